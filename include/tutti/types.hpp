@@ -1,0 +1,69 @@
+// The vocabulary that users and the library share: element types, reduction operators, collectives.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tutti {
+
+/// Element type of a buffer. The values are those of `tuttiDataType_t`.
+enum class DType : uint8_t { I8, U8, I32, U32, I64, U64, F16, F32, F64, BF16, F8E4M3, F8E5M2 };
+inline constexpr int kDTypes = 12;
+
+/// Reduction operator. The values are those of `tuttiRedOp_t`.
+/// `Avg` is the sum divided by the number of ranks; `PreMulSum` multiplies each rank's input by that rank's scalar
+/// first.
+enum class Op : uint8_t { Sum, Prod, Min, Max, Avg, PreMulSum };
+inline constexpr int kOps = 6;
+
+/// The collective operations. `Barrier` moves no data.
+enum class Collective : uint8_t {
+  AllReduce,
+  AllGather,
+  ReduceScatter,
+  AllToAll,
+  Broadcast,
+  Reduce,
+  Gather,
+  Scatter,
+  Barrier,
+  SendRecv
+};
+inline constexpr int kCollectives = 10;
+
+/// Bytes of one element.
+constexpr size_t size_of(DType type) {
+  constexpr uint8_t kBytes[kDTypes] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+  return kBytes[static_cast<int>(type)];
+}
+
+/// True for the types with a fraction: f16 f32 f64 bf16 f8e4m3 f8e5m2.
+constexpr bool is_float(DType type) { return type >= DType::F16; }
+
+/// "i8", "f32", "bf16", … as in the command line and in messages.
+constexpr const char* name_of(DType type) {
+  constexpr const char* kNames[kDTypes] = {"i8",  "u8",  "i32", "u32",  "i64",    "u64",
+                                           "f16", "f32", "f64", "bf16", "f8e4m3", "f8e5m2"};
+  return static_cast<int>(type) < kDTypes ? kNames[static_cast<int>(type)] : "?";
+}
+
+/// "sum", "prod", "min", "max", "avg", "premulsum".
+constexpr const char* name_of(Op op) {
+  constexpr const char* kNames[kOps] = {"sum", "prod", "min", "max", "avg", "premulsum"};
+  return static_cast<int>(op) < kOps ? kNames[static_cast<int>(op)] : "?";
+}
+
+/// "all_reduce", "all_gather", …
+constexpr const char* name_of(Collective collective) {
+  constexpr const char* kNames[kCollectives] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all",
+                                                "broadcast",  "reduce",     "gather",         "scatter",
+                                                "barrier",    "send_recv"};
+  return static_cast<int>(collective) < kCollectives ? kNames[static_cast<int>(collective)] : "?";
+}
+
+/// True where the collective folds the ranks' values together.
+constexpr bool reduces(Collective c) {
+  return c == Collective::AllReduce || c == Collective::ReduceScatter || c == Collective::Reduce;
+}
+
+}  // namespace tutti

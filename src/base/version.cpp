@@ -1,0 +1,7 @@
+#include "base/version.hpp"
+
+namespace tutti {
+
+const char* version() { return TUTTI_VERSION; }
+
+}  // namespace tutti

@@ -1,0 +1,151 @@
+#include "base/env.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string_view>
+
+#include "base/env_value.hpp"
+#include "base/format.hpp"
+#include "base/log.hpp"
+
+namespace tutti {
+namespace {
+
+using namespace env_value;  // the words of the table
+
+template <class T>
+T parse_or_throw(const char* name, const std::string& value, const Rule& rule) {
+  if (auto parsed = parse<T>(value, rule)) return *parsed;
+  throw_error(Code::InvalidArgument, "environment variable {}=\"{}\" cannot be used; it accepts: {}", name, value,
+              accepted<T>(rule));
+}
+
+// ---- one reading of the environment
+
+struct Snapshot {
+  Env env;
+  std::map<std::string, std::string, std::less<>> foreign;
+};
+
+std::optional<std::string> read(const char* name) {
+  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): the one place, once
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return value;
+}
+
+std::unique_ptr<const Snapshot> read_environment() {
+  auto snapshot = std::make_unique<Snapshot>();
+  for (const EnvRow& row : env_table()) {
+    if (const auto value = read(row.name)) row.set(snapshot->env, *value);
+  }
+  for (const ForeignRow& row : foreign_table()) {
+    if (const auto value = read(row.name)) snapshot->foreign.emplace(row.name, *value);
+  }
+  return snapshot;
+}
+
+/// Keeps every reading alive: references that `env()` returned stay good. Never destroyed, as the logger.
+struct Readings {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<const Snapshot>> all;
+  std::atomic<const Snapshot*> current{nullptr};
+};
+
+Readings& readings() {
+  static auto* const kReadings = new Readings;
+  return *kReadings;
+}
+
+/// Under the lock.
+const Snapshot& adopt(Readings& r, std::unique_ptr<const Snapshot> snapshot) {
+  r.all.push_back(std::move(snapshot));
+  r.current.store(r.all.back().get(), std::memory_order_release);
+  return *r.all.back();
+}
+
+void warn_of_unknown_variables() {
+  for (const std::string& name : unknown_variables()) {
+    log_warn("environment variable {} is set, but there is no such variable; `tutti env` lists all", name);
+  }
+}
+
+/// The first caller reads; when that throws, the next one tries again.
+const Snapshot& current() {
+  Readings& r = readings();
+  if (const Snapshot* snapshot = r.current.load(std::memory_order_acquire)) return *snapshot;
+  const Snapshot* snapshot = nullptr;
+  {
+    const std::lock_guard lock(r.mutex);
+    snapshot = r.current.load(std::memory_order_relaxed);
+    if (snapshot != nullptr) return *snapshot;
+    snapshot = &adopt(r, read_environment());
+  }
+  warn_of_unknown_variables();  // without the lock: the logger asks for env()
+  return *snapshot;
+}
+
+}  // namespace
+
+const Env& env() { return current().env; }
+
+std::optional<std::string> foreign_env(const char* name) {
+  const bool known = std::any_of(foreign_table().begin(), foreign_table().end(),
+                                 [&](const ForeignRow& row) { return std::strcmp(row.name, name) == 0; });
+  if (!known) throw_error(Code::InternalError, "environment variable {} is read but has no row in env_table.def", name);
+  const auto& values = current().foreign;
+  const auto found = values.find(name);
+  return found == values.end() ? std::nullopt : std::optional(found->second);
+}
+
+void reload_env() {
+  Readings& r = readings();
+  auto snapshot = read_environment();
+  const std::lock_guard lock(r.mutex);
+  set_log_level(adopt(r, std::move(snapshot)).env.log);
+}
+
+const std::vector<EnvRow>& env_table() {
+  static const std::vector<EnvRow> kTable = {
+#define TUTTI_ENV(field, type, name, fallback, rule, meaning)                                         \
+  EnvRow{#field,                                                                                      \
+         name,                                                                                        \
+         type_word<type>(),                                                                           \
+         accepted<type>(rule),                                                                        \
+         show<type>(fallback, rule),                                                                  \
+         meaning,                                                                                     \
+         [](Env& e, const std::string& value) { e.field = parse_or_throw<type>(name, value, rule); }, \
+         [](const Env& e) { return show<type>(e.field, rule); }},
+#include "base/env_table.def"
+  };
+  return kTable;
+}
+
+const std::vector<ForeignRow>& foreign_table() {
+  static const std::vector<ForeignRow> kTable = {
+#define TUTTI_FOREIGN_ENV(name, meaning) ForeignRow{name, meaning},
+#include "base/env_table.def"
+  };
+  return kTable;
+}
+
+std::vector<std::string> unknown_variables() {
+  std::vector<std::string> unknown;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view line(*entry);
+    const std::string_view name = line.substr(0, line.find('='));
+    if (name.substr(0, 6) != "TUTTI_") continue;
+    const bool known =
+        std::any_of(env_table().begin(), env_table().end(), [&](const EnvRow& row) { return name == row.name; });
+    if (!known) unknown.emplace_back(name);
+  }
+  return unknown;
+}
+
+}  // namespace tutti

@@ -1,0 +1,42 @@
+// The table of environment variables as people read it: `tutti env` and docs/environment.md.
+#include <fmt/format.h>
+
+#include "base/env.hpp"
+
+namespace tutti {
+
+std::string env_as_text() {
+  const Env& now = env();
+  std::string text;
+  for (const EnvRow& row : env_table()) {
+    const std::string value = row.value(now);
+    text += fmt::format("{} = {}{}\n    {}\n    {}: {}; default {}\n", row.name, value,
+                        value == row.fallback ? "" : "  (set)", row.meaning, row.type, row.accepts, row.fallback);
+  }
+  if (!foreign_table().empty()) text += "\nOf others, read as they are:\n";
+  for (const ForeignRow& row : foreign_table()) {
+    text += fmt::format("{} = {}\n    {}\n", row.name, foreign_env(row.name).value_or("unset"), row.meaning);
+  }
+  return text;
+}
+
+std::string env_markdown() {
+  std::string page =
+      "# Environment variables\n\n"
+      "Generated: `tutti env --markdown > docs/environment.md`. `tutti env` prints the values now in force.\n\n"
+      "They are read once, at the first use of the library. An empty value counts as unset. A value that cannot be "
+      "used "
+      "is an error that says what can; a variable that starts with `TUTTI_` and is not listed here is warned about.\n\n"
+      "| variable | type | default | accepts | meaning |\n|---|---|---|---|---|\n";
+  for (const EnvRow& row : env_table()) {
+    page += fmt::format("| `{}` | {} | {} | {} | {} |\n", row.name, row.type, row.fallback, row.accepts, row.meaning);
+  }
+  if (foreign_table().empty()) return page;
+  page +=
+      "\n## Variables of others\n\nSet by launchers and the machine; Tutti reads them as they are.\n\n"
+      "| variable | what Tutti takes from it |\n|---|---|\n";
+  for (const ForeignRow& row : foreign_table()) page += fmt::format("| `{}` | {} |\n", row.name, row.meaning);
+  return page;
+}
+
+}  // namespace tutti

@@ -1,0 +1,82 @@
+#include "base/log.hpp"
+
+#include <spdlog/logger.h>
+#include <spdlog/sinks/stdout_sinks.h>
+
+#include <memory>
+
+#include "tutti/error.hpp"
+
+namespace tutti {
+namespace {
+
+/// Never destroyed: static objects of the program may log while it exits.
+spdlog::logger& logger() {
+  static auto* const kLogger = [] {
+    auto* made = new spdlog::logger("tutti", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    made->set_pattern("%Y-%m-%d %H:%M:%S.%e tutti %P %l: %v");
+    made->set_level(spdlog::level::trace);  // log_limit has already decided
+    made->flush_on(spdlog::level::trace);
+    return made;
+  }();
+  return *kLogger;
+}
+
+spdlog::level::level_enum spdlog_level(LogLevel level) {
+  switch (level) {
+    case LogLevel::Off:
+      return spdlog::level::off;
+    case LogLevel::Error:
+      return spdlog::level::err;
+    case LogLevel::Warn:
+      return spdlog::level::warn;
+    case LogLevel::Info:
+      return spdlog::level::info;
+    case LogLevel::Debug:
+      return spdlog::level::debug;
+    case LogLevel::Trace:
+      return spdlog::level::trace;
+  }
+  return spdlog::level::off;
+}
+
+/// A value of TUTTI_LOG that cannot be used must not stop a message: whoever calls env() next reports it.
+void read_limit_once() {
+  if (detail::log_limit.load(std::memory_order_relaxed) != detail::kLogLevelUnread) return;
+  LogLevel wanted = Env{}.log;
+  try {
+    wanted = env().log;
+  } catch (const Error&) {
+  }
+  int unread = detail::kLogLevelUnread;
+  detail::log_limit.compare_exchange_strong(unread, static_cast<int>(wanted), std::memory_order_relaxed);
+}
+
+}  // namespace
+
+bool log_enabled(LogLevel level) noexcept {
+  try {
+    read_limit_once();
+  } catch (...) {  // out of memory: silence is the best that can be had
+    return false;
+  }
+  return level != LogLevel::Off && static_cast<int>(level) <= detail::log_limit.load(std::memory_order_relaxed);
+}
+
+void set_log_level(LogLevel level) noexcept {
+  detail::log_limit.store(static_cast<int>(level), std::memory_order_relaxed);
+}
+
+namespace detail {
+
+void write_log(LogLevel level, fmt::string_view text, fmt::format_args args) noexcept {
+  if (!log_enabled(level)) return;
+  try {
+    const std::string line = fmt::vformat(text, args);
+    logger().log(spdlog_level(level), spdlog::string_view_t(line));
+  } catch (...) {  // a message that cannot be written must not fail the call that it tells of
+  }
+}
+
+}  // namespace detail
+}  // namespace tutti

@@ -1,0 +1,22 @@
+// What a data path returns: Ok, or a code and the words of whoever saw the error first.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "tutti/error.hpp"
+
+namespace tutti {
+
+struct [[nodiscard]] Status {
+  Code code = Code::Ok;
+  std::string text;
+
+  bool ok() const { return code == Code::Ok; }
+  static Status from(const Error& error) { return {error.code(), error.what()}; }
+  void throw_if_bad() const {
+    if (!ok()) throw Error(code, text);
+  }
+};
+
+}  // namespace tutti

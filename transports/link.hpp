@@ -1,0 +1,80 @@
+// A link: messages from one rank to another, in order, through memory that both ends can load and store.
+//
+// The writer owns a small ring of 64-byte descriptors, 128 bytes apart (neighbouring lines are fetched in pairs), and
+// the reader one counter of what it has consumed. Message s stands in slot s mod capacity; the slot's `sequence`
+// becomes s + 1 when all else is in place. A message of up to 40 bytes travels inside its descriptor: one cache line,
+// one transfer. A longer one lies in the writer's arena, or is lent: read where the user has it. Nobody uses an atomic
+// read-modify-write: each word has one writer.
+//
+// Both ends are plain data, the same for threads, processes and GPUs. Transports over a wire (tcp) keep such a ring at
+// each end and move the messages between them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/hd.hpp"
+#include "base/rank.hpp"
+
+namespace tutti::transports {
+
+inline constexpr uint32_t kCapacity = 8;      ///< messages that a link holds
+inline constexpr uint32_t kInlineBytes = 40;  ///< payload that fits into a descriptor
+inline constexpr uint32_t kStride = 128;      ///< bytes from one descriptor to the next
+inline constexpr uint64_t kTagMask = (uint64_t{1} << 48) - 1;
+
+/// Where a message's payload is. Offsets count from the writer's arena; addresses are the reader's own (same process).
+enum class Where : uint16_t { Inline = 1, Offset = 2, Address = 3 };
+
+struct alignas(64) Descriptor {
+  uint64_t sequence;  ///< 1 + number of the message; written last, with release order
+  uint64_t tag;       ///< fingerprint of the call (48 bits) << 16 | Where
+  uint64_t length;    ///< bytes of payload
+  union {
+    uint64_t where;
+    unsigned char payload[kInlineBytes];
+  };
+};
+static_assert(sizeof(Descriptor) == 64);
+
+/// The shared memory of one link. All zero when new.
+struct LinkMemory {
+  unsigned char ring[kCapacity * kStride];
+  alignas(kStride) uint64_t consumed;  ///< messages that the reader is done with; the reader's to write
+  unsigned char padding[kStride - sizeof(uint64_t)];
+};
+static_assert(sizeof(LinkMemory) == (kCapacity + 1) * kStride);
+
+/// The writing end.
+struct OutLink {
+  LinkMemory* memory = nullptr;
+  unsigned char* arena = nullptr;  ///< what offsets count from; null: payloads are published by address
+  uint64_t next = 0;               ///< number of the next message
+  uint64_t acked = 0;              ///< the reader's counter as last seen
+  uint64_t lent = 0;               ///< all messages below this must be consumed before the call may end
+  Rank peer = kNoRank;
+  bool lends = false;  ///< the reader can read any memory of this rank in place
+};
+
+/// The reading end.
+struct InLink {
+  LinkMemory* memory = nullptr;
+  const unsigned char* arena = nullptr;  ///< the writer's arena as mapped here
+  uint64_t arena_bytes = 0;
+  uint64_t next = 0;       ///< number of the next message
+  uint64_t published = 0;  ///< what `consumed` holds
+  Rank peer = kNoRank;
+  bool addresses = false;  ///< the writer is this process: its addresses may be followed
+};
+
+/// A message that has arrived, not yet consumed.
+struct Arrival {
+  const unsigned char* data = nullptr;
+  bool inlined = false;
+};
+
+TUTTI_HD inline Descriptor* slot(const LinkMemory* memory, uint64_t message) {
+  return reinterpret_cast<Descriptor*>(const_cast<unsigned char*>(memory->ring) + message % kCapacity * kStride);
+}
+
+}  // namespace tutti::transports

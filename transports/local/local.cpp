@@ -1,0 +1,82 @@
+// Links between threads of one process: the ring is ordinary memory, and any buffer can be read where it is.
+#include <map>
+#include <mutex>
+#include <tuple>
+
+#include "transports/transport.hpp"
+
+namespace tutti::transports {
+namespace {
+
+/// The links of this process by communicator, ends and channel; whichever end comes first makes the memory, and the
+/// memory goes when both ends are gone.
+class Meeting {
+ public:
+  using Key = std::tuple<std::string, Rank, Rank, uint32_t>;
+
+  std::shared_ptr<LinkMemory> memory(const Key& key) {
+    const std::lock_guard lock(mutex_);
+    auto& entry = links_[key];
+    if (auto known = entry.lock()) return known;
+    auto made = std::shared_ptr<LinkMemory>(new LinkMemory{}, [this, key](LinkMemory* gone) {
+      forget(key);
+      delete gone;
+    });
+    entry = made;
+    return made;
+  }
+  static Meeting& place() {
+    static Meeting* meeting = new Meeting;  // outlives every static object that may still hold a link
+    return *meeting;
+  }
+
+ private:
+  void forget(const Key& key) {
+    const std::lock_guard lock(mutex_);
+    const auto found = links_.find(key);
+    if (found != links_.end() && found->second.expired()) links_.erase(found);
+  }
+
+  std::mutex mutex_;
+  std::map<Key, std::weak_ptr<LinkMemory>> links_;
+};
+
+class Local final : public Transport {
+ public:
+  explicit Local(const Context& context) : wireup_(*context.wireup) {}
+
+  const char* name() const override { return "local"; }
+
+  Reach probe(Rank peer) const override {
+    const Place &mine = wireup_.place(wireup_.rank()), &theirs = wireup_.place(peer);
+    const bool same = mine.host == theirs.host && mine.process == theirs.process && mine.started == theirs.started;
+    if (!same) return {.ok = false, .why_not = "another process"};
+    return {.ok = true, .alpha = 150e-9, .beta = 1 / 12e9, .lends = true};
+  }
+
+  OutLink connect_out(Rank peer, uint32_t channel, Deadline) override {
+    return {.memory = join(wireup_.rank(), peer, channel), .peer = peer, .lends = true};
+  }
+  InLink connect_in(Rank peer, uint32_t channel, Deadline) override {
+    return {.memory = join(peer, wireup_.rank(), channel), .peer = peer, .addresses = true};
+  }
+
+ private:
+  LinkMemory* join(Rank from, Rank to, uint32_t channel) {
+    held_.push_back(Meeting::place().memory({wireup_.name(), from, to, channel}));
+    return held_.back().get();
+  }
+
+  Wireup& wireup_;
+  std::vector<std::shared_ptr<LinkMemory>> held_;
+};
+
+const TransportRegistration local({.name = "local",
+                                   .summary = "threads of one process; every buffer is read where it is",
+                                   .preference = 10,
+                                   .make = [](const Context& context) -> std::unique_ptr<Transport> {
+                                     return std::make_unique<Local>(context);
+                                   }});
+
+}  // namespace
+}  // namespace tutti::transports

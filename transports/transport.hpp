@@ -1,0 +1,74 @@
+// A transport: a maker of links. One instance serves one rank of one communicator and knows no collective.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/deadline.hpp"
+#include "base/status.hpp"
+#include "transports/arena.hpp"
+#include "transports/link.hpp"
+#include "transports/wireup.hpp"
+
+namespace tutti::transports {
+
+/// Can a peer be reached, and how well; or exactly why not.
+struct Reach {
+  bool ok = false;
+  std::string why_not;
+  double alpha = 0;    ///< seconds for an empty message
+  double beta = 0;     ///< seconds per byte
+  bool lends = false;  ///< a reader can read this rank's memory in place
+};
+
+/// What a transport is made from. All of it outlives the transport.
+struct Context {
+  Wireup* wireup = nullptr;
+  Arena* arena = nullptr;
+};
+
+/// Calls on one instance come from one thread at a time; `probe` from any.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual const char* name() const = 0;
+  virtual Reach probe(Rank peer) const = 0;
+
+  /// One end of the link to (from) `peer` on `channel`; each end is made once. The other end may be made much later or
+  /// earlier. Needs no user thread of the peer. Throws Error; `deadline` bounds the wait for the peer's control thread.
+  virtual OutLink connect_out(Rank peer, uint32_t channel, Deadline deadline) = 0;
+  virtual InLink connect_in(Rank peer, uint32_t channel, Deadline deadline) = 0;
+
+  /// Engines move messages between their rings and a wire here; true in `moved` when anything happened. Never waits.
+  virtual Status progress(bool& moved) {
+    moved = false;
+    return {};
+  }
+  /// True when no outgoing byte needs this CPU any more: a call may return.
+  virtual bool flushed() const { return true; }
+  /// Sleeps until something may have happened, at most `seconds`. False: this transport cannot wake anybody.
+  virtual bool sleep(double seconds) {
+    (void)seconds;
+    return false;
+  }
+};
+
+struct TransportEntry {
+  const char* name;
+  const char* summary;
+  int preference;  ///< among transports that reach a peer the smallest wins
+  std::unique_ptr<Transport> (*make)(const Context& context);
+};
+
+/// Makes a transport known; transports/<name>/ has one of these.
+class TransportRegistration {
+ public:
+  explicit TransportRegistration(const TransportEntry& entry);
+};
+
+/// All transports of this build, most preferred first.
+const std::vector<TransportEntry>& transports();
+
+}  // namespace tutti::transports

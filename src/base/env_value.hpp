@@ -3,6 +3,7 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -133,7 +134,7 @@ std::string accepted(const Rule& rule) {
   if (*rule.words != '\0') return fmt::format("{}", fmt::join(split(rule.words), ", "));
   const bool bounded = std::isfinite(rule.low) && std::isfinite(rule.high);
   if (type == "bytes") {
-    const std::string example = "a number of bytes such as 4096, 64K or 8M";
+    std::string example = "a number of bytes such as 4096, 64K or 8M";
     if (!bounded) return example;
     return fmt::format("{}, from {} to {}", example, to_text(Bytes{static_cast<uint64_t>(rule.low)}),
                        to_text(Bytes{static_cast<uint64_t>(rule.high)}));

@@ -1,0 +1,202 @@
+/* Tutti — communication collectives, checked before they run, explained when they run, named when they fail.
+ *
+ * The C interface: stable ABI, NCCL's shape (ncclAllReduce → tuttiAllReduce). Conventions that hold throughout:
+ *
+ *   - Every function returns a tuttiResult_t; tuttiGetLastError() has the words of this thread's last failure.
+ *   - `count` is a number of elements. Of which buffer it is stated at each call.
+ *   - Buffers may have any alignment their element type allows. Output may be input itself where "in place" says so;
+ * any other overlap of input and output is tuttiInvalidArgument.
+ *   - `stream` NULL: the call blocks until this rank's part is done: output is valid, input may be reused.
+ *     Otherwise the call returns at once and runs, in order, on that stream's worker (tuttiStreamCreate).
+ *   - All ranks of a communicator make the same calls in the same order. Where they do not, every rank gets
+ *     tuttiMismatch, at that call or at its next, naming both ranks and both calls.
+ *   - A communicator that has failed stays failed: each later call returns its first error.
+ *   - An invalid argument is reported before anything is touched, and leaves the communicator usable.
+ *   - Thread-safety: calls on different communicators may come from any threads at the same time; calls on one
+ *     communicator too, and run in the order in which they were made. tuttiCommAbort may come from any thread at any
+ *     time. A child of fork() must not use its parent's communicators: it gets tuttiInvalidUsage.
+ *   - Nothing here calls exit or changes signal handlers, and nothing is printed below TUTTI_LOG's level.
+ */
+#ifndef TUTTI_TUTTI_H_
+#define TUTTI_TUTTI_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TUTTI_VERSION_MAJOR 0
+#define TUTTI_VERSION_MINOR 1
+#define TUTTI_VERSION_PATCH 0
+#define TUTTI_API __attribute__((visibility("default")))
+
+/* What became of a call. */
+typedef enum {
+  tuttiSuccess = 0,
+  tuttiInvalidArgument = 1, /* an argument is wrong; nothing was touched */
+  tuttiInvalidUsage = 2,    /* the call does not fit the state: after destroy, in a forked child, ... */
+  tuttiSystemError = 3,     /* the operating system refused something */
+  tuttiOutOfMemory = 4,     /* memory could not be had */
+  tuttiTimeout = 5,         /* a wait passed its deadline (TUTTI_TIMEOUT) */
+  tuttiPeerFailed = 6,      /* another rank died or its host was lost */
+  tuttiMismatch = 7,        /* ranks called different things */
+  tuttiAborted = 8,         /* the communicator was aborted */
+  tuttiProtocolError = 9,   /* bytes from a peer did not make sense */
+  tuttiUnsupported = 10,    /* this build or machine cannot do that */
+  tuttiInternalError = 11,  /* a defect of Tutti itself */
+  tuttiInProgress = 12      /* not finished yet */
+} tuttiResult_t;
+
+/* Element types. f16: IEEE binary16; bf16: bfloat16; f8e4m3, f8e5m2: OCP 8-bit floats. */
+typedef enum {
+  tuttiInt8 = 0,
+  tuttiUint8 = 1,
+  tuttiInt32 = 2,
+  tuttiUint32 = 3,
+  tuttiInt64 = 4,
+  tuttiUint64 = 5,
+  tuttiFloat16 = 6,
+  tuttiFloat32 = 7,
+  tuttiFloat64 = 8,
+  tuttiBfloat16 = 9,
+  tuttiFloat8e4m3 = 10,
+  tuttiFloat8e5m2 = 11
+} tuttiDataType_t;
+
+/* Reduction operators: the built-in ones, and those that tuttiRedOpCreatePreMulSum made for a communicator.
+ * Integer sums and products wrap; tuttiAvg of integers rounds towards zero. */
+typedef int tuttiRedOp_t;
+enum { tuttiSum = 0, tuttiProd = 1, tuttiMin = 2, tuttiMax = 3, tuttiAvg = 4 };
+
+typedef struct tuttiComm* tuttiComm_t;
+typedef struct tuttiStream* tuttiStream_t;
+
+/* What all ranks of a communicator must know to meet: addresses, port and a 256-bit secret key. Pass it on by any means
+ * you trust (MPI_Bcast, a file, a store); who has it can join. */
+typedef struct {
+  unsigned char bytes[128];
+} tuttiUniqueId;
+
+/* --- the library ------------------------------------------------------------------------------------------------- */
+
+/* "0.1.0". Never fails. */
+TUTTI_API const char* tuttiGetVersion(void);
+/* A code in words, e.g. "peer failed". Never fails. */
+TUTTI_API const char* tuttiGetErrorString(tuttiResult_t result);
+/* What this thread's last failed call has to say: rank, call, cause, remedy. "" when none failed. Valid until this
+ * thread's next call. */
+TUTTI_API const char* tuttiGetLastError(void);
+
+/* --- communicators ----------------------------------------------------------------------------------------------- */
+
+/* Makes an id and opens the meeting point in this process, which must take part (usually as rank 0). */
+TUTTI_API tuttiResult_t tuttiGetUniqueId(tuttiUniqueId* id);
+
+/* Joins as `rank` of `ranks`; returns when all have come, or with an error that names who is missing after
+ * TUTTI_INIT_TIMEOUT seconds. Ranks may be processes, of one host or many, or threads. Between tuttiGroupStart and
+ * tuttiGroupEnd one thread can join as several ranks: *comm is valid after the group's end. */
+TUTTI_API tuttiResult_t tuttiCommInitRank(tuttiComm_t* comm, int ranks, tuttiUniqueId id, int rank);
+/* Joins as the launcher's environment says: tutti run, torchrun, srun, mpirun. Without a launcher: one rank, alone. */
+TUTTI_API tuttiResult_t tuttiCommInitEnv(tuttiComm_t* comm);
+/* All `ranks` ranks in this process: comms[i] is rank i, to be used by one thread each, or by one thread in groups. */
+TUTTI_API tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ranks);
+/* A communicator of the ranks that give the same `colour`, ordered by `key`, then by rank. Every rank of `comm` calls
+ * it; colour TUTTI_NO_COLOUR takes part in none and gets *split = NULL. */
+#define TUTTI_NO_COLOUR (-1)
+TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int colour, int key, tuttiComm_t* split);
+
+/* Waits for the communicator's streams' calls and leaves. The process's last communicator waits, at most TUTTI_TIMEOUT
+ * seconds, until all other ranks have left too, and reports a rank that made fewer or more calls. `comm` is invalid
+ * afterwards, whatever is returned. */
+TUTTI_API tuttiResult_t tuttiCommDestroy(tuttiComm_t comm);
+/* Makes every rank's pending and later calls on this communicator fail with tuttiAborted, in bounded time. The
+ * communicator must still be destroyed. */
+TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm);
+/* *result: tuttiSuccess, or why the communicator has failed, also in calls still running on streams. */
+TUTTI_API tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t* result);
+/* What went wrong first on this communicator, or "". Valid until the communicator is destroyed. */
+TUTTI_API const char* tuttiCommGetErrorText(tuttiComm_t comm);
+
+TUTTI_API tuttiResult_t tuttiCommCount(tuttiComm_t comm, int* ranks);
+TUTTI_API tuttiResult_t tuttiCommUserRank(tuttiComm_t comm, int* rank);
+
+/* A sum in which this rank's input is first multiplied by *scalar (one element of `type`; ranks may differ). */
+TUTTI_API tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t* op, const void* scalar, tuttiDataType_t type,
+                                                  tuttiComm_t comm);
+TUTTI_API tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm);
+
+/* --- memory ------------------------------------------------------------------------------------------------------ */
+
+/* Memory that peers can be given access to: aligned to 2 MiB, zeroed. Any other memory can be used as well. */
+TUTTI_API tuttiResult_t tuttiMemAlloc(void** pointer, size_t bytes);
+TUTTI_API tuttiResult_t tuttiMemFree(void* pointer);
+/* Announces that calls will use this memory. It stays what it is: no page of it is moved or replaced. */
+TUTTI_API tuttiResult_t tuttiCommRegister(tuttiComm_t comm, void* buffer, size_t bytes, void** handle);
+TUTTI_API tuttiResult_t tuttiCommDeregister(tuttiComm_t comm, void* handle);
+
+/* --- host streams ------------------------------------------------------------------------------------------------ */
+
+/* A stream runs its calls in order on a thread of its own. */
+TUTTI_API tuttiResult_t tuttiStreamCreate(tuttiStream_t* stream);
+/* Waits for all calls made on the stream; returns the first error among those since the last synchronisation. */
+TUTTI_API tuttiResult_t tuttiStreamSynchronize(tuttiStream_t stream);
+/* Waits as above, then ends the thread. */
+TUTTI_API tuttiResult_t tuttiStreamDestroy(tuttiStream_t stream);
+
+/* --- collectives: n ranks ---------------------------------------------------------------------------------------- */
+
+/* recvbuff[i] ← fold over all ranks of sendbuff[i], i < count, the same bits on all ranks.
+ * In place: recvbuff == sendbuff. */
+TUTTI_API tuttiResult_t tuttiAllReduce(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type,
+                                       tuttiRedOp_t op, tuttiComm_t comm, tuttiStream_t stream);
+/* As tuttiAllReduce, but only `root` receives; others may pass recvbuff NULL. */
+TUTTI_API tuttiResult_t tuttiReduce(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type,
+                                    tuttiRedOp_t op, int root, tuttiComm_t comm, tuttiStream_t stream);
+/* recvbuff ← root's sendbuff, `count` elements. Others may pass sendbuff NULL. In place: recvbuff == sendbuff. */
+TUTTI_API tuttiResult_t tuttiBroadcast(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type,
+                                       int root, tuttiComm_t comm, tuttiStream_t stream);
+/* recvbuff (n·count) ← the ranks' sendbuffs (count each) in rank order.
+ * In place: sendbuff == recvbuff + rank·count. */
+TUTTI_API tuttiResult_t tuttiAllGather(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type,
+                                       tuttiComm_t comm, tuttiStream_t stream);
+/* recvbuff (count) ← block `rank` of the fold of all sendbuffs (n·count). In place: recvbuff == sendbuff + rank·count.
+ */
+TUTTI_API tuttiResult_t tuttiReduceScatter(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type,
+                                           tuttiRedOp_t op, tuttiComm_t comm, tuttiStream_t stream);
+/* Block j of sendbuff (n·count) goes to block `rank` of rank j's recvbuff (n·count). Never in place. */
+TUTTI_API tuttiResult_t tuttiAllToAll(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type,
+                                      tuttiComm_t comm, tuttiStream_t stream);
+/* root's recvbuff (n·count) ← the ranks' sendbuffs (count each). Others may pass recvbuff NULL.
+ * In place: root's sendbuff == recvbuff + root·count. */
+TUTTI_API tuttiResult_t tuttiGather(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, int root,
+                                    tuttiComm_t comm, tuttiStream_t stream);
+/* recvbuff (count) ← block `rank` of root's sendbuff (n·count). Others may pass sendbuff NULL.
+ * In place: root's recvbuff == sendbuff + root·count. */
+TUTTI_API tuttiResult_t tuttiScatter(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, int root,
+                                     tuttiComm_t comm, tuttiStream_t stream);
+/* Nobody leaves before everybody has entered. */
+TUTTI_API tuttiResult_t tuttiBarrier(tuttiComm_t comm, tuttiStream_t stream);
+
+/* --- point to point and groups ----------------------------------------------------------------------------------- */
+
+/* Sends `count` elements to `peer`, which must receive the same count and type. Sends and receives between two ranks
+ * match in order. Between tuttiGroupStart and tuttiGroupEnd they run all at the same time: exchanges cannot deadlock.
+ */
+TUTTI_API tuttiResult_t tuttiSend(const void* sendbuff, size_t count, tuttiDataType_t type, int peer, tuttiComm_t comm,
+                                  tuttiStream_t stream);
+TUTTI_API tuttiResult_t tuttiRecv(void* recvbuff, size_t count, tuttiDataType_t type, int peer, tuttiComm_t comm,
+                                  tuttiStream_t stream);
+
+/* Calls between start and end are collected and run together by the outermost end, also those on different
+ * communicators: so one thread can drive several ranks. Errors in arguments are reported at the call; errors in running
+ * at the end. */
+TUTTI_API tuttiResult_t tuttiGroupStart(void);
+TUTTI_API tuttiResult_t tuttiGroupEnd(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TUTTI_TUTTI_H_ */

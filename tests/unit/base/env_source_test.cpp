@@ -1,0 +1,112 @@
+// The table of environment variables against the sources and the documentation: nothing is read that it lacks, and it
+// lists nothing that no code reads.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/env.hpp"
+
+namespace tutti {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kRoot = TUTTI_SOURCE_DIR;
+
+struct Source {
+  std::string name, text;
+};
+
+std::string contents(const fs::path& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// All code but that of the table itself.
+std::vector<Source> sources() {
+  std::vector<Source> found;
+  for (const char* folder : {"src", "transports", "algorithms", "tools"}) {
+    if (!fs::exists(kRoot / folder)) continue;
+    for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder)) {
+      const fs::path& path = entry.path();
+      const bool code = std::regex_match(path.extension().string(), std::regex(R"(\.(cpp|hpp|h|cu|cuh|def))"));
+      const bool table = path.parent_path() == kRoot / "src/base" && path.filename().string().rfind("env", 0) == 0;
+      if (code && !table) found.push_back({fs::relative(path, kRoot).string(), contents(path)});
+    }
+  }
+  return found;
+}
+
+bool in_table(const std::string& name) {
+  return std::any_of(env_table().begin(), env_table().end(), [&](const EnvRow& row) { return name == row.name; });
+}
+
+/// Why this source breaks the rule that variables are read through the table only; empty where it keeps it.
+std::string complaint(const Source& source) {
+  if (std::regex_search(source.text, std::regex(R"(\bgetenv\b)"))) {
+    return source.name + " calls getenv; add a row to src/base/env_table.def and read env() or foreign_env()";
+  }
+  const std::regex literal(R"re("(?:[^"\\\n]|\\.)*")re"), variable(R"(\bTUTTI_[A-Z0-9_]+\b)");
+  for (std::sregex_iterator quoted(source.text.begin(), source.text.end(), literal), end; quoted != end; ++quoted) {
+    const std::string text = quoted->str();
+    for (std::sregex_iterator name(text.begin(), text.end(), variable); name != end; ++name) {
+      if (!in_table(name->str())) return source.name + " names " + name->str() + ", which src/base/env_table.def lacks";
+    }
+  }
+  return "";
+}
+
+bool reads_field(const Source& source, const std::string& field) {
+  return std::regex_search(source.text, std::regex(R"(env\w*(\(\))?\.)" + field + R"(\b)"));
+}
+
+bool reads_foreign(const Source& source, const std::string& name) {
+  return source.text.find('"' + name + '"') != std::string::npos;
+}
+
+TEST(EnvironmentSources, ReadOnlyVariablesOfTheTable) {
+  const auto all = sources();
+  ASSERT_GT(all.size(), 5u) << "the sources were not found under " << kRoot;
+  for (const Source& source : all) EXPECT_EQ(complaint(source), "");
+}
+
+TEST(EnvironmentSources, ReadEveryVariableOfTheTable) {
+  const auto all = sources();
+  const auto read_by_some = [&](const auto& reads, const char* what) {
+    return std::any_of(all.begin(), all.end(), [&](const Source& source) { return reads(source, what); });
+  };
+  for (const EnvRow& row : env_table()) {
+    EXPECT_TRUE(read_by_some(reads_field, row.field)) << "no code reads env()." << row.field << " (" << row.name << ")";
+  }
+  for (const ForeignRow& row : foreign_table()) {
+    EXPECT_TRUE(read_by_some(reads_foreign, row.name)) << "no code reads foreign_env(\"" << row.name << "\")";
+  }
+}
+
+TEST(EnvironmentSources, AreComplainedAboutWhenTheyBreakTheRule) {
+  EXPECT_NE(complaint({"a.cpp", R"(const char* level = std::getenv("HOME");)"}), "");
+  EXPECT_NE(complaint({"a.cpp", R"(throw_error(code, "say \"please\" or raise TUTTI_NO_SUCH_THING");)"}), "");
+  EXPECT_EQ(complaint({"a.cpp", R"(throw_error(code, "set TUTTI_LOG=debug");)"}), "");
+  EXPECT_EQ(complaint({"a.cpp", "#define TUTTI_SOME_MACRO 1"}), "");
+  EXPECT_TRUE(reads_field({"a.cpp", "if (env().log == LogLevel::Off) return;"}, "log"));
+  EXPECT_FALSE(reads_field({"a.cpp", "log(env().login, message.log);"}, "log"));
+}
+
+TEST(EnvironmentSources, HaveTheirPageInTheDocumentation) {
+  if (contents(kRoot / "docs/environment.md") == env_markdown()) return;
+  const fs::path right = fs::absolute("environment.md");
+  std::ofstream(right) << env_markdown();
+  FAIL() << "docs/environment.md is not what src/base/env_table.def says. Regenerate it:\n  tutti env --markdown > "
+         << "docs/environment.md\nor copy " << right;
+}
+
+}  // namespace
+}  // namespace tutti

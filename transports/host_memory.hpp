@@ -1,0 +1,24 @@
+// How a CPU loads and stores the words of a link.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "transports/wire.hpp"
+
+namespace tutti::transports {
+
+struct HostMemory {
+  static uint64_t load(const uint64_t* word) { return ref(word).load(std::memory_order_relaxed); }
+  static uint64_t load_acquire(const uint64_t* word) { return ref(word).load(std::memory_order_acquire); }
+  static void store_release(uint64_t* word, uint64_t value) { ref(word).store(value, std::memory_order_release); }
+
+ private:
+  static std::atomic_ref<uint64_t> ref(const uint64_t* word) {
+    return std::atomic_ref<uint64_t>(*const_cast<uint64_t*>(word));  // a load changes nothing
+  }
+};
+
+using HostWire = SlotWire<HostMemory>;
+
+}  // namespace tutti::transports

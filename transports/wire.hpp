@@ -1,0 +1,118 @@
+// The operations on a link's two ends, for whoever touches them: the interpreter, on hosts and on GPUs, and engines.
+//
+// None of them waits. The writer's order: fill the slot, then store its `sequence` with release. The reader's: load
+// `sequence` with acquire, then *copy* the header and check the copy; the other end may be another process, and what
+// it writes later can no longer matter.
+//
+// `Memory` says how one 8-byte word is loaded and stored on this kind of processor:
+//   load(p) (relaxed), load_acquire(p), store_release(p, value); see host_memory.hpp.
+#pragma once
+
+#include "base/hd.hpp"
+#include "transports/link.hpp"
+
+namespace tutti::transports {
+
+/// A descriptor as copied out of its slot.
+struct Header {
+  uint64_t tag;     ///< fingerprint of the call, 48 bits
+  uint64_t length;  ///< bytes of payload
+  Where where;
+};
+
+enum class Poll : uint8_t {
+  Empty,  ///< the message is not there yet
+  Ready,
+  Bad  ///< something is there that no writer of ours writes; the header holds what it says
+};
+
+template <class Memory>
+struct SlotWire {
+  /// Looks for message `in.next + ahead`. `arrival` is set when it is Ready and stays readable until it is consumed.
+  TUTTI_HD static Poll poll(const InLink& in, Header& header, Arrival& arrival, uint64_t ahead = 0) {
+    const uint64_t message = in.next + ahead;
+    const Descriptor* from = slot(in.memory, message);
+    const uint64_t sequence = Memory::load_acquire(&from->sequence);
+    if (sequence != message + 1) {
+      const uint64_t before = message < kCapacity ? 0 : message + 1 - kCapacity;  // what the slot held last
+      if (sequence == before) return Poll::Empty;
+      header = {};
+      return Poll::Bad;
+    }
+    const uint64_t tag = Memory::load(&from->tag);
+    header = {tag >> 16, Memory::load(&from->length), static_cast<Where>(tag & 0xffff)};
+    return locate(in, *from, header, arrival) ? Poll::Ready : Poll::Bad;
+  }
+
+  /// Message `in.next` is done with. Its slot and payload go back to the writer: at once, except that for messages
+  /// inside their descriptors every half ring does.
+  TUTTI_HD static void consume(InLink& in, const Arrival& arrival) {
+    ++in.next;
+    if (arrival.inlined && in.next - in.published < kCapacity / 2) return;
+    in.published = in.next;
+    Memory::store_release(&in.memory->consumed, in.next);
+  }
+
+  /// Is there a slot for another message? Reads the reader's counter only when its copy says no.
+  TUTTI_HD static bool can_publish(OutLink& out) {
+    if (out.next - out.acked < kCapacity) return true;
+    refresh(out);
+    return out.next - out.acked < kCapacity;
+  }
+
+  /// Brings `out.acked` up to date. A counter that makes no sense is not taken over: the link then stays full.
+  TUTTI_HD static void refresh(OutLink& out) {
+    const uint64_t consumed = Memory::load_acquire(&out.memory->consumed);
+    if (consumed - out.acked <= out.next - out.acked) out.acked = consumed;
+  }
+
+  /// Does the reader claim what cannot be: to have consumed more than there is, or less than it said before?
+  TUTTI_HD static bool broken(const OutLink& out) {
+    return Memory::load(&out.memory->consumed) - out.acked > out.next - out.acked;
+  }
+
+  /// Needs can_publish(). `length` ≤ kInlineBytes.
+  TUTTI_HD static void publish_inline(OutLink& out, uint64_t tag, const unsigned char* payload, uint64_t length) {
+    Descriptor* to = slot(out.memory, out.next);
+    if (length != 0) __builtin_memcpy(to->payload, payload, length);
+    publish(out, to, tag, length, Where::Inline);
+  }
+
+  /// Needs can_publish(). The payload stays at `data`, which lies in the arena where the link has one, until the
+  /// message is consumed; when `lent`, the call may not end before that.
+  TUTTI_HD static void publish_at(OutLink& out, uint64_t tag, const unsigned char* data, uint64_t length, bool lent) {
+    Descriptor* to = slot(out.memory, out.next);
+    const bool offset = out.arena != nullptr;
+    to->where = offset ? static_cast<uint64_t>(data - out.arena) : reinterpret_cast<uint64_t>(data);
+    publish(out, to, tag, length, offset ? Where::Offset : Where::Address);
+    if (lent) out.lent = out.next;
+  }
+
+ private:
+  TUTTI_HD static void publish(OutLink& out, Descriptor* to, uint64_t tag, uint64_t length, Where where) {
+    to->tag = tag << 16 | static_cast<uint64_t>(where);
+    to->length = length;
+    Memory::store_release(&to->sequence, ++out.next);
+  }
+
+  /// Turns a copied header into a pointer, if it is one that this link may follow.
+  TUTTI_HD static bool locate(const InLink& in, const Descriptor& from, const Header& header, Arrival& arrival) {
+    switch (header.where) {
+      case Where::Inline:
+        arrival = {from.payload, true};
+        return header.length <= kInlineBytes;
+      case Where::Offset: {
+        const uint64_t offset = Memory::load(&from.where);
+        if (offset > in.arena_bytes || header.length > in.arena_bytes - offset) return false;
+        arrival = {in.arena + offset, false};
+        return true;
+      }
+      case Where::Address:
+        arrival = {reinterpret_cast<const unsigned char*>(Memory::load(&from.where)), false};
+        return in.addresses;
+    }
+    return false;
+  }
+};
+
+}  // namespace tutti::transports

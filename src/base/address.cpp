@@ -1,0 +1,130 @@
+#include "base/address.hpp"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <string_view>
+
+#include "base/format.hpp"
+
+namespace tutti {
+namespace {
+
+Address from_sockaddr(const sockaddr* from) {
+  Address address;
+  if (from->sa_family == AF_INET) {
+    address.family = 4;
+    std::memcpy(address.bytes.data(), &reinterpret_cast<const sockaddr_in*>(from)->sin_addr, 4);
+  } else if (from->sa_family == AF_INET6) {
+    address.family = 6;
+    std::memcpy(address.bytes.data(), &reinterpret_cast<const sockaddr_in6*>(from)->sin6_addr, 16);
+  }
+  return address;
+}
+
+/// A link-local address means nothing without its interface, which the peer cannot know.
+bool is_link_local(const Address& a) {
+  return (a.family == 4 && a.bytes[0] == 169 && a.bytes[1] == 254) ||
+         (a.family == 6 && a.bytes[0] == 0xfe && (a.bytes[1] & 0xc0) == 0x80);
+}
+
+/// Bridges of container and machine managers have the same address on many hosts: offered last.
+bool is_bridge(std::string_view name) {
+  return name.starts_with("docker") || name.starts_with("virbr") || name.starts_with("veth") || name.starts_with("br-");
+}
+
+bool chosen(std::string_view name, std::string_view choice) {
+  if (choice.empty()) return true;
+  const bool exclude = choice.front() == '^';
+  if (exclude) choice.remove_prefix(1);
+  const bool exact = choice.starts_with('=');
+  if (exact) choice.remove_prefix(1);
+  bool found = false;
+  while (!choice.empty()) {
+    const auto word = choice.substr(0, choice.find(','));
+    choice.remove_prefix(std::min(choice.size(), word.size() + 1));
+    if (!word.empty()) found |= exact ? name == word : name.starts_with(word);
+  }
+  return found != exclude;
+}
+
+}  // namespace
+
+bool Address::is_loopback() const {
+  static constexpr std::array<uint8_t, 16> kLoopback6{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+  return family == 4 ? bytes[0] == 127 : bytes == kLoopback6;
+}
+
+std::string to_string(const Address& address, uint16_t port) {
+  if (!address.valid()) return "no address";
+  char text[INET6_ADDRSTRLEN] = {};
+  inet_ntop(address.family == 4 ? AF_INET : AF_INET6, address.bytes.data(), text, sizeof text);
+  return address.family == 4 ? fmt::format("{}:{}", text, port) : fmt::format("[{}]:{}", text, port);
+}
+
+sockaddr_storage to_sockaddr(const Address& address, uint16_t port, socklen_t* length) {
+  sockaddr_storage storage{};
+  if (address.family == 4) {
+    auto& v4 = reinterpret_cast<sockaddr_in&>(storage);
+    v4.sin_family = AF_INET;
+    v4.sin_port = htons(port);
+    std::memcpy(&v4.sin_addr, address.bytes.data(), 4);
+    *length = sizeof v4;
+  } else if (address.family == 6) {
+    auto& v6 = reinterpret_cast<sockaddr_in6&>(storage);
+    v6.sin6_family = AF_INET6;
+    v6.sin6_port = htons(port);
+    std::memcpy(&v6.sin6_addr, address.bytes.data(), 16);
+    *length = sizeof v6;
+  } else {
+    throw_error(Code::InvalidArgument, "an address of family {} where only 4 and 6 exist", address.family);
+  }
+  return storage;
+}
+
+std::vector<Address> local_addresses(const std::string& choice) {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) {
+    throw_error(Code::SystemError, "cannot list the network interfaces: {}", std::strerror(errno));
+  }
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
+  std::vector<Address> good, bridges, loopbacks;
+  for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
+    if (i->ifa_addr == nullptr || (i->ifa_flags & IFF_UP) == 0 || !chosen(i->ifa_name, choice)) continue;
+    const Address address = from_sockaddr(i->ifa_addr);
+    if (!address.valid() || is_link_local(address)) continue;
+    (address.is_loopback() ? loopbacks : is_bridge(i->ifa_name) ? bridges : good).push_back(address);
+  }
+  std::stable_partition(good.begin(), good.end(), [](const Address& a) { return a.family == 4; });
+  good.insert(good.end(), bridges.begin(), bridges.end());
+  if (good.empty()) good = loopbacks;
+  if (good.empty()) {
+    throw_error(Code::InvalidArgument, "no network interface that is up matches TUTTI_INTERFACE='{}'", choice);
+  }
+  return good;
+}
+
+std::vector<Address> resolve(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  if (const int rc = getaddrinfo(host.c_str(), nullptr, &hints, &list); rc != 0) {
+    throw_error(Code::SystemError, "cannot find the address of host '{}': {}", host, gai_strerror(rc));
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(list, freeaddrinfo);
+  std::vector<Address> found;
+  for (const addrinfo* i = list; i != nullptr; i = i->ai_next) {
+    const Address address = from_sockaddr(i->ai_addr);
+    if (address.valid() && std::find(found.begin(), found.end(), address) == found.end()) found.push_back(address);
+  }
+  return found;
+}
+
+}  // namespace tutti

@@ -1,0 +1,38 @@
+// IP addresses: this host's own, and those of a host name.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+/// An IPv4 or IPv6 address without a port; plain data, so that it can travel in messages and ids.
+struct Address {
+  uint8_t family = 0;               ///< 4 or 6
+  std::array<uint8_t, 16> bytes{};  ///< network order; the first four of them for IPv4
+
+  static Address loopback() { return {4, {127, 0, 0, 1}}; }
+  bool valid() const { return family == 4 || family == 6; }
+  bool is_loopback() const;
+  bool operator==(const Address&) const = default;
+};
+
+/// "10.0.0.7:4711", "[fe80::1]:4711".
+std::string to_string(const Address& address, uint16_t port);
+
+/// The operating system's form. Throws Error(InvalidArgument) unless `address.valid()`.
+sockaddr_storage to_sockaddr(const Address& address, uint16_t port, socklen_t* length);
+
+/// Addresses of this host's interfaces that are up, best for peers first; loopback only where there is nothing else.
+/// `choice` is TUTTI_INTERFACE: empty for all; "eth,ib0" for interfaces whose name begins so; "=eth0" for exactly that
+/// name; "^docker,veth" for all others. Throws Error(InvalidArgument) when a choice leaves none.
+std::vector<Address> local_addresses(const std::string& choice);
+
+/// Addresses of a host name, or of an address written out. Throws Error(SystemError) where there is none.
+std::vector<Address> resolve(const std::string& host);
+
+}  // namespace tutti

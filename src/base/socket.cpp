@@ -1,0 +1,263 @@
+#include "base/socket.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+
+#include "base/format.hpp"
+
+namespace tutti {
+namespace {
+
+constexpr int kKind = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
+constexpr int kStopSliceMs = 20;  // how often a wait looks at its stop flag
+
+bool again(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
+
+[[noreturn]] void throw_gone(int error) {
+  throw_error(Code::PeerFailed, "the other end closed the connection{}{}", error ? ": " : "",
+              error ? std::strerror(error) : "");
+}
+
+Fd open_socket(int family) {
+  Fd fd(socket(family, kKind, 0));
+  if (!fd) throw_error(Code::SystemError, "cannot open a socket: {}", std::strerror(errno));
+  return fd;
+}
+
+Fd bind_and_listen(Fd fd, const sockaddr* address, socklen_t length, const std::string& where) {
+  if (bind(fd.get(), address, length) != 0 || listen(fd.get(), SOMAXCONN) != 0) {
+    throw_error(Code::SystemError, "cannot listen at {}: {}", where, std::strerror(errno));
+  }
+  return fd;
+}
+
+socklen_t fill(sockaddr_un& address, const std::string& name) {
+  address = {};
+  address.sun_family = AF_UNIX;
+  if (name.empty() || name.size() > 100) {
+    throw_error(Code::InvalidArgument, "an abstract socket name has 1 to 100 bytes, not {}", name.size());
+  }
+  std::memcpy(address.sun_path + 1, name.data(), name.size());  // the zero byte before it makes it abstract
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+}
+
+/// Takes the first descriptor out of a received control message and closes all others.
+void take_descriptors(msghdr& message, Fd& kept) {
+  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+    const size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof fd);
+      Fd received(fd);
+      if (!kept) kept = std::move(received);
+    }
+  }
+}
+
+}  // namespace
+
+Fd listen_tcp(uint16_t port) {
+  const std::string where = fmt::format("TCP port {}", port);
+  const int on = 1, off = 0;
+  if (Fd fd(socket(AF_INET6, kKind, 0)); fd) {
+    setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    sockaddr_in6 any{};
+    any.sin6_family = AF_INET6;
+    any.sin6_port = htons(port);
+    if (bind(fd.get(), reinterpret_cast<sockaddr*>(&any), sizeof any) == 0 && listen(fd.get(), SOMAXCONN) == 0)
+      return fd;
+    if (errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT) {
+      throw_error(Code::SystemError, "cannot listen at {}: {}", where, std::strerror(errno));
+    }
+  }
+  Fd fd = open_socket(AF_INET);  // a host without IPv6
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  sockaddr_in any{};
+  any.sin_family = AF_INET;
+  any.sin_port = htons(port);
+  return bind_and_listen(std::move(fd), reinterpret_cast<sockaddr*>(&any), sizeof any, where);
+}
+
+uint16_t port_of(int fd) {
+  sockaddr_storage bound{};
+  socklen_t length = sizeof bound;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &length) != 0) return 0;
+  if (bound.ss_family == AF_INET) return ntohs(reinterpret_cast<sockaddr_in&>(bound).sin_port);
+  if (bound.ss_family == AF_INET6) return ntohs(reinterpret_cast<sockaddr_in6&>(bound).sin6_port);
+  return 0;
+}
+
+Fd listen_unix(const std::string& name) {
+  sockaddr_un address;
+  const socklen_t length = fill(address, name);
+  return bind_and_listen(open_socket(AF_UNIX), reinterpret_cast<sockaddr*>(&address), length,
+                         fmt::format("the abstract UNIX socket '{}'", name));
+}
+
+Fd accept_now(int listener) { return Fd(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)); }
+
+Fd start_connect(const Address& address, uint16_t port) {
+  socklen_t length = 0;
+  const sockaddr_storage to = to_sockaddr(address, port, &length);
+  Fd fd(socket(to.ss_family, kKind, 0));
+  if (!fd) return fd;
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), length) != 0 && errno != EINPROGRESS &&
+      errno != EINTR) {
+    const int error = errno;
+    fd.reset();
+    errno = error;
+  }
+  return fd;
+}
+
+int connect_error(int fd) {
+  int error = 0;
+  socklen_t length = sizeof error;
+  return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 ? error : errno;
+}
+
+Fd connect_unix(const std::string& name, Patience patience) {
+  sockaddr_un address;
+  const socklen_t length = fill(address, name);
+  Fd fd = open_socket(AF_UNIX);
+  while (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
+    if (!again(errno)) {
+      throw_error(Code::SystemError, "cannot connect to the abstract UNIX socket '{}': {}", name, std::strerror(errno));
+    }
+    // The listener's queue is full. There is nothing to wait on, so look again in a moment.
+    if (patience.deadline.passed()) {
+      throw_error(Code::Timeout, "the abstract UNIX socket '{}' did not accept in time", name);
+    }
+    if (patience.stop && patience.stop->load(std::memory_order_relaxed)) throw_error(Code::Aborted, "stopped");
+    poll(nullptr, 0, 1);
+  }
+  return fd;
+}
+
+void send_without_delay(int fd) {
+  const int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // fails on UNIX sockets, which never delay
+}
+
+void await_ready(int fd, short events, Patience patience) {
+  for (;;) {
+    pollfd entry{fd, events, 0};
+    const int rc = poll(&entry, 1, patience.deadline.poll_ms(patience.stop ? kStopSliceMs : 1000));
+    if (rc > 0) return;
+    if (rc < 0 && errno != EINTR) throw_error(Code::SystemError, "poll: {}", std::strerror(errno));
+    if (patience.stop && patience.stop->load(std::memory_order_relaxed) != 0) throw_error(Code::Aborted, "stopped");
+    if (patience.deadline.passed()) throw_error(Code::Timeout, "the other end did not answer in time");
+  }
+}
+
+void send_all(int fd, std::string_view bytes, Patience patience) {
+  while (!bytes.empty()) {
+    const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent > 0) {
+      bytes.remove_prefix(static_cast<size_t>(sent));
+    } else if (sent < 0 && again(errno)) {
+      await_ready(fd, POLLOUT, patience);
+    } else {
+      throw_gone(errno);
+    }
+  }
+}
+
+void recv_all(int fd, void* into, size_t size, Patience patience) {
+  auto* to = static_cast<char*>(into);
+  while (size > 0) {
+    const ssize_t got = recv(fd, to, size, 0);
+    if (got > 0) {
+      to += got;
+      size -= static_cast<size_t>(got);
+    } else if (got < 0 && again(errno)) {
+      await_ready(fd, POLLIN, patience);
+    } else {
+      throw_gone(got < 0 ? errno : 0);
+    }
+  }
+}
+
+void send_with_fd(int fd, std::string_view bytes, int passed, Patience patience) {
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  while (!bytes.empty()) {
+    iovec part{const_cast<char*>(bytes.data()), bytes.size()};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    if (passed >= 0) {
+      message.msg_control = control;
+      message.msg_controllen = sizeof control;
+      cmsghdr* header = CMSG_FIRSTHDR(&message);
+      header->cmsg_level = SOL_SOCKET;
+      header->cmsg_type = SCM_RIGHTS;
+      header->cmsg_len = CMSG_LEN(sizeof(int));
+      std::memcpy(CMSG_DATA(header), &passed, sizeof passed);
+    }
+    const ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL);
+    if (sent > 0) {
+      bytes.remove_prefix(static_cast<size_t>(sent));
+      passed = -1;
+    } else if (sent < 0 && again(errno)) {
+      await_ready(fd, POLLOUT, patience);
+    } else {
+      throw_gone(errno);
+    }
+  }
+}
+
+Fd recv_with_fd(int fd, void* into, size_t size, Patience patience) {
+  auto* to = static_cast<char*>(into);
+  Fd kept;
+  while (size > 0) {
+    alignas(cmsghdr) char control[CMSG_SPACE(8 * sizeof(int))] = {};
+    iovec part{to, size};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    const ssize_t got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+    if (got > 0) {
+      take_descriptors(message, kept);
+      to += got;
+      size -= static_cast<size_t>(got);
+    } else if (got < 0 && again(errno)) {
+      await_ready(fd, POLLIN, patience);
+    } else {
+      throw_gone(got < 0 ? errno : 0);
+    }
+  }
+  return kept;
+}
+
+ptrdiff_t send_now(int fd, std::string_view bytes) {
+  ssize_t sent;
+  do sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  while (sent < 0 && errno == EINTR);
+  return sent >= 0 ? sent : again(errno) ? 0 : -1;
+}
+
+ptrdiff_t recv_now(int fd, void* into, size_t size) {
+  ssize_t got;
+  do got = recv(fd, into, size, MSG_DONTWAIT);
+  while (got < 0 && errno == EINTR);
+  return got > 0 ? got : got < 0 && again(errno) ? 0 : -1;
+}
+
+int64_t peer_user(int fd) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 ? static_cast<int64_t>(peer.uid) : -1;
+}
+
+}  // namespace tutti

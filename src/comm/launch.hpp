@@ -1,0 +1,46 @@
+// How this process was launched, read from the environment, and how its ranks then find each other.
+//
+// Recognised, the first that fits: `tutti run` (TUTTI_RANK …), torchrun (RANK …), Open MPI's mpirun
+// (OMPI_COMM_WORLD_RANK …), MPICH's and Intel's mpiexec (PMI_RANK …), Slurm's srun (SLURM_PROCID …).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "base/deadline.hpp"
+#include "base/rank.hpp"
+#include "comm/unique_id.hpp"
+
+namespace tutti::comm {
+
+struct Launch {
+  std::string launcher;  ///< "tutti run", "torchrun", "mpirun (Open MPI)", "mpiexec (PMI)", "srun"
+  Rank rank = 0, size = 1;
+  Rank local_rank = kNoRank, local_size = 0;  ///< among the ranks of this host; kNoRank, 0: the launcher did not say
+  std::string job;     ///< identity of the job: equal on its ranks, unlike that of any other job on these hosts
+  std::string secret;  ///< what the key of the meeting is derived from: TUTTI_KEY, else the job's identity
+  std::string root;    ///< host of rank 0, where the launcher names it
+  uint16_t port = 0;   ///< where rank 0 hands out the id, between hosts
+  std::string id;      ///< TUTTI_ID: an id made before the launch, in hexadecimal
+
+  bool one_host() const { return local_size == size; }
+};
+
+/// A variable of the environment; nothing when unset.
+using Lookup = std::function<std::optional<std::string>(const char* name)>;
+
+/// The launcher of this process; nothing where none is recognised. Throws Error(InvalidArgument) naming the variables
+/// when some are missing or contradict each other. `lookup` is the environment, or a test's.
+std::optional<Launch> recognise_launch(const Lookup& lookup);
+std::optional<Launch> recognise_launch();
+
+/// Rank 0 makes a unique id and the others get it: through an abstract UNIX socket where all ranks are on one host (and
+/// belong to one user), else by TCP from `root`. Collective over the ranks of the launch: the k-th call of one rank
+/// meets the k-th of the others. Both ways need the key derived from `secret`. Without TUTTI_KEY that is the job's
+/// identity, which others on the host may be able to see: then the meeting is as secret as the job's environment.
+/// Throws Error(Timeout) saying who did not come; SystemError; InvalidArgument.
+UniqueId meet(const Launch& launch, Deadline deadline);
+
+}  // namespace tutti::comm

@@ -12,6 +12,7 @@
 #include <memory>
 #include <string_view>
 
+#include "base/env.hpp"
 #include "base/format.hpp"
 
 namespace tutti {
@@ -110,6 +111,8 @@ std::vector<Address> local_addresses(const std::string& choice) {
   }
   return good;
 }
+
+std::vector<Address> local_addresses() { return local_addresses(env().interfaces); }
 
 std::vector<Address> resolve(const std::string& host) {
   addrinfo hints{};

@@ -28,9 +28,11 @@ std::string to_string(const Address& address, uint16_t port);
 sockaddr_storage to_sockaddr(const Address& address, uint16_t port, socklen_t* length);
 
 /// Addresses of this host's interfaces that are up, best for peers first; loopback only where there is nothing else.
-/// `choice` is TUTTI_INTERFACE: empty for all; "eth,ib0" for interfaces whose name begins so; "=eth0" for exactly that
+/// `choice`: empty for all; "eth,ib0" for interfaces whose name begins so; "=eth0" for exactly that
 /// name; "^docker,veth" for all others. Throws Error(InvalidArgument) when a choice leaves none.
 std::vector<Address> local_addresses(const std::string& choice);
+/// As TUTTI_INTERFACE says.
+std::vector<Address> local_addresses();
 
 /// Addresses of a host name, or of an address written out. Throws Error(SystemError) where there is none.
 std::vector<Address> resolve(const std::string& host);

@@ -1,0 +1,114 @@
+// Per-target: registers of bytes from and to memory of any alignment.
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "base/simd_targets.hpp"
+
+#if defined(TUTTI_BASE_MEMORY_INL_HPP_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TUTTI_BASE_MEMORY_INL_HPP_
+#undef TUTTI_BASE_MEMORY_INL_HPP_
+#else
+#define TUTTI_BASE_MEMORY_INL_HPP_
+#endif
+
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+
+// Masked moves that neither touch nor fault on the bytes left out: AVX-512 has them for bytes.
+#undef TUTTI_MASKED_MOVES
+#if HWY_TARGET == HWY_AVX3 && HWY_MAJOR >= 1
+#define TUTTI_MASKED_MOVES 1
+#else
+#define TUTTI_MASKED_MOVES 0
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace tutti {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Bytes = hn::ScalableTag<uint8_t>;
+using Raw = hn::Vec<Bytes>;
+constexpr size_t kRawBytes = HWY_MAX_BYTES;
+
+HWY_INLINE Raw load(const std::byte* from) { return hn::LoadU(Bytes(), reinterpret_cast<const uint8_t*>(from)); }
+
+/// Reads `size` ≤ kRawBytes bytes and not one more; the rest are zeros.
+HWY_INLINE Raw load_some(const std::byte* from, size_t size) {
+  if (size == kRawBytes) return load(from);
+#if TUTTI_MASKED_MOVES
+  return hn::MaskedLoad(hn::FirstN(Bytes(), size), Bytes(), reinterpret_cast<const uint8_t*>(from));
+#else
+  HWY_ALIGN uint8_t buffer[kRawBytes] = {};
+  memcpy(buffer, from, size);
+  return hn::Load(Bytes(), buffer);
+#endif
+}
+
+/// The element at `from` in every place.
+template <class T>
+HWY_INLINE Raw load_repeated(const void* from) {
+  T element;
+  memcpy(&element, from, sizeof element);
+  return hn::BitCast(Bytes(), hn::Set(hn::ScalableTag<T>(), element));
+}
+
+/// One or two destinations.
+class Output {
+ public:
+  /// `second` may be null, and so may `first` if `second` is not. Streams only where aligned stores fall between
+  /// elements of `element_size` bytes.
+  Output(std::byte* first, std::byte* second, bool stream, size_t element_size)
+      : first_(first != nullptr ? first : second),
+        second_(first != nullptr ? second : nullptr),
+        stream_(stream && first != nullptr && reinterpret_cast<uintptr_t>(first) % element_size == 0) {}
+
+  /// Bytes up to where full registers may be stored, at most `size`.
+  size_t head(size_t size) const {
+    const size_t unaligned = stream_ ? (0 - reinterpret_cast<uintptr_t>(first_)) % kRawBytes : 0;
+    return unaligned < size ? unaligned : size;
+  }
+
+  HWY_INLINE void put(size_t at, Raw value) const {
+    if (stream_) {
+      hn::Stream(value, Bytes(), reinterpret_cast<uint8_t*>(first_ + at));
+    } else {
+      hn::StoreU(value, Bytes(), reinterpret_cast<uint8_t*>(first_ + at));
+    }
+    if (second_ != nullptr) hn::StoreU(value, Bytes(), reinterpret_cast<uint8_t*>(second_ + at));
+  }
+
+  /// Only the first `size` bytes.
+  HWY_INLINE void put_some(size_t at, size_t size, Raw value) const {
+    store_some(first_ + at, size, value);
+    if (second_ != nullptr) store_some(second_ + at, size, value);
+  }
+
+  /// Streamed stores become visible before any later store.
+  void finish() const {
+    if (stream_) hwy::FlushStream();
+  }
+
+ private:
+  static HWY_INLINE void store_some(std::byte* to, size_t size, Raw value) {
+#if TUTTI_MASKED_MOVES
+    hn::BlendedStore(value, hn::FirstN(Bytes(), size), Bytes(), reinterpret_cast<uint8_t*>(to));
+#else
+    HWY_ALIGN uint8_t buffer[kRawBytes];
+    hn::Store(value, Bytes(), buffer);
+    memcpy(to, buffer, size);
+#endif
+  }
+
+  std::byte* const first_;
+  std::byte* const second_;
+  const bool stream_;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tutti
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,16 @@
+// Which instruction sets Highway compiles kernels for. Include before any Highway header.
+//
+// Highway numbers the targets of a platform so that better ones have smaller bits: "all better than X" is X − 1.
+// x86: SSE4.2 as the floor, AVX2, AVX-512. The floor spares a scalar build of every kernel; the newer flavours of
+// AVX-512 would only add compile time, as no kernel uses what they add. ARM: Neon. Vectors whose size the compiler does
+// not know (SVE, RVV) cannot be members of a struct, which the kernels ask of them.
+#pragma once
+
+#if defined(__x86_64__)
+#define HWY_BASELINE_TARGETS HWY_SSE4
+#define HWY_DISABLED_TARGETS (HWY_AVX3 - 1)
+#elif defined(__aarch64__)
+#define HWY_DISABLED_TARGETS (HWY_NEON - 1)
+#elif defined(__riscv)
+#define HWY_DISABLED_TARGETS HWY_RVV
+#endif

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Installs the build into a temporary prefix and uses it from outside: a C++ project by find_package, a C program by
+# pkg-config; each runs alone and, where the command line was built, as two ranks.
+#
+#   check.sh BUILD_FOLDER      e.g. tests/install/check.sh build/release
+set -euo pipefail
+build=$(realpath "$1")
+here=$(realpath "$(dirname "${BASH_SOURCE[0]}")")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+prefix=$work/prefix
+
+# expect TEXT COMMAND…: the command succeeds and prints exactly that.
+expect() {
+  local want=$1 got
+  shift
+  got=$("$@") || { echo "failed with status $?: $*" >&2 && exit 1; }
+  [[ $got == "$want" ]] || { printf '%s\n  printed: %s\n  wanted:  %s\n' "$*" "$got" "$want" >&2 && exit 1; }
+}
+
+cmake --install "$build" --prefix "$prefix" >"$work/install.log" || { cat "$work/install.log" && exit 1; }
+
+cmake -S "$here/cpp" -B "$work/cpp" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" >"$work/configure.log" ||
+  { cat "$work/configure.log" && exit 1; }
+cmake --build "$work/cpp"
+
+pc=$(find "$prefix" -name tutti.pc)
+export PKG_CONFIG_PATH=${pc%/*}
+libdir=$(pkg-config --variable=libdir tutti)
+[[ $(realpath "$libdir") == "$prefix"/* ]] || { echo "tutti.pc points outside the prefix: $libdir" >&2 && exit 1; }
+read -ra flags <<<"$(pkg-config --cflags --libs tutti)"
+"${CC:-cc}" -std=c11 -Wall -Wextra -Werror "$here/c/sum.c" "${flags[@]}" -o "$work/sum_c"
+export LD_LIBRARY_PATH=$libdir
+
+for program in "$work/cpp/sum" "$work/sum_c"; do
+  expect "rank 0 of 1: the sum is 1" "$program"
+  if [[ -x $prefix/bin/tutti ]]; then
+    two=$("$prefix/bin/tutti" run -n 2 -- "$program")
+    for rank in 0 1; do
+      grep -q "rank $rank of 2: the sum is 3$" <<<"$two" || { printf 'under tutti run -n 2:\n%s\n' "$two" >&2 && exit 1; }
+    done
+  fi
+done
+echo "installed, built from outside and run: find_package and pkg-config"

@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""The layer check itself: it lets a good house stand and finds each kind of fault in a bad one."""
+import pathlib
+import tempfile
+import unittest
+
+import layers
+
+GOOD = {
+    "include/tutti/types.hpp": "", "include/tutti/error.hpp": "", "include/tutti/tutti.h": "",
+    "include/tutti/tutti.hpp": '#include "tutti/tutti.h"\n',
+    "src/base/log.hpp": '#include <vector>\n#include "tutti/error.hpp"\n',
+    "src/plan/plan.hpp": '#include "base/log.hpp"\n',
+    "src/exec/run.hpp": '#include "plan/plan.hpp"\n#include "transports/link.hpp"\n',
+    "src/comm/comm.cpp": '#include "exec/run.hpp"\n#include "tutti/tutti.h"\n',
+    "src/train/train.cpp": "#include <tutti/tutti.hpp>\n",
+    "algorithms/ring.cpp": '#include "plan/plan.hpp"\n',
+    "transports/link.hpp": '#include "base/log.hpp"\n',
+    "transports/shm/shm.cpp": '#include "transports/link.hpp"\n',
+    "tools/perf.cpp": '#include "tutti/tutti.hpp"\n#include "base/log.hpp"\n',
+    "tools/plan.cpp": '#include "plan/plan.hpp"\n',
+    "bench/micro_fold.cpp": '#include "exec/run.hpp"\n',
+}
+
+BAD = {
+    "src/base/up.cpp": '#include "plan/plan.hpp"\n',
+    "src/base/api.cpp": '#include "tutti/tutti.h"\n',
+    "src/plan/up.cpp": '\n  #  include "transports/link.hpp"\n',
+    "src/exec/up.cpp": '#include "comm/comm.hpp"\n',
+    "src/exec/words.cpp": "// receives what all_reduce left\n",
+    "src/comm/unknown.cpp": '#include "no/such.hpp"\n',
+    "src/train/inside.cpp": '#include "base/log.hpp"\n',
+    "src/odd/new.cpp": "\n",
+    "algorithms/across.cpp": '#include "transports/link.hpp"\n',
+    "transports/across.cpp": '#include "algorithms/ring.hpp"\n',
+    "tools/inside.cpp": '#include "exec/run.hpp"\n',
+    "include/tutti/leak.hpp": '#include "base/log.hpp"\n',
+}
+SUPPORT = {"src/comm/comm.hpp": "", "algorithms/ring.hpp": ""}
+
+
+def build(root: pathlib.Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+
+
+class Layers(unittest.TestCase):
+    def test_a_good_house_stands(self):
+        with tempfile.TemporaryDirectory() as folder:
+            build(pathlib.Path(folder), GOOD)
+            self.assertEqual(layers.violations(pathlib.Path(folder)), [])
+
+    def test_each_fault_of_a_bad_house_is_found_and_nothing_else(self):
+        with tempfile.TemporaryDirectory() as folder:
+            build(pathlib.Path(folder), GOOD | SUPPORT | BAD)
+            found = layers.violations(pathlib.Path(folder))
+            self.assertEqual(sorted({line.split(":")[0] for line in found}), sorted(BAD))
+            self.assertEqual(len(found), len(BAD), "\n".join(found))
+            self.assertIn("src/plan/up.cpp:2", "\n".join(found))
+
+
+if __name__ == "__main__":
+    unittest.main()

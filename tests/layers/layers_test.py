@@ -9,7 +9,7 @@ import layers
 GOOD = {
     "include/tutti/types.hpp": "", "include/tutti/error.hpp": "", "include/tutti/tutti.h": "",
     "include/tutti/tutti.hpp": '#include "tutti/tutti.h"\n',
-    "src/base/log.hpp": '#include <vector>\n#include "tutti/error.hpp"\n',
+    "src/base/log.hpp": '#include <vector>\n#include "hwy/highway.h"\n#include "tutti/error.hpp"\n',
     "src/plan/plan.hpp": '#include "base/log.hpp"\n',
     "src/exec/run.hpp": '#include "plan/plan.hpp"\n#include "transports/link.hpp"\n',
     "src/comm/comm.cpp": '#include "exec/run.hpp"\n#include "tutti/tutti.h"\n',
@@ -28,7 +28,7 @@ BAD = {
     "src/plan/up.cpp": '\n  #  include "transports/link.hpp"\n',
     "src/exec/up.cpp": '#include "comm/comm.hpp"\n',
     "src/exec/words.cpp": "// receives what all_reduce left\n",
-    "src/comm/unknown.cpp": '#include "no/such.hpp"\n',
+    "src/comm/unknown.cpp": '#include "exec/such.hpp"\n',
     "src/train/inside.cpp": '#include "base/log.hpp"\n',
     "src/odd/new.cpp": "\n",
     "algorithms/across.cpp": '#include "transports/link.hpp"\n',

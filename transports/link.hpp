@@ -23,6 +23,8 @@ inline constexpr uint32_t kInlineBytes = 40;  ///< payload that fits into a desc
 inline constexpr uint32_t kStride = 128;      ///< bytes from one descriptor to the next
 inline constexpr uint64_t kTagMask = (uint64_t{1} << 48) - 1;
 
+inline constexpr uint64_t kClosed = ~uint64_t{0};  ///< a counter of consumed messages that will never be read again
+
 /// Where a message's payload is. Offsets count from the writer's arena; addresses are the reader's own (same process).
 enum class Where : uint16_t { Inline = 1, Offset = 2, Address = 3 };
 
@@ -52,6 +54,7 @@ struct OutLink {
   uint64_t next = 0;               ///< number of the next message
   uint64_t acked = 0;              ///< the reader's counter as last seen
   uint64_t lent = 0;               ///< all messages below this must be consumed before the call may end
+  uint64_t staged = 0;             ///< … before the rank's staging memory may be divided anew
   Rank peer = kNoRank;
   bool lends = false;  ///< the reader can read any memory of this rank in place
 };

@@ -48,6 +48,8 @@ class Transport {
   }
   /// True when no outgoing byte needs this CPU any more: a call may return.
   virtual bool flushed() const { return true; }
+  /// The communicator has failed: let go of all memory that was lent to this transport, and move nothing any more.
+  virtual void stop() {}
   /// Sleeps until something may have happened, at most `seconds`. False: this transport cannot wake anybody.
   virtual bool sleep(double seconds) {
     (void)seconds;

@@ -63,12 +63,20 @@ struct SlotWire {
   /// Brings `out.acked` up to date. A counter that makes no sense is not taken over: the link then stays full.
   TUTTI_HD static void refresh(OutLink& out) {
     const uint64_t consumed = Memory::load_acquire(&out.memory->consumed);
-    if (consumed - out.acked <= out.next - out.acked) out.acked = consumed;
+    if (consumed == kClosed) {
+      out.acked = out.next;
+    } else if (consumed - out.acked <= out.next - out.acked) {
+      out.acked = consumed;
+    }
   }
+
+  /// The reader stops for good: whatever the writer still waits for counts as consumed.
+  TUTTI_HD static void close(InLink& in) { Memory::store_release(&in.memory->consumed, kClosed); }
 
   /// Does the reader claim what cannot be: to have consumed more than there is, or less than it said before?
   TUTTI_HD static bool broken(const OutLink& out) {
-    return Memory::load(&out.memory->consumed) - out.acked > out.next - out.acked;
+    const uint64_t consumed = Memory::load(&out.memory->consumed);
+    return consumed != kClosed && consumed - out.acked > out.next - out.acked;
   }
 
   /// Needs can_publish(). `length` ≤ kInlineBytes.
@@ -85,7 +93,7 @@ struct SlotWire {
     const bool offset = out.arena != nullptr;
     to->where = offset ? static_cast<uint64_t>(data - out.arena) : reinterpret_cast<uint64_t>(data);
     publish(out, to, tag, length, offset ? Where::Offset : Where::Address);
-    if (lent) out.lent = out.next;
+    (lent ? out.lent : out.staged) = out.next;
   }
 
  private:

@@ -1,0 +1,48 @@
+// The interpreter's policies for a host: one thread is the whole group.
+#pragma once
+
+#include <utility>
+
+#include "base/fold.hpp"
+#include "exec/interpreter.hpp"
+#include "transports/host_memory.hpp"
+
+namespace tutti::exec {
+
+struct HostGroup {
+  static bool leader() { return true; }
+  static void sync() {}
+  static Outcome broadcast(Outcome outcome) { return outcome; }
+};
+
+struct HostFold {
+  static void run(const HostGroup&, const Arithmetic& how, const Op& op, const Segment& segment, unsigned char* to,
+                  unsigned char* slot, const unsigned char* const* sources) {
+    const bool scale = how.scale != nullptr && segment.raw >= 0;
+    auto* dst = reinterpret_cast<std::byte*>(to);
+    auto* dst2 = reinterpret_cast<std::byte*>(slot);
+    const auto* src = reinterpret_cast<const std::byte* const*>(sources);
+    if (op.sources == 1 && !scale) {
+      if (dst == src[0]) dst = nullptr;  // in place: already there
+      if (dst == nullptr) std::swap(dst, dst2);
+      if (dst != nullptr) copy_bytes(dst, dst2, src[0], segment.bytes, false);
+      return;
+    }
+    if (dst == nullptr && dst2 == nullptr) return;
+    how.fold({.dst = dst,
+              .dst2 = dst2,
+              .sources = src,
+              .source_count = op.sources,
+              .count = segment.bytes / how.element_bytes,
+              .shape = op.shape,
+              .stream = false,
+              .round_each = how.round_each,
+              .divide_by = op.completes ? how.divide_by : 0,
+              .scaled_source = scale ? segment.raw : -1,
+              .scale = how.scale});
+  }
+};
+
+using HostInterpreter = Interpreter<HostGroup, transports::SlotWire<transports::HostMemory>, HostFold>;
+
+}  // namespace tutti::exec

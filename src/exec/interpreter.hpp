@@ -1,0 +1,255 @@
+// The interpreter: runs one rank's program over links. It never waits: a step that cannot be done yet says for whom.
+//
+// One source for every kind of processor. `Group` is who executes a lane together: one thread on a host, a block on a
+// GPU, where the leader polls and publishes and all move bytes. `Wire` puts messages on a link and takes them off.
+// `Fold` combines bytes. State lives in memory that the whole group sees.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/hd.hpp"
+#include "exec/program.hpp"
+#include "transports/wire.hpp"
+
+namespace tutti {
+struct FoldCall;
+}
+
+namespace tutti::exec {
+
+enum class Outcome : uint32_t { Progress, Waiting, LaneDone, Fault };
+
+/// What a lane waits for.
+enum class Await : uint32_t { Nothing, Message, Credit, Staging, Lane, Round };
+
+enum class FaultKind : uint32_t {
+  None,
+  OtherCall,  ///< the message belongs to another call than ours
+  BadLength,  ///< right call, wrong length
+  BadHeader   ///< no writer of ours writes such a descriptor
+};
+
+/// The first thing that was wrong, for the communicator to put into words.
+struct Fault {
+  FaultKind kind = FaultKind::None;
+  Rank peer = kNoRank;
+  uint32_t lane = 0;
+  uint32_t step = 0;
+  uint64_t expected_bytes = 0;
+  transports::Header got{};
+};
+
+struct LaneState {
+  uint32_t lane = 0;
+  uint32_t op = 0;       ///< within the lane
+  uint32_t arrived = 0;  ///< messages of this operation that are in
+  uint64_t round = 0;
+  Await await = Await::Nothing;
+  Rank peer = kNoRank;                       ///< whom `await` is about
+  transports::Arrival* arrivals = nullptr;   ///< room for the most messages that an operation takes
+  const unsigned char** pointers = nullptr;  ///< room for the most operands
+  unsigned char small[transports::kInlineBytes] = {};
+};
+
+/// How this call combines elements.
+struct Arithmetic {
+  void (*fold)(const FoldCall&) = nullptr;  ///< the host's kernel for this type and operator
+  uint32_t element_bytes = 1;
+  uint32_t divide_by = 0;       ///< averages: completing folds divide by this
+  const void* scale = nullptr;  ///< pre-multiplied sums: what raw operands are multiplied by
+  bool round_each = false;
+};
+
+/// One rank in one call.
+struct RankState {
+  Tables full;  ///< for all rounds but the last
+  Tables last;  ///< for the last round
+  uint64_t rounds = 1;
+  uint32_t lane_count = 0;
+  uint32_t versions = 1;       ///< of scratch
+  uint64_t scratch_bytes = 0;  ///< of one version
+  uint64_t window_bytes = 0;   ///< what a round advances input and output by
+  unsigned char* bases[3] = {nullptr, nullptr, nullptr};
+  uint64_t tag = 0;
+  transports::OutLink* out = nullptr;
+  transports::InLink* in = nullptr;
+  Stage* stages = nullptr;
+  LaneState* lanes = nullptr;
+  Arithmetic arithmetic;
+  Fault fault;
+};
+
+template <class Group, class Wire, class Fold>
+struct Interpreter {
+  /// Does one operation of the lane if it can be done now.
+  TUTTI_HD static Outcome try_step(const Group& group, RankState& rank, LaneState& lane) {
+    Outcome outcome = Outcome::Progress;
+    if (group.leader()) outcome = ready(rank, lane);
+    outcome = group.broadcast(outcome);
+    if (outcome != Outcome::Progress) return outcome;
+    const Tables& tables = tables_of(rank, lane);
+    const Op& op = op_of(tables, lane);
+    unsigned char* slot = outgoing(rank, lane, op);
+    move(group, rank, lane, tables, op, slot);
+    group.sync();
+    if (group.leader()) {
+      publish(rank, lane, tables, op, slot);
+      consume(rank, lane, tables, op);
+      advance(tables, lane);
+    }
+    group.sync();
+    return Outcome::Progress;
+  }
+
+  /// True when no reader is still reading lent memory: the call may return.
+  TUTTI_HD static bool drained(RankState& rank, uint32_t out) {
+    transports::OutLink& link = rank.out[out];
+    if (link.acked < link.lent) Wire::refresh(link);
+    return link.acked >= link.lent;
+  }
+
+ private:
+  TUTTI_HD static const Tables& tables_of(const RankState& rank, const LaneState& lane) {
+    return lane.round + 1 < rank.rounds ? rank.full : rank.last;
+  }
+  TUTTI_HD static const Op& op_of(const Tables& tables, const LaneState& lane) {
+    return tables.ops[tables.lanes[lane.lane].begin + lane.op];
+  }
+
+  TUTTI_HD static Outcome wait(LaneState& lane, Await what, Rank peer) {
+    lane.await = what;
+    lane.peer = peer;
+    return Outcome::Waiting;
+  }
+
+  TUTTI_HD static void advance(const Tables& tables, LaneState& lane) {
+    const Range ops = tables.lanes[lane.lane];
+    lane.arrived = 0;
+    if (++lane.op == ops.end - ops.begin) {
+      lane.op = 0;
+      ++lane.round;
+    }
+  }
+
+  /// Can the lane's next operation run? All its messages in, room for what it publishes, all it must follow done.
+  TUTTI_HD static Outcome ready(RankState& rank, LaneState& lane) {
+    for (;;) {
+      if (lane.round >= rank.rounds) return Outcome::LaneDone;
+      const Tables& tables = tables_of(rank, lane);
+      if (tables.lanes[lane.lane].begin == tables.lanes[lane.lane].end) {
+        lane.round = rank.rounds;
+        continue;
+      }
+      const Op& op = op_of(tables, lane);
+      if (lane.op == 0 && lane.arrived == 0 && !fence_open(rank, lane)) return wait(lane, Await::Round, kNoRank);
+      if (op.after_lane != kNone && !done(rank, lane, op)) return wait(lane, Await::Lane, kNoRank);
+      if (op.bytes != 0 || lane.round == 0) return messages_ready(rank, lane, tables, op);
+      advance(tables, lane);  // later rounds send no empty messages, at either end
+    }
+  }
+
+  /// Round k + W writes the scratch of round k: every lane must have left that one.
+  TUTTI_HD static bool fence_open(const RankState& rank, const LaneState& lane) {
+    if (rank.scratch_bytes == 0 || lane.round < rank.versions) return true;
+    for (uint32_t i = 0; i < rank.lane_count; ++i) {
+      if (rank.lanes[i].round + rank.versions <= lane.round) return false;
+    }
+    return true;
+  }
+
+  TUTTI_HD static bool done(const RankState& rank, const LaneState& lane, const Op& op) {
+    const LaneState& other = rank.lanes[op.after_lane];
+    return other.round > lane.round || (other.round == lane.round && other.op > op.after_op);
+  }
+
+  TUTTI_HD static Outcome messages_ready(RankState& rank, LaneState& lane, const Tables& tables, const Op& op) {
+    for (; lane.arrived < op.arrivals.end - op.arrivals.begin; ++lane.arrived) {
+      const transports::InLink& in = rank.in[tables.arrivals[op.arrivals.begin + lane.arrived]];
+      transports::Header header;
+      const transports::Poll poll = Wire::poll(in, header, lane.arrivals[lane.arrived]);
+      if (poll == transports::Poll::Empty) return wait(lane, Await::Message, in.peer);
+      FaultKind wrong = FaultKind::None;
+      if (poll == transports::Poll::Bad) {
+        wrong = FaultKind::BadHeader;
+      } else if (header.tag != (rank.tag ^ op.salt)) {
+        wrong = FaultKind::OtherCall;
+      } else if (header.length != op.bytes) {
+        wrong = FaultKind::BadLength;
+      }
+      if (wrong != FaultKind::None) {
+        rank.fault = {wrong, in.peer, lane.lane, op.step, op.bytes, header};
+        return Outcome::Fault;
+      }
+    }
+    for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) {
+      transports::OutLink& out = rank.out[tables.outs[i]];
+      if (!Wire::can_publish(out)) return wait(lane, Await::Credit, out.peer);
+    }
+    return op.stage == kNone ? Outcome::Progress : stage_ready(rank, lane, rank.stages[op.stage]);
+  }
+
+  TUTTI_HD static Outcome stage_ready(RankState& rank, LaneState& lane, const Stage& stage) {
+    const uint64_t* held = stage.held + stage.uses % stage.slots * stage.readers;
+    for (uint32_t i = 0; i < stage.readers; ++i) {
+      transports::OutLink& out = rank.out[stage.outs[i]];
+      if (out.acked < held[i]) Wire::refresh(out);
+      if (out.acked < held[i]) return wait(lane, Await::Staging, out.peer);
+    }
+    return Outcome::Progress;
+  }
+
+  TUTTI_HD static unsigned char* outgoing(RankState& rank, LaneState& lane, const Op& op) {
+    if (op.inlined) return lane.small;
+    if (op.stage == kNone) return nullptr;
+    const Stage& stage = rank.stages[op.stage];
+    return stage.base + stage.uses % stage.slots * stage.slot_bytes;
+  }
+
+  TUTTI_HD static unsigned char* address(const RankState& rank, const LaneState& lane, const Ref& ref) {
+    const uint64_t shift =
+        ref.base == Base::Scratch ? lane.round % rank.versions * rank.scratch_bytes : lane.round * rank.window_bytes;
+    const auto base = reinterpret_cast<uintptr_t>(rank.bases[static_cast<uint32_t>(ref.base)]);
+    return reinterpret_cast<unsigned char*>(base + shift + ref.offset);  // the base is null where offsets are addresses
+  }
+
+  TUTTI_HD static void move(const Group& group, RankState& rank, LaneState& lane, const Tables& tables, const Op& op,
+                            unsigned char* slot) {
+    for (uint32_t s = op.segments.begin; s < op.segments.end; ++s) {
+      const Segment& segment = tables.segments[s];
+      uint32_t message = 0;
+      for (uint32_t k = 0; k < op.sources; ++k) {
+        const Ref& ref = tables.sources[segment.sources + k];
+        lane.pointers[k] =
+            ref.base == Base::Message ? lane.arrivals[message++].data + ref.offset : address(rank, lane, ref);
+      }
+      unsigned char* to = segment.to.base == Base::None ? nullptr : address(rank, lane, segment.to);
+      Fold::run(group, rank.arithmetic, op, segment, to, slot == nullptr ? nullptr : slot + segment.at, lane.pointers);
+    }
+  }
+
+  TUTTI_HD static void publish(RankState& rank, LaneState& lane, const Tables& tables, const Op& op,
+                               unsigned char* slot) {
+    Stage* stage = op.stage == kNone ? nullptr : &rank.stages[op.stage];
+    for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) {
+      transports::OutLink& out = rank.out[tables.outs[i]];
+      if (op.inlined) {
+        Wire::publish_inline(out, rank.tag ^ op.salt, lane.small, op.bytes);
+      } else if (op.lend && out.lends) {
+        Wire::publish_at(out, rank.tag ^ op.salt, address(rank, lane, op.lend_at), op.bytes, true);
+      } else {
+        Wire::publish_at(out, rank.tag ^ op.salt, slot, op.bytes, false);
+        stage->held[stage->uses % stage->slots * stage->readers + (i - op.outs.begin)] = out.next;
+      }
+    }
+    if (stage != nullptr) ++stage->uses;
+  }
+
+  TUTTI_HD static void consume(RankState& rank, LaneState& lane, const Tables& tables, const Op& op) {
+    for (uint32_t i = 0; i < op.arrivals.end - op.arrivals.begin; ++i) {
+      Wire::consume(rank.in[tables.arrivals[op.arrivals.begin + i]], lane.arrivals[i]);
+    }
+  }
+};
+
+}  // namespace tutti::exec

@@ -1,0 +1,49 @@
+#include "exec/links.hpp"
+
+namespace tutti::exec {
+namespace {
+
+constexpr uint64_t kAlignment = 128;
+
+uint64_t round_up(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+}  // namespace
+
+uint32_t Links::out(Rank peer, uint32_t channel) {
+  const auto known = out_numbers_.find({peer, channel});
+  if (known != out_numbers_.end()) return known->second;
+  outs_.push_back(connector_.connect_out(peer, channel));
+  return out_numbers_[{peer, channel}] = static_cast<uint32_t>(outs_.size() - 1);
+}
+
+uint32_t Links::in(Rank peer, uint32_t channel) {
+  const auto known = in_numbers_.find({peer, channel});
+  if (known != in_numbers_.end()) return known->second;
+  ins_.push_back(connector_.connect_in(peer, channel));
+  return in_numbers_[{peer, channel}] = static_cast<uint32_t>(ins_.size() - 1);
+}
+
+bool Staging::assign(std::vector<OwnedStage>& stages, uint32_t slots) {
+  uint64_t needed = 0;
+  for (const OwnedStage& s : stages) needed += round_up(s.stage.slot_bytes) * slots;
+  if (needed > arena_.staging_bytes() - used_) return false;
+  for (OwnedStage& s : stages) {
+    s.stage.base = arena_.staging() + used_;
+    s.stage.slot_bytes = round_up(s.stage.slot_bytes);
+    s.stage.slots = slots;
+    s.stage.readers = static_cast<uint32_t>(s.outs.size());
+    s.stage.uses = 0;
+    s.held.assign(static_cast<size_t>(slots) * s.outs.size(), 0);
+    s.stage.held = s.held.data();
+    s.stage.outs = s.outs.data();
+    used_ += s.stage.slot_bytes * slots;
+  }
+  return true;
+}
+
+void Staging::reset() {
+  used_ = 0;
+  ++generation_;
+}
+
+}  // namespace tutti::exec

@@ -1,0 +1,66 @@
+// A rank's links, made at first use, and the staging memory that plans publish from.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "exec/program.hpp"
+#include "transports/arena.hpp"
+#include "transports/link.hpp"
+
+namespace tutti::exec {
+
+/// Who can make links: the communicator, which knows the transports.
+class Connector {
+ public:
+  virtual ~Connector() = default;
+  virtual transports::OutLink connect_out(Rank peer, uint32_t channel) = 0;
+  virtual transports::InLink connect_in(Rank peer, uint32_t channel) = 0;
+};
+
+/// The tables that a program's link numbers point into. Numbers stay; pointers move when a link is added.
+class Links {
+ public:
+  explicit Links(Connector& connector) : connector_(connector) {}
+  /// The number of the link to (from) `peer` on `channel`. Throws what connecting throws.
+  uint32_t out(Rank peer, uint32_t channel);
+  uint32_t in(Rank peer, uint32_t channel);
+  std::vector<transports::OutLink>& outs() { return outs_; }
+  std::vector<transports::InLink>& ins() { return ins_; }
+
+ private:
+  using Key = std::pair<Rank, uint32_t>;
+  Connector& connector_;
+  std::map<Key, uint32_t> out_numbers_, in_numbers_;
+  std::vector<transports::OutLink> outs_;
+  std::vector<transports::InLink> ins_;
+};
+
+/// A stage with the tables it points into.
+struct OwnedStage {
+  Stage stage;
+  std::vector<uint32_t> outs;
+  std::vector<uint64_t> held;
+};
+
+/// Hands out the staging region of a rank's arena from front to back. When it is used up, everything published from it
+/// must be consumed, and it starts anew in the next generation.
+class Staging {
+ public:
+  explicit Staging(transports::Arena& arena) : arena_(arena) {}
+  uint64_t generation() const { return generation_; }
+  /// Gives memory to all the stages, `slots` slots each; false, and none, when too little is left.
+  bool assign(std::vector<OwnedStage>& stages, uint32_t slots);
+  /// Forgets all assignments. Only when no message published from here is unconsumed.
+  void reset();
+
+ private:
+  transports::Arena& arena_;
+  uint64_t used_ = 0;
+  uint64_t generation_ = 1;
+};
+
+}  // namespace tutti::exec

@@ -1,0 +1,352 @@
+#include "exec/lower.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "base/format.hpp"
+
+namespace tutti::exec {
+namespace {
+
+using plan::RankPlan;
+using plan::Step;
+using plan::StepKind;
+
+/// Contiguous bytes of one operand or destination.
+struct Run {
+  Base base = Base::None;
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+};
+using Runs = std::vector<Run>;
+
+uint64_t total(const Runs& runs) {
+  uint64_t bytes = 0;
+  for (const Run& run : runs) bytes += run.bytes;
+  return bytes;
+}
+
+/// One operation before it is scaled: a step, and the send of its result if that is fused to it.
+struct Draft {
+  const Step* step = nullptr;
+  const Step* send = nullptr;
+  uint32_t index = 0;  ///< of the step, within its lane
+  bool store = false;  ///< the result is kept in local memory
+};
+
+bool same_pieces(const RankPlan& plan, plan::Range a, plan::Range b) {
+  const auto equal = [](const plan::Piece& x, const plan::Piece& y) {
+    return x.buffer == y.buffer && x.block == y.block && x.partition == y.partition && x.first == y.first &&
+           x.last == y.last;
+  };
+  return std::equal(plan.pieces.begin() + a.begin, plan.pieces.begin() + a.end, plan.pieces.begin() + b.begin,
+                    plan.pieces.begin() + b.end, equal);
+}
+
+/// How many pieces of each scratch block are read anywhere in the plan.
+std::vector<uint32_t> scratch_reads(const RankPlan& plan) {
+  std::vector<uint32_t> reads(plan.scratch_blocks, 0);
+  const auto count = [&](plan::Range pieces) {
+    for (uint32_t p = pieces.begin; p < pieces.end; ++p) {
+      if (plan.pieces[p].buffer == plan::Buffer::Scratch) ++reads[plan.pieces[p].block];
+    }
+  };
+  for (const Step& step : plan.steps) {
+    if (step.kind == StepKind::Send) count(step.pieces);
+    for (uint32_t o = step.operands.begin; o < step.operands.end; ++o) count(plan.operands[o].pieces);
+  }
+  return reads;
+}
+
+/// True when nobody but `send` reads the scratch that its pieces name.
+bool only_sent(const RankPlan& plan, const Step& send, std::vector<uint32_t> reads) {
+  for (uint32_t p = send.pieces.begin; p < send.pieces.end; ++p) {
+    if (plan.pieces[p].buffer != plan::Buffer::Scratch) return false;
+    --reads[plan.pieces[p].block];
+  }
+  return std::all_of(plan.pieces.begin() + send.pieces.begin, plan.pieces.begin() + send.pieces.end,
+                     [&](const plan::Piece& piece) { return reads[piece.block] == 0; });
+}
+
+/// Fuses the steps of every lane into operations.
+std::vector<std::vector<Draft>> fuse(const RankPlan& plan) {
+  std::vector<std::vector<Draft>> lanes;
+  const std::vector<uint32_t> reads = scratch_reads(plan);
+  for (const plan::Lane& lane : plan.lanes) {
+    auto& drafts = lanes.emplace_back();
+    for (uint32_t s = lane.steps.begin; s < lane.steps.end; ++s) {
+      const Step& step = plan.steps[s];
+      Draft draft{.step = &step, .index = s - lane.steps.begin, .store = step.kind != StepKind::Send};
+      const Step* next = s + 1 < lane.steps.end ? &plan.steps[s + 1] : nullptr;
+      const bool fused = next != nullptr && draft.store && next->kind == StepKind::Send && next->after == plan::kNone &&
+                         same_pieces(plan, step.pieces, next->pieces);
+      if (fused) {
+        draft.send = next;
+        draft.store = next->pieces.size() != 0 && !only_sent(plan, *next, reads);
+        ++s;
+      }
+      if (step.kind == StepKind::Send) draft.send = &step;
+      drafts.push_back(draft);
+    }
+  }
+  return lanes;
+}
+
+/// Scales drafts to one size of window.
+class Scaling {
+ public:
+  Scaling(const RankPlan& plan, const Geometry& geometry, uint64_t window, Links& links, Lowered& lowered)
+      : plan_(plan), geometry_(geometry), window_(window), links_(links), lowered_(lowered) {}
+
+  Program scale(const std::vector<std::vector<Draft>>& lanes) {
+    for (size_t lane = 0; lane < lanes.size(); ++lane) {
+      Range ops{static_cast<uint32_t>(program_.ops.size()), 0};
+      for (const Draft& draft : lanes[lane]) add(draft, static_cast<uint32_t>(lane), lanes);
+      ops.end = static_cast<uint32_t>(program_.ops.size());
+      program_.lanes.push_back(ops);
+    }
+    return std::move(program_);
+  }
+
+ private:
+  void add(const Draft& draft, uint32_t lane, const std::vector<std::vector<Draft>>& lanes) {
+    Op op{.step = draft.index, .shape = draft.step->shape, .completes = draft.step->completes};
+    const Runs to = draft.store ? runs_of(draft.step->pieces) : Runs{};
+    op.bytes = total(runs_of(draft.step->pieces));
+    const std::vector<Runs> operands = operands_of(draft, lane, op);
+    if (draft.send != nullptr) add_sends(*draft.send, lane, draft.store ? to : operands[0], draft, op);
+    add_segments(operands, to, draft.store, op);
+    if (draft.step->after != plan::kNone) find_after(draft.step->after, lanes, op);
+    lowered_.most_sources = std::max(lowered_.most_sources, op.sources);
+    lowered_.most_arrivals = std::max(lowered_.most_arrivals, op.arrivals.end - op.arrivals.begin);
+    program_.ops.push_back(op);
+  }
+
+  /// The operands' runs; connects the links of those that are messages.
+  std::vector<Runs> operands_of(const Draft& draft, uint32_t lane, Op& op) {
+    const Step& step = *draft.step;
+    std::vector<Runs> operands;
+    op.arrivals.begin = static_cast<uint32_t>(program_.arrivals.size());
+    const auto message = [&](Rank peer) {
+      const uint32_t link = links_.in(actual(peer), lane);
+      const auto begin = program_.arrivals.begin() + op.arrivals.begin;
+      if (std::find(begin, program_.arrivals.end(), link) != program_.arrivals.end()) {
+        throw_error(Code::Unsupported, "rank {}, lane {}, step {}: folds two messages of rank {} at once", plan_.rank,
+                    lane, draft.index, peer);
+      }
+      program_.arrivals.push_back(link);
+      operands.push_back({{Base::Message, 0, op.bytes}});
+    };
+    if (step.kind == StepKind::Send) operands.push_back(runs_of(step.pieces));
+    if (step.kind == StepKind::Recv) message(plan_.peers[step.peers.begin]);
+    for (uint32_t o = step.operands.begin; o < step.operands.end; ++o) {
+      const plan::Operand& operand = plan_.operands[o];
+      if (operand.peer == kNoRank) {
+        operands.push_back(runs_of(operand.pieces));
+      } else {
+        message(operand.peer);
+      }
+    }
+    op.arrivals.end = static_cast<uint32_t>(program_.arrivals.size());
+    op.sources = static_cast<uint32_t>(operands.size());
+    return operands;
+  }
+
+  /// Chooses how the result travels: in its descriptor, lent from where it lies, or staged.
+  void add_sends(const Step& send, uint32_t lane, const Runs& result, const Draft& draft, Op& op) {
+    op.outs.begin = static_cast<uint32_t>(program_.outs.size());
+    bool all_lend = true;
+    for (uint32_t p = send.peers.begin; p < send.peers.end; ++p) {
+      program_.outs.push_back(links_.out(actual(plan_.peers[p]), lane));
+      all_lend = all_lend && links_.outs()[program_.outs.back()].lends;
+    }
+    op.outs.end = static_cast<uint32_t>(program_.outs.size());
+    const bool claimed =
+        send.lend == plan::Lend::Always || (send.lend == plan::Lend::OutOfPlace && !geometry_.in_place);
+    const bool in_memory = (draft.store || draft.step == draft.send) && result.size() == 1;
+    op.lend = claimed && in_memory && op.bytes > transports::kInlineBytes && op.bytes >= geometry_.lend_from &&
+              !(geometry_.scaled && result[0].base == Base::Input);
+    if (op.lend) op.lend_at = {result[0].base, result[0].offset};
+    op.inlined = !op.lend && op.bytes <= transports::kInlineBytes;
+    if (!op.inlined && !(op.lend && all_lend)) op.stage = stage_for(op);
+  }
+
+  uint32_t stage_for(const Op& op) {
+    const std::vector<uint32_t> outs(program_.outs.begin() + op.outs.begin, program_.outs.begin() + op.outs.end);
+    uint32_t stage = 0;  // a link belongs to one lane, so equal out-links mean the same lane too
+    while (stage < lowered_.stages.size() && lowered_.stages[stage].outs != outs) ++stage;
+    if (stage == lowered_.stages.size()) lowered_.stages.push_back({.outs = outs});
+    uint64_t& slot = lowered_.stages[stage].stage.slot_bytes;
+    slot = std::max(slot, op.bytes);
+    return stage;
+  }
+
+  /// Cuts operands and destination into runs that are contiguous in all of them.
+  void add_segments(const std::vector<Runs>& operands, const Runs& to, bool store, Op& op) {
+    for (const Runs& runs : operands) check(total(runs) == op.bytes, op);
+    op.segments.begin = static_cast<uint32_t>(program_.segments.size());
+    std::vector<Cursor> cursors;
+    for (const Runs& runs : operands) cursors.emplace_back(runs);
+    Cursor destination(to);
+    for (uint64_t at = 0; at < op.bytes;) {
+      uint64_t bytes = store ? destination.left() : op.bytes - at;
+      for (Cursor& cursor : cursors) bytes = std::min(bytes, cursor.left());
+      Segment segment{.bytes = bytes, .at = at, .sources = static_cast<uint32_t>(program_.sources.size())};
+      if (store) segment.to = destination.take(bytes);
+      for (size_t k = 0; k < cursors.size(); ++k) {
+        program_.sources.push_back(cursors[k].take(bytes));
+        if (!geometry_.scaled || program_.sources.back().base != Base::Input) continue;
+        if (segment.raw >= 0) throw_error(Code::Unsupported, "step {} folds two pieces of the input at once", op.step);
+        segment.raw = static_cast<int32_t>(k);
+      }
+      program_.segments.push_back(segment);
+      at += bytes;
+    }
+    op.segments.end = static_cast<uint32_t>(program_.segments.size());
+  }
+
+  void find_after(uint32_t step, const std::vector<std::vector<Draft>>& lanes, Op& op) {
+    for (uint32_t lane = 0; lane < lanes.size(); ++lane) {
+      const plan::Range steps = plan_.lanes[lane].steps;
+      if (step < steps.begin || step >= steps.end) continue;
+      op.after_lane = lane;
+      // The operation that holds the step: the last one that begins at it or before it.
+      uint32_t found = 0;
+      while (found + 1 < lanes[lane].size() && lanes[lane][found + 1].index <= step - steps.begin) ++found;
+      op.after_op = found;
+    }
+  }
+
+  /// Walks along runs.
+  class Cursor {
+   public:
+    explicit Cursor(const Runs& runs) : runs_(&runs) {}
+    uint64_t left() const { return (*runs_)[at_].bytes - done_; }
+    Ref take(uint64_t bytes) {
+      const Run& run = (*runs_)[at_];
+      const Ref ref{run.base, run.offset + done_};
+      done_ += bytes;
+      if (done_ == run.bytes) ++at_, done_ = 0;
+      return ref;
+    }
+
+   private:
+    const Runs* runs_;
+    size_t at_ = 0;
+    uint64_t done_ = 0;
+  };
+
+  Runs runs_of(plan::Range pieces) const {
+    Runs runs;
+    for (uint32_t p = pieces.begin; p < pieces.end; ++p) {
+      const plan::Piece& piece = plan_.pieces[p];
+      const auto base = static_cast<Base>(piece.buffer);
+      const uint64_t first = cut(piece, piece.first), last = cut(piece, piece.last);
+      if (first == last) continue;
+      const uint64_t offset = block_offset(piece) + first * geometry_.element_bytes;
+      const uint64_t bytes = (last - first) * geometry_.element_bytes;
+      if (!runs.empty() && runs.back().base == base && runs.back().offset + runs.back().bytes == offset) {
+        runs.back().bytes += bytes;
+      } else {
+        runs.push_back({base, offset, bytes});
+      }
+    }
+    return runs;
+  }
+  uint64_t cut(const plan::Piece& piece, uint32_t index) const {
+    return plan::cut(plan::boundary(plan_, piece.partition, index), window_, geometry_.element_bytes, plan_.grain);
+  }
+  uint64_t block_offset(const plan::Piece& piece) const {
+    if (piece.buffer == plan::Buffer::Scratch) return piece.block * scratch_window(geometry_);
+    const Collective collective = plan_.shape.collective;
+    const bool by_rank = (collective == Collective::Gather && piece.buffer == plan::Buffer::Output) ||
+                         (collective == Collective::Scatter && piece.buffer == plan::Buffer::Input);
+    const auto block = static_cast<Rank>(piece.block);
+    const auto place = static_cast<uint64_t>(by_rank ? actual(block) : block);
+    return place * geometry_.count * geometry_.element_bytes;
+  }
+  /// The plan's ranks are counted from the root.
+  Rank actual(Rank planned) const { return (planned + geometry_.root) % plan_.shape.ranks; }
+
+  static void check(bool fits, const Op& op) {
+    if (!fits)
+      throw_error(Code::InternalError, "step {}: operands of different lengths; the plan was not verified", op.step);
+  }
+
+ public:
+  static uint64_t scratch_window(const Geometry& geometry) {
+    constexpr uint64_t kAlignment = 128;
+    return (geometry.window * geometry.element_bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+
+ private:
+  const RankPlan& plan_;
+  const Geometry& geometry_;
+  uint64_t window_;
+  Links& links_;
+  Lowered& lowered_;
+  Program program_;
+};
+
+}  // namespace
+
+Lowered lower(const RankPlan& plan, const Geometry& geometry, Links& links) {
+  Lowered lowered;
+  lowered.rounds = std::max<uint64_t>(1, (geometry.count + geometry.window - 1) / geometry.window);
+  lowered.window_bytes = geometry.window * geometry.element_bytes;
+  lowered.scratch_bytes = plan.scratch_blocks * Scaling::scratch_window(geometry);
+  const auto drafts = fuse(plan);
+  const uint64_t rest = geometry.count - (lowered.rounds - 1) * geometry.window;
+  lowered.last = Scaling(plan, geometry, rest, links, lowered).scale(drafts);
+  if (lowered.rounds > 1) lowered.full = Scaling(plan, geometry, geometry.window, links, lowered).scale(drafts);
+  return lowered;
+}
+
+Lowered lower_transfers(const std::vector<Transfer>& transfers, uint64_t message, uint64_t lend_from, uint32_t channel,
+                        Links& links) {
+  Lowered lowered;
+  std::map<std::pair<Rank, bool>, std::vector<const Transfer*>> lanes;
+  for (const Transfer& t : transfers) lanes[{t.peer, t.send}].push_back(&t);
+  Program& program = lowered.last;
+  for (const auto& [end, queue] : lanes) {
+    const auto [peer, send] = end;
+    Range ops{static_cast<uint32_t>(program.ops.size()), 0};
+    const uint32_t link = send ? links.out(peer, channel) : links.in(peer, channel);
+    const bool lends = send && links.outs()[link].lends;
+    const auto number = static_cast<uint32_t>(send ? program.outs.size() : program.arrivals.size());
+    (send ? program.outs : program.arrivals).push_back(link);
+    uint64_t largest = 0;
+    for (const Transfer* t : queue) {
+      uint64_t done = 0;
+      do {  // an empty transfer is one empty message
+        Op op{.bytes = std::min(message, t->bytes - done), .salt = t->tag, .sources = 1};
+        const Ref place{send ? Base::Input : Base::Output, reinterpret_cast<uint64_t>(t->data) + done};
+        op.step = static_cast<uint32_t>(program.ops.size()) - ops.begin;
+        (send ? op.outs : op.arrivals) = {number, number + 1};
+        op.inlined = send && op.bytes <= transports::kInlineBytes;
+        op.lend = send && lends && !op.inlined && op.bytes >= lend_from;
+        op.lend_at = place;
+        if (send && !op.inlined && !op.lend) {
+          op.stage = static_cast<uint32_t>(lowered.stages.size());
+          largest = std::max(largest, op.bytes);
+        }
+        op.segments = {static_cast<uint32_t>(program.segments.size()), static_cast<uint32_t>(program.segments.size())};
+        if (op.bytes != 0) {
+          ++op.segments.end;
+          program.segments.push_back({.bytes = op.bytes, .sources = static_cast<uint32_t>(program.sources.size())});
+          program.sources.push_back(send ? place : Ref{Base::Message, 0});
+          if (!send) program.segments.back().to = place;
+        }
+        program.ops.push_back(op);
+        done += op.bytes;
+      } while (done < t->bytes);
+    }
+    ops.end = static_cast<uint32_t>(program.ops.size());
+    program.lanes.push_back(ops);
+    if (largest > 0) lowered.stages.push_back({.stage = {.slot_bytes = largest}, .outs = {link}});
+  }
+  lowered.most_arrivals = lowered.most_sources = 1;
+  return lowered;
+}
+
+}  // namespace tutti::exec

@@ -1,0 +1,71 @@
+// Lowering: from a rank's plan and a call's sizes to the program that the interpreter runs.
+//
+// What it finds: a step and the send of its result become one pass (receive-reduce-send, receive-forward); a result in
+// scratch that only its own send reads is folded straight into the outgoing slot; runs of bytes that are contiguous for
+// all operands become one segment.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "exec/links.hpp"
+#include "exec/program.hpp"
+#include "plan/plan.hpp"
+
+namespace tutti::exec {
+
+/// The sizes of a call, and what only this rank knows of it.
+struct Geometry {
+  uint64_t count = 0;   ///< elements of a block (of the buffer, where there are no blocks)
+  uint64_t window = 1;  ///< elements of a block that one round moves; ≥ 1
+  uint32_t element_bytes = 1;
+  Rank root = 0;           ///< the plan's rank 0
+  uint64_t lend_from = 0;  ///< messages of at least so many bytes are lent where plan and link allow it
+  bool in_place = false;
+  bool scaled = false;  ///< a pre-multiplied sum: input cannot be read as it is
+};
+
+/// The tables of one size of window.
+struct Program {
+  std::vector<Range> lanes;
+  std::vector<Op> ops;
+  std::vector<Segment> segments;
+  std::vector<Ref> sources;
+  std::vector<uint32_t> arrivals;
+  std::vector<uint32_t> outs;
+  Tables tables() const {
+    return {lanes.data(), ops.data(), segments.data(), sources.data(), arrivals.data(), outs.data()};
+  }
+};
+
+/// A call's program: for all rounds but the last, for the last, and what both need.
+struct Lowered {
+  Program full, last;
+  uint64_t rounds = 1;
+  uint64_t scratch_bytes = 0;  ///< of one version
+  uint64_t window_bytes = 0;
+  uint32_t most_arrivals = 0;  ///< of any operation
+  uint32_t most_sources = 0;
+  std::vector<OwnedStage> stages;  ///< slot_bytes is set, memory is not
+  uint64_t generation = 0;         ///< of the staging memory that the stages have
+};
+
+/// Connects the plan's links as a side effect. Throws what connecting throws, and Error(Unsupported) for a fold of two
+/// messages from one peer.
+Lowered lower(const plan::RankPlan& plan, const Geometry& geometry, Links& links);
+
+/// One transfer of a group of sends and receives.
+struct Transfer {
+  Rank peer = kNoRank;
+  bool send = false;
+  unsigned char* data = nullptr;
+  uint64_t bytes = 0;
+  uint64_t tag = 0;
+};
+
+/// The program of a group: one lane for each peer and direction, its transfers one after the other in messages of at
+/// most `message` bytes. Offsets are addresses: the program's bases are null.
+Lowered lower_transfers(const std::vector<Transfer>& transfers, uint64_t message, uint64_t lend_from, uint32_t channel,
+                        Links& links);
+
+}  // namespace tutti::exec

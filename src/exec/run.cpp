@@ -1,0 +1,203 @@
+#include "exec/run.hpp"
+
+#include <algorithm>
+
+#include "exec/host.hpp"
+
+namespace tutti::exec {
+namespace {
+
+constexpr double kStallEvery = 20e-3;  // seconds without progress between two looks at what is wrong
+constexpr double kFarewell = 1.0;      // seconds that peers get to let go of lent memory when a call has failed
+constexpr int kBurst = 64;             // operations of one lane before the next lane has its turn
+
+using transports::HostWire;
+
+/// Runs whatever operations of the rank can run.
+bool step_lanes(Execution& e, bool& all_done) {
+  bool moved = false;
+  all_done = true;
+  for (LaneState& lane : e.lanes) {
+    Outcome outcome = Outcome::Progress;
+    for (int i = 0; i < kBurst && outcome == Outcome::Progress; ++i) {
+      outcome = HostInterpreter::try_step(HostGroup{}, e.state, lane);
+      moved = moved || outcome == Outcome::Progress;
+    }
+    if (outcome == Outcome::Fault) {
+      e.status = e.observer->fault(e.state.fault);
+      return moved;
+    }
+    all_done = all_done && outcome == Outcome::LaneDone;
+  }
+  return moved;
+}
+
+bool drained(Execution& e) {
+  auto& outs = e.links->outs();
+  for (uint32_t out = 0; out < outs.size(); ++out) {
+    if (!HostInterpreter::drained(e.state, out)) return false;
+  }
+  return true;
+}
+
+bool move_engines(Execution& e, bool& flushed) {
+  bool moved = false;
+  flushed = true;
+  for (transports::Transport* engine : e.engines) {
+    bool some = false;
+    Status status = engine->progress(some);
+    moved = moved || some;
+    flushed = flushed && engine->flushed();
+    if (!status.ok()) {
+      e.status = std::move(status);
+      return moved;
+    }
+  }
+  return moved;
+}
+
+/// One round over everything that the call consists of. True when anything moved.
+bool advance(Execution& e) {
+  bool lanes_done = false, flushed = false;
+  bool moved = step_lanes(e, lanes_done);
+  if (e.status.ok()) moved = move_engines(e, flushed) || moved;
+  e.done = !e.status.ok() || (lanes_done && flushed && drained(e));
+  return moved || e.done;
+}
+
+Stall stall_of(const Execution& e, double seconds) {
+  Stall stall{.rounds = e.state.rounds, .seconds = seconds};
+  for (const LaneState& lane : e.lanes) {
+    if (lane.round >= e.state.rounds) continue;
+    const Range ops = e.state.last.lanes[lane.lane];
+    stall.await = lane.await;
+    stall.peer = lane.peer;
+    stall.lane = lane.lane;
+    stall.step = e.state.last.ops[ops.begin + lane.op].step;
+    stall.steps = ops.end - ops.begin;
+    stall.round = lane.round;
+    if (lane.peer != kNoRank) break;  // a lane that waits for a peer says more than one that waits for another lane
+  }
+  if (stall.await != Await::Nothing) return stall;
+  for (const transports::OutLink& out : e.links->outs()) {  // all steps are done: lent memory is still being read
+    if (out.acked < out.lent) stall.await = Await::Credit, stall.peer = out.peer;
+  }
+  return stall;
+}
+
+void look_at_stall(Execution& e, double seconds) {
+  Status status = e.observer->stalled(stall_of(e, seconds));
+  if (status.ok()) return;
+  e.status = std::move(status);
+  e.done = true;
+}
+
+/// The call has failed. Nobody may go on reading memory that the caller now gets back: we stop reading, say so on all
+/// our links, and wait a moment for the others, who have heard of the failure or will before they read again.
+void let_go(Execution& e) {
+  for (transports::InLink& in : e.links->ins()) HostWire::close(in);
+  for (transports::Transport* engine : e.engines) engine->stop();
+  const Deadline deadline = Deadline::in(kFarewell);
+  while (!drained(e) && !deadline.passed()) nap(50e-6);
+}
+
+void sleep_a_while(std::span<Execution* const> executions, double seconds) {
+  for (Execution* e : executions) {
+    if (e->done) continue;
+    for (transports::Transport* engine : e->engines) {
+      if (engine->sleep(seconds)) return;
+    }
+  }
+  nap(seconds);
+}
+
+}  // namespace
+
+void Execution::load(Lowered& lowered, uint32_t versions) {
+  state = RankState{};
+  state.full = lowered.full.tables();
+  state.last = lowered.last.tables();
+  state.rounds = lowered.rounds;
+  state.versions = versions;
+  state.scratch_bytes = lowered.scratch_bytes;
+  state.window_bytes = lowered.window_bytes;
+  state.out = links->outs().data();
+  state.in = links->ins().data();
+  stages.clear();
+  for (const OwnedStage& s : lowered.stages) stages.push_back(s.stage);
+  state.stages = stages.data();
+  const size_t count = lowered.last.lanes.size();
+  lanes.assign(count, {});
+  arrivals.resize(count * lowered.most_arrivals);
+  pointers.resize(count * lowered.most_sources);
+  for (size_t i = 0; i < count; ++i) {
+    lanes[i].lane = static_cast<uint32_t>(i);
+    lanes[i].arrivals = arrivals.data() + i * lowered.most_arrivals;
+    lanes[i].pointers = pointers.data() + i * lowered.most_sources;
+  }
+  state.lanes = lanes.data();
+  state.lane_count = static_cast<uint32_t>(count);
+  done = false;
+  status = {};
+}
+
+void Execution::store(Lowered& lowered) const {
+  for (size_t i = 0; i < stages.size(); ++i) lowered.stages[i].stage.uses = stages[i].uses;
+}
+
+void run(std::span<Execution* const> executions, const Patience& patience) {
+  Waiter waiter(patience);
+  double next_look = kStallEvery;
+  for (bool all_done = false; !all_done;) {
+    bool moved = false;
+    all_done = true;
+    for (Execution* e : executions) {
+      if (e->done) continue;
+      moved = advance(*e) || moved;
+      all_done = all_done && e->done;
+    }
+    if (moved) {
+      waiter.progressed();
+      next_look = kStallEvery;
+      continue;
+    }
+    const double rest = waiter.turn();
+    for (Execution* e : executions) {
+      if (!e->done && e->failed->load(std::memory_order_acquire) != 0)
+        e->status = e->observer->failed(), e->done = true;
+    }
+    if (rest == 0) continue;
+    if (waiter.stalled() >= next_look) {
+      next_look = waiter.stalled() + kStallEvery;
+      for (Execution* e : executions) {
+        if (!e->done) look_at_stall(*e, waiter.stalled());
+      }
+    }
+    sleep_a_while(executions, rest);
+  }
+  for (Execution* e : executions) {
+    if (!e->status.ok()) let_go(*e);
+  }
+}
+
+Status drain_staging(Links& links, Execution& e, const Patience& patience) {
+  Waiter waiter(patience);
+  for (transports::OutLink& out : links.outs()) {
+    while (out.acked < out.staged) {
+      HostWire::refresh(out);
+      if (out.acked >= out.staged) break;
+      bool flushed = false;
+      if (move_engines(e, flushed)) waiter.progressed();
+      if (!e.status.ok()) return e.status;
+      if (e.failed->load(std::memory_order_acquire) != 0) return e.observer->failed();
+      const double rest = waiter.turn();
+      if (rest == 0) continue;
+      Status status = e.observer->stalled({.await = Await::Staging, .peer = out.peer, .seconds = waiter.stalled()});
+      if (!status.ok()) return status;
+      nap(rest);
+    }
+  }
+  return {};
+}
+
+}  // namespace tutti::exec

@@ -136,10 +136,17 @@ TEST_F(Wire, RefusesAnInlinePayloadThatDoesNotFitAndAnUnknownWhere) {
   }
 }
 
+TEST_F(Wire, CountsAllAsConsumedOnceTheReaderHasClosed) {
+  for (uint64_t m = 0; m < kCapacity; ++m) publish_bytes(m, 1);
+  HostWire::close(in);
+  EXPECT_TRUE(HostWire::can_publish(out));
+  EXPECT_FALSE(HostWire::broken(out));
+}
+
 TEST_F(Wire, StaysFullWhenTheReadersCounterMakesNoSense) {
   for (uint64_t m = 0; m < kCapacity; ++m) publish_bytes(m, 1);
   EXPECT_FALSE(HostWire::broken(out));
-  for (const uint64_t claim : {uint64_t{kCapacity + 1}, ~uint64_t{0}}) {
+  for (const uint64_t claim : {uint64_t{kCapacity + 1}, ~uint64_t{1}}) {
     memory->consumed = claim;
     EXPECT_FALSE(HostWire::can_publish(out)) << claim;
     EXPECT_TRUE(HostWire::broken(out)) << claim;

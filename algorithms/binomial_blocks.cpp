@@ -64,17 +64,11 @@ void reduce_scatter(const Shape& shape, Rank me, PlanBuilder& plan) {
   for (const Rank child : children) down.lend(run(under, child - me - 1, tree.end(child) - me - 1), child);
 }
 
-/// Ranks under the root's last child, itself included.
-Rank last_subtree(Rank n) {
-  const Leaves leaves(n);
-  return n - leaves.first(leaves.m / 2);
-}
-
 Cost all_gather_cost(Rank n) {
   if (n == 1) return {};
   return {.rounds = 2 * log2_floor(n),
           .sent = n * log2_ceil(n),
-          .received = n - 1 + last_subtree(n),
+          .received = n - 1 + BinomialTree(n).largest(),
           .stages = n < 4 ? 1 : 2,  // below 4 no rank is both a child and a parent
           .message = n};
 }
@@ -82,7 +76,7 @@ Cost all_gather_cost(Rank n) {
 Cost reduce_scatter_cost(Rank n) {
   if (n == 1) return {};
   return {.rounds = 2 * log2_floor(n),
-          .sent = n - 1 + last_subtree(n),
+          .sent = n - 1 + BinomialTree(n).largest(),
           .received = n * log2_ceil(n),
           .folded = n * log2_ceil(n),
           .stages = log2_ceil(n),

@@ -52,6 +52,11 @@ inline std::vector<Source> in_rank_order(Rank n, Rank me, const Source& mine) {
   return operands;
 }
 
+/// The operands of a fold of two leaves' sums, in leaf order.
+inline std::vector<Source> in_leaf_order(Rank v, const Source& mine, Rank u, const Source& theirs) {
+  return v < u ? std::vector<Source>{mine, theirs} : std::vector<Source>{theirs, mine};
+}
+
 /// The operands of a fold up a tree: `mine`, then the next message of each child.
 inline std::vector<Source> mine_and(const Pieces& mine, const std::vector<Rank>& children) {
   std::vector<Source> operands = {mine};
@@ -71,6 +76,11 @@ struct Leaves {
   Rank of(Rank r) const { return r < 2 * e ? r / 2 : r - e; }
   /// True for the odd one of a pair.
   bool stands_by(Rank r) const { return r < 2 * e && r % 2 == 1; }
+  /// Messages that the odd ranks add to the longest chain: one from, and one to, an odd rank. A chain that crosses all
+  /// dimensions leads from leaf v to leaf m − 1 − v, which are both pairs only where more than half of the leaves are.
+  Rank detours() const { return e == 0 ? 0 : (2 * e > m ? 2 : 1); }
+  /// Leaves in the binomial subtree of leaf `v`: its lowest set bit, or all.
+  Rank span(Rank v) const { return v == 0 ? m : v & -v; }
 };
 
 /// The binomial tree over the leaves, a pair's odd rank hanging under its even one. Leaf v's parent is v without its
@@ -92,19 +102,17 @@ struct BinomialTree {
     if (leaves.stands_by(r)) return found;
     const Rank v = leaves.of(r);
     if (leaves.size(v) == 2) found.push_back(r + 1);
-    for (Rank bit = 1; bit < span(v); bit *= 2) found.push_back(leaves.first(v + bit));
+    for (Rank bit = 1; bit < leaves.span(v); bit *= 2) found.push_back(leaves.first(v + bit));
     return found;
   }
   /// One past the last rank of the subtree of `r`, which begins with `r`.
   Rank end(Rank r) const {
     if (leaves.stands_by(r)) return r + 1;
     const Rank v = leaves.of(r);
-    return leaves.first(v + span(v));
+    return leaves.first(v + leaves.span(v));
   }
-
- private:
-  /// Leaves in the subtree of leaf `v`: its lowest set bit.
-  Rank span(Rank v) const { return v == 0 ? leaves.m : v & -v; }
+  /// Ranks under the root's last child, itself included: the largest subtree but the root's. For n > 1.
+  Rank largest() const { return std::max(leaves.e, leaves.m / 2); }
 };
 
 }  // namespace tutti::algorithms

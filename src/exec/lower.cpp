@@ -258,9 +258,8 @@ class Scaling {
   }
   uint64_t block_offset(const plan::Piece& piece) const {
     if (piece.buffer == plan::Buffer::Scratch) return piece.block * scratch_window(geometry_);
-    const Collective collective = plan_.shape.collective;
-    const bool by_rank = (collective == Collective::Gather && piece.buffer == plan::Buffer::Output) ||
-                         (collective == Collective::Scatter && piece.buffer == plan::Buffer::Input);
+    // Where there are several blocks they belong to ranks, which a plan counts from the root.
+    const bool by_rank = plan::blocks(plan_.shape, piece.buffer, plan_.rank) > 1;
     const auto block = static_cast<Rank>(piece.block);
     const auto place = static_cast<uint64_t>(by_rank ? actual(block) : block);
     return place * geometry_.count * geometry_.element_bytes;

@@ -56,6 +56,8 @@ struct Claim {
 struct Proof {
   Hash proof{};
 };
+/// What a server sends in place of its proof when it does not know the key or does not believe the client.
+inline constexpr Proof kUnknownKey{};
 static_assert(sizeof(Hello) == 40 && sizeof(Claim) == 104 && sizeof(Proof) == 32);
 
 Hello make_hello();

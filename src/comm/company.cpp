@@ -1,0 +1,42 @@
+#include "comm/company.hpp"
+
+#include "base/format.hpp"
+#include "base/socket.hpp"
+#include "comm/control.hpp"
+#include "comm/hub.hpp"
+#include "comm/messages.hpp"
+#include "comm/seat.hpp"
+
+namespace tutti::comm {
+
+std::shared_ptr<Seat> CommunicatorParty::seat(int32_t rank) const {
+  auto found = control_.seat(name_, rank);
+  if (!found) {
+    throw_error(Code::PeerFailed, "rank {} is not in process {} on {} (any more)", rank, control_.home().process,
+                control_.home().host_name);
+  }
+  return found;
+}
+
+void CommunicatorParty::welcome(Fd& fd, std::string_view first) {
+  switch (kind_of(first)) {
+    case Kind::Register: {
+      const auto hub = control_.hub(name_);
+      if (!hub) throw_error(Code::InvalidArgument, "this unique id is another job's, or its job has ended");
+      return hub->admit(fd, unpack<Register>(first));
+    }
+    case Kind::Stream: {
+      const auto stream = unpack<Stream>(first);
+      return seat(stream.to)->streams().park(stream.from, stream.label, fd);
+    }
+    case Kind::Ask: {
+      auto ask = unpack<Ask>(first);
+      return seat(ask.to)->services().answer(std::move(ask), fd);
+    }
+    default:
+      throw_error(Code::ProtocolError, "a connection began with a control message of kind {}",
+                  static_cast<int>(first[0]));
+  }
+}
+
+}  // namespace tutti::comm

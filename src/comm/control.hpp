@@ -1,0 +1,106 @@
+// The control thread: one for each process, asleep unless something arrives. It owns all sockets of the control plane,
+// accepts and checks connections, and runs the meeting points and seats of this process's communicators.
+//
+// It starts at first use and lives as long as the process; nothing it uses is ever destroyed, so it may outlive main().
+// A forked child has no such thread: what it inherited is unusable there, and its own first use starts anew.
+#pragma once
+
+#include <sys/types.h>
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/deadline.hpp"
+#include "base/fd.hpp"
+#include "base/rank.hpp"
+#include "base/secret.hpp"
+#include "comm/lobby.hpp"
+#include "comm/loop.hpp"
+#include "comm/messages.hpp"
+
+namespace tutti::comm {
+
+class Hub;
+class Seat;
+
+class Control {
+ public:
+  /// That of this process. Throws Error(SystemError) when it cannot start.
+  static Control& get();
+
+  Loop& loop() { return loop_; }
+  Lobby& lobby() { return lobby_; }
+  /// Who this process is and where it listens.
+  const Member& home() const { return home_; }
+  /// Throws Error(InvalidUsage) in a child that was forked after this thread started.
+  void check_not_forked() const;
+  bool forked() const;
+
+  // ---- what this process holds; any thread
+  void add_party(std::shared_ptr<Party> party);
+  void remove_party(const Key& key);
+
+  void add_hub(std::shared_ptr<Hub> hub);
+  std::shared_ptr<Hub> hub(const std::string& name);
+  void remove_hub(const std::string& name);
+  /// A meeting point is no longer busy.
+  void hub_changed() { changed_.notify_all(); }
+
+  /// Throws Error(InvalidArgument) if that seat is taken by this very process.
+  void add_seat(const std::shared_ptr<Seat>& seat);
+  std::shared_ptr<Seat> seat(const std::string& name, Rank rank);
+  void remove_seat(const Seat& seat);
+
+  // ---- leaving
+  void endpoint_came();
+  /// True if it was the last of this process.
+  bool endpoint_went();
+  /// Waits until no communicator of this process needs it any more, or an endpoint has come. False at the deadline.
+  bool wait_until_through(Deadline deadline);
+
+  // ---- deaths of processes of this host; control thread only
+  using Watch = uint64_t;
+  /// Calls `on_death` once that process has died, later even if it is dead now; never where the kernel cannot tell.
+  Watch watch_process(uint32_t process, uint64_t started, Loop::Task on_death);
+  void unwatch_process(Watch& watch);
+
+ private:
+  /// What this process holds of one communicator.
+  struct Company {
+    std::shared_ptr<Hub> hub;
+    std::map<Rank, std::shared_ptr<Seat>> seats;
+  };
+  struct Watched {
+    uint32_t process;
+    uint64_t started;
+    Fd fd;
+    Loop::Id watch = 0;
+    std::map<Watch, Loop::Task> tasks;
+  };
+
+  Control();
+  Company& company(const Key& key);
+  void tidy(const std::string& name);
+  bool through() const;
+  void process_died(uint32_t process);
+
+  const pid_t process_;
+  Loop loop_;
+  Lobby lobby_;
+  Fd tcp_, unix_;
+  Member home_;
+  Watch next_watch_ = 1;
+  std::map<uint32_t, Watched> watched_;  // by process id
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::map<std::string, std::shared_ptr<Party>> parties_;
+  std::map<std::string, Company> companies_;
+  int endpoints_ = 0;
+};
+
+}  // namespace tutti::comm

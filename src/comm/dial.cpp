@@ -1,0 +1,153 @@
+#include "comm/dial.hpp"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/format.hpp"
+
+namespace tutti::comm {
+namespace {
+
+constexpr double kChallengeSeconds = 5;  // as long as the other end gives us
+constexpr double kRetrySeconds = 0.2;
+constexpr int kTriesWhereRefused = 3;
+
+/// Proves the key both ways on a fresh connection. Throws Error(InvalidArgument) if the other end does not accept it.
+void prove(int fd, const Key& key, Patience patience) {
+  if (patience.deadline.left() > kChallengeSeconds) patience.deadline = Deadline::in(kChallengeSeconds);
+  try {
+    challenge::Hello hello;
+    recv_all(fd, &hello, sizeof hello, patience);
+    if (!std::equal(hello.magic.begin(), hello.magic.end() - 1, challenge::kMagic.begin())) {
+      throw_error(Code::InvalidArgument, "what listens there is not Tutti");
+    }
+    if (hello.magic != challenge::kMagic) {
+      throw_error(Code::InvalidArgument,
+                  "it speaks version {} of the control protocol, this library {}: use one version "
+                  "of Tutti in all processes of a job",
+                  hello.magic.back(), challenge::kMagic.back());
+    }
+    const challenge::Claim claim = challenge::make_claim(key, hello);
+    send_all(fd, {reinterpret_cast<const char*>(&claim), sizeof claim}, patience);
+    challenge::Proof proof;
+    recv_all(fd, &proof, sizeof proof, patience);
+    if (proof.proof == challenge::kUnknownKey.proof) {
+      throw_error(Code::InvalidArgument,
+                  "it does not know this key: the unique id is another job's, or its job has ended");
+    }
+    if (!challenge::check_proof(key, hello, claim, proof)) {
+      throw_error(Code::InvalidArgument, "it could not prove that it knows the key");
+    }
+  } catch (const Error& error) {
+    if (error.code() != Code::PeerFailed) throw;
+    throw_error(Code::PeerFailed, "it closed the connection during the challenge");
+  }
+}
+
+struct Attempt {
+  Address address;
+  Fd fd;
+};
+
+/// What became of one round of attempts at all addresses.
+struct Round {
+  Fd connected;
+  bool all_refused = true;             // every one said that nobody listens
+  bool strangers = false;              // somebody listens who does not know the key
+  std::vector<std::string> reasons{};  // why each failed
+
+  void failed(const Address& address, uint16_t port, const std::string& why, bool refused) {
+    reasons.push_back(fmt::format("{}: {}", to_string(address, port), why));
+    all_refused &= refused;
+  }
+};
+
+/// Tries a connected socket; true if it is the one.
+bool try_challenge(Attempt& attempt, uint16_t port, const Key& key, Patience patience, Round& round) {
+  try {
+    prove(attempt.fd.get(), key, patience);
+    round.connected = std::move(attempt.fd);
+    return true;
+  } catch (const Error& error) {
+    if (error.code() == Code::Aborted) throw;
+    round.strangers |= error.code() == Code::InvalidArgument;
+    round.failed(attempt.address, port, error.what(), false);
+    return false;
+  }
+}
+
+/// Connects to all addresses at the same time, since some may be dead ends that swallow every packet.
+Round dial_round(const std::vector<Address>& addresses, uint16_t port, const Key& key, Patience patience) {
+  Round round;
+  std::vector<Attempt> open;
+  for (const Address& address : addresses) {
+    if (Fd fd = start_connect(address, port)) {
+      open.push_back({address, std::move(fd)});
+    } else {
+      round.failed(address, port, std::strerror(errno), errno == ECONNREFUSED);
+    }
+  }
+  while (!open.empty()) {
+    std::vector<pollfd> entries;
+    for (const Attempt& attempt : open) entries.push_back({attempt.fd.get(), POLLOUT, 0});
+    poll(entries.data(), entries.size(), patience.deadline.poll_ms(patience.stop ? 20 : 1000));
+    if (patience.stop && patience.stop->load(std::memory_order_relaxed) != 0) throw_error(Code::Aborted, "stopped");
+    for (size_t i = open.size(); i-- > 0;) {
+      if (entries[i].revents == 0) continue;
+      if (const int error = connect_error(open[i].fd.get()); error != 0) {
+        round.failed(open[i].address, port, std::strerror(error), error == ECONNREFUSED);
+      } else if (try_challenge(open[i], port, key, patience, round)) {
+        send_without_delay(round.connected.get());
+        return round;
+      }
+      open.erase(open.begin() + static_cast<ptrdiff_t>(i));
+    }
+    if (patience.deadline.passed()) break;
+  }
+  for (const Attempt& attempt : open) round.failed(attempt.address, port, "no answer", false);
+  return round;
+}
+
+}  // namespace
+
+Fd dial(const std::vector<Address>& addresses, uint16_t port, const Key& key, Patience patience) {
+  for (int tries = 1;; ++tries) {
+    Round round = dial_round(addresses, port, key, patience);
+    if (round.connected) return std::move(round.connected);
+    const std::string reasons = fmt::format("{}", fmt::join(round.reasons, "; "));
+    if (round.strangers) throw_error(Code::InvalidArgument, "cannot connect ({})", reasons);
+    if (round.all_refused && tries == kTriesWhereRefused) {
+      throw_error(Code::PeerFailed, "nobody listens there ({}): its process has ended", reasons);
+    }
+    if (patience.deadline.passed()) throw_error(Code::Timeout, "cannot connect in time ({})", reasons);
+    poll(nullptr, 0, std::min(patience.deadline.poll_ms(), static_cast<int>(kRetrySeconds * 1e3)));
+  }
+}
+
+Fd dial_unix(const std::string& name, const Key& key, Patience patience, bool same_user) {
+  Fd fd = connect_unix(name, patience);
+  if (same_user && peer_user(fd.get()) != static_cast<int64_t>(geteuid())) {
+    throw_error(Code::SystemError, "the abstract UNIX socket '{}' belongs to user {}, not to this one", name,
+                peer_user(fd.get()));
+  }
+  prove(fd.get(), key, patience);
+  return fd;
+}
+
+std::string receive_frame(int fd, size_t limit, Patience patience, Fd* passed) {
+  std::array<uint8_t, 4> prefix{};
+  Fd received = recv_with_fd(fd, prefix.data(), prefix.size(), patience);
+  size_t length = 0;
+  for (size_t i = 0; i < prefix.size(); ++i) length |= static_cast<size_t>(prefix[i]) << (8 * i);
+  if (length > limit)
+    throw_error(Code::ProtocolError, "a control message of {} bytes where {} are the most", length, limit);
+  std::string body(length, '\0');
+  recv_all(fd, body.data(), body.size(), patience);
+  if (passed != nullptr) *passed = std::move(received);
+  return body;
+}
+
+}  // namespace tutti::comm

@@ -1,0 +1,37 @@
+// The connecting side of the control plane: connects, proves the key, sends one message, gets one back. These calls
+// wait, so they are for the user's threads; the accepting side is comm/lobby.hpp.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/address.hpp"
+#include "base/secret.hpp"
+#include "base/socket.hpp"
+#include "comm/messages.hpp"
+
+namespace tutti::comm {
+
+/// Connects to whichever of `addresses` answers first with a proof of `key`. Throws Error: Timeout; PeerFailed where
+/// nobody listens; InvalidArgument where somebody does who does not know the key.
+Fd dial(const std::vector<Address>& addresses, uint16_t port, const Key& key, Patience patience);
+/// The same for an abstract UNIX socket; `same_user`: the listener must be a process of this user.
+Fd dial_unix(const std::string& name, const Key& key, Patience patience, bool same_user = false);
+
+/// The body of the next frame. `passed` receives a descriptor that came along (UNIX sockets only). Throws as recv_all,
+/// ProtocolError for one longer than `limit`.
+std::string receive_frame(int fd, size_t limit, Patience patience, Fd* passed = nullptr);
+
+/// Sends a message and reads the answer as an M; an answer of Refused is thrown as the Error it carries.
+template <class M, class Request>
+M call(int fd, const Request& request, Patience patience, Fd* passed = nullptr) {
+  send_all(fd, pack(request), patience);
+  const std::string body = receive_frame(fd, kMaxFirstFrame, patience, passed);
+  if (kind_of(body) == Kind::Refused) {
+    const auto refused = unpack<Refused>(body);
+    throw Error(refused.code, refused.text);
+  }
+  return unpack<M>(body);
+}
+
+}  // namespace tutti::comm

@@ -1,0 +1,22 @@
+// Who this process is, and whether another one of this host is still there.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/fd.hpp"
+
+namespace tutti::comm {
+
+/// Identity of this host as far as sharing goes: a hash of the kernel's boot id and of the network, IPC and process-id
+/// namespaces, so two containers of one machine that cannot reach each other's memory are two hosts.
+const std::string& host_identity();
+/// The host's name, for people.
+std::string host_name();
+/// When process `process` of this host was started, in the kernel's ticks since boot; 0 if there is no such process.
+uint64_t process_start(uint32_t process);
+/// A descriptor that becomes readable when that very process (not a later one with its number) has died; invalid if it
+/// has died already, or where the kernel has no such thing (then `*unsupported` is set).
+Fd watch_process(uint32_t process, uint64_t started, bool* unsupported);
+
+}  // namespace tutti::comm

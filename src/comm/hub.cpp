@@ -1,0 +1,253 @@
+#include "comm/hub.hpp"
+
+#include <algorithm>
+
+#include "base/env.hpp"
+#include "base/log.hpp"
+#include "comm/control.hpp"
+#include "comm/describe.hpp"
+
+namespace tutti::comm {
+namespace {
+
+constexpr double kGraceSeconds = 0.05;    // for a goodbye that is already on its way when its process is seen dead
+constexpr double kClosingSeconds = 2;     // for the ranks to close, once all know that all have left
+constexpr size_t kBusyChannel = 1 << 20;  // questions are dropped, not queued, where so much waits already
+constexpr size_t kMaxGathered = kMaxFromHub - (1 << 20);
+
+}  // namespace
+
+Hub::Hub(Control& control, const Key& key) : control_(control), key_(key) {}
+Hub::~Hub() = default;
+
+void Hub::on_frame(Rank from, std::string_view body) {
+  const auto self = shared_from_this();
+  switch (kind_of(body)) {
+    case Kind::Ping:
+      return;
+    case Kind::Exchange:
+      return on_exchange(from, unpack<Exchange>(body));
+    case Kind::Fail: {
+      const auto failure = unpack<Fail>(body);
+      return fail(failure.code, failure.text);
+    }
+    case Kind::Report:
+      return on_report(unpack<Report>(body).rank);
+    case Kind::Goodbye:
+      return on_goodbye(from, unpack<Goodbye>(body).calls);
+    case Kind::BoardAsk:
+      return relay(from, unpack<BoardAsk>(body));
+    case Kind::BoardReply:
+      return relay(from, unpack<BoardReply>(body));
+    default:
+      throw_error(Code::ProtocolError, "a control message of kind {}", static_cast<int>(body[0]));
+  }
+}
+
+void Hub::on_end(Rank from, const std::string& why) {
+  const auto self = shared_from_this();
+  if (seats_[static_cast<size_t>(from)].where == Seated::Where::Here) {
+    lose(from, fmt::format("{} before it left (was it killed, did it crash or exit early?)", why));
+  }
+  if (state_ == State::Closing) check_closed();
+}
+
+void Hub::on_exchange(Rank from, Exchange given) {
+  if (failed_ || state_ != State::Running) return;
+  Seated& seat = seats_[static_cast<size_t>(from)];
+  if (given.number != exchange_ || seat.given) {
+    return fail(Code::ProtocolError, fmt::format("{} gave to exchange {} while the others are at exchange {}",
+                                                 describe_rank(from, seat.member), given.number, exchange_));
+  }
+  if (given_ == 0) {
+    exchange_timer_ =
+        control_.loop().at(Deadline::in(given.wait_ms / 1e3), [weak = weak_from_this(), number = given.number] {
+          if (const auto self = weak.lock()) self->exchange_late(number);
+        });
+  }
+  seat.given = std::move(given.bytes);
+  ++given_;
+  const auto left = std::find_if(seats_.begin(), seats_.end(),
+                                 [](const Seated& s) { return s.where == Seated::Where::Left && !s.given; });
+  if (left != seats_.end()) {
+    const auto rank = static_cast<Rank>(left - seats_.begin());
+    return fail(Code::Mismatch, fmt::format("{} left after {} calls; rank {} waits for it in an exchange",
+                                            describe_rank(rank, left->member), left->calls, from));
+  }
+  if (given_ < seats_.size()) return;
+
+  Gathered all;
+  all.number = exchange_;
+  size_t bytes = 0;
+  for (Seated& s : seats_) {
+    bytes += s.given->size() + 4;
+    all.bytes.push_back(std::move(*s.given));
+    s.given.reset();
+  }
+  ++exchange_;
+  given_ = 0;
+  control_.loop().cancel(exchange_timer_);
+  if (bytes > kMaxGathered) {
+    return fail(Code::InvalidArgument,
+                fmt::format("the ranks exchange {} bytes together, over {}", bytes, kMaxGathered));
+  }
+  send_all(pack(all));
+}
+
+void Hub::exchange_late(uint32_t number) {
+  if (failed_ || state_ != State::Running || number != exchange_ || given_ == 0) return;
+  std::vector<Rank> missing;
+  for (size_t r = 0; r < seats_.size(); ++r) {
+    if (!seats_[r].given) missing.push_back(static_cast<Rank>(r));
+  }
+  fail(Code::Timeout,
+       fmt::format("an exchange between all ranks ran out of time: {} did not take part in it", list_ranks(missing)));
+}
+
+/// A rank of its host saw that process die. Its goodbye may still be on its way here.
+void Hub::on_report(Rank rank) {
+  if (rank < 0 || static_cast<size_t>(rank) >= seats_.size())
+    throw_error(Code::ProtocolError, "a report on rank {}", rank);
+  control_.loop().at(Deadline::in(kGraceSeconds), [weak = weak_from_this(), rank] {
+    const auto self = weak.lock();
+    if (self && self->seats_[static_cast<size_t>(rank)].where == Seated::Where::Here) {
+      self->lose(rank, "its process died before it left (was it killed, did it crash or exit early?)");
+    }
+  });
+}
+
+void Hub::on_goodbye(Rank from, uint64_t calls) {
+  Seated& seat = seats_[static_cast<size_t>(from)];
+  if (seat.where != Seated::Where::Here) return;
+  seat.where = Seated::Where::Left;
+  seat.calls = calls;
+  if (given_ > 0 && !seat.given && !failed_) {
+    fail(Code::Mismatch, fmt::format("{} left after {} calls; others wait for it in an exchange",
+                                     describe_rank(from, seat.member), calls));
+  }
+  went(from);
+}
+
+/// Passes a question or an answer on to the rank it names, with the sender in that place.
+template <class M>
+void Hub::relay(Rank from, M message) {
+  const Rank to = message.peer;
+  if (to < 0 || static_cast<size_t>(to) >= seats_.size()) throw_error(Code::ProtocolError, "a message for rank {}", to);
+  const Seated& target = seats_[static_cast<size_t>(to)];
+  if (target.channel->is_open() && target.channel->queued() < kBusyChannel) {
+    message.peer = from;
+    target.channel->send(pack(message));
+  } else if constexpr (std::is_same_v<M, BoardAsk>) {
+    BoardReply nothing;
+    nothing.peer = to;
+    nothing.ticket = message.ticket;
+    seats_[static_cast<size_t>(from)].channel->send(pack(nothing));
+  }
+}
+
+void Hub::fail(Code code, const std::string& text) {
+  if (failed_ || state_ != State::Running) return;
+  failed_ = true;
+  send_all(pack(Fail{code, text.substr(0, kMaxSmall)}));
+}
+
+void Hub::lose(Rank rank, const std::string& why) {
+  Seated& seat = seats_[static_cast<size_t>(rank)];
+  seat.where = Seated::Where::Lost;
+  fail(Code::PeerFailed, fmt::format("{} is gone: {}", describe_rank(rank, seat.member), why));
+  seat.channel->close();
+  went(rank);
+}
+
+void Hub::went(Rank rank) {
+  const Seated& seat = seats_[static_cast<size_t>(rank)];
+  if (news_.gone.empty()) {  // many go at the same time: one message tells of all who go in this turn
+    control_.loop().post([weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->send_news();
+    });
+  }
+  news_.gone.push_back({rank, static_cast<uint8_t>(seat.where == Seated::Where::Lost), seat.calls});
+}
+
+void Hub::send_news() {
+  if (news_.gone.empty()) return;
+  send_all(pack(news_));
+  news_.gone.clear();
+  check_all_gone();
+}
+
+void Hub::send_all(std::string frame) {
+  const auto shared = std::make_shared<const std::string>(std::move(frame));
+  for (const Seated& seat : seats_) seat.channel->send(shared);
+}
+
+void Hub::heartbeat() {
+  if (state_ != State::Running) return;
+  const auto now = Deadline::Clock::now();
+  const double limit = env().heartbeat, beat = limit / 4;
+  // After this process itself was stopped, nobody else is to blame for the silence.
+  const bool stalled = std::chrono::duration<double>(now - last_beat_).count() > 2 * beat;
+  last_beat_ = now;
+  for (size_t r = 0; r < seats_.size(); ++r) {
+    Seated& seat = seats_[r];
+    if (!seat.channel->is_open()) continue;
+    if (stalled) seat.channel->forgive_silence();
+    const double silent = std::chrono::duration<double>(now - seat.channel->heard()).count();
+    if (silent <= limit) continue;
+    if (seat.where == Seated::Where::Here) {
+      lose(static_cast<Rank>(r),
+           fmt::format("nothing was heard of it for {:.1f} s: its host is lost, or its process is "
+                       "stopped. Raise TUTTI_HEARTBEAT_TIMEOUT if it may be silent for longer",
+                       silent));
+    } else {
+      seat.channel->close();
+    }
+  }
+  send_all(pack(Ping{}));
+  timer_ = control_.loop().at(Deadline::in(beat), [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->heartbeat();
+  });
+}
+
+void Hub::check_all_gone() {
+  if (state_ != State::Running) return;
+  for (const Seated& seat : seats_) {
+    if (seat.where == Seated::Where::Here) return;
+  }
+  state_ = State::Closing;
+  send_all(pack(Done{compare_calls().substr(0, kMaxSmall)}));
+  control_.loop().cancel(timer_);
+  timer_ = control_.loop().at(Deadline::in(kClosingSeconds), [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->close();
+  });
+  check_closed();
+}
+
+/// Ranks that left after different numbers of calls; nothing to say where the communicator failed anyway.
+std::string Hub::compare_calls() const {
+  if (failed_) return "";
+  for (size_t r = 1; r < seats_.size(); ++r) {
+    if (seats_[r].calls != seats_[0].calls) {
+      return fmt::format("rank {} left after {} calls, rank 0 after {}", r, seats_[r].calls, seats_[0].calls);
+    }
+  }
+  return "";
+}
+
+void Hub::check_closed() {
+  const bool open = std::any_of(seats_.begin(), seats_.end(), [](const Seated& s) { return s.channel->is_open(); });
+  if (!open) close();
+}
+
+void Hub::close() {
+  const auto self = shared_from_this();
+  auto& loop = control_.loop();
+  loop.cancel(timer_);
+  loop.cancel(exchange_timer_);
+  for (const auto& a : std::vector(applicants_)) drop(a);
+  for (const Seated& seat : seats_) seat.channel->close();
+  busy_ = false;
+  control_.remove_hub(public_name(key_));
+}
+
+}  // namespace tutti::comm

@@ -1,0 +1,113 @@
+// The meeting point of one communicator, in the process that made its unique id.
+//
+// Every rank keeps one connection to it: a star, so that n ranks cost n connections and starting costs n messages. It
+// gathers who they are and gives all of them the table, passes on what ranks exchange, their failures and their
+// questions to each other's call boards, notices ranks that are lost, and, when all have left, tells them so: only then
+// does anybody's process have to end.
+//
+//   Gathering ──all ranks registered──► Running ──all left or lost──► Closing ──all connections closed, or 2 s──► gone
+//       └──────a rank waited in vain──► Refusing ──a minute─────────────────────────────────────────────────────► gone
+//
+// It lives on the control thread alone; all of it is driven by the frames that arrive.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/secret.hpp"
+#include "comm/channel.hpp"
+#include "comm/loop.hpp"
+#include "comm/messages.hpp"
+
+namespace tutti::comm {
+
+class Control;
+
+class Hub : public std::enable_shared_from_this<Hub> {
+ public:
+  Hub(Control& control, const Key& key);
+  ~Hub();
+
+  const Key& key() const { return key_; }
+  /// True while ranks are in it: then its process must not end. Any thread.
+  bool busy() const { return busy_; }
+
+  // ---- control thread
+  /// Begins the hour in which somebody has to come.
+  void open();
+  /// A connection that wants a seat. Throws the Error with which it is refused.
+  void admit(Fd& fd, Register request);
+  /// Closes if nobody has come.
+  void close_if_unused();
+
+ private:
+  enum class State { Gathering, Refusing, Running, Closing };
+
+  /// A rank that waits for the others. Until the number of ranks is certain, several claims of it are kept apart.
+  struct Applicant {
+    Register request;
+    std::shared_ptr<Channel> channel;
+    Loop::Id timer = 0;
+  };
+  struct Seated {
+    enum class Where { Here, Left, Lost };
+    Member member;
+    std::shared_ptr<Channel> channel;
+    Where where = Where::Here;
+    uint64_t calls = 0;
+    std::optional<std::string> given;  // to the exchange under way
+  };
+
+  // gathering (hub_gather.cpp)
+  void check_request(const Register& request) const;
+  void settle_size(Rank ranks);
+  void begin();
+  void refuse(const Applicant& applicant, Code code, const std::string& text);
+  void drop(const std::shared_ptr<Applicant>& applicant);
+  void applicant_ended(const std::shared_ptr<Applicant>& applicant);
+  void waited_in_vain(const Applicant& applicant);
+  void stop_gathering(Code code, const std::string& text);
+
+  // running
+  void on_frame(Rank from, std::string_view body);
+  void on_end(Rank from, const std::string& why);
+  void on_exchange(Rank from, Exchange given);
+  void exchange_late(uint32_t number);
+  void on_report(Rank rank);
+  void on_goodbye(Rank from, uint64_t calls);
+  template <class M>
+  void relay(Rank from, M message);
+  void fail(Code code, const std::string& text);
+  void lose(Rank rank, const std::string& why);
+  void went(Rank rank);
+  void send_all(std::string frame);
+  void send_news();
+  void heartbeat();
+  void check_all_gone();
+  std::string compare_calls() const;
+  void check_closed();
+  void close();
+
+  Control& control_;
+  const Key key_;
+  State state_ = State::Gathering;
+  std::atomic<bool> busy_{false};
+  Loop::Id timer_ = 0;
+
+  std::vector<std::shared_ptr<Applicant>> applicants_;
+  Rank size_ = 0;  // 0: not certain yet
+  std::optional<Refused> verdict_;
+
+  std::vector<Seated> seats_;
+  bool failed_ = false;
+  uint32_t exchange_ = 0;  // number of the exchange under way, or next
+  size_t given_ = 0;
+  Loop::Id exchange_timer_ = 0;
+  News news_;  // to be sent at the end of this turn
+  Deadline::Clock::time_point last_beat_{};
+};
+
+}  // namespace tutti::comm

@@ -1,0 +1,155 @@
+// The user threads' side of a seat: calls that wait for the control thread, or leave work with it.
+#include <algorithm>
+
+#include "comm/describe.hpp"
+#include "comm/seat.hpp"
+
+namespace tutti::comm {
+namespace {
+
+/// The meeting point ends waits at their deadline, with a text that says who is missing; a waiter gives up by itself
+/// only when even that does not come.
+constexpr double kForTheReasonSeconds = 2;
+
+Deadline later(Deadline deadline) { return Deadline::in(deadline.left() + kForTheReasonSeconds); }
+
+}  // namespace
+
+Seat::Seat(Control& control, const Key& key, Rank ranks, Rank rank)
+    : control_(control),
+      key_(key),
+      name_(public_name(key)),
+      ranks_(ranks),
+      rank_(rank),
+      gone_(static_cast<size_t>(ranks), Gone::No),
+      calls_(static_cast<size_t>(ranks), 0) {}
+
+void Seat::adopt(Fd fd) {
+  control_.loop().post(
+      [self = shared_from_this(), shared = std::make_shared<Fd>(std::move(fd))] { self->open(std::move(*shared)); });
+}
+
+void Seat::wait_joined(Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, later(deadline).at(), [this] { return joined_ || refusal_; });
+  if (joined_) return;
+  if (refusal_) throw Error(refusal_->first, refusal_->second);
+  throw_error(Code::Timeout, "the meeting point took this rank's registration and then said nothing");
+}
+
+std::vector<std::string> Seat::exchange(std::string mine, Deadline deadline) {
+  const std::lock_guard one_at_a_time(exchange_mutex_);
+  Exchange message;
+  message.number = exchanges_++;
+  message.wait_ms = static_cast<uint32_t>(std::min(deadline.left() * 1e3, 4e9));
+  message.bytes = std::move(mine);
+  auto frame = std::make_shared<const std::string>(pack(message));
+  control_.loop().post([self = shared_from_this(), frame] {
+    if (self->channel_) self->channel_->send(frame);
+  });
+  return wait_gathered(message.number, deadline);
+}
+
+std::vector<std::string> Seat::wait_gathered(uint32_t number, Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  const bool over = changed_.wait_until(
+      lock, later(deadline).at(), [&] { return failure_.has_value() || (gathered_ && gathered_->number == number); });
+  if (gathered_ && gathered_->number == number) {
+    auto bytes = std::move(gathered_->bytes);
+    gathered_.reset();
+    return bytes;
+  }
+  if (!over) {
+    lock.unlock();
+    fail(Code::Timeout,
+         fmt::format("an exchange between all ranks ran out of time at rank {}: the meeting point does not "
+                     "answer",
+                     rank_));
+    lock.lock();
+  }
+  throw Error(failure_->first, failure_->second);
+}
+
+std::optional<Seat::Failure> Seat::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+bool Seat::set_failure(Code code, const std::string& text) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) return false;
+    failure_ = Failure(code, text);
+    failed_.store(static_cast<uint32_t>(code), std::memory_order_release);
+  }
+  changed_.notify_all();
+  return true;
+}
+
+void Seat::fail(Code code, const std::string& text) {
+  if (!set_failure(code, text)) return;
+  control_.loop().post([self = shared_from_this(), frame = pack(Fail{code, text.substr(0, kMaxSmall)})] {
+    if (self->channel_) self->channel_->send(frame);
+  });
+}
+
+bool Seat::lost(Rank rank) const {
+  const std::lock_guard lock(mutex_);
+  return gone_.at(static_cast<size_t>(rank)) == Gone::Lost;
+}
+
+std::optional<uint64_t> Seat::left(Rank rank) const {
+  const std::lock_guard lock(mutex_);
+  const auto r = static_cast<size_t>(rank);
+  return gone_.at(r) == Gone::Left ? std::optional(calls_[r]) : std::nullopt;
+}
+
+std::future<Seat::Answer> Seat::ask_board(Rank peer, uint64_t call, Deadline deadline) {
+  auto promise = std::make_shared<std::promise<Answer>>();
+  auto future = promise->get_future();
+  control_.loop().post([self = shared_from_this(), promise, peer, call, deadline] {
+    if (!self->channel_) return promise->set_value(std::nullopt);
+    const uint64_t ticket = ++self->tickets_;
+    Question& question = self->questions_[ticket];
+    question.answer = std::move(*promise);
+    question.timer = self->control_.loop().at(deadline, [weak = self->weak_from_this(), ticket] {
+      if (const auto seat = weak.lock()) seat->resolve(ticket, std::nullopt);
+    });
+    BoardAsk ask;
+    ask.peer = peer;
+    ask.ticket = ticket;
+    ask.call = call;
+    self->channel_->send(pack(ask));
+  });
+  return future;
+}
+
+void Seat::retry_services() {
+  control_.loop().post([self = shared_from_this()] { self->services_.retry(); });
+}
+
+void Seat::say_goodbye(uint64_t calls) {
+  {
+    const std::lock_guard lock(mutex_);
+    parted_ = true;
+  }
+  control_.loop().post([self = shared_from_this(), calls] {
+    if (!self->channel_) return self->close();
+    Goodbye goodbye;
+    goodbye.calls = calls;
+    self->channel_->send(pack(goodbye));
+  });
+}
+
+void Seat::give_up() {
+  control_.remove_seat(*this);  // at once: the rank may try again
+  control_.loop().post([self = shared_from_this()] { self->close(); });
+}
+
+bool Seat::done(std::string* mismatch) const {
+  const std::lock_guard lock(mutex_);
+  *mismatch = mismatch_;
+  return done_;
+}
+
+}  // namespace tutti::comm

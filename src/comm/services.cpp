@@ -1,0 +1,111 @@
+#include "comm/services.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/format.hpp"
+#include "base/log.hpp"
+
+namespace tutti::comm {
+namespace {
+
+constexpr size_t kMaxWaiting = 4096, kMaxParked = 4096;
+
+void send_reply(int fd, const transports::Wireup::Reply& reply) {
+  try {  // a fresh socket takes it at once, and the control thread waits for nobody
+    send_with_fd(fd, pack(Reply{reply.bytes}), reply.fd.get(), {Deadline::in(0), nullptr});
+  } catch (const Error& error) {
+    log_debug("control thread: an answer could not be sent: {}", error.what());
+  }
+}
+
+}  // namespace
+
+void Services::serve(const std::string& name, Wireup::Service service) {
+  std::shared_ptr<Slot> slot;
+  {
+    const std::lock_guard lock(mutex_);
+    auto& entry = slots_[name];
+    if (!entry) entry = std::make_shared<Slot>();
+    slot = entry;
+    if (!service) slots_.erase(name);
+  }
+  slot->set(std::move(service));  // outside the lock: it waits for a call that is under way
+  came_.notify_all();
+}
+
+std::shared_ptr<Services::Slot> Services::find(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  const auto found = slots_.find(name);
+  return found == slots_.end() ? nullptr : found->second;
+}
+
+std::optional<Services::Wireup::Reply> Services::try_answer(Rank from, const std::string& name,
+                                                            const std::string& request) {
+  const auto slot = find(name);
+  return slot ? (*slot)(from, request) : std::nullopt;
+}
+
+Services::Wireup::Reply Services::ask(Rank from, const std::string& name, const std::string& request,
+                                      Patience patience) {
+  constexpr auto kSlice = std::chrono::milliseconds(20);  // how often it looks at the stop flag
+  for (;;) {
+    if (auto reply = try_answer(from, name, request)) return std::move(*reply);
+    if (patience.stop && patience.stop->load(std::memory_order_relaxed) != 0) throw_error(Code::Aborted, "stopped");
+    if (patience.deadline.passed()) throw_error(Code::Timeout, "it offers no service '{}'", name);
+    std::unique_lock lock(mutex_);
+    came_.wait_until(lock, std::min(patience.deadline.at(), Deadline::Clock::now() + kSlice),
+                     [&] { return slots_.count(name) != 0; });
+  }
+}
+
+void Services::answer(Ask ask, Fd& fd) {
+  if (auto reply = try_answer(ask.from, ask.service, ask.request)) return send_reply(fd.get(), *reply);
+  if (waiting_.size() == kMaxWaiting) throw_error(Code::SystemError, "too many requests wait for services to open");
+  waiting_.push_back({std::move(ask), std::move(fd)});
+}
+
+void Services::retry() {
+  for (size_t i = waiting_.size(); i-- > 0;) {
+    Waiting& w = waiting_[i];
+    char byte = 0;
+    const bool gone = recv_now(w.fd.get(), &byte, 1) < 0;  // the asker has given up
+    const auto reply = gone ? std::nullopt : try_answer(w.ask.from, w.ask.service, w.ask.request);
+    if (reply) send_reply(w.fd.get(), *reply);
+    if (gone || reply) waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(i));
+  }
+}
+
+void Services::close() {
+  const std::string refusal = pack(Refused{Code::PeerFailed, "the rank has left"});
+  for (const Waiting& w : waiting_) send_now(w.fd.get(), refusal);
+  waiting_.clear();
+  std::map<std::string, std::shared_ptr<Slot>> slots;
+  {
+    const std::lock_guard lock(mutex_);
+    slots.swap(slots_);
+  }
+  for (const auto& [name, slot] : slots) slot->set(nullptr);
+}
+
+void Streams::park(Rank from, const std::string& label, Fd& fd) {
+  const std::string accepted = pack(Accepted{});
+  const std::lock_guard lock(mutex_);
+  if (count_ == kMaxParked) throw_error(Code::SystemError, "too many streams wait to be taken");
+  if (send_now(fd.get(), accepted) != static_cast<ptrdiff_t>(accepted.size())) return;
+  parked_[{from, label}].push_back(std::move(fd));
+  ++count_;
+}
+
+std::optional<Fd> Streams::take(Rank from, const std::string& label) {
+  const std::lock_guard lock(mutex_);
+  const auto found = parked_.find({from, label});
+  if (found == parked_.end()) return std::nullopt;
+  Fd fd = std::move(found->second.front());
+  found->second.pop_front();
+  if (found->second.empty()) parked_.erase(found);
+  --count_;
+  return fd;
+}
+
+}  // namespace tutti::comm

@@ -27,6 +27,7 @@ struct Reach {
 struct Context {
   Wireup* wireup = nullptr;
   Arena* arena = nullptr;
+  int arena_fd = -1;  ///< the Segment (transports/shm) that the arena fills; −1 where peers cannot map it
 };
 
 /// Calls on one instance come from one thread at a time; `probe` from any.

@@ -45,7 +45,7 @@ struct SlotWire {
   }
 
   /// Message `in.next` is done with. Its slot and payload go back to the writer: at once, except that for messages
-  /// inside their descriptors every half ring does.
+  /// inside their descriptors every half ring does. A writer can therefore count on room for kCredits unread messages.
   TUTTI_HD static void consume(InLink& in, const Arrival& arrival) {
     ++in.next;
     if (arrival.inlined && in.next - in.published < kCapacity / 2) return;

@@ -1,0 +1,51 @@
+// Wire-up for tests of transports, without a control plane: the ranks, threads or forked processes alike, find each
+// other through abstract UNIX sockets, one for each rank, each served by a thread. Nobody is authenticated.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "transports/wireup.hpp"
+
+namespace tutti::test {
+
+class FakeWireup final : public transports::Wireup {
+ public:
+  /// All ranks name the same `job`, which no other test run on this machine may use at the time.
+  FakeWireup(std::string job, Rank rank, Rank ranks);
+  ~FakeWireup() override;
+  FakeWireup(const FakeWireup&) = delete;
+  FakeWireup& operator=(const FakeWireup&) = delete;
+
+  Rank rank() const override { return rank_; }
+  Rank ranks() const override { return ranks_; }
+  const transports::Place& place(Rank rank) const override;
+  const std::string& name() const override { return job_; }
+
+  /// A TCP connection through the loopback device.
+  Fd open_stream(Rank peer, const std::string& label, Deadline deadline) override;
+  std::optional<Fd> take_stream(Rank peer, const std::string& label) override;
+  void serve(const std::string& name, Service service) override;
+  Reply ask(Rank peer, const std::string& service, const std::string& request, Deadline deadline) override;
+
+  /// What place() shall say of all ranks: the default is this host and this process.
+  transports::Place everywhere;
+
+ private:
+  void answer_calls();
+  void answer(const Fd& caller);
+  Fd call(Rank peer, Deadline deadline) const;
+
+  const std::string job_;
+  const Rank rank_, ranks_;
+  Fd listener_, stop_;  // stop_: an eventfd
+  std::mutex mutex_;
+  std::map<std::pair<Rank, std::string>, Fd> arrived_;
+  std::map<std::string, Service> services_;
+  std::thread thread_;
+};
+
+}  // namespace tutti::test

@@ -1,0 +1,241 @@
+// What every transport must do, whatever carries the messages.
+#pragma once
+
+#include <dirent.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <deque>
+
+#include "transports/ends.hpp"
+#include "transports/team.hpp"
+
+namespace tutti::test {
+
+template <class Fixture>
+struct Conformance : testing::Test {
+  /// Runs body(seat) on every rank.
+  template <class Body>
+  static void on(Rank ranks, const Body& body, Rank victim = kNoRank) {
+    Team team(ranks, Fixture::kProcesses);
+    team.run(
+        [&](Rank rank) {
+          Seat seat(team, rank, Fixture::make);
+          team.meet();
+          body(seat);
+          team.meet();
+        },
+        victim);
+  }
+
+  /// One link, from rank 0 to rank 1.
+  template <class Write, class Read>
+  static void one_link(const Write& write, const Read& read) {
+    on(2, [&](Seat& seat) {
+      if (seat.rank == 0) {
+        write(seat);
+      } else {
+        read(seat);
+      }
+    });
+  }
+
+  static size_t open_descriptors() {
+    size_t count = 0;
+    DIR* const all = ::opendir("/proc/self/fd");
+    while (::readdir(all) != nullptr) ++count;
+    ::closedir(all);
+    return count;
+  }
+};
+
+TYPED_TEST_SUITE_P(Conformance);
+
+TYPED_TEST_P(Conformance, CarriesMessagesOfEverySizeInOrder) {
+  constexpr uint64_t kLargest = 5 << 19;  // beyond half the arena: one at a time is in it
+  std::vector<uint64_t> sizes;
+  for (uint64_t size = 0; size <= kInlineBytes + 1; ++size) sizes.push_back(size);
+  for (const uint64_t size : {4096UL, 65536UL, 65537UL, 1UL << 20, kLargest, 0UL, kLargest - 1, 3UL}) {
+    sizes.push_back(size);
+  }
+  this->one_link(
+      [&](Seat& seat) {
+        Writer writer(seat, 1, 0, kLargest);
+        for (uint64_t m = 0; m < sizes.size(); ++m) writer.write(transports::kTagMask - m, payload_of(m, sizes[m]));
+        seat.until([&] { return seat.transport->flushed(); }, "the last bytes to leave");
+      },
+      [&](Seat& seat) {
+        Reader reader(seat, 0, 0);
+        for (uint64_t m = 0; m < sizes.size(); ++m) reader.read(transports::kTagMask - m, payload_of(m, sizes[m]));
+      });
+}
+
+TYPED_TEST_P(Conformance, CarriesAHundredThousandMessages) {
+  constexpr uint64_t kMessages = 100000;
+  const auto length = [](uint64_t m) { return m % 5 != 0 ? m % (kInlineBytes + 1) : m % 1000; };
+  this->one_link(
+      [&](Seat& seat) {
+        Writer writer(seat, 1, 0, 1000);
+        for (uint64_t m = 0; m < kMessages; ++m) writer.write(m, payload_of(m, length(m)));
+        seat.until([&] { return seat.transport->flushed(); }, "the last bytes to leave");
+      },
+      [&](Seat& seat) {
+        Reader reader(seat, 0, 0);
+        for (uint64_t m = 0; m < kMessages && !testing::Test::HasFatalFailure(); ++m) {
+          reader.read(m, payload_of(m, length(m)));
+        }
+      });
+}
+
+TYPED_TEST_P(Conformance, HoldsAWriterBackWhoseReaderLagsAndLosesNothing) {
+  for (const uint64_t length : {8UL, 65536UL}) {
+    uint64_t written = 0;
+    this->on(2, [&](Seat& seat) {
+      const auto lead = [&](Writer& writer) {  // as far ahead as the link lets it
+        const uint64_t bound = (uint64_t{64} << 20) / (length + 64);
+        for (int idle = 0; idle < 100 && written < bound; ++idle) {
+          while (written < bound && writer.try_write(written, payload_of(written, length))) ++written, idle = 0;
+          seat.turn();
+        }
+        EXPECT_LT(written, bound) << "nothing held the writer back";
+      };
+      if (seat.rank == 0) {
+        Writer writer(seat, 1, 0, length);
+        lead(writer);
+        EXPECT_GE(written, kCapacity);
+        seat.team.meet();
+        writer.write(written, payload_of(written, 1));
+        ++written;
+        writer.write(written, {});  // an empty message ends the test
+        seat.until([&] { return seat.transport->flushed(); }, "the last bytes to leave");
+      } else {
+        seat.team.meet();
+        Reader reader(seat, 0, 0);
+        bool last = false;
+        for (uint64_t m = 0; !last; ++m) {
+          seat.until([&] { return reader.ready(); }, "a message");
+          last = reader.length() == 0;
+          reader.take(m, last ? Payload{} : payload_of(m, reader.length()));
+          ASSERT_FALSE(testing::Test::HasFatalFailure());
+        }
+      }
+    });
+  }
+}
+
+TYPED_TEST_P(Conformance, LetsEitherEndComeFirst) {
+  for (const Rank first : {0, 1}) {
+    this->on(2, [&](Seat& seat) {
+      if (seat.rank != first) seat.team.meet();
+      if (seat.rank == 0) {
+        Writer writer(seat, 1, 5, 300);
+        if (first == 0) {
+          for (uint64_t m = 0; m < kCapacity; ++m) writer.write(m, payload_of(m, m * 40));
+          seat.team.meet();
+        }
+        for (uint64_t m = first == 0 ? kCapacity : 0; m < 50; ++m) writer.write(m, payload_of(m, m % 7 * 40));
+        seat.until([&] { return seat.transport->flushed(); }, "the last bytes to leave");
+      } else {
+        Reader reader(seat, 0, 5);
+        if (first == 1) {
+          EXPECT_FALSE(reader.ready());
+          seat.team.meet();
+        }
+        for (uint64_t m = 0; m < 50; ++m) {
+          reader.read(m, payload_of(m, (first == 0 && m < kCapacity ? m : m % 7) * 40));
+        }
+      }
+    });
+  }
+}
+
+TYPED_TEST_P(Conformance, KeepsPeersAndChannelsApart) {
+  constexpr uint32_t kChannels = 3;
+  constexpr uint64_t kMessages = 300;
+  const auto number = [](Rank from, Rank to, uint32_t channel, uint64_t m) {
+    return ((static_cast<uint64_t>(from) * 16 + static_cast<uint64_t>(to)) * 16 + channel) * kMessages + m;
+  };
+  const auto length = [](uint64_t m) { return m % 3 * 100; };
+  this->on(4, [&](Seat& seat) {
+    struct Link {
+      Rank from, to;
+      uint32_t channel;
+      uint64_t at = 0;
+    };
+    std::deque<std::pair<Writer, Link>> writers;
+    std::deque<std::pair<Reader, Link>> readers;
+    for (Rank peer = 0; peer < seat.team.ranks(); ++peer) {
+      for (uint32_t channel = 0; channel < kChannels && peer != seat.rank; ++channel) {
+        writers.emplace_back(Writer(seat, peer, channel, 200), Link{seat.rank, peer, channel});
+        readers.emplace_back(Reader(seat, peer, channel), Link{peer, seat.rank, channel});
+      }
+    }
+    seat.until(
+        [&] {
+          bool done = seat.transport->flushed();
+          for (auto& [writer, link] : writers) {
+            const uint64_t id = number(link.from, link.to, link.channel, link.at);
+            if (link.at < kMessages && writer.try_write(id, payload_of(id, length(link.at)))) ++link.at;
+            done &= link.at == kMessages;
+          }
+          for (auto& [reader, link] : readers) {
+            const uint64_t id = number(link.from, link.to, link.channel, link.at);
+            if (link.at < kMessages && reader.ready()) reader.take(id, payload_of(id, length(link.at++)));
+            done &= link.at == kMessages;
+          }
+          return done || testing::Test::HasFatalFailure();
+        },
+        "all messages of all links");
+  });
+}
+
+TYPED_TEST_P(Conformance, ReadsLentMemoryInPlaceAndGivesItBack) {
+  this->one_link(
+      [&](Seat& seat) {
+        Writer writer(seat, 1, 0, 0);
+        if (!writer.link().lends) return writer.write(0, {});
+        for (uint64_t m = 0; m < 20; ++m) {
+          Payload mine = payload_of(m, 300000 + m);
+          writer.lend(m, mine);
+          seat.until([&] { return writer.returned(); }, "lent memory to be read");
+          std::fill(mine.begin(), mine.end(), 0);
+        }
+        EXPECT_TRUE(seat.transport->flushed());
+      },
+      [&](Seat& seat) {
+        Reader reader(seat, 0, 0);
+        seat.until([&] { return reader.ready(); }, "the first message");
+        if (reader.length() == 0) return;
+        for (uint64_t m = 0; m < 20; ++m) reader.read(m, payload_of(m, 300000 + m));
+      });
+}
+
+TYPED_TEST_P(Conformance, IsTakenDownWithMessagesInFlightAndLeavesNothingOpen) {
+  const size_t before = this->open_descriptors();
+  this->on(3, [&](Seat& seat) {
+    const Rank next = (seat.rank + 1) % 3, previous = (seat.rank + 2) % 3;
+    Writer writer(seat, next, 0, 100000);
+    Reader reader(seat, previous, 0);
+    for (uint64_t m = 0; writer.try_write(m, payload_of(m, m % 2 * 100000)); ++m) seat.turn();
+    seat.until([&] { return reader.ready(); }, "a message");
+    seat.team.meet();
+    if (seat.rank != 0) seat.transport.reset();
+    seat.team.meet();
+    if (seat.rank == 0) {  // its peers have gone: errors are allowed, nothing else
+      bool moved = false;
+      for (int turn = 0; turn < 10; ++turn) {
+        const Status status = seat.transport->progress(moved);
+        EXPECT_TRUE(status.ok() || status.code == Code::PeerFailed) << status.text;
+      }
+      seat.transport.reset();
+    }
+  });
+  EXPECT_EQ(this->open_descriptors(), before);
+}
+
+REGISTER_TYPED_TEST_SUITE_P(Conformance, CarriesMessagesOfEverySizeInOrder, CarriesAHundredThousandMessages,
+                            HoldsAWriterBackWhoseReaderLagsAndLosesNothing, LetsEitherEndComeFirst,
+                            KeepsPeersAndChannelsApart, ReadsLentMemoryInPlaceAndGivesItBack,
+                            IsTakenDownWithMessagesInFlightAndLeavesNothingOpen);
+
+}  // namespace tutti::test

@@ -1,0 +1,125 @@
+// The two ends of a link as an executor uses them, and payloads that tell whether they arrived whole.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "base/format.hpp"
+#include "transports/host_memory.hpp"
+#include "transports/team.hpp"
+
+namespace tutti::test {
+
+using transports::HostWire;
+using transports::kCapacity;
+using transports::kInlineBytes;
+using Payload = std::vector<unsigned char>;
+
+/// `length` bytes that only this message has.
+inline Payload payload_of(uint64_t message, uint64_t length) {
+  Payload bytes(length);
+  uint64_t state = (message + 1) * 0x9e3779b97f4a7c15;
+  for (unsigned char& byte : bytes) {
+    state = state * 6364136223846793005 + 1442695040888963407;
+    byte = static_cast<unsigned char>(state >> 56);
+  }
+  return bytes;
+}
+
+class Writer {
+ public:
+  /// Takes staging for as many messages of `largest` bytes as the link holds, or as there is room for in `share`.
+  Writer(Seat& seat, Rank to, uint32_t channel, uint64_t largest, double share = 1)
+      : seat_(seat),
+        link_(seat.transport->connect_out(to, channel, Deadline::in(kPatience))),
+        largest_((largest + 63) / 64 * 64),
+        staging_(seat.arena.staging() + seat.staged) {
+    const auto room = static_cast<uint64_t>(share * static_cast<double>(seat.arena.staging_bytes()));
+    slots_ = std::min<uint64_t>(kCapacity, largest_ == 0 ? kCapacity : room / largest_);
+    seat.staged += slots_ * largest_;
+    if (slots_ == 0 || seat.staged > seat.arena.staging_bytes()) throw_error(Code::OutOfMemory, "no staging");
+  }
+
+  bool try_write(uint64_t tag, const Payload& bytes) {
+    if (!HostWire::can_publish(link_)) return false;
+    if (bytes.size() <= kInlineBytes) {
+      HostWire::publish_inline(link_, tag, bytes.data(), bytes.size());
+      return true;
+    }
+    if (bytes.size() > largest_) throw_error(Code::InvalidArgument, "{} bytes do not fit", bytes.size());
+    // Wait for the message that used this part of the staging, not for a number of messages: the reader may be silent
+    // about inline ones that it consumed, but never about this one.
+    const uint64_t part = staged_ % slots_;
+    HostWire::refresh(link_);
+    if (staged_ >= slots_ && link_.acked <= user_[part]) return false;
+    user_[part] = link_.next;
+    ++staged_;
+    unsigned char* const at = staging_ + part * largest_;
+    std::memcpy(at, bytes.data(), bytes.size());
+    HostWire::publish_at(link_, tag, at, bytes.size(), false);
+    return true;
+  }
+  void write(uint64_t tag, const Payload& bytes) {
+    seat_.until([&] { return try_write(tag, bytes); }, "room in a link");
+  }
+  /// Publishes `bytes` where they are; they may not change before returned().
+  void lend(uint64_t tag, const Payload& bytes) {
+    seat_.until([&] { return HostWire::can_publish(link_); }, "room in a link");
+    HostWire::publish_at(link_, tag, bytes.data(), bytes.size(), true);
+  }
+  bool returned() {
+    HostWire::refresh(link_);
+    return link_.acked >= link_.lent;
+  }
+  transports::OutLink& link() { return link_; }
+
+ private:
+  Seat& seat_;
+  transports::OutLink link_;
+  uint64_t largest_;
+  unsigned char* staging_;
+  uint64_t slots_ = 0;
+  uint64_t staged_ = 0;                        // messages that went through staging
+  std::array<uint64_t, kCapacity> user_ = {};  // which message has each part of it
+};
+
+class Reader {
+ public:
+  Reader(Seat& seat, Rank from, uint32_t channel)
+      : seat_(seat), link_(seat.transport->connect_in(from, channel, Deadline::in(kPatience))) {}
+
+  /// Is the next message here? Throws Error(ProtocolError) where it makes no sense.
+  bool ready() {
+    const transports::Poll poll = HostWire::poll(link_, header_, arrival_);
+    if (poll == transports::Poll::Bad) throw_error(Code::ProtocolError, "a bad descriptor");
+    return poll == transports::Poll::Ready;
+  }
+  /// After ready(): compares the message with what it must be, and consumes it.
+  void take(uint64_t tag, const Payload& expected) {
+    ASSERT_EQ(header_.tag, tag);
+    ASSERT_EQ(header_.length, expected.size());
+    if (!expected.empty()) {
+      ASSERT_EQ(std::memcmp(arrival_.data, expected.data(), expected.size()), 0) << "message " << link_.next;
+    }
+    HostWire::consume(link_, arrival_);
+  }
+  void read(uint64_t tag, const Payload& expected) {
+    seat_.until([&] { return ready(); }, "a message");
+    take(tag, expected);
+  }
+  /// After ready(): bytes of the message that is here.
+  uint64_t length() const { return header_.length; }
+
+ private:
+  Seat& seat_;
+  transports::InLink link_;
+  transports::Header header_{};
+  transports::Arrival arrival_;
+};
+
+}  // namespace tutti::test

@@ -1,0 +1,36 @@
+// The media that the conformance suite runs over. A new transport adds a fixture and its name to the lists at the end.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string_view>
+
+#include "base/format.hpp"
+#include "transports/team.hpp"
+
+namespace tutti::test {
+
+inline std::unique_ptr<transports::Transport> make_by_name(std::string_view name, const transports::Context& context) {
+  for (const transports::TransportEntry& entry : transports::transports()) {
+    if (entry.name == name) return entry.make(context);
+  }
+  throw_error(Code::InvalidArgument, "there is no transport {}", name);
+}
+
+struct LocalThreads {
+  static constexpr bool kProcesses = false;
+  static auto make(const transports::Context& context) { return make_by_name("local", context); }
+};
+struct ShmThreads {
+  static constexpr bool kProcesses = false;
+  static auto make(const transports::Context& context) { return make_by_name("shm", context); }
+};
+struct ShmProcesses : ShmThreads {
+  static constexpr bool kProcesses = true;
+};
+
+using OverThreads = testing::Types<LocalThreads, ShmThreads>;
+using OverProcesses = testing::Types<ShmProcesses>;
+
+}  // namespace tutti::test

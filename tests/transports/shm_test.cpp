@@ -1,0 +1,154 @@
+// What only shm can get wrong: answers and descriptors of a peer that lies.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "transports/ends.hpp"
+#include "transports/fixtures.hpp"
+
+namespace tutti::test {
+namespace {
+
+using transports::Descriptor;
+using transports::LinkMemory;
+using transports::Segment;
+using transports::Wireup;
+
+std::pair<Code, std::string> connecting_to(FakeWireup& liar, const Wireup::Service& service) {
+  liar.serve("shm", service);
+  FakeWireup wireup(liar.name(), 1, 2);
+  const Segment memory = Segment::create(1 << 20);
+  transports::Arena arena(memory.base(), memory.bytes());
+  const auto transport = make_by_name("shm", {.wireup = &wireup, .arena = &arena, .arena_fd = memory.fd()});
+  try {
+    transport->connect_in(0, 0, Deadline::in(5));
+  } catch (const Error& error) {
+    return {error.code(), error.what()};
+  }
+  return {Code::Ok, ""};
+}
+
+struct Answer {
+  uint64_t magic = 0x316d6873'69747574, arena_bytes, link;
+  std::string bytes() const { return {reinterpret_cast<const char*>(this), sizeof *this}; }
+};
+
+TEST(Shm, RefusesAnswersThatMakeNoSense) {
+  Team team(2, false);
+  FakeWireup liar(team.job(), 0, 2);
+  const Segment arena = Segment::create(1 << 20);
+  const auto answer = [&](const std::string& bytes, bool with_fd) {
+    return connecting_to(liar, [&, bytes, with_fd](Rank, const std::string&) {
+      return Wireup::Reply{bytes, Fd(with_fd ? ::dup(arena.fd()) : -1)};
+    });
+  };
+  EXPECT_EQ(answer(Answer{.arena_bytes = 1 << 20, .link = 1024}.bytes(), true).first, Code::Ok);
+  const auto [code, text] = answer("no \x01 more\nroom", false);
+  EXPECT_EQ(code, Code::PeerFailed);
+  EXPECT_NE(text.find("rank 0 made no link: no ? more?room"), std::string::npos) << text;
+  EXPECT_EQ(answer(Answer{.magic = 1, .arena_bytes = 1 << 20, .link = 0}.bytes(), true).first, Code::PeerFailed);
+  EXPECT_EQ(answer(Answer{.arena_bytes = 1 << 20, .link = 0}.bytes(), false).first, Code::ProtocolError);
+  EXPECT_EQ(answer(Answer{.arena_bytes = 2 << 20, .link = 0}.bytes(), true).first, Code::ProtocolError);
+  for (const uint64_t link : {uint64_t{1}, uint64_t{8}, uint64_t{(1 << 20) - 128}, uint64_t{1 << 20}, ~uint64_t{127}}) {
+    EXPECT_EQ(answer(Answer{.arena_bytes = 1 << 20, .link = link}.bytes(), true).first, Code::ProtocolError) << link;
+  }
+}
+
+TEST(Shm, TellsARankWhoseRequestMakesNoSense) {
+  Team team(2, false);
+  Seat seat(team, 0, ShmThreads::make);
+  FakeWireup liar(team.job(), 1, 2);
+  for (const char* request : {"", "x", "a longer request than there is"}) {
+    const Wireup::Reply reply = liar.ask(0, "shm", request, Deadline::in(5));
+    EXPECT_EQ(reply.bytes, "the request makes no sense");
+    EXPECT_FALSE(reply.fd);
+  }
+}
+
+TEST(Shm, SaysWhichLinkHasNoRoomInTheArena) {
+  Team team(2, false);
+  Seat seat(team, 0, ShmThreads::make);
+  const auto fill = [&] {
+    for (uint32_t channel = 0; channel < 10000; ++channel) seat.transport->connect_out(1, channel, Deadline::in(5));
+  };
+  EXPECT_THROW(fill(), Error);
+  Seat other(team, 1, ShmThreads::make);
+  try {
+    other.transport->connect_in(0, 20000, Deadline::in(5));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("rank 0 made no link: no room"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("make the arena larger"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Shm, StillTellsOfItsLinksAfterItsWriterHasLeft) {
+  Team team(2, false);
+  Seat writing(team, 0, ShmThreads::make), reading(team, 1, ShmThreads::make);
+  Writer writer(writing, 1, 0, 100);
+  writer.write(7, payload_of(1, 100));
+  writing.transport.reset();
+  Reader reader(reading, 0, 0);
+  reader.read(7, payload_of(1, 100));
+  EXPECT_THROW(reading.transport->connect_in(0, 1, Deadline::in(5)), Error) << "a link that was never made";
+}
+
+TEST(Shm, SaysWhyItCannotReachARank) {
+  Team team(2, false);
+  Seat seat(team, 0, ShmThreads::make);
+  EXPECT_TRUE(seat.transport->probe(1).ok);
+  const auto without = make_by_name("shm", {.wireup = &seat.wireup, .arena = &seat.arena, .arena_fd = -1});
+  EXPECT_FALSE(without->probe(1).ok);
+  EXPECT_NE(without->probe(1).why_not.find("not shared memory"), std::string::npos);
+  EXPECT_THROW(without->connect_out(1, 0, Deadline::in(1)), Error);
+}
+
+/// Whatever a writer leaves in the memory that it shares, its reader finds it bad and reads nothing else.
+TEST(Shm, FindsForgedDescriptorsBad) {
+  Team team(2, false);
+  Seat writing(team, 0, ShmThreads::make), reading(team, 1, ShmThreads::make);
+  transports::OutLink out = writing.transport->connect_out(1, 0, Deadline::in(5));
+  const transports::InLink in = reading.transport->connect_in(0, 0, Deadline::in(5));
+  const uint64_t all = writing.memory.bytes();
+  struct Forged {
+    uint64_t sequence, tag, length, where;
+    bool bad = true;
+  };
+  const Forged cases[] = {{1, 2, 8, all - 8, false},
+                          {1, 2, 9, all - 8},
+                          {1, 2, 0, all + 1},
+                          {1, 2, ~uint64_t{0}, 8},
+                          {1, 2, 8, ~uint64_t{0}},
+                          {1, 1, 41, 0},
+                          {1, 3, 8, 4096},
+                          {1, 4, 8, 0},
+                          {1, 0, 8, 0},
+                          {2, 1, 8, 0},
+                          {9, 1, 8, 0}};
+  uint64_t state = 1;
+  std::vector<Forged> all_cases(std::begin(cases), std::end(cases));
+  for (int i = 0; i < 20000; ++i) {  // and noise: whatever is accepted lies where it may
+    uint64_t word[4];
+    for (uint64_t& w : word) w = (state = state * 6364136223846793005 + 1442695040888963407) >> (state >> 58);
+    all_cases.push_back({1, word[0], word[1], word[2], false});
+  }
+  for (const Forged& forged : all_cases) {
+    Descriptor* const to = slot(out.memory, 0);
+    to->tag = forged.tag;
+    to->length = forged.length;
+    to->where = forged.where;
+    transports::HostMemory::store_release(&to->sequence, forged.sequence);
+    transports::Header header{};
+    transports::Arrival arrival;
+    const transports::Poll poll = HostWire::poll(in, header, arrival);
+    if (forged.bad) {
+      EXPECT_EQ(poll, transports::Poll::Bad) << forged.tag << ' ' << forged.length << ' ' << forged.where;
+    } else if (poll == transports::Poll::Ready && !arrival.inlined) {
+      ASSERT_GE(arrival.data, in.arena);
+      ASSERT_LE(arrival.data + header.length, in.arena + in.arena_bytes);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tutti::test

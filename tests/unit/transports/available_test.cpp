@@ -1,0 +1,71 @@
+#include "transports/shm/available.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace tutti::transports {
+namespace {
+
+/// A /proc and a /sys of our own.
+struct AvailableMemory : testing::Test {
+  AvailableMemory() { std::filesystem::create_directories(root); }
+  ~AvailableMemory() override { std::filesystem::remove_all(root); }
+
+  void put(const std::string& file, const std::string& text) {
+    std::filesystem::create_directories(std::filesystem::path(root + file).parent_path());
+    std::ofstream(root + file) << text;
+  }
+  uint64_t available() { return available_memory(root); }
+
+  const std::string root =
+      testing::TempDir() + "/available-" + testing::UnitTest::GetInstance()->current_test_info()->name();
+};
+
+TEST_F(AvailableMemory, IsWhatTheMachineHasWhereNothingElseLimits) {
+  put("/proc/meminfo", "MemTotal:  1000 kB\nMemAvailable:    600 kB\n");
+  EXPECT_EQ(available(), 600u * 1024);
+  put("/proc/self/cgroup", "0::/a/b\n");
+  put("/sys/fs/cgroup/a/b/memory.max", "max\n");
+  put("/sys/fs/cgroup/a/b/memory.current", "5000\n");
+  EXPECT_EQ(available(), 600u * 1024);
+}
+
+TEST_F(AvailableMemory, IsWhatTheTightestGroupAboveLeaves) {
+  put("/proc/meminfo", "MemAvailable:    600 kB\n");
+  put("/proc/self/cgroup", "0::/a/b\n");
+  put("/sys/fs/cgroup/a/memory.max", "100000\n");
+  put("/sys/fs/cgroup/a/memory.current", "90000\n");
+  put("/sys/fs/cgroup/a/b/memory.max", "50000\n");
+  put("/sys/fs/cgroup/a/b/memory.current", "10000\n");
+  EXPECT_EQ(available(), 10000u);
+  put("/sys/fs/cgroup/a/memory.stat", "anon 1\ninactive_file 20000\nactive_file 5000\n");  // cache can go
+  EXPECT_EQ(available(), 35000u);
+  put("/sys/fs/cgroup/a/b/memory.current", "60000\n");
+  EXPECT_EQ(available(), 0u);
+}
+
+TEST_F(AvailableMemory, KnowsTheLimitOfAContainerThatSeesItselfAsRoot) {
+  put("/proc/self/cgroup", "0::/\n");
+  put("/sys/fs/cgroup/memory.max", "4096\n");
+  put("/sys/fs/cgroup/memory.current", "96\n");
+  EXPECT_EQ(available(), 4000u);
+}
+
+TEST_F(AvailableMemory, ReadsTheFirstVersionOfGroupsToo) {
+  put("/proc/self/cgroup", "9:name=systemd:/x\n4:memory:/job\n0::/\n");
+  put("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", "7000\n");
+  put("/sys/fs/cgroup/memory/job/memory.usage_in_bytes", "1000\n");
+  EXPECT_EQ(available(), 6000u);
+}
+
+TEST_F(AvailableMemory, IsUnlimitedWhereNothingCanBeRead) { EXPECT_EQ(available(), ~uint64_t{0}); }
+
+TEST(AvailableMemoryHere, IsSomethingButNotMoreThanAnyMachineHas) {
+  EXPECT_GT(available_memory(), uint64_t{1} << 20);
+  EXPECT_LT(available_memory(), uint64_t{1} << 50);
+}
+
+}  // namespace
+}  // namespace tutti::transports

@@ -1,0 +1,101 @@
+#include "transports/shm/segment.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <functional>
+
+#include "tutti/error.hpp"
+
+namespace tutti::transports {
+namespace {
+
+Fd memfd(uint64_t bytes, unsigned flags, int seals) {
+  Fd fd(::memfd_create("tutti-test", MFD_CLOEXEC | flags));
+  EXPECT_EQ(::ftruncate(fd.get(), static_cast<off_t>(bytes)), 0);
+  EXPECT_TRUE(seals == 0 || ::fcntl(fd.get(), F_ADD_SEALS, seals) == 0);
+  return fd;
+}
+
+/// Code and words of what `body` throws.
+std::pair<Code, std::string> thrown_by(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return {error.code(), error.what()};
+  }
+  return {Code::Ok, ""};
+}
+
+TEST(Segment, IsZeroedMemoryOfWholePagesThatIsAllThereAndCannotShrink) {
+  const Segment segment = Segment::create(10000);
+  EXPECT_EQ(segment.bytes(), 12288u);
+  for (uint64_t i = 0; i < segment.bytes(); ++i) ASSERT_EQ(segment.base()[i], 0);
+  struct stat file {};
+  ASSERT_EQ(::fstat(segment.fd(), &file), 0);
+  EXPECT_EQ(file.st_blocks * 512, 12288) << "pages are missing: touching them might fail";
+  EXPECT_NE(::ftruncate(segment.fd(), 4096), 0);
+  EXPECT_NE(::ftruncate(segment.fd(), 1 << 20), 0);
+  EXPECT_NE(::fcntl(segment.fd(), F_GETFD) & FD_CLOEXEC, 0);
+}
+
+TEST(Segment, IsTheSameMemoryWhereAPeerMapsIt) {
+  const Segment mine = Segment::create(8192);
+  Segment theirs = Segment::map(Fd(::dup(mine.fd())), mine.bytes(), "rank 1");
+  EXPECT_EQ(theirs.fd(), -1);
+  mine.base()[5000] = 42;
+  EXPECT_EQ(theirs.base()[5000], 42);
+  const Segment moved = std::move(theirs);
+  EXPECT_EQ(moved.base()[5000], 42);
+}
+
+TEST(Segment, SaysWhatToDoWhenThereIsNotEnoughMemory) {
+  const auto [code, text] = thrown_by([] { Segment::create(uint64_t{1} << 45); });
+  EXPECT_EQ(code, Code::OutOfMemory);
+  EXPECT_NE(text.find("32T"), std::string::npos) << text;
+  EXPECT_NE(text.find("make the arena smaller"), std::string::npos) << text;
+  EXPECT_EQ(thrown_by([] { Segment::create(0); }).first, Code::InvalidArgument);
+  EXPECT_EQ(thrown_by([] { Segment::create(~uint64_t{0}); }).first, Code::InvalidArgument);
+}
+
+TEST(Segment, RefusesADescriptorThatCouldKillItsReader) {
+  char name[] = "/tmp/tutti-segment-XXXXXX";
+  Fd file(::mkstemp(name));
+  ::unlink(name);
+  ASSERT_EQ(::ftruncate(file.get(), 8192), 0);
+  struct {
+    Fd fd;
+    uint64_t bytes;
+    const char* defect;
+  } cases[] = {
+      {Fd(), 8192, "no descriptor"},
+      {std::move(file), 8192, "not sealed"},
+      {Fd(::open("/dev/zero", O_RDWR | O_CLOEXEC)), 8192, "not sealed"},
+      {memfd(8192, MFD_ALLOW_SEALING, 0), 8192, "not sealed"},
+      {memfd(8192, MFD_ALLOW_SEALING, F_SEAL_GROW), 8192, "not sealed"},
+      {memfd(8192, MFD_ALLOW_SEALING, F_SEAL_SHRINK), 12288, "smaller"},
+      {memfd(8192, MFD_ALLOW_SEALING, F_SEAL_SHRINK), 0, "no sense"},
+      {memfd(8192, MFD_ALLOW_SEALING, F_SEAL_SHRINK), 5000, "no sense"},
+      {memfd(8192, MFD_ALLOW_SEALING, F_SEAL_SHRINK), ~uint64_t{0} - 4095, "no sense"},
+  };
+  for (auto& c : cases) {
+    const auto [code, text] = thrown_by([&] { Segment::map(std::move(c.fd), c.bytes, "rank 7"); });
+    EXPECT_EQ(code, Code::ProtocolError) << c.defect;
+    EXPECT_NE(text.find("rank 7"), std::string::npos) << text;
+    EXPECT_NE(text.find(c.defect), std::string::npos) << text;
+  }
+}
+
+TEST(Segment, RefusesHugePages) {
+  Fd fd(::memfd_create("tutti-test", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB));
+  if (!fd) GTEST_SKIP() << "this kernel has none";
+  ASSERT_EQ(::ftruncate(fd.get(), 2 << 20), 0);
+  ASSERT_EQ(::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  EXPECT_EQ(thrown_by([&] { Segment::map(std::move(fd), 2 << 20, "rank 7"); }).first, Code::ProtocolError);
+}
+
+}  // namespace
+}  // namespace tutti::transports

@@ -1,0 +1,108 @@
+#include "transports/shm/segment.hpp"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/bytes.hpp"
+#include "base/format.hpp"
+#include "transports/shm/available.hpp"
+
+namespace tutti::transports {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+constexpr uint64_t kMost = uint64_t{1} << 46;  // below what any machine can map, above what any arena needs
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+[[noreturn]] void throw_no_memory(uint64_t bytes, int error) {
+  throw_error(
+      Code::OutOfMemory,
+      "cannot get {} of shared memory for this rank's arena: {}; make the arena smaller, or raise the memory limit of "
+      "this machine or container",
+      to_text(Bytes{bytes}), std::strerror(error));
+}
+
+unsigned char* map_shared(int fd, uint64_t bytes) {
+  void* const base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  return base == MAP_FAILED ? nullptr : static_cast<unsigned char*>(base);
+}
+
+/// Allocates all pages, whatever signals come in between. 0 or errno.
+int allocate(int fd, uint64_t bytes) {
+  while (::fallocate(fd, 0, 0, static_cast<off_t>(bytes)) != 0) {
+    if (errno != EINTR) return errno;
+  }
+  return 0;
+}
+
+/// Why `fd` must not be mapped and trusted to stay; null when it may. A file that can shrink, or huge pages that can be
+/// taken away, would kill whoever reads them with SIGBUS.
+const char* defect_of(int fd, uint64_t bytes) {
+  if (fd < 0) return "no descriptor came with it";
+  const int seals = ::fcntl(fd, F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) return "its size is not sealed";
+  struct statfs system {};
+  if (::fstatfs(fd, &system) != 0 || system.f_type != TMPFS_MAGIC) return "it is not plain memory";
+  struct stat file {};
+  if (::fstat(fd, &file) != 0 || file.st_size < 0) return "its size cannot be read";
+  if (bytes == 0 || bytes > kMost || bytes % kPage != 0) return "its size makes no sense";
+  if (static_cast<uint64_t>(file.st_size) < bytes) return "it is smaller than it is said to be";
+  return nullptr;
+}
+
+}  // namespace
+
+Segment Segment::create(uint64_t bytes) {
+  if (bytes == 0 || bytes > kMost) {
+    throw_error(Code::InvalidArgument, "shared memory of {} bytes was asked for; from 1 to {} can be had", bytes,
+                kMost);
+  }
+  bytes = (bytes + kPage - 1) / kPage * kPage;
+  if (bytes > available_memory()) throw_no_memory(bytes, ENOMEM);
+  Fd fd(::memfd_create("tutti-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd) throw_error(Code::SystemError, "memfd_create: {}", std::strerror(errno));
+  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) throw_no_memory(bytes, errno);
+  if (const int error = allocate(fd.get(), bytes)) throw_no_memory(bytes, error);
+  if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) {
+    throw_error(Code::SystemError, "sealing shared memory: {}", std::strerror(errno));
+  }
+  unsigned char* const base = map_shared(fd.get(), bytes);
+  if (base == nullptr) throw_no_memory(bytes, errno);
+  return {std::move(fd), base, bytes};
+}
+
+Segment Segment::map(Fd fd, uint64_t bytes, const std::string& whose) {
+  if (const char* defect = defect_of(fd.get(), bytes)) {
+    throw_error(Code::ProtocolError, "the shared memory of {}, {} bytes as it says, was refused: {}", whose, bytes,
+                defect);
+  }
+  unsigned char* const base = map_shared(fd.get(), bytes);
+  if (base == nullptr) {
+    throw_error(Code::OutOfMemory, "cannot map the shared memory of {} ({}): {}; raise the limit on address space",
+                whose, to_text(Bytes{bytes}), std::strerror(errno));
+  }
+  return {Fd(), base, bytes};
+}
+
+Segment::Segment(Segment&& other) noexcept
+    : fd_(std::move(other.fd_)), base_(std::exchange(other.base_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+Segment& Segment::operator=(Segment&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(base_, other.base_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+Segment::~Segment() {
+  if (base_ != nullptr) ::munmap(base_, bytes_);
+}
+
+}  // namespace tutti::transports

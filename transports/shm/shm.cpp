@@ -1,0 +1,166 @@
+// Links between processes of one host: the ring and the payloads lie in the writer's arena, which the reader maps.
+//
+// An arena is a Segment, one descriptor for each rank. The reader asks the writer's control thread for a link; the
+// answer says where in the arena its LinkMemory is, and the first one brings the descriptor. Whichever end comes first
+// makes the LinkMemory, so neither waits for the other's user threads.
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "base/format.hpp"
+#include "transports/shm/segment.hpp"
+#include "transports/transport.hpp"
+
+namespace tutti::transports {
+namespace {
+
+constexpr const char* kService = "shm";
+
+struct Request {
+  uint32_t channel;
+  uint32_t needs_memory;  // 1: send the arena's descriptor along
+};
+/// A refusal is any other answer: words, for people.
+struct Answer {
+  uint64_t magic;
+  uint64_t arena_bytes;
+  uint64_t link;  // offset of the LinkMemory in the arena
+};
+constexpr uint64_t kMagic = 0x316d6873'69747574;  // "tutishm1"
+
+template <class T>
+std::string pack(const T& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+template <class T>
+bool unpack(const std::string& bytes, T& value) {
+  if (bytes.size() != sizeof value) return false;
+  std::memcpy(&value, bytes.data(), sizeof value);
+  return true;
+}
+
+/// The links that this rank writes. Outlives the transport: a reader may ask for a link after its writer, having
+/// written everything, has left.
+class Outgoing {
+ public:
+  explicit Outgoing(const Context& context)
+      : fd_(::fcntl(context.arena_fd, F_DUPFD_CLOEXEC, 0)), bytes_(context.arena->bytes()), arena_(context.arena) {}
+
+  /// The link to `reader`: where it begins in the arena. Throws Error(OutOfMemory), or InvalidUsage after close().
+  uint64_t link(Rank reader, uint32_t channel) {
+    const std::lock_guard lock(mutex_);
+    const auto known = links_.find({reader, channel});
+    if (known != links_.end()) return known->second;
+    if (arena_ == nullptr) throw_error(Code::InvalidUsage, "the rank left without ever having used this link");
+    const auto offset = static_cast<uint64_t>(arena_->reserve(sizeof(LinkMemory)) - arena_->base());
+    links_.emplace(std::pair(reader, channel), offset);
+    return offset;
+  }
+
+  Wireup::Reply answer(Rank reader, const std::string& bytes) {
+    Request request{};
+    if (!unpack(bytes, request)) return {"the request makes no sense", Fd()};
+    try {
+      const Answer answer{kMagic, bytes_, link(reader, request.channel)};
+      if (request.needs_memory == 0) return {pack(answer), Fd()};
+      Fd copy(::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0));
+      if (!copy) return {"no descriptor is left; raise ulimit -n", Fd()};
+      return {pack(answer), std::move(copy)};
+    } catch (const std::exception& error) {
+      return {error.what(), Fd()};
+    }
+  }
+
+  /// The arena is going: links that exist are still told, no new ones are made.
+  void close() {
+    const std::lock_guard lock(mutex_);
+    arena_ = nullptr;
+  }
+
+ private:
+  const Fd fd_;
+  const uint64_t bytes_;
+  std::mutex mutex_;
+  Arena* arena_;
+  std::map<std::pair<Rank, uint32_t>, uint64_t> links_;
+};
+
+class Shm final : public Transport {
+ public:
+  explicit Shm(const Context& context) : context_(context) {
+    if (context.arena_fd < 0) return;
+    outgoing_ = std::make_shared<Outgoing>(context);
+    context.wireup->serve(kService, [outgoing = outgoing_](Rank from, const std::string& request) {
+      return outgoing->answer(from, request);
+    });
+  }
+  ~Shm() override {
+    if (outgoing_) outgoing_->close();
+  }
+  Shm(const Shm&) = delete;
+  Shm& operator=(const Shm&) = delete;
+
+  const char* name() const override { return "shm"; }
+
+  Reach probe(Rank peer) const override {
+    const Place &mine = context_.wireup->place(context_.wireup->rank()), &theirs = context_.wireup->place(peer);
+    if (mine.host != theirs.host) return {.ok = false, .why_not = "another host, or other namespaces of this one"};
+    if (!outgoing_) return {.ok = false, .why_not = "this rank's arena is not shared memory"};
+    return {.ok = true, .alpha = 250e-9, .beta = 1 / 10e9};
+  }
+
+  OutLink connect_out(Rank peer, uint32_t channel, Deadline) override {
+    check(peer);
+    unsigned char* const arena = context_.arena->base();
+    auto* const memory = reinterpret_cast<LinkMemory*>(arena + outgoing_->link(peer, channel));
+    return {.memory = memory, .arena = arena, .peer = peer};
+  }
+
+  InLink connect_in(Rank peer, uint32_t channel, Deadline deadline) override {
+    check(peer);
+    Segment& theirs = mapped_[peer];
+    const bool first = theirs.base() == nullptr;
+    const Request request{channel, first ? 1U : 0U};
+    Wireup::Reply reply = context_.wireup->ask(peer, kService, pack(request), deadline);
+    Answer answer{};
+    if (!unpack(reply.bytes, answer) || answer.magic != kMagic) throw_refused(peer, reply.bytes);
+    if (first) theirs = Segment::map(std::move(reply.fd), answer.arena_bytes, fmt::format("rank {}", peer));
+    if (answer.link % alignof(LinkMemory) != 0 || theirs.bytes() < sizeof(LinkMemory) ||
+        answer.link > theirs.bytes() - sizeof(LinkMemory)) {
+      throw_error(Code::ProtocolError, "shm: rank {} says that its link lies at byte {} of its arena of {} bytes", peer,
+                  answer.link, theirs.bytes());
+    }
+    auto* const memory = reinterpret_cast<LinkMemory*>(theirs.base() + answer.link);
+    return {.memory = memory, .arena = theirs.base(), .arena_bytes = theirs.bytes(), .peer = peer};
+  }
+
+ private:
+  void check(Rank peer) const {
+    const Reach reach = probe(peer);
+    if (!reach.ok) throw_error(Code::Unsupported, "shm cannot reach rank {}: {}", peer, reach.why_not);
+  }
+
+  [[noreturn]] static void throw_refused(Rank peer, std::string words) {
+    words.resize(std::min<size_t>(words.size(), 300));
+    for (char& c : words) c = c >= ' ' && c <= '~' ? c : '?';  // they came from outside
+    throw_error(Code::PeerFailed, "shm: rank {} made no link: {}", peer, words);
+  }
+
+  const Context context_;
+  std::shared_ptr<Outgoing> outgoing_;
+  std::map<Rank, Segment> mapped_;
+};
+
+const TransportRegistration shm({.name = "shm",
+                                 .summary = "processes of one host; payloads are read from the sender's arena",
+                                 .preference = 20,
+                                 .make = [](const Context& context) -> std::unique_ptr<Transport> {
+                                   return std::make_unique<Shm>(context);
+                                 }});
+
+}  // namespace
+}  // namespace tutti::transports

@@ -1,0 +1,60 @@
+// Do lanes race for memory, and does what is lent stay as it is until its readers are done?
+#pragma once
+
+#include <vector>
+
+#include "plan/verify/access_log.hpp"
+#include "plan/verify/replay.hpp"
+
+namespace tutti::plan::verifier {
+
+class Races {
+ public:
+  enum class Lends : uint8_t { Claimed, Supposed };
+  /// Lends::Supposed: also learns which sends could be lent that do not claim it.
+  Races(const Model& model, uint32_t versions, uint32_t rounds, Lends lends);
+  /// Throws Rejected at a race or a false claim.
+  void run(const Moment& moment);
+  /// After the run: throws Rejected where a rank can leave before every other has entered.
+  void check_barrier() const;
+  /// After a run with Lends::Supposed: the most that a send could claim.
+  Lend provable(uint32_t step) const;
+
+  /// Rounds after which nothing new can happen: scratch is used again after `versions` rounds, and messages without
+  /// chunks order things in round 0 only.
+  static uint32_t rounds_needed(const Model& model, uint32_t versions);
+
+ private:
+  struct Departure {  // what a later step may have to wait for, or read in place
+    Snapshot clock = kNoSnapshot;
+    uint64_t when = 0;
+  };
+  Departure& departure(uint32_t round, uint32_t step) { return departures_[size_t{round} * model_.steps() + step]; }
+  uint32_t time_of(uint32_t round, uint32_t lane, uint32_t step) const;
+  void learn(const Moment& moment);
+  void learn_from(const Moment& moment, uint32_t step);
+  void touch(const Moment& moment, AccessLog& log);
+  void touch_lent(const Moment& moment, AccessLog& log);
+  void leave(const Moment& moment);
+  bool copies_to_itself(uint32_t rank, const Step& step, bool in_place) const;
+  bool lent(const Step& step, bool in_place) const;
+  void report(const Clash& clash, const AccessLog& log);
+  [[noreturn]] void reject_race(const Clash& clash, const AccessLog& log) const;
+  [[noreturn]] void reject_lend(const Clash& clash, const AccessLog& log) const;
+  uint32_t step_of(Access access) const;
+  uint32_t round_of(Access access) const;
+  bool is_empty(uint32_t message) const;
+
+  const Model& model_;
+  uint32_t versions_, rounds_;
+  Lends lends_;
+  Clocks clocks_;
+  std::vector<AccessLog> logs_;
+  std::vector<Departure> departures_;
+  std::vector<uint32_t> waiters_;  // by step: how many steps name it in `after`
+  std::vector<Snapshot> ends_;     // by round and lane
+  std::vector<uint8_t> broken_;    // by step: cannot be lent out of place (1), in place (2)
+  uint64_t now_ = 0;
+};
+
+}  // namespace tutti::plan::verifier

@@ -74,10 +74,11 @@ void Hub::admit(Fd& fd, Register request) {
                                           if (self && a) self->waited_in_vain(*a);
                                         });
 
-  // Who is right about the number of ranks? The rank in the process that made the id; where that process has none, the
-  // first number whose ranks are complete.
+  // Who is right about the number of ranks? Rank 0 in the process that made the id; without it, the first number whose
+  // ranks are complete.
   const Rank ranks = applicant->request.ranks;
-  if (size_ == 0 && same_process(applicant->request.me, control_.home())) settle_size(ranks);
+  const bool ours = applicant->request.rank == 0 && same_process(applicant->request.me, control_.home());
+  if (size_ == 0 && ours) settle_size(ranks);
   const auto came =
       std::count_if(applicants_.begin(), applicants_.end(), [&](const auto& a) { return a->request.ranks == ranks; });
   if (came != ranks) return;

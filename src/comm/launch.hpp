@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/deadline.hpp"
+#include "base/env.hpp"
 #include "base/rank.hpp"
 #include "comm/unique_id.hpp"
 
@@ -28,13 +29,17 @@ struct Launch {
   bool one_host() const { return local_size == size; }
 };
 
-/// A variable of the environment; nothing when unset.
+/// A variable of a launcher's; nothing when unset.
 using Lookup = std::function<std::optional<std::string>(const char* name)>;
 
 /// The launcher of this process; nothing where none is recognised. Throws Error(InvalidArgument) naming the variables
-/// when some are missing or contradict each other. `lookup` is the environment, or a test's.
-std::optional<Launch> recognise_launch(const Lookup& lookup);
+/// when some are missing or make no sense together.
 std::optional<Launch> recognise_launch();
+/// The same for variables that are not this process's: for tests.
+std::optional<Launch> recognise_launch(const Env& environment, const Lookup& lookup);
+
+/// The first host of a Slurm list: "node[07-09,12],login1" gives "node07".
+std::string first_host(const std::string& list);
 
 /// Rank 0 makes a unique id and the others get it: through an abstract UNIX socket where all ranks are on one host (and
 /// belong to one user), else by TCP from `root`. Collective over the ranks of the launch: the k-th call of one rank

@@ -23,7 +23,15 @@ Deadline soon() { return Deadline::in(30); }
 template <class Body>
 void on_all(Rank n, const Body& body) {
   std::vector<std::thread> threads;
-  for (Rank r = 0; r < n; ++r) threads.emplace_back([&body, r] { body(r); });
+  for (Rank r = 0; r < n; ++r) {
+    threads.emplace_back([&body, r] {
+      try {
+        body(r);
+      } catch (const Error& error) {
+        ADD_FAILURE() << "rank " << r << ": " << error.what();
+      }
+    });
+  }
   for (auto& thread : threads) thread.join();
 }
 

@@ -1,0 +1,190 @@
+#include "comm/launch.hpp"
+
+#include <unistd.h>
+
+#include <charconv>
+
+#include "base/format.hpp"
+#include "base/secret.hpp"
+#include "comm/host.hpp"
+#include "comm/messages.hpp"
+
+namespace tutti::comm {
+namespace {
+
+/// A whole number from a launcher's variable.
+std::optional<Rank> number(const Lookup& lookup, const char* name) {
+  const auto text = lookup(name);
+  if (!text) return std::nullopt;
+  Rank value = 0;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (error != std::errc() || end != text->data() + text->size() || value < 0 || value > kMaxRanks) {
+    throw_error(Code::InvalidArgument, "environment variable {}=\"{}\" is not a number from 0 to {}", name, *text,
+                kMaxRanks);
+  }
+  return value;
+}
+
+/// What a launcher calls its four numbers. Found by the first two; the others may be unset.
+struct Names {
+  const char* launcher;
+  const char *rank, *size, *local_rank, *local_size;
+};
+constexpr Names kOurs{"tutti run", "TUTTI_RANK", "TUTTI_SIZE", "TUTTI_LOCAL_RANK", "TUTTI_LOCAL_SIZE"};
+constexpr Names kTorchrun{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
+constexpr Names kOpenMpi{"mpirun (Open MPI)", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                         "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
+constexpr Names kPmi{"mpiexec (PMI)", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
+
+using Number = std::optional<Rank>;
+
+void check(const Names& names, const Launch& launch) {
+  if (launch.size < 1 || launch.rank >= launch.size) {
+    throw_error(Code::InvalidArgument, "{}={} and {}={} contradict each other: ranks are numbered from 0", names.rank,
+                launch.rank, names.size, launch.size);
+  }
+  if (launch.local_size > launch.size) {
+    throw_error(Code::InvalidArgument, "{}={} and {}={} contradict each other", names.local_size, launch.local_size,
+                names.size, launch.size);
+  }
+  if (launch.local_size > 0 && launch.local_rank >= launch.local_size) {
+    throw_error(Code::InvalidArgument, "{}={} and {}={} contradict each other: ranks are numbered from 0",
+                names.local_rank, launch.local_rank, names.local_size, launch.local_size);
+  }
+}
+
+/// Nothing when neither rank nor size is there; an error when only one is.
+std::optional<Launch> from_numbers(const Names& names, Number rank, Number size, Number local_rank, Number local_size) {
+  if (!rank && !size) return std::nullopt;
+  if (!rank || !size) {
+    throw_error(Code::InvalidArgument, "environment variable {} is set but {} is not: set both, or neither",
+                rank ? names.rank : names.size, rank ? names.size : names.rank);
+  }
+  Launch launch;
+  launch.launcher = names.launcher;
+  launch.rank = *rank;
+  launch.size = *size;
+  launch.local_rank = local_rank.value_or(kNoRank);
+  launch.local_size = local_size.value_or(0);
+  check(names, launch);
+  return launch;
+}
+
+std::optional<Launch> from_names(const Names& names, const Lookup& lookup) {
+  return from_numbers(names, number(lookup, names.rank), number(lookup, names.size), number(lookup, names.local_rank),
+                      number(lookup, names.local_size));
+}
+
+/// Siblings have this in common where nothing in the environment tells jobs apart. One host only.
+std::string parent_identity() {
+  const auto parent = static_cast<uint32_t>(getppid());
+  return fmt::format("parent {} {}", parent, process_start(parent));
+}
+
+std::optional<Launch> from_tutti_run(const Env& environment) {
+  auto launch = from_numbers(kOurs, environment.rank, environment.size, environment.local_rank, environment.local_size);
+  // Started by hand, as TUTTI_RANK=0 TUTTI_SIZE=2 prog: on this host unless there is word of another.
+  if (launch && launch->local_size == 0 && environment.root_addr.empty()) launch->local_size = launch->size;
+  return launch;
+}
+
+std::optional<Launch> from_torchrun(const Lookup& lookup) {
+  auto launch = from_names(kTorchrun, lookup);
+  if (!launch) return launch;
+  const auto port = lookup("MASTER_PORT");
+  if (launch->size > 1 && !port) {
+    throw_error(Code::InvalidArgument,
+                "environment variables RANK and WORLD_SIZE are set but MASTER_PORT is not: start "
+                "with torchrun, or set MASTER_ADDR and MASTER_PORT as it does");
+  }
+  launch->job = fmt::format("torchrun {} {} {} {}", lookup("TORCHELASTIC_RUN_ID").value_or(""),
+                            lookup("MASTER_ADDR").value_or(""), port.value_or(""),
+                            lookup("TORCHELASTIC_RESTART_COUNT").value_or(""));
+  return launch;
+}
+
+std::optional<Launch> from_open_mpi(const Lookup& lookup) {
+  auto launch = from_names(kOpenMpi, lookup);
+  if (!launch) return launch;
+  if (const auto job = lookup("PMIX_NAMESPACE"))
+    launch->job = "pmix " + *job;
+  else if (const auto older = lookup("OMPI_MCA_ess_base_jobid"))
+    launch->job = "ompi " + *older;
+  return launch;
+}
+
+/// MPICH's own launcher says how many ranks a host has; under Slurm, where it starts its helpers as tasks, its word
+/// counts. Slurm's imitation of its interface does not say that, and then Slurm's own variables say more.
+std::optional<Launch> from_pmi(const Lookup& lookup) {
+  const bool imitated = !lookup(kPmi.local_size) && lookup("SLURM_STEP_NODELIST");
+  return imitated ? std::nullopt : from_names(kPmi, lookup);
+}
+
+std::optional<Launch> from_slurm(const Lookup& lookup) {
+  const auto hosts = lookup("SLURM_STEP_NODELIST");
+  if (!hosts || !lookup("SLURM_PROCID")) return std::nullopt;  // a batch script's own process is not a task of srun
+  const char* size = lookup("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
+  auto launch = from_numbers({"srun", "SLURM_PROCID", size, "SLURM_LOCALID", "the tasks of this host"},
+                             number(lookup, "SLURM_PROCID"), number(lookup, size), number(lookup, "SLURM_LOCALID"), {});
+  launch->root = first_host(*hosts);
+  if (launch->root == *hosts) launch->local_size = launch->size;
+  const auto job = lookup("SLURM_JOB_ID"), step = lookup("SLURM_STEP_ID");
+  if (!job || !step) {
+    throw_error(Code::InvalidArgument, "environment variable SLURM_PROCID is set but {} is not",
+                job ? "SLURM_STEP_ID" : "SLURM_JOB_ID");
+  }
+  launch->job = fmt::format("slurm {} {} {}", *job, *step, lookup("SLURM_RESTART_COUNT").value_or(""));
+  return launch;
+}
+
+/// What our own variables say goes before what the launcher's do.
+void complete(Launch& launch, const Env& environment, const Lookup& lookup) {
+  if (!environment.job.empty()) launch.job = environment.job;
+  if (!environment.root_addr.empty()) launch.root = environment.root_addr;
+  if (launch.root.empty()) launch.root = lookup("MASTER_ADDR").value_or("");
+  launch.id = environment.id;
+  if (launch.job.empty() && launch.id.empty()) {
+    if (!launch.one_host()) {
+      throw_error(Code::InvalidArgument,
+                  "{} says nothing by which the ranks of this job on several hosts know each "
+                  "other: set TUTTI_JOB to the same new word on all of them",
+                  launch.launcher);
+    }
+    launch.job = parent_identity();
+  }
+  launch.secret = environment.key.empty() ? launch.job : environment.key;
+  constexpr uint64_t kFirst = 10000, kPorts = 20000;  // below the ports that systems give out by themselves
+  launch.port =
+      static_cast<uint16_t>(environment.port.value_or(static_cast<int>(kFirst + hash64(launch.job) % kPorts)));
+}
+
+}  // namespace
+
+std::string first_host(const std::string& list) {
+  std::string host;
+  for (size_t i = 0; i < list.size() && list[i] != ','; ++i) {
+    if (list[i] != '[') {
+      host += list[i];
+      continue;
+    }
+    const size_t end = list.find(']', i);
+    host += list.substr(i + 1, std::min(end, list.find_first_of(",-", i)) - i - 1);
+    if (end == std::string::npos) break;
+    i = end;
+  }
+  return host;
+}
+
+std::optional<Launch> recognise_launch(const Env& environment, const Lookup& lookup) {
+  auto launch = from_tutti_run(environment);
+  if (!launch) launch = from_torchrun(lookup);
+  if (!launch) launch = from_open_mpi(lookup);
+  if (!launch) launch = from_pmi(lookup);
+  if (!launch) launch = from_slurm(lookup);
+  if (launch) complete(*launch, environment, lookup);
+  return launch;
+}
+
+std::optional<Launch> recognise_launch() { return recognise_launch(env(), foreign_env); }
+
+}  // namespace tutti::comm

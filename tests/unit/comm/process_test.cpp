@@ -1,0 +1,352 @@
+// Ranks as processes: how they join, die and leave.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <numeric>
+#include <sstream>
+#include <thread>
+
+#include "base/socket.hpp"
+#include "comm/endpoint.hpp"
+#include "unit/comm/child.hpp"
+
+namespace tutti::comm {
+namespace {
+
+using testing::Child;
+using testing::Line;
+using testing::Role;
+
+Deadline soon() { return Deadline::in(30); }
+
+double seconds_since(Deadline::Clock::time_point start) {
+  return std::chrono::duration<double>(Deadline::Clock::now() - start).count();
+}
+
+/// Waits for the communicator's failure and tells it.
+std::string await_failure(const Endpoint& endpoint) {
+  const Deadline deadline = soon();
+  while (endpoint.failed() == 0 && !deadline.passed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const auto failure = endpoint.failure();
+  return failure ? std::string(name_of(failure->first)) + ": " + failure->second : "no failure";
+}
+
+std::string ask_for_segment(Endpoint& endpoint, Rank peer) {
+  const auto reply = endpoint.ask(peer, "segment", "please", soon());
+  char text[7] = {};
+  return pread(reply.fd.get(), text, 6, 0) == 6 ? reply.bytes + ": " + text : "no segment";
+}
+
+void serve_segment(Endpoint& endpoint) {
+  endpoint.serve("segment", [](Rank from, const std::string& request) {
+    Endpoint::Reply reply{request + " " + std::to_string(from), Fd(memfd_create("segment", MFD_CLOEXEC))};
+    EXPECT_EQ(pwrite(reply.fd.get(), "shared", 6, 0), 6);
+    return reply;
+  });
+}
+
+/// A child that holds the connections of this process open, as a data loader's worker would, for ever.
+void fork_a_holder(Line& test) {
+  const pid_t holder = fork();
+  if (holder == 0) {
+    for (;;) pause();
+  }
+  test.tell(std::to_string(holder));
+}
+
+/// Runs what the test says, line by line.
+void obey(Endpoint& endpoint, Line& test) {
+  std::string word;
+  for (;;) {
+    std::istringstream line(test.hear(60));
+    line >> word;
+    if (word == "exchange") {
+      const auto all = endpoint.exchange(std::to_string(endpoint.rank()), soon());
+      test.tell(std::accumulate(all.begin(), all.end(), std::string()));
+    } else if (word == "await_failure") {
+      test.tell(await_failure(endpoint));
+    } else if (word == "serve") {
+      serve_segment(endpoint);
+      endpoint.serve_board([](uint64_t call) { return "call " + std::to_string(call); });
+      test.tell("serving");
+    } else if (word == "ask") {
+      test.tell(ask_for_segment(endpoint, 0));
+    } else if (word == "board") {
+      test.tell(endpoint.ask_board(0, 17, soon()).get().value_or("nothing"));
+    } else if (word == "await_goodbye") {
+      Rank of = 0;
+      line >> of;
+      while (!endpoint.left(of) && endpoint.failed() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      test.tell(endpoint.left(of) ? "it left" : endpoint.failure()->second);
+    } else if (word == "fork") {
+      fork_a_holder(test);
+    } else if (word == "leave") {
+      uint64_t calls = 0;
+      line >> calls;
+      test.tell("leaving");
+      const Farewell farewell = endpoint.leave(calls, soon());
+      test.tell(farewell.complete ? "complete " + farewell.mismatch : "incomplete");
+      return;
+    } else {
+      return;
+    }
+  }
+}
+
+int rank_main(const std::string& argument, Line& test) {
+  std::istringstream words(argument);
+  std::string hex;
+  Rank ranks = 0, rank = 0;
+  double wait = 30;
+  words >> hex >> ranks >> rank >> wait;
+  UniqueId id;
+  if (hex == "make") {
+    id = create_unique_id();
+    test.tell(id.hex());
+  } else {
+    id = UniqueId::from_hex(hex);
+  }
+  try {
+    const auto endpoint = Endpoint::join(id, ranks, rank, "", Deadline::in(wait));
+    test.tell("joined");
+    obey(*endpoint, test);
+  } catch (const Error& error) {
+    test.tell(std::string(name_of(error.code())) + ": " + error.what());
+    return 1;
+  }
+  return 0;
+}
+const Role kRank("rank", rank_main);
+
+/// n processes; rank 0's makes the id.
+class Job {
+ public:
+  explicit Job(Rank n, const std::string& environment = "") {
+    children_.emplace_back("rank", "make " + std::to_string(n) + " 0", environment);
+    id_ = children_[0].hear();
+    for (Rank r = 1; r < n; ++r) {
+      children_.emplace_back("rank", id_ + " " + std::to_string(n) + " " + std::to_string(r), environment);
+    }
+    for (Child& child : children_) EXPECT_EQ(child.hear(), "joined");
+  }
+  Child& operator[](Rank rank) { return children_[static_cast<size_t>(rank)]; }
+  std::vector<Child>& all() { return children_; }
+  const std::string& id() const { return id_; }
+
+ private:
+  std::vector<Child> children_;
+  std::string id_;
+};
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+/// "rank 1 (process 4711"
+std::string named(Job& job, Rank rank) {
+  return "rank " + std::to_string(rank) + " (process " + std::to_string(job[rank].process());
+}
+
+class Processes : public ::testing::TestWithParam<Rank> {};
+
+TEST_P(Processes, JoinExchangeAndLeave) {
+  const Rank n = GetParam();
+  Job job(n);
+  std::string digits;
+  for (Rank r = 0; r < n; ++r) digits += std::to_string(r);
+  for (int round = 0; round < 3; ++round) {
+    for (Child& child : job.all()) child.tell("exchange");
+    for (Child& child : job.all()) EXPECT_EQ(child.hear(), digits);
+  }
+  for (Child& child : job.all()) child.tell("leave 3");
+  for (Child& child : job.all()) {
+    EXPECT_EQ(child.hear(), "leaving");
+    EXPECT_EQ(child.hear(), "complete ");
+    EXPECT_EQ(child.wait(), 0);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Process, Processes, ::testing::Values(1, 2, 3, 8));
+
+TEST(Process, ReachesServicesAndBoardsOfOthers) {
+  Job job(3);
+  job[0].tell("serve");
+  EXPECT_EQ(job[0].hear(), "serving");
+  for (Rank r : {1, 2}) {
+    job[r].tell("ask");
+    EXPECT_EQ(job[r].hear(), "please " + std::to_string(r) + ": shared");
+    job[r].tell("board");
+    EXPECT_EQ(job[r].hear(), "call 17");
+  }
+}
+
+TEST(Process, AnAskerWaitsForAServiceOfAnotherProcess) {
+  Job job(2);
+  job[1].tell("ask");
+  job[0].tell("serve");
+  EXPECT_EQ(job[1].hear(), "please 1: shared");
+}
+
+/// Each rank, the one with the meeting point too: the others know within a second, and who it was.
+TEST(Process, AKilledRankIsNamedWithinASecond) {
+  for (Rank victim : {0, 1, 2}) {
+    Job job(3);
+    for (Child& child : job.all()) child.tell("await_failure");
+    const auto start = Deadline::Clock::now();
+    const std::string name = named(job, victim);
+    job[victim].signal(SIGKILL);
+    for (Rank r = 0; r < 3; ++r) {
+      if (r == victim) continue;
+      const std::string failure = job[r].hear();
+      EXPECT_TRUE(contains(failure, "peer failed: " + name)) << failure;
+      job[r].tell("leave 1");
+    }
+    EXPECT_LT(seconds_since(start), 1.0);
+    for (Rank r = 0; r < 3; ++r) {
+      if (r == victim) continue;
+      EXPECT_EQ(job[r].wait(), 0);
+    }
+    EXPECT_LT(seconds_since(start), 4.0);
+  }
+}
+
+/// A worker forked by the rank keeps its sockets open: only the process's own end tells.
+TEST(Process, AKilledRankIsNoticedThoughAChildHoldsItsConnections) {
+  for (Rank victim : {0, 1}) {
+    Job job(2);
+    job[victim].tell("fork");
+    const pid_t holder = std::stoi(job[victim].hear());
+    const Rank other = 1 - victim;
+    job[other].tell("await_failure");
+    const auto start = Deadline::Clock::now();
+    const std::string name = named(job, victim);
+    job[victim].signal(SIGKILL);
+    const std::string failure = job[other].hear();
+    EXPECT_LT(seconds_since(start), 1.0);
+    EXPECT_TRUE(contains(failure, name)) << failure;
+    kill(holder, SIGKILL);
+  }
+}
+
+TEST(Process, OneThatIsStoppedForLongerThanTheHeartbeatIsLost) {
+  Job job(2, "TUTTI_HEARTBEAT_TIMEOUT=0.3");
+  job[0].tell("await_failure");
+  job[1].signal(SIGSTOP);
+  const std::string failure = job[0].hear();
+  EXPECT_TRUE(contains(failure, named(job, 1)) && contains(failure, "nothing was heard of it")) << failure;
+}
+
+TEST(Process, TheLossOfTheMeetingPointsHostIsNoticed) {
+  Job job(2, "TUTTI_HEARTBEAT_TIMEOUT=0.3");
+  job[1].tell("await_failure");
+  job[0].signal(SIGSTOP);
+  const std::string failure = job[1].hear();
+  EXPECT_TRUE(contains(failure, named(job, 0)) && contains(failure, "nothing was heard of it")) << failure;
+}
+
+/// Every order of leaving, the meeting point's process first too: each rank learns that all left, none sees an error.
+TEST(Process, AnyOrderOfLeavingIsOrderly) {
+  std::vector<Rank> order{0, 1, 2};
+  do {
+    Job job(3);
+    for (Rank r : order) {
+      job[r].tell("leave 5");
+      EXPECT_EQ(job[r].hear(), "leaving");
+    }
+    for (Rank r : order) {
+      EXPECT_EQ(job[r].hear(), "complete ");
+      EXPECT_EQ(job[r].wait(), 0);
+    }
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
+TEST(Process, DifferentNumbersOfCallsAreToldToAllWhoWait) {
+  Job job(3);
+  for (Rank r = 0; r < 3; ++r) job[r].tell(r == 2 ? "leave 16" : "leave 17");
+  for (Child& child : job.all()) {
+    EXPECT_EQ(child.hear(), "leaving");
+    EXPECT_EQ(child.hear(), "complete rank 2 left after 16 calls, rank 0 after 17");
+  }
+}
+
+TEST(Process, AKillAfterLeavingHarmsNobody) {
+  Job job(3);
+  job[1].tell("leave 2");
+  EXPECT_EQ(job[1].hear(), "leaving");
+  job[0].tell("await_goodbye 1");
+  EXPECT_EQ(job[0].hear(), "it left");
+  job[1].signal(SIGKILL);
+  EXPECT_EQ(job[1].wait(), -SIGKILL);
+  for (Rank r : {0, 2}) {
+    job[r].tell("leave 2");
+    EXPECT_EQ(job[r].hear(), "leaving");
+  }
+  for (Rank r : {0, 2}) {
+    EXPECT_EQ(job[r].hear(), "complete ");
+    EXPECT_EQ(job[r].wait(), 0);
+  }
+}
+
+TEST(Process, ASecondProcessClaimingARankIsRefusedAndTheOthersGoOn) {
+  Job job(2);
+  Child second("rank", job.id() + " 2 1");
+  const std::string refusal = second.hear();
+  EXPECT_TRUE(contains(refusal, "invalid argument") && contains(refusal, "rank 1 is taken by process")) << refusal;
+  for (Child& child : job.all()) child.tell("exchange");
+  for (Child& child : job.all()) EXPECT_EQ(child.hear(), "01");
+}
+
+TEST(Process, ARankThatDiesWhileOthersComeIsToldAtOnce) {
+  const UniqueId id = create_unique_id();
+  std::string text;
+  std::thread here([&] {
+    try {
+      Endpoint::join(id, 3, 0, "", soon());
+    } catch (const Error& error) {
+      text = error.what();
+    }
+  });
+  Child other("rank", id.hex() + " 3 1 0.2");  // gives up soon
+  other.hear();
+  here.join();
+  EXPECT_TRUE(contains(text, "missing: rank 2") || contains(text, "rank 1 (process")) << text;
+}
+
+TEST(Process, AForkedChildGetsAClearErrorAndMayStartAnew) {
+  const auto endpoint = Endpoint::join(create_unique_id(), 1, 0, "", soon());
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    std::string text = "no error";
+    try {
+      endpoint->exchange("x", soon());
+    } catch (const Error& error) {
+      text = error.what();
+    }
+    const bool left = !endpoint->leave(1, soon()).complete;
+    text += left ? " / not left" : " / left";
+#if !defined(__SANITIZE_THREAD__)  // ThreadSanitizer allows no new threads in a child of a process that has some
+    const auto anew = Endpoint::join(create_unique_id(), 1, 0, "", soon());
+    text += anew->exchange("z", soon()).at(0) == "z" && anew->leave(1, soon()).complete ? " / anew" : " / no";
+#else
+    text += " / anew";
+#endif
+    [[maybe_unused]] const ssize_t put = write(ends[1], text.data(), text.size());
+    _exit(0);
+  }
+  close(ends[1]);
+  std::string text(1000, '\0');
+  const ssize_t got = read(ends[0], text.data(), text.size());
+  close(ends[0]);
+  text.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(contains(text, "was forked from process " + std::to_string(getpid()))) << text;
+  EXPECT_TRUE(contains(text, "/ not left / anew")) << text;
+  EXPECT_EQ(endpoint->exchange("y", soon()).at(0), "y") << "the parent goes on";
+  EXPECT_TRUE(endpoint->leave(1, soon()).complete);
+}
+
+}  // namespace
+}  // namespace tutti::comm

@@ -100,7 +100,10 @@ void reduce(const Shape& shape, Rank me, PlanBuilder& plan) {
   for (Rank bit = 1; bit < leaves.span(v); bit *= 2) {
     gather.recv(result.chunks(0, v + bit, v + 2 * bit), leaves.first(v + bit));
   }
-  if (v > 0) gather.send(result.chunks(0, v, v + leaves.span(v)), leaves.first(v & (v - 1)));
+  if (v == 0) return;
+  // A single rank with no leaf under it writes there next with a message from its parent, which is also its first peer.
+  const Lend when = leaves.span(v) == 1 && leaves.size(v) == 1 ? Lend::Always : Lend::Never;
+  gather.lend(result.chunks(0, v, v + leaves.span(v)), leaves.first(v & (v - 1)), when);
 }
 
 Cost reduce_scatter_cost(Rank n) {

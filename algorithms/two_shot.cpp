@@ -77,7 +77,7 @@ void reduce(const Shape& shape, Rank me, PlanBuilder& plan) {
     const View result = plan.scratch(1, chunks);
     const Rank mine = chunk_of(me);
     lane.complete(result[mine], in_rank_order(shape.ranks, me, in[mine]), FoldShape::Tree);
-    lane.send(result[mine], 0);
+    lane.lend(result[mine], 0);
   }
 }
 

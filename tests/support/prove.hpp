@@ -1,0 +1,176 @@
+// What a test of an algorithm asks of it: that it is proven, that it sends what it claims, that no step is idle; and
+// its steps in words, to be compared with those worked out by hand.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/format.hpp"
+#include "plan/algorithm.hpp"
+#include "plan/verify.hpp"
+
+namespace tutti::plan {
+
+/// Every number from 1 to 64, and one beyond. Sanitizers look at the code, not at the proof: for them, fewer.
+inline std::vector<Rank> ranks_to_prove() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return {1, 2, 3, 4, 5, 6, 7, 8, 11, 16, 21};
+#else
+  std::vector<Rank> ranks;
+  for (Rank n = 1; n <= 64; ++n) ranks.push_back(n);
+  ranks.push_back(100);
+  return ranks;
+#endif
+}
+
+/// A registered algorithm of a collective.
+struct Candidate {
+  Collective collective;
+  const char* name;
+  const Algorithm& algorithm() const {
+    const Algorithm* found = find_algorithm(collective, name);
+    if (found == nullptr) throw_error(Code::InvalidArgument, "no {}:{} is registered", name_of(collective), name);
+    return *found;
+  }
+  std::vector<RankPlan> plans(Rank n) const { return generate_all(algorithm(), n); }
+};
+inline void PrintTo(const Candidate& candidate, std::ostream* out) {
+  *out << name_of(candidate.collective) << ":" << candidate.name;
+}
+
+/// verify() accepts the plans, whichever number of ranks.
+inline testing::AssertionResult is_proven(const Candidate& candidate) {
+  for (const Rank n : ranks_to_prove()) {
+    const Verdict verdict = verify(candidate.plans(n));
+    if (!verdict) return testing::AssertionFailure() << "n = " << n << ": " << verdict.reason;
+  }
+  return testing::AssertionSuccess();
+}
+
+inline std::string in_words(const Cost& c) {
+  const auto ratio = [](Ratio r) { return fmt::format("{}/{}", r.num(), r.den()); };
+  return fmt::format("rounds {}, sent {}, received {}, folded {}, stages {}, message {}", c.rounds, ratio(c.sent),
+                     ratio(c.received), ratio(c.folded), c.stages, ratio(c.message));
+}
+
+/// The counted cost is the closed form, whichever number of ranks.
+inline testing::AssertionResult sends_what_it_claims(const Candidate& candidate) {
+  for (const Rank n : ranks_to_prove()) {
+    const std::string does = in_words(count(candidate.plans(n)).cost), claims = in_words(candidate.algorithm().cost(n));
+    if (does != claims) return testing::AssertionFailure() << "n = " << n << " does " << does << "; claims " << claims;
+  }
+  return testing::AssertionSuccess();
+}
+
+/// No send claims less of lending than can be proven of it.
+inline testing::AssertionResult lends_what_it_can(const Candidate& candidate) {
+  for (const Rank n : ranks_to_prove()) {
+    const auto missed = count(candidate.plans(n)).lends_missed;
+    if (missed.empty()) continue;
+    return testing::AssertionFailure() << "n = " << n << ": rank " << missed[0].rank << ", lane " << missed[0].lane
+                                       << ", step " << missed[0].step << " (and " << missed.size() - 1 << " more)";
+  }
+  return testing::AssertionSuccess();
+}
+
+/// All outputs are folded in the canonical order, whichever number of ranks.
+inline testing::AssertionResult is_reproducible(const Candidate& candidate) {
+  for (const Rank n : ranks_to_prove()) {
+    if (!is_canonical(candidate.plans(n))) return testing::AssertionFailure() << "n = " << n;
+  }
+  return testing::AssertionSuccess();
+}
+
+/// The plan without step `index` of its table.
+inline RankPlan without_step(RankPlan plan, uint32_t index) {
+  plan.steps.erase(plan.steps.begin() + index);
+  for (Lane& lane : plan.lanes) {
+    if (lane.steps.begin > index) --lane.steps.begin;
+    if (lane.steps.end > index) --lane.steps.end;
+  }
+  for (Step& step : plan.steps) {
+    if (step.after == kNone || step.after < index) continue;
+    step.after = step.after == index ? kNone : step.after - 1;
+  }
+  return plan;
+}
+
+/// Whichever single step of whichever rank is lost, verify() rejects the rest, and names a rank, and a lane and a step
+/// unless what is lost is the only step that touches an output.
+inline testing::AssertionResult notices_every_lost_step(const Candidate& candidate) {
+  for (const Rank n : {2, 3, 5, 6, 8}) {
+    const std::vector<RankPlan> whole = candidate.plans(n);
+    for (size_t rank = 0; rank < whole.size(); ++rank) {
+      for (uint32_t step = 0; step < whole[rank].steps.size(); ++step) {
+        std::vector<RankPlan> plans = whole;
+        plans[rank] = without_step(plans[rank], step);
+        const Verdict verdict = verify(plans);
+        const auto names = [&](const char* word) { return verdict.reason.find(word) != std::string::npos; };
+        const bool only_a_copy = whole[rank].steps[step].kind == StepKind::Copy && names("never written");
+        if (!verdict && names("rank ") && (only_a_copy || (names("lane ") && names("step ")))) continue;
+        return testing::AssertionFailure() << "n = " << n << ", rank " << rank << " without step " << step << ": "
+                                           << (verdict ? "accepted" : verdict.reason);
+      }
+    }
+  }
+  return testing::AssertionSuccess();
+}
+
+/// "in", "out#2" (block 2), "scratch[1/4]" (chunk 1 of 4), "in[0-2/4]" (chunks 0 to 2).
+inline std::string in_words(const RankPlan& plan, const Piece& piece) {
+  constexpr const char* kNames[kBuffers] = {"in", "out", "scratch"};
+  std::string words = kNames[static_cast<int>(piece.buffer)];
+  if (piece.block > 0) words += fmt::format("#{}", piece.block);
+  const uint32_t parts = plan.partitions[piece.partition].parts;
+  if (parts == 1) return words;
+  words += fmt::format("[{}", piece.first);
+  if (piece.last - piece.first > 1) words += fmt::format("-{}", piece.last - 1);
+  return words + fmt::format("/{}]", parts);
+}
+
+inline std::string in_words(const RankPlan& plan, Range pieces) {
+  std::string words;
+  for (uint32_t i = pieces.begin; i < pieces.end; ++i) {
+    words += (i > pieces.begin ? "," : "") + in_words(plan, plan.pieces[i]);
+  }
+  return words.empty() ? "nothing" : words;
+}
+
+/// "copy out = in", "lend in > 1 2", "recv out < 0", "fold out = <0 + in", "complete out = …"; "after 3: …".
+inline std::string in_words(const RankPlan& plan, const Step& step) {
+  std::string words = step.after == kNone ? "" : fmt::format("after {}: ", step.after);
+  const std::string pieces = in_words(plan, step.pieces);
+  if (step.kind == StepKind::Recv) return words + fmt::format("recv {} < {}", pieces, plan.peers[step.peers.begin]);
+  if (step.kind == StepKind::Send) {
+    constexpr const char* kVerbs[] = {"send", "lend out of place", "lend"};
+    words += fmt::format("{} {} >", kVerbs[static_cast<int>(step.lend)], pieces);
+    for (uint32_t i = step.peers.begin; i < step.peers.end; ++i) words += fmt::format(" {}", plan.peers[i]);
+    return words;
+  }
+  words += (step.kind == StepKind::Copy ? "copy " : step.completes ? "complete " : "fold ") + pieces + " =";
+  for (uint32_t i = step.operands.begin; i < step.operands.end; ++i) {
+    const Operand& operand = plan.operands[i];
+    words += i > step.operands.begin ? " + " : " ";
+    words += operand.peer == kNoRank ? in_words(plan, operand.pieces) : fmt::format("<{}", operand.peer);
+  }
+  return words;
+}
+
+/// The steps of rank `me` in words, lane after lane; a lane is preceded by "|" but for the first.
+inline std::vector<std::string> steps_of(const Candidate& candidate, Rank n, Rank me) {
+  const RankPlan plan = generate(candidate.algorithm(), {candidate.collective, n}, me);
+  std::vector<std::string> words;
+  for (size_t lane = 0; lane < plan.lanes.size(); ++lane) {
+    if (lane > 0) words.emplace_back("|");
+    for (uint32_t s = plan.lanes[lane].steps.begin; s < plan.lanes[lane].steps.end; ++s) {
+      words.push_back(in_words(plan, plan.steps[s]));
+    }
+  }
+  return words;
+}
+
+}  // namespace tutti::plan

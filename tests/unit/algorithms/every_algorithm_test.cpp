@@ -1,0 +1,48 @@
+// What holds for every algorithm of the catalogue, whatever it is: a new file of algorithms/ is tested here unasked.
+#include <gtest/gtest.h>
+
+#include "support/prove.hpp"
+
+namespace tutti::plan {
+namespace {
+
+std::vector<Candidate> catalogue() {
+  std::vector<Candidate> all;
+  for (int c = 0; c < kCollectives; ++c) {
+    const auto collective = static_cast<Collective>(c);
+    for (const Algorithm* a : algorithms_of(collective)) all.push_back({collective, a->name});
+  }
+  return all;
+}
+
+class EveryAlgorithm : public testing::TestWithParam<Candidate> {};
+
+TEST_P(EveryAlgorithm, IsProvenForEveryNumberOfRanks) { EXPECT_TRUE(is_proven(GetParam())); }
+TEST_P(EveryAlgorithm, SendsWhatItClaims) { EXPECT_TRUE(sends_what_it_claims(GetParam())); }
+TEST_P(EveryAlgorithm, IsRejectedWhenAStepIsLost) { EXPECT_TRUE(notices_every_lost_step(GetParam())); }
+TEST_P(EveryAlgorithm, HasASummaryThatFitsALine) {
+  const std::string_view summary = GetParam().algorithm().summary;
+  EXPECT_FALSE(summary.empty());
+  EXPECT_LE(summary.size(), 100u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Catalogue, EveryAlgorithm, testing::ValuesIn(catalogue()), [](const auto& test) {
+  return fmt::format("{}_{}", name_of(test.param.collective), test.param.name);
+});
+
+TEST(Catalogue, HasAnAlgorithmForEveryCollectiveButPointToPoint) {
+  for (int c = 0; c < kCollectives; ++c) {
+    const auto collective = static_cast<Collective>(c);
+    EXPECT_EQ(algorithms_of(collective).empty(), collective == Collective::SendRecv) << name_of(collective);
+  }
+}
+
+TEST(Catalogue, NamesEachAlgorithmOfACollectiveOnce) {
+  for (int c = 0; c < kCollectives; ++c) {
+    const auto all = algorithms_of(static_cast<Collective>(c));
+    for (size_t i = 1; i < all.size(); ++i) EXPECT_STRNE(all[i - 1]->name, all[i]->name);
+  }
+}
+
+}  // namespace
+}  // namespace tutti::plan

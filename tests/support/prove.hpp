@@ -135,7 +135,8 @@ inline std::string in_words(const RankPlan& plan, const Piece& piece) {
 inline std::string in_words(const RankPlan& plan, Range pieces) {
   std::string words;
   for (uint32_t i = pieces.begin; i < pieces.end; ++i) {
-    words += (i > pieces.begin ? "," : "") + in_words(plan, plan.pieces[i]);
+    if (i > pieces.begin) words += ",";
+    words += in_words(plan, plan.pieces[i]);
   }
   return words.empty() ? "nothing" : words;
 }
@@ -151,7 +152,7 @@ inline std::string in_words(const RankPlan& plan, const Step& step) {
     for (uint32_t i = step.peers.begin; i < step.peers.end; ++i) words += fmt::format(" {}", plan.peers[i]);
     return words;
   }
-  words += (step.kind == StepKind::Copy ? "copy " : step.completes ? "complete " : "fold ") + pieces + " =";
+  words += fmt::format("{} {} =", step.kind == StepKind::Copy ? "copy" : step.completes ? "complete" : "fold", pieces);
   for (uint32_t i = step.operands.begin; i < step.operands.end; ++i) {
     const Operand& operand = plan.operands[i];
     words += i > step.operands.begin ? " + " : " ";

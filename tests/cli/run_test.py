@@ -1,0 +1,282 @@
+"""tutti run: what ranks find, what becomes of their output, signals, failures, and that nothing is left behind."""
+
+import collections
+import os
+import re
+import signal
+import tempfile
+import unittest
+
+from support import alive, gone, main, start, tutti
+
+# Tells its process id and waits for the end.
+WAIT_FOREVER = "echo $$; exec sleep 1000"
+
+
+class Ranks(unittest.TestCase):
+    def test_find_who_they_are(self):
+        done = tutti("run", "-n", "3", "--", "sh", "-c",
+                     "echo $TUTTI_RANK $TUTTI_SIZE $TUTTI_LOCAL_RANK $TUTTI_LOCAL_SIZE $TUTTI_JOB")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = sorted(done.stdout.splitlines())
+        jobs = {line.split()[-1] for line in lines}
+        self.assertEqual([line.rsplit(" ", 1)[0] for line in lines], [f"[{r}] {r} 3 {r} 3" for r in range(3)])
+        self.assertEqual(len(jobs), 1)
+        self.assertRegex(jobs.pop(), "^[0-9a-f]{64}$")
+
+    def test_of_two_jobs_have_different_secrets(self):
+        secrets = {tutti("run", "-n", "1", "--no-prefix", "--", "sh", "-c", "echo $TUTTI_JOB").stdout for _ in range(2)}
+        self.assertEqual(len(secrets), 2)
+
+    def test_are_bound_to_cores_where_there_are_enough(self):
+        cores = os.cpu_count()
+        done = tutti("run", "-n", "1", "--bind", "core", "-v", "--", "true")
+        self.assertIn("on processors", done.stderr)
+        done = tutti("run", "-n", str(cores + 1), "-v", "--", "true")
+        self.assertIn("not bound to cores", done.stderr)
+        self.assertNotIn("on processors", done.stderr)
+
+    def test_program_may_follow_without_dashes_and_keeps_its_options(self):
+        self.assertEqual(tutti("run", "-n", "1", "echo", "-n", "x", "--", "y").stdout, "[0] x -- y\n")
+        self.assertEqual(tutti("run", "-n", "1", "--", "echo", "--", "-n", "2").stdout, "[0] -- -n 2\n")
+
+    def test_only_rank_0_reads_standard_input(self):
+        done = tutti("run", "-n", "3", "--", "cat", stdin="one\ntwo\n")
+        self.assertEqual(done.stdout, "[0] one\n[0] two\n")
+
+
+class Output(unittest.TestCase):
+    def test_is_prefixed_on_both_streams_and_a_partial_line_is_not_lost(self):
+        done = tutti("run", "-n", "2", "--", "sh", "-c", "echo out; echo err >&2; printf tail")
+        self.assertEqual(sorted(done.stdout.splitlines()), ["[0] out", "[0] tail", "[1] out", "[1] tail"])
+        self.assertEqual(sorted(done.stderr.splitlines()), ["[0] err", "[1] err"])
+
+    def test_lines_of_different_ranks_do_not_mix(self):
+        done = tutti("run", "-n", "4", "--", "sh", "-c",
+                     "i=0; while [ $i -lt 2000 ]; do echo $TUTTI_RANK-$i-%s; i=$((i+1)); done" % ("x" * 100))
+        last = collections.Counter()
+        for line in done.stdout.splitlines():
+            rank, number = re.fullmatch(r"\[(\d)\] \1-(\d+)-x{100}", line).groups()
+            self.assertEqual(int(number), last[rank])
+            last[rank] += 1
+        self.assertEqual(sorted(last.values()), [2000] * 4)
+
+    def test_without_prefix_is_as_written(self):
+        self.assertEqual(tutti("run", "-n", "1", "--no-prefix", "--", "printf", "a\\nb").stdout, "a\nb")
+
+    def test_a_reader_that_goes_away_ends_the_job(self):
+        job = start("run", "-n", "2", "--", "yes")
+        job.stdout.readline()
+        job.stdout.close()
+        self.assertEqual(job.wait(60), 128 + signal.SIGPIPE)
+        job.stdin.close()
+        job.stderr.close()
+
+
+class Failure(unittest.TestCase):
+    def test_of_one_rank_is_told_and_is_the_exit_status(self):
+        done = tutti("run", "-n", "3", "--grace", "0.1", "--", "sh", "-c", '[ $TUTTI_RANK != 2 ] && exec sleep 1000; exit 7')
+        self.assertEqual(done.returncode, 7)
+        self.assertRegex(done.stderr, r"tutti run: rank 2 \(pid \d+\): exited with status 7\n")
+        self.assertRegex(done.stderr, r"still running, and ended now: rank 0, 1 ")
+
+    def test_by_a_signal_is_told_and_is_the_exit_status(self):
+        done = tutti("run", "-n", "3", "--", "sh", "-c", '[ $TUTTI_RANK = 1 ] && kill -9 $$; exit 0')
+        self.assertEqual(done.returncode, 128 + 9)
+        self.assertRegex(done.stderr, r"tutti run: rank 1 \(pid \d+\): killed by signal 9 \(Killed\)\n")
+
+    def test_leaves_the_others_time_for_their_own_words(self):
+        # Rank 0 ends, with an error of its own, because rank 1 has ended.
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkfifo(folder + "/pipe")
+            done = tutti("run", "-n", "2", "--", "python3", "-c", f"""
+import os, select, sys
+if os.environ["TUTTI_RANK"] == "1":
+    with open("{folder}/pipe", "w") as pipe: pipe.write(str(os.getpid()))
+    sys.stdin.read()
+    sys.exit(3)
+with open("{folder}/pipe") as pipe: other = os.pidfd_open(int(pipe.read()))
+select.select([other], [], [])
+print("I saw it", file=sys.stderr)
+sys.exit(4)""")
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("[0] I saw it\n", done.stderr)
+        self.assertRegex(done.stderr, r"tutti run: after it: rank 0 \(pid \d+\): exited with status 4\n")
+
+    def test_kills_those_that_will_not_end(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkfifo(folder + "/pipe")
+            done = tutti("run", "-n", "2", "--grace", "0.1", "--", "python3", "-c", f"""
+import os, signal, sys
+if os.environ["TUTTI_RANK"] == "1":
+    open("{folder}/pipe").read()
+    sys.exit(5)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open("{folder}/pipe", "w").close()
+while True: signal.pause()""")
+        self.assertEqual(done.returncode, 5)
+        self.assertRegex(done.stderr, r"after it: rank 0 \(pid \d+\): killed by signal 9 \(Killed\)")
+
+    def test_to_start_is_told_once(self):
+        done = tutti("run", "-n", "3", "--", "./no-such-program")
+        self.assertEqual(done.returncode, 127)
+        self.assertEqual(done.stderr, 'tutti run: cannot run "./no-such-program": No such file or directory\n')
+        self.assertEqual(tutti("run", "-n", "1", "--", "/etc").returncode, 126)
+
+
+class Signals(unittest.TestCase):
+    def end_by(self, number, expect_in_rank):
+        """A job of two ranks that trap the signal, tell it and end well."""
+        job = start("run", "-n", "2", "--", "python3", "-uc", f"""
+import signal, sys
+def told(number, frame):
+    print("got", number)
+    sys.exit(0)
+signal.signal({int(number)}, told)
+print("ready")
+while True: signal.pause()""")
+        ready = sorted(job.stdout.readline() for _ in range(2))
+        self.assertEqual(ready, ["[0] ready\n", "[1] ready\n"])
+        job.send_signal(number)
+        out, err = job.communicate(timeout=60)
+        self.assertEqual(sorted(out.splitlines()), [f"[{r}] got {expect_in_rank}" for r in range(2)])
+        return job.returncode, err
+
+    def test_reach_all_ranks(self):
+        for number in signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1:
+            with self.subTest(number):
+                status, _ = self.end_by(number, int(number))
+                self.assertEqual(status, 0)  # the ranks took it well
+
+    def test_that_end_the_ranks_are_the_exit_status(self):
+        job = start("run", "-n", "2", "--", "sh", "-c", WAIT_FOREVER)
+        pids = [int(job.stdout.readline().split()[1]) for _ in range(2)]
+        job.send_signal(signal.SIGINT)
+        _, err = job.communicate(timeout=60)
+        self.assertEqual(job.returncode, 128 + signal.SIGINT)
+        self.assertEqual(err, "tutti run: ended by signal 2 (Interrupt)\n")
+        self.assertFalse(any(alive(pid) for pid in pids))
+
+
+class NothingIsLeft(unittest.TestCase):
+    def test_when_the_launcher_is_killed(self):
+        # Each rank is a shell that waits for a child of its own: both must go.
+        job = start("run", "-n", "2", "--", "sh", "-c", "sleep 1000 & echo $$ $!; wait")
+        pids = [int(pid) for _ in range(2) for pid in job.stdout.readline().split()[1:]]
+        self.assertEqual(len(pids), 4)
+        job.kill()
+        job.communicate(timeout=60)
+        for pid in pids:
+            self.assertTrue(gone(pid), pid)
+
+    def test_of_what_ranks_started(self):
+        done = tutti("run", "-n", "2", "--", "sh", "-c", "sleep 1000 & setsid sleep 1000 & echo $! $$; exit 0")
+        self.assertEqual(done.returncode, 0)
+        for line in done.stdout.splitlines():
+            for pid in line.split()[1:]:
+                self.assertFalse(alive(int(pid)), line)
+
+
+FAKE_SSH = r"""#!/bin/bash
+# Stands for ssh: "host" is this machine with an empty environment and a session of its own.
+while [[ $1 == -* ]]; do
+  case $1 in --) shift; break;; -o) shift 2;; *) shift;; esac
+done
+echo "$1" >>"${0%/*}/hosts"
+[[ $1 == unreachable ]] && { echo "ssh: no route to host" >&2; exit 255; }
+shift
+env -i PATH="$PATH" HOME=/ setsid --wait sh -c "$*"
+exit $?
+"""
+
+
+class OtherHosts(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        path = self.folder.name + "/ssh"
+        with open(path, "w") as script:
+            script.write(FAKE_SSH)
+        os.chmod(path, 0o755)
+        self.env = {"PATH": self.folder.name + ":" + os.environ["PATH"]}
+
+    def hosts(self):
+        with open(self.folder.name + "/hosts") as list:
+            return sorted(list.read().split())
+
+    def test_get_their_ranks_and_all_variables(self):
+        done = tutti("run", "--hosts", "alpha:2,beta", "--port", "5000", "-x", "COLOUR=deep red", "--",
+                     "sh", "-c", 'echo "$TUTTI_RANK $TUTTI_SIZE $TUTTI_LOCAL_RANK $TUTTI_LOCAL_SIZE $TUTTI_ROOT_ADDR '
+                     '$TUTTI_PORT $COLOUR ${#TUTTI_JOB} $1"', "sh", "it's \"quoted\"", env=self.env)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.hosts(), ["alpha", "alpha", "beta"])
+        where = ["0 2", "1 2", "0 1"]
+        self.assertEqual(sorted(done.stdout.splitlines()),
+                         [f'[{r}] {r} 3 {where[r]} alpha 5000 deep red 64 it\'s "quoted"' for r in range(3)])
+
+    def test_keep_the_secret_off_the_command_line(self):
+        done = tutti("run", "--hosts", "alpha", "--", "sh", "-c",
+                     'cat /proc/[0-9]*/cmdline 2>/dev/null | tr "\\0" "\\n" | grep -c "$TUTTI_JOB"; true', env=self.env)
+        # grep itself has it on its own.
+        self.assertLessEqual(int(done.stdout.split()[1]), 1, done.stdout)
+
+    def test_feed_rank_0_and_nobody_else(self):
+        done = tutti("run", "--hosts", "alpha,beta", "--", "cat", stdin="x" * 200000 + "\nend\n", env=self.env)
+        # A line this long comes out in pieces.
+        lines = done.stdout.splitlines()
+        self.assertTrue(all(re.fullmatch(r"\[0\] (x+|end)", line) for line in lines), lines)
+        self.assertEqual(done.stdout.count("x"), 200000)
+        self.assertEqual(lines[-1], "[0] end")
+
+    def test_failure_is_told_with_its_host(self):
+        done = tutti("run", "--hosts", "alpha,beta", "--", "sh", "-c", "[ $TUTTI_RANK = 0 ] || exit 9", env=self.env)
+        self.assertEqual(done.returncode, 9)
+        self.assertRegex(done.stderr, r"rank 1 \(pid \d+ on host beta\): exited with status 9")
+
+    def test_that_cannot_be_reached_are_named(self):
+        done = tutti("run", "--hosts", "unreachable", "--", "true", env=self.env)
+        self.assertEqual(done.returncode, 255)
+        self.assertIn("[0] ssh: no route to host\n", done.stderr)
+        self.assertRegex(done.stderr, r"rank 0 \(on host unreachable\): ssh could not start it")
+
+    def test_get_signals(self):
+        job = start("run", "--hosts", "alpha,beta", "--", "sh", "-c", WAIT_FOREVER, env={**os.environ, **self.env})
+        pids = [int(job.stdout.readline().split()[1]) for _ in range(2)]
+        job.send_signal(signal.SIGTERM)
+        job.communicate(timeout=60)
+        self.assertEqual(job.returncode, 128 + signal.SIGTERM)
+        for pid in pids:
+            self.assertTrue(gone(pid))
+
+    def test_end_their_ranks_when_the_launcher_is_killed(self):
+        job = start("run", "--hosts", "alpha,beta", "--grace", "0.1", "--", "sh", "-c", WAIT_FOREVER,
+                    env={**os.environ, **self.env})
+        pids = [int(job.stdout.readline().split()[1]) for _ in range(2)]
+        job.kill()
+        job.communicate(timeout=60)
+        for pid in pids:
+            self.assertTrue(gone(pid))
+
+
+class BadCommandLines(unittest.TestCase):
+    def test_are_refused_with_a_remedy(self):
+        for arguments, words in (
+                (["-n", "0", "--", "true"], "not in range"),
+                (["-n", "2"], "Write it after --"),
+                (["--no-such-flag", "--", "true"], "--no-such-flag"),
+                (["--bind", "socket", "--", "true"], "--bind"),
+                (["--hosts", "a:0", "--", "true"], "from 1 to"),
+                (["--hosts", "a,,b", "--", "true"], "is no host"),
+                (["--hosts", "-oProxyCommand=x", "--", "true"], "is no host"),
+                (["--hosts", "a:2", "-n", "3", "--", "true"], "--hosts a:3"),
+                (["--hosts", "a,a", "--", "true"], "twice"),
+                (["--grace", "soon", "--", "true"], "--grace")):
+            with self.subTest(arguments):
+                done = tutti("run", *arguments)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn(words, done.stderr)
+                self.assertEqual(done.stdout, "")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+// The parts of `tutti run` that start no process.
+#include <gtest/gtest.h>
+
+#include "tools/run/binding.hpp"
+#include "tools/run/hosts.hpp"
+#include "tools/run/output.hpp"
+#include "tools/run/remote.hpp"
+#include "tutti/error.hpp"
+
+namespace tutti::tools {
+namespace {
+
+/// "a0/2 a1/2 b0/1": host, local rank, local size of each rank.
+std::string placed(const std::string& hosts, int ranks) {
+  std::string text;
+  for (const Placement& p : place(hosts, ranks, "me.example.org")) {
+    text += (text.empty() ? "" : " ") + (p.host.empty() ? "here" : p.host) + std::to_string(p.local_rank) + "/" +
+            std::to_string(p.local_size);
+  }
+  return text;
+}
+
+TEST(Hosts, FillTheirSlotsInTheOrderGiven) {
+  EXPECT_EQ(placed("a:2,b:3", 4), "a0/2 a1/2 b0/2 b1/2");
+  EXPECT_EQ(placed("a:2,b:3", 1), "a0/1");
+  EXPECT_EQ(placed("a:2,b", 0), "a0/2 a1/2 b0/1");
+}
+
+TEST(Hosts, WithoutSlotsShareEvenly) {
+  EXPECT_EQ(placed("a,b", 5), "a0/3 a1/3 a2/3 b0/2 b1/2");
+  EXPECT_EQ(placed("a,b:1,c", 4), "a0/2 a1/2 b0/1 c0/1");
+  EXPECT_EQ(placed("a,b", 0), "a0/1 b0/1");
+}
+
+TEST(Hosts, ThatAreThisOneNeedNoSsh) {
+  EXPECT_EQ(placed("localhost:1,me:1,me.example.org:1,b:1", 0), "here0/1 here0/1 here0/1 b0/1");
+}
+
+TEST(Binding, GoesRoundTheCores) {
+  std::vector<cpu_set_t> cores(2);
+  for (int i = 0; i < 2; ++i) CPU_ZERO(&cores[static_cast<size_t>(i)]);
+  CPU_SET(0, &cores[0]);
+  CPU_SET(4, &cores[0]);
+  CPU_SET(1, &cores[1]);
+  auto three = place_here(3);
+  EXPECT_EQ(bind_ranks(three, Binding::Auto, cores), "ranks are not bound to cores: 3 ranks, 2 cores");
+  EXPECT_FALSE(three[0].cpus);
+  bind_ranks(three, Binding::Core, cores);
+  EXPECT_EQ(to_text(*three[0].cpus), "0,4");
+  EXPECT_EQ(to_text(*three[1].cpus), "1");
+  EXPECT_EQ(to_text(*three[2].cpus), "0,4");
+  auto two = place_here(2);
+  bind_ranks(two, Binding::Auto, cores);
+  EXPECT_TRUE(two[0].cpus);
+}
+
+TEST(LinePrefixer, HoldsAnIncompleteLineBackUntilItsEnd) {
+  LinePrefixer lines("[1] ");
+  EXPECT_EQ(lines.add("a\nb"), "[1] a\n");
+  EXPECT_EQ(lines.add("c"), "");
+  EXPECT_EQ(lines.add("\n\n"), "[1] bc\n[1] \n");
+  EXPECT_EQ(lines.add("end"), "");
+  EXPECT_EQ(lines.finish(), "[1] end\n");
+  EXPECT_EQ(lines.finish(), "");
+}
+
+TEST(LinePrefixer, DoesNotHoldALineWithoutAnEndForEver) {
+  LinePrefixer lines("");
+  EXPECT_EQ(lines.add(std::string(LinePrefixer::kMaxLine - 1, 'x')), "");
+  EXPECT_EQ(lines.add("x").size(), LinePrefixer::kMaxLine + 1);
+}
+
+TEST(Remote, QuotesForTheShell) { EXPECT_EQ(shell_quoted("it's $HOME"), "'it'\\''s $HOME'"); }
+
+TEST(Remote, KnowsTheLineWithTheProcessId) {
+  EXPECT_EQ(remote_pid("tutti-run-pid 71"), 71);
+  for (const char* other : {"tutti-run-pid", "tutti-run-pid 1", "tutti-run-pid -5", "tutti-run-pid 7x", "hello"}) {
+    EXPECT_FALSE(remote_pid(other)) << other;
+  }
+}
+
+TEST(Remote, RefusesAValueOfSeveralLines) {
+  Job job;
+  job.ranks = place_here(1);
+  job.exported = {"A=one\ntwo"};
+  EXPECT_THROW(remote_preamble(job, 0), Error);
+}
+
+}  // namespace
+}  // namespace tutti::tools

@@ -1,0 +1,63 @@
+// tutti: the command line.
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+
+#include "base/version.hpp"
+#include "tools/commands.hpp"
+
+namespace {
+
+using tutti::tools::kUsage;
+
+/// What CLI11 found wrong with the command line, on stderr; what was asked for with --help or --version, on stdout.
+int explain(const CLI::App& app, const CLI::ParseError& error) {
+  if (error.get_exit_code() == 0) return app.exit(error);
+  const CLI::App* command = &app;
+  std::string name = "tutti";
+  while (!command->get_subcommands().empty()) {
+    command = command->get_subcommands().front();
+    name += " " + command->get_name();
+  }
+  std::fprintf(stderr, "%s: %s\nSee %s --help.\n", name.c_str(), error.what(), name.c_str());
+  return kUsage;
+}
+
+/// Takes what follows "--" on the line of `tutti run` out of it: that is for the program.
+std::vector<std::string> take_program(std::vector<std::string>& arguments) {
+  const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
+  if (dashes == arguments.end() || arguments.front() != "run") return {};
+  std::vector<std::string> program(dashes + 1, arguments.end());
+  arguments.erase(dashes, arguments.end());
+  return program;
+}
+
+int obey(std::vector<std::string> arguments, int& status) {
+  const std::vector<std::string> program = take_program(arguments);
+  CLI::App app{"Tutti: collectives, checked before they run, explained when they run, named when they fail."};
+  app.name("tutti");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", std::string("tutti ") + tutti::version());
+  app.footer("Examples:\n  tutti run -n 4 -- ./program\n  tutti env");
+  tutti::tools::add_env(app, status);
+  tutti::tools::add_run(app, program, status);
+  try {
+    std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
+    app.parse(arguments);
+  } catch (const CLI::ParseError& error) {
+    return explain(app, error);
+  }
+  return status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int status = 0;
+  try {
+    return obey({argv + std::min(argc, 1), argv + argc}, status);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "tutti %s: %s\n", argc > 1 ? argv[1] : "", error.what());
+    return status == 0 ? 1 : status;
+  }
+}

@@ -1,0 +1,115 @@
+#include "tools/run/hosts.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "base/format.hpp"
+
+namespace tutti::tools {
+namespace {
+
+constexpr int kMaxSlots = 65536;
+
+struct Host {
+  std::string name;
+  std::optional<int> slots;
+};
+
+Host parse_host(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  Host host{text.substr(0, colon), std::nullopt};
+  // A name that starts with a dash would be an option to ssh.
+  if (host.name.empty() || host.name.front() == '-' || host.name.find_first_of(": \t") != std::string::npos) {
+    throw_error(Code::InvalidArgument, "--hosts: \"{}\" is no host; write name or name:slots, e.g. --hosts a,b:4",
+                text);
+  }
+  if (colon == std::string::npos) return host;
+  int slots = 0;
+  const char* const last = text.data() + text.size();
+  const auto [end, failure] = std::from_chars(text.data() + colon + 1, last, slots);
+  if (failure != std::errc{} || end != last || slots < 1 || slots > kMaxSlots) {
+    throw_error(Code::InvalidArgument, "--hosts: \"{}\": the number of slots must be from 1 to {}", text, kMaxSlots);
+  }
+  host.slots = slots;
+  return host;
+}
+
+std::vector<Host> parse_hosts(const std::string& text) {
+  std::vector<Host> hosts;
+  for (size_t start = 0; start <= text.size();) {
+    const size_t comma = std::min(text.find(',', start), text.size());
+    hosts.push_back(parse_host(text.substr(start, comma - start)));
+    for (size_t i = 0; i + 1 < hosts.size(); ++i) {
+      if (hosts[i].name == hosts.back().name) {
+        throw_error(Code::InvalidArgument, "--hosts: {} stands there twice; write {}:2 for two ranks", hosts[i].name,
+                    hosts[i].name);
+      }
+    }
+    start = comma + 1;
+  }
+  return hosts;
+}
+
+/// How many ranks each host gets.
+std::vector<int> share(const std::vector<Host>& hosts, int ranks) {
+  const auto open = std::count_if(hosts.begin(), hosts.end(), [](const Host& h) { return !h.slots; });
+  int slots = 0;
+  for (const Host& host : hosts) slots += host.slots.value_or(0);
+  if (ranks == 0) ranks = slots + static_cast<int>(open);
+  if (open == 0 && ranks > slots) {
+    throw_error(Code::InvalidArgument, "-n {}: the hosts have {} slots; give them more (--hosts {}:{})", ranks, slots,
+                hosts.front().name, hosts.front().slots.value_or(0) + ranks - slots);
+  }
+  std::vector<int> shares;
+  int rest = std::max(0, ranks - slots);  // for the hosts without a number
+  int still_open = static_cast<int>(open);
+  int left = ranks;
+  for (const Host& host : hosts) {
+    int mine = 0;
+    if (host.slots) {
+      mine = std::min(*host.slots, left);
+    } else {
+      mine = (rest + still_open - 1) / still_open;
+      rest -= mine;
+      --still_open;
+    }
+    shares.push_back(mine);
+    left -= mine;
+  }
+  return shares;
+}
+
+bool is_here(const std::string& name, const std::string& here) {
+  return name == "localhost" || name == here || name == here.substr(0, here.find('.'));
+}
+
+}  // namespace
+
+std::vector<Placement> place(const std::string& hosts, int ranks, const std::string& here) {
+  const std::vector<Host> list = parse_hosts(hosts);
+  const std::vector<int> shares = share(list, ranks);
+  std::vector<Placement> placements;
+  for (size_t h = 0; h < list.size(); ++h) {
+    for (int i = 0; i < shares[h]; ++i) {
+      placements.push_back({is_here(list[h].name, here) ? "" : list[h].name, i, shares[h], std::nullopt});
+    }
+  }
+  return placements;
+}
+
+std::vector<Placement> place_here(int ranks) {
+  std::vector<Placement> placements;
+  for (int i = 0; i < ranks; ++i) placements.push_back({"", i, ranks, std::nullopt});
+  return placements;
+}
+
+std::string host_name() {
+  char name[256] = {};
+  if (gethostname(name, sizeof name - 1) != 0) throw_error(Code::SystemError, "this host's name cannot be read");
+  return name;
+}
+
+}  // namespace tutti::tools

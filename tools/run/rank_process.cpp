@@ -1,0 +1,173 @@
+#include "tools/run/rank_process.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "tools/run/remote.hpp"
+#include "tools/run/spawn.hpp"
+
+namespace tutti::tools {
+
+OutputStream::OutputStream(Fd source, int target, const std::string& prefix, bool remote)
+    : source_(std::move(source)), target_(target), want_pid_(remote) {
+  if (!prefix.empty()) lines_.emplace(prefix);
+  fcntl(source_.get(), F_SETFL, fcntl(source_.get(), F_GETFL) | O_NONBLOCK);
+}
+
+bool OutputStream::drain() {
+  char block[65536];
+  while (source_) {
+    const ssize_t got = read(source_.get(), block, sizeof block);
+    if (got > 0) {
+      std::string kept;
+      if (!pass_on(without_pid_line({block, static_cast<size_t>(got)}, kept))) return false;
+    } else if (got == 0) {
+      close();
+    } else if (errno != EINTR) {
+      break;  // nothing more for now
+    }
+  }
+  return true;
+}
+
+std::string_view OutputStream::without_pid_line(std::string_view text, std::string& kept) {
+  if (!want_pid_) return text;
+  head_ += text;
+  kept.clear();
+  for (size_t newline = head_.find('\n'); newline != std::string::npos && want_pid_; newline = head_.find('\n')) {
+    remote_pid_ = tools::remote_pid(std::string_view(head_).substr(0, newline));
+    want_pid_ = !remote_pid_;
+    if (want_pid_) kept += head_.substr(0, newline + 1);  // a login shell's own words
+    head_.erase(0, newline + 1);
+  }
+  if (!want_pid_) kept += std::exchange(head_, "");
+  return kept;
+}
+
+bool OutputStream::pass_on(std::string_view text) {
+  return write_all(target_, lines_ ? lines_->add(text) : std::string(text));
+}
+
+void OutputStream::close() {
+  source_.reset();
+  pass_on(std::exchange(head_, ""));
+  if (lines_) write_all(target_, lines_->finish());
+}
+
+RankProcess::RankProcess(const Job& job, int rank, const sigset_t& mask, int stdin_source)
+    : rank_(rank), host_(job.ranks[static_cast<size_t>(rank)].host), mask_(mask) {
+  const bool remote = !host_.empty();
+  SpawnRequest request;
+  request.mask = mask;
+  request.program = remote ? remote_command(job, host_, std::filesystem::current_path()) : job.program;
+  if (!remote) request.environment = rank_environment(job, rank);
+  request.cpus = job.ranks[static_cast<size_t>(rank)].cpus;
+
+  // A terminal is read by the launcher alone: the rank is not in the terminal's foreground. So is what ssh reads.
+  Pipe in, out, err;
+  const bool fed = remote || (stdin_source >= 0 && isatty(stdin_source) != 0);
+  if (fed) in = make_pipe();
+  request.in = fed ? in.read.get() : stdin_source;
+  if (job.prefix || remote) {
+    out = make_pipe();
+    err = make_pipe();
+    request.out = out.write.get();
+    request.err = err.write.get();
+  }
+  pid_ = spawn(request);
+
+  if (out.read) {
+    const auto prefix = [&](int stream) { return job.prefix ? rank_prefix(rank, isatty(stream) != 0) : ""; };
+    outputs_.emplace_back(std::move(out.read), STDOUT_FILENO, prefix(STDOUT_FILENO), remote);
+    outputs_.emplace_back(std::move(err.read), STDERR_FILENO, prefix(STDERR_FILENO), false);
+  }
+  in.read.reset();
+  if (fed) feed_.emplace(std::move(in.write), remote ? remote_preamble(job, rank) : "", stdin_source);
+}
+
+int RankProcess::status() const {
+  return WIFSIGNALED(wait_status_) ? 128 + WTERMSIG(wait_status_) : WEXITSTATUS(wait_status_);
+}
+
+bool RankProcess::killed_by(int signal) const { return status() == 128 + signal; }
+
+std::string RankProcess::name() const {
+  if (host_.empty()) return fmt::format("rank {} (pid {})", rank_, pid_);
+  const auto pid = outputs_.front().remote_pid();
+  return pid ? fmt::format("rank {} (pid {} on host {})", rank_, *pid, host_)
+             : fmt::format("rank {} (on host {})", rank_, host_);
+}
+
+std::string RankProcess::what_became() const {
+  if (WIFSIGNALED(wait_status_)) {
+    const int signal = WTERMSIG(wait_status_);
+    return fmt::format("killed by signal {} ({}){}", signal, strsignal(signal),
+                       WCOREDUMP(wait_status_) ? ", core dumped" : "");
+  }
+  const int code = WEXITSTATUS(wait_status_);
+  if (host_.empty()) return fmt::format("exited with status {}", code);
+  if (code == 255 && !outputs_.front().remote_pid()) {
+    return fmt::format("ssh could not start it (its words are above); does \"ssh -o BatchMode=yes {} true\" work?",
+                       host_);
+  }
+  if (code > 128 && code < 128 + NSIG) {
+    return fmt::format("killed by signal {} ({}), as its host says", code - 128, strsignal(code - 128));
+  }
+  return fmt::format("exited with status {}", code);
+}
+
+void RankProcess::mark_ended(int wait_status) {
+  ended_ = true;
+  wait_status_ = wait_status;
+  feed_.reset();
+}
+
+void RankProcess::send(int signal) const {
+  if (ended_) return;
+  const auto remote = outputs_.empty() ? std::nullopt : outputs_.front().remote_pid();
+  if (host_.empty() || signal == SIGKILL || !remote) kill(-pid_, signal);
+  if (!remote) return;
+  SpawnRequest request;
+  request.program = remote_signal(host_, *remote, signal);
+  request.mask = mask_;
+  try {
+    spawn(request);  // reaped as any child that is not a rank
+  } catch (const Error&) {
+    kill(-pid_, signal);  // the watcher over there ends the rank when ssh is gone
+  }
+}
+
+void RankProcess::wait_for(std::vector<pollfd>& fds) const {
+  for (const OutputStream& output : outputs_) {
+    if (output.open()) fds.push_back({output.fd(), POLLIN, 0});
+  }
+  if (feed_) feed_->wait_for(fds);
+}
+
+bool RankProcess::pump(const std::vector<pollfd>& fds) {
+  if (feed_) feed_->pump(fds);
+  return drain();
+}
+
+bool RankProcess::drain() {
+  return std::all_of(outputs_.begin(), outputs_.end(), [](OutputStream& output) { return output.drain(); });
+}
+
+bool RankProcess::output_open() const {
+  return std::any_of(outputs_.begin(), outputs_.end(), [](const OutputStream& output) { return output.open(); });
+}
+
+void RankProcess::close_output() {
+  for (OutputStream& output : outputs_) {
+    if (output.open()) output.close();
+  }
+}
+
+}  // namespace tutti::tools

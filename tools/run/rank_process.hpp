@@ -1,0 +1,85 @@
+// One rank of a job: its process and what it writes.
+#pragma once
+
+#include <poll.h>
+#include <sys/types.h>
+
+#include <csignal>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/fd.hpp"
+#include "tools/run/feed.hpp"
+#include "tools/run/job.hpp"
+#include "tools/run/output.hpp"
+
+namespace tutti::tools {
+
+/// What a rank writes on one of its two streams, on its way to the launcher's.
+class OutputStream {
+ public:
+  /// `prefix` empty: passed on as it comes. `remote`: the line that tells the process id is taken out.
+  OutputStream(Fd source, int target, const std::string& prefix, bool remote);
+
+  int fd() const { return source_.get(); }
+  bool open() const { return static_cast<bool>(source_); }
+  /// Passes on what is there, without waiting. False: the target takes no more.
+  bool drain();
+  /// Passes on an incomplete last line and stops.
+  void close();
+  std::optional<int> remote_pid() const { return remote_pid_; }
+
+ private:
+  std::string_view without_pid_line(std::string_view text, std::string& kept);
+  bool pass_on(std::string_view text);
+
+  Fd source_;
+  int target_;
+  std::optional<LinePrefixer> lines_;
+  std::string head_;  // of a remote rank's output, until the line that tells its process id is complete
+  bool want_pid_;
+  std::optional<int> remote_pid_;
+};
+
+class RankProcess {
+ public:
+  /// Starts it. `mask`: of signals, for the program. `stdin_source`: for rank 0, else -1. Throws as `spawn` does.
+  RankProcess(const Job& job, int rank, const sigset_t& mask, int stdin_source);
+
+  int rank() const { return rank_; }
+  /// The process group on this host: the rank's, or ssh's.
+  pid_t pid() const { return pid_; }
+  bool ended() const { return ended_; }
+  /// Its exit status, 128 + signal where a signal killed it. Of one that ended.
+  int status() const;
+  bool killed_by(int signal) const;
+  /// "rank 2 (pid 71)" or "rank 2 (pid 71 on host b)".
+  std::string name() const;
+  /// "killed by signal 9 (Killed)", "exited with status 3".
+  std::string what_became() const;
+
+  void mark_ended(int wait_status);
+  /// Sends a signal to all processes of the rank, wherever it is.
+  void send(int signal) const;
+
+  void wait_for(std::vector<pollfd>& fds) const;
+  /// Moves input and output that can be moved without waiting. False: the launcher's own output takes no more.
+  bool pump(const std::vector<pollfd>& fds);
+  bool drain();
+  bool output_open() const;
+  void close_output();
+
+ private:
+  int rank_;
+  std::string host_;
+  sigset_t mask_;
+  pid_t pid_ = -1;
+  bool ended_ = false;
+  int wait_status_ = 0;
+  std::vector<OutputStream> outputs_;
+  std::optional<Feed> feed_;
+};
+
+}  // namespace tutti::tools

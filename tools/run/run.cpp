@@ -1,0 +1,125 @@
+// tutti run: the command line of the launcher.
+#include <fmt/format.h>
+
+#include <memory>
+#include <random>
+
+#include "base/format.hpp"
+#include "tools/commands.hpp"
+#include "tools/run/binding.hpp"
+#include "tools/run/hosts.hpp"
+#include "tools/run/job.hpp"
+
+namespace tutti::tools {
+namespace {
+
+struct Options {
+  int ranks = 0;
+  std::string hosts;
+  int port = 0;
+  std::string bind;
+  bool no_prefix = false;
+  Job job;
+};
+
+constexpr const char* kDetails = R"(
+Every line that a rank writes comes out with "[rank] " before it. Standard input goes to rank 0. SIGINT, SIGTERM and
+SIGHUP go to all ranks. When a rank fails, tutti run says which one died of what, lets the others end by themselves for
+--grace seconds, then ends them, and exits with the first failure's status (128 + signal). Nothing is left running.
+
+Ranks find TUTTI_RANK, TUTTI_SIZE, TUTTI_LOCAL_RANK, TUTTI_LOCAL_SIZE and TUTTI_JOB in their environment; between hosts
+also TUTTI_ROOT_ADDR and TUTTI_PORT. On other hosts the program starts in the same folder, with the TUTTI_ variables,
+LD_LIBRARY_PATH and what -x names; ssh must log in without a password.
+
+Examples:
+  tutti run -n 4 -- ./train --steps 10
+  tutti run -n 2 -- tutti perf all_reduce
+  tutti run --hosts a:4,b:4 -x OMP_NUM_THREADS=1 -- ./train)";
+
+Binding parse_binding(const std::string& word) {
+  if (word.empty()) return Binding::Auto;
+  return word == "core" ? Binding::Core : Binding::None;
+}
+
+/// Ranks that are not all on this host need to know where rank 0 is.
+void set_meeting_point(Job& job, int port, const std::string& here) {
+  bool elsewhere = false;
+  for (const Placement& rank : job.ranks) elsewhere = elsewhere || !rank.host.empty();
+  if (!elsewhere) return;
+  job.root = job.ranks[0].host.empty() ? here : job.ranks[0].host;
+  job.root.erase(0, job.root.find('@') + 1);  // user@host
+  // Below the ports that systems give to outgoing connections.
+  job.port = static_cast<uint16_t>(
+      port != 0 ? port : std::uniform_int_distribution(20000, 29999)(*std::make_unique<std::random_device>()));
+}
+
+/// A program may follow without "--": `first` is then its start, and a later "--" its own.
+std::vector<std::string> whole_program(std::vector<std::string> first, const std::vector<std::string>& dashed) {
+  if (first.empty()) return dashed;
+  if (first.front().substr(0, 1) == "-") {
+    throw_error(Code::InvalidArgument, "there is no option {}; see tutti run --help", first.front());
+  }
+  if (!dashed.empty()) first.emplace_back("--");
+  first.insert(first.end(), dashed.begin(), dashed.end());
+  return first;
+}
+
+int run(Options& options, const std::vector<std::string>& words) {
+  Job& job = options.job;
+  job.program = words;
+  if (job.program.empty()) {
+    throw_error(Code::InvalidArgument, "what shall run? Write it after --, e.g. tutti run -n 4 -- ./program");
+  }
+  const std::string here = host_name();
+  const std::vector<cpu_set_t> cores = usable_cores();
+  if (options.hosts.empty()) {
+    job.ranks = place_here(options.ranks != 0 ? options.ranks : static_cast<int>(cores.size()));
+  } else {
+    job.ranks = place(options.hosts, options.ranks, here);
+  }
+  set_meeting_point(job, options.port, here);
+  job.secret = random_secret();
+  job.prefix = !options.no_prefix;
+  const std::string bound = bind_ranks(job.ranks, parse_binding(options.bind), cores);
+  if (job.verbose) fmt::print(stderr, "tutti run: {}\n", bound);
+  return run_job(job);
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, const std::vector<std::string>& program, int& status) {
+  CLI::App* command = app.add_subcommand(
+      "run",
+      "starts a program as several ranks, here or on several hosts:\ntutti run [OPTIONS] -- PROGRAM [ARGUMENTS...]");
+  const auto options = std::make_shared<Options>();
+  command->add_option("-n,--np", options->ranks, "number of ranks; default: the hosts' slots, or this host's cores")
+      ->check(CLI::Range(1, 65536))
+      ->type_name("N");
+  command->add_option("--hosts", options->hosts, "hosts and how many ranks each takes, e.g. a:4,b:4,localhost:2")
+      ->type_name("HOST[:SLOTS],...");
+  command->add_option("--port", options->port, "where rank 0 meets the others, between hosts; default: a random one")
+      ->check(CLI::Range(1, 65535))
+      ->type_name("PORT");
+  command
+      ->add_option("--bind", options->bind,
+                   "none, or core: rank i of this host to core i; default: core, if there are enough of them")
+      ->check(CLI::IsMember({"none", "core"}))
+      ->type_name("");
+  command->add_option("-x", options->job.exported, "a variable for ranks on other hosts; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("NAME[=VALUE]");
+  command->add_option("--grace", options->job.grace, "seconds the others have to end when a rank has failed; default 5")
+      ->check(CLI::Range(0.0, 1e6))
+      ->type_name("SECONDS");
+  command->add_flag("--no-prefix", options->no_prefix, "output as ranks write it");
+  command->add_flag("-v,--verbose", options->job.verbose, "says what is started where, and how it is bound");
+  command->prefix_command();  // a program may also follow without "--"
+  command->footer(kDetails);
+  command->callback([options, command, &program, &status] {
+    status = kUsage;  // of what throws before anything runs
+    const std::vector<std::string> words = whole_program(command->remaining(), program);
+    status = run(*options, words);
+  });
+}
+
+}  // namespace tutti::tools

@@ -1,0 +1,46 @@
+// Starting one process of a job.
+#pragma once
+
+#include <sched.h>
+#include <sys/types.h>
+
+#include <csignal>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/fd.hpp"
+#include "tutti/error.hpp"
+
+namespace tutti::tools {
+
+/// Both ends close on exec.
+struct Pipe {
+  Fd read, write;
+};
+/// Throws Error(SystemError).
+Pipe make_pipe();
+
+/// A program that could not be started; `status` is what a shell would exit with: 127 not found, else 126.
+class CannotRun : public Error {
+ public:
+  CannotRun(const std::string& what, int status) : Error(Code::SystemError, what), status_(status) {}
+  int status() const { return status_; }
+
+ private:
+  int status_;
+};
+
+struct SpawnRequest {
+  std::vector<std::string> program;      ///< found through PATH
+  std::vector<std::string> environment;  ///< "NAME=value", on top of this process's
+  std::optional<cpu_set_t> cpus;
+  sigset_t mask{};                  ///< of signals, as the program shall find it
+  int in = -1, out = -1, err = -1;  ///< become its standard streams; -1: nothing to read; written where we write
+};
+
+/// Starts the program as the leader of a process group of its own, to be killed when the calling thread ends. Returns
+/// when it runs. Throws CannotRun; Error(SystemError).
+pid_t spawn(const SpawnRequest& request);
+
+}  // namespace tutti::tools

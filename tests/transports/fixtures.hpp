@@ -24,13 +24,22 @@ struct LocalThreads {
 };
 struct ShmThreads {
   static constexpr bool kProcesses = false;
+  static constexpr bool kWire = false;
   static auto make(const transports::Context& context) { return make_by_name("shm", context); }
 };
 struct ShmProcesses : ShmThreads {
   static constexpr bool kProcesses = true;
 };
+struct TcpThreads {
+  static constexpr bool kProcesses = false;
+  static constexpr bool kWire = true;  // a broken connection is seen here
+  static auto make(const transports::Context& context) { return make_by_name("tcp", context); }
+};
+struct TcpProcesses : TcpThreads {
+  static constexpr bool kProcesses = true;
+};
 
-using OverThreads = testing::Types<LocalThreads, ShmThreads>;
-using OverProcesses = testing::Types<ShmProcesses>;
+using OverThreads = testing::Types<LocalThreads, ShmThreads, TcpThreads>;
+using OverProcesses = testing::Types<ShmProcesses, TcpProcesses>;
 
 }  // namespace tutti::test

@@ -1,9 +1,96 @@
-// The same between processes, and what happens when one of them is killed.
+// The same between processes, and what is left when one of them is killed.
+#include <csignal>
+#include <set>
+#include <string>
+
 #include "transports/conformance.hpp"
 #include "transports/fixtures.hpp"
 
 namespace tutti::test {
 
 INSTANTIATE_TYPED_TEST_SUITE_P(Processes, Conformance, OverProcesses);
+
+template <class Fixture>
+struct Killed : Conformance<Fixture> {};
+TYPED_TEST_SUITE(Killed, OverProcesses);
+
+TYPED_TEST(Killed, AWritersFinishedMessagesAreReadAndItsLastOneComesWholeOrNotAtAll) {
+  constexpr Rank kVictim = 0;
+  constexpr uint64_t kLast = 5 << 19;  // more than a socket takes at once
+  Team team(2, true);
+  team.run(
+      [&](Rank rank) {
+        Seat seat(team, rank, TypeParam::make);
+        team.meet();
+        if (rank == kVictim) {
+          Writer writer(seat, 1, 0, kLast);
+          for (uint64_t m = 0; m < 5; ++m) writer.write(m, payload_of(m, m * 10));
+          seat.until([&] { return seat.transport->flushed(); }, "the messages to leave");
+          writer.write(5, payload_of(5, kLast));
+          seat.turn();
+          std::raise(SIGKILL);
+        }
+        Reader reader(seat, kVictim, 0);
+        for (uint64_t m = 0; m < 5; ++m) reader.read(m, payload_of(m, m * 10));
+        try {
+          reader.read(5, payload_of(5, kLast));
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), Code::PeerFailed) << error.what();
+          EXPECT_NE(std::string(error.what()).find("rank 0"), std::string::npos) << error.what();
+        }
+      },
+      kVictim);
+}
+
+TYPED_TEST(Killed, AReaderDoesNotTakeItsWriterAlong) {
+  constexpr Rank kVictim = 1;
+  Team team(2, true);
+  team.run(
+      [&](Rank rank) {
+        Seat seat(team, rank, TypeParam::make);
+        team.meet();
+        if (rank == kVictim) {
+          Reader reader(seat, 0, 0);
+          reader.read(0, payload_of(0, 70000));
+          std::raise(SIGKILL);
+        }
+        Writer writer(seat, kVictim, 0, 70000);
+        writer.write(0, payload_of(0, 70000));
+        try {  // a wire reports it; memory only fills up, and the control plane tells
+          for (uint64_t m = 1; m < 1000 && (m <= kCapacity || TypeParam::kWire); ++m) {
+            writer.write(m, payload_of(m, 70000));
+          }
+          EXPECT_FALSE(TypeParam::kWire);
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), Code::PeerFailed) << error.what();
+          EXPECT_NE(std::string(error.what()).find("rank 1"), std::string::npos) << error.what();
+        }
+      },
+      kVictim);
+}
+
+TYPED_TEST(Killed, RanksLeaveNoFileBehind) {
+  const auto shared_files = [] {
+    std::set<std::string> names;
+    if (DIR* const all = ::opendir("/dev/shm")) {
+      while (const dirent* entry = ::readdir(all)) {
+        const std::string name = entry->d_name;
+        if (name.find("tutti") != std::string::npos) names.insert(name);
+      }
+      ::closedir(all);
+    }
+    return names;
+  };
+  const auto before = shared_files();
+  Team team(1, true);
+  team.run(
+      [&](Rank rank) {
+        Seat seat(team, rank, TypeParam::make);
+        Writer writer(seat, 0, 0, 100);
+        std::raise(SIGKILL);
+      },
+      0);
+  EXPECT_EQ(shared_files(), before);
+}
 
 }  // namespace tutti::test

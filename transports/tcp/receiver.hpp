@@ -1,0 +1,80 @@
+// The reading end of a link over a stream: takes bytes from a socket and puts whole messages into a ring of this
+// process.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/fd.hpp"
+#include "base/status.hpp"
+#include "transports/host_memory.hpp"
+#include "transports/tcp/frame.hpp"
+
+namespace tutti::transports::tcp {
+
+/// Memory for one payload; grows, and is used again and again.
+struct Buffer {
+  std::unique_ptr<unsigned char[]> bytes;
+  uint64_t size = 0;
+};
+
+class Receiver {
+ public:
+  Receiver(Rank peer, uint32_t channel);
+
+  /// What the executor reads from.
+  InLink link() const { return {.memory = ring_.get(), .peer = out_.peer, .addresses = true}; }
+
+  /// The peer's stream has arrived; it becomes non-blocking.
+  void attach(Fd stream);
+  bool attached() const { return static_cast<bool>(stream_); }
+  int fd() const { return stream_.get(); }
+  Rank peer() const { return out_.peer; }
+  uint32_t channel() const { return channel_; }
+
+  /// The kernel says that there is something to read; `ending`: that the stream ends after it.
+  void wake(bool ending) {
+    readable_ = true;
+    ending_ = ending_ || ending;
+  }
+  /// Is there anything that progress() would try to do at once?
+  bool busy() { return attached() && (held_back_ || (readable_ && !over_)) && HostWire::can_publish(out_); }
+  /// Receives until there is nothing more, or the ring is full: the sender is then held back by its kernel and ours.
+  Status progress(bool& moved);
+
+ private:
+  enum class Next : uint8_t { Bytes, Room, Message };
+
+  Status take_message(Next& next);
+  Status receive(bool& moved);
+  Status begin_payload(const FrameHeader& header);
+  void publish(uint64_t tag);
+  void reclaim();
+  Status ended(int error);
+  Status garbage(const char* what, const FrameHeader& header) const;
+  uint64_t buffered() const { return filled_ - parsed_; }
+
+  const uint32_t channel_;
+  Fd stream_;
+  bool readable_ = true;
+  bool ending_ = false;
+  bool over_ = false;  // the peer has closed the stream between two messages
+
+  std::unique_ptr<LinkMemory> ring_ = std::make_unique<LinkMemory>();
+  OutLink out_;
+  Buffer in_use_[kCapacity];    // of the message in each slot
+  std::vector<Buffer> unused_;  // the last one was used last: it is still in the cache
+  uint64_t reclaimed_ = 0;      // messages whose buffers are back
+
+  std::unique_ptr<unsigned char[]> bytes_;  // as they come: headers, small messages, the beginnings of larger ones
+  uint64_t parsed_ = 0, filled_ = 0;        // those from parsed_ to filled_ are still to be looked at
+
+  bool held_back_ = false;   // messages that are here waited for room in the ring
+  bool in_payload_ = false;  // else the next bytes are a header
+  FrameHeader header_{};
+  Buffer payload_;
+  uint64_t received_ = 0;  // bytes of the payload that are in payload_
+};
+
+}  // namespace tutti::transports::tcp

@@ -1,0 +1,99 @@
+#include "transports/tcp/sender.hpp"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/format.hpp"
+#include "transports/tcp/frame.hpp"
+
+namespace tutti::transports::tcp {
+namespace {
+
+/// What one system call sends: the header and payload of every message in the ring, less what went before.
+struct Batch {
+  unsigned char headers[kCapacity][kHeaderBytes];
+  iovec parts[2 * kCapacity];
+  size_t count = 0;
+
+  void add(const unsigned char* data, uint64_t length, uint64_t& skip) {
+    const uint64_t skipped = std::min(skip, length);
+    skip -= skipped;
+    if (length > skipped) parts[count++] = {const_cast<unsigned char*>(data) + skipped, length - skipped};
+  }
+};
+
+}  // namespace
+
+Sender::Sender(Fd stream, Rank peer, uint32_t channel) : stream_(std::move(stream)), channel_(channel) {
+  ::fcntl(stream_.get(), F_SETFL, ::fcntl(stream_.get(), F_GETFL) | O_NONBLOCK);
+  in_ = {.memory = ring_.get(), .peer = peer, .addresses = true};
+}
+
+bool Sender::waiting() const {
+  if (stopped_) return false;
+  Header header{};
+  Arrival arrival;
+  return HostWire::poll(in_, header, arrival) != Poll::Empty;
+}
+
+Status Sender::progress(bool& moved) {
+  while (busy()) {
+    Batch batch;
+    uint64_t skip = sent_, total = 0;
+    Header header{};
+    Arrival arrival;
+    for (uint64_t ahead = 0; ahead < kCapacity; ++ahead) {
+      const Poll poll = HostWire::poll(in_, header, arrival, ahead);
+      if (poll == Poll::Empty) break;
+      if (poll == Poll::Bad || header.length > kMaxMessage) {
+        return {Code::InternalError, fmt::format("tcp: message {} to rank {} on channel {}, {} bytes, cannot be sent",
+                                                 in_.next + ahead, in_.peer, channel_, header.length)};
+      }
+      write_header(batch.headers[ahead], {in_.next + ahead, header.tag, header.length});
+      batch.add(batch.headers[ahead], kHeaderBytes, skip);
+      batch.add(arrival.data, header.length, skip);
+      total += kHeaderBytes + header.length;
+    }
+    msghdr message{};
+    message.msg_iov = batch.parts;
+    message.msg_iovlen = batch.count;
+    const ssize_t bytes = ::sendmsg(stream_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+      writable_ = false;
+      return {};
+    }
+    if (bytes < 0) return broken(errno);
+    moved = true;
+    // A call that took less than it was given has filled the kernel's buffer; but only EAGAIN promises an event.
+    advance(sent_ + static_cast<uint64_t>(bytes));
+  }
+  return {};
+}
+
+/// Of the messages from in_.next on, `bytes` are in the kernel.
+void Sender::advance(uint64_t bytes) {
+  Header header{};
+  Arrival arrival;
+  while (HostWire::poll(in_, header, arrival) == Poll::Ready && bytes >= kHeaderBytes + header.length) {
+    bytes -= kHeaderBytes + header.length;
+    HostWire::consume(in_, arrival);
+  }
+  sent_ = bytes;
+}
+
+void Sender::stop() {
+  stopped_ = true;
+  HostWire::close(in_);
+}
+
+Status Sender::broken(int error) const {
+  return {Code::PeerFailed, fmt::format("tcp: the connection to rank {} (channel {}) broke at message {}: {}", in_.peer,
+                                        channel_, in_.next, std::strerror(error))};
+}
+
+}  // namespace tutti::transports::tcp

@@ -43,7 +43,7 @@ bool Sender::waiting() const {
 Status Sender::progress(bool& moved) {
   while (busy()) {
     Batch batch;
-    uint64_t skip = sent_, total = 0;
+    uint64_t skip = sent_;
     Header header{};
     Arrival arrival;
     for (uint64_t ahead = 0; ahead < kCapacity; ++ahead) {
@@ -56,7 +56,6 @@ Status Sender::progress(bool& moved) {
       write_header(batch.headers[ahead], {in_.next + ahead, header.tag, header.length});
       batch.add(batch.headers[ahead], kHeaderBytes, skip);
       batch.add(arrival.data, header.length, skip);
-      total += kHeaderBytes + header.length;
     }
     msghdr message{};
     message.msg_iov = batch.parts;

@@ -1,0 +1,93 @@
+#include "comm/board.hpp"
+
+#include <cstring>
+
+namespace tutti::comm {
+namespace {
+
+constexpr uint64_t kTransfer = uint64_t{1} << 63;
+
+/// A spec without its count in one word: collective, type, operator, direction, root.
+uint64_t pack(const CallSpec& s) {
+  return static_cast<uint64_t>(s.collective) | static_cast<uint64_t>(s.type) << 8 | static_cast<uint64_t>(s.op) << 16 |
+         static_cast<uint64_t>(s.sends) << 24 | static_cast<uint64_t>(static_cast<uint32_t>(s.root)) << 32;
+}
+
+std::optional<CallSpec> unpack(uint64_t kinds, uint64_t count) {
+  const auto collective = kinds & 0xff, type = kinds >> 8 & 0xff, op = kinds >> 16 & 0xff, sends = kinds >> 24 & 0xff;
+  if (collective >= kCollectives || type >= kDTypes || op >= kOps || sends > 1) return std::nullopt;
+  return CallSpec{static_cast<Collective>(collective),
+                  static_cast<DType>(type),
+                  static_cast<Op>(op),
+                  sends == 1,
+                  static_cast<Rank>(kinds >> 32),
+                  count};
+}
+
+/// What travels. A spec that is not there has kinds = ~0.
+struct Bytes {
+  uint64_t begun, finished, kinds, count, last_kinds, last_count;
+};
+constexpr uint64_t kAbsent = ~uint64_t{0};
+
+}  // namespace
+
+uint64_t transfer_key(bool sends, Rank peer, uint64_t number) {
+  return kTransfer | static_cast<uint64_t>(sends) << 62 | static_cast<uint64_t>(peer & 0x3fffffff) << 32 |
+         (number & 0xffffffff);
+}
+
+void Board::Entry::write(uint64_t new_key, const CallSpec& spec) {
+  key.store(0, std::memory_order_relaxed);
+  kinds.store(pack(spec), std::memory_order_release);
+  count.store(spec.count, std::memory_order_release);
+  key.store(new_key, std::memory_order_release);
+}
+
+std::optional<CallSpec> Board::Entry::read(uint64_t wanted) const {
+  if (wanted == 0 || key.load(std::memory_order_acquire) != wanted) return std::nullopt;
+  const uint64_t k = kinds.load(std::memory_order_acquire);
+  const uint64_t c = count.load(std::memory_order_acquire);
+  if (key.load(std::memory_order_relaxed) != wanted) return std::nullopt;
+  return unpack(k, c);
+}
+
+void Board::enter(uint64_t call, const CallSpec& spec) {
+  collectives_[call % kEntries].write(call, spec);
+  begun_.store(call, std::memory_order_release);
+  last_.store(call, std::memory_order_release);
+}
+
+void Board::enter_transfer(uint64_t key, const CallSpec& spec) {
+  const uint64_t number = transfers_begun_.load(std::memory_order_relaxed);
+  transfers_[number % kEntries].write(key, spec);
+  transfers_begun_.store(number + 1, std::memory_order_release);
+  last_.store(key, std::memory_order_release);
+}
+
+std::string Board::answer(uint64_t key) const {
+  const auto find = [&](uint64_t wanted) -> std::optional<CallSpec> {
+    if ((wanted & kTransfer) == 0) return collectives_[wanted % kEntries].read(wanted);
+    for (const Entry& entry : transfers_) {
+      if (auto spec = entry.read(wanted)) return spec;
+    }
+    return std::nullopt;
+  };
+  Bytes bytes{
+      begun_.load(std::memory_order_acquire), finished_.load(std::memory_order_acquire), kAbsent, 0, kAbsent, 0};
+  if (const auto spec = find(key)) bytes.kinds = pack(*spec), bytes.count = spec->count;
+  if (const auto last = find(last_.load(std::memory_order_acquire))) {
+    bytes.last_kinds = pack(*last), bytes.last_count = last->count;
+  }
+  return {reinterpret_cast<const char*>(&bytes), sizeof bytes};
+}
+
+std::optional<BoardAnswer> Board::parse(const std::string& text) {
+  Bytes bytes;
+  if (text.size() != sizeof bytes) return std::nullopt;
+  std::memcpy(&bytes, text.data(), sizeof bytes);
+  return BoardAnswer{bytes.begun, bytes.finished, unpack(bytes.kinds, bytes.count),
+                     unpack(bytes.last_kinds, bytes.last_count)};
+}
+
+}  // namespace tutti::comm

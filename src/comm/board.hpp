@@ -1,0 +1,54 @@
+// The call board: what a rank's last calls were, for peers that wonder why it does not answer.
+//
+// Collectives are numbered from 1 on each communicator; sends and receives are numbered from 1 for each peer and
+// direction, because only two ranks know of them.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "comm/call.hpp"
+
+namespace tutti::comm {
+
+/// What a board says.
+struct BoardAnswer {
+  uint64_t begun = 0;            ///< collectives entered
+  uint64_t finished = 0;         ///< collectives left
+  std::optional<CallSpec> spec;  ///< the call asked for, if it was entered and is still on the board
+  std::optional<CallSpec> last;  ///< what was entered last, of either kind
+};
+
+/// Names a send or receive: the `number`-th of the board's rank to (from) `peer`. Never equal to a collective's number.
+uint64_t transfer_key(bool sends, Rank peer, uint64_t number);
+
+/// Written by the thread that makes the calls, read by any other.
+class Board {
+ public:
+  /// Collective number `call` (from 1) begins. A few plain stores.
+  void enter(uint64_t call, const CallSpec& spec);
+  void leave(uint64_t call) { finished_.store(call, std::memory_order_release); }
+  void enter_transfer(uint64_t key, const CallSpec& spec);
+
+  /// The answer to a peer's question, as bytes. `key` is a collective's number or a transfer's key.
+  std::string answer(uint64_t key) const;
+  /// Reads such bytes; nothing when they make no sense.
+  static std::optional<BoardAnswer> parse(const std::string& bytes);
+
+ private:
+  static constexpr uint64_t kEntries = 64;
+  struct Entry {  // key: 0 while being written
+    std::atomic<uint64_t> key{0}, kinds{0}, count{0};
+    void write(uint64_t new_key, const CallSpec& spec);
+    std::optional<CallSpec> read(uint64_t wanted) const;
+  };
+
+  std::array<Entry, kEntries> collectives_, transfers_;
+  std::atomic<uint64_t> begun_{0}, finished_{0}, transfers_begun_{0};
+  std::atomic<uint64_t> last_{0};  // key of what was entered last
+};
+
+}  // namespace tutti::comm

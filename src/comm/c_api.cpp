@@ -1,0 +1,255 @@
+// The C interface: arguments become Calls, exceptions become codes. No other logic.
+#include <cstring>
+
+#include "base/env.hpp"
+#include "base/format.hpp"
+#include "base/version.hpp"
+#include "comm/handles.hpp"
+#include "comm/launch.hpp"
+#include "comm/submit.hpp"
+
+namespace tutti::comm {
+namespace {
+
+constexpr tuttiRedOp_t kFirstHandle = 16;  // operators from here on were made by tuttiRedOpCreatePreMulSum
+
+template <class T>
+T& required(T* pointer, const char* name) {
+  if (pointer == nullptr) throw_error(Code::InvalidArgument, "{} is null", name);
+  return *pointer;
+}
+
+UniqueId id_from(const tuttiUniqueId& raw) {
+  UniqueId::Bytes bytes;
+  std::memcpy(bytes.data(), raw.bytes, bytes.size());
+  return UniqueId::from_bytes(bytes);
+}
+
+void check_place(int ranks, int rank) {
+  if (ranks < 1) throw_error(Code::InvalidArgument, "a communicator of {} ranks: at least 1 is needed", ranks);
+  if (rank < 0 || rank >= ranks) {
+    throw_error(Code::InvalidArgument, "rank {} of {}: ranks are 0 to {}", rank, ranks, ranks - 1);
+  }
+}
+
+std::shared_ptr<Communicator> join_from_environment() {
+  const auto launch = recognise_launch();
+  if (!launch) return Communicator::join(create_unique_id(), 1, 0);
+  const bool given = !launch->id.empty();
+  const UniqueId id = given ? UniqueId::from_hex(launch->id) : meet(*launch, Deadline::in(env().init_timeout));
+  return Communicator::join(id, launch->size, launch->rank);
+}
+
+/// What the collectives' functions have in common.
+tuttiResult_t run(Collective collective, const void* in, void* out, size_t count, int type, tuttiRedOp_t op, int root,
+                  tuttiComm_t comm, tuttiStream_t stream, bool sends = false) {
+  return guarded([&] {
+    const auto& communicator = communicator_of(comm);
+    Call call{.spec = {collective, static_cast<DType>(type), Op::Sum, sends, root, count}, .in = in, .out = out};
+    if (type < 0 || type >= kDTypes) {
+      throw_error(Code::InvalidArgument, "{}: {} is no element type", name_of(collective), type);
+    }
+    if (op >= kFirstHandle) {
+      communicator->scales().apply(op - kFirstHandle, call);
+    } else if (op < tuttiSum || op > tuttiAvg) {
+      throw_error(Code::InvalidArgument, "{}: {} is no reduction operator", name_of(collective), op);
+    } else {
+      call.spec.op = static_cast<Op>(op);
+    }
+    submit(communicator, call, stream_of(stream));
+  });
+}
+
+}  // namespace
+}  // namespace tutti::comm
+
+using namespace tutti;        // NOLINT: this file is the border
+using namespace tutti::comm;  // NOLINT
+
+const char* tuttiGetVersion(void) { return version(); }
+const char* tuttiGetErrorString(tuttiResult_t result) { return name_of(static_cast<Code>(result)); }
+const char* tuttiGetLastError(void) { return last_error(); }
+
+tuttiResult_t tuttiGetUniqueId(tuttiUniqueId* id) {
+  return guarded([&] {
+    tuttiUniqueId& raw = required(id, "id");
+    const UniqueId::Bytes bytes = create_unique_id().to_bytes();
+    static_assert(sizeof raw.bytes == sizeof bytes);
+    std::memcpy(raw.bytes, bytes.data(), bytes.size());
+  });
+}
+
+tuttiResult_t tuttiCommInitRank(tuttiComm_t* comm, int ranks, tuttiUniqueId id, int rank) {
+  return guarded([&] {
+    required(comm, "comm") = nullptr;
+    check_place(ranks, rank);
+    const auto join = [=, parsed = id_from(id)] { *comm = make_handle(Communicator::join(parsed, ranks, rank)); };
+    in_group() ? group_add(join) : join();
+  });
+}
+
+tuttiResult_t tuttiCommInitEnv(tuttiComm_t* comm) {
+  return guarded([&] {
+    required(comm, "comm") = nullptr;
+    *comm = make_handle(join_from_environment());
+  });
+}
+
+tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ranks) {
+  return guarded([&] {
+    required(comms, "comms");
+    check_place(ranks, 0);
+    const UniqueId id = create_unique_id();
+    group_start();
+    for (int rank = 0; rank < ranks; ++rank) {
+      comms[rank] = nullptr;
+      group_add([=] { comms[rank] = make_handle(Communicator::join(id, ranks, rank)); });
+    }
+    group_end();
+  });
+}
+
+tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int colour, int key, tuttiComm_t* split) {
+  return guarded([&] {
+    required(split, "split") = nullptr;
+    if (colour < TUTTI_NO_COLOUR) throw_error(Code::InvalidArgument, "split: colour {} is negative", colour);
+    auto made = communicator_of(comm)->split(colour, key);
+    if (made != nullptr) *split = make_handle(std::move(made));
+  });
+}
+
+tuttiResult_t tuttiCommDestroy(tuttiComm_t comm) {
+  return guarded([&] {
+    const auto communicator = communicator_of(comm);
+    comm->comm = nullptr;
+    communicator->await_turn(communicator->take_ticket());
+    communicator->leave().throw_if_bad();
+  });
+}
+
+tuttiResult_t tuttiCommAbort(tuttiComm_t comm) {
+  return guarded([&] { communicator_of(comm)->abort(); });
+}
+
+tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t* result) {
+  return guarded([&] {
+    required(result, "result");
+    *result = static_cast<tuttiResult_t>(communicator_of(comm)->failure().code);
+  });
+}
+
+const char* tuttiCommGetErrorText(tuttiComm_t comm) {
+  const tuttiResult_t result = guarded([&] {
+    const auto& communicator = communicator_of(comm);
+    if (comm->error_text.empty()) comm->error_text = communicator->failure().text;
+  });
+  return result == tuttiSuccess ? comm->error_text.c_str() : last_error();
+}
+
+tuttiResult_t tuttiCommCount(tuttiComm_t comm, int* ranks) {
+  return guarded([&] { required(ranks, "ranks") = communicator_of(comm)->ranks(); });
+}
+
+tuttiResult_t tuttiCommUserRank(tuttiComm_t comm, int* rank) {
+  return guarded([&] { required(rank, "rank") = communicator_of(comm)->rank(); });
+}
+
+tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t* op, const void* scalar, tuttiDataType_t type, tuttiComm_t comm) {
+  return guarded([&] {
+    required(op, "op");
+    if (scalar == nullptr) throw Error(Code::InvalidArgument, "scalar is null");
+    const int kind = static_cast<int>(type);
+    if (kind < 0 || kind >= kDTypes) throw_error(Code::InvalidArgument, "{} is no element type", kind);
+    *op = kFirstHandle + communicator_of(comm)->scales().add(static_cast<DType>(type), scalar);
+  });
+}
+
+tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm) {
+  return guarded([&] {
+    if (op < kFirstHandle || !communicator_of(comm)->scales().remove(op - kFirstHandle)) {
+      throw_error(Code::InvalidArgument, "operator {} was not made on this communicator", op);
+    }
+  });
+}
+
+tuttiResult_t tuttiStreamCreate(tuttiStream_t* stream) {
+  return guarded([&] { required(stream, "stream") = make_handle(std::make_shared<Stream>()); });
+}
+
+tuttiResult_t tuttiStreamSynchronize(tuttiStream_t stream) {
+  return guarded([&] {
+    required(stream, "stream");
+    stream_of(stream)->synchronize().throw_if_bad();
+  });
+}
+
+tuttiResult_t tuttiStreamDestroy(tuttiStream_t stream) {
+  return guarded([&] {
+    required(stream, "stream");
+    const auto worker = stream_of(stream);
+    stream->stream = nullptr;
+    worker->synchronize().throw_if_bad();
+  });
+}
+
+tuttiResult_t tuttiAllReduce(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, tuttiRedOp_t op,
+                             tuttiComm_t comm, tuttiStream_t stream) {
+  return run(Collective::AllReduce, sendbuff, recvbuff, count, type, op, 0, comm, stream);
+}
+
+tuttiResult_t tuttiReduce(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, tuttiRedOp_t op,
+                          int root, tuttiComm_t comm, tuttiStream_t stream) {
+  return run(Collective::Reduce, sendbuff, recvbuff, count, type, op, root, comm, stream);
+}
+
+tuttiResult_t tuttiBroadcast(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, int root,
+                             tuttiComm_t comm, tuttiStream_t stream) {
+  return run(Collective::Broadcast, sendbuff, recvbuff, count, type, tuttiSum, root, comm, stream);
+}
+
+tuttiResult_t tuttiAllGather(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, tuttiComm_t comm,
+                             tuttiStream_t stream) {
+  return run(Collective::AllGather, sendbuff, recvbuff, count, type, tuttiSum, 0, comm, stream);
+}
+
+tuttiResult_t tuttiReduceScatter(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type,
+                                 tuttiRedOp_t op, tuttiComm_t comm, tuttiStream_t stream) {
+  return run(Collective::ReduceScatter, sendbuff, recvbuff, count, type, op, 0, comm, stream);
+}
+
+tuttiResult_t tuttiAllToAll(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, tuttiComm_t comm,
+                            tuttiStream_t stream) {
+  return run(Collective::AllToAll, sendbuff, recvbuff, count, type, tuttiSum, 0, comm, stream);
+}
+
+tuttiResult_t tuttiGather(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, int root,
+                          tuttiComm_t comm, tuttiStream_t stream) {
+  return run(Collective::Gather, sendbuff, recvbuff, count, type, tuttiSum, root, comm, stream);
+}
+
+tuttiResult_t tuttiScatter(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, int root,
+                           tuttiComm_t comm, tuttiStream_t stream) {
+  return run(Collective::Scatter, sendbuff, recvbuff, count, type, tuttiSum, root, comm, stream);
+}
+
+tuttiResult_t tuttiBarrier(tuttiComm_t comm, tuttiStream_t stream) {
+  return run(Collective::Barrier, nullptr, nullptr, 0, tuttiUint8, tuttiSum, 0, comm, stream);
+}
+
+tuttiResult_t tuttiSend(const void* sendbuff, size_t count, tuttiDataType_t type, int peer, tuttiComm_t comm,
+                        tuttiStream_t stream) {
+  return run(Collective::SendRecv, sendbuff, nullptr, count, type, tuttiSum, peer, comm, stream, true);
+}
+
+tuttiResult_t tuttiRecv(void* recvbuff, size_t count, tuttiDataType_t type, int peer, tuttiComm_t comm,
+                        tuttiStream_t stream) {
+  return run(Collective::SendRecv, nullptr, recvbuff, count, type, tuttiSum, peer, comm, stream);
+}
+
+tuttiResult_t tuttiGroupStart(void) {
+  return guarded([] { group_start(); });
+}
+
+tuttiResult_t tuttiGroupEnd(void) {
+  return guarded([] { group_end(); });
+}

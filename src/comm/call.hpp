@@ -1,0 +1,35 @@
+// A call as the user made it, and how it reads in messages.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/rank.hpp"
+#include "tutti/types.hpp"
+
+namespace tutti::comm {
+
+/// What must be equal on all ranks. For send and recv `root` is the peer, and `sends` tells which of the two it is.
+struct CallSpec {
+  Collective collective = Collective::Barrier;
+  DType type = DType::U8;
+  Op op = Op::Sum;
+  bool sends = false;
+  Rank root = 0;
+  uint64_t count = 0;
+  bool operator==(const CallSpec&) const = default;
+};
+
+/// "all_reduce(count=1024, f32, sum)", "broadcast(count=8, i32, root=2)", "barrier()", "send(count=4, f32, to rank 1)".
+std::string describe(const CallSpec& spec);
+
+/// A call with its buffers. `scale` holds one element where the operator is PreMulSum.
+struct Call {
+  CallSpec spec;
+  const void* in = nullptr;
+  void* out = nullptr;
+  unsigned char scale[8] = {};
+};
+
+}  // namespace tutti::comm

@@ -1,0 +1,232 @@
+#include "comm/communicator.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/env.hpp"
+#include "base/fold.hpp"
+#include "base/format.hpp"
+#include "base/hash.hpp"
+#include "base/version.hpp"
+
+namespace tutti::comm {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kPlanFormat = 1;
+constexpr uint32_t kScratchVersions = 4;
+
+/// All that must be equal on all ranks for them to understand each other and to choose alike.
+std::string configuration() {
+  const json all = {{"version", version()},
+                    {"plan format", kPlanFormat},
+                    {"TUTTI_ALGO", env().algorithm},
+                    {"TUTTI_MESSAGE", env().message.value},
+                    {"TUTTI_TRANSPORT", env().transport}};
+  return all.dump();
+}
+
+void compare_configurations(const Endpoint& endpoint) {
+  const json mine = json::parse(endpoint.info(endpoint.rank()));
+  for (Rank peer = 0; peer < endpoint.ranks(); ++peer) {
+    if (endpoint.info(peer) == endpoint.info(endpoint.rank())) continue;
+    const json theirs = json::parse(endpoint.info(peer), nullptr, false);
+    for (const auto& [name, value] : mine.items()) {
+      const json other = theirs.is_object() && theirs.contains(name) ? theirs[name] : json();
+      if (other == value) continue;
+      throw_error(Code::Mismatch, "{} is {} on rank {} but {} on rank {}; it must be the same on all ranks", name,
+                  value.dump(), endpoint.rank(), other.dump(), peer);
+    }
+    throw_error(Code::Mismatch, "rank {} is configured otherwise than rank {}", peer, endpoint.rank());
+  }
+}
+
+json to_json(const FabricReport& report) {
+  return {
+      {"staging", report.staging}, {"alpha", report.alpha}, {"beta", report.beta}, {"unreachable", report.unreachable}};
+}
+
+/// The slowest link and the smallest staging memory of any rank decide for all.
+select::Setting common_setting(const std::vector<std::string>& reports) {
+  constexpr double kFoldSpeed = 10e9;  // bytes per second and core, of memory folded
+  select::Setting setting{.ranks = static_cast<Rank>(reports.size()), .gamma = 1 / kFoldSpeed};
+  setting.alpha = setting.beta = 0;
+  setting.staging = ~uint64_t{0};
+  setting.message = env().message.value;
+  setting.forced = select::parse_forced(env().algorithm);
+  for (const std::string& text : reports) {
+    const json report = json::parse(text);
+    if (const auto why = report.at("unreachable").get<std::string>(); !why.empty()) throw Error(Code::Unsupported, why);
+    setting.alpha = std::max(setting.alpha, report.at("alpha").get<double>());
+    setting.beta = std::max(setting.beta, report.at("beta").get<double>());
+    setting.staging = std::min(setting.staging, report.at("staging").get<uint64_t>());
+  }
+  setting.message_cost = setting.alpha / 3;
+  return setting;
+}
+
+}  // namespace
+
+std::shared_ptr<Communicator> Communicator::join(const UniqueId& id, Rank ranks, Rank rank) {
+  auto endpoint = Endpoint::join(id, ranks, rank, configuration(), Deadline::in(env().init_timeout));
+  std::shared_ptr<Communicator> made(new Communicator(std::move(endpoint)));
+  made->agree();
+  return made;
+}
+
+Communicator::Communicator(std::unique_ptr<Endpoint> endpoint) : endpoint_(std::move(endpoint)), watch_(*endpoint_) {
+  compare_configurations(*endpoint_);
+  endpoint_->serve_board([board = board_](uint64_t call) { return board->answer(call); });
+  fabric_ = std::make_unique<Fabric>(*endpoint_);
+  links_ = std::make_unique<exec::Links>(*fabric_);
+  staging_ = std::make_unique<exec::Staging>(fabric_->arena());
+  patience_ = exec::patience_for(fabric_->ranks_on_host());
+  execution_.links = links_.get();
+  execution_.engines = fabric_->engines();
+  execution_.failed = &endpoint_->failed();
+  execution_.observer = &watch_;
+  planner_ = std::make_unique<Planner>(rank(), ranks(), *links_, *staging_, execution_, patience_);
+}
+
+Communicator::~Communicator() { Fabric::retire(std::move(fabric_), std::move(endpoint_)); }
+
+void Communicator::agree() {
+  const Deadline deadline = Deadline::in(env().init_timeout);
+  try {
+    const auto reports = endpoint_->exchange(to_json(fabric_->report()).dump(), deadline);
+    const select::Setting setting = common_setting(reports);
+    const std::string mine = rank() == 0 ? select::DecisionTable(setting).text() : "";
+    const auto tables = endpoint_->exchange(mine, deadline);
+    planner_->agree(select::DecisionTable::parse(tables.front()), setting.staging);
+  } catch (const Error& error) {
+    endpoint_->fail(error.code(), error.what());
+    throw;
+  }
+}
+
+void Communicator::await_turn(uint64_t ticket) const {
+  exec::Waiter waiter(patience_);
+  while (serving_.load(std::memory_order_acquire) != ticket) {
+    const double rest = waiter.turn();
+    if (rest > 0) exec::nap(rest);
+  }
+}
+
+exec::Execution* Communicator::begin(Work work, Status& status) {
+  status = failure();
+  if (!status.ok()) return nullptr;
+  try {
+    if (work.front().spec.collective != Collective::SendRecv) {
+      begin_collective(work.front());
+    } else if (!begin_transfers(work)) {
+      return nullptr;
+    }
+    return &execution_;
+  } catch (const Error& error) {
+    status = watch_.fail(error.code(), error.what());
+  } catch (const std::exception& error) {
+    status = watch_.fail(Code::OutOfMemory, error.what());
+  }
+  return nullptr;
+}
+
+void Communicator::begin_collective(const Call& call) {
+  board_->enter(++calls_, call.spec);
+  current_ = nullptr;
+  Prepared& prepared = planner_->collective(call);
+  watch_.begin(calls_, prepared);
+  load(prepared);
+  execution_.state.bases[0] = static_cast<unsigned char*>(const_cast<void*>(call.in));
+  execution_.state.bases[1] = static_cast<unsigned char*>(call.out);
+  execution_.state.tag = mix(prepared.salt + calls_) & transports::kTagMask;
+  if (!reduces(call.spec.collective)) return;
+  exec::Arithmetic& how = execution_.state.arithmetic;
+  how.fold = fold_function(call.spec.type, call.spec.op);
+  how.element_bytes = static_cast<uint32_t>(size_of(call.spec.type));
+  if (call.spec.op == Op::Avg) how.divide_by = static_cast<uint32_t>(ranks());
+  if (call.spec.op == Op::PreMulSum) how.scale = call.scale;
+}
+
+void Communicator::load(Prepared& prepared) {
+  current_ = &prepared;
+  execution_.load(prepared.lowered, kScratchVersions);
+  const uint64_t scratch = prepared.lowered.scratch_bytes * kScratchVersions;
+  constexpr uint64_t kAlignment = 128;
+  if (scratch_.size() < scratch + kAlignment && scratch > 0) scratch_.resize(scratch + kAlignment);
+  const auto base = reinterpret_cast<uintptr_t>(scratch_.data());
+  execution_.state.bases[2] = reinterpret_cast<unsigned char*>((base + kAlignment - 1) / kAlignment * kAlignment);
+}
+
+/// False when nothing is left to run: all transfers were between this rank and itself.
+bool Communicator::begin_transfers(Work work) {
+  std::vector<const Call*> to_self, from_self;
+  group_.clear();
+  for (const Call& call : work) {
+    if (call.spec.root == rank()) {
+      (call.spec.sends ? to_self : from_self).push_back(&call);
+      continue;
+    }
+    const uint64_t number = ++transfer_counts_[{call.spec.root, call.spec.sends}];
+    board_->enter_transfer(transfer_key(call.spec.sends, call.spec.root, number), call.spec);
+    group_.push_back({&call, number});
+  }
+  if (to_self.size() != from_self.size()) {
+    throw_error(Code::InvalidUsage, "rank {} sends itself {} messages and receives {} in one group", rank(),
+                to_self.size(), from_self.size());
+  }
+  for (size_t i = 0; i < to_self.size(); ++i) {
+    const CallSpec &sent = to_self[i]->spec, &received = from_self[i]->spec;
+    if (sent.count != received.count || sent.type != received.type) {
+      throw_error(Code::Mismatch, "rank {} called {} and {}", rank(), describe(sent), describe(received));
+    }
+    const size_t bytes = sent.count * size_of(sent.type);
+    if (bytes > 0) std::memmove(from_self[i]->out, to_self[i]->in, bytes);
+  }
+  watch_.begin(group_);
+  if (group_.empty()) return false;
+  load(planner_->transfers(group_));
+  return true;
+}
+
+Status Communicator::finish() {
+  if (current_ == nullptr) return {};
+  planner_->ran(*current_);
+  board_->leave(calls_);
+  if (execution_.status.ok()) return {};
+  if (endpoint_->failed().load(std::memory_order_acquire) != 0) return std::move(execution_.status);
+  return watch_.fail(execution_.status.code, execution_.status.text);  // an engine saw it first
+}
+
+Status Communicator::failure() const {
+  if (endpoint_->failed().load(std::memory_order_acquire) == 0) return {};
+  const auto first = endpoint_->failure();
+  return first ? Status{first->first, fmt::format("rank {}: {}", rank(), first->second)} : Status{};
+}
+
+std::shared_ptr<Communicator> Communicator::split(int colour, int key) {
+  const Deadline deadline = Deadline::in(env().init_timeout);
+  const auto wishes = endpoint_->exchange(json{colour, key}.dump(), deadline);
+  std::vector<std::pair<int, Rank>> members;  // (key, rank)
+  for (Rank peer = 0; peer < ranks(); ++peer) {
+    const json wish = json::parse(wishes[static_cast<size_t>(peer)]);
+    if (colour >= 0 && wish.at(0).get<int>() == colour) members.emplace_back(wish.at(1).get<int>(), peer);
+  }
+  std::sort(members.begin(), members.end());
+  const bool leads = !members.empty() && members.front().second == rank();
+  const auto ids = endpoint_->exchange(leads ? create_unique_id().hex() : "", deadline);
+  if (colour < 0) return nullptr;
+  const auto place = std::find_if(members.begin(), members.end(), [&](const auto& m) { return m.second == rank(); });
+  const auto id = UniqueId::from_hex(ids[static_cast<size_t>(members.front().second)]);
+  return join(id, static_cast<Rank>(members.size()), static_cast<Rank>(place - members.begin()));
+}
+
+Status Communicator::leave() {
+  const Status failed = failure();
+  const Farewell farewell = endpoint_->leave(calls_, Deadline::in(env().timeout));
+  if (!failed.ok()) return failed;
+  if (!farewell.mismatch.empty()) return {Code::Mismatch, fmt::format("rank {}: {}", rank(), farewell.mismatch)};
+  return {};
+}
+
+}  // namespace tutti::comm

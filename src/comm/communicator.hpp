@@ -1,0 +1,87 @@
+// A communicator: one rank's place among others, and the calls it makes there.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.hpp"
+#include "comm/board.hpp"
+#include "comm/call.hpp"
+#include "comm/endpoint.hpp"
+#include "comm/fabric.hpp"
+#include "comm/planner.hpp"
+#include "comm/scales.hpp"
+#include "comm/watch.hpp"
+#include "exec/run.hpp"
+
+namespace tutti::comm {
+
+/// What a communicator does under one ticket: one collective, or sends and receives that run at the same time.
+using Work = std::span<const Call>;
+
+class Communicator {
+ public:
+  /// Joins, wires up, and agrees with the others on the decision table. Throws what Endpoint::join throws, and
+  /// Error(Mismatch) where the ranks' configurations differ, Error(Unsupported) where a peer cannot be reached.
+  static std::shared_ptr<Communicator> join(const UniqueId& id, Rank ranks, Rank rank);
+  ~Communicator();
+
+  Rank rank() const { return endpoint_->rank(); }
+  Rank ranks() const { return endpoint_->ranks(); }
+  Scales& scales() { return scales_; }
+
+  /// Throws Error(InvalidArgument) naming what is wrong with a call; touches nothing.
+  void check(const Call& call) const;
+
+  /// Tickets run in the order in which they were taken, whoever runs them.
+  uint64_t take_ticket() { return next_ticket_.fetch_add(1, std::memory_order_relaxed); }
+  void await_turn(uint64_t ticket) const;
+
+  /// Prepares `work`, which must stay until `finish`; null when it is over already, for good or (`status`) bad.
+  exec::Execution* begin(Work work, Status& status);
+  /// What became of it.
+  Status finish();
+  void end_turn() { serving_.fetch_add(1, std::memory_order_release); }
+  const exec::Patience& patience() const { return patience_; }
+
+  /// A communicator of the ranks with the same colour; null for a negative one. Collective.
+  std::shared_ptr<Communicator> split(int colour, int key);
+  void abort() { endpoint_->abort(); }
+  /// The first failure; Ok when there is none.
+  Status failure() const;
+  /// Leaves; the communicator can only be destroyed afterwards. Tells a rank that made fewer or more calls.
+  Status leave();
+
+ private:
+  explicit Communicator(std::unique_ptr<Endpoint> endpoint);
+  void agree();
+  void begin_collective(const Call& call);
+  bool begin_transfers(Work work);
+  void load(Prepared& prepared);
+
+  std::unique_ptr<Endpoint> endpoint_;
+  std::shared_ptr<Board> board_ = std::make_shared<Board>();
+  Watch watch_;
+  std::unique_ptr<Fabric> fabric_;
+  std::unique_ptr<exec::Links> links_;
+  std::unique_ptr<exec::Staging> staging_;
+  exec::Patience patience_;
+  exec::Execution execution_;
+  std::unique_ptr<Planner> planner_;
+  Scales scales_;
+
+  uint64_t calls_ = 0;           // collectives
+  Prepared* current_ = nullptr;  // what runs now
+  std::vector<NumberedCall> group_;
+  std::map<std::pair<Rank, bool>, uint64_t> transfer_counts_;  // by peer and direction
+  std::vector<unsigned char> scratch_;
+  std::atomic<uint64_t> next_ticket_{0}, serving_{0};
+};
+
+}  // namespace tutti::comm

@@ -1,0 +1,161 @@
+#include "comm/fabric.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "base/env.hpp"
+#include "base/format.hpp"
+
+namespace tutti::comm {
+namespace {
+
+using transports::Place;
+using transports::Transport;
+
+constexpr uint64_t kProcessArena = 8 << 20;   // bytes
+constexpr uint64_t kThreadArena = 512 << 10;  // where ranks are threads there may be many
+
+bool same_process(const Place& a, const Place& b) {
+  return a.host == b.host && a.process == b.process && a.started == b.started;
+}
+
+/// Anonymous zeroed memory.
+class Mapping {
+ public:
+  explicit Mapping(uint64_t bytes) : bytes_(bytes) {
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw_error(Code::OutOfMemory, "no {} bytes for this rank's arena (TUTTI_ARENA)", bytes);
+    base_ = static_cast<unsigned char*>(memory);
+  }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  ~Mapping() { munmap(base_, bytes_); }
+  unsigned char* base() const { return base_; }
+
+ private:
+  uint64_t bytes_;
+  unsigned char* base_;
+};
+
+}  // namespace
+
+struct Fabric::Parts {
+  transports::Segment segment;
+  std::unique_ptr<Mapping> mapping;
+  std::unique_ptr<transports::Arena> arena;
+  std::vector<std::unique_ptr<Transport>> transports;  // last: they let go of the arena first
+};
+
+struct Fabric::Commons {
+  struct Retired {
+    std::unique_ptr<Endpoint> endpoint;
+    std::unique_ptr<Parts> parts;  // goes before the endpoint, which its transports call
+  };
+  std::mutex mutex;
+  std::vector<Retired> retired;
+
+  static std::shared_ptr<Commons> of(const std::string& name) {
+    static std::mutex* guard = new std::mutex;
+    static auto* all = new std::map<std::string, std::weak_ptr<Commons>>;
+    const std::lock_guard lock(*guard);
+    std::erase_if(*all, [](const auto& entry) { return entry.second.expired(); });
+    auto& entry = (*all)[name];
+    auto commons = entry.lock();
+    if (commons == nullptr) entry = commons = std::make_shared<Commons>();
+    return commons;
+  }
+};
+
+Fabric::Fabric(Endpoint& endpoint)
+    : endpoint_(endpoint), parts_(std::make_unique<Parts>()), commons_(Commons::of(endpoint.name())) {
+  make_arena();
+  make_routes();
+}
+
+Fabric::~Fabric() = default;
+
+void Fabric::retire(std::unique_ptr<Fabric> fabric, std::unique_ptr<Endpoint> endpoint) {
+  if (fabric == nullptr) return;
+  const std::shared_ptr<Commons> commons = fabric->commons_;
+  Commons::Retired gone{std::move(endpoint), std::move(fabric->parts_)};
+  const bool shared = fabric->shares_process_;
+  fabric.reset();
+  if (!shared) return;
+  const std::lock_guard lock(commons->mutex);
+  commons->retired.push_back(std::move(gone));
+}
+
+void Fabric::make_arena() {
+  const Place& mine = endpoint_.place(endpoint_.rank());
+  bool others_on_host = false;
+  for (Rank peer = 0; peer < endpoint_.ranks(); ++peer) {
+    const Place& place = endpoint_.place(peer);
+    if (place.host != mine.host) continue;
+    ++ranks_on_host_;
+    const bool same = same_process(place, mine);
+    others_on_host = others_on_host || !same;
+    shares_process_ = shares_process_ || (same && peer != endpoint_.rank());
+  }
+  const uint64_t bytes = env().arena ? env().arena->value : (shares_process_ ? kThreadArena : kProcessArena);
+  unsigned char* base = nullptr;
+  if (others_on_host) {
+    parts_->segment = transports::Segment::create(bytes);
+    base = parts_->segment.base();
+  } else {
+    parts_->mapping = std::make_unique<Mapping>(bytes);
+    base = parts_->mapping->base();
+  }
+  parts_->arena = std::make_unique<transports::Arena>(base, bytes);
+  arena_ = parts_->arena.get();
+  report_.staging = arena_->staging_bytes();
+}
+
+void Fabric::make_routes() {
+  const transports::Context context{
+      .wireup = &endpoint_, .arena = arena_, .arena_fd = parts_->segment.base() != nullptr ? parts_->segment.fd() : -1};
+  std::map<std::string, Transport*> made;
+  const auto instance = [&](const transports::TransportEntry& entry) {
+    auto& known = made[entry.name];
+    if (known == nullptr) known = parts_->transports.emplace_back(entry.make(context)).get();
+    return known;
+  };
+  routes_.assign(static_cast<size_t>(endpoint_.ranks()), nullptr);
+  for (Rank peer = 0; peer < endpoint_.ranks(); ++peer) {
+    if (peer == endpoint_.rank()) continue;
+    std::string reasons;
+    for (const transports::TransportEntry& entry : transports::transports()) {
+      const std::string& wanted = env().transport;
+      transports::Reach reach{.ok = false, .why_not = "TUTTI_TRANSPORT is " + wanted};
+      if (wanted.empty() || wanted == entry.name) reach = instance(entry)->probe(peer);
+      if (reach.ok) {
+        routes_[static_cast<size_t>(peer)] = instance(entry);
+        report_.alpha = std::max(report_.alpha, reach.alpha);
+        report_.beta = std::max(report_.beta, reach.beta);
+        break;
+      }
+      reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", entry.name, reach.why_not);
+    }
+    Transport* route = routes_[static_cast<size_t>(peer)];
+    if (route == nullptr && report_.unreachable.empty()) {
+      report_.unreachable =
+          fmt::format("rank {} cannot reach {} ({})", endpoint_.rank(), endpoint_.describe(peer), reasons);
+    }
+    if (route != nullptr && route->is_engine() &&
+        std::find(engines_.begin(), engines_.end(), route) == engines_.end()) {
+      engines_.push_back(route);
+    }
+  }
+}
+
+transports::OutLink Fabric::connect_out(Rank peer, uint32_t channel) {
+  return routes_.at(static_cast<size_t>(peer))->connect_out(peer, channel, Deadline::in(env().init_timeout));
+}
+
+transports::InLink Fabric::connect_in(Rank peer, uint32_t channel) {
+  return routes_.at(static_cast<size_t>(peer))->connect_in(peer, channel, Deadline::in(env().init_timeout));
+}
+
+}  // namespace tutti::comm

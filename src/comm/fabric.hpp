@@ -1,0 +1,60 @@
+// A rank's fabric: its arena, its transports, and which of them leads to each peer.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/deadline.hpp"
+#include "comm/endpoint.hpp"
+#include "exec/links.hpp"
+#include "transports/shm/segment.hpp"
+#include "transports/transport.hpp"
+
+namespace tutti::comm {
+
+/// What this rank tells the others about its fabric, once.
+struct FabricReport {
+  uint64_t staging = 0;  ///< bytes
+  double alpha = 0;      ///< of its slowest link
+  double beta = 0;
+  std::string unreachable;  ///< why some peer cannot be reached; empty if all can
+};
+
+class Fabric final : public exec::Connector {
+ public:
+  explicit Fabric(Endpoint& endpoint);
+  ~Fabric() override;
+  /// Ends a fabric and the endpoint it stands on. A rank that leaves may have sent what a slower rank of this process
+  /// has yet to read where it lies: then both stay until the last rank of the process has left too.
+  static void retire(std::unique_ptr<Fabric> fabric, std::unique_ptr<Endpoint> endpoint);
+
+  const FabricReport& report() const { return report_; }
+  transports::Arena& arena() { return *arena_; }
+  /// The transports in use that have to be driven.
+  const std::vector<transports::Transport*>& engines() const { return engines_; }
+  /// Ranks that share this host.
+  int ranks_on_host() const { return ranks_on_host_; }
+
+  transports::OutLink connect_out(Rank peer, uint32_t channel) override;
+  transports::InLink connect_in(Rank peer, uint32_t channel) override;
+
+ private:
+  struct Parts;    // arena and transports
+  struct Commons;  // what the ranks of one process leave behind
+  void make_arena();
+  void make_routes();
+
+  Endpoint& endpoint_;
+  std::unique_ptr<Parts> parts_;
+  std::shared_ptr<Commons> commons_;
+  transports::Arena* arena_ = nullptr;
+  std::vector<transports::Transport*> routes_;  // by peer
+  std::vector<transports::Transport*> engines_;
+  FabricReport report_;
+  int ranks_on_host_ = 0;
+  bool shares_process_ = false;
+};
+
+}  // namespace tutti::comm

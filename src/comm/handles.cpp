@@ -1,0 +1,74 @@
+#include "comm/handles.hpp"
+
+#include <pthread.h>
+
+#include <atomic>
+#include <deque>
+#include <mutex>
+#include <utility>
+
+#include "base/format.hpp"
+
+namespace tutti::comm {
+namespace {
+
+std::atomic<uint64_t> g_generation{1};
+
+template <class Shell>
+Shell* keep(Shell shell) {
+  static std::mutex* const mutex = new std::mutex;
+  static auto* const shells = new std::deque<Shell>;  // pointers into a deque stay
+  const std::lock_guard lock(*mutex);
+  shells->push_back(std::move(shell));
+  return &shells->back();
+}
+
+void check_process(uint64_t process, const char* what) {
+  if (process == process_generation()) return;
+  throw_error(Code::InvalidUsage, "this process was forked from the one that made the {}; make a new one here", what);
+}
+
+thread_local std::string t_last_error;
+
+}  // namespace
+
+uint64_t process_generation() {
+  static const int registered =
+      pthread_atfork(nullptr, nullptr, [] { g_generation.fetch_add(1, std::memory_order_relaxed); });
+  (void)registered;
+  return g_generation.load(std::memory_order_relaxed);
+}
+
+tuttiComm* make_handle(std::shared_ptr<Communicator> comm) {
+  return keep(tuttiComm{std::move(comm), process_generation(), ""});
+}
+
+tuttiStream* make_handle(std::shared_ptr<Stream> stream) {
+  return keep(tuttiStream{std::move(stream), process_generation()});
+}
+
+const std::shared_ptr<Communicator>& communicator_of(tuttiComm_t handle) {
+  if (handle == nullptr) throw Error(Code::InvalidArgument, "the communicator is null");
+  check_process(handle->process, "communicator");
+  if (handle->comm == nullptr) throw Error(Code::InvalidUsage, "the communicator was destroyed");
+  return handle->comm;
+}
+
+std::shared_ptr<Stream> stream_of(tuttiStream_t handle) {
+  if (handle == nullptr) return nullptr;
+  check_process(handle->process, "stream");
+  if (handle->stream == nullptr) throw Error(Code::InvalidUsage, "the stream was destroyed");
+  return handle->stream;
+}
+
+void set_last_error(const char* text) {
+  try {
+    t_last_error = text;
+  } catch (const std::exception&) {
+    t_last_error.clear();
+  }
+}
+
+const char* last_error() { return t_last_error.c_str(); }
+
+}  // namespace tutti::comm

@@ -1,0 +1,62 @@
+// What the C interface hands out, and how it turns exceptions into codes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "comm/communicator.hpp"
+#include "comm/stream.hpp"
+#include "tutti/tutti.h"
+
+/// Shells outlive what they hold, so that use after destroy is an error and not a crash.
+struct tuttiComm {
+  std::shared_ptr<tutti::comm::Communicator> comm;  ///< null once destroyed
+  uint64_t process = 0;                             ///< see process_generation()
+  std::string error_text;
+};
+
+struct tuttiStream {
+  std::shared_ptr<tutti::comm::Stream> stream;  ///< null once destroyed
+  uint64_t process = 0;
+};
+
+namespace tutti::comm {
+
+/// Changes in the child of every fork.
+uint64_t process_generation();
+
+/// A new shell, which lives as long as the process.
+tuttiComm* make_handle(std::shared_ptr<Communicator> comm);
+tuttiStream* make_handle(std::shared_ptr<Stream> stream);
+
+/// The communicator of a handle. Throws Error(InvalidArgument) for null, Error(InvalidUsage) after destroy or in a
+/// forked child.
+const std::shared_ptr<Communicator>& communicator_of(tuttiComm_t handle);
+/// The stream of a handle; null for null.
+std::shared_ptr<Stream> stream_of(tuttiStream_t handle);
+
+/// Remembers the words of this thread's last failure.
+void set_last_error(const char* text);
+const char* last_error();
+
+/// Runs a function of the C interface.
+template <class Function>
+tuttiResult_t guarded(Function&& function) noexcept {
+  try {
+    function();
+    return tuttiSuccess;
+  } catch (const Error& error) {
+    set_last_error(error.what());
+    return static_cast<tuttiResult_t>(error.code());
+  } catch (const std::bad_alloc&) {
+    set_last_error("memory could not be had");
+    return tuttiOutOfMemory;
+  } catch (const std::exception& error) {
+    set_last_error(error.what());
+    return tuttiInternalError;
+  }
+}
+
+}  // namespace tutti::comm

@@ -1,0 +1,142 @@
+#include "comm/planner.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/env.hpp"
+#include "base/format.hpp"
+#include "base/hash.hpp"
+
+namespace tutti::comm {
+namespace {
+
+constexpr size_t kCached = 64;                  // programs kept
+constexpr uint64_t kLendFrom = 8192;            // bytes: below, copying is cheaper than waiting for the reader
+constexpr uint32_t kTransferChannel = 1 << 16;  // links of sends and receives; collectives count theirs from 0
+constexpr uint64_t kTransferStaging = 4;        // a group's messages to all peers get 1/4 of the staging memory
+
+uint64_t hash_of(const CallSpec& spec, const char* algorithm, uint64_t window) {
+  Hash hash;
+  hash.add(static_cast<uint64_t>(spec.collective)).add(static_cast<uint64_t>(spec.type));
+  hash.add(static_cast<uint64_t>(spec.op)).add(spec.count).add(static_cast<uint64_t>(spec.root));
+  return hash.add(std::string_view(algorithm)).add(window).value();
+}
+
+/// The same number at both ends of a transfer.
+uint64_t tag_of(const CallSpec& spec, uint64_t number) {
+  Hash hash;
+  hash.add(static_cast<uint64_t>(spec.type)).add(spec.count).add(number);
+  return hash.value() & transports::kTagMask;
+}
+
+}  // namespace
+
+bool is_in_place(const Call& call, Rank rank) {
+  if (call.in == nullptr || call.out == nullptr) return false;
+  const uint64_t block = call.spec.count * size_of(call.spec.type);
+  const auto in = reinterpret_cast<uintptr_t>(call.in), out = reinterpret_cast<uintptr_t>(call.out);
+  const uint64_t mine = static_cast<uint64_t>(rank) * block;
+  switch (call.spec.collective) {
+    case Collective::AllGather:
+    case Collective::Gather:
+      return in == out + mine;
+    case Collective::ReduceScatter:
+    case Collective::Scatter:
+      return out == in + mine;
+    default:
+      return in == out;
+  }
+}
+
+Prepared& Planner::collective(const Call& call) {
+  const bool in_place = is_in_place(call, rank_);
+  for (auto known = cache_.begin(); known != cache_.end(); ++known) {
+    if (known->spec != call.spec || known->in_place != in_place) continue;
+    if (known != cache_.begin()) cache_.splice(cache_.begin(), cache_, known);
+    give_staging(cache_.front().lowered);
+    return cache_.front();
+  }
+  cache_.push_front(make(call, in_place));
+  if (cache_.size() > kCached) cache_.pop_back();
+  give_staging(cache_.front().lowered);
+  return cache_.front();
+}
+
+Prepared Planner::make(const Call& call, bool in_place) {
+  const CallSpec& spec = call.spec;
+  const auto element = static_cast<uint32_t>(size_of(spec.type));
+  const select::Choice choice = table_.choose(spec.collective, spec.count * element);
+  const exec::Geometry geometry{.count = spec.count,
+                                .window = std::max<uint64_t>(1, choice.window / element),
+                                .element_bytes = element,
+                                .root = spec.root,
+                                .lend_from = kLendFrom,
+                                .in_place = in_place,
+                                .scaled = spec.op == Op::PreMulSum};
+  Prepared prepared{.spec = spec, .in_place = in_place, .algorithm = choice.algorithm->name};
+  prepared.salt = hash_of(spec, choice.algorithm->name, choice.window);
+  prepared.lowered = exec::lower(plan_for(*choice.algorithm, spec.root), geometry, links_);
+  return prepared;
+}
+
+const plan::RankPlan& Planner::plan_for(const plan::Algorithm& algorithm, Rank root) {
+  const Rank planned = (rank_ - root + ranks_) % ranks_;  // the plan counts ranks from the root
+  const auto known = plans_.find({&algorithm, planned});
+  if (known != plans_.end()) return known->second;
+  return plans_[{&algorithm, planned}] = plan::generate(algorithm, {algorithm.collective, ranks_}, planned);
+}
+
+void Planner::give_staging(exec::Lowered& lowered) {
+  if (lowered.stages.empty() || lowered.generation == staging_.generation()) return;
+  if (!staging_.assign(lowered.stages, transports::kCapacity)) {
+    exec::drain_staging(links_, execution_, patience_).throw_if_bad();
+    staging_.reset();
+    if (!staging_.assign(lowered.stages, transports::kCapacity)) {
+      throw_error(Code::OutOfMemory, "this rank's staging memory is too small for the call; raise TUTTI_ARENA");
+    }
+  }
+  lowered.generation = staging_.generation();
+}
+
+Prepared& Planner::transfers(const std::vector<NumberedCall>& group) {
+  std::vector<exec::Transfer> list;
+  uint64_t sends = 0;
+  for (const auto& [call, number] : group) {
+    const CallSpec& spec = call->spec;
+    void* data = spec.sends ? const_cast<void*>(call->in) : call->out;
+    list.push_back({spec.root, spec.sends, static_cast<unsigned char*>(data), spec.count * size_of(spec.type),
+                    tag_of(spec, number)});
+    sends += spec.sends ? 1 : 0;
+  }
+  // Both ends must cut a transfer alike, so the length depends on nothing that only one of them knows.
+  const uint64_t share = shared_staging_ / kTransferStaging / transports::kCapacity / static_cast<uint64_t>(ranks_);
+  const uint64_t message = std::max<uint64_t>(transports::kStride, std::min<uint64_t>(env().message.value, share));
+  group_ = {.algorithm = "direct"};
+  group_.lowered = exec::lower_transfers(list, message, kLendFrom, kTransferChannel, links_);
+  uint64_t generation = 0;
+  while (generation != staging_.generation()) {  // once, or twice when the staging memory had to start anew
+    generation = staging_.generation();
+    for (exec::OwnedStage& stage : group_.lowered.stages) stage.stage = kept_stage(stage);
+  }
+  return group_;
+}
+
+/// Stages of groups are kept: what a peer has not read yet stays where it is when the next group comes.
+exec::Stage Planner::kept_stage(exec::OwnedStage& wanted) {
+  wanted.stage.slot_bytes = std::max<uint64_t>(transports::kStride, std::bit_ceil(wanted.stage.slot_bytes));
+  exec::Lowered& kept = group_stages_[{wanted.outs, wanted.stage.slot_bytes}];
+  if (kept.stages.empty())
+    kept.stages.push_back({.stage = {.slot_bytes = wanted.stage.slot_bytes}, .outs = wanted.outs});
+  give_staging(kept);
+  return kept.stages.front().stage;
+}
+
+void Planner::ran(Prepared& prepared) {
+  execution_.store(prepared.lowered);
+  if (&prepared != &group_) return;
+  for (const exec::OwnedStage& stage : group_.lowered.stages) {
+    group_stages_[{stage.outs, stage.stage.slot_bytes}].stages.front().stage.uses = stage.stage.uses;
+  }
+}
+
+}  // namespace tutti::comm

@@ -1,0 +1,76 @@
+// From a call to the program that runs it: choice, plan, lowering, staging memory; all of it cached.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "comm/call.hpp"
+#include "exec/run.hpp"
+#include "plan/algorithm.hpp"
+#include "select/select.hpp"
+
+namespace tutti::comm {
+
+/// A program with what it was made for.
+struct Prepared {
+  CallSpec spec;
+  bool in_place = false;
+  const char* algorithm = "";
+  uint64_t salt = 0;  ///< the part of the tag that is the same in every such call
+  exec::Lowered lowered;
+};
+
+/// A transfer of a group, numbered: the `number`-th to (from) its peer.
+struct NumberedCall {
+  const Call* call = nullptr;
+  uint64_t number = 0;
+};
+
+class Planner {
+ public:
+  /// `execution` is whose links and engines are used when staging memory has to be drained; both outlive the planner.
+  Planner(Rank rank, Rank ranks, exec::Links& links, exec::Staging& staging, exec::Execution& execution,
+          const exec::Patience& patience)
+      : rank_(rank), ranks_(ranks), links_(links), staging_(staging), execution_(execution), patience_(patience) {}
+
+  /// What the ranks agreed on: `staging` is the smallest staging memory of any of them.
+  void agree(select::DecisionTable table, uint64_t staging) {
+    table_ = std::move(table);
+    shared_staging_ = staging;
+  }
+
+  /// The program of a collective. The reference is good until the next call of the planner.
+  /// Throws what connecting throws, and Error(OutOfMemory).
+  Prepared& collective(const Call& call);
+  /// The program of a group of sends and receives, none of them with this rank itself.
+  Prepared& transfers(const std::vector<NumberedCall>& group);
+  /// To be called when a program has run.
+  void ran(Prepared& prepared);
+
+ private:
+  Prepared make(const Call& call, bool in_place);
+  const plan::RankPlan& plan_for(const plan::Algorithm& algorithm, Rank root);
+  void give_staging(exec::Lowered& lowered);
+  exec::Stage kept_stage(exec::OwnedStage& wanted);
+
+  Rank rank_;
+  Rank ranks_;
+  exec::Links& links_;
+  exec::Staging& staging_;
+  exec::Execution& execution_;
+  const exec::Patience& patience_;
+  select::DecisionTable table_;
+  uint64_t shared_staging_ = 0;
+  std::map<std::pair<const plan::Algorithm*, Rank>, plan::RankPlan> plans_;
+  std::list<Prepared> cache_;  // the most recently used first
+  Prepared group_;
+  std::map<std::pair<std::vector<uint32_t>, uint64_t>, exec::Lowered> group_stages_;  // by out-links and slot
+};
+
+/// Is this call in place on this rank? Overlap that is not in place has been refused before.
+bool is_in_place(const Call& call, Rank rank);
+
+}  // namespace tutti::comm

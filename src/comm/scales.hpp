@@ -1,0 +1,50 @@
+// The scalars of pre-multiplied sums, by the handle that the user holds.
+#pragma once
+
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "base/format.hpp"
+#include "comm/call.hpp"
+
+namespace tutti::comm {
+
+class Scales {
+ public:
+  /// The new handle, ≥ 0 and never used before on this communicator.
+  int add(DType type, const void* scalar) {
+    const std::lock_guard lock(mutex_);
+    Scale scale{.type = type};
+    std::memcpy(scale.value, scalar, size_of(type));
+    scales_[next_] = scale;
+    return next_++;
+  }
+  bool remove(int handle) {
+    const std::lock_guard lock(mutex_);
+    return scales_.erase(handle) == 1;
+  }
+  /// Makes `call` a pre-multiplied sum. Throws Error(InvalidArgument) for a handle that is unknown or of another type.
+  void apply(int handle, Call& call) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = scales_.find(handle);
+    if (found == scales_.end()) throw_error(Code::InvalidArgument, "the operator was not made on this communicator");
+    if (found->second.type != call.spec.type) {
+      throw_error(Code::InvalidArgument, "the operator's scalar is {} where the buffers are {}",
+                  name_of(found->second.type), name_of(call.spec.type));
+    }
+    call.spec.op = Op::PreMulSum;
+    std::memcpy(call.scale, found->second.value, sizeof call.scale);
+  }
+
+ private:
+  struct Scale {
+    DType type = DType::F32;
+    unsigned char value[8] = {};
+  };
+  mutable std::mutex mutex_;
+  std::map<int, Scale> scales_;
+  int next_ = 0;
+};
+
+}  // namespace tutti::comm

@@ -1,0 +1,25 @@
+// From the user's call to its run: at once, on a stream's worker, or collected in a group and run together.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "comm/communicator.hpp"
+
+namespace tutti::comm {
+
+class Stream;
+
+/// Checks the call and runs it, blocks until it is over (no stream), or leaves it with the stream's worker. In a group
+/// it only collects it. Throws what is wrong with the call, and, when it blocks, what went wrong with it.
+void submit(const std::shared_ptr<Communicator>& comm, const Call& call, const std::shared_ptr<Stream>& stream);
+
+/// Groups nest; what is collected belongs to the calling thread.
+void group_start();
+/// The outermost end runs all that was collected; throws the first failure.
+void group_end();
+bool in_group();
+/// In a group: `task` runs, on a thread of its own, when the group ends, before any call. For joining as several ranks.
+void group_add(std::function<void()> task);
+
+}  // namespace tutti::comm

@@ -1,0 +1,53 @@
+// Watches a call: turns what the executor sees (a wrong message, a stall, a failure) into errors that name ranks and
+// calls.
+#pragma once
+
+#include <cstdint>
+#include <future>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/board.hpp"
+#include "comm/endpoint.hpp"
+#include "comm/planner.hpp"
+#include "exec/run.hpp"
+
+namespace tutti::comm {
+
+class Watch final : public exec::Observer {
+ public:
+  explicit Watch(Endpoint& endpoint) : endpoint_(endpoint) {}
+
+  /// The call that runs from now on: a collective with its number …
+  void begin(uint64_t call, const Prepared& prepared);
+  /// … or a group of transfers.
+  void begin(const std::vector<NumberedCall>& group);
+
+  /// Fails the communicator for `reason` and returns what this rank reports: its own call, and the first reason.
+  Status fail(Code code, const std::string& reason);
+
+  Status fault(const exec::Fault& fault) override;
+  Status stalled(const exec::Stall& stall) override;
+  Status failed() override;
+
+ private:
+  const CallSpec& ours(Rank peer, bool sends) const;
+  uint64_t key(Rank peer, bool we_send) const;
+  std::string here() const;
+  std::string compare(Rank peer, const CallSpec& mine, const CallSpec& theirs) const;
+  std::optional<BoardAnswer> ask_now(Rank peer, uint64_t key) const;
+  std::optional<std::string> mismatch(Rank peer, const BoardAnswer& board) const;
+  std::string late(const exec::Stall& stall) const;
+  void look_at_board(const exec::Stall& stall);
+
+  Endpoint& endpoint_;
+  uint64_t call_ = 0;                   // number of the collective; 0 in a group
+  const Prepared* prepared_ = nullptr;  // the collective
+  const std::vector<NumberedCall>* group_ = nullptr;
+  Rank asked_ = kNoRank;  // whose board is being asked
+  std::future<std::optional<std::string>> answer_;
+  std::optional<BoardAnswer> board_;  // of asked_, as last seen
+};
+
+}  // namespace tutti::comm

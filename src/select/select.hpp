@@ -1,0 +1,74 @@
+// Which algorithm a call uses, and in windows of what size: a table that rank 0 computes and all ranks share.
+//
+// A choice depends only on what must be equal on all ranks (collective, size of the message, number of ranks), so that
+// all make the same one. Costs are the algorithms' closed forms under the α–β–γ model: T = rounds·α + bytes·β +
+// folded·γ, bytes being the more of what a rank sends and receives.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plan/algorithm.hpp"
+
+namespace tutti::select {
+
+/// What the model knows of the machine and the communicator: equal on all ranks.
+struct Setting {
+  Rank ranks = 1;
+  double alpha = 1e-6;         ///< seconds for an empty message over the slowest pair of ranks
+  double beta = 1e-10;         ///< seconds per byte sent
+  double gamma = 1e-10;        ///< seconds per byte folded
+  double message_cost = 1e-7;  ///< seconds of processor time for each message beyond the first of a round
+  uint64_t staging = 0;        ///< bytes of the smallest staging memory of any rank
+  uint64_t message = 0;        ///< bytes of the largest message
+  /// Forced algorithms by collective ("all_reduce" → "ring"), from TUTTI_ALGO.
+  std::map<std::string, std::string> forced;
+};
+
+/// Reads "all_reduce:ring,broadcast:binomial". Throws Error(InvalidArgument) naming what is not known.
+std::map<std::string, std::string> parse_forced(const std::string& text);
+
+/// One line of `explain`: a candidate and what the model thinks of it.
+struct Candidate {
+  const plan::Algorithm* algorithm = nullptr;
+  double seconds = 0;
+  std::string rejected;  ///< why it cannot be used; empty if it can
+};
+
+/// All algorithms of a collective for calls of `bytes` bytes a block, the best first, the impossible last.
+std::vector<Candidate> candidates(Collective collective, uint64_t bytes, const Setting& setting);
+
+/// Bytes of a block that one round may move, so that every rank's staging memory holds kCapacity messages of each of
+/// its stages; a multiple of 128. At least 128.
+uint64_t window_bytes(const plan::Algorithm& algorithm, const Setting& setting);
+
+/// What a call does.
+struct Choice {
+  const plan::Algorithm* algorithm = nullptr;
+  uint64_t window = 0;  ///< bytes of a block
+};
+
+class DecisionTable {
+ public:
+  DecisionTable() = default;
+  /// Throws Error(Unsupported) where a forced algorithm cannot be used.
+  explicit DecisionTable(const Setting& setting);
+  /// The table as rank 0 sent it. Throws Error(ProtocolError) for what is none.
+  static DecisionTable parse(const std::string& text);
+  std::string text() const;
+
+  /// `bytes` of a block.
+  Choice choose(Collective collective, uint64_t bytes) const;
+
+ private:
+  struct Row {
+    uint64_t below;  ///< holds for blocks of fewer bytes
+    Choice choice;
+  };
+  std::map<Collective, std::vector<Row>> rows_;
+};
+
+}  // namespace tutti::select

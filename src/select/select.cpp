@@ -21,9 +21,14 @@ Collective collective_named(std::string_view name) {
   throw_error(Code::InvalidArgument, "there is no collective '{}'", name);
 }
 
-double seconds(const plan::Cost& cost, uint64_t bytes, const Setting& s) {
+/// What the model says of one call. A chain of dependent messages takes at least its own bytes, however little each
+/// rank moves in all; with several windows only the first one pays for that.
+double seconds(const plan::Algorithm& algorithm, uint64_t bytes, const Setting& s) {
+  const plan::Cost cost = algorithm.cost(s.ranks);
   const auto size = static_cast<double>(bytes);
-  const double moved = std::max(cost.sent.value(), cost.received.value()) * size;
+  const double first = std::min(size, static_cast<double>(window_bytes(algorithm, s)));
+  const double chain = static_cast<double>(cost.rounds) * cost.message.value() * first;
+  const double moved = std::max(std::max(cost.sent.value(), cost.received.value()) * size, chain);
   const auto extra = static_cast<double>(std::max<int64_t>(0, cost.stages - 1));
   return static_cast<double>(cost.rounds) * s.alpha + moved * s.beta + cost.folded.value() * size * s.gamma +
          extra * s.message_cost;
@@ -64,8 +69,11 @@ std::vector<Candidate> candidates(Collective collective, uint64_t bytes, const S
       candidate.rejected = fmt::format("does not work for {} ranks", setting.ranks);
     } else if (forced != setting.forced.end() && forced->second != a->name) {
       candidate.rejected = fmt::format("TUTTI_ALGO forces {}", forced->second);
+    } else if (window_bytes(*a, setting) == 0) {
+      candidate.rejected =
+          fmt::format("its messages do not fit {} bytes of staging memory; raise TUTTI_ARENA", setting.staging);
     } else {
-      candidate.seconds = seconds(a->cost(setting.ranks), bytes, setting);
+      candidate.seconds = seconds(*a, bytes, setting);
     }
     all.push_back(candidate);
   }
@@ -85,7 +93,7 @@ uint64_t window_bytes(const plan::Algorithm& algorithm, const Setting& setting) 
   // Rounding may lengthen a chunk by a granule.
   const uint64_t payload = std::max(slot, 2 * kGranule) - kGranule;
   const auto window = static_cast<uint64_t>(static_cast<double>(payload) / cost.message.value());
-  return std::max(window / kGranule * kGranule, kGranule);
+  return window / kGranule * kGranule;
 }
 
 DecisionTable::DecisionTable(const Setting& setting) {

@@ -13,19 +13,20 @@ HWY_BEFORE_NAMESPACE();
 namespace tutti {
 namespace HWY_NAMESPACE {
 
-void copy_through_registers(std::byte* dst, std::byte* dst2, const std::byte* src, size_t bytes, bool stream) {
-  constexpr size_t kBlock = 4;  // registers at a time
-  const Output out(dst, dst2, stream, 1);
-  size_t at = out.head(bytes);
-  if (at > 0) out.put_some(0, at, load_some(src, at));
-  for (; bytes - at >= kBlock * kRawBytes; at += kBlock * kRawBytes) {
-    Raw block[kBlock];
-    for (size_t b = 0; b < kBlock; ++b) block[b] = load(src + at + b * kRawBytes);
-    for (size_t b = 0; b < kBlock; ++b) out.put(at + b * kRawBytes, block[b]);
+struct Copied {
+  static constexpr size_t kBlock = 2;
+  const std::byte* src;
+
+  HWY_INLINE Raw some(size_t at, size_t size) const { return load_some(src + at, size); }
+  HWY_INLINE void block(size_t at, const Output& out) const {
+    const Raw first = load(src + at), second = load(src + at + kRawBytes);
+    out.put(at, first);
+    out.put(at + kRawBytes, second);
   }
-  for (; bytes - at >= kRawBytes; at += kRawBytes) out.put(at, load(src + at));
-  if (at < bytes) out.put_some(at, bytes - at, load_some(src + at, bytes - at));
-  out.finish();
+};
+
+void copy_through_registers(std::byte* dst, std::byte* dst2, const std::byte* src, size_t bytes, bool stream) {
+  make(Copied{src}, Output(dst, dst2, stream, 1), bytes);
 }
 
 }  // namespace HWY_NAMESPACE

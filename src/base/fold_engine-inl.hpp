@@ -1,9 +1,7 @@
-// Per-target: the loops of a fold over `Lanes` (how an element type is computed with) and `Op` (what a node does).
+// Per-target: a fold over `Lanes` (how an element type is computed with) and `Op` (what a node does).
 //
-// `fold` splits the buffers into a head up to an aligned store (streaming only), full registers, and a tail shorter
-// than a register. What is asked for most — operands from left to right, nothing else — runs in `fold_plain`, a few
-// registers at a time. The rest (trees, scaling, dividing, rounding at nodes, heads and tails) runs register by
-// register in `fold_any`.
+// What is asked for most — operands from left to right, nothing else — is made by `PlainFold`, a few registers at a
+// time. The rest (trees, scaling, dividing, rounding at nodes) is made by `AnyFold`, one register at a time.
 #include <cstring>
 #include <type_traits>
 
@@ -24,11 +22,55 @@ HWY_BEFORE_NAMESPACE();
 namespace tutti {
 namespace HWY_NAMESPACE {
 
-/// Folds one register's worth of elements with every option a call can ask for.
+/// From left to right. kSources = 2, or 0: as many as the call says, at least 2.
+template <class Lanes, class Op, uint32_t kSources>
+class PlainFold {
+ public:
+  static constexpr size_t kBlock = Lanes::kVectors == 1 ? 2 : 1;
+
+  explicit PlainFold(const FoldCall& call)
+      : first_(call.sources[0]), second_(call.sources[1]), sources_(call.sources), count_(call.source_count) {}
+
+  HWY_INLINE Raw some(size_t at, size_t size) const {
+    auto value =
+        combine<Lanes, Op>(Lanes::widen(load_some(first_ + at, size)), Lanes::widen(load_some(second_ + at, size)));
+    if constexpr (kSources == 0) {
+      for (uint32_t j = 2; j < count_; ++j) {
+        value = combine<Lanes, Op>(value, Lanes::widen(load_some(sources_[j] + at, size)));
+      }
+    }
+    return Lanes::narrow(value);
+  }
+
+  HWY_INLINE void block(size_t at, const Output& out) const {
+    typename Lanes::Value value[kBlock];
+    for (size_t b = 0; b < kBlock; ++b) {
+      const size_t here = at + b * kRawBytes;
+      value[b] = combine<Lanes, Op>(Lanes::widen(load(first_ + here)), Lanes::widen(load(second_ + here)));
+    }
+    if constexpr (kSources == 0) {
+      for (uint32_t j = 2; j < count_; ++j) {
+        const std::byte* const source = sources_[j] + at;
+        for (size_t b = 0; b < kBlock; ++b) {
+          value[b] = combine<Lanes, Op>(value[b], Lanes::widen(load(source + b * kRawBytes)));
+        }
+      }
+    }
+    for (size_t b = 0; b < kBlock; ++b) out.put(at + b * kRawBytes, Lanes::narrow(value[b]));
+  }
+
+ private:
+  const std::byte *const first_, *const second_;
+  const std::byte* const* const sources_;
+  const uint32_t count_;
+};
+
+/// With every option a call can ask for.
 template <class Lanes, class Op>
 class AnyFold {
  public:
   using Value = typename Lanes::Value;
+  static constexpr size_t kBlock = 1;
 
   AnyFold(const FoldCall& call, bool is_signed)
       : call_(call), is_signed_(is_signed), rounds_(Lanes::kRounds && call.round_each), scaled_(call.scaled_source) {
@@ -40,24 +82,27 @@ class AnyFold {
     }
   }
 
-  /// The elements in bytes [at, at + size) of the buffers; size ≤ one register.
-  Raw operator()(size_t at, size_t size) const {
-    Value value = leaves_ > 1 ? tree(0, leaves_, at, size) : left(at, size);
+  HWY_INLINE Raw some(size_t at, size_t size) const {
+    Value value = leaves_ > 1 ? tree(at, size) : left(at, size);
     if constexpr (Op::kIsSum) {
       if (call_.divide_by > 1) value = divide<Lanes>(value, call_.divide_by, is_signed_);
     }
     return Lanes::narrow(value);
   }
 
+  HWY_INLINE void block(size_t at, const Output& out) const { out.put(at, some(at, kRawBytes)); }
+
  private:
-  Value settle(const Value& value) const {
+  HWY_INLINE Value settle(const Value& value) const {
     if constexpr (Lanes::kRounds) {
       if (rounds_) return Lanes::widen(Lanes::narrow(value));
     }
     return value;
   }
 
-  Value source(uint32_t j, size_t at, size_t size) const {
+  HWY_INLINE Value node(const Value& a, const Value& b) const { return settle(combine<Lanes, Op>(a, b)); }
+
+  HWY_INLINE Value source(uint32_t j, size_t at, size_t size) const {
     const Value value = Lanes::widen(load_some(call_.sources[j] + at, size));
     if constexpr (Op::kIsSum) {
       if (static_cast<int64_t>(j) == scaled_) return settle(combine<Lanes, Multiply>(value, scale_));
@@ -65,24 +110,25 @@ class AnyFold {
     return value;
   }
 
-  Value left(size_t at, size_t size) const {
+  HWY_INLINE Value left(size_t at, size_t size) const {
     Value value = source(0, at, size);
-    for (uint32_t j = 1; j < call_.source_count; ++j) {
-      value = settle(combine<Lanes, Op>(value, source(j, at, size)));
-    }
+    for (uint32_t j = 1; j < call_.source_count; ++j) value = node(value, source(j, at, size));
     return value;
   }
 
-  /// Leaves [first, first + count) of the canonical tree; the first `source_count − leaves_` leaves are pairs.
-  Value tree(uint32_t first, uint32_t count, size_t at, size_t size) const {
-    if (count > 1) {
-      const Value low = tree(first, count / 2, at, size);
-      return settle(combine<Lanes, Op>(low, tree(first + count / 2, count / 2, at, size)));
+  /// The first `source_count − leaves_` leaves are pairs. After leaf l, as many subtrees are complete as l + 1 has
+  /// trailing zero bits: each meets the one waiting to its left.
+  HWY_INLINE Value tree(size_t at, size_t size) const {
+    Value waiting[32];
+    size_t depth = 0;
+    uint32_t j = 0;
+    for (uint32_t leaf = 0; leaf < leaves_; ++leaf) {
+      Value value = source(j++, at, size);
+      if (leaf < call_.source_count - leaves_) value = node(value, source(j++, at, size));
+      for (uint32_t complete = leaf; complete & 1; complete >>= 1) value = node(waiting[--depth], value);
+      waiting[depth++] = value;
     }
-    const uint32_t pairs = call_.source_count - leaves_;
-    if (first >= pairs) return source(first + pairs, at, size);
-    const Value low = source(2 * first, at, size);
-    return settle(combine<Lanes, Op>(low, source(2 * first + 1, at, size)));
+    return waiting[0];
   }
 
   const FoldCall& call_;
@@ -92,59 +138,35 @@ class AnyFold {
   Value scale_{};
 };
 
-template <class Lanes, class Op>
-HWY_NOINLINE void fold_any(const FoldCall& call, const Output& out, size_t at, size_t end, bool is_signed) {
-  const AnyFold<Lanes, Op> folded(call, is_signed);
-  for (; end - at >= kRawBytes; at += kRawBytes) out.put(at, folded(at, kRawBytes));
-  if (at < end) out.put_some(at, end - at, folded(at, end - at));
+/// One function each, so that the paths taken rarely do not burden the others.
+template <class Lanes, class Op, uint32_t kSources>
+HWY_NOINLINE void fold_plain(const FoldCall& call, const Output& out, size_t bytes) {
+  make(PlainFold<Lanes, Op, kSources>(call), out, bytes);
 }
 
-/// Left to right over full blocks of registers; returns where it stopped. kSources = 0: as many as the call says.
-template <class Lanes, class Op, uint32_t kSources>
-HWY_NOINLINE size_t fold_plain(const FoldCall& call, const Output& out, size_t at, size_t end) {
-  constexpr size_t kBlock = Lanes::kVectors == 4 ? 1 : 4;  // registers at a time: as many as stay in registers
-  const std::byte* const first = call.sources[0];
-  const std::byte* const second = call.sources[1];
-  for (; end - at >= kBlock * kRawBytes; at += kBlock * kRawBytes) {
-    typename Lanes::Value value[kBlock];
-    for (size_t b = 0; b < kBlock; ++b) {
-      const size_t here = at + b * kRawBytes;
-      value[b] = combine<Lanes, Op>(Lanes::widen(load(first + here)), Lanes::widen(load(second + here)));
-    }
-    if constexpr (kSources == 0) {
-      for (uint32_t j = 2; j < call.source_count; ++j) {
-        const std::byte* const source = call.sources[j] + at;
-        for (size_t b = 0; b < kBlock; ++b) {
-          value[b] = combine<Lanes, Op>(value[b], Lanes::widen(load(source + b * kRawBytes)));
-        }
-      }
-    }
-    for (size_t b = 0; b < kBlock; ++b) out.put(at + b * kRawBytes, Lanes::narrow(value[b]));
-  }
-  return at;
+template <class Lanes, class Op>
+HWY_NOINLINE void fold_any(const FoldCall& call, const Output& out, size_t bytes, bool is_signed) {
+  make(AnyFold<Lanes, Op>(call, is_signed), out, bytes);
 }
 
 template <class Lanes, class Op>
 void fold(const FoldCall& call, bool is_signed) {
-  const size_t end = call.count * sizeof(typename Lanes::Element);
+  const size_t bytes = call.count * sizeof(typename Lanes::Element);
   const uint32_t k = call.source_count;
-  const bool adorned = Op::kIsSum && (call.scaled_source >= 0 || call.divide_by > 1);
-  if (k == 1 && !adorned) {
-    copy_bytes(call.dst != nullptr ? call.dst : call.dst2, call.dst != nullptr ? call.dst2 : nullptr, call.sources[0],
-               end, call.stream && call.dst != nullptr);
-    return;
-  }
   const Output out(call.dst, call.dst2, call.stream, sizeof(typename Lanes::Element));
-  size_t at = out.head(end);
-  if (at > 0) fold_any<Lanes, Op>(call, out, 0, at, is_signed);
+  const bool adorned = Op::kIsSum && (call.scaled_source >= 0 || call.divide_by > 1);
   // Up to three operands the tree is the left fold; one node rounds once anyway.
-  const bool plain =
-      !adorned && (call.shape == FoldShape::Left || k <= 3) && !(Lanes::kRounds && call.round_each && k > 2);
-  if (plain && end - at >= 4 * kRawBytes) {
-    at = k == 2 ? fold_plain<Lanes, Op, 2>(call, out, at, end) : fold_plain<Lanes, Op, 0>(call, out, at, end);
+  const bool in_order = call.shape == FoldShape::Left || k <= 3;
+  if (adorned || !in_order || (Lanes::kRounds && call.round_each && k > 2)) {
+    fold_any<Lanes, Op>(call, out, bytes, is_signed);
+  } else if (k == 2) {
+    fold_plain<Lanes, Op, 2>(call, out, bytes);
+  } else if (k > 2) {
+    fold_plain<Lanes, Op, 0>(call, out, bytes);
+  } else {
+    std::byte* const dst = call.dst != nullptr ? call.dst : call.dst2;
+    copy_bytes(dst, call.dst != nullptr ? call.dst2 : nullptr, call.sources[0], bytes, call.stream && dst == call.dst);
   }
-  if (at < end) fold_any<Lanes, Op>(call, out, at, end, is_signed);
-  out.finish();
 }
 
 template <class Lanes, class Op, bool kSigned = false>

@@ -86,11 +86,17 @@ HWY_INLINE typename Lanes::Value combine(const typename Lanes::Value& a, const t
   return result;
 }
 
-/// There is no vector division of integers; averages of them are rare enough for a scalar one.
+/// There is no vector division of integers. Below 2^53 the one of f64 truncates to the right quotient: it is off by at
+/// most 2^-53 of it, and a quotient a/b that is no integer is at least 1/b away from the next.
 template <class T>
 HWY_INLINE T divide_integer(T value, uint32_t by, bool is_signed) {
-  if (is_signed) return static_cast<T>(int64_t{static_cast<std::make_signed_t<T>>(value)} / int64_t{by});
-  return static_cast<T>(value / uint64_t{by});
+  using Signed = std::make_signed_t<T>;
+  if constexpr (sizeof(T) < 8) {
+    const double wide = is_signed ? static_cast<double>(static_cast<Signed>(value)) : static_cast<double>(value);
+    return static_cast<T>(static_cast<int64_t>(wide / by));
+  } else {
+    return is_signed ? static_cast<T>(static_cast<Signed>(value) / int64_t{by}) : value / by;
+  }
 }
 
 /// Each lane divided by `by` ≥ 2. Integers truncate toward zero; `is_signed` says how the bits of unsigned lanes are

@@ -82,7 +82,7 @@ class AnyFold {
     }
   }
 
-  HWY_INLINE Raw some(size_t at, size_t size) const {
+  HWY_NOINLINE Raw some(size_t at, size_t size) const {  // called from several places, and large
     Value value = leaves_ > 1 ? tree(at, size) : left(at, size);
     if constexpr (Op::kIsSum) {
       if (call_.divide_by > 1) value = divide<Lanes>(value, call_.divide_by, is_signed_);

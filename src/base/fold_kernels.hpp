@@ -15,4 +15,4 @@ FoldFn max_kernel_for(DType type);
 /// A function exported to Highway, as compiled for the best target of this processor. Highway asks for AES beside
 /// SSE4.2 and has no entry for a processor without; our kernels do not use it.
 #define TUTTI_DISPATCH(function) \
-  ((hwy::SupportedTargets() & HWY_TARGETS) != 0 ? &HWY_DYNAMIC_DISPATCH(function) : &HWY_STATIC_DISPATCH(function))
+  ((hwy::SupportedTargets() & HWY_TARGETS) != 0 ? HWY_DYNAMIC_DISPATCH(function) : HWY_STATIC_DISPATCH(function))

@@ -126,8 +126,10 @@ HWY_INLINE void make(const Maker& maker, const Output& out, size_t bytes) {
     }
   }
   for (; bytes - at >= kStep; at += kStep) maker.block(at, out);
-  for (; bytes - at >= kRawBytes; at += kRawBytes) out.put(at, maker.some(at, kRawBytes));
-  if (at < bytes) out.put_some(at, bytes - at, maker.some(at, bytes - at));
+  for (size_t size; at < bytes; at += size) {
+    size = bytes - at < kRawBytes ? bytes - at : kRawBytes;
+    out.put_some(at, size, maker.some(at, size));
+  }
   out.finish();
 }
 

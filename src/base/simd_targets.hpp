@@ -14,3 +14,8 @@
 #elif defined(__riscv)
 #define HWY_DISABLED_TARGETS HWY_RVV
 #endif
+
+// GCC 11 and 12 warn of their own AVX-512 intrinsics, which start from a register of anything (GCC bug 105593).
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif

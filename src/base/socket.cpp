@@ -131,7 +131,8 @@ Fd connect_unix(const std::string& name, Patience patience) {
   Fd fd = open_socket(AF_UNIX);
   while (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
     if (!again(errno)) {
-      throw_error(Code::SystemError, "cannot connect to the abstract UNIX socket '{}': {}", name, std::strerror(errno));
+      throw_error(errno == ECONNREFUSED ? Code::PeerFailed : Code::SystemError,
+                  "cannot connect to the abstract UNIX socket '{}': {}", name, std::strerror(errno));
     }
     // The listener's queue is full. There is nothing to wait on, so look again in a moment.
     if (patience.deadline.passed()) {

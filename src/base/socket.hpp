@@ -33,7 +33,7 @@ Fd accept_now(int listener);
 Fd start_connect(const Address& address, uint16_t port);
 /// 0 when connected, else the errno of the attempt.
 int connect_error(int fd);
-/// Connects to an abstract name. Throws Error(SystemError | Timeout).
+/// Connects to an abstract name. Throws Error(PeerFailed) where nobody listens, Timeout, Aborted, SystemError.
 Fd connect_unix(const std::string& name, Patience patience);
 /// Small messages leave at once (TCP_NODELAY).
 void send_without_delay(int fd);

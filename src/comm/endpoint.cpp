@@ -127,7 +127,7 @@ void Endpoint::serve_board(std::function<std::string(uint64_t)> board) { seat_->
 
 std::future<std::optional<std::string>> Endpoint::ask_board(Rank peer, uint64_t call, Deadline deadline) {
   control_.check_not_forked();
-  seat_->member(peer);  // throws where there is no such rank
+  seat_->member(peer);  // throws if there is no such rank
   if (const auto here = control_.seat(name(), peer)) {
     std::promise<std::optional<std::string>> answer;
     answer.set_value(here->board()(call));
@@ -141,8 +141,7 @@ std::future<std::optional<std::string>> Endpoint::ask_board(Rank peer, uint64_t 
 Farewell Endpoint::leave(uint64_t calls, Deadline deadline) {
   Farewell farewell;
   if (control_.forked()) return farewell;
-  if (!gone_) {
-    gone_ = true;
+  if (!gone_.exchange(true)) {
     seat_->say_goodbye(calls);
     if (control_.endpoint_went()) {
       const bool failed = seat_->failed().load() != 0;

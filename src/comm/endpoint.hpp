@@ -104,7 +104,7 @@ class Endpoint final : public transports::Wireup {
 
   Control& control_;
   std::shared_ptr<Seat> seat_;
-  bool gone_ = false;  // leave() was called
+  std::atomic<bool> gone_{false};  // leave() was called
 };
 
 }  // namespace tutti::comm

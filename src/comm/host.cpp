@@ -59,7 +59,8 @@ Fd watch_process(uint32_t process, uint64_t started, bool* unsupported) {
     *unsupported = errno != ESRCH;
     return fd;
   }
-  if (process_start(process) != started) fd.reset();  // the number belongs to another process by now
+  const uint64_t now = process_start(process);
+  if (now != 0 && now != started) fd.reset();  // the number belongs to another process by now
   return fd;
 }
 

@@ -38,9 +38,9 @@ class Seat : public std::enable_shared_from_this<Seat> {
   const std::string& name() const { return name_; }
   Rank rank() const { return rank_; }
   Rank ranks() const { return ranks_; }
-  /// Once joined.
-  const Member& member(Rank rank) const { return members_.at(static_cast<size_t>(rank)); }
-  const transports::Place& place(Rank rank) const { return places_.at(static_cast<size_t>(rank)); }
+  /// Once joined. Throws Error(InvalidArgument) for a rank that does not exist.
+  const Member& member(Rank rank) const { return members_[index(rank)]; }
+  const transports::Place& place(Rank rank) const { return places_[index(rank)]; }
 
   // ---- any thread
   /// Takes over a connection that has sent Register. `wait_joined` then waits for the table.
@@ -71,6 +71,7 @@ class Seat : public std::enable_shared_from_this<Seat> {
     Loop::Id timer = 0;
   };
 
+  size_t index(Rank rank) const;
   // control thread, seat.cpp
   void open(Fd fd);
   void on_frame(std::string_view body);

@@ -24,6 +24,12 @@ Seat::Seat(Control& control, const Key& key, Rank ranks, Rank rank)
       gone_(static_cast<size_t>(ranks), Gone::No),
       calls_(static_cast<size_t>(ranks), 0) {}
 
+size_t Seat::index(Rank rank) const {
+  if (rank < 0 || rank >= ranks_)
+    throw_error(Code::InvalidArgument, "there is no rank {} among {} ranks", rank, ranks_);
+  return static_cast<size_t>(rank);
+}
+
 void Seat::adopt(Fd fd) {
   control_.loop().post(
       [self = shared_from_this(), shared = std::make_shared<Fd>(std::move(fd))] { self->open(std::move(*shared)); });
@@ -95,13 +101,13 @@ void Seat::fail(Code code, const std::string& text) {
 
 bool Seat::lost(Rank rank) const {
   const std::lock_guard lock(mutex_);
-  return gone_.at(static_cast<size_t>(rank)) == Gone::Lost;
+  return gone_[index(rank)] == Gone::Lost;
 }
 
 std::optional<uint64_t> Seat::left(Rank rank) const {
   const std::lock_guard lock(mutex_);
-  const auto r = static_cast<size_t>(rank);
-  return gone_.at(r) == Gone::Left ? std::optional(calls_[r]) : std::nullopt;
+  const size_t r = index(rank);
+  return gone_[r] == Gone::Left ? std::optional(calls_[r]) : std::nullopt;
 }
 
 std::future<Seat::Answer> Seat::ask_board(Rank peer, uint64_t call, Deadline deadline) {

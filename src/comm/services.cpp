@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 
 #include "base/format.hpp"
 #include "base/log.hpp"
@@ -12,11 +13,8 @@ namespace {
 constexpr size_t kMaxWaiting = 4096, kMaxParked = 4096;
 
 void send_reply(int fd, const transports::Wireup::Reply& reply) {
-  try {  // a fresh socket takes it at once, and the control thread waits for nobody
-    send_with_fd(fd, pack(Reply{reply.bytes}), reply.fd.get(), {Deadline::in(0), nullptr});
-  } catch (const Error& error) {
-    log_debug("control thread: an answer could not be sent: {}", error.what());
-  }
+  // A fresh socket takes it at once, and the control thread waits for nobody.
+  send_with_fd(fd, pack(Reply{reply.bytes}), reply.fd.get(), {Deadline::in(0), nullptr});
 }
 
 }  // namespace
@@ -59,20 +57,30 @@ Services::Wireup::Reply Services::ask(Rank from, const std::string& name, const 
   }
 }
 
+/// False if the service is not there (yet). Whatever goes wrong is told to the asker.
+bool Services::answered(const Ask& ask, const Fd& fd) {
+  try {
+    const auto reply = try_answer(ask.from, ask.service, ask.request);
+    if (reply) send_reply(fd.get(), *reply);
+    return reply.has_value();
+  } catch (const std::exception& error) {
+    log_debug("control thread: service '{}' failed: {}", ask.service, error.what());
+    send_now(fd.get(), pack(Refused{Code::InternalError, std::string(error.what()).substr(0, kMaxSmall)}));
+    return true;
+  }
+}
+
 void Services::answer(Ask ask, Fd& fd) {
-  if (auto reply = try_answer(ask.from, ask.service, ask.request)) return send_reply(fd.get(), *reply);
+  if (answered(ask, fd)) return;
   if (waiting_.size() == kMaxWaiting) throw_error(Code::SystemError, "too many requests wait for services to open");
   waiting_.push_back({std::move(ask), std::move(fd)});
 }
 
 void Services::retry() {
   for (size_t i = waiting_.size(); i-- > 0;) {
-    Waiting& w = waiting_[i];
     char byte = 0;
-    const bool gone = recv_now(w.fd.get(), &byte, 1) < 0;  // the asker has given up
-    const auto reply = gone ? std::nullopt : try_answer(w.ask.from, w.ask.service, w.ask.request);
-    if (reply) send_reply(w.fd.get(), *reply);
-    if (gone || reply) waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(i));
+    const bool gone = recv_now(waiting_[i].fd.get(), &byte, 1) < 0;  // the asker has given up
+    if (gone || answered(waiting_[i].ask, waiting_[i].fd)) waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(i));
   }
 }
 

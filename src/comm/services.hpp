@@ -45,6 +45,7 @@ class Services {
   };
 
   std::shared_ptr<Slot> find(const std::string& name);
+  bool answered(const Ask& ask, const Fd& fd);
   std::optional<Wireup::Reply> try_answer(Rank from, const std::string& name, const std::string& request);
 
   std::mutex mutex_;  // guards slots_

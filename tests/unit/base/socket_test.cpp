@@ -105,7 +105,7 @@ TEST(Socket, ADescriptorTravelsWithItsBytes) {
 TEST(Socket, AnAbstractNameVanishesWithItsListener) {
   const std::string name = "tutti-test-" + random_hex(8);
   { const Fd listener = listen_unix(name); }
-  EXPECT_EQ(code_of([&] { connect_unix(name, soon()); }), Code::SystemError);
+  EXPECT_EQ(code_of([&] { connect_unix(name, soon()); }), Code::PeerFailed);
   EXPECT_EQ(code_of([&] { listen_unix(std::string(101, 'x')); }), Code::InvalidArgument);
 }
 

@@ -1,0 +1,136 @@
+// What the meeting point and the lobby make of peers that know the key and still misbehave.
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <future>
+#include <thread>
+
+#include "base/version.hpp"
+#include "comm/control.hpp"
+#include "comm/dial.hpp"
+#include "comm/endpoint.hpp"
+
+namespace tutti::comm {
+namespace {
+
+Deadline soon() { return Deadline::in(30); }
+Patience patient() { return {soon(), nullptr}; }
+
+Fd connect(const UniqueId& id) { return dial({Address::loopback()}, id.port, id.key, patient()); }
+
+/// The text with which a first message is refused.
+std::string refusal(const UniqueId& id, const std::string& frame) {
+  const Fd fd = connect(id);
+  send_all(fd.get(), frame, patient());
+  return unpack<Refused>(receive_frame(fd.get(), kMaxFirstFrame, patient())).text;
+}
+
+Register registration(Rank ranks, Rank rank) {
+  Register request;
+  request.version = version();
+  request.ranks = ranks;
+  request.rank = rank;
+  request.wait_ms = 30000;
+  request.me = Control::get().home();
+  request.me.process = 1;  // not this one
+  return request;
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+std::string framed(std::string body) {
+  std::string frame(4, '\0');
+  for (size_t i = 0; i < 4; ++i) frame[i] = static_cast<char>(body.size() >> (8 * i));
+  return frame + body;
+}
+
+TEST(Hub, FirstMessagesThatMakeNoSenseAreRefused) {
+  const UniqueId id = create_unique_id();
+  EXPECT_TRUE(contains(refusal(id, framed("")), "empty control message"));
+  EXPECT_TRUE(contains(refusal(id, framed("\x7f")), "began with a control message of kind 127"));
+  EXPECT_TRUE(contains(refusal(id, framed(std::string(1, static_cast<char>(Kind::Register)))), "ends early"));
+  EXPECT_TRUE(contains(refusal(id, pack(Ping{})), "began with"));
+  EXPECT_TRUE(contains(refusal(id, pack(Stream{0, 1, "x"})), "rank 1 is not in process"));
+  EXPECT_TRUE(contains(refusal(id, pack(Ask{0, 1, "x", "y"})), "rank 1 is not in process"));
+  EXPECT_TRUE(contains(refusal(id, pack(registration(0, 0))), "rank 0 of 0"));
+  EXPECT_TRUE(contains(refusal(id, pack(registration(2, 2))), "rank 2 of 2"));
+  Register old = registration(1, 0);
+  old.version = "0.0.1";
+  EXPECT_TRUE(contains(refusal(id, pack(old)), "runs Tutti 0.0.1"));
+  release_unique_id(id);
+}
+
+TEST(Hub, AFirstMessageThatClaimsToBeEndlessClosesTheConnection) {
+  const UniqueId id = create_unique_id();
+  const Fd fd = connect(id);
+  send_all(fd.get(), "\xff\xff\xff\x7f", patient());
+  EXPECT_THROW(receive_frame(fd.get(), kMaxFirstFrame, patient()), Error);
+  release_unique_id(id);
+}
+
+/// Rank 0 is a true one; rank 1 registers, then sends `nonsense`. What rank 0 is told.
+std::string told_of(const std::string& nonsense) {
+  const UniqueId id = create_unique_id();
+  auto joining = std::async(std::launch::async, [&] { return Endpoint::join(id, 2, 0, "", soon()); });
+  const Fd fd = connect(id);
+  send_all(fd.get(), pack(registration(2, 1)), patient());
+  const auto endpoint = joining.get();
+  send_all(fd.get(), nonsense, patient());
+  const Deadline deadline = soon();
+  while (endpoint->failed() == 0 && !deadline.passed()) std::this_thread::yield();
+  endpoint->leave(0, soon());
+  return endpoint->failure() ? endpoint->failure()->second : "nothing";
+}
+
+TEST(Hub, ARankThatTalksNonsenseIsNamedAndNothingElseHappens) {
+  for (const std::string& nonsense :
+       {framed(""), framed("\x7f"), framed(std::string(1, static_cast<char>(Kind::Goodbye))), pack(Table{}),
+        std::string("\xff\xff\xff\x7f", 4), pack(Report{7}), pack(BoardAsk{9, 0, 0})}) {
+    const std::string text = told_of(nonsense);
+    EXPECT_TRUE(contains(text, "rank 1 (process 1 on") && contains(text, "it sent nonsense")) << text;
+  }
+}
+
+TEST(Hub, ARankOutOfStepInAnExchangeIsNamed) {
+  const std::string text = told_of(pack(Exchange{5, 1000, "x"}));
+  EXPECT_TRUE(contains(text, "rank 1 (process 1 on") && contains(text, "exchange 5")) << text;
+}
+
+TEST(Hub, TheRanksThatAreCompleteAreRightAboutTheirNumber) {
+  const UniqueId id = create_unique_id();
+  const Fd wrong = connect(id);
+  send_all(wrong.get(), pack(registration(3, 1)), patient());
+  const Fd first = connect(id), second = connect(id);
+  send_all(first.get(), pack(registration(2, 0)), patient());
+  send_all(second.get(), pack(registration(2, 1)), patient());
+  const auto answer = unpack<Refused>(receive_frame(wrong.get(), kMaxFirstFrame, patient()));
+  EXPECT_TRUE(contains(answer.text, "3 ranks, the others that there are 2")) << answer.text;
+  EXPECT_EQ(unpack<Table>(receive_frame(first.get(), kMaxFirstFrame, patient())).members.size(), 2u);
+}
+
+TEST(Hub, ARankThatGoesBeforeAllAreThereIsToldToTheOthers) {
+  const UniqueId id = create_unique_id();
+  auto joining = std::async(std::launch::async, [&]() -> std::string {
+    try {
+      Endpoint::join(id, 3, 0, "", soon());
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "joined";
+  });
+  // Whichever registers first: rank 0's word on the number of ranks counts once it is here, so wait for that.
+  for (;;) {
+    Fd fd = connect(id);
+    send_all(fd.get(), pack(registration(4, 3)), patient());
+    pollfd entry{fd.get(), POLLIN, 0};
+    if (poll(&entry, 1, 10) == 1) break;  // refused: the number is known
+  }
+  {
+    const Fd fd = connect(id);
+    send_all(fd.get(), pack(registration(3, 1)), patient());
+  }
+  EXPECT_TRUE(contains(joining.get(), "rank 1 (process 1 on"));
+}
+
+}  // namespace
+}  // namespace tutti::comm

@@ -306,16 +306,16 @@ std::vector<std::string> rank_environment(const Job& job, int rank) {
   const Placement& placement = job.ranks[static_cast<size_t>(rank)];
   std::vector<std::string> variables;
   const auto set = [&variables](const char* name, const auto& value) {
-    variables.push_back(fmt::format("TUTTI_{}={}", name, value));
+    variables.push_back(fmt::format("{}={}", name, value));
   };
-  set("RANK", rank);
-  set("SIZE", job.ranks.size());
-  set("LOCAL_RANK", placement.local_rank);
-  set("LOCAL_SIZE", placement.local_size);
-  set("JOB", job.secret);
+  set("TUTTI_RANK", rank);
+  set("TUTTI_SIZE", job.ranks.size());
+  set("TUTTI_LOCAL_RANK", placement.local_rank);
+  set("TUTTI_LOCAL_SIZE", placement.local_size);
+  set("TUTTI_JOB", job.secret);
   if (!job.root.empty()) {
-    set("ROOT_ADDR", job.root);
-    set("PORT", job.port);
+    set("TUTTI_ROOT_ADDR", job.root);
+    set("TUTTI_PORT", job.port);
   }
   return variables;
 }

@@ -1,0 +1,32 @@
+// Memory for checked calls: known bytes before and after it, and bytes of no meaning in it until somebody writes there.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+namespace tutti::tools {
+
+class GuardedBuffer {
+ public:
+  /// Room for any `arm` of at most this many bytes; the data starts on a page. Throws std::bad_alloc.
+  explicit GuardedBuffer(size_t capacity);
+
+  /// From now on the buffer has `bytes` bytes, all 0xff (floats: NaN), right between two guards.
+  void arm(size_t bytes);
+  std::byte* data() const { return data_; }
+  size_t size() const { return size_; }
+  /// Bytes of the guards that somebody has changed since `arm`.
+  size_t damaged() const;
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const;
+  };
+  static constexpr size_t kGuard = 512;
+
+  size_t capacity_, size_ = 0;
+  std::unique_ptr<std::byte, Free> memory_;
+  std::byte* data_;
+};
+
+}  // namespace tutti::tools

@@ -1,0 +1,197 @@
+#include "tools/perf/values.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tools/perf/small_float.hpp"
+
+namespace tutti::tools {
+namespace {
+
+// ---- integers as 64-bit words, of which the lowest bytes count
+
+int bits_of(DType type) { return static_cast<int>(8 * size_of(type)); }
+uint64_t mask_of(DType type) { return ~uint64_t{0} >> (64 - bits_of(type)); }
+bool is_signed(DType type) { return type == DType::I8 || type == DType::I32 || type == DType::I64; }
+
+/// The number in the lowest bytes, its sign carried on upwards.
+int64_t extended(uint64_t bits, DType type) {
+  const int spare = 64 - bits_of(type);
+  return static_cast<int64_t>(bits << spare) >> spare;
+}
+
+uint64_t largest_integer(DType type) { return is_signed(type) ? mask_of(type) >> 1 : mask_of(type); }
+
+bool less(uint64_t a, uint64_t b, DType type) {
+  if (is_float(type)) return decode(a, format_of(type)) < decode(b, format_of(type));
+  return is_signed(type) ? extended(a, type) < extended(b, type) : a < b;
+}
+
+// ---- choosing
+
+/// A number from 1 to `most`, with a sign where `with_sign`.
+int64_t draw(uint64_t random, uint64_t most, bool with_sign) {
+  const auto size = static_cast<int64_t>(1 + (random >> 1) % most);
+  return with_sign && (random & 1) != 0 ? -size : size;
+}
+
+/// The ranks in a circle that is turned for every element, so that their parts in it change.
+int turned(const Spot& spot, int rank) {
+  return static_cast<int>((static_cast<uint64_t>(rank) + mix(spot.seed, spot.place, 1)) %
+                          static_cast<uint64_t>(spot.ranks));
+}
+
+uint64_t own(const Spot& spot, int rank) { return mix(spot.seed, spot.place, 16 + static_cast<uint64_t>(rank)); }
+
+/// A summand of an exact sum: over all ranks, absolute values add up to `limit` at most.
+int64_t summand(const Spot& spot, int rank, uint64_t limit, bool with_sign) {
+  const uint64_t contributors = std::min<uint64_t>(static_cast<uint64_t>(spot.ranks), limit);
+  if (static_cast<uint64_t>(turned(spot, rank)) >= contributors) return 0;
+  return draw(own(spot, rank), limit / contributors, with_sign);
+}
+
+/// A summand of a sum that is `ranks` times an integer, within the same bound: the average, plus or minus what the
+/// other rank of a pair has too much or too little of.
+int64_t averaged(const Spot& spot, int rank, uint64_t limit) {
+  const uint64_t share = limit / static_cast<uint64_t>(spot.ranks);
+  const uint64_t random = mix(spot.seed, spot.place, 2);
+  // With a share of 1 an element has either an average or differences.
+  const bool has_average = share > 1 || (random & 2) != 0;
+  const uint64_t for_difference = share > 1 ? share / 2 : 1 - static_cast<uint64_t>(has_average);
+  const int64_t average = has_average ? draw(random >> 2, share - for_difference, true) : 0;
+  const int place = turned(spot, rank);
+  if (for_difference == 0 || (place ^ 1) >= spot.ranks) return average;
+  const uint64_t pair = mix(spot.seed, spot.place, 16 + static_cast<uint64_t>(place / 2));
+  const int64_t difference = draw(pair, for_difference, true);
+  return place % 2 == 0 ? average + difference : average - difference;
+}
+
+/// A summand of an integer sum that is as near below (or at) a multiple of `ranks` as can be, so that the rounding of
+/// sum/ranks hides neither a missing nor a doubled one: q from each rank, or q+1 from all but one, of one sign; of
+/// which one rank of a pair gives some of its share to the other.
+uint64_t near_multiple(const Spot& spot, int rank, uint64_t limit, bool with_sign) {
+  const auto ranks = static_cast<uint64_t>(spot.ranks);
+  const uint64_t random = mix(spot.seed, spot.place, 2);
+  const bool at_multiple = (random & 1) != 0;
+  const uint64_t most = at_multiple ? limit / ranks : (limit - (ranks - 1)) / ranks;
+  const uint64_t average = at_multiple ? 1 + (random >> 2) % most : (random >> 2) % (most + 1);
+  const int place = turned(spot, rank);
+  uint64_t value = average + static_cast<uint64_t>(!at_multiple && place + 1 < spot.ranks);
+  if (average > 1 && (place ^ 1) < spot.ranks) {
+    const uint64_t given = mix(spot.seed, spot.place, 16 + static_cast<uint64_t>(place / 2)) % average;
+    value = place % 2 == 0 ? value + given : value - given;
+  }
+  return with_sign && (random & 2) != 0 ? 0 - value : value;
+}
+
+/// A factor of an exact product: powers of two whose exponents add up to `budget` at most, one with a full mantissa.
+uint64_t factor(const Spot& spot, int rank, FloatFormat format) {
+  const auto budget = static_cast<uint64_t>(std::min(-format.lowest_exponent(), format.highest_exponent()));
+  const int64_t exponent = summand(spot, rank, budget, true);
+  const uint64_t random = mix(own(spot, rank), 3);
+  const uint64_t fraction = random >> (64 - format.mantissa_bits);
+  const double mantissa =
+      turned(spot, rank) == 0 ? 1 + std::ldexp(static_cast<double>(fraction), -format.mantissa_bits) : 1;
+  return encode(std::ldexp((random & 1) != 0 ? -mantissa : mantissa, static_cast<int>(exponent)), format);
+}
+
+/// Any normal number.
+uint64_t any_float(uint64_t random, FloatFormat format) {
+  const int exponents = (1 << format.exponent_bits) - 2;  // neither the lowest, zero's, nor the highest, infinity's
+  const uint64_t exponent = 1 + (random & 0xffff) % static_cast<uint64_t>(exponents);
+  const uint64_t sign = (random >> 16) & 1;
+  const uint64_t mantissa = mix(random, 4) >> (64 - format.mantissa_bits);
+  return (((sign << format.exponent_bits) | exponent) << format.mantissa_bits) | mantissa;
+}
+
+uint64_t float_value(const Spot& spot, int rank, DType type, Op op) {
+  const FloatFormat format = format_of(type);
+  const auto limit = static_cast<uint64_t>(format.exact_integers());
+  switch (op) {
+    case Op::Prod:
+      return factor(spot, rank, format);
+    case Op::Min:
+    case Op::Max:
+      return any_float(own(spot, rank), format);
+    case Op::Avg:
+      if (static_cast<uint64_t>(spot.ranks) <= limit) {
+        return encode(static_cast<double>(averaged(spot, rank, limit)), format);
+      }
+      break;
+    default:
+      break;
+  }
+  const auto value = static_cast<double>(summand(spot, rank, limit, true));
+  if (op != Op::PreMulSum) return encode(value, format);
+  return encode(value / decode(scalar_value(spot.seed, rank, type), format), format);
+}
+
+uint64_t integer_value(const Spot& spot, int rank, DType type, Op op) {
+  const uint64_t random = own(spot, rank);
+  if (op == Op::Avg) {
+    const uint64_t limit = std::min(largest_integer(type), uint64_t{1} << 62);
+    const bool many = limit >= static_cast<uint64_t>(spot.ranks);
+    const uint64_t value = many ? near_multiple(spot, rank, limit, is_signed(type))
+                                : static_cast<uint64_t>(summand(spot, rank, limit, is_signed(type)));
+    return value & mask_of(type);
+  }
+  const bool odd = op == Op::Prod && turned(spot, rank) != 0;
+  return (random | static_cast<uint64_t>(odd)) & mask_of(type);
+}
+
+uint64_t fold_floats(uint64_t a, uint64_t b, FloatFormat format, Op op) {
+  const double x = decode(a, format), y = decode(b, format);
+  return encode(op == Op::Prod ? x * y : x + y, format);
+}
+
+}  // namespace
+
+uint64_t mix(uint64_t a, uint64_t b, uint64_t c) {
+  uint64_t x = a;
+  for (const uint64_t next : {b, c}) {
+    x = (x ^ next) + 0x9e3779b97f4a7c15;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+    x ^= x >> 31;
+  }
+  return x;
+}
+
+uint64_t copied_value(const Spot& spot, int rank, DType type) { return own(spot, rank) & mask_of(type); }
+
+uint64_t folded_value(const Spot& spot, int rank, DType type, Op op) {
+  return is_float(type) ? float_value(spot, rank, type, op) : integer_value(spot, rank, type, op);
+}
+
+uint64_t scalar_value(uint64_t seed, int rank, DType type) {
+  const uint64_t random = mix(seed, static_cast<uint64_t>(rank), 5);
+  if (!is_float(type)) return (random | 1) & mask_of(type);
+  const double size = std::ldexp(1.0, static_cast<int>((random >> 1) % 4) - 1);
+  return encode((random & 1) != 0 ? -size : size, format_of(type));
+}
+
+uint64_t fold(uint64_t a, uint64_t b, DType type, Op op) {
+  if (op == Op::Min) return less(b, a, type) ? b : a;
+  if (op == Op::Max) return less(a, b, type) ? b : a;
+  if (is_float(type)) return fold_floats(a, b, format_of(type), op);
+  return (op == Op::Prod ? a * b : a + b) & mask_of(type);
+}
+
+uint64_t divide(uint64_t sum, int ranks, DType type) {
+  if (is_float(type)) return encode(decode(sum, format_of(type)) / ranks, format_of(type));
+  if (is_signed(type)) return static_cast<uint64_t>(extended(sum, type) / ranks) & mask_of(type);
+  return sum / static_cast<uint64_t>(ranks);
+}
+
+uint64_t fold_of_all(const Spot& spot, DType type, Op op) {
+  const auto given = [&](int rank) {
+    const uint64_t value = folded_value(spot, rank, type, op);
+    return op == Op::PreMulSum ? fold(value, scalar_value(spot.seed, rank, type), type, Op::Prod) : value;
+  };
+  uint64_t all = given(0);
+  for (int rank = 1; rank < spot.ranks; ++rank) all = fold(all, given(rank), type, op);
+  return op == Op::Avg ? divide(all, spot.ranks, type) : all;
+}
+
+}  // namespace tutti::tools

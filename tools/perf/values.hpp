@@ -1,0 +1,35 @@
+// The values behind a pattern: what a rank contributes to an element, and what the fold of all contributions is.
+// tools/perf/pattern.hpp says what they are made to be.
+#pragma once
+
+#include <cstdint>
+
+#include "tutti/types.hpp"
+
+namespace tutti::tools {
+
+/// Scrambles its arguments into 64 evenly distributed bits.
+uint64_t mix(uint64_t a, uint64_t b, uint64_t c = 0);
+
+/// Where a value stands. `place` is the element's position in the period.
+struct Spot {
+  uint64_t seed;
+  int ranks;
+  uint64_t place;
+};
+
+/// Bits of what `rank` puts into a copying collective.
+uint64_t copied_value(const Spot& spot, int rank, DType type);
+/// Bits of what `rank` contributes to a fold with `op`; before its scalar is multiplied in.
+uint64_t folded_value(const Spot& spot, int rank, DType type, Op op);
+/// Bits of the rank's factor in a pre-multiplied sum.
+uint64_t scalar_value(uint64_t seed, int rank, DType type);
+
+/// Two values folded into one by sum, prod, min or max, rounded to the type as the type's arithmetic does.
+uint64_t fold(uint64_t a, uint64_t b, DType type, Op op);
+/// sum/ranks: rounded to the nearest for floats, towards zero for integers.
+uint64_t divide(uint64_t sum, int ranks, DType type);
+/// The fold of all ranks' contributions, from rank 0 up.
+uint64_t fold_of_all(const Spot& spot, DType type, Op op);
+
+}  // namespace tutti::tools

@@ -43,46 +43,53 @@ bool same_pieces(const RankPlan& plan, plan::Range a, plan::Range b) {
                     plan.pieces.begin() + b.end, equal);
 }
 
-/// How many pieces of each scratch block are read anywhere in the plan.
-std::vector<uint32_t> scratch_reads(const RankPlan& plan) {
-  std::vector<uint32_t> reads(plan.scratch_blocks, 0);
-  const auto count = [&](plan::Range pieces) {
-    for (uint32_t p = pieces.begin; p < pieces.end; ++p) {
-      if (plan.pieces[p].buffer == plan::Buffer::Scratch) ++reads[plan.pieces[p].block];
-    }
-  };
-  for (const Step& step : plan.steps) {
-    if (step.kind == StepKind::Send) count(step.pieces);
-    for (uint32_t o = step.operands.begin; o < step.operands.end; ++o) count(plan.operands[o].pieces);
-  }
-  return reads;
+/// The step after step `s` of a lane, where it is the send of what `s` produces; else null.
+const Step* send_of(const RankPlan& plan, const plan::Lane& lane, uint32_t s) {
+  if (s + 1 == lane.steps.end || plan.steps[s].kind == StepKind::Send) return nullptr;
+  const Step& next = plan.steps[s + 1];
+  const bool fits =
+      next.kind == StepKind::Send && next.after == plan::kNone && same_pieces(plan, plan.steps[s].pieces, next.pieces);
+  return fits ? &next : nullptr;
 }
 
-/// True when nobody but `send` reads the scratch that its pieces name.
-bool only_sent(const RankPlan& plan, const Step& send, std::vector<uint32_t> reads) {
-  for (uint32_t p = send.pieces.begin; p < send.pieces.end; ++p) {
-    if (plan.pieces[p].buffer != plan::Buffer::Scratch) return false;
-    --reads[plan.pieces[p].block];
+/// Which scratch blocks are read by any step but the sends that are fused to the step before them.
+std::vector<bool> scratch_read(const RankPlan& plan) {
+  std::vector<bool> read(plan.scratch_blocks, false);
+  const auto mark = [&](plan::Range pieces) {
+    for (uint32_t p = pieces.begin; p < pieces.end; ++p) {
+      if (plan.pieces[p].buffer == plan::Buffer::Scratch) read[plan.pieces[p].block] = true;
+    }
+  };
+  for (const plan::Lane& lane : plan.lanes) {
+    for (uint32_t s = lane.steps.begin; s < lane.steps.end; ++s) {
+      const Step& step = plan.steps[s];
+      const bool fused = s > lane.steps.begin && send_of(plan, lane, s - 1) != nullptr;
+      if (step.kind == StepKind::Send && !fused) mark(step.pieces);
+      for (uint32_t o = step.operands.begin; o < step.operands.end; ++o) mark(plan.operands[o].pieces);
+    }
   }
-  return std::all_of(plan.pieces.begin() + send.pieces.begin, plan.pieces.begin() + send.pieces.end,
-                     [&](const plan::Piece& piece) { return reads[piece.block] == 0; });
+  return read;
+}
+
+/// True when nothing will be read of these pieces once they are sent.
+bool only_sent(const RankPlan& plan, plan::Range pieces, const std::vector<bool>& read) {
+  return std::all_of(
+      plan.pieces.begin() + pieces.begin, plan.pieces.begin() + pieces.end,
+      [&](const plan::Piece& piece) { return piece.buffer == plan::Buffer::Scratch && !read[piece.block]; });
 }
 
 /// Fuses the steps of every lane into operations.
 std::vector<std::vector<Draft>> fuse(const RankPlan& plan) {
   std::vector<std::vector<Draft>> lanes;
-  const std::vector<uint32_t> reads = scratch_reads(plan);
+  const std::vector<bool> read = scratch_read(plan);
   for (const plan::Lane& lane : plan.lanes) {
     auto& drafts = lanes.emplace_back();
     for (uint32_t s = lane.steps.begin; s < lane.steps.end; ++s) {
       const Step& step = plan.steps[s];
       Draft draft{.step = &step, .index = s - lane.steps.begin, .store = step.kind != StepKind::Send};
-      const Step* next = s + 1 < lane.steps.end ? &plan.steps[s + 1] : nullptr;
-      const bool fused = next != nullptr && draft.store && next->kind == StepKind::Send && next->after == plan::kNone &&
-                         same_pieces(plan, step.pieces, next->pieces);
-      if (fused) {
-        draft.send = next;
-        draft.store = next->pieces.size() != 0 && !only_sent(plan, *next, reads);
+      if (const Step* send = send_of(plan, lane, s)) {
+        draft.send = send;
+        draft.store = send->pieces.size() != 0 && !only_sent(plan, send->pieces, read);
         ++s;
       }
       if (step.kind == StepKind::Send) draft.send = &step;

@@ -1,0 +1,42 @@
+// Scratch that is only sent is never stored: the fold goes straight into the message.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "exec/lower.hpp"
+#include "plan/algorithm.hpp"
+
+namespace tutti::exec {
+namespace {
+
+class NoLinks : public Connector {
+ public:
+  transports::OutLink connect_out(Rank, uint32_t) override { return {}; }
+  transports::InLink connect_in(Rank, uint32_t) override { return {}; }
+};
+
+/// How many stores to scratch rank `me`'s program has, for large messages that are not lent.
+int64_t scratch_stores(Collective collective, const char* name, Rank ranks, Rank me) {
+  const plan::RankPlan plan = plan::generate(*plan::find_algorithm(collective, name), {collective, ranks}, me);
+  NoLinks connector;
+  Links links(connector);
+  const uint64_t count = 1 << 20;
+  const Lowered lowered = lower(plan, {.count = count, .window = count, .element_bytes = 4}, links);
+  const auto& segments = lowered.last.segments;
+  return std::count_if(segments.begin(), segments.end(), [](const Segment& s) { return s.to.base == Base::Scratch; });
+}
+
+TEST(Scratch, OfARingIsNeverStored) {
+  EXPECT_EQ(scratch_stores(Collective::AllReduce, "ring", 6, 2), 0);
+  EXPECT_EQ(scratch_stores(Collective::ReduceScatter, "ring", 6, 2), 0);
+  EXPECT_EQ(scratch_stores(Collective::Reduce, "ring", 6, 2), 0);
+}
+
+TEST(Scratch, OfATreeOnTheWayUpIsNeverStored) { EXPECT_EQ(scratch_stores(Collective::AllReduce, "binomial", 8, 4), 0); }
+
+TEST(Scratch, ThatIsReadAgainIsStored) {
+  EXPECT_GT(scratch_stores(Collective::ReduceScatter, "recursive_doubling", 8, 4), 0);
+}
+
+}  // namespace
+}  // namespace tutti::exec

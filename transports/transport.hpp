@@ -43,7 +43,7 @@ class Transport {
   virtual InLink connect_in(Rank peer, uint32_t channel, Deadline deadline) = 0;
 
   /// True for an engine: a transport whose messages move only while somebody calls `progress`.
-  virtual bool is_engine() const { return false; }
+  virtual bool is_engine() const = 0;
   /// Engines move messages between their rings and a wire here; true in `moved` when anything happened. Never waits.
   virtual Status progress(bool& moved) {
     moved = false;

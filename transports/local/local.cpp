@@ -46,6 +46,7 @@ class Local final : public Transport {
   explicit Local(const Context& context) : wireup_(*context.wireup) {}
 
   const char* name() const override { return "local"; }
+  bool is_engine() const override { return false; }
 
   Reach probe(Rank peer) const override {
     const Place &mine = wireup_.place(wireup_.rank()), &theirs = wireup_.place(peer);

@@ -105,6 +105,7 @@ class Shm final : public Transport {
   Shm& operator=(const Shm&) = delete;
 
   const char* name() const override { return "shm"; }
+  bool is_engine() const override { return false; }
 
   Reach probe(Rank peer) const override {
     const Place &mine = context_.wireup->place(context_.wireup->rank()), &theirs = context_.wireup->place(peer);

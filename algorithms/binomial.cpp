@@ -16,9 +16,8 @@
 //
 // Few rounds, and only n − 1 pairs of ranks talk, the least there can be: it wins for small S, and where links are dear
 // to open. Its order of folding is the canonical one.
-//
-// Source: Thakur, Rabenseifner & Gropp, Optimization of collective communication operations in MPICH, IJHPCA 2005:
-// Broadcast, and Reduce and Allreduce.
+// Source: Thakur, Rabenseifner & Gropp, Optimization of collective communication operations in MPICH, IJHPCA 2005, §4.2
+// and §4.5.
 
 #include "algorithms/common.hpp"
 

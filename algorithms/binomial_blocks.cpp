@@ -12,9 +12,8 @@
 //
 // Far more bytes than needed, and twice the rounds; but only n − 1 pairs of ranks talk: it wins for small S where links
 // are dear to open. Its order of folding is the canonical one.
-//
-// Source: Thakur, Rabenseifner & Gropp, Optimization of collective communication operations in MPICH, IJHPCA 2005:
-// Reduce-scatter (there as the older algorithm).
+// Source: Thakur, Rabenseifner & Gropp, Optimization of collective communication operations in MPICH, IJHPCA 2005, §4.4
+// (there as the older algorithm).
 
 #include "algorithms/common.hpp"
 

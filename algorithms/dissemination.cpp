@@ -1,14 +1,14 @@
 // Dissemination: barrier.
 //
-// In step k = 0, 1, … ⌈log2 n⌉ − 1, rank r tells rank r + 2^k that it has come, and hears it of rank r − 2^k (mod n),
-// by empty messages. After step k a rank knows of the 2^(k+1) ranks up to and with itself, so after the last, of all.
+// In step k = 0, 1, … ⌈log2 n⌉ − 1, rank r tells rank r + 2^k that it has come, and hears it of rank r − 2^k (both mod
+// n). After step k a rank knows of the 2^(k+1) ranks up to and with itself, so after the last, of all. The messages are
+// empty.
 //
 //   rounds ⌈log2 n⌉   sent 0   T = ⌈log2 n⌉·α
 //
 // No fewer rounds can do, for any n.
-//
-// Source: Hensgen, Finkel & Manber, Two algorithms for barrier synchronization, Int. J. of Parallel Programming 17,
-// 1988.
+// Source: Hensgen, Finkel & Manber, Two algorithms for barrier synchronization, Int. J. of Parallel Programming 1988,
+// §3.
 
 #include "algorithms/common.hpp"
 

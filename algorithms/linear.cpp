@@ -8,10 +8,8 @@
 //   scatter   1        (n−1)·S    S          α + (n−1)·S·β   with S the bytes of one block
 //
 // The root must take or give (n−1)·S bytes in any case, and no block travels twice; only for small blocks and many
-// ranks does a tree, with fewer messages at the root, win.
-//
-// Source: Thakur & Gropp, Improving the performance of collective operations in MPICH, EuroPVM/MPI 2003 (there as what
-// the binomial tree is held against).
+// ranks does a tree, with fewer messages at the root, win. Source: Thakur & Gropp, Improving the performance of
+// collective operations in MPICH, EuroPVM/MPI 2003 (there as the baseline of the binomial tree).
 
 #include "algorithms/common.hpp"
 

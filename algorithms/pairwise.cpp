@@ -6,9 +6,8 @@
 //   rounds n−1   sent (n−1)·S   received (n−1)·S   T = (n−1)·(α + S·β)   with S the bytes of one block
 //
 // Sends as few bytes as can be; wins for all but small blocks, where fewer, larger messages pay.
-//
-// Source: Thakur, Rabenseifner & Gropp, Optimization of collective communication operations in MPICH, IJHPCA 2005:
-// All-to-all.
+// Source: Thakur, Rabenseifner & Gropp, Optimization of collective communication operations in MPICH, IJHPCA 2005,
+// §4.3.
 
 #include "algorithms/common.hpp"
 

@@ -6,7 +6,8 @@
 // All-reduce: n ranks are folded to m = 2^L leaves (see Leaves). The odd rank of a pair gives its share to the even
 // one, which stands in for both; leaf v exchanges partial sums with leaf v xor 2^k; and the odd ranks are told the
 // result. Each rank folds the two sums of a step in rank order: all get the same bits, in the canonical order.
-//   rounds L (+1 or 2)   sent L·S (+S)   folded L·S (+S)   T = L·(α + S·(β + γ))   (in brackets: unless n = 2^L)
+//   rounds L (+1 or 2)   sent L·S (+S)   folded L·S (+S)   T = L·(α + S·(β + γ))   (in brackets: n is not a power of
+//   two)
 // All-gather: blocks [r, r + 2^k) are at rank r before step k, and it sends them to rank r − 2^k (mod n; in the last
 // step as many as are missing there). No folding is needed, whatever n.
 //   rounds K   sent (n−1)·S   T = K·α + (n−1)·S·β
@@ -16,9 +17,8 @@
 //   rounds L + K (n = 2^L: 2L − 1)   sent 2(n−1)/n · S   T = (L + K)·α + 2(n−1)/n · S·β
 //
 // Few rounds: all-reduce wins for small S, where one-shot has too many peers; all-gather and broadcast up to middle S.
-//
-// Source: Thakur, Rabenseifner & Gropp, Optimization of collective communication operations in MPICH, IJHPCA 2005:
-// Reduce and Allreduce, Allgather (with Bruck's choice of peers, so that any n will do), Broadcast (van de Geijn's).
+// Source: Thakur, Rabenseifner & Gropp, Optimization of collective communication operations in MPICH, IJHPCA 2005,
+// §4.5, §4.1 (with Bruck's choice of peers, so that any n will do) and §4.2 (van de Geijn's broadcast).
 
 #include "algorithms/common.hpp"
 

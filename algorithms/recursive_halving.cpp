@@ -7,18 +7,17 @@
 // the two sums of a step are folded in rank order, the order of folding is the canonical one.
 //
 // Reduce-scatter: the parts are the n blocks; a leaf's are its one or two ranks' own. The even rank hands on the odd's.
-//   rounds L (+1 or 2)   sent (n−1)·S (n·S)   folded (n−1)·S (< (2n + L)·S)   T = L·α + (n−1)·S·(β + γ)
+//   rounds L (+1 or 2)   sent (n−1)·S (n·S)   folded (n−1)·S (+n·S)   T = L·α + (n−1)·S·(β + γ)
 // Reduce: the parts are m equal chunks; complete, they are gathered up the binomial tree of the leaves. The two phases
 // are lanes of their own, so that a window is folded while the one before is gathered.
 //   rounds 2L (+1)   sent (3/2 − 1/m)·S   received 2(m−1)/m · S (+S)   folded (m−1)/m · S (+S)
 //   T = 2L·α + 2(m−1)/m · S·β + (m−1)/m · S·γ
-// (In brackets: unless n = 2^L.) S is the call's count in bytes.
+// (in brackets: n is not a power of two). S is the call's count in bytes.
 //
 // As few bytes as a ring, in few rounds, where n is a power of two: it wins for middle S. Else a pair's extra step
-// moves all there is once more, which pays only for small S, or where the canonical order is wanted.
-//
-// Source: Thakur, Rabenseifner & Gropp, Optimization of collective communication operations in MPICH, IJHPCA 2005:
-// Reduce-scatter, and Reduce and Allreduce (Rabenseifner's reduce).
+// moves all there is once more, which pays only for small S, or where the canonical order is wanted. Source: Thakur,
+// Rabenseifner & Gropp, Optimization of collective communication operations in MPICH, IJHPCA 2005, §4.4 and §4.5
+// (Rabenseifner's reduce).
 
 #include "algorithms/common.hpp"
 

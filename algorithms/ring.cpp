@@ -16,11 +16,10 @@
 //   rounds n−1   sent S   folded S (reduce)   T = (n−1)·(α + w·β) + S·β, with windows of w bytes
 //
 // Sends as few bytes as any algorithm can, for any n, and each rank needs two neighbours only; its latency grows with
-// n, so it wins for large S. Its order of folding is that of the circle: not the canonical one.
-//
-// Source: Patarasuk & Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations, JPDC 2009, §4; Chan,
-// Heimlich, Purkayastha & van de Geijn, Collective communication: theory, practice, and experience, CCPE 2007 (there:
-// bucket algorithms).
+// n, so it wins for large S. Its order of folding is that of the circle: not the canonical one. Source: Patarasuk &
+// Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations, JPDC 2009, §4; Chan, Heimlich,
+// Purkayastha & van de Geijn, Collective communication: theory, practice, and experience, 2007, §4 (the bucket
+// algorithms).
 
 #include "algorithms/common.hpp"
 

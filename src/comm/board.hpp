@@ -33,13 +33,17 @@ class Board {
   void leave(uint64_t call) { finished_.store(call, std::memory_order_release); }
   void enter_transfer(uint64_t key, const CallSpec& spec);
 
+  /// Collective number `call`, if it is still on the board.
+  std::optional<CallSpec> collective(uint64_t call) const { return collectives_[call % kEntries].read(call); }
+
   /// The answer to a peer's question, as bytes. `key` is a collective's number or a transfer's key.
   std::string answer(uint64_t key) const;
   /// Reads such bytes; nothing when they make no sense.
   static std::optional<BoardAnswer> parse(const std::string& bytes);
 
+  static constexpr uint64_t kEntries = 64;  ///< of each kind: the last so many
+
  private:
-  static constexpr uint64_t kEntries = 64;
   struct Entry {  // key: 0 while being written
     std::atomic<uint64_t> key{0}, kinds{0}, count{0};
     void write(uint64_t new_key, const CallSpec& spec);

@@ -75,7 +75,8 @@ std::shared_ptr<Communicator> Communicator::join(const UniqueId& id, Rank ranks,
   return made;
 }
 
-Communicator::Communicator(std::unique_ptr<Endpoint> endpoint) : endpoint_(std::move(endpoint)), watch_(*endpoint_) {
+Communicator::Communicator(std::unique_ptr<Endpoint> endpoint)
+    : endpoint_(std::move(endpoint)), watch_(*endpoint_, *board_) {
   compare_configurations(*endpoint_);
   endpoint_->serve_board([board = board_](uint64_t call) { return board->answer(call); });
   fabric_ = std::make_unique<Fabric>(*endpoint_);

@@ -72,8 +72,8 @@ uint64_t Watch::key(Rank peer, bool we_send) const {
   return 0;
 }
 
-std::string Watch::compare(Rank peer, const CallSpec& mine, const CallSpec& theirs) const {
-  const std::string number = call_ != 0 ? fmt::format(" as call {}", call_) : "";
+std::string Watch::compare(Rank peer, uint64_t call, const CallSpec& mine, const CallSpec& theirs) const {
+  const std::string number = call != 0 ? fmt::format(" as call {}", call) : "";
   return fmt::format("rank {} called {}{} where rank {} called {}", peer, describe(theirs), number, endpoint_.rank(),
                      describe(mine));
 }
@@ -89,44 +89,83 @@ Status Watch::failed() {
   return {first->first, fmt::format("{}: {}", here(), first->second)};
 }
 
-std::optional<BoardAnswer> Watch::ask_now(Rank peer, uint64_t key) const {
+/// The peer's entries under these keys, in their order.
+std::vector<std::optional<BoardAnswer>> Watch::ask_now(Rank peer, const std::vector<uint64_t>& keys) const {
   const Deadline deadline = Deadline::in(kBoardWait);
-  auto answer = endpoint_.ask_board(peer, key, deadline);
-  if (answer.wait_until(deadline.at()) != std::future_status::ready) return std::nullopt;
-  const auto bytes = answer.get();
-  return bytes ? Board::parse(*bytes) : std::nullopt;
+  std::vector<std::future<std::optional<std::string>>> replies;
+  for (const uint64_t key : keys) replies.push_back(endpoint_.ask_board(peer, key, deadline));
+  std::vector<std::optional<BoardAnswer>> answers;
+  for (auto& reply : replies) {
+    const bool came = reply.wait_until(deadline.at()) == std::future_status::ready;
+    const auto bytes = came ? reply.get() : std::nullopt;
+    answers.push_back(bytes ? Board::parse(*bytes) : std::nullopt);
+  }
+  return answers;
+}
+
+/// Where the peer's collectives and ours first went apart: a rank may have gone past a wrong call without noticing.
+std::optional<std::string> Watch::first_difference(Rank peer) const {
+  const uint64_t oldest = call_ < Board::kEntries ? 1 : call_ - Board::kEntries + 1;
+  std::vector<uint64_t> calls;
+  for (uint64_t call = oldest; call <= call_; ++call) calls.push_back(call);
+  const auto theirs = ask_now(peer, calls);
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const auto mine = own_board_.collective(calls[i]);
+    if (!mine || !theirs[i] || !theirs[i]->spec || *theirs[i]->spec == *mine) continue;
+    return compare(peer, calls[i], *mine, *theirs[i]->spec);
+  }
+  return std::nullopt;
+}
+
+/// The first transfer of our group whose counterpart on the peer's board is of another count or type.
+std::optional<std::string> Watch::first_wrong_transfer(Rank peer) const {
+  std::vector<const NumberedCall*> shared;
+  std::vector<uint64_t> keys;
+  for (const NumberedCall& transfer : *group_) {
+    if (transfer.call->spec.root != peer) continue;
+    shared.push_back(&transfer);
+    keys.push_back(transfer_key(!transfer.call->spec.sends, endpoint_.rank(), transfer.number));
+  }
+  const auto theirs = ask_now(peer, keys);
+  for (size_t i = 0; i < shared.size(); ++i) {
+    const CallSpec& mine = shared[i]->call->spec;
+    if (!theirs[i] || !theirs[i]->spec) continue;
+    const CallSpec& other = *theirs[i]->spec;
+    if (other.count != mine.count || other.type != mine.type) return compare(peer, 0, mine, other);
+  }
+  return std::nullopt;
+}
+
+/// A message of another call than ours has come.
+Status Watch::other_call(const exec::Fault& fault) {
+  const auto apart = prepared_ != nullptr ? first_difference(fault.peer) : first_wrong_transfer(fault.peer);
+  if (apart) return fail(Code::Mismatch, *apart);
+  const auto board = ask_now(fault.peer, {key(fault.peer, false)}).front();
+  const std::string theirs = board && board->last ? describe(*board->last) : "a call that is not known any more";
+  const std::string number = call_ != 0 ? fmt::format(" as call {}", call_) : "";
+  return fail(
+      Code::Mismatch,
+      fmt::format("rank {} received a message of another call from rank {} (lane {}, step {}): rank {} called {} "
+                  "where rank {} called {}{}",
+                  endpoint_.rank(), fault.peer, fault.lane, fault.step, fault.peer, theirs, endpoint_.rank(),
+                  describe(ours(fault.peer, false)), number));
 }
 
 Status Watch::fault(const exec::Fault& fault) {
-  const std::string where = fmt::format("lane {}, step {}", fault.lane, fault.step);
-  if (fault.kind == exec::FaultKind::OtherCall) {
-    const auto board = ask_now(fault.peer, key(fault.peer, false));
-    const CallSpec& mine = ours(fault.peer, false);
-    if (board && board->spec && *board->spec != mine) {
-      const bool transfer = mine.collective == Collective::SendRecv;
-      if (!transfer || board->spec->count != mine.count || board->spec->type != mine.type) {
-        return fail(Code::Mismatch, compare(fault.peer, mine, *board->spec));
-      }
-    }
-    const std::string theirs = board && board->last ? describe(*board->last) : "a call that is not known any more";
-    return fail(
-        Code::Mismatch,
-        fmt::format("rank {} received a message of another call from rank {} ({}): rank {} called {} where rank "
-                    "{} called {}{}",
-                    endpoint_.rank(), fault.peer, where, fault.peer, theirs, endpoint_.rank(), describe(mine),
-                    call_ != 0 ? fmt::format(" as call {}", call_) : ""));
-  }
+  if (fault.kind == exec::FaultKind::OtherCall) return other_call(fault);
   const char* what = fault.kind == exec::FaultKind::BadLength ? "a message of the wrong length" : "a broken descriptor";
-  return fail(Code::ProtocolError,
-              fmt::format("rank {} received {} from rank {} ({}; {} bytes where {} are due)", endpoint_.rank(), what,
-                          fault.peer, where, fault.got.length, fault.expected_bytes));
+  return fail(
+      Code::ProtocolError,
+      fmt::format("rank {} received {} from rank {} (lane {}, step {}; {} bytes where {} are due)", endpoint_.rank(),
+                  what, fault.peer, fault.lane, fault.step, fault.got.length, fault.expected_bytes));
 }
 
 /// What is wrong if the peer's board shows another call where ours stands, or shows that it will never come.
 std::optional<std::string> Watch::mismatch(Rank peer, const BoardAnswer& board) const {
   if (prepared_ == nullptr) return std::nullopt;  // the counterpart of a transfer shows in its messages
-  if (board.spec && *board.spec != prepared_->spec) return compare(peer, prepared_->spec, *board.spec);
-  return std::nullopt;
+  if (!board.spec || *board.spec == prepared_->spec) return std::nullopt;
+  if (auto first = first_difference(peer)) return first;
+  return compare(peer, call_, prepared_->spec, *board.spec);
 }
 
 void Watch::look_at_board(const exec::Stall& stall) {

@@ -17,7 +17,7 @@ namespace tutti::comm {
 
 class Watch final : public exec::Observer {
  public:
-  explicit Watch(Endpoint& endpoint) : endpoint_(endpoint) {}
+  Watch(Endpoint& endpoint, const Board& board) : endpoint_(endpoint), own_board_(board) {}
 
   /// The call that runs from now on: a collective with its number …
   void begin(uint64_t call, const Prepared& prepared);
@@ -35,13 +35,17 @@ class Watch final : public exec::Observer {
   const CallSpec& ours(Rank peer, bool sends) const;
   uint64_t key(Rank peer, bool we_send) const;
   std::string here() const;
-  std::string compare(Rank peer, const CallSpec& mine, const CallSpec& theirs) const;
-  std::optional<BoardAnswer> ask_now(Rank peer, uint64_t key) const;
+  std::string compare(Rank peer, uint64_t call, const CallSpec& mine, const CallSpec& theirs) const;
+  std::vector<std::optional<BoardAnswer>> ask_now(Rank peer, const std::vector<uint64_t>& keys) const;
+  std::optional<std::string> first_difference(Rank peer) const;
+  std::optional<std::string> first_wrong_transfer(Rank peer) const;
+  Status other_call(const exec::Fault& fault);
   std::optional<std::string> mismatch(Rank peer, const BoardAnswer& board) const;
   std::string late(const exec::Stall& stall) const;
   void look_at_board(const exec::Stall& stall);
 
   Endpoint& endpoint_;
+  const Board& own_board_;
   uint64_t call_ = 0;                   // number of the collective; 0 in a group
   const Prepared* prepared_ = nullptr;  // the collective
   const std::vector<NumberedCall>* group_ = nullptr;

@@ -1,0 +1,42 @@
+// What the conformance table is made of: calls, and the sweeps that list them.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "tools/perf/pattern.hpp"
+
+namespace tutti::conformance {
+
+/// One call. `grouped`: a group of sends and receives that does what an all_to_all does.
+struct Case {
+  tools::CallShape shape;
+  bool in_place = false;
+  bool grouped = false;
+};
+
+/// "all_reduce(count=17, f32, sum) of 5 ranks, in place".
+std::string describe(const Case& c);
+
+/// The row of the table that a case counts in.
+inline Collective row_of(const Case& c) { return c.grouped ? Collective::SendRecv : c.shape.collective; }
+
+/// Which cases: all combinations of these.
+struct Sweep {
+  std::vector<DType> types;
+  std::vector<Op> ops;
+  std::vector<size_t> counts;  ///< elements
+};
+
+/// Every type and operator on few counts; or few types on many counts, around the edges of descriptors (40 bytes) and
+/// of lending (8192 bytes).
+Sweep all_kinds(int ranks, bool exhaustive);
+Sweep many_sizes(bool exhaustive);
+/// For algorithms that are forced.
+Sweep few_kinds(int ranks);
+
+/// All cases of a sweep, each with every root and in every place that the interface allows.
+std::vector<Case> list_cases(const Sweep& sweep, int ranks);
+
+}  // namespace tutti::conformance

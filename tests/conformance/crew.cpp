@@ -1,0 +1,106 @@
+#include "conformance/crew.hpp"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+#include <system_error>
+#include <thread>
+
+#include "support/watchdog.hpp"
+
+namespace tutti::conformance {
+namespace {
+
+/// A board in memory that forked processes share.
+class SharedBoard {
+ public:
+  SharedBoard() {
+    void* memory = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "mmap");
+    board_ = new (memory) Board{};
+  }
+  SharedBoard(const SharedBoard&) = delete;
+  SharedBoard& operator=(const SharedBoard&) = delete;
+  ~SharedBoard() { munmap(board_, sizeof(Board)); }
+  Board& operator*() const { return *board_; }
+
+ private:
+  Board* board_;
+};
+
+/// The way of the unique id from the first process to the others: a pipe, one copy for each.
+struct Handout {
+  int ends[2] = {-1, -1};
+  Handout() {
+    if (pipe(ends) != 0) throw std::system_error(errno, std::generic_category(), "pipe");
+  }
+  Handout(const Handout&) = delete;
+  Handout& operator=(const Handout&) = delete;
+  ~Handout() {
+    close(ends[0]);
+    close(ends[1]);
+  }
+};
+
+bool obtain_id(const Setting& setting, int process, const Handout& handout, tuttiUniqueId& id) {
+  if (process != 0) return read(handout.ends[0], &id, sizeof id) == sizeof id;
+  if (tuttiGetUniqueId(&id) != tuttiSuccess) return false;
+  for (int other = 1; other < setting.processes; ++other) {
+    if (write(handout.ends[1], &id, sizeof id) != sizeof id) return false;
+  }
+  return true;
+}
+
+void play(const Setting& setting, const std::vector<Case>& cases, const tuttiUniqueId& id, int rank, Board& board) {
+  tuttiComm_t comm = nullptr;
+  if (tuttiCommInitRank(&comm, setting.ranks, id, rank) == tuttiSuccess) return run_cases(cases, rank, comm, board);
+  report(board.findings[static_cast<size_t>(rank)], Collective::Barrier,
+         fmt::format("rank {} could not join: {}", rank, tuttiGetLastError()));
+}
+
+/// A child process: some of the ranks, each on a thread.
+int live(const Setting& setting, const std::vector<Case>& cases, int process, const Handout& handout, Board& board) {
+  for (const auto& [name, value] : setting.environment) setenv(name.c_str(), value.c_str(), 1);
+  tuttiUniqueId id;
+  if (!obtain_id(setting, process, handout, id)) return 3;
+  std::vector<std::thread> threads;
+  const int begin = process * setting.ranks / setting.processes,
+            end = (process + 1) * setting.ranks / setting.processes;
+  for (int rank = begin; rank < end; ++rank) {
+    threads.emplace_back([&, rank] { play(setting, cases, id, rank, board); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return 0;
+}
+
+}  // namespace
+
+std::vector<Findings> run(const Setting& setting, const std::vector<Case>& cases) {
+  if (setting.ranks > kMostRanks) throw std::invalid_argument("too many ranks");
+  const SharedBoard board;
+  const Handout handout;
+  std::vector<pid_t> children;
+  for (int process = 0; process < setting.processes; ++process) {
+    const pid_t child = fork();
+    if (child < 0) throw std::system_error(errno, std::generic_category(), "fork");
+    if (child == 0) std::exit(live(setting, cases, process, handout, *board));
+    children.push_back(child);
+  }
+  auto& findings = (*board).findings;
+  for (const testing::Ending& ending : testing::await_children(children, setting.seconds)) {
+    if (!ending.text.empty()) report(findings[0], Collective::Barrier, "a process of ranks ended: " + ending.text);
+  }
+  for (int rank = 0; rank < setting.ranks; ++rank) {
+    Findings& found = findings[static_cast<size_t>(rank)];
+    if (found.finished == 0 && found.first[0] == 0)
+      report(found, Collective::Barrier, fmt::format("rank {} did not get to its end", rank));
+  }
+  return {findings.begin(), findings.begin() + setting.ranks};
+}
+
+}  // namespace tutti::conformance

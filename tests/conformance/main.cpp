@@ -1,0 +1,125 @@
+// The conformance table: every collective, element type, operator, size, root and place, on every transport and with
+// every algorithm, held against results that are exact. Prints how many calls were checked and how many were wrong.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <chrono>
+#include <set>
+
+#include "conformance/crew.hpp"
+#include "plan/algorithm.hpp"
+
+namespace tutti::conformance {
+namespace {
+
+struct Options {
+  std::string transport = "local";
+  int ranks = 2;
+  bool exhaustive = false;
+};
+
+/// How the ranks are placed, and what they may use.
+struct Placement {
+  int processes;
+  std::string transport;  // TUTTI_TRANSPORT; empty: the best for each pair
+};
+
+Placement placement_of(const Options& options) {
+  if (options.transport == "local") return {1, "local"};
+  if (options.transport == "tcp-threads") return {1, "tcp"};
+  if (options.transport == "mixed") return {std::min(2, options.ranks), ""};
+  return {options.ranks, options.transport};
+}
+
+/// Forces the algorithm of this name for all collectives that have it and where n ranks may use it; "" if none.
+std::string forcing(const std::string& name, int ranks) {
+  std::string text;
+  for (int i = 0; i < kCollectives; ++i) {
+    const auto collective = static_cast<Collective>(i);
+    const plan::Algorithm* algorithm = plan::find_algorithm(collective, name);
+    if (algorithm == nullptr || !algorithm->allows(ranks)) continue;
+    text += fmt::format("{}{}:{}", text.empty() ? "" : ",", name_of(collective), name);
+  }
+  return text;
+}
+
+std::set<std::string> algorithm_names() {
+  std::set<std::string> names;
+  for (int i = 0; i < kCollectives; ++i) {
+    for (const plan::Algorithm* a : plan::algorithms_of(static_cast<Collective>(i))) names.insert(a->name);
+  }
+  return names;
+}
+
+class Table {
+ public:
+  explicit Table(const Options& options) : options_(options), placement_(placement_of(options)) {}
+
+  void run(const std::string& name, const Sweep& sweep, std::vector<std::pair<std::string, std::string>> environment) {
+    Setting setting{.name = name, .ranks = options_.ranks, .processes = placement_.processes};
+    setting.environment = std::move(environment);
+    setting.environment.emplace_back("TUTTI_TRANSPORT", placement_.transport);
+    setting.environment.emplace_back("TUTTI_TIMEOUT", "60");
+    setting.seconds = options_.exhaustive ? 3000 : 280;
+    for (const Findings& found : conformance::run(setting, list_cases(sweep, options_.ranks))) {
+      for (size_t row = 0; row < kCollectives; ++row) {
+        cases_[row] += found.cases[row];
+        wrong_[row] += found.wrong[row];
+      }
+      if (found.first[0] != 0) fmt::print("WRONG  {}: {}\n", name, found.first);
+    }
+    std::fflush(stdout);
+  }
+
+  /// Prints the table; true when nothing was wrong.
+  bool print() const {
+    uint64_t cases = 0, wrong = 0;
+    fmt::print("{:<16}{:<14}{:>4}{:>12}{:>9}\n", "collective", "transport", "n", "calls", "#wrong");
+    for (size_t row = 0; row < kCollectives; ++row) {
+      fmt::print("{:<16}{:<14}{:>4}{:>12}{:>9}\n", name_of(static_cast<Collective>(row)), options_.transport,
+                 options_.ranks, cases_[row], wrong_[row]);
+      cases += cases_[row];
+      wrong += wrong_[row];
+    }
+    fmt::print("{:<16}{:<14}{:>4}{:>12}{:>9}\n", "all", options_.transport, options_.ranks, cases, wrong);
+    return wrong == 0;
+  }
+
+ private:
+  Options options_;
+  Placement placement_;
+  std::array<uint64_t, kCollectives> cases_{}, wrong_{};
+};
+
+bool run_table(const Options& options) {
+  // Little memory and short messages: many rounds, slots used again and again, staging memory divided anew.
+  const std::vector<std::pair<std::string, std::string>> tight = {{"TUTTI_MESSAGE", "512"},
+                                                                  {"TUTTI_ARENA", options.ranks > 4 ? "160K" : "80K"}};
+  Table table(options);
+  table.run("all kinds, little memory", all_kinds(options.ranks, options.exhaustive), tight);
+  table.run("many sizes", many_sizes(options.exhaustive), {});
+  for (const std::string& name : algorithm_names()) {
+    const std::string forced = forcing(name, options.ranks);
+    if (forced.empty()) continue;
+    auto environment = tight;
+    environment.emplace_back("TUTTI_ALGO", forced);
+    table.run("TUTTI_ALGO=" + forced, few_kinds(options.ranks), environment);
+  }
+  return table.print();
+}
+
+}  // namespace
+}  // namespace tutti::conformance
+
+int main(int argc, char** argv) {
+  tutti::conformance::Options options;
+  CLI::App app("Checks every collective against exact results.\nExample: tutti_conformance --transport shm -n 5");
+  app.add_option("--transport", options.transport,
+                 "local (threads), shm (processes), tcp (processes), tcp-threads, mixed")
+      ->check(CLI::IsMember({"local", "shm", "tcp", "tcp-threads", "mixed"}));
+  app.add_option("-n", options.ranks, "number of ranks")->check(CLI::Range(1, tutti::conformance::kMostRanks));
+  app.add_flag("--exhaustive", options.exhaustive, "more counts and types; takes many minutes");
+  CLI11_PARSE(app, argc, argv);
+  return tutti::conformance::run_table(options) ? 0 : 1;
+}

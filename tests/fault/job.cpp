@@ -1,0 +1,135 @@
+#include "fault/job.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <time.h>
+
+#include <algorithm>
+#include <sstream>
+#include <thread>
+
+#include "fault/script.hpp"
+#include "support/watchdog.hpp"
+#include "tutti/tutti.h"
+
+namespace tutti::fault {
+namespace {
+
+using testing::Child;
+using testing::Line;
+
+std::string hex_of(const tuttiUniqueId& id) {
+  std::string text;
+  for (const unsigned char byte : id.bytes) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+tuttiUniqueId id_from(const std::string& hex) {
+  tuttiUniqueId id;
+  for (size_t i = 0; i < sizeof id.bytes; ++i) {
+    id.bytes[i] = static_cast<unsigned char>(std::stoi(hex.substr(2 * i, 2), nullptr, 16));
+  }
+  return id;
+}
+
+/// A process of ranks. Argument: how many ranks there are, which are here [begin, end), whether it makes the id. The id
+/// and the scripts come, and what the ranks tell goes, over the line.
+int live(const std::string& argument, Line& test) {
+  int ranks = 0, begin = 0, end = 0;
+  std::istringstream(argument) >> ranks >> begin >> end;
+  tuttiUniqueId id;
+  if (begin == 0) {
+    if (tuttiGetUniqueId(&id) != tuttiSuccess) return 2;
+    test.tell(hex_of(id));
+  } else {
+    id = id_from(test.hear());
+  }
+  std::vector<std::string> scripts;
+  for (int rank = begin; rank < end; ++rank) {
+    std::string script = test.hear();
+    std::replace(script.begin(), script.end(), ';', '\n');
+    scripts.push_back(script);
+  }
+  std::vector<std::thread> threads;
+  for (int rank = begin; rank < end; ++rank) {
+    threads.emplace_back([&, rank] { play(ranks, rank, id, scripts[static_cast<size_t>(rank - begin)], test); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return 0;
+}
+const testing::Role role("ranks", live);
+
+}  // namespace
+
+double now() {
+  timespec time{};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+Job::Job(const Stage& stage, const std::function<std::string(int)>& script)
+    : stories_(static_cast<size_t>(stage.ranks)) {
+  const int processes = stage.transport == "local" ? 1 : stage.ranks;
+  std::string id;
+  for (int p = 0; p < processes; ++p) {
+    const int begin = p * stage.ranks / processes, end = (p + 1) * stage.ranks / processes;
+    Child& child = children_.emplace_back("ranks", fmt::format("{} {} {}", stage.ranks, begin, end),
+                                          fmt::format("TUTTI_TRANSPORT={} {}", stage.transport, stage.environment));
+    if (p == 0) {
+      id = child.hear();
+    } else {
+      child.tell(id);
+    }
+    for (int rank = begin; rank < end; ++rank) {
+      child_of_.push_back(p);
+      std::string lines = script(rank);
+      std::replace(lines.begin(), lines.end(), '\n', ';');
+      child.tell(lines);
+    }
+    over_.push_back(false);
+  }
+}
+
+void Job::go(int rank) { child_of(rank).tell("go"); }
+
+/// Takes in one line of what a child tells; false when there will be no more or none came in time.
+bool Job::hear_one(size_t child, double seconds) {
+  const std::string line = children_[child].hear(seconds);
+  if (line == "(late)") return false;
+  if (line == "(nothing)") {
+    over_[child] = true;
+    return false;
+  }
+  std::istringstream words(line);
+  size_t rank = 0;
+  Told told;
+  words >> rank >> told.line >> told.code >> told.at >> told.seconds;
+  words.get();
+  std::getline(words, told.text);
+  if (rank < stories_.size()) stories_[rank].push_back(told);
+  return true;
+}
+
+void Job::await(int rank, int line) {
+  const auto child = static_cast<size_t>(child_of_[static_cast<size_t>(rank)]);
+  const auto& story = stories_[static_cast<size_t>(rank)];
+  while ((story.empty() || story.back().line < line) && hear_one(child, 60)) {
+  }
+}
+
+std::vector<Story> Job::finish(double seconds) {
+  const double deadline = now() + seconds;
+  for (size_t child = 0; child < children_.size(); ++child) {
+    while (!over_[child] && hear_one(child, std::max(0.01, deadline - now()))) {
+    }
+    if (over_[child]) continue;
+    problem_ += fmt::format("process {} had more to tell after {} s; ", child, seconds);
+    testing::dump_stacks(children_[child].process());
+  }
+  for (size_t child = 0; child < children_.size(); ++child) {
+    if (over_[child]) children_[child].wait();
+  }
+  return stories_;
+}
+
+}  // namespace tutti::fault

@@ -1,0 +1,118 @@
+#include "fault/script.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <map>
+#include <mutex>
+#include <sstream>
+#include <stdexcept>
+#include <vector>
+
+#include "fault/job.hpp"
+#include "tutti/types.hpp"
+
+namespace tutti::fault {
+namespace {
+
+using testing::Line;
+
+tuttiDataType_t type_named(const std::string& name) {
+  for (int i = 0; i < kDTypes; ++i) {
+    if (name == name_of(static_cast<DType>(i))) return static_cast<tuttiDataType_t>(i);
+  }
+  throw std::invalid_argument("no type " + name);
+}
+
+tuttiRedOp_t op_named(const std::string& name) {
+  for (int i = 0; i < kOps; ++i) {
+    if (name == name_of(static_cast<Op>(i))) return i;
+  }
+  throw std::invalid_argument("no operator " + name);
+}
+
+class Player {
+ public:
+  Player(int ranks, int rank, Line& test) : ranks_(ranks), rank_(rank), test_(test) {}
+
+  void run(const tuttiUniqueId& id, const std::string& script) {
+    std::istringstream lines(script);
+    std::string line;
+    tell(-1, tuttiCommInitRank(&comm_, ranks_, id, rank_), now());
+    for (int number = 0; std::getline(lines, line); ++number) {
+      const double start = now();
+      tell(number, make(line), start);
+    }
+  }
+
+ private:
+  void tell(int number, tuttiResult_t result, double start) {
+    static std::mutex mutex;
+    const double end = now();
+    std::string text = result == tuttiSuccess ? "" : tuttiGetLastError();
+    const std::lock_guard lock(mutex);
+    test_.tell(
+        fmt::format("{} {} {} {:.9f} {:.6f} {}", rank_, number, static_cast<int>(result), end, end - start, text));
+  }
+
+  /// A buffer that stays where it is, as the calls of a training loop find it.
+  void* buffer(bool out, size_t elements) {
+    auto& memory = memory_[out];
+    if (memory.size() < elements * 8) memory.resize(elements * 8);
+    return memory.data();
+  }
+
+  tuttiResult_t make(const std::string& line) {
+    std::istringstream words(line);
+    std::string name, type_name, op_name;
+    size_t count = 0;
+    int peer = 0;
+    words >> name;
+    if (name == "repeat") return repeat(line.substr(line.find(' ') + 1));
+    if (name == "barrier") return tuttiBarrier(comm_, nullptr);
+    if (name == "destroy") return tuttiCommDestroy(comm_);
+    if (name == "abort") return tuttiCommAbort(comm_);
+    if (name == "start") return tuttiGroupStart();
+    if (name == "end") return tuttiGroupEnd();
+    if (name == "exit") _exit(0);
+    if (name == "wait") return test_.hear(60) == "go" ? tuttiSuccess : tuttiInternalError;
+    words >> count >> type_name;
+    const tuttiDataType_t type = type_named(type_name);
+    const size_t all = count * static_cast<size_t>(ranks_);
+    void *in = buffer(false, all), *out = buffer(true, all);
+    if (name == "all_gather") return tuttiAllGather(in, out, count, type, comm_, nullptr);
+    if (name == "all_to_all") return tuttiAllToAll(in, out, count, type, comm_, nullptr);
+    if (name.find("reduce") != std::string::npos) words >> op_name;
+    const tuttiRedOp_t op = op_name.empty() ? tuttiSum : op_named(op_name);
+    if (name == "all_reduce") return tuttiAllReduce(in, out, count, type, op, comm_, nullptr);
+    if (name == "reduce_scatter") return tuttiReduceScatter(in, out, count, type, op, comm_, nullptr);
+    words >> peer;
+    if (name == "reduce") return tuttiReduce(in, out, count, type, op, peer, comm_, nullptr);
+    if (name == "broadcast") return tuttiBroadcast(in, out, count, type, peer, comm_, nullptr);
+    if (name == "gather") return tuttiGather(in, out, count, type, peer, comm_, nullptr);
+    if (name == "scatter") return tuttiScatter(in, out, count, type, peer, comm_, nullptr);
+    if (name == "send") return tuttiSend(in, count, type, peer, comm_, nullptr);
+    if (name == "recv") return tuttiRecv(out, count, type, peer, comm_, nullptr);
+    throw std::invalid_argument("no call " + name);
+  }
+
+  tuttiResult_t repeat(const std::string& line) {
+    for (;;) {
+      const tuttiResult_t result = make(line);
+      if (result != tuttiSuccess) return result;
+    }
+  }
+
+  int ranks_, rank_;
+  Line& test_;
+  tuttiComm_t comm_ = nullptr;
+  std::map<bool, std::vector<unsigned char>> memory_;
+};
+
+}  // namespace
+
+void play(int ranks, int rank, const tuttiUniqueId& id, const std::string& script, Line& test) {
+  Player(ranks, rank, test).run(id, script);
+}
+
+}  // namespace tutti::fault

@@ -1,0 +1,14 @@
+// The calls of a script, made as one rank.
+#pragma once
+
+#include <string>
+
+#include "tutti/tutti.h"
+#include "unit/comm/child.hpp"
+
+namespace tutti::fault {
+
+/// Joins, makes the script's calls and tells what came of each: "RANK LINE CODE AT SECONDS TEXT".
+void play(int ranks, int rank, const tuttiUniqueId& id, const std::string& script, testing::Line& test);
+
+}  // namespace tutti::fault

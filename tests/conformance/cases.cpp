@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
+
 namespace tutti::conformance {
 namespace {
 
@@ -14,13 +16,22 @@ bool may_be_in_place(Collective collective) {
   return collective != Collective::AllToAll && collective != Collective::SendRecv && collective != Collective::Barrier;
 }
 
+/// All of them; with other operators than sum they take turns.
+std::vector<int> roots_for(Collective collective, Op op, int ranks, int turn) {
+  if (!has_root(collective)) return {0};
+  if (op != Op::Sum) return {turn % ranks};
+  std::vector<int> roots(static_cast<size_t>(ranks));
+  std::iota(roots.begin(), roots.end(), 0);
+  return roots;
+}
+
 void add_cases(const Sweep& sweep, Collective collective, int ranks, std::vector<Case>& cases) {
   const std::vector<Op> only_sum = {Op::Sum};
-  const int roots = has_root(collective) ? ranks : 1;
+  int turn = 0;
   for (const DType type : sweep.types) {
     for (const Op op : reduces(collective) ? sweep.ops : only_sum) {
       for (const size_t count : sweep.counts) {
-        for (int root = 0; root < roots; ++root) {
+        for (const int root : roots_for(collective, op, ranks, turn++)) {
           const tools::CallShape shape{collective, type, op, ranks, root, count};
           cases.push_back({shape});
           if (may_be_in_place(collective)) cases.push_back({shape, true});

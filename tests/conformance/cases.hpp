@@ -36,7 +36,7 @@ Sweep many_sizes(bool exhaustive);
 /// For algorithms that are forced.
 Sweep few_kinds(int ranks);
 
-/// All cases of a sweep, each with every root and in every place that the interface allows.
+/// All cases of a sweep, in every place that the interface allows; those that copy, and sums, with every root.
 std::vector<Case> list_cases(const Sweep& sweep, int ranks);
 
 }  // namespace tutti::conformance

@@ -136,6 +136,8 @@ void Communicator::begin_collective(const Call& call) {
   board_->enter(++calls_, call.spec);
   current_ = nullptr;
   Prepared& prepared = planner_->collective(call);
+  digest_ = mix(digest_ + prepared.salt);
+  last_ = call.spec;
   watch_.begin(calls_, prepared);
   load(prepared);
   execution_.state.bases[0] = static_cast<unsigned char*>(const_cast<void*>(call.in));
@@ -224,7 +226,7 @@ std::shared_ptr<Communicator> Communicator::split(int colour, int key) {
 
 Status Communicator::leave() {
   const Status failed = failure();
-  const Farewell farewell = endpoint_->leave(calls_, Deadline::in(env().timeout));
+  const Farewell farewell = endpoint_->leave(calls_, Deadline::in(env().timeout), digest_, describe(last_));
   if (!failed.ok()) return failed;
   if (!farewell.mismatch.empty()) return {Code::Mismatch, fmt::format("rank {}: {}", rank(), farewell.mismatch)};
   return {};

@@ -77,6 +77,8 @@ class Communicator {
   Scales scales_;
 
   uint64_t calls_ = 0;           // collectives
+  uint64_t digest_ = 0;          // of them all, in order
+  CallSpec last_;                // the last of them
   Prepared* current_ = nullptr;  // what runs now
   std::vector<NumberedCall> group_;
   std::map<std::pair<Rank, bool>, uint64_t> transfer_counts_;  // by peer and direction

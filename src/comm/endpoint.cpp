@@ -81,7 +81,7 @@ Endpoint::Endpoint(Control& control, std::shared_ptr<Seat> seat) : control_(cont
 Endpoint::~Endpoint() {
   if (gone_ || control_.forked()) return;
   seat_->fail(Code::Aborted, fmt::format("rank {} dropped its communicator without leaving it", rank()));
-  seat_->say_goodbye(0);
+  seat_->say_goodbye({});
   control_.endpoint_went();
 }
 
@@ -138,11 +138,11 @@ std::future<std::optional<std::string>> Endpoint::ask_board(Rank peer, uint64_t 
 
 // ---- leaving
 
-Farewell Endpoint::leave(uint64_t calls, Deadline deadline) {
+Farewell Endpoint::leave(uint64_t calls, Deadline deadline, uint64_t digest, const std::string& last) {
   Farewell farewell;
   if (control_.forked()) return farewell;
   if (!gone_.exchange(true)) {
-    seat_->say_goodbye(calls);
+    seat_->say_goodbye({calls, digest, last});
     if (control_.endpoint_went()) {
       const bool failed = seat_->failed().load() != 0;
       control_.wait_until_through(failed ? Deadline::in(std::min(kAfterFailureSeconds, deadline.left())) : deadline);

@@ -28,7 +28,7 @@ class Seat;
 struct Farewell {
   bool complete =
       false;  ///< every rank left or failed; false: not known (others of this process go on, or time ran out)
-  std::string mismatch;  ///< "rank 2 left after 16 calls, rank 0 after 17"; empty where the counts agree
+  std::string mismatch;  ///< "rank 2 left after 16 calls, rank 0 after 17"; empty where the ranks made the same calls
 };
 
 class Endpoint final : public transports::Wireup {
@@ -82,12 +82,12 @@ class Endpoint final : public transports::Wireup {
   std::future<std::optional<std::string>> ask_board(Rank peer, uint64_t call, Deadline deadline);
 
   // ---- leaving
-  /// Says goodbye, having made `calls` calls. Services stay open for slower ranks, under the control thread, until all
-  /// ranks have left, unless they were removed: give them shared ownership of what they need. Returns at once, except
-  /// in the last endpoint of this process to leave: that one waits until all communicators of this process are through,
-  /// so that the process may then exit without harm to any other; after a failure it waits 2 s at most.
-  /// Throws nothing; a second call only repeats the answer.
-  Farewell leave(uint64_t calls, Deadline deadline);
+  /// Says goodbye, having made `calls` calls with this digest, the last of them `last` (in words). Services stay open
+  /// for slower ranks, under the control thread, until all ranks have left, unless they were removed: give them shared
+  /// ownership of what they need. Returns at once, except in the last endpoint of this process to leave: that one waits
+  /// until all communicators of this process are through, so that the process may then exit without harm to any other;
+  /// after a failure it waits 2 s at most. Throws nothing; a second call only repeats the answer.
+  Farewell leave(uint64_t calls, Deadline deadline, uint64_t digest = 0, const std::string& last = "");
   /// The number of calls after which `rank` left, once it did.
   std::optional<uint64_t> left(Rank rank) const;
 

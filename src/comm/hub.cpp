@@ -34,7 +34,7 @@ void Hub::on_frame(Rank from, std::string_view body) {
     case Kind::Report:
       return on_report(unpack<Report>(body).rank);
     case Kind::Goodbye:
-      return on_goodbye(from, unpack<Goodbye>(body).calls);
+      return on_goodbye(from, unpack<Goodbye>(body));
     case Kind::BoardAsk:
       return relay(from, unpack<BoardAsk>(body));
     case Kind::BoardReply:
@@ -72,7 +72,7 @@ void Hub::on_exchange(Rank from, Exchange given) {
   if (left != seats_.end()) {
     const auto rank = static_cast<Rank>(left - seats_.begin());
     return fail(Code::Mismatch, fmt::format("{} left after {} calls; rank {} waits for it in an exchange",
-                                            describe_rank(rank, left->member), left->calls, from));
+                                            describe_rank(rank, left->member), left->goodbye.calls, from));
   }
   if (given_ < seats_.size()) return;
 
@@ -116,14 +116,14 @@ void Hub::on_report(Rank rank) {
   });
 }
 
-void Hub::on_goodbye(Rank from, uint64_t calls) {
+void Hub::on_goodbye(Rank from, Goodbye goodbye) {
   Seated& seat = seats_[static_cast<size_t>(from)];
   if (seat.where != Seated::Where::Here) return;
   seat.where = Seated::Where::Left;
-  seat.calls = calls;
+  seat.goodbye = std::move(goodbye);
   if (given_ > 0 && !seat.given && !failed_) {
     fail(Code::Mismatch, fmt::format("{} left after {} calls; others wait for it in an exchange",
-                                     describe_rank(from, seat.member), calls));
+                                     describe_rank(from, seat.member), seat.goodbye.calls));
   }
   went(from);
 }
@@ -166,7 +166,7 @@ void Hub::went(Rank rank) {
       if (const auto self = weak.lock()) self->send_news();
     });
   }
-  news_.gone.push_back({rank, static_cast<uint8_t>(seat.where == Seated::Where::Lost), seat.calls});
+  news_.gone.push_back({rank, static_cast<uint8_t>(seat.where == Seated::Where::Lost), seat.goodbye.calls});
 }
 
 void Hub::send_news() {
@@ -223,12 +223,17 @@ void Hub::check_all_gone() {
   check_closed();
 }
 
-/// Ranks that left after different numbers of calls; nothing to say where the communicator failed anyway.
+/// Ranks that left after other calls than rank 0; nothing to say where the communicator failed anyway.
 std::string Hub::compare_calls() const {
   if (failed_) return "";
   for (size_t r = 1; r < seats_.size(); ++r) {
-    if (seats_[r].calls != seats_[0].calls) {
-      return fmt::format("rank {} left after {} calls, rank 0 after {}", r, seats_[r].calls, seats_[0].calls);
+    const Goodbye &theirs = seats_[r].goodbye, &first = seats_[0].goodbye;
+    if (theirs.calls != first.calls) {
+      return fmt::format("rank {} left after {} calls, rank 0 after {}", r, theirs.calls, first.calls);
+    }
+    if (theirs.digest != first.digest) {
+      return fmt::format("of {} calls, rank {} called {} last where rank 0 called {}", first.calls, r, theirs.last,
+                         first.last);
     }
   }
   return "";

@@ -57,7 +57,7 @@ class Hub : public std::enable_shared_from_this<Hub> {
     Member member;
     std::shared_ptr<Channel> channel;
     Where where = Where::Here;
-    uint64_t calls = 0;
+    Goodbye goodbye;                   // what it said when it left
     std::optional<std::string> given;  // to the exchange under way
   };
 
@@ -77,7 +77,7 @@ class Hub : public std::enable_shared_from_this<Hub> {
   void on_exchange(Rank from, Exchange given);
   void exchange_late(uint32_t number);
   void on_report(Rank rank);
-  void on_goodbye(Rank from, uint64_t calls);
+  void on_goodbye(Rank from, Goodbye goodbye);
   template <class M>
   void relay(Rank from, M message);
   void fail(Code code, const std::string& text);

@@ -220,7 +220,13 @@ struct Report {
 struct Goodbye {
   static constexpr Kind kKind = Kind::Goodbye;
   uint64_t calls = 0;
-  static void fields(auto& m, auto& v) { v.number(m.calls); }
+  uint64_t digest = 0;  ///< of all the calls, in order
+  std::string last;     ///< the last one, for people
+  static void fields(auto& m, auto& v) {
+    v.number(m.calls);
+    v.number(m.digest);
+    v.text(m.last, kMaxSmall);
+  }
 };
 
 struct Fail {

@@ -58,7 +58,7 @@ class Seat : public std::enable_shared_from_this<Seat> {
   Streams& streams() { return streams_; }
   /// Answers requests that came before their service did.
   void retry_services();
-  void say_goodbye(uint64_t calls);
+  void say_goodbye(const Goodbye& goodbye);
   /// Gives up a seat whose join failed.
   void give_up();
   /// True, with the meeting point's comparison of the ranks' calls, once every rank has left.

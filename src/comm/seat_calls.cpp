@@ -134,15 +134,13 @@ void Seat::retry_services() {
   control_.loop().post([self = shared_from_this()] { self->services_.retry(); });
 }
 
-void Seat::say_goodbye(uint64_t calls) {
+void Seat::say_goodbye(const Goodbye& goodbye) {
   {
     const std::lock_guard lock(mutex_);
     parted_ = true;
   }
-  control_.loop().post([self = shared_from_this(), calls] {
+  control_.loop().post([self = shared_from_this(), goodbye] {
     if (!self->channel_) return self->close();
-    Goodbye goodbye;
-    goodbye.calls = calls;
     self->channel_->send(pack(goodbye));
   });
 }

@@ -294,6 +294,14 @@ class Scaling {
   Program program_;
 };
 
+/// Does anything touch scratch, now that what is only sent on is not stored? If not, rounds need not wait for it.
+bool uses_scratch(const Program& program) {
+  const auto is_scratch = [](const Ref& ref) { return ref.base == Base::Scratch; };
+  return std::any_of(program.sources.begin(), program.sources.end(), is_scratch) ||
+         std::any_of(program.segments.begin(), program.segments.end(),
+                     [&](const Segment& s) { return is_scratch(s.to); });
+}
+
 }  // namespace
 
 Lowered lower(const RankPlan& plan, const Geometry& geometry, Links& links) {
@@ -305,6 +313,7 @@ Lowered lower(const RankPlan& plan, const Geometry& geometry, Links& links) {
   const uint64_t rest = geometry.count - (lowered.rounds - 1) * geometry.window;
   lowered.last = Scaling(plan, geometry, rest, links, lowered).scale(drafts);
   if (lowered.rounds > 1) lowered.full = Scaling(plan, geometry, geometry.window, links, lowered).scale(drafts);
+  if (!uses_scratch(lowered.last) && !uses_scratch(lowered.full)) lowered.scratch_bytes = 0;
   return lowered;
 }
 

@@ -42,7 +42,7 @@ struct Program {
 struct Lowered {
   Program full, last;
   uint64_t rounds = 1;
-  uint64_t scratch_bytes = 0;  ///< of one version
+  uint64_t scratch_bytes = 0;  ///< of one version; 0 where no operation touches scratch
   uint64_t window_bytes = 0;
   uint32_t most_arrivals = 0;  ///< of any operation
   uint32_t most_sources = 0;

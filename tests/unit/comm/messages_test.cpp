@@ -71,10 +71,12 @@ TEST(Messages, NumbersKeepTheirSign) {
 }
 
 TEST(Messages, AFrameSaysItsLength) {
-  const std::string frame = pack(Goodbye{17});
-  EXPECT_EQ(frame.size(), 4u + 1 + 8);
-  EXPECT_EQ(frame[0], 9);
+  const std::string frame = pack(Goodbye{17, 3, "barrier()"});
+  const size_t body = 1 + 8 + 8 + 4 + 9;
+  EXPECT_EQ(frame.size(), 4 + body);
+  EXPECT_EQ(static_cast<size_t>(frame[0]), body);
   EXPECT_EQ(unpack<Goodbye>(body_of(frame)).calls, 17u);
+  EXPECT_EQ(unpack<Goodbye>(body_of(frame)).last, "barrier()");
 }
 
 TEST(Messages, ATruncatedOrLongerOneIsRejectedWhereverItIsCut) {

@@ -8,6 +8,7 @@
 
 #include "base/env.hpp"
 #include "base/format.hpp"
+#include "transports/fault/fault.hpp"
 
 namespace tutti::comm {
 namespace {
@@ -99,7 +100,8 @@ void Fabric::make_arena() {
     others_on_host = others_on_host || !same;
     shares_process_ = shares_process_ || (same && peer != endpoint_.rank());
   }
-  const uint64_t bytes = env().arena ? env().arena->value : (shares_process_ ? kThreadArena : kProcessArena);
+  uint64_t bytes = env().arena ? env().arena->value : (shares_process_ ? kThreadArena : kProcessArena);
+  bytes = (bytes + 4095) / 4096 * 4096;  // whole pages, as its peers map it
   unsigned char* base = nullptr;
   if (others_on_host) {
     parts_->segment = transports::Segment::create(bytes);
@@ -119,7 +121,8 @@ void Fabric::make_routes() {
   std::map<std::string, Transport*> made;
   const auto instance = [&](const transports::TransportEntry& entry) {
     auto& known = made[entry.name];
-    if (known == nullptr) known = parts_->transports.emplace_back(entry.make(context)).get();
+    if (known == nullptr)
+      known = parts_->transports.emplace_back(with_faults_of_environment(entry.make(context), context)).get();
     return known;
   };
   routes_.assign(static_cast<size_t>(endpoint_.ranks()), nullptr);

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/format.hpp"
+#include "transports/fault/fault.hpp"
 #include "transports/team.hpp"
 
 namespace tutti::test {
@@ -20,10 +21,12 @@ inline std::unique_ptr<transports::Transport> make_by_name(std::string_view name
 
 struct LocalThreads {
   static constexpr bool kProcesses = false;
+  static constexpr uint64_t kMessages = 100000;
   static auto make(const transports::Context& context) { return make_by_name("local", context); }
 };
 struct ShmThreads {
   static constexpr bool kProcesses = false;
+  static constexpr uint64_t kMessages = 100000;
   static constexpr bool kWire = false;
   static auto make(const transports::Context& context) { return make_by_name("shm", context); }
 };
@@ -32,6 +35,7 @@ struct ShmProcesses : ShmThreads {
 };
 struct TcpThreads {
   static constexpr bool kProcesses = false;
+  static constexpr uint64_t kMessages = 100000;
   static constexpr bool kWire = true;  // a broken connection is seen here
   static auto make(const transports::Context& context) { return make_by_name("tcp", context); }
 };
@@ -39,7 +43,18 @@ struct TcpProcesses : TcpThreads {
   static constexpr bool kProcesses = true;
 };
 
-using OverThreads = testing::Types<LocalThreads, ShmThreads, TcpThreads>;
-using OverProcesses = testing::Types<ShmProcesses, TcpProcesses>;
+/// Faults that a correct program does not notice.
+template <class Inner>
+struct Faulty : Inner {
+  static constexpr uint64_t kMessages = 5000;
+  static auto make(const transports::Context& context) {
+    return transports::make_fault(Inner::make(context), context,
+                                  transports::parse_fault_plan("delay=1us,latency=5us,jitter=20us"));
+  }
+};
+
+using OverThreads = testing::Types<LocalThreads, ShmThreads, TcpThreads, Faulty<LocalThreads>, Faulty<TcpThreads>>;
+using OverProcesses = testing::Types<ShmProcesses, TcpProcesses, Faulty<ShmProcesses>>;
+using Media = testing::Types<ShmProcesses, TcpProcesses>;
 
 }  // namespace tutti::test

@@ -12,7 +12,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(Processes, Conformance, OverProcesses);
 
 template <class Fixture>
 struct Killed : Conformance<Fixture> {};
-TYPED_TEST_SUITE(Killed, OverProcesses);
+TYPED_TEST_SUITE(Killed, Media);
 
 TYPED_TEST(Killed, AWritersFinishedMessagesAreReadAndItsLastOneComesWholeOrNotAtAll) {
   constexpr Rank kVictim = 0;
@@ -24,6 +24,7 @@ TYPED_TEST(Killed, AWritersFinishedMessagesAreReadAndItsLastOneComesWholeOrNotAt
         team.meet();
         if (rank == kVictim) {
           Writer writer(seat, 1, 0, kLast);
+          team.meet();
           for (uint64_t m = 0; m < 5; ++m) writer.write(m, payload_of(m, m * 10));
           seat.until([&] { return seat.transport->flushed(); }, "the messages to leave");
           writer.write(5, payload_of(5, kLast));
@@ -31,6 +32,7 @@ TYPED_TEST(Killed, AWritersFinishedMessagesAreReadAndItsLastOneComesWholeOrNotAt
           std::raise(SIGKILL);
         }
         Reader reader(seat, kVictim, 0);
+        team.meet();
         for (uint64_t m = 0; m < 5; ++m) reader.read(m, payload_of(m, m * 10));
         try {
           reader.read(5, payload_of(5, kLast));
@@ -91,6 +93,30 @@ TYPED_TEST(Killed, RanksLeaveNoFileBehind) {
       },
       0);
   EXPECT_EQ(shared_files(), before);
+}
+
+TEST(Fault, KillsItsProcessAtTheMessageThatWasNamed) {
+  constexpr Rank kVictim = 0;
+  Team team(2, true);
+  const auto make = [](const transports::Context& context) {
+    return transports::make_fault(ShmProcesses::make(context), context, transports::parse_fault_plan("kill=3,rank=0"));
+  };
+  team.run(
+      [&](Rank rank) {
+        Seat seat(team, rank, make);
+        team.meet();
+        if (rank == kVictim) {
+          Writer writer(seat, 1, 0, 0);
+          team.meet();
+          for (uint64_t m = 0;; ++m) writer.write(m, payload_of(m, 8));
+        }
+        Reader reader(seat, kVictim, 0);
+        team.meet();
+        for (uint64_t m = 0; m < 3; ++m) reader.read(m, payload_of(m, 8));
+        for (int turn = 0; turn < 100; ++turn) seat.turn();
+        EXPECT_FALSE(reader.ready());
+      },
+      kVictim);
 }
 
 }  // namespace tutti::test

@@ -1,0 +1,83 @@
+#include "transports/fault/fault.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <string>
+
+#include "base/env.hpp"
+#include "base/format.hpp"
+#include "base/hash.hpp"
+#include "transports/fault/gate.hpp"
+
+namespace tutti::transports {
+namespace {
+
+class Fault final : public Transport {
+ public:
+  Fault(std::unique_ptr<Transport> inner, Rank me, const FaultPlan& plan)
+      : inner_(std::move(inner)), me_(me), plan_(plan), name_(fmt::format("fault({})", inner_->name())) {}
+
+  const char* name() const override { return name_.c_str(); }
+  bool is_engine() const override { return true; }
+  Reach probe(Rank peer) const override { return inner_->probe(peer); }
+
+  OutLink connect_out(Rank peer, uint32_t channel, Deadline deadline) override {
+    const OutLink inner = inner_->connect_out(peer, channel, deadline);
+    if (plan_.peer != kNoRank && plan_.peer != peer) return inner;
+    const Hash seed =
+        Hash().add(plan_.seed).add(static_cast<uint64_t>(me_)).add(static_cast<uint64_t>(peer)).add(channel);
+    gates_.emplace_back(inner, plan_, seed.value());
+    return gates_.back().link();
+  }
+  InLink connect_in(Rank peer, uint32_t channel, Deadline deadline) override {
+    return inner_->connect_in(peer, channel, deadline);
+  }
+
+  Status progress(bool& moved) override {
+    const auto now = Gate::Clock::now();
+    bool passed = false;
+    for (Gate& gate : gates_) passed = gate.progress(now) || passed;
+    Status status = inner_->progress(moved);
+    moved = moved || passed;
+    return status;
+  }
+  bool flushed() const override {
+    return inner_->flushed() && std::none_of(gates_.begin(), gates_.end(), [](const Gate& g) { return g.waiting(); });
+  }
+  void stop() override {
+    for (Gate& gate : gates_) gate.stop();
+    inner_->stop();
+  }
+
+  /// No longer than until the next message is due.
+  bool sleep(double seconds) override {
+    for (const Gate& gate : gates_) {
+      if (const auto due = gate.due()) {
+        seconds = std::min(seconds, std::chrono::duration<double>(*due - Gate::Clock::now()).count());
+      }
+    }
+    return seconds <= 0 || inner_->sleep(seconds);
+  }
+
+ private:
+  const std::unique_ptr<Transport> inner_;
+  const Rank me_;
+  const FaultPlan plan_;
+  const std::string name_;
+  std::deque<Gate> gates_;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> make_fault(std::unique_ptr<Transport> inner, const Context& context, const FaultPlan& plan) {
+  const Rank me = context.wireup->rank();
+  if (plan.rank != kNoRank && plan.rank != me) return inner;
+  return std::make_unique<Fault>(std::move(inner), me, plan);
+}
+
+std::unique_ptr<Transport> with_faults_of_environment(std::unique_ptr<Transport> inner, const Context& context) {
+  if (env().fault.empty()) return inner;
+  return make_fault(std::move(inner), context, parse_fault_plan(env().fault));
+}
+
+}  // namespace tutti::transports

@@ -1,0 +1,123 @@
+#include "transports/fault/gate.hpp"
+
+#include <algorithm>
+#include <csignal>
+
+namespace tutti::transports {
+namespace {
+
+Gate::Clock::duration ticks(double seconds) {
+  return std::chrono::duration_cast<Gate::Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+}  // namespace
+
+Gate::Gate(const OutLink& inner, const FaultPlan& plan, uint64_t link_seed)
+    : plan_(plan), inner_(inner), times_(link_seed), spoils_(~link_seed) {
+  in_ = {.memory = ring_.get(), .peer = inner.peer, .addresses = true};
+}
+
+bool Gate::progress(Clock::time_point now) {
+  if (stopped_) return false;
+  bool moved = schedule(now);
+  while (inner_.next < scheduled_ && inner_.next < plan_.stall && due_[inner_.next % kCapacity] <= now &&
+         HostWire::can_publish(inner_)) {
+    Header header{};
+    Arrival arrival;
+    HostWire::poll(in_, header, arrival, inner_.next - in_.next);
+    if (inner_.next == plan_.kill) ::raise(SIGKILL);
+    if (inner_.next == plan_.corrupt) {
+      send_spoilt(header, arrival);
+    } else {
+      send(header, arrival.data);
+    }
+    moved = true;
+  }
+  return give_back() || moved;
+}
+
+/// Gives every new message its time: it enters the link when the one before has left it.
+bool Gate::schedule(Clock::time_point now) {
+  bool any = false;
+  Header header{};
+  Arrival arrival;
+  for (; HostWire::poll(in_, header, arrival, scheduled_ - in_.next) == Poll::Ready; ++scheduled_) {
+    const double chance = static_cast<double>(times_() >> 11) * 0x1p-53;  // even from 0 to 1
+    free_ = std::max(free_, now) + ticks(plan_.delay);
+    Clock::time_point due = free_ + ticks(plan_.latency + plan_.jitter * chance);
+    if (scheduled_ > 0) due = std::max(due, due_[(scheduled_ - 1) % kCapacity]);  // a link keeps its order
+    due_[scheduled_ % kCapacity] = due;
+    any = true;
+  }
+  return any;
+}
+
+/// The executor gets its memory back when the reader is done with it.
+bool Gate::give_back() {
+  if (in_.next == inner_.next) return false;
+  HostWire::refresh(inner_);
+  const bool any = in_.next < inner_.acked;
+  while (in_.next < inner_.acked) HostWire::consume(in_, {.data = nullptr, .inlined = false});
+  return any;
+}
+
+void Gate::send(const Header& header, const unsigned char* data) {
+  if (header.where == Where::Inline) {
+    HostWire::publish_inline(inner_, header.tag, data, header.length);
+  } else {
+    HostWire::publish_at(inner_, header.tag, data, header.length, false);
+  }
+}
+
+void Gate::send_spoilt(Header header, const Arrival& arrival) {
+  switch (plan_.what) {
+    case FaultPlan::Corrupt::Payload:
+      return send(header, spoil(header, arrival));
+    case FaultPlan::Corrupt::Tag:
+      header.tag ^= uint64_t{1} << spoils_() % 48;
+      return send(header, arrival.data);
+    case FaultPlan::Corrupt::Length:
+      header.length = header.length == 0 ? 1 : header.length / 2;
+      return send(header, arrival.data);
+    case FaultPlan::Corrupt::Header: {
+      Descriptor* const to = slot(inner_.memory, inner_.next);
+      to->tag = header.tag << 16 | 0xffff;  // no Where has this number
+      to->length = header.length;
+      HostMemory::store_release(&to->sequence, ++inner_.next);
+    }
+  }
+}
+
+/// The payload with one bit flipped: a copy, except where it must lie in the arena. There it is already this rank's own
+/// copy and is spoilt in place, for all peers that it was published to.
+unsigned char* Gate::spoil(const Header& header, const Arrival& arrival) {
+  auto* data = const_cast<unsigned char*>(arrival.data);
+  if (inner_.arena == nullptr || arrival.inlined) {
+    forged_.assign(arrival.data, arrival.data + header.length);
+    data = forged_.data();
+  }
+  if (header.length != 0) {
+    const uint64_t bit = spoils_() % (8 * header.length);
+    data[bit / 8] = static_cast<unsigned char>(data[bit / 8] ^ 1U << bit % 8);
+  }
+  return data;
+}
+
+bool Gate::waiting() const {
+  if (stopped_) return false;
+  Header header{};
+  Arrival arrival;
+  return HostWire::poll(in_, header, arrival, inner_.next - in_.next) != Poll::Empty;
+}
+
+std::optional<Gate::Clock::time_point> Gate::due() const {
+  if (stopped_ || inner_.next == scheduled_ || inner_.next >= plan_.stall) return std::nullopt;
+  return due_[inner_.next % kCapacity];
+}
+
+void Gate::stop() {
+  stopped_ = true;
+  HostWire::close(in_);
+}
+
+}  // namespace tutti::transports

@@ -1,0 +1,54 @@
+// One faulty link: holds the messages of an executor until they are due, spoils those that shall be spoilt, and lets
+// them through.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <random>
+#include <vector>
+
+#include "transports/fault/plan.hpp"
+#include "transports/host_memory.hpp"
+
+namespace tutti::transports {
+
+class Gate {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  Gate(const OutLink& inner, const FaultPlan& plan, uint64_t link_seed);
+
+  /// What the executor writes to.
+  OutLink link() const { return {.memory = ring_.get(), .peer = inner_.peer, .lends = inner_.lends}; }
+
+  /// Lets through what is due and has room. True when anything moved.
+  bool progress(Clock::time_point now);
+  /// Is there any message that has not gone through?
+  bool waiting() const;
+  /// When the next message that is known is due.
+  std::optional<Clock::time_point> due() const;
+  void stop();
+
+ private:
+  bool schedule(Clock::time_point now);
+  bool give_back();
+  void send_spoilt(Header header, const Arrival& arrival);
+  unsigned char* spoil(const Header& header, const Arrival& arrival);
+  void send(const Header& header, const unsigned char* data);
+
+  const FaultPlan plan_;
+  std::unique_ptr<LinkMemory> ring_ = std::make_unique<LinkMemory>();
+  InLink in_;
+  OutLink inner_;                                 // its `next` says how many messages have gone through
+  uint64_t scheduled_ = 0;                        // messages whose time is known
+  std::array<Clock::time_point, kCapacity> due_;  // of the message in each slot
+  Clock::time_point free_{};                      // when the link has no message in it any more
+  std::mt19937_64 times_, spoils_;                // two, since what is drawn first depends on the time
+  std::vector<unsigned char> forged_;             // a spoilt payload
+  bool stopped_ = false;
+};
+
+}  // namespace tutti::transports

@@ -24,7 +24,7 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 [[noreturn]] void throw_no_memory(uint64_t bytes, int error) {
   throw_error(
       Code::OutOfMemory,
-      "cannot get {} of shared memory for this rank's arena: {}; make the arena smaller, or raise the memory limit of "
+      "cannot get {} of shared memory for this rank's arena: {}; lower TUTTI_ARENA, or raise the memory limit of "
       "this machine or container",
       to_text(Bytes{bytes}), std::strerror(error));
 }

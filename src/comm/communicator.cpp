@@ -71,12 +71,22 @@ select::Setting common_setting(const std::vector<std::string>& reports) {
 std::shared_ptr<Communicator> Communicator::join(const UniqueId& id, Rank ranks, Rank rank) {
   auto endpoint = Endpoint::join(id, ranks, rank, configuration(), Deadline::in(env().init_timeout));
   std::shared_ptr<Communicator> made(new Communicator(std::move(endpoint)));
-  made->agree();
+  try {
+    made->wire_up();
+    made->agree();
+  } catch (const Error& error) {
+    made->endpoint_->fail(error.code(), error.what());
+    made->endpoint_->leave(0,
+                           Deadline::in(env().init_timeout));  // the others are to hear of it before this process ends
+    throw;
+  }
   return made;
 }
 
 Communicator::Communicator(std::unique_ptr<Endpoint> endpoint)
-    : endpoint_(std::move(endpoint)), watch_(*endpoint_, *board_) {
+    : endpoint_(std::move(endpoint)), watch_(*endpoint_, *board_) {}
+
+void Communicator::wire_up() {
   compare_configurations(*endpoint_);
   endpoint_->serve_board([board = board_](uint64_t call) { return board->answer(call); });
   fabric_ = std::make_unique<Fabric>(*endpoint_);
@@ -94,16 +104,11 @@ Communicator::~Communicator() { Fabric::retire(std::move(fabric_), std::move(end
 
 void Communicator::agree() {
   const Deadline deadline = Deadline::in(env().init_timeout);
-  try {
-    const auto reports = endpoint_->exchange(to_json(fabric_->report()).dump(), deadline);
-    const select::Setting setting = common_setting(reports);
-    const std::string mine = rank() == 0 ? select::DecisionTable(setting).text() : "";
-    const auto tables = endpoint_->exchange(mine, deadline);
-    planner_->agree(select::DecisionTable::parse(tables.front()), setting.staging);
-  } catch (const Error& error) {
-    endpoint_->fail(error.code(), error.what());
-    throw;
-  }
+  const auto reports = endpoint_->exchange(to_json(fabric_->report()).dump(), deadline);
+  const select::Setting setting = common_setting(reports);
+  const std::string mine = rank() == 0 ? select::DecisionTable(setting).text() : "";
+  const auto tables = endpoint_->exchange(mine, deadline);
+  planner_->agree(select::DecisionTable::parse(tables.front()), setting.staging);
 }
 
 void Communicator::await_turn(uint64_t ticket) const {

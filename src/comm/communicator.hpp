@@ -60,6 +60,7 @@ class Communicator {
 
  private:
   explicit Communicator(std::unique_ptr<Endpoint> endpoint);
+  void wire_up();
   void agree();
   void begin_collective(const Call& call);
   bool begin_transfers(Work work);

@@ -69,9 +69,12 @@ std::vector<Candidate> candidates(Collective collective, uint64_t bytes, const S
       candidate.rejected = fmt::format("does not work for {} ranks", setting.ranks);
     } else if (forced != setting.forced.end() && forced->second != a->name) {
       candidate.rejected = fmt::format("TUTTI_ALGO forces {}", forced->second);
+      candidate.seconds = std::numeric_limits<double>::infinity();  // the last: others have reasons of their own
     } else if (window_bytes(*a, setting) == 0) {
-      candidate.rejected =
-          fmt::format("its messages do not fit {} bytes of staging memory; raise TUTTI_ARENA", setting.staging);
+      candidate.rejected = fmt::format(
+          "its messages fit neither TUTTI_MESSAGE ({} bytes) nor a share of the staging "
+          "memory ({} bytes, 3/4 of TUTTI_ARENA); raise what is too small",
+          setting.message, setting.staging);
     } else {
       candidate.seconds = seconds(*a, bytes, setting);
     }

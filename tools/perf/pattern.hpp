@@ -56,6 +56,9 @@ class Pattern {
   /// All ranks must give the same seed; other seeds, other data.
   Pattern(const CallShape& shape, uint64_t seed);
 
+  /// From now on this rank is the root; values stay what they are.
+  void set_root(int root) { shape_.root = root; }
+
   /// Elements of a rank's input and output; 0 where it has none (reduce: only the root has output).
   size_t input_count(int rank) const;
   size_t output_count(int rank) const;

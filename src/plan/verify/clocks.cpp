@@ -32,9 +32,10 @@ Snapshot Clocks::keep(uint32_t lane, uint32_t readers) {
 }
 
 void Clocks::join(uint32_t lane, Snapshot snapshot, uint32_t other, uint32_t time) {
-  uint32_t* mine = clock(lane);
-  const uint32_t* theirs = kept_[snapshot].data();
-  for (uint32_t i = 0; i < lanes_; ++i) mine[i] = std::max(mine[i], theirs[i]);
+  uint32_t* const mine = clock(lane);
+  const uint32_t* const theirs = kept_[snapshot].data();
+  const size_t count = lanes_;  // a copy, or the compiler must think that the loop writes to it and not use vectors
+  for (size_t i = 0; i < count; ++i) mine[i] = std::max(mine[i], theirs[i]);
   mine[other] = std::max(mine[other], time);
   if (current_[lane] != kNoSnapshot) drop(std::exchange(current_[lane], kNoSnapshot));
 }

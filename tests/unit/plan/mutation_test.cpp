@@ -1,0 +1,123 @@
+// Is the verifier right? Plans are broken at random: what it rejects is rejected; what it accepts must come out right
+// in an executor that shares no code with it, in many orders, sizes and modes. The original plan is never asked.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+
+#include "plan/verify.hpp"
+#include "support/mutants.hpp"
+#include "support/plans.hpp"
+#include "support/random_executor.hpp"
+
+namespace tutti::plan {
+namespace {
+
+using test::catalogue;
+using test::Mutation;
+using test::run_in_random_order;
+using test::Trial;
+
+constexpr std::array<Rank, 6> kRanks = {2, 3, 4, 5, 7, 8};
+
+/// Sizes, rounds, modes and orders as they come.
+Trial random_trial(std::mt19937_64& random) {
+  constexpr std::array<uint64_t, 8> kSizes = {0, 1, 2, 3, 13, 40, 129, 257};
+  Trial trial{.seed = random(), .windows = {}, .in_place = random() % 2 == 0};
+  const uint64_t rounds = 1 + random() % 5;
+  for (uint64_t i = 0; i < rounds; ++i) trial.windows.push_back(kSizes[random() % kSizes.size()]);
+  if (random() % 2 == 0) trial.capacity = 1000;  // the proof must not lean on links being small
+  return trial;
+}
+
+/// What the first wrong run of `trials` said; empty where all were right.
+std::string first_fault(std::span<const RankPlan> plans, int trials, std::mt19937_64& random) {
+  for (int i = 0; i < trials; ++i) {
+    const Trial trial = random_trial(random);
+    const std::string fault = run_in_random_order(plans, trial);
+    if (!fault.empty()) return fault + (trial.in_place ? " (in place)" : "");
+  }
+  return {};
+}
+
+TEST(RandomOrder, GivesRightResultsForEveryPlanOfTheCatalogue) {
+  std::mt19937_64 random(7);
+  for (const Algorithm* algorithm : catalogue()) {
+    for (const Rank n : {1, 2, 3, 4, 5, 6, 7, 8, 11}) {
+      if (!algorithm->allows(n)) continue;
+      const auto plans = generate_all(*algorithm, n);
+      EXPECT_EQ(first_fault(plans, 12, random), "") << test::name_of(*algorithm) << ", " << n << " ranks";
+    }
+  }
+}
+
+TEST(RandomOrder, FindsFaultsThatOnlySomeOrdersShow) {
+  std::mt19937_64 random(3);
+  const auto racing = test::written(Collective::AllReduce, 1, [](Rank, PlanBuilder& plan) {
+    auto one = plan.lane(), two = plan.lane();
+    const View middle = plan.scratch(1);
+    one.copy(middle.all(), plan.input().all());
+    two.copy(plan.output().all(), middle.all());
+  });
+  EXPECT_NE(first_fault(racing, 50, random), "");
+  const auto falsely_lent = test::written(Collective::AllReduce, 2, [](Rank me, PlanBuilder& plan) {
+    auto lane = plan.lane();
+    lane.lend(plan.input().all(), 1 - me);  // in place, the next step overwrites it
+    lane.complete(plan.output().all(), {plan.input().all(), lane.from(1 - me)});
+  });
+  EXPECT_NE(first_fault(falsely_lent, 50, random), "");
+}
+
+struct Tally {
+  int rejected = 0;
+  int shown_wrong = 0;  // of the rejected: the executor found a fault as well
+  int accepted = 0;
+};
+
+void try_mutant(const std::vector<RankPlan>& mutant, const std::string& what, Tally& tally, std::mt19937_64& random) {
+  const Verdict verdict = verify(mutant);
+  if (!verdict) {
+    ++tally.rejected;
+    EXPECT_FALSE(verdict.reason.empty());
+    if (!first_fault(mutant, 20, random).empty()) ++tally.shown_wrong;
+    return;
+  }
+  ++tally.accepted;
+  EXPECT_EQ(first_fault(mutant, 150, random), "") << what << " was accepted";
+}
+
+TEST(Mutants, AreRejectedOrRightInEveryOrder) {
+  constexpr int kOfEach = 8;  // mutants of one algorithm, kind and number of ranks at most
+  std::mt19937_64 random(1);
+  std::array<Tally, test::kMutations> tallies{};
+  for (const Algorithm* algorithm : catalogue()) {
+    for (int kind = 0; kind < test::kMutations; ++kind) {
+      for (int i = 0; i < kOfEach; ++i) {
+        const Rank n = kRanks[random() % kRanks.size()];
+        if (!algorithm->allows(n)) continue;
+        auto mutant = generate_all(*algorithm, n);
+        const auto mutation = static_cast<Mutation>(kind);
+        int tries = 0;
+        while (!test::mutate(mutant, mutation, random) && ++tries < 50) {
+        }
+        if (tries == 50) continue;
+        try_mutant(mutant, test::name_of(*algorithm) + ", " + test::name_of(mutation),
+                   tallies[static_cast<size_t>(kind)], random);
+      }
+    }
+  }
+  Tally all;
+  for (int kind = 0; kind < test::kMutations; ++kind) {
+    const Tally& t = tallies[static_cast<size_t>(kind)];
+    std::printf("  %-16s  %4d rejected (%4d of them wrong in the executor too), %4d accepted and right\n",
+                test::name_of(static_cast<Mutation>(kind)), t.rejected, t.shown_wrong, t.accepted);
+    all.rejected += t.rejected, all.shown_wrong += t.shown_wrong, all.accepted += t.accepted;
+  }
+  std::printf("  %-16s  %4d rejected (%4d of them wrong in the executor too), %4d accepted and right\n", "all",
+              all.rejected, all.shown_wrong, all.accepted);
+  EXPECT_GE(all.rejected + all.accepted, 1000);
+  EXPECT_GE(all.shown_wrong * 10, all.rejected * 9) << "the executor or the verifier calls too much wrong or right";
+}
+
+}  // namespace
+}  // namespace tutti::plan

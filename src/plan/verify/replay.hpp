@@ -2,7 +2,8 @@
 //
 // Lanes wait only for what others have done, and nothing that one does can stop another from going on. So whether all
 // finish does not depend on the order: one run decides about deadlock for every run, and one round for all rounds (a
-// round waits for earlier rounds only).
+// round waits for earlier rounds only). Drains add no circle: at the end of a call a rank waits for the readers of what
+// it lent, and nobody waits for the end of a call.
 #pragma once
 
 #include <vector>

@@ -26,25 +26,18 @@ Values::Values(const Model& model, Forest& forest, bool in_place)
 
 void Values::run(const Moment& moment) {
   const Step& step = model_.step(moment.rank, moment.step);
+  if (step.kind == StepKind::Send) return send(moment, step);
   operands_.clear();
-  switch (step.kind) {
-    case StepKind::Send:
-      return send(moment, step);
-    case StepKind::Recv:
-      gather_message(model_.received(moment.step)[0]);
-      result_ = operands_;
-      break;
-    case StepKind::Copy:
-      mark_destination(moment, step);
-      gather_local(moment, model_.plans()[moment.rank].operands[step.operands.begin].pieces);
-      result_ = operands_;
-      return store(moment, step);
-    case StepKind::Reduce:
-      mark_destination(moment, step);
-      fold(moment, step);
-      return store(moment, step);
-  }
   mark_destination(moment, step);
+  if (step.kind == StepKind::Reduce) {
+    fold(moment, step);
+  } else {
+    if (step.kind == StepKind::Recv) gather_message(model_.received(moment.step)[0]);
+    if (step.kind == StepKind::Copy) {
+      gather_local(moment, model_.plans()[moment.rank].operands[step.operands.begin].pieces);
+    }
+    result_.swap(operands_);
+  }
   store(moment, step);
 }
 

@@ -4,6 +4,7 @@
 
 #include "plan/builder.hpp"
 #include "support/plans.hpp"
+#include "support/prove.hpp"
 
 namespace tutti::plan {
 namespace {
@@ -11,35 +12,33 @@ namespace {
 using test::catalogue;
 using test::written;
 
-constexpr Rank kMostRanks = 64;
-
 class Catalogue : public ::testing::TestWithParam<const Algorithm*> {
  protected:
   /// Calls check(n, plans) for every number of ranks that the algorithm allows.
   template <class Check>
-  void for_all_ranks(Rank most, const Check& check) {
-    for (Rank n = 1; n <= most; ++n) {
+  void for_all_ranks(const Check& check) {
+    for (const Rank n : ranks_to_prove()) {
       if (GetParam()->allows(n)) check(n, generate_all(*GetParam(), n));
     }
   }
 };
 
 TEST_P(Catalogue, IsProvenForEveryNumberOfRanks) {
-  for_all_ranks(kMostRanks, [](Rank n, const auto& plans) {
+  for_all_ranks([](Rank n, const auto& plans) {
     const Verdict verdict = verify(plans);
     EXPECT_TRUE(verdict) << n << " ranks: " << verdict.reason;
   });
 }
 
 TEST_P(Catalogue, NeedsRoomForOneMessageOnly) {
-  for_all_ranks(kMostRanks / 2, [](Rank n, const auto& plans) {
+  for_all_ranks([](Rank n, const auto& plans) {
     const Verdict verdict = verify(plans, {.capacity = 1});
     EXPECT_TRUE(verdict) << n << " ranks: " << verdict.reason;
   });
 }
 
 TEST_P(Catalogue, CostsWhatItClaims) {
-  for_all_ranks(kMostRanks, [](Rank n, const auto& plans) {
+  for_all_ranks([](Rank n, const auto& plans) {
     const Cost counted = count(plans).cost, claimed = GetParam()->cost(n);
     EXPECT_EQ(counted.rounds, claimed.rounds) << n << " ranks";
     EXPECT_EQ(counted.sent, claimed.sent)

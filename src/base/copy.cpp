@@ -14,14 +14,16 @@ namespace tutti {
 namespace HWY_NAMESPACE {
 
 struct Copied {
-  static constexpr size_t kBlock = 2;
+  static constexpr size_t kBlock = 2, kPagedBlock = 2;
   const std::byte* src;
 
   HWY_INLINE Raw some(size_t at, size_t size) const { return load_some(src + at, size); }
+
+  template <size_t kRegisters>
   HWY_INLINE void block(size_t at, const Output& out) const {
-    const Raw first = load(src + at), second = load(src + at + kRawBytes);
-    out.put(at, first);
-    out.put(at + kRawBytes, second);
+    Raw value[kRegisters];
+    for (size_t b = 0; b < kRegisters; ++b) value[b] = load(src + at + b * kRawBytes);
+    for (size_t b = 0; b < kRegisters; ++b) out.put(at + b * kRawBytes, value[b]);
   }
 };
 

@@ -26,7 +26,7 @@ namespace HWY_NAMESPACE {
 template <class Lanes, class Op, uint32_t kSources>
 class PlainFold {
  public:
-  static constexpr size_t kBlock = Lanes::kVectors == 1 ? 2 : 1;
+  static constexpr size_t kBlock = Lanes::kVectors == 1 ? 2 : 1, kPagedBlock = 1;
 
   explicit PlainFold(const FoldCall& call)
       : first_(call.sources[0]), second_(call.sources[1]), sources_(call.sources), count_(call.source_count) {}
@@ -42,21 +42,22 @@ class PlainFold {
     return Lanes::narrow(value);
   }
 
+  template <size_t kRegisters>
   HWY_INLINE void block(size_t at, const Output& out) const {
-    typename Lanes::Value value[kBlock];
-    for (size_t b = 0; b < kBlock; ++b) {
+    typename Lanes::Value value[kRegisters];
+    for (size_t b = 0; b < kRegisters; ++b) {
       const size_t here = at + b * kRawBytes;
       value[b] = combine<Lanes, Op>(Lanes::widen(load(first_ + here)), Lanes::widen(load(second_ + here)));
     }
     if constexpr (kSources == 0) {
       for (uint32_t j = 2; j < count_; ++j) {
         const std::byte* const source = sources_[j] + at;
-        for (size_t b = 0; b < kBlock; ++b) {
+        for (size_t b = 0; b < kRegisters; ++b) {
           value[b] = combine<Lanes, Op>(value[b], Lanes::widen(load(source + b * kRawBytes)));
         }
       }
     }
-    for (size_t b = 0; b < kBlock; ++b) out.put(at + b * kRawBytes, Lanes::narrow(value[b]));
+    for (size_t b = 0; b < kRegisters; ++b) out.put(at + b * kRawBytes, Lanes::narrow(value[b]));
   }
 
  private:
@@ -70,7 +71,7 @@ template <class Lanes, class Op>
 class AnyFold {
  public:
   using Value = typename Lanes::Value;
-  static constexpr size_t kBlock = 1;
+  static constexpr size_t kBlock = 1, kPagedBlock = 1;
 
   AnyFold(const FoldCall& call, bool is_signed)
       : call_(call), is_signed_(is_signed), rounds_(Lanes::kRounds && call.round_each), scaled_(call.scaled_source) {
@@ -90,7 +91,11 @@ class AnyFold {
     return Lanes::narrow(value);
   }
 
-  HWY_INLINE void block(size_t at, const Output& out) const { out.put(at, some(at, kRawBytes)); }
+  template <size_t kRegisters>
+  HWY_INLINE void block(size_t at, const Output& out) const {
+    static_assert(kRegisters == 1);
+    out.put(at, some(at, kRawBytes));
+  }
 
  private:
   HWY_INLINE Value settle(const Value& value) const {

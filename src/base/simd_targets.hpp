@@ -4,6 +4,7 @@
 // x86: SSE4.2 as the floor, AVX2, AVX-512. The floor spares a scalar build of every kernel; the newer flavours of
 // AVX-512 would only add compile time, as no kernel uses what they add. ARM: Neon. Vectors whose size the compiler does
 // not know (SVE, RVV) cannot be members of a struct, which the kernels ask of them.
+// Sanitizers multiply the compile time: their builds have the floor alone.
 #pragma once
 
 #if defined(__x86_64__)
@@ -13,6 +14,9 @@
 #define HWY_DISABLED_TARGETS (HWY_NEON - 1)
 #elif defined(__riscv)
 #define HWY_DISABLED_TARGETS HWY_RVV
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define HWY_COMPILE_ONLY_STATIC
 #endif
 
 // GCC 11 and 12 warn of their own AVX-512 intrinsics, which start from a register of anything (GCC bug 105593).

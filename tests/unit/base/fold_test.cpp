@@ -1,7 +1,6 @@
 #include "base/fold.hpp"
 
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
 
 #include <limits>
 #include <random>
@@ -10,7 +9,9 @@
 #include <vector>
 
 #include "base/float_environment.hpp"
+#include "base/simd_targets.hpp"
 #include "fold_reference.hpp"
+#include "hwy/targets.h"
 #include "tutti/error.hpp"
 
 namespace tutti {
@@ -18,15 +19,16 @@ namespace {
 
 using reference::Number;
 
-/// Runs `body` once for each instruction set that this processor has, as if it had nothing better.
+/// Runs `body` once for each instruction set that kernels are compiled for and this processor has, as if it had nothing
+/// better; and once as if Highway knew of none.
 template <class Body>
 void for_each_target(Body body) {
-  const auto supported = hwy::SupportedTargets();
-  for (auto targets = supported; targets != 0; targets &= targets - 1) {
-    const auto best = targets & -targets;
-    hwy::SetSupportedTargetsForTest(targets);
+  auto targets = hwy::SupportedTargets() & HWY_TARGETS;
+  for (bool any = true; any; targets &= targets - 1) {
+    any = targets != 0;
+    hwy::SetSupportedTargetsForTest(any ? targets : int64_t{HWY_SCALAR});
     hwy::GetChosenTarget().DeInit();
-    SCOPED_TRACE(std::string("best target ") + hwy::TargetName(best));
+    SCOPED_TRACE(std::string("best target ") + hwy::TargetName(targets & -targets));
     body();
   }
   hwy::SetSupportedTargetsForTest(0);
@@ -219,6 +221,36 @@ TEST_P(FoldOfSmallFloats, RoundsEveryEncodingLikeTheScalarConversions) {
   });
 }
 
+class FoldOfLongBuffers : public Fold {};
+INSTANTIATE_TEST_SUITE_P(Some, FoldOfLongBuffers,
+                         testing::Values(std::tuple(static_cast<int>(DType::F32), static_cast<int>(Op::Sum)),
+                                         std::tuple(static_cast<int>(DType::BF16), static_cast<int>(Op::Avg)),
+                                         std::tuple(static_cast<int>(DType::U8), static_cast<int>(Op::Max))),
+                         name_of_case);
+
+TEST_P(FoldOfLongBuffers, MissesNoPage) {
+  std::mt19937 random(11);
+  const uint64_t count = ((1 << 20) + 40000) / size() + 5;  // a few bytes more than whole groups of pages
+  for (const uint32_t k : {2u, 3u}) {
+    std::vector<std::vector<std::byte>> data(k, std::vector<std::byte>(count * size()));
+    std::vector<const std::byte*> sources;
+    for (auto& source : data) {
+      fill(type(), source.data(), count, random);
+      sources.push_back(source.data());
+    }
+    FoldCall call{nullptr, nullptr, sources.data(), k, count, FoldShape::Left, false, false, 0, -1, nullptr};
+    if (op() == Op::Avg) call.divide_by = k;
+    const reference::Reference expect(type(), op(), call);
+    std::vector<Number> expected;
+    for (uint64_t i = 0; i < count; ++i) expected.push_back(expect(i));
+    for_each_target([&] {
+      for (const Placement& placement : {kPlacements[1], kPlacements[4], kPlacements[6]}) {
+        run(call, expected, placement);
+      }
+    });
+  }
+}
+
 std::vector<float> folded(std::vector<float> operands, FoldShape shape) {
   std::vector<const std::byte*> sources;
   for (float& operand : operands) sources.push_back(reinterpret_cast<const std::byte*>(&operand));
@@ -278,7 +310,7 @@ TEST(FoldFunction, RefusesWhatIsNoTypeOrOperator) {
 TEST(CopyBytes, CopiesToOneOrTwoPlacesAndNothingElse) {
   std::mt19937 random(5);
   for_each_target([&] {
-    for (const size_t bytes : {0u, 1u, 63u, 64u, 65u, 1000u, 5000u}) {
+    for (const size_t bytes : {0u, 1u, 63u, 64u, 65u, 1000u, 5000u, 1100003u}) {
       for (const Placement& placement : kPlacements) {
         Guarded src(bytes, placement.offset), dst(bytes, (placement.offset * 7) % 64), dst2(bytes, 11);
         for (size_t i = 0; i < bytes; ++i) src.data()[i] = static_cast<std::byte>(random());

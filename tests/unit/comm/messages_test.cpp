@@ -98,6 +98,13 @@ TEST(Messages, ALengthOverItsLimitIsRejectedBeforeAnythingIsReserved) {
   EXPECT_THROW(unpack<Gathered>(body), Error);
 }
 
+TEST(Messages, ATextOverItsLimitIsRejectedThoughItIsAllThere) {
+  std::string body = body_of(pack(Stream{0, 1, std::string(64, 'x')}));
+  EXPECT_NO_THROW(unpack<Stream>(body));
+  body[9] = 65;  // behind the kind and the two ranks
+  EXPECT_THROW(unpack<Stream>(body + 'x'), Error);
+}
+
 TEST(Messages, WhatIsTooLongIsNotSent) {
   try {
     pack(Stream{0, 1, std::string(65, 'x')});

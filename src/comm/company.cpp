@@ -31,7 +31,8 @@ void CommunicatorParty::welcome(Fd& fd, std::string_view first) {
     }
     case Kind::Ask: {
       auto ask = unpack<Ask>(first);
-      return seat(ask.to)->services().answer(std::move(ask), fd);
+      const auto asked = seat(ask.to);
+      return asked->services().answer(std::move(ask), fd);
     }
     default:
       throw_error(Code::ProtocolError, "a connection began with a control message of kind {}",

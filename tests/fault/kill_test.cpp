@@ -1,0 +1,86 @@
+// kill -9 of one rank in the middle of a call: the others hear of it, by name, within a second, and nothing stays.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "fault/job.hpp"
+#include "fault/residue.hpp"
+#include "tutti/tutti.h"
+
+namespace tutti::fault {
+namespace {
+
+using Parameters = std::tuple<std::string, int, int, std::string>;  // transport, ranks, victim, call
+
+class Killed : public ::testing::TestWithParam<Parameters> {
+ protected:
+  /// Files and sockets come and go on a host; only what is still there after a while is left behind.
+  static std::vector<std::string> left_behind(const std::set<std::string>& before) {
+    std::vector<std::string> left;
+    for (int i = 0; i < 40; ++i) {
+      const auto after = lasting_things();
+      left.clear();
+      std::copy_if(after.begin(), after.end(), std::back_inserter(left), [&](const std::string& thing) {
+        return before.count(thing) == 0 && thing.find("tutti") != std::string::npos;
+      });
+      if (left.empty()) break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    return left;
+  }
+};
+
+TEST_P(Killed, IsNoticedByAllOthersWithinASecond) {
+  const auto& [transport, ranks, victim, call] = GetParam();
+  const std::string mark = fmt::format("MARK_OF_THIS_TEST={}.{}", getpid(), now());
+  const auto before = lasting_things();
+  double killed = 0;
+  {
+    Job job({transport, ranks, "TUTTI_TIMEOUT=30 " + mark},
+            [&, &line = call](int) { return line + "\nrepeat " + line + "\nbarrier\ndestroy"; });
+    for (int rank = 0; rank < ranks; ++rank) job.await(rank, 0);
+    // All are in the second call or on their way from one to the next; the middle of one is most of the time.
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    killed = now();
+    job.child_of(victim).signal(SIGKILL);
+    const auto stories = job.finish(30);
+    EXPECT_EQ(job.problem(), "");
+    double slowest = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      if (rank == victim) continue;
+      SCOPED_TRACE(fmt::format("rank {}", rank));
+      const Story& story = stories[static_cast<size_t>(rank)];
+      ASSERT_EQ(story.size(), 5u) << "it ended before its script did";
+      for (const Told& told : story) {
+        if (told.line < 1) continue;
+        EXPECT_EQ(told.code, tuttiPeerFailed) << told.text;
+        EXPECT_NE(told.text.find(fmt::format("rank {} ", victim)), std::string::npos) << told.text;
+      }
+      slowest = std::max(slowest, story[2].at - killed);
+    }
+    RecordProperty("seconds", fmt::format("{:.3f}", slowest));
+    fmt::print("{:<6} n={} killed rank {} in {}: the last rank knew after {:.3f} s\n", transport, ranks, victim, call,
+               slowest);
+    EXPECT_LT(slowest, 1.0);
+  }
+  EXPECT_EQ(fmt::format("{}", fmt::join(left_behind(before), "; ")), "");
+  EXPECT_EQ(fmt::format("{}", fmt::join(processes_with(mark), " ")), "");
+}
+
+const std::string kAllReduce = "all_reduce 16777216 f32 sum";  // 64 MiB
+
+INSTANTIATE_TEST_SUITE_P(AllReduce, Killed,
+                         ::testing::Combine(::testing::Values("shm", "tcp"), ::testing::Values(2, 4),
+                                            ::testing::Values(0, 1), ::testing::Values(kAllReduce)));
+INSTANTIATE_TEST_SUITE_P(Others, Killed,
+                         ::testing::Combine(::testing::Values("shm", "tcp"), ::testing::Values(3),
+                                            ::testing::Values(2, 0),
+                                            ::testing::Values("all_gather 4194304 f32", "barrier")));
+
+}  // namespace
+}  // namespace tutti::fault

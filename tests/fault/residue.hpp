@@ -1,0 +1,17 @@
+// What processes leave behind on their host.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+namespace tutti::fault {
+
+/// Things with a name that outlive a process: files in /dev/shm and /tmp, System V segments, and UNIX sockets of
+/// Tutti's. Other programs may add some too: compare what was there before with what is there later.
+std::set<std::string> lasting_things();
+
+/// Processes whose environment holds `NAME=value`.
+std::vector<int> processes_with(const std::string& variable);
+
+}  // namespace tutti::fault

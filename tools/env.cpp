@@ -12,7 +12,7 @@ void add_env(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand("env", "the environment variables: values now in force, meaning, defaults");
   const auto markdown = std::make_shared<bool>(false);
   command->add_flag("--markdown", *markdown, "the page docs/environment.md instead");
-  command->footer("Example:\n  TUTTI_LOG=info tutti env");
+  command->footer("Example:\n  TUTTI_LOG=info tutti env\n");
   command->callback([markdown, &status] {
     const std::string text = *markdown ? env_markdown() : env_as_text();
     std::fputs(text.c_str(), stdout);

@@ -3,12 +3,13 @@
 #include <cstdio>
 #include <exception>
 
-#include "base/version.hpp"
 #include "tools/commands.hpp"
+#include "tutti/error.hpp"
+#include "tutti/tutti.h"
 
 namespace {
 
-using tutti::tools::kUsage;
+constexpr int kUsage = 2;  // a command line that cannot be obeyed
 
 /// What CLI11 found wrong with the command line, on stderr; what was asked for with --help or --version, on stdout.
 int explain(const CLI::App& app, const CLI::ParseError& error) {
@@ -32,15 +33,19 @@ std::vector<std::string> take_program(std::vector<std::string>& arguments) {
   return program;
 }
 
-int obey(std::vector<std::string> arguments, int& status) {
+int obey(std::vector<std::string> arguments) {
+  int status = 0;
+  const std::vector<std::string> whole = arguments;
   const std::vector<std::string> program = take_program(arguments);
   CLI::App app{"Tutti: collectives, checked before they run, explained when they run, named when they fail."};
   app.name("tutti");
   app.require_subcommand(1);
-  app.set_version_flag("--version", std::string("tutti ") + tutti::version());
-  app.footer("Examples:\n  tutti run -n 4 -- ./program\n  tutti env");
-  tutti::tools::add_env(app, status);
+  app.set_version_flag("--version", std::string("tutti ") + tuttiGetVersion());
+  app.footer("Examples:\n  tutti perf all_reduce --np 4\n  tutti run -n 4 -- ./program\n  tutti info\n");
+  tutti::tools::add_perf(app, whole, status);
   tutti::tools::add_run(app, program, status);
+  tutti::tools::add_info(app, status);
+  tutti::tools::add_env(app, status);
   try {
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
     app.parse(arguments);
@@ -53,11 +58,11 @@ int obey(std::vector<std::string> arguments, int& status) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  int status = 0;
   try {
-    return obey({argv + std::min(argc, 1), argv + argc}, status);
+    return obey({argv + std::min(argc, 1), argv + argc});
   } catch (const std::exception& error) {
     std::fprintf(stderr, "tutti %s: %s\n", argc > 1 ? argv[1] : "", error.what());
-    return status == 0 ? 1 : status;
+    const auto* const known = dynamic_cast<const tutti::Error*>(&error);
+    return known != nullptr && known->code() == tutti::Code::InvalidArgument ? kUsage : 1;
   }
 }

@@ -1,4 +1,4 @@
-"""What the tests of the command line share. The binary is the first argument of each test script."""
+"""What the tests of the command line share. The binaries are the first arguments of each test script."""
 
 import os
 import subprocess
@@ -6,12 +6,13 @@ import sys
 import unittest
 
 TUTTI = sys.argv[1] if len(sys.argv) > 1 else ""
+LIAR = sys.argv[2] if len(sys.argv) > 2 else ""  # a tutti whose all-reduce goes wrong as the variable LIAR says
 LIMIT = 60  # seconds until a test that hangs is given up
 
 
-def tutti(*arguments, stdin="", env=None):
+def tutti(*arguments, stdin="", env=None, binary=None):
     """Runs it to its end: returncode, stdout and stderr as text."""
-    return subprocess.run([TUTTI, *arguments], input=stdin, capture_output=True, text=True, timeout=LIMIT,
+    return subprocess.run([binary or TUTTI, *arguments], input=stdin, capture_output=True, text=True, timeout=LIMIT,
                           env={**os.environ, **(env or {})})
 
 
@@ -44,4 +45,4 @@ def gone(pid):
 
 
 def main():
-    unittest.main(argv=sys.argv[:1] + sys.argv[2:], verbosity=2)
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:], verbosity=2)

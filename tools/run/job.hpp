@@ -19,6 +19,7 @@ struct Placement {
 };
 
 struct Job {
+  std::string speaker = "tutti run";  ///< who speaks on stderr
   std::vector<std::string> program;   ///< and its arguments
   std::vector<Placement> ranks;       ///< [rank]
   std::string secret;                 ///< 64 hexadecimal digits: the job's identity, and what its key is made from

@@ -34,7 +34,8 @@ LD_LIBRARY_PATH and what -x names; ssh must log in without a password.
 Examples:
   tutti run -n 4 -- ./train --steps 10
   tutti run -n 2 -- tutti perf all_reduce
-  tutti run --hosts a:4,b:4 -x OMP_NUM_THREADS=1 -- ./train)";
+  tutti run --hosts a:4,b:4 -x OMP_NUM_THREADS=1 -- ./train
+)";
 
 Binding parse_binding(const std::string& word) {
   if (word.empty()) return Binding::Auto;
@@ -116,7 +117,6 @@ void add_run(CLI::App& app, const std::vector<std::string>& program, int& status
   command->prefix_command();  // a program may also follow without "--"
   command->footer(kDetails);
   command->callback([options, command, &program, &status] {
-    status = kUsage;  // of what throws before anything runs
     const std::vector<std::string> words = whole_program(command->remaining(), program);
     status = run(*options, words);
   });

@@ -43,7 +43,7 @@ Clock::time_point in_seconds(double seconds) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-void say(const std::string& text) { write_all(STDERR_FILENO, "tutti run: " + text + "\n"); }
+void say(const Job& job, const std::string& text) { write_all(STDERR_FILENO, job.speaker + ": " + text + "\n"); }
 
 /// Signals taken as bytes instead of interruptions, for the life of this object.
 class SignalQueue {
@@ -164,8 +164,8 @@ void Supervisor::start() {
     }
     if (!job_.verbose) continue;
     const Placement& placement = job_.ranks[static_cast<size_t>(rank)];
-    say(fmt::format("started {}{}", ranks_.back().name(),
-                    placement.cpus ? " on processors " + to_text(*placement.cpus) : ""));
+    say(job_, fmt::format("started {}{}", ranks_.back().name(),
+                          placement.cpus ? " on processors " + to_text(*placement.cpus) : ""));
   }
 }
 
@@ -261,7 +261,7 @@ void Supervisor::note_end(RankProcess& rank, int wait_status) {
   }
   first_status_ = rank.status();
   if (interrupted_by_ != 0 && rank.killed_by(interrupted_by_)) return;  // that is what was asked for
-  say(fmt::format("{}: {}", rank.name(), rank.what_became()));
+  say(job_, fmt::format("{}: {}", rank.name(), rank.what_became()));
   if (running() > 0 && !deadline_) count_down(job_.grace, SIGTERM);
 }
 
@@ -270,8 +270,8 @@ void Supervisor::escalate() {
   deadline_.reset();
   if (running() == 0) return;
   if (signal == SIGTERM) {
-    say(fmt::format("{} s later still running, and ended now: rank {} (--grace gives more time)", job_.grace,
-                    fmt::join(running_ranks(), ", ")));
+    say(job_, fmt::format("{} s later still running, and ended now: rank {} (--grace gives more time)", job_.grace,
+                          fmt::join(running_ranks(), ", ")));
     count_down(kFromTermToKill, SIGKILL);
   }
   send_all(signal);
@@ -294,9 +294,9 @@ void Supervisor::end_descendants() {
 
 void Supervisor::tell_the_rest() const {
   if (interrupted_by_ != 0) {
-    say(fmt::format("ended by signal {} ({})", interrupted_by_, strsignal(interrupted_by_)));
+    say(job_, fmt::format("ended by signal {} ({})", interrupted_by_, strsignal(interrupted_by_)));
   } else if (!later_.empty()) {
-    say(fmt::format("after it: {}", fmt::join(later_, "; ")));
+    say(job_, fmt::format("after it: {}", fmt::join(later_, "; ")));
   }
 }
 
@@ -332,7 +332,7 @@ int run_job(const Job& job) {
   try {
     return Supervisor(job).run();
   } catch (const CannotRun& error) {
-    say(error.what());
+    say(job, error.what());
     return error.status();
   }
 }

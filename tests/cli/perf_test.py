@@ -1,0 +1,203 @@
+"""tutti perf: columns and definitions, checks that see what is wrong, ranks of every kind, flags."""
+
+import json
+import os
+import re
+import signal
+import tempfile
+import unittest
+
+from support import LIAR, gone, main, start, tutti
+
+COLLECTIVES = ("all_reduce all_gather reduce_scatter all_to_all broadcast reduce gather scatter sendrecv "
+               "barrier").split()
+QUICK = ("-n", "1", "-w", "0")
+FOLDED_IN_PLACE = {"all_to_all", "sendrecv", "barrier"}
+
+
+def rows(text):
+    """The table's lines as lists of words."""
+    return [line.split() for line in text.splitlines() if line and not line.startswith("#")]
+
+
+class Table(unittest.TestCase):
+    def test_has_the_columns_and_the_footer_of_nccl_tests(self):
+        done = tutti("perf", "all_reduce", "-t", "2", "-b", "8", "-e", "128", "-f", "4", *QUICK)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([row[:5] for row in rows(done.stdout)],
+                         [[str(size), str(size // 4), "f32", "sum", "-1"] for size in (8, 32, 128)])
+        for row in rows(done.stdout):
+            self.assertEqual(len(row), 13)
+            self.assertEqual((row[8], row[12]), ("0", "0"))
+        self.assertIn("# Out of bounds values : 0 OK\n", done.stdout)
+        self.assertRegex(done.stdout, r"# Avg bus bandwidth    : [0-9.e-]+\n")
+        self.assertRegex(done.stdout, r"#  Rank  1 Pid +\d+ on +\S+ cpu +\d+ \[[\d,-]+\]")
+
+    def test_of_every_collective_is_right_for_any_number_of_ranks(self):
+        for collective in COLLECTIVES:
+            for ranks in "1", "3":
+                with self.subTest(collective, ranks=ranks):
+                    done = tutti("perf", collective, "-t", ranks, "-b", "4", "-e", "40K", "-f", "20", *QUICK)
+                    self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                    for row in rows(done.stdout):
+                        self.assertEqual(row[8], "0")
+                        self.assertEqual(row[12], "N/A" if collective in FOLDED_IN_PLACE else "0")
+
+    def test_goes_through_all_types_ops_and_roots(self):
+        done = tutti("perf", "reduce", "-t", "2", "-b", "64", "-e", "64", "-d", "all", "-o", "all", "-r", "all", *QUICK)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        kinds = {tuple(row[2:5]) for row in rows(done.stdout)}
+        self.assertEqual(len(kinds), 12 * 6 * 2)
+        self.assertIn(("f8e5m2", "mulsum", "1"), kinds)
+
+    def test_sizes_go_by_factor_or_by_step(self):
+        done = tutti("perf", "broadcast", "-b", "1K", "-e", "4K", "-i", "1K", *QUICK)
+        self.assertEqual([row[0] for row in rows(done.stdout)], ["1024", "2048", "3072", "4096"])
+        done = tutti("perf", "all_gather", "-t", "3", "-b", "0", "-e", "30", "-f", "3", *QUICK)
+        self.assertEqual([row[:2] for row in rows(done.stdout)], [["0", "0"], ["12", "1"], ["24", "2"]])
+
+    def test_knows_the_names_of_nccl_tests(self):
+        done = tutti("perf", "all_reduce_perf", "-b", "8", "-e", "8", "-d", "half", "-o", "mulsum", *QUICK)
+        self.assertEqual(rows(done.stdout)[0][:4], ["8", "4", "f16", "mulsum"])
+        self.assertEqual(tutti("perf", "alltoall_perf", "-b", "8", "-e", "8", *QUICK).returncode, 0)
+
+    def test_is_a_file_as_well(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = folder + "/perf.json"
+            done = tutti("perf", "all_gather", "-t", "2", "-b", "8K", "-e", "8K", "--json", path, *QUICK)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(path) as file:
+                page = json.load(file)
+        self.assertEqual((page["collective"], len(page["ranks"]), page["wrong"]), ("all_gather", 2, 0))
+        result, = page["results"]
+        self.assertEqual((result["size"], result["count"], result["type"], result["redop"], result["root"]),
+                         (8192, 1024, "f32", "none", -1))
+        for half in result["out_of_place"], result["in_place"]:
+            self.assertAlmostEqual(half["algbw"], 8192 / half["time_us"] / 1e3)
+            self.assertAlmostEqual(half["busbw"], half["algbw"] / 2)
+
+
+class Ranks(unittest.TestCase):
+    def pids(self, text):
+        return re.findall(r"#  Rank +\d+ Pid +(\d+)", text)
+
+    def test_are_processes_threads_or_both(self):
+        done = tutti("perf", "all_reduce", "--np", "2", "-t", "2", "-b", "8", "-e", "8", *QUICK)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        pids = self.pids(done.stdout)
+        self.assertEqual((len(pids), len(set(pids))), (4, 2))
+
+    def test_are_those_of_the_launcher(self):
+        done = tutti("run", "-n", "2", "--", os.path.realpath(os.sys.argv[1]), "perf", "all_reduce", "-b", "8", "-e", "8",
+                     *QUICK)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(set(self.pids(done.stdout))), 2)
+        self.assertTrue(all(line.startswith("[0] ") for line in done.stdout.splitlines()))  # one table
+
+    def test_may_queue_their_calls_and_group_them(self):
+        done = tutti("perf", "reduce_scatter", "-t", "2", "-z", "0", "-m", "3", "-n", "2", "-b", "1K", "-e", "1K")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(rows(done.stdout)[0][8], "0")
+
+    def test_that_die_are_named(self):
+        job = start("perf", "all_reduce", "--np", "2", "-b", "8", "-e", "8", "-n", "100000000")
+        text = ""
+        while len(self.pids(text)) < 2:
+            line = job.stdout.readline()
+            self.assertTrue(line, text)
+            text += line
+        os.kill(int(self.pids(text)[1]), signal.SIGKILL)
+        _, errors = job.communicate(timeout=60)
+        self.assertEqual(job.returncode, 128 + signal.SIGKILL)
+        self.assertRegex(errors, r"tutti perf: rank 1 \(pid \d+\): killed by signal 9 \(Killed\)")
+        self.assertRegex(errors, r"tutti perf: rank 0: .*rank 1")  # rank 0's own words
+
+    def test_end_by_ctrl_c(self):
+        job = start("perf", "all_reduce", "--np", "2", "-b", "8", "-e", "8", "-n", "100000000")
+        text = ""
+        while len(self.pids(text)) < 2:
+            text += job.stdout.readline()
+        job.send_signal(signal.SIGINT)
+        job.communicate(timeout=60)
+        self.assertEqual(job.returncode, 128 + signal.SIGINT)
+        for pid in self.pids(text):
+            self.assertTrue(gone(int(pid)))
+
+
+class Checks(unittest.TestCase):
+    def liar(self, lie, *more):
+        return tutti("perf", "all_reduce", "-t", "2", "-b", "64", "-e", "64", *QUICK, *more, binary=LIAR,
+                     env={"LIAR": lie})
+
+    def test_see_no_harm_where_there_is_none(self):
+        self.assertEqual(self.liar("").returncode, 0)
+
+    def test_see_a_wrong_bit(self):
+        done = self.liar("output")
+        self.assertEqual(done.returncode, 1)
+        row, = rows(done.stdout)
+        self.assertEqual((row[8], row[12]), ("1", "1"))
+        self.assertIn("# Out of bounds values : 2 FAILED\n", done.stdout)
+        self.assertRegex(done.stderr, r"rank 1: all_reduce of 16 f32, out of place: 1 of 16 elements of the output are wrong; "
+                         r"the first, \[8\], is .* and must be ")
+
+    def test_see_an_output_that_nobody_folded(self):
+        row, = rows(self.liar("nothing").stdout)
+        self.assertGreaterEqual(int(row[8]), 15)
+
+    def test_see_writes_where_none_belong(self):
+        for lie in "input", "before", "after":
+            with self.subTest(lie):
+                done = self.liar(lie)
+                self.assertEqual(done.returncode, 1)
+                self.assertEqual(rows(done.stdout)[0][8], "1")
+
+    def test_can_be_left_out_and_then_claim_nothing(self):
+        done = self.liar("output", "-c", "0")
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(rows(done.stdout)[0][8], "N/A")
+        self.assertIn("(not checked)", done.stdout)
+
+    def test_count_a_failed_call_as_failure(self):
+        done = self.liar("failure")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("tutti perf: rank 1: ", done.stderr)
+
+
+class BadCommandLines(unittest.TestCase):
+    def test_are_refused_with_a_remedy(self):
+        for arguments, words in (
+                (["all_reduced"], "choose from all_reduce"),
+                ([], "COLLECTIVE is required"),
+                (["all_reduce", "-d", "f31"], "choose from i8"),
+                (["all_reduce", "-o", "xor"], "choose from sum"),
+                (["all_gather", "-o", "sum"], "folds nothing"),
+                (["all_reduce", "-r", "0"], "has no root"),
+                (["reduce", "-r", "first"], "write a rank, or all"),
+                (["all_reduce", "-b", "8X"], "such as 8, 64K"),
+                (["all_reduce", "-b", "1M", "-e", "1K"], "is more than"),
+                (["all_reduce", "-i", "8", "-f", "2"], "not both"),
+                (["all_reduce", "-i", "1", "-e", "1G"], "those are more than"),
+                (["all_reduce", "-f", "1"], "--stepfactor"),
+                (["all_reduce", "-n", "0"], "--iters"),
+                (["all_reduce", "-g", "8"], "give the number of ranks by --np"),
+                (["all_reduce", "-T", "30"], "TUTTI_TIMEOUT"),
+                (["all_reduce", "--fast"], "--fast")):
+            with self.subTest(arguments):
+                done = tutti("perf", *arguments)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn(words, done.stderr)
+                self.assertEqual(done.stdout, "")
+
+    def test_that_only_the_ranks_can_refuse(self):
+        done = tutti("perf", "reduce", "-t", "2", "-r", "2", *QUICK)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("there are 2 ranks, the last is 1", done.stderr)
+        done = tutti("perf", "reduce", "--json", "/no/such/folder/x.json", *QUICK)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("--json /no/such/folder/x.json: No such file or directory", done.stderr)
+        self.assertEqual(rows(done.stdout), [])
+
+
+if __name__ == "__main__":
+    main()

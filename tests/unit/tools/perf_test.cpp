@@ -1,0 +1,117 @@
+// The parts of `tutti perf` and `tutti info` that call no collective.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tools/info_machine.hpp"
+#include "tools/perf/options.hpp"
+#include "tutti/error.hpp"
+
+namespace tutti::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(Sweep, GoesByFactorAndByStep) {
+  EXPECT_EQ(sweep(8, 128, 0, 4), (std::vector<size_t>{8, 32, 128}));
+  EXPECT_EQ(sweep(8, 100, 0, 4), (std::vector<size_t>{8, 32}));
+  EXPECT_EQ(sweep(8, 40, 16, 4), (std::vector<size_t>{8, 24, 40}));
+  EXPECT_EQ(sweep(8, 8, 0, 2), (std::vector<size_t>{8}));
+}
+
+TEST(Sweep, AlwaysMovesOn) {
+  EXPECT_EQ(sweep(0, 4, 0, 2), (std::vector<size_t>{0, 2, 4}));
+  EXPECT_EQ(sweep(1, 4, 0, 1.1), (std::vector<size_t>{1, 2, 3, 4}));
+  EXPECT_EQ(sweep(SIZE_MAX - 1, SIZE_MAX, 0, 2).size(), 1u);
+}
+
+TEST(BusFactor, IsThatOfNcclTests) {
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::AllReduce, 4), 1.5);
+  for (const Collective c : {Collective::AllGather, Collective::ReduceScatter, Collective::AllToAll, Collective::Gather,
+                             Collective::Scatter}) {
+    EXPECT_DOUBLE_EQ(bus_factor(c, 4), 0.75) << name_of(c);
+  }
+  for (const Collective c : {Collective::Broadcast, Collective::Reduce, Collective::SendRecv}) {
+    EXPECT_DOUBLE_EQ(bus_factor(c, 4), 1) << name_of(c);
+  }
+}
+
+TEST(Rows, CountWhatTheCallIsGivenAndMeasureTheWholeBuffer) {
+  PerfOptions options;
+  options.sizes = {0, 4, 100, 104};
+  options.collective = Collective::AllGather;
+  const auto rows = rows_of(options, 4);
+  ASSERT_EQ(rows.size(), 3u);  // 100 and 104 bytes are both 6 elements for each of 4 ranks
+  EXPECT_EQ(rows[0].count, 0u);
+  EXPECT_EQ(rows[1].count, 1u);  // at least one
+  EXPECT_EQ(rows[1].bytes, 16u);
+  EXPECT_EQ(rows[2].count, 6u);
+  EXPECT_EQ(rows[2].bytes, 96u);
+}
+
+TEST(Rows, GoThroughTypesOpsAndRoots) {
+  PerfOptions options;
+  options.sizes = {64};
+  options.collective = Collective::Reduce;
+  options.types = parse_types("all");
+  options.ops = parse_ops("all");
+  options.root = PerfOptions::kAllRoots;
+  EXPECT_EQ(rows_of(options, 3).size(), static_cast<size_t>(kDTypes * kOps * 3));
+}
+
+TEST(Names, OfNcclTestsAreKnown) {
+  EXPECT_EQ(parse_collective("all_reduce_perf"), Collective::AllReduce);
+  EXPECT_EQ(parse_collective("alltoall"), Collective::AllToAll);
+  EXPECT_EQ(parse_collective("sendrecv_perf"), Collective::SendRecv);
+  EXPECT_EQ(parse_types("bfloat16"), std::vector<DType>{DType::BF16});
+  EXPECT_EQ(parse_types("f8e4m3"), std::vector<DType>{DType::F8E4M3});
+  EXPECT_EQ(parse_ops("mulsum"), std::vector<Op>{Op::PreMulSum});
+  EXPECT_THROW(parse_collective("_perf"), Error);
+  EXPECT_THROW(parse_types(""), Error);
+}
+
+/// A folder that stands for the root of a file system.
+class FakeRoot {
+ public:
+  FakeRoot() {
+    std::string name = (fs::temp_directory_path() / "tutti-root-XXXXXX").string();
+    path_ = mkdtemp(name.data());
+  }
+  ~FakeRoot() { fs::remove_all(path_); }
+  FakeRoot(const FakeRoot&) = delete;
+  FakeRoot& operator=(const FakeRoot&) = delete;
+  std::string path() const { return path_.string(); }
+  void write(const std::string& name, const std::string& text) const {
+    fs::create_directories((path_ / name).parent_path());
+    std::ofstream(path_ / name) << text;
+  }
+
+ private:
+  fs::path path_;
+};
+
+TEST(CpuQuota, IsTheTightestOfAllLevels) {
+  const FakeRoot root;
+  EXPECT_EQ(cpu_quota(root.path()), std::nullopt);
+  root.write("proc/self/cgroup", "0::/a/b\n");
+  root.write("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
+  EXPECT_EQ(cpu_quota(root.path()), std::nullopt);
+  root.write("sys/fs/cgroup/a/cpu.max", "150000 100000\n");
+  EXPECT_EQ(cpu_quota(root.path()), 1.5);
+  root.write("sys/fs/cgroup/a/b/cpu.max", "50000 100000\n");
+  EXPECT_EQ(cpu_quota(root.path()), 0.5);
+}
+
+TEST(CpuQuota, IsReadFromControlGroupsOfVersion1) {
+  const FakeRoot root;
+  root.write("proc/self/cgroup", "5:memory:/x\n4:cpu,cpuacct:/x\n");
+  root.write("sys/fs/cgroup/cpu/x/cpu.cfs_quota_us", "-1\n");
+  root.write("sys/fs/cgroup/cpu/x/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(cpu_quota(root.path()), std::nullopt);
+  root.write("sys/fs/cgroup/cpu/x/cpu.cfs_quota_us", "200000\n");
+  EXPECT_EQ(cpu_quota(root.path()), 2);
+}
+
+}  // namespace
+}  // namespace tutti::tools

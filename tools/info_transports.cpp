@@ -1,0 +1,82 @@
+#include "tools/info_transports.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "base/fd.hpp"
+#include "transports/transport.hpp"
+
+namespace tutti::tools {
+namespace {
+
+std::string refused(const char* what) { return fmt::format("{} was refused: {}", what, std::strerror(errno)); }
+
+/// "" where shared memory without a name can be had; else why not.
+std::string shm_objection() {
+  constexpr size_t kBytes = 65536;
+  const Fd memory(memfd_create("tutti-info", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!memory) return refused("memfd_create");
+  if (posix_fallocate(memory.get(), 0, kBytes) != 0) return refused("memory for a memfd");
+  if (fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK) != 0) return refused("sealing a memfd");
+  void* const mapped = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
+  if (mapped == MAP_FAILED) return refused("mapping a memfd");
+  munmap(mapped, kBytes);
+  const Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  return socket ? "" : refused("a UNIX socket");
+}
+
+/// Names of interfaces that are up and have an address, loopback left out.
+std::set<std::string> interfaces() {
+  std::set<std::string> names;
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return names;
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    const bool up = (entry->ifa_flags & IFF_UP) != 0 && (entry->ifa_flags & IFF_LOOPBACK) == 0;
+    const bool internet =
+        entry->ifa_addr != nullptr && (entry->ifa_addr->sa_family == AF_INET || entry->ifa_addr->sa_family == AF_INET6);
+    if (up && internet) names.insert(entry->ifa_name);
+  }
+  return names;
+}
+
+std::string tcp_line() {
+  const Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket) return "not usable: " + refused("a TCP socket");
+  const auto names = interfaces();
+  if (names.empty()) return "usable: on this host only; no interface but loopback is up with an address";
+  return fmt::format("usable: over {}", fmt::join(names, ", "));
+}
+
+std::string line_of(const transports::TransportEntry& entry) {
+  const std::string name = entry.name;
+  if (name == "tcp") return tcp_line();
+  const std::string objection = name == "shm" ? shm_objection() : "";
+  return objection.empty() ? fmt::format("usable: {}", entry.summary) : "not usable: " + objection;
+}
+
+}  // namespace
+
+nlohmann::ordered_json transport_lines() {
+  nlohmann::ordered_json lines;
+  for (const transports::TransportEntry& entry : transports::transports()) lines[entry.name] = line_of(entry);
+  for (const char* later : {"cuda", "ucx", "verbs"}) {
+    if (!lines.contains(later)) lines[later] = "not built in yet";
+  }
+  return lines;
+}
+
+}  // namespace tutti::tools

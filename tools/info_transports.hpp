@@ -1,0 +1,11 @@
+// Which transports can be used on this machine, or exactly why not.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+namespace tutti::tools {
+
+/// "name": "usable: …", "not usable: why" or "not built in: why", most preferred first.
+nlohmann::ordered_json transport_lines();
+
+}  // namespace tutti::tools

@@ -1,0 +1,201 @@
+#include "tools/perf/bench.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <numeric>
+
+namespace tutti::tools {
+namespace {
+
+/// The operator of a row for this rank: a built-in one, or one made for the rank's scalar.
+class RowOp {
+ public:
+  RowOp(Communicator& comm, const PerfRow& row, uint64_t scalar) : comm_(comm.handle()) {
+    if (row.op == Op::PreMulSum) {
+      check(tuttiRedOpCreatePreMulSum(&op_, &scalar, static_cast<tuttiDataType_t>(row.type), comm_));
+      made_ = true;
+    } else {
+      op_ = static_cast<tuttiRedOp_t>(row.op);
+    }
+  }
+  ~RowOp() {
+    if (made_) tuttiRedOpDestroy(op_, comm_);
+  }
+  RowOp(const RowOp&) = delete;
+  RowOp& operator=(const RowOp&) = delete;
+  tuttiRedOp_t get() const { return op_; }
+
+ private:
+  tuttiComm_t comm_;
+  tuttiRedOp_t op_ = tuttiSum;
+  bool made_ = false;
+};
+
+}  // namespace
+
+RankBench::RankBench(Communicator& comm, const PerfOptions& options, const std::vector<PerfRow>& rows)
+    : comm_(comm), options_(options), rank_(comm.rank()), ranks_(comm.size()) {
+  size_t most = 0;
+  for (const PerfRow& row : rows) most = std::max(most, row.bytes);
+  first_.emplace(most);
+  second_.emplace(most);
+  if (!options.blocking) stream_.emplace();
+}
+
+CallShape RankBench::shape_of(const PerfRow& row) const {
+  return {options_.collective, row.type, row.op, ranks_, row.root, row.count};
+}
+
+/// Arms the buffers for a call and fills its input in. In place, the smaller of input and output is a part of the
+/// other.
+void RankBench::place_buffers(const PerfRow& row, Pattern& pattern, bool in_place) {
+  const size_t unit = size_of(row.type), block = row.count * unit;
+  const bool root_only_in = options_.collective == Collective::Broadcast || options_.collective == Collective::Scatter;
+  const bool root_only_out = options_.collective == Collective::Reduce || options_.collective == Collective::Gather;
+  const bool has_in = !root_only_in || rank_ == row.root, has_out = !root_only_out || rank_ == row.root;
+  in_ = {has_in ? &*first_ : nullptr, 0, pattern.input_count(rank_) * unit};
+  out_ = {has_out ? &*second_ : nullptr, 0, pattern.output_count(rank_) * unit};
+  if (in_place && !has_in) in_ = out_;  // broadcast: all pass the one buffer they have
+  if (in_place && has_in && has_out) {
+    out_.buffer = in_.buffer;
+    const size_t mine = static_cast<size_t>(rank_) * block;
+    if (in_.bytes < out_.bytes) in_.offset = mine;
+    if (in_.bytes > out_.bytes) out_.offset = mine;
+  }
+  first_->arm(in_.buffer == &*first_ ? std::max(in_.bytes, out_.buffer == in_.buffer ? out_.bytes : 0) : 0);
+  second_->arm(out_.buffer == &*second_ ? out_.bytes : 0);
+  if (has_in) pattern.fill_input(rank_, in_.data());
+}
+
+Measurement RankBench::measure(const PerfRow& row, bool in_place) {
+  Pattern pattern(shape_of(row), seed_);
+  place_buffers(row, pattern, in_place);
+  // In place each call's output is the next one's input: only zeros stay what they are, and never become slow numbers.
+  if (in_place && in_.buffer != nullptr) std::memset(in_.buffer->data(), 0, in_.buffer->size());
+  const double mine = time_calls(row, RowOp(comm_, row, pattern.scalar(rank_)).get());
+
+  uint64_t wrong = 0;
+  for (int i = 0; i < options_.checks; ++i) wrong += check_once(row, in_place, ++seed_);
+
+  const uint64_t words[] = {std::bit_cast<uint64_t>(mine), wrong};
+  std::vector<uint64_t> all(2 * static_cast<size_t>(ranks_));
+  check(tuttiAllGather(words, all.data(), 2, tuttiUint64, comm_.handle(), nullptr));
+  Measurement together;
+  std::vector<double> times;
+  for (size_t r = 0; r < all.size(); r += 2) {
+    times.push_back(std::bit_cast<double>(all[r]));
+    together.wrong += all[r + 1];
+  }
+  together.seconds = time_of_all(times);
+  return together;
+}
+
+double RankBench::time_of_all(const std::vector<double>& times) const {
+  switch (options_.time_of) {
+    case TimeOf::Rank0:
+      return times[0];
+    case TimeOf::Average:
+      return std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(times.size());
+    case TimeOf::Fastest:
+      return *std::min_element(times.begin(), times.end());
+    case TimeOf::Slowest:
+      break;
+  }
+  return *std::max_element(times.begin(), times.end());
+}
+
+/// Seconds of one call, the mean over the iterations, as this rank sees it.
+double RankBench::time_calls(const PerfRow& row, tuttiRedOp_t op) {
+  const tuttiStream_t stream = stream_ ? static_cast<tuttiStream_t>(*stream_) : nullptr;
+  const auto run = [&](int iterations) {
+    for (int i = 0; i < iterations; ++i) {
+      if (options_.aggregate > 1) check(tuttiGroupStart());
+      for (int k = 0; k < options_.aggregate; ++k) call(row, op, stream);
+      if (options_.aggregate > 1) check(tuttiGroupEnd());
+    }
+    if (stream_) stream_->synchronize();
+  };
+  run(options_.warmup);
+  comm_.barrier();
+  const auto start = std::chrono::steady_clock::now();
+  run(options_.iterations);
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  return options_.iterations == 0 ? 0 : elapsed.count() / options_.iterations / options_.aggregate;
+}
+
+uint64_t RankBench::check_once(const PerfRow& row, bool in_place, uint64_t seed) {
+  Pattern pattern(shape_of(row), seed);
+  place_buffers(row, pattern, in_place);
+  const RowOp op(comm_, row, pattern.scalar(rank_));
+  call(row, op.get(), stream_ ? static_cast<tuttiStream_t>(*stream_) : nullptr);
+  if (stream_) stream_->synchronize();
+  return count_wrong(pattern, row, in_place);
+}
+
+uint64_t RankBench::count_wrong(Pattern& pattern, const PerfRow& row, bool in_place) {
+  const auto complain = [&](const char* what, const Verdict& verdict, size_t count) {
+    if (verdict.wrong == 0) return;
+    fmt::print(stderr,
+               "tutti perf: rank {}: {} of {} {}, {}: {} of {} elements {}; the first, [{}], is {} and must be {}\n",
+               rank_, name_of(options_.collective), row.count, name_of(row.type),
+               in_place ? "in place" : "out of place", verdict.wrong, count, what, verdict.first,
+               element_text(verdict.got, row.type), element_text(verdict.expected, row.type));
+  };
+  Verdict output, input;
+  if (out_.buffer != nullptr) output = pattern.check_output(rank_, out_.data());
+  complain("of the output are wrong", output, pattern.output_count(rank_));
+  const bool alone = in_.buffer != nullptr && in_.buffer != out_.buffer;
+  if (alone) input = pattern.check_input(rank_, in_.data());
+  complain("of the input were changed", input, pattern.input_count(rank_));
+  const size_t beside = first_->damaged() + second_->damaged();
+  if (beside > 0) {
+    fmt::print(stderr, "tutti perf: rank {}: {} of {} {}: {} bytes beside the buffers were overwritten\n", rank_,
+               name_of(options_.collective), row.count, name_of(row.type), beside);
+  }
+  return output.wrong + input.wrong + beside;
+}
+
+void RankBench::call(const PerfRow& row, tuttiRedOp_t op, tuttiStream_t stream) {
+  const void* const in = in_.data();
+  void* const out = out_.data();
+  const auto type = static_cast<tuttiDataType_t>(row.type);
+  tuttiComm_t const comm = comm_.handle();
+  switch (options_.collective) {
+    case Collective::AllReduce:
+      return check(tuttiAllReduce(in, out, row.count, type, op, comm, stream));
+    case Collective::Reduce:
+      return check(tuttiReduce(in, out, row.count, type, op, row.root, comm, stream));
+    case Collective::Broadcast:
+      return check(tuttiBroadcast(in, out, row.count, type, row.root, comm, stream));
+    case Collective::AllGather:
+      return check(tuttiAllGather(in, out, row.count, type, comm, stream));
+    case Collective::ReduceScatter:
+      return check(tuttiReduceScatter(in, out, row.count, type, op, comm, stream));
+    case Collective::AllToAll:
+      return check(tuttiAllToAll(in, out, row.count, type, comm, stream));
+    case Collective::Gather:
+      return check(tuttiGather(in, out, row.count, type, row.root, comm, stream));
+    case Collective::Scatter:
+      return check(tuttiScatter(in, out, row.count, type, row.root, comm, stream));
+    case Collective::Barrier:
+      return check(tuttiBarrier(comm, stream));
+    case Collective::SendRecv:
+      return exchange(row, stream);
+  }
+}
+
+/// Each rank sends to the next and hears from the one before.
+void RankBench::exchange(const PerfRow& row, tuttiStream_t stream) {
+  const auto type = static_cast<tuttiDataType_t>(row.type);
+  Group group;
+  check(tuttiSend(in_.data(), row.count, type, (rank_ + 1) % ranks_, comm_.handle(), stream));
+  check(tuttiRecv(out_.data(), row.count, type, (rank_ + ranks_ - 1) % ranks_, comm_.handle(), stream));
+  group.end();
+}
+
+}  // namespace tutti::tools

@@ -1,0 +1,55 @@
+// One rank's part in measuring and checking a collective.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "tools/perf/guarded_buffer.hpp"
+#include "tools/perf/options.hpp"
+#include "tools/perf/pattern.hpp"
+#include "tutti/tutti.hpp"
+
+namespace tutti::tools {
+
+/// Of all ranks together.
+struct Measurement {
+  double seconds = 0;  ///< of one call
+  uint64_t wrong = 0;  ///< elements, and bytes beside the buffers
+};
+
+class RankBench {
+ public:
+  /// Memory for the largest of the rows.
+  RankBench(Communicator& comm, const PerfOptions& options, const std::vector<PerfRow>& rows);
+
+  /// All ranks call it with the same arguments and get the same answer.
+  Measurement measure(const PerfRow& row, bool in_place);
+
+ private:
+  /// Where a call reads and writes; null where this rank has no such buffer.
+  struct Place {
+    GuardedBuffer* buffer = nullptr;
+    size_t offset = 0, bytes = 0;
+    std::byte* data() const { return buffer == nullptr ? nullptr : buffer->data() + offset; }
+  };
+
+  void place_buffers(const PerfRow& row, Pattern& pattern, bool in_place);
+  double time_calls(const PerfRow& row, tuttiRedOp_t op);
+  uint64_t check_once(const PerfRow& row, bool in_place, uint64_t seed);
+  uint64_t count_wrong(Pattern& pattern, const PerfRow& row, bool in_place);
+  void call(const PerfRow& row, tuttiRedOp_t op, tuttiStream_t stream);
+  void exchange(const PerfRow& row, tuttiStream_t stream);
+  double time_of_all(const std::vector<double>& times) const;
+  CallShape shape_of(const PerfRow& row) const;
+
+  Communicator& comm_;
+  const PerfOptions& options_;
+  int rank_, ranks_;
+  std::optional<Stream> stream_;
+  std::optional<GuardedBuffer> first_, second_;
+  Place in_, out_;
+  uint64_t seed_ = 1;
+};
+
+}  // namespace tutti::tools

@@ -1,0 +1,63 @@
+// What `tutti perf` is asked for.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "tutti/types.hpp"
+
+namespace tutti::tools {
+
+/// Which of the ranks' times stands in the table. The values are nccl-tests'.
+enum class TimeOf { Rank0, Average, Fastest, Slowest };
+
+struct PerfOptions {
+  static constexpr int kAllRoots = -1;
+
+  Collective collective = Collective::AllReduce;
+  std::vector<size_t> sizes;  ///< bytes, ascending
+  std::vector<DType> types{DType::F32};
+  std::vector<Op> ops{Op::Sum};
+  int root = 0;
+  int iterations = 20, warmup = 5, checks = 1;
+  int aggregate = 1;     ///< calls in one group
+  int threads = 1;       ///< ranks in this process
+  bool blocking = true;  ///< else calls are queued on a stream and waited for once
+  TimeOf time_of = TimeOf::Slowest;
+  std::string json;  ///< file; empty: none
+};
+
+/// One line of the table: the same on all ranks.
+struct PerfRow {
+  DType type = DType::F32;
+  Op op = Op::Sum;
+  int root = 0;
+  size_t count = 0;  ///< as in the call
+  size_t bytes = 0;  ///< nccl-tests' size: of the whole buffer that the collective divides, of a message for others
+};
+
+/// The lines for so many ranks.
+std::vector<PerfRow> rows_of(const PerfOptions& options, int ranks);
+
+/// Does the collective start or end at one rank?
+bool has_root(Collective collective);
+/// Can its output stand in its input's memory?
+bool has_in_place(Collective collective);
+/// Blocks that its size is divided into: `ranks`, or 1.
+size_t blocks_of(Collective collective, int ranks);
+/// busbw/algbw, as nccl-tests' doc/PERFORMANCE.md defines them.
+double bus_factor(Collective collective, int ranks);
+
+/// "all_reduce", "all_reduce_perf", "alltoall" …; Error(InvalidArgument) with the names there are.
+Collective parse_collective(const std::string& word);
+/// "f32", "float", "all" …
+std::vector<DType> parse_types(const std::string& word);
+/// "sum", "mulsum", "all" …
+std::vector<Op> parse_ops(const std::string& word);
+/// From first to last by `step` bytes, or by `factor` where step is 0. Error(InvalidArgument) where those are too many.
+std::vector<size_t> sweep(size_t first, size_t last, size_t step, double factor);
+/// "sum", …, "mulsum".
+const char* op_name(Op op);
+
+}  // namespace tutti::tools

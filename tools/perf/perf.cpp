@@ -1,0 +1,237 @@
+// tutti perf: measures and checks a collective, with nccl-tests' flags, columns and definitions.
+#include <fmt/format.h>
+#include <limits.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "base/bytes.hpp"
+#include "base/format.hpp"
+#include "tools/commands.hpp"
+#include "tools/perf/bench.hpp"
+#include "tools/perf/options.hpp"
+#include "tools/perf/ranks.hpp"
+#include "tools/perf/report.hpp"
+#include "tools/run/binding.hpp"
+#include "tools/run/hosts.hpp"
+#include "tools/run/job.hpp"
+
+namespace tutti::tools {
+namespace {
+
+constexpr const char* kDetails = R"(
+COLLECTIVE: all_reduce all_gather reduce_scatter all_to_all broadcast reduce gather scatter sendrecv barrier.
+
+Size is that of the whole buffer which the collective divides among ranks, or of a message. A call's time is the mean over
+the iterations, of the slowest rank (-a chooses). algbw = size/time; busbw is algbw times 2(n-1)/n for all_reduce,
+(n-1)/n for all_gather, reduce_scatter, all_to_all, gather and scatter, 1 for the others. Every output is held against
+the exact result, bit by bit: #wrong counts elements, over all ranks. Exit status 0: all were right.
+
+Ranks are --np processes times -t threads; without --np, those of the launcher (tutti run, torchrun, srun, mpirun).
+
+Examples:
+  tutti perf all_reduce --np 4 -b 8 -e 64M -f 4
+  tutti perf reduce -t 4 -o all -d all -r all
+  tutti run --hosts a,b -- tutti perf sendrecv
+)";
+
+/// Flags of nccl-tests that mean nothing here, and what to do instead.
+struct Foreign {
+  const char* flags;
+  const char* why;
+};
+constexpr Foreign kForeign[] = {
+    {"-g,--ngpus",
+     "there are no GPU ranks in this build; give the number of ranks by --np (processes) or -t (threads)"},
+    {"-p,--parallel_init", "ranks always join at the same time; leave it out"},
+    {"-G,--cudagraph", "there are no GPU ranks in this build; leave it out"},
+    {"-y,--stream_null", "there are no GPU streams in this build; -z 0 queues calls on a host stream"},
+    {"-C,--report_cputime", "calls run on the CPU, so its time is what is reported; leave it out"},
+    {"-R,--local_register", "there is no registered memory in this build; leave it out"},
+    {"-T,--timeout", "set TUTTI_TIMEOUT (seconds) in the environment instead"},
+    {"-N,--run_cycles", "repeat the command instead"}};
+
+struct Words {
+  std::string collective, first = "8", last = "64M", step, op, type = "f32", root;
+  double factor = 0;
+  int blocking = 1, time_of = static_cast<int>(TimeOf::Slowest);
+  int processes = 0;
+  bool launched = false;
+  PerfOptions options;
+};
+
+size_t bytes_in(const char* flag, const std::string& text) {
+  const auto bytes = parse_bytes(text);
+  if (!bytes) throw_error(Code::InvalidArgument, "{} {}: write a number of bytes such as 8, 64K or 1G", flag, text);
+  return bytes->value;
+}
+
+void read_sizes(Words& words, bool last_given) {
+  const size_t first = bytes_in("-b", words.first);
+  size_t last = bytes_in("-e", words.last);
+  if (!last_given) last = std::max(last, first);
+  if (first > last) throw_error(Code::InvalidArgument, "-b {} is more than -e {}", words.first, words.last);
+  const size_t step = words.step.empty() ? 0 : bytes_in("-i", words.step);
+  if (!words.step.empty() && step == 0) throw_error(Code::InvalidArgument, "-i 0 leads nowhere");
+  if (step > 0 && words.factor != 0) throw_error(Code::InvalidArgument, "give -f (a factor) or -i (bytes), not both");
+  words.options.sizes = sweep(first, last, step, words.factor != 0 ? words.factor : 4);
+}
+
+void read_root(Words& words) {
+  if (words.root == "all" || words.root == "-1") {
+    words.options.root = PerfOptions::kAllRoots;
+  } else if (!words.root.empty()) {
+    const bool digits = words.root.size() < 9 && words.root.find_first_not_of("0123456789") == std::string::npos;
+    if (!digits) throw_error(Code::InvalidArgument, "-r {}: write a rank, or all", words.root);
+    words.options.root = std::stoi(words.root);
+  }
+}
+
+/// The words of the command line as options. Throws Error(InvalidArgument).
+void read_words(Words& words, bool last_given) {
+  PerfOptions& options = words.options;
+  options.collective = parse_collective(words.collective);
+  const char* const name = name_of(options.collective);
+  if (!words.op.empty()) {
+    if (!reduces(options.collective)) throw_error(Code::InvalidArgument, "{} folds nothing: leave out -o", name);
+    options.ops = parse_ops(words.op);
+  }
+  if (!words.root.empty() && !has_root(options.collective)) {
+    throw_error(Code::InvalidArgument, "{} has no root: leave out -r", name);
+  }
+  read_root(words);
+  options.types = parse_types(words.type);
+  read_sizes(words, last_given);
+  options.blocking = words.blocking != 0;
+  options.time_of = static_cast<TimeOf>(words.time_of);
+}
+
+/// Rank 0 finds out at once, not after the run, whether it can write there.
+void try_json(const PerfOptions& options) {
+  if (options.json.empty()) return;
+  FILE* const file = std::fopen(options.json.c_str(), "we");
+  if (file == nullptr) throw_error(Code::SystemError, "--json {}: {}", options.json, std::strerror(errno));
+  std::fclose(file);
+}
+
+std::string progress_text(const PerfOptions& options, const PerfRow& row, size_t done, size_t all, bool in_place) {
+  return fmt::format("# {} of {}: {} of {} {}, {}", done + 1, all, name_of(options.collective),
+                     to_text(Bytes{row.bytes}), name_of(row.type), in_place ? "in place" : "out of place");
+}
+
+/// One rank's whole run. Returns what was wrong, on all ranks together.
+uint64_t run_rank(Communicator& comm, const PerfOptions& options) {
+  if (options.root >= comm.size()) {
+    throw_error(Code::InvalidArgument, "-r {}: there are {} ranks, the last is {}", options.root, comm.size(),
+                comm.size() - 1);
+  }
+  const bool tells = comm.rank() == 0;
+  if (tells) try_json(options);
+  const std::vector<PerfRow> rows = rows_of(options, comm.size());
+  Report report(options, gather_places(comm));
+  if (tells) report.header();
+  std::optional<Progress> progress;
+  if (tells) progress.emplace();
+  RankBench bench(comm, options, rows);
+  uint64_t wrong = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (progress) progress->show(progress_text(options, rows[i], i, rows.size(), false));
+    const Measurement out_of_place = bench.measure(rows[i], false);
+    std::optional<Measurement> in_place;
+    if (progress) progress->show(progress_text(options, rows[i], i, rows.size(), true));
+    if (has_in_place(options.collective)) in_place = bench.measure(rows[i], true);
+    wrong += out_of_place.wrong + (in_place ? in_place->wrong : 0);
+    if (progress) progress->clear();
+    if (tells) report.row(rows[i], out_of_place, in_place);
+  }
+  if (tells) report.footer();
+  if (tells) report.write_json();
+  return wrong;
+}
+
+int run_here(const PerfOptions& options) {
+  std::atomic<bool> all_right{true};
+  const bool went_well = run_ranks(options.threads, [&](Communicator& comm) {
+    if (run_rank(comm, options) != 0) all_right = false;
+  });
+  return went_well && all_right ? 0 : 1;
+}
+
+/// Starts this program again, as so many processes.
+int run_processes(const Words& words, const std::vector<std::string>& arguments) {
+  char self[PATH_MAX] = {};
+  if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) {
+    throw_error(Code::SystemError, "this program's own file cannot be found: {}", std::strerror(errno));
+  }
+  Job job;
+  job.speaker = "tutti perf";
+  job.program = {self};
+  job.program.insert(job.program.end(), arguments.begin(), arguments.end());
+  job.program.emplace_back("--launched");
+  job.ranks = place_here(words.processes);
+  bind_ranks(job.ranks, words.options.threads > 1 ? Binding::None : Binding::Auto, usable_cores());
+  job.secret = random_secret();
+  job.prefix = false;
+  job.feed_stdin = false;
+  return run_job(job);
+}
+
+void add_flags(CLI::App& command, Words& words) {
+  PerfOptions& options = words.options;
+  const auto at_least = [](int least) { return CLI::Range(least, INT_MAX); };
+  command
+      .add_option("COLLECTIVE", words.collective, "what to measure; nccl-tests' names (all_reduce_perf) are known too")
+      ->required();
+  command.add_option("--np", words.processes, "starts so many process ranks on this host")->check(CLI::Range(1, 65536));
+  command.add_option("-t,--nthreads", options.threads, "ranks as threads of each process; default 1")
+      ->check(CLI::Range(1, 1024));
+  command.add_option("-b,--minbytes", words.first, "the smallest size; default 8");
+  command.add_option("-e,--maxbytes", words.last, "the largest size; default 64M");
+  command.add_option("-f,--stepfactor", words.factor, "from one size to the next; default 4")
+      ->check(CLI::Range(1.001, 1e18));
+  command.add_option("-i,--stepbytes", words.step, "from one size to the next, instead of -f");
+  command.add_option("-n,--iters", options.iterations, "timed calls for each size; default 20")->check(at_least(1));
+  command.add_option("-w,--warmup_iters", options.warmup, "calls before those; default 5")->check(at_least(0));
+  command.add_option("-m,--agg_iters", options.aggregate, "calls in one group; default 1")->check(at_least(1));
+  command.add_option("-c,--check", options.checks, "checked calls for each size, with other data each; default 1")
+      ->check(at_least(0));
+  command.add_option("-o,--op", words.op, "sum prod min max avg mulsum, or all; default sum");
+  command.add_option(
+      "-d,--datatype", words.type,
+      "i8 u8 i32 u32 i64 u64 f16 f32 f64 bf16 f8e4m3 f8e5m2 (or int8 half float ...), or all; default f32");
+  command.add_option("-r,--root", words.root, "a rank, or all; default 0");
+  command
+      .add_option("-z,--blocking", words.blocking,
+                  "1: each call blocks; 0: queued on a stream, waited for once; default 1")
+      ->check(CLI::Range(0, 1));
+  command
+      .add_option("-a,--average", words.time_of, "time of: 0 rank 0, 1 average, 2 fastest, 3 slowest rank; default 3")
+      ->check(CLI::Range(0, 3));
+  command.add_option("--json", options.json, "writes the results to a file as well")->type_name("FILE");
+  command.add_flag("--launched", words.launched)->group("");
+  for (const Foreign& flag : kForeign) {
+    command
+        .add_option_function<std::string>(
+            flag.flags,
+            [flag](const std::string&) { throw_error(Code::InvalidArgument, "{}: {}", flag.flags, flag.why); })
+        ->group("");
+  }
+}
+
+}  // namespace
+
+void add_perf(CLI::App& app, const std::vector<std::string>& arguments, int& status) {
+  CLI::App* command = app.add_subcommand("perf", "measures a collective and checks its results");
+  const auto words = std::make_shared<Words>();
+  add_flags(*command, *words);
+  command->footer(kDetails);
+  command->callback([words, command, &arguments, &status] {
+    read_words(*words, command->count("-e") > 0);
+    const bool start_processes = words->processes > 0 && !words->launched;
+    status = start_processes ? run_processes(*words, arguments) : run_here(words->options);
+  });
+}
+
+}  // namespace tutti::tools

@@ -1,0 +1,80 @@
+#include "tools/perf/ranks.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <thread>
+
+#include "tools/run/binding.hpp"
+#include "tools/run/hosts.hpp"
+
+namespace tutti::tools {
+namespace {
+
+bool run_one(Communicator& comm, const std::function<void(Communicator&)>& body) {
+  const int rank = comm.rank();
+  try {
+    body(comm);
+    comm.close();
+    return true;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "tutti perf: rank {}: {}\n", rank, error.what());
+    if (!comm.empty()) tuttiCommAbort(comm.handle());
+    return false;
+  }
+}
+
+/// The id by which all threads of all processes meet.
+tuttiUniqueId agree_on_id(Communicator& processes) {
+  tuttiUniqueId id{};
+  if (processes.rank() == 0) id = Communicator::unique_id();
+  processes.broadcast(std::span<uint8_t>(id.bytes, sizeof id.bytes), 0);
+  return id;
+}
+
+}  // namespace
+
+bool run_ranks(int threads, const std::function<void(Communicator&)>& body) {
+  Communicator processes = Communicator::from_environment();
+  if (threads == 1) return run_one(processes, body);
+
+  const tuttiUniqueId id = agree_on_id(processes);
+  const int first = processes.rank() * threads, ranks = processes.size() * threads;
+  std::atomic<int> failed{0};
+  std::vector<std::thread> workers;
+  for (int i = 0; i < threads; ++i) {
+    workers.emplace_back([&, i] {
+      try {
+        Communicator comm(ranks, id, first + i);
+        failed += run_one(comm, body) ? 0 : 1;
+      } catch (const std::exception& error) {
+        fmt::print(stderr, "tutti perf: rank {}: {}\n", first + i, error.what());
+        ++failed;
+      }
+    });
+  }
+  for (std::thread& worker : workers) worker.join();
+  if (failed == 0) processes.close();
+  return failed == 0;
+}
+
+std::vector<RankPlace> gather_places(Communicator& comm) {
+  RankPlace mine{};
+  std::snprintf(mine.host, sizeof mine.host, "%s", host_name().c_str());
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  sched_getaffinity(0, sizeof cpus, &cpus);
+  std::snprintf(mine.bound_to, sizeof mine.bound_to, "%s", to_text(cpus).c_str());
+  mine.pid = getpid();
+  mine.cpu = sched_getcpu();
+  std::vector<RankPlace> all(static_cast<size_t>(comm.size()));
+  check(tuttiAllGather(&mine, all.data(), sizeof mine, tuttiUint8, comm.handle(), nullptr));
+  for (RankPlace& place : all) place.host[sizeof place.host - 1] = place.bound_to[sizeof place.bound_to - 1] = '\0';
+  return all;
+}
+
+}  // namespace tutti::tools

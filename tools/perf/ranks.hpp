@@ -1,0 +1,29 @@
+// The ranks that run in this process, and what each tells the others.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tutti/tutti.hpp"
+
+namespace tutti::tools {
+
+/// Joins all ranks of the launch, `threads` of them in this process, and calls `body` for each on a thread of its own.
+/// Without a launcher the ranks are those threads. When one of them fails, its communicator is aborted, so that the
+/// others end soon; the errors are told on stderr. True when none failed.
+bool run_ranks(int threads, const std::function<void(Communicator&)>& body);
+
+/// Where a rank runs.
+struct RankPlace {
+  char host[64];
+  char bound_to[60];  ///< processors, e.g. "0-1"
+  int32_t pid;
+  int32_t cpu;  ///< it ran on just now
+};
+
+/// What every rank says of itself, by rank. All ranks call it.
+std::vector<RankPlace> gather_places(Communicator& comm);
+
+}  // namespace tutti::tools

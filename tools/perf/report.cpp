@@ -1,0 +1,159 @@
+#include "tools/perf/report.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/format.hpp"
+
+namespace tutti::tools {
+namespace {
+
+constexpr char kWipe[] = "\r\033[K";
+
+/// Leaves the terminal's line clean, then ends as if nobody had asked.
+void wipe_and_end(int signal) {
+  const ssize_t written = write(STDERR_FILENO, kWipe, sizeof kWipe - 1);
+  std::signal(signal, SIG_DFL);
+  raise(written < 0 ? SIGTERM : signal);
+}
+
+const char* redop_of(const PerfOptions& options, const PerfRow& row) {
+  return reduces(options.collective) ? op_name(row.op) : "none";
+}
+
+int root_of(const PerfOptions& options, const PerfRow& row) { return has_root(options.collective) ? row.root : -1; }
+
+/// As wide as nccl-tests writes it.
+std::string time_text(double seconds) {
+  const double us = seconds * 1e6;
+  if (us >= 10000) return fmt::format("{:7.0f}", us);
+  return us >= 100 ? fmt::format("{:7.1f}", us) : fmt::format("{:7.2f}", us);
+}
+
+}  // namespace
+
+Progress::Progress() : terminal_(isatty(STDERR_FILENO) != 0) {
+  if (terminal_) std::signal(SIGINT, wipe_and_end);
+}
+
+void Progress::show(const std::string& text) {
+  if (!terminal_ || std::chrono::steady_clock::now() - start_ < std::chrono::seconds(1)) return;
+  fmt::print(stderr, "{}{}", kWipe, text);
+  shown_ = true;
+}
+
+void Progress::clear() {
+  if (shown_) fmt::print(stderr, "{}", kWipe);
+  shown_ = false;
+}
+
+Report::Report(const PerfOptions& options, std::vector<RankPlace> places)
+    : options_(options), places_(std::move(places)) {}
+
+double Report::algbw(const PerfRow& row, const Measurement& m) const {
+  return m.seconds > 0 ? static_cast<double>(row.bytes) / m.seconds / 1e9 : 0;
+}
+
+double Report::busbw(const PerfRow& row, const Measurement& m) const {
+  return algbw(row, m) * bus_factor(options_.collective, static_cast<int>(places_.size()));
+}
+
+void Report::header() const {
+  fmt::print("# tutti {}: {}, {} rank{}; {} warm-up calls, {} timed, {} checked, for each size\n", tuttiGetVersion(),
+             name_of(options_.collective), places_.size(), places_.size() == 1 ? "" : "s", options_.warmup,
+             options_.iterations, options_.checks);
+  fmt::print("#\n# Using ranks\n");
+  for (size_t rank = 0; rank < places_.size(); ++rank) {
+    const RankPlace& place = places_[rank];
+    fmt::print("#  Rank {:2} Pid {:6} on {:>10} cpu {:2} [{}]\n", rank, place.pid, place.host, place.cpu,
+               place.bound_to);
+  }
+  fmt::print("#\n# {:>58}{:>33}\n", "out-of-place", "in-place");
+  const char* const kColumns = "# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}";
+  const char* const kHalf = " {:>7} {:>7} {:>7} {:>6}";
+  fmt::print(fmt::runtime(kColumns), "size", "count", "type", "redop", "root");
+  for (int i = 0; i < 2; ++i) fmt::print(fmt::runtime(kHalf), "time", "algbw", "busbw", "#wrong");
+  fmt::print("\n");
+  fmt::print(fmt::runtime(kColumns), "(B)", "(elements)", "", "", "");
+  for (int i = 0; i < 2; ++i) fmt::print(fmt::runtime(kHalf), "(us)", "(GB/s)", "(GB/s)", "");
+  fmt::print("\n");
+  std::fflush(stdout);
+}
+
+std::string Report::half(const PerfRow& row, const std::optional<Measurement>& m) const {
+  if (!m) return fmt::format(" {:>7} {:>7} {:>7} {:>6}", "N/A", "N/A", "N/A", "N/A");
+  const std::string wrong = options_.checks > 0 ? fmt::format("{}", m->wrong) : "N/A";
+  return fmt::format(" {} {:7.2f} {:7.2f} {:>6}", time_text(m->seconds), algbw(row, *m), busbw(row, *m), wrong);
+}
+
+void Report::row(const PerfRow& row, const Measurement& out_of_place, const std::optional<Measurement>& in_place) {
+  lines_.push_back({row, out_of_place, in_place});
+  fmt::print("{:12}  {:12}  {:>8}  {:>6}  {:>6}{}{}\n", row.bytes, row.count, name_of(row.type),
+             redop_of(options_, row), root_of(options_, row), half(row, out_of_place), half(row, in_place));
+  std::fflush(stdout);
+}
+
+uint64_t Report::wrong() const {
+  uint64_t all = 0;
+  for (const Line& line : lines_) all += line.out_of_place.wrong + (line.in_place ? line.in_place->wrong : 0);
+  return all;
+}
+
+double Report::average_busbw() const {
+  double total = 0;
+  int number = 0;
+  for (const Line& line : lines_) {
+    total += busbw(line.row, line.out_of_place);
+    ++number;
+    if (!line.in_place) continue;
+    total += busbw(line.row, *line.in_place);
+    ++number;
+  }
+  return number == 0 ? 0 : total / number;
+}
+
+void Report::footer() const {
+  fmt::print("# Out of bounds values : {} {}\n", wrong(),
+             options_.checks == 0 ? "(not checked)" : (wrong() == 0 ? "OK" : "FAILED"));
+  fmt::print("# Avg bus bandwidth    : {:g}\n", average_busbw());
+  std::fflush(stdout);
+}
+
+void Report::write_json() const {
+  if (options_.json.empty()) return;
+  using nlohmann::json;
+  json page{{"tutti", tuttiGetVersion()},        {"collective", name_of(options_.collective)},
+            {"iterations", options_.iterations}, {"warmup", options_.warmup},
+            {"checks", options_.checks},         {"wrong", wrong()},
+            {"average_busbw", average_busbw()},  {"ranks", json::array()},
+            {"results", json::array()}};
+  for (const RankPlace& place : places_) {
+    page["ranks"].push_back(
+        {{"pid", place.pid}, {"host", place.host}, {"cpu", place.cpu}, {"bound_to", place.bound_to}});
+  }
+  const auto measured = [&](const PerfRow& row, const Measurement& m) {
+    return json{{"time_us", m.seconds * 1e6}, {"algbw", algbw(row, m)}, {"busbw", busbw(row, m)}, {"wrong", m.wrong}};
+  };
+  for (const Line& line : lines_) {
+    page["results"].push_back({{"size", line.row.bytes},
+                               {"count", line.row.count},
+                               {"type", name_of(line.row.type)},
+                               {"redop", redop_of(options_, line.row)},
+                               {"root", root_of(options_, line.row)},
+                               {"out_of_place", measured(line.row, line.out_of_place)},
+                               {"in_place", line.in_place ? measured(line.row, *line.in_place) : json(nullptr)}});
+  }
+  std::ofstream file(options_.json);
+  file << page.dump(2) << '\n';
+  file.close();
+  if (!file) throw_error(Code::SystemError, "--json {}: {}", options_.json, std::strerror(errno));
+}
+
+}  // namespace tutti::tools

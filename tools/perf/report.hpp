@@ -1,0 +1,59 @@
+// What rank 0 tells of a run: the table, the progress line, the JSON file.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/perf/bench.hpp"
+#include "tools/perf/options.hpp"
+#include "tools/perf/ranks.hpp"
+
+namespace tutti::tools {
+
+/// One line on a terminal's stderr, from the first second of a run on; Ctrl-C wipes it away too.
+class Progress {
+ public:
+  Progress();
+  ~Progress() { clear(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  void show(const std::string& text);
+  void clear();
+
+ private:
+  bool terminal_;
+  bool shown_ = false;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+class Report {
+ public:
+  Report(const PerfOptions& options, std::vector<RankPlace> places);
+
+  void header() const;
+  /// `in_place` empty: the collective has no such form.
+  void row(const PerfRow& row, const Measurement& out_of_place, const std::optional<Measurement>& in_place);
+  void footer() const;
+  /// Throws Error(SystemError) naming the file.
+  void write_json() const;
+
+ private:
+  struct Line {
+    PerfRow row;
+    Measurement out_of_place;
+    std::optional<Measurement> in_place;
+  };
+  double algbw(const PerfRow& row, const Measurement& m) const;
+  double busbw(const PerfRow& row, const Measurement& m) const;
+  std::string half(const PerfRow& row, const std::optional<Measurement>& m) const;
+  double average_busbw() const;
+  uint64_t wrong() const;
+
+  const PerfOptions& options_;
+  std::vector<RankPlace> places_;
+  std::vector<Line> lines_;
+};
+
+}  // namespace tutti::tools

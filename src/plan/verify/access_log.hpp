@@ -78,6 +78,8 @@ class AccessLog {
   template <class Visit>
   void each(uint32_t rank, const Piece& piece, uint32_t round, const Visit& visit) {
     if (never_written(rank, piece)) return;
+    // A round's own window is nobody else's, and what is in order in the first of like rounds is so in the others.
+    if (piece.buffer != Buffer::Scratch && round >= window_rounds_) return;
     const Run run = model_.run_of(rank, piece, in_place_);
     // Rounds touch different windows of input and output, and the versions of scratch in turn.
     const uint32_t copy = piece.buffer == Buffer::Scratch ? round % versions_ : round;
@@ -95,7 +97,7 @@ class AccessLog {
   const Model& model_;
   const Clocks& clocks_;
   bool in_place_;
-  uint32_t versions_;
+  uint32_t versions_, window_rounds_;
   std::vector<Write> writes_;
   std::vector<uint32_t> reads_;  // first of a list in pool_
   std::vector<Read> pool_;

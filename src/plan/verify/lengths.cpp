@@ -79,7 +79,8 @@ class LengthCheck {
 
  private:
   void check_message(uint32_t rank, uint32_t number, size_t index, const std::string& name) {
-    const uint32_t send = model_.message(model_.received(number)[index]).send, sender = model_.rank_of(send);
+    const Message& message = model_.message(model_.received(number)[index]);
+    const uint32_t send = message.send, sender = message.sender / model_.lanes();
     check_against(rank, number, sender, model_.step(sender, send).pieces,
                   [&] { return name + " of " + words(model_, send) + ", which"; });
   }

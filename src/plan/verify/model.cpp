@@ -196,7 +196,7 @@ void Model::match_messages() {
     if (i >= common || sends[i].key != receives[i].key) reject_unmatched(sends, receives, i);
     if (i == 0 || sends[i].key != sends[i - 1].key) ++links_;
     sent_[sends[i].slot] = received_[receives[i].slot] = static_cast<uint32_t>(i);
-    messages_.push_back({sends[i].step, receives[i].step, links_ - 1});
+    messages_.push_back({sends[i].step, receives[i].step, static_cast<uint32_t>(sends[i].key / ranks()), links_ - 1});
   }
 }
 

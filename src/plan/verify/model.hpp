@@ -25,6 +25,7 @@ struct Run {
 struct Message {
   uint32_t send = 0;     ///< step, in the numbering of all ranks
   uint32_t receive = 0;  ///< likewise
+  uint32_t sender = 0;   ///< lane, in the numbering of all ranks
   uint32_t link = 0;
 };
 
@@ -80,8 +81,8 @@ class Model {
   uint64_t atoms_in(uint32_t rank, Range pieces) const;
 
  private:
-  struct Entry {  // a message end: where it belongs, and in which step
-    uint64_t key;
+  struct Entry {   // a message end: where it belongs, and in which step
+    uint64_t key;  // (sending lane, receiving rank)
     uint32_t step;
     uint32_t slot;  // its place in sent_ or received_
   };

@@ -11,8 +11,9 @@ AccessLog::AccessLog(const Model& model, const Clocks& clocks, bool in_place, ui
       clocks_(clocks),
       in_place_(in_place),
       versions_(versions),
-      writes_(size_t{model.locations()} * rounds),
-      reads_(size_t{model.locations()} * rounds, kNone) {}
+      window_rounds_(model.has_empty_messages() ? 2 : 1),
+      writes_(model.locations() * size_t{std::min(rounds, std::max(versions, window_rounds_))}),
+      reads_(writes_.size(), kNone) {}
 
 void AccessLog::add_read(size_t at, Access by, uint32_t send) {
   // A later read of the same lane stands for the earlier ones; a lent one is kept apart, to say which lend is at fault.
@@ -73,18 +74,22 @@ uint32_t Races::time_of(uint32_t round, uint32_t lane, uint32_t step) const {
 }
 
 bool Races::is_empty(uint32_t message) const {
-  const uint32_t send = model_.message(message).send, rank = model_.rank_of(send);
-  return model_.has_empty_messages() && model_.atoms_in(rank, model_.step(rank, send).pieces) == 0;
+  const Message& m = model_.message(message);
+  const uint32_t rank = m.sender / model_.lanes();
+  return model_.has_empty_messages() && model_.atoms_in(rank, model_.step(rank, m.send).pieces) == 0;
 }
 
 void Races::learn(const Moment& moment) {
   const uint32_t after = model_.step(moment.rank, moment.step).after, lanes = model_.lanes();
-  if (after != kNone) learn_from(moment, model_.first_step(moment.rank) + after);
+  if (after != kNone) {
+    const uint32_t awaited = model_.first_step(moment.rank) + after;
+    learn_from(moment, awaited, model_.lane_of(awaited));
+  }
   for (const uint32_t m : model_.received(moment.step)) {
     if (moment.round > 0 && is_empty(m)) {
       clocks_.drop(departure(moment.round, model_.message(m).send).clock);
     } else {
-      learn_from(moment, model_.message(m).send);
+      learn_from(moment, model_.message(m).send, model_.message(m).sender);
     }
   }
   if (lanes == 1 || moment.round < versions_ || moment.step != model_.steps_of(moment.lane).begin) return;
@@ -96,8 +101,7 @@ void Races::learn(const Moment& moment) {
   }
 }
 
-void Races::learn_from(const Moment& moment, uint32_t step) {
-  const uint32_t lane = model_.lane_of(step);
+void Races::learn_from(const Moment& moment, uint32_t step, uint32_t lane) {
   const Snapshot clock = departure(moment.round, step).clock;
   clocks_.join(moment.lane, clock, lane, time_of(moment.round, lane, step));
   clocks_.drop(clock);
@@ -140,7 +144,7 @@ bool Races::lent(const Step& step, bool in_place) const {
 void Races::touch_lent(const Moment& moment, AccessLog& log) {
   const Access by{moment.lane, clocks_.time(moment.lane)};
   for (const uint32_t m : model_.received(moment.step)) {
-    const uint32_t send = model_.message(m).send, owner = model_.rank_of(send);
+    const uint32_t send = model_.message(m).send, owner = model_.message(m).sender / model_.lanes();
     const Step& step = model_.step(owner, send);
     if (!lent(step, log.in_place())) continue;
     for (const Piece& piece : model_.pieces(owner, step.pieces)) {

@@ -32,7 +32,7 @@ class Races {
   Departure& departure(uint32_t round, uint32_t step) { return departures_[size_t{round} * model_.steps() + step]; }
   uint32_t time_of(uint32_t round, uint32_t lane, uint32_t step) const;
   void learn(const Moment& moment);
-  void learn_from(const Moment& moment, uint32_t step);
+  void learn_from(const Moment& moment, uint32_t step, uint32_t lane);
   void touch(const Moment& moment, AccessLog& log);
   void touch_lent(const Moment& moment, AccessLog& log);
   void leave(const Moment& moment);

@@ -126,7 +126,7 @@ std::string Replay::words_of(uint32_t lane, const Wait& wait) const {
     case Reason::None:
       break;
   }
-  return step;
+  return fmt::format("{} waits for nothing", step);
 }
 
 void Replay::check_all_finished() const {

@@ -1,7 +1,7 @@
 // Per-target: a fold over `Lanes` (how an element type is computed with) and `Op` (what a node does).
 //
 // What is asked for most — operands from left to right, nothing else — is made by `PlainFold`, a few registers at a
-// time. The rest (trees, scaling, dividing, rounding at nodes) is made by `AnyFold`, one register at a time.
+// time. The rest (trees, scaling, dividing, rounding at nodes) is made by `AnyFold`.
 #include <cstring>
 #include <type_traits>
 
@@ -71,7 +71,7 @@ template <class Lanes, class Op>
 class AnyFold {
  public:
   using Value = typename Lanes::Value;
-  static constexpr size_t kBlock = 1, kPagedBlock = 1;
+  static constexpr size_t kBlock = 8, kPagedBlock = 8;
 
   AnyFold(const FoldCall& call, bool is_signed)
       : call_(call), is_signed_(is_signed), rounds_(Lanes::kRounds && call.round_each), scaled_(call.scaled_source) {
@@ -83,7 +83,16 @@ class AnyFold {
     }
   }
 
-  HWY_NOINLINE Raw some(size_t at, size_t size) const {  // called from several places, and large
+  // Large bodies, called from several places: functions of their own.
+  HWY_NOINLINE Raw some(size_t at, size_t size) const { return folded(at, size); }
+
+  template <size_t kRegisters>
+  HWY_NOINLINE void block(size_t at, const Output& out) const {
+    for (size_t b = 0; b < kRegisters; ++b, at += kRawBytes) out.put(at, folded(at, kRawBytes));
+  }
+
+ private:
+  HWY_INLINE Raw folded(size_t at, size_t size) const {
     Value value = leaves_ > 1 ? tree(at, size) : left(at, size);
     if constexpr (Op::kIsSum) {
       if (call_.divide_by > 1) value = divide<Lanes>(value, call_.divide_by, is_signed_);
@@ -91,13 +100,6 @@ class AnyFold {
     return Lanes::narrow(value);
   }
 
-  template <size_t kRegisters>
-  HWY_INLINE void block(size_t at, const Output& out) const {
-    static_assert(kRegisters == 1);
-    out.put(at, some(at, kRawBytes));
-  }
-
- private:
   HWY_INLINE Value settle(const Value& value) const {
     if constexpr (Lanes::kRounds) {
       if (rounds_) return Lanes::widen(Lanes::narrow(value));

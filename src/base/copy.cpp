@@ -17,6 +17,7 @@ struct Copied {
   static constexpr size_t kBlock = 2, kPagedBlock = 2;
   const std::byte* src;
 
+  static uint32_t sources() { return 1; }
   HWY_INLINE Raw some(size_t at, size_t size) const { return load_some(src + at, size); }
 
   template <size_t kRegisters>

@@ -31,6 +31,8 @@ class PlainFold {
   explicit PlainFold(const FoldCall& call)
       : first_(call.sources[0]), second_(call.sources[1]), sources_(call.sources), count_(call.source_count) {}
 
+  uint32_t sources() const { return count_; }
+
   HWY_INLINE Raw some(size_t at, size_t size) const {
     auto value =
         combine<Lanes, Op>(Lanes::widen(load_some(first_ + at, size)), Lanes::widen(load_some(second_ + at, size)));
@@ -82,6 +84,8 @@ class AnyFold {
       while (uint64_t{2} * leaves_ <= call.source_count) leaves_ *= 2;
     }
   }
+
+  uint32_t sources() const { return call_.source_count; }
 
   // Large bodies, called from several places: functions of their own.
   HWY_NOINLINE Raw some(size_t at, size_t size) const { return folded(at, size); }

@@ -111,18 +111,21 @@ class Output {
 ///   Raw some(size_t at, size_t size) const                         the bytes [at, at + size), size ≤ kRawBytes
 ///   template <size_t n> void block(size_t at, Output out) const    puts n registers from `at` on
 ///   static constexpr size_t kBlock, kPagedBlock                    the best n, within cache and for long buffers
-/// In long buffers it goes through eight pages at once: the processor's prefetchers stop at the end of a page, and more
-/// of the memory's banks work at the same time. (glibc's memcpy does so with four; sums measured best with eight.)
+///   uint32_t sources() const                                       buffers it reads
+/// In long buffers it goes through several pages at once: the processor's prefetchers stop at the end of a page, and
+/// more of the memory's banks work at the same time. (glibc's memcpy does so with four; copies and sums of two measured
+/// best with eight.) About sixteen pages being read are as many as prefetchers and address translation keep up with.
 template <class Maker>
 HWY_INLINE void make(const Maker& maker, const Output& out, size_t bytes) {
   constexpr size_t kStep = Maker::kBlock * kRawBytes, kPagedStep = Maker::kPagedBlock * kRawBytes;
-  constexpr size_t kPage = 4096, kPages = 8, kLong = size_t{1} << 20;
+  constexpr size_t kPage = 4096, kLong = size_t{1} << 20;
   size_t at = out.head(bytes);
   if (at > 0) out.put_some(0, at, maker.some(0, at));
-  if (bytes >= kLong) {
-    for (; bytes - at >= kPages * kPage; at += kPages * kPage) {
+  if (bytes >= kLong && maker.sources() <= 8) {
+    const size_t pages = maker.sources() <= 2 ? 8 : 16 / maker.sources();
+    for (; bytes - at >= pages * kPage; at += pages * kPage) {
       for (size_t in_page = 0; in_page < kPage; in_page += kPagedStep) {
-        for (size_t page = 0; page < kPages; ++page) {
+        for (size_t page = 0; page < pages; ++page) {
           maker.template block<Maker::kPagedBlock>(at + page * kPage + in_page, out);
         }
       }

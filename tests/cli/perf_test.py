@@ -7,7 +7,7 @@ import signal
 import tempfile
 import unittest
 
-from support import LIAR, gone, main, start, tutti
+from support import LIAR, Terminal, gone, main, start, tutti
 
 COLLECTIVES = ("all_reduce all_gather reduce_scatter all_to_all broadcast reduce gather scatter sendrecv "
                "barrier").split()
@@ -122,6 +122,22 @@ class Ranks(unittest.TestCase):
         self.assertEqual(job.returncode, 128 + signal.SIGINT)
         for pid in self.pids(text):
             self.assertTrue(gone(int(pid)))
+
+
+class OnATerminal(unittest.TestCase):
+    def test_a_long_run_shows_how_far_it_is_and_ctrl_c_wipes_that_away(self):
+        job = Terminal("perf", "all_reduce", "--np", "2", "-b", "8", "-e", "8", "-n", "100000000")
+        job.read_until("\r\033[K# 1 of 1: all_reduce of 8 f32, out of place")
+        job.type("\x03")
+        rest, status = job.end()
+        self.assertEqual(status, 128 + signal.SIGINT)
+        self.assertIn("\r\033[K", rest)
+
+    def test_a_short_run_shows_none(self):
+        job = Terminal("perf", "all_reduce", "-b", "8", "-e", "8", *QUICK)
+        rest, status = job.end()
+        self.assertEqual(status, 0)
+        self.assertNotIn("\033", rest)
 
 
 class Checks(unittest.TestCase):

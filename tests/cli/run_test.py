@@ -7,7 +7,7 @@ import signal
 import tempfile
 import unittest
 
-from support import alive, gone, main, start, tutti
+from support import Terminal, alive, gone, main, start, tutti
 
 # Tells its process id and waits for the end.
 WAIT_FOREVER = "echo $$; exec sleep 1000"
@@ -175,6 +175,26 @@ class NothingIsLeft(unittest.TestCase):
         for line in done.stdout.splitlines():
             for pid in line.split()[1:]:
                 self.assertFalse(alive(int(pid)), line)
+
+
+class OnATerminal(unittest.TestCase):
+    def test_rank_0_reads_it_and_ctrl_c_ends_all(self):
+        job = Terminal("run", "-n", "2", "--", "sh", "-c", 'echo ready; [ $TUTTI_RANK = 0 ] && read x && echo "got $x"; sleep 1000')
+        for _ in range(2):
+            job.read_until("ready")
+        job.type("words\n")
+        self.assertIn("\033[31m[0]\033[0m got words", job.read_until("got words"))
+        job.type("\x03")
+        rest, status = job.end()
+        self.assertEqual(status, 128 + signal.SIGINT)
+        self.assertIn("ended by signal 2", rest)
+
+    def test_its_end_of_file_is_rank_0s(self):
+        job = Terminal("run", "-n", "1", "--", "cat")
+        job.type("a\n\x04")
+        rest, status = job.end()
+        self.assertEqual(status, 0)
+        self.assertIn("\033[31m[0]\033[0m a", rest)
 
 
 FAKE_SSH = r"""#!/bin/bash

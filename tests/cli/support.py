@@ -1,6 +1,8 @@
 """What the tests of the command line share. The binaries are the first arguments of each test script."""
 
 import os
+import pty
+import select
 import subprocess
 import sys
 import unittest
@@ -38,10 +40,48 @@ def gone(pid):
     except ProcessLookupError:
         return True
     try:
-        import select
         return bool(select.select([fd], [], [], LIMIT)[0])
     finally:
         os.close(fd)
+
+
+class Terminal:
+    """A command with a terminal of its own for all three streams, as a person has it."""
+
+    def __init__(self, *arguments):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execv(TUTTI, [TUTTI, *arguments])
+        self.text = ""
+
+    def type(self, keys):
+        os.write(self.fd, keys.encode())
+
+    def read_until(self, words):
+        """What came until `words` did; fails at the end of all output."""
+        while words not in self.text:
+            if not select.select([self.fd], [], [], LIMIT)[0]:
+                raise AssertionError(f"{words!r} did not come: {self.text!r}")
+            try:
+                block = os.read(self.fd, 65536)
+            except OSError:  # so a terminal says that nobody has it open any more
+                block = b""
+            if not block:
+                raise AssertionError(f"{words!r} did not come: {self.text!r}")
+            self.text += block.decode()
+        seen, self.text = self.text.split(words, 1)
+        return seen + words
+
+    def end(self):
+        """Waits for the command's end: the rest of its output, and its exit status."""
+        rest = self.text
+        try:
+            while block := os.read(self.fd, 65536):
+                rest += block.decode()
+        except OSError:
+            pass
+        os.close(self.fd)
+        return rest, os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
 def main():

@@ -39,19 +39,44 @@ std::string time_text(double seconds) {
 
 }  // namespace
 
-Progress::Progress() : terminal_(isatty(STDERR_FILENO) != 0) {
-  if (terminal_) std::signal(SIGINT, wipe_and_end);
+Progress::Progress()
+    : terminal_(isatty(STDERR_FILENO) != 0), from_(std::chrono::steady_clock::now() + std::chrono::seconds(1)) {
+  if (!terminal_) return;
+  std::signal(SIGINT, wipe_and_end);
+  first_second_ = std::thread([this] {
+    std::unique_lock lock(mutex_);
+    if (!ended_.wait_until(lock, from_, [this] { return end_; })) draw();
+  });
+}
+
+Progress::~Progress() {
+  clear();
+  if (!first_second_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    end_ = true;
+  }
+  ended_.notify_one();
+  first_second_.join();
 }
 
 void Progress::show(const std::string& text) {
-  if (!terminal_ || std::chrono::steady_clock::now() - start_ < std::chrono::seconds(1)) return;
-  fmt::print(stderr, "{}{}", kWipe, text);
-  shown_ = true;
+  const std::lock_guard lock(mutex_);
+  text_ = text;
+  if (terminal_ && std::chrono::steady_clock::now() >= from_) draw();
+}
+
+void Progress::draw() {
+  if (text_.empty()) return;
+  fmt::print(stderr, "{}{}", kWipe, text_);
+  drawn_ = true;
 }
 
 void Progress::clear() {
-  if (shown_) fmt::print(stderr, "{}", kWipe);
-  shown_ = false;
+  const std::lock_guard lock(mutex_);
+  if (drawn_) fmt::print(stderr, "{}", kWipe);
+  drawn_ = false;
+  text_.clear();
 }
 
 Report::Report(const PerfOptions& options, std::vector<RankPlace> places)
@@ -76,8 +101,8 @@ void Report::header() const {
                place.bound_to);
   }
   fmt::print("#\n# {:>58}{:>33}\n", "out-of-place", "in-place");
-  const char* const kColumns = "# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}";
-  const char* const kHalf = " {:>7} {:>7} {:>7} {:>6}";
+  constexpr const char* kColumns = "# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}";
+  constexpr const char* kHalf = " {:>7} {:>7} {:>7} {:>6}";
   fmt::print(fmt::runtime(kColumns), "size", "count", "type", "redop", "root");
   for (int i = 0; i < 2; ++i) fmt::print(fmt::runtime(kHalf), "time", "algbw", "busbw", "#wrong");
   fmt::print("\n");

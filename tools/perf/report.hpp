@@ -2,8 +2,11 @@
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tools/perf/bench.hpp"
@@ -16,16 +19,22 @@ namespace tutti::tools {
 class Progress {
  public:
   Progress();
-  ~Progress() { clear(); }
+  ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   void show(const std::string& text);
   void clear();
 
  private:
+  void draw();  // under the lock
+
   bool terminal_;
-  bool shown_ = false;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point from_;
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool end_ = false, drawn_ = false;
+  std::string text_;
+  std::thread first_second_;  // draws what was shown before the second was over
 };
 
 class Report {

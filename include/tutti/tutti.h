@@ -103,7 +103,8 @@ TUTTI_API tuttiResult_t tuttiCommInitEnv(tuttiComm_t* comm);
 /* All `ranks` ranks in this process: comms[i] is rank i, to be used by one thread each, or by one thread in groups. */
 TUTTI_API tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ranks);
 /* A communicator of the ranks that give the same `colour`, ordered by `key`, then by rank. Every rank of `comm` calls
- * it; colour TUTTI_NO_COLOUR takes part in none and gets *split = NULL. */
+ * it; colour TUTTI_NO_COLOUR takes part in none and gets *split = NULL. In a group *split is valid after the group's
+ * end. */
 #define TUTTI_NO_COLOUR (-1)
 TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int colour, int key, tuttiComm_t* split);
 
@@ -190,10 +191,13 @@ TUTTI_API tuttiResult_t tuttiRecv(void* recvbuff, size_t count, tuttiDataType_t 
                                   tuttiStream_t stream);
 
 /* Calls between start and end are collected and run together by the outermost end, also those on different
- * communicators: so one thread can drive several ranks. Errors in arguments are reported at the call; errors in running
- * at the end. */
+ * communicators: so one thread can drive several ranks. On each communicator all sends and receives of the group run
+ * first, at the same time, then its collectives in their order. The end waits if any call has no stream. Errors in
+ * arguments are reported at the call; errors in running at the end. */
 TUTTI_API tuttiResult_t tuttiGroupStart(void);
 TUTTI_API tuttiResult_t tuttiGroupEnd(void);
+/* Ends one level of grouping and forgets all calls collected so far: for leaving a group because of an error. */
+TUTTI_API tuttiResult_t tuttiGroupDiscard(void);
 
 #ifdef __cplusplus
 }

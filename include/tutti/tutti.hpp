@@ -19,7 +19,7 @@ inline void check(tuttiResult_t result) {
   if (result != tuttiSuccess) throw Error(static_cast<Code>(result), tuttiGetLastError());
 }
 
-/// The element type of a C++ type: check with `is_element<T>`. 16- and 8-bit floats go by DType in the untyped calls.
+/// The element type of a C++ type: see the concept Element. For 16- and 8-bit floats use the C calls on `handle()`.
 template <class T>
 struct ElementType;
 template <>
@@ -89,9 +89,9 @@ class Group {
   Group() { check(tuttiGroupStart()); }
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
-  /// Ends the group if `end()` was not reached: an exception is passing, whose words matter more than the group's.
+  /// Forgets the calls if `end()` was not reached: an exception is passing, and their buffers may be gone already.
   ~Group() {
-    if (open_) tuttiGroupEnd();
+    if (open_) tuttiGroupDiscard();
   }
   void end() {
     open_ = false;

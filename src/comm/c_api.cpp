@@ -1,5 +1,6 @@
 // The C interface: arguments become Calls, exceptions become codes. No other logic.
 #include <cstring>
+#include <utility>
 
 #include "base/env.hpp"
 #include "base/format.hpp"
@@ -105,7 +106,16 @@ tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ranks) {
       comms[rank] = nullptr;
       group_add([=] { comms[rank] = make_handle(Communicator::join(id, ranks, rank)); });
     }
-    group_end();
+    try {
+      group_end();
+    } catch (const Error&) {  // those who did join are not left behind
+      for (int rank = 0; rank < ranks; ++rank) {
+        if (comms[rank] == nullptr) continue;
+        comms[rank]->comm->abort();
+        tuttiCommDestroy(std::exchange(comms[rank], nullptr));
+      }
+      throw;
+    }
   });
 }
 
@@ -113,35 +123,40 @@ tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int colour, int key, tuttiComm_t*
   return guarded([&] {
     required(split, "split") = nullptr;
     if (colour < TUTTI_NO_COLOUR) throw_error(Code::InvalidArgument, "split: colour {} is negative", colour);
-    auto made = communicator_of(comm)->split(colour, key);
-    if (made != nullptr) *split = make_handle(std::move(made));
+    const auto run = [=, communicator = communicator_of(comm)] {
+      auto made = communicator->split(colour, key);
+      if (made != nullptr) *split = make_handle(std::move(made));
+    };
+    in_group() ? group_add(run) : run();
   });
 }
 
 tuttiResult_t tuttiCommDestroy(tuttiComm_t comm) {
   return guarded([&] {
-    const auto communicator = communicator_of(comm);
-    comm->comm = nullptr;
+    const auto communicator = begin_destroy(comm);
     communicator->await_turn(communicator->take_ticket());
-    communicator->leave().throw_if_bad();
+    const Status status = communicator->leave();
+    end_destroy(comm);
+    status.throw_if_bad();
   });
 }
 
 tuttiResult_t tuttiCommAbort(tuttiComm_t comm) {
-  return guarded([&] { communicator_of(comm)->abort(); });
+  return guarded([&] { communicator_until_gone(comm)->abort(); });
 }
 
 tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t* result) {
   return guarded([&] {
     required(result, "result");
-    *result = static_cast<tuttiResult_t>(communicator_of(comm)->failure().code);
+    *result = static_cast<tuttiResult_t>(communicator_until_gone(comm)->failure().code);
   });
 }
 
 const char* tuttiCommGetErrorText(tuttiComm_t comm) {
   const tuttiResult_t result = guarded([&] {
-    const auto& communicator = communicator_of(comm);
-    if (comm->error_text.empty()) comm->error_text = communicator->failure().text;
+    const Status failure = communicator_until_gone(comm)->failure();
+    const std::lock_guard lock(comm->mutex);
+    if (comm->error_text.empty()) comm->error_text = failure.text;
   });
   return result == tuttiSuccess ? comm->error_text.c_str() : last_error();
 }
@@ -252,4 +267,8 @@ tuttiResult_t tuttiGroupStart(void) {
 
 tuttiResult_t tuttiGroupEnd(void) {
   return guarded([] { group_end(); });
+}
+
+tuttiResult_t tuttiGroupDiscard(void) {
+  return guarded([] { group_discard(); });
 }

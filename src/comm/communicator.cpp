@@ -1,7 +1,9 @@
 #include "comm/communicator.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/env.hpp"
 #include "base/fold.hpp"
@@ -66,6 +68,14 @@ select::Setting common_setting(const std::vector<std::string>& reports) {
   return setting;
 }
 
+/// A wish is "colour key". Throws Error(ProtocolError) for what is none.
+std::pair<int, int> parse_wish(const std::string& text, Rank from) {
+  std::istringstream in(text);
+  std::pair<int, int> wish;
+  if (in >> wish.first >> wish.second && in.peek() == std::istringstream::traits_type::eof()) return wish;
+  throw_error(Code::ProtocolError, "rank {} takes no part in the split, or its wish makes no sense", from);
+}
+
 }  // namespace
 
 std::shared_ptr<Communicator> Communicator::join(const UniqueId& id, Rank ranks, Rank rank) {
@@ -120,15 +130,16 @@ void Communicator::await_turn(uint64_t ticket) const {
 }
 
 exec::Execution* Communicator::begin(Work work, Status& status) {
+  current_ = nullptr;
   status = failure();
   if (!status.ok()) return nullptr;
   try {
     if (work.front().spec.collective != Collective::SendRecv) {
       begin_collective(work.front());
-    } else if (!begin_transfers(work)) {
-      return nullptr;
+      return &execution_;
     }
-    return &execution_;
+    status = copy_to_self(work);  // a mistake of this rank alone: the communicator stays usable
+    return status.ok() && begin_transfers(work) ? &execution_ : nullptr;
   } catch (const Error& error) {
     status = watch_.fail(error.code(), error.what());
   } catch (const std::exception& error) {
@@ -139,11 +150,11 @@ exec::Execution* Communicator::begin(Work work, Status& status) {
 
 void Communicator::begin_collective(const Call& call) {
   board_->enter(++calls_, call.spec);
-  current_ = nullptr;
+  watch_.begin(calls_, call.spec);
   Prepared& prepared = planner_->collective(call);
+  watch_.set_algorithm(prepared.algorithm);
   digest_ = mix(digest_ + prepared.salt);
   last_ = call.spec;
-  watch_.begin(calls_, prepared);
   load(prepared);
   execution_.state.bases[0] = static_cast<unsigned char*>(const_cast<void*>(call.in));
   execution_.state.bases[1] = static_cast<unsigned char*>(call.out);
@@ -161,35 +172,44 @@ void Communicator::load(Prepared& prepared) {
   execution_.load(prepared.lowered, kScratchVersions);
   const uint64_t scratch = prepared.lowered.scratch_bytes * kScratchVersions;
   constexpr uint64_t kAlignment = 128;
-  if (scratch_.size() < scratch + kAlignment && scratch > 0) scratch_.resize(scratch + kAlignment);
-  const auto base = reinterpret_cast<uintptr_t>(scratch_.data());
+  if (scratch_bytes_ < scratch) {
+    scratch_.reset(new unsigned char[scratch + kAlignment]);  // uninitialised: nothing reads what was not written
+    scratch_bytes_ = scratch;
+  }
+  const auto base = reinterpret_cast<uintptr_t>(scratch_.get());
   execution_.state.bases[2] = reinterpret_cast<unsigned char*>((base + kAlignment - 1) / kAlignment * kAlignment);
 }
 
-/// False when nothing is left to run: all transfers were between this rank and itself.
+/// Transfers between this rank and itself, which need no link: the k-th send goes to the k-th receive.
+Status Communicator::copy_to_self(Work work) const {
+  std::vector<const Call*> sends, receives;
+  for (const Call& call : work) {
+    if (call.spec.root == rank()) (call.spec.sends ? sends : receives).push_back(&call);
+  }
+  if (sends.size() != receives.size()) {
+    return {Code::InvalidUsage, fmt::format("rank {} sends itself {} messages and receives {} in one group", rank(),
+                                            sends.size(), receives.size())};
+  }
+  for (size_t i = 0; i < sends.size(); ++i) {
+    const CallSpec &sent = sends[i]->spec, &received = receives[i]->spec;
+    if (sent.count == received.count && sent.type == received.type) continue;
+    return {Code::InvalidUsage, fmt::format("rank {} called {} and {}", rank(), describe(sent), describe(received))};
+  }
+  for (size_t i = 0; i < sends.size(); ++i) {
+    const size_t bytes = sends[i]->spec.count * size_of(sends[i]->spec.type);
+    if (bytes > 0) std::memmove(receives[i]->out, sends[i]->in, bytes);
+  }
+  return {};
+}
+
+/// False when no transfer is with another rank.
 bool Communicator::begin_transfers(Work work) {
-  std::vector<const Call*> to_self, from_self;
   group_.clear();
   for (const Call& call : work) {
-    if (call.spec.root == rank()) {
-      (call.spec.sends ? to_self : from_self).push_back(&call);
-      continue;
-    }
+    if (call.spec.root == rank()) continue;
     const uint64_t number = ++transfer_counts_[{call.spec.root, call.spec.sends}];
     board_->enter_transfer(transfer_key(call.spec.sends, call.spec.root, number), call.spec);
-    group_.push_back({&call, number});
-  }
-  if (to_self.size() != from_self.size()) {
-    throw_error(Code::InvalidUsage, "rank {} sends itself {} messages and receives {} in one group", rank(),
-                to_self.size(), from_self.size());
-  }
-  for (size_t i = 0; i < to_self.size(); ++i) {
-    const CallSpec &sent = to_self[i]->spec, &received = from_self[i]->spec;
-    if (sent.count != received.count || sent.type != received.type) {
-      throw_error(Code::Mismatch, "rank {} called {} and {}", rank(), describe(sent), describe(received));
-    }
-    const size_t bytes = sent.count * size_of(sent.type);
-    if (bytes > 0) std::memmove(from_self[i]->out, to_self[i]->in, bytes);
+    group_.push_back({call, number});
   }
   watch_.begin(group_);
   if (group_.empty()) return false;
@@ -212,13 +232,16 @@ Status Communicator::failure() const {
   return first ? Status{first->first, fmt::format("rank {}: {}", rank(), first->second)} : Status{};
 }
 
+Status Communicator::broke(const std::string& what) { return watch_.fail(Code::InternalError, what); }
+
 std::shared_ptr<Communicator> Communicator::split(int colour, int key) {
+  const std::lock_guard one_at_a_time(split_mutex_);
   const Deadline deadline = Deadline::in(env().init_timeout);
-  const auto wishes = endpoint_->exchange(json{colour, key}.dump(), deadline);
+  const auto wishes = endpoint_->exchange(fmt::format("{} {}", colour, key), deadline);
   std::vector<std::pair<int, Rank>> members;  // (key, rank)
   for (Rank peer = 0; peer < ranks(); ++peer) {
-    const json wish = json::parse(wishes[static_cast<size_t>(peer)]);
-    if (colour >= 0 && wish.at(0).get<int>() == colour) members.emplace_back(wish.at(1).get<int>(), peer);
+    const auto [their_colour, their_key] = parse_wish(wishes[static_cast<size_t>(peer)], peer);
+    if (colour >= 0 && their_colour == colour) members.emplace_back(their_key, peer);
   }
   std::sort(members.begin(), members.end());
   const bool leads = !members.empty() && members.front().second == rank();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
@@ -47,7 +48,11 @@ class Communicator {
   exec::Execution* begin(Work work, Status& status);
   /// What became of it.
   Status finish();
-  void end_turn() { serving_.fetch_add(1, std::memory_order_release); }
+  void end_turn() {  // only whoever has the turn writes it
+    serving_.store(serving_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  }
+  /// An exception that nobody expected came out of a call: the communicator fails.
+  Status broke(const std::string& what);
   const exec::Patience& patience() const { return patience_; }
 
   /// A communicator of the ranks with the same colour; null for a negative one. Collective.
@@ -63,6 +68,7 @@ class Communicator {
   void wire_up();
   void agree();
   void begin_collective(const Call& call);
+  Status copy_to_self(Work work) const;
   bool begin_transfers(Work work);
   void load(Prepared& prepared);
 
@@ -83,7 +89,9 @@ class Communicator {
   Prepared* current_ = nullptr;  // what runs now
   std::vector<NumberedCall> group_;
   std::map<std::pair<Rank, bool>, uint64_t> transfer_counts_;  // by peer and direction
-  std::vector<unsigned char> scratch_;
+  std::unique_ptr<unsigned char[]> scratch_;
+  uint64_t scratch_bytes_ = 0;
+  std::mutex split_mutex_;
   std::atomic<uint64_t> next_ticket_{0}, serving_{0};
 };
 

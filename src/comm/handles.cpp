@@ -15,12 +15,13 @@ namespace {
 std::atomic<uint64_t> g_generation{1};
 
 template <class Shell>
-Shell* keep(Shell shell) {
+Shell& new_shell() {
   static std::mutex* const mutex = new std::mutex;
   static auto* const shells = new std::deque<Shell>;  // pointers into a deque stay
   const std::lock_guard lock(*mutex);
-  shells->push_back(std::move(shell));
-  return &shells->back();
+  Shell& shell = shells->emplace_back();
+  shell.process = process_generation();
+  return shell;
 }
 
 void check_process(uint64_t process, const char* what) {
@@ -40,18 +41,45 @@ uint64_t process_generation() {
 }
 
 tuttiComm* make_handle(std::shared_ptr<Communicator> comm) {
-  return keep(tuttiComm{std::move(comm), process_generation(), ""});
+  auto& shell = new_shell<tuttiComm>();
+  shell.comm = std::move(comm);
+  return &shell;
 }
 
 tuttiStream* make_handle(std::shared_ptr<Stream> stream) {
-  return keep(tuttiStream{std::move(stream), process_generation()});
+  auto& shell = new_shell<tuttiStream>();
+  shell.stream = std::move(stream);
+  return &shell;
 }
 
 const std::shared_ptr<Communicator>& communicator_of(tuttiComm_t handle) {
   if (handle == nullptr) throw Error(Code::InvalidArgument, "the communicator is null");
   check_process(handle->process, "communicator");
+  if (handle->state.load(std::memory_order_acquire) != tuttiComm::State::Live) {
+    throw Error(Code::InvalidUsage, "the communicator was destroyed");
+  }
+  return handle->comm;
+}
+
+std::shared_ptr<Communicator> communicator_until_gone(tuttiComm_t handle) {
+  if (handle == nullptr) throw Error(Code::InvalidArgument, "the communicator is null");
+  check_process(handle->process, "communicator");
+  const std::lock_guard lock(handle->mutex);
   if (handle->comm == nullptr) throw Error(Code::InvalidUsage, "the communicator was destroyed");
   return handle->comm;
+}
+
+std::shared_ptr<Communicator> begin_destroy(tuttiComm_t handle) {
+  auto communicator = communicator_of(handle);
+  auto expected = tuttiComm::State::Live;
+  if (handle->state.compare_exchange_strong(expected, tuttiComm::State::Leaving)) return communicator;
+  throw Error(Code::InvalidUsage, "another thread destroys the communicator");
+}
+
+void end_destroy(tuttiComm_t handle) {
+  const std::lock_guard lock(handle->mutex);
+  handle->comm = nullptr;
+  handle->state.store(tuttiComm::State::Destroyed, std::memory_order_release);
 }
 
 std::shared_ptr<Stream> stream_of(tuttiStream_t handle) {

@@ -1,8 +1,10 @@
 // What the C interface hands out, and how it turns exceptions into codes.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <string>
 
@@ -12,8 +14,11 @@
 
 /// Shells outlive what they hold, so that use after destroy is an error and not a crash.
 struct tuttiComm {
-  std::shared_ptr<tutti::comm::Communicator> comm;  ///< null once destroyed
+  enum class State : int { Live, Leaving, Destroyed };
+  std::atomic<State> state{State::Live};
   uint64_t process = 0;                             ///< see process_generation()
+  std::shared_ptr<tutti::comm::Communicator> comm;  ///< constant while Live
+  std::mutex mutex;                                 ///< guards `comm` from Leaving on, and the text
   std::string error_text;
 };
 
@@ -34,6 +39,11 @@ tuttiStream* make_handle(std::shared_ptr<Stream> stream);
 /// The communicator of a handle. Throws Error(InvalidArgument) for null, Error(InvalidUsage) after destroy or in a
 /// forked child.
 const std::shared_ptr<Communicator>& communicator_of(tuttiComm_t handle);
+/// The same, and also while another thread destroys it: for abort and for asking after errors.
+std::shared_ptr<Communicator> communicator_until_gone(tuttiComm_t handle);
+/// Takes the communicator from its users: from now on only communicator_until_gone finds it. Throws as above.
+std::shared_ptr<Communicator> begin_destroy(tuttiComm_t handle);
+void end_destroy(tuttiComm_t handle);
 /// The stream of a handle; null for null.
 std::shared_ptr<Stream> stream_of(tuttiStream_t handle);
 

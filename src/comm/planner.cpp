@@ -102,8 +102,8 @@ Prepared& Planner::transfers(const std::vector<NumberedCall>& group) {
   std::vector<exec::Transfer> list;
   uint64_t sends = 0;
   for (const auto& [call, number] : group) {
-    const CallSpec& spec = call->spec;
-    void* data = spec.sends ? const_cast<void*>(call->in) : call->out;
+    const CallSpec& spec = call.spec;
+    void* data = spec.sends ? const_cast<void*>(call.in) : call.out;
     list.push_back({spec.root, spec.sends, static_cast<unsigned char*>(data), spec.count * size_of(spec.type),
                     tag_of(spec, number)});
     sends += spec.sends ? 1 : 0;
@@ -113,12 +113,13 @@ Prepared& Planner::transfers(const std::vector<NumberedCall>& group) {
   const uint64_t message = std::max<uint64_t>(transports::kStride, std::min<uint64_t>(env().message.value, share));
   group_ = {.algorithm = "direct"};
   group_.lowered = exec::lower_transfers(list, message, kLendFrom, kTransferChannel, links_);
-  uint64_t generation = 0;
-  while (generation != staging_.generation()) {  // once, or twice when the staging memory had to start anew
-    generation = staging_.generation();
+  for (int attempt = 0; attempt < 2; ++attempt) {  // a second time when the staging memory had to start anew
+    const uint64_t generation = staging_.generation();
     for (exec::OwnedStage& stage : group_.lowered.stages) stage.stage = kept_stage(stage);
+    if (generation == staging_.generation()) return group_;
   }
-  return group_;
+  throw_error(Code::OutOfMemory,
+              "this rank's staging memory is too small for a group of {} transfers; raise TUTTI_ARENA", group.size());
 }
 
 /// Stages of groups are kept: what a peer has not read yet stays where it is when the next group comes.

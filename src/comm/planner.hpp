@@ -25,7 +25,7 @@ struct Prepared {
 
 /// A transfer of a group, numbered: the `number`-th to (from) its peer.
 struct NumberedCall {
-  const Call* call = nullptr;
+  Call call;
   uint64_t number = 0;
 };
 

@@ -1,5 +1,6 @@
 #include "comm/stream.hpp"
 
+#include <exception>
 #include <utility>
 
 namespace tutti::comm {
@@ -17,13 +18,14 @@ void Stream::enqueue(std::function<Status()> task) {
   {
     const std::lock_guard lock(mutex_);
     tasks_.push_back(std::move(task));
+    ++enqueued_;
   }
   changed_.notify_all();
 }
 
 Status Stream::synchronize() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return tasks_.empty() && !busy_; });
+  changed_.wait(lock, [this, mark = enqueued_] { return finished_ >= mark; });
   return std::exchange(first_, {});
 }
 
@@ -34,12 +36,16 @@ void Stream::work() {
     if (tasks_.empty()) return;
     auto task = std::move(tasks_.front());
     tasks_.pop_front();
-    busy_ = true;
     lock.unlock();
-    Status status = task();
+    Status status;
+    try {
+      status = task();
+    } catch (const std::exception& error) {
+      status = {Code::InternalError, error.what()};
+    }
     task = nullptr;  // what it holds goes before anybody hears that it is done
     lock.lock();
-    busy_ = false;
+    ++finished_;
     if (first_.ok()) first_ = std::move(status);
     changed_.notify_all();
   }

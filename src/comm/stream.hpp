@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <mutex>
@@ -29,7 +30,7 @@ class Stream {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<Status()>> tasks_;
-  bool busy_ = false;
+  uint64_t enqueued_ = 0, finished_ = 0;
   bool ending_ = false;
   Status first_;
   std::thread worker_;  // last: it uses the others

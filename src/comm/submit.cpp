@@ -26,47 +26,74 @@ struct Group {
   int depth = 0;
   std::vector<Share> shares;
   std::vector<std::shared_ptr<Stream>> streams;
+  bool blocks = false;  // some call has no stream: the end waits
   std::vector<std::function<void()>> tasks;
 };
 thread_local Group t_group;
 
+/// Tickets of a group are taken as one, or two groups could each hold what the other waits for; and a ticket is taken
+/// and left with a stream as one, or the stream could run a later ticket before an earlier one.
+std::mutex& order() {
+  static std::mutex* const mutex = new std::mutex;
+  return *mutex;
+}
+
+/// A communicator's turn, given back whatever happens.
+class Turn {
+ public:
+  Turn(Communicator& comm, uint64_t ticket) : comm_(&comm) { comm.await_turn(ticket); }
+  Turn(Turn&& other) noexcept : comm_(std::exchange(other.comm_, nullptr)) {}
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  ~Turn() {
+    if (comm_ != nullptr) comm_->end_turn();
+  }
+
+ private:
+  Communicator* comm_;
+};
+
 /// One call, on this thread.
 Status run_one(Communicator& comm, const Call& call, uint64_t ticket) {
   const FloatEnvironment environment;
-  comm.await_turn(ticket);
+  const Turn turn(comm, ticket);
   Status status;
-  exec::Execution* execution = comm.begin({&call, 1}, status);
-  if (execution != nullptr) {
+  try {
+    exec::Execution* execution = comm.begin({&call, 1}, status);
+    if (execution == nullptr) return status;
     exec::run({&execution, 1}, comm.patience());
-    status = comm.finish();
+    return comm.finish();
+  } catch (const std::exception& error) {
+    return comm.broke(error.what());
   }
-  comm.end_turn();
-  return status;
 }
 
 /// The k-th works of all communicators run side by side, so one thread can be several ranks.
 Status run_side_by_side(std::vector<Share>& shares, size_t k) {
   std::vector<exec::Execution*> executions;
-  std::vector<Communicator*> running, turns;
+  std::vector<Communicator*> running;
+  std::vector<Turn> turns;
   Status first;
-  for (Share& share : shares) {
-    if (k >= share.works.size()) continue;
-    share.comm->await_turn(share.tickets[k]);
-    turns.push_back(share.comm.get());
-    Status status;
-    exec::Execution* execution = share.comm->begin(share.works[k], status);
-    if (execution != nullptr) {
-      executions.push_back(execution);
-      running.push_back(share.comm.get());
+  try {
+    for (Share& share : shares) {
+      if (k >= share.works.size()) continue;
+      turns.emplace_back(*share.comm, share.tickets[k]);
+      Status status;
+      exec::Execution* execution = share.comm->begin(share.works[k], status);
+      if (execution != nullptr) {
+        executions.push_back(execution);
+        running.push_back(share.comm.get());
+      }
+      if (first.ok()) first = std::move(status);
     }
-    if (first.ok()) first = std::move(status);
+    if (!executions.empty()) exec::run(executions, running.front()->patience());
+    for (Communicator* comm : running) {
+      Status status = comm->finish();
+      if (first.ok()) first = std::move(status);
+    }
+  } catch (const std::exception& error) {
+    for (Share& share : shares) first = share.comm->broke(error.what());
   }
-  if (!executions.empty()) exec::run(executions, running.front()->patience());
-  for (Communicator* comm : running) {
-    Status status = comm->finish();
-    if (first.ok()) first = std::move(status);
-  }
-  for (Communicator* comm : turns) comm->end_turn();
   return first;
 }
 
@@ -82,32 +109,39 @@ Status run_shares(std::vector<Share>& shares) {
   return first;
 }
 
-/// Tickets of a group are taken as one, or two groups could each hold what the other waits for.
+/// Needs order().
 void take_tickets(std::vector<Share>& shares) {
-  static std::mutex* const mutex = new std::mutex;
-  const std::lock_guard lock(*mutex);
   for (Share& share : shares) {
     for (size_t i = 0; i < share.works.size(); ++i) share.tickets.push_back(share.comm->take_ticket());
   }
 }
 
+/// A group's transfers on one communicator run first, all at the same time; its collectives follow in their order.
 void collect(const std::shared_ptr<Communicator>& comm, const Call& call, const std::shared_ptr<Stream>& stream) {
   auto& shares = t_group.shares;
   auto share = std::find_if(shares.begin(), shares.end(), [&](const Share& s) { return s.comm == comm; });
   if (share == shares.end()) share = shares.insert(shares.end(), {comm, {}, {}});
+  auto& works = share->works;
   const auto is_transfer = [](const Call& c) { return c.spec.collective == Collective::SendRecv; };
-  const bool joins = is_transfer(call) && !share->works.empty() && is_transfer(share->works.back().front());
-  if (!joins) share->works.emplace_back();
-  share->works.back().push_back(call);
+  if (!is_transfer(call)) {
+    works.push_back({call});
+  } else if (!works.empty() && is_transfer(works.front().front())) {
+    works.front().push_back(call);
+  } else {
+    works.insert(works.begin(), {call});
+  }
   auto& streams = t_group.streams;
-  const bool known = std::find(streams.begin(), streams.end(), stream) != streams.end();
-  if (stream != nullptr && !known) streams.push_back(stream);
+  if (stream == nullptr) {
+    t_group.blocks = true;
+  } else if (std::find(streams.begin(), streams.end(), stream) == streams.end()) {
+    streams.push_back(stream);
+  }
 }
 
 /// Runs tasks side by side; throws the first failure.
 void run_tasks(std::vector<std::function<void()>> tasks) {
   std::vector<std::exception_ptr> errors(tasks.size());
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;  // joined also when one of them cannot be started
   for (size_t i = 0; i < tasks.size(); ++i) {
     threads.emplace_back([&, i] {
       try {
@@ -117,27 +151,33 @@ void run_tasks(std::vector<std::function<void()>> tasks) {
       }
     });
   }
-  for (std::thread& thread : threads) thread.join();
+  threads.clear();
   for (const auto& error : errors) {
     if (error) std::rethrow_exception(error);
   }
 }
 
-/// The first stream runs the group; the others wait for it, so that what follows on them comes after.
-void leave_with_streams(std::vector<Share> shares, const std::vector<std::shared_ptr<Stream>>& streams) {
-  auto done = std::make_shared<std::latch>(1);
-  auto owned = std::make_shared<std::vector<Share>>(std::move(shares));
-  streams.front()->enqueue([owned, done] {
-    Status status = run_shares(*owned);
-    done->count_down();
+/// What became of a group that runs on a stream.
+struct Outcome {
+  std::latch done{1};
+  Status status;
+  Status wait() {
+    done.wait();
     return status;
-  });
-  for (size_t i = 1; i < streams.size(); ++i) {
-    streams[i]->enqueue([done] {
-      done->wait();
-      return Status{};
-    });
   }
+};
+
+/// The first stream runs the group; the others wait for it, so that what follows on them comes after.
+std::shared_ptr<Outcome> leave_with_streams(Group group) {
+  auto outcome = std::make_shared<Outcome>();
+  auto shares = std::make_shared<std::vector<Share>>(std::move(group.shares));
+  group.streams.front()->enqueue([shares, outcome] {
+    outcome->status = run_shares(*shares);
+    outcome->done.count_down();
+    return outcome->status;
+  });
+  for (size_t i = 1; i < group.streams.size(); ++i) group.streams[i]->enqueue([outcome] { return outcome->wait(); });
+  return outcome;
 }
 
 }  // namespace
@@ -145,8 +185,9 @@ void leave_with_streams(std::vector<Share> shares, const std::vector<std::shared
 void submit(const std::shared_ptr<Communicator>& comm, const Call& call, const std::shared_ptr<Stream>& stream) {
   comm->check(call);
   if (t_group.depth > 0) return collect(comm, call, stream);
+  if (stream == nullptr) return run_one(*comm, call, comm->take_ticket()).throw_if_bad();
+  const std::lock_guard lock(order());
   const uint64_t ticket = comm->take_ticket();
-  if (stream == nullptr) return run_one(*comm, call, ticket).throw_if_bad();
   stream->enqueue([comm, call, ticket] { return run_one(*comm, call, ticket); });
 }
 
@@ -156,15 +197,28 @@ bool in_group() { return t_group.depth > 0; }
 
 void group_add(std::function<void()> task) { t_group.tasks.push_back(std::move(task)); }
 
+void group_discard() {
+  if (t_group.depth == 0) throw_error(Code::InvalidUsage, "tuttiGroupDiscard without tuttiGroupStart");
+  const int depth = t_group.depth - 1;
+  t_group = {};
+  t_group.depth = depth;
+}
+
 void group_end() {
   if (t_group.depth == 0) throw_error(Code::InvalidUsage, "tuttiGroupEnd without tuttiGroupStart");
   if (--t_group.depth > 0) return;
   Group group = std::exchange(t_group, {});
   run_tasks(std::move(group.tasks));
   if (group.shares.empty()) return;
-  take_tickets(group.shares);
-  if (group.streams.empty()) return run_shares(group.shares).throw_if_bad();
-  leave_with_streams(std::move(group.shares), group.streams);
+  std::shared_ptr<Outcome> outcome;
+  const bool blocks = group.blocks;
+  {
+    const std::lock_guard lock(order());
+    take_tickets(group.shares);
+    if (!group.streams.empty()) outcome = leave_with_streams(std::move(group));
+  }
+  if (outcome == nullptr) return run_shares(group.shares).throw_if_bad();
+  if (blocks) outcome->wait().throw_if_bad();
 }
 
 }  // namespace tutti::comm

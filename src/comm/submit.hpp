@@ -18,6 +18,8 @@ void submit(const std::shared_ptr<Communicator>& comm, const Call& call, const s
 void group_start();
 /// The outermost end runs all that was collected; throws the first failure.
 void group_end();
+/// Ends one level and forgets all that was collected, on every level.
+void group_discard();
 bool in_group();
 /// In a group: `task` runs, on a thread of its own, when the group ends, before any call. For joining as several ranks.
 void group_add(std::function<void()> task);

@@ -25,9 +25,10 @@ const char* waits_for(exec::Await await) {
 
 }  // namespace
 
-void Watch::begin(uint64_t call, const Prepared& prepared) {
+void Watch::begin(uint64_t call, const CallSpec& spec) {
   call_ = call;
-  prepared_ = &prepared;
+  spec_ = spec;
+  algorithm_ = "?";
   group_ = nullptr;
   asked_ = kNoRank;
   board_.reset();
@@ -35,7 +36,6 @@ void Watch::begin(uint64_t call, const Prepared& prepared) {
 
 void Watch::begin(const std::vector<NumberedCall>& group) {
   call_ = 0;
-  prepared_ = nullptr;
   group_ = &group;
   asked_ = kNoRank;
   board_.reset();
@@ -43,30 +43,27 @@ void Watch::begin(const std::vector<NumberedCall>& group) {
 
 /// "rank 3: all_reduce(count=8, f32, sum), call 41 (ring)"
 std::string Watch::here() const {
-  if (prepared_ != nullptr) {
-    return fmt::format("rank {}: {}, call {} ({})", endpoint_.rank(), describe(prepared_->spec), call_,
-                       prepared_->algorithm);
-  }
+  if (call_ != 0) return fmt::format("rank {}: {}, call {} ({})", endpoint_.rank(), describe(spec_), call_, algorithm_);
   if (group_ == nullptr || group_->empty()) return fmt::format("rank {}", endpoint_.rank());
-  const std::string first = describe(group_->front().call->spec);
+  const std::string first = describe(group_->front().call.spec);
   if (group_->size() == 1) return fmt::format("rank {}: {}", endpoint_.rank(), first);
   return fmt::format("rank {}: group of {} transfers beginning with {}", endpoint_.rank(), group_->size(), first);
 }
 
 /// This rank's own call that concerns `peer`.
 const CallSpec& Watch::ours(Rank peer, bool sends) const {
-  if (prepared_ != nullptr) return prepared_->spec;
+  if (call_ != 0 || group_ == nullptr || group_->empty()) return spec_;
   for (const NumberedCall& transfer : *group_) {
-    if (transfer.call->spec.root == peer && transfer.call->spec.sends == sends) return transfer.call->spec;
+    if (transfer.call.spec.root == peer && transfer.call.spec.sends == sends) return transfer.call.spec;
   }
-  return group_->front().call->spec;
+  return group_->front().call.spec;
 }
 
 /// Under what key the peer's board has the counterpart of our call.
 uint64_t Watch::key(Rank peer, bool we_send) const {
-  if (prepared_ != nullptr) return call_;
+  if (call_ != 0 || group_ == nullptr) return call_;
   for (const NumberedCall& transfer : *group_) {
-    if (transfer.call->spec.root != peer || transfer.call->spec.sends != we_send) continue;
+    if (transfer.call.spec.root != peer || transfer.call.spec.sends != we_send) continue;
     return transfer_key(!we_send, endpoint_.rank(), transfer.number);
   }
   return 0;
@@ -122,13 +119,13 @@ std::optional<std::string> Watch::first_wrong_transfer(Rank peer) const {
   std::vector<const NumberedCall*> shared;
   std::vector<uint64_t> keys;
   for (const NumberedCall& transfer : *group_) {
-    if (transfer.call->spec.root != peer) continue;
+    if (transfer.call.spec.root != peer) continue;
     shared.push_back(&transfer);
-    keys.push_back(transfer_key(!transfer.call->spec.sends, endpoint_.rank(), transfer.number));
+    keys.push_back(transfer_key(!transfer.call.spec.sends, endpoint_.rank(), transfer.number));
   }
   const auto theirs = ask_now(peer, keys);
   for (size_t i = 0; i < shared.size(); ++i) {
-    const CallSpec& mine = shared[i]->call->spec;
+    const CallSpec& mine = shared[i]->call.spec;
     if (!theirs[i] || !theirs[i]->spec) continue;
     const CallSpec& other = *theirs[i]->spec;
     if (other.count != mine.count || other.type != mine.type) return compare(peer, 0, mine, other);
@@ -138,7 +135,7 @@ std::optional<std::string> Watch::first_wrong_transfer(Rank peer) const {
 
 /// A message of another call than ours has come.
 Status Watch::other_call(const exec::Fault& fault) {
-  const auto apart = prepared_ != nullptr ? first_difference(fault.peer) : first_wrong_transfer(fault.peer);
+  const auto apart = call_ != 0 ? first_difference(fault.peer) : first_wrong_transfer(fault.peer);
   if (apart) return fail(Code::Mismatch, *apart);
   const auto board = ask_now(fault.peer, {key(fault.peer, false)}).front();
   const std::string theirs = board && board->last ? describe(*board->last) : "a call that is not known any more";
@@ -153,6 +150,10 @@ Status Watch::other_call(const exec::Fault& fault) {
 
 Status Watch::fault(const exec::Fault& fault) {
   if (fault.kind == exec::FaultKind::OtherCall) return other_call(fault);
+  if (fault.kind == exec::FaultKind::BadCounter) {
+    return fail(Code::ProtocolError, fmt::format("rank {} claims to have read messages that rank {} never sent it",
+                                                 fault.peer, endpoint_.rank()));
+  }
   const char* what = fault.kind == exec::FaultKind::BadLength ? "a message of the wrong length" : "a broken descriptor";
   return fail(
       Code::ProtocolError,
@@ -162,10 +163,10 @@ Status Watch::fault(const exec::Fault& fault) {
 
 /// What is wrong if the peer's board shows another call where ours stands, or shows that it will never come.
 std::optional<std::string> Watch::mismatch(Rank peer, const BoardAnswer& board) const {
-  if (prepared_ == nullptr) return std::nullopt;  // the counterpart of a transfer shows in its messages
-  if (!board.spec || *board.spec == prepared_->spec) return std::nullopt;
+  if (call_ == 0) return std::nullopt;  // the counterpart of a transfer shows in its messages
+  if (!board.spec || *board.spec == spec_) return std::nullopt;
   if (auto first = first_difference(peer)) return first;
-  return compare(peer, call_, prepared_->spec, *board.spec);
+  return compare(peer, call_, spec_, *board.spec);
 }
 
 void Watch::look_at_board(const exec::Stall& stall) {

@@ -19,9 +19,10 @@ class Watch final : public exec::Observer {
  public:
   Watch(Endpoint& endpoint, const Board& board) : endpoint_(endpoint), own_board_(board) {}
 
-  /// The call that runs from now on: a collective with its number …
-  void begin(uint64_t call, const Prepared& prepared);
-  /// … or a group of transfers.
+  /// The call that runs from now on: a collective with its number (its algorithm follows when it is known) …
+  void begin(uint64_t call, const CallSpec& spec);
+  void set_algorithm(const char* algorithm) { algorithm_ = algorithm; }
+  /// … or a group of transfers, which has to stay until the next call begins.
   void begin(const std::vector<NumberedCall>& group);
 
   /// Fails the communicator for `reason` and returns what this rank reports: its own call, and the first reason.
@@ -46,8 +47,9 @@ class Watch final : public exec::Observer {
 
   Endpoint& endpoint_;
   const Board& own_board_;
-  uint64_t call_ = 0;                   // number of the collective; 0 in a group
-  const Prepared* prepared_ = nullptr;  // the collective
+  uint64_t call_ = 0;            // number of the collective; 0 in a group
+  CallSpec spec_;                // the collective
+  const char* algorithm_ = "?";  // its algorithm
   const std::vector<NumberedCall>* group_ = nullptr;
   Rank asked_ = kNoRank;  // whose board is being asked
   std::future<std::optional<std::string>> answer_;

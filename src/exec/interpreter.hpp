@@ -27,7 +27,8 @@ enum class FaultKind : uint32_t {
   None,
   OtherCall,  ///< the message belongs to another call than ours
   BadLength,  ///< right call, wrong length
-  BadHeader   ///< no writer of ours writes such a descriptor
+  BadHeader,  ///< no writer of ours writes such a descriptor
+  BadCounter  ///< no reader of ours claims to have consumed so much
 };
 
 /// The first thing that was wrong, for the communicator to put into words.
@@ -144,8 +145,8 @@ struct Interpreter {
       const Op& op = op_of(tables, lane);
       if (lane.op == 0 && lane.arrived == 0 && !fence_open(rank, lane)) return wait(lane, Await::Round, kNoRank);
       if (op.after_lane != kNone && !done(rank, lane, op)) return wait(lane, Await::Lane, kNoRank);
-      if (op.bytes != 0 || lane.round == 0) return messages_ready(rank, lane, tables, op);
-      advance(tables, lane);  // later rounds send no empty messages, at either end
+      if (op.has_pieces || lane.round == 0) return messages_ready(rank, lane, tables, op);
+      advance(tables, lane);  // a message that names no pieces is sent once; others order rounds even when empty
     }
   }
 

@@ -118,6 +118,7 @@ class Scaling {
  private:
   void add(const Draft& draft, uint32_t lane, const std::vector<std::vector<Draft>>& lanes) {
     Op op{.step = draft.index, .shape = draft.step->shape, .completes = draft.step->completes};
+    op.has_pieces = draft.step->pieces.size() != 0;
     const Runs to = draft.store ? runs_of(draft.step->pieces) : Runs{};
     op.bytes = total(runs_of(draft.step->pieces));
     const std::vector<Runs> operands = operands_of(draft, lane, op);
@@ -304,7 +305,9 @@ bool uses_scratch(const Program& program) {
 
 }  // namespace
 
-Lowered lower(const RankPlan& plan, const Geometry& geometry, Links& links) {
+Lowered lower(const RankPlan& plan, const Geometry& wanted, Links& links) {
+  Geometry geometry = wanted;
+  geometry.window = std::max<uint64_t>(1, std::min(wanted.window, wanted.count));  // scratch is as large as a window
   Lowered lowered;
   lowered.rounds = std::max<uint64_t>(1, (geometry.count + geometry.window - 1) / geometry.window);
   lowered.window_bytes = geometry.window * geometry.element_bytes;

@@ -51,7 +51,8 @@ struct Op {
   FoldShape shape = FoldShape::Left;
   bool completes = false;
   bool lend = false;
-  bool inlined = false;  ///< the outgoing message travels in its descriptor
+  bool inlined = false;    ///< the outgoing message travels in its descriptor
+  bool has_pieces = true;  ///< false: a bare signal, sent in the first round only
 };
 
 /// Pointers into a Program's tables: the same on host and device.

@@ -7,9 +7,10 @@
 namespace tutti::exec {
 namespace {
 
-constexpr double kStallEvery = 20e-3;  // seconds without progress between two looks at what is wrong
-constexpr double kFarewell = 1.0;      // seconds that peers get to let go of lent memory when a call has failed
-constexpr int kBurst = 64;             // operations of one lane before the next lane has its turn
+constexpr double kFirstLook = 20e-3;  // seconds without progress until the first look at what is wrong …
+constexpr double kRarestLook = 1.0;   // … and, doubling, the longest time between two
+constexpr double kFarewell = 1.0;     // seconds that peers get to let go of lent memory when a call has failed
+constexpr int kBurst = 64;            // operations of one lane before the next lane has its turn
 
 using transports::HostWire;
 
@@ -86,6 +87,12 @@ Stall stall_of(const Execution& e, double seconds) {
 }
 
 void look_at_stall(Execution& e, double seconds) {
+  for (const transports::OutLink& out : e.links->outs()) {
+    if (!HostWire::broken(out)) continue;
+    e.status = e.observer->fault({.kind = FaultKind::BadCounter, .peer = out.peer});
+    e.done = true;
+    return;
+  }
   Status status = e.observer->stalled(stall_of(e, seconds));
   if (status.ok()) return;
   e.status = std::move(status);
@@ -147,7 +154,7 @@ void Execution::store(Lowered& lowered) const {
 
 void run(std::span<Execution* const> executions, const Patience& patience) {
   Waiter waiter(patience);
-  double next_look = kStallEvery;
+  double next_look = kFirstLook;
   for (bool all_done = false; !all_done;) {
     bool moved = false;
     all_done = true;
@@ -158,7 +165,7 @@ void run(std::span<Execution* const> executions, const Patience& patience) {
     }
     if (moved) {
       waiter.progressed();
-      next_look = kStallEvery;
+      next_look = kFirstLook;
       continue;
     }
     const double rest = waiter.turn();
@@ -168,7 +175,7 @@ void run(std::span<Execution* const> executions, const Patience& patience) {
     }
     if (rest == 0) continue;
     if (waiter.stalled() >= next_look) {
-      next_look = waiter.stalled() + kStallEvery;
+      next_look = waiter.stalled() + std::min(next_look, kRarestLook);
       for (Execution* e : executions) {
         if (!e->done) look_at_stall(*e, waiter.stalled());
       }
@@ -182,6 +189,7 @@ void run(std::span<Execution* const> executions, const Patience& patience) {
 
 Status drain_staging(Links& links, Execution& e, const Patience& patience) {
   Waiter waiter(patience);
+  double next_look = kFirstLook;
   for (transports::OutLink& out : links.outs()) {
     while (out.acked < out.staged) {
       HostWire::refresh(out);
@@ -192,8 +200,11 @@ Status drain_staging(Links& links, Execution& e, const Patience& patience) {
       if (e.failed->load(std::memory_order_acquire) != 0) return e.observer->failed();
       const double rest = waiter.turn();
       if (rest == 0) continue;
-      Status status = e.observer->stalled({.await = Await::Staging, .peer = out.peer, .seconds = waiter.stalled()});
-      if (!status.ok()) return status;
+      if (waiter.stalled() >= next_look) {
+        next_look = waiter.stalled() + std::min(next_look, kRarestLook);
+        Status status = e.observer->stalled({.await = Await::Staging, .peer = out.peer, .seconds = waiter.stalled()});
+        if (!status.ok()) return status;
+      }
       nap(rest);
     }
   }

@@ -1,0 +1,173 @@
+// Groups, streams and destroy, as several threads use them.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/scoped_env.hpp"
+#include "tutti/tutti.h"
+#include "tutti/tutti.hpp"
+
+namespace tutti {
+namespace {
+
+std::vector<tuttiComm_t> join_all(int n) {
+  std::vector<tuttiComm_t> comms(static_cast<size_t>(n));
+  EXPECT_EQ(tuttiCommInitAll(comms.data(), n), tuttiSuccess) << tuttiGetLastError();
+  return comms;
+}
+
+void each(int n, const std::function<void(int)>& body) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < n; ++i) threads.emplace_back(body, i);
+  for (auto& thread : threads) thread.join();
+}
+
+void leave(std::vector<tuttiComm_t>& comms) {
+  each(static_cast<int>(comms.size()), [&](int r) { tuttiCommDestroy(comms[static_cast<size_t>(r)]); });
+}
+
+tuttiResult_t add(const float& in, float& out, tuttiComm_t comm, tuttiStream_t stream) {
+  return tuttiAllReduce(&in, &out, 1, tuttiFloat32, tuttiSum, comm, stream);
+}
+
+TEST(Groups, ThreadsThatShareAStreamKeepItsTicketsInOrder) {
+  auto comms = join_all(1);
+  tuttiStream_t stream = nullptr;
+  ASSERT_EQ(tuttiStreamCreate(&stream), tuttiSuccess);
+  each(3, [&](int) {
+    const float in = 1;
+    static thread_local float out;
+    for (int i = 0; i < 3000; ++i) ASSERT_EQ(add(in, out, comms[0], stream), tuttiSuccess);
+    ASSERT_EQ(tuttiStreamSynchronize(stream), tuttiSuccess);
+  });
+  EXPECT_EQ(tuttiStreamDestroy(stream), tuttiSuccess);
+  leave(comms);
+}
+
+TEST(Groups, ACallWithoutStreamIsDoneAtTheEndThoughOthersHaveOne) {
+  auto comms = join_all(2);
+  each(2, [&](int r) {
+    Stream stream;
+    const float in = 1;
+    float later = -1, now = -1;
+    tuttiGroupStart();
+    add(in, later, comms[static_cast<size_t>(r)], stream);
+    add(in, now, comms[static_cast<size_t>(r)], nullptr);
+    EXPECT_EQ(tuttiGroupEnd(), tuttiSuccess) << tuttiGetLastError();
+    EXPECT_EQ(now, 2);
+    stream.synchronize();
+    EXPECT_EQ(later, 2);
+  });
+  leave(comms);
+}
+
+TEST(Groups, EveryStreamHearsOfTheFailure) {
+  const test::ScopedEnv impatient("TUTTI_TIMEOUT", "0.3");
+  auto comms = join_all(2), others = join_all(2);
+  tuttiStream_t streams[2];
+  for (auto& stream : streams) ASSERT_EQ(tuttiStreamCreate(&stream), tuttiSuccess);
+  const float in = 1;
+  float a = 0, b = 0;
+  tuttiGroupStart();  // rank 1 of either communicator never comes
+  add(in, a, comms[0], streams[0]);
+  add(in, b, others[0], streams[1]);
+  EXPECT_EQ(tuttiGroupEnd(), tuttiSuccess);
+  EXPECT_EQ(tuttiStreamSynchronize(streams[1]), tuttiTimeout);
+  EXPECT_EQ(tuttiStreamSynchronize(streams[0]), tuttiTimeout);
+  for (auto& stream : streams) tuttiStreamDestroy(stream);
+  leave(comms);
+  leave(others);
+}
+
+TEST(Groups, ASendAndItsReceiveMeetAcrossACollective) {
+  auto comms = join_all(2);
+  each(2, [&](int r) {
+    tuttiComm_t comm = comms[static_cast<size_t>(r)];
+    std::vector<float> out(1 << 18, static_cast<float>(r)), in(out.size(), -1);
+    const float one = 1;
+    float sum = 0;
+    tuttiGroupStart();
+    tuttiSend(out.data(), out.size(), tuttiFloat32, 1 - r, comm, nullptr);
+    add(one, sum, comm, nullptr);
+    tuttiRecv(in.data(), in.size(), tuttiFloat32, 1 - r, comm, nullptr);
+    EXPECT_EQ(tuttiGroupEnd(), tuttiSuccess) << tuttiGetLastError();
+    EXPECT_EQ(in.back(), static_cast<float>(1 - r));
+    EXPECT_EQ(sum, 2);
+  });
+  leave(comms);
+}
+
+TEST(Groups, AnExceptionForgetsTheCallsOfItsGroup) {
+  auto comms = join_all(1);
+  const float in = 1;
+  float out = -1;
+  try {
+    const Group group;
+    add(in, out, comms[0], nullptr);
+    throw 1;
+  } catch (int) {
+  }
+  EXPECT_EQ(out, -1);
+  EXPECT_EQ(add(in, out, comms[0], nullptr), tuttiSuccess) << "no group is open any more";
+  EXPECT_EQ(out, 1);
+  leave(comms);
+}
+
+TEST(Groups, TooManyTransfersForTheArenaAreAnErrorNotALoop) {
+  const test::ScopedEnv small("TUTTI_ARENA", "64K");
+  const int n = 40;
+  auto comms = join_all(n);
+  each(n, [&](int r) {
+    std::vector<char> out(100), in(100 * static_cast<size_t>(n));
+    tuttiGroupStart();
+    for (int p = 0; p < n; ++p) {
+      if (p == r) continue;
+      tuttiSend(out.data(), 100, tuttiInt8, p, comms[static_cast<size_t>(r)], nullptr);
+      tuttiRecv(in.data() + 100 * p, 100, tuttiInt8, p, comms[static_cast<size_t>(r)], nullptr);
+    }
+    tuttiGroupEnd();  // on some machine it may fit; what must not happen is that it never ends
+  });
+  leave(comms);
+}
+
+TEST(Groups, AbortReachesADestroyThatWaits) {
+  auto comms = join_all(2);
+  tuttiStream_t stream = nullptr;
+  ASSERT_EQ(tuttiStreamCreate(&stream), tuttiSuccess);
+  const float in = 1;
+  float out = 0;
+  ASSERT_EQ(add(in, out, comms[0], stream), tuttiSuccess);  // rank 1 never comes
+  std::thread destroys([&] { EXPECT_EQ(tuttiCommDestroy(comms[0]), tuttiAborted); });
+  int ranks = 0;
+  while (tuttiCommCount(comms[0], &ranks) == tuttiSuccess) std::this_thread::yield();  // until it is being destroyed
+  EXPECT_EQ(tuttiCommAbort(comms[0]), tuttiSuccess) << tuttiGetLastError();
+  destroys.join();
+  EXPECT_EQ(tuttiStreamDestroy(stream), tuttiAborted);
+  tuttiCommDestroy(comms[1]);  // aborted too, unless it leaves before it hears
+}
+
+TEST(Groups, OneThreadSplitsAllItsRanksInAGroup) {
+  auto comms = join_all(4);
+  std::vector<tuttiComm_t> parts(4);
+  tuttiGroupStart();
+  for (int r = 0; r < 4; ++r) {
+    const auto i = static_cast<size_t>(r);
+    EXPECT_EQ(tuttiCommSplit(comms[i], r == 3 ? TUTTI_NO_COLOUR : r % 2, -r, &parts[i]), tuttiSuccess);
+  }
+  ASSERT_EQ(tuttiGroupEnd(), tuttiSuccess) << tuttiGetLastError();
+  EXPECT_EQ(parts[3], nullptr);
+  int rank = -1, ranks = -1;
+  tuttiCommUserRank(parts[0], &rank);
+  tuttiCommCount(parts[0], &ranks);
+  EXPECT_EQ(rank, 1) << "ordered by key";
+  EXPECT_EQ(ranks, 2);
+  parts.pop_back();
+  leave(parts);
+  leave(comms);
+}
+
+}  // namespace
+}  // namespace tutti

@@ -44,9 +44,7 @@ bool Gate::schedule(Clock::time_point now) {
   for (; HostWire::poll(in_, header, arrival, scheduled_ - in_.next) == Poll::Ready; ++scheduled_) {
     const double chance = static_cast<double>(times_() >> 11) * 0x1p-53;  // even from 0 to 1
     free_ = std::max(free_, now) + ticks(plan_.delay);
-    Clock::time_point due = free_ + ticks(plan_.latency + plan_.jitter * chance);
-    if (scheduled_ > 0) due = std::max(due, due_[(scheduled_ - 1) % kCapacity]);  // a link keeps its order
-    due_[scheduled_ % kCapacity] = due;
+    due_[scheduled_ % kCapacity] = free_ + ticks(plan_.latency + plan_.jitter * chance);
     any = true;
   }
   return any;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <string>
+#include <thread>
 
 #include "base/env.hpp"
 #include "base/format.hpp"
@@ -51,12 +52,16 @@ class Fault final : public Transport {
 
   /// No longer than until the next message is due.
   bool sleep(double seconds) override {
+    bool expects = false;
     for (const Gate& gate : gates_) {
-      if (const auto due = gate.due()) {
-        seconds = std::min(seconds, std::chrono::duration<double>(*due - Gate::Clock::now()).count());
-      }
+      const auto due = gate.due();
+      if (!due) continue;
+      seconds = std::min(seconds, std::chrono::duration<double>(*due - Gate::Clock::now()).count());
+      expects = true;
     }
-    return seconds <= 0 || inner_->sleep(seconds);
+    if (seconds <= 0 || inner_->sleep(seconds)) return true;
+    if (expects) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+    return expects;
   }
 
  private:

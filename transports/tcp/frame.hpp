@@ -18,7 +18,7 @@ struct FrameHeader {
   uint64_t length;
 };
 
-inline constexpr uint64_t kMark = uint64_t{0x7475} << 48;  // "tu": the first bytes of a header are never noise
+inline constexpr uint64_t kMark = uint64_t{0x7475} << 48;  // "tu", above the number: noise does not look like it
 
 namespace detail {
 inline void store(unsigned char* to, uint64_t value) {

@@ -113,7 +113,9 @@ Child::~Child() {
   wait();
 }
 
-void Child::signal(int number) const { kill(process_, number); }
+void Child::signal(int number) const {
+  if (process_ > 0) kill(process_, number);  // never −1, which is everybody
+}
 
 int Child::wait() {
   int status = 0;

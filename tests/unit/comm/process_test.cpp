@@ -216,6 +216,7 @@ TEST(Process, AKilledRankIsNoticedThoughAChildHoldsItsConnections) {
     Job job(2);
     job[victim].tell("fork");
     const pid_t holder = std::stoi(job[victim].hear());
+    ASSERT_GT(holder, 0);
     const Rank other = 1 - victim;
     job[other].tell("await_failure");
     const auto start = Deadline::Clock::now();

@@ -94,7 +94,7 @@ class Table {
 
 bool run_table(const Options& options) {
   // Little memory and short messages: many rounds, slots used again and again, staging memory divided anew.
-  const std::vector<std::pair<std::string, std::string>> tight = {{"TUTTI_MESSAGE", options.ranks > 5 ? "2K" : "512"},
+  const std::vector<std::pair<std::string, std::string>> tight = {{"TUTTI_MESSAGE", options.ranks > 4 ? "2K" : "512"},
                                                                   {"TUTTI_ARENA", options.ranks > 4 ? "320K" : "80K"}};
   Table table(options);
   table.run("all kinds, little memory", all_kinds(options.ranks, options.exhaustive), tight);

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <time.h>
 
 #include <algorithm>
 #include <sstream>
@@ -61,20 +60,15 @@ const testing::Role role("ranks", live);
 
 }  // namespace
 
-double now() {
-  timespec time{};
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
-
 Job::Job(const Stage& stage, const std::function<std::string(int)>& script)
     : stories_(static_cast<size_t>(stage.ranks)) {
   const int processes = stage.transport == "local" ? 1 : stage.ranks;
   std::string id;
   for (int p = 0; p < processes; ++p) {
     const int begin = p * stage.ranks / processes, end = (p + 1) * stage.ranks / processes;
-    Child& child = children_.emplace_back("ranks", fmt::format("{} {} {}", stage.ranks, begin, end),
-                                          fmt::format("TUTTI_TRANSPORT={} {}", stage.transport, stage.environment));
+    Child& child = children_.emplace_back(
+        "ranks", fmt::format("{} {} {}", stage.ranks, begin, end),
+        fmt::format("TUTTI_TRANSPORT={} {} {}", stage.transport, stage.environment, p == 0 ? stage.only_first : ""));
     if (p == 0) {
       id = child.hear();
     } else {

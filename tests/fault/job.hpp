@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "fault/clock.hpp"
 #include "unit/comm/child.hpp"
 
 namespace tutti::fault {
@@ -32,6 +33,7 @@ struct Stage {
   std::string transport;
   int ranks = 2;
   std::string environment;  ///< more variables: "NAME=value NAME=value"
+  std::string only_first;   ///< … of the first process alone
 };
 
 class Job {
@@ -58,8 +60,5 @@ class Job {
   std::vector<Story> stories_;
   std::string problem_;
 };
-
-/// Seconds of CLOCK_MONOTONIC, the same in all processes of a host.
-double now();
 
 }  // namespace tutti::fault

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <deque>
 #include <map>
 #include <mutex>
 #include <sstream>
@@ -55,11 +56,11 @@ class Player {
         fmt::format("{} {} {} {:.9f} {:.6f} {}", rank_, number, static_cast<int>(result), end, end - start, text));
   }
 
-  /// A buffer that stays where it is, as the calls of a training loop find it.
+  /// A buffer for whoever asks next; none that was given out goes away, because groups use theirs later.
   void* buffer(bool out, size_t elements) {
-    auto& memory = memory_[out];
-    if (memory.size() < elements * 8) memory.resize(elements * 8);
-    return memory.data();
+    auto& all = memory_[out];
+    if (all.empty() || all.back().size() < elements * 8) all.emplace_back(elements * 8);
+    return all.back().data();
   }
 
   tuttiResult_t make(const std::string& line) {
@@ -106,7 +107,7 @@ class Player {
   int ranks_, rank_;
   Line& test_;
   tuttiComm_t comm_ = nullptr;
-  std::map<bool, std::vector<unsigned char>> memory_;
+  std::map<bool, std::deque<std::vector<unsigned char>>> memory_;
 };
 
 }  // namespace

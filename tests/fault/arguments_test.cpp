@@ -1,0 +1,142 @@
+// Calls that are wrong in themselves: told at once, exactly, with nothing touched and the communicator as good as
+// before.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "fault/threads.hpp"
+
+namespace tutti::fault {
+namespace {
+
+constexpr auto kNoType = static_cast<tuttiDataType_t>(12);
+
+/// A buffer that shows whether anybody wrote to it.
+class Untouched {
+ public:
+  Untouched() { bytes_.fill(0x77); }
+  ~Untouched() {
+    EXPECT_EQ(std::count(bytes_.begin(), bytes_.end(), 0x77), 4096) << "a refused call has written to a buffer";
+  }
+  unsigned char* at(size_t offset = 0) { return bytes_.data() + offset; }
+
+ private:
+  std::array<unsigned char, 4096> bytes_{};
+};
+
+void refused(tuttiResult_t result, const std::string& words) {
+  EXPECT_EQ(result, tuttiInvalidArgument) << words;
+  EXPECT_NE(std::string(tuttiGetLastError()).find(words), std::string::npos) << tuttiGetLastError();
+}
+
+TEST(Arguments, AreRefusedBeforeAnythingIsTouched) {
+  with_ranks(3, [](int rank, tuttiComm_t comm) {
+    Untouched a, b;
+    const auto sum = tuttiSum;
+    refused(tuttiAllReduce(nullptr, b.at(), 8, tuttiFloat32, sum, comm, nullptr), "the input (sendbuff) is null");
+    refused(tuttiAllReduce(a.at(), nullptr, 8, tuttiFloat32, sum, comm, nullptr), "the output (recvbuff) is null");
+    refused(tuttiAllReduce(a.at(), b.at(), 8, kNoType, sum, comm, nullptr), "12 is no element type");
+    refused(tuttiAllReduce(a.at(), b.at(), 8, static_cast<tuttiDataType_t>(-1), sum, comm, nullptr), "-1 is no");
+    refused(tuttiAllReduce(a.at(), b.at(), 8, tuttiFloat32, 5, comm, nullptr), "5 is no reduction operator");
+    refused(tuttiAllReduce(a.at(), b.at(), 8, tuttiFloat32, -1, comm, nullptr), "-1 is no reduction operator");
+    refused(tuttiAllReduce(a.at(), b.at(), 8, tuttiFloat32, 99, comm, nullptr), "was not made on this communicator");
+    refused(tuttiAllReduce(a.at(), b.at(), static_cast<size_t>(-8), tuttiUint8, sum, comm, nullptr), "is negative");
+    refused(tuttiAllReduce(a.at(), b.at(), SIZE_MAX / 8, tuttiFloat64, sum, comm, nullptr), "too large");
+    refused(tuttiAllGather(a.at(), b.at(), SIZE_MAX / 8 / 3 + 1, tuttiFloat32, comm, nullptr), "too large");
+    refused(tuttiAllReduce(a.at(), a.at(4), 8, tuttiFloat32, sum, comm, nullptr), "overlap");
+    refused(tuttiAllGather(a.at(), a.at(16), 8, tuttiFloat32, comm, nullptr), "overlap");
+    refused(tuttiReduceScatter(a.at(), a.at(8), 8, tuttiFloat32, sum, comm, nullptr), "overlap");
+    refused(tuttiAllToAll(a.at(), a.at(), 8, tuttiFloat32, comm, nullptr), "cannot run in place");
+    refused(tuttiAllToAll(a.at(), a.at(64), 8, tuttiFloat32, comm, nullptr), "cannot run in place");
+    refused(tuttiBroadcast(a.at(), b.at(), 8, tuttiFloat32, 3, comm, nullptr), "root 3 is not a rank");
+    refused(tuttiReduce(a.at(), b.at(), 8, tuttiFloat32, sum, -1, comm, nullptr), "root -1 is not a rank");
+    refused(tuttiSend(a.at(), 8, tuttiFloat32, 3, comm, nullptr), "peer 3 is not a rank");
+    refused(tuttiRecv(nullptr, 8, tuttiFloat32, (rank + 1) % 3, comm, nullptr), "null");
+    refused(tuttiBarrier(nullptr, nullptr), "the communicator is null");
+    tuttiRedOp_t op = -7;
+    const float two = 2;
+    refused(tuttiRedOpCreatePreMulSum(&op, nullptr, tuttiFloat32, comm), "scalar is null");
+    refused(tuttiRedOpCreatePreMulSum(&op, &two, kNoType, comm), "12 is no element type");
+    EXPECT_EQ(op, -7);
+    ASSERT_EQ(tuttiRedOpCreatePreMulSum(&op, &two, tuttiFloat32, comm), tuttiSuccess);
+    refused(tuttiAllReduce(a.at(), b.at(), 8, tuttiFloat64, op, comm, nullptr), "scalar is f32");
+    EXPECT_EQ(tuttiRedOpDestroy(op, comm), tuttiSuccess);
+    refused(tuttiRedOpDestroy(op, comm), "was not made on this communicator");
+    expect_usable(comm);
+  });
+}
+
+TEST(Arguments, OfAGroupAreRefusedAtTheCall) {
+  with_ranks(2, [](int rank, tuttiComm_t comm) {
+    int mine = rank, theirs = -1;
+    ASSERT_EQ(tuttiGroupStart(), tuttiSuccess);
+    refused(tuttiSend(&mine, 1, tuttiInt32, 2, comm, nullptr), "peer 2");
+    EXPECT_EQ(tuttiSend(&mine, 1, tuttiInt32, 1 - rank, comm, nullptr), tuttiSuccess);
+    EXPECT_EQ(tuttiRecv(&theirs, 1, tuttiInt32, 1 - rank, comm, nullptr), tuttiSuccess);
+    ASSERT_EQ(tuttiGroupEnd(), tuttiSuccess) << tuttiGetLastError();
+    EXPECT_EQ(theirs, 1 - rank);
+    EXPECT_EQ(tuttiGroupEnd(), tuttiInvalidUsage);
+  });
+}
+
+TEST(Arguments, OfJoiningAreRefused) {
+  tuttiUniqueId id{};
+  tuttiComm_t comm = nullptr;
+  refused(tuttiGetUniqueId(nullptr), "id is null");
+  refused(tuttiCommInitRank(&comm, 1, id, 0), "unique id");
+  ASSERT_EQ(tuttiGetUniqueId(&id), tuttiSuccess);
+  refused(tuttiCommInitRank(nullptr, 1, id, 0), "comm is null");
+  refused(tuttiCommInitRank(&comm, 0, id, 0), "at least 1");
+  refused(tuttiCommInitRank(&comm, 2, id, 2), "ranks are 0 to 1");
+  ASSERT_EQ(tuttiCommInitRank(&comm, 1, id, 0), tuttiSuccess) << tuttiGetLastError();
+  refused(tuttiCommSplit(comm, -2, 0, &comm), "colour -2");
+}
+
+TEST(Destroyed, CommunicatorsSaySo) {
+  tuttiComm_t comm = nullptr;
+  ASSERT_EQ(tuttiCommInitAll(&comm, 1), tuttiSuccess);
+  ASSERT_EQ(tuttiCommDestroy(comm), tuttiSuccess);
+  int ranks = 0;
+  EXPECT_EQ(tuttiBarrier(comm, nullptr), tuttiInvalidUsage);
+  EXPECT_EQ(std::string(tuttiGetLastError()), "the communicator was destroyed");
+  EXPECT_EQ(tuttiCommCount(comm, &ranks), tuttiInvalidUsage);
+  EXPECT_EQ(tuttiCommAbort(comm), tuttiInvalidUsage);
+  EXPECT_EQ(tuttiCommDestroy(comm), tuttiInvalidUsage);
+}
+
+TEST(Destroyed, CommunicatorsRefuseWhatAGroupHadCollected) {
+  tuttiComm_t comm = nullptr;
+  ASSERT_EQ(tuttiCommInitAll(&comm, 1), tuttiSuccess);
+  ASSERT_EQ(tuttiGroupStart(), tuttiSuccess);
+  ASSERT_EQ(tuttiBarrier(comm, nullptr), tuttiSuccess);
+  ASSERT_EQ(tuttiCommDestroy(comm), tuttiSuccess);
+  EXPECT_EQ(tuttiGroupEnd(), tuttiInvalidUsage) << "or it would wait for ever";
+}
+
+TEST(ForkedChild, GetsInvalidUsage) {
+  tuttiComm_t comm = nullptr;
+  tuttiStream_t stream = nullptr;
+  ASSERT_EQ(tuttiCommInitAll(&comm, 1), tuttiSuccess);
+  ASSERT_EQ(tuttiStreamCreate(&stream), tuttiSuccess);
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool refused_all = tuttiBarrier(comm, nullptr) == tuttiInvalidUsage &&
+                             tuttiCommAbort(comm) == tuttiInvalidUsage && tuttiCommDestroy(comm) == tuttiInvalidUsage &&
+                             tuttiStreamSynchronize(stream) == tuttiInvalidUsage;
+    _exit(refused_all ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(tuttiBarrier(comm, nullptr), tuttiSuccess) << "the parent goes on";
+  EXPECT_EQ(tuttiStreamDestroy(stream), tuttiSuccess);
+  EXPECT_EQ(tuttiCommDestroy(comm), tuttiSuccess);
+}
+
+}  // namespace
+}  // namespace tutti::fault

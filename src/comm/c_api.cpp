@@ -136,6 +136,7 @@ tuttiResult_t tuttiCommDestroy(tuttiComm_t comm) {
     const auto communicator = begin_destroy(comm);
     communicator->await_turn(communicator->take_ticket());
     const Status status = communicator->leave();
+    communicator->end_turn();  // whatever still has a ticket hears that it comes too late
     end_destroy(comm);
     status.throw_if_bad();
   });

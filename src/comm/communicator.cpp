@@ -132,6 +132,10 @@ void Communicator::await_turn(uint64_t ticket) const {
 exec::Execution* Communicator::begin(Work work, Status& status) {
   current_ = nullptr;
   status = failure();
+  if (status.ok() && left_) {
+    status = {Code::InvalidUsage,
+              fmt::format("rank {}: the communicator was destroyed before this call could run", rank())};
+  }
   if (!status.ok()) return nullptr;
   try {
     if (work.front().spec.collective != Collective::SendRecv) {
@@ -253,6 +257,7 @@ std::shared_ptr<Communicator> Communicator::split(int colour, int key) {
 }
 
 Status Communicator::leave() {
+  left_ = true;
   const Status failed = failure();
   const Farewell farewell = endpoint_->leave(calls_, Deadline::in(env().timeout), digest_, describe(last_));
   if (!failed.ok()) return failed;

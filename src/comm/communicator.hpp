@@ -83,6 +83,7 @@ class Communicator {
   std::unique_ptr<Planner> planner_;
   Scales scales_;
 
+  bool left_ = false;
   uint64_t calls_ = 0;           // collectives
   uint64_t digest_ = 0;          // of them all, in order
   CallSpec last_;                // the last of them

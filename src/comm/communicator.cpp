@@ -259,9 +259,16 @@ std::shared_ptr<Communicator> Communicator::split(int colour, int key) {
 Status Communicator::leave() {
   left_ = true;
   const Status failed = failure();
-  const Farewell farewell = endpoint_->leave(calls_, Deadline::in(env().timeout), digest_, describe(last_));
+  std::vector<Traffic> traffic;
+  for (const auto& [transfer, number] : transfer_counts_) {
+    const auto [peer, sends] = transfer;
+    if (traffic.empty() || traffic.back().peer != peer) traffic.push_back({peer, 0, 0});
+    (sends ? traffic.back().sent : traffic.back().received) = number;
+  }
+  const Farewell farewell =
+      endpoint_->leave(calls_, Deadline::in(env().timeout), digest_, describe(last_), std::move(traffic));
   if (!failed.ok()) return failed;
-  if (!farewell.mismatch.empty()) return {Code::Mismatch, fmt::format("rank {}: {}", rank(), farewell.mismatch)};
+  if (!farewell.mismatch.empty()) return {Code::Mismatch, fmt::format("rank {}: {}", farewell.rank, farewell.mismatch)};
   return {};
 }
 

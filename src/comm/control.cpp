@@ -8,6 +8,7 @@
 #include <atomic>
 #include <csignal>
 #include <thread>
+#include <utility>
 
 #include "base/format.hpp"
 #include "base/log.hpp"
@@ -184,6 +185,16 @@ bool Control::through() const {
 bool Control::wait_until_through(Deadline deadline) {
   std::unique_lock lock(mutex_);
   return changed_.wait_until(lock, deadline.at(), [this] { return through(); });
+}
+
+void Control::add_unheard(Unheard unheard) {
+  const std::lock_guard lock(mutex_);
+  if (!unheard_) unheard_ = std::move(unheard);
+}
+
+std::optional<Control::Unheard> Control::take_unheard() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(unheard_, std::nullopt);
 }
 
 Control::Watch Control::watch_process(uint32_t process, uint64_t started, Loop::Task on_death) {

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,14 @@ class Control {
   bool endpoint_went();
   /// Waits until no communicator of this process needs it any more, or an endpoint has come. False at the deadline.
   bool wait_until_through(Deadline deadline);
+  /// A mismatch that became known after the rank's own leave() had returned; the last leave() of the process tells it.
+  struct Unheard {
+    Rank rank = 0, ranks = 0;
+    std::string mismatch;
+  };
+  /// The first one is kept.
+  void add_unheard(Unheard unheard);
+  std::optional<Unheard> take_unheard();
 
   // ---- deaths of processes of this host; control thread only
   using Watch = uint64_t;
@@ -101,6 +110,7 @@ class Control {
   std::map<std::string, std::shared_ptr<Party>> parties_;
   std::map<std::string, Company> companies_;
   int endpoints_ = 0;
+  std::optional<Unheard> unheard_;
 };
 
 }  // namespace tutti::comm

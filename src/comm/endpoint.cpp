@@ -138,21 +138,31 @@ std::future<std::optional<std::string>> Endpoint::ask_board(Rank peer, uint64_t 
 
 // ---- leaving
 
-Farewell Endpoint::leave(uint64_t calls, Deadline deadline, uint64_t digest, const std::string& last) {
+Farewell Endpoint::leave(uint64_t calls, Deadline deadline, uint64_t digest, const std::string& last,
+                         std::vector<Traffic> traffic) {
   Farewell farewell;
+  farewell.rank = rank();
   if (control_.forked()) return farewell;
+  bool waited = false;
   if (!gone_.exchange(true)) {
-    seat_->say_goodbye({calls, digest, last});
-    if (control_.endpoint_went()) {
+    seat_->say_goodbye({calls, digest, last, std::move(traffic)});
+    waited = control_.endpoint_went();
+    if (waited) {
       const bool failed = seat_->failed().load() != 0;
       control_.wait_until_through(failed ? Deadline::in(std::min(kAfterFailureSeconds, deadline.left())) : deadline);
     }
   }
   farewell.complete = seat_->done(&farewell.mismatch);
+  const auto unheard = waited ? control_.take_unheard() : std::nullopt;
+  if (unheard && farewell.mismatch.empty()) {
+    farewell.rank = unheard->rank;
+    farewell.mismatch =
+        fmt::format("{} (in a communicator of {} ranks that was left before)", unheard->mismatch, unheard->ranks);
+  }
   return farewell;
 }
 
-std::optional<uint64_t> Endpoint::left(Rank r) const { return seat_->left(r); }
+std::optional<Left> Endpoint::left(Rank r) const { return seat_->left(r); }
 
 // ---- transports::Wireup
 

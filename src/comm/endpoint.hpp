@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/traffic.hpp"
 #include "comm/unique_id.hpp"
 #include "transports/wireup.hpp"
 #include "tutti/error.hpp"
@@ -29,6 +30,7 @@ struct Farewell {
   bool complete =
       false;  ///< every rank left or failed; false: not known (others of this process go on, or time ran out)
   std::string mismatch;  ///< "rank 2 left after 16 calls, rank 0 after 17"; empty where the ranks made the same calls
+  Rank rank = 0;         ///< this process's, in the communicator that `mismatch` is about
 };
 
 class Endpoint final : public transports::Wireup {
@@ -82,14 +84,17 @@ class Endpoint final : public transports::Wireup {
   std::future<std::optional<std::string>> ask_board(Rank peer, uint64_t call, Deadline deadline);
 
   // ---- leaving
-  /// Says goodbye, having made `calls` calls with this digest, the last of them `last` (in words). Services stay open
-  /// for slower ranks, under the control thread, until all ranks have left, unless they were removed: give them shared
-  /// ownership of what they need. Returns at once, except in the last endpoint of this process to leave: that one waits
-  /// until all communicators of this process are through, so that the process may then exit without harm to any other;
-  /// after a failure it waits 2 s at most. Throws nothing; a second call only repeats the answer.
-  Farewell leave(uint64_t calls, Deadline deadline, uint64_t digest = 0, const std::string& last = "");
-  /// The number of calls after which `rank` left, once it did.
-  std::optional<uint64_t> left(Rank rank) const;
+  /// Says goodbye, having made `calls` calls with this digest, the last of them `last` (in words), and sent and
+  /// received `traffic` (each peer once). Services stay open for slower ranks, under the control thread, until all
+  /// ranks have left, unless they were removed: give them shared ownership of what they need. Returns at once, except
+  /// in the last endpoint of this process to leave: that one waits until all communicators of this process are through,
+  /// so that the process may then exit without harm to any other; after a failure it waits 2 s at most. If all is well
+  /// with its own communicator, it tells of the first mismatch in those that this process left before, whose leave()
+  /// could not know yet. Throws nothing; a second call only repeats the answer for this communicator.
+  Farewell leave(uint64_t calls, Deadline deadline, uint64_t digest = 0, const std::string& last = "",
+                 std::vector<Traffic> traffic = {});
+  /// What `rank` had done when it left, once it did.
+  std::optional<Left> left(Rank rank) const;
 
   // ---- transports::Wireup
   Fd open_stream(Rank peer, const std::string& label, Deadline deadline) override;

@@ -15,6 +15,22 @@ constexpr double kClosingSeconds = 2;     // for the ranks to close, once all kn
 constexpr size_t kBusyChannel = 1 << 20;  // questions are dropped, not queued, where so much waits already
 constexpr size_t kMaxGathered = kMaxFromHub - (1 << 20);
 
+bool before(const Traffic& a, const Traffic& b) { return a.peer < b.peer; }
+
+/// What `goodbye` says of `peer`; all zero where it says nothing.
+Traffic traffic_with(const Goodbye& goodbye, Rank peer) {
+  const Traffic wanted{peer, 0, 0};
+  const auto found = std::lower_bound(goodbye.traffic.begin(), goodbye.traffic.end(), wanted, before);
+  return found != goodbye.traffic.end() && found->peer == peer ? *found : wanted;
+}
+
+/// "rank 0 sent rank 1 3 messages, rank 1 received 2 of them"; empty where the numbers are equal.
+std::string compare_counts(Rank from, uint64_t sent, Rank to, uint64_t received) {
+  if (sent == received) return "";
+  return fmt::format("rank {} sent rank {} {} message{}, rank {} received {}{}", from, to, sent, sent == 1 ? "" : "s",
+                     to, received, received < sent ? " of them" : "");
+}
+
 }  // namespace
 
 Hub::Hub(Control& control, const Key& key) : control_(control), key_(key) {}
@@ -32,7 +48,7 @@ void Hub::on_frame(Rank from, std::string_view body) {
       return fail(failure.code, failure.text);
     }
     case Kind::Report:
-      return on_report(unpack<Report>(body).rank);
+      return on_report(from, unpack<Report>(body).rank);
     case Kind::Goodbye:
       return on_goodbye(from, unpack<Goodbye>(body));
     case Kind::BoardAsk:
@@ -105,13 +121,18 @@ void Hub::exchange_late(uint32_t number) {
 }
 
 /// A rank of its host saw that process die. Its goodbye may still be on its way here.
-void Hub::on_report(Rank rank) {
+void Hub::on_report(Rank from, Rank rank) {
   if (rank < 0 || static_cast<size_t>(rank) >= seats_.size())
     throw_error(Code::ProtocolError, "a report on rank {}", rank);
-  control_.loop().at(Deadline::in(kGraceSeconds), [weak = weak_from_this(), rank] {
+  const Member& witness = seats_[static_cast<size_t>(from)].member;
+  if (witness.host != seats_[static_cast<size_t>(rank)].member.host)
+    throw_error(Code::ProtocolError, "a report on rank {}, which runs on another host", rank);
+  control_.loop().at(Deadline::in(kGraceSeconds), [weak = weak_from_this(), rank, who = describe_rank(from, witness)] {
     const auto self = weak.lock();
     if (self && self->seats_[static_cast<size_t>(rank)].where == Seated::Where::Here) {
-      self->lose(rank, "its process died before it left (was it killed, did it crash or exit early?)");
+      self->lose(rank, fmt::format("its process died before it left, as {} saw (was it killed, did it crash or exit "
+                                   "early?)",
+                                   who));
     }
   });
 }
@@ -119,6 +140,7 @@ void Hub::on_report(Rank rank) {
 void Hub::on_goodbye(Rank from, Goodbye goodbye) {
   Seated& seat = seats_[static_cast<size_t>(from)];
   if (seat.where != Seated::Where::Here) return;
+  take_traffic(from, goodbye.traffic);
   seat.where = Seated::Where::Left;
   seat.goodbye = std::move(goodbye);
   if (given_ > 0 && !seat.given && !failed_) {
@@ -126,6 +148,21 @@ void Hub::on_goodbye(Rank from, Goodbye goodbye) {
                                      describe_rank(from, seat.member), seat.goodbye.calls));
   }
   went(from);
+}
+
+/// Checks what a leaver says of its sends and receives, puts it in order, and has it told to the peers concerned.
+void Hub::take_traffic(Rank from, std::vector<Traffic>& traffic) {
+  std::sort(traffic.begin(), traffic.end(), before);
+  for (size_t i = 0; i < traffic.size(); ++i) {
+    const Rank peer = traffic[i].peer;
+    if (peer < 0 || static_cast<size_t>(peer) >= seats_.size() || peer == from ||
+        (i > 0 && traffic[i - 1].peer == peer))
+      throw_error(Code::ProtocolError, "a goodbye that counts messages with rank {}", peer);
+  }
+  for (const Traffic& t : traffic) {
+    Seated& peer = seats_[static_cast<size_t>(t.peer)];
+    if (peer.where == Seated::Where::Here) peer.dealings.traffic.push_back({from, t.sent, t.received});
+  }
 }
 
 /// Passes a question or an answer on to the rank it names, with the sender in that place.
@@ -171,6 +208,11 @@ void Hub::went(Rank rank) {
 
 void Hub::send_news() {
   if (news_.gone.empty()) return;
+  for (Seated& seat : seats_) {
+    if (seat.dealings.traffic.empty()) continue;
+    seat.channel->send(pack(seat.dealings));
+    seat.dealings.traffic.clear();
+  }
   send_all(pack(news_));
   news_.gone.clear();
   check_all_gone();
@@ -234,6 +276,20 @@ std::string Hub::compare_calls() const {
     if (theirs.digest != first.digest) {
       return fmt::format("of {} calls, rank {} called {} last where rank 0 called {}", first.calls, r, theirs.last,
                          first.last);
+    }
+  }
+  return compare_traffic();
+}
+
+/// Sends that nobody received, or receives of what nobody sent. Each pair is looked at from both sides, since one of
+/// them may know nothing of it.
+std::string Hub::compare_traffic() const {
+  for (size_t r = 0; r < seats_.size(); ++r) {
+    const auto rank = static_cast<Rank>(r);
+    for (const Traffic& ours : seats_[r].goodbye.traffic) {
+      const Traffic theirs = traffic_with(seats_[static_cast<size_t>(ours.peer)].goodbye, rank);
+      if (auto text = compare_counts(rank, ours.sent, ours.peer, theirs.received); !text.empty()) return text;
+      if (auto text = compare_counts(ours.peer, theirs.sent, rank, ours.received); !text.empty()) return text;
     }
   }
   return "";

@@ -58,6 +58,7 @@ class Hub : public std::enable_shared_from_this<Hub> {
     std::shared_ptr<Channel> channel;
     Where where = Where::Here;
     Goodbye goodbye;                   // what it said when it left
+    Dealings dealings;                 // to be sent to it at the end of this turn
     std::optional<std::string> given;  // to the exchange under way
   };
 
@@ -76,8 +77,9 @@ class Hub : public std::enable_shared_from_this<Hub> {
   void on_end(Rank from, const std::string& why);
   void on_exchange(Rank from, Exchange given);
   void exchange_late(uint32_t number);
-  void on_report(Rank rank);
+  void on_report(Rank from, Rank rank);
   void on_goodbye(Rank from, Goodbye goodbye);
+  void take_traffic(Rank from, std::vector<Traffic>& traffic);
   template <class M>
   void relay(Rank from, M message);
   void fail(Code code, const std::string& text);
@@ -88,6 +90,7 @@ class Hub : public std::enable_shared_from_this<Hub> {
   void heartbeat();
   void check_all_gone();
   std::string compare_calls() const;
+  std::string compare_traffic() const;
   void check_closed();
   void close();
 

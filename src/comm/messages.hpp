@@ -15,6 +15,7 @@
 #include "base/address.hpp"
 #include "base/format.hpp"
 #include "base/rank.hpp"
+#include "comm/traffic.hpp"
 #include "tutti/error.hpp"
 
 namespace tutti::comm {
@@ -42,6 +43,7 @@ enum class Kind : uint8_t {
   // meeting point → rank
   Table,
   Gathered,
+  Dealings,
   News,
   Done,
   // rank → meeting point
@@ -186,6 +188,13 @@ struct Gathered {
   }
 };
 
+/// Comes before the News of ranks that left: what each of them (`peer`) has sent to, and received from, the reader.
+struct Dealings {
+  static constexpr Kind kKind = Kind::Dealings;
+  std::vector<Traffic> traffic;
+  static void fields(auto& m, auto& v) { v.list(m.traffic, kMaxRanks); }
+};
+
 /// Who has gone, and how.
 struct News {
   static constexpr Kind kKind = Kind::News;
@@ -222,10 +231,12 @@ struct Goodbye {
   uint64_t calls = 0;
   uint64_t digest = 0;  ///< of all the calls, in order
   std::string last;     ///< the last one, for people
+  std::vector<Traffic> traffic;
   static void fields(auto& m, auto& v) {
     v.number(m.calls);
     v.number(m.digest);
     v.text(m.last, kMaxSmall);
+    v.list(m.traffic, kMaxRanks);
   }
 };
 

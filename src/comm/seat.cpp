@@ -47,6 +47,8 @@ void Seat::on_frame(std::string_view body) {
       gathered_ = std::move(gathered);
       return changed_.notify_all();
     }
+    case Kind::Dealings:
+      return on_dealings(unpack<Dealings>(body));
     case Kind::News:
       return on_news(unpack<News>(body));
     case Kind::Fail: {
@@ -60,15 +62,8 @@ void Seat::on_frame(std::string_view body) {
       auto reply = unpack<BoardReply>(body);
       return resolve(reply.ticket, reply.known ? Answer(std::move(reply.entry)) : std::nullopt);
     }
-    case Kind::Done: {
-      auto done = unpack<Done>(body);
-      {
-        const std::lock_guard lock(mutex_);
-        done_ = true;
-        mismatch_ = std::move(done.mismatch);
-      }
-      return close();
-    }
+    case Kind::Done:
+      return on_done(unpack<Done>(body));
     default:
       throw_error(Code::ProtocolError, "a control message of kind {}", static_cast<int>(body[0]));
   }
@@ -92,14 +87,37 @@ void Seat::on_table(Table table) {
   heartbeat();
 }
 
+void Seat::on_dealings(const Dealings& dealings) {
+  const std::lock_guard lock(mutex_);
+  for (const Traffic& traffic : dealings.traffic) {
+    if (traffic.peer < 0 || traffic.peer >= ranks_)
+      throw_error(Code::ProtocolError, "dealings of rank {}", traffic.peer);
+    Left& left = left_[static_cast<size_t>(traffic.peer)];
+    left.sent_to_us = traffic.sent;
+    left.received_from_us = traffic.received;
+  }
+}
+
 void Seat::on_news(const News& news) {
   const std::lock_guard lock(mutex_);
   for (const News::Gone& gone : news.gone) {
     if (gone.rank < 0 || gone.rank >= ranks_) throw_error(Code::ProtocolError, "news of rank {}", gone.rank);
     const auto r = static_cast<size_t>(gone.rank);
     gone_[r] = gone.lost != 0 ? Gone::Lost : Gone::Left;
-    calls_[r] = gone.calls;
+    left_[r].calls = gone.calls;
   }
+}
+
+void Seat::on_done(Done done) {
+  bool unheard = false;
+  {
+    const std::lock_guard lock(mutex_);
+    done_ = true;
+    mismatch_ = std::move(done.mismatch);
+    unheard = answered_ && !mismatch_.empty();
+  }
+  if (unheard) control_.add_unheard({rank_, ranks_, mismatch_});  // before close(): then nobody waits for it any more
+  close();
 }
 
 bool Seat::all_others_gone() const {

@@ -51,7 +51,7 @@ class Seat : public std::enable_shared_from_this<Seat> {
   std::optional<Failure> failure() const;
   void fail(Code code, const std::string& text);
   bool lost(Rank rank) const;
-  std::optional<uint64_t> left(Rank rank) const;
+  std::optional<Left> left(Rank rank) const;
   std::future<Answer> ask_board(Rank peer, uint64_t call, Deadline deadline);
   Guarded<std::string(uint64_t)>& board() { return board_; }
   Services& services() { return services_; }
@@ -61,8 +61,9 @@ class Seat : public std::enable_shared_from_this<Seat> {
   void say_goodbye(const Goodbye& goodbye);
   /// Gives up a seat whose join failed.
   void give_up();
-  /// True, with the meeting point's comparison of the ranks' calls, once every rank has left.
-  bool done(std::string* mismatch) const;
+  /// True, with the meeting point's comparison of the ranks' calls, once every rank has left. After the first time,
+  /// what comes to be known goes to Control::add_unheard.
+  bool done(std::string* mismatch);
 
  private:
   enum class Gone : uint8_t { No, Left, Lost };
@@ -76,7 +77,9 @@ class Seat : public std::enable_shared_from_this<Seat> {
   void open(Fd fd);
   void on_frame(std::string_view body);
   void on_table(Table table);
+  void on_dealings(const Dealings& dealings);
   void on_news(const News& news);
+  void on_done(Done done);
   void on_end(const std::string& why);
   void hub_lost(const std::string& why);
   void heartbeat();
@@ -111,11 +114,12 @@ class Seat : public std::enable_shared_from_this<Seat> {
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   bool joined_ = false, parted_ = false, done_ = false;
+  bool answered_ = false;  // leave() has told what was known
   std::optional<Failure> refusal_;
   std::optional<Failure> failure_;
   std::optional<Gathered> gathered_;
   std::vector<Gone> gone_;
-  std::vector<uint64_t> calls_;
+  std::vector<Left> left_;  // of those that Left
   std::string mismatch_;
 
   // control thread only

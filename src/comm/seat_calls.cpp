@@ -22,7 +22,7 @@ Seat::Seat(Control& control, const Key& key, Rank ranks, Rank rank)
       ranks_(ranks),
       rank_(rank),
       gone_(static_cast<size_t>(ranks), Gone::No),
-      calls_(static_cast<size_t>(ranks), 0) {}
+      left_(static_cast<size_t>(ranks)) {}
 
 size_t Seat::index(Rank rank) const {
   if (rank < 0 || rank >= ranks_)
@@ -104,10 +104,10 @@ bool Seat::lost(Rank rank) const {
   return gone_[index(rank)] == Gone::Lost;
 }
 
-std::optional<uint64_t> Seat::left(Rank rank) const {
+std::optional<Left> Seat::left(Rank rank) const {
   const std::lock_guard lock(mutex_);
   const size_t r = index(rank);
-  return gone_[r] == Gone::Left ? std::optional(calls_[r]) : std::nullopt;
+  return gone_[r] == Gone::Left ? std::optional(left_[r]) : std::nullopt;
 }
 
 std::future<Seat::Answer> Seat::ask_board(Rank peer, uint64_t call, Deadline deadline) {
@@ -150,8 +150,9 @@ void Seat::give_up() {
   control_.loop().post([self = shared_from_this()] { self->close(); });
 }
 
-bool Seat::done(std::string* mismatch) const {
+bool Seat::done(std::string* mismatch) {
   const std::lock_guard lock(mutex_);
+  answered_ = true;
   *mismatch = mismatch_;
   return done_;
 }

@@ -1,5 +1,6 @@
 #include "comm/watch.hpp"
 
+#include <algorithm>
 #include <chrono>
 
 #include "base/env.hpp"
@@ -21,6 +22,18 @@ const char* waits_for(exec::Await await) {
     default:
       return "progress";
   }
+}
+
+/// True when `peer` left without the counterpart of one of our transfers with it.
+bool left_without(const std::vector<NumberedCall>& group, Rank peer, const Left& left) {
+  return std::any_of(group.begin(), group.end(), [&](const NumberedCall& ours) {
+    const CallSpec& spec = ours.call->spec;
+    return spec.root == peer && ours.number > (spec.sends ? left.received_from_us : left.sent_to_us);
+  });
+}
+
+std::string plural(uint64_t number, const char* what) {
+  return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
 }
 
 }  // namespace
@@ -192,10 +205,14 @@ Status Watch::stalled(const exec::Stall& stall) {
       if (const auto wrong = mismatch(stall.peer, *board_)) return fail(Code::Mismatch, *wrong);
     }
     const auto left = endpoint_.left(stall.peer);
-    if (left && (call_ == 0 || *left < call_)) {
+    if (left && (call_ == 0 ? left_without(*group_, stall.peer, *left) : left->calls < call_)) {
+      const std::string after = call_ != 0
+                                    ? plural(left->calls, "collective call")
+                                    : fmt::format("sending rank {} {} and receiving {} from it", endpoint_.rank(),
+                                                  plural(left->sent_to_us, "message"), left->received_from_us);
       return fail(Code::Mismatch,
-                  fmt::format("rank {} left after {} collective calls where rank {} called {}{}", stall.peer, *left,
-                              endpoint_.rank(), describe(ours(stall.peer, stall.await != exec::Await::Message)),
+                  fmt::format("rank {} left after {} where rank {} called {}{}", stall.peer, after, endpoint_.rank(),
+                              describe(ours(stall.peer, stall.await != exec::Await::Message)),
                               call_ != 0 ? fmt::format(" as call {}", call_) : ""));
     }
   }

@@ -225,13 +225,64 @@ TEST(Endpoint, WhoLeftIsToldWithItsCallsAndDifferencesAreFound) {
   all[2]->leave(16, soon());
   const Deadline deadline = soon();
   while (!all[0]->left(2) && !deadline.passed()) std::this_thread::yield();
-  EXPECT_EQ(all[0]->left(2), 16u);
+  EXPECT_EQ(all[0]->left(2)->calls, 16u);
   EXPECT_FALSE(all[0]->left(1));
   all[1]->leave(17, soon());
   const Farewell farewell = all[0]->leave(17, soon());
   EXPECT_TRUE(farewell.complete);
   EXPECT_EQ(farewell.mismatch, "rank 2 left after 16 calls, rank 0 after 17");
   EXPECT_ERROR(all[0]->exchange("x", soon()), Code::InvalidUsage, "has left");
+}
+
+TEST(Endpoint, WhoLeftIsToldWithItsSendsAndReceives) {
+  Endpoints all = join_all(create_unique_id(), 3);
+  all[2]->leave(0, soon(), 0, "", {{1, 5, 6}, {0, 3, 4}});
+  for (Rank r : {0, 1}) {
+    const Endpoint& endpoint = *all[static_cast<size_t>(r)];
+    const Deadline deadline = soon();
+    while (!endpoint.left(2) && !deadline.passed()) std::this_thread::yield();
+    ASSERT_TRUE(endpoint.left(2));
+    EXPECT_EQ(endpoint.left(2)->sent_to_us, r == 0 ? 3u : 5u);
+    EXPECT_EQ(endpoint.left(2)->received_from_us, r == 0 ? 4u : 6u);
+  }
+  all[1]->leave(0, soon(), 0, "", {{2, 6, 5}});
+  EXPECT_EQ(all[0]->leave(0, soon(), 0, "", {{2, 4, 3}}).mismatch, "");
+}
+
+/// What the last of two ranks to leave is told, the first having left with `first`, itself with `second`.
+std::string told(std::vector<Traffic> first, std::vector<Traffic> second) {
+  Endpoints all = join_all(create_unique_id(), 2);
+  all[0]->leave(0, soon(), 0, "", std::move(first));
+  return all[1]->leave(0, soon(), 0, "", std::move(second)).mismatch;
+}
+
+TEST(Endpoint, SendsThatNobodyReceivedAreFound) {
+  EXPECT_EQ(told({{1, 3, 1}}, {{0, 1, 3}}), "");
+  EXPECT_EQ(told({{1, 3, 0}}, {{0, 0, 2}}), "rank 0 sent rank 1 3 messages, rank 1 received 2 of them");
+  EXPECT_EQ(told({{1, 1, 0}}, {}), "rank 0 sent rank 1 1 message, rank 1 received 0 of them");
+  EXPECT_EQ(told({}, {{0, 2, 0}}), "rank 1 sent rank 0 2 messages, rank 0 received 0 of them");
+  EXPECT_EQ(told({}, {{0, 0, 1}}), "rank 0 sent rank 1 0 messages, rank 1 received 1");
+}
+
+TEST(Endpoint, AFailedCommunicatorsSendsAreNotCompared) {
+  Endpoints all = join_all(create_unique_id(), 2);
+  all[0]->abort();
+  all[0]->leave(0, soon(), 0, "", {{1, 3, 0}});
+  EXPECT_EQ(all[1]->leave(0, soon()).mismatch, "");
+}
+
+/// One thread leaves them all, in any order: no leave() but the last can wait, so the last has to tell.
+TEST(Endpoint, TheLastToLeaveTellsTheMismatchOfCommunicatorsLeftBefore) {
+  Endpoints a = join_all(create_unique_id(), 2), b = join_all(create_unique_id(), 1);
+  EXPECT_EQ(a[1]->leave(17, soon()).mismatch, "");
+  a[0]->leave(16, soon());
+  const Farewell farewell = b[0]->leave(5, soon());
+  EXPECT_TRUE(farewell.complete);
+  EXPECT_EQ(farewell.mismatch,
+            "rank 1 left after 17 calls, rank 0 after 16 (in a communicator of 2 ranks that was left before)");
+  EXPECT_EQ(farewell.rank, 1);
+  Endpoints c = join_all(create_unique_id(), 1);
+  EXPECT_EQ(c[0]->leave(0, soon()).mismatch, "") << "it is told once";
 }
 
 TEST(Endpoint, OneDroppedWithoutLeavingFailsTheOthers) {

@@ -35,5 +35,36 @@ TEST(Farewell, NamesTheLastCallsWhenTheyDifferThoughNobodyReceived) {
       << texts[last];
 }
 
+/// One thread destroys them all, so only the last of them may wait: it tells what the others could not know.
+std::string destroy_all(const std::vector<tuttiComm_t>& comms) {
+  std::string told;
+  for (const tuttiComm_t comm : comms) {
+    if (tuttiCommDestroy(comm) == tuttiMismatch) told = tuttiGetLastError();
+  }
+  return told;
+}
+
+TEST(Farewell, TheLastCommunicatorTellsTheMismatchOfOneDestroyedBefore) {
+  tuttiComm_t pair[2], alone;
+  ASSERT_EQ(tuttiCommInitAll(pair, 2), tuttiSuccess) << tuttiGetLastError();
+  ASSERT_EQ(tuttiCommInitAll(&alone, 1), tuttiSuccess) << tuttiGetLastError();
+  float data = 1;
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(tuttiBroadcast(&data, &data, 1, tuttiFloat32, rank, pair[rank], nullptr), tuttiSuccess);
+  }
+  const std::string told = destroy_all({pair[0], pair[1], alone});
+  EXPECT_EQ(told.rfind("rank 0: of 1 calls, rank 1 called broadcast(count=1, f32, root=1) last", 0), 0u) << told;
+}
+
+TEST(Farewell, AMessageThatNobodyReceivedIsTold) {
+  tuttiComm_t comms[2];
+  ASSERT_EQ(tuttiCommInitAll(comms, 2), tuttiSuccess) << tuttiGetLastError();
+  float data = 1, got = 0;
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(tuttiSend(&data, 1, tuttiFloat32, 1, comms[0], nullptr), tuttiSuccess);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(tuttiRecv(&got, 1, tuttiFloat32, 0, comms[1], nullptr), tuttiSuccess);
+  const std::string told = destroy_all({comms[0], comms[1]});
+  EXPECT_EQ(told, "rank 1: rank 0 sent rank 1 3 messages, rank 1 received 2 of them");
+}
+
 }  // namespace
 }  // namespace tutti

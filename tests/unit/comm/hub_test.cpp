@@ -85,10 +85,39 @@ std::string told_of(const std::string& nonsense) {
 TEST(Hub, ARankThatTalksNonsenseIsNamedAndNothingElseHappens) {
   for (const std::string& nonsense :
        {framed(""), framed("\x7f"), framed(std::string(1, static_cast<char>(Kind::Goodbye))), pack(Table{}),
-        std::string("\xff\xff\xff\x7f", 4), pack(Report{7}), pack(BoardAsk{9, 0, 0})}) {
+        std::string("\xff\xff\xff\x7f", 4), pack(Report{7}), pack(BoardAsk{9, 0, 0}),
+        pack(Goodbye{0, 0, "", {{2, 1, 1}}}), pack(Goodbye{0, 0, "", {{1, 1, 1}}}),
+        pack(Goodbye{0, 0, "", {{0, 1, 1}, {0, 1, 1}}})}) {
     const std::string text = told_of(nonsense);
     EXPECT_TRUE(contains(text, "rank 1 (process 1 on") && contains(text, "it sent nonsense")) << text;
   }
+}
+
+/// Rank 0 is a true one; rank 1, on another host, and rank 2 are not. What rank 0 is told when rank 1 reports that rank
+/// `reported` has died.
+std::string told_of_report(Rank reported) {
+  const UniqueId id = create_unique_id();
+  auto joining = std::async(std::launch::async, [&] { return Endpoint::join(id, 3, 0, "", soon()); });
+  const Fd one = connect(id), two = connect(id);
+  for (Rank rank : {1, 2}) {
+    Register request = registration(3, rank);
+    request.me.host = "elsewhere";
+    send_all((rank == 1 ? one : two).get(), pack(request), patient());
+  }
+  const auto endpoint = joining.get();
+  send_all(one.get(), pack(Report{reported}), patient());
+  const Deadline deadline = soon();
+  while (endpoint->failed() == 0 && !deadline.passed()) std::this_thread::yield();
+  endpoint->leave(0, soon());
+  return endpoint->failure() ? endpoint->failure()->second : "nothing";
+}
+
+TEST(Hub, ADeathIsBelievedFromItsOwnHostOnlyAndTheWitnessIsNamed) {
+  const std::string believed = told_of_report(2), refused = told_of_report(0);
+  EXPECT_EQ(believed.rfind("rank 2 (process 1 on ", 0), 0u) << believed;
+  EXPECT_TRUE(contains(believed, "its process died before it left, as rank 1 (process 1 on")) << believed;
+  EXPECT_EQ(refused.rfind("rank 1 (process 1 on ", 0), 0u) << refused;
+  EXPECT_TRUE(contains(refused, "a report on rank 0, which runs on another host")) << refused;
 }
 
 TEST(Hub, ARankOutOfStepInAnExchangeIsNamed) {

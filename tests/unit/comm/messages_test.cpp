@@ -46,8 +46,8 @@ void read_as_all(const std::string& body) {
   (read(Messages{}), ...);
 }
 void read_as_everything(const std::string& body) {
-  read_as_all<Register, Stream, Ask, Fetch, Accepted, Refused, Reply, IdGiven, Table, Exchange, Gathered, News, Done,
-              Report, Goodbye, Fail, BoardAsk, BoardReply, Ping>(body);
+  read_as_all<Register, Stream, Ask, Fetch, Accepted, Refused, Reply, IdGiven, Table, Exchange, Gathered, Dealings,
+              News, Done, Report, Goodbye, Fail, BoardAsk, BoardReply, Ping>(body);
 }
 
 TEST(Messages, ATableArrivesAsItWasSent) {
@@ -71,12 +71,13 @@ TEST(Messages, NumbersKeepTheirSign) {
 }
 
 TEST(Messages, AFrameSaysItsLength) {
-  const std::string frame = pack(Goodbye{17, 3, "barrier()"});
-  const size_t body = 1 + 8 + 8 + 4 + 9;
+  const std::string frame = pack(Goodbye{17, 3, "barrier()", {{5, 2, 1}}});
+  const size_t body = 1 + 8 + 8 + 4 + 9 + 4 + 4 + 8 + 8;
   EXPECT_EQ(frame.size(), 4 + body);
   EXPECT_EQ(static_cast<size_t>(frame[0]), body);
   EXPECT_EQ(unpack<Goodbye>(body_of(frame)).calls, 17u);
   EXPECT_EQ(unpack<Goodbye>(body_of(frame)).last, "barrier()");
+  EXPECT_EQ(unpack<Goodbye>(body_of(frame)).traffic.at(0).sent, 2u);
 }
 
 TEST(Messages, ATruncatedOrLongerOneIsRejectedWhereverItIsCut) {

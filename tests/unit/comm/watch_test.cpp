@@ -1,0 +1,60 @@
+// What a rank makes of a stall: is it still to come, or will it never come?
+#include "comm/watch.hpp"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+namespace tutti::comm {
+namespace {
+
+Deadline soon() { return Deadline::in(30); }
+
+/// Rank 1 of two has left, having sent rank 0 two messages and received one of its. Rank 0 is in transfer number
+/// `number`, a send or a receive, and nothing moves.
+Status stalled_in(bool sends, uint64_t number) {
+  const UniqueId id = create_unique_id();
+  std::unique_ptr<Endpoint> peer;
+  std::thread joining([&] { peer = Endpoint::join(id, 2, 1, "", soon()); });
+  const auto endpoint = Endpoint::join(id, 2, 0, "", soon());
+  joining.join();
+  peer->leave(4, soon(), 0, "", {{0, 2, 1}});
+  const Deadline deadline = soon();
+  while (!endpoint->left(1) && !deadline.passed()) std::this_thread::yield();
+
+  const Board board;
+  Watch watch(*endpoint, board);
+  Call call;
+  call.spec = {.collective = Collective::SendRecv, .type = DType::F32, .sends = sends, .root = 1, .count = 8};
+  const std::vector<NumberedCall> group{{&call, number}};
+  watch.begin(group);
+  exec::Stall stall;
+  stall.await = sends ? exec::Await::Credit : exec::Await::Message;
+  stall.peer = 1;
+  Status status = watch.stalled(stall);
+  endpoint->leave(4, soon());
+  return status;
+}
+
+TEST(Watch, APeerThatLeftMayHaveItsLastMessagesStillUnderWay) {
+  for (uint64_t number : {1, 2}) EXPECT_TRUE(stalled_in(false, number).ok()) << number;
+  EXPECT_TRUE(stalled_in(true, 1).ok());
+}
+
+TEST(Watch, AMessageThatAPeerWhichLeftNeverSentIsAMismatch) {
+  const Status status = stalled_in(false, 3);
+  EXPECT_EQ(status.code, Code::Mismatch);
+  EXPECT_NE(status.text.find("rank 1 left after sending rank 0 2 messages and receiving 1 from it where rank 0 called "
+                             "recv(count=8, f32, from rank 1)"),
+            std::string::npos)
+      << status.text;
+}
+
+TEST(Watch, AMessageThatAPeerWhichLeftNeverReceivedIsAMismatch) {
+  const Status status = stalled_in(true, 2);
+  EXPECT_EQ(status.code, Code::Mismatch);
+  EXPECT_NE(status.text.find("where rank 0 called send(count=8, f32, to rank 1)"), std::string::npos) << status.text;
+}
+
+}  // namespace
+}  // namespace tutti::comm

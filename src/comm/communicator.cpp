@@ -258,7 +258,7 @@ std::shared_ptr<Communicator> Communicator::split(int colour, int key) {
 
 Status Communicator::leave() {
   left_ = true;
-  const Status failed = failure();
+  Status failed = failure();
   std::vector<Traffic> traffic;
   for (const auto& [transfer, number] : transfer_counts_) {
     const auto [peer, sends] = transfer;

@@ -16,10 +16,10 @@ std::atomic<uint64_t> g_generation{1};
 
 template <class Shell>
 Shell& new_shell() {
-  static std::mutex* const mutex = new std::mutex;
-  static auto* const shells = new std::deque<Shell>;  // pointers into a deque stay
-  const std::lock_guard lock(*mutex);
-  Shell& shell = shells->emplace_back();
+  static auto* const kMutex = new std::mutex;
+  static auto* const kShells = new std::deque<Shell>;  // pointers into a deque stay
+  const std::lock_guard lock(*kMutex);
+  Shell& shell = kShells->emplace_back();
   shell.process = process_generation();
   return shell;
 }
@@ -34,9 +34,9 @@ thread_local std::string t_last_error;
 }  // namespace
 
 uint64_t process_generation() {
-  static const int registered =
+  static const int kRegistered =
       pthread_atfork(nullptr, nullptr, [] { g_generation.fetch_add(1, std::memory_order_relaxed); });
-  (void)registered;
+  (void)kRegistered;
   return g_generation.load(std::memory_order_relaxed);
 }
 

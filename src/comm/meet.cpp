@@ -100,7 +100,7 @@ Fd open_listener(const Way& way) {
 }
 
 UniqueId hand_out(const Launch& launch, const Way& way, Deadline deadline) {
-  const UniqueId id = create_unique_id();
+  UniqueId id = create_unique_id();
   if (launch.size == 1) return id;
   Control& control = Control::get();
   const auto door = std::make_shared<Door>(way, id.hex(), launch.size);

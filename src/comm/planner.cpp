@@ -100,13 +100,11 @@ void Planner::give_staging(exec::Lowered& lowered) {
 
 Prepared& Planner::transfers(const std::vector<NumberedCall>& group) {
   std::vector<exec::Transfer> list;
-  uint64_t sends = 0;
   for (const auto& [call, number] : group) {
     const CallSpec& spec = call.spec;
     void* data = spec.sends ? const_cast<void*>(call.in) : call.out;
     list.push_back({spec.root, spec.sends, static_cast<unsigned char*>(data), spec.count * size_of(spec.type),
                     tag_of(spec, number)});
-    sends += spec.sends ? 1 : 0;
   }
   // Both ends must cut a transfer alike, so the length depends on nothing that only one of them knows.
   const uint64_t share = shared_staging_ / kTransferStaging / transports::kCapacity / static_cast<uint64_t>(ranks_);

@@ -34,8 +34,8 @@ thread_local Group t_group;
 /// Tickets of a group are taken as one, or two groups could each hold what the other waits for; and a ticket is taken
 /// and left with a stream as one, or the stream could run a later ticket before an earlier one.
 std::mutex& order() {
-  static std::mutex* const mutex = new std::mutex;
-  return *mutex;
+  static auto* const kMutex = new std::mutex;  // never destroyed: threads may outlive main()
+  return *kMutex;
 }
 
 /// A communicator's turn, given back whatever happens.
@@ -168,15 +168,16 @@ struct Outcome {
 };
 
 /// The first stream runs the group; the others wait for it, so that what follows on them comes after.
-std::shared_ptr<Outcome> leave_with_streams(Group group) {
+std::shared_ptr<Outcome> leave_with_streams(const std::vector<std::shared_ptr<Stream>>& streams,
+                                            std::vector<Share>&& group) {
   auto outcome = std::make_shared<Outcome>();
-  auto shares = std::make_shared<std::vector<Share>>(std::move(group.shares));
-  group.streams.front()->enqueue([shares, outcome] {
+  auto shares = std::make_shared<std::vector<Share>>(std::move(group));
+  streams.front()->enqueue([shares, outcome] {
     outcome->status = run_shares(*shares);
     outcome->done.count_down();
     return outcome->status;
   });
-  for (size_t i = 1; i < group.streams.size(); ++i) group.streams[i]->enqueue([outcome] { return outcome->wait(); });
+  for (size_t i = 1; i < streams.size(); ++i) streams[i]->enqueue([outcome] { return outcome->wait(); });
   return outcome;
 }
 
@@ -210,15 +211,15 @@ void group_end() {
   Group group = std::exchange(t_group, {});
   run_tasks(std::move(group.tasks));
   if (group.shares.empty()) return;
-  std::shared_ptr<Outcome> outcome;
-  const bool blocks = group.blocks;
-  {
-    const std::lock_guard lock(order());
-    take_tickets(group.shares);
-    if (!group.streams.empty()) outcome = leave_with_streams(std::move(group));
+  std::unique_lock lock(order());
+  take_tickets(group.shares);
+  if (group.streams.empty()) {
+    lock.unlock();
+    return run_shares(group.shares).throw_if_bad();
   }
-  if (outcome == nullptr) return run_shares(group.shares).throw_if_bad();
-  if (blocks) outcome->wait().throw_if_bad();
+  const auto outcome = leave_with_streams(group.streams, std::move(group.shares));
+  lock.unlock();
+  if (group.blocks) outcome->wait().throw_if_bad();
 }
 
 }  // namespace tutti::comm

@@ -27,7 +27,7 @@ const char* waits_for(exec::Await await) {
 /// True when `peer` left without the counterpart of one of our transfers with it.
 bool left_without(const std::vector<NumberedCall>& group, Rank peer, const Left& left) {
   return std::any_of(group.begin(), group.end(), [&](const NumberedCall& ours) {
-    const CallSpec& spec = ours.call->spec;
+    const CallSpec& spec = ours.call.spec;
     return spec.root == peer && ours.number > (spec.sends ? left.received_from_us : left.sent_to_us);
   });
 }

@@ -26,7 +26,7 @@ Status stalled_in(bool sends, uint64_t number) {
   Watch watch(*endpoint, board);
   Call call;
   call.spec = {.collective = Collective::SendRecv, .type = DType::F32, .sends = sends, .root = 1, .count = 8};
-  const std::vector<NumberedCall> group{{&call, number}};
+  const std::vector<NumberedCall> group{{call, number}};
   watch.begin(group);
   exec::Stall stall;
   stall.await = sends ? exec::Await::Credit : exec::Await::Message;

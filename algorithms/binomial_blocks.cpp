@@ -61,7 +61,11 @@ void reduce_scatter(const Shape& shape, Rank me, PlanBuilder& plan) {
     }
     down.recv(results, tree.parent(me));
   }
-  for (const Rank child : children) down.lend(run(under, child - me - 1, tree.end(child) - me - 1), child);
+  for (const Rank child : children) {
+    // A child without scratch may fall behind in this lane by any number of rounds, while its other lane goes on.
+    const Lend when = tree.children(child).empty() ? Lend::Never : Lend::Always;
+    down.lend(run(under, child - me - 1, tree.end(child) - me - 1), child, when);
+  }
 }
 
 Cost all_gather_cost(Rank n) {

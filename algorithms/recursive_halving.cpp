@@ -101,9 +101,11 @@ void reduce(const Shape& shape, Rank me, PlanBuilder& plan) {
     gather.recv(result.chunks(0, v + bit, v + 2 * bit), leaves.first(v + bit));
   }
   if (v == 0) return;
-  // A single rank with no leaf under it writes there next with a message from its parent, which is also its first peer.
-  const Lend when = leaves.span(v) == 1 && leaves.size(v) == 1 ? Lend::Always : Lend::Never;
-  gather.lend(result.chunks(0, v, v + leaves.span(v)), leaves.first(v & (v - 1)), when);
+  // A single rank with no leaf under it writes there next with a message from its parent, which is also its first peer;
+  // and which has read this by then, if it has scratch (its rounds follow each other). Rank 0 has none.
+  const Rank parent = leaves.first(v & (v - 1));
+  const Lend when = leaves.span(v) == 1 && leaves.size(v) == 1 && parent != 0 ? Lend::Always : Lend::Never;
+  gather.lend(result.chunks(0, v, v + leaves.span(v)), parent, when);
 }
 
 Cost reduce_scatter_cost(Rank n) {

@@ -70,6 +70,7 @@ struct RankState {
   uint32_t lane_count = 0;
   uint32_t versions = 1;       ///< of scratch
   uint64_t scratch_bytes = 0;  ///< of one version
+  bool fenced = false;         ///< no lane enters round k + versions before all have left round k
   uint64_t window_bytes = 0;   ///< what a round advances input and output by
   unsigned char* bases[3] = {nullptr, nullptr, nullptr};
   uint64_t tag = 0;
@@ -150,9 +151,9 @@ struct Interpreter {
     }
   }
 
-  /// Round k + W writes the scratch of round k: every lane must have left that one.
+  /// Round k + versions writes the scratch of round k: every lane must have left that one.
   TUTTI_HD static bool fence_open(const RankState& rank, const LaneState& lane) {
-    if (rank.scratch_bytes == 0 || lane.round < rank.versions) return true;
+    if (!rank.fenced || lane.round < rank.versions) return true;
     for (uint32_t i = 0; i < rank.lane_count; ++i) {
       if (rank.lanes[i].round + rank.versions <= lane.round) return false;
     }

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/format.hpp"
+#include "plan/verify.hpp"
 
 namespace tutti::exec {
 namespace {
@@ -11,6 +12,8 @@ namespace {
 using plan::RankPlan;
 using plan::Step;
 using plan::StepKind;
+
+static_assert(plan::VerifyOptions{}.capacity < transports::kCredits, "plans are proven for links with less room");
 
 /// Contiguous bytes of one operand or destination.
 struct Run {
@@ -295,7 +298,7 @@ class Scaling {
   Program program_;
 };
 
-/// Does anything touch scratch, now that what is only sent on is not stored? If not, rounds need not wait for it.
+/// Does anything touch scratch, now that what is only sent on is not stored? If not, it needs no memory.
 bool uses_scratch(const Program& program) {
   const auto is_scratch = [](const Ref& ref) { return ref.base == Base::Scratch; };
   return std::any_of(program.sources.begin(), program.sources.end(), is_scratch) ||
@@ -316,6 +319,7 @@ Lowered lower(const RankPlan& plan, const Geometry& wanted, Links& links) {
   const uint64_t rest = geometry.count - (lowered.rounds - 1) * geometry.window;
   lowered.last = Scaling(plan, geometry, rest, links, lowered).scale(drafts);
   if (lowered.rounds > 1) lowered.full = Scaling(plan, geometry, geometry.window, links, lowered).scale(drafts);
+  lowered.fenced = plan.scratch_blocks > 0;
   if (!uses_scratch(lowered.last) && !uses_scratch(lowered.full)) lowered.scratch_bytes = 0;
   return lowered;
 }

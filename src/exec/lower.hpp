@@ -43,6 +43,7 @@ struct Lowered {
   Program full, last;
   uint64_t rounds = 1;
   uint64_t scratch_bytes = 0;  ///< of one version; 0 where no operation touches scratch
+  bool fenced = false;         ///< the plan has scratch: rounds follow each other as its proof took for granted
   uint64_t window_bytes = 0;
   uint32_t most_arrivals = 0;  ///< of any operation
   uint32_t most_sources = 0;

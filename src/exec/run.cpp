@@ -127,6 +127,7 @@ void Execution::load(Lowered& lowered, uint32_t versions) {
   state.rounds = lowered.rounds;
   state.versions = versions;
   state.scratch_bytes = lowered.scratch_bytes;
+  state.fenced = lowered.fenced;
   state.window_bytes = lowered.window_bytes;
   state.out = links->outs().data();
   state.in = links->ins().data();

@@ -5,7 +5,8 @@
 // - a step begins to write only when all of its messages have arrived, and its reads of lent memory end with the step;
 // - a message that has chunks is sent in every round, even where the window is so short that it is empty (else what it
 //   orders would be unordered in a short last round); one without chunks need be sent in round 0 only;
-// - the lanes of a rank enter round k + versions only when all of them have finished round k;
+// - the lanes of a rank that has scratch enter round k + versions only when all of them have finished round k (those
+//   of other ranks may be any number of rounds apart);
 // - a Reduce whose destination is, element for element, one of its operands folds as if it had read them all first, and
 //   a Copy whose pieces are the same memory as its source's, piece by piece, writes nothing.
 #pragma once
@@ -21,7 +22,7 @@
 namespace tutti::plan {
 
 struct VerifyOptions {
-  uint32_t capacity = 8;            ///< messages a link holds that its reader has not consumed
+  uint32_t capacity = 4;            ///< unread messages that a link always has room for
   uint32_t versions = 2;            ///< how many rounds' scratch exists at the same time
   bool check_reproducible = false;  ///< also demand the canonical order of every fold (see is_canonical)
 };

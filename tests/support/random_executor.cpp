@@ -199,7 +199,7 @@ class Run {
     const RankPlan& plan = plans_[rank];
     const LaneState& state = lanes_[rank][lane];
     const Step& step = plan.steps[state.next];
-    if (state.next == plan.lanes[lane].steps.begin && state.round >= trial_.versions) {
+    if (plan.scratch_blocks > 0 && state.next == plan.lanes[lane].steps.begin && state.round >= trial_.versions) {
       for (const LaneState& other : lanes_[rank]) {
         if (other.round + trial_.versions <= state.round) return false;
       }

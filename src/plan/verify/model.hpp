@@ -41,6 +41,7 @@ class Model {
   explicit Model(std::span<const RankPlan> plans);
 
   std::span<const RankPlan> plans() const { return plans_; }
+  bool has_scratch(uint32_t rank) const { return plans_[rank].scratch_blocks > 0; }
   const Shape& shape() const { return plans_.front().shape; }
   uint32_t ranks() const { return static_cast<uint32_t>(plans_.size()); }
   uint32_t lanes() const { return lanes_; }  ///< of each rank; lane l of rank r is number r · lanes() + l

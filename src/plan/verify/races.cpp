@@ -92,7 +92,7 @@ void Races::learn(const Moment& moment) {
       learn_from(moment, model_.message(m).send, model_.message(m).sender);
     }
   }
-  if (lanes == 1 || moment.round < versions_ || moment.step != model_.steps_of(moment.lane).begin) return;
+  if (!fenced(moment.rank) || moment.round < versions_ || moment.step != model_.steps_of(moment.lane).begin) return;
   const uint32_t earlier = moment.round - versions_;
   for (uint32_t other = moment.rank * lanes; other < (moment.rank + 1) * lanes; ++other) {
     if (other == moment.lane || model_.steps_of(other).size() == 0) continue;
@@ -158,7 +158,7 @@ void Races::leave(const Moment& moment) {
   const auto readers = static_cast<uint32_t>(model_.sent(moment.step).size()) + waiters_[moment.step];
   if (readers > 0) departure(moment.round, moment.step) = {clocks_.keep(moment.lane, readers), now_};
   const bool ends_round = moment.step + 1 == model_.steps_of(moment.lane).end;
-  if (ends_round && model_.lanes() > 1 && moment.round + versions_ < rounds_) {
+  if (ends_round && fenced(moment.rank) && moment.round + versions_ < rounds_) {
     ends_[size_t{moment.round} * model_.all_lanes() + moment.lane] = clocks_.keep(moment.lane, 1);
   }
 }

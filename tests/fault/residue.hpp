@@ -7,8 +7,9 @@
 
 namespace tutti::fault {
 
-/// Things with a name that outlive a process: files in /dev/shm and /tmp, System V segments, and UNIX sockets of
-/// Tutti's. Other programs may add some too: compare what was there before with what is there later.
+/// Things with a name that outlive a process: files in /dev/shm and /tmp. (Sockets and anonymous memory go with the
+/// last process that has them.) Other programs may add some too: compare what was there before with what is there
+/// later.
 std::set<std::string> lasting_things();
 
 /// Processes whose environment holds `NAME=value`.

@@ -75,11 +75,11 @@ TEST(Binomial, ReduceScatterSendsEachChildItsSubtreesBlocks) {
   const Candidate reduce_scatter{Collective::ReduceScatter, "binomial"};
   EXPECT_EQ(steps_of(reduce_scatter, 4, 0),
             (Words{"complete out,scratch,scratch#1,scratch#2 = in,in#1,in#2,in#3 + <1 + <2", "|",
-                   "after 0: lend scratch > 1", "lend scratch#1,scratch#2 > 2"}));
+                   "after 0: send scratch > 1", "lend scratch#1,scratch#2 > 2"}));
   EXPECT_EQ(
       steps_of(reduce_scatter, 4, 2),
       (Words{"fold scratch#1,scratch#2,scratch#3,scratch#4 = in,in#1,in#2,in#3 + <3",
-             "lend scratch#1,scratch#2,scratch#3,scratch#4 > 0", "|", "recv out,scratch < 0", "lend scratch > 3"}));
+             "lend scratch#1,scratch#2,scratch#3,scratch#4 > 0", "|", "recv out,scratch < 0", "send scratch > 3"}));
 }
 
 TEST(Binomial, IsReproducible) {

@@ -58,7 +58,7 @@ TEST(RecursiveHalving, ReduceGathersTheChunksUpATree) {
   EXPECT_EQ(steps_of(reduce, 2, 0),
             (Words{"lend in[1/2] > 1", "complete out[0/2] = in[0/2] + <1", "|", "after 1: recv out[1/2] < 1"}));
   EXPECT_EQ(steps_of(reduce, 2, 1),
-            (Words{"lend in[0/2] > 0", "complete scratch[1/2] = <0 + in[1/2]", "|", "after 1: lend scratch[1/2] > 0"}));
+            (Words{"lend in[0/2] > 0", "complete scratch[1/2] = <0 + in[1/2]", "|", "after 1: send scratch[1/2] > 0"}));
 }
 
 TEST(RecursiveDoubling, IsReproducible) {

@@ -79,8 +79,7 @@ TEST_P(Pair, ARankThatMakesOneCallMoreIsFoundAtTheEnd) {
 
 TEST_P(Pair, ARankThatOnlyReceivesTimesOut) {
   const auto stories = play("recv 4 f32 1\ndestroy", "recv 4 f32 0\ndestroy");
-  for (const Story& story : stories)
-    expect_failure(story, tuttiTimeout, {"waited 5.", "recv(count=4, f32, from rank"});
+  for (const Story& story : stories) expect_failure(story, tuttiTimeout, {"waited 5.", "recv(count=4, f32, from rank"});
 }
 
 TEST_P(Pair, AProcessThatExitsWithoutLeavingIsNamed) {

@@ -10,16 +10,15 @@
 namespace tutti::comm {
 namespace {
 
-constexpr size_t kCached = 64;                  // programs kept
+constexpr size_t kCached = 1024;                // programs kept
 constexpr uint64_t kLendFrom = 8192;            // bytes: below, copying is cheaper than waiting for the reader
 constexpr uint32_t kTransferChannel = 1 << 16;  // links of sends and receives; collectives count theirs from 0
 constexpr uint64_t kTransferStaging = 4;        // a group's messages to all peers get 1/4 of the staging memory
 
-uint64_t hash_of(const CallSpec& spec, const char* algorithm, uint64_t window) {
+Hash hash_of(const CallSpec& spec) {
   Hash hash;
   hash.add(static_cast<uint64_t>(spec.collective)).add(static_cast<uint64_t>(spec.type));
-  hash.add(static_cast<uint64_t>(spec.op)).add(spec.count).add(static_cast<uint64_t>(spec.root));
-  return hash.add(std::string_view(algorithm)).add(window).value();
+  return hash.add(static_cast<uint64_t>(spec.op)).add(spec.count).add(static_cast<uint64_t>(spec.root));
 }
 
 /// The same number at both ends of a transfer.
@@ -50,16 +49,25 @@ bool is_in_place(const Call& call, Rank rank) {
 
 Prepared& Planner::collective(const Call& call) {
   const bool in_place = is_in_place(call, rank_);
-  for (auto known = cache_.begin(); known != cache_.end(); ++known) {
-    if (known->spec != call.spec || known->in_place != in_place) continue;
-    if (known != cache_.begin()) cache_.splice(cache_.begin(), cache_, known);
-    give_staging(cache_.front().lowered);
-    return cache_.front();
-  }
-  cache_.push_front(make(call, in_place));
-  if (cache_.size() > kCached) cache_.pop_back();
+  const auto fits = [&](const Prepared& p) { return p.spec == call.spec && p.in_place == in_place; };
+  if (cache_.empty() || !fits(cache_.front())) bring_to_front(call, in_place);
   give_staging(cache_.front().lowered);
   return cache_.front();
+}
+
+size_t Planner::WantedHash::operator()(const Wanted& wanted) const {
+  return hash_of(wanted.spec).add(wanted.in_place ? 1 : 0).value();
+}
+
+void Planner::bring_to_front(const Call& call, bool in_place) {
+  const Wanted wanted{call.spec, in_place};
+  const auto known = index_.find(wanted);
+  if (known != index_.end()) return cache_.splice(cache_.begin(), cache_, known->second);
+  cache_.push_front(make(call, in_place));
+  index_[wanted] = cache_.begin();
+  if (cache_.size() <= kCached) return;
+  index_.erase({cache_.back().spec, cache_.back().in_place});
+  cache_.pop_back();
 }
 
 Prepared Planner::make(const Call& call, bool in_place) {
@@ -74,7 +82,7 @@ Prepared Planner::make(const Call& call, bool in_place) {
                                 .in_place = in_place,
                                 .scaled = spec.op == Op::PreMulSum};
   Prepared prepared{.spec = spec, .in_place = in_place, .algorithm = choice.algorithm->name};
-  prepared.salt = hash_of(spec, choice.algorithm->name, choice.window);
+  prepared.salt = hash_of(spec).add(std::string_view(choice.algorithm->name)).add(choice.window).value();
   prepared.lowered = exec::lower(plan_for(*choice.algorithm, spec.root), geometry, links_);
   return prepared;
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <list>
 #include <map>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -51,6 +52,7 @@ class Planner {
   void ran(Prepared& prepared);
 
  private:
+  void bring_to_front(const Call& call, bool in_place);
   Prepared make(const Call& call, bool in_place);
   const plan::RankPlan& plan_for(const plan::Algorithm& algorithm, Rank root);
   void give_staging(exec::Lowered& lowered);
@@ -65,7 +67,16 @@ class Planner {
   select::DecisionTable table_;
   uint64_t shared_staging_ = 0;
   std::map<std::pair<const plan::Algorithm*, Rank>, plan::RankPlan> plans_;
+  struct Wanted {
+    CallSpec spec;
+    bool in_place = false;
+    bool operator==(const Wanted&) const = default;
+  };
+  struct WantedHash {
+    size_t operator()(const Wanted& wanted) const;
+  };
   std::list<Prepared> cache_;  // the most recently used first
+  std::unordered_map<Wanted, std::list<Prepared>::iterator, WantedHash> index_;
   Prepared group_;
   std::map<std::pair<std::vector<uint32_t>, uint64_t>, exec::Lowered> group_stages_;  // by out-links and slot
 };

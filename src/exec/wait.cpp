@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <string>
+
+#include "base/cgroup.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -23,22 +23,13 @@ void pause() {
 #endif
 }
 
-/// Cores' worth of time that the cgroup (v2) of this process may use; infinite where there is no limit.
-double cgroup_quota() {
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (!(file >> quota >> period) || quota == "max" || period <= 0) return HUGE_VAL;
-  return std::strtod(quota.c_str(), nullptr) / period;
-}
-
 }  // namespace
 
 int usable_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
   const int allowed = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-  return std::max(1, static_cast<int>(std::min<double>(allowed, std::ceil(cgroup_quota()))));
+  return std::max(1, static_cast<int>(std::min<double>(allowed, std::ceil(core_quota()))));
 }
 
 Patience patience_for(int ranks_on_host) {

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "base/bytes.hpp"
+#include "base/cgroup.hpp"
 #include "base/format.hpp"
-#include "transports/shm/available.hpp"
 
 namespace tutti::transports {
 namespace {

@@ -1,11 +1,12 @@
-#include "transports/shm/available.hpp"
+#include "base/cgroup.hpp"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
-namespace tutti::transports {
+namespace tutti {
 namespace {
 
 /// A /proc and a /sys of our own.
@@ -67,5 +68,26 @@ TEST(AvailableMemoryHere, IsSomethingButNotMoreThanAnyMachineHas) {
   EXPECT_LT(available_memory(), uint64_t{1} << 50);
 }
 
+struct CoreQuota : AvailableMemory {};
+
+TEST_F(CoreQuota, IsTheTightestOfTheGroupsAbove) {
+  EXPECT_EQ(core_quota(root), std::numeric_limits<double>::infinity());
+  put("/proc/self/cgroup", "0::/a/b\n");
+  put("/sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
+  EXPECT_EQ(core_quota(root), std::numeric_limits<double>::infinity());
+  put("/sys/fs/cgroup/a/cpu.max", "150000 100000\n");
+  EXPECT_EQ(core_quota(root), 1.5);
+  put("/sys/fs/cgroup/a/b/cpu.max", "50000 100000\n");
+  EXPECT_EQ(core_quota(root), 0.5);
+}
+
+TEST_F(CoreQuota, ReadsTheFirstVersionOfGroupsToo) {
+  put("/proc/self/cgroup", "5:cpuset:/x\n4:cpu,cpuacct:/job\n");
+  put("/sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "200000\n");
+  put("/sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n");
+  put("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
+  EXPECT_EQ(core_quota(root), 2);
+}
+
 }  // namespace
-}  // namespace tutti::transports
+}  // namespace tutti

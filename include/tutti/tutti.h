@@ -177,6 +177,34 @@ TUTTI_API tuttiResult_t tuttiGather(const void* sendbuff, void* recvbuff, size_t
  * In place: root's recvbuff == sendbuff + root·count. */
 TUTTI_API tuttiResult_t tuttiScatter(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, int root,
                                      tuttiComm_t comm, tuttiStream_t stream);
+
+/* The same with blocks of different lengths. Counts and displacements are in elements, arrays hold one entry a rank;
+ * displacements NULL: the blocks lie one after the other. Arrays are read during the call only, also with a stream.
+ * Every two ranks must agree on what goes between them: a difference is tuttiMismatch. Blocks that are received must
+ * not overlap; empty ones are fine. In place: the rank's own block is where it will be. */
+
+/* recvbuff's block r (recvcounts[r] at displs[r]) ← rank r's sendbuff. sendcount == recvcounts[rank]. */
+TUTTI_API tuttiResult_t tuttiAllGatherV(const void* sendbuff, size_t sendcount, void* recvbuff,
+                                        const size_t* recvcounts, const size_t* displs, tuttiDataType_t type,
+                                        tuttiComm_t comm, tuttiStream_t stream);
+/* recvbuff (counts[rank]) ← block `rank` of the fold of all sendbuffs, whose blocks (counts[r]) lie one after the
+ * other. All ranks pass the same counts. */
+TUTTI_API tuttiResult_t tuttiReduceScatterV(const void* sendbuff, void* recvbuff, const size_t* counts,
+                                            tuttiDataType_t type, tuttiRedOp_t op, tuttiComm_t comm,
+                                            tuttiStream_t stream);
+/* Block j of sendbuff goes to block `rank` of rank j's recvbuff. Never in place. */
+TUTTI_API tuttiResult_t tuttiAllToAllV(const void* sendbuff, const size_t* sendcounts, const size_t* sdispls,
+                                       void* recvbuff, const size_t* recvcounts, const size_t* rdispls,
+                                       tuttiDataType_t type, tuttiComm_t comm, tuttiStream_t stream);
+/* As tuttiAllGatherV, but only `root` receives; others may pass recvbuff, recvcounts and displs NULL. */
+TUTTI_API tuttiResult_t tuttiGatherV(const void* sendbuff, size_t sendcount, void* recvbuff, const size_t* recvcounts,
+                                     const size_t* displs, tuttiDataType_t type, int root, tuttiComm_t comm,
+                                     tuttiStream_t stream);
+/* recvbuff (recvcount) ← block `rank` of root's sendbuff; others may pass sendbuff, sendcounts and displs NULL. */
+TUTTI_API tuttiResult_t tuttiScatterV(const void* sendbuff, const size_t* sendcounts, const size_t* displs,
+                                      void* recvbuff, size_t recvcount, tuttiDataType_t type, int root,
+                                      tuttiComm_t comm, tuttiStream_t stream);
+
 /* Nobody leaves before everybody has entered. */
 TUTTI_API tuttiResult_t tuttiBarrier(tuttiComm_t comm, tuttiStream_t stream);
 

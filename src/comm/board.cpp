@@ -7,21 +7,23 @@ namespace {
 
 constexpr uint64_t kTransfer = uint64_t{1} << 63;
 
-/// A spec without its count in one word: collective, type, operator, direction, root.
+/// A spec without its count in one word: collective, type, operator, direction, do blocks vary, root.
 uint64_t pack(const CallSpec& s) {
   return static_cast<uint64_t>(s.collective) | static_cast<uint64_t>(s.type) << 8 | static_cast<uint64_t>(s.op) << 16 |
-         static_cast<uint64_t>(s.sends) << 24 | static_cast<uint64_t>(static_cast<uint32_t>(s.root)) << 32;
+         static_cast<uint64_t>(s.sends) << 24 | static_cast<uint64_t>(s.varies) << 25 |
+         static_cast<uint64_t>(static_cast<uint32_t>(s.root)) << 32;
 }
 
 std::optional<CallSpec> unpack(uint64_t kinds, uint64_t count) {
-  const auto collective = kinds & 0xff, type = kinds >> 8 & 0xff, op = kinds >> 16 & 0xff, sends = kinds >> 24 & 0xff;
-  if (collective >= kCollectives || type >= kDTypes || op >= kOps || sends > 1) return std::nullopt;
+  const auto collective = kinds & 0xff, type = kinds >> 8 & 0xff, op = kinds >> 16 & 0xff, flags = kinds >> 24 & 0xff;
+  if (collective >= kCollectives || type >= kDTypes || op >= kOps || flags > 3) return std::nullopt;
   return CallSpec{static_cast<Collective>(collective),
                   static_cast<DType>(type),
                   static_cast<Op>(op),
-                  sends == 1,
+                  (flags & 1) != 0,
                   static_cast<Rank>(kinds >> 32),
-                  count};
+                  count,
+                  (flags & 2) != 0};
 }
 
 /// What travels. A spec that is not there has kinds = ~0.

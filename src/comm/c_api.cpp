@@ -1,4 +1,4 @@
-// The C interface: arguments become Calls, exceptions become codes. No other logic.
+// The C interface but for the calls that move data: exceptions become codes. No other logic.
 #include <cstring>
 #include <utility>
 
@@ -11,8 +11,6 @@
 
 namespace tutti::comm {
 namespace {
-
-constexpr tuttiRedOp_t kFirstHandle = 16;  // operators from here on were made by tuttiRedOpCreatePreMulSum
 
 template <class T>
 T& required(T* pointer, const char* name) {
@@ -39,26 +37,6 @@ std::shared_ptr<Communicator> join_from_environment() {
   const bool given = !launch->id.empty();
   const UniqueId id = given ? UniqueId::from_hex(launch->id) : meet(*launch, Deadline::in(env().init_timeout));
   return Communicator::join(id, launch->size, launch->rank);
-}
-
-/// What the collectives' functions have in common.
-tuttiResult_t run(Collective collective, const void* in, void* out, size_t count, int type, tuttiRedOp_t op, int root,
-                  tuttiComm_t comm, tuttiStream_t stream, bool sends = false) {
-  return guarded([&] {
-    const auto& communicator = communicator_of(comm);
-    Call call{.spec = {collective, static_cast<DType>(type), Op::Sum, sends, root, count}, .in = in, .out = out};
-    if (type < 0 || type >= kDTypes) {
-      throw_error(Code::InvalidArgument, "{}: {} is no element type", name_of(collective), type);
-    }
-    if (op >= kFirstHandle) {
-      communicator->scales().apply(op - kFirstHandle, call);
-    } else if (op < tuttiSum || op > tuttiAvg) {
-      throw_error(Code::InvalidArgument, "{}: {} is no reduction operator", name_of(collective), op);
-    } else {
-      call.spec.op = static_cast<Op>(op);
-    }
-    submit(communicator, call, stream_of(stream));
-  });
 }
 
 }  // namespace
@@ -176,13 +154,13 @@ tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t* op, const void* scalar, tu
     if (scalar == nullptr) throw Error(Code::InvalidArgument, "scalar is null");
     const int kind = static_cast<int>(type);
     if (kind < 0 || kind >= kDTypes) throw_error(Code::InvalidArgument, "{} is no element type", kind);
-    *op = kFirstHandle + communicator_of(comm)->scales().add(static_cast<DType>(type), scalar);
+    *op = kFirstScale + communicator_of(comm)->scales().add(static_cast<DType>(type), scalar);
   });
 }
 
 tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm) {
   return guarded([&] {
-    if (op < kFirstHandle || !communicator_of(comm)->scales().remove(op - kFirstHandle)) {
+    if (op < kFirstScale || !communicator_of(comm)->scales().remove(op - kFirstScale)) {
       throw_error(Code::InvalidArgument, "operator {} was not made on this communicator", op);
     }
   });
@@ -206,60 +184,6 @@ tuttiResult_t tuttiStreamDestroy(tuttiStream_t stream) {
     stream->stream = nullptr;
     worker->synchronize().throw_if_bad();
   });
-}
-
-tuttiResult_t tuttiAllReduce(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, tuttiRedOp_t op,
-                             tuttiComm_t comm, tuttiStream_t stream) {
-  return run(Collective::AllReduce, sendbuff, recvbuff, count, type, op, 0, comm, stream);
-}
-
-tuttiResult_t tuttiReduce(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, tuttiRedOp_t op,
-                          int root, tuttiComm_t comm, tuttiStream_t stream) {
-  return run(Collective::Reduce, sendbuff, recvbuff, count, type, op, root, comm, stream);
-}
-
-tuttiResult_t tuttiBroadcast(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, int root,
-                             tuttiComm_t comm, tuttiStream_t stream) {
-  return run(Collective::Broadcast, sendbuff, recvbuff, count, type, tuttiSum, root, comm, stream);
-}
-
-tuttiResult_t tuttiAllGather(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, tuttiComm_t comm,
-                             tuttiStream_t stream) {
-  return run(Collective::AllGather, sendbuff, recvbuff, count, type, tuttiSum, 0, comm, stream);
-}
-
-tuttiResult_t tuttiReduceScatter(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type,
-                                 tuttiRedOp_t op, tuttiComm_t comm, tuttiStream_t stream) {
-  return run(Collective::ReduceScatter, sendbuff, recvbuff, count, type, op, 0, comm, stream);
-}
-
-tuttiResult_t tuttiAllToAll(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, tuttiComm_t comm,
-                            tuttiStream_t stream) {
-  return run(Collective::AllToAll, sendbuff, recvbuff, count, type, tuttiSum, 0, comm, stream);
-}
-
-tuttiResult_t tuttiGather(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, int root,
-                          tuttiComm_t comm, tuttiStream_t stream) {
-  return run(Collective::Gather, sendbuff, recvbuff, count, type, tuttiSum, root, comm, stream);
-}
-
-tuttiResult_t tuttiScatter(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, int root,
-                           tuttiComm_t comm, tuttiStream_t stream) {
-  return run(Collective::Scatter, sendbuff, recvbuff, count, type, tuttiSum, root, comm, stream);
-}
-
-tuttiResult_t tuttiBarrier(tuttiComm_t comm, tuttiStream_t stream) {
-  return run(Collective::Barrier, nullptr, nullptr, 0, tuttiUint8, tuttiSum, 0, comm, stream);
-}
-
-tuttiResult_t tuttiSend(const void* sendbuff, size_t count, tuttiDataType_t type, int peer, tuttiComm_t comm,
-                        tuttiStream_t stream) {
-  return run(Collective::SendRecv, sendbuff, nullptr, count, type, tuttiSum, peer, comm, stream, true);
-}
-
-tuttiResult_t tuttiRecv(void* recvbuff, size_t count, tuttiDataType_t type, int peer, tuttiComm_t comm,
-                        tuttiStream_t stream) {
-  return run(Collective::SendRecv, nullptr, recvbuff, count, type, tuttiSum, peer, comm, stream);
 }
 
 tuttiResult_t tuttiGroupStart(void) {

@@ -4,8 +4,20 @@
 
 namespace tutti::comm {
 
+namespace {
+
+std::string describe_varying(const CallSpec& spec) {
+  const bool rooted = spec.collective == Collective::Gather || spec.collective == Collective::Scatter;
+  return fmt::format("{}_v({}{}{})", name_of(spec.collective), name_of(spec.type),
+                     reduces(spec.collective) ? fmt::format(", {}", name_of(spec.op)) : "",
+                     rooted ? fmt::format(", root={}", spec.root) : "");
+}
+
+}  // namespace
+
 std::string describe(const CallSpec& spec) {
   const char* type = name_of(spec.type);
+  if (spec.varies) return describe_varying(spec);
   switch (spec.collective) {
     case Collective::Barrier:
       return "barrier()";

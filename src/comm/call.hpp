@@ -2,13 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
-#include <vector>
 
 #include "base/rank.hpp"
 #include "tutti/types.hpp"
 
 namespace tutti::comm {
+
+struct Varying;  // comm/varying.hpp
 
 /// What must be equal on all ranks. For send and recv `root` is the peer, and `sends` tells which of the two it is.
 struct CallSpec {
@@ -18,10 +20,12 @@ struct CallSpec {
   bool sends = false;
   Rank root = 0;
   uint64_t count = 0;
+  bool varies = false;  ///< blocks differ from rank to rank: their counts are the business of two ranks each
   bool operator==(const CallSpec&) const = default;
 };
 
-/// "all_reduce(count=1024, f32, sum)", "broadcast(count=8, i32, root=2)", "barrier()", "send(count=4, f32, to rank 1)".
+/// "all_reduce(count=1024, f32, sum)", "broadcast(count=8, i32, root=2)", "barrier()", "send(count=4, f32, to rank 1)",
+/// "all_gather_v(f32)".
 std::string describe(const CallSpec& spec);
 
 /// A call with its buffers. `scale` holds one element where the operator is PreMulSum.
@@ -30,6 +34,7 @@ struct Call {
   const void* in = nullptr;
   void* out = nullptr;
   unsigned char scale[8] = {};
+  std::shared_ptr<const Varying> blocks;  ///< where spec.varies
 };
 
 }  // namespace tutti::comm

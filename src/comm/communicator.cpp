@@ -10,6 +10,7 @@
 #include "base/format.hpp"
 #include "base/hash.hpp"
 #include "base/version.hpp"
+#include "comm/varying.hpp"
 
 namespace tutti::comm {
 namespace {
@@ -155,13 +156,18 @@ exec::Execution* Communicator::begin(Work work, Status& status) {
 void Communicator::begin_collective(const Call& call) {
   board_->enter(++calls_, call.spec);
   watch_.begin(calls_, call.spec);
-  Prepared& prepared = planner_->collective(call);
+  const bool varies = call.spec.varies;
+  Prepared& prepared = varies ? planner_->varying(call) : planner_->collective(call);
   watch_.set_algorithm(prepared.algorithm);
   digest_ = mix(digest_ + prepared.salt);
   last_ = call.spec;
   load(prepared);
-  execution_.state.bases[0] = static_cast<unsigned char*>(const_cast<void*>(call.in));
-  execution_.state.bases[1] = static_cast<unsigned char*>(call.out);
+  if (!varies) {
+    execution_.state.bases[0] = static_cast<unsigned char*>(const_cast<void*>(call.in));
+    execution_.state.bases[1] = static_cast<unsigned char*>(call.out);
+  } else {
+    copy_own_block(call, rank());
+  }
   execution_.state.tag = mix(prepared.salt + calls_) & transports::kTagMask;
   if (!reduces(call.spec.collective)) return;
   exec::Arithmetic& how = execution_.state.arithmetic;

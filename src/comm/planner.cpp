@@ -6,6 +6,7 @@
 #include "base/env.hpp"
 #include "base/format.hpp"
 #include "base/hash.hpp"
+#include "comm/varying.hpp"
 
 namespace tutti::comm {
 namespace {
@@ -13,12 +14,16 @@ namespace {
 constexpr size_t kCached = 1024;                // programs kept
 constexpr uint64_t kLendFrom = 8192;            // bytes: below, copying is cheaper than waiting for the reader
 constexpr uint32_t kTransferChannel = 1 << 16;  // links of sends and receives; collectives count theirs from 0
-constexpr uint64_t kTransferStaging = 4;        // a group's messages to all peers get 1/4 of the staging memory
+constexpr uint32_t kVaryingChannel = 1 << 17;   // links of collectives whose blocks differ in length
+constexpr uint64_t kDirectStaging = 4;          // messages to all peers get 1/4 of the staging memory
 
 Hash hash_of(const CallSpec& spec) {
   Hash hash;
   hash.add(static_cast<uint64_t>(spec.collective)).add(static_cast<uint64_t>(spec.type));
-  return hash.add(static_cast<uint64_t>(spec.op)).add(spec.count).add(static_cast<uint64_t>(spec.root));
+  return hash.add(static_cast<uint64_t>(spec.op))
+      .add(spec.count)
+      .add(static_cast<uint64_t>(spec.root))
+      .add(spec.varies ? 1 : 0);
 }
 
 /// The same number at both ends of a transfer.
@@ -107,31 +112,75 @@ void Planner::give_staging(exec::Lowered& lowered) {
 }
 
 Prepared& Planner::transfers(const std::vector<NumberedCall>& group) {
-  std::vector<exec::Transfer> list;
+  exec::Direct direct{.channel = kTransferChannel};
   for (const auto& [call, number] : group) {
     const CallSpec& spec = call.spec;
     void* data = spec.sends ? const_cast<void*>(call.in) : call.out;
-    list.push_back({spec.root, spec.sends, static_cast<unsigned char*>(data), spec.count * size_of(spec.type),
-                    tag_of(spec, number)});
+    direct.transfers.push_back({{spec.root},
+                                spec.sends,
+                                static_cast<unsigned char*>(data),
+                                spec.count * size_of(spec.type),
+                                tag_of(spec, number)});
   }
-  // Both ends must cut a transfer alike, so the length depends on nothing that only one of them knows.
-  const uint64_t share = shared_staging_ / kTransferStaging / transports::kCapacity / static_cast<uint64_t>(ranks_);
-  const uint64_t message = std::max<uint64_t>(transports::kStride, std::min<uint64_t>(env().message.value, share));
-  group_ = {.algorithm = "direct"};
-  group_.lowered = exec::lower_transfers(list, message, kLendFrom, kTransferChannel, links_);
-  for (int attempt = 0; attempt < 2; ++attempt) {  // a second time when the staging memory had to start anew
-    const uint64_t generation = staging_.generation();
-    for (exec::OwnedStage& stage : group_.lowered.stages) stage.stage = kept_stage(stage);
-    if (generation == staging_.generation()) return group_;
-  }
-  throw_error(Code::OutOfMemory,
-              "this rank's staging memory is too small for a group of {} transfers; raise TUTTI_ARENA", group.size());
+  return prepare(std::move(direct));
 }
 
-/// Stages of groups are kept: what a peer has not read yet stays where it is when the next group comes.
+Prepared& Planner::varying(const Call& call) {
+  const bool folds = reduces(call.spec.collective);
+  const Blocks &in = call.blocks->in, &out = call.blocks->out;
+  const uint64_t element = size_of(call.spec.type);
+  exec::Direct direct{.scaled = call.spec.op == Op::PreMulSum, .channel = kVaryingChannel};
+  const auto part = [&](const void* data, const Blocks& blocks, Rank r) {
+    const auto i = static_cast<size_t>(r);
+    auto* const bytes = static_cast<unsigned char*>(const_cast<void*>(data));
+    return std::pair(bytes + blocks.offsets[i] * element, blocks.counts[i] * element);
+  };
+  std::vector<Rank> same;  // who gets the same bytes: one publication serves them all
+  for (Rank i = 1; i < ranks_; ++i) {
+    const Rank to = (rank_ + i) % ranks_, from = (rank_ - i + ranks_) % ranks_;
+    if (travels(call.spec, rank_, to)) {
+      const auto [data, bytes] = part(call.in, in, to);
+      if (call.spec.collective == Collective::AllGather) {
+        same.push_back(to);
+      } else {
+        direct.transfers.push_back({{to}, true, data, bytes, 0});
+      }
+    }
+    if (folds || !travels(call.spec, from, rank_)) continue;
+    const auto [data, bytes] = part(call.out, out, from);
+    direct.transfers.push_back({{from}, false, data, bytes, 0});
+  }
+  const auto [mine, mine_bytes] = part(call.in, in, rank_);
+  const auto [to, to_bytes] = part(call.out, out, rank_);
+  if (!same.empty()) direct.transfers.push_back({std::move(same), true, mine, mine_bytes, 0});
+  if (folds) direct.folds.push_back({mine, to, to_bytes});
+  Prepared& prepared = prepare(std::move(direct));
+  prepared.spec = call.spec;
+  prepared.salt = hash_of(call.spec).value();
+  return prepared;
+}
+
+/// Both ends must cut a transfer alike, so the length depends on nothing that only one of them knows.
+Prepared& Planner::prepare(exec::Direct direct) {
+  const uint64_t share = shared_staging_ / kDirectStaging / transports::kCapacity / static_cast<uint64_t>(ranks_);
+  const uint64_t most = std::min<uint64_t>(env().message.value, share);
+  direct.message = std::max<uint64_t>(transports::kStride, most / transports::kStride * transports::kStride);
+  direct.lend_from = kLendFrom;
+  direct_ = {.algorithm = "direct"};
+  direct_.lowered = exec::lower_direct(direct, rank_, ranks_, links_);
+  for (int attempt = 0; attempt < 2; ++attempt) {  // a second time when the staging memory had to start anew
+    const uint64_t generation = staging_.generation();
+    for (exec::OwnedStage& stage : direct_.lowered.stages) stage.stage = kept_stage(stage);
+    if (generation == staging_.generation()) return direct_;
+  }
+  throw_error(Code::OutOfMemory, "this rank's staging memory is too small for {} transfers; raise TUTTI_ARENA",
+              direct.transfers.size());
+}
+
+/// Stages of direct programs are kept: what a peer has not read yet stays where it is when the next one comes.
 exec::Stage Planner::kept_stage(exec::OwnedStage& wanted) {
   wanted.stage.slot_bytes = std::max<uint64_t>(transports::kStride, std::bit_ceil(wanted.stage.slot_bytes));
-  exec::Lowered& kept = group_stages_[{wanted.outs, wanted.stage.slot_bytes}];
+  exec::Lowered& kept = direct_stages_[{wanted.outs, wanted.stage.slot_bytes}];
   if (kept.stages.empty())
     kept.stages.push_back({.stage = {.slot_bytes = wanted.stage.slot_bytes}, .outs = wanted.outs});
   give_staging(kept);
@@ -140,9 +189,9 @@ exec::Stage Planner::kept_stage(exec::OwnedStage& wanted) {
 
 void Planner::ran(Prepared& prepared) {
   execution_.store(prepared.lowered);
-  if (&prepared != &group_) return;
-  for (const exec::OwnedStage& stage : group_.lowered.stages) {
-    group_stages_[{stage.outs, stage.stage.slot_bytes}].stages.front().stage.uses = stage.stage.uses;
+  if (&prepared != &direct_) return;
+  for (const exec::OwnedStage& stage : direct_.lowered.stages) {
+    direct_stages_[{stage.outs, stage.stage.slot_bytes}].stages.front().stage.uses = stage.stage.uses;
   }
 }
 

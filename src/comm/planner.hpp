@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/call.hpp"
+#include "exec/direct.hpp"
 #include "exec/run.hpp"
 #include "plan/algorithm.hpp"
 #include "select/select.hpp"
@@ -46,6 +47,8 @@ class Planner {
   /// The program of a collective. The reference is good until the next call of the planner.
   /// Throws what connecting throws, and Error(OutOfMemory).
   Prepared& collective(const Call& call);
+  /// The program of a collective whose blocks vary. This rank's own block is not moved, only folded.
+  Prepared& varying(const Call& call);
   /// The program of a group of sends and receives, none of them with this rank itself.
   Prepared& transfers(const std::vector<NumberedCall>& group);
   /// To be called when a program has run.
@@ -55,6 +58,7 @@ class Planner {
   void bring_to_front(const Call& call, bool in_place);
   Prepared make(const Call& call, bool in_place);
   const plan::RankPlan& plan_for(const plan::Algorithm& algorithm, Rank root);
+  Prepared& prepare(exec::Direct direct);
   void give_staging(exec::Lowered& lowered);
   exec::Stage kept_stage(exec::OwnedStage& wanted);
 
@@ -77,8 +81,8 @@ class Planner {
   };
   std::list<Prepared> cache_;  // the most recently used first
   std::unordered_map<Wanted, std::list<Prepared>::iterator, WantedHash> index_;
-  Prepared group_;
-  std::map<std::pair<std::vector<uint32_t>, uint64_t>, exec::Lowered> group_stages_;  // by out-links and slot
+  Prepared direct_;
+  std::map<std::pair<std::vector<uint32_t>, uint64_t>, exec::Lowered> direct_stages_;  // by out-links and slot
 };
 
 /// Is this call in place on this rank? Overlap that is not in place has been refused before.

@@ -10,6 +10,9 @@
 
 namespace tutti::comm {
 
+/// The first value of tuttiRedOp_t that is a handle: made by tuttiRedOpCreatePreMulSum.
+inline constexpr int kFirstScale = 16;
+
 class Scales {
  public:
   /// The new handle, ≥ 0 and never used before on this communicator.

@@ -167,6 +167,13 @@ Status Watch::fault(const exec::Fault& fault) {
     return fail(Code::ProtocolError, fmt::format("rank {} claims to have read messages that rank {} never sent it",
                                                  fault.peer, endpoint_.rank()));
   }
+  if (fault.kind == exec::FaultKind::BadLength && call_ != 0 && spec_.varies) {
+    return fail(Code::Mismatch,
+                fmt::format("rank {} sent rank {} {} bytes in {} as call {}, where rank {} expected {} (of message {} "
+                            "from there)",
+                            fault.peer, endpoint_.rank(), fault.got.length, describe(spec_), call_, endpoint_.rank(),
+                            fault.expected_bytes, fault.step));
+  }
   const char* what = fault.kind == exec::FaultKind::BadLength ? "a message of the wrong length" : "a broken descriptor";
   return fail(
       Code::ProtocolError,

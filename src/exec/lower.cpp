@@ -1,7 +1,6 @@
 #include "exec/lower.hpp"
 
 #include <algorithm>
-#include <map>
 
 #include "base/format.hpp"
 #include "plan/verify.hpp"
@@ -321,53 +320,6 @@ Lowered lower(const RankPlan& plan, const Geometry& wanted, Links& links) {
   if (lowered.rounds > 1) lowered.full = Scaling(plan, geometry, geometry.window, links, lowered).scale(drafts);
   lowered.fenced = plan.scratch_blocks > 0;
   if (!uses_scratch(lowered.last) && !uses_scratch(lowered.full)) lowered.scratch_bytes = 0;
-  return lowered;
-}
-
-Lowered lower_transfers(const std::vector<Transfer>& transfers, uint64_t message, uint64_t lend_from, uint32_t channel,
-                        Links& links) {
-  Lowered lowered;
-  std::map<std::pair<Rank, bool>, std::vector<const Transfer*>> lanes;
-  for (const Transfer& t : transfers) lanes[{t.peer, t.send}].push_back(&t);
-  Program& program = lowered.last;
-  for (const auto& [end, queue] : lanes) {
-    const auto [peer, send] = end;
-    Range ops{static_cast<uint32_t>(program.ops.size()), 0};
-    const uint32_t link = send ? links.out(peer, channel) : links.in(peer, channel);
-    const bool lends = send && links.outs()[link].lends;
-    const auto number = static_cast<uint32_t>(send ? program.outs.size() : program.arrivals.size());
-    (send ? program.outs : program.arrivals).push_back(link);
-    uint64_t largest = 0;
-    for (const Transfer* t : queue) {
-      uint64_t done = 0;
-      do {  // an empty transfer is one empty message
-        Op op{.bytes = std::min(message, t->bytes - done), .salt = t->tag, .sources = 1};
-        const Ref place{send ? Base::Input : Base::Output, reinterpret_cast<uint64_t>(t->data) + done};
-        op.step = static_cast<uint32_t>(program.ops.size()) - ops.begin;
-        (send ? op.outs : op.arrivals) = {number, number + 1};
-        op.inlined = send && op.bytes <= transports::kInlineBytes;
-        op.lend = send && lends && !op.inlined && op.bytes >= lend_from;
-        op.lend_at = place;
-        if (send && !op.inlined && !op.lend) {
-          op.stage = static_cast<uint32_t>(lowered.stages.size());
-          largest = std::max(largest, op.bytes);
-        }
-        op.segments = {static_cast<uint32_t>(program.segments.size()), static_cast<uint32_t>(program.segments.size())};
-        if (op.bytes != 0) {
-          ++op.segments.end;
-          program.segments.push_back({.bytes = op.bytes, .sources = static_cast<uint32_t>(program.sources.size())});
-          program.sources.push_back(send ? place : Ref{Base::Message, 0});
-          if (!send) program.segments.back().to = place;
-        }
-        program.ops.push_back(op);
-        done += op.bytes;
-      } while (done < t->bytes);
-    }
-    ops.end = static_cast<uint32_t>(program.ops.size());
-    program.lanes.push_back(ops);
-    if (largest > 0) lowered.stages.push_back({.stage = {.slot_bytes = largest}, .outs = {link}});
-  }
-  lowered.most_arrivals = lowered.most_sources = 1;
   return lowered;
 }
 

@@ -55,18 +55,4 @@ struct Lowered {
 /// messages from one peer.
 Lowered lower(const plan::RankPlan& plan, const Geometry& geometry, Links& links);
 
-/// One transfer of a group of sends and receives.
-struct Transfer {
-  Rank peer = kNoRank;
-  bool send = false;
-  unsigned char* data = nullptr;
-  uint64_t bytes = 0;
-  uint64_t tag = 0;
-};
-
-/// The program of a group: one lane for each peer and direction, its transfers one after the other in messages of at
-/// most `message` bytes. Offsets are addresses: the program's bases are null.
-Lowered lower_transfers(const std::vector<Transfer>& transfers, uint64_t message, uint64_t lend_from, uint32_t channel,
-                        Links& links);
-
 }  // namespace tutti::exec

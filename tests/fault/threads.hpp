@@ -3,28 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
-#include <thread>
 #include <vector>
 
-#include "tutti/tutti.h"
+#include "support/thread_ranks.hpp"
 
 namespace tutti::fault {
-
-/// Runs `body(rank, comm)` on n threads and destroys the communicators, expecting `at_the_end` of it.
-inline void with_ranks(int n, const std::function<void(int, tuttiComm_t)>& body,
-                       tuttiResult_t at_the_end = tuttiSuccess) {
-  std::vector<tuttiComm_t> comms(static_cast<size_t>(n));
-  ASSERT_EQ(tuttiCommInitAll(comms.data(), n), tuttiSuccess) << tuttiGetLastError();
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < n; ++rank) {
-    threads.emplace_back([&, rank, comm = comms[static_cast<size_t>(rank)]] {
-      body(rank, comm);
-      EXPECT_EQ(tuttiCommDestroy(comm), at_the_end) << "rank " << rank << ": " << tuttiGetLastError();
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
 
 /// An all-reduce of ones, checked.
 inline void expect_usable(tuttiComm_t comm, size_t count = 1000) {

@@ -1,30 +1,15 @@
 // The C interface between threads: every collective, in and out of place, sizes around the edges of chunks and windows.
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <numeric>
-#include <thread>
 #include <vector>
 
+#include "support/thread_ranks.hpp"
 #include "tutti/tutti.h"
 #include "tutti/types.hpp"
 
 namespace tutti {
 namespace {
-
-/// Runs `body(rank, comm)` on n thread ranks of one communicator.
-void with_ranks(int n, const std::function<void(int, tuttiComm_t)>& body) {
-  std::vector<tuttiComm_t> comms(static_cast<size_t>(n));
-  ASSERT_EQ(tuttiCommInitAll(comms.data(), n), tuttiSuccess) << tuttiGetLastError();
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < n; ++rank) {
-    threads.emplace_back([&, rank] {
-      body(rank, comms[static_cast<size_t>(rank)]);
-      EXPECT_EQ(tuttiCommDestroy(comms[static_cast<size_t>(rank)]), tuttiSuccess) << tuttiGetLastError();
-    });
-  }
-  for (auto& thread : threads) thread.join();
-}
 
 /// Element i of rank r's contribution.
 int64_t value(int rank, size_t i) { return static_cast<int64_t>(i * 31 + 7) * (rank + 1); }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "support/scoped_env.hpp"
+#include "support/thread_ranks.hpp"
 #include "tutti/tutti.h"
 #include "tutti/tutti.hpp"
 
@@ -19,14 +20,8 @@ std::vector<tuttiComm_t> join_all(int n) {
   return comms;
 }
 
-void each(int n, const std::function<void(int)>& body) {
-  std::vector<std::thread> threads;
-  for (int i = 0; i < n; ++i) threads.emplace_back(body, i);
-  for (auto& thread : threads) thread.join();
-}
-
 void leave(std::vector<tuttiComm_t>& comms) {
-  each(static_cast<int>(comms.size()), [&](int r) { tuttiCommDestroy(comms[static_cast<size_t>(r)]); });
+  run_ranks(static_cast<int>(comms.size()), [&](int r) { tuttiCommDestroy(comms[static_cast<size_t>(r)]); });
 }
 
 tuttiResult_t add(const float& in, float& out, tuttiComm_t comm, tuttiStream_t stream) {
@@ -37,7 +32,7 @@ TEST(Groups, ThreadsThatShareAStreamKeepItsTicketsInOrder) {
   auto comms = join_all(1);
   tuttiStream_t stream = nullptr;
   ASSERT_EQ(tuttiStreamCreate(&stream), tuttiSuccess);
-  each(3, [&](int) {
+  run_ranks(3, [&](int) {
     const float in = 1;
     static thread_local float out;
     for (int i = 0; i < 3000; ++i) ASSERT_EQ(add(in, out, comms[0], stream), tuttiSuccess);
@@ -49,7 +44,7 @@ TEST(Groups, ThreadsThatShareAStreamKeepItsTicketsInOrder) {
 
 TEST(Groups, ACallWithoutStreamIsDoneAtTheEndThoughOthersHaveOne) {
   auto comms = join_all(2);
-  each(2, [&](int r) {
+  run_ranks(2, [&](int r) {
     Stream stream;
     const float in = 1;
     float later = -1, now = -1;
@@ -84,7 +79,7 @@ TEST(Groups, EveryStreamHearsOfTheFailure) {
 
 TEST(Groups, ASendAndItsReceiveMeetAcrossACollective) {
   auto comms = join_all(2);
-  each(2, [&](int r) {
+  run_ranks(2, [&](int r) {
     tuttiComm_t comm = comms[static_cast<size_t>(r)];
     std::vector<float> out(1 << 18, static_cast<float>(r)), in(out.size(), -1);
     const float one = 1;
@@ -120,7 +115,7 @@ TEST(Groups, TooManyTransfersForTheArenaAreAnErrorNotALoop) {
   const test::ScopedEnv small("TUTTI_ARENA", "64K");
   const int n = 40;
   auto comms = join_all(n);
-  each(n, [&](int r) {
+  run_ranks(n, [&](int r) {
     std::vector<char> out(100), in(100 * static_cast<size_t>(n));
     tuttiGroupStart();
     for (int p = 0; p < n; ++p) {

@@ -1,0 +1,139 @@
+// The C interface: calls that move data. Arguments become Calls.
+#include <utility>
+
+#include "base/format.hpp"
+#include "comm/handles.hpp"
+#include "comm/submit.hpp"
+#include "comm/varying.hpp"
+
+namespace tutti::comm {
+namespace {
+
+Call typed(Communicator& communicator, Call call, int type, tuttiRedOp_t op) {
+  const char* name = name_of(call.spec.collective);
+  if (type < 0 || type >= kDTypes) throw_error(Code::InvalidArgument, "{}: {} is no element type", name, type);
+  call.spec.type = static_cast<DType>(type);
+  if (op >= kFirstScale) {
+    communicator.scales().apply(op - kFirstScale, call);
+  } else if (op < tuttiSum || op > tuttiAvg) {
+    throw_error(Code::InvalidArgument, "{}: {} is no reduction operator", name, op);
+  } else {
+    call.spec.op = static_cast<Op>(op);
+  }
+  return call;
+}
+
+/// What the collectives' functions have in common.
+tuttiResult_t run(Collective collective, const void* in, void* out, size_t count, int type, tuttiRedOp_t op, int root,
+                  tuttiComm_t comm, tuttiStream_t stream, bool sends = false) {
+  return guarded([&] {
+    const auto& communicator = communicator_of(comm);
+    const Call call{.spec = {collective, DType::U8, Op::Sum, sends, root, count}, .in = in, .out = out};
+    submit(communicator, typed(*communicator, call, type, op), stream_of(stream));
+  });
+}
+
+/// The same where blocks vary.
+tuttiResult_t run(Collective collective, const void* in, size_t in_count, GivenBlocks in_blocks, void* out,
+                  size_t out_count, GivenBlocks out_blocks, int type, tuttiRedOp_t op, int root, tuttiComm_t comm,
+                  tuttiStream_t stream) {
+  return guarded([&] {
+    const auto& communicator = communicator_of(comm);
+    const Call call{.spec = {.collective = collective, .root = root, .varies = true}, .in = in, .out = out};
+    submit(communicator,
+           varying_call(typed(*communicator, call, type, op), communicator->rank(), communicator->ranks(), in_count,
+                        in_blocks, out_count, out_blocks),
+           stream_of(stream));
+  });
+}
+
+}  // namespace
+}  // namespace tutti::comm
+
+using namespace tutti;        // NOLINT: this file is the border
+using namespace tutti::comm;  // NOLINT
+
+tuttiResult_t tuttiAllReduce(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, tuttiRedOp_t op,
+                             tuttiComm_t comm, tuttiStream_t stream) {
+  return run(Collective::AllReduce, sendbuff, recvbuff, count, type, op, 0, comm, stream);
+}
+
+tuttiResult_t tuttiReduce(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, tuttiRedOp_t op,
+                          int root, tuttiComm_t comm, tuttiStream_t stream) {
+  return run(Collective::Reduce, sendbuff, recvbuff, count, type, op, root, comm, stream);
+}
+
+tuttiResult_t tuttiBroadcast(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, int root,
+                             tuttiComm_t comm, tuttiStream_t stream) {
+  return run(Collective::Broadcast, sendbuff, recvbuff, count, type, tuttiSum, root, comm, stream);
+}
+
+tuttiResult_t tuttiAllGather(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, tuttiComm_t comm,
+                             tuttiStream_t stream) {
+  return run(Collective::AllGather, sendbuff, recvbuff, count, type, tuttiSum, 0, comm, stream);
+}
+
+tuttiResult_t tuttiReduceScatter(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type,
+                                 tuttiRedOp_t op, tuttiComm_t comm, tuttiStream_t stream) {
+  return run(Collective::ReduceScatter, sendbuff, recvbuff, count, type, op, 0, comm, stream);
+}
+
+tuttiResult_t tuttiAllToAll(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, tuttiComm_t comm,
+                            tuttiStream_t stream) {
+  return run(Collective::AllToAll, sendbuff, recvbuff, count, type, tuttiSum, 0, comm, stream);
+}
+
+tuttiResult_t tuttiGather(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, int root,
+                          tuttiComm_t comm, tuttiStream_t stream) {
+  return run(Collective::Gather, sendbuff, recvbuff, count, type, tuttiSum, root, comm, stream);
+}
+
+tuttiResult_t tuttiScatter(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, int root,
+                           tuttiComm_t comm, tuttiStream_t stream) {
+  return run(Collective::Scatter, sendbuff, recvbuff, count, type, tuttiSum, root, comm, stream);
+}
+
+tuttiResult_t tuttiBarrier(tuttiComm_t comm, tuttiStream_t stream) {
+  return run(Collective::Barrier, nullptr, nullptr, 0, tuttiUint8, tuttiSum, 0, comm, stream);
+}
+
+tuttiResult_t tuttiSend(const void* sendbuff, size_t count, tuttiDataType_t type, int peer, tuttiComm_t comm,
+                        tuttiStream_t stream) {
+  return run(Collective::SendRecv, sendbuff, nullptr, count, type, tuttiSum, peer, comm, stream, true);
+}
+
+tuttiResult_t tuttiRecv(void* recvbuff, size_t count, tuttiDataType_t type, int peer, tuttiComm_t comm,
+                        tuttiStream_t stream) {
+  return run(Collective::SendRecv, nullptr, recvbuff, count, type, tuttiSum, peer, comm, stream);
+}
+
+tuttiResult_t tuttiAllGatherV(const void* sendbuff, size_t sendcount, void* recvbuff, const size_t* recvcounts,
+                              const size_t* displs, tuttiDataType_t type, tuttiComm_t comm, tuttiStream_t stream) {
+  return run(Collective::AllGather, sendbuff, sendcount, {}, recvbuff, 0, {recvcounts, displs}, type, tuttiSum, 0, comm,
+             stream);
+}
+
+tuttiResult_t tuttiReduceScatterV(const void* sendbuff, void* recvbuff, const size_t* counts, tuttiDataType_t type,
+                                  tuttiRedOp_t op, tuttiComm_t comm, tuttiStream_t stream) {
+  return run(Collective::ReduceScatter, sendbuff, 0, {counts, nullptr}, recvbuff, 0, {}, type, op, 0, comm, stream);
+}
+
+tuttiResult_t tuttiAllToAllV(const void* sendbuff, const size_t* sendcounts, const size_t* sdispls, void* recvbuff,
+                             const size_t* recvcounts, const size_t* rdispls, tuttiDataType_t type, tuttiComm_t comm,
+                             tuttiStream_t stream) {
+  return run(Collective::AllToAll, sendbuff, 0, {sendcounts, sdispls}, recvbuff, 0, {recvcounts, rdispls}, type,
+             tuttiSum, 0, comm, stream);
+}
+
+tuttiResult_t tuttiGatherV(const void* sendbuff, size_t sendcount, void* recvbuff, const size_t* recvcounts,
+                           const size_t* displs, tuttiDataType_t type, int root, tuttiComm_t comm,
+                           tuttiStream_t stream) {
+  return run(Collective::Gather, sendbuff, sendcount, {}, recvbuff, 0, {recvcounts, displs}, type, tuttiSum, root, comm,
+             stream);
+}
+
+tuttiResult_t tuttiScatterV(const void* sendbuff, const size_t* sendcounts, const size_t* displs, void* recvbuff,
+                            size_t recvcount, tuttiDataType_t type, int root, tuttiComm_t comm, tuttiStream_t stream) {
+  return run(Collective::Scatter, sendbuff, 0, {sendcounts, displs}, recvbuff, recvcount, {}, type, tuttiSum, root,
+             comm, stream);
+}

@@ -129,7 +129,10 @@ TEST(Shm, FindsForgedDescriptorsBad) {
   std::vector<Forged> all_cases(std::begin(cases), std::end(cases));
   for (int i = 0; i < 20000; ++i) {  // and noise: whatever is accepted lies where it may
     uint64_t word[4];
-    for (uint64_t& w : word) w = (state = state * 6364136223846793005 + 1442695040888963407) >> (state >> 58);
+    for (uint64_t& w : word) {
+      state = state * 6364136223846793005 + 1442695040888963407;
+      w = state >> (state >> 58);
+    }
     all_cases.push_back({1, word[0], word[1], word[2], false});
   }
   for (const Forged& forged : all_cases) {

@@ -1,67 +1,28 @@
-// Tutti for C++20: spans, RAII, exceptions. A thin, header-only cover of tutti.h; its conventions hold here too.
+// Tutti for C++20: ranges, RAII, exceptions. A thin, header-only cover of tutti.h; its conventions hold here too.
+//
+//   element.hpp   what can be moved and folded: element types, input and output ranges
+//   memory.hpp    Memory, allocate; Registration
+//   check.hpp     codes to exceptions
+//   here          Stream, Group, PreMulSum, Communicator
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
-#include <cstdint>
+#include <memory>
+#include <ranges>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <utility>
+#include <vector>
 
+#include "tutti/check.hpp"
+#include "tutti/element.hpp"
 #include "tutti/error.hpp"
+#include "tutti/memory.hpp"
 #include "tutti/tutti.h"
 #include "tutti/types.hpp"
 
 namespace tutti {
-
-/// Throws Error with the library's words unless `result` is tuttiSuccess.
-inline void check(tuttiResult_t result) {
-  if (result != tuttiSuccess) throw Error(static_cast<Code>(result), tuttiGetLastError());
-}
-
-/// The element type of a C++ type: see the concept Element. For 16- and 8-bit floats use the C calls on `handle()`.
-template <class T>
-struct ElementType;
-template <>
-struct ElementType<int8_t> {
-  static constexpr DType kType = DType::I8;
-};
-template <>
-struct ElementType<uint8_t> {
-  static constexpr DType kType = DType::U8;
-};
-template <>
-struct ElementType<std::byte> {
-  static constexpr DType kType = DType::U8;
-};
-template <>
-struct ElementType<int32_t> {
-  static constexpr DType kType = DType::I32;
-};
-template <>
-struct ElementType<uint32_t> {
-  static constexpr DType kType = DType::U32;
-};
-template <>
-struct ElementType<int64_t> {
-  static constexpr DType kType = DType::I64;
-};
-template <>
-struct ElementType<uint64_t> {
-  static constexpr DType kType = DType::U64;
-};
-template <>
-struct ElementType<float> {
-  static constexpr DType kType = DType::F32;
-};
-template <>
-struct ElementType<double> {
-  static constexpr DType kType = DType::F64;
-};
-template <class T>
-concept Element = requires {
-  ElementType<std::remove_cv_t<T>>::kType;
-};
 
 /// A thread that runs calls in order.
 class Stream {
@@ -102,125 +63,269 @@ class Group {
   bool open_ = true;
 };
 
-/// One rank of a communicator. Buffers are spans; their sizes give the counts, and sizes that do not fit are an Error.
+/// A sum in which this rank's input is first multiplied by a scalar of its own: stands wherever an Op does, in calls of
+/// the communicator that made it (Communicator::pre_mul_sum). It may end as soon as the call has returned, also in
+/// groups and on streams. Movable.
+class PreMulSum {
+ public:
+  template <Element T>
+  PreMulSum(tuttiComm_t comm, T scalar) : comm_(comm) {
+    check(tuttiRedOpCreatePreMulSum(&op_, &scalar, static_cast<tuttiDataType_t>(ElementType<T>::kType), comm));
+  }
+  PreMulSum(PreMulSum&& other) noexcept : comm_(std::exchange(other.comm_, nullptr)), op_(other.op_) {}
+  PreMulSum& operator=(PreMulSum&& other) noexcept {
+    std::swap(comm_, other.comm_);
+    std::swap(op_, other.op_);
+    return *this;
+  }
+  ~PreMulSum() {
+    if (comm_ != nullptr) tuttiRedOpDestroy(op_, comm_);
+  }
+
+ private:
+  friend class ReduceOp;
+  tuttiComm_t comm_ = nullptr;
+  tuttiRedOp_t op_ = tuttiSum;
+};
+
+/// How a call folds: an Op or a PreMulSum, both of which convert to it.
+class ReduceOp {
+ public:
+  ReduceOp(Op op) : op_(static_cast<tuttiRedOp_t>(op)) {}                       // NOLINT: converts
+  ReduceOp(const PreMulSum& op) : made_(true), comm_(op.comm_), op_(op.op_) {}  // NOLINT: converts
+  /// For the C interface. Throws Error(InvalidArgument) where it cannot be used on `comm`.
+  tuttiRedOp_t on(tuttiComm_t comm) const {
+    if (made_ ? comm_ == comm : op_ != static_cast<tuttiRedOp_t>(Op::PreMulSum)) return op_;
+    throw Error(Code::InvalidArgument,
+                made_ ? "the pre-multiplied sum was made on another communicator, or has been moved from"
+                      : "Op::PreMulSum has no scalar: use what Communicator::pre_mul_sum returns");
+  }
+
+ private:
+  bool made_ = false;
+  tuttiComm_t comm_ = nullptr;
+  tuttiRedOp_t op_;
+};
+
+/// One rank of a communicator.
+///
+/// Buffers are ranges (InputRange, OutputRange in element.hpp: vectors, arrays, spans, …); their sizes, in elements,
+/// give the counts. n is size(), the number of ranks. Without a stream a call returns when this rank's part is done; in
+/// a group or on a stream it runs later, and its buffers must last until Group::end or Stream::synchronize.
+///
+/// Every function throws Error: InvalidArgument before anything is touched, for sizes that do not fit too, and leaves
+/// the communicator usable; any other code as in tutti.h, with what() saying who, where and why.
 class Communicator {
  public:
   /// As the launcher's environment says; alone where there is no launcher.
   static Communicator from_environment() {
     Communicator made;
-    check(tuttiCommInitEnv(&made.comm_));
+    check(tuttiCommInitEnv(made.comm_.get()));
     return made;
   }
+  /// All `ranks` ranks in this process, [i] being rank i: to be used by one thread each, or by one thread in groups.
+  static std::vector<Communicator> all_local(int ranks) {
+    const auto handles = std::make_shared<std::vector<tuttiComm_t>>(static_cast<size_t>(std::max(ranks, 1)));
+    check(tuttiCommInitAll(handles->data(), ranks));
+    std::vector<Communicator> made;
+    for (tuttiComm_t& handle : *handles) made.push_back(Communicator(std::shared_ptr<tuttiComm_t>(handles, &handle)));
+    return made;
+  }
+  /// What all ranks must know to meet. Made by one of them, given to the others by any means you trust.
   static tuttiUniqueId unique_id() {
     tuttiUniqueId id;
     check(tuttiGetUniqueId(&id));
     return id;
   }
-  Communicator(int ranks, const tuttiUniqueId& id, int rank) { check(tuttiCommInitRank(&comm_, ranks, id, rank)); }
-  Communicator(Communicator&& other) noexcept : comm_(std::exchange(other.comm_, nullptr)) {}
+  /// Joins as `rank` of `ranks` and returns when all have come. Made in a group it is `empty()` until the group's end,
+  /// and must last until then; moving it is fine.
+  Communicator(int ranks, const tuttiUniqueId& id, int rank) : Communicator() {
+    check(tuttiCommInitRank(comm_.get(), ranks, id, rank));
+  }
+  Communicator(Communicator&&) noexcept = default;
   Communicator& operator=(Communicator&& other) noexcept {
     std::swap(comm_, other.comm_);
     return *this;
   }
   /// Leaves without a word about errors; `close()` tells.
   ~Communicator() {
-    if (comm_ != nullptr) tuttiCommDestroy(comm_);
+    if (!empty()) tuttiCommDestroy(handle());
   }
-  void close() { check(tuttiCommDestroy(std::exchange(comm_, nullptr))); }
+  /// Waits for this communicator's calls on streams, and leaves.
+  void close() {
+    const tuttiComm_t leaving = handle();
+    comm_ = nullptr;
+    check(tuttiCommDestroy(leaving));
+  }
 
   int rank() const {
     int rank = 0;
-    check(tuttiCommUserRank(comm_, &rank));
+    check(tuttiCommUserRank(handle(), &rank));
     return rank;
   }
   int size() const {
     int ranks = 0;
-    check(tuttiCommCount(comm_, &ranks));
+    check(tuttiCommCount(handle(), &ranks));
     return ranks;
   }
-  tuttiComm_t handle() const { return comm_; }
-  void abort() { check(tuttiCommAbort(comm_)); }
-  /// Ranks of the same colour, ordered by key; a communicator that is `empty()` for TUTTI_NO_COLOUR.
+  /// For the C interface; null where `empty()`.
+  tuttiComm_t handle() const { return comm_ == nullptr ? nullptr : *comm_; }
+  /// True when moved from, closed, without part in a split, or made in a group that has not ended.
+  bool empty() const { return handle() == nullptr; }
+  /// Ranks of the same colour, ordered by key, then by rank; `empty()` for TUTTI_NO_COLOUR. Every rank calls it. In a
+  /// group: as the constructor.
   Communicator split(int colour, int key) const {
     Communicator made;
-    check(tuttiCommSplit(comm_, colour, key, &made.comm_));
+    check(tuttiCommSplit(handle(), colour, key, made.comm_.get()));
     return made;
   }
-  bool empty() const { return comm_ == nullptr; }
 
-  // ---- collectives; in.data() == out.data() is in place where tutti.h says so
-  template <Element T>
-  void all_reduce(std::span<const T> in, std::span<T> out, Op op = Op::Sum, tuttiStream_t stream = nullptr) {
-    same(in.size(), out.size(), "all_reduce");
-    check(tuttiAllReduce(in.data(), out.data(), in.size(), type<T>(), raw(op), comm_, stream));
+  /// Makes every rank's pending and later calls fail with Code::Aborted, in bounded time. From any thread.
+  void abort() { check(tuttiCommAbort(handle())); }
+  /// Code::Ok, or why the communicator has failed, also in calls that run on streams. Does not wait.
+  Code async_error() const {
+    tuttiResult_t result = tuttiSuccess;
+    check(tuttiCommGetAsyncError(handle(), &result));
+    return static_cast<Code>(result);
   }
+  /// What went wrong first on this communicator, or "".
+  std::string error_text() const { return tuttiCommGetErrorText(handle()); }
+
+  /// A sum of the ranks' inputs, each multiplied by its rank's `scalar`; ranks may differ. For buffers of T: a
+  /// `pre_mul_sum(0.5f)` is for float, a `pre_mul_sum(0.5)` for double.
   template <Element T>
-  void all_reduce(std::span<T> in_place, Op op = Op::Sum, tuttiStream_t stream = nullptr) {
-    all_reduce<T>(in_place, in_place, op, stream);
+  [[nodiscard]] PreMulSum pre_mul_sum(T scalar) const {
+    return PreMulSum(handle(), scalar);
   }
-  /// `out` is used at the root only.
-  template <Element T>
-  void reduce(std::span<const T> in, std::span<T> out, int root, Op op = Op::Sum, tuttiStream_t stream = nullptr) {
-    if (rank() == root) same(in.size(), out.size(), "reduce");
-    check(tuttiReduce(in.data(), out.data(), in.size(), type<T>(), raw(op), root, comm_, stream));
+  /// Announces that calls will use this memory. It stays what it is: no page of it is moved or replaced.
+  template <InputRange Data>
+  [[nodiscard]] Registration register_memory(Data&& data) const {
+    const auto bytes = std::as_bytes(std::span(data));
+    return Registration(handle(), const_cast<std::byte*>(bytes.data()), bytes.size());
   }
-  template <Element T>
-  void broadcast(std::span<T> in_place, int root, tuttiStream_t stream = nullptr) {
-    check(tuttiBroadcast(in_place.data(), in_place.data(), in_place.size(), type<T>(), root, comm_, stream));
+
+  // ---- collectives; out.data() == in.data() is in place where tutti.h says so
+
+  /// out[i] ← fold over all ranks of in[i]: the same bits on all ranks. Equal sizes.
+  template <class In, class Out>
+  requires SameElements<In, Out>
+  void all_reduce(In&& in, Out&& out, const ReduceOp& op = Op::Sum, tuttiStream_t stream = nullptr) {
+    must_have("all_reduce", "output", count(out), count(in));
+    check(tuttiAllReduce(read(in), write(out), count(in), type<In>(), op.on(handle()), handle(), stream));
   }
-  template <Element T>
-  void all_gather(std::span<const T> in, std::span<T> out, tuttiStream_t stream = nullptr) {
-    same(in.size() * static_cast<size_t>(size()), out.size(), "all_gather");
-    check(tuttiAllGather(in.data(), out.data(), in.size(), type<T>(), comm_, stream));
+  template <OutputRange Data>
+  void all_reduce(Data&& in_place, const ReduceOp& op = Op::Sum, tuttiStream_t stream = nullptr) {
+    all_reduce(in_place, in_place, op, stream);
   }
-  template <Element T>
-  void reduce_scatter(std::span<const T> in, std::span<T> out, Op op = Op::Sum, tuttiStream_t stream = nullptr) {
-    same(in.size(), out.size() * static_cast<size_t>(size()), "reduce_scatter");
-    check(tuttiReduceScatter(in.data(), out.data(), out.size(), type<T>(), raw(op), comm_, stream));
+  /// As all_reduce, but only the root receives: `out` is used there only.
+  template <class In, class Out>
+  requires SameElements<In, Out>
+  void reduce(In&& in, Out&& out, int root, const ReduceOp& op = Op::Sum, tuttiStream_t stream = nullptr) {
+    if (rank() == root) must_have("reduce", "output", count(out), count(in));
+    check(tuttiReduce(read(in), write(out), count(in), type<In>(), op.on(handle()), root, handle(), stream));
   }
-  template <Element T>
-  void all_to_all(std::span<const T> in, std::span<T> out, tuttiStream_t stream = nullptr) {
-    same(in.size(), out.size(), "all_to_all");
-    if (in.size() % static_cast<size_t>(size()) != 0) bad("all_to_all: the buffers are no multiple of the ranks");
-    check(tuttiAllToAll(in.data(), out.data(), in.size() / static_cast<size_t>(size()), type<T>(), comm_, stream));
+  /// The root's data becomes the fold; the others' stays as it is.
+  template <OutputRange Data>
+  void reduce(Data&& in_place, int root, const ReduceOp& op = Op::Sum, tuttiStream_t stream = nullptr) {
+    void* const out = rank() == root ? write(in_place) : nullptr;
+    check(tuttiReduce(read(in_place), out, count(in_place), type<Data>(), op.on(handle()), root, handle(), stream));
   }
-  /// `out` (n·in) is used at the root only.
-  template <Element T>
-  void gather(std::span<const T> in, std::span<T> out, int root, tuttiStream_t stream = nullptr) {
-    if (rank() == root) same(in.size() * static_cast<size_t>(size()), out.size(), "gather");
-    check(tuttiGather(in.data(), out.data(), in.size(), type<T>(), root, comm_, stream));
+  /// out ← the root's `in`, which is used there only. Equal sizes.
+  template <class In, class Out>
+  requires SameElements<In, Out>
+  void broadcast(In&& in, Out&& out, int root, tuttiStream_t stream = nullptr) {
+    if (rank() == root) must_have("broadcast", "output", count(out), count(in));
+    check(tuttiBroadcast(read(in), write(out), count(out), type<Out>(), root, handle(), stream));
   }
-  /// `in` (n·out) is used at the root only.
-  template <Element T>
-  void scatter(std::span<const T> in, std::span<T> out, int root, tuttiStream_t stream = nullptr) {
-    if (rank() == root) same(in.size(), out.size() * static_cast<size_t>(size()), "scatter");
-    check(tuttiScatter(in.data(), out.data(), out.size(), type<T>(), root, comm_, stream));
+  template <OutputRange Data>
+  void broadcast(Data&& in_place, int root, tuttiStream_t stream = nullptr) {
+    broadcast(in_place, in_place, root, stream);
   }
-  void barrier(tuttiStream_t stream = nullptr) { check(tuttiBarrier(comm_, stream)); }
-  template <Element T>
-  void send(std::span<const T> in, int peer, tuttiStream_t stream = nullptr) {
-    check(tuttiSend(in.data(), in.size(), type<T>(), peer, comm_, stream));
+  /// out (n·in) ← the ranks' `in` in rank order.
+  template <class In, class Out>
+  requires SameElements<In, Out>
+  void all_gather(In&& in, Out&& out, tuttiStream_t stream = nullptr) {
+    must_have("all_gather", "output", count(out), count(in) * ranks());
+    check(tuttiAllGather(read(in), write(out), count(in), type<In>(), handle(), stream));
   }
-  template <Element T>
-  void recv(std::span<T> out, int peer, tuttiStream_t stream = nullptr) {
-    check(tuttiRecv(out.data(), out.size(), type<T>(), peer, comm_, stream));
+  /// out ← block `rank` of the fold of all ranks' `in` (n·out).
+  template <class In, class Out>
+  requires SameElements<In, Out>
+  void reduce_scatter(In&& in, Out&& out, const ReduceOp& op = Op::Sum, tuttiStream_t stream = nullptr) {
+    must_have("reduce_scatter", "input", count(in), count(out) * ranks());
+    check(tuttiReduceScatter(read(in), write(out), count(out), type<In>(), op.on(handle()), handle(), stream));
+  }
+  /// Block j of `in` goes to block `rank` of rank j's `out`. Equal sizes, multiples of n. Never in place.
+  template <class In, class Out>
+  requires SameElements<In, Out>
+  void all_to_all(In&& in, Out&& out, tuttiStream_t stream = nullptr) {
+    must_have("all_to_all", "output", count(out), count(in));
+    const size_t block = count(in) / ranks();
+    if (block * ranks() != count(in)) {
+      bad("all_to_all", "the input has " + std::to_string(count(in)) + " elements, which is no multiple of the " +
+                            std::to_string(ranks()) + " ranks");
+    }
+    check(tuttiAllToAll(read(in), write(out), block, type<In>(), handle(), stream));
+  }
+  /// The root's out (n·in) ← the ranks' `in` in rank order. `out` is used at the root only.
+  template <class In, class Out>
+  requires SameElements<In, Out>
+  void gather(In&& in, Out&& out, int root, tuttiStream_t stream = nullptr) {
+    if (rank() == root) must_have("gather", "output", count(out), count(in) * ranks());
+    check(tuttiGather(read(in), write(out), count(in), type<In>(), root, handle(), stream));
+  }
+  /// out ← block `rank` of the root's `in` (n·out), which is used there only.
+  template <class In, class Out>
+  requires SameElements<In, Out>
+  void scatter(In&& in, Out&& out, int root, tuttiStream_t stream = nullptr) {
+    if (rank() == root) must_have("scatter", "input", count(in), count(out) * ranks());
+    check(tuttiScatter(read(in), write(out), count(out), type<In>(), root, handle(), stream));
+  }
+  /// Nobody leaves before everybody has entered.
+  void barrier(tuttiStream_t stream = nullptr) { check(tuttiBarrier(handle(), stream)); }
+
+  /// To rank `peer`, which receives as many elements of the same type. Between two ranks, sends and receives match in
+  /// order; in a group they run all at the same time.
+  template <InputRange In>
+  void send(In&& in, int peer, tuttiStream_t stream = nullptr) {
+    check(tuttiSend(read(in), count(in), type<In>(), peer, handle(), stream));
+  }
+  template <OutputRange Out>
+  void recv(Out&& out, int peer, tuttiStream_t stream = nullptr) {
+    check(tuttiRecv(write(out), count(out), type<Out>(), peer, handle(), stream));
   }
 
  private:
-  Communicator() = default;
-  template <class T>
+  Communicator() : Communicator(std::make_shared<tuttiComm_t>(nullptr)) {}
+  explicit Communicator(std::shared_ptr<tuttiComm_t> comm) : comm_(std::move(comm)) {}
+
+  template <class R>
   static constexpr tuttiDataType_t type() {
-    return static_cast<tuttiDataType_t>(ElementType<std::remove_cv_t<T>>::kType);
+    return static_cast<tuttiDataType_t>(kElementOf<R>);
   }
-  static constexpr tuttiRedOp_t raw(Op op) { return static_cast<tuttiRedOp_t>(op); }
-  [[noreturn]] static void bad(const std::string& text) { throw Error(Code::InvalidArgument, text); }
-  static void same(size_t a, size_t b, const char* call) {
-    if (a != b)
-      bad(std::string(call) + ": the sizes of input and output do not fit (" + std::to_string(a) + " and " +
-          std::to_string(b) + " elements)");
+  template <class R>
+  static size_t count(const R& range) {
+    return static_cast<size_t>(std::ranges::size(range));
+  }
+  template <class R>
+  static const void* read(R& range) {
+    return std::ranges::data(range);
+  }
+  template <class R>
+  static void* write(R& range) {
+    return std::ranges::data(range);
+  }
+  size_t ranks() const { return static_cast<size_t>(size()); }
+  [[noreturn]] void bad(const char* call, const std::string& text) const {
+    throw Error(Code::InvalidArgument, "rank " + std::to_string(rank()) + ": " + call + ": " + text);
+  }
+  void must_have(const char* call, const char* what, size_t has, size_t needs) const {
+    if (has == needs) return;
+    bad(call, std::string("the ") + what + " has " + std::to_string(has) + " elements; it must have " +
+                  std::to_string(needs));
   }
 
-  tuttiComm_t comm_ = nullptr;
+  std::shared_ptr<tuttiComm_t> comm_;  // the handle's place stays when the object is moved: a group's end writes it
 };
 
 }  // namespace tutti

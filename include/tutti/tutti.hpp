@@ -1,6 +1,7 @@
 // Tutti for C++20: ranges, RAII, exceptions. A thin, header-only cover of tutti.h; its conventions hold here too.
 //
 //   element.hpp   what can be moved and folded: element types, input and output ranges
+//   blocks.hpp    where blocks of different lengths lie
 //   memory.hpp    Memory, allocate; Registration
 //   check.hpp     codes to exceptions
 //   here          Stream, Group, PreMulSum, Communicator
@@ -15,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "tutti/blocks.hpp"
 #include "tutti/check.hpp"
 #include "tutti/element.hpp"
 #include "tutti/error.hpp"
@@ -281,6 +283,53 @@ class Communicator {
     if (rank() == root) must_have("scatter", "input", count(in), count(out) * ranks());
     check(tuttiScatter(read(in), write(out), count(out), type<In>(), root, handle(), stream));
   }
+
+  // ---- the same with blocks of different lengths; what two ranks exchange has one length at both
+
+  /// Block r of `out` ← rank r's `in`.
+  template <class In, class Out>
+  requires SameElements<In, Out>
+  void all_gather_v(In&& in, Out&& out, const Blocks& out_blocks, tuttiStream_t stream = nullptr) {
+    must_hold("all_gather_v", count(out), out_blocks);
+    check(tuttiAllGatherV(read(in), count(in), write(out), out_blocks.counts(), out_blocks.displacements(), type<In>(),
+                          handle(), stream));
+  }
+  /// out ← block `rank` of the fold of all ranks' `in`, whose blocks lie one after the other. The same counts on all.
+  template <class In, class Out>
+  requires SameElements<In, Out>
+  void reduce_scatter_v(In&& in, Out&& out, std::span<const size_t> counts, const ReduceOp& op = Op::Sum,
+                        tuttiStream_t stream = nullptr) {
+    must_hold("reduce_scatter_v", count(in), counts);
+    must_have("reduce_scatter_v", "output", count(out), counts[static_cast<size_t>(rank())]);
+    check(tuttiReduceScatterV(read(in), write(out), counts.data(), type<In>(), op.on(handle()), handle(), stream));
+  }
+  /// Block j of `in` goes to block `rank` of rank j's `out`. Never in place.
+  template <class In, class Out>
+  requires SameElements<In, Out>
+  void all_to_all_v(In&& in, const Blocks& in_blocks, Out&& out, const Blocks& out_blocks,
+                    tuttiStream_t stream = nullptr) {
+    must_hold("all_to_all_v", count(in), in_blocks);
+    must_hold("all_to_all_v", count(out), out_blocks);
+    check(tuttiAllToAllV(read(in), in_blocks.counts(), in_blocks.displacements(), write(out), out_blocks.counts(),
+                         out_blocks.displacements(), type<In>(), handle(), stream));
+  }
+  /// Block r of the root's `out` ← rank r's `in`. `out` and its blocks are used at the root only.
+  template <class In, class Out>
+  requires SameElements<In, Out>
+  void gather_v(In&& in, Out&& out, const Blocks& out_blocks, int root, tuttiStream_t stream = nullptr) {
+    if (rank() == root) must_hold("gather_v", count(out), out_blocks);
+    check(tuttiGatherV(read(in), count(in), write(out), out_blocks.counts(), out_blocks.displacements(), type<In>(),
+                       root, handle(), stream));
+  }
+  /// out ← block `rank` of the root's `in`. `in` and its blocks are used at the root only.
+  template <class In, class Out>
+  requires SameElements<In, Out>
+  void scatter_v(In&& in, const Blocks& in_blocks, Out&& out, int root, tuttiStream_t stream = nullptr) {
+    if (rank() == root) must_hold("scatter_v", count(in), in_blocks);
+    check(tuttiScatterV(read(in), in_blocks.counts(), in_blocks.displacements(), write(out), count(out), type<In>(),
+                        root, handle(), stream));
+  }
+
   /// Nobody leaves before everybody has entered.
   void barrier(tuttiStream_t stream = nullptr) { check(tuttiBarrier(handle(), stream)); }
 
@@ -323,6 +372,10 @@ class Communicator {
     if (has == needs) return;
     bad(call, std::string("the ") + what + " has " + std::to_string(has) + " elements; it must have " +
                   std::to_string(needs));
+  }
+  void must_hold(const char* call, size_t elements, const Blocks& blocks) const {
+    const std::string objection = blocks.objection(ranks(), elements);
+    if (!objection.empty()) bad(call, objection);
   }
 
   std::shared_ptr<tuttiComm_t> comm_;  // the handle's place stays when the object is moved: a group's end writes it

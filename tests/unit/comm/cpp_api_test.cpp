@@ -140,6 +140,52 @@ TEST(CppApi, EveryCollectiveMovesWhatItSays) {
   });
 }
 
+TEST(CppApi, BlocksMayDifferInLength) {
+  with_ranks(3, [](Communicator& comm) {  // rank r has, gets or gives r + 1 elements
+    const int rank = comm.rank();
+    const auto mine = static_cast<size_t>(rank) + 1;
+    const std::vector<size_t> counts{1, 2, 3}, backwards{5, 3, 0}, each(3, mine);
+    const std::vector<int> in(mine, rank), six{0, 1, 1, 2, 2, 2}, reversed{2, 2, 2, 1, 1, 0};
+    std::vector<int> out(6, -1), part(mine, -1), none;
+    comm.all_gather_v(in, out, counts);
+    EXPECT_EQ(out, six);
+    comm.all_gather_v(in, out, {counts, backwards});
+    EXPECT_EQ(out, reversed);
+    comm.reduce_scatter_v(six, part, counts, comm.pre_mul_sum(2));
+    EXPECT_EQ(part, std::vector<int>(mine, 6 * rank));
+    comm.scatter_v(rank == 1 ? std::span<const int>(reversed) : std::span<const int>(),
+                   rank == 1 ? Blocks(counts, backwards) : Blocks(), part, 1);
+    EXPECT_EQ(part, in);
+    std::vector<int> gathered(rank == 2 ? 6 : 0);
+    comm.gather_v(in, gathered, rank == 2 ? counts : Blocks(), 2);
+    EXPECT_EQ(gathered, rank == 2 ? six : none);
+    const std::vector<int> for_each(3 * mine, rank);
+    comm.all_to_all_v(for_each, each, out, counts);
+    EXPECT_EQ(out, six);
+
+    const auto refused = [](auto&& call) { return words(Code::InvalidArgument, call); };
+    const std::string who = "rank " + std::to_string(rank) + ": ";
+    EXPECT_EQ(refused([&] {
+                comm.all_gather_v(in, out, std::array<size_t, 2>{1, 2});
+              }),
+              who + "all_gather_v: there are 2 counts and 0 displacements for 3 ranks");
+    EXPECT_EQ(refused([&] {
+                comm.gather_v(in, out, {counts, std::span(counts).first(1)}, rank);
+              }),
+              who + "gather_v: there are 3 counts and 1 displacements for 3 ranks");
+    EXPECT_EQ(refused([&] { comm.all_to_all_v(for_each, each, part, counts); }),
+              who + "all_to_all_v: block " + std::to_string(rank == 2 ? 2 : 1) + " (" + (rank == 2 ? "3" : "2") +
+                  " elements from " + (rank == 2 ? "3" : "1") + " on) goes beyond the buffer, which has " +
+                  std::to_string(mine));
+    EXPECT_NE(refused([&] {
+                comm.scatter_v(out, {counts, std::vector<size_t>{0, 0, SIZE_MAX}}, part, rank);
+              }).find("block 2 (3 elements from 18446744073709551615 on)"),
+              std::string::npos);
+    EXPECT_EQ(refused([&] { comm.reduce_scatter_v(six, none, counts); }),
+              who + "reduce_scatter_v: the output has 0 elements; it must have " + std::to_string(mine));
+  });
+}
+
 /// The sum of values[rank] over the ranks, as a program gets it.
 template <class T>
 T sum_of(Communicator& comm, const std::array<T, 3>& values) {

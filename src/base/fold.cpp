@@ -1,5 +1,7 @@
 #include "base/fold.hpp"
 
+#include <hwy/targets.h>
+
 #include "base/fold_kernels.hpp"
 #include "base/format.hpp"
 
@@ -32,6 +34,11 @@ FoldFn kernel_for(DType type, Op op) {
 }
 
 }  // namespace
+
+int64_t supported_targets() {
+  static const int64_t kSupported = hwy::SupportedTargets();
+  return kSupported;
+}
 
 FoldFn fold_function(DType type, Op op) {
   demand_processor();

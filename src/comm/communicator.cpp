@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/cgroup.hpp"
+#include "base/cores.hpp"
 #include "base/env.hpp"
 #include "base/fold.hpp"
 #include "base/format.hpp"
@@ -46,8 +48,23 @@ void compare_configurations(const Endpoint& endpoint) {
 }
 
 json to_json(const FabricReport& report) {
-  return {
-      {"staging", report.staging}, {"alpha", report.alpha}, {"beta", report.beta}, {"unreachable", report.unreachable}};
+  return {{"staging", report.staging},
+          {"alpha", report.alpha},
+          {"beta", report.beta},
+          {"unreachable", report.unreachable},
+          {"cores", report.cores}};
+}
+
+/// How long a rank may spin, by who shares its host's cores.
+exec::Patience common_patience(const std::vector<std::string>& reports, const Endpoint& endpoint) {
+  std::vector<Cores> all;
+  Cores mine;
+  for (Rank peer = 0; peer < endpoint.ranks(); ++peer) {
+    if (endpoint.place(peer).host != endpoint.place(endpoint.rank()).host) continue;
+    all.push_back(parse_cores(json::parse(reports[static_cast<size_t>(peer)]).at("cores").get<std::string>()));
+    if (peer == endpoint.rank()) mine = all.back();
+  }
+  return exec::patience_for(mine, all, core_quota());
 }
 
 /// The slowest link and the smallest staging memory of any rank decide for all.
@@ -103,7 +120,6 @@ void Communicator::wire_up() {
   fabric_ = std::make_unique<Fabric>(*endpoint_);
   links_ = std::make_unique<exec::Links>(*fabric_);
   staging_ = std::make_unique<exec::Staging>(fabric_->arena());
-  patience_ = exec::patience_for(fabric_->ranks_on_host());
   execution_.links = links_.get();
   execution_.engines = fabric_->engines();
   execution_.failed = &endpoint_->failed();
@@ -117,6 +133,7 @@ void Communicator::agree() {
   const Deadline deadline = Deadline::in(env().init_timeout);
   const auto reports = endpoint_->exchange(to_json(fabric_->report()).dump(), deadline);
   const select::Setting setting = common_setting(reports);
+  patience_ = common_patience(reports, *endpoint_);
   const std::string mine = rank() == 0 ? select::DecisionTable(setting).text() : "";
   const auto tables = endpoint_->exchange(mine, deadline);
   planner_->agree(select::DecisionTable::parse(tables.front()), setting.staging);

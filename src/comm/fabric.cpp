@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/cores.hpp"
 #include "base/env.hpp"
 #include "base/format.hpp"
 #include "transports/fault/fault.hpp"
@@ -95,7 +96,6 @@ void Fabric::make_arena() {
   for (Rank peer = 0; peer < endpoint_.ranks(); ++peer) {
     const Place& place = endpoint_.place(peer);
     if (place.host != mine.host) continue;
-    ++ranks_on_host_;
     const bool same = same_process(place, mine);
     others_on_host = others_on_host || !same;
     shares_process_ = shares_process_ || (same && peer != endpoint_.rank());
@@ -113,6 +113,7 @@ void Fabric::make_arena() {
   parts_->arena = std::make_unique<transports::Arena>(base, bytes);
   arena_ = parts_->arena.get();
   report_.staging = arena_->staging_bytes();
+  report_.cores = to_text(allowed_cores());
 }
 
 void Fabric::make_routes() {

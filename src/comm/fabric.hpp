@@ -20,6 +20,7 @@ struct FabricReport {
   double alpha = 0;      ///< of its slowest link
   double beta = 0;
   std::string unreachable;  ///< why some peer cannot be reached; empty if all can
+  std::string cores;        ///< where it may run, as to_text(Cores)
 };
 
 class Fabric final : public exec::Connector {
@@ -34,8 +35,6 @@ class Fabric final : public exec::Connector {
   transports::Arena& arena() { return *arena_; }
   /// The transports in use that have to be driven.
   const std::vector<transports::Transport*>& engines() const { return engines_; }
-  /// Ranks that share this host.
-  int ranks_on_host() const { return ranks_on_host_; }
 
   transports::OutLink connect_out(Rank peer, uint32_t channel) override;
   transports::InLink connect_in(Rank peer, uint32_t channel) override;
@@ -53,7 +52,6 @@ class Fabric final : public exec::Connector {
   std::vector<transports::Transport*> routes_;  // by peer
   std::vector<transports::Transport*> engines_;
   FabricReport report_;
-  int ranks_on_host_ = 0;
   bool shares_process_ = false;
 };
 

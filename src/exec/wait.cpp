@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
-
-#include "base/cgroup.hpp"
+#include <iterator>
+#include <utility>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -25,16 +25,19 @@ void pause() {
 
 }  // namespace
 
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  const int allowed = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-  return std::max(1, static_cast<int>(std::min<double>(allowed, std::ceil(core_quota()))));
-}
-
-Patience patience_for(int ranks_on_host) {
+Patience patience_for(const Cores& mine, const std::vector<Cores>& all, double quota) {
+  Cores together;
+  size_t confined = 0;  // ranks that run where this one runs and nowhere else
+  for (const Cores& theirs : all) {
+    Cores joined;
+    std::set_union(together.begin(), together.end(), theirs.begin(), theirs.end(), std::back_inserter(joined));
+    together = std::move(joined);
+    if (std::includes(mine.begin(), mine.end(), theirs.begin(), theirs.end())) ++confined;
+  }
+  const bool crowded =
+      all.size() > together.size() || static_cast<double>(all.size()) > std::ceil(quota) || confined > mine.size();
   Patience patience;
-  if (ranks_on_host > usable_cores()) patience.spins = 0;
+  if (crowded) patience.spins = 0;
   return patience;
 }
 

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
+#include "base/cores.hpp"
 #include "base/deadline.hpp"
 
 namespace tutti::exec {
@@ -16,10 +18,9 @@ struct Patience {
   double longest_nap = 1e-3;  ///< … and at most this
 };
 
-/// Processors this process may use: the affinity mask, or less if a cgroup quota says so; at least 1.
-int usable_cores();
-/// The budget for `ranks` ranks that share this host's cores.
-Patience patience_for(int ranks_on_host);
+/// The budget of a rank that may run on `mine`, where all the ranks of its host may run on `all` (its own among them),
+/// in `quota` cores' worth of time.
+Patience patience_for(const Cores& mine, const std::vector<Cores>& all, double quota);
 
 /// One wait, from the last progress on.
 class Waiter {

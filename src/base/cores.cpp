@@ -1,0 +1,69 @@
+#include "base/cores.hpp"
+
+#include <sched.h>
+
+#include <charconv>
+
+#include "base/format.hpp"
+
+namespace tutti {
+namespace {
+
+constexpr int kMost = 1 << 16;  // processors of a machine that we believe in
+
+}  // namespace
+
+Cores allowed_cores() {
+  Cores cores;
+  for (int room = 1024; room <= kMost && cores.empty(); room *= 4) {
+    const auto words = static_cast<size_t>(room) / (8 * sizeof(unsigned long));
+    std::vector<unsigned long> mask(words);
+    auto* const set = reinterpret_cast<cpu_set_t*>(mask.data());
+    const size_t bytes = words * sizeof(unsigned long);
+    if (sched_getaffinity(0, bytes, set) != 0) continue;  // more processors than fit
+    for (int core = 0; core < room; ++core) {
+      if (CPU_ISSET_S(static_cast<size_t>(core), bytes, set)) cores.push_back(core);
+    }
+  }
+  if (cores.empty()) cores.push_back(0);
+  return cores;
+}
+
+std::string to_text(const Cores& cores) {
+  std::string text;
+  for (size_t i = 0; i < cores.size();) {
+    size_t last = i;
+    while (last + 1 < cores.size() && cores[last + 1] == cores[last] + 1) ++last;
+    if (!text.empty()) text += ',';
+    text += last == i ? fmt::format("{}", cores[i]) : fmt::format("{}-{}", cores[i], cores[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+Cores parse_cores(const std::string& text) {
+  Cores cores;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  const auto nonsense = [&] { throw_error(Code::ProtocolError, "'{}' is no list of processors", text.substr(0, 100)); };
+  const auto number = [&] {
+    int value = -1;
+    const auto [rest, error] = std::from_chars(at, end, value);
+    at = rest;
+    if (error != std::errc() || value < 0 || value >= kMost || (!cores.empty() && value <= cores.back())) nonsense();
+    return value;
+  };
+  for (bool more = at != end; more;) {
+    cores.push_back(number());
+    if (at != end && *at == '-') {
+      ++at;
+      const int last = number();
+      for (int core = cores.back() + 1; core <= last; ++core) cores.push_back(core);
+    }
+    more = at != end;
+    if (more && *at++ != ',') nonsense();
+  }
+  return cores;
+}
+
+}  // namespace tutti

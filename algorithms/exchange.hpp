@@ -31,10 +31,14 @@ inline Pieces pieces_of(const std::vector<Rank>& blocks, const PieceOf& piece_of
   return pieces;
 }
 
+/// Are the places of sums that were sent used again, within a round, for later ones?
+enum class Places { Once, Again };
+
 /// Where a rank's partial sum of each block lies: in its input until something is folded into it, then at its `place`.
 class PartialSums {
  public:
-  PartialSums(Rank blocks, const PieceOf& input, PieceOf place) : place_(std::move(place)) {
+  PartialSums(Rank blocks, const PieceOf& input, PieceOf place, Places places = Places::Once)
+      : place_(std::move(place)), places_(places) {
     for (Rank b = 0; b < blocks; ++b) where_.push_back(input(b));
   }
   const Piece& at(Rank block) const { return where_[static_cast<size_t>(block)]; }
@@ -44,14 +48,29 @@ class PartialSums {
   /// Where the sums of these blocks lie once something is folded into them.
   Pieces moved(const std::vector<Rank>& blocks) {
     for (const Rank b : blocks) {
-      if (at(b).buffer == Buffer::Input) where_[static_cast<size_t>(b)] = place_(b);
+      if (at(b).buffer != Buffer::Input) continue;
+      if (free_.empty()) free_.push_back(place_(b));
+      where_[static_cast<size_t>(b)] = free_.back();
+      free_.pop_back();
     }
     return of(blocks);
+  }
+  /// These sums are needed no more. Returns what may be claimed of the message that they were sent in: nothing if later
+  /// sums may take their places.
+  Lend left(const std::vector<Rank>& blocks) {
+    if (places_ == Places::Once) return Lend::Always;
+    const size_t before = free_.size();
+    for (auto b = blocks.rbegin(); b != blocks.rend(); ++b) {  // the first to be left is the first to be taken
+      if (at(*b).buffer != Buffer::Input) free_.push_back(at(*b));
+    }
+    return free_.size() == before ? Lend::Always : Lend::Never;
   }
 
  private:
   PieceOf place_;
+  Places places_;
   std::vector<Piece> where_;
+  std::vector<Piece> free_;
 };
 
 /// The steps of an all-gather. Each block is sent from, and received to, its place in the output.
@@ -63,18 +82,12 @@ inline void gather_along(const Exchanges& exchanges, LaneBuilder& lane, const Pi
 }
 
 /// The same backwards: takers send their sums back to the giver, who folds them in. The last fold completes `result`,
-/// the rank's own block, with the operands `also`. What was sent is needed no more: its places go to `freed`, if there
-/// is one, and the messages are copies, as later sums may be put there.
+/// the rank's own block, with the operands `also`.
 inline StepRef fold_back(const Exchanges& exchanges, LaneBuilder& lane, PartialSums& sums, const Piece& result,
-                         const std::vector<Source>& also = {}, std::vector<Piece>* freed = nullptr) {
+                         const std::vector<Source>& also = {}) {
   StepRef last;
   for (auto e = exchanges.rbegin(); e != exchanges.rend(); ++e) {
-    const size_t before = freed == nullptr ? 0 : freed->size();
-    for (auto b = e->take.rbegin(); freed != nullptr && b != e->take.rend(); ++b) {
-      if (sums.at(*b).buffer != Buffer::Input) freed->push_back(sums.at(*b));
-    }
-    const bool copies = freed != nullptr && freed->size() > before;
-    lane.lend(sums.of(e->take), e->from, copies ? Lend::Never : Lend::Always);
+    lane.lend(sums.of(e->take), e->from, sums.left(e->take));
     std::vector<Source> sources = {sums.of(e->give), LaneBuilder::from(e->to)};
     if (e + 1 != exchanges.rend()) {
       lane.reduce(sums.moved(e->give), sources);
@@ -93,22 +106,15 @@ inline void all_gather_along(const Exchanges& exchanges, Rank me, PlanBuilder& p
   gather_along(exchanges, lane, [&](Rank b) { return out.block(b); });
 }
 
-/// Partial sums lie in scratch, as many blocks of it as are ever in use. If sums `follow` each other there, blocks are
-/// used again within a round.
+/// Partial sums lie in scratch.
 inline void reduce_scatter_along(const Exchanges& exchanges, const Shape& shape, PlanBuilder& plan,
-                                 bool follow = false) {
+                                 Places places = Places::Once) {
   const View in = plan.input();
-  std::vector<Piece> freed;
-  const auto place = [&](Rank) {
-    if (freed.empty()) return plan.scratch(1).all();
-    const Piece piece = freed.back();
-    freed.pop_back();
-    return piece;
-  };
+  const auto scratch = [&](Rank) { return plan.scratch(1).all(); };
   PartialSums sums(
-      shape.ranks, [&](Rank b) { return in.block(b); }, place);
+      shape.ranks, [&](Rank b) { return in.block(b); }, scratch, places);
   auto lane = plan.lane();
-  fold_back(exchanges, lane, sums, plan.output().all(), {}, follow ? &freed : nullptr);
+  fold_back(exchanges, lane, sums, plan.output().all());
 }
 
 /// Of n chunks; partial sums lie where their result will be, and so outlive every reader: whatever overwrites them is

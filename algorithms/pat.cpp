@@ -74,7 +74,9 @@ void all_gather(const Shape& shape, Rank me, PlanBuilder& plan) {
 
 void reduce_scatter(const Shape& shape, Rank me, PlanBuilder& plan) {
   if (is_alone(shape, plan)) return;
-  reduce_scatter_along(Trees(shape.ranks, me).exchanges(), shape, plan, log2_run(shape.ranks) > 1);
+  // In runs of up to 4, only one place but the first has others below it: no sum takes the place of another.
+  const Places places = log2_run(shape.ranks) > 2 ? Places::Again : Places::Once;
+  reduce_scatter_along(Trees(shape.ranks, me).exchanges(), shape, plan, places);
 }
 
 Cost cost(Rank n, bool folds) {

@@ -7,14 +7,14 @@
 // in Bruck's order it is the other way round.
 //
 // With all places of a d in one step, K = ⌈log2 n⌉ steps are enough, but the last has n/2 blocks in a message, and as
-// many partial sums are kept at a time. So at most 16 go together: places are divided into runs of T, T = 2 or the
+// many partial sums are kept at a time. So at most 16 go together: places are divided into runs of R, R = 2 or the
 // smallest power of two that makes 16 runs or fewer. The ways between the first places of the runs come first, one d
 // a step; then the trees within all runs grow in parallel, one edge a step, each branch to its end before the next.
-// Reduce-scatter: the same backwards. As a branch is done before the next begins, at most log2 T partial sums of a run
+// Reduce-scatter: the same backwards. As a branch is done before the next begins, at most log2 R partial sums of a run
 // exist at a time, and a new one takes the place of one that was sent.
 //
-//   n = 2 … 32 (T = 2):  rounds K   in general:  rounds K − log2 T + T − 1   S is the call's count in bytes
-//   sent (n−1)·S   folded (n−1)·S (reduce-scatter)   T = rounds·α + (n−1)·S·(β + γ)   scratch 16·log2 T blocks or fewer
+//   n = 2 … 32 (R = 2):  rounds K   in general:  rounds K − log2 R + R − 1   S is the call's count in bytes
+//   sent (n−1)·S   folded (n−1)·S (reduce-scatter)   T = rounds·α + (n−1)·S·(β + γ)   scratch 16·log2 R blocks or fewer
 //
 // The least bytes there can be, for any n, about log2 n rounds among few ranks and n/16 among many, in little memory:
 // it wins for middle S where far links are slow, or short of room. The order of folding is not the canonical one; a
@@ -29,7 +29,7 @@ namespace {
 
 constexpr Rank kMostRuns = 16;
 
-/// log2 T.
+/// log2 R.
 Rank log2_run(Rank n) { return std::max<Rank>(1, log2_ceil(n) - log2_ceil(kMostRuns)); }
 
 class Trees {
@@ -64,7 +64,7 @@ class Trees {
 
   Circle circle_;
   Rank me_;
-  Rank run_;  // T
+  Rank run_;  // R
   Exchanges steps_;
 };
 

@@ -108,13 +108,15 @@ const Registration kReduce({.collective = Collective::Reduce,
                             .summary = "up a tree whose subtrees double, folding; few rounds, fewest links",
                             .allows = any_number,
                             .generate = reduce,
-                            .cost = reduce_cost});
+                            .cost = reduce_cost,
+                            .canonical = true});
 const Registration kAllReduce({.collective = Collective::AllReduce,
                                .name = "binomial",
                                .summary = "up and down a tree whose subtrees double; few rounds, fewest links",
                                .allows = any_number,
                                .generate = all_reduce,
-                               .cost = all_reduce_cost});
+                               .cost = all_reduce_cost,
+                               .canonical = true});
 
 }  // namespace
 }  // namespace tutti::algorithms

@@ -98,7 +98,8 @@ const Registration kReduceScatter({.collective = Collective::ReduceScatter,
                                    .summary = "blocks are folded up a tree and scattered down it; fewest links",
                                    .allows = any_number,
                                    .generate = reduce_scatter,
-                                   .cost = reduce_scatter_cost});
+                                   .cost = reduce_scatter_cost,
+                                   .canonical = true});
 
 }  // namespace
 }  // namespace tutti::algorithms

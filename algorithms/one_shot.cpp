@@ -99,7 +99,8 @@ const Registration kAllReduce({.collective = Collective::AllReduce,
                                .summary = "everyone sends all to everyone and folds all; one round, (n−1)·S bytes",
                                .allows = any_number,
                                .generate = all_reduce,
-                               .cost = [](Rank n) { return all_to_all_cost(n, true, 1); }});
+                               .cost = [](Rank n) { return all_to_all_cost(n, true, 1); },
+                               .canonical = true});
 const Registration kAllGather({.collective = Collective::AllGather,
                                .name = "one_shot",
                                .summary = "everyone sends its block to everyone; one round",
@@ -111,7 +112,8 @@ const Registration kReduceScatter({.collective = Collective::ReduceScatter,
                                    .summary = "everyone sends each block to its owner, who folds all n; one round",
                                    .allows = any_number,
                                    .generate = reduce_scatter,
-                                   .cost = [](Rank n) { return all_to_all_cost(n, true, n - 1); }});
+                                   .cost = [](Rank n) { return all_to_all_cost(n, true, n - 1); },
+                                   .canonical = true});
 const Registration kBroadcast({.collective = Collective::Broadcast,
                                .name = "one_shot",
                                .summary = "the root sends all to everyone; one round",
@@ -123,7 +125,8 @@ const Registration kReduce({.collective = Collective::Reduce,
                             .summary = "everyone sends all to the root, which folds all n; one round",
                             .allows = any_number,
                             .generate = reduce,
-                            .cost = reduce_cost});
+                            .cost = reduce_cost,
+                            .canonical = true});
 
 }  // namespace
 }  // namespace tutti::algorithms

@@ -90,7 +90,8 @@ const Registration kRabenseifner(
      .summary = "fold halves at distance 1, 2, 4, …, then gather them backwards; 2·log2 n rounds",
      .allows = any_number,
      .generate = all_reduce,
-     .cost = cost});
+     .cost = cost,
+     .canonical = true});
 
 }  // namespace
 }  // namespace tutti::algorithms

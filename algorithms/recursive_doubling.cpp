@@ -145,7 +145,8 @@ const Registration kAllReduce(
      .summary = "exchange and fold sums at distance 1, 2, 4, …; about log2 n rounds of S bytes",
      .allows = any_number,
      .generate = all_reduce,
-     .cost = all_reduce_cost});
+     .cost = all_reduce_cost,
+     .canonical = true});
 const Registration kAllGather({.collective = Collective::AllGather,
                                .name = "recursive_doubling",
                                .summary = "pass on all blocks held, to distance 1, 2, 4, …; fewest rounds, least bytes",

@@ -143,13 +143,15 @@ const Registration kReduceScatter({.collective = Collective::ReduceScatter,
                                    .summary = "exchange half of the blocks at distance 1, 2, 4, … and fold; few rounds",
                                    .allows = any_number,
                                    .generate = reduce_scatter,
-                                   .cost = reduce_scatter_cost});
+                                   .cost = reduce_scatter_cost,
+                                   .canonical = true});
 const Registration kReduce({.collective = Collective::Reduce,
                             .name = "recursive_doubling",
                             .summary = "reduce-scatter at distance 1, 2, 4, …, then gather up a tree; few rounds",
                             .allows = any_number,
                             .generate = reduce,
-                            .cost = reduce_cost});
+                            .cost = reduce_cost,
+                            .canonical = true});
 
 }  // namespace
 }  // namespace tutti::algorithms

@@ -107,7 +107,8 @@ const Registration kAllReduce(
      .summary = "everyone folds one chunk of n and sends it to everyone; least bytes, 2 rounds",
      .allows = any_number,
      .generate = all_reduce,
-     .cost = all_reduce_cost});
+     .cost = all_reduce_cost,
+     .canonical = true});
 const Registration kBroadcast(
     {.collective = Collective::Broadcast,
      .name = "two_shot",
@@ -121,7 +122,8 @@ const Registration kReduce(
      .summary = "everyone but the root folds one chunk and sends it there; least bytes, 2 rounds",
      .allows = any_number,
      .generate = reduce,
-     .cost = reduce_cost});
+     .cost = reduce_cost,
+     .canonical = true});
 
 }  // namespace
 }  // namespace tutti::algorithms

@@ -27,6 +27,7 @@ std::string configuration() {
   const json all = {{"version", version()},
                     {"plan format", kPlanFormat},
                     {"TUTTI_ALGO", env().algorithm},
+                    {"TUTTI_REPRODUCIBLE", env().reproducible},
                     {"TUTTI_MESSAGE", env().message.value},
                     {"TUTTI_TRANSPORT", env().transport}};
   return all.dump();
@@ -75,6 +76,7 @@ select::Setting common_setting(const std::vector<std::string>& reports) {
   setting.staging = ~uint64_t{0};
   setting.message = env().message.value;
   setting.forced = select::parse_forced(env().algorithm);
+  setting.reproducible = env().reproducible;
   for (const std::string& text : reports) {
     const json report = json::parse(text);
     if (const auto why = report.at("unreachable").get<std::string>(); !why.empty()) throw Error(Code::Unsupported, why);
@@ -189,6 +191,7 @@ void Communicator::begin_collective(const Call& call) {
   if (!reduces(call.spec.collective)) return;
   exec::Arithmetic& how = execution_.state.arithmetic;
   how.fold = fold_function(call.spec.type, call.spec.op);
+  how.round_each = reproducible_;
   how.element_bytes = static_cast<uint32_t>(size_of(call.spec.type));
   if (call.spec.op == Op::Avg) how.divide_by = static_cast<uint32_t>(ranks());
   if (call.spec.op == Op::PreMulSum) how.scale = call.scale;

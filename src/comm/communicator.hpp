@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/env.hpp"
 #include "base/status.hpp"
 #include "comm/board.hpp"
 #include "comm/call.hpp"
@@ -83,6 +84,7 @@ class Communicator {
   std::unique_ptr<Planner> planner_;
   Scales scales_;
 
+  const bool reproducible_ = env().reproducible;
   bool left_ = false;
   uint64_t calls_ = 0;           // collectives
   uint64_t digest_ = 0;          // of them all, in order

@@ -53,6 +53,7 @@ struct Algorithm {
   bool (*allows)(Rank ranks) = nullptr;
   void (*generate)(const Shape& shape, Rank me, PlanBuilder& plan) = nullptr;
   Cost (*cost)(Rank ranks) = nullptr;
+  bool canonical = false;  ///< folds in the canonical order (see is_canonical), whatever n; of reductions only
 };
 
 inline bool any_number(Rank) { return true; }

@@ -70,6 +70,8 @@ std::vector<Candidate> candidates(Collective collective, uint64_t bytes, const S
     } else if (forced != setting.forced.end() && forced->second != a->name) {
       candidate.rejected = fmt::format("TUTTI_ALGO forces {}", forced->second);
       candidate.seconds = std::numeric_limits<double>::infinity();  // the last: others have reasons of their own
+    } else if (setting.reproducible && reduces(collective) && !a->canonical) {
+      candidate.rejected = "TUTTI_REPRODUCIBLE: it folds in another order than the canonical one";
     } else if (window_bytes(*a, setting) == 0) {
       candidate.rejected = fmt::format(
           "its messages fit neither TUTTI_MESSAGE ({} bytes) nor a share of the staging "

@@ -24,6 +24,7 @@ struct Setting {
   double message_cost = 1e-7;  ///< seconds of processor time for each message beyond the first of a round
   uint64_t staging = 0;        ///< bytes of the smallest staging memory of any rank
   uint64_t message = 0;        ///< bytes of the largest message
+  bool reproducible = false;   ///< reductions fold in the canonical order only
   /// Forced algorithms by collective ("all_reduce" → "ring"), from TUTTI_ALGO.
   std::map<std::string, std::string> forced;
 };

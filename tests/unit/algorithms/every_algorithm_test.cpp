@@ -20,6 +20,14 @@ class EveryAlgorithm : public testing::TestWithParam<Candidate> {};
 TEST_P(EveryAlgorithm, IsProvenForEveryNumberOfRanks) { EXPECT_TRUE(is_proven(GetParam())); }
 TEST_P(EveryAlgorithm, SendsWhatItClaims) { EXPECT_TRUE(sends_what_it_claims(GetParam())); }
 TEST_P(EveryAlgorithm, IsRejectedWhenAStepIsLost) { EXPECT_TRUE(notices_every_lost_step(GetParam())); }
+TEST_P(EveryAlgorithm, FoldsInTheCanonicalOrderWhereItClaims) {
+  const bool claims = GetParam().algorithm().canonical;
+  if (reduces(GetParam().collective)) {
+    EXPECT_EQ(static_cast<bool>(is_reproducible(GetParam())), claims);
+  } else {
+    EXPECT_FALSE(claims);
+  }
+}
 TEST_P(EveryAlgorithm, HasASummaryThatFitsALine) {
   const std::string_view summary = GetParam().algorithm().summary;
   EXPECT_FALSE(summary.empty());

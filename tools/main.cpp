@@ -44,6 +44,7 @@ int obey(std::vector<std::string> arguments) {
   app.footer("Examples:\n  tutti perf all_reduce --np 4\n  tutti run -n 4 -- ./program\n  tutti info\n");
   tutti::tools::add_perf(app, whole, status);
   tutti::tools::add_run(app, program, status);
+  tutti::tools::add_plan(app, status);
   tutti::tools::add_info(app, status);
   tutti::tools::add_env(app, status);
   try {

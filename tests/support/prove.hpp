@@ -12,6 +12,7 @@
 #include "base/format.hpp"
 #include "plan/algorithm.hpp"
 #include "plan/verify.hpp"
+#include "plan/words.hpp"
 
 namespace tutti::plan {
 
@@ -119,47 +120,6 @@ inline testing::AssertionResult notices_every_lost_step(const Candidate& candida
     }
   }
   return testing::AssertionSuccess();
-}
-
-/// "in", "out#2" (block 2), "scratch[1/4]" (chunk 1 of 4), "in[0-2/4]" (chunks 0 to 2).
-inline std::string in_words(const RankPlan& plan, const Piece& piece) {
-  constexpr const char* kNames[kBuffers] = {"in", "out", "scratch"};
-  std::string words = kNames[static_cast<int>(piece.buffer)];
-  if (piece.block > 0) words += fmt::format("#{}", piece.block);
-  const uint32_t parts = plan.partitions[piece.partition].parts;
-  if (parts == 1) return words;
-  words += fmt::format("[{}", piece.first);
-  if (piece.last - piece.first > 1) words += fmt::format("-{}", piece.last - 1);
-  return words + fmt::format("/{}]", parts);
-}
-
-inline std::string in_words(const RankPlan& plan, Range pieces) {
-  std::string words;
-  for (uint32_t i = pieces.begin; i < pieces.end; ++i) {
-    if (i > pieces.begin) words += ",";
-    words += in_words(plan, plan.pieces[i]);
-  }
-  return words.empty() ? "nothing" : words;
-}
-
-/// "copy out = in", "lend in > 1 2", "recv out < 0", "fold out = <0 + in", "complete out = …"; "after 3: …".
-inline std::string in_words(const RankPlan& plan, const Step& step) {
-  std::string words = step.after == kNone ? "" : fmt::format("after {}: ", step.after);
-  const std::string pieces = in_words(plan, step.pieces);
-  if (step.kind == StepKind::Recv) return words + fmt::format("recv {} < {}", pieces, plan.peers[step.peers.begin]);
-  if (step.kind == StepKind::Send) {
-    constexpr const char* kVerbs[] = {"send", "lend out of place", "lend"};
-    words += fmt::format("{} {} >", kVerbs[static_cast<int>(step.lend)], pieces);
-    for (uint32_t i = step.peers.begin; i < step.peers.end; ++i) words += fmt::format(" {}", plan.peers[i]);
-    return words;
-  }
-  words += fmt::format("{} {} =", step.kind == StepKind::Copy ? "copy" : step.completes ? "complete" : "fold", pieces);
-  for (uint32_t i = step.operands.begin; i < step.operands.end; ++i) {
-    const Operand& operand = plan.operands[i];
-    words += i > step.operands.begin ? " + " : " ";
-    words += operand.peer == kNoRank ? in_words(plan, operand.pieces) : fmt::format("<{}", operand.peer);
-  }
-  return words;
 }
 
 /// The steps of rank `me` in words, lane after lane; a lane is preceded by "|" but for the first.

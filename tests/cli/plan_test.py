@@ -1,0 +1,61 @@
+"""tutti plan: list, show, verify, draw."""
+
+import json
+import os
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+from support import main, tutti
+
+
+class Plan(unittest.TestCase):
+    def test_lists_every_algorithm_with_its_cost(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = tutti("plan", "list", "-n", "4", "--json", folder + "/list.json")
+            with open(folder + "/list.json") as file:
+                rows = json.load(file)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        ring = [row for row in rows if (row["collective"], row["algorithm"]) == ("all_reduce", "ring")]
+        self.assertEqual([(row["rounds"], row["sent"], row["reproducible"]) for row in ring], [(6, 1.5, False)])
+        self.assertRegex(done.stdout, r"all_reduce +ring +6 +3/2 +3/2 +3/4 ")
+
+    def test_shows_the_steps_of_a_rank(self):
+        done = tutti("plan", "show", "ring", "all_reduce", "-n", "3", "--rank", "1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("complete out[2/3] = <0 + in[2/3]", done.stdout)
+        self.assertNotIn("rank 2\n", done.stdout)
+
+    def test_proves_and_counts(self):
+        done = tutti("plan", "verify", "rabenseifner", "all_reduce", "-n", "13")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("is right, for every message size and every timing", done.stdout)
+        self.assertIn("The cost that the algorithm claims is what was counted.", done.stdout)
+        self.assertRegex(done.stdout, r"reproducible order +yes")
+
+    def test_draws_a_picture(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = tutti("plan", "draw", "circulant", "all_reduce", "-n", "6", "-o", folder + "/c.svg")
+            picture = xml.etree.ElementTree.parse(folder + "/c.svg").getroot()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("svg", picture.tag)
+
+    def test_says_what_there_is(self):
+        for arguments, words in (
+            (("show", "nope"), "it has binomial, "),
+            (("verify", "ring", "all_produce"), "there is no collective 'all_produce'; there are all_reduce, "),
+            (("show", "ring", "-n", "4", "--rank", "4"), "ranks are 0 to 3"),
+            (("draw", "ring", "-n", "65", "-o", "x"), "64 is the most"),
+            (("verify", "ring", "-n", "0"), "not in range"),
+            (("verify", "direct", "send_recv"), "it has none"),
+        ):
+            done = tutti("plan", *arguments)
+            self.assertEqual(done.returncode, 2, done.stdout)
+            self.assertIn(words, done.stderr)
+        done = tutti("plan", "draw", "ring", "-o", os.path.join("/no", "such", "folder"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("No such file or directory", done.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+// tutti plan: what algorithms there are, what they do, and whether it is right.
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/format.hpp"
+#include "plan/algorithm.hpp"
+#include "plan/verify.hpp"
+#include "plan/words.hpp"
+#include "tools/commands.hpp"
+#include "tools/plan/draw.hpp"
+
+namespace tutti::tools {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr Rank kMostRanks = 4096;
+
+struct Options {
+  std::string algorithm, collective = "all_reduce", file;
+  Rank ranks = 4;
+  Rank rank = -1;  // all
+};
+
+std::string join(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, ", ")); }
+
+Collective collective_named(const std::string& name) {
+  std::vector<std::string> known;
+  for (int c = 0; c < kCollectives; ++c) {
+    if (name == name_of(static_cast<Collective>(c))) return static_cast<Collective>(c);
+    known.emplace_back(name_of(static_cast<Collective>(c)));
+  }
+  throw_error(Code::InvalidArgument, "there is no collective '{}'; there are {}", name, join(known));
+}
+
+const plan::Algorithm& algorithm_of(const Options& options) {
+  const Collective collective = collective_named(options.collective);
+  const plan::Algorithm* found = plan::find_algorithm(collective, options.algorithm);
+  if (found == nullptr) {
+    std::vector<std::string> known;
+    for (const plan::Algorithm* a : plan::algorithms_of(collective)) known.emplace_back(a->name);
+    throw_error(Code::InvalidArgument, "{} has no algorithm '{}'; it has {}", options.collective, options.algorithm,
+                known.empty() ? "none, it is sent directly" : join(known));
+  }
+  if (!found->allows(options.ranks)) {
+    throw_error(Code::InvalidArgument, "{} {} does not work for {} ranks", found->name, options.collective,
+                options.ranks);
+  }
+  return *found;
+}
+
+std::string in_words(plan::Ratio ratio) {
+  return ratio.den() == 1 ? fmt::format("{}", ratio.num()) : fmt::format("{}/{}", ratio.num(), ratio.den());
+}
+
+void write(const std::string& text, const std::string& path) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file) throw_error(Code::SystemError, "{}: {}", path, std::strerror(errno));
+}
+
+void list(const Options& options) {
+  ordered_json rows = ordered_json::array();
+  fmt::print("For {} ranks; amounts are the busiest rank's, in units of the call's count\n\n", options.ranks);
+  fmt::print("{:<15} {:<19} {:>6} {:>9} {:>9} {:>9}  {:<5} {}\n", "collective", "algorithm", "rounds", "sent",
+             "received", "folded", "repr.", "what it does");
+  for (int c = 0; c < kCollectives; ++c) {
+    const auto collective = static_cast<Collective>(c);
+    for (const plan::Algorithm* a : plan::algorithms_of(collective)) {
+      const bool allowed = a->allows(options.ranks);
+      const plan::Cost cost = allowed ? a->cost(options.ranks) : plan::Cost{};
+      const auto figure = [&](plan::Ratio r) { return allowed ? in_words(r) : "-"; };
+      fmt::print("{:<15} {:<19} {:>6} {:>9} {:>9} {:>9}  {:<5} {}\n", name_of(collective), a->name, figure(cost.rounds),
+                 figure(cost.sent), figure(cost.received), figure(cost.folded), a->canonical ? "yes" : "", a->summary);
+      rows.push_back({{"collective", name_of(collective)},
+                      {"algorithm", a->name},
+                      {"summary", a->summary},
+                      {"allowed", allowed},
+                      {"reproducible", a->canonical},
+                      {"rounds", cost.rounds},
+                      {"sent", cost.sent.value()},
+                      {"received", cost.received.value()},
+                      {"folded", cost.folded.value()}});
+    }
+  }
+  fmt::print("\nrepr.: folds in the canonical order, so TUTTI_REPRODUCIBLE=1 may use it\n");
+  if (!options.file.empty()) write(rows.dump(2) + "\n", options.file);
+}
+
+void show(const Options& options) {
+  const plan::Algorithm& algorithm = algorithm_of(options);
+  if (options.rank >= options.ranks) {
+    throw_error(Code::InvalidArgument, "rank {} of {}: ranks are 0 to {}", options.rank, options.ranks,
+                options.ranks - 1);
+  }
+  fmt::print("{} {} on {} ranks: {}\n", algorithm.name, options.collective, options.ranks, algorithm.summary);
+  for (Rank rank = 0; rank < options.ranks; ++rank) {
+    if (options.rank >= 0 && rank != options.rank) continue;
+    const plan::RankPlan plan = plan::generate(algorithm, {algorithm.collective, options.ranks}, rank);
+    fmt::print("\nrank {}\n", rank);
+    for (size_t lane = 0; lane < plan.lanes.size(); ++lane) {
+      for (uint32_t s = plan.lanes[lane].steps.begin; s < plan.lanes[lane].steps.end; ++s) {
+        fmt::print("  {:>3}  lane {}  {}\n", s, lane, plan::in_words(plan, plan.steps[s]));
+      }
+    }
+  }
+  fmt::print(
+      "\nlend: readers may read it where it lies; > to ranks, < from a rank; #2: block 2; [1/4]: chunk 1 of 4 of the\n"
+      "window; complete: the fold after which every contribution is in\n");
+}
+
+int verify(const Options& options) {
+  const plan::Algorithm& algorithm = algorithm_of(options);
+  const auto plans = plan::generate_all(algorithm, options.ranks);
+  const plan::Verdict verdict = plan::verify(plans);
+  if (!verdict) {
+    fmt::print("{} {} on {} ranks is WRONG: {}\n", algorithm.name, options.collective, options.ranks, verdict.reason);
+    return 1;
+  }
+  const plan::Counted counted = plan::count(plans);
+  const plan::Cost &does = counted.cost, claims = algorithm.cost(options.ranks);
+  const bool as_claimed = does.rounds == claims.rounds && does.sent == claims.sent &&
+                          does.received == claims.received && does.folded == claims.folded &&
+                          does.stages == claims.stages && does.message == claims.message;
+  size_t steps = 0;
+  for (const plan::RankPlan& plan : plans) steps += plan.steps.size();
+  fmt::print("{} {} on {} ranks is right, for every message size and every timing.\n\n", algorithm.name,
+             options.collective, options.ranks);
+  fmt::print("  steps, of all ranks   {}\n  lanes                 {}\n  links                 {}\n", steps,
+             plans.front().lanes.size(), counted.links.size());
+  fmt::print("  rounds                {}\n  sent, busiest rank    {}\n  received              {}\n", does.rounds,
+             in_words(does.sent), in_words(does.received));
+  fmt::print("  folded                {}\n  largest message       {}\n", in_words(does.folded), in_words(does.message));
+  fmt::print("  sends lent            {}\n", counted.lends);
+  if (reduces(algorithm.collective)) {
+    fmt::print("  reproducible order    {}\n", plan::is_canonical(plans) ? "yes" : "no");
+  }
+  fmt::print("\n{}\n", as_claimed ? "The cost that the algorithm claims is what was counted."
+                                  : "The cost that the algorithm claims is NOT what was counted.");
+  return as_claimed ? 0 : 1;
+}
+
+void draw(const Options& options) {
+  const plan::Algorithm& algorithm = algorithm_of(options);
+  if (options.ranks > 64)
+    throw_error(Code::InvalidArgument, "a picture of {} ranks cannot be read; 64 is the most", options.ranks);
+  const auto plans = plan::generate_all(algorithm, options.ranks);
+  const std::string title = fmt::format("{}: {}, {} ranks", options.collective, algorithm.name, options.ranks);
+  write(draw_svg(plans, title), options.file);
+  fmt::print("{} written\n", options.file);
+}
+
+void add_names(CLI::App* command, Options& options) {
+  command->add_option("algorithm", options.algorithm, "an algorithm: see tutti plan list")->required();
+  command->add_option("collective", options.collective, "all_reduce, all_gather, …; default all_reduce");
+  command->add_option("-n", options.ranks, "number of ranks; default 4")->check(CLI::Range(1, kMostRanks));
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, int& status) {
+  CLI::App* command = app.add_subcommand("plan", "the algorithms: lists, shows, proves and draws them");
+  command->require_subcommand(1);
+  command->footer(
+      "Examples:\n  tutti plan list -n 8\n  tutti plan show ring all_reduce -n 4 --rank 0\n"
+      "  tutti plan verify rabenseifner -n 13\n  tutti plan draw swing all_reduce -n 8 -o swing.svg\n");
+  const auto options = std::make_shared<Options>();
+
+  CLI::App* lists = command->add_subcommand("list", "all algorithms, with what they cost");
+  lists->add_option("-n", options->ranks, "number of ranks; default 4")->check(CLI::Range(1, kMostRanks));
+  lists->add_option("--json", options->file, "writes the table to a file as well");
+  lists->callback([options] { list(*options); });
+
+  CLI::App* shows = command->add_subcommand("show", "the steps of an algorithm, rank by rank");
+  add_names(shows, *options);
+  shows->add_option("--rank", options->rank, "of this rank only")->check(CLI::NonNegativeNumber);
+  shows->callback([options] { show(*options); });
+
+  CLI::App* verifies = command->add_subcommand("verify", "proves an algorithm for a number of ranks, and counts");
+  add_names(verifies, *options);
+  verifies->callback([options, &status] { status = verify(*options); });
+
+  CLI::App* draws = command->add_subcommand("draw", "a space-time diagram of an algorithm, as SVG");
+  add_names(draws, *options);
+  draws->add_option("-o", options->file, "the file")->required();
+  draws->callback([options] { draw(*options); });
+}
+
+}  // namespace tutti::tools

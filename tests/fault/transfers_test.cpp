@@ -19,6 +19,9 @@ class Pair : public ::testing::TestWithParam<std::string> {
   }
 };
 
+/// Threads do not die alone, and share one configuration.
+class PairOfProcesses : public Pair {};
+
 /// The first line that failed, which must have done so as `code`, with all the words in its text.
 void expect_failure(const Story& story, int code, const std::vector<std::string>& words) {
   const auto failed = std::find_if(story.begin(), story.end(), [](const Told& t) { return t.code != tuttiSuccess; });
@@ -82,21 +85,21 @@ TEST_P(Pair, ARankThatOnlyReceivesTimesOut) {
   for (const Story& story : stories) expect_failure(story, tuttiTimeout, {"waited 5.", "recv(count=4, f32, from rank"});
 }
 
-TEST_P(Pair, AProcessThatExitsWithoutLeavingIsNamed) {
-  if (GetParam() == "local") GTEST_SKIP() << "threads do not die alone";
+TEST_P(PairOfProcesses, AProcessThatExitsWithoutLeavingIsNamed) {
   const auto stories = play("barrier\nbarrier\ndestroy", "barrier\nexit");
   expect_failure(stories[0], tuttiPeerFailed, {"rank 1"});
 }
 
-TEST_P(Pair, DifferentConfigurationsAreAMismatch) {
-  if (GetParam() == "local") GTEST_SKIP() << "one process has one configuration";
-  for (const char* difference : {"TUTTI_MESSAGE=64K", "TUTTI_ALGO=all_reduce:ring"}) {
+TEST_P(PairOfProcesses, DifferentConfigurationsAreAMismatch) {
+  for (const char* difference : {"TUTTI_MESSAGE=64K", "TUTTI_ALGO=all_reduce:ring", "TUTTI_REPRODUCIBLE=1"}) {
     Job job({GetParam(), 2, "", difference}, [](int) { return "barrier"; });
     const std::string name = std::string(difference).substr(0, std::string(difference).find('='));
     for (const Story& story : job.finish()) expect_failure(story, tuttiMismatch, {name, "on rank 0", "on rank 1"});
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(Transports, PairOfProcesses, ::testing::Values("shm", "tcp"),
+                         [](const auto& test) { return test.param; });
 INSTANTIATE_TEST_SUITE_P(Transports, Pair, ::testing::Values("local", "shm", "tcp"),
                          [](const auto& test) { return test.param; });
 

@@ -60,7 +60,10 @@ int obey(std::vector<std::string> arguments) {
 
 int main(int argc, char** argv) {
   try {
-    return obey({argv + std::min(argc, 1), argv + argc});
+    const int status = obey({argv + std::min(argc, 1), argv + argc});
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+    std::fprintf(stderr, "tutti: not all of the output could be written\n");
+    return std::max(status, 1);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "tutti %s: %s\n", argc > 1 ? argv[1] : "", error.what());
     const auto* const known = dynamic_cast<const tutti::Error*>(&error);

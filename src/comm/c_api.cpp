@@ -7,6 +7,7 @@
 #include "base/version.hpp"
 #include "comm/handles.hpp"
 #include "comm/launch.hpp"
+#include "comm/messages.hpp"
 #include "comm/submit.hpp"
 
 namespace tutti::comm {
@@ -26,6 +27,8 @@ UniqueId id_from(const tuttiUniqueId& raw) {
 
 void check_place(int ranks, int rank) {
   if (ranks < 1) throw_error(Code::InvalidArgument, "a communicator of {} ranks: at least 1 is needed", ranks);
+  if (ranks > kMaxRanks)
+    throw_error(Code::InvalidArgument, "a communicator of {} ranks: {} are the most", ranks, kMaxRanks);
   if (rank < 0 || rank >= ranks) {
     throw_error(Code::InvalidArgument, "rank {} of {}: ranks are 0 to {}", rank, ranks, ranks - 1);
   }

@@ -109,6 +109,11 @@ std::shared_ptr<Communicator> Communicator::join(const UniqueId& id, Rank ranks,
     made->endpoint_->leave(0,
                            Deadline::in(env().init_timeout));  // the others are to hear of it before this process ends
     throw;
+  } catch (const json::exception& error) {
+    const std::string text = fmt::format("rank {}: what a rank says of itself makes no sense ({})", rank, error.what());
+    made->endpoint_->fail(Code::ProtocolError, text);
+    made->endpoint_->leave(0, Deadline::in(env().init_timeout));
+    throw Error(Code::ProtocolError, text);
   }
   return made;
 }
@@ -293,6 +298,7 @@ Status Communicator::leave() {
   }
   const Farewell farewell =
       endpoint_->leave(calls_, Deadline::in(env().timeout), digest_, describe(last_), std::move(traffic));
+  if (failed.ok() && failure().code == Code::Mismatch) failed = failure();  // a slower rank found it meanwhile
   if (!failed.ok()) return failed;
   if (!farewell.mismatch.empty()) return {Code::Mismatch, fmt::format("rank {}: {}", farewell.rank, farewell.mismatch)};
   return {};

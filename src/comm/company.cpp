@@ -26,7 +26,7 @@ void CommunicatorParty::welcome(Fd& fd, std::string_view first) {
       return hub->admit(fd, unpack<Register>(first));
     }
     case Kind::Stream: {
-      const auto stream = unpack<Stream>(first);
+      const auto stream = unpack<OpenStream>(first);
       return seat(stream.to)->streams().park(stream.from, stream.label, fd);
     }
     case Kind::Ask: {

@@ -173,7 +173,7 @@ Fd Endpoint::open_stream(Rank peer, const std::string& label, Deadline deadline)
   const Patience patience{deadline, &failed()};
   try {
     Fd fd = dial(addresses_of(member, control_.home()), member.port, seat_->key(), patience);
-    call<Accepted>(fd.get(), Stream{rank(), peer, label}, patience);
+    call<Accepted>(fd.get(), OpenStream{rank(), peer, label}, patience);
     return fd;
   } catch (const Error& error) {
     check();

@@ -17,7 +17,8 @@ namespace {
 using transports::Place;
 using transports::Transport;
 
-constexpr uint64_t kProcessArena = 8 << 20;   // bytes
+constexpr uint64_t kProcessArena = 8 << 20;  // bytes
+constexpr uint64_t kLinksToAPeer = 3;  // the lanes of an algorithm that has every other rank as peer, and transfers
 constexpr uint64_t kThreadArena = 512 << 10;  // where ranks are threads there may be many
 
 bool same_process(const Place& a, const Place& b) {
@@ -41,6 +42,15 @@ class Mapping {
   uint64_t bytes_;
   unsigned char* base_;
 };
+
+void check_is_transport(const std::string& name) {
+  std::string known;
+  for (const transports::TransportEntry& entry : transports::transports()) {
+    if (name == entry.name) return;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", entry.name);
+  }
+  throw_error(Code::InvalidArgument, "TUTTI_TRANSPORT: there is no transport '{}'; there are {}", name, known);
+}
 
 }  // namespace
 
@@ -110,7 +120,8 @@ void Fabric::make_arena() {
     parts_->mapping = std::make_unique<Mapping>(bytes);
     base = parts_->mapping->base();
   }
-  parts_->arena = std::make_unique<transports::Arena>(base, bytes);
+  const uint64_t links = kLinksToAPeer * static_cast<uint64_t>(endpoint_.ranks()) * sizeof(transports::LinkMemory);
+  parts_->arena = std::make_unique<transports::Arena>(base, bytes, links);
   arena_ = parts_->arena.get();
   report_.staging = arena_->staging_bytes();
   report_.cores = to_text(allowed_cores());
@@ -126,6 +137,7 @@ void Fabric::make_routes() {
       known = parts_->transports.emplace_back(with_faults_of_environment(entry.make(context), context)).get();
     return known;
   };
+  if (!env().transport.empty()) check_is_transport(env().transport);
   routes_.assign(static_cast<size_t>(endpoint_.ranks()), nullptr);
   for (Rank peer = 0; peer < endpoint_.ranks(); ++peer) {
     if (peer == endpoint_.rank()) continue;

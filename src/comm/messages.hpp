@@ -95,7 +95,7 @@ struct Register {
   }
 };
 
-struct Stream {
+struct OpenStream {
   static constexpr Kind kKind = Kind::Stream;
   Rank from = 0, to = 0;
   std::string label;

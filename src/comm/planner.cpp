@@ -14,7 +14,6 @@ namespace {
 constexpr size_t kCached = 1024;                // programs kept
 constexpr uint64_t kLendFrom = 8192;            // bytes: below, copying is cheaper than waiting for the reader
 constexpr uint32_t kTransferChannel = 1 << 16;  // links of sends and receives; collectives count theirs from 0
-constexpr uint32_t kVaryingChannel = 1 << 17;   // links of collectives whose blocks differ in length
 constexpr uint64_t kDirectStaging = 4;          // messages to all peers get 1/4 of the staging memory
 
 Hash hash_of(const CallSpec& spec) {
@@ -25,6 +24,9 @@ Hash hash_of(const CallSpec& spec) {
       .add(static_cast<uint64_t>(spec.root))
       .add(spec.varies ? 1 : 0);
 }
+
+/// The same number at both ends of a block of this length: so a block of another length shows in its first message.
+uint64_t tag_of_block(uint64_t bytes) { return mix(bytes + 1) & transports::kTagMask; }
 
 /// The same number at both ends of a transfer.
 uint64_t tag_of(const CallSpec& spec, uint64_t number) {
@@ -129,7 +131,7 @@ Prepared& Planner::varying(const Call& call) {
   const bool folds = reduces(call.spec.collective);
   const Blocks &in = call.blocks->in, &out = call.blocks->out;
   const uint64_t element = size_of(call.spec.type);
-  exec::Direct direct{.scaled = call.spec.op == Op::PreMulSum, .channel = kVaryingChannel};
+  exec::Direct direct{.scaled = call.spec.op == Op::PreMulSum, .channel = 0};  // as other collectives' first lane
   const auto part = [&](const void* data, const Blocks& blocks, Rank r) {
     const auto i = static_cast<size_t>(r);
     auto* const bytes = static_cast<unsigned char*>(const_cast<void*>(data));
@@ -143,17 +145,17 @@ Prepared& Planner::varying(const Call& call) {
       if (call.spec.collective == Collective::AllGather) {
         same.push_back(to);
       } else {
-        direct.transfers.push_back({{to}, true, data, bytes, 0});
+        direct.transfers.push_back({{to}, true, data, bytes, tag_of_block(bytes)});
       }
     }
     if (folds || !travels(call.spec, from, rank_)) continue;
     const auto [data, bytes] = part(call.out, out, from);
-    direct.transfers.push_back({{from}, false, data, bytes, 0});
+    direct.transfers.push_back({{from}, false, data, bytes, tag_of_block(bytes)});
   }
   const auto [mine, mine_bytes] = part(call.in, in, rank_);
   const auto [to, to_bytes] = part(call.out, out, rank_);
-  if (!same.empty()) direct.transfers.push_back({std::move(same), true, mine, mine_bytes, 0});
-  if (folds) direct.folds.push_back({mine, to, to_bytes});
+  if (!same.empty()) direct.transfers.push_back({std::move(same), true, mine, mine_bytes, tag_of_block(mine_bytes)});
+  if (folds) direct.folds.push_back({mine, to, to_bytes, tag_of_block(to_bytes)});
   Prepared& prepared = prepare(std::move(direct));
   prepared.spec = call.spec;
   prepared.salt = hash_of(call.spec).value();

@@ -82,12 +82,15 @@ std::optional<Seat::Failure> Seat::failure() const {
 }
 
 bool Seat::set_failure(Code code, const std::string& text) {
+  bool unheard = false;
   {
     const std::lock_guard lock(mutex_);
     if (failure_) return false;
     failure_ = Failure(code, text);
     failed_.store(static_cast<uint32_t>(code), std::memory_order_release);
+    unheard = answered_ && code == Code::Mismatch;
   }
+  if (unheard) control_.add_unheard({rank_, ranks_, text});
   changed_.notify_all();
   return true;
 }

@@ -10,6 +10,7 @@
 
 #include "base/float_environment.hpp"
 #include "base/format.hpp"
+#include "comm/handles.hpp"
 #include "comm/stream.hpp"
 
 namespace tutti::comm {
@@ -24,12 +25,21 @@ struct Share {
 
 struct Group {
   int depth = 0;
+  uint64_t process = 0;  // who began it, see process_generation()
   std::vector<Share> shares;
   std::vector<std::shared_ptr<Stream>> streams;
   bool blocks = false;  // some call has no stream: the end waits
   std::vector<std::function<void()>> tasks;
 };
 thread_local Group t_group;
+
+/// A child of fork() has inherited the calls of its parent's group: they are not its to run.
+void check_own_group() {
+  if (t_group.process == process_generation()) return;
+  t_group = {};
+  throw_error(Code::InvalidUsage,
+              "this process was forked within a group; the group is its parent's, and is forgotten");
+}
 
 /// Tickets of a group are taken as one, or two groups could each hold what the other waits for; and a ticket is taken
 /// and left with a stream as one, or the stream could run a later ticket before an earlier one.
@@ -192,7 +202,11 @@ void submit(const std::shared_ptr<Communicator>& comm, const Call& call, const s
   stream->enqueue([comm, call, ticket] { return run_one(*comm, call, ticket); });
 }
 
-void group_start() { ++t_group.depth; }
+void group_start() {
+  if (t_group.depth > 0) check_own_group();
+  t_group.process = process_generation();
+  ++t_group.depth;
+}
 
 bool in_group() { return t_group.depth > 0; }
 
@@ -200,6 +214,7 @@ void group_add(std::function<void()> task) { t_group.tasks.push_back(std::move(t
 
 void group_discard() {
   if (t_group.depth == 0) throw_error(Code::InvalidUsage, "tuttiGroupDiscard without tuttiGroupStart");
+  check_own_group();
   const int depth = t_group.depth - 1;
   t_group = {};
   t_group.depth = depth;
@@ -207,6 +222,7 @@ void group_discard() {
 
 void group_end() {
   if (t_group.depth == 0) throw_error(Code::InvalidUsage, "tuttiGroupEnd without tuttiGroupStart");
+  check_own_group();
   if (--t_group.depth > 0) return;
   Group group = std::exchange(t_group, {});
   run_tasks(std::move(group.tasks));

@@ -150,6 +150,11 @@ std::optional<std::string> Watch::first_wrong_transfer(Rank peer) const {
 Status Watch::other_call(const exec::Fault& fault) {
   const auto apart = call_ != 0 ? first_difference(fault.peer) : first_wrong_transfer(fault.peer);
   if (apart) return fail(Code::Mismatch, *apart);
+  if (call_ != 0 && spec_.varies) {
+    return fail(Code::Mismatch, fmt::format("rank {} sent rank {} a block of another length than the one that rank {} "
+                                            "expected in {} as call {}",
+                                            fault.peer, endpoint_.rank(), endpoint_.rank(), describe(spec_), call_));
+  }
   const auto board = ask_now(fault.peer, {key(fault.peer, false)}).front();
   const std::string theirs = board && board->last ? describe(*board->last) : "a call that is not known any more";
   const std::string number = call_ != 0 ? fmt::format(" as call {}", call_) : "";
@@ -166,13 +171,6 @@ Status Watch::fault(const exec::Fault& fault) {
   if (fault.kind == exec::FaultKind::BadCounter) {
     return fail(Code::ProtocolError, fmt::format("rank {} claims to have read messages that rank {} never sent it",
                                                  fault.peer, endpoint_.rank()));
-  }
-  if (fault.kind == exec::FaultKind::BadLength && call_ != 0 && spec_.varies) {
-    return fail(Code::Mismatch,
-                fmt::format("rank {} sent rank {} {} bytes in {} as call {}, where rank {} expected {} (of message {} "
-                            "from there)",
-                            fault.peer, endpoint_.rank(), fault.got.length, describe(spec_), call_, endpoint_.rank(),
-                            fault.expected_bytes, fault.step));
   }
   const char* what = fault.kind == exec::FaultKind::BadLength ? "a message of the wrong length" : "a broken descriptor";
   return fail(

@@ -50,6 +50,7 @@ class DirectLowering {
     each_message(fold.bytes, [&](uint64_t done, uint64_t bytes) {
       const Op op{.arrivals = used,
                   .bytes = bytes,
+                  .salt = fold.tag,
                   .sources = static_cast<uint32_t>(ranks),
                   .shape = FoldShape::Tree,
                   .completes = true};

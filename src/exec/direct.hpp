@@ -23,6 +23,7 @@ struct BlockFold {
   const unsigned char* mine = nullptr;  ///< this rank's contribution
   unsigned char* to = nullptr;
   uint64_t bytes = 0;
+  uint64_t tag = 0;  ///< as in Transfer
 };
 
 /// What a program is made of. Both ends of a transfer must cut it alike: `message` has to be the same on all ranks.

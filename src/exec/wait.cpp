@@ -15,6 +15,8 @@
 namespace tutti::exec {
 namespace {
 
+constexpr uint64_t kPausesToAYield = 64;  // where the awaited rank has come to share this core, it must get it
+
 void pause() {
 #if defined(__x86_64__)
   _mm_pause();
@@ -44,7 +46,7 @@ Patience patience_for(const Cores& mine, const std::vector<Cores>& all, double q
 double Waiter::turn() {
   if (turns_ == 0) since_ = {};
   if (++turns_ <= patience_.spins) {
-    pause();
+    turns_ % kPausesToAYield == 0 ? void(sched_yield()) : pause();
     return 0;
   }
   if (since_ == Deadline::Clock::time_point{}) since_ = Deadline::Clock::now();

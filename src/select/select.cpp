@@ -75,7 +75,7 @@ std::vector<Candidate> candidates(Collective collective, uint64_t bytes, const S
     } else if (window_bytes(*a, setting) == 0) {
       candidate.rejected = fmt::format(
           "its messages fit neither TUTTI_MESSAGE ({} bytes) nor a share of the staging "
-          "memory ({} bytes, 3/4 of TUTTI_ARENA); raise what is too small",
+          "memory ({} bytes of TUTTI_ARENA); raise what is too small",
           setting.message, setting.staging);
     } else {
       candidate.seconds = seconds(*a, bytes, setting);

@@ -50,7 +50,7 @@ TEST(Hub, FirstMessagesThatMakeNoSenseAreRefused) {
   EXPECT_TRUE(contains(refusal(id, framed("\x7f")), "began with a control message of kind 127"));
   EXPECT_TRUE(contains(refusal(id, framed(std::string(1, static_cast<char>(Kind::Register)))), "ends early"));
   EXPECT_TRUE(contains(refusal(id, pack(Ping{})), "began with"));
-  EXPECT_TRUE(contains(refusal(id, pack(Stream{0, 1, "x"})), "rank 1 is not in process"));
+  EXPECT_TRUE(contains(refusal(id, pack(OpenStream{0, 1, "x"})), "rank 1 is not in process"));
   EXPECT_TRUE(contains(refusal(id, pack(Ask{0, 1, "x", "y"})), "rank 1 is not in process"));
   EXPECT_TRUE(contains(refusal(id, pack(registration(0, 0))), "rank 0 of 0"));
   EXPECT_TRUE(contains(refusal(id, pack(registration(2, 2))), "rank 2 of 2"));

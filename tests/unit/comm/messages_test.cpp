@@ -46,7 +46,7 @@ void read_as_all(const std::string& body) {
   (read(Messages{}), ...);
 }
 void read_as_everything(const std::string& body) {
-  read_as_all<Register, Stream, Ask, Fetch, Accepted, Refused, Reply, IdGiven, Table, Exchange, Gathered, Dealings,
+  read_as_all<Register, OpenStream, Ask, Fetch, Accepted, Refused, Reply, IdGiven, Table, Exchange, Gathered, Dealings,
               News, Done, Report, Goodbye, Fail, BoardAsk, BoardReply, Ping>(body);
 }
 
@@ -64,7 +64,7 @@ TEST(Messages, ATableArrivesAsItWasSent) {
 }
 
 TEST(Messages, NumbersKeepTheirSign) {
-  const auto got = unpack<Stream>(body_of(pack(Stream{-1, 70000, "label"})));
+  const auto got = unpack<OpenStream>(body_of(pack(OpenStream{-1, 70000, "label"})));
   EXPECT_EQ(got.from, -1);
   EXPECT_EQ(got.to, 70000);
   EXPECT_EQ(got.label, "label");
@@ -100,15 +100,15 @@ TEST(Messages, ALengthOverItsLimitIsRejectedBeforeAnythingIsReserved) {
 }
 
 TEST(Messages, ATextOverItsLimitIsRejectedThoughItIsAllThere) {
-  std::string body = body_of(pack(Stream{0, 1, std::string(64, 'x')}));
-  EXPECT_NO_THROW(unpack<Stream>(body));
+  std::string body = body_of(pack(OpenStream{0, 1, std::string(64, 'x')}));
+  EXPECT_NO_THROW(unpack<OpenStream>(body));
   body[9] = 65;  // behind the kind and the two ranks
-  EXPECT_THROW(unpack<Stream>(body + 'x'), Error);
+  EXPECT_THROW(unpack<OpenStream>(body + 'x'), Error);
 }
 
 TEST(Messages, WhatIsTooLongIsNotSent) {
   try {
-    pack(Stream{0, 1, std::string(65, 'x')});
+    pack(OpenStream{0, 1, std::string(65, 'x')});
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::InvalidArgument);

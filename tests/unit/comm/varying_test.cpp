@@ -198,26 +198,40 @@ TEST(VaryingMistakes, AreRefusedAndTouchNothing) {
   });
 }
 
-TEST(VaryingMistakes, CountsThatDifferAreAMismatchOnAllRanks) {
+/// What each of two ranks is told when rank 1 sends `sent` elements where rank 0 expects `expected`.
+void expect_mismatch(size_t sent, size_t expected) {
   tuttiComm_t comms[2];
   ASSERT_EQ(tuttiCommInitAll(comms, 2), tuttiSuccess);
-  std::vector<int> data(8, 1), out(32, -1);
-  const size_t mine[2] = {2, 3}, theirs[2] = {2, 4};
+  std::vector<int> data(sent, 1), out(sent + expected + 4, -1);
+  const size_t mine[2] = {2, expected}, theirs[2] = {2, sent};
   tuttiResult_t results[2];
+  std::string words[2];
   run_ranks(2, [&](int rank) {
-    results[rank] = tuttiAllGatherV(data.data(), rank == 0 ? 2 : 4, out.data() + 16 * rank, rank == 0 ? mine : theirs,
-                                    nullptr, tuttiInt32, comms[rank], nullptr);
-    if (results[rank] == tuttiSuccess) results[rank] = tuttiBarrier(comms[rank], nullptr);
-    if (results[rank] != tuttiSuccess) {
-      EXPECT_NE(std::string(tuttiGetLastError())
-                    .find("rank 1 sent rank 0 16 bytes in all_gather_v(i32) as call 1, where rank 0 expected 12"),
-                std::string::npos)
-          << tuttiGetLastError();
-    }
-    tuttiCommDestroy(comms[rank]);
+    std::vector<int> got(sent + expected + 2, -1);
+    const auto note = [&](tuttiResult_t result) {
+      if (results[rank] == tuttiSuccess && result != tuttiSuccess) words[rank] = tuttiGetLastError();
+      if (results[rank] == tuttiSuccess) results[rank] = result;
+    };
+    results[rank] = tuttiSuccess;
+    note(tuttiAllGatherV(data.data(), rank == 0 ? 2 : sent, got.data(), rank == 0 ? mine : theirs, nullptr, tuttiInt32,
+                         comms[rank], nullptr));
+    note(tuttiCommDestroy(comms[rank]));
   });
-  EXPECT_EQ(results[0], tuttiMismatch);
-  EXPECT_EQ(results[1], tuttiMismatch);
+  // The last to leave hears of it at the latest: here one thread may have left before the other had even begun.
+  const std::string all = words[0] + words[1];
+  EXPECT_TRUE(results[0] == tuttiMismatch) << all;
+  EXPECT_NE(all.find("rank 1 sent rank 0 a block of another length than the one that rank 0 expected in "
+                     "all_gather_v(i32) as call 1"),
+            std::string::npos)
+      << all;
+}
+
+TEST(VaryingMistakes, CountsThatDifferAreAMismatch) { expect_mismatch(4, 3); }
+TEST(VaryingMistakes, CountsThatDifferByWholeMessagesAreAMismatch) {
+  constexpr size_t kMessage = 6144 / sizeof(int);
+  expect_mismatch(2 * kMessage, kMessage);
+  expect_mismatch(kMessage, 2 * kMessage);
+  expect_mismatch(kMessage, 0);
 }
 
 }  // namespace

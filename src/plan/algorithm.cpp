@@ -34,20 +34,23 @@ const Algorithm* find_algorithm(Collective collective, std::string_view name) {
 }
 
 RankPlan generate(const Algorithm& algorithm, const Shape& shape, Rank me) {
-  if (!algorithm.allows(shape.ranks)) {
-    throw_error(Code::Unsupported, "{}:{} does not work for {} ranks ({})", name_of(algorithm.collective),
-                algorithm.name, shape.ranks, algorithm.summary);
+  if (shape.groups != nullptr && shape.groups->ranks() != shape.ranks) {
+    throw_error(Code::InvalidArgument, "{}:{} for {} ranks was given groups of {}", name_of(algorithm.collective),
+                algorithm.name, shape.ranks, shape.groups->ranks());
+  }
+  if (!algorithm.allows(shape)) {
+    throw_error(Code::Unsupported, "{}:{} does not work for {} ranks{} ({})", name_of(algorithm.collective),
+                algorithm.name, shape.ranks, grouped(shape) ? " in groups" : "", algorithm.summary);
   }
   PlanBuilder builder(shape, me);
   algorithm.generate(shape, me, builder);
   return builder.finish();
 }
 
-std::vector<RankPlan> generate_all(const Algorithm& algorithm, Rank ranks) {
+std::vector<RankPlan> generate_all(const Algorithm& algorithm, const Shape& shape) {
   std::vector<RankPlan> plans;
-  plans.reserve(static_cast<size_t>(ranks));
-  const Shape shape{algorithm.collective, ranks};
-  for (Rank me = 0; me < ranks; ++me) plans.push_back(generate(algorithm, shape, me));
+  plans.reserve(static_cast<size_t>(shape.ranks));
+  for (Rank me = 0; me < shape.ranks; ++me) plans.push_back(generate(algorithm, shape, me));
   return plans;
 }
 

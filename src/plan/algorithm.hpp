@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "plan/builder.hpp"
@@ -46,18 +47,42 @@ struct Cost {
   Ratio message;       ///< the largest message
 };
 
+/// What an algorithm says of a shape: a function of the shape or, where groups play no part, of the number of ranks.
+template <class Answer>
+class OfShape {
+ public:
+  OfShape() = default;
+  template <class Function>
+  OfShape(Function function) {  // NOLINT: .cost = cost
+    if constexpr (std::is_invocable_v<Function, const Shape&>) {
+      of_shape_ = function;
+    } else {
+      of_ranks_ = function;
+    }
+  }
+  Answer operator()(const Shape& shape) const {
+    return of_shape_ != nullptr ? of_shape_(shape) : of_ranks_(shape.ranks);
+  }
+
+ private:
+  Answer (*of_ranks_)(Rank) = nullptr;
+  Answer (*of_shape_)(const Shape&) = nullptr;
+};
+
 struct Algorithm {
   Collective collective = Collective::AllReduce;
   const char* name = "";
   const char* summary = "";
-  bool (*allows)(Rank ranks) = nullptr;
+  OfShape<bool> allows;
   void (*generate)(const Shape& shape, Rank me, PlanBuilder& plan) = nullptr;
-  Cost (*cost)(Rank ranks) = nullptr;
+  OfShape<Cost> cost;
   bool canonical = false;  ///< folds in the canonical order (see is_canonical), whatever n; of reductions only
 };
 
 inline bool any_number(Rank) { return true; }
 inline bool power_of_two(Rank n) { return n > 0 && (n & (n - 1)) == 0; }
+/// For algorithms that work along groups.
+inline bool grouped(const Shape& shape) { return shape.groups != nullptr; }
 
 /// Makes an algorithm known; a file of algorithms/ has one of these for each collective it serves.
 class Registration {
@@ -70,9 +95,13 @@ std::vector<const Algorithm*> algorithms_of(Collective collective);
 /// Null where there is none of that name.
 const Algorithm* find_algorithm(Collective collective, std::string_view name);
 
-/// Rank `me`'s plan: time and memory of its own steps. Throws Error(Unsupported) where the algorithm does not allow n.
+/// Rank `me`'s plan: time and memory of its own steps. Throws Error(Unsupported) where the algorithm does not allow the
+/// shape, Error(InvalidArgument) where its groups are of another number of ranks.
 RankPlan generate(const Algorithm& algorithm, const Shape& shape, Rank me);
 /// Every rank's plan: for the verifier, the simulator and drawings.
-std::vector<RankPlan> generate_all(const Algorithm& algorithm, Rank ranks);
+std::vector<RankPlan> generate_all(const Algorithm& algorithm, const Shape& shape);
+inline std::vector<RankPlan> generate_all(const Algorithm& algorithm, Rank ranks) {
+  return generate_all(algorithm, Shape{algorithm.collective, ranks});
+}
 
 }  // namespace tutti::plan

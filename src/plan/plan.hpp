@@ -6,10 +6,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "base/fold_shape.hpp"
 #include "base/rank.hpp"
+#include "plan/grouping.hpp"
 #include "tutti/types.hpp"
 
 namespace tutti::plan {
@@ -18,6 +20,7 @@ namespace tutti::plan {
 struct Shape {
   Collective collective = Collective::AllReduce;
   Rank ranks = 1;
+  std::shared_ptr<const Grouping> groups = nullptr;  ///< of the ranks as relabelled; null: nothing is known of groups
 };
 
 enum class StepKind : uint8_t { Copy, Send, Recv, Reduce };

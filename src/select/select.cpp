@@ -21,10 +21,13 @@ Collective collective_named(std::string_view name) {
   throw_error(Code::InvalidArgument, "there is no collective '{}'", name);
 }
 
+/// Which ranks are near each other is not part of the setting: algorithms that work along groups are not candidates.
+plan::Shape shape_of(const plan::Algorithm& algorithm, const Setting& s) { return {algorithm.collective, s.ranks}; }
+
 /// What the model says of one call. A chain of dependent messages takes at least its own bytes, however little each
 /// rank moves in all; with several windows only the first one pays for that.
 double seconds(const plan::Algorithm& algorithm, uint64_t bytes, const Setting& s) {
-  const plan::Cost cost = algorithm.cost(s.ranks);
+  const plan::Cost cost = algorithm.cost(shape_of(algorithm, s));
   const auto size = static_cast<double>(bytes);
   const double first = std::min(size, static_cast<double>(window_bytes(algorithm, s)));
   const double chain = static_cast<double>(cost.rounds) * cost.message.value() * first;
@@ -65,11 +68,11 @@ std::vector<Candidate> candidates(Collective collective, uint64_t bytes, const S
   const auto forced = setting.forced.find(name_of(collective));
   for (const plan::Algorithm* a : plan::algorithms_of(collective)) {
     Candidate candidate{.algorithm = a};
-    if (!a->allows(setting.ranks)) {
-      candidate.rejected = fmt::format("does not work for {} ranks", setting.ranks);
-    } else if (forced != setting.forced.end() && forced->second != a->name) {
+    if (forced != setting.forced.end() && forced->second != a->name) {
       candidate.rejected = fmt::format("TUTTI_ALGO forces {}", forced->second);
-      candidate.seconds = std::numeric_limits<double>::infinity();  // the last: others have reasons of their own
+      candidate.seconds = std::numeric_limits<double>::infinity();  // the last: the forced one has a reason of its own
+    } else if (!a->allows(shape_of(*a, setting))) {
+      candidate.rejected = fmt::format("does not work for {} ranks ({})", setting.ranks, a->summary);
     } else if (setting.reproducible && reduces(collective) && !a->canonical) {
       candidate.rejected = "TUTTI_REPRODUCIBLE: it folds in another order than the canonical one";
     } else if (window_bytes(*a, setting) == 0) {
@@ -90,7 +93,7 @@ std::vector<Candidate> candidates(Collective collective, uint64_t bytes, const S
 }
 
 uint64_t window_bytes(const plan::Algorithm& algorithm, const Setting& setting) {
-  const plan::Cost cost = algorithm.cost(setting.ranks);
+  const plan::Cost cost = algorithm.cost(shape_of(algorithm, setting));
   if (cost.message == plan::Ratio(0)) return kUnbounded / 2 / kGranule * kGranule;  // no message has a payload
   // Half of the staging memory for a plan: so two plans can take turns without a pause between them.
   const auto stages = static_cast<uint64_t>(std::max<int64_t>(1, cost.stages));

@@ -38,7 +38,7 @@ std::string forcing(const std::string& name, int ranks) {
   for (int i = 0; i < kCollectives; ++i) {
     const auto collective = static_cast<Collective>(i);
     const plan::Algorithm* algorithm = plan::find_algorithm(collective, name);
-    if (algorithm == nullptr || !algorithm->allows(ranks)) continue;
+    if (algorithm == nullptr || !algorithm->allows({collective, ranks})) continue;
     text += fmt::format("{}{}:{}", text.empty() ? "" : ",", name_of(collective), name);
   }
   return text;

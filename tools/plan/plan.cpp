@@ -45,9 +45,9 @@ const plan::Algorithm& algorithm_of(const Options& options) {
     throw_error(Code::InvalidArgument, "{} has no algorithm '{}'; it has {}", options.collective, options.algorithm,
                 known.empty() ? "none, it is sent directly" : join(known));
   }
-  if (!found->allows(options.ranks)) {
-    throw_error(Code::InvalidArgument, "{} {} does not work for {} ranks", found->name, options.collective,
-                options.ranks);
+  if (!found->allows({collective, options.ranks})) {
+    throw_error(Code::InvalidArgument, "{} {} does not work for {} ranks ({})", found->name, options.collective,
+                options.ranks, found->summary);
   }
   return *found;
 }
@@ -71,8 +71,9 @@ void list(const Options& options) {
   for (int c = 0; c < kCollectives; ++c) {
     const auto collective = static_cast<Collective>(c);
     for (const plan::Algorithm* a : plan::algorithms_of(collective)) {
-      const bool allowed = a->allows(options.ranks);
-      const plan::Cost cost = allowed ? a->cost(options.ranks) : plan::Cost{};
+      const plan::Shape shape{collective, options.ranks};
+      const bool allowed = a->allows(shape);
+      const plan::Cost cost = allowed ? a->cost(shape) : plan::Cost{};
       const auto figure = [&](plan::Ratio r) { return allowed ? in_words(r) : "-"; };
       fmt::print("{:<15} {:<19} {:>6} {:>9} {:>9} {:>9}  {:<5} {}\n", name_of(collective), a->name, figure(cost.rounds),
                  figure(cost.sent), figure(cost.received), figure(cost.folded), a->canonical ? "yes" : "", a->summary);
@@ -122,7 +123,7 @@ int verify(const Options& options) {
     return 1;
   }
   const plan::Counted counted = plan::count(plans);
-  const plan::Cost &does = counted.cost, claims = algorithm.cost(options.ranks);
+  const plan::Cost &does = counted.cost, claims = algorithm.cost({algorithm.collective, options.ranks});
   const bool as_claimed = does.rounds == claims.rounds && does.sent == claims.sent &&
                           does.received == claims.received && does.folded == claims.folded &&
                           does.stages == claims.stages && does.message == claims.message;

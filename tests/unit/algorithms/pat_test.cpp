@@ -40,7 +40,7 @@ TEST(Pat, GrowsEachBranchToItsEndWhereRunsAreLong) {
 
 TEST(Pat, NeverHasMoreThan16BlocksInAMessageNorManySumsInScratch) {
   for (const Rank n : {33, 64, 100, 128, 1000}) {
-    const Cost cost = kReduceScatter.algorithm().cost(n);
+    const Cost cost = kReduceScatter.algorithm().cost({Collective::ReduceScatter, n});
     EXPECT_LE(cost.message.value(), 16) << n;
     const RankPlan plan = generate(kReduceScatter.algorithm(), {Collective::ReduceScatter, n}, 1);
     const int64_t bits_of_a_run = cost.stages - 4;  // 16 runs: 4 bits

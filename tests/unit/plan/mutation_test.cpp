@@ -9,6 +9,7 @@
 #include "support/mutants.hpp"
 #include "support/plans.hpp"
 #include "support/random_executor.hpp"
+#include "support/shapes.hpp"
 
 namespace tutti::plan {
 namespace {
@@ -50,9 +51,10 @@ TEST(RandomOrder, GivesRightResultsForEveryPlanOfTheCatalogue) {
   std::mt19937_64 random(7);
   for (const Algorithm* algorithm : catalogue()) {
     for (const Rank n : {1, 2, 3, 4, 5, 6, 7, 8, 11}) {
-      if (!algorithm->allows(n)) continue;
-      const auto plans = generate_all(*algorithm, n);
-      EXPECT_EQ(first_fault(plans, 12, random), "") << test::name_of(*algorithm) << ", " << n << " ranks";
+      for (const Shape& shape : test::shapes_of(*algorithm, n)) {
+        const auto plans = generate_all(*algorithm, shape);
+        EXPECT_EQ(first_fault(plans, 12, random), "") << test::name_of(*algorithm) << ", " << test::words_of(shape);
+      }
     }
   }
 }
@@ -98,9 +100,9 @@ TEST(Mutants, AreRejectedOrRightInEveryOrder) {
   for (const Algorithm* algorithm : catalogue()) {
     for (int kind = 0; kind < test::kMutations; ++kind) {
       for (int i = 0; i < kOfEach; ++i) {
-        const Rank n = kRanks[random() % kRanks.size()];
-        if (!algorithm->allows(n)) continue;
-        auto mutant = generate_all(*algorithm, n);
+        const auto shapes = test::shapes_of(*algorithm, kRanks[random() % kRanks.size()]);
+        if (shapes.empty()) continue;
+        auto mutant = generate_all(*algorithm, shapes[random() % shapes.size()]);
         const auto mutation = static_cast<Mutation>(kind);
         int tries = 0;
         while (!test::mutate(mutant, mutation, random) && ++tries < 50) {

@@ -9,49 +9,7 @@
 namespace tutti::plan {
 namespace {
 
-using test::catalogue;
 using test::written;
-
-class Catalogue : public ::testing::TestWithParam<const Algorithm*> {
- protected:
-  /// Calls check(n, plans) for every number of ranks that the algorithm allows.
-  template <class Check>
-  void for_all_ranks(const Check& check) {
-    for (const Rank n : ranks_to_prove()) {
-      if (GetParam()->allows(n)) check(n, generate_all(*GetParam(), n));
-    }
-  }
-};
-
-TEST_P(Catalogue, IsProvenForEveryNumberOfRanks) {
-  for_all_ranks([](Rank n, const auto& plans) {
-    const Verdict verdict = verify(plans);
-    EXPECT_TRUE(verdict) << n << " ranks: " << verdict.reason;
-  });
-}
-
-TEST_P(Catalogue, NeedsRoomForOneMessageOnly) {
-  for_all_ranks([](Rank n, const auto& plans) {
-    const Verdict verdict = verify(plans, {.capacity = 1});
-    EXPECT_TRUE(verdict) << n << " ranks: " << verdict.reason;
-  });
-}
-
-TEST_P(Catalogue, CostsWhatItClaims) {
-  for_all_ranks([](Rank n, const auto& plans) {
-    const Cost counted = count(plans).cost, claimed = GetParam()->cost(n);
-    EXPECT_EQ(counted.rounds, claimed.rounds) << n << " ranks";
-    EXPECT_EQ(counted.sent, claimed.sent)
-        << n << " ranks: " << counted.sent.value() << ", not " << claimed.sent.value();
-    EXPECT_EQ(counted.received, claimed.received) << n << " ranks: " << counted.received.value();
-    EXPECT_EQ(counted.folded, claimed.folded) << n << " ranks: " << counted.folded.value();
-    EXPECT_EQ(counted.stages, claimed.stages) << n << " ranks";
-    EXPECT_EQ(counted.message, claimed.message) << n << " ranks: " << counted.message.value();
-  });
-}
-
-INSTANTIATE_TEST_SUITE_P(All, Catalogue, ::testing::ValuesIn(catalogue()),
-                         [](const auto& tested) { return test::name_of(*tested.param); });
 
 // ---- wrong plans, one for each kind of verdict ---------------------------------------------------------------------
 

@@ -31,13 +31,26 @@ TEST(Select, AForcedAlgorithmIsTheOnlyCandidateLeft) {
   EXPECT_STREQ(DecisionTable(s).choose(Collective::AllReduce, 1 << 20).algorithm->name, "ring");
 }
 
+TEST(Select, AForcedAlgorithmThatCannotBeUsedSaysWhy) {
+  Setting s = setting(4);
+  s.forced = parse_forced("all_reduce:hierarchical");
+  try {
+    const DecisionTable table(s);
+    FAIL() << "hierarchical without groups";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("hierarchical does not work for 4 ranks"), std::string::npos)
+        << error.what();
+    EXPECT_NE(std::string(error.what()).find("needs groups"), std::string::npos) << error.what();
+  }
+}
+
 TEST(Select, FewRoundsForSmallMessagesFewBytesForLargeOnes) {
   const DecisionTable table(setting(16));
   const auto rounds = [&](uint64_t bytes) {
-    return table.choose(Collective::AllReduce, bytes).algorithm->cost(16).rounds;
+    return table.choose(Collective::AllReduce, bytes).algorithm->cost({Collective::AllReduce, 16}).rounds;
   };
   const auto sent = [&](uint64_t bytes) {
-    return table.choose(Collective::AllReduce, bytes).algorithm->cost(16).sent.value();
+    return table.choose(Collective::AllReduce, bytes).algorithm->cost({Collective::AllReduce, 16}).sent.value();
   };
   EXPECT_LE(rounds(8), rounds(64 << 20));
   EXPECT_LT(sent(64 << 20), 2.0);
@@ -61,7 +74,9 @@ TEST(Select, AWindowFitsTheStagingMemoryOfEveryRank) {
   for (const Rank n : {2, 3, 8, 64, 1000}) {
     for (int c = 0; c < kCollectives; ++c) {
       for (const plan::Algorithm* a : plan::algorithms_of(static_cast<Collective>(c))) {
-        const plan::Cost cost = a->cost(n);
+        const plan::Shape shape{static_cast<Collective>(c), n};
+        if (!a->allows(shape)) continue;
+        const plan::Cost cost = a->cost(shape);
         const Setting s = setting(n);
         if (cost.message == plan::Ratio(0) || window_bytes(*a, s) == 0) continue;
         const double message = cost.message.value() * static_cast<double>(window_bytes(*a, s)) + 128;
@@ -75,6 +90,7 @@ TEST(Select, AWindowFitsTheStagingMemoryOfEveryRank) {
 TEST(Select, AnAlgorithmWhoseMessagesDoNotFitIsRejectedWithARemedy) {
   Setting s = setting(1000);
   for (const Candidate& candidate : candidates(Collective::AllGather, 8, s)) {
+    if (!candidate.algorithm->allows({Collective::AllGather, s.ranks})) continue;
     const bool fits = window_bytes(*candidate.algorithm, s) > 0;
     EXPECT_EQ(candidate.rejected.empty(), fits) << candidate.algorithm->name;
     EXPECT_EQ(candidate.rejected.find("TUTTI_ARENA") != std::string::npos, !fits);

@@ -28,7 +28,7 @@ TEST_P(EveryTimeline, EndsWithEveryMessageAfterAsManyRoundsAsClaimed) {
   const auto collective = static_cast<Collective>(GetParam());
   for (const plan::Algorithm* algorithm : plan::algorithms_of(collective)) {
     for (Rank n = 1; n <= 9; ++n) {
-      if (!algorithm->allows(n)) continue;
+      if (!algorithm->allows({collective, n})) continue;
       const auto plans = plan::generate_all(*algorithm, n);
       size_t messages = 0;
       for (const plan::RankPlan& plan : plans) {
@@ -38,7 +38,7 @@ TEST_P(EveryTimeline, EndsWithEveryMessageAfterAsManyRoundsAsClaimed) {
       int end = 0;
       for (const Flight& f : flights) end = std::max(end, f.arrive);
       EXPECT_EQ(flights.size(), messages) << algorithm->name << ", n = " << n;
-      EXPECT_LE(end, algorithm->cost(n).rounds) << algorithm->name << ", n = " << n;
+      EXPECT_LE(end, algorithm->cost({collective, n}).rounds) << algorithm->name << ", n = " << n;
       EXPECT_TRUE(std::is_sorted(flights.begin(), flights.end(),
                                  [](const Flight& a, const Flight& b) { return a.depart < b.depart; }));
     }

@@ -29,7 +29,7 @@ int64_t scratch_stores(Collective collective, const char* name, Rank ranks, Rank
 TEST(Scratch, OfARingIsNeverStored) {
   EXPECT_EQ(scratch_stores(Collective::AllReduce, "ring", 6, 2), 0);
   EXPECT_EQ(scratch_stores(Collective::ReduceScatter, "ring", 6, 2), 0);
-  EXPECT_EQ(scratch_stores(Collective::Reduce, "ring", 6, 2), 0);
+  EXPECT_EQ(scratch_stores(Collective::Reduce, "chain", 6, 2), 0);
 }
 
 TEST(Scratch, OfATreeOnTheWayUpIsNeverStored) { EXPECT_EQ(scratch_stores(Collective::AllReduce, "binomial", 8, 4), 0); }

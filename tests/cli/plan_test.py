@@ -42,7 +42,7 @@ class Plan(unittest.TestCase):
 
     def test_says_what_there_is(self):
         for arguments, words in (
-            (("show", "nope"), "it has binomial, "),
+            (("show", "nope"), ", binomial, "),
             (("verify", "ring", "all_produce"), "there is no collective 'all_produce'; there are all_reduce, "),
             (("show", "ring", "-n", "4", "--rank", "4"), "ranks are 0 to 3"),
             (("draw", "ring", "-n", "65", "-o", "x"), "64 is the most"),

@@ -48,12 +48,16 @@ void compare_configurations(const Endpoint& endpoint) {
   }
 }
 
-json to_json(const FabricReport& report) {
-  return {{"staging", report.staging},
-          {"alpha", report.alpha},
-          {"beta", report.beta},
-          {"unreachable", report.unreachable},
-          {"cores", report.cores}};
+/// Names with hashes.
+json to_json(const select::Given& given) {
+  json names = json::object();
+  for (const auto& [collective, algorithm] : given) names[name_of(collective)] = algorithm->name;
+  return names;
+}
+
+json to_json(const FabricReport& report, const select::Given& given) {
+  return {{"plans", to_json(given)}, {"staging", report.staging},         {"alpha", report.alpha},
+          {"beta", report.beta},     {"unreachable", report.unreachable}, {"cores", report.cores}};
 }
 
 /// How long a rank may spin, by who shares its host's cores.
@@ -66,6 +70,17 @@ exec::Patience common_patience(const std::vector<std::string>& reports, const En
     if (peer == endpoint.rank()) mine = all.back();
   }
   return exec::patience_for(mine, all, core_quota());
+}
+
+/// What TUTTI_PLAN gives must be the same on all ranks.
+void compare_plans(const std::vector<std::string>& reports, Rank rank) {
+  const json mine = json::parse(reports[static_cast<size_t>(rank)]).at("plans");
+  for (size_t peer = 0; peer < reports.size(); ++peer) {
+    const json theirs = json::parse(reports[peer]).at("plans");
+    if (theirs == mine) continue;
+    throw_error(Code::Mismatch, "TUTTI_PLAN gives {} on rank {} but {} on rank {}; it must be the same on all ranks",
+                mine.dump(), rank, theirs.dump(), peer);
+  }
 }
 
 /// The slowest link and the smallest staging memory of any rank decide for all.
@@ -138,8 +153,11 @@ Communicator::~Communicator() { Fabric::retire(std::move(fabric_), std::move(end
 
 void Communicator::agree() {
   const Deadline deadline = Deadline::in(env().init_timeout);
-  const auto reports = endpoint_->exchange(to_json(fabric_->report()).dump(), deadline);
-  const select::Setting setting = common_setting(reports);
+  select::Given given = select::given_plans(env().plan, ranks());
+  const auto reports = endpoint_->exchange(to_json(fabric_->report(), given).dump(), deadline);
+  compare_plans(reports, rank());
+  select::Setting setting = common_setting(reports);
+  setting.given = std::move(given);
   patience_ = common_patience(reports, *endpoint_);
   const std::string mine = rank() == 0 ? select::DecisionTable(setting).text() : "";
   const auto tables = endpoint_->exchange(mine, deadline);

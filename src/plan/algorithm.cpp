@@ -1,8 +1,13 @@
 #include "plan/algorithm.hpp"
 
 #include <algorithm>
+#include <deque>
+#include <mutex>
+#include <string>
 
 #include "base/format.hpp"
+#include "base/hash.hpp"
+#include "plan/verify.hpp"
 
 namespace tutti::plan {
 namespace {
@@ -11,6 +16,62 @@ std::vector<Algorithm>& catalogue() {
   static std::vector<Algorithm> all;
   return all;
 }
+
+/// Proves them on the way.
+Cost counted_of(std::span<const RankPlan> plans, const std::string& name) {
+  try {
+    return count(plans).cost;
+  } catch (const Error& error) {
+    throw_error(error.code(), "the plans {} are wrong: {}", name, error.what());
+  }
+}
+
+/// Plans from outside, as an algorithm.
+struct Adopted {
+  Adopted(std::string called, std::vector<RankPlan> given) : name(std::move(called)), plans(std::move(given)) {
+    const auto ranks = static_cast<Rank>(plans.size());
+    const Cost counted = counted_of(plans, name);
+    const Collective collective = plans.front().shape.collective;
+    algorithm = {.collective = collective,
+                 .name = name.c_str(),
+                 .summary = summary.c_str(),
+                 .allows = [ranks](Rank n) { return n == ranks; },
+                 .generate = [this](const Shape&, Rank me,
+                                    PlanBuilder& plan) { plan.take_over(plans[static_cast<size_t>(me)]); },
+                 .cost = [counted](Rank) { return counted; },
+                 .canonical = reduces(collective) && is_canonical(plans)};
+  }
+  const std::string name;
+  const std::vector<RankPlan> plans;
+  const std::string summary = fmt::format("plans for {} ranks that were made elsewhere", plans.size());
+  Algorithm algorithm;
+};
+
+class Adoptions {
+ public:
+  static Adoptions& get() {
+    static auto* all = new Adoptions;  // never destroyed: threads may outlive main
+    return *all;
+  }
+  const Algorithm* find(Collective collective, std::string_view name) const {
+    const std::lock_guard lock(mutex_);
+    for (const Adopted& a : all_) {
+      if (a.algorithm.collective == collective && a.name == name) return &a.algorithm;
+    }
+    return nullptr;
+  }
+  const Algorithm& add(const std::string& name, std::vector<RankPlan> plans) {
+    const std::lock_guard lock(mutex_);  // while it is proven too: who comes for the same plans waits for that
+    for (const Adopted& a : all_) {
+      if (a.name == name && a.plans == plans) return a.algorithm;
+    }
+    return all_.emplace_back(name, std::move(plans)).algorithm;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::deque<Adopted> all_;  // in their places for good
+};
 
 }  // namespace
 
@@ -30,7 +91,13 @@ const Algorithm* find_algorithm(Collective collective, std::string_view name) {
   for (const Algorithm& a : catalogue()) {
     if (a.collective == collective && a.name == name) return &a;
   }
-  return nullptr;
+  return Adoptions::get().find(collective, name);
+}
+
+const Algorithm& adopt(std::string_view name, std::vector<RankPlan> plans) {
+  for (RankPlan& plan : plans) plan.shape.groups = nullptr;
+  const std::string full = fmt::format("{}@{:016x}", name, hash_of(plans));
+  return Adoptions::get().add(full, std::move(plans));
 }
 
 RankPlan generate(const Algorithm& algorithm, const Shape& shape, Rank me) {

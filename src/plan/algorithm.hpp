@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "plan/builder.hpp"
@@ -45,6 +47,8 @@ struct Cost {
   Ratio folded;        ///< elements combined by a rank: (operands − 1) × length, summed over its folds
   int64_t stages = 0;  ///< sets of peers a rank publishes to, lane by lane: what its staging memory is divided by
   Ratio message;       ///< the largest message
+
+  friend bool operator==(const Cost&, const Cost&) = default;
 };
 
 /// What an algorithm says of a shape: a function of the shape or, where groups play no part, of the number of ranks.
@@ -55,18 +59,15 @@ class OfShape {
   template <class Function>
   OfShape(Function function) {  // NOLINT: .cost = cost
     if constexpr (std::is_invocable_v<Function, const Shape&>) {
-      of_shape_ = function;
+      of_shape_ = std::move(function);
     } else {
-      of_ranks_ = function;
+      of_shape_ = [function = std::move(function)](const Shape& shape) { return function(shape.ranks); };
     }
   }
-  Answer operator()(const Shape& shape) const {
-    return of_shape_ != nullptr ? of_shape_(shape) : of_ranks_(shape.ranks);
-  }
+  Answer operator()(const Shape& shape) const { return of_shape_(shape); }
 
  private:
-  Answer (*of_ranks_)(Rank) = nullptr;
-  Answer (*of_shape_)(const Shape&) = nullptr;
+  std::function<Answer(const Shape&)> of_shape_;
 };
 
 struct Algorithm {
@@ -74,7 +75,7 @@ struct Algorithm {
   const char* name = "";
   const char* summary = "";
   OfShape<bool> allows;
-  void (*generate)(const Shape& shape, Rank me, PlanBuilder& plan) = nullptr;
+  std::function<void(const Shape& shape, Rank me, PlanBuilder& plan)> generate;
   OfShape<Cost> cost;
   bool canonical = false;  ///< folds in the canonical order (see is_canonical), whatever n; of reductions only
 };
@@ -90,10 +91,15 @@ class Registration {
   explicit Registration(const Algorithm& algorithm);
 };
 
-/// All algorithms of a collective, by name.
+/// All algorithms of a collective, by name; without the adopted ones.
 std::vector<const Algorithm*> algorithms_of(Collective collective);
-/// Null where there is none of that name.
+/// Null where there is none of that name; finds adopted ones too.
 const Algorithm* find_algorithm(Collective collective, std::string_view name);
+
+/// Plans from outside, as an algorithm for just as many ranks: `name` and the plans' hash are its name, "mine@1f3a…".
+/// They are proven first, unless these very plans have been adopted before. Lives as long as the process.
+/// Throws Error(InvalidArgument) with what is wrong with them. Thread-safe.
+const Algorithm& adopt(std::string_view name, std::vector<RankPlan> plans);
 
 /// Rank `me`'s plan: time and memory of its own steps. Throws Error(Unsupported) where the algorithm does not allow the
 /// shape, Error(InvalidArgument) where its groups are of another number of ranks.

@@ -117,6 +117,8 @@ class PlanBuilder {
   View scratch(Rank blocks, uint32_t partition = 0);
 
   LaneBuilder lane();
+  /// Makes a plan that was written elsewhere the whole of this one.
+  void take_over(RankPlan plan) { plan_ = std::move(plan); }
   /// The finished plan; the builder is spent afterwards.
   RankPlan finish();
 

@@ -74,4 +74,10 @@ uint64_t hash_of(const RankPlan& plan) {
   return hash.value();
 }
 
+uint64_t hash_of(std::span<const RankPlan> plans) {
+  Hash hash;
+  for (const RankPlan& plan : plans) hash.add(hash_of(plan));
+  return hash.value();
+}
+
 }  // namespace tutti::plan

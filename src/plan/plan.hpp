@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/fold_shape.hpp"
@@ -21,6 +22,7 @@ struct Shape {
   Collective collective = Collective::AllReduce;
   Rank ranks = 1;
   std::shared_ptr<const Grouping> groups = nullptr;  ///< of the ranks as relabelled; null: nothing is known of groups
+  bool operator==(const Shape&) const = default;
 };
 
 enum class StepKind : uint8_t { Copy, Send, Recv, Reduce };
@@ -39,11 +41,13 @@ struct Range {
   uint32_t begin = 0;
   uint32_t end = 0;
   uint32_t size() const { return end - begin; }
+  bool operator==(const Range&) const = default;
 };
 
 struct Fraction {
   uint32_t num = 0;
   uint32_t den = 1;
+  bool operator==(const Fraction&) const = default;
 };
 
 /// `parts` chunks. Boundary i is i/parts, or `fractions[bounds + i]` (parts + 1 of them, from 0 to 1) where bounds ≠
@@ -51,6 +55,7 @@ struct Fraction {
 struct Partition {
   uint32_t parts = 1;
   uint32_t bounds = kNone;
+  bool operator==(const Partition&) const = default;
 };
 
 /// Chunks [first, last) of a partition of the window of one block: contiguous in memory.
@@ -60,12 +65,14 @@ struct Piece {
   uint32_t partition = 0;
   uint32_t first = 0;
   uint32_t last = 1;
+  bool operator==(const Piece&) const = default;
 };
 
 /// An operand of a Reduce or the source of a Copy: local pieces, or (peer ≠ kNoRank) the next message of a peer.
 struct Operand {
   Rank peer = kNoRank;
   Range pieces;
+  bool operator==(const Operand&) const = default;
 };
 
 /// Copy: pieces ← operands[0], local.  Send: the concatenation of pieces to every peer.  Recv: pieces ← next message of
@@ -79,11 +86,13 @@ struct Step {
   Range peers;
   Range operands;
   uint32_t after = kNone;  ///< index of a step of another lane that must be done, in this round, before this one starts
+  bool operator==(const Step&) const = default;
 };
 
 /// Lane i of a rank exchanges messages with lane i of other ranks only; lanes never share a link.
 struct Lane {
   Range steps;
+  bool operator==(const Lane&) const = default;
 };
 
 /// The plan of one rank.
@@ -99,6 +108,7 @@ struct RankPlan {
   std::vector<Operand> operands;
   std::vector<Partition> partitions;
   std::vector<Fraction> fractions;
+  bool operator==(const RankPlan&) const = default;
 };
 
 /// Number of blocks of the call's input or output on `rank` (0: the rank has no such buffer).
@@ -113,5 +123,7 @@ uint64_t cut(Fraction f, uint64_t count, uint32_t element_bytes, uint32_t grain)
 
 /// 64-bit hash of a rank plan's shape and steps as they stand in the tables.
 uint64_t hash_of(const RankPlan& plan);
+/// The same of the plans of several ranks, in their order.
+uint64_t hash_of(std::span<const RankPlan> plans);
 
 }  // namespace tutti::plan

@@ -2,11 +2,12 @@
 
 #include <fmt/format.h>
 
+#include "plan/names.hpp"
+
 namespace tutti::plan {
 
 std::string in_words(const RankPlan& plan, const Piece& piece) {
-  constexpr const char* kNames[kBuffers] = {"in", "out", "scratch"};
-  std::string words = kNames[static_cast<int>(piece.buffer)];
+  std::string words = kBufferNames[static_cast<int>(piece.buffer)];
   if (piece.block > 0) words += fmt::format("#{}", piece.block);
   const uint32_t parts = plan.partitions[piece.partition].parts;
   if (parts == 1) return words;

@@ -37,6 +37,25 @@ double seconds(const plan::Algorithm& algorithm, uint64_t bytes, const Setting& 
          extra * s.message_cost;
 }
 
+/// The algorithm that the user demands, if there is one.
+struct Wish {
+  const plan::Algorithm* algorithm = nullptr;
+  bool given = false;  ///< by TUTTI_PLAN, else by TUTTI_ALGO
+};
+
+Wish wish_of(Collective collective, const Setting& setting) {
+  const auto given = setting.given.find(collective);
+  const auto forced = setting.forced.find(name_of(collective));
+  if (given == setting.given.end()) {
+    return forced == setting.forced.end() ? Wish{} : Wish{plan::find_algorithm(collective, forced->second), false};
+  }
+  if (forced != setting.forced.end()) {
+    throw_error(Code::InvalidArgument, "TUTTI_PLAN gives {} for {}, where TUTTI_ALGO forces {}; unset one of them",
+                given->second->name, name_of(collective), forced->second);
+  }
+  return {given->second, true};
+}
+
 }  // namespace
 
 std::map<std::string, std::string> parse_forced(const std::string& text) {
@@ -65,11 +84,14 @@ std::map<std::string, std::string> parse_forced(const std::string& text) {
 
 std::vector<Candidate> candidates(Collective collective, uint64_t bytes, const Setting& setting) {
   std::vector<Candidate> all;
-  const auto forced = setting.forced.find(name_of(collective));
-  for (const plan::Algorithm* a : plan::algorithms_of(collective)) {
+  std::vector<const plan::Algorithm*> known = plan::algorithms_of(collective);
+  const Wish wish = wish_of(collective, setting);
+  if (wish.given) known.push_back(wish.algorithm);
+  for (const plan::Algorithm* a : known) {
     Candidate candidate{.algorithm = a};
-    if (forced != setting.forced.end() && forced->second != a->name) {
-      candidate.rejected = fmt::format("TUTTI_ALGO forces {}", forced->second);
+    if (wish.algorithm != nullptr && wish.algorithm != a) {
+      candidate.rejected =
+          fmt::format("{} {}", wish.given ? "TUTTI_PLAN gives" : "TUTTI_ALGO forces", wish.algorithm->name);
       candidate.seconds = std::numeric_limits<double>::infinity();  // the last: the forced one has a reason of its own
     } else if (!a->allows(shape_of(*a, setting))) {
       candidate.rejected = fmt::format("does not work for {} ranks ({})", setting.ranks, a->summary);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "plan/algorithm.hpp"
+#include "select/given.hpp"
 
 namespace tutti::select {
 
@@ -27,6 +28,9 @@ struct Setting {
   bool reproducible = false;   ///< reductions fold in the canonical order only
   /// Forced algorithms by collective ("all_reduce" → "ring"), from TUTTI_ALGO.
   std::map<std::string, std::string> forced;
+  /// Plans of the user's, from TUTTI_PLAN, which are used wherever they are for the collective. The table of rank 0
+  /// names them by their hash, so all ranks must have adopted the same.
+  Given given;
 };
 
 /// Reads "all_reduce:ring,broadcast:binomial". Throws Error(InvalidArgument) naming what is not known.

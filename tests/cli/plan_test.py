@@ -1,4 +1,4 @@
-"""tutti plan: list, show, verify, draw."""
+"""tutti plan: list, show, verify, draw, export, import; TUTTI_PLAN."""
 
 import json
 import os
@@ -6,7 +6,7 @@ import tempfile
 import unittest
 import xml.etree.ElementTree
 
-from support import main, tutti
+from support import TUTTI, main, tutti
 
 
 class Plan(unittest.TestCase):
@@ -39,6 +39,48 @@ class Plan(unittest.TestCase):
             picture = xml.etree.ElementTree.parse(folder + "/c.svg").getroot()
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("svg", picture.tag)
+
+    def test_exports_what_it_imports_shows_proves_and_draws(self):
+        with tempfile.TemporaryDirectory() as folder:
+            mine, again, picture = (os.path.join(folder, name) for name in ("mine.json", "again.json", "mine.svg"))
+            self.assertEqual(tutti("plan", "export", "swing", "all_reduce", "-n", "6", "-o", mine).returncode, 0)
+            with open(mine) as file:
+                self.assertEqual(json.load(file)["format"], "tutti-plan")
+            done = tutti("plan", "import", mine, "-o", again)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("swing all_reduce on 6 ranks is right", done.stdout)
+            self.assertRegex(done.stdout, r"hash +[0-9a-f]{16}\n")
+            self.assertIn(f"TUTTI_PLAN={again} runs it", done.stdout)
+            with open(mine) as first, open(again) as second:
+                text = first.read()
+                self.assertEqual(text, second.read())
+            for arguments in (("show", mine, "--rank", "5"), ("verify", mine), ("draw", mine, "-o", picture)):
+                done = tutti("plan", *arguments)
+                self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(tutti("plan", "export", "swing", "-n", "6").stdout, text)
+
+            with open(mine, "w") as file:
+                file.write(text.replace('"peers": [1]', '"peers": [2]', 1))
+            done = tutti("plan", "verify", mine)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn("swing all_reduce on 6 ranks is WRONG: rank ", done.stdout)
+            done = tutti("plan", "import", mine)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("the plans are wrong: rank ", done.stderr)
+
+    def test_given_plans_run_and_must_be_the_same_on_all_ranks(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for rank, name in enumerate(("ring", "two_shot")):
+                path = os.path.join(folder, f"{rank}.json")
+                self.assertEqual(tutti("plan", "export", name, "-n", "2", "-o", path).returncode, 0)
+            perf = ("perf", "all_reduce", "--np", "2", "-b", "8", "-e", "1M", "-f", "64", "-n", "2", "-w", "0")
+            done = tutti(*perf, env={"TUTTI_PLAN": os.path.join(folder, "0.json")})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            program = ("run", "-n", "2", "--", "sh", "-c",
+                       f'TUTTI_PLAN={folder}/$TUTTI_RANK.json exec "$0" perf barrier -n 1', TUTTI)
+            done = tutti(*program)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertRegex(done.stderr, r"TUTTI_PLAN gives .*ring@.* on rank . but .*; it must be the same")
 
     def test_says_what_there_is(self):
         for arguments, words in (

@@ -7,6 +7,7 @@
 
 #include "base/format.hpp"
 #include "plan/algorithm.hpp"
+#include "plan/json.hpp"
 #include "plan/verify.hpp"
 #include "plan/words.hpp"
 #include "tools/commands.hpp"
@@ -18,9 +19,10 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr Rank kMostRanks = 4096;
+constexpr Rank kMostDrawn = 64;
 
 struct Options {
-  std::string algorithm, collective = "all_reduce", file;
+  std::string algorithm, collective = "all_reduce", file;  // algorithm: or the name of a file with plans
   Rank ranks = 4;
   Rank rank = -1;  // all
 };
@@ -52,6 +54,31 @@ const plan::Algorithm& algorithm_of(const Options& options) {
   return *found;
 }
 
+/// Algorithms have no dots or slashes in their names.
+bool names_file(const Options& options) { return options.algorithm.find_first_of("./") != std::string::npos; }
+
+/// What a command is about: plans of all ranks, of an algorithm or from a file.
+struct Subject {
+  std::string title;
+  const plan::Algorithm* algorithm = nullptr;  ///< null: from a file
+  std::vector<plan::RankPlan> plans;
+};
+
+std::string title_of(const plan::Shape& shape, const std::string& name) {
+  return fmt::format("{} {} on {} rank{}", name, name_of(shape.collective), shape.ranks, shape.ranks == 1 ? "" : "s");
+}
+
+Subject subject_of(const Options& options, plan::Proof proof = plan::Proof::Demand) {
+  if (names_file(options)) {
+    plan::PlanSet set = plan::load_plans(options.algorithm, proof);
+    const std::string name = set.name.empty() ? options.algorithm : set.name;
+    return {title_of(set.plans.front().shape, name), nullptr, std::move(set.plans)};
+  }
+  const plan::Algorithm& algorithm = algorithm_of(options);
+  const plan::Shape shape{algorithm.collective, options.ranks};
+  return {title_of(shape, algorithm.name), &algorithm, plan::generate_all(algorithm, shape)};
+}
+
 std::string in_words(plan::Ratio ratio) {
   return ratio.den() == 1 ? fmt::format("{}", ratio.num()) : fmt::format("{}/{}", ratio.num(), ratio.den());
 }
@@ -61,6 +88,10 @@ void write(const std::string& text, const std::string& path) {
   file << text;
   file.close();
   if (!file) throw_error(Code::SystemError, "{}: {}", path, std::strerror(errno));
+}
+
+[[noreturn]] void too_many_to_draw(Rank ranks) {
+  throw_error(Code::InvalidArgument, "a picture of {} ranks cannot be read; {} is the most", ranks, kMostDrawn);
 }
 
 void list(const Options& options) {
@@ -92,71 +123,95 @@ void list(const Options& options) {
   if (!options.file.empty()) write(rows.dump(2) + "\n", options.file);
 }
 
-void show(const Options& options) {
-  const plan::Algorithm& algorithm = algorithm_of(options);
-  if (options.rank >= options.ranks) {
-    throw_error(Code::InvalidArgument, "rank {} of {}: ranks are 0 to {}", options.rank, options.ranks,
-                options.ranks - 1);
-  }
-  fmt::print("{} {} on {} ranks: {}\n", algorithm.name, options.collective, options.ranks, algorithm.summary);
-  for (Rank rank = 0; rank < options.ranks; ++rank) {
-    if (options.rank >= 0 && rank != options.rank) continue;
-    const plan::RankPlan plan = plan::generate(algorithm, {algorithm.collective, options.ranks}, rank);
-    fmt::print("\nrank {}\n", rank);
-    for (size_t lane = 0; lane < plan.lanes.size(); ++lane) {
-      for (uint32_t s = plan.lanes[lane].steps.begin; s < plan.lanes[lane].steps.end; ++s) {
-        fmt::print("  {:>3}  lane {}  {}\n", s, lane, plan::in_words(plan, plan.steps[s]));
-      }
+void print_steps(const plan::RankPlan& plan) {
+  fmt::print("\nrank {}\n", plan.rank);
+  for (size_t lane = 0; lane < plan.lanes.size(); ++lane) {
+    for (uint32_t s = plan.lanes[lane].steps.begin; s < plan.lanes[lane].steps.end; ++s) {
+      fmt::print("  {:>3}  lane {}  {}\n", s, lane, plan::in_words(plan, plan.steps[s]));
     }
+  }
+}
+
+void show(const Options& options) {
+  const Subject subject = subject_of(options);
+  const auto ranks = static_cast<Rank>(subject.plans.size());
+  if (options.rank >= ranks) {
+    throw_error(Code::InvalidArgument, "rank {} of {}: ranks are 0 to {}", options.rank, ranks, ranks - 1);
+  }
+  fmt::print("{}{}{}\n", subject.title, subject.algorithm == nullptr ? "" : ": ",
+             subject.algorithm == nullptr ? "" : subject.algorithm->summary);
+  for (const plan::RankPlan& plan : subject.plans) {
+    if (options.rank < 0 || plan.rank == options.rank) print_steps(plan);
   }
   fmt::print(
       "\nlend: readers may read it where it lies; > to ranks, < from a rank; #2: block 2; [1/4]: chunk 1 of 4 of the\n"
       "window; complete: the fold after which every contribution is in\n");
 }
 
-int verify(const Options& options) {
-  const plan::Algorithm& algorithm = algorithm_of(options);
-  const auto plans = plan::generate_all(algorithm, options.ranks);
-  const plan::Verdict verdict = plan::verify(plans);
-  if (!verdict) {
-    fmt::print("{} {} on {} ranks is WRONG: {}\n", algorithm.name, options.collective, options.ranks, verdict.reason);
-    return 1;
-  }
-  const plan::Counted counted = plan::count(plans);
-  const plan::Cost &does = counted.cost, claims = algorithm.cost({algorithm.collective, options.ranks});
-  const bool as_claimed = does.rounds == claims.rounds && does.sent == claims.sent &&
-                          does.received == claims.received && does.folded == claims.folded &&
-                          does.stages == claims.stages && does.message == claims.message;
+void print_counted(const Subject& subject, const plan::Counted& counted) {
+  const plan::Cost& does = counted.cost;
   size_t steps = 0;
-  for (const plan::RankPlan& plan : plans) steps += plan.steps.size();
-  fmt::print("{} {} on {} ranks is right, for every message size and every timing.\n\n", algorithm.name,
-             options.collective, options.ranks);
+  for (const plan::RankPlan& plan : subject.plans) steps += plan.steps.size();
+  fmt::print("{} is right, for every message size and every timing.\n\n", subject.title);
   fmt::print("  steps, of all ranks   {}\n  lanes                 {}\n  links                 {}\n", steps,
-             plans.front().lanes.size(), counted.links.size());
+             subject.plans.front().lanes.size(), counted.links.size());
   fmt::print("  rounds                {}\n  sent, busiest rank    {}\n  received              {}\n", does.rounds,
              in_words(does.sent), in_words(does.received));
   fmt::print("  folded                {}\n  largest message       {}\n", in_words(does.folded), in_words(does.message));
   fmt::print("  sends lent            {}\n", counted.lends);
-  if (reduces(algorithm.collective)) {
-    fmt::print("  reproducible order    {}\n", plan::is_canonical(plans) ? "yes" : "no");
+  if (reduces(subject.plans.front().shape.collective)) {
+    fmt::print("  reproducible order    {}\n", plan::is_canonical(subject.plans) ? "yes" : "no");
   }
+}
+
+int verify(const Options& options) {
+  const Subject subject = subject_of(options, plan::Proof::Omit);
+  const plan::Verdict verdict = plan::verify(subject.plans);
+  if (!verdict) {
+    fmt::print("{} is WRONG: {}\n", subject.title, verdict.reason);
+    return 1;
+  }
+  const plan::Counted counted = plan::count(subject.plans);
+  print_counted(subject, counted);
+  if (subject.algorithm == nullptr) return 0;
+  const bool as_claimed = counted.cost == subject.algorithm->cost(subject.plans.front().shape);
   fmt::print("\n{}\n", as_claimed ? "The cost that the algorithm claims is what was counted."
                                   : "The cost that the algorithm claims is NOT what was counted.");
   return as_claimed ? 0 : 1;
 }
 
 void draw(const Options& options) {
-  const plan::Algorithm& algorithm = algorithm_of(options);
-  if (options.ranks > 64)
-    throw_error(Code::InvalidArgument, "a picture of {} ranks cannot be read; 64 is the most", options.ranks);
-  const auto plans = plan::generate_all(algorithm, options.ranks);
-  const std::string title = fmt::format("{}: {}, {} ranks", options.collective, algorithm.name, options.ranks);
-  write(draw_svg(plans, title), options.file);
+  if (!names_file(options) && options.ranks > kMostDrawn) too_many_to_draw(options.ranks);
+  const Subject subject = subject_of(options);
+  const Rank ranks = subject.plans.front().shape.ranks;
+  if (ranks > kMostDrawn) too_many_to_draw(ranks);
+  write(draw_svg(subject.plans, subject.title), options.file);
   fmt::print("{} written\n", options.file);
 }
 
+void export_plans(const Options& options) {
+  const Subject subject = subject_of(options);
+  const std::string text = plan::to_json(subject.plans, options.algorithm);
+  if (options.file.empty()) return fmt::print("{}", text);
+  write(text, options.file);
+  fmt::print("{}: {}, {} bytes\n", options.file, subject.title, text.size());
+}
+
+void import_plans(const Options& options) {
+  const plan::PlanSet set = plan::load_plans(options.algorithm);
+  const Subject subject{title_of(set.plans.front().shape, set.name.empty() ? "the plan" : set.name), nullptr,
+                        set.plans};
+  print_counted(subject, plan::count(subject.plans));
+  fmt::print("  hash                  {:016x}\n", plan::hash_of(set.plans));
+  const std::string& file = options.file.empty() ? options.algorithm : options.file;
+  if (!options.file.empty()) write(plan::to_json(set.plans, set.name), file);
+  fmt::print("\nTUTTI_PLAN={} runs it for every {} of {} ranks.\n", file, name_of(set.plans.front().shape.collective),
+             set.plans.size());
+}
+
 void add_names(CLI::App* command, Options& options) {
-  command->add_option("algorithm", options.algorithm, "an algorithm: see tutti plan list")->required();
+  command->add_option("algorithm", options.algorithm, "an algorithm (see tutti plan list), or a file: ring.json")
+      ->required();
   command->add_option("collective", options.collective, "all_reduce, all_gather, …; default all_reduce");
   command->add_option("-n", options.ranks, "number of ranks; default 4")->check(CLI::Range(1, kMostRanks));
 }
@@ -164,7 +219,8 @@ void add_names(CLI::App* command, Options& options) {
 }  // namespace
 
 void add_plan(CLI::App& app, int& status) {
-  CLI::App* command = app.add_subcommand("plan", "the algorithms: lists, shows, proves and draws them");
+  CLI::App* command =
+      app.add_subcommand("plan", "the algorithms: lists, shows, proves, draws, exports and imports them");
   command->require_subcommand(1);
   command->footer(
       "Examples:\n  tutti plan list -n 8\n  tutti plan show ring all_reduce -n 4 --rank 0\n"
@@ -189,6 +245,16 @@ void add_plan(CLI::App& app, int& status) {
   add_names(draws, *options);
   draws->add_option("-o", options->file, "the file")->required();
   draws->callback([options] { draw(*options); });
+
+  CLI::App* exports = command->add_subcommand("export", "the plans of all ranks, as JSON to be read, kept or changed");
+  add_names(exports, *options);
+  exports->add_option("-o", options->file, "the file; default: standard output");
+  exports->callback([options] { export_plans(*options); });
+
+  CLI::App* imports = command->add_subcommand("import", "proves plans of a file, and tells how to run them");
+  imports->add_option("file", options->algorithm, "plans as JSON: see docs/plan-format.md")->required();
+  imports->add_option("-o", options->file, "also writes them here, a step a line");
+  imports->callback([options] { import_plans(*options); });
 }
 
 }  // namespace tutti::tools

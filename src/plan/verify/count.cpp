@@ -164,7 +164,7 @@ void find_missed_lends(const Model& model, const Races& races, Counted& counted)
 Counted count(std::span<const RankPlan> plans, const VerifyOptions& options) {
   using namespace verifier;
   if (const Verdict verdict = verify(plans, options); !verdict) {
-    throw_error(Code::InvalidArgument, "cannot count a wrong plan: {}", verdict.reason);
+    throw_error(Code::InvalidArgument, "{}", verdict.reason);
   }
   const Model model(plans);
   Counted counted;

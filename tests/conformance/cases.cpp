@@ -16,10 +16,11 @@ bool may_be_in_place(Collective collective) {
   return collective != Collective::AllToAll && collective != Collective::SendRecv && collective != Collective::Barrier;
 }
 
-/// All of them; with other operators than sum they take turns.
+/// All of them, and of many the first two, the middle and the last; with other operators than sum they take turns.
 std::vector<int> roots_for(Collective collective, Op op, int ranks, int turn) {
   if (!has_root(collective)) return {0};
   if (op != Op::Sum) return {turn % ranks};
+  if (ranks > 8) return {0, 1, ranks / 2, ranks - 1};
   std::vector<int> roots(static_cast<size_t>(ranks));
   std::iota(roots.begin(), roots.end(), 0);
   return roots;
@@ -85,6 +86,7 @@ Sweep many_sizes(bool exhaustive) {
 }
 
 Sweep few_kinds(int ranks) {
+  if (ranks > 8) return {{DType::F32}, {Op::Sum, Op::Avg}, {1, 17, 1031}};
   return {{DType::U8, DType::F32, DType::BF16}, {Op::Sum, Op::Avg, Op::PreMulSum}, {0, 1, fewer_than(ranks), 17, 3001}};
 }
 

@@ -16,7 +16,7 @@ namespace {
 struct Options {
   std::string transport = "local";
   int ranks = 2;
-  bool exhaustive = false;
+  bool exhaustive = false, only_forced = false;
 };
 
 /// How the ranks are placed, and what they may use.
@@ -94,17 +94,24 @@ class Table {
 
 bool run_table(const Options& options) {
   // Little memory and short messages: many rounds, slots used again and again, staging memory divided anew.
-  const std::vector<std::pair<std::string, std::string>> tight = {{"TUTTI_MESSAGE", options.ranks > 4 ? "2K" : "512"},
-                                                                  {"TUTTI_ARENA", options.ranks > 4 ? "320K" : "80K"}};
+  const int n = options.ranks;
+  const std::vector<std::pair<std::string, std::string>> tight = {{"TUTTI_MESSAGE", n > 8   ? "16K"
+                                                                                    : n > 3 ? "2K"
+                                                                                            : "512"},
+                                                                  {"TUTTI_ARENA", n > 8   ? "2M"
+                                                                                  : n > 3 ? "320K"
+                                                                                          : "80K"}};
   Table table(options);
-  table.run("all kinds, little memory", all_kinds(options.ranks, options.exhaustive), tight);
-  table.run("many sizes", many_sizes(options.exhaustive), {});
+  if (!options.only_forced) {
+    table.run("all kinds, little memory", all_kinds(n, options.exhaustive), tight);
+    table.run("many sizes", many_sizes(options.exhaustive), {});
+  }
   for (const std::string& name : algorithm_names()) {
-    const std::string forced = forcing(name, options.ranks);
+    const std::string forced = forcing(name, n);
     if (forced.empty()) continue;
     auto environment = tight;
     environment.emplace_back("TUTTI_ALGO", forced);
-    table.run("TUTTI_ALGO=" + forced, few_kinds(options.ranks), environment);
+    table.run("TUTTI_ALGO=" + forced, few_kinds(n), environment);
   }
   return table.print();
 }
@@ -119,6 +126,7 @@ int main(int argc, char** argv) {
                  "local (threads), shm (processes), tcp (processes), tcp-threads, mixed")
       ->check(CLI::IsMember({"local", "shm", "tcp", "tcp-threads", "mixed"}));
   app.add_option("-n", options.ranks, "number of ranks")->check(CLI::Range(1, tutti::conformance::kMostRanks));
+  app.add_flag("--only-forced", options.only_forced, "each algorithm forced, and nothing else");
   app.add_flag("--exhaustive", options.exhaustive, "more counts and types; takes many minutes");
   CLI11_PARSE(app, argc, argv);
   return tutti::conformance::run_table(options) ? 0 : 1;

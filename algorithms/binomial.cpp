@@ -15,7 +15,8 @@
 //   all-reduce   2d       c·S    c·S        c·S      2d·α + 2c·S·β + c·S·γ
 //
 // Few rounds, and only n − 1 pairs of ranks talk, the least there can be: it wins for small S, and where links are dear
-// to open. Its order of folding is the canonical one.
+// to open. Its order of folding is the canonical one. A partial sum is rounded to a 16- or 8-bit type once at each rank
+// on its way up, d times at most.
 // Source: Thakur, Rabenseifner & Gropp, Optimization of collective communication operations in MPICH, IJHPCA 2005, §4.2
 // and §4.5.
 

@@ -11,7 +11,8 @@
 // with S the bytes of one block, d = ⌊log2 n⌋, c = ⌈log2 n⌉, and s the ranks under the root's last child.
 //
 // Far more bytes than needed, and twice the rounds; but only n − 1 pairs of ranks talk: it wins for small S where links
-// are dear to open. Its order of folding is the canonical one.
+// are dear to open. Its order of folding is the canonical one. A partial sum is rounded to a 16- or 8-bit type once at
+// each rank on its way up, d times at most.
 // Source: Thakur, Rabenseifner & Gropp, Optimization of collective communication operations in MPICH, IJHPCA 2005, §4.4
 // (there as the older algorithm).
 

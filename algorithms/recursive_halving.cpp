@@ -15,7 +15,8 @@
 // (in brackets: n is not a power of two). S is the call's count in bytes.
 //
 // As few bytes as a ring, in few rounds, where n is a power of two: it wins for middle S. Else a pair's extra step
-// moves all there is once more, which pays only for small S, or where the canonical order is wanted. Source: Thakur,
+// moves all there is once more, which pays only for small S, or where the canonical order is wanted. A partial sum is
+// rounded to a 16- or 8-bit type once a step, L (+1) times. Source: Thakur,
 // Rabenseifner & Gropp, Optimization of collective communication operations in MPICH, IJHPCA 2005, §4.4 and §4.5
 // (Rabenseifner's reduce).
 

@@ -12,6 +12,7 @@
 //
 // As few bytes as a ring in two rounds instead of 2(n−1), but each rank needs n−1 peers: it wins for middle S, and for
 // large S where all pairs of ranks are equally near and n is small.
+// A sum of a 16- or 8-bit type is rounded to it once, at the end.
 // Of all-gather and reduce-scatter either shot is the whole of it: that is one_shot.
 // Source: Rabenseifner, Optimization of collective reduction operations, ICCS 2004, §3 (reduce-scatter then
 // all-gather); "2PA" of MSCCL++ (arXiv 2504.09014).

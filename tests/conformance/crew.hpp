@@ -17,6 +17,7 @@ struct Setting {
   int processes = 1;                                             ///< that share the ranks out evenly
   std::vector<std::pair<std::string, std::string>> environment;  ///< variables of Tutti
   double seconds = 120;                                          ///< after which it counts as hung
+  bool sums = false;                                             ///< run_sums instead of cases
 };
 
 /// What all ranks found, and what became of their processes (added to the first rank's findings).

@@ -56,21 +56,12 @@ class Table {
  public:
   explicit Table(const Options& options) : options_(options), placement_(placement_of(options)) {}
 
-  void run(const std::string& name, const Sweep& sweep, std::vector<std::pair<std::string, std::string>> environment) {
-    Setting setting{.name = name, .ranks = options_.ranks, .processes = placement_.processes};
-    setting.environment = std::move(environment);
-    setting.environment.emplace_back("TUTTI_TRANSPORT", placement_.transport);
-    setting.environment.emplace_back("TUTTI_TIMEOUT", "60");
-    setting.seconds = options_.exhaustive ? 3000 : 280;
-    for (const Findings& found : conformance::run(setting, list_cases(sweep, options_.ranks))) {
-      for (size_t row = 0; row < kCollectives; ++row) {
-        cases_[row] += found.cases[row];
-        wrong_[row] += found.wrong[row];
-      }
-      if (found.first[0] != 0) fmt::print("WRONG  {}: {}\n", name, found.first);
-    }
-    std::fflush(stdout);
+  using Environment = std::vector<std::pair<std::string, std::string>>;
+
+  void run(const std::string& name, const Sweep& sweep, Environment environment) {
+    run(name, list_cases(sweep, options_.ranks), false, std::move(environment));
   }
+  void run_reproducible_sums() { run("TUTTI_REPRODUCIBLE=1", {}, true, {{"TUTTI_REPRODUCIBLE", "1"}}); }
 
   /// Prints the table; true when nothing was wrong.
   bool print() const {
@@ -87,6 +78,22 @@ class Table {
   }
 
  private:
+  void run(const std::string& name, const std::vector<Case>& cases, bool sums, Environment environment) {
+    Setting setting{.name = name, .ranks = options_.ranks, .processes = placement_.processes, .sums = sums};
+    setting.environment = std::move(environment);
+    setting.environment.emplace_back("TUTTI_TRANSPORT", placement_.transport);
+    setting.environment.emplace_back("TUTTI_TIMEOUT", "60");
+    setting.seconds = options_.exhaustive ? 3000 : 280;
+    for (const Findings& found : conformance::run(setting, cases)) {
+      for (size_t row = 0; row < kCollectives; ++row) {
+        cases_[row] += found.cases[row];
+        wrong_[row] += found.wrong[row];
+      }
+      if (found.first[0] != 0) fmt::print("WRONG  {}: {}\n", name, found.first);
+    }
+    std::fflush(stdout);
+  }
+
   Options options_;
   Placement placement_;
   std::array<uint64_t, kCollectives> cases_{}, wrong_{};
@@ -105,6 +112,7 @@ bool run_table(const Options& options) {
   if (!options.only_forced) {
     table.run("all kinds, little memory", all_kinds(n, options.exhaustive), tight);
     table.run("many sizes", many_sizes(options.exhaustive), {});
+    table.run_reproducible_sums();
   }
   for (const std::string& name : algorithm_names()) {
     const std::string forced = forcing(name, n);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <optional>
 
+#include "support/canonical.hpp"
 #include "tools/perf/guarded_buffer.hpp"
 
 namespace tutti::conformance {
@@ -229,6 +230,18 @@ void report(Findings& findings, Collective row, const std::string& text) {
   std::memcpy(findings.first, text.data(), length);
 }
 
+namespace {
+
+void leave(int rank, tuttiComm_t comm, Collective last, Board& board) {
+  Findings& findings = board.findings[static_cast<size_t>(rank)];
+  if (tuttiCommDestroy(comm) != tuttiSuccess) {
+    report(findings, last, fmt::format("rank {} left: {}", rank, tuttiGetLastError()));
+  }
+  findings.finished = 1;
+}
+
+}  // namespace
+
 void run_cases(std::span<const Case> cases, int rank, tuttiComm_t comm, Board& board) {
   RankUnderTest under_test(cases, rank, comm, board);
   Collective last = Collective::Barrier;
@@ -236,11 +249,17 @@ void run_cases(std::span<const Case> cases, int rank, tuttiComm_t comm, Board& b
     last = row_of(c);
     if (!under_test.run(c)) break;
   }
+  leave(rank, comm, last, board);
+}
+
+void run_sums(int ranks, int rank, tuttiComm_t comm, Board& board) {
   Findings& findings = board.findings[static_cast<size_t>(rank)];
-  if (tuttiCommDestroy(comm) != tuttiSuccess) {
-    report(findings, last, fmt::format("rank {} left: {}", rank, tuttiGetLastError()));
+  for (const Collective collective : {Collective::AllReduce, Collective::ReduceScatter, Collective::Reduce}) {
+    ++findings.cases[static_cast<size_t>(collective)];
+    const std::string wrong = test::deviation_from_canonical(collective, ranks, rank, comm);
+    if (!wrong.empty()) report(findings, collective, fmt::format("rank {}: {}", rank, wrong));
   }
-  findings.finished = 1;
+  leave(rank, comm, Collective::Reduce, board);
 }
 
 }  // namespace tutti::conformance

@@ -33,4 +33,7 @@ void run_cases(std::span<const Case> cases, int rank, tuttiComm_t comm, Board& b
 /// Remembers what is wrong if it is the first such thing.
 void report(Findings& findings, Collective row, const std::string& text);
 
+/// Sums of floats of every type, for TUTTI_REPRODUCIBLE: do they have the bits of the canonical order? Then leaves.
+void run_sums(int ranks, int rank, tuttiComm_t comm, Board& board);
+
 }  // namespace tutti::conformance

@@ -146,9 +146,12 @@ class StepCheck {
 
   void check_distinct_peers() const {
     std::vector<Rank> peers(plan_.peers.begin() + step_.peers.begin, plan_.peers.begin() + step_.peers.end);
+    for (uint32_t i = step_.operands.begin; i < step_.operands.end; ++i) {
+      if (plan_.operands[i].peer != kNoRank) peers.push_back(plan_.operands[i].peer);
+    }
     std::sort(peers.begin(), peers.end());
     const auto twice = std::adjacent_find(peers.begin(), peers.end());
-    if (twice != peers.end()) wrong("names rank {} twice", *twice);
+    if (twice != peers.end()) wrong("names rank {} twice", *twice);  // a step takes one message of a link at a time
   }
 
   void check_operand(const Operand& operand) const {

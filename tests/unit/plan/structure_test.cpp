@@ -72,6 +72,11 @@ const std::vector<Hostile>& hostile_changes() {
        [](RankPlan& p) {
          p.steps[0].peers = {0, 2};
        }},
+      {"step 2: names rank 1 twice",
+       [](RankPlan& p) {
+         p.operands.assign(2, {1, {}});
+         p.steps[2].operands = {0, 2};
+       }},
       {"names rank 4 as a peer",
        [](RankPlan& p) {
          p.operands[0] = {4, {}};

@@ -12,10 +12,10 @@
 //
 // What goes to several peers is published once; where readers share the sender's memory its n−1 sendings are one write.
 // One round is the least there can be, so it wins for small S. All-gather and reduce-scatter send no more bytes than
-// any other algorithm, and win for large S too where all pairs of ranks are equally near. A sum of a 16- or 8-bit type is
-// rounded to it once, at the end. Source: Thakur, Rabenseifner
-// & Gropp, Optimization of collective communication operations in MPICH, IJHPCA 2005, §4 (the direct algorithms, there
-// for long messages); "1PA" of MSCCL++ (arXiv 2504.09014).
+// any other algorithm, and win for large S too where all pairs of ranks are equally near. A sum of a 16- or 8-bit type
+// is rounded to it once, at the end. Source: Thakur, Rabenseifner & Gropp, Optimization of collective communication
+// operations in MPICH, IJHPCA 2005, §4 (the direct algorithms, there for long messages); "1PA" of MSCCL++ (arXiv
+// 2504.09014).
 
 #include "algorithms/common.hpp"
 

@@ -16,9 +16,10 @@
 // are lanes of their own, so that a window is scattered while the one before is gathered.
 //   rounds L + K (n = 2^L: 2L − 1)   sent 2(n−1)/n · S   T = (L + K)·α + 2(n−1)/n · S·β
 //
-// A partial sum is rounded to a 16- or 8-bit type once a step, L (+1) times. Few rounds: all-reduce wins for small S, where one-shot has too many peers; all-gather and broadcast up to middle S.
-// Source: Thakur, Rabenseifner & Gropp, Optimization of collective communication operations in MPICH, IJHPCA 2005,
-// §4.5, §4.1 (with Bruck's choice of peers, so that any n will do) and §4.2 (van de Geijn's broadcast).
+// A partial sum is rounded to a 16- or 8-bit type once a step, L (+1) times. Few rounds: all-reduce wins for small S,
+// where one-shot has too many peers; all-gather and broadcast up to middle S. Source: Thakur, Rabenseifner & Gropp,
+// Optimization of collective communication operations in MPICH, IJHPCA 2005, §4.5, §4.1 (with Bruck's choice of peers,
+// so that any n will do) and §4.2 (van de Geijn's broadcast).
 
 #include "algorithms/common.hpp"
 

@@ -1,0 +1,189 @@
+"""A run's page: bench/results/shm.md is written whole from the raw figures."""
+
+from . import figures, programs, targets
+
+MODES = {"back": "back-to-back", "used": "as used", "apart": "a barrier before each call"}
+
+
+def size_text(size):
+    for unit, letter in ((1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit} {letter}"
+    return f"{size} B" if size else "–"
+
+
+def launches_text(launches):
+    return f"{launches} launch{'es' if launches > 1 else ''}"
+
+
+def us_text(us):
+    """Three figures that count, thousands apart."""
+    if us >= 1000:
+        return f"{us:,.0f}".replace(",", " ")
+    return f"{us:.3g}"
+
+
+def figure_text(figure):
+    if figure is None:
+        return "–"
+    spread = f" ({us_text(figure.least)}–{us_text(figure.most)})" if figure.most > figure.least else ""
+    return us_text(figure.us) + spread
+
+
+def ratio_text(ratio, interval=True):
+    if ratio is None:
+        return "–"
+    spread = f" ({ratio.least:.2f}–{ratio.most:.2f})" if interval and ratio.most > ratio.least else ""
+    return f"{ratio.value:.2f}{spread}"
+
+
+def mark(met):
+    return {True: "met", False: "**missed**", None: ""}[met]
+
+
+def peer_text(figure):
+    return "–" if figure is None else f"{figure_text(figure)} {figure.program}"
+
+
+def table(header, rows):
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return lines + ["| " + " | ".join(row) + " |" for row in rows]
+
+
+class Page:
+    """`raw` is what vs_peers keeps of a run: about, columns, rows, machine, notes."""
+
+    def __init__(self, raw):
+        self.about, self.machine, self.notes = raw["about"], raw["machine"], raw["notes"]
+        self.cores = self.about["cores"]
+        self.cells = figures.cells_of(raw["rows"], self.about["groups"])
+
+    def text(self, plot=None):
+        lines = [*self._head(), *self._overview()]
+        if plot:
+            lines += ["", f"![Time of a call, and ratios to the best peer]({plot})"]
+        for ranks in dict.fromkeys(key[0] for key in self.cells):
+            for mode in ("back", "used"):
+                lines += self._comparison(ranks, mode)
+        lines += [*self._apart(), *self._mapped(), *self._machine(), *self._ends()]
+        return "\n".join(lines) + "\n"
+
+    def _head(self):
+        about = self.about
+        lines = ["# Shared memory: Tutti beside its peers", "",
+                 "Written by `bench/vs_peers`; not to be edited. The protocol stands in "
+                 "`bench/vs_peers_lib/protocol.py`, the raw figures beside this file.", ""]
+        if about["quick"]:
+            lines += ["**A quick run** (one launch, few sizes): it shows that all works. Its figures are a sketch and "
+                      "its verdicts decide nothing.", ""]
+        if about["load"] > 0.5:
+            lines += [f"**The machine was not idle**: its load was {about['load']:.1f} when the run began.", ""]
+        versions = "; ".join(f"{name}: {version}" for name, version in about["versions"].items())
+        return lines + [
+            f"- machine: {about['machine']}",
+            f"- date: {about['date']}; the run took {about['minutes']:.0f} min; {launches_text(about['launches'])}",
+            f"- command: `{about['command']}`",
+            f"- {versions}",
+            "",
+            "Microseconds a call: mean over calls of the slowest rank, f32 sum, out of place (broadcast in place), "
+            "plain malloc'ed memory unless said; S as nccl-tests defines it. Medians over launches, the least and the "
+            "greatest in brackets. *Back-to-back*: the same unmodified buffers call after call. *As used*: every input "
+            "written before each call and every output read after it, that time subtracted.",
+            "",
+            "*Debian's best* is the fastest of Debian's Open MPI (ob1 with and without CMA, UCX, coll/sm) and MPICH "
+            "(with and without CMA); the *others* are newer releases from PyPI, and Gloo. The *ceiling* is the same "
+            "exchange by hand through memory that all ranks can reach: the least bytes that can move, all cores at "
+            "work; it is a bound, measured by the same loop in the same run."]
+
+    def _overview(self):
+        met, missed = figures.tally(self.cells, self.cores)
+        lines = ["", "## The targets", "",
+                 f"Plain memory ÷ Debian's best: {len(met)} of {len(met) + len(missed)} cells meet their target."]
+        mapped_met, mapped_missed = figures.mapped_tally(self.cells, self.cores)
+        if mapped_met or mapped_missed:
+            lines += ["", f"Memory that can be mapped ÷ ceiling ≤ {targets.MAPPED}, from "
+                      f"{size_text(targets.MAPPED_FROM)} on: {len(mapped_met)} of "
+                      f"{len(mapped_met) + len(mapped_missed)}."]
+        for mode in ("back", "used"):
+            keys = [key for key in self.cells if key[0] == 2 and key[1] == mode and key[2] in targets.FIVE]
+            if not keys:
+                continue
+            lines += ["", f"2 ranks, {MODES[mode]}: ratio / target", ""]
+            sizes = dict.fromkeys(key[3] for key in keys)
+            lines += table(["S", *targets.FIVE],
+                           [[size_text(size), *(self._brief(2, mode, c, size) for c in targets.FIVE)]
+                            for size in sizes])
+        return lines
+
+    def _brief(self, *key):
+        cell = self.cells.get(key)
+        if cell is None:
+            return "–"
+        ratio, target = cell.ratio_to(cell.best(programs.DEBIAN)), cell.target(self.cores)
+        text = ratio_text(ratio, interval=False) + (f" / {target:.2f}" if target is not None else "")
+        return f"**{text}**" if cell.verdict(self.cores) is False else text
+
+    def _comparison(self, ranks, mode):
+        cells = [cell for key, cell in self.cells.items() if key[:2] == (ranks, mode)]
+        if not cells:
+            return []
+        crowd = f" on {self.cores} cores" if ranks > self.cores else ", each with a core of its own"
+        lines = ["", f"## {ranks} ranks{crowd}, {MODES[mode]}"]
+        for collective in dict.fromkeys(cell.collective for cell in cells):
+            rows = []
+            for cell in cells:
+                if cell.collective != collective:
+                    continue
+                debian, others = cell.best(programs.DEBIAN), cell.best(programs.OTHERS)
+                target = cell.target(self.cores)
+                rows.append([size_text(cell.size), figure_text(cell.figures.get("tutti")), peer_text(debian),
+                             ratio_text(cell.ratio_to(debian)), f"{target:.2f}" if target is not None else "",
+                             mark(cell.verdict(self.cores)), peer_text(others),
+                             ratio_text(cell.ratio_to(others), False),
+                             figure_text(cell.ceiling), ratio_text(cell.ratio_to(cell.ceiling), False)])
+            lines += ["", f"### {collective}", ""]
+            lines += table(["S", "Tutti, µs", "Debian's best, µs", "ratio", "target", "", "best of the others, µs",
+                            "ratio", "ceiling, µs", "ratio"], rows)
+        return lines
+
+    def _apart(self):
+        cells = [cell for key, cell in self.cells.items() if key[1] == "apart"]
+        if not cells:
+            return []
+        rows = [[size_text(cell.size), figure_text(cell.figures.get("tutti")), peer_text(cell.best(programs.DEBIAN)),
+                 ratio_text(cell.ratio_to(cell.best(programs.DEBIAN))), peer_text(cell.best(programs.OTHERS)),
+                 figure_text(cell.ceiling)] for cell in cells]
+        return ["", "## Broadcast as the last rank sees it", "",
+                "2 ranks, a barrier before each call, so that the root cannot run ahead.", "",
+                *table(["S", "Tutti, µs", "Debian's best, µs", "ratio", "best of the others, µs", "ceiling, µs"], rows)]
+
+    def _mapped(self):
+        rows = []
+        for (ranks, mode, collective, size), cell in self.cells.items():
+            if ranks > self.cores or mode == "apart" or size == 0:
+                continue
+            row = [MODES[mode], collective, size_text(size), figure_text(cell.ceiling)]
+            for name in ("tutti-mapped", "tutti-threads"):
+                row += [figure_text(cell.figures.get(name)), ratio_text(cell.ratio_to(cell.ceiling, name), False),
+                        mark(cell.mapped_verdict(name, self.cores))]
+            rows.append(row)
+        if not rows:
+            return []
+        return ["", "## Memory that peers can reach", "",
+                "From `tuttiMemAlloc`, and of thread ranks (malloc'ed), beside the ceiling. Target: ≤ "
+                f"{targets.MAPPED} from {size_text(targets.MAPPED_FROM)} on, back-to-back.", "",
+                *table(["mode", "collective", "S", "ceiling, µs", "tuttiMemAlloc, µs", "ratio", "", "threads, µs",
+                        "ratio", ""], rows)]
+
+    def _machine(self):
+        lines = []
+        for unit in ("ns", "GB/s"):
+            rows = []
+            for name in self.machine[0][unit] if self.machine else ():
+                values = {launch: one[unit][name] for launch, one in enumerate(self.machine)}
+                rows.append([name, figure_text(figures.Figure.of(name, values))])
+            lines += ["", *table(["what", unit], rows)] if rows else []
+        return ["", "## The machine", *lines] if lines else []
+
+    def _ends(self):
+        return ["", "## Notes", "", *(f"- {note}" for note in self.notes)] if self.notes else []

@@ -1,0 +1,124 @@
+"""From raw figures to medians, ratios and verdicts, and to a page: held against figures worked out by hand."""
+
+import unittest
+import xml.etree.ElementTree
+
+from support import GROUPS, main, rows_of
+
+from vs_peers_lib import figures, plot, report, targets
+
+EIGHT = (2, "back", "all_reduce", 8)
+MEGABYTE = (2, "back", "all_gather", 1 << 20)
+# Medians by launch of tutti: 0.2, 0.3, 0.1; of openmpi4: 0.5, 0.5, 0.4; of mpich4: 0.9, 0.45 (it sat one out).
+ROWS = (rows_of("tutti", [[0.2, 0.1, 9.0], [0.3, 0.3, 0.3], [0.1, 0.1, 0.2]]) +
+        rows_of("openmpi4", [[0.5], [0.6, 0.5, 0.4], [0.4]]) + rows_of("mpich4", [[0.9], [0.45]]) +
+        rows_of("gloo", [[0.01], [0.01], [0.01]]) +
+        rows_of("tutti", [[45.0]], MEGABYTE) + rows_of("mpich4", [[50.0]], MEGABYTE) +
+        rows_of("ceiling", [[40.0]], MEGABYTE) + rows_of("ceiling-streaming", [[32.0]], MEGABYTE) +
+        rows_of("tutti-mapped", [[40.0]], MEGABYTE) + rows_of("tutti-threads", [[41.0]], MEGABYTE))
+
+
+def raw(rows):
+    about = {"machine": "a machine", "cores": 2, "load": 0.0, "quick": False, "date": "today", "minutes": 1.0,
+             "launches": 3, "command": "bench/vs_peers", "versions": {"Tutti": "this"}, "groups": GROUPS}
+    return {"about": about, "notes": ["gloo: is told apart"], "machine": [{"ns": {"line": 50.0}, "GB/s": {}}],
+            "columns": list(figures.COLUMNS), "rows": rows}
+
+
+class Samples(unittest.TestCase):
+    def test_are_of_the_slowest_rank_less_what_touching_took(self):
+        self.assertEqual(figures.slowest([(5.0, 1.0), (7.0, 4.0), (3.5, 0.0)]), 4.0)
+
+    def test_become_medians_of_launches_with_their_range(self):
+        figure = figures.cells_of(ROWS, GROUPS)[EIGHT].figures["tutti"]
+        self.assertEqual((figure.us, figure.least, figure.most), (0.2, 0.1, 0.3))
+
+
+class Ratios(unittest.TestCase):
+    def setUp(self):
+        self.cells = figures.cells_of(ROWS, GROUPS)
+
+    def test_are_of_medians_and_their_range_of_launches_that_both_took_part_in(self):
+        cell = self.cells[EIGHT]
+        ratio = cell.ratio_to(cell.best("debian"))
+        self.assertEqual(cell.best("debian").program, "openmpi4")
+        self.assertAlmostEqual(ratio.value, 0.4)
+        self.assertAlmostEqual(ratio.least, 0.25)
+        self.assertAlmostEqual(ratio.most, 0.6)
+        to_mpich = cell.ratio_to(cell.figures["mpich4"])
+        self.assertAlmostEqual(to_mpich.value, 0.2 / 0.675)
+        self.assertAlmostEqual(to_mpich.least, 0.2 / 0.9)
+        self.assertAlmostEqual(to_mpich.most, 0.3 / 0.45)
+
+    def test_are_missing_where_a_program_is(self):
+        self.assertIsNone(self.cells[EIGHT].ratio_to(self.cells[EIGHT].ceiling))
+        self.assertIsNone(self.cells[EIGHT].ratio_to(self.cells[EIGHT].best("debian"), "tutti-mapped"))
+
+    def test_of_a_negative_time_are_missing_too(self):
+        below = figures.Figure.of("openmpi4", {1: -0.1})
+        self.assertIsNone(figures.Ratio.of(figures.Figure.of("tutti", {1: 0.1}), below))
+
+    def test_take_the_better_ceiling(self):
+        cell = self.cells[MEGABYTE]
+        self.assertEqual(cell.ceiling.us, 32.0)
+        self.assertAlmostEqual(cell.ratio_to(cell.ceiling, "tutti-mapped").value, 1.25)
+
+
+class Targets(unittest.TestCase):
+    def test_of_two_ranks_stand_by_size_and_collective(self):
+        self.assertEqual(targets.to_peers(2, "back", "all_reduce", 8), 0.42)
+        self.assertEqual(targets.to_peers(2, "back", "broadcast", 256 << 20), 0.68)
+        self.assertEqual(targets.to_peers(2, "back", "reduce_scatter", 64 << 20), 0.18)
+        self.assertEqual([targets.to_peers(2, "used", c, 12345) for c in targets.FIVE], [0.7, 1.0, 0.7, 1.0, 1.0])
+        self.assertIsNone(targets.to_peers(2, "back", "all_reduce", 12345))
+        self.assertIsNone(targets.to_peers(2, "back", "gather", 8))
+        self.assertIsNone(targets.to_peers(2, "apart", "broadcast", 8))
+
+    def test_of_crowded_ranks_let_nothing_collapse(self):
+        self.assertEqual(targets.to_peers(4, "back", "all_reduce", 16), 0.5)
+        self.assertEqual(targets.to_peers(8, "back", "all_reduce", 16 << 20), 0.6)
+        self.assertEqual(targets.to_peers(8, "back", "all_reduce", 64 << 10), 1.0)
+        self.assertEqual(targets.to_peers(4, "back", "gather", 16), 0.8)
+        self.assertIsNone(targets.to_peers(4, "back", "all_reduce", 16, cores=4))
+
+    def test_are_met_or_missed(self):
+        cells = figures.cells_of(ROWS, GROUPS)
+        met, missed = figures.tally(cells, 2)
+        self.assertEqual(([cell.size for cell in met], [cell.size for cell in missed]), ([8], [1 << 20]))
+        met, missed = figures.mapped_tally(cells, 2)
+        self.assertEqual(([name for _, name in met], [name for _, name in missed]),
+                         (["tutti-mapped"], ["tutti-threads"]))
+
+
+class Hopeless(unittest.TestCase):
+    def test_are_those_far_behind_the_best(self):
+        self.assertEqual(figures.hopeless({"a": 1.0, "b": 3.0, "c": 3.1, "d": 50.0}), {"c", "d"})
+        self.assertEqual(figures.hopeless({}), set())
+
+
+class Page(unittest.TestCase):
+    def test_shows_every_cell_with_its_verdict(self):
+        page = report.Page(raw(ROWS)).text("shm.svg")
+        self.assertIn("1 of 2 cells meet their target", page)
+        self.assertIn("| 8 B | 0.2 (0.1–0.3) | 0.5 (0.4–0.5) openmpi4 | 0.40 (0.25–0.60) | 0.42 | met | 0.01 gloo | "
+                      "20.00 | – | – |", page)
+        self.assertIn("| 1 MiB | 45 | 50 mpich4 | 0.90 | 0.77 | **missed** | – | – | 32 | 1.41 |", page)
+        self.assertIn("| back-to-back | all_gather | 1 MiB | 32 | 40 | 1.25 | met | 41 | 1.28 | **missed** |", page)
+        self.assertIn("- gloo: is told apart", page)
+
+    def test_says_when_it_was_quick_or_the_machine_busy(self):
+        one = raw(ROWS)
+        self.assertNotIn("**A quick run**", report.Page(one).text())
+        one["about"].update(quick=True, load=3.0)
+        self.assertIn("**A quick run**", report.Page(one).text())
+        self.assertIn("**The machine was not idle**", report.Page(one).text())
+
+    def test_has_a_picture(self):
+        for rows in ROWS, []:
+            picture = xml.etree.ElementTree.fromstring(plot.svg(raw(rows)))
+            lines = picture.findall("{http://www.w3.org/2000/svg}polyline")
+            self.assertEqual(bool(lines), bool(rows))
+
+
+if __name__ == "__main__":
+    main()

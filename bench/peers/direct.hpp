@@ -54,6 +54,11 @@ class SharedMemory {
   std::byte* base_ = nullptr;
 };
 
+/// sum[i] = a[i] + b[i].
+inline void add(float* sum, const float* a, const float* b, size_t count) {
+  for (size_t i = 0; i < count; ++i) sum[i] = a[i] + b[i];
+}
+
 class DirectPeer {
  public:
   /// `stream`: outputs are stored past the cache.
@@ -85,11 +90,13 @@ class DirectPeer {
   }
 
   void barrier() {
-    ++epoch_;
-    memory_.flag(rank_).store(epoch_, std::memory_order_release);
-    for (int other = 0; other < ranks_; ++other) {
-      while (memory_.flag(other).load(std::memory_order_acquire) < epoch_) {
-        if (crowded_) sched_yield();
+    const uint64_t epoch = ++epoch_;
+    const bool crowded = crowded_;
+    memory_.flag(rank_).store(epoch, std::memory_order_release);
+    for (int k = 1; k < ranks_; ++k) {
+      const std::atomic<uint64_t>& flag = memory_.flag((rank_ + k) % ranks_);
+      while (flag.load(std::memory_order_acquire) < epoch) {
+        if (crowded) sched_yield();
       }
     }
   }
@@ -106,12 +113,17 @@ class DirectPeer {
 
   void exchange() {
     const size_t block = shape_.block() * sizeof(float), mine = shape_.begin_of(rank_) * sizeof(float);
+    const size_t whole = shape_.count * sizeof(float);
+    const bool few = whole <= 4096;  // so few that a line which goes to and fro costs more than reading all
     switch (shape_.what) {
-      case Collective::AllReduce:  // each folds its n-th into everybody's output
-        return fold_tiles(mine, block, mine, 0, ranks_);
+      case Collective::AllReduce:
+        if (few) return fold_few(0, whole, out(rank_));   // each folds all for itself
+        return fold_tiles(mine, block, mine, 0, ranks_);  // each folds its n-th into everybody's output
       case Collective::Reduce:
+        if (few) return rank_ == 0 ? fold_few(0, whole, out(0)) : void();
         return fold_tiles(mine, block, mine, 0, 1);
       case Collective::ReduceScatter:
+        if (few) return fold_few(mine, block, out(rank_));
         return fold_tiles(mine, block, 0, rank_, rank_ + 1);
       case Collective::AllGather:
         for (int k = 0; k < ranks_; ++k) {
@@ -125,7 +137,12 @@ class DirectPeer {
           copy(out(rank_) + static_cast<size_t>(source) * block, in(source) + mine, block);
         }
         return;
-      case Collective::Broadcast:  // each copies its n-th to everybody
+      case Collective::Broadcast:
+        if (few) {  // each copies for itself
+          if (rank_ != 0) copy(in(rank_), in(0), whole);
+          return;
+        }
+        // Each copies its n-th to everybody.
         for (int target = 1; target < ranks_; ++target) copy(in(target) + mine, in(0) + mine, block);
         return;
       case Collective::Gather:
@@ -143,6 +160,16 @@ class DirectPeer {
     } else {
       __builtin_memcpy(to, from, bytes);
     }
+  }
+
+  /// All inputs' bytes [at, at + bytes), a few, are folded to `to`: by a plain loop, for after each wait the processor
+  /// would have to guess the branches of a general one anew.
+  void fold_few(size_t at, size_t bytes, std::byte* to) const {
+    auto* const sum = reinterpret_cast<float*>(to);
+    const auto input = [&](int r) { return reinterpret_cast<const float*>(in(r) + at); };
+    if (ranks_ == 1) return copy(to, in(0) + at, bytes);
+    add(sum, input(0), input(1), bytes / sizeof(float));
+    for (int r = 2; r < ranks_; ++r) add(sum, sum, input(r), bytes / sizeof(float));
   }
 
   /// All inputs' bytes [at, at + bytes) are folded into bytes [to, …) of the outputs of ranks first … last − 1. Two

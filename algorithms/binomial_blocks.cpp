@@ -75,7 +75,8 @@ Cost all_gather_cost(Rank n) {
           .sent = n * log2_ceil(n),
           .received = n - 1 + BinomialTree(n).largest(),
           .stages = n < 4 ? 1 : 2,  // below 4 no rank is both a child and a parent
-          .message = n};
+          .message = n,
+          .chain = n - 1 + n * log2_floor(n)};
 }
 
 Cost reduce_scatter_cost(Rank n) {
@@ -85,7 +86,8 @@ Cost reduce_scatter_cost(Rank n) {
           .received = n * log2_ceil(n),
           .folded = n * log2_ceil(n),
           .stages = log2_ceil(n),
-          .message = n};
+          .message = n,
+          .chain = n - 1 + n * log2_floor(n)};
 }
 
 const Registration kAllGather({.collective = Collective::AllGather,

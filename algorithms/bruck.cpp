@@ -52,7 +52,8 @@ Cost cost(Rank n) {
           .sent = all,
           .received = all,
           .stages = n > 1 ? log2_ceil(n) : 0,
-          .message = most};
+          .message = most,
+          .chain = all};
 }
 
 const Registration kBruck({.collective = Collective::AllToAll,

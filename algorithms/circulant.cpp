@@ -62,7 +62,8 @@ Cost blocks_cost(Rank n, bool folds) {
           .received = n - 1,
           .folded = folds ? n - 1 : 0,
           .stages = log2_ceil(n),
-          .message = n / 2};
+          .message = n / 2,
+          .chain = n - 1};
 }
 
 Cost all_reduce_cost(Rank n) {
@@ -72,7 +73,8 @@ Cost all_reduce_cost(Rank n) {
           .received = Ratio(2 * (n - 1), n),
           .folded = Ratio(n - 1, n),
           .stages = 2 * log2_ceil(n),
-          .message = Ratio(n / 2, n)};
+          .message = Ratio(n / 2, n),
+          .chain = Ratio(2 * (n - 1), n)};
 }
 
 const Registration kAllGather({.collective = Collective::AllGather,

@@ -133,7 +133,8 @@ Cost all_reduce_cost(const Shape& shape) {
           .received = moved,
           .folded = Ratio(h - 1, g) + Ratio(count - 1, count * g),
           .stages = g - 1 + (count > 1 ? 1 : 0) + (h > 1 ? 1 : 0),
-          .message = h > 1 ? Ratio(1, g) : Ratio(1, count)};
+          .message = h > 1 ? Ratio(1, g) : Ratio(1, count),
+          .between = between_groups(groups, 2 * (count - 1), Ratio(1, count * g), Ratio(2 * (count - 1), count * g))};
 }
 
 Cost broadcast_cost(const Shape& shape) {
@@ -154,7 +155,8 @@ Cost broadcast_cost(const Shape& shape) {
           .stages = std::max<int64_t>(
               g - 1 + passes(0) + (root > 0 ? 1 : 0),
               most(groups, [&](Rank group) { return group == 0 ? 0 : passes(group) + (tells(group) > 0 ? 1 : 0); })),
-          .message = Ratio(1, g)};
+          .message = Ratio(1, g),
+          .between = between_groups(groups, last, Ratio(1, g), Ratio(1, g))};
 }
 
 const Registration kAllReduce(

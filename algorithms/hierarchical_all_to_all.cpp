@@ -156,14 +156,22 @@ Cost cost(const Shape& shape) {
     const int64_t size = groups.size(group), here = served(groups, group);
     return n - 1 + (size - 1) * (all - here) + (n - size) * (here - 1);
   };
+  const auto exchanged = [&](Rank group) {
+    const int64_t size = groups.size(group), here = served(groups, group);
+    return std::max(size * (all - here), (n - size) * here);
+  };
   const auto collected = [&](Rank group) {
     return groups.size(group) > 1 ? 1 + all - served(groups, group) : int64_t{0};
   };
-  return {.rounds = rounds(groups),
-          .sent = most(groups, moved),
-          .received = most(groups, moved),
-          .stages = largest - 1 + count - 1 + (count > 1 ? rail(largest) - 1 : 0),
-          .message = std::max({most(groups, collected), largest * rail(second), second * rail(largest)})};
+  const int64_t passed = std::max(largest * rail(second), second * rail(largest));  // to another group at once
+  return {
+      .rounds = rounds(groups),
+      .sent = most(groups, moved),
+      .received = most(groups, moved),
+      .stages = largest - 1 + count - 1 + (count > 1 ? rail(largest) - 1 : 0),
+      .message = std::max(most(groups, collected), passed),
+      .between = Cost::Between{
+          .rounds = count - 1, .moved = most(groups, exchanged), .chain = (count - 1) * passed, .stages = count - 1}};
 }
 
 const Registration kHierarchical({.collective = Collective::AllToAll,

@@ -161,7 +161,8 @@ Cost all_gather_cost(const Shape& shape) {
           .sent = count > 1 ? most(groups, sent) : shape.ranks - 1,
           .received = shape.ranks - 1,
           .stages = groups.largest() > 1 ? lanes : 1,
-          .message = count > 1 ? most_served(groups) : 1};
+          .message = count > 1 ? most_served(groups) : 1,
+          .between = between_groups(groups, count - 1, most_served(groups), all - 1)};
 }
 
 Cost reduce_scatter_cost(const Shape& shape) {
@@ -177,7 +178,8 @@ Cost reduce_scatter_cost(const Shape& shape) {
           .received = received,
           .folded = received,
           .stages = g - 1 + (count > 1 ? 1 : 0) + b - 1,
-          .message = b};
+          .message = b,
+          .between = between_groups(groups, count - 1, b, all - 1)};
 }
 
 const Registration kAllGather({.collective = Collective::AllGather,

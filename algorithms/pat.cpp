@@ -87,7 +87,8 @@ Cost cost(Rank n, bool folds) {
           .received = n - 1,
           .folded = folds ? n - 1 : 0,
           .stages = log2_ceil(n),
-          .message = (n - 1 + run - 1) / run};
+          .message = (n - 1 + run - 1) / run,
+          .chain = n - 1};
 }
 
 const Registration kAllGather(

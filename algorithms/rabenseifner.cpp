@@ -81,7 +81,8 @@ Cost cost(Rank n) {
           .received = once + once + Ratio(folded),
           .folded = once + Ratio(folded),
           .stages = 2 * steps + folded,
-          .message = folded > 0 ? Ratio(1) : Ratio(1, 2)};
+          .message = folded > 0 ? Ratio(1) : Ratio(1, 2),
+          .chain = once + once + Ratio(2 * folded)};
 }
 
 const Registration kRabenseifner(

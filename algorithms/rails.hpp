@@ -91,4 +91,10 @@ auto most(const Grouping& groups, const Figure& figure) {
   return found;
 }
 
+/// What goes between groups where a carrier sends on to one other only: a chain of messages.
+inline Cost::Between between_groups(const Grouping& groups, int64_t rounds, Ratio message, Ratio moved) {
+  if (groups.groups() == 1) return {};
+  return {.rounds = rounds, .moved = moved, .chain = Ratio(rounds) * message, .stages = 1};
+}
+
 }  // namespace tutti::algorithms

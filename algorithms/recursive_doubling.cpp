@@ -127,7 +127,12 @@ Cost all_reduce_cost(Rank n) {
 Cost all_gather_cost(Rank n) {
   if (n == 1) return {};
   const Ratio message = BinomialTree(n).largest();
-  return {.rounds = log2_ceil(n), .sent = n - 1, .received = n - 1, .stages = log2_ceil(n), .message = message};
+  return {.rounds = log2_ceil(n),
+          .sent = n - 1,
+          .received = n - 1,
+          .stages = log2_ceil(n),
+          .message = message,
+          .chain = n - 1};
 }
 
 Cost broadcast_cost(Rank n) {
@@ -137,7 +142,8 @@ Cost broadcast_cost(Rank n) {
           .sent = Ratio(2 * (n - 1), n),
           .received = Ratio(n - 1 + largest, n),
           .stages = 2 * log2_ceil(n),
-          .message = Ratio(largest, n)};
+          .message = Ratio(largest, n),
+          .chain = Ratio(2 * (n - 1), n)};
 }
 
 const Registration kAllReduce(

@@ -124,7 +124,8 @@ Cost reduce_scatter_cost(Rank n) {
           .received = taken,
           .folded = taken,
           .stages = steps + folded,
-          .message = folded > 0 ? Ratio(n) : Ratio(n, 2)};
+          .message = folded > 0 ? Ratio(n) : Ratio(n, 2),
+          .chain = taken + folded};
 }
 
 Cost reduce_cost(Rank n) {
@@ -136,7 +137,8 @@ Cost reduce_cost(Rank n) {
           .received = Ratio(folded) + Ratio(2 * (leaves.m - 1), leaves.m),
           .folded = Ratio(folded) + Ratio(leaves.m - 1, leaves.m),
           .stages = steps + 1,
-          .message = folded > 0 ? Ratio(1) : Ratio(1, 2)};
+          .message = folded > 0 ? Ratio(1) : Ratio(1, 2),
+          .chain = Ratio(folded) + Ratio(2 * (leaves.m - 1), leaves.m)};
 }
 
 const Registration kReduceScatter({.collective = Collective::ReduceScatter,

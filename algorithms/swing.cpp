@@ -133,7 +133,8 @@ Cost blocks_cost(Rank n, bool folds) {
           .received = n - 1,
           .folded = folds ? n - 1 : 0,
           .stages = folds && is_apart(n, n - 1) ? std::max(mine, n - 1) : mine,
-          .message = message(n)};
+          .message = message(n),
+          .chain = n - 1};
 }
 
 Cost all_reduce_cost(Rank n) {
@@ -145,7 +146,8 @@ Cost all_reduce_cost(Rank n) {
           .received = Ratio(2 * (n - 1), n),
           .folded = Ratio(n - 1, n),
           .stages = is_apart(n, n - 1) ? std::max(mine, n) : mine,
-          .message = Ratio(message(n), n)};
+          .message = Ratio(message(n), n),
+          .chain = Ratio(2 * (n - 1), n)};
 }
 
 const Registration kAllGather({.collective = Collective::AllGather,

@@ -66,4 +66,9 @@ constexpr bool reduces(Collective c) {
   return c == Collective::AllReduce || c == Collective::ReduceScatter || c == Collective::Reduce;
 }
 
+/// True where the collective starts or ends at one rank.
+constexpr bool has_root(Collective c) {
+  return c == Collective::Broadcast || c == Collective::Reduce || c == Collective::Gather || c == Collective::Scatter;
+}
+
 }  // namespace tutti

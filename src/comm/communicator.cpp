@@ -27,6 +27,7 @@ std::string configuration() {
   const json all = {{"version", version()},
                     {"plan format", kPlanFormat},
                     {"TUTTI_ALGO", env().algorithm},
+                    {"TUTTI_GROUPS", env().groups},
                     {"TUTTI_REPRODUCIBLE", env().reproducible},
                     {"TUTTI_MESSAGE", env().message.value},
                     {"TUTTI_TRANSPORT", env().transport}};
@@ -56,8 +57,12 @@ json to_json(const select::Given& given) {
 }
 
 json to_json(const FabricReport& report, const select::Given& given) {
-  return {{"plans", to_json(given)}, {"staging", report.staging},         {"alpha", report.alpha},
-          {"beta", report.beta},     {"unreachable", report.unreachable}, {"cores", report.cores}};
+  return {{"plans", to_json(given)},
+          {"staging", report.staging},
+          {"inside", {report.inside.alpha, report.inside.beta}},
+          {"between", {report.between.alpha, report.between.beta}},
+          {"unreachable", report.unreachable},
+          {"cores", report.cores}};
 }
 
 /// How long a rank may spin, by who shares its host's cores.
@@ -83,11 +88,17 @@ void compare_plans(const std::vector<std::string>& reports, Rank rank) {
   }
 }
 
-/// The slowest link and the smallest staging memory of any rank decide for all.
-select::Setting common_setting(const std::vector<std::string>& reports) {
+void slow_down(select::Pace& pace, const json& slowest) {
+  pace.alpha = std::max(pace.alpha, slowest.at(0).get<double>());
+  pace.beta = std::max(pace.beta, slowest.at(1).get<double>());
+  pace.message = pace.alpha / 3;
+}
+
+/// The slowest links and the smallest staging memory of any rank decide for all.
+select::Setting common_setting(const std::vector<std::string>& reports, const Groups& groups) {
   constexpr double kFoldSpeed = 10e9;  // bytes per second and core, of memory folded
-  select::Setting setting{.ranks = static_cast<Rank>(reports.size()), .gamma = 1 / kFoldSpeed};
-  setting.alpha = setting.beta = 0;
+  select::Setting setting{.ranks = static_cast<Rank>(reports.size()), .groups = groups, .gamma = 1 / kFoldSpeed};
+  setting.inside = setting.between = {0, 0, 0};
   setting.staging = ~uint64_t{0};
   setting.message = env().message.value;
   setting.forced = select::parse_forced(env().algorithm);
@@ -95,11 +106,10 @@ select::Setting common_setting(const std::vector<std::string>& reports) {
   for (const std::string& text : reports) {
     const json report = json::parse(text);
     if (const auto why = report.at("unreachable").get<std::string>(); !why.empty()) throw Error(Code::Unsupported, why);
-    setting.alpha = std::max(setting.alpha, report.at("alpha").get<double>());
-    setting.beta = std::max(setting.beta, report.at("beta").get<double>());
+    slow_down(setting.inside, report.at("inside"));
+    slow_down(groups->has_two_levels() ? setting.between : setting.inside, report.at("between"));
     setting.staging = std::min(setting.staging, report.at("staging").get<uint64_t>());
   }
-  setting.message_cost = setting.alpha / 3;
   return setting;
 }
 
@@ -113,11 +123,11 @@ std::pair<int, int> parse_wish(const std::string& text, Rank from) {
 
 }  // namespace
 
-std::shared_ptr<Communicator> Communicator::join(const UniqueId& id, Rank ranks, Rank rank) {
+std::shared_ptr<Communicator> Communicator::join(const UniqueId& id, Rank ranks, Rank rank, Groups groups) {
   auto endpoint = Endpoint::join(id, ranks, rank, configuration(), Deadline::in(env().init_timeout));
   std::shared_ptr<Communicator> made(new Communicator(std::move(endpoint)));
   try {
-    made->wire_up();
+    made->wire_up(std::move(groups));
     made->agree();
   } catch (const Error& error) {
     made->endpoint_->fail(error.code(), error.what());
@@ -136,10 +146,13 @@ std::shared_ptr<Communicator> Communicator::join(const UniqueId& id, Rank ranks,
 Communicator::Communicator(std::unique_ptr<Endpoint> endpoint)
     : endpoint_(std::move(endpoint)), watch_(*endpoint_, *board_) {}
 
-void Communicator::wire_up() {
+void Communicator::wire_up(Groups groups) {
   compare_configurations(*endpoint_);
+  std::vector<std::string> hosts;
+  for (Rank peer = 0; peer < ranks(); ++peer) hosts.push_back(endpoint_->place(peer).host);
+  groups_ = groups != nullptr ? std::move(groups) : groups_of(hosts, env().groups);
   endpoint_->serve_board([board = board_](uint64_t call) { return board->answer(call); });
-  fabric_ = std::make_unique<Fabric>(*endpoint_);
+  fabric_ = std::make_unique<Fabric>(*endpoint_, *groups_);
   links_ = std::make_unique<exec::Links>(*fabric_);
   staging_ = std::make_unique<exec::Staging>(fabric_->arena());
   execution_.links = links_.get();
@@ -156,12 +169,12 @@ void Communicator::agree() {
   select::Given given = select::given_plans(env().plan, ranks());
   const auto reports = endpoint_->exchange(to_json(fabric_->report(), given).dump(), deadline);
   compare_plans(reports, rank());
-  select::Setting setting = common_setting(reports);
+  select::Setting setting = common_setting(reports, groups_);
   setting.given = std::move(given);
   patience_ = common_patience(reports, *endpoint_);
   const std::string mine = rank() == 0 ? select::DecisionTable(setting).text() : "";
   const auto tables = endpoint_->exchange(mine, deadline);
-  planner_->agree(select::DecisionTable::parse(tables.front()), setting.staging);
+  planner_->agree(select::DecisionTable::parse(tables.front()), setting.staging, groups_);
 }
 
 void Communicator::await_turn(uint64_t ticket) const {
@@ -302,7 +315,10 @@ std::shared_ptr<Communicator> Communicator::split(int colour, int key) {
   if (colour < 0) return nullptr;
   const auto place = std::find_if(members.begin(), members.end(), [&](const auto& m) { return m.second == rank(); });
   const auto id = UniqueId::from_hex(ids[static_cast<size_t>(members.front().second)]);
-  return join(id, static_cast<Rank>(members.size()), static_cast<Rank>(place - members.begin()));
+  std::vector<Rank> of_members;
+  for (const auto& member : members) of_members.push_back(member.second);
+  return join(id, static_cast<Rank>(members.size()), static_cast<Rank>(place - members.begin()),
+              groups_among(*groups_, of_members));
 }
 
 Status Communicator::leave() {

@@ -17,6 +17,7 @@
 #include "comm/call.hpp"
 #include "comm/endpoint.hpp"
 #include "comm/fabric.hpp"
+#include "comm/groups.hpp"
 #include "comm/planner.hpp"
 #include "comm/scales.hpp"
 #include "comm/watch.hpp"
@@ -31,7 +32,8 @@ class Communicator {
  public:
   /// Joins, wires up, and agrees with the others on the decision table. Throws what Endpoint::join throws, and
   /// Error(Mismatch) where the ranks' configurations differ, Error(Unsupported) where a peer cannot be reached.
-  static std::shared_ptr<Communicator> join(const UniqueId& id, Rank ranks, Rank rank);
+  /// `groups` are what the ranks know of themselves already; null: TUTTI_GROUPS or else their hosts tell.
+  static std::shared_ptr<Communicator> join(const UniqueId& id, Rank ranks, Rank rank, Groups groups = nullptr);
   ~Communicator();
 
   Rank rank() const { return endpoint_->rank(); }
@@ -66,7 +68,7 @@ class Communicator {
 
  private:
   explicit Communicator(std::unique_ptr<Endpoint> endpoint);
-  void wire_up();
+  void wire_up(Groups groups);
   void agree();
   void begin_collective(const Call& call);
   Status copy_to_self(Work work) const;
@@ -76,6 +78,7 @@ class Communicator {
   std::unique_ptr<Endpoint> endpoint_;
   std::shared_ptr<Board> board_ = std::make_shared<Board>();
   Watch watch_;
+  Groups groups_;
   std::unique_ptr<Fabric> fabric_;
   std::unique_ptr<exec::Links> links_;
   std::unique_ptr<exec::Staging> staging_;

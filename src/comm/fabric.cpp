@@ -81,10 +81,10 @@ struct Fabric::Commons {
   }
 };
 
-Fabric::Fabric(Endpoint& endpoint)
+Fabric::Fabric(Endpoint& endpoint, const plan::Grouping& groups)
     : endpoint_(endpoint), parts_(std::make_unique<Parts>()), commons_(Commons::of(endpoint.name())) {
   make_arena();
-  make_routes();
+  make_routes(groups);
 }
 
 Fabric::~Fabric() = default;
@@ -127,7 +127,7 @@ void Fabric::make_arena() {
   report_.cores = to_text(allowed_cores());
 }
 
-void Fabric::make_routes() {
+void Fabric::make_routes(const plan::Grouping& groups) {
   const transports::Context context{
       .wireup = &endpoint_, .arena = arena_, .arena_fd = parts_->segment.base() != nullptr ? parts_->segment.fd() : -1};
   std::map<std::string, Transport*> made;
@@ -148,8 +148,10 @@ void Fabric::make_routes() {
       if (wanted.empty() || wanted == entry.name) reach = instance(entry)->probe(peer);
       if (reach.ok) {
         routes_[static_cast<size_t>(peer)] = instance(entry);
-        report_.alpha = std::max(report_.alpha, reach.alpha);
-        report_.beta = std::max(report_.beta, reach.beta);
+        const bool near = groups.group_of(peer) == groups.group_of(endpoint_.rank());
+        FabricReport::Slowest& slowest = near ? report_.inside : report_.between;
+        slowest.alpha = std::max(slowest.alpha, reach.alpha);
+        slowest.beta = std::max(slowest.beta, reach.beta);
         break;
       }
       reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", entry.name, reach.why_not);

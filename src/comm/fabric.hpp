@@ -9,6 +9,7 @@
 #include "base/deadline.hpp"
 #include "comm/endpoint.hpp"
 #include "exec/links.hpp"
+#include "plan/grouping.hpp"
 #include "transports/shm/segment.hpp"
 #include "transports/transport.hpp"
 
@@ -16,16 +17,19 @@ namespace tutti::comm {
 
 /// What this rank tells the others about its fabric, once.
 struct FabricReport {
-  uint64_t staging = 0;  ///< bytes
-  double alpha = 0;      ///< of its slowest link
-  double beta = 0;
+  struct Slowest {  ///< of some links
+    double alpha = 0, beta = 0;
+  };
+  uint64_t staging = 0;     ///< bytes
+  Slowest inside;           ///< of its links within its group
+  Slowest between;          ///< of its other links
   std::string unreachable;  ///< why some peer cannot be reached; empty if all can
   std::string cores;        ///< where it may run, as to_text(Cores)
 };
 
 class Fabric final : public exec::Connector {
  public:
-  explicit Fabric(Endpoint& endpoint);
+  Fabric(Endpoint& endpoint, const plan::Grouping& groups);
   ~Fabric() override;
   /// Ends a fabric and the endpoint it stands on. A rank that leaves may have sent what a slower rank of this process
   /// has yet to read where it lies: then both stay until the last rank of the process has left too.
@@ -43,7 +47,7 @@ class Fabric final : public exec::Connector {
   struct Parts;    // arena and transports
   struct Commons;  // what the ranks of one process leave behind
   void make_arena();
-  void make_routes();
+  void make_routes(const plan::Grouping& groups);
 
   Endpoint& endpoint_;
   std::unique_ptr<Parts> parts_;

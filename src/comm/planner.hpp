@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/call.hpp"
+#include "comm/groups.hpp"
 #include "exec/direct.hpp"
 #include "exec/run.hpp"
 #include "plan/algorithm.hpp"
@@ -39,9 +40,10 @@ class Planner {
       : rank_(rank), ranks_(ranks), links_(links), staging_(staging), execution_(execution), patience_(patience) {}
 
   /// What the ranks agreed on: `staging` is the smallest staging memory of any of them.
-  void agree(select::DecisionTable table, uint64_t staging) {
+  void agree(select::DecisionTable table, uint64_t staging, Groups groups) {
     table_ = std::move(table);
     shared_staging_ = staging;
+    groups_ = std::move(groups);
   }
 
   /// The program of a collective. The reference is good until the next call of the planner.
@@ -70,6 +72,8 @@ class Planner {
   const exec::Patience& patience_;
   select::DecisionTable table_;
   uint64_t shared_staging_ = 0;
+  Groups groups_;
+  // By the rank that this one plays, and so by root: the groups as seen from there are part of the shape.
   std::map<std::pair<const plan::Algorithm*, Rank>, plan::RankPlan> plans_;
   struct Wanted {
     CallSpec spec;

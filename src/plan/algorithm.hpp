@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -47,8 +49,22 @@ struct Cost {
   Ratio folded;        ///< elements combined by a rank: (operands − 1) × length, summed over its folds
   int64_t stages = 0;  ///< sets of peers a rank publishes to, lane by lane: what its staging memory is divided by
   Ratio message;       ///< the largest message
+  Ratio chain;         ///< what messages on a chain of dependent ones hold together, at most; 0: rounds · message
 
-  friend bool operator==(const Cost&, const Cost&) = default;
+  /// What of the above goes between groups.
+  struct Between {
+    int64_t rounds = 0;
+    Ratio moved;         ///< the more of sent and received
+    Ratio chain;         ///< the most that messages on a chain of dependent messages hold together
+    int64_t stages = 0;  ///< with peers of other groups
+  };
+  std::optional<Between> between;  ///< said by algorithms that work along groups; of the others, all of it may
+
+  /// Compares what count() counts: neither `chain` nor `between`.
+  friend bool operator==(const Cost& a, const Cost& b) {
+    return std::tie(a.rounds, a.sent, a.received, a.folded, a.stages, a.message) ==
+           std::tie(b.rounds, b.sent, b.received, b.folded, b.stages, b.message);
+  }
 };
 
 /// What an algorithm says of a shape: a function of the shape or, where groups play no part, of the number of ranks.
@@ -76,7 +92,7 @@ struct Algorithm {
   const char* summary = "";
   OfShape<bool> allows;
   std::function<void(const Shape& shape, Rank me, PlanBuilder& plan)> generate;
-  OfShape<Cost> cost;
+  OfShape<Cost> cost;      ///< of groups, nothing but their sizes counts, in the groups' order
   bool canonical = false;  ///< folds in the canonical order (see is_canonical), whatever n; of reductions only
 };
 

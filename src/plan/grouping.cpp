@@ -1,9 +1,24 @@
 #include "plan/grouping.hpp"
 
 #include <algorithm>
+#include <charconv>
+#include <optional>
 #include <unordered_map>
 
+#include "base/format.hpp"
+
 namespace tutti::plan {
+namespace {
+
+std::optional<Rank> number_in(std::string_view text) {
+  Rank number = 0;
+  const char* const last = text.data() + text.size();
+  const auto [end, failure] = std::from_chars(text.data(), last, number);
+  if (failure != std::errc{} || end != last || number < 0) return std::nullopt;
+  return number;
+}
+
+}  // namespace
 
 Grouping::Grouping(std::span<const Rank> labels) {
   std::unordered_map<Rank, Rank> numbers;
@@ -21,6 +36,36 @@ Grouping::Grouping(std::span<const Rank> labels) {
   if (sizes.empty()) return;
   smallest_ = *std::min_element(sizes.begin(), sizes.end());
   largest_ = *std::max_element(sizes.begin(), sizes.end());
+}
+
+Grouping Grouping::seen_from(Rank root) const {
+  std::vector<Rank> labels;
+  for (Rank r = 0; r < ranks(); ++r) labels.push_back(group_of(static_cast<Rank>((int64_t{r} + root) % ranks())));
+  return Grouping(labels);
+}
+
+std::vector<Rank> parse_labels(std::string_view words, Rank ranks, std::string_view source) {
+  std::vector<Rank> labels;
+  for (std::string_view rest = words;; rest.remove_prefix(rest.find(',') + 1)) {
+    const auto label = number_in(rest.substr(0, rest.find(',')));
+    if (!label) {
+      throw_error(Code::InvalidArgument,
+                  "{} is '{}'; it must be the size of a group, such as 4, or a label for every rank, such as 0,0,1,1",
+                  source, words);
+    }
+    labels.push_back(*label);
+    if (rest.find(',') == std::string_view::npos) break;
+  }
+  if (labels.size() == 1) {
+    const Rank size = labels.front();
+    if (size == 0) throw_error(Code::InvalidArgument, "{} is 0; a group has at least one rank", source);
+    labels.clear();
+    for (Rank r = 0; r < ranks; ++r) labels.push_back(r / size);
+  }
+  if (labels.size() == static_cast<size_t>(ranks)) return labels;
+  throw_error(Code::InvalidArgument,
+              "{} has labels for {} ranks where there are {}; the size of a group fits any number", source,
+              labels.size(), ranks);
 }
 
 }  // namespace tutti::plan

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/rank.hpp"
@@ -27,6 +28,10 @@ class Grouping {
   /// Members of the smallest, of the largest group.
   Rank smallest() const { return smallest_; }
   Rank largest() const { return largest_; }
+  /// False where all ranks are in one group, or each is in one of its own: then groups tell nothing.
+  bool has_two_levels() const { return groups() > 1 && largest_ > 1; }
+  /// The same groups, with ranks counted from `root`: rank r is now (r − root) mod n.
+  Grouping seen_from(Rank root) const;
 
  private:
   static size_t at(Rank r) { return static_cast<size_t>(r); }
@@ -35,5 +40,9 @@ class Grouping {
   std::vector<size_t> first_;        // by group, and one more: its place in members_
   Rank smallest_ = 0, largest_ = 0;
 };
+
+/// Labels for `ranks` ranks, in words: "4" for groups of four neighbours each (the last has what is left), or a label
+/// for every rank, "0,0,1,1,1". Throws Error(InvalidArgument), which names `source` as where the words are from.
+std::vector<Rank> parse_labels(std::string_view words, Rank ranks, std::string_view source);
 
 }  // namespace tutti::plan

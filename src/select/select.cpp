@@ -21,20 +21,51 @@ Collective collective_named(std::string_view name) {
   throw_error(Code::InvalidArgument, "there is no collective '{}'", name);
 }
 
-/// Which ranks are near each other is not part of the setting: algorithms that work along groups are not candidates.
-plan::Shape shape_of(const plan::Algorithm& algorithm, const Setting& s) { return {algorithm.collective, s.ranks}; }
+/// The most of both, figure by figure.
+void raise(plan::Cost& most, const plan::Cost& cost) {
+  const auto lift = [](auto& figure, const auto& other) { figure = std::max(figure, other); };
+  lift(most.rounds, cost.rounds);
+  lift(most.sent, cost.sent);
+  lift(most.received, cost.received);
+  lift(most.folded, cost.folded);
+  lift(most.stages, cost.stages);
+  lift(most.message, cost.message);
+  lift(most.chain, cost.chain);
+  if (!most.between || !cost.between) return;
+  lift(most.between->rounds, cost.between->rounds);
+  lift(most.between->moved, cost.between->moved);
+  lift(most.between->chain, cost.between->chain);
+  lift(most.between->stages, cost.between->stages);
+}
 
-/// What the model says of one call. A chain of dependent messages takes at least its own bytes, however little each
-/// rank moves in all; with several windows only the first one pays for that.
-double seconds(const plan::Algorithm& algorithm, uint64_t bytes, const Setting& s) {
-  const plan::Cost cost = algorithm.cost(shape_of(algorithm, s));
-  const auto size = static_cast<double>(bytes);
-  const double first = std::min(size, static_cast<double>(window_bytes(algorithm, s)));
-  const double chain = static_cast<double>(cost.rounds) * cost.message.value() * first;
-  const double moved = std::max(std::max(cost.sent.value(), cost.received.value()) * size, chain);
-  const auto extra = static_cast<double>(std::max<int64_t>(0, cost.stages - 1));
-  return static_cast<double>(cost.rounds) * s.alpha + moved * s.beta + cost.folded.value() * size * s.gamma +
-         extra * s.message_cost;
+bool works_along_groups(const plan::Algorithm& algorithm, const Setting& s) {
+  return s.groups != nullptr && !algorithm.allows({algorithm.collective, s.ranks});
+}
+
+/// The cost with whichever root makes it worst, as one choice is made for all roots. Groups as seen from a root differ
+/// in their order, in which the root's is the first and its ranks follow; so not from one rank of a group to the next.
+plan::Cost cost_of(const plan::Algorithm& algorithm, const Setting& s) {
+  plan::Shape shape{algorithm.collective, s.ranks, s.groups};
+  plan::Cost worst = algorithm.cost(shape);
+  if (!has_root(algorithm.collective) || !works_along_groups(algorithm, s)) return worst;
+  if (s.groups->smallest() == s.groups->largest()) return worst;
+  for (Rank root = 1; root < s.ranks; ++root) {
+    if (s.groups->group_of(root) == s.groups->group_of(root - 1)) continue;
+    shape.groups = std::make_shared<const plan::Grouping>(s.groups->seen_from(root));
+    raise(worst, algorithm.cost(shape));
+  }
+  return worst;
+}
+
+uint64_t window_of(const plan::Cost& cost, const Setting& setting) {
+  if (cost.message == plan::Ratio(0)) return kUnbounded / 2 / kGranule * kGranule;  // no message has a payload
+  // Half of the staging memory for a plan: so two plans can take turns without a pause between them.
+  const auto stages = static_cast<uint64_t>(std::max<int64_t>(1, cost.stages));
+  const uint64_t slot = std::min(setting.message, setting.staging / 2 / stages / transports::kCapacity);
+  // Rounding may lengthen a chunk by a granule.
+  const uint64_t payload = std::max(slot, 2 * kGranule) - kGranule;
+  const auto window = static_cast<uint64_t>(static_cast<double>(payload) / cost.message.value());
+  return window / kGranule * kGranule;
 }
 
 /// The algorithm that the user demands, if there is one.
@@ -54,6 +85,110 @@ Wish wish_of(Collective collective, const Setting& setting) {
                 given->second->name, name_of(collective), forced->second);
   }
   return {given->second, true};
+}
+
+/// An algorithm under a setting: all that does not depend on the size of a call.
+struct Entry {
+  const plan::Algorithm* algorithm = nullptr;
+  std::string rejected;  ///< why it cannot be used; empty if it can
+  bool outdone = false;  ///< because the user demands another
+  plan::Cost cost;       ///< where it can be used
+  uint64_t window = 0;
+};
+
+Entry enter(const plan::Algorithm& a, const Wish& wish, const Setting& setting) {
+  Entry entry{.algorithm = &a};
+  if (wish.algorithm != nullptr && wish.algorithm != &a) {
+    entry.rejected = fmt::format("{} {}", wish.given ? "TUTTI_PLAN gives" : "TUTTI_ALGO forces", wish.algorithm->name);
+    entry.outdone = true;
+  } else if (!a.allows({a.collective, setting.ranks, setting.groups})) {
+    entry.rejected = fmt::format("does not work for {} ranks ({})", setting.ranks, a.summary);
+  } else if (works_along_groups(a, setting) && !setting.groups->has_two_levels() && wish.algorithm == nullptr) {
+    entry.rejected = fmt::format("{}, so there is nothing to gain from groups",
+                                 setting.groups->groups() == 1 ? "all ranks are in one group" : "every rank is alone");
+  } else if (setting.reproducible && reduces(a.collective) && !a.canonical) {
+    entry.rejected = "TUTTI_REPRODUCIBLE: it folds in another order than the canonical one";
+  } else {
+    entry.cost = cost_of(a, setting);
+    entry.window = window_of(entry.cost, setting);
+    if (entry.window > 0) return entry;
+    entry.rejected = fmt::format(
+        "its messages fit neither TUTTI_MESSAGE ({} bytes) nor a share of the staging "
+        "memory ({} bytes of TUTTI_ARENA); raise what is too small",
+        setting.message, setting.staging);
+  }
+  return entry;
+}
+
+std::vector<Entry> entries(Collective collective, const Setting& setting) {
+  std::vector<const plan::Algorithm*> known = plan::algorithms_of(collective);
+  const Wish wish = wish_of(collective, setting);
+  if (wish.given) known.push_back(wish.algorithm);
+  std::vector<Entry> all;
+  for (const plan::Algorithm* a : known) all.push_back(enter(*a, wish, setting));
+  return all;
+}
+
+/// What goes one way, inside groups or between them: a part of a cost.
+struct Part {
+  int64_t rounds = 0;
+  double moved = 0, chain = 0;  // in units of the count
+  int64_t stages = 0;
+
+  /// Seconds. A chain of dependent messages takes at least its own bytes, however little each rank moves in all; with
+  /// several windows only the first one pays for that.
+  double at(const Pace& pace, double size, double window) const {
+    return static_cast<double>(rounds) * pace.alpha +
+           std::max(moved * size, chain * std::min(size, window)) * pace.beta +
+           static_cast<double>(stages) * pace.message;
+  }
+};
+
+/// What the model says of one call.
+double seconds(const Entry& entry, uint64_t bytes, const Setting& s) {
+  const plan::Cost& cost = entry.cost;
+  const auto size = static_cast<double>(bytes), window = static_cast<double>(entry.window);
+  const auto chain_of = [&](int64_t rounds) { return static_cast<double>(rounds) * cost.message.value(); };
+  // Of a round, the first message's processor time is in α.
+  Part all{.rounds = cost.rounds,
+           .moved = std::max(cost.sent.value(), cost.received.value()),
+           .chain = cost.chain == plan::Ratio(0) ? chain_of(cost.rounds) : cost.chain.value(),
+           .stages = std::max<int64_t>(0, cost.stages - 1)};
+  const double folding = cost.folded.value() * size * s.gamma;
+  if (s.groups == nullptr || !s.groups->has_two_levels()) return all.at(s.inside, size, window) + folding;
+  if (!cost.between) return all.at(s.between, size, window) + folding;
+  const Part between{.rounds = cost.between->rounds,
+                     .moved = cost.between->moved.value(),
+                     .chain = cost.between->chain.value(),
+                     .stages = std::min(all.stages, cost.between->stages)};
+  all.rounds -= between.rounds;
+  all.moved = std::max(0.0, all.moved - between.moved);
+  all.chain = chain_of(all.rounds);
+  all.stages -= between.stages;
+  return all.at(s.inside, size, window) + between.at(s.between, size, window) + folding;
+}
+
+Candidate rate(const Entry& entry, uint64_t bytes, const Setting& setting) {
+  if (entry.rejected.empty()) return {.algorithm = entry.algorithm, .seconds = seconds(entry, bytes, setting)};
+  // What is demanded comes before the others, as it has a reason of its own.
+  return {.algorithm = entry.algorithm,
+          .seconds = entry.outdone ? std::numeric_limits<double>::infinity() : 0,
+          .rejected = entry.rejected};
+}
+
+bool is_better(const Candidate& a, const Candidate& b) {
+  if (a.rejected.empty() != b.rejected.empty()) return a.rejected.empty();
+  return a.seconds < b.seconds;
+}
+
+/// The first of the best; where none can be used, the first that the user does not rule out.
+std::pair<const Entry*, Candidate> best_of(const std::vector<Entry>& all, uint64_t bytes, const Setting& setting) {
+  std::pair<const Entry*, Candidate> best(&all.front(), rate(all.front(), bytes, setting));
+  for (const Entry& entry : all) {
+    const Candidate candidate = rate(entry, bytes, setting);
+    if (is_better(candidate, best.second)) best = {&entry, candidate};
+  }
+  return best;
 }
 
 }  // namespace
@@ -84,63 +219,30 @@ std::map<std::string, std::string> parse_forced(const std::string& text) {
 
 std::vector<Candidate> candidates(Collective collective, uint64_t bytes, const Setting& setting) {
   std::vector<Candidate> all;
-  std::vector<const plan::Algorithm*> known = plan::algorithms_of(collective);
-  const Wish wish = wish_of(collective, setting);
-  if (wish.given) known.push_back(wish.algorithm);
-  for (const plan::Algorithm* a : known) {
-    Candidate candidate{.algorithm = a};
-    if (wish.algorithm != nullptr && wish.algorithm != a) {
-      candidate.rejected =
-          fmt::format("{} {}", wish.given ? "TUTTI_PLAN gives" : "TUTTI_ALGO forces", wish.algorithm->name);
-      candidate.seconds = std::numeric_limits<double>::infinity();  // the last: the forced one has a reason of its own
-    } else if (!a->allows(shape_of(*a, setting))) {
-      candidate.rejected = fmt::format("does not work for {} ranks ({})", setting.ranks, a->summary);
-    } else if (setting.reproducible && reduces(collective) && !a->canonical) {
-      candidate.rejected = "TUTTI_REPRODUCIBLE: it folds in another order than the canonical one";
-    } else if (window_bytes(*a, setting) == 0) {
-      candidate.rejected = fmt::format(
-          "its messages fit neither TUTTI_MESSAGE ({} bytes) nor a share of the staging "
-          "memory ({} bytes of TUTTI_ARENA); raise what is too small",
-          setting.message, setting.staging);
-    } else {
-      candidate.seconds = seconds(*a, bytes, setting);
-    }
-    all.push_back(candidate);
-  }
-  std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
-    if (a.rejected.empty() != b.rejected.empty()) return a.rejected.empty();
-    return a.seconds < b.seconds;
-  });
+  for (const Entry& entry : entries(collective, setting)) all.push_back(rate(entry, bytes, setting));
+  std::stable_sort(all.begin(), all.end(), is_better);
   return all;
 }
 
 uint64_t window_bytes(const plan::Algorithm& algorithm, const Setting& setting) {
-  const plan::Cost cost = algorithm.cost(shape_of(algorithm, setting));
-  if (cost.message == plan::Ratio(0)) return kUnbounded / 2 / kGranule * kGranule;  // no message has a payload
-  // Half of the staging memory for a plan: so two plans can take turns without a pause between them.
-  const auto stages = static_cast<uint64_t>(std::max<int64_t>(1, cost.stages));
-  const uint64_t slot = std::min(setting.message, setting.staging / 2 / stages / transports::kCapacity);
-  // Rounding may lengthen a chunk by a granule.
-  const uint64_t payload = std::max(slot, 2 * kGranule) - kGranule;
-  const auto window = static_cast<uint64_t>(static_cast<double>(payload) / cost.message.value());
-  return window / kGranule * kGranule;
+  return window_of(cost_of(algorithm, setting), setting);
 }
 
 DecisionTable::DecisionTable(const Setting& setting) {
   for (int i = 0; i < kCollectives; ++i) {
     const auto collective = static_cast<Collective>(i);
-    if (plan::algorithms_of(collective).empty()) continue;
+    const std::vector<Entry> all = entries(collective, setting);
+    if (all.empty()) continue;
     auto& rows = rows_[collective];
     for (int bucket = 3; bucket <= kBuckets; ++bucket) {
       const uint64_t bytes = uint64_t{1} << bucket;
-      const auto all = candidates(collective, bytes, setting);
-      if (!all.front().rejected.empty()) {
+      const auto [best, rated] = best_of(all, bytes, setting);
+      if (!rated.rejected.empty()) {
         throw_error(Code::Unsupported, "no algorithm can do {} on {} ranks: {} {}", name_of(collective), setting.ranks,
-                    all.front().algorithm->name, all.front().rejected);
+                    best->algorithm->name, rated.rejected);
       }
-      const plan::Algorithm* best = all.front().algorithm;
-      if (!rows.empty() && rows.back().choice.algorithm == best) rows.pop_back();
-      rows.push_back({bucket == kBuckets ? kUnbounded : bytes + bytes / 2, {best, window_bytes(*best, setting)}});
+      if (!rows.empty() && rows.back().choice.algorithm == best->algorithm) rows.pop_back();
+      rows.push_back({bucket == kBuckets ? kUnbounded : bytes + bytes / 2, {best->algorithm, best->window}});
     }
   }
 }

@@ -3,10 +3,15 @@
 // A choice depends only on what must be equal on all ranks (collective, size of the message, number of ranks), so that
 // all make the same one. Costs are the algorithms' closed forms under the α–β–γ model: T = rounds·α + bytes·β +
 // folded·γ, bytes being the more of what a rank sends and receives.
+//
+// Where groups of ranks (of one host) are known, links between them have an α and β of their own. An algorithm that
+// works along groups says what of its cost goes between them, and pays each part at its rate; any other knows nothing
+// of groups, and the model takes all its messages as going between them. Every rank has its own way out of its group.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,16 +21,23 @@
 
 namespace tutti::select {
 
+/// What messages take over the slowest of some pairs of ranks.
+struct Pace {
+  double alpha = 1e-6;    ///< seconds for an empty message
+  double beta = 1e-10;    ///< seconds per byte
+  double message = 1e-7;  ///< seconds of processor time for each message beyond the first of a round
+};
+
 /// What the model knows of the machine and the communicator: equal on all ranks.
 struct Setting {
   Rank ranks = 1;
-  double alpha = 1e-6;         ///< seconds for an empty message over the slowest pair of ranks
-  double beta = 1e-10;         ///< seconds per byte sent
-  double gamma = 1e-10;        ///< seconds per byte folded
-  double message_cost = 1e-7;  ///< seconds of processor time for each message beyond the first of a round
-  uint64_t staging = 0;        ///< bytes of the smallest staging memory of any rank
-  uint64_t message = 0;        ///< bytes of the largest message
-  bool reproducible = false;   ///< reductions fold in the canonical order only
+  std::shared_ptr<const plan::Grouping> groups = nullptr;  ///< null: nothing is known of groups
+  Pace inside;                                             ///< within groups; everywhere, unless there are two levels
+  Pace between;                                            ///< of links between groups, where there are two levels
+  double gamma = 1e-10;                                    ///< seconds per byte folded
+  uint64_t staging = 0;                                    ///< bytes of the smallest staging memory of any rank
+  uint64_t message = 0;                                    ///< bytes of the largest message
+  bool reproducible = false;                               ///< reductions fold in the canonical order only
   /// Forced algorithms by collective ("all_reduce" → "ring"), from TUTTI_ALGO.
   std::map<std::string, std::string> forced;
   /// Plans of the user's, from TUTTI_PLAN, which are used wherever they are for the collective. The table of rank 0
@@ -47,7 +59,7 @@ struct Candidate {
 std::vector<Candidate> candidates(Collective collective, uint64_t bytes, const Setting& setting);
 
 /// Bytes of a block that one round may move, so that every rank's staging memory holds kCapacity messages of each of
-/// its stages; a multiple of 128. At least 128.
+/// its stages, whichever rank is the root; a multiple of 128. 0 where not even that much fits.
 uint64_t window_bytes(const plan::Algorithm& algorithm, const Setting& setting);
 
 /// What a call does.

@@ -7,11 +7,6 @@
 namespace tutti::conformance {
 namespace {
 
-bool has_root(Collective collective) {
-  return collective == Collective::Broadcast || collective == Collective::Reduce || collective == Collective::Gather ||
-         collective == Collective::Scatter;
-}
-
 bool may_be_in_place(Collective collective) {
   return collective != Collective::AllToAll && collective != Collective::SendRecv && collective != Collective::Barrier;
 }

@@ -43,10 +43,6 @@ std::vector<T> parse_list(const char* flag, const std::string& word, int number,
 
 }  // namespace
 
-bool has_root(Collective c) {
-  return c == Collective::Broadcast || c == Collective::Reduce || c == Collective::Gather || c == Collective::Scatter;
-}
-
 bool has_in_place(Collective c) {
   return c != Collective::AllToAll && c != Collective::SendRecv && c != Collective::Barrier;
 }

@@ -40,8 +40,6 @@ struct PerfRow {
 /// The lines for so many ranks.
 std::vector<PerfRow> rows_of(const PerfOptions& options, int ranks);
 
-/// Does the collective start or end at one rank?
-bool has_root(Collective collective);
 /// Can its output stand in its input's memory?
 bool has_in_place(Collective collective);
 /// Blocks that its size is divided into: `ranks`, or 1.

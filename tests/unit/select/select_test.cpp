@@ -8,9 +8,7 @@
 namespace tutti::select {
 namespace {
 
-Setting setting(Rank ranks) {
-  return {.ranks = ranks, .alpha = 1e-6, .beta = 1e-10, .gamma = 1e-10, .staging = 6 << 20, .message = 256 << 10};
-}
+Setting setting(Rank ranks) { return {.ranks = ranks, .staging = 6 << 20, .message = 256 << 10}; }
 
 TEST(Select, ForcedAlgorithmsAreReadAndCheckedByName) {
   const auto forced = parse_forced("all_reduce:ring,broadcast:binomial");

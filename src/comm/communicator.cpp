@@ -11,6 +11,7 @@
 #include "base/fold.hpp"
 #include "base/format.hpp"
 #include "base/hash.hpp"
+#include "base/log.hpp"
 #include "base/version.hpp"
 #include "comm/varying.hpp"
 
@@ -151,6 +152,10 @@ void Communicator::wire_up(Groups groups) {
   std::vector<std::string> hosts;
   for (Rank peer = 0; peer < ranks(); ++peer) hosts.push_back(endpoint_->place(peer).host);
   groups_ = groups != nullptr ? std::move(groups) : groups_of(hosts, env().groups);
+  if (rank() == 0 && groups_->has_two_levels()) {
+    log_info("{} ranks in {} groups, of {} to {} ranks", ranks(), groups_->groups(), groups_->smallest(),
+             groups_->largest());
+  }
   endpoint_->serve_board([board = board_](uint64_t call) { return board->answer(call); });
   fabric_ = std::make_unique<Fabric>(*endpoint_, *groups_);
   links_ = std::make_unique<exec::Links>(*fabric_);

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import tempfile
 import unittest
 
@@ -93,6 +94,36 @@ class Ranks(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(len(set(self.pids(done.stdout))), 2)
         self.assertTrue(all(line.startswith("[0] ") for line in done.stdout.splitlines()))  # one table
+
+    def test_in_groups_use_what_works_along_them(self):
+        algorithms = ",".join(c + ":hierarchical" for c in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all",
+                                                            "broadcast"))
+        for collective in ("all_reduce", "broadcast"):
+            done = tutti("perf", collective, "--np", "5", "-b", "8", "-e", "256K", "-f", "32", *QUICK,
+                         env={"TUTTI_GROUPS": "0,0,1,1,1", "TUTTI_ALGO": algorithms, "TUTTI_LOG": "info"})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"# with TUTTI_ALGO={algorithms} TUTTI_GROUPS=0,0,1,1,1\n", done.stdout)
+            self.assertIn("5 ranks in 2 groups, of 2 to 3 ranks", done.stderr)
+
+    def test_must_agree_on_their_groups(self):
+        done = tutti("run", "-n", "2", "--", "sh", "-c", 'TUTTI_GROUPS=$((TUTTI_RANK + 1)) exec "$0" perf barrier -n 1',
+                     os.path.realpath(os.sys.argv[1]))
+        self.assertNotEqual(done.returncode, 0)
+        self.assertRegex(done.stderr, 'TUTTI_GROUPS is "[12]" on rank [01] but "[12]" on rank [01]; it must be the same')
+
+    def test_of_a_host_are_a_group(self):
+        """A host is what can share memory: an IPC namespace of its own is a host of its own."""
+        alone = ["unshare", "--map-root-user", "--ipc"]
+        if subprocess.run([*alone, "true"], capture_output=True).returncode != 0:
+            self.skipTest("this system lets nobody make an IPC namespace")
+        done = tutti("run", "-n", "3", "--", "sh", "-c",
+                     f'[ $TUTTI_RANK = 1 ] && exec {" ".join(alone)} "$0" "$@"; exec "$0" "$@"',
+                     os.path.realpath(os.sys.argv[1]), "perf", "all_reduce", "-b", "8", "-e", "64K", "-f", "64", *QUICK,
+                     env={"TUTTI_LOG": "info"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("3 ranks in 2 groups, of 1 to 2 ranks", done.stderr)
+        done = tutti("perf", "all_reduce", "--np", "3", "-b", "8", "-e", "8", *QUICK, env={"TUTTI_LOG": "info"})
+        self.assertNotIn("groups", done.stderr)
 
     def test_may_queue_their_calls_and_group_them(self):
         done = tutti("perf", "reduce_scatter", "-t", "2", "-z", "0", "-m", "3", "-n", "2", "-b", "1K", "-e", "1K")

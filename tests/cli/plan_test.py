@@ -40,6 +40,25 @@ class Plan(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("svg", picture.tag)
 
+    def test_works_along_groups(self):
+        uneven = ("all_reduce", "-n", "5", "--groups", "0,0,1,1,1")
+        done = tutti("plan", "show", "hierarchical", *uneven, "--rank", "2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("hierarchical all_reduce on 5 ranks in groups 0,0,1,1,1: ", done.stdout)
+        self.assertIn("fold scratch[0-1/4] = in[0-1/4] + <3 + <4", done.stdout)
+        done = tutti("plan", "verify", "hierarchical", *uneven)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("The cost that the algorithm claims is what was counted.", done.stdout)
+        self.assertRegex(tutti("plan", "list", "-n", "8", "--groups", "4").stdout, r"all_reduce +hierarchical +4 +7/4 ")
+        self.assertRegex(tutti("plan", "list", "-n", "8").stdout, r"all_reduce +hierarchical +- ")
+        with tempfile.TemporaryDirectory() as folder:
+            done = tutti("plan", "draw", "hierarchical", *uneven, "-o", folder + "/h.svg")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("svg", xml.etree.ElementTree.parse(folder + "/h.svg").getroot().tag)
+            path = folder + "/h.json"
+            self.assertEqual(tutti("plan", "export", "hierarchical", *uneven, "-o", path).returncode, 0)
+            self.assertIn("on 5 ranks is right", tutti("plan", "verify", path).stdout)
+
     def test_exports_what_it_imports_shows_proves_and_draws(self):
         with tempfile.TemporaryDirectory() as folder:
             mine, again, picture = (os.path.join(folder, name) for name in ("mine.json", "again.json", "mine.svg"))
@@ -90,6 +109,8 @@ class Plan(unittest.TestCase):
             (("draw", "ring", "-n", "65", "-o", "x"), "64 is the most"),
             (("verify", "ring", "-n", "0"), "not in range"),
             (("verify", "direct", "send_recv"), "it has none"),
+            (("show", "hierarchical", "-n", "5"), "does not work for 5 ranks without --groups"),
+            (("show", "hierarchical", "-n", "5", "--groups", "0,0,1"), "--groups has labels for 3 ranks where there"),
         ):
             done = tutti("plan", *arguments)
             self.assertEqual(done.returncode, 2, done.stdout)

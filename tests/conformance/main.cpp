@@ -32,13 +32,17 @@ Placement placement_of(const Options& options) {
   return {options.ranks, options.transport};
 }
 
-/// Forces the algorithm of this name for all collectives that have it and where n ranks may use it; "" if none.
-std::string forcing(const std::string& name, int ranks) {
+/// Forces the algorithm of this name for all collectives that have it and where n ranks, in these groups if any, may
+/// use it; "" if none.
+std::string forcing(const std::string& name, int ranks, const std::string& groups = "") {
+  const auto grouping =
+      groups.empty() ? nullptr
+                     : std::make_shared<const plan::Grouping>(plan::parse_labels(groups, ranks, "the test's grouping"));
   std::string text;
   for (int i = 0; i < kCollectives; ++i) {
     const auto collective = static_cast<Collective>(i);
     const plan::Algorithm* algorithm = plan::find_algorithm(collective, name);
-    if (algorithm == nullptr || !algorithm->allows({collective, ranks})) continue;
+    if (algorithm == nullptr || !algorithm->allows({collective, ranks, grouping})) continue;
     text += fmt::format("{}{}:{}", text.empty() ? "" : ",", name_of(collective), name);
   }
   return text;
@@ -52,11 +56,24 @@ std::set<std::string> algorithm_names() {
   return names;
 }
 
+/// Groups for n ranks: halves, uneven ones, and neighbours apart.
+std::vector<std::string> groupings(int ranks) {
+  std::vector<std::string> found(3);
+  for (int r = 0; r < ranks; ++r) {
+    const char* const comma = r == 0 ? "" : ",";
+    found[0] += fmt::format("{}{}", comma, 2 * r / ranks);
+    found[1] += fmt::format("{}{}", comma, r == 0 ? 7 : r < 3 ? 5 : 6);
+    found[2] += fmt::format("{}{}", comma, r % 3 % 2);
+  }
+  if (ranks < 3) found.resize(1);
+  return found;
+}
+
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
 class Table {
  public:
   explicit Table(const Options& options) : options_(options), placement_(placement_of(options)) {}
-
-  using Environment = std::vector<std::pair<std::string, std::string>>;
 
   void run(const std::string& name, const Sweep& sweep, Environment environment) {
     run(name, list_cases(sweep, options_.ranks), false, std::move(environment));
@@ -99,15 +116,26 @@ class Table {
   std::array<uint64_t, kCollectives> cases_{}, wrong_{};
 };
 
+void run_along_groups(Table& table, const std::string& name, int ranks, const Environment& common) {
+  for (const std::string& groups : groupings(ranks)) {
+    const std::string forced = forcing(name, ranks, groups);
+    if (forced.empty()) continue;
+    Environment environment = common;
+    environment.emplace_back("TUTTI_ALGO", forced);
+    environment.emplace_back("TUTTI_GROUPS", groups);
+    table.run(fmt::format("TUTTI_GROUPS={} TUTTI_ALGO={}", groups, forced), few_kinds(ranks), environment);
+  }
+}
+
 bool run_table(const Options& options) {
   // Little memory and short messages: many rounds, slots used again and again, staging memory divided anew.
   const int n = options.ranks;
-  const std::vector<std::pair<std::string, std::string>> tight = {{"TUTTI_MESSAGE", n > 8   ? "16K"
-                                                                                    : n > 3 ? "2K"
-                                                                                            : "512"},
-                                                                  {"TUTTI_ARENA", n > 8   ? "2M"
-                                                                                  : n > 3 ? "320K"
-                                                                                          : "80K"}};
+  const Environment tight = {{"TUTTI_MESSAGE", n > 8   ? "16K"
+                                               : n > 3 ? "2K"
+                                                       : "512"},
+                             {"TUTTI_ARENA", n > 8   ? "2M"
+                                             : n > 3 ? "320K"
+                                                     : "80K"}};
   Table table(options);
   if (!options.only_forced) {
     table.run("all kinds, little memory", all_kinds(n, options.exhaustive), tight);
@@ -116,7 +144,10 @@ bool run_table(const Options& options) {
   }
   for (const std::string& name : algorithm_names()) {
     const std::string forced = forcing(name, n);
-    if (forced.empty()) continue;
+    if (forced.empty()) {
+      run_along_groups(table, name, n, tight);
+      continue;
+    }
     auto environment = tight;
     environment.emplace_back("TUTTI_ALGO", forced);
     table.run("TUTTI_ALGO=" + forced, few_kinds(n), environment);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -10,6 +11,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/env.hpp"
 #include "base/format.hpp"
 
 namespace tutti::tools {
@@ -35,6 +37,18 @@ std::string time_text(double seconds) {
   const double us = seconds * 1e6;
   if (us >= 10000) return fmt::format("{:7.0f}", us);
   return us >= 100 ? fmt::format("{:7.1f}", us) : fmt::format("{:7.2f}", us);
+}
+
+/// The variables that decide how calls are done, as far as they are set: "TUTTI_ALGO=all_reduce:ring".
+std::string settings() {
+  constexpr std::string_view kDeciding[] = {"TUTTI_ALGO",         "TUTTI_ARENA", "TUTTI_GROUPS",   "TUTTI_MESSAGE",
+                                            "TUTTI_REPRODUCIBLE", "TUTTI_PLAN",  "TUTTI_TRANSPORT"};
+  std::string text;
+  for (const EnvRow& row : env_table()) {
+    const bool decides = std::find(std::begin(kDeciding), std::end(kDeciding), row.name) != std::end(kDeciding);
+    if (decides && row.value(env()) != row.fallback) text += fmt::format(" {}={}", row.name, row.value(env()));
+  }
+  return text;
 }
 
 }  // namespace
@@ -94,6 +108,7 @@ void Report::header() const {
   fmt::print("# tutti {}: {}, {} rank{}; {} warm-up calls, {} timed, {} checked, for each size\n", tuttiGetVersion(),
              name_of(options_.collective), places_.size(), places_.size() == 1 ? "" : "s", options_.warmup,
              options_.iterations, options_.checks);
+  if (const std::string set = settings(); !set.empty()) fmt::print("# with{}\n", set);
   fmt::print("#\n# Using ranks\n");
   for (size_t rank = 0; rank < places_.size(); ++rank) {
     const RankPlace& place = places_[rank];

@@ -23,6 +23,7 @@ constexpr Rank kMostDrawn = 64;
 
 struct Options {
   std::string algorithm, collective = "all_reduce", file;  // algorithm: or the name of a file with plans
+  std::string groups;                                      // as in TUTTI_GROUPS
   Rank ranks = 4;
   Rank rank = -1;  // all
 };
@@ -38,6 +39,12 @@ Collective collective_named(const std::string& name) {
   throw_error(Code::InvalidArgument, "there is no collective '{}'; there are {}", name, join(known));
 }
 
+plan::Shape shape_of(Collective collective, const Options& options) {
+  if (options.groups.empty()) return {collective, options.ranks};
+  const auto labels = plan::parse_labels(options.groups, options.ranks, "--groups");
+  return {collective, options.ranks, std::make_shared<const plan::Grouping>(labels)};
+}
+
 const plan::Algorithm& algorithm_of(const Options& options) {
   const Collective collective = collective_named(options.collective);
   const plan::Algorithm* found = plan::find_algorithm(collective, options.algorithm);
@@ -47,9 +54,9 @@ const plan::Algorithm& algorithm_of(const Options& options) {
     throw_error(Code::InvalidArgument, "{} has no algorithm '{}'; it has {}", options.collective, options.algorithm,
                 known.empty() ? "none, it is sent directly" : join(known));
   }
-  if (!found->allows({collective, options.ranks})) {
-    throw_error(Code::InvalidArgument, "{} {} does not work for {} ranks ({})", found->name, options.collective,
-                options.ranks, found->summary);
+  if (!found->allows(shape_of(collective, options))) {
+    throw_error(Code::InvalidArgument, "{} {} does not work for {} ranks{} ({})", found->name, options.collective,
+                options.ranks, options.groups.empty() ? " without --groups" : "", found->summary);
   }
   return *found;
 }
@@ -65,7 +72,12 @@ struct Subject {
 };
 
 std::string title_of(const plan::Shape& shape, const std::string& name) {
-  return fmt::format("{} {} on {} rank{}", name, name_of(shape.collective), shape.ranks, shape.ranks == 1 ? "" : "s");
+  std::string groups;
+  for (Rank r = 0; shape.groups != nullptr && r < shape.ranks; ++r) {
+    groups += fmt::format("{}{}", r == 0 ? " in groups " : ",", shape.groups->group_of(r));
+  }
+  return fmt::format("{} {} on {} rank{}{}", name, name_of(shape.collective), shape.ranks, shape.ranks == 1 ? "" : "s",
+                     groups);
 }
 
 Subject subject_of(const Options& options, plan::Proof proof = plan::Proof::Demand) {
@@ -75,7 +87,7 @@ Subject subject_of(const Options& options, plan::Proof proof = plan::Proof::Dema
     return {title_of(set.plans.front().shape, name), nullptr, std::move(set.plans)};
   }
   const plan::Algorithm& algorithm = algorithm_of(options);
-  const plan::Shape shape{algorithm.collective, options.ranks};
+  const plan::Shape shape = shape_of(algorithm.collective, options);
   return {title_of(shape, algorithm.name), &algorithm, plan::generate_all(algorithm, shape)};
 }
 
@@ -102,7 +114,7 @@ void list(const Options& options) {
   for (int c = 0; c < kCollectives; ++c) {
     const auto collective = static_cast<Collective>(c);
     for (const plan::Algorithm* a : plan::algorithms_of(collective)) {
-      const plan::Shape shape{collective, options.ranks};
+      const plan::Shape shape = shape_of(collective, options);
       const bool allowed = a->allows(shape);
       const plan::Cost cost = allowed ? a->cost(shape) : plan::Cost{};
       const auto figure = [&](plan::Ratio r) { return allowed ? in_words(r) : "-"; };
@@ -209,11 +221,19 @@ void import_plans(const Options& options) {
              set.plans.size());
 }
 
+void add_shape(CLI::App* command, Options& options) {
+  command->add_option("-n", options.ranks, "number of ranks; default 4")->check(CLI::Range(1, kMostRanks));
+  command->add_option(
+      "--groups", options.groups,
+      "groups of near ranks, for the hierarchical ones: 4 for four neighbours each, or every rank's label, "
+      "0,0,1,1");
+}
+
 void add_names(CLI::App* command, Options& options) {
   command->add_option("algorithm", options.algorithm, "an algorithm (see tutti plan list), or a file: ring.json")
       ->required();
   command->add_option("collective", options.collective, "all_reduce, all_gather, …; default all_reduce");
-  command->add_option("-n", options.ranks, "number of ranks; default 4")->check(CLI::Range(1, kMostRanks));
+  add_shape(command, options);
 }
 
 }  // namespace
@@ -224,11 +244,12 @@ void add_plan(CLI::App& app, int& status) {
   command->require_subcommand(1);
   command->footer(
       "Examples:\n  tutti plan list -n 8\n  tutti plan show ring all_reduce -n 4 --rank 0\n"
-      "  tutti plan verify rabenseifner -n 13\n  tutti plan draw swing all_reduce -n 8 -o swing.svg\n");
+      "  tutti plan verify rabenseifner -n 13\n  tutti plan draw swing all_reduce -n 8 -o swing.svg\n"
+      "  tutti plan show hierarchical all_reduce -n 5 --groups 0,0,1,1,1\n");
   const auto options = std::make_shared<Options>();
 
   CLI::App* lists = command->add_subcommand("list", "all algorithms, with what they cost");
-  lists->add_option("-n", options->ranks, "number of ranks; default 4")->check(CLI::Range(1, kMostRanks));
+  add_shape(lists, *options);
   lists->add_option("--json", options->file, "writes the table to a file as well");
   lists->callback([options] { list(*options); });
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "support/shapes.hpp"
+#include "tutti/error.hpp"
 
 namespace tutti::plan {
 namespace {
@@ -38,6 +39,45 @@ TEST(Grouping, OfNobodyIsEmpty) {
   const Grouping groups{Ranks()};
   EXPECT_EQ(groups.ranks(), 0);
   EXPECT_EQ(groups.groups(), 0);
+}
+
+TEST(Grouping, HasTwoLevelsWhereSomeRanksAreNearerThanOthers) {
+  EXPECT_FALSE(Grouping(Ranks{0, 0, 0}).has_two_levels());
+  EXPECT_FALSE(Grouping(Ranks{0, 1, 2}).has_two_levels());
+  EXPECT_FALSE(Grouping(Ranks{0}).has_two_levels());
+  EXPECT_TRUE(Grouping(Ranks{0, 1, 1}).has_two_levels());
+}
+
+TEST(Grouping, SeenFromARootHasTheSameGroups) {
+  for (const test::Labels& labels : test::all_groupings(6)) {
+    const Grouping groups(labels);
+    for (Rank root = 0; root < 6; ++root) {
+      const Grouping seen = groups.seen_from(root);
+      EXPECT_EQ(seen.group_of(0), 0);
+      for (Rank a = 0; a < 6; ++a) {
+        for (Rank b = 0; b < 6; ++b) {
+          EXPECT_EQ(seen.group_of(a) == seen.group_of(b),
+                    groups.group_of((a + root) % 6) == groups.group_of((b + root) % 6));
+        }
+      }
+    }
+  }
+}
+
+TEST(Grouping, LabelsInWordsAreASizeOrAList) {
+  EXPECT_EQ(parse_labels("4", 10, "X"), (Ranks{0, 0, 0, 0, 1, 1, 1, 1, 2, 2}));
+  EXPECT_EQ(parse_labels("1", 2, "X"), (Ranks{0, 1}));
+  EXPECT_EQ(parse_labels("99", 2, "X"), (Ranks{0, 0}));
+  EXPECT_EQ(parse_labels("0,7,0", 3, "X"), (Ranks{0, 7, 0}));
+  for (const char* wrong : {"", "0", "-1", "x", "1,", ",1", "1,,2", "0,0,x", "0 0", "99999999999", "0,1", "0,1,2,3"}) {
+    try {
+      parse_labels(wrong, 3, "TUTTI_GROUPS");
+      ADD_FAILURE() << wrong;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::InvalidArgument);
+      EXPECT_EQ(std::string(error.what()).rfind("TUTTI_GROUPS ", 0), 0u) << error.what();
+    }
+  }
 }
 
 TEST(Shapes, AreAllGroupingsOfFewRanks) {  // Bell numbers

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/shapes.hpp"
 #include "transports/link.hpp"
 #include "tutti/error.hpp"
 
@@ -9,6 +10,28 @@ namespace tutti::select {
 namespace {
 
 Setting setting(Rank ranks) { return {.ranks = ranks, .staging = 6 << 20, .message = 256 << 10}; }
+
+/// The same in groups, the links between them ten times as slow.
+Setting in_groups(const test::Labels& labels) {
+  Setting s = setting(static_cast<Rank>(labels.size()));
+  s.groups = test::grouping_of(labels);
+  s.between = {10 * s.inside.alpha, 10 * s.inside.beta, 10 * s.inside.message};
+  return s;
+}
+
+/// g ranks in each of G groups, neighbours.
+test::Labels blocks(Rank groups, Rank size) {
+  test::Labels labels;
+  for (Rank r = 0; r < groups * size; ++r) labels.push_back(r / size);
+  return labels;
+}
+
+Candidate candidate_of(const char* name, Collective collective, uint64_t bytes, const Setting& s) {
+  for (const Candidate& candidate : candidates(collective, bytes, s)) {
+    if (std::string_view(candidate.algorithm->name) == name) return candidate;
+  }
+  return {};
+}
 
 TEST(Select, ForcedAlgorithmsAreReadAndCheckedByName) {
   const auto forced = parse_forced("all_reduce:ring,broadcast:binomial");
@@ -54,6 +77,63 @@ TEST(Select, FewRoundsForSmallMessagesFewBytesForLargeOnes) {
   EXPECT_LT(sent(64 << 20), 2.0);
 }
 
+TEST(Select, AlongGroupsWhereLinksBetweenThemAreSlow) {
+  for (const Collective collective :
+       {Collective::AllReduce, Collective::AllGather, Collective::ReduceScatter, Collective::Broadcast}) {
+    const DecisionTable table(in_groups(blocks(2, 8)));
+    EXPECT_STREQ(table.choose(collective, 8 << 20).algorithm->name, "hierarchical") << name_of(collective);
+  }
+}
+
+TEST(Select, NotAlongGroupsThatTellNothing) {
+  for (const auto& [labels, reason] :
+       {std::pair(blocks(1, 8), "all ranks are in one group"), std::pair(blocks(8, 1), "every rank is alone")}) {
+    Setting s = in_groups(labels);
+    const Candidate hierarchical = candidate_of("hierarchical", Collective::AllReduce, 1 << 20, s);
+    EXPECT_NE(hierarchical.rejected.find(reason), std::string::npos) << hierarchical.rejected;
+    s.groups = nullptr;
+    EXPECT_EQ(candidate_of("ring", Collective::AllReduce, 1 << 20, s).seconds,
+              candidate_of("ring", Collective::AllReduce, 1 << 20, in_groups(labels)).seconds);
+    Setting forced = in_groups(labels);  // it can be done, so it is done
+    forced.forced = parse_forced("all_reduce:hierarchical");
+    EXPECT_STREQ(DecisionTable(forced).choose(Collective::AllReduce, 8).algorithm->name, "hierarchical");
+  }
+}
+
+TEST(Select, EachPartOfAMessagesWayHasItsPrice) {
+  Setting s = in_groups(blocks(2, 4));
+  const auto time = [&](const char* name) { return candidate_of(name, Collective::AllReduce, 1 << 20, s).seconds; };
+  const double ring = time("ring"), hierarchical = time("hierarchical");
+  s.between.beta *= 2;  // 1 MiB · β' is 2 ms more: ring sends 2 · 7/8 of it, hierarchical 2 · 1/2 · 1/4
+  const double more = s.between.beta / 2 * (1 << 20);
+  EXPECT_NEAR(time("ring") - ring, more * 7 / 4, 1e-9);
+  EXPECT_NEAR(time("hierarchical") - hierarchical, more / 4, 1e-9);
+  s = in_groups(blocks(2, 4));
+  s.between.alpha += 1;  // two of its four rounds
+  EXPECT_NEAR(time("hierarchical") - hierarchical, 2, 1e-6);
+  EXPECT_NEAR(time("ring") - ring, 14, 1e-6);
+  s = in_groups(blocks(2, 4));
+  s.inside.alpha += 1;
+  EXPECT_NEAR(time("hierarchical") - hierarchical, 2, 1e-6);
+  EXPECT_NEAR(time("ring") - ring, 0, 1e-6);
+}
+
+TEST(Select, HierarchiesAreNotForTheReproducibleMode) {
+  Setting s = in_groups(blocks(2, 4));
+  s.reproducible = true;
+  EXPECT_NE(candidate_of("hierarchical", Collective::AllReduce, 8, s).rejected.find("TUTTI_REPRODUCIBLE"),
+            std::string::npos);
+  EXPECT_TRUE(candidate_of("hierarchical", Collective::AllGather, 8, s).rejected.empty());
+}
+
+TEST(Select, MessagesThatShrinkAreNotPaidForAsIfAllWereTheLargest) {
+  const auto time = [](const char* name) {
+    return candidate_of(name, Collective::AllReduce, 64 << 10, setting(64)).seconds;
+  };
+  const double bytes = 64 << 10, setup = 12e-6 + 11 * 1e-7;
+  EXPECT_NEAR(time("rabenseifner"), setup + bytes * 63 / 64 * (2 + 1) * 1e-10, 1e-9);
+}
+
 TEST(Select, TheTableSurvivesItsJourney) {
   const DecisionTable table(setting(6));
   const DecisionTable copy = DecisionTable::parse(table.text());
@@ -80,6 +160,23 @@ TEST(Select, AWindowFitsTheStagingMemoryOfEveryRank) {
         const double message = cost.message.value() * static_cast<double>(window_bytes(*a, s)) + 128;
         const double staged = message * static_cast<double>(cost.stages) * transports::kCapacity;
         EXPECT_LE(staged, static_cast<double>(s.staging)) << a->name << " n=" << n;
+      }
+    }
+  }
+}
+
+TEST(Select, AWindowFitsWhicheverRankIsTheRoot) {
+  for (Rank n = 2; n <= 9; ++n) {
+    for (const test::Labels& labels : test::some_groupings(n)) {
+      const Setting s = in_groups(labels);
+      const plan::Algorithm& broadcast = *plan::find_algorithm(Collective::Broadcast, "hierarchical");
+      const auto window = static_cast<double>(window_bytes(broadcast, s));
+      for (Rank root = 0; root < n; ++root) {
+        const auto seen = std::make_shared<const plan::Grouping>(s.groups->seen_from(root));
+        const plan::Cost cost = broadcast.cost({Collective::Broadcast, n, seen});
+        const double message = cost.message.value() * window + 128;
+        EXPECT_LE(message * static_cast<double>(cost.stages) * transports::kCapacity, static_cast<double>(s.staging))
+            << n << " ranks, root " << root;
       }
     }
   }

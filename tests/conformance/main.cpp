@@ -58,6 +58,7 @@ std::set<std::string> algorithm_names() {
 
 /// Groups for n ranks: halves, uneven ones, and neighbours apart.
 std::vector<std::string> groupings(int ranks) {
+  if (ranks == 1) return {"1"};  // a list of one label would be a size
   std::vector<std::string> found(3);
   for (int r = 0; r < ranks; ++r) {
     const char* const comma = r == 0 ? "" : ",";
@@ -65,7 +66,7 @@ std::vector<std::string> groupings(int ranks) {
     found[1] += fmt::format("{}{}", comma, r == 0 ? 7 : r < 3 ? 5 : 6);
     found[2] += fmt::format("{}{}", comma, r % 3 % 2);
   }
-  if (ranks < 3) found.resize(1);
+  if (ranks == 2) found.resize(1);
   return found;
 }
 

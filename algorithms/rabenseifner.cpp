@@ -21,7 +21,7 @@
 // Source: Rabenseifner, Optimization of collective reduction operations, ICCS 2004, §4.1; Thakur, Rabenseifner & Gropp,
 // Optimization of collective communication operations in MPICH, IJHPCA 2005, §4.5.
 
-#include "algorithms/common.hpp"
+#include "algorithms/crossings.hpp"
 
 namespace tutti::algorithms {
 namespace {
@@ -71,18 +71,23 @@ void all_reduce(const Shape& shape, Rank me, PlanBuilder& plan) {
   if (leaves.size(v) == 2) gather.lend(out.all(), me + 1);
 }
 
-Cost cost(Rank n) {
+Cost cost_of(const Shape& shape) {
+  const Rank n = shape.ranks;
   if (n == 1) return {};
   const Leaves leaves(n);
   const Rank steps = log2_floor(n), folded = leaves.e > 0 ? 1 : 0;
   const Ratio once = Ratio(leaves.m - 1, leaves.m);
-  return {.rounds = 2 * (steps + folded),
-          .sent = once + once + Ratio(folded),
-          .received = once + once + Ratio(folded),
-          .folded = once + Ratio(folded),
-          .stages = 2 * steps + folded,
-          .message = folded > 0 ? Ratio(1) : Ratio(1, 2),
-          .chain = once + once + Ratio(2 * folded)};
+  Cost cost{.rounds = 2 * (steps + folded),
+            .sent = once + once + Ratio(folded),
+            .received = once + once + Ratio(folded),
+            .folded = once + Ratio(folded),
+            .stages = 2 * steps + folded,
+            .message = folded > 0 ? Ratio(1) : Ratio(1, 2),
+            .chain = once + once + Ratio(2 * folded)};
+  if (shape.groups == nullptr) return cost;
+  const auto length = [](Rank k) { return Ratio(1, int64_t{2} << k); };
+  cost.between = Crossings(leaves, *shape.groups).cost(2, length, 1, 2);
+  return cost;
 }
 
 const Registration kRabenseifner(
@@ -91,7 +96,7 @@ const Registration kRabenseifner(
      .summary = "fold halves at distance 1, 2, 4, …, then gather them backwards; 2·log2 n rounds",
      .allows = any_number,
      .generate = all_reduce,
-     .cost = cost,
+     .cost = cost_of,
      .canonical = true});
 
 }  // namespace

@@ -21,7 +21,7 @@
 // Optimization of collective communication operations in MPICH, IJHPCA 2005, §4.5, §4.1 (with Bruck's choice of peers,
 // so that any n will do) and §4.2 (van de Geijn's broadcast).
 
-#include "algorithms/common.hpp"
+#include "algorithms/crossings.hpp"
 
 namespace tutti::algorithms {
 namespace {
@@ -112,16 +112,22 @@ void broadcast(const Shape& shape, Rank me, PlanBuilder& plan) {
   }
 }
 
-Cost all_reduce_cost(Rank n) {
+Cost all_reduce_cost(const Shape& shape) {
+  const Rank n = shape.ranks;
   const Leaves leaves(n);
   const Rank steps = log2_floor(n), folded = leaves.e > 0 ? 1 : 0;
   const Ratio each = steps + folded;
-  return {.rounds = steps + leaves.detours(),
-          .sent = each,
-          .received = each,
-          .folded = each,
-          .stages = steps + folded,
-          .message = n > 1 ? 1 : 0};
+  Cost cost{.rounds = steps + leaves.detours(),
+            .sent = each,
+            .received = each,
+            .folded = each,
+            .stages = steps + folded,
+            .message = n > 1 ? 1 : 0};
+  if (shape.groups == nullptr) return cost;
+  cost.between = Crossings(leaves, *shape.groups)
+                     .cost(
+                         1, [](Rank) { return Ratio(1); }, 1, leaves.detours());
+  return cost;
 }
 
 Cost all_gather_cost(Rank n) {

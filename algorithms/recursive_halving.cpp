@@ -20,7 +20,7 @@
 // Rabenseifner & Gropp, Optimization of collective communication operations in MPICH, IJHPCA 2005, §4.4 and §4.5
 // (Rabenseifner's reduce).
 
-#include "algorithms/common.hpp"
+#include "algorithms/crossings.hpp"
 
 namespace tutti::algorithms {
 namespace {
@@ -109,7 +109,8 @@ void reduce(const Shape& shape, Rank me, PlanBuilder& plan) {
   gather.lend(result.chunks(0, v, v + leaves.span(v)), parent, when);
 }
 
-Cost reduce_scatter_cost(Rank n) {
+Cost reduce_scatter_cost(const Shape& shape) {
+  const Rank n = shape.ranks;
   if (n == 1) return {};
   const Leaves leaves(n);
   const Rank steps = log2_floor(n), folded = leaves.e > 0 ? 1 : 0;
@@ -119,13 +120,20 @@ Cost reduce_scatter_cost(Rank n) {
     for (Rank k = 1; k <= steps; ++k)
       taken += (leaves.e + (Rank{1} << k) - 1) >> k;  // the pairs among leaves 0, 2^k, …
   }
-  return {.rounds = steps + leaves.detours(),
-          .sent = n - 1 + folded,
-          .received = taken,
-          .folded = taken,
-          .stages = steps + folded,
-          .message = folded > 0 ? Ratio(n) : Ratio(n, 2),
-          .chain = taken + folded};
+  Cost cost{.rounds = steps + leaves.detours(),
+            .sent = n - 1 + folded,
+            .received = taken,
+            .folded = taken,
+            .stages = steps + folded,
+            .message = folded > 0 ? Ratio(n) : Ratio(n, 2),
+            .chain = taken + folded};
+  if (shape.groups == nullptr) return cost;
+  const auto length = [&](Rank k) {  // blocks of every 2^(k+1)-th leaf
+    const Rank apart = Rank{2} << k;
+    return Ratio(leaves.m / apart + (leaves.e + apart - 1) / apart);
+  };
+  cost.between = Crossings(leaves, *shape.groups).cost(1, length, n, leaves.detours());
+  return cost;
 }
 
 Cost reduce_cost(Rank n) {

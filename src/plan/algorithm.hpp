@@ -58,7 +58,7 @@ struct Cost {
     Ratio chain;         ///< the most that messages on a chain of dependent messages hold together
     int64_t stages = 0;  ///< with peers of other groups
   };
-  std::optional<Between> between;  ///< said by algorithms that work along groups; of the others, all of it may
+  std::optional<Between> between;  ///< at most, for a shape with groups; where it is not said, all of it may
 
   /// Compares what count() counts: neither `chain` nor `between`.
   friend bool operator==(const Cost& a, const Cost& b) {

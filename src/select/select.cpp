@@ -163,7 +163,7 @@ double seconds(const Entry& entry, uint64_t bytes, const Setting& s) {
                      .stages = std::min(all.stages, cost.between->stages)};
   all.rounds -= between.rounds;
   all.moved = std::max(0.0, all.moved - between.moved);
-  all.chain = chain_of(all.rounds);
+  all.chain = cost.chain == plan::Ratio(0) ? chain_of(all.rounds) : std::max(0.0, all.chain - between.chain);
   all.stages -= between.stages;
   return all.at(s.inside, size, window) + between.at(s.between, size, window) + folding;
 }

@@ -4,9 +4,10 @@
 // all make the same one. Costs are the algorithms' closed forms under the α–β–γ model: T = rounds·α + bytes·β +
 // folded·γ, bytes being the more of what a rank sends and receives.
 //
-// Where groups of ranks (of one host) are known, links between them have an α and β of their own. An algorithm that
-// works along groups says what of its cost goes between them, and pays each part at its rate; any other knows nothing
-// of groups, and the model takes all its messages as going between them. Every rank has its own way out of its group.
+// Where groups of ranks (of one host) are known, links between them have an α and β of their own. Algorithms that work
+// along groups, or that keep some steps inside groups of neighbours, say what of their cost goes between groups, and
+// pay each part at its rate; of any other, the model takes all messages as going between them. Every rank has its own
+// way out of its group.
 #pragma once
 
 #include <cstdint>

@@ -78,6 +78,47 @@ Cost::Between counted_between(const std::vector<RankPlan>& plans, const Grouping
   return between;
 }
 
+class EveryCrossing : public testing::TestWithParam<const Algorithm*> {};
+
+TEST_P(EveryCrossing, IsSaidInFullOfAnyGroups) {
+  for (const Rank n : {2, 3, 4, 5, 6, 8, 11, 12, 16}) {
+    for (const test::Labels& labels : test::some_groupings(n)) {
+      const Shape shape{GetParam()->collective, n, test::grouping_of(labels)};
+      const auto said = GetParam()->cost(shape).between;
+      if (!said) return;  // then the model takes it all
+      SCOPED_TRACE(test::words_of(shape));
+      double chain = 0;
+      const Cost::Between real = counted_between(generate_all(*GetParam(), shape), *shape.groups, &chain);
+      EXPECT_GE(said->rounds, real.rounds);
+      EXPECT_FALSE(said->moved < real.moved);
+      EXPECT_GE(said->stages, real.stages);
+      EXPECT_GE(said->chain.value(), chain - 1e-9);
+    }
+  }
+}
+
+TEST_P(EveryCrossing, IsSaidExactlyOfAlignedGroups) {
+  for (const Rank n : {4, 8, 16}) {
+    for (Rank size = 1; size <= n; size *= 2) {
+      test::Labels labels;
+      for (Rank r = 0; r < n; ++r) labels.push_back(r / size);
+      const Shape shape{GetParam()->collective, n, test::grouping_of(labels)};
+      const auto said = GetParam()->cost(shape).between;
+      if (!said) return;
+      SCOPED_TRACE(test::words_of(shape));
+      double chain = 0;
+      const Cost::Between real = counted_between(generate_all(*GetParam(), shape), *shape.groups, &chain);
+      EXPECT_EQ(said->rounds, real.rounds);
+      EXPECT_EQ(said->moved, real.moved);
+      EXPECT_EQ(said->stages, real.stages);
+      EXPECT_NEAR(said->chain.value(), chain, 1e-9);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Catalogue, EveryCrossing, testing::ValuesIn(test::catalogue()),
+                         [](const auto& test) { return test::name_of(*test.param); });
+
 class EveryHierarchy : public testing::TestWithParam<Collective> {};
 
 TEST_P(EveryHierarchy, SaysWhatGoesBetweenGroups) {

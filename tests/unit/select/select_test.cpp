@@ -85,6 +85,15 @@ TEST(Select, AlongGroupsWhereLinksBetweenThemAreSlow) {
   }
 }
 
+TEST(Select, DoublingKeepsItsNearStepsInsideGroupsOfNeighbours) {
+  const Setting aligned = in_groups(blocks(2, 8));
+  EXPECT_STREQ(DecisionTable(aligned).choose(Collective::AllReduce, 8).algorithm->name, "recursive_doubling");
+  const auto cost = plan::find_algorithm(Collective::AllReduce, "recursive_doubling")
+                        ->cost({Collective::AllReduce, 16, aligned.groups});
+  ASSERT_TRUE(cost.between);
+  EXPECT_EQ(cost.between->rounds, 1);  // of four
+}
+
 TEST(Select, NotAlongGroupsThatTellNothing) {
   for (const auto& [labels, reason] :
        {std::pair(blocks(1, 8), "all ranks are in one group"), std::pair(blocks(8, 1), "every rank is alone")}) {

@@ -98,8 +98,8 @@ const plan::RankPlan& Planner::plan_for(const plan::Algorithm& algorithm, Rank r
   const Rank planned = (rank_ - root + ranks_) % ranks_;  // the plan counts ranks from the root
   const auto known = plans_.find({&algorithm, planned});
   if (known != plans_.end()) return known->second;
-  const Groups groups = root == 0 ? groups_ : std::make_shared<const plan::Grouping>(groups_->seen_from(root));
-  return plans_[{&algorithm, planned}] = plan::generate(algorithm, {algorithm.collective, ranks_, groups}, planned);
+  return plans_[{&algorithm, planned}] =
+             plan::generate(algorithm, shape_from(root, algorithm.collective, groups_), planned);
 }
 
 void Planner::give_staging(exec::Lowered& lowered) {

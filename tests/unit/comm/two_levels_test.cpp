@@ -96,6 +96,24 @@ TEST(GroupsOfRanks, AmongSomeRanksAreThoseTheyWereIn) {
   EXPECT_EQ(words_of(comm::groups_among(*all, std::vector<Rank>{4, 3, 0, 2})), "0121");
 }
 
+TEST(GroupsOfRanks, AreCrossedAsSeldomFromEveryRoot) {
+  const auto groups = comm::groups_of(Strings{"a", "a", "b", "b", "b", "c", "c"}, "");
+  const plan::Algorithm& broadcast = *plan::find_algorithm(Collective::Broadcast, "hierarchical");
+  for (Rank root = 0; root < 7; ++root) {
+    const auto group_of = [&](Rank planned) { return groups->group_of((planned + root) % 7); };
+    int crossing = 0;
+    for (const plan::RankPlan& plan :
+         plan::generate_all(broadcast, comm::shape_from(root, Collective::Broadcast, groups))) {
+      for (const plan::Step& step : plan.steps) {
+        for (uint32_t p = step.peers.begin; step.kind == plan::StepKind::Send && p < step.peers.end; ++p) {
+          crossing += group_of(plan.rank) == group_of(plan.peers[p]) ? 0 : 1;
+        }
+      }
+    }
+    EXPECT_EQ(crossing, 4) << "root " << root;  // two rails, two more groups
+  }
+}
+
 struct Grouped {
   int ranks;
   const char* groups;

@@ -1,8 +1,10 @@
 // Per-target: registers of bytes from and to memory of any alignment.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
+#include "base/prefetch.hpp"
 #include "base/simd_targets.hpp"
 
 #if defined(TUTTI_BASE_MEMORY_INL_HPP_) == defined(HWY_TARGET_TOGGLE)
@@ -58,11 +60,12 @@ HWY_INLINE Raw load_repeated(const void* from) {
 /// One or two destinations.
 class Output {
  public:
-  /// `second` may be null, and so may `first` if `second` is not. Streams only where aligned stores fall between
-  /// elements of `element_size` bytes.
+  /// `second` may be null, and so may `first` if `second` is not; `second` is the one that other cores read. Streams
+  /// only where aligned stores fall between elements of `element_size` bytes.
   Output(std::byte* first, std::byte* second, bool stream, size_t element_size)
       : first_(first != nullptr ? first : second),
         second_(first != nullptr ? second : nullptr),
+        shared_(second),
         stream_(stream && first != nullptr && reinterpret_cast<uintptr_t>(first) % element_size == 0) {}
 
   /// Bytes up to where full registers may be stored, at most `size`.
@@ -86,6 +89,13 @@ class Output {
     if (second_ != nullptr) store_some(second_ + at, size, value);
   }
 
+  /// Bytes [begin, end) will be written soon. The second destination is memory that other cores read: its lines have to
+  /// be taken back from them, which is done while others are being written.
+  HWY_INLINE void announce(size_t begin, size_t end) const {
+    if (shared_ == nullptr) return;
+    for (size_t at = begin; at < end; at += 64) prefetch_for_writing(shared_ + at);
+  }
+
   /// Streamed stores become visible before any later store.
   void finish() const {
     if (stream_) hwy::FlushStream();
@@ -104,6 +114,7 @@ class Output {
 
   std::byte* const first_;
   std::byte* const second_;
+  std::byte* const shared_;
   const bool stream_;
 };
 
@@ -118,7 +129,7 @@ class Output {
 template <class Maker>
 HWY_INLINE void make(const Maker& maker, const Output& out, size_t bytes) {
   constexpr size_t kStep = Maker::kBlock * kRawBytes, kPagedStep = Maker::kPagedBlock * kRawBytes;
-  constexpr size_t kPage = 4096, kLong = size_t{1} << 20;
+  constexpr size_t kPage = 4096, kLong = size_t{1} << 20, kAhead = 1024;
   size_t at = out.head(bytes);
   if (at > 0) out.put_some(0, at, maker.some(0, at));
   if (bytes >= kLong && maker.sources() <= 8) {
@@ -131,7 +142,11 @@ HWY_INLINE void make(const Maker& maker, const Output& out, size_t bytes) {
       }
     }
   }
-  for (; bytes - at >= kStep; at += kStep) maker.template block<Maker::kBlock>(at, out);
+  out.announce(at, std::min(bytes, at + kAhead));
+  for (; bytes - at >= kStep; at += kStep) {
+    if (at + kAhead < bytes) out.announce(at + kAhead, std::min(bytes, at + kAhead + kStep));
+    maker.template block<Maker::kBlock>(at, out);
+  }
   for (size_t size; at < bytes; at += size) {
     size = bytes - at < kRawBytes ? bytes - at : kRawBytes;
     out.put_some(at, size, maker.some(at, size));

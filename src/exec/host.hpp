@@ -24,8 +24,7 @@ struct HostFold {
     const auto* src = reinterpret_cast<const std::byte* const*>(sources);
     if (op.sources == 1 && !scale) {
       if (dst == src[0]) dst = nullptr;  // in place: already there
-      if (dst == nullptr) std::swap(dst, dst2);
-      if (dst != nullptr) copy_bytes(dst, dst2, src[0], segment.bytes, false);
+      if (dst != nullptr || dst2 != nullptr) copy_bytes(dst, dst2, src[0], segment.bytes, op.stream);
       return;
     }
     if (dst == nullptr && dst2 == nullptr) return;
@@ -35,7 +34,7 @@ struct HostFold {
               .source_count = op.sources,
               .count = segment.bytes / how.element_bytes,
               .shape = op.shape,
-              .stream = false,
+              .stream = op.stream,
               .round_each = how.round_each,
               .divide_by = op.completes ? how.divide_by : 0,
               .scaled_source = scale ? segment.raw : -1,

@@ -54,22 +54,37 @@ const Step* send_of(const RankPlan& plan, const plan::Lane& lane, uint32_t s) {
   return fits ? &next : nullptr;
 }
 
-/// Which scratch blocks are read by any step but the sends that are fused to the step before them.
-std::vector<bool> scratch_read(const RankPlan& plan) {
-  std::vector<bool> read(plan.scratch_blocks, false);
-  const auto mark = [&](plan::Range pieces) {
-    for (uint32_t p = pieces.begin; p < pieces.end; ++p) {
-      if (plan.pieces[p].buffer == plan::Buffer::Scratch) read[plan.pieces[p].block] = true;
-    }
+/// Calls visit(piece) for every piece that is read by any step but the sends that are fused to the step before them.
+template <class Visit>
+void each_piece_read(const RankPlan& plan, Visit&& visit) {
+  const auto visit_all = [&](plan::Range pieces) {
+    for (uint32_t p = pieces.begin; p < pieces.end; ++p) visit(plan.pieces[p]);
   };
   for (const plan::Lane& lane : plan.lanes) {
     for (uint32_t s = lane.steps.begin; s < lane.steps.end; ++s) {
       const Step& step = plan.steps[s];
       const bool fused = s > lane.steps.begin && send_of(plan, lane, s - 1) != nullptr;
-      if (step.kind == StepKind::Send && !fused) mark(step.pieces);
-      for (uint32_t o = step.operands.begin; o < step.operands.end; ++o) mark(plan.operands[o].pieces);
+      if (step.kind == StepKind::Send && !fused) visit_all(step.pieces);
+      for (uint32_t o = step.operands.begin; o < step.operands.end; ++o) visit_all(plan.operands[o].pieces);
     }
   }
+}
+
+/// Which scratch blocks are read.
+std::vector<bool> scratch_read(const RankPlan& plan) {
+  std::vector<bool> read(plan.scratch_blocks, false);
+  each_piece_read(plan, [&](const plan::Piece& piece) {
+    if (piece.buffer == plan::Buffer::Scratch) read[piece.block] = true;
+  });
+  return read;
+}
+
+/// Which blocks of the output are read again.
+std::vector<bool> output_read(const RankPlan& plan) {
+  std::vector<bool> read(plan::blocks(plan.shape, plan::Buffer::Output, plan.rank), false);
+  each_piece_read(plan, [&](const plan::Piece& piece) {
+    if (piece.buffer == plan::Buffer::Output) read[piece.block] = true;
+  });
   return read;
 }
 
@@ -105,7 +120,9 @@ std::vector<std::vector<Draft>> fuse(const RankPlan& plan) {
 class Scaling {
  public:
   Scaling(const RankPlan& plan, const Geometry& geometry, uint64_t window, Links& links, Lowered& lowered)
-      : plan_(plan), geometry_(geometry), window_(window), links_(links), lowered_(lowered) {}
+      : plan_(plan), geometry_(geometry), window_(window), links_(links), lowered_(lowered) {
+    if (geometry.stream) output_read_ = output_read(plan);
+  }
 
   Program scale(const std::vector<std::vector<Draft>>& lanes) {
     for (size_t lane = 0; lane < lanes.size(); ++lane) {
@@ -125,11 +142,18 @@ class Scaling {
     op.bytes = total(runs_of(draft.step->pieces));
     const std::vector<Runs> operands = operands_of(draft, lane, op);
     if (draft.send != nullptr) add_sends(*draft.send, lane, draft.store ? to : operands[0], draft, op);
+    op.stream = geometry_.stream && draft.store && !op.lend && never_read_again(draft.step->pieces);
     add_segments(operands, to, draft.store, op);
     if (draft.step->after != plan::kNone) find_after(draft.step->after, lanes, op);
     lowered_.most_sources = std::max(lowered_.most_sources, op.sources);
     lowered_.most_arrivals = std::max(lowered_.most_arrivals, op.arrivals.end - op.arrivals.begin);
     program_.ops.push_back(op);
+  }
+
+  bool never_read_again(plan::Range pieces) const {
+    return std::all_of(
+        plan_.pieces.begin() + pieces.begin, plan_.pieces.begin() + pieces.end,
+        [&](const plan::Piece& p) { return p.buffer == plan::Buffer::Output && !output_read_[p.block]; });
   }
 
   /// The operands' runs; connects the links of those that are messages.
@@ -294,6 +318,7 @@ class Scaling {
   uint64_t window_;
   Links& links_;
   Lowered& lowered_;
+  std::vector<bool> output_read_;  // by block
   Program program_;
 };
 

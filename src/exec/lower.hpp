@@ -23,6 +23,7 @@ struct Geometry {
   uint64_t lend_from = 0;  ///< messages of at least so many bytes are lent where plan and link allow it
   bool in_place = false;
   bool scaled = false;  ///< a pre-multiplied sum: input cannot be read as it is
+  bool stream = false;  ///< results are too large to stay in the cache: store them past it
 };
 
 /// The tables of one size of window.

@@ -53,6 +53,7 @@ struct Op {
   bool lend = false;
   bool inlined = false;    ///< the outgoing message travels in its descriptor
   bool has_pieces = true;  ///< false: a bare signal, sent in the first round only
+  bool stream = false;     ///< what is stored locally is not read again soon: past the cache
 };
 
 /// Pointers into a Program's tables: the same on host and device.

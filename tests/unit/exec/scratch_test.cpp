@@ -5,15 +5,10 @@
 
 #include "exec/lower.hpp"
 #include "plan/algorithm.hpp"
+#include "support/no_links.hpp"
 
 namespace tutti::exec {
 namespace {
-
-class NoLinks : public Connector {
- public:
-  transports::OutLink connect_out(Rank, uint32_t) override { return {}; }
-  transports::InLink connect_in(Rank, uint32_t) override { return {}; }
-};
 
 /// How many stores to scratch rank `me`'s program has, for large messages that are not lent.
 int64_t scratch_stores(Collective collective, const char* name, Rank ranks, Rank me) {

@@ -9,7 +9,8 @@
 namespace tutti::comm {
 namespace {
 
-Call typed(Communicator& communicator, Call call, int type, tuttiRedOp_t op) {
+/// Completes a call by its type and operator.
+Call& typed(Communicator& communicator, Call& call, int type, tuttiRedOp_t op) {
   const char* name = name_of(call.spec.collective);
   if (type < 0 || type >= kDTypes) throw_error(Code::InvalidArgument, "{}: {} is no element type", name, type);
   call.spec.type = static_cast<DType>(type);
@@ -28,7 +29,7 @@ tuttiResult_t run(Collective collective, const void* in, void* out, size_t count
                   tuttiComm_t comm, tuttiStream_t stream, bool sends = false) {
   return guarded([&] {
     const auto& communicator = communicator_of(comm);
-    const Call call{.spec = {collective, DType::U8, Op::Sum, sends, root, count}, .in = in, .out = out};
+    Call call{.spec = {collective, DType::U8, Op::Sum, sends, root, count}, .in = in, .out = out};
     submit(communicator, typed(*communicator, call, type, op), stream_of(stream));
   });
 }
@@ -39,7 +40,7 @@ tuttiResult_t run(Collective collective, const void* in, size_t in_count, GivenB
                   tuttiStream_t stream) {
   return guarded([&] {
     const auto& communicator = communicator_of(comm);
-    const Call call{.spec = {.collective = collective, .root = root, .varies = true}, .in = in, .out = out};
+    Call call{.spec = {.collective = collective, .root = root, .varies = true}, .in = in, .out = out};
     submit(communicator,
            varying_call(typed(*communicator, call, type, op), communicator->rank(), communicator->ranks(), in_count,
                         in_blocks, out_count, out_blocks),

@@ -45,15 +45,15 @@ class Checker {
       bad("{} {} is not a rank of this communicator (0 to {})", what, spec_.root, ranks_ - 1);
     }
     // The highest bit set is a negative number that was cast; and all n blocks must have an address.
-    const uint64_t most = static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) / size_of(spec_.type) /
-                          static_cast<uint64_t>(ranks_);
-    if (spec_.count > most) bad("count {} is negative or too large", spec_.count);
+    int64_t bytes = 0;
+    if (__builtin_mul_overflow(spec_.count, size_of(spec_.type) * static_cast<uint64_t>(ranks_), &bytes)) {
+      bad("count {} is negative or too large", spec_.count);
+    }
   }
 
   uint64_t buffer_blocks(plan::Buffer buffer) const {
     if (spec_.collective == Collective::SendRecv) return (buffer == plan::Buffer::Input) == spec_.sends ? 1 : 0;
-    const Rank from_root = (rank_ - spec_.root + ranks_) % ranks_;
-    return plan::blocks({spec_.collective, ranks_}, buffer, from_root);
+    return plan::blocks(spec_.collective, ranks_, buffer, rank_ == spec_.root ? 0 : 1);  // all but the root are alike
   }
 
   Extent extent(const void* data, plan::Buffer buffer, const char* what) const {

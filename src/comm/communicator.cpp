@@ -8,7 +8,6 @@
 #include "base/cgroup.hpp"
 #include "base/cores.hpp"
 #include "base/env.hpp"
-#include "base/fold.hpp"
 #include "base/format.hpp"
 #include "base/hash.hpp"
 #include "base/log.hpp"
@@ -21,7 +20,6 @@ namespace {
 using nlohmann::json;
 
 constexpr int kPlanFormat = 1;
-constexpr uint32_t kScratchVersions = 4;
 
 /// All that must be equal on all ranks for them to understand each other and to choose alike.
 std::string configuration() {
@@ -192,12 +190,14 @@ void Communicator::await_turn(uint64_t ticket) const {
 
 exec::Execution* Communicator::begin(Work work, Status& status) {
   current_ = nullptr;
-  status = failure();
-  if (status.ok() && left_) {
-    status = {Code::InvalidUsage,
-              fmt::format("rank {}: the communicator was destroyed before this call could run", rank())};
+  if (has_failed() || left_) {
+    status = failure();
+    if (status.ok()) {
+      status = {Code::InvalidUsage,
+                fmt::format("rank {}: the communicator was destroyed before this call could run", rank())};
+    }
+    return nullptr;
   }
-  if (!status.ok()) return nullptr;
   try {
     if (work.front().spec.collective != Collective::SendRecv) {
       begin_collective(work.front());
@@ -222,33 +222,30 @@ void Communicator::begin_collective(const Call& call) {
   digest_ = mix(digest_ + prepared.salt);
   last_ = call.spec;
   load(prepared);
+  exec::RankState& state = prepared.program.state;
   if (!varies) {
-    execution_.state.bases[0] = static_cast<unsigned char*>(const_cast<void*>(call.in));
-    execution_.state.bases[1] = static_cast<unsigned char*>(call.out);
+    state.bases[0] = static_cast<unsigned char*>(const_cast<void*>(call.in));
+    state.bases[1] = static_cast<unsigned char*>(call.out);
   } else {
     copy_own_block(call, rank());
   }
-  execution_.state.tag = mix(prepared.salt + calls_) & transports::kTagMask;
-  if (!reduces(call.spec.collective)) return;
-  exec::Arithmetic& how = execution_.state.arithmetic;
-  how.fold = fold_function(call.spec.type, call.spec.op);
-  how.round_each = reproducible_;
-  how.element_bytes = static_cast<uint32_t>(size_of(call.spec.type));
-  if (call.spec.op == Op::Avg) how.divide_by = static_cast<uint32_t>(ranks());
-  if (call.spec.op == Op::PreMulSum) how.scale = call.scale;
+  state.tag = mix(prepared.salt + calls_) & transports::kTagMask;
+  if (call.spec.op == Op::PreMulSum) state.arithmetic.scale = call.scale;
 }
 
 void Communicator::load(Prepared& prepared) {
   current_ = &prepared;
-  execution_.load(prepared.lowered, kScratchVersions);
-  const uint64_t scratch = prepared.lowered.scratch_bytes * kScratchVersions;
+  prepared.program.restart(*links_);
+  execution_.begin(prepared.program);
+  exec::RankState& state = prepared.program.state;
+  const uint64_t scratch = state.scratch_bytes * state.versions;
   constexpr uint64_t kAlignment = 128;
   if (scratch_bytes_ < scratch) {
     scratch_.reset(new unsigned char[scratch + kAlignment]);  // uninitialised: nothing reads what was not written
     scratch_bytes_ = scratch;
   }
   const auto base = reinterpret_cast<uintptr_t>(scratch_.get());
-  execution_.state.bases[2] = reinterpret_cast<unsigned char*>((base + kAlignment - 1) / kAlignment * kAlignment);
+  state.bases[2] = reinterpret_cast<unsigned char*>((base + kAlignment - 1) / kAlignment * kAlignment);
 }
 
 /// Transfers between this rank and itself, which need no link: the k-th send goes to the k-th receive.
@@ -293,12 +290,12 @@ Status Communicator::finish() {
   planner_->ran(*current_);
   board_->leave(calls_);
   if (execution_.status.ok()) return {};
-  if (endpoint_->failed().load(std::memory_order_acquire) != 0) return std::move(execution_.status);
+  if (has_failed()) return std::move(execution_.status);
   return watch_.fail(execution_.status.code, execution_.status.text);  // an engine saw it first
 }
 
 Status Communicator::failure() const {
-  if (endpoint_->failed().load(std::memory_order_acquire) == 0) return {};
+  if (!has_failed()) return {};
   const auto first = endpoint_->failure();
   return first ? Status{first->first, fmt::format("rank {}: {}", rank(), first->second)} : Status{};
 }

@@ -36,8 +36,8 @@ class Communicator {
   static std::shared_ptr<Communicator> join(const UniqueId& id, Rank ranks, Rank rank, Groups groups = nullptr);
   ~Communicator();
 
-  Rank rank() const { return endpoint_->rank(); }
-  Rank ranks() const { return endpoint_->ranks(); }
+  Rank rank() const { return rank_; }
+  Rank ranks() const { return ranks_; }
   Scales& scales() { return scales_; }
 
   /// Throws Error(InvalidArgument) naming what is wrong with a call; touches nothing.
@@ -74,8 +74,10 @@ class Communicator {
   Status copy_to_self(Work work) const;
   bool begin_transfers(Work work);
   void load(Prepared& prepared);
+  bool has_failed() const { return endpoint_->failed().load(std::memory_order_acquire) != 0; }
 
   std::unique_ptr<Endpoint> endpoint_;
+  const Rank rank_ = endpoint_->rank(), ranks_ = endpoint_->ranks();
   std::shared_ptr<Board> board_ = std::make_shared<Board>();
   Watch watch_;
   Groups groups_;
@@ -87,7 +89,6 @@ class Communicator {
   std::unique_ptr<Planner> planner_;
   Scales scales_;
 
-  const bool reproducible_ = env().reproducible;
   bool left_ = false;
   uint64_t calls_ = 0;           // collectives
   uint64_t digest_ = 0;          // of them all, in order

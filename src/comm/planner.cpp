@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/env.hpp"
+#include "base/fold.hpp"
 #include "base/format.hpp"
 #include "base/hash.hpp"
 #include "comm/varying.hpp"
@@ -11,7 +12,9 @@
 namespace tutti::comm {
 namespace {
 
+constexpr uint32_t kScratchVersions = 4;
 constexpr size_t kCached = 1024;                // programs kept
+constexpr uint64_t kStreamFrom = 4 << 20;       // bytes of a result that are stored past the cache
 constexpr uint64_t kLendFrom = 8192;            // bytes: below, copying is cheaper than waiting for the reader
 constexpr uint32_t kTransferChannel = 1 << 16;  // links of sends and receives; collectives count theirs from 0
 constexpr uint64_t kDirectStaging = 4;          // messages to all peers get 1/4 of the staging memory
@@ -27,6 +30,20 @@ Hash hash_of(const CallSpec& spec) {
 
 /// The same number at both ends of a block of this length: so a block of another length shows in its first message.
 uint64_t tag_of_block(uint64_t bytes) { return mix(bytes + 1) & transports::kTagMask; }
+
+/// Bytes that a rank's output has.
+uint64_t bytes_of_result(const CallSpec& spec, Rank ranks) {
+  const bool whole = spec.collective == Collective::AllGather || spec.collective == Collective::AllToAll ||
+                     spec.collective == Collective::Gather;
+  return spec.count * size_of(spec.type) * static_cast<uint64_t>(whole ? ranks : 1);
+}
+
+exec::Arithmetic arithmetic_of(const CallSpec& spec, Rank ranks, bool round_each) {
+  exec::Arithmetic how{.fold = fold_function(spec.type, spec.op), .round_each = round_each};
+  how.element_bytes = static_cast<uint32_t>(size_of(spec.type));
+  if (spec.op == Op::Avg) how.divide_by = static_cast<uint32_t>(ranks);
+  return how;
+}
 
 /// The same number at both ends of a transfer.
 uint64_t tag_of(const CallSpec& spec, uint64_t number) {
@@ -58,7 +75,7 @@ Prepared& Planner::collective(const Call& call) {
   const bool in_place = is_in_place(call, rank_);
   const auto fits = [&](const Prepared& p) { return p.spec == call.spec && p.in_place == in_place; };
   if (cache_.empty() || !fits(cache_.front())) bring_to_front(call, in_place);
-  give_staging(cache_.front().lowered);
+  give_staging(cache_.front().program);
   return cache_.front();
 }
 
@@ -87,10 +104,12 @@ Prepared Planner::make(const Call& call, bool in_place) {
                                 .root = spec.root,
                                 .lend_from = kLendFrom,
                                 .in_place = in_place,
-                                .scaled = spec.op == Op::PreMulSum};
+                                .scaled = spec.op == Op::PreMulSum,
+                                .stream = !in_place && bytes_of_result(spec, ranks_) >= kStreamFrom};
   Prepared prepared{.spec = spec, .in_place = in_place, .algorithm = choice.algorithm->name};
   prepared.salt = hash_of(spec).add(std::string_view(choice.algorithm->name)).add(choice.window).value();
-  prepared.lowered = exec::lower(plan_for(*choice.algorithm, spec.root), geometry, links_);
+  prepared.program = {exec::lower(plan_for(*choice.algorithm, spec.root), geometry, links_), kScratchVersions};
+  if (reduces(spec.collective)) prepared.program.state.arithmetic = arithmetic_of(spec, ranks_, reproducible_);
   return prepared;
 }
 
@@ -102,8 +121,13 @@ const plan::RankPlan& Planner::plan_for(const plan::Algorithm& algorithm, Rank r
              plan::generate(algorithm, shape_from(root, algorithm.collective, groups_), planned);
 }
 
-void Planner::give_staging(exec::Lowered& lowered) {
-  if (lowered.stages.empty() || lowered.generation == staging_.generation()) return;
+void Planner::give_staging(exec::Loaded& program) {
+  if (assign_staging(program.lowered)) program.take_stages();
+}
+
+/// False where the stages have theirs already.
+bool Planner::assign_staging(exec::Lowered& lowered) {
+  if (lowered.stages.empty() || lowered.generation == staging_.generation()) return false;
   if (!staging_.assign(lowered.stages, transports::kCapacity)) {
     exec::drain_staging(links_, execution_, patience_).throw_if_bad();
     staging_.reset();
@@ -112,6 +136,7 @@ void Planner::give_staging(exec::Lowered& lowered) {
     }
   }
   lowered.generation = staging_.generation();
+  return true;
 }
 
 Prepared& Planner::transfers(const std::vector<NumberedCall>& group) {
@@ -160,6 +185,7 @@ Prepared& Planner::varying(const Call& call) {
   Prepared& prepared = prepare(std::move(direct));
   prepared.spec = call.spec;
   prepared.salt = hash_of(call.spec).value();
+  if (folds) prepared.program.state.arithmetic = arithmetic_of(call.spec, ranks_, reproducible_);
   return prepared;
 }
 
@@ -170,11 +196,13 @@ Prepared& Planner::prepare(exec::Direct direct) {
   direct.message = std::max<uint64_t>(transports::kStride, most / transports::kStride * transports::kStride);
   direct.lend_from = kLendFrom;
   direct_ = {.algorithm = "direct"};
-  direct_.lowered = exec::lower_direct(direct, rank_, ranks_, links_);
+  direct_.program = {exec::lower_direct(direct, rank_, ranks_, links_), kScratchVersions};
   for (int attempt = 0; attempt < 2; ++attempt) {  // a second time when the staging memory had to start anew
     const uint64_t generation = staging_.generation();
-    for (exec::OwnedStage& stage : direct_.lowered.stages) stage.stage = kept_stage(stage);
-    if (generation == staging_.generation()) return direct_;
+    for (exec::OwnedStage& stage : direct_.program.lowered.stages) stage.stage = kept_stage(stage);
+    if (generation != staging_.generation()) continue;
+    direct_.program.take_stages();
+    return direct_;
   }
   throw_error(Code::OutOfMemory, "this rank's staging memory is too small for {} transfers; raise TUTTI_ARENA",
               direct.transfers.size());
@@ -186,15 +214,16 @@ exec::Stage Planner::kept_stage(exec::OwnedStage& wanted) {
   exec::Lowered& kept = direct_stages_[{wanted.outs, wanted.stage.slot_bytes}];
   if (kept.stages.empty())
     kept.stages.push_back({.stage = {.slot_bytes = wanted.stage.slot_bytes}, .outs = wanted.outs});
-  give_staging(kept);
+  assign_staging(kept);
   return kept.stages.front().stage;
 }
 
 void Planner::ran(Prepared& prepared) {
-  execution_.store(prepared.lowered);
   if (&prepared != &direct_) return;
-  for (const exec::OwnedStage& stage : direct_.lowered.stages) {
-    direct_stages_[{stage.outs, stage.stage.slot_bytes}].stages.front().stage.uses = stage.stage.uses;
+  const exec::Loaded& program = direct_.program;
+  for (size_t i = 0; i < program.stages.size(); ++i) {
+    const exec::OwnedStage& stage = program.lowered.stages[i];
+    direct_stages_[{stage.outs, stage.stage.slot_bytes}].stages.front().stage.uses = program.stages[i].uses;
   }
 }
 

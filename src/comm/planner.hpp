@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/env.hpp"
 #include "comm/call.hpp"
 #include "comm/groups.hpp"
 #include "exec/direct.hpp"
@@ -23,7 +24,7 @@ struct Prepared {
   bool in_place = false;
   const char* algorithm = "";
   uint64_t salt = 0;  ///< the part of the tag that is the same in every such call
-  exec::Lowered lowered;
+  exec::Loaded program;
 };
 
 /// A transfer of a group, numbered: the `number`-th to (from) its peer.
@@ -61,7 +62,8 @@ class Planner {
   Prepared make(const Call& call, bool in_place);
   const plan::RankPlan& plan_for(const plan::Algorithm& algorithm, Rank root);
   Prepared& prepare(exec::Direct direct);
-  void give_staging(exec::Lowered& lowered);
+  void give_staging(exec::Loaded& program);
+  bool assign_staging(exec::Lowered& lowered);
   exec::Stage kept_stage(exec::OwnedStage& wanted);
 
   Rank rank_;
@@ -72,6 +74,7 @@ class Planner {
   const exec::Patience& patience_;
   select::DecisionTable table_;
   uint64_t shared_staging_ = 0;
+  const bool reproducible_ = env().reproducible;
   Groups groups_;
   // By the rank that this one plays, and so by root: the groups as seen from there are part of the shape.
   std::map<std::pair<const plan::Algorithm*, Rank>, plan::RankPlan> plans_;

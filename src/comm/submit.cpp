@@ -24,7 +24,6 @@ struct Share {
 };
 
 struct Group {
-  int depth = 0;
   uint64_t process = 0;  // who began it, see process_generation()
   std::vector<Share> shares;
   std::vector<std::shared_ptr<Stream>> streams;
@@ -33,10 +32,15 @@ struct Group {
 };
 thread_local Group t_group;
 
+// How deep this thread is in groups. Apart from them, and at a fixed place of the thread's memory, because every call
+// asks for it.
+[[gnu::tls_model("initial-exec")]] constinit thread_local int t_depth = 0;
+
 /// A child of fork() has inherited the calls of its parent's group: they are not its to run.
 void check_own_group() {
   if (t_group.process == process_generation()) return;
   t_group = {};
+  t_depth = 0;
   throw_error(Code::InvalidUsage,
               "this process was forked within a group; the group is its parent's, and is forgotten");
 }
@@ -195,7 +199,7 @@ std::shared_ptr<Outcome> leave_with_streams(const std::vector<std::shared_ptr<St
 
 void submit(const std::shared_ptr<Communicator>& comm, const Call& call, const std::shared_ptr<Stream>& stream) {
   comm->check(call);
-  if (t_group.depth > 0) return collect(comm, call, stream);
+  if (t_depth > 0) return collect(comm, call, stream);
   if (stream == nullptr) return run_one(*comm, call, comm->take_ticket()).throw_if_bad();
   const std::lock_guard lock(order());
   const uint64_t ticket = comm->take_ticket();
@@ -203,27 +207,26 @@ void submit(const std::shared_ptr<Communicator>& comm, const Call& call, const s
 }
 
 void group_start() {
-  if (t_group.depth > 0) check_own_group();
+  if (t_depth > 0) check_own_group();
   t_group.process = process_generation();
-  ++t_group.depth;
+  ++t_depth;
 }
 
-bool in_group() { return t_group.depth > 0; }
+bool in_group() { return t_depth > 0; }
 
 void group_add(std::function<void()> task) { t_group.tasks.push_back(std::move(task)); }
 
 void group_discard() {
-  if (t_group.depth == 0) throw_error(Code::InvalidUsage, "tuttiGroupDiscard without tuttiGroupStart");
+  if (t_depth == 0) throw_error(Code::InvalidUsage, "tuttiGroupDiscard without tuttiGroupStart");
   check_own_group();
-  const int depth = t_group.depth - 1;
   t_group = {};
-  t_group.depth = depth;
+  --t_depth;
 }
 
 void group_end() {
-  if (t_group.depth == 0) throw_error(Code::InvalidUsage, "tuttiGroupEnd without tuttiGroupStart");
+  if (t_depth == 0) throw_error(Code::InvalidUsage, "tuttiGroupEnd without tuttiGroupStart");
   check_own_group();
-  if (--t_group.depth > 0) return;
+  if (--t_depth > 0) return;
   Group group = std::exchange(t_group, {});
   run_tasks(std::move(group.tasks));
   if (group.shares.empty()) return;

@@ -46,6 +46,7 @@ struct LaneState {
   uint32_t op = 0;       ///< within the lane
   uint32_t arrived = 0;  ///< messages of this operation that are in
   uint64_t round = 0;
+  uint64_t warm = 0;  ///< the round (and one) whose slots have been fetched for writing
   Await await = Await::Nothing;
   Rank peer = kNoRank;                       ///< whom `await` is about
   transports::Arrival* arrivals = nullptr;   ///< room for the most messages that an operation takes

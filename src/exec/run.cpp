@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/prefetch.hpp"
 #include "exec/host.hpp"
 
 namespace tutti::exec {
@@ -14,18 +15,38 @@ constexpr int kBurst = 64;            // operations of one lane before the next 
 
 using transports::HostWire;
 
+/// While there is nothing else to do: brings the lines that the rank writes next into this core's cache, for writing.
+/// Readers have had them since; taking them back one by one, as they are written, takes longer than a message.
+void warm(RankState& state, LaneState& lane, size_t stages) {
+  if (lane.warm == lane.round + 1) return;
+  lane.warm = lane.round + 1;
+  constexpr uint64_t kLine = 64, kMost = 8192;  // more would push out what the rank is about to read
+  for (size_t i = 0; i < stages; ++i) {
+    const Stage& stage = state.stages[i];
+    const unsigned char* slot = stage.base + stage.uses % stage.slots * stage.slot_bytes;
+    const uint64_t bytes = std::min(stage.slot_bytes, kMost);
+    for (uint64_t at = 0; at < bytes; at += kLine) prefetch_for_writing(slot + at);
+    for (uint32_t r = 0; r < stage.readers; ++r) {
+      const transports::OutLink& out = state.out[stage.outs[r]];
+      prefetch_for_writing(transports::slot(out.memory, out.next));
+    }
+  }
+}
+
 /// Runs whatever operations of the rank can run.
 bool step_lanes(Execution& e, bool& all_done) {
   bool moved = false;
   all_done = true;
-  for (LaneState& lane : e.lanes) {
+  RankState& state = e.program->state;
+  for (LaneState& lane : e.program->lanes) {
     Outcome outcome = Outcome::Progress;
     for (int i = 0; i < kBurst && outcome == Outcome::Progress; ++i) {
-      outcome = HostInterpreter::try_step(HostGroup{}, e.state, lane);
+      outcome = HostInterpreter::try_step(HostGroup{}, state, lane);
       moved = moved || outcome == Outcome::Progress;
     }
+    if (outcome == Outcome::Waiting) warm(state, lane, e.program->stages.size());
     if (outcome == Outcome::Fault) {
-      e.status = e.observer->fault(e.state.fault);
+      e.status = e.observer->fault(state.fault);
       return moved;
     }
     all_done = all_done && outcome == Outcome::LaneDone;
@@ -36,7 +57,7 @@ bool step_lanes(Execution& e, bool& all_done) {
 bool drained(Execution& e) {
   auto& outs = e.links->outs();
   for (uint32_t out = 0; out < outs.size(); ++out) {
-    if (!HostInterpreter::drained(e.state, out)) return false;
+    if (!HostInterpreter::drained(e.program->state, out)) return false;
   }
   return true;
 }
@@ -67,14 +88,15 @@ bool advance(Execution& e) {
 }
 
 Stall stall_of(const Execution& e, double seconds) {
-  Stall stall{.rounds = e.state.rounds, .seconds = seconds};
-  for (const LaneState& lane : e.lanes) {
-    if (lane.round >= e.state.rounds) continue;
-    const Range ops = e.state.last.lanes[lane.lane];
+  const RankState& state = e.program->state;
+  Stall stall{.rounds = state.rounds, .seconds = seconds};
+  for (const LaneState& lane : e.program->lanes) {
+    if (lane.round >= state.rounds) continue;
+    const Range ops = state.last.lanes[lane.lane];
     stall.await = lane.await;
     stall.peer = lane.peer;
     stall.lane = lane.lane;
-    stall.step = e.state.last.ops[ops.begin + lane.op].step;
+    stall.step = state.last.ops[ops.begin + lane.op].step;
     stall.steps = ops.end - ops.begin;
     stall.round = lane.round;
     if (lane.peer != kNoRank) break;  // a lane that waits for a peer says more than one that waits for another lane
@@ -120,8 +142,7 @@ void sleep_a_while(std::span<Execution* const> executions, double seconds) {
 
 }  // namespace
 
-void Execution::load(Lowered& lowered, uint32_t versions) {
-  state = RankState{};
+Loaded::Loaded(Lowered program, uint32_t versions) : lowered(std::move(program)) {
   state.full = lowered.full.tables();
   state.last = lowered.last.tables();
   state.rounds = lowered.rounds;
@@ -129,13 +150,8 @@ void Execution::load(Lowered& lowered, uint32_t versions) {
   state.scratch_bytes = lowered.scratch_bytes;
   state.fenced = lowered.fenced;
   state.window_bytes = lowered.window_bytes;
-  state.out = links->outs().data();
-  state.in = links->ins().data();
-  stages.clear();
-  for (const OwnedStage& s : lowered.stages) stages.push_back(s.stage);
-  state.stages = stages.data();
   const size_t count = lowered.last.lanes.size();
-  lanes.assign(count, {});
+  lanes.resize(count);
   arrivals.resize(count * lowered.most_arrivals);
   pointers.resize(count * lowered.most_sources);
   for (size_t i = 0; i < count; ++i) {
@@ -145,12 +161,12 @@ void Execution::load(Lowered& lowered, uint32_t versions) {
   }
   state.lanes = lanes.data();
   state.lane_count = static_cast<uint32_t>(count);
-  done = false;
-  status = {};
 }
 
-void Execution::store(Lowered& lowered) const {
-  for (size_t i = 0; i < stages.size(); ++i) lowered.stages[i].stage.uses = stages[i].uses;
+void Loaded::take_stages() {
+  stages.clear();
+  for (const OwnedStage& s : lowered.stages) stages.push_back(s.stage);
+  state.stages = stages.data();
 }
 
 void run(std::span<Execution* const> executions, const Patience& patience) {

@@ -40,24 +40,44 @@ class Observer {
   virtual Status failed() = 0;
 };
 
-/// One rank's call in flight. What it points to outlives it.
-struct Execution {
+/// A program with all that running it takes: a call that comes again has next to nothing to prepare.
+struct Loaded {
+  Loaded() = default;
+  Loaded(Lowered program, uint32_t versions);
+
+  /// To be called when the program's stages have got memory.
+  void take_stages();
+  /// Before each call. Buffers, tag and arithmetic are the caller's to set.
+  void restart(Links& links) {
+    state.out = links.outs().data();
+    state.in = links.ins().data();
+    for (LaneState& lane : lanes) lane.op = lane.arrived = 0, lane.round = 0, lane.warm = 0;
+  }
+
+  Lowered lowered;
   RankState state;
-  Links* links = nullptr;
-  std::vector<transports::Transport*> engines;
-  const std::atomic<uint32_t>* failed = nullptr;  ///< non-zero: the communicator has failed
-  Observer* observer = nullptr;
   std::vector<LaneState> lanes;
   std::vector<transports::Arrival> arrivals;
   std::vector<const unsigned char*> pointers;
   std::vector<Stage> stages;
+};
+
+/// One rank's call in flight. What it points to outlives it.
+struct Execution {
+  Loaded* program = nullptr;
+  Links* links = nullptr;
+  std::vector<transports::Transport*> engines;
+  const std::atomic<uint32_t>* failed = nullptr;  ///< non-zero: the communicator has failed
+  Observer* observer = nullptr;
   bool done = false;
   Status status;
 
-  /// Points the state at a program; its stages must have memory. Buffers, tag and arithmetic are the caller's to set.
-  void load(Lowered& lowered, uint32_t versions);
-  /// Gives the stages' use counts back to the program, for the next call.
-  void store(Lowered& lowered) const;
+  /// A program that has been restarted is to run.
+  void begin(Loaded& loaded) {
+    program = &loaded;
+    done = false;
+    if (!status.ok()) status = {};
+  }
 };
 
 /// Runs all executions until each is done or has failed. Failures are in their `status`.

@@ -4,10 +4,10 @@
 
 namespace tutti::plan {
 
-uint32_t blocks(const Shape& shape, Buffer buffer, Rank rank) {
-  const auto n = static_cast<uint32_t>(shape.ranks);
+uint32_t blocks(Collective collective, Rank ranks, Buffer buffer, Rank rank) {
+  const auto n = static_cast<uint32_t>(ranks);
   const bool input = buffer == Buffer::Input;
-  switch (shape.collective) {
+  switch (collective) {
     case Collective::AllReduce:
       return 1;
     case Collective::AllGather:

@@ -112,7 +112,10 @@ struct RankPlan {
 };
 
 /// Number of blocks of the call's input or output on `rank` (0: the rank has no such buffer).
-uint32_t blocks(const Shape& shape, Buffer buffer, Rank rank);
+uint32_t blocks(Collective collective, Rank ranks, Buffer buffer, Rank rank);
+inline uint32_t blocks(const Shape& shape, Buffer buffer, Rank rank) {
+  return blocks(shape.collective, shape.ranks, buffer, rank);
+}
 
 /// Boundary `index` (0 … parts) of a partition.
 Fraction boundary(const RankPlan& plan, uint32_t partition, uint32_t index);

@@ -25,6 +25,7 @@ struct VerifyOptions {
   uint32_t capacity = 4;            ///< unread messages that a link always has room for
   uint32_t versions = 2;            ///< how many rounds' scratch exists at the same time
   bool check_reproducible = false;  ///< also demand the canonical order of every fold (see is_canonical)
+  bool every_rank = false;  ///< look for races on every rank, even where all ranks do the same (verify/alike.hpp)
 };
 
 /// The outcome of a proof. Where it failed, `reason` names rank, lane and step, and what is wrong there.

@@ -25,10 +25,11 @@ struct Clash {
   uint32_t send = kNone;
 };
 
-/// The accesses to all locations of all ranks, in one mode: in place or out of place.
+/// The accesses to all locations of the first `ranks` ranks, in one mode: in place or out of place.
 class AccessLog {
  public:
-  AccessLog(const Model& model, const Clocks& clocks, bool in_place, uint32_t versions, uint32_t rounds);
+  AccessLog(const Model& model, const Clocks& clocks, uint32_t ranks, bool in_place, uint32_t versions,
+            uint32_t rounds);
 
   bool in_place() const { return in_place_; }
   /// Each calls report(Clash) for what is not ordered. `rank` owns the piece.
@@ -77,17 +78,14 @@ class AccessLog {
   };
   template <class Visit>
   void each(uint32_t rank, const Piece& piece, uint32_t round, const Visit& visit) {
-    if (never_written(rank, piece)) return;
+    if (model_.read_only(rank, piece, in_place_)) return;
     // A round's own window is nobody else's, and what is in order in the first of like rounds is so in the others.
     if (piece.buffer != Buffer::Scratch && round >= window_rounds_) return;
     const Run run = model_.run_of(rank, piece, in_place_);
     // Rounds touch different windows of input and output, and the versions of scratch in turn.
     const uint32_t copy = piece.buffer == Buffer::Scratch ? round % versions_ : round;
-    const size_t first = size_t{copy} * model_.locations() + run.location;
+    const size_t first = size_t{copy} * locations_ + run.location;
     for (uint32_t i = 0; i < run.count; ++i) visit(first + i, run.location + i);
-  }
-  bool never_written(uint32_t rank, const Piece& piece) const {
-    return piece.buffer == Buffer::Input && !(in_place_ && model_.alias(rank).input == piece.block);
   }
   bool ordered(Access before, Access now) const {
     return before.time == 0 || before.lane == now.lane || clocks_.knows(now.lane, before.lane, before.time);
@@ -96,6 +94,7 @@ class AccessLog {
 
   const Model& model_;
   const Clocks& clocks_;
+  uint32_t locations_;
   bool in_place_;
   uint32_t versions_, window_rounds_;
   std::vector<Write> writes_;

@@ -5,7 +5,7 @@
 
 #include "base/format.hpp"
 #include "plan/verify.hpp"
-#include "plan/verify/races.hpp"
+#include "plan/verify/checks.hpp"
 #include "plan/verify/structure.hpp"
 
 namespace tutti::plan {
@@ -19,28 +19,39 @@ class Amount {
   void add(uint32_t rank, std::span<const Piece> pieces, int64_t times) {
     for (const Piece& piece : pieces) {
       const Run run = model_.run_of(rank, piece, false);
-      change_[run.atom] += times;
-      change_[run.atom + run.count] -= times;
+      change(run.atom, times);
+      change(run.atom + run.count, -times);
     }
   }
-  /// Σ width × times = Σ over boundaries b of b × (times before b − times after b).
-  Ratio total() const {
-    std::map<uint32_t, int64_t> by_denominator;
-    for (uint32_t b = 0; b < change_.size(); ++b) {
-      if (change_[b] == 0) continue;
-      int64_t term = 0;
-      int64_t& sum = by_denominator[model_.bound(b).den];
-      if (__builtin_mul_overflow(-change_[b], int64_t{model_.bound(b).num}, &term) ||
-          __builtin_add_overflow(sum, term, &sum)) {
-        too_fine();
-      }
-    }
+  /// The sum, and from there on again from 0.
+  Ratio take() {
+    // Σ width × times = Σ over boundaries b of b × (times before b − times after b), those over one denominator
+    // together
+    const auto den = [this](uint32_t b) { return model_.bound(b).den; };
+    std::sort(changed_.begin(), changed_.end(), [&](uint32_t a, uint32_t b) { return den(a) < den(b); });
     Ratio total;
-    for (const auto& [den, num] : by_denominator) total = sum_of(total, Ratio(num, den));
+    for (size_t i = 0; i < changed_.size();) {
+      const uint32_t common = den(changed_[i]);
+      int64_t sum = 0, term = 0;
+      for (; i < changed_.size() && den(changed_[i]) == common; ++i) {
+        int64_t& times = change_[changed_[i]];
+        if (__builtin_mul_overflow(-times, int64_t{model_.bound(changed_[i]).num}, &term) ||
+            __builtin_add_overflow(sum, term, &sum)) {
+          too_fine();
+        }
+        times = 0;  // so that a boundary named twice counts once
+      }
+      total = sum_of(total, Ratio(sum, common));
+    }
+    changed_.clear();
     return total;
   }
 
  private:
+  void change(uint32_t b, int64_t times) {
+    if (change_[b] == 0) changed_.push_back(b);
+    change_[b] += times;
+  }
   [[noreturn]] static void too_fine() {
     throw_error(Code::Unsupported, "the plans' fractions are too fine to add up in 64 bits; use smaller denominators");
   }
@@ -56,7 +67,8 @@ class Amount {
   }
 
   const Model& model_;
-  std::vector<int64_t> change_;
+  std::vector<int64_t> change_;    // by boundary
+  std::vector<uint32_t> changed_;  // every one where that is not 0, perhaps more than once
 };
 
 bool less(Ratio a, Ratio b) {
@@ -71,10 +83,10 @@ void raise(Ratio& most, Ratio candidate) {
 /// The figures that are sums over one rank's steps.
 class RankCount {
  public:
-  RankCount(const Model& model, Counted& counted) : model_(model), counted_(counted) {}
+  RankCount(const Model& model, Counted& counted)
+      : model_(model), counted_(counted), sent_(model), received_(model), folded_(model) {}
 
   void run(uint32_t rank) {
-    Amount sent(model_), received(model_), folded(model_);
     std::map<std::pair<uint32_t, std::vector<Rank>>, uint32_t> stages;
     const RankPlan& plan = model_.plans()[rank];
     for (uint32_t lane = 0; lane < model_.lanes(); ++lane) {
@@ -83,25 +95,26 @@ class RankCount {
         const Step& step = plan.steps[i];
         const auto pieces = model_.pieces(rank, step.pieces);
         const auto messages = static_cast<int64_t>(model_.received(model_.first_step(rank) + i).size());
-        received.add(rank, pieces, messages);
-        if (step.kind == StepKind::Reduce) folded.add(rank, pieces, int64_t{step.operands.size()} - 1);
+        received_.add(rank, pieces, messages);
+        if (step.kind == StepKind::Reduce) folded_.add(rank, pieces, int64_t{step.operands.size()} - 1);
         if (step.kind != StepKind::Send) continue;
-        sent.add(rank, pieces, step.peers.size());
+        sent_.add(rank, pieces, step.peers.size());
         std::vector<Rank> peers(plan.peers.begin() + step.peers.begin, plan.peers.begin() + step.peers.end);
         std::sort(peers.begin(), peers.end());
         ++stages[{lane, std::move(peers)}];
         if (step.lend != Lend::Never) ++counted_.lends;
       }
     }
-    raise(counted_.cost.sent, sent.total());
-    raise(counted_.cost.received, received.total());
-    raise(counted_.cost.folded, folded.total());
+    raise(counted_.cost.sent, sent_.take());
+    raise(counted_.cost.received, received_.take());
+    raise(counted_.cost.folded, folded_.take());
     counted_.cost.stages = std::max(counted_.cost.stages, static_cast<int64_t>(stages.size()));
   }
 
  private:
   const Model& model_;
   Counted& counted_;
+  Amount sent_, received_, folded_;
 };
 
 /// Messages on the longest chain that leads to each step.
@@ -125,33 +138,33 @@ class Chains {
 };
 
 void count_links(const Model& model, Counted& counted) {
+  Amount message(model), sent(model);
   for (uint32_t m = 0; m < model.messages();) {
     const Message& first = model.message(m);
-    const uint32_t lane = model.lane_of(first.send), from = lane / model.lanes();
+    const uint32_t lane = first.sender, from = lane / model.lanes();
     LinkCount link{.from = static_cast<Rank>(from),
                    .to = static_cast<Rank>(model.rank_of(first.receive)),
                    .lane = lane % model.lanes()};
-    Amount sent(model);
     for (; m < model.messages() && model.message(m).link == first.link; ++m, ++link.messages) {
       const auto pieces = model.pieces(from, model.step(from, model.message(m).send).pieces);
-      Amount message(model);
       message.add(from, pieces, 1);
-      raise(counted.cost.message, message.total());
+      raise(counted.cost.message, message.take());
       sent.add(from, pieces, 1);
     }
-    link.sent = sent.total();
+    link.sent = sent.take();
     counted.links.push_back(link);
   }
 }
 
-void find_missed_lends(const Model& model, const Races& races, Counted& counted) {
+/// Where all ranks are alike, what rank 0 could lend they could.
+void find_missed_lends(const Model& model, const Races& races, uint32_t ranks_looked_at, Counted& counted) {
   for (uint32_t lane = 0; lane < model.all_lanes(); ++lane) {
     const Range steps = model.steps_of(lane);
     const uint32_t rank = lane / model.lanes();
     for (uint32_t step = steps.begin; step < steps.end; ++step) {
       const Step& sends = model.step(rank, step);
       if (sends.kind != StepKind::Send || model.atoms_in(rank, sends.pieces) == 0) continue;
-      const Lend provable = races.provable(step);
+      const Lend provable = races.provable(rank < ranks_looked_at ? step : step - model.first_step(rank));
       if (provable <= sends.lend) continue;
       counted.lends_missed.push_back({static_cast<Rank>(rank), lane % model.lanes(), step - steps.begin, provable});
     }
@@ -163,23 +176,24 @@ void find_missed_lends(const Model& model, const Races& races, Counted& counted)
 
 Counted count(std::span<const RankPlan> plans, const VerifyOptions& options) {
   using namespace verifier;
-  if (const Verdict verdict = verify(plans, options); !verdict) {
-    throw_error(Code::InvalidArgument, "{}", verdict.reason);
-  }
-  const Model model(plans);
   Counted counted;
-  RankCount ranks(model, counted);
-  for (uint32_t rank = 0; rank < model.ranks(); ++rank) ranks.run(rank);
-  count_links(model, counted);
-  const uint32_t versions = std::max(options.versions, 1u), rounds = Races::rounds_needed(model, versions);
-  Races races(model, versions, rounds, Races::Lends::Supposed);
-  Chains chains(model);
-  Replay(model, options.capacity, versions, rounds).run([&](const Moment& moment) {
-    races.run(moment);
-    if (moment.round == 0) chains.run(moment);
+  const Verdict verdict = verdict_of([&] {
+    check_structure(plans);
+    const Model model(plans);
+    check_contents(model, options);
+    const uint32_t ranks = ranks_to_look_at(model, options);
+    Races races(model, ranks, options.versions, Races::Lends::Supposed);
+    Chains chains(model);
+    check_order(model, options, races, [&](const Moment& moment) {
+      if (moment.round == 0) chains.run(moment);
+    });
+    counted.cost.rounds = chains.longest();
+    find_missed_lends(model, races, ranks, counted);
+    RankCount rank_count(model, counted);
+    for (uint32_t rank = 0; rank < model.ranks(); ++rank) rank_count.run(rank);
+    count_links(model, counted);
   });
-  counted.cost.rounds = chains.longest();
-  find_missed_lends(model, races, counted);
+  if (!verdict) throw_error(Code::InvalidArgument, "{}", verdict.reason);
   return counted;
 }
 

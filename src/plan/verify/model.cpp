@@ -132,6 +132,7 @@ void Model::number_locations() {
     alias_.push_back(alias_of(shape(), rank));
     has_alias_ = has_alias_ || alias_.back().output != kNone;
   }
+  first_location_.push_back(static_cast<uint32_t>(next));
   locations_ = static_cast<uint32_t>(next);
 }
 
@@ -153,6 +154,15 @@ uint64_t Model::atoms_in(uint32_t rank, Range range) const {
   uint64_t sum = 0;
   for (const Piece& piece : pieces(rank, range)) sum += run_of(rank, piece, false).count;
   return sum;
+}
+
+bool Model::copies_to_itself(uint32_t rank, const Step& step, bool in_place) const {
+  if (step.kind != StepKind::Copy) return false;
+  const auto to = pieces(rank, step.pieces), from = pieces(rank, plans_[rank].operands[step.operands.begin].pieces);
+  return std::equal(to.begin(), to.end(), from.begin(), from.end(), [&](const Piece& a, const Piece& b) {
+    const Run x = run_of(rank, a, in_place), y = run_of(rank, b, in_place);
+    return x.location == y.location && x.count == y.count;
+  });
 }
 
 std::vector<Model::Entry> Model::ends(bool sending) {

@@ -48,6 +48,8 @@ class Model {
   uint32_t all_lanes() const { return lanes_ * ranks(); }
   uint32_t atoms() const { return static_cast<uint32_t>(bounds_.size() - 1); }
   uint32_t locations() const { return locations_; }
+  /// Locations [0, …) are those of ranks 0 to `ranks` − 1.
+  uint32_t locations_of_first(uint32_t ranks) const { return first_location_[size_t{ranks} * kBuffers]; }
   uint32_t steps() const { return first_step_.back(); }
   bool has_alias() const { return has_alias_; }
   /// True where some message has no chunk: such messages are skipped after round 0.
@@ -80,6 +82,12 @@ class Model {
     return {plans_[rank].pieces.data() + range.begin, range.size()};
   }
   uint64_t atoms_in(uint32_t rank, Range pieces) const;
+  /// True where the plans cannot write to the piece: the input, but for a block that is the output as well.
+  bool read_only(uint32_t rank, const Piece& piece, bool in_place) const {
+    return piece.buffer == Buffer::Input && !(in_place && alias_[rank].input == piece.block);
+  }
+  /// True for a copy whose pieces are the same memory as its source's, piece by piece: it writes nothing.
+  bool copies_to_itself(uint32_t rank, const Step& step, bool in_place) const;
 
  private:
   struct Entry {   // a message end: where it belongs, and in which step

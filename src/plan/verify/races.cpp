@@ -1,18 +1,21 @@
 #include "plan/verify/races.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "plan/verify/reject.hpp"
 
 namespace tutti::plan::verifier {
 
-AccessLog::AccessLog(const Model& model, const Clocks& clocks, bool in_place, uint32_t versions, uint32_t rounds)
+AccessLog::AccessLog(const Model& model, const Clocks& clocks, uint32_t ranks, bool in_place, uint32_t versions,
+                     uint32_t rounds)
     : model_(model),
       clocks_(clocks),
+      locations_(model.locations_of_first(ranks)),
       in_place_(in_place),
       versions_(versions),
       window_rounds_(model.has_empty_messages() ? 2 : 1),
-      writes_(model.locations() * size_t{std::min(rounds, std::max(versions, window_rounds_))}),
+      writes_(locations_ * size_t{std::min(rounds, std::max(versions, window_rounds_))}),
       reads_(writes_.size(), kNone) {}
 
 void AccessLog::add_read(size_t at, Access by, uint32_t send) {
@@ -33,7 +36,11 @@ void AccessLog::add_read(size_t at, Access by, uint32_t send) {
   reads_[at] = slot;
 }
 
-uint32_t Races::rounds_needed(const Model& model, uint32_t versions) {
+namespace {
+
+/// Rounds after which nothing new can happen: scratch is used again after `versions` rounds, and messages without
+/// chunks order things in round 0 only.
+uint32_t rounds_needed(const Model& model, uint32_t versions) {
   if (model.shape().collective == Collective::Barrier) return 1;
   for (const RankPlan& plan : model.plans()) {
     if (plan.scratch_blocks > 0) return versions + 1;
@@ -41,18 +48,37 @@ uint32_t Races::rounds_needed(const Model& model, uint32_t versions) {
   return model.has_empty_messages() ? 2 : 1;
 }
 
-Races::Races(const Model& model, uint32_t versions, uint32_t rounds, Lends lends)
+/// The lanes that touch memory of the first `ranks` ranks: their own and, reading what is lent, those they send to.
+std::vector<uint32_t> lanes_near(const Model& model, uint32_t ranks) {
+  std::vector<uint32_t> near(size_t{ranks} * model.lanes());
+  std::iota(near.begin(), near.end(), 0);
+  if (ranks < model.ranks()) {
+    for (uint32_t step = 0; step < model.first_step(ranks); ++step) {
+      for (const uint32_t m : model.sent(step)) near.push_back(model.lane_of(model.message(m).receive));
+    }
+    std::sort(near.begin(), near.end());
+    near.erase(std::unique(near.begin(), near.end()), near.end());
+  }
+  return near;
+}
+
+}  // namespace
+
+Races::Races(const Model& model, uint32_t ranks, uint32_t versions, Lends lends)
     : model_(model),
-      versions_(versions),
-      rounds_(rounds),
+      ranks_(ranks),
+      steps_(model.first_step(ranks)),
+      versions_(std::max(versions, 1u)),
+      rounds_(rounds_needed(model, versions_)),
       lends_(lends),
-      clocks_(model.all_lanes()),
-      departures_(size_t{model.steps()} * rounds),
+      clocks_(model.all_lanes(), lanes_near(model, ranks)),
+      departures_(size_t{model.steps()} * rounds_),
+      departed_(size_t{steps_} * rounds_),
       waiters_(model.steps()),
-      ends_(size_t{model.all_lanes()} * rounds, kNoSnapshot),
-      broken_(lends == Lends::Supposed ? model.steps() : 0) {
-  logs_.emplace_back(model, clocks_, false, versions, rounds);
-  if (model.has_alias()) logs_.emplace_back(model, clocks_, true, versions, rounds);
+      ends_(size_t{model.all_lanes()} * rounds_, kNoSnapshot),
+      broken_(lends == Lends::Supposed ? steps_ : 0) {
+  logs_.emplace_back(model, clocks_, ranks, false, versions_, rounds_);
+  if (model.has_alias()) logs_.emplace_back(model, clocks_, ranks, true, versions_, rounds_);
   for (uint32_t rank = 0; rank < model.ranks(); ++rank) {
     for (const Step& step : model.plans()[rank].steps) {
       if (step.after != kNone) ++waiters_[model.first_step(rank) + step.after];
@@ -87,7 +113,7 @@ void Races::learn(const Moment& moment) {
   }
   for (const uint32_t m : model_.received(moment.step)) {
     if (moment.round > 0 && is_empty(m)) {
-      clocks_.drop(departure(moment.round, model_.message(m).send).clock);
+      clocks_.drop(departure(moment.round, model_.message(m).send));
     } else {
       learn_from(moment, model_.message(m).send, model_.message(m).sender);
     }
@@ -102,7 +128,7 @@ void Races::learn(const Moment& moment) {
 }
 
 void Races::learn_from(const Moment& moment, uint32_t step, uint32_t lane) {
-  const Snapshot clock = departure(moment.round, step).clock;
+  const Snapshot clock = departure(moment.round, step);
   clocks_.join(moment.lane, clock, lane, time_of(moment.round, lane, step));
   clocks_.drop(clock);
 }
@@ -117,24 +143,15 @@ void Races::touch(const Moment& moment, AccessLog& log) {
     }
   };
   touch_lent(moment, log);
+  if (moment.rank >= ranks_) return;
   if (step.kind == StepKind::Send) return read(step.pieces);
-  if (copies_to_itself(moment.rank, step, log.in_place())) return;
+  if (model_.copies_to_itself(moment.rank, step, log.in_place())) return;
   for (uint32_t i = step.operands.begin; i < step.operands.end; ++i) {
     read(model_.plans()[moment.rank].operands[i].pieces);
   }
   for (const Piece& piece : model_.pieces(moment.rank, step.pieces)) {
     log.write(moment.rank, piece, moment.round, by, now_, complain);
   }
-}
-
-bool Races::copies_to_itself(uint32_t rank, const Step& step, bool in_place) const {
-  if (step.kind != StepKind::Copy) return false;
-  const auto to = model_.pieces(rank, step.pieces);
-  const auto from = model_.pieces(rank, model_.plans()[rank].operands[step.operands.begin].pieces);
-  return std::equal(to.begin(), to.end(), from.begin(), from.end(), [&](const Piece& a, const Piece& b) {
-    const Run x = model_.run_of(rank, a, in_place), y = model_.run_of(rank, b, in_place);
-    return x.location == y.location && x.count == y.count;
-  });
 }
 
 bool Races::lent(const Step& step, bool in_place) const {
@@ -145,10 +162,11 @@ void Races::touch_lent(const Moment& moment, AccessLog& log) {
   const Access by{moment.lane, clocks_.time(moment.lane)};
   for (const uint32_t m : model_.received(moment.step)) {
     const uint32_t send = model_.message(m).send, owner = model_.message(m).sender / model_.lanes();
+    if (owner >= ranks_) continue;
     const Step& step = model_.step(owner, send);
     if (!lent(step, log.in_place())) continue;
     for (const Piece& piece : model_.pieces(owner, step.pieces)) {
-      log.read_lent(owner, piece, moment.round, by, send, departure(moment.round, send).when,
+      log.read_lent(owner, piece, moment.round, by, send, departed(moment.round, send),
                     [&](const Clash& clash) { report(clash, log); });
     }
   }
@@ -156,7 +174,8 @@ void Races::touch_lent(const Moment& moment, AccessLog& log) {
 
 void Races::leave(const Moment& moment) {
   const auto readers = static_cast<uint32_t>(model_.sent(moment.step).size()) + waiters_[moment.step];
-  if (readers > 0) departure(moment.round, moment.step) = {clocks_.keep(moment.lane, readers), now_};
+  if (readers > 0) departure(moment.round, moment.step) = clocks_.keep(moment.lane, readers);
+  if (moment.step < steps_) departed(moment.round, moment.step) = now_;
   const bool ends_round = moment.step + 1 == model_.steps_of(moment.lane).end;
   if (ends_round && fenced(moment.rank) && moment.round + versions_ < rounds_) {
     ends_[size_t{moment.round} * model_.all_lanes() + moment.lane] = clocks_.keep(moment.lane, 1);

@@ -11,32 +11,28 @@ namespace tutti::plan::verifier {
 class Races {
  public:
   enum class Lends : uint8_t { Claimed, Supposed };
-  /// Lends::Supposed: also learns which sends could be lent that do not claim it.
-  Races(const Model& model, uint32_t versions, uint32_t rounds, Lends lends);
+  /// Looks at the memory of the first `ranks` ranks. Lends::Supposed: also learns which of their sends could be lent
+  /// that do not claim it.
+  Races(const Model& model, uint32_t ranks, uint32_t versions, Lends lends);
   /// Throws Rejected at a race or a false claim.
   void run(const Moment& moment);
   /// After the run: throws Rejected where a rank can leave before every other has entered.
   void check_barrier() const;
-  /// After a run with Lends::Supposed: the most that a send could claim.
+  /// After a run with Lends::Supposed: the most that a send of the first ranks could claim.
   Lend provable(uint32_t step) const;
 
-  /// Rounds after which nothing new can happen: scratch is used again after `versions` rounds, and messages without
-  /// chunks order things in round 0 only.
-  static uint32_t rounds_needed(const Model& model, uint32_t versions);
+  /// Rounds to be run.
+  uint32_t rounds() const { return rounds_; }
 
  private:
-  struct Departure {  // what a later step may have to wait for, or read in place
-    Snapshot clock = kNoSnapshot;
-    uint64_t when = 0;
-  };
-  Departure& departure(uint32_t round, uint32_t step) { return departures_[size_t{round} * model_.steps() + step]; }
+  Snapshot& departure(uint32_t round, uint32_t step) { return departures_[size_t{round} * model_.steps() + step]; }
+  uint64_t& departed(uint32_t round, uint32_t step) { return departed_[size_t{round} * steps_ + step]; }
   uint32_t time_of(uint32_t round, uint32_t lane, uint32_t step) const;
   void learn(const Moment& moment);
   void learn_from(const Moment& moment, uint32_t step, uint32_t lane);
   void touch(const Moment& moment, AccessLog& log);
   void touch_lent(const Moment& moment, AccessLog& log);
   void leave(const Moment& moment);
-  bool copies_to_itself(uint32_t rank, const Step& step, bool in_place) const;
   bool lent(const Step& step, bool in_place) const;
   void report(const Clash& clash, const AccessLog& log);
   [[noreturn]] void reject_race(const Clash& clash, const AccessLog& log) const;
@@ -47,14 +43,16 @@ class Races {
   bool fenced(uint32_t rank) const { return model_.lanes() > 1 && model_.has_scratch(rank); }
 
   const Model& model_;
+  uint32_t ranks_, steps_;  // that are looked at
   uint32_t versions_, rounds_;
   Lends lends_;
   Clocks clocks_;
   std::vector<AccessLog> logs_;
-  std::vector<Departure> departures_;
-  std::vector<uint32_t> waiters_;  // by step: how many steps name it in `after`
-  std::vector<Snapshot> ends_;     // by round and lane
-  std::vector<uint8_t> broken_;    // by step: cannot be lent out of place (1), in place (2)
+  std::vector<Snapshot> departures_;  // by round and step: what was known where it was left
+  std::vector<uint64_t> departed_;    // by round and step, of those looked at: when it was left
+  std::vector<uint32_t> waiters_;     // by step: how many steps name it in `after`
+  std::vector<Snapshot> ends_;        // by round and lane
+  std::vector<uint8_t> broken_;       // by step: cannot be lent out of place (1), in place (2)
   uint64_t now_ = 0;
 };
 

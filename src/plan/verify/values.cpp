@@ -12,16 +12,18 @@ Values::Values(const Model& model, Forest& forest, bool in_place)
       forest_(forest),
       in_place_(in_place),
       memory_(model.locations(), kUndefined),
-      marked_by_(model.locations()),
-      marked_at_(model.locations()),
       payload_of_(model.steps()) {
+  uint32_t most = 0;
   for (uint32_t rank = 0; rank < model.ranks(); ++rank) {
+    most = std::max(most, model.locations_of_first(rank + 1) - model.locations_of_first(rank));
     const uint32_t count = blocks(model.shape(), Buffer::Input, static_cast<Rank>(rank));
     for (uint32_t block = 0; block < count; ++block) {
       const auto at = memory_.begin() + model.location(rank, Buffer::Input, block, in_place);
       std::fill(at, at + model.atoms(), forest.leaf(rank, block));
     }
   }
+  marked_by_.resize(most);
+  marked_at_.resize(most);
 }
 
 void Values::run(const Moment& moment) {
@@ -61,7 +63,8 @@ void Values::gather_local(const Moment& moment, Range pieces) {
     const Run run = model_.run_of(moment.rank, piece, in_place_);
     for (uint32_t i = 0; i < run.count; ++i, ++place) {
       const uint32_t location = run.location + i;
-      if (marked_by_[location] == moment.step + 1 && marked_at_[location] != place) {
+      const uint32_t mark = location - model_.locations_of_first(moment.rank);
+      if (marked_by_[mark] == moment.step + 1 && marked_at_[mark] != place) {
         reject("{}: reads {}, which it also writes at another place of the same step{}", words(model_, moment.step),
                words_of_location(model_, moment.rank, location), mode());
       }
@@ -130,12 +133,13 @@ void Values::mark_destination(const Moment& moment, const Step& step) {
     const Run run = model_.run_of(moment.rank, piece, in_place_);
     for (uint32_t i = 0; i < run.count; ++i) {
       const uint32_t location = run.location + i;
-      if (marked_by_[location] == moment.step + 1) {
+      const uint32_t mark = location - model_.locations_of_first(moment.rank);
+      if (marked_by_[mark] == moment.step + 1) {
         reject("{}: writes {} twice{}", words(model_, moment.step), words_of_location(model_, moment.rank, location),
                mode());
       }
-      marked_by_[location] = moment.step + 1;
-      marked_at_[location] = place++;
+      marked_by_[mark] = moment.step + 1;
+      marked_at_[mark] = place++;
     }
   }
 }

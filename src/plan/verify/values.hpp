@@ -42,7 +42,7 @@ class Values {
   Forest& forest_;
   bool in_place_;
   std::vector<Value> memory_;         // by location
-  std::vector<uint32_t> marked_by_;   // by location: the step that last wrote it, + 1
+  std::vector<uint32_t> marked_by_;   // by location within its rank: the step that last wrote it, + 1
   std::vector<uint32_t> marked_at_;   // and at which place of its message
   std::vector<Payload> payloads_;     // a pool
   std::vector<uint32_t> free_;        // unused ones of it

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "plan/verify.hpp"
+#include "plan/verify/alike.hpp"
 #include "support/mutants.hpp"
 #include "support/plans.hpp"
 #include "support/random_executor.hpp"
@@ -80,24 +81,64 @@ struct Tally {
   int rejected = 0;
   int shown_wrong = 0;  // of the rejected: the executor found a fault as well
   int accepted = 0;
+  void add(const Tally& other) {
+    rejected += other.rejected, shown_wrong += other.shown_wrong, accepted += other.accepted;
+  }
 };
 
-void try_mutant(const std::vector<RankPlan>& mutant, const std::string& what, Tally& tally, std::mt19937_64& random) {
+void print(const std::string& what, const Tally& t) {
+  std::printf("  %-32s  %4d rejected (%4d of them wrong in the executor too), %4d accepted and right\n", what.c_str(),
+              t.rejected, t.shown_wrong, t.accepted);
+}
+
+/// What became of one mutant.
+Tally judged(const std::vector<RankPlan>& mutant, const std::string& what, std::mt19937_64& random) {
   const Verdict verdict = verify(mutant);
+  EXPECT_EQ(verdict.ok, verify(mutant, {.every_rank = true}).ok) << what;
   if (!verdict) {
-    ++tally.rejected;
     EXPECT_FALSE(verdict.reason.empty());
-    if (!first_fault(mutant, 20, random).empty()) ++tally.shown_wrong;
-    return;
+    return {.rejected = 1, .shown_wrong = first_fault(mutant, 20, random).empty() ? 0 : 1};
   }
-  ++tally.accepted;
   EXPECT_EQ(first_fault(mutant, kTrials, random), "") << what << " was accepted";
+  return {.accepted = 1};
+}
+
+// Where all ranks are alike, the verifier looks for races on one of them only (plan/verify/alike.hpp).
+TEST(Mutants, WithTheSameDefectOnEveryRankAreJudgedOnOneRankAsOnAll) {
+  std::mt19937_64 seeds(5);
+  int right = 0, out_of_order = 0;  // of those where all ranks are alike
+  for (const Algorithm* algorithm : catalogue()) {
+    for (int i = 0; i < test::kMutations * kOfEach; ++i) {
+      const auto shapes = test::shapes_of(*algorithm, kRanks[seeds() % kRanks.size()]);
+      auto mutant = generate_all(*algorithm, shapes[seeds() % shapes.size()]);
+      const uint64_t seed = seeds();
+      for (RankPlan& plan : mutant) {
+        std::mt19937_64 random(seed);
+        std::vector<RankPlan> alone{std::move(plan)};
+        for (int tries = 0; tries < 50 && !test::mutate(alone, static_cast<Mutation>(i % test::kMutations), random);) {
+          ++tries;
+        }
+        plan = std::move(alone[0]);
+      }
+      const Verdict one = verify(mutant), all = verify(mutant, {.every_rank = true});
+      EXPECT_EQ(one.ok, all.ok) << test::name_of(*algorithm) << ": " << one.reason << all.reason;
+      const auto is_about = [&](const char* words) { return all.reason.find(words) != std::string::npos; };
+      const bool order = is_about("lent, but") || is_about("in no fixed order");
+      if ((!all && !order) || !verifier::all_ranks_are_alike(verifier::Model(mutant))) continue;
+      ++(order ? out_of_order : right);
+    }
+  }
+  std::printf("  all ranks alike: %d accepted, %d rejected for their order\n", right, out_of_order);
+  EXPECT_GE(right, kOfEach * 5);
+  EXPECT_GE(out_of_order, kOfEach);
 }
 
 TEST(Mutants, AreRejectedOrRightInEveryOrder) {
   std::mt19937_64 random(1);
-  std::array<Tally, test::kMutations> tallies{};
+  std::array<Tally, test::kMutations> of_kind{};
+  Tally all;
   for (const Algorithm* algorithm : catalogue()) {
+    Tally of_algorithm;
     for (int kind = 0; kind < test::kMutations; ++kind) {
       for (int i = 0; i < kOfEach; ++i) {
         const auto shapes = test::shapes_of(*algorithm, kRanks[random() % kRanks.size()]);
@@ -108,20 +149,19 @@ TEST(Mutants, AreRejectedOrRightInEveryOrder) {
         while (!test::mutate(mutant, mutation, random) && ++tries < 50) {
         }
         if (tries == 50) continue;
-        try_mutant(mutant, test::name_of(*algorithm) + ", " + test::name_of(mutation),
-                   tallies[static_cast<size_t>(kind)], random);
+        const Tally one = judged(mutant, test::name_of(*algorithm) + ", " + test::name_of(mutation), random);
+        of_kind[static_cast<size_t>(kind)].add(one);
+        of_algorithm.add(one);
       }
     }
+    print(test::name_of(*algorithm), of_algorithm);
+    EXPECT_GE(of_algorithm.rejected, kOfEach) << test::name_of(*algorithm);
+    all.add(of_algorithm);
   }
-  Tally all;
   for (int kind = 0; kind < test::kMutations; ++kind) {
-    const Tally& t = tallies[static_cast<size_t>(kind)];
-    std::printf("  %-16s  %4d rejected (%4d of them wrong in the executor too), %4d accepted and right\n",
-                test::name_of(static_cast<Mutation>(kind)), t.rejected, t.shown_wrong, t.accepted);
-    all.rejected += t.rejected, all.shown_wrong += t.shown_wrong, all.accepted += t.accepted;
+    print(test::name_of(static_cast<Mutation>(kind)), of_kind[static_cast<size_t>(kind)]);
   }
-  std::printf("  %-16s  %4d rejected (%4d of them wrong in the executor too), %4d accepted and right\n", "all",
-              all.rejected, all.shown_wrong, all.accepted);
+  print("all", all);
   EXPECT_GE(all.rejected + all.accepted, kMutants);
   EXPECT_GE(all.shown_wrong * 10, all.rejected * 9) << "the executor or the verifier calls too much wrong or right";
 }

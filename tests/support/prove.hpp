@@ -30,6 +30,13 @@ inline std::vector<Rank> ranks_to_prove() {
 #endif
 }
 
+/// How many ranks a plan for very many has.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr Rank kManyRanks = 32;
+#else
+inline constexpr Rank kManyRanks = 1000;
+#endif
+
 /// A registered algorithm of a collective.
 struct Candidate {
   Collective collective;
@@ -52,9 +59,10 @@ inline void PrintTo(const Candidate& candidate, std::ostream* out) {
 
 /// check(shape) holds for every shape to prove, of which there are some.
 template <class Check>
-testing::AssertionResult for_all_shapes(const Candidate& candidate, const Check& check) {
+testing::AssertionResult for_all_shapes(const Candidate& candidate, const Check& check,
+                                        const std::vector<Rank>& ranks = ranks_to_prove()) {
   int shapes = 0;
-  for (const Rank n : ranks_to_prove()) {
+  for (const Rank n : ranks) {
     for (const Shape& shape : candidate.shapes(n)) {
       if (testing::AssertionResult result = check(shape); !result)
         return result << " (" << test::words_of(shape) << ")";
@@ -72,8 +80,9 @@ inline std::string in_words(const Cost& c) {
 
 /// verify() accepts the plans, even where links have room for one message only, which is harder than what the executor
 /// promises; and the cost counted is the closed form.
-inline testing::AssertionResult is_proven_and_sends_what_it_claims(const Candidate& candidate) {
-  return for_all_shapes(candidate, [&](const Shape& shape) {
+inline testing::AssertionResult is_proven_and_sends_what_it_claims(const Candidate& candidate,
+                                                                   const std::vector<Rank>& ranks) {
+  const auto check = [&](const Shape& shape) {
     try {
       const std::string does = in_words(count(candidate.plans(shape), {.capacity = 1}).cost);
       const std::string claims = in_words(candidate.algorithm().cost(shape));
@@ -82,7 +91,8 @@ inline testing::AssertionResult is_proven_and_sends_what_it_claims(const Candida
     } catch (const Error& error) {  // not proven
       return testing::AssertionFailure() << error.what();
     }
-  });
+  };
+  return for_all_shapes(candidate, check, ranks);
 }
 
 /// No send claims less of lending than can be proven of it.

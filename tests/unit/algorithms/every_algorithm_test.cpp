@@ -17,7 +17,12 @@ std::vector<Candidate> catalogue() {
 
 class EveryAlgorithm : public testing::TestWithParam<Candidate> {};
 
-TEST_P(EveryAlgorithm, IsProvenAndSendsWhatItClaims) { EXPECT_TRUE(is_proven_and_sends_what_it_claims(GetParam())); }
+TEST_P(EveryAlgorithm, IsProvenAndSendsWhatItClaims) {
+  EXPECT_TRUE(is_proven_and_sends_what_it_claims(GetParam(), ranks_to_prove()));
+}
+TEST_P(EveryAlgorithm, IsProvenAndSendsWhatItClaimsForAThousandRanks) {
+  EXPECT_TRUE(is_proven_and_sends_what_it_claims(GetParam(), {kManyRanks}));
+}
 TEST_P(EveryAlgorithm, IsRejectedWhenAStepIsLost) { EXPECT_TRUE(notices_every_lost_step(GetParam())); }
 TEST_P(EveryAlgorithm, FoldsInTheCanonicalOrderWhereItClaims) {
   const bool claims = GetParam().algorithm().canonical;

@@ -1,0 +1,277 @@
+// What one rank's plan costs, and what the proof of all ranks' plans costs, by the number of ranks.
+//
+// Generate, Lower and Run are about rank 0 alone: its plan; the program for a call whose messages hold 4 bytes each;
+// that call, run by the executor over links whose other ends are worked by the same thread. The peers' messages lie
+// ready, up to the eight that a link holds; where a peer sends or hears more than that in the call (a ring's
+// neighbours), its half of each message is in the time. Each step counts as the plan has it, however it was fused.
+// Verify is about all ranks together. `heap` is the most memory allocated at one time by what is measured; for Run, by
+// the program and what it keeps from call to call.
+#include <benchmark/benchmark.h>
+
+#include <malloc.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <deque>
+#include <new>
+#include <stdexcept>
+
+#include "base/fold.hpp"
+#include "exec/run.hpp"
+#include "plan/algorithm.hpp"
+#include "plan/verify.hpp"
+#include "transports/host_memory.hpp"
+
+namespace {
+
+size_t heap = 0, most_heap = 0;  // bytes; one thread allocates
+
+void* counted(void* memory) {
+  if (memory == nullptr) throw std::bad_alloc();
+  heap += malloc_usable_size(memory);
+  most_heap = std::max(most_heap, heap);
+  return memory;
+}
+
+void release(void* memory) {
+  heap -= malloc_usable_size(memory);
+  std::free(memory);
+}
+
+}  // namespace
+
+void* operator new(size_t bytes) { return counted(std::malloc(bytes)); }
+void* operator new(size_t bytes, std::align_val_t alignment) {
+  const auto unit = static_cast<size_t>(alignment);
+  return counted(std::aligned_alloc(unit, (bytes + unit - 1) / unit * unit));
+}
+void operator delete(void* memory) noexcept { release(memory); }
+void operator delete(void* memory, size_t) noexcept { release(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { release(memory); }
+void operator delete(void* memory, size_t, std::align_val_t) noexcept { release(memory); }
+
+namespace tutti {
+namespace {
+
+using transports::HostWire;
+
+constexpr Rank kMe = 0;
+constexpr uint32_t kElement = 4;
+
+const plan::Algorithm& algorithm(Collective collective, const char* name) {
+  const plan::Algorithm* found = plan::find_algorithm(collective, name);
+  if (found == nullptr) throw std::runtime_error("there is no such algorithm");
+  return *found;
+}
+
+/// Elements of a call (of a block, where there are blocks) in which every message holds one.
+uint64_t elements(const plan::RankPlan& plan) { return plan.grain; }
+
+/// The most bytes allocated at one time by work(), what it returns included.
+double heap_of(const auto& work) {
+  const size_t before = most_heap = heap;
+  static_cast<void>(work());
+  return static_cast<double>(most_heap - before);
+}
+
+void report(benchmark::State& state, const plan::RankPlan& plan, double bytes) {
+  using benchmark::Counter;
+  const auto steps = static_cast<double>(plan.steps.size());
+  state.counters["steps"] = steps;
+  state.counters["per_step"] = Counter(steps, Counter::kIsIterationInvariantRate | Counter::kInvert);
+  state.counters["heap"] = bytes;
+  state.counters["heap_per_step"] = bytes / steps;
+}
+
+void generate(benchmark::State& state, Collective collective, const char* name) {
+  const plan::Shape shape{collective, static_cast<Rank>(state.range(0))};
+  const plan::Algorithm& made = algorithm(collective, name);
+  const auto make = [&] { return plan::generate(made, shape, kMe); };
+  for (auto _ : state) benchmark::DoNotOptimize(make());
+  report(state, make(), heap_of(make));
+}
+
+/// The other ends of rank 0's links.
+class Peers final : public exec::Connector, public transports::Transport {
+ public:
+  transports::OutLink connect_out(Rank peer, uint32_t) override {
+    readers_.push_back({.memory = memory(), .peer = kMe, .addresses = true});
+    return {.memory = readers_.back().memory, .peer = peer};
+  }
+  transports::InLink connect_in(Rank peer, uint32_t) override {
+    writers_.push_back({.memory = memory(), .peer = kMe});
+    return {.memory = writers_.back().memory, .peer = peer, .addresses = true};
+  }
+
+  /// Learns what the program sends and takes. Links are numbered as they were connected.
+  void expect(const exec::Program& program) {
+    to_send_.assign(writers_.size(), 0);
+    to_take_.assign(readers_.size(), 0);
+    for (const exec::Op& op : program.ops) {
+      for (uint32_t i = op.arrivals.begin; i < op.arrivals.end; ++i) ++to_send_[program.arrivals[i]];
+      for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) ++to_take_[program.outs[i]];
+      if (op.arrivals.end + op.outs.end > op.arrivals.begin + op.outs.begin && op.bytes != kElement) {
+        throw std::runtime_error("a message is not of one element");
+      }
+    }
+  }
+  /// Before a call: puts the first messages onto the links.
+  void begin(uint64_t tag) {
+    tag_ = tag;
+    busy_writers_.clear();
+    busy_readers_.clear();
+    for (size_t i = 0; i < writers_.size(); ++i) {
+      ends_.resize(std::max(ends_.size(), i + 1));
+      ends_[i] = writers_[i].next + to_send_[i];
+      send(i);
+      if (to_send_[i] > transports::kCapacity) busy_writers_.push_back(i);
+    }
+    for (size_t i = 0; i < readers_.size(); ++i) {
+      if (to_take_[i] > transports::kCapacity) busy_readers_.push_back(i);
+    }
+  }
+  /// After a call: takes what is still there.
+  void finish() {
+    for (size_t i = 0; i < readers_.size(); ++i) take(i);
+  }
+
+  const char* name() const override { return "peers"; }
+  transports::Reach probe(Rank) const override { return {.ok = true}; }
+  transports::OutLink connect_out(Rank peer, uint32_t channel, Deadline) override { return connect_out(peer, channel); }
+  transports::InLink connect_in(Rank peer, uint32_t channel, Deadline) override { return connect_in(peer, channel); }
+  bool is_engine() const override { return true; }
+  Status progress(bool& moved) override {
+    moved = false;
+    for (const size_t i : busy_writers_) moved = send(i) || moved;
+    for (const size_t i : busy_readers_) moved = take(i) || moved;
+    return {};
+  }
+
+ private:
+  transports::LinkMemory* memory() { return &memory_.emplace_back(); }
+  bool send(size_t i) {
+    const uint64_t before = writers_[i].next;
+    const float one = 1;
+    while (writers_[i].next < ends_[i] && HostWire::can_publish(writers_[i])) {
+      HostWire::publish_inline(writers_[i], tag_, reinterpret_cast<const unsigned char*>(&one), kElement);
+    }
+    return writers_[i].next != before;
+  }
+  bool take(size_t i) {
+    const uint64_t before = readers_[i].next;
+    transports::Header header;
+    transports::Arrival arrival;
+    while (HostWire::poll(readers_[i], header, arrival) == transports::Poll::Ready) {
+      HostWire::consume(readers_[i], arrival);
+    }
+    return readers_[i].next != before;
+  }
+
+  std::deque<transports::LinkMemory> memory_;
+  std::vector<transports::InLink> readers_;   // of what rank 0 sends, by its out-links
+  std::vector<transports::OutLink> writers_;  // by its in-links
+  std::vector<uint64_t> to_send_, to_take_;   // in a call
+  std::vector<uint64_t> ends_;                // number of the first message after the call
+  std::vector<size_t> busy_writers_, busy_readers_;
+  uint64_t tag_ = 0;
+};
+
+exec::Lowered lowered(const plan::RankPlan& plan, exec::Links& links) {
+  return exec::lower(plan, {.count = elements(plan), .window = elements(plan), .element_bytes = kElement}, links);
+}
+
+void lower(benchmark::State& state, Collective collective, const char* name) {
+  const plan::RankPlan plan =
+      plan::generate(algorithm(collective, name), {collective, static_cast<Rank>(state.range(0))}, kMe);
+  Peers peers;
+  exec::Links links(peers);
+  lowered(plan, links);  // connects them
+  const auto make = [&] { return lowered(plan, links); };
+  for (auto _ : state) benchmark::DoNotOptimize(make());
+  report(state, plan, heap_of(make));
+}
+
+struct Complaints final : exec::Observer {
+  Status fault(const exec::Fault&) override { return {Code::InternalError, "a message was wrong"}; }
+  Status stalled(const exec::Stall&) override { return {Code::Timeout, "nothing moves"}; }
+  Status failed() override { return {Code::Aborted, "failed"}; }
+};
+
+void run(benchmark::State& state, Collective collective, const char* name) {
+  const plan::RankPlan plan =
+      plan::generate(algorithm(collective, name), {collective, static_cast<Rank>(state.range(0))}, kMe);
+  constexpr uint32_t kVersions = 2;
+  Peers peers;
+  exec::Links links(peers);
+  const auto load = [&] { return exec::Loaded(lowered(plan, links), kVersions); };
+  exec::Loaded program = load();
+  program.take_stages();
+  peers.expect(program.lowered.last);
+  const auto bytes_of = [&](plan::Buffer b) {
+    return elements(plan) * kElement * std::max(blocks(plan.shape, b, kMe), 1u);
+  };
+  std::vector<unsigned char> in(bytes_of(plan::Buffer::Input)), out(bytes_of(plan::Buffer::Output));
+  std::vector<unsigned char> scratch(program.state.scratch_bytes * kVersions);
+  program.state.bases[0] = in.data(), program.state.bases[1] = out.data(), program.state.bases[2] = scratch.data();
+  program.state.arithmetic = {.fold = fold_function(DType::F32, Op::Sum), .element_bytes = kElement};
+  const std::atomic<uint32_t> failed{0};
+  Complaints complaints;
+  exec::Execution execution;
+  execution.links = &links, execution.engines = {&peers}, execution.failed = &failed, execution.observer = &complaints;
+  uint64_t tag = 0;
+  const auto call = [&] {
+    program.state.tag = tag;
+    program.restart(links);
+    execution.begin(program);
+    exec::Execution* const all[] = {&execution};
+    exec::run(all, {});
+    return execution.status.ok();
+  };
+  for (auto _ : state) {
+    peers.begin(++tag);
+    const auto start = std::chrono::steady_clock::now();
+    if (!call()) return state.SkipWithError(execution.status.text.c_str());
+    state.SetIterationTime(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    peers.finish();
+  }
+  report(state, plan, heap_of(load));
+}
+
+void verify(benchmark::State& state, Collective collective, const char* name) {
+  const auto n = static_cast<Rank>(state.range(0));
+  const plan::Algorithm& made = algorithm(collective, name);
+  const auto prove = [&] {
+    auto plans = plan::generate_all(made, n);
+    if (!plan::verify(plans)) state.SkipWithError("not proven");
+    return plans;
+  };
+  double bytes = 0;
+  for (auto _ : state) bytes = heap_of(prove);
+  state.counters["heap"] = bytes;
+}
+
+void each_of_three(const char* what, void (*measure)(benchmark::State&, Collective, const char*), bool manual) {
+  const auto add = [&](Collective collective, const char* name) {
+    const std::string title = std::string(what) + "/" + std::string(name_of(collective)) + ":" + name;
+    auto* made =
+        benchmark::RegisterBenchmark(title.c_str(), [=](benchmark::State& state) { measure(state, collective, name); });
+    for (const int n : {8, 64, 1000}) made->Arg(n);
+    if (manual) made->UseManualTime();
+  };
+  add(Collective::AllReduce, "ring");
+  add(Collective::AllReduce, "recursive_doubling");
+  add(Collective::AllToAll, "pairwise");
+}
+
+[[maybe_unused]] const bool registered = [] {
+  each_of_three("Generate", generate, false);
+  each_of_three("Lower", lower, false);
+  each_of_three("Run", run, true);
+  each_of_three("Verify", verify, false);
+  return true;
+}();
+
+}  // namespace
+}  // namespace tutti

@@ -56,7 +56,7 @@ double together(int a, int b, const std::function<void(int)>& body) {
 double one_way(int a, int b, int lines, bool yield, uint64_t turns) {
   std::vector<Line> places(4);
   const double took = together(a, b, [&](int me) {
-    Line* const mine = &places[static_cast<size_t>(2 * me)];
+    Line* const mine = &places[2 * static_cast<size_t>(me)];
     const Line* const other = &places[static_cast<size_t>(2 - 2 * me)];
     const uint64_t base = mine->flag.load();
     uint64_t seen = 0;

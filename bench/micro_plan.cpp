@@ -197,6 +197,7 @@ struct Complaints final : exec::Observer {
   Status fault(const exec::Fault&) override { return {Code::InternalError, "a message was wrong"}; }
   Status stalled(const exec::Stall&) override { return {Code::Timeout, "nothing moves"}; }
   Status failed() override { return {Code::Aborted, "failed"}; }
+  bool lost(Rank) const override { return false; }
 };
 
 void run(benchmark::State& state, Collective collective, const char* name) {
@@ -226,7 +227,7 @@ void run(benchmark::State& state, Collective collective, const char* name) {
     program.restart(links);
     execution.begin(program);
     exec::Execution* const all[] = {&execution};
-    exec::run(all, {});
+    exec::run_until_one_is_done(all, {});
     return execution.status.ok();
   };
   for (auto _ : state) {

@@ -26,8 +26,13 @@ inline constexpr uint64_t kTagMask = (uint64_t{1} << 48) - 1;
 
 inline constexpr uint64_t kClosed = ~uint64_t{0};  ///< a counter of consumed messages that will never be read again
 
-/// Where a message's payload is. Offsets count from the writer's arena; addresses are the reader's own (same process).
-enum class Where : uint16_t { Inline = 1, Offset = 2, Address = 3 };
+/// Where a message's payload is. Offsets count from the writer's arena; addresses are the reader's own (same process),
+/// or, to be pulled (transports/pull.hpp), the writer's.
+enum class Where : uint16_t { Inline = 1, Offset = 2, Address = 3, Pull = 4 };
+
+// Bytes from which on a message is lent:
+inline constexpr uint64_t kLendFrom = 8192;  ///< below, a copy is cheaper than waiting for the reader
+inline constexpr uint64_t kNeverLend = ~uint64_t{0};
 
 struct alignas(64) Descriptor {
   uint64_t sequence;  ///< 1 + number of the message; written last, with release order
@@ -57,7 +62,9 @@ struct OutLink {
   uint64_t lent = 0;               ///< all messages below this must be consumed before the call may end
   uint64_t staged = 0;             ///< … before the rank's staging memory may be divided anew
   Rank peer = kNoRank;
-  bool lends = false;  ///< the reader can read any memory of this rank in place
+  /// Messages of so many bytes and more are better lent: the reader reads any memory of this rank where it lies.
+  uint64_t lend_from = kNeverLend;
+  bool pulled = false;  ///< what is lent is copied by the kernel, which is not always faster than staging
 };
 
 /// The reading end.
@@ -69,12 +76,14 @@ struct InLink {
   uint64_t published = 0;  ///< what `consumed` holds
   Rank peer = kNoRank;
   bool addresses = false;  ///< the writer is this process: its addresses may be followed
+  int process = 0;         ///< the writer's process, whose memory may be pulled; 0: it may not
 };
 
 /// A message that has arrived, not yet consumed.
 struct Arrival {
   const unsigned char* data = nullptr;
   bool inlined = false;
+  int process = 0;  ///< not 0: `data` is an address in that process, to be pulled
 };
 
 TUTTI_HD inline Descriptor* slot(const LinkMemory* memory, uint64_t message) {

@@ -18,9 +18,8 @@ namespace tutti::transports {
 struct Reach {
   bool ok = false;
   std::string why_not;
-  double alpha = 0;    ///< seconds for an empty message
-  double beta = 0;     ///< seconds per byte
-  bool lends = false;  ///< a reader can read this rank's memory in place
+  double alpha = 0;  ///< seconds for an empty message
+  double beta = 0;   ///< seconds per byte
 };
 
 /// What a transport is made from. All of it outlives the transport.
@@ -36,6 +35,13 @@ class Transport {
   virtual ~Transport() = default;
   virtual const char* name() const = 0;
   virtual Reach probe(Rank peer) const = 0;
+
+  /// Finds out how well a peer that has this transport can be written to; may ask its control thread. Optional, before
+  /// its first link: links that are made without work all the same.
+  virtual void acquaint(Rank peer, Deadline deadline) {
+    (void)peer;
+    (void)deadline;
+  }
 
   /// One end of the link to (from) `peer` on `channel`; each end is made once. The other end may be made much later or
   /// earlier. Needs no user thread of the peer. Throws Error; `deadline` bounds the wait for the peer's control thread.

@@ -87,13 +87,22 @@ struct SlotWire {
   }
 
   /// Needs can_publish(). The payload stays at `data`, which lies in the arena where the link has one, until the
-  /// message is consumed; when `lent`, the call may not end before that.
-  TUTTI_HD static void publish_at(OutLink& out, uint64_t tag, const unsigned char* data, uint64_t length, bool lent) {
+  /// message is consumed.
+  TUTTI_HD static void publish_staged(OutLink& out, uint64_t tag, const unsigned char* data, uint64_t length) {
     Descriptor* to = slot(out.memory, out.next);
     const bool offset = out.arena != nullptr;
     to->where = offset ? static_cast<uint64_t>(data - out.arena) : reinterpret_cast<uint64_t>(data);
     publish(out, to, tag, length, offset ? Where::Offset : Where::Address);
-    (lent ? out.lent : out.staged) = out.next;
+    out.staged = out.next;
+  }
+
+  /// Needs can_publish(), and a link that lends. The payload is read at `data`, anywhere in this rank's memory: the
+  /// call may not end before the message is consumed.
+  TUTTI_HD static void publish_lent(OutLink& out, uint64_t tag, const unsigned char* data, uint64_t length) {
+    Descriptor* to = slot(out.memory, out.next);
+    to->where = reinterpret_cast<uint64_t>(data);
+    publish(out, to, tag, length, out.arena != nullptr ? Where::Pull : Where::Address);
+    out.lent = out.next;
   }
 
  private:
@@ -107,17 +116,20 @@ struct SlotWire {
   TUTTI_HD static bool locate(const InLink& in, const Descriptor& from, const Header& header, Arrival& arrival) {
     switch (header.where) {
       case Where::Inline:
-        arrival = {from.payload, true};
+        arrival = {.data = from.payload, .inlined = true};
         return header.length <= kInlineBytes;
       case Where::Offset: {
         const uint64_t offset = Memory::load(&from.where);
         if (offset > in.arena_bytes || header.length > in.arena_bytes - offset) return false;
-        arrival = {in.arena + offset, false};
+        arrival = {.data = in.arena + offset};
         return true;
       }
       case Where::Address:
-        arrival = {reinterpret_cast<const unsigned char*>(Memory::load(&from.where)), false};
+        arrival = {.data = reinterpret_cast<const unsigned char*>(Memory::load(&from.where))};
         return in.addresses;
+      case Where::Pull:
+        arrival = {.data = reinterpret_cast<const unsigned char*>(Memory::load(&from.where)), .process = in.process};
+        return in.process != 0;
     }
     return false;
   }

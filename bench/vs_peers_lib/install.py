@@ -80,6 +80,7 @@ class Workshop:
         if not (self.release / "build.ninja").exists():
             self._must("cmake", "--preset", "release")
         self._must("cmake", "--build", "--preset", "release", "--target", "tutti_cli", "peer_tutti", "ceilings")
+        self.folder.mkdir(parents=True, exist_ok=True)
         found = [*programs.tutti(self.release), *programs.ceiling(self.release)]
         self.versions["Tutti"] = self._tutti_version()
         found += self._mpi("mpicxx.openmpi", "mpirun.openmpi", "openmpi4", programs.open_mpi_4)

@@ -16,6 +16,9 @@ namespace tutti {
 /// How much is logged: a level includes those before it.
 enum class LogLevel : uint8_t { Off, Error, Warn, Info, Debug, Trace };
 
+/// Whether processes read each other's memory.
+enum class Cma : uint8_t { Off, Auto, Always };
+
 /// One field for each of our variables, e.g. `env().log`.
 struct Env {
 #define TUTTI_ENV(field, type, name, fallback, rule, meaning) type field = fallback;

@@ -169,7 +169,10 @@ void Fabric::make_routes(const plan::Grouping& groups) {
 }
 
 transports::OutLink Fabric::connect_out(Rank peer, uint32_t channel) {
-  return routes_.at(static_cast<size_t>(peer))->connect_out(peer, channel, Deadline::in(env().init_timeout));
+  transports::Transport& route = *routes_.at(static_cast<size_t>(peer));
+  const Deadline deadline = Deadline::in(env().init_timeout);
+  route.acquaint(peer, deadline);
+  return route.connect_out(peer, channel, deadline);
 }
 
 transports::InLink Fabric::connect_in(Rank peer, uint32_t channel) {

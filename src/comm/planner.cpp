@@ -15,7 +15,6 @@ namespace {
 constexpr uint32_t kScratchVersions = 4;
 constexpr size_t kCached = 1024;                // programs kept
 constexpr uint64_t kStreamFrom = 4 << 20;       // bytes of a result that are stored past the cache
-constexpr uint64_t kLendFrom = 8192;            // bytes: below, copying is cheaper than waiting for the reader
 constexpr uint32_t kTransferChannel = 1 << 16;  // links of sends and receives; collectives count theirs from 0
 constexpr uint64_t kDirectStaging = 4;          // messages to all peers get 1/4 of the staging memory
 
@@ -36,6 +35,26 @@ uint64_t bytes_of_result(const CallSpec& spec, Rank ranks) {
   const bool whole = spec.collective == Collective::AllGather || spec.collective == Collective::AllToAll ||
                      spec.collective == Collective::Gather;
   return spec.count * size_of(spec.type) * static_cast<uint64_t>(whole ? ranks : 1);
+}
+
+/// Should processes read each other's blocks through the kernel? One copy instead of two, but a slower one: as measured
+/// with two ranks it pays for these sizes of a block, and for what is folded or published further only later.
+bool pulls(const CallSpec& spec) {
+  constexpr uint64_t kFrom = 64 << 10, kFoldedFrom = 512 << 10, kUpTo = 6 << 20;  // bytes
+  if (env().cma == Cma::Always) return true;
+  const uint64_t block = spec.count * size_of(spec.type);
+  switch (spec.collective) {
+    case Collective::AllToAll:
+    case Collective::Gather:
+    case Collective::Scatter:
+      return block >= kFrom;
+    case Collective::AllGather:
+      return block >= kFrom && block <= kUpTo;
+    case Collective::ReduceScatter:
+      return block >= kFoldedFrom && block <= kUpTo;
+    default:
+      return false;
+  }
 }
 
 exec::Arithmetic arithmetic_of(const CallSpec& spec, Rank ranks, bool round_each) {
@@ -102,9 +121,9 @@ Prepared Planner::make(const Call& call, bool in_place) {
                                 .window = std::max<uint64_t>(1, choice.window / element),
                                 .element_bytes = element,
                                 .root = spec.root,
-                                .lend_from = kLendFrom,
                                 .in_place = in_place,
                                 .scaled = spec.op == Op::PreMulSum,
+                                .pull = pulls(spec),
                                 .stream = !in_place && bytes_of_result(spec, ranks_) >= kStreamFrom};
   Prepared prepared{.spec = spec, .in_place = in_place, .algorithm = choice.algorithm->name};
   prepared.salt = hash_of(spec).add(std::string_view(choice.algorithm->name)).add(choice.window).value();
@@ -194,7 +213,6 @@ Prepared& Planner::prepare(exec::Direct direct) {
   const uint64_t share = shared_staging_ / kDirectStaging / transports::kCapacity / static_cast<uint64_t>(ranks_);
   const uint64_t most = std::min<uint64_t>(env().message.value, share);
   direct.message = std::max<uint64_t>(transports::kStride, most / transports::kStride * transports::kStride);
-  direct.lend_from = kLendFrom;
   direct_ = {.algorithm = "direct"};
   direct_.program = {exec::lower_direct(direct, rank_, ranks_, links_), kScratchVersions};
   for (int attempt = 0; attempt < 2; ++attempt) {  // a second time when the staging memory had to start anew

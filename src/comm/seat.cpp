@@ -207,6 +207,10 @@ std::vector<Rank> Seat::still_here(const Member& member) const {
 /// The meeting point decides whether a rank that died had left before; where it does not answer, this rank believes
 /// what it sees.
 void Seat::process_died(const Member& member) {
+  {
+    const std::lock_guard lock(mutex_);
+    for (size_t i = 0; i < members_.size(); ++i) dead_[i] = dead_[i] || same_process(members_[i], member);
+  }
   if (closed_) return;
   if (same_process(member, hub_)) {
     grace_timer_ = control_.loop().at(Deadline::in(kGraceSeconds), [weak = weak_from_this()] {

@@ -118,7 +118,8 @@ class Seat : public std::enable_shared_from_this<Seat> {
   std::optional<Failure> refusal_;
   std::optional<Failure> failure_;
   std::optional<Gathered> gathered_;
-  std::vector<Gone> gone_;
+  std::vector<Gone> gone_;  // as the meeting point says
+  std::vector<bool> dead_;  // whose process has died, as seen from here
   std::vector<Left> left_;  // of those that Left
   std::string mismatch_;
 

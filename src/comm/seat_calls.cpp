@@ -22,6 +22,7 @@ Seat::Seat(Control& control, const Key& key, Rank ranks, Rank rank)
       ranks_(ranks),
       rank_(rank),
       gone_(static_cast<size_t>(ranks), Gone::No),
+      dead_(static_cast<size_t>(ranks), false),
       left_(static_cast<size_t>(ranks)) {}
 
 size_t Seat::index(Rank rank) const {
@@ -104,7 +105,7 @@ void Seat::fail(Code code, const std::string& text) {
 
 bool Seat::lost(Rank rank) const {
   const std::lock_guard lock(mutex_);
-  return gone_[index(rank)] == Gone::Lost;
+  return gone_[index(rank)] == Gone::Lost || dead_[index(rank)];
 }
 
 std::optional<Left> Seat::left(Rank rank) const {

@@ -1,7 +1,9 @@
 #include "comm/watch.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 
 #include "base/env.hpp"
 #include "base/format.hpp"
@@ -171,6 +173,11 @@ Status Watch::fault(const exec::Fault& fault) {
   if (fault.kind == exec::FaultKind::BadCounter) {
     return fail(Code::ProtocolError, fmt::format("rank {} claims to have read messages that rank {} never sent it",
                                                  fault.peer, endpoint_.rank()));
+  }
+  if (fault.kind == exec::FaultKind::Unreadable) {
+    const Code code = fault.error == ESRCH ? Code::PeerFailed : Code::SystemError;
+    return fail(code, fmt::format("rank {} cannot read what {} lent it: {}; TUTTI_CMA=off does without",
+                                  endpoint_.rank(), endpoint_.describe(fault.peer), std::strerror(fault.error)));
   }
   const char* what = fault.kind == exec::FaultKind::BadLength ? "a message of the wrong length" : "a broken descriptor";
   return fail(

@@ -31,6 +31,7 @@ class Watch final : public exec::Observer {
   Status fault(const exec::Fault& fault) override;
   Status stalled(const exec::Stall& stall) override;
   Status failed() override;
+  bool lost(Rank peer) const override { return endpoint_.lost(peer); }
 
  private:
   const CallSpec& ours(Rank peer, bool sends) const;

@@ -18,11 +18,11 @@ class DirectLowering {
     const bool send = queue.front()->send;
     std::vector<uint32_t>& table = send ? program_.outs : program_.arrivals;
     const auto begin = static_cast<uint32_t>(table.size());
-    bool lends = send;
+    uint64_t lend_from = send ? 0 : transports::kNeverLend;
     std::vector<uint32_t> ends;
     for (const Rank peer : queue.front()->peers) {
       ends.push_back(send ? links_.out(peer, direct_.channel) : links_.in(peer, direct_.channel));
-      lends = lends && links_.outs()[ends.back()].lends;
+      if (send) lend_from = std::max(lend_from, links_.outs()[ends.back()].lend_from);
     }
     table.insert(table.end(), ends.begin(), ends.end());
     const Range used{begin, static_cast<uint32_t>(table.size())};
@@ -32,7 +32,7 @@ class DirectLowering {
         Op op{.bytes = bytes, .salt = t->tag, .sources = 1};
         (send ? op.outs : op.arrivals) = used;
         const Ref place = place_of(t->data + done);
-        if (send) choose_way(place, lends, largest, op);
+        if (send) choose_way(place, lend_from, largest, op);
         add(op, {send ? place : Ref{Base::Message, 0}}, send ? Ref{} : place, send && direct_.scaled ? 0 : -1, first);
       });
     }
@@ -82,9 +82,10 @@ class DirectLowering {
     } while (done < bytes);
   }
 
-  void choose_way(const Ref& place, bool lends, uint64_t& largest, Op& op) const {
+  void choose_way(const Ref& place, uint64_t lend_from, uint64_t& largest, Op& op) const {
     op.inlined = op.bytes <= transports::kInlineBytes;
-    op.lend = lends && !op.inlined && !direct_.scaled && op.bytes >= direct_.lend_from;
+    op.lend = !op.inlined && !direct_.scaled && op.bytes >= lend_from;
+    op.pull = true;
     op.lend_at = place;
     if (op.inlined || op.lend) return;
     op.stage = static_cast<uint32_t>(lowered_.stages.size());

@@ -31,7 +31,6 @@ struct Direct {
   std::vector<Transfer> transfers;
   std::vector<BlockFold> folds;  ///< none or one
   uint64_t message = 0;          ///< bytes of the longest message; a multiple of the element
-  uint64_t lend_from = 0;        ///< as in Geometry
   bool scaled = false;           ///< as in Geometry: what is sent and `mine` cannot be read as they are
   uint32_t channel = 0;          ///< of the links
 };

@@ -16,6 +16,11 @@ struct HostGroup {
 };
 
 struct HostFold {
+  static constexpr bool kPulls = true;
+  /// As run(), where some sources lie in other processes.
+  static Pulled pull(const Arithmetic& how, const Op& op, const Segment& segment, unsigned char* to,
+                     unsigned char* slot, const Ref* sources, LaneState& lane);
+
   static void run(const HostGroup&, const Arithmetic& how, const Op& op, const Segment& segment, unsigned char* to,
                   unsigned char* slot, const unsigned char* const* sources) {
     const bool scale = how.scale != nullptr && segment.raw >= 0;

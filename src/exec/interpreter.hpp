@@ -25,10 +25,11 @@ enum class Await : uint32_t { Nothing, Message, Credit, Staging, Lane, Round };
 
 enum class FaultKind : uint32_t {
   None,
-  OtherCall,  ///< the message belongs to another call than ours
-  BadLength,  ///< right call, wrong length
-  BadHeader,  ///< no writer of ours writes such a descriptor
-  BadCounter  ///< no reader of ours claims to have consumed so much
+  OtherCall,   ///< the message belongs to another call than ours
+  BadLength,   ///< right call, wrong length
+  BadHeader,   ///< no writer of ours writes such a descriptor
+  BadCounter,  ///< no reader of ours claims to have consumed so much
+  Unreadable   ///< what the peer lent cannot be pulled from its process
 };
 
 /// The first thing that was wrong, for the communicator to put into words.
@@ -39,6 +40,7 @@ struct Fault {
   uint32_t step = 0;
   uint64_t expected_bytes = 0;
   transports::Header got{};
+  int error = 0;  ///< errno of an Unreadable one
 };
 
 struct LaneState {
@@ -83,6 +85,12 @@ struct RankState {
   Fault fault;
 };
 
+/// How a pull went: 0, or the errno and which of the operation's messages could not be read.
+struct Pulled {
+  int error = 0;
+  uint32_t message = 0;
+};
+
 template <class Group, class Wire, class Fold>
 struct Interpreter {
   /// Does one operation of the lane if it can be done now.
@@ -94,10 +102,11 @@ struct Interpreter {
     const Tables& tables = tables_of(rank, lane);
     const Op& op = op_of(tables, lane);
     unsigned char* slot = outgoing(rank, lane, op);
-    move(group, rank, lane, tables, op, slot);
+    if (op.lend_first && group.leader()) publish(rank, lane, tables, op, slot);
+    if (!move(group, rank, lane, tables, op, slot)) return Outcome::Fault;
     group.sync();
     if (group.leader()) {
-      publish(rank, lane, tables, op, slot);
+      if (!op.lend_first) publish(rank, lane, tables, op, slot);
       consume(rank, lane, tables, op);
       advance(tables, lane);
     }
@@ -216,19 +225,36 @@ struct Interpreter {
     return reinterpret_cast<unsigned char*>(base + shift + ref.offset);  // the base is null where offsets are addresses
   }
 
-  TUTTI_HD static void move(const Group& group, RankState& rank, LaneState& lane, const Tables& tables, const Op& op,
+  /// False: a fault.
+  TUTTI_HD static bool move(const Group& group, RankState& rank, LaneState& lane, const Tables& tables, const Op& op,
                             unsigned char* slot) {
     for (uint32_t s = op.segments.begin; s < op.segments.end; ++s) {
       const Segment& segment = tables.segments[s];
+      const Ref* sources = tables.sources + segment.sources;
       uint32_t message = 0;
+      bool pulls = false;
       for (uint32_t k = 0; k < op.sources; ++k) {
-        const Ref& ref = tables.sources[segment.sources + k];
-        lane.pointers[k] =
-            ref.base == Base::Message ? lane.arrivals[message++].data + ref.offset : address(rank, lane, ref);
+        if (sources[k].base == Base::Message) {
+          const transports::Arrival& arrival = lane.arrivals[message++];
+          lane.pointers[k] = arrival.data + sources[k].offset;
+          pulls = pulls || arrival.process != 0;
+        } else {
+          lane.pointers[k] = address(rank, lane, sources[k]);
+        }
       }
       unsigned char* to = segment.to.base == Base::None ? nullptr : address(rank, lane, segment.to);
-      Fold::run(group, rank.arithmetic, op, segment, to, slot == nullptr ? nullptr : slot + segment.at, lane.pointers);
+      unsigned char* to_slot = slot == nullptr ? nullptr : slot + segment.at;
+      if (!pulls) {
+        Fold::run(group, rank.arithmetic, op, segment, to, to_slot, lane.pointers);
+      } else if constexpr (Fold::kPulls) {
+        const Pulled pulled = Fold::pull(rank.arithmetic, op, segment, to, to_slot, sources, lane);
+        if (pulled.error == 0) continue;
+        const Rank peer = rank.in[tables.arrivals[op.arrivals.begin + pulled.message]].peer;
+        rank.fault = {FaultKind::Unreadable, peer, lane.lane, op.step, op.bytes, {}, pulled.error};
+        return false;
+      }
     }
+    return true;
   }
 
   TUTTI_HD static void publish(RankState& rank, LaneState& lane, const Tables& tables, const Op& op,
@@ -238,10 +264,10 @@ struct Interpreter {
       transports::OutLink& out = rank.out[tables.outs[i]];
       if (op.inlined) {
         Wire::publish_inline(out, rank.tag ^ op.salt, lane.small, op.bytes);
-      } else if (op.lend && out.lends) {
-        Wire::publish_at(out, rank.tag ^ op.salt, address(rank, lane, op.lend_at), op.bytes, true);
+      } else if (op.lend && op.bytes >= out.lend_from && (op.pull || !out.pulled)) {
+        Wire::publish_lent(out, rank.tag ^ op.salt, address(rank, lane, op.lend_at), op.bytes);
       } else {
-        Wire::publish_at(out, rank.tag ^ op.salt, slot, op.bytes, false);
+        Wire::publish_staged(out, rank.tag ^ op.salt, slot, op.bytes);
         stage->held[stage->uses % stage->slots * stage->readers + (i - op.outs.begin)] = out.next;
       }
     }

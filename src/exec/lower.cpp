@@ -141,7 +141,7 @@ class Scaling {
     const Runs to = draft.store ? runs_of(draft.step->pieces) : Runs{};
     op.bytes = total(runs_of(draft.step->pieces));
     const std::vector<Runs> operands = operands_of(draft, lane, op);
-    if (draft.send != nullptr) add_sends(*draft.send, lane, draft.store ? to : operands[0], draft, op);
+    if (draft.send != nullptr) add_sends(*draft.send, lane, draft.store ? to : operands[0], operands[0], draft, op);
     op.stream = geometry_.stream && draft.store && !op.lend && never_read_again(draft.step->pieces);
     add_segments(operands, to, draft.store, op);
     if (draft.step->after != plan::kNone) find_after(draft.step->after, lanes, op);
@@ -187,22 +187,30 @@ class Scaling {
   }
 
   /// Chooses how the result travels: in its descriptor, lent from where it lies, or staged.
-  void add_sends(const Step& send, uint32_t lane, const Runs& result, const Draft& draft, Op& op) {
+  void add_sends(const Step& send, uint32_t lane, const Runs& result, const Runs& first, const Draft& draft, Op& op) {
     op.outs.begin = static_cast<uint32_t>(program_.outs.size());
-    bool all_lend = true;
+    uint64_t some_lend_from = transports::kNeverLend, all_lend_from = 0;  // bytes
     for (uint32_t p = send.peers.begin; p < send.peers.end; ++p) {
       program_.outs.push_back(links_.out(actual(plan_.peers[p]), lane));
-      all_lend = all_lend && links_.outs()[program_.outs.back()].lends;
+      const transports::OutLink& out = links_.outs()[program_.outs.back()];
+      const uint64_t lend_from = out.pulled && !geometry_.pull ? transports::kNeverLend : out.lend_from;
+      some_lend_from = std::min(some_lend_from, lend_from);
+      all_lend_from = std::max(all_lend_from, lend_from);
     }
     op.outs.end = static_cast<uint32_t>(program_.outs.size());
     const bool claimed =
         send.lend == plan::Lend::Always || (send.lend == plan::Lend::OutOfPlace && !geometry_.in_place);
     const bool in_memory = (draft.store || draft.step == draft.send) && result.size() == 1;
-    op.lend = claimed && in_memory && op.bytes > transports::kInlineBytes && op.bytes >= geometry_.lend_from &&
+    op.lend = claimed && in_memory && op.bytes > transports::kInlineBytes && op.bytes >= some_lend_from &&
               !(geometry_.scaled && result[0].base == Base::Input);
-    if (op.lend) op.lend_at = {result[0].base, result[0].offset};
+    // A copy of the input need not be made before it is lent: the input is the same, and stays.
+    op.lend_first = op.lend && op.bytes >= all_lend_from && op.sources == 1 && first.size() == 1 &&
+                    first[0].base == Base::Input && !geometry_.scaled;
+    op.pull = geometry_.pull;
+    if (op.lend)
+      op.lend_at = op.lend_first ? Ref{first[0].base, first[0].offset} : Ref{result[0].base, result[0].offset};
     op.inlined = !op.lend && op.bytes <= transports::kInlineBytes;
-    if (!op.inlined && !(op.lend && all_lend)) op.stage = stage_for(op);
+    if (!op.inlined && !(op.lend && op.bytes >= all_lend_from)) op.stage = stage_for(op);
   }
 
   uint32_t stage_for(const Op& op) {

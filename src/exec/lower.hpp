@@ -19,10 +19,10 @@ struct Geometry {
   uint64_t count = 0;   ///< elements of a block (of the buffer, where there are no blocks)
   uint64_t window = 1;  ///< elements of a block that one round moves; ≥ 1
   uint32_t element_bytes = 1;
-  Rank root = 0;           ///< the plan's rank 0
-  uint64_t lend_from = 0;  ///< messages of at least so many bytes are lent where plan and link allow it
+  Rank root = 0;  ///< the plan's rank 0
   bool in_place = false;
   bool scaled = false;  ///< a pre-multiplied sum: input cannot be read as it is
+  bool pull = false;    ///< lend, where the link can, also what the kernel then copies
   bool stream = false;  ///< results are too large to stay in the cache: store them past it
 };
 

@@ -51,9 +51,11 @@ struct Op {
   FoldShape shape = FoldShape::Left;
   bool completes = false;
   bool lend = false;
-  bool inlined = false;    ///< the outgoing message travels in its descriptor
-  bool has_pieces = true;  ///< false: a bare signal, sent in the first round only
-  bool stream = false;     ///< what is stored locally is not read again soon: past the cache
+  bool pull = false;        ///< … also over links where it is pulled
+  bool lend_first = false;  ///< what is lent lies there before the operation has done anything
+  bool inlined = false;     ///< the outgoing message travels in its descriptor
+  bool has_pieces = true;   ///< false: a bare signal, sent in the first round only
+  bool stream = false;      ///< what is stored locally is not read again soon: past the cache
 };
 
 /// Pointers into a Program's tables: the same on host and device.

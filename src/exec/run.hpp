@@ -38,6 +38,8 @@ class Observer {
   virtual Status stalled(const Stall& stall) = 0;
   /// The communicator has failed: with what?
   virtual Status failed() = 0;
+  /// Is this peer known to have died?
+  virtual bool lost(Rank peer) const = 0;
 };
 
 /// A program with all that running it takes: a call that comes again has next to nothing to prepare.

@@ -141,6 +141,9 @@ bool run_table(const Options& options) {
   if (!options.only_forced) {
     table.run("all kinds, little memory", all_kinds(n, options.exhaustive), tight);
     table.run("many sizes", many_sizes(options.exhaustive), {});
+    if (options.transport == "shm") {
+      table.run("many sizes, TUTTI_CMA=always", many_sizes(options.exhaustive), {{"TUTTI_CMA", "always"}});
+    }
     table.run_reproducible_sums();
   }
   for (const std::string& name : algorithm_names()) {
@@ -151,6 +154,7 @@ bool run_table(const Options& options) {
     }
     auto environment = tight;
     environment.emplace_back("TUTTI_ALGO", forced);
+    if (options.only_forced) environment.emplace_back("TUTTI_CMA", "always");
     table.run("TUTTI_ALGO=" + forced, few_kinds(n), environment);
   }
   return table.print();
@@ -166,7 +170,7 @@ int main(int argc, char** argv) {
                  "local (threads), shm (processes), tcp (processes), tcp-threads, mixed")
       ->check(CLI::IsMember({"local", "shm", "tcp", "tcp-threads", "mixed"}));
   app.add_option("-n", options.ranks, "number of ranks")->check(CLI::Range(1, tutti::conformance::kMostRanks));
-  app.add_flag("--only-forced", options.only_forced, "each algorithm forced, and nothing else");
+  app.add_flag("--only-forced", options.only_forced, "each algorithm forced, and nothing else; with TUTTI_CMA=always");
   app.add_flag("--exhaustive", options.exhaustive, "more counts and types; takes many minutes");
   CLI11_PARSE(app, argc, argv);
   return tutti::conformance::run_table(options) ? 0 : 1;

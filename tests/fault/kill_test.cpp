@@ -77,6 +77,10 @@ const std::string kAllReduce = "all_reduce 16777216 f32 sum";  // 64 MiB
 INSTANTIATE_TEST_SUITE_P(AllReduce, Killed,
                          ::testing::Combine(::testing::Values("shm", "tcp"), ::testing::Values(2, 4),
                                             ::testing::Values(0, 1), ::testing::Values(kAllReduce)));
+// Blocks that are read straight from the other's memory.
+INSTANTIATE_TEST_SUITE_P(Pulled, Killed,
+                         ::testing::Combine(::testing::Values("shm"), ::testing::Values(2, 3), ::testing::Values(0, 1),
+                                            ::testing::Values("all_to_all 8388608 f32")));
 INSTANTIATE_TEST_SUITE_P(Others, Killed,
                          ::testing::Combine(::testing::Values("shm", "tcp"), ::testing::Values(3),
                                             ::testing::Values(2, 0),

@@ -90,7 +90,7 @@ std::pair<Fd, Fd> tcp_pair() {
 }  // namespace
 
 FakeWireup::FakeWireup(std::string job, Rank rank, Rank ranks)
-    : everywhere{"this host", 1, 1}, job_(std::move(job)), rank_(rank), ranks_(ranks) {
+    : everywhere{"this host", static_cast<uint32_t>(::getpid()), 1}, job_(std::move(job)), rank_(rank), ranks_(ranks) {
   stop_ = Fd(::eventfd(0, EFD_CLOEXEC));
   listener_ = Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   const auto [address, size] = address_of(job_, rank_);

@@ -7,8 +7,12 @@ namespace tutti::exec {
 
 class NoLinks : public Connector {
  public:
-  transports::OutLink connect_out(Rank, uint32_t) override { return {}; }
+  explicit NoLinks(uint64_t lend_from = transports::kNeverLend) : lend_from_(lend_from) {}
+  transports::OutLink connect_out(Rank, uint32_t) override { return {.lend_from = lend_from_}; }
   transports::InLink connect_in(Rank, uint32_t) override { return {}; }
+
+ private:
+  uint64_t lend_from_;
 };
 
 }  // namespace tutti::exec

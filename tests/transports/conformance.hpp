@@ -192,8 +192,9 @@ TYPED_TEST_P(Conformance, KeepsPeersAndChannelsApart) {
 TYPED_TEST_P(Conformance, ReadsLentMemoryInPlaceAndGivesItBack) {
   this->one_link(
       [&](Seat& seat) {
+        seat.transport->acquaint(1, Deadline::in(kPatience));
         Writer writer(seat, 1, 0, 0);
-        if (!writer.link().lends) {
+        if (writer.link().lend_from == transports::kNeverLend) {
           writer.write(0, {});
           return seat.until([&] { return seat.transport->flushed(); }, "the last bytes to leave");
         }

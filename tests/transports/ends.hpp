@@ -11,6 +11,7 @@
 
 #include "base/format.hpp"
 #include "transports/host_memory.hpp"
+#include "transports/pull.hpp"
 #include "transports/team.hpp"
 
 namespace tutti::test {
@@ -61,7 +62,7 @@ class Writer {
     ++staged_;
     unsigned char* const at = staging_ + part * largest_;
     std::memcpy(at, bytes.data(), bytes.size());
-    HostWire::publish_at(link_, tag, at, bytes.size(), false);
+    HostWire::publish_staged(link_, tag, at, bytes.size());
     return true;
   }
   void write(uint64_t tag, const Payload& bytes) {
@@ -70,7 +71,7 @@ class Writer {
   /// Publishes `bytes` where they are; they may not change before returned().
   void lend(uint64_t tag, const Payload& bytes) {
     seat_.until([&] { return HostWire::can_publish(link_); }, "room in a link");
-    HostWire::publish_at(link_, tag, bytes.data(), bytes.size(), true);
+    HostWire::publish_lent(link_, tag, bytes.data(), bytes.size());
   }
   bool returned() {
     HostWire::refresh(link_);
@@ -103,6 +104,11 @@ class Reader {
   void take(uint64_t tag, const Payload& expected) {
     ASSERT_EQ(header_.tag, tag);
     ASSERT_EQ(header_.length, expected.size());
+    if (arrival_.process != 0) {
+      pulled_.resize(header_.length);
+      ASSERT_EQ(transports::pull(arrival_.process, arrival_.data, pulled_.data(), pulled_.size()), 0);
+      arrival_.data = pulled_.data();
+    }
     if (!expected.empty()) {
       ASSERT_EQ(std::memcmp(arrival_.data, expected.data(), expected.size()), 0) << "message " << link_.next;
     }
@@ -120,6 +126,7 @@ class Reader {
   transports::InLink link_;
   transports::Header header_{};
   transports::Arrival arrival_;
+  Payload pulled_;
 };
 
 }  // namespace tutti::test

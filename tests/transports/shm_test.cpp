@@ -65,6 +65,41 @@ TEST(Shm, TellsARankWhoseRequestMakesNoSense) {
   }
 }
 
+TEST(Shm, LendsOnlyToReadersThatHaveShownThatTheyCanPull) {
+  Team team(2, false);
+  Seat writer(team, 0, ShmThreads::make);
+  Seat reader(team, 1, ShmThreads::make);
+  writer.transport->acquaint(1, Deadline::in(5));
+  EXPECT_TRUE(writer.transport->connect_out(1, 0, Deadline::in(5)).pulled);
+  EXPECT_EQ(writer.transport->connect_in(1, 0, Deadline::in(5)).process, static_cast<int>(getpid()));
+
+  FakeWireup liar(team.job() + "x", 1, 2);  // a reader that sees another process where the writer is
+  liar.serve("shm-pull", [](Rank, const std::string&) { return Wireup::Reply{"Operation not permitted", Fd()}; });
+  FakeWireup wireup(liar.name(), 0, 2);
+  const Segment memory = Segment::create(1 << 20);
+  transports::Arena arena(memory.base(), memory.bytes());
+  const auto transport = make_by_name("shm", {.wireup = &wireup, .arena = &arena, .arena_fd = memory.fd()});
+  transport->acquaint(1, Deadline::in(5));
+  const transports::OutLink out = transport->connect_out(1, 0, Deadline::in(5));
+  EXPECT_FALSE(out.pulled);
+  EXPECT_EQ(out.lend_from, transports::kNeverLend);
+}
+
+TEST(Shm, AnswersWhetherItCanPullOnlyForTheRightWordInTheRightProcess) {
+  Team team(2, false);
+  Seat seat(team, 0, ShmThreads::make);
+  FakeWireup asker(team.job(), 1, 2);
+  const uint64_t word = 0x1122334455667788;
+  const auto ask = [&](const void* address, uint64_t claimed) {
+    const uint64_t request[2] = {reinterpret_cast<uint64_t>(address), claimed};
+    return asker.ask(0, "shm-pull", {reinterpret_cast<const char*>(request), sizeof request}, Deadline::in(5)).bytes;
+  };
+  EXPECT_EQ(ask(&word, word), "yes");
+  EXPECT_NE(ask(&word, word + 1), "yes");
+  EXPECT_NE(ask(nullptr, word), "yes");
+  EXPECT_EQ(asker.ask(0, "shm-pull", "short", Deadline::in(5)).bytes, "the request makes no sense");
+}
+
 TEST(Shm, SaysWhichLinkHasNoRoomInTheArena) {
   Team team(2, false);
   Seat seat(team, 0, ShmThreads::make);
@@ -121,7 +156,8 @@ TEST(Shm, FindsForgedDescriptorsBad) {
                           {1, 2, 8, ~uint64_t{0}},
                           {1, 1, 41, 0},
                           {1, 3, 8, 4096},
-                          {1, 4, 8, 0},
+                          {1, 4, 8, 0, false},
+                          {1, 5, 8, 0},
                           {1, 0, 8, 0},
                           {2, 1, 8, 0},
                           {9, 1, 8, 0}};
@@ -146,7 +182,7 @@ TEST(Shm, FindsForgedDescriptorsBad) {
     const transports::Poll poll = HostWire::poll(in, header, arrival);
     if (forged.bad) {
       EXPECT_EQ(poll, transports::Poll::Bad) << forged.tag << ' ' << forged.length << ' ' << forged.where;
-    } else if (poll == transports::Poll::Ready && !arrival.inlined) {
+    } else if (poll == transports::Poll::Ready && !arrival.inlined && arrival.process == 0) {
       ASSERT_GE(arrival.data, in.arena);
       ASSERT_LE(arrival.data + header.length, in.arena + in.arena_bytes);
     }

@@ -22,6 +22,7 @@ class Fault final : public Transport {
   bool is_engine() const override { return true; }
   Reach probe(Rank peer) const override { return inner_->probe(peer); }
 
+  void acquaint(Rank peer, Deadline deadline) override { inner_->acquaint(peer, deadline); }
   OutLink connect_out(Rank peer, uint32_t channel, Deadline deadline) override {
     const OutLink inner = inner_->connect_out(peer, channel, deadline);
     if (plan_.peer != kNoRank && plan_.peer != peer) return inner;

@@ -63,7 +63,7 @@ void Gate::send(const Header& header, const unsigned char* data) {
   if (header.where == Where::Inline) {
     HostWire::publish_inline(inner_, header.tag, data, header.length);
   } else {
-    HostWire::publish_at(inner_, header.tag, data, header.length, false);
+    HostWire::publish_staged(inner_, header.tag, data, header.length);
   }
 }
 

@@ -22,7 +22,12 @@ class Gate {
   Gate(const OutLink& inner, const FaultPlan& plan, uint64_t link_seed);
 
   /// What the executor writes to.
-  OutLink link() const { return {.memory = ring_.get(), .peer = inner_.peer, .lends = inner_.lends}; }
+  /// Its payloads lie where the inner link's do; lent memory, which the gate could not spoil, only in one process.
+  OutLink link() const {
+    return {.memory = ring_.get(),
+            .peer = inner_.peer,
+            .lend_from = inner_.arena == nullptr ? inner_.lend_from : kNeverLend};
+  }
 
   /// Lets through what is due and has room. True when anything moved.
   bool progress(Clock::time_point now);

@@ -52,11 +52,11 @@ class Local final : public Transport {
     const Place &mine = wireup_.place(wireup_.rank()), &theirs = wireup_.place(peer);
     const bool same = mine.host == theirs.host && mine.process == theirs.process && mine.started == theirs.started;
     if (!same) return {.ok = false, .why_not = "another process"};
-    return {.ok = true, .alpha = 150e-9, .beta = 1 / 12e9, .lends = true};
+    return {.ok = true, .alpha = 150e-9, .beta = 1 / 12e9};
   }
 
   OutLink connect_out(Rank peer, uint32_t channel, Deadline) override {
-    return {.memory = join(wireup_.rank(), peer, channel), .peer = peer, .lends = true};
+    return {.memory = join(wireup_.rank(), peer, channel), .peer = peer, .lend_from = kLendFrom};
   }
   InLink connect_in(Rank peer, uint32_t channel, Deadline) override {
     return {.memory = join(peer, wireup_.rank(), channel), .peer = peer, .addresses = true};

@@ -11,7 +11,11 @@
 #include <mutex>
 #include <utility>
 
+#include "base/env.hpp"
 #include "base/format.hpp"
+#include "base/log.hpp"
+#include "base/secret.hpp"
+#include "transports/pull.hpp"
 #include "transports/shm/segment.hpp"
 #include "transports/transport.hpp"
 
@@ -19,6 +23,8 @@ namespace tutti::transports {
 namespace {
 
 constexpr const char* kService = "shm";
+constexpr const char* kPullService = "shm-pull";
+constexpr uint64_t kPullFrom = 64 << 10;  // bytes: below, two copies are cheaper than the system call
 
 struct Request {
   uint32_t channel;
@@ -30,6 +36,12 @@ struct Answer {
   uint64_t arena_bytes;
   uint64_t link;  // offset of the LinkMemory in the arena
 };
+/// "Can you read my memory?": what stands there is known only to the asker. The answer is kYes, or words for why not.
+struct PullRequest {
+  uint64_t address;
+  uint64_t word;
+};
+constexpr const char* kYes = "yes";
 constexpr uint64_t kMagic = 0x316d6873'69747574;  // "tutishm1"
 
 template <class T>
@@ -89,6 +101,23 @@ class Outgoing {
   std::map<std::pair<Rank, uint32_t>, uint64_t> links_;
 };
 
+/// Answers peers that ask whether this process can pull from theirs.
+Wireup::Service pull_service(const Wireup& wireup) {
+  std::vector<int> processes;
+  for (Rank peer = 0; peer < wireup.ranks(); ++peer) processes.push_back(static_cast<int>(wireup.place(peer).process));
+  return [processes](Rank from, const std::string& bytes) -> Wireup::Reply {
+    PullRequest request{};
+    if (!unpack(bytes, request)) return {"the request makes no sense", Fd()};
+    if (env().cma == Cma::Off) return {"TUTTI_CMA is off", Fd()};
+    const auto* const address = reinterpret_cast<const unsigned char*>(request.address);
+    unsigned char word[sizeof request.word];
+    const int error = pull(processes[static_cast<size_t>(from)], address, word, sizeof word);
+    if (error != 0) return {std::strerror(error), Fd()};
+    if (std::memcmp(word, &request.word, sizeof word) != 0) return {"its process is not the one it seems", Fd()};
+    return {kYes, Fd()};
+  };
+}
+
 class Shm final : public Transport {
  public:
   explicit Shm(const Context& context) : context_(context) {
@@ -97,6 +126,8 @@ class Shm final : public Transport {
     context.wireup->serve(kService, [outgoing = outgoing_](Rank from, const std::string& request) {
       return outgoing->answer(from, request);
     });
+    context.wireup->serve(kPullService, pull_service(*context.wireup));
+    if (env().cma != Cma::Off) permit_pulling();
   }
   ~Shm() override {
     if (outgoing_) outgoing_->close();
@@ -114,11 +145,34 @@ class Shm final : public Transport {
     return {.ok = true, .alpha = 250e-9, .beta = 1 / 10e9};
   }
 
+  /// Can the peer pull from this process? It is asked, and tries.
+  void acquaint(Rank peer, Deadline deadline) override {
+    if (env().cma == Cma::Off || !probe(peer).ok || pulls_.count(peer) != 0) return;
+    std::string answer;
+    try {
+      const volatile uint64_t word = random_u64();
+      const PullRequest request{reinterpret_cast<uint64_t>(&word), word};
+      answer = context_.wireup->ask(peer, kPullService, pack(request), deadline).bytes;
+    } catch (const Error& error) {
+      answer = error.what();
+    }
+    pulls_[peer] = answer == kYes;
+    if (!pulls_[peer]) log_debug("shm: rank {} cannot read this process's memory: {}", peer, printable(answer));
+  }
+
   OutLink connect_out(Rank peer, uint32_t channel, Deadline) override {
     check(peer);
     unsigned char* const arena = context_.arena->base();
     auto* const memory = reinterpret_cast<LinkMemory*>(arena + outgoing_->link(peer, channel));
-    return {.memory = memory, .arena = arena, .peer = peer};
+    const auto known = pulls_.find(peer);
+    const bool pulled = known != pulls_.end() && known->second;
+    return {.memory = memory,
+            .arena = arena,
+            .peer = peer,
+            .lend_from = !pulled                    ? kNeverLend
+                         : env().cma == Cma::Always ? 0
+                                                    : kPullFrom,
+            .pulled = pulled};
   }
 
   InLink connect_in(Rank peer, uint32_t channel, Deadline deadline) override {
@@ -136,7 +190,11 @@ class Shm final : public Transport {
                   answer.link, theirs.bytes());
     }
     auto* const memory = reinterpret_cast<LinkMemory*>(theirs.base() + answer.link);
-    return {.memory = memory, .arena = theirs.base(), .arena_bytes = theirs.bytes(), .peer = peer};
+    return {.memory = memory,
+            .arena = theirs.base(),
+            .arena_bytes = theirs.bytes(),
+            .peer = peer,
+            .process = env().cma != Cma::Off ? static_cast<int>(context_.wireup->place(peer).process) : 0};
   }
 
  private:
@@ -145,15 +203,19 @@ class Shm final : public Transport {
     if (!reach.ok) throw_error(Code::Unsupported, "shm cannot reach rank {}: {}", peer, reach.why_not);
   }
 
-  [[noreturn]] static void throw_refused(Rank peer, std::string words) {
+  static std::string printable(std::string words) {
     words.resize(std::min<size_t>(words.size(), 300));
     for (char& c : words) c = c >= ' ' && c <= '~' ? c : '?';  // they came from outside
-    throw_error(Code::PeerFailed, "shm: rank {} made no link: {}", peer, words);
+    return words;
+  }
+  [[noreturn]] static void throw_refused(Rank peer, const std::string& words) {
+    throw_error(Code::PeerFailed, "shm: rank {} made no link: {}", peer, printable(words));
   }
 
   const Context context_;
   std::shared_ptr<Outgoing> outgoing_;
   std::map<Rank, Segment> mapped_;
+  std::map<Rank, bool> pulls_;
 };
 
 const TransportRegistration shm({.name = "shm",

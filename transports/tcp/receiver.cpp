@@ -96,7 +96,7 @@ void Receiver::publish(uint64_t tag) {
   place = std::move(payload_);
   payload_ = {};
   in_payload_ = false;
-  HostWire::publish_at(out_, tag, place.bytes.get(), header_.length, false);
+  HostWire::publish_staged(out_, tag, place.bytes.get(), header_.length);
 }
 
 /// Takes back the buffers of messages that the executor has consumed.

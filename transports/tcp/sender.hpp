@@ -17,7 +17,7 @@ class Sender {
 
   /// What the executor writes to. Payloads are read from where they are, and consumed with their last byte in the
   /// kernel: all memory is lent.
-  OutLink link() const { return {.memory = ring_.get(), .peer = in_.peer, .lends = true}; }
+  OutLink link() const { return {.memory = ring_.get(), .peer = in_.peer, .lend_from = kLendFrom}; }
   int fd() const { return stream_.get(); }
 
   /// The kernel says that the stream may take more.

@@ -33,7 +33,7 @@ class Tcp final : public Transport {
   const char* name() const override { return "tcp"; }
   bool is_engine() const override { return true; }
 
-  Reach probe(Rank) const override { return {.ok = true, .alpha = 20e-6, .beta = 1 / 2e9, .lends = true}; }
+  Reach probe(Rank) const override { return {.ok = true, .alpha = 20e-6, .beta = 1 / 2e9}; }
 
   OutLink connect_out(Rank peer, uint32_t channel, Deadline deadline) override {
     Fd stream = wireup_.open_stream(peer, label(channel), deadline);

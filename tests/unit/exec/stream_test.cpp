@@ -10,16 +10,15 @@
 namespace tutti::exec {
 namespace {
 
-constexpr uint64_t kAlways = 0, kNever = UINT64_MAX;  // lend
+constexpr uint64_t kAlways = 0, kNever = transports::kNeverLend;  // lend
 enum class Stores { None, Some, All };
 
 /// Which operations of rank 1's program that store to the output do so past the cache?
 Stores streamed(Collective collective, const char* name, Rank ranks, uint64_t lend_from, bool stream = true) {
   const plan::RankPlan plan = plan::generate(*plan::find_algorithm(collective, name), {collective, ranks}, 1);
-  NoLinks connector;
+  NoLinks connector(lend_from);
   Links links(connector);
-  const Geometry geometry{
-      .count = 1 << 20, .window = 1 << 20, .element_bytes = 4, .lend_from = lend_from, .stream = stream};
+  const Geometry geometry{.count = 1 << 20, .window = 1 << 20, .element_bytes = 4, .stream = stream};
   const Lowered lowered = lower(plan, geometry, links);
   int64_t all = 0, past = 0;
   for (const Op& op : lowered.last.ops) {

@@ -52,7 +52,7 @@ TEST_F(Wire, DeliversWhatWasPublishedInOrder) {
 }
 
 TEST_F(Wire, PublishesAnOffsetWhereTheLinkHasAnArenaAndElseAnAddress) {
-  HostWire::publish_at(out, kTagMask, arena.data() + 16, 240, false);
+  HostWire::publish_staged(out, kTagMask, arena.data() + 16, 240);
   ASSERT_EQ(poll(), Poll::Ready);
   EXPECT_EQ(header.tag, kTagMask);
   EXPECT_EQ(header.where, Where::Offset);
@@ -61,7 +61,7 @@ TEST_F(Wire, PublishesAnOffsetWhereTheLinkHasAnArenaAndElseAnAddress) {
 
   out.arena = nullptr;
   in.addresses = true;
-  HostWire::publish_at(out, 7, arena.data() + 1, 255, true);
+  HostWire::publish_lent(out, 7, arena.data() + 1, 255);
   ASSERT_EQ(poll(), Poll::Ready);
   EXPECT_EQ(header.where, Where::Address);
   EXPECT_EQ(arrival.data, arena.data() + 1);
@@ -90,7 +90,7 @@ TEST_F(Wire, ReturnsInlineSlotsByHalfRingsAndOthersAtOnce) {
   }
   EXPECT_EQ(memory->consumed, kCapacity / 2);
   EXPECT_TRUE(HostWire::can_publish(out));
-  HostWire::publish_at(out, 0, arena.data(), 100, false);
+  HostWire::publish_staged(out, 0, arena.data(), 100);
   for (uint64_t m = 0; m <= kCapacity / 2; ++m) {
     ASSERT_EQ(poll(), Poll::Ready);
     HostWire::consume(in, arrival);

@@ -1,0 +1,16 @@
+// Reading another process's memory without its help (cross-memory attach, Linux's process_vm_readv): the kernel copies
+// once, from pages of the one to pages of the other.
+#pragma once
+
+#include <cstdint>
+
+namespace tutti::transports {
+
+/// Copies `bytes` bytes from `from`, an address in `process`, to `to`. 0, or the errno of what went wrong: ESRCH where
+/// the process is gone, EPERM where the kernel does not permit it, EFAULT where it has no such memory.
+int pull(int process, const unsigned char* from, unsigned char* to, uint64_t bytes);
+
+/// Lets other processes of this user pull from this one, where the kernel (Yama) asks for that. Once is enough.
+void permit_pulling();
+
+}  // namespace tutti::transports

@@ -60,7 +60,7 @@ void Channel::on_events(uint32_t events) {
 
 void Channel::read_some() {
   for (int turn = 0; turn < kReadsPerTurn && fd_; ++turn) {
-    static thread_local std::array<char, kReadAtOnce> buffer;  // one for all channels: there may be thousands
+    std::array<char, kReadAtOnce> buffer;  // on the control thread's stack: there may be thousands of channels
     const ptrdiff_t got = recv_now(fd_.get(), buffer.data(), buffer.size());
     if (got == 0) return;
     if (got < 0) return end("its connection closed");

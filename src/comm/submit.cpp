@@ -4,6 +4,7 @@
 #include <exception>
 #include <latch>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -75,50 +76,71 @@ Status run_one(Communicator& comm, const Call& call, uint64_t ticket) {
   try {
     exec::Execution* execution = comm.begin({&call, 1}, status);
     if (execution == nullptr) return status;
-    exec::run({&execution, 1}, comm.patience());
+    exec::run_until_one_is_done({&execution, 1}, comm.patience());
     return comm.finish();
   } catch (const std::exception& error) {
     return comm.broke(error.what());
   }
 }
 
-/// The k-th works of all communicators run side by side, so one thread can be several ranks.
-Status run_side_by_side(std::vector<Share>& shares, size_t k) {
-  std::vector<exec::Execution*> executions;
-  std::vector<Communicator*> running;
-  std::vector<Turn> turns;
-  Status first;
-  try {
-    for (Share& share : shares) {
-      if (k >= share.works.size()) continue;
-      turns.emplace_back(*share.comm, share.tickets[k]);
+/// How far a group has come on one communicator.
+struct Progress {
+  Share& share;
+  size_t next = 0;                       // work to begin
+  std::optional<Turn> turn;              // of the one that runs …
+  exec::Execution* execution = nullptr;  // … if any does
+
+  bool begin_next(Status& first) {
+    while (execution == nullptr && next < share.works.size()) {
+      turn.emplace(*share.comm, share.tickets[next]);
       Status status;
-      exec::Execution* execution = share.comm->begin(share.works[k], status);
-      if (execution != nullptr) {
-        executions.push_back(execution);
-        running.push_back(share.comm.get());
-      }
+      execution = share.comm->begin(share.works[next++], status);
+      if (execution == nullptr) turn.reset();
       if (first.ok()) first = std::move(status);
     }
-    if (!executions.empty()) exec::run(executions, running.front()->patience());
-    for (Communicator* comm : running) {
-      Status status = comm->finish();
-      if (first.ok()) first = std::move(status);
-    }
-  } catch (const std::exception& error) {
-    for (Share& share : shares) first = share.comm->broke(error.what());
+    return execution != nullptr;
   }
-  return first;
+
+  void finish(Status& first) {
+    execution = nullptr;
+    Status status = share.comm->finish();
+    turn.reset();
+    if (first.ok()) first = std::move(status);
+  }
+};
+
+/// Begins what can be begun and runs until something is done. False when there was nothing left to do.
+bool run_on(std::vector<Progress>& all, std::vector<exec::Execution*>& executions, Status& first) {
+  executions.clear();
+  for (Progress& one : all) {
+    if (one.begin_next(first)) executions.push_back(one.execution);
+  }
+  if (executions.empty()) return false;
+  exec::run_until_one_is_done(executions, all.front().share.comm->patience());
+  for (Progress& one : all) {
+    if (one.execution != nullptr && one.execution->done) one.finish(first);
+  }
+  return true;
 }
 
+/// What a group does on one communicator runs in order, and beside what it does on others: so one thread can be several
+/// ranks, and no order among communicators is imposed on those that call them one by one.
 Status run_shares(std::vector<Share>& shares) {
   const FloatEnvironment environment;
   Status first;
-  size_t most = 0;
-  for (const Share& share : shares) most = std::max(most, share.works.size());
-  for (size_t k = 0; k < most; ++k) {
-    Status status = run_side_by_side(shares, k);
-    if (first.ok()) first = std::move(status);
+  std::vector<Progress> all;
+  for (Share& share : shares) all.push_back({share});
+  std::vector<exec::Execution*> executions;
+  for (bool more = true; more;) {
+    try {
+      more = run_on(all, executions, first);
+    } catch (const std::exception& error) {  // what is still to come fails, and takes its turn to do so
+      for (Progress& one : all) {
+        first = one.share.comm->broke(error.what());
+        one.execution = nullptr;
+        one.turn.reset();
+      }
+    }
   }
   return first;
 }

@@ -178,16 +178,14 @@ void Loaded::take_stages() {
   state.stages = stages.data();
 }
 
-void run(std::span<Execution* const> executions, const Patience& patience) {
+void run_until_one_is_done(std::span<Execution* const> executions, const Patience& patience) {
   Waiter waiter(patience);
   double next_look = kFirstLook;
-  for (bool all_done = false; !all_done;) {
+  for (bool one_is_done = false; !one_is_done;) {
     bool moved = false;
-    all_done = true;
     for (Execution* e : executions) {
-      if (e->done) continue;
-      moved = advance(*e) || moved;
-      all_done = all_done && e->done;
+      if (!e->done) moved = advance(*e) || moved;
+      one_is_done = one_is_done || e->done;
     }
     if (moved) {
       waiter.progressed();
@@ -209,7 +207,7 @@ void run(std::span<Execution* const> executions, const Patience& patience) {
     sleep_a_while(executions, rest);
   }
   for (Execution* e : executions) {
-    if (!e->status.ok()) let_go(*e);
+    if (e->done && !e->status.ok()) let_go(*e);
   }
 }
 

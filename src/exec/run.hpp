@@ -82,8 +82,8 @@ struct Execution {
   }
 };
 
-/// Runs all executions until each is done or has failed. Failures are in their `status`.
-void run(std::span<Execution* const> executions, const Patience& patience);
+/// Runs all executions, at least one, until one is done or has failed; failures are in its `status`.
+void run_until_one_is_done(std::span<Execution* const> executions, const Patience& patience);
 
 /// Waits until no reader uses staging memory any more. Needed before `Staging::reset`.
 Status drain_staging(Links& links, Execution& execution, const Patience& patience);

@@ -95,6 +95,25 @@ TEST(Groups, ASendAndItsReceiveMeetAcrossACollective) {
   leave(comms);
 }
 
+TEST(Groups, ImposeNoOrderAmongCommunicatorsOnThoseThatCallThemOneByOne) {
+  const test::ScopedEnv impatient("TUTTI_TIMEOUT", "20");
+  auto first = join_all(2), second = join_all(2);
+  run_ranks(2, [&](int r) {
+    const auto i = static_cast<size_t>(r);
+    const float in = 1;
+    float a = 0, b = 0, c = 0;
+    if (r == 0) tuttiGroupStart();  // rank 1 comes to the second communicator only when it is through with the first
+    EXPECT_EQ(add(in, a, first[i], nullptr), tuttiSuccess) << tuttiGetLastError();
+    EXPECT_EQ(add(in, b, first[i], nullptr), tuttiSuccess) << tuttiGetLastError();
+    EXPECT_EQ(add(in, c, second[i], nullptr), tuttiSuccess) << tuttiGetLastError();
+    const tuttiResult_t ended = r == 0 ? tuttiGroupEnd() : tuttiSuccess;
+    EXPECT_EQ(ended, tuttiSuccess) << tuttiGetLastError();
+    EXPECT_EQ(a + b + c, 6);
+  });
+  leave(first);
+  leave(second);
+}
+
 TEST(Groups, AnExceptionForgetsTheCallsOfItsGroup) {
   auto comms = join_all(1);
   const float in = 1;

@@ -38,9 +38,10 @@ uint64_t bytes_of_result(const CallSpec& spec, Rank ranks) {
 }
 
 /// Should processes read each other's blocks through the kernel? One copy instead of two, but a slower one: as measured
-/// with two ranks it pays for these sizes of a block, and for what is folded or published further only later.
-bool pulls(const CallSpec& spec) {
-  constexpr uint64_t kFrom = 64 << 10, kFoldedFrom = 512 << 10, kUpTo = 6 << 20;  // bytes
+/// with two and four ranks it pays from some size of a block on, a larger one where blocks are folded, and where the
+/// same bytes go to everyone or are folded only while all of them stay in the cache.
+bool pulls(const CallSpec& spec, Rank ranks) {
+  constexpr uint64_t kFrom = 64 << 10, kFoldedFrom = 512 << 10, kAllUpTo = 12 << 20;  // bytes
   if (env().cma == Cma::Always) return true;
   const uint64_t block = spec.count * size_of(spec.type);
   switch (spec.collective) {
@@ -49,9 +50,9 @@ bool pulls(const CallSpec& spec) {
     case Collective::Scatter:
       return block >= kFrom;
     case Collective::AllGather:
-      return block >= kFrom && block <= kUpTo;
+      return block >= kFrom && block * static_cast<uint64_t>(ranks) <= kAllUpTo;
     case Collective::ReduceScatter:
-      return block >= kFoldedFrom && block <= kUpTo;
+      return block >= kFoldedFrom && block * static_cast<uint64_t>(ranks) <= kAllUpTo;
     default:
       return false;
   }
@@ -123,7 +124,7 @@ Prepared Planner::make(const Call& call, bool in_place) {
                                 .root = spec.root,
                                 .in_place = in_place,
                                 .scaled = spec.op == Op::PreMulSum,
-                                .pull = pulls(spec),
+                                .pull = pulls(spec, ranks_),
                                 .stream = !in_place && bytes_of_result(spec, ranks_) >= kStreamFrom};
   Prepared prepared{.spec = spec, .in_place = in_place, .algorithm = choice.algorithm->name};
   prepared.salt = hash_of(spec).add(std::string_view(choice.algorithm->name)).add(choice.window).value();

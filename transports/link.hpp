@@ -20,6 +20,7 @@ namespace tutti::transports {
 
 inline constexpr uint32_t kCapacity = 8;                 ///< messages that a link holds
 inline constexpr uint32_t kCredits = kCapacity / 2 + 1;  ///< unread messages that always fit, see SlotWire::consume
+inline constexpr uint32_t kFewestSlots = kCapacity / 2;  ///< staged messages that may be unread, at least
 inline constexpr uint32_t kInlineBytes = 40;             ///< payload that fits into a descriptor
 inline constexpr uint32_t kStride = 128;                 ///< bytes from one descriptor to the next
 inline constexpr uint64_t kTagMask = (uint64_t{1} << 48) - 1;

@@ -148,10 +148,10 @@ void Planner::give_staging(exec::Loaded& program) {
 /// False where the stages have theirs already.
 bool Planner::assign_staging(exec::Lowered& lowered) {
   if (lowered.stages.empty() || lowered.generation == staging_.generation()) return false;
-  if (!staging_.assign(lowered.stages, transports::kCapacity)) {
+  if (!staging_.assign(lowered.stages)) {
     exec::drain_staging(links_, execution_, patience_).throw_if_bad();
     staging_.reset();
-    if (!staging_.assign(lowered.stages, transports::kCapacity)) {
+    if (!staging_.assign(lowered.stages)) {
       throw_error(Code::OutOfMemory, "this rank's staging memory is too small for the call; raise TUTTI_ARENA");
     }
   }

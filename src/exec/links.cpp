@@ -23,10 +23,12 @@ uint32_t Links::in(Rank peer, uint32_t channel) {
   return in_numbers_[{peer, channel}] = static_cast<uint32_t>(ins_.size() - 1);
 }
 
-bool Staging::assign(std::vector<OwnedStage>& stages, uint32_t slots) {
-  uint64_t needed = 0;
-  for (const OwnedStage& s : stages) needed += round_up(s.stage.slot_bytes) * slots;
-  if (needed > arena_.staging_bytes() - used_) return false;
+bool Staging::assign(std::vector<OwnedStage>& stages) {
+  uint64_t one_each = 0;
+  for (const OwnedStage& s : stages) one_each += round_up(s.stage.slot_bytes);
+  const bool ample = one_each * transports::kCapacity <= arena_.staging_bytes() / 2;
+  const uint32_t slots = ample ? transports::kCapacity : transports::kFewestSlots;
+  if (one_each * slots > arena_.staging_bytes() - used_) return false;
   for (OwnedStage& s : stages) {
     s.stage.base = arena_.staging() + used_;
     s.stage.slot_bytes = round_up(s.stage.slot_bytes);

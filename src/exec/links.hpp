@@ -52,8 +52,9 @@ class Staging {
  public:
   explicit Staging(transports::Arena& arena) : arena_(arena) {}
   uint64_t generation() const { return generation_; }
-  /// Gives memory to all the stages, `slots` slots each; false, and none, when too little is left.
-  bool assign(std::vector<OwnedStage>& stages, uint32_t slots);
+  /// Gives memory to all the stages, as many slots each as a link holds messages, or half as many where those would
+  /// take more than half of all there is; false, and none, when too little is left.
+  bool assign(std::vector<OwnedStage>& stages);
   /// Forgets all assignments. Only when no message published from here is unconsumed.
   void reset();
 

@@ -13,6 +13,7 @@ using plan::Step;
 using plan::StepKind;
 
 static_assert(plan::VerifyOptions{}.capacity < transports::kCredits, "plans are proven for links with less room");
+static_assert(plan::VerifyOptions{}.capacity <= transports::kFewestSlots, "… and for as few staging slots");
 
 /// Contiguous bytes of one operand or destination.
 struct Run {

@@ -61,7 +61,11 @@ uint64_t window_of(const plan::Cost& cost, const Setting& setting) {
   if (cost.message == plan::Ratio(0)) return kUnbounded / 2 / kGranule * kGranule;  // no message has a payload
   // Half of the staging memory for a plan: so two plans can take turns without a pause between them.
   const auto stages = static_cast<uint64_t>(std::max<int64_t>(1, cost.stages));
-  const uint64_t slot = std::min(setting.message, setting.staging / 2 / stages / transports::kCapacity);
+  // Where it is little, half as many messages of twice the length: each message costs as much as copying a few KiB.
+  constexpr uint64_t kAmple = 64 << 10;  // bytes
+  const uint64_t share = setting.staging / 2 / stages;
+  const uint64_t slot = std::min(
+      setting.message, std::max(share / transports::kCapacity, std::min(kAmple, share / transports::kFewestSlots)));
   // Rounding may lengthen a chunk by a granule.
   const uint64_t payload = std::max(slot, 2 * kGranule) - kGranule;
   const auto window = static_cast<uint64_t>(static_cast<double>(payload) / cost.message.value());

@@ -59,7 +59,7 @@ struct Candidate {
 /// All algorithms of a collective for calls of `bytes` bytes a block, the best first, the impossible last.
 std::vector<Candidate> candidates(Collective collective, uint64_t bytes, const Setting& setting);
 
-/// Bytes of a block that one round may move, so that every rank's staging memory holds kCapacity messages of each of
+/// Bytes of a block that one round may move, so that every rank's staging memory holds enough messages of each of
 /// its stages, whichever rank is the root; a multiple of 128. 0 where not even that much fits.
 uint64_t window_bytes(const plan::Algorithm& algorithm, const Setting& setting);
 

@@ -104,7 +104,7 @@ class Reader final : public json_text::Stream {
 
   void finish_lane(const Node& node) {
     node.list();
-    if (plan_.lanes.size() == verifier::kMaxLanes) node.wrong("over {} lanes", verifier::kMaxLanes);
+    if (plan_.lanes.size() == verifier::kMaxLanes) node.wrong("over {} lanes of a rank", verifier::kMaxLanes);
     plan_.lanes.push_back({{plan_.lanes.empty() ? 0 : plan_.lanes.back().steps.end, size_of(plan_.steps)}});
   }
 

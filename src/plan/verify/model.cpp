@@ -99,6 +99,7 @@ void Model::number_atoms() {
       if (!is_new) continue;
       distinct.emplace_back(rank, i);
       cuts += plans_[rank].partitions[i].parts + 1;
+      if (cuts > kMaxCuts) reject("the plans are too large to prove: over {} chunks in the partitions", kMaxCuts);
     }
   }
   bounds_ = {{0, 1}, {1, 1}};

@@ -202,8 +202,12 @@ void check_structure(std::span<const RankPlan> plans) {
     reject("plans of {} cannot be proven: what they should do is known only to their caller",
            name_of(first.shape.collective));
   }
-  if (first.lanes.size() * plans.size() > kMaxLanes) {
-    reject("{} ranks with {} lanes; {} lanes can be proven", plans.size(), first.lanes.size(), kMaxLanes);
+  if (first.lanes.size() > kMaxLanes) {
+    reject("rank 0 has {} lanes; a rank has at most {}", first.lanes.size(), kMaxLanes);
+  }
+  if (first.lanes.size() * plans.size() > kMaxAllLanes) {
+    reject("{} ranks with {} lanes each; {} lanes altogether can be proven", plans.size(), first.lanes.size(),
+           kMaxAllLanes);
   }
   Entries entries;
   for (size_t r = 0; r < plans.size(); ++r) {

@@ -9,8 +9,10 @@ namespace tutti::plan::verifier {
 
 /// Bounds that keep a proof within a few GiB and about a minute, whoever wrote the plan.
 inline constexpr uint64_t kMaxRanks = 1 << 14;
-inline constexpr uint64_t kMaxLanes = 1 << 14;       ///< of all ranks together
+inline constexpr uint64_t kMaxLanes = 64;            ///< of one rank; what lanes of a rank wait for grows as their cube
+inline constexpr uint64_t kMaxAllLanes = 1 << 14;    ///< of all ranks together
 inline constexpr uint64_t kMaxParts = 1 << 20;       ///< of one partition
+inline constexpr uint64_t kMaxCuts = 1 << 21;        ///< of all partitions that differ
 inline constexpr uint64_t kMaxEntries = 1 << 27;     ///< steps, pieces, peers and operands named by steps, altogether
 inline constexpr uint64_t kMaxLocations = 1 << 26;   ///< blocks × atoms of all ranks
 inline constexpr uint64_t kMaxMoves = 1 << 29;       ///< atoms named by steps, altogether

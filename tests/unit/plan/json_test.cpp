@@ -198,7 +198,7 @@ TEST(PlanJson, RefusesHostileTextsInBoundedTimeAndMemory) {
       {"{\"", "a", "\": 1}", "a key of"},
       {"\"", "a", "", "this is no JSON"},
       {"", "7", "", "this is no JSON: number overflow"},
-      {document(lanes), "[],", "", "/plans/0/lanes/16384: over 16384 lanes"},
+      {document(lanes), "[],", "", "/plans/0/lanes/64: over 64 lanes of a rank"},
       {document("["), R"({"rank": 0, "partitions": [1], "lanes": []},)", "", "/plans/1/rank: 0 stands"},
       {document(lanes + "["), R"({"do":"send"},)", "", "this is no JSON"},
       {document(lanes + R"([{"do": "send", "peers": [)"), "1,", "", "/plans/0/lanes/0/0/peers/"},

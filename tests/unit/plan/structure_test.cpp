@@ -5,6 +5,7 @@
 #include <random>
 
 #include "plan/verify.hpp"
+#include "plan/verify/structure.hpp"
 #include "support/plans.hpp"
 #include "support/shapes.hpp"
 
@@ -176,6 +177,42 @@ TEST(Structure, EndsForPlansThatNameTheSameRangesOverAndOver) {
   });
   for (Operand& operand : plans[0].operands) operand.pieces = {0, static_cast<uint32_t>(plans[0].pieces.size())};
   EXPECT_NE(verify(plans).reason.find("too large to prove"), std::string::npos);
+}
+
+TEST(Structure, AllowsARankAsManyLanesAsAreProvenAtOnce) {
+  const auto with_lanes = [](int lanes) {  // all of which wait for each other between rounds, for their scratch
+    return test::written(Collective::AllReduce, 1, [lanes](Rank, PlanBuilder& plan) {
+      const View scratch = plan.scratch(lanes);
+      plan.lane().copy(plan.output().all(), plan.input().all());
+      for (int i = 1; i < lanes; ++i) plan.lane().copy(scratch.block(i), plan.input().all());
+    });
+  };
+  EXPECT_TRUE(verify(with_lanes(64)));
+  EXPECT_EQ(verify(with_lanes(65)).reason, "rank 0 has 65 lanes; a rank has at most 64");
+  EXPECT_FALSE(verify(with_lanes(16000)));
+}
+
+TEST(Structure, LeavesRoomForFourTimesTheLanesOfAnyAlgorithm) {
+  size_t most = 0;
+  for (int c = 0; c < kCollectives; ++c) {
+    for (const Algorithm* algorithm : algorithms_of(static_cast<Collective>(c))) {
+      for (const Rank n : {1, 2, 3, 4, 5, 8, 13, 64, 100, 999, 1000}) {
+        const Shape shape{algorithm->collective, n};
+        if (algorithm->allows(shape)) most = std::max(most, generate(*algorithm, shape, 0).lanes.size());
+      }
+    }
+  }
+  EXPECT_GT(most, 1u);
+  EXPECT_LE(4 * most, verifier::kMaxLanes);
+}
+
+TEST(Structure, OfManyFinePartitionsIsRejectedBeforeTheirCutsAreLaidOut) {
+  auto plans = test::written(Collective::AllReduce, 1, [](Rank, PlanBuilder& plan) {
+    plan.lane().copy(plan.output().all(), plan.input().all());
+  });
+  plans[0].grain = 1 << 20;
+  for (uint32_t i = 0; i < 100; ++i) plans[0].partitions.push_back({(1u << 20) - i, kNone});
+  EXPECT_NE(verify(plans).reason.find("over 2097152 chunks in the partitions"), std::string::npos);
 }
 
 /// A word of a table, replaced by one that is likely to hurt.

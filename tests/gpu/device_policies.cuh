@@ -35,6 +35,8 @@ struct DeviceMemory {
 /// Sums of T; the host's kernel table has no counterpart on a device, so the type is the policy's.
 template <class T>
 struct BlockSum {
+  static constexpr bool kPulls = false;  // all memory that it reads is mapped
+
   __device__ static void run(const BlockGroup&, const Arithmetic& how, const Op& op, const Segment& segment,
                              unsigned char* to, unsigned char* slot, const unsigned char* const* sources) {
     for (uint64_t i = threadIdx.x; i < segment.bytes / sizeof(T); i += blockDim.x) {

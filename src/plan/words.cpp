@@ -8,7 +8,9 @@ namespace tutti::plan {
 
 std::string in_words(const RankPlan& plan, const Piece& piece) {
   std::string words = kBufferNames[static_cast<int>(piece.buffer)];
-  if (piece.block > 0) words += fmt::format("#{}", piece.block);
+  const bool scratch = piece.buffer == Buffer::Scratch;
+  const uint32_t count = scratch ? plan.scratch_blocks : blocks(plan.shape, piece.buffer, plan.rank);
+  if (piece.block > 0 || count > 1) words += fmt::format("#{}", piece.block);
   const uint32_t parts = plan.partitions[piece.partition].parts;
   if (parts == 1) return words;
   words += fmt::format("[{}", piece.first);

@@ -7,7 +7,7 @@
 
 namespace tutti::plan {
 
-/// "in", "out#2" (block 2), "scratch[1/4]" (chunk 1 of 4), "in[0-2/4]" (chunks 0 to 2).
+/// "in", "out#2" (block 2 of several), "scratch[1/4]" (chunk 1 of 4), "in[0-2/4]" (chunks 0 to 2).
 std::string in_words(const RankPlan& plan, const Piece& piece);
 /// Pieces with commas between them; "nothing" for none.
 std::string in_words(const RankPlan& plan, Range pieces);

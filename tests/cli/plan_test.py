@@ -2,6 +2,8 @@
 
 import json
 import os
+import resource
+import subprocess
 import tempfile
 import unittest
 import xml.etree.ElementTree
@@ -18,7 +20,8 @@ class Plan(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         ring = [row for row in rows if (row["collective"], row["algorithm"]) == ("all_reduce", "ring")]
         self.assertEqual([(row["rounds"], row["sent"], row["reproducible"]) for row in ring], [(6, 1.5, False)])
-        self.assertRegex(done.stdout, r"all_reduce +ring +6 +3/2 +3/2 +3/4 ")
+        self.assertEqual({row["ranks"] for row in rows}, {"any", "groups"})
+        self.assertRegex(done.stdout, r"all_reduce +ring +any +6 +3/2 +3/2 +3/4 ")
 
     def test_shows_the_steps_of_a_rank(self):
         done = tutti("plan", "show", "ring", "all_reduce", "-n", "3", "--rank", "1")
@@ -49,8 +52,8 @@ class Plan(unittest.TestCase):
         done = tutti("plan", "verify", "hierarchical", *uneven)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("The cost that the algorithm claims is what was counted.", done.stdout)
-        self.assertRegex(tutti("plan", "list", "-n", "8", "--groups", "4").stdout, r"all_reduce +hierarchical +4 +7/4 ")
-        self.assertRegex(tutti("plan", "list", "-n", "8").stdout, r"all_reduce +hierarchical +- ")
+        self.assertRegex(tutti("plan", "list", "-n", "8", "--groups", "4").stdout, r"all_reduce +hierarchical +groups +4 +7/4 ")
+        self.assertRegex(tutti("plan", "list", "-n", "8").stdout, r"all_reduce +hierarchical +groups +- ")
         with tempfile.TemporaryDirectory() as folder:
             done = tutti("plan", "draw", "hierarchical", *uneven, "-o", folder + "/h.svg")
             self.assertEqual(done.returncode, 0, done.stderr)
@@ -86,6 +89,57 @@ class Plan(unittest.TestCase):
             done = tutti("plan", "import", mine)
             self.assertNotEqual(done.returncode, 0)
             self.assertIn("the plans are wrong: rank ", done.stderr)
+
+    def test_writes_to_standard_output_as_to_a_file(self):
+        text = tutti("plan", "export", "ring", "-n", "3").stdout
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "ring.json")
+            for arguments in (("export", "ring", "-n", "3", "-o", "-"), ("export", "ring", "-n", "3", "-o", path),
+                              ("export", path, "-o", "-"), ("import", path, "-o", "-"),
+                              ("draw", path, "-o", "-"), ("list", "--json", "-")):
+                done = subprocess.run([TUTTI, "plan", *arguments], cwd=folder, capture_output=True, text=True)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(os.listdir(folder).count("-"), 0)
+                if arguments[0] == "draw":
+                    self.assertIn("svg", xml.etree.ElementTree.fromstring(done.stdout).tag)
+                elif arguments[0] == "list":
+                    self.assertIn("ring", [row["algorithm"] for row in json.loads(done.stdout)])
+                elif arguments[-1] == "-":
+                    self.assertEqual(json.loads(done.stdout)["plans"], json.loads(text)["plans"])
+                with open(path, "w") as file:
+                    file.write(text)
+
+    def test_warns_where_what_it_exports_is_too_large_to_be_imported(self):
+        done = tutti("plan", "export", "pairwise", "all_to_all", "-n", "700", "-o", "/dev/null")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, r"on 700 ranks takes \d+ bytes of text; .* read at most 67108864")
+        self.assertEqual(tutti("plan", "export", "ring", "-o", "/dev/null").stderr, "")
+
+    def test_generates_only_the_rank_it_shows(self):
+        most = 1 << 30  # all ranks' steps take over 4 GiB
+
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+        command = [TUTTI, "plan", "show", "ring", "all_reduce", "-n", "4096", "--rank", "5"]
+        done = subprocess.run(command, capture_output=True, text=True, preexec_fn=limit)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("\nrank 5\n", done.stdout)
+
+    def test_refuses_what_contradicts_a_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "ring.json")
+            self.assertEqual(tutti("plan", "export", "ring", "-n", "3", "-o", path).returncode, 0)
+            for command in (("verify",), ("show",), ("draw", "-o", os.path.join(folder, "x.svg")), ("export",)):
+                for more, words in ((("-n", "5"), "has plans for 3 ranks, not for 5"),
+                                    (("all_gather",), "has plans of all_reduce, not of all_gather"),
+                                    (("--groups", "2"), "--groups 2 would change nothing")):
+                    done = tutti("plan", command[0], path, *more, *command[1:])
+                    self.assertEqual(done.returncode, 2, done.stdout)
+                    self.assertIn(words, done.stderr)
+                done = tutti("plan", command[0], path, "all_reduce", "-n", "3", *command[1:])
+                self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(sorted(os.listdir(folder)), ["ring.json", "x.svg"])
 
     def test_given_plans_run_and_must_be_the_same_on_all_ranks(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,9 +1,11 @@
 // tutti plan: what algorithms there are, what they do, and whether it is right.
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/format.hpp"
 #include "plan/algorithm.hpp"
@@ -22,10 +24,13 @@ constexpr Rank kMostRanks = 4096;
 constexpr Rank kMostDrawn = 64;
 
 struct Options {
-  std::string algorithm, collective = "all_reduce", file;  // algorithm: or the name of a file with plans
-  std::string groups;                                      // as in TUTTI_GROUPS
-  Rank ranks = 4;
-  Rank rank = -1;  // all
+  std::string algorithm, file;            // algorithm: or the name of a file with plans
+  std::optional<std::string> collective;  // what is not given is the file's, or a default
+  std::optional<Rank> of_ranks;
+  std::string groups;  // as in TUTTI_GROUPS
+  Rank rank = -1;      // all
+
+  Rank ranks() const { return of_ranks.value_or(4); }
 };
 
 std::string join(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, ", ")); }
@@ -40,23 +45,23 @@ Collective collective_named(const std::string& name) {
 }
 
 plan::Shape shape_of(Collective collective, const Options& options) {
-  if (options.groups.empty()) return {collective, options.ranks};
-  const auto labels = plan::parse_labels(options.groups, options.ranks, "--groups");
-  return {collective, options.ranks, std::make_shared<const plan::Grouping>(labels)};
+  if (options.groups.empty()) return {collective, options.ranks()};
+  const auto labels = plan::parse_labels(options.groups, options.ranks(), "--groups");
+  return {collective, options.ranks(), std::make_shared<const plan::Grouping>(labels)};
 }
 
 const plan::Algorithm& algorithm_of(const Options& options) {
-  const Collective collective = collective_named(options.collective);
+  const Collective collective = collective_named(options.collective.value_or("all_reduce"));
   const plan::Algorithm* found = plan::find_algorithm(collective, options.algorithm);
   if (found == nullptr) {
     std::vector<std::string> known;
     for (const plan::Algorithm* a : plan::algorithms_of(collective)) known.emplace_back(a->name);
-    throw_error(Code::InvalidArgument, "{} has no algorithm '{}'; it has {}", options.collective, options.algorithm,
+    throw_error(Code::InvalidArgument, "{} has no algorithm '{}'; it has {}", name_of(collective), options.algorithm,
                 known.empty() ? "none, it is sent directly" : join(known));
   }
   if (!found->allows(shape_of(collective, options))) {
-    throw_error(Code::InvalidArgument, "{} {} does not work for {} ranks{} ({})", found->name, options.collective,
-                options.ranks, options.groups.empty() ? " without --groups" : "", found->summary);
+    throw_error(Code::InvalidArgument, "{} {} does not work for {} ranks{} ({})", found->name, name_of(collective),
+                options.ranks(), options.groups.empty() ? " without --groups" : "", found->summary);
   }
   return *found;
 }
@@ -64,11 +69,12 @@ const plan::Algorithm& algorithm_of(const Options& options) {
 /// Algorithms have no dots or slashes in their names.
 bool names_file(const Options& options) { return options.algorithm.find_first_of("./") != std::string::npos; }
 
-/// What a command is about: plans of all ranks, of an algorithm or from a file.
+/// What a command is about: an algorithm, or plans from a file.
 struct Subject {
   std::string title;
+  plan::Shape shape;
   const plan::Algorithm* algorithm = nullptr;  ///< null: from a file
-  std::vector<plan::RankPlan> plans;
+  std::vector<plan::RankPlan> plans;           ///< of all ranks; of an algorithm none until they are asked for
 };
 
 std::string title_of(const plan::Shape& shape, const std::string& name) {
@@ -80,22 +86,49 @@ std::string title_of(const plan::Shape& shape, const std::string& name) {
                      groups);
 }
 
+/// Throws where the other arguments say something else than the file.
+void check_against(const plan::Shape& shape, const Options& options) {
+  if (options.collective && collective_named(*options.collective) != shape.collective) {
+    throw_error(Code::InvalidArgument, "{} has plans of {}, not of {}; name the file alone", options.algorithm,
+                name_of(shape.collective), *options.collective);
+  }
+  if (options.of_ranks && *options.of_ranks != shape.ranks) {
+    throw_error(Code::InvalidArgument, "{} has plans for {} ranks, not for {}; leave out -n", options.algorithm,
+                shape.ranks, *options.of_ranks);
+  }
+  if (!options.groups.empty()) {
+    throw_error(Code::InvalidArgument, "{} has plans that are finished: --groups {} would change nothing; leave it out",
+                options.algorithm, options.groups);
+  }
+}
+
 Subject subject_of(const Options& options, plan::Proof proof = plan::Proof::Demand) {
   if (names_file(options)) {
     plan::PlanSet set = plan::load_plans(options.algorithm, proof);
-    const std::string name = set.name.empty() ? options.algorithm : set.name;
-    return {title_of(set.plans.front().shape, name), nullptr, std::move(set.plans)};
+    const plan::Shape shape = set.plans.front().shape;
+    check_against(shape, options);
+    return {title_of(shape, set.name.empty() ? options.algorithm : set.name), shape, nullptr, std::move(set.plans)};
   }
   const plan::Algorithm& algorithm = algorithm_of(options);
   const plan::Shape shape = shape_of(algorithm.collective, options);
-  return {title_of(shape, algorithm.name), &algorithm, plan::generate_all(algorithm, shape)};
+  return {title_of(shape, algorithm.name), shape, &algorithm, {}};
+}
+
+/// The same, with the plans of all ranks.
+Subject whole_subject_of(const Options& options, plan::Proof proof = plan::Proof::Demand) {
+  Subject subject = subject_of(options, proof);
+  if (subject.algorithm != nullptr) subject.plans = plan::generate_all(*subject.algorithm, subject.shape);
+  return subject;
 }
 
 std::string in_words(plan::Ratio ratio) {
   return ratio.den() == 1 ? fmt::format("{}", ratio.num()) : fmt::format("{}/{}", ratio.num(), ratio.den());
 }
 
+constexpr const char* kStandardOutput = "-";
+
 void write(const std::string& text, const std::string& path) {
+  if (path == kStandardOutput) return fmt::print("{}", text);
   std::ofstream file(path, std::ios::binary);
   file << text;
   file.close();
@@ -106,11 +139,29 @@ void write(const std::string& text, const std::string& path) {
   throw_error(Code::InvalidArgument, "a picture of {} ranks cannot be read; {} is the most", ranks, kMostDrawn);
 }
 
+/// For which numbers of ranks: a rule that holds for all that are asked about.
+const char* allowed_ranks(const plan::Algorithm& algorithm) {
+  constexpr Rank kAsked = 64;
+  bool any = true, powers = true, groups = true;
+  for (Rank n = 1; n <= kAsked; ++n) {
+    const plan::Shape shape{algorithm.collective, n};
+    const auto grouping = std::make_shared<const plan::Grouping>(plan::parse_labels("2", n, ""));
+    const bool allowed = algorithm.allows(shape);
+    any = any && allowed;
+    powers = powers && allowed == plan::power_of_two(n);
+    groups = groups && !allowed && algorithm.allows({algorithm.collective, n, grouping});
+  }
+  return any ? "any" : powers ? "2^k" : groups ? "groups" : "some";
+}
+
 void list(const Options& options) {
   ordered_json rows = ordered_json::array();
-  fmt::print("For {} ranks; amounts are the busiest rank's, in units of the call's count\n\n", options.ranks);
-  fmt::print("{:<15} {:<19} {:>6} {:>9} {:>9} {:>9}  {:<5} {}\n", "collective", "algorithm", "rounds", "sent",
-             "received", "folded", "repr.", "what it does");
+  std::string table =
+      fmt::format("For {} ranks; amounts are the busiest rank's, in units of the call's count\n\n", options.ranks());
+  const auto add = [&table](auto&&... cells) {
+    table += fmt::format("{:<14} {:<18} {:<6} {:>6} {:>9} {:>9} {:>9}  {:<5} {}\n", cells...);
+  };
+  add("collective", "algorithm", "n", "rounds", "sent", "received", "folded", "repr.", "what it does");
   for (int c = 0; c < kCollectives; ++c) {
     const auto collective = static_cast<Collective>(c);
     for (const plan::Algorithm* a : plan::algorithms_of(collective)) {
@@ -118,11 +169,12 @@ void list(const Options& options) {
       const bool allowed = a->allows(shape);
       const plan::Cost cost = allowed ? a->cost(shape) : plan::Cost{};
       const auto figure = [&](plan::Ratio r) { return allowed ? in_words(r) : "-"; };
-      fmt::print("{:<15} {:<19} {:>6} {:>9} {:>9} {:>9}  {:<5} {}\n", name_of(collective), a->name, figure(cost.rounds),
-                 figure(cost.sent), figure(cost.received), figure(cost.folded), a->canonical ? "yes" : "", a->summary);
+      add(name_of(collective), a->name, allowed_ranks(*a), figure(cost.rounds), figure(cost.sent),
+          figure(cost.received), figure(cost.folded), a->canonical ? "yes" : "", a->summary);
       rows.push_back({{"collective", name_of(collective)},
                       {"algorithm", a->name},
                       {"summary", a->summary},
+                      {"ranks", allowed_ranks(*a)},
                       {"allowed", allowed},
                       {"reproducible", a->canonical},
                       {"rounds", cost.rounds},
@@ -131,7 +183,10 @@ void list(const Options& options) {
                       {"folded", cost.folded.value()}});
     }
   }
-  fmt::print("\nrepr.: folds in the canonical order, so TUTTI_REPRODUCIBLE=1 may use it\n");
+  table +=
+      "\nn: for how many ranks; groups: for any number of them where groups of near ones are known (--groups)\n"
+      "repr.: folds in the canonical order, so TUTTI_REPRODUCIBLE=1 may use it\n";
+  if (options.file != kStandardOutput) fmt::print("{}", table);
   if (!options.file.empty()) write(rows.dump(2) + "\n", options.file);
 }
 
@@ -146,14 +201,19 @@ void print_steps(const plan::RankPlan& plan) {
 
 void show(const Options& options) {
   const Subject subject = subject_of(options);
-  const auto ranks = static_cast<Rank>(subject.plans.size());
+  const Rank ranks = subject.shape.ranks;
   if (options.rank >= ranks) {
     throw_error(Code::InvalidArgument, "rank {} of {}: ranks are 0 to {}", options.rank, ranks, ranks - 1);
   }
   fmt::print("{}{}{}\n", subject.title, subject.algorithm == nullptr ? "" : ": ",
              subject.algorithm == nullptr ? "" : subject.algorithm->summary);
-  for (const plan::RankPlan& plan : subject.plans) {
-    if (options.rank < 0 || plan.rank == options.rank) print_steps(plan);
+  const Rank first = std::max(options.rank, 0), end = options.rank < 0 ? ranks : options.rank + 1;
+  for (Rank r = first; r < end; ++r) {  // no more than one at a time: those of all ranks may be large
+    if (subject.algorithm == nullptr) {
+      print_steps(subject.plans[static_cast<size_t>(r)]);
+    } else {
+      print_steps(plan::generate(*subject.algorithm, subject.shape, r));
+    }
   }
   fmt::print(
       "\nlend: readers may read it where it lies; > to ranks, < from a rank; #2: block 2; [1/4]: chunk 1 of 4 of the\n"
@@ -171,13 +231,13 @@ void print_counted(const Subject& subject, const plan::Counted& counted) {
              in_words(does.sent), in_words(does.received));
   fmt::print("  folded                {}\n  largest message       {}\n", in_words(does.folded), in_words(does.message));
   fmt::print("  sends lent            {}\n", counted.lends);
-  if (reduces(subject.plans.front().shape.collective)) {
+  if (reduces(subject.shape.collective)) {
     fmt::print("  reproducible order    {}\n", plan::is_canonical(subject.plans) ? "yes" : "no");
   }
 }
 
 int verify(const Options& options) {
-  const Subject subject = subject_of(options, plan::Proof::Omit);
+  const Subject subject = whole_subject_of(options, plan::Proof::Omit);
   plan::Counted counted;
   try {
     counted = plan::count(subject.plans);  // proves them on the way
@@ -188,43 +248,47 @@ int verify(const Options& options) {
   }
   print_counted(subject, counted);
   if (subject.algorithm == nullptr) return 0;
-  const bool as_claimed = counted.cost == subject.algorithm->cost(subject.plans.front().shape);
+  const bool as_claimed = counted.cost == subject.algorithm->cost(subject.shape);
   fmt::print("\n{}\n", as_claimed ? "The cost that the algorithm claims is what was counted."
                                   : "The cost that the algorithm claims is NOT what was counted.");
   return as_claimed ? 0 : 1;
 }
 
 void draw(const Options& options) {
-  if (!names_file(options) && options.ranks > kMostDrawn) too_many_to_draw(options.ranks);
-  const Subject subject = subject_of(options);
-  const Rank ranks = subject.plans.front().shape.ranks;
-  if (ranks > kMostDrawn) too_many_to_draw(ranks);
+  if (!names_file(options) && options.ranks() > kMostDrawn) too_many_to_draw(options.ranks());
+  const Subject subject = whole_subject_of(options);
+  if (subject.shape.ranks > kMostDrawn) too_many_to_draw(subject.shape.ranks);
   write(draw_svg(subject.plans, subject.title), options.file);
-  fmt::print("{} written\n", options.file);
+  if (options.file != kStandardOutput) fmt::print("{} written\n", options.file);
 }
 
 void export_plans(const Options& options) {
-  const Subject subject = subject_of(options);
+  const Subject subject = whole_subject_of(options);
   const std::string text = plan::to_json(subject.plans, options.algorithm);
-  if (options.file.empty()) return fmt::print("{}", text);
-  write(text, options.file);
-  fmt::print("{}: {}, {} bytes\n", options.file, subject.title, text.size());
+  if (text.size() > plan::kMaxPlanText) {
+    fmt::print(stderr, "tutti plan: {} takes {} bytes of text; import, verify and TUTTI_PLAN read at most {}\n",
+               subject.title, text.size(), plan::kMaxPlanText);
+  }
+  const bool to_file = !options.file.empty() && options.file != kStandardOutput;
+  write(text, to_file ? options.file : kStandardOutput);
+  if (to_file) fmt::print("{}: {}, {} bytes\n", options.file, subject.title, text.size());
 }
 
 void import_plans(const Options& options) {
   const plan::PlanSet set = plan::load_plans(options.algorithm);
-  const Subject subject{title_of(set.plans.front().shape, set.name.empty() ? "the plan" : set.name), nullptr,
-                        set.plans};
+  if (options.file == kStandardOutput) return write(plan::to_json(set.plans, set.name), options.file);
+  const plan::Shape shape = set.plans.front().shape;
+  const Subject subject{title_of(shape, set.name.empty() ? "the plan" : set.name), shape, nullptr, set.plans};
   print_counted(subject, plan::count(subject.plans));
   fmt::print("  hash                  {:016x}\n", plan::hash_of(set.plans));
   const std::string& file = options.file.empty() ? options.algorithm : options.file;
   if (!options.file.empty()) write(plan::to_json(set.plans, set.name), file);
-  fmt::print("\nTUTTI_PLAN={} runs it for every {} of {} ranks.\n", file, name_of(set.plans.front().shape.collective),
-             set.plans.size());
+  fmt::print("\nTUTTI_PLAN={} runs it for every {} of {} ranks.\n", file, name_of(shape.collective), shape.ranks);
 }
 
 void add_shape(CLI::App* command, Options& options) {
-  command->add_option("-n", options.ranks, "number of ranks; default 4")->check(CLI::Range(1, kMostRanks));
+  command->add_option("-n", options.of_ranks, "number of ranks; default 4, a file's own")
+      ->check(CLI::Range(1, kMostRanks));
   command->add_option(
       "--groups", options.groups,
       "groups of near ranks, for the hierarchical ones: 4 for four neighbours each, or every rank's label, "
@@ -234,7 +298,7 @@ void add_shape(CLI::App* command, Options& options) {
 void add_names(CLI::App* command, Options& options) {
   command->add_option("algorithm", options.algorithm, "an algorithm (see tutti plan list), or a file: ring.json")
       ->required();
-  command->add_option("collective", options.collective, "all_reduce, all_gather, …; default all_reduce");
+  command->add_option("collective", options.collective, "all_reduce, all_gather, …; default all_reduce, a file's own");
   add_shape(command, options);
 }
 
@@ -252,7 +316,7 @@ void add_plan(CLI::App& app, int& status) {
 
   CLI::App* lists = command->add_subcommand("list", "all algorithms, with what they cost");
   add_shape(lists, *options);
-  lists->add_option("--json", options->file, "writes the table to a file as well");
+  lists->add_option("--json", options->file, "writes the table to a file as well; -: to standard output instead");
   lists->callback([options] { list(*options); });
 
   CLI::App* shows = command->add_subcommand("show", "the steps of an algorithm, rank by rank");
@@ -266,7 +330,7 @@ void add_plan(CLI::App& app, int& status) {
 
   CLI::App* draws = command->add_subcommand("draw", "a space-time diagram of an algorithm, as SVG");
   add_names(draws, *options);
-  draws->add_option("-o", options->file, "the file")->required();
+  draws->add_option("-o", options->file, "the file; -: standard output")->required();
   draws->callback([options] { draw(*options); });
 
   CLI::App* exports = command->add_subcommand("export", "the plans of all ranks, as JSON to be read, kept or changed");
@@ -276,7 +340,8 @@ void add_plan(CLI::App& app, int& status) {
 
   CLI::App* imports = command->add_subcommand("import", "proves plans of a file, and tells how to run them");
   imports->add_option("file", options->algorithm, "plans as JSON: see docs/plan-format.md")->required();
-  imports->add_option("-o", options->file, "also writes them here, a step a line");
+  imports->add_option("-o", options->file,
+                      "also writes them here, a step a line; -: to standard output, and nothing else");
   imports->callback([options] { import_plans(*options); });
 }
 

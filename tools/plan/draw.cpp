@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <sstream>
 
 #include "base/format.hpp"
 #include "tools/plan/timeline.hpp"
@@ -10,7 +11,10 @@
 namespace tutti::tools {
 namespace {
 
-constexpr double kLeft = 90, kTop = 76, kRight = 40, kBottom = 56;
+constexpr double kLeft = 90, kTop = 92, kRight = 40, kBottom = 36;  // of the diagram; the legend is below it
+constexpr double kMargin = 16, kLegendLine = 16, kLaneKey = 84;
+// What a character takes at most, on average, in the sizes that the legend and the title have: fonts differ.
+constexpr double kLegendCharacter = 6.8, kTitleCharacter = 10;
 constexpr const char* kColours[] = {"#1f5fa8", "#c2491d", "#2a8a4a", "#7b3fa0", "#a07a00", "#0f7f86"};
 
 std::string escaped(const std::string& text) {
@@ -27,6 +31,51 @@ std::string escaped(const std::string& text) {
   return safe;
 }
 
+constexpr size_t kMostLabels = 2;  // in one place
+
+/// What a rank sends when it leaves: once for all who get the same.
+using Leaving = std::map<std::pair<Rank, int>, std::vector<const Flight*>>;
+
+Leaving leaving_of(const std::vector<Flight>& flights) {
+  Leaving leaving;
+  for (const Flight& f : flights) {
+    auto& here = leaving[{f.from, f.depart}];
+    const bool known =
+        std::any_of(here.begin(), here.end(), [&](const Flight* g) { return g->what == f.what && g->lane == f.lane; });
+    if (!known) here.push_back(&f);
+  }
+  return leaving;
+}
+
+/// What the labels mean, of the kinds that there are.
+std::string explained(const std::vector<Flight>& flights) {
+  const auto any = [&](std::string_view mark) {
+    return std::any_of(flights.begin(), flights.end(),
+                       [&](const Flight& f) { return f.what.find(mark) != std::string::npos; });
+  };
+  std::string text = "One window of the data.";
+  if (any(": ")) text += " \"0+1: out\" is the sum of ranks 0 and 1, in the output; \"0..3\" are ranks 0 to 3.";
+  if (any("#")) text += " \"#2\" is block 2 of the buffer, counted from 0.";
+  if (any("[")) text += " \"[1/4]\" is chunk 1 of 4 of a block, counted from 0.";
+  if (any("nothing")) text += " \"nothing\" is a message without data.";
+  const Leaving leaving = leaving_of(flights);
+  if (std::any_of(leaving.begin(), leaving.end(), [](const auto& at) { return at.second.size() > kMostLabels; })) {
+    text += " \"(+2)\": two more messages leave there.";
+  }
+  return text;
+}
+
+/// Lines of at most `longest` characters, as long as no word is longer.
+std::vector<std::string> wrapped(const std::string& text, size_t longest) {
+  std::vector<std::string> lines(1);
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    if (!lines.back().empty() && lines.back().size() + 1 + word.size() > longest) lines.emplace_back();
+    lines.back() += (lines.back().empty() ? "" : " ") + word;
+  }
+  return lines;
+}
+
 class Picture {
  public:
   Picture(std::span<const plan::RankPlan> plans, std::vector<Flight> flights)
@@ -41,13 +90,16 @@ class Picture {
   }
 
   std::string svg(const std::string& title) {
-    const double width = kLeft + unit_ * std::max(rounds_, 1) + kRight;
-    const double height = kTop + row_ * static_cast<double>(ranks_ - 1) + kBottom;
+    const double diagram = kLeft + unit_ * std::max(rounds_, 1) + kRight;
+    width_ = std::max({diagram, 2 * kMargin + kTitleCharacter * static_cast<double>(title.size()), 420.0});
+    const double legend_at = kTop + row_ * static_cast<double>(ranks_ - 1) + kBottom;
+    const auto lines = wrapped(explained(flights_), static_cast<size_t>((width_ - 2 * kMargin) / kLegendCharacter));
+    const double height = legend_at + kLegendLine * static_cast<double>(lane_lines() + lines.size()) + kMargin;
     out_ = fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "
         "height=\"{1:.0f}\" font-family=\"Helvetica, Arial, sans-serif\">\n<rect width=\"100%\" height=\"100%\" "
         "fill=\"#ffffff\"/>\n<defs>\n",
-        std::max(width, 420.0), height);
+        width_, height);
     for (size_t lane = 0; lane < used_colours(); ++lane) {
       out_ += fmt::format(
           "<marker id=\"head{}\" viewBox=\"0 0 10 10\" refX=\"9\" refY=\"5\" markerWidth=\"7\" markerHeight=\"7\" "
@@ -55,11 +107,11 @@ class Picture {
           lane, kColours[lane]);
     }
     out_ += "</defs>\n";
-    text(16, 26, 17, "#111111", "start", title, "font-weight=\"bold\"");
+    text(kMargin, 26, 17, "#111111", "start", title, "font-weight=\"bold\"");
     grid();
     for (const Flight& f : flights_) arrow(f);
     labels();
-    legend(height - 16);
+    legend(legend_at + kLegendLine, lines);
     return out_ + "</svg>\n";
   }
 
@@ -82,8 +134,8 @@ class Picture {
     const double bottom = y(static_cast<Rank>(ranks_ - 1)) + 18;
     for (int t = 0; t <= rounds_; ++t) {
       out_ += fmt::format("<line x1=\"{0:.1f}\" y1=\"{1}\" x2=\"{0:.1f}\" y2=\"{2}\" stroke=\"#e3e3e3\"/>\n", x(t),
-                          kTop - 18, bottom);
-      if (t < rounds_) text(x(t + 0.5), kTop - 24, 11, "#777777", "middle", fmt::format("round {}", t + 1));
+                          kTop - 32, bottom);
+      if (t < rounds_) text(x(t + 0.5), kTop - 38, 11, "#777777", "middle", fmt::format("round {}", t + 1));
     }
     for (size_t r = 0; r < ranks_; ++r) {
       const auto rank = static_cast<Rank>(r);
@@ -101,43 +153,46 @@ class Picture {
         escaped(fmt::format("rank {} to rank {}, lane {}: {}", f.from, f.to, f.lane, f.what)));
   }
 
-  /// What a rank sends stands at its line where it leaves, once for all who get the same.
+  /// What a rank sends stands at its line where it leaves.
   void labels() {
-    std::map<std::pair<Rank, int>, std::vector<const Flight*>> leaving;
-    for (const Flight& f : flights_) {
-      auto& here = leaving[{f.from, f.depart}];
-      const bool known = std::any_of(here.begin(), here.end(),
-                                     [&](const Flight* g) { return g->what == f.what && g->lane == f.lane; });
-      if (!known) here.push_back(&f);
-    }
-    for (const auto& [place, here] : leaving) {
-      constexpr size_t kMost = 2;
-      for (size_t i = 0; i < std::min(here.size(), kMost); ++i) {
+    for (const auto& [place, here] : leaving_of(flights_)) {
+      for (size_t i = 0; i < std::min(here.size(), kMostLabels); ++i) {
         std::string what = here[i]->what.substr(0, kLongest);
         if (what.size() < here[i]->what.size()) what += "...";
-        if (i + 1 == kMost && here.size() > kMost) what += fmt::format("  (+{})", here.size() - kMost);
+        if (i + 1 == kMostLabels && here.size() > kMostLabels)
+          what += fmt::format("  (+{})", here.size() - kMostLabels);
         text(x(place.second) + 6, y(place.first) - 5 - 12 * static_cast<double>(i), 11, colour(*here[i]), "start", what,
              "paint-order=\"stroke\" stroke=\"#ffffff\" stroke-width=\"3\"");
       }
     }
   }
 
-  void legend(double at_y) {
-    double at_x = 16;
+  size_t lane_keys_in_a_line() const { return static_cast<size_t>((width_ - kMargin) / kLaneKey); }
+  size_t lane_lines() const {
+    if (lanes_ < 2) return 0;
+    return (used_colours() + lane_keys_in_a_line() - 1) / lane_keys_in_a_line();
+  }
+
+  void legend(double at_y, const std::vector<std::string>& lines) {
     for (size_t lane = 0; lane < used_colours() && lanes_ > 1; ++lane) {
+      const size_t line = lane / lane_keys_in_a_line();
+      const double at_x = kMargin + kLaneKey * static_cast<double>(lane % lane_keys_in_a_line());
+      const double line_y = at_y + kLegendLine * static_cast<double>(line);
       out_ += fmt::format("<line x1=\"{0}\" y1=\"{1}\" x2=\"{2}\" y2=\"{1}\" stroke=\"{3}\" stroke-width=\"3\"/>\n",
-                          at_x, at_y - 4, at_x + 20, kColours[lane]);
-      text(at_x + 26, at_y, 11, "#444444", "start", fmt::format("lane {}", lane));
-      at_x += 84;
+                          at_x, line_y - 4, at_x + 20, kColours[lane]);
+      text(at_x + 26, line_y, 11, "#444444", "start", fmt::format("lane {}", lane));
     }
-    text(at_x, at_y, 11, "#444444", "start",
-         "one window of the data; \"0+1: out[1/4]\" is the sum of ranks 0 and 1, in chunk 1 of 4 of the output");
+    at_y += kLegendLine * static_cast<double>(lane_lines());
+    for (const std::string& line : lines) {
+      text(kMargin, at_y, 11, "#444444", "start", line);
+      at_y += kLegendLine;
+    }
   }
 
   size_t ranks_, lanes_;
   std::vector<Flight> flights_;
   int rounds_ = 0;
-  double unit_ = 100, row_ = 50;
+  double unit_ = 100, row_ = 50, width_ = 0;
   std::string out_;
 };
 

@@ -62,6 +62,56 @@ TEST(Drawing, HasAnArrowForEachMessageAndALineForEachRank) {
   EXPECT_EQ(count_of(svg, "<text"), count_of(svg, "</text>"));
 }
 
+double number_after(const std::string& text, const std::string& word, size_t from = 0) {
+  return std::stod(text.substr(text.find(word, from) + word.size()));
+}
+
+TEST(Drawing, HasRoomForItsTextsHoweverNarrow) {
+  const struct {
+    Candidate candidate;
+    Rank ranks;
+  } narrow[] = {{{Collective::AllReduce, "recursive_doubling"}, 6},
+                {{Collective::AllGather, "one_shot"}, 8},
+                {{Collective::AllReduce, "four_rings"}, 2},
+                {{Collective::Gather, "linear"}, 6}};
+  constexpr double kCharacter = 6.2;  // of 11 pixels, in wide fonts
+  for (const auto& [candidate, ranks] : narrow) {
+    const std::string svg = draw_svg(candidate.plans(ranks), "short");
+    const double width = number_after(svg, " width=\""), height = number_after(svg, " height=\"");
+    EXPECT_GE(number_after(draw_svg(candidate.plans(ranks), std::string(50, 'm')), " width=\""), 50 * 9);
+    size_t legend_lines = 0;
+    for (size_t at = svg.find("<text"); at != std::string::npos; at = svg.find("<text", at + 1)) {
+      const size_t open = svg.find('>', at), close = svg.find("</text>", at);
+      EXPECT_LT(number_after(svg, " y=\"", at), height);
+      if (svg.find("#444444", at) > open) continue;
+      ++legend_lines;
+      EXPECT_LE(number_after(svg, " x=\"", at) + kCharacter * static_cast<double>(close - open - 1), width);
+    }
+    EXPECT_GT(legend_lines, 0u);
+  }
+}
+
+TEST(Drawing, KeepsTheLabelsOfRank0BelowTheHeadings) {
+  const std::string svg = draw_svg(Candidate{Collective::AllReduce, "four_rings"}.plans(5), "four");
+  const double headings = number_after(svg, " y=\"", svg.rfind("<text", svg.find(">round 1<")));
+  size_t labels = 0;
+  for (size_t at = svg.find("paint-order"); at != std::string::npos; at = svg.find("paint-order", at + 1), ++labels) {
+    EXPECT_GE(number_after(svg, " y=\"", svg.rfind("<text", at)), headings + 12);
+  }
+  EXPECT_GT(labels, 0u);
+}
+
+TEST(Drawing, ExplainsTheLabelsThatItHas) {
+  const std::string gather = draw_svg(Candidate{Collective::AllGather, "ring"}.plans(4), "gather");
+  EXPECT_EQ(count_of(gather, "\"#2\" is block 2"), 1u);
+  EXPECT_EQ(count_of(gather, "is the sum of"), 0u);
+  EXPECT_GT(count_of(gather, ">out#0<"), 0u);
+  const std::string sum = draw_svg(Candidate{Collective::AllReduce, "ring"}.plans(4), "sum");
+  EXPECT_EQ(count_of(sum, "\"#2\" is block 2"), 0u);
+  EXPECT_EQ(count_of(sum, "is the sum of"), 1u);
+  EXPECT_EQ(count_of(sum, "out#0"), 0u);
+}
+
 TEST(Drawing, OfOneRankIsAPictureToo) {
   EXPECT_NE(draw_svg(Candidate{Collective::AllReduce, "ring"}.plans(1), "alone").find("rank 0"), std::string::npos);
 }

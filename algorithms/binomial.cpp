@@ -15,8 +15,9 @@
 //   all-reduce   2d       c·S    c·S        c·S      2d·α + 2c·S·β + c·S·γ
 //
 // Few rounds, and only n − 1 pairs of ranks talk, the least there can be: it wins for small S, and where links are dear
-// to open. Its order of folding is the canonical one. A partial sum is rounded to a 16- or 8-bit type once at each rank
-// on its way up, d times at most.
+// to open. Its order of folding is the canonical one: a reduce that must keep it for any root (Shape::root) climbs the
+// tree of the ranks as they were, and sends its result from the top of that to the root, in one round more. A partial
+// sum is rounded to a 16- or 8-bit type once at each rank on its way up, d times at most.
 // Source: Thakur, Rabenseifner & Gropp, Optimization of collective communication operations in MPICH, IJHPCA 2005, §4.2
 // and §4.5.
 
@@ -39,8 +40,33 @@ void broadcast(const Shape& shape, Rank me, PlanBuilder& plan) {
   if (!children.empty()) down.lend(out.all(), children);
 }
 
+/// Up the tree of the ranks as they were before the root was made 0, then from its top to the root.
+void reduce_in_their_order(const Shape& shape, Rank me, PlanBuilder& plan) {
+  const BinomialTree tree(shape.ranks);
+  const Rank here = shape.original(me), top = shape.relabelled(0);
+  std::vector<Rank> children;
+  for (const Rank child : tree.children(here)) children.push_back(shape.relabelled(child));
+  const View in = plan.input();
+  auto up = plan.lane(), across = plan.lane();
+
+  if (children.empty()) {
+    up.lend(in.all(), shape.relabelled(tree.parent(here)));
+  } else {
+    const View partial = plan.scratch(1);
+    const std::vector<Source> all = mine_and(in.all(), children);
+    if (me == top) {
+      across.after(up.complete(partial.all(), all)).send(partial.all(), 0);
+    } else {
+      up.reduce(partial.all(), all);
+      up.send(partial.all(), shape.relabelled(tree.parent(here)));
+    }
+  }
+  if (me == 0) across.recv(plan.output().all(), top);
+}
+
 void reduce(const Shape& shape, Rank me, PlanBuilder& plan) {
   if (is_alone(shape, plan)) return;
+  if (shape.root != 0) return reduce_in_their_order(shape, me, plan);
   const BinomialTree tree(shape.ranks);
   const std::vector<Rank> children = tree.children(me);
   const View in = plan.input();
@@ -85,10 +111,16 @@ Cost broadcast_cost(Rank n) {
   return {.rounds = log2_floor(n), .sent = log2_ceil(n), .received = 1, .stages = 1, .message = 1};
 }
 
-Cost reduce_cost(Rank n) {
+Cost reduce_cost(const Shape& shape) {
+  const Rank n = shape.ranks;
   if (n == 1) return {};
   const Ratio c = log2_ceil(n);
-  return {.rounds = log2_floor(n), .sent = 1, .received = c, .folded = c, .stages = 1, .message = 1};
+  return {.rounds = log2_floor(n) + (shape.root != 0 ? 1 : 0),
+          .sent = 1,
+          .received = c,
+          .folded = c,
+          .stages = 1,
+          .message = 1};
 }
 
 Cost all_reduce_cost(Rank n) {

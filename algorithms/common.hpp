@@ -45,10 +45,14 @@ inline Pieces run(const View& view, Rank first, Rank last) {
   return pieces;
 }
 
-/// The operands of a fold over all ranks, in rank order: `mine` in my place, everyone else's next message in theirs.
-inline std::vector<Source> in_rank_order(Rank n, Rank me, const Source& mine) {
+/// The operands of a fold over all ranks, in the order that they had before a root was made 0: `mine` in my place,
+/// everyone else's next message in theirs.
+inline std::vector<Source> in_rank_order(const Shape& shape, Rank me, const Source& mine) {
   std::vector<Source> operands;
-  for (Rank r = 0; r < n; ++r) operands.push_back(r == me ? mine : LaneBuilder::from(r));
+  for (Rank original = 0; original < shape.ranks; ++original) {
+    const Rank r = shape.relabelled(original);
+    operands.push_back(r == me ? mine : LaneBuilder::from(r));
+  }
   return operands;
 }
 

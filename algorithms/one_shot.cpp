@@ -29,7 +29,7 @@ void all_reduce(const Shape& shape, Rank me, PlanBuilder& plan) {
   auto lane = plan.lane();
 
   lane.lend(in.all(), circle.others(me), Lend::OutOfPlace);  // in place, the fold below overwrites what others may read
-  lane.complete(plan.output().all(), in_rank_order(shape.ranks, me, in.all()), FoldShape::Tree);
+  lane.complete(plan.output().all(), in_rank_order(shape, me, in.all()), FoldShape::Tree);
 }
 
 void all_gather(const Shape& shape, Rank me, PlanBuilder& plan) {
@@ -51,7 +51,7 @@ void reduce_scatter(const Shape& shape, Rank me, PlanBuilder& plan) {
   auto lane = plan.lane();
 
   for (const Rank peer : circle.others(me)) lane.lend(in.block(peer), peer);
-  lane.complete(plan.output().all(), in_rank_order(shape.ranks, me, in.block(me)), FoldShape::Tree);
+  lane.complete(plan.output().all(), in_rank_order(shape, me, in.block(me)), FoldShape::Tree);
 }
 
 void broadcast(const Shape& shape, Rank me, PlanBuilder& plan) {
@@ -74,7 +74,7 @@ void reduce(const Shape& shape, Rank me, PlanBuilder& plan) {
   auto lane = plan.lane();
 
   if (me == 0) {
-    lane.complete(plan.output().all(), in_rank_order(shape.ranks, me, in.all()), FoldShape::Tree);
+    lane.complete(plan.output().all(), in_rank_order(shape, me, in.all()), FoldShape::Tree);
   } else {
     lane.lend(in.all(), 0);
   }

@@ -4,7 +4,8 @@
 // stands in for both. Each leaf answers for one part of the data. In step k = 0, 1, … L−1, leaf v and leaf v xor 2^k
 // have partial sums of the same parts; each sends the other those whose leaf is like the other in bit k, and folds its
 // own half, so what a leaf has halves in each step until its part is left, complete. As near leaves exchange first, and
-// the two sums of a step are folded in rank order, the order of folding is the canonical one.
+// the two sums of a step are folded in rank order, the order of folding is the canonical one; of a reduce only where
+// the root is rank 0, so the reproducible mode does without it.
 //
 // Reduce-scatter: the parts are the n blocks; a leaf's are its one or two ranks' own. The even rank hands on the odd's.
 //   rounds L (+1 or 2)   sent (n−1)·S (n·S)   folded (n−1)·S (+n·S)   T = L·α + (n−1)·S·(β + γ)
@@ -161,8 +162,7 @@ const Registration kReduce({.collective = Collective::Reduce,
                             .summary = "reduce-scatter at distance 1, 2, 4, …, then gather up a tree; few rounds",
                             .allows = any_number,
                             .generate = reduce,
-                            .cost = reduce_cost,
-                            .canonical = true});
+                            .cost = reduce_cost});
 
 }  // namespace
 }  // namespace tutti::algorithms

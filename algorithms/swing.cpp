@@ -69,7 +69,7 @@ StepRef fold(LaneBuilder& lane, Rank n, Rank me, PartialSums& sums, const Piece&
   const Rank last = n - 1;
   if (is_apart(n, me)) {
     for (Rank r = 0; r < last; ++r) lane.lend(sums.at(r), r);
-    return lane.complete(result, in_rank_order(n, me, sums.at(me)), FoldShape::Tree);
+    return lane.complete(result, in_rank_order({.ranks = n}, me, sums.at(me)), FoldShape::Tree);
   }
   if (!is_apart(n, last)) return fold_back(exchanges(n, me), lane, sums, result);
   lane.lend(sums.at(last), last);

@@ -31,7 +31,7 @@ void all_reduce(const Shape& shape, Rank me, PlanBuilder& plan) {
   auto lane = plan.lane();
 
   for (const Rank owner : others) lane.lend(in[owner], owner);
-  lane.complete(out[me], in_rank_order(shape.ranks, me, in[me]), FoldShape::Tree);
+  lane.complete(out[me], in_rank_order(shape, me, in[me]), FoldShape::Tree);
   lane.lend(out[me], others);
   for (const Rank owner : others) lane.recv(out[owner], owner);
 }
@@ -77,7 +77,7 @@ void reduce(const Shape& shape, Rank me, PlanBuilder& plan) {
   } else {
     const View result = plan.scratch(1, chunks);
     const Rank mine = chunk_of(me);
-    lane.complete(result[mine], in_rank_order(shape.ranks, me, in[mine]), FoldShape::Tree);
+    lane.complete(result[mine], in_rank_order(shape, me, in[mine]), FoldShape::Tree);
     lane.lend(result[mine], 0);
   }
 }

@@ -137,8 +137,10 @@ const plan::RankPlan& Planner::plan_for(const plan::Algorithm& algorithm, Rank r
   const Rank planned = (rank_ - root + ranks_) % ranks_;  // the plan counts ranks from the root
   const auto known = plans_.find({&algorithm, planned});
   if (known != plans_.end()) return known->second;
-  return plans_[{&algorithm, planned}] =
-             plan::generate(algorithm, shape_from(root, algorithm.collective, groups_), planned);
+  plan::Shape shape = shape_from(root, algorithm.collective, groups_);
+  // Else a plan is not told its root, which spares the binomial tree a message.
+  if (reproducible_ && algorithm.collective == Collective::Reduce) shape.root = root;
+  return plans_[{&algorithm, planned}] = plan::generate(algorithm, shape, planned);
 }
 
 void Planner::give_staging(exec::Loaded& program) {

@@ -39,7 +39,7 @@ struct Adopted {
                  .generate = [this](const Shape&, Rank me,
                                     PlanBuilder& plan) { plan.take_over(plans[static_cast<size_t>(me)]); },
                  .cost = [counted](Rank) { return counted; },
-                 .canonical = reduces(collective) && is_canonical(plans)};
+                 .canonical = reduces(collective) && collective != Collective::Reduce && is_canonical(plans)};
   }
   const std::string name;
   const std::vector<RankPlan> plans;

@@ -93,7 +93,7 @@ struct Algorithm {
   OfShape<bool> allows;
   std::function<void(const Shape& shape, Rank me, PlanBuilder& plan)> generate;
   OfShape<Cost> cost;      ///< of groups, nothing but their sizes counts, in the groups' order
-  bool canonical = false;  ///< folds in the canonical order (see is_canonical), whatever n; of reductions only
+  bool canonical = false;  ///< folds in the canonical order (see is_canonical), whatever n and root; of reductions only
 };
 
 inline bool any_number(Rank) { return true; }

@@ -22,6 +22,11 @@ struct Shape {
   Collective collective = Collective::AllReduce;
   Rank ranks = 1;
   std::shared_ptr<const Grouping> groups = nullptr;  ///< of the ranks as relabelled; null: nothing is known of groups
+  /// The rank that plays 0: for a reduce whose bits may not depend on its root. Others leave it 0.
+  Rank root = 0;
+  /// The rank that plays `rank`, and back. Folds in the canonical order are in that of the ranks as they were.
+  Rank original(Rank rank) const { return static_cast<Rank>((int64_t{rank} + root) % ranks); }
+  Rank relabelled(Rank rank) const { return static_cast<Rank>((int64_t{rank} - root + ranks) % ranks); }
   bool operator==(const Shape&) const = default;
 };
 

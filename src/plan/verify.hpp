@@ -83,7 +83,8 @@ Counted count(std::span<const RankPlan> plans, const VerifyOptions& options = {}
 bool same_bits(std::span<const RankPlan> a, std::span<const RankPlan> b, bool round_every_node = false);
 
 /// True where every output is folded in the canonical order: with e = n − 2^⌊log2 n⌋, leaves (0+1), (2+3), …
-/// (2e−2 + 2e−1), 2e, … n−1, and the perfect binary tree over those. For plans that verify() has accepted.
+/// (2e−2 + 2e−1), 2e, … n−1, and the perfect binary tree over those; of the ranks as they were before a root was made 0
+/// (Shape::root). For plans that verify() has accepted.
 bool is_canonical(std::span<const RankPlan> plans);
 
 }  // namespace tutti::plan

@@ -16,7 +16,7 @@ namespace {
 struct Options {
   std::string transport = "local";
   int ranks = 2;
-  bool exhaustive = false, only_forced = false;
+  bool exhaustive = false, only_forced = false, only_sums = false;
 };
 
 /// How the ranks are placed, and what they may use.
@@ -32,20 +32,25 @@ Placement placement_of(const Options& options) {
   return {options.ranks, options.transport};
 }
 
-/// Forces the algorithm of this name for all collectives that have it and where n ranks, in these groups if any, may
-/// use it; "" if none.
-std::string forcing(const std::string& name, int ranks, const std::string& groups = "") {
-  const auto grouping =
-      groups.empty() ? nullptr
-                     : std::make_shared<const plan::Grouping>(plan::parse_labels(groups, ranks, "the test's grouping"));
+/// Forces the algorithm of this name for all collectives that have it and where `may(algorithm)`; "" if none.
+template <class May>
+std::string forcing_where(const std::string& name, const May& may) {
   std::string text;
   for (int i = 0; i < kCollectives; ++i) {
     const auto collective = static_cast<Collective>(i);
     const plan::Algorithm* algorithm = plan::find_algorithm(collective, name);
-    if (algorithm == nullptr || !algorithm->allows({collective, ranks, grouping})) continue;
+    if (algorithm == nullptr || !may(*algorithm)) continue;
     text += fmt::format("{}{}:{}", text.empty() ? "" : ",", name_of(collective), name);
   }
   return text;
+}
+
+/// Where n ranks, in these groups if any, may use it.
+std::string forcing(const std::string& name, int ranks, const std::string& groups = "") {
+  const auto grouping =
+      groups.empty() ? nullptr
+                     : std::make_shared<const plan::Grouping>(plan::parse_labels(groups, ranks, "the test's grouping"));
+  return forcing_where(name, [&](const plan::Algorithm& a) { return a.allows({a.collective, ranks, grouping}); });
 }
 
 std::set<std::string> algorithm_names() {
@@ -79,7 +84,12 @@ class Table {
   void run(const std::string& name, const Sweep& sweep, Environment environment) {
     run(name, list_cases(sweep, options_.ranks), false, std::move(environment));
   }
-  void run_reproducible_sums() { run("TUTTI_REPRODUCIBLE=1", {}, true, {{"TUTTI_REPRODUCIBLE", "1"}}); }
+  void run_reproducible_sums(Environment environment = {}) {
+    std::string name = "TUTTI_REPRODUCIBLE=1";
+    for (const auto& [variable, value] : environment) name += fmt::format(" {}={}", variable, value);
+    environment.emplace_back("TUTTI_REPRODUCIBLE", "1");
+    run(name, {}, true, std::move(environment));
+  }
 
   /// Prints the table; true when nothing was wrong.
   bool print() const {
@@ -128,6 +138,19 @@ void run_along_groups(Table& table, const std::string& name, int ranks, const En
   }
 }
 
+/// By every algorithm that may, in messages short and long.
+bool run_sums_table(const Options& options) {
+  Table table(options);
+  for (const std::string& name : algorithm_names()) {
+    const std::string forced = forcing_where(name, [](const plan::Algorithm& a) { return a.canonical; });
+    if (forced.empty()) continue;
+    for (const char* message : {"8K", "256K"}) {
+      table.run_reproducible_sums({{"TUTTI_ALGO", forced}, {"TUTTI_MESSAGE", message}});
+    }
+  }
+  return table.print();
+}
+
 bool run_table(const Options& options) {
   // Little memory and short messages: many rounds, slots used again and again, staging memory divided anew.
   const int n = options.ranks;
@@ -171,7 +194,9 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"local", "shm", "tcp", "tcp-threads", "mixed"}));
   app.add_option("-n", options.ranks, "number of ranks")->check(CLI::Range(1, tutti::conformance::kMostRanks));
   app.add_flag("--only-forced", options.only_forced, "each algorithm forced, and nothing else; with TUTTI_CMA=always");
+  app.add_flag("--only-sums", options.only_sums, "sums in the reproducible mode, by each algorithm; nothing else");
   app.add_flag("--exhaustive", options.exhaustive, "more counts and types; takes many minutes");
   CLI11_PARSE(app, argc, argv);
-  return tutti::conformance::run_table(options) ? 0 : 1;
+  using namespace tutti::conformance;
+  return (options.only_sums ? run_sums_table : run_table)(options) ? 0 : 1;
 }

@@ -86,7 +86,7 @@ struct FastMath {
 template <class F>
 std::string deviation(Collective collective, int n, int rank, tuttiComm_t comm, size_t count) {
   using Bits = typename F::Bits;
-  const int root = collective == Collective::Reduce ? n / 2 : 0;  // ranks are counted from the root
+  const int root = collective == Collective::Reduce ? n / 2 : 0;
   const bool scatters = collective == Collective::ReduceScatter;
   std::vector<Bits> in(scatters ? count * static_cast<size_t>(n) : count), out(count);
   for (size_t i = 0; i < in.size(); ++i) in[i] = element<F>(rank, i);
@@ -105,7 +105,7 @@ std::string deviation(Collective collective, int n, int rank, tuttiComm_t comm, 
   for (size_t i = 0; i < count; ++i) {
     std::vector<Bits> values;
     for (int r = 0; r < n; ++r) {
-      values.push_back(element<F>((root + r) % n, scatters ? static_cast<size_t>(rank) * count + i : i));
+      values.push_back(element<F>(r, scatters ? static_cast<size_t>(rank) * count + i : i));
     }
     const Bits wanted = canonical<F>(values);
     const bool both_nan = std::isnan(F::widen(wanted)) && std::isnan(F::widen(out[i]));  // payloads are not promised

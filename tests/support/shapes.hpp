@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -55,11 +56,23 @@ inline std::vector<Labels> some_groupings(Rank n) {
   return found;
 }
 
-/// What the algorithm can do for n ranks: nothing, the plain shape, or groupings of all kinds (of many ranks: of two
-/// kinds in turn).
+/// The shape for root 0, and for each class of roots of a reduce whose order of folding is told its root.
+inline std::vector<plan::Shape> with_roots(const plan::Shape& plain) {
+  std::set<Rank> roots = {0};
+  if (plain.collective == Collective::Reduce) roots.insert({1 % plain.ranks, plain.ranks / 2, plain.ranks - 1});
+  std::vector<plan::Shape> shapes;
+  for (const Rank root : roots) {
+    shapes.push_back(plain);
+    shapes.back().root = root;
+  }
+  return shapes;
+}
+
+/// What the algorithm can do for n ranks: nothing, the plain shape with its roots, or groupings of all kinds (of many
+/// ranks: of two kinds in turn).
 inline std::vector<plan::Shape> shapes_of(const plan::Algorithm& algorithm, Rank n) {
   const plan::Shape plain{algorithm.collective, n};
-  if (algorithm.allows(plain)) return {plain};
+  if (algorithm.allows(plain)) return with_roots(plain);
   std::vector<Labels> groupings = n <= 5 ? all_groupings(n) : some_groupings(n);
   if (n > 32) groupings = {groupings[static_cast<size_t>(n % 8)], groupings[static_cast<size_t>((n + 3) % 8)]};
   std::vector<plan::Shape> shapes;
@@ -76,6 +89,7 @@ inline std::string words_of(const plan::Shape& shape) {
   for (Rank r = 0; shape.groups != nullptr && r < shape.ranks; ++r) {
     words += fmt::format("{}{}", r == 0 ? " in groups " : " ", shape.groups->group_of(r));
   }
+  if (shape.root != 0) words += fmt::format(", root {}", shape.root);
   return words;
 }
 

@@ -121,7 +121,9 @@ bool is_canonical(std::span<const RankPlan> plans) {
   each_output(model, [&](uint32_t rank, uint32_t block) {
     const uint32_t wanted_block = model.shape().collective == Collective::ReduceScatter ? rank : 0;
     std::vector<uint32_t> leaves;
-    for (uint32_t r = 0; r < model.ranks(); ++r) leaves.push_back(forest.leaf(r, wanted_block));
+    for (Rank original = 0; original < model.shape().ranks; ++original) {
+      leaves.push_back(forest.leaf(static_cast<uint32_t>(model.shape().relabelled(original)), wanted_block));
+    }
     const uint32_t wanted = brackets.canonical(leaves);
     for (const Value value : values.output(rank, block)) canonical = canonical && tree[value] == wanted;
   });

@@ -65,21 +65,22 @@ TEST(Binomial, ReduceGoesUp) {
 
 TEST(Binomial, AllGatherSendsItsSubtreeUpAndEverythingDown) {
   const Candidate all_gather{Collective::AllGather, "binomial"};
-  EXPECT_EQ(steps_of(all_gather, 4, 2), (Words{"recv out#3 < 3", "lend in,out#3 > 0", "|",
-                                               "recv out,out#1,out#2,out#3 < 0", "lend out,out#1,out#2,out#3 > 3"}));
-  EXPECT_EQ(steps_of(all_gather, 3, 0),
-            (Words{"copy out = in", "recv out#1 < 1", "recv out#2 < 2", "|", "after 2: lend out,out#1,out#2 > 1 2"}));
+  EXPECT_EQ(steps_of(all_gather, 4, 2),
+            (Words{"recv out#3 < 3", "lend in,out#3 > 0", "|", "recv out#0,out#1,out#2,out#3 < 0",
+                   "lend out#0,out#1,out#2,out#3 > 3"}));
+  EXPECT_EQ(steps_of(all_gather, 3, 0), (Words{"copy out#0 = in", "recv out#1 < 1", "recv out#2 < 2", "|",
+                                               "after 2: lend out#0,out#1,out#2 > 1 2"}));
 }
 
 TEST(Binomial, ReduceScatterSendsEachChildItsSubtreesBlocks) {
   const Candidate reduce_scatter{Collective::ReduceScatter, "binomial"};
   EXPECT_EQ(steps_of(reduce_scatter, 4, 0),
-            (Words{"complete out,scratch,scratch#1,scratch#2 = in,in#1,in#2,in#3 + <1 + <2", "|",
-                   "after 0: send scratch > 1", "lend scratch#1,scratch#2 > 2"}));
+            (Words{"complete out,scratch#0,scratch#1,scratch#2 = in#0,in#1,in#2,in#3 + <1 + <2", "|",
+                   "after 0: send scratch#0 > 1", "lend scratch#1,scratch#2 > 2"}));
   EXPECT_EQ(
       steps_of(reduce_scatter, 4, 2),
-      (Words{"fold scratch#1,scratch#2,scratch#3,scratch#4 = in,in#1,in#2,in#3 + <3",
-             "lend scratch#1,scratch#2,scratch#3,scratch#4 > 0", "|", "recv out,scratch < 0", "send scratch > 3"}));
+      (Words{"fold scratch#1,scratch#2,scratch#3,scratch#4 = in#0,in#1,in#2,in#3 + <3",
+             "lend scratch#1,scratch#2,scratch#3,scratch#4 > 0", "|", "recv out,scratch#0 < 0", "send scratch#0 > 3"}));
 }
 
 TEST(Binomial, IsReproducible) {

@@ -10,14 +10,14 @@ using Words = std::vector<std::string>;
 
 TEST(Circulant, ReduceScatterOfFiveHalvesToThreeTwoOne) {
   EXPECT_EQ(steps_of({Collective::ReduceScatter, "circulant"}, 5, 0),
-            (Words{"lend in#3,in#4 > 3", "fold scratch,scratch#1 = in,in#1 + <2", "lend in#2 > 2",
-                   "fold scratch = scratch + <3", "lend scratch#1 > 1", "complete out = scratch + <4"}));
+            (Words{"lend in#3,in#4 > 3", "fold scratch#0,scratch#1 = in#0,in#1 + <2", "lend in#2 > 2",
+                   "fold scratch#0 = scratch#0 + <3", "lend scratch#1 > 1", "complete out = scratch#0 + <4"}));
 }
 
 TEST(Circulant, AllGatherIsThatBackwards) {
   EXPECT_EQ(steps_of({Collective::AllGather, "circulant"}, 5, 0),
-            (Words{"copy out = in", "lend out > 4", "recv out#1 < 1", "lend out > 3", "recv out#2 < 2",
-                   "lend out,out#1 > 2", "recv out#3,out#4 < 3"}));
+            (Words{"copy out#0 = in", "lend out#0 > 4", "recv out#1 < 1", "lend out#0 > 3", "recv out#2 < 2",
+                   "lend out#0,out#1 > 2", "recv out#3,out#4 < 3"}));
 }
 
 TEST(Circulant, AllReduceFoldsInTheOutputAndGathersOnALaneOfItsOwn) {

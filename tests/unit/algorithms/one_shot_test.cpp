@@ -14,12 +14,12 @@ TEST(OneShot, AllReducePublishesOnceAndFoldsInRankOrder) {
 
 TEST(OneShot, AllGatherPublishesOnce) {
   EXPECT_EQ(steps_of({Collective::AllGather, "one_shot"}, 3, 1),
-            (Words{"copy out#1 = in", "lend out#1 > 2 0", "recv out#2 < 2", "recv out < 0"}));
+            (Words{"copy out#1 = in", "lend out#1 > 2 0", "recv out#2 < 2", "recv out#0 < 0"}));
 }
 
 TEST(OneShot, ReduceScatterSendsEachBlockToItsOwner) {
   EXPECT_EQ(steps_of({Collective::ReduceScatter, "one_shot"}, 3, 1),
-            (Words{"lend in#2 > 2", "lend in > 0", "complete out = <0 + in#1 + <2"}));
+            (Words{"lend in#2 > 2", "lend in#0 > 0", "complete out = <0 + in#1 + <2"}));
 }
 
 TEST(OneShot, BroadcastAndReduceAreTheRootsWork) {

@@ -12,14 +12,14 @@ const Candidate kAllGather{Collective::AllGather, "pat"};
 const Candidate kReduceScatter{Collective::ReduceScatter, "pat"};
 
 TEST(Pat, AllGatherOfFiveGoesFarFirst) {
-  EXPECT_EQ(steps_of(kAllGather, 5, 0), (Words{"copy out = in", "lend out > 4", "recv out#1 < 1", "lend out > 2",
-                                               "recv out#3 < 3", "lend out,out#3 > 1", "recv out#4,out#2 < 4"}));
+  EXPECT_EQ(steps_of(kAllGather, 5, 0), (Words{"copy out#0 = in", "lend out#0 > 4", "recv out#1 < 1", "lend out#0 > 2",
+                                               "recv out#3 < 3", "lend out#0,out#3 > 1", "recv out#4,out#2 < 4"}));
 }
 
 TEST(Pat, ReduceScatterIsThatBackwards) {
   EXPECT_EQ(steps_of(kReduceScatter, 5, 0),
-            (Words{"lend in#4,in#2 > 4", "fold scratch,scratch#1 = in,in#3 + <1", "lend scratch#1 > 3",
-                   "fold scratch = scratch + <2", "lend in#1 > 1", "complete out = scratch + <4"}));
+            (Words{"lend in#4,in#2 > 4", "fold scratch#0,scratch#1 = in#0,in#3 + <1", "lend scratch#1 > 3",
+                   "fold scratch#0 = scratch#0 + <2", "lend in#1 > 1", "complete out = scratch#0 + <4"}));
 }
 
 /// The peers that rank 0 sends to, step by step.

@@ -1,6 +1,8 @@
 // TUTTI_REPRODUCIBLE: sums of floats have the bits of one order of folding, whatever runs them.
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "base/format.hpp"
 #include "plan/algorithm.hpp"
 #include "support/canonical.hpp"
@@ -17,36 +19,39 @@ void expect_canonical_bits(Collective collective, int n) {
   });
 }
 
-class Reproducible : public testing::TestWithParam<Collective> {
+class Reproducible : public testing::TestWithParam<std::tuple<Collective, const char*>> {
  protected:
+  const Collective collective_ = std::get<0>(GetParam());
   const test::ScopedEnv reproducible_{"TUTTI_REPRODUCIBLE", "1"};
+  const test::ScopedEnv transport_{"TUTTI_TRANSPORT", std::get<1>(GetParam())};
 };
 
 TEST_P(Reproducible, HasTheSameBitsByEveryAlgorithmAndMessage) {
   int algorithms = 0;
-  for (const plan::Algorithm* algorithm : plan::algorithms_of(GetParam())) {
+  for (const plan::Algorithm* algorithm : plan::algorithms_of(collective_)) {
     if (!algorithm->canonical) continue;
     ++algorithms;
-    const test::ScopedEnv forced("TUTTI_ALGO", fmt::format("{}:{}", name_of(GetParam()), algorithm->name));
+    const test::ScopedEnv forced("TUTTI_ALGO", fmt::format("{}:{}", name_of(collective_), algorithm->name));
     for (const char* message : {"8K", "256K"}) {
       const test::ScopedEnv window("TUTTI_MESSAGE", message);
       for (const int n : {2, 3, 5, 6, 7, 8, 12, 16}) {
         SCOPED_TRACE(fmt::format("{}, n = {}, messages of {}", algorithm->name, n, message));
-        expect_canonical_bits(GetParam(), n);
+        expect_canonical_bits(collective_, n);
       }
     }
   }
   EXPECT_GE(algorithms, 3);
 }
 
-TEST_P(Reproducible, HasTheSameBitsByItsOwnChoiceOverTcp) {
-  const test::ScopedEnv transport("TUTTI_TRANSPORT", "tcp");
-  for (const int n : {3, 6}) expect_canonical_bits(GetParam(), n);
+TEST_P(Reproducible, HasTheSameBitsByItsOwnChoice) {
+  for (const int n : {2, 3, 5, 6, 7, 8, 12, 16}) expect_canonical_bits(collective_, n);
 }
 
-INSTANTIATE_TEST_SUITE_P(Sums, Reproducible,
-                         testing::Values(Collective::AllReduce, Collective::ReduceScatter, Collective::Reduce),
-                         [](const auto& test) { return name_of(test.param); });
+INSTANTIATE_TEST_SUITE_P(
+    Sums, Reproducible,
+    testing::Combine(testing::Values(Collective::AllReduce, Collective::ReduceScatter, Collective::Reduce),
+                     testing::Values("local", "tcp")),
+    [](const auto& test) { return fmt::format("{}_{}", name_of(std::get<0>(test.param)), std::get<1>(test.param)); });
 
 TEST(ReproducibleMode, RefusesAnAlgorithmOfAnotherOrder) {
   const test::ScopedEnv reproducible("TUTTI_REPRODUCIBLE", "1"), forced("TUTTI_ALGO", "all_reduce:ring");

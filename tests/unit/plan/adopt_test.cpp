@@ -25,6 +25,12 @@ TEST(Adopt, MakesAnAlgorithmOfItsOwnRanksAndCost) {
   EXPECT_FALSE(adopt("ring", generate_all(*find_algorithm(Collective::AllReduce, "ring"), 6)).canonical);
 }
 
+TEST(Adopt, TakesNoReduceToBeCanonicalForItKnowsOneRootOnly) {
+  const auto plans = generate_all(*find_algorithm(Collective::Reduce, "one_shot"), 6);
+  EXPECT_TRUE(is_canonical(plans));
+  EXPECT_FALSE(adopt("mine", plans).canonical);
+}
+
 TEST(Adopt, KnowsWhatItHasAdoptedBefore) {
   const Algorithm& mine = adopt("twice", doubling(4));
   EXPECT_EQ(&adopt("twice", doubling(4)), &mine);

@@ -13,8 +13,8 @@
 //   all-reduce   2G       (g + h − 2)/g · S + 2(G−1)/(G·g) · S   2(G−1)/(G·g) · S           as sent
 //   broadcast    G + 1    max(g + r − 1, h)/g · S                S/g                        S
 // for G > 1 and g > 1, with r members in the root's group; in general see below. All-reduce folds (h−1)/g · S +
-// (G−1)/(G·g) · S. With α', β' for links between groups, T = 2α + rounds between · α' + what is sent or received, the
-// more, inside · β and between · β' + folded · γ.
+// (G−1)/(G·g) · S. Over one link go 2(G−1)/(G·g) · S, or S/g where that is more. With α', β' for links between groups,
+// T = 2α + rounds between · α' + what is sent or received, the more, inside · β and between · β' + folded · γ.
 //
 // One rank of g takes part in the traffic between groups for each 1/g of the buffer: it wins for large S where links
 // between groups are slower than those inside, or where each member has its own way out; where groups are uneven, the
@@ -134,6 +134,7 @@ Cost all_reduce_cost(const Shape& shape) {
           .folded = Ratio(h - 1, g) + Ratio(count - 1, count * g),
           .stages = g - 1 + (count > 1 ? 1 : 0) + (h > 1 ? 1 : 0),
           .message = h > 1 ? Ratio(1, g) : Ratio(1, count),
+          .link = h > 1 && count <= 2 ? Ratio(1, g) : Ratio(2 * (count - 1), count * g),
           .between = between_groups(groups, 2 * (count - 1), Ratio(1, count * g), Ratio(2 * (count - 1), count * g))};
 }
 

@@ -10,7 +10,8 @@
 // The three are lanes of their own, so that one window is between groups while others are inside.
 //
 //   rounds h + G − 2 [+1]   sent = received (n−1)·S + (h−1)·(G−1)·S, of these (G−1)·h·S between groups
-// with S the bytes of one block, for even groups ([+1]: with extras; in general see below).
+// with S the bytes of one block, for even groups ([+1]: with extras; in general see below). Over one link goes one
+// message; to an extra of a group of s members, n − s blocks.
 //   T = (h−1)·α + (G−1)·α' + (h−1)·G·S·β + (G−1)·h·S·β'
 //
 // The same bytes between groups as pairwise sends, in messages h times as large and h times as few, for nearly twice
@@ -163,13 +164,18 @@ Cost cost(const Shape& shape) {
   const auto collected = [&](Rank group) {
     return groups.size(group) > 1 ? 1 + all - served(groups, group) : int64_t{0};
   };
+  const auto handed_on = [&](Rank group) {  // to one extra
+    return served(groups, group) > 1 ? n - groups.size(group) : int64_t{0};
+  };
   const int64_t passed = std::max(largest * rail(second), second * rail(largest));  // to another group at once
+  const int64_t message = std::max(most(groups, collected), passed);
   return {
       .rounds = rounds(groups),
       .sent = most(groups, moved),
       .received = most(groups, moved),
       .stages = largest - 1 + count - 1 + (count > 1 ? rail(largest) - 1 : 0),
-      .message = std::max(most(groups, collected), passed),
+      .message = message,
+      .link = std::max(message, most(groups, handed_on)),
       .between = Cost::Between{
           .rounds = count - 1, .moved = most(groups, exchanged), .chain = (count - 1) * passed, .stages = count - 1}};
 }

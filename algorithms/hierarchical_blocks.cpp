@@ -15,7 +15,8 @@
 //   reduce-scatter   G        (n − 1)·S   (n − 1)·S   (n − 1)·S   (G − 1)·S
 // for even groups, G > 1 and g > 1, with S the bytes of a block; T = α + (G−1)·α' + (g−1)·G·S·β + (G−1)·S·β' + folded·γ
 // with α', β' for links between groups. Extras add a round; and a carrier of h members then sends (h−1)·(B−b+1) + B−b
-// blocks, or receives and folds (h−1)·B + B−b, where the groups next to it are as large (in general see below).
+// blocks, or receives and folds (h−1)·B + B−b, where the groups next to it are as large. One link carries B − 1 blocks
+// of an all-gather, B of a reduce-scatter.
 //
 // Between groups a block is sent once to each group, not once to each rank: it wins where links between groups are
 // slower than those inside. A partial sum is rounded once inside, if the group has more than one member, and G−1 times
@@ -105,7 +106,6 @@ void reduce_scatter(const Shape& shape, Rank me, PlanBuilder& plan) {
   Pieces results = out.all();
   std::vector<Pieces> shares;
   std::vector<StepRef> ready;
-
   for (Rank hop = 1; hop <= rails.circle.n; ++hop) {  // my own group is the last
     const Rank of_group = rails.circle.back(rails.group, hop);
     for (const Rank rail : rails.other_rails()) {
@@ -156,12 +156,12 @@ Cost all_gather_cost(const Shape& shape) {
     const Rank others = groups.size(group) - 1, after = (group + 1) % count;
     return others + (all - served(groups, after)) + others * (all - served(groups, group));
   };
-  const int lanes = count > 1 ? 3 : 1;
   return {.rounds = rounds(groups),
           .sent = count > 1 ? most(groups, sent) : shape.ranks - 1,
           .received = shape.ranks - 1,
-          .stages = groups.largest() > 1 ? lanes : 1,
+          .stages = groups.largest() > 1 && count > 1 ? 3 : 1,
           .message = count > 1 ? most_served(groups) : 1,
+          .link = count > 1 ? all - 1 : 1,
           .between = between_groups(groups, count - 1, most_served(groups), all - 1)};
 }
 
@@ -179,6 +179,7 @@ Cost reduce_scatter_cost(const Shape& shape) {
           .folded = received,
           .stages = g - 1 + (count > 1 ? 1 : 0) + b - 1,
           .message = b,
+          .link = groups.largest() > 1 ? all : all - 1,
           .between = between_groups(groups, count - 1, b, all - 1)};
 }
 

@@ -14,7 +14,8 @@
 // exist at a time, and a new one takes the place of one that was sent.
 //
 //   n = 2 … 32 (R = 2):  rounds K   in general:  rounds K − log2 R + R − 1   S is the call's count in bytes
-//   sent (n−1)·S   folded (n−1)·S (reduce-scatter)   T = rounds·α + (n−1)·S·(β + γ)   scratch 16·log2 R blocks or fewer
+//   sent (n−1)·S   over one link ⌊n/2⌋·S   folded (n−1)·S (reduce-scatter)
+//   T = rounds·α + (n−1)·S·(β + γ)   scratch 16·log2 R blocks or fewer
 //
 // The least bytes there can be, for any n, about log2 n rounds among few ranks and n/16 among many, in little memory:
 // it wins for middle S where far links are slow, or short of room. The order of folding is not the canonical one; a
@@ -88,6 +89,7 @@ Cost cost(Rank n, bool folds) {
           .folded = folds ? n - 1 : 0,
           .stages = log2_ceil(n),
           .message = (n - 1 + run - 1) / run,
+          .link = n / 2,
           .chain = n - 1};
 }
 

@@ -129,7 +129,8 @@ Cost twice_round(Rank n) {
           .received = all,
           .folded = Ratio(n - 1, n),
           .stages = k,
-          .message = Ratio(1, int64_t{k} * n)};
+          .message = Ratio(1, int64_t{k} * n),
+          .link = Ratio(2 * (n - 1), int64_t{k} * n)};
 }
 
 template <Rank k, bool folds>
@@ -140,7 +141,8 @@ Cost once_round(Rank n) {
           .received = n - 1,
           .folded = folds ? n - 1 : 0,
           .stages = k,
-          .message = Ratio(1, k)};
+          .message = Ratio(1, k),
+          .link = Ratio(n - 1, k)};
 }
 
 /// The three collectives over k rings.

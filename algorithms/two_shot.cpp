@@ -10,6 +10,8 @@
 //   broadcast    n−1      2        S              S                             2α + (2n−3)/(n−1) · S·β
 //   reduce       n−1      2        S              S              S              2α + 2·S·β + S·γ
 //
+// Over one link go 2/n · S in an all-reduce, one chunk in the others.
+//
 // As few bytes as a ring in two rounds instead of 2(n−1), but each rank needs n−1 peers: it wins for middle S, and for
 // large S where all pairs of ranks are equally near and n is small.
 // A sum of a 16- or 8-bit type is rounded to it once, at the end.
@@ -89,7 +91,8 @@ Cost all_reduce_cost(Rank n) {
           .received = Ratio(2 * (n - 1), n),
           .folded = Ratio(n - 1, n),
           .stages = n == 2 ? 1 : n,
-          .message = Ratio(1, n)};
+          .message = Ratio(1, n),
+          .link = Ratio(2, n)};
 }
 
 Cost broadcast_cost(Rank n) {

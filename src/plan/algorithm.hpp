@@ -49,6 +49,7 @@ struct Cost {
   Ratio folded;        ///< elements combined by a rank: (operands − 1) × length, summed over its folds
   int64_t stages = 0;  ///< sets of peers a rank publishes to, lane by lane: what its staging memory is divided by
   Ratio message;       ///< the largest message
+  Ratio link;          ///< the most that goes over one link, from a lane to that of a peer; 0: one message at most
   Ratio chain;         ///< what messages on a chain of dependent ones hold together, at most; 0: rounds · message
 
   /// What of the above goes between groups.
@@ -58,12 +59,14 @@ struct Cost {
     Ratio chain;         ///< the most that messages on a chain of dependent messages hold together
     int64_t stages = 0;  ///< with peers of other groups
   };
+  Ratio busiest_link() const { return link == Ratio(0) ? message : link; }
   std::optional<Between> between;  ///< at most, for a shape with groups; where it is not said, all of it may
 
   /// Compares what count() counts: neither `chain` nor `between`.
   friend bool operator==(const Cost& a, const Cost& b) {
     return std::tie(a.rounds, a.sent, a.received, a.folded, a.stages, a.message) ==
-           std::tie(b.rounds, b.sent, b.received, b.folded, b.stages, b.message);
+               std::tie(b.rounds, b.sent, b.received, b.folded, b.stages, b.message) &&
+           a.busiest_link() == b.busiest_link();
   }
 };
 

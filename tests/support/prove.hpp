@@ -74,8 +74,9 @@ testing::AssertionResult for_all_shapes(const Candidate& candidate, const Check&
 
 inline std::string in_words(const Cost& c) {
   const auto ratio = [](Ratio r) { return fmt::format("{}/{}", r.num(), r.den()); };
-  return fmt::format("rounds {}, sent {}, received {}, folded {}, stages {}, message {}", c.rounds, ratio(c.sent),
-                     ratio(c.received), ratio(c.folded), c.stages, ratio(c.message));
+  return fmt::format("rounds {}, sent {}, received {}, folded {}, stages {}, message {}, link {}", c.rounds,
+                     ratio(c.sent), ratio(c.received), ratio(c.folded), c.stages, ratio(c.message),
+                     ratio(c.busiest_link()));
 }
 
 /// verify() accepts the plans, even where links have room for one message only, which is harder than what the executor

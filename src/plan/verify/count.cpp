@@ -152,6 +152,7 @@ void count_links(const Model& model, Counted& counted) {
       sent.add(from, pieces, 1);
     }
     link.sent = sent.take();
+    raise(counted.cost.link, link.sent);
     counted.links.push_back(link);
   }
 }

@@ -120,6 +120,8 @@ std::pair<int, int> parse_wish(const std::string& text, Rank from) {
   throw_error(Code::ProtocolError, "rank {} takes no part in the split, or its wish makes no sense", from);
 }
 
+std::atomic<uint64_t> g_communicators{0};
+
 }  // namespace
 
 std::shared_ptr<Communicator> Communicator::join(const UniqueId& id, Rank ranks, Rank rank, Groups groups) {
@@ -143,7 +145,9 @@ std::shared_ptr<Communicator> Communicator::join(const UniqueId& id, Rank ranks,
 }
 
 Communicator::Communicator(std::unique_ptr<Endpoint> endpoint)
-    : endpoint_(std::move(endpoint)), watch_(*endpoint_, *board_) {}
+    : endpoint_(std::move(endpoint)),
+      watch_(*endpoint_, *board_),
+      serial_(g_communicators.fetch_add(1, std::memory_order_relaxed) + 1) {}
 
 void Communicator::wire_up(Groups groups) {
   compare_configurations(*endpoint_);
@@ -180,7 +184,7 @@ void Communicator::agree() {
   planner_->agree(select::DecisionTable::parse(tables.front()), setting.staging, groups_);
 }
 
-void Communicator::await_turn(uint64_t ticket) const {
+void Communicator::await_others(uint64_t ticket) const {
   exec::Waiter waiter(patience_);
   while (serving_.load(std::memory_order_acquire) != ticket) {
     const double rest = waiter.turn();

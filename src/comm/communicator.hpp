@@ -45,7 +45,9 @@ class Communicator {
 
   /// Tickets run in the order in which they were taken, whoever runs them.
   uint64_t take_ticket() { return next_ticket_.fetch_add(1, std::memory_order_relaxed); }
-  void await_turn(uint64_t ticket) const;
+  void await_turn(uint64_t ticket) const {
+    if (serving_.load(std::memory_order_acquire) != ticket) await_others(ticket);
+  }
 
   /// Prepares `work`, which must stay until `finish`; null when it is over already, for good or (`status`) bad.
   exec::Execution* begin(Work work, Status& status);
@@ -70,6 +72,7 @@ class Communicator {
   explicit Communicator(std::unique_ptr<Endpoint> endpoint);
   void wire_up(Groups groups);
   void agree();
+  void await_others(uint64_t ticket) const;
   void begin_collective(const Call& call);
   Status copy_to_self(Work work) const;
   bool begin_transfers(Work work);
@@ -89,6 +92,7 @@ class Communicator {
   std::unique_ptr<Planner> planner_;
   Scales scales_;
 
+  const uint64_t serial_;  // no other communicator of this process has it
   bool left_ = false;
   uint64_t calls_ = 0;           // collectives
   uint64_t digest_ = 0;          // of them all, in order

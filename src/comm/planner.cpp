@@ -92,9 +92,13 @@ bool is_in_place(const Call& call, Rank rank) {
 }
 
 Prepared& Planner::collective(const Call& call) {
-  const bool in_place = is_in_place(call, rank_);
-  const auto fits = [&](const Prepared& p) { return p.spec == call.spec && p.in_place == in_place; };
-  if (cache_.empty() || !fits(cache_.front())) bring_to_front(call, in_place);
+  const bool again =
+      call.in == last_in_ && call.out == last_out_ && !cache_.empty() && cache_.front().spec == call.spec;
+  if (!again) {
+    bring_to_front(call, is_in_place(call, rank_));
+    last_in_ = call.in;
+    last_out_ = call.out;
+  }
   give_staging(cache_.front().program);
   return cache_.front();
 }
@@ -104,6 +108,7 @@ size_t Planner::WantedHash::operator()(const Wanted& wanted) const {
 }
 
 void Planner::bring_to_front(const Call& call, bool in_place) {
+  if (!cache_.empty() && cache_.front().spec == call.spec && cache_.front().in_place == in_place) return;
   const Wanted wanted{call.spec, in_place};
   const auto known = index_.find(wanted);
   if (known != index_.end()) return cache_.splice(cache_.begin(), cache_, known->second);

@@ -86,7 +86,9 @@ class Planner {
   struct WantedHash {
     size_t operator()(const Wanted& wanted) const;
   };
-  std::list<Prepared> cache_;  // the most recently used first
+  std::list<Prepared> cache_;      // the most recently used first,
+  const void* last_in_ = nullptr;  // which was called with these
+  const void* last_out_ = nullptr;
   std::unordered_map<Wanted, std::list<Prepared>::iterator, WantedHash> index_;
   Prepared direct_;
   std::map<std::pair<std::vector<uint32_t>, uint64_t>, exec::Lowered> direct_stages_;  // by out-links and slot

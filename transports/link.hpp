@@ -28,12 +28,21 @@ inline constexpr uint64_t kTagMask = (uint64_t{1} << 48) - 1;
 inline constexpr uint64_t kClosed = ~uint64_t{0};  ///< a counter of consumed messages that will never be read again
 
 /// Where a message's payload is. Offsets count from the writer's arena; addresses are the reader's own (same process),
-/// or, to be pulled (transports/pull.hpp), the writer's.
-enum class Where : uint16_t { Inline = 1, Offset = 2, Address = 3, Pull = 4 };
+/// or, to be pulled (transports/pull.hpp), the writer's; or it is in memory that the reader can map, at an offset of a
+/// region (transports/shared_memory.hpp).
+enum class Where : uint16_t { Inline = 1, Offset = 2, Address = 3, Pull = 4, Shared = 5 };
 
 // Bytes from which on a message is lent:
 inline constexpr uint64_t kLendFrom = 8192;  ///< below, a copy is cheaper than waiting for the reader
 inline constexpr uint64_t kNeverLend = ~uint64_t{0};
+
+class Windows;  // transports/shared_memory.hpp
+
+/// Memory of a process that others may map.
+struct SharedRegion {
+  uint64_t id = 0;  ///< no other region of the process ever has it; 0: none
+  const unsigned char* base = nullptr;
+};
 
 struct alignas(64) Descriptor {
   uint64_t sequence;  ///< 1 + number of the message; written last, with release order
@@ -41,6 +50,7 @@ struct alignas(64) Descriptor {
   uint64_t length;    ///< bytes of payload
   union {
     uint64_t where;
+    uint64_t place[2];  ///< Shared: offset, region
     unsigned char payload[kInlineBytes];
   };
 };
@@ -66,6 +76,8 @@ struct OutLink {
   /// Messages of so many bytes and more are better lent: the reader reads any memory of this rank where it lies.
   uint64_t lend_from = kNeverLend;
   bool pulled = false;  ///< what is lent is copied by the kernel, which is not always faster than staging
+  /// The same where they lie in memory that the reader can map (SharedRegion).
+  uint64_t share_from = kNeverLend;
 };
 
 /// The reading end.
@@ -76,15 +88,18 @@ struct InLink {
   uint64_t next = 0;       ///< number of the next message
   uint64_t published = 0;  ///< what `consumed` holds
   Rank peer = kNoRank;
-  bool addresses = false;  ///< the writer is this process: its addresses may be followed
-  int process = 0;         ///< the writer's process, whose memory may be pulled; 0: it may not
+  bool addresses = false;      ///< the writer is this process: its addresses may be followed
+  int process = 0;             ///< the writer's process, whose memory may be pulled; 0: it may not
+  Windows* windows = nullptr;  ///< the writer's shared memory, where this process can map it
 };
 
 /// A message that has arrived, not yet consumed.
 struct Arrival {
   const unsigned char* data = nullptr;
   bool inlined = false;
-  int process = 0;  ///< not 0: `data` is an address in that process, to be pulled
+  int process = 0;      ///< not 0: `data` is an address in that process, to be pulled
+  uint64_t region = 0;  ///< not 0: the data are in this region of the writer's, from `offset` on, and yet to be found
+  uint64_t offset = 0;
 };
 
 TUTTI_HD inline Descriptor* slot(const LinkMemory* memory, uint64_t message) {

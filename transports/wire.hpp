@@ -105,6 +105,16 @@ struct SlotWire {
     out.lent = out.next;
   }
 
+  /// Needs can_publish(), and a link whose reader maps. The payload is read at `data`, in `region`: as above.
+  TUTTI_HD static void publish_shared(OutLink& out, uint64_t tag, const SharedRegion& region, const unsigned char* data,
+                                      uint64_t length) {
+    Descriptor* to = slot(out.memory, out.next);
+    to->place[0] = static_cast<uint64_t>(data - region.base);
+    to->place[1] = region.id;
+    publish(out, to, tag, length, Where::Shared);
+    out.lent = out.next;
+  }
+
  private:
   TUTTI_HD static void publish(OutLink& out, Descriptor* to, uint64_t tag, uint64_t length, Where where) {
     to->tag = tag << 16 | static_cast<uint64_t>(where);
@@ -130,6 +140,9 @@ struct SlotWire {
       case Where::Pull:
         arrival = {.data = reinterpret_cast<const unsigned char*>(Memory::load(&from.where)), .process = in.process};
         return in.process != 0;
+      case Where::Shared:
+        arrival = {.region = Memory::load(&from.place[1]), .offset = Memory::load(&from.place[0])};
+        return in.windows != nullptr && arrival.region != 0;
     }
     return false;
   }

@@ -92,46 +92,61 @@ bool is_in_place(const Call& call, Rank rank) {
 }
 
 Prepared& Planner::collective(const Call& call) {
-  const bool again =
-      call.in == last_in_ && call.out == last_out_ && !cache_.empty() && cache_.front().spec == call.spec;
-  if (!again) {
-    bring_to_front(call, is_in_place(call, rank_));
-    last_in_ = call.in;
-    last_out_ = call.out;
-  }
+  if (!is_like_last(call)) look_up(call);
   give_staging(cache_.front().program);
   return cache_.front();
 }
 
-size_t Planner::WantedHash::operator()(const Wanted& wanted) const {
-  return hash_of(wanted.spec).add(wanted.in_place ? 1 : 0).value();
+bool Planner::is_like_last(const Call& call) const {
+  return call.in == last_in_ && call.out == last_out_ && !cache_.empty() && cache_.front().wanted.spec == call.spec &&
+         last_generation_ == memory_.generation();
 }
 
-void Planner::bring_to_front(const Call& call, bool in_place) {
-  if (!cache_.empty() && cache_.front().spec == call.spec && cache_.front().in_place == in_place) return;
-  const Wanted wanted{call.spec, in_place};
+void Planner::look_up(const Call& call) {
+  const CallSpec& spec = call.spec;
+  const uint64_t generation = memory_.generation();
+  const auto region = [&](const void* data, plan::Buffer buffer) {
+    const Rank as = rank_ == spec.root ? 0 : 1;  // all but the root are alike
+    return memory_.find(data, plan::blocks(spec.collective, ranks_, buffer, as) * spec.count * size_of(spec.type));
+  };
+  in_ = region(call.in, plan::Buffer::Input);
+  out_ = region(call.out, plan::Buffer::Output);
+  last_in_ = nullptr;  // until all is done
+  bring_to_front({spec, is_in_place(call, rank_), in_.id != 0, out_.id != 0});
+  last_in_ = call.in;
+  last_out_ = call.out;
+  last_generation_ = generation;
+}
+
+size_t Planner::WantedHash::operator()(const Wanted& wanted) const {
+  const uint64_t flags = (wanted.in_place ? 1U : 0U) | (wanted.shared_in ? 2U : 0U) | (wanted.shared_out ? 4U : 0U);
+  return hash_of(wanted.spec).add(flags).value();
+}
+
+void Planner::bring_to_front(const Wanted& wanted) {
   const auto known = index_.find(wanted);
   if (known != index_.end()) return cache_.splice(cache_.begin(), cache_, known->second);
-  cache_.push_front(make(call, in_place));
+  cache_.push_front(make(wanted));
   index_[wanted] = cache_.begin();
   if (cache_.size() <= kCached) return;
-  index_.erase({cache_.back().spec, cache_.back().in_place});
+  index_.erase(cache_.back().wanted);
   cache_.pop_back();
 }
 
-Prepared Planner::make(const Call& call, bool in_place) {
-  const CallSpec& spec = call.spec;
+Prepared Planner::make(const Wanted& wanted) {
+  const CallSpec& spec = wanted.spec;
   const auto element = static_cast<uint32_t>(size_of(spec.type));
   const select::Choice choice = table_.choose(spec.collective, spec.count * element);
   const exec::Geometry geometry{.count = spec.count,
                                 .window = std::max<uint64_t>(1, choice.window / element),
                                 .element_bytes = element,
                                 .root = spec.root,
-                                .in_place = in_place,
+                                .in_place = wanted.in_place,
                                 .scaled = spec.op == Op::PreMulSum,
                                 .pull = pulls(spec, ranks_),
-                                .stream = !in_place && bytes_of_result(spec, ranks_) >= kStreamFrom};
-  Prepared prepared{.spec = spec, .in_place = in_place, .algorithm = choice.algorithm->name};
+                                .shared = {wanted.shared_in, wanted.shared_out},
+                                .stream = !wanted.in_place && bytes_of_result(spec, ranks_) >= kStreamFrom};
+  Prepared prepared{.wanted = wanted, .algorithm = choice.algorithm->name};
   prepared.salt = hash_of(spec).add(std::string_view(choice.algorithm->name)).add(choice.window).value();
   prepared.program = {exec::lower(plan_for(*choice.algorithm, spec.root), geometry, links_), kScratchVersions};
   if (reduces(spec.collective)) prepared.program.state.arithmetic = arithmetic_of(spec, ranks_, reproducible_);
@@ -210,7 +225,7 @@ Prepared& Planner::varying(const Call& call) {
   if (!same.empty()) direct.transfers.push_back({std::move(same), true, mine, mine_bytes, tag_of_block(mine_bytes)});
   if (folds) direct.folds.push_back({mine, to, to_bytes, tag_of_block(to_bytes)});
   Prepared& prepared = prepare(std::move(direct));
-  prepared.spec = call.spec;
+  prepared.wanted.spec = call.spec;
   prepared.salt = hash_of(call.spec).value();
   if (folds) prepared.program.state.arithmetic = arithmetic_of(call.spec, ranks_, reproducible_);
   return prepared;

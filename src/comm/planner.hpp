@@ -15,13 +15,21 @@
 #include "exec/run.hpp"
 #include "plan/algorithm.hpp"
 #include "select/select.hpp"
+#include "transports/shared_memory.hpp"
 
 namespace tutti::comm {
 
 /// A program with what it was made for.
-struct Prepared {
+/// What a program depends on.
+struct Wanted {
   CallSpec spec;
   bool in_place = false;
+  bool shared_in = false, shared_out = false;  ///< are the buffers shared memory?
+  bool operator==(const Wanted&) const = default;
+};
+
+struct Prepared {
+  Wanted wanted;
   const char* algorithm = "";
   uint64_t salt = 0;  ///< the part of the tag that is the same in every such call
   exec::Loaded program;
@@ -56,10 +64,15 @@ class Planner {
   Prepared& transfers(const std::vector<NumberedCall>& group);
   /// To be called when a program has run.
   void ran(Prepared& prepared);
+  /// Where the buffers of the last collective are, if that is shared memory.
+  const transports::SharedRegion& input() const { return in_; }
+  const transports::SharedRegion& output() const { return out_; }
 
  private:
-  void bring_to_front(const Call& call, bool in_place);
-  Prepared make(const Call& call, bool in_place);
+  bool is_like_last(const Call& call) const;
+  void look_up(const Call& call);
+  void bring_to_front(const Wanted& wanted);
+  Prepared make(const Wanted& wanted);
   const plan::RankPlan& plan_for(const plan::Algorithm& algorithm, Rank root);
   Prepared& prepare(exec::Direct direct);
   void give_staging(exec::Loaded& program);
@@ -78,17 +91,15 @@ class Planner {
   Groups groups_;
   // By the rank that this one plays, and so by root: the groups as seen from there are part of the shape.
   std::map<std::pair<const plan::Algorithm*, Rank>, plan::RankPlan> plans_;
-  struct Wanted {
-    CallSpec spec;
-    bool in_place = false;
-    bool operator==(const Wanted&) const = default;
-  };
   struct WantedHash {
     size_t operator()(const Wanted& wanted) const;
   };
+  const transports::SharedMemory& memory_ = transports::SharedMemory::of_this_process();
   std::list<Prepared> cache_;      // the most recently used first,
   const void* last_in_ = nullptr;  // which was called with these
   const void* last_out_ = nullptr;
+  uint64_t last_generation_ = 0;       // of shared memory,
+  transports::SharedRegion in_, out_;  // where they are
   std::unordered_map<Wanted, std::list<Prepared>::iterator, WantedHash> index_;
   Prepared direct_;
   std::map<std::pair<std::vector<uint32_t>, uint64_t>, exec::Lowered> direct_stages_;  // by out-links and slot

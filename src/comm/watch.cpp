@@ -175,9 +175,10 @@ Status Watch::fault(const exec::Fault& fault) {
                                                  fault.peer, endpoint_.rank()));
   }
   if (fault.kind == exec::FaultKind::Unreadable) {
-    const Code code = fault.error == ESRCH ? Code::PeerFailed : Code::SystemError;
-    return fail(code, fmt::format("rank {} cannot read what {} lent it: {}; TUTTI_CMA=off does without",
-                                  endpoint_.rank(), endpoint_.describe(fault.peer), std::strerror(fault.error)));
+    const bool gone = fault.error == ESRCH || fault.error == ECONNRESET;
+    return fail(gone ? Code::PeerFailed : Code::SystemError,
+                fmt::format("rank {} cannot read what {} lent it: {}; TUTTI_CMA=off does without", endpoint_.rank(),
+                            endpoint_.describe(fault.peer), std::strerror(fault.error)));
   }
   const char* what = fault.kind == exec::FaultKind::BadLength ? "a message of the wrong length" : "a broken descriptor";
   return fail(

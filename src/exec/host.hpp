@@ -6,6 +6,7 @@
 #include "base/fold.hpp"
 #include "exec/interpreter.hpp"
 #include "transports/host_memory.hpp"
+#include "transports/shared_memory.hpp"
 
 namespace tutti::exec {
 
@@ -17,6 +18,12 @@ struct HostGroup {
 
 struct HostFold {
   static constexpr bool kPulls = true;
+  /// Finds a message that lies in the writer's shared memory. 0, or the errno of why it cannot be had.
+  static int look(const transports::InLink& in, transports::Arrival& arrival, uint64_t bytes) {
+    int error = 0;
+    arrival.data = in.windows->find(arrival.region, arrival.offset, bytes, error);
+    return error;
+  }
   /// As run(), where some sources lie in other processes.
   static Pulled pull(const Arithmetic& how, const Op& op, const Segment& segment, unsigned char* to,
                      unsigned char* slot, const Ref* sources, LaneState& lane);

@@ -29,7 +29,7 @@ enum class FaultKind : uint32_t {
   BadLength,   ///< right call, wrong length
   BadHeader,   ///< no writer of ours writes such a descriptor
   BadCounter,  ///< no reader of ours claims to have consumed so much
-  Unreadable   ///< what the peer lent cannot be pulled from its process
+  Unreadable   ///< what the peer lent can be neither pulled from its process nor mapped
 };
 
 /// The first thing that was wrong, for the communicator to put into words.
@@ -76,6 +76,7 @@ struct RankState {
   bool fenced = false;         ///< no lane enters round k + versions before all have left round k
   uint64_t window_bytes = 0;   ///< what a round advances input and output by
   unsigned char* bases[3] = {nullptr, nullptr, nullptr};
+  transports::SharedRegion shared[3];  ///< where the bases are, if that is shared memory
   uint64_t tag = 0;
   transports::OutLink* out = nullptr;
   transports::InLink* in = nullptr;
@@ -193,6 +194,14 @@ struct Interpreter {
         rank.fault = {wrong, in.peer, lane.lane, op.step, op.bytes, header};
         return Outcome::Fault;
       }
+      if constexpr (Fold::kPulls) {
+        transports::Arrival& arrival = lane.arrivals[lane.arrived];
+        const int error = arrival.region == 0 ? 0 : Fold::look(in, arrival, op.bytes);
+        if (error != 0) {
+          rank.fault = {FaultKind::Unreadable, in.peer, lane.lane, op.step, op.bytes, header, error};
+          return Outcome::Fault;
+        }
+      }
     }
     for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) {
       transports::OutLink& out = rank.out[tables.outs[i]];
@@ -264,6 +273,9 @@ struct Interpreter {
       transports::OutLink& out = rank.out[tables.outs[i]];
       if (op.inlined) {
         Wire::publish_inline(out, rank.tag ^ op.salt, lane.small, op.bytes);
+      } else if (op.share && op.bytes >= out.share_from) {
+        Wire::publish_shared(out, rank.tag ^ op.salt, rank.shared[static_cast<uint32_t>(op.lend_at.base)],
+                             address(rank, lane, op.lend_at), op.bytes);
       } else if (op.lend && op.bytes >= out.lend_from && (op.pull || !out.pulled)) {
         Wire::publish_lent(out, rank.tag ^ op.salt, address(rank, lane, op.lend_at), op.bytes);
       } else {

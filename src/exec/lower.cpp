@@ -187,31 +187,48 @@ class Scaling {
     return operands;
   }
 
+  struct Ways {
+    bool some = false, all = true;  // links over which it is lent
+    bool share = false;             // as shared memory, where they can
+  };
+  /// How what `op` sends can be lent, where it lies in `base`.
+  Ways ways(const Op& op, Base base) const {
+    Ways found{.share = geometry_.shared[static_cast<uint32_t>(base)]};
+    for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) {
+      const transports::OutLink& out = links_.outs()[program_.outs[i]];
+      const uint64_t from = out.pulled && !geometry_.pull ? transports::kNeverLend : out.lend_from;
+      const bool lends = (found.share && op.bytes >= out.share_from) || op.bytes >= from;
+      found.some = found.some || lends;
+      found.all = found.all && lends;
+    }
+    return found;
+  }
+
   /// Chooses how the result travels: in its descriptor, lent from where it lies, or staged.
   void add_sends(const Step& send, uint32_t lane, const Runs& result, const Runs& first, const Draft& draft, Op& op) {
     op.outs.begin = static_cast<uint32_t>(program_.outs.size());
-    uint64_t some_lend_from = transports::kNeverLend, all_lend_from = 0;  // bytes
     for (uint32_t p = send.peers.begin; p < send.peers.end; ++p) {
       program_.outs.push_back(links_.out(actual(plan_.peers[p]), lane));
-      const transports::OutLink& out = links_.outs()[program_.outs.back()];
-      const uint64_t lend_from = out.pulled && !geometry_.pull ? transports::kNeverLend : out.lend_from;
-      some_lend_from = std::min(some_lend_from, lend_from);
-      all_lend_from = std::max(all_lend_from, lend_from);
     }
     op.outs.end = static_cast<uint32_t>(program_.outs.size());
     const bool claimed =
         send.lend == plan::Lend::Always || (send.lend == plan::Lend::OutOfPlace && !geometry_.in_place);
     const bool in_memory = (draft.store || draft.step == draft.send) && result.size() == 1;
-    op.lend = claimed && in_memory && op.bytes > transports::kInlineBytes && op.bytes >= some_lend_from &&
-              !(geometry_.scaled && result[0].base == Base::Input);
+    const bool may = claimed && in_memory && op.bytes > transports::kInlineBytes &&
+                     !(geometry_.scaled && result[0].base == Base::Input);
     // A copy of the input need not be made before it is lent: the input is the same, and stays.
-    op.lend_first = op.lend && op.bytes >= all_lend_from && op.sources == 1 && first.size() == 1 &&
-                    first[0].base == Base::Input && !geometry_.scaled;
+    const bool copies_input = op.sources == 1 && first.size() == 1 && first[0].base == Base::Input && !geometry_.scaled;
+    Ways way;
+    if (may && copies_input) way = ways(op, Base::Input);
+    op.lend_first = way.some && way.all;
+    if (may && !op.lend_first) way = ways(op, result[0].base);
+    op.lend = way.some;
+    op.share = way.some && way.share;
     op.pull = geometry_.pull;
     if (op.lend)
       op.lend_at = op.lend_first ? Ref{first[0].base, first[0].offset} : Ref{result[0].base, result[0].offset};
     op.inlined = !op.lend && op.bytes <= transports::kInlineBytes;
-    if (!op.inlined && !(op.lend && op.bytes >= all_lend_from)) op.stage = stage_for(op);
+    if (!op.inlined && !(op.lend && way.all)) op.stage = stage_for(op);
   }
 
   uint32_t stage_for(const Op& op) {

@@ -21,9 +21,10 @@ struct Geometry {
   uint32_t element_bytes = 1;
   Rank root = 0;  ///< the plan's rank 0
   bool in_place = false;
-  bool scaled = false;  ///< a pre-multiplied sum: input cannot be read as it is
-  bool pull = false;    ///< lend, where the link can, also what the kernel then copies
-  bool stream = false;  ///< results are too large to stay in the cache: store them past it
+  bool scaled = false;               ///< a pre-multiplied sum: input cannot be read as it is
+  bool pull = false;                 ///< lend, where the link can, also what the kernel then copies
+  bool shared[plan::kBuffers] = {};  ///< which buffers are shared memory
+  bool stream = false;               ///< results are too large to stay in the cache: store them past it
 };
 
 /// The tables of one size of window.

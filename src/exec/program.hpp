@@ -52,6 +52,7 @@ struct Op {
   bool completes = false;
   bool lend = false;
   bool pull = false;        ///< … also over links where it is pulled
+  bool share = false;       ///< what is lent is shared memory: over links that can, as such
   bool lend_first = false;  ///< what is lent lies there before the operation has done anything
   bool inlined = false;     ///< the outgoing message travels in its descriptor
   bool has_pieces = true;   ///< false: a bare signal, sent in the first round only

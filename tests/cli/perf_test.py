@@ -44,6 +44,12 @@ class Table(unittest.TestCase):
                         self.assertEqual(row[8], "0")
                         self.assertEqual(row[12], "N/A" if collective in FOLDED_IN_PLACE else "0")
 
+    def test_takes_memory_that_ranks_can_map(self):
+        for collective in ("all_reduce", "all_to_all", "broadcast"):
+            done = tutti("perf", collective, "--np", "3", "-R", "1", "-b", "4", "-e", "4M", "-f", "1000", *QUICK)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertEqual({row[8] for row in rows(done.stdout)}, {"0"})
+
     def test_goes_through_all_types_ops_and_roots(self):
         done = tutti("perf", "reduce", "-t", "2", "-b", "64", "-e", "64", "-d", "all", "-o", "all", "-r", "all", *QUICK)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)

@@ -59,7 +59,8 @@ bool obtain_id(const Setting& setting, int process, const Handout& handout, tutt
 void play(const Setting& setting, const std::vector<Case>& cases, const tuttiUniqueId& id, int rank, Board& board) {
   tuttiComm_t comm = nullptr;
   if (tuttiCommInitRank(&comm, setting.ranks, id, rank) == tuttiSuccess) {
-    return setting.sums ? run_sums(setting.ranks, rank, comm, board) : run_cases(cases, rank, comm, board);
+    return setting.sums ? run_sums(setting.ranks, rank, comm, board)
+                        : run_cases(cases, rank, comm, board, setting.mapped);
   }
   report(board.findings[static_cast<size_t>(rank)], Collective::Barrier,
          fmt::format("rank {} could not join: {}", rank, tuttiGetLastError()));

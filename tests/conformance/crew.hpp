@@ -18,6 +18,7 @@ struct Setting {
   std::vector<std::pair<std::string, std::string>> environment;  ///< variables of Tutti
   double seconds = 120;                                          ///< after which it counts as hung
   bool sums = false;                                             ///< run_sums instead of cases
+  bool mapped = false;                                           ///< buffers are tuttiMemAlloc's
 };
 
 /// What all ranks found, and what became of their processes (added to the first rank's findings).

@@ -81,14 +81,15 @@ class Table {
  public:
   explicit Table(const Options& options) : options_(options), placement_(placement_of(options)) {}
 
-  void run(const std::string& name, const Sweep& sweep, Environment environment) {
-    run(name, list_cases(sweep, options_.ranks), false, std::move(environment));
+  void run(const std::string& name, const Sweep& sweep, Environment environment, bool mapped = false) {
+    Setting setting{.name = name + (mapped ? ", tuttiMemAlloc" : ""), .mapped = mapped};
+    run(std::move(setting), list_cases(sweep, options_.ranks), std::move(environment));
   }
   void run_reproducible_sums(Environment environment = {}) {
     std::string name = "TUTTI_REPRODUCIBLE=1";
     for (const auto& [variable, value] : environment) name += fmt::format(" {}={}", variable, value);
     environment.emplace_back("TUTTI_REPRODUCIBLE", "1");
-    run(name, {}, true, std::move(environment));
+    run(Setting{.name = name, .sums = true}, {}, std::move(environment));
   }
 
   /// Prints the table; true when nothing was wrong.
@@ -106,8 +107,9 @@ class Table {
   }
 
  private:
-  void run(const std::string& name, const std::vector<Case>& cases, bool sums, Environment environment) {
-    Setting setting{.name = name, .ranks = options_.ranks, .processes = placement_.processes, .sums = sums};
+  void run(Setting setting, const std::vector<Case>& cases, Environment environment) {
+    setting.ranks = options_.ranks;
+    setting.processes = placement_.processes;
     setting.environment = std::move(environment);
     setting.environment.emplace_back("TUTTI_TRANSPORT", placement_.transport);
     setting.environment.emplace_back("TUTTI_TIMEOUT", "60");
@@ -117,7 +119,7 @@ class Table {
         cases_[row] += found.cases[row];
         wrong_[row] += found.wrong[row];
       }
-      if (found.first[0] != 0) fmt::print("WRONG  {}: {}\n", name, found.first);
+      if (found.first[0] != 0) fmt::print("WRONG  {}: {}\n", setting.name, found.first);
     }
     std::fflush(stdout);
   }
@@ -165,7 +167,9 @@ bool run_table(const Options& options) {
     table.run("all kinds, little memory", all_kinds(n, options.exhaustive), tight);
     table.run("many sizes", many_sizes(options.exhaustive), {});
     if (options.transport == "shm") {
-      table.run("many sizes, TUTTI_CMA=always", many_sizes(options.exhaustive), {{"TUTTI_CMA", "always"}});
+      for (const bool mapped : {false, true}) {
+        table.run("many sizes, TUTTI_CMA=always", many_sizes(options.exhaustive), {{"TUTTI_CMA", "always"}}, mapped);
+      }
     }
     table.run_reproducible_sums();
   }
@@ -179,6 +183,9 @@ bool run_table(const Options& options) {
     environment.emplace_back("TUTTI_ALGO", forced);
     if (options.only_forced) environment.emplace_back("TUTTI_CMA", "always");
     table.run("TUTTI_ALGO=" + forced, few_kinds(n), environment);
+    if (options.only_forced && options.transport == "shm") {
+      table.run("TUTTI_ALGO=" + forced, few_kinds(n), environment, true);
+    }
   }
   return table.print();
 }

@@ -20,7 +20,7 @@ constexpr uint64_t kSeed = 20240229;
 /// A buffer whose data begins a few elements after what the allocator gave, so that alignments change.
 class ShiftedBuffer {
  public:
-  explicit ShiftedBuffer(size_t capacity) : buffer_(capacity + kMostShift) {}
+  ShiftedBuffer(size_t capacity, GuardedBuffer::Kind kind) : buffer_(capacity + kMostShift, kind) {}
   void arm(size_t bytes, size_t shift) {
     shift_ = shift;
     buffer_.arm(bytes + shift);
@@ -49,13 +49,24 @@ size_t largest(std::span<const Case> cases) {
 
 class RankUnderTest {
  public:
-  RankUnderTest(std::span<const Case> cases, int rank, tuttiComm_t comm, Board& board)
-      : rank_(rank), comm_(comm), board_(board), in_(largest(cases)), out_(largest(cases)) {}
+  RankUnderTest(std::span<const Case> cases, int rank, tuttiComm_t comm, Board& board, GuardedBuffer::Kind kind)
+      : capacity_(largest(cases)),
+        kind_(kind),
+        rank_(rank),
+        comm_(comm),
+        board_(board),
+        in_(capacity_, kind),
+        out_(capacity_, kind) {}
 
   /// False when the call failed, and no other should follow.
   bool run(const Case& c) {
     case_ = &c;
     ++findings().cases[row()];
+    // Other memory from time to time, often where some was before, which peers may still have mapped.
+    if (kind_ == GuardedBuffer::Kind::Mapped && findings().cases[row()] % 64 == 0) {
+      in_ = ShiftedBuffer(capacity_, kind_);
+      out_ = ShiftedBuffer(capacity_, kind_);
+    }
     return c.shape.collective == Collective::Barrier ? barrier() : move_data();
   }
 
@@ -211,6 +222,8 @@ class RankUnderTest {
     return std::max(worst, tuttiGroupEnd());
   }
 
+  size_t capacity_;
+  GuardedBuffer::Kind kind_;
   int rank_;
   tuttiComm_t comm_;
   Board& board_;
@@ -242,8 +255,9 @@ void leave(int rank, tuttiComm_t comm, Collective last, Board& board) {
 
 }  // namespace
 
-void run_cases(std::span<const Case> cases, int rank, tuttiComm_t comm, Board& board) {
-  RankUnderTest under_test(cases, rank, comm, board);
+void run_cases(std::span<const Case> cases, int rank, tuttiComm_t comm, Board& board, bool mapped) {
+  using Kind = GuardedBuffer::Kind;
+  RankUnderTest under_test(cases, rank, comm, board, mapped ? Kind::Mapped : Kind::Plain);
   Collective last = Collective::Barrier;
   for (const Case& c : cases) {
     last = row_of(c);

@@ -80,7 +80,8 @@ INSTANTIATE_TEST_SUITE_P(AllReduce, Killed,
 // Blocks that are read straight from the other's memory.
 INSTANTIATE_TEST_SUITE_P(Pulled, Killed,
                          ::testing::Combine(::testing::Values("shm"), ::testing::Values(2, 3), ::testing::Values(0, 1),
-                                            ::testing::Values("all_to_all 8388608 f32")));
+                                            ::testing::Values("all_to_all 8388608 f32",
+                                                              "all_to_all 2097152 f32 mapped")));
 INSTANTIATE_TEST_SUITE_P(Others, Killed,
                          ::testing::Combine(::testing::Values("shm", "tcp"), ::testing::Values(3),
                                             ::testing::Values(2, 0),

@@ -57,7 +57,12 @@ class Player {
   }
 
   /// A buffer for whoever asks next; none that was given out goes away, because groups use theirs later.
-  void* buffer(bool out, size_t elements) {
+  void* buffer(bool out, size_t elements, bool mapped) {
+    if (mapped) {
+      auto& all = mapped_[out];
+      if (all.empty() || all.back().size() < elements * 8) all.emplace_back(elements * 8);
+      return all.back().data();
+    }
     auto& all = memory_[out];
     if (all.empty() || all.back().size() < elements * 8) all.emplace_back(elements * 8);
     return all.back().data();
@@ -80,7 +85,8 @@ class Player {
     words >> count >> type_name;
     const tuttiDataType_t type = type_named(type_name);
     const size_t all = count * static_cast<size_t>(ranks_);
-    void *in = buffer(false, all), *out = buffer(true, all);
+    const bool mapped = line.ends_with(" mapped");  // tuttiMemAlloc's buffers
+    void *in = buffer(false, all, mapped), *out = buffer(true, all, mapped);
     if (name == "all_gather") return tuttiAllGather(in, out, count, type, comm_, nullptr);
     if (name == "all_to_all") return tuttiAllToAll(in, out, count, type, comm_, nullptr);
     if (name.find("reduce") != std::string::npos) words >> op_name;
@@ -108,6 +114,7 @@ class Player {
   Line& test_;
   tuttiComm_t comm_ = nullptr;
   std::map<bool, std::deque<std::vector<unsigned char>>> memory_;
+  std::map<bool, std::deque<Memory<unsigned char>>> mapped_;
 };
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "tutti/tutti.h"
+#include "tutti/tutti.hpp"
 #include "unit/comm/child.hpp"
 
 namespace tutti::fault {

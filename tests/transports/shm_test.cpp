@@ -1,10 +1,14 @@
 // What only shm can get wrong: answers and descriptors of a peer that lies.
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cstring>
+#include <memory>
+#include <utility>
 
 #include "transports/ends.hpp"
 #include "transports/fixtures.hpp"
+#include "transports/shared_memory.hpp"
 
 namespace tutti::test {
 namespace {
@@ -100,6 +104,94 @@ TEST(Shm, AnswersWhetherItCanPullOnlyForTheRightWordInTheRightProcess) {
   EXPECT_EQ(asker.ask(0, "shm-pull", "short", Deadline::in(5)).bytes, "the request makes no sense");
 }
 
+/// Links to the memory of a writer that answers "shm-share" like this.
+struct Shares {
+  explicit Shares(const Wireup::Service& service) : liar(team.job(), 0, 2), wireup(team.job(), 1, 2) {
+    liar.serve("shm", [this](Rank, const std::string&) {
+      return Wireup::Reply{Answer{.arena_bytes = 1 << 20, .link = 0}.bytes(), Fd(::dup(memory.fd()))};
+    });
+    liar.serve("shm-share", service);
+    transport = make_by_name("shm", {.wireup = &wireup, .arena = &arena, .arena_fd = memory.fd()});
+    in = transport->connect_in(0, 0, Deadline::in(5));
+  }
+  int error_at(uint64_t id, uint64_t offset, uint64_t bytes) const {
+    int error = 0;
+    const unsigned char* const found = in.windows->find(id, offset, bytes, error);
+    EXPECT_EQ(found == nullptr, error != 0);
+    return error;
+  }
+
+  Team team{2, false};
+  FakeWireup liar, wireup;
+  const Segment memory = Segment::create(1 << 20);
+  transports::Arena arena{memory.base(), memory.bytes()};
+  std::unique_ptr<transports::Transport> transport;
+  transports::InLink in;
+};
+
+std::string share_answer(uint64_t bytes, uint64_t magic = Answer{}.magic) {
+  const uint64_t words[2] = {magic, bytes};
+  return {reinterpret_cast<const char*>(words), sizeof words};
+}
+
+TEST(Shm, MapsAPeersMemoryOnceAndReadsNothingBesideIt) {
+  const Segment theirs = Segment::create(8192);
+  theirs.base()[100] = 42;
+  int asked = 0;
+  const Shares shares([&](Rank, const std::string&) {
+    ++asked;
+    return Wireup::Reply{share_answer(8192), Fd(::dup(theirs.fd()))};
+  });
+  int error = 0;
+  const unsigned char* const found = shares.in.windows->find(1, 100, 8092, error);
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(*found, 42);
+  EXPECT_EQ(shares.error_at(1, 0, 8192), 0);
+  EXPECT_EQ(shares.error_at(1, 8192, 0), 0);
+  EXPECT_EQ(asked, 1);
+  for (const auto& [offset, bytes] :
+       {std::pair<uint64_t, uint64_t>{0, 8193}, {8193, 0}, {1, 8192}, {~uint64_t{0}, 2}, {2, ~uint64_t{0}}}) {
+    EXPECT_EQ(shares.error_at(1, offset, bytes), EFAULT) << bytes << " bytes at " << offset;
+  }
+  for (uint64_t id = 2; id < 200; ++id) EXPECT_EQ(shares.error_at(id, 0, 1), 0);
+  EXPECT_EQ(shares.error_at(199, 0, 1), 0);
+  EXPECT_EQ(asked, 199);
+}
+
+TEST(Shm, RefusesSharedMemoryThatMakesNoSense) {
+  const Segment theirs = Segment::create(8192);
+  const auto error_of = [&](const std::string& bytes, bool with_fd) {
+    const Shares shares([&](Rank, const std::string&) {
+      return Wireup::Reply{bytes, Fd(with_fd ? ::dup(theirs.fd()) : -1)};
+    });
+    return shares.error_at(1, 0, 1);
+  };
+  EXPECT_EQ(error_of("there is no such memory", false), ENOENT);
+  EXPECT_EQ(error_of(share_answer(8192, 1), true), ENOENT);
+  EXPECT_EQ(error_of(share_answer(8192), false), EPROTO);
+  EXPECT_EQ(error_of(share_answer(1 << 20), true), EPROTO) << "larger than it is";
+  EXPECT_EQ(error_of(share_answer(100), true), EPROTO);
+  EXPECT_EQ(error_of(share_answer(~uint64_t{0}), true), EPROTO);
+}
+
+TEST(Shm, GivesOnlySharedMemoryThatThereIs) {
+  Team team(2, false);
+  Seat seat(team, 0, ShmThreads::make);
+  FakeWireup asker(team.job(), 1, 2);
+  auto& mine = transports::SharedMemory::of_this_process();
+  void* const data = mine.allocate(1);
+  const uint64_t id = mine.find(data, 1).id;
+  const auto ask = [&](uint64_t of) {
+    return asker.ask(0, "shm-share", {reinterpret_cast<const char*>(&of), sizeof of}, Deadline::in(5));
+  };
+  EXPECT_TRUE(ask(id).fd);
+  EXPECT_FALSE(ask(0).fd);
+  EXPECT_FALSE(ask(id + 1).fd);
+  EXPECT_EQ(asker.ask(0, "shm-share", "short", Deadline::in(5)).bytes, "the request makes no sense");
+  mine.release(data);
+  EXPECT_FALSE(ask(id).fd);
+}
+
 TEST(Shm, SaysWhichLinkHasNoRoomInTheArena) {
   Team team(2, false);
   Seat seat(team, 0, ShmThreads::make);
@@ -182,7 +274,7 @@ TEST(Shm, FindsForgedDescriptorsBad) {
     const transports::Poll poll = HostWire::poll(in, header, arrival);
     if (forged.bad) {
       EXPECT_EQ(poll, transports::Poll::Bad) << forged.tag << ' ' << forged.length << ' ' << forged.where;
-    } else if (poll == transports::Poll::Ready && !arrival.inlined && arrival.process == 0) {
+    } else if (poll == transports::Poll::Ready && !arrival.inlined && arrival.process == 0 && arrival.region == 0) {
       ASSERT_GE(arrival.data, in.arena);
       ASSERT_LE(arrival.data + header.length, in.arena + in.arena_bytes);
     }

@@ -42,8 +42,9 @@ RankBench::RankBench(Communicator& comm, const PerfOptions& options, const std::
     : comm_(comm), options_(options), rank_(comm.rank()), ranks_(comm.size()) {
   size_t most = 0;
   for (const PerfRow& row : rows) most = std::max(most, row.bytes);
-  first_.emplace(most);
-  second_.emplace(most);
+  const auto kind = options.mapped ? GuardedBuffer::Kind::Mapped : GuardedBuffer::Kind::Plain;
+  first_.emplace(most, kind);
+  second_.emplace(most, kind);
   if (!options.blocking) stream_.emplace();
 }
 

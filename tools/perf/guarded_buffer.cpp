@@ -6,6 +6,8 @@
 #include <new>
 #include <stdexcept>
 
+#include "tutti/tutti.hpp"
+
 namespace tutti::tools {
 namespace {
 
@@ -13,14 +15,23 @@ constexpr size_t kPage = 4096;
 
 std::byte guard_byte(size_t at) { return static_cast<std::byte>(0x5a ^ (at * 7)); }
 
+std::byte* allocate(size_t bytes, GuardedBuffer::Kind kind) {
+  if (kind == GuardedBuffer::Kind::Plain) return static_cast<std::byte*>(std::aligned_alloc(kPage, bytes));
+  void* memory = nullptr;
+  check(tuttiMemAlloc(&memory, bytes));
+  return static_cast<std::byte*>(memory);
+}
+
 }  // namespace
 
-void GuardedBuffer::Free::operator()(std::byte* memory) const { std::free(memory); }
+void GuardedBuffer::Free::operator()(std::byte* memory) const {
+  kind == Kind::Plain ? std::free(memory) : static_cast<void>(tuttiMemFree(memory));
+}
 
-GuardedBuffer::GuardedBuffer(size_t capacity) : capacity_(capacity) {
+GuardedBuffer::GuardedBuffer(size_t capacity, Kind kind) : capacity_(capacity), memory_(nullptr, Free{kind}) {
   if (capacity > SIZE_MAX - 3 * kPage) throw std::bad_alloc();
   const size_t total = (kPage + capacity + kGuard + kPage - 1) / kPage * kPage;
-  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, total)));
+  memory_.reset(allocate(total, kind));
   if (!memory_) throw std::bad_alloc();
   data_ = memory_.get() + kPage;
   arm(0);

@@ -8,8 +8,9 @@ namespace tutti::tools {
 
 class GuardedBuffer {
  public:
-  /// Room for any `arm` of at most this many bytes; the data starts on a page. Throws std::bad_alloc.
-  explicit GuardedBuffer(size_t capacity);
+  enum class Kind { Plain, Mapped };  // Mapped: tuttiMemAlloc's, which peers can map
+  /// Room for any `arm` of at most this many bytes; the data starts on a page. Throws std::bad_alloc, Error.
+  explicit GuardedBuffer(size_t capacity, Kind kind = Kind::Plain);
 
   /// From now on the buffer has `bytes` bytes, all 0xff (floats: NaN), right between two guards.
   void arm(size_t bytes);
@@ -20,6 +21,7 @@ class GuardedBuffer {
 
  private:
   struct Free {
+    Kind kind = Kind::Plain;
     void operator()(std::byte* memory) const;
   };
   static constexpr size_t kGuard = 512;

@@ -24,6 +24,7 @@ struct PerfOptions {
   int aggregate = 1;     ///< calls in one group
   int threads = 1;       ///< ranks in this process
   bool blocking = true;  ///< else calls are queued on a stream and waited for once
+  bool mapped = false;   ///< buffers are tuttiMemAlloc's
   TimeOf time_of = TimeOf::Slowest;
   std::string json;  ///< file; empty: none
 };

@@ -49,14 +49,13 @@ constexpr Foreign kForeign[] = {
     {"-G,--cudagraph", "there are no GPU ranks in this build; leave it out"},
     {"-y,--stream_null", "there are no GPU streams in this build; -z 0 queues calls on a host stream"},
     {"-C,--report_cputime", "calls run on the CPU, so its time is what is reported; leave it out"},
-    {"-R,--local_register", "there is no registered memory in this build; leave it out"},
     {"-T,--timeout", "set TUTTI_TIMEOUT (seconds) in the environment instead"},
     {"-N,--run_cycles", "repeat the command instead"}};
 
 struct Words {
   std::string collective, first = "8", last = "64M", step, op, type = "f32", root;
   double factor = 0;
-  int blocking = 1, time_of = static_cast<int>(TimeOf::Slowest);
+  int blocking = 1, mapped = 0, time_of = static_cast<int>(TimeOf::Slowest);
   int processes = 0;
   bool launched = false;
   PerfOptions options;
@@ -105,6 +104,7 @@ void read_words(Words& words, bool last_given) {
   options.types = parse_types(words.type);
   read_sizes(words, last_given);
   options.blocking = words.blocking != 0;
+  options.mapped = words.mapped != 0;
   options.time_of = static_cast<TimeOf>(words.time_of);
 }
 
@@ -205,6 +205,10 @@ void add_flags(CLI::App& command, Words& words) {
   command
       .add_option("-z,--blocking", words.blocking,
                   "1: each call blocks; 0: queued on a stream, waited for once; default 1")
+      ->check(CLI::Range(0, 1));
+  command
+      .add_option("-R,--local_register", words.mapped,
+                  "1: buffers are tuttiMemAlloc's, which the ranks of a host can map; 0: malloc's; default 0")
       ->check(CLI::Range(0, 1));
   command
       .add_option("-a,--average", words.time_of, "time of: 0 rank 0, 1 average, 2 fastest, 3 slowest rank; default 3")

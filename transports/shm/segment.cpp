@@ -29,8 +29,8 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
       to_text(Bytes{bytes}), std::strerror(error));
 }
 
-unsigned char* map_shared(int fd, uint64_t bytes) {
-  void* const base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+unsigned char* map_shared(int fd, uint64_t bytes, int access = PROT_READ | PROT_WRITE) {
+  void* const base = ::mmap(nullptr, bytes, access, MAP_SHARED, fd, 0);
   return base == MAP_FAILED ? nullptr : static_cast<unsigned char*>(base);
 }
 
@@ -78,12 +78,12 @@ Segment Segment::create(uint64_t bytes) {
   return {std::move(fd), base, bytes};
 }
 
-Segment Segment::map(Fd fd, uint64_t bytes, const std::string& whose) {
+Segment Segment::map(Fd fd, uint64_t bytes, const std::string& whose, Access access) {
   if (const char* defect = defect_of(fd.get(), bytes)) {
     throw_error(Code::ProtocolError, "the shared memory of {}, {} bytes as it says, was refused: {}", whose, bytes,
                 defect);
   }
-  unsigned char* const base = map_shared(fd.get(), bytes);
+  unsigned char* const base = map_shared(fd.get(), bytes, access == Access::Read ? PROT_READ : PROT_READ | PROT_WRITE);
   if (base == nullptr) {
     throw_error(Code::OutOfMemory, "cannot map the shared memory of {} ({}): {}; raise the limit on address space",
                 whose, to_text(Bytes{bytes}), std::strerror(errno));

@@ -19,7 +19,8 @@ class Segment {
   /// Maps a segment of `whose` (for error texts, e.g. "rank 3") that came as a descriptor. `bytes` is what the peer
   /// says; a descriptor that could shrink, or that is not plain memory of at least this size, is not touched:
   /// Error(ProtocolError).
-  static Segment map(Fd fd, uint64_t bytes, const std::string& whose);
+  enum class Access { Read, Write };
+  static Segment map(Fd fd, uint64_t bytes, const std::string& whose, Access access = Access::Write);
 
   Segment() = default;
   Segment(Segment&& other) noexcept;

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -16,6 +17,7 @@
 #include "base/log.hpp"
 #include "base/secret.hpp"
 #include "transports/pull.hpp"
+#include "transports/shared_memory.hpp"
 #include "transports/shm/segment.hpp"
 #include "transports/transport.hpp"
 
@@ -24,6 +26,8 @@ namespace {
 
 constexpr const char* kService = "shm";
 constexpr const char* kPullService = "shm-pull";
+constexpr const char* kShareService = "shm-share";
+constexpr size_t kMostWindows = 64;       // of one peer
 constexpr uint64_t kPullFrom = 64 << 10;  // bytes: below, two copies are cheaper than the system call
 
 struct Request {
@@ -42,6 +46,14 @@ struct PullRequest {
   uint64_t word;
 };
 constexpr const char* kYes = "yes";
+/// "Let me map your region `id`." The answer brings the descriptor.
+struct ShareRequest {
+  uint64_t id;
+};
+struct ShareAnswer {
+  uint64_t magic;
+  uint64_t bytes;
+};
 constexpr uint64_t kMagic = 0x316d6873'69747574;  // "tutishm1"
 
 template <class T>
@@ -118,6 +130,73 @@ Wireup::Service pull_service(const Wireup& wireup) {
   };
 }
 
+/// Hands peers the shared memory that our messages lie in.
+Wireup::Reply share(const std::string& bytes) {
+  ShareRequest request{};
+  if (!unpack(bytes, request)) return {"the request makes no sense", Fd()};
+  SharedMemory::Given given = SharedMemory::of_this_process().give(request.id);
+  if (given.bytes == 0) return {"there is no such memory (any more)", Fd()};
+  if (!given.fd) return {"no descriptor is left; raise ulimit -n", Fd()};
+  return {pack(ShareAnswer{kMagic, given.bytes}), std::move(given.fd)};
+}
+
+/// A peer's regions, mapped when a message is first found in them.
+class PeerWindows final : public Windows {
+ public:
+  PeerWindows(Wireup& wireup, Rank peer) : wireup_(wireup), peer_(peer) {}
+
+  const unsigned char* find(uint64_t id, uint64_t offset, uint64_t bytes, int& error) override {
+    auto found = std::find_if(open_.begin(), open_.end(), [&](const Window& window) { return window.id == id; });
+    if (found == open_.end()) {
+      error = open(id);
+      if (error != 0) return nullptr;
+      found = open_.begin();
+    }
+    const Segment& memory = found->memory;
+    if (offset > memory.bytes() || bytes > memory.bytes() - offset) {
+      error = EFAULT;
+      return nullptr;
+    }
+    if (found != open_.begin()) std::rotate(open_.begin(), found, found + 1);
+    return open_.front().memory.base() + offset;
+  }
+
+ private:
+  struct Window {
+    uint64_t id;
+    Segment memory;
+  };
+
+  int open(uint64_t id) {
+    try {
+      Wireup::Reply reply = wireup_.ask(peer_, kShareService, pack(ShareRequest{id}), Deadline::in(env().timeout));
+      ShareAnswer answer{};
+      if (!unpack(reply.bytes, answer) || answer.magic != kMagic) return ENOENT;
+      Segment memory =
+          Segment::map(std::move(reply.fd), answer.bytes, fmt::format("rank {}", peer_), Segment::Access::Read);
+      if (open_.size() == kMostWindows) open_.pop_back();  // a call has a few of them in use, which are further ahead
+      open_.insert(open_.begin(), Window{id, std::move(memory)});
+      return 0;
+    } catch (const Error& error) {
+      log_debug("shm: rank {}'s memory cannot be mapped: {}", peer_, error.what());
+      switch (error.code()) {
+        case Code::Timeout:
+          return ETIMEDOUT;
+        case Code::OutOfMemory:
+          return ENOMEM;
+        case Code::ProtocolError:
+          return EPROTO;
+        default:
+          return ECONNRESET;
+      }
+    }
+  }
+
+  Wireup& wireup_;
+  const Rank peer_;
+  std::vector<Window> open_;  // the one used last first
+};
+
 class Shm final : public Transport {
  public:
   explicit Shm(const Context& context) : context_(context) {
@@ -127,6 +206,7 @@ class Shm final : public Transport {
       return outgoing->answer(from, request);
     });
     context.wireup->serve(kPullService, pull_service(*context.wireup));
+    context.wireup->serve(kShareService, [](Rank, const std::string& request) { return share(request); });
     if (env().cma != Cma::Off) permit_pulling();
   }
   ~Shm() override {
@@ -166,13 +246,13 @@ class Shm final : public Transport {
     auto* const memory = reinterpret_cast<LinkMemory*>(arena + outgoing_->link(peer, channel));
     const auto known = pulls_.find(peer);
     const bool pulled = known != pulls_.end() && known->second;
+    const bool always = env().cma == Cma::Always;
     return {.memory = memory,
             .arena = arena,
             .peer = peer,
-            .lend_from = !pulled                    ? kNeverLend
-                         : env().cma == Cma::Always ? 0
-                                                    : kPullFrom,
-            .pulled = pulled};
+            .lend_from = !pulled ? kNeverLend : (always ? 0 : kPullFrom),
+            .pulled = pulled,
+            .share_from = env().cma == Cma::Off ? kNeverLend : (always ? 0 : kLendFrom)};
   }
 
   InLink connect_in(Rank peer, uint32_t channel, Deadline deadline) override {
@@ -194,7 +274,8 @@ class Shm final : public Transport {
             .arena = theirs.base(),
             .arena_bytes = theirs.bytes(),
             .peer = peer,
-            .process = env().cma != Cma::Off ? static_cast<int>(context_.wireup->place(peer).process) : 0};
+            .process = env().cma != Cma::Off ? static_cast<int>(context_.wireup->place(peer).process) : 0,
+            .windows = &windows_.try_emplace(peer, *context_.wireup, peer).first->second};
   }
 
  private:
@@ -215,6 +296,7 @@ class Shm final : public Transport {
   const Context context_;
   std::shared_ptr<Outgoing> outgoing_;
   std::map<Rank, Segment> mapped_;
+  std::map<Rank, PeerWindows> windows_;
   std::map<Rank, bool> pulls_;
 };
 

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "transports/host_memory.hpp"
+#include "transports/shared_memory.hpp"
 
 namespace tutti::transports {
 namespace {
@@ -127,10 +128,28 @@ TEST_F(Wire, RefusesAnAddressFromAnotherProcess) {
   EXPECT_EQ(poll(), Poll::Ready);
 }
 
+TEST_F(Wire, SaysWhereInTheWritersSharedMemoryAMessageLies) {
+  struct : Windows {
+    const unsigned char* find(uint64_t, uint64_t, uint64_t, int&) override { return nullptr; }
+  } windows;
+  HostWire::publish_shared(out, 7, {.id = 3, .base = arena.data()}, arena.data() + 100, 50);
+  EXPECT_EQ(out.lent, 1u);
+  EXPECT_EQ(poll(), Poll::Bad) << "this reader maps nothing";
+  in.windows = &windows;
+  ASSERT_EQ(poll(), Poll::Ready);
+  EXPECT_EQ(header.length, 50u);
+  EXPECT_EQ(header.tag, 7u);
+  EXPECT_EQ(arrival.region, 3u);
+  EXPECT_EQ(arrival.offset, 100u);
+  EXPECT_EQ(arrival.data, nullptr);
+  slot(memory.get(), 0)->place[1] = 0;
+  EXPECT_EQ(poll(), Poll::Bad) << "there is no region 0";
+}
+
 TEST_F(Wire, RefusesAnInlinePayloadThatDoesNotFitAndAnUnknownWhere) {
   forge(1, static_cast<uint64_t>(Where::Inline), kInlineBytes + 1, 0);
   EXPECT_EQ(poll(), Poll::Bad);
-  for (const uint64_t where : {0, 4, 0xffff}) {
+  for (const uint64_t where : {0, 4, 5, 6, 0xffff}) {
     forge(1, where, 8, 0);
     EXPECT_EQ(poll(), Poll::Bad) << where;
   }

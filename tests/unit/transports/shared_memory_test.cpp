@@ -1,0 +1,85 @@
+// Memory that others of the host may map.
+#include "transports/shared_memory.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "tutti/error.hpp"
+
+namespace tutti::transports {
+namespace {
+
+constexpr uint64_t kHugePage = uint64_t{2} << 20;
+
+struct Shared : testing::Test {
+  SharedMemory memory;  // apart from that of the process
+  unsigned char* allocate(uint64_t bytes) { return static_cast<unsigned char*>(memory.allocate(bytes)); }
+  uint64_t id_at(const void* data, uint64_t bytes) const { return memory.find(data, bytes).id; }
+};
+
+TEST_F(Shared, IsZeroedAlignedAndFoundByWhatLiesInIt) {
+  unsigned char* const data = allocate(1000);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(data) % kHugePage, 0u);
+  EXPECT_EQ(std::count(data, data + kHugePage, 0), static_cast<ptrdiff_t>(kHugePage));
+  const SharedRegion region = memory.find(data + 500, 500);
+  EXPECT_NE(region.id, 0u);
+  EXPECT_EQ(region.base, data);
+  EXPECT_EQ(id_at(data, kHugePage), region.id);
+  EXPECT_EQ(id_at(data, kHugePage + 1), 0u);
+  EXPECT_EQ(id_at(data + 1, ~uint64_t{0}), 0u);
+  EXPECT_EQ(id_at(data - 1, 1), 0u);
+  EXPECT_EQ(id_at(nullptr, 0), 0u);
+  int elsewhere = 0;
+  EXPECT_EQ(id_at(&elsewhere, sizeof elsewhere), 0u);
+  memory.release(data);
+  EXPECT_EQ(id_at(data, 1), 0u);
+}
+
+TEST_F(Shared, GivesOthersTheSameMemory) {
+  unsigned char* const data = allocate(3 * kHugePage);
+  data[kHugePage] = 42;
+  const SharedMemory::Given given = memory.give(memory.find(data, 1).id);
+  ASSERT_TRUE(given.fd);
+  EXPECT_EQ(given.bytes, 3 * kHugePage);
+  auto* const theirs =
+      static_cast<unsigned char*>(mmap(nullptr, given.bytes, PROT_READ, MAP_SHARED, given.fd.get(), 0));
+  ASSERT_NE(theirs, MAP_FAILED);
+  EXPECT_EQ(theirs[kHugePage], 42);
+  data[kHugePage] = 43;
+  EXPECT_EQ(theirs[kHugePage], 43);
+  memory.release(data);
+  EXPECT_EQ(theirs[kHugePage], 0) << "the pages stay taken as long as somebody has them mapped";
+  munmap(theirs, given.bytes);
+  EXPECT_FALSE(memory.give(0).fd);
+  EXPECT_FALSE(memory.give(12345).fd);
+}
+
+TEST_F(Shared, TellsOneRegionFromAnotherAtTheSamePlace) {
+  const uint64_t before = memory.generation();
+  unsigned char* const first = allocate(1);
+  const uint64_t id = id_at(first, 1), after = memory.generation();
+  EXPECT_NE(after, before);
+  memory.release(first);
+  EXPECT_NE(memory.generation(), after);
+  unsigned char* const second = allocate(1);  // most likely where the first was
+  EXPECT_NE(id_at(second, 1), id);
+  EXPECT_EQ(memory.give(id).bytes, 0u);
+  memory.release(second);
+}
+
+TEST_F(Shared, RefusesWhatCannotBe) {
+  EXPECT_THROW(memory.allocate(~uint64_t{0}), Error);
+  EXPECT_THROW(memory.allocate(uint64_t{1} << 60), Error);
+  int mine = 0;
+  EXPECT_THROW(memory.release(&mine), Error);
+  unsigned char* const data = allocate(0);
+  EXPECT_THROW(memory.release(data + 1), Error);
+  memory.release(data);
+  EXPECT_THROW(memory.release(data), Error);
+}
+
+}  // namespace
+}  // namespace tutti::transports

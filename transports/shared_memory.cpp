@@ -1,0 +1,113 @@
+#include "transports/shared_memory.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <utility>
+
+#include "base/bytes.hpp"
+#include "base/cgroup.hpp"
+#include "base/format.hpp"
+#include "base/log.hpp"
+
+namespace tutti::transports {
+namespace {
+
+constexpr uint64_t kAlignment = uint64_t{2} << 20;  // a huge page, where the machine has them
+
+[[noreturn]] void throw_no_memory(uint64_t bytes, int error) {
+  throw_error(Code::OutOfMemory, "{} bytes cannot be had: {}", bytes, std::strerror(error));
+}
+
+/// An address range of `bytes` bytes, aligned. Nothing is there yet.
+unsigned char* reserve(uint64_t bytes) {
+  const uint64_t length = bytes + kAlignment;
+  void* const base = ::mmap(nullptr, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base == MAP_FAILED) throw_no_memory(bytes, errno);
+  auto* const begin = static_cast<unsigned char*>(base);
+  const uintptr_t address = reinterpret_cast<uintptr_t>(base);
+  const uint64_t before = (kAlignment - address % kAlignment) % kAlignment, after = kAlignment - before;
+  if (before > 0) ::munmap(begin, before);
+  if (after > 0) ::munmap(begin + before + bytes, after);
+  return begin + before;
+}
+
+/// A file of `bytes` bytes in memory, all of them allocated, which cannot shrink; empty where there are no descriptors.
+Fd make_file(uint64_t bytes) {
+  Fd fd(::memfd_create("tutti-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd) {
+    log_debug("memory that peers could map cannot be had ({}): ordinary memory it is", std::strerror(errno));
+    return fd;
+  }
+  if (bytes > available_memory()) throw_no_memory(bytes, ENOMEM);
+  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) throw_no_memory(bytes, errno);
+  while (::fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes)) != 0) {
+    if (errno != EINTR) throw_no_memory(bytes, errno);
+  }
+  if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) throw_no_memory(bytes, errno);
+  return fd;
+}
+
+}  // namespace
+
+SharedMemory& SharedMemory::of_this_process() {
+  static auto* const kAll = new SharedMemory;  // never destroyed: threads may outlive main()
+  return *kAll;
+}
+
+void* SharedMemory::allocate(uint64_t bytes) {
+  if (bytes > UINT64_MAX / 4) throw_no_memory(bytes, ENOMEM);
+  const uint64_t length = std::max<uint64_t>(1, (bytes + kAlignment - 1) / kAlignment) * kAlignment;
+  Fd fd = make_file(length);
+  unsigned char* const base = reserve(length);
+  const int kind = fd ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+  if (::mmap(base, length, PROT_READ | PROT_WRITE, kind | MAP_FIXED, fd ? fd.get() : -1, 0) == MAP_FAILED) {
+    const int error = errno;
+    ::munmap(base, length);
+    throw_no_memory(bytes, error);
+  }
+  ::madvise(base, length, MADV_HUGEPAGE);  // a hint: without huge pages it stays ordinary memory
+  const std::lock_guard lock(mutex_);
+  Region& region = regions_[reinterpret_cast<uintptr_t>(base)];
+  region = {fd ? ++last_id_ : 0, length, std::move(fd)};
+  generation_.fetch_add(1, std::memory_order_release);
+  return base;
+}
+
+void SharedMemory::release(void* memory) {
+  const std::lock_guard lock(mutex_);
+  const auto found = regions_.find(reinterpret_cast<uintptr_t>(memory));
+  if (found == regions_.end()) throw_error(Code::InvalidArgument, "{} did not come from tuttiMemAlloc", memory);
+  const Region& region = found->second;
+  if (region.fd) {
+    ::fallocate(region.fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(region.bytes));
+  }
+  ::munmap(memory, region.bytes);
+  regions_.erase(found);
+  generation_.fetch_add(1, std::memory_order_release);
+}
+
+SharedRegion SharedMemory::find(const void* data, uint64_t bytes) const {
+  const auto address = reinterpret_cast<uintptr_t>(data);
+  const std::lock_guard lock(mutex_);
+  auto after = regions_.upper_bound(address);
+  if (after == regions_.begin()) return {};
+  const auto& [base, region] = *std::prev(after);
+  const uint64_t offset = address - base;
+  if (region.id == 0 || offset > region.bytes || bytes > region.bytes - offset) return {};
+  return {region.id, reinterpret_cast<const unsigned char*>(base)};
+}
+
+SharedMemory::Given SharedMemory::give(uint64_t id) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [base, region] : regions_) {
+    if (id != 0 && region.id == id) return {Fd(::fcntl(region.fd.get(), F_DUPFD_CLOEXEC, 0)), region.bytes};
+  }
+  return {};
+}
+
+}  // namespace tutti::transports

@@ -1,0 +1,60 @@
+// Memory of this process that others of the host may map: what tuttiMemAlloc returns. A message that lies in it is read
+// by its receivers where it lies, without a copy in between and without the kernel.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+#include "base/fd.hpp"
+#include "transports/link.hpp"
+
+namespace tutti::transports {
+
+/// All such memory of this process. Thread-safe.
+class SharedMemory {
+ public:
+  static SharedMemory& of_this_process();
+
+  /// Zeroed, aligned to 2 MiB; all of it is there at once. Throws Error(OutOfMemory). Where the system has no more
+  /// descriptors it is memory like any other, which calls can use as well.
+  void* allocate(uint64_t bytes);
+  /// Throws Error(InvalidArgument) for what `allocate` has not returned. Others may have it mapped still: its pages go
+  /// back to the system all the same.
+  void release(void* memory);
+
+  /// The region that holds all `bytes` bytes at `data`; of id 0 where none does.
+  SharedRegion find(const void* data, uint64_t bytes) const;
+  /// Another one after every `allocate` and `release`: what `find` said before may not be true any more.
+  uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
+
+  /// What another process maps; an empty descriptor where there is no such region.
+  struct Given {
+    Fd fd;
+    uint64_t bytes = 0;
+  };
+  Given give(uint64_t id) const;
+
+ private:
+  struct Region {
+    uint64_t id = 0;  // 0: nobody can map it
+    uint64_t bytes = 0;
+    Fd fd;
+  };
+  mutable std::mutex mutex_;
+  std::map<uintptr_t, Region> regions_;  // by where they begin
+  uint64_t last_id_ = 0;
+  std::atomic<uint64_t> generation_{1};
+};
+
+/// A peer's shared memory as this process has it mapped.
+class Windows {
+ public:
+  virtual ~Windows() = default;
+  /// Where `bytes` bytes from `offset` on of the peer's region `id` are here; null, and why (an errno), where they
+  /// cannot be had. May ask the peer's control thread, the first time.
+  virtual const unsigned char* find(uint64_t id, uint64_t offset, uint64_t bytes, int& error) = 0;
+};
+
+}  // namespace tutti::transports

@@ -1,0 +1,151 @@
+// A call that has been made before allocates nothing, and memory stays what it is however many follow.
+//
+//   tutti run -n 2 -- tutti_repeated_calls CALLS    as a rank of a job
+//   tutti_repeated_calls CALLS THREADS              as so many ranks, one a thread
+// Counts what the calling thread asks of malloc, operator new included, in every collective at three sizes; then makes
+// CALLS small all-reduces and compares the process's resident memory. Exit status 0: nothing was allocated, and memory
+// has not grown.
+#include <fmt/format.h>
+#include <tutti/tutti.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <thread>
+#include <vector>
+
+namespace {
+thread_local uint64_t t_allocations = 0;
+}
+
+// glibc's own names for what it calls malloc: the wrappers count, and do nothing else.
+extern "C" {
+void* __libc_malloc(size_t bytes);                      // NOLINT
+void* __libc_calloc(size_t count, size_t bytes);        // NOLINT
+void* __libc_realloc(void* memory, size_t bytes);       // NOLINT
+void* __libc_memalign(size_t alignment, size_t bytes);  // NOLINT
+void* malloc(size_t bytes) { return ++t_allocations, __libc_malloc(bytes); }
+void* calloc(size_t count, size_t bytes) { return ++t_allocations, __libc_calloc(count, bytes); }
+void* realloc(void* memory, size_t bytes) { return ++t_allocations, __libc_realloc(memory, bytes); }
+void* aligned_alloc(size_t alignment, size_t bytes) { return ++t_allocations, __libc_memalign(alignment, bytes); }
+}
+
+namespace {
+
+constexpr size_t kMost = size_t{1} << 18;  // elements of a block
+
+void check(tuttiResult_t result) {
+  if (result == tuttiSuccess) return;
+  fmt::print(stderr, "{}\n", tuttiGetLastError());
+  std::_Exit(2);
+}
+
+struct Call {
+  const char* name;
+  std::function<tuttiResult_t(size_t)> make;
+};
+
+class Rank {
+ public:
+  explicit Rank(tuttiComm_t comm) : comm_(comm) {
+    check(tuttiCommUserRank(comm, &rank_));
+    check(tuttiCommCount(comm, &ranks_));
+    in_.resize(kMost * static_cast<size_t>(ranks_));
+    out_.resize(in_.size());
+  }
+
+  /// Calls that allocated.
+  int count_all() {
+    int wrong = 0;
+    for (const Call& call : calls()) {
+      for (const size_t count : {size_t{2}, size_t{1024}, kMost}) wrong += count_one(call, count) ? 0 : 1;
+    }
+    return wrong;
+  }
+
+  void make_many(long calls) {
+    for (long i = 0; i < calls; ++i) check(tuttiAllReduce(in(), out(), 2, tuttiFloat32, tuttiSum, comm_, nullptr));
+  }
+  int rank() const { return rank_; }
+
+ private:
+  float* in() { return in_.data(); }
+  float* out() { return out_.data(); }
+
+  std::vector<Call> calls() {
+    constexpr auto kType = tuttiFloat32;
+    return {
+        {"all_reduce", [&](size_t n) { return tuttiAllReduce(in(), out(), n, kType, tuttiSum, comm_, nullptr); }},
+        {"all_gather", [&](size_t n) { return tuttiAllGather(in(), out(), n, kType, comm_, nullptr); }},
+        {"reduce_scatter",
+         [&](size_t n) { return tuttiReduceScatter(in(), out(), n, kType, tuttiSum, comm_, nullptr); }},
+        {"all_to_all", [&](size_t n) { return tuttiAllToAll(in(), out(), n, kType, comm_, nullptr); }},
+        {"broadcast", [&](size_t n) { return tuttiBroadcast(in(), out(), n, kType, 0, comm_, nullptr); }},
+        {"reduce", [&](size_t n) { return tuttiReduce(in(), out(), n, kType, tuttiSum, 0, comm_, nullptr); }},
+        {"gather", [&](size_t n) { return tuttiGather(in(), out(), n, kType, 0, comm_, nullptr); }},
+        {"scatter", [&](size_t n) { return tuttiScatter(in(), out(), n, kType, 0, comm_, nullptr); }},
+        {"barrier", [&](size_t) { return tuttiBarrier(comm_, nullptr); }},
+    };
+  }
+
+  /// The call with this size and, in turn, with one element less: both have been made before.
+  bool count_one(const Call& call, size_t count) {
+    constexpr int kCalls = 20;
+    for (int i = 0; i < 6; ++i) check(call.make(count - static_cast<size_t>(i % 2)));
+    const uint64_t before = t_allocations;
+    for (int i = 0; i < kCalls; ++i) check(call.make(count - static_cast<size_t>(i % 2)));
+    const uint64_t made = t_allocations - before;
+    if (made > 0) {
+      fmt::print("rank {}: {} of {} elements: {} allocations in {} calls\n", rank_, call.name, count, made, kCalls);
+    }
+    return made == 0;
+  }
+
+  tuttiComm_t comm_;
+  int rank_ = 0, ranks_ = 1;
+  std::vector<float> in_, out_;
+};
+
+/// Bytes of this process that are in memory.
+long resident() {
+  std::ifstream file("/proc/self/statm");
+  long all = 0, pages = 0;
+  file >> all >> pages;
+  return pages * sysconf(_SC_PAGESIZE);
+}
+
+int play(tuttiComm_t comm, long calls) {
+  Rank rank(comm);
+  int wrong = rank.count_all();
+  rank.make_many(calls / 10);
+  const long before = resident();
+  rank.make_many(calls);
+  const long grown = resident() - before;
+  constexpr long kTolerance = 256 << 10;  // another thread's or the system's: not a byte a call
+  fmt::print("rank {}: {} calls, resident memory {:+} bytes\n", rank.rank(), calls, grown);
+  if (grown > kTolerance) ++wrong;
+  check(tuttiCommDestroy(comm));
+  return wrong == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const long calls = argc > 1 ? std::atol(argv[1]) : 1000;
+  const int threads = argc > 2 ? std::atoi(argv[2]) : 0;
+  if (threads == 0) {
+    tuttiComm_t comm = nullptr;
+    check(tuttiCommInitEnv(&comm));
+    return play(comm, calls);
+  }
+  std::vector<tuttiComm_t> comms(static_cast<size_t>(threads));
+  check(tuttiCommInitAll(comms.data(), threads));
+  std::vector<int> wrong(comms.size());
+  std::vector<std::thread> ranks;
+  for (size_t i = 0; i < comms.size(); ++i) ranks.emplace_back([&, i] { wrong[i] = play(comms[i], calls); });
+  for (auto& rank : ranks) rank.join();
+  int all = 0;
+  for (const int one : wrong) all += one;
+  return all == 0 ? 0 : 1;
+}

@@ -5,8 +5,10 @@
 #include <fmt/ranges.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,6 +19,7 @@
 #include <string>
 
 #include "base/fd.hpp"
+#include "transports/pull.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti::tools {
@@ -36,6 +39,47 @@ std::string shm_objection() {
   munmap(mapped, kBytes);
   const Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   return socket ? "" : refused("a UNIX socket");
+}
+
+/// A child process, stopped until it is let go.
+class Sleeper {
+ public:
+  Sleeper() {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return;
+    const Fd ready(ends[0]), tell(ends[1]);
+    process_ = fork();
+    if (process_ == 0) {
+      transports::permit_pulling();
+      const bool told = ::write(tell.get(), "x", 1) == 1;
+      while (told) pause();
+      _exit(1);
+    }
+    char byte = 0;
+    if (process_ > 0 && ::read(ready.get(), &byte, 1) != 1) byte = 0;
+  }
+  ~Sleeper() {
+    if (process_ <= 0) return;
+    kill(process_, SIGKILL);
+    waitpid(process_, nullptr, 0);
+  }
+  Sleeper(const Sleeper&) = delete;
+  Sleeper& operator=(const Sleeper&) = delete;
+  int process() const { return process_; }
+
+ private:
+  pid_t process_ = -1;
+};
+
+/// Can processes read each other's memory through the kernel here? Tried with a child that is told to permit it.
+std::string pulling() {
+  const Sleeper child;
+  if (child.process() < 0) return "not tried whether straight from its memory: " + refused("another process");
+  const unsigned char mine[8] = {};
+  unsigned char theirs[8];
+  const int error = transports::pull(child.process(), mine, theirs, sizeof theirs);
+  if (error == 0) return "large ones straight from its memory (process_vm_readv works)";
+  return fmt::format("never straight from its memory: process_vm_readv was refused: {}", std::strerror(error));
 }
 
 /// Names of interfaces that are up and have an address, loopback left out.
@@ -65,7 +109,8 @@ std::string line_of(const transports::TransportEntry& entry) {
   const std::string name = entry.name;
   if (name == "tcp") return tcp_line();
   const std::string objection = name == "shm" ? shm_objection() : "";
-  return objection.empty() ? fmt::format("usable: {}", entry.summary) : "not usable: " + objection;
+  if (!objection.empty()) return "not usable: " + objection;
+  return fmt::format("usable: {}{}", entry.summary, name == "shm" ? "; " + pulling() : "");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <iterator>
@@ -18,6 +19,7 @@ namespace tutti::transports {
 namespace {
 
 constexpr uint64_t kAlignment = uint64_t{2} << 20;  // a huge page, where the machine has them
+constexpr uint64_t kPage = 4096;
 
 [[noreturn]] void throw_no_memory(uint64_t bytes, int error) {
   throw_error(Code::OutOfMemory, "{} bytes cannot be had: {}", bytes, std::strerror(error));
@@ -61,8 +63,8 @@ SharedMemory& SharedMemory::of_this_process() {
 
 void* SharedMemory::allocate(uint64_t bytes) {
   if (bytes > UINT64_MAX / 4) throw_no_memory(bytes, ENOMEM);
-  const uint64_t length = std::max<uint64_t>(1, (bytes + kAlignment - 1) / kAlignment) * kAlignment;
-  Fd fd = make_file(length);
+  const uint64_t length = std::max<uint64_t>(1, (bytes + kPage - 1) / kPage) * kPage;
+  Fd fd = bytes < kLendFrom ? Fd() : make_file(length);
   unsigned char* const base = reserve(length);
   const int kind = fd ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
   if (::mmap(base, length, PROT_READ | PROT_WRITE, kind | MAP_FIXED, fd ? fd.get() : -1, 0) == MAP_FAILED) {
@@ -73,7 +75,7 @@ void* SharedMemory::allocate(uint64_t bytes) {
   ::madvise(base, length, MADV_HUGEPAGE);  // a hint: without huge pages it stays ordinary memory
   const std::lock_guard lock(mutex_);
   Region& region = regions_[reinterpret_cast<uintptr_t>(base)];
-  region = {fd ? ++last_id_ : 0, length, std::move(fd)};
+  region = {fd ? ++last_id_ : 0, length, ::getpid(), std::move(fd)};
   generation_.fetch_add(1, std::memory_order_release);
   return base;
 }
@@ -83,7 +85,7 @@ void SharedMemory::release(void* memory) {
   const auto found = regions_.find(reinterpret_cast<uintptr_t>(memory));
   if (found == regions_.end()) throw_error(Code::InvalidArgument, "{} did not come from tuttiMemAlloc", memory);
   const Region& region = found->second;
-  if (region.fd) {
+  if (region.fd && region.process == ::getpid()) {
     ::fallocate(region.fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(region.bytes));
   }
   ::munmap(memory, region.bytes);
@@ -92,6 +94,7 @@ void SharedMemory::release(void* memory) {
 }
 
 SharedRegion SharedMemory::find(const void* data, uint64_t bytes) const {
+  if (generation() == kNothingYet) return {};
   const auto address = reinterpret_cast<uintptr_t>(data);
   const std::lock_guard lock(mutex_);
   auto after = regions_.upper_bound(address);

@@ -17,11 +17,11 @@ class SharedMemory {
  public:
   static SharedMemory& of_this_process();
 
-  /// Zeroed, aligned to 2 MiB; all of it is there at once. Throws Error(OutOfMemory). Where the system has no more
-  /// descriptors it is memory like any other, which calls can use as well.
+  /// Zeroed, aligned to 2 MiB; all of it is there at once. Throws Error(OutOfMemory). Little memory, which messages are
+  /// copied from anyway, and any where the system has no more descriptors, is like any other, which calls can use too.
   void* allocate(uint64_t bytes);
   /// Throws Error(InvalidArgument) for what `allocate` has not returned. Others may have it mapped still: its pages go
-  /// back to the system all the same.
+  /// back to the system all the same; but in a forked child nothing happens to its parent's.
   void release(void* memory);
 
   /// The region that holds all `bytes` bytes at `data`; of id 0 where none does.
@@ -40,12 +40,14 @@ class SharedMemory {
   struct Region {
     uint64_t id = 0;  // 0: nobody can map it
     uint64_t bytes = 0;
+    int process = 0;  // that allocated it
     Fd fd;
   };
   mutable std::mutex mutex_;
   std::map<uintptr_t, Region> regions_;  // by where they begin
   uint64_t last_id_ = 0;
-  std::atomic<uint64_t> generation_{1};
+  static constexpr uint64_t kNothingYet = 1;
+  std::atomic<uint64_t> generation_{kNothingYet};
 };
 
 /// A peer's shared memory as this process has it mapped.

@@ -179,7 +179,7 @@ TEST(Shm, GivesOnlySharedMemoryThatThereIs) {
   Seat seat(team, 0, ShmThreads::make);
   FakeWireup asker(team.job(), 1, 2);
   auto& mine = transports::SharedMemory::of_this_process();
-  void* const data = mine.allocate(1);
+  void* const data = mine.allocate(1 << 20);
   const uint64_t id = mine.find(data, 1).id;
   const auto ask = [&](uint64_t of) {
     return asker.ask(0, "shm-share", {reinterpret_cast<const char*>(&of), sizeof of}, Deadline::in(5));

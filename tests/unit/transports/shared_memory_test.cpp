@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -21,14 +23,15 @@ struct Shared : testing::Test {
 };
 
 TEST_F(Shared, IsZeroedAlignedAndFoundByWhatLiesInIt) {
-  unsigned char* const data = allocate(1000);
+  constexpr uint64_t kBytes = 3 * 4096;
+  unsigned char* const data = allocate(kBytes - 1000);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(data) % kHugePage, 0u);
-  EXPECT_EQ(std::count(data, data + kHugePage, 0), static_cast<ptrdiff_t>(kHugePage));
+  EXPECT_EQ(std::count(data, data + kBytes, 0), static_cast<ptrdiff_t>(kBytes));
   const SharedRegion region = memory.find(data + 500, 500);
   EXPECT_NE(region.id, 0u);
   EXPECT_EQ(region.base, data);
-  EXPECT_EQ(id_at(data, kHugePage), region.id);
-  EXPECT_EQ(id_at(data, kHugePage + 1), 0u);
+  EXPECT_EQ(id_at(data, kBytes), region.id);
+  EXPECT_EQ(id_at(data, kBytes + 1), 0u);
   EXPECT_EQ(id_at(data + 1, ~uint64_t{0}), 0u);
   EXPECT_EQ(id_at(data - 1, 1), 0u);
   EXPECT_EQ(id_at(nullptr, 0), 0u);
@@ -59,15 +62,40 @@ TEST_F(Shared, GivesOthersTheSameMemory) {
 
 TEST_F(Shared, TellsOneRegionFromAnotherAtTheSamePlace) {
   const uint64_t before = memory.generation();
-  unsigned char* const first = allocate(1);
+  unsigned char* const first = allocate(8192);
   const uint64_t id = id_at(first, 1), after = memory.generation();
   EXPECT_NE(after, before);
   memory.release(first);
   EXPECT_NE(memory.generation(), after);
-  unsigned char* const second = allocate(1);  // most likely where the first was
+  unsigned char* const second = allocate(8192);  // most likely where the first was
   EXPECT_NE(id_at(second, 1), id);
   EXPECT_EQ(memory.give(id).bytes, 0u);
   memory.release(second);
+}
+
+TEST_F(Shared, LeavesAParentsMemoryAloneInAForkedChild) {
+  unsigned char* const data = allocate(8192);
+  data[5000] = 42;
+  const pid_t child = fork();
+  if (child == 0) {
+    memory.release(data);
+    _exit(0);
+  }
+  int status = 1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(data[5000], 42);
+  EXPECT_NE(id_at(data, 8192), 0u);
+  memory.release(data);
+}
+
+TEST_F(Shared, IsOrdinaryMemoryWhereLittleIsWanted) {
+  unsigned char* const data = allocate(100);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(data) % kHugePage, 0u);
+  EXPECT_EQ(std::count(data, data + 4096, 0), 4096);
+  EXPECT_EQ(id_at(data, 100), 0u);
+  memory.release(data);
+  EXPECT_THROW(memory.release(data), Error);
 }
 
 TEST_F(Shared, RefusesWhatCannotBe) {

@@ -1,0 +1,186 @@
+// The small path, piece by piece: a message on a link, a step of the interpreter, a call that was made before.
+//
+//   micro_step                     times, by Google Benchmark
+//   micro_step --count NAME N      does NAME N times and no more, for who counts instructions (bench/instructions)
+//   micro_step --names
+// Link: one thread publishes a message, finds and consumes it. Step: one of 256 copies of 4 bytes that are the plan of
+// a single rank. Call: an all-reduce of 8 bytes on a communicator of one rank, the same again or two sizes in turn: all
+// that a call costs but its messages.
+#include <benchmark/benchmark.h>
+#include <tutti/tutti.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string_view>
+#include <vector>
+
+#include "exec/host.hpp"
+#include "exec/run.hpp"
+#include "plan/builder.hpp"
+#include "transports/host_memory.hpp"
+
+namespace tutti {
+namespace {
+
+using transports::HostWire;
+
+/// Something that can be done again and again; returns how many of what is counted that was.
+using Work = std::function<int()>;
+
+struct Link {
+  std::unique_ptr<transports::LinkMemory> memory = std::make_unique<transports::LinkMemory>();
+  std::array<unsigned char, 4096> arena{};
+  transports::OutLink out{.memory = memory.get(), .arena = arena.data()};
+  transports::InLink in{.memory = memory.get(), .arena = arena.data(), .arena_bytes = arena.size()};
+  transports::Header header{};
+  transports::Arrival arrival;
+
+  int take() {
+    if (HostWire::poll(in, header, arrival) != transports::Poll::Ready) throw std::runtime_error("no message");
+    benchmark::DoNotOptimize(arrival.data);
+    HostWire::consume(in, arrival);
+    return 1;
+  }
+};
+
+Work inline_message() {
+  return [link = std::make_shared<Link>()] {
+    HostWire::can_publish(link->out);
+    HostWire::publish_inline(link->out, 1, link->arena.data(), 8);
+    return link->take();
+  };
+}
+
+Work staged_message() {
+  return [link = std::make_shared<Link>()] {
+    HostWire::can_publish(link->out);
+    HostWire::publish_staged(link->out, 1, link->arena.data(), 4096);
+    return link->take();
+  };
+}
+
+struct NoPeers final : exec::Connector {
+  transports::OutLink connect_out(Rank, uint32_t) override { throw std::runtime_error("nobody is there"); }
+  transports::InLink connect_in(Rank, uint32_t) override { throw std::runtime_error("nobody is there"); }
+};
+
+constexpr uint32_t kSteps = 256;
+
+plan::RankPlan copies() {
+  plan::PlanBuilder plan({Collective::AllReduce, 1}, 0);
+  const uint32_t chunks = plan.partition(kSteps);
+  const plan::View in = plan.input(chunks), out = plan.output(chunks);
+  auto lane = plan.lane();
+  for (Rank c = 0; c < static_cast<Rank>(kSteps); ++c) lane.copy(out[c], in[c]);
+  return plan.finish();
+}
+
+struct Steps {
+  NoPeers nobody;
+  exec::Links links{nobody};
+  exec::Loaded program{exec::lower(copies(), {.count = kSteps, .window = kSteps, .element_bytes = 4}, links), 1};
+  std::vector<unsigned char> in = std::vector<unsigned char>(kSteps * 4), out = in;
+
+  int run() {
+    program.restart(links);
+    program.state.bases[0] = in.data(), program.state.bases[1] = out.data();
+    int steps = 0;
+    while (exec::HostInterpreter::try_step({}, program.state, program.lanes[0]) == exec::Outcome::Progress) ++steps;
+    benchmark::ClobberMemory();
+    return steps;
+  }
+};
+
+Work step() {
+  return [steps = std::make_shared<Steps>()] { return steps->run(); };
+}
+
+void check(tuttiResult_t result) {
+  if (result != tuttiSuccess) throw std::runtime_error(tuttiGetLastError());
+}
+
+struct Caller {
+  Caller() { check(tuttiCommInitAll(&comm, 1)); }
+  ~Caller() { tuttiCommDestroy(comm); }
+  Caller(const Caller&) = delete;
+  Caller& operator=(const Caller&) = delete;
+  int call(size_t count) {
+    check(tuttiAllReduce(in.data(), out.data(), count, tuttiFloat32, tuttiSum, comm, nullptr));
+    return 1;
+  }
+  tuttiComm_t comm = nullptr;
+  std::array<float, 4> in{}, out{};
+};
+
+Work same_call() {
+  return [caller = std::make_shared<Caller>()] { return caller->call(2); };
+}
+
+Work calls_in_turn() {
+  return [caller = std::make_shared<Caller>(), count = size_t{1}]() mutable { return caller->call(count ^= 3); };
+}
+
+struct Named {
+  const char* name;
+  Work (*make)();
+};
+constexpr Named kAll[] = {{"link_inline", inline_message},
+                          {"link_staged", staged_message},
+                          {"step", step},
+                          {"call_again", same_call},
+                          {"calls_in_turn", calls_in_turn}};
+
+void measure(benchmark::State& state, Work (*make)()) {
+  const Work work = make();
+  work();
+  int64_t done = 0;
+  for (auto _ : state) done += work();
+  using benchmark::Counter;
+  state.counters["each"] = Counter(static_cast<double>(done), Counter::kIsRate | Counter::kInvert);
+}
+
+}  // namespace
+
+/// What bench/instructions counts the instructions of: found by its name.
+extern "C" [[gnu::noinline]] long tutti_counted(const Work& work, long times) {
+  long done = 0;
+  for (long i = 0; i < times; ++i) done += work();
+  return done;
+}
+
+namespace {
+
+int count(std::string_view name, long times) {
+  for (const Named& named : kAll) {
+    if (name != named.name) continue;
+    const Work work = named.make();
+    for (int i = 0; i < 10; ++i) work();
+    std::printf("%ld\n", tutti_counted(work, times));
+    return 0;
+  }
+  std::fprintf(stderr, "micro_step: there is no such work; --names lists it\n");
+  return 2;
+}
+
+}  // namespace
+}  // namespace tutti
+
+int main(int argc, char** argv) {
+  using namespace tutti;
+  const std::string_view first = argc > 1 ? argv[1] : "";
+  if (first == "--names") {
+    for (const Named& named : kAll) std::puts(named.name);
+    return 0;
+  }
+  if (first == "--count" && argc == 4) return count(argv[2], std::atol(argv[3]));
+  for (const Named& named : kAll) {
+    benchmark::RegisterBenchmark(named.name, [&named](benchmark::State& state) { measure(state, named.make); });
+  }
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  benchmark::RunSpecifiedBenchmarks();
+}

@@ -176,8 +176,12 @@ class Run:
             self.notes.append(text)
             self.say(text)
 
+    def share(self):
+        """How much of the work is done, from 0 to 1."""
+        return self.done / self.weights if self.weights else 1
+
     def _tell(self, launch, ranks, what):
-        share = self.done / self.weights if self.weights else 1
+        share = self.share()
         elapsed = time.monotonic() - self.began
         left = f"{elapsed * (1 - share) / share / 60:.0f} min left" if share > 0.02 else "time left not known yet"
         self.progress(f"launch {launch} of {self.options.launches}, {ranks} ranks, {100 * share:.0f} %, {left}: {what}")

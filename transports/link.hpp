@@ -1,10 +1,9 @@
 // A link: messages from one rank to another, in order, through memory that both ends can load and store.
 //
-// The writer owns a small ring of 64-byte descriptors, 128 bytes apart (neighbouring lines are fetched in pairs), and
-// the reader one counter of what it has consumed. Message s stands in slot s mod capacity; the slot's `sequence`
-// becomes s + 1 when all else is in place. A message of up to 40 bytes travels inside its descriptor: one cache line,
-// one transfer. A longer one lies in the writer's arena, or is lent: read where the user has it. Nobody uses an atomic
-// read-modify-write: each word has one writer.
+// The writer owns a ring of 64-byte descriptors, and the reader one counter of what it has consumed. Message s stands
+// in slot s mod capacity; the slot's `sequence` becomes s + 1 when all else is in place. A message of up to 40 bytes
+// travels inside its descriptor: one cache line, one transfer. A longer one lies in the writer's arena, or is lent:
+// read where the user has it. Nobody uses an atomic read-modify-write: each word has one writer.
 //
 // Both ends are plain data, the same for threads, processes and GPUs. Transports over a wire (tcp) keep such a ring at
 // each end and move the messages between them.
@@ -18,11 +17,14 @@
 
 namespace tutti::transports {
 
-inline constexpr uint32_t kCapacity = 8;                 ///< messages that a link holds
+// The longer the ring, the rarer the counter crosses between the two, which takes as long as a message.
+inline constexpr uint32_t kCapacity = 32;                ///< messages that a link holds
 inline constexpr uint32_t kCredits = kCapacity / 2 + 1;  ///< unread messages that always fit, see SlotWire::consume
-inline constexpr uint32_t kFewestSlots = kCapacity / 2;  ///< staged messages that may be unread, at least
+inline constexpr uint32_t kSlots = 8;                    ///< staged messages that may be unread …
+inline constexpr uint32_t kFewestSlots = 4;              ///< … and at least, where staging memory is short
 inline constexpr uint32_t kInlineBytes = 40;             ///< payload that fits into a descriptor
-inline constexpr uint32_t kStride = 128;                 ///< bytes from one descriptor to the next
+inline constexpr uint32_t kLine = 64;                    ///< bytes that cross between two processors as one
+inline constexpr uint32_t kStride = 2 * kLine;           ///< neighbouring lines are fetched in pairs
 inline constexpr uint64_t kTagMask = (uint64_t{1} << 48) - 1;
 
 inline constexpr uint64_t kClosed = ~uint64_t{0};  ///< a counter of consumed messages that will never be read again
@@ -54,15 +56,15 @@ struct alignas(64) Descriptor {
     unsigned char payload[kInlineBytes];
   };
 };
-static_assert(sizeof(Descriptor) == 64);
+static_assert(sizeof(Descriptor) == kLine);
 
 /// The shared memory of one link. All zero when new.
 struct LinkMemory {
-  unsigned char ring[kCapacity * kStride];
+  unsigned char ring[kCapacity * kLine];
   alignas(kStride) uint64_t consumed;  ///< messages that the reader is done with; the reader's to write
   unsigned char padding[kStride - sizeof(uint64_t)];
 };
-static_assert(sizeof(LinkMemory) == (kCapacity + 1) * kStride);
+static_assert(sizeof(LinkMemory) == kCapacity * kLine + kStride);
 
 /// The writing end.
 struct OutLink {
@@ -102,8 +104,12 @@ struct Arrival {
   uint64_t offset = 0;
 };
 
+/// Messages that follow each other are not neighbours: a reader that waits for one would fetch the next one's line with
+/// it, and so take it from the writer who is about to write there.
 TUTTI_HD inline Descriptor* slot(const LinkMemory* memory, uint64_t message) {
-  return reinterpret_cast<Descriptor*>(const_cast<unsigned char*>(memory->ring) + message % kCapacity * kStride);
+  constexpr uint64_t kHalf = kCapacity / 2;
+  const uint64_t place = message % kHalf * 2 + message / kHalf % 2;
+  return reinterpret_cast<Descriptor*>(const_cast<unsigned char*>(memory->ring) + place * kLine);
 }
 
 }  // namespace tutti::transports

@@ -233,7 +233,7 @@ Prepared& Planner::varying(const Call& call) {
 
 /// Both ends must cut a transfer alike, so the length depends on nothing that only one of them knows.
 Prepared& Planner::prepare(exec::Direct direct) {
-  const uint64_t share = shared_staging_ / kDirectStaging / transports::kCapacity / static_cast<uint64_t>(ranks_);
+  const uint64_t share = shared_staging_ / kDirectStaging / transports::kSlots / static_cast<uint64_t>(ranks_);
   const uint64_t most = std::min<uint64_t>(env().message.value, share);
   direct.message = std::max<uint64_t>(transports::kStride, most / transports::kStride * transports::kStride);
   direct_ = {.algorithm = "direct"};

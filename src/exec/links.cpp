@@ -1,5 +1,7 @@
 #include "exec/links.hpp"
 
+#include <algorithm>
+
 namespace tutti::exec {
 namespace {
 
@@ -23,11 +25,18 @@ uint32_t Links::in(Rank peer, uint32_t channel) {
   return in_numbers_[{peer, channel}] = static_cast<uint32_t>(ins_.size() - 1);
 }
 
+uint32_t Staging::slots_for(uint64_t one_each) const {
+  const uint64_t all = arena_.staging_bytes();
+  if (one_each * transports::kSlots > all / 2) return transports::kFewestSlots;
+  constexpr uint64_t kPrograms = 16;  // that have room at the same time for as many slots as a link holds messages
+  return static_cast<uint32_t>(std::clamp<uint64_t>(all / kPrograms / std::max<uint64_t>(1, one_each),
+                                                    transports::kSlots, transports::kCapacity));
+}
+
 bool Staging::assign(std::vector<OwnedStage>& stages) {
   uint64_t one_each = 0;
   for (const OwnedStage& s : stages) one_each += round_up(s.stage.slot_bytes);
-  const bool ample = one_each * transports::kCapacity <= arena_.staging_bytes() / 2;
-  const uint32_t slots = ample ? transports::kCapacity : transports::kFewestSlots;
+  const uint32_t slots = slots_for(one_each);
   if (one_each * slots > arena_.staging_bytes() - used_) return false;
   for (OwnedStage& s : stages) {
     s.stage.base = arena_.staging() + used_;

@@ -52,13 +52,17 @@ class Staging {
  public:
   explicit Staging(transports::Arena& arena) : arena_(arena) {}
   uint64_t generation() const { return generation_; }
-  /// Gives memory to all the stages, as many slots each as a link holds messages, or half as many where those would
-  /// take more than half of all there is; false, and none, when too little is left.
+  /// Gives memory to all the stages; false, and none, when too little is left.
   bool assign(std::vector<OwnedStage>& stages);
   /// Forgets all assignments. Only when no message published from here is unconsumed.
   void reset();
 
  private:
+  /// For stages that take so many bytes with one slot each: as many as a link holds messages where they are short, for
+  /// the rarer a slot is used again the rarer its writer has to ask for it; kFewestSlots where kSlots would take more
+  /// than half of all there is.
+  uint32_t slots_for(uint64_t one_each) const;
+
   transports::Arena& arena_;
   uint64_t used_ = 0;
   uint64_t generation_ = 1;

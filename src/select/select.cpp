@@ -65,7 +65,7 @@ uint64_t window_of(const plan::Cost& cost, const Setting& setting) {
   constexpr uint64_t kAmple = 64 << 10;  // bytes
   const uint64_t share = setting.staging / 2 / stages;
   const uint64_t slot = std::min(
-      setting.message, std::max(share / transports::kCapacity, std::min(kAmple, share / transports::kFewestSlots)));
+      setting.message, std::max(share / transports::kSlots, std::min(kAmple, share / transports::kFewestSlots)));
   // Rounding may lengthen a chunk by a granule.
   const uint64_t payload = std::max(slot, 2 * kGranule) - kGranule;
   const auto window = static_cast<uint64_t>(static_cast<double>(payload) / cost.message.value());

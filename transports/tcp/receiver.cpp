@@ -28,7 +28,6 @@ void Receiver::attach(Fd stream) {
 }
 
 Status Receiver::progress(bool& moved) {
-  reclaim();
   while (true) {
     Next next = Next::Message;
     while (next == Next::Message) {
@@ -41,12 +40,18 @@ Status Receiver::progress(bool& moved) {
   }
 }
 
+/// For one more message, whatever its length.
+bool Receiver::has_room() {
+  reclaim();
+  return HostWire::can_publish(out_) && held_ < kSlots;
+}
+
 /// Publishes one message if all its bytes are here. `next`: what is missing for another.
 Status Receiver::take_message(Next& next) {
   next = Next::Bytes;
   if (!in_payload_) {
     if (buffered() < kHeaderBytes) return {};
-    if (!HostWire::can_publish(out_)) {
+    if (!has_room()) {
       next = Next::Room;
       return {};
     }
@@ -70,7 +75,6 @@ Status Receiver::take_message(Next& next) {
 
 /// Finds memory for a payload, and moves the part of it that came with the header.
 Status Receiver::begin_payload(const FrameHeader& header) {
-  reclaim();
   if (!unused_.empty()) {
     payload_ = std::move(unused_.back());
     unused_.pop_back();
@@ -97,6 +101,7 @@ void Receiver::publish(uint64_t tag) {
   payload_ = {};
   in_payload_ = false;
   HostWire::publish_staged(out_, tag, place.bytes.get(), header_.length);
+  ++held_;
 }
 
 /// Takes back the buffers of messages that the executor has consumed.
@@ -104,7 +109,7 @@ void Receiver::reclaim() {
   HostWire::refresh(out_);
   for (; reclaimed_ < out_.acked; ++reclaimed_) {
     Buffer& buffer = in_use_[reclaimed_ % kCapacity];
-    if (buffer.bytes) unused_.push_back(std::move(buffer));
+    if (buffer.bytes) unused_.push_back(std::move(buffer)), --held_;
     buffer = {};
   }
 }

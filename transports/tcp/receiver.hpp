@@ -39,13 +39,14 @@ class Receiver {
     ending_ = ending_ || ending;
   }
   /// Is there anything that progress() would try to do at once?
-  bool busy() { return attached() && (held_back_ || (readable_ && !over_)) && HostWire::can_publish(out_); }
+  bool busy() { return attached() && (held_back_ || (readable_ && !over_)) && has_room(); }
   /// Receives until there is nothing more, or the ring is full: the sender is then held back by its kernel and ours.
   Status progress(bool& moved);
 
  private:
   enum class Next : uint8_t { Bytes, Room, Message };
 
+  bool has_room();
   Status take_message(Next& next);
   Status receive(bool& moved);
   Status begin_payload(const FrameHeader& header);
@@ -64,6 +65,7 @@ class Receiver {
   std::unique_ptr<LinkMemory> ring_ = std::make_unique<LinkMemory>();
   OutLink out_;
   Buffer in_use_[kCapacity];    // of the message in each slot
+  uint32_t held_ = 0;           // how many of them
   std::vector<Buffer> unused_;  // the last one was used last: it is still in the cache
   uint64_t reclaimed_ = 0;      // messages whose buffers are back
 

@@ -168,7 +168,7 @@ TEST(Select, AWindowFitsTheStagingMemoryOfEveryRank) {
         const Setting s = setting(n);
         if (cost.message == plan::Ratio(0) || window_bytes(*a, s) == 0) continue;
         const double message = cost.message.value() * static_cast<double>(window_bytes(*a, s)) + 128;
-        const double staged = message * static_cast<double>(cost.stages) * transports::kCapacity;
+        const double staged = message * static_cast<double>(cost.stages) * transports::kSlots;
         EXPECT_LE(staged, static_cast<double>(s.staging)) << a->name << " n=" << n;
       }
     }
@@ -185,7 +185,7 @@ TEST(Select, AWindowFitsWhicheverRankIsTheRoot) {
         const auto seen = std::make_shared<const plan::Grouping>(s.groups->seen_from(root));
         const plan::Cost cost = broadcast.cost({Collective::Broadcast, n, seen});
         const double message = cost.message.value() * window + 128;
-        EXPECT_LE(message * static_cast<double>(cost.stages) * transports::kCapacity, static_cast<double>(s.staging))
+        EXPECT_LE(message * static_cast<double>(cost.stages) * transports::kSlots, static_cast<double>(s.staging))
             << n << " ranks, root " << root;
       }
     }

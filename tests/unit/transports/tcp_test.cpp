@@ -78,13 +78,13 @@ TEST_F(TcpReceiver, PutsTogetherWhatArrivesByteByByte) {
   EXPECT_EQ(take(), "(none)");
 }
 
-TEST_F(TcpReceiver, StopsReadingWhenItsRingIsFull) {
-  for (uint64_t m = 0; m < 3 * kCapacity; ++m) feed(header(m, m, 50) + std::string(50, static_cast<char>('a' + m)));
-  for (uint64_t m = 0; m < 3 * kCapacity; ++m) {
+TEST_F(TcpReceiver, StopsReadingWhenItHoldsWhatItMay) {
+  for (uint64_t m = 0; m < 3 * kSlots; ++m) feed(header(m, m, 50) + std::string(50, static_cast<char>('a' + m)));
+  for (uint64_t m = 0; m < 3 * kSlots; ++m) {
     ASSERT_TRUE(progress().ok());
     EXPECT_FALSE(receiver.busy()) << "there is no room";
     EXPECT_EQ(take(), std::string(50, static_cast<char>('a' + m)));
-    EXPECT_EQ(receiver.busy(), m < 2 * kCapacity) << m;
+    EXPECT_EQ(receiver.busy(), m < 2 * kSlots) << m;
   }
   EXPECT_EQ(take(), "(none)");
 }

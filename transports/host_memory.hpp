@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/prefetch.hpp"
 #include "transports/wire.hpp"
 
 namespace tutti::transports {
@@ -12,6 +13,8 @@ struct HostMemory {
   static uint64_t load(const uint64_t* word) { return ref(word).load(std::memory_order_relaxed); }
   static uint64_t load_acquire(const uint64_t* word) { return ref(word).load(std::memory_order_acquire); }
   static void store_release(uint64_t* word, uint64_t value) { ref(word).store(value, std::memory_order_release); }
+
+  static void prefetch_for_writing(const void* line) { tutti::prefetch_for_writing(line); }
 
  private:
   static std::atomic_ref<uint64_t> ref(const uint64_t* word) {

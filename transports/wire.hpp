@@ -5,7 +5,7 @@
 // it writes later can no longer matter.
 //
 // `Memory` says how one 8-byte word is loaded and stored on this kind of processor:
-//   load(p) (relaxed), load_acquire(p), store_release(p, value); see host_memory.hpp.
+//   load(p) (relaxed), load_acquire(p), store_release(p, value), prefetch_for_writing(p); see host_memory.hpp.
 #pragma once
 
 #include "base/hd.hpp"
@@ -120,6 +120,7 @@ struct SlotWire {
     to->tag = tag << 16 | static_cast<uint64_t>(where);
     to->length = length;
     Memory::store_release(&to->sequence, ++out.next);
+    Memory::prefetch_for_writing(slot(out.memory, out.next));  // the reader has had it since it read the last one there
   }
 
   /// Turns a copied header into a pointer, if it is one that this link may follow.

@@ -41,11 +41,12 @@ uint64_t bytes_of_result(const CallSpec& spec, Rank ranks) {
 /// with two and four ranks it pays from some size of a block on, a larger one where blocks are folded, and where the
 /// same bytes go to everyone or are folded only while all of them stay in the cache.
 bool pulls(const CallSpec& spec, Rank ranks) {
-  constexpr uint64_t kFrom = 64 << 10, kFoldedFrom = 512 << 10, kAllUpTo = 12 << 20;  // bytes
+  constexpr uint64_t kFrom = 64 << 10, kFoldedFrom = 512 << 10, kAllUpTo = 12 << 20, kUpTo = 32 << 20;  // bytes
   if (env().cma == Cma::Always) return true;
   const uint64_t block = spec.count * size_of(spec.type);
   switch (spec.collective) {
     case Collective::AllToAll:
+      return block >= kFrom && block * static_cast<uint64_t>(ranks) <= kUpTo;
     case Collective::Gather:
     case Collective::Scatter:
       return block >= kFrom;

@@ -143,7 +143,7 @@ class Scaling {
     op.bytes = total(runs_of(draft.step->pieces));
     const std::vector<Runs> operands = operands_of(draft, lane, op);
     if (draft.send != nullptr) add_sends(*draft.send, lane, draft.store ? to : operands[0], operands[0], draft, op);
-    op.stream = geometry_.stream && draft.store && !op.lend && never_read_again(draft.step->pieces);
+    op.stream = geometry_.stream && draft.store && (!op.lend || op.lend_first) && never_read_again(draft.step->pieces);
     add_segments(operands, to, draft.store, op);
     if (draft.step->after != plan::kNone) find_after(draft.step->after, lanes, op);
     lowered_.most_sources = std::max(lowered_.most_sources, op.sources);

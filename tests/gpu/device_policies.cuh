@@ -30,6 +30,7 @@ struct DeviceMemory {
   __device__ static void store_release(uint64_t* at, uint64_t value) {
     word(at).store(value, cuda::memory_order_release);
   }
+  __device__ static void prefetch_for_writing(const void*) {}
 };
 
 /// Sums of T; the host's kernel table has no counterpart on a device, so the type is the policy's.

@@ -1,4 +1,4 @@
-// One shot: all-reduce, all-gather, reduce-scatter, broadcast, reduce.
+// One shot: all-reduce, all-gather, reduce-scatter, all-to-all, broadcast, reduce.
 //
 // Everyone who has something sends it to everyone who needs it, and who needs it folds all n contributions in one pass,
 // in rank order and in the canonical shape: all ranks get the same bits. S is the call's count in bytes.
@@ -7,6 +7,7 @@
 //   all-reduce       1        (n−1)·S    (n−1)·S    (n−1)·S    α + (n−1)·S·(β + γ)
 //   all-gather       1        (n−1)·S    (n−1)·S               α + (n−1)·S·β
 //   reduce-scatter   1        (n−1)·S    (n−1)·S    (n−1)·S    α + (n−1)·S·(β + γ)
+//   all-to-all       1        (n−1)·S    (n−1)·S               α + (n−1)·S·β
 //   broadcast        1        (n−1)·S    S                     α + (n−1)·S·β   (the root's)
 //   reduce           1        S          (n−1)·S    (n−1)·S    α + (n−1)·S·(β + γ)   (the root's)
 //
@@ -54,6 +55,22 @@ void reduce_scatter(const Shape& shape, Rank me, PlanBuilder& plan) {
   lane.complete(plan.output().all(), in_rank_order(shape, me, in.block(me)), FoldShape::Tree);
 }
 
+void all_to_all(const Shape& shape, Rank me, PlanBuilder& plan) {
+  const Circle circle{shape.ranks};
+  const View in = plan.input(), out = plan.output();
+  auto lane = plan.lane();
+
+  for (Rank k = 1; k < shape.ranks; ++k) {
+    const Rank to = circle.forward(me, k);
+    lane.lend(in.block(to), to);
+  }
+  lane.copy(out.block(me), in.block(me));
+  for (Rank k = 1; k < shape.ranks; ++k) {
+    const Rank from = circle.back(me, k);
+    lane.recv(out.block(from), from);
+  }
+}
+
 void broadcast(const Shape& shape, Rank me, PlanBuilder& plan) {
   if (is_alone(shape, plan)) return;
   const Circle circle{shape.ranks};
@@ -80,7 +97,7 @@ void reduce(const Shape& shape, Rank me, PlanBuilder& plan) {
   }
 }
 
-Cost all_to_all_cost(Rank n, bool folds, int64_t stages) {
+Cost everyone_cost(Rank n, bool folds, int64_t stages) {
   if (n == 1) return {};
   return {.rounds = 1, .sent = n - 1, .received = n - 1, .folded = folds ? n - 1 : 0, .stages = stages, .message = 1};
 }
@@ -100,21 +117,27 @@ const Registration kAllReduce({.collective = Collective::AllReduce,
                                .summary = "everyone sends all to everyone and folds all; one round, (n−1)·S bytes",
                                .allows = any_number,
                                .generate = all_reduce,
-                               .cost = [](Rank n) { return all_to_all_cost(n, true, 1); },
+                               .cost = [](Rank n) { return everyone_cost(n, true, 1); },
                                .canonical = true});
 const Registration kAllGather({.collective = Collective::AllGather,
                                .name = "one_shot",
                                .summary = "everyone sends its block to everyone; one round",
                                .allows = any_number,
                                .generate = all_gather,
-                               .cost = [](Rank n) { return all_to_all_cost(n, false, 1); }});
+                               .cost = [](Rank n) { return everyone_cost(n, false, 1); }});
 const Registration kReduceScatter({.collective = Collective::ReduceScatter,
                                    .name = "one_shot",
                                    .summary = "everyone sends each block to its owner, who folds all n; one round",
                                    .allows = any_number,
                                    .generate = reduce_scatter,
-                                   .cost = [](Rank n) { return all_to_all_cost(n, true, n - 1); },
+                                   .cost = [](Rank n) { return everyone_cost(n, true, n - 1); },
                                    .canonical = true});
+const Registration kAllToAll({.collective = Collective::AllToAll,
+                              .name = "one_shot",
+                              .summary = "everyone sends all its blocks, then receives; one round",
+                              .allows = any_number,
+                              .generate = all_to_all,
+                              .cost = [](Rank n) { return everyone_cost(n, false, n - 1); }});
 const Registration kBroadcast({.collective = Collective::Broadcast,
                                .name = "one_shot",
                                .summary = "the root sends all to everyone; one round",

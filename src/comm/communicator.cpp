@@ -1,8 +1,11 @@
 #include "comm/communicator.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "base/cgroup.hpp"
@@ -58,8 +61,8 @@ json to_json(const select::Given& given) {
 json to_json(const FabricReport& report, const select::Given& given) {
   return {{"plans", to_json(given)},
           {"staging", report.staging},
-          {"inside", {report.inside.alpha, report.inside.beta}},
-          {"between", {report.between.alpha, report.between.beta}},
+          {"inside", {report.inside.alpha, report.inside.beta, report.inside.in_place}},
+          {"between", {report.between.alpha, report.between.beta, report.between.in_place}},
           {"unreachable", report.unreachable},
           {"cores", report.cores}};
 }
@@ -91,13 +94,29 @@ void slow_down(select::Pace& pace, const json& slowest) {
   pace.alpha = std::max(pace.alpha, slowest.at(0).get<double>());
   pace.beta = std::max(pace.beta, slowest.at(1).get<double>());
   pace.message = pace.alpha / 3;
+  pace.in_place = pace.in_place && slowest.at(2).get<bool>();
+}
+
+/// Ranks that share a core on the host where most do.
+double crowd_of(const std::vector<std::string>& reports, const Endpoint& endpoint) {
+  std::map<std::string, std::pair<double, std::set<int>>> hosts;  // ranks, and the cores that they have
+  for (Rank peer = 0; peer < endpoint.ranks(); ++peer) {
+    auto& [ranks, cores] = hosts[endpoint.place(peer).host];
+    ++ranks;
+    const json report = json::parse(reports[static_cast<size_t>(peer)]);
+    for (const int core : parse_cores(report.at("cores").get<std::string>())) cores.insert(core);
+  }
+  double crowd = 1;
+  for (const auto& [host, all] : hosts) crowd = std::max(crowd, all.first / static_cast<double>(all.second.size()));
+  const double mine = hosts[endpoint.place(endpoint.rank()).host].first;
+  return std::max(crowd, mine / std::ceil(core_quota()));
 }
 
 /// The slowest links and the smallest staging memory of any rank decide for all.
 select::Setting common_setting(const std::vector<std::string>& reports, const Groups& groups) {
   constexpr double kFoldSpeed = 10e9;  // bytes per second and core, of memory folded
   select::Setting setting{.ranks = static_cast<Rank>(reports.size()), .groups = groups, .gamma = 1 / kFoldSpeed};
-  setting.inside = setting.between = {0, 0, 0};
+  setting.inside = setting.between = {0, 0, 0, true};
   setting.staging = ~uint64_t{0};
   setting.message = env().message.value;
   setting.forced = select::parse_forced(env().algorithm);
@@ -178,6 +197,7 @@ void Communicator::agree() {
   compare_plans(reports, rank());
   select::Setting setting = common_setting(reports, groups_);
   setting.given = std::move(given);
+  setting.crowd = crowd_of(reports, *endpoint_);
   patience_ = common_patience(reports, *endpoint_);
   const std::string mine = rank() == 0 ? select::DecisionTable(setting).text() : "";
   const auto tables = endpoint_->exchange(mine, deadline);

@@ -152,6 +152,7 @@ void Fabric::make_routes(const plan::Grouping& groups) {
         FabricReport::Slowest& slowest = near ? report_.inside : report_.between;
         slowest.alpha = std::max(slowest.alpha, reach.alpha);
         slowest.beta = std::max(slowest.beta, reach.beta);
+        slowest.in_place = slowest.in_place && !routes_[static_cast<size_t>(peer)]->is_engine();
         break;
       }
       reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", entry.name, reach.why_not);

@@ -19,6 +19,7 @@ namespace tutti::comm {
 struct FabricReport {
   struct Slowest {  ///< of some links
     double alpha = 0, beta = 0;
+    bool in_place = true;  ///< all of them read each other's memory
   };
   uint64_t staging = 0;     ///< bytes
   Slowest inside;           ///< of its links within its group

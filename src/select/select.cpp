@@ -12,7 +12,8 @@ namespace {
 
 constexpr uint64_t kGranule = 128;
 constexpr uint64_t kUnbounded = std::numeric_limits<uint64_t>::max();
-constexpr int kBuckets = 40;  // sizes are decided by powers of two, up to 1 TiB
+constexpr double kSwitch = 0.7e-6;  // seconds until a core's next thread runs, after sched_yield (bench/ceilings)
+constexpr int kBuckets = 40;        // sizes are decided by powers of two, up to 1 TiB
 
 Collective collective_named(std::string_view name) {
   for (int i = 0; i < kCollectives; ++i) {
@@ -148,18 +149,31 @@ struct Part {
   }
 };
 
+/// The pace of ranks that have a core together.
+Pace crowded(Pace pace, double crowd) {
+  pace.alpha += (crowd - 1) * kSwitch;
+  pace.beta *= crowd;
+  pace.message *= crowd;
+  return pace;
+}
+
 /// What the model says of one call.
 double seconds(const Entry& entry, uint64_t bytes, const Setting& s) {
   const plan::Cost& cost = entry.cost;
   const auto size = static_cast<double>(bytes), window = static_cast<double>(entry.window);
   const auto chain_of = [&](int64_t rounds) { return static_cast<double>(rounds) * cost.message.value(); };
+  const Pace inside = crowded(s.inside, s.crowd);
+  // Each set of peers gets a message once, but for algorithms that send to the same ones again (rings): those receive
+  // as much as they send.
+  const double published = static_cast<double>(cost.stages) * cost.message.value();
+  const double sent = inside.in_place ? std::min(cost.sent.value(), published) : cost.sent.value();
   // Of a round, the first message's processor time is in α.
   Part all{.rounds = cost.rounds,
-           .moved = std::max(cost.sent.value(), cost.received.value()),
+           .moved = std::max(sent, cost.received.value()),
            .chain = cost.chain == plan::Ratio(0) ? chain_of(cost.rounds) : cost.chain.value(),
            .stages = std::max<int64_t>(0, cost.stages - 1)};
-  const double folding = cost.folded.value() * size * s.gamma;
-  if (s.groups == nullptr || !s.groups->has_two_levels()) return all.at(s.inside, size, window) + folding;
+  const double folding = cost.folded.value() * size * s.gamma * s.crowd;
+  if (s.groups == nullptr || !s.groups->has_two_levels()) return all.at(inside, size, window) + folding;
   if (!cost.between) return all.at(s.between, size, window) + folding;
   const Part between{.rounds = cost.between->rounds,
                      .moved = cost.between->moved.value(),
@@ -169,7 +183,7 @@ double seconds(const Entry& entry, uint64_t bytes, const Setting& s) {
   all.moved = std::max(0.0, all.moved - between.moved);
   all.chain = cost.chain == plan::Ratio(0) ? chain_of(all.rounds) : std::max(0.0, all.chain - between.chain);
   all.stages -= between.stages;
-  return all.at(s.inside, size, window) + between.at(s.between, size, window) + folding;
+  return all.at(inside, size, window) + between.at(s.between, size, window) + folding;
 }
 
 Candidate rate(const Entry& entry, uint64_t bytes, const Setting& setting) {

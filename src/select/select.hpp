@@ -2,7 +2,11 @@
 //
 // A choice depends only on what must be equal on all ranks (collective, size of the message, number of ranks), so that
 // all make the same one. Costs are the algorithms' closed forms under the α–β–γ model: T = rounds·α + bytes·β +
-// folded·γ, bytes being the more of what a rank sends and receives.
+// folded·γ, bytes being the more of what a rank sends and receives. Where ranks read each other's memory, what goes to
+// several of them is written once, and counts once.
+//
+// Where ranks share cores, nobody gets further in a round until all of its core have had their turn, and they compute
+// and copy one after the other: α grows by a change of threads for each of the others, the rest as often as they are.
 //
 // Where groups of ranks (of one host) are known, links between them have an α and β of their own. Algorithms that work
 // along groups, or that keep some steps inside groups of neighbours, say what of their cost goes between groups, and
@@ -27,6 +31,7 @@ struct Pace {
   double alpha = 1e-6;    ///< seconds for an empty message
   double beta = 1e-10;    ///< seconds per byte
   double message = 1e-7;  ///< seconds of processor time for each message beyond the first of a round
+  bool in_place = false;  ///< readers read where the writer wrote, all of them the same
 };
 
 /// What the model knows of the machine and the communicator: equal on all ranks.
@@ -36,6 +41,7 @@ struct Setting {
   Pace inside;                                             ///< within groups; everywhere, unless there are two levels
   Pace between;                                            ///< of links between groups, where there are two levels
   double gamma = 1e-10;                                    ///< seconds per byte folded
+  double crowd = 1;                                        ///< ranks that share a core, where most do; at least 1
   uint64_t staging = 0;                                    ///< bytes of the smallest staging memory of any rank
   uint64_t message = 0;                                    ///< bytes of the largest message
   bool reproducible = false;                               ///< reductions fold in the canonical order only

@@ -22,6 +22,11 @@ TEST(OneShot, ReduceScatterSendsEachBlockToItsOwner) {
             (Words{"lend in#2 > 2", "lend in#0 > 0", "complete out = <0 + in#1 + <2"}));
 }
 
+TEST(OneShot, AllToAllSendsEverythingBeforeItReceives) {
+  EXPECT_EQ(steps_of({Collective::AllToAll, "one_shot"}, 3, 1),
+            (Words{"lend in#2 > 2", "lend in#0 > 0", "copy out#1 = in#1", "recv out#0 < 0", "recv out#2 < 2"}));
+}
+
 TEST(OneShot, BroadcastAndReduceAreTheRootsWork) {
   EXPECT_EQ(steps_of({Collective::Broadcast, "one_shot"}, 3, 0), (Words{"copy out = in", "lend out > 1 2"}));
   EXPECT_EQ(steps_of({Collective::Broadcast, "one_shot"}, 3, 2), Words{"recv out < 0"});
@@ -37,7 +42,7 @@ TEST(OneShot, IsReproducible) {
 
 TEST(OneShot, LendsWhatItCan) {
   for (const Collective c : {Collective::AllReduce, Collective::AllGather, Collective::ReduceScatter,
-                             Collective::Broadcast, Collective::Reduce}) {
+                             Collective::AllToAll, Collective::Broadcast, Collective::Reduce}) {
     EXPECT_TRUE(lends_what_it_can({c, "one_shot"})) << name_of(c);
   }
 }

@@ -52,6 +52,28 @@ TEST(Select, AForcedAlgorithmIsTheOnlyCandidateLeft) {
   EXPECT_STREQ(DecisionTable(s).choose(Collective::AllReduce, 1 << 20).algorithm->name, "ring");
 }
 
+TEST(Select, WhatManyReadInPlaceCountsOnce) {
+  Setting s = setting(8);
+  const double far = candidate_of("one_shot", Collective::Broadcast, 1 << 20, s).seconds;
+  s.inside.in_place = true;
+  const double near = candidate_of("one_shot", Collective::Broadcast, 1 << 20, s).seconds;
+  EXPECT_NEAR(far / near, 7, 0.1) << "seven readers of one copy";
+  for (const char* name : {"ring", "two_shot", "one_shot"}) {  // each receives what it sends
+    const double in_place = candidate_of(name, Collective::AllReduce, 1 << 20, s).seconds;
+    EXPECT_EQ(in_place, candidate_of(name, Collective::AllReduce, 1 << 20, setting(8)).seconds) << name;
+  }
+}
+
+TEST(Select, RanksThatShareCoresPayForRoundsAndForEachOthersBytes) {
+  Setting s = setting(8);
+  const auto ring = [&](uint64_t bytes) { return candidate_of("ring", Collective::AllReduce, bytes, s).seconds; };
+  const double tiny = ring(8), huge = ring(1 << 30);
+  s.crowd = 4;
+  EXPECT_NEAR(ring(1 << 30) / huge, 4, 0.01);
+  EXPECT_GT(ring(8) - tiny, 14 * 3 * 0.5e-6) << "fourteen rounds, each with three others before it";
+  EXPECT_STREQ(DecisionTable(s).choose(Collective::AllReduce, 8).algorithm->name, "one_shot");
+}
+
 TEST(Select, AForcedAlgorithmThatCannotBeUsedSaysWhy) {
   Setting s = setting(4);
   s.forced = parse_forced("all_reduce:hierarchical");

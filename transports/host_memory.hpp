@@ -13,6 +13,8 @@ struct HostMemory {
   static uint64_t load(const uint64_t* word) { return ref(word).load(std::memory_order_relaxed); }
   static uint64_t load_acquire(const uint64_t* word) { return ref(word).load(std::memory_order_acquire); }
   static void store_release(uint64_t* word, uint64_t value) { ref(word).store(value, std::memory_order_release); }
+  static uint64_t load_ordered(const uint64_t* word) { return ref(word).load(std::memory_order_seq_cst); }
+  static void store_ordered(uint64_t* word, uint64_t value) { ref(word).store(value, std::memory_order_seq_cst); }
 
   static void prefetch_for_writing(const void* line) { tutti::prefetch_for_writing(line); }
 
@@ -23,5 +25,6 @@ struct HostMemory {
 };
 
 using HostWire = SlotWire<HostMemory>;
+using HostHelpWire = HelpWire<HostMemory>;
 
 }  // namespace tutti::transports

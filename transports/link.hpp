@@ -38,7 +38,8 @@ enum class Where : uint16_t { Inline = 1, Offset = 2, Address = 3, Pull = 4, Sha
 inline constexpr uint64_t kLendFrom = 8192;  ///< below, a copy is cheaper than waiting for the reader
 inline constexpr uint64_t kNeverLend = ~uint64_t{0};
 
-class Windows;  // transports/shared_memory.hpp
+class Windows;   // transports/shared_memory.hpp
+struct Helping;  // transports/help.hpp
 
 /// Memory of a process that others may map.
 struct SharedRegion {
@@ -58,11 +59,25 @@ struct alignas(64) Descriptor {
 };
 static_assert(sizeof(Descriptor) == kLine);
 
+/// What the reader says of the lent message that it is copying, and what the writer does for it: transports/help.hpp.
+struct Offer {
+  uint64_t front;  ///< number of the message (and one) and tiles that are the reader's, from the front
+  uint64_t way;    ///< how the writer gets to the destination
+  uint64_t place;  ///< which is there
+  uint64_t region;
+};
+struct Claim {
+  uint64_t back;  ///< as `front`: the writer's tiles, from the back …
+  uint64_t done;  ///< … and those that it has copied
+};
+
 /// The shared memory of one link. All zero when new.
 struct LinkMemory {
   unsigned char ring[kCapacity * kLine];
   alignas(kStride) uint64_t consumed;  ///< messages that the reader is done with; the reader's to write
-  unsigned char padding[kStride - sizeof(uint64_t)];
+  Offer offer;                         ///< the reader's too
+  alignas(kLine) Claim claim;          ///< the writer's; seldom written
+  unsigned char padding[kLine - sizeof(Claim)];
 };
 static_assert(sizeof(LinkMemory) == kCapacity * kLine + kStride);
 
@@ -80,6 +95,7 @@ struct OutLink {
   bool pulled = false;  ///< what is lent is copied by the kernel, which is not always faster than staging
   /// The same where they lie in memory that the reader can map (SharedRegion).
   uint64_t share_from = kNeverLend;
+  Helping* helping = nullptr;  ///< null: the reader copies alone
 };
 
 /// The reading end.
@@ -93,6 +109,7 @@ struct InLink {
   bool addresses = false;      ///< the writer is this process: its addresses may be followed
   int process = 0;             ///< the writer's process, whose memory may be pulled; 0: it may not
   Windows* windows = nullptr;  ///< the writer's shared memory, where this process can map it
+  bool helped = false;         ///< the writer may help to copy what it has lent
 };
 
 /// A message that has arrived, not yet consumed.

@@ -1,5 +1,5 @@
-// Reading another process's memory without its help (cross-memory attach, Linux's process_vm_readv): the kernel copies
-// once, from pages of the one to pages of the other.
+// Reading and writing another process's memory without its help (cross-memory attach, Linux's process_vm_readv and
+// process_vm_writev): the kernel copies once, from pages of the one to pages of the other.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,11 @@ namespace tutti::transports {
 /// the process is gone, EPERM where the kernel does not permit it, EFAULT where it has no such memory.
 int pull(int process, const unsigned char* from, unsigned char* to, uint64_t bytes);
 
-/// Lets other processes of this user pull from this one, where the kernel (Yama) asks for that. Once is enough.
+/// The other way: to `to`, an address in `process`.
+int push(int process, const unsigned char* from, unsigned char* to, uint64_t bytes);
+
+/// Lets other processes of this user pull from this one, and push, where the kernel (Yama) asks for that. Once is
+/// enough.
 void permit_pulling();
 
 }  // namespace tutti::transports

@@ -56,7 +56,7 @@ class Windows {
   virtual ~Windows() = default;
   /// Where `bytes` bytes from `offset` on of the peer's region `id` are here; null, and why (an errno), where they
   /// cannot be had. May ask the peer's control thread, the first time.
-  virtual const unsigned char* find(uint64_t id, uint64_t offset, uint64_t bytes, int& error) = 0;
+  virtual unsigned char* find(uint64_t id, uint64_t offset, uint64_t bytes, int& error) = 0;
 };
 
 }  // namespace tutti::transports

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "base/hd.hpp"
+#include "transports/help.hpp"
 #include "transports/link.hpp"
 
 namespace tutti::transports {
@@ -102,7 +103,7 @@ struct SlotWire {
     Descriptor* to = slot(out.memory, out.next);
     to->where = reinterpret_cast<uint64_t>(data);
     publish(out, to, tag, length, out.arena != nullptr ? Where::Pull : Where::Address);
-    out.lent = out.next;
+    lent(out, data, length);
   }
 
   /// Needs can_publish(), and a link whose reader maps. The payload is read at `data`, in `region`: as above.
@@ -112,10 +113,16 @@ struct SlotWire {
     to->place[0] = static_cast<uint64_t>(data - region.base);
     to->place[1] = region.id;
     publish(out, to, tag, length, Where::Shared);
-    out.lent = out.next;
+    lent(out, data, length);
   }
 
  private:
+  /// The last message has been lent: who helps its reader must not ask the shared memory where it lies.
+  TUTTI_HD static void lent(OutLink& out, const unsigned char* data, uint64_t length) {
+    out.lent = out.next;
+    if (out.helping != nullptr) out.helping->lent[(out.next - 1) % kCapacity] = {out.next, data, length};
+  }
+
   TUTTI_HD static void publish(OutLink& out, Descriptor* to, uint64_t tag, uint64_t length, Where where) {
     to->tag = tag << 16 | static_cast<uint64_t>(where);
     to->length = length;

@@ -8,12 +8,28 @@
 namespace tutti::exec {
 namespace {
 
+using transports::HostHelpWire;
+
 constexpr uint64_t kTiles = 256 << 10;  // bytes: what is pulled is folded while this core's cache has it
 
 /// Where pulled tiles wait to be folded.
 unsigned char* tiles() {
   thread_local std::unique_ptr<unsigned char[]> memory(new unsigned char[kTiles]);
   return memory.get();
+}
+
+/// Asks the writer of message `in.next` to help to copy it to `to`.
+void offer(const transports::InLink& in, const transports::SharedRegion& region, const Op& op, const unsigned char* to,
+           transports::Sharing& sharing) {
+  using transports::Way;
+  const uint64_t tiles = transports::tiles_of(op.bytes), how = op.stream ? transports::kStreamed : 0;
+  const auto publish = [&](Way way, uint64_t place, uint64_t id) {
+    HostHelpWire::offer(in, sharing, tiles, static_cast<uint64_t>(way) | how, place, id);
+  };
+  const auto address = reinterpret_cast<uint64_t>(to);
+  if (in.addresses) return publish(Way::Address, address, 0);
+  if (region.id != 0) return publish(Way::Shared, static_cast<uint64_t>(to - region.base), region.id);
+  publish(in.process != 0 ? Way::Push : Way::None, address, 0);
 }
 
 uint32_t messages_of(const Op& op) { return op.arrivals.end - op.arrivals.begin; }
@@ -45,6 +61,29 @@ Pulled HostFold::pull(const Arithmetic& how, const Op& op, const Segment& segmen
     if (slot != nullptr) slot += tile.bytes;
   }
   return {};
+}
+
+int HostFold::share(const transports::InLink& in, const transports::SharedRegion& region, const Op& op,
+                    unsigned char* to, LaneState& lane) {
+  transports::Sharing& sharing = lane.sharing;
+  if (sharing.phase == transports::Sharing::Phase::None) offer(in, region, op, to, sharing);
+  transports::Tiles mine;
+  switch (HostHelpWire::take(in, sharing, mine)) {
+    case transports::Take::Wait:
+      return kWait;
+    case transports::Take::Done:
+      sharing.phase = transports::Sharing::Phase::None;
+      return 0;
+    case transports::Take::Tiles:
+      break;
+  }
+  const uint64_t tile = transports::tile_of(op.bytes), at = mine.first * tile;
+  const uint64_t bytes = std::min(mine.count * tile, op.bytes - at);
+  const unsigned char* const from = lane.pointers[0] + at;
+  if (const int process = lane.arrivals[0].process) return transports::pull(process, from, to + at, bytes);
+  copy_bytes(reinterpret_cast<std::byte*>(to + at), nullptr, reinterpret_cast<const std::byte*>(from), bytes,
+             op.stream);
+  return 0;
 }
 
 }  // namespace tutti::exec

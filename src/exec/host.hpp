@@ -28,6 +28,12 @@ struct HostFold {
   static Pulled pull(const Arithmetic& how, const Op& op, const Segment& segment, unsigned char* to,
                      unsigned char* slot, const Ref* sources, LaneState& lane);
 
+  /// Copies a tile of the lane's message, which lies at `pointers[0]`, to `to`, in `region` if that has an id; the
+  /// first time the writer is asked to help. 0; or kWait while the writer copies the last tile; or an errno.
+  static constexpr int kWait = -1;
+  static int share(const transports::InLink& in, const transports::SharedRegion& region, const Op& op,
+                   unsigned char* to, LaneState& lane);
+
   static void run(const HostGroup&, const Arithmetic& how, const Op& op, const Segment& segment, unsigned char* to,
                   unsigned char* slot, const unsigned char* const* sources) {
     const bool scale = how.scale != nullptr && segment.raw >= 0;

@@ -10,6 +10,7 @@
 
 #include "base/hd.hpp"
 #include "exec/program.hpp"
+#include "transports/help.hpp"
 #include "transports/wire.hpp"
 
 namespace tutti {
@@ -54,6 +55,8 @@ struct LaneState {
   transports::Arrival* arrivals = nullptr;   ///< room for the most messages that an operation takes
   const unsigned char** pointers = nullptr;  ///< room for the most operands
   unsigned char small[transports::kInlineBytes] = {};
+  transports::Sharing sharing;  ///< of the message that is being copied together with its writer,
+  uint32_t sharing_in = 0;      ///< which came over this link
 };
 
 /// How this call combines elements.
@@ -104,7 +107,8 @@ struct Interpreter {
     const Op& op = op_of(tables, lane);
     unsigned char* slot = outgoing(rank, lane, op);
     if (op.lend_first && group.leader()) publish(rank, lane, tables, op, slot);
-    if (!move(group, rank, lane, tables, op, slot)) return Outcome::Fault;
+    outcome = move(group, rank, lane, tables, op, slot);
+    if (outcome != Outcome::Progress || lane.sharing.phase != transports::Sharing::Phase::None) return outcome;
     group.sync();
     if (group.leader()) {
       if (!op.lend_first) publish(rank, lane, tables, op, slot);
@@ -197,10 +201,7 @@ struct Interpreter {
       if constexpr (Fold::kPulls) {
         transports::Arrival& arrival = lane.arrivals[lane.arrived];
         const int error = arrival.region == 0 ? 0 : Fold::look(in, arrival, op.bytes);
-        if (error != 0) {
-          rank.fault = {FaultKind::Unreadable, in.peer, lane.lane, op.step, op.bytes, header, error};
-          return Outcome::Fault;
-        }
+        if (error != 0) return unreadable(rank, lane, in, op, error);
       }
     }
     for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) {
@@ -234,9 +235,13 @@ struct Interpreter {
     return reinterpret_cast<unsigned char*>(base + shift + ref.offset);  // the base is null where offsets are addresses
   }
 
-  /// False: a fault.
-  TUTTI_HD static bool move(const Group& group, RankState& rank, LaneState& lane, const Tables& tables, const Op& op,
-                            unsigned char* slot) {
+  TUTTI_HD static Outcome move(const Group& group, RankState& rank, LaneState& lane, const Tables& tables, const Op& op,
+                               unsigned char* slot) {
+    if constexpr (Fold::kPulls) {
+      if (op.helped && may_be_helped(rank.in[tables.arrivals[op.arrivals.begin]], lane.arrivals[0])) {
+        return copy_tile(rank, lane, tables, op);
+      }
+    }
     for (uint32_t s = op.segments.begin; s < op.segments.end; ++s) {
       const Segment& segment = tables.segments[s];
       const Ref* sources = tables.sources + segment.sources;
@@ -258,12 +263,34 @@ struct Interpreter {
       } else if constexpr (Fold::kPulls) {
         const Pulled pulled = Fold::pull(rank.arithmetic, op, segment, to, to_slot, sources, lane);
         if (pulled.error == 0) continue;
-        const Rank peer = rank.in[tables.arrivals[op.arrivals.begin + pulled.message]].peer;
-        rank.fault = {FaultKind::Unreadable, peer, lane.lane, op.step, op.bytes, {}, pulled.error};
-        return false;
+        return unreadable(rank, lane, rank.in[tables.arrivals[op.arrivals.begin + pulled.message]], op, pulled.error);
       }
     }
-    return true;
+    return Outcome::Progress;
+  }
+
+  TUTTI_HD static Outcome unreadable(RankState& rank, const LaneState& lane, const transports::InLink& in, const Op& op,
+                                     int error) {
+    rank.fault = {FaultKind::Unreadable, in.peer, lane.lane, op.step, op.bytes, {}, error};
+    return Outcome::Fault;
+  }
+
+  /// Is it lent, by one who may help to copy it?
+  TUTTI_HD static bool may_be_helped(const transports::InLink& in, const transports::Arrival& arrival) {
+    return in.helped && (in.addresses || arrival.process != 0 || arrival.region != 0);
+  }
+
+  /// One tile of a message that its writer copies too. The lane's `sharing` lasts until all of them are copied.
+  TUTTI_HD static Outcome copy_tile(RankState& rank, LaneState& lane, const Tables& tables, const Op& op) {
+    const Segment& segment = tables.segments[op.segments.begin];
+    const Ref& source = tables.sources[segment.sources];
+    lane.sharing_in = tables.arrivals[op.arrivals.begin];
+    const transports::InLink& in = rank.in[lane.sharing_in];
+    lane.pointers[0] = lane.arrivals[0].data + source.offset;
+    const int error =
+        Fold::share(in, rank.shared[static_cast<uint32_t>(segment.to.base)], op, address(rank, lane, segment.to), lane);
+    if (error > 0) return unreadable(rank, lane, in, op, error);
+    return error < 0 ? wait(lane, Await::Message, in.peer) : Outcome::Progress;
   }
 
   TUTTI_HD static void publish(RankState& rank, LaneState& lane, const Tables& tables, const Op& op,

@@ -132,6 +132,7 @@ class Scaling {
       ops.end = static_cast<uint32_t>(program_.ops.size());
       program_.lanes.push_back(ops);
     }
+    ask_for_help(program_);
     return std::move(program_);
   }
 
@@ -357,6 +358,15 @@ bool uses_scratch(const Program& program) {
 }
 
 }  // namespace
+
+void ask_for_help(Program& program) {
+  if (!program.outs.empty()) return;
+  for (Op& op : program.ops) {
+    const auto arrivals = op.arrivals.end - op.arrivals.begin, segments = op.segments.end - op.segments.begin;
+    op.helped = op.bytes >= kHelpFrom && op.sources == 1 && arrivals == 1 && segments == 1 &&
+                program.segments[op.segments.begin].to.base != Base::None;
+  }
+}
 
 Lowered lower(const RankPlan& plan, const Geometry& wanted, Links& links) {
   Geometry geometry = wanted;

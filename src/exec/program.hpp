@@ -14,6 +14,8 @@ namespace tutti::exec {
 
 inline constexpr uint32_t kNone = 0xffffffff;
 
+inline constexpr uint64_t kHelpFrom = 128 << 10;  ///< bytes: below, there is not enough to share
+
 struct Range {
   uint32_t begin = 0;
   uint32_t end = 0;
@@ -56,6 +58,7 @@ struct Op {
   bool lend_first = false;  ///< what is lent lies there before the operation has done anything
   bool inlined = false;     ///< the outgoing message travels in its descriptor
   bool has_pieces = true;   ///< false: a bare signal, sent in the first round only
+  bool helped = false;      ///< one long message, copied as it is: where it is lent, its writer may copy part of it
   bool stream = false;      ///< what is stored locally is not read again soon: past the cache
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/prefetch.hpp"
+#include "exec/help.hpp"
 #include "exec/host.hpp"
 
 namespace tutti::exec {
@@ -78,12 +79,14 @@ bool move_engines(Execution& e, bool& flushed) {
   return moved;
 }
 
-/// One round over everything that the call consists of. True when anything moved.
-bool advance(Execution& e) {
+/// One round over everything that the call consists of. True when anything moved. Where every rank has a core to
+/// itself, this one `helps` those that read its memory when it has nothing else to do.
+bool advance(Execution& e, bool helps) {
   bool lanes_done = false, flushed = false;
   bool moved = step_lanes(e, lanes_done);
   if (e.status.ok()) moved = move_engines(e, flushed) || moved;
   e.done = !e.status.ok() || (lanes_done && flushed && drained(e));
+  if (helps && !moved && !e.done) moved = help_a_reader(e.links->outs());
   return moved || e.done;
 }
 
@@ -127,12 +130,17 @@ bool let_go_by_all(Execution& e) {
   for (uint32_t out = 0; out < outs.size(); ++out) {
     if (!HostInterpreter::drained(e.program->state, out) && !e.observer->lost(outs[out].peer)) return false;
   }
-  return true;
+  RankState& state = e.program->state;
+  return std::all_of(e.program->lanes.begin(), e.program->lanes.end(), [&](LaneState& lane) {
+    return alone(state, lane) || e.observer->lost(state.in[lane.sharing_in].peer);
+  });
 }
 
-/// The call has failed. Nobody may go on reading memory that the caller now gets back: we stop reading, say so on all
-/// our links, and wait a moment for the others, who have heard of the failure or will before they read again.
+/// The call has failed. Nobody may go on reading memory that the caller now gets back, or writing to it: we stop
+/// reading, say so on all our links, and wait a moment for the others, who have heard of the failure or will before
+/// they read again.
 void let_go(Execution& e) {
+  refuse_help(e.program->state);
   for (transports::InLink& in : e.links->ins()) HostWire::close(in);
   for (transports::Transport* engine : e.engines) engine->stop();
   const Deadline deadline = Deadline::in(kFarewell);
@@ -184,7 +192,7 @@ void run_until_one_is_done(std::span<Execution* const> executions, const Patienc
   for (bool one_is_done = false; !one_is_done;) {
     bool moved = false;
     for (Execution* e : executions) {
-      if (!e->done) moved = advance(*e) || moved;
+      if (!e->done) moved = advance(*e, patience.spins > 0) || moved;
       one_is_done = one_is_done || e->done;
     }
     if (moved) {

@@ -82,6 +82,11 @@ INSTANTIATE_TEST_SUITE_P(Pulled, Killed,
                          ::testing::Combine(::testing::Values("shm"), ::testing::Values(2, 3), ::testing::Values(0, 1),
                                             ::testing::Values("all_to_all 8388608 f32",
                                                               "all_to_all 2097152 f32 mapped")));
+// … and copied by both.
+INSTANTIATE_TEST_SUITE_P(Helped, Killed,
+                         ::testing::Combine(::testing::Values("shm"), ::testing::Values(2), ::testing::Values(0, 1),
+                                            ::testing::Values("gather 8388608 f32 0", "broadcast 8388608 f32 0 mapped",
+                                                              "broadcast 262144 f32 0")));
 INSTANTIATE_TEST_SUITE_P(Others, Killed,
                          ::testing::Combine(::testing::Values("shm", "tcp"), ::testing::Values(3),
                                             ::testing::Values(2, 0),

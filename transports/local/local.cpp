@@ -1,8 +1,10 @@
 // Links between threads of one process: the ring is ordinary memory, and any buffer can be read where it is.
+#include <deque>
 #include <map>
 #include <mutex>
 #include <tuple>
 
+#include "transports/help.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti::transports {
@@ -56,10 +58,13 @@ class Local final : public Transport {
   }
 
   OutLink connect_out(Rank peer, uint32_t channel, Deadline) override {
-    return {.memory = join(wireup_.rank(), peer, channel), .peer = peer, .lend_from = kLendFrom};
+    return {.memory = join(wireup_.rank(), peer, channel),
+            .peer = peer,
+            .lend_from = kLendFrom,
+            .helping = &helping_.emplace_back()};
   }
   InLink connect_in(Rank peer, uint32_t channel, Deadline) override {
-    return {.memory = join(peer, wireup_.rank(), channel), .peer = peer, .addresses = true};
+    return {.memory = join(peer, wireup_.rank(), channel), .peer = peer, .addresses = true, .helped = true};
   }
 
  private:
@@ -70,6 +75,7 @@ class Local final : public Transport {
 
   Wireup& wireup_;
   std::vector<std::shared_ptr<LinkMemory>> held_;
+  std::deque<Helping> helping_;
 };
 
 const TransportRegistration local({.name = "local",

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "base/format.hpp"
 #include "base/log.hpp"
 #include "base/secret.hpp"
+#include "transports/help.hpp"
 #include "transports/pull.hpp"
 #include "transports/shared_memory.hpp"
 #include "transports/shm/segment.hpp"
@@ -145,7 +147,7 @@ class PeerWindows final : public Windows {
  public:
   PeerWindows(Wireup& wireup, Rank peer) : wireup_(wireup), peer_(peer) {}
 
-  const unsigned char* find(uint64_t id, uint64_t offset, uint64_t bytes, int& error) override {
+  unsigned char* find(uint64_t id, uint64_t offset, uint64_t bytes, int& error) override {
     auto found = std::find_if(open_.begin(), open_.end(), [&](const Window& window) { return window.id == id; });
     if (found == open_.end()) {
       error = open(id);
@@ -172,8 +174,7 @@ class PeerWindows final : public Windows {
       Wireup::Reply reply = wireup_.ask(peer_, kShareService, pack(ShareRequest{id}), Deadline::in(env().timeout));
       ShareAnswer answer{};
       if (!unpack(reply.bytes, answer) || answer.magic != kMagic) return ENOENT;
-      Segment memory =
-          Segment::map(std::move(reply.fd), answer.bytes, fmt::format("rank {}", peer_), Segment::Access::Read);
+      Segment memory = Segment::map(std::move(reply.fd), answer.bytes, fmt::format("rank {}", peer_));
       if (open_.size() == kMostWindows) open_.pop_back();  // a call has a few of them in use, which are further ahead
       open_.insert(open_.begin(), Window{id, std::move(memory)});
       return 0;
@@ -252,7 +253,8 @@ class Shm final : public Transport {
             .peer = peer,
             .lend_from = !pulled ? kNeverLend : (always ? 0 : kPullFrom),
             .pulled = pulled,
-            .share_from = env().cma == Cma::Off ? kNeverLend : (always ? 0 : kLendFrom)};
+            .share_from = env().cma == Cma::Off ? kNeverLend : (always ? 0 : kLendFrom),
+            .helping = &helping_.emplace_back(Helping{.process = process_of(peer), .windows = &windows_of(peer)})};
   }
 
   InLink connect_in(Rank peer, uint32_t channel, Deadline deadline) override {
@@ -274,11 +276,17 @@ class Shm final : public Transport {
             .arena = theirs.base(),
             .arena_bytes = theirs.bytes(),
             .peer = peer,
-            .process = env().cma != Cma::Off ? static_cast<int>(context_.wireup->place(peer).process) : 0,
-            .windows = &windows_.try_emplace(peer, *context_.wireup, peer).first->second};
+            .process = process_of(peer),
+            .windows = &windows_of(peer),
+            .helped = true};
   }
 
  private:
+  Windows& windows_of(Rank peer) { return windows_.try_emplace(peer, *context_.wireup, peer).first->second; }
+  /// 0 where its memory is not to be touched.
+  int process_of(Rank peer) const {
+    return env().cma != Cma::Off ? static_cast<int>(context_.wireup->place(peer).process) : 0;
+  }
   void check(Rank peer) const {
     const Reach reach = probe(peer);
     if (!reach.ok) throw_error(Code::Unsupported, "shm cannot reach rank {}: {}", peer, reach.why_not);
@@ -298,6 +306,7 @@ class Shm final : public Transport {
   std::map<Rank, Segment> mapped_;
   std::map<Rank, PeerWindows> windows_;
   std::map<Rank, bool> pulls_;
+  std::deque<Helping> helping_;
 };
 
 const TransportRegistration shm({.name = "shm",

@@ -130,7 +130,7 @@ TEST_F(Wire, RefusesAnAddressFromAnotherProcess) {
 
 TEST_F(Wire, SaysWhereInTheWritersSharedMemoryAMessageLies) {
   struct : Windows {
-    const unsigned char* find(uint64_t, uint64_t, uint64_t, int&) override { return nullptr; }
+    unsigned char* find(uint64_t, uint64_t, uint64_t, int&) override { return nullptr; }
   } windows;
   HostWire::publish_shared(out, 7, {.id = 3, .base = arena.data()}, arena.data() + 100, 50);
   EXPECT_EQ(out.lent, 1u);

@@ -1,0 +1,97 @@
+#include "exec/help.hpp"
+
+#include <algorithm>
+
+#include "base/fold.hpp"
+#include "transports/host_memory.hpp"
+#include "transports/pull.hpp"
+#include "transports/shared_memory.hpp"
+
+namespace tutti::exec {
+namespace {
+
+using transports::Helping;
+using transports::HostHelpWire;
+using transports::Offered;
+using transports::OutLink;
+using transports::Sharing;
+using transports::Way;
+
+/// Where this process finds the destination of what is offered; null where the bytes go through the kernel, or where
+/// they cannot (`reachable` says which).
+unsigned char* destination(const OutLink& out, const Offered& offered, bool& reachable) {
+  const Helping& helping = *out.helping;
+  reachable = false;
+  int error = 0;
+  unsigned char* found = nullptr;
+  switch (static_cast<Way>(offered.way & ~transports::kStreamed)) {
+    case Way::Address:  // a link without an arena has both its ends in one process
+      if (out.arena == nullptr) found = reinterpret_cast<unsigned char*>(offered.place);
+      break;
+    case Way::Shared:
+      if (helping.windows != nullptr && offered.region != 0)
+        found = helping.windows->find(offered.region, offered.place, offered.lent.bytes, error);
+      break;
+    case Way::Push:
+      reachable = helping.process != 0;
+      return nullptr;
+    case Way::None:
+      break;
+  }
+  reachable = found != nullptr;
+  return found;
+}
+
+/// 0, or an errno.
+int copy(const OutLink& out, const Offered& offered, unsigned char* to, const transports::Tiles& tiles) {
+  const uint64_t tile = transports::tile_of(offered.lent.bytes), at = tiles.first * tile;
+  const uint64_t bytes = std::min(tiles.count * tile, offered.lent.bytes - at);
+  const unsigned char* const from = offered.lent.data + at;
+  if (to == nullptr) {
+    return transports::push(out.helping->process, from, reinterpret_cast<unsigned char*>(offered.place + at), bytes);
+  }
+  copy_bytes(reinterpret_cast<std::byte*>(to + at), nullptr, reinterpret_cast<const std::byte*>(from), bytes,
+             (offered.way & transports::kStreamed) != 0);
+  return 0;
+}
+
+bool help(OutLink& out) {
+  Offered offered;
+  if (!HostHelpWire::look(out, offered)) return false;
+  bool reachable = false;
+  unsigned char* const to = destination(out, offered, reachable);
+  transports::Tiles tiles;
+  if (!reachable) {
+    out.helping->given_up = offered.lent.number;
+    return false;
+  }
+  if (!HostHelpWire::claim(out, offered, tiles)) return false;
+  if (copy(out, offered, to, tiles) != 0) {
+    HostHelpWire::withdraw(out);
+    out.helping->stopped = true;
+    return false;
+  }
+  HostHelpWire::finish(out);
+  return true;
+}
+
+}  // namespace
+
+bool help_a_reader(std::span<OutLink> outs) {
+  return std::any_of(outs.begin(), outs.end(), [](OutLink& out) {
+    return out.acked < out.lent && out.helping != nullptr && !out.helping->stopped && help(out);
+  });
+}
+
+void refuse_help(RankState& rank) {
+  for (uint32_t i = 0; i < rank.lane_count; ++i) {
+    LaneState& lane = rank.lanes[i];
+    if (lane.sharing.phase == Sharing::Phase::Open) HostHelpWire::close(rank.in[lane.sharing_in], lane.sharing);
+  }
+}
+
+bool alone(const RankState& rank, LaneState& lane) {
+  return lane.sharing.phase == Sharing::Phase::None || HostHelpWire::settled(rank.in[lane.sharing_in], lane.sharing);
+}
+
+}  // namespace tutti::exec

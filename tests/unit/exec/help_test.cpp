@@ -1,0 +1,166 @@
+// A writer that copies for its reader: how it gets to the destination, and when it lets it alone.
+#include "exec/help.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <memory>
+#include <vector>
+
+#include "exec/host.hpp"
+
+namespace tutti::exec {
+namespace {
+
+using transports::HostHelpWire;
+using transports::HostWire;
+
+constexpr uint64_t kBytes = 300001;
+
+/// One thread is both ends: the writer has lent `from`, and the reader has taken its first share of it.
+struct Helper : testing::Test {
+  std::unique_ptr<transports::LinkMemory> memory = std::make_unique<transports::LinkMemory>();
+  std::vector<unsigned char> from = std::vector<unsigned char>(kBytes, 7), to = std::vector<unsigned char>(kBytes);
+  transports::Helping helping;
+  transports::OutLink out{.memory = memory.get(), .helping = &helping};
+  transports::InLink in{.memory = memory.get(), .addresses = true, .helped = true};
+  Op op{.bytes = kBytes, .sources = 1, .helped = true};
+  transports::Arrival arrival;
+  const unsigned char* pointer = nullptr;
+  LaneState lane;
+  RankState reader;
+
+  Helper() {
+    HostWire::publish_lent(out, 7, from.data(), kBytes);
+    transports::Header header;
+    EXPECT_EQ(HostWire::poll(in, header, arrival), transports::Poll::Ready);
+    lane.arrivals = &arrival;
+    lane.pointers = &pointer;
+    reader.in = &in;
+    reader.lanes = &lane;
+    reader.lane_count = 1;
+    pointer = from.data();
+  }
+  /// As processes: what is offered is an address, or a place in a region.
+  void apart() {
+    out.arena = from.data();
+    in.addresses = false;
+    in.process = helping.process = getpid();
+  }
+  int read_some(const transports::SharedRegion& region = {}) {
+    return HostFold::share(in, region, op, to.data(), lane);
+  }
+  int read_all(const transports::SharedRegion& region = {}) {
+    int error = 0;
+    do error = read_some(region);
+    while (error == 0 && lane.sharing.phase != transports::Sharing::Phase::None);
+    return error;
+  }
+  bool help() { return help_a_reader({&out, 1}); }
+  /// The reader finds its message whole, of which the writer has copied some, or nothing.
+  void expect_copied(bool helped) {
+    EXPECT_EQ(help(), helped);
+    EXPECT_EQ(to.back(), helped ? 7 : 0);
+    EXPECT_EQ(read_all(), 0);
+    EXPECT_EQ(to, from);
+    EXPECT_FALSE(help());
+  }
+};
+
+TEST_F(Helper, CopiesWithinAProcess) {
+  EXPECT_FALSE(help()) << "nobody has asked";
+  EXPECT_EQ(read_some(), 0);
+  expect_copied(true);
+}
+
+TEST_F(Helper, PushesIntoAnotherProcess) {
+  apart();
+  EXPECT_EQ(read_some(), 0);
+  if (!help()) GTEST_SKIP() << "the kernel does not permit it here";
+  expect_copied(true);
+}
+
+TEST_F(Helper, CopiesIntoMemoryThatItMaps) {
+  struct Mapped : transports::Windows {
+    std::vector<unsigned char>* memory = nullptr;
+    unsigned char* find(uint64_t id, uint64_t offset, uint64_t bytes, int& error) override {
+      error = id == 5 && offset + bytes <= memory->size() ? 0 : ENOENT;
+      return error == 0 ? memory->data() + offset : nullptr;
+    }
+  } windows;
+  windows.memory = &to;
+  apart();
+  helping.process = 0;
+  helping.windows = &windows;
+  op.stream = true;
+  EXPECT_EQ(read_some({.id = 5, .base = to.data()}), 0);
+  EXPECT_EQ(memory->offer.region, 5u);
+  expect_copied(true);
+}
+
+TEST_F(Helper, LetsAloneWhatItCannotReach) {
+  apart();
+  helping.process = 0;
+  EXPECT_EQ(read_some(), 0);
+  expect_copied(false);
+}
+
+TEST_F(Helper, FollowsNoAddressOfAnotherProcess) {
+  apart();
+  EXPECT_EQ(read_some(), 0);
+  memory->offer.way = static_cast<uint64_t>(transports::Way::Address);
+  expect_copied(false);
+}
+
+TEST_F(Helper, KnowsNoOtherWays) {
+  EXPECT_EQ(read_some(), 0);
+  for (const uint64_t way : {uint64_t{0}, uint64_t{4}, uint64_t{0xff}, ~uint64_t{0}}) {
+    memory->offer.way = way;
+    helping.given_up = 0;
+    EXPECT_FALSE(help()) << way;
+  }
+  memory->offer.way = static_cast<uint64_t>(transports::Way::Shared);
+  helping.given_up = 0;
+  expect_copied(false);  // it maps nothing of the reader's
+}
+
+TEST_F(Helper, StopsForGoodWhenTheKernelRefuses) {
+  apart();
+  EXPECT_EQ(read_some(), 0);
+  const uint64_t place = memory->offer.place;
+  memory->offer.place = 4096;  // where nothing is
+  EXPECT_FALSE(help());
+  EXPECT_TRUE(helping.stopped);
+  memory->offer.place = place;
+  expect_copied(false);
+}
+
+TEST_F(Helper, OfADeadReaderStops) {
+  apart();
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  waitpid(child, nullptr, 0);
+  helping.process = child;
+  EXPECT_EQ(read_some(), 0);
+  EXPECT_FALSE(help());
+  EXPECT_TRUE(helping.stopped);
+}
+
+TEST_F(Helper, IsRefusedByAReaderThatGivesUp) {
+  EXPECT_EQ(read_some(), 0);
+  transports::Offered offered;
+  transports::Tiles tiles;
+  ASSERT_TRUE(HostHelpWire::look(out, offered));
+  ASSERT_TRUE(HostHelpWire::claim(out, offered, tiles));  // and is about to copy
+  refuse_help(reader);
+  EXPECT_FALSE(alone(reader, lane));
+  HostHelpWire::finish(out);
+  EXPECT_TRUE(alone(reader, lane));
+  EXPECT_FALSE(help());
+  EXPECT_EQ(to.back(), 0);
+}
+
+}  // namespace
+}  // namespace tutti::exec

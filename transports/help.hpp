@@ -1,0 +1,202 @@
+// Helping: while a reader copies a lent message to where it belongs, its writer, who must wait for that anyway, copies
+// too. The reader takes tiles from the front, the writer from the back, until they meet.
+//
+// The reader offers the message (Offer): its number, the destination, and how many tiles are its own so far. The writer
+// answers by how many are its (Claim). Each word has one writer, and each end claims tiles like this: it stores its
+// count with them in it, then loads the other's count. All four are in the one order of sequentially consistent
+// operations, so of two claims to one tile at least one sees the other, and who sees that the two counts overlap does
+// not touch what it wanted: the writer takes its claim back, the reader *closes* the message.
+//
+// After closing -- the reader's count is all the tiles -- no claim can succeed: it sees the closed count, or it came
+// before, and then the reader sees it. So what lies before the count that the reader then sees is its own, and when
+// that count equals what the writer says it has copied, every claim that ever succeeded is done: the writer will not
+// touch the destination again. What the reader writes into its offer for the next message comes after closing: who
+// reads the new place with the old number finds the old message closed.
+//
+// Counts carry the message's number, so a count of an older message is none. Nobody waits in here, and nothing that the
+// other end writes is believed without a check: what makes no sense is no offer, or no claim.
+#pragma once
+
+#include <cstdint>
+
+#include "transports/link.hpp"
+
+namespace tutti::transports {
+
+/// How the writer gets to the destination: it is memory of this process, or of the reader's, or in a region of the
+/// reader's that the writer can map. kStreamed: past the cache.
+enum class Way : uint64_t { None = 0, Address = 1, Push = 2, Shared = 3 };
+inline constexpr uint64_t kStreamed = 1 << 8;
+
+inline constexpr uint32_t kCountBits = 16;  ///< of a count; the rest is the message's number
+
+/// Bytes of a tile of a message of so many: short, for who is done first waits for the other's last one; and few enough
+/// to be counted.
+inline uint64_t tile_of(uint64_t bytes) {
+  constexpr uint64_t kLeast = 32 << 10, kMostTiles = 1 << 12;
+  uint64_t tile = kLeast;
+  while (bytes / tile >= kMostTiles) tile *= 2;
+  return tile;
+}
+inline uint64_t tiles_of(uint64_t bytes) { return (bytes + tile_of(bytes) - 1) / tile_of(bytes); }
+
+/// How many of `tiles` tiles to claim where `left` belong to nobody: nearly half at first, for each claim costs as much
+/// as copying many KiB where it is copied by the kernel; and few in the end.
+inline uint64_t share_of(uint64_t tiles, uint64_t left, bool first) {
+  constexpr uint64_t kMost = 32;
+  const uint64_t wanted = first ? tiles * 7 / 16 : left / 3;
+  return wanted < 1 ? 1 : wanted < kMost ? wanted : kMost;
+}
+
+struct Tiles {
+  uint64_t first = 0;
+  uint64_t count = 0;
+};
+
+/// A message that was lent: its number (and one), and where it is.
+struct Lent {
+  uint64_t number = 0;
+  const unsigned char* data = nullptr;
+  uint64_t bytes = 0;
+};
+
+/// What the writer of a link knows.
+struct Helping {
+  int process = 0;             ///< the reader's, whose memory may be written; 0: it may not
+  Windows* windows = nullptr;  ///< the reader's shared memory, where this process can map it
+  Lent lent[kCapacity];        ///< by slot
+  uint64_t number = 0;         ///< of the message (and one) that it claims tiles of,
+  uint64_t claimed = 0;        ///< so many up to now,
+  uint64_t done = 0;           ///< of which so many are copied
+  uint64_t given_up = 0;       ///< number of the message whose destination cannot be reached
+  bool stopped = false;        ///< helping is not possible here
+};
+
+/// What the reader of a link knows of the message that it copies.
+struct Sharing {
+  enum class Phase : uint32_t { None, Open, Closed };
+  Phase phase = Phase::None;
+  uint64_t number = 0;  ///< of the message, and one
+  uint64_t tiles = 0;
+  uint64_t taken = 0;  ///< tiles from the front
+};
+
+enum class Take : uint32_t { Tiles, Wait, Done };
+
+/// An offer as copied out of shared memory, for a message that this end did lend.
+struct Offered {
+  Lent lent;
+  uint64_t left = 0;  ///< tiles that nobody has
+  uint64_t way = 0;
+  uint64_t place = 0;
+  uint64_t region = 0;
+};
+
+/// `Memory` as in wire.hpp, and load_ordered(p), store_ordered(p, value): sequentially consistent.
+template <class Memory>
+struct HelpWire {
+  // ---- the reader
+
+  /// Message `in.next`, of `bytes` bytes, is being copied to a place that the writer may help to fill.
+  static void offer(const InLink& in, Sharing& sharing, uint64_t tiles, uint64_t way, uint64_t place, uint64_t region) {
+    Offer& offer = in.memory->offer;
+    sharing = {Sharing::Phase::Open, in.next + 1, tiles, 0};
+    Memory::store_release(&offer.way, way);
+    Memory::store_release(&offer.place, place);
+    Memory::store_release(&offer.region, region);
+    Memory::store_release(&offer.front, word(sharing.number, 0));
+  }
+
+  /// The next tiles to copy; or Wait, for the writer's last ones; or Done: all is copied.
+  static Take take(const InLink& in, Sharing& sharing, Tiles& mine) {
+    if (sharing.phase == Sharing::Phase::Open) {
+      mine = {sharing.taken, share_of(sharing.tiles, left(sharing, claimed(in, sharing)), sharing.taken == 0)};
+      Memory::store_ordered(&in.memory->offer.front, word(sharing.number, sharing.taken + mine.count));
+      if (mine.count > left(sharing, claimed(in, sharing))) close(in, sharing);
+    }
+    if (sharing.phase == Sharing::Phase::Closed) {
+      const uint64_t theirs = claimed(in, sharing);
+      mine = {sharing.taken, left(sharing, theirs)};
+      if (mine.count == 0) return theirs == copied(in, sharing) ? Take::Done : Take::Wait;
+    }
+    sharing.taken += mine.count;
+    return Take::Tiles;
+  }
+
+  /// No further claim of the writer's succeeds.
+  static void close(const InLink& in, Sharing& sharing) {
+    Memory::store_ordered(&in.memory->offer.front, word(sharing.number, sharing.tiles));
+    sharing.phase = Sharing::Phase::Closed;
+  }
+
+  /// After close(): is the writer out of the destination for good?
+  static bool settled(const InLink& in, const Sharing& sharing) { return claimed(in, sharing) == copied(in, sharing); }
+
+  // ---- the writer
+
+  /// Is there an offer for a message that was lent, with tiles that nobody has?
+  static bool look(const OutLink& out, Offered& offered) {
+    const Helping& helping = *out.helping;
+    const Offer& offer = out.memory->offer;
+    const uint64_t front = Memory::load_acquire(&offer.front), number = front >> kCountBits;
+    if (number <= out.acked || number > out.next || number == helping.given_up) return false;
+    offered.lent = helping.lent[(number - 1) % kCapacity];
+    if (offered.lent.number != number) return false;
+    const uint64_t claimed = helping.number == number ? helping.claimed : 0;
+    const uint64_t tiles = tiles_of(offered.lent.bytes), taken = count(front, number);
+    if (taken + claimed >= tiles) return false;
+    offered.left = tiles - taken - claimed;
+    offered.way = Memory::load_acquire(&offer.way);
+    offered.place = Memory::load_acquire(&offer.place);
+    offered.region = Memory::load_acquire(&offer.region);
+    return true;
+  }
+
+  /// Claims the last of the tiles that nobody has. False: the reader has taken them just now.
+  static bool claim(OutLink& out, const Offered& offered, Tiles& mine) {
+    Helping& helping = *out.helping;
+    const uint64_t number = offered.lent.number, tiles = tiles_of(offered.lent.bytes);
+    if (helping.number != number) helping.number = number, helping.claimed = helping.done = 0;
+    const uint64_t wanted = share_of(tiles, offered.left, helping.claimed == 0);
+    helping.claimed += wanted < offered.left ? wanted : offered.left;
+    mine = {tiles - helping.claimed, helping.claimed - helping.done};
+    Memory::store_ordered(&out.memory->claim.back, word(number, helping.claimed));
+    const uint64_t front = Memory::load_ordered(&out.memory->offer.front);
+    if (front >> kCountBits == number && count(front, number) + helping.claimed <= tiles) return true;
+    withdraw(out);
+    return false;
+  }
+
+  /// The claimed tiles are copied.
+  static void finish(OutLink& out) {
+    Helping& helping = *out.helping;
+    helping.done = helping.claimed;
+    Memory::store_release(&out.memory->claim.done, word(helping.number, helping.done));
+  }
+
+  /// The claimed tiles are not touched (any more).
+  static void withdraw(OutLink& out) {
+    Helping& helping = *out.helping;
+    helping.claimed = helping.done;
+    Memory::store_release(&out.memory->claim.back, word(helping.number, helping.claimed));
+  }
+
+ private:
+  static uint64_t word(uint64_t number, uint64_t count) { return number << kCountBits | count; }
+  static uint64_t count(uint64_t word, uint64_t number) {
+    return word >> kCountBits == number ? word & ((uint64_t{1} << kCountBits) - 1) : 0;
+  }
+  static uint64_t claimed(const InLink& in, const Sharing& sharing) {
+    return count(Memory::load_ordered(&in.memory->claim.back), sharing.number);
+  }
+  static uint64_t copied(const InLink& in, const Sharing& sharing) {
+    return count(Memory::load_acquire(&in.memory->claim.done), sharing.number);
+  }
+  /// Tiles that nobody has, if so many are claimed.
+  static uint64_t left(const Sharing& sharing, uint64_t claimed) {
+    const uint64_t most = sharing.tiles - sharing.taken;
+    return most - (claimed < most ? claimed : most);
+  }
+};
+
+}  // namespace tutti::transports

@@ -41,7 +41,7 @@ uint64_t bytes_of_result(const CallSpec& spec, Rank ranks) {
 /// with two and four ranks it pays from some size of a block on, a larger one where blocks are folded, and where the
 /// same bytes go to everyone or are folded only while all of them stay in the cache. A broadcast's one reader copies
 /// half of it while its writer, who has nothing else to do unless it copies its input to its output, copies the other.
-bool pulls(const CallSpec& spec, Rank ranks, bool in_place, bool crowded) {
+bool pulls(const CallSpec& spec, Rank ranks, bool in_place, bool helped) {
   constexpr uint64_t kFrom = 64 << 10, kFoldedFrom = 512 << 10, kAllUpTo = 12 << 20, kUpTo = 32 << 20;  // bytes
   constexpr uint64_t kBothCopyUpTo = 2 << 20;
   if (env().cma == Cma::Always) return true;
@@ -57,7 +57,7 @@ bool pulls(const CallSpec& spec, Rank ranks, bool in_place, bool crowded) {
     case Collective::ReduceScatter:
       return block >= kFoldedFrom && block * static_cast<uint64_t>(ranks) <= kAllUpTo;
     case Collective::Broadcast:
-      return block >= exec::kHelpFrom && ranks == 2 && !crowded && (in_place || block <= kBothCopyUpTo);
+      return block >= exec::kHelpFrom && ranks == 2 && helped && (in_place || block <= kBothCopyUpTo);
     default:
       return false;
   }
@@ -142,13 +142,15 @@ Prepared Planner::make(const Wanted& wanted) {
   const CallSpec& spec = wanted.spec;
   const auto element = static_cast<uint32_t>(size_of(spec.type));
   const select::Choice choice = table_.choose(spec.collective, spec.count * element);
+  const bool helped = patience_.spins > 0;  // every rank has a core to itself, also while it waits
   const exec::Geometry geometry{.count = spec.count,
                                 .window = std::max<uint64_t>(1, choice.window / element),
                                 .element_bytes = element,
                                 .root = spec.root,
                                 .in_place = wanted.in_place,
                                 .scaled = spec.op == Op::PreMulSum,
-                                .pull = pulls(spec, ranks_, wanted.in_place, patience_.spins == 0),
+                                .pull = pulls(spec, ranks_, wanted.in_place, helped),
+                                .helped = helped,
                                 .shared = {wanted.shared_in, wanted.shared_out},
                                 .stream = !wanted.in_place && bytes_of_result(spec, ranks_) >= kStreamFrom};
   Prepared prepared{.wanted = wanted, .algorithm = choice.algorithm->name};
@@ -241,6 +243,7 @@ Prepared& Planner::prepare(exec::Direct direct) {
   const uint64_t share = shared_staging_ / kDirectStaging / transports::kSlots / static_cast<uint64_t>(ranks_);
   const uint64_t most = std::min<uint64_t>(env().message.value, share);
   direct.message = std::max<uint64_t>(transports::kStride, most / transports::kStride * transports::kStride);
+  direct.helped = patience_.spins > 0;
   direct_ = {.algorithm = "direct"};
   direct_.program = {exec::lower_direct(direct, rank_, ranks_, links_), kScratchVersions};
   for (int attempt = 0; attempt < 2; ++attempt) {  // a second time when the staging memory had to start anew

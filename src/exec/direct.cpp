@@ -64,7 +64,7 @@ class DirectLowering {
   }
 
   Lowered take() {
-    ask_for_help(program_);
+    if (direct_.helped) ask_for_help(program_);
     lowered_.last = std::move(program_);
     return std::move(lowered_);
   }

@@ -33,6 +33,7 @@ struct Direct {
   uint64_t message = 0;          ///< bytes of the longest message; a multiple of the element
   bool scaled = false;           ///< as in Geometry: what is sent and `mine` cannot be read as they are
   uint32_t channel = 0;          ///< of the links
+  bool helped = false;           ///< as in Geometry
 };
 
 /// One lane for each set of peers and direction, its transfers one after the other; and one lane for the fold, which

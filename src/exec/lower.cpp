@@ -132,7 +132,7 @@ class Scaling {
       ops.end = static_cast<uint32_t>(program_.ops.size());
       program_.lanes.push_back(ops);
     }
-    ask_for_help(program_);
+    if (geometry_.helped) ask_for_help(program_);
     return std::move(program_);
   }
 

@@ -23,6 +23,7 @@ struct Geometry {
   bool in_place = false;
   bool scaled = false;               ///< a pre-multiplied sum: input cannot be read as it is
   bool pull = false;                 ///< lend, where the link can, also what the kernel then copies
+  bool helped = false;               ///< writers that wait help to copy what they lent
   bool shared[plan::kBuffers] = {};  ///< which buffers are shared memory
   bool stream = false;               ///< results are too large to stay in the cache: store them past it
 };

@@ -49,7 +49,11 @@ struct LaneState {
   uint32_t op = 0;       ///< within the lane
   uint32_t arrived = 0;  ///< messages of this operation that are in
   uint64_t round = 0;
-  uint64_t warm = 0;  ///< the round (and one) whose slots have been fetched for writing
+  uint64_t warm = 0;               ///< the round (and one) whose slots have been fetched for writing
+  const Tables* tables = nullptr;  ///< of this round
+  const Op* next = nullptr;        ///< what is to be done; null: the round is still to be entered
+  uint32_t ops = 0;                ///< that the lane has
+  unsigned char* bases[3] = {nullptr, nullptr, nullptr};  ///< where this round's part of each buffer begins
   Await await = Await::Nothing;
   Rank peer = kNoRank;                       ///< whom `await` is about
   transports::Arrival* arrivals = nullptr;   ///< room for the most messages that an operation takes
@@ -103,17 +107,16 @@ struct Interpreter {
     if (group.leader()) outcome = ready(rank, lane);
     outcome = group.broadcast(outcome);
     if (outcome != Outcome::Progress) return outcome;
-    const Tables& tables = tables_of(rank, lane);
-    const Op& op = op_of(tables, lane);
+    const Op& op = *lane.next;
     unsigned char* slot = outgoing(rank, lane, op);
-    if (op.lend_first && group.leader()) publish(rank, lane, tables, op, slot);
-    outcome = move(group, rank, lane, tables, op, slot);
+    if (op.lend_first && group.leader()) publish(rank, lane, op, slot);
+    outcome = move(group, rank, lane, op, slot);
     if (outcome != Outcome::Progress || lane.sharing.phase != transports::Sharing::Phase::None) return outcome;
     group.sync();
     if (group.leader()) {
-      if (!op.lend_first) publish(rank, lane, tables, op, slot);
-      consume(rank, lane, tables, op);
-      advance(tables, lane);
+      if (!op.lend_first) publish(rank, lane, op, slot);
+      consume(rank, lane, op);
+      advance(lane);
     }
     group.sync();
     return Outcome::Progress;
@@ -127,43 +130,58 @@ struct Interpreter {
   }
 
  private:
-  TUTTI_HD static const Tables& tables_of(const RankState& rank, const LaneState& lane) {
-    return lane.round + 1 < rank.rounds ? rank.full : rank.last;
-  }
-  TUTTI_HD static const Op& op_of(const Tables& tables, const LaneState& lane) {
-    return tables.ops[tables.lanes[lane.lane].begin + lane.op];
-  }
-
   TUTTI_HD static Outcome wait(LaneState& lane, Await what, Rank peer) {
     lane.await = what;
     lane.peer = peer;
     return Outcome::Waiting;
   }
 
-  TUTTI_HD static void advance(const Tables& tables, LaneState& lane) {
-    const Range ops = tables.lanes[lane.lane];
+  TUTTI_HD static void advance(LaneState& lane) {
     lane.arrived = 0;
-    if (++lane.op == ops.end - ops.begin) {
-      lane.op = 0;
-      ++lane.round;
-    }
+    ++lane.next;
+    if (++lane.op < lane.ops) return;
+    lane.op = 0;
+    ++lane.round;
+    lane.next = nullptr;
   }
 
   /// Can the lane's next operation run? All its messages in, room for what it publishes, all it must follow done.
   TUTTI_HD static Outcome ready(RankState& rank, LaneState& lane) {
     for (;;) {
-      if (lane.round >= rank.rounds) return Outcome::LaneDone;
-      const Tables& tables = tables_of(rank, lane);
-      if (tables.lanes[lane.lane].begin == tables.lanes[lane.lane].end) {
-        lane.round = rank.rounds;
-        continue;
+      if (lane.next == nullptr) {
+        const Outcome entered = enter_round(rank, lane);
+        if (entered != Outcome::Progress) return entered;
       }
-      const Op& op = op_of(tables, lane);
-      if (lane.op == 0 && lane.arrived == 0 && !fence_open(rank, lane)) return wait(lane, Await::Round, kNoRank);
+      const Op& op = *lane.next;
       if (op.after_lane != kNone && !done(rank, lane, op)) return wait(lane, Await::Lane, kNoRank);
-      if (op.has_pieces || lane.round == 0) return messages_ready(rank, lane, tables, op);
-      advance(tables, lane);  // a message that names no pieces is sent once; others order rounds even when empty
+      if (op.has_pieces || lane.round == 0) return messages_ready(rank, lane, op);
+      advance(lane);  // a message that names no pieces is sent once; others order rounds even when empty
     }
+  }
+
+  TUTTI_HD static Outcome enter_round(RankState& rank, LaneState& lane) {
+    if (lane.round >= rank.rounds) return Outcome::LaneDone;
+    const Tables& tables = lane.round + 1 < rank.rounds ? rank.full : rank.last;
+    const Range ops = tables.lanes[lane.lane];
+    if (ops.begin == ops.end) {
+      lane.round = rank.rounds;
+      return Outcome::LaneDone;
+    }
+    if (!fence_open(rank, lane)) return wait(lane, Await::Round, kNoRank);
+    lane.tables = &tables;
+    lane.next = tables.ops + ops.begin;
+    lane.ops = ops.end - ops.begin;
+    const uint64_t shift = lane.round * rank.window_bytes;
+    lane.bases[0] = moved(rank.bases[0], shift);
+    lane.bases[1] = moved(rank.bases[1], shift);
+    lane.bases[2] = rank.bases[2];
+    if (lane.round != 0) lane.bases[2] = moved(rank.bases[2], lane.round % rank.versions * rank.scratch_bytes);
+    return Outcome::Progress;
+  }
+
+  /// The base is null where offsets are addresses.
+  TUTTI_HD static unsigned char* moved(unsigned char* base, uint64_t bytes) {
+    return reinterpret_cast<unsigned char*>(reinterpret_cast<uintptr_t>(base) + bytes);
   }
 
   /// Round k + versions writes the scratch of round k: every lane must have left that one.
@@ -180,9 +198,9 @@ struct Interpreter {
     return other.round > lane.round || (other.round == lane.round && other.op > op.after_op);
   }
 
-  TUTTI_HD static Outcome messages_ready(RankState& rank, LaneState& lane, const Tables& tables, const Op& op) {
+  TUTTI_HD static Outcome messages_ready(RankState& rank, LaneState& lane, const Op& op) {
     for (; lane.arrived < op.arrivals.end - op.arrivals.begin; ++lane.arrived) {
-      const transports::InLink& in = rank.in[tables.arrivals[op.arrivals.begin + lane.arrived]];
+      const transports::InLink& in = rank.in[lane.tables->arrivals[op.arrivals.begin + lane.arrived]];
       transports::Header header;
       const transports::Poll poll = Wire::poll(in, header, lane.arrivals[lane.arrived]);
       if (poll == transports::Poll::Empty) return wait(lane, Await::Message, in.peer);
@@ -205,7 +223,7 @@ struct Interpreter {
       }
     }
     for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) {
-      transports::OutLink& out = rank.out[tables.outs[i]];
+      transports::OutLink& out = rank.out[lane.tables->outs[i]];
       if (!Wire::can_publish(out)) return wait(lane, Await::Credit, out.peer);
     }
     return op.stage == kNone ? Outcome::Progress : stage_ready(rank, lane, rank.stages[op.stage]);
@@ -228,18 +246,16 @@ struct Interpreter {
     return stage.base + stage.uses % stage.slots * stage.slot_bytes;
   }
 
-  TUTTI_HD static unsigned char* address(const RankState& rank, const LaneState& lane, const Ref& ref) {
-    const uint64_t shift =
-        ref.base == Base::Scratch ? lane.round % rank.versions * rank.scratch_bytes : lane.round * rank.window_bytes;
-    const auto base = reinterpret_cast<uintptr_t>(rank.bases[static_cast<uint32_t>(ref.base)]);
-    return reinterpret_cast<unsigned char*>(base + shift + ref.offset);  // the base is null where offsets are addresses
+  TUTTI_HD static unsigned char* address(const LaneState& lane, const Ref& ref) {
+    return moved(lane.bases[static_cast<uint32_t>(ref.base)], ref.offset);
   }
 
-  TUTTI_HD static Outcome move(const Group& group, RankState& rank, LaneState& lane, const Tables& tables, const Op& op,
+  TUTTI_HD static Outcome move(const Group& group, RankState& rank, LaneState& lane, const Op& op,
                                unsigned char* slot) {
+    const Tables& tables = *lane.tables;
     if constexpr (Fold::kPulls) {
       if (op.helped && may_be_helped(rank.in[tables.arrivals[op.arrivals.begin]], lane.arrivals[0])) {
-        return copy_tile(rank, lane, tables, op);
+        return copy_tile(rank, lane, op);
       }
     }
     for (uint32_t s = op.segments.begin; s < op.segments.end; ++s) {
@@ -253,10 +269,10 @@ struct Interpreter {
           lane.pointers[k] = arrival.data + sources[k].offset;
           pulls = pulls || arrival.process != 0;
         } else {
-          lane.pointers[k] = address(rank, lane, sources[k]);
+          lane.pointers[k] = address(lane, sources[k]);
         }
       }
-      unsigned char* to = segment.to.base == Base::None ? nullptr : address(rank, lane, segment.to);
+      unsigned char* to = segment.to.base == Base::None ? nullptr : address(lane, segment.to);
       unsigned char* to_slot = slot == nullptr ? nullptr : slot + segment.at;
       if (!pulls) {
         Fold::run(group, rank.arithmetic, op, segment, to, to_slot, lane.pointers);
@@ -281,30 +297,30 @@ struct Interpreter {
   }
 
   /// One tile of a message that its writer copies too. The lane's `sharing` lasts until all of them are copied.
-  TUTTI_HD static Outcome copy_tile(RankState& rank, LaneState& lane, const Tables& tables, const Op& op) {
+  TUTTI_HD static Outcome copy_tile(RankState& rank, LaneState& lane, const Op& op) {
+    const Tables& tables = *lane.tables;
     const Segment& segment = tables.segments[op.segments.begin];
     const Ref& source = tables.sources[segment.sources];
     lane.sharing_in = tables.arrivals[op.arrivals.begin];
     const transports::InLink& in = rank.in[lane.sharing_in];
     lane.pointers[0] = lane.arrivals[0].data + source.offset;
     const int error =
-        Fold::share(in, rank.shared[static_cast<uint32_t>(segment.to.base)], op, address(rank, lane, segment.to), lane);
+        Fold::share(in, rank.shared[static_cast<uint32_t>(segment.to.base)], op, address(lane, segment.to), lane);
     if (error > 0) return unreadable(rank, lane, in, op, error);
     return error < 0 ? wait(lane, Await::Message, in.peer) : Outcome::Progress;
   }
 
-  TUTTI_HD static void publish(RankState& rank, LaneState& lane, const Tables& tables, const Op& op,
-                               unsigned char* slot) {
+  TUTTI_HD static void publish(RankState& rank, LaneState& lane, const Op& op, unsigned char* slot) {
     Stage* stage = op.stage == kNone ? nullptr : &rank.stages[op.stage];
     for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) {
-      transports::OutLink& out = rank.out[tables.outs[i]];
+      transports::OutLink& out = rank.out[lane.tables->outs[i]];
       if (op.inlined) {
         Wire::publish_inline(out, rank.tag ^ op.salt, lane.small, op.bytes);
       } else if (op.share && op.bytes >= out.share_from) {
         Wire::publish_shared(out, rank.tag ^ op.salt, rank.shared[static_cast<uint32_t>(op.lend_at.base)],
-                             address(rank, lane, op.lend_at), op.bytes);
+                             address(lane, op.lend_at), op.bytes);
       } else if (op.lend && op.bytes >= out.lend_from && (op.pull || !out.pulled)) {
-        Wire::publish_lent(out, rank.tag ^ op.salt, address(rank, lane, op.lend_at), op.bytes);
+        Wire::publish_lent(out, rank.tag ^ op.salt, address(lane, op.lend_at), op.bytes);
       } else {
         Wire::publish_staged(out, rank.tag ^ op.salt, slot, op.bytes);
         stage->held[stage->uses % stage->slots * stage->readers + (i - op.outs.begin)] = out.next;
@@ -313,9 +329,9 @@ struct Interpreter {
     if (stage != nullptr) ++stage->uses;
   }
 
-  TUTTI_HD static void consume(RankState& rank, LaneState& lane, const Tables& tables, const Op& op) {
+  TUTTI_HD static void consume(RankState& rank, LaneState& lane, const Op& op) {
     for (uint32_t i = 0; i < op.arrivals.end - op.arrivals.begin; ++i) {
-      Wire::consume(rank.in[tables.arrivals[op.arrivals.begin + i]], lane.arrivals[i]);
+      Wire::consume(rank.in[lane.tables->arrivals[op.arrivals.begin + i]], lane.arrivals[i]);
     }
   }
 };

@@ -53,7 +53,7 @@ struct Loaded {
   void restart(Links& links) {
     state.out = links.outs().data();
     state.in = links.ins().data();
-    for (LaneState& lane : lanes) lane.op = lane.arrived = 0, lane.round = 0, lane.warm = 0;
+    for (LaneState& lane : lanes) lane.op = lane.arrived = 0, lane.round = 0, lane.warm = 0, lane.next = nullptr;
   }
 
   Lowered lowered;

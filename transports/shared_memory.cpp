@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <iterator>
@@ -42,7 +43,13 @@ unsigned char* reserve(uint64_t bytes) {
 Fd make_file(uint64_t bytes) {
   Fd fd(::memfd_create("tutti-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) {
-    log_debug("memory that peers could map cannot be had ({}): ordinary memory it is", std::strerror(errno));
+    static std::atomic_flag warned;
+    if (!warned.test_and_set()) {
+      log_warn(
+          "memory that peers could map cannot be had ({}); tuttiMemAlloc gives ordinary memory instead, which is "
+          "slower between processes. Each such block takes a descriptor: raise their number with ulimit -n",
+          std::strerror(errno));
+    }
     return fd;
   }
   if (bytes > available_memory()) throw_no_memory(bytes, ENOMEM);

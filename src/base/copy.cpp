@@ -1,4 +1,4 @@
-// copy_bytes: glibc's memcpy where it is the best there is; own loops for two destinations and for streaming.
+// Copies to two destinations, and past the cache.
 #include "base/fold_kernels.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -28,7 +28,7 @@ struct Copied {
   }
 };
 
-void copy_through_registers(std::byte* dst, std::byte* dst2, const std::byte* src, size_t bytes, bool stream) {
+void copy_registers(std::byte* dst, std::byte* dst2, const std::byte* src, size_t bytes, bool stream) {
   make(Copied{src}, Output(dst, dst2, stream, 1), bytes);
 }
 
@@ -39,15 +39,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tutti {
 
-HWY_EXPORT(copy_through_registers);
+HWY_EXPORT(copy_registers);
 
-void copy_bytes(std::byte* dst, std::byte* dst2, const std::byte* src, size_t bytes, bool stream) {
-  if (bytes == 0) return;
-  if (dst2 == nullptr && !stream) {
-    if (dst != src) memcpy(dst, src, bytes);
-    return;
-  }
-  TUTTI_DISPATCH(copy_through_registers)(dst, dst2, src, bytes, stream);
+void copy_through_registers(std::byte* dst, std::byte* dst2, const std::byte* src, size_t bytes, bool stream) {
+  TUTTI_DISPATCH(copy_registers)(dst, dst2, src, bytes, stream);
 }
 
 }  // namespace tutti

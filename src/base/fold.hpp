@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "base/fold_shape.hpp"
 #include "tutti/types.hpp"
@@ -40,8 +41,15 @@ using FoldFn = void (*)(const FoldCall&);
 /// Throws Error(Unsupported) on an x86 processor older than SSE4.2, and for a value that is no DType or Op.
 FoldFn fold_function(DType type, Op op);
 
+/// As copy_bytes(), by loops of our own: for two destinations and for streaming.
+void copy_through_registers(std::byte* dst, std::byte* dst2, const std::byte* src, size_t bytes, bool stream);
+
 /// dst[0, bytes) = src[0, bytes), and dst2 too if it is not null. dst may equal src; otherwise nothing overlaps.
 /// With `stream`, dst is stored past the cache, and is visible before later stores when the call returns.
-void copy_bytes(std::byte* dst, std::byte* dst2, const std::byte* src, size_t bytes, bool stream);
+inline void copy_bytes(std::byte* dst, std::byte* dst2, const std::byte* src, size_t bytes, bool stream) {
+  if (bytes == 0) return;
+  if (dst2 != nullptr || stream) return copy_through_registers(dst, dst2, src, bytes, stream);
+  if (dst != src) std::memcpy(dst, src, bytes);  // glibc's is the best there is
+}
 
 }  // namespace tutti

@@ -21,9 +21,9 @@ std::optional<CallSpec> unpack(uint64_t kinds, uint64_t count) {
                   static_cast<DType>(type),
                   static_cast<Op>(op),
                   (flags & 1) != 0,
+                  (flags & 2) != 0,
                   static_cast<Rank>(kinds >> 32),
-                  count,
-                  (flags & 2) != 0};
+                  count};
 }
 
 /// What travels. A spec that is not there has kinds = ~0.

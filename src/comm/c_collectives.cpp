@@ -9,15 +9,18 @@
 namespace tutti::comm {
 namespace {
 
+[[noreturn]] void refuse(const Call& call, int value, const char* what) {
+  throw_error(Code::InvalidArgument, "{}: {} is no {}", name_of(call.spec.collective), value, what);
+}
+
 /// Completes a call by its type and operator.
 Call& typed(Communicator& communicator, Call& call, int type, tuttiRedOp_t op) {
-  const char* name = name_of(call.spec.collective);
-  if (type < 0 || type >= kDTypes) throw_error(Code::InvalidArgument, "{}: {} is no element type", name, type);
+  if (type < 0 || type >= kDTypes) refuse(call, type, "element type");
   call.spec.type = static_cast<DType>(type);
   if (op >= kFirstScale) {
     communicator.scales().apply(op - kFirstScale, call);
   } else if (op < tuttiSum || op > tuttiAvg) {
-    throw_error(Code::InvalidArgument, "{}: {} is no reduction operator", name, op);
+    refuse(call, op, "reduction operator");
   } else {
     call.spec.op = static_cast<Op>(op);
   }
@@ -29,7 +32,7 @@ tuttiResult_t run(Collective collective, const void* in, void* out, size_t count
                   tuttiComm_t comm, tuttiStream_t stream, bool sends = false) {
   return guarded([&] {
     const auto& communicator = communicator_of(comm);
-    Call call{.spec = {collective, DType::U8, Op::Sum, sends, root, count}, .in = in, .out = out};
+    Call call{.spec = {collective, DType::U8, Op::Sum, sends, false, root, count}, .in = in, .out = out};
     submit(communicator, typed(*communicator, call, type, op), stream_of(stream));
   });
 }
@@ -40,7 +43,7 @@ tuttiResult_t run(Collective collective, const void* in, size_t in_count, GivenB
                   tuttiStream_t stream) {
   return guarded([&] {
     const auto& communicator = communicator_of(comm);
-    Call call{.spec = {.collective = collective, .root = root, .varies = true}, .in = in, .out = out};
+    Call call{.spec = {.collective = collective, .varies = true, .root = root}, .in = in, .out = out};
     submit(communicator,
            varying_call(typed(*communicator, call, type, op), communicator->rank(), communicator->ranks(), in_count,
                         in_blocks, out_count, out_blocks),

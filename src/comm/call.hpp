@@ -17,12 +17,13 @@ struct CallSpec {
   Collective collective = Collective::Barrier;
   DType type = DType::U8;
   Op op = Op::Sum;
-  bool sends = false;
+  bool sends : 1 = false;
+  bool varies : 1 = false;  ///< blocks differ from rank to rank: their counts are the business of two ranks each
   Rank root = 0;
   uint64_t count = 0;
-  bool varies = false;  ///< blocks differ from rank to rank: their counts are the business of two ranks each
   bool operator==(const CallSpec&) const = default;
 };
+static_assert(sizeof(CallSpec) == 16, "it is copied and compared in every call");
 
 /// "all_reduce(count=1024, f32, sum)", "broadcast(count=8, i32, root=2)", "barrier()", "send(count=4, f32, to rank 1)",
 /// "all_gather_v(f32)".

@@ -139,8 +139,6 @@ std::pair<int, int> parse_wish(const std::string& text, Rank from) {
   throw_error(Code::ProtocolError, "rank {} takes no part in the split, or its wish makes no sense", from);
 }
 
-std::atomic<uint64_t> g_communicators{0};
-
 }  // namespace
 
 std::shared_ptr<Communicator> Communicator::join(const UniqueId& id, Rank ranks, Rank rank, Groups groups) {
@@ -164,9 +162,7 @@ std::shared_ptr<Communicator> Communicator::join(const UniqueId& id, Rank ranks,
 }
 
 Communicator::Communicator(std::unique_ptr<Endpoint> endpoint)
-    : endpoint_(std::move(endpoint)),
-      watch_(*endpoint_, *board_),
-      serial_(g_communicators.fetch_add(1, std::memory_order_relaxed) + 1) {}
+    : endpoint_(std::move(endpoint)), watch_(*endpoint_, *board_) {}
 
 void Communicator::wire_up(Groups groups) {
   compare_configurations(*endpoint_);
@@ -183,7 +179,7 @@ void Communicator::wire_up(Groups groups) {
   staging_ = std::make_unique<exec::Staging>(fabric_->arena());
   execution_.links = links_.get();
   execution_.engines = fabric_->engines();
-  execution_.failed = &endpoint_->failed();
+  execution_.failed = &failed_;
   execution_.observer = &watch_;
   planner_ = std::make_unique<Planner>(rank(), ranks(), *links_, *staging_, execution_, patience_);
 }
@@ -244,7 +240,6 @@ void Communicator::begin_collective(const Call& call) {
   Prepared& prepared = varies ? planner_->varying(call) : planner_->collective(call);
   watch_.set_algorithm(prepared.algorithm);
   digest_ = mix(digest_ + prepared.salt);
-  last_ = call.spec;
   load(prepared);
   exec::RankState& state = prepared.program.state;
   if (!varies) {
@@ -265,13 +260,13 @@ void Communicator::load(Prepared& prepared) {
   execution_.begin(prepared.program);
   exec::RankState& state = prepared.program.state;
   const uint64_t scratch = state.scratch_bytes * state.versions;
-  constexpr uint64_t kAlignment = 128;
   if (scratch_bytes_ < scratch) {
+    constexpr uint64_t kAlignment = 128;
     scratch_.reset(new unsigned char[scratch + kAlignment]);  // uninitialised: nothing reads what was not written
+    scratch_begin_ = scratch_.get() + (0 - reinterpret_cast<uintptr_t>(scratch_.get())) % kAlignment;
     scratch_bytes_ = scratch;
   }
-  const auto base = reinterpret_cast<uintptr_t>(scratch_.get());
-  state.bases[2] = reinterpret_cast<unsigned char*>((base + kAlignment - 1) / kAlignment * kAlignment);
+  state.bases[2] = scratch_begin_;
 }
 
 /// Transfers between this rank and itself, which need no link: the k-th send goes to the k-th receive.
@@ -311,11 +306,7 @@ bool Communicator::begin_transfers(Work work) {
   return true;
 }
 
-Status Communicator::finish() {
-  if (current_ == nullptr) return {};
-  planner_->ran(*current_);
-  board_->leave(calls_);
-  if (execution_.status.ok()) return {};
+Status Communicator::what_went_wrong() {
   if (has_failed()) return std::move(execution_.status);
   return watch_.fail(execution_.status.code, execution_.status.text);  // an engine saw it first
 }
@@ -359,7 +350,8 @@ Status Communicator::leave() {
     (sends ? traffic.back().sent : traffic.back().received) = number;
   }
   const Farewell farewell =
-      endpoint_->leave(calls_, Deadline::in(env().timeout), digest_, describe(last_), std::move(traffic));
+      endpoint_->leave(calls_, Deadline::in(env().timeout), digest_,
+                       describe(board_->collective(calls_).value_or(CallSpec{})), std::move(traffic));
   if (failed.ok() && failure().code == Code::Mismatch) failed = failure();  // a slower rank found it meanwhile
   if (!failed.ok()) return failed;
   if (!farewell.mismatch.empty()) return {Code::Mismatch, fmt::format("rank {}: {}", farewell.rank, farewell.mismatch)};

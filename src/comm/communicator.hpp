@@ -42,6 +42,8 @@ class Communicator {
 
   /// Throws Error(InvalidArgument) naming what is wrong with a call; touches nothing.
   void check(const Call& call) const;
+  /// Was this very call found right before? To be asked by whoever has the turn.
+  bool knows(const Call& call) const { return planner_->knows(call); }
 
   /// Tickets run in the order in which they were taken, whoever runs them.
   uint64_t take_ticket() { return next_ticket_.fetch_add(1, std::memory_order_relaxed); }
@@ -51,8 +53,12 @@ class Communicator {
 
   /// Prepares `work`, which must stay until `finish`; null when it is over already, for good or (`status`) bad.
   exec::Execution* begin(Work work, Status& status);
-  /// What became of it.
-  Status finish();
+  /// Ends it; sets `status` if it went wrong.
+  void finish(Status& status) {
+    planner_->ran(*current_);
+    board_->leave(calls_);
+    if (!execution_.status.ok()) status = what_went_wrong();
+  }
   void end_turn() {  // only whoever has the turn writes it
     serving_.store(serving_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
@@ -77,9 +83,11 @@ class Communicator {
   Status copy_to_self(Work work) const;
   bool begin_transfers(Work work);
   void load(Prepared& prepared);
-  bool has_failed() const { return endpoint_->failed().load(std::memory_order_acquire) != 0; }
+  Status what_went_wrong();
+  bool has_failed() const { return failed_.load(std::memory_order_acquire) != 0; }
 
   std::unique_ptr<Endpoint> endpoint_;
+  const std::atomic<uint32_t>& failed_ = endpoint_->failed();
   const Rank rank_ = endpoint_->rank(), ranks_ = endpoint_->ranks();
   std::shared_ptr<Board> board_ = std::make_shared<Board>();
   Watch watch_;
@@ -92,15 +100,14 @@ class Communicator {
   std::unique_ptr<Planner> planner_;
   Scales scales_;
 
-  const uint64_t serial_;  // no other communicator of this process has it
   bool left_ = false;
   uint64_t calls_ = 0;           // collectives
   uint64_t digest_ = 0;          // of them all, in order
-  CallSpec last_;                // the last of them
   Prepared* current_ = nullptr;  // what runs now
   std::vector<NumberedCall> group_;
   std::map<std::pair<Rank, bool>, uint64_t> transfer_counts_;  // by peer and direction
   std::unique_ptr<unsigned char[]> scratch_;
+  unsigned char* scratch_begin_ = nullptr;  // aligned
   uint64_t scratch_bytes_ = 0;
   std::mutex split_mutex_;
   std::atomic<uint64_t> next_ticket_{0}, serving_{0};

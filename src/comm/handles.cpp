@@ -12,7 +12,8 @@
 namespace tutti::comm {
 namespace {
 
-std::atomic<uint64_t> g_generation{1};
+[[maybe_unused]] const int g_registered =
+    pthread_atfork(nullptr, nullptr, [] { detail::g_process_generation.fetch_add(1, std::memory_order_relaxed); });
 
 template <class Shell>
 Shell& new_shell() {
@@ -33,12 +34,7 @@ thread_local std::string t_last_error;
 
 }  // namespace
 
-uint64_t process_generation() {
-  static const int kRegistered =
-      pthread_atfork(nullptr, nullptr, [] { g_generation.fetch_add(1, std::memory_order_relaxed); });
-  (void)kRegistered;
-  return g_generation.load(std::memory_order_relaxed);
-}
+constinit std::atomic<uint64_t> detail::g_process_generation{1};
 
 tuttiComm* make_handle(std::shared_ptr<Communicator> comm) {
   auto& shell = new_shell<tuttiComm>();
@@ -52,13 +48,10 @@ tuttiStream* make_handle(std::shared_ptr<Stream> stream) {
   return &shell;
 }
 
-const std::shared_ptr<Communicator>& communicator_of(tuttiComm_t handle) {
+void refuse(tuttiComm_t handle) {
   if (handle == nullptr) throw Error(Code::InvalidArgument, "the communicator is null");
   check_process(handle->process, "communicator");
-  if (handle->state.load(std::memory_order_acquire) != tuttiComm::State::Live) {
-    throw Error(Code::InvalidUsage, "the communicator was destroyed");
-  }
-  return handle->comm;
+  throw Error(Code::InvalidUsage, "the communicator was destroyed");
 }
 
 std::shared_ptr<Communicator> communicator_until_gone(tuttiComm_t handle) {
@@ -82,11 +75,10 @@ void end_destroy(tuttiComm_t handle) {
   handle->state.store(tuttiComm::State::Destroyed, std::memory_order_release);
 }
 
-std::shared_ptr<Stream> stream_of(tuttiStream_t handle) {
-  if (handle == nullptr) return nullptr;
-  check_process(handle->process, "stream");
-  if (handle->stream == nullptr) throw Error(Code::InvalidUsage, "the stream was destroyed");
-  return handle->stream;
+std::shared_ptr<Stream> live_stream_of(tuttiStream& handle) {
+  check_process(handle.process, "stream");
+  if (handle.stream == nullptr) throw Error(Code::InvalidUsage, "the stream was destroyed");
+  return handle.stream;
 }
 
 void set_last_error(const char* text) {

@@ -29,23 +29,36 @@ struct tuttiStream {
 
 namespace tutti::comm {
 
+namespace detail {
+extern std::atomic<uint64_t> g_process_generation;
+}
 /// Changes in the child of every fork.
-uint64_t process_generation();
+inline uint64_t process_generation() { return detail::g_process_generation.load(std::memory_order_relaxed); }
 
 /// A new shell, which lives as long as the process.
 tuttiComm* make_handle(std::shared_ptr<Communicator> comm);
 tuttiStream* make_handle(std::shared_ptr<Stream> stream);
 
+/// Throws what is wrong with a handle.
+[[noreturn]] void refuse(tuttiComm_t handle);
 /// The communicator of a handle. Throws Error(InvalidArgument) for null, Error(InvalidUsage) after destroy or in a
 /// forked child.
-const std::shared_ptr<Communicator>& communicator_of(tuttiComm_t handle);
+inline const std::shared_ptr<Communicator>& communicator_of(tuttiComm_t handle) {
+  const bool good = handle != nullptr && handle->process == process_generation() &&
+                    handle->state.load(std::memory_order_acquire) == tuttiComm::State::Live;
+  if (!good) refuse(handle);
+  return handle->comm;
+}
 /// The same, and also while another thread destroys it: for abort and for asking after errors.
 std::shared_ptr<Communicator> communicator_until_gone(tuttiComm_t handle);
 /// Takes the communicator from its users: from now on only communicator_until_gone finds it. Throws as above.
 std::shared_ptr<Communicator> begin_destroy(tuttiComm_t handle);
 void end_destroy(tuttiComm_t handle);
+std::shared_ptr<Stream> live_stream_of(tuttiStream& handle);
 /// The stream of a handle; null for null.
-std::shared_ptr<Stream> stream_of(tuttiStream_t handle);
+inline std::shared_ptr<Stream> stream_of(tuttiStream_t handle) {
+  return handle == nullptr ? nullptr : live_stream_of(*handle);
+}
 
 /// Remembers the words of this thread's last failure.
 void set_last_error(const char* text);

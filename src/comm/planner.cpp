@@ -97,30 +97,26 @@ bool is_in_place(const Call& call, Rank rank) {
 }
 
 Prepared& Planner::collective(const Call& call) {
-  if (!is_like_last(call)) look_up(call);
-  give_staging(cache_.front().program);
-  return cache_.front();
+  Known& known = known_[place_of(call)];
+  if (!known.is(call) || known.generation != memory_.generation()) look_up(call, known);
+  if (known.entry != cache_.begin()) cache_.splice(cache_.begin(), cache_, known.entry);
+  last_ = &known;
+  give_staging(known.program->program);
+  return *known.program;
 }
 
-bool Planner::is_like_last(const Call& call) const {
-  return call.in == last_in_ && call.out == last_out_ && !cache_.empty() && cache_.front().wanted.spec == call.spec &&
-         last_generation_ == memory_.generation();
-}
-
-void Planner::look_up(const Call& call) {
+void Planner::look_up(const Call& call, Known& known) {
   const CallSpec& spec = call.spec;
-  const uint64_t generation = memory_.generation();
+  known = {.spec = spec, .in = call.in, .out = call.out, .generation = memory_.generation()};
   const auto region = [&](const void* data, plan::Buffer buffer) {
     const Rank as = rank_ == spec.root ? 0 : 1;  // all but the root are alike
     return memory_.find(data, plan::blocks(spec.collective, ranks_, buffer, as) * spec.count * size_of(spec.type));
   };
-  in_ = region(call.in, plan::Buffer::Input);
-  out_ = region(call.out, plan::Buffer::Output);
-  last_in_ = nullptr;  // until all is done
-  bring_to_front({spec, is_in_place(call, rank_), in_.id != 0, out_.id != 0});
-  last_in_ = call.in;
-  last_out_ = call.out;
-  last_generation_ = generation;
+  known.in_at = region(call.in, plan::Buffer::Input);
+  known.out_at = region(call.out, plan::Buffer::Output);
+  bring_to_front({spec, is_in_place(call, rank_), known.in_at.id != 0, known.out_at.id != 0});
+  known.entry = cache_.begin();
+  known.program = &cache_.front();
 }
 
 size_t Planner::WantedHash::operator()(const Wanted& wanted) const {
@@ -134,6 +130,9 @@ void Planner::bring_to_front(const Wanted& wanted) {
   cache_.push_front(make(wanted));
   index_[wanted] = cache_.begin();
   if (cache_.size() <= kCached) return;
+  for (Known& call : known_) {
+    if (call.program == &cache_.back()) call.program = nullptr;
+  }
   index_.erase(cache_.back().wanted);
   cache_.pop_back();
 }
@@ -267,8 +266,7 @@ exec::Stage Planner::kept_stage(exec::OwnedStage& wanted) {
   return kept.stages.front().stage;
 }
 
-void Planner::ran(Prepared& prepared) {
-  if (&prepared != &direct_) return;
+void Planner::keep_stages() {
   const exec::Loaded& program = direct_.program;
   for (size_t i = 0; i < program.stages.size(); ++i) {
     const exec::OwnedStage& stage = program.lowered.stages[i];

@@ -1,6 +1,7 @@
 // From a call to the program that runs it: choice, plan, lowering, staging memory; all of it cached.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <list>
 #include <map>
@@ -19,7 +20,6 @@
 
 namespace tutti::comm {
 
-/// A program with what it was made for.
 /// What a program depends on.
 struct Wanted {
   CallSpec spec;
@@ -28,6 +28,7 @@ struct Wanted {
   bool operator==(const Wanted&) const = default;
 };
 
+/// A program with what it was made for.
 struct Prepared {
   Wanted wanted;
   const char* algorithm = "";
@@ -55,6 +56,8 @@ class Planner {
     groups_ = std::move(groups);
   }
 
+  /// Was this very collective, with the same buffers, called not long ago? Then nothing is wrong with it.
+  bool knows(const Call& call) const { return known_[place_of(call)].is(call); }
   /// The program of a collective. The reference is good until the next call of the planner.
   /// Throws what connecting throws, and Error(OutOfMemory).
   Prepared& collective(const Call& call);
@@ -63,15 +66,36 @@ class Planner {
   /// The program of a group of sends and receives, none of them with this rank itself.
   Prepared& transfers(const std::vector<NumberedCall>& group);
   /// To be called when a program has run.
-  void ran(Prepared& prepared);
+  void ran(Prepared& prepared) {
+    if (&prepared == &direct_) keep_stages();
+  }
   /// Where the buffers of the last collective are, if that is shared memory.
-  const transports::SharedRegion& input() const { return in_; }
-  const transports::SharedRegion& output() const { return out_; }
+  const transports::SharedRegion& input() const { return last_->in_at; }
+  const transports::SharedRegion& output() const { return last_->out_at; }
 
  private:
-  bool is_like_last(const Call& call) const;
-  void look_up(const Call& call);
+  /// A call that was made, and what was found out for it.
+  struct Known {
+    CallSpec spec;
+    const void* in = nullptr;
+    const void* out = nullptr;
+    Prepared* program = nullptr;  ///< null: none
+    std::list<Prepared>::iterator entry;
+    uint64_t generation = 0;                 ///< of shared memory, as of which the buffers …
+    transports::SharedRegion in_at, out_at;  ///< … are here
+    bool is(const Call& call) const {
+      return program != nullptr && in == call.in && out == call.out && spec == call.spec;
+    }
+  };
+  /// Where a call is kept; others may have the same place, then the last one has it.
+  static size_t place_of(const Call& call) {
+    const auto in = reinterpret_cast<uintptr_t>(call.in), out = reinterpret_cast<uintptr_t>(call.out);
+    constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;  // spreads over the high bits
+    return (in + 3 * out + 5 * call.spec.count + static_cast<uint64_t>(call.spec.collective)) * kOdd >> 59;
+  }
+  void look_up(const Call& call, Known& known);
   void bring_to_front(const Wanted& wanted);
+  void keep_stages();
   Prepared make(const Wanted& wanted);
   const plan::RankPlan& plan_for(const plan::Algorithm& algorithm, Rank root);
   Prepared& prepare(exec::Direct direct);
@@ -95,11 +119,9 @@ class Planner {
     size_t operator()(const Wanted& wanted) const;
   };
   const transports::SharedMemory& memory_ = transports::SharedMemory::of_this_process();
-  std::list<Prepared> cache_;      // the most recently used first,
-  const void* last_in_ = nullptr;  // which was called with these
-  const void* last_out_ = nullptr;
-  uint64_t last_generation_ = 0;       // of shared memory,
-  transports::SharedRegion in_, out_;  // where they are
+  std::list<Prepared> cache_;  // the most recently used first
+  std::array<Known, 32> known_;
+  const Known* last_ = known_.data();
   std::unordered_map<Wanted, std::list<Prepared>::iterator, WantedHash> index_;
   Prepared direct_;
   std::map<std::pair<std::vector<uint32_t>, uint64_t>, exec::Lowered> direct_stages_;  // by out-links and slot

@@ -68,19 +68,26 @@ class Turn {
   Communicator* comm_;
 };
 
-/// One call, on this thread.
-Status run_one(Communicator& comm, const Call& call, uint64_t ticket) {
+/// One call, on this thread, which has the turn.
+Status run_one(Communicator& comm, const Call& call) {
   const FloatEnvironment environment;
-  const Turn turn(comm, ticket);
   Status status;
   try {
-    exec::Execution* execution = comm.begin({&call, 1}, status);
-    if (execution == nullptr) return status;
-    exec::run_until_one_is_done({&execution, 1}, comm.patience());
-    return comm.finish();
+    if (exec::Execution* execution = comm.begin({&call, 1}, status)) {
+      exec::run_until_one_is_done({&execution, 1}, comm.patience());
+      comm.finish(status);
+    }
   } catch (const std::exception& error) {
-    return comm.broke(error.what());
+    status = comm.broke(error.what());
   }
+  return status;
+}
+
+/// The same at once. A call that is known to be right is not checked again, and only who has the turn can know.
+Status check_and_run(Communicator& comm, const Call& call) {
+  const Turn turn(comm, comm.take_ticket());
+  if (!comm.knows(call)) comm.check(call);
+  return run_one(comm, call);
 }
 
 /// How far a group has come on one communicator.
@@ -103,7 +110,8 @@ struct Progress {
 
   void finish(Status& first) {
     execution = nullptr;
-    Status status = share.comm->finish();
+    Status status;
+    share.comm->finish(status);
     turn.reset();
     if (first.ok()) first = std::move(status);
   }
@@ -220,12 +228,15 @@ std::shared_ptr<Outcome> leave_with_streams(const std::vector<std::shared_ptr<St
 }  // namespace
 
 void submit(const std::shared_ptr<Communicator>& comm, const Call& call, const std::shared_ptr<Stream>& stream) {
+  if (t_depth == 0 && stream == nullptr) return check_and_run(*comm, call).throw_if_bad();
   comm->check(call);
   if (t_depth > 0) return collect(comm, call, stream);
-  if (stream == nullptr) return run_one(*comm, call, comm->take_ticket()).throw_if_bad();
   const std::lock_guard lock(order());
   const uint64_t ticket = comm->take_ticket();
-  stream->enqueue([comm, call, ticket] { return run_one(*comm, call, ticket); });
+  stream->enqueue([comm, call, ticket] {
+    const Turn turn(*comm, ticket);
+    return run_one(*comm, call);
+  });
 }
 
 void group_start() {

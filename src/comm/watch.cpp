@@ -40,22 +40,6 @@ std::string plural(uint64_t number, const char* what) {
 
 }  // namespace
 
-void Watch::begin(uint64_t call, const CallSpec& spec) {
-  call_ = call;
-  spec_ = spec;
-  algorithm_ = "?";
-  group_ = nullptr;
-  asked_ = kNoRank;
-  board_.reset();
-}
-
-void Watch::begin(const std::vector<NumberedCall>& group) {
-  call_ = 0;
-  group_ = &group;
-  asked_ = kNoRank;
-  board_.reset();
-}
-
 /// "rank 3: all_reduce(count=8, f32, sum), call 41 (ring)"
 std::string Watch::here() const {
   if (call_ != 0) return fmt::format("rank {}: {}, call {} ({})", endpoint_.rank(), describe(spec_), call_, algorithm_);

@@ -20,10 +20,14 @@ class Watch final : public exec::Observer {
   Watch(Endpoint& endpoint, const Board& board) : endpoint_(endpoint), own_board_(board) {}
 
   /// The call that runs from now on: a collective with its number (its algorithm follows when it is known) …
-  void begin(uint64_t call, const CallSpec& spec);
+  void begin(uint64_t call, const CallSpec& spec) {
+    spec_ = spec;
+    algorithm_ = "?";
+    begin(call, nullptr);
+  }
   void set_algorithm(const char* algorithm) { algorithm_ = algorithm; }
   /// … or a group of transfers, which has to stay until the next call begins.
-  void begin(const std::vector<NumberedCall>& group);
+  void begin(const std::vector<NumberedCall>& group) { begin(0, &group); }
 
   /// Fails the communicator for `reason` and returns what this rank reports: its own call, and the first reason.
   Status fail(Code code, const std::string& reason);
@@ -34,6 +38,12 @@ class Watch final : public exec::Observer {
   bool lost(Rank peer) const override { return endpoint_.lost(peer); }
 
  private:
+  void begin(uint64_t call, const std::vector<NumberedCall>* group) {
+    call_ = call;
+    group_ = group;
+    asked_ = kNoRank;
+    board_.reset();
+  }
   const CallSpec& ours(Rank peer, bool sends) const;
   uint64_t key(Rank peer, bool we_send) const;
   std::string here() const;

@@ -154,8 +154,14 @@ struct Interpreter {
       }
       const Op& op = *lane.next;
       if (op.after_lane != kNone && !done(rank, lane, op)) return wait(lane, Await::Lane, kNoRank);
-      if (op.has_pieces || lane.round == 0) return messages_ready(rank, lane, op);
-      advance(lane);  // a message that names no pieces is sent once; others order rounds even when empty
+      if (!op.has_pieces && lane.round != 0) {
+        advance(lane);  // a message that names no pieces is sent once; others order rounds even when empty
+        continue;
+      }
+      Outcome outcome = Outcome::Progress;
+      if (op.arrivals.begin != op.arrivals.end) outcome = messages_ready(rank, lane, op);
+      if (op.outs.begin != op.outs.end && outcome == Outcome::Progress) outcome = room_ready(rank, lane, op);
+      return outcome;
     }
   }
 
@@ -202,26 +208,30 @@ struct Interpreter {
     for (; lane.arrived < op.arrivals.end - op.arrivals.begin; ++lane.arrived) {
       const transports::InLink& in = rank.in[lane.tables->arrivals[op.arrivals.begin + lane.arrived]];
       transports::Header header;
-      const transports::Poll poll = Wire::poll(in, header, lane.arrivals[lane.arrived]);
+      transports::Arrival& arrival = lane.arrivals[lane.arrived];
+      const transports::Poll poll = Wire::poll(in, header, arrival);
       if (poll == transports::Poll::Empty) return wait(lane, Await::Message, in.peer);
       FaultKind wrong = FaultKind::None;
+      int error = 0;
       if (poll == transports::Poll::Bad) {
         wrong = FaultKind::BadHeader;
       } else if (header.tag != (rank.tag ^ op.salt)) {
         wrong = FaultKind::OtherCall;
       } else if (header.length != op.bytes) {
         wrong = FaultKind::BadLength;
+      } else if constexpr (Fold::kPulls) {
+        if (arrival.region != 0) error = Fold::look(in, arrival, op.bytes);
+        if (error != 0) wrong = FaultKind::Unreadable;
       }
       if (wrong != FaultKind::None) {
-        rank.fault = {wrong, in.peer, lane.lane, op.step, op.bytes, header};
+        rank.fault = {wrong, in.peer, lane.lane, op.step, op.bytes, header, error};
         return Outcome::Fault;
       }
-      if constexpr (Fold::kPulls) {
-        transports::Arrival& arrival = lane.arrivals[lane.arrived];
-        const int error = arrival.region == 0 ? 0 : Fold::look(in, arrival, op.bytes);
-        if (error != 0) return unreadable(rank, lane, in, op, error);
-      }
     }
+    return Outcome::Progress;
+  }
+
+  TUTTI_HD static Outcome room_ready(RankState& rank, LaneState& lane, const Op& op) {
     for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) {
       transports::OutLink& out = rank.out[lane.tables->outs[i]];
       if (!Wire::can_publish(out)) return wait(lane, Await::Credit, out.peer);

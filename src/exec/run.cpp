@@ -82,9 +82,9 @@ bool move_engines(Execution& e, bool& flushed) {
 /// One round over everything that the call consists of. True when anything moved. Where every rank has a core to
 /// itself, this one `helps` those that read its memory when it has nothing else to do.
 bool advance(Execution& e, bool helps) {
-  bool lanes_done = false, flushed = false;
+  bool lanes_done = false, flushed = true;
   bool moved = step_lanes(e, lanes_done);
-  if (e.status.ok()) moved = move_engines(e, flushed) || moved;
+  if (e.status.ok() && !e.engines.empty()) moved = move_engines(e, flushed) || moved;
   e.done = !e.status.ok() || (lanes_done && flushed && drained(e));
   if (helps && !moved && !e.done) moved = help_a_reader(e.links->outs());
   return moved || e.done;

@@ -22,7 +22,7 @@ struct Patience {
 /// in `quota` cores' worth of time.
 Patience patience_for(const Cores& mine, const std::vector<Cores>& all, double quota);
 
-/// One wait, from the last progress on.
+/// One wait, from the last progress on. The patience must outlive it.
 class Waiter {
  public:
   explicit Waiter(const Patience& patience) : patience_(patience) {}
@@ -33,7 +33,7 @@ class Waiter {
   double stalled() const;
 
  private:
-  Patience patience_;
+  const Patience& patience_;
   uint64_t turns_ = 0;
   Deadline::Clock::time_point since_{};
 };

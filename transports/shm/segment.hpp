@@ -16,10 +16,10 @@ class Segment {
   /// Throws Error(OutOfMemory) where the memory cannot be had, Error(SystemError) where memfds cannot.
   static Segment create(uint64_t bytes);
 
+  enum class Access { Read, Write };
   /// Maps a segment of `whose` (for error texts, e.g. "rank 3") that came as a descriptor. `bytes` is what the peer
   /// says; a descriptor that could shrink, or that is not plain memory of at least this size, is not touched:
   /// Error(ProtocolError).
-  enum class Access { Read, Write };
   static Segment map(Fd fd, uint64_t bytes, const std::string& whose, Access access = Access::Write);
 
   Segment() = default;

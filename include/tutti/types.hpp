@@ -31,12 +31,11 @@ enum class Collective : uint8_t {
 };
 inline constexpr int kCollectives = 10;
 
-namespace detail {
-inline constexpr uint8_t kElementBytes[kDTypes] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
-}
-
 /// Bytes of one element.
-constexpr size_t size_of(DType type) { return detail::kElementBytes[static_cast<int>(type)]; }
+constexpr size_t size_of(DType type) {
+  constexpr uint8_t kBytes[kDTypes] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+  return kBytes[static_cast<int>(type)];
+}
 
 /// True for the types with a fraction: f16 f32 f64 bf16 f8e4m3 f8e5m2.
 constexpr bool is_float(DType type) { return type >= DType::F16; }

@@ -28,13 +28,16 @@ Call& typed(Communicator& communicator, Call& call, int type, tuttiRedOp_t op) {
 }
 
 /// What the collectives' functions have in common.
-tuttiResult_t run(Collective collective, const void* in, void* out, size_t count, int type, tuttiRedOp_t op, int root,
-                  tuttiComm_t comm, tuttiStream_t stream, bool sends = false) {
+tuttiResult_t run(Call&& call, int type, tuttiRedOp_t op, tuttiComm_t comm, tuttiStream_t stream) {
   return guarded([&] {
     const auto& communicator = communicator_of(comm);
-    Call call{.spec = {collective, DType::U8, Op::Sum, sends, false, root, count}, .in = in, .out = out};
     submit(communicator, typed(*communicator, call, type, op), stream_of(stream));
   });
+}
+
+/// A call whose type and operator are still to come.
+Call call_of(Collective collective, const void* in, void* out, size_t count, int root = 0, bool sends = false) {
+  return {.spec = {.collective = collective, .sends = sends, .root = root, .count = count}, .in = in, .out = out};
 }
 
 /// The same where blocks vary.
@@ -59,56 +62,56 @@ using namespace tutti::comm;  // NOLINT
 
 tuttiResult_t tuttiAllReduce(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, tuttiRedOp_t op,
                              tuttiComm_t comm, tuttiStream_t stream) {
-  return run(Collective::AllReduce, sendbuff, recvbuff, count, type, op, 0, comm, stream);
+  return run(call_of(Collective::AllReduce, sendbuff, recvbuff, count), type, op, comm, stream);
 }
 
 tuttiResult_t tuttiReduce(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, tuttiRedOp_t op,
                           int root, tuttiComm_t comm, tuttiStream_t stream) {
-  return run(Collective::Reduce, sendbuff, recvbuff, count, type, op, root, comm, stream);
+  return run(call_of(Collective::Reduce, sendbuff, recvbuff, count, root), type, op, comm, stream);
 }
 
 tuttiResult_t tuttiBroadcast(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, int root,
                              tuttiComm_t comm, tuttiStream_t stream) {
-  return run(Collective::Broadcast, sendbuff, recvbuff, count, type, tuttiSum, root, comm, stream);
+  return run(call_of(Collective::Broadcast, sendbuff, recvbuff, count, root), type, tuttiSum, comm, stream);
 }
 
 tuttiResult_t tuttiAllGather(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, tuttiComm_t comm,
                              tuttiStream_t stream) {
-  return run(Collective::AllGather, sendbuff, recvbuff, count, type, tuttiSum, 0, comm, stream);
+  return run(call_of(Collective::AllGather, sendbuff, recvbuff, count), type, tuttiSum, comm, stream);
 }
 
 tuttiResult_t tuttiReduceScatter(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type,
                                  tuttiRedOp_t op, tuttiComm_t comm, tuttiStream_t stream) {
-  return run(Collective::ReduceScatter, sendbuff, recvbuff, count, type, op, 0, comm, stream);
+  return run(call_of(Collective::ReduceScatter, sendbuff, recvbuff, count), type, op, comm, stream);
 }
 
 tuttiResult_t tuttiAllToAll(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, tuttiComm_t comm,
                             tuttiStream_t stream) {
-  return run(Collective::AllToAll, sendbuff, recvbuff, count, type, tuttiSum, 0, comm, stream);
+  return run(call_of(Collective::AllToAll, sendbuff, recvbuff, count), type, tuttiSum, comm, stream);
 }
 
 tuttiResult_t tuttiGather(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, int root,
                           tuttiComm_t comm, tuttiStream_t stream) {
-  return run(Collective::Gather, sendbuff, recvbuff, count, type, tuttiSum, root, comm, stream);
+  return run(call_of(Collective::Gather, sendbuff, recvbuff, count, root), type, tuttiSum, comm, stream);
 }
 
 tuttiResult_t tuttiScatter(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, int root,
                            tuttiComm_t comm, tuttiStream_t stream) {
-  return run(Collective::Scatter, sendbuff, recvbuff, count, type, tuttiSum, root, comm, stream);
+  return run(call_of(Collective::Scatter, sendbuff, recvbuff, count, root), type, tuttiSum, comm, stream);
 }
 
 tuttiResult_t tuttiBarrier(tuttiComm_t comm, tuttiStream_t stream) {
-  return run(Collective::Barrier, nullptr, nullptr, 0, tuttiUint8, tuttiSum, 0, comm, stream);
+  return run(call_of(Collective::Barrier, nullptr, nullptr, 0), tuttiUint8, tuttiSum, comm, stream);
 }
 
 tuttiResult_t tuttiSend(const void* sendbuff, size_t count, tuttiDataType_t type, int peer, tuttiComm_t comm,
                         tuttiStream_t stream) {
-  return run(Collective::SendRecv, sendbuff, nullptr, count, type, tuttiSum, peer, comm, stream, true);
+  return run(call_of(Collective::SendRecv, sendbuff, nullptr, count, peer, true), type, tuttiSum, comm, stream);
 }
 
 tuttiResult_t tuttiRecv(void* recvbuff, size_t count, tuttiDataType_t type, int peer, tuttiComm_t comm,
                         tuttiStream_t stream) {
-  return run(Collective::SendRecv, nullptr, recvbuff, count, type, tuttiSum, peer, comm, stream);
+  return run(call_of(Collective::SendRecv, nullptr, recvbuff, count, peer), type, tuttiSum, comm, stream);
 }
 
 tuttiResult_t tuttiAllGatherV(const void* sendbuff, size_t sendcount, void* recvbuff, const size_t* recvcounts,

@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <utility>
 
+#include "base/env.hpp"
 #include "transports/ends.hpp"
 #include "transports/fixtures.hpp"
 #include "transports/shared_memory.hpp"
@@ -87,6 +89,33 @@ TEST(Shm, LendsOnlyToReadersThatHaveShownThatTheyCanPull) {
   const transports::OutLink out = transport->connect_out(1, 0, Deadline::in(5));
   EXPECT_FALSE(out.pulled);
   EXPECT_EQ(out.lend_from, transports::kNeverLend);
+}
+
+/// TUTTI_CMA for as long as it lives.
+struct CmaSetting {
+  explicit CmaSetting(const char* value) {
+    ::setenv("TUTTI_CMA", value, 1);
+    reload_env();
+  }
+  ~CmaSetting() {
+    ::unsetenv("TUTTI_CMA");
+    reload_env();
+  }
+  CmaSetting(const CmaSetting&) = delete;
+  CmaSetting& operator=(const CmaSetting&) = delete;
+};
+
+TEST(Shm, NeitherLendsNorSharesWhereCmaIsOff) {
+  Team team(2, false);
+  Seat writer(team, 0, ShmThreads::make);
+  Seat reader(team, 1, ShmThreads::make);
+  EXPECT_EQ(writer.transport->connect_out(1, 0, Deadline::in(5)).share_from, transports::kLendFrom);
+  const CmaSetting off("off");
+  writer.transport->acquaint(1, Deadline::in(5));
+  const transports::OutLink out = writer.transport->connect_out(1, 1, Deadline::in(5));
+  EXPECT_EQ(out.share_from, transports::kNeverLend);
+  EXPECT_EQ(out.lend_from, transports::kNeverLend);
+  EXPECT_FALSE(out.pulled);
 }
 
 TEST(Shm, AnswersWhetherItCanPullOnlyForTheRightWordInTheRightProcess) {

@@ -1,0 +1,149 @@
+// What a communicator remembers of calls: one that comes again is neither checked nor looked up, one that differs is.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "comm/planner.hpp"
+#include "support/thread_ranks.hpp"
+#include "tutti/tutti.h"
+
+namespace tutti::comm {
+namespace {
+
+constexpr size_t kMany = 400;  // calls: so many more than are remembered that every place for one is taken
+
+tuttiResult_t sum(const float* in, float* out, size_t count, tuttiComm_t comm) {
+  return tuttiAllReduce(in, out, count, tuttiFloat32, tuttiSum, comm, nullptr);
+}
+
+/// 8 elements wherever wanted, and room for kMany of them.
+struct Room {
+  std::vector<float> elements = std::vector<float>(8 * (kMany + 2));
+  float* block(size_t i) { return elements.data() + 8 * i; }
+};
+
+TEST(KnownCalls, AnotherOutputIsCheckedAnew) {
+  with_ranks(1, [](int, tuttiComm_t comm) {
+    Room room;
+    float* const in = room.block(0);
+    for (size_t i = 1; i <= kMany; ++i) ASSERT_EQ(sum(in, room.block(i), 8, comm), tuttiSuccess);
+    for (int i = 1; i < 8; ++i) EXPECT_EQ(sum(in, in + i, 8, comm), tuttiInvalidArgument) << i;
+    EXPECT_EQ(sum(in, nullptr, 8, comm), tuttiInvalidArgument);
+  });
+}
+
+TEST(KnownCalls, AnotherInputIsCheckedAnew) {
+  with_ranks(1, [](int, tuttiComm_t comm) {
+    Room room;
+    float* const out = room.block(0);
+    for (size_t i = 1; i <= kMany; ++i) ASSERT_EQ(sum(room.block(i), out, 8, comm), tuttiSuccess);
+    for (int i = 1; i < 8; ++i) EXPECT_EQ(sum(out + i, out, 8, comm), tuttiInvalidArgument) << i;
+    EXPECT_EQ(sum(nullptr, out, 8, comm), tuttiInvalidArgument);
+  });
+}
+
+TEST(KnownCalls, AnotherCountIsCheckedAnew) {
+  with_ranks(1, [](int, tuttiComm_t comm) {
+    std::vector<float> elements(3 * kMany);
+    float *const in = elements.data(), *const out = in + kMany;
+    for (size_t count = 1; count <= kMany; ++count) ASSERT_EQ(sum(in, out, count, comm), tuttiSuccess);
+    for (size_t count = kMany + 1; count <= 2 * kMany; ++count) {
+      EXPECT_EQ(sum(in, out, count, comm), tuttiInvalidArgument) << count;
+    }
+  });
+}
+
+TEST(KnownCalls, AWrongCallLetsTheNextOneRun) {
+  with_ranks(1, [](int, tuttiComm_t comm) {
+    float in = 3, out = 0;
+    EXPECT_EQ(sum(&in, nullptr, 1, comm), tuttiInvalidArgument);
+    EXPECT_EQ(sum(&in, &out, 1, comm), tuttiSuccess);
+    EXPECT_EQ(out, 3);
+  });
+}
+
+TEST(KnownCalls, CallsInTurnMoveWhatTheyShould) {
+  with_ranks(2, [](int, tuttiComm_t comm) {
+    std::vector<float> in(kMany), out(kMany);
+    std::iota(in.begin(), in.end(), 1.0F);
+    for (int turn = 0; turn < 2; ++turn) {
+      for (size_t count = 1; count <= 64; ++count) {
+        std::fill(out.begin(), out.end(), -1.0F);
+        ASSERT_EQ(sum(in.data(), out.data(), count, comm), tuttiSuccess);
+        for (size_t i = 0; i < kMany; ++i) ASSERT_EQ(out[i], i < count ? 2 * in[i] : -1) << "count " << count;
+      }
+    }
+  });
+}
+
+struct Nobody final : exec::Connector {
+  transports::OutLink connect_out(Rank, uint32_t) override { return {}; }
+  transports::InLink connect_in(Rank, uint32_t) override { return {}; }
+};
+
+/// The planner of a communicator of one rank.
+struct Alone {
+  Alone() {
+    const std::vector<std::string> hosts = {"here"};
+    const Groups groups = groups_of(hosts, "");
+    const select::Setting setting{.ranks = 1, .groups = groups, .staging = 1 << 19, .message = 1 << 16};
+    planner.agree(select::DecisionTable(setting), arena.staging_bytes(), groups);
+  }
+  std::vector<unsigned char> memory = std::vector<unsigned char>(1 << 20);
+  transports::Arena arena{memory.data(), memory.size()};
+  Nobody nobody;
+  exec::Links links{nobody};
+  exec::Staging staging{arena};
+  exec::Execution execution;
+  exec::Patience patience;
+  Planner planner{0, 1, links, staging, execution, patience};
+};
+
+Call call_of(const void* in, void* out, uint64_t count) {
+  return {.spec = {.collective = Collective::AllReduce, .type = DType::F32, .count = count}, .in = in, .out = out};
+}
+
+TEST(KnownCalls, MemoryThatWasFreedAndHadAgainIsAnotherRegion) {
+  Alone alone;
+  auto& memory = transports::SharedMemory::of_this_process();
+  constexpr uint64_t kBytes = 1 << 20;
+  void* const first = memory.allocate(kBytes);
+  const Call call = call_of(first, first, 8);
+  alone.planner.collective(call);
+  const uint64_t region = alone.planner.input().id;
+  EXPECT_EQ(region, memory.find(first, 1).id);
+  memory.release(first);
+  void* const second = memory.allocate(kBytes);
+  if (second != first) {
+    memory.release(second);
+    GTEST_SKIP() << "the system gave other addresses";
+  }
+  alone.planner.collective(call);
+  EXPECT_EQ(alone.planner.input().id, memory.find(second, 1).id);
+  EXPECT_EQ(alone.planner.output().id, memory.find(second, 1).id);
+  EXPECT_NE(alone.planner.input().id, region);
+  memory.release(second);
+}
+
+TEST(KnownCalls, AProgramThatIsGivenUpIsForgotten) {
+  Alone alone, probe;
+  std::array<float, 2> buffers{};
+  const auto call = [&](uint64_t count) { return call_of(&buffers[0], &buffers[1], count); };
+  alone.planner.collective(call(1));
+  int made = 0;
+  for (uint64_t count = 2; made < 1100; ++count) {  // only such as do not take its place
+    probe.planner.collective(call(1));
+    probe.planner.collective(call(count));
+    if (!probe.planner.knows(call(1))) continue;
+    ++made;
+    EXPECT_EQ(alone.planner.knows(call(1)), made <= 1024) << made;
+    alone.planner.collective(call(count));
+  }
+  EXPECT_EQ(alone.planner.collective(call(1)).wanted.spec, call(1).spec);
+}
+
+}  // namespace
+}  // namespace tutti::comm

@@ -39,11 +39,10 @@ uint64_t bytes_of_result(const CallSpec& spec, Rank ranks) {
 
 /// Should processes read each other's blocks through the kernel? One copy instead of two, but a slower one: as measured
 /// with two and four ranks it pays from some size of a block on, a larger one where blocks are folded, and where the
-/// same bytes go to everyone or are folded only while all of them stay in the cache. A broadcast's one reader copies
-/// half of it while its writer, who has nothing else to do unless it copies its input to its output, copies the other.
-bool pulls(const CallSpec& spec, Rank ranks, bool in_place, bool helped) {
+/// same bytes go to everyone or are folded only while all of them stay in the cache. A broadcast of the same bytes
+/// again and again would gain much (both ends of a pull copy then, see transports/help.hpp), but not one of new bytes.
+bool pulls(const CallSpec& spec, Rank ranks) {
   constexpr uint64_t kFrom = 64 << 10, kFoldedFrom = 512 << 10, kAllUpTo = 12 << 20, kUpTo = 32 << 20;  // bytes
-  constexpr uint64_t kBothCopyUpTo = 2 << 20;
   if (env().cma == Cma::Always) return true;
   const uint64_t block = spec.count * size_of(spec.type);
   switch (spec.collective) {
@@ -56,8 +55,6 @@ bool pulls(const CallSpec& spec, Rank ranks, bool in_place, bool helped) {
       return block >= kFrom && block * static_cast<uint64_t>(ranks) <= kAllUpTo;
     case Collective::ReduceScatter:
       return block >= kFoldedFrom && block * static_cast<uint64_t>(ranks) <= kAllUpTo;
-    case Collective::Broadcast:
-      return block >= exec::kHelpFrom && ranks == 2 && helped && (in_place || block <= kBothCopyUpTo);
     default:
       return false;
   }
@@ -148,7 +145,7 @@ Prepared Planner::make(const Wanted& wanted) {
                                 .root = spec.root,
                                 .in_place = wanted.in_place,
                                 .scaled = spec.op == Op::PreMulSum,
-                                .pull = pulls(spec, ranks_, wanted.in_place, helped),
+                                .pull = pulls(spec, ranks_),
                                 .helped = helped,
                                 .shared = {wanted.shared_in, wanted.shared_out},
                                 .stream = !wanted.in_place && bytes_of_result(spec, ranks_) >= kStreamFrom};

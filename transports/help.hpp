@@ -140,6 +140,7 @@ struct HelpWire {
     const Offer& offer = out.memory->offer;
     const uint64_t front = Memory::load_acquire(&offer.front), number = front >> kCountBits;
     if (number <= out.acked || number > out.next || number == helping.given_up) return false;
+    if (number < helping.number) return false;  // or a reader that goes back could keep this end at work for ever
     offered.lent = helping.lent[(number - 1) % kCapacity];
     if (offered.lent.number != number) return false;
     const uint64_t claimed = helping.number == number ? helping.claimed : 0;

@@ -102,6 +102,33 @@ TEST_F(Help, ThatFailsLeavesItsTilesToTheReader) {
   EXPECT_EQ(take(), Take::Done);
 }
 
+TEST_F(Help, ClaimsNothingOfAMessageThatIsOverSinceItLooked) {
+  lend(8);
+  lend(8);
+  offer(8);
+  ASSERT_TRUE(Wire::look(out, offered));
+  while (take() == Take::Tiles) continue;
+  ++in.next;  // the reader goes on to the second message; the writer has not heard of it
+  offer(8);
+  EXPECT_FALSE(Wire::claim(out, offered, theirs)) << "the first one's place is its owner's again";
+  EXPECT_TRUE(Wire::settled(in, sharing));
+  EXPECT_TRUE(claim(theirs)) << "of the second";
+}
+
+TEST_F(Help, IsNotHadTwiceByAReaderThatGoesBack) {
+  lend(2);
+  lend(2);
+  offer(2);
+  while (claim(theirs)) Wire::finish(out);
+  ++in.next;
+  offer(2);
+  ASSERT_TRUE(claim(theirs));
+  Wire::finish(out);
+  --in.next;
+  offer(2);
+  EXPECT_FALSE(claim(theirs)) << "it has copied that message";
+}
+
 TEST_F(Help, EndsWhenTheReaderClosesEarly) {
   lend(64);
   offer(64);

@@ -37,27 +37,38 @@ uint64_t bytes_of_result(const CallSpec& spec, Rank ranks) {
   return spec.count * size_of(spec.type) * static_cast<uint64_t>(whole ? ranks : 1);
 }
 
-/// Should processes read each other's blocks through the kernel? One copy instead of two, but a slower one: as measured
-/// with two and four ranks it pays from some size of a block on, a larger one where blocks are folded, and where the
-/// same bytes go to everyone or are folded only while all of them stay in the cache. A broadcast of the same bytes
-/// again and again would gain much (both ends of a pull copy then, see transports/help.hpp), but not one of new bytes.
-bool pulls(const CallSpec& spec, Rank ranks) {
-  constexpr uint64_t kFrom = 64 << 10, kFoldedFrom = 512 << 10, kAllUpTo = 12 << 20, kUpTo = 32 << 20;  // bytes
+/// Should processes read each other's blocks through the kernel? One copy instead of two, but a slower one, and out of
+/// the cache of the core that wrote it: as measured with fresh data it pays from some size of a block on, a larger one
+/// where blocks are folded or go to everyone, and while all of them stay in the cache. Ranks that share cores gain
+/// earlier, for a copy less is work less. Of a broadcast both ends copy (transports/help.hpp): as measured with two.
+bool pulls(const CallSpec& spec, Rank ranks, bool crowded) {
+  constexpr uint64_t kKiB = 1 << 10, kMiB = 1 << 20;
   if (env().cma == Cma::Always) return true;
-  const uint64_t block = spec.count * size_of(spec.type);
+  const uint64_t block = spec.count * size_of(spec.type), all = block * static_cast<uint64_t>(ranks);
   switch (spec.collective) {
     case Collective::AllToAll:
-      return block >= kFrom && block * static_cast<uint64_t>(ranks) <= kUpTo;
+      return block >= (crowded ? 64 * kKiB : 256 * kKiB) && all <= 32 * kMiB;
     case Collective::Gather:
     case Collective::Scatter:
-      return block >= kFrom;
+      return block >= 64 * kKiB;
     case Collective::AllGather:
-      return block >= kFrom && block * static_cast<uint64_t>(ranks) <= kAllUpTo;
+      return block >= (crowded ? 64 * kKiB : 256 * kKiB) && all <= 12 * kMiB;
     case Collective::ReduceScatter:
-      return block >= kFoldedFrom && block * static_cast<uint64_t>(ranks) <= kAllUpTo;
+      return crowded ? block >= 512 * kKiB && all <= 12 * kMiB : block >= kMiB && all <= 32 * kMiB;
+    case Collective::Broadcast:
+      return ranks == 2 && !crowded && block >= 3 * kMiB && block <= 32 * kMiB;
     default:
       return false;
   }
+}
+
+/// Should peers read shared memory where it lies? Short blocks that were just written are had sooner out of staging
+/// memory, whose lines are where they were the last time: half the time, as measured with fresh data. Of the same data
+/// again and again that is not so; the other collectives would lose more there than they gain here.
+bool shares(const CallSpec& spec) {
+  const uint64_t block = spec.count * size_of(spec.type);
+  if (spec.collective == Collective::AllReduce) return block >= uint64_t{128} << 10;
+  return spec.collective != Collective::Broadcast || block >= uint64_t{64} << 10;
 }
 
 exec::Arithmetic arithmetic_of(const CallSpec& spec, Rank ranks, bool round_each) {
@@ -139,15 +150,16 @@ Prepared Planner::make(const Wanted& wanted) {
   const auto element = static_cast<uint32_t>(size_of(spec.type));
   const select::Choice choice = table_.choose(spec.collective, spec.count * element);
   const bool helped = patience_.spins > 0;  // every rank has a core to itself, also while it waits
+  const bool share = shares(spec);
   const exec::Geometry geometry{.count = spec.count,
                                 .window = std::max<uint64_t>(1, choice.window / element),
                                 .element_bytes = element,
                                 .root = spec.root,
                                 .in_place = wanted.in_place,
                                 .scaled = spec.op == Op::PreMulSum,
-                                .pull = pulls(spec, ranks_),
+                                .pull = pulls(spec, ranks_, !helped),
                                 .helped = helped,
-                                .shared = {wanted.shared_in, wanted.shared_out},
+                                .shared = {share && wanted.shared_in, share && wanted.shared_out},
                                 .stream = !wanted.in_place && bytes_of_result(spec, ranks_) >= kStreamFrom};
   Prepared prepared{.wanted = wanted, .algorithm = choice.algorithm->name};
   prepared.salt = hash_of(spec).add(std::string_view(choice.algorithm->name)).add(choice.window).value();

@@ -115,6 +115,7 @@ void Fabric::make_arena() {
   unsigned char* base = nullptr;
   if (others_on_host) {
     parts_->segment = transports::Segment::create(bytes);
+    parts_->segment.enter_pages();
     base = parts_->segment.base();
   } else {
     parts_->mapping = std::make_unique<Mapping>(bytes);

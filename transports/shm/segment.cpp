@@ -91,6 +91,12 @@ Segment Segment::map(Fd fd, uint64_t bytes, const std::string& whose, Access acc
   return {Fd(), base, bytes};
 }
 
+void Segment::enter_pages() const {
+#ifdef MADV_POPULATE_READ
+  static_cast<void>(::madvise(base_, bytes_, MADV_POPULATE_READ));
+#endif
+}
+
 Segment::Segment(Segment&& other) noexcept
     : fd_(std::move(other.fd_)), base_(std::exchange(other.base_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
 

@@ -31,6 +31,9 @@ class Segment {
 
   unsigned char* base() const { return base_; }
   uint64_t bytes() const { return bytes_; }
+  /// Enters all pages into this process's tables now, at a third of what each costs when it is touched first, and so
+  /// that no message waits for it. Where the kernel cannot (before Linux 5.14) they come as they are touched.
+  void enter_pages() const;
   /// What peers map; −1 for a segment that is itself a peer's.
   int fd() const { return fd_.get(); }
 

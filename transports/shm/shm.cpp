@@ -29,8 +29,9 @@ namespace {
 constexpr const char* kService = "shm";
 constexpr const char* kPullService = "shm-pull";
 constexpr const char* kShareService = "shm-share";
-constexpr size_t kMostWindows = 64;       // of one peer
-constexpr uint64_t kPullFrom = 64 << 10;  // bytes: below, two copies are cheaper than the system call
+constexpr size_t kMostWindows = 64;          // of one peer
+constexpr uint64_t kMostEntered = 64 << 20;  // bytes of peers' arenas: what a peer says of its size is not trusted
+constexpr uint64_t kPullFrom = 64 << 10;     // bytes: below, two copies are cheaper than the system call
 
 struct Request {
   uint32_t channel;
@@ -265,7 +266,11 @@ class Shm final : public Transport {
     Wireup::Reply reply = context_.wireup->ask(peer, kService, pack(request), deadline);
     Answer answer{};
     if (!unpack(reply.bytes, answer) || answer.magic != kMagic) throw_refused(peer, reply.bytes);
-    if (first) theirs = Segment::map(std::move(reply.fd), answer.arena_bytes, fmt::format("rank {}", peer));
+    if (first) {
+      theirs = Segment::map(std::move(reply.fd), answer.arena_bytes, fmt::format("rank {}", peer));
+      entered_ += theirs.bytes();
+      if (entered_ <= kMostEntered) theirs.enter_pages();
+    }
     if (answer.link % alignof(LinkMemory) != 0 || theirs.bytes() < sizeof(LinkMemory) ||
         answer.link > theirs.bytes() - sizeof(LinkMemory)) {
       throw_error(Code::ProtocolError, "shm: rank {} says that its link lies at byte {} of its arena of {} bytes", peer,
@@ -304,6 +309,7 @@ class Shm final : public Transport {
   const Context context_;
   std::shared_ptr<Outgoing> outgoing_;
   std::map<Rank, Segment> mapped_;
+  uint64_t entered_ = 0;  // bytes of them
   std::map<Rank, PeerWindows> windows_;
   std::map<Rank, bool> pulls_;
   std::deque<Helping> helping_;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cstdlib>
@@ -50,6 +51,29 @@ TEST(Segment, IsTheSameMemoryWhereAPeerMapsIt) {
   EXPECT_EQ(theirs.base()[5000], 42);
   const Segment moved = std::move(theirs);
   EXPECT_EQ(moved.base()[5000], 42);
+}
+
+long faults() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt;
+}
+
+TEST(Segment, EntersItsPagesBeforeTheyAreTouched) {
+#ifdef MADV_POPULATE_READ
+  constexpr uint64_t kPages = 256;
+  const Segment mine = Segment::create(kPages * 4096);
+  const Segment theirs = Segment::map(Fd(::dup(mine.fd())), mine.bytes(), "rank 1");
+  if (::madvise(mine.base(), 4096, MADV_POPULATE_READ) != 0) GTEST_SKIP() << "this kernel enters none ahead";
+  for (const Segment* segment : {&mine, &theirs}) {
+    segment->enter_pages();
+    const long before = faults();
+    for (uint64_t page = 0; page < kPages; ++page) segment->base()[page * 4096] = 1;
+    EXPECT_LT(faults() - before, 16);
+  }
+#else
+  GTEST_SKIP() << "built without MADV_POPULATE_READ";
+#endif
 }
 
 TEST(Segment, SaysWhatToDoWhenThereIsNotEnoughMemory) {

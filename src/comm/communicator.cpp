@@ -114,7 +114,7 @@ double crowd_of(const std::vector<std::string>& reports, const Endpoint& endpoin
 
 /// The slowest links and the smallest staging memory of any rank decide for all.
 select::Setting common_setting(const std::vector<std::string>& reports, const Groups& groups) {
-  constexpr double kFoldSpeed = 10e9;  // bytes per second and core, of memory folded
+  constexpr double kFoldSpeed = 40e9;  // bytes per second and core that folding takes beyond copying, in the cache
   select::Setting setting{.ranks = static_cast<Rank>(reports.size()), .groups = groups, .gamma = 1 / kFoldSpeed};
   setting.inside = setting.between = {0, 0, 0, true};
   setting.staging = ~uint64_t{0};

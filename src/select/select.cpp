@@ -1,6 +1,7 @@
 #include "select/select.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -13,7 +14,8 @@ namespace {
 constexpr uint64_t kGranule = 128;
 constexpr uint64_t kUnbounded = std::numeric_limits<uint64_t>::max();
 constexpr double kSwitch = 0.7e-6;  // seconds until a core's next thread runs, after sched_yield (bench/ceilings)
-constexpr int kBuckets = 40;        // sizes are decided by powers of two, up to 1 TiB
+constexpr double kCrowdedMessage = 0.45e-6;  // seconds of processor time, where ranks share cores (2 and 4 on each)
+constexpr int kBuckets = 40;                // sizes are decided by powers of two, up to 1 TiB
 
 Collective collective_named(std::string_view name) {
   for (int i = 0; i < kCollectives; ++i) {
@@ -149,12 +151,20 @@ struct Part {
   }
 };
 
-/// The pace of ranks that have a core together.
+/// The pace of ranks that have a core together. A message costs them more than a share of a round: what waiting would
+/// hide elsewhere is time that another rank could have had.
 Pace crowded(Pace pace, double crowd) {
+  if (crowd <= 1) return pace;
   pace.alpha += (crowd - 1) * kSwitch;
   pace.beta *= crowd;
-  pace.message *= crowd;
+  pace.message = std::max(pace.message, kCrowdedMessage);
   return pace;
+}
+
+/// Messages of one length that a rank sends, or receives, whichever is more.
+int64_t messages_of(const plan::Cost& cost) {
+  if (cost.message == plan::Ratio(0)) return cost.stages;
+  return std::max(cost.stages, static_cast<int64_t>(std::ceil(cost.received.value() / cost.message.value() - 1e-9)));
 }
 
 /// What the model says of one call.
@@ -167,11 +177,11 @@ double seconds(const Entry& entry, uint64_t bytes, const Setting& s) {
   // as much as they send.
   const double published = static_cast<double>(cost.stages) * cost.message.value();
   const double sent = inside.in_place ? std::min(cost.sent.value(), published) : cost.sent.value();
-  // Of a round, the first message's processor time is in α.
+  // Of each round, the first message's processor time is in α.
   Part all{.rounds = cost.rounds,
            .moved = std::max(sent, cost.received.value()),
            .chain = cost.chain == plan::Ratio(0) ? chain_of(cost.rounds) : cost.chain.value(),
-           .stages = std::max<int64_t>(0, cost.stages - 1)};
+           .stages = std::max<int64_t>(0, messages_of(cost) - cost.rounds)};
   const double folding = cost.folded.value() * size * s.gamma * s.crowd;
   if (s.groups == nullptr || !s.groups->has_two_levels()) return all.at(inside, size, window) + folding;
   if (!cost.between) return all.at(s.between, size, window) + folding;

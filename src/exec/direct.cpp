@@ -98,6 +98,7 @@ class DirectLowering {
 
   void add(Op op, const std::vector<Ref>& sources, const Ref& to, Rank raw, uint32_t first_of_lane) {
     op.step = static_cast<uint32_t>(program_.ops.size()) - first_of_lane;
+    lowered_.lends = lowered_.lends || op.lend;
     const auto segment = static_cast<uint32_t>(program_.segments.size());
     op.segments = {segment, segment + (op.bytes > 0 ? 1 : 0)};
     if (op.bytes > 0) {

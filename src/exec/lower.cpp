@@ -147,6 +147,7 @@ class Scaling {
     op.stream = geometry_.stream && draft.store && (!op.lend || op.lend_first) && never_read_again(draft.step->pieces);
     add_segments(operands, to, draft.store, op);
     if (draft.step->after != plan::kNone) find_after(draft.step->after, lanes, op);
+    lowered_.lends = lowered_.lends || op.lend;
     lowered_.most_sources = std::max(lowered_.most_sources, op.sources);
     lowered_.most_arrivals = std::max(lowered_.most_arrivals, op.arrivals.end - op.arrivals.begin);
     program_.ops.push_back(op);

@@ -52,6 +52,7 @@ struct Lowered {
   uint64_t scratch_bytes = 0;  ///< of one version; 0 where no operation touches scratch
   bool fenced = false;         ///< the plan has scratch: rounds follow each other as its proof took for granted
   uint64_t window_bytes = 0;
+  bool lends = false;          ///< some operation may lend memory, which must be given back before the call ends
   uint32_t most_arrivals = 0;  ///< of any operation
   uint32_t most_sources = 0;
   std::vector<OwnedStage> stages;  ///< slot_bytes is set, memory is not

@@ -56,6 +56,7 @@ bool step_lanes(Execution& e, bool& all_done) {
 }
 
 bool drained(Execution& e) {
+  if (!e.program->lowered.lends) return true;
   auto& outs = e.links->outs();
   for (uint32_t out = 0; out < outs.size(); ++out) {
     if (!HostInterpreter::drained(e.program->state, out)) return false;
@@ -86,7 +87,7 @@ bool advance(Execution& e, bool helps) {
   bool moved = step_lanes(e, lanes_done);
   if (e.status.ok() && !e.engines.empty()) moved = move_engines(e, flushed) || moved;
   e.done = !e.status.ok() || (lanes_done && flushed && drained(e));
-  if (helps && !moved && !e.done) moved = help_a_reader(e.links->outs());
+  if (helps && !moved && !e.done && e.program->lowered.lends) moved = help_a_reader(e.links->outs());
   return moved || e.done;
 }
 

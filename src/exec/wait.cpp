@@ -49,6 +49,11 @@ double Waiter::turn() {
     turns_ % kPausesToAYield == 0 ? void(sched_yield()) : pause();
     return 0;
   }
+  constexpr uint64_t kUntimed = 32;
+  if (turns_ <= patience_.spins + kUntimed) {
+    sched_yield();
+    return 0;
+  }
   if (since_ == Deadline::Clock::time_point{}) since_ = Deadline::Clock::now();
   const double waited = stalled();
   if (waited < patience_.yield_for) {

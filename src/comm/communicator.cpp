@@ -64,6 +64,7 @@ json to_json(const FabricReport& report, const select::Given& given) {
           {"inside", {report.inside.alpha, report.inside.beta, report.inside.in_place}},
           {"between", {report.between.alpha, report.between.beta, report.between.in_place}},
           {"unreachable", report.unreachable},
+          {"word", {report.word_at, report.word}},
           {"cores", report.cores}};
 }
 
@@ -131,6 +132,16 @@ select::Setting common_setting(const std::vector<std::string>& reports, const Gr
   return setting;
 }
 
+/// How this rank reads all others, at the least.
+Reading reading_of_all(const std::vector<std::string>& reports, const Fabric& fabric) {
+  auto least = Reading::Direct;
+  for (size_t peer = 0; peer < reports.size(); ++peer) {
+    const auto [at, word] = json::parse(reports[peer]).at("word").get<std::pair<uint64_t, uint64_t>>();
+    least = std::min(least, fabric.reading(static_cast<Rank>(peer), at, word));
+  }
+  return least;
+}
+
 /// A wish is "colour key". Throws Error(ProtocolError) for what is none.
 std::pair<int, int> parse_wish(const std::string& text, Rank from) {
   std::istringstream in(text);
@@ -195,9 +206,13 @@ void Communicator::agree() {
   setting.given = std::move(given);
   setting.crowd = crowd_of(reports, *endpoint_);
   patience_ = common_patience(reports, *endpoint_);
-  const std::string mine = rank() == 0 ? select::DecisionTable(setting).text() : "";
-  const auto tables = endpoint_->exchange(mine, deadline);
-  planner_->agree(select::DecisionTable::parse(tables.front()), setting.staging, groups_);
+  json mine = {{"reading", reading_of_all(reports, *fabric_)}};
+  if (rank() == 0) mine["table"] = select::DecisionTable(setting).text();
+  const auto verdicts = endpoint_->exchange(mine.dump(), deadline);
+  auto reading = Reading::Direct;
+  for (const std::string& text : verdicts) reading = std::min(reading, json::parse(text).at("reading").get<Reading>());
+  const auto table = json::parse(verdicts.front()).at("table").get<std::string>();
+  planner_->agree(select::DecisionTable::parse(table), setting.staging, reading, groups_);
 }
 
 void Communicator::await_others(uint64_t ticket) const {

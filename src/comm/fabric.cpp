@@ -9,7 +9,9 @@
 #include "base/cores.hpp"
 #include "base/env.hpp"
 #include "base/format.hpp"
+#include "base/secret.hpp"
 #include "transports/fault/fault.hpp"
+#include "transports/pull.hpp"
 
 namespace tutti::comm {
 namespace {
@@ -58,6 +60,7 @@ struct Fabric::Parts {
   transports::Segment segment;
   std::unique_ptr<Mapping> mapping;
   std::unique_ptr<transports::Arena> arena;
+  const volatile uint64_t word = random_u64();         // see FabricReport
   std::vector<std::unique_ptr<Transport>> transports;  // last: they let go of the arena first
 };
 
@@ -126,6 +129,8 @@ void Fabric::make_arena() {
   arena_ = parts_->arena.get();
   report_.staging = arena_->staging_bytes();
   report_.cores = to_text(allowed_cores());
+  report_.word = parts_->word;
+  if (env().cma != Cma::Off && env().fault.empty()) report_.word_at = reinterpret_cast<uint64_t>(&parts_->word);
 }
 
 void Fabric::make_routes(const plan::Grouping& groups) {
@@ -168,6 +173,19 @@ void Fabric::make_routes(const plan::Grouping& groups) {
       engines_.push_back(route);
     }
   }
+}
+
+Reading Fabric::reading(Rank peer, uint64_t word_at, uint64_t word) const {
+  if (!env().fault.empty()) return Reading::None;  // a faulty link keeps what it delays, and so lends little
+  if (peer == endpoint_.rank()) return Reading::Direct;
+  const std::string_view route = routes_[static_cast<size_t>(peer)]->name();
+  if (route == "local") return Reading::Direct;
+  if (route != "shm" || word_at == 0 || env().cma == Cma::Off) return Reading::None;
+  const auto* const from = reinterpret_cast<const unsigned char*>(word_at);
+  const int process = static_cast<int>(endpoint_.place(peer).process);
+  uint64_t read = 0;
+  const int error = transports::pull(process, from, reinterpret_cast<unsigned char*>(&read), sizeof read);
+  return error == 0 && read == word ? Reading::Pulled : Reading::None;
 }
 
 transports::OutLink Fabric::connect_out(Rank peer, uint32_t channel) {

@@ -39,24 +39,25 @@ uint64_t bytes_of_result(const CallSpec& spec, Rank ranks) {
 
 /// Should processes read each other's blocks through the kernel? One copy instead of two, but a slower one, and out of
 /// the cache of the core that wrote it: as measured with fresh data it pays from some size of a block on, a larger one
-/// where blocks are folded or go to everyone, and while all of them stay in the cache. Ranks that share cores gain
-/// earlier, for a copy less is work less. Of a broadcast both ends copy (transports/help.hpp): as measured with two.
+/// where blocks are folded; where they go to everyone only while all of them stay in the cache, and between ranks that
+/// share cores only where no other rank reads the same. Of a broadcast both ends copy (transports/help.hpp): as
+/// measured with two ranks.
 bool pulls(const CallSpec& spec, Rank ranks, bool crowded) {
   constexpr uint64_t kKiB = 1 << 10, kMiB = 1 << 20;
   if (env().cma == Cma::Always) return true;
   const uint64_t block = spec.count * size_of(spec.type), all = block * static_cast<uint64_t>(ranks);
   switch (spec.collective) {
     case Collective::AllToAll:
-      return block >= (crowded ? 64 * kKiB : 256 * kKiB) && all <= 32 * kMiB;
+      return block >= (crowded ? 64 * kKiB : 256 * kKiB);
     case Collective::Gather:
     case Collective::Scatter:
       return block >= 64 * kKiB;
     case Collective::AllGather:
-      return block >= (crowded ? 64 * kKiB : 256 * kKiB) && all <= 12 * kMiB;
+      return block >= 256 * kKiB && all <= 12 * kMiB;
     case Collective::ReduceScatter:
-      return crowded ? block >= 512 * kKiB && all <= 12 * kMiB : block >= kMiB && all <= 32 * kMiB;
+      return !crowded && block >= kMiB && all <= 32 * kMiB;
     case Collective::Broadcast:
-      return ranks == 2 && !crowded && block >= 3 * kMiB && block <= 32 * kMiB;
+      return ranks == 2 && !crowded && block >= 3 * kMiB;
     default:
       return false;
   }
@@ -145,24 +146,34 @@ void Planner::bring_to_front(const Wanted& wanted) {
   cache_.pop_back();
 }
 
+/// Bytes of a block that a round moves. Where every message is read in the memory of its sender for sure, staging
+/// memory does not limit it: fewer messages then, and longer ones.
+uint64_t Planner::window_of(const select::Choice& choice, const CallSpec& spec, bool pull) const {
+  constexpr uint64_t kLongest = 4 << 20;
+  const bool read = reading_ == Reading::Direct || (reading_ == Reading::Pulled && pull);
+  const bool lent = choice.algorithm->lends && spec.op != Op::PreMulSum;
+  return read && lent ? std::max(choice.window, kLongest) : choice.window;
+}
+
 Prepared Planner::make(const Wanted& wanted) {
   const CallSpec& spec = wanted.spec;
   const auto element = static_cast<uint32_t>(size_of(spec.type));
   const select::Choice choice = table_.choose(spec.collective, spec.count * element);
   const bool helped = patience_.spins > 0;  // every rank has a core to itself, also while it waits
-  const bool share = shares(spec);
+  const bool share = shares(spec), pull = pulls(spec, ranks_, !helped);
+  const uint64_t window = window_of(choice, spec, pull);
   const exec::Geometry geometry{.count = spec.count,
-                                .window = std::max<uint64_t>(1, choice.window / element),
+                                .window = std::max<uint64_t>(1, window / element),
                                 .element_bytes = element,
                                 .root = spec.root,
                                 .in_place = wanted.in_place,
                                 .scaled = spec.op == Op::PreMulSum,
-                                .pull = pulls(spec, ranks_, !helped),
+                                .pull = pull,
                                 .helped = helped,
                                 .shared = {share && wanted.shared_in, share && wanted.shared_out},
                                 .stream = !wanted.in_place && bytes_of_result(spec, ranks_) >= kStreamFrom};
   Prepared prepared{.wanted = wanted, .algorithm = choice.algorithm->name};
-  prepared.salt = hash_of(spec).add(std::string_view(choice.algorithm->name)).add(choice.window).value();
+  prepared.salt = hash_of(spec).add(std::string_view(choice.algorithm->name)).add(window).value();
   prepared.program = {exec::lower(plan_for(*choice.algorithm, spec.root), geometry, links_), kScratchVersions};
   if (reduces(spec.collective)) prepared.program.state.arithmetic = arithmetic_of(spec, ranks_, reproducible_);
   return prepared;

@@ -11,6 +11,7 @@
 
 #include "base/env.hpp"
 #include "comm/call.hpp"
+#include "comm/fabric.hpp"
 #include "comm/groups.hpp"
 #include "exec/direct.hpp"
 #include "exec/run.hpp"
@@ -49,9 +50,11 @@ class Planner {
           const exec::Patience& patience)
       : rank_(rank), ranks_(ranks), links_(links), staging_(staging), execution_(execution), patience_(patience) {}
 
-  /// What the ranks agreed on: `staging` is the smallest staging memory of any of them.
-  void agree(select::DecisionTable table, uint64_t staging, Groups groups) {
+  /// What the ranks agreed on: `staging` is the smallest staging memory of any of them, and `reading` how any of them
+  /// reads what another lends, at the least.
+  void agree(select::DecisionTable table, uint64_t staging, Reading reading, Groups groups) {
     table_ = std::move(table);
+    reading_ = reading;
     shared_staging_ = staging;
     groups_ = std::move(groups);
   }
@@ -97,6 +100,7 @@ class Planner {
   void bring_to_front(const Wanted& wanted);
   void keep_stages();
   Prepared make(const Wanted& wanted);
+  uint64_t window_of(const select::Choice& choice, const CallSpec& spec, bool pull) const;
   const plan::RankPlan& plan_for(const plan::Algorithm& algorithm, Rank root);
   Prepared& prepare(exec::Direct direct);
   void give_staging(exec::Loaded& program);
@@ -111,6 +115,7 @@ class Planner {
   const exec::Patience& patience_;
   select::DecisionTable table_;
   uint64_t shared_staging_ = 0;
+  Reading reading_ = Reading::None;
   const bool reproducible_ = env().reproducible;
   Groups groups_;
   // By the rank that this one plays, and so by root: the groups as seen from there are part of the shape.

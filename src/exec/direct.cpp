@@ -22,7 +22,7 @@ class DirectLowering {
     std::vector<uint32_t> ends;
     for (const Rank peer : queue.front()->peers) {
       ends.push_back(send ? links_.out(peer, direct_.channel) : links_.in(peer, direct_.channel));
-      if (send) lend_from = std::max(lend_from, links_.outs()[ends.back()].lend_from);
+      if (send) lend_from = std::max(lend_from, lend_from_of(links_.outs()[ends.back()]));
     }
     table.insert(table.end(), ends.begin(), ends.end());
     const Range used{begin, static_cast<uint32_t>(table.size())};
@@ -70,6 +70,11 @@ class DirectLowering {
   }
 
  private:
+  /// Below, two copies are cheaper than the kernel's one.
+  static uint64_t lend_from_of(const transports::OutLink& out) {
+    constexpr uint64_t kPullFrom = 64 << 10;  // bytes
+    return out.pulled && out.lend_from != 0 ? std::max(kPullFrom, out.lend_from) : out.lend_from;
+  }
   static Ref place_of(const unsigned char* data) { return {Base::Input, reinterpret_cast<uint64_t>(data)}; }
 
   /// Calls visit(bytes before it, its bytes) for each message; nothing at all is one empty message.

@@ -15,7 +15,7 @@ constexpr uint64_t kGranule = 128;
 constexpr uint64_t kUnbounded = std::numeric_limits<uint64_t>::max();
 constexpr double kSwitch = 0.7e-6;  // seconds until a core's next thread runs, after sched_yield (bench/ceilings)
 constexpr double kCrowdedMessage = 0.45e-6;  // seconds of processor time, where ranks share cores (2 and 4 on each)
-constexpr int kBuckets = 40;                // sizes are decided by powers of two, up to 1 TiB
+constexpr int kBuckets = 40;                 // sizes are decided by powers of two, up to 1 TiB
 
 Collective collective_named(std::string_view name) {
   for (int i = 0; i < kCollectives; ++i) {
@@ -206,7 +206,8 @@ Candidate rate(const Entry& entry, uint64_t bytes, const Setting& setting) {
 
 bool is_better(const Candidate& a, const Candidate& b) {
   if (a.rejected.empty() != b.rejected.empty()) return a.rejected.empty();
-  return a.seconds < b.seconds;
+  if (a.seconds != b.seconds) return a.seconds < b.seconds;
+  return a.algorithm->lends && !b.algorithm->lends;  // its messages may become longer
 }
 
 /// The first of the best; where none can be used, the first that the user does not rule out.

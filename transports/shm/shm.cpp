@@ -31,7 +31,6 @@ constexpr const char* kPullService = "shm-pull";
 constexpr const char* kShareService = "shm-share";
 constexpr size_t kMostWindows = 64;          // of one peer
 constexpr uint64_t kMostEntered = 64 << 20;  // bytes of peers' arenas: what a peer says of its size is not trusted
-constexpr uint64_t kPullFrom = 64 << 10;     // bytes: below, two copies are cheaper than the system call
 
 struct Request {
   uint32_t channel;
@@ -252,7 +251,7 @@ class Shm final : public Transport {
     return {.memory = memory,
             .arena = arena,
             .peer = peer,
-            .lend_from = !pulled ? kNeverLend : (always ? 0 : kPullFrom),
+            .lend_from = !pulled ? kNeverLend : (always ? 0 : kLendFrom),
             .pulled = pulled,
             .share_from = env().cma == Cma::Off ? kNeverLend : (always ? 0 : kLendFrom),
             .helping = &helping_.emplace_back(Helping{.process = process_of(peer), .windows = &windows_of(peer)})};

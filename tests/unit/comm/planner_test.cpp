@@ -1,0 +1,66 @@
+// How long the messages of a collective are, by what the ranks agreed on.
+#include "comm/planner.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "support/no_links.hpp"
+
+namespace tutti::comm {
+namespace {
+
+constexpr uint64_t kMessage = 64 << 10, kBlock = 1 << 20;  // bytes
+
+/// Rank 0's planner of two, whose ranks read each other's memory as said.
+struct OfTwo {
+  OfTwo(Reading reading, const char* forced) {
+    const std::vector<std::string> hosts = {"here", "here"};
+    const Groups groups = groups_of(hosts, "");
+    const select::Setting setting{.ranks = 2,
+                                  .groups = groups,
+                                  .staging = arena.staging_bytes(),
+                                  .message = kMessage,
+                                  .forced = select::parse_forced(forced)};
+    planner.agree(select::DecisionTable(setting), arena.staging_bytes(), reading, groups);
+  }
+  uint64_t rounds(Collective collective, Op op = Op::Sum, uint64_t bytes = kBlock) {
+    const Call call{.spec = {.collective = collective, .type = DType::F32, .op = op, .count = bytes / sizeof(float)},
+                    .in = memory.data(),
+                    .out = memory.data() + 1};
+    return planner.collective(call).program.lowered.rounds;
+  }
+  std::vector<unsigned char> memory = std::vector<unsigned char>(2 << 20);
+  transports::Arena arena{memory.data(), memory.size(), 1 << 16};
+  exec::NoLinks nowhere{transports::kLendFrom};
+  exec::Links links{nowhere};
+  exec::Staging staging{arena};
+  exec::Execution execution;
+  exec::Patience patience;
+  Planner planner{0, 2, links, staging, execution, patience};
+};
+
+TEST(Planner, MessagesFitStagingMemoryWhereNotAllRanksReadEachOthers) {
+  OfTwo ranks(Reading::None, "all_to_all:one_shot");
+  EXPECT_GE(ranks.rounds(Collective::AllToAll), kBlock / kMessage);
+}
+
+TEST(Planner, MessagesThatAreReadInTheirSendersMemoryAreNotLimitedByStaging) {
+  for (const Reading reading : {Reading::Pulled, Reading::Direct}) {
+    OfTwo ranks(reading, "all_to_all:one_shot,broadcast:one_shot,reduce_scatter:one_shot");
+    EXPECT_EQ(ranks.rounds(Collective::AllToAll), 1u);
+    EXPECT_EQ(ranks.rounds(Collective::AllToAll, Op::Sum, 16 << 20), 4u) << "4 MiB each";
+    EXPECT_EQ(ranks.rounds(Collective::ReduceScatter), 1u);
+    EXPECT_EQ(ranks.rounds(Collective::Broadcast) == 1, reading == Reading::Direct) << "1 MiB is not pulled";
+  }
+}
+
+TEST(Planner, WhatIsScaledOrFoldedOnItsWayIsStagedAndSoLimited) {
+  OfTwo ranks(Reading::Direct, "all_reduce:two_shot,reduce_scatter:one_shot");
+  EXPECT_GE(ranks.rounds(Collective::AllReduce), kBlock / kMessage / 2);
+  EXPECT_GE(ranks.rounds(Collective::ReduceScatter, Op::PreMulSum), kBlock / kMessage);
+}
+
+}  // namespace
+}  // namespace tutti::comm

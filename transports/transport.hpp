@@ -1,6 +1,7 @@
 // A transport: a maker of links. One instance serves one rank of one communicator and knows no collective.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,6 +23,15 @@ struct Reach {
   double beta = 0;   ///< seconds per byte
 };
 
+/// How a rank reads what another lends: not for sure, through the kernel (transports/pull.hpp), or where it lies.
+enum class Reading : uint8_t { None, Pulled, Direct };
+
+/// A word of a rank's memory, for others to try whether they can read it.
+struct Word {
+  uint64_t at = 0;  ///< address; 0: they shall not
+  uint64_t value = 0;
+};
+
 /// What a transport is made from. All of it outlives the transport.
 struct Context {
   Wireup* wireup = nullptr;
@@ -35,6 +45,15 @@ class Transport {
   virtual ~Transport() = default;
   virtual const char* name() const = 0;
   virtual Reach probe(Rank peer) const = 0;
+
+  /// How this rank reads what `peer` lends it, tried on a word of the peer's. From any thread.
+  virtual Reading reading(Rank peer, const Word& word) const {
+    (void)peer;
+    (void)word;
+    return Reading::None;
+  }
+  /// The ranks have agreed that each of them reads all others, by `reading`; `acquaint` has nothing left to find out.
+  virtual void all_read() {}
 
   /// Finds out how well a peer that has this transport can be written to; may ask its control thread. Optional, before
   /// its first link: links that are made without work all the same.

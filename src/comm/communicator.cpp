@@ -64,7 +64,7 @@ json to_json(const FabricReport& report, const select::Given& given) {
           {"inside", {report.inside.alpha, report.inside.beta, report.inside.in_place}},
           {"between", {report.between.alpha, report.between.beta, report.between.in_place}},
           {"unreachable", report.unreachable},
-          {"word", {report.word_at, report.word}},
+          {"word", {report.word.at, report.word.value}},
           {"cores", report.cores}};
 }
 
@@ -115,7 +115,7 @@ double crowd_of(const std::vector<std::string>& reports, const Endpoint& endpoin
 
 /// The slowest links and the smallest staging memory of any rank decide for all.
 select::Setting common_setting(const std::vector<std::string>& reports, const Groups& groups) {
-  constexpr double kFoldSpeed = 40e9;  // bytes per second and core that folding takes beyond copying, in the cache
+  constexpr double kFoldSpeed = 40e9;  // bytes per second and core, in the cache: what folding costs beyond copying
   select::Setting setting{.ranks = static_cast<Rank>(reports.size()), .groups = groups, .gamma = 1 / kFoldSpeed};
   setting.inside = setting.between = {0, 0, 0, true};
   setting.staging = ~uint64_t{0};
@@ -132,14 +132,26 @@ select::Setting common_setting(const std::vector<std::string>& reports, const Gr
   return setting;
 }
 
-/// How this rank reads all others, at the least.
-Reading reading_of_all(const std::vector<std::string>& reports, const Fabric& fabric) {
-  auto least = Reading::Direct;
-  for (size_t peer = 0; peer < reports.size(); ++peer) {
-    const auto [at, word] = json::parse(reports[peer]).at("word").get<std::pair<uint64_t, uint64_t>>();
-    least = std::min(least, fabric.reading(static_cast<Rank>(peer), at, word));
+/// What a rank makes of the reports.
+json verdict_on(const std::vector<std::string>& reports, const Fabric& fabric, bool crowded) {
+  std::vector<transports::Word> words;
+  for (const std::string& report : reports) {
+    const auto [at, value] = json::parse(report).at("word").get<std::pair<uint64_t, uint64_t>>();
+    words.push_back({at, value});
   }
-  return least;
+  return {{"reading", fabric.reading(words)}, {"crowded", crowded}, {"always", env().cma == Cma::Always}};
+}
+
+/// What all ranks' verdicts come to.
+Terms terms_of(const std::vector<std::string>& verdicts) {
+  Terms terms{.reading = transports::Reading::Direct, .always_pull = true};
+  for (const std::string& text : verdicts) {
+    const json verdict = json::parse(text);
+    terms.reading = std::min(terms.reading, verdict.at("reading").get<transports::Reading>());
+    terms.crowded = terms.crowded || verdict.at("crowded").get<bool>();
+    terms.always_pull = terms.always_pull && verdict.at("always").get<bool>();
+  }
+  return terms;
 }
 
 /// A wish is "colour key". Throws Error(ProtocolError) for what is none.
@@ -206,13 +218,14 @@ void Communicator::agree() {
   setting.given = std::move(given);
   setting.crowd = crowd_of(reports, *endpoint_);
   patience_ = common_patience(reports, *endpoint_);
-  json mine = {{"reading", reading_of_all(reports, *fabric_)}};
+  json mine = verdict_on(reports, *fabric_, patience_.spins == 0);
   if (rank() == 0) mine["table"] = select::DecisionTable(setting).text();
   const auto verdicts = endpoint_->exchange(mine.dump(), deadline);
-  auto reading = Reading::Direct;
-  for (const std::string& text : verdicts) reading = std::min(reading, json::parse(text).at("reading").get<Reading>());
+  Terms terms = terms_of(verdicts);
+  terms.staging = setting.staging;
+  if (terms.reading != transports::Reading::None) fabric_->all_read();
   const auto table = json::parse(verdicts.front()).at("table").get<std::string>();
-  planner_->agree(select::DecisionTable::parse(table), setting.staging, reading, groups_);
+  planner_->agree(select::DecisionTable::parse(table), terms, groups_);
 }
 
 void Communicator::await_others(uint64_t ticket) const {

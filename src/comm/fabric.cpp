@@ -11,7 +11,6 @@
 #include "base/format.hpp"
 #include "base/secret.hpp"
 #include "transports/fault/fault.hpp"
-#include "transports/pull.hpp"
 
 namespace tutti::comm {
 namespace {
@@ -60,7 +59,7 @@ struct Fabric::Parts {
   transports::Segment segment;
   std::unique_ptr<Mapping> mapping;
   std::unique_ptr<transports::Arena> arena;
-  const volatile uint64_t word = random_u64();         // see FabricReport
+  const volatile uint64_t word = random_u64();         // for others to try to read
   std::vector<std::unique_ptr<Transport>> transports;  // last: they let go of the arena first
 };
 
@@ -129,8 +128,7 @@ void Fabric::make_arena() {
   arena_ = parts_->arena.get();
   report_.staging = arena_->staging_bytes();
   report_.cores = to_text(allowed_cores());
-  report_.word = parts_->word;
-  if (env().cma != Cma::Off && env().fault.empty()) report_.word_at = reinterpret_cast<uint64_t>(&parts_->word);
+  if (env().cma != Cma::Off) report_.word = {reinterpret_cast<uint64_t>(&parts_->word), parts_->word};
 }
 
 void Fabric::make_routes(const plan::Grouping& groups) {
@@ -175,17 +173,17 @@ void Fabric::make_routes(const plan::Grouping& groups) {
   }
 }
 
-Reading Fabric::reading(Rank peer, uint64_t word_at, uint64_t word) const {
-  if (!env().fault.empty()) return Reading::None;  // a faulty link keeps what it delays, and so lends little
-  if (peer == endpoint_.rank()) return Reading::Direct;
-  const std::string_view route = routes_[static_cast<size_t>(peer)]->name();
-  if (route == "local") return Reading::Direct;
-  if (route != "shm" || word_at == 0 || env().cma == Cma::Off) return Reading::None;
-  const auto* const from = reinterpret_cast<const unsigned char*>(word_at);
-  const int process = static_cast<int>(endpoint_.place(peer).process);
-  uint64_t read = 0;
-  const int error = transports::pull(process, from, reinterpret_cast<unsigned char*>(&read), sizeof read);
-  return error == 0 && read == word ? Reading::Pulled : Reading::None;
+transports::Reading Fabric::reading(const std::vector<transports::Word>& words) const {
+  auto least = transports::Reading::Direct;
+  for (Rank peer = 0; peer < endpoint_.ranks(); ++peer) {
+    if (peer == endpoint_.rank()) continue;
+    least = std::min(least, routes_[static_cast<size_t>(peer)]->reading(peer, words.at(static_cast<size_t>(peer))));
+  }
+  return least;
+}
+
+void Fabric::all_read() {
+  for (const auto& transport : parts_->transports) transport->all_read();
 }
 
 transports::OutLink Fabric::connect_out(Rank peer, uint32_t channel) {

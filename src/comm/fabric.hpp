@@ -25,14 +25,9 @@ struct FabricReport {
   Slowest inside;           ///< of its links within its group
   Slowest between;          ///< of its other links
   std::string unreachable;  ///< why some peer cannot be reached; empty if all can
-  uint64_t word = 0;        ///< a word of this process's memory, for others to try whether they can read it …
-  uint64_t word_at = 0;     ///< … at this address; 0: they shall not
-  std::string cores;        ///< where it may run, as to_text(Cores)
+  transports::Word word;
+  std::string cores;  ///< where it may run, as to_text(Cores)
 };
-
-/// How a rank reads what another lends: not at all for sure, through the kernel (transports/pull.hpp), or where it
-/// lies.
-enum class Reading : uint8_t { None, Pulled, Direct };
 
 class Fabric final : public exec::Connector {
  public:
@@ -43,8 +38,10 @@ class Fabric final : public exec::Connector {
   static void retire(std::unique_ptr<Fabric> fabric, std::unique_ptr<Endpoint> endpoint);
 
   const FabricReport& report() const { return report_; }
-  /// Tries it, on the word that the peer reported.
-  Reading reading(Rank peer, uint64_t word_at, uint64_t word) const;
+  /// How this rank reads what others lend, at the least, as tried on the words that they reported, by rank.
+  transports::Reading reading(const std::vector<transports::Word>& words) const;
+  /// See Transport.
+  void all_read();
   transports::Arena& arena() { return *arena_; }
   /// The transports in use that have to be driven.
   const std::vector<transports::Transport*>& engines() const { return engines_; }

@@ -38,13 +38,13 @@ uint64_t bytes_of_result(const CallSpec& spec, Rank ranks) {
 }
 
 /// Should processes read each other's blocks through the kernel? One copy instead of two, but a slower one, and out of
-/// the cache of the core that wrote it: as measured with fresh data it pays from some size of a block on, a larger one
-/// where blocks are folded; where they go to everyone only while all of them stay in the cache, and between ranks that
-/// share cores only where no other rank reads the same. Of a broadcast both ends copy (transports/help.hpp): as
-/// measured with two ranks.
-bool pulls(const CallSpec& spec, Rank ranks, bool crowded) {
+/// the cache of the core that wrote it. As measured with fresh data it pays from some size of a block on: a larger one
+/// where blocks are folded (never where ranks share cores), and where all ranks read the same ones only while all of
+/// them stay in the cache. Of a broadcast both ends copy (transports/help.hpp): as measured with two ranks.
+bool pulls(const CallSpec& spec, Rank ranks, const Terms& terms) {
   constexpr uint64_t kKiB = 1 << 10, kMiB = 1 << 20;
-  if (env().cma == Cma::Always) return true;
+  if (terms.always_pull) return true;
+  const bool crowded = terms.crowded;
   const uint64_t block = spec.count * size_of(spec.type), all = block * static_cast<uint64_t>(ranks);
   switch (spec.collective) {
     case Collective::AllToAll:
@@ -63,10 +63,12 @@ bool pulls(const CallSpec& spec, Rank ranks, bool crowded) {
   }
 }
 
-/// Should peers read shared memory where it lies? Short blocks that were just written are had sooner out of staging
-/// memory, whose lines are where they were the last time: half the time, as measured with fresh data. Of the same data
-/// again and again that is not so; the other collectives would lose more there than they gain here.
+/// Should peers read shared memory where it lies? Short blocks that have just been written are had in half the time out
+/// of staging memory, whose lines are where they were the last time, where they are reduced to all or broadcast, as
+/// measured with fresh data. (Where they go another way it is a tenth to a quarter; and of the same data again and
+/// again reading them in place takes a third of the time.)
 bool shares(const CallSpec& spec) {
+  if (env().cma == Cma::Always) return true;
   const uint64_t block = spec.count * size_of(spec.type);
   if (spec.collective == Collective::AllReduce) return block >= uint64_t{128} << 10;
   return spec.collective != Collective::Broadcast || block >= uint64_t{64} << 10;
@@ -147,12 +149,17 @@ void Planner::bring_to_front(const Wanted& wanted) {
 }
 
 /// Bytes of a block that a round moves. Where every message is read in the memory of its sender for sure, staging
-/// memory does not limit it: fewer messages then, and longer ones.
+/// memory does not limit it: fewer messages then, and longer ones; all of a length, as too short a rest would be
+/// staged.
 uint64_t Planner::window_of(const select::Choice& choice, const CallSpec& spec, bool pull) const {
-  constexpr uint64_t kLongest = 4 << 20;
-  const bool read = reading_ == Reading::Direct || (reading_ == Reading::Pulled && pull);
-  const bool lent = choice.algorithm->lends && spec.op != Op::PreMulSum;
-  return read && lent ? std::max(choice.window, kLongest) : choice.window;
+  using transports::Reading;
+  constexpr uint64_t kLongest = 4 << 20, kGrain = 128;
+  const uint64_t block = spec.count * size_of(spec.type);
+  const bool read = terms_.reading == Reading::Direct || (terms_.reading == Reading::Pulled && pull);
+  const bool lent = choice.algorithm->lends && spec.op != Op::PreMulSum && block >= transports::kLendFrom;
+  if (!read || !lent) return choice.window;
+  const uint64_t rounds = (block + kLongest - 1) / kLongest;
+  return std::max(choice.window, ((block + rounds - 1) / rounds + kGrain - 1) / kGrain * kGrain);
 }
 
 Prepared Planner::make(const Wanted& wanted) {
@@ -160,7 +167,7 @@ Prepared Planner::make(const Wanted& wanted) {
   const auto element = static_cast<uint32_t>(size_of(spec.type));
   const select::Choice choice = table_.choose(spec.collective, spec.count * element);
   const bool helped = patience_.spins > 0;  // every rank has a core to itself, also while it waits
-  const bool share = shares(spec), pull = pulls(spec, ranks_, !helped);
+  const bool share = shares(spec), pull = pulls(spec, ranks_, terms_);
   const uint64_t window = window_of(choice, spec, pull);
   const exec::Geometry geometry{.count = spec.count,
                                 .window = std::max<uint64_t>(1, window / element),
@@ -168,7 +175,7 @@ Prepared Planner::make(const Wanted& wanted) {
                                 .root = spec.root,
                                 .in_place = wanted.in_place,
                                 .scaled = spec.op == Op::PreMulSum,
-                                .pull = pull,
+                                .pull = pull || env().cma == Cma::Always,
                                 .helped = helped,
                                 .shared = {share && wanted.shared_in, share && wanted.shared_out},
                                 .stream = !wanted.in_place && bytes_of_result(spec, ranks_) >= kStreamFrom};
@@ -259,7 +266,7 @@ Prepared& Planner::varying(const Call& call) {
 
 /// Both ends must cut a transfer alike, so the length depends on nothing that only one of them knows.
 Prepared& Planner::prepare(exec::Direct direct) {
-  const uint64_t share = shared_staging_ / kDirectStaging / transports::kSlots / static_cast<uint64_t>(ranks_);
+  const uint64_t share = terms_.staging / kDirectStaging / transports::kSlots / static_cast<uint64_t>(ranks_);
   const uint64_t most = std::min<uint64_t>(env().message.value, share);
   direct.message = std::max<uint64_t>(transports::kStride, most / transports::kStride * transports::kStride);
   direct.helped = patience_.spins > 0;

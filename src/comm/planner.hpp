@@ -11,13 +11,13 @@
 
 #include "base/env.hpp"
 #include "comm/call.hpp"
-#include "comm/fabric.hpp"
 #include "comm/groups.hpp"
 #include "exec/direct.hpp"
 #include "exec/run.hpp"
 #include "plan/algorithm.hpp"
 #include "select/select.hpp"
 #include "transports/shared_memory.hpp"
+#include "transports/transport.hpp"
 
 namespace tutti::comm {
 
@@ -37,6 +37,14 @@ struct Prepared {
   exec::Loaded program;
 };
 
+/// What the ranks have agreed on: how long messages are depends on nothing else, and on the call.
+struct Terms {
+  uint64_t staging = 0;                                     ///< bytes, the smallest staging memory of any rank
+  transports::Reading reading = transports::Reading::None;  ///< how each reads what any other lends, at the least
+  bool crowded = false;                                     ///< some rank shares its cores
+  bool always_pull = false;                                 ///< all are told to, by TUTTI_CMA
+};
+
 /// A transfer of a group, numbered: the `number`-th to (from) its peer.
 struct NumberedCall {
   Call call;
@@ -50,12 +58,9 @@ class Planner {
           const exec::Patience& patience)
       : rank_(rank), ranks_(ranks), links_(links), staging_(staging), execution_(execution), patience_(patience) {}
 
-  /// What the ranks agreed on: `staging` is the smallest staging memory of any of them, and `reading` how any of them
-  /// reads what another lends, at the least.
-  void agree(select::DecisionTable table, uint64_t staging, Reading reading, Groups groups) {
+  void agree(select::DecisionTable table, const Terms& terms, Groups groups) {
     table_ = std::move(table);
-    reading_ = reading;
-    shared_staging_ = staging;
+    terms_ = terms;
     groups_ = std::move(groups);
   }
 
@@ -114,8 +119,7 @@ class Planner {
   exec::Execution& execution_;
   const exec::Patience& patience_;
   select::DecisionTable table_;
-  uint64_t shared_staging_ = 0;
-  Reading reading_ = Reading::None;
+  Terms terms_;
   const bool reproducible_ = env().reproducible;
   Groups groups_;
   // By the rank that this one plays, and so by root: the groups as seen from there are part of the shape.

@@ -49,7 +49,7 @@ double Waiter::turn() {
     turns_ % kPausesToAYield == 0 ? void(sched_yield()) : pause();
     return 0;
   }
-  constexpr uint64_t kUntimed = 32;
+  constexpr uint64_t kUntimed = 32;  // to ask the clock takes a tenth of a yield; most waits are over before
   if (turns_ <= patience_.spins + kUntimed) {
     sched_yield();
     return 0;

@@ -14,8 +14,9 @@ namespace {
 constexpr uint64_t kGranule = 128;
 constexpr uint64_t kUnbounded = std::numeric_limits<uint64_t>::max();
 constexpr double kSwitch = 0.7e-6;  // seconds until a core's next thread runs, after sched_yield (bench/ceilings)
-constexpr double kCrowdedMessage = 0.45e-6;  // seconds of processor time, where ranks share cores (2 and 4 on each)
-constexpr int kBuckets = 40;                 // sizes are decided by powers of two, up to 1 TiB
+constexpr double kCrowdedMessage =
+    0.45e-6;                  // seconds, where ranks share cores; as measured with two and four on each, at least
+constexpr int kBuckets = 40;  // sizes are decided by powers of two, up to 1 TiB
 
 Collective collective_named(std::string_view name) {
   for (int i = 0; i < kCollectives; ++i) {
@@ -157,7 +158,7 @@ Pace crowded(Pace pace, double crowd) {
   if (crowd <= 1) return pace;
   pace.alpha += (crowd - 1) * kSwitch;
   pace.beta *= crowd;
-  pace.message = std::max(pace.message, kCrowdedMessage);
+  pace.message = std::max(pace.message * crowd, kCrowdedMessage);
   return pace;
 }
 
@@ -188,7 +189,7 @@ double seconds(const Entry& entry, uint64_t bytes, const Setting& s) {
   const Part between{.rounds = cost.between->rounds,
                      .moved = cost.between->moved.value(),
                      .chain = cost.between->chain.value(),
-                     .stages = std::min(all.stages, cost.between->stages)};
+                     .stages = std::min(all.stages, std::max<int64_t>(0, cost.between->stages - cost.between->rounds))};
   all.rounds -= between.rounds;
   all.moved = std::max(0.0, all.moved - between.moved);
   all.chain = cost.chain == plan::Ratio(0) ? chain_of(all.rounds) : std::max(0.0, all.chain - between.chain);
@@ -206,7 +207,7 @@ Candidate rate(const Entry& entry, uint64_t bytes, const Setting& setting) {
 
 bool is_better(const Candidate& a, const Candidate& b) {
   if (a.rejected.empty() != b.rejected.empty()) return a.rejected.empty();
-  if (a.seconds != b.seconds) return a.seconds < b.seconds;
+  if (a.seconds != b.seconds || !a.rejected.empty()) return a.seconds < b.seconds;
   return a.algorithm->lends && !b.algorithm->lends;  // its messages may become longer
 }
 

@@ -36,12 +36,14 @@ class Ranks(unittest.TestCase):
         self.assertIn("not bound to cores", done.stderr)
         self.assertNotIn("on processors", done.stderr)
 
-    def test_agree_on_messages_where_one_of_them_does_not_let_others_read_its_memory(self):
-        done = tutti("run", "-n", "3", "--", "sh", "-c",
-                     "[ $TUTTI_RANK != 1 ] || export TUTTI_CMA=off; "
-                     "exec $0 perf all_to_all -b 1M -e 16M -f 4 -n 2 -w 1", TUTTI)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("Out of bounds values : 0 OK", done.stdout)
+    def test_agree_on_messages_where_one_of_them_has_another_mind_of_reading_others_memory(self):
+        for mind in "off", "always":
+            for collective in "all_to_all", "all_gather":
+                done = tutti("run", "-n", "3", "--", "sh", "-c",
+                             f"[ $TUTTI_RANK != 1 ] || export TUTTI_CMA={mind}; "
+                             f"exec $0 perf {collective} -b 4K -e 16M -f 64 -n 2 -w 1", TUTTI)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn("Out of bounds values : 0 OK", done.stdout)
 
     def test_program_may_follow_without_dashes_and_keeps_its_options(self):
         self.assertEqual(tutti("run", "-n", "1", "echo", "-n", "x", "--", "y").stdout, "[0] x -- y\n")

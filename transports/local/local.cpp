@@ -57,6 +57,8 @@ class Local final : public Transport {
     return {.ok = true, .alpha = 150e-9, .beta = 1 / 12e9};
   }
 
+  Reading reading(Rank peer, const Word&) const override { return probe(peer).ok ? Reading::Direct : Reading::None; }
+
   OutLink connect_out(Rank peer, uint32_t channel, Deadline) override {
     return {.memory = join(wireup_.rank(), peer, channel),
             .peer = peer,

@@ -226,9 +226,19 @@ class Shm final : public Transport {
     return {.ok = true, .alpha = 250e-9, .beta = 1 / 10e9};
   }
 
+  Reading reading(Rank peer, const Word& word) const override {
+    if (word.at == 0 || env().cma == Cma::Off || !probe(peer).ok) return Reading::None;
+    uint64_t read = 0;
+    const int error =
+        pull(static_cast<int>(context_.wireup->place(peer).process), reinterpret_cast<const unsigned char*>(word.at),
+             reinterpret_cast<unsigned char*>(&read), sizeof read);
+    return error == 0 && read == word.value ? Reading::Pulled : Reading::None;
+  }
+  void all_read() override { all_read_ = true; }
+
   /// Can the peer pull from this process? It is asked, and tries.
   void acquaint(Rank peer, Deadline deadline) override {
-    if (env().cma == Cma::Off || !probe(peer).ok || pulls_.count(peer) != 0) return;
+    if (all_read_ || env().cma == Cma::Off || !probe(peer).ok || pulls_.count(peer) != 0) return;
     std::string answer;
     try {
       const volatile uint64_t word = random_u64();
@@ -246,7 +256,7 @@ class Shm final : public Transport {
     unsigned char* const arena = context_.arena->base();
     auto* const memory = reinterpret_cast<LinkMemory*>(arena + outgoing_->link(peer, channel));
     const auto known = pulls_.find(peer);
-    const bool pulled = known != pulls_.end() && known->second;
+    const bool pulled = all_read_ || (known != pulls_.end() && known->second);
     const bool always = env().cma == Cma::Always;
     return {.memory = memory,
             .arena = arena,
@@ -310,6 +320,7 @@ class Shm final : public Transport {
   std::map<Rank, Segment> mapped_;
   uint64_t entered_ = 0;  // bytes of them
   std::map<Rank, PeerWindows> windows_;
+  bool all_read_ = false;
   std::map<Rank, bool> pulls_;
   std::deque<Helping> helping_;
 };

@@ -90,7 +90,7 @@ struct Alone {
     const std::vector<std::string> hosts = {"here"};
     const Groups groups = groups_of(hosts, "");
     const select::Setting setting{.ranks = 1, .groups = groups, .staging = 1 << 19, .message = 1 << 16};
-    planner.agree(select::DecisionTable(setting), arena.staging_bytes(), Reading::None, groups);
+    planner.agree(select::DecisionTable(setting), {.staging = arena.staging_bytes()}, groups);
   }
   std::vector<unsigned char> memory = std::vector<unsigned char>(1 << 20);
   transports::Arena arena{memory.data(), memory.size()};

@@ -11,19 +11,21 @@
 namespace tutti::comm {
 namespace {
 
+using transports::Reading;
+
 constexpr uint64_t kMessage = 64 << 10, kBlock = 1 << 20;  // bytes
 
-/// Rank 0's planner of two, whose ranks read each other's memory as said.
-struct OfTwo {
-  OfTwo(Reading reading, const char* forced) {
-    const std::vector<std::string> hosts = {"here", "here"};
+/// Rank 0's planner, where ranks read each other's memory as said.
+struct Ranks {
+  Ranks(Reading reading, const char* forced, Rank n = 2) : ranks(n) {
+    const std::vector<std::string> hosts(static_cast<size_t>(n), "here");
     const Groups groups = groups_of(hosts, "");
-    const select::Setting setting{.ranks = 2,
+    const select::Setting setting{.ranks = n,
                                   .groups = groups,
                                   .staging = arena.staging_bytes(),
                                   .message = kMessage,
                                   .forced = select::parse_forced(forced)};
-    planner.agree(select::DecisionTable(setting), arena.staging_bytes(), reading, groups);
+    planner.agree(select::DecisionTable(setting), {.staging = arena.staging_bytes(), .reading = reading}, groups);
   }
   uint64_t rounds(Collective collective, Op op = Op::Sum, uint64_t bytes = kBlock) {
     const Call call{.spec = {.collective = collective, .type = DType::F32, .op = op, .count = bytes / sizeof(float)},
@@ -31,6 +33,7 @@ struct OfTwo {
                     .out = memory.data() + 1};
     return planner.collective(call).program.lowered.rounds;
   }
+  const Rank ranks;
   std::vector<unsigned char> memory = std::vector<unsigned char>(2 << 20);
   transports::Arena arena{memory.data(), memory.size(), 1 << 16};
   exec::NoLinks nowhere{transports::kLendFrom};
@@ -38,17 +41,17 @@ struct OfTwo {
   exec::Staging staging{arena};
   exec::Execution execution;
   exec::Patience patience;
-  Planner planner{0, 2, links, staging, execution, patience};
+  Planner planner{0, ranks, links, staging, execution, patience};
 };
 
 TEST(Planner, MessagesFitStagingMemoryWhereNotAllRanksReadEachOthers) {
-  OfTwo ranks(Reading::None, "all_to_all:one_shot");
+  Ranks ranks(Reading::None, "all_to_all:one_shot");
   EXPECT_GE(ranks.rounds(Collective::AllToAll), kBlock / kMessage);
 }
 
 TEST(Planner, MessagesThatAreReadInTheirSendersMemoryAreNotLimitedByStaging) {
   for (const Reading reading : {Reading::Pulled, Reading::Direct}) {
-    OfTwo ranks(reading, "all_to_all:one_shot,broadcast:one_shot,reduce_scatter:one_shot");
+    Ranks ranks(reading, "all_to_all:one_shot,broadcast:one_shot,reduce_scatter:one_shot");
     EXPECT_EQ(ranks.rounds(Collective::AllToAll), 1u);
     EXPECT_EQ(ranks.rounds(Collective::AllToAll, Op::Sum, 16 << 20), 4u) << "4 MiB each";
     EXPECT_EQ(ranks.rounds(Collective::ReduceScatter), 1u);
@@ -56,8 +59,21 @@ TEST(Planner, MessagesThatAreReadInTheirSendersMemoryAreNotLimitedByStaging) {
   }
 }
 
+TEST(Planner, WhatIsTooShortToBeLentStillFitsStagingMemory) {
+  constexpr const char* kOneShot = "all_to_all:one_shot,broadcast:one_shot,reduce_scatter:one_shot,all_gather:one_shot";
+  for (const Rank n : {2, 3, 24, 100}) {
+    Ranks ranks(Reading::Direct, kOneShot, n);
+    for (const Collective collective :
+         {Collective::AllToAll, Collective::Broadcast, Collective::ReduceScatter, Collective::AllGather}) {
+      for (const uint64_t bytes : {44, 4096, 8188, 8192, 12 << 10, (4 << 20) + 4, (4 << 20) + 8000, (8 << 20) + 8188}) {
+        EXPECT_GE(ranks.rounds(collective, Op::Sum, bytes), 1u);
+      }
+    }
+  }
+}
+
 TEST(Planner, WhatIsScaledOrFoldedOnItsWayIsStagedAndSoLimited) {
-  OfTwo ranks(Reading::Direct, "all_reduce:two_shot,reduce_scatter:one_shot");
+  Ranks ranks(Reading::Direct, "all_reduce:two_shot,reduce_scatter:one_shot");
   EXPECT_GE(ranks.rounds(Collective::AllReduce), kBlock / kMessage / 2);
   EXPECT_GE(ranks.rounds(Collective::ReduceScatter, Op::PreMulSum), kBlock / kMessage);
 }

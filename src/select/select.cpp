@@ -198,7 +198,9 @@ double seconds(const Entry& entry, uint64_t bytes, const Setting& s) {
 }
 
 Candidate rate(const Entry& entry, uint64_t bytes, const Setting& setting) {
-  if (entry.rejected.empty()) return {.algorithm = entry.algorithm, .seconds = seconds(entry, bytes, setting)};
+  if (entry.rejected.empty()) {
+    return {.algorithm = entry.algorithm, .seconds = seconds(entry, bytes, setting), .stages = entry.cost.stages};
+  }
   // What is demanded comes before the others, as it has a reason of its own.
   return {.algorithm = entry.algorithm,
           .seconds = entry.outdone ? std::numeric_limits<double>::infinity() : 0,
@@ -208,7 +210,9 @@ Candidate rate(const Entry& entry, uint64_t bytes, const Setting& setting) {
 bool is_better(const Candidate& a, const Candidate& b) {
   if (a.rejected.empty() != b.rejected.empty()) return a.rejected.empty();
   if (a.seconds != b.seconds || !a.rejected.empty()) return a.seconds < b.seconds;
-  return a.algorithm->lends && !b.algorithm->lends;  // its messages may become longer
+  // Longer messages, fewer of them: those that are lent need no staging memory, others share it among their stages.
+  if (a.algorithm->lends != b.algorithm->lends) return a.algorithm->lends;
+  return a.stages < b.stages;
 }
 
 /// The first of the best; where none can be used, the first that the user does not rule out.

@@ -60,6 +60,7 @@ struct Candidate {
   const plan::Algorithm* algorithm = nullptr;
   double seconds = 0;
   std::string rejected;  ///< why it cannot be used; empty if it can
+  int64_t stages = 0;    ///< sets of peers that share the staging memory
 };
 
 /// All algorithms of a collective for calls of `bytes` bytes a block, the best first, the impossible last.

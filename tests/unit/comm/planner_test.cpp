@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -27,11 +28,15 @@ struct Ranks {
                                   .forced = select::parse_forced(forced)};
     planner.agree(select::DecisionTable(setting), {.staging = arena.staging_bytes(), .reading = reading}, groups);
   }
+  const exec::Lowered& program(Collective collective, uint64_t bytes, const void* in, void* out, Op op = Op::Sum) {
+    const uint64_t count = bytes / sizeof(float);
+    return planner
+        .collective(
+            {.spec = {.collective = collective, .type = DType::F32, .op = op, .count = count}, .in = in, .out = out})
+        .program.lowered;
+  }
   uint64_t rounds(Collective collective, Op op = Op::Sum, uint64_t bytes = kBlock) {
-    const Call call{.spec = {.collective = collective, .type = DType::F32, .op = op, .count = bytes / sizeof(float)},
-                    .in = memory.data(),
-                    .out = memory.data() + 1};
-    return planner.collective(call).program.lowered.rounds;
+    return program(collective, bytes, memory.data(), memory.data() + 1, op).rounds;
   }
   const Rank ranks;
   std::vector<unsigned char> memory = std::vector<unsigned char>(2 << 20);
@@ -70,6 +75,24 @@ TEST(Planner, WhatIsTooShortToBeLentStillFitsStagingMemory) {
       }
     }
   }
+}
+
+TEST(Planner, ShortBlocksOfSharedMemoryThatGoToAllAreStaged) {
+  auto& memory = transports::SharedMemory::of_this_process();
+  void* const in = memory.allocate(kBlock);
+  void* const out = memory.allocate(kBlock);
+  Ranks ranks(Reading::None, "all_reduce:two_shot,broadcast:one_shot,all_to_all:one_shot");
+  const auto shares = [&](Collective collective, uint64_t bytes) {
+    const auto& ops = ranks.program(collective, bytes, in, out).last.ops;
+    return std::any_of(ops.begin(), ops.end(), [](const exec::Op& op) { return op.share; });
+  };
+  EXPECT_FALSE(shares(Collective::AllReduce, 64 << 10));
+  EXPECT_TRUE(shares(Collective::AllReduce, 128 << 10));
+  EXPECT_FALSE(shares(Collective::Broadcast, 32 << 10));
+  EXPECT_TRUE(shares(Collective::Broadcast, 64 << 10));
+  EXPECT_TRUE(shares(Collective::AllToAll, 16 << 10));
+  memory.release(in);
+  memory.release(out);
 }
 
 TEST(Planner, WhatIsScaledOrFoldedOnItsWayIsStagedAndSoLimited) {

@@ -5,9 +5,11 @@
 // it writes later can no longer matter.
 //
 // `Memory` says how one 8-byte word is loaded and stored on this kind of processor:
-//   load(p) (relaxed), load_acquire(p), store_release(p, value), prefetch_for_writing(p); see host_memory.hpp.
+//   load(p) (relaxed), load_acquire(p), store_release(p, value), prefetch(p), prefetch_for_writing(p); see
+//   host_memory.hpp.
 #pragma once
 
+#include "base/copy_small.hpp"
 #include "base/hd.hpp"
 #include "transports/help.hpp"
 #include "transports/link.hpp"
@@ -44,6 +46,9 @@ struct SlotWire {
     header = {tag >> 16, Memory::load(&from->length), static_cast<Where>(tag & 0xffff)};
     return locate(in, *from, header, arrival) ? Poll::Ready : Poll::Bad;
   }
+
+  /// Brings the next message's line into this processor's cache, if it has one.
+  TUTTI_HD static void fetch(const InLink& in) { Memory::prefetch(slot(in.memory, in.next)); }
 
   /// Message `in.next` is done with. Its slot and payload go back to the writer: at once, except that for messages
   /// inside their descriptors every half ring does. A writer can therefore count on room for kCredits unread messages.
@@ -83,7 +88,7 @@ struct SlotWire {
   /// Needs can_publish(). `length` ≤ kInlineBytes.
   TUTTI_HD static void publish_inline(OutLink& out, uint64_t tag, const unsigned char* payload, uint64_t length) {
     Descriptor* to = slot(out.memory, out.next);
-    if (length != 0) __builtin_memcpy(to->payload, payload, length);
+    copy_small(to->payload, payload, length);
     publish(out, to, tag, length, Where::Inline);
   }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/copy_small.hpp"
 #include "base/fold_shape.hpp"
 #include "tutti/types.hpp"
 
@@ -47,7 +48,11 @@ void copy_through_registers(std::byte* dst, std::byte* dst2, const std::byte* sr
 /// dst[0, bytes) = src[0, bytes), and dst2 too if it is not null. dst may equal src; otherwise nothing overlaps.
 /// With `stream`, dst is stored past the cache, and is visible before later stores when the call returns.
 inline void copy_bytes(std::byte* dst, std::byte* dst2, const std::byte* src, size_t bytes, bool stream) {
-  if (bytes == 0) return;
+  if (bytes <= kSmallBytes) {
+    if (dst != nullptr && dst != src) copy_small(dst, src, bytes);
+    if (dst2 != nullptr) copy_small(dst2, src, bytes);
+    return;
+  }
   if (dst2 != nullptr || stream) return copy_through_registers(dst, dst2, src, bytes, stream);
   if (dst != src) std::memcpy(dst, src, bytes);  // glibc's is the best there is
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/copy_small.hpp"
 #include "base/prefetch.hpp"
 #include "base/simd_targets.hpp"
 
@@ -17,12 +18,13 @@
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
-// Masked moves that neither touch nor fault on the bytes left out: AVX-512 has them for bytes.
-#undef TUTTI_MASKED_MOVES
+// Masked loads that neither touch nor fault on the bytes left out: AVX-512 has them for bytes. (Masked stores it has
+// too, but what they stored cannot be loaded again until it is in the cache: see base/copy_small.hpp.)
+#undef TUTTI_MASKED_LOADS
 #if HWY_TARGET == HWY_AVX3 && HWY_MAJOR >= 1
-#define TUTTI_MASKED_MOVES 1
+#define TUTTI_MASKED_LOADS 1
 #else
-#define TUTTI_MASKED_MOVES 0
+#define TUTTI_MASKED_LOADS 0
 #endif
 
 HWY_BEFORE_NAMESPACE();
@@ -37,10 +39,11 @@ constexpr size_t kRawBytes = HWY_MAX_BYTES;
 
 HWY_INLINE Raw load(const std::byte* from) { return hn::LoadU(Bytes(), reinterpret_cast<const uint8_t*>(from)); }
 
-/// Reads `size` ≤ kRawBytes bytes and not one more; the rest are zeros.
+/// Reads `size` ≤ kRawBytes bytes and not one more; the rest of the register is anything.
 HWY_INLINE Raw load_some(const std::byte* from, size_t size) {
   if (size == kRawBytes) return load(from);
-#if TUTTI_MASKED_MOVES
+  if (size <= 8) return hn::BitCast(Bytes(), hn::Set(hn::ScalableTag<uint64_t>(), load_small(from, size)));
+#if TUTTI_MASKED_LOADS
   return hn::MaskedLoad(hn::FirstN(Bytes(), size), Bytes(), reinterpret_cast<const uint8_t*>(from));
 #else
   HWY_ALIGN uint8_t buffer[kRawBytes] = {};
@@ -103,13 +106,9 @@ class Output {
 
  private:
   static HWY_INLINE void store_some(std::byte* to, size_t size, Raw value) {
-#if TUTTI_MASKED_MOVES
-    hn::BlendedStore(value, hn::FirstN(Bytes(), size), Bytes(), reinterpret_cast<uint8_t*>(to));
-#else
     HWY_ALIGN uint8_t buffer[kRawBytes];
     hn::Store(value, Bytes(), buffer);
-    memcpy(to, buffer, size);
-#endif
+    copy_small(to, buffer, size);
   }
 
   std::byte* const first_;

@@ -63,15 +63,21 @@ bool pulls(const CallSpec& spec, Rank ranks, const Terms& terms) {
   }
 }
 
-/// Should peers read shared memory where it lies? Short blocks that have just been written are had in half the time out
-/// of staging memory, whose lines are where they were the last time, where they are reduced to all or broadcast, as
-/// measured with fresh data. (Where they go another way it is a tenth to a quarter; and of the same data again and
-/// again reading them in place takes a third of the time.)
-bool shares(const CallSpec& spec) {
-  if (env().cma == Cma::Always) return true;
+/// Which of a call's buffers, where it is shared memory, should peers read where it lies? Short blocks that have just
+/// been written are had sooner, where they are reduced to all or broadcast, out of staging memory, whose lines are
+/// where they were the last time: as measured with fresh data. (Of the same data again and again, reading them in place
+/// takes a third of the time.) What has just been reduced is staged until it is so long that its writer helps to copy
+/// it.
+struct Shares {
+  bool in = true, out = true;
+};
+Shares shares(const CallSpec& spec) {
+  constexpr uint64_t kKiB = 1 << 10;
+  if (env().cma == Cma::Always) return {};
   const uint64_t block = spec.count * size_of(spec.type);
-  if (spec.collective == Collective::AllReduce) return block >= uint64_t{128} << 10;
-  return spec.collective != Collective::Broadcast || block >= uint64_t{64} << 10;
+  if (spec.collective == Collective::AllReduce) return {block >= 96 * kKiB, block >= 512 * kKiB};
+  if (spec.collective == Collective::Broadcast) return {block >= 64 * kKiB, block >= 64 * kKiB};
+  return {};
 }
 
 exec::Arithmetic arithmetic_of(const CallSpec& spec, Rank ranks, bool round_each) {
@@ -107,7 +113,7 @@ bool is_in_place(const Call& call, Rank rank) {
   }
 }
 
-Prepared& Planner::collective(const Call& call) {
+Prepared& Planner::find(const Call& call) {
   Known& known = known_[place_of(call)];
   if (!known.is(call) || known.generation != memory_.generation()) look_up(call, known);
   if (known.entry != cache_.begin()) cache_.splice(cache_.begin(), cache_, known.entry);
@@ -148,18 +154,19 @@ void Planner::bring_to_front(const Wanted& wanted) {
   cache_.pop_back();
 }
 
-/// Bytes of a block that a round moves. Where every message is read in the memory of its sender for sure, staging
-/// memory does not limit it: fewer messages then, and longer ones; all of a length, as too short a rest would be
-/// staged.
+/// Bytes of a block that a round moves: all rounds move as much, for a short rest would take nearly as long as the
+/// others and is staged where those are lent. Where every message is read in the memory of its sender for sure, staging
+/// memory does not limit it: fewer messages then, and longer ones.
 uint64_t Planner::window_of(const select::Choice& choice, const CallSpec& spec, bool pull) const {
   using transports::Reading;
   constexpr uint64_t kLongest = 4 << 20, kGrain = 128;
   const uint64_t block = spec.count * size_of(spec.type);
   const bool read = terms_.reading == Reading::Direct || (terms_.reading == Reading::Pulled && pull);
   const bool lent = choice.algorithm->lends && spec.op != Op::PreMulSum && block >= transports::kLendFrom;
-  if (!read || !lent) return choice.window;
-  const uint64_t rounds = (block + kLongest - 1) / kLongest;
-  return std::max(choice.window, ((block + rounds - 1) / rounds + kGrain - 1) / kGrain * kGrain);
+  const uint64_t most = read && lent ? std::max(choice.window, kLongest) : choice.window;
+  if (block <= most) return most;
+  const uint64_t rounds = (block + most - 1) / most;
+  return ((block + rounds - 1) / rounds + kGrain - 1) / kGrain * kGrain;
 }
 
 Prepared Planner::make(const Wanted& wanted) {
@@ -167,7 +174,8 @@ Prepared Planner::make(const Wanted& wanted) {
   const auto element = static_cast<uint32_t>(size_of(spec.type));
   const select::Choice choice = table_.choose(spec.collective, spec.count * element);
   const bool helped = patience_.spins > 0;  // every rank has a core to itself, also while it waits
-  const bool share = shares(spec), pull = pulls(spec, ranks_, terms_);
+  const Shares share = shares(spec);
+  const bool pull = pulls(spec, ranks_, terms_);
   const uint64_t window = window_of(choice, spec, pull);
   const exec::Geometry geometry{.count = spec.count,
                                 .window = std::max<uint64_t>(1, window / element),
@@ -177,7 +185,7 @@ Prepared Planner::make(const Wanted& wanted) {
                                 .scaled = spec.op == Op::PreMulSum,
                                 .pull = pull || env().cma == Cma::Always,
                                 .helped = helped,
-                                .shared = {share && wanted.shared_in, share && wanted.shared_out},
+                                .shared = {share.in && wanted.shared_in, share.out && wanted.shared_out},
                                 .stream = !wanted.in_place && bytes_of_result(spec, ranks_) >= kStreamFrom};
   Prepared prepared{.wanted = wanted, .algorithm = choice.algorithm->name};
   prepared.salt = hash_of(spec).add(std::string_view(choice.algorithm->name)).add(window).value();
@@ -202,7 +210,7 @@ void Planner::give_staging(exec::Loaded& program) {
 
 /// False where the stages have theirs already.
 bool Planner::assign_staging(exec::Lowered& lowered) {
-  if (lowered.stages.empty() || lowered.generation == staging_.generation()) return false;
+  if (has_staging(lowered)) return false;
   if (!staging_.assign(lowered.stages)) {
     exec::drain_staging(links_, execution_, patience_).throw_if_bad();
     staging_.reset();

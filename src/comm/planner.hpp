@@ -65,10 +65,13 @@ class Planner {
   }
 
   /// Was this very collective, with the same buffers, called not long ago? Then nothing is wrong with it.
-  bool knows(const Call& call) const { return known_[place_of(call)].is(call); }
+  bool knows(const Call& call) const { return last_->is(call) || known_[place_of(call)].is(call); }
   /// The program of a collective. The reference is good until the next call of the planner.
   /// Throws what connecting throws, and Error(OutOfMemory).
-  Prepared& collective(const Call& call);
+  Prepared& collective(const Call& call) {
+    const bool again = last_->is(call) && last_->generation == memory_.generation();
+    return again && has_staging(last_->program->program.lowered) ? *last_->program : find(call);
+  }
   /// The program of a collective whose blocks vary. This rank's own block is not moved, only folded.
   Prepared& varying(const Call& call);
   /// The program of a group of sends and receives, none of them with this rank itself.
@@ -101,6 +104,7 @@ class Planner {
     constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;  // spreads over the high bits
     return (in + 3 * out + 5 * call.spec.count + static_cast<uint64_t>(call.spec.collective)) * kOdd >> 59;
   }
+  Prepared& find(const Call& call);
   void look_up(const Call& call, Known& known);
   void bring_to_front(const Wanted& wanted);
   void keep_stages();
@@ -110,6 +114,9 @@ class Planner {
   Prepared& prepare(exec::Direct direct);
   void give_staging(exec::Loaded& program);
   bool assign_staging(exec::Lowered& lowered);
+  bool has_staging(const exec::Lowered& lowered) const {
+    return lowered.stages.empty() || lowered.generation == staging_.generation();
+  }
   exec::Stage kept_stage(exec::OwnedStage& wanted);
 
   Rank rank_;
@@ -130,7 +137,7 @@ class Planner {
   const transports::SharedMemory& memory_ = transports::SharedMemory::of_this_process();
   std::list<Prepared> cache_;  // the most recently used first
   std::array<Known, 32> known_;
-  const Known* last_ = known_.data();
+  const Known* last_ = known_.data();  // the call that ran last
   std::unordered_map<Wanted, std::list<Prepared>::iterator, WantedHash> index_;
   Prepared direct_;
   std::map<std::pair<std::vector<uint32_t>, uint64_t>, exec::Lowered> direct_stages_;  // by out-links and slot

@@ -84,13 +84,14 @@ TEST(Planner, ShortBlocksOfSharedMemoryThatGoToAllAreStaged) {
   Ranks ranks(Reading::None, "all_reduce:two_shot,broadcast:one_shot,all_to_all:one_shot");
   const auto shares = [&](Collective collective, uint64_t bytes) {
     const auto& ops = ranks.program(collective, bytes, in, out).last.ops;
-    return std::any_of(ops.begin(), ops.end(), [](const exec::Op& op) { return op.share; });
+    return std::count_if(ops.begin(), ops.end(), [](const exec::Op& op) { return op.share; });
   };
-  EXPECT_FALSE(shares(Collective::AllReduce, 64 << 10));
-  EXPECT_TRUE(shares(Collective::AllReduce, 128 << 10));
-  EXPECT_FALSE(shares(Collective::Broadcast, 32 << 10));
-  EXPECT_TRUE(shares(Collective::Broadcast, 64 << 10));
-  EXPECT_TRUE(shares(Collective::AllToAll, 16 << 10));
+  EXPECT_EQ(shares(Collective::AllReduce, 64 << 10), 0);
+  EXPECT_EQ(shares(Collective::AllReduce, 128 << 10), 1) << "the input, but not yet the result";
+  EXPECT_EQ(shares(Collective::AllReduce, 512 << 10), 2);
+  EXPECT_EQ(shares(Collective::Broadcast, 32 << 10), 0);
+  EXPECT_EQ(shares(Collective::Broadcast, 64 << 10), 1);
+  EXPECT_EQ(shares(Collective::AllToAll, 16 << 10), 1);
   memory.release(in);
   memory.release(out);
 }

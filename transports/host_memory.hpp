@@ -16,6 +16,7 @@ struct HostMemory {
   static uint64_t load_ordered(const uint64_t* word) { return ref(word).load(std::memory_order_seq_cst); }
   static void store_ordered(uint64_t* word, uint64_t value) { ref(word).store(value, std::memory_order_seq_cst); }
 
+  static void prefetch(const void* line) { __builtin_prefetch(line); }
   static void prefetch_for_writing(const void* line) { tutti::prefetch_for_writing(line); }
 
  private:

@@ -124,8 +124,8 @@ struct Arrival {
 /// Messages that follow each other are not neighbours: a reader that waits for one would fetch the next one's line with
 /// it, and so take it from the writer who is about to write there.
 TUTTI_HD inline Descriptor* slot(const LinkMemory* memory, uint64_t message) {
-  constexpr uint64_t kHalf = kCapacity / 2;
-  const uint64_t place = message % kHalf * 2 + message / kHalf % 2;
+  constexpr uint64_t kApart = 5;  // odd, so that no two of a ring's messages have the same place
+  const uint64_t place = message * kApart % kCapacity;
   return reinterpret_cast<Descriptor*>(const_cast<unsigned char*>(memory->ring) + place * kLine);
 }
 

@@ -1,5 +1,6 @@
 #include "comm/board.hpp"
 
+#include <bit>
 #include <cstring>
 
 namespace tutti::comm {
@@ -7,23 +8,13 @@ namespace {
 
 constexpr uint64_t kTransfer = uint64_t{1} << 63;
 
-/// A spec without its count in one word: collective, type, operator, direction, do blocks vary, root.
-uint64_t pack(const CallSpec& s) {
-  return static_cast<uint64_t>(s.collective) | static_cast<uint64_t>(s.type) << 8 | static_cast<uint64_t>(s.op) << 16 |
-         static_cast<uint64_t>(s.sends) << 24 | static_cast<uint64_t>(s.varies) << 25 |
-         static_cast<uint64_t>(static_cast<uint32_t>(s.root)) << 32;
-}
+static_assert(std::endian::native == std::endian::little, "what travels is a spec's words");
 
+/// Words from elsewhere, if they are a spec.
 std::optional<CallSpec> unpack(uint64_t kinds, uint64_t count) {
   const auto collective = kinds & 0xff, type = kinds >> 8 & 0xff, op = kinds >> 16 & 0xff, flags = kinds >> 24 & 0xff;
   if (collective >= kCollectives || type >= kDTypes || op >= kOps || flags > 3) return std::nullopt;
-  return CallSpec{static_cast<Collective>(collective),
-                  static_cast<DType>(type),
-                  static_cast<Op>(op),
-                  (flags & 1) != 0,
-                  (flags & 2) != 0,
-                  static_cast<Rank>(kinds >> 32),
-                  count};
+  return std::bit_cast<CallSpec>(std::array{kinds, count});
 }
 
 /// What travels. A spec that is not there has kinds = ~0.
@@ -41,7 +32,7 @@ uint64_t transfer_key(bool sends, Rank peer, uint64_t number) {
 
 void Board::Entry::write(uint64_t new_key, const CallSpec& spec) {
   key.store(0, std::memory_order_relaxed);
-  kinds.store(pack(spec), std::memory_order_release);
+  kinds.store(spec.kinds(), std::memory_order_release);
   count.store(spec.count, std::memory_order_release);
   key.store(new_key, std::memory_order_release);
 }
@@ -77,9 +68,9 @@ std::string Board::answer(uint64_t key) const {
   };
   Bytes bytes{
       begun_.load(std::memory_order_acquire), finished_.load(std::memory_order_acquire), kAbsent, 0, kAbsent, 0};
-  if (const auto spec = find(key)) bytes.kinds = pack(*spec), bytes.count = spec->count;
+  if (const auto spec = find(key)) bytes.kinds = spec->kinds(), bytes.count = spec->count;
   if (const auto last = find(last_.load(std::memory_order_acquire))) {
-    bytes.last_kinds = pack(*last), bytes.last_count = last->count;
+    bytes.last_kinds = last->kinds(), bytes.last_count = last->count;
   }
   return {reinterpret_cast<const char*>(&bytes), sizeof bytes};
 }

@@ -28,7 +28,7 @@ Call& typed(Communicator& communicator, Call& call, int type, tuttiRedOp_t op) {
 }
 
 /// What the collectives' functions have in common.
-tuttiResult_t run(Call&& call, int type, tuttiRedOp_t op, tuttiComm_t comm, tuttiStream_t stream) {
+[[gnu::noinline]] tuttiResult_t run(Call&& call, int type, tuttiRedOp_t op, tuttiComm_t comm, tuttiStream_t stream) {
   return guarded([&] {
     const auto& communicator = communicator_of(comm);
     submit(communicator, typed(*communicator, call, type, op), stream_of(stream));

@@ -12,7 +12,6 @@
 #include "base/cores.hpp"
 #include "base/env.hpp"
 #include "base/format.hpp"
-#include "base/hash.hpp"
 #include "base/log.hpp"
 #include "base/version.hpp"
 #include "comm/varying.hpp"
@@ -23,6 +22,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kPlanFormat = 1;
+constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;  // spreads over the high bits
 
 /// All that must be equal on all ranks for them to understand each other and to choose alike.
 std::string configuration() {
@@ -267,7 +267,7 @@ void Communicator::begin_collective(const Call& call) {
   const bool varies = call.spec.varies;
   Prepared& prepared = varies ? planner_->varying(call) : planner_->collective(call);
   watch_.set_algorithm(prepared.algorithm);
-  digest_ = mix(digest_ + prepared.salt);
+  digest_ = (digest_ ^ prepared.salt) * kOdd;
   load(prepared);
   exec::RankState& state = prepared.program.state;
   if (!varies) {
@@ -278,7 +278,7 @@ void Communicator::begin_collective(const Call& call) {
   } else {
     copy_own_block(call, rank());
   }
-  state.tag = mix(prepared.salt + calls_) & transports::kTagMask;
+  state.tag = (prepared.salt + calls_) & transports::kTagMask;  // a salt is a hash, so no other is near it
   if (call.spec.op == Op::PreMulSum) state.arithmetic.scale = call.scale;
 }
 

@@ -66,7 +66,7 @@ const char* last_error();
 
 /// Runs a function of the C interface.
 template <class Function>
-tuttiResult_t guarded(Function&& function) noexcept {
+[[gnu::always_inline]] inline tuttiResult_t guarded(Function&& function) noexcept {
   try {
     function();
     return tuttiSuccess;

@@ -74,7 +74,7 @@ Status run_one(Communicator& comm, const Call& call) {
   Status status;
   try {
     if (exec::Execution* execution = comm.begin({&call, 1}, status)) {
-      exec::run_until_one_is_done({&execution, 1}, comm.patience());
+      exec::run(*execution, comm.patience());
       comm.finish(status);
     }
   } catch (const std::exception& error) {

@@ -109,12 +109,13 @@ struct Interpreter {
     if (outcome != Outcome::Progress) return outcome;
     const Op& op = *lane.next;
     unsigned char* slot = outgoing(rank, lane, op);
-    if (op.lend_first && group.leader()) publish(rank, lane, op, slot);
+    const bool sends = op.outs.begin != op.outs.end;
+    if (sends && op.lend_first && group.leader()) publish(rank, lane, op, slot);
     outcome = move(group, rank, lane, op, slot);
     if (outcome != Outcome::Progress || lane.sharing.phase != transports::Sharing::Phase::None) return outcome;
     group.sync();
     if (group.leader()) {
-      if (!op.lend_first) publish(rank, lane, op, slot);
+      if (sends && !op.lend_first) publish(rank, lane, op, slot);
       consume(rank, lane, op);
       advance(lane);
     }
@@ -227,8 +228,14 @@ struct Interpreter {
         rank.fault = {wrong, in.peer, lane.lane, op.step, op.bytes, header, error};
         return Outcome::Fault;
       }
+      if (lane.arrived == 0) fetch_ahead(rank, lane, op);
     }
     return Outcome::Progress;
+  }
+
+  /// One message is there, and so are others, it may be thought: their lines are had sooner all at once than in turn.
+  TUTTI_HD static void fetch_ahead(const RankState& rank, const LaneState& lane, const Op& op) {
+    for (uint32_t i = op.arrivals.begin + 1; i < op.arrivals.end; ++i) Wire::fetch(rank.in[lane.tables->arrivals[i]]);
   }
 
   TUTTI_HD static Outcome room_ready(RankState& rank, LaneState& lane, const Op& op) {

@@ -158,6 +158,35 @@ void sleep_a_while(std::span<Execution* const> executions, double seconds) {
   nap(seconds);
 }
 
+/// What is done while nothing moves: waits, hears of failures, and looks now and then at what is wrong.
+class Idleness {
+ public:
+  explicit Idleness(const Patience& patience) : waiter_(patience) {}
+  void over() {
+    waiter_.progressed();
+    next_look_ = kFirstLook;
+  }
+  void turn(std::span<Execution* const> executions) {
+    const double rest = waiter_.turn();
+    for (Execution* e : executions) {
+      if (!e->done && e->failed->load(std::memory_order_acquire) != 0)
+        e->status = e->observer->failed(), e->done = true;
+    }
+    if (rest == 0) return;
+    if (waiter_.stalled() >= next_look_) {
+      next_look_ = waiter_.stalled() + std::min(next_look_, kRarestLook);
+      for (Execution* e : executions) {
+        if (!e->done) look_at_stall(*e, waiter_.stalled());
+      }
+    }
+    sleep_a_while(executions, rest);
+  }
+
+ private:
+  Waiter waiter_;
+  double next_look_ = kFirstLook;
+};
+
 }  // namespace
 
 Loaded::Loaded(Lowered program, uint32_t versions) : lowered(std::move(program)) {
@@ -187,33 +216,22 @@ void Loaded::take_stages() {
   state.stages = stages.data();
 }
 
+void run(Execution& e, const Patience& patience) {
+  Execution* const alone = &e;
+  Idleness idleness(patience);
+  while (!e.done) advance(e, patience.spins > 0) ? idleness.over() : idleness.turn({&alone, 1});
+  if (!e.status.ok()) let_go(e);
+}
+
 void run_until_one_is_done(std::span<Execution* const> executions, const Patience& patience) {
-  Waiter waiter(patience);
-  double next_look = kFirstLook;
+  Idleness idleness(patience);
   for (bool one_is_done = false; !one_is_done;) {
     bool moved = false;
     for (Execution* e : executions) {
       if (!e->done) moved = advance(*e, patience.spins > 0) || moved;
       one_is_done = one_is_done || e->done;
     }
-    if (moved) {
-      waiter.progressed();
-      next_look = kFirstLook;
-      continue;
-    }
-    const double rest = waiter.turn();
-    for (Execution* e : executions) {
-      if (!e->done && e->failed->load(std::memory_order_acquire) != 0)
-        e->status = e->observer->failed(), e->done = true;
-    }
-    if (rest == 0) continue;
-    if (waiter.stalled() >= next_look) {
-      next_look = waiter.stalled() + std::min(next_look, kRarestLook);
-      for (Execution* e : executions) {
-        if (!e->done) look_at_stall(*e, waiter.stalled());
-      }
-    }
-    sleep_a_while(executions, rest);
+    moved ? idleness.over() : idleness.turn(executions);
   }
   for (Execution* e : executions) {
     if (e->done && !e->status.ok()) let_go(*e);

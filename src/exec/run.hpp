@@ -82,7 +82,10 @@ struct Execution {
   }
 };
 
-/// Runs all executions, at least one, until one is done or has failed; failures are in its `status`.
+/// Runs it until it is done or has failed; the failure is in its `status`.
+void run(Execution& execution, const Patience& patience);
+
+/// The same with several, at least one, until one of them is.
 void run_until_one_is_done(std::span<Execution* const> executions, const Patience& patience);
 
 /// Waits until no reader uses staging memory any more. Needed before `Staging::reset`.

@@ -30,6 +30,7 @@ struct DeviceMemory {
   __device__ static void store_release(uint64_t* at, uint64_t value) {
     word(at).store(value, cuda::memory_order_release);
   }
+  __device__ static void prefetch(const void*) {}
   __device__ static void prefetch_for_writing(const void*) {}
 };
 

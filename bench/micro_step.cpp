@@ -4,8 +4,9 @@
 //   micro_step --count NAME N      does NAME N times and no more, for who counts instructions (bench/instructions)
 //   micro_step --names
 // Link: one thread publishes a message, finds and consumes it. Step: one of 256 copies of 4 bytes that are the plan of
-// a single rank. Call: an all-reduce of 8 bytes on a communicator of one rank, the same again or two sizes in turn: all
-// that a call costs but its messages.
+// a single rank. Exchange: one rank's part of an all-reduce of 8 bytes among 2 or 8 who never wait. Call: an all-reduce
+// of 8 bytes on a communicator of one rank, the same again or two sizes in turn: all that a call costs but its
+// messages.
 #include <benchmark/benchmark.h>
 #include <tutti/tutti.h>
 
@@ -13,13 +14,17 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <map>
 #include <memory>
 #include <stdexcept>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/fold.hpp"
 #include "exec/host.hpp"
 #include "exec/run.hpp"
+#include "plan/algorithm.hpp"
 #include "plan/builder.hpp"
 #include "transports/host_memory.hpp"
 
@@ -99,6 +104,71 @@ Work step() {
   return [steps = std::make_shared<Steps>()] { return steps->run(); };
 }
 
+/// All ranks of a one-shot all-reduce of 8 bytes, stepped in turn by one thread: nobody waits.
+class Exchange {
+ public:
+  explicit Exchange(Rank ranks) : ranks_(static_cast<size_t>(ranks)) {
+    const auto& algorithm = *plan::find_algorithm(Collective::AllReduce, "one_shot");
+    for (Rank r = 0; r < ranks; ++r) {
+      Side& side = ranks_[static_cast<size_t>(r)];
+      side.ends.self = r;
+      side.ends.memory = &memory_;
+      const plan::RankPlan plan = plan::generate(algorithm, {Collective::AllReduce, ranks}, r);
+      side.program = {exec::lower(plan, {.count = 2, .window = 2, .element_bytes = 4}, side.links), 1};
+      side.program.take_stages();
+      side.program.state.arithmetic = {.fold = fold_function(DType::F32, Op::Sum), .element_bytes = 4};
+    }
+  }
+  int run() {
+    for (Side& side : ranks_) {
+      side.program.restart(side.links);
+      side.program.state.bases[0] = reinterpret_cast<unsigned char*>(side.in.data());
+      side.program.state.bases[1] = reinterpret_cast<unsigned char*>(side.out.data());
+    }
+    for (size_t done = 0; done < ranks_.size();) {
+      done = 0;
+      for (Side& side : ranks_) {
+        exec::Outcome outcome;
+        do {
+          outcome = exec::HostInterpreter::try_step({}, side.program.state, side.program.lanes[0]);
+        } while (outcome == exec::Outcome::Progress);
+        done += outcome == exec::Outcome::LaneDone ? 1 : 0;
+      }
+    }
+    benchmark::ClobberMemory();
+    return static_cast<int>(ranks_.size());
+  }
+
+ private:
+  using Memories = std::map<std::pair<Rank, Rank>, transports::LinkMemory>;  // by writer and reader
+  struct Ends final : exec::Connector {
+    Rank self = 0;
+    Memories* memory = nullptr;
+    transports::OutLink connect_out(Rank peer, uint32_t) override {
+      return {.memory = &(*memory)[{self, peer}], .peer = peer};
+    }
+    transports::InLink connect_in(Rank peer, uint32_t) override {
+      return {.memory = &(*memory)[{peer, self}], .peer = peer, .addresses = true};
+    }
+  };
+  struct Side {
+    Ends ends;
+    exec::Links links{ends};
+    exec::Loaded program;
+    std::array<float, 2> in{}, out{};
+  };
+  Memories memory_;
+  std::vector<Side> ranks_;
+};
+
+Work exchange_of_2() {
+  return [exchange = std::make_shared<Exchange>(2)] { return exchange->run(); };
+}
+
+Work exchange_of_8() {
+  return [exchange = std::make_shared<Exchange>(8)] { return exchange->run(); };
+}
+
 void check(tuttiResult_t result) {
   if (result != tuttiSuccess) throw std::runtime_error(tuttiGetLastError());
 }
@@ -128,10 +198,8 @@ struct Named {
   const char* name;
   Work (*make)();
 };
-constexpr Named kAll[] = {{"link_inline", inline_message},
-                          {"link_staged", staged_message},
-                          {"step", step},
-                          {"call_again", same_call},
+constexpr Named kAll[] = {{"link_inline", inline_message},  {"link_staged", staged_message},  {"step", step},
+                          {"exchange_of_2", exchange_of_2}, {"exchange_of_8", exchange_of_8}, {"call_again", same_call},
                           {"calls_in_turn", calls_in_turn}};
 
 void measure(benchmark::State& state, Work (*make)()) {

@@ -16,6 +16,17 @@ _TWO = {
     64 * MIB: (0.30, 0.87, 0.18, 0.70, 0.50),
     256 * MIB: (0.36, 0.75, 0.26, 0.80, 0.68),
 }
+# What the two took on the machine where these were set: Debian's best and the ceiling, microseconds.
+_THERE = {
+    8: ((0.45, 0.12), (0.40, 0.13), (0.45, 0.12), (0.41, 0.12), (0.10, 0.12)),
+    256: ((0.63, 0.12), (0.54, 0.13), (0.56, 0.12), (0.55, 0.12), (0.22, 0.12)),
+    4 * KIB: ((2.07, 0.18), (1.02, 0.15), (1.16, 0.16), (1.01, 0.15), (0.39, 0.14)),
+    64 * KIB: ((11, 1.71), (4.30, 1.87), (8.19, 1.08), (4.24, 1.81), (4.20, 1.06)),
+    MIB: ((198, 43), (51, 35), (98, 19), (53, 36), (59, 13)),
+    16 * MIB: ((3342, 904), (1302, 958), (2175, 684), (1310, 976), (1402, 472)),
+    64 * MIB: ((26100, 3623), (6553, 3884), (25600, 2817), (8390, 3945), (5771, 1883)),
+    256 * MIB: ((111300, 21800), (37300, 20300), (104000, 18200), (36000, 22700), (31500, 10700)),
+}
 # Ranks that outnumber the cores: all-reduce by (ranks, size).
 _CROWDED = {
     (4, 16): 0.5, (4, 4 * KIB): 0.6, (4, MIB): 0.6, (4, 16 * MIB): 0.6,
@@ -41,6 +52,15 @@ def to_peers(ranks, mode, collective, size, cores=2):
         return 0.7 if collective in ("all_reduce", "reduce_scatter") else 1.0
     row = _TWO.get(size) if mode == "back" else None
     return row[FIVE.index(collective)] if row else None
+
+
+def there_to_ceiling(collective, size):
+    """What a target of two ranks, back-to-back, came to on the machine where it was set: a multiple of the ceiling."""
+    if size not in _TWO or collective not in FIVE:
+        return None
+    column = FIVE.index(collective)
+    debian, ceiling = _THERE[size][column]
+    return _TWO[size][column] * debian / ceiling
 
 
 def to_ceiling(ranks, mode, size, cores=2):

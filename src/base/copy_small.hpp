@@ -26,7 +26,10 @@ TUTTI_HD inline T load_as(const unsigned char* from) {
 TUTTI_HD inline void copy_small(void* destination, const void* source, uint64_t bytes) {
   auto* to = static_cast<unsigned char*>(destination);
   const auto* from = static_cast<const unsigned char*>(source);
-  for (; bytes >= 8; bytes -= 8, to += 8, from += 8) __builtin_memcpy(to, from, 8);
+  for (; bytes >= 8; bytes -= 8, to += 8, from += 8) {
+    __builtin_memcpy(to, from, 8);
+    asm volatile("");  // or compilers make vectors, or a call of memcpy, of this loop
+  }
   if ((bytes & 4) != 0) __builtin_memcpy(to, from, 4), to += 4, from += 4;
   if ((bytes & 2) != 0) __builtin_memcpy(to, from, 2), to += 2, from += 2;
   if ((bytes & 1) != 0) *to = *from;

@@ -102,14 +102,14 @@ struct Pulled {
 template <class Group, class Wire, class Fold>
 struct Interpreter {
   /// Does one operation of the lane if it can be done now.
-  TUTTI_HD static Outcome try_step(const Group& group, RankState& rank, LaneState& lane) {
+  [[gnu::always_inline]] TUTTI_HD static Outcome try_step(const Group& group, RankState& rank, LaneState& lane) {
     Outcome outcome = Outcome::Progress;
     if (group.leader()) outcome = ready(rank, lane);
     outcome = group.broadcast(outcome);
     if (outcome != Outcome::Progress) return outcome;
     const Op& op = *lane.next;
-    unsigned char* slot = outgoing(rank, lane, op);
     const bool sends = op.outs.begin != op.outs.end;
+    unsigned char* slot = sends ? outgoing(rank, lane, op) : nullptr;
     if (sends && op.lend_first && group.leader()) publish(rank, lane, op, slot);
     outcome = move(group, rank, lane, op, slot);
     if (outcome != Outcome::Progress || lane.sharing.phase != transports::Sharing::Phase::None) return outcome;
@@ -147,7 +147,7 @@ struct Interpreter {
   }
 
   /// Can the lane's next operation run? All its messages in, room for what it publishes, all it must follow done.
-  TUTTI_HD static Outcome ready(RankState& rank, LaneState& lane) {
+  [[gnu::always_inline]] TUTTI_HD static Outcome ready(RankState& rank, LaneState& lane) {
     for (;;) {
       if (lane.next == nullptr) {
         const Outcome entered = enter_round(rank, lane);
@@ -267,8 +267,8 @@ struct Interpreter {
     return moved(lane.bases[static_cast<uint32_t>(ref.base)], ref.offset);
   }
 
-  TUTTI_HD static Outcome move(const Group& group, RankState& rank, LaneState& lane, const Op& op,
-                               unsigned char* slot) {
+  [[gnu::always_inline]] TUTTI_HD static Outcome move(const Group& group, RankState& rank, LaneState& lane,
+                                                      const Op& op, unsigned char* slot) {
     const Tables& tables = *lane.tables;
     if constexpr (Fold::kPulls) {
       if (op.helped && may_be_helped(rank.in[tables.arrivals[op.arrivals.begin]], lane.arrivals[0])) {
@@ -347,8 +347,9 @@ struct Interpreter {
   }
 
   TUTTI_HD static void consume(RankState& rank, LaneState& lane, const Op& op) {
-    for (uint32_t i = 0; i < op.arrivals.end - op.arrivals.begin; ++i) {
-      Wire::consume(rank.in[lane.tables->arrivals[op.arrivals.begin + i]], lane.arrivals[i]);
+    const transports::Arrival* arrival = lane.arrivals;
+    for (uint32_t i = op.arrivals.begin; i < op.arrivals.end; ++i) {
+      Wire::consume(rank.in[lane.tables->arrivals[i]], *arrival++);
     }
   }
 };

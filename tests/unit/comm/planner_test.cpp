@@ -96,6 +96,19 @@ TEST(Planner, ShortBlocksOfSharedMemoryThatGoToAllAreStaged) {
   memory.release(out);
 }
 
+TEST(Planner, ACallMadeAgainGetsStagingMemoryAnewWhereThatWasDividedAnew) {
+  Ranks ranks(Reading::None, "all_reduce:one_shot");
+  const auto generation = [&] {
+    const exec::Lowered& lowered =
+        ranks.program(Collective::AllReduce, 4 << 10, ranks.memory.data(), ranks.memory.data() + kBlock);
+    EXPECT_FALSE(lowered.stages.empty());
+    return lowered.generation;
+  };
+  EXPECT_EQ(generation(), ranks.staging.generation());
+  ranks.staging.reset();  // as transfers may, which take no collective's place
+  EXPECT_EQ(generation(), ranks.staging.generation());
+}
+
 TEST(Planner, WhatIsScaledOrFoldedOnItsWayIsStagedAndSoLimited) {
   Ranks ranks(Reading::Direct, "all_reduce:two_shot,reduce_scatter:one_shot");
   EXPECT_GE(ranks.rounds(Collective::AllReduce), kBlock / kMessage / 2);

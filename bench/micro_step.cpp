@@ -4,9 +4,9 @@
 //   micro_step --count NAME N      does NAME N times and no more, for who counts instructions (bench/instructions)
 //   micro_step --names
 // Link: one thread publishes a message, finds and consumes it. Step: one of 256 copies of 4 bytes that are the plan of
-// a single rank. Exchange: one rank's part of an all-reduce of 8 bytes among 2 or 8 who never wait. Call: an all-reduce
-// of 8 bytes on a communicator of one rank, the same again or two sizes in turn: all that a call costs but its
-// messages.
+// a single rank. Exchange: one rank's part of an all-reduce of 8 bytes among 2 or 8, stepped in turn. Call: an
+// all-reduce of 8 bytes on a communicator of one rank, the same again or two sizes in turn: all that a call costs but
+// its messages.
 #include <benchmark/benchmark.h>
 #include <tutti/tutti.h>
 
@@ -104,7 +104,7 @@ Work step() {
   return [steps = std::make_shared<Steps>()] { return steps->run(); };
 }
 
-/// All ranks of a one-shot all-reduce of 8 bytes, stepped in turn by one thread: nobody waits.
+/// All ranks of a one-shot all-reduce of 8 bytes, stepped in turn by one thread.
 class Exchange {
  public:
   explicit Exchange(Rank ranks) : ranks_(static_cast<size_t>(ranks)) {

@@ -1,7 +1,7 @@
 // A link: messages from one rank to another, in order, through memory that both ends can load and store.
 //
 // The writer owns a ring of 64-byte descriptors, and the reader one counter of what it has consumed. Message s stands
-// in slot s mod capacity; the slot's `sequence` becomes s + 1 when all else is in place. A message of up to 40 bytes
+// where slot() says; the slot's `sequence` becomes s + 1 when all else is in place. A message of up to 40 bytes
 // travels inside its descriptor: one cache line, one transfer. A longer one lies in the writer's arena, or is lent:
 // read where the user has it. Nobody uses an atomic read-modify-write: each word has one writer.
 //
@@ -16,6 +16,8 @@
 #include "base/rank.hpp"
 
 namespace tutti::transports {
+
+inline constexpr int kLinkFormat = 2;  ///< to be raised with any change of what is below, of slot() and of tags
 
 // The longer the ring, the rarer the counter crosses between the two, which takes as long as a message.
 inline constexpr uint32_t kCapacity = 32;                ///< messages that a link holds
@@ -121,10 +123,13 @@ struct Arrival {
   uint64_t offset = 0;
 };
 
-/// Messages that follow each other are not neighbours: a reader that waits for one would fetch the next one's line with
-/// it, and so take it from the writer who is about to write there.
+// Messages that follow each other are not neighbours: a reader that waits for one would fetch the next one's line with
+// it, and so take it from the writer who is about to write there.
+inline constexpr uint64_t kApart = 5;  ///< places from one message to the next
+static_assert(kApart % 2 == 1 && (kCapacity & (kCapacity - 1)) == 0, "all messages of a ring have their own place");
+static_assert(kApart >= 2 && kApart <= kCapacity - 2, "no two in a row share a pair of lines");
+
 TUTTI_HD inline Descriptor* slot(const LinkMemory* memory, uint64_t message) {
-  constexpr uint64_t kApart = 5;  // odd, so that no two of a ring's messages have the same place
   const uint64_t place = message * kApart % kCapacity;
   return reinterpret_cast<Descriptor*>(const_cast<unsigned char*>(memory->ring) + place * kLine);
 }

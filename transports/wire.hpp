@@ -47,7 +47,7 @@ struct SlotWire {
     return locate(in, *from, header, arrival) ? Poll::Ready : Poll::Bad;
   }
 
-  /// Brings the next message's line into this processor's cache, if it has one.
+  /// Begins to bring the next message's line here.
   TUTTI_HD static void fetch(const InLink& in) { Memory::prefetch(slot(in.memory, in.next)); }
 
   /// Message `in.next` is done with. Its slot and payload go back to the writer: at once, except that for messages

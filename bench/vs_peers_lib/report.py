@@ -136,8 +136,9 @@ class Page:
         if count == 0:
             return []
         return ["", "2 ranks, back-to-back: time ÷ the ceiling of this machine / what the target was ÷ the ceiling of "
-                "the machine where it was set. Peers and ceiling are not as far apart on every machine (there a cache "
-                f"line crossed between the cores in 53 ns), so this tells more of Tutti: {near} of {count}.", "",
+                "the machine where it was set (there a cache line crossed between the cores in 53 ns). How far peers "
+                f"are from the ceiling differs between machines; this does not depend on them. As near as the target "
+                f"was, or nearer: {near} of {count}.", "",
                 *table(["S", *targets.FIVE], rows)]
 
     def _brief(self, *key):

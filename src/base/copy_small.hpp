@@ -1,9 +1,9 @@
 // Copies of a few bytes, word by word.
 //
 // To call memcpy takes longer than to copy eight bytes. And what a processor has just stored can be loaded again at
-// once only by a load that lies within one store: so words are stored and loaded as words, never as parts of a vector,
-// whose load would have to wait until all stores before it have left for the cache, lines that other cores hold
-// included.
+// once only by a load that lies within one store that was not masked: words from a word or a whole vector, but no
+// vector from words. Any other load waits until all stores before it have left for the cache, those to lines that other
+// cores hold included.
 #pragma once
 
 #include <bit>
@@ -28,7 +28,7 @@ TUTTI_HD inline void copy_small(void* destination, const void* source, uint64_t 
   const auto* from = static_cast<const unsigned char*>(source);
   for (; bytes >= 8; bytes -= 8, to += 8, from += 8) {
     __builtin_memcpy(to, from, 8);
-    asm volatile("");  // or compilers make vectors, or a call of memcpy, of this loop
+    asm volatile("" ::: "memory");  // or compilers make vectors, or a call of memcpy, of this loop
   }
   if ((bytes & 4) != 0) __builtin_memcpy(to, from, 4), to += 4, from += 4;
   if ((bytes & 2) != 0) __builtin_memcpy(to, from, 2), to += 2, from += 2;

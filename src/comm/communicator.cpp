@@ -28,6 +28,7 @@ constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;  // spreads over the high bits
 std::string configuration() {
   const json all = {{"version", version()},
                     {"plan format", kPlanFormat},
+                    {"link format", transports::kLinkFormat},
                     {"TUTTI_ALGO", env().algorithm},
                     {"TUTTI_GROUPS", env().groups},
                     {"TUTTI_REPRODUCIBLE", env().reproducible},

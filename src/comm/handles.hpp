@@ -64,7 +64,7 @@ inline std::shared_ptr<Stream> stream_of(tuttiStream_t handle) {
 void set_last_error(const char* text);
 const char* last_error();
 
-/// Runs a function of the C interface.
+/// Runs a function of the C interface. Inlined, as else its arguments are packed up and unpacked in every call.
 template <class Function>
 [[gnu::always_inline]] inline tuttiResult_t guarded(Function&& function) noexcept {
   try {

@@ -65,9 +65,9 @@ bool pulls(const CallSpec& spec, Rank ranks, const Terms& terms) {
 
 /// Which of a call's buffers, where it is shared memory, should peers read where it lies? Short blocks that have just
 /// been written are had sooner, where they are reduced to all or broadcast, out of staging memory, whose lines are
-/// where they were the last time: as measured with fresh data. (Of the same data again and again, reading them in place
-/// takes a third of the time.) What has just been reduced is staged until it is so long that its writer helps to copy
-/// it.
+/// where they were the last time; and what has just been reduced is so up to longer ones. As measured with fresh data
+/// and two ranks (bench/results/tried.md); of the same data again and again, reading in place takes a third of the
+/// time.
 struct Shares {
   bool in = true, out = true;
 };
@@ -154,8 +154,8 @@ void Planner::bring_to_front(const Wanted& wanted) {
   cache_.pop_back();
 }
 
-/// Bytes of a block that a round moves: all rounds move as much, for a short rest would take nearly as long as the
-/// others and is staged where those are lent. Where every message is read in the memory of its sender for sure, staging
+/// Bytes of a block that a round moves: all rounds move as much, for too short a rest would be staged where the others
+/// are lent. Where every message is read in the memory of its sender for sure, staging
 /// memory does not limit it: fewer messages then, and longer ones.
 uint64_t Planner::window_of(const select::Choice& choice, const CallSpec& spec, bool pull) const {
   using transports::Reading;

@@ -101,6 +101,8 @@ struct Pulled {
 
 template <class Group, class Wire, class Fold>
 struct Interpreter {
+  // What every step goes through is inlined; what only messages need are functions of their own.
+
   /// Does one operation of the lane if it can be done now.
   [[gnu::always_inline]] TUTTI_HD static Outcome try_step(const Group& group, RankState& rank, LaneState& lane) {
     Outcome outcome = Outcome::Progress;
@@ -233,7 +235,7 @@ struct Interpreter {
     return Outcome::Progress;
   }
 
-  /// One message is there, and so are others, it may be thought: their lines are had sooner all at once than in turn.
+  /// One message is there, and the others likely too: their lines are had sooner all at once than one by one.
   TUTTI_HD static void fetch_ahead(const RankState& rank, const LaneState& lane, const Op& op) {
     for (uint32_t i = op.arrivals.begin + 1; i < op.arrivals.end; ++i) Wire::fetch(rank.in[lane.tables->arrivals[i]]);
   }

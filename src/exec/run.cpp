@@ -162,7 +162,7 @@ void sleep_a_while(std::span<Execution* const> executions, double seconds) {
 class Idleness {
  public:
   explicit Idleness(const Patience& patience) : waiter_(patience) {}
-  void over() {
+  void ended() {
     waiter_.progressed();
     next_look_ = kFirstLook;
   }
@@ -219,7 +219,7 @@ void Loaded::take_stages() {
 void run(Execution& e, const Patience& patience) {
   Execution* const alone = &e;
   Idleness idleness(patience);
-  while (!e.done) advance(e, patience.spins > 0) ? idleness.over() : idleness.turn({&alone, 1});
+  while (!e.done) advance(e, patience.spins > 0) ? idleness.ended() : idleness.turn({&alone, 1});
   if (!e.status.ok()) let_go(e);
 }
 
@@ -231,7 +231,7 @@ void run_until_one_is_done(std::span<Execution* const> executions, const Patienc
       if (!e->done) moved = advance(*e, patience.spins > 0) || moved;
       one_is_done = one_is_done || e->done;
     }
-    moved ? idleness.over() : idleness.turn(executions);
+    moved ? idleness.ended() : idleness.turn(executions);
   }
   for (Execution* e : executions) {
     if (e->done && !e->status.ok()) let_go(*e);

@@ -14,8 +14,9 @@ namespace {
 constexpr uint64_t kGranule = 128;
 constexpr uint64_t kUnbounded = std::numeric_limits<uint64_t>::max();
 constexpr double kSwitch = 0.7e-6;  // seconds until a core's next thread runs, after sched_yield (bench/ceilings)
-constexpr double kCrowdedMessage = 0.45e-6;  // seconds, at least, where ranks share cores: as two and four on each take
-constexpr int kBuckets = 40;                 // sizes are decided by powers of two, up to 1 TiB
+constexpr double kCrowdedMessage =
+    0.45e-6;                  // seconds, at least, where ranks share cores: measured with two and four on each
+constexpr int kBuckets = 40;  // sizes are decided by powers of two, up to 1 TiB
 
 Collective collective_named(std::string_view name) {
   for (int i = 0; i < kCollectives; ++i) {

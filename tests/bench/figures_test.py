@@ -109,9 +109,9 @@ class Page(unittest.TestCase):
     def test_says_how_far_from_the_ceiling_here_and_where_targets_were_set(self):
         page = report.Page(raw(ROWS)).text()
         self.assertIn("| 1 MiB | – | **1.41 / 1.12** | – | – | – |", page)
-        self.assertIn("more of Tutti: 0 of 1.", page)
+        self.assertIn("or nearer: 0 of 1.", page)
         without = [row for row in ROWS if row[5] != "tutti"]
-        self.assertNotIn("more of Tutti", report.Page(raw(without)).text())
+        self.assertNotIn("or nearer", report.Page(raw(without)).text())
 
     def test_says_when_it_was_quick_or_the_machine_busy(self):
         one = raw(ROWS)

@@ -86,14 +86,25 @@ TEST(Planner, ShortBlocksOfSharedMemoryThatGoToAllAreStaged) {
     const auto& ops = ranks.program(collective, bytes, in, out).last.ops;
     return std::count_if(ops.begin(), ops.end(), [](const exec::Op& op) { return op.share; });
   };
-  EXPECT_EQ(shares(Collective::AllReduce, 64 << 10), 0);
-  EXPECT_EQ(shares(Collective::AllReduce, 128 << 10), 1) << "the input, but not yet the result";
+  EXPECT_EQ(shares(Collective::AllReduce, (96 << 10) - 4), 0);
+  EXPECT_EQ(shares(Collective::AllReduce, 96 << 10), 1) << "the input, but not yet the result";
+  EXPECT_EQ(shares(Collective::AllReduce, (512 << 10) - 4), 1);
   EXPECT_EQ(shares(Collective::AllReduce, 512 << 10), 2);
-  EXPECT_EQ(shares(Collective::Broadcast, 32 << 10), 0);
+  EXPECT_EQ(shares(Collective::Broadcast, (64 << 10) - 4), 0);
   EXPECT_EQ(shares(Collective::Broadcast, 64 << 10), 1);
   EXPECT_EQ(shares(Collective::AllToAll, 16 << 10), 1);
   memory.release(in);
   memory.release(out);
+}
+
+TEST(Planner, AllRoundsMoveAsMuch) {
+  for (const uint64_t bytes : {2 * kMessage, 4 * kMessage, kBlock, kBlock - 4}) {  // windows are a little shorter
+    Ranks ranks(Reading::None, "broadcast:one_shot");
+    const exec::Lowered& lowered =
+        ranks.program(Collective::Broadcast, bytes, ranks.memory.data(), ranks.memory.data());
+    EXPECT_GT(lowered.rounds, 1);
+    EXPECT_LT(lowered.rounds * lowered.window_bytes - bytes, lowered.rounds * 128) << bytes;
+  }
 }
 
 TEST(Planner, ACallMadeAgainGetsStagingMemoryAnewWhereThatWasDividedAnew) {

@@ -79,6 +79,22 @@ TEST(KnownCalls, CallsInTurnMoveWhatTheyShould) {
   });
 }
 
+TEST(KnownCalls, AnotherTypeOrOperatorIsAnotherCall) {
+  with_ranks(2, [](int rank, tuttiComm_t comm) {
+    const std::array<int32_t, 2> in = {rank == 0 ? -1 : 3, 5};
+    std::array<int32_t, 2> out{};
+    const auto reduced = [&](tuttiDataType_t type, tuttiRedOp_t op) {
+      EXPECT_EQ(tuttiAllReduce(in.data(), out.data(), 2, type, op, comm, nullptr), tuttiSuccess);
+      return out;
+    };
+    for (int turn = 0; turn < 3; ++turn) {
+      EXPECT_EQ(reduced(tuttiInt32, tuttiSum), (std::array<int32_t, 2>{2, 10}));
+      EXPECT_EQ(reduced(tuttiInt32, tuttiMax), (std::array<int32_t, 2>{3, 5}));
+      EXPECT_EQ(reduced(tuttiUint32, tuttiMax), (std::array<int32_t, 2>{-1, 5}));
+    }
+  });
+}
+
 struct Nobody final : exec::Connector {
   transports::OutLink connect_out(Rank, uint32_t) override { return {}; }
   transports::InLink connect_in(Rank, uint32_t) override { return {}; }

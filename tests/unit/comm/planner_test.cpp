@@ -97,6 +97,15 @@ TEST(Planner, ShortBlocksOfSharedMemoryThatGoToAllAreStaged) {
   memory.release(out);
 }
 
+TEST(Planner, AProgramSaysWhetherItLends) {  // or the call would end while others still read its memory
+  Ranks ranks(Reading::None, "broadcast:one_shot");
+  const auto lends = [&](uint64_t bytes) {
+    return ranks.program(Collective::Broadcast, bytes, ranks.memory.data(), ranks.memory.data()).lends;
+  };
+  EXPECT_FALSE(lends(transports::kLendFrom - 4));
+  EXPECT_TRUE(lends(transports::kLendFrom));
+}
+
 TEST(Planner, AllRoundsMoveAsMuch) {
   for (const uint64_t bytes : {2 * kMessage, 4 * kMessage, kBlock, kBlock - 4}) {  // windows are a little shorter
     Ranks ranks(Reading::None, "broadcast:one_shot");

@@ -13,6 +13,12 @@
 // touch the destination again. What the reader writes into its offer for the next message comes after closing: who
 // reads the new place with the old number finds the old message closed.
 //
+// A reader may also offer a place for a message that is yet to come. A writer that makes it anew -- folds it -- then
+// stores it right there: it claims all the tiles, folds, finishes and publishes the message, as lent. The reader, when
+// the message has come, closes what it offered and finds that nothing is left to be copied; or, where the writer did
+// not take up the offer, everything. The message's tag is offered too: a writer in another call than the reader's must
+// not write.
+//
 // Counts carry the message's number, so a count of an older message is none. Nobody waits in here, and nothing that the
 // other end writes is believed without a check: what makes no sense is no offer, or no claim.
 #pragma once
@@ -72,15 +78,6 @@ struct Helping {
   bool stopped = false;        ///< helping is not possible here
 };
 
-/// What the reader of a link knows of the message that it copies.
-struct Sharing {
-  enum class Phase : uint32_t { None, Open, Closed };
-  Phase phase = Phase::None;
-  uint64_t number = 0;  ///< of the message, and one
-  uint64_t tiles = 0;
-  uint64_t taken = 0;  ///< tiles from the front
-};
-
 enum class Take : uint32_t { Tiles, Wait, Done };
 
 /// An offer as copied out of shared memory, for a message that this end did lend.
@@ -97,40 +94,52 @@ template <class Memory>
 struct HelpWire {
   // ---- the reader
 
-  /// Message `in.next`, of `bytes` bytes, is being copied to a place that the writer may help to fill.
-  static void offer(const InLink& in, Sharing& sharing, uint64_t tiles, uint64_t way, uint64_t place, uint64_t region) {
+  /// What is offered: a destination, and for which message.
+  struct Destination {
+    uint64_t way = 0, place = 0, region = 0;
+    uint64_t ahead = 0;  ///< messages before it that are not consumed yet
+    uint64_t tag = 0;    ///< the message's, if it may be folded straight to there, …
+    uint64_t after = 0;  ///< … after so many of the reader's messages in this round
+  };
+
+  /// Message `in.next + ahead` is, or will be, copied to a place that the writer may help to fill.
+  static void offer(InLink& in, uint64_t tiles, const Destination& to) {
     Offer& offer = in.memory->offer;
-    sharing = {Sharing::Phase::Open, in.next + 1, tiles, 0};
-    Memory::store_release(&offer.way, way);
-    Memory::store_release(&offer.place, place);
-    Memory::store_release(&offer.region, region);
+    Sharing& sharing = in.sharing;
+    sharing = {Sharing::Phase::Open, in.next + to.ahead + 1, tiles, 0};
+    Memory::store_release(&offer.way, to.way);
+    Memory::store_release(&offer.place, to.place);
+    Memory::store_release(&offer.region, to.region);
+    Memory::store_release(&offer.tag, to.tag);
+    Memory::store_release(&offer.after, to.after);
     Memory::store_release(&offer.front, word(sharing.number, 0));
   }
 
   /// The next tiles to copy; or Wait, for the writer's last ones; or Done: all is copied.
-  static Take take(const InLink& in, Sharing& sharing, Tiles& mine) {
+  static Take take(InLink& in, Tiles& mine) {
+    Sharing& sharing = in.sharing;
     if (sharing.phase == Sharing::Phase::Open) {
-      mine = {sharing.taken, share_of(sharing.tiles, left(sharing, claimed(in, sharing)), sharing.taken == 0)};
+      mine = {sharing.taken, share_of(sharing.tiles, left(sharing, claimed(in)), sharing.taken == 0)};
       Memory::store_ordered(&in.memory->offer.front, word(sharing.number, sharing.taken + mine.count));
-      if (mine.count > left(sharing, claimed(in, sharing))) close(in, sharing);
+      if (mine.count > left(sharing, claimed(in))) close(in);
     }
     if (sharing.phase == Sharing::Phase::Closed) {
-      const uint64_t theirs = claimed(in, sharing);
+      const uint64_t theirs = claimed(in);
       mine = {sharing.taken, left(sharing, theirs)};
-      if (mine.count == 0) return theirs == copied(in, sharing) ? Take::Done : Take::Wait;
+      if (mine.count == 0) return theirs == copied(in) ? Take::Done : Take::Wait;
     }
     sharing.taken += mine.count;
     return Take::Tiles;
   }
 
   /// No further claim of the writer's succeeds.
-  static void close(const InLink& in, Sharing& sharing) {
-    Memory::store_ordered(&in.memory->offer.front, word(sharing.number, sharing.tiles));
-    sharing.phase = Sharing::Phase::Closed;
+  static void close(InLink& in) {
+    Memory::store_ordered(&in.memory->offer.front, word(in.sharing.number, in.sharing.tiles));
+    in.sharing.phase = Sharing::Phase::Closed;
   }
 
   /// After close(): is the writer out of the destination for good?
-  static bool settled(const InLink& in, const Sharing& sharing) { return claimed(in, sharing) == copied(in, sharing); }
+  static bool settled(const InLink& in) { return claimed(in) == copied(in); }
 
   // ---- the writer
 
@@ -147,9 +156,7 @@ struct HelpWire {
     const uint64_t tiles = tiles_of(offered.lent.bytes), taken = count(front, number);
     if (taken + claimed >= tiles) return false;
     offered.left = tiles - taken - claimed;
-    offered.way = Memory::load_acquire(&offer.way);
-    offered.place = Memory::load_acquire(&offer.place);
-    offered.region = Memory::load_acquire(&offer.region);
+    locate(offer, offered);
     return true;
   }
 
@@ -164,6 +171,30 @@ struct HelpWire {
     Memory::store_ordered(&out.memory->claim.back, word(number, helping.claimed));
     const uint64_t front = Memory::load_ordered(&out.memory->offer.front);
     if (front >> kCountBits == number && count(front, number) + helping.claimed <= tiles) return true;
+    withdraw(out);
+    return false;
+  }
+
+  /// Has the reader offered a place for the message that is published next, of this tag and length? `had` messages of
+  /// the reader's are here.
+  static bool look_ahead(const OutLink& out, uint64_t tag, uint64_t bytes, uint64_t had, Offered& offered) {
+    const Offer& offer = out.memory->offer;
+    if (Memory::load_acquire(&offer.front) != word(out.next + 1, 0)) return false;
+    if (Memory::load_acquire(&offer.tag) != tag || Memory::load_acquire(&offer.after) > had) return false;
+    offered.lent = {out.next + 1, nullptr, bytes};
+    offered.left = tiles_of(bytes);
+    locate(offer, offered);
+    return true;
+  }
+
+  /// Claims all of that message. False: the reader has given it up just now.
+  static bool claim_all(OutLink& out, const Offered& offered) {
+    Helping& helping = *out.helping;
+    helping.number = offered.lent.number;
+    helping.done = 0;
+    helping.claimed = offered.left;
+    Memory::store_ordered(&out.memory->claim.back, word(helping.number, helping.claimed));
+    if (Memory::load_ordered(&out.memory->offer.front) == word(helping.number, 0)) return true;
     withdraw(out);
     return false;
   }
@@ -187,11 +218,16 @@ struct HelpWire {
   static uint64_t count(uint64_t word, uint64_t number) {
     return word >> kCountBits == number ? word & ((uint64_t{1} << kCountBits) - 1) : 0;
   }
-  static uint64_t claimed(const InLink& in, const Sharing& sharing) {
-    return count(Memory::load_ordered(&in.memory->claim.back), sharing.number);
+  static void locate(const Offer& offer, Offered& offered) {
+    offered.way = Memory::load_acquire(&offer.way);
+    offered.place = Memory::load_acquire(&offer.place);
+    offered.region = Memory::load_acquire(&offer.region);
   }
-  static uint64_t copied(const InLink& in, const Sharing& sharing) {
-    return count(Memory::load_acquire(&in.memory->claim.done), sharing.number);
+  static uint64_t claimed(const InLink& in) {
+    return count(Memory::load_ordered(&in.memory->claim.back), in.sharing.number);
+  }
+  static uint64_t copied(const InLink& in) {
+    return count(Memory::load_acquire(&in.memory->claim.done), in.sharing.number);
   }
   /// Tiles that nobody has, if so many are claimed.
   static uint64_t left(const Sharing& sharing, uint64_t claimed) {

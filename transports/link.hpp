@@ -17,7 +17,7 @@
 
 namespace tutti::transports {
 
-inline constexpr int kLinkFormat = 2;  ///< to be raised with any change of what is below, of slot() and of tags
+inline constexpr int kLinkFormat = 3;  ///< to be raised with any change of what is below, of slot() and of tags
 
 // The longer the ring, the rarer the counter crosses between the two, which takes as long as a message.
 inline constexpr uint32_t kCapacity = 32;                ///< messages that a link holds
@@ -67,10 +67,21 @@ struct Offer {
   uint64_t way;    ///< how the writer gets to the destination
   uint64_t place;  ///< which is there
   uint64_t region;
+  uint64_t tag;    ///< of the message, where it was offered a place before it came,
+  uint64_t after;  ///< by when the writer has had so many messages of the reader's in this round
 };
 struct Claim {
   uint64_t back;  ///< as `front`: the writer's tiles, from the back …
   uint64_t done;  ///< … and those that it has copied
+};
+
+/// What the reader of a link knows of the message that it copies, or has offered a place.
+struct Sharing {
+  enum class Phase : uint32_t { None, Open, Closed };
+  Phase phase = Phase::None;
+  uint64_t number = 0;  ///< of the message, and one
+  uint64_t tiles = 0;
+  uint64_t taken = 0;  ///< tiles from the front
 };
 
 /// The shared memory of one link. All zero when new.
@@ -112,6 +123,7 @@ struct InLink {
   int process = 0;             ///< the writer's process, whose memory may be pulled; 0: it may not
   Windows* windows = nullptr;  ///< the writer's shared memory, where this process can map it
   bool helped = false;         ///< the writer may help to copy what it has lent
+  Sharing sharing;
 };
 
 /// A message that has arrived, not yet consumed.

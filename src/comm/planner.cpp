@@ -63,21 +63,25 @@ bool pulls(const CallSpec& spec, Rank ranks, const Terms& terms) {
   }
 }
 
-/// Which of a call's buffers, where it is shared memory, should peers read where it lies? Short blocks that have just
+/// Should peers read and write a call's buffers where they are, if those are shared memory? Short blocks that have just
 /// been written are had sooner, where they are reduced to all or broadcast, out of staging memory, whose lines are
-/// where they were the last time; and what has just been reduced is so up to longer ones. As measured with fresh data
-/// and two ranks (bench/results/tried.md); of the same data again and again, reading in place takes a third of the
-/// time.
-struct Shares {
-  bool in = true, out = true;
-};
-Shares shares(const CallSpec& spec) {
+/// where they were the last time. As measured with fresh data and two ranks (bench/results/tried.md); of the same data
+/// again and again, reading in place takes a third of the time.
+bool shares(const CallSpec& spec) {
   constexpr uint64_t kKiB = 1 << 10;
-  if (env().cma == Cma::Always) return {};
+  if (env().cma == Cma::Always) return true;
   const uint64_t block = spec.count * size_of(spec.type);
-  if (spec.collective == Collective::AllReduce) return {block >= 96 * kKiB, block >= 512 * kKiB};
-  if (spec.collective == Collective::Broadcast) return {block >= 64 * kKiB, block >= 64 * kKiB};
-  return {};
+  if (spec.collective == Collective::AllReduce) return block >= 32 * kKiB;
+  if (spec.collective == Collective::Broadcast) return block >= 64 * kKiB;
+  return true;
+}
+
+/// From what length of a message on may ranks fold straight into each other's results?
+uint64_t place_from(const CallSpec& spec, bool in_place) {
+  // In place, but for an all-reduce, a rank's input and output do not begin at the same address.
+  if (!reduces(spec.collective) || (in_place && spec.collective != Collective::AllReduce))
+    return transports::kNeverLend;
+  return env().cma == Cma::Always ? 1 : transports::kLendFrom;
 }
 
 exec::Arithmetic arithmetic_of(const CallSpec& spec, Rank ranks, bool round_each) {
@@ -174,7 +178,7 @@ Prepared Planner::make(const Wanted& wanted) {
   const auto element = static_cast<uint32_t>(size_of(spec.type));
   const select::Choice choice = table_.choose(spec.collective, spec.count * element);
   const bool helped = patience_.spins > 0;  // every rank has a core to itself, also while it waits
-  const Shares share = shares(spec);
+  const bool share = shares(spec);
   const bool pull = pulls(spec, ranks_, terms_);
   const uint64_t window = window_of(choice, spec, pull);
   const exec::Geometry geometry{.count = spec.count,
@@ -185,7 +189,8 @@ Prepared Planner::make(const Wanted& wanted) {
                                 .scaled = spec.op == Op::PreMulSum,
                                 .pull = pull || env().cma == Cma::Always,
                                 .helped = helped,
-                                .shared = {share.in && wanted.shared_in, share.out && wanted.shared_out},
+                                .place_from = place_from(spec, wanted.in_place),
+                                .shared = {share && wanted.shared_in, share && wanted.shared_out},
                                 .stream = !wanted.in_place && bytes_of_result(spec, ranks_) >= kStreamFrom};
   Prepared prepared{.wanted = wanted, .algorithm = choice.algorithm->name};
   prepared.salt = hash_of(spec).add(std::string_view(choice.algorithm->name)).add(window).value();

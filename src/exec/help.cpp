@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/fold.hpp"
+#include "exec/host.hpp"
 #include "transports/host_memory.hpp"
 #include "transports/pull.hpp"
 #include "transports/shared_memory.hpp"
@@ -12,6 +13,7 @@ namespace {
 
 using transports::Helping;
 using transports::HostHelpWire;
+using transports::InLink;
 using transports::Offered;
 using transports::OutLink;
 using transports::Sharing;
@@ -83,15 +85,34 @@ bool help_a_reader(std::span<OutLink> outs) {
   });
 }
 
-void refuse_help(RankState& rank) {
-  for (uint32_t i = 0; i < rank.lane_count; ++i) {
-    LaneState& lane = rank.lanes[i];
-    if (lane.sharing.phase == Sharing::Phase::Open) HostHelpWire::close(rank.in[lane.sharing_in], lane.sharing);
+unsigned char* HostFold::claim_places(RankState& rank, LaneState& lane, const Op& op) {
+  lane.placed = 0;
+  for (uint32_t i = op.outs.begin; i < op.outs.end && lane.placed < kMostPlaces; ++i) {
+    const uint32_t number = lane.tables->outs[i];
+    OutLink& out = rank.out[number];
+    Offered offered;
+    if (out.helping == nullptr || !HostHelpWire::look_ahead(out, rank.tag ^ op.salt, op.bytes, op.had, offered))
+      continue;
+    bool reachable = false;
+    unsigned char* const to = destination(out, offered, reachable);
+    if (to == nullptr || !HostHelpWire::claim_all(out, offered)) continue;
+    lane.places[lane.placed] = to;
+    lane.placed_out[lane.placed++] = number;
+  }
+  return lane.placed > 0 ? lane.places[0] : nullptr;
+}
+
+void HostFold::finish_places(RankState& rank, LaneState& lane) {
+  for (uint32_t i = 0; i < lane.placed; ++i) HostHelpWire::finish(rank.out[lane.placed_out[i]]);
+  lane.placed = 0;
+}
+
+void refuse_help(std::span<InLink> ins) {
+  for (InLink& in : ins) {
+    if (in.sharing.phase == Sharing::Phase::Open) HostHelpWire::close(in);
   }
 }
 
-bool alone(const RankState& rank, LaneState& lane) {
-  return lane.sharing.phase == Sharing::Phase::None || HostHelpWire::settled(rank.in[lane.sharing_in], lane.sharing);
-}
+bool alone(const InLink& in) { return in.sharing.phase == Sharing::Phase::None || HostHelpWire::settled(in); }
 
 }  // namespace tutti::exec

@@ -18,13 +18,13 @@ unsigned char* tiles() {
   return memory.get();
 }
 
-/// Asks the writer of message `in.next` to help to copy it to `to`.
-void offer(const transports::InLink& in, const transports::SharedRegion& region, const Op& op, const unsigned char* to,
-           transports::Sharing& sharing) {
+/// Offers a place to the writer of message `in.next + ahead`.
+void offer(transports::InLink& in, const transports::SharedRegion& region, const Op& op, const unsigned char* to,
+           uint64_t ahead, uint64_t tag) {
   using transports::Way;
-  const uint64_t tiles = transports::tiles_of(op.bytes), how = op.stream ? transports::kStreamed : 0;
   const auto publish = [&](Way way, uint64_t place, uint64_t id) {
-    HostHelpWire::offer(in, sharing, tiles, static_cast<uint64_t>(way) | how, place, id);
+    const uint64_t how = static_cast<uint64_t>(way) | (op.stream ? transports::kStreamed : 0);
+    HostHelpWire::offer(in, transports::tiles_of(op.bytes), {how, place, id, ahead, tag, op.after});
   };
   const auto address = reinterpret_cast<uint64_t>(to);
   if (in.addresses) return publish(Way::Address, address, 0);
@@ -55,7 +55,11 @@ Pulled HostFold::pull(const Arithmetic& how, const Op& op, const Segment& segmen
       lane.pointers[k] = room;
       room += most;
     }
-    run({}, how, op, tile, to, slot, lane.pointers);
+    run({}, how, op, tile, to, slot, lane.pointers, lane.placed == 1 && op.stream_placed);
+    for (uint32_t i = 1; i < lane.placed; ++i) {
+      copy_bytes(reinterpret_cast<std::byte*>(lane.places[i] + segment.at + done), nullptr,
+                 reinterpret_cast<const std::byte*>(to), tile.bytes, op.stream_placed);
+    }
     for (uint32_t k = 0; k < op.sources; ++k) lane.pointers[k] += tile.bytes;  // those of pulled ones are set anew
     if (to != nullptr) to += tile.bytes;
     if (slot != nullptr) slot += tile.bytes;
@@ -63,16 +67,22 @@ Pulled HostFold::pull(const Arithmetic& how, const Op& op, const Segment& segmen
   return {};
 }
 
-int HostFold::share(const transports::InLink& in, const transports::SharedRegion& region, const Op& op,
-                    unsigned char* to, LaneState& lane) {
-  transports::Sharing& sharing = lane.sharing;
-  if (sharing.phase == transports::Sharing::Phase::None) offer(in, region, op, to, sharing);
+void HostFold::offer_place(transports::InLink& in, const transports::SharedRegion& region, const Op& op,
+                           unsigned char* to, uint64_t tag) {
+  if (in.helped && (in.addresses || region.id != 0)) offer(in, region, op, to, op.ahead, tag);
+}
+
+int HostFold::share(transports::InLink& in, const transports::SharedRegion& region, const Op& op, unsigned char* to,
+                    LaneState& lane) {
+  using Phase = transports::Sharing::Phase;
+  if (in.sharing.phase == Phase::None) offer(in, region, op, to, 0, 0);
+  if (op.offers && in.sharing.phase == Phase::Open) HostHelpWire::close(in);  // the writer has placed it, or will not
   transports::Tiles mine;
-  switch (HostHelpWire::take(in, sharing, mine)) {
+  switch (HostHelpWire::take(in, mine)) {
     case transports::Take::Wait:
       return kWait;
     case transports::Take::Done:
-      sharing.phase = transports::Sharing::Phase::None;
+      in.sharing.phase = Phase::None;
       return 0;
     case transports::Take::Tiles:
       break;

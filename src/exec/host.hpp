@@ -31,11 +31,19 @@ struct HostFold {
   /// Copies a tile of the lane's message, which lies at `pointers[0]`, to `to`, in `region` if that has an id; the
   /// first time the writer is asked to help. 0; or kWait while the writer copies the last tile; or an errno.
   static constexpr int kWait = -1;
-  static int share(const transports::InLink& in, const transports::SharedRegion& region, const Op& op,
-                   unsigned char* to, LaneState& lane);
+  static int share(transports::InLink& in, const transports::SharedRegion& region, const Op& op, unsigned char* to,
+                   LaneState& lane);
 
+  /// Placing (transports/help.hpp): a reader offers a place for a message of the round; a writer claims those that its
+  /// readers have offered for the result of a fold, of which it returns the first, if any; and is done with them.
+  static void offer_place(transports::InLink& in, const transports::SharedRegion& region, const Op& op,
+                          unsigned char* to, uint64_t tag);
+  static unsigned char* claim_places(RankState& rank, LaneState& lane, const Op& op);
+  static void finish_places(RankState& rank, LaneState& lane);
+
+  /// `past`: to where the operation would not do so, the local copy is stored past the cache.
   static void run(const HostGroup&, const Arithmetic& how, const Op& op, const Segment& segment, unsigned char* to,
-                  unsigned char* slot, const unsigned char* const* sources) {
+                  unsigned char* slot, const unsigned char* const* sources, bool past = false) {
     const bool scale = how.scale != nullptr && segment.raw >= 0;
     auto* dst = reinterpret_cast<std::byte*>(to);
     auto* dst2 = reinterpret_cast<std::byte*>(slot);
@@ -52,7 +60,7 @@ struct HostFold {
               .source_count = op.sources,
               .count = segment.bytes / how.element_bytes,
               .shape = op.shape,
-              .stream = op.stream,
+              .stream = op.stream || past,
               .round_each = how.round_each,
               .divide_by = op.completes ? how.divide_by : 0,
               .scaled_source = scale ? segment.raw : -1,

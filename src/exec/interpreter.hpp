@@ -59,8 +59,10 @@ struct LaneState {
   transports::Arrival* arrivals = nullptr;   ///< room for the most messages that an operation takes
   const unsigned char** pointers = nullptr;  ///< room for the most operands
   unsigned char small[transports::kInlineBytes] = {};
-  transports::Sharing sharing;  ///< of the message that is being copied together with its writer,
-  uint32_t sharing_in = 0;      ///< which came over this link
+  bool copying = false;  ///< the operation goes on: its message is copied tile by tile, maybe not by us alone
+  uint32_t placed = 0;   ///< readers that get the fold at hand where they want it,
+  unsigned char* places[kMostPlaces] = {};  ///< which is there
+  uint32_t placed_out[kMostPlaces] = {};    ///< and their links
 };
 
 /// How this call combines elements.
@@ -80,6 +82,7 @@ struct RankState {
   uint32_t lane_count = 0;
   uint32_t versions = 1;       ///< of scratch
   uint64_t scratch_bytes = 0;  ///< of one version
+  bool offers = false;         ///< some operation does
   bool fenced = false;         ///< no lane enters round k + versions before all have left round k
   uint64_t window_bytes = 0;   ///< what a round advances input and output by
   unsigned char* bases[3] = {nullptr, nullptr, nullptr};
@@ -113,8 +116,14 @@ struct Interpreter {
     const bool sends = op.outs.begin != op.outs.end;
     unsigned char* slot = sends ? outgoing(rank, lane, op) : nullptr;
     if (sends && op.lend_first && group.leader()) publish(rank, lane, op, slot);
+    if constexpr (Fold::kPulls) {
+      if (op.places) slot = Fold::claim_places(rank, lane, op);
+    }
     outcome = move(group, rank, lane, op, slot);
-    if (outcome != Outcome::Progress || lane.sharing.phase != transports::Sharing::Phase::None) return outcome;
+    if constexpr (Fold::kPulls) {
+      if (op.places) Fold::finish_places(rank, lane);
+    }
+    if (outcome != Outcome::Progress || lane.copying) return outcome;
     group.sync();
     if (group.leader()) {
       if (sends && !op.lend_first) publish(rank, lane, op, slot);
@@ -185,7 +194,20 @@ struct Interpreter {
     lane.bases[1] = moved(rank.bases[1], shift);
     lane.bases[2] = rank.bases[2];
     if (lane.round != 0) lane.bases[2] = moved(rank.bases[2], lane.round % rank.versions * rank.scratch_bytes);
+    if constexpr (Fold::kPulls) {
+      if (rank.offers) offer_places(rank, lane);
+    }
     return Outcome::Progress;
+  }
+
+  /// Before anything of the round is sent: whoever folds for this lane what the lane sends sees the offers.
+  TUTTI_HD static void offer_places(RankState& rank, const LaneState& lane) {
+    for (const Op* op = lane.next; op != lane.next + lane.ops; ++op) {
+      if (!op->offers) continue;
+      const Ref& to = lane.tables->segments[op->segments.begin].to;
+      Fold::offer_place(rank.in[lane.tables->arrivals[op->arrivals.begin]], rank.shared[static_cast<uint32_t>(to.base)],
+                        *op, address(lane, to), rank.tag ^ op->salt);
+    }
   }
 
   /// The base is null where offsets are addresses.
@@ -273,9 +295,7 @@ struct Interpreter {
                                                       const Op& op, unsigned char* slot) {
     const Tables& tables = *lane.tables;
     if constexpr (Fold::kPulls) {
-      if (op.helped && may_be_helped(rank.in[tables.arrivals[op.arrivals.begin]], lane.arrivals[0])) {
-        return copy_tile(rank, lane, op);
-      }
+      if ((op.helped || op.offers) && is_shared(rank, lane, op)) return copy_tile(rank, lane, op);
     }
     for (uint32_t s = op.segments.begin; s < op.segments.end; ++s) {
       const Segment& segment = tables.segments[s];
@@ -293,8 +313,9 @@ struct Interpreter {
       }
       unsigned char* to = segment.to.base == Base::None ? nullptr : address(lane, segment.to);
       unsigned char* to_slot = slot == nullptr ? nullptr : slot + segment.at;
-      if (!pulls) {
-        Fold::run(group, rank.arithmetic, op, segment, to, to_slot, lane.pointers);
+      if (!pulls && lane.placed <= 1) {
+        Fold::run(group, rank.arithmetic, op, segment, to, to_slot, lane.pointers,
+                  lane.placed == 1 && op.stream_placed);
       } else if constexpr (Fold::kPulls) {
         const Pulled pulled = Fold::pull(rank.arithmetic, op, segment, to, to_slot, sources, lane);
         if (pulled.error == 0) continue;
@@ -310,21 +331,24 @@ struct Interpreter {
     return Outcome::Fault;
   }
 
-  /// Is it lent, by one who may help to copy it?
-  TUTTI_HD static bool may_be_helped(const transports::InLink& in, const transports::Arrival& arrival) {
+  /// Is the message copied with its writer: was it offered a place, or is it lent, by one who may help to copy it?
+  TUTTI_HD static bool is_shared(const RankState& rank, const LaneState& lane, const Op& op) {
+    const transports::InLink& in = rank.in[lane.tables->arrivals[op.arrivals.begin]];
+    const transports::Arrival& arrival = lane.arrivals[0];
+    if (op.offers) return in.sharing.phase != transports::Sharing::Phase::None;
     return in.helped && (in.addresses || arrival.process != 0 || arrival.region != 0);
   }
 
-  /// One tile of a message that its writer copies too. The lane's `sharing` lasts until all of them are copied.
+  /// One tile of such a message.
   TUTTI_HD static Outcome copy_tile(RankState& rank, LaneState& lane, const Op& op) {
     const Tables& tables = *lane.tables;
     const Segment& segment = tables.segments[op.segments.begin];
     const Ref& source = tables.sources[segment.sources];
-    lane.sharing_in = tables.arrivals[op.arrivals.begin];
-    const transports::InLink& in = rank.in[lane.sharing_in];
+    transports::InLink& in = rank.in[tables.arrivals[op.arrivals.begin]];
     lane.pointers[0] = lane.arrivals[0].data + source.offset;
     const int error =
         Fold::share(in, rank.shared[static_cast<uint32_t>(segment.to.base)], op, address(lane, segment.to), lane);
+    lane.copying = in.sharing.phase != transports::Sharing::Phase::None;
     if (error > 0) return unreadable(rank, lane, in, op, error);
     return error < 0 ? wait(lane, Await::Message, in.peer) : Outcome::Progress;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/format.hpp"
+#include "exec/place.hpp"
 #include "plan/verify.hpp"
 
 namespace tutti::exec {
@@ -133,6 +134,7 @@ class Scaling {
       program_.lanes.push_back(ops);
     }
     if (geometry_.helped) ask_for_help(program_);
+    if (geometry_.place_from != transports::kNeverLend) mark_places(program_, geometry_, links_);
     return std::move(program_);
   }
 
@@ -381,6 +383,10 @@ Lowered lower(const RankPlan& plan, const Geometry& wanted, Links& links) {
   lowered.last = Scaling(plan, geometry, rest, links, lowered).scale(drafts);
   if (lowered.rounds > 1) lowered.full = Scaling(plan, geometry, geometry.window, links, lowered).scale(drafts);
   lowered.fenced = plan.scratch_blocks > 0;
+  const auto offers = [](const Program& program) {
+    return std::any_of(program.ops.begin(), program.ops.end(), [](const Op& op) { return op.offers; });
+  };
+  lowered.offers = offers(lowered.full) || offers(lowered.last);
   if (!uses_scratch(lowered.last) && !uses_scratch(lowered.full)) lowered.scratch_bytes = 0;
   return lowered;
 }

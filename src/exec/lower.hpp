@@ -21,11 +21,12 @@ struct Geometry {
   uint32_t element_bytes = 1;
   Rank root = 0;  ///< the plan's rank 0
   bool in_place = false;
-  bool scaled = false;               ///< a pre-multiplied sum: input cannot be read as it is
-  bool pull = false;                 ///< lend, where the link can, also what the kernel then copies
-  bool helped = false;               ///< writers that wait help to copy what they lent
-  bool shared[plan::kBuffers] = {};  ///< which buffers are shared memory
-  bool stream = false;               ///< results are too large to stay in the cache: store them past it
+  bool scaled = false;                           ///< a pre-multiplied sum: input cannot be read as it is
+  bool pull = false;                             ///< lend, where the link can, also what the kernel then copies
+  bool helped = false;                           ///< writers that wait help to copy what they lent
+  uint64_t place_from = transports::kNeverLend;  ///< bytes from which on peers may fold straight into the output
+  bool shared[plan::kBuffers] = {};              ///< which buffers are shared memory
+  bool stream = false;                           ///< results are too large to stay in the cache: store them past it
 };
 
 /// The tables of one size of window.
@@ -52,6 +53,7 @@ struct Lowered {
   uint64_t scratch_bytes = 0;  ///< of one version; 0 where no operation touches scratch
   bool fenced = false;         ///< the plan has scratch: rounds follow each other as its proof took for granted
   uint64_t window_bytes = 0;
+  bool offers = false;         ///< some operation offers a place for its message
   bool lends = false;          ///< some operation may lend memory, which must be given back before the call ends
   uint32_t most_arrivals = 0;  ///< of any operation
   uint32_t most_sources = 0;

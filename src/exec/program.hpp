@@ -16,6 +16,8 @@ inline constexpr uint32_t kNone = 0xffffffff;
 
 inline constexpr uint64_t kHelpFrom = 128 << 10;  ///< bytes: below, there is not enough to share
 
+inline constexpr uint32_t kMostPlaces = 8;  ///< that a fold is stored to beside its own
+
 struct Range {
   uint32_t begin = 0;
   uint32_t end = 0;
@@ -53,13 +55,19 @@ struct Op {
   FoldShape shape = FoldShape::Left;
   bool completes = false;
   bool lend = false;
-  bool pull = false;        ///< … also over links where it is pulled
-  bool share = false;       ///< what is lent is shared memory: over links that can, as such
-  bool lend_first = false;  ///< what is lent lies there before the operation has done anything
-  bool inlined = false;     ///< the outgoing message travels in its descriptor
-  bool has_pieces = true;   ///< false: a bare signal, sent in the first round only
-  bool helped = false;      ///< one long message, copied as it is: where it is lent, its writer may copy part of it
-  bool stream = false;      ///< what is stored locally is not read again soon: past the cache
+  bool pull = false;           ///< … also over links where it is pulled
+  bool share = false;          ///< what is lent is shared memory: over links that can, as such
+  bool lend_first = false;     ///< what is lent lies there before the operation has done anything
+  bool inlined = false;        ///< the outgoing message travels in its descriptor
+  bool has_pieces = true;      ///< false: a bare signal, sent in the first round only
+  bool helped = false;         ///< one long message, copied as it is: where it is lent, its writer may copy part of it
+  bool stream = false;         ///< what is stored locally is not read again soon: past the cache
+  bool offers = false;         ///< a message that its writer may fold straight to where it belongs
+  bool places = false;         ///< a fold that is stored straight to where the readers of its result want it, too …
+  bool stream_placed = false;  ///< … past the cache then, as nobody else reads it
+  uint32_t ahead = 0;          ///< of one that `offers`: messages on its link before it, in a round …
+  uint32_t after = 0;          ///< … and how many of this rank's the peer must have had by then, to write there
+  uint32_t had = 0;  ///< of one that `places`: messages that it has had of each of its readers, in a round, at least
 };
 
 /// Pointers into a Program's tables: the same on host and device.

@@ -131,17 +131,16 @@ bool let_go_by_all(Execution& e) {
   for (uint32_t out = 0; out < outs.size(); ++out) {
     if (!HostInterpreter::drained(e.program->state, out) && !e.observer->lost(outs[out].peer)) return false;
   }
-  RankState& state = e.program->state;
-  return std::all_of(e.program->lanes.begin(), e.program->lanes.end(), [&](LaneState& lane) {
-    return alone(state, lane) || e.observer->lost(state.in[lane.sharing_in].peer);
-  });
+  const auto& ins = e.links->ins();
+  return std::all_of(ins.begin(), ins.end(),
+                     [&](const transports::InLink& in) { return alone(in) || e.observer->lost(in.peer); });
 }
 
 /// The call has failed. Nobody may go on reading memory that the caller now gets back, or writing to it: we stop
 /// reading, say so on all our links, and wait a moment for the others, who have heard of the failure or will before
 /// they read again.
 void let_go(Execution& e) {
-  refuse_help(e.program->state);
+  refuse_help(e.links->ins());
   for (transports::InLink& in : e.links->ins()) HostWire::close(in);
   for (transports::Transport* engine : e.engines) engine->stop();
   const Deadline deadline = Deadline::in(kFarewell);
@@ -195,6 +194,7 @@ Loaded::Loaded(Lowered program, uint32_t versions) : lowered(std::move(program))
   state.rounds = lowered.rounds;
   state.versions = versions;
   state.scratch_bytes = lowered.scratch_bytes;
+  state.offers = lowered.offers;
   state.fenced = lowered.fenced;
   state.window_bytes = lowered.window_bytes;
   const size_t count = lowered.last.lanes.size();

@@ -40,7 +40,8 @@ struct BlockSum {
   static constexpr bool kPulls = false;  // all memory that it reads is mapped
 
   __device__ static void run(const BlockGroup&, const Arithmetic& how, const Op& op, const Segment& segment,
-                             unsigned char* to, unsigned char* slot, const unsigned char* const* sources) {
+                             unsigned char* to, unsigned char* slot, const unsigned char* const* sources,
+                             bool = false) {
     for (uint64_t i = threadIdx.x; i < segment.bytes / sizeof(T); i += blockDim.x) {
       T sum = reinterpret_cast<const T*>(sources[0])[i];
       for (uint32_t k = 1; k < op.sources; ++k) sum += reinterpret_cast<const T*>(sources[k])[i];

@@ -55,7 +55,7 @@ struct Helper : testing::Test {
   int read_all(const transports::SharedRegion& region = {}) {
     int error = 0;
     do error = read_some(region);
-    while (error == 0 && lane.sharing.phase != transports::Sharing::Phase::None);
+    while (error == 0 && in.sharing.phase != transports::Sharing::Phase::None);
     return error;
   }
   bool help() { return help_a_reader({&out, 1}); }
@@ -154,10 +154,10 @@ TEST_F(Helper, IsRefusedByAReaderThatGivesUp) {
   transports::Tiles tiles;
   ASSERT_TRUE(HostHelpWire::look(out, offered));
   ASSERT_TRUE(HostHelpWire::claim(out, offered, tiles));  // and is about to copy
-  refuse_help(reader);
-  EXPECT_FALSE(alone(reader, lane));
+  refuse_help({&in, 1});
+  EXPECT_FALSE(alone(in));
   HostHelpWire::finish(out);
-  EXPECT_TRUE(alone(reader, lane));
+  EXPECT_TRUE(alone(in));
   EXPECT_FALSE(help());
   EXPECT_EQ(to.back(), 0);
 }

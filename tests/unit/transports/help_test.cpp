@@ -43,21 +43,20 @@ struct Ends {
   Helping helping;
   OutLink out{.memory = memory.get(), .helping = &helping};
   InLink in{.memory = memory.get(), .helped = true};
-  Sharing sharing;
   Offered offered;
 
   void lend(uint64_t tiles) {
     helping.lent[out.next % kCapacity] = {out.next + 1, nullptr, bytes_of(tiles)};
     out.lent = ++out.next;
   }
-  void offer(uint64_t tiles) { Wire::offer(in, sharing, tiles, kPush, 4096, 0); }
+  void offer(uint64_t tiles) { Wire::offer(in, tiles, {kPush, 4096}); }
   void consume() { out.acked = ++in.next; }
   bool claim(Tiles& mine) { return Wire::look(out, offered) && Wire::claim(out, offered, mine); }
 };
 
 struct Help : testing::Test, Ends<HostMemory> {
   Tiles mine, theirs;
-  Take take() { return Wire::take(in, sharing, mine); }
+  Take take() { return Wire::take(in, mine); }
 };
 
 TEST_F(Help, IsNotNeededByAReader) {
@@ -82,7 +81,7 @@ TEST_F(Help, ComesFromTheBackAndIsWaitedForOnlyInTheEnd) {
   while (take() == Take::Tiles) taken += mine.count;
   EXPECT_EQ(taken, theirs.first);
   EXPECT_EQ(take(), Take::Wait);
-  EXPECT_FALSE(Wire::settled(in, sharing));
+  EXPECT_FALSE(Wire::settled(in));
   Tiles more;
   EXPECT_FALSE(claim(more)) << "the reader has closed it";
   Wire::finish(out);
@@ -111,7 +110,7 @@ TEST_F(Help, ClaimsNothingOfAMessageThatIsOverSinceItLooked) {
   ++in.next;  // the reader goes on to the second message; the writer has not heard of it
   offer(8);
   EXPECT_FALSE(Wire::claim(out, offered, theirs)) << "the first one's place is its owner's again";
-  EXPECT_TRUE(Wire::settled(in, sharing));
+  EXPECT_TRUE(Wire::settled(in));
   EXPECT_TRUE(claim(theirs)) << "of the second";
 }
 
@@ -133,10 +132,10 @@ TEST_F(Help, EndsWhenTheReaderClosesEarly) {
   lend(64);
   offer(64);
   ASSERT_TRUE(claim(theirs));
-  Wire::close(in, sharing);
-  EXPECT_FALSE(Wire::settled(in, sharing));
+  Wire::close(in);
+  EXPECT_FALSE(Wire::settled(in));
   Wire::finish(out);
-  EXPECT_TRUE(Wire::settled(in, sharing));
+  EXPECT_TRUE(Wire::settled(in));
   EXPECT_FALSE(claim(theirs));
 }
 
@@ -155,6 +154,67 @@ TEST_F(Help, IsForMessagesThatWereLentAndAreNotConsumed) {
   EXPECT_FALSE(claim(theirs));
   memory->offer.front = 3 << kCountBits;  // … and one that is not there yet
   EXPECT_FALSE(claim(theirs));
+}
+
+// A place for a message to come: here the second from now, with tag 7, once the writer has had three of the reader's.
+
+struct OfferAhead : Help {
+  static constexpr uint64_t kTag = 7, kTiles = 5;
+  void offer_ahead() { Wire::offer(in, kTiles, {.way = kPush, .place = 4096, .ahead = 1, .tag = kTag, .after = 3}); }
+  bool look_ahead(uint64_t tag = kTag, uint64_t had = 3) {
+    return Wire::look_ahead(out, tag, bytes_of(kTiles), had, offered);
+  }
+};
+
+TEST_F(OfferAhead, IsForTheMessageThatItWasOfferedFor) {
+  EXPECT_FALSE(look_ahead()) << "nothing is offered";
+  offer_ahead();
+  EXPECT_FALSE(look_ahead()) << "the next message is another one";
+  lend(1);
+  EXPECT_FALSE(look_ahead(kTag + 1)) << "another call";
+  EXPECT_FALSE(look_ahead(kTag, 2)) << "the reader's memory is still to be read";
+  ASSERT_TRUE(look_ahead());
+  EXPECT_EQ(offered.place, 4096u);
+  lend(1);
+  EXPECT_FALSE(look_ahead()) << "it has gone out already";
+}
+
+TEST_F(OfferAhead, LeavesNothingToCopy) {
+  offer_ahead();
+  lend(1);
+  consume();
+  ASSERT_TRUE(look_ahead());
+  ASSERT_TRUE(Wire::claim_all(out, offered));
+  Wire::close(in);
+  EXPECT_FALSE(Wire::settled(in)) << "the writer is at it";
+  EXPECT_EQ(take(), Take::Wait);
+  Wire::finish(out);
+  EXPECT_TRUE(Wire::settled(in));
+  lend(kTiles);
+  EXPECT_EQ(take(), Take::Done);
+  EXPECT_FALSE(claim(theirs)) << "it is all there";
+}
+
+TEST_F(OfferAhead, ThatIsNotTakenUpLeavesAllToTheReader) {
+  offer_ahead();
+  lend(1);
+  consume();
+  lend(kTiles);
+  Wire::close(in);
+  ASSERT_EQ(take(), Take::Tiles);
+  EXPECT_EQ(mine.first, 0u);
+  EXPECT_EQ(mine.count, kTiles);
+  EXPECT_EQ(take(), Take::Done);
+}
+
+TEST_F(OfferAhead, IsRefusedOnceTheReaderHasGivenUp) {
+  offer_ahead();
+  lend(1);
+  ASSERT_TRUE(look_ahead());
+  Wire::close(in);
+  EXPECT_FALSE(Wire::claim_all(out, offered)) << "closed since it was looked at";
+  EXPECT_TRUE(Wire::settled(in));
+  EXPECT_FALSE(look_ahead());
 }
 
 TEST_F(Help, WithTheNextMessageStartsAnew) {
@@ -235,7 +295,7 @@ class Interleaved : public Ends<Interrupted> {
   /// True when the message is there.
   bool read() {
     Tiles mine;
-    switch (Wire::take(in, sharing, mine)) {
+    switch (Wire::take(in, mine)) {
       case Take::Tiles:
         own(mine, kReader);
         return false;
@@ -292,6 +352,40 @@ TEST(HelpInAnyOrder, GivesEveryTileToOneOfThem) {
   EXPECT_GT(helped, 100000u);
 }
 
+/// A reader that gives up at any moment, and a writer that places: never both think the place is theirs.
+TEST(OfferAheadInAnyOrder, NeverGoesOnWhenTheReaderHasIt) {
+  int placed = 0, refused = 0;
+  for (uint64_t seed = 0; seed < 20000; ++seed) {
+    std::mt19937_64 random(seed);
+    Ends<Interrupted> ends;
+    using Wire = Ends<Interrupted>::Wire;
+    bool writing = false, readers = false;
+    const auto give_up = [&] {
+      if (readers || random() % 8 != 0) return;
+      if (ends.in.sharing.phase == Sharing::Phase::Open) Wire::close(ends.in);
+      readers = Wire::settled(ends.in);
+      EXPECT_FALSE(readers && writing);
+    };
+    Wire::offer(ends.in, 3, {.way = kPush, .place = 4096, .tag = 1});
+    Interrupted::interrupt = give_up;
+    if (Wire::look_ahead(ends.out, 1, bytes_of(3), 0, ends.offered) && Wire::claim_all(ends.out, ends.offered)) {
+      Interrupted::interrupt = nullptr;
+      ASSERT_FALSE(readers);
+      writing = true;
+      for (int i = 0; i < 3; ++i) give_up();
+      writing = false;
+      Wire::finish(ends.out);
+      ++placed;
+    } else {
+      ++refused;
+    }
+    Interrupted::interrupt = nullptr;
+    while (!readers) give_up();
+  }
+  EXPECT_GT(placed, 1000);
+  EXPECT_GT(refused, 1000);
+}
+
 /// Both at full speed, a word a tile. The thread sanitizer would see two in one tile, and the reader's look too early.
 TEST(HelpAtFullSpeed, CopiesEveryTileOnce) {
   constexpr uint64_t kMessages = 20000, kMost = 40;
@@ -327,7 +421,7 @@ TEST(HelpAtFullSpeed, CopiesEveryTileOnce) {
     std::fill(shared.to, shared.to + tiles, 0);
     shared.ends.offer(tiles);
     Tiles mine;
-    for (Take take; (take = Ends<HostMemory>::Wire::take(in, shared.ends.sharing, mine)) != Take::Done;) {
+    for (Take take; (take = Ends<HostMemory>::Wire::take(in, mine)) != Take::Done;) {
       if (take == Take::Wait) std::this_thread::yield();
       if (take != Take::Tiles) continue;
       for (uint64_t i = mine.first; i < mine.first + mine.count; ++i) shared.to[i] = shared.from[i];

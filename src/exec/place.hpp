@@ -1,0 +1,17 @@
+// Placing: a rank that folds what another one wants stores the result there at once, where it can reach that memory,
+// instead of leaving it to be read (transports/help.hpp). The message that announces it has nothing left to be copied.
+//
+// The reader offers the place when it enters a round, so what is written there comes earlier than its plan says. That
+// is safe where nothing else of its round reads or writes those bytes. Nothing but messages to that same peer: in
+// place, a rank's input becomes output, and it is the peer who reads it and then writes. The offer says how many
+// messages the peer must have had for that, and the peer counts.
+#pragma once
+
+#include "exec/lower.hpp"
+
+namespace tutti::exec {
+
+/// Marks the operations of a program that may offer a place, and those that may take up such an offer.
+void mark_places(Program& program, const Geometry& geometry, Links& links);
+
+}  // namespace tutti::exec

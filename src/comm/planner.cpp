@@ -14,7 +14,6 @@ namespace {
 
 constexpr uint32_t kScratchVersions = 4;
 constexpr size_t kCached = 1024;                // programs kept
-constexpr uint64_t kStreamFrom = 4 << 20;       // bytes of a result that are stored past the cache
 constexpr uint32_t kTransferChannel = 1 << 16;  // links of sends and receives; collectives count theirs from 0
 constexpr uint64_t kDirectStaging = 4;          // messages to all peers get 1/4 of the staging memory
 
@@ -29,60 +28,6 @@ Hash hash_of(const CallSpec& spec) {
 
 /// The same number at both ends of a block of this length: so a block of another length shows in its first message.
 uint64_t tag_of_block(uint64_t bytes) { return mix(bytes + 1) & transports::kTagMask; }
-
-/// Bytes that a rank's output has.
-uint64_t bytes_of_result(const CallSpec& spec, Rank ranks) {
-  const bool whole = spec.collective == Collective::AllGather || spec.collective == Collective::AllToAll ||
-                     spec.collective == Collective::Gather;
-  return spec.count * size_of(spec.type) * static_cast<uint64_t>(whole ? ranks : 1);
-}
-
-/// Should processes read each other's blocks through the kernel? One copy instead of two, but a slower one, and out of
-/// the cache of the core that wrote it. As measured with fresh data it pays from some size of a block on: a larger one
-/// where blocks are folded (never where ranks share cores), and where all ranks read the same ones only while all of
-/// them stay in the cache. Of a broadcast both ends copy (transports/help.hpp): as measured with two ranks.
-bool pulls(const CallSpec& spec, Rank ranks, const Terms& terms) {
-  constexpr uint64_t kKiB = 1 << 10, kMiB = 1 << 20;
-  if (terms.always_pull) return true;
-  const bool crowded = terms.crowded;
-  const uint64_t block = spec.count * size_of(spec.type), all = block * static_cast<uint64_t>(ranks);
-  switch (spec.collective) {
-    case Collective::AllToAll:
-      return block >= (crowded ? 64 * kKiB : 256 * kKiB);
-    case Collective::Gather:
-    case Collective::Scatter:
-      return block >= 64 * kKiB;
-    case Collective::AllGather:
-      return block >= 256 * kKiB && all <= 12 * kMiB;
-    case Collective::ReduceScatter:
-      return !crowded && block >= kMiB && all <= 32 * kMiB;
-    case Collective::Broadcast:
-      return ranks == 2 && !crowded && block >= 3 * kMiB;
-    default:
-      return false;
-  }
-}
-
-/// Should peers read and write a call's buffers where they are, if those are shared memory? Short blocks that have just
-/// been written are had sooner, where they are reduced to all or broadcast, out of staging memory, whose lines are
-/// where they were the last time. As measured with fresh data and two ranks (bench/results/tried.md); of the same data
-/// again and again, reading in place takes a third of the time.
-bool shares(const CallSpec& spec) {
-  constexpr uint64_t kKiB = 1 << 10;
-  if (env().cma == Cma::Always) return true;
-  const uint64_t block = spec.count * size_of(spec.type);
-  if (spec.collective == Collective::AllReduce) return block >= 32 * kKiB;
-  if (spec.collective == Collective::Broadcast) return block >= 64 * kKiB;
-  return true;
-}
-
-/// From what length of a message on may ranks fold straight into each other's results?
-uint64_t place_from(const CallSpec& spec, bool in_place) {
-  // In place, but for an all-reduce, a rank's input and output do not begin at the same address.
-  if (!reduces(spec.collective) || (in_place && spec.collective != Collective::AllReduce))
-    return transports::kNeverLend;
-  return env().cma == Cma::Always ? 1 : transports::kLendFrom;
-}
 
 exec::Arithmetic arithmetic_of(const CallSpec& spec, Rank ranks, bool round_each) {
   exec::Arithmetic how{.fold = fold_function(spec.type, spec.op), .round_each = round_each};
@@ -178,20 +123,19 @@ Prepared Planner::make(const Wanted& wanted) {
   const auto element = static_cast<uint32_t>(size_of(spec.type));
   const select::Choice choice = table_.choose(spec.collective, spec.count * element);
   const bool helped = patience_.spins > 0;  // every rank has a core to itself, also while it waits
-  const bool share = shares(spec);
-  const bool pull = pulls(spec, ranks_, terms_);
-  const uint64_t window = window_of(choice, spec, pull);
+  const Ways ways = ways_of(spec, ranks_, terms_, wanted.in_place);
+  const uint64_t window = window_of(choice, spec, ways.pull);
   const exec::Geometry geometry{.count = spec.count,
                                 .window = std::max<uint64_t>(1, window / element),
                                 .element_bytes = element,
                                 .root = spec.root,
                                 .in_place = wanted.in_place,
                                 .scaled = spec.op == Op::PreMulSum,
-                                .pull = pull || env().cma == Cma::Always,
+                                .pull = ways.pull || env().cma == Cma::Always,
                                 .helped = helped,
-                                .place_from = place_from(spec, wanted.in_place),
-                                .shared = {share && wanted.shared_in, share && wanted.shared_out},
-                                .stream = !wanted.in_place && bytes_of_result(spec, ranks_) >= kStreamFrom};
+                                .place_from = ways.place_from,
+                                .shared = {ways.share && wanted.shared_in, ways.share && wanted.shared_out},
+                                .stream = ways.stream};
   Prepared prepared{.wanted = wanted, .algorithm = choice.algorithm->name};
   prepared.salt = hash_of(spec).add(std::string_view(choice.algorithm->name)).add(window).value();
   prepared.program = {exec::lower(plan_for(*choice.algorithm, spec.root), geometry, links_), kScratchVersions};

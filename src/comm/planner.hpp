@@ -12,6 +12,7 @@
 #include "base/env.hpp"
 #include "comm/call.hpp"
 #include "comm/groups.hpp"
+#include "comm/ways.hpp"
 #include "exec/direct.hpp"
 #include "exec/run.hpp"
 #include "plan/algorithm.hpp"
@@ -35,14 +36,6 @@ struct Prepared {
   const char* algorithm = "";
   uint64_t salt = 0;  ///< the part of the tag that is the same in every such call
   exec::Loaded program;
-};
-
-/// What the ranks have agreed on: how long messages are depends on nothing else, and on the call.
-struct Terms {
-  uint64_t staging = 0;                                     ///< bytes, the smallest staging memory of any rank
-  transports::Reading reading = transports::Reading::None;  ///< how each reads what any other lends, at the least
-  bool crowded = false;                                     ///< some rank shares its cores
-  bool always_pull = false;                                 ///< all are told to, by TUTTI_CMA
 };
 
 /// A transfer of a group, numbered: the `number`-th to (from) its peer.

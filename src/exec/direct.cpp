@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "exec/place.hpp"
+
 namespace tutti::exec {
 namespace {
 

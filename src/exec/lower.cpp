@@ -362,15 +362,6 @@ bool uses_scratch(const Program& program) {
 
 }  // namespace
 
-void ask_for_help(Program& program) {
-  if (!program.outs.empty()) return;
-  for (Op& op : program.ops) {
-    const auto arrivals = op.arrivals.end - op.arrivals.begin, segments = op.segments.end - op.segments.begin;
-    op.helped = op.bytes >= kHelpFrom && op.sources == 1 && arrivals == 1 && segments == 1 &&
-                program.segments[op.segments.begin].to.base != Base::None;
-  }
-}
-
 Lowered lower(const RankPlan& plan, const Geometry& wanted, Links& links) {
   Geometry geometry = wanted;
   geometry.window = std::max<uint64_t>(1, std::min(wanted.window, wanted.count));  // scratch is as large as a window

@@ -42,10 +42,6 @@ struct Program {
   }
 };
 
-/// Marks the operations whose writers may help: those with one long message that goes straight, as it is, to one place;
-/// in a program that sends nothing. Where both ends send, both are busy, and sharing costs more than it gains.
-void ask_for_help(Program& program);
-
 /// A call's program: for all rounds but the last, for the last, and what both need.
 struct Lowered {
   Program full, last;

@@ -138,4 +138,13 @@ void mark_places(Program& program, const Geometry& geometry, Links& links) {
   for (const Range& lane : program.lanes) marker.mark(lane);
 }
 
+void ask_for_help(Program& program) {
+  if (!program.outs.empty()) return;
+  for (Op& op : program.ops) {
+    const auto arrivals = op.arrivals.end - op.arrivals.begin, segments = op.segments.end - op.segments.begin;
+    op.helped = op.bytes >= kHelpFrom && op.sources == 1 && arrivals == 1 && segments == 1 &&
+                program.segments[op.segments.begin].to.base != Base::None;
+  }
+}
+
 }  // namespace tutti::exec

@@ -14,4 +14,8 @@ namespace tutti::exec {
 /// Marks the operations of a program that may offer a place, and those that may take up such an offer.
 void mark_places(Program& program, const Geometry& geometry, Links& links);
 
+/// Marks the operations whose writers may help: those with one long message that goes straight, as it is, to one place;
+/// in a program that sends nothing. Where both ends send, both are busy, and sharing costs more than it gains.
+void ask_for_help(Program& program);
+
 }  // namespace tutti::exec

@@ -87,6 +87,10 @@ INSTANTIATE_TEST_SUITE_P(Helped, Killed,
                          ::testing::Combine(::testing::Values("shm"), ::testing::Values(2), ::testing::Values(0, 1),
                                             ::testing::Values("gather 8388608 f32 0", "broadcast 8388608 f32 0 mapped",
                                                               "broadcast 262144 f32 0")));
+// … or folded straight to where they belong.
+INSTANTIATE_TEST_SUITE_P(Placed, Killed,
+                         ::testing::Combine(::testing::Values("shm"), ::testing::Values(2, 3), ::testing::Values(0, 1),
+                                            ::testing::Values("all_reduce 8388608 f32 sum mapped")));
 INSTANTIATE_TEST_SUITE_P(Others, Killed,
                          ::testing::Combine(::testing::Values("shm", "tcp"), ::testing::Values(3),
                                             ::testing::Values(2, 0),

@@ -149,7 +149,7 @@ Cost once_round(Rank n) {
 template <Rank k>
 struct Rings {
   Rings(const char* name, const char* reduces, const char* gathers, const char* scatters)
-      : all_reduces({Collective::AllReduce, name, reduces, any_number, all_reduce<k>, twice_round<k>}),
+      : all_reduces({Collective::AllReduce, name, reduces, any_number, all_reduce<k>, twice_round<k>, true}),
         all_gathers({Collective::AllGather, name, gathers, any_number, all_gather<k>, once_round<k, false>}),
         reduce_scatters(
             {Collective::ReduceScatter, name, scatters, any_number, reduce_scatter<k>, once_round<k, true>}) {}

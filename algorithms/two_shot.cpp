@@ -112,6 +112,7 @@ const Registration kAllReduce(
      .allows = any_number,
      .generate = all_reduce,
      .cost = all_reduce_cost,
+     .places = true,
      .canonical = true});
 const Registration kBroadcast(
     {.collective = Collective::Broadcast,

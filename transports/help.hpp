@@ -30,9 +30,10 @@
 namespace tutti::transports {
 
 /// How the writer gets to the destination: it is memory of this process, or of the reader's, or in a region of the
-/// reader's that the writer can map. kStreamed: past the cache.
+/// reader's that the writer can map. kStreamed: past the cache. kAhead: for a message yet to come, which is folded there
+/// or not at all.
 enum class Way : uint64_t { None = 0, Address = 1, Push = 2, Shared = 3 };
-inline constexpr uint64_t kStreamed = 1 << 8;
+inline constexpr uint64_t kStreamed = 1 << 8, kAhead = 1 << 9;
 
 inline constexpr uint32_t kCountBits = 16;  ///< of a count; the rest is the message's number
 
@@ -76,6 +77,7 @@ struct Helping {
   uint64_t done = 0;           ///< of which so many are copied
   uint64_t given_up = 0;       ///< number of the message whose destination cannot be reached
   bool stopped = false;        ///< helping is not possible here
+  bool unplaced = false;       ///< nor is placing
 };
 
 enum class Take : uint32_t { Tiles, Wait, Done };
@@ -98,8 +100,8 @@ struct HelpWire {
   struct Destination {
     uint64_t way = 0, place = 0, region = 0;
     uint64_t ahead = 0;  ///< messages before it that are not consumed yet
-    uint64_t tag = 0;    ///< the message's, if it may be folded straight to there, …
-    uint64_t after = 0;  ///< … after so many of the reader's messages in this round
+    uint64_t tag = 0;    ///< with kAhead: the message's
+    uint64_t after = 0;  ///< with kAhead: as Offer::after
   };
 
   /// Message `in.next + ahead` is, or will be, copied to a place that the writer may help to fill.
@@ -157,7 +159,7 @@ struct HelpWire {
     if (taken + claimed >= tiles) return false;
     offered.left = tiles - taken - claimed;
     locate(offer, offered);
-    return true;
+    return (offered.way & kAhead) == 0;
   }
 
   /// Claims the last of the tiles that nobody has. False: the reader has taken them just now.
@@ -184,7 +186,7 @@ struct HelpWire {
     offered.lent = {out.next + 1, nullptr, bytes};
     offered.left = tiles_of(bytes);
     locate(offer, offered);
-    return true;
+    return (offered.way & kAhead) != 0;
   }
 
   /// Claims all of that message. False: the reader has given it up just now.

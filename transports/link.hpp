@@ -67,8 +67,8 @@ struct Offer {
   uint64_t way;    ///< how the writer gets to the destination
   uint64_t place;  ///< which is there
   uint64_t region;
-  uint64_t tag;    ///< of the message, where it was offered a place before it came,
-  uint64_t after;  ///< by when the writer has had so many messages of the reader's in this round
+  uint64_t tag;    ///< where the place is offered before the message comes: the message's
+  uint64_t after;  ///< likewise: messages of the reader's, this round, that the writer must have had before it writes
 };
 struct Claim {
   uint64_t back;  ///< as `front`: the writer's tiles, from the back …

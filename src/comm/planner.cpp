@@ -123,7 +123,8 @@ Prepared Planner::make(const Wanted& wanted) {
   const auto element = static_cast<uint32_t>(size_of(spec.type));
   const select::Choice choice = table_.choose(spec.collective, spec.count * element);
   const bool helped = patience_.spins > 0;  // every rank has a core to itself, also while it waits
-  const Ways ways = ways_of(spec, ranks_, terms_, wanted.in_place);
+  const Rank near = groups_ == nullptr ? ranks_ : groups_->size(groups_->group_of(rank_));
+  const Ways ways = ways_of(spec, ranks_, near, terms_, wanted.in_place);
   const uint64_t window = window_of(choice, spec, ways.pull);
   const exec::Geometry geometry{.count = spec.count,
                                 .window = std::max<uint64_t>(1, window / element),
@@ -133,7 +134,7 @@ Prepared Planner::make(const Wanted& wanted) {
                                 .scaled = spec.op == Op::PreMulSum,
                                 .pull = ways.pull || env().cma == Cma::Always,
                                 .helped = helped,
-                                .place_from = ways.place_from,
+                                .place_from = choice.algorithm->places ? ways.place_from : transports::kNeverLend,
                                 .shared = {ways.share && wanted.shared_in, ways.share && wanted.shared_out},
                                 .stream = ways.stream};
   Prepared prepared{.wanted = wanted, .algorithm = choice.algorithm->name};

@@ -1,27 +1,33 @@
 #include "comm/ways.hpp"
 
+#include <algorithm>
+
 #include "base/env.hpp"
 #include "plan/plan.hpp"
-#include "transports/link.hpp"
 
 namespace tutti::comm {
 namespace {
 
 constexpr uint64_t kKiB = 1 << 10, kMiB = 1 << 20;
 
-/// Bytes that a rank's input or output has.
-uint64_t bytes_of(const CallSpec& spec, Rank ranks, plan::Buffer buffer) {
-  return plan::blocks(spec.collective, ranks, buffer, 0) * spec.count * size_of(spec.type);
+/// Bytes that a call touches on a host with so many of its ranks, the root (if any) among them.
+uint64_t touched(const CallSpec& spec, Rank ranks, Rank near, bool in_place) {
+  const auto of = [&](Rank rank) -> uint64_t {
+    const uint64_t in = plan::blocks(spec.collective, ranks, plan::Buffer::Input, rank);
+    const uint64_t out = plan::blocks(spec.collective, ranks, plan::Buffer::Output, rank);
+    return in_place ? std::max(in, out) : in + out;
+  };
+  const uint64_t blocks = of(0) + (near > 1 ? static_cast<uint64_t>(near - 1) * of(1) : 0);
+  return blocks * spec.count * size_of(spec.type);
 }
 
 /// Should results be stored past the cache? Where all that the call touches would not stay there anyway: as measured
-/// with two ranks and 36 MiB of cache (bench/results/tried.md). In place a result is there already, being the input;
-/// but for a broadcast, which only its root reads.
-bool streams(const CallSpec& spec, Rank ranks, bool in_place) {
-  if (in_place && spec.collective != Collective::Broadcast) return false;
-  const uint64_t each =
-      bytes_of(spec, ranks, plan::Buffer::Output) + (in_place ? 0 : bytes_of(spec, ranks, plan::Buffer::Input));
-  return each * static_cast<uint64_t>(ranks) >= (spec.collective == Collective::AllReduce ? 16 : 32) * kMiB;
+/// with two ranks and 36 MiB of cache (bench/results/tried.md). But not over the input, in place.
+bool streams(const CallSpec& spec, Rank ranks, Rank near, bool in_place) {
+  const bool apart = spec.collective == Collective::Broadcast || spec.collective == Collective::AllGather ||
+                     spec.collective == Collective::Gather;
+  if (in_place && !apart) return false;
+  return touched(spec, ranks, near, in_place) >= (spec.collective == Collective::AllReduce ? 16 : 32) * kMiB;
 }
 
 /// Should processes read each other's blocks through the kernel? One copy instead of two, but a slower one, and out of
@@ -61,21 +67,13 @@ bool shares(const CallSpec& spec) {
   return true;
 }
 
-/// From what length of a message on may ranks fold straight into each other's results?
-uint64_t place_from(const CallSpec& spec, bool in_place) {
-  // In place, but for an all-reduce, a rank's input and output do not begin at the same address.
-  if (!reduces(spec.collective) || (in_place && spec.collective != Collective::AllReduce))
-    return transports::kNeverLend;
-  return env().cma == Cma::Always ? 1 : transports::kLendFrom;
-}
-
 }  // namespace
 
-Ways ways_of(const CallSpec& spec, Rank ranks, const Terms& terms, bool in_place) {
+Ways ways_of(const CallSpec& spec, Rank ranks, Rank near, const Terms& terms, bool in_place) {
   return {.pull = pulls(spec, ranks, terms),
           .share = shares(spec),
-          .place_from = place_from(spec, in_place),
-          .stream = streams(spec, ranks, in_place)};
+          .place_from = env().cma == Cma::Always ? 1 : transports::kLendFrom,
+          .stream = streams(spec, ranks, near, in_place)};
 }
 
 }  // namespace tutti::comm

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "comm/call.hpp"
+#include "transports/link.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti::comm {
@@ -18,12 +19,13 @@ struct Terms {
 
 /// Only `pull`, in which all ranks come out alike, has a part in how long messages are.
 struct Ways {
-  bool pull = false;        ///< blocks are read through the kernel, where links can
-  bool share = false;       ///< buffers that are shared memory are read and written where they are
-  uint64_t place_from = 0;  ///< bytes of a message from which on ranks fold straight into each other's results
-  bool stream = false;      ///< results are stored past the cache
+  bool pull = false;                             ///< blocks are read through the kernel, where links can
+  bool share = false;                            ///< buffers that are shared memory are read and written where they are
+  uint64_t place_from = transports::kNeverLend;  ///< bytes from which on ranks fold straight into others' results
+  bool stream = false;                           ///< results are stored past the cache
 };
 
-Ways ways_of(const CallSpec& spec, Rank ranks, const Terms& terms, bool in_place);
+/// `near`: ranks on this host.
+Ways ways_of(const CallSpec& spec, Rank ranks, Rank near, const Terms& terms, bool in_place);
 
 }  // namespace tutti::comm

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/fold.hpp"
+#include "base/log.hpp"
 #include "exec/host.hpp"
 #include "transports/host_memory.hpp"
 #include "transports/pull.hpp"
@@ -26,7 +27,7 @@ unsigned char* destination(const OutLink& out, const Offered& offered, bool& rea
   reachable = false;
   int error = 0;
   unsigned char* found = nullptr;
-  switch (static_cast<Way>(offered.way & ~transports::kStreamed)) {
+  switch (static_cast<Way>(offered.way & ~(transports::kStreamed | transports::kAhead))) {
     case Way::Address:  // a link without an arena has both its ends in one process
       if (out.arena == nullptr) found = reinterpret_cast<unsigned char*>(offered.place);
       break;
@@ -91,10 +92,14 @@ unsigned char* HostFold::claim_places(RankState& rank, LaneState& lane, const Op
     const uint32_t number = lane.tables->outs[i];
     OutLink& out = rank.out[number];
     Offered offered;
-    if (out.helping == nullptr || !HostHelpWire::look_ahead(out, rank.tag ^ op.salt, op.bytes, op.had, offered))
-      continue;
+    if (out.helping == nullptr || out.helping->unplaced) continue;
+    if (!HostHelpWire::look_ahead(out, rank.tag ^ op.salt, op.bytes, op.had, offered)) continue;
     bool reachable = false;
     unsigned char* const to = destination(out, offered, reachable);
+    if (to == nullptr) {  // for good, or every fold would ask for that memory again
+      out.helping->unplaced = true;
+      log_info("rank {}'s memory cannot be reached: it copies results itself", out.peer);
+    }
     if (to == nullptr || !HostHelpWire::claim_all(out, offered)) continue;
     lane.places[lane.placed] = to;
     lane.placed_out[lane.placed++] = number;

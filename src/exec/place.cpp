@@ -133,7 +133,7 @@ class Marker {
 }  // namespace
 
 void mark_places(Program& program, const Geometry& geometry, Links& links) {
-  if (program.outs.empty()) return;  // its messages are copied with their writers (ask_for_help), one offer at a time
+  if (program.outs.empty()) return;  // a link has one offer at a time, and these may be helped (ask_for_help)
   Marker marker(program, geometry, links);
   for (const Range& lane : program.lanes) marker.mark(lane);
 }

@@ -2,16 +2,17 @@
 // instead of leaving it to be read (transports/help.hpp). The message that announces it has nothing left to be copied.
 //
 // The reader offers the place when it enters a round, so what is written there comes earlier than its plan says. That
-// is safe where nothing else of its round reads or writes those bytes. Nothing but messages to that same peer: in
-// place, a rank's input becomes output, and it is the peer who reads it and then writes. The offer says how many
-// messages the peer must have had for that, and the peer counts.
+// is safe where nothing else of its round reads or writes those bytes; or, in place, where nothing does but messages of
+// just these bytes to that same peer, who reads them and then writes: the offer says how many messages the peer must
+// have had by then, and the peer counts.
 #pragma once
 
 #include "exec/lower.hpp"
 
 namespace tutti::exec {
 
-/// Marks the operations of a program that may offer a place, and those that may take up such an offer.
+/// Marks the operations of a program that may offer a place, and those that may take up such an offer. In place, input
+/// and output must begin at the same address.
 void mark_places(Program& program, const Geometry& geometry, Links& links);
 
 /// Marks the operations whose writers may help: those with one long message that goes straight, as it is, to one place;

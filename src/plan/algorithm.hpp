@@ -96,6 +96,7 @@ struct Algorithm {
   OfShape<bool> allows;
   std::function<void(const Shape& shape, Rank me, PlanBuilder& plan)> generate;
   OfShape<Cost> cost;      ///< of groups, nothing but their sizes counts, in the groups' order
+  bool places = false;     ///< what a rank folds it lends to who receives it as it is, and may be stored there at once
   bool lends = false;      ///< all its messages are lent, in place or not: from kLendFrom on they need no staging
   bool canonical = false;  ///< folds in the canonical order (see is_canonical), whatever n and root; of reductions only
 };

@@ -97,8 +97,10 @@ TEST(MismatchOnce, GivesNoCallWhatAnotherOneWasSent) {
     });
     const auto stories = job.finish();
     EXPECT_EQ(job.problem(), "");
-    ASSERT_GE(stories[1].size(), 2u);
-    EXPECT_EQ(stories[1][1].code, tuttiMismatch) << stories[1][1].text;
+    for (const Told& told : stories[1]) {
+      EXPECT_TRUE(told.line != 1 || told.code == tuttiMismatch) << told.text;
+    }
+    EXPECT_GT(stories[1].size(), 2u);
   }
 }
 

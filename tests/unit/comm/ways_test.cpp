@@ -3,15 +3,14 @@
 
 #include <gtest/gtest.h>
 
-#include "transports/link.hpp"
-
 namespace tutti::comm {
 namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
 
-Ways ways(Collective collective, uint64_t block, Rank ranks = 2, bool in_place = false) {
-  return ways_of({.collective = collective, .type = DType::U8, .count = block}, ranks, {}, in_place);
+Ways ways(Collective collective, uint64_t block, Rank ranks = 2, bool in_place = false, Rank near = 0) {
+  return ways_of({.collective = collective, .type = DType::U8, .count = block}, ranks, near > 0 ? near : ranks, {},
+                 in_place);
 }
 
 TEST(Ways, PastTheCacheGoWhatAllRanksTogetherWouldPushOutOfIt) {
@@ -23,20 +22,23 @@ TEST(Ways, PastTheCacheGoWhatAllRanksTogetherWouldPushOutOfIt) {
   EXPECT_TRUE(ways(Collective::AllReduce, 2 * kMiB, 4).stream);
 }
 
-TEST(Ways, InPlaceResultsStayInTheCacheButABroadcasts) {
-  EXPECT_FALSE(ways(Collective::AllReduce, 256 * kMiB, 2, true).stream);
-  EXPECT_FALSE(ways(Collective::AllGather, 256 * kMiB, 2, true).stream);
-  EXPECT_TRUE(ways(Collective::Broadcast, 16 * kMiB, 2, true).stream);
-  EXPECT_FALSE(ways(Collective::Broadcast, 16 * kMiB - 1, 2, true).stream);
+TEST(Ways, TheCacheIsOneHosts) {
+  EXPECT_FALSE(ways(Collective::AllReduce, kMiB, 64, false, 4).stream);
+  EXPECT_TRUE(ways(Collective::AllReduce, kMiB, 64, false, 8).stream);
 }
 
-TEST(Ways, RanksFoldIntoEachOthersResultsWhereInputAndOutputBeginTogetherOrAreApart) {
-  for (const bool in_place : {false, true}) {
-    EXPECT_EQ(ways(Collective::AllReduce, kMiB, 2, in_place).place_from, transports::kLendFrom);
-    EXPECT_EQ(ways(Collective::AllGather, kMiB, 2, in_place).place_from, transports::kNeverLend) << "nothing is folded";
-  }
-  EXPECT_EQ(ways(Collective::Reduce, kMiB).place_from, transports::kLendFrom);
-  EXPECT_EQ(ways(Collective::ReduceScatter, kMiB, 2, true).place_from, transports::kNeverLend);
+TEST(Ways, OnlyTheRootHasABlockOfEachRank) {
+  EXPECT_FALSE(ways(Collective::Gather, kMiB, 8).stream) << "16 MiB, not 72";
+  EXPECT_TRUE(ways(Collective::Gather, 2 * kMiB, 8).stream);
+}
+
+TEST(Ways, InPlaceTheInputIsNotStoredOverPastTheCache) {
+  EXPECT_FALSE(ways(Collective::AllReduce, 256 * kMiB, 2, true).stream);
+  EXPECT_FALSE(ways(Collective::AllToAll, 256 * kMiB, 2, true).stream);
+  EXPECT_TRUE(ways(Collective::AllGather, 8 * kMiB, 2, true).stream);
+  EXPECT_FALSE(ways(Collective::AllGather, 8 * kMiB - 1, 2, true).stream);
+  EXPECT_TRUE(ways(Collective::Broadcast, 16 * kMiB, 2, true).stream);
+  EXPECT_FALSE(ways(Collective::Broadcast, 16 * kMiB - 1, 2, true).stream);
 }
 
 }  // namespace

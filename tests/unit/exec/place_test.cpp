@@ -1,209 +1,129 @@
-// Placing: who may offer a place, who takes it up, and that what comes of it is the sum, whichever way ranks take
-// turns.
+// Placing: that what comes of it is the sum, whichever way ranks take turns and whatever plan they follow.
 #include "exec/place.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
-#include <map>
-#include <memory>
-#include <random>
 
-#include "exec/help.hpp"
-#include "exec/host.hpp"
-#include "exec/run.hpp"
 #include "plan/algorithm.hpp"
+#include "plan/builder.hpp"
+#include "plan/verify.hpp"
+#include "support/exec_team.hpp"
 
 namespace tutti::exec {
 namespace {
 
-using transports::LinkMemory;
+using plan::PlanBuilder;
+using plan::RankPlan;
+using plan::View;
 
-/// The links of ranks that are all in this process, and in this thread.
-struct Wires {
-  struct Key {
-    Rank from, to;
-    uint32_t channel;
-    auto operator<=>(const Key&) const = default;
-  };
-  std::map<Key, std::unique_ptr<LinkMemory>> memory;
-  std::map<Key, transports::Helping> helping;
+Team::Plans plans_of(const plan::Algorithm& algorithm, Rank ranks) {
+  return [&algorithm, ranks](Rank me) { return plan::generate(algorithm, {algorithm.collective, ranks}, me); };
+}
+const plan::Algorithm& two_shot() { return *plan::find_algorithm(Collective::AllReduce, "two_shot"); }
 
-  LinkMemory* of(const Key& key) {
-    auto& made = memory[key];
-    if (made == nullptr) made = std::make_unique<LinkMemory>();
-    return made.get();
-  }
-};
-
-class Wired : public Connector {
- public:
-  Wired(Wires& wires, Rank rank, bool offers = true) : wires_(wires), rank_(rank), offers_(offers) {}
-  transports::OutLink connect_out(Rank peer, uint32_t channel) override {
-    const Wires::Key key{rank_, peer, channel};
-    return {.memory = wires_.of(key), .peer = peer, .lend_from = 0, .helping = &wires_.helping[key]};
-  }
-  transports::InLink connect_in(Rank peer, uint32_t channel) override {
-    return {.memory = wires_.of({peer, rank_, channel}), .peer = peer, .addresses = true, .helped = offers_};
-  }
-
- private:
-  Wires& wires_;
-  Rank rank_;
-  bool offers_;
-};
-
-constexpr uint64_t kCount = 1000, kWindow = 300;  // elements: four rounds, the last one short
-
-Lowered lowered(const char* algorithm, Rank ranks, Rank me, Links& links, bool in_place, bool placed = true) {
-  const Collective collective = Collective::AllReduce;
-  const plan::RankPlan plan = plan::generate(*plan::find_algorithm(collective, algorithm), {collective, ranks}, me);
-  return lower(plan,
-               {.count = kCount,
-                .window = kWindow,
-                .element_bytes = 4,
-                .in_place = in_place,
-                .place_from = placed ? 1 : transports::kNeverLend},
-               links);
+/// Plans made by hand prove nothing unless they are right.
+Team::Plans proven(Rank ranks, const std::function<RankPlan(Rank)>& plan_of) {
+  std::vector<RankPlan> plans;
+  for (Rank r = 0; r < ranks; ++r) plans.push_back(plan_of(r));
+  const auto verdict = plan::verify(plans);
+  EXPECT_TRUE(verdict.ok) << verdict.reason;
+  return plan_of;
 }
 
-/// What rank 1's program for an all-reduce offers, and what it would place.
-struct Marks {
-  int64_t offers = 0, places = 0;
-  uint32_t ahead = 0, after = 0, had = 0;  // of the last of them
-};
-Marks marks(const char* algorithm, Rank ranks, bool in_place, bool placed = true, bool reachable = true) {
-  Wires wires;
-  Wired connector(wires, 1, reachable);
-  Links links(connector);
-  Marks found;
-  for (const Op& op : lowered(algorithm, ranks, 1, links, in_place, placed).full.ops) {
-    if (op.offers) ++found.offers, found.ahead = op.ahead, found.after = op.after;
-    if (op.places) ++found.places, found.had = op.had;
+void expect_sums(const Team::Plans& plans, const Team::Setting& setting, uint64_t seeds, int64_t claimed = -1) {
+  for (uint64_t seed = 0; seed < seeds; ++seed) {
+    SCOPED_TRACE(testing::Message() << setting.ranks << " ranks, seed " << seed
+                                    << (setting.in_place ? ", in place" : "") << (setting.helps ? ", helping" : ""));
+    Team team(plans, setting);
+    ASSERT_NO_FATAL_FAILURE(team.run(seed));
+    ASSERT_NO_FATAL_FAILURE(team.expect_sums());
+    ASSERT_TRUE(claimed < 0 || claimed == team.claimed()) << team.claimed();
   }
-  return found;
 }
-
-TEST(Placing, IsForResultsThatTheirReaderOnlyCopies) {
-  const Marks two = marks("two_shot", 2, false), five = marks("two_shot", 5, false);
-  EXPECT_EQ(two.offers, 1);
-  EXPECT_EQ(two.places, 1);
-  EXPECT_EQ(two.ahead, 1u) << "the peer's input comes first";
-  EXPECT_EQ(two.after, 0u);
-  EXPECT_EQ(five.offers, 4);
-  EXPECT_EQ(five.places, 1);
-}
-
-TEST(Placing, InPlaceComesAfterTheInputHasBeenHad) {
-  const Marks two = marks("two_shot", 2, true);
-  EXPECT_EQ(two.offers, 1);
-  EXPECT_EQ(two.after, 1u);
-  EXPECT_EQ(two.had, 1u);
-}
-
-TEST(Placing, SparesMemoryThatThePlanUsesInBetween) {
-  EXPECT_EQ(marks("ring", 4, true).offers, 0) << "a rank folds its own input, which lies there, first";
-  EXPECT_EQ(marks("recursive_doubling", 4, false).offers, 0) << "nothing is received as it is";
-}
-
-TEST(Placing, IsNotForMemoryOutOfReachNorUnlessAskedFor) {
-  EXPECT_EQ(marks("two_shot", 2, false, true, false).offers, 0);
-  EXPECT_EQ(marks("two_shot", 2, false, false).offers, 0);
-  EXPECT_EQ(marks("two_shot", 2, false, false).places, 0);
-}
-
-/// All ranks of one all-reduce, a step at a time.
-class Team {
- public:
-  Team(const char* algorithm, Rank ranks, bool in_place) : ranks_(ranks) {
-    for (Rank r = 0; r < ranks; ++r) {
-      auto& seat = *seats_.emplace_back(std::make_unique<Seat>(wires_, r));
-      seat.in.resize(kCount);
-      for (uint64_t i = 0; i < kCount; ++i) seat.in[i] = value(r, i);
-      seat.out.assign(kCount, 0xdeadbeef);
-      seat.program = {lowered(algorithm, ranks, r, seat.links, in_place), 4};
-      seat.program.restart(seat.links);
-      RankState& state = seat.program.state;
-      state.bases[0] = bytes(seat.in);
-      state.bases[1] = bytes(in_place ? seat.in : seat.out);
-      state.tag = 42;
-      state.arithmetic = {.fold = fold_function(DType::U32, tutti::Op::Sum), .element_bytes = 4};
-      seat.result = in_place ? &seat.in : &seat.out;
-    }
-  }
-
-  /// Until all are done, in an order that the seed decides; none after so many steps that there is no end.
-  void run(uint64_t seed) {
-    std::mt19937_64 random(seed);
-    std::vector<bool> done(static_cast<size_t>(ranks_), false);
-    for (int steps = 0; std::count(done.begin(), done.end(), false) > 0; ++steps) {
-      ASSERT_LT(steps, 1000000);
-      const size_t r = random() % done.size();
-      RankState& state = seats_[r]->program.state;
-      bool all = true;
-      for (uint32_t lane = 0; lane < state.lane_count; ++lane) {
-        const Outcome outcome = HostInterpreter::try_step({}, state, state.lanes[lane]);
-        ASSERT_NE(outcome, Outcome::Fault) << static_cast<int>(state.fault.kind);
-        all = all && outcome == Outcome::LaneDone;
-      }
-      done[r] = all;
-    }
-  }
-
-  void expect_sums() const {
-    for (const auto& seat : seats_) {
-      for (uint64_t i = 0; i < kCount; ++i) {
-        uint32_t sum = 0;
-        for (Rank r = 0; r < ranks_; ++r) sum += value(r, i);
-        ASSERT_EQ((*seat->result)[i], sum) << i;
-      }
-    }
-  }
-  /// Links over which a writer has placed something.
-  int64_t placed() const {
-    return std::count_if(wires_.memory.begin(), wires_.memory.end(),
-                         [](const auto& link) { return link.second->claim.done != 0; });
-  }
-  RankState& state(size_t rank) { return seats_[rank]->program.state; }
-  std::vector<uint32_t>& result(size_t rank) { return *seats_[rank]->result; }
-  Links& links(size_t rank) { return seats_[rank]->links; }
-
- private:
-  struct Seat {
-    Seat(Wires& wires, Rank rank) : connector(wires, rank), links(connector) {}
-    Wired connector;
-    Links links;
-    std::vector<uint32_t> in, out;
-    std::vector<uint32_t>* result = nullptr;
-    Loaded program;
-  };
-  static uint32_t value(Rank rank, uint64_t i) {
-    return static_cast<uint32_t>(rank) * 0x01000193u + static_cast<uint32_t>(i) * 7919u;
-  }
-  static unsigned char* bytes(std::vector<uint32_t>& words) { return reinterpret_cast<unsigned char*>(words.data()); }
-
-  Rank ranks_;
-  Wires wires_;
-  std::vector<std::unique_ptr<Seat>> seats_;
-};
 
 TEST(Placing, MakesTheSumInAnyOrderOfTurns) {
   for (const Rank ranks : {2, 3, 5, 12}) {  // of twelve a fold has more readers than places
     for (const bool in_place : {false, true}) {
-      for (uint64_t seed = 0; seed < 50; ++seed) {
-        SCOPED_TRACE(testing::Message() << ranks << " ranks, seed " << seed << (in_place ? ", in place" : ""));
-        Team team("two_shot", ranks, in_place);
-        ASSERT_NO_FATAL_FAILURE(team.run(seed));
-        ASSERT_NO_FATAL_FAILURE(team.expect_sums());
-        EXPECT_EQ(team.placed(), ranks * std::min<int64_t>(ranks - 1, kMostPlaces));
+      const int64_t placed = ranks * std::min<int64_t>(ranks - 1, kMostPlaces);
+      ASSERT_NO_FATAL_FAILURE(
+          expect_sums(plans_of(two_shot(), ranks), {.ranks = ranks, .in_place = in_place}, 50, placed));
+    }
+  }
+}
+
+TEST(Placing, MakesTheSumByEveryAlgorithm) {
+  for (const plan::Algorithm* algorithm : plan::algorithms_of(Collective::AllReduce)) {
+    for (const Rank ranks : {2, 3, 4, 5, 8}) {
+      if (!algorithm->allows(plan::Shape{Collective::AllReduce, ranks})) continue;
+      for (const bool in_place : {false, true}) {
+        SCOPED_TRACE(algorithm->name);
+        ASSERT_NO_FATAL_FAILURE(
+            expect_sums(plans_of(*algorithm, ranks), {.ranks = ranks, .in_place = in_place, .helps = true}, 10));
       }
     }
   }
 }
 
+TEST(Placing, GoesTileByTileWhereThereAreSeveralReaders) {
+  const Team::Setting setting{.ranks = 3, .count = 400000, .window = 400000};  // chunks of half a MiB
+  expect_sums(plans_of(two_shot(), 3), setting, 2, 6);
+}
+
+TEST(Placing, WaitsForAllThatLiesThere) {
+  // Rank 1 gives its input to rank 0 twice; the second one goes on to rank 2, who sums for itself. In place the sum may
+  // not be stored over that input before rank 0 has had it again, nor may rank 0 help to copy it there.
+  const auto plan_of = [](Rank me) {
+    PlanBuilder plan({Collective::AllReduce, 3}, me);
+    const View in = plan.input(), out = plan.output(), passed = plan.scratch(1);
+    auto lane = plan.lane();
+    if (me == 0) {
+      lane.lend(in.all(), 2, plan::Lend::OutOfPlace);
+      lane.complete(out.all(), {in.all(), lane.from(1), lane.from(2)}, FoldShape::Left);
+      lane.lend(out.all(), 1);
+      lane.recv(passed.block(0), 1);
+      lane.send(passed.block(0), 2);
+    } else if (me == 1) {
+      lane.lend(in.all(), 0);
+      lane.send(in.all(), 0);
+      lane.recv(out.all(), 0);
+    } else {
+      lane.lend(in.all(), 0, plan::Lend::OutOfPlace);
+      lane.recv(passed.block(0), 0);
+      lane.complete(out.all(), {passed.block(0), lane.from(0), in.all()}, FoldShape::Left);
+    }
+    return plan.finish();
+  };
+  for (const bool helps : {false, true}) {
+    expect_sums(proven(3, plan_of), {.ranks = 3, .in_place = true, .helps = helps}, 100);
+  }
+}
+
+TEST(Placing, IsAlsoForFoldsOfWhatIsHereAlready) {
+  const auto plan_of = [](Rank me) {
+    constexpr Rank kRanks = 3;
+    PlanBuilder plan({Collective::AllReduce, kRanks}, me);
+    const uint32_t chunks = plan.partition(kRanks);
+    const View in = plan.input(chunks), out = plan.output(chunks), had = plan.scratch(kRanks, chunks);
+    auto lane = plan.lane();
+    std::vector<Rank> others;
+    std::vector<plan::Source> all;
+    for (Rank r = 0; r < kRanks; ++r) {
+      if (r != me) others.push_back(r);
+      all.push_back(r == me ? plan::Source(in[me]) : plan::Source(had.chunks(r, me, me + 1)));
+    }
+    for (const Rank r : others) lane.lend(in[r], r);
+    for (const Rank r : others) lane.recv(had.chunks(r, me, me + 1), r);
+    lane.complete(out[me], all, FoldShape::Left);
+    lane.lend(out[me], others);
+    for (const Rank r : others) lane.recv(out[r], r);
+    return plan.finish();
+  };
+  expect_sums(proven(3, plan_of), {.ranks = 3}, 20, 6);
+}
+
 TEST(Placing, IsRefusedByAReaderThatGivesUp) {
-  Team team("two_shot", 2, false);
+  Team team(plans_of(two_shot(), 2), {});
   for (const size_t rank : {size_t{0}, size_t{1}}) {  // both offer a place and send their input
     RankState& state = team.state(rank);
     ASSERT_EQ(HostInterpreter::try_step({}, state, state.lanes[0]), Outcome::Progress);
@@ -212,8 +132,32 @@ TEST(Placing, IsRefusedByAReaderThatGivesUp) {
   EXPECT_TRUE(std::all_of(team.links(0).ins().begin(), team.links(0).ins().end(), alone));
   RankState& other = team.state(1);
   ASSERT_EQ(HostInterpreter::try_step({}, other, other.lanes[0]), Outcome::Progress);  // it folds
-  EXPECT_EQ(std::count(team.result(0).begin(), team.result(0).end(), 0xdeadbeef), static_cast<int64_t>(kCount));
-  EXPECT_NE(std::count(team.result(1).begin(), team.result(1).end(), 0xdeadbeef), static_cast<int64_t>(kCount));
+  const auto untouched = [&](size_t rank) {
+    const auto& result = team.result(rank);
+    return std::count(result.begin(), result.end(), Team::kPoison) == static_cast<int64_t>(result.size());
+  };
+  EXPECT_TRUE(untouched(0));
+  EXPECT_FALSE(untouched(1));
+}
+
+TEST(Placing, IsTriedWhereAnAlgorithmSaysSo) {
+  for (const plan::Algorithm* algorithm : plan::algorithms_of(Collective::AllReduce)) {
+    bool offered = false, placed = false;
+    for (Rank ranks = 2; ranks < 10; ++ranks) {
+      if (!algorithm->allows(plan::Shape{Collective::AllReduce, ranks})) continue;
+      for (Rank me = 0; me < ranks; ++me) {
+        Wires wires;
+        Wired connector(wires, me);
+        Links links(connector);
+        const Geometry geometry{.count = 1000, .window = 1000, .element_bytes = 4, .place_from = 1};
+        for (const Op& op : lower(plans_of(*algorithm, ranks)(me), geometry, links).last.ops) {
+          offered = offered || op.offers;
+          placed = placed || op.places;
+        }
+      }
+    }
+    EXPECT_EQ(algorithm->places, offered && placed) << algorithm->name;
+  }
 }
 
 }  // namespace

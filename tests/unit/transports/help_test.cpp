@@ -160,7 +160,9 @@ TEST_F(Help, IsForMessagesThatWereLentAndAreNotConsumed) {
 
 struct OfferAhead : Help {
   static constexpr uint64_t kTag = 7, kTiles = 5;
-  void offer_ahead() { Wire::offer(in, kTiles, {.way = kPush, .place = 4096, .ahead = 1, .tag = kTag, .after = 3}); }
+  void offer_ahead() {
+    Wire::offer(in, kTiles, {.way = kPush | kAhead, .place = 4096, .ahead = 1, .tag = kTag, .after = 3});
+  }
   bool look_ahead(uint64_t tag = kTag, uint64_t had = 3) {
     return Wire::look_ahead(out, tag, bytes_of(kTiles), had, offered);
   }
@@ -177,6 +179,12 @@ TEST_F(OfferAhead, IsForTheMessageThatItWasOfferedFor) {
   EXPECT_EQ(offered.place, 4096u);
   lend(1);
   EXPECT_FALSE(look_ahead()) << "it has gone out already";
+}
+
+TEST_F(OfferAhead, IsNotTheOfferOfWhoCopies) {
+  lend(1);
+  Wire::offer(in, kTiles, {.way = kPush, .place = 4096, .ahead = 1, .tag = kTag});
+  EXPECT_FALSE(look_ahead());
 }
 
 TEST_F(OfferAhead, LeavesNothingToCopy) {
@@ -200,6 +208,7 @@ TEST_F(OfferAhead, ThatIsNotTakenUpLeavesAllToTheReader) {
   lend(1);
   consume();
   lend(kTiles);
+  EXPECT_FALSE(claim(theirs)) << "helping does not know what must come before";
   Wire::close(in);
   ASSERT_EQ(take(), Take::Tiles);
   EXPECT_EQ(mine.first, 0u);
@@ -366,7 +375,7 @@ TEST(OfferAheadInAnyOrder, NeverGoesOnWhenTheReaderHasIt) {
       readers = Wire::settled(ends.in);
       EXPECT_FALSE(readers && writing);
     };
-    Wire::offer(ends.in, 3, {.way = kPush, .place = 4096, .tag = 1});
+    Wire::offer(ends.in, 3, {.way = kPush | kAhead, .place = 4096, .tag = 1});
     Interrupted::interrupt = give_up;
     if (Wire::look_ahead(ends.out, 1, bytes_of(3), 0, ends.offered) && Wire::claim_all(ends.out, ends.offered)) {
       Interrupted::interrupt = nullptr;

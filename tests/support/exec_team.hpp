@@ -1,0 +1,163 @@
+// All ranks of one all-reduce in one thread, a step at a time, in an order that a seed decides.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <compare>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "exec/help.hpp"
+#include "exec/host.hpp"
+#include "exec/run.hpp"
+#include "plan/plan.hpp"
+
+namespace tutti::exec {
+
+/// The links of ranks that are all in this process.
+struct Wires {
+  struct Key {
+    Rank from, to;
+    uint32_t channel;
+    auto operator<=>(const Key&) const = default;
+  };
+  std::map<Key, std::unique_ptr<transports::LinkMemory>> memory;
+  std::map<Key, transports::Helping> helping;
+
+  transports::LinkMemory* of(const Key& key) {
+    auto& made = memory[key];
+    if (made == nullptr) made = std::make_unique<transports::LinkMemory>();
+    return made.get();
+  }
+};
+
+/// One rank's. All that is lent is read where it is.
+class Wired : public Connector {
+ public:
+  Wired(Wires& wires, Rank rank, bool helped = true) : wires_(wires), rank_(rank), helped_(helped) {}
+  transports::OutLink connect_out(Rank peer, uint32_t channel) override {
+    const Wires::Key key{rank_, peer, channel};
+    return {.memory = wires_.of(key), .peer = peer, .lend_from = 0, .helping = &wires_.helping[key]};
+  }
+  transports::InLink connect_in(Rank peer, uint32_t channel) override {
+    return {.memory = wires_.of({peer, rank_, channel}), .peer = peer, .addresses = true, .helped = helped_};
+  }
+
+ private:
+  Wires& wires_;
+  Rank rank_;
+  bool helped_;
+};
+
+class Team {
+ public:
+  struct Setting {
+    Rank ranks = 2;
+    bool in_place = false;
+    uint64_t count = 1000, window = 300;  ///< elements: four rounds, the last one short
+    bool helps = false;                   ///< ranks copy for those that read what they have lent
+  };
+  using Plans = std::function<plan::RankPlan(Rank me)>;
+
+  Team(const Plans& plan_of, const Setting& setting) : setting_(setting) {
+    for (Rank r = 0; r < setting.ranks; ++r) {
+      auto& seat = *seats_.emplace_back(std::make_unique<Seat>(wires_, r));
+      for (uint64_t i = 0; i < setting.count; ++i) seat.in.push_back(value(r, i));
+      seat.out.assign(setting.count, kPoison);
+      seat.program = {lower(plan_of(r), geometry(), seat.links), 4};
+      give_memory(seat);
+      seat.program.restart(seat.links);
+      RankState& state = seat.program.state;
+      state.bases[0] = bytes(seat.in);
+      state.bases[1] = bytes(setting.in_place ? seat.in : seat.out);
+      state.tag = 42;
+      state.arithmetic = {.fold = fold_function(DType::U32, tutti::Op::Sum), .element_bytes = 4};
+    }
+  }
+
+  /// Until all are done; none after so many steps that there is no end.
+  void run(uint64_t seed) {
+    std::mt19937_64 random(seed);
+    std::vector<bool> done(seats_.size(), false);
+    for (int steps = 0; std::count(done.begin(), done.end(), false) > 0; ++steps) {
+      ASSERT_LT(steps, 1000000);
+      const size_t r = random() % done.size();
+      RankState& state = this->state(r);
+      bool all = true;
+      for (uint32_t lane = 0; lane < state.lane_count; ++lane) {
+        if (setting_.helps && random() % 4 == 0) help_a_reader(links(r).outs());
+        const Outcome outcome = HostInterpreter::try_step({}, state, state.lanes[lane]);
+        ASSERT_NE(outcome, Outcome::Fault) << static_cast<int>(state.fault.kind);
+        all = all && outcome == Outcome::LaneDone;
+      }
+      done[r] = all;
+    }
+  }
+
+  void expect_sums() {
+    for (size_t seat = 0; seat < seats_.size(); ++seat) {
+      for (uint64_t i = 0; i < setting_.count; ++i) {
+        uint32_t sum = 0;
+        for (Rank r = 0; r < setting_.ranks; ++r) sum += value(r, i);
+        ASSERT_EQ(result(seat)[i], sum) << "rank " << seat << ", element " << i;
+      }
+    }
+  }
+
+  /// Links over which a writer has copied, or folded, to where its reader wants it.
+  int64_t claimed() const {
+    return std::count_if(wires_.memory.begin(), wires_.memory.end(),
+                         [](const auto& link) { return link.second->claim.done != 0; });
+  }
+  RankState& state(size_t rank) { return seats_[rank]->program.state; }
+  Links& links(size_t rank) { return seats_[rank]->links; }
+  std::vector<uint32_t>& result(size_t rank) { return setting_.in_place ? seats_[rank]->in : seats_[rank]->out; }
+  static constexpr uint32_t kPoison = 0xdeadbeef;
+
+ private:
+  struct Seat {
+    Seat(Wires& wires, Rank rank) : connector(wires, rank), links(connector) {}
+    Wired connector;
+    Links links;
+    std::vector<uint32_t> in, out;
+    std::list<std::vector<unsigned char>> memory;  // staging, and scratch
+    Loaded program;
+  };
+
+  Geometry geometry() const {
+    return {.count = setting_.count,
+            .window = setting_.window,
+            .element_bytes = 4,
+            .in_place = setting_.in_place,
+            .place_from = 1};
+  }
+  static void give_memory(Seat& seat) {
+    constexpr uint32_t kSlots = 8;
+    for (OwnedStage& s : seat.program.lowered.stages) {
+      s.stage.slots = kSlots;
+      s.stage.base = seat.memory.emplace_back(s.stage.slot_bytes * kSlots).data();
+      s.stage.readers = static_cast<uint32_t>(s.outs.size());
+      s.held.assign(kSlots * s.outs.size(), 0);
+      s.stage.held = s.held.data();
+      s.stage.outs = s.outs.data();
+    }
+    seat.program.take_stages();
+    const RankState& state = seat.program.state;
+    seat.program.state.bases[2] = seat.memory.emplace_back(state.scratch_bytes * state.versions + 1).data();
+  }
+  static uint32_t value(Rank rank, uint64_t i) {
+    return static_cast<uint32_t>(rank) * 0x01000193u + static_cast<uint32_t>(i) * 7919u;
+  }
+  static unsigned char* bytes(std::vector<uint32_t>& words) { return reinterpret_cast<unsigned char*>(words.data()); }
+
+  const Setting setting_;
+  Wires wires_;
+  std::vector<std::unique_ptr<Seat>> seats_;
+};
+
+}  // namespace tutti::exec

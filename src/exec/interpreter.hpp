@@ -116,13 +116,7 @@ struct Interpreter {
     const bool sends = op.outs.begin != op.outs.end;
     unsigned char* slot = sends ? outgoing(rank, lane, op) : nullptr;
     if (sends && op.lend_first && group.leader()) publish(rank, lane, op, slot);
-    if constexpr (Fold::kPulls) {
-      if (op.places) slot = Fold::claim_places(rank, lane, op);
-    }
     outcome = move(group, rank, lane, op, slot);
-    if constexpr (Fold::kPulls) {
-      if (op.places) Fold::finish_places(rank, lane);
-    }
     if (outcome != Outcome::Progress || lane.copying) return outcome;
     group.sync();
     if (group.leader()) {
@@ -293,10 +287,30 @@ struct Interpreter {
 
   [[gnu::always_inline]] TUTTI_HD static Outcome move(const Group& group, RankState& rank, LaneState& lane,
                                                       const Op& op, unsigned char* slot) {
-    const Tables& tables = *lane.tables;
     if constexpr (Fold::kPulls) {
-      if ((op.helped || op.offers) && is_shared(rank, lane, op)) return copy_tile(rank, lane, op);
+      if (op.together) return move_together(group, rank, lane, op, slot);
     }
+    return move_segments<false>(group, rank, lane, op, slot);
+  }
+
+  /// What other ranks may have a part in.
+  [[gnu::noinline]] TUTTI_HD static Outcome move_together(const Group& group, RankState& rank, LaneState& lane,
+                                                          const Op& op, unsigned char* slot) {
+    if (op.places) {
+      unsigned char* const place = Fold::claim_places(rank, lane, op);
+      const Outcome outcome = move_segments<true>(group, rank, lane, op, place);
+      Fold::finish_places(rank, lane);
+      return outcome;
+    }
+    if (is_shared(rank, lane, op)) return copy_tile(rank, lane, op);
+    return move_segments<false>(group, rank, lane, op, slot);
+  }
+
+  /// kPlaces: it is stored to `lane.places` too, of which `slot` is the first.
+  template <bool kPlaces>
+  [[gnu::always_inline]] TUTTI_HD static Outcome move_segments(const Group& group, RankState& rank, LaneState& lane,
+                                                               const Op& op, unsigned char* slot) {
+    const Tables& tables = *lane.tables;
     for (uint32_t s = op.segments.begin; s < op.segments.end; ++s) {
       const Segment& segment = tables.segments[s];
       const Ref* sources = tables.sources + segment.sources;
@@ -313,9 +327,9 @@ struct Interpreter {
       }
       unsigned char* to = segment.to.base == Base::None ? nullptr : address(lane, segment.to);
       unsigned char* to_slot = slot == nullptr ? nullptr : slot + segment.at;
-      if (!pulls && lane.placed <= 1) {
+      if (!pulls && !(kPlaces && lane.placed > 1)) {
         Fold::run(group, rank.arithmetic, op, segment, to, to_slot, lane.pointers,
-                  lane.placed == 1 && op.stream_placed);
+                  kPlaces && lane.placed == 1 && op.stream_placed);
       } else if constexpr (Fold::kPulls) {
         const Pulled pulled = Fold::pull(rank.arithmetic, op, segment, to, to_slot, sources, lane);
         if (pulled.error == 0) continue;

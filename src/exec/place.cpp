@@ -20,7 +20,8 @@ class Marker {
       op.offers = may_offer(lane, i) && seen.insert(in_of(op)).second;
       if (op.offers) op.ahead = messages_from({lane.begin, i}, peer_of(op)), op.after = gifts(lane, i);
       op.places = may_place(op);
-      op.stream_placed = op.places && geometry_.stream && is_result(i);
+      op.stream_placed = op.places && geometry_.stream && size(op.outs) == 1 && is_result(i);
+      op.together = op.together || op.offers || op.places;
       if (!op.places) continue;
       op.had = kNone;
       for (uint32_t out = op.outs.begin; out < op.outs.end; ++out) {
@@ -144,6 +145,7 @@ void ask_for_help(Program& program) {
     const auto arrivals = op.arrivals.end - op.arrivals.begin, segments = op.segments.end - op.segments.begin;
     op.helped = op.bytes >= kHelpFrom && op.sources == 1 && arrivals == 1 && segments == 1 &&
                 program.segments[op.segments.begin].to.base != Base::None;
+    op.together = op.helped;
   }
 }
 

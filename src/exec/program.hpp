@@ -62,9 +62,10 @@ struct Op {
   bool has_pieces = true;      ///< false: a bare signal, sent in the first round only
   bool helped = false;         ///< one long message, copied as it is: where it is lent, its writer may copy part of it
   bool stream = false;         ///< what is stored locally is not read again soon: past the cache
+  bool together = false;       ///< other ranks may have a part in it: it is helped, offers or places
   bool offers = false;         ///< a message that its writer may fold straight to where it belongs
   bool places = false;         ///< a fold that is stored straight to where the readers of its result want it, too …
-  bool stream_placed = false;  ///< … past the cache then, as nobody else reads it
+  bool stream_placed = false;  ///< … past the cache then, where that is one reader
   uint32_t ahead = 0;          ///< of one that `offers`: messages on its link before it, in a round …
   uint32_t after = 0;          ///< … and how many of this rank's the peer must have had by then, to write there
   uint32_t had = 0;  ///< of one that `places`: messages that it has had of each of its readers, in a round, at least

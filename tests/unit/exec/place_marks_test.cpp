@@ -177,6 +177,8 @@ TEST(PlaceMarks, PastTheCacheGoesWhatNobodyReadsHere) {
   EXPECT_FALSE(sketch.mark().op(1).stream_placed);
   sketch.geometry.stream = true;
   EXPECT_TRUE(sketch.mark().op(1).stream_placed);
+  sketch.fold({1, 2}, {Base::Input, 0}, {Base::Output, 3 * kBytes}, {1, 2});
+  EXPECT_FALSE(sketch.mark().op(3).stream_placed) << "one of the two may read it";
   sketch.send({2}, {Base::Output, kBytes});
   EXPECT_FALSE(sketch.mark().op(1).stream_placed);
 }

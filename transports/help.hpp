@@ -30,8 +30,8 @@
 namespace tutti::transports {
 
 /// How the writer gets to the destination: it is memory of this process, or of the reader's, or in a region of the
-/// reader's that the writer can map. kStreamed: past the cache. kAhead: for a message yet to come, which is folded there
-/// or not at all.
+/// reader's that the writer can map. kStreamed: past the cache. kAhead: for a message yet to come, which is folded
+/// there or not at all.
 enum class Way : uint64_t { None = 0, Address = 1, Push = 2, Shared = 3 };
 inline constexpr uint64_t kStreamed = 1 << 8, kAhead = 1 << 9;
 

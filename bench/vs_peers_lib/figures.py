@@ -80,6 +80,11 @@ class Cell:
         ratio, target = self.ratio_to(self.best("debian")), self.target(cores)
         return None if ratio is None or target is None else ratio.value <= target
 
+    def out_of_reach(self, cores):
+        """Does the ceiling itself take longer than the target allows?"""
+        ratio, target = Ratio.of(self.ceiling, self.best("debian")), self.target(cores)
+        return ratio is not None and target is not None and ratio.value > target
+
     def mapped_verdict(self, program, cores):
         ratio = self.ratio_to(self.ceiling, program)
         target = None if self.size == 0 else targets.to_ceiling(self.ranks, self.mode, self.size, cores)

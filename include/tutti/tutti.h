@@ -131,9 +131,9 @@ TUTTI_API tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm);
 /* --- memory ------------------------------------------------------------------------------------------------------ */
 
 /* Memory in which ranks of this host read inputs where they lie and store results where they are wanted, which spares
- * calls a copy or two: zeroed, aligned to 2 MiB, all of it at once. After a fork() parent and child see the same memory.
- * Below 8 KiB it is ordinary memory, which messages so short are copied from anyway. Calls take any other memory as
- * well. */
+ * calls a copy or two: zeroed, aligned to 2 MiB, all of it at once. After a fork() parent and child see the same
+ * memory. Below 8 KiB it is ordinary memory, which messages so short are copied from anyway. Calls take any other
+ * memory as well. */
 TUTTI_API tuttiResult_t tuttiMemAlloc(void** pointer, size_t bytes);
 TUTTI_API tuttiResult_t tuttiMemFree(void* pointer);
 /* Announces that calls will use this memory. It stays what it is: no page of it is moved or replaced. */

@@ -106,6 +106,11 @@ class Page(unittest.TestCase):
         self.assertIn("| back-to-back | all_gather | 1 MiB | 32 | 40 | 1.25 | met | 41 | 1.28 | **missed** |", page)
         self.assertIn("- gloo: is told apart", page)
 
+    def test_says_where_the_target_lies_below_the_ceiling(self):
+        self.assertNotIn("missed too", report.Page(raw(ROWS)).text())  # 32 ÷ 50 is less than 0.77
+        slow = [row for row in ROWS if not row[5].startswith("ceiling")] + rows_of("ceiling", [[39.0]], MEGABYTE)
+        self.assertIn("Of those that miss, 1 have a target", report.Page(raw(slow)).text())
+
     def test_says_how_far_from_the_ceiling_here_and_where_targets_were_set(self):
         page = report.Page(raw(ROWS)).text()
         self.assertIn("| 1 MiB | – | **1.41 / 1.12** | – | – | – |", page)

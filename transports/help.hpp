@@ -77,7 +77,7 @@ struct Helping {
   uint64_t done = 0;           ///< of which so many are copied
   uint64_t given_up = 0;       ///< number of the message whose destination cannot be reached
   bool stopped = false;        ///< helping is not possible here
-  bool unplaced = false;       ///< nor is placing
+  bool unplaced = false;       ///< placing is not
 };
 
 enum class Take : uint32_t { Tiles, Wait, Done };

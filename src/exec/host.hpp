@@ -24,7 +24,7 @@ struct HostFold {
     arrival.data = in.windows->find(arrival.region, arrival.offset, bytes, error);
     return error;
   }
-  /// As run(), where some sources lie in other processes.
+  /// As run(), tile by tile: where some sources lie in other processes, or the result has several places.
   static Pulled pull(const Arithmetic& how, const Op& op, const Segment& segment, unsigned char* to,
                      unsigned char* slot, const Ref* sources, LaneState& lane);
 
@@ -41,7 +41,7 @@ struct HostFold {
   static unsigned char* claim_places(RankState& rank, LaneState& lane, const Op& op);
   static void finish_places(RankState& rank, LaneState& lane);
 
-  /// `past`: to where the operation would not do so, the local copy is stored past the cache.
+  /// `past`: the local copy goes past the cache, also where the operation does not say so.
   static void run(const HostGroup&, const Arithmetic& how, const Op& op, const Segment& segment, unsigned char* to,
                   unsigned char* slot, const unsigned char* const* sources, bool past = false) {
     const bool scale = how.scale != nullptr && segment.raw >= 0;

@@ -162,5 +162,61 @@ TEST_F(Helper, IsRefusedByAReaderThatGivesUp) {
   EXPECT_EQ(to.back(), 0);
 }
 
+/// A fold for a reader whose memory cannot be mapped: that is asked for once, and the reader copies what it is lent.
+TEST(PlacingOutOfReach, IsTriedOnce) {
+  struct Nowhere : transports::Windows {
+    int asked = 0;
+    unsigned char* find(uint64_t, uint64_t, uint64_t, int& error) override {
+      ++asked, error = ENOMEM;
+      return nullptr;
+    }
+  } windows;
+  auto memory = std::make_unique<transports::LinkMemory>();
+  transports::Helping helping{.windows = &windows};
+  unsigned char arena = 0;
+  transports::OutLink out{.memory = memory.get(), .arena = &arena, .peer = 1, .helping = &helping};
+  transports::InLink in{.memory = memory.get(), .helped = true};
+  const uint32_t number = 0;
+  const Tables tables{.outs = &number};
+  RankState rank;
+  rank.out = &out;
+  LaneState lane;
+  lane.tables = &tables;
+  const Op op{.outs = {0, 1}, .bytes = kBytes, .places = true};
+  for (uint64_t message = 0; message < 3; ++message) {
+    const auto shared = static_cast<uint64_t>(transports::Way::Shared);
+    HostHelpWire::offer(in, transports::tiles_of(kBytes), {.way = shared | transports::kAhead, .region = 5});
+    EXPECT_EQ(HostFold::claim_places(rank, lane, op), nullptr);
+    EXPECT_EQ(lane.placed, 0u);
+    ++out.next, ++in.next;
+  }
+  EXPECT_EQ(windows.asked, 1);
+}
+
+/// Many messages that lie in other processes, folded in one step: each has its tile, whatever their number.
+TEST(Pulling, FoldsMoreMessagesThanTheUsualRoomHolds) {
+  constexpr uint32_t kMessages = 200;
+  constexpr uint64_t kCount = 3000;  // elements: more than a tile
+  std::vector<std::vector<uint32_t>> from;
+  std::vector<transports::Arrival> arrivals;
+  std::vector<Ref> sources(kMessages, Ref{Base::Message, 0});
+  for (uint32_t k = 0; k < kMessages; ++k) {
+    from.emplace_back(kCount, k + 1);
+    arrivals.push_back({.data = reinterpret_cast<unsigned char*>(from.back().data()), .process = getpid()});
+  }
+  std::vector<const unsigned char*> pointers(kMessages);
+  LaneState lane;
+  lane.arrivals = arrivals.data();
+  lane.pointers = pointers.data();
+  std::vector<uint32_t> sum(kCount);
+  const Op op{.arrivals = {0, kMessages}, .bytes = kCount * 4, .sources = kMessages};
+  const Arithmetic how{.fold = fold_function(DType::U32, tutti::Op::Sum), .element_bytes = 4};
+  const Pulled pulled = HostFold::pull(how, op, {.bytes = kCount * 4}, reinterpret_cast<unsigned char*>(sum.data()),
+                                       nullptr, sources.data(), lane);
+  if (pulled.error == EPERM) GTEST_SKIP() << "the kernel does not permit it here";
+  ASSERT_EQ(pulled.error, 0);
+  EXPECT_EQ(sum, std::vector<uint32_t>(kCount, kMessages * (kMessages + 1) / 2));
+}
+
 }  // namespace
 }  // namespace tutti::exec

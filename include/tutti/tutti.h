@@ -227,7 +227,10 @@ TUTTI_API tuttiResult_t tuttiRecv(void* recvbuff, size_t count, tuttiDataType_t 
  * arguments are reported at the call; errors in running at the end. */
 TUTTI_API tuttiResult_t tuttiGroupStart(void);
 TUTTI_API tuttiResult_t tuttiGroupEnd(void);
-/* Ends one level of grouping and forgets all calls collected so far: for leaving a group because of an error. */
+/* Ends one level of grouping and gives up the whole group: for leaving a group because of an error. All calls collected
+ * so far, on every level, are forgotten. Where outer levels are open, they stay so until they are ended or discarded;
+ * each call made there is refused with tuttiInvalidUsage, and the outermost tuttiGroupEnd runs nothing and returns
+ * tuttiInvalidUsage. The thread's next group is a new one. */
 TUTTI_API tuttiResult_t tuttiGroupDiscard(void);
 
 #ifdef __cplusplus

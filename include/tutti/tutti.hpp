@@ -52,7 +52,8 @@ class Group {
   Group() { check(tuttiGroupStart()); }
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
-  /// Forgets the calls if `end()` was not reached: an exception is passing, and their buffers may be gone already.
+  /// Forgets the calls if `end()` was not reached: an exception is passing, and their buffers may be gone already. The
+  /// groups around this one are given up with it: their `end()` throws, see tuttiGroupDiscard.
   ~Group() {
     if (open_) tuttiGroupDiscard();
   }

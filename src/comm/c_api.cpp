@@ -1,4 +1,5 @@
 // The C interface but for the calls that move data: exceptions become codes. No other logic.
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -82,10 +83,15 @@ tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ranks) {
     required(comms, "comms");
     check_place(ranks, 0);
     const UniqueId id = create_unique_id();
+    std::fill_n(comms, ranks, nullptr);
     group_start();
-    for (int rank = 0; rank < ranks; ++rank) {
-      comms[rank] = nullptr;
-      group_add([=] { comms[rank] = make_handle(Communicator::join(id, ranks, rank)); });
+    try {
+      for (int rank = 0; rank < ranks; ++rank) {
+        group_add([=] { comms[rank] = make_handle(Communicator::join(id, ranks, rank)); });
+      }
+    } catch (...) {
+      group_discard();
+      throw;
     }
     try {
       group_end();

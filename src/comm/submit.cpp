@@ -30,6 +30,7 @@ struct Group {
   std::vector<std::shared_ptr<Stream>> streams;
   bool blocks = false;  // some call has no stream: the end waits
   std::vector<std::function<void()>> tasks;
+  bool discarded = false;  // by an inner level: the outer ones are still to be ended, and run nothing
 };
 thread_local Group t_group;
 
@@ -44,6 +45,13 @@ void check_own_group() {
   t_depth = 0;
   throw_error(Code::InvalidUsage,
               "this process was forked within a group; the group is its parent's, and is forgotten");
+}
+
+void refuse_if_discarded() {
+  if (!t_group.discarded) return;
+  throw_error(Code::InvalidUsage,
+              "tuttiGroupDiscard has given up this whole group, with its outer levels: nothing of it runs. End or "
+              "discard the levels that are still open, then begin a new group");
 }
 
 /// Tickets of a group are taken as one, or two groups could each hold what the other waits for; and a ticket is taken
@@ -162,6 +170,7 @@ void take_tickets(std::vector<Share>& shares) {
 
 /// A group's transfers on one communicator run first, all at the same time; its collectives follow in their order.
 void collect(const std::shared_ptr<Communicator>& comm, const Call& call, const std::shared_ptr<Stream>& stream) {
+  refuse_if_discarded();
   auto& shares = t_group.shares;
   auto share = std::find_if(shares.begin(), shares.end(), [&](const Share& s) { return s.comm == comm; });
   if (share == shares.end()) share = shares.insert(shares.end(), {comm, {}, {}});
@@ -240,20 +249,26 @@ void submit(const std::shared_ptr<Communicator>& comm, const Call& call, const s
 }
 
 void group_start() {
-  if (t_depth > 0) check_own_group();
-  t_group.process = process_generation();
+  if (t_depth > 0) {
+    check_own_group();
+  } else {
+    t_group.process = process_generation();
+  }
   ++t_depth;
 }
 
 bool in_group() { return t_depth > 0; }
 
-void group_add(std::function<void()> task) { t_group.tasks.push_back(std::move(task)); }
+void group_add(std::function<void()> task) {
+  refuse_if_discarded();
+  t_group.tasks.push_back(std::move(task));
+}
 
 void group_discard() {
   if (t_depth == 0) throw_error(Code::InvalidUsage, "tuttiGroupDiscard without tuttiGroupStart");
   check_own_group();
-  t_group = {};
   --t_depth;
+  t_group = {.process = t_group.process, .discarded = t_depth > 0};
 }
 
 void group_end() {
@@ -261,6 +276,9 @@ void group_end() {
   check_own_group();
   if (--t_depth > 0) return;
   Group group = std::exchange(t_group, {});
+  if (group.discarded) {
+    throw_error(Code::InvalidUsage, "nothing of this group has run: tuttiGroupDiscard gave it up at an inner level");
+  }
   run_tasks(std::move(group.tasks));
   if (group.shares.empty()) return;
   std::unique_lock lock(order());

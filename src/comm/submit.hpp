@@ -18,7 +18,8 @@ void submit(const std::shared_ptr<Communicator>& comm, const Call& call, const s
 void group_start();
 /// The outermost end runs all that was collected; throws the first failure.
 void group_end();
-/// Ends one level and forgets all that was collected, on every level.
+/// Ends one level and forgets all that was collected, on every level. The outer levels stay open; they collect nothing
+/// more (Error(InvalidUsage) at each call), and the outermost end throws the same.
 void group_discard();
 bool in_group();
 /// In a group: `task` runs, on a thread of its own, when the group ends, before any call. For joining as several ranks.

@@ -77,6 +77,46 @@ TEST(Groups, EveryStreamHearsOfTheFailure) {
   leave(others);
 }
 
+TEST(Groups, DiscardAtAnInnerLevelGivesUpTheWholeGroup) {
+  auto comms = join_all(1);
+  const float in = 1;
+  float before = -1, inner = -1, after = -1, anew = -1;
+  EXPECT_EQ(tuttiGroupStart(), tuttiSuccess);
+  EXPECT_EQ(add(in, before, comms[0], nullptr), tuttiSuccess);
+  EXPECT_EQ(tuttiGroupStart(), tuttiSuccess);
+  EXPECT_EQ(add(in, inner, comms[0], nullptr), tuttiSuccess);
+  EXPECT_EQ(tuttiGroupDiscard(), tuttiSuccess) << tuttiGetLastError();
+  EXPECT_EQ(add(in, after, comms[0], nullptr), tuttiInvalidUsage) << "it would be lost";
+  EXPECT_NE(std::string(tuttiGetLastError()).find("tuttiGroupDiscard"), std::string::npos) << tuttiGetLastError();
+  tuttiComm_t none = nullptr;
+  EXPECT_EQ(tuttiCommInitAll(&none, 1), tuttiInvalidUsage);
+  EXPECT_EQ(tuttiGroupEnd(), tuttiInvalidUsage) << "the end of a group that ran nothing";
+  EXPECT_NE(std::string(tuttiGetLastError()).find("tuttiGroupDiscard"), std::string::npos) << tuttiGetLastError();
+  EXPECT_EQ(tuttiGroupEnd(), tuttiInvalidUsage) << "no level is left";
+  for (const float out : {before, inner, after}) EXPECT_EQ(out, -1);
+
+  EXPECT_EQ(tuttiGroupStart(), tuttiSuccess);
+  EXPECT_EQ(add(in, anew, comms[0], nullptr), tuttiSuccess);
+  EXPECT_EQ(tuttiGroupEnd(), tuttiSuccess) << tuttiGetLastError();
+  EXPECT_EQ(anew, 1);
+  leave(comms);
+}
+
+/// As an exception does that passes nested groups.
+TEST(Groups, EveryLevelOfADiscardedGroupCanBeDiscarded) {
+  auto comms = join_all(1);
+  const float in = 1;
+  float out = -1;
+  for (int level = 0; level < 3; ++level) EXPECT_EQ(tuttiGroupStart(), tuttiSuccess);
+  EXPECT_EQ(add(in, out, comms[0], nullptr), tuttiSuccess);
+  for (int level = 0; level < 3; ++level) EXPECT_EQ(tuttiGroupDiscard(), tuttiSuccess) << tuttiGetLastError();
+  EXPECT_EQ(tuttiGroupDiscard(), tuttiInvalidUsage) << "no level is left";
+  EXPECT_EQ(out, -1);
+  EXPECT_EQ(add(in, out, comms[0], nullptr), tuttiSuccess) << tuttiGetLastError();
+  EXPECT_EQ(out, 1);
+  leave(comms);
+}
+
 TEST(Groups, ASendAndItsReceiveMeetAcrossACollective) {
   auto comms = join_all(2);
   run_ranks(2, [&](int r) {

@@ -8,8 +8,10 @@
  * any other overlap of input and output is tuttiInvalidArgument.
  *   - `stream` NULL: the call blocks until this rank's part is done: output is valid, input may be reused.
  *     Otherwise the call returns at once and runs, in order, on that stream's worker (tuttiStreamCreate).
- *   - All ranks of a communicator make the same calls in the same order. Where they do not, every rank gets
- *     tuttiMismatch, at that call or at its next, naming both ranks and both calls.
+ *   - All ranks of a communicator make the same calls in the same order, with the same count, type, operator and root.
+ *     Where they do not, every rank gets tuttiMismatch, at that call or at its next, naming both ranks and both calls.
+ *     "At its next": a rank that only sends (the root of a broadcast) may be done before any other rank has noticed.
+ *     The next call may be tuttiCommDestroy. What such a call has left in its output is undefined.
  *   - A communicator that has failed stays failed: each later call returns its first error.
  *   - An invalid argument is reported before anything is touched, and leaves the communicator usable.
  *   - Thread-safety: calls on different communicators may come from any threads at the same time; calls on one
@@ -183,15 +185,17 @@ TUTTI_API tuttiResult_t tuttiScatter(const void* sendbuff, void* recvbuff, size_
 
 /* The same with blocks of different lengths. Counts and displacements are in elements, arrays hold one entry a rank;
  * displacements NULL: the blocks lie one after the other. Arrays are read during the call only, also with a stream.
- * Every two ranks must agree on what goes between them: a difference is tuttiMismatch. Blocks that are received must
- * not overlap; empty ones are fine. In place: the rank's own block is where it will be. */
+ * Every two ranks must agree on what goes between them: a difference is tuttiMismatch, at that call or at its next,
+ * naming both ranks and both lengths. Blocks that are received must not overlap; empty ones are fine. In place: the
+ * rank's own block is where it will be. */
 
 /* recvbuff's block r (recvcounts[r] at displs[r]) ← rank r's sendbuff. sendcount == recvcounts[rank]. */
 TUTTI_API tuttiResult_t tuttiAllGatherV(const void* sendbuff, size_t sendcount, void* recvbuff,
                                         const size_t* recvcounts, const size_t* displs, tuttiDataType_t type,
                                         tuttiComm_t comm, tuttiStream_t stream);
 /* recvbuff (counts[rank]) ← block `rank` of the fold of all sendbuffs, whose blocks (counts[r]) lie one after the
- * other. All ranks pass the same counts. */
+ * other. All ranks pass the same counts: a difference is tuttiMismatch, at that call or at its next, naming both ranks
+ * and both counts. */
 TUTTI_API tuttiResult_t tuttiReduceScatterV(const void* sendbuff, void* recvbuff, const size_t* counts,
                                             tuttiDataType_t type, tuttiRedOp_t op, tuttiComm_t comm,
                                             tuttiStream_t stream);

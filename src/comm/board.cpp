@@ -1,12 +1,22 @@
 #include "comm/board.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
+
+#include "comm/messages.hpp"
+#include "comm/varying.hpp"
 
 namespace tutti::comm {
 namespace {
 
+// A key's highest bits say what it is of; a collective's number has neither of them.
 constexpr uint64_t kTransfer = uint64_t{1} << 63;
+constexpr uint64_t kBlocks = uint64_t{1} << 62;  // without kTransfer
+constexpr int kFirstAt = 40;                     // of a blocks_key: the first rank; below it the call
+constexpr uint64_t kCallMask = (uint64_t{1} << kFirstAt) - 1;
+static_assert(kMaxRanks < 1 << 20 && Board::kBlocksInAnAnswer * 2 * sizeof(uint64_t) <= kMaxSmall);
 
 static_assert(std::endian::native == std::endian::little, "what travels is a spec's words");
 
@@ -28,6 +38,10 @@ constexpr uint64_t kAbsent = ~uint64_t{0};
 uint64_t transfer_key(bool sends, Rank peer, uint64_t number) {
   return kTransfer | static_cast<uint64_t>(sends) << 62 | static_cast<uint64_t>(peer & 0x3fffffff) << 32 |
          (number & 0xffffffff);
+}
+
+uint64_t blocks_key(uint64_t call, Rank first) {
+  return kBlocks | static_cast<uint64_t>(first) << kFirstAt | (call & kCallMask);
 }
 
 void Board::Entry::write(uint64_t new_key, const CallSpec& spec) {
@@ -58,7 +72,44 @@ void Board::enter_transfer(uint64_t key, const CallSpec& spec) {
   last_.store(key, std::memory_order_release);
 }
 
+void Board::enter_blocks(uint64_t call, std::shared_ptr<const Varying> blocks) {
+  const std::lock_guard lock(blocks_mutex_);
+  blocks_[call % blocks_.size()] = {call, std::move(blocks)};
+}
+
+std::shared_ptr<const Varying> Board::blocks(uint64_t call) const {
+  const std::lock_guard lock(blocks_mutex_);
+  const Blocks& entry = blocks_[call % blocks_.size()];
+  return entry.call == call ? entry.of : nullptr;
+}
+
+std::string Board::answer_blocks(uint64_t call, Rank first) const {
+  const auto known = blocks(call);
+  std::string bytes;
+  if (known == nullptr) return bytes;
+  for (const auto* counts : {&known->in.counts, &known->out.counts}) {
+    const size_t begin = std::min(static_cast<size_t>(first), counts->size());
+    const size_t end = std::min(begin + kBlocksInAnAnswer, counts->size());
+    bytes.append(reinterpret_cast<const char*>(counts->data() + begin), (end - begin) * sizeof(uint64_t));
+  }
+  return bytes;
+}
+
+std::optional<BlockLengths> Board::parse_blocks(const std::string& bytes) {
+  const size_t each = bytes.size() / 2;
+  if (bytes.empty() || bytes.size() % (2 * sizeof(uint64_t)) != 0) return std::nullopt;
+  BlockLengths lengths;
+  for (auto* counts : {&lengths.sent, &lengths.expected}) {
+    counts->resize(each / sizeof(uint64_t));
+    std::memcpy(counts->data(), bytes.data() + (counts == &lengths.sent ? 0 : each), each);
+  }
+  return lengths;
+}
+
 std::string Board::answer(uint64_t key) const {
+  if ((key & kTransfer) == 0 && (key & kBlocks) != 0) {
+    return answer_blocks(key & kCallMask, static_cast<Rank>((key & ~kBlocks) >> kFirstAt));
+  }
   const auto find = [&](uint64_t wanted) -> std::optional<CallSpec> {
     if ((wanted & kTransfer) == 0) return collectives_[wanted % kEntries].read(wanted);
     for (const Entry& entry : transfers_) {

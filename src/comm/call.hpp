@@ -16,12 +16,14 @@ namespace tutti::comm {
 struct Varying;  // comm/varying.hpp
 
 /// What must be equal on all ranks. For send and recv `root` is the peer, and `sends` tells which of the two it is.
+/// Where blocks vary, `count` is 0, or, of a reduction, whose blocks must be as long on all ranks, a hash of their
+/// lengths.
 struct CallSpec {
   Collective collective = Collective::Barrier;
   DType type = DType::U8;
   Op op = Op::Sum;
   bool sends : 1 = false;
-  bool varies : 1 = false;  ///< blocks differ from rank to rank: their counts are the business of two ranks each
+  bool varies : 1 = false;  ///< blocks differ from rank to rank
   uint8_t unused : 6 = 0;
   Rank root = 0;
   uint64_t count = 0;

@@ -266,6 +266,7 @@ void Communicator::begin_collective(const Call& call) {
   board_->enter(++calls_, call.spec);
   watch_.begin(calls_, call.spec);
   const bool varies = call.spec.varies;
+  if (varies) board_->enter_blocks(calls_, call.blocks);
   Prepared& prepared = varies ? planner_->varying(call) : planner_->collective(call);
   watch_.set_algorithm(prepared.algorithm);
   digest_ = (digest_ ^ prepared.salt) * kOdd;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/format.hpp"
+#include "base/hash.hpp"
 
 namespace tutti::comm {
 namespace {
@@ -120,6 +121,12 @@ class Builder {
   const size_t ranks_;
 };
 
+uint64_t hash_of(const std::vector<uint64_t>& counts) {
+  Hash hash;
+  for (const uint64_t count : counts) hash.add(count);
+  return hash.value();
+}
+
 }  // namespace
 
 void copy_own_block(const Call& call, Rank rank) {
@@ -141,6 +148,7 @@ Call varying_call(Call call, Rank rank, Rank ranks, size_t in_count, GivenBlocks
                   GivenBlocks out) {
   call.spec.varies = true;
   call.blocks = std::make_shared<const Varying>(Builder(call, rank, ranks).run(in_count, in, out_count, out));
+  if (reduces(call.spec.collective)) call.spec.count = hash_of(call.blocks->in.counts);
   return call;
 }
 

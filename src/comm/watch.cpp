@@ -69,6 +69,9 @@ uint64_t Watch::key(Rank peer, bool we_send) const {
 }
 
 std::string Watch::compare(Rank peer, uint64_t call, const CallSpec& mine, const CallSpec& theirs) const {
+  if (mine.varies && mine.kinds() == theirs.kinds()) {
+    if (auto text = other_counts(peer, call, mine)) return *text;
+  }
   const std::string number = call != 0 ? fmt::format(" as call {}", call) : "";
   return fmt::format("rank {} called {}{} where rank {} called {}", peer, describe(theirs), number, endpoint_.rank(),
                      describe(mine));
@@ -85,17 +88,23 @@ Status Watch::failed() {
   return {first->first, fmt::format("{}: {}", here(), first->second)};
 }
 
-/// The peer's entries under these keys, in their order.
-std::vector<std::optional<BoardAnswer>> Watch::ask_now(Rank peer, const std::vector<uint64_t>& keys) const {
+/// The peer's answers under these keys, in their order.
+std::vector<std::optional<std::string>> Watch::ask_now(Rank peer, const std::vector<uint64_t>& keys) const {
   const Deadline deadline = Deadline::in(kBoardWait);
   std::vector<std::future<std::optional<std::string>>> replies;
   for (const uint64_t key : keys) replies.push_back(endpoint_.ask_board(peer, key, deadline));
-  std::vector<std::optional<BoardAnswer>> answers;
+  std::vector<std::optional<std::string>> answers;
   for (auto& reply : replies) {
     const bool came = reply.wait_until(deadline.at()) == std::future_status::ready;
-    const auto bytes = came ? reply.get() : std::nullopt;
-    answers.push_back(bytes ? Board::parse(*bytes) : std::nullopt);
+    answers.push_back(came ? reply.get() : std::nullopt);
   }
+  return answers;
+}
+
+/// The peer's entries under these keys, in their order.
+std::vector<std::optional<BoardAnswer>> Watch::ask_specs(Rank peer, const std::vector<uint64_t>& keys) const {
+  std::vector<std::optional<BoardAnswer>> answers;
+  for (const auto& bytes : ask_now(peer, keys)) answers.push_back(bytes ? Board::parse(*bytes) : std::nullopt);
   return answers;
 }
 
@@ -104,7 +113,7 @@ std::optional<std::string> Watch::first_difference(Rank peer) const {
   const uint64_t oldest = call_ < Board::kEntries ? 1 : call_ - Board::kEntries + 1;
   std::vector<uint64_t> calls;
   for (uint64_t call = oldest; call <= call_; ++call) calls.push_back(call);
-  const auto theirs = ask_now(peer, calls);
+  const auto theirs = ask_specs(peer, calls);
   for (size_t i = 0; i < calls.size(); ++i) {
     const auto mine = own_board_.collective(calls[i]);
     if (!mine || !theirs[i] || !theirs[i]->spec || *theirs[i]->spec == *mine) continue;
@@ -122,7 +131,7 @@ std::optional<std::string> Watch::first_wrong_transfer(Rank peer) const {
     shared.push_back(&transfer);
     keys.push_back(transfer_key(!transfer.call.spec.sends, endpoint_.rank(), transfer.number));
   }
-  const auto theirs = ask_now(peer, keys);
+  const auto theirs = ask_specs(peer, keys);
   for (size_t i = 0; i < shared.size(); ++i) {
     const CallSpec& mine = shared[i]->call.spec;
     if (!theirs[i] || !theirs[i]->spec) continue;
@@ -137,11 +146,12 @@ Status Watch::other_call(const exec::Fault& fault) {
   const auto apart = call_ != 0 ? first_difference(fault.peer) : first_wrong_transfer(fault.peer);
   if (apart) return fail(Code::Mismatch, *apart);
   if (call_ != 0 && spec_.varies) {
+    if (const auto lengths = other_block(fault.peer)) return fail(Code::Mismatch, *lengths);
     return fail(Code::Mismatch, fmt::format("rank {} sent rank {} a block of another length than the one that rank {} "
                                             "expected in {} as call {}",
                                             fault.peer, endpoint_.rank(), endpoint_.rank(), describe(spec_), call_));
   }
-  const auto board = ask_now(fault.peer, {key(fault.peer, false)}).front();
+  const auto board = ask_specs(fault.peer, {key(fault.peer, false)}).front();
   const std::string theirs = board && board->last ? describe(*board->last) : "a call that is not known any more";
   const std::string number = call_ != 0 ? fmt::format(" as call {}", call_) : "";
   return fail(

@@ -48,9 +48,12 @@ class Watch final : public exec::Observer {
   uint64_t key(Rank peer, bool we_send) const;
   std::string here() const;
   std::string compare(Rank peer, uint64_t call, const CallSpec& mine, const CallSpec& theirs) const;
-  std::vector<std::optional<BoardAnswer>> ask_now(Rank peer, const std::vector<uint64_t>& keys) const;
+  std::vector<std::optional<std::string>> ask_now(Rank peer, const std::vector<uint64_t>& keys) const;
+  std::vector<std::optional<BoardAnswer>> ask_specs(Rank peer, const std::vector<uint64_t>& keys) const;
   std::optional<std::string> first_difference(Rank peer) const;
   std::optional<std::string> first_wrong_transfer(Rank peer) const;
+  std::optional<std::string> other_block(Rank peer) const;
+  std::optional<std::string> other_counts(Rank peer, uint64_t call, const CallSpec& spec) const;
   Status other_call(const exec::Fault& fault);
   std::optional<std::string> mismatch(Rank peer, const BoardAnswer& board) const;
   std::string late(const exec::Stall& stall) const;

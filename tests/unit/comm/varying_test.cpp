@@ -220,8 +220,9 @@ void expect_mismatch(size_t sent, size_t expected) {
   // The last to leave hears of it at the latest: here one thread may have left before the other had even begun.
   const std::string all = words[0] + words[1];
   EXPECT_TRUE(results[0] == tuttiMismatch) << all;
-  EXPECT_NE(all.find("rank 1 sent rank 0 a block of another length than the one that rank 0 expected in "
-                     "all_gather_v(i32) as call 1"),
+  const auto length = [](size_t count) { return std::to_string(count) + " elements (" + std::to_string(4 * count); };
+  EXPECT_NE(all.find("rank 1 sent rank 0 a block of " + length(sent) + " bytes) where rank 0 expected " +
+                     length(expected) + " bytes), in all_gather_v(i32) as call 1"),
             std::string::npos)
       << all;
 }
@@ -232,6 +233,31 @@ TEST(VaryingMistakes, CountsThatDifferByWholeMessagesAreAMismatch) {
   expect_mismatch(2 * kMessage, kMessage);
   expect_mismatch(kMessage, 2 * kMessage);
   expect_mismatch(kMessage, 0);
+}
+
+/// The block in question is rank 2's; between ranks 0 and 1 nothing differs in length.
+TEST(VaryingMistakes, CountsOfAReductionThatDifferAreNamedOnEveryRank) {
+  constexpr int kRanks = 3;
+  for (const int odd : {0, 1, 2}) {
+    SCOPED_TRACE("the odd one is rank " + std::to_string(odd));
+    tuttiComm_t comms[kRanks];
+    ASSERT_EQ(tuttiCommInitAll(comms, kRanks), tuttiSuccess);
+    run_ranks(kRanks, [&](int rank) {
+      const size_t counts[kRanks] = {5, 5, rank == odd ? size_t{7} : size_t{6}};
+      const std::vector<float> in(17, 1);
+      std::vector<float> out(7);
+      tuttiResult_t result =
+          tuttiReduceScatterV(in.data(), out.data(), counts, tuttiFloat32, tuttiSum, comms[rank], nullptr);
+      if (result == tuttiSuccess) result = tuttiBarrier(comms[rank], nullptr);
+      const std::string words = tuttiGetLastError();
+      EXPECT_EQ(result, tuttiMismatch) << words;
+      for (const char* part : {"reduce_scatter_v(f32, sum) with counts[2] = 6",
+                               "reduce_scatter_v(f32, sum) with counts[2] = 7", "as call 1"}) {
+        EXPECT_NE(words.find(part), std::string::npos) << words;
+      }
+      EXPECT_EQ(tuttiCommDestroy(comms[rank]), tuttiMismatch);
+    });
+  }
 }
 
 }  // namespace

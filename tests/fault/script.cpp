@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstring>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -82,6 +84,8 @@ class Player {
     if (name == "end") return tuttiGroupEnd();
     if (name == "exit") _exit(0);
     if (name == "wait") return test_.hear(60) == "go" ? tuttiSuccess : tuttiInternalError;
+    if (name == "fill") return fill();
+    if (name == "intact") return intact();
     words >> count >> type_name;
     const tuttiDataType_t type = type_named(type_name);
     const size_t all = count * static_cast<size_t>(ranks_);
@@ -108,6 +112,27 @@ class Player {
       const tuttiResult_t result = make(line);
       if (result != tuttiSuccess) return result;
     }
+  }
+
+  template <class Visit>
+  void each_output(Visit&& visit) {
+    for (auto& memory : memory_[true]) visit(memory.data(), memory.size());
+    for (auto& memory : mapped_[true]) visit(memory.data(), memory.size());
+  }
+
+  static constexpr unsigned char kPattern = 0x5a;
+
+  tuttiResult_t fill() {
+    each_output([](unsigned char* data, size_t bytes) { std::memset(data, kPattern, bytes); });
+    return tuttiSuccess;
+  }
+
+  tuttiResult_t intact() {
+    size_t touched = 0;
+    each_output([&](const unsigned char* data, size_t bytes) {
+      touched += bytes - static_cast<size_t>(std::count(data, data + bytes, kPattern));
+    });
+    return touched == 0 ? tuttiSuccess : tuttiInternalError;
   }
 
   int ranks_, rank_;

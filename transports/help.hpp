@@ -19,6 +19,12 @@
 // not take up the offer, everything. The message's tag is offered too: a writer in another call than the reader's must
 // not write.
 //
+// A call that fails closes its offers too, but cannot wait for a writer in another process: that may be stopped in the
+// middle of a store, and store the rest when it goes on. So what is offered is memory that can be taken from it: pages
+// that hold nothing else than the buffer, which get others in their place (SharedMemory::renew), or memory behind a
+// Gate (pull.hpp). The bytes at both ends that share their pages with something else are trimmed: the reader fills
+// those.
+//
 // Counts carry the message's number, so a count of an older message is none. Nobody waits in here, and nothing that the
 // other end writes is believed without a check: what makes no sense is no offer, or no claim.
 #pragma once
@@ -55,6 +61,8 @@ inline uint64_t share_of(uint64_t tiles, uint64_t left, bool first) {
   return wanted < 1 ? 1 : wanted < kMost ? wanted : kMost;
 }
 
+inline constexpr uint64_t kTrimGrain = 64;  ///< bytes: whole elements of every type
+
 struct Tiles {
   uint64_t first = 0;
   uint64_t count = 0;
@@ -80,6 +88,26 @@ struct Helping {
   bool unplaced = false;       ///< placing is not
 };
 
+/// What is trimmed leaves something, and whole elements of any type.
+inline bool makes_sense(const Trim& trim, uint64_t bytes) {
+  if (trim.front == 0 && trim.back == 0) return true;
+  return uint64_t{trim.front} + trim.back < bytes && trim.front % kTrimGrain == 0 &&
+         (trim.back == 0 || (bytes - trim.back) % kTrimGrain == 0);
+}
+
+/// What has to be trimmed of the `bytes` bytes at `to` for the rest to lie in [pages, end). False: there is no rest.
+inline bool trim_to(const unsigned char* to, uint64_t bytes, const unsigned char* pages, const unsigned char* end,
+                    Trim& trim) {
+  const auto begin = reinterpret_cast<uintptr_t>(to), first = reinterpret_cast<uintptr_t>(pages);
+  const auto last = reinterpret_cast<uintptr_t>(end);
+  uint64_t from = 0, up_to = bytes;
+  if (first > begin) from = (first - begin + kTrimGrain - 1) / kTrimGrain * kTrimGrain;
+  if (last < begin + bytes) up_to = last < begin ? 0 : (last - begin) / kTrimGrain * kTrimGrain;
+  if (from >= up_to) return false;
+  trim = {static_cast<uint32_t>(from), static_cast<uint32_t>(bytes - up_to)};
+  return true;
+}
+
 enum class Take : uint32_t { Tiles, Wait, Done };
 
 /// An offer as copied out of shared memory, for a message that this end did lend.
@@ -89,6 +117,7 @@ struct Offered {
   uint64_t way = 0;
   uint64_t place = 0;
   uint64_t region = 0;
+  Trim trim;
 };
 
 /// `Memory` as in wire.hpp, and load_ordered(p), store_ordered(p, value): sequentially consistent.
@@ -102,18 +131,24 @@ struct HelpWire {
     uint64_t ahead = 0;  ///< messages before it that are not consumed yet
     uint64_t tag = 0;    ///< with kAhead: the message's
     uint64_t after = 0;  ///< with kAhead: as Offer::after
+    Trim trim;
   };
 
   /// Message `in.next + ahead` is, or will be, copied to a place that the writer may help to fill.
   static void offer(InLink& in, uint64_t tiles, const Destination& to) {
     Offer& offer = in.memory->offer;
     Sharing& sharing = in.sharing;
-    sharing = {Sharing::Phase::Open, in.next + to.ahead + 1, tiles, 0};
+    sharing = {.phase = Sharing::Phase::Open,
+               .number = in.next + to.ahead + 1,
+               .tiles = tiles,
+               .way = to.way,
+               .trim = to.trim};
     Memory::store_release(&offer.way, to.way);
     Memory::store_release(&offer.place, to.place);
     Memory::store_release(&offer.region, to.region);
     Memory::store_release(&offer.tag, to.tag);
     Memory::store_release(&offer.after, to.after);
+    Memory::store_release(&offer.trim, uint64_t{to.trim.front} << 32 | to.trim.back);
     Memory::store_release(&offer.front, word(sharing.number, 0));
   }
 
@@ -158,8 +193,7 @@ struct HelpWire {
     const uint64_t tiles = tiles_of(offered.lent.bytes), taken = count(front, number);
     if (taken + claimed >= tiles) return false;
     offered.left = tiles - taken - claimed;
-    locate(offer, offered);
-    return (offered.way & kAhead) == 0;
+    return locate(offer, offered) && (offered.way & kAhead) == 0;
   }
 
   /// Claims the last of the tiles that nobody has. False: the reader has taken them just now.
@@ -185,16 +219,15 @@ struct HelpWire {
     if (Memory::load_acquire(&offer.tag) != tag || Memory::load_acquire(&offer.after) > had) return false;
     offered.lent = {out.next + 1, nullptr, bytes};
     offered.left = tiles_of(bytes);
-    locate(offer, offered);
-    return (offered.way & kAhead) != 0;
+    return locate(offer, offered) && (offered.way & kAhead) != 0;
   }
 
   /// Claims all of that message. False: the reader has given it up just now.
-  static bool claim_all(OutLink& out, const Offered& offered) {
+  static bool claim_all(OutLink& out, uint64_t bytes) {
     Helping& helping = *out.helping;
-    helping.number = offered.lent.number;
+    helping.number = out.next + 1;
     helping.done = 0;
-    helping.claimed = offered.left;
+    helping.claimed = tiles_of(bytes);
     Memory::store_ordered(&out.memory->claim.back, word(helping.number, helping.claimed));
     if (Memory::load_ordered(&out.memory->offer.front) == word(helping.number, 0)) return true;
     withdraw(out);
@@ -220,10 +253,14 @@ struct HelpWire {
   static uint64_t count(uint64_t word, uint64_t number) {
     return word >> kCountBits == number ? word & ((uint64_t{1} << kCountBits) - 1) : 0;
   }
-  static void locate(const Offer& offer, Offered& offered) {
+  /// False where no reader of ours makes such an offer.
+  static bool locate(const Offer& offer, Offered& offered) {
     offered.way = Memory::load_acquire(&offer.way);
     offered.place = Memory::load_acquire(&offer.place);
     offered.region = Memory::load_acquire(&offer.region);
+    const uint64_t trim = Memory::load_acquire(&offer.trim);
+    offered.trim = {static_cast<uint32_t>(trim >> 32), static_cast<uint32_t>(trim)};
+    return makes_sense(offered.trim, offered.lent.bytes);
   }
   static uint64_t claimed(const InLink& in) {
     return count(Memory::load_ordered(&in.memory->claim.back), in.sharing.number);

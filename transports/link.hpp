@@ -17,7 +17,7 @@
 
 namespace tutti::transports {
 
-inline constexpr int kLinkFormat = 3;  ///< to be raised with any change of what is below, of slot() and of tags
+inline constexpr int kLinkFormat = 4;  ///< to be raised with any change of what is below, of slot() and of tags
 
 // The longer the ring, the rarer the counter crosses between the two, which takes as long as a message.
 inline constexpr uint32_t kCapacity = 32;                ///< messages that a link holds
@@ -42,11 +42,20 @@ inline constexpr uint64_t kNeverLend = ~uint64_t{0};
 
 class Windows;   // transports/shared_memory.hpp
 struct Helping;  // transports/help.hpp
+class Gate;      // transports/pull.hpp
 
-/// Memory of a process that others may map.
+/// Memory of a process that others may map, with a buffer in it.
 struct SharedRegion {
   uint64_t id = 0;  ///< no other region of the process ever has it; 0: none
   const unsigned char* base = nullptr;
+  /// The pages in which nothing but the buffer lies: they alone can be taken from a peer that was let write there.
+  const unsigned char* pages = nullptr;
+  const unsigned char* pages_end = nullptr;
+};
+
+/// Bytes at both ends of a destination that its reader fills itself: the rest lies in pages of the buffer alone.
+struct Trim {
+  uint32_t front = 0, back = 0;
 };
 
 struct alignas(64) Descriptor {
@@ -63,16 +72,18 @@ static_assert(sizeof(Descriptor) == kLine);
 
 /// What the reader says of the lent message that it is copying, and what the writer does for it: transports/help.hpp.
 struct Offer {
-  uint64_t front;  ///< number of the message (and one) and tiles that are the reader's, from the front
-  uint64_t way;    ///< how the writer gets to the destination
-  uint64_t place;  ///< which is there
-  uint64_t region;
-  uint64_t tag;    ///< where the place is offered before the message comes: the message's
-  uint64_t after;  ///< likewise: messages of the reader's, this round, that the writer must have had before it writes
+  uint64_t front;   ///< number of the message (and one) and tiles that are the reader's, from the front
+  uint64_t way;     ///< how the writer gets to the destination
+  uint64_t place;   ///< which is there
+  uint64_t region;  ///< the region's id, or the gate to be passed on the way
+  uint64_t tag;     ///< where the place is offered before the message comes: the message's
+  uint64_t after;   ///< likewise: messages of the reader's, this round, that the writer must have had before it writes
+  uint64_t trim;    ///< a Trim: front << 32 | back
 };
 struct Claim {
-  uint64_t back;  ///< as `front`: the writer's tiles, from the back …
-  uint64_t done;  ///< … and those that it has copied
+  uint64_t back;        ///< as `front`: the writer's tiles, from the back …
+  uint64_t done;        ///< … and those that it has copied
+  uint64_t taken_back;  ///< transports/lend.hpp: the first message (and one) that is not lent any more; 0: none
 };
 
 /// What the reader of a link knows of the message that it copies, or has offered a place.
@@ -81,7 +92,11 @@ struct Sharing {
   Phase phase = Phase::None;
   uint64_t number = 0;  ///< of the message, and one
   uint64_t tiles = 0;
-  uint64_t taken = 0;  ///< tiles from the front
+  uint64_t taken = 0;           ///< tiles from the front
+  uint64_t way = 0;             ///< how the writer gets to the destination,
+  unsigned char* to = nullptr;  ///< which is here,
+  uint64_t bytes = 0;           ///< so long,
+  Trim trim;                    ///< of which it writes all but these
 };
 
 /// The shared memory of one link. All zero when new.
@@ -91,8 +106,10 @@ struct LinkMemory {
   Offer offer;                         ///< the reader's too
   alignas(kLine) Claim claim;          ///< the writer's; seldom written
   unsigned char padding[kLine - sizeof(Claim)];
+  alignas(kStride) uint64_t held;  ///< the reader's: the message (and one) that it reads where it lies; 0: none
+  unsigned char more_padding[kStride - sizeof(uint64_t)];
 };
-static_assert(sizeof(LinkMemory) == kCapacity * kLine + kStride);
+static_assert(sizeof(LinkMemory) == kCapacity * kLine + 2 * kStride);
 
 /// The writing end.
 struct OutLink {
@@ -119,10 +136,12 @@ struct InLink {
   uint64_t next = 0;       ///< number of the next message
   uint64_t published = 0;  ///< what `consumed` holds
   Rank peer = kNoRank;
-  bool addresses = false;      ///< the writer is this process: its addresses may be followed
-  int process = 0;             ///< the writer's process, whose memory may be pulled; 0: it may not
-  Windows* windows = nullptr;  ///< the writer's shared memory, where this process can map it
-  bool helped = false;         ///< the writer may help to copy what it has lent
+  bool addresses = false;           ///< the writer is this process: its addresses may be followed
+  int process = 0;                  ///< the writer's process, whose memory may be pulled; 0: it may not
+  Windows* windows = nullptr;       ///< the writer's shared memory, where this process can map it
+  Gate* gate = nullptr;             ///< what the writer has to pass where it writes to this process through the kernel
+  bool helped = false;              ///< the writer may help to copy what it has lent
+  uint64_t lent_from = kNeverLend;  ///< bytes from which on what comes may be lent: below, it is not
   Sharing sharing;
 };
 

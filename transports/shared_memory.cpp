@@ -20,7 +20,8 @@ namespace tutti::transports {
 namespace {
 
 constexpr uint64_t kAlignment = uint64_t{2} << 20;  // a huge page, where the machine has them
-constexpr uint64_t kPage = 4096;
+
+uint64_t whole_pages(uint64_t bytes) { return (bytes + page_bytes() - 1) / page_bytes() * page_bytes(); }
 
 [[noreturn]] void throw_no_memory(uint64_t bytes, int error) {
   throw_error(Code::OutOfMemory, "{} bytes cannot be had: {}", bytes, std::strerror(error));
@@ -63,6 +64,11 @@ Fd make_file(uint64_t bytes) {
 
 }  // namespace
 
+uint64_t page_bytes() {
+  static const auto kBytes = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  return kBytes;
+}
+
 SharedMemory& SharedMemory::of_this_process() {
   static auto* const kAll = new SharedMemory;  // never destroyed: threads may outlive main()
   return *kAll;
@@ -70,7 +76,7 @@ SharedMemory& SharedMemory::of_this_process() {
 
 void* SharedMemory::allocate(uint64_t bytes) {
   if (bytes > UINT64_MAX / 4) throw_no_memory(bytes, ENOMEM);
-  const uint64_t length = std::max<uint64_t>(1, (bytes + kPage - 1) / kPage) * kPage;
+  const uint64_t length = std::max(page_bytes(), whole_pages(bytes));
   Fd fd = bytes < kLendFrom ? Fd() : make_file(length);
   unsigned char* const base = reserve(length);
   const int kind = fd ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
@@ -82,7 +88,7 @@ void* SharedMemory::allocate(uint64_t bytes) {
   ::madvise(base, length, MADV_HUGEPAGE);  // a hint: without huge pages it stays ordinary memory
   const std::lock_guard lock(mutex_);
   Region& region = regions_[reinterpret_cast<uintptr_t>(base)];
-  region = {fd ? ++last_id_ : 0, length, ::getpid(), std::move(fd)};
+  region = {fd ? ++last_id_ : 0, bytes, length, ::getpid(), std::move(fd), {}};
   generation_.fetch_add(1, std::memory_order_release);
   return base;
 }
@@ -109,7 +115,35 @@ SharedRegion SharedMemory::find(const void* data, uint64_t bytes) const {
   const auto& [base, region] = *std::prev(after);
   const uint64_t offset = address - base;
   if (region.id == 0 || offset > region.bytes || bytes > region.bytes - offset) return {};
-  return {region.id, reinterpret_cast<const unsigned char*>(base)};
+  const uint64_t end = offset + bytes;
+  const bool others = std::any_of(region.renewed.begin(), region.renewed.end(),
+                                  [&](const auto& gone) { return gone.first < end && offset < gone.second; });
+  if (others) return {};
+  const auto* const begin = reinterpret_cast<const unsigned char*>(base);
+  const uint64_t last =
+      end >= region.asked ? region.bytes : end / page_bytes() * page_bytes();  // behind that, there is nothing
+  return {region.id, begin, begin + whole_pages(offset), begin + last};
+}
+
+bool SharedMemory::renew(const unsigned char* begin, const unsigned char* end) {
+  const auto address = reinterpret_cast<uintptr_t>(begin);
+  const auto bytes = static_cast<uint64_t>(end - begin);
+  const std::lock_guard lock(mutex_);
+  auto after = regions_.upper_bound(address);
+  if (after == regions_.begin()) return false;
+  auto& [base, region] = *std::prev(after);
+  const uint64_t offset = address - base;
+  if (!region.fd || offset % page_bytes() != 0 || bytes % page_bytes() != 0) return false;
+  if (offset > region.bytes || bytes > region.bytes - offset || region.process != ::getpid()) return false;
+  constexpr int kKind = MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
+  auto* const place = reinterpret_cast<void*>(address);
+  if (::mmap(place, bytes, PROT_READ | PROT_WRITE, kKind, -1, 0) == MAP_FAILED) return false;
+  ::madvise(place, bytes, MADV_HUGEPAGE);
+  ::fallocate(region.fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+              static_cast<off_t>(bytes));  // who stores there gets the pages back
+  region.renewed.emplace_back(offset, offset + bytes);
+  generation_.fetch_add(1, std::memory_order_release);
+  return true;
 }
 
 SharedMemory::Given SharedMemory::give(uint64_t id) const {

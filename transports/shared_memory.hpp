@@ -6,11 +6,16 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "base/fd.hpp"
 #include "transports/link.hpp"
 
 namespace tutti::transports {
+
+/// Bytes of a page.
+uint64_t page_bytes();
 
 /// All such memory of this process. Thread-safe.
 class SharedMemory {
@@ -24,9 +29,13 @@ class SharedMemory {
   /// back to the system all the same; but in a forked child nothing happens to its parent's.
   void release(void* memory);
 
-  /// The region that holds all `bytes` bytes at `data`; of id 0 where none does.
+  /// The region that holds all `bytes` bytes at `data`, for others to map; of id 0 where none does.
   SharedRegion find(const void* data, uint64_t bytes) const;
-  /// Another one after every `allocate` and `release`: what `find` said before may not be true any more.
+  /// Puts other pages where the whole pages [begin, end) of one region are. Whoever has the region mapped keeps the old
+  /// ones, and what it stores there is not seen here. Nothing of what stood there is kept, nobody can map what is there
+  /// now, and no other page is touched, so it does not matter who uses them meanwhile. False where the system refuses.
+  bool renew(const unsigned char* begin, const unsigned char* end);
+  /// Another one after every `allocate`, `release` and `renew`: what `find` said before may not be true any more.
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
   /// What another process maps; an empty descriptor where there is no such region.
@@ -38,10 +47,12 @@ class SharedMemory {
 
  private:
   struct Region {
-    uint64_t id = 0;  // 0: nobody can map it
-    uint64_t bytes = 0;
-    int process = 0;  // that allocated it
+    uint64_t id = 0;     // 0: nobody can map it
+    uint64_t asked = 0;  // bytes that were asked for,
+    uint64_t bytes = 0;  // and in whole pages
+    int process = 0;     // that allocated it
     Fd fd;
+    std::vector<std::pair<uint64_t, uint64_t>> renewed;  // [begin, end): not in the file any more
   };
   mutable std::mutex mutex_;
   std::map<uintptr_t, Region> regions_;  // by where they begin

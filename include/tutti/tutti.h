@@ -8,6 +8,11 @@
  * any other overlap of input and output is tuttiInvalidArgument.
  *   - `stream` NULL: the call blocks until this rank's part is done: output is valid, input may be reused.
  *     Otherwise the call returns at once and runs, in order, on that stream's worker (tuttiStreamCreate).
+ *   - When a call has returned (on a stream: been synchronised), well or badly, its buffers are the caller's: no rank
+ *     writes to them any more, nor succeeds with what it reads there later, even one that was stopped (SIGSTOP, a
+ *     debugger) in the middle of a copy and goes on. After a failure the contents of the output, and of an input in
+ *     place, are undefined. The promise has one limit: a process that is writing to ordinary memory by a system call of
+ *     its own, and gets no processor for 10 seconds in the middle of it.
  *   - All ranks of a communicator make the same calls in the same order, with the same count, type, operator and root.
  *     Where they do not, every rank gets tuttiMismatch, at that call or at its next, naming both ranks and both calls.
  *     "At its next": a rank that only sends (the root of a broadcast) may be done before any other rank has noticed.
@@ -135,7 +140,8 @@ TUTTI_API tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm);
 /* Memory in which ranks of this host read inputs where they lie and store results where they are wanted, which spares
  * calls a copy or two: zeroed, aligned to 2 MiB, all of it at once. After a fork() parent and child see the same
  * memory. Below 8 KiB it is ordinary memory, which messages so short are copied from anyway. Calls take any other
- * memory as well. */
+ * memory as well. Where a call has failed while another process was stopped in the middle of a store, the part of the
+ * buffer that it may store to becomes ordinary memory, until it is freed and had again. */
 TUTTI_API tuttiResult_t tuttiMemAlloc(void** pointer, size_t bytes);
 TUTTI_API tuttiResult_t tuttiMemFree(void* pointer);
 /* Announces that calls will use this memory. It stays what it is: no page of it is moved or replaced. */

@@ -80,13 +80,16 @@ class Turn {
 Status run_one(Communicator& comm, const Call& call) {
   const FloatEnvironment environment;
   Status status;
+  exec::Execution* execution = nullptr;
   try {
-    if (exec::Execution* execution = comm.begin({&call, 1}, status)) {
+    execution = comm.begin({&call, 1}, status);
+    if (execution != nullptr) {
       exec::run(*execution, comm.patience());
       comm.finish(status);
     }
   } catch (const std::exception& error) {
     status = comm.broke(error.what());
+    if (execution != nullptr) exec::abandon(*execution);
   }
   return status;
 }
@@ -153,7 +156,7 @@ Status run_shares(std::vector<Share>& shares) {
     } catch (const std::exception& error) {  // what is still to come fails, and takes its turn to do so
       for (Progress& one : all) {
         first = one.share.comm->broke(error.what());
-        one.execution = nullptr;
+        if (one.execution != nullptr) exec::abandon(*std::exchange(one.execution, nullptr));
         one.turn.reset();
       }
     }

@@ -11,7 +11,8 @@
 namespace tutti::comm {
 namespace {
 
-constexpr double kBoardWait = 2.0;  // seconds for a peer's board when a message was wrong
+constexpr double kBoardWait = 2.0;   // seconds for a peer's board when a message was wrong
+constexpr double kReasonWait = 2.0;  // … and for the reason why a peer's call has failed
 
 const char* waits_for(exec::Await await) {
   switch (await) {
@@ -162,12 +163,23 @@ Status Watch::other_call(const exec::Fault& fault) {
                   describe(ours(fault.peer, false)), number));
 }
 
+/// The peer's call has failed, and we know it from its memory before we have heard why.
+Status Watch::taken_back(Rank peer) {
+  const Deadline deadline = Deadline::in(kReasonWait);
+  while (endpoint_.failed().load(std::memory_order_acquire) == 0 && !deadline.passed()) exec::nap(1e-3);
+  return fail(Code::PeerFailed,
+              fmt::format("{} has ended its call with an error that was not heard of, and rank {} had "
+                          "not read all that it had lent",
+                          endpoint_.describe(peer), endpoint_.rank()));
+}
+
 Status Watch::fault(const exec::Fault& fault) {
   if (fault.kind == exec::FaultKind::OtherCall) return other_call(fault);
   if (fault.kind == exec::FaultKind::BadCounter) {
     return fail(Code::ProtocolError, fmt::format("rank {} claims to have read messages that rank {} never sent it",
                                                  fault.peer, endpoint_.rank()));
   }
+  if (fault.kind == exec::FaultKind::TakenBack) return taken_back(fault.peer);
   if (fault.kind == exec::FaultKind::Unreadable) {
     const bool gone = fault.error == ESRCH || fault.error == ECONNRESET;
     return fail(gone ? Code::PeerFailed : Code::SystemError,

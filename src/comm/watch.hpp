@@ -55,6 +55,7 @@ class Watch final : public exec::Observer {
   std::optional<std::string> other_block(Rank peer) const;
   std::optional<std::string> other_counts(Rank peer, uint64_t call, const CallSpec& spec) const;
   Status other_call(const exec::Fault& fault);
+  Status taken_back(Rank peer);
   std::optional<std::string> mismatch(Rank peer, const BoardAnswer& board) const;
   std::string late(const exec::Stall& stall) const;
   void look_at_board(const exec::Stall& stall);

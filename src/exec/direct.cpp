@@ -67,6 +67,7 @@ class DirectLowering {
 
   Lowered take() {
     if (direct_.helped) ask_for_help(program_);
+    mark_lent(program_, links_);
     lowered_.last = std::move(program_);
     return std::move(lowered_);
   }

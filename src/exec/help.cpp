@@ -36,7 +36,7 @@ unsigned char* destination(const OutLink& out, const Offered& offered, bool& rea
         found = helping.windows->find(offered.region, offered.place, offered.lent.bytes, error);
       break;
     case Way::Push:
-      reachable = helping.process != 0;
+      reachable = helping.process != 0 && offered.region != 0;  // the gate, else it would not be safe
       return nullptr;
     case Way::None:
       break;
@@ -45,15 +45,18 @@ unsigned char* destination(const OutLink& out, const Offered& offered, bool& rea
   return found;
 }
 
-/// 0, or an errno.
+/// Copies these tiles, but for what the reader copies itself. 0, or an errno.
 int copy(const OutLink& out, const Offered& offered, unsigned char* to, const transports::Tiles& tiles) {
-  const uint64_t tile = transports::tile_of(offered.lent.bytes), at = tiles.first * tile;
-  const uint64_t bytes = std::min(tiles.count * tile, offered.lent.bytes - at);
+  const uint64_t tile = transports::tile_of(offered.lent.bytes);
+  const uint64_t at = std::max<uint64_t>(tiles.first * tile, offered.trim.front);
+  const uint64_t end = std::min((tiles.first + tiles.count) * tile, offered.lent.bytes - offered.trim.back);
+  if (at >= end) return 0;
   const unsigned char* const from = offered.lent.data + at;
   if (to == nullptr) {
-    return transports::push(out.helping->process, from, reinterpret_cast<unsigned char*>(offered.place + at), bytes);
+    auto* const there = reinterpret_cast<unsigned char*>(offered.place + at);
+    return transports::push(out.helping->process, from, there, end - at, offered.region);
   }
-  copy_bytes(reinterpret_cast<std::byte*>(to + at), nullptr, reinterpret_cast<const std::byte*>(from), bytes,
+  copy_bytes(reinterpret_cast<std::byte*>(to + at), nullptr, reinterpret_cast<const std::byte*>(from), end - at,
              (offered.way & transports::kStreamed) != 0);
   return 0;
 }
@@ -86,9 +89,10 @@ bool help_a_reader(std::span<OutLink> outs) {
   });
 }
 
-unsigned char* HostFold::claim_places(RankState& rank, LaneState& lane, const Op& op) {
-  lane.placed = 0;
-  for (uint32_t i = op.outs.begin; i < op.outs.end && lane.placed < kMostPlaces; ++i) {
+void HostFold::claim_places(RankState& rank, LaneState& lane, const Op& op) {
+  // All are found before any is claimed: to map memory is to ask its owner, and who holds a claim must not wait.
+  uint32_t found = 0;
+  for (uint32_t i = op.outs.begin; i < op.outs.end && found < kMostPlaces; ++i) {
     const uint32_t number = lane.tables->outs[i];
     OutLink& out = rank.out[number];
     Offered offered;
@@ -99,25 +103,24 @@ unsigned char* HostFold::claim_places(RankState& rank, LaneState& lane, const Op
     if (to == nullptr) {  // for good, or every fold would ask for that memory again
       out.helping->unplaced = true;
       log_info("rank {}'s memory cannot be reached: it copies results itself", out.peer);
+      continue;
     }
-    if (to == nullptr || !HostHelpWire::claim_all(out, offered)) continue;
-    lane.places[lane.placed] = to;
-    lane.placed_out[lane.placed++] = number;
+    lane.places[found] = to;
+    lane.trims[found] = offered.trim;
+    lane.placed_out[found++] = number;
   }
-  return lane.placed > 0 ? lane.places[0] : nullptr;
+  lane.placed = 0;
+  for (uint32_t i = 0; i < found; ++i) {
+    if (!HostHelpWire::claim_all(rank.out[lane.placed_out[i]], op.bytes)) continue;
+    lane.places[lane.placed] = lane.places[i];
+    lane.trims[lane.placed] = lane.trims[i];
+    lane.placed_out[lane.placed++] = lane.placed_out[i];
+  }
 }
 
 void HostFold::finish_places(RankState& rank, LaneState& lane) {
   for (uint32_t i = 0; i < lane.placed; ++i) HostHelpWire::finish(rank.out[lane.placed_out[i]]);
   lane.placed = 0;
 }
-
-void refuse_help(std::span<InLink> ins) {
-  for (InLink& in : ins) {
-    if (in.sharing.phase == Sharing::Phase::Open) HostHelpWire::close(in);
-  }
-}
-
-bool alone(const InLink& in) { return in.sharing.phase == Sharing::Phase::None || HostHelpWire::settled(in); }
 
 }  // namespace tutti::exec

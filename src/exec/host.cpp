@@ -9,6 +9,7 @@ namespace tutti::exec {
 namespace {
 
 using transports::HostHelpWire;
+using transports::HostLendWire;
 
 constexpr uint64_t kTiles = 256 << 10;  // bytes: what is pulled is folded while this core's cache has it
 constexpr uint64_t kGrain = 4096;       // … and the least of each message
@@ -23,22 +24,117 @@ unsigned char* tiles(uint32_t messages) {
 }
 
 /// Offers a place to the writer of message `in.next + ahead`.
-void offer(transports::InLink& in, const transports::SharedRegion& region, const Op& op, const unsigned char* to,
+void offer(transports::InLink& in, const transports::SharedRegion& region, const Op& op, unsigned char* to,
            uint64_t ahead, uint64_t tag, uint64_t flags) {
   using transports::Way;
+  transports::Trim trim;
   const auto publish = [&](Way way, uint64_t place, uint64_t id) {
     const uint64_t how = static_cast<uint64_t>(way) | (op.stream ? transports::kStreamed : 0) | flags;
-    HostHelpWire::offer(in, transports::tiles_of(op.bytes), {how, place, id, ahead, tag, op.after});
+    HostHelpWire::offer(in, transports::tiles_of(op.bytes), {how, place, id, ahead, tag, op.after, trim});
+    in.sharing.to = to;
+    in.sharing.bytes = op.bytes;
   };
   const auto address = reinterpret_cast<uint64_t>(to);
   if (in.addresses) return publish(Way::Address, address, 0);
-  if (region.id != 0) return publish(Way::Shared, static_cast<uint64_t>(to - region.base), region.id);
-  publish(in.process != 0 ? Way::Push : Way::None, address, 0);
+  if (region.id != 0) {
+    const bool some = transports::trim_to(to, op.bytes, region.pages, region.pages_end, trim);
+    if (!some && (flags & transports::kAhead) != 0) return;
+    return publish(some ? Way::Shared : Way::None, static_cast<uint64_t>(to - region.base), region.id);
+  }
+  const uint64_t gate = in.process != 0 && in.gate != nullptr ? in.gate->address() : 0;
+  publish(gate != 0 ? Way::Push : Way::None, address, gate);
+}
+
+/// The part [from, up_to) of a segment of the lane's operation.
+struct Part {
+  uint64_t from = 0, up_to = 0;
+};
+
+/// What lies within the part of place `i` that its reader does not fill itself: of the bytes [at, at + bytes) of the
+/// message.
+Part untrimmed(const LaneState& lane, uint32_t i, uint64_t at, uint64_t bytes, uint64_t message) {
+  const transports::Trim& trim = lane.trims[i];
+  const uint64_t begin = std::clamp<uint64_t>(trim.front, at, at + bytes) - at;
+  const uint64_t end = std::clamp<uint64_t>(message - trim.back, at, at + bytes) - at;
+  return {begin, std::max(begin, end)};
+}
+
+/// Folds a tile, and stores it to the lane's first place too, if it has any, but for what is trimmed there.
+void run_placed(const Arithmetic& how, const Op& op, Segment tile, unsigned char* to, LaneState& lane) {
+  const uint64_t bytes = tile.bytes, at = tile.at;
+  const Part placed = lane.placed > 0 ? untrimmed(lane, 0, at, bytes, op.bytes) : Part{};
+  const bool past = lane.placed == 1 && op.stream_placed;
+  const uint64_t ends[] = {placed.from, placed.up_to, bytes};
+  uint64_t done = 0;
+  for (const uint64_t end : ends) {
+    tile.bytes = end - done;
+    if (tile.bytes == 0) continue;
+    unsigned char* const slot = done == placed.from && end == placed.up_to ? lane.places[0] + at + done : nullptr;
+    HostFold::run({}, how, op, tile, to + done, slot, lane.pointers, past);
+    for (uint32_t k = 0; k < op.sources; ++k) lane.pointers[k] += tile.bytes;
+    done = end;
+  }
+}
+
+/// To the other places, out of this core's cache.
+void copy_to_places(const Op& op, uint64_t at, uint64_t bytes, const unsigned char* from, const LaneState& lane) {
+  for (uint32_t i = 1; i < lane.placed; ++i) {
+    const Part part = untrimmed(lane, i, at, bytes, op.bytes);
+    copy_bytes(reinterpret_cast<std::byte*>(lane.places[i] + at + part.from), nullptr,
+               reinterpret_cast<const std::byte*>(from + part.from), part.up_to - part.from, false);
+  }
 }
 
 uint32_t messages_of(const Op& op) { return op.arrivals.end - op.arrivals.begin; }
 
+/// What the reader fills itself of a message that its writer has copied, or folded, to where it belongs: `taken` tiles
+/// from the front are there already. 0, or an errno.
+int copy_trimmed(const transports::InLink& in, const Op& op, unsigned char* to, const LaneState& lane) {
+  const auto& [front, back] = in.sharing.trim;
+  const auto copy = [&](uint64_t at, uint64_t bytes) {
+    const unsigned char* const from = lane.pointers[0] + at;
+    if (const int process = lane.arrivals[0].process) return transports::pull(process, from, to + at, bytes);
+    copy_bytes(reinterpret_cast<std::byte*>(to + at), nullptr, reinterpret_cast<const std::byte*>(from), bytes, false);
+    return 0;
+  };
+  int error = 0;
+  if (front > 0 && in.sharing.taken == 0) error = copy(0, front);
+  if (back > 0 && in.sharing.taken < in.sharing.tiles && error == 0) error = copy(op.bytes - back, back);
+  return error;
+}
+
+transports::InLink& arrival_link(RankState& rank, const LaneState& lane, const Op& op, uint32_t i) {
+  return rank.in[lane.tables->arrivals[op.arrivals.begin + i]];
+}
+
 }  // namespace
+
+uint32_t HostFold::hold(RankState& rank, const LaneState& lane, const Op& op) {
+  uint32_t refused = kNone;
+  for (uint32_t i = 0; i < messages_of(op); ++i) {
+    transports::InLink& in = arrival_link(rank, lane, op, i);
+    if (in.addresses && !HostLendWire::hold(in)) refused = i;
+  }
+  return refused;
+}
+
+uint32_t HostFold::release(RankState& rank, const LaneState& lane, const Op& op) {
+  uint32_t lost = kNone;
+  for (uint32_t i = 0; i < messages_of(op); ++i) {
+    transports::InLink& in = arrival_link(rank, lane, op, i);
+    const transports::Arrival& arrival = lane.arrivals[i];
+    if (in.addresses) {
+      HostLendWire::release(in);
+    } else if ((arrival.process != 0 || arrival.region != 0) && !HostLendWire::was_lent(in)) {
+      lost = i;
+    }
+  }
+  return lost;
+}
+
+void HostFold::place(const Arithmetic& how, const Op& op, const Segment& segment, unsigned char* to, LaneState& lane) {
+  run_placed(how, op, segment, to, lane);
+}
 
 Pulled HostFold::pull(const Arithmetic& how, const Op& op, const Segment& segment, unsigned char* to,
                       unsigned char* slot, const Ref* sources, LaneState& lane) {
@@ -59,12 +155,14 @@ Pulled HostFold::pull(const Arithmetic& how, const Op& op, const Segment& segmen
       lane.pointers[k] = room;
       room += most;
     }
-    run({}, how, op, tile, to, slot, lane.pointers, lane.placed == 1 && op.stream_placed);
-    for (uint32_t i = 1; i < lane.placed; ++i) {
-      copy_bytes(reinterpret_cast<std::byte*>(lane.places[i] + segment.at + done), nullptr,
-                 reinterpret_cast<const std::byte*>(to), tile.bytes, false);
+    tile.at = segment.at + done;
+    if (lane.placed > 0) {
+      run_placed(how, op, tile, to, lane);
+      copy_to_places(op, tile.at, tile.bytes, to, lane);
+    } else {
+      run({}, how, op, tile, to, slot, lane.pointers);
+      for (uint32_t k = 0; k < op.sources; ++k) lane.pointers[k] += tile.bytes;  // those of pulled ones are set anew
     }
-    for (uint32_t k = 0; k < op.sources; ++k) lane.pointers[k] += tile.bytes;  // those of pulled ones are set anew
     if (to != nullptr) to += tile.bytes;
     if (slot != nullptr) slot += tile.bytes;
   }
@@ -87,7 +185,7 @@ int HostFold::share(transports::InLink& in, const transports::SharedRegion& regi
       return kWait;
     case transports::Take::Done:
       in.sharing.phase = Phase::None;
-      return 0;
+      return copy_trimmed(in, op, to, lane);
     case transports::Take::Tiles:
       break;
   }

@@ -24,6 +24,13 @@ struct HostFold {
     arrival.data = in.windows->find(arrival.region, arrival.offset, bytes, error);
     return error;
   }
+  /// Lent messages (transports/lend.hpp): before and after those of an operation are read. Which of them is not lent
+  /// any more; kNone: all are.
+  static uint32_t hold(RankState& rank, const LaneState& lane, const Op& op);
+  static uint32_t release(RankState& rank, const LaneState& lane, const Op& op);
+
+  /// As run(), of a fold that is stored to `lane.places[0]` too, but for what is trimmed there.
+  static void place(const Arithmetic& how, const Op& op, const Segment& segment, unsigned char* to, LaneState& lane);
   /// As run(), tile by tile: where some sources lie in other processes, or the result has several places.
   static Pulled pull(const Arithmetic& how, const Op& op, const Segment& segment, unsigned char* to,
                      unsigned char* slot, const Ref* sources, LaneState& lane);
@@ -35,10 +42,10 @@ struct HostFold {
                    LaneState& lane);
 
   /// Placing (transports/help.hpp): a reader offers a place for a message of the round; a writer claims those that its
-  /// readers have offered for the result of a fold, of which it returns the first, if any; and is done with them.
+  /// readers have offered for the result of a fold; and is done with them.
   static void offer_place(transports::InLink& in, const transports::SharedRegion& region, const Op& op,
                           unsigned char* to, uint64_t tag);
-  static unsigned char* claim_places(RankState& rank, LaneState& lane, const Op& op);
+  static void claim_places(RankState& rank, LaneState& lane, const Op& op);
   static void finish_places(RankState& rank, LaneState& lane);
 
   /// `past`: the local copy goes past the cache, also where the operation does not say so.

@@ -9,92 +9,11 @@
 #include <cstdint>
 
 #include "base/hd.hpp"
-#include "exec/program.hpp"
+#include "exec/state.hpp"
 #include "transports/help.hpp"
 #include "transports/wire.hpp"
 
-namespace tutti {
-struct FoldCall;
-}
-
 namespace tutti::exec {
-
-enum class Outcome : uint32_t { Progress, Waiting, LaneDone, Fault };
-
-/// What a lane waits for.
-enum class Await : uint32_t { Nothing, Message, Credit, Staging, Lane, Round };
-
-enum class FaultKind : uint32_t {
-  None,
-  OtherCall,   ///< the message belongs to another call than ours
-  BadLength,   ///< right call, wrong length
-  BadHeader,   ///< no writer of ours writes such a descriptor
-  BadCounter,  ///< no reader of ours claims to have consumed so much
-  Unreadable   ///< what the peer lent can be neither pulled from its process nor mapped
-};
-
-/// The first thing that was wrong, for the communicator to put into words.
-struct Fault {
-  FaultKind kind = FaultKind::None;
-  Rank peer = kNoRank;
-  uint32_t lane = 0;
-  uint32_t step = 0;
-  uint64_t expected_bytes = 0;
-  transports::Header got{};
-  int error = 0;  ///< errno of an Unreadable one
-};
-
-struct LaneState {
-  uint32_t lane = 0;
-  uint32_t op = 0;       ///< within the lane
-  uint32_t arrived = 0;  ///< messages of this operation that are in
-  uint64_t round = 0;
-  uint64_t warm = 0;               ///< the round (and one) whose slots have been fetched for writing
-  const Tables* tables = nullptr;  ///< of this round
-  const Op* next = nullptr;        ///< what is to be done; null: the round is still to be entered
-  uint32_t ops = 0;                ///< that the lane has
-  unsigned char* bases[3] = {nullptr, nullptr, nullptr};  ///< where this round's part of each buffer begins
-  Await await = Await::Nothing;
-  Rank peer = kNoRank;                       ///< whom `await` is about
-  transports::Arrival* arrivals = nullptr;   ///< room for the most messages that an operation takes
-  const unsigned char** pointers = nullptr;  ///< room for the most operands
-  unsigned char small[transports::kInlineBytes] = {};
-  bool copying = false;  ///< the operation goes on: its message is copied tile by tile, maybe not by us alone
-  uint32_t placed = 0;   ///< readers that get the fold at hand where they want it,
-  unsigned char* places[kMostPlaces] = {};  ///< which is there
-  uint32_t placed_out[kMostPlaces] = {};    ///< and their links
-};
-
-/// How this call combines elements.
-struct Arithmetic {
-  void (*fold)(const FoldCall&) = nullptr;  ///< the host's kernel for this type and operator
-  uint32_t element_bytes = 1;
-  uint32_t divide_by = 0;       ///< averages: completing folds divide by this
-  const void* scale = nullptr;  ///< pre-multiplied sums: what raw operands are multiplied by
-  bool round_each = false;
-};
-
-/// One rank in one call.
-struct RankState {
-  Tables full;  ///< for all rounds but the last
-  Tables last;  ///< for the last round
-  uint64_t rounds = 1;
-  uint32_t lane_count = 0;
-  uint32_t versions = 1;       ///< of scratch
-  uint64_t scratch_bytes = 0;  ///< of one version
-  bool offers = false;         ///< some operation does
-  bool fenced = false;         ///< no lane enters round k + versions before all have left round k
-  uint64_t window_bytes = 0;   ///< what a round advances input and output by
-  unsigned char* bases[3] = {nullptr, nullptr, nullptr};
-  transports::SharedRegion shared[3];  ///< where the bases are, if that is shared memory
-  uint64_t tag = 0;
-  transports::OutLink* out = nullptr;
-  transports::InLink* in = nullptr;
-  Stage* stages = nullptr;
-  LaneState* lanes = nullptr;
-  Arithmetic arithmetic;
-  Fault fault;
-};
 
 /// How a pull went: 0, or the errno and which of the operation's messages could not be read.
 struct Pulled {
@@ -296,17 +215,29 @@ struct Interpreter {
   /// What other ranks may have a part in.
   [[gnu::noinline]] TUTTI_HD static Outcome move_together(const Group& group, RankState& rank, LaneState& lane,
                                                           const Op& op, unsigned char* slot) {
+    if (!op.lent) return move_shared(group, rank, lane, op, slot);
+    const uint32_t refused = Fold::hold(rank, lane, op);
+    const Outcome outcome = refused == kNone ? move_shared(group, rank, lane, op, slot) : Outcome::Fault;
+    const uint32_t lost = Fold::release(rank, lane, op);
+    if (refused == kNone && (lost == kNone || outcome == Outcome::Fault)) return outcome;
+    const transports::InLink& in = rank.in[lane.tables->arrivals[refused != kNone ? refused : lost]];
+    rank.fault = {FaultKind::TakenBack, in.peer, lane.lane, op.step, op.bytes, {}, 0};
+    return Outcome::Fault;
+  }
+
+  TUTTI_HD static Outcome move_shared(const Group& group, RankState& rank, LaneState& lane, const Op& op,
+                                      unsigned char* slot) {
     if (op.places) {
-      unsigned char* const place = Fold::claim_places(rank, lane, op);
-      const Outcome outcome = move_segments<true>(group, rank, lane, op, place);
+      Fold::claim_places(rank, lane, op);
+      const Outcome outcome = move_segments<true>(group, rank, lane, op, nullptr);
       Fold::finish_places(rank, lane);
       return outcome;
     }
-    if (is_shared(rank, lane, op)) return copy_tile(rank, lane, op);
+    if ((op.helped || op.offers) && is_shared(rank, lane, op)) return copy_tile(rank, lane, op);
     return move_segments<false>(group, rank, lane, op, slot);
   }
 
-  /// kPlaces: it is stored to `lane.places` too, of which `slot` is the first.
+  /// kPlaces: it is stored to `lane.places` too, and there is no slot.
   template <bool kPlaces>
   [[gnu::always_inline]] TUTTI_HD static Outcome move_segments(const Group& group, RankState& rank, LaneState& lane,
                                                                const Op& op, unsigned char* slot) {
@@ -327,9 +258,10 @@ struct Interpreter {
       }
       unsigned char* to = segment.to.base == Base::None ? nullptr : address(lane, segment.to);
       unsigned char* to_slot = slot == nullptr ? nullptr : slot + segment.at;
-      if (!pulls && !(kPlaces && lane.placed > 1)) {
-        Fold::run(group, rank.arithmetic, op, segment, to, to_slot, lane.pointers,
-                  kPlaces && lane.placed == 1 && op.stream_placed);
+      if (!pulls && !(kPlaces && lane.placed > 0)) {
+        Fold::run(group, rank.arithmetic, op, segment, to, to_slot, lane.pointers);
+      } else if (kPlaces && !pulls && lane.placed == 1) {
+        if constexpr (Fold::kPulls) Fold::place(rank.arithmetic, op, segment, to, lane);
       } else if constexpr (Fold::kPulls) {
         const Pulled pulled = Fold::pull(rank.arithmetic, op, segment, to, to_slot, sources, lane);
         if (pulled.error == 0) continue;

@@ -135,6 +135,7 @@ class Scaling {
     }
     if (geometry_.helped) ask_for_help(program_);
     if (geometry_.place_from != transports::kNeverLend) mark_places(program_, geometry_, links_);
+    mark_lent(program_, links_);
     return std::move(program_);
   }
 

@@ -145,7 +145,16 @@ void ask_for_help(Program& program) {
     const auto arrivals = op.arrivals.end - op.arrivals.begin, segments = op.segments.end - op.segments.begin;
     op.helped = op.bytes >= kHelpFrom && op.sources == 1 && arrivals == 1 && segments == 1 &&
                 program.segments[op.segments.begin].to.base != Base::None;
-    op.together = op.helped;
+    op.together = op.together || op.helped;
+  }
+}
+
+void mark_lent(Program& program, Links& links) {
+  for (Op& op : program.ops) {
+    for (uint32_t a = op.arrivals.begin; a < op.arrivals.end; ++a) {
+      op.lent = op.lent || op.bytes >= links.ins()[program.arrivals[a]].lent_from;
+    }
+    op.together = op.together || op.lent;
   }
 }
 

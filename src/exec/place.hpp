@@ -19,4 +19,7 @@ void mark_places(Program& program, const Geometry& geometry, Links& links);
 /// in a program that sends nothing. Where both ends send, both are busy, and sharing costs more than it gains.
 void ask_for_help(Program& program);
 
+/// Marks the operations whose messages their writers may lend, and may take back (transports/lend.hpp).
+void mark_lent(Program& program, Links& links);
+
 }  // namespace tutti::exec

@@ -62,7 +62,8 @@ struct Op {
   bool has_pieces = true;      ///< false: a bare signal, sent in the first round only
   bool helped = false;         ///< one long message, copied as it is: where it is lent, its writer may copy part of it
   bool stream = false;         ///< what is stored locally is not read again soon: past the cache
-  bool together = false;       ///< other ranks may have a part in it: it is helped, offers or places
+  bool together = false;       ///< other ranks may have a part in it: it is lent, helped, offers or places
+  bool lent = false;           ///< its messages may be read where they lie, by leave of their writers
   bool offers = false;         ///< a message that its writer may fold straight to where it belongs
   bool places = false;         ///< a fold that is stored straight to where the readers of its result want it, too …
   bool stream_placed = false;  ///< … past the cache then, where that is one reader

@@ -5,13 +5,13 @@
 #include "base/prefetch.hpp"
 #include "exec/help.hpp"
 #include "exec/host.hpp"
+#include "exec/let_go.hpp"
 
 namespace tutti::exec {
 namespace {
 
 constexpr double kFirstLook = 20e-3;  // seconds without progress until the first look at what is wrong …
 constexpr double kRarestLook = 1.0;   // … and, doubling, the longest time between two
-constexpr double kFarewell = 1.0;     // seconds that peers get to let go of lent memory when a call has failed
 constexpr int kBurst = 64;            // operations of one lane before the next lane has its turn
 
 using transports::HostWire;
@@ -125,28 +125,6 @@ void look_at_stall(Execution& e, double seconds) {
   e.done = true;
 }
 
-/// As drained(), but the dead read nothing.
-bool let_go_by_all(Execution& e) {
-  auto& outs = e.links->outs();
-  for (uint32_t out = 0; out < outs.size(); ++out) {
-    if (!HostInterpreter::drained(e.program->state, out) && !e.observer->lost(outs[out].peer)) return false;
-  }
-  const auto& ins = e.links->ins();
-  return std::all_of(ins.begin(), ins.end(),
-                     [&](const transports::InLink& in) { return alone(in) || e.observer->lost(in.peer); });
-}
-
-/// The call has failed. Nobody may go on reading memory that the caller now gets back, or writing to it: we stop
-/// reading, say so on all our links, and wait a moment for the others, who have heard of the failure or will before
-/// they read again.
-void let_go(Execution& e) {
-  refuse_help(e.links->ins());
-  for (transports::InLink& in : e.links->ins()) HostWire::close(in);
-  for (transports::Transport* engine : e.engines) engine->stop();
-  const Deadline deadline = Deadline::in(kFarewell);
-  while (!let_go_by_all(e) && !deadline.passed()) nap(50e-6);
-}
-
 void sleep_a_while(std::span<Execution* const> executions, double seconds) {
   for (Execution* e : executions) {
     if (e->done) continue;
@@ -220,7 +198,7 @@ void run(Execution& e, const Patience& patience) {
   Execution* const alone = &e;
   Idleness idleness(patience);
   while (!e.done) advance(e, patience.spins > 0) ? idleness.ended() : idleness.turn({&alone, 1});
-  if (!e.status.ok()) let_go(e);
+  if (!e.status.ok()) abandon(e);
 }
 
 void run_until_one_is_done(std::span<Execution* const> executions, const Patience& patience) {
@@ -234,8 +212,14 @@ void run_until_one_is_done(std::span<Execution* const> executions, const Patienc
     moved ? idleness.ended() : idleness.turn(executions);
   }
   for (Execution* e : executions) {
-    if (e->done && !e->status.ok()) let_go(*e);
+    if (e->done && !e->status.ok()) abandon(*e);
   }
+}
+
+void abandon(Execution& e) {
+  e.done = true;
+  for (transports::Transport* engine : e.engines) engine->stop();
+  let_go(e.links->outs(), e.links->ins(), [&](Rank peer) { return e.observer->lost(peer); });
 }
 
 Status drain_staging(Links& links, Execution& e, const Patience& patience) {

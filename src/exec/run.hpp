@@ -82,11 +82,14 @@ struct Execution {
   }
 };
 
-/// Runs it until it is done or has failed; the failure is in its `status`.
+/// Runs it until it is done or has failed; the failure is in its `status`, and its memory is its caller's alone.
 void run(Execution& execution, const Patience& patience);
 
 /// The same with several, at least one, until one of them is.
 void run_until_one_is_done(std::span<Execution* const> executions, const Patience& patience);
+
+/// Ends a call that goes on no more, an exception having come in between: what run() does for one that has failed.
+void abandon(Execution& execution);
 
 /// Waits until no reader uses staging memory any more. Needed before `Staging::reset`.
 Status drain_staging(Links& links, Execution& execution, const Patience& patience);

@@ -48,7 +48,7 @@ void stop_and_go_on(int ranks, int victim, const std::string& call, double momen
 
 TEST_P(Stopped, WritesToNobodysBufferWhenItGoesOn) {
   const auto& [ranks, victim, call] = GetParam();
-  constexpr int kRuns = 8;
+  constexpr int kRuns = 4;
   std::mt19937_64 random(static_cast<uint64_t>(victim) + 1);
   for (int run = 0; run < kRuns && !HasFailure(); ++run) {
     const double moment = std::uniform_real_distribution<double>(1e-3, 60e-3)(random);

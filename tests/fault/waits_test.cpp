@@ -3,8 +3,12 @@
 #include <signal.h>
 #include <sys/time.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <latch>
+#include <memory>
+#include <thread>
 
 #include "fault/clock.hpp"
 #include "fault/threads.hpp"
@@ -74,6 +78,43 @@ TEST(Abort, EndsAWaitForLentMemory) {
     std::vector<float> mine(rank == 1 ? data : std::vector<float>(data.size()));
     return tuttiAllReduce(mine.data(), mine.data(), mine.size(), tuttiFloat32, tuttiSum, comm, nullptr);
   });
+}
+
+/// All-reduces until another thread aborts; then the buffers go at once. Whoever still read or stored there would be
+/// seen by the sanitizers.
+TEST(Abort, LeavesBuffersToWhoFreesThem) {
+  constexpr int kRanks = 3;
+  for (int round = 0; round < 20; ++round) {
+    std::latch running(kRanks);
+    std::atomic<tuttiComm_t> any = nullptr;
+    std::thread aborter([&] {
+      running.wait();
+      std::this_thread::sleep_for(std::chrono::microseconds(300 * round));
+      EXPECT_EQ(tuttiCommAbort(any), tuttiSuccess);
+    });
+    with_ranks(
+        kRanks,
+        [&](int rank, tuttiComm_t comm) {
+          if (rank == 0) any = comm;
+          const size_t count = 300000;
+          auto in = std::make_unique<float[]>(count), out = std::make_unique<float[]>(count);
+          running.count_down();
+          tuttiResult_t result = tuttiSuccess;
+          for (int call = 0; result == tuttiSuccess; ++call) {
+            result = call % 2 == 0
+                         ? tuttiAllReduce(in.get(), out.get(), count, tuttiFloat32, tuttiSum, comm, nullptr)
+                         : tuttiBroadcast(in.get(), out.get(), count, tuttiFloat32, call % kRanks, comm, nullptr);
+          }
+          EXPECT_EQ(result, tuttiAborted) << tuttiGetLastError();
+          std::fill(in.get(), in.get() + count, 1.0F);
+          std::fill(out.get(), out.get() + count, 1.0F);
+          in.reset();
+          EXPECT_EQ(std::count(out.get(), out.get() + count, 1.0F), static_cast<ptrdiff_t>(count));
+          out.reset();
+          if (rank == 0) aborter.join();  // before the communicator goes
+        },
+        tuttiAborted);
+  }
 }
 
 TEST(Abort, EndsAFullLink) {

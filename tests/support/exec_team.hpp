@@ -14,6 +14,7 @@
 
 #include "exec/help.hpp"
 #include "exec/host.hpp"
+#include "exec/let_go.hpp"
 #include "exec/run.hpp"
 #include "plan/plan.hpp"
 
@@ -45,7 +46,11 @@ class Wired : public Connector {
     return {.memory = wires_.of(key), .peer = peer, .lend_from = 0, .helping = &wires_.helping[key]};
   }
   transports::InLink connect_in(Rank peer, uint32_t channel) override {
-    return {.memory = wires_.of({peer, rank_, channel}), .peer = peer, .addresses = true, .helped = helped_};
+    return {.memory = wires_.of({peer, rank_, channel}),
+            .peer = peer,
+            .addresses = true,
+            .helped = helped_,
+            .lent_from = 0};
   }
 
  private:

@@ -66,7 +66,11 @@ class Local final : public Transport {
             .helping = &helping_.emplace_back()};
   }
   InLink connect_in(Rank peer, uint32_t channel, Deadline) override {
-    return {.memory = join(peer, wireup_.rank(), channel), .peer = peer, .addresses = true, .helped = true};
+    return {.memory = join(peer, wireup_.rank(), channel),
+            .peer = peer,
+            .addresses = true,
+            .helped = true,
+            .lent_from = kLendFrom};
   }
 
  private:

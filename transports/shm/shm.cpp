@@ -292,7 +292,9 @@ class Shm final : public Transport {
             .peer = peer,
             .process = process_of(peer),
             .windows = &windows_of(peer),
-            .helped = true};
+            .gate = &gate_,
+            .helped = true,
+            .lent_from = env().cma == Cma::Always ? 1 : kLendFrom};
   }
 
  private:
@@ -323,6 +325,7 @@ class Shm final : public Transport {
   bool all_read_ = false;
   std::map<Rank, bool> pulls_;
   std::deque<Helping> helping_;
+  Gate gate_;
 };
 
 const TransportRegistration shm({.name = "shm",

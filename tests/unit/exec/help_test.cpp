@@ -5,17 +5,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <memory>
 #include <vector>
 
 #include "exec/host.hpp"
+#include "exec/let_go.hpp"
+#include "transports/pull.hpp"
 
 namespace tutti::exec {
 namespace {
 
 using transports::HostHelpWire;
 using transports::HostWire;
+using transports::SharedRegion;
 
 constexpr uint64_t kBytes = 300001;
 
@@ -27,6 +32,7 @@ struct Helper : testing::Test {
   transports::OutLink out{.memory = memory.get(), .helping = &helping};
   transports::InLink in{.memory = memory.get(), .addresses = true, .helped = true};
   Op op{.bytes = kBytes, .sources = 1, .helped = true};
+  transports::Gate gate;
   transports::Arrival arrival;
   const unsigned char* pointer = nullptr;
   LaneState lane;
@@ -48,11 +54,14 @@ struct Helper : testing::Test {
     out.arena = from.data();
     in.addresses = false;
     in.process = helping.process = getpid();
+    in.gate = &gate;
   }
-  int read_some(const transports::SharedRegion& region = {}) {
-    return HostFold::share(in, region, op, to.data(), lane);
+  /// `to` as a region of which the pages [first, up_to) can be offered.
+  SharedRegion region(uint64_t first, uint64_t up_to) const {
+    return {.id = 5, .base = to.data(), .pages = to.data() + first, .pages_end = to.data() + up_to};
   }
-  int read_all(const transports::SharedRegion& region = {}) {
+  int read_some(const SharedRegion& region = {}) { return HostFold::share(in, region, op, to.data(), lane); }
+  int read_all(const SharedRegion& region = {}) {
     int error = 0;
     do error = read_some(region);
     while (error == 0 && in.sharing.phase != transports::Sharing::Phase::None);
@@ -82,22 +91,118 @@ TEST_F(Helper, PushesIntoAnotherProcess) {
   expect_copied(true);
 }
 
+TEST_F(Helper, PassesTheGateOrNothing) {
+  apart();
+  EXPECT_EQ(read_some(), 0);
+  gate.shut();
+  EXPECT_FALSE(help());
+  EXPECT_TRUE(helping.stopped);
+  expect_copied(false);
+}
+
+TEST_F(Helper, IsNotAskedToPushWhereThereIsNoGate) {
+  apart();
+  in.gate = nullptr;
+  EXPECT_EQ(read_some(), 0);
+  EXPECT_EQ(memory->offer.way, static_cast<uint64_t>(transports::Way::None));
+  memory->offer.way = static_cast<uint64_t>(transports::Way::Push);
+  expect_copied(false);
+}
+
+/// The reader's memory, mapped by the writer: here the same.
+struct Mapped : transports::Windows {
+  explicit Mapped(std::vector<unsigned char>& all) : memory(all) {}
+  std::vector<unsigned char>& memory;
+  unsigned char* find(uint64_t id, uint64_t offset, uint64_t bytes, int& error) override {
+    error = id == 5 && offset + bytes <= memory.size() ? 0 : ENOENT;
+    return error == 0 ? memory.data() + offset : nullptr;
+  }
+};
+
 TEST_F(Helper, CopiesIntoMemoryThatItMaps) {
-  struct Mapped : transports::Windows {
-    std::vector<unsigned char>* memory = nullptr;
-    unsigned char* find(uint64_t id, uint64_t offset, uint64_t bytes, int& error) override {
-      error = id == 5 && offset + bytes <= memory->size() ? 0 : ENOENT;
-      return error == 0 ? memory->data() + offset : nullptr;
-    }
-  } windows;
-  windows.memory = &to;
+  Mapped windows(to);
   apart();
   helping.process = 0;
   helping.windows = &windows;
   op.stream = true;
-  EXPECT_EQ(read_some({.id = 5, .base = to.data()}), 0);
+  EXPECT_EQ(read_some(region(0, kBytes)), 0);
   EXPECT_EQ(memory->offer.region, 5u);
   expect_copied(true);
+}
+
+TEST_F(Helper, LeavesToTheReaderWhatSharesItsPages) {
+  Mapped windows(to);
+  apart();
+  helping.windows = &windows;
+  const SharedRegion pages = region(1000, kBytes - 2000);
+  EXPECT_EQ(read_some(pages), 0);
+  EXPECT_TRUE(help());
+  EXPECT_EQ(std::count(to.end() - 2000, to.end(), 0), 2000);
+  EXPECT_EQ(to[kBytes - 2100], 7);
+  EXPECT_EQ(read_all(pages), 0);
+  EXPECT_EQ(to, from);
+}
+
+TEST_F(Helper, IsNotAskedForMemoryThatIsAllShared) {
+  Mapped windows(to);
+  apart();
+  helping.windows = &windows;
+  EXPECT_EQ(read_some(region(kBytes, kBytes)), 0);
+  EXPECT_EQ(memory->offer.way, static_cast<uint64_t>(transports::Way::None));
+  expect_copied(false);
+}
+
+TEST_F(Helper, TakesNoTrimThatMakesNoSense) {
+  EXPECT_EQ(read_some(), 0);
+  for (const uint64_t trim : {uint64_t{kBytes}, kBytes << 32, uint64_t{1} << 32, ~uint64_t{0}, uint64_t{64}}) {
+    memory->offer.trim = trim;
+    EXPECT_FALSE(help()) << trim;
+  }
+  memory->offer.trim = 0;
+  expect_copied(true);
+}
+
+/// A fold of two pieces that is stored to a place of which both ends are the reader's to fill, whose writer is another
+/// process than its reader: what is trimmed stays as it was, until the reader has had the message.
+TEST(Placing, LeavesToTheReaderWhatSharesItsPages) {
+  constexpr uint64_t kCount = 200000;  // elements: several tiles
+  for (const uint32_t readers : {1, 2}) {
+    for (const bool pulled : {false, true}) {
+      SCOPED_TRACE(testing::Message() << readers << " readers" << (pulled ? ", pulled" : ""));
+      std::vector<uint32_t> one(kCount, 1), two(kCount, 2), sum(kCount);
+      std::vector<unsigned char> place(kCount * 4, 0xee), other(kCount * 4, 0xee);
+      transports::Arrival arrival{.data = reinterpret_cast<unsigned char*>(two.data())};
+      if (pulled) arrival.process = getpid();
+      const unsigned char* pointers[2] = {reinterpret_cast<unsigned char*>(one.data()), arrival.data};
+      const Ref sources[2] = {{Base::Input, 0}, {Base::Message, 0}};
+      LaneState lane;
+      lane.arrivals = &arrival;
+      lane.pointers = pointers;
+      lane.placed = readers;
+      lane.places[0] = place.data(), lane.places[1] = other.data();
+      lane.trims[0] = {1024, 128}, lane.trims[1] = {0, 4096};
+      const Op op{.arrivals = {0, 1}, .bytes = kCount * 4, .sources = 2};
+      const Arithmetic how{.fold = fold_function(DType::U32, tutti::Op::Sum), .element_bytes = 4};
+      auto* const to = reinterpret_cast<unsigned char*>(sum.data());
+      if (readers == 1 && !pulled) {
+        HostFold::place(how, op, {.bytes = kCount * 4}, to, lane);
+      } else {
+        const Pulled result = HostFold::pull(how, op, {.bytes = kCount * 4}, to, nullptr, sources, lane);
+        if (result.error == EPERM) GTEST_SKIP() << "the kernel does not permit it here";
+        ASSERT_EQ(result.error, 0);
+      }
+      EXPECT_EQ(sum, std::vector<uint32_t>(kCount, 3));
+      const auto expect_placed = [&](const std::vector<unsigned char>& at, const transports::Trim& trim) {
+        const size_t end = at.size() - trim.back;
+        EXPECT_TRUE(std::all_of(at.begin(), at.begin() + trim.front, [](unsigned char b) { return b == 0xee; }));
+        EXPECT_EQ(std::memcmp(at.data() + trim.front, to + trim.front, end - trim.front), 0);
+        EXPECT_TRUE(
+            std::all_of(at.begin() + static_cast<ptrdiff_t>(end), at.end(), [](unsigned char b) { return b == 0xee; }));
+      };
+      expect_placed(place, lane.trims[0]);
+      if (readers == 2) expect_placed(other, lane.trims[1]);
+    }
+  }
 }
 
 TEST_F(Helper, LetsAloneWhatItCannotReach) {
@@ -186,7 +291,7 @@ TEST(PlacingOutOfReach, IsTriedOnce) {
   for (uint64_t message = 0; message < 3; ++message) {
     const auto shared = static_cast<uint64_t>(transports::Way::Shared);
     HostHelpWire::offer(in, transports::tiles_of(kBytes), {.way = shared | transports::kAhead, .region = 5});
-    EXPECT_EQ(HostFold::claim_places(rank, lane, op), nullptr);
+    HostFold::claim_places(rank, lane, op);
     EXPECT_EQ(lane.placed, 0u);
     ++out.next, ++in.next;
   }

@@ -140,6 +140,24 @@ TEST(Placing, IsRefusedByAReaderThatGivesUp) {
   EXPECT_FALSE(untouched(1));
 }
 
+TEST(TakenBack, IsTheFaultOfAReaderThatComesWhenItsWriterHasFailed) {
+  Team team(plans_of(two_shot(), 3), {.ranks = 3});
+  for (const size_t rank : {0, 1, 2}) {  // all send their inputs, which are lent
+    RankState& state = team.state(rank);
+    for (int peer = 0; peer < 2; ++peer) {
+      ASSERT_EQ(HostInterpreter::try_step({}, state, state.lanes[0]), Outcome::Progress);
+    }
+  }
+  let_go(team.links(1).outs(), team.links(1).ins(), [](Rank) { return false; });
+  RankState& reader = team.state(0);
+  ASSERT_EQ(HostInterpreter::try_step({}, reader, reader.lanes[0]), Outcome::Fault);
+  EXPECT_EQ(reader.fault.kind, FaultKind::TakenBack);
+  EXPECT_EQ(reader.fault.peer, 1);
+  const auto& result = team.result(0);
+  EXPECT_EQ(std::count(result.begin(), result.end(), Team::kPoison), static_cast<int64_t>(result.size()));
+  let_go(team.links(2).outs(), team.links(2).ins(), [](Rank) { return false; });  // nobody holds what it has lent
+}
+
 TEST(Placing, IsTriedWhereAnAlgorithmSaysSo) {
   for (const plan::Algorithm* algorithm : plan::algorithms_of(Collective::AllReduce)) {
     bool offered = false, placed = false;

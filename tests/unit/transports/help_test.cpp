@@ -192,7 +192,7 @@ TEST_F(OfferAhead, LeavesNothingToCopy) {
   lend(1);
   consume();
   ASSERT_TRUE(look_ahead());
-  ASSERT_TRUE(Wire::claim_all(out, offered));
+  ASSERT_TRUE(Wire::claim_all(out, bytes_of(kTiles)));
   Wire::close(in);
   EXPECT_FALSE(Wire::settled(in)) << "the writer is at it";
   EXPECT_EQ(take(), Take::Wait);
@@ -221,7 +221,7 @@ TEST_F(OfferAhead, IsRefusedOnceTheReaderHasGivenUp) {
   lend(1);
   ASSERT_TRUE(look_ahead());
   Wire::close(in);
-  EXPECT_FALSE(Wire::claim_all(out, offered)) << "closed since it was looked at";
+  EXPECT_FALSE(Wire::claim_all(out, bytes_of(kTiles))) << "closed since it was looked at";
   EXPECT_TRUE(Wire::settled(in));
   EXPECT_FALSE(look_ahead());
 }
@@ -377,7 +377,7 @@ TEST(OfferAheadInAnyOrder, NeverGoesOnWhenTheReaderHasIt) {
     };
     Wire::offer(ends.in, 3, {.way = kPush | kAhead, .place = 4096, .tag = 1});
     Interrupted::interrupt = give_up;
-    if (Wire::look_ahead(ends.out, 1, bytes_of(3), 0, ends.offered) && Wire::claim_all(ends.out, ends.offered)) {
+    if (Wire::look_ahead(ends.out, 1, bytes_of(3), 0, ends.offered) && Wire::claim_all(ends.out, bytes_of(3))) {
       Interrupted::interrupt = nullptr;
       ASSERT_FALSE(readers);
       writing = true;

@@ -81,5 +81,58 @@ TEST(Pull, SaysWhyNot) {
   EXPECT_EQ(pull(child.process(), theirs, mine, sizeof mine), ESRCH);
 }
 
+/// Here the other process has the gate: both have it at the same address, as the one is the other's child.
+TEST(Push, PassesAGateUntilItIsShut) {
+  constexpr size_t kBytes = 300000;
+  auto* const shared =
+      static_cast<unsigned char*>(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  const std::vector<unsigned char> from(kBytes, 7);
+  Gate open, shut;
+  ASSERT_NE(open.address(), 0u);
+  const Child child([&] {
+    permit_pulling();
+    shut.shut();
+  });
+  const int error = push(child.process(), from.data(), shared, kBytes / 2, open.address());
+  if (error == EPERM || error == ENOSYS) GTEST_SKIP() << "the kernel does not permit it here";
+  ASSERT_EQ(error, 0);
+  EXPECT_EQ(std::count(shared, shared + kBytes, 7), static_cast<ptrdiff_t>(kBytes / 2));
+  EXPECT_EQ(push(child.process(), from.data(), shared + kBytes / 2, kBytes / 2, shut.address()), EFAULT);
+  EXPECT_EQ(std::count(shared, shared + kBytes, 7), static_cast<ptrdiff_t>(kBytes / 2)) << "not a byte went by";
+  EXPECT_EQ(push(child.process(), from.data(), nullptr, 8, open.address()), EFAULT) << "behind the gate is nothing";
+  munmap(shared, kBytes);
+}
+
+TEST(Gate, ThatWasShutIsNeverWritableAgain) {
+  uint64_t address = 0;
+  {
+    Gate gate;
+    address = gate.address();
+    gate.shut();
+    gate.shut();
+  }
+  void* const there = mmap(reinterpret_cast<void*>(address), 1, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  EXPECT_EQ(there, MAP_FAILED) << "what is put there could be written to";
+}
+
+TEST(OtherProcess, IsInNoSystemCallWhenItIsStoppedOrGone) {
+  Child child([] {});
+  EXPECT_TRUE(may_be_in_kernel(getpid()));
+  EXPECT_FALSE(is_gone(getpid()));
+  EXPECT_TRUE(may_be_in_kernel(child.process()));
+  ::kill(child.process(), SIGSTOP);
+  siginfo_t stop{};
+  waitid(P_PID, static_cast<id_t>(child.process()), &stop, WSTOPPED | WNOWAIT);
+  EXPECT_FALSE(may_be_in_kernel(child.process()));
+  EXPECT_FALSE(is_gone(child.process()));
+  child.kill_and_leave_zombie();
+  EXPECT_FALSE(may_be_in_kernel(child.process()));
+  EXPECT_TRUE(is_gone(child.process()));
+  waitpid(child.process(), nullptr, 0);
+  EXPECT_FALSE(may_be_in_kernel(child.process()));
+  EXPECT_TRUE(is_gone(child.process()));
+}
+
 }  // namespace
 }  // namespace tutti::transports

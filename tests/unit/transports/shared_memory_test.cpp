@@ -73,6 +73,58 @@ TEST_F(Shared, TellsOneRegionFromAnotherAtTheSamePlace) {
   memory.release(second);
 }
 
+TEST_F(Shared, SaysWhichPagesHoldNothingButABuffer) {
+  unsigned char* const data = allocate(10 * 4096 + 100);
+  const auto expect_pages = [&](uint64_t offset, uint64_t bytes, uint64_t from, uint64_t up_to) {
+    const SharedRegion region = memory.find(data + offset, bytes);
+    EXPECT_EQ(region.pages - data, static_cast<ptrdiff_t>(from));
+    EXPECT_EQ(region.pages_end - data, static_cast<ptrdiff_t>(up_to));
+  };
+  expect_pages(0, 8192, 0, 8192);
+  expect_pages(1, 8192, 4096, 8192);
+  expect_pages(4096, 8191, 4096, 8192);
+  expect_pages(0, 10 * 4096 + 99, 0, 10 * 4096);
+  expect_pages(0, 10 * 4096 + 100, 0, 11 * 4096);  // behind it there is nothing
+  memory.release(data);
+}
+
+TEST_F(Shared, GivesItsOwnerOtherPagesThanThoseThatOthersStoreTo) {
+  constexpr uint64_t kPage = 4096, kPages = 3 * 512;  // huge pages, should there be any, are split
+  unsigned char* const data = allocate(kPages * kPage);
+  std::memset(data, 1, kPages * kPage);
+  const uint64_t id = id_at(data, 1), before = memory.generation();
+  const SharedMemory::Given given = memory.give(id);
+  auto* const theirs =
+      static_cast<unsigned char*>(mmap(nullptr, given.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, given.fd.get(), 0));
+  ASSERT_NE(theirs, MAP_FAILED);
+  ASSERT_TRUE(memory.renew(data + 5 * kPage, data + 700 * kPage));
+  EXPECT_NE(memory.generation(), before);
+  std::memset(theirs + 4 * kPage, 2, 697 * kPage);
+  EXPECT_EQ(std::count(data, data + 4 * kPage, 1), static_cast<ptrdiff_t>(4 * kPage));
+  EXPECT_EQ(std::count(data + 4 * kPage, data + 5 * kPage, 2), static_cast<ptrdiff_t>(kPage));
+  EXPECT_EQ(std::count(data + 5 * kPage, data + 700 * kPage, 0), static_cast<ptrdiff_t>(695 * kPage));
+  EXPECT_EQ(data[700 * kPage], 2);
+  EXPECT_EQ(data[701 * kPage], 1);
+  EXPECT_EQ(id_at(data, 5 * kPage), id) << "what lies beside them is mapped as before";
+  EXPECT_EQ(id_at(data + 700 * kPage, kPage), id);
+  EXPECT_EQ(id_at(data, 5 * kPage + 1), 0u);
+  EXPECT_EQ(id_at(data + 699 * kPage, 1), 0u);
+  EXPECT_EQ(id_at(data, kPages * kPage), 0u);
+  memory.release(data);
+  munmap(theirs, given.bytes);
+}
+
+TEST_F(Shared, RenewsNoPagesButItsOwn) {
+  unsigned char* const data = allocate(4 * 4096);
+  unsigned char* const little = allocate(100);
+  EXPECT_FALSE(memory.renew(data, data + 5 * 4096));
+  EXPECT_FALSE(memory.renew(data + 1, data + 4097));
+  EXPECT_FALSE(memory.renew(little, little + 4096)) << "nobody can map it";
+  EXPECT_FALSE(memory.renew(nullptr, nullptr));
+  memory.release(data);
+  memory.release(little);
+}
+
 TEST_F(Shared, LeavesAParentsMemoryAloneInAForkedChild) {
   unsigned char* const data = allocate(8192);
   data[5000] = 42;

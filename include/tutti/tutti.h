@@ -144,7 +144,8 @@ TUTTI_API tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm);
  * buffer that it may store to becomes ordinary memory, until it is freed and had again. */
 TUTTI_API tuttiResult_t tuttiMemAlloc(void** pointer, size_t bytes);
 TUTTI_API tuttiResult_t tuttiMemFree(void* pointer);
-/* Announces that calls will use this memory. It stays what it is: no page of it is moved or replaced. */
+/* Announces that calls will use this memory. It stays what it is: no page of it is moved or replaced (but for what is
+ * said of tuttiMemAlloc). */
 TUTTI_API tuttiResult_t tuttiCommRegister(tuttiComm_t comm, void* buffer, size_t bytes, void** handle);
 TUTTI_API tuttiResult_t tuttiCommDeregister(tuttiComm_t comm, void* handle);
 

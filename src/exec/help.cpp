@@ -14,10 +14,8 @@ namespace {
 
 using transports::Helping;
 using transports::HostHelpWire;
-using transports::InLink;
 using transports::Offered;
 using transports::OutLink;
-using transports::Sharing;
 using transports::Way;
 
 /// Where this process finds the destination of what is offered; null where the bytes go through the kernel, or where

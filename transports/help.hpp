@@ -22,7 +22,7 @@
 // A call that fails closes its offers too, but cannot wait for a writer in another process: that may be stopped in the
 // middle of a store, and store the rest when it goes on. So what is offered is memory that can be taken from it: pages
 // that hold nothing else than the buffer, which get others in their place (SharedMemory::renew), or memory behind a
-// Gate (pull.hpp). The bytes at both ends that share their pages with something else are trimmed: the reader fills
+// PushGate (pull.hpp). The bytes at both ends that share their pages with something else are trimmed: the reader fills
 // those.
 //
 // Counts carry the message's number, so a count of an older message is none. Nobody waits in here, and nothing that the

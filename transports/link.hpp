@@ -42,7 +42,7 @@ inline constexpr uint64_t kNeverLend = ~uint64_t{0};
 
 class Windows;   // transports/shared_memory.hpp
 struct Helping;  // transports/help.hpp
-class Gate;      // transports/pull.hpp
+class PushGate;  // transports/pull.hpp
 
 /// Memory of a process that others may map, with a buffer in it.
 struct SharedRegion {
@@ -139,7 +139,7 @@ struct InLink {
   bool addresses = false;           ///< the writer is this process: its addresses may be followed
   int process = 0;                  ///< the writer's process, whose memory may be pulled; 0: it may not
   Windows* windows = nullptr;       ///< the writer's shared memory, where this process can map it
-  Gate* gate = nullptr;             ///< what the writer has to pass where it writes to this process through the kernel
+  PushGate* gate = nullptr;         ///< what the writer has to pass where it writes to this process through the kernel
   bool helped = false;              ///< the writer may help to copy what it has lent
   uint64_t lent_from = kNeverLend;  ///< bytes from which on what comes may be lent: below, it is not
   Sharing sharing;

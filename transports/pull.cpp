@@ -67,16 +67,16 @@ int push(int process, const unsigned char* from, unsigned char* to, uint64_t byt
   return repeat(::process_vm_writev, process, const_cast<unsigned char*>(from), to, bytes, gate);
 }
 
-Gate::Gate() {
+PushGate::PushGate() {
   void* const page = ::mmap(nullptr, 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page != MAP_FAILED) page_ = page;
 }
 
-Gate::~Gate() {
+PushGate::~PushGate() {
   if (page_ != nullptr && !shut_) ::munmap(page_, 1);  // a shut one's address must never be writable again
 }
 
-void Gate::shut() {
+void PushGate::shut() {
   if (page_ == nullptr || shut_) return;
   shut_ = true;
   if (::mprotect(page_, 1, PROT_NONE) != 0) ::munmap(page_, 1);

@@ -17,12 +17,12 @@ int push(int process, const unsigned char* from, unsigned char* to, uint64_t byt
 /// does, and go on when the memory there has long been used for something else. So each push writes to the gate's page
 /// first, in the same system call: where that cannot be written any more the kernel ends the call before it has come to
 /// anything else, and within a system call nobody is stopped.
-class Gate {
+class PushGate {
  public:
-  Gate();
-  ~Gate();
-  Gate(const Gate&) = delete;
-  Gate& operator=(const Gate&) = delete;
+  PushGate();
+  ~PushGate();
+  PushGate(const PushGate&) = delete;
+  PushGate& operator=(const PushGate&) = delete;
   /// 0 where there is none, as the system had no page for it.
   uint64_t address() const { return reinterpret_cast<uint64_t>(page_); }
   /// For good, and whatever happens to the gate. Pushes that have passed it go on: they have to be waited for.

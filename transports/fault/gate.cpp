@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <thread>
 
 namespace tutti::transports {
 namespace {
@@ -115,6 +116,11 @@ std::optional<Gate::Clock::time_point> Gate::due() const {
 
 void Gate::stop() {
   stopped_ = true;
+  if (inner_.arena == nullptr) {  // a thread reads what the executor has lent where it lies
+    HostWire::refresh(inner_);
+    HostLendWire::take_back(inner_);
+    while (HostLendWire::held(inner_)) std::this_thread::yield();
+  }
   HostWire::close(in_);
 }
 

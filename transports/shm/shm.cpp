@@ -325,7 +325,7 @@ class Shm final : public Transport {
   bool all_read_ = false;
   std::map<Rank, bool> pulls_;
   std::deque<Helping> helping_;
-  Gate gate_;
+  PushGate gate_;
 };
 
 const TransportRegistration shm({.name = "shm",

@@ -32,7 +32,7 @@ struct Helper : testing::Test {
   transports::OutLink out{.memory = memory.get(), .helping = &helping};
   transports::InLink in{.memory = memory.get(), .addresses = true, .helped = true};
   Op op{.bytes = kBytes, .sources = 1, .helped = true};
-  transports::Gate gate;
+  transports::PushGate gate;
   transports::Arrival arrival;
   const unsigned char* pointer = nullptr;
   LaneState lane;

@@ -150,7 +150,7 @@ TEST_F(LetGo, KeepsMemoryThatOnlyTheDeadHaveMapped) {
 
 TEST_F(LetGo, ShutsTheGateBeforeAWriterThatWasStoppedOnItsWay) {
   std::vector<unsigned char> from(kBytes, kStored), to(kBytes);
-  transports::Gate gate;
+  transports::PushGate gate;
   transports::permit_pulling();
   transports::InLink in{
       .memory = &Writer::common().link, .peer = 1, .process = getpid(), .gate = &gate, .helped = true};

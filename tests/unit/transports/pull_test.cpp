@@ -87,7 +87,7 @@ TEST(Push, PassesAGateUntilItIsShut) {
   auto* const shared =
       static_cast<unsigned char*>(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   const std::vector<unsigned char> from(kBytes, 7);
-  Gate open, shut;
+  PushGate open, shut;
   ASSERT_NE(open.address(), 0u);
   const Child child([&] {
     permit_pulling();
@@ -103,10 +103,10 @@ TEST(Push, PassesAGateUntilItIsShut) {
   munmap(shared, kBytes);
 }
 
-TEST(Gate, ThatWasShutIsNeverWritableAgain) {
+TEST(PushGate, ThatWasShutIsNeverWritableAgain) {
   uint64_t address = 0;
   {
-    Gate gate;
+    PushGate gate;
     address = gate.address();
     gate.shut();
     gate.shut();

@@ -52,8 +52,8 @@ int explain(const CLI::App& app, const CLI::ParseError& error) {
   return kUsage;
 }
 
-/// `tutti help`, `tutti help perf` and `tutti version` as the flags that say the same. Where help is wanted with what is
-/// no command, only that word stays, and is found to be wrong.
+/// `tutti help`, `tutti help perf` and `tutti version` as the flags that say the same. Where help is wanted with what
+/// is no command, only that word stays, and is found to be wrong.
 void take_words_for_flags(const CLI::App& app, std::vector<std::string>& arguments) {
   if (arguments.empty()) return;
   if (arguments.front() == "version") arguments.front() = "--version";

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "base/spelling.hpp"
 #include "tools/commands.hpp"
 
 namespace tutti::tools {
@@ -17,7 +18,8 @@ void add_env(CLI::App& app, int& status) {
     const std::string text = *markdown ? env_markdown() : env_as_text();
     std::fputs(text.c_str(), stdout);
     for (const std::string& name : unknown_variables()) {
-      std::fprintf(stderr, "tutti env: %s is set, but there is no such variable\n", name.c_str());
+      std::fprintf(stderr, "tutti env: %s is set, but there is no such variable%s\n", name.c_str(),
+                   did_you_mean(name, variable_names()).c_str());
       status = 1;
     }
   });

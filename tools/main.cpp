@@ -1,8 +1,11 @@
 // tutti: the command line.
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <exception>
 
+#include "base/spelling.hpp"
 #include "tools/commands.hpp"
 #include "tutti/error.hpp"
 #include "tutti/tutti.h"
@@ -10,6 +13,29 @@
 namespace {
 
 constexpr int kUsage = 2;  // a command line that cannot be obeyed
+
+using tutti::did_you_mean;
+
+/// What the user wrote that `command` does not know, with the nearest that it does; "" where all is known, and what is
+/// wrong is something else.
+std::string wrong_word(const CLI::App& command) {
+  const std::vector<std::string> unknown = command.remaining();
+  std::vector<std::string> commands, flags;
+  for (const CLI::App* c : command.get_subcommands([](const CLI::App*) { return true; })) {
+    commands.push_back(c->get_name());
+  }
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+  }
+  if (unknown.empty()) {
+    return commands.empty() ? "" : fmt::format("say what to do: {}", fmt::join(commands, ", "));
+  }
+  const std::string& word = unknown.front();
+  if (word.front() == '-') return fmt::format("there is no option {}{}", word, did_you_mean(word, flags));
+  if (commands.empty()) return fmt::format("nothing more was expected, but there is '{}'", word);
+  return fmt::format("there is no command '{}'{}; there are {}", word, did_you_mean(word, commands),
+                     fmt::join(commands, ", "));
+}
 
 /// What CLI11 found wrong with the command line, on stderr; what was asked for with --help or --version, on stdout.
 int explain(const CLI::App& app, const CLI::ParseError& error) {
@@ -20,8 +46,27 @@ int explain(const CLI::App& app, const CLI::ParseError& error) {
     command = command->get_subcommands().front();
     name += " " + command->get_name();
   }
-  std::fprintf(stderr, "%s: %s\nSee %s --help.\n", name.c_str(), error.what(), name.c_str());
+  const std::string wrong = wrong_word(*command);
+  std::fprintf(stderr, "%s: %s\nSee %s --help.\n", name.c_str(), wrong.empty() ? error.what() : wrong.c_str(),
+               name.c_str());
   return kUsage;
+}
+
+/// `tutti help`, `tutti help perf` and `tutti version` as the flags that say the same. Where help is wanted with what
+/// is no command, only that word stays, and is found to be wrong.
+void take_words_for_flags(const CLI::App& app, std::vector<std::string>& arguments) {
+  if (arguments.empty()) return;
+  if (arguments.front() == "version") arguments.front() = "--version";
+  if (arguments.front() != "help") return;
+  arguments.erase(arguments.begin());
+  const CLI::App* command = &app;
+  for (const std::string& word : arguments) {
+    if (command->get_subcommands([](const CLI::App*) { return true; }).empty()) break;
+    const auto named = command->get_subcommands([&](const CLI::App* c) { return c->get_name() == word; });
+    if (named.empty()) return;
+    command = named.front();
+  }
+  arguments.emplace_back("--help");
 }
 
 /// Takes what follows "--" on the line of `tutti run` out of it: that is for the program.
@@ -41,12 +86,14 @@ int obey(std::vector<std::string> arguments) {
   app.name("tutti");
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("tutti ") + tuttiGetVersion());
-  app.footer("Examples:\n  tutti perf all_reduce --np 4\n  tutti run -n 4 -- ./program\n  tutti info\n");
+  app.footer(
+      "Examples:\n  tutti perf all_reduce --np 4\n  tutti run -n 4 -- ./program\n  tutti info\n  tutti help perf\n");
   tutti::tools::add_perf(app, whole, status);
   tutti::tools::add_run(app, program, status);
   tutti::tools::add_plan(app, status);
   tutti::tools::add_info(app, status);
   tutti::tools::add_env(app, status);
+  take_words_for_flags(app, arguments);
   try {
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
     app.parse(arguments);

@@ -12,8 +12,8 @@
 namespace tutti {
 
 // ---- floats of 16 and 8 bits: storage
-// -------------------------------------------------------------------------------- Their bits and nothing else, for
-// data whose arithmetic is somebody else's. Equal means: the same bits.
+//
+// Their bits and nothing else, for data whose arithmetic is somebody else's. Equal means: the same bits.
 
 /// IEEE 754 binary16: 1 sign bit, 5 of exponent, 10 of mantissa. 1.0 is 0x3C00.
 struct Half {
@@ -37,7 +37,6 @@ struct Float8E5M2 {
 };
 
 // ---- element types
-// ---------------------------------------------------------------------------------------------------
 
 /// The element type of a C++ type, `ElementType<T>::kType`. A type of your own becomes one by
 ///
@@ -109,7 +108,6 @@ concept Element = std::is_trivially_copyable_v<T> && requires {
 };
 
 // ---- ranges
-// ----------------------------------------------------------------------------------------------------------
 
 /// Elements one after the other that a call can read: std::vector, std::array, std::span, tutti::Memory, a C array, …
 /// Its size is the call's count. A container that is a temporary is refused: in a group or on a stream it would be gone
@@ -132,7 +130,7 @@ inline constexpr DType kElementOf = ElementType<std::ranges::range_value_t<R>>::
 
 /// An input and an output of one element type.
 template <class In, class Out>
-concept SameElements = InputRange<In> && OutputRange<Out> && kElementOf<In>
-== kElementOf<Out>;
+concept SameElements =
+    InputRange<In> && OutputRange<Out> && std::same_as<ElementIs<kElementOf<In>>, ElementIs<kElementOf<Out>>>;
 
 }  // namespace tutti

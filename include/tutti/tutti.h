@@ -5,7 +5,7 @@
  *   - Every function returns a tuttiResult_t; tuttiGetLastError() has the words of this thread's last failure.
  *   - `count` is a number of elements. Of which buffer it is stated at each call.
  *   - Buffers may have any alignment their element type allows. Output may be input itself where "in place" says so;
- * any other overlap of input and output is tuttiInvalidArgument.
+ *     any other overlap of input and output is tuttiInvalidArgument.
  *   - `stream` NULL: the call blocks until this rank's part is done: output is valid, input may be reused.
  *     Otherwise the call returns at once and runs, in order, on that stream's worker (tuttiStreamCreate).
  *   - When a call has returned (on a stream: been synchronised), well or badly, its buffers are the caller's: no rank
@@ -73,7 +73,10 @@ typedef enum {
 } tuttiDataType_t;
 
 /* Reduction operators: the built-in ones, and those that tuttiRedOpCreatePreMulSum made for a communicator.
- * Integer sums and products wrap; tuttiAvg of integers rounds towards zero. */
+ * Integer sums and products wrap; tuttiAvg of integers rounds towards zero.
+ * NaN: an element that is NaN on any rank comes out as NaN, of tuttiMin and tuttiMax too (as IEEE 754's minimum and
+ * maximum, not minimumNumber and C's fmin); which NaN, and its sign, is not promised. Zeros are equal: the minimum of
+ * -0 and +0 is either of them. 8-bit floats saturate: what is too large becomes the largest finite value. */
 typedef int tuttiRedOp_t;
 enum { tuttiSum = 0, tuttiProd = 1, tuttiMin = 2, tuttiMax = 3, tuttiAvg = 4 };
 
@@ -174,8 +177,8 @@ TUTTI_API tuttiResult_t tuttiBroadcast(const void* sendbuff, void* recvbuff, siz
  * In place: sendbuff == recvbuff + rank·count. */
 TUTTI_API tuttiResult_t tuttiAllGather(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type,
                                        tuttiComm_t comm, tuttiStream_t stream);
-/* recvbuff (count) ← block `rank` of the fold of all sendbuffs (n·count). In place: recvbuff == sendbuff + rank·count.
- */
+/* recvbuff (count) ← block `rank` of the fold of all sendbuffs (n·count).
+ * In place: recvbuff == sendbuff + rank·count. */
 TUTTI_API tuttiResult_t tuttiReduceScatter(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type,
                                            tuttiRedOp_t op, tuttiComm_t comm, tuttiStream_t stream);
 /* Block j of sendbuff (n·count) goes to block `rank` of rank j's recvbuff (n·count). Never in place. */
@@ -225,8 +228,8 @@ TUTTI_API tuttiResult_t tuttiBarrier(tuttiComm_t comm, tuttiStream_t stream);
 /* --- point to point and groups ----------------------------------------------------------------------------------- */
 
 /* Sends `count` elements to `peer`, which must receive the same count and type. Sends and receives between two ranks
- * match in order. Between tuttiGroupStart and tuttiGroupEnd they run all at the same time: exchanges cannot deadlock.
- */
+ * match in order. Between tuttiGroupStart and tuttiGroupEnd they run all at the same time, so exchanges cannot
+ * deadlock. */
 TUTTI_API tuttiResult_t tuttiSend(const void* sendbuff, size_t count, tuttiDataType_t type, int peer, tuttiComm_t comm,
                                   tuttiStream_t stream);
 TUTTI_API tuttiResult_t tuttiRecv(void* recvbuff, size_t count, tuttiDataType_t type, int peer, tuttiComm_t comm,

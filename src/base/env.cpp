@@ -14,6 +14,7 @@
 #include "base/env_value.hpp"
 #include "base/format.hpp"
 #include "base/log.hpp"
+#include "base/spelling.hpp"
 
 namespace tutti {
 namespace {
@@ -72,7 +73,8 @@ const Snapshot& adopt(Readings& r, std::unique_ptr<const Snapshot> snapshot) {
 
 void warn_of_unknown_variables() {
   for (const std::string& name : unknown_variables()) {
-    log_warn("environment variable {} is set, but there is no such variable; `tutti env` lists all", name);
+    log_warn("environment variable {} is set, but there is no such variable{}; `tutti env` lists all", name,
+             did_you_mean(name, variable_names()));
   }
 }
 
@@ -133,6 +135,12 @@ const std::vector<ForeignRow>& foreign_table() {
 #include "base/env_table.def"
   };
   return kTable;
+}
+
+std::vector<std::string> variable_names() {
+  std::vector<std::string> names;
+  for (const EnvRow& row : env_table()) names.emplace_back(row.name);
+  return names;
 }
 
 std::vector<std::string> unknown_variables() {

@@ -58,6 +58,9 @@ struct ForeignRow {
 const std::vector<EnvRow>& env_table();
 const std::vector<ForeignRow>& foreign_table();
 
+/// The names of all our variables.
+std::vector<std::string> variable_names();
+
 /// Names in the environment that start with TUTTI_ and that the table lacks: misspelt, most often.
 std::vector<std::string> unknown_variables();
 

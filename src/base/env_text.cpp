@@ -4,6 +4,16 @@
 #include "base/env.hpp"
 
 namespace tutti {
+namespace {
+
+/// A cell of a table in Markdown, where an unescaped bar would begin the next one, in code too.
+std::string cell(const std::string& text) {
+  std::string safe;
+  for (const char c : text) safe += c == '|' ? std::string("\\|") : std::string(1, c);
+  return safe;
+}
+
+}  // namespace
 
 std::string env_as_text() {
   const Env& now = env();
@@ -25,17 +35,18 @@ std::string env_markdown() {
       "# Environment variables\n\n"
       "Generated: `tutti env --markdown > docs/environment.md`. `tutti env` prints the values now in force.\n\n"
       "They are read once, at the first use of the library. An empty value counts as unset. A value that cannot be "
-      "used "
-      "is an error that says what can; a variable that starts with `TUTTI_` and is not listed here is warned about.\n\n"
+      "used is an error that says what can; a variable that starts with `TUTTI_` and is not listed here is warned "
+      "about.\n\n"
       "| variable | type | default | accepts | meaning |\n|---|---|---|---|---|\n";
   for (const EnvRow& row : env_table()) {
-    page += fmt::format("| `{}` | {} | {} | {} | {} |\n", row.name, row.type, row.fallback, row.accepts, row.meaning);
+    page += fmt::format("| `{}` | {} | {} | {} | {} |\n", row.name, row.type, cell(row.fallback), cell(row.accepts),
+                        cell(row.meaning));
   }
   if (foreign_table().empty()) return page;
   page +=
       "\n## Variables of others\n\nSet by launchers and the machine; Tutti reads them as they are.\n\n"
       "| variable | what Tutti takes from it |\n|---|---|\n";
-  for (const ForeignRow& row : foreign_table()) page += fmt::format("| `{}` | {} |\n", row.name, row.meaning);
+  for (const ForeignRow& row : foreign_table()) page += fmt::format("| `{}` | {} |\n", row.name, cell(row.meaning));
   return page;
 }
 

@@ -38,9 +38,7 @@ void check_place(int ranks, int rank) {
 std::shared_ptr<Communicator> join_from_environment() {
   const auto launch = recognise_launch();
   if (!launch) return Communicator::join(create_unique_id(), 1, 0);
-  const bool given = !launch->id.empty();
-  const UniqueId id = given ? UniqueId::from_hex(launch->id) : meet(*launch, Deadline::in(env().init_timeout));
-  return Communicator::join(id, launch->size, launch->rank);
+  return Communicator::join(meet(*launch, Deadline::in(env().init_timeout)), launch->size, launch->rank);
 }
 
 }  // namespace

@@ -10,10 +10,12 @@
 
 #include "base/cgroup.hpp"
 #include "base/cores.hpp"
+#include "base/counted.hpp"
 #include "base/env.hpp"
 #include "base/format.hpp"
 #include "base/log.hpp"
 #include "base/version.hpp"
+#include "comm/describe.hpp"
 #include "comm/varying.hpp"
 
 namespace tutti::comm {
@@ -169,8 +171,9 @@ std::shared_ptr<Communicator> Communicator::join(const UniqueId& id, Rank ranks,
   auto endpoint = Endpoint::join(id, ranks, rank, configuration(), Deadline::in(env().init_timeout));
   std::shared_ptr<Communicator> made(new Communicator(std::move(endpoint)));
   try {
+    const bool groups_given = groups != nullptr || !env().groups.empty();
     made->wire_up(std::move(groups));
-    made->agree();
+    made->agree(groups_given);
   } catch (const Error& error) {
     made->endpoint_->fail(error.code(), error.what());
     made->endpoint_->leave(0,
@@ -194,8 +197,9 @@ void Communicator::wire_up(Groups groups) {
   for (Rank peer = 0; peer < ranks(); ++peer) hosts.push_back(endpoint_->place(peer).host);
   groups_ = groups != nullptr ? std::move(groups) : groups_of(hosts, env().groups);
   if (rank() == 0 && groups_->has_two_levels()) {
-    log_info("{} ranks in {} groups, of {} to {} ranks", ranks(), groups_->groups(), groups_->smallest(),
-             groups_->largest());
+    log_info("{} in {}, of {} to {}", counted(static_cast<uint64_t>(ranks()), "rank"),
+             counted(static_cast<uint64_t>(groups_->groups()), "group"), groups_->smallest(),
+             counted(static_cast<uint64_t>(groups_->largest()), "rank"));
   }
   endpoint_->serve_board([board = board_](uint64_t call) { return board->answer(call); });
   fabric_ = std::make_unique<Fabric>(*endpoint_, *groups_);
@@ -210,13 +214,14 @@ void Communicator::wire_up(Groups groups) {
 
 Communicator::~Communicator() { Fabric::retire(std::move(fabric_), std::move(endpoint_)); }
 
-void Communicator::agree() {
+void Communicator::agree(bool groups_given) {
   const Deadline deadline = Deadline::in(env().init_timeout);
   select::Given given = select::given_plans(env().plan, ranks());
   const auto reports = endpoint_->exchange(to_json(fabric_->report(), given).dump(), deadline);
   compare_plans(reports, rank());
   select::Setting setting = common_setting(reports, groups_);
   setting.given = std::move(given);
+  setting.groups_given = groups_given;
   setting.crowd = crowd_of(reports, *endpoint_);
   patience_ = common_patience(reports, *endpoint_);
   json mine = verdict_on(reports, *fabric_, patience_.spins == 0);
@@ -306,8 +311,8 @@ Status Communicator::copy_to_self(Work work) const {
     if (call.spec.root == rank()) (call.spec.sends ? sends : receives).push_back(&call);
   }
   if (sends.size() != receives.size()) {
-    return {Code::InvalidUsage, fmt::format("rank {} sends itself {} messages and receives {} in one group", rank(),
-                                            sends.size(), receives.size())};
+    return {Code::InvalidUsage, fmt::format("rank {} sends itself {} and receives {} in one group", rank(),
+                                            counted(sends.size(), "message"), receives.size())};
   }
   for (size_t i = 0; i < sends.size(); ++i) {
     const CallSpec &sent = sends[i]->spec, &received = receives[i]->spec;
@@ -344,7 +349,7 @@ Status Communicator::what_went_wrong() {
 Status Communicator::failure() const {
   if (!has_failed()) return {};
   const auto first = endpoint_->failure();
-  return first ? Status{first->first, fmt::format("rank {}: {}", rank(), first->second)} : Status{};
+  return first ? Status{first->first, said_by(rank(), first->second)} : Status{};
 }
 
 Status Communicator::broke(const std::string& what) { return watch_.fail(Code::InternalError, what); }

@@ -77,7 +77,7 @@ class Communicator {
  private:
   explicit Communicator(std::unique_ptr<Endpoint> endpoint);
   void wire_up(Groups groups);
-  void agree();
+  void agree(bool groups_given);
   void await_others(uint64_t ticket) const;
   void begin_collective(const Call& call);
   Status copy_to_self(Work work) const;

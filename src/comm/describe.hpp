@@ -28,6 +28,12 @@ inline std::string list_ranks(const std::vector<Rank>& ranks) {
   return text;
 }
 
+/// "rank 3: what went wrong", where the text does not begin so already.
+inline std::string said_by(Rank rank, const std::string& text) {
+  const std::string prefix = fmt::format("rank {}: ", rank);
+  return text.compare(0, prefix.size(), prefix) == 0 ? text : prefix + text;
+}
+
 /// True for ranks of one process.
 inline bool same_process(const Member& a, const Member& b) {
   return a.host == b.host && a.process == b.process && a.started == b.started;

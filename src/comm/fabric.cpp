@@ -10,6 +10,7 @@
 #include "base/env.hpp"
 #include "base/format.hpp"
 #include "base/secret.hpp"
+#include "base/spelling.hpp"
 #include "transports/fault/fault.hpp"
 
 namespace tutti::comm {
@@ -45,12 +46,13 @@ class Mapping {
 };
 
 void check_is_transport(const std::string& name) {
-  std::string known;
+  std::vector<std::string> known;
   for (const transports::TransportEntry& entry : transports::transports()) {
     if (name == entry.name) return;
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", entry.name);
+    known.emplace_back(entry.name);
   }
-  throw_error(Code::InvalidArgument, "TUTTI_TRANSPORT: there is no transport '{}'; there are {}", name, known);
+  throw_error(Code::InvalidArgument, "TUTTI_TRANSPORT: there is no transport '{}'{}; there are {}", name,
+              did_you_mean(name, known), fmt::join(known, ", "));
 }
 
 }  // namespace

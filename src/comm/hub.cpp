@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "base/counted.hpp"
 #include "base/env.hpp"
+#include "base/format.hpp"
 #include "base/log.hpp"
 #include "comm/control.hpp"
 #include "comm/describe.hpp"
@@ -87,8 +89,9 @@ void Hub::on_exchange(Rank from, Exchange given) {
                                  [](const Seated& s) { return s.where == Seated::Where::Left && !s.given; });
   if (left != seats_.end()) {
     const auto rank = static_cast<Rank>(left - seats_.begin());
-    return fail(Code::Mismatch, fmt::format("{} left after {} calls; rank {} waits for it in an exchange",
-                                            describe_rank(rank, left->member), left->goodbye.calls, from));
+    return fail(Code::Mismatch,
+                fmt::format("{} left after {}; rank {} waits for it in an exchange", describe_rank(rank, left->member),
+                            counted(left->goodbye.calls, "call"), from));
   }
   if (given_ < seats_.size()) return;
 
@@ -144,8 +147,8 @@ void Hub::on_goodbye(Rank from, Goodbye goodbye) {
   seat.where = Seated::Where::Left;
   seat.goodbye = std::move(goodbye);
   if (given_ > 0 && !seat.given && !failed_) {
-    fail(Code::Mismatch, fmt::format("{} left after {} calls; others wait for it in an exchange",
-                                     describe_rank(from, seat.member), seat.goodbye.calls));
+    fail(Code::Mismatch, fmt::format("{} left after {}; others wait for it in an exchange",
+                                     describe_rank(from, seat.member), counted(seat.goodbye.calls, "call")));
   }
   went(from);
 }
@@ -271,11 +274,11 @@ std::string Hub::compare_calls() const {
   for (size_t r = 1; r < seats_.size(); ++r) {
     const Goodbye &theirs = seats_[r].goodbye, &first = seats_[0].goodbye;
     if (theirs.calls != first.calls) {
-      return fmt::format("rank {} left after {} calls, rank 0 after {}", r, theirs.calls, first.calls);
+      return fmt::format("rank {} left after {}, rank 0 after {}", r, counted(theirs.calls, "call"), first.calls);
     }
     if (theirs.digest != first.digest) {
-      return fmt::format("of {} calls, rank {} called {} last where rank 0 called {}", first.calls, r, theirs.last,
-                         first.last);
+      return fmt::format("of {}, rank {} called {} last where rank 0 called {}", counted(first.calls, "call"), r,
+                         theirs.last, first.last);
     }
   }
   return compare_traffic();

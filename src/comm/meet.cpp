@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/env.hpp"
 #include "base/format.hpp"
 #include "base/socket.hpp"
 #include "comm/control.hpp"
@@ -33,7 +34,8 @@ struct Way {
 
   std::string describe() const {
     return one_host ? fmt::format("the abstract UNIX socket '{}' of this host", name)
-                    : fmt::format("TCP port {} of host '{}'", port, root);
+                    : fmt::format("TCP port {} of host '{}'{}", port, root,
+                                  root == env().root_addr ? " (TUTTI_ROOT_ADDR)" : "");
   }
 
   bool one_host;
@@ -125,6 +127,14 @@ UniqueId hand_out(const Launch& launch, const Way& way, Deadline deadline) {
               launch.launcher, list_ranks(missing), way.describe());
 }
 
+UniqueId given_id(const Launch& launch) {
+  try {
+    return UniqueId::from_hex(launch.id);
+  } catch (const Error& error) {
+    throw_error(error.code(), "TUTTI_ID: {}", error.what());
+  }
+}
+
 UniqueId fetch_once(const Launch& launch, const Way& way, Patience patience) {
   const Fd fd = way.one_host ? dial_unix(way.name, way.key, patience, true)
                              : dial(resolve(way.root), way.port, way.key, patience);
@@ -150,7 +160,7 @@ UniqueId fetch(const Launch& launch, const Way& way, Deadline deadline) {
 }  // namespace
 
 UniqueId meet(const Launch& launch, Deadline deadline) {
-  if (!launch.id.empty()) return UniqueId::from_hex(launch.id);
+  if (!launch.id.empty()) return given_id(launch);
   static std::atomic<uint64_t> meetings{0};
   const Way way(launch, meetings++);
   if (!way.one_host && way.root.empty()) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/counted.hpp"
 #include "base/format.hpp"
 
 namespace tutti::comm {
@@ -32,7 +33,9 @@ uint32_t checksum(const UniqueId::Bytes& bytes) {
 
 [[noreturn]] void reject(const char* why) {
   throw_error(Code::InvalidArgument,
-              "this is not a Tutti unique id: {}; pass the 128 bytes that create_unique_id() made, unchanged", why);
+              "this is not a Tutti unique id: {}; pass the 128 bytes that tuttiGetUniqueId (in C++ "
+              "Communicator::unique_id) made, unchanged",
+              why);
 }
 
 }  // namespace
@@ -87,8 +90,8 @@ std::string UniqueId::hex() const {
 UniqueId UniqueId::from_hex(std::string_view text) {
   Bytes bytes;
   if (!tutti::from_hex(text, bytes.data(), bytes.size())) {
-    throw_error(Code::InvalidArgument, "a unique id in text has {} hexadecimal digits; this text has {} characters",
-                2 * kBytes, text.size());
+    throw_error(Code::InvalidArgument, "a unique id in text has {} hexadecimal digits; this text has {}", 2 * kBytes,
+                counted(text.size(), "character"));
   }
   return from_bytes(bytes);
 }

@@ -5,8 +5,10 @@
 #include <chrono>
 #include <cstring>
 
+#include "base/counted.hpp"
 #include "base/env.hpp"
 #include "base/format.hpp"
+#include "comm/describe.hpp"
 
 namespace tutti::comm {
 namespace {
@@ -35,15 +37,14 @@ bool left_without(const std::vector<NumberedCall>& group, Rank peer, const Left&
   });
 }
 
-std::string plural(uint64_t number, const char* what) {
-  return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
-}
-
 }  // namespace
 
 /// "rank 3: all_reduce(count=8, f32, sum), call 41 (ring)"
 std::string Watch::here() const {
-  if (call_ != 0) return fmt::format("rank {}: {}, call {} ({})", endpoint_.rank(), describe(spec_), call_, algorithm_);
+  if (call_ != 0) {
+    const std::string by = *algorithm_ == '\0' ? "" : fmt::format(" ({})", algorithm_);
+    return fmt::format("rank {}: {}, call {}{}", endpoint_.rank(), describe(spec_), call_, by);
+  }
   if (group_ == nullptr || group_->empty()) return fmt::format("rank {}", endpoint_.rank());
   const std::string first = describe(group_->front().call.spec);
   if (group_->size() == 1) return fmt::format("rank {}: {}", endpoint_.rank(), first);
@@ -86,7 +87,8 @@ Status Watch::fail(Code code, const std::string& reason) {
 Status Watch::failed() {
   const auto first = endpoint_.failure();
   if (!first) return {Code::InternalError, here() + ": failed without a reason"};
-  return {first->first, fmt::format("{}: {}", here(), first->second)};
+  const std::string whole = said_by(endpoint_.rank(), first->second);  // here() names this rank: not twice
+  return {first->first, here() + whole.substr(whole.find(':'))};
 }
 
 /// The peer's answers under these keys, in their order.
@@ -226,9 +228,9 @@ Status Watch::stalled(const exec::Stall& stall) {
     const auto left = endpoint_.left(stall.peer);
     if (left && (call_ == 0 ? left_without(*group_, stall.peer, *left) : left->calls < call_)) {
       const std::string after = call_ != 0
-                                    ? plural(left->calls, "collective call")
+                                    ? counted(left->calls, "collective call")
                                     : fmt::format("sending rank {} {} and receiving {} from it", endpoint_.rank(),
-                                                  plural(left->sent_to_us, "message"), left->received_from_us);
+                                                  counted(left->sent_to_us, "message"), left->received_from_us);
       return fail(Code::Mismatch,
                   fmt::format("rank {} left after {} where rank {} called {}{}", stall.peer, after, endpoint_.rank(),
                               describe(ours(stall.peer, stall.await != exec::Await::Message)),

@@ -22,7 +22,7 @@ class Watch final : public exec::Observer {
   /// The call that runs from now on: a collective with its number (its algorithm follows when it is known) …
   void begin(uint64_t call, const CallSpec& spec) {
     spec_ = spec;
-    algorithm_ = "?";
+    algorithm_ = "";
     begin(call, nullptr);
   }
   void set_algorithm(const char* algorithm) { algorithm_ = algorithm; }
@@ -62,9 +62,9 @@ class Watch final : public exec::Observer {
 
   Endpoint& endpoint_;
   const Board& own_board_;
-  uint64_t call_ = 0;            // number of the collective; 0 in a group
-  CallSpec spec_;                // the collective
-  const char* algorithm_ = "?";  // its algorithm
+  uint64_t call_ = 0;           // number of the collective; 0 in a group
+  CallSpec spec_;               // the collective
+  const char* algorithm_ = "";  // its algorithm, once it is known
   const std::vector<NumberedCall>* group_ = nullptr;
   Rank asked_ = kNoRank;  // whose board is being asked
   std::future<std::optional<std::string>> answer_;

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "base/counted.hpp"
 #include "base/format.hpp"
 #include "base/log.hpp"
 #include "plan/json.hpp"
@@ -16,7 +17,8 @@ void warn_once(const std::string& path, Rank planned, Rank ranks) {
   static std::set<std::pair<std::string, Rank>> warned;
   const std::lock_guard lock(mutex);
   if (!warned.emplace(path, ranks).second) return;
-  log_warn("TUTTI_PLAN: {} is for {} ranks, so a communicator of {} does not use it", path, planned, ranks);
+  log_warn("TUTTI_PLAN: {} is for {}, so a communicator of {} does not use it", path,
+           counted(static_cast<uint64_t>(planned), "rank"), ranks);
 }
 
 plan::PlanSet read(const std::string& path) {
@@ -53,8 +55,9 @@ Given given_plans(const std::string& paths, Rank ranks) {
     }
     const plan::Algorithm& algorithm = adopted(path, std::move(set));
     if (!given.emplace(algorithm.collective, &algorithm).second) {
-      throw_error(Code::InvalidArgument, "TUTTI_PLAN: {} and {} both are plans for {} on {} ranks; give one of them",
-                  from[algorithm.collective], path, name_of(algorithm.collective), ranks);
+      throw_error(Code::InvalidArgument, "TUTTI_PLAN: {} and {} both are plans for {} on {}; give one of them",
+                  from[algorithm.collective], path, name_of(algorithm.collective),
+                  counted(static_cast<uint64_t>(ranks), "rank"));
     }
     from[algorithm.collective] = path;
   }

@@ -5,7 +5,10 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/counted.hpp"
 #include "base/format.hpp"
+#include "base/log.hpp"
+#include "base/spelling.hpp"
 #include "transports/link.hpp"
 
 namespace tutti::select {
@@ -104,16 +107,29 @@ struct Entry {
   uint64_t window = 0;
 };
 
+/// It works along groups, of which these tell nothing.
+bool tells_nothing(const plan::Algorithm& a, const Setting& setting) {
+  return works_along_groups(a, setting) && !setting.groups->has_two_levels();
+}
+
+const char* why_groups_tell_nothing(const Setting& setting) {
+  return setting.groups->groups() == 1 ? "all ranks are in one group" : "every rank is alone";
+}
+
+/// Where groups were given, an algorithm along them may be forced though they tell nothing (the ranks of a
+/// sub-communicator are often of one group). Where none were given, they were forgotten. A rank alone needs none.
+bool may_be_forced(const Setting& setting) { return setting.groups_given || setting.ranks == 1; }
+
 Entry enter(const plan::Algorithm& a, const Wish& wish, const Setting& setting) {
   Entry entry{.algorithm = &a};
   if (wish.algorithm != nullptr && wish.algorithm != &a) {
     entry.rejected = fmt::format("{} {}", wish.given ? "TUTTI_PLAN gives" : "TUTTI_ALGO forces", wish.algorithm->name);
     entry.outdone = true;
   } else if (!a.allows({a.collective, setting.ranks, setting.groups})) {
-    entry.rejected = fmt::format("does not work for {} ranks ({})", setting.ranks, a.summary);
-  } else if (works_along_groups(a, setting) && !setting.groups->has_two_levels() && wish.algorithm == nullptr) {
-    entry.rejected = fmt::format("{}, so there is nothing to gain from groups",
-                                 setting.groups->groups() == 1 ? "all ranks are in one group" : "every rank is alone");
+    entry.rejected =
+        fmt::format("does not work for {} ({})", counted(static_cast<uint64_t>(setting.ranks), "rank"), a.summary);
+  } else if (tells_nothing(a, setting) && (wish.algorithm == nullptr || !may_be_forced(setting))) {
+    entry.rejected = fmt::format("{}, so there is nothing to gain from groups", why_groups_tell_nothing(setting));
   } else if (setting.reproducible && reduces(a.collective) && !a.canonical) {
     entry.rejected = "TUTTI_REPRODUCIBLE: it folds in another order than the canonical one";
   } else {
@@ -225,6 +241,31 @@ std::pair<const Entry*, Candidate> best_of(const std::vector<Entry>& all, uint64
   return best;
 }
 
+/// `entry` cannot be used, and nothing else can.
+[[noreturn]] void refuse(const Entry& entry, const std::string& why, const Setting& setting) {
+  const plan::Algorithm& a = *entry.algorithm;
+  const std::string ranks = counted(static_cast<uint64_t>(setting.ranks), "rank");
+  if (wish_of(a.collective, setting).algorithm != &a) {
+    throw_error(Code::Unsupported, "no algorithm can do {} on {}: {} {}", name_of(a.collective), ranks, a.name, why);
+  }
+  const bool given = wish_of(a.collective, setting).given;
+  const bool groups = setting.groups == nullptr || tells_nothing(a, setting);
+  throw_error(Code::Unsupported, "{} {}:{}, which cannot be used on {}: {}{}",
+              given ? "TUTTI_PLAN gives" : "TUTTI_ALGO forces", name_of(a.collective), a.name, ranks, why,
+              groups ? ". Say by TUTTI_GROUPS which ranks are near each other, or force another algorithm" : "");
+}
+
+/// Along groups, though these tell nothing: done, as it was demanded, but not without a word.
+void warn_of_one_level(const std::vector<Entry>& all, const Setting& setting) {
+  if (setting.ranks == 1) return;
+  for (const Entry& entry : all) {
+    const plan::Algorithm& a = *entry.algorithm;
+    if (!entry.rejected.empty() || !tells_nothing(a, setting)) continue;
+    log_warn("TUTTI_ALGO forces {}:{} in a communicator of {} where {}: it gains nothing there", name_of(a.collective),
+             a.name, counted(static_cast<uint64_t>(setting.ranks), "rank"), why_groups_tell_nothing(setting));
+  }
+}
+
 }  // namespace
 
 std::map<std::string, std::string> parse_forced(const std::string& text) {
@@ -237,16 +278,19 @@ std::map<std::string, std::string> parse_forced(const std::string& text) {
     if (colon == std::string::npos) {
       throw_error(Code::InvalidArgument, "TUTTI_ALGO: '{}' is not of the form collective:algorithm", item);
     }
-    const std::string collective = item.substr(0, colon), algorithm = item.substr(colon + 1);
-    if (plan::find_algorithm(collective_named(collective), algorithm) == nullptr) {
-      std::string known;
-      for (const plan::Algorithm* a : plan::algorithms_of(collective_named(collective))) {
-        known += fmt::format("{}{}", known.empty() ? "" : ", ", a->name);
-      }
-      throw_error(Code::InvalidArgument, "TUTTI_ALGO: {} has no algorithm '{}'; it has {}", collective, algorithm,
-                  known);
+    const Collective collective = read_collective(item.substr(0, colon), "TUTTI_ALGO");
+    const std::string algorithm = item.substr(colon + 1), name = name_of(collective);
+    if (plan::find_algorithm(collective, algorithm) == nullptr) {
+      std::vector<std::string> known;
+      for (const plan::Algorithm* a : plan::algorithms_of(collective)) known.emplace_back(a->name);
+      throw_error(Code::InvalidArgument, "TUTTI_ALGO: {} has no algorithm '{}'{}; it has {}", name, algorithm,
+                  did_you_mean(algorithm, known), known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
     }
-    forced[collective] = algorithm;
+    const auto [before, is_new] = forced.emplace(name, algorithm);
+    if (!is_new && before->second != algorithm) {
+      throw_error(Code::InvalidArgument, "TUTTI_ALGO forces both {} and {} for {}; name one of them", before->second,
+                  algorithm, name);
+    }
   }
   return forced;
 }
@@ -267,14 +311,12 @@ DecisionTable::DecisionTable(const Setting& setting) {
     const auto collective = static_cast<Collective>(i);
     const std::vector<Entry> all = entries(collective, setting);
     if (all.empty()) continue;
+    warn_of_one_level(all, setting);
     auto& rows = rows_[collective];
     for (int bucket = 3; bucket <= kBuckets; ++bucket) {
       const uint64_t bytes = uint64_t{1} << bucket;
       const auto [best, rated] = best_of(all, bytes, setting);
-      if (!rated.rejected.empty()) {
-        throw_error(Code::Unsupported, "no algorithm can do {} on {} ranks: {} {}", name_of(collective), setting.ranks,
-                    best->algorithm->name, rated.rejected);
-      }
+      if (!rated.rejected.empty()) refuse(*best, rated.rejected, setting);
       if (!rows.empty() && rows.back().choice.algorithm == best->algorithm) rows.pop_back();
       rows.push_back({bucket == kBuckets ? kUnbounded : bytes + bytes / 2, {best->algorithm, best->window}});
     }

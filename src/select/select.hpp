@@ -45,6 +45,7 @@ struct Setting {
   uint64_t staging = 0;                                    ///< bytes of the smallest staging memory of any rank
   uint64_t message = 0;                                    ///< bytes of the largest message
   bool reproducible = false;                               ///< reductions fold in the canonical order only
+  bool groups_given = false;  ///< the groups are TUTTI_GROUPS' or a parent communicator's, not just the hosts
   /// Forced algorithms by collective ("all_reduce" → "ring"), from TUTTI_ALGO.
   std::map<std::string, std::string> forced;
   /// Plans of the user's, from TUTTI_PLAN, which are used wherever they are for the collective. The table of rank 0
@@ -52,7 +53,8 @@ struct Setting {
   Given given;
 };
 
-/// Reads "all_reduce:ring,broadcast:binomial". Throws Error(InvalidArgument) naming what is not known.
+/// Reads "all_reduce:ring,bcast:binomial", collectives as base/spelling.hpp knows them. Throws Error(InvalidArgument)
+/// naming TUTTI_ALGO and what is not known.
 std::map<std::string, std::string> parse_forced(const std::string& text);
 
 /// One line of `explain`: a candidate and what the model thinks of it.
@@ -79,7 +81,7 @@ struct Choice {
 class DecisionTable {
  public:
   DecisionTable() = default;
-  /// Throws Error(Unsupported) where a forced algorithm cannot be used.
+  /// Throws Error(Unsupported) naming TUTTI_ALGO where a forced algorithm cannot be used.
   explicit DecisionTable(const Setting& setting);
   /// The table as rank 0 sent it. Throws Error(ProtocolError) for what is none.
   static DecisionTable parse(const std::string& text);

@@ -215,15 +215,62 @@ class Checks(unittest.TestCase):
         done = self.liar("failure")
         self.assertEqual(done.returncode, 1)
         self.assertIn("tutti perf: rank 1: ", done.stderr)
+        self.assertNotRegex(done.stderr, r"rank (\d+): rank \1: ")
+
+    def test_know_what_others_call_things(self):
+        for collective, op, type_ in (("allreduce", "mulsum", "float"), ("ncclAllReduce", "premulsum", "ncclHalf"),
+                                      ("MPI_Allreduce", "MPI_MAX", "MPI_DOUBLE"), ("all_reduce_perf", "avg", "bfloat16")):
+            done = tutti("perf", collective, "-t", "2", "-b", "64", "-e", "64", "-o", op, "-d", type_, *QUICK)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(": all_reduce, 2 ranks;", done.stdout)
+        for collective in ("alltoall", "bcast", "sendrecv", "send_recv", "reducescatter", "allgather", "MPI_Gather"):
+            self.assertEqual(tutti("perf", collective, "-t", "2", "-b", "64", "-e", "64", *QUICK).returncode, 0)
+
+    def test_count_in_the_singular_too(self):
+        done = tutti("perf", "all_reduce", "-b", "8", "-e", "8", "-n", "1", "-w", "1")
+        self.assertIn(": all_reduce, 1 rank; 1 warm-up call, 1 timed", done.stdout)
+
+
+class Variables(unittest.TestCase):
+    """An error in an environment variable names it."""
+
+    def error_of(self, **variables):
+        done = tutti("perf", "all_reduce", "-t", "2", "-b", "8", "-e", "8", *QUICK, env=variables)
+        self.assertNotEqual(done.returncode, 0, variables)
+        return done.stderr
+
+    def test_are_named_where_they_are_wrong(self):
+        wrong = {"TUTTI_LOG": "loud", "TUTTI_INTERFACE": "nope0", "TUTTI_HEARTBEAT_TIMEOUT": "-1", "TUTTI_RANK": "x",
+                 "TUTTI_SIZE": "0", "TUTTI_LOCAL_RANK": "-2", "TUTTI_LOCAL_SIZE": "many", "TUTTI_PORT": "70000",
+                 "TUTTI_FAULT": "bogus", "TUTTI_TIMEOUT": "nan", "TUTTI_INIT_TIMEOUT": "soon",
+                 "TUTTI_TRANSPORT": "tpc", "TUTTI_ALGO": "nope:ring", "TUTTI_PLAN": "/no/such.json",
+                 "TUTTI_GROUPS": "two", "TUTTI_REPRODUCIBLE": "maybe", "TUTTI_ARENA": "1", "TUTTI_CMA": "never",
+                 "TUTTI_MESSAGE": "1"}
+        for name, value in wrong.items():
+            with self.subTest(name):
+                self.assertIn(name, self.error_of(**{name: value}))
+        launch = {"TUTTI_RANK": "1", "TUTTI_SIZE": "2", "TUTTI_JOB": "job", "TUTTI_INIT_TIMEOUT": "0.2"}
+        self.assertIn("TUTTI_ID: a unique id in text has 256", self.error_of(**launch, TUTTI_ID="12"))
+        text = self.error_of(**launch, TUTTI_ROOT_ADDR="no.such.host.invalid", TUTTI_KEY="k")
+        self.assertIn("(TUTTI_ROOT_ADDR)", text)
+
+    def test_that_are_misspelt_get_a_suggestion(self):
+        self.assertIn("did you mean TUTTI_ALGO?", tutti("env", env={"TUTTI_ALGOS": "x"}).stderr)
+        self.assertIn("did you mean tcp?", self.error_of(TUTTI_TRANSPORT="tpc"))
+        self.assertIn("did you mean ring?", self.error_of(TUTTI_ALGO="allreduce:rign"))
+
+    def test_that_force_algorithms_along_groups_need_groups(self):
+        self.assertIn("TUTTI_ALGO forces all_reduce:hierarchical, which cannot be used on 2 ranks",
+                      self.error_of(TUTTI_ALGO="all_reduce:hierarchical"))
 
 
 class BadCommandLines(unittest.TestCase):
     def test_are_refused_with_a_remedy(self):
         for arguments, words in (
-                (["all_reduced"], "choose from all_reduce"),
+                (["all_reduced"], "there is no collective 'all_reduced' (did you mean all_reduce?); there are all_reduce, "),
                 ([], "COLLECTIVE is required"),
-                (["all_reduce", "-d", "f31"], "choose from i8"),
-                (["all_reduce", "-o", "xor"], "choose from sum"),
+                (["all_reduce", "-d", "f31"], "-d: there is no element type 'f31' (did you mean "),
+                (["all_reduce", "-o", "xor"], "-o: there is no operator 'xor'; there are sum, "),
                 (["all_gather", "-o", "sum"], "folds nothing"),
                 (["all_reduce", "-r", "0"], "has no root"),
                 (["reduce", "-r", "first"], "write a rank, or all"),
@@ -235,12 +282,22 @@ class BadCommandLines(unittest.TestCase):
                 (["all_reduce", "-n", "0"], "--iters"),
                 (["all_reduce", "-g", "8"], "give the number of ranks by --np"),
                 (["all_reduce", "-T", "30"], "TUTTI_TIMEOUT"),
-                (["all_reduce", "--fast"], "--fast")):
+                (["all_reduce", "--stepfacter"], "there is no option --stepfacter (did you mean --stepfactor?)"),
+                (["all_reduce", "all_gather"], "nothing more was expected, but there is 'all_gather'")):
             with self.subTest(arguments):
                 done = tutti("perf", *arguments)
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertIn(words, done.stderr)
                 self.assertEqual(done.stdout, "")
+
+    def test_that_ask_for_more_memory_than_there_is_end_before_anything_is_allocated(self):
+        for ranks in (("--np", "2"), ("-t", "2"), ("-t", "2", "-R", "1"), ()):
+            done = tutti("perf", "all_reduce", *ranks, "-b", "900T", "-e", "900T", *QUICK)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertRegex(done.stderr, r"two buffers of 921600\.0 GiB for each rank; .*, where "
+                                          r"\d+\.\d GiB can be had: give a smaller -e \(or -b\), or fewer ranks")
+            self.assertNotIn("bad_alloc", done.stderr)
+            self.assertEqual(rows(done.stdout), [])
 
     def test_that_only_the_ranks_can_refuse(self):
         done = tutti("perf", "reduce", "-t", "2", "-r", "2", *QUICK)

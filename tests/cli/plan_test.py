@@ -155,11 +155,42 @@ class Plan(unittest.TestCase):
             self.assertNotEqual(done.returncode, 0)
             self.assertRegex(done.stderr, r"TUTTI_PLAN gives .*ring@.* on rank . but .*; it must be the same")
 
+    def test_takes_the_collective_that_an_algorithm_serves(self):
+        for algorithm, collective in (("linear", "gather"), ("pairwise", "all_to_all"), ("dissemination", "barrier"),
+                                      ("ring", "all_reduce")):
+            for command in (("show",), ("verify",), ("export",), ("draw", "-o", "-")):
+                done = tutti("plan", command[0], algorithm, *command[1:])
+                self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"{algorithm} {collective} on 4 ranks", tutti("plan", "show", algorithm).stdout)
+        self.assertIn("ring all_gather on 4 ranks", tutti("plan", "show", "ring", "MPI_Allgather").stdout)
+
+    def test_has_an_example_for_each_subcommand(self):
+        for command in ("list", "show", "verify", "draw", "export", "import"):
+            text = tutti("plan", command, "--help").stdout
+            example = text[text.index("Examples:"):]
+            lines = [line.split() for line in example.splitlines() if line.startswith("  tutti ")]
+            self.assertGreaterEqual(len(lines), 2)
+            self.assertEqual({line[2] for line in lines}, {command})
+
+    def test_counts_in_the_singular_too(self):
+        for command in (("list",), ("show", "ring"), ("verify", "ring")):
+            text = tutti("plan", *command, "-n", "1").stdout
+            self.assertIn("1 rank", text)
+            self.assertNotRegex(text, r"\b1 ranks")
+
     def test_says_what_there_is(self):
         for arguments, words in (
-            (("show", "nope"), ", binomial, "),
-            (("verify", "ring", "all_produce"), "there is no collective 'all_produce'; there are all_reduce, "),
+            (("show", "nope"), "there is no algorithm 'nope'; there are bidirectional_ring, binomial, "),
+            (("show", "swong"), "there is no algorithm 'swong' (did you mean swing?)"),
+            (("verify", "rong", "allreduce"), "all_reduce has no algorithm 'rong' (did you mean ring?); it has "),
+            (("verify", "ring", "all_produce"),
+             "there is no collective 'all_produce' (did you mean all_reduce?); there are all_reduce, "),
             (("show", "ring", "-n", "4", "--rank", "4"), "ranks are 0 to 3"),
+            (("show", "ring", "-n", "4", "--rank", "-1"), "--rank: Value -1 not in range 0 to 4095"),
+            (("draw", "ring", "-n", "4", "--rank", "4", "-o", "x"), "ranks are 0 to 3"),
+            (("draw", "ring", "-n", "4", "--root", "1", "-o", "x"), "all_reduce has no root: leave out --root"),
+            (("draw", "binomial", "broadcast", "--root", "4", "-o", "x"), "--root 4 of 4 ranks: ranks are 0 to 3"),
+            (("shw", "ring"), "there is no command 'shw' (did you mean show?); there are list, show, "),
             (("draw", "ring", "-n", "65", "-o", "x"), "64 is the most"),
             (("verify", "ring", "-n", "0"), "not in range"),
             (("verify", "direct", "send_recv"), "it has none"),

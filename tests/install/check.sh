@@ -30,6 +30,7 @@ libdir=$(pkg-config --variable=libdir tutti)
 [[ $(realpath "$libdir") == "$prefix"/* ]] || { echo "tutti.pc points outside the prefix: $libdir" >&2 && exit 1; }
 read -ra flags <<<"$(pkg-config --cflags --libs tutti)"
 "${CC:-cc}" -std=c11 -Wall -Wextra -Werror "$here/c/sum.c" "${flags[@]}" -o "$work/sum_c"
+"${CXX:-c++}" -std=c++20 -Wall -Wextra -Werror "$here/cpp/parts.cpp" "${flags[@]}" -o "$work/parts"
 export LD_LIBRARY_PATH=$libdir
 
 for program in "$work/cpp/sum" "$work/sum_c"; do
@@ -41,4 +42,10 @@ for program in "$work/cpp/sum" "$work/sum_c"; do
     done
   fi
 done
+expect "rank 0: left is 0, 1 of my colour, sum 1" "$work/parts"
+three=$(python3 -B "$here/launch.py" 3 "$work/parts" | sort)  # the README's launcher: ranks that meet by TUTTI_ID
+want="rank 0: left is 2, 2 of my colour, sum 3
+rank 1: left is 0, 1 of my colour, sum 3
+rank 2: left is 1, 2 of my colour, sum 3"
+[[ $three == "$want" ]] || { printf 'under launch.py 3:\n%s\n' "$three" >&2 && exit 1; }
 echo "installed, built from outside and run: find_package and pkg-config"

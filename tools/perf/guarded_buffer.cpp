@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <new>
 #include <stdexcept>
 
+#include "base/format.hpp"
 #include "tutti/tutti.hpp"
 
 namespace tutti::tools {
@@ -29,10 +29,10 @@ void GuardedBuffer::Free::operator()(std::byte* memory) const {
 }
 
 GuardedBuffer::GuardedBuffer(size_t capacity, Kind kind) : capacity_(capacity), memory_(nullptr, Free{kind}) {
-  if (capacity > SIZE_MAX - 3 * kPage) throw std::bad_alloc();
+  if (capacity > SIZE_MAX - 3 * kPage) throw_error(Code::OutOfMemory, "there are no buffers of {} bytes", capacity);
   const size_t total = (kPage + capacity + kGuard + kPage - 1) / kPage * kPage;
   memory_.reset(allocate(total, kind));
-  if (!memory_) throw std::bad_alloc();
+  if (!memory_) throw_error(Code::OutOfMemory, "a buffer of {} bytes cannot be had; try smaller sizes", capacity);
   data_ = memory_.get() + kPage;
   arm(0);
 }

@@ -9,7 +9,7 @@ namespace tutti::tools {
 class GuardedBuffer {
  public:
   enum class Kind { Plain, Mapped };  // Mapped: tuttiMemAlloc's, which peers can map
-  /// Room for any `arm` of at most this many bytes; the data starts on a page. Throws std::bad_alloc, Error.
+  /// Room for any `arm` of at most this many bytes; the data starts on a page. Throws Error(OutOfMemory).
   explicit GuardedBuffer(size_t capacity, Kind kind = Kind::Plain);
 
   /// From now on the buffer has `bytes` bytes, all 0xff (floats: NaN), right between two guards.

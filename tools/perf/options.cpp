@@ -1,45 +1,15 @@
 #include "tools/perf/options.hpp"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 
 #include "base/format.hpp"
+#include "base/spelling.hpp"
 
 namespace tutti::tools {
 namespace {
 
 constexpr size_t kMostSizes = 100000;
-
-struct TypeAlias {
-  DType type;
-  const char* name;  // nccl-tests'
-};
-constexpr TypeAlias kTypeAliases[] = {
-    {DType::I8, "int8"},    {DType::U8, "uint8"},      {DType::I32, "int32"},       {DType::U32, "uint32"},
-    {DType::I64, "int64"},  {DType::U64, "uint64"},    {DType::F16, "half"},        {DType::F32, "float"},
-    {DType::F64, "double"}, {DType::BF16, "bfloat16"}, {DType::F8E4M3, "fp8_e4m3"}, {DType::F8E5M2, "fp8_e5m2"}};
-
-std::vector<std::string> collective_names() {
-  std::vector<std::string> names;
-  for (int c = 0; c < kCollectives; ++c) names.emplace_back(name_of(static_cast<Collective>(c)));
-  return names;
-}
-
-template <class T, class Name>
-std::vector<T> parse_list(const char* flag, const std::string& word, int number, const Name& is_called) {
-  std::vector<T> all, found;
-  std::vector<std::string> names;
-  for (int i = 0; i < number; ++i) {
-    const T value = static_cast<T>(i);
-    all.push_back(value);
-    if (is_called(value, word)) found.push_back(value);
-  }
-  if (word == "all") return all;
-  if (!found.empty()) return found;
-  for (const T value : all) names.emplace_back(name_of(value));
-  throw_error(Code::InvalidArgument, "{} {}: choose from {}, all", flag, word, fmt::join(names, ", "));
-}
+constexpr double kGiB = 1 << 30;
 
 }  // namespace
 
@@ -84,32 +54,34 @@ std::vector<PerfRow> rows_of(const PerfOptions& options, int ranks) {
   return rows;
 }
 
-Collective parse_collective(const std::string& word) {
-  std::string name = word;
-  const std::string suffix = "_perf";
-  if (name.size() > suffix.size() && name.compare(name.size() - suffix.size(), suffix.size(), suffix) == 0) {
-    name.resize(name.size() - suffix.size());
-  }
-  if (name == "sendrecv") name = "send_recv";
-  if (name == "alltoall") name = "all_to_all";
-  const auto names = collective_names();
-  const auto found = std::find(names.begin(), names.end(), name);
-  if (found == names.end()) {
-    throw_error(Code::InvalidArgument, "there is no collective {}; choose from {}", word, fmt::join(names, ", "));
-  }
-  return static_cast<Collective>(found - names.begin());
+uint64_t memory_of_rank(const std::vector<PerfRow>& rows) {
+  uint64_t most = 0;
+  for (const PerfRow& row : rows) most = std::max<uint64_t>(most, row.bytes);
+  return most > UINT64_MAX / 2 ? UINT64_MAX : 2 * most;
+}
+
+void check_memory(const std::vector<PerfRow>& rows, uint64_t ranks, uint64_t available, const std::string& host) {
+  const uint64_t each = memory_of_rank(rows);
+  if (each <= available / std::max<uint64_t>(ranks, 1)) return;
+  throw_error(Code::OutOfMemory,
+              "the largest size takes two buffers of {:.1f} GiB for each rank; on {} that makes {:.1f} GiB, where "
+              "{:.1f} GiB can be had: give a smaller -e (or -b), or fewer ranks",
+              static_cast<double>(each) / 2 / kGiB, host, static_cast<double>(each) / kGiB * static_cast<double>(ranks),
+              static_cast<double>(available) / kGiB);
 }
 
 std::vector<DType> parse_types(const std::string& word) {
-  return parse_list<DType>("-d", word, kDTypes, [](DType type, const std::string& name) {
-    return name == name_of(type) || std::any_of(std::begin(kTypeAliases), std::end(kTypeAliases),
-                                                [&](const auto& a) { return a.type == type && name == a.name; });
-  });
+  if (word != "all") return {read_type(word, "-d")};
+  std::vector<DType> all;
+  for (int i = 0; i < kDTypes; ++i) all.push_back(static_cast<DType>(i));
+  return all;
 }
 
 std::vector<Op> parse_ops(const std::string& word) {
-  return parse_list<Op>("-o", word, kOps,
-                        [](Op op, const std::string& name) { return name == name_of(op) || name == op_name(op); });
+  if (word != "all") return {read_op(word, "-o")};
+  std::vector<Op> all;
+  for (int i = 0; i < kOps; ++i) all.push_back(static_cast<Op>(i));
+  return all;
 }
 
 std::vector<size_t> sweep(size_t first, size_t last, size_t step, double factor) {

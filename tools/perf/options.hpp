@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,11 @@ struct PerfRow {
 /// The lines for so many ranks.
 std::vector<PerfRow> rows_of(const PerfOptions& options, int ranks);
 
+/// Bytes of the two buffers that one rank has for all of the lines; UINT64_MAX where they are more than that.
+uint64_t memory_of_rank(const std::vector<PerfRow>& rows);
+/// Throws Error(OutOfMemory) where so many ranks of one host, with these lines each, need more memory than it has.
+void check_memory(const std::vector<PerfRow>& rows, uint64_t ranks, uint64_t available, const std::string& host);
+
 /// Can its output stand in its input's memory?
 bool has_in_place(Collective collective);
 /// Blocks that its size is divided into: `ranks`, or 1.
@@ -48,11 +54,9 @@ size_t blocks_of(Collective collective, int ranks);
 /// busbw/algbw, as nccl-tests' doc/PERFORMANCE.md defines them.
 double bus_factor(Collective collective, int ranks);
 
-/// "all_reduce", "all_reduce_perf", "alltoall" …; Error(InvalidArgument) with the names there are.
-Collective parse_collective(const std::string& word);
-/// "f32", "float", "all" …
+/// "f32" and as base/spelling.hpp knows it otherwise, or "all". Error(InvalidArgument) with the names there are.
 std::vector<DType> parse_types(const std::string& word);
-/// "sum", "mulsum", "all" …
+/// "sum" and as base/spelling.hpp knows it otherwise, or "all".
 std::vector<Op> parse_ops(const std::string& word);
 /// From first to last by `step` bytes, or by `factor` where step is 0. Error(InvalidArgument) where those are too many.
 std::vector<size_t> sweep(size_t first, size_t last, size_t step, double factor);

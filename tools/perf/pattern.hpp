@@ -3,17 +3,15 @@
 // A check with tolerance 0 needs folds that round nowhere, in whatever order and bracketing they are done:
 //
 //   copying      any bits at all
-//   sum          floats: integers whose absolute values, added over all ranks, stay within the type's exact integers;
-//   so
-//                every partial sum is one too. Where the type holds fewer integers than there are ranks (f8e5m2: 8),
+//   sum          floats: integers whose absolute values, added over all ranks, stay within the type's exact integers,
+//                so every partial sum is one too. Where the type holds fewer integers than there are ranks (f8e5m2: 8),
 //                only as many ranks contribute to an element as it holds, which ones changes from element to element,
 //                and the others give 0. Integers: any bits; they wrap alike in any order.
 //   prod         floats: powers of two, whose exponents stay within range in any order, and one rank with a full
 //                mantissa. Integers: any odd numbers, and one rank's any at all
 //   min, max     any finite numbers but zeros (-0 = +0, but their bits differ)
 //   avg          floats: as sum, with a sum that is n times a number of the type, where the type holds n; else the
-//   nearest
-//                number to sum/n. Integers: sums that do not wrap; sum/n is rounded towards zero
+//                nearest number to sum/n. Integers: sums that do not wrap; sum/n is rounded towards zero
 //   premulsum    scalars ±½, ±1, ±2, ±4; inputs are sum's divided by them. Integers: any odd scalars
 //
 // Every element depends on its rank and on its index, so that a misplaced chunk, or one folded twice or not at all,

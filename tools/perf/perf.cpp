@@ -4,11 +4,14 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 
 #include "base/bytes.hpp"
+#include "base/cgroup.hpp"
 #include "base/format.hpp"
+#include "base/spelling.hpp"
 #include "tools/commands.hpp"
 #include "tools/perf/bench.hpp"
 #include "tools/perf/options.hpp"
@@ -22,7 +25,8 @@ namespace tutti::tools {
 namespace {
 
 constexpr const char* kDetails = R"(
-COLLECTIVE: all_reduce all_gather reduce_scatter all_to_all broadcast reduce gather scatter sendrecv barrier.
+COLLECTIVE: all_reduce all_gather reduce_scatter all_to_all broadcast reduce gather scatter send_recv barrier, or as
+others call them: all_reduce_perf, ncclAllReduce, MPI_Allreduce, alltoall, bcast, sendrecv …
 
 Size is that of the whole buffer which the collective divides among ranks, or of a message. A call's time is the mean over
 the iterations, of the slowest rank (-a chooses). algbw = size/time; busbw is algbw times 2(n-1)/n for all_reduce,
@@ -34,7 +38,7 @@ Ranks are --np processes times -t threads; without --np, those of the launcher (
 Examples:
   tutti perf all_reduce --np 4 -b 8 -e 64M -f 4
   tutti perf reduce -t 4 -o all -d all -r all
-  tutti run --hosts a,b -- tutti perf sendrecv
+  tutti run --hosts a,b -- tutti perf send_recv
 )";
 
 /// Flags of nccl-tests that mean nothing here, and what to do instead.
@@ -91,7 +95,7 @@ void read_root(Words& words) {
 /// The words of the command line as options. Throws Error(InvalidArgument).
 void read_words(Words& words, bool last_given) {
   PerfOptions& options = words.options;
-  options.collective = parse_collective(words.collective);
+  options.collective = read_collective(words.collective, "");
   const char* const name = name_of(options.collective);
   if (!words.op.empty()) {
     if (!reduces(options.collective)) throw_error(Code::InvalidArgument, "{} folds nothing: leave out -o", name);
@@ -106,6 +110,17 @@ void read_words(Words& words, bool last_given) {
   options.blocking = words.blocking != 0;
   options.mapped = words.mapped != 0;
   options.time_of = static_cast<TimeOf>(words.time_of);
+}
+
+/// All ranks come to the same verdict, before any of them asks for memory.
+void check_memory_of_hosts(const std::vector<PerfRow>& rows, const std::vector<RankPlace>& places) {
+  std::map<std::string, std::pair<uint64_t, uint64_t>> hosts;  // ranks, and bytes that there are
+  for (const RankPlace& place : places) {
+    auto& [ranks, available] = hosts.emplace(place.host, std::pair(0, place.memory)).first->second;
+    ++ranks;
+    available = std::min(available, place.memory);
+  }
+  for (const auto& [host, memory] : hosts) check_memory(rows, memory.first, memory.second, host);
 }
 
 /// Rank 0 finds out at once, not after the run, whether it can write there.
@@ -130,7 +145,9 @@ uint64_t run_rank(Communicator& comm, const PerfOptions& options) {
   const bool tells = comm.rank() == 0;
   if (tells) try_json(options);
   const std::vector<PerfRow> rows = rows_of(options, comm.size());
-  Report report(options, gather_places(comm));
+  const std::vector<RankPlace> places = gather_places(comm);
+  check_memory_of_hosts(rows, places);
+  Report report(options, places);
   if (tells) report.header();
   std::optional<Progress> progress;
   if (tells) progress.emplace();
@@ -161,6 +178,8 @@ int run_here(const PerfOptions& options) {
 
 /// Starts this program again, as so many processes.
 int run_processes(const Words& words, const std::vector<std::string>& arguments) {
+  const int ranks = words.processes * words.options.threads;
+  check_memory(rows_of(words.options, ranks), static_cast<uint64_t>(ranks), available_memory(), "this host");
   char self[PATH_MAX] = {};
   if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) {
     throw_error(Code::SystemError, "this program's own file cannot be found: {}", std::strerror(errno));
@@ -182,7 +201,7 @@ void add_flags(CLI::App& command, Words& words) {
   PerfOptions& options = words.options;
   const auto at_least = [](int least) { return CLI::Range(least, INT_MAX); };
   command
-      .add_option("COLLECTIVE", words.collective, "what to measure; nccl-tests' names (all_reduce_perf) are known too")
+      .add_option("COLLECTIVE", words.collective, "what to measure; nccl-tests', NCCL's and MPI's names are known too")
       ->required();
   command.add_option("--np", words.processes, "starts so many process ranks on this host")->check(CLI::Range(1, 65536));
   command.add_option("-t,--nthreads", options.threads, "ranks as threads of each process; default 1")
@@ -197,10 +216,10 @@ void add_flags(CLI::App& command, Words& words) {
   command.add_option("-m,--agg_iters", options.aggregate, "calls in one group; default 1")->check(at_least(1));
   command.add_option("-c,--check", options.checks, "checked calls for each size, with other data each; default 1")
       ->check(at_least(0));
-  command.add_option("-o,--op", words.op, "sum prod min max avg mulsum, or all; default sum");
+  command.add_option("-o,--op", words.op, "sum prod min max avg premulsum (mulsum), or all; default sum");
   command.add_option(
       "-d,--datatype", words.type,
-      "i8 u8 i32 u32 i64 u64 f16 f32 f64 bf16 f8e4m3 f8e5m2 (or int8 half float ...), or all; default f32");
+      "i8 u8 i32 u32 i64 u64 f16 f32 f64 bf16 f8e4m3 f8e5m2 (or int8 half float …), or all; default f32");
   command.add_option("-r,--root", words.root, "a rank, or all; default 0");
   command
       .add_option("-z,--blocking", words.blocking,

@@ -9,11 +9,18 @@
 #include <cstring>
 #include <thread>
 
+#include "base/cgroup.hpp"
 #include "tools/run/binding.hpp"
 #include "tools/run/hosts.hpp"
 
 namespace tutti::tools {
 namespace {
+
+/// "rank 1: …", where the library's text does not begin so already.
+void tell(int rank, const std::string& text) {
+  const std::string prefix = fmt::format("rank {}: ", rank);
+  fmt::print(stderr, "tutti perf: {}{}\n", text.compare(0, prefix.size(), prefix) == 0 ? "" : prefix, text);
+}
 
 bool run_one(Communicator& comm, const std::function<void(Communicator&)>& body) {
   const int rank = comm.rank();
@@ -22,7 +29,7 @@ bool run_one(Communicator& comm, const std::function<void(Communicator&)>& body)
     comm.close();
     return true;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "tutti perf: rank {}: {}\n", rank, error.what());
+    tell(rank, error.what());
     if (!comm.empty()) tuttiCommAbort(comm.handle());
     return false;
   }
@@ -52,7 +59,7 @@ bool run_ranks(int threads, const std::function<void(Communicator&)>& body) {
         Communicator comm(ranks, id, first + i);
         failed += run_one(comm, body) ? 0 : 1;
       } catch (const std::exception& error) {
-        fmt::print(stderr, "tutti perf: rank {}: {}\n", first + i, error.what());
+        tell(first + i, error.what());
         ++failed;
       }
     });
@@ -69,6 +76,7 @@ std::vector<RankPlace> gather_places(Communicator& comm) {
   CPU_ZERO(&cpus);
   sched_getaffinity(0, sizeof cpus, &cpus);
   std::snprintf(mine.bound_to, sizeof mine.bound_to, "%s", to_text(cpus).c_str());
+  mine.memory = available_memory();
   mine.pid = getpid();
   mine.cpu = sched_getcpu();
   std::vector<RankPlace> all(static_cast<size_t>(comm.size()));

@@ -19,6 +19,7 @@ bool run_ranks(int threads, const std::function<void(Communicator&)>& body);
 struct RankPlace {
   char host[64];
   char bound_to[60];  ///< processors, e.g. "0-1"
+  uint64_t memory;    ///< bytes that it could have
   int32_t pid;
   int32_t cpu;  ///< it ran on just now
 };

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/counted.hpp"
 #include "base/env.hpp"
 #include "base/format.hpp"
 
@@ -105,9 +106,9 @@ double Report::busbw(const PerfRow& row, const Measurement& m) const {
 }
 
 void Report::header() const {
-  fmt::print("# tutti {}: {}, {} rank{}; {} warm-up calls, {} timed, {} checked, for each size\n", tuttiGetVersion(),
-             name_of(options_.collective), places_.size(), places_.size() == 1 ? "" : "s", options_.warmup,
-             options_.iterations, options_.checks);
+  fmt::print("# tutti {}: {}, {}; {}, {} timed, {} checked, for each size\n", tuttiGetVersion(),
+             name_of(options_.collective), counted(places_.size(), "rank"),
+             counted(static_cast<uint64_t>(options_.warmup), "warm-up call"), options_.iterations, options_.checks);
   if (const std::string set = settings(); !set.empty()) fmt::print("# with{}\n", set);
   fmt::print("#\n# Using ranks\n");
   for (size_t rank = 0; rank < places_.size(); ++rank) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "base/format.hpp"
@@ -31,7 +32,10 @@ std::string escaped(const std::string& text) {
   return safe;
 }
 
-constexpr size_t kMostLabels = 2;  // in one place
+constexpr size_t kMostLabels = 2;     // in one place
+constexpr size_t kMostWordy = 12;     // ranks that all have labels
+constexpr size_t kWordyOfMany = 6;    // of more: so many have at most
+constexpr size_t kStrongOfMany = 24;  // arrows in a round
 
 /// What a rank sends when it leaves: once for all who get the same.
 using Leaving = std::map<std::pair<Rank, int>, std::vector<const Flight*>>;
@@ -48,7 +52,7 @@ Leaving leaving_of(const std::vector<Flight>& flights) {
 }
 
 /// What the labels mean, of the kinds that there are.
-std::string explained(const std::vector<Flight>& flights) {
+std::string explained(const std::vector<Flight>& flights, size_t every) {
   const auto any = [&](std::string_view mark) {
     return std::any_of(flights.begin(), flights.end(),
                        [&](const Flight& f) { return f.what.find(mark) != std::string::npos; });
@@ -62,7 +66,17 @@ std::string explained(const std::vector<Flight>& flights) {
   if (std::any_of(leaving.begin(), leaving.end(), [](const auto& at) { return at.second.size() > kMostLabels; })) {
     text += " \"(+2)\": two more messages leave there.";
   }
+  if (every > 1) {
+    text += fmt::format(" Strong, and with words: what one rank in {} sends; --rank shows all of one rank.", every);
+  }
   return text;
+}
+
+/// What is drawn for one rank.
+std::vector<Flight> seen_by(Rank rank, std::vector<Flight> flights) {
+  if (rank == View::kAllRanks) return flights;
+  std::erase_if(flights, [&](const Flight& f) { return f.from != rank && f.to != rank; });
+  return flights;
 }
 
 /// Lines of at most `longest` characters, as long as no word is longer.
@@ -78,22 +92,24 @@ std::vector<std::string> wrapped(const std::string& text, size_t longest) {
 
 class Picture {
  public:
-  Picture(std::span<const plan::RankPlan> plans, std::vector<Flight> flights)
-      : ranks_(plans.size()), lanes_(plans.front().lanes.size()), flights_(std::move(flights)) {
+  Picture(std::span<const plan::RankPlan> plans, const View& view)
+      : lanes_(plans.front().lanes.size()), flights_(seen_by(view.rank, timeline(plans, view.root))) {
+    place_ranks(plans.size(), view.rank);
     size_t longest = 4;
     for (const Flight& f : flights_) {
       rounds_ = std::max(rounds_, f.arrive);
       longest = std::max(longest, std::min<size_t>(f.what.size(), kLongest));
     }
     unit_ = std::clamp(static_cast<double>(longest) * 6.2 + 40, 90.0, 260.0);
-    row_ = 56;
+    row_ = every_ > 1 ? 30 : 56;
   }
 
   std::string svg(const std::string& title) {
     const double diagram = kLeft + unit_ * std::max(rounds_, 1) + kRight;
     width_ = std::max({diagram, 2 * kMargin + kTitleCharacter * static_cast<double>(title.size()), 420.0});
-    const double legend_at = kTop + row_ * static_cast<double>(ranks_ - 1) + kBottom;
-    const auto lines = wrapped(explained(flights_), static_cast<size_t>((width_ - 2 * kMargin) / kLegendCharacter));
+    const double legend_at = kTop + row_ * static_cast<double>(rows_.size() - 1) + kBottom;
+    const auto lines =
+        wrapped(explained(flights_, every_), static_cast<size_t>((width_ - 2 * kMargin) / kLegendCharacter));
     const double height = legend_at + kLegendLine * static_cast<double>(lane_lines() + lines.size()) + kMargin;
     out_ = fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "
@@ -109,7 +125,11 @@ class Picture {
     out_ += "</defs>\n";
     text(kMargin, 26, 17, "#111111", "start", title, "font-weight=\"bold\"");
     grid();
-    for (const Flight& f : flights_) arrow(f);
+    for (const bool strong : {false, true}) {
+      for (const Flight& f : flights_) {
+        if (is_strong(f.from) == strong) arrow(f);
+      }
+    }
     labels();
     legend(legend_at + kLegendLine, lines);
     return out_ + "</svg>\n";
@@ -121,7 +141,22 @@ class Picture {
   size_t used_colours() const { return std::min(lanes_, std::size(kColours)); }
   static const char* colour(const Flight& f) { return kColours[f.lane % std::size(kColours)]; }
   double x(double time) const { return kLeft + unit_ * time; }
-  double y(Rank rank) const { return kTop + row_ * rank; }
+  double y(Rank rank) const { return kTop + row_ * static_cast<double>(rows_.at(rank)); }
+  bool is_strong(Rank rank) const { return rows_.at(rank) % every_ == 0; }
+
+  /// Which ranks have a row: all, or those that the one has to do with.
+  void place_ranks(size_t ranks, Rank only) {
+    std::set<Rank> shown;
+    for (size_t r = 0; r < ranks && only == View::kAllRanks; ++r) shown.insert(static_cast<Rank>(r));
+    if (only != View::kAllRanks) shown.insert(only);
+    for (const Flight& f : flights_) shown.insert({f.from, f.to});
+    for (const Rank rank : shown) rows_.emplace(rank, rows_.size());
+    if (only != View::kAllRanks || rows_.size() <= kMostWordy) return;
+    int rounds = 1;
+    for (const Flight& f : flights_) rounds = std::max(rounds, f.arrive);
+    const size_t arrows = flights_.size() / static_cast<size_t>(rounds);  // in a round
+    every_ = std::max(rows_.size() / kWordyOfMany, arrows / kStrongOfMany) + 1;
+  }
 
   void text(double at_x, double at_y, int size, const char* colour, const char* anchor, const std::string& what,
             const std::string& more = "") {
@@ -131,31 +166,33 @@ class Picture {
   }
 
   void grid() {
-    const double bottom = y(static_cast<Rank>(ranks_ - 1)) + 18;
+    const double bottom = kTop + row_ * static_cast<double>(rows_.size() - 1) + 18;
     for (int t = 0; t <= rounds_; ++t) {
       out_ += fmt::format("<line x1=\"{0:.1f}\" y1=\"{1}\" x2=\"{0:.1f}\" y2=\"{2}\" stroke=\"#e3e3e3\"/>\n", x(t),
                           kTop - 32, bottom);
       if (t < rounds_) text(x(t + 0.5), kTop - 38, 11, "#777777", "middle", fmt::format("round {}", t + 1));
     }
-    for (size_t r = 0; r < ranks_; ++r) {
-      const auto rank = static_cast<Rank>(r);
+    for (const auto& [rank, row] : rows_) {
       out_ += fmt::format("<line x1=\"{0}\" y1=\"{1:.1f}\" x2=\"{2:.1f}\" y2=\"{1:.1f}\" stroke=\"#9a9a9a\"/>\n", kLeft,
                           y(rank), x(rounds_));
-      text(kLeft - 12, y(rank) + 4, 13, "#111111", "end", fmt::format("rank {}", r));
+      text(kLeft - 12, y(rank) + 4, 13, "#111111", "end", fmt::format("rank {}", rank));
     }
   }
 
   void arrow(const Flight& f) {
     out_ += fmt::format(
-        "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" stroke-width=\"1.6\" "
+        "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" stroke-width=\"{}\" "
+        "opacity=\"{}\" "
         "marker-end=\"url(#head{})\"><title>{}</title></line>\n",
-        x(f.depart), y(f.from), x(f.arrive) - 2, y(f.to), colour(f), f.lane % std::size(kColours),
+        x(f.depart), y(f.from), x(f.arrive) - 2, y(f.to), colour(f), is_strong(f.from) ? 1.6 : 0.8,
+        is_strong(f.from) ? 1.0 : 0.3, f.lane % std::size(kColours),
         escaped(fmt::format("rank {} to rank {}, lane {}: {}", f.from, f.to, f.lane, f.what)));
   }
 
   /// What a rank sends stands at its line where it leaves.
   void labels() {
     for (const auto& [place, here] : leaving_of(flights_)) {
+      if (!is_strong(place.first)) continue;
       for (size_t i = 0; i < std::min(here.size(), kMostLabels); ++i) {
         std::string what = here[i]->what.substr(0, kLongest);
         if (what.size() < here[i]->what.size()) what += "...";
@@ -189,8 +226,10 @@ class Picture {
     }
   }
 
-  size_t ranks_, lanes_;
+  size_t lanes_;
   std::vector<Flight> flights_;
+  std::map<Rank, size_t> rows_;  // by rank
+  size_t every_ = 1;             // one row of so many is strong
   int rounds_ = 0;
   double unit_ = 100, row_ = 50, width_ = 0;
   std::string out_;
@@ -198,8 +237,8 @@ class Picture {
 
 }  // namespace
 
-std::string draw_svg(std::span<const plan::RankPlan> plans, const std::string& title) {
-  return Picture(plans, timeline(plans)).svg(title);
+std::string draw_svg(std::span<const plan::RankPlan> plans, const std::string& title, const View& view) {
+  return Picture(plans, view).svg(title);
 }
 
 }  // namespace tutti::tools

@@ -6,8 +6,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
+#include "base/counted.hpp"
 #include "base/format.hpp"
+#include "base/spelling.hpp"
 #include "plan/algorithm.hpp"
 #include "plan/json.hpp"
 #include "plan/verify.hpp"
@@ -22,6 +25,7 @@ using nlohmann::ordered_json;
 
 constexpr Rank kMostRanks = 4096;
 constexpr Rank kMostDrawn = 64;
+const CLI::Range kSomeRank(0, kMostRanks - 1);
 
 struct Options {
   std::string algorithm, file;            // algorithm: or the name of a file with plans
@@ -29,20 +33,14 @@ struct Options {
   std::optional<Rank> of_ranks;
   std::string groups;  // as in TUTTI_GROUPS
   Rank rank = -1;      // all
+  Rank root = 0;       // of a drawing
 
   Rank ranks() const { return of_ranks.value_or(4); }
 };
 
-std::string join(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, ", ")); }
+std::string in_ranks(Rank ranks) { return counted(static_cast<uint64_t>(ranks), "rank"); }
 
-Collective collective_named(const std::string& name) {
-  std::vector<std::string> known;
-  for (int c = 0; c < kCollectives; ++c) {
-    if (name == name_of(static_cast<Collective>(c))) return static_cast<Collective>(c);
-    known.emplace_back(name_of(static_cast<Collective>(c)));
-  }
-  throw_error(Code::InvalidArgument, "there is no collective '{}'; there are {}", name, join(known));
-}
+std::string join(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, ", ")); }
 
 plan::Shape shape_of(Collective collective, const Options& options) {
   if (options.groups.empty()) return {collective, options.ranks()};
@@ -50,18 +48,33 @@ plan::Shape shape_of(Collective collective, const Options& options) {
   return {collective, options.ranks(), std::make_shared<const plan::Grouping>(labels)};
 }
 
+/// The collective that is meant where none is named: the first one (all_reduce before all others) that the algorithm
+/// serves. Throws where it serves none.
+Collective served_by(const std::string& algorithm) {
+  std::set<std::string> known;
+  for (int c = 0; c < kCollectives; ++c) {
+    const auto collective = static_cast<Collective>(c);
+    if (plan::find_algorithm(collective, algorithm) != nullptr) return collective;
+    for (const plan::Algorithm* a : plan::algorithms_of(collective)) known.insert(a->name);
+  }
+  const std::vector<std::string> names(known.begin(), known.end());
+  throw_error(Code::InvalidArgument, "there is no algorithm '{}'{}; there are {}; see tutti plan list", algorithm,
+              did_you_mean(algorithm, names), join(names));
+}
+
 const plan::Algorithm& algorithm_of(const Options& options) {
-  const Collective collective = collective_named(options.collective.value_or("all_reduce"));
+  const Collective collective =
+      options.collective ? read_collective(*options.collective, "") : served_by(options.algorithm);
   const plan::Algorithm* found = plan::find_algorithm(collective, options.algorithm);
   if (found == nullptr) {
     std::vector<std::string> known;
     for (const plan::Algorithm* a : plan::algorithms_of(collective)) known.emplace_back(a->name);
-    throw_error(Code::InvalidArgument, "{} has no algorithm '{}'; it has {}", name_of(collective), options.algorithm,
-                known.empty() ? "none, it is sent directly" : join(known));
+    throw_error(Code::InvalidArgument, "{} has no algorithm '{}'{}; it has {}", name_of(collective), options.algorithm,
+                did_you_mean(options.algorithm, known), known.empty() ? "none, it is sent directly" : join(known));
   }
   if (!found->allows(shape_of(collective, options))) {
-    throw_error(Code::InvalidArgument, "{} {} does not work for {} ranks{} ({})", found->name, name_of(collective),
-                options.ranks(), options.groups.empty() ? " without --groups" : "", found->summary);
+    throw_error(Code::InvalidArgument, "{} {} does not work for {}{} ({})", found->name, name_of(collective),
+                in_ranks(options.ranks()), options.groups.empty() ? " without --groups" : "", found->summary);
   }
   return *found;
 }
@@ -82,19 +95,18 @@ std::string title_of(const plan::Shape& shape, const std::string& name) {
   for (Rank r = 0; shape.groups != nullptr && r < shape.ranks; ++r) {
     groups += fmt::format("{}{}", r == 0 ? " in groups " : ",", shape.groups->group_of(r));
   }
-  return fmt::format("{} {} on {} rank{}{}", name, name_of(shape.collective), shape.ranks, shape.ranks == 1 ? "" : "s",
-                     groups);
+  return fmt::format("{} {} on {}{}", name, name_of(shape.collective), in_ranks(shape.ranks), groups);
 }
 
 /// Throws where the other arguments say something else than the file.
 void check_against(const plan::Shape& shape, const Options& options) {
-  if (options.collective && collective_named(*options.collective) != shape.collective) {
+  if (options.collective && read_collective(*options.collective, "") != shape.collective) {
     throw_error(Code::InvalidArgument, "{} has plans of {}, not of {}; name the file alone", options.algorithm,
                 name_of(shape.collective), *options.collective);
   }
   if (options.of_ranks && *options.of_ranks != shape.ranks) {
-    throw_error(Code::InvalidArgument, "{} has plans for {} ranks, not for {}; leave out -n", options.algorithm,
-                shape.ranks, *options.of_ranks);
+    throw_error(Code::InvalidArgument, "{} has plans for {}, not for {}; leave out -n", options.algorithm,
+                in_ranks(shape.ranks), *options.of_ranks);
   }
   if (!options.groups.empty()) {
     throw_error(Code::InvalidArgument, "{} has plans that are finished: --groups {} would change nothing; leave it out",
@@ -156,8 +168,8 @@ const char* allowed_ranks(const plan::Algorithm& algorithm) {
 
 void list(const Options& options) {
   ordered_json rows = ordered_json::array();
-  std::string table =
-      fmt::format("For {} ranks; amounts are the busiest rank's, in units of the call's count\n\n", options.ranks());
+  std::string table = fmt::format("For {}; amounts are the busiest rank's, in units of the call's count\n\n",
+                                  in_ranks(options.ranks()));
   const auto add = [&table](auto&&... cells) {
     table += fmt::format("{:<14} {:<18} {:<6} {:>6} {:>9} {:>9} {:>9}  {:<5} {}\n", cells...);
   };
@@ -190,6 +202,12 @@ void list(const Options& options) {
   if (!options.file.empty()) write(rows.dump(2) + "\n", options.file);
 }
 
+/// Ranks that a command names must be there.
+void check_rank(const char* what, Rank rank, Rank ranks) {
+  if (rank < ranks) return;
+  throw_error(Code::InvalidArgument, "{} {} of {}: ranks are 0 to {}", what, rank, in_ranks(ranks), ranks - 1);
+}
+
 void print_steps(const plan::RankPlan& plan) {
   fmt::print("\nrank {}\n", plan.rank);
   for (size_t lane = 0; lane < plan.lanes.size(); ++lane) {
@@ -202,9 +220,7 @@ void print_steps(const plan::RankPlan& plan) {
 void show(const Options& options) {
   const Subject subject = subject_of(options);
   const Rank ranks = subject.shape.ranks;
-  if (options.rank >= ranks) {
-    throw_error(Code::InvalidArgument, "rank {} of {}: ranks are 0 to {}", options.rank, ranks, ranks - 1);
-  }
+  check_rank("--rank", options.rank, ranks);
   fmt::print("{}{}{}\n", subject.title, subject.algorithm == nullptr ? "" : ": ",
              subject.algorithm == nullptr ? "" : subject.algorithm->summary);
   const Rank first = std::max(options.rank, 0), end = options.rank < 0 ? ranks : options.rank + 1;
@@ -254,11 +270,28 @@ int verify(const Options& options) {
   return as_claimed ? 0 : 1;
 }
 
+/// The subject as it is for a root: plans count ranks from there, and groups are as seen from there.
+Subject for_root(Subject subject, Rank root) {
+  if (root == 0) return subject;
+  if (!has_root(subject.shape.collective)) {
+    throw_error(Code::InvalidArgument, "{} has no root: leave out --root", name_of(subject.shape.collective));
+  }
+  subject.title += fmt::format(", root {}", root);
+  if (subject.algorithm == nullptr || subject.shape.groups == nullptr) return subject;
+  subject.shape.groups = std::make_shared<const plan::Grouping>(subject.shape.groups->seen_from(root));
+  return subject;
+}
+
 void draw(const Options& options) {
   if (!names_file(options) && options.ranks() > kMostDrawn) too_many_to_draw(options.ranks());
-  const Subject subject = whole_subject_of(options);
+  Subject subject = subject_of(options);
   if (subject.shape.ranks > kMostDrawn) too_many_to_draw(subject.shape.ranks);
-  write(draw_svg(subject.plans, subject.title), options.file);
+  check_rank("--root", options.root, subject.shape.ranks);
+  check_rank("--rank", options.rank, subject.shape.ranks);
+  subject = for_root(std::move(subject), options.root);
+  if (subject.algorithm != nullptr) subject.plans = plan::generate_all(*subject.algorithm, subject.shape);
+  if (options.rank >= 0) subject.title += fmt::format(", what rank {} sends and receives", options.rank);
+  write(draw_svg(subject.plans, subject.title, {.root = options.root, .rank = options.rank}), options.file);
   if (options.file != kStandardOutput) fmt::print("{} written\n", options.file);
 }
 
@@ -283,7 +316,7 @@ void import_plans(const Options& options) {
   fmt::print("  hash                  {:016x}\n", plan::hash_of(set.plans));
   const std::string& file = options.file.empty() ? options.algorithm : options.file;
   if (!options.file.empty()) write(plan::to_json(set.plans, set.name), file);
-  fmt::print("\nTUTTI_PLAN={} runs it for every {} of {} ranks.\n", file, name_of(shape.collective), shape.ranks);
+  fmt::print("\nTUTTI_PLAN={} runs it for every {} of {}.\n", file, name_of(shape.collective), in_ranks(shape.ranks));
 }
 
 void add_shape(CLI::App* command, Options& options) {
@@ -298,7 +331,8 @@ void add_shape(CLI::App* command, Options& options) {
 void add_names(CLI::App* command, Options& options) {
   command->add_option("algorithm", options.algorithm, "an algorithm (see tutti plan list), or a file: ring.json")
       ->required();
-  command->add_option("collective", options.collective, "all_reduce, all_gather, …; default all_reduce, a file's own");
+  command->add_option("collective", options.collective,
+                      "all_reduce, all_gather, …; default the first that the algorithm serves, a file's own");
   add_shape(command, options);
 }
 
@@ -310,38 +344,50 @@ void add_plan(CLI::App& app, int& status) {
   command->require_subcommand(1);
   command->footer(
       "Examples:\n  tutti plan list -n 8\n  tutti plan show ring all_reduce -n 4 --rank 0\n"
-      "  tutti plan verify rabenseifner -n 13\n  tutti plan draw swing all_reduce -n 8 -o swing.svg\n"
-      "  tutti plan show hierarchical all_reduce -n 5 --groups 0,0,1,1,1\n");
+      "  tutti plan verify rabenseifner -n 13\n  tutti plan draw swing all_reduce -n 8 -o swing.svg\n");
   const auto options = std::make_shared<Options>();
 
   CLI::App* lists = command->add_subcommand("list", "all algorithms, with what they cost");
   add_shape(lists, *options);
   lists->add_option("--json", options->file, "writes the table to a file as well; -: to standard output instead");
+  lists->footer("Examples:\n  tutti plan list -n 8\n  tutti plan list -n 8 --groups 4 --json list.json\n");
   lists->callback([options] { list(*options); });
 
   CLI::App* shows = command->add_subcommand("show", "the steps of an algorithm, rank by rank");
   add_names(shows, *options);
-  shows->add_option("--rank", options->rank, "of this rank only")->check(CLI::NonNegativeNumber);
+  shows->add_option("--rank", options->rank, "of this rank only; default all")->check(kSomeRank);
+  shows->footer(
+      "Examples:\n  tutti plan show ring -n 4 --rank 0\n  tutti plan show linear gather -n 5\n"
+      "  tutti plan show hierarchical all_reduce -n 5 --groups 0,0,1,1,1\n");
   shows->callback([options] { show(*options); });
 
   CLI::App* verifies = command->add_subcommand("verify", "proves an algorithm for a number of ranks, and counts");
   add_names(verifies, *options);
+  verifies->footer("Examples:\n  tutti plan verify rabenseifner -n 13\n  tutti plan verify mine.json\n");
   verifies->callback([options, &status] { status = verify(*options); });
 
   CLI::App* draws = command->add_subcommand("draw", "a space-time diagram of an algorithm, as SVG");
   add_names(draws, *options);
   draws->add_option("-o", options->file, "the file; -: standard output")->required();
+  draws->add_option("--rank", options->rank, "what this rank sends and receives only; default all")->check(kSomeRank);
+  draws->add_option("--root", options->root, "for which root; default 0")->check(kSomeRank);
+  draws->footer(
+      "Examples:\n  tutti plan draw swing all_reduce -n 8 -o swing.svg\n"
+      "  tutti plan draw binomial broadcast -n 16 --root 3 -o tree.svg\n"
+      "  tutti plan draw ring -n 64 --rank 5 -o five.svg\n");
   draws->callback([options] { draw(*options); });
 
   CLI::App* exports = command->add_subcommand("export", "the plans of all ranks, as JSON to be read, kept or changed");
   add_names(exports, *options);
   exports->add_option("-o", options->file, "the file; default: standard output");
+  exports->footer("Examples:\n  tutti plan export ring -n 4 -o ring.json\n  tutti plan export swing -n 6\n");
   exports->callback([options] { export_plans(*options); });
 
   CLI::App* imports = command->add_subcommand("import", "proves plans of a file, and tells how to run them");
   imports->add_option("file", options->algorithm, "plans as JSON: see docs/plan-format.md")->required();
   imports->add_option("-o", options->file,
                       "also writes them here, a step a line; -: to standard output, and nothing else");
+  imports->footer("Examples:\n  tutti plan import mine.json\n  tutti plan import mine.json -o tidy.json\n");
   imports->callback([options] { import_plans(*options); });
 }
 

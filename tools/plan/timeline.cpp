@@ -45,7 +45,7 @@ std::string in_words(const Ranks& ranks) {
 /// Runs every rank's lanes as soon as they can go on.
 class Clockwork {
  public:
-  explicit Clockwork(std::span<const RankPlan> plans) : plans_(plans), ranks_(plans.size()) {
+  Clockwork(std::span<const RankPlan> plans, Rank root) : plans_(plans), root_(root), ranks_(plans.size()) {
     uint64_t cells = 1;
     for (const RankPlan& plan : plans) {
       for (const plan::Partition& p : plan.partitions) {
@@ -138,14 +138,38 @@ class Clockwork {
   void send(size_t r, size_t lane, const Step& step, int time) {
     const RankPlan& plan = plans_[r];
     const std::vector<Ranks> cells = even_ ? read(r, step.pieces) : std::vector<Ranks>{};
-    std::string what = in_words(plan, step.pieces);
+    std::string what = in_words(as_named(r), step.pieces);
     const bool alike = std::adjacent_find(cells.begin(), cells.end(), std::not_equal_to<>()) == cells.end();
-    if (!cells.empty() && alike) what = in_words(cells.front()) + ": " + what;
+    if (!cells.empty() && alike) what = in_words(as_named(cells.front())) + ": " + what;
     for (uint32_t p = step.peers.begin; p < step.peers.end; ++p) {
       const Rank to = plan.peers[p];
       parcels_[{plan.rank, to, lane}].push_back({time + 1, cells});
-      flights_.push_back({plan.rank, to, static_cast<uint32_t>(lane), time, time + 1, what});
+      flights_.push_back({actual(plan.rank), actual(to), static_cast<uint32_t>(lane), time, time + 1, what});
     }
+  }
+
+  /// A rank as it is, of one counted from the root.
+  Rank actual(Rank planned) const {
+    return static_cast<Rank>((int64_t{planned} + root_) % static_cast<int64_t>(plans_.size()));
+  }
+
+  Ranks as_named(const Ranks& planned) const {
+    Ranks ranks;
+    for (const Rank rank : planned) ranks.insert(actual(rank));
+    return ranks;
+  }
+
+  /// A rank's plan with its blocks named after the ranks that they belong to.
+  const RankPlan& as_named(size_t r) {
+    if (root_ == 0) return plans_[r];
+    if (named_.empty()) named_.assign(plans_.begin(), plans_.end());
+    RankPlan& plan = named_[r];
+    if (plan.pieces != plans_[r].pieces) return plan;  // done before
+    for (Piece& piece : plan.pieces) {
+      const bool by_rank = piece.buffer != plan::Buffer::Scratch && blocks(plan.shape, piece.buffer, plan.rank) > 1;
+      if (by_rank) piece.block = static_cast<uint32_t>(actual(static_cast<Rank>(piece.block)));
+    }
+    return plan;
   }
 
   template <class Visit>
@@ -170,6 +194,8 @@ class Clockwork {
   }
 
   std::span<const RankPlan> plans_;
+  const Rank root_;
+  std::vector<RankPlan> named_;  // empty until they are asked for
   std::vector<RankState> ranks_;
   std::map<std::tuple<Rank, Rank, size_t>, std::deque<Parcel>> parcels_;
   std::vector<Flight> flights_;
@@ -179,6 +205,6 @@ class Clockwork {
 
 }  // namespace
 
-std::vector<Flight> timeline(std::span<const plan::RankPlan> plans) { return Clockwork(plans).run(); }
+std::vector<Flight> timeline(std::span<const plan::RankPlan> plans, Rank root) { return Clockwork(plans, root).run(); }
 
 }  // namespace tutti::tools

@@ -18,7 +18,8 @@ struct Flight {
   std::string what;            ///< "0+1: out[1/4]"; its contributors where the plan reduces
 };
 
-/// All messages of one window, by departure. The plans must be proven.
-std::vector<Flight> timeline(std::span<const plan::RankPlan> plans);
+/// All messages of one window, by departure. The plans must be proven. Plans count ranks, and blocks that belong to
+/// ranks, from the root; flights name them as they are with this root.
+std::vector<Flight> timeline(std::span<const plan::RankPlan> plans, Rank root = 0);
 
 }  // namespace tutti::tools

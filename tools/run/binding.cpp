@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/counted.hpp"
+#include "base/format.hpp"
+
 namespace tutti::tools {
 namespace {
 
@@ -57,13 +60,14 @@ std::string bind_ranks(std::vector<Placement>& ranks, Binding how, const std::ve
       std::count_if(ranks.begin(), ranks.end(), [](const Placement& rank) { return rank.host.empty(); }));
   if (how == Binding::None) return "ranks are not bound to cores (--bind none)";
   if (how == Binding::Auto && here > cores.size()) {
-    return fmt::format("ranks are not bound to cores: {} ranks, {} cores", here, cores.size());
+    return fmt::format("ranks are not bound to cores: {}, {}", counted(here, "rank"), counted(cores.size(), "core"));
   }
   if (how == Binding::Auto && here <= 1) return "ranks are not bound to cores: there is but one rank here";
   for (Placement& rank : ranks) {
     if (rank.host.empty()) rank.cpus = cores[static_cast<size_t>(rank.local_rank) % cores.size()];
   }
-  return fmt::format("{} ranks are bound to {} cores, rank by rank", here, std::min(here, cores.size()));
+  return fmt::format("{} bound to {}, rank by rank", here == 1 ? "1 rank is" : fmt::format("{} ranks are", here),
+                     counted(std::min(here, cores.size()), "core"));
 }
 
 std::string to_text(const cpu_set_t& cpus) {

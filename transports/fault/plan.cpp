@@ -79,7 +79,7 @@ FaultPlan parse_fault_plan(std::string_view text) {
     if (!read_part(part, plan)) {
       throw_error(
           Code::InvalidArgument,
-          "faults: \"{}\" cannot be used; it takes a list of delay=TIME, latency=TIME, jitter=TIME (1.5ms, 20us, "
+          "TUTTI_FAULT: \"{}\" cannot be used; it takes a list of delay=TIME, latency=TIME, jitter=TIME (1.5ms, 20us, "
           "1s), stall=MESSAGE, kill=MESSAGE, corrupt=payload|tag|length|header@MESSAGE, rank=RANK, peer=RANK, "
           "seed=NUMBER",
           part);

@@ -108,5 +108,28 @@ TEST(EnvironmentSources, HaveTheirPageInTheDocumentation) {
          << "docs/environment.md\nor copy " << right;
 }
 
+/// Bars that divide cells: those without a backslash before them, in code too.
+size_t bars(const std::string& line) {
+  size_t count = 0;
+  for (size_t i = 0; i < line.size(); ++i) count += line[i] == '|' && (i == 0 || line[i - 1] != '\\') ? 1 : 0;
+  return count;
+}
+
+TEST(EnvironmentSources, HaveAPageWhoseTablesAreWhole) {
+  std::istringstream page(env_markdown());
+  size_t wanted = 0;  // bars of the table's heading
+  bool any = false;
+  for (std::string line; std::getline(page, line);) {
+    if (line.empty() || line.front() != '|') {
+      wanted = 0;
+      continue;
+    }
+    if (wanted == 0) wanted = bars(line);
+    EXPECT_EQ(bars(line), wanted) << line;
+    any = any || line.find("\\|") != std::string::npos;
+  }
+  EXPECT_TRUE(any) << "no row has a bar in a cell, so this test shows nothing";
+}
+
 }  // namespace
 }  // namespace tutti

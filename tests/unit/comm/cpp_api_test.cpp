@@ -51,7 +51,6 @@ std::string words(Code code, const std::function<void()>& call) {
 }
 
 // ---- what compiles
-// ---------------------------------------------------------------------------------------------------
 
 template <class In, class Out>
 concept CanReduce = requires(Communicator& comm, In&& in, Out&& out) {
@@ -79,7 +78,6 @@ static_assert(sizeof(Half) == 2 && sizeof(BFloat16) == 2 && sizeof(Float8E4M3) =
 static_assert(std::is_standard_layout_v<Half> && std::is_trivial_v<BFloat16> && std::is_trivial_v<Float8E5M2>);
 
 // ---- collectives
-// -----------------------------------------------------------------------------------------------------
 
 TEST(CppApi, CallsTakeRangesOfEveryKind) {
   with_ranks(2, [](Communicator& comm) {
@@ -215,7 +213,6 @@ TEST(CppApi, SmallFloatsSumToTheExactBits) {
 }
 
 // ---- pre-multiplied sums
-// ---------------------------------------------------------------------------------------------
 
 TEST(CppApi, APreMultipliedSumStandsWhereverAnOpDoes) {
   with_ranks(2, [](Communicator& comm) {
@@ -250,7 +247,6 @@ TEST(CppApi, APreMultipliedSumStandsWhereverAnOpDoes) {
 }
 
 // ---- memory
-// ----------------------------------------------------------------------------------------------------------
 
 TEST(CppApi, AllocatedMemoryIsARangeThatOwns) {
   with_ranks(2, [](Communicator& comm) {
@@ -300,7 +296,6 @@ TEST(CppApi, ARegistrationEndsWithItsObject) {
 }
 
 // ---- errors
-// ----------------------------------------------------------------------------------------------------------
 
 TEST(CppApi, SizesThatDoNotFitAreErrorsWithWords) {
   with_ranks(3, [](Communicator& comm) {
@@ -348,7 +343,6 @@ TEST(CppApi, AFailedCommunicatorSaysWhy) {
 }
 
 // ---- one thread, several ranks
-// ---------------------------------------------------------------------------------------
 
 TEST(CppApi, OneThreadDrivesAllRanksInGroups) {
   auto comms = Communicator::all_local(3);

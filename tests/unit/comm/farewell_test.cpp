@@ -53,7 +53,7 @@ TEST(Farewell, TheLastCommunicatorTellsTheMismatchOfOneDestroyedBefore) {
     EXPECT_EQ(tuttiBroadcast(&data, &data, 1, tuttiFloat32, rank, pair[rank], nullptr), tuttiSuccess);
   }
   const std::string told = destroy_all({pair[0], pair[1], alone});
-  EXPECT_NE(told.find(": of 1 calls, rank 1 called broadcast(count=1, f32, root=1) last"), std::string::npos) << told;
+  EXPECT_NE(told.find(": of 1 call, rank 1 called broadcast(count=1, f32, root=1) last"), std::string::npos) << told;
 }
 
 TEST(Farewell, AMessageThatNobodyReceivedIsTold) {

@@ -134,9 +134,25 @@ INSTANTIATE_TEST_SUITE_P(Groups, TwoLevels,
                                          Grouped{4, "4"}, Grouped{3, "1"}),
                          [](const auto& test) { return fmt::format("{}of{}", test.index, test.param.ranks); });
 
-TEST(TwoLevelComm, OfOneHostAreThoseOfOneGroup) {  // threads: no grouping is said, and it can be done all the same
+TEST(TwoLevelComm, AreRefusedWhereNobodySaysGroups) {  // threads are of one host, so of one group
   const test::ScopedEnv forced("TUTTI_ALGO", all_forced());
-  with_ranks(3, [](int rank, tuttiComm_t comm) { expect_right(3, rank, comm); });
+  tuttiComm_t comms[3];
+  EXPECT_EQ(tuttiCommInitAll(comms, 3), tuttiUnsupported);
+  const std::string text = tuttiGetLastError();
+  EXPECT_NE(text.find("hierarchical, which cannot be used on 3 ranks: all ranks are in one group"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("TUTTI_ALGO forces "), std::string::npos) << text;
+  with_ranks(1, [](int rank, tuttiComm_t comm) { expect_right(1, rank, comm); });  // alone there is nothing to group
+}
+
+TEST(TwoLevelComm, WorkInASubCommunicatorOfOneGroup) {  // whose parent has groups: said to gain nothing, and done
+  const test::ScopedEnv groups("TUTTI_GROUPS", "2"), forced("TUTTI_ALGO", all_forced());
+  with_ranks(4, [](int rank, tuttiComm_t comm) {
+    tuttiComm_t part = nullptr;
+    ASSERT_EQ(tuttiCommSplit(comm, rank / 2, rank, &part), tuttiSuccess) << tuttiGetLastError();
+    expect_right(2, rank % 2, part);
+    EXPECT_EQ(tuttiCommDestroy(part), tuttiSuccess);
+  });
 }
 
 TEST(TwoLevelComm, OfASubCommunicatorAreThoseOfItsMembers) {

@@ -38,8 +38,28 @@ TEST(Select, ForcedAlgorithmsAreReadAndCheckedByName) {
   EXPECT_EQ(forced.at("all_reduce"), "ring");
   EXPECT_EQ(forced.at("broadcast"), "binomial");
   EXPECT_TRUE(parse_forced("").empty());
-  for (const char* wrong : {"ring", "all_reduce:", "all_reduce:rong", "all_reduction:ring", "all_reduce:ring,,"}) {
-    EXPECT_THROW(parse_forced(wrong), Error) << wrong;
+  const auto others = parse_forced("ncclAllReduce:ring,bcast:binomial,allreduce:ring");  // as others call them
+  EXPECT_EQ(others.at("all_reduce"), "ring");
+  EXPECT_EQ(others.at("broadcast"), "binomial");
+}
+
+TEST(Select, WhatIsWrongInTuttiAlgoIsNamedAndSoIsTheVariable) {
+  for (const auto& [wrong, words] :
+       {std::pair("ring", "'ring' is not of the form collective:algorithm"),
+        std::pair("all_reduce:", "all_reduce has no algorithm ''; it has "),
+        std::pair("all_reduce:rong", "all_reduce has no algorithm 'rong' (did you mean ring?); it has "),
+        std::pair("all_reduced:ring", "there is no collective 'all_reduced' (did you mean all_reduce?); there are "),
+        std::pair("send_recv:ring", "send_recv has no algorithm 'ring'; it has none"),
+        std::pair("all_reduce:ring,,", "'' is not of the form"),
+        std::pair("all_reduce:ring,allreduce:swing", "forces both ring and swing for all_reduce")}) {
+    try {
+      parse_forced(wrong);
+      FAIL() << wrong;
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      EXPECT_EQ(text.rfind("TUTTI_ALGO", 0), 0u) << text;
+      EXPECT_NE(text.find(words), std::string::npos) << text;
+    }
   }
 }
 
@@ -107,9 +127,11 @@ TEST(Select, AForcedAlgorithmThatCannotBeUsedSaysWhy) {
     const DecisionTable table(s);
     FAIL() << "hierarchical without groups";
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("hierarchical does not work for 4 ranks"), std::string::npos)
-        << error.what();
-    EXPECT_NE(std::string(error.what()).find("needs groups"), std::string::npos) << error.what();
+    const std::string text = error.what();
+    EXPECT_EQ(text.rfind("TUTTI_ALGO forces all_reduce:hierarchical, which cannot be used on 4 ranks: ", 0), 0u)
+        << text;
+    EXPECT_NE(text.find("needs groups"), std::string::npos) << text;
+    EXPECT_NE(text.find("Say by TUTTI_GROUPS"), std::string::npos) << text;
   }
 }
 
@@ -152,8 +174,17 @@ TEST(Select, NotAlongGroupsThatTellNothing) {
     s.groups = nullptr;
     EXPECT_EQ(candidate_of("ring", Collective::AllReduce, 1 << 20, s).seconds,
               candidate_of("ring", Collective::AllReduce, 1 << 20, in_groups(labels)).seconds);
-    Setting forced = in_groups(labels);  // it can be done, so it is done
+    Setting forced = in_groups(labels);
     forced.forced = parse_forced("all_reduce:hierarchical");
+    try {
+      const DecisionTable table(forced);
+      FAIL() << "forced along groups that nobody gave and that tell nothing";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::Unsupported);
+      EXPECT_NE(std::string(error.what()).find(reason), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("Say by TUTTI_GROUPS"), std::string::npos) << error.what();
+    }
+    forced.groups_given = true;  // it can be done, and is what was asked for
     EXPECT_STREQ(DecisionTable(forced).choose(Collective::AllReduce, 8).algorithm->name, "hierarchical");
   }
 }

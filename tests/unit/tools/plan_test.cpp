@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 
 #include "support/prove.hpp"
 #include "tools/plan/draw.hpp"
@@ -110,6 +111,65 @@ TEST(Drawing, ExplainsTheLabelsThatItHas) {
   EXPECT_EQ(count_of(sum, "\"#2\" is block 2"), 0u);
   EXPECT_EQ(count_of(sum, "is the sum of"), 1u);
   EXPECT_EQ(count_of(sum, "out#0"), 0u);
+}
+
+TEST(Timeline, CountsFromTheRoot) {
+  for (const Rank root : {0, 2, 4}) {
+    for (const Flight& f : timeline(Candidate{Collective::Scatter, "linear"}.plans(5), root)) {
+      EXPECT_EQ(f.from, root);
+      EXPECT_EQ(f.what, fmt::format("in#{}", f.to));
+    }
+    const auto tree = timeline(Candidate{Collective::Broadcast, "binomial"}.plans(5), root);
+    EXPECT_EQ(tree.front().from, root);
+    for (const Flight& f : tree) EXPECT_NE(f.to, root);
+    for (const Flight& f : timeline(Candidate{Collective::Reduce, "binomial"}.plans(5), root)) {
+      const std::string contributors = f.what.substr(0, f.what.find(": "));
+      EXPECT_EQ(contributors.find(fmt::format("{}", root)), std::string::npos) << f.what;
+      EXPECT_NE(f.from, root) << f.what;
+    }
+  }
+}
+
+/// Places of the labels, row by row.
+std::map<double, std::vector<std::pair<double, size_t>>> labels_of(const std::string& svg) {
+  std::map<double, std::vector<std::pair<double, size_t>>> rows;  // x, characters
+  for (size_t at = svg.find("paint-order"); at != std::string::npos; at = svg.find("paint-order", at + 1)) {
+    const size_t begin = svg.rfind("<text", at), open = svg.find('>', at), close = svg.find("</text>", at);
+    rows[number_after(svg, " y=\"", begin)].emplace_back(number_after(svg, " x=\"", begin), close - open - 1);
+  }
+  return rows;
+}
+
+TEST(Drawing, OfManyRanksHasWordsForSomeAndThemReadable) {
+  for (const char* algorithm : {"ring", "recursive_doubling", "two_shot", "circulant", "binomial"}) {
+    for (const Rank ranks : {12, 13, 32, 64}) {
+      const std::string svg = draw_svg(Candidate{Collective::AllReduce, algorithm}.plans(ranks), "many");
+      const bool thinned = ranks > 12;
+      EXPECT_EQ(count_of(svg, "Strong,"), thinned ? 1u : 0u);
+      for (Rank r = 0; r < ranks; ++r) EXPECT_EQ(count_of(svg, fmt::format(">rank {}<", r)), 1u);
+      const auto rows = labels_of(svg);
+      EXPECT_FALSE(rows.empty());
+      EXPECT_LE(rows.size(), thinned ? 14u : 24u) << algorithm << " on " << ranks;  // two lines for a rank
+      double before = -100;
+      for (const auto& [y, row] : rows) {
+        EXPECT_GE(y - before, 11.9) << algorithm << " on " << ranks;
+        before = y;
+      }
+    }
+  }
+}
+
+TEST(Drawing, OfOneRanksViewHasItsMessagesOnly) {
+  const auto plans = Candidate{Collective::AllReduce, "recursive_doubling"}.plans(16);
+  const std::string svg = draw_svg(plans, "five", {.rank = 5});
+  const auto flights = timeline(plans);
+  const auto mine =
+      std::count_if(flights.begin(), flights.end(), [](const Flight& f) { return f.from == 5 || f.to == 5; });
+  EXPECT_EQ(count_of(svg, "marker-end"), static_cast<size_t>(mine));
+  EXPECT_EQ(count_of(svg, ">rank 5<"), 1u);
+  EXPECT_EQ(count_of(svg, ">rank 7<"), 1u);
+  EXPECT_EQ(count_of(svg, ">rank 6<"), 0u) << "a rank that it has nothing to do with";
+  EXPECT_EQ(count_of(svg, "Strong"), 0u);
 }
 
 TEST(Drawing, OfOneRankIsAPictureToo) {

@@ -1,0 +1,164 @@
+#include "base/spelling.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <numeric>
+
+#include "base/format.hpp"
+
+namespace tutti {
+namespace {
+
+/// What others call a value, in the form that `bare` gives words.
+template <class T>
+struct Spelling {
+  T value;
+  std::string_view others;  // with blanks between them
+};
+
+constexpr Spelling<Collective> kCollectiveSpellings[] = {{Collective::ReduceScatter, "reducescatterblock"},
+                                                         {Collective::Broadcast, "bcast"},
+                                                         {Collective::SendRecv, "sendreceive p2p"}};
+
+constexpr Spelling<DType> kTypeSpellings[] = {{DType::I8, "int8 int8t char signedchar"},
+                                              {DType::U8, "uint8 uint8t byte unsignedchar"},
+                                              {DType::I32, "int32 int32t int"},
+                                              {DType::U32, "uint32 uint32t uint unsigned unsignedint"},
+                                              {DType::I64, "int64 int64t long longlong"},
+                                              {DType::U64, "uint64 uint64t unsignedlong unsignedlonglong"},
+                                              {DType::F16, "float16 half fp16"},
+                                              {DType::F32, "float32 float fp32"},
+                                              {DType::F64, "float64 double fp64"},
+                                              {DType::BF16, "bfloat16 bfloat"},
+                                              {DType::F8E4M3, "float8e4m3 fp8e4m3 float8e4m3fn e4m3"},
+                                              {DType::F8E5M2, "float8e5m2 fp8e5m2 e5m2"}};
+
+constexpr Spelling<Op> kOpSpellings[] = {{Op::Sum, "add"},     {Op::Prod, "product mul"}, {Op::Min, "minimum"},
+                                         {Op::Max, "maximum"}, {Op::Avg, "average mean"}, {Op::PreMulSum, "mulsum"}};
+
+/// The word in small letters, without what divides its parts, the prefix of a library and the suffix of a test.
+std::string bare(std::string_view word) {
+  std::string small;
+  for (const char c : word) {
+    if (c != '_' && c != '-' && c != ' ') small += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  for (const std::string_view prefix : {"tutti", "nccl", "mpi"}) {
+    if (small.size() > prefix.size() && small.compare(0, prefix.size(), prefix) == 0) {
+      small.erase(0, prefix.size());
+      break;
+    }
+  }
+  const std::string_view suffix = "perf";
+  if (small.size() > suffix.size() && std::string_view(small).substr(small.size() - suffix.size()) == suffix) {
+    small.resize(small.size() - suffix.size());
+  }
+  return small;
+}
+
+bool has_word(std::string_view words, std::string_view word) {
+  for (size_t at = 0; at <= words.size();) {
+    const size_t end = std::min(words.find(' ', at), words.size());
+    if (words.substr(at, end - at) == word) return true;
+    at = end + 1;
+  }
+  return false;
+}
+
+template <class T>
+std::vector<std::string> names_of(int number) {
+  std::vector<std::string> names;
+  for (int i = 0; i < number; ++i) names.emplace_back(name_of(static_cast<T>(i)));
+  return names;
+}
+
+template <class T, size_t kSize>
+std::optional<T> called(std::string_view word, int number, const Spelling<T> (&others)[kSize]) {
+  const std::string wanted = bare(word);
+  if (wanted.empty()) return std::nullopt;
+  for (int i = 0; i < number; ++i) {
+    if (wanted == bare(name_of(static_cast<T>(i)))) return static_cast<T>(i);
+  }
+  for (const Spelling<T>& spelling : others) {
+    if (has_word(spelling.others, wanted)) return spelling.value;
+  }
+  return std::nullopt;
+}
+
+[[noreturn]] void unknown(const char* what, std::string_view word, std::string_view source,
+                          const std::vector<std::string>& names) {
+  throw_error(Code::InvalidArgument, "{}{}there is no {} '{}'{}; there are {}", source, source.empty() ? "" : ": ",
+              what, word, did_you_mean(word, names), fmt::join(names, ", "));
+}
+
+/// Letters to insert, drop, change or swap with the next, until one word is the other.
+size_t distance(std::string_view a, std::string_view b) {
+  std::array<std::vector<size_t>, 3> rows;  // of letter i, i − 1 and i − 2 of `a`
+  for (auto& row : rows) row.resize(b.size() + 1);
+  std::iota(rows[0].begin(), rows[0].end(), 0);
+  for (size_t i = 1; i <= a.size(); ++i) {
+    std::rotate(rows.begin(), rows.end() - 1, rows.end());
+    rows[0][0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const bool same = a[i - 1] == b[j - 1];
+      size_t& here = rows[0][j];
+      here = std::min({rows[1][j] + 1, rows[0][j - 1] + 1, rows[1][j - 1] + (same ? 0 : 1)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) here = std::min(here, rows[2][j - 2] + 1);
+    }
+  }
+  return rows[0][b.size()];
+}
+
+}  // namespace
+
+std::optional<Collective> collective_called(std::string_view word) {
+  return called<Collective>(word, kCollectives, kCollectiveSpellings);
+}
+std::optional<DType> type_called(std::string_view word) { return called<DType>(word, kDTypes, kTypeSpellings); }
+std::optional<Op> op_called(std::string_view word) { return called<Op>(word, kOps, kOpSpellings); }
+
+std::vector<std::string> collective_names() { return names_of<Collective>(kCollectives); }
+std::vector<std::string> type_names() { return names_of<DType>(kDTypes); }
+std::vector<std::string> op_names() { return names_of<Op>(kOps); }
+
+Collective read_collective(std::string_view word, std::string_view source) {
+  if (const auto found = collective_called(word)) return *found;
+  unknown("collective", word, source, collective_names());
+}
+
+DType read_type(std::string_view word, std::string_view source) {
+  if (const auto found = type_called(word)) return *found;
+  unknown("element type", word, source, type_names());
+}
+
+Op read_op(std::string_view word, std::string_view source) {
+  if (const auto found = op_called(word)) return *found;
+  unknown("operator", word, source, op_names());
+}
+
+std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known) {
+  constexpr size_t kLongest = 64;  // nobody mistypes more
+  const std::string wanted = bare(word.substr(0, kLongest));
+  if (wanted.empty()) return std::nullopt;
+  const std::string* best = nullptr;
+  size_t least = std::max<size_t>(1, wanted.size() / 3) + 1;  // fewer slips than this
+  for (const std::string& candidate : known) {
+    const std::string other = bare(candidate);
+    const bool begins = wanted.size() >= 3 && other.compare(0, wanted.size(), wanted) == 0;
+    const size_t slips = begins ? 1 : distance(wanted, other);
+    if (slips < least) {
+      least = slips;
+      best = &candidate;
+    }
+  }
+  return best == nullptr ? std::nullopt : std::optional(*best);
+}
+
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& known) {
+  const auto near = nearest(word, known);
+  return near ? fmt::format(" (did you mean {}?)", *near) : "";
+}
+
+}  // namespace tutti

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/format.hpp"
+#include "base/limits.hpp"
 
 namespace tutti {
 namespace {
@@ -27,7 +28,7 @@ bool again(int error) { return error == EAGAIN || error == EWOULDBLOCK || error 
 
 Fd open_socket(int family) {
   Fd fd(socket(family, kKind, 0));
-  if (!fd) throw_error(Code::SystemError, "cannot open a socket: {}", std::strerror(errno));
+  if (!fd) throw_error(Code::SystemError, "cannot open a socket: {}", system_words(errno));
   return fd;
 }
 

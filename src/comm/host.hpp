@@ -1,10 +1,13 @@
 // Who this process is, and whether another one of this host is still there.
 #pragma once
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <string>
 
 #include "base/fd.hpp"
+#include "base/format.hpp"
 
 namespace tutti::comm {
 
@@ -13,6 +16,17 @@ namespace tutti::comm {
 const std::string& host_identity();
 /// The host's name, for people.
 std::string host_name();
+/// Runs `body`; what the system refuses there (Error(SystemError), Error(OutOfMemory)) is told of this process and
+/// host.
+template <class Body>
+decltype(auto) on_this_host(Body&& body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    if (error.code() != Code::SystemError && error.code() != Code::OutOfMemory) throw;
+    throw_error(error.code(), "process {} on {}: {}", getpid(), host_name(), error.what());
+  }
+}
 /// When process `process` of this host was started, in the kernel's ticks since boot; 0 if there is no such process.
 uint64_t process_start(uint32_t process);
 /// A descriptor that becomes readable when that very process (not a later one with its number) has died; invalid if it

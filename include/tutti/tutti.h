@@ -72,6 +72,9 @@ enum { tuttiSum = 0, tuttiProd = 1, tuttiMin = 2, tuttiMax = 3, tuttiAvg = 4 };
 
 typedef struct tuttiComm* tuttiComm_t;
 typedef struct tuttiStream* tuttiStream_t;
+typedef struct tuttiEvent* tuttiEvent_t;
+/* A function of the program's that a stream runs. */
+typedef void (*tuttiHostFn_t)(void* argument);
 
 /* What all ranks of a communicator must know to meet: addresses, port and a 256-bit secret key. Pass it on by any means
  * you trust (MPI_Bcast, a file, a store); who has it can join. */
@@ -140,14 +143,39 @@ TUTTI_API tuttiResult_t tuttiMemFree(void* pointer);
 TUTTI_API tuttiResult_t tuttiCommRegister(tuttiComm_t comm, void* buffer, size_t bytes, void** handle);
 TUTTI_API tuttiResult_t tuttiCommDeregister(tuttiComm_t comm, void* handle);
 
-/* --- host streams ------------------------------------------------------------------------------------------------ */
+/* --- host streams and events ------------------------------------------------------------------------------------- */
 
-/* A stream runs its calls in order on a thread of its own. */
+/* A stream runs its calls in order on a thread of its own. Any thread may use a stream or an event, also while another
+ * one destroys it: who comes too late gets tuttiInvalidUsage. */
 TUTTI_API tuttiResult_t tuttiStreamCreate(tuttiStream_t* stream);
 /* Waits for all calls made on the stream; returns the first error among those since the last synchronisation. */
 TUTTI_API tuttiResult_t tuttiStreamSynchronize(tuttiStream_t stream);
-/* Waits as above, then ends the thread. */
+/* tuttiInProgress while calls made on the stream are still to run; then what tuttiStreamSynchronize would return, which
+ * it still will. Does not wait. */
+TUTTI_API tuttiResult_t tuttiStreamQuery(tuttiStream_t stream);
+/* Calls made on the stream from now on run after what the event has recorded last; nothing, if it has recorded nothing.
+ * An error recorded with it becomes this stream's too. */
+TUTTI_API tuttiResult_t tuttiStreamWaitEvent(tuttiStream_t stream, tuttiEvent_t event);
+/* Has the stream's thread call function(argument) after all calls made on the stream so far, whether they succeeded or
+ * not. What follows on the stream waits for its return. It may make calls on streams; it must not wait for what runs on
+ * its own. A C++ exception that leaves it becomes the stream's error (tuttiInvalidUsage). */
+TUTTI_API tuttiResult_t tuttiStreamLaunchHostFunc(tuttiStream_t stream, tuttiHostFn_t function, void* argument);
+/* Waits as tuttiStreamSynchronize, then ends the thread. */
 TUTTI_API tuttiResult_t tuttiStreamDestroy(tuttiStream_t stream);
+
+/* An event marks a point in a stream's order. The three calls that give a stream something to do
+ * (tuttiEventRecord, tuttiStreamWaitEvent, tuttiStreamLaunchHostFunc) are tuttiInvalidUsage inside a group, whose calls
+ * reach their streams only at its end. */
+TUTTI_API tuttiResult_t tuttiEventCreate(tuttiEvent_t* event);
+/* Records all calls made on the stream so far, in place of what the event has recorded before. */
+TUTTI_API tuttiResult_t tuttiEventRecord(tuttiEvent_t event, tuttiStream_t stream);
+/* tuttiInProgress while recorded calls are still to run; then tuttiSuccess (also if nothing was recorded), or the
+ * stream's first error since its last synchronisation, which the stream still returns as well. Does not wait. */
+TUTTI_API tuttiResult_t tuttiEventQuery(tuttiEvent_t event);
+/* Waits for the recorded calls; returns as above. */
+TUTTI_API tuttiResult_t tuttiEventSynchronize(tuttiEvent_t event);
+/* At any time: streams that wait for what it has recorded go on waiting for that. */
+TUTTI_API tuttiResult_t tuttiEventDestroy(tuttiEvent_t event);
 
 /* --- collectives: n ranks ---------------------------------------------------------------------------------------- */
 

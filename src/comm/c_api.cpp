@@ -13,12 +13,6 @@
 namespace tutti::comm {
 namespace {
 
-template <class T>
-T& required(T* pointer, const char* name) {
-  if (pointer == nullptr) throw_error(Code::InvalidArgument, "{} is null", name);
-  return *pointer;
-}
-
 UniqueId id_from(const tuttiUniqueId& raw) {
   UniqueId::Bytes bytes;
   std::memcpy(bytes.data(), raw.bytes, bytes.size());
@@ -166,26 +160,6 @@ tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm) {
     if (op < kFirstScale || !communicator_of(comm)->scales().remove(op - kFirstScale)) {
       throw_error(Code::InvalidArgument, "operator {} was not made on this communicator", op);
     }
-  });
-}
-
-tuttiResult_t tuttiStreamCreate(tuttiStream_t* stream) {
-  return guarded([&] { required(stream, "stream") = make_handle(std::make_shared<Stream>()); });
-}
-
-tuttiResult_t tuttiStreamSynchronize(tuttiStream_t stream) {
-  return guarded([&] {
-    required(stream, "stream");
-    stream_of(stream)->synchronize().throw_if_bad();
-  });
-}
-
-tuttiResult_t tuttiStreamDestroy(tuttiStream_t stream) {
-  return guarded([&] {
-    required(stream, "stream");
-    const auto worker = stream_of(stream);
-    stream->stream = nullptr;
-    worker->synchronize().throw_if_bad();
   });
 }
 

@@ -56,13 +56,14 @@ struct ElementIs {
 
 /// C++'s integer types, however they are spelt: `long` and `long long` are both i64 where both have 8 bytes.
 template <class T>
-concept PlainInteger = std::same_as<T, signed char> || std::same_as<T, unsigned char> || std::same_as<T, int> ||
-    std::same_as<T, unsigned> || std::same_as<T, long> || std::same_as<T, unsigned long> ||
-    std::same_as<T, long long> || std::same_as<T, unsigned long long>;
+concept PlainInteger = std::same_as<T, signed char> || std::same_as<T, unsigned char> || std::same_as<T, short> ||
+    std::same_as<T, unsigned short> || std::same_as<T, int> || std::same_as<T, unsigned> || std::same_as<T, long> ||
+    std::same_as<T, unsigned long> || std::same_as<T, long long> || std::same_as<T, unsigned long long>;
 
 template <PlainInteger T>
 struct ElementType<T> {
   static constexpr DType kType = sizeof(T) == 1   ? (std::is_signed_v<T> ? DType::I8 : DType::U8)
+                                 : sizeof(T) == 2 ? (std::is_signed_v<T> ? DType::I16 : DType::U16)
                                  : sizeof(T) == 4 ? (std::is_signed_v<T> ? DType::I32 : DType::U32)
                                                   : (std::is_signed_v<T> ? DType::I64 : DType::U64);
 };

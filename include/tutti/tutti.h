@@ -62,7 +62,9 @@ typedef enum {
   tuttiFloat64 = 8,
   tuttiBfloat16 = 9,
   tuttiFloat8e4m3 = 10,
-  tuttiFloat8e5m2 = 11
+  tuttiFloat8e5m2 = 11,
+  tuttiInt16 = 12,
+  tuttiUint16 = 13
 } tuttiDataType_t;
 
 /* Reduction operators: the built-in ones, and those that tuttiRedOpCreatePreMulSum made for a communicator.

@@ -18,7 +18,8 @@ struct TypeAlias {
 constexpr TypeAlias kTypeAliases[] = {
     {DType::I8, "int8"},    {DType::U8, "uint8"},      {DType::I32, "int32"},       {DType::U32, "uint32"},
     {DType::I64, "int64"},  {DType::U64, "uint64"},    {DType::F16, "half"},        {DType::F32, "float"},
-    {DType::F64, "double"}, {DType::BF16, "bfloat16"}, {DType::F8E4M3, "fp8_e4m3"}, {DType::F8E5M2, "fp8_e5m2"}};
+    {DType::F64, "double"}, {DType::BF16, "bfloat16"}, {DType::F8E4M3, "fp8_e4m3"}, {DType::F8E5M2, "fp8_e5m2"},
+    {DType::I16, "int16"},  {DType::U16, "uint16"}};
 
 std::vector<std::string> collective_names() {
   std::vector<std::string> names;

@@ -74,6 +74,7 @@ static_assert(!CanBroadcast<const Memory<int>&>, "const");
 static_assert(!CanBroadcast<std::vector<int>>, "gone before a group ends");
 static_assert(!CanBroadcast<std::vector<bool>&> && !CanBroadcast<std::span<volatile int>>, "not plain memory");
 static_assert(!Element<char> && !Element<bool> && !Element<int*> && !Element<std::string>);
+static_assert(ElementType<short>::kType == DType::I16 && ElementType<uint16_t>::kType == DType::U16);
 static_assert(Element<const float> && Element<std::byte> && ElementType<unsigned long long>::kType == DType::U64);
 
 /// A struct of a program's.

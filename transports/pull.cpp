@@ -1,6 +1,5 @@
 #include "transports/pull.hpp"
 
-#include <sys/prctl.h>
 #include <sys/uio.h>
 
 #include <cerrno>
@@ -33,11 +32,6 @@ int pull(int process, const unsigned char* from, unsigned char* to, uint64_t byt
 
 int push(int process, const unsigned char* from, unsigned char* to, uint64_t bytes) {
   return repeat(::process_vm_writev, process, const_cast<unsigned char*>(from), to, bytes);
-}
-
-void permit_pulling() {
-  // Where there is no Yama, or where it asks for nothing, this fails or changes nothing, and that is as good.
-  ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 }
 
 }  // namespace tutti::transports

@@ -1,5 +1,5 @@
 // Reading and writing another process's memory without its help (cross-memory attach, Linux's process_vm_readv and
-// process_vm_writev): the kernel copies once, from pages of the one to pages of the other.
+// process_vm_writev): the kernel copies once, from pages of the one to pages of the other. Whom it lets: tracer.hpp.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,5 @@ int pull(int process, const unsigned char* from, unsigned char* to, uint64_t byt
 
 /// The other way: to `to`, an address in `process`.
 int push(int process, const unsigned char* from, unsigned char* to, uint64_t bytes);
-
-/// Lets other processes of this user pull from this one, and push, where the kernel (Yama) asks for that. Once is
-/// enough.
-void permit_pulling();
 
 }  // namespace tutti::transports

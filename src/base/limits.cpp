@@ -51,6 +51,12 @@ std::string system_words(int error) {
 
 bool out_of_descriptors(int error) { return error == EMFILE || error == ENFILE; }
 
+void throw_system(const char* what, int error) {
+  const std::string text = fmt::format("cannot {}: {}", what, system_words(error));
+  if (out_of_descriptors(error)) throw NoDescriptor(text);
+  throw Error(Code::SystemError, text);
+}
+
 int descriptor_reserve() { return static_cast<int>(std::min<rlim_t>(limit_of(RLIMIT_NOFILE) / 8, 64)); }
 
 Fd make_memory_file(const char* name, uint64_t bytes, Reserve reserve) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/fd.hpp"
+#include "tutti/error.hpp"
 
 namespace tutti {
 
@@ -15,6 +16,14 @@ namespace tutti {
 std::string system_words(int error);
 /// True for the errors that mean: out of descriptors, of this process (EMFILE) or of the machine (ENFILE).
 bool out_of_descriptors(int error);
+
+/// This process has no descriptor left: no time-out, and nothing that another try would mend.
+class NoDescriptor : public Error {
+ public:
+  explicit NoDescriptor(const std::string& what) : Error(Code::SystemError, what) {}
+};
+/// Throws "cannot WHAT: …": NoDescriptor, or Error(SystemError) for any other error.
+[[noreturn]] void throw_system(const char* what, int error);
 
 /// How many descriptors are left to the program and to connections when memory takes one for each block: an eighth of
 /// all that this process may have, at most 64.

@@ -30,7 +30,7 @@ void check_place(int ranks, int rank) {
 
 std::shared_ptr<Communicator> join_from_environment() {
   const auto launch = recognise_launch();
-  if (!launch) return Communicator::join(create_unique_id(), 1, 0);
+  if (!launch) return Communicator::join(on_this_host([] { return create_unique_id(); }), 1, 0);
   const bool given = !launch->id.empty();
   const UniqueId id = given ? UniqueId::from_hex(launch->id) : meet(*launch, Deadline::in(env().init_timeout));
   return Communicator::join(id, launch->size, launch->rank);
@@ -49,7 +49,7 @@ const char* tuttiGetLastError(void) { return last_error(); }
 tuttiResult_t tuttiGetUniqueId(tuttiUniqueId* id) {
   return guarded([&] {
     tuttiUniqueId& raw = required(id, "id");
-    const UniqueId::Bytes bytes = create_unique_id().to_bytes();
+    const UniqueId::Bytes bytes = on_this_host([] { return create_unique_id(); }).to_bytes();
     static_assert(sizeof raw.bytes == sizeof bytes);
     std::memcpy(raw.bytes, bytes.data(), bytes.size());
   });
@@ -75,7 +75,7 @@ tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ranks) {
   return guarded([&] {
     required(comms, "comms");
     check_place(ranks, 0);
-    const UniqueId id = create_unique_id();
+    const UniqueId id = on_this_host([] { return create_unique_id(); });
     group_start();
     for (int rank = 0; rank < ranks; ++rank) {
       comms[rank] = nullptr;

@@ -1,8 +1,6 @@
 // Who this process is, and whether another one of this host is still there.
 #pragma once
 
-#include <unistd.h>
-
 #include <cstdint>
 #include <string>
 
@@ -16,15 +14,18 @@ namespace tutti::comm {
 const std::string& host_identity();
 /// The host's name, for people.
 std::string host_name();
-/// Runs `body`; what the system refuses there (Error(SystemError), Error(OutOfMemory)) is told of this process and
-/// host.
+/// "process 4711 on node17": this one.
+std::string this_process();
+/// True where the system refused something, of which it matters where that was.
+inline bool is_of_the_system(Code code) { return code == Code::SystemError || code == Code::OutOfMemory; }
+/// Runs `body`; what the system refuses there is told of this process.
 template <class Body>
 decltype(auto) on_this_host(Body&& body) {
   try {
     return body();
   } catch (const Error& error) {
-    if (error.code() != Code::SystemError && error.code() != Code::OutOfMemory) throw;
-    throw_error(error.code(), "process {} on {}: {}", getpid(), host_name(), error.what());
+    if (!is_of_the_system(error.code())) throw;
+    throw_error(error.code(), "{}: {}", this_process(), error.what());
   }
 }
 /// When process `process` of this host was started, in the kernel's ticks since boot; 0 if there is no such process.

@@ -31,8 +31,8 @@ constexpr uint64_t kMost = uint64_t{1} << 46;  // below what any machine can map
 
 [[noreturn]] void throw_refused(uint64_t bytes, int error) {
   if (error == ENOMEM || error == ENOSPC) throw_no_memory(bytes, error);
-  throw_error(Code::SystemError, "cannot get {} of shared memory for this rank's arena (TUTTI_ARENA): {}",
-              to_text(Bytes{bytes}), system_words(error));
+  throw_system(
+      fmt::format("get {} of shared memory for this rank's arena (TUTTI_ARENA)", to_text(Bytes{bytes})).c_str(), error);
 }
 
 unsigned char* map_shared(int fd, uint64_t bytes, int access = PROT_READ | PROT_WRITE) {

@@ -20,6 +20,7 @@
 
 #include "base/fd.hpp"
 #include "transports/pull.hpp"
+#include "transports/tracer.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti::tools {
@@ -50,7 +51,8 @@ class Sleeper {
     const Fd ready(ends[0]), tell(ends[1]);
     process_ = fork();
     if (process_ == 0) {
-      transports::permit_pulling();
+      const int parent[] = {getppid()};
+      transports::permit_pulling(parent);
       const bool told = ::write(tell.get(), "x", 1) == 1;
       while (told) pause();
       _exit(1);

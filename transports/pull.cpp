@@ -2,7 +2,6 @@
 
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -85,10 +84,5 @@ void PushGate::shut() {
 bool is_gone(int process) { return states_of(process).find_first_not_of("ZX") == std::string::npos; }
 
 bool may_be_in_kernel(int process) { return states_of(process).find_first_not_of("TtZX") != std::string::npos; }
-
-void permit_pulling() {
-  // Where there is no Yama, or where it asks for nothing, this fails or changes nothing, and that is as good.
-  ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
-}
 
 }  // namespace tutti::transports

@@ -1,5 +1,5 @@
 // Reading and writing another process's memory without its help (cross-memory attach, Linux's process_vm_readv and
-// process_vm_writev): the kernel copies once, from pages of the one to pages of the other.
+// process_vm_writev): the kernel copies once, from pages of the one to pages of the other. Whom it lets: tracer.hpp.
 #pragma once
 
 #include <cstdint>
@@ -38,9 +38,5 @@ class PushGate {
 bool may_be_in_kernel(int process);
 /// Has it ended?
 bool is_gone(int process);
-
-/// Lets other processes of this user pull from this one, and push, where the kernel (Yama) asks for that. Once is
-/// enough.
-void permit_pulling();
 
 }  // namespace tutti::transports

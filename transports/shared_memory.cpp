@@ -14,6 +14,7 @@
 #include "base/bytes.hpp"
 #include "base/cgroup.hpp"
 #include "base/format.hpp"
+#include "base/limits.hpp"
 #include "base/log.hpp"
 
 namespace tutti::transports {
@@ -40,25 +41,25 @@ unsigned char* reserve(uint64_t bytes) {
   return begin + before;
 }
 
-/// A file of `bytes` bytes in memory, all of them allocated, which cannot shrink; empty where there are no descriptors.
+/// What peers map; empty where no descriptor can be spared for it, or the system has no file of that size.
 Fd make_file(uint64_t bytes) {
-  Fd fd(::memfd_create("tutti-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd) {
-    static std::atomic_flag warned;
-    if (!warned.test_and_set()) {
-      log_warn(
-          "memory that peers could map cannot be had ({}); tuttiMemAlloc gives ordinary memory instead, which is "
-          "slower between processes. Each such block takes a descriptor: raise their number with ulimit -n",
-          std::strerror(errno));
-    }
-    return fd;
-  }
   if (bytes > available_memory()) throw_no_memory(bytes, ENOMEM);
-  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) throw_no_memory(bytes, errno);
-  while (::fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes)) != 0) {
-    if (errno != EINTR) throw_no_memory(bytes, errno);
+  Fd fd = make_memory_file("tutti-memory", bytes, Reserve::Keep);
+  if (fd) return fd;
+  const int error = errno;
+  if (error == ENOMEM || error == ENOSPC) throw_no_memory(bytes, error);
+  static std::atomic_flag warned;
+  if (!warned.test_and_set()) {
+    log_warn(
+        "tuttiMemAlloc: {} bytes that peers can map cannot be had: {}. From now on such memory is ordinary memory, "
+        "which "
+        "is slower between processes{}",
+        bytes, system_words(error),
+        out_of_descriptors(error) ? fmt::format(". Each block of it takes a descriptor; the last {} are left to the "
+                                                "program and to connections",
+                                                descriptor_reserve())
+                                  : "");
   }
-  if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) throw_no_memory(bytes, errno);
   return fd;
 }
 

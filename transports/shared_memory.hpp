@@ -23,7 +23,8 @@ class SharedMemory {
   static SharedMemory& of_this_process();
 
   /// Zeroed, aligned to 2 MiB; all of it is there at once. Throws Error(OutOfMemory). Little memory, which messages are
-  /// copied from anyway, and any where the system has no more descriptors, is like any other, which calls can use too.
+  /// copied from anyway, and any where no descriptor can be spared for it (base/limits.hpp) or files may not be as
+  /// large, is like any other, which calls can use too.
   void* allocate(uint64_t bytes);
   /// Throws Error(InvalidArgument) for what `allocate` has not returned. Others may have it mapped still: its pages go
   /// back to the system all the same; but in a forked child nothing happens to its parent's.

@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <ranges>
 #include <type_traits>
 
@@ -44,7 +45,7 @@ struct Float8E5M2 {
 ///     struct tutti::ElementType<MyBFloat16> : tutti::ElementIs<tutti::DType::BF16> {};
 ///
 /// if it can be copied byte by byte, has the same size and bits of the same meaning.
-/// `char` is none: whether it has a sign differs between machines. For text: `std::as_bytes(std::span(text))`.
+/// `char` is none: whether it has a sign differs between machines.
 template <class T>
 struct ElementType;
 
@@ -55,13 +56,14 @@ struct ElementIs {
 
 /// C++'s integer types, however they are spelt: `long` and `long long` are both i64 where both have 8 bytes.
 template <class T>
-concept PlainInteger = std::same_as<T, signed char> || std::same_as<T, unsigned char> || std::same_as<T, int> ||
-    std::same_as<T, unsigned> || std::same_as<T, long> || std::same_as<T, unsigned long> ||
-    std::same_as<T, long long> || std::same_as<T, unsigned long long>;
+concept PlainInteger = std::same_as<T, signed char> || std::same_as<T, unsigned char> || std::same_as<T, short> ||
+    std::same_as<T, unsigned short> || std::same_as<T, int> || std::same_as<T, unsigned> || std::same_as<T, long> ||
+    std::same_as<T, unsigned long> || std::same_as<T, long long> || std::same_as<T, unsigned long long>;
 
 template <PlainInteger T>
 struct ElementType<T> {
   static constexpr DType kType = sizeof(T) == 1   ? (std::is_signed_v<T> ? DType::I8 : DType::U8)
+                                 : sizeof(T) == 2 ? (std::is_signed_v<T> ? DType::I16 : DType::U16)
                                  : sizeof(T) == 4 ? (std::is_signed_v<T> ? DType::I32 : DType::U32)
                                                   : (std::is_signed_v<T> ? DType::I64 : DType::U64);
 };
@@ -107,30 +109,103 @@ concept Element = std::is_trivially_copyable_v<T> && requires {
   requires sizeof(T) == size_of(ElementType<std::remove_const_t<T>>::kType);
 };
 
-// ---- ranges
+// ---- what calls take: ranges and single values
 
-/// Elements one after the other that a call can read: std::vector, std::array, std::span, tutti::Memory, a C array, …
-/// Its size is the call's count. A container that is a temporary is refused: in a group or on a stream it would be gone
-/// before the call runs.
+/// What can be moved byte by byte: elements, and structs, enums, bool, char, … of the program's, whose layout must be
+/// the same on all ranks. Pointers are none: they mean nothing elsewhere.
+template <class T>
+concept Value = std::is_object_v<T> && std::is_trivially_copyable_v<T> && !std::is_pointer_v<T> &&
+                !std::is_member_pointer_v<T> && !std::is_null_pointer_v<T> && !std::is_volatile_v<T>;
+
+/// Values one after the other: std::vector, std::array, std::span, tutti::Memory, a C array, … Its size is the call's
+/// count. A container that is a temporary is refused: in a group or on a stream it would be gone before the call runs.
 template <class R>
-concept InputRange = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
-    Element<std::ranges::range_value_t<R>> && std::ranges::borrowed_range<R> && requires(R& range) {
+concept ValueRange = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
+    Value<std::ranges::range_value_t<R>> && std::ranges::borrowed_range<R> && requires(R& range) {
   { std::ranges::data(range) } -> std::convertible_to<const void*>;
 };
 
-/// As InputRange, and a call can write it: not const.
-template <class R>
-concept OutputRange = InputRange<R> && requires(R& range) {
-  { std::ranges::data(range) } -> std::convertible_to<void*>;
+/// One variable, which counts as a range of one. Not a temporary, for the same reason.
+template <class V>
+concept SingleValue = std::is_lvalue_reference_v<V> && !std::ranges::range<V> && Value<std::remove_cvref_t<V>> &&
+                      !std::is_volatile_v<std::remove_reference_t<V>>;
+
+namespace detail {
+template <class D>
+struct ValueIn {
+  using Type = std::remove_cvref_t<D>;
+};
+template <std::ranges::range D>
+struct ValueIn<D> {
+  using Type = std::ranges::range_value_t<D>;
 };
 
-/// The element type of a range.
-template <InputRange R>
-inline constexpr DType kElementOf = ElementType<std::ranges::range_value_t<R>>::kType;
+template <class D>
+constexpr size_t count(const D& data) {
+  if constexpr (std::ranges::range<D>) {
+    return static_cast<size_t>(std::ranges::size(data));
+  } else {
+    return 1;
+  }
+}
+template <class D>
+constexpr auto* address(D& data) {
+  if constexpr (std::ranges::range<D&>) {
+    return std::ranges::data(data);
+  } else {
+    return std::addressof(data);
+  }
+}
+}  // namespace detail
 
-/// An input and an output of one element type.
+/// The type of a range's values, or of a single one.
+template <class D>
+using ValueOf = typename detail::ValueIn<D>::Type;
+
+/// What a call can read.
+template <class D>
+concept Input = ValueRange<D> || SingleValue<D>;
+/// What a call can write: not const.
+template <class D>
+concept Output = Input<D> && requires(std::remove_reference_t<D>& data) {
+  { detail::address(data) } -> std::convertible_to<void*>;
+};
+/// What a call can fold: made of elements.
+template <class D>
+concept Foldable = Input<D> && Element<ValueOf<D>>;
+
+/// Values that are no elements are moved as bytes.
+template <Input D>
+inline constexpr bool kAsBytes = !Element<ValueOf<D>>;
+/// How C counts them: as this type …
+template <Input D>
+constexpr DType type_of() {
+  if constexpr (kAsBytes<D>) {
+    return DType::U8;
+  } else {
+    return ElementType<ValueOf<D>>::kType;
+  }
+}
+/// … and so many of it for each value.
+template <Input D>
+inline constexpr size_t kUnits = kAsBytes<D> ? sizeof(ValueOf<D>) : 1;
+
+namespace detail {
 template <class In, class Out>
-concept SameElements =
-    InputRange<In> && OutputRange<Out> && std::same_as<ElementIs<kElementOf<In>>, ElementIs<kElementOf<Out>>>;
+constexpr bool alike() {
+  if constexpr (kAsBytes<In> || kAsBytes<Out>) {
+    return std::same_as<ValueOf<In>, ValueOf<Out>>;
+  } else {
+    return type_of<In>() == type_of<Out>();
+  }
+}
+}  // namespace detail
+
+/// An input and an output of one type.
+template <class In, class Out>
+concept SameValues = Input<In> && Output<Out> && detail::alike<In, Out>();
+/// The same, for folding.
+template <class In, class Out>
+concept SameElements = SameValues<In, Out> && Foldable<In>;
 
 }  // namespace tutti

@@ -22,7 +22,12 @@
  *   - Thread-safety: calls on different communicators may come from any threads at the same time; calls on one
  *     communicator too, and run in the order in which they were made. tuttiCommAbort may come from any thread at any
  *     time. A child of fork() must not use its parent's communicators: it gets tuttiInvalidUsage.
- *   - Nothing here calls exit or changes signal handlers, and nothing is printed below TUTTI_LOG's level.
+ *   - Nothing here calls exit, changes signal handlers or raises signals, and nothing is printed below TUTTI_LOG's level.
+ *     No descriptor of the library's is 0, 1 or 2, also where a program was started with those closed.
+ *   - Ranks of one host and user read and write each other's memory through the kernel where it lets them (TUTTI_CMA=off:
+ *     never). Where Yama asks for it (ptrace_scope 1) a rank lets those processes attach to it, a debugger's right, that
+ *     descend from the nearest ancestor of all ranks of its host: the launcher, as a rule. Ranks without one but the
+ *     machine's first process let nobody (two of them: each other), and send by staging memory.
  */
 #ifndef TUTTI_TUTTI_H_
 #define TUTTI_TUTTI_H_
@@ -69,7 +74,9 @@ typedef enum {
   tuttiFloat64 = 8,
   tuttiBfloat16 = 9,
   tuttiFloat8e4m3 = 10,
-  tuttiFloat8e5m2 = 11
+  tuttiFloat8e5m2 = 11,
+  tuttiInt16 = 12,
+  tuttiUint16 = 13
 } tuttiDataType_t;
 
 /* Reduction operators: the built-in ones, and those that tuttiRedOpCreatePreMulSum made for a communicator.
@@ -82,6 +89,9 @@ enum { tuttiSum = 0, tuttiProd = 1, tuttiMin = 2, tuttiMax = 3, tuttiAvg = 4 };
 
 typedef struct tuttiComm* tuttiComm_t;
 typedef struct tuttiStream* tuttiStream_t;
+typedef struct tuttiEvent* tuttiEvent_t;
+/* A function of the program's that a stream runs. */
+typedef void (*tuttiHostFn_t)(void* argument);
 
 /* What all ranks of a communicator must know to meet: addresses, port and a 256-bit secret key. Pass it on by any means
  * you trust (MPI_Bcast, a file, a store); who has it can join. */
@@ -142,9 +152,11 @@ TUTTI_API tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm);
 
 /* Memory in which ranks of this host read inputs where they lie and store results where they are wanted, which spares
  * calls a copy or two: zeroed, aligned to 2 MiB, all of it at once. After a fork() parent and child see the same
- * memory. Below 8 KiB it is ordinary memory, which messages so short are copied from anyway. Calls take any other
- * memory as well. Where a call has failed while another process was stopped in the middle of a store, the part of the
- * buffer that it may store to becomes ordinary memory, until it is freed and had again. */
+ * memory. Each block takes a file descriptor. Below 8 KiB it is ordinary memory, which messages so short are copied from
+ * anyway; and so it is, with a warning in the log, where a descriptor would be of the last eighth (at most 64) that this
+ * process may have, which are left to the program and to connections, and where files may not be as large (ulimit -f).
+ * Where a call has failed while another process was stopped in the middle of a store, the part of the buffer that it may
+ * store to becomes ordinary memory, until it is freed and had again. Calls take any other memory as well. */
 TUTTI_API tuttiResult_t tuttiMemAlloc(void** pointer, size_t bytes);
 TUTTI_API tuttiResult_t tuttiMemFree(void* pointer);
 /* Announces that calls will use this memory. It stays what it is: no page of it is moved or replaced (but for what is
@@ -152,14 +164,39 @@ TUTTI_API tuttiResult_t tuttiMemFree(void* pointer);
 TUTTI_API tuttiResult_t tuttiCommRegister(tuttiComm_t comm, void* buffer, size_t bytes, void** handle);
 TUTTI_API tuttiResult_t tuttiCommDeregister(tuttiComm_t comm, void* handle);
 
-/* --- host streams ------------------------------------------------------------------------------------------------ */
+/* --- host streams and events ------------------------------------------------------------------------------------- */
 
-/* A stream runs its calls in order on a thread of its own. */
+/* A stream runs its calls in order on a thread of its own. Any thread may use a stream or an event, also while another
+ * one destroys it: who comes too late gets tuttiInvalidUsage. */
 TUTTI_API tuttiResult_t tuttiStreamCreate(tuttiStream_t* stream);
 /* Waits for all calls made on the stream; returns the first error among those since the last synchronisation. */
 TUTTI_API tuttiResult_t tuttiStreamSynchronize(tuttiStream_t stream);
-/* Waits as above, then ends the thread. */
+/* tuttiInProgress while calls made on the stream are still to run; then what tuttiStreamSynchronize would return, which
+ * it still will. Does not wait. */
+TUTTI_API tuttiResult_t tuttiStreamQuery(tuttiStream_t stream);
+/* Calls made on the stream from now on run after what the event has recorded last; nothing, if it has recorded nothing.
+ * An error recorded with it becomes this stream's too. */
+TUTTI_API tuttiResult_t tuttiStreamWaitEvent(tuttiStream_t stream, tuttiEvent_t event);
+/* Has the stream's thread call function(argument) after all calls made on the stream so far, whether they succeeded or
+ * not. What follows on the stream waits for its return. It may make calls on streams; it must not wait for what runs on
+ * its own. A C++ exception that leaves it becomes the stream's error (tuttiInvalidUsage). */
+TUTTI_API tuttiResult_t tuttiStreamLaunchHostFunc(tuttiStream_t stream, tuttiHostFn_t function, void* argument);
+/* Waits as tuttiStreamSynchronize, then ends the thread. */
 TUTTI_API tuttiResult_t tuttiStreamDestroy(tuttiStream_t stream);
+
+/* An event marks a point in a stream's order. The three calls that give a stream something to do
+ * (tuttiEventRecord, tuttiStreamWaitEvent, tuttiStreamLaunchHostFunc) are tuttiInvalidUsage inside a group, whose calls
+ * reach their streams only at its end. */
+TUTTI_API tuttiResult_t tuttiEventCreate(tuttiEvent_t* event);
+/* Records all calls made on the stream so far, in place of what the event has recorded before. */
+TUTTI_API tuttiResult_t tuttiEventRecord(tuttiEvent_t event, tuttiStream_t stream);
+/* tuttiInProgress while recorded calls are still to run; then tuttiSuccess (also if nothing was recorded), or the
+ * stream's first error since its last synchronisation, which the stream still returns as well. Does not wait. */
+TUTTI_API tuttiResult_t tuttiEventQuery(tuttiEvent_t event);
+/* Waits for the recorded calls; returns as above. */
+TUTTI_API tuttiResult_t tuttiEventSynchronize(tuttiEvent_t event);
+/* At any time: streams that wait for what it has recorded go on waiting for that. */
+TUTTI_API tuttiResult_t tuttiEventDestroy(tuttiEvent_t event);
 
 /* --- collectives: n ranks ---------------------------------------------------------------------------------------- */
 

@@ -1,10 +1,11 @@
 // Tutti for C++20: ranges, RAII, exceptions. A thin, header-only cover of tutti.h; its conventions hold here too.
 //
-//   element.hpp   what can be moved and folded: element types, input and output ranges
+//   element.hpp   what can be moved and folded: element types, ranges and single values
 //   blocks.hpp    where blocks of different lengths lie
 //   memory.hpp    Memory, allocate; Registration
+//   stream.hpp    Stream, Event
 //   check.hpp     codes to exceptions
-//   here          Stream, Group, PreMulSum, Communicator
+//   here          Group, PreMulSum, Communicator
 #pragma once
 
 #include <algorithm>
@@ -21,30 +22,11 @@
 #include "tutti/element.hpp"
 #include "tutti/error.hpp"
 #include "tutti/memory.hpp"
+#include "tutti/stream.hpp"
 #include "tutti/tutti.h"
 #include "tutti/types.hpp"
 
 namespace tutti {
-
-/// A thread that runs calls in order.
-class Stream {
- public:
-  Stream() { check(tuttiStreamCreate(&stream_)); }
-  Stream(Stream&& other) noexcept : stream_(std::exchange(other.stream_, nullptr)) {}
-  Stream& operator=(Stream&& other) noexcept {
-    std::swap(stream_, other.stream_);
-    return *this;
-  }
-  ~Stream() {
-    if (stream_ != nullptr) tuttiStreamDestroy(stream_);
-  }
-  /// Waits for all calls made on it; throws the first error among them.
-  void synchronize() { check(tuttiStreamSynchronize(stream_)); }
-  operator tuttiStream_t() const { return stream_; }  // NOLINT: stands wherever a stream is wanted
-
- private:
-  tuttiStream_t stream_ = nullptr;
-};
 
 /// Collects the calls made during its life and runs them together at `end()`.
 class Group {
@@ -112,9 +94,11 @@ class ReduceOp {
 
 /// One rank of a communicator.
 ///
-/// Buffers are ranges (InputRange, OutputRange in element.hpp: vectors, arrays, spans, …); their sizes, in elements,
-/// give the counts. n is size(), the number of ranks. Without a stream a call returns when this rank's part is done; in
-/// a group or on a stream it runs later, and its buffers must last until Group::end or Stream::synchronize.
+/// Buffers are ranges (vectors, arrays, spans, …; ValueRange in element.hpp), whose sizes, in elements, give the
+/// counts; or single variables, which count as one element. Calls that fold take element types; those that only move,
+/// but for the ones whose blocks differ in length, take any trivially copyable type. n is size(), the number of ranks.
+/// Without a stream a call returns when this rank's part is done; in a group or on a stream it runs later, and its
+/// buffers must last until Group::end or Stream::synchronize.
 ///
 /// Every function throws Error: InvalidArgument before anything is touched, for sizes that do not fit too, and leaves
 /// the communicator usable; any other code as in tutti.h, with what() saying who, where and why.
@@ -201,7 +185,7 @@ class Communicator {
     return PreMulSum(handle(), scalar);
   }
   /// Announces that calls will use this memory. It stays what it is: no page of it is moved or replaced.
-  template <InputRange Data>
+  template <ValueRange Data>
   [[nodiscard]] Registration register_memory(Data&& data) const {
     const auto bytes = std::as_bytes(std::span(data));
     return Registration(handle(), const_cast<std::byte*>(bytes.data()), bytes.size());
@@ -216,7 +200,8 @@ class Communicator {
     must_have("all_reduce", "output", count(out), count(in));
     check(tuttiAllReduce(read(in), write(out), count(in), type<In>(), op.on(handle()), handle(), stream));
   }
-  template <OutputRange Data>
+  template <class Data>
+  requires SameElements<Data, Data>
   void all_reduce(Data&& in_place, const ReduceOp& op = Op::Sum, tuttiStream_t stream = nullptr) {
     all_reduce(in_place, in_place, op, stream);
   }
@@ -228,28 +213,29 @@ class Communicator {
     check(tuttiReduce(read(in), write(out), count(in), type<In>(), op.on(handle()), root, handle(), stream));
   }
   /// The root's data becomes the fold; the others' stays as it is.
-  template <OutputRange Data>
+  template <class Data>
+  requires SameElements<Data, Data>
   void reduce(Data&& in_place, int root, const ReduceOp& op = Op::Sum, tuttiStream_t stream = nullptr) {
     void* const out = rank() == root ? write(in_place) : nullptr;
     check(tuttiReduce(read(in_place), out, count(in_place), type<Data>(), op.on(handle()), root, handle(), stream));
   }
   /// out ← the root's `in`, which is used there only. Equal sizes.
   template <class In, class Out>
-  requires SameElements<In, Out>
+  requires SameValues<In, Out>
   void broadcast(In&& in, Out&& out, int root, tuttiStream_t stream = nullptr) {
     if (rank() == root) must_have("broadcast", "output", count(out), count(in));
-    check(tuttiBroadcast(read(in), write(out), count(out), type<Out>(), root, handle(), stream));
+    check(tuttiBroadcast(read(in), write(out), units(out), type<Out>(), root, handle(), stream));
   }
-  template <OutputRange Data>
+  template <Output Data>
   void broadcast(Data&& in_place, int root, tuttiStream_t stream = nullptr) {
     broadcast(in_place, in_place, root, stream);
   }
   /// out (n·in) ← the ranks' `in` in rank order.
   template <class In, class Out>
-  requires SameElements<In, Out>
+  requires SameValues<In, Out>
   void all_gather(In&& in, Out&& out, tuttiStream_t stream = nullptr) {
     must_have("all_gather", "output", count(out), count(in) * ranks());
-    check(tuttiAllGather(read(in), write(out), count(in), type<In>(), handle(), stream));
+    check(tuttiAllGather(read(in), write(out), units(in), type<In>(), handle(), stream));
   }
   /// out ← block `rank` of the fold of all ranks' `in` (n·out).
   template <class In, class Out>
@@ -260,7 +246,7 @@ class Communicator {
   }
   /// Block j of `in` goes to block `rank` of rank j's `out`. Equal sizes, multiples of n. Never in place.
   template <class In, class Out>
-  requires SameElements<In, Out>
+  requires SameValues<In, Out>
   void all_to_all(In&& in, Out&& out, tuttiStream_t stream = nullptr) {
     must_have("all_to_all", "output", count(out), count(in));
     const size_t block = count(in) / ranks();
@@ -268,21 +254,21 @@ class Communicator {
       bad("all_to_all", "the input has " + std::to_string(count(in)) + " elements, which is no multiple of the " +
                             std::to_string(ranks()) + " ranks");
     }
-    check(tuttiAllToAll(read(in), write(out), block, type<In>(), handle(), stream));
+    check(tuttiAllToAll(read(in), write(out), block * kUnits<In>, type<In>(), handle(), stream));
   }
   /// The root's out (n·in) ← the ranks' `in` in rank order. `out` is used at the root only.
   template <class In, class Out>
-  requires SameElements<In, Out>
+  requires SameValues<In, Out>
   void gather(In&& in, Out&& out, int root, tuttiStream_t stream = nullptr) {
     if (rank() == root) must_have("gather", "output", count(out), count(in) * ranks());
-    check(tuttiGather(read(in), write(out), count(in), type<In>(), root, handle(), stream));
+    check(tuttiGather(read(in), write(out), units(in), type<In>(), root, handle(), stream));
   }
   /// out ← block `rank` of the root's `in` (n·out), which is used there only.
   template <class In, class Out>
-  requires SameElements<In, Out>
+  requires SameValues<In, Out>
   void scatter(In&& in, Out&& out, int root, tuttiStream_t stream = nullptr) {
     if (rank() == root) must_have("scatter", "input", count(in), count(out) * ranks());
-    check(tuttiScatter(read(in), write(out), count(out), type<In>(), root, handle(), stream));
+    check(tuttiScatter(read(in), write(out), units(out), type<In>(), root, handle(), stream));
   }
 
   // ---- the same with blocks of different lengths; what two ranks exchange has one length at both
@@ -336,34 +322,39 @@ class Communicator {
 
   /// To rank `peer`, which receives as many elements of the same type. Between two ranks, sends and receives match in
   /// order; in a group they run all at the same time.
-  template <InputRange In>
+  template <Input In>
   void send(In&& in, int peer, tuttiStream_t stream = nullptr) {
-    check(tuttiSend(read(in), count(in), type<In>(), peer, handle(), stream));
+    check(tuttiSend(read(in), units(in), type<In>(), peer, handle(), stream));
   }
-  template <OutputRange Out>
+  template <Output Out>
   void recv(Out&& out, int peer, tuttiStream_t stream = nullptr) {
-    check(tuttiRecv(write(out), count(out), type<Out>(), peer, handle(), stream));
+    check(tuttiRecv(write(out), units(out), type<Out>(), peer, handle(), stream));
   }
 
  private:
   Communicator() : Communicator(std::make_shared<tuttiComm_t>(nullptr)) {}
   explicit Communicator(std::shared_ptr<tuttiComm_t> comm) : comm_(std::move(comm)) {}
 
-  template <class R>
+  template <class D>
   static constexpr tuttiDataType_t type() {
-    return static_cast<tuttiDataType_t>(kElementOf<R>);
+    return static_cast<tuttiDataType_t>(type_of<D>());
   }
-  template <class R>
-  static size_t count(const R& range) {
-    return static_cast<size_t>(std::ranges::size(range));
+  template <class D>
+  static size_t count(const D& data) {
+    return detail::count(data);
   }
-  template <class R>
-  static const void* read(R& range) {
-    return std::ranges::data(range);
+  /// The same as C counts it.
+  template <class D>
+  static size_t units(D& data) {
+    return detail::count(data) * kUnits<D&>;
   }
-  template <class R>
-  static void* write(R& range) {
-    return std::ranges::data(range);
+  template <class D>
+  static const void* read(D& data) {
+    return detail::address(data);
+  }
+  template <class D>
+  static void* write(D& data) {
+    return detail::address(data);
   }
   size_t ranks() const { return static_cast<size_t>(size()); }
   [[noreturn]] void bad(const char* call, const std::string& text) const {

@@ -7,8 +7,8 @@
 namespace tutti {
 
 /// Element type of a buffer. The values are those of `tuttiDataType_t`.
-enum class DType : uint8_t { I8, U8, I32, U32, I64, U64, F16, F32, F64, BF16, F8E4M3, F8E5M2 };
-inline constexpr int kDTypes = 12;
+enum class DType : uint8_t { I8, U8, I32, U32, I64, U64, F16, F32, F64, BF16, F8E4M3, F8E5M2, I16, U16 };
+inline constexpr int kDTypes = 14;
 
 /// Reduction operator. The values are those of `tuttiRedOp_t`.
 /// `Avg` is the sum divided by the number of ranks; `PreMulSum` multiplies each rank's input by that rank's scalar
@@ -33,17 +33,22 @@ inline constexpr int kCollectives = 10;
 
 /// Bytes of one element.
 constexpr size_t size_of(DType type) {
-  constexpr uint8_t kBytes[kDTypes] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+  constexpr uint8_t kBytes[kDTypes] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1, 2, 2};
   return kBytes[static_cast<int>(type)];
 }
 
 /// True for the types with a fraction: f16 f32 f64 bf16 f8e4m3 f8e5m2.
-constexpr bool is_float(DType type) { return type >= DType::F16; }
+constexpr bool is_float(DType type) { return type >= DType::F16 && type <= DType::F8E5M2; }
+
+/// True for i8 i16 i32 i64.
+constexpr bool is_signed_integer(DType type) {
+  return type == DType::I8 || type == DType::I16 || type == DType::I32 || type == DType::I64;
+}
 
 /// "i8", "f32", "bf16", … as in the command line and in messages.
 constexpr const char* name_of(DType type) {
-  constexpr const char* kNames[kDTypes] = {"i8",  "u8",  "i32", "u32",  "i64",    "u64",
-                                           "f16", "f32", "f64", "bf16", "f8e4m3", "f8e5m2"};
+  constexpr const char* kNames[kDTypes] = {"i8",  "u8",  "i32",  "u32",    "i64",    "u64", "f16",
+                                           "f32", "f64", "bf16", "f8e4m3", "f8e5m2", "i16", "u16"};
   return static_cast<int>(type) < kDTypes ? kNames[static_cast<int>(type)] : "?";
 }
 

@@ -1,4 +1,4 @@
-// A file descriptor that closes itself.
+// A file descriptor that closes itself, and is none of the standard ones.
 #pragma once
 
 #include <unistd.h>
@@ -7,10 +7,16 @@
 
 namespace tutti {
 
+/// `fd` under a number from 3 on, close-on-exec. A program that was started with standard streams closed has 0, 1 and 2
+/// to give away, and whatever it then prints would be written into our socket. −1 and errno where there is no other
+/// number left; a negative one stays as it is, and so does errno.
+int above_standard_streams(int fd);
+
 class Fd {
  public:
   Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
+  /// Takes the descriptor over. Every one that the library makes or is given goes through here.
+  explicit Fd(int fd) : fd_(above_standard_streams(fd)) {}
   Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Fd& operator=(Fd&& other) noexcept {
     if (this != &other) {

@@ -189,6 +189,7 @@ void kernel(const FoldCall& call) {
 template <class Op>
 FoldFn kernel_of(DType type) {
   using I8 = std::conditional_t<Op::kOrders, int8_t, uint8_t>;
+  using I16 = std::conditional_t<Op::kOrders, int16_t, uint16_t>;
   using I32 = std::conditional_t<Op::kOrders, int32_t, uint32_t>;
   using I64 = std::conditional_t<Op::kOrders, int64_t, uint64_t>;
   switch (type) {
@@ -196,6 +197,10 @@ FoldFn kernel_of(DType type) {
       return kernel<PlainLanes<I8>, Op, true>;
     case DType::U8:
       return kernel<PlainLanes<uint8_t>, Op>;
+    case DType::I16:
+      return kernel<PlainLanes<I16>, Op, true>;
+    case DType::U16:
+      return kernel<PlainLanes<uint16_t>, Op>;
     case DType::I32:
       return kernel<PlainLanes<I32>, Op, true>;
     case DType::U32:

@@ -43,6 +43,9 @@ inline constexpr std::array<uint8_t, 8> kMagic = {'T', 'U', 'T', 'T', 'I', 0, 0,
 using Nonce = std::array<uint8_t, 32>;
 using Hash = std::array<uint8_t, 32>;
 
+/// In place of a Hello's: the server has no descriptor left for a connection, and closes this one.
+inline constexpr std::array<uint8_t, 8> kNoDescriptor = {'T', 'U', 'T', 'T', 'I', 0, 0xff, 0xff};
+
 struct Hello {
   std::array<uint8_t, 8> magic = kMagic;
   Nonce nonce{};

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/format.hpp"
+#include "base/limits.hpp"
 
 namespace tutti {
 namespace {
@@ -27,7 +28,7 @@ bool again(int error) { return error == EAGAIN || error == EWOULDBLOCK || error 
 
 Fd open_socket(int family) {
   Fd fd(socket(family, kKind, 0));
-  if (!fd) throw_error(Code::SystemError, "cannot open a socket: {}", std::strerror(errno));
+  if (!fd) throw_system("open a socket", errno);
   return fd;
 }
 
@@ -109,6 +110,7 @@ Fd start_connect(const Address& address, uint16_t port) {
   socklen_t length = 0;
   const sockaddr_storage to = to_sockaddr(address, port, &length);
   Fd fd(socket(to.ss_family, kKind, 0));
+  if (!fd && out_of_descriptors(errno)) throw_system("open a socket", errno);
   if (!fd) return fd;
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), length) != 0 && errno != EINPROGRESS &&
       errno != EINTR) {
@@ -230,6 +232,7 @@ Fd recv_with_fd(int fd, void* into, size_t size, Patience patience) {
     const ssize_t got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
     if (got > 0) {
       take_descriptors(message, kept);
+      if (!kept && (message.msg_flags & MSG_CTRUNC) != 0) throw_system("take a descriptor that a peer sent", EMFILE);
       to += got;
       size -= static_cast<size_t>(got);
     } else if (got < 0 && again(errno)) {

@@ -20,13 +20,16 @@ struct Patience {
   const std::atomic<uint32_t>* stop = nullptr;
 };
 
+// Where no descriptor is left to open or to receive all of these throw NoDescriptor (base/limits.hpp), but accept_now.
+
 /// Listens on all interfaces, IPv4 and IPv6, at `port` (0: any free one). Throws Error(SystemError).
 Fd listen_tcp(uint16_t port);
 /// The port a socket is bound to.
 uint16_t port_of(int fd);
 /// Listens under an abstract name. Throws Error(SystemError), InvalidArgument if the name is too long (> 100 bytes).
 Fd listen_unix(const std::string& name);
-/// The next connection of a listener, or an invalid Fd: none there, or the system is out of something for now.
+/// The next connection of a listener, or an invalid Fd and errno: none there, or the system is out of something for
+/// now.
 Fd accept_now(int listener);
 
 /// A TCP connection under way: non-blocking, not yet known to be connected (wait for POLLOUT, then `connect_error`).

@@ -25,6 +25,8 @@ constexpr Spelling<Collective> kCollectiveSpellings[] = {{Collective::ReduceScat
 
 constexpr Spelling<DType> kTypeSpellings[] = {{DType::I8, "int8 int8t char signedchar"},
                                               {DType::U8, "uint8 uint8t byte unsignedchar"},
+                                              {DType::I16, "int16 int16t short shortint"},
+                                              {DType::U16, "uint16 uint16t unsignedshort"},
                                               {DType::I32, "int32 int32t int"},
                                               {DType::U32, "uint32 uint32t uint unsigned unsignedint"},
                                               {DType::I64, "int64 int64t long longlong"},

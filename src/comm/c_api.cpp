@@ -14,12 +14,6 @@
 namespace tutti::comm {
 namespace {
 
-template <class T>
-T& required(T* pointer, const char* name) {
-  if (pointer == nullptr) throw_error(Code::InvalidArgument, "{} is null", name);
-  return *pointer;
-}
-
 UniqueId id_from(const tuttiUniqueId& raw) {
   UniqueId::Bytes bytes;
   std::memcpy(bytes.data(), raw.bytes, bytes.size());
@@ -37,7 +31,7 @@ void check_place(int ranks, int rank) {
 
 std::shared_ptr<Communicator> join_from_environment() {
   const auto launch = recognise_launch();
-  if (!launch) return Communicator::join(create_unique_id(), 1, 0);
+  if (!launch) return Communicator::join(on_this_host([] { return create_unique_id(); }), 1, 0);
   return Communicator::join(meet(*launch, Deadline::in(env().init_timeout)), launch->size, launch->rank);
 }
 
@@ -54,7 +48,7 @@ const char* tuttiGetLastError(void) { return last_error(); }
 tuttiResult_t tuttiGetUniqueId(tuttiUniqueId* id) {
   return guarded([&] {
     tuttiUniqueId& raw = required(id, "id");
-    const UniqueId::Bytes bytes = create_unique_id().to_bytes();
+    const UniqueId::Bytes bytes = on_this_host([] { return create_unique_id(); }).to_bytes();
     static_assert(sizeof raw.bytes == sizeof bytes);
     std::memcpy(raw.bytes, bytes.data(), bytes.size());
   });
@@ -80,7 +74,7 @@ tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ranks) {
   return guarded([&] {
     required(comms, "comms");
     check_place(ranks, 0);
-    const UniqueId id = create_unique_id();
+    const UniqueId id = on_this_host([] { return create_unique_id(); });
     std::fill_n(comms, ranks, nullptr);
     group_start();
     try {
@@ -170,26 +164,6 @@ tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm) {
     if (op < kFirstScale || !communicator_of(comm)->scales().remove(op - kFirstScale)) {
       throw_error(Code::InvalidArgument, "operator {} was not made on this communicator", op);
     }
-  });
-}
-
-tuttiResult_t tuttiStreamCreate(tuttiStream_t* stream) {
-  return guarded([&] { required(stream, "stream") = make_handle(std::make_shared<Stream>()); });
-}
-
-tuttiResult_t tuttiStreamSynchronize(tuttiStream_t stream) {
-  return guarded([&] {
-    required(stream, "stream");
-    stream_of(stream)->synchronize().throw_if_bad();
-  });
-}
-
-tuttiResult_t tuttiStreamDestroy(tuttiStream_t stream) {
-  return guarded([&] {
-    required(stream, "stream");
-    const auto worker = stream_of(stream);
-    stream->stream = nullptr;
-    worker->synchronize().throw_if_bad();
   });
 }
 

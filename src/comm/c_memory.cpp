@@ -45,7 +45,7 @@ using namespace tutti::comm;  // NOLINT
 tuttiResult_t tuttiMemAlloc(void** pointer, size_t bytes) {
   return guarded([&] {
     if (pointer == nullptr) throw Error(Code::InvalidArgument, "pointer is null");
-    *pointer = transports::SharedMemory::of_this_process().allocate(bytes);
+    *pointer = on_this_host([&] { return transports::SharedMemory::of_this_process().allocate(bytes); });
   });
 }
 

@@ -16,6 +16,7 @@
 #include "base/log.hpp"
 #include "base/version.hpp"
 #include "comm/describe.hpp"
+#include "comm/host.hpp"
 #include "comm/varying.hpp"
 
 namespace tutti::comm {
@@ -175,10 +176,13 @@ std::shared_ptr<Communicator> Communicator::join(const UniqueId& id, Rank ranks,
     made->wire_up(std::move(groups));
     made->agree(groups_given);
   } catch (const Error& error) {
-    made->endpoint_->fail(error.code(), error.what());
+    const bool of_the_system = is_of_the_system(error.code());
+    const std::string text =
+        of_the_system ? fmt::format("{}: {}", made->endpoint_->describe(rank), error.what()) : error.what();
+    made->endpoint_->fail(error.code(), text);
     made->endpoint_->leave(0,
                            Deadline::in(env().init_timeout));  // the others are to hear of it before this process ends
-    throw;
+    throw Error(error.code(), text);
   } catch (const json::exception& error) {
     const std::string text = fmt::format("rank {}: what a rank says of itself makes no sense ({})", rank, error.what());
     made->endpoint_->fail(Code::ProtocolError, text);

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/format.hpp"
+#include "base/limits.hpp"
 #include "base/log.hpp"
 #include "base/socket.hpp"
 #include "comm/company.hpp"
@@ -32,13 +33,25 @@ std::mutex& start_mutex() {
   return *kMutex;
 }
 
-/// The thread must not take signals that are meant for the program's own threads.
-void start_thread(Loop& loop) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread([&loop] { loop.run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+/// While it lives, threads that this one starts take no signals: those are meant for the program's own threads.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+void run_on_thread(Loop& loop) {
+  const SignalsBlocked blocked;
+  std::thread thread = start_thread([&loop] { loop.run(); });
   pthread_setname_np(thread.native_handle(), "tutti-control");
   thread.detach();
 }
@@ -75,7 +88,7 @@ Control::Control()
   home_.port = port_of(tcp_.get());
   lobby_.open(tcp_.get());
   lobby_.open(unix_.get());
-  start_thread(loop_);
+  run_on_thread(loop_);
 }
 
 bool Control::forked() const { return getpid() != process_; }

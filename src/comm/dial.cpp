@@ -21,6 +21,9 @@ void prove(int fd, const Key& key, Patience patience) {
   try {
     challenge::Hello hello;
     recv_all(fd, &hello, sizeof hello, patience);
+    if (hello.magic == challenge::kNoDescriptor) {
+      throw_error(Code::SystemError, "its process has no file descriptor left for a connection; raise ulimit -n there");
+    }
     if (!std::equal(hello.magic.begin(), hello.magic.end() - 1, challenge::kMagic.begin())) {
       throw_error(Code::InvalidArgument, "what listens there is not Tutti");
     }
@@ -57,6 +60,7 @@ struct Round {
   Fd connected;
   bool all_refused = true;             // every one said that nobody listens
   bool strangers = false;              // somebody listens who does not know the key
+  bool exhausted = false;              // somebody listens who cannot take connections for now
   std::vector<std::string> reasons{};  // why each failed
 
   void failed(const Address& address, uint16_t port, const std::string& why, bool refused) {
@@ -74,6 +78,7 @@ bool try_challenge(Attempt& attempt, uint16_t port, const Key& key, Patience pat
   } catch (const Error& error) {
     if (error.code() == Code::Aborted) throw;
     round.strangers |= error.code() == Code::InvalidArgument;
+    round.exhausted |= error.code() == Code::SystemError;
     round.failed(attempt.address, port, error.what(), false);
     return false;
   }
@@ -114,6 +119,7 @@ Round dial_round(const std::vector<Address>& addresses, uint16_t port, const Key
 }  // namespace
 
 Fd dial(const std::vector<Address>& addresses, uint16_t port, const Key& key, Patience patience) {
+  std::string exhausted;  // what the last round said in which somebody could not take connections
   for (int tries = 1;; ++tries) {
     Round round = dial_round(addresses, port, key, patience);
     if (round.connected) return std::move(round.connected);
@@ -122,7 +128,12 @@ Fd dial(const std::vector<Address>& addresses, uint16_t port, const Key& key, Pa
     if (round.all_refused && tries == kTriesWhereRefused) {
       throw_error(Code::PeerFailed, "nobody listens there ({}): its process has ended", reasons);
     }
-    if (patience.deadline.passed()) throw_error(Code::Timeout, "cannot connect in time ({})", reasons);
+    if (round.exhausted) exhausted = reasons;
+    if (patience.deadline.passed()) {
+      if (exhausted.empty()) throw_error(Code::Timeout, "cannot connect in time ({})", reasons);
+      throw_error(Code::SystemError, "cannot connect in time ({}{})", exhausted,
+                  round.exhausted ? "" : "; then " + reasons);
+    }
     poll(nullptr, 0, std::min(patience.deadline.poll_ms(), static_cast<int>(kRetrySeconds * 1e3)));
   }
 }

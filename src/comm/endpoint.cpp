@@ -7,6 +7,7 @@
 #include "comm/control.hpp"
 #include "comm/describe.hpp"
 #include "comm/dial.hpp"
+#include "comm/host.hpp"
 #include "comm/hub.hpp"
 #include "comm/seat.hpp"
 
@@ -52,7 +53,14 @@ std::unique_ptr<Endpoint> Endpoint::join(const UniqueId& id, Rank ranks, Rank ra
                 kMaxRanks);
   }
   if (info.size() > kMaxInfo) throw_error(Code::InvalidArgument, "a rank's info has at most {} bytes", kMaxInfo);
-  Control& control = Control::get();
+  Control& control = [&]() -> Control& {
+    try {
+      return Control::get();
+    } catch (const Error& error) {
+      throw_error(error.code(), "rank {} of {} ({}) could not join its communicator: {}", rank, ranks, this_process(),
+                  error.what());
+    }
+  }();
   const auto seat = std::make_shared<Seat>(control, id.key, ranks, rank);
   control.add_seat(seat);  // before anybody hears of this rank: peers may reach it at once
   try {
@@ -70,7 +78,8 @@ std::unique_ptr<Endpoint> Endpoint::join(const UniqueId& id, Rank ranks, Rank ra
     seat->wait_joined(deadline);
   } catch (const Error& error) {
     seat->give_up();
-    throw_error(error.code(), "rank {} of {} could not join its communicator: {}", rank, ranks, error.what());
+    throw_error(error.code(), "rank {} of {}{} could not join its communicator: {}", rank, ranks,
+                is_of_the_system(error.code()) ? fmt::format(" ({})", this_process()) : "", error.what());
   }
   control.endpoint_came();
   return std::unique_ptr<Endpoint>(new Endpoint(control, seat));

@@ -39,6 +39,8 @@ std::string host_name() {
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown host";
 }
 
+std::string this_process() { return fmt::format("process {} on {}", getpid(), host_name()); }
+
 uint64_t process_start(uint32_t process) {
   std::ifstream file(fmt::format("/proc/{}/stat", process));
   std::string line;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/fd.hpp"
+#include "base/format.hpp"
 
 namespace tutti::comm {
 
@@ -13,6 +14,20 @@ namespace tutti::comm {
 const std::string& host_identity();
 /// The host's name, for people.
 std::string host_name();
+/// "process 4711 on node17": this one.
+std::string this_process();
+/// True where the system refused something, of which it matters where that was.
+inline bool is_of_the_system(Code code) { return code == Code::SystemError || code == Code::OutOfMemory; }
+/// Runs `body`; what the system refuses there is told of this process.
+template <class Body>
+decltype(auto) on_this_host(Body&& body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    if (!is_of_the_system(error.code())) throw;
+    throw_error(error.code(), "{}: {}", this_process(), error.what());
+  }
+}
 /// When process `process` of this host was started, in the kernel's ticks since boot; 0 if there is no such process.
 uint64_t process_start(uint32_t process);
 /// A descriptor that becomes readable when that very process (not a later one with its number) has died; invalid if it

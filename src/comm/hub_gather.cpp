@@ -133,13 +133,14 @@ void Hub::waited_in_vain(const Applicant& applicant) {
   for (Rank r = 0; r < ranks; ++r) {
     if (!here[static_cast<size_t>(r)]) missing.push_back(r);
   }
+  const std::string trouble = control_.lobby().trouble();
   const std::string text = fmt::format(
       "{} of {} ranks came to the meeting point within the {:.1f} s that rank {} waits; missing: {}{}. Are all "
       "processes "
-      "started, with the same unique id, and can they reach {}?",
+      "started, with the same unique id, and can they reach {}?{}",
       static_cast<size_t>(ranks) - missing.size(), ranks, applicant.request.wait_ms / 1e3, applicant.request.rank,
-      list_ranks(missing), others, to_string(control_.home().addresses.front(), control_.home().port));
-  stop_gathering(Code::Timeout, text);
+      list_ranks(missing), others, to_string(control_.home().addresses.front(), control_.home().port), trouble);
+  stop_gathering(trouble.empty() ? Code::Timeout : Code::SystemError, text);
 }
 
 void Hub::stop_gathering(Code code, const std::string& text) {

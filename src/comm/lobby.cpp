@@ -1,11 +1,14 @@
 #include "comm/lobby.hpp"
 
+#include <fcntl.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 
+#include "base/format.hpp"
+#include "base/limits.hpp"
 #include "base/log.hpp"
 #include "base/socket.hpp"
 #include "comm/messages.hpp"
@@ -17,6 +20,8 @@ constexpr size_t kMaxVisitors = 256;
 constexpr double kPatienceSeconds = 5;  // for the whole way through the lobby
 constexpr double kSureSeconds = 1;      // when all places are taken, visitors slower than this make room
 constexpr double kPauseSeconds = 0.1;
+
+Fd open_spare() { return Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
 std::string_view bytes_of(const auto& plain) { return {reinterpret_cast<const char*>(&plain), sizeof plain}; }
 
@@ -36,7 +41,7 @@ struct Lobby::Visitor {
   Loop::Id watch = 0, timer = 0;
 };
 
-Lobby::Lobby(Loop& loop, Find find) : loop_(loop), find_(std::move(find)) {}
+Lobby::Lobby(Loop& loop, Find find) : loop_(loop), find_(std::move(find)), spare_(open_spare()) {}
 Lobby::~Lobby() = default;
 
 void Lobby::open(int listener) {
@@ -55,13 +60,33 @@ void Lobby::accept_some(int listener) {
   for (int i = 0; i < 64; ++i) {  // then others have their turn
     if (!make_room()) return pause(true);
     Fd fd = accept_now(listener);
-    if (!fd) {
-      // Out of descriptors, say: do not spin on it.
-      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) pause(true);
-      return;
-    }
+    const int error = fd ? 0 : errno;
+    if (out_of_descriptors(error)) turn_away(listener, error);
+    if (out_of_descriptors(error) || error == ENOBUFS || error == ENOMEM) return pause(true);  // do not spin on it
+    if (!fd) return;
+    accept_error_ = 0;
     greet(std::move(fd));
   }
+}
+
+/// Who comes while there is no descriptor left hears so, instead of waiting in vain.
+void Lobby::turn_away(int listener, int error) {
+  accept_error_ = error;
+  if (!warned_) log_warn("connections of other ranks cannot be accepted: {}", system_words(error));
+  warned_ = true;
+  for (int i = 0; i < 64; ++i) {
+    spare_.reset();
+    const Fd fd = accept_now(listener);
+    if (!fd) break;
+    const challenge::Hello hello{challenge::kNoDescriptor, {}};
+    send_now(fd.get(), bytes_of(hello));
+  }
+  spare_ = open_spare();
+}
+
+std::string Lobby::trouble() const {
+  const int error = accept_error_;
+  return error == 0 ? "" : fmt::format("; this process could not accept connections: {}", system_words(error));
 }
 
 bool Lobby::make_room() {

@@ -2,6 +2,7 @@
 // visitor is answered with messages of fixed size, holds one of a few places, and is shown out after 5 seconds.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -38,6 +39,10 @@ class Lobby {
   void open(int listener);
   void close(int listener);
 
+  /// "; this process could not accept connections: …" where that has been so since the last one it could; else "". Any
+  /// thread.
+  std::string trouble() const;
+
  private:
   struct Visitor;
   struct Door {
@@ -46,6 +51,7 @@ class Lobby {
   };
 
   void accept_some(int listener);
+  void turn_away(int listener, int error);
   bool make_room();
   void pause(bool paused);
   void greet(Fd fd);
@@ -60,6 +66,9 @@ class Lobby {
   const Find find_;
   std::vector<Door> doors_;
   bool paused_ = false;
+  Fd spare_;                          // given up to turn somebody away when there is no other
+  std::atomic<int> accept_error_{0};  // errno
+  bool warned_ = false;
   uint64_t next_ = 1;
   std::map<uint64_t, std::unique_ptr<Visitor>> visitors_;  // in the order of their coming
 };

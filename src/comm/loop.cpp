@@ -10,6 +10,7 @@
 #include <exception>
 
 #include "base/format.hpp"
+#include "base/limits.hpp"
 #include "base/log.hpp"
 
 namespace tutti::comm {
@@ -26,7 +27,7 @@ void guarded(const Loop::Task& task) {
 }  // namespace
 
 Loop::Loop() : epoll_(epoll_create1(EPOLL_CLOEXEC)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (!epoll_ || !wake_) throw_error(Code::SystemError, "cannot open epoll or eventfd: {}", std::strerror(errno));
+  if (!epoll_ || !wake_) throw_system("open epoll or an eventfd", errno);
   watch(wake_.get(), EPOLLIN, [this](uint32_t) {
     uint64_t count = 0;
     [[maybe_unused]] const ssize_t got = read(wake_.get(), &count, sizeof count);  // posts run at the end of every turn

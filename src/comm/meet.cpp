@@ -10,10 +10,12 @@
 
 #include "base/env.hpp"
 #include "base/format.hpp"
+#include "base/limits.hpp"
 #include "base/socket.hpp"
 #include "comm/control.hpp"
 #include "comm/describe.hpp"
 #include "comm/dial.hpp"
+#include "comm/host.hpp"
 #include "comm/launch.hpp"
 #include "comm/messages.hpp"
 
@@ -102,7 +104,7 @@ Fd open_listener(const Way& way) {
 }
 
 UniqueId hand_out(const Launch& launch, const Way& way, Deadline deadline) {
-  UniqueId id = create_unique_id();
+  UniqueId id = on_this_host([] { return create_unique_id(); });
   if (launch.size == 1) return id;
   Control& control = Control::get();
   const auto door = std::make_shared<Door>(way, id.hex(), launch.size);
@@ -123,8 +125,10 @@ UniqueId hand_out(const Launch& launch, const Way& way, Deadline deadline) {
   control.remove_party(way.key);
   if (missing.empty()) return id;
   release_unique_id(id);
-  throw_error(Code::Timeout, "rank 0 of {} ({}) waited in vain for {} to fetch the unique id at {}", launch.size,
-              launch.launcher, list_ranks(missing), way.describe());
+  const std::string trouble = control.lobby().trouble();
+  throw_error(trouble.empty() ? Code::Timeout : Code::SystemError,
+              "rank 0 of {} ({}) waited in vain for {} to fetch the unique id at {}{}", launch.size, launch.launcher,
+              list_ranks(missing), way.describe(), trouble);
 }
 
 UniqueId given_id(const Launch& launch) {
@@ -144,13 +148,18 @@ UniqueId fetch_once(const Launch& launch, const Way& way, Patience patience) {
 UniqueId fetch(const Launch& launch, const Way& way, Deadline deadline) {
   for (;;) {
     std::string reason;
+    Code code = Code::Timeout;
     try {
       return fetch_once(launch, way, {deadline, nullptr});
+    } catch (const NoDescriptor& error) {
+      throw_error(error.code(), "rank {} of {} ({}; {}) could not fetch the unique id: {}", launch.rank, launch.size,
+                  launch.launcher, this_process(), error.what());
     } catch (const Error& error) {
       reason = error.what();
+      if (error.code() == Code::SystemError) code = error.code();
     }
     if (deadline.passed()) {
-      throw_error(Code::Timeout, "rank {} of {} ({}) could not fetch the unique id from rank 0 at {}: {}", launch.rank,
+      throw_error(code, "rank {} of {} ({}) could not fetch the unique id from rank 0 at {}: {}", launch.rank,
                   launch.size, launch.launcher, way.describe(), reason);
     }
     poll(nullptr, 0, deadline.poll_ms(kRetryMs));

@@ -1,53 +1,100 @@
 #include "comm/stream.hpp"
 
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
 #include <exception>
-#include <utility>
+#include <mutex>
+
+#include "base/format.hpp"
+#include "base/limits.hpp"
 
 namespace tutti::comm {
+namespace {
+
+/// Only host functions throw: calls return their status.
+Status run(const std::function<Status()>& task) {
+  try {
+    return task();
+  } catch (const Error& error) {
+    return Status::from(error);
+  } catch (const std::exception& error) {
+    return {Code::InvalidUsage, fmt::format("a host function on the stream threw an exception: {}", error.what())};
+  } catch (...) {
+    return {Code::InvalidUsage, "a host function on the stream threw something that is no std::exception"};
+  }
+}
+
+}  // namespace
+
+struct Stream::Queue {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::function<Status()>> tasks;
+  uint64_t enqueued = 0, finished = 0;
+  bool ending = false;
+  Status first;
+};
+
+Stream::Stream() : queue_(std::make_shared<Queue>()), worker_(start_thread([queue = queue_] { work(*queue); })) {}
 
 Stream::~Stream() {
   {
-    const std::lock_guard lock(mutex_);
-    ending_ = true;
+    const std::lock_guard lock(queue_->mutex);
+    queue_->ending = true;
   }
-  changed_.notify_all();
-  worker_.join();
+  queue_->changed.notify_all();
+  is_this_thread() ? worker_.detach() : worker_.join();
 }
 
 void Stream::enqueue(std::function<Status()> task) {
   {
-    const std::lock_guard lock(mutex_);
-    tasks_.push_back(std::move(task));
-    ++enqueued_;
+    const std::lock_guard lock(queue_->mutex);
+    queue_->tasks.push_back(std::move(task));
+    ++queue_->enqueued;
   }
-  changed_.notify_all();
+  queue_->changed.notify_all();
 }
 
 Status Stream::synchronize() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this, mark = enqueued_] { return finished_ >= mark; });
-  return std::exchange(first_, {});
+  std::unique_lock lock(queue_->mutex);
+  queue_->changed.wait(lock, [this, mark = queue_->enqueued] { return queue_->finished >= mark; });
+  return std::exchange(queue_->first, {});
 }
 
-void Stream::work() {
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    changed_.wait(lock, [this] { return !tasks_.empty() || ending_; });
-    if (tasks_.empty()) return;
-    auto task = std::move(tasks_.front());
-    tasks_.pop_front();
+std::optional<Status> Stream::poll() const {
+  const std::lock_guard lock(queue_->mutex);
+  if (queue_->finished < queue_->enqueued) return std::nullopt;
+  return queue_->first;
+}
+
+std::shared_ptr<Outcome> Stream::record() {
+  auto outcome = std::make_shared<Outcome>();
+  enqueue([outcome, queue = std::weak_ptr(queue_)] {  // weak: the queue holds the task
+    const auto alive = queue.lock();
+    std::unique_lock lock(alive->mutex);
+    Status first = alive->first;
     lock.unlock();
-    Status status;
-    try {
-      status = task();
-    } catch (const std::exception& error) {
-      status = {Code::InternalError, error.what()};
-    }
+    outcome->settle(std::move(first));
+    return Status{};
+  });
+  return outcome;
+}
+
+void Stream::work(Queue& queue) {
+  std::unique_lock lock(queue.mutex);
+  for (;;) {
+    queue.changed.wait(lock, [&] { return !queue.tasks.empty() || queue.ending; });
+    if (queue.tasks.empty()) return;
+    auto task = std::move(queue.tasks.front());
+    queue.tasks.pop_front();
+    lock.unlock();
+    Status status = run(task);
     task = nullptr;  // what it holds goes before anybody hears that it is done
     lock.lock();
-    ++finished_;
-    if (first_.ok()) first_ = std::move(status);
-    changed_.notify_all();
+    ++queue.finished;
+    if (queue.first.ok()) queue.first = std::move(status);
+    queue.changed.notify_all();
   }
 }
 

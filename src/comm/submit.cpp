@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <exception>
-#include <latch>
+#include <future>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -11,6 +11,7 @@
 
 #include "base/float_environment.hpp"
 #include "base/format.hpp"
+#include "base/limits.hpp"
 #include "comm/handles.hpp"
 #include "comm/stream.hpp"
 
@@ -194,34 +195,35 @@ void collect(const std::shared_ptr<Communicator>& comm, const Call& call, const 
   }
 }
 
-/// Runs tasks side by side; throws the first failure.
+/// Runs tasks side by side, for each waits for the others; throws the first failure. Where a thread is missing none of
+/// them begins.
 void run_tasks(std::vector<std::function<void()>> tasks) {
+  if (tasks.empty()) return;
   std::vector<std::exception_ptr> errors(tasks.size());
-  std::vector<std::jthread> threads;  // joined also when one of them cannot be started
-  for (size_t i = 0; i < tasks.size(); ++i) {
-    threads.emplace_back([&, i] {
-      try {
-        tasks[i]();
-      } catch (...) {
-        errors[i] = std::current_exception();
-      }
-    });
+  std::promise<bool> begins;
+  const std::shared_future<bool> all_there = begins.get_future();
+  std::vector<std::jthread> threads;
+  threads.reserve(tasks.size());
+  try {
+    for (size_t i = 0; i < tasks.size(); ++i) {
+      threads.push_back(start_thread<std::jthread>([&, i, all_there] {
+        try {
+          if (all_there.get()) tasks[i]();
+        } catch (...) {
+          errors[i] = std::current_exception();
+        }
+      }));
+    }
+  } catch (...) {
+    begins.set_value(false);
+    throw;
   }
+  begins.set_value(true);
   threads.clear();
   for (const auto& error : errors) {
     if (error) std::rethrow_exception(error);
   }
 }
-
-/// What became of a group that runs on a stream.
-struct Outcome {
-  std::latch done{1};
-  Status status;
-  Status wait() {
-    done.wait();
-    return status;
-  }
-};
 
 /// The first stream runs the group; the others wait for it, so that what follows on them comes after.
 std::shared_ptr<Outcome> leave_with_streams(const std::vector<std::shared_ptr<Stream>>& streams,
@@ -229,9 +231,8 @@ std::shared_ptr<Outcome> leave_with_streams(const std::vector<std::shared_ptr<St
   auto outcome = std::make_shared<Outcome>();
   auto shares = std::make_shared<std::vector<Share>>(std::move(group));
   streams.front()->enqueue([shares, outcome] {
-    outcome->status = run_shares(*shares);
-    outcome->done.count_down();
-    return outcome->status;
+    outcome->settle(run_shares(*shares));
+    return outcome->wait();
   });
   for (size_t i = 1; i < streams.size(); ++i) streams[i]->enqueue([outcome] { return outcome->wait(); });
   return outcome;

@@ -165,7 +165,7 @@ std::string element_text(uint64_t bits, DType type) {
   const int digits = static_cast<int>(2 * size_of(type));
   if (is_float(type)) return fmt::format("{} (0x{:0{}x})", decode(bits, format_of(type)), bits, digits);
   const int spare = 64 - 8 * static_cast<int>(size_of(type));
-  if (type == DType::I8 || type == DType::I32 || type == DType::I64) {
+  if (is_signed_integer(type)) {
     return fmt::format("{} (0x{:0{}x})", static_cast<int64_t>(bits << spare) >> spare, bits, digits);
   }
   return fmt::format("{} (0x{:0{}x})", bits, bits, digits);

@@ -219,7 +219,7 @@ void add_flags(CLI::App& command, Words& words) {
   command.add_option("-o,--op", words.op, "sum prod min max avg premulsum (mulsum), or all; default sum");
   command.add_option(
       "-d,--datatype", words.type,
-      "i8 u8 i32 u32 i64 u64 f16 f32 f64 bf16 f8e4m3 f8e5m2 (or int8 half float …), or all; default f32");
+      "i8 u8 i16 u16 i32 u32 i64 u64 f16 f32 f64 bf16 f8e4m3 f8e5m2 (or int8 half float …), or all; default f32");
   command.add_option("-r,--root", words.root, "a rank, or all; default 0");
   command
       .add_option("-z,--blocking", words.blocking,

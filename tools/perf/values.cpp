@@ -13,7 +13,6 @@ namespace {
 
 int bits_of(DType type) { return static_cast<int>(8 * size_of(type)); }
 uint64_t mask_of(DType type) { return ~uint64_t{0} >> (64 - bits_of(type)); }
-bool is_signed(DType type) { return type == DType::I8 || type == DType::I32 || type == DType::I64; }
 
 /// The number in the lowest bytes, its sign carried on upwards.
 int64_t extended(uint64_t bits, DType type) {
@@ -21,11 +20,11 @@ int64_t extended(uint64_t bits, DType type) {
   return static_cast<int64_t>(bits << spare) >> spare;
 }
 
-uint64_t largest_integer(DType type) { return is_signed(type) ? mask_of(type) >> 1 : mask_of(type); }
+uint64_t largest_integer(DType type) { return is_signed_integer(type) ? mask_of(type) >> 1 : mask_of(type); }
 
 bool less(uint64_t a, uint64_t b, DType type) {
   if (is_float(type)) return decode(a, format_of(type)) < decode(b, format_of(type));
-  return is_signed(type) ? extended(a, type) < extended(b, type) : a < b;
+  return is_signed_integer(type) ? extended(a, type) < extended(b, type) : a < b;
 }
 
 // ---- choosing
@@ -132,8 +131,8 @@ uint64_t integer_value(const Spot& spot, int rank, DType type, Op op) {
   if (op == Op::Avg) {
     const uint64_t limit = std::min(largest_integer(type), uint64_t{1} << 62);
     const bool many = limit >= static_cast<uint64_t>(spot.ranks);
-    const uint64_t value = many ? near_multiple(spot, rank, limit, is_signed(type))
-                                : static_cast<uint64_t>(summand(spot, rank, limit, is_signed(type)));
+    const uint64_t value = many ? near_multiple(spot, rank, limit, is_signed_integer(type))
+                                : static_cast<uint64_t>(summand(spot, rank, limit, is_signed_integer(type)));
     return value & mask_of(type);
   }
   const bool odd = op == Op::Prod && turned(spot, rank) != 0;
@@ -180,7 +179,7 @@ uint64_t fold(uint64_t a, uint64_t b, DType type, Op op) {
 
 uint64_t divide(uint64_t sum, int ranks, DType type) {
   if (is_float(type)) return encode(decode(sum, format_of(type)) / ranks, format_of(type));
-  if (is_signed(type)) return static_cast<uint64_t>(extended(sum, type) / ranks) & mask_of(type);
+  if (is_signed_integer(type)) return static_cast<uint64_t>(extended(sum, type) / ranks) & mask_of(type);
   return sum / static_cast<uint64_t>(ranks);
 }
 

@@ -13,13 +13,13 @@
 #include "base/bytes.hpp"
 #include "base/cgroup.hpp"
 #include "base/format.hpp"
+#include "base/limits.hpp"
 
 namespace tutti::transports {
 namespace {
 
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kMost = uint64_t{1} << 46;  // below what any machine can map, above what any arena needs
-constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 [[noreturn]] void throw_no_memory(uint64_t bytes, int error) {
   throw_error(
@@ -29,17 +29,15 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
       to_text(Bytes{bytes}), std::strerror(error));
 }
 
+[[noreturn]] void throw_refused(uint64_t bytes, int error) {
+  if (error == ENOMEM || error == ENOSPC) throw_no_memory(bytes, error);
+  throw_system(
+      fmt::format("get {} of shared memory for this rank's arena (TUTTI_ARENA)", to_text(Bytes{bytes})).c_str(), error);
+}
+
 unsigned char* map_shared(int fd, uint64_t bytes, int access = PROT_READ | PROT_WRITE) {
   void* const base = ::mmap(nullptr, bytes, access, MAP_SHARED, fd, 0);
   return base == MAP_FAILED ? nullptr : static_cast<unsigned char*>(base);
-}
-
-/// Allocates all pages, whatever signals come in between. 0 or errno.
-int allocate(int fd, uint64_t bytes) {
-  while (::fallocate(fd, 0, 0, static_cast<off_t>(bytes)) != 0) {
-    if (errno != EINTR) return errno;
-  }
-  return 0;
 }
 
 /// Why `fd` must not be mapped and trusted to stay; null when it may. A file that can shrink, or huge pages that can be
@@ -66,13 +64,8 @@ Segment Segment::create(uint64_t bytes) {
   }
   bytes = (bytes + kPage - 1) / kPage * kPage;
   if (bytes > available_memory()) throw_no_memory(bytes, ENOMEM);
-  Fd fd(::memfd_create("tutti-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd) throw_error(Code::SystemError, "memfd_create: {}", std::strerror(errno));
-  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) throw_no_memory(bytes, errno);
-  if (const int error = allocate(fd.get(), bytes)) throw_no_memory(bytes, error);
-  if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) {
-    throw_error(Code::SystemError, "sealing shared memory: {}", std::strerror(errno));
-  }
+  Fd fd = make_memory_file("tutti-arena", bytes, Reserve::Use);
+  if (!fd) throw_refused(bytes, errno);
   unsigned char* const base = map_shared(fd.get(), bytes);
   if (base == nullptr) throw_no_memory(bytes, errno);
   return {std::move(fd), base, bytes};

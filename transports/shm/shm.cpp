@@ -11,7 +11,9 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "base/env.hpp"
 #include "base/format.hpp"
@@ -21,6 +23,7 @@
 #include "transports/pull.hpp"
 #include "transports/shared_memory.hpp"
 #include "transports/shm/segment.hpp"
+#include "transports/tracer.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti::transports {
@@ -208,7 +211,7 @@ class Shm final : public Transport {
     });
     context.wireup->serve(kPullService, pull_service(*context.wireup));
     context.wireup->serve(kShareService, [](Rank, const std::string& request) { return share(request); });
-    if (env().cma != Cma::Off) permit_pulling();
+    if (env().cma != Cma::Off) permit_pulling(others_of_host());
   }
   ~Shm() override {
     if (outgoing_) outgoing_->close();
@@ -298,6 +301,15 @@ class Shm final : public Transport {
   }
 
  private:
+  std::vector<int> others_of_host() const {
+    const Place& mine = context_.wireup->place(context_.wireup->rank());
+    std::set<int> others;
+    for (Rank peer = 0; peer < context_.wireup->ranks(); ++peer) {
+      const Place& place = context_.wireup->place(peer);
+      if (place.host == mine.host && place.process != mine.process) others.insert(static_cast<int>(place.process));
+    }
+    return {others.begin(), others.end()};
+  }
   Windows& windows_of(Rank peer) { return windows_.try_emplace(peer, *context_.wireup, peer).first->second; }
   /// 0 where its memory is not to be touched.
   int process_of(Rank peer) const {

@@ -17,6 +17,7 @@
 #include <deque>
 
 #include "base/format.hpp"
+#include "base/limits.hpp"
 #include "transports/tcp/receiver.hpp"
 #include "transports/tcp/sender.hpp"
 #include "transports/transport.hpp"
@@ -27,7 +28,7 @@ namespace {
 class Tcp final : public Transport {
  public:
   explicit Tcp(const Context& context) : wireup_(*context.wireup), events_(::epoll_create1(EPOLL_CLOEXEC)) {
-    if (!events_) throw_error(Code::SystemError, "tcp: epoll_create1: {}; raise ulimit -n", std::strerror(errno));
+    if (!events_) throw_system("open epoll for tcp", errno);
   }
 
   const char* name() const override { return "tcp"; }

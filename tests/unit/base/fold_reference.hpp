@@ -21,14 +21,12 @@ struct Number {
   Wide whole = 0;
 };
 
-inline bool is_signed(DType type) { return type == DType::I8 || type == DType::I32 || type == DType::I64; }
-
 /// Integers modulo 2^bits, in the type's range.
 inline Number wrapped(DType type, Number n) {
   const int bits = 8 * static_cast<int>(size_of(type));
   const Wide modulus = static_cast<Wide>(1) << bits;
   n.whole = ((n.whole % modulus) + modulus) % modulus;
-  if (is_signed(type) && n.whole >= modulus / 2) n.whole -= modulus;
+  if (is_signed_integer(type) && n.whole >= modulus / 2) n.whole -= modulus;
   return n;
 }
 

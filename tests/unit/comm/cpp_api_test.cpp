@@ -72,8 +72,10 @@ static_assert(CanBroadcast<double (&)[4]> && CanBroadcast<std::span<std::byte, 2
 static_assert(!CanBroadcast<const Memory<int>&>, "const");
 static_assert(!CanBroadcast<std::vector<int>>, "gone before a group ends");
 static_assert(!CanBroadcast<std::vector<bool>&> && !CanBroadcast<std::span<volatile int>>, "not plain memory");
-static_assert(!Element<char> && !Element<bool> && !Element<short> && !Element<int*> && !Element<std::string>);
+static_assert(!Element<char> && !Element<bool> && !Element<int*> && !Element<std::string>);
+static_assert(ElementType<short>::kType == DType::I16 && ElementType<uint16_t>::kType == DType::U16);
 static_assert(Element<const float> && Element<std::byte> && ElementType<unsigned long long>::kType == DType::U64);
+
 static_assert(sizeof(Half) == 2 && sizeof(BFloat16) == 2 && sizeof(Float8E4M3) == 1 && sizeof(Float8E5M2) == 1);
 static_assert(std::is_standard_layout_v<Half> && std::is_trivial_v<BFloat16> && std::is_trivial_v<Float8E5M2>);
 

@@ -115,8 +115,9 @@ TEST(Pattern, FloatSumsStayWithinTheExactIntegersForUpTo64Ranks) {
 
 // A double holds what each of the narrower types does; so no narrower rounding is hidden in `fold` or `divide`.
 TEST(Pattern, FloatAveragesAreExactWhereTheTypeHoldsTheNumberOfRanks) {
-  for (int t = static_cast<int>(DType::F16); t < kDTypes; ++t) {
+  for (int t = 0; t < kDTypes; ++t) {
     const auto type = static_cast<DType>(t);
+    if (!is_float(type)) continue;
     const FloatFormat format = format_of(type);
     for (int ranks = 1; ranks <= std::min(64.0, format.exact_integers()); ++ranks) {
       for (uint64_t place = 0; place < 50; ++place) {
@@ -130,13 +131,14 @@ TEST(Pattern, FloatAveragesAreExactWhereTheTypeHoldsTheNumberOfRanks) {
 }
 
 TEST(Pattern, IntegerAveragesDoNotWrap) {
-  for (const DType type : {DType::I8, DType::U8, DType::I32, DType::U32}) {
+  for (const DType type : {DType::I8, DType::U8, DType::I16, DType::U16, DType::I32, DType::U32}) {
     for (int ranks = 1; ranks <= 64; ++ranks) {
       for (uint64_t place = 0; place < 100; ++place) {
         const Spot spot{5, ranks, place};
         int64_t sum = 0;
         for (uint64_t bits : brought(spot, type, Op::Avg)) {
           if (type == DType::I8) bits = static_cast<uint64_t>(static_cast<int8_t>(bits));
+          if (type == DType::I16) bits = static_cast<uint64_t>(static_cast<int16_t>(bits));
           if (type == DType::I32) bits = static_cast<uint64_t>(static_cast<int32_t>(bits));
           sum += static_cast<int64_t>(bits);
         }

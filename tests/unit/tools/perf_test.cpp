@@ -62,6 +62,8 @@ TEST(Rows, GoThroughTypesOpsAndRoots) {
 
 TEST(Names, OfNcclTestsAreKnown) {
   EXPECT_EQ(parse_types("bfloat16"), std::vector<DType>{DType::BF16});
+  EXPECT_EQ(parse_types("int16"), std::vector<DType>{DType::I16});
+  EXPECT_EQ(parse_types("u16"), std::vector<DType>{DType::U16});
   EXPECT_EQ(parse_types("f8e4m3"), std::vector<DType>{DType::F8E4M3});
   EXPECT_EQ(parse_ops("mulsum"), std::vector<Op>{Op::PreMulSum});
   EXPECT_THROW(parse_types(""), Error);

@@ -12,8 +12,15 @@
 #include <functional>
 #include <vector>
 
+#include "transports/tracer.hpp"
+
 namespace tutti::transports {
 namespace {
+
+void permit_parent() {
+  const int parent[] = {getppid()};
+  permit_pulling(parent);
+}
 
 /// A child process that has copies of this one's memory, changed, and waits to be killed.
 class Child {
@@ -52,7 +59,7 @@ class Child {
 TEST(Pull, GetsWhatTheOtherProcessHas) {
   std::vector<unsigned char> memory(3000001, 1), got(memory.size());
   const Child child([&] {
-    permit_pulling();
+    permit_parent();
     std::fill(memory.begin(), memory.end(), 7);
   });
   const int error = pull(child.process(), memory.data(), got.data(), got.size());
@@ -64,14 +71,14 @@ TEST(Pull, GetsWhatTheOtherProcessHas) {
 
 TEST(Pull, SaysWhyNot) {
   unsigned char mine[8], theirs[8] = {};
-  Child child([] { permit_pulling(); });
+  Child child([] { permit_parent(); });
   const int error = pull(child.process(), theirs, mine, sizeof mine);
   if (error == EPERM || error == ENOSYS) GTEST_SKIP() << "the kernel does not permit it here";
   constexpr size_t kPage = 4096;  // the second of two pages is not there: a pull across the border ends in the middle
   auto* const pages =
       static_cast<unsigned char*>(mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   munmap(pages + kPage, kPage);
-  const Child with_hole([] { permit_pulling(); });
+  const Child with_hole([] { permit_parent(); });
   std::vector<unsigned char> room(2 * kPage);
   EXPECT_EQ(pull(with_hole.process(), pages, room.data(), kPage), 0);
   EXPECT_EQ(pull(with_hole.process(), pages, room.data(), 2 * kPage), EFAULT);
@@ -90,7 +97,7 @@ TEST(Push, PassesAGateUntilItIsShut) {
   PushGate open, shut;
   ASSERT_NE(open.address(), 0u);
   const Child child([&] {
-    permit_pulling();
+    permit_parent();
     shut.shut();
   });
   const int error = push(child.process(), from.data(), shared, kBytes / 2, open.address());

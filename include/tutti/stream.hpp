@@ -1,0 +1,82 @@
+// Host streams, and events that order them.
+#pragma once
+
+#include <concepts>
+#include <memory>
+#include <utility>
+
+#include "tutti/check.hpp"
+#include "tutti/tutti.h"
+
+namespace tutti {
+
+class Event;
+
+/// A thread that runs calls in order.
+class Stream {
+ public:
+  Stream() { check(tuttiStreamCreate(&stream_)); }
+  Stream(Stream&& other) noexcept : stream_(std::exchange(other.stream_, nullptr)) {}
+  Stream& operator=(Stream&& other) noexcept {
+    std::swap(stream_, other.stream_);
+    return *this;
+  }
+  ~Stream() {
+    if (stream_ != nullptr) tuttiStreamDestroy(stream_);
+  }
+  /// Waits for all calls made on it; throws the first error among them.
+  void synchronize() { check(tuttiStreamSynchronize(stream_)); }
+  /// Have all calls made on it run? Does not wait; throws the first error among them, which synchronize() still will.
+  bool done() const {
+    const tuttiResult_t result = tuttiStreamQuery(stream_);
+    if (result != tuttiInProgress) check(result);
+    return result == tuttiSuccess;
+  }
+  /// What is called from now on runs after what the event has recorded.
+  void wait(const Event& event);
+  /// Calls `function` on the stream's thread after all calls made so far, well or badly as they went. It must not wait
+  /// for what runs on this stream. What it throws, synchronize() throws: Error as it is, all else as InvalidUsage.
+  template <std::invocable Function>
+  void launch(Function function) {
+    auto owned = std::make_unique<Function>(std::move(function));
+    const auto call = [](void* argument) { (*std::unique_ptr<Function>(static_cast<Function*>(argument)))(); };
+    check(tuttiStreamLaunchHostFunc(stream_, call, owned.get()));
+    owned.release();
+  }
+  operator tuttiStream_t() const { return stream_; }  // NOLINT: stands wherever a stream is wanted
+
+ private:
+  tuttiStream_t stream_ = nullptr;
+};
+
+/// A point in a stream's order.
+class Event {
+ public:
+  Event() { check(tuttiEventCreate(&event_)); }
+  Event(Event&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
+  Event& operator=(Event&& other) noexcept {
+    std::swap(event_, other.event_);
+    return *this;
+  }
+  ~Event() {
+    if (event_ != nullptr) tuttiEventDestroy(event_);
+  }
+  /// Records all calls made on the stream so far, in place of what it has recorded before.
+  void record(const Stream& stream) { check(tuttiEventRecord(event_, stream)); }
+  /// Have the recorded calls run? True where nothing was recorded. Does not wait; throws the stream's first error.
+  bool done() const {
+    const tuttiResult_t result = tuttiEventQuery(event_);
+    if (result != tuttiInProgress) check(result);
+    return result == tuttiSuccess;
+  }
+  /// Waits for the recorded calls; throws as `done`.
+  void synchronize() const { check(tuttiEventSynchronize(event_)); }
+  operator tuttiEvent_t() const { return event_; }  // NOLINT: stands wherever an event is wanted
+
+ private:
+  tuttiEvent_t event_ = nullptr;
+};
+
+inline void Stream::wait(const Event& event) { check(tuttiStreamWaitEvent(stream_, event)); }
+
+}  // namespace tutti

@@ -1,0 +1,83 @@
+#include "base/limits.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/format.hpp"
+
+namespace tutti {
+namespace {
+
+/// RLIM_INFINITY where it cannot be asked.
+rlim_t limit_of(__rlimit_resource resource) {
+  rlimit limit{};
+  return getrlimit(resource, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
+}
+
+std::string text_of(rlim_t limit) { return limit == RLIM_INFINITY ? "unlimited" : fmt::format("{}", limit); }
+
+/// ftruncate and fallocate, whatever signals come in between. 0 or errno.
+int allocate(int fd, uint64_t bytes) {
+  if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) return errno;
+  while (fallocate(fd, 0, 0, static_cast<off_t>(bytes)) != 0) {
+    if (errno != EINTR) return errno;
+  }
+  return fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0 ? 0 : errno;
+}
+
+}  // namespace
+
+std::string system_words(int error) {
+  const char* const words = std::strerror(error);
+  switch (error) {
+    case EMFILE:
+      return fmt::format("{} (ulimit -n allows this process {} descriptors; raise it)", words,
+                         text_of(limit_of(RLIMIT_NOFILE)));
+    case ENFILE:
+      return fmt::format("{} (raise the machine's fs.file-max)", words);
+    case EFBIG:
+      return fmt::format("{} (memory that processes share counts as a file, and ulimit -f allows {} bytes; raise it)",
+                         words, text_of(limit_of(RLIMIT_FSIZE)));
+    default:
+      return words;
+  }
+}
+
+bool out_of_descriptors(int error) { return error == EMFILE || error == ENFILE; }
+
+void throw_system(const char* what, int error) {
+  const std::string text = fmt::format("cannot {}: {}", what, system_words(error));
+  if (out_of_descriptors(error)) throw NoDescriptor(text);
+  throw Error(Code::SystemError, text);
+}
+
+int descriptor_reserve() { return static_cast<int>(std::min<rlim_t>(limit_of(RLIMIT_NOFILE) / 8, 64)); }
+
+Fd make_memory_file(const char* name, uint64_t bytes, Reserve reserve) {
+  Fd fd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd) return fd;
+  // The kernel gives the lowest free number, so what is left of them lies above it.
+  const rlim_t last = limit_of(RLIMIT_NOFILE) - static_cast<rlim_t>(descriptor_reserve());
+  const bool spare = reserve == Reserve::Use || static_cast<rlim_t>(fd.get()) < last;
+  const int error = !spare ? EMFILE : bytes > limit_of(RLIMIT_FSIZE) ? EFBIG : allocate(fd.get(), bytes);
+  if (error != 0) {
+    fd.reset();
+    errno = error;
+  }
+  return fd;
+}
+
+void throw_no_thread(int error) {
+  throw_error(Code::SystemError,
+              "cannot start a thread: {}. A thread counts in the limit on this user's processes (ulimit -u allows {}) "
+              "and in the control group's (pids.max), and needs memory for its stack (ulimit -v, -s)",
+              std::strerror(error), text_of(limit_of(RLIMIT_NPROC)));
+}
+
+}  // namespace tutti

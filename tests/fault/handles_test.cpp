@@ -1,0 +1,91 @@
+// Handles that are no longer good, or never were.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tutti/tutti.h"
+
+namespace tutti::fault {
+namespace {
+
+TEST(Handle, OfAStreamMayBeUsedByOneThreadWhileAnotherDestroysIt) {
+  for (int i = 0; i < 20; ++i) {
+    tuttiStream_t stream = nullptr;
+    tuttiComm_t comm = nullptr;
+    ASSERT_EQ(tuttiStreamCreate(&stream), tuttiSuccess);
+    ASSERT_EQ(tuttiCommInitAll(&comm, 1), tuttiSuccess);
+    std::atomic<int> used{0};
+    std::atomic<bool> wrong{false};
+    const auto use_until_gone = [&](auto&& call) {
+      tuttiResult_t result = tuttiSuccess;
+      while (result == tuttiSuccess) {
+        result = call();
+        ++used;
+        used.notify_one();
+      }
+      wrong = wrong || result != tuttiInvalidUsage || std::strcmp(tuttiGetLastError(), "the stream was destroyed") != 0;
+    };
+    std::vector<std::jthread> users;
+    users.emplace_back([&] { use_until_gone([&] { return tuttiStreamSynchronize(stream); }); });
+    users.emplace_back([&] { use_until_gone([&] { return tuttiBarrier(comm, stream); }); });
+    for (int seen = used; seen < 10; seen = used) used.wait(seen);
+    EXPECT_EQ(tuttiStreamDestroy(stream), tuttiSuccess);
+    EXPECT_EQ(tuttiStreamDestroy(stream), tuttiInvalidUsage);
+    users.clear();
+    EXPECT_FALSE(wrong);
+    EXPECT_EQ(tuttiCommDestroy(comm), tuttiSuccess);
+  }
+}
+
+TEST(Handle, OfAStreamIsDestroyedByOneOfTwoThreadsThatTry) {
+  for (int i = 0; i < 50; ++i) {
+    tuttiStream_t stream = nullptr;
+    ASSERT_EQ(tuttiStreamCreate(&stream), tuttiSuccess);
+    std::array<tuttiResult_t, 2> results{};
+    std::jthread other([&] { results[1] = tuttiStreamDestroy(stream); });
+    results[0] = tuttiStreamDestroy(stream);
+    other.join();
+    EXPECT_EQ(results[0] == tuttiSuccess, results[1] == tuttiInvalidUsage);
+    EXPECT_EQ(results[1] == tuttiSuccess, results[0] == tuttiInvalidUsage);
+  }
+}
+
+/// Memory that never was a handle, and what a handle of another kind looks like.
+TEST(Handle, ThatNeverWasOneIsAnInvalidArgumentAndNotAFork) {
+  tuttiStream_t stream = nullptr;
+  tuttiComm_t comm = nullptr;
+  ASSERT_EQ(tuttiStreamCreate(&stream), tuttiSuccess);
+  ASSERT_EQ(tuttiCommInitAll(&comm, 1), tuttiSuccess);
+  const auto refused = [](tuttiResult_t result, const std::string& words) {
+    EXPECT_EQ(result, tuttiInvalidArgument);
+    const std::string text = tuttiGetLastError();
+    EXPECT_NE(text.find(words), std::string::npos) << text;
+    EXPECT_EQ(text.find("fork"), std::string::npos) << text;
+  };
+  for (const int byte : {0x00, 0x01, 0x77, 0xff}) {
+    std::array<uint64_t, 64> memory;
+    std::memset(memory.data(), byte, sizeof memory);
+    auto* const no_comm = reinterpret_cast<tuttiComm_t>(memory.data());
+    auto* const no_stream = reinterpret_cast<tuttiStream_t>(memory.data());
+    int ranks = 0;
+    refused(tuttiCommCount(no_comm, &ranks), "no communicator");
+    refused(tuttiCommAbort(no_comm), "no communicator");
+    refused(tuttiCommDestroy(no_comm), "no communicator");
+    refused(tuttiBarrier(no_comm, nullptr), "no communicator");
+    refused(tuttiStreamSynchronize(no_stream), "no stream");
+    refused(tuttiStreamDestroy(no_stream), "no stream");
+    refused(tuttiBarrier(comm, no_stream), "no stream");
+  }
+  refused(tuttiBarrier(reinterpret_cast<tuttiComm_t>(stream), nullptr), "no communicator");
+  refused(tuttiStreamSynchronize(reinterpret_cast<tuttiStream_t>(comm)), "no stream");
+  EXPECT_EQ(tuttiStreamDestroy(stream), tuttiSuccess);
+  EXPECT_EQ(tuttiCommDestroy(comm), tuttiSuccess);
+}
+
+}  // namespace
+}  // namespace tutti::fault

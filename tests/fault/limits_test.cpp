@@ -1,0 +1,282 @@
+// What the system refuses: limits on descriptors, files and processes, and standard streams that are closed. Each is an
+// error that says what it is, of whom; none is a time-out, a signal or a defect of the library.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <grp.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <functional>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "fault/clock.hpp"
+#include "fault/job.hpp"
+#include "tutti/tutti.h"
+#include "unit/comm/child.hpp"
+
+namespace tutti::fault {
+namespace {
+
+using testing::Child;
+using testing::Line;
+
+constexpr size_t kMega = 1 << 20;
+
+void limit(__rlimit_resource resource, rlim_t most) {
+  rlimit now{};
+  getrlimit(resource, &now);
+  now.rlim_cur = std::min(most, now.rlim_max);
+  setrlimit(resource, &now);
+}
+
+/// Opens descriptors until none is left; gives `spare` of them back.
+void use_up_descriptors(size_t spare = 0) {
+  limit(RLIMIT_NOFILE, 64);
+  std::vector<int> all;
+  for (int fd = 0; (fd = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0;) all.push_back(fd);
+  for (; spare > 0; --spare, all.pop_back()) close(all.back());
+}
+
+void tell(Line& test, tuttiResult_t result) {
+  test.tell(fmt::format("{} {}", static_cast<int>(result), result == tuttiSuccess ? "" : tuttiGetLastError()));
+}
+
+std::string hex_of(const tuttiUniqueId& id) {
+  std::string text;
+  for (const unsigned char byte : id.bytes) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+tuttiUniqueId id_from(const std::string& hex) {
+  tuttiUniqueId id;
+  for (size_t i = 0; i < sizeof id.bytes; ++i) {
+    id.bytes[i] = static_cast<unsigned char>(std::stoi(hex.substr(2 * i, 2), nullptr, 16));
+  }
+  return id;
+}
+
+tuttiResult_t sum_of_ones(tuttiComm_t comm) {
+  std::vector<int> data(100000, 1);
+  const tuttiResult_t result =
+      tuttiAllReduce(data.data(), data.data(), data.size(), tuttiInt32, tuttiSum, comm, nullptr);
+  return result != tuttiSuccess || data.back() == 2 ? result : tuttiInternalError;
+}
+
+// ---- what children do once they have the id. They tell a result and its words, line by line.
+
+void with_standard_streams_closed(int rank, const tuttiUniqueId& id, Line& test) {
+  tuttiComm_t comm = nullptr;
+  tell(test, tuttiCommInitRank(&comm, 2, id, rank));
+  tell(test, sum_of_ones(comm));
+  int written = 0;
+  for (int fd = 0; fd <= 2; ++fd) written += static_cast<int>(write(fd, "words of the program\n", 21) >= 0);
+  test.tell(fmt::format("{}", written));
+  tell(test, sum_of_ones(comm));
+  tell(test, tuttiCommDestroy(comm));
+}
+
+void with_small_files(int rank, const tuttiUniqueId& id, Line& test) {
+  limit(RLIMIT_FSIZE, 65536);
+  void* memory = nullptr;
+  tell(test, tuttiMemAlloc(&memory, kMega));
+  static_cast<char*>(memory)[kMega - 1] = 1;
+  tell(test, tuttiMemFree(memory));
+  tuttiComm_t comm = nullptr;
+  tell(test, tuttiCommInitRank(&comm, 2, id, rank));
+  struct sigaction action {};
+  sigset_t blocked, pending;
+  sigaction(SIGXFSZ, nullptr, &action);
+  sigprocmask(SIG_BLOCK, nullptr, &blocked);
+  sigpending(&pending);
+  const bool as_before =
+      action.sa_handler == SIG_DFL && !sigismember(&blocked, SIGXFSZ) && !sigismember(&pending, SIGXFSZ);
+  test.tell(as_before ? "as before" : "changed");
+}
+
+void without_descriptors(int rank, const tuttiUniqueId& id, Line& test) {
+  use_up_descriptors();
+  tuttiComm_t comm = nullptr;
+  const double start = now();
+  tell(test, tuttiCommInitRank(&comm, 2, id, rank));
+  test.tell(now() - start < 30 ? "soon" : "late");
+}
+
+/// Enough to come to its own meeting point, none to let others in.
+void without_descriptors_to_accept(int rank, const tuttiUniqueId& id, Line& test) {
+  if (rank == 0) use_up_descriptors(2);
+  test.tell("ready");
+  test.hear();
+  tuttiComm_t comm = nullptr;
+  tell(test, tuttiCommInitRank(&comm, 2, id, rank));
+}
+
+void without_threads(int, const tuttiUniqueId&, Line& test) {
+  rlimit before{};
+  getrlimit(RLIMIT_NPROC, &before);
+  limit(RLIMIT_NPROC, 1);
+  // Limits do not bind the superuser.
+  if (geteuid() == 0 && (setgroups(0, nullptr) != 0 || setresuid(65534, 65534, 65534) != 0)) return;
+  tuttiStream_t stream = nullptr;
+  tuttiUniqueId id;
+  tuttiComm_t comms[3];
+  tell(test, tuttiStreamCreate(&stream));
+  tell(test, tuttiGetUniqueId(&id));
+  setrlimit(RLIMIT_NPROC, &before);
+  tell(test, tuttiGetUniqueId(&id));
+  limit(RLIMIT_NPROC, 1);
+  tell(test, tuttiCommInitAll(comms, 3));
+  setrlimit(RLIMIT_NPROC, &before);
+  tell(test, tuttiStreamCreate(&stream));
+  tell(test, tuttiCommInitAll(comms, 3));
+}
+
+/// Memory after memory until there are many; what is left for others then.
+void with_much_memory(int, const tuttiUniqueId&, Line& test) {
+  limit(RLIMIT_NOFILE, 64);
+  for (int i = 0; i < 100; ++i) {
+    void* memory = nullptr;
+    if (tuttiMemAlloc(&memory, 16384) != tuttiSuccess) return tell(test, tuttiSystemError);
+    static_cast<char*>(memory)[16383] = 1;
+  }
+  int opened = 0;
+  std::vector<int> all;
+  for (; opened < 8; ++opened) all.push_back(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  test.tell(all.back() >= 0 ? "left" : "none left");
+  for (const int fd : all) close(fd);
+  tuttiComm_t comm = nullptr;
+  tell(test, tuttiCommInitAll(&comm, 1));
+}
+
+const std::map<std::string, void (*)(int, const tuttiUniqueId&, Line&)>& scenes() {
+  static const std::map<std::string, void (*)(int, const tuttiUniqueId&, Line&)> all{
+      {"streams-closed", with_standard_streams_closed},
+      {"small-files", with_small_files},
+      {"no-descriptors", without_descriptors},
+      {"no-descriptors-to-accept", without_descriptors_to_accept},
+      {"no-threads", without_threads},
+      {"much-memory", with_much_memory},
+  };
+  return all;
+}
+
+/// Argument: scene, rank, "meet" where there is an id.
+int live(const std::string& argument, Line& test) {
+  std::string scene, meet;
+  int rank = 0;
+  std::istringstream(argument) >> scene >> rank >> meet;
+  if (scene == "streams-closed") {
+    for (int fd = 0; fd <= 2; ++fd) close(fd);
+  }
+  tuttiUniqueId id{};
+  if (!meet.empty() && rank == 0) {
+    if (tuttiGetUniqueId(&id) != tuttiSuccess) return 2;
+    test.tell(hex_of(id));
+  } else if (!meet.empty()) {
+    id = id_from(test.hear());
+  }
+  scenes().at(scene)(rank, id, test);
+  return 0;
+}
+const testing::Role role("limited", live);
+
+/// Two ranks in one scene.
+struct Two {
+  explicit Two(const std::string& scene, const std::string& environment = "")
+      : first("limited", scene + " 0 meet", environment), second("limited", scene + " 1 meet", environment) {
+    second.tell(first.hear());
+  }
+  Child first, second;
+};
+
+void expect_words(const std::string& told, tuttiResult_t code, const std::vector<std::string>& words) {
+  EXPECT_EQ(told.substr(0, told.find(' ')), std::to_string(static_cast<int>(code))) << told;
+  for (const std::string& word : words) EXPECT_NE(told.find(word), std::string::npos) << word << " in: " << told;
+}
+
+std::string host() {
+  char name[256] = {};
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
+class StandardStreams : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(StandardStreams, ThatAreClosedAreNotTheLibrarysSockets) {
+  Two two("streams-closed", fmt::format("TUTTI_TRANSPORT={}", GetParam()));
+  for (Child* child : {&two.first, &two.second}) {
+    expect_words(child->hear(), tuttiSuccess, {});
+    expect_words(child->hear(), tuttiSuccess, {});
+    EXPECT_EQ(child->hear(), "0") << "the program wrote into descriptors of the library";
+    expect_words(child->hear(), tuttiSuccess, {});
+    expect_words(child->hear(), tuttiSuccess, {});
+    EXPECT_EQ(child->wait(), 0);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Over, StandardStreams, ::testing::Values("shm", "tcp"),
+                         [](const auto& one) { return std::string(one.param); });
+
+TEST(Limit, OnFilesIsAnErrorAndNoSignal) {
+  Two two("small-files");
+  for (int rank = 0; rank < 2; ++rank) {
+    Child& child = rank == 0 ? two.first : two.second;
+    expect_words(child.hear(), tuttiSuccess, {});  // ordinary memory, which does as well
+    expect_words(child.hear(), tuttiSuccess, {});
+    expect_words(child.hear(), tuttiSystemError, {"ulimit -f", "65536", "TUTTI_ARENA", host()});
+    EXPECT_EQ(child.hear(), "as before");
+    EXPECT_EQ(child.wait(), 0);
+  }
+}
+
+TEST(Limit, OnDescriptorsIsToldAtOnceByWhoMeetsIt) {
+  Two two("no-descriptors", "TUTTI_INIT_TIMEOUT=60");
+  for (int rank = 0; rank < 2; ++rank) {
+    Child& child = rank == 0 ? two.first : two.second;
+    expect_words(child.hear(), tuttiSystemError,
+                 {fmt::format("rank {} of 2", rank), host(), "Too many open files", "ulimit -n", "64"});
+    EXPECT_EQ(child.hear(), "soon");
+    EXPECT_EQ(child.wait(), 0);
+  }
+}
+
+TEST(Limit, OnDescriptorsOfWhoShouldAcceptIsToldToBothEnds) {
+  Two two("no-descriptors-to-accept", "TUTTI_INIT_TIMEOUT=3");
+  EXPECT_EQ(two.first.hear(), "ready");
+  EXPECT_EQ(two.second.hear(), "ready");
+  two.first.tell("go");
+  two.second.tell("go");
+  expect_words(two.second.hear(), tuttiSystemError, {"rank 1 of 2", "no file descriptor left", "ulimit -n"});
+  expect_words(two.first.hear(), tuttiSystemError,
+               {"rank 0 of 2", "missing: rank 1", "could not accept connections", "Too many open files"});
+  EXPECT_EQ(two.first.wait(), 0);
+  EXPECT_EQ(two.second.wait(), 0);
+}
+
+TEST(Limit, OnDescriptorsLeavesAReserveThatMemoryDoesNotTake) {
+  Child child("limited", "much-memory 0", "TUTTI_LOG=off");
+  EXPECT_EQ(child.hear(), "left");
+  expect_words(child.hear(), tuttiSuccess, {});
+  EXPECT_EQ(child.wait(), 0);
+}
+
+TEST(Limit, OnProcessesIsASystemErrorThatNamesIt) {
+  Child child("limited", "no-threads 0", "TUTTI_INIT_TIMEOUT=60");
+  const std::string first = child.hear();
+  if (first == "(nothing)") GTEST_SKIP() << "the superuser of this place cannot become another user";
+  expect_words(first, tuttiSystemError, {"cannot start a thread", "ulimit -u", "pids.max", host()});
+  expect_words(child.hear(), tuttiSystemError, {"cannot start a thread", "ulimit -u", host()});
+  expect_words(child.hear(), tuttiSuccess, {});
+  expect_words(child.hear(10), tuttiSystemError, {"cannot start a thread"});
+  expect_words(child.hear(), tuttiSuccess, {});
+  expect_words(child.hear(), tuttiSuccess, {});
+  EXPECT_EQ(child.wait(), 0);
+}
+
+}  // namespace
+}  // namespace tutti::fault

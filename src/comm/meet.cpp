@@ -21,11 +21,25 @@ namespace {
 
 constexpr int kRetryMs = 20;  // rank 0 may come late, and there is nothing of it to wait on
 
+/// What the key is derived from.
+std::string secret_of(const Launch& launch, Deadline deadline) {
+  if (!launch.store) return launch.secret;
+  try {
+    return secret_from_store(*launch.store, "tutti/" + public_name(derive_key("tutti store " + launch.job)), deadline);
+  } catch (const Error& error) {
+    throw_error(error.code(),
+                "rank {} of {} ({}): {}. The ranks run on several hosts and need a secret in common: let torchrun keep "
+                "its store, or set TUTTI_KEY to the same secret on all ranks; TUTTI_INSECURE_KEY=1 accepts a key that "
+                "can be guessed",
+                launch.rank, launch.size, launch.launcher, error.what());
+  }
+}
+
 /// The way to one meeting of a launch. Its name and key differ from those of the one before and the one after.
 struct Way {
-  Way(const Launch& launch, uint64_t number)
+  Way(const Launch& launch, const std::string& secret, uint64_t number)
       : one_host(launch.one_host()),
-        key(derive_key(fmt::format("tutti meets {} {} {}", number, launch.size, launch.secret))),
+        key(derive_key(fmt::format("tutti meets {} {} {} {}", number, launch.size, secret, launch.job))),
         name("tutti-meet-" +
              public_name(derive_key(fmt::format("tutti meets at {} {} {}", number, geteuid(), launch.job)))),
         root(launch.root),
@@ -131,8 +145,9 @@ UniqueId fetch_once(const Launch& launch, const Way& way, Patience patience) {
   return UniqueId::from_hex(call<IdGiven>(fd.get(), Fetch{launch.size, launch.rank}, patience).hex);
 }
 
-UniqueId fetch(const Launch& launch, const Way& way, Deadline deadline) {
+UniqueId fetch(const Launch& launch, uint64_t number, Deadline deadline) {
   for (;;) {
+    const Way way(launch, secret_of(launch, deadline), number);  // a store may be opened anew, with another secret
     std::string reason;
     try {
       return fetch_once(launch, way, {deadline, nullptr});
@@ -140,8 +155,9 @@ UniqueId fetch(const Launch& launch, const Way& way, Deadline deadline) {
       reason = error.what();
     }
     if (deadline.passed()) {
-      throw_error(Code::Timeout, "rank {} of {} ({}) could not fetch the unique id from rank 0 at {}: {}", launch.rank,
-                  launch.size, launch.launcher, way.describe(), reason);
+      throw_error(Code::Timeout,
+                  "rank {} of {} ({}) could not fetch the unique id from rank 0 at {}, with a key made from {}: {}",
+                  launch.rank, launch.size, launch.launcher, way.describe(), launch.secret_source, reason);
     }
     poll(nullptr, 0, deadline.poll_ms(kRetryMs));
   }
@@ -152,14 +168,15 @@ UniqueId fetch(const Launch& launch, const Way& way, Deadline deadline) {
 UniqueId meet(const Launch& launch, Deadline deadline) {
   if (!launch.id.empty()) return UniqueId::from_hex(launch.id);
   static std::atomic<uint64_t> meetings{0};
-  const Way way(launch, meetings++);
-  if (!way.one_host && way.root.empty()) {
+  const uint64_t number = meetings++;
+  if (!launch.one_host() && launch.root.empty()) {
     throw_error(Code::InvalidArgument,
                 "{} does not say where rank 0 runs, and this job has ranks on several hosts: set "
                 "TUTTI_ROOT_ADDR to the name or address of rank 0's host on all ranks",
                 launch.launcher);
   }
-  return launch.rank == 0 ? hand_out(launch, way, deadline) : fetch(launch, way, deadline);
+  if (launch.rank != 0) return fetch(launch, number, deadline);
+  return hand_out(launch, Way(launch, secret_of(launch, deadline), number), deadline);
 }
 
 }  // namespace tutti::comm

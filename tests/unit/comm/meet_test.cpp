@@ -65,7 +65,7 @@ TEST(Meet, RankZeroMayComeLast) { expect_meeting({2, 1, 0}, "TUTTI_LOCAL_SIZE=3 
 TEST(Meet, SiblingsMeetWithoutAnyName) { expect_meeting({1, 0}, "", 1); }
 
 TEST(Meet, RanksOfSeveralHostsMeetByTcp) {
-  const std::string where = "TUTTI_LOCAL_SIZE=1 TUTTI_ROOT_ADDR=localhost TUTTI_PORT=" + free_port();
+  const std::string where = "TUTTI_LOCAL_SIZE=1 TUTTI_ROOT_ADDR=localhost TUTTI_KEY=5ec7e7 TUTTI_PORT=" + free_port();
   expect_meeting({1, 0, 2}, where + " TUTTI_JOB=" + random_hex(8), 2);
 }
 

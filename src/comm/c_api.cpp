@@ -35,8 +35,18 @@ void check_place(int ranks, int rank) {
   }
 }
 
+/// A mistake in one rank's environment is to end the wait of the others too.
+std::optional<Launch> recognise_own_launch() {
+  try {
+    return recognise_launch();
+  } catch (const Error& error) {
+    if (const auto launch = recognise_launch_despite_mistakes()) withdraw(*launch, error);
+    throw;
+  }
+}
+
 std::shared_ptr<Communicator> join_from_environment() {
-  const auto launch = recognise_launch();
+  const auto launch = recognise_own_launch();
   if (!launch) return Communicator::join(create_unique_id(), 1, 0);
   const bool given = !launch->id.empty();
   const UniqueId id = given ? UniqueId::from_hex(launch->id) : meet(*launch, Deadline::in(env().init_timeout));

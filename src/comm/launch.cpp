@@ -256,4 +256,16 @@ std::optional<Launch> recognise_launch(const Env& environment, const Lookup& loo
 
 std::optional<Launch> recognise_launch() { return recognise_launch(env(), foreign_env); }
 
+std::optional<Launch> recognise_launch_despite_mistakes() {
+  const UsableEnv usable = usable_env();
+  try {
+    return recognise_launch(usable.ours, [&](const char* name) -> std::optional<std::string> {
+      const auto found = usable.others.find(name);
+      return found == usable.others.end() ? std::nullopt : std::optional(found->second);
+    });
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace tutti::comm

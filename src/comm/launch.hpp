@@ -14,6 +14,7 @@
 #include "base/rank.hpp"
 #include "comm/torch_store.hpp"
 #include "comm/unique_id.hpp"
+#include "tutti/error.hpp"
 
 namespace tutti::comm {
 
@@ -42,6 +43,9 @@ using Lookup = std::function<std::optional<std::string>(const char* name)>;
 std::optional<Launch> recognise_launch();
 /// The same for variables that are not this process's: for tests.
 std::optional<Launch> recognise_launch(const Env& environment, const Lookup& lookup);
+/// The launch of a process whose environment has mistakes that do not concern it, for a rank that is to say why it
+/// cannot go on; nothing where they do.
+std::optional<Launch> recognise_launch_despite_mistakes();
 
 /// The first host of a Slurm list: "node[07-09,12],login1" gives "node07".
 std::string first_host(const std::string& list);
@@ -51,5 +55,9 @@ std::string first_host(const std::string& list);
 /// meets the k-th of the others. Both ways need the key derived from the launch's secret (SECURITY.md).
 /// Throws Error(Timeout) saying who did not come; SystemError; InvalidArgument.
 UniqueId meet(const Launch& launch, Deadline deadline);
+
+/// In place of meet(): tells the other ranks that this one cannot take part, and why, so that their wait ends. For two
+/// seconds at most, since they may come later; throws nothing.
+void withdraw(const Launch& launch, const Error& why);
 
 }  // namespace tutti::comm

@@ -120,6 +120,25 @@ class Keys(TwoHosts):
             self.assertIn(words, text)
 
 
+class Interfaces(TwoHosts):
+    def test_that_do_not_exist_are_answered_with_those_that_do_on_every_rank(self):
+        for ends in self.ranks({"TUTTI_KEY": SECRET}, {"TUTTI_KEY": SECRET, "TUTTI_INTERFACE": "nope0"}), \
+                self.ranks({"TUTTI_KEY": SECRET, "TUTTI_INTERFACE": "nope0"}, {"TUTTI_KEY": SECRET}):
+            for status, text in ends:
+                self.assertNotEqual(status, 0)
+                self.assertIn("TUTTI_INTERFACE='nope0' matches no network interface", text)
+                self.assertIn("there are: eth0, lo", text)
+
+    def test_that_only_their_own_host_reaches_are_called_so_on_every_rank(self):
+        lo = {"TUTTI_KEY": SECRET, "TUTTI_INTERFACE": "lo"}
+        for ends in self.ranks(lo), self.ranks(lo, {"TUTTI_KEY": SECRET}), self.ranks({"TUTTI_KEY": SECRET}, lo):
+            for status, text in ends:
+                self.assertNotEqual(status, 0)
+                self.assertIn("nothing but its loopback address", text)
+                self.assertIn("TUTTI_INTERFACE", text)
+                self.assertNotIn("process has ended", text)
+
+
 # Plays ssh: the host is namespace B.
 FAKE_SSH = """#!/bin/sh
 while [ "$1" != -- ]; do shift; done

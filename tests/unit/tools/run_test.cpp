@@ -34,7 +34,7 @@ TEST(Hosts, WithoutSlotsShareEvenly) {
 
 TEST(Hosts, ThatAreThisOneNeedNoSsh) {
   EXPECT_EQ(placed("localhost:1,me:1,me.example.org:1,b:1", 0), "here0/3 here1/3 here2/3 b0/1");
-  EXPECT_EQ(placed("127.0.0.1,::1,127.0.1.1,b", 0), "here0/3 here1/3 here2/3 b0/1");
+  EXPECT_EQ(placed("127.0.0.1,127.0.1.1:2,b", 0), "here0/3 here1/3 here2/3 b0/1");
 }
 
 TEST(Hosts, MeetWhereTheOthersReachRankZero) {

@@ -10,9 +10,11 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <set>
 #include <string_view>
 
 #include "base/env.hpp"
+#include "base/fd.hpp"
 #include "base/format.hpp"
 
 namespace tutti {
@@ -56,6 +58,20 @@ bool chosen(std::string_view name, std::string_view choice) {
   return found != exclude;
 }
 
+void resolve_one(const std::string& host, std::vector<Address>& found) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  if (const int rc = getaddrinfo(host.c_str(), nullptr, &hints, &list); rc != 0) {
+    throw_error(Code::SystemError, "cannot find the address of host '{}': {}", host, gai_strerror(rc));
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(list, freeaddrinfo);
+  for (const addrinfo* i = list; i != nullptr; i = i->ai_next) {
+    const Address address = from_sockaddr(i->ai_addr);
+    if (address.valid() && std::find(found.begin(), found.end(), address) == found.end()) found.push_back(address);
+  }
+}
+
 }  // namespace
 
 bool Address::is_loopback() const {
@@ -63,11 +79,17 @@ bool Address::is_loopback() const {
   return family == 4 ? bytes[0] == 127 : bytes == kLoopback6;
 }
 
-std::string to_string(const Address& address, uint16_t port) {
+std::string to_string(const Address& address) {
   if (!address.valid()) return "no address";
   char text[INET6_ADDRSTRLEN] = {};
   inet_ntop(address.family == 4 ? AF_INET : AF_INET6, address.bytes.data(), text, sizeof text);
-  return address.family == 4 ? fmt::format("{}:{}", text, port) : fmt::format("[{}]:{}", text, port);
+  return text;
+}
+
+std::string to_string(const Address& address, uint16_t port) {
+  if (!address.valid()) return "no address";
+  return address.family == 4 ? fmt::format("{}:{}", to_string(address), port)
+                             : fmt::format("[{}]:{}", to_string(address), port);
 }
 
 sockaddr_storage to_sockaddr(const Address& address, uint16_t port, socklen_t* length) {
@@ -97,7 +119,9 @@ std::vector<Address> local_addresses(const std::string& choice) {
   }
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
   std::vector<Address> good, bridges, loopbacks;
+  std::set<std::string> names;
   for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
+    if ((i->ifa_flags & IFF_UP) != 0) names.insert(i->ifa_name);
     if (i->ifa_addr == nullptr || (i->ifa_flags & IFF_UP) == 0 || !chosen(i->ifa_name, choice)) continue;
     const Address address = from_sockaddr(i->ifa_addr);
     if (!address.valid() || is_link_local(address)) continue;
@@ -107,27 +131,39 @@ std::vector<Address> local_addresses(const std::string& choice) {
   good.insert(good.end(), bridges.begin(), bridges.end());
   if (good.empty()) good = loopbacks;
   if (good.empty()) {
-    throw_error(Code::InvalidArgument, "no network interface that is up matches TUTTI_INTERFACE='{}'", choice);
+    throw_error(Code::InvalidArgument,
+                "TUTTI_INTERFACE='{}' matches no network interface of this host that is up and has an address; there "
+                "are: {}",
+                choice, fmt::join(names, ", "));
   }
   return good;
 }
 
 std::vector<Address> local_addresses() { return local_addresses(env().interfaces); }
 
-std::vector<Address> resolve(const std::string& host) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* list = nullptr;
-  if (const int rc = getaddrinfo(host.c_str(), nullptr, &hints, &list); rc != 0) {
-    throw_error(Code::SystemError, "cannot find the address of host '{}': {}", host, gai_strerror(rc));
-  }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(list, freeaddrinfo);
+std::vector<Address> resolve(const std::string& hosts) {
   std::vector<Address> found;
-  for (const addrinfo* i = list; i != nullptr; i = i->ai_next) {
-    const Address address = from_sockaddr(i->ai_addr);
-    if (address.valid() && std::find(found.begin(), found.end(), address) == found.end()) found.push_back(address);
+  for (size_t start = 0; start <= hosts.size();) {
+    const size_t comma = std::min(hosts.find(',', start), hosts.size());
+    resolve_one(hosts.substr(start, comma - start), found);
+    start = comma + 1;
   }
   return found;
+}
+
+std::optional<Address> source_towards(const Address& address) {
+  constexpr uint16_t kAnyPort = 9;  // nothing is sent
+  socklen_t length = 0;
+  const sockaddr_storage to = to_sockaddr(address, kAnyPort, &length);
+  const Fd fd(socket(to.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_storage from{};
+  socklen_t room = sizeof from;
+  if (!fd || connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), length) != 0 ||
+      getsockname(fd.get(), reinterpret_cast<sockaddr*>(&from), &room) != 0) {
+    return std::nullopt;
+  }
+  const Address source = from_sockaddr(reinterpret_cast<const sockaddr*>(&from));
+  return source.valid() ? std::optional(source) : std::nullopt;
 }
 
 }  // namespace tutti

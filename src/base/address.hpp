@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ struct Address {
   bool operator==(const Address&) const = default;
 };
 
+/// "10.0.0.7", "fe80::1".
+std::string to_string(const Address& address);
 /// "10.0.0.7:4711", "[fe80::1]:4711".
 std::string to_string(const Address& address, uint16_t port);
 
@@ -29,12 +32,17 @@ sockaddr_storage to_sockaddr(const Address& address, uint16_t port, socklen_t* l
 
 /// Addresses of this host's interfaces that are up, best for peers first; loopback only where there is nothing else.
 /// `choice`: empty for all; "eth,ib0" for interfaces whose name begins so; "=eth0" for exactly that
-/// name; "^docker,veth" for all others. Throws Error(InvalidArgument) when a choice leaves none.
+/// name; "^docker,veth" for all others. Throws Error(InvalidArgument), with the interfaces that there are, when a
+/// choice leaves none.
 std::vector<Address> local_addresses(const std::string& choice);
 /// As TUTTI_INTERFACE says.
 std::vector<Address> local_addresses();
 
-/// Addresses of a host name, or of an address written out. Throws Error(SystemError) where there is none.
-std::vector<Address> resolve(const std::string& host);
+/// Addresses of a host name, of an address written out, or of several, "10.0.0.1,node7". Throws Error(SystemError)
+/// where one has none.
+std::vector<Address> resolve(const std::string& hosts);
+
+/// The address of this host from which packets to `address` would leave; nothing where there is no way to it.
+std::optional<Address> source_towards(const Address& address);
 
 }  // namespace tutti

@@ -30,10 +30,7 @@ T parse_or_throw(const char* name, const std::string& value, const Rule& rule) {
 
 // ---- one reading of the environment
 
-struct Snapshot {
-  Env env;
-  std::map<std::string, std::string, std::less<>> foreign;
-};
+using Snapshot = UsableEnv;
 
 std::optional<std::string> read(const char* name) {
   const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): the one place, once
@@ -41,15 +38,26 @@ std::optional<std::string> read(const char* name) {
   return value;
 }
 
-std::unique_ptr<const Snapshot> read_environment() {
+/// `mistaken` gets what cannot be used, or throws it.
+std::unique_ptr<Snapshot> read_environment(void (*mistaken)(const Error&)) {
   auto snapshot = std::make_unique<Snapshot>();
   for (const EnvRow& row : env_table()) {
-    if (const auto value = read(row.name)) row.set(snapshot->env, *value);
+    const auto value = read(row.name);
+    if (!value) continue;
+    try {
+      row.set(snapshot->ours, *value);
+    } catch (const Error& error) {
+      mistaken(error);
+    }
   }
   for (const ForeignRow& row : foreign_table()) {
-    if (const auto value = read(row.name)) snapshot->foreign.emplace(row.name, *value);
+    if (const auto value = read(row.name)) snapshot->others.emplace(row.name, *value);
   }
   return snapshot;
+}
+
+std::unique_ptr<const Snapshot> read_environment() {
+  return read_environment([](const Error& error) { throw Error(error); });
 }
 
 /// Keeps every reading alive: references that `env()` returned stay good. Never destroyed, as the logger.
@@ -95,13 +103,17 @@ const Snapshot& current() {
 
 }  // namespace
 
-const Env& env() { return current().env; }
+const Env& env() { return current().ours; }
+
+UsableEnv usable_env() {
+  return *read_environment([](const Error&) {});
+}
 
 std::optional<std::string> foreign_env(const char* name) {
   const bool known = std::any_of(foreign_table().begin(), foreign_table().end(),
                                  [&](const ForeignRow& row) { return std::strcmp(row.name, name) == 0; });
   if (!known) throw_error(Code::InternalError, "environment variable {} is read but has no row in env_table.def", name);
-  const auto& values = current().foreign;
+  const auto& values = current().others;
   const auto found = values.find(name);
   return found == values.end() ? std::nullopt : std::optional(found->second);
 }
@@ -110,7 +122,7 @@ void reload_env() {
   Readings& r = readings();
   auto snapshot = read_environment();
   const std::lock_guard lock(r.mutex);
-  set_log_level(adopt(r, std::move(snapshot)).env.log);
+  set_log_level(adopt(r, std::move(snapshot)).ours.log);
 }
 
 const std::vector<EnvRow>& env_table() {

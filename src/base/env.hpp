@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,6 +33,14 @@ const Env& env();
 /// A variable of `foreign_table()`, such as a launcher's RANK, as this process found it; nothing when unset or empty.
 /// Asking for one that the table lacks is a defect of ours: Error(InternalError).
 std::optional<std::string> foreign_env(const char* name);
+
+/// What of the environment can be used; the rest counts as unset. For a process that is to tell others, by what is
+/// there, why it cannot go on. Never throws.
+struct UsableEnv {
+  Env ours;
+  std::map<std::string, std::string, std::less<>> others;
+};
+UsableEnv usable_env();
 
 /// Reads the environment again. For tests, and for programs that set variables for themselves before any other thread
 /// runs; references that `env()` returned before keep their old values.

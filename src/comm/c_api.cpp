@@ -29,8 +29,18 @@ void check_place(int ranks, int rank) {
   }
 }
 
+/// A mistake in one rank's environment is to end the wait of the others too.
+std::optional<Launch> recognise_own_launch() {
+  try {
+    return recognise_launch();
+  } catch (const Error& error) {
+    if (const auto launch = recognise_launch_despite_mistakes()) withdraw(*launch, error);
+    throw;
+  }
+}
+
 std::shared_ptr<Communicator> join_from_environment() {
-  const auto launch = recognise_launch();
+  const auto launch = recognise_own_launch();
   if (!launch) return Communicator::join(on_this_host([] { return create_unique_id(); }), 1, 0);
   return Communicator::join(meet(*launch, Deadline::in(env().init_timeout)), launch->size, launch->rank);
 }

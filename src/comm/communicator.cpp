@@ -169,7 +169,14 @@ std::pair<int, int> parse_wish(const std::string& text, Rank from) {
 }  // namespace
 
 std::shared_ptr<Communicator> Communicator::join(const UniqueId& id, Rank ranks, Rank rank, Groups groups) {
-  auto endpoint = Endpoint::join(id, ranks, rank, configuration(), Deadline::in(env().init_timeout));
+  std::string mine;
+  try {
+    mine = configuration();
+  } catch (const Error& error) {  // before the others know anything of this rank
+    withdraw(id, {ranks, rank, error.code(), describe_withdrawal(rank, error)});
+    throw;
+  }
+  auto endpoint = Endpoint::join(id, ranks, rank, std::move(mine), Deadline::in(env().init_timeout));
   std::shared_ptr<Communicator> made(new Communicator(std::move(endpoint)));
   try {
     const bool groups_given = groups != nullptr || !env().groups.empty();

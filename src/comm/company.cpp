@@ -25,6 +25,12 @@ void CommunicatorParty::welcome(Fd& fd, std::string_view first) {
       if (!hub) throw_error(Code::InvalidArgument, "this unique id is another job's, or its job has ended");
       return hub->admit(fd, unpack<Register>(first));
     }
+    case Kind::Withdraw: {
+      if (const auto hub = control_.hub(name_)) hub->withdraw(unpack<Withdraw>(first));
+      const std::string accepted = pack(Accepted{});
+      send_now(fd.get(), accepted);  // whoever withdraws may not wait for it
+      return;
+    }
     case Kind::Stream: {
       const auto stream = unpack<OpenStream>(first);
       return seat(stream.to)->streams().park(stream.from, stream.label, fd);

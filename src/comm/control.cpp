@@ -83,12 +83,21 @@ Control::Control()
   home_.process = static_cast<uint32_t>(process_);
   home_.started = process_start(home_.process);
   home_.host_name = host_name();
-  home_.addresses = local_addresses();
+  try {
+    home_.addresses = local_addresses();
+  } catch (const Error& error) {
+    no_addresses_ = error;
+    home_.addresses = {Address::loopback()};
+  }
   home_.addresses.resize(std::min<size_t>(home_.addresses.size(), 16));
   home_.port = port_of(tcp_.get());
   lobby_.open(tcp_.get());
   lobby_.open(unix_.get());
   run_on_thread(loop_);
+}
+
+void Control::check_addresses() const {
+  if (no_addresses_) throw Error(*no_addresses_);
 }
 
 bool Control::forked() const { return getpid() != process_; }

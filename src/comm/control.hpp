@@ -37,6 +37,9 @@ class Control {
   Lobby& lobby() { return lobby_; }
   /// Who this process is and where it listens.
   const Member& home() const { return home_; }
+  /// Throws why this host has no address to offer (TUTTI_INTERFACE). Then `home()` has the loopback address only,
+  /// enough to tell ranks of this host.
+  void check_addresses() const;
   /// Throws Error(InvalidUsage) in a child that was forked after this thread started.
   void check_not_forked() const;
   bool forked() const;
@@ -102,6 +105,7 @@ class Control {
   Lobby lobby_;
   Fd tcp_, unix_;
   Member home_;
+  std::optional<Error> no_addresses_;
   Watch next_watch_ = 1;
   std::map<uint32_t, Watched> watched_;  // by process id
 

@@ -1,9 +1,12 @@
 // How ranks are named in messages.
 #pragma once
 
+#include <unistd.h>
+
 #include <string>
 #include <vector>
 
+#include "comm/host.hpp"
 #include "comm/messages.hpp"
 
 namespace tutti::comm {
@@ -16,6 +19,12 @@ inline std::string describe_process(const Member& member) {
 /// "rank 2 (process 4711 on node17)".
 inline std::string describe_rank(Rank rank, const Member& member) {
   return fmt::format("rank {} ({})", rank, describe_process(member));
+}
+
+/// What the others hear of a rank that cannot take part.
+inline std::string describe_withdrawal(Rank rank, const Error& why) {
+  return fmt::format("rank {} (process {} on {}) cannot take part: {}", rank, getpid(), host_name(), why.what())
+      .substr(0, kMaxSmall);
 }
 
 /// "rank 1", "ranks 1, 3, 4 and 60 more".

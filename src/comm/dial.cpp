@@ -126,7 +126,8 @@ Fd dial(const std::vector<Address>& addresses, uint16_t port, const Key& key, Pa
     const std::string reasons = fmt::format("{}", fmt::join(round.reasons, "; "));
     if (round.strangers) throw_error(Code::InvalidArgument, "cannot connect ({})", reasons);
     if (round.all_refused && tries == kTriesWhereRefused) {
-      throw_error(Code::PeerFailed, "nobody listens there ({}): its process has ended", reasons);
+      throw_error(Code::PeerFailed,
+                  "nobody listens there ({}): its process has ended, or a firewall refuses connections to it", reasons);
     }
     if (round.exhausted) exhausted = reasons;
     if (patience.deadline.passed()) {

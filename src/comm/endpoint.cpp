@@ -21,12 +21,26 @@ std::vector<Address> addresses_of(const Member& member, const Member& home) {
   return member.host == home.host ? std::vector{Address::loopback()} : member.addresses;
 }
 
+/// Why a connection to another host could not be made, where the addresses that it offers tell.
+std::string explain(const std::string& failure, const std::vector<Address>& addresses, bool here) {
+  if (here || !std::all_of(addresses.begin(), addresses.end(), [](const Address& a) { return a.is_loopback(); })) {
+    return failure;
+  }
+  std::vector<std::string> texts;
+  for (const Address& address : addresses) texts.push_back(to_string(address));
+  return fmt::format(
+      "it runs on another host and offers nothing but its loopback address ({}), which only its own host reaches: set "
+      "TUTTI_INTERFACE there to an interface that this host reaches, or unset it",
+      fmt::join(texts, ", "));
+}
+
 uint32_t milliseconds(Deadline deadline) { return static_cast<uint32_t>(std::min(deadline.left() * 1e3, 4e9)); }
 
 }  // namespace
 
 UniqueId create_unique_id() {
   Control& control = Control::get();
+  control.check_addresses();
   UniqueId id;
   id.key = random_key();
   id.host = hash64(control.home().host);
@@ -46,6 +60,52 @@ void release_unique_id(const UniqueId& id) {
   }
 }
 
+void withdraw(const UniqueId& id, const Withdraw& withdrawal) {
+  constexpr double kSeconds = 1;
+  const Patience patience{Deadline::in(kSeconds), nullptr};
+  const bool here = id.host == hash64(host_identity());
+  try {
+    const Fd fd = dial(here ? std::vector{Address::loopback()} : id.addresses, id.port, id.key, patience);
+    call<Accepted>(fd.get(), withdrawal, patience);
+  } catch (const Error&) {  // nobody is there to be told
+  }
+}
+
+namespace {
+
+/// The connection of a rank to the meeting point, which is in the process that made the id.
+Fd dial_hub(const UniqueId& id, const Control& control, Deadline deadline) {
+  const bool here = id.host == hash64(control.home().host);
+  const std::vector<Address> addresses = here ? std::vector{Address::loopback()} : id.addresses;
+  try {
+    return dial(addresses, id.port, id.key, {deadline, nullptr});
+  } catch (const Error& error) {
+    throw_error(error.code(), "the process that made the unique id (rank 0's, most often) cannot be reached: {}",
+                explain(error.what(), addresses, here));
+  }
+}
+
+/// Takes the seat and waits for the others.
+void take_seat(Control& control, Seat& seat, const UniqueId& id, std::string info, Deadline deadline) {
+  control.check_addresses();
+  Fd fd = dial_hub(id, control, deadline);
+  Register request;
+  request.version = version();
+  request.ranks = seat.ranks();
+  request.rank = seat.rank();
+  request.wait_ms = milliseconds(deadline);
+  request.me = control.home();
+  request.me.info = std::move(info);
+  send_all(fd.get(), pack(request), {deadline, nullptr});
+  seat.adopt(std::move(fd));
+  seat.wait_joined(deadline);
+}
+
+/// False for what the meeting point said itself, or what means that it is not there.
+bool others_wait(Code code) { return code != Code::Timeout && code != Code::PeerFailed && code != Code::Aborted; }
+
+}  // namespace
+
 std::unique_ptr<Endpoint> Endpoint::join(const UniqueId& id, Rank ranks, Rank rank, std::string info,
                                          Deadline deadline) {
   if (ranks < 1 || ranks > kMaxRanks || rank < 0 || rank >= ranks) {
@@ -64,20 +124,10 @@ std::unique_ptr<Endpoint> Endpoint::join(const UniqueId& id, Rank ranks, Rank ra
   const auto seat = std::make_shared<Seat>(control, id.key, ranks, rank);
   control.add_seat(seat);  // before anybody hears of this rank: peers may reach it at once
   try {
-    const bool here = id.host == hash64(control.home().host);
-    Fd fd = dial(here ? std::vector{Address::loopback()} : id.addresses, id.port, id.key, {deadline, nullptr});
-    Register request;
-    request.version = version();
-    request.ranks = ranks;
-    request.rank = rank;
-    request.wait_ms = milliseconds(deadline);
-    request.me = control.home();
-    request.me.info = std::move(info);
-    send_all(fd.get(), pack(request), {deadline, nullptr});
-    seat->adopt(std::move(fd));
-    seat->wait_joined(deadline);
+    take_seat(control, *seat, id, std::move(info), deadline);
   } catch (const Error& error) {
     seat->give_up();
+    if (others_wait(error.code())) withdraw(id, {ranks, rank, error.code(), describe_withdrawal(rank, error)});
     throw_error(error.code(), "rank {} of {}{} could not join its communicator: {}", rank, ranks,
                 is_of_the_system(error.code()) ? fmt::format(" ({})", this_process()) : "", error.what());
   }
@@ -180,14 +230,16 @@ Fd Endpoint::open_stream(Rank peer, const std::string& label, Deadline deadline)
   if (label.size() > kMaxLabel) throw_error(Code::InvalidArgument, "a stream's label has at most {} bytes", kMaxLabel);
   const Member& member = seat_->member(peer);
   const Patience patience{deadline, &failed()};
+  const std::vector<Address> addresses = addresses_of(member, control_.home());
   try {
-    Fd fd = dial(addresses_of(member, control_.home()), member.port, seat_->key(), patience);
+    Fd fd = dial(addresses, member.port, seat_->key(), patience);
     call<Accepted>(fd.get(), OpenStream{rank(), peer, label}, patience);
     return fd;
   } catch (const Error& error) {
     check();
     throw_error(error.code() == Code::InvalidArgument ? Code::PeerFailed : error.code(),
-                "rank {} cannot open stream '{}' to {}: {}", rank(), label, describe(peer), error.what());
+                "rank {} cannot open stream '{}' to {}: {}", rank(), label, describe(peer),
+                explain(error.what(), addresses, member.host == control_.home().host));
   }
 }
 

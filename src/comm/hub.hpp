@@ -40,6 +40,8 @@ class Hub : public std::enable_shared_from_this<Hub> {
   void open();
   /// A connection that wants a seat. Throws the Error with which it is refused.
   void admit(Fd& fd, Register request);
+  /// A rank cannot take part: while the others wait for it, their wait ends with its reason.
+  void withdraw(const Withdraw& withdrawal);
   /// Closes if nobody has come.
   void close_if_unused();
 
@@ -69,6 +71,7 @@ class Hub : public std::enable_shared_from_this<Hub> {
   void refuse(const Applicant& applicant, Code code, const std::string& text);
   void drop(const std::shared_ptr<Applicant>& applicant);
   void applicant_ended(const std::shared_ptr<Applicant>& applicant);
+  void stop_for(const Register& departed);
   void waited_in_vain(const Applicant& applicant);
   void stop_gathering(Code code, const std::string& text);
 
@@ -101,7 +104,8 @@ class Hub : public std::enable_shared_from_this<Hub> {
   Loop::Id timer_ = 0;
 
   std::vector<std::shared_ptr<Applicant>> applicants_;
-  Rank size_ = 0;  // 0: not certain yet
+  std::vector<Register> departed_;  // came, and went before the number of ranks was certain
+  Rank size_ = 0;                   // 0: not certain yet
   std::optional<Refused> verdict_;
 
   std::vector<Seated> seats_;

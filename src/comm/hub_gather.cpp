@@ -13,6 +13,7 @@ namespace {
 
 constexpr double kUnusedSeconds = 3600;  // an id that nobody uses
 constexpr double kRefusingSeconds = 60;  // so that late ranks learn why it failed
+constexpr size_t kMaxDeparted = 1024;    // more would be a peer that plays with us
 
 }  // namespace
 
@@ -88,6 +89,14 @@ void Hub::admit(Fd& fd, Register request) {
 
 void Hub::settle_size(Rank ranks) {
   size_ = ranks;
+  // Of those that went before, one that has not come again will be missed.
+  const auto missed = std::find_if(departed_.begin(), departed_.end(), [&](const Register& r) {
+    return r.ranks == ranks && std::none_of(applicants_.begin(), applicants_.end(), [&](const auto& a) {
+             return a->request.ranks == ranks && a->request.rank == r.rank;
+           });
+  });
+  if (missed != departed_.end()) return stop_for(*missed);
+  departed_.clear();
   for (const auto& a : std::vector(applicants_)) {
     if (a->request.ranks == ranks) continue;
     refuse(*a, Code::InvalidArgument,
@@ -110,10 +119,21 @@ void Hub::drop(const std::shared_ptr<Applicant>& applicant) {
 void Hub::applicant_ended(const std::shared_ptr<Applicant>& applicant) {
   const Register& r = applicant->request;
   drop(applicant);
-  if (state_ == State::Gathering && r.ranks == size_) {
-    stop_gathering(Code::PeerFailed, fmt::format("{} is gone: it ended, or gave up, before all {} ranks were there",
-                                                 describe_rank(r.rank, r.me), size_));
+  if (state_ != State::Gathering) return;
+  if (size_ == 0 && departed_.size() < kMaxDeparted) {
+    departed_.push_back(r);
+    departed_.back().me.info.clear();
   }
+  if (r.ranks == size_) stop_for(r);
+}
+
+void Hub::stop_for(const Register& departed) {
+  stop_gathering(Code::PeerFailed, fmt::format("{} is gone: it ended, or gave up, before all {} ranks were there",
+                                               describe_rank(departed.rank, departed.me), size_));
+}
+
+void Hub::withdraw(const Withdraw& withdrawal) {
+  if (state_ == State::Gathering) stop_gathering(withdrawal.code, withdrawal.text);
 }
 
 /// The first rank whose time is over speaks for all: without it the communicator cannot come to be.
@@ -144,6 +164,7 @@ void Hub::waited_in_vain(const Applicant& applicant) {
 }
 
 void Hub::stop_gathering(Code code, const std::string& text) {
+  control_.loop().cancel(timer_);
   log_info("meeting point of {}: {}", public_name(key_), text);
   verdict_ = Refused{code, text.substr(0, kMaxSmall)};
   state_ = State::Refusing;

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 
 #include "base/format.hpp"
@@ -75,6 +77,19 @@ std::optional<Launch> from_names(const Names& names, const Lookup& lookup) {
                       number(lookup, names.local_size));
 }
 
+uint16_t port_number(const char* name, const std::string& text) {
+  uint16_t port = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  if (error != std::errc() || end != text.data() + text.size() || port == 0) {
+    throw_error(Code::InvalidArgument, "environment variable {}=\"{}\" is no port: 1 to 65535", name, text);
+  }
+  return port;
+}
+
+bool names_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
 /// Siblings have this in common where nothing in the environment tells jobs apart. One host only.
 std::string parent_identity() {
   const auto parent = static_cast<uint32_t>(getppid());
@@ -97,10 +112,27 @@ std::optional<Launch> from_torchrun(const Lookup& lookup) {
                 "environment variables RANK and WORLD_SIZE are set but MASTER_PORT is not: start "
                 "with torchrun, or set MASTER_ADDR and MASTER_PORT as it does");
   }
-  launch->job = fmt::format("torchrun {} {} {} {}", lookup("TORCHELASTIC_RUN_ID").value_or(""),
-                            lookup("MASTER_ADDR").value_or(""), port.value_or(""),
+  const std::string host = lookup("MASTER_ADDR").value_or("");
+  launch->job = fmt::format("torchrun {} {} {} {}", lookup("TORCHELASTIC_RUN_ID").value_or(""), host, port.value_or(""),
                             lookup("TORCHELASTIC_RESTART_COUNT").value_or(""));
+  if (launch->local_size == 0 && names_loopback(host)) launch->local_size = launch->size;  // no other host reaches that
+  if (!host.empty() && port) launch->store = StoreAddress{host, port_number("MASTER_PORT", *port)};
   return launch;
+}
+
+/// A transport key of Open MPI's is 128 bits, printed as four numbers of 32. mpirun draws them at random. Slurm, and
+/// mpirun without a source of random numbers, put numbers of 32 bits where 64 belong: those can be guessed.
+bool is_random_transport_key(const std::string& key) {
+  constexpr size_t kHalf = 16;
+  if (key.size() != 2 * kHalf + 1 || key[kHalf] != '-') return false;
+  for (size_t i = 0; i < key.size(); ++i) {
+    if (i != kHalf && std::isxdigit(static_cast<unsigned char>(key[i])) == 0) return false;
+  }
+  const std::string_view nothing = "00000000";
+  for (size_t word : {size_t{0}, size_t{8}, kHalf + 1, kHalf + 9}) {
+    if (std::string_view(key).substr(word, 8) == nothing) return false;
+  }
+  return true;
 }
 
 std::optional<Launch> from_open_mpi(const Lookup& lookup) {
@@ -110,6 +142,11 @@ std::optional<Launch> from_open_mpi(const Lookup& lookup) {
     launch->job = "pmix " + *job;
   else if (const auto older = lookup("OMPI_MCA_ess_base_jobid"))
     launch->job = "ompi " + *older;
+  const auto key = lookup("OMPI_MCA_orte_precondition_transports");
+  if (key && is_random_transport_key(*key)) {
+    launch->secret = *key;
+    launch->secret_source = "Open MPI's transport key";
+  }
   return launch;
 }
 
@@ -137,22 +174,54 @@ std::optional<Launch> from_slurm(const Lookup& lookup) {
   return launch;
 }
 
+/// How the ranks of this job know each other, and no other's.
+void choose_job(Launch& launch, const Env& environment) {
+  if (!environment.job.empty()) launch.job = environment.job;
+  if (!launch.job.empty() || !launch.id.empty()) return;
+  if (!launch.one_host()) {
+    throw_error(Code::InvalidArgument,
+                "{} says nothing by which the ranks of this job on several hosts know each other: set TUTTI_JOB to the "
+                "same new word on all of them{}",
+                launch.launcher, environment.key.empty() ? ", and TUTTI_KEY to the same secret" : "");
+  }
+  launch.job = parent_identity();
+  launch.job_is_parent = true;
+}
+
+/// Ranks of one host meet where only processes of their user are let in. Those of several need a secret.
+void choose_secret(Launch& launch, const Env& environment) {
+  const bool public_will_do = launch.one_host() || environment.insecure_key || !launch.id.empty();
+  if (!environment.key.empty() || public_will_do) {
+    launch.store.reset();
+    launch.secret = environment.key.empty() ? launch.job : environment.key;
+    launch.secret_source = environment.key.empty() ? "the job's identity" : "TUTTI_KEY";
+  } else if (!launch.secret.empty()) {
+    launch.store.reset();
+  } else if (launch.store) {
+    launch.secret_source = fmt::format("torchrun's store at {}:{}", launch.store->host, launch.store->port);
+  } else {
+    throw_error(
+        Code::InvalidArgument,
+        "rank {} of {} ({}): {}, and {} gives them no secret: who can reach rank 0 could guess the key and join. "
+        "Either "
+        "set TUTTI_KEY to the same secret on all ranks (export TUTTI_KEY=$(openssl rand -hex 32), and have the "
+        "launcher "
+        "pass it on), or start the job with tutti run, which makes one. TUTTI_INSECURE_KEY=1 accepts a key that can be "
+        "guessed",
+        launch.rank, launch.size, launch.launcher,
+        launch.local_size > 0 ? "the ranks of this job run on several hosts"
+                              : "nothing says that all ranks of this job run on one host",
+        launch.launcher);
+  }
+}
+
 /// What our own variables say goes before what the launcher's do.
 void complete(Launch& launch, const Env& environment, const Lookup& lookup) {
-  if (!environment.job.empty()) launch.job = environment.job;
   if (!environment.root_addr.empty()) launch.root = environment.root_addr;
   if (launch.root.empty()) launch.root = lookup("MASTER_ADDR").value_or("");
   launch.id = environment.id;
-  if (launch.job.empty() && launch.id.empty()) {
-    if (!launch.one_host()) {
-      throw_error(Code::InvalidArgument,
-                  "{} says nothing by which the ranks of this job on several hosts know each "
-                  "other: set TUTTI_JOB to the same new word on all of them",
-                  launch.launcher);
-    }
-    launch.job = parent_identity();
-  }
-  launch.secret = environment.key.empty() ? launch.job : environment.key;
+  choose_job(launch, environment);
+  choose_secret(launch, environment);
   constexpr uint64_t kFirst = 10000, kPorts = 20000;  // below the ports that systems give out by themselves
   launch.port =
       static_cast<uint16_t>(environment.port.value_or(static_cast<int>(kFirst + hash64(launch.job) % kPorts)));
@@ -186,5 +255,17 @@ std::optional<Launch> recognise_launch(const Env& environment, const Lookup& loo
 }
 
 std::optional<Launch> recognise_launch() { return recognise_launch(env(), foreign_env); }
+
+std::optional<Launch> recognise_launch_despite_mistakes() {
+  const UsableEnv usable = usable_env();
+  try {
+    return recognise_launch(usable.ours, [&](const char* name) -> std::optional<std::string> {
+      const auto found = usable.others.find(name);
+      return found == usable.others.end() ? std::nullopt : std::optional(found->second);
+    });
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
 
 }  // namespace tutti::comm

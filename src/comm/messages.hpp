@@ -35,6 +35,7 @@ enum class Kind : uint8_t {
   Stream,        // a stream for a transport; after Accepted it belongs to the two transports
   Ask,           // one request to a service
   Fetch,         // wants the unique id (launch)
+  Withdraw,      // a rank that cannot take part, and why
   // answers to them
   Accepted,
   Refused,
@@ -124,6 +125,20 @@ struct Fetch {
   static void fields(auto& m, auto& v) {
     v.number(m.ranks);
     v.number(m.rank);
+  }
+};
+
+/// To whoever the others wait for: rank 0's process before the unique id is handed out, then the meeting point.
+struct Withdraw {
+  static constexpr Kind kKind = Kind::Withdraw;
+  Rank ranks = 0, rank = 0;
+  Code code = Code::InternalError;
+  std::string text;  ///< for all ranks: who it is, and why
+  static void fields(auto& m, auto& v) {
+    v.number(m.ranks);
+    v.number(m.rank);
+    v.code(m.code);
+    v.text(m.text, kMaxSmall);
   }
 };
 

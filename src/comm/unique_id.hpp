@@ -12,6 +12,8 @@
 
 namespace tutti::comm {
 
+struct Withdraw;  // comm/messages.hpp
+
 /// What an id says: where the process that made it listens, and the key of the communicator. Whoever has the id may
 /// join, so hand it around as one would a password.
 struct UniqueId {
@@ -44,5 +46,9 @@ UniqueId create_unique_id();
 
 /// Closes the meeting point of an id that this process made and that nobody will use; nothing happens to one in use.
 void release_unique_id(const UniqueId& id);
+
+/// Tells the other ranks that one cannot join, and why: those that wait for it fail with that reason. For a second at
+/// most; throws nothing.
+void withdraw(const UniqueId& id, const Withdraw& withdrawal);
 
 }  // namespace tutti::comm

@@ -16,17 +16,22 @@ WAIT_FOREVER = "echo $$; exec sleep 1000"
 class Ranks(unittest.TestCase):
     def test_find_who_they_are(self):
         done = tutti("run", "-n", "3", "--", "sh", "-c",
-                     "echo $TUTTI_RANK $TUTTI_SIZE $TUTTI_LOCAL_RANK $TUTTI_LOCAL_SIZE $TUTTI_JOB")
+                     "echo $TUTTI_RANK $TUTTI_SIZE $TUTTI_LOCAL_RANK $TUTTI_LOCAL_SIZE $TUTTI_JOB/$TUTTI_KEY")
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = sorted(done.stdout.splitlines())
         jobs = {line.split()[-1] for line in lines}
         self.assertEqual([line.rsplit(" ", 1)[0] for line in lines], [f"[{r}] {r} 3 {r} 3" for r in range(3)])
         self.assertEqual(len(jobs), 1)
-        self.assertRegex(jobs.pop(), "^[0-9a-f]{64}$")
+        self.assertRegex(jobs.pop(), "^[0-9a-f]{32}/[0-9a-f]{64}$")
 
     def test_of_two_jobs_have_different_secrets(self):
-        secrets = {tutti("run", "-n", "1", "--no-prefix", "--", "sh", "-c", "echo $TUTTI_JOB").stdout for _ in range(2)}
-        self.assertEqual(len(secrets), 2)
+        for name in "TUTTI_JOB", "TUTTI_KEY":
+            told = {tutti("run", "-n", "1", "--no-prefix", "--", "sh", "-c", f"echo ${name}").stdout for _ in range(2)}
+            self.assertEqual(len(told), 2)
+
+    def test_have_the_secret_that_the_user_gives(self):
+        done = tutti("run", "-n", "1", "--no-prefix", "--", "sh", "-c", "echo $TUTTI_KEY", env={"TUTTI_KEY": "mine"})
+        self.assertEqual(done.stdout, "mine\n")
 
     def test_are_bound_to_cores_where_there_are_enough(self):
         cores = os.cpu_count()
@@ -236,7 +241,7 @@ class OtherHosts(unittest.TestCase):
     def test_get_their_ranks_and_all_variables(self):
         done = tutti("run", "--hosts", "alpha:2,beta", "--port", "5000", "-x", "COLOUR=deep red", "--",
                      "sh", "-c", 'echo "$TUTTI_RANK $TUTTI_SIZE $TUTTI_LOCAL_RANK $TUTTI_LOCAL_SIZE $TUTTI_ROOT_ADDR '
-                     '$TUTTI_PORT $COLOUR ${#TUTTI_JOB} $1"', "sh", "it's \"quoted\"", env=self.env)
+                     '$TUTTI_PORT $COLOUR ${#TUTTI_KEY} $1"', "sh", "it's \"quoted\"", env=self.env)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(self.hosts(), ["alpha", "alpha", "beta"])
         where = ["0 2", "1 2", "0 1"]
@@ -245,7 +250,7 @@ class OtherHosts(unittest.TestCase):
 
     def test_keep_the_secret_off_the_command_line(self):
         done = tutti("run", "--hosts", "alpha", "--", "sh", "-c",
-                     'cat /proc/[0-9]*/cmdline 2>/dev/null | tr "\\0" "\\n" | grep -c "$TUTTI_JOB"; true', env=self.env)
+                     'cat /proc/[0-9]*/cmdline 2>/dev/null | tr "\\0" "\\n" | grep -c "$TUTTI_KEY"; true', env=self.env)
         # grep itself has it on its own.
         self.assertLessEqual(int(done.stdout.split()[1]), 1, done.stdout)
 

@@ -191,7 +191,7 @@ int run_processes(const Words& words, const std::vector<std::string>& arguments)
   job.program.emplace_back("--launched");
   job.ranks = place_here(words.processes);
   bind_ranks(job.ranks, words.options.threads > 1 ? Binding::None : Binding::Auto, usable_cores());
-  job.secret = random_secret();
+  name_job(job);
   job.prefix = false;
   job.feed_stdin = false;
   return run_job(job);

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <optional>
+#include <set>
 
+#include "base/address.hpp"
 #include "base/format.hpp"
 
 namespace tutti::tools {
@@ -83,20 +86,59 @@ std::vector<int> share(const std::vector<Host>& hosts, int ranks) {
 }
 
 bool is_here(const std::string& name, const std::string& here) {
-  return name == "localhost" || name == here || name == here.substr(0, here.find('.'));
+  return name == "localhost" || name.starts_with("127.") || name == here || name == here.substr(0, here.find('.'));
+}
+
+/// "user@host" as ssh takes it.
+std::string without_user(const std::string& host) { return host.substr(host.find('@') + 1); }
+
+/// This host's addresses on the way to `host`; none where only ssh knows that name.
+std::vector<Address> sources_towards(const std::string& host) {
+  std::vector<Address> sources;
+  try {
+    for (const Address& address : resolve(host)) {
+      const auto source = source_towards(address);
+      if (source && !source->is_loopback()) sources.push_back(*source);
+    }
+  } catch (const Error&) {
+  }
+  return sources;
 }
 
 }  // namespace
+
+std::string meeting_host(const std::vector<Placement>& ranks, const std::string& here) {
+  std::set<std::string> others;
+  for (const Placement& rank : ranks) {
+    if (!rank.host.empty()) others.insert(without_user(rank.host));
+  }
+  if (others.empty()) return "";
+  if (!ranks.front().host.empty()) return without_user(ranks.front().host);
+  std::vector<std::string> found;
+  const auto add = [&found](const Address& address) {
+    const std::string text = to_string(address);
+    if (!address.is_loopback() && std::find(found.begin(), found.end(), text) == found.end()) found.push_back(text);
+  };
+  const std::vector<Address> offered = local_addresses();  // as TUTTI_INTERFACE says
+  for (const std::string& host : others) {
+    for (const Address& source : sources_towards(host)) {
+      if (std::find(offered.begin(), offered.end(), source) != offered.end()) add(source);
+    }
+  }
+  if (found.empty()) std::for_each(offered.begin(), offered.end(), add);
+  return found.empty() ? here : fmt::format("{}", fmt::join(found, ","));
+}
 
 std::vector<Placement> place(const std::string& hosts, int ranks, const std::string& here) {
   const std::vector<Host> list = parse_hosts(hosts);
   const std::vector<int> shares = share(list, ranks);
   std::vector<Placement> placements;
+  std::map<std::string, int> local_sizes;  // this host may have several names
   for (size_t h = 0; h < list.size(); ++h) {
-    for (int i = 0; i < shares[h]; ++i) {
-      placements.push_back({is_here(list[h].name, here) ? "" : list[h].name, i, shares[h], std::nullopt});
-    }
+    const std::string name = is_here(list[h].name, here) ? "" : list[h].name;
+    for (int i = 0; i < shares[h]; ++i) placements.push_back({name, local_sizes[name]++, 0, std::nullopt});
   }
+  for (Placement& placement : placements) placement.local_size = local_sizes[placement.host];
   return placements;
 }
 

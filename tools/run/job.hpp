@@ -22,7 +22,8 @@ struct Job {
   std::string speaker = "tutti run";  ///< who speaks on stderr
   std::vector<std::string> program;   ///< and its arguments
   std::vector<Placement> ranks;       ///< [rank]
-  std::string secret;                 ///< 64 hexadecimal digits: the job's identity, and what its key is made from
+  std::string name;                   ///< the job's identity
+  std::string secret;                 ///< what the ranks' key is made from
   std::string root;                   ///< host of rank 0 as the others reach it; empty when all ranks are here
   uint16_t port = 0;                  ///< where rank 0 meets the others, between hosts
   std::vector<std::string> exported;  ///< "NAME" or "NAME=VALUE": passed on to other hosts
@@ -35,8 +36,8 @@ struct Job {
 /// "name=value" of what rank `rank` finds in its environment on top of the launcher's own.
 std::vector<std::string> rank_environment(const Job& job, int rank);
 
-/// 32 random bytes as hexadecimal digits. Throws Error(SystemError).
-std::string random_secret();
+/// Gives the job a name of its own, and a secret: TUTTI_KEY, else a random one. Throws Error(SystemError).
+void name_job(Job& job);
 
 /// Starts all ranks, passes on what they write and the signals that come, and returns when all have ended and nothing
 /// of them is left: 0, or the first failure's exit status (128 + signal). Failures are told on stderr. Throws Error

@@ -4,6 +4,7 @@
 #include <memory>
 #include <random>
 
+#include "base/env.hpp"
 #include "base/format.hpp"
 #include "tools/commands.hpp"
 #include "tools/run/binding.hpp"
@@ -27,9 +28,11 @@ Every line that a rank writes comes out with "[rank] " before it. Standard input
 SIGHUP go to all ranks. When a rank fails, tutti run says which one died of what, lets the others end by themselves for
 --grace seconds, then ends them, and exits with the first failure's status (128 + signal). Nothing is left running.
 
-Ranks find TUTTI_RANK, TUTTI_SIZE, TUTTI_LOCAL_RANK, TUTTI_LOCAL_SIZE and TUTTI_JOB in their environment; between hosts
-also TUTTI_ROOT_ADDR and TUTTI_PORT. On other hosts the program starts in the same folder, with the TUTTI_ variables,
-LD_LIBRARY_PATH and what -x names; ssh must log in without a password.
+Ranks find TUTTI_RANK, TUTTI_SIZE, TUTTI_LOCAL_RANK, TUTTI_LOCAL_SIZE, TUTTI_JOB and TUTTI_KEY (a secret) in their
+environment; between hosts also TUTTI_ROOT_ADDR, those addresses of rank 0's host from which the others are reached, and
+TUTTI_PORT. Where you export TUTTI_KEY, TUTTI_ROOT_ADDR or TUTTI_PORT yourself, yours are used. On other hosts the
+program starts in the same folder, with the TUTTI_ variables, LD_LIBRARY_PATH and what -x names; ssh must log in without
+a password.
 
 Examples:
   tutti run -n 4 -- ./train --steps 10
@@ -42,13 +45,14 @@ Binding parse_binding(const std::string& word) {
   return word == "core" ? Binding::Core : Binding::None;
 }
 
-/// Ranks that are not all on this host need to know where rank 0 is.
+/// Ranks that are not all on this host need to know where rank 0 is. What the user has exported counts, but for what a
+/// tutti run above this one has set for its own ranks.
 void set_meeting_point(Job& job, int port, const std::string& here) {
-  bool elsewhere = false;
-  for (const Placement& rank : job.ranks) elsewhere = elsewhere || !rank.host.empty();
-  if (!elsewhere) return;
-  job.root = job.ranks[0].host.empty() ? here : job.ranks[0].host;
-  job.root.erase(0, job.root.find('@') + 1);  // user@host
+  const std::string host = meeting_host(job.ranks, here);
+  if (host.empty()) return;
+  const bool nested = env().rank.has_value();
+  job.root = env().root_addr.empty() || nested ? host : env().root_addr;
+  if (port == 0 && env().port && !nested) port = *env().port;
   // Below the ports that systems give to outgoing connections.
   job.port = static_cast<uint16_t>(
       port != 0 ? port : std::uniform_int_distribution(20000, 29999)(*std::make_unique<std::random_device>()));
@@ -79,7 +83,7 @@ int run(Options& options, const std::vector<std::string>& words) {
     job.ranks = place(options.hosts, options.ranks, here);
   }
   set_meeting_point(job, options.port, here);
-  job.secret = random_secret();
+  name_job(job);
   job.prefix = !options.no_prefix;
   const std::string bound = bind_ranks(job.ranks, parse_binding(options.bind), cores);
   if (job.verbose) fmt::print(stderr, "tutti run: {}\n", bound);

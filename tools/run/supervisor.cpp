@@ -10,7 +10,6 @@
 #include <fmt/ranges.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -24,7 +23,9 @@
 #include <deque>
 #include <fstream>
 
+#include "base/env.hpp"
 #include "base/format.hpp"
+#include "base/secret.hpp"
 #include "tools/run/binding.hpp"
 #include "tools/run/guardian.hpp"
 #include "tools/run/job.hpp"
@@ -312,7 +313,8 @@ std::vector<std::string> rank_environment(const Job& job, int rank) {
   set("TUTTI_SIZE", job.ranks.size());
   set("TUTTI_LOCAL_RANK", placement.local_rank);
   set("TUTTI_LOCAL_SIZE", placement.local_size);
-  set("TUTTI_JOB", job.secret);
+  set("TUTTI_JOB", job.name);
+  set("TUTTI_KEY", job.secret);
   if (!job.root.empty()) {
     set("TUTTI_ROOT_ADDR", job.root);
     set("TUTTI_PORT", job.port);
@@ -320,12 +322,9 @@ std::vector<std::string> rank_environment(const Job& job, int rank) {
   return variables;
 }
 
-std::string random_secret() {
-  unsigned char bytes[32];
-  if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) {
-    throw_error(Code::SystemError, "getrandom: {}", std::strerror(errno));
-  }
-  return fmt::format("{:02x}", fmt::join(bytes, ""));
+void name_job(Job& job) {
+  job.name = random_hex(16);
+  job.secret = env().key.empty() ? random_hex(32) : env().key;
 }
 
 int run_job(const Job& job) {

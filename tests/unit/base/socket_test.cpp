@@ -115,6 +115,14 @@ TEST(Address, InterfacesAreChosenByPrefixExactNameOrExclusion) {
   EXPECT_TRUE(
       std::all_of(only_loopback.begin(), only_loopback.end(), [](const Address& a) { return a.is_loopback(); }));
   EXPECT_EQ(code_of([] { local_addresses("no-such-interface"); }), Code::InvalidArgument);
+  try {
+    local_addresses("no-such-interface");
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("TUTTI_INTERFACE='no-such-interface'"), std::string::npos) << text;
+    EXPECT_NE(text.find("there are: "), std::string::npos) << text;
+    EXPECT_NE(text.find("lo"), std::string::npos) << text;
+  }
   EXPECT_EQ(code_of([] { local_addresses("^a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q,r,s,t,u,v,w,x,y,z"); }),
             Code::InvalidArgument);
 }
@@ -127,6 +135,9 @@ TEST(Address, HostNamesAndWrittenAddressesAreFound) {
   EXPECT_EQ(to_string(resolve("::1").at(0), 80), "[::1]:80");
   EXPECT_TRUE(resolve("::1").at(0).is_loopback());
   EXPECT_EQ(code_of([] { resolve("no.such.host.invalid"); }), Code::SystemError);
+  EXPECT_EQ(resolve("127.0.0.1,::1,127.0.0.1").size(), 2u);
+  EXPECT_EQ(to_string(resolve("::1").at(0)), "::1");
+  EXPECT_EQ(source_towards(Address::loopback()), Address::loopback());
 }
 
 }  // namespace

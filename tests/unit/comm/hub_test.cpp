@@ -161,5 +161,62 @@ TEST(Hub, ARankThatGoesBeforeAllAreThereIsToldToTheOthers) {
   EXPECT_TRUE(contains(joining.get(), "rank 1 (process 1 on"));
 }
 
+/// What a true rank 0 of two hears while it waits.
+std::string heard_while_waiting(const UniqueId& id) {
+  try {
+    Endpoint::join(id, 2, 0, "", soon());
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "joined";
+}
+
+TEST(Hub, ARankThatCannotTakePartEndsTheWaitOfTheOthersWithItsReason) {
+  const UniqueId id = create_unique_id();
+  auto waiting = std::async(std::launch::async, heard_while_waiting, id);
+  withdraw(id, {2, 1, Code::SystemError, "rank 1 has no room"});
+  const std::string text = waiting.get();
+  EXPECT_TRUE(contains(text, "rank 1 has no room")) << text;
+  EXPECT_TRUE(contains(heard_while_waiting(id), "rank 1 has no room")) << "those that come later hear it too";
+}
+
+TEST(Hub, ARankThatIsRefusedEndsTheWaitOfTheOthers) {
+  const UniqueId id = create_unique_id();
+  auto waiting = std::async(std::launch::async, [&] { return heard_while_waiting(id); });
+  // Refused once rank 0, whose word on their number counts, is here.
+  EXPECT_THROW(Endpoint::join(id, 3, 1, "", soon()), Error);
+  const std::string text = waiting.get();
+  EXPECT_TRUE(contains(text, "3 ranks, the others that there are 2")) << text;
+}
+
+TEST(Hub, ARankThatWentBeforeTheNumberWasCertainIsMissed) {
+  const UniqueId id = create_unique_id();
+  {
+    const Fd fd = connect(id);
+    send_all(fd.get(), pack(registration(2, 1)), patient());
+  }
+  const std::string text = heard_while_waiting(id);
+  EXPECT_TRUE(contains(text, "rank 1 (process 1 on") && contains(text, "is gone")) << text;
+}
+
+TEST(Hub, AnotherHostsLoopbackAddressIsCalledWhatItIs) {
+  UniqueId id = create_unique_id();
+  UniqueId elsewhere = id;
+  elsewhere.host = 1;
+  elsewhere.addresses = {Address::loopback()};
+  const Fd listener = listen_tcp(0);
+  elsewhere.port = port_of(listener.get());
+  elsewhere.key = random_key();
+  try {
+    Endpoint::join(elsewhere, 2, 1, "", Deadline::in(0.2));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_TRUE(contains(error.what(), "nothing but its loopback address")) << error.what();
+    EXPECT_TRUE(contains(error.what(), "TUTTI_INTERFACE")) << error.what();
+    EXPECT_FALSE(contains(error.what(), "process has ended")) << error.what();
+  }
+  release_unique_id(id);
+}
+
 }  // namespace
 }  // namespace tutti::comm

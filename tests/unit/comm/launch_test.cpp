@@ -43,7 +43,7 @@ Variables with(Variables variables, const Variables& more) {
 
 const Variables kTuttiRun{{"TUTTI_RANK", "1"},       {"TUTTI_SIZE", "4"},     {"TUTTI_LOCAL_RANK", "1"},
                           {"TUTTI_LOCAL_SIZE", "2"}, {"TUTTI_JOB", "c0ffee"}, {"TUTTI_ROOT_ADDR", "10.0.0.1"},
-                          {"TUTTI_PORT", "7777"}};
+                          {"TUTTI_PORT", "7777"},    {"TUTTI_KEY", "5ec7e7"}};
 const Variables kTorchrun{{"RANK", "3"},
                           {"WORLD_SIZE", "8"},
                           {"LOCAL_RANK", "3"},
@@ -60,6 +60,7 @@ const Variables kHydra{{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID",
 const Variables kSrun{
     {"SLURM_PROCID", "5"},  {"SLURM_NTASKS", "6"},  {"SLURM_STEP_NUM_TASKS", "6"},           {"SLURM_LOCALID", "1"},
     {"SLURM_JOB_ID", "42"}, {"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NODELIST", "gpu[07-08,11]"}};
+const Variables kKey{{"TUTTI_KEY", "5ec7e7"}};
 
 TEST(Launch, NoLauncherIsNoLaunch) {
   EXPECT_FALSE(recognise({}));
@@ -78,7 +79,7 @@ TEST(Launch, TuttiRunIsRecognised) {
   EXPECT_EQ(launch->local_size, 2);
   EXPECT_FALSE(launch->one_host());
   EXPECT_EQ(launch->job, "c0ffee");
-  EXPECT_EQ(launch->secret, "c0ffee");
+  EXPECT_EQ(launch->secret, "5ec7e7");
   EXPECT_EQ(launch->root, "10.0.0.1");
   EXPECT_EQ(launch->port, 7777);
 }
@@ -126,7 +127,7 @@ TEST(Launch, HydraIsRecognised) {
 }
 
 TEST(Launch, SrunIsRecognised) {
-  const auto launch = recognise(kSrun);
+  const auto launch = recognise(with(kSrun, kKey));
   ASSERT_TRUE(launch);
   EXPECT_EQ(launch->launcher, "srun");
   EXPECT_EQ(launch->rank, 5);
@@ -142,7 +143,7 @@ TEST(Launch, TheInnermostLauncherCounts) {
   EXPECT_EQ(recognise(with(kSrun, kOpenMpi))->launcher, "mpirun (Open MPI)");
   EXPECT_EQ(recognise(with(kSrun, kTorchrun))->launcher, "torchrun");
   EXPECT_EQ(recognise(with(kSrun, kHydra))->launcher, "mpiexec (PMI)");
-  EXPECT_EQ(recognise(with(kSrun, {{"PMI_RANK", "5"}, {"PMI_SIZE", "6"}}))->launcher, "srun");
+  EXPECT_EQ(recognise(with(with(kSrun, kKey), {{"PMI_RANK", "5"}, {"PMI_SIZE", "6"}}))->launcher, "srun");
   EXPECT_EQ(recognise(with(kOpenMpi, kTuttiRun))->launcher, "tutti run");
 }
 
@@ -156,11 +157,76 @@ TEST(Launch, OurVariablesOverruleTheLaunchers) {
   EXPECT_EQ(launch->root, "elsewhere");
 }
 
+TEST(Launch, RanksOfOneHostNeedNoSecret) {
+  for (const Variables& one_host :
+       {kOpenMpi, kHydra, with(kSrun, {{"SLURM_STEP_NODELIST", "gpu07"}}), with(kTorchrun, {{"LOCAL_WORLD_SIZE", "8"}}),
+        Variables{{"TUTTI_RANK", "0"}, {"TUTTI_SIZE", "2"}}, Variables{{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}}) {
+    const auto launch = recognise(one_host);
+    EXPECT_TRUE(launch->one_host());
+    EXPECT_EQ(launch->secret, launch->job);
+    EXPECT_FALSE(launch->store);
+  }
+}
+
+TEST(Launch, RanksThatMeetAtTheLoopbackInterfaceAreOnOneHost) {
+  Variables by_hand{{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "29500"}};
+  for (const char* host : {"localhost", "127.0.0.1", "::1"}) {
+    EXPECT_TRUE(recognise(with(by_hand, {{"MASTER_ADDR", host}}))->one_host()) << host;
+  }
+  EXPECT_FALSE(recognise(with(by_hand, {{"MASTER_ADDR", "node1"}}))->one_host());
+}
+
+TEST(Launch, RanksOfSeveralHostsTakeTheirLaunchersSecret) {
+  const auto torchrun = recognise(kTorchrun);
+  EXPECT_EQ(torchrun->store, (StoreAddress{"node1", 29500}));
+  EXPECT_EQ(torchrun->secret, "");
+  const Variables key{{"OMPI_MCA_orte_precondition_transports", "a2424b0d2bfbe942-6fa0f588984c2537"},
+                      {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                      {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}};
+  EXPECT_EQ(recognise(with(kOpenMpi, key))->secret, "a2424b0d2bfbe942-6fa0f588984c2537");
+}
+
+TEST(Launch, AKeyOfOursGoesBeforeTheLaunchersSecret) {
+  const auto launch = recognise(with(kTorchrun, kKey));
+  EXPECT_EQ(launch->secret, "5ec7e7");
+  EXPECT_FALSE(launch->store);
+}
+
+TEST(Launch, RanksOfSeveralHostsWithoutASecretAreRefusedAndToldBothWaysOut) {
+  const Variables two_hosts{{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}};
+  const Variables by_hand{
+      {"TUTTI_RANK", "0"}, {"TUTTI_SIZE", "2"}, {"TUTTI_JOB", "word"}, {"TUTTI_ROOT_ADDR", "node1"}};
+  const Variables hydra = with(kHydra, {{"PMI_SIZE", "4"}, {"TUTTI_JOB", "word"}});
+  for (const Variables& several : {kSrun, with(kOpenMpi, two_hosts), by_hand, hydra}) {
+    const std::string text = complaint(several);
+    EXPECT_TRUE(contains(text, "TUTTI_KEY") && contains(text, "tutti run") && contains(text, "TUTTI_INSECURE_KEY=1"))
+        << text;
+    const auto accepted = recognise(with(several, {{"TUTTI_INSECURE_KEY", "1"}}));
+    EXPECT_EQ(accepted->secret, accepted->job);
+    EXPECT_EQ(recognise(with(several, kKey))->secret, "5ec7e7");
+  }
+}
+
+TEST(Launch, AnIdMadeBeforehandNeedsNoSecret) { EXPECT_EQ(recognise(with(kSrun, {{"TUTTI_ID", "abc"}}))->id, "abc"); }
+
+TEST(Launch, ATransportKeyThatCanBeGuessedIsNoSecret) {
+  const Variables two_hosts =
+      with(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}});
+  for (const char* key : {"017569a900000000-017569a900000000",  // Slurm's: the number of the job
+                          "6b8b456700000000-327b23c600000000",  // the time
+                          "a2424b0d2bfbe942-6fa0f588984c253", "a2424b0d2bfbe942x6fa0f588984c2537", "",
+                          "a2424b0d2bfbe942-6fa0f588984c253g"}) {
+    const Variables guessable{{"OMPI_MCA_orte_precondition_transports", key}};
+    EXPECT_TRUE(contains(complaint(with(two_hosts, guessable)), "TUTTI_KEY")) << key;
+  }
+}
+
 TEST(Launch, HalfSetVariablesAreAnErrorThatNamesThem) {
   EXPECT_TRUE(contains(complaint({{"TUTTI_RANK", "0"}}), "TUTTI_RANK is set but TUTTI_SIZE is not"));
   EXPECT_TRUE(contains(complaint({{"TUTTI_SIZE", "2"}}), "TUTTI_SIZE is set but TUTTI_RANK is not"));
   EXPECT_TRUE(contains(complaint({{"WORLD_SIZE", "2"}}), "WORLD_SIZE is set but RANK is not"));
   EXPECT_TRUE(contains(complaint({{"RANK", "0"}, {"WORLD_SIZE", "2"}}), "MASTER_PORT"));
+  EXPECT_TRUE(contains(complaint(with(kTorchrun, {{"MASTER_PORT", "70000"}})), "MASTER_PORT=\"70000\""));
   EXPECT_TRUE(contains(complaint({{"OMPI_COMM_WORLD_RANK", "0"}}), "OMPI_COMM_WORLD_SIZE is not"));
   Variables no_job = kSrun;
   no_job.erase("SLURM_JOB_ID");

@@ -5,6 +5,7 @@
 #include "base/socket.hpp"
 #include "comm/endpoint.hpp"
 #include "comm/launch.hpp"
+#include "tutti/tutti.h"
 #include "unit/comm/child.hpp"
 
 namespace tutti::comm {
@@ -28,6 +29,18 @@ int launched_main(const std::string& argument, Line& test) {
   return 0;
 }
 const Role kLaunched("launched", launched_main);
+
+/// Makes a communicator as a program does, or tells why there is none.
+int program_main(const std::string&, Line& test) {
+  tuttiComm_t comm = nullptr;
+  if (tuttiCommInitEnv(&comm) == tuttiSuccess) {
+    test.tell("joined");
+    return tuttiCommDestroy(comm);
+  }
+  test.tell(tuttiGetLastError());
+  return 0;
+}
+const Role kProgram("program", program_main);
 
 std::string variables(Rank rank, Rank size, const std::string& more) {
   std::ostringstream text;
@@ -65,7 +78,7 @@ TEST(Meet, RankZeroMayComeLast) { expect_meeting({2, 1, 0}, "TUTTI_LOCAL_SIZE=3 
 TEST(Meet, SiblingsMeetWithoutAnyName) { expect_meeting({1, 0}, "", 1); }
 
 TEST(Meet, RanksOfSeveralHostsMeetByTcp) {
-  const std::string where = "TUTTI_LOCAL_SIZE=1 TUTTI_ROOT_ADDR=localhost TUTTI_PORT=" + free_port();
+  const std::string where = "TUTTI_LOCAL_SIZE=1 TUTTI_ROOT_ADDR=localhost TUTTI_KEY=5ec7e7 TUTTI_PORT=" + free_port();
   expect_meeting({1, 0, 2}, where + " TUTTI_JOB=" + random_hex(8), 2);
 }
 
@@ -99,6 +112,39 @@ TEST(Meet, WaitingInVainNamesWhoDidNotCome) {
       EXPECT_NE(std::string(error.what()).find(rank == 0 ? "in vain for rank 1" : "from rank 0"), std::string::npos)
           << error.what();
     }
+  }
+}
+
+/// Rank `mistaken` of three has a mistake in its environment: what it, and what the others say.
+void expect_all_to_hear(Rank mistaken, const std::string& mistake, const std::string& words) {
+  const std::string common = "TUTTI_LOCAL_SIZE=3 TUTTI_JOB=" + random_hex(8) + " TUTTI_INIT_TIMEOUT=60";
+  std::vector<Child> ranks;
+  for (Rank rank = 0; rank < 3; ++rank) {
+    ranks.emplace_back("program", "", variables(rank, 3, common + (rank == mistaken ? " " + mistake : "")));
+  }
+  for (Rank rank = 0; rank < 3; ++rank) {
+    const std::string text = ranks[static_cast<size_t>(rank)].hear();
+    EXPECT_NE(text.find(words), std::string::npos) << text;
+    const std::string who = "rank " + std::to_string(mistaken) + " (process ";
+    EXPECT_EQ(text.find(who) != std::string::npos, rank != mistaken) << text;
+  }
+}
+
+TEST(Meet, AMistakeInOneRanksEnvironmentEndsTheWaitOfAll) {
+  for (Rank mistaken : {0, 1, 2}) {
+    expect_all_to_hear(mistaken, "TUTTI_TIMEOUT=soon", "TUTTI_TIMEOUT=\"soon\" cannot be used");
+    expect_all_to_hear(mistaken, "TUTTI_INTERFACE=nope0", "TUTTI_INTERFACE='nope0' matches no network interface");
+  }
+}
+
+TEST(Meet, RanksThatHaveNothingInCommonAreToldWhatIsMissing) {
+  Launch launch = launch_of_two(1);
+  launch.job_is_parent = true;
+  try {
+    meet(launch, Deadline::in(0));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("TUTTI_JOB is not set"), std::string::npos) << error.what();
   }
 }
 

@@ -33,7 +33,17 @@ TEST(Hosts, WithoutSlotsShareEvenly) {
 }
 
 TEST(Hosts, ThatAreThisOneNeedNoSsh) {
-  EXPECT_EQ(placed("localhost:1,me:1,me.example.org:1,b:1", 0), "here0/1 here0/1 here0/1 b0/1");
+  EXPECT_EQ(placed("localhost:1,me:1,me.example.org:1,b:1", 0), "here0/3 here1/3 here2/3 b0/1");
+  EXPECT_EQ(placed("127.0.0.1,127.0.1.1:2,b", 0), "here0/3 here1/3 here2/3 b0/1");
+}
+
+TEST(Hosts, MeetWhereTheOthersReachRankZero) {
+  const auto meeting = [](const std::string& hosts) { return meeting_host(place(hosts, 0, "me"), "me"); };
+  EXPECT_EQ(meeting("me:2"), "");
+  EXPECT_EQ(meeting("user@a,me"), "a");
+  const std::string here = meeting("me,no.such.host.invalid");
+  EXPECT_EQ(here.find("127."), std::string::npos) << here;
+  EXPECT_FALSE(here.empty());
 }
 
 TEST(Binding, GoesRoundTheCores) {

@@ -30,7 +30,7 @@ inline std::string list_ranks(const std::vector<Rank>& ranks) {
 
 /// True for ranks of one process.
 inline bool same_process(const Member& a, const Member& b) {
-  return a.host == b.host && a.process == b.process && a.started == b.started;
+  return a.host == b.host && a.process == b.process && a.started == b.started && a.nonce == b.nonce;
 }
 
 }  // namespace tutti::comm

@@ -12,11 +12,17 @@
 
 namespace tutti::transports {
 
-/// Who a rank's process is, as far as reaching it goes. Equal `host`: the two share memory files and UNIX sockets.
+/// Which process a rank runs in. Equal places: the same process. Equal `host`: the two processes share memory files and
+/// UNIX sockets.
 struct Place {
   std::string host;      ///< identity of the host: boot id and namespaces, never the host name
   uint32_t process = 0;  ///< process id
   uint64_t started = 0;  ///< the process's start time: tells a reused process id from the old one
+  /// Drawn at random by the process. All the rest may be equal in two processes: the first of each process-id namespace
+  /// is number 1, and a copy of a virtual machine has its original's boot id and process ids.
+  uint64_t nonce = 0;
+
+  bool operator==(const Place&) const = default;
 };
 
 /// Wire-up services of one rank of one communicator. All calls may come from any thread; none needs the peer's user

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 
 #include "base/format.hpp"
 #include "base/socket.hpp"
@@ -81,7 +82,7 @@ void Channel::handle_frames() {
       on_frame_(std::string_view(in_).substr(at + 4, length));
       at += 4 + length;
     }
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     return end(fmt::format("it sent nonsense: {}", error.what()));
   }
   in_.erase(0, at);

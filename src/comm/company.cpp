@@ -9,11 +9,17 @@
 
 namespace tutti::comm {
 
-std::shared_ptr<Seat> CommunicatorParty::seat(int32_t rank) const {
-  auto found = control_.seat(name_, rank);
+/// The seat of rank `to`, for a request of rank `from`. This is the one place where `from` is checked: streams and
+/// services behind it may use it as an index.
+std::shared_ptr<Seat> CommunicatorParty::seat(Rank to, Rank from) const {
+  auto found = control_.seat(name_, to);
   if (!found) {
-    throw_error(Code::PeerFailed, "rank {} is not in process {} on {} (any more)", rank, control_.home().process,
+    throw_error(Code::PeerFailed, "rank {} is not in process {} on {} (any more)", to, control_.home().process,
                 control_.home().host_name);
+  }
+  if (from < 0 || from >= found->ranks()) {
+    throw_error(Code::ProtocolError, "a request in the name of rank {}, where ranks are numbered from 0 to {}", from,
+                found->ranks() - 1);
   }
   return found;
 }
@@ -33,11 +39,11 @@ void CommunicatorParty::welcome(Fd& fd, std::string_view first) {
     }
     case Kind::Stream: {
       const auto stream = unpack<OpenStream>(first);
-      return seat(stream.to)->streams().park(stream.from, stream.label, fd);
+      return seat(stream.to, stream.from)->streams().park(stream.from, stream.label, fd);
     }
     case Kind::Ask: {
       auto ask = unpack<Ask>(first);
-      const auto asked = seat(ask.to);
+      const auto asked = seat(ask.to, ask.from);
       return asked->services().answer(std::move(ask), fd);
     }
     default:

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/rank.hpp"
 #include "comm/lobby.hpp"
 
 namespace tutti::comm {
@@ -19,7 +20,7 @@ class CommunicatorParty final : public Party {
   void welcome(Fd& fd, std::string_view first) override;
 
  private:
-  std::shared_ptr<Seat> seat(int32_t rank) const;
+  std::shared_ptr<Seat> seat(Rank to, Rank from) const;
 
   Control& control_;
   const Key key_;

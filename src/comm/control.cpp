@@ -79,7 +79,14 @@ Control::Control()
   tcp_ = listen_tcp(0);
   home_.unix_name = "tutti-" + random_hex(16);
   unix_ = listen_unix(home_.unix_name);
+  home_.nonce = random_u64();
   home_.host = host_identity();
+  if (home_.host.empty()) {
+    log_warn(
+        "/proc is not mounted here, so this process cannot tell which others share its host: it reaches them by "
+        "TCP, as if they ran elsewhere");
+    home_.host = public_name(derive_key(fmt::format("tutti process {}", home_.nonce)));
+  }
   home_.process = static_cast<uint32_t>(process_);
   home_.started = process_start(home_.process);
   home_.host_name = host_name();

@@ -45,7 +45,7 @@ inline std::string said_by(Rank rank, const std::string& text) {
 
 /// True for ranks of one process.
 inline bool same_process(const Member& a, const Member& b) {
-  return a.host == b.host && a.process == b.process && a.started == b.started;
+  return a.host == b.host && a.process == b.process && a.started == b.started && a.nonce == b.nonce;
 }
 
 }  // namespace tutti::comm

@@ -23,10 +23,6 @@ constexpr uint64_t kProcessArena = 8 << 20;  // bytes
 constexpr uint64_t kLinksToAPeer = 3;  // the lanes of an algorithm that has every other rank as peer, and transfers
 constexpr uint64_t kThreadArena = 512 << 10;  // where ranks are threads there may be many
 
-bool same_process(const Place& a, const Place& b) {
-  return a.host == b.host && a.process == b.process && a.started == b.started;
-}
-
 /// Anonymous zeroed memory.
 class Mapping {
  public:
@@ -110,7 +106,7 @@ void Fabric::make_arena() {
   for (Rank peer = 0; peer < endpoint_.ranks(); ++peer) {
     const Place& place = endpoint_.place(peer);
     if (place.host != mine.host) continue;
-    const bool same = same_process(place, mine);
+    const bool same = place == mine;
     others_on_host = others_on_host || !same;
     shares_process_ = shares_process_ || (same && peer != endpoint_.rank());
   }

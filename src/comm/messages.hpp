@@ -63,6 +63,7 @@ struct Member {
   std::string host;  ///< identity, see transports::Place
   uint32_t process = 0;
   uint64_t started = 0;
+  uint64_t nonce = 0;     ///< random, see transports::Place
   std::string host_name;  ///< for people
   std::vector<Address> addresses;
   uint16_t port = 0;
@@ -73,6 +74,7 @@ struct Member {
     v.text(m.host, kMaxName);
     v.number(m.process);
     v.number(m.started);
+    v.number(m.nonce);
     v.text(m.host_name, kMaxName);
     v.list(m.addresses, 16);
     v.number(m.port);

@@ -60,6 +60,8 @@ void Seat::on_frame(std::string_view body) {
       return answer_board(unpack<BoardAsk>(body));
     case Kind::BoardReply: {
       auto reply = unpack<BoardReply>(body);
+      const auto question = questions_.find(reply.ticket);
+      if (question == questions_.end() || question->second.peer != reply.peer) return;
       return resolve(reply.ticket, reply.known ? Answer(std::move(reply.entry)) : std::nullopt);
     }
     case Kind::Done:
@@ -78,7 +80,7 @@ void Seat::on_table(Table table) {
   {
     const std::lock_guard lock(mutex_);
     members_ = std::move(table.members);
-    for (const Member& m : members_) places_.push_back({m.host, m.process, m.started});
+    for (const Member& m : members_) places_.push_back({m.host, m.process, m.started, m.nonce});
     joined_ = true;
   }
   changed_.notify_all();

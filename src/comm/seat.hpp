@@ -69,6 +69,7 @@ class Seat : public std::enable_shared_from_this<Seat> {
   enum class Gone : uint8_t { No, Left, Lost };
   struct Question {
     std::promise<Answer> answer;
+    Rank peer = kNoRank;  // that was asked
     Loop::Id timer = 0;
   };
 

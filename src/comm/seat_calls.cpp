@@ -122,6 +122,7 @@ std::future<Seat::Answer> Seat::ask_board(Rank peer, uint64_t call, Deadline dea
     const uint64_t ticket = ++self->tickets_;
     Question& question = self->questions_[ticket];
     question.answer = std::move(*promise);
+    question.peer = peer;
     question.timer = self->control_.loop().at(deadline, [weak = self->weak_from_this(), ticket] {
       if (const auto seat = weak.lock()) seat->resolve(ticket, std::nullopt);
     });

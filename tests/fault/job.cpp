@@ -31,6 +31,8 @@ tuttiUniqueId id_from(const std::string& hex) {
   return id;
 }
 
+}  // namespace
+
 /// A process of ranks. Argument: how many ranks there are, which are here [begin, end), whether it makes the id. The id
 /// and the scripts come, and what the ranks tell goes, over the line.
 int live(const std::string& argument, Line& test) {
@@ -56,6 +58,8 @@ int live(const std::string& argument, Line& test) {
   for (std::thread& thread : threads) thread.join();
   return 0;
 }
+
+namespace {
 const testing::Role role("ranks", live);
 
 }  // namespace
@@ -67,7 +71,7 @@ Job::Job(const Stage& stage, const std::function<std::string(int)>& script)
   for (int p = 0; p < processes; ++p) {
     const int begin = p * stage.ranks / processes, end = (p + 1) * stage.ranks / processes;
     Child& child = children_.emplace_back(
-        "ranks", fmt::format("{} {} {}", stage.ranks, begin, end),
+        stage.role, fmt::format("{} {} {}", stage.ranks, begin, end),
         fmt::format("TUTTI_TRANSPORT={} {} {}", stage.transport, stage.environment, p == 0 ? stage.only_first : ""));
     if (p == 0) {
       id = child.hear();

@@ -33,9 +33,13 @@ using Story = std::vector<Told>;
 struct Stage {
   std::string transport;
   int ranks = 2;
-  std::string environment;  ///< more variables: "NAME=value NAME=value"
-  std::string only_first;   ///< … of the first process alone
+  std::string environment;     ///< more variables: "NAME=value NAME=value"
+  std::string only_first;      ///< … of the first process alone
+  std::string role = "ranks";  ///< of the processes: their Role, which ends in live()
 };
+
+/// What a process of ranks does: for roles that prepare something first.
+int live(const std::string& argument, testing::Line& test);
 
 class Job {
  public:

@@ -118,17 +118,23 @@ class Outgoing {
   std::map<std::pair<Rank, uint32_t>, uint64_t> links_;
 };
 
-/// Answers peers that ask whether this process can pull from theirs.
+/// Answers peers that ask whether this process can pull from theirs. It may outlive the transport.
 Wireup::Service pull_service(const Wireup& wireup) {
-  std::vector<int> processes;
-  for (Rank peer = 0; peer < wireup.ranks(); ++peer) processes.push_back(static_cast<int>(wireup.place(peer).process));
+  std::vector<int> processes;  // 0: a process of another host, whose number means nothing here
+  const Place& mine = wireup.place(wireup.rank());
+  for (Rank peer = 0; peer < wireup.ranks(); ++peer) {
+    const Place& theirs = wireup.place(peer);
+    processes.push_back(theirs.host == mine.host ? static_cast<int>(theirs.process) : 0);
+  }
   return [processes](Rank from, const std::string& bytes) -> Wireup::Reply {
     PullRequest request{};
     if (!unpack(bytes, request)) return {"the request makes no sense", Fd()};
     if (env().cma == Cma::Off) return {"TUTTI_CMA is off", Fd()};
     const auto* const address = reinterpret_cast<const unsigned char*>(request.address);
     unsigned char word[sizeof request.word];
-    const int error = pull(processes[static_cast<size_t>(from)], address, word, sizeof word);
+    const int process = processes[static_cast<size_t>(from)];
+    if (process <= 0) return {"it runs on another host", Fd()};
+    const int error = pull(process, address, word, sizeof word);
     if (error != 0) return {std::strerror(error), Fd()};
     if (std::memcmp(word, &request.word, sizeof word) != 0) return {"its process is not the one it seems", Fd()};
     return {kYes, Fd()};

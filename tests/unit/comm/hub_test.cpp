@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <atomic>
 #include <future>
 #include <thread>
 
@@ -123,6 +124,68 @@ TEST(Hub, ADeathIsBelievedFromItsOwnHostOnlyAndTheWitnessIsNamed) {
 TEST(Hub, ARankOutOfStepInAnExchangeIsNamed) {
   const std::string text = told_of(pack(Exchange{5, 1000, "x"}));
   EXPECT_TRUE(contains(text, "rank 1 (process 1 on") && contains(text, "exchange 5")) << text;
+}
+
+/// Services and transports use the asker's rank as an index.
+TEST(Hub, ARequestInTheNameOfNoRankReachesNoServiceAndNoStream) {
+  const UniqueId id = create_unique_id();
+  const auto endpoint = Endpoint::join(id, 1, 0, "", soon());
+  std::atomic<Rank> asker{kNoRank};
+  endpoint->serve("who", [&](Rank from, const std::string&) {
+    asker = from;
+    return Endpoint::Reply{"you", Fd()};
+  });
+  for (const Rank from : {-1, 1, 100000, INT32_MAX, INT32_MIN}) {
+    EXPECT_TRUE(contains(refusal(id, pack(Ask{from, 0, "who", ""})), "in the name of rank " + std::to_string(from)));
+    EXPECT_TRUE(contains(refusal(id, pack(OpenStream{from, 0, "x"})), "in the name of rank " + std::to_string(from)));
+  }
+  EXPECT_EQ(asker, kNoRank);
+  endpoint->leave(0, soon());
+}
+
+/// The next frame to a rank that is something else than a sign of life.
+template <class M>
+M next(const Fd& fd) {
+  for (;;) {
+    const std::string body = receive_frame(fd.get(), kMaxFirstFrame, patient());
+    if (kind_of(body) != Kind::Ping) return unpack<M>(body);
+  }
+}
+
+/// Tickets are small numbers: any rank can guess those of another one's questions.
+TEST(Hub, OnlyTheRankThatWasAskedAnswersForItsBoard) {
+  const UniqueId id = create_unique_id();
+  auto joining = std::async(std::launch::async, [&] { return Endpoint::join(id, 3, 0, "", soon()); });
+  const Fd liar = connect(id), asked = connect(id);
+  send_all(liar.get(), pack(registration(3, 1)), patient());
+  send_all(asked.get(), pack(registration(3, 2)), patient());
+  const auto endpoint = joining.get();
+  next<Table>(asked);
+  auto answer = endpoint->ask_board(2, 5, soon());
+  const auto question = next<BoardAsk>(asked);
+  send_all(liar.get(), pack(BoardReply{0, question.ticket, 1, "a lie"}), patient());
+  send_all(liar.get(), pack(BoardAsk{2, 1, 1}), patient());
+  EXPECT_EQ(next<BoardAsk>(asked).peer, 1);  // the lie went before it
+  send_all(asked.get(), pack(BoardReply{0, question.ticket, 1, "the truth"}), patient());
+  EXPECT_EQ(answer.get(), "the truth");
+  endpoint->abort();
+  endpoint->leave(0, soon());
+}
+
+/// Copies of a virtual machine, or process 1 of two namespaces that cannot be told apart.
+TEST(Hub, ProcessesThatSeemTheSameAreToldApartByWhatTheyDrew) {
+  const UniqueId id = create_unique_id();
+  auto joining = std::async(std::launch::async, [&] { return Endpoint::join(id, 2, 0, "", soon()); });
+  const Fd copy = connect(id);
+  Register request = registration(2, 1);
+  request.me = Control::get().home();
+  ++request.me.nonce;
+  send_all(copy.get(), pack(request), patient());
+  const auto endpoint = joining.get();
+  EXPECT_EQ(endpoint->place(0).process, endpoint->place(1).process);
+  EXPECT_NE(endpoint->place(0), endpoint->place(1));
+  endpoint->abort();
+  endpoint->leave(0, soon());
 }
 
 TEST(Hub, TheRanksThatAreCompleteAreRightAboutTheirNumber) {

@@ -14,6 +14,7 @@ Member some_member(int number) {
   member.host = "host identity";
   member.process = 4711;
   member.started = 123456789012345;
+  member.nonce = 0xfedcba9876543210;
   member.host_name = "node" + std::to_string(number);
   member.addresses = {Address::loopback(), {6, {0xfd, 1, 2, 3}}};
   member.port = 65535;
@@ -57,6 +58,7 @@ TEST(Messages, ATableArrivesAsItWasSent) {
   ASSERT_EQ(got.members.size(), 3u);
   EXPECT_EQ(got.members[2].host_name, "node2");
   EXPECT_EQ(got.members[2].started, sent.members[2].started);
+  EXPECT_EQ(got.members[2].nonce, sent.members[2].nonce);
   EXPECT_EQ(got.members[2].addresses, sent.members[2].addresses);
   EXPECT_EQ(got.members[2].info, sent.members[2].info);
   EXPECT_EQ(got.members[2].unix_name, sent.members[2].unix_name);

@@ -280,10 +280,9 @@ UniqueId fetch(const Launch& launch, uint64_t number, Deadline deadline) {
     }
     if (reason.empty()) return id_in(answer);
     if (deadline.passed()) {
-      throw_error(code,
-                  "rank {} of {} ({}) could not fetch the unique id from rank 0 at {}, with a key made from {}: {}{}",
-                  launch.rank, launch.size, launch.launcher, way.describe(), launch.secret_source, reason,
-                  hint(launch));
+      throw_error(
+          code, "rank {} of {} ({}) could not fetch the unique id from rank 0 at {}, with a key made from {}: {}{}",
+          launch.rank, launch.size, launch.launcher, way.describe(), launch.secret_source, reason, hint(launch));
     }
     poll(nullptr, 0, deadline.poll_ms(kRetryMs));
   }

@@ -17,6 +17,10 @@
  *     Where they do not, every rank gets tuttiMismatch, at that call or at its next, naming both ranks and both calls.
  *     "At its next": a rank that only sends (the root of a broadcast) may be done before any other rank has noticed.
  *     The next call may be tuttiCommDestroy. What such a call has left in its output is undefined.
+ *   - Ranks that wait for each other for ever, in one communicator or in several (in different orders of calls), get
+ *     tuttiMismatch within seconds, with the circle of waits: where it is certain, that is, where every thread that
+ *     could still make the missing calls is known to wait. Elsewhere the text of the time-out, and a warning after
+ *     TUTTI_STALL_WARNING seconds, say who waits for whom, as far as it is known.
  *   - A communicator that has failed stays failed: each later call returns its first error.
  *   - An invalid argument is reported before anything is touched, and leaves the communicator usable.
  *   - Thread-safety: calls on different communicators may come from any threads at the same time; calls on one

@@ -13,7 +13,7 @@ namespace {
 
 // A key's highest bits say what it is of; a collective's number has neither of them.
 constexpr uint64_t kTransfer = uint64_t{1} << 63;
-constexpr uint64_t kBlocks = uint64_t{1} << 62;  // without kTransfer
+constexpr uint64_t kBlocks = uint64_t{1} << 62;  // without kTransfer; waits_key() has the bit below too
 constexpr int kFirstAt = 40;                     // of a blocks_key: the first rank; below it the call
 constexpr uint64_t kCallMask = (uint64_t{1} << kFirstAt) - 1;
 static_assert(kMaxRanks < 1 << 20 && Board::kBlocksInAnAnswer * 2 * sizeof(uint64_t) <= kMaxSmall);

@@ -47,6 +47,7 @@ class Board {
   /// The blocks of a collective that was entered.
   void enter_blocks(uint64_t call, std::shared_ptr<const Varying> blocks);
 
+  uint64_t begun() const { return begun_.load(std::memory_order_acquire); }
   /// Collective number `call`, if it is still on the board.
   std::optional<CallSpec> collective(uint64_t call) const { return collectives_[call % kEntries].read(call); }
 

@@ -41,8 +41,9 @@ std::optional<Launch> recognise_own_launch() {
 
 std::shared_ptr<Communicator> join_from_environment() {
   const auto launch = recognise_own_launch();
-  if (!launch) return Communicator::join(on_this_host([] { return create_unique_id(); }), 1, 0);
-  return Communicator::join(meet(*launch, Deadline::in(env().init_timeout)), launch->size, launch->rank);
+  if (!launch) return Communicator::join(on_this_host([] { return create_unique_id(); }), 1, 0, nullptr, "world");
+  const UniqueId id = meet(*launch, Deadline::in(env().init_timeout));
+  return Communicator::join(id, launch->size, launch->rank, nullptr, "world");
 }
 
 }  // namespace

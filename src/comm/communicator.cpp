@@ -168,7 +168,8 @@ std::pair<int, int> parse_wish(const std::string& text, Rank from) {
 
 }  // namespace
 
-std::shared_ptr<Communicator> Communicator::join(const UniqueId& id, Rank ranks, Rank rank, Groups groups) {
+std::shared_ptr<Communicator> Communicator::join(const UniqueId& id, Rank ranks, Rank rank, Groups groups,
+                                                 std::string title) {
   std::string mine;
   try {
     mine = configuration();
@@ -177,7 +178,8 @@ std::shared_ptr<Communicator> Communicator::join(const UniqueId& id, Rank ranks,
     throw;
   }
   auto endpoint = Endpoint::join(id, ranks, rank, std::move(mine), Deadline::in(env().init_timeout));
-  std::shared_ptr<Communicator> made(new Communicator(std::move(endpoint)));
+  if (title.empty()) title = fmt::format("communicator {} of {} ranks", id.name().substr(0, 4), ranks);
+  std::shared_ptr<Communicator> made(new Communicator(std::move(endpoint), std::move(title)));
   try {
     const bool groups_given = groups != nullptr || !env().groups.empty();
     made->wire_up(std::move(groups));
@@ -199,8 +201,8 @@ std::shared_ptr<Communicator> Communicator::join(const UniqueId& id, Rank ranks,
   return made;
 }
 
-Communicator::Communicator(std::unique_ptr<Endpoint> endpoint)
-    : endpoint_(std::move(endpoint)), watch_(*endpoint_, *board_) {}
+Communicator::Communicator(std::unique_ptr<Endpoint> endpoint, std::string title)
+    : endpoint_(std::move(endpoint)), watch_(*endpoint_, *board_, std::move(title)) {}
 
 void Communicator::wire_up(Groups groups) {
   compare_configurations(*endpoint_);
@@ -212,7 +214,7 @@ void Communicator::wire_up(Groups groups) {
              counted(static_cast<uint64_t>(groups_->groups()), "group"), groups_->smallest(),
              counted(static_cast<uint64_t>(groups_->largest()), "rank"));
   }
-  endpoint_->serve_board([board = board_](uint64_t call) { return board->answer(call); });
+  endpoint_->serve_board(board_service(board_, *endpoint_));
   fabric_ = std::make_unique<Fabric>(*endpoint_, *groups_);
   links_ = std::make_unique<exec::Links>(*fabric_);
   staging_ = std::make_unique<exec::Staging>(fabric_->arena());
@@ -383,7 +385,7 @@ std::shared_ptr<Communicator> Communicator::split(int colour, int key) {
   std::vector<Rank> of_members;
   for (const auto& member : members) of_members.push_back(member.second);
   return join(id, static_cast<Rank>(members.size()), static_cast<Rank>(place - members.begin()),
-              groups_among(*groups_, of_members));
+              groups_among(*groups_, of_members), title_of_split(watch_.title(), colour, of_members));
 }
 
 Status Communicator::leave() {

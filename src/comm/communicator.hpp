@@ -32,8 +32,10 @@ class Communicator {
  public:
   /// Joins, wires up, and agrees with the others on the decision table. Throws what Endpoint::join throws, and
   /// Error(Mismatch) where the ranks' configurations differ, Error(Unsupported) where a peer cannot be reached.
-  /// `groups` are what the ranks know of themselves already; null: TUTTI_GROUPS or else their hosts tell.
-  static std::shared_ptr<Communicator> join(const UniqueId& id, Rank ranks, Rank rank, Groups groups = nullptr);
+  /// `groups` are what the ranks know of themselves already; null: TUTTI_GROUPS or else their hosts tell. `title` names
+  /// the communicator to people, alike on all ranks; empty: one is made of the id.
+  static std::shared_ptr<Communicator> join(const UniqueId& id, Rank ranks, Rank rank, Groups groups = nullptr,
+                                            std::string title = "");
   ~Communicator();
 
   Rank rank() const { return rank_; }
@@ -57,6 +59,7 @@ class Communicator {
   void finish(Status& status) {
     planner_->ran(*current_);
     board_->leave(calls_);
+    watch_.end();
     if (!execution_.status.ok()) status = what_went_wrong();
   }
   void end_turn() {  // only whoever has the turn writes it
@@ -75,7 +78,7 @@ class Communicator {
   Status leave();
 
  private:
-  explicit Communicator(std::unique_ptr<Endpoint> endpoint);
+  Communicator(std::unique_ptr<Endpoint> endpoint, std::string title);
   void wire_up(Groups groups);
   void agree(bool groups_given);
   void await_others(uint64_t ticket) const;

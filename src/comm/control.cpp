@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <sys/epoll.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include "comm/host.hpp"
 #include "comm/hub.hpp"
 #include "comm/seat.hpp"
+#include "comm/wait_table.hpp"
 
 namespace tutti::comm {
 namespace {
@@ -51,7 +53,10 @@ class SignalsBlocked {
 
 void run_on_thread(Loop& loop) {
   const SignalsBlocked blocked;
-  std::thread thread = start_thread([&loop] { loop.run(); });
+  std::thread thread = start_thread([&loop] {
+    WaitTable::of_this_process().add_own_thread(static_cast<pid_t>(syscall(SYS_gettid)));
+    loop.run();
+  });
   pthread_setname_np(thread.native_handle(), "tutti-control");
   thread.detach();
 }

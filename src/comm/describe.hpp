@@ -43,6 +43,12 @@ inline std::string said_by(Rank rank, const std::string& text) {
   return text.compare(0, prefix.size(), prefix) == 0 ? text : prefix + text;
 }
 
+/// "split of world (colour 2, ranks 0, 1 and 3)": names such a communicator to people.
+inline std::string title_of_split(const std::string& parent, int colour, const std::vector<Rank>& ranks) {
+  constexpr size_t kLongest = 80;  // of the parent's
+  return fmt::format("split of {} (colour {}, {})", parent.substr(0, kLongest), colour, list_ranks(ranks));
+}
+
 /// True for ranks of one process.
 inline bool same_process(const Member& a, const Member& b) {
   return a.host == b.host && a.process == b.process && a.started == b.started && a.nonce == b.nonce;

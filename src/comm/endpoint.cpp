@@ -177,6 +177,12 @@ void Endpoint::fail(Code code, const std::string& text) {
   if (!control_.forked()) seat_->fail(code, text);
 }
 
+std::function<void(Code, const std::string&, const std::vector<uint64_t>&)> Endpoint::failing() const {
+  return [weak = std::weak_ptr(seat_)](Code code, const std::string& text, const std::vector<uint64_t>& tickets) {
+    if (const auto seat = weak.lock()) seat->fail(code, text, tickets);
+  };
+}
+
 void Endpoint::abort() { fail(Code::Aborted, fmt::format("{} aborted the communicator", describe(rank()))); }
 bool Endpoint::lost(Rank r) const { return seat_->lost(r); }
 

@@ -70,6 +70,8 @@ class Endpoint final : public transports::Wireup {
   void check() const;
   /// Fails the communicator on all ranks, for the reason given; the first reason stands. Returns at once.
   void fail(Code code, const std::string& text);
+  /// The same for whoever may outlive this endpoint; with it fail the communicators of the waits with these tickets.
+  std::function<void(Code, const std::string&, const std::vector<uint64_t>& tickets)> failing() const;
   /// As fail(Code::Aborted), saying which rank did it.
   void abort();
   /// True once `rank` is known to have died, or to have been lost with its host.

@@ -46,8 +46,8 @@ void Hub::on_frame(Rank from, std::string_view body) {
     case Kind::Exchange:
       return on_exchange(from, unpack<Exchange>(body));
     case Kind::Fail: {
-      const auto failure = unpack<Fail>(body);
-      return fail(failure.code, failure.text);
+      auto failure = unpack<Fail>(body);
+      return fail(failure.code, failure.text, std::move(failure.tickets));
     }
     case Kind::Report:
       return on_report(from, unpack<Report>(body).rank);
@@ -185,10 +185,10 @@ void Hub::relay(Rank from, M message) {
   }
 }
 
-void Hub::fail(Code code, const std::string& text) {
+void Hub::fail(Code code, const std::string& text, std::vector<uint64_t> tickets) {
   if (failed_ || state_ != State::Running) return;
   failed_ = true;
-  send_all(pack(Fail{code, text.substr(0, kMaxSmall)}));
+  send_all(pack(Fail{code, text.substr(0, kMaxSmall), std::move(tickets)}));
 }
 
 void Hub::lose(Rank rank, const std::string& why) {

@@ -85,7 +85,7 @@ class Hub : public std::enable_shared_from_this<Hub> {
   void take_traffic(Rank from, std::vector<Traffic>& traffic);
   template <class M>
   void relay(Rank from, M message);
-  void fail(Code code, const std::string& text);
+  void fail(Code code, const std::string& text, std::vector<uint64_t> tickets = {});
   void lose(Rank rank, const std::string& why);
   void went(Rank rank);
   void send_all(std::string frame);

@@ -23,7 +23,8 @@ namespace tutti::comm {
 inline constexpr Rank kMaxRanks = 1 << 16;
 inline constexpr size_t kMaxInfo = 1 << 20;       ///< what a rank hands to join()
 inline constexpr size_t kMaxExchange = 16 << 20;  ///< what a rank gives to one exchange()
-inline constexpr size_t kMaxSmall = 4096;         ///< texts of errors, board entries, requests and their answers
+inline constexpr size_t kMaxSmall = 4096;         ///< texts of errors, requests and their answers
+inline constexpr size_t kMaxEntry = 16 << 10;     ///< what a board answers
 inline constexpr size_t kMaxLabel = 64, kMaxName = 256;
 inline constexpr size_t kMaxFirstFrame = kMaxInfo + kMaxSmall;  ///< the first frame of a connection
 inline constexpr size_t kMaxToHub = kMaxExchange + kMaxSmall;   ///< any later frame to a meeting point
@@ -257,13 +258,16 @@ struct Goodbye {
   }
 };
 
+/// Concerns this communicator and, in the processes of its ranks, those of calls that wait with these tickets (Wait).
 struct Fail {
   static constexpr Kind kKind = Kind::Fail;
   Code code = Code::InternalError;
   std::string text;
+  std::vector<uint64_t> tickets = {};
   static void fields(auto& m, auto& v) {
     v.code(m.code);
     v.text(m.text, kMaxSmall);
+    v.numbers(m.tickets, kMaxRanks);
   }
 };
 
@@ -288,7 +292,7 @@ struct BoardReply {
     v.number(m.peer);
     v.number(m.ticket);
     v.number(m.known);
-    v.text(m.entry, kMaxSmall);
+    v.text(m.entry, kMaxEntry);
   }
 };
 
@@ -313,6 +317,11 @@ class MessageWriter {
   void list(const std::vector<T>& values, size_t limit) {
     length(values.size(), limit);
     for (const T& value : values) item(value);
+  }
+  template <class T>
+  void numbers(const std::vector<T>& values, size_t limit) {
+    length(values.size(), limit);
+    for (const T value : values) number(value);
   }
   template <class T>
   void item(const T& value) {
@@ -356,6 +365,12 @@ class MessageReader {
     const size_t count = length(limit);
     values.clear();  // grown as items are really there: a large count alone reserves nothing
     for (size_t i = 0; i < count; ++i) item(values.emplace_back());
+  }
+  template <class T>
+  void numbers(std::vector<T>& values, size_t limit) {
+    const size_t count = length(limit);
+    values.clear();
+    for (size_t i = 0; i < count; ++i) number(values.emplace_back());
   }
   template <class T>
   void item(T& value) {

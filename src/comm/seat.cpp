@@ -6,6 +6,7 @@
 
 #include "base/log.hpp"
 #include "comm/describe.hpp"
+#include "comm/wait_table.hpp"
 
 namespace tutti::comm {
 namespace {
@@ -52,8 +53,11 @@ void Seat::on_frame(std::string_view body) {
     case Kind::News:
       return on_news(unpack<News>(body));
     case Kind::Fail: {
-      const auto failure = unpack<Fail>(body);
-      set_failure(failure.code, failure.text);
+      auto failure = unpack<Fail>(body);
+      std::sort(failure.tickets.begin(), failure.tickets.end());
+      if (set_failure(failure.code, failure.text) && !failure.tickets.empty()) {
+        WaitTable::of_this_process().fail(failure.code, failure.text, failure.tickets);
+      }
       return;
     }
     case Kind::BoardAsk:
@@ -245,7 +249,7 @@ void Seat::answer_board(const BoardAsk& ask) {
   reply.ticket = ask.ticket;
   if (auto entry = board_(ask.call)) {
     reply.known = 1;
-    reply.entry = entry->substr(0, kMaxSmall);
+    reply.entry = entry->substr(0, kMaxEntry);
   }
   if (channel_) channel_->send(pack(reply));
 }

@@ -49,7 +49,8 @@ class Seat : public std::enable_shared_from_this<Seat> {
   std::vector<std::string> exchange(std::string mine, Deadline deadline);
   const std::atomic<uint32_t>& failed() const { return failed_; }
   std::optional<Failure> failure() const;
-  void fail(Code code, const std::string& text);
+  /// With it fail, in this process and in those of the others, the communicators of the waits with these tickets.
+  void fail(Code code, const std::string& text, const std::vector<uint64_t>& tickets = {});
   bool lost(Rank rank) const;
   std::optional<Left> left(Rank rank) const;
   std::future<Answer> ask_board(Rank peer, uint64_t call, Deadline deadline);

@@ -3,6 +3,7 @@
 
 #include "comm/describe.hpp"
 #include "comm/seat.hpp"
+#include "comm/wait_table.hpp"
 
 namespace tutti::comm {
 namespace {
@@ -96,11 +97,12 @@ bool Seat::set_failure(Code code, const std::string& text) {
   return true;
 }
 
-void Seat::fail(Code code, const std::string& text) {
+void Seat::fail(Code code, const std::string& text, const std::vector<uint64_t>& tickets) {
   if (!set_failure(code, text)) return;
-  control_.loop().post([self = shared_from_this(), frame = pack(Fail{code, text.substr(0, kMaxSmall)})] {
+  control_.loop().post([self = shared_from_this(), frame = pack(Fail{code, text.substr(0, kMaxSmall), tickets})] {
     if (self->channel_) self->channel_->send(frame);
   });
+  if (!tickets.empty()) WaitTable::of_this_process().fail(code, text, tickets);
 }
 
 bool Seat::lost(Rank rank) const {

@@ -39,6 +39,14 @@ bool left_without(const std::vector<NumberedCall>& group, Rank peer, const Left&
 
 }  // namespace
 
+/// "all_reduce(count=8, f32, sum), call 41", "send(count=4, f32, to rank 1)", "a group of 3 transfers beginning with …"
+std::string Watch::what() const {
+  if (call_ != 0) return fmt::format("{}, call {}", describe(spec_), call_);
+  if (group_ == nullptr || group_->empty()) return "a call";
+  const std::string first = describe(group_->front().call.spec);
+  return group_->size() == 1 ? first : fmt::format("a group of {} transfers beginning with {}", group_->size(), first);
+}
+
 /// "rank 3: all_reduce(count=8, f32, sum), call 41 (ring)"
 std::string Watch::here() const {
   if (call_ != 0) {
@@ -237,6 +245,10 @@ Status Watch::stalled(const exec::Stall& stall) {
                               call_ != 0 ? fmt::format(" as call {}", call_) : ""));
     }
   }
+  if (const auto deadlock = stalls_.look(stall, what(), call_)) {
+    endpoint_.failing()(Code::Mismatch, deadlock->text, deadlock->tickets);
+    return failed();
+  }
   if (stall.seconds < env().timeout) return {};
   return fail(Code::Timeout, late(stall));
 }
@@ -254,6 +266,7 @@ std::string Watch::late(const exec::Stall& stall) const {
   } else {
     text += fmt::format("; rank {} is alive, in {}", stall.peer, board_->last ? describe(*board_->last) : "no call");
   }
+  if (const std::string waits = stalls_.follow(); !waits.empty()) text += ": " + waits;
   return text + ". Raise TUTTI_TIMEOUT if it may take longer.";
 }
 

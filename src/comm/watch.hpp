@@ -6,18 +6,22 @@
 #include <future>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/board.hpp"
 #include "comm/endpoint.hpp"
 #include "comm/planner.hpp"
+#include "comm/stalls.hpp"
 #include "exec/run.hpp"
 
 namespace tutti::comm {
 
 class Watch final : public exec::Observer {
  public:
-  Watch(Endpoint& endpoint, const Board& board) : endpoint_(endpoint), own_board_(board) {}
+  /// `title` names the communicator to people.
+  Watch(Endpoint& endpoint, const Board& board, std::string title = "a communicator")
+      : endpoint_(endpoint), own_board_(board), stalls_(endpoint, std::move(title)) {}
 
   /// The call that runs from now on: a collective with its number (its algorithm follows when it is known) …
   void begin(uint64_t call, const CallSpec& spec) {
@@ -28,6 +32,10 @@ class Watch final : public exec::Observer {
   void set_algorithm(const char* algorithm) { algorithm_ = algorithm; }
   /// … or a group of transfers, which has to stay until the next call begins.
   void begin(const std::vector<NumberedCall>& group) { begin(0, &group); }
+
+  /// The call is over.
+  void end() { stalls_.end(); }
+  const std::string& title() const { return stalls_.title(); }
 
   /// Fails the communicator for `reason` and returns what this rank reports: its own call, and the first reason.
   Status fail(Code code, const std::string& reason);
@@ -46,6 +54,7 @@ class Watch final : public exec::Observer {
   }
   const CallSpec& ours(Rank peer, bool sends) const;
   uint64_t key(Rank peer, bool we_send) const;
+  std::string what() const;
   std::string here() const;
   std::string compare(Rank peer, uint64_t call, const CallSpec& mine, const CallSpec& theirs) const;
   std::vector<std::optional<std::string>> ask_now(Rank peer, const std::vector<uint64_t>& keys) const;
@@ -62,6 +71,7 @@ class Watch final : public exec::Observer {
 
   Endpoint& endpoint_;
   const Board& own_board_;
+  Stalls stalls_;
   uint64_t call_ = 0;           // number of the collective; 0 in a group
   CallSpec spec_;               // the collective
   const char* algorithm_ = "";  // its algorithm, once it is known

@@ -29,7 +29,9 @@ class Links {
   uint32_t out(Rank peer, uint32_t channel);
   uint32_t in(Rank peer, uint32_t channel);
   std::vector<transports::OutLink>& outs() { return outs_; }
+  const std::vector<transports::OutLink>& outs() const { return outs_; }
   std::vector<transports::InLink>& ins() { return ins_; }
+  const std::vector<transports::InLink>& ins() const { return ins_; }
 
  private:
   using Key = std::pair<Rank, uint32_t>;

@@ -91,9 +91,39 @@ bool advance(Execution& e, bool helps) {
   return moved || e.done;
 }
 
-Stall stall_of(const Execution& e, double seconds) {
+uint64_t new_standstill() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
+
+Stall stall_at(const Execution& e, double seconds, uint64_t id) {
+  return {.seconds = seconds, .id = id, .all = {}, .links = e.links, .engines = !e.engines.empty()};
+}
+
+/// What keeps every lane: lanes that wait for other lanes of this rank go on when those do.
+std::vector<PeerAwait> awaits_of(const Execution& e) {
+  std::vector<PeerAwait> all;
+  const auto add = [&](PeerAwait one) {
+    if (std::find(all.begin(), all.end(), one) == all.end()) all.push_back(one);
+  };
+  bool lanes_done = true;
+  for (const LaneState& lane : e.program->lanes) {
+    if (lane.round >= e.program->state.rounds) continue;
+    lanes_done = false;
+    if (lane.peer != kNoRank) add({lane.peer, lane.await});
+  }
+  if (!lanes_done) return all;
+  for (const transports::OutLink& out : e.links->outs()) {
+    if (out.acked < out.lent) add({out.peer, Await::Credit});
+  }
+  return all;
+}
+
+Stall stall_of(const Execution& e, double seconds, uint64_t id) {
   const RankState& state = e.program->state;
-  Stall stall{.rounds = state.rounds, .seconds = seconds};
+  Stall stall = stall_at(e, seconds, id);
+  stall.rounds = state.rounds;
+  stall.all = awaits_of(e);
   for (const LaneState& lane : e.program->lanes) {
     if (lane.round >= state.rounds) continue;
     const Range ops = state.last.lanes[lane.lane];
@@ -112,14 +142,15 @@ Stall stall_of(const Execution& e, double seconds) {
   return stall;
 }
 
-void look_at_stall(Execution& e, double seconds) {
-  for (const transports::OutLink& out : e.links->outs()) {
+void look_at_stall(Execution& e, double seconds, uint64_t id) {
+  for (transports::OutLink& out : e.links->outs()) {
+    HostWire::refresh(out);
     if (!HostWire::broken(out)) continue;
     e.status = e.observer->fault({.kind = FaultKind::BadCounter, .peer = out.peer});
     e.done = true;
     return;
   }
-  Status status = e.observer->stalled(stall_of(e, seconds));
+  Status status = e.observer->stalled(stall_of(e, seconds, id));
   if (status.ok()) return;
   e.status = std::move(status);
   e.done = true;
@@ -151,9 +182,10 @@ class Idleness {
     }
     if (rest == 0) return;
     if (waiter_.stalled() >= next_look_) {
+      if (next_look_ == kFirstLook) standstill_ = new_standstill();
       next_look_ = waiter_.stalled() + std::min(next_look_, kRarestLook);
       for (Execution* e : executions) {
-        if (!e->done) look_at_stall(*e, waiter_.stalled());
+        if (!e->done) look_at_stall(*e, waiter_.stalled(), standstill_);
       }
     }
     sleep_a_while(executions, rest);
@@ -162,6 +194,7 @@ class Idleness {
  private:
   Waiter waiter_;
   double next_look_ = kFirstLook;
+  uint64_t standstill_ = 0;
 };
 
 }  // namespace
@@ -225,6 +258,7 @@ void abandon(Execution& e) {
 Status drain_staging(Links& links, Execution& e, const Patience& patience) {
   Waiter waiter(patience);
   double next_look = kFirstLook;
+  const uint64_t standstill = new_standstill();
   for (transports::OutLink& out : links.outs()) {
     while (out.acked < out.staged) {
       HostWire::refresh(out);
@@ -237,7 +271,10 @@ Status drain_staging(Links& links, Execution& e, const Patience& patience) {
       if (rest == 0) continue;
       if (waiter.stalled() >= next_look) {
         next_look = waiter.stalled() + std::min(next_look, kRarestLook);
-        Status status = e.observer->stalled({.await = Await::Staging, .peer = out.peer, .seconds = waiter.stalled()});
+        Stall stall = stall_at(e, waiter.stalled(), standstill);
+        stall.await = Await::Staging;
+        stall.peer = out.peer;
+        Status status = e.observer->stalled(stall);
         if (!status.ok()) return status;
       }
       nap(rest);

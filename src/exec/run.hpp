@@ -16,6 +16,13 @@
 
 namespace tutti::exec {
 
+/// What a lane needs of a peer before it can go on.
+struct PeerAwait {
+  Rank peer = kNoRank;
+  Await await = Await::Nothing;
+  bool operator==(const PeerAwait&) const = default;
+};
+
 /// A lane that could not go on.
 struct Stall {
   Await await = Await::Nothing;
@@ -25,7 +32,11 @@ struct Stall {
   uint32_t steps = 0;  ///< operations of the lane in a round
   uint64_t round = 0;
   uint64_t rounds = 0;
-  double seconds = 0;  ///< since anything moved
+  double seconds = 0;            ///< since anything moved
+  uint64_t id = 0;               ///< of this standstill: a new one whenever something has moved, in all of the process
+  std::vector<PeerAwait> all;    ///< the call goes on when one of these comes; empty: there is more to it
+  const Links* links = nullptr;  ///< with fresh counters of what the peers have consumed
+  bool engines = false;          ///< acknowledgements may be under way
 };
 
 /// Who knows what a call means, and puts what happens to it into words.

@@ -1,0 +1,167 @@
+// Ranks that wait for each other in different communicators or calls: found by themselves, long before any time-out.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/scoped_env.hpp"
+#include "support/thread_ranks.hpp"
+#include "tutti/tutti.h"
+
+namespace tutti {
+namespace {
+
+#if defined(__SANITIZE_THREAD__)
+constexpr bool kOnlyOurThreads = false;  // the sanitizer has one that wakes by itself, and could be anything
+#else
+constexpr bool kOnlyOurThreads = true;
+#endif
+
+struct Told {
+  tuttiResult_t result = tuttiSuccess;
+  std::string words;
+};
+
+void expect_words(const Told& told, const std::vector<std::string>& parts) {
+  EXPECT_EQ(told.result, tuttiMismatch) << told.words;
+  for (const std::string& part : parts)
+    EXPECT_NE(told.words.find(part), std::string::npos) << part << ": " << told.words;
+}
+
+class Deadlock : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!kOnlyOurThreads) GTEST_SKIP() << "what a thread of the sanitizer's will do cannot be known";
+  }
+};
+
+/// Ranks make a world of `n`, and of it a pair, ranks 0 and 1, with the ranks in reverse; then `body` runs.
+void with_pair(int n, const std::function<Told(int rank, tuttiComm_t world, tuttiComm_t pair)>& body,
+               std::vector<Told>& told) {
+  std::vector<tuttiComm_t> worlds(static_cast<size_t>(n));
+  told.resize(static_cast<size_t>(n));
+  ASSERT_EQ(tuttiCommInitAll(worlds.data(), n), tuttiSuccess);
+  run_ranks(n, [&](int rank) {
+    const tuttiComm_t world = worlds[static_cast<size_t>(rank)];
+    tuttiComm_t pair = nullptr;
+    ASSERT_EQ(tuttiCommSplit(world, rank < 2 ? 5 : TUTTI_NO_COLOUR, -rank, &pair), tuttiSuccess);
+    told[static_cast<size_t>(rank)] = body(rank, world, pair);
+    if (pair != nullptr) tuttiCommDestroy(pair);
+    tuttiCommDestroy(world);
+  });
+}
+
+Told barrier(tuttiComm_t comm) {
+  const tuttiResult_t result = tuttiBarrier(comm, nullptr);
+  return {result, result == tuttiSuccess ? "" : tuttiGetLastError()};
+}
+
+TEST_F(Deadlock, OfTwoCommunicatorsInDifferentOrderIsToldToEveryRank) {
+  const test::ScopedEnv patient("TUTTI_TIMEOUT", "50");
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<Told> told;
+  with_pair(
+      3,
+      [](int rank, tuttiComm_t world, tuttiComm_t pair) {
+        barrier(world);
+        const Told first = barrier(rank == 0 ? pair : world);
+        return first.result != tuttiSuccess || rank == 2 ? first : barrier(rank == 0 ? world : pair);
+      },
+      told);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+  for (const Told& one : told) {
+    expect_words(one, {"ranks wait for each other, and none of them can go on", "of 3 ranks", "barrier(), call 2",
+                       "split of communicator", "(colour 5, ranks 1, 0)", "barrier(), call 1"});
+  }
+}
+
+TEST_F(Deadlock, OfTwoReceivesIsToldToBoth) {
+  const test::ScopedEnv patient("TUTTI_TIMEOUT", "50");
+  std::vector<tuttiComm_t> comms(2);
+  ASSERT_EQ(tuttiCommInitAll(comms.data(), 2), tuttiSuccess);
+  Told told[2];
+  run_ranks(2, [&](int rank) {
+    int data = 0;
+    const tuttiResult_t result = tuttiRecv(&data, 1, tuttiInt32, 1 - rank, comms[static_cast<size_t>(rank)], nullptr);
+    told[rank] = {result, tuttiGetLastError()};
+    tuttiCommDestroy(comms[static_cast<size_t>(rank)]);
+  });
+  for (const Told& one : told) {
+    expect_words(one, {"ranks wait for each other", "waits in recv(count=1, i32, from rank 1), for rank 1, which waits",
+                       "recv(count=1, i32, from rank 0)"});
+  }
+}
+
+/// While rank 1's other thread has not made its call, rank 1 may come at any time: nobody is accused.
+TEST(NoDeadlock, WhereAThreadOfARankIsStillToCome) {
+  const test::ScopedEnv patient("TUTTI_TIMEOUT", "120");
+  std::vector<Told> told;
+  with_pair(
+      2,
+      [](int rank, tuttiComm_t world, tuttiComm_t pair) {
+        if (rank == 0) {
+          const Told first = barrier(world);
+          return first.result != tuttiSuccess ? first : barrier(pair);
+        }
+        Told late;
+        std::thread other([&] {
+          std::this_thread::sleep_for(std::chrono::seconds(6));  // longer than it takes to find a deadlock
+          late = barrier(world);
+        });
+        const Told mine = barrier(pair);
+        other.join();
+        return mine.result != tuttiSuccess ? mine : late;
+      },
+      told);
+  for (const Told& one : told) EXPECT_EQ(one.result, tuttiSuccess) << one.words;
+}
+
+TEST(NoDeadlock, WhereARankIsOnlySlow) {
+  const test::ScopedEnv patient("TUTTI_TIMEOUT", "120");
+  std::vector<Told> told;
+  with_pair(
+      3,
+      [](int rank, tuttiComm_t world, tuttiComm_t pair) {
+        if (rank == 2) std::this_thread::sleep_for(std::chrono::seconds(6));
+        const Told first = barrier(world);
+        return first.result != tuttiSuccess || rank == 2 ? first : barrier(pair);
+      },
+      told);
+  for (const Told& one : told) EXPECT_EQ(one.result, tuttiSuccess) << one.words;
+}
+
+/// The time-out's text says so.
+TEST(NoDeadlock, OfARankThatComputesTheTextSaysSo) {
+  const test::ScopedEnv impatient("TUTTI_TIMEOUT", "3");
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool over = false;
+  std::vector<Told> told;
+  with_pair(
+      2,
+      [&](int rank, tuttiComm_t world, tuttiComm_t) {
+        if (rank == 0) {
+          Told one = barrier(world);
+          const std::lock_guard lock(mutex);
+          over = true;
+          changed.notify_all();
+          return one;
+        }
+        std::unique_lock lock(mutex);
+        changed.wait_for(lock, std::chrono::seconds(60), [&] { return over; });
+        return Told{};
+      },
+      told);
+  EXPECT_EQ(told[0].result, tuttiTimeout);
+  EXPECT_NE(told[0].words.find("for rank 1, which is in no call that waits for others (does it compute?)"),
+            std::string::npos)
+      << told[0].words;
+}
+
+}  // namespace
+}  // namespace tutti

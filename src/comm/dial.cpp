@@ -12,12 +12,25 @@ namespace tutti::comm {
 namespace {
 
 constexpr double kChallengeSeconds = 5;  // as long as the other end gives us
-constexpr double kRetrySeconds = 0.2;
-constexpr int kTriesWhereRefused = 3;
+constexpr double kRefusedSeconds = 3;    // of nothing but refusals: then nobody listens
+constexpr int kFirstPauseMs = 5, kLongestPauseMs = 200;
+
+/// How long try number `tries` (from 1) waits for the other end's part of the challenge. Where it took the connection
+/// and has no time for it, a second one may fare better than the first.
+double challenge_seconds(int tries) { return std::min(kChallengeSeconds, static_cast<double>(tries)); }
+
+/// A pause before the next try: longer with each, and never the same for all who try.
+void pause(int tries, Patience patience) {
+  const int longest = std::min(kLongestPauseMs, kFirstPauseMs << std::min(tries, 10));
+  const int ms = longest / 2 + static_cast<int>(random_u64() % static_cast<uint64_t>(longest / 2 + 1));
+  poll(nullptr, 0, std::min(patience.deadline.poll_ms(), ms));
+  if (patience.stop && patience.stop->load(std::memory_order_relaxed) != 0) throw_error(Code::Aborted, "stopped");
+}
 
 /// Proves the key both ways on a fresh connection. Throws Error(InvalidArgument) if the other end does not accept it.
-void prove(int fd, const Key& key, Patience patience) {
-  if (patience.deadline.left() > kChallengeSeconds) patience.deadline = Deadline::in(kChallengeSeconds);
+void prove(int fd, const Key& key, Patience patience, int tries) {
+  const double most = challenge_seconds(tries);
+  if (patience.deadline.left() > most) patience.deadline = Deadline::in(most);
   try {
     challenge::Hello hello;
     recv_all(fd, &hello, sizeof hello, patience);
@@ -70,9 +83,9 @@ struct Round {
 };
 
 /// Tries a connected socket; true if it is the one.
-bool try_challenge(Attempt& attempt, uint16_t port, const Key& key, Patience patience, Round& round) {
+bool try_challenge(Attempt& attempt, uint16_t port, const Key& key, Patience patience, int tries, Round& round) {
   try {
-    prove(attempt.fd.get(), key, patience);
+    prove(attempt.fd.get(), key, patience, tries);
     round.connected = std::move(attempt.fd);
     return true;
   } catch (const Error& error) {
@@ -85,7 +98,7 @@ bool try_challenge(Attempt& attempt, uint16_t port, const Key& key, Patience pat
 }
 
 /// Connects to all addresses at the same time, since some may be dead ends that swallow every packet.
-Round dial_round(const std::vector<Address>& addresses, uint16_t port, const Key& key, Patience patience) {
+Round dial_round(const std::vector<Address>& addresses, uint16_t port, const Key& key, Patience patience, int tries) {
   Round round;
   std::vector<Attempt> open;
   for (const Address& address : addresses) {
@@ -104,7 +117,7 @@ Round dial_round(const std::vector<Address>& addresses, uint16_t port, const Key
       if (entries[i].revents == 0) continue;
       if (const int error = connect_error(open[i].fd.get()); error != 0) {
         round.failed(open[i].address, port, std::strerror(error), error == ECONNREFUSED);
-      } else if (try_challenge(open[i], port, key, patience, round)) {
+      } else if (try_challenge(open[i], port, key, patience, tries, round)) {
         send_without_delay(round.connected.get());
         return round;
       }
@@ -119,13 +132,16 @@ Round dial_round(const std::vector<Address>& addresses, uint16_t port, const Key
 }  // namespace
 
 Fd dial(const std::vector<Address>& addresses, uint16_t port, const Key& key, Patience patience) {
+  const Deadline refused = Deadline::in(kRefusedSeconds);
+  bool answered = false;  // somebody or something was there
   std::string exhausted;  // what the last round said in which somebody could not take connections
   for (int tries = 1;; ++tries) {
-    Round round = dial_round(addresses, port, key, patience);
+    Round round = dial_round(addresses, port, key, patience, tries);
     if (round.connected) return std::move(round.connected);
     const std::string reasons = fmt::format("{}", fmt::join(round.reasons, "; "));
     if (round.strangers) throw_error(Code::InvalidArgument, "cannot connect ({})", reasons);
-    if (round.all_refused && tries == kTriesWhereRefused) {
+    answered = answered || !round.all_refused;
+    if (!answered && refused.passed()) {
       throw_error(Code::PeerFailed,
                   "nobody listens there ({}): its process has ended, or a firewall refuses connections to it", reasons);
     }
@@ -135,18 +151,26 @@ Fd dial(const std::vector<Address>& addresses, uint16_t port, const Key& key, Pa
       throw_error(Code::SystemError, "cannot connect in time ({}{})", exhausted,
                   round.exhausted ? "" : "; then " + reasons);
     }
-    poll(nullptr, 0, std::min(patience.deadline.poll_ms(), static_cast<int>(kRetrySeconds * 1e3)));
+    pause(tries, patience);
   }
 }
 
 Fd dial_unix(const std::string& name, const Key& key, Patience patience, bool same_user) {
-  Fd fd = connect_unix(name, patience);
-  if (same_user && peer_user(fd.get()) != static_cast<int64_t>(geteuid())) {
-    throw_error(Code::SystemError, "the abstract UNIX socket '{}' belongs to user {}, not to this one", name,
-                peer_user(fd.get()));
+  for (int tries = 1;; ++tries) {
+    Fd fd = connect_unix(name, patience);
+    if (same_user && peer_user(fd.get()) != static_cast<int64_t>(geteuid())) {
+      throw_error(Code::SystemError, "the abstract UNIX socket '{}' belongs to user {}, not to this one", name,
+                  peer_user(fd.get()));
+    }
+    try {
+      prove(fd.get(), key, patience, tries);
+      return fd;
+    } catch (const Error& error) {
+      const bool again = error.code() == Code::PeerFailed || error.code() == Code::Timeout;
+      if (!again || patience.deadline.passed()) throw;
+    }
+    pause(tries, patience);
   }
-  prove(fd.get(), key, patience);
-  return fd;
 }
 
 std::string receive_frame(int fd, size_t limit, Patience patience, Fd* passed) {

@@ -12,10 +12,13 @@
 
 namespace tutti::comm {
 
-/// Connects to whichever of `addresses` answers first with a proof of `key`. Throws Error: Timeout; PeerFailed where
-/// nobody listens; InvalidArgument where somebody does who does not know the key.
+/// Connects to whichever of `addresses` answers first with a proof of `key`, and tries again until the deadline where a
+/// connection is reset, closed early or left without an answer: a lobby that is crowded does that. Throws Error:
+/// Timeout; PeerFailed where nothing but refusals came for some seconds: nobody listens; InvalidArgument where somebody
+/// does who does not know the key.
 Fd dial(const std::vector<Address>& addresses, uint16_t port, const Key& key, Patience patience);
-/// The same for an abstract UNIX socket; `same_user`: the listener must be a process of this user.
+/// The same for an abstract UNIX socket, where one refusal is enough; `same_user`: the listener must be a process of
+/// this user.
 Fd dial_unix(const std::string& name, const Key& key, Patience patience, bool same_user = false);
 
 /// The body of the next frame. `passed` receives a descriptor that came along (UNIX sockets only). Throws as recv_all,

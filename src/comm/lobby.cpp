@@ -2,10 +2,14 @@
 
 #include <fcntl.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 
 #include "base/format.hpp"
 #include "base/limits.hpp"
@@ -16,56 +20,114 @@
 namespace tutti::comm {
 namespace {
 
-constexpr size_t kMaxVisitors = 256;
+constexpr size_t kMostVisitors = 4096;
+constexpr size_t kUsualDoors = 3;       // a TCP socket and a UNIX socket, and one where the ranks of a launch meet
 constexpr double kPatienceSeconds = 5;  // for the whole way through the lobby
-constexpr double kSureSeconds = 1;      // when all places are taken, visitors slower than this make room
+constexpr double kSweepSeconds = 0.5;
 constexpr double kPauseSeconds = 0.1;
+constexpr size_t kChunk = 64 << 10;  // a frame's memory grows as its bytes come
 
 Fd open_spare() { return Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
 std::string_view bytes_of(const auto& plain) { return {reinterpret_cast<const char*>(&plain), sizeof plain}; }
 
+/// Descriptors that this process may have.
+size_t descriptors() {
+  rlimit limit{};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? static_cast<size_t>(std::min<rlim_t>(limit.rlim_cur, 1 << 20)) : 1024;
+}
+
+/// The kernel gives out the lowest number that is free, so a high one says that all below it are in use.
+bool is_high(const Fd& fd) { return static_cast<size_t>(fd.get()) >= descriptors() / 4 * 3; }
+
+/// To the lowest number that is free. Otherwise the high ones would stay in use while lower ones become free.
+void move_down(Fd& fd) {
+  constexpr int kAboveStdio = 3;
+  if (Fd lower(fcntl(fd.get(), F_DUPFD_CLOEXEC, kAboveStdio)); lower) fd = std::move(lower);
+}
+
+/// Of one listener.
+size_t places(size_t doors) {
+  return std::max<size_t>(1, std::min(kMostVisitors, descriptors() / 2) / std::max(doors, kUsualDoors));
+}
+
+/// Lets the close of a connection reset it: nothing of it stays in the kernel.
+void forget_at_close(int fd) {
+  const linger at_once{1, 0};
+  setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+}
+
 }  // namespace
 
 struct Lobby::Visitor {
-  enum class Stage { Claim, Length, Frame };
-  Fd fd;
-  Stage stage = Stage::Claim;
-  challenge::Hello hello = challenge::make_hello();
-  challenge::Claim claim{};
-  std::array<uint8_t, 4> length{};
-  std::string frame;
-  size_t filled = 0;  // bytes of this stage that have arrived
-  std::shared_ptr<Party> party;
+  enum class Stage : uint8_t { Claim, Length, Frame };
+  /// What it has said.
+  struct Request {
+    challenge::Claim claim;
+    std::array<uint8_t, 4> length{};
+    size_t frame_length = 0;
+    std::string frame;
+    std::shared_ptr<Party> party;
+  };
+
+  Visitor(Door* at, Fd with) : door(at), fd(std::move(with)) {}
+
+  Door* door;
+  std::unique_ptr<Request> request;  // from its first byte on
   Deadline::Clock::time_point came = Deadline::Clock::now();
-  Loop::Id watch = 0, timer = 0;
+  uint32_t index = 0;   // in its group
+  uint32_t filled = 0;  // bytes of this stage that have arrived
+  Fd fd;
+  Group group = Group::Strangers;
+  Stage stage = Stage::Claim;
+  challenge::Nonce nonce = challenge::make_hello().nonce;  // with which it was greeted
 };
 
-Lobby::Lobby(Loop& loop, Find find) : loop_(loop), find_(std::move(find)), spare_(open_spare()) {}
+size_t Lobby::Door::visitors() const {
+  size_t count = 0;
+  for (const Visitors& group : groups) count += group.size();
+  return count;
+}
+
+Lobby::Lobby(Loop& loop, Find find)
+    : loop_(loop), find_(std::move(find)), epoll_(epoll_create1(EPOLL_CLOEXEC)), spare_(open_spare()) {
+  static_assert(sizeof(Visitor) <= 80, "strangers are many");
+  if (!epoll_) throw_error(Code::SystemError, "cannot open epoll: {}", std::strerror(errno));
+}
 Lobby::~Lobby() = default;
 
 void Lobby::open(int listener) {
-  doors_.push_back({listener, loop_.watch(listener, paused_ ? 0u : static_cast<uint32_t>(EPOLLIN),
-                                          [this, listener](uint32_t) { accept_some(listener); })});
+  if (watch_ == 0) watch_ = loop_.watch(epoll_.get(), EPOLLIN, [this](uint32_t) { on_events(); });
+  Door& door = *doors_.emplace_back(std::make_unique<Door>(Door{listener}));
+  door.watch = loop_.watch(listener, paused_ ? 0u : static_cast<uint32_t>(EPOLLIN),
+                           [this, &door](uint32_t) { accept_some(door); });
 }
 
 void Lobby::close(int listener) {
-  const auto door = std::find_if(doors_.begin(), doors_.end(), [&](const Door& d) { return d.fd == listener; });
+  const auto door = std::find_if(doors_.begin(), doors_.end(), [&](const auto& d) { return d->listener == listener; });
   if (door == doors_.end()) return;
-  loop_.unwatch(door->watch);
+  loop_.unwatch((*door)->watch);
+  for (Visitors& group : (*door)->groups) {
+    while (!group.empty()) take_out(*group.back());
+  }
   doors_.erase(door);
 }
 
-void Lobby::accept_some(int listener) {
+// ---- places
+
+void Lobby::accept_some(Door& door) {
   for (int i = 0; i < 64; ++i) {  // then others have their turn
-    if (!make_room()) return pause(true);
-    Fd fd = accept_now(listener);
+    Fd fd = accept_now(door.listener);
     const int error = fd ? 0 : errno;
-    if (out_of_descriptors(error)) turn_away(listener, error);
-    if (out_of_descriptors(error) || error == ENOBUFS || error == ENOMEM) return pause(true);  // do not spin on it
-    if (!fd) return;
-    accept_error_ = 0;
-    greet(std::move(fd));
+    if (fd) {
+      accept_error_ = 0;
+      greet(door, std::move(fd));
+    } else if (!out_of_descriptors(error) && error != ENOBUFS && error != ENOMEM) {
+      return;
+    } else if (!make_room_anywhere()) {
+      if (out_of_descriptors(error)) turn_away(door.listener, error);
+      return pause(true);  // or the loop would spin
+    }
   }
 }
 
@@ -89,63 +151,129 @@ std::string Lobby::trouble() const {
   return error == 0 ? "" : fmt::format("; this process could not accept connections: {}", system_words(error));
 }
 
-bool Lobby::make_room() {
-  if (visitors_.size() < kMaxVisitors) return true;
-  const auto& oldest = *visitors_.begin();
-  if (Deadline::Clock::now() - oldest.second->came < std::chrono::duration<double>(kSureSeconds)) return false;
-  dismiss(oldest.first);
-  return true;
+void Lobby::greet(Door& door, Fd fd) {
+  const Group group = peer_user(fd.get()) == static_cast<int64_t>(geteuid()) ? Group::ThisUser : Group::Strangers;
+  const bool full = door.visitors() >= places(doors_.size());
+  if (full && !make_room(door, group)) return;
+  if (is_high(fd) && make_room_anywhere()) move_down(fd);
+  auto visitor = std::make_unique<Visitor>(&door, std::move(fd));
+  challenge::Hello hello;
+  hello.nonce = visitor->nonce;
+  // A fresh socket takes 40 bytes; one that does not is no loss.
+  if (send_now(visitor->fd.get(), bytes_of(hello)) != sizeof hello) return;
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.ptr = visitor.get();
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, visitor->fd.get(), &event) != 0) return;
+  enter(std::move(visitor), group);
+  if (sweep_ == 0) sweep_ = loop_.at(Deadline::in(kSweepSeconds), [this] { sweep(); });
+}
+
+/// Turns out one of those who came by this door. False where nobody has to give way to a newcomer of that group.
+bool Lobby::make_room(Door& door, Group newcomer) {
+  for (const Group group : {Group::Strangers, Group::Proven, Group::ThisUser}) {
+    if (group == Group::ThisUser && newcomer != group) return false;
+    Visitors& visitors = door.of(group);
+    if (visitors.empty()) continue;
+    turn_out(*visitors[random_u64() % visitors.size()]);
+    return true;
+  }
+  return false;
+}
+
+/// Turns out one of those at the fullest door.
+bool Lobby::make_room_anywhere() {
+  const auto fullest = std::max_element(doors_.begin(), doors_.end(),
+                                        [](const auto& a, const auto& b) { return a->visitors() < b->visitors(); });
+  return fullest != doors_.end() && make_room(**fullest, Group::ThisUser);
 }
 
 /// While paused, connections wait in the kernel's queue.
 void Lobby::pause(bool paused) {
   if (paused_ == paused) return;
   paused_ = paused;
-  for (const Door& door : doors_) loop_.change(door.watch, paused ? 0u : static_cast<uint32_t>(EPOLLIN));
+  for (const auto& door : doors_) loop_.change(door->watch, paused ? 0u : static_cast<uint32_t>(EPOLLIN));
   if (paused) loop_.at(Deadline::in(kPauseSeconds), [this] { pause(false); });
 }
 
-void Lobby::greet(Fd fd) {
-  const uint64_t number = next_++;
-  auto visitor = std::make_unique<Visitor>();
-  visitor->fd = std::move(fd);
-  // A fresh socket takes 40 bytes; one that does not is no loss.
-  if (send_now(visitor->fd.get(), bytes_of(visitor->hello)) != sizeof visitor->hello) return;
-  visitor->watch = loop_.watch(visitor->fd.get(), EPOLLIN, [this, number](uint32_t) { on_events(number); });
-  visitor->timer = loop_.at(Deadline::in(kPatienceSeconds), [this, number] { dismiss(number); });
-  visitors_.emplace(number, std::move(visitor));
+/// Shows out who has been here for too long.
+void Lobby::sweep() {
+  sweep_ = 0;
+  const auto now = Deadline::Clock::now();
+  bool some = false;
+  for (const auto& door : doors_) {
+    for (Visitors& visitors : door->groups) {
+      for (size_t i = visitors.size(); i-- > 0;) {
+        if (now - visitors[i]->came > std::chrono::duration<double>(kPatienceSeconds)) turn_out(*visitors[i]);
+      }
+      some = some || !visitors.empty();
+    }
+  }
+  if (some) sweep_ = loop_.at(Deadline::in(kSweepSeconds), [this] { sweep(); });
 }
 
-void Lobby::on_events(uint64_t number) {
-  const auto found = visitors_.find(number);
-  if (found == visitors_.end()) return;
-  if (!advance(*found->second)) return;
-  const std::unique_ptr<Visitor> visitor = std::move(found->second);  // through, or not welcome: it leaves the lobby
-  visitors_.erase(found);
-  loop_.unwatch(visitor->watch);
-  loop_.cancel(visitor->timer);
-  const bool through = visitor->stage == Visitor::Stage::Frame && visitor->filled == visitor->frame.size();
-  if (through && visitor->fd) admit(*visitor);
+void Lobby::enter(std::unique_ptr<Visitor> visitor, Group group) {
+  Visitors& visitors = visitor->door->of(group);
+  visitor->group = group;
+  visitor->index = static_cast<uint32_t>(visitors.size());
+  visitors.push_back(std::move(visitor));
+}
+
+/// Leaves its group, in which the last one gets its place.
+std::unique_ptr<Lobby::Visitor> Lobby::leave(Visitor& visitor) {
+  Visitors& visitors = visitor.door->of(visitor.group);
+  visitors.back()->index = visitor.index;
+  std::swap(visitors[visitor.index], visitors.back());
+  auto taken = std::move(visitors.back());
+  visitors.pop_back();
+  return taken;
+}
+
+/// A forked child may have its descriptor open too: then a mere close would not end its events.
+std::unique_ptr<Lobby::Visitor> Lobby::take_out(Visitor& visitor) {
+  if (visitor.fd) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, visitor.fd.get(), nullptr);
+  return leave(visitor);
+}
+
+void Lobby::turn_out(Visitor& visitor) {
+  forget_at_close(visitor.fd.get());
+  take_out(visitor);
+}
+
+// ---- the way through
+
+void Lobby::on_events() {
+  std::array<epoll_event, 64> events;
+  const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+  for (int i = 0; i < count; ++i) {
+    // Each visitor has one event at most, and nothing that follows from it takes out another one.
+    auto& visitor = *static_cast<Visitor*>(events[static_cast<size_t>(i)].data.ptr);
+    if (!advance(visitor)) continue;
+    const auto taken = take_out(visitor);  // through, or not welcome
+    if (taken->stage == Visitor::Stage::Frame && taken->filled == taken->request->frame_length) admit(*taken);
+  }
 }
 
 /// True when the visitor's time in the lobby is over.
 bool Lobby::advance(Visitor& v) {
+  if (!v.request) v.request = std::make_unique<Visitor::Request>();
+  Visitor::Request& request = *v.request;
   if (v.stage == Visitor::Stage::Claim) {
-    if (!read_exactly(v, &v.claim, sizeof v.claim)) return !v.fd;
+    if (!read_exactly(v, &request.claim, sizeof request.claim)) return !v.fd;
     if (!check_claim(v)) return true;
+    if (v.group == Group::Strangers) enter(leave(v), Group::Proven);
     v.stage = Visitor::Stage::Length;
     v.filled = 0;
   }
   if (v.stage == Visitor::Stage::Length) {
-    if (!read_exactly(v, v.length.data(), v.length.size())) return !v.fd;
-    size_t length = 0;
-    for (size_t i = 0; i < v.length.size(); ++i) length |= static_cast<size_t>(v.length[i]) << (8 * i);
-    if (length > kMaxFirstFrame) return true;
-    v.frame.resize(length);
+    if (!read_exactly(v, request.length.data(), request.length.size())) return !v.fd;
+    for (size_t i = 0; i < request.length.size(); ++i)
+      request.frame_length |= static_cast<size_t>(request.length[i]) << (8 * i);
+    if (request.frame_length > kMaxFirstFrame) return true;
     v.stage = Visitor::Stage::Frame;
     v.filled = 0;
   }
-  return read_exactly(v, v.frame.data(), v.frame.size()) || !v.fd;
+  return read_frame(v) || !v.fd;
 }
 
 /// Reads no byte beyond the `size` that belong to this stage: what follows belongs to somebody else. True when
@@ -154,43 +282,48 @@ bool Lobby::read_exactly(Visitor& v, void* into, size_t size) {
   while (v.filled < size) {
     const ptrdiff_t got = recv_now(v.fd.get(), static_cast<char*>(into) + v.filled, size - v.filled);
     if (got < 0) {
-      loop_.unwatch(v.watch);
+      epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, v.fd.get(), nullptr);
       v.fd.reset();
     }
     if (got <= 0) return false;
-    v.filled += static_cast<size_t>(got);
+    v.filled += static_cast<uint32_t>(got);
+  }
+  return true;
+}
+
+bool Lobby::read_frame(Visitor& v) {
+  Visitor::Request& request = *v.request;
+  while (v.filled < request.frame_length) {
+    const size_t end = std::min(request.frame_length, v.filled + kChunk);
+    if (request.frame.size() < end) request.frame.resize(end);
+    if (!read_exactly(v, request.frame.data(), end)) return false;
   }
   return true;
 }
 
 bool Lobby::check_claim(Visitor& v) {
-  v.party = find_(std::string(v.claim.key_name.data(), v.claim.key_name.size()));
-  if (!v.party || !challenge::check_claim(v.party->key(), v.hello, v.claim)) {
+  const challenge::Claim& claim = v.request->claim;
+  challenge::Hello hello;
+  hello.nonce = v.nonce;
+  v.request->party = find_(std::string(claim.key_name.data(), claim.key_name.size()));
+  if (!v.request->party || !challenge::check_claim(v.request->party->key(), hello, claim)) {
     log_debug("control thread: turned away a connection that does not know the key");
     send_now(v.fd.get(), bytes_of(challenge::kUnknownKey));
     return false;
   }
-  const auto proof = challenge::make_proof(v.party->key(), v.hello, v.claim);
+  const auto proof = challenge::make_proof(v.request->party->key(), hello, claim);
   return send_now(v.fd.get(), bytes_of(proof)) == sizeof proof;
 }
 
 void Lobby::admit(Visitor& v) {
   send_without_delay(v.fd.get());
   try {
-    v.party->welcome(v.fd, v.frame);
+    v.request->party->welcome(v.fd, v.request->frame);
   } catch (const Error& error) {
     log_debug("control thread: refused a connection: {}", error.what());
     const Refused refused{error.code(), std::string(error.what()).substr(0, kMaxSmall)};
     if (v.fd) send_now(v.fd.get(), pack(refused));
   }
-}
-
-void Lobby::dismiss(uint64_t number) {
-  const auto found = visitors_.find(number);
-  if (found == visitors_.end()) return;
-  loop_.unwatch(found->second->watch);
-  loop_.cancel(found->second->timer);
-  visitors_.erase(found);
 }
 
 }  // namespace tutti::comm

@@ -1,10 +1,19 @@
 // Where connections arrive. Nobody gets past the lobby without proving a key that this process knows; until then a
-// visitor is answered with messages of fixed size, holds one of a few places, and is shown out after 5 seconds.
+// visitor is answered with messages of fixed size, costs about 150 bytes and a descriptor, and is shown out after 5
+// seconds.
+//
+// Strangers may come by the thousand each second and say nothing. Each listening socket has places of its own; when all
+// of them are taken, a newcomer gets the place of a stranger picked at random. Who knows the key is through within
+// milliseconds, so it is seldom the one; if it is, its dial tries again (comm/dial.hpp). The one that came first would
+// be a worse choice: among thousands it is any honest visitor that needs a moment. Visitors that have proven the key,
+// and processes of this user at a UNIX socket, make no room for strangers. All visitors together take half of the
+// descriptors that this process may have at the most, and their number does not grow while three quarters are in use.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -37,6 +46,7 @@ class Lobby {
 
   /// Accepts at `listener` from now on, which must stay open until close().
   void open(int listener);
+  /// Accepts no more there, and shows out whoever came that way and is not through yet.
   void close(int listener);
 
   /// "; this process could not accept connections: …" where that has been so since the last one it could; else "". Any
@@ -44,33 +54,48 @@ class Lobby {
   std::string trouble() const;
 
  private:
+  /// In the order in which they make room.
+  enum class Group : uint8_t { Strangers, Proven, ThisUser };
+  static constexpr size_t kGroups = 3;
   struct Visitor;
+  using Visitors = std::vector<std::unique_ptr<Visitor>>;
   struct Door {
-    int fd;
-    Loop::Id watch;
+    int listener;
+    Loop::Id watch = 0;
+    std::array<Visitors, kGroups> groups{};
+
+    Visitors& of(Group group) { return groups[static_cast<size_t>(group)]; }
+    size_t visitors() const;
   };
 
-  void accept_some(int listener);
+  void accept_some(Door& door);
   void turn_away(int listener, int error);
-  bool make_room();
+  void greet(Door& door, Fd fd);
+  bool make_room(Door& door, Group newcomer);
+  bool make_room_anywhere();
   void pause(bool paused);
-  void greet(Fd fd);
-  void on_events(uint64_t number);
+  void on_events();
+  void sweep();
+
   bool advance(Visitor& visitor);
   bool read_exactly(Visitor& visitor, void* into, size_t size);
+  bool read_frame(Visitor& visitor);
   bool check_claim(Visitor& visitor);
   void admit(Visitor& visitor);
-  void dismiss(uint64_t number);
+  static void enter(std::unique_ptr<Visitor> visitor, Group group);
+  static std::unique_ptr<Visitor> leave(Visitor& visitor);
+  std::unique_ptr<Visitor> take_out(Visitor& visitor);
+  void turn_out(Visitor& visitor);
 
   Loop& loop_;
   const Find find_;
-  std::vector<Door> doors_;
+  const Fd epoll_;  // of all visitors, watched by the loop as one
+  std::vector<std::unique_ptr<Door>> doors_;
+  Loop::Id watch_ = 0, sweep_ = 0;
   bool paused_ = false;
   Fd spare_;                          // given up to turn somebody away when there is no other
   std::atomic<int> accept_error_{0};  // errno
   bool warned_ = false;
-  uint64_t next_ = 1;
-  std::map<uint64_t, std::unique_ptr<Visitor>> visitors_;  // in the order of their coming
 };
 
 }  // namespace tutti::comm

@@ -70,7 +70,7 @@ class Table(unittest.TestCase):
         done = tutti("perf", "reduce", "-t", "2", "-b", "64", "-e", "64", "-d", "all", "-o", "all", "-r", "all", *QUICK)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         kinds = {tuple(row[2:5]) for row in rows(done.stdout)}
-        self.assertEqual(len(kinds), 12 * 6 * 2)
+        self.assertEqual(len(kinds), 14 * 6 * 2)
         self.assertIn(("f8e5m2", "mulsum", "1"), kinds)
 
     def test_sizes_go_by_factor_or_by_step(self):

@@ -145,6 +145,17 @@ TUTTI_API tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t* 
 /* What went wrong first on this communicator, or "". Valid until the communicator is destroyed. */
 TUTTI_API const char* tuttiCommGetErrorText(tuttiComm_t comm);
 
+/* How a call was done, as one rank saw it; texts end with '\0'. Set `size` to sizeof(tuttiCallInfo) first. */
+typedef struct {
+  size_t size;
+  char algorithm[40]; /* "ring"; "direct" where blocks go straight to who gets them; "none" */
+  char transport[40]; /* of this rank's links in it: "shm", "shm+tcp"; "none" */
+  char delivery[40];  /* of the messages it sent: "inline", "staged", "mapped", "in place", "cma", "placed"; "a+b" */
+} tuttiCallInfo;
+/* Tells of this rank's last call on `comm`; waits for those that are still queued on streams. For people and tools:
+ * programs had better not depend on it. */
+TUTTI_API tuttiResult_t tuttiCommGetLastCall(tuttiComm_t comm, tuttiCallInfo* info);
+
 TUTTI_API tuttiResult_t tuttiCommCount(tuttiComm_t comm, int* ranks);
 TUTTI_API tuttiResult_t tuttiCommUserRank(tuttiComm_t comm, int* rank);
 

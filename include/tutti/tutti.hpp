@@ -178,6 +178,14 @@ class Communicator {
   /// What went wrong first on this communicator, or "".
   std::string error_text() const { return tuttiCommGetErrorText(handle()); }
 
+  /// How this rank's last call was done: algorithm, transport, delivery. Waits for calls that are queued on streams.
+  tuttiCallInfo last_call() const {
+    tuttiCallInfo info{};
+    info.size = sizeof info;
+    check(tuttiCommGetLastCall(handle(), &info));
+    return info;
+  }
+
   /// A sum of the ranks' inputs, each multiplied by its rank's `scalar`; ranks may differ. For buffers of T: a
   /// `pre_mul_sum(0.5f)` is for float, a `pre_mul_sum(0.5)` for double.
   template <Element T>

@@ -91,6 +91,16 @@ uint64_t available_memory(const std::string& root) {
   return least;
 }
 
+uint64_t tasks_left(const std::string& root) {
+  uint64_t least = kUnlimited;
+  each_group(root, "pids", [&](const std::string& folder, bool) {
+    const uint64_t limit = number_in(folder + "/pids.max", "", kUnlimited);
+    if (limit == kUnlimited) return;
+    least = std::min(least, limit - std::min(limit, number_in(folder + "/pids.current", "", 0)));
+  });
+  return least;
+}
+
 double core_quota(const std::string& root) {
   double least = kNoLimit;
   each_group(root, "cpu",

@@ -152,6 +152,20 @@ const char* tuttiCommGetErrorText(tuttiComm_t comm) {
   return result == tuttiSuccess ? comm->error_text.c_str() : last_error();
 }
 
+tuttiResult_t tuttiCommGetLastCall(tuttiComm_t comm, tuttiCallInfo* info) {
+  return guarded([&] {
+    if (required(info, "info").size < sizeof(tuttiCallInfo)) {
+      throw_error(Code::InvalidArgument, "info->size is {}; set it to sizeof(tuttiCallInfo), which is {}", info->size,
+                  sizeof(tuttiCallInfo));
+    }
+    const CallInfo known = last_call(*communicator_of(comm));
+    const auto put = [](auto& room, const std::string& text) { room[text.copy(room, sizeof room - 1)] = '\0'; };
+    put(info->algorithm, known.algorithm);
+    put(info->transport, known.transport);
+    put(info->delivery, known.delivery);
+  });
+}
+
 tuttiResult_t tuttiCommCount(tuttiComm_t comm, int* ranks) {
   return guarded([&] { required(ranks, "ranks") = communicator_of(comm)->ranks(); });
 }

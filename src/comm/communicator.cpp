@@ -69,7 +69,10 @@ json to_json(const FabricReport& report, const select::Given& given) {
           {"between", {report.between.alpha, report.between.beta, report.between.in_place}},
           {"unreachable", report.unreachable},
           {"word", {report.word.at, report.word.value}},
-          {"cores", report.cores}};
+          {"cores", report.cores},
+          {"arena", report.arena},
+          {"routes", report.routes},
+          {"name", host_name()}};
 }
 
 /// How long a rank may spin, by who shares its host's cores.
@@ -209,11 +212,6 @@ void Communicator::wire_up(Groups groups) {
   std::vector<std::string> hosts;
   for (Rank peer = 0; peer < ranks(); ++peer) hosts.push_back(endpoint_->place(peer).host);
   groups_ = groups != nullptr ? std::move(groups) : groups_of(hosts, env().groups);
-  if (rank() == 0 && groups_->has_two_levels()) {
-    log_info("{} in {}, of {} to {}", counted(static_cast<uint64_t>(ranks()), "rank"),
-             counted(static_cast<uint64_t>(groups_->groups()), "group"), groups_->smallest(),
-             counted(static_cast<uint64_t>(groups_->largest()), "rank"));
-  }
   endpoint_->serve_board(board_service(board_, *endpoint_));
   fabric_ = std::make_unique<Fabric>(*endpoint_, *groups_);
   links_ = std::make_unique<exec::Links>(*fabric_);
@@ -245,6 +243,7 @@ void Communicator::agree(bool groups_given) {
   if (terms.reading != transports::Reading::None) fabric_->all_read();
   const auto table = json::parse(verdicts.front()).at("table").get<std::string>();
   planner_->agree(select::DecisionTable::parse(table), terms, groups_);
+  narrate(reports, terms, select::DecisionTable::parse(table), std::move(setting));
 }
 
 void Communicator::await_others(uint64_t ticket) const {

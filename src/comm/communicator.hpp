@@ -12,12 +12,14 @@
 #include <vector>
 
 #include "base/env.hpp"
+#include "base/log.hpp"
 #include "base/status.hpp"
 #include "comm/board.hpp"
 #include "comm/call.hpp"
 #include "comm/endpoint.hpp"
 #include "comm/fabric.hpp"
 #include "comm/groups.hpp"
+#include "comm/narration.hpp"
 #include "comm/planner.hpp"
 #include "comm/scales.hpp"
 #include "comm/watch.hpp"
@@ -68,6 +70,12 @@ class Communicator {
   /// An exception that nobody expected came out of a call: the communicator fails.
   Status broke(const std::string& what);
   const exec::Patience& patience() const { return patience_; }
+  /// Are calls logged (TUTTI_LOG=trace)?
+  bool traces() const { return traces_; }
+  /// Logs what has run, for whoever has the turn.
+  void trace(Work work, const Status& status, double seconds);
+  /// How the last call was done, for whoever has the turn.
+  CallInfo last_call();
 
   /// A communicator of the ranks with the same colour; null for a negative one. Collective.
   std::shared_ptr<Communicator> split(int colour, int key);
@@ -81,6 +89,8 @@ class Communicator {
   Communicator(std::unique_ptr<Endpoint> endpoint, std::string title);
   void wire_up(Groups groups);
   void agree(bool groups_given);
+  void narrate(const std::vector<std::string>& reports, const Terms& terms, const select::DecisionTable& table,
+               select::Setting setting);
   void await_others(uint64_t ticket) const;
   void begin_collective(const Call& call);
   Status copy_to_self(Work work) const;
@@ -102,6 +112,8 @@ class Communicator {
   exec::Execution execution_;
   std::unique_ptr<Planner> planner_;
   Scales scales_;
+  std::unique_ptr<Narration> narration_;  // null: nothing is told
+  const bool traces_ = log_enabled(LogLevel::Trace);
 
   bool left_ = false;
   uint64_t calls_ = 0;           // collectives

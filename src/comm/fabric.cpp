@@ -23,6 +23,11 @@ constexpr uint64_t kProcessArena = 8 << 20;  // bytes
 constexpr uint64_t kLinksToAPeer = 3;  // the lanes of an algorithm that has every other rank as peer, and transfers
 constexpr uint64_t kThreadArena = 512 << 10;  // where ranks are threads there may be many
 
+const char* relation_of(const Place& a, const Place& b) {
+  if (a == b) return "between threads of a process";
+  return a.host == b.host ? "between processes of a host" : "between hosts";
+}
+
 /// Anonymous zeroed memory.
 class Mapping {
  public:
@@ -125,6 +130,7 @@ void Fabric::make_arena() {
   parts_->arena = std::make_unique<transports::Arena>(base, bytes, links);
   arena_ = parts_->arena.get();
   report_.staging = arena_->staging_bytes();
+  report_.arena = bytes;
   report_.cores = to_text(allowed_cores());
   if (env().cma != Cma::Off) report_.word = {reinterpret_cast<uint64_t>(&parts_->word), parts_->word};
 }
@@ -155,6 +161,7 @@ void Fabric::make_routes(const plan::Grouping& groups) {
         slowest.alpha = std::max(slowest.alpha, reach.alpha);
         slowest.beta = std::max(slowest.beta, reach.beta);
         slowest.in_place = slowest.in_place && !routes_[static_cast<size_t>(peer)]->is_engine();
+        note_route(peer, entry.name, reasons);
         break;
       }
       reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", entry.name, reach.why_not);
@@ -169,6 +176,19 @@ void Fabric::make_routes(const plan::Grouping& groups) {
       engines_.push_back(route);
     }
   }
+}
+
+void Fabric::note_route(Rank peer, const std::string& transport, const std::string& why_no_better) {
+  const std::string relation = relation_of(endpoint_.place(endpoint_.rank()), endpoint_.place(peer));
+  std::string& known = report_.routes[relation];
+  if (known.empty()) whys_[relation] = why_no_better;
+  if (("+" + known + "+").find("+" + transport + "+") != std::string::npos) return;
+  known += (known.empty() ? "" : "+") + transport;
+}
+
+std::string Fabric::why_no_better(const std::string& relation) const {
+  const auto known = whys_.find(relation);
+  return known == whys_.end() ? "" : known->second;
 }
 
 transports::Reading Fabric::reading(const std::vector<transports::Word>& words) const {

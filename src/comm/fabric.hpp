@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,7 +27,9 @@ struct FabricReport {
   Slowest between;          ///< of its other links
   std::string unreachable;  ///< why some peer cannot be reached; empty if all can
   transports::Word word;
-  std::string cores;  ///< where it may run, as to_text(Cores)
+  std::string cores;                          ///< where it may run, as to_text(Cores)
+  uint64_t arena = 0;                         ///< bytes of its staging memory and links
+  std::map<std::string, std::string> routes;  ///< by relation ("between hosts"): its transports there, '+' between
 };
 
 class Fabric final : public exec::Connector {
@@ -43,6 +46,10 @@ class Fabric final : public exec::Connector {
   /// See Transport.
   void all_read();
   transports::Arena& arena() { return *arena_; }
+  /// The transport that leads to a peer.
+  const char* transport_to(Rank peer) const { return routes_.at(static_cast<size_t>(peer))->name(); }
+  /// Why the transports that would be preferred between ranks in this relation do not lead there; "" where none is.
+  std::string why_no_better(const std::string& relation) const;
   /// The transports in use that have to be driven.
   const std::vector<transports::Transport*>& engines() const { return engines_; }
 
@@ -54,6 +61,7 @@ class Fabric final : public exec::Connector {
   struct Commons;  // what the ranks of one process leave behind
   void make_arena();
   void make_routes(const plan::Grouping& groups);
+  void note_route(Rank peer, const std::string& transport, const std::string& why_no_better);
 
   Endpoint& endpoint_;
   std::unique_ptr<Parts> parts_;
@@ -62,6 +70,7 @@ class Fabric final : public exec::Connector {
   std::vector<transports::Transport*> routes_;  // by peer
   std::vector<transports::Transport*> engines_;
   FabricReport report_;
+  std::map<std::string, std::string> whys_;  // by relation, of its first peer
   bool shares_process_ = false;
 };
 

@@ -95,6 +95,7 @@ void Planner::bring_to_front(const Wanted& wanted) {
   if (known != index_.end()) return cache_.splice(cache_.begin(), cache_, known->second);
   cache_.push_front(make(wanted));
   index_[wanted] = cache_.begin();
+  if (first_) first_(cache_.front());
   if (cache_.size() <= kCached) return;
   for (Known& call : known_) {
     if (call.program == &cache_.back()) call.program = nullptr;
@@ -183,7 +184,10 @@ Prepared& Planner::transfers(const std::vector<NumberedCall>& group) {
                                 spec.count * size_of(spec.type),
                                 tag_of(spec, number)});
   }
-  return prepare(std::move(direct));
+  Prepared& prepared = prepare(std::move(direct));
+  prepared.wanted.spec = group.front().call.spec;
+  if (first_) first_(prepared);
+  return prepared;
 }
 
 Prepared& Planner::varying(const Call& call) {
@@ -219,6 +223,7 @@ Prepared& Planner::varying(const Call& call) {
   prepared.wanted.spec = call.spec;
   prepared.salt = hash_of(call.spec).value();
   if (folds) prepared.program.state.arithmetic = arithmetic_of(call.spec, ranks_, reproducible_);
+  if (first_) first_(prepared);
   return prepared;
 }
 

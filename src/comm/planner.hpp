@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <unordered_map>
@@ -56,6 +57,9 @@ class Planner {
     terms_ = terms;
     groups_ = std::move(groups);
   }
+
+  /// `first` is called with every program that is made.
+  void tell(std::function<void(const Prepared&)> first) { first_ = std::move(first); }
 
   /// Was this very collective, with the same buffers, called not long ago? Then nothing is wrong with it.
   bool knows(const Call& call) const { return last_->is(call) || known_[place_of(call)].is(call); }
@@ -122,6 +126,7 @@ class Planner {
   Terms terms_;
   const bool reproducible_ = env().reproducible;
   Groups groups_;
+  std::function<void(const Prepared&)> first_;  // empty: nobody wants to know
   // By the rank that this one plays, and so by root: the groups as seen from there are part of the shape.
   std::map<std::pair<const plan::Algorithm*, Rank>, plan::RankPlan> plans_;
   struct WantedHash {

@@ -1,6 +1,7 @@
 #include "comm/submit.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <future>
 #include <mutex>
@@ -78,7 +79,7 @@ class Turn {
 };
 
 /// One call, on this thread, which has the turn.
-Status run_one(Communicator& comm, const Call& call) {
+Status run_silently(Communicator& comm, const Call& call) {
   const FloatEnvironment environment;
   Status status;
   exec::Execution* execution = nullptr;
@@ -95,6 +96,21 @@ Status run_one(Communicator& comm, const Call& call) {
   return status;
 }
 
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// Logging costs a call that is not logged this one branch.
+Status run_one(Communicator& comm, const Call& call) {
+  if (!comm.traces()) [[likely]] {
+    return run_silently(comm, call);
+  }
+  const auto start = std::chrono::steady_clock::now();
+  Status status = run_silently(comm, call);
+  comm.trace({&call, 1}, status, seconds_since(start));
+  return status;
+}
+
 /// The same at once. A call that is known to be right is not checked again, and only who has the turn can know.
 Status check_and_run(Communicator& comm, const Call& call) {
   const Turn turn(comm, comm.take_ticket());
@@ -108,12 +124,15 @@ struct Progress {
   size_t next = 0;                       // work to begin
   std::optional<Turn> turn;              // of the one that runs …
   exec::Execution* execution = nullptr;  // … if any does
+  std::chrono::steady_clock::time_point start{};
 
   bool begin_next(Status& first) {
     while (execution == nullptr && next < share.works.size()) {
       turn.emplace(*share.comm, share.tickets[next]);
       Status status;
+      if (share.comm->traces()) start = std::chrono::steady_clock::now();
       execution = share.comm->begin(share.works[next++], status);
+      if (share.comm->traces() && execution == nullptr) share.comm->trace(share.works[next - 1], status, 0);
       if (execution == nullptr) turn.reset();
       if (first.ok()) first = std::move(status);
     }
@@ -124,6 +143,7 @@ struct Progress {
     execution = nullptr;
     Status status;
     share.comm->finish(status);
+    if (share.comm->traces()) share.comm->trace(share.works[next - 1], status, seconds_since(start));
     turn.reset();
     if (first.ok()) first = std::move(status);
   }
@@ -250,6 +270,11 @@ void submit(const std::shared_ptr<Communicator>& comm, const Call& call, const s
     const Turn turn(*comm, ticket);
     return run_one(*comm, call);
   });
+}
+
+CallInfo last_call(Communicator& comm) {
+  const Turn turn(comm, comm.take_ticket());
+  return comm.last_call();
 }
 
 void group_start() {

@@ -14,6 +14,9 @@ class Stream;
 /// it only collects it. Throws what is wrong with the call, and, when it blocks, what went wrong with it.
 void submit(const std::shared_ptr<Communicator>& comm, const Call& call, const std::shared_ptr<Stream>& stream);
 
+/// How the last call of this communicator was done; waits for those that were made before.
+CallInfo last_call(Communicator& comm);
+
 /// Groups nest; what is collected belongs to the calling thread.
 void group_start();
 /// The outermost end runs all that was collected; throws the first failure.

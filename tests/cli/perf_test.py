@@ -28,11 +28,27 @@ class Table(unittest.TestCase):
         self.assertEqual([row[:5] for row in rows(done.stdout)],
                          [[str(size), str(size // 4), "f32", "sum", "-1"] for size in (8, 32, 128)])
         for row in rows(done.stdout):
-            self.assertEqual(len(row), 13)
+            self.assertEqual(len(row), 15)
             self.assertEqual((row[8], row[12]), ("0", "0"))
         self.assertIn("# Out of bounds values : 0 OK\n", done.stdout)
         self.assertRegex(done.stdout, r"# Avg bus bandwidth    : [0-9.e-]+\n")
         self.assertRegex(done.stdout, r"#  Rank  1 Pid +\d+ on +\S+ cpu +\d+ \[[\d,-]+\]")
+
+    def test_tells_transport_and_algorithm_and_fits_into_100_columns(self):
+        forced = {"TUTTI_ALGO": "all_reduce:recursive_doubling"}
+        done = tutti("perf", "all_reduce", "--np", "2", "-b", "8", "-e", "64M", "-f", "100", *QUICK, env=forced)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for row in rows(done.stdout):
+            self.assertEqual(row[13], "shm")
+            self.assertRegex(row[14], "^recursive_")  # and as much of the rest as fits
+        self.assertLessEqual(max(map(len, done.stdout.splitlines())), 100, done.stdout)
+        done = tutti("perf", "broadcast", "-t", "2", "-b", "8", "-e", "8", *QUICK,
+                     env={"TUTTI_TRANSPORT": "tcp", "TUTTI_ALGO": "broadcast:binomial"})
+        self.assertEqual(rows(done.stdout)[0][13:], ["tcp", "binomial"])
+        done = tutti("perf", "sendrecv", "-t", "2", "-b", "8", "-e", "8", *QUICK)
+        self.assertEqual(rows(done.stdout)[0][13:], ["local", "direct"])
+        done = tutti("perf", "barrier", *QUICK)
+        self.assertEqual(rows(done.stdout)[0][13], "none")  # a rank alone
 
     def test_of_every_collective_is_right_for_any_number_of_ranks(self):
         for collective in COLLECTIVES:
@@ -54,7 +70,7 @@ class Table(unittest.TestCase):
         done = tutti("perf", "reduce", "-t", "2", "-b", "64", "-e", "64", "-d", "all", "-o", "all", "-r", "all", *QUICK)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         kinds = {tuple(row[2:5]) for row in rows(done.stdout)}
-        self.assertEqual(len(kinds), 12 * 6 * 2)
+        self.assertEqual(len(kinds), 14 * 6 * 2)
         self.assertIn(("f8e5m2", "mulsum", "1"), kinds)
 
     def test_sizes_go_by_factor_or_by_step(self):
@@ -82,6 +98,9 @@ class Table(unittest.TestCase):
         for half in result["out_of_place"], result["in_place"]:
             self.assertAlmostEqual(half["algbw"], 8192 / half["time_us"] / 1e3)
             self.assertAlmostEqual(half["busbw"], half["algbw"] / 2)
+            self.assertIn(half["delivery"], ("staged", "in place", "placed"))
+        self.assertEqual(result["transport"], "local")
+        self.assertRegex(result["algorithm"], "^[a-z_]+$")
 
 
 class Ranks(unittest.TestCase):
@@ -129,7 +148,7 @@ class Ranks(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("3 ranks in 2 groups, of 1 to 2 ranks", done.stderr)
         done = tutti("perf", "all_reduce", "--np", "3", "-b", "8", "-e", "8", *QUICK, env={"TUTTI_LOG": "info"})
-        self.assertNotIn("groups", done.stderr)
+        self.assertIn("groups: none", done.stderr)
 
     def test_may_queue_their_calls_and_group_them(self):
         done = tutti("perf", "reduce_scatter", "-t", "2", "-z", "0", "-m", "3", "-n", "2", "-b", "1K", "-e", "1K")
@@ -169,6 +188,13 @@ class OnATerminal(unittest.TestCase):
         rest, status = job.end()
         self.assertEqual(status, 128 + signal.SIGINT)
         self.assertIn("\r\033[K", rest)
+
+    def test_it_also_shows_how_long_it_will_take(self):
+        job = Terminal("perf", "all_reduce", "--np", "2", "-b", "8", "-e", "1G", "-n", "300000", "-f", "1.1")
+        job.read_until("; about ")
+        self.assertRegex(job.read_until(" left"), r"^\d+ (s|min|h) left$")
+        job.type("\x03")
+        job.end()
 
     def test_a_short_run_shows_none(self):
         job = Terminal("perf", "all_reduce", "-b", "8", "-e", "8", *QUICK)

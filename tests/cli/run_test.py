@@ -4,10 +4,12 @@ import collections
 import os
 import re
 import signal
+import subprocess
 import tempfile
+import time
 import unittest
 
-from support import TUTTI, Terminal, alive, gone, main, start, tutti
+from support import TUTTI, Terminal, alive, children, gone, main, name_of, start, tutti
 
 # Tells its process id and waits for the end.
 WAIT_FOREVER = "echo $$; exec sleep 1000"
@@ -172,6 +174,71 @@ while True: signal.pause()""")
         self.assertFalse(any(alive(pid) for pid in pids))
 
 
+class WhileRanksAreStarted(unittest.TestCase):
+    """Rank 0 sees to the event before the others are all there. They sleep: many of them are no load."""
+    def run_many(self, of_rank_0, of_others, status):
+        done = tutti("run", "-n", "300", "--", "sh", "-c",
+                     f'if [ $TUTTI_RANK = 0 ]; then {of_rank_0}; else {of_others}; fi', env={"TUTTI_ARENA": "64K"})
+        self.assertEqual(done.returncode, status, done.stderr)
+        self.assertRegex(done.stderr, r"tutti run: \d+ of 300 ranks had been started; no more will be\n")
+        return done.stderr
+
+    def test_a_signal_ends_that(self):
+        for number in signal.SIGTERM, signal.SIGINT, signal.SIGHUP:
+            with self.subTest(number):
+                err = self.run_many(f"kill -{int(number)} $PPID; exec sleep 1000", "exec sleep 1000", 128 + number)
+                self.assertIn(f"ended by signal {int(number)} ", err)
+
+    def test_so_does_one_that_they_take_well(self):
+        well = "trap 'exit 0' TERM; {}sleep 1000 & wait"
+        self.run_many(well.format("kill -TERM $PPID; "), well.format(""), 128 + signal.SIGTERM)  # the job was not done
+
+    def test_a_failure_ends_that(self):
+        err = self.run_many("exit 7", "exec sleep 1000", 7)
+        self.assertRegex(err, r"rank 0 \(pid \d+\): exited with status 7\n")
+
+    def test_failures_that_follow_are_summed_up(self):
+        done = tutti("run", "-n", "12", "--grace", "0.1", "--", "sh", "-c",
+                     '[ $TUTTI_RANK = 11 ] && exit 7; trap "exit 3" TERM; sleep 1000 & wait')
+        self.assertEqual(done.returncode, 7)
+        self.assertRegex(done.stderr, r"after it: (rank \d+ [^;]*; ){8}and 3 more\n")
+
+
+class Limits(unittest.TestCase):
+    def refused(self, words, *arguments, limit="--nofile=64", env=None):
+        """With few open files, too: a launcher that did not see what is asked for would not get far."""
+        done = subprocess.run(["prlimit", limit, TUTTI, *arguments], capture_output=True, text=True, timeout=60,
+                              env={**os.environ, **(env or {})})
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual(done.stdout, "")  # nothing was started
+        self.assertIn(words, done.stderr)
+        self.assertRegex(done.stderr, r": \d+ ranks at most")
+
+    def test_of_open_files(self):
+        self.refused("RLIMIT_NOFILE (ulimit -Hn) allows 64", "run", "-n", "30", "--", "echo")
+
+    def test_of_memory(self):
+        self.refused("1048576.0 MiB each for staging memory (TUTTI_ARENA)", "run", "-n", "500", "--", "echo",
+                     limit="--nofile=64:", env={"TUTTI_ARENA": "1T"})
+
+    def test_of_processes(self):
+        with open("/proc/sys/kernel/pid_max") as most:
+            if int(most.read()) > 65536:
+                self.skipTest("this system may have so many")
+        self.refused("ranks are at least 131072 processes and threads; ", "perf", "all_reduce", "-e", "8", "--np", "65536")
+
+    def test_that_only_this_user_has(self):
+        if os.getuid() == 0:
+            self.skipTest("this limit does not bind root")
+        self.refused("RLIMIT_NPROC (ulimit -u), 50, leaves", "run", "-n", "60", "--", "echo", limit="--nproc=50")
+
+    def test_are_the_ranks_own_again_where_the_launcher_raised_its_own(self):
+        done = subprocess.run(["prlimit", "--nofile=40:4096", TUTTI, "run", "-n", "30", "--", "sh", "-c", "ulimit -n"],
+                              capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual({line.split()[1] for line in done.stdout.splitlines()}, {"40"})
+
+
 class NothingIsLeft(unittest.TestCase):
     def test_when_the_launcher_is_killed(self):
         # Each rank is a shell that waits for a child of its own: both must go.
@@ -189,6 +256,62 @@ class NothingIsLeft(unittest.TestCase):
         for line in done.stdout.splitlines():
             for pid in line.split()[1:]:
                 self.assertFalse(alive(int(pid)), line)
+
+
+    # A rank, a child in its group, and one in a session of its own whose parent has ended.
+    FAMILY = "(setsid sh -c 'echo $$; exec sleep 1000' &); sh -c 'echo $$; exec sleep 1000' & echo $$; wait"
+
+    def family(self):
+        job = start("run", "-n", "2", "--", "sh", "-c", self.FAMILY)
+        return job, [int(job.stdout.readline().split()[1]) for _ in range(6)]
+
+    def end(self, job, pids):
+        job.communicate(timeout=60)
+        for pid in pids:
+            self.assertTrue(gone(pid), pid)
+
+    def guardian(self, job, but=None):
+        """Its process, once it has its name: which does not take the launcher's or the ranks' time."""
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            for pid in children(job.pid):
+                if pid != but and name_of(pid) == "tutti-guardian":
+                    return pid
+        self.fail("there is no guardian")
+
+    def test_of_what_has_a_session_of_its_own_when_the_launcher_is_killed(self):
+        job, pids = self.family()
+        job.kill()
+        self.end(job, pids)
+
+    def test_when_the_guardian_is_killed_first(self):
+        job, pids = self.family()
+        first = self.guardian(job)
+        os.kill(first, signal.SIGKILL)
+        self.assertTrue(gone(first))
+        self.guardian(job, but=first)  # another one
+        job.kill()
+        self.end(job, pids)
+
+    def test_of_the_ranks_when_guardian_and_launcher_are_killed_at_once(self):
+        job = start("run", "-n", "2", "--", "sh", "-c", WAIT_FOREVER)
+        pids = [int(job.stdout.readline().split()[1]) for _ in range(2)]
+        guardian = self.guardian(job)
+        os.kill(job.pid, signal.SIGSTOP)  # it starts no other
+        os.kill(guardian, signal.SIGKILL)
+        job.kill()
+        self.end(job, pids)
+
+    def test_of_a_job_within_a_job(self):
+        job = start("run", "-n", "1", "--", TUTTI, "run", "-n", "1", "--", "sh", "-c", self.FAMILY)
+        pids = [int(job.stdout.readline().split()[2]) for _ in range(3)]
+        job.kill()
+        self.end(job, pids)
+
+    def test_when_the_job_ends_by_itself_or_by_a_signal(self):
+        job, pids = self.family()
+        job.terminate()
+        self.end(job, pids)
 
 
 class OnATerminal(unittest.TestCase):
@@ -209,6 +332,56 @@ class OnATerminal(unittest.TestCase):
         rest, status = job.end()
         self.assertEqual(status, 0)
         self.assertIn("\033[31m[0]\033[0m a", rest)
+
+    def test_lines_come_when_they_are_written(self):
+        # Python, like every C program, gathers 4 KiB and more before it writes into a pipe.
+        job = Terminal("run", "-n", "2", "--", "python3", "-c", "print('line'); import time; time.sleep(1000)",
+                       env={"PYTHONUNBUFFERED": ""})
+        for _ in range(2):
+            job.read_until("line\r\n")  # our own terminal makes that of a newline, and does so once
+        job.type("\x03")
+        self.assertEqual(job.end()[1], 128 + signal.SIGINT)
+
+    def test_output_is_a_terminal_and_passes_as_it_is_written(self):
+        job = Terminal("run", "-n", "1", "--", "python3", "-c", """
+import os, sys
+print([os.isatty(fd) for fd in range(3)])
+os.write(1, b"tab\\there\\n" + b"x" * 100000 + b"\\nlast words")""")
+        rest, status = job.end()
+        self.assertEqual(status, 0)
+        self.assertIn("[False, True, False]\r\n", rest)
+        self.assertIn("tab\there\r\n", rest)
+        self.assertEqual(rest.count("x"), 100000)
+        self.assertTrue(rest.endswith("last words\r\n"), rest[-100:])
+
+    def test_without_pty_it_is_a_pipe(self):
+        job = Terminal("run", "-n", "1", "--no-pty", "--", "sh", "-c", "test -t 1 && echo tty || echo pipe")
+        self.assertIn("pipe", job.end()[0])
+
+    def test_last_words_come_before_the_launchers(self):
+        for _ in range(20):
+            job = Terminal("run", "-n", "1", "--", "sh", "-c", "echo last words; kill -9 $$")
+            rest, _ = job.end()
+            self.assertRegex(rest, r"(?s)last words\r\n.*tutti run: rank 0")
+
+    def test_a_window_that_changes_is_told(self):
+        job = Terminal("run", "-n", "1", "--", "python3", "-c", """
+import os, signal
+def told(number, frame):
+    print("size", os.get_terminal_size(1).columns, flush=True)
+signal.signal(signal.SIGWINCH, told)
+print("ready")
+while True: signal.pause()""")
+        job.read_until("ready")
+        job.resize(50, 120)
+        self.assertIn("size 116", job.read_until("size 116"))  # beside "[0] "
+        job.type("\x03")
+        job.end()
+
+    def test_colours_are_not_for_everybody(self):
+        job = Terminal("run", "-n", "1", "--", "echo", "plain", env={"NO_COLOR": "1"})
+        rest, _ = job.end()
+        self.assertEqual(rest, "[0] plain\r\n")
 
 
 FAKE_SSH = r"""#!/bin/bash

@@ -1,10 +1,13 @@
 """What the tests of the command line share. The binaries are the first arguments of each test script."""
 
+import fcntl
 import os
 import pty
 import select
+import struct
 import subprocess
 import sys
+import termios
 import unittest
 
 TUTTI = sys.argv[1] if len(sys.argv) > 1 else ""
@@ -45,14 +48,30 @@ def gone(pid):
         os.close(fd)
 
 
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as list:
+        return [int(child) for child in list.read().split()]
+
+
+def name_of(pid):
+    try:
+        with open(f"/proc/{pid}/comm") as name:
+            return name.read().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
 class Terminal:
     """A command with a terminal of its own for all three streams, as a person has it."""
 
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, env=None):
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            os.execv(TUTTI, [TUTTI, *arguments])
+            os.execve(TUTTI, [TUTTI, *arguments], {**os.environ, **(env or {})})
         self.text = ""
+
+    def resize(self, rows, columns):
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def type(self, keys):
         os.write(self.fd, keys.encode())

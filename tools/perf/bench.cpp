@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <numeric>
+#include <string_view>
 
 namespace tutti::tools {
 namespace {
@@ -35,6 +35,23 @@ class RowOp {
   tuttiRedOp_t op_ = tuttiSum;
   bool made_ = false;
 };
+
+/// What a rank tells the others of a row.
+struct RankResult {
+  double seconds;
+  uint64_t wrong;
+  tuttiCallInfo how;
+};
+
+/// Adds the words of "a+b" to another such list that has not got them.
+void add_words(std::string& list, std::string_view more) {
+  while (!more.empty()) {
+    const std::string_view word = more.substr(0, more.find('+'));
+    more.remove_prefix(std::min(more.size(), word.size() + 1));
+    if (word == "none" || ("+" + list + "+").find(fmt::format("+{}+", word)) != std::string::npos) continue;
+    list += fmt::format("{}{}", list.empty() ? "" : "+", word);
+  }
+}
 
 }  // namespace
 
@@ -78,19 +95,24 @@ Measurement RankBench::measure(const PerfRow& row, bool in_place) {
   place_buffers(row, pattern, in_place);
   // In place each call's output is the next one's input: only zeros stay what they are, and never become slow numbers.
   if (in_place && in_.buffer != nullptr) std::memset(in_.buffer->data(), 0, in_.buffer->size());
-  const double mine = time_calls(row, RowOp(comm_, row, pattern.scalar(rank_)).get());
+  RankResult mine{};
+  mine.seconds = time_calls(row, RowOp(comm_, row, pattern.scalar(rank_)).get());
+  mine.how = comm_.last_call();
+  for (int i = 0; i < options_.checks; ++i) mine.wrong += check_once(row, in_place, ++seed_);
 
-  uint64_t wrong = 0;
-  for (int i = 0; i < options_.checks; ++i) wrong += check_once(row, in_place, ++seed_);
-
-  const uint64_t words[] = {std::bit_cast<uint64_t>(mine), wrong};
-  std::vector<uint64_t> all(2 * static_cast<size_t>(ranks_));
-  check(tuttiAllGather(words, all.data(), 2, tuttiUint64, comm_.handle(), nullptr));
+  std::vector<RankResult> all(static_cast<size_t>(ranks_));
+  check(tuttiAllGather(&mine, all.data(), sizeof mine, tuttiUint8, comm_.handle(), nullptr));
   Measurement together;
   std::vector<double> times;
-  for (size_t r = 0; r < all.size(); r += 2) {
-    times.push_back(std::bit_cast<double>(all[r]));
-    together.wrong += all[r + 1];
+  for (const RankResult& one : all) {
+    times.push_back(one.seconds);
+    together.wrong += one.wrong;
+    add_words(together.algorithm, one.how.algorithm);
+    add_words(together.transport, one.how.transport);
+    add_words(together.delivery, one.how.delivery);
+  }
+  for (std::string* const words : {&together.algorithm, &together.transport, &together.delivery}) {
+    if (words->empty()) *words = "none";
   }
   together.seconds = time_of_all(times);
   return together;

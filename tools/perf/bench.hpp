@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "tools/perf/guarded_buffer.hpp"
@@ -14,8 +15,10 @@ namespace tutti::tools {
 
 /// Of all ranks together.
 struct Measurement {
-  double seconds = 0;  ///< of one call
-  uint64_t wrong = 0;  ///< elements, and bytes beside the buffers
+  double seconds = 0;               ///< of one call
+  uint64_t wrong = 0;               ///< elements, and bytes beside the buffers
+  std::string algorithm;            ///< of the timed calls: "ring"
+  std::string transport, delivery;  ///< of any rank's messages: "shm+tcp", "cma+staged"
 };
 
 class RankBench {

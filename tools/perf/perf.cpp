@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -14,6 +15,7 @@
 #include "base/spelling.hpp"
 #include "tools/commands.hpp"
 #include "tools/perf/bench.hpp"
+#include "tools/perf/estimate.hpp"
 #include "tools/perf/options.hpp"
 #include "tools/perf/ranks.hpp"
 #include "tools/perf/report.hpp"
@@ -31,7 +33,7 @@ others call them: all_reduce_perf, ncclAllReduce, MPI_Allreduce, alltoall, bcast
 Size is that of the whole buffer which the collective divides among ranks, or of a message. A call's time is the mean over
 the iterations, of the slowest rank (-a chooses). algbw = size/time; busbw is algbw times 2(n-1)/n for all_reduce,
 (n-1)/n for all_gather, reduce_scatter, all_to_all, gather and scatter, 1 for the others. Every output is held against
-the exact result, bit by bit: #wrong counts elements, over all ranks. Exit status 0: all were right.
+the exact result, bit by bit: #bad counts elements, over all ranks. Exit status 0: all were right.
 
 Ranks are --np processes times -t threads; without --np, those of the launcher (tutti run, torchrun, srun, mpirun).
 
@@ -131,9 +133,27 @@ void try_json(const PerfOptions& options) {
   std::fclose(file);
 }
 
-std::string progress_text(const PerfOptions& options, const PerfRow& row, size_t done, size_t all, bool in_place) {
-  return fmt::format("# {} of {}: {} of {} {}, {}", done + 1, all, name_of(options.collective),
-                     to_text(Bytes{row.bytes}), name_of(row.type), in_place ? "in place" : "out of place");
+std::string progress_text(const PerfOptions& options, const PerfRow& row, size_t done, size_t all, bool in_place,
+                          const Estimate& estimate) {
+  const auto left = estimate.left();
+  return fmt::format("# {} of {}: {} of {} {}, {}{}", done + 1, all, name_of(options.collective),
+                     to_text(Bytes{row.bytes}), name_of(row.type), in_place ? "in place" : "out of place",
+                     left ? fmt::format("; about {} left", rough_time(*left)) : "");
+}
+
+/// Measures, and learns from that how long such a measurement takes.
+Measurement measure(RankBench& bench, const PerfRow& row, bool in_place, Estimate& estimate) {
+  const auto start = std::chrono::steady_clock::now();
+  Measurement made = bench.measure(row, in_place);
+  estimate.done(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  return made;
+}
+
+/// The size of each measurement of a run.
+std::vector<uint64_t> sizes_of(const std::vector<PerfRow>& rows, bool twice) {
+  std::vector<uint64_t> sizes;
+  for (const PerfRow& row : rows) sizes.insert(sizes.end(), twice ? 2 : 1, row.bytes);
+  return sizes;
 }
 
 /// One rank's whole run. Returns what was wrong, on all ranks together.
@@ -147,18 +167,21 @@ uint64_t run_rank(Communicator& comm, const PerfOptions& options) {
   const std::vector<PerfRow> rows = rows_of(options, comm.size());
   const std::vector<RankPlace> places = gather_places(comm);
   check_memory_of_hosts(rows, places);
-  Report report(options, places);
+  Report report(options, places, rows);
   if (tells) report.header();
   std::optional<Progress> progress;
   if (tells) progress.emplace();
   RankBench bench(comm, options, rows);
+  Estimate estimate(sizes_of(rows, has_in_place(options.collective)));
   uint64_t wrong = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (progress) progress->show(progress_text(options, rows[i], i, rows.size(), false));
-    const Measurement out_of_place = bench.measure(rows[i], false);
+    if (progress) progress->show(progress_text(options, rows[i], i, rows.size(), false, estimate));
+    const Measurement out_of_place = measure(bench, rows[i], false, estimate);
     std::optional<Measurement> in_place;
-    if (progress) progress->show(progress_text(options, rows[i], i, rows.size(), true));
-    if (has_in_place(options.collective)) in_place = bench.measure(rows[i], true);
+    if (has_in_place(options.collective)) {
+      if (progress) progress->show(progress_text(options, rows[i], i, rows.size(), true, estimate));
+      in_place = measure(bench, rows[i], true, estimate);
+    }
     wrong += out_of_place.wrong + (in_place ? in_place->wrong : 0);
     if (progress) progress->clear();
     if (tells) report.row(rows[i], out_of_place, in_place);
@@ -193,6 +216,10 @@ int run_processes(const Words& words, const std::vector<std::string>& arguments)
   bind_ranks(job.ranks, words.options.threads > 1 ? Binding::None : Binding::Auto, usable_cores());
   name_job(job);
   job.prefix = false;
+  const auto threads = static_cast<uint64_t>(words.options.threads);
+  job.tasks = threads > 1 ? threads + 2 : 2;  // the main thread and the control thread
+  job.bytes = words.processes > 1 ? staging_bytes() : 0;
+  job.bytes_for = "staging memory (TUTTI_ARENA)";
   job.feed_stdin = false;
   return run_job(job);
 }

@@ -33,11 +33,23 @@ const char* redop_of(const PerfOptions& options, const PerfRow& row) {
 
 int root_of(const PerfOptions& options, const PerfRow& row) { return has_root(options.collective) ? row.root : -1; }
 
-/// As wide as nccl-tests writes it.
+// The table fits into 100 columns, and its columns come in nccl-tests' order; two of ours follow them.
+constexpr size_t kWidth = 100, kShortestName = 8;
+constexpr int kTimeWidth = 6, kSpeedWidth = 5, kWrongWidth = 4;
+
+/// As precise as nccl-tests writes it.
 std::string time_text(double seconds) {
   const double us = seconds * 1e6;
-  if (us >= 10000) return fmt::format("{:7.0f}", us);
-  return us >= 100 ? fmt::format("{:7.1f}", us) : fmt::format("{:7.2f}", us);
+  if (us >= 10000) return fmt::format("{:.0f}", us);
+  return us >= 100 ? fmt::format("{:.1f}", us) : fmt::format("{:.2f}", us);
+}
+
+std::string speed_text(double gigabytes) { return fmt::format("{:.{}f}", gigabytes, gigabytes < 100 ? 2 : 1); }
+
+std::string half_columns(std::string_view time, std::string_view algbw, std::string_view busbw,
+                         std::string_view wrong) {
+  return fmt::format(" {:>{}} {:>{}} {:>{}} {:>{}}", time, kTimeWidth, algbw, kSpeedWidth, busbw, kSpeedWidth, wrong,
+                     kWrongWidth);
 }
 
 /// The variables that decide how calls are done, as far as they are set: "TUTTI_ALGO=all_reduce:ring".
@@ -94,8 +106,16 @@ void Progress::clear() {
   text_.clear();
 }
 
-Report::Report(const PerfOptions& options, std::vector<RankPlace> places)
-    : options_(options), places_(std::move(places)) {}
+Report::Report(const PerfOptions& options, std::vector<RankPlace> places, const std::vector<PerfRow>& rows)
+    : options_(options), places_(std::move(places)) {
+  const auto widen = [](size_t& width, const std::string& text) { width = std::max(width, text.size()); };
+  for (const PerfRow& row : rows) {
+    widen(widths_.size, std::to_string(row.bytes));
+    widen(widths_.count, std::to_string(row.count));
+    widen(widths_.type, name_of(row.type));
+    widen(widths_.op, redop_of(options_, row));
+  }
+}
 
 double Report::algbw(const PerfRow& row, const Measurement& m) const {
   return m.seconds > 0 ? static_cast<double>(row.bytes) / m.seconds / 1e9 : 0;
@@ -116,28 +136,45 @@ void Report::header() const {
     fmt::print("#  Rank {:2} Pid {:6} on {:>10} cpu {:2} [{}]\n", rank, place.pid, place.host, place.cpu,
                place.bound_to);
   }
-  fmt::print("#\n# {:>58}{:>33}\n", "out-of-place", "in-place");
-  constexpr const char* kColumns = "# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}";
-  constexpr const char* kHalf = " {:>7} {:>7} {:>7} {:>6}";
-  fmt::print(fmt::runtime(kColumns), "size", "count", "type", "redop", "root");
-  for (int i = 0; i < 2; ++i) fmt::print(fmt::runtime(kHalf), "time", "algbw", "busbw", "#wrong");
-  fmt::print("\n");
-  fmt::print(fmt::runtime(kColumns), "(B)", "(elements)", "", "", "");
-  for (int i = 0; i < 2; ++i) fmt::print(fmt::runtime(kHalf), "(us)", "(GB/s)", "(GB/s)", "");
+  const int half = kTimeWidth + 2 * kSpeedWidth + kWrongWidth + 4;
+  fmt::print("#\n#{:>{}}{:>{}}\n", "out-of-place", columns("", "", "", "", "").size() - 1 + half, "in-place", half);
+  const auto line = [&](const char* size, const char* count, const char* type, const char* op, const char* root,
+                        const char* time, const char* algbw, const char* busbw, const char* wrong) {
+    std::string text = columns(size, count, type, op, root);
+    text[0] = '#';
+    fmt::print("{}", text);
+    for (int i = 0; i < 2; ++i) fmt::print("{}", half_columns(time, algbw, busbw, wrong));
+  };
+  line("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#bad");
+  fmt::print(" via algorithm\n");
+  line("B", "elem", "", "", "", "us", "GB/s", "GB/s", "");
   fmt::print("\n");
   std::fflush(stdout);
 }
 
+/// The first columns, as wide as the rows need them.
+std::string Report::columns(std::string_view size, std::string_view count, std::string_view type, std::string_view op,
+                            std::string_view root) const {
+  return fmt::format("{:>{}} {:>{}} {:>{}} {:>{}} {:>4}", size, widths_.size, count, widths_.count, type, widths_.type,
+                     op, widths_.op, root);
+}
+
 std::string Report::half(const PerfRow& row, const std::optional<Measurement>& m) const {
-  if (!m) return fmt::format(" {:>7} {:>7} {:>7} {:>6}", "N/A", "N/A", "N/A", "N/A");
+  if (!m) return half_columns("N/A", "N/A", "N/A", "N/A");
   const std::string wrong = options_.checks > 0 ? fmt::format("{}", m->wrong) : "N/A";
-  return fmt::format(" {} {:7.2f} {:7.2f} {:>6}", time_text(m->seconds), algbw(row, *m), busbw(row, *m), wrong);
+  return half_columns(time_text(m->seconds), speed_text(algbw(row, *m)), speed_text(busbw(row, *m)), wrong);
 }
 
 void Report::row(const PerfRow& row, const Measurement& out_of_place, const std::optional<Measurement>& in_place) {
   lines_.push_back({row, out_of_place, in_place});
-  fmt::print("{:12}  {:12}  {:>8}  {:>6}  {:>6}{}{}\n", row.bytes, row.count, name_of(row.type),
-             redop_of(options_, row), root_of(options_, row), half(row, out_of_place), half(row, in_place));
+  std::string text = columns(std::to_string(row.bytes), std::to_string(row.count), name_of(row.type),
+                             redop_of(options_, row), std::to_string(root_of(options_, row)));
+  text += half(row, out_of_place) + half(row, in_place);
+  text += fmt::format(" {} ", out_of_place.transport);
+  // The end of a long name is in the JSON file.
+  const size_t room = std::max<size_t>(kShortestName, kWidth - std::min(kWidth, text.size()));
+  const std::string& name = out_of_place.algorithm;
+  fmt::print("{}{}\n", text, name.size() <= room ? name : name.substr(0, room - 1) + "~");
   std::fflush(stdout);
 }
 
@@ -180,7 +217,11 @@ void Report::write_json() const {
         {{"pid", place.pid}, {"host", place.host}, {"cpu", place.cpu}, {"bound_to", place.bound_to}});
   }
   const auto measured = [&](const PerfRow& row, const Measurement& m) {
-    return json{{"time_us", m.seconds * 1e6}, {"algbw", algbw(row, m)}, {"busbw", busbw(row, m)}, {"wrong", m.wrong}};
+    return json{{"time_us", m.seconds * 1e6},
+                {"algbw", algbw(row, m)},
+                {"busbw", busbw(row, m)},
+                {"wrong", m.wrong},
+                {"delivery", m.delivery}};
   };
   for (const Line& line : lines_) {
     page["results"].push_back({{"size", line.row.bytes},
@@ -188,6 +229,8 @@ void Report::write_json() const {
                                {"type", name_of(line.row.type)},
                                {"redop", redop_of(options_, line.row)},
                                {"root", root_of(options_, line.row)},
+                               {"algorithm", line.out_of_place.algorithm},
+                               {"transport", line.out_of_place.transport},
                                {"out_of_place", measured(line.row, line.out_of_place)},
                                {"in_place", line.in_place ? measured(line.row, *line.in_place) : json(nullptr)}});
   }

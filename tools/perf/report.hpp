@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -39,7 +40,8 @@ class Progress {
 
 class Report {
  public:
-  Report(const PerfOptions& options, std::vector<RankPlace> places);
+  /// `rows`: all that will come.
+  Report(const PerfOptions& options, std::vector<RankPlace> places, const std::vector<PerfRow>& rows);
 
   void header() const;
   /// `in_place` empty: the collective has no such form.
@@ -56,6 +58,8 @@ class Report {
   };
   double algbw(const PerfRow& row, const Measurement& m) const;
   double busbw(const PerfRow& row, const Measurement& m) const;
+  std::string columns(std::string_view size, std::string_view count, std::string_view type, std::string_view op,
+                      std::string_view root) const;
   std::string half(const PerfRow& row, const std::optional<Measurement>& m) const;
   double average_busbw() const;
   uint64_t wrong() const;
@@ -63,6 +67,9 @@ class Report {
   const PerfOptions& options_;
   std::vector<RankPlace> places_;
   std::vector<Line> lines_;
+  struct {
+    size_t size = 6, count = 5, type = 4, op = 5;
+  } widths_;  // of columns; at least their heads'
 };
 
 }  // namespace tutti::tools

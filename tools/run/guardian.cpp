@@ -1,6 +1,8 @@
 #include "tools/run/guardian.hpp"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <cerrno>
@@ -9,14 +11,16 @@
 #include <set>
 
 #include "base/format.hpp"
+#include "tools/run/descendants.hpp"
 #include "tools/run/spawn.hpp"
 
 namespace tutti::tools {
 namespace {
 
-/// Reads groups to watch (positive) and to forget (negative) until the line is cut, then kills what is watched.
-[[noreturn]] void guard(int line) {
+/// Reads groups to watch (positive) and to forget (negative) until the line is cut, then kills what is left.
+[[noreturn]] void guard(int line, const std::string& mark) {
   setsid();  // no terminal's Ctrl-C is meant for it
+  prctl(PR_SET_NAME, kGuardianName);
   std::set<pid_t> groups;
   pid_t word = 0;
   for (;;) {
@@ -30,27 +34,45 @@ namespace {
     }
   }
   for (const pid_t group : groups) kill(-group, SIGKILL);
+  kill_marked(mark);
   _exit(0);
+}
+
+/// Nothing that the launcher has open stays open here, or somebody would wait in vain for its end.
+void close_all_but(int line) {
+  const int nothing = open("/dev/null", O_RDWR);
+  for (int stream = 0; stream <= 2; ++stream) dup2(nothing, stream);
+  const auto kept = static_cast<unsigned>(line);
+  if (kept > 3) syscall(SYS_close_range, 3U, kept - 1, 0U);
+  syscall(SYS_close_range, kept + 1, ~0U, 0U);
 }
 
 }  // namespace
 
-Guardian::Guardian() {
+Guardian::Guardian(std::string mark) : mark_(std::move(mark)) { start(); }
+
+Guardian::~Guardian() {
+  if (pid_ < 0) return;
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+}
+
+void Guardian::start() {
   Pipe pipe = make_pipe();
   pid_ = fork();
   if (pid_ < 0) throw_error(Code::SystemError, "no process could be started: {}; see ulimit -u", std::strerror(errno));
   if (pid_ == 0) {
-    pipe.write.reset();
-    const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
-    for (int stream = 0; stream <= 2; ++stream) dup2(nothing, stream);  // nobody shall wait for it to close them
-    guard(pipe.read.get());
+    pipe.write.reset();  // its end is what we wait for
+    close_all_but(pipe.read.get());
+    guard(pipe.read.get(), mark_);
   }
   line_ = std::move(pipe.write);
 }
 
-Guardian::~Guardian() {
-  kill(pid_, SIGKILL);
-  waitpid(pid_, nullptr, 0);
+void Guardian::replace(const std::vector<pid_t>& groups) {
+  pid_ = -1;
+  start();
+  for (const pid_t group : groups) watch(group);
 }
 
 void Guardian::tell(pid_t group) {

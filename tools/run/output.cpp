@@ -6,6 +6,8 @@
 
 #include <cerrno>
 
+#include "base/env.hpp"
+
 namespace tutti::tools {
 
 bool write_all(int fd, std::string_view text) {
@@ -45,6 +47,8 @@ std::string LinePrefixer::finish() {
   partial_.clear();
   return line;
 }
+
+bool shows_colours(int stream) { return foreign_env("NO_COLOR").value_or("").empty() && isatty(stream) != 0; }
 
 std::string rank_prefix(int rank, bool coloured) {
   if (!coloured) return fmt::format("[{}] ", rank);

@@ -27,6 +27,9 @@ class LinePrefixer {
   std::string partial_;
 };
 
+/// Does a person look at this stream who wants colours? A terminal, unless NO_COLOR is set (https://no-color.org).
+bool shows_colours(int stream);
+
 /// "[3] ", in one of six colours where a person looks at it.
 std::string rank_prefix(int rank, bool coloured);
 

@@ -12,6 +12,7 @@
 
 #include "tools/run/remote.hpp"
 #include "tools/run/spawn.hpp"
+#include "tools/run/terminal.hpp"
 
 namespace tutti::tools {
 
@@ -28,7 +29,7 @@ bool OutputStream::drain() {
     if (got > 0) {
       std::string kept;
       if (!pass_on(without_pid_line({block, static_cast<size_t>(got)}, kept))) return false;
-    } else if (got == 0) {
+    } else if (got == 0 || errno == EIO) {  // so a pseudo-terminal says that nobody has its other end open
       close();
     } else if (errno != EINTR) {
       break;  // nothing more for now
@@ -61,35 +62,48 @@ void OutputStream::close() {
   if (lines_) write_all(target_, lines_->finish());
 }
 
-RankProcess::RankProcess(const Job& job, int rank, const sigset_t& mask, int stdin_source)
-    : rank_(rank), host_(job.ranks[static_cast<size_t>(rank)].host), mask_(mask) {
+RankProcess::RankProcess(const Job& job, int rank, const Inherited& inherited, int stdin_source)
+    : rank_(rank), host_(job.ranks[static_cast<size_t>(rank)].host), inherited_(inherited) {
   const bool remote = !host_.empty();
   SpawnRequest request;
-  request.mask = mask;
+  request.mask = inherited.mask;
+  request.open_files = inherited.open_files;
   request.program = remote ? remote_command(job, host_, std::filesystem::current_path()) : job.program;
   if (!remote) request.environment = rank_environment(job, rank);
   request.cpus = job.ranks[static_cast<size_t>(rank)].cpus;
 
   // A terminal is read by the launcher alone: the rank is not in the terminal's foreground. So is what ssh reads.
-  Pipe in, out, err;
+  Pipe in;
   const bool fed = remote || (stdin_source >= 0 && isatty(stdin_source) != 0);
   if (fed) in = make_pipe();
   request.in = fed ? in.read.get() : stdin_source;
-  if (job.prefix || remote) {
-    out = make_pipe();
-    err = make_pipe();
-    request.out = out.write.get();
-    request.err = err.write.get();
-  }
+  const Ends theirs = job.prefix || remote ? open_output(job) : Ends{};
+  request.out = theirs.out.get();
+  request.err = theirs.err.get();
   pid_ = spawn(request);
-
-  if (out.read) {
-    const auto prefix = [&](int stream) { return job.prefix ? rank_prefix(rank, isatty(stream) != 0) : ""; };
-    outputs_.emplace_back(std::move(out.read), STDOUT_FILENO, prefix(STDOUT_FILENO), remote);
-    outputs_.emplace_back(std::move(err.read), STDERR_FILENO, prefix(STDERR_FILENO), false);
-  }
   in.read.reset();
   if (fed) feed_.emplace(std::move(in.write), remote ? remote_preamble(job, rank) : "", stdin_source);
+}
+
+/// Opens what the rank's output comes through. Standard error needs no terminal: nobody buffers it.
+RankProcess::Ends RankProcess::open_output(const Job& job) {
+  const std::string plain = job.prefix ? rank_prefix(rank_, false) : "";
+  const auto prefix = [&](int stream) { return job.prefix ? rank_prefix(rank_, shows_colours(stream)) : ""; };
+  prefix_columns_ = plain.size();
+  std::optional<PseudoTerminal> terminal;
+  if (job.terminals && host_.empty()) {
+    if (const auto size = window_size(STDOUT_FILENO, prefix_columns_)) terminal = open_pseudo_terminal(*size);
+  }
+  terminal_ = terminal.has_value();
+  Pipe out, err = make_pipe();
+  if (terminal) {
+    out = {std::move(terminal->master), std::move(terminal->slave)};
+  } else {
+    out = make_pipe();
+  }
+  outputs_.emplace_back(std::move(out.read), STDOUT_FILENO, prefix(STDOUT_FILENO), !host_.empty());
+  outputs_.emplace_back(std::move(err.read), STDERR_FILENO, prefix(STDERR_FILENO), false);
+  return {std::move(out.write), std::move(err.write)};
 }
 
 int RankProcess::status() const {
@@ -136,7 +150,8 @@ void RankProcess::send(int signal) const {
   if (!remote) return;
   SpawnRequest request;
   request.program = remote_signal(host_, *remote, signal);
-  request.mask = mask_;
+  request.mask = inherited_.mask;
+  request.open_files = inherited_.open_files;
   try {
     spawn(request);  // reaped as any child that is not a rank
   } catch (const Error&) {
@@ -144,16 +159,26 @@ void RankProcess::send(int signal) const {
   }
 }
 
-void RankProcess::wait_for(std::vector<pollfd>& fds) const {
+std::vector<int> RankProcess::output_fds() const {
+  std::vector<int> fds;
   for (const OutputStream& output : outputs_) {
-    if (output.open()) fds.push_back({output.fd(), POLLIN, 0});
+    if (output.open()) fds.push_back(output.fd());
   }
+  return fds;
+}
+
+void RankProcess::wait_for(std::vector<pollfd>& fds) const {
   if (feed_) feed_->wait_for(fds);
 }
 
-bool RankProcess::pump(const std::vector<pollfd>& fds) {
+void RankProcess::feed(const std::vector<pollfd>& fds) {
   if (feed_) feed_->pump(fds);
-  return drain();
+}
+
+void RankProcess::resize() const {
+  if (!terminal_ || !outputs_.front().open()) return;
+  const auto size = window_size(STDOUT_FILENO, prefix_columns_);
+  if (size && ioctl(outputs_.front().fd(), TIOCSWINSZ, &*size) == 0) send(SIGWINCH);
 }
 
 bool RankProcess::drain() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <csignal>
@@ -43,10 +44,16 @@ class OutputStream {
   std::optional<int> remote_pid_;
 };
 
+/// What a program finds as the launcher found it.
+struct Inherited {
+  sigset_t mask{};      ///< of signals
+  rlimit open_files{};  ///< RLIMIT_NOFILE
+};
+
 class RankProcess {
  public:
-  /// Starts it. `mask`: of signals, for the program. `stdin_source`: for rank 0, else -1. Throws as `spawn` does.
-  RankProcess(const Job& job, int rank, const sigset_t& mask, int stdin_source);
+  /// Starts it. `stdin_source`: for rank 0, else -1. Throws as `spawn` does.
+  RankProcess(const Job& job, int rank, const Inherited& inherited, int stdin_source);
 
   int rank() const { return rank_; }
   /// The process group on this host: the rank's, or ssh's.
@@ -64,21 +71,33 @@ class RankProcess {
   /// Sends a signal to all processes of the rank, wherever it is.
   void send(int signal) const;
 
-  void wait_for(std::vector<pollfd>& fds) const;
-  /// Moves input and output that can be moved without waiting. False: the launcher's own output takes no more.
-  bool pump(const std::vector<pollfd>& fds);
+  /// Its output as long as it is open: descriptors to be watched.
+  std::vector<int> output_fds() const;
+  /// Passes on the output that is there, without waiting. False: the launcher's own output takes no more.
   bool drain();
   bool output_open() const;
   void close_output();
+  /// Its input: adds what it waits for, and moves what can be moved without waiting.
+  void wait_for(std::vector<pollfd>& fds) const;
+  void feed(const std::vector<pollfd>& fds);
+  /// The launcher's window has another size now.
+  void resize() const;
 
  private:
+  struct Ends {  // the rank's, of its output; none: the launcher's own
+    Fd out, err;
+  };
+  Ends open_output(const Job& job);
+
   int rank_;
   std::string host_;
-  sigset_t mask_;
+  Inherited inherited_;
   pid_t pid_ = -1;
   bool ended_ = false;
   int wait_status_ = 0;
   std::vector<OutputStream> outputs_;
+  size_t prefix_columns_ = 0;
+  bool terminal_ = false;  // its standard output is a pseudo-terminal
   std::optional<Feed> feed_;
 };
 

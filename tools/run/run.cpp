@@ -19,14 +19,20 @@ struct Options {
   std::string hosts;
   int port = 0;
   std::string bind;
-  bool no_prefix = false;
+  bool no_prefix = false, no_pty = false;
   Job job;
 };
 
 constexpr const char* kDetails = R"(
-Every line that a rank writes comes out with "[rank] " before it. Standard input goes to rank 0. SIGINT, SIGTERM and
-SIGHUP go to all ranks. When a rank fails, tutti run says which one died of what, lets the others end by themselves for
---grace seconds, then ends them, and exits with the first failure's status (128 + signal). Nothing is left running.
+Every line that a rank writes comes out with "[rank] " before it. Where this goes to a terminal, ranks of this host
+write to a terminal of their own (--no-pty: a pipe, as on other hosts), so that their lines come at once; in colours
+unless NO_COLOR is set. Standard error is always a pipe. Standard input goes to rank 0.
+
+SIGINT, SIGTERM and SIGHUP go to all ranks, and end the start of more. When a rank fails, tutti run says which one died
+of what, lets the others end by themselves for --grace seconds, then ends them, and exits with the first failure's
+status (128 + signal). Nothing is left running: not what ranks have started, be it in a session of its own, and not
+when this command is killed (then what has left its group and cleared its environment escapes). Ranks that the system's
+limits do not allow are refused before the first starts.
 
 Ranks find TUTTI_RANK, TUTTI_SIZE, TUTTI_LOCAL_RANK, TUTTI_LOCAL_SIZE, TUTTI_JOB and TUTTI_KEY (a secret) in their
 environment; between hosts also TUTTI_ROOT_ADDR, those addresses of rank 0's host from which the others are reached, and
@@ -85,6 +91,9 @@ int run(Options& options, const std::vector<std::string>& words) {
   set_meeting_point(job, options.port, here);
   name_job(job);
   job.prefix = !options.no_prefix;
+  job.terminals = !options.no_pty;
+  job.bytes = job.ranks.size() > 1 ? staging_bytes() : 0;
+  job.bytes_for = "staging memory (TUTTI_ARENA)";
   const std::string bound = bind_ranks(job.ranks, parse_binding(options.bind), cores);
   if (job.verbose) fmt::print(stderr, "tutti run: {}\n", bound);
   return run_job(job);
@@ -117,6 +126,7 @@ void add_run(CLI::App& app, const std::vector<std::string>& program, int& status
       ->check(CLI::Range(0.0, 1e6))
       ->type_name("SECONDS");
   command->add_flag("--no-prefix", options->no_prefix, "output as ranks write it");
+  command->add_flag("--no-pty", options->no_pty, "ranks write into pipes also where this command writes to a terminal");
   command->add_flag("-v,--verbose", options->job.verbose, "says what is started where, and how it is bound");
   command->prefix_command();  // a program may also follow without "--"
   command->footer(kDetails);

@@ -42,6 +42,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   };
   if (setpgid(0, 0) != 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) give_up();
   if (getppid() != parent) _exit(127);  // it died before we asked to be told
+  if (request.open_files) setrlimit(RLIMIT_NOFILE, &*request.open_files);
   if (request.cpus) sched_setaffinity(0, sizeof *request.cpus, &*request.cpus);
   const int in = request.in >= 0 ? request.in : open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (in < 0 || (in != 0 && dup2(in, 0) < 0)) give_up();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <csignal>
@@ -35,8 +36,9 @@ struct SpawnRequest {
   std::vector<std::string> program;      ///< found through PATH
   std::vector<std::string> environment;  ///< "NAME=value", on top of this process's
   std::optional<cpu_set_t> cpus;
-  sigset_t mask{};                  ///< of signals, as the program shall find it
-  int in = -1, out = -1, err = -1;  ///< become its standard streams; -1: nothing to read; written where we write
+  sigset_t mask{};                   ///< of signals, as the program shall find it
+  std::optional<rlimit> open_files;  ///< RLIMIT_NOFILE, as the program shall find it; nothing: as this process's
+  int in = -1, out = -1, err = -1;   ///< become its standard streams; -1: nothing to read; written where we write
 };
 
 /// Starts the program as the leader of a process group of its own, to be killed when the calling thread ends. Returns

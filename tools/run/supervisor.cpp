@@ -1,16 +1,16 @@
 // Watches over the ranks of a job from start to end.
 //
-// One thread, one poll(): signals come as bytes of a signalfd, ranks' output through pipes, their ends through pidfds
-// in an epoll set, which keeps them in the order in which they came: waitid() would not tell who died first. Once a
-// rank has failed the others have `grace` seconds to end by themselves, with errors of their own; then they are asked
-// (SIGTERM), then killed with all processes of their groups. A signal that the launcher gets goes to all ranks and
-// starts the same countdown.
+// One thread, one poll(): signals come as bytes of a signalfd, ranks' output through pipes and pseudo-terminals in one
+// epoll set, their ends through pidfds in another, which keeps them in the order in which they came: waitid() would not
+// tell who died first. Once a rank has failed the others have `grace` seconds to end by themselves, with errors of
+// their own; then they are asked (SIGTERM), then killed with all processes of their groups. A signal that the launcher
+// gets goes to all ranks and starts the same countdown. All this holds from the first rank's start on: between two
+// starts it is looked at what has happened, and where the job is to end no further rank is started.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,15 +21,16 @@
 #include <csignal>
 #include <cstring>
 #include <deque>
-#include <fstream>
+#include <optional>
 
-#include "base/env.hpp"
 #include "base/format.hpp"
-#include "base/secret.hpp"
 #include "tools/run/binding.hpp"
+#include "tools/run/descendants.hpp"
 #include "tools/run/guardian.hpp"
 #include "tools/run/job.hpp"
+#include "tools/run/limits.hpp"
 #include "tools/run/rank_process.hpp"
+#include "tools/run/signals.hpp"
 #include "tools/run/spawn.hpp"
 
 namespace tutti::tools {
@@ -39,6 +40,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kFromTermToKill = 2;  // seconds
 constexpr double kLastWords = 1;       // seconds for output that comes after a rank's end
+constexpr size_t kToldLater = 8;       // ranks that failed after the first are told one by one, so many
 
 Clock::time_point in_seconds(double seconds) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -46,69 +48,46 @@ Clock::time_point in_seconds(double seconds) {
 
 void say(const Job& job, const std::string& text) { write_all(STDERR_FILENO, job.speaker + ": " + text + "\n"); }
 
-/// Signals taken as bytes instead of interruptions, for the life of this object.
-class SignalQueue {
- public:
-  SignalQueue() {
-    sigset_t taken;
-    sigemptyset(&taken);
-    for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP}) {
-      sigaddset(&taken, signal);
-    }
-    sigprocmask(SIG_BLOCK, &taken, &before_);
-    old_pipe_ = signal(SIGPIPE, SIG_IGN);
-    queue_ = Fd(signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
-    if (!queue_) throw_error(Code::SystemError, "signalfd: {}", std::strerror(errno));
-  }
-  ~SignalQueue() {
-    sigprocmask(SIG_SETMASK, &before_, nullptr);
-    signal(SIGPIPE, old_pipe_);
-  }
-  SignalQueue(const SignalQueue&) = delete;
-  SignalQueue& operator=(const SignalQueue&) = delete;
+/// What the processes of a job have in their environment, and no others.
+std::string mark_of(const Job& job) { return "TUTTI_JOB=" + job.name; }
 
-  int fd() const { return queue_.get(); }
-  const sigset_t& before() const { return before_; }
-  /// 0: none.
-  int next() {
-    signalfd_siginfo info{};
-    return read(queue_.get(), &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
-  }
-
- private:
-  sigset_t before_{};
-  sighandler_t old_pipe_ = SIG_DFL;
-  Fd queue_;
-};
+/// What the job takes, if it can be had.
+Demand fitting(const Job& job) {
+  Demand demand = demand_of(job);
+  check_fits(demand, allowance());
+  return demand;
+}
 
 class Supervisor {
  public:
-  explicit Supervisor(const Job& job) : job_(job) {
+  explicit Supervisor(const Job& job) : job_(job), files_(fitting(job)), guardian_(mark_of(job)) {
     prctl(PR_SET_CHILD_SUBREAPER, 1);  // what ranks leave behind becomes ours, and is killed at the end
   }
 
   int run() {
     start();
     while (running() > 0) turn(-1);
-    end_descendants();
+    kill_children(guardian_.pid());
     const auto until = in_seconds(kLastWords);
     while (outputs_open() && Clock::now() < until) turn(kLastWords);
     for (RankProcess& rank : ranks_) rank.close_output();
     tell_the_rest();
-    return first_status_;
+    return first_status_ == 0 && ranks_.size() < job_.ranks.size() ? 128 + interrupted_by_ : first_status_;
   }
 
  private:
   void start();
   void turn(double at_most);
-  void watch_end(int rank, pid_t pid);
+  void start_rank(int rank);
+  void watch(const RankProcess& rank);
+  void pass_output_on();
   void reap_ranks();
   void reap_others();
   void note_end(RankProcess& rank, int wait_status);
   void take_signal(int signal);
   void stop_and_continue();
   void escalate();
-  void end_descendants();
+  void replace_guardian();
   void tell_the_rest() const;
   void send_all(int signal) {
     for (const RankProcess& rank : ranks_) rank.send(signal);
@@ -124,24 +103,22 @@ class Supervisor {
   bool outputs_open() const {
     return std::any_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank.output_open(); });
   }
-  std::vector<int> running_ranks() const {
-    std::vector<int> list;
-    for (const RankProcess& rank : ranks_) {
-      if (!rank.ended()) list.push_back(rank.rank());
-    }
-    return list;
-  }
+  /// Will it end, whatever the ranks do?
+  bool ending() const { return interrupted_by_ != 0 || first_status_ != 0; }
+  std::string running_ranks() const;
 
   const Job& job_;
   SignalQueue signals_;
+  OpenFiles files_;
   Guardian guardian_;
   std::deque<RankProcess> ranks_;
-  Fd ends_{epoll_create1(EPOLL_CLOEXEC)};
+  Fd ends_{epoll_create1(EPOLL_CLOEXEC)}, outputs_{epoll_create1(EPOLL_CLOEXEC)};
   std::vector<Fd> pidfds_;          // [rank]
   int first_status_ = 0;            // of the first rank that failed
-  std::vector<std::string> later_;  // what became of those that failed after it
-  int interrupted_by_ = 0;          // the signal that the launcher got
-  bool reader_gone_ = false;        // our own output takes no more
+  std::vector<std::string> later_;  // what became of those that failed after it, of the first of them
+  size_t failed_later_ = 0;
+  int interrupted_by_ = 0;    // the signal that the launcher got
+  bool reader_gone_ = false;  // our own output takes no more
   std::optional<Clock::time_point> deadline_;
   int next_signal_ = 0;  // to be sent at the deadline
 };
@@ -153,26 +130,35 @@ int readable_stdin(const Job& job) {
 }
 
 void Supervisor::start() {
-  for (int rank = 0; rank < static_cast<int>(job_.ranks.size()); ++rank) {
-    try {
-      ranks_.emplace_back(job_, rank, signals_.before(), rank == 0 ? readable_stdin(job_) : -1);
-      guardian_.watch(ranks_.back().pid());
-      watch_end(rank, ranks_.back().pid());
-    } catch (...) {
-      send_all(SIGKILL);
-      end_descendants();
-      throw;
+  try {
+    for (int rank = 0; rank < static_cast<int>(job_.ranks.size()) && !ending(); ++rank) {
+      start_rank(rank);
+      turn(0);
     }
-    if (!job_.verbose) continue;
-    const Placement& placement = job_.ranks[static_cast<size_t>(rank)];
-    say(job_, fmt::format("started {}{}", ranks_.back().name(),
-                          placement.cpus ? " on processors " + to_text(*placement.cpus) : ""));
+  } catch (...) {
+    send_all(SIGKILL);
+    kill_children(guardian_.pid());
+    throw;
   }
+  if (ranks_.size() < job_.ranks.size()) {
+    say(job_, fmt::format("{} of {} ranks had been started; no more will be", ranks_.size(), job_.ranks.size()));
+  }
+}
+
+void Supervisor::start_rank(int rank) {
+  const RankProcess& started = ranks_.emplace_back(job_, rank, Inherited{signals_.before(), files_.before()},
+                                                   rank == 0 ? readable_stdin(job_) : -1);
+  guardian_.watch(started.pid());
+  watch(started);
+  if (!job_.verbose) return;
+  const Placement& placement = job_.ranks[static_cast<size_t>(rank)];
+  say(job_,
+      fmt::format("started {}{}", started.name(), placement.cpus ? " on processors " + to_text(*placement.cpus) : ""));
 }
 
 /// Waits until something happens, at most to the deadline, and deals with it.
 void Supervisor::turn(double at_most) {
-  std::vector<pollfd> fds{{signals_.fd(), POLLIN, 0}, {ends_.get(), POLLIN, 0}};
+  std::vector<pollfd> fds{{signals_.fd(), POLLIN, 0}, {ends_.get(), POLLIN, 0}, {outputs_.get(), POLLIN, 0}};
   for (const RankProcess& rank : ranks_) rank.wait_for(fds);
   int timeout = at_most < 0 ? -1 : static_cast<int>(at_most * 1000);
   if (deadline_) {
@@ -180,22 +166,33 @@ void Supervisor::turn(double at_most) {
     timeout = static_cast<int>(std::clamp<int64_t>(left, 0, timeout < 0 ? INT32_MAX : timeout));
   }
   poll(fds.data(), fds.size(), timeout);
-  for (RankProcess& rank : ranks_) {
-    if (rank.pump(fds) || reader_gone_) continue;
-    reader_gone_ = true;  // as a program that writes into a closed pipe: the job ends, quietly
-    first_status_ = 128 + SIGPIPE;
-    send_all(SIGTERM);
-    count_down(kFromTermToKill, SIGKILL);
-  }
+  for (RankProcess& rank : ranks_) rank.feed(fds);
+  pass_output_on();
   while (const int signal = signals_.next()) take_signal(signal);
   reap_ranks();
   reap_others();
   if (deadline_ && Clock::now() >= *deadline_) escalate();
 }
 
+void Supervisor::pass_output_on() {
+  epoll_event ready[64];
+  const int number = epoll_wait(outputs_.get(), ready, std::size(ready), 0);
+  for (int i = 0; i < number; ++i) {
+    if (ranks_[ready[i].data.u32].drain() || reader_gone_) continue;
+    reader_gone_ = true;  // as a program that writes into a closed pipe: the job ends, quietly
+    first_status_ = 128 + SIGPIPE;
+    send_all(SIGTERM);
+    count_down(kFromTermToKill, SIGKILL);
+  }
+}
+
 void Supervisor::take_signal(int signal) {
   if (signal == SIGCHLD) return;  // it only wakes us
   if (signal == SIGTSTP) return stop_and_continue();
+  if (signal == SIGWINCH) {
+    for (const RankProcess& rank : ranks_) rank.resize();
+    return;
+  }
   if (signal == SIGUSR1 || signal == SIGUSR2) return send_all(signal);
   if (interrupted_by_ != 0 && signal == SIGINT) {  // Ctrl-C again: at once
     send_all(SIGKILL);
@@ -212,15 +209,20 @@ void Supervisor::stop_and_continue() {
   send_all(SIGCONT);
 }
 
-/// Has the end of a rank reported by `ends_`.
-void Supervisor::watch_end(int rank, pid_t pid) {
-  pidfds_.emplace_back(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+/// Has the end of a rank reported by `ends_`, and its output by `outputs_`.
+void Supervisor::watch(const RankProcess& rank) {
+  pidfds_.emplace_back(static_cast<int>(syscall(SYS_pidfd_open, rank.pid(), 0)));
   epoll_event event{};
   event.events = EPOLLIN;
-  event.data.u32 = static_cast<uint32_t>(rank);
+  event.data.u32 = static_cast<uint32_t>(rank.rank());
   if (!pidfds_.back() || epoll_ctl(ends_.get(), EPOLL_CTL_ADD, pidfds_.back().get(), &event) != 0) {
-    throw_error(Code::SystemError, "rank {} cannot be watched: {}; Linux 5.3 or newer is needed", rank,
+    throw_error(Code::SystemError, "rank {} cannot be watched: {}; Linux 5.3 or newer is needed", rank.rank(),
                 std::strerror(errno));
+  }
+  for (const int fd : rank.output_fds()) {
+    if (epoll_ctl(outputs_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+      throw_error(Code::SystemError, "rank {}: its output cannot be watched: {}", rank.rank(), std::strerror(errno));
+    }
   }
 }
 
@@ -249,6 +251,21 @@ void Supervisor::reap_others() {
     });
     if (is_rank) return;  // its turn comes
     waitpid(info.si_pid, nullptr, 0);
+    if (info.si_pid == guardian_.pid()) replace_guardian();
+  }
+}
+
+/// Somebody has killed it, perhaps before he kills us.
+void Supervisor::replace_guardian() {
+  std::vector<pid_t> groups;
+  for (const RankProcess& rank : ranks_) {
+    if (!rank.ended()) groups.push_back(rank.pid());
+  }
+  try {
+    guardian_.replace(groups);
+  } catch (const Error& error) {
+    say(job_, fmt::format("without a guardian from now on ({}): kill -9 of this process may leave some behind",
+                          error.what()));
   }
 }
 
@@ -257,7 +274,9 @@ void Supervisor::note_end(RankProcess& rank, int wait_status) {
   rank.mark_ended(wait_status);
   if (rank.status() == 0) return;
   if (first_status_ != 0) {
-    if (!reader_gone_) later_.push_back(fmt::format("{}: {}", rank.name(), rank.what_became()));
+    if (reader_gone_) return;
+    ++failed_later_;
+    if (later_.size() < kToldLater) later_.push_back(fmt::format("{}: {}", rank.name(), rank.what_became()));
     return;
   }
   first_status_ = rank.status();
@@ -272,60 +291,36 @@ void Supervisor::escalate() {
   if (running() == 0) return;
   if (signal == SIGTERM) {
     say(job_, fmt::format("{} s later still running, and ended now: rank {} (--grace gives more time)", job_.grace,
-                          fmt::join(running_ranks(), ", ")));
+                          running_ranks()));
     count_down(kFromTermToKill, SIGKILL);
   }
   send_all(signal);
 }
 
-/// Kills and reaps all that is left below us: what ranks started and left.
-void Supervisor::end_descendants() {
-  for (;;) {
-    std::ifstream children(fmt::format("/proc/self/task/{}/children", getpid()));
-    int found = 0;
-    for (pid_t child = 0; children >> child;) {
-      if (child == guardian_.pid()) continue;
-      kill(child, SIGKILL);
-      waitpid(child, nullptr, 0);
-      ++found;
-    }
-    if (found == 0) return;
+/// "0-3, 7".
+std::string Supervisor::running_ranks() const {
+  std::string list;
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    if (ranks_[rank].ended()) continue;
+    const size_t first = rank;
+    while (rank + 1 < ranks_.size() && !ranks_[rank + 1].ended()) ++rank;
+    list += fmt::format("{}{}", list.empty() ? "" : ", ", first);
+    if (rank > first) list += fmt::format("{}{}", rank == first + 1 ? ", " : "-", rank);
   }
+  return list;
 }
 
 void Supervisor::tell_the_rest() const {
   if (interrupted_by_ != 0) {
     say(job_, fmt::format("ended by signal {} ({})", interrupted_by_, strsignal(interrupted_by_)));
   } else if (!later_.empty()) {
-    say(job_, fmt::format("after it: {}", fmt::join(later_, "; ")));
+    const size_t more = failed_later_ - later_.size();
+    say(job_,
+        fmt::format("after it: {}{}", fmt::join(later_, "; "), more > 0 ? fmt::format("; and {} more", more) : ""));
   }
 }
 
 }  // namespace
-
-std::vector<std::string> rank_environment(const Job& job, int rank) {
-  const Placement& placement = job.ranks[static_cast<size_t>(rank)];
-  std::vector<std::string> variables;
-  const auto set = [&variables](const char* name, const auto& value) {
-    variables.push_back(fmt::format("{}={}", name, value));
-  };
-  set("TUTTI_RANK", rank);
-  set("TUTTI_SIZE", job.ranks.size());
-  set("TUTTI_LOCAL_RANK", placement.local_rank);
-  set("TUTTI_LOCAL_SIZE", placement.local_size);
-  set("TUTTI_JOB", job.name);
-  set("TUTTI_KEY", job.secret);
-  if (!job.root.empty()) {
-    set("TUTTI_ROOT_ADDR", job.root);
-    set("TUTTI_PORT", job.port);
-  }
-  return variables;
-}
-
-void name_job(Job& job) {
-  job.name = random_hex(16);
-  job.secret = env().key.empty() ? random_hex(32) : env().key;
-}
 
 int run_job(const Job& job) {
   try {

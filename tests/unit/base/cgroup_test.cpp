@@ -54,6 +54,18 @@ TEST_F(AvailableMemory, KnowsTheLimitOfAContainerThatSeesItselfAsRoot) {
   EXPECT_EQ(available(), 4000u);
 }
 
+TEST_F(AvailableMemory, HasTasksBesideItThatGroupsMayLimitToo) {
+  EXPECT_EQ(tasks_left(root), std::numeric_limits<uint64_t>::max());
+  put("/proc/self/cgroup", "8:pids:/x/y\n0::/\n");
+  put("/sys/fs/cgroup/pids/x/pids.max", "100\n");
+  put("/sys/fs/cgroup/pids/x/pids.current", "30\n");
+  put("/sys/fs/cgroup/pids/x/y/pids.max", "max\n");
+  EXPECT_EQ(tasks_left(root), 70u);
+  put("/sys/fs/cgroup/pids/x/y/pids.max", "20\n");
+  put("/sys/fs/cgroup/pids/x/y/pids.current", "25\n");
+  EXPECT_EQ(tasks_left(root), 0u);
+}
+
 TEST_F(AvailableMemory, ReadsTheFirstVersionOfGroupsToo) {
   put("/proc/self/cgroup", "9:name=systemd:/x\n4:memory:/job\n0::/\n");
   put("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", "7000\n");

@@ -195,6 +195,23 @@ T sum_of(Communicator& comm, const std::array<T, 3>& values) {
   return data[0];
 }
 
+TEST(CppApi, TheLastCallTellsHowItWasDone) {
+  with_ranks(2, [](Communicator& comm) {
+    EXPECT_STREQ(comm.last_call().algorithm, "none");
+    std::vector<float> data(3, 1.0F);
+    for (int i = 0; i < 2; ++i) {  // the second time the call is known
+      comm.all_reduce(data);
+      const tuttiCallInfo info = comm.last_call();
+      EXPECT_STRNE(info.algorithm, "none");
+      EXPECT_STREQ(info.transport, "local");
+      EXPECT_STREQ(info.delivery, "inline");
+    }
+    tuttiCallInfo info{};  // without its size
+    EXPECT_EQ(tuttiCommGetLastCall(comm.handle(), &info), tuttiInvalidArgument);
+    EXPECT_EQ(tuttiCommGetLastCall(comm.handle(), nullptr), tuttiInvalidArgument);
+  });
+}
+
 TEST(CppApi, SmallFloatsSumToTheExactBits) {
   with_ranks(3, [](Communicator& comm) {  // 1 + 2 + 3 = 6
     EXPECT_EQ(sum_of<Half>(comm, {{{0x3C00}, {0x4000}, {0x4200}}}).bits, 0x4600);

@@ -1,0 +1,70 @@
+#include "comm/call_info.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+#include <set>
+
+namespace tutti::comm {
+namespace {
+
+struct Delivery {
+  const char* name;
+  std::string why;
+};
+
+/// As the interpreter decides when it publishes the operation's message.
+Delivery delivery_of(const exec::Op& op, const transports::OutLink& out) {
+  if (op.inlined) return {"inline", fmt::format("{} bytes fit into the message's descriptor", op.bytes)};
+  if (op.share && op.bytes >= out.share_from) return {"mapped", "the buffer is tuttiMemAlloc's, and the peer maps it"};
+  if (op.lend && op.bytes >= out.lend_from && !out.pulled) {
+    return {"in place", "the peer is a thread of this process and reads the buffer"};
+  }
+  if (op.lend && op.bytes >= out.lend_from && op.pull) {
+    return {"cma", "the peer's kernel copies straight out of the buffer, which is faster for such blocks"};
+  }
+  if (out.lend_from == transports::kNeverLend) return {"staged", "this link's peer cannot read a rank's buffers"};
+  if (op.bytes < out.lend_from) {
+    return {"staged", fmt::format("messages of {} bytes are short of the {} from which on a buffer is read in place",
+                                  op.bytes, out.lend_from)};
+  }
+  if (!op.lend) return {"staged", "the plan writes to the memory again before its readers are done"};
+  return {"staged", "two copies through staging memory are faster here than one by the kernel"};
+}
+
+void note(const exec::Program& program, exec::Links& links, std::map<std::string, std::string>& deliveries,
+          std::set<Rank>& peers) {
+  for (const uint32_t number : program.arrivals) peers.insert(links.ins()[number].peer);
+  for (const exec::Op& op : program.ops) {
+    for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) {
+      const transports::OutLink& out = links.outs()[program.outs[i]];
+      peers.insert(out.peer);
+      const Delivery delivery = delivery_of(op, out);
+      deliveries.emplace(delivery.name, delivery.why);
+      if (op.places) deliveries.emplace("placed", "results are folded straight into the memory of who gets them");
+    }
+  }
+}
+
+}  // namespace
+
+CallInfo call_info(const Prepared& prepared, exec::Links& links, const Fabric& fabric) {
+  std::map<std::string, std::string> deliveries;  // by name: why
+  std::set<Rank> peers;
+  const exec::Lowered& lowered = prepared.program.lowered;
+  note(lowered.full, links, deliveries, peers);
+  note(lowered.last, links, deliveries, peers);
+  std::set<std::string> transports;
+  for (const Rank peer : peers) transports.insert(fabric.transport_to(peer));
+  CallInfo info{.algorithm = prepared.algorithm, .transport = fmt::format("{}", fmt::join(transports, "+"))};
+  for (const auto& [name, why] : deliveries) {
+    info.delivery += fmt::format("{}{}", info.delivery.empty() ? "" : "+", name);
+    info.why += fmt::format("{}{}: {}", info.why.empty() ? "" : "; ", name, why);
+  }
+  if (transports.empty()) info.transport = "none";
+  if (deliveries.empty()) info.delivery = "none";
+  return info;
+}
+
+}  // namespace tutti::comm

@@ -1,0 +1,34 @@
+// What a communicator tells of itself: to TUTTI_LOG, and to who asks for its last call.
+#include "base/format.hpp"
+#include "base/log.hpp"
+#include "comm/communicator.hpp"
+
+namespace tutti::comm {
+
+void Communicator::narrate(const std::vector<std::string>& reports, const Terms& terms,
+                           const select::DecisionTable& table, select::Setting setting) {
+  if (rank() == 0 && log_enabled(LogLevel::Info)) {
+    log_info("{}", summary(*endpoint_, reports, *fabric_, *groups_, terms, table));
+  }
+  if (!log_enabled(LogLevel::Debug)) return;
+  narration_ = std::make_unique<Narration>(rank(), std::move(setting));
+  planner_->tell(
+      [this](const Prepared& made) { narration_->first(made.wanted.spec, call_info(made, *links_, *fabric_)); });
+}
+
+CallInfo Communicator::last_call() {
+  if (current_ == nullptr) return {.algorithm = "none", .transport = "none", .delivery = "none", .why = ""};
+  return call_info(*current_, *links_, *fabric_);
+}
+
+void Communicator::trace(Work work, const Status& status, double seconds) {
+  const CallInfo info = last_call();
+  for (const Call& call : work) {
+    const bool numbered = call.spec.collective != Collective::SendRecv;
+    log_trace("rank {}: {}{}: {} over {}, {:.1f} us{}{}", rank(), numbered ? fmt::format("call {} ", calls_) : "",
+              describe(call.spec), info.algorithm, info.transport, seconds * 1e6,
+              status.ok() ? "" : ", failed: ", status.text);
+  }
+}
+
+}  // namespace tutti::comm

@@ -169,11 +169,11 @@ TUTTI_API tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm);
 /* Memory in which ranks of this host read inputs where they lie and store results where they are wanted, which spares
  * calls a copy or two: zeroed, aligned to 2 MiB, all of it at once. After a fork() parent and child see the same
  * memory. Each block takes a file descriptor. Below 8 KiB it is ordinary memory, which messages so short are copied
- * from anyway; and so it is, with a warning in the log, where a descriptor would be of the last eighth (at most 64)
- * that this process may have, which are left to the program and to connections, and where files may not be as large
- * (ulimit -f). Where a call has failed while another process was stopped in the middle of a store, the part of the
- * buffer that it may store to becomes ordinary memory, until it is freed and had again. Calls take any other memory as
- * well. */
+ * from anyway; and so it is, with a warning in the log, where files may not be as large (ulimit -f), and where the
+ * descriptor would be one of the last that this process may have: an eighth of them, at most 64, is left to the program
+ * and to connections. Where a call has failed while another process was stopped in the middle of a store, the part of
+ * the buffer that it may store to becomes ordinary memory, until it is freed and had again. Calls take any other memory
+ * as well. */
 TUTTI_API tuttiResult_t tuttiMemAlloc(void** pointer, size_t bytes);
 TUTTI_API tuttiResult_t tuttiMemFree(void* pointer);
 /* Announces that calls will use this memory. It stays what it is: no page of it is moved or replaced (but for what is

@@ -123,14 +123,15 @@ TUTTI_API tuttiResult_t tuttiCommInitEnv(tuttiComm_t* comm);
 /* All `ranks` ranks in this process: comms[i] is rank i, to be used by one thread each, or by one thread in groups. */
 TUTTI_API tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ranks);
 /* A communicator of the ranks that give the same `colour`, ordered by `key`, then by rank. Every rank of `comm` calls
- * it; colour TUTTI_NO_COLOUR takes part in none and gets *split = NULL. In a group *split is valid after the group's
- * end. */
+ * it, in the same place among its calls: a rank that makes another call there is tuttiMismatch. Colour TUTTI_NO_COLOUR
+ * takes part in none and gets *split = NULL. In a group *split is valid after the group's end; splits of a group run
+ * before its other calls. */
 #define TUTTI_NO_COLOUR (-1)
 TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int colour, int key, tuttiComm_t* split);
 
 /* Waits for the communicator's streams' calls and leaves. The process's last communicator waits, at most TUTTI_TIMEOUT
- * seconds, until all other ranks have left too, and reports a rank that made fewer or more calls. `comm` is invalid
- * afterwards, whatever is returned. */
+ * seconds, until all other ranks have left too, and reports a rank that made fewer or more calls (tuttiMismatch) or has
+ * not left by then (tuttiTimeout). `comm` is invalid afterwards, whatever is returned. */
 TUTTI_API tuttiResult_t tuttiCommDestroy(tuttiComm_t comm);
 /* Makes every rank's pending and later calls on this communicator fail with tuttiAborted, in bounded time. The
  * communicator must still be destroyed. */
@@ -143,7 +144,8 @@ TUTTI_API const char* tuttiCommGetErrorText(tuttiComm_t comm);
 TUTTI_API tuttiResult_t tuttiCommCount(tuttiComm_t comm, int* ranks);
 TUTTI_API tuttiResult_t tuttiCommUserRank(tuttiComm_t comm, int* rank);
 
-/* A sum in which this rank's input is first multiplied by *scalar (one element of `type`; ranks may differ). */
+/* A sum in which this rank's input is first multiplied by *scalar (one element of `type`; ranks may differ). Local: no
+ * other rank takes part. */
 TUTTI_API tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t* op, const void* scalar, tuttiDataType_t type,
                                                   tuttiComm_t comm);
 TUTTI_API tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm);

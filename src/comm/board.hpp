@@ -1,7 +1,7 @@
 // The call board: what a rank's last calls were, for peers that wonder why it does not answer.
 //
-// Collectives are numbered from 1 on each communicator; sends and receives are numbered from 1 for each peer and
-// direction, because only two ranks know of them.
+// Collectives, split and destroy are numbered from 1 on each communicator; sends and receives are numbered from 1 for
+// each peer and direction, because only two ranks know of them.
 #pragma once
 
 #include <array>

@@ -112,11 +112,9 @@ tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int colour, int key, tuttiComm_t*
   return guarded([&] {
     required(split, "split") = nullptr;
     if (colour < TUTTI_NO_COLOUR) throw_error(Code::InvalidArgument, "split: colour {} is negative", colour);
-    const auto run = [=, communicator = communicator_of(comm)] {
-      auto made = communicator->split(colour, key);
+    submit_split(communicator_of(comm), colour, key, [split](std::shared_ptr<Communicator> made) {
       if (made != nullptr) *split = make_handle(std::move(made));
-    };
-    in_group() ? group_add(run) : run();
+    });
   });
 }
 

@@ -16,6 +16,8 @@ std::string describe_varying(const CallSpec& spec) {
 }  // namespace
 
 std::string describe(const CallSpec& spec) {
+  if (spec.splits) return "split()";
+  if (spec.leaves) return "destroy()";
   const char* type = name_of(spec.type);
   if (spec.varies) return describe_varying(spec);
   switch (spec.collective) {

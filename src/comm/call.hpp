@@ -24,7 +24,9 @@ struct CallSpec {
   Op op = Op::Sum;
   bool sends : 1 = false;
   bool varies : 1 = false;  ///< blocks differ from rank to rank
-  uint8_t unused : 6 = 0;
+  bool splits : 1 = false;  ///< tuttiCommSplit, which is numbered with the collectives: nothing else is said here …
+  bool leaves : 1 = false;  ///< … and so is tuttiCommDestroy
+  uint8_t unused : 4 = 0;
   Rank root = 0;
   uint64_t count = 0;
 
@@ -35,7 +37,7 @@ struct CallSpec {
 static_assert(sizeof(CallSpec) == 16 && std::has_unique_object_representations_v<CallSpec>, "two words, all of them");
 
 /// "all_reduce(count=1024, f32, sum)", "broadcast(count=8, i32, root=2)", "barrier()", "send(count=4, f32, to rank 1)",
-/// "all_gather_v(f32)".
+/// "all_gather_v(f32)", "split()".
 std::string describe(const CallSpec& spec);
 
 /// A call with its buffers. `scale` holds one element where the operator is PreMulSum.

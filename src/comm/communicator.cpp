@@ -6,7 +6,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 
 #include "base/cgroup.hpp"
 #include "base/cores.hpp"
@@ -158,14 +157,6 @@ Terms terms_of(const std::vector<std::string>& verdicts) {
   return terms;
 }
 
-/// A wish is "colour key". Throws Error(ProtocolError) for what is none.
-std::pair<int, int> parse_wish(const std::string& text, Rank from) {
-  std::istringstream in(text);
-  std::pair<int, int> wish;
-  if (in >> wish.first >> wish.second && in.peek() == std::istringstream::traits_type::eof()) return wish;
-  throw_error(Code::ProtocolError, "rank {} takes no part in the split, or its wish makes no sense", from);
-}
-
 }  // namespace
 
 std::shared_ptr<Communicator> Communicator::join(const UniqueId& id, Rank ranks, Rank rank, Groups groups) {
@@ -253,14 +244,19 @@ void Communicator::await_others(uint64_t ticket) const {
   }
 }
 
+/// Why no call can be made any more; Ok if one can.
+Status Communicator::refusal() const {
+  if (has_failed()) return failure();
+  if (!left_) return {};
+  return {Code::InvalidUsage,
+          fmt::format("rank {}: the communicator was destroyed before this call could run", rank())};
+}
+
 exec::Execution* Communicator::begin(Work work, Status& status) {
   current_ = nullptr;
   if (has_failed() || left_) {
-    status = failure();
-    if (status.ok()) {
-      status = {Code::InvalidUsage,
-                fmt::format("rank {}: the communicator was destroyed before this call could run", rank())};
-    }
+    status = refusal();
+    if (has_failed()) exec::abandon(execution_);  // others may wait for it to read what came before it heard of that
     return nullptr;
   }
   try {
@@ -271,10 +267,11 @@ exec::Execution* Communicator::begin(Work work, Status& status) {
     status = copy_to_self(work);  // a mistake of this rank alone: the communicator stays usable
     return status.ok() && begin_transfers(work) ? &execution_ : nullptr;
   } catch (const Error& error) {
-    status = watch_.fail(error.code(), error.what());
+    status = watch_.broken(error.code(), error.what());
   } catch (const std::exception& error) {
     status = watch_.fail(Code::OutOfMemory, error.what());
   }
+  exec::abandon(execution_);
   return nullptr;
 }
 
@@ -354,7 +351,7 @@ bool Communicator::begin_transfers(Work work) {
 
 Status Communicator::what_went_wrong() {
   if (has_failed()) return std::move(execution_.status);
-  return watch_.fail(execution_.status.code, execution_.status.text);  // an engine saw it first
+  return watch_.broken(execution_.status.code, execution_.status.text);  // an engine saw it first
 }
 
 Status Communicator::failure() const {
@@ -364,44 +361,5 @@ Status Communicator::failure() const {
 }
 
 Status Communicator::broke(const std::string& what) { return watch_.fail(Code::InternalError, what); }
-
-std::shared_ptr<Communicator> Communicator::split(int colour, int key) {
-  const std::lock_guard one_at_a_time(split_mutex_);
-  const Deadline deadline = Deadline::in(env().init_timeout);
-  const auto wishes = endpoint_->exchange(fmt::format("{} {}", colour, key), deadline);
-  std::vector<std::pair<int, Rank>> members;  // (key, rank)
-  for (Rank peer = 0; peer < ranks(); ++peer) {
-    const auto [their_colour, their_key] = parse_wish(wishes[static_cast<size_t>(peer)], peer);
-    if (colour >= 0 && their_colour == colour) members.emplace_back(their_key, peer);
-  }
-  std::sort(members.begin(), members.end());
-  const bool leads = !members.empty() && members.front().second == rank();
-  const auto ids = endpoint_->exchange(leads ? create_unique_id().hex() : "", deadline);
-  if (colour < 0) return nullptr;
-  const auto place = std::find_if(members.begin(), members.end(), [&](const auto& m) { return m.second == rank(); });
-  const auto id = UniqueId::from_hex(ids[static_cast<size_t>(members.front().second)]);
-  std::vector<Rank> of_members;
-  for (const auto& member : members) of_members.push_back(member.second);
-  return join(id, static_cast<Rank>(members.size()), static_cast<Rank>(place - members.begin()),
-              groups_among(*groups_, of_members));
-}
-
-Status Communicator::leave() {
-  left_ = true;
-  Status failed = failure();
-  std::vector<Traffic> traffic;
-  for (const auto& [transfer, number] : transfer_counts_) {
-    const auto [peer, sends] = transfer;
-    if (traffic.empty() || traffic.back().peer != peer) traffic.push_back({peer, 0, 0});
-    (sends ? traffic.back().sent : traffic.back().received) = number;
-  }
-  const Farewell farewell =
-      endpoint_->leave(calls_, Deadline::in(env().timeout), digest_,
-                       describe(board_->collective(calls_).value_or(CallSpec{})), std::move(traffic));
-  if (failed.ok() && failure().code == Code::Mismatch) failed = failure();  // a slower rank found it meanwhile
-  if (!failed.ok()) return failed;
-  if (!farewell.mismatch.empty()) return {Code::Mismatch, fmt::format("rank {}: {}", farewell.rank, farewell.mismatch)};
-  return {};
-}
 
 }  // namespace tutti::comm

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -27,6 +27,13 @@ namespace tutti::comm {
 
 /// What a communicator does under one ticket: one collective, or sends and receives that run at the same time.
 using Work = std::span<const Call>;
+
+/// A rank's part in a split: what it is to join.
+struct Part {
+  UniqueId id;
+  Rank ranks = 0, rank = 0;
+  Groups groups;
+};
 
 class Communicator {
  public:
@@ -66,8 +73,9 @@ class Communicator {
   Status broke(const std::string& what);
   const exec::Patience& patience() const { return patience_; }
 
-  /// A communicator of the ranks with the same colour; null for a negative one. Collective.
-  std::shared_ptr<Communicator> split(int colour, int key);
+  /// The communicator of the ranks with the same colour; nothing for a negative one. To be called by whoever has the
+  /// turn, on all ranks.
+  std::optional<Part> split(int colour, int key);
   void abort() { endpoint_->abort(); }
   /// The first failure; Ok when there is none.
   Status failure() const;
@@ -84,6 +92,8 @@ class Communicator {
   bool begin_transfers(Work work);
   void load(Prepared& prepared);
   Status what_went_wrong();
+  Status refusal() const;
+  std::vector<std::string> exchange(std::string mine, Deadline deadline);
   bool has_failed() const { return failed_.load(std::memory_order_acquire) != 0; }
 
   std::unique_ptr<Endpoint> endpoint_;
@@ -109,7 +119,6 @@ class Communicator {
   std::unique_ptr<unsigned char[]> scratch_;
   unsigned char* scratch_begin_ = nullptr;  // aligned
   uint64_t scratch_bytes_ = 0;
-  std::mutex split_mutex_;
   std::atomic<uint64_t> next_ticket_{0}, serving_{0};
 };
 

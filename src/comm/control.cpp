@@ -211,9 +211,34 @@ bool Control::through() const {
          });
 }
 
-bool Control::wait_until_through(Deadline deadline) {
+/// Under the lock: nobody waits for the ranks of this process but in communicators that have failed.
+bool Control::only_failed_left() const {
+  return std::all_of(companies_.begin(), companies_.end(), [](const auto& entry) {
+    const Company& company = entry.second;
+    if (company.seats.empty()) return !company.hub || !company.hub->busy();
+    return company.seats.begin()->second->failed().load(std::memory_order_acquire) != 0;
+  });
+}
+
+bool Control::wait_until_through(Deadline deadline, double after_failure) {
   std::unique_lock lock(mutex_);
-  return changed_.wait_until(lock, deadline.at(), [this] { return through(); });
+  changed_.wait_until(lock, deadline.at(), [this] { return through() || only_failed_left(); });
+  const auto end = std::min(deadline.at(), Deadline::in(after_failure).at());
+  return changed_.wait_until(lock, end, [this] { return through(); });
+}
+
+std::shared_ptr<Seat> Control::unfinished() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [name, company] : companies_) {
+    if (!company.seats.empty()) return company.seats.begin()->second;
+  }
+  return nullptr;
+}
+
+/// Under the lock, or who waits could miss it.
+void Control::notify() {
+  const std::lock_guard lock(mutex_);
+  changed_.notify_all();
 }
 
 void Control::add_unheard(Unheard unheard) {

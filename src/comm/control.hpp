@@ -51,8 +51,8 @@ class Control {
   void add_hub(std::shared_ptr<Hub> hub);
   std::shared_ptr<Hub> hub(const std::string& name);
   void remove_hub(const std::string& name);
-  /// A meeting point is no longer busy.
-  void hub_changed() { changed_.notify_all(); }
+  /// A meeting point is no longer busy, or a communicator has failed.
+  void notify();
 
   /// Throws Error(InvalidArgument) if that seat is taken by this very process.
   void add_seat(const std::shared_ptr<Seat>& seat);
@@ -63,8 +63,11 @@ class Control {
   void endpoint_came();
   /// True if it was the last of this process.
   bool endpoint_went();
-  /// Waits until no communicator of this process needs it any more, or an endpoint has come. False at the deadline.
-  bool wait_until_through(Deadline deadline);
+  /// Waits until no communicator of this process needs it any more, or an endpoint has come. False at the deadline, or
+  /// `after_failure` seconds after all those that still need it have failed.
+  bool wait_until_through(Deadline deadline, double after_failure);
+  /// A place in a communicator that still needs this process; null if there is none.
+  std::shared_ptr<Seat> unfinished();
   /// A mismatch that became known after the rank's own leave() had returned; the last leave() of the process tells it.
   struct Unheard {
     Rank rank = 0, ranks = 0;
@@ -98,6 +101,7 @@ class Control {
   Company& company(const Key& key);
   void tidy(const std::string& name);
   bool through() const;
+  bool only_failed_left() const;
   void process_died(uint32_t process);
 
   const pid_t process_;

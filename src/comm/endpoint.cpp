@@ -157,9 +157,9 @@ void Endpoint::check_usable() const {
   check();
 }
 
-std::vector<std::string> Endpoint::exchange(std::string mine, Deadline deadline) {
+std::vector<std::string> Endpoint::exchange(std::string mine, Deadline deadline, const Purpose& purpose) {
   check_usable();
-  return seat_->exchange(std::move(mine), deadline);
+  return seat_->exchange(std::move(mine), deadline, purpose);
 }
 
 // ---- failure
@@ -207,8 +207,8 @@ Farewell Endpoint::leave(uint64_t calls, Deadline deadline, uint64_t digest, con
     seat_->say_goodbye({calls, digest, last, std::move(traffic)});
     waited = control_.endpoint_went();
     if (waited) {
-      const bool failed = seat_->failed().load() != 0;
-      control_.wait_until_through(failed ? Deadline::in(std::min(kAfterFailureSeconds, deadline.left())) : deadline);
+      const double patience = deadline.left();
+      if (!control_.wait_until_through(deadline, kAfterFailureSeconds)) say_who_is_late(farewell, patience);
     }
   }
   farewell.complete = seat_->done(&farewell.mismatch);
@@ -219,6 +219,23 @@ Farewell Endpoint::leave(uint64_t calls, Deadline deadline, uint64_t digest, con
         fmt::format("{} (in a communicator of {} ranks that was left before)", unheard->mismatch, unheard->ranks);
   }
   return farewell;
+}
+
+/// The wait for the other ranks has run out. Where a failure has ended it, there is nothing to add to that.
+void Endpoint::say_who_is_late(Farewell& farewell, double waited) const {
+  auto awaited = seat_;
+  std::string which;
+  if (awaited->not_gone().empty()) {
+    awaited = control_.unfinished();
+    if (awaited == nullptr) return;
+    which = fmt::format(" a communicator of {} ranks that it has left before", awaited->ranks());
+  }
+  if (awaited->failed().load(std::memory_order_acquire) != 0) return;
+  const auto ranks = awaited->not_gone();
+  if (ranks.empty()) return;
+  farewell.late =
+      fmt::format("rank {} waited {:.1f} s for {} to leave{}", awaited->rank(), waited, list_ranks(ranks), which);
+  if (awaited == seat_) farewell.awaited = ranks.front();
 }
 
 std::optional<Left> Endpoint::left(Rank r) const { return seat_->left(r); }

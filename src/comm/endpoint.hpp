@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/purpose.hpp"
 #include "comm/traffic.hpp"
 #include "comm/unique_id.hpp"
 #include "transports/wireup.hpp"
@@ -29,8 +30,10 @@ class Seat;
 struct Farewell {
   bool complete =
       false;  ///< every rank left or failed; false: not known (others of this process go on, or time ran out)
-  std::string mismatch;  ///< "rank 2 left after 16 calls, rank 0 after 17"; empty where the ranks made the same calls
-  Rank rank = 0;         ///< this process's, in the communicator that `mismatch` is about
+  std::string mismatch;    ///< "rank 2 left after 16 calls, rank 0 after 17"; empty where the ranks made the same calls
+  Rank rank = 0;           ///< this process's, in the communicator that `mismatch` is about
+  std::string late;        ///< "rank 0 waited 600.0 s for rank 2 to leave"; empty where the wait did not run out
+  Rank awaited = kNoRank;  ///< the first of those, where they are of this communicator
 };
 
 class Endpoint final : public transports::Wireup {
@@ -57,9 +60,10 @@ class Endpoint final : public transports::Wireup {
   std::string describe(Rank rank) const;
 
   /// Every rank gives some bytes (≤ 16 MiB), every rank gets those of all, in order of rank. Collective, one at a time.
-  /// A time-out fails the communicator, since the ranks are then no longer in step.
+  /// A time-out fails the communicator, since the ranks are then no longer in step, and so do ranks with different
+  /// purposes.
   /// Throws Error(Timeout | Mismatch | PeerFailed | Aborted | …).
-  std::vector<std::string> exchange(std::string mine, Deadline deadline);
+  std::vector<std::string> exchange(std::string mine, Deadline deadline, const Purpose& purpose = {});
 
   // ---- failure
   /// 0 while all is well, else the Code of the first failure. One load: for loops that wait.
@@ -88,7 +92,8 @@ class Endpoint final : public transports::Wireup {
   /// received `traffic` (each peer once). Services stay open for slower ranks, under the control thread, until all
   /// ranks have left, unless they were removed: give them shared ownership of what they need. Returns at once, except
   /// in the last endpoint of this process to leave: that one waits until all communicators of this process are through,
-  /// so that the process may then exit without harm to any other; after a failure it waits 2 s at most. If all is well
+  /// so that the process may then exit without harm to any other; it waits 2 s at most for those that have failed, and
+  /// says (`late`) when the deadline ended its wait. If all is well
   /// with its own communicator, it tells of the first mismatch in those that this process left before, whose leave()
   /// could not know yet. Throws nothing; a second call only repeats the answer for this communicator.
   Farewell leave(uint64_t calls, Deadline deadline, uint64_t digest = 0, const std::string& last = "",
@@ -106,6 +111,7 @@ class Endpoint final : public transports::Wireup {
  private:
   Endpoint(Control& control, std::shared_ptr<Seat> seat);
   void check_usable() const;
+  void say_who_is_late(Farewell& farewell, double waited) const;
 
   Control& control_;
   std::shared_ptr<Seat> seat_;

@@ -15,7 +15,6 @@ namespace {
 constexpr double kGraceSeconds = 0.05;    // for a goodbye that is already on its way when its process is seen dead
 constexpr double kClosingSeconds = 2;     // for the ranks to close, once all know that all have left
 constexpr size_t kBusyChannel = 1 << 20;  // questions are dropped, not queued, where so much waits already
-constexpr size_t kMaxGathered = kMaxFromHub - (1 << 20);
 
 bool before(const Traffic& a, const Traffic& b) { return a.peer < b.peer; }
 
@@ -70,59 +69,6 @@ void Hub::on_end(Rank from, const std::string& why) {
   if (state_ == State::Closing) check_closed();
 }
 
-void Hub::on_exchange(Rank from, Exchange given) {
-  if (failed_ || state_ != State::Running) return;
-  Seated& seat = seats_[static_cast<size_t>(from)];
-  if (given.number != exchange_ || seat.given) {
-    return fail(Code::ProtocolError, fmt::format("{} gave to exchange {} while the others are at exchange {}",
-                                                 describe_rank(from, seat.member), given.number, exchange_));
-  }
-  if (given_ == 0) {
-    exchange_timer_ =
-        control_.loop().at(Deadline::in(given.wait_ms / 1e3), [weak = weak_from_this(), number = given.number] {
-          if (const auto self = weak.lock()) self->exchange_late(number);
-        });
-  }
-  seat.given = std::move(given.bytes);
-  ++given_;
-  const auto left = std::find_if(seats_.begin(), seats_.end(),
-                                 [](const Seated& s) { return s.where == Seated::Where::Left && !s.given; });
-  if (left != seats_.end()) {
-    const auto rank = static_cast<Rank>(left - seats_.begin());
-    return fail(Code::Mismatch,
-                fmt::format("{} left after {}; rank {} waits for it in an exchange", describe_rank(rank, left->member),
-                            counted(left->goodbye.calls, "call"), from));
-  }
-  if (given_ < seats_.size()) return;
-
-  Gathered all;
-  all.number = exchange_;
-  size_t bytes = 0;
-  for (Seated& s : seats_) {
-    bytes += s.given->size() + 4;
-    all.bytes.push_back(std::move(*s.given));
-    s.given.reset();
-  }
-  ++exchange_;
-  given_ = 0;
-  control_.loop().cancel(exchange_timer_);
-  if (bytes > kMaxGathered) {
-    return fail(Code::InvalidArgument,
-                fmt::format("the ranks exchange {} bytes together, over {}", bytes, kMaxGathered));
-  }
-  send_all(pack(all));
-}
-
-void Hub::exchange_late(uint32_t number) {
-  if (failed_ || state_ != State::Running || number != exchange_ || given_ == 0) return;
-  std::vector<Rank> missing;
-  for (size_t r = 0; r < seats_.size(); ++r) {
-    if (!seats_[r].given) missing.push_back(static_cast<Rank>(r));
-  }
-  fail(Code::Timeout,
-       fmt::format("an exchange between all ranks ran out of time: {} did not take part in it", list_ranks(missing)));
-}
-
 /// A rank of its host saw that process die. Its goodbye may still be on its way here.
 void Hub::on_report(Rank from, Rank rank) {
   if (rank < 0 || static_cast<size_t>(rank) >= seats_.size())
@@ -146,10 +92,7 @@ void Hub::on_goodbye(Rank from, Goodbye goodbye) {
   take_traffic(from, goodbye.traffic);
   seat.where = Seated::Where::Left;
   seat.goodbye = std::move(goodbye);
-  if (given_ > 0 && !seat.given && !failed_) {
-    fail(Code::Mismatch, fmt::format("{} left after {}; others wait for it in an exchange",
-                                     describe_rank(from, seat.member), counted(seat.goodbye.calls, "call")));
-  }
+  if (given_ > 0 && !seat.given) left_before_exchange(from);
   went(from);
 }
 
@@ -274,7 +217,12 @@ std::string Hub::compare_calls() const {
   for (size_t r = 1; r < seats_.size(); ++r) {
     const Goodbye &theirs = seats_[r].goodbye, &first = seats_[0].goodbye;
     if (theirs.calls != first.calls) {
-      return fmt::format("rank {} left after {}, rank 0 after {}", r, counted(theirs.calls, "call"), first.calls);
+      const bool more = theirs.calls > first.calls;
+      const std::string& last = more ? theirs.last : first.last;
+      return fmt::format("rank {} left after {}, rank {} after {}{}", more ? 0 : r,
+                         counted(more ? first.calls : theirs.calls, "call"), more ? r : 0,
+                         more ? theirs.calls : first.calls,
+                         last.empty() ? "" : fmt::format(", the last of them {}", last));
     }
     if (theirs.digest != first.digest) {
       return fmt::format("of {}, rank {} called {} last where rank 0 called {}", counted(first.calls, "call"), r,
@@ -307,7 +255,7 @@ void Hub::close() {
   const auto self = shared_from_this();
   auto& loop = control_.loop();
   loop.cancel(timer_);
-  loop.cancel(exchange_timer_);
+  end_exchange();
   for (const auto& a : std::vector(applicants_)) drop(a);
   for (const Seated& seat : seats_) seat.channel->close();
   busy_ = false;

@@ -59,9 +59,9 @@ class Hub : public std::enable_shared_from_this<Hub> {
     Member member;
     std::shared_ptr<Channel> channel;
     Where where = Where::Here;
-    Goodbye goodbye;                   // what it said when it left
-    Dealings dealings;                 // to be sent to it at the end of this turn
-    std::optional<std::string> given;  // to the exchange under way
+    Goodbye goodbye;                // what it said when it left
+    Dealings dealings;              // to be sent to it at the end of this turn
+    std::optional<Exchange> given;  // to the exchange under way
   };
 
   // gathering (hub_gather.cpp)
@@ -75,11 +75,22 @@ class Hub : public std::enable_shared_from_this<Hub> {
   void waited_in_vain(const Applicant& applicant);
   void stop_gathering(Code code, const std::string& text);
 
+  // exchanges (hub_exchange.cpp)
+  void on_exchange(Rank from, Exchange given);
+  void finish_exchange();
+  void end_exchange();
+  void exchange_late(uint32_t number);
+  void look_at_exchange(uint32_t number);
+  void tell_missing(std::vector<Rank> ranks);
+  Loop::Id after(double seconds, void (Hub::*then)(uint32_t));
+  void left_before_exchange(Rank rank);
+  void went_apart(Rank rank, const std::string& call);
+  size_t first_giver() const;
+  std::vector<Rank> not_given() const;
+
   // running
   void on_frame(Rank from, std::string_view body);
   void on_end(Rank from, const std::string& why);
-  void on_exchange(Rank from, Exchange given);
-  void exchange_late(uint32_t number);
   void on_report(Rank from, Rank rank);
   void on_goodbye(Rank from, Goodbye goodbye);
   void take_traffic(Rank from, std::vector<Traffic>& traffic);
@@ -112,7 +123,8 @@ class Hub : public std::enable_shared_from_this<Hub> {
   bool failed_ = false;
   uint32_t exchange_ = 0;  // number of the exchange under way, or next
   size_t given_ = 0;
-  Loop::Id exchange_timer_ = 0;
+  std::string apart_;  // the ranks give to it as part of different calls: which
+  Loop::Id exchange_timer_ = 0, look_timer_ = 0;
   News news_;  // to be sent at the end of this turn
   Deadline::Clock::time_point last_beat_{};
 };

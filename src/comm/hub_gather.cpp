@@ -173,7 +173,7 @@ void Hub::stop_gathering(Code code, const std::string& text) {
     drop(a);
   }
   busy_ = false;
-  control_.hub_changed();
+  control_.notify();
   timer_ = control_.loop().at(Deadline::in(kRefusingSeconds), [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->close();
   });

@@ -44,6 +44,7 @@ enum class Kind : uint8_t {
   // meeting point → rank
   Table,
   Gathered,
+  Missing,
   Dealings,
   News,
   Done,
@@ -184,13 +185,18 @@ struct Table {
   }
 };
 
+/// `call` and `what` say which call it is part of: they must be equal on all ranks.
 struct Exchange {
   static constexpr Kind kKind = Kind::Exchange;
   uint32_t number = 0, wait_ms = 0;
+  uint64_t call = 0;  ///< its number; 0: the communicator is being created
+  std::string what;   ///< "split()"
   std::string bytes;
   static void fields(auto& m, auto& v) {
     v.number(m.number);
     v.number(m.wait_ms);
+    v.number(m.call);
+    v.text(m.what, kMaxName);
     v.text(m.bytes, kMaxExchange);
   }
 };
@@ -202,6 +208,17 @@ struct Gathered {
   static void fields(auto& m, auto& v) {
     v.number(m.number);
     v.texts(m.bytes, kMaxRanks, kMaxExchange);
+  }
+};
+
+/// To a rank that waits in an exchange: who has not given to it for a while, or has given as part of another call.
+struct Missing {
+  static constexpr Kind kKind = Kind::Missing;
+  uint32_t number = 0;
+  std::vector<Rank> ranks;
+  static void fields(auto& m, auto& v) {
+    v.number(m.number);
+    v.numbers(m.ranks, kMaxRanks);
   }
 };
 
@@ -314,6 +331,10 @@ class MessageWriter {
     length(values.size(), limit);
     for (const T& value : values) item(value);
   }
+  void numbers(const std::vector<Rank>& values, size_t limit) {
+    length(values.size(), limit);
+    for (const Rank value : values) number(value);
+  }
   template <class T>
   void item(const T& value) {
     T::fields(value, *this);
@@ -356,6 +377,11 @@ class MessageReader {
     const size_t count = length(limit);
     values.clear();  // grown as items are really there: a large count alone reserves nothing
     for (size_t i = 0; i < count; ++i) item(values.emplace_back());
+  }
+  void numbers(std::vector<Rank>& values, size_t limit) {
+    const size_t count = length(limit);
+    values.clear();
+    for (size_t i = 0; i < count; ++i) number(values.emplace_back());
   }
   template <class T>
   void item(T& value) {

@@ -47,6 +47,13 @@ void Seat::on_frame(std::string_view body) {
       gathered_ = std::move(gathered);
       return changed_.notify_all();
     }
+    case Kind::Missing: {
+      auto missing = unpack<Missing>(body);
+      for (const Rank rank : missing.ranks) index(rank);  // throws if there is no such rank
+      const std::lock_guard lock(mutex_);
+      missing_ = std::move(missing);
+      return changed_.notify_all();
+    }
     case Kind::Dealings:
       return on_dealings(unpack<Dealings>(body));
     case Kind::News:
@@ -122,14 +129,6 @@ void Seat::on_done(Done done) {
   close();
 }
 
-bool Seat::all_others_gone() const {
-  const std::lock_guard lock(mutex_);
-  for (Rank r = 0; r < ranks_; ++r) {
-    if (r != rank_ && gone_[static_cast<size_t>(r)] == Gone::No) return false;
-  }
-  return true;
-}
-
 /// The connection to the meeting point has ended: as it should after Done, else because its process died.
 void Seat::on_end(const std::string& why) {
   const auto self = shared_from_this();
@@ -145,7 +144,7 @@ void Seat::on_end(const std::string& why) {
   channel_.reset();
   resolve_all();
   if (parted || members_.empty()) return close();
-  if (all_others_gone()) return;
+  if (not_gone().empty()) return;
   // If that process died, its pidfd tells in a moment, and names the rank.
   grace_timer_ = control_.loop().at(Deadline::in(kGraceSeconds), [weak = weak_from_this(), why] {
     if (const auto seat = weak.lock()) seat->hub_lost(why);

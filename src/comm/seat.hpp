@@ -20,6 +20,7 @@
 #include "comm/control.hpp"
 #include "comm/guarded.hpp"
 #include "comm/messages.hpp"
+#include "comm/purpose.hpp"
 #include "comm/services.hpp"
 #include "transports/wireup.hpp"
 
@@ -46,7 +47,7 @@ class Seat : public std::enable_shared_from_this<Seat> {
   /// Takes over a connection that has sent Register. `wait_joined` then waits for the table.
   void adopt(Fd fd);
   void wait_joined(Deadline deadline);
-  std::vector<std::string> exchange(std::string mine, Deadline deadline);
+  std::vector<std::string> exchange(std::string mine, Deadline deadline, const Purpose& purpose);
   const std::atomic<uint32_t>& failed() const { return failed_; }
   std::optional<Failure> failure() const;
   void fail(Code code, const std::string& text);
@@ -61,6 +62,8 @@ class Seat : public std::enable_shared_from_this<Seat> {
   void say_goodbye(const Goodbye& goodbye);
   /// Gives up a seat whose join failed.
   void give_up();
+  /// The other ranks that have neither left nor been lost.
+  std::vector<Rank> not_gone() const;
   /// True, with the meeting point's comparison of the ranks' calls, once every rank has left. After the first time,
   /// what comes to be known goes to Control::add_unheard.
   bool done(std::string* mismatch);
@@ -90,12 +93,11 @@ class Seat : public std::enable_shared_from_this<Seat> {
   void answer_board(const BoardAsk& ask);
   void resolve(uint64_t ticket, Answer answer);
   void resolve_all();
-  bool all_others_gone() const;
   void close();
 
   /// Sets the first failure; false if there was one. Under no lock.
   bool set_failure(Code code, const std::string& text);
-  std::vector<std::string> wait_gathered(uint32_t number, Deadline deadline);
+  std::vector<std::string> wait_gathered(uint32_t number, Deadline deadline, const Purpose& purpose);
 
   Control& control_;
   const Key key_;
@@ -119,6 +121,7 @@ class Seat : public std::enable_shared_from_this<Seat> {
   std::optional<Failure> refusal_;
   std::optional<Failure> failure_;
   std::optional<Gathered> gathered_;
+  std::optional<Missing> missing_;
   std::vector<Gone> gone_;  // as the meeting point says
   std::vector<bool> dead_;  // whose process has died, as seen from here
   std::vector<Left> left_;  // of those that Left

@@ -44,34 +44,46 @@ void Seat::wait_joined(Deadline deadline) {
   throw_error(Code::Timeout, "the meeting point took this rank's registration and then said nothing");
 }
 
-std::vector<std::string> Seat::exchange(std::string mine, Deadline deadline) {
+std::vector<std::string> Seat::exchange(std::string mine, Deadline deadline, const Purpose& purpose) {
   const std::lock_guard one_at_a_time(exchange_mutex_);
   Exchange message;
   message.number = exchanges_++;
   message.wait_ms = static_cast<uint32_t>(std::min(deadline.left() * 1e3, 4e9));
+  message.call = purpose.call;
+  message.what = purpose.what;
   message.bytes = std::move(mine);
   auto frame = std::make_shared<const std::string>(pack(message));
   control_.loop().post([self = shared_from_this(), frame] {
     if (self->channel_) self->channel_->send(frame);
   });
-  return wait_gathered(message.number, deadline);
+  return wait_gathered(message.number, deadline, purpose);
 }
 
-std::vector<std::string> Seat::wait_gathered(uint32_t number, Deadline deadline) {
+std::vector<std::string> Seat::wait_gathered(uint32_t number, Deadline deadline, const Purpose& purpose) {
   std::unique_lock lock(mutex_);
-  const bool over = changed_.wait_until(
-      lock, later(deadline).at(), [&] { return failure_.has_value() || (gathered_ && gathered_->number == number); });
-  if (gathered_ && gathered_->number == number) {
+  const auto complete = [&] { return gathered_ && gathered_->number == number; };
+  bool over = false;
+  while (!complete() && !failure_ && !over) {
+    if (missing_ && missing_->number == number && purpose.look) {
+      const std::vector<Rank> missing = std::move(missing_->ranks);
+      missing_.reset();
+      lock.unlock();
+      purpose.look(missing);
+      lock.lock();
+      continue;
+    }
+    missing_.reset();
+    over = !changed_.wait_until(lock, later(deadline).at(), [&] { return failure_ || complete() || missing_; });
+  }
+  if (complete()) {
     auto bytes = std::move(gathered_->bytes);
     gathered_.reset();
     return bytes;
   }
-  if (!over) {
+  if (!failure_) {
     lock.unlock();
     fail(Code::Timeout,
-         fmt::format("an exchange between all ranks ran out of time at rank {}: the meeting point does not "
-                     "answer",
-                     rank_));
+         fmt::format("rank {} waited in vain in {}: the meeting point does not answer", rank_, purpose.what));
     lock.lock();
   }
   throw Error(failure_->first, failure_->second);
@@ -93,6 +105,7 @@ bool Seat::set_failure(Code code, const std::string& text) {
   }
   if (unheard) control_.add_unheard({rank_, ranks_, text});
   changed_.notify_all();
+  control_.notify();
   return true;
 }
 
@@ -153,6 +166,15 @@ void Seat::say_goodbye(const Goodbye& goodbye) {
 void Seat::give_up() {
   control_.remove_seat(*this);  // at once: the rank may try again
   control_.loop().post([self = shared_from_this()] { self->close(); });
+}
+
+std::vector<Rank> Seat::not_gone() const {
+  std::vector<Rank> ranks;
+  const std::lock_guard lock(mutex_);
+  for (Rank r = 0; r < ranks_; ++r) {
+    if (r != rank_ && gone_[static_cast<size_t>(r)] == Gone::No) ranks.push_back(r);
+  }
+  return ranks;
 }
 
 bool Seat::done(std::string* mismatch) {

@@ -25,12 +25,19 @@ struct Share {
   std::vector<uint64_t> tickets;
 };
 
+/// What a group runs on a thread of its own.
+struct Task {
+  std::shared_ptr<Communicator> comm;  // whose turn it takes; null: no one's
+  std::function<void(uint64_t ticket)> run;
+  uint64_t ticket = 0;
+};
+
 struct Group {
   uint64_t process = 0;  // who began it, see process_generation()
   std::vector<Share> shares;
   std::vector<std::shared_ptr<Stream>> streams;
   bool blocks = false;  // some call has no stream: the end waits
-  std::vector<std::function<void()>> tasks;
+  std::vector<Task> tasks;
   bool discarded = false;  // by an inner level: the outer ones are still to be ended, and run nothing
 };
 thread_local Group t_group;
@@ -166,6 +173,13 @@ Status run_shares(std::vector<Share>& shares) {
 }
 
 /// Needs order().
+void take_tickets(std::vector<Task>& tasks) {
+  for (Task& task : tasks) {
+    if (task.comm != nullptr) task.ticket = task.comm->take_ticket();
+  }
+}
+
+/// Needs order().
 void take_tickets(std::vector<Share>& shares) {
   for (Share& share : shares) {
     for (size_t i = 0; i < share.works.size(); ++i) share.tickets.push_back(share.comm->take_ticket());
@@ -197,7 +211,7 @@ void collect(const std::shared_ptr<Communicator>& comm, const Call& call, const 
 
 /// Runs tasks side by side, for each waits for the others; throws the first failure. Where a thread is missing none of
 /// them begins.
-void run_tasks(std::vector<std::function<void()>> tasks) {
+void run_tasks(std::vector<Task>& tasks) {
   if (tasks.empty()) return;
   std::vector<std::exception_ptr> errors(tasks.size());
   std::promise<bool> begins;
@@ -208,7 +222,7 @@ void run_tasks(std::vector<std::function<void()>> tasks) {
     for (size_t i = 0; i < tasks.size(); ++i) {
       threads.push_back(start_thread<std::jthread>([&, i, all_there] {
         try {
-          if (all_there.get()) tasks[i]();
+          if (all_there.get()) tasks[i].run(tasks[i].ticket);
         } catch (...) {
           errors[i] = std::current_exception();
         }
@@ -218,11 +232,25 @@ void run_tasks(std::vector<std::function<void()>> tasks) {
     begins.set_value(false);
     throw;
   }
+  {
+    const std::lock_guard lock(order());
+    take_tickets(tasks);
+  }
   begins.set_value(true);
   threads.clear();
   for (const auto& error : errors) {
     if (error) std::rethrow_exception(error);
   }
+}
+
+/// Makes a split in its turn. The new communicator is joined after it: others may use this one meanwhile.
+std::shared_ptr<Communicator> split_in_turn(Communicator& comm, uint64_t ticket, int colour, int key) {
+  std::optional<Part> part;
+  {
+    const Turn turn(comm, ticket);
+    part = comm.split(colour, key);
+  }
+  return part ? Communicator::join(part->id, part->ranks, part->rank, part->groups) : nullptr;
 }
 
 /// The first stream runs the group; the others wait for it, so that what follows on them comes after.
@@ -265,7 +293,16 @@ bool in_group() { return t_depth > 0; }
 
 void group_add(std::function<void()> task) {
   refuse_if_discarded();
-  t_group.tasks.push_back(std::move(task));
+  t_group.tasks.push_back({nullptr, [task = std::move(task)](uint64_t) { task(); }});
+}
+
+void submit_split(const std::shared_ptr<Communicator>& comm, int colour, int key,
+                  std::function<void(std::shared_ptr<Communicator>)> made) {
+  if (!in_group()) return made(split_in_turn(*comm, comm->take_ticket(), colour, key));
+  refuse_if_discarded();
+  t_group.tasks.push_back({comm, [comm, colour, key, made = std::move(made)](uint64_t ticket) {
+                             made(split_in_turn(*comm, ticket, colour, key));
+                           }});
 }
 
 void group_discard() {
@@ -283,7 +320,7 @@ void group_end() {
   if (group.discarded) {
     throw_error(Code::InvalidUsage, "nothing of this group has run: tuttiGroupDiscard gave it up at an inner level");
   }
-  run_tasks(std::move(group.tasks));
+  run_tasks(group.tasks);
   if (group.shares.empty()) return;
   std::unique_lock lock(order());
   take_tickets(group.shares);

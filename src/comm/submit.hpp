@@ -22,6 +22,10 @@ void group_end();
 /// more (Error(InvalidUsage) at each call), and the outermost end throws the same.
 void group_discard();
 bool in_group();
+/// Splits the communicator in its turn, as any call, and hands on what became of it (null: no part in it); in a group
+/// at its end, before the group's other calls on the communicator.
+void submit_split(const std::shared_ptr<Communicator>& comm, int colour, int key,
+                  std::function<void(std::shared_ptr<Communicator>)> made);
 /// In a group: `task` runs, on a thread of its own, when the group ends, before any call. For joining as several ranks.
 void group_add(std::function<void()> task);
 

@@ -14,7 +14,7 @@ namespace tutti::comm {
 namespace {
 
 constexpr double kBoardWait = 2.0;   // seconds for a peer's board when a message was wrong
-constexpr double kReasonWait = 2.0;  // … and for the reason why a peer's call has failed
+constexpr double kReasonWait = 2.0;  // … and for the reason why a peer's call has failed, or a link has broken
 
 const char* waits_for(exec::Await await) {
   switch (await) {
@@ -84,6 +84,34 @@ Status Watch::fail(Code code, const std::string& reason) {
   return failed();
 }
 
+Status Watch::broken(Code code, const std::string& what) {
+  const Deadline deadline = Deadline::in(code == Code::PeerFailed ? kReasonWait : 0);
+  do {
+    if (endpoint_.failed().load(std::memory_order_acquire) != 0) return failed();
+    for (Rank peer = 0; peer < endpoint_.ranks(); ++peer) {
+      if (const auto early = left_early(peer, true)) return fail(Code::Mismatch, *early);
+      if (const auto early = left_early(peer, false)) return fail(Code::Mismatch, *early);
+    }
+    exec::nap(1e-3);
+  } while (!deadline.passed());
+  return fail(code, what);
+}
+
+/// How `peer` left without the counterpart of our call (of our sends to it, or receives), if it did.
+std::optional<std::string> Watch::left_early(Rank peer, bool we_send) const {
+  const auto left = endpoint_.left(peer);
+  if (!left) return std::nullopt;
+  if (call_ != 0) {
+    const uint64_t last = left->calls + 1;
+    if (last > call_) return std::nullopt;
+    return compare(peer, last, own_board_.collective(last).value_or(spec_), {.leaves = true});
+  }
+  if (group_ == nullptr || !left_without(*group_, peer, *left)) return std::nullopt;
+  return fmt::format("rank {} left after sending rank {} {} and receiving {} from it where rank {} called {}", peer,
+                     endpoint_.rank(), counted(left->sent_to_us, "message"), left->received_from_us, endpoint_.rank(),
+                     describe(ours(peer, we_send)));
+}
+
 Status Watch::failed() {
   const auto first = endpoint_.failure();
   if (!first) return {Code::InternalError, here() + ": failed without a reason"};
@@ -123,6 +151,18 @@ std::optional<std::string> Watch::first_difference(Rank peer) const {
     return compare(peer, calls[i], *mine, *theirs[i]->spec);
   }
   return std::nullopt;
+}
+
+/// Does the last collective of a peer that is not in our call fit those that we made?
+std::optional<std::string> Watch::last_difference(Rank peer, const BoardAnswer& board) const {
+  if (!board.last || board.last->collective == Collective::SendRecv || board.begun == call_) return std::nullopt;
+  // Nobody gets past a call that waits for all: who is further is in other calls, even if the board has lost our
+  // number.
+  if (board.begun > call_) return compare(peer, board.begun, spec_, *board.last);
+  const auto mine = own_board_.collective(board.begun);
+  if (!mine || *mine == *board.last) return std::nullopt;
+  if (auto first = first_difference(peer)) return first;
+  return compare(peer, board.begun, *mine, *board.last);
 }
 
 /// The first transfer of our group whose counterpart on the peer's board is of another count or type.
@@ -167,12 +207,10 @@ Status Watch::other_call(const exec::Fault& fault) {
 
 /// The peer's call has failed, and we know it from its memory before we have heard why.
 Status Watch::taken_back(Rank peer) {
-  const Deadline deadline = Deadline::in(kReasonWait);
-  while (endpoint_.failed().load(std::memory_order_acquire) == 0 && !deadline.passed()) exec::nap(1e-3);
-  return fail(Code::PeerFailed,
-              fmt::format("{} has ended its call with an error that was not heard of, and rank {} had "
-                          "not read all that it had lent",
-                          endpoint_.describe(peer), endpoint_.rank()));
+  return broken(Code::PeerFailed,
+                fmt::format("{} has ended its call with an error that was not heard of, and rank {} had "
+                            "not read all that it had lent",
+                            endpoint_.describe(peer), endpoint_.rank()));
 }
 
 Status Watch::fault(const exec::Fault& fault) {
@@ -184,9 +222,9 @@ Status Watch::fault(const exec::Fault& fault) {
   if (fault.kind == exec::FaultKind::TakenBack) return taken_back(fault.peer);
   if (fault.kind == exec::FaultKind::Unreadable) {
     const bool gone = fault.error == ESRCH || fault.error == ECONNRESET;
-    return fail(gone ? Code::PeerFailed : Code::SystemError,
-                fmt::format("rank {} cannot read what {} lent it: {}; TUTTI_CMA=off does without", endpoint_.rank(),
-                            endpoint_.describe(fault.peer), std::strerror(fault.error)));
+    return broken(gone ? Code::PeerFailed : Code::SystemError,
+                  fmt::format("rank {} cannot read what {} lent it: {}; TUTTI_CMA=off does without", endpoint_.rank(),
+                              endpoint_.describe(fault.peer), std::strerror(fault.error)));
   }
   const char* what = fault.kind == exec::FaultKind::BadLength ? "a message of the wrong length" : "a broken descriptor";
   return fail(
@@ -201,6 +239,21 @@ std::optional<std::string> Watch::mismatch(Rank peer, const BoardAnswer& board) 
   if (!board.spec || *board.spec == spec_) return std::nullopt;
   if (auto first = first_difference(peer)) return first;
   return compare(peer, call_, spec_, *board.spec);
+}
+
+void Watch::missing(const std::vector<Rank>& ranks) {
+  const Deadline deadline = Deadline::in(kBoardWait);
+  std::vector<std::future<std::optional<std::string>>> replies;
+  for (const Rank peer : ranks) replies.push_back(endpoint_.ask_board(peer, call_, deadline));
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (replies[i].wait_until(deadline.at()) != std::future_status::ready) continue;
+    const auto bytes = replies[i].get();
+    const auto board = bytes ? Board::parse(*bytes) : std::nullopt;
+    if (!board) continue;
+    auto wrong = mismatch(ranks[i], *board);
+    if (!wrong) wrong = last_difference(ranks[i], *board);
+    if (wrong) return endpoint_.fail(Code::Mismatch, *wrong);
+  }
 }
 
 void Watch::look_at_board(const exec::Stall& stall) {
@@ -225,20 +278,19 @@ Status Watch::stalled(const exec::Stall& stall) {
     if (board_) {
       if (const auto wrong = mismatch(stall.peer, *board_)) return fail(Code::Mismatch, *wrong);
     }
-    const auto left = endpoint_.left(stall.peer);
-    if (left && (call_ == 0 ? left_without(*group_, stall.peer, *left) : left->calls < call_)) {
-      const std::string after = call_ != 0
-                                    ? counted(left->calls, "collective call")
-                                    : fmt::format("sending rank {} {} and receiving {} from it", endpoint_.rank(),
-                                                  counted(left->sent_to_us, "message"), left->received_from_us);
-      return fail(Code::Mismatch,
-                  fmt::format("rank {} left after {} where rank {} called {}{}", stall.peer, after, endpoint_.rank(),
-                              describe(ours(stall.peer, stall.await != exec::Await::Message)),
-                              call_ != 0 ? fmt::format(" as call {}", call_) : ""));
+    if (const auto early = left_early(stall.peer, stall.await != exec::Await::Message)) {
+      return fail(Code::Mismatch, *early);
     }
   }
   if (stall.seconds < env().timeout) return {};
   return fail(Code::Timeout, late(stall));
+}
+
+std::string Watch::whereabouts(Rank peer) const {
+  const auto board = ask_specs(peer, {call_}).front();
+  if (!board) return fmt::format("; rank {} does not answer", peer);
+  return fmt::format("; rank {} is alive, {}", peer,
+                     board->last ? "its last call: " + describe(*board->last) : "without having made a call");
 }
 
 std::string Watch::late(const exec::Stall& stall) const {

@@ -32,9 +32,17 @@ class Watch final : public exec::Observer {
   /// Fails the communicator for `reason` and returns what this rank reports: its own call, and the first reason.
   Status fail(Code code, const std::string& reason);
 
+  /// A link could not be made, or broke. Its cause may be known in a moment: another rank has died before, or a peer
+  /// has left too early. If so that is what this rank reports, else what is given here.
+  Status broken(Code code, const std::string& what);
+
   Status fault(const exec::Fault& fault) override;
   Status stalled(const exec::Stall& stall) override;
   Status failed() override;
+  /// Others wait with this rank in an exchange, and these have not come. Fails the communicator if they never will.
+  void missing(const std::vector<Rank>& ranks);
+  /// "; rank 2 is alive, its last call: barrier()", as far as its board tells.
+  std::string whereabouts(Rank peer) const;
   bool lost(Rank peer) const override { return endpoint_.lost(peer); }
 
  private:
@@ -51,6 +59,8 @@ class Watch final : public exec::Observer {
   std::vector<std::optional<std::string>> ask_now(Rank peer, const std::vector<uint64_t>& keys) const;
   std::vector<std::optional<BoardAnswer>> ask_specs(Rank peer, const std::vector<uint64_t>& keys) const;
   std::optional<std::string> first_difference(Rank peer) const;
+  std::optional<std::string> last_difference(Rank peer, const BoardAnswer& board) const;
+  std::optional<std::string> left_early(Rank peer, bool we_send) const;
   std::optional<std::string> first_wrong_transfer(Rank peer) const;
   std::optional<std::string> other_block(Rank peer) const;
   std::optional<std::string> other_counts(Rank peer, uint64_t call, const CallSpec& spec) const;

@@ -41,7 +41,8 @@ class Player {
   void run(const tuttiUniqueId& id, const std::string& script) {
     std::istringstream lines(script);
     std::string line;
-    tell(-1, tuttiCommInitRank(&comm_, ranks_, id, rank_), now());
+    comms_.push_back(nullptr);
+    tell(-1, tuttiCommInitRank(&comms_[0], ranks_, id, rank_), now());
     for (int number = 0; std::getline(lines, line); ++number) {
       const double start = now();
       tell(number, make(line), start);
@@ -70,6 +71,11 @@ class Player {
     return all.back().data();
   }
 
+  tuttiResult_t split(int colour, int key) {
+    comms_.push_back(nullptr);
+    return tuttiCommSplit(comms_[current_], colour, key, &comms_.back());
+  }
+
   tuttiResult_t make(const std::string& line) {
     std::istringstream words(line);
     std::string name, type_name, op_name;
@@ -77,9 +83,18 @@ class Player {
     int peer = 0;
     words >> name;
     if (name == "repeat") return repeat(line.substr(line.find(' ') + 1));
-    if (name == "barrier") return tuttiBarrier(comm_, nullptr);
-    if (name == "destroy") return tuttiCommDestroy(comm_);
-    if (name == "abort") return tuttiCommAbort(comm_);
+    if (name == "use") {
+      words >> current_;
+      return current_ < comms_.size() ? tuttiSuccess : tuttiInvalidUsage;
+    }
+    if (name == "split") {
+      words >> count >> peer;
+      return split(static_cast<int>(count), peer);
+    }
+    const tuttiComm_t comm = comms_[current_];
+    if (name == "barrier") return tuttiBarrier(comm, nullptr);
+    if (name == "destroy") return tuttiCommDestroy(comm);
+    if (name == "abort") return tuttiCommAbort(comm);
     if (name == "start") return tuttiGroupStart();
     if (name == "end") return tuttiGroupEnd();
     if (name == "exit") _exit(0);
@@ -91,19 +106,19 @@ class Player {
     const size_t all = count * static_cast<size_t>(ranks_);
     const bool mapped = line.ends_with(" mapped");  // tuttiMemAlloc's buffers
     void *in = buffer(false, all, mapped), *out = buffer(true, all, mapped);
-    if (name == "all_gather") return tuttiAllGather(in, out, count, type, comm_, nullptr);
-    if (name == "all_to_all") return tuttiAllToAll(in, out, count, type, comm_, nullptr);
+    if (name == "all_gather") return tuttiAllGather(in, out, count, type, comm, nullptr);
+    if (name == "all_to_all") return tuttiAllToAll(in, out, count, type, comm, nullptr);
     if (name.find("reduce") != std::string::npos) words >> op_name;
     const tuttiRedOp_t op = op_name.empty() ? tuttiSum : op_named(op_name);
-    if (name == "all_reduce") return tuttiAllReduce(in, out, count, type, op, comm_, nullptr);
-    if (name == "reduce_scatter") return tuttiReduceScatter(in, out, count, type, op, comm_, nullptr);
+    if (name == "all_reduce") return tuttiAllReduce(in, out, count, type, op, comm, nullptr);
+    if (name == "reduce_scatter") return tuttiReduceScatter(in, out, count, type, op, comm, nullptr);
     words >> peer;
-    if (name == "reduce") return tuttiReduce(in, out, count, type, op, peer, comm_, nullptr);
-    if (name == "broadcast") return tuttiBroadcast(in, out, count, type, peer, comm_, nullptr);
-    if (name == "gather") return tuttiGather(in, out, count, type, peer, comm_, nullptr);
-    if (name == "scatter") return tuttiScatter(in, out, count, type, peer, comm_, nullptr);
-    if (name == "send") return tuttiSend(in, count, type, peer, comm_, nullptr);
-    if (name == "recv") return tuttiRecv(out, count, type, peer, comm_, nullptr);
+    if (name == "reduce") return tuttiReduce(in, out, count, type, op, peer, comm, nullptr);
+    if (name == "broadcast") return tuttiBroadcast(in, out, count, type, peer, comm, nullptr);
+    if (name == "gather") return tuttiGather(in, out, count, type, peer, comm, nullptr);
+    if (name == "scatter") return tuttiScatter(in, out, count, type, peer, comm, nullptr);
+    if (name == "send") return tuttiSend(in, count, type, peer, comm, nullptr);
+    if (name == "recv") return tuttiRecv(out, count, type, peer, comm, nullptr);
     throw std::invalid_argument("no call " + name);
   }
 
@@ -137,7 +152,8 @@ class Player {
 
   int ranks_, rank_;
   Line& test_;
-  tuttiComm_t comm_ = nullptr;
+  std::deque<tuttiComm_t> comms_;  // the first one, and those that were split off; a group fills them in later
+  size_t current_ = 0;             // the one that calls are made on
   std::map<bool, std::deque<std::vector<unsigned char>>> memory_;
   std::map<bool, std::deque<Memory<unsigned char>>> mapped_;
 };

@@ -205,7 +205,20 @@ TEST(Endpoint, AnExchangeThatARankMissesNamesIt) {
   Endpoints all = join_all(create_unique_id(), 3);
   on_all(2, [&](Rank r) {
     EXPECT_ERROR(all[static_cast<size_t>(r)]->exchange("x", Deadline::in(0.2)), Code::Timeout,
-                 "rank 2 did not take part");
+                 "rank 2 did not enter the communicator's creation within 0.2 s, though it is alive");
+  });
+  for (auto& endpoint : all) endpoint->leave(1, soon());
+}
+
+TEST(Endpoint, WhoWaitsInAnExchangeIsToldWhoIsMissing) {
+  Endpoints all = join_all(create_unique_id(), 3);
+  on_all(2, [&](Rank r) {
+    Endpoint& mine = *all[static_cast<size_t>(r)];
+    const Purpose purpose{7, "split()", [&](const std::vector<Rank>& missing) {
+                            for (const Rank rank : missing)
+                              mine.fail(Code::Mismatch, std::to_string(rank) + " is elsewhere");
+                          }};
+    EXPECT_ERROR(mine.exchange("x", soon(), purpose), Code::Mismatch, "2 is elsewhere");
   });
   for (auto& endpoint : all) endpoint->leave(1, soon());
 }
@@ -214,7 +227,8 @@ TEST(Endpoint, AnExchangeWithARankThatLeftIsAMismatch) {
   Endpoints all = join_all(create_unique_id(), 3);
   all[2]->leave(7, soon());
   on_all(2, [&](Rank r) {
-    EXPECT_ERROR(all[static_cast<size_t>(r)]->exchange("x", soon()), Code::Mismatch, "left after 7 calls");
+    EXPECT_ERROR(all[static_cast<size_t>(r)]->exchange("x", soon()), Code::Mismatch,
+                 "rank 2 called destroy() as call 8 where");
   });
   for (auto& endpoint : all) endpoint->leave(8, soon());
 }
@@ -279,7 +293,7 @@ TEST(Endpoint, TheLastToLeaveTellsTheMismatchOfCommunicatorsLeftBefore) {
   const Farewell farewell = b[0]->leave(5, soon());
   EXPECT_TRUE(farewell.complete);
   EXPECT_EQ(farewell.mismatch,
-            "rank 1 left after 17 calls, rank 0 after 16 (in a communicator of 2 ranks that was left before)");
+            "rank 0 left after 16 calls, rank 1 after 17 (in a communicator of 2 ranks that was left before)");
   EXPECT_TRUE(farewell.rank == 0 || farewell.rank == 1);  // both are of this process: whichever heard first
   Endpoints c = join_all(create_unique_id(), 1);
   EXPECT_EQ(c[0]->leave(0, soon()).mismatch, "") << "it is told once";

@@ -6,6 +6,7 @@
 #include <future>
 #include <thread>
 
+#include "base/format.hpp"
 #include "base/version.hpp"
 #include "comm/control.hpp"
 #include "comm/dial.hpp"
@@ -122,7 +123,7 @@ TEST(Hub, ADeathIsBelievedFromItsOwnHostOnlyAndTheWitnessIsNamed) {
 }
 
 TEST(Hub, ARankOutOfStepInAnExchangeIsNamed) {
-  const std::string text = told_of(pack(Exchange{5, 1000, "x"}));
+  const std::string text = told_of(pack(Exchange{5, 1000, 0, "", "x"}));
   EXPECT_TRUE(contains(text, "rank 1 (process 1 on") && contains(text, "exchange 5")) << text;
 }
 
@@ -186,6 +187,37 @@ TEST(Hub, ProcessesThatSeemTheSameAreToldApartByWhatTheyDrew) {
   EXPECT_NE(endpoint->place(0), endpoint->place(1));
   endpoint->abort();
   endpoint->leave(0, soon());
+}
+
+/// Rank 0 is a true one and exchanges for split() as call 5; rank 1 gives as part of `call`. What rank 0 is told.
+std::string told_in_exchange(uint64_t call, const std::string& what) {
+  const UniqueId id = create_unique_id();
+  auto joining = std::async(std::launch::async, [&] { return Endpoint::join(id, 2, 0, "", soon()); });
+  const Fd fd = connect(id);
+  Register request = registration(2, 1);
+  request.me.host = "elsewhere";
+  send_all(fd.get(), pack(request), patient());
+  const auto endpoint = joining.get();
+  send_all(fd.get(), pack(Exchange{0, 30000, call, what, "theirs"}), patient());
+  std::string told;
+  try {
+    told = endpoint->exchange("ours", soon(), {5, "split()", nullptr}).back();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::Mismatch);
+    told = error.what();
+  }
+  endpoint->leave(0, soon());
+  return told;
+}
+
+TEST(Hub, RanksThatExchangeForDifferentCallsGetNothingOfEachOther) {
+  EXPECT_EQ(told_in_exchange(5, "split()"), "theirs");
+  for (const auto& [call, what] : {std::pair(6, "split()"), std::pair(5, "shrink()")}) {
+    const std::string text = told_in_exchange(static_cast<uint64_t>(call), what);
+    EXPECT_TRUE(contains(text, fmt::format("{} as call {}", what, call)) && contains(text, "split() as call 5") &&
+                contains(text, " where rank "))
+        << text;
+  }
 }
 
 TEST(Hub, TheRanksThatAreCompleteAreRightAboutTheirNumber) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <thread>
 
 namespace tutti::comm {
@@ -54,6 +55,47 @@ TEST(Watch, AMessageThatAPeerWhichLeftNeverReceivedIsAMismatch) {
   const Status status = stalled_in(true, 2);
   EXPECT_EQ(status.code, Code::Mismatch);
   EXPECT_NE(status.text.find("where rank 0 called send(count=8, f32, to rank 1)"), std::string::npos) << status.text;
+}
+
+/// Two ranks; the other one does `elsewhere` while rank 0, in call 3, finds the link to it broken. What rank 0 reports.
+Status broken_while(const std::function<void(Endpoint&)>& elsewhere) {
+  const UniqueId id = create_unique_id();
+  std::unique_ptr<Endpoint> peer;
+  std::thread joining([&] { peer = Endpoint::join(id, 2, 1, "", soon()); });
+  const auto endpoint = Endpoint::join(id, 2, 0, "", soon());
+  joining.join();
+  const CallSpec spec{.collective = Collective::AllReduce, .type = DType::F32, .count = 8};
+  Board board;
+  for (uint64_t call : {1, 2, 3}) board.enter(call, spec);
+  Watch watch(*endpoint, board);
+  watch.begin(3, spec);
+  std::thread other([&] { elsewhere(*peer); });
+  Status status = watch.broken(Code::PeerFailed, "rank 1 made no link");
+  other.join();
+  peer->leave(2, soon());
+  endpoint->leave(3, soon());
+  return status;
+}
+
+TEST(Watch, ALinkThatIsRefusedIsNotTheReasonWhereAnotherRankHasDied) {
+  const Status status = broken_while([](Endpoint& peer) { peer.fail(Code::PeerFailed, "rank 2 is gone"); });
+  EXPECT_EQ(status.code, Code::PeerFailed);
+  EXPECT_NE(status.text.find("rank 2 is gone"), std::string::npos) << status.text;
+  EXPECT_EQ(status.text.find("made no link"), std::string::npos) << status.text;
+}
+
+TEST(Watch, ALinkThatIsRefusedByARankThatLeftTooEarlyIsAMismatch) {
+  const Status status = broken_while([](Endpoint& peer) { peer.leave(2, soon()); });
+  EXPECT_EQ(status.code, Code::Mismatch);
+  EXPECT_NE(status.text.find("rank 1 called destroy() as call 3 where rank 0 called all_reduce(count=8, f32, sum)"),
+            std::string::npos)
+      << status.text;
+}
+
+TEST(Watch, ALinkThatIsRefusedForNoOtherReasonIsTheReason) {
+  const Status status = broken_while([](Endpoint&) {});
+  EXPECT_EQ(status.code, Code::PeerFailed);
+  EXPECT_NE(status.text.find("rank 1 made no link"), std::string::npos) << status.text;
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace tutti::comm {
 namespace {
 
 constexpr double kBoardWait = 2.0;   // seconds for a peer's board when a message was wrong
-constexpr double kReasonWait = 2.0;  // … and for the reason why a peer's call has failed
+constexpr double kReasonWait = 2.0;  // … and for the reason why a peer's call has failed, or a link has broken
 
 constexpr double kReasonWait = 1.0;  // seconds for the news that explains a broken link
 
@@ -217,12 +217,10 @@ Status Watch::other_call(const exec::Fault& fault) {
 
 /// The peer's call has failed, and we know it from its memory before we have heard why.
 Status Watch::taken_back(Rank peer) {
-  const Deadline deadline = Deadline::in(kReasonWait);
-  while (endpoint_.failed().load(std::memory_order_acquire) == 0 && !deadline.passed()) exec::nap(1e-3);
-  return fail(Code::PeerFailed,
-              fmt::format("{} has ended its call with an error that was not heard of, and rank {} had "
-                          "not read all that it had lent",
-                          endpoint_.describe(peer), endpoint_.rank()));
+  return broken(Code::PeerFailed,
+                fmt::format("{} has ended its call with an error that was not heard of, and rank {} had "
+                            "not read all that it had lent",
+                            endpoint_.describe(peer), endpoint_.rank()));
 }
 
 Status Watch::fault(const exec::Fault& fault) {

@@ -16,8 +16,6 @@ namespace {
 constexpr double kBoardWait = 2.0;   // seconds for a peer's board when a message was wrong
 constexpr double kReasonWait = 2.0;  // … and for the reason why a peer's call has failed, or a link has broken
 
-constexpr double kReasonWait = 1.0;  // seconds for the news that explains a broken link
-
 const char* waits_for(exec::Await await) {
   switch (await) {
     case exec::Await::Message:

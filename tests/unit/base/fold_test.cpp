@@ -303,7 +303,7 @@ TEST(FoldAverage, TruncatesIntegersTowardZero) {
 }
 
 TEST(FoldFunction, RefusesWhatIsNoTypeOrOperator) {
-  EXPECT_THROW(fold_function(static_cast<DType>(12), Op::Sum), Error);
+  EXPECT_THROW(fold_function(static_cast<DType>(kDTypes), Op::Sum), Error);
   EXPECT_THROW(fold_function(DType::F32, static_cast<Op>(6)), Error);
 }
 

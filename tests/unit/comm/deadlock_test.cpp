@@ -75,7 +75,7 @@ TEST_F(Deadlock, OfTwoCommunicatorsInDifferentOrderIsToldToEveryRank) {
       told);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
   for (const Told& one : told) {
-    expect_words(one, {"ranks wait for each other, and none of them can go on", "of 3 ranks", "barrier(), call 2",
+    expect_words(one, {"ranks wait for each other, and none of them can go on", "of 3 ranks", "barrier(), call 3",
                        "split of communicator", "(colour 5, ranks 1, 0)", "barrier(), call 1"});
   }
 }

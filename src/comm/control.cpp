@@ -209,6 +209,13 @@ bool Control::endpoint_went() {
   return --endpoints_ == 0;
 }
 
+void Control::wait_until_told(const std::string& name, size_t ranks, Deadline deadline) {
+  const auto meeting_point = hub(name);
+  if (!meeting_point) return;
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, deadline.at(), [&] { return meeting_point->told() >= ranks; });
+}
+
 /// Under the lock. A meeting point to which nobody has come yet keeps no process from ending.
 bool Control::through() const {
   return endpoints_ > 0 || std::all_of(companies_.begin(), companies_.end(), [](const auto& entry) {

@@ -53,6 +53,9 @@ class Control {
   void remove_hub(const std::string& name);
   /// A meeting point is no longer busy, or a communicator has failed.
   void notify();
+  /// Where the meeting point of that name is in this process, and refuses all: waits until `ranks` ranks have heard of
+  /// it, since with this process it would be gone.
+  void wait_until_told(const std::string& name, size_t ranks, Deadline deadline);
 
   /// Throws Error(InvalidArgument) if that seat is taken by this very process.
   void add_seat(const std::shared_ptr<Seat>& seat);

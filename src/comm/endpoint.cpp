@@ -60,13 +60,14 @@ void release_unique_id(const UniqueId& id) {
   }
 }
 
-void withdraw(const UniqueId& id, const Withdraw& withdrawal) {
-  constexpr double kSeconds = 1;
-  const Patience patience{Deadline::in(kSeconds), nullptr};
+void withdraw(const UniqueId& id, const Withdraw& withdrawal, size_t told_elsewhere) {
+  const Patience patience{Deadline::in(kAfterFailureSeconds), nullptr};
   const bool here = id.host == hash64(host_identity());
   try {
     const Fd fd = dial(here ? std::vector{Address::loopback()} : id.addresses, id.port, id.key, patience);
     call<Accepted>(fd.get(), withdrawal, patience);
+    Control::get().wait_until_told(id.name(), static_cast<size_t>(withdrawal.ranks) - told_elsewhere,
+                                   patience.deadline);
   } catch (const Error&) {  // nobody is there to be told
   }
 }
@@ -127,7 +128,11 @@ std::unique_ptr<Endpoint> Endpoint::join(const UniqueId& id, Rank ranks, Rank ra
     take_seat(control, *seat, id, std::move(info), deadline);
   } catch (const Error& error) {
     seat->give_up();
-    if (others_wait(error.code())) withdraw(id, {ranks, rank, error.code(), describe_withdrawal(rank, error)});
+    if (others_wait(error.code())) {
+      withdraw(id, {ranks, rank, error.code(), describe_withdrawal(rank, error)});
+    } else if (error.code() != Code::Timeout) {
+      control.wait_until_told(id.name(), static_cast<size_t>(ranks), Deadline::in(kAfterFailureSeconds));
+    }
     throw_error(error.code(), "rank {} of {}{} could not join its communicator: {}", rank, ranks,
                 is_of_the_system(error.code()) ? fmt::format(" ({})", this_process()) : "", error.what());
   }

@@ -14,6 +14,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,8 @@ class Hub : public std::enable_shared_from_this<Hub> {
   const Key& key() const { return key_; }
   /// True while ranks are in it: then its process must not end. Any thread.
   bool busy() const { return busy_; }
+  /// How many ranks have been told that the communicator cannot come to be. Any thread.
+  size_t told() const { return told_count_; }
 
   // ---- control thread
   /// Begins the hour in which somebody has to come.
@@ -72,6 +75,7 @@ class Hub : public std::enable_shared_from_this<Hub> {
   void drop(const std::shared_ptr<Applicant>& applicant);
   void applicant_ended(const std::shared_ptr<Applicant>& applicant);
   void stop_for(const Register& departed);
+  void count_told(Rank rank);
   void waited_in_vain(const Applicant& applicant);
   void stop_gathering(Code code, const std::string& text);
 
@@ -118,6 +122,8 @@ class Hub : public std::enable_shared_from_this<Hub> {
   std::vector<Register> departed_;  // came, and went before the number of ranks was certain
   Rank size_ = 0;                   // 0: not certain yet
   std::optional<Refused> verdict_;
+  std::set<Rank> told_;  // of the verdict; that many:
+  std::atomic<size_t> told_count_{0};
 
   std::vector<Seated> seats_;
   bool failed_ = false;

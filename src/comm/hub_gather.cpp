@@ -53,6 +53,7 @@ void Hub::check_request(const Register& r) const {
 }
 
 void Hub::admit(Fd& fd, Register request) {
+  if (verdict_) count_told(request.rank);
   check_request(request);
   if (!busy_) control_.loop().cancel(timer_);
   busy_ = true;
@@ -128,12 +129,26 @@ void Hub::applicant_ended(const std::shared_ptr<Applicant>& applicant) {
 }
 
 void Hub::stop_for(const Register& departed) {
+  count_told(departed.rank);  // it does not come again
   stop_gathering(Code::PeerFailed, fmt::format("{} is gone: it ended, or gave up, before all {} ranks were there",
                                                describe_rank(departed.rank, departed.me), size_));
 }
 
 void Hub::withdraw(const Withdraw& withdrawal) {
+  count_told(withdrawal.rank);
   if (state_ == State::Gathering) stop_gathering(withdrawal.code, withdrawal.text);
+}
+
+/// Counts once the answer of this turn is on its way.
+void Hub::count_told(Rank rank) {
+  if (rank < 0 || rank >= kMaxRanks) return;
+  control_.loop().post([weak = weak_from_this(), rank] {
+    const auto self = weak.lock();
+    if (!self) return;
+    self->told_.insert(rank);
+    self->told_count_ = self->told_.size();
+    self->control_.notify();
+  });
 }
 
 /// The first rank whose time is over speaks for all: without it the communicator cannot come to be.
@@ -170,6 +185,7 @@ void Hub::stop_gathering(Code code, const std::string& text) {
   state_ = State::Refusing;
   for (const auto& a : std::vector(applicants_)) {
     refuse(*a, code, text);
+    count_told(a->request.rank);
     drop(a);
   }
   busy_ = false;

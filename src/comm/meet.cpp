@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "base/env.hpp"
@@ -101,7 +102,7 @@ class Door final : public Party {
     const auto fetch = unpack<Fetch>(first);
     check_place(fetch.ranks, fetch.rank);
     const auto refused = verdict();
-    answer(fd, fetch.rank, refused ? pack(*refused) : pack(IdGiven{hex_}));
+    answer(fd, fetch.rank, refused ? pack(*refused) : pack(IdGiven{hex_}), !refused);
   }
 
   /// Waits until all ranks have come, or until one of them has said that it cannot take part.
@@ -112,6 +113,11 @@ class Door final : public Party {
   void wait_for_all(Deadline deadline) {
     std::unique_lock lock(mutex_);
     changed_.wait_until(lock, deadline.at(), [this] { return all_served(); });
+  }
+  /// How many have the id.
+  size_t given() {
+    const std::lock_guard lock(mutex_);
+    return given_.size();
   }
   std::vector<Rank> missing() {
     const std::lock_guard lock(mutex_);
@@ -132,10 +138,11 @@ class Door final : public Party {
     throw_error(Code::InvalidArgument, "rank {} of {} came to meet; rank 0 was launched as one of {}", rank, ranks,
                 expected);
   }
-  void answer(const Fd& fd, Rank rank, const std::string& bytes) {
+  void answer(const Fd& fd, Rank rank, const std::string& bytes, bool gives = false) {
     if (send_now(fd.get(), bytes) != static_cast<ptrdiff_t>(bytes.size())) return;
     const std::lock_guard lock(mutex_);
     served_[static_cast<size_t>(rank)] = true;
+    if (gives) given_.insert(rank);
     changed_.notify_all();
   }
 
@@ -144,6 +151,7 @@ class Door final : public Party {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<bool> served_;
+  std::set<Rank> given_;
   std::optional<Refused> verdict_;
 };
 
@@ -233,7 +241,8 @@ UniqueId hand_out(const Launch& launch, const Way& way, Deadline deadline) {
                       fmt::format("rank 0 of {} ({}) waited in vain for {} to fetch the unique id at {}{}", launch.size,
                                   launch.launcher, list_ranks(missing), way.describe(), hint(launch))};
   }
-  withdraw(id, {launch.size, 0, verdict->code, verdict->text});  // for those that have the id and wait for the others
+  const auto given = door->given();  // these wait for the others, or soon will
+  withdraw(id, {launch.size, 0, verdict->code, verdict->text}, static_cast<size_t>(launch.size) - 1 - given);
   throw Error(verdict->code, verdict->text);
 }
 

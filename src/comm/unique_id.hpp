@@ -47,8 +47,9 @@ UniqueId create_unique_id();
 /// Closes the meeting point of an id that this process made and that nobody will use; nothing happens to one in use.
 void release_unique_id(const UniqueId& id);
 
-/// Tells the other ranks that one cannot join, and why: those that wait for it fail with that reason. For a second at
-/// most; throws nothing.
-void withdraw(const UniqueId& id, const Withdraw& withdrawal);
+/// Tells the other ranks that one cannot join, and why: those that wait for it fail with that reason, and so do those
+/// that come in the next minute. Where the meeting point is in this process, waits up to two seconds for them, but for
+/// `told_elsewhere` of them. Throws nothing.
+void withdraw(const UniqueId& id, const Withdraw& withdrawal, size_t told_elsewhere = 0);
 
 }  // namespace tutti::comm

@@ -153,7 +153,7 @@ TUTTI_API tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm);
 /* Memory in which ranks of this host read inputs where they lie and store results where they are wanted, which spares
  * calls a copy or two: zeroed, aligned to 2 MiB, all of it at once. After a fork() parent and child see the same
  * memory. Each block takes a file descriptor. Below 8 KiB it is ordinary memory, which messages so short are copied from
- * anyway; and so it is, with a warning in the log, where a descriptor would be of the last eighth (at most 64) that this
+ * anyway; and so it is, with a warning in the log, where a descriptor would be of the last eighth (12 to 64) that this
  * process may have, which are left to the program and to connections, and where files may not be as large (ulimit -f).
  * Where a call has failed while another process was stopped in the middle of a store, the part of the buffer that it may
  * store to becomes ordinary memory, until it is freed and had again. Calls take any other memory as well. */

@@ -57,7 +57,7 @@ void throw_system(const char* what, int error) {
   throw Error(Code::SystemError, text);
 }
 
-int descriptor_reserve() { return static_cast<int>(std::min<rlim_t>(limit_of(RLIMIT_NOFILE) / 8, 64)); }
+int descriptor_reserve() { return static_cast<int>(std::clamp<rlim_t>(limit_of(RLIMIT_NOFILE) / 8, 12, 64)); }
 
 Fd make_memory_file(const char* name, uint64_t bytes, Reserve reserve) {
   Fd fd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));

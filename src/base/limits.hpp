@@ -26,7 +26,7 @@ class NoDescriptor : public Error {
 [[noreturn]] void throw_system(const char* what, int error);
 
 /// How many descriptors are left to the program and to connections when memory takes one for each block: an eighth of
-/// all that this process may have, at most 64.
+/// all that this process may have, 12 to 64.
 int descriptor_reserve();
 
 enum class Reserve { Keep, Use };

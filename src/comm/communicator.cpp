@@ -13,6 +13,7 @@
 #include "base/env.hpp"
 #include "base/format.hpp"
 #include "base/log.hpp"
+#include "base/shallow_json.hpp"
 #include "base/version.hpp"
 #include "comm/describe.hpp"
 #include "comm/host.hpp"
@@ -43,7 +44,7 @@ void compare_configurations(const Endpoint& endpoint) {
   const json mine = json::parse(endpoint.info(endpoint.rank()));
   for (Rank peer = 0; peer < endpoint.ranks(); ++peer) {
     if (endpoint.info(peer) == endpoint.info(endpoint.rank())) continue;
-    const json theirs = json::parse(endpoint.info(peer), nullptr, false);
+    const json theirs = parse_shallow_json(endpoint.info(peer), false);
     for (const auto& [name, value] : mine.items()) {
       const json other = theirs.is_object() && theirs.contains(name) ? theirs[name] : json();
       if (other == value) continue;
@@ -80,7 +81,7 @@ exec::Patience common_patience(const std::vector<std::string>& reports, const En
   Cores mine;
   for (Rank peer = 0; peer < endpoint.ranks(); ++peer) {
     if (endpoint.place(peer).host != endpoint.place(endpoint.rank()).host) continue;
-    all.push_back(parse_cores(json::parse(reports[static_cast<size_t>(peer)]).at("cores").get<std::string>()));
+    all.push_back(parse_cores(parse_shallow_json(reports[static_cast<size_t>(peer)]).at("cores").get<std::string>()));
     if (peer == endpoint.rank()) mine = all.back();
   }
   return exec::patience_for(mine, all, core_quota());
@@ -90,7 +91,7 @@ exec::Patience common_patience(const std::vector<std::string>& reports, const En
 void compare_plans(const std::vector<std::string>& reports, Rank rank) {
   const json mine = json::parse(reports[static_cast<size_t>(rank)]).at("plans");
   for (size_t peer = 0; peer < reports.size(); ++peer) {
-    const json theirs = json::parse(reports[peer]).at("plans");
+    const json theirs = parse_shallow_json(reports[peer]).at("plans");
     if (theirs == mine) continue;
     throw_error(Code::Mismatch, "TUTTI_PLAN gives {} on rank {} but {} on rank {}; it must be the same on all ranks",
                 mine.dump(), rank, theirs.dump(), peer);
@@ -110,7 +111,7 @@ double crowd_of(const std::vector<std::string>& reports, const Endpoint& endpoin
   for (Rank peer = 0; peer < endpoint.ranks(); ++peer) {
     auto& [ranks, cores] = hosts[endpoint.place(peer).host];
     ++ranks;
-    const json report = json::parse(reports[static_cast<size_t>(peer)]);
+    const json report = parse_shallow_json(reports[static_cast<size_t>(peer)]);
     for (const int core : parse_cores(report.at("cores").get<std::string>())) cores.insert(core);
   }
   double crowd = 1;
@@ -129,11 +130,11 @@ select::Setting common_setting(const std::vector<std::string>& reports, const Gr
   setting.forced = select::parse_forced(env().algorithm);
   setting.reproducible = env().reproducible;
   for (const std::string& text : reports) {
-    const json report = json::parse(text);
+    const json report = parse_shallow_json(text);
     if (const auto why = report.at("unreachable").get<std::string>(); !why.empty()) throw Error(Code::Unsupported, why);
     slow_down(setting.inside, report.at("inside"));
     slow_down(groups->has_two_levels() ? setting.between : setting.inside, report.at("between"));
-    setting.staging = std::min(setting.staging, report.at("staging").get<uint64_t>());
+    setting.staging = std::min(setting.staging, whole_number(report.at("staging")));
   }
   return setting;
 }
@@ -142,8 +143,8 @@ select::Setting common_setting(const std::vector<std::string>& reports, const Gr
 json verdict_on(const std::vector<std::string>& reports, const Fabric& fabric, bool crowded) {
   std::vector<transports::Word> words;
   for (const std::string& report : reports) {
-    const auto [at, value] = json::parse(report).at("word").get<std::pair<uint64_t, uint64_t>>();
-    words.push_back({at, value});
+    const json word = parse_shallow_json(report).at("word");
+    words.push_back({whole_number(word.at(0)), whole_number(word.at(1))});
   }
   return {{"reading", fabric.reading(words)}, {"crowded", crowded}, {"always", env().cma == Cma::Always}};
 }
@@ -152,8 +153,9 @@ json verdict_on(const std::vector<std::string>& reports, const Fabric& fabric, b
 Terms terms_of(const std::vector<std::string>& verdicts) {
   Terms terms{.reading = transports::Reading::Direct, .always_pull = true};
   for (const std::string& text : verdicts) {
-    const json verdict = json::parse(text);
-    terms.reading = std::min(terms.reading, verdict.at("reading").get<transports::Reading>());
+    const json verdict = parse_shallow_json(text);
+    const uint64_t reading = std::min(whole_number(verdict.at("reading")), static_cast<uint64_t>(terms.reading));
+    terms.reading = static_cast<transports::Reading>(reading);
     terms.crowded = terms.crowded || verdict.at("crowded").get<bool>();
     terms.always_pull = terms.always_pull && verdict.at("always").get<bool>();
   }
@@ -232,9 +234,10 @@ void Communicator::agree(bool groups_given) {
   Terms terms = terms_of(verdicts);
   terms.staging = setting.staging;
   if (terms.reading != transports::Reading::None) fabric_->all_read();
-  const auto table = json::parse(verdicts.front()).at("table").get<std::string>();
-  planner_->agree(select::DecisionTable::parse(table), terms, groups_);
-  narrate(reports, terms, select::DecisionTable::parse(table), std::move(setting));
+  const auto table = parse_shallow_json(verdicts.front()).at("table").get<std::string>();
+  planner_->agree(select::DecisionTable::parse(table, setting), terms, groups_);
+  auto decisions = select::DecisionTable::parse(table, setting);
+  narrate(reports, terms, std::move(decisions), std::move(setting));
 }
 
 void Communicator::await_others(uint64_t ticket) const {

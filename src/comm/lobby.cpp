@@ -25,6 +25,7 @@ constexpr size_t kUsualDoors = 3;       // a TCP socket and a UNIX socket, and o
 constexpr double kPatienceSeconds = 5;  // for the whole way through the lobby
 constexpr double kSweepSeconds = 0.5;
 constexpr double kPauseSeconds = 0.1;
+constexpr size_t kHandful = 8;       // of visitors, where descriptors are short
 constexpr size_t kChunk = 64 << 10;  // a frame's memory grows as its bytes come
 
 Fd open_spare() { return Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
@@ -124,7 +125,7 @@ void Lobby::accept_some(Door& door) {
       greet(door, std::move(fd));
     } else if (!out_of_descriptors(error) && error != ENOBUFS && error != ENOMEM) {
       return;
-    } else if (!make_room_anywhere()) {
+    } else if (!make_room_anywhere(kHandful)) {
       if (out_of_descriptors(error)) turn_away(door.listener, error);
       return pause(true);  // or the loop would spin
     }
@@ -155,7 +156,7 @@ void Lobby::greet(Door& door, Fd fd) {
   const Group group = peer_user(fd.get()) == static_cast<int64_t>(geteuid()) ? Group::ThisUser : Group::Strangers;
   const bool full = door.visitors() >= places(doors_.size());
   if (full && !make_room(door, group)) return;
-  if (is_high(fd) && make_room_anywhere()) move_down(fd);
+  if (is_high(fd) && make_room_anywhere(kHandful)) move_down(fd);
   auto visitor = std::make_unique<Visitor>(&door, std::move(fd));
   challenge::Hello hello;
   hello.nonce = visitor->nonce;
@@ -181,11 +182,12 @@ bool Lobby::make_room(Door& door, Group newcomer) {
   return false;
 }
 
-/// Turns out one of those at the fullest door.
-bool Lobby::make_room_anywhere() {
+/// Turns out one of those at the fullest door; false where no door has more than `kept`, which are not turned out for
+/// each other in the middle of what they came for.
+bool Lobby::make_room_anywhere(size_t kept) {
   const auto fullest = std::max_element(doors_.begin(), doors_.end(),
                                         [](const auto& a, const auto& b) { return a->visitors() < b->visitors(); });
-  return fullest != doors_.end() && make_room(**fullest, Group::ThisUser);
+  return fullest != doors_.end() && (*fullest)->visitors() > kept && make_room(**fullest, Group::ThisUser);
 }
 
 /// While paused, connections wait in the kernel's queue.

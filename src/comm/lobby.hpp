@@ -7,7 +7,7 @@
 // milliseconds, so it is seldom the one; if it is, its dial tries again (comm/dial.hpp). The one that came first would
 // be a worse choice: among thousands it is any honest visitor that needs a moment. Visitors that have proven the key,
 // and processes of this user at a UNIX socket, make no room for strangers. All visitors together take half of the
-// descriptors that this process may have at the most, and their number does not grow while three quarters are in use.
+// descriptors that this process may have at the most, and no more than a handful while three quarters are in use.
 #pragma once
 
 #include <array>
@@ -72,7 +72,7 @@ class Lobby {
   void turn_away(int listener, int error);
   void greet(Door& door, Fd fd);
   bool make_room(Door& door, Group newcomer);
-  bool make_room_anywhere();
+  bool make_room_anywhere(size_t kept);
   void pause(bool paused);
   void on_events();
   void sweep();

@@ -8,6 +8,7 @@
 #include "base/counted.hpp"
 #include "base/format.hpp"
 #include "base/log.hpp"
+#include "base/shallow_json.hpp"
 #include "base/spelling.hpp"
 #include "transports/link.hpp"
 
@@ -323,15 +324,16 @@ DecisionTable::DecisionTable(const Setting& setting) {
   }
 }
 
-DecisionTable DecisionTable::parse(const std::string& text) {
+DecisionTable DecisionTable::parse(const std::string& text, const Setting& setting) {
   DecisionTable table;
   try {
-    for (const auto& row : nlohmann::json::parse(text)) {
+    for (const auto& row : parse_shallow_json(text)) {
       const Collective collective = collective_named(row.at(0).get<std::string>());
       const plan::Algorithm* algorithm = plan::find_algorithm(collective, row.at(2).get<std::string>());
-      const Choice choice{algorithm, row.at(3).get<uint64_t>()};
-      if (algorithm == nullptr || choice.window == 0) throw Error(Code::ProtocolError, row.dump());
-      table.rows_[collective].push_back({row.at(1).get<uint64_t>(), choice});
+      const Choice choice{algorithm, whole_number(row.at(3))};
+      const bool usable = algorithm != nullptr && algorithm->allows({collective, setting.ranks, setting.groups});
+      if (!usable || choice.window == 0 || choice.window > kUnbounded / 2) throw Error(Code::ProtocolError, row.dump());
+      table.rows_[collective].push_back({whole_number(row.at(1)), choice});
     }
   } catch (const std::exception& error) {
     throw_error(Code::ProtocolError, "rank 0's decision table cannot be read ({})", error.what());

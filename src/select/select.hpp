@@ -83,8 +83,9 @@ class DecisionTable {
   DecisionTable() = default;
   /// Throws Error(Unsupported) naming TUTTI_ALGO where a forced algorithm cannot be used.
   explicit DecisionTable(const Setting& setting);
-  /// The table as rank 0 sent it. Throws Error(ProtocolError) for what is none.
-  static DecisionTable parse(const std::string& text);
+  /// The table as rank 0 sent it. Throws Error(ProtocolError) for what is none, and for a choice that cannot be used
+  /// with the ranks and groups of `setting`.
+  static DecisionTable parse(const std::string& text, const Setting& setting);
   std::string text() const;
 
   /// `bytes` of a block.

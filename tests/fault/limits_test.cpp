@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <sstream>
@@ -250,11 +251,24 @@ TEST(Limit, OnDescriptorsIsToldAtOnceByWhoMeetsIt) {
   }
 }
 
+/// Waits until a process has so many descriptors in use.
+bool await_descriptors(pid_t process, ptrdiff_t count) {
+  const std::filesystem::directory_iterator end;
+  for (const double start = now(); now() - start < 10;) {
+    std::error_code gone;
+    if (std::distance(std::filesystem::directory_iterator(fmt::format("/proc/{}/fd", process), gone), end) >= count) {
+      return true;
+    }
+  }
+  return false;
+}
+
 TEST(Limit, OnDescriptorsOfWhoShouldAcceptIsToldToBothEnds) {
   Two two("no-descriptors-to-accept", "TUTTI_INIT_TIMEOUT=3");
   EXPECT_EQ(two.first.hear(), "ready");
   EXPECT_EQ(two.second.hear(), "ready");
   two.first.tell("go");
+  EXPECT_TRUE(await_descriptors(two.first.process(), 64)) << "rank 0 is at its own meeting point";
   two.second.tell("go");
   expect_words(two.second.hear(), tuttiSystemError, {"rank 1 of 2", "no file descriptor left", "ulimit -n"});
   expect_words(two.first.hear(), tuttiSystemError,

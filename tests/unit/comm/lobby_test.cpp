@@ -191,7 +191,7 @@ TEST(Lobby, VisitorsLeaveTheProgramItsDescriptors) {
   Silence silence(400);
   silence.add(port, 400);
   child.tell("how many?");
-  constexpr int kAboveTheMark = 4;  // that were there before, or were just being accepted
+  constexpr int kAboveTheMark = 12;  // a handful is always let in, and some may have been there before
   EXPECT_GE(std::stoi(child.hear()), 256 / 4 - kAboveTheMark);
 }
 

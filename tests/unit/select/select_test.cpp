@@ -225,15 +225,21 @@ TEST(Select, MessagesThatShrinkAreNotPaidForAsIfAllWereTheLargest) {
 
 TEST(Select, TheTableSurvivesItsJourney) {
   const DecisionTable table(setting(6));
-  const DecisionTable copy = DecisionTable::parse(table.text());
+  const DecisionTable copy = DecisionTable::parse(table.text(), setting(6));
   EXPECT_EQ(copy.text(), table.text());
   for (uint64_t bytes = 1; bytes < (uint64_t{1} << 44); bytes *= 3) {
     EXPECT_EQ(copy.choose(Collective::AllGather, bytes).algorithm,
               table.choose(Collective::AllGather, bytes).algorithm);
   }
-  for (const char* garbage :
-       {"", "{", "[[1]]", "[[\"all_reduce\",8,\"no such\",8]]", "[[\"all_reduce\",8,\"ring\",0]]"}) {
-    EXPECT_THROW(DecisionTable::parse(garbage), Error) << garbage;
+  const std::string deep =
+      "[[\"all_reduce\",8,\"no such\",8," + std::string(400000, '[') + std::string(400000, ']') + "]]";
+  for (const std::string& garbage :
+       {std::string(), std::string("{"), std::string("[[1]]"), std::string(R"([["all_reduce",8,"no such",8]])"),
+        std::string(R"([["all_reduce",8,"ring",0]])"), std::string(R"([["all_reduce",8,"ring",1e300]])"),
+        std::string(R"([["all_reduce",-8,"ring",8]])"),
+        std::string(R"([["all_reduce",8,"ring",18446744073709551615]])"),
+        std::string(R"([["all_reduce",8,"hierarchical",8]])"), deep}) {  // there are no groups
+    EXPECT_THROW(DecisionTable::parse(garbage, setting(6)), Error) << garbage.substr(0, 100);
   }
 }
 

@@ -22,12 +22,13 @@
  *   - Thread-safety: calls on different communicators may come from any threads at the same time; calls on one
  *     communicator too, and run in the order in which they were made. tuttiCommAbort may come from any thread at any
  *     time. A child of fork() must not use its parent's communicators: it gets tuttiInvalidUsage.
- *   - Nothing here calls exit, changes signal handlers or raises signals, and nothing is printed below TUTTI_LOG's level.
- *     No descriptor of the library's is 0, 1 or 2, also where a program was started with those closed.
- *   - Ranks of one host and user read and write each other's memory through the kernel where it lets them (TUTTI_CMA=off:
- *     never). Where Yama asks for it (ptrace_scope 1) a rank lets those processes attach to it, a debugger's right, that
- *     descend from the nearest ancestor of all ranks of its host: the launcher, as a rule. Ranks without one but the
- *     machine's first process let nobody (two of them: each other), and send by staging memory.
+ *   - Nothing here calls exit, changes signal handlers or raises signals, and nothing is printed below TUTTI_LOG's
+ *     level. No descriptor of the library's is 0, 1 or 2, also where a program was started with those closed.
+ *   - Ranks of one host and user read and write each other's memory through the kernel where it lets them
+ *     (TUTTI_CMA=off: never). Where Yama asks for it (ptrace_scope 1) a rank lets those processes attach to it, a
+ *     debugger's right, that descend from the nearest ancestor of all ranks of its host: the launcher, as a rule.
+ *     Ranks without one but the machine's first process let nobody (two of them: each other), and send by staging
+ *     memory.
  */
 #ifndef TUTTI_TUTTI_H_
 #define TUTTI_TUTTI_H_
@@ -152,11 +153,12 @@ TUTTI_API tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm);
 
 /* Memory in which ranks of this host read inputs where they lie and store results where they are wanted, which spares
  * calls a copy or two: zeroed, aligned to 2 MiB, all of it at once. After a fork() parent and child see the same
- * memory. Each block takes a file descriptor. Below 8 KiB it is ordinary memory, which messages so short are copied from
- * anyway; and so it is, with a warning in the log, where a descriptor would be of the last eighth (at most 64) that this
- * process may have, which are left to the program and to connections, and where files may not be as large (ulimit -f).
- * Where a call has failed while another process was stopped in the middle of a store, the part of the buffer that it may
- * store to becomes ordinary memory, until it is freed and had again. Calls take any other memory as well. */
+ * memory. Each block takes a file descriptor. Below 8 KiB it is ordinary memory, which messages so short are copied
+ * from anyway; and so it is, with a warning in the log, where a descriptor would be of the last eighth (at most 64)
+ * that this process may have, which are left to the program and to connections, and where files may not be as large
+ * (ulimit -f). Where a call has failed while another process was stopped in the middle of a store, the part of the
+ * buffer that it may store to becomes ordinary memory, until it is freed and had again. Calls take any other memory
+ * as well. */
 TUTTI_API tuttiResult_t tuttiMemAlloc(void** pointer, size_t bytes);
 TUTTI_API tuttiResult_t tuttiMemFree(void* pointer);
 /* Announces that calls will use this memory. It stays what it is: no page of it is moved or replaced (but for what is

@@ -291,8 +291,8 @@ void Communicator::begin_collective(const Call& call) {
   if (!varies) {
     state.bases[0] = static_cast<unsigned char*>(const_cast<void*>(call.in));
     state.bases[1] = static_cast<unsigned char*>(call.out);
-    state.shared[0] = planner_->input();
-    state.shared[1] = planner_->output();
+    state.shared[0] = &planner_->input();
+    state.shared[1] = &planner_->output();
   } else {
     copy_own_block(call, rank());
   }

@@ -235,9 +235,9 @@ void Communicator::agree(bool groups_given) {
   terms.staging = setting.staging;
   if (terms.reading != transports::Reading::None) fabric_->all_read();
   const auto table = parse_shallow_json(verdicts.front()).at("table").get<std::string>();
-  planner_->agree(select::DecisionTable::parse(table, setting), terms, groups_);
-  auto decisions = select::DecisionTable::parse(table, setting);
-  narrate(reports, terms, std::move(decisions), std::move(setting));
+  const auto decisions = select::DecisionTable::parse(table, setting);
+  planner_->agree(decisions, terms, groups_);
+  narrate(reports, terms, decisions, std::move(setting));
 }
 
 void Communicator::await_others(uint64_t ticket) const {
@@ -292,8 +292,8 @@ void Communicator::begin_collective(const Call& call) {
   if (!varies) {
     state.bases[0] = static_cast<unsigned char*>(const_cast<void*>(call.in));
     state.bases[1] = static_cast<unsigned char*>(call.out);
-    state.shared[0] = planner_->input();
-    state.shared[1] = planner_->output();
+    state.shared[0] = &planner_->input();
+    state.shared[1] = &planner_->output();
   } else {
     copy_own_block(call, rank());
   }

@@ -118,8 +118,8 @@ struct Interpreter {
     for (const Op* op = lane.next; op != lane.next + lane.ops; ++op) {
       if (!op->offers) continue;
       const Ref& to = lane.tables->segments[op->segments.begin].to;
-      Fold::offer_place(rank.in[lane.tables->arrivals[op->arrivals.begin]], rank.shared[static_cast<uint32_t>(to.base)],
-                        *op, address(lane, to), rank.tag ^ op->salt);
+      Fold::offer_place(rank.in[lane.tables->arrivals[op->arrivals.begin]],
+                        *rank.shared[static_cast<uint32_t>(to.base)], *op, address(lane, to), rank.tag ^ op->salt);
     }
   }
 
@@ -293,7 +293,7 @@ struct Interpreter {
     transports::InLink& in = rank.in[tables.arrivals[op.arrivals.begin]];
     lane.pointers[0] = lane.arrivals[0].data + source.offset;
     const int error =
-        Fold::share(in, rank.shared[static_cast<uint32_t>(segment.to.base)], op, address(lane, segment.to), lane);
+        Fold::share(in, *rank.shared[static_cast<uint32_t>(segment.to.base)], op, address(lane, segment.to), lane);
     lane.copying = in.sharing.phase != transports::Sharing::Phase::None;
     if (error > 0) return unreadable(rank, lane, in, op, error);
     return error < 0 ? wait(lane, Await::Message, in.peer) : Outcome::Progress;
@@ -306,7 +306,7 @@ struct Interpreter {
       if (op.inlined) {
         Wire::publish_inline(out, rank.tag ^ op.salt, lane.small, op.bytes);
       } else if (op.share && op.bytes >= out.share_from) {
-        Wire::publish_shared(out, rank.tag ^ op.salt, rank.shared[static_cast<uint32_t>(op.lend_at.base)],
+        Wire::publish_shared(out, rank.tag ^ op.salt, *rank.shared[static_cast<uint32_t>(op.lend_at.base)],
                              address(lane, op.lend_at), op.bytes);
       } else if (op.lend && op.bytes >= out.lend_from && (op.pull || !out.pulled)) {
         Wire::publish_lent(out, rank.tag ^ op.salt, address(lane, op.lend_at), op.bytes);

@@ -70,6 +70,8 @@ struct Arithmetic {
   bool round_each = false;
 };
 
+inline constexpr transports::SharedRegion kNoRegion{};
+
 /// One rank in one call.
 struct RankState {
   Tables full;  ///< for all rounds but the last
@@ -82,7 +84,7 @@ struct RankState {
   bool fenced = false;         ///< no lane enters round k + versions before all have left round k
   uint64_t window_bytes = 0;   ///< what a round advances input and output by
   unsigned char* bases[3] = {nullptr, nullptr, nullptr};
-  transports::SharedRegion shared[3];  ///< where the bases are, if that is shared memory
+  const transports::SharedRegion* shared[3] = {&kNoRegion, &kNoRegion, &kNoRegion};  ///< where the bases are
   uint64_t tag = 0;
   transports::OutLink* out = nullptr;
   transports::InLink* in = nullptr;

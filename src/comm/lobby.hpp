@@ -62,7 +62,7 @@ class Lobby {
   struct Door {
     int listener;
     Loop::Id watch = 0;
-    std::array<Visitors, kGroups> groups{};
+    std::array<Visitors, kGroups> groups;
 
     Visitors& of(Group group) { return groups[static_cast<size_t>(group)]; }
     size_t visitors() const;

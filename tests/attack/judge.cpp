@@ -1,0 +1,184 @@
+#include "attack/judge.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "attack/play.hpp"
+
+namespace tutti::attack {
+namespace {
+
+constexpr double kMismatchSeconds = 10;  // a mismatch is found when a waiting rank looks at the others' calls
+constexpr double kDeathSeconds = 5;      // (under load; an idle machine takes less than 1)
+
+bool ends_process(Fault fault) { return fault == Fault::Exit || fault == Fault::Kill || fault == Fault::Stop; }
+
+class Judge {
+ public:
+  Judge(const Program& program, const Outcome& outcome) : program_(program), outcome_(outcome) {
+    const Line& line = program.lines[program.at];
+    hurt_ = members(program, line.slot, program.culprit);
+    slot_ = line.slot;
+    std::tie(usual_, odd_) = first_difference();
+  }
+
+  std::vector<Finding> all() {
+    if (outcome_.hung) add("hang", "it did not end");
+    for (size_t p = 0; p < outcome_.exits.size(); ++p) {
+      if (outcome_.exits[p] != 0 && !expected_end(static_cast<int>(p)))
+        add("crash", fmt::format("process {} ended with {}", p, outcome_.exits[p]));
+    }
+    for (int rank = 0; rank < program_.ranks; ++rank) judge_rank(rank);
+    return findings_;
+  }
+
+ private:
+  void add(const char* kind, std::string text) { findings_.push_back({kind, std::move(text)}); }
+
+  bool is_culprits(int rank) const {
+    return program_.process_of[static_cast<size_t>(rank)] == program_.process_of[static_cast<size_t>(program_.culprit)];
+  }
+  bool expected_end(int process) const {
+    return ends_process(program_.fault) && process == program_.process_of[static_cast<size_t>(program_.culprit)];
+  }
+
+  /// What the culprit's communicator sees of its calls and of the others', where they first differ; both empty where
+  /// they do not.
+  std::pair<std::string, std::string> first_difference() const {
+    const auto on_slot = [&](const std::vector<Line>& lines) {
+      std::vector<std::string> calls;
+      for (const Line& line : lines) {
+        if (line.slot == slot_ && line.act == Line::Act::Make) calls.push_back(key(line));
+        if (line.slot == slot_ && line.act == Line::Act::Destroy) break;
+      }
+      calls.emplace_back("left after");
+      return calls;
+    };
+    const auto usual = on_slot(program_.lines), odd = on_slot(lines_of(program_, program_.culprit));
+    for (size_t i = 0; i < std::min(usual.size(), odd.size()); ++i) {
+      if (usual[i] != odd[i]) return {usual[i], odd[i]};
+    }
+    return {};
+  }
+  std::string key(const Line& line) const {
+    Line same = line;
+    same.root = line.root % static_cast<int>(std::max<size_t>(1, hurt_.size()));
+    std::string text = describe(same);
+    if (text.ends_with("root=")) text += std::to_string(same.root) + ")";
+    if (line.call >= Call::AllGatherV && line.call <= Call::AllToAllV) text += fmt::format("#{}", line.count);
+    return text;
+  }
+
+  /// Does the fault change anything that others may hear of?
+  bool harmless() const {
+    if (program_.fault == Fault::None || program_.fault == Fault::Delay) return true;
+    if (ends_process(program_.fault) || program_.fault == Fault::Abort) return false;
+    return usual_.empty() || hurt_.size() < 2;
+  }
+
+  bool touches(int slot, int rank) const {
+    const auto us = members(program_, slot, rank);
+    if (ends_process(program_.fault))
+      return std::any_of(us.begin(), us.end(), [&](int other) { return is_culprits(other); });
+    return slot == slot_ && std::find(hurt_.begin(), hurt_.end(), rank) != hurt_.end();
+  }
+
+  void judge_rank(int rank) {
+    const auto& story = outcome_.stories[static_cast<size_t>(rank)];
+    const auto lines = lines_of(program_, rank);
+    if (ends_process(program_.fault) && is_culprits(rank)) return;
+    bool heard = false;
+    const int slots = static_cast<int>(program_.colours.size());
+    for (const Told& told : story) {
+      if (told.code == kWrongData && !(touched_line(told.index, lines, rank) && !harmless()))
+        add("data", fmt::format("rank {} got wrong data from line {}", rank, told.index));
+      if (told.code == tuttiSuccess || told.code == kWrongData) continue;
+      const int slot = slot_of(told.index, lines, slots);
+      if (told_late(told, rank)) {
+        heard = true;
+        continue;
+      }
+      if (harmless() || !touches(slot, rank)) {
+        add("alarm", fmt::format("rank {} line {}: {} {}", rank, told.index, told.code, told.text));
+        continue;
+      }
+      if (!heard) judge_error(rank, told);
+      heard = true;
+    }
+    const bool must_hear = !harmless() && touches(slot_, rank);
+    if (must_hear && !heard && !outcome_.hung && !process_heard_late(rank))
+      add("silent", fmt::format("rank {} heard of nothing", rank));
+    const auto told =
+        static_cast<size_t>(std::count_if(story.begin(), story.end(), [](const Told& t) { return t.index >= 0; }));
+    if (!outcome_.hung && told != lines.size() + static_cast<size_t>(slots) + 1)
+      add("crash", fmt::format("rank {} told of {} lines of {}", rank, told, lines.size()));
+  }
+
+  /// A rank that left too early hears of it when its process leaves its last communicator, whichever that is.
+  bool told_late(const Told& told, int rank) const {
+    return program_.fault == Fault::Destroy && is_culprits(rank) && told.code == tuttiMismatch &&
+           told.text.find("that was left before") != std::string::npos;
+  }
+  bool process_heard_late(int rank) const {
+    for (int other = 0; other < program_.ranks; ++other) {
+      const auto& story = outcome_.stories[static_cast<size_t>(other)];
+      if (program_.process_of[static_cast<size_t>(other)] == program_.process_of[static_cast<size_t>(rank)] &&
+          std::any_of(story.begin(), story.end(), [&](const Told& told) { return told_late(told, other); }))
+        return true;
+    }
+    return false;
+  }
+
+  static int slot_of(int index, const std::vector<Line>& lines, int slots) {
+    if (index < 0) return 0;
+    const auto i = static_cast<size_t>(index);
+    return i < lines.size() ? lines[i].slot : slots - static_cast<int>(i - lines.size());
+  }
+  bool touched_line(int index, const std::vector<Line>& lines, int rank) const {
+    return index >= 0 && static_cast<size_t>(index) < lines.size() &&
+           touches(lines[static_cast<size_t>(index)].slot, rank);
+  }
+
+  int expected_code() const {
+    if (ends_process(program_.fault)) return tuttiPeerFailed;
+    return program_.fault == Fault::Abort ? tuttiAborted : tuttiMismatch;
+  }
+
+  void judge_error(int rank, const Told& told) {
+    const std::string where =
+        fmt::format("rank {} line {} ({:.1f} s): code {} {}", rank, told.index, told.seconds, told.code, told.text);
+    if (told.code != expected_code()) return add("code", where);
+    const double limit = expected_code() == tuttiMismatch ? kMismatchSeconds : kDeathSeconds;
+    if (told.seconds > limit) add("slow", where);
+    if (program_.fault == Fault::Abort) return;
+    bool named = false;  // ranks of a part have numbers of their own
+    const auto& us = hurt_;
+    for (const int other : us) {
+      const bool guilty = ends_process(program_.fault) ? is_culprits(other) : other == program_.culprit;
+      const auto number = std::find(us.begin(), us.end(), other) - us.begin();
+      named = named ||
+              (guilty && (told.text.find(fmt::format("rank {} ", slot_ == 0 ? other : number)) != std::string::npos));
+    }
+    if (!named && !ends_process(program_.fault)) add("unnamed", where);
+    if (expected_code() != tuttiMismatch) return;
+    const auto holds = [&](const std::string& call) {
+      return told.text.find(call.substr(0, call.find('#'))) != std::string::npos;
+    };
+    if (!holds(usual_) || !holds(odd_)) add("inexact", fmt::format("{} | where {} and {} differ", where, usual_, odd_));
+  }
+
+  const Program& program_;
+  const Outcome& outcome_;
+  std::vector<int> hurt_;  // the ranks of the communicator on which the fault lies
+  int slot_ = 0;
+  std::string usual_, odd_;
+  std::vector<Finding> findings_;
+};
+
+}  // namespace
+
+std::vector<Finding> judge(const Program& program, const Outcome& outcome) { return Judge(program, outcome).all(); }
+
+}  // namespace tutti::attack

@@ -1,0 +1,34 @@
+// Holds what ranks told against what a program's fault must come to.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "attack/program.hpp"
+
+namespace tutti::attack {
+
+struct Told {
+  int index = 0;
+  int code = 0;
+  double seconds = 0;
+  std::string text;
+};
+
+struct Outcome {
+  std::vector<std::vector<Told>> stories;  ///< by rank
+  std::vector<int> exits;                  ///< by process: its exit status, or −(signal)
+  bool hung = false;                       ///< it was ended after too long a time
+};
+
+/// Kinds of what was not as it must be. `inexact` is none of the promises: it counts errors that do not name exactly
+/// the first calls that differ.
+struct Finding {
+  std::string kind;  ///< hang, crash, data, alarm, silent, code, unnamed, slow, inexact
+  std::string text;
+};
+
+std::vector<Finding> judge(const Program& program, const Outcome& outcome);
+
+}  // namespace tutti::attack

@@ -37,7 +37,11 @@ class HostileMember {
     const Kind before = exchanges_ == 0 ? Kind::Table : Kind::Gathered;
     while (kind_of(receive_frame(fd_.get(), kMaxFromHub, patient())) != before) {
     }
-    send_all(fd_.get(), pack(Exchange{exchanges_++, 30000, text}), patient());
+    Exchange exchange;
+    exchange.number = exchanges_++;
+    exchange.wait_ms = 30000;
+    exchange.bytes = text;
+    send_all(fd_.get(), pack(exchange), patient());
   }
   /// What the true rank is told, or "joined".
   std::string outcome() {

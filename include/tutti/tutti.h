@@ -174,8 +174,8 @@ TUTTI_API tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm);
  * from anyway; and so it is, with a warning in the log, where files may not be as large (ulimit -f), and where the
  * descriptor would be one of the last that this process may have: an eighth of them, from 12 to 64, is left to the
  * program and to connections. Where a call has failed while another process was stopped in the middle of a store, the
- * part of the buffer that it may store to becomes ordinary memory, until it is freed and had again. Calls take any other
- * memory as well. */
+ * part of the buffer that it may store to becomes ordinary memory, until it is freed and had again. Calls take any
+ * other memory as well. */
 TUTTI_API tuttiResult_t tuttiMemAlloc(void** pointer, size_t bytes);
 TUTTI_API tuttiResult_t tuttiMemFree(void* pointer);
 /* Announces that calls will use this memory. It stays what it is: no page of it is moved or replaced (but for what is

@@ -9,6 +9,7 @@
 #include "comm/communicator.hpp"
 #include "comm/control.hpp"
 #include "comm/dial.hpp"
+#include "comm/purpose.hpp"
 
 namespace tutti::comm {
 namespace {
@@ -40,6 +41,7 @@ class HostileMember {
     Exchange exchange;
     exchange.number = exchanges_++;
     exchange.wait_ms = 30000;
+    exchange.what = Purpose{}.what;
     exchange.bytes = text;
     send_all(fd_.get(), pack(exchange), patient());
   }

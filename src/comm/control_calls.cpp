@@ -27,8 +27,15 @@ std::pair<int, int> parse_wish(const std::string& text, Rank from) {
 /// missing.
 std::vector<std::string> Communicator::exchange(std::string mine, Deadline deadline) {
   const Purpose purpose{calls_, describe(*board_->collective(calls_)),
-                        [this](const std::vector<Rank>& missing) { watch_.missing(missing); }};
-  return endpoint_->exchange(std::move(mine), deadline, purpose);
+                        [this](const std::vector<Rank>& missing, bool compare) { watch_.missing(missing, compare); }};
+  try {
+    auto all = endpoint_->exchange(std::move(mine), deadline, purpose);
+    watch_.end();
+    return all;
+  } catch (...) {
+    watch_.end();
+    throw;
+  }
 }
 
 std::optional<Part> Communicator::split(int colour, int key) {

@@ -85,7 +85,7 @@ class Hub : public std::enable_shared_from_this<Hub> {
   void end_exchange();
   void exchange_late(uint32_t number);
   void look_at_exchange(uint32_t number);
-  void tell_missing(std::vector<Rank> ranks);
+  void tell_missing(const std::vector<Rank>& ranks);
   Loop::Id after(double seconds, void (Hub::*then)(uint32_t));
   void left_before_exchange(Rank rank);
   void went_apart(Rank rank, const std::string& call);

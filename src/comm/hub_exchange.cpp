@@ -78,7 +78,8 @@ void Hub::exchange_late(uint32_t number) {
                                   missing.size() == 1 ? "it is" : "they are"));
 }
 
-/// The first of those who wait asks the others' call boards; it fails the communicator if it finds out.
+/// Those who wait are told whom they wait for. The first of them asks the others' call boards; it fails the
+/// communicator if it finds out.
 void Hub::look_at_exchange(uint32_t number) {
   if (failed_ || state_ != State::Running || number != exchange_ || given_ == 0) return;
   if (!apart_.empty()) return fail(Code::Mismatch, apart_);
@@ -93,8 +94,11 @@ Loop::Id Hub::after(double seconds, void (Hub::*then)(uint32_t)) {
   });
 }
 
-void Hub::tell_missing(std::vector<Rank> ranks) {
-  seats_[first_giver()].channel->send(pack(Missing{exchange_, std::move(ranks)}));
+void Hub::tell_missing(const std::vector<Rank>& ranks) {
+  const size_t first = first_giver();
+  for (size_t r = first; r < seats_.size(); ++r) {
+    if (seats_[r].given) seats_[r].channel->send(pack(Missing{exchange_, r == first, ranks}));
+  }
 }
 
 /// A rank has left, and others wait for it in an exchange.

@@ -216,9 +216,11 @@ struct Gathered {
 struct Missing {
   static constexpr Kind kKind = Kind::Missing;
   uint32_t number = 0;
+  uint8_t compare = 0;  ///< 1: the reader is to compare its calls with theirs
   std::vector<Rank> ranks;
   static void fields(auto& m, auto& v) {
     v.number(m.number);
+    v.number(m.compare);
     v.numbers(m.ranks, kMaxRanks);
   }
 };

@@ -14,9 +14,9 @@ namespace tutti::comm {
 struct Purpose {
   uint64_t call = 0;  ///< its number; 0: the communicator is being created
   std::string what = "the communicator's creation";
-  /// Called now and then, on the thread that waits, with ranks that have not given or are in another call. Whatever is
-  /// wrong with them it tells by failing the communicator.
-  std::function<void(const std::vector<Rank>& missing)> look;
+  /// Called now and then, on the thread that waits, with ranks that have not given or are in another call; on one rank
+  /// to `compare` its calls with theirs. Whatever is wrong with them it tells by failing the communicator.
+  std::function<void(const std::vector<Rank>& missing, bool compare)> look;
 };
 
 }  // namespace tutti::comm

@@ -66,10 +66,10 @@ std::vector<std::string> Seat::wait_gathered(uint32_t number, Deadline deadline,
   bool over = false;
   while (!complete() && !failure_ && !over) {
     if (missing_ && missing_->number == number && purpose.look) {
-      const std::vector<Rank> missing = std::move(missing_->ranks);
+      const Missing missing = std::move(*missing_);
       missing_.reset();
       lock.unlock();
-      purpose.look(missing);
+      purpose.look(missing.ranks, missing.compare != 0);
       lock.lock();
       continue;
     }

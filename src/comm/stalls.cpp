@@ -199,4 +199,16 @@ std::optional<Deadlock> Stalls::look(const exec::Stall& stall, const std::string
   return deadlock;
 }
 
+std::optional<Deadlock> Stalls::look(const std::vector<Rank>& missing, const std::string& call, uint64_t number) {
+  constexpr size_t kEnough = 16;  // any of those who are missing keeps all others
+  if (standstill_ == 0) since_ = Clock::now();
+  exec::Stall stall;
+  stall.id = standstill_ == 0 ? exec::new_standstill() : standstill_;
+  stall.seconds = seconds_since(since_) + kPublishFrom;  // before it is first said that they are missing
+  for (const Rank peer : missing) {
+    if (stall.all.size() < kEnough) stall.all.push_back({peer, exec::Await::Message});
+  }
+  return look(stall, call, number);
+}
+
 }  // namespace tutti::comm

@@ -39,6 +39,8 @@ class Stalls {
 
   /// The call in words, collective number `number` (0: transfers), has not moved. Tells if it never will.
   std::optional<Deadlock> look(const exec::Stall& stall, const std::string& call, uint64_t number);
+  /// The same of a call that waits in an exchange for these ranks, all of them.
+  std::optional<Deadlock> look(const std::vector<Rank>& missing, const std::string& call, uint64_t number);
   /// Who waits for whom, as far as it is known; empty where nothing is.
   std::string follow() const;
   /// The call is over.
@@ -67,6 +69,7 @@ class Stalls {
   const uint64_t process_;
   bool published_ = false;
   uint64_t standstill_ = 0, ticket_ = 0;
+  Deadline::Clock::time_point since_;  // of an exchange
   bool warned_ = false;
   std::vector<LinkCounts> links_;
   std::vector<Question> questions_;

@@ -249,7 +249,8 @@ std::optional<std::string> Watch::mismatch(Rank peer, const BoardAnswer& board) 
   return compare(peer, call_, spec_, *board.spec);
 }
 
-void Watch::missing(const std::vector<Rank>& ranks) {
+/// Fails the communicator, and returns true, if one of the ranks is in other calls.
+bool Watch::compare_calls(const std::vector<Rank>& ranks) {
   const Deadline deadline = Deadline::in(kBoardWait);
   std::vector<std::future<std::optional<std::string>>> replies;
   for (const Rank peer : ranks) replies.push_back(endpoint_.ask_board(peer, call_, deadline));
@@ -260,7 +261,17 @@ void Watch::missing(const std::vector<Rank>& ranks) {
     if (!board) continue;
     auto wrong = mismatch(ranks[i], *board);
     if (!wrong) wrong = last_difference(ranks[i], *board);
-    if (wrong) return endpoint_.fail(Code::Mismatch, *wrong);
+    if (!wrong) continue;
+    endpoint_.fail(Code::Mismatch, *wrong);
+    return true;
+  }
+  return false;
+}
+
+void Watch::missing(const std::vector<Rank>& ranks, bool compare) {
+  if (compare && compare_calls(ranks)) return;
+  if (const auto deadlock = stalls_.look(ranks, what(), call_)) {
+    endpoint_.failing()(Code::Mismatch, deadlock->text, deadlock->tickets);
   }
 }
 

@@ -47,8 +47,9 @@ class Watch final : public exec::Observer {
   Status fault(const exec::Fault& fault) override;
   Status stalled(const exec::Stall& stall) override;
   Status failed() override;
-  /// Others wait with this rank in an exchange, and these have not come. Fails the communicator if they never will.
-  void missing(const std::vector<Rank>& ranks);
+  /// This rank waits in an exchange, and these have not come. Fails the communicator if they never will; for that their
+  /// calls are compared with this rank's where `compare` says so.
+  void missing(const std::vector<Rank>& ranks, bool compare);
   /// "; rank 2 is alive, its last call: barrier()", as far as its board tells.
   std::string whereabouts(Rank peer) const;
   bool lost(Rank peer) const override { return endpoint_.lost(peer); }
@@ -74,6 +75,7 @@ class Watch final : public exec::Observer {
   std::optional<std::string> other_block(Rank peer) const;
   std::optional<std::string> other_counts(Rank peer, uint64_t call, const CallSpec& spec) const;
   Status other_call(const exec::Fault& fault);
+  bool compare_calls(const std::vector<Rank>& ranks);
   Status taken_back(Rank peer);
   std::optional<std::string> mismatch(Rank peer, const BoardAnswer& board) const;
   std::string late(const exec::Stall& stall) const;

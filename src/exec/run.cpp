@@ -91,11 +91,6 @@ bool advance(Execution& e, bool helps) {
   return moved || e.done;
 }
 
-uint64_t new_standstill() {
-  static std::atomic<uint64_t> last{0};
-  return ++last;
-}
-
 Stall stall_at(const Execution& e, double seconds, uint64_t id) {
   return {.seconds = seconds, .id = id, .all = {}, .links = e.links, .engines = !e.engines.empty()};
 }
@@ -198,6 +193,11 @@ class Idleness {
 };
 
 }  // namespace
+
+uint64_t new_standstill() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
 
 Loaded::Loaded(Lowered program, uint32_t versions) : lowered(std::move(program)) {
   state.full = lowered.full.tables();

@@ -39,6 +39,9 @@ struct Stall {
   bool engines = false;          ///< acknowledgements may be under way
 };
 
+/// A number that no other standstill of this process has.
+uint64_t new_standstill();
+
 /// Who knows what a call means, and puts what happens to it into words.
 class Observer {
  public:

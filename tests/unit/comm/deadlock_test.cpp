@@ -97,6 +97,25 @@ TEST_F(Deadlock, OfTwoReceivesIsToldToBoth) {
   }
 }
 
+/// Ranks 0 and 2 split the world; rank 1 waits for rank 0 in the pair.
+TEST_F(Deadlock, OfASplitAndACallOfAnotherCommunicatorIsToldToEveryRank) {
+  const test::ScopedEnv patient("TUTTI_TIMEOUT", "50");
+  std::vector<Told> told;
+  with_pair(
+      3,
+      [](int rank, tuttiComm_t world, tuttiComm_t pair) {
+        if (rank == 1) return barrier(pair);
+        tuttiComm_t part = nullptr;
+        const tuttiResult_t result = tuttiCommSplit(world, 0, 0, &part);
+        return Told{result, result == tuttiSuccess ? "" : tuttiGetLastError()};
+      },
+      told);
+  for (const Told& one : told) {
+    expect_words(one, {"ranks wait for each other, and none of them can go on", "waits in split(), call 2",
+                       "split of communicator", "barrier(), call 1"});
+  }
+}
+
 /// While rank 1's other thread has not made its call, rank 1 may come at any time: nobody is accused.
 TEST(NoDeadlock, WhereAThreadOfARankIsStillToCome) {
   const test::ScopedEnv patient("TUTTI_TIMEOUT", "120");

@@ -214,7 +214,7 @@ TEST(Endpoint, WhoWaitsInAnExchangeIsToldWhoIsMissing) {
   Endpoints all = join_all(create_unique_id(), 3);
   on_all(2, [&](Rank r) {
     Endpoint& mine = *all[static_cast<size_t>(r)];
-    const Purpose purpose{7, "split()", [&](const std::vector<Rank>& missing) {
+    const Purpose purpose{7, "split()", [&](const std::vector<Rank>& missing, bool) {
                             for (const Rank rank : missing)
                               mine.fail(Code::Mismatch, std::to_string(rank) + " is elsewhere");
                           }};

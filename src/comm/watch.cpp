@@ -96,10 +96,7 @@ Status Watch::broken(Code code, const std::string& what) {
   const Deadline deadline = Deadline::in(code == Code::PeerFailed ? kReasonWait : 0);
   do {
     if (endpoint_.failed().load(std::memory_order_acquire) != 0) return failed();
-    for (Rank peer = 0; peer < endpoint_.ranks(); ++peer) {
-      if (const auto early = left_early(peer, true)) return fail(Code::Mismatch, *early);
-      if (const auto early = left_early(peer, false)) return fail(Code::Mismatch, *early);
-    }
+    if (const auto early = somebody_left_early()) return fail(Code::Mismatch, *early);
     exec::nap(1e-3);
   } while (!deadline.passed());
   return fail(code, what);
@@ -118,6 +115,16 @@ std::optional<std::string> Watch::left_early(Rank peer, bool we_send) const {
   return fmt::format("rank {} left after sending rank {} {} and receiving {} from it where rank {} called {}", peer,
                      endpoint_.rank(), counted(left->sent_to_us, "message"), left->received_from_us, endpoint_.rank(),
                      describe(ours(peer, we_send)));
+}
+
+/// The same for any peer: ranks that wait for each other in a call may all do so because of one that is not in it.
+std::optional<std::string> Watch::somebody_left_early() const {
+  for (Rank peer = 0; peer < endpoint_.ranks(); ++peer) {
+    for (const bool we_send : {true, false}) {
+      if (auto early = left_early(peer, we_send)) return early;
+    }
+  }
+  return std::nullopt;
 }
 
 Status Watch::failed() {
@@ -297,10 +304,8 @@ Status Watch::stalled(const exec::Stall& stall) {
     if (board_) {
       if (const auto wrong = mismatch(stall.peer, *board_)) return fail(Code::Mismatch, *wrong);
     }
-    if (const auto early = left_early(stall.peer, stall.await != exec::Await::Message)) {
-      return fail(Code::Mismatch, *early);
-    }
   }
+  if (const auto early = somebody_left_early()) return fail(Code::Mismatch, *early);
   if (const auto deadlock = stalls_.look(stall, what(), call_)) {
     endpoint_.failing()(Code::Mismatch, deadlock->text, deadlock->tickets);
     return failed();

@@ -71,6 +71,7 @@ class Watch final : public exec::Observer {
   std::optional<std::string> first_difference(Rank peer) const;
   std::optional<std::string> last_difference(Rank peer, const BoardAnswer& board) const;
   std::optional<std::string> left_early(Rank peer, bool we_send) const;
+  std::optional<std::string> somebody_left_early() const;
   std::optional<std::string> first_wrong_transfer(Rank peer) const;
   std::optional<std::string> other_block(Rank peer) const;
   std::optional<std::string> other_counts(Rank peer, uint64_t call, const CallSpec& spec) const;

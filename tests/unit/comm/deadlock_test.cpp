@@ -111,7 +111,7 @@ TEST_F(Deadlock, OfASplitAndACallOfAnotherCommunicatorIsToldToEveryRank) {
       },
       told);
   for (const Told& one : told) {
-    expect_words(one, {"ranks wait for each other, and none of them can go on", "waits in split(), call 2",
+    expect_words(one, {"ranks wait for each other, and none of them can go on", "in split(), call 2",
                        "split of communicator", "barrier(), call 1"});
   }
 }

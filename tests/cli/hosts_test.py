@@ -94,7 +94,7 @@ class Keys(TwoHosts):
             (first, first_text), (other, other_text) = self.ranks({**secret, "TUTTI_INIT_TIMEOUT": "4"}, guess,
                                                                   user=65534)
             self.assertNotEqual(other, 0, other_text)
-            self.assertIn("does not know this key", other_text)
+            self.assertIn("could not fetch the unique id", other_text)
             self.assertIn("a key made from the job's identity", other_text)
             self.assertNotEqual(first, 0, first_text)
             self.assertIn("waited in vain for rank 1", first_text)

@@ -120,6 +120,7 @@ struct OutLink {
   uint64_t lent = 0;               ///< all messages below this must be consumed before the call may end
   uint64_t staged = 0;             ///< … before the rank's staging memory may be divided anew
   Rank peer = kNoRank;
+  uint32_t channel = 0;  ///< a pair of ranks has a link in each direction on each channel
   /// Messages of so many bytes and more are better lent: the reader reads any memory of this rank where it lies.
   uint64_t lend_from = kNeverLend;
   bool pulled = false;  ///< what is lent is copied by the kernel, which is not always faster than staging
@@ -136,6 +137,7 @@ struct InLink {
   uint64_t next = 0;       ///< number of the next message
   uint64_t published = 0;  ///< what `consumed` holds
   Rank peer = kNoRank;
+  uint32_t channel = 0;
   bool addresses = false;           ///< the writer is this process: its addresses may be followed
   int process = 0;                  ///< the writer's process, whose memory may be pulled; 0: it may not
   Windows* windows = nullptr;       ///< the writer's shared memory, where this process can map it

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <tuple>
 #include <utility>
 
 #include "base/env.hpp"
@@ -34,21 +35,21 @@ uint64_t waits_key(Rank asker) { return kWaits | static_cast<uint32_t>(asker); }
 double seconds_since(Clock::time_point then) { return std::chrono::duration<double>(Clock::now() - then).count(); }
 
 std::vector<LinkCounts> count(const exec::Links* links) {
-  std::map<Rank, LinkCounts> counts;
+  std::map<std::pair<Rank, uint32_t>, LinkCounts> counts;
   if (links == nullptr) return {};
   for (const transports::OutLink& out : links->outs()) {
-    LinkCounts& to = counts[out.peer];
+    LinkCounts& to = counts[{out.peer, out.channel}];
     to.sent += out.next;
     to.acked += out.acked;
   }
   for (const transports::InLink& in : links->ins()) {
-    LinkCounts& from = counts[in.peer];
+    LinkCounts& from = counts[{in.peer, in.channel}];
     from.received += in.next;
     from.told += in.published;
   }
   std::vector<LinkCounts> all;
-  for (auto& [peer, of] : counts) {
-    of.peer = peer;
+  for (auto& [link, of] : counts) {
+    std::tie(of.peer, of.channel) = link;
     all.push_back(of);
   }
   return all;
@@ -96,7 +97,8 @@ void Stalls::publish(const exec::Stall& stall, const std::string& call) {
                 .stuck_ms = static_cast<uint32_t>(std::min(stall.seconds * 1e3, 4e9)),
                 .on = {}};
   for (const exec::PeerAwait& on : stall.all) {
-    const auto known = settled_.find({on.peer, on.await});
+    const auto known =
+        std::find_if(settled_.begin(), settled_.end(), [&](const auto& settled) { return settled.first == on; });
     entry.wait.on.push_back({.rank = on.peer,
                              .process = process_id(endpoint_.place(on.peer)),
                              .settled = known == settled_.end() ? 0 : known->second});
@@ -123,17 +125,21 @@ void Stalls::ask(const exec::Stall& stall) {
   for (const Question& question : questions_) question.answer.wait_until(deadline.at());
 }
 
-/// Nothing is under way between this rank and the one that it waits for: what is sent has arrived, what is read has
-/// been acknowledged, or the peer has not even come to the call. As of which state of the peer's; 0: not so, or not
-/// known.
+/// Nothing is under way on the link that this rank waits on: what is sent has arrived, what is read has been
+/// acknowledged, or the peer has not even come to the call. As of which state of the peer's; 0: not so, or not known.
+/// Messages of other calls may well lie unread on other links: none of them lets this call go on.
 uint64_t Stalls::settled(const exec::PeerAwait& on, const WaitsReply& reply, bool engines, uint64_t number) const {
   if (reply.ticket != 0) {
-    for (const LinkCounts& link : links_) {
-      if (link.peer != on.peer) continue;
-      const bool equal = on.await == exec::Await::Message ? link.received == reply.sent : link.acked == reply.told;
-      return equal ? reply.ticket : 0;
+    const auto mine = std::find_if(links_.begin(), links_.end(), [&](const LinkCounts& link) {
+      return link.peer == on.peer && link.channel == on.channel;
+    });
+    if (mine == links_.end()) return 0;  // an exchange, which is not over links
+    ChannelCounts theirs;                // zero where the peer has not made that link: nothing was sent on it
+    for (const ChannelCounts& link : reply.links) {
+      if (link.channel == on.channel) theirs = link;
     }
-    return 0;
+    const bool equal = on.await == exec::Await::Message ? mine->received == theirs.sent : mine->acked == theirs.told;
+    return equal ? reply.ticket : 0;
   }
   // In no call: without engines all that it did is seen at once. With them its last acknowledgements may be under way,
   // and so may transfers, whose numbers it does not tell.
@@ -150,8 +156,9 @@ void Stalls::hear(const exec::Stall& stall, uint64_t number) {
     if (!bytes) return true;
     try {
       const auto reply = WaitTable::of_this_process().learn(process_, *bytes, seconds_since(question.asked));
+      std::erase_if(settled_, [&](const auto& known) { return known.first.peer == question.peer; });
       for (const exec::PeerAwait& on : stall.all) {
-        if (on.peer == question.peer) settled_[{on.peer, on.await}] = settled(on, reply, stall.engines, number);
+        if (on.peer == question.peer) settled_.emplace_back(on, settled(on, reply, stall.engines, number));
       }
     } catch (const Error& error) {
       log_debug("rank {}: rank {} tells nonsense of its waits: {}", endpoint_.rank(), question.peer, error.what());
@@ -206,7 +213,7 @@ std::optional<Deadlock> Stalls::look(const std::vector<Rank>& missing, const std
   stall.id = standstill_ == 0 ? exec::new_standstill() : standstill_;
   stall.seconds = seconds_since(since_) + kPublishFrom;  // before it is first said that they are missing
   for (const Rank peer : missing) {
-    if (stall.all.size() < kEnough) stall.all.push_back({peer, exec::Await::Message});
+    if (stall.all.size() < kEnough) stall.all.push_back({.peer = peer, .await = exec::Await::Message});
   }
   return look(stall, call, number);
 }

@@ -73,7 +73,7 @@ class Stalls {
   bool warned_ = false;
   std::vector<LinkCounts> links_;
   std::vector<Question> questions_;
-  std::map<std::pair<Rank, exec::Await>, uint64_t> settled_;  // see Awaited
+  std::vector<std::pair<exec::PeerAwait, uint64_t>> settled_;  // see Awaited
   Stuck suspicion_;
   Deadline::Clock::time_point suspected_;
 };

@@ -29,9 +29,9 @@ void grow_older(ProcessWaits& waits, double seconds) {
   for (Wait& wait : waits.waits) older(wait.age_ms);
 }
 
-size_t bytes_of(const ProcessWaits& waits) {
+size_t bytes_of(const auto& item) {
   std::string bytes;
-  MessageWriter(bytes).item(waits);
+  MessageWriter(bytes).item(item);
   return bytes.size();
 }
 
@@ -104,12 +104,13 @@ std::string WaitTable::answer(uint64_t process, uint64_t communicator, Rank rank
     if (wait.communicator != communicator || wait.rank != rank) continue;
     reply.ticket = wait.ticket;
     for (const LinkCounts& link : own.entry.links) {
-      if (link.peer == asker) reply.sent = link.sent, reply.told = link.told;
+      if (link.peer == asker && reply.links.size() < kMaxChannels)
+        reply.links.push_back({link.channel, link.sent, link.told});
     }
   }
   std::vector<ProcessWaits> known = all(process);
   // What its own waits lead to, the nearest first, as far as there is room.
-  size_t room = kMaxEntry - 64;
+  size_t room = kMaxEntry - bytes_of(reply);
   const auto take = [&](size_t which) {
     const size_t bytes = bytes_of(known[which]);
     if (bytes > room) return;

@@ -15,9 +15,10 @@
 
 namespace tutti::comm {
 
-/// Messages on all links between a rank and one peer.
+/// Messages between a rank and one peer on one channel.
 struct LinkCounts {
   Rank peer = 0;
+  uint32_t channel = 0;
   uint64_t sent = 0, acked = 0;     ///< to the peer, and what it has acknowledged of them
   uint64_t received = 0, told = 0;  ///< from the peer, and what has been acknowledged of them
 };

@@ -16,6 +16,8 @@
 
 namespace tutti::comm {
 
+inline constexpr size_t kMaxChannels = 256;  ///< that a reply tells of
+
 /// A rank that a call waits for.
 struct Awaited {
   Rank rank = 0;         ///< in the call's communicator
@@ -72,18 +74,29 @@ struct ProcessWaits {
   }
 };
 
-/// What a rank answers who is asked for waits.
+/// Messages on one channel from the rank that answers to the one that asks, and what it has acknowledged of the asker's.
+struct ChannelCounts {
+  uint32_t channel = 0;
+  uint64_t sent = 0, told = 0;
+
+  static void fields(auto& m, auto& v) {
+    v.number(m.channel);
+    v.number(m.sent);
+    v.number(m.told);
+  }
+};
+
+/// What a rank answers that is asked for waits.
 struct WaitsReply {
   uint64_t begun = 0;                   ///< collectives that the asked rank has entered
   uint64_t ticket = 0;                  ///< of its wait in this communicator; 0: it has none
-  uint64_t sent = 0, told = 0;          ///< if it has: messages to the asker, and the asker's that it has acknowledged
+  std::vector<ChannelCounts> links;     ///< if it has: between it and the asker
   std::vector<ProcessWaits> processes;  ///< its own first
 
   static void fields(auto& m, auto& v) {
     v.number(m.begun);
     v.number(m.ticket);
-    v.number(m.sent);
-    v.number(m.told);
+    v.list(m.links, kMaxChannels);
     v.list(m.processes, kMaxRanks);
   }
 };

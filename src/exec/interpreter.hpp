@@ -55,9 +55,18 @@ struct Interpreter {
   }
 
  private:
-  TUTTI_HD static Outcome wait(LaneState& lane, Await what, Rank peer) {
+  TUTTI_HD static Outcome wait(LaneState& lane, Await what) {
     lane.await = what;
-    lane.peer = peer;
+    lane.peer = kNoRank;
+    return Outcome::Waiting;
+  }
+
+  /// For the other end of `link`.
+  template <class Link>
+  TUTTI_HD static Outcome wait(LaneState& lane, Await what, const Link& link) {
+    lane.await = what;
+    lane.peer = link.peer;
+    lane.channel = link.channel;
     return Outcome::Waiting;
   }
 
@@ -78,7 +87,7 @@ struct Interpreter {
         if (entered != Outcome::Progress) return entered;
       }
       const Op& op = *lane.next;
-      if (op.after_lane != kNone && !done(rank, lane, op)) return wait(lane, Await::Lane, kNoRank);
+      if (op.after_lane != kNone && !done(rank, lane, op)) return wait(lane, Await::Lane);
       if (!op.has_pieces && lane.round != 0) {
         advance(lane);  // a message that names no pieces is sent once; others order rounds even when empty
         continue;
@@ -98,7 +107,7 @@ struct Interpreter {
       lane.round = rank.rounds;
       return Outcome::LaneDone;
     }
-    if (!fence_open(rank, lane)) return wait(lane, Await::Round, kNoRank);
+    if (!fence_open(rank, lane)) return wait(lane, Await::Round);
     lane.tables = &tables;
     lane.next = tables.ops + ops.begin;
     lane.ops = ops.end - ops.begin;
@@ -148,7 +157,7 @@ struct Interpreter {
       transports::Header header;
       transports::Arrival& arrival = lane.arrivals[lane.arrived];
       const transports::Poll poll = Wire::poll(in, header, arrival);
-      if (poll == transports::Poll::Empty) return wait(lane, Await::Message, in.peer);
+      if (poll == transports::Poll::Empty) return wait(lane, Await::Message, in);
       FaultKind wrong = FaultKind::None;
       int error = 0;
       if (poll == transports::Poll::Bad) {
@@ -178,7 +187,7 @@ struct Interpreter {
   TUTTI_HD static Outcome room_ready(RankState& rank, LaneState& lane, const Op& op) {
     for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) {
       transports::OutLink& out = rank.out[lane.tables->outs[i]];
-      if (!Wire::can_publish(out)) return wait(lane, Await::Credit, out.peer);
+      if (!Wire::can_publish(out)) return wait(lane, Await::Credit, out);
     }
     return op.stage == kNone ? Outcome::Progress : stage_ready(rank, lane, rank.stages[op.stage]);
   }
@@ -188,7 +197,7 @@ struct Interpreter {
     for (uint32_t i = 0; i < stage.readers; ++i) {
       transports::OutLink& out = rank.out[stage.outs[i]];
       if (out.acked < held[i]) Wire::refresh(out);
-      if (out.acked < held[i]) return wait(lane, Await::Staging, out.peer);
+      if (out.acked < held[i]) return wait(lane, Await::Staging, out);
     }
     return Outcome::Progress;
   }
@@ -296,7 +305,7 @@ struct Interpreter {
         Fold::share(in, *rank.shared[static_cast<uint32_t>(segment.to.base)], op, address(lane, segment.to), lane);
     lane.copying = in.sharing.phase != transports::Sharing::Phase::None;
     if (error > 0) return unreadable(rank, lane, in, op, error);
-    return error < 0 ? wait(lane, Await::Message, in.peer) : Outcome::Progress;
+    return error < 0 ? wait(lane, Await::Message, in) : Outcome::Progress;
   }
 
   TUTTI_HD static void publish(RankState& rank, LaneState& lane, const Op& op, unsigned char* slot) {

@@ -15,6 +15,7 @@ uint32_t Links::out(Rank peer, uint32_t channel) {
   const auto known = out_numbers_.find({peer, channel});
   if (known != out_numbers_.end()) return known->second;
   outs_.push_back(connector_.connect_out(peer, channel));
+  outs_.back().channel = channel;
   return out_numbers_[{peer, channel}] = static_cast<uint32_t>(outs_.size() - 1);
 }
 
@@ -22,6 +23,7 @@ uint32_t Links::in(Rank peer, uint32_t channel) {
   const auto known = in_numbers_.find({peer, channel});
   if (known != in_numbers_.end()) return known->second;
   ins_.push_back(connector_.connect_in(peer, channel));
+  ins_.back().channel = channel;
   return in_numbers_[{peer, channel}] = static_cast<uint32_t>(ins_.size() - 1);
 }
 

@@ -105,11 +105,11 @@ std::vector<PeerAwait> awaits_of(const Execution& e) {
   for (const LaneState& lane : e.program->lanes) {
     if (lane.round >= e.program->state.rounds) continue;
     lanes_done = false;
-    if (lane.peer != kNoRank) add({lane.peer, lane.await});
+    if (lane.peer != kNoRank) add({lane.peer, lane.channel, lane.await});
   }
   if (!lanes_done) return all;
   for (const transports::OutLink& out : e.links->outs()) {
-    if (out.acked < out.lent) add({out.peer, Await::Credit});
+    if (out.acked < out.lent) add({out.peer, out.channel, Await::Credit});
   }
   return all;
 }

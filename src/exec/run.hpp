@@ -19,6 +19,7 @@ namespace tutti::exec {
 /// What a lane needs of a peer before it can go on.
 struct PeerAwait {
   Rank peer = kNoRank;
+  uint32_t channel = 0;  ///< of the link between the two
   Await await = Await::Nothing;
   bool operator==(const PeerAwait&) const = default;
 };

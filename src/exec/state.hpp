@@ -50,7 +50,8 @@ struct LaneState {
   uint32_t ops = 0;                ///< that the lane has
   unsigned char* bases[3] = {nullptr, nullptr, nullptr};  ///< where this round's part of each buffer begins
   Await await = Await::Nothing;
-  Rank peer = kNoRank;                       ///< whom `await` is about
+  Rank peer = kNoRank;                       ///< whom `await` is about,
+  uint32_t channel = 0;                      ///< and on which of its links
   transports::Arrival* arrivals = nullptr;   ///< room for the most messages that an operation takes
   const unsigned char** pointers = nullptr;  ///< room for the most operands
   unsigned char small[transports::kInlineBytes] = {};

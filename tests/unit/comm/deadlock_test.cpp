@@ -97,6 +97,33 @@ TEST_F(Deadlock, OfTwoReceivesIsToldToBoth) {
   }
 }
 
+/// What rank 0 has sent lies unread, for rank 1 is in another call: it lets neither go on.
+TEST_F(Deadlock, OfACollectiveAndTransfersThatHaveSentIsToldToBoth) {
+  const test::ScopedEnv patient("TUTTI_TIMEOUT", "50");
+  std::vector<tuttiComm_t> comms(2);
+  ASSERT_EQ(tuttiCommInitAll(comms.data(), 2), tuttiSuccess);
+  Told told[2];
+  run_ranks(2, [&](int rank) {
+    const tuttiComm_t comm = comms[static_cast<size_t>(rank)];
+    std::vector<unsigned char> out(5000), in(5000);
+    tuttiResult_t result = tuttiSuccess;
+    if (rank == 0) {
+      EXPECT_EQ(tuttiGroupStart(), tuttiSuccess);
+      EXPECT_EQ(tuttiSend(out.data(), out.size(), tuttiUint8, 1, comm, nullptr), tuttiSuccess);
+      EXPECT_EQ(tuttiRecv(in.data(), in.size(), tuttiUint8, 1, comm, nullptr), tuttiSuccess);
+      result = tuttiGroupEnd();
+    } else {
+      result = tuttiBroadcast(out.data(), in.data(), in.size(), tuttiUint8, 0, comm, nullptr);
+    }
+    told[rank] = {result, tuttiGetLastError()};
+    tuttiCommDestroy(comm);
+  });
+  for (const Told& one : told) {
+    expect_words(one, {"ranks wait for each other", "broadcast(count=5000, u8, root=0), call 1",
+                       "a group of 2 transfers beginning with send(count=5000, u8, to rank 1)"});
+  }
+}
+
 /// Ranks 0 and 2 split the world; rank 1 waits for rank 0 in the pair.
 TEST_F(Deadlock, OfASplitAndACallOfAnotherCommunicatorIsToldToEveryRank) {
   const test::ScopedEnv patient("TUTTI_TIMEOUT", "50");

@@ -109,12 +109,16 @@ TEST(WaitGraph, RanksInOneCallOfEachOtherAreJudgedByTheirTickets) {
 TEST(WaitTable, TellsWhatItHasLearntAndHowOldThatIs) {
   WaitTable mine, theirs;
   const Cycle cycle;
-  theirs.publish(&theirs, {.wait = cycle.second.waits[0], .thread = 0, .links = {{0, 5, 4, 3, 2}}, .fail = nullptr});
+  const std::vector<LinkCounts> links{{.peer = 0, .channel = 7, .sent = 5, .acked = 4, .received = 3, .told = 2},
+                                      {.peer = 1, .channel = 7, .sent = 6, .acked = 6, .received = 6, .told = 6}};
+  theirs.publish(&theirs, {.wait = cycle.second.waits[0], .thread = 0, .links = links, .fail = nullptr});
   const auto reply = mine.learn(10, theirs.answer(11, kPair, 1, 0, 6), 0.5);
   EXPECT_EQ(reply.begun, 6U);
   EXPECT_EQ(reply.ticket, 101U);
-  EXPECT_EQ(reply.sent, 5U);
-  EXPECT_EQ(reply.told, 2U);
+  ASSERT_EQ(reply.links.size(), 1U) << "of the asker's links only";
+  EXPECT_EQ(reply.links[0].channel, 7U);
+  EXPECT_EQ(reply.links[0].sent, 5U);
+  EXPECT_EQ(reply.links[0].told, 2U);
   mine.publish(&mine, {.wait = cycle.first.waits[0], .thread = 0, .links = {}, .fail = nullptr});
 
   WaitTable third;

@@ -16,7 +16,8 @@
  *   - All ranks of a communicator make the same calls in the same order, with the same count, type, operator and root.
  *     Where they do not, every rank gets tuttiMismatch, at that call or at its next, naming both ranks and both calls.
  *     "At its next": a rank that only sends (the root of a broadcast) may be done before any other rank has noticed.
- *     The next call may be tuttiCommDestroy. What such a call has left in its output is undefined.
+ *     The next call may be tuttiCommDestroy (which tells a process once: see there). What such a call has left in its
+ *     output is undefined.
  *   - Ranks that wait for each other for ever, in one communicator or in several (in different orders of calls), get
  *     tuttiMismatch within seconds, with the circle of waits: where it is certain, that is, where every thread that
  *     could still make the missing calls is known to wait. Elsewhere the text of the time-out, and a warning after
@@ -136,7 +137,9 @@ TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int colour, int key, tu
 
 /* Waits for the communicator's streams' calls and leaves. The process's last communicator waits, at most TUTTI_TIMEOUT
  * seconds, until all other ranks have left too, and reports a rank that made fewer or more calls (tuttiMismatch) or has
- * not left by then (tuttiTimeout). `comm` is invalid afterwards, whatever is returned. */
+ * not left by then (tuttiTimeout). Where a process holds several communicators, or several ranks of one, the calls
+ * before its last do not wait, for one thread may destroy them in turn: of calls that differed only the last one tells,
+ * whichever communicator it destroys. `comm` is invalid afterwards, whatever is returned. */
 TUTTI_API tuttiResult_t tuttiCommDestroy(tuttiComm_t comm);
 /* Makes every rank's pending and later calls on this communicator fail with tuttiAborted, in bounded time. The
  * communicator must still be destroyed. */

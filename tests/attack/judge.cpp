@@ -113,7 +113,7 @@ class Judge {
     }
     // A rank whose own calls were all served before another died or aborted has nothing to be told.
     const bool must_hear = !harmless() && expected_code() == tuttiMismatch && touches(slot_, rank);
-    if (must_hear && !heard && !outcome_.hung && !process_heard_late(rank))
+    if (must_hear && !heard && !outcome_.hung && !process_heard(rank))
       add("silent", fmt::format("rank {} heard of nothing", rank));
     const auto told =
         static_cast<size_t>(std::count_if(story.begin(), story.end(), [](const Told& t) { return t.index >= 0; }));
@@ -130,11 +130,12 @@ class Judge {
     return !harmless() && touches(slot_, rank) && told.code == tuttiMismatch &&
            told.text.find("that was left before") != std::string::npos;
   }
-  bool process_heard_late(int rank) const {
+  /// A process is told once, when it leaves its last communicator.
+  bool process_heard(int rank) const {
     for (int other = 0; other < program_.ranks; ++other) {
       const auto& story = outcome_.stories[static_cast<size_t>(other)];
       if (program_.process_of[static_cast<size_t>(other)] == program_.process_of[static_cast<size_t>(rank)] &&
-          std::any_of(story.begin(), story.end(), [&](const Told& told) { return told_late(told, other); }))
+          std::any_of(story.begin(), story.end(), [&](const Told& told) { return told.code == tuttiMismatch; }))
         return true;
     }
     return false;

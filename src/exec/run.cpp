@@ -274,6 +274,7 @@ Status drain_staging(Links& links, Execution& e, const Patience& patience) {
         Stall stall = stall_at(e, waiter.stalled(), standstill);
         stall.await = Await::Staging;
         stall.peer = out.peer;
+        stall.all = {{out.peer, out.channel, Await::Staging}};
         Status status = e.observer->stalled(stall);
         if (!status.ok()) return status;
       }

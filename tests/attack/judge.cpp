@@ -78,6 +78,11 @@ class Judge {
     return usual_.empty() || hurt_.size() < 2;
   }
 
+  /// Transfers have links of their own: with a collective in the other order, all may get what they are to get.
+  bool may_be_served() const {
+    return program_.fault == Fault::Swap && (usual_.starts_with("(") || odd_.starts_with("("));
+  }
+
   bool touches(int slot, int rank) const {
     const auto us = members(program_, slot, rank);
     if (ends_process(program_.fault))
@@ -112,7 +117,7 @@ class Judge {
       heard = true;
     }
     // A rank whose own calls were all served before another died or aborted has nothing to be told.
-    const bool must_hear = !harmless() && expected_code() == tuttiMismatch && touches(slot_, rank);
+    const bool must_hear = !harmless() && !may_be_served() && expected_code() == tuttiMismatch && touches(slot_, rank);
     if (must_hear && !heard && !outcome_.hung && !process_heard(rank))
       add("silent", fmt::format("rank {} heard of nothing", rank));
     const auto told =

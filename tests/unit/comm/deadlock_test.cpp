@@ -124,6 +124,27 @@ TEST_F(Deadlock, OfACollectiveAndTransfersThatHaveSentIsToldToBoth) {
   }
 }
 
+/// Rank 0's memory for messages is full of one that rank 1 does not receive, for it waits for the next.
+TEST_F(Deadlock, ThroughStagingThatIsNotReadIsToldToBoth) {
+  const test::ScopedEnv patient("TUTTI_TIMEOUT", "50"), little("TUTTI_ARENA", "128K");
+  std::vector<tuttiComm_t> comms(2);
+  ASSERT_EQ(tuttiCommInitAll(comms.data(), 2), tuttiSuccess);
+  Told told[2];
+  run_ranks(2, [&](int rank) {
+    const tuttiComm_t comm = comms[static_cast<size_t>(rank)];
+    std::vector<unsigned char> out(5000), in(5000);
+    if (rank == 0) {
+      EXPECT_EQ(tuttiSend(out.data(), 1000, tuttiUint8, 1, comm, nullptr), tuttiSuccess);
+    }
+    for (size_t count = 100; told[rank].result == tuttiSuccess && count < 5000; count += 10) {
+      told[rank].result = tuttiAllReduce(out.data(), in.data(), count, tuttiUint8, tuttiSum, comm, nullptr);
+      told[rank].words = tuttiGetLastError();
+    }
+    tuttiCommDestroy(comm);
+  });
+  for (const Told& one : told) expect_words(one, {"ranks wait for each other", "waits in all_reduce(count="});
+}
+
 /// Ranks 0 and 2 split the world; rank 1 waits for rank 0 in the pair.
 TEST_F(Deadlock, OfASplitAndACallOfAnotherCommunicatorIsToldToEveryRank) {
   const test::ScopedEnv patient("TUTTI_TIMEOUT", "50");

@@ -274,6 +274,7 @@ std::string fetch_once(const Launch& launch, const Way& way, Patience patience) 
 }
 
 UniqueId fetch(const Launch& launch, uint64_t number, Deadline deadline) {
+  std::string refused;  // the last reason of a process that listened there and did not accept the key
   for (;;) {
     const Way way(launch, secret_of(launch, deadline), number);  // a store may be opened anew, with another secret
     std::string answer, reason;
@@ -286,9 +287,11 @@ UniqueId fetch(const Launch& launch, uint64_t number, Deadline deadline) {
     } catch (const Error& error) {
       reason = error.what();
       if (error.code() == Code::SystemError) code = error.code();
+      if (error.code() == Code::InvalidArgument) refused = reason;
     }
     if (reason.empty()) return id_in(answer);
     if (deadline.passed()) {
+      if (!refused.empty() && refused != reason) reason += "; before: " + refused;
       throw_error(
           code, "rank {} of {} ({}) could not fetch the unique id from rank 0 at {}, with a key made from {}: {}{}",
           launch.rank, launch.size, launch.launcher, way.describe(), launch.secret_source, reason, hint(launch));

@@ -14,9 +14,9 @@
 #include <thread>
 #include <vector>
 
-#include "base/fold.hpp"
 #include "peers/direct.hpp"
 #include "peers/play.hpp"
+#include "reduce/fold.hpp"
 
 namespace {
 

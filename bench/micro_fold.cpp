@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "base/fold.hpp"
+#include "reduce/fold.hpp"
 
 namespace tutti {
 namespace {

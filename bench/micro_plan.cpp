@@ -18,11 +18,11 @@
 #include <new>
 #include <stdexcept>
 
-#include "base/fold.hpp"
-#include "exec/run.hpp"
+#include "exec/host/run.hpp"
+#include "link/host_memory.hpp"
 #include "plan/algorithm.hpp"
 #include "plan/verify.hpp"
-#include "transports/host_memory.hpp"
+#include "reduce/fold.hpp"
 
 namespace {
 
@@ -55,7 +55,7 @@ void operator delete(void* memory, size_t, std::align_val_t) noexcept { release(
 namespace tutti {
 namespace {
 
-using transports::HostWire;
+using link::HostWire;
 
 constexpr Rank kMe = 0;
 constexpr uint32_t kElement = 4;
@@ -96,11 +96,11 @@ void generate(benchmark::State& state, Collective collective, const char* name) 
 /// The other ends of rank 0's links.
 class Peers final : public exec::Connector, public transports::Transport {
  public:
-  transports::OutLink connect_out(Rank peer, uint32_t) override {
+  link::OutLink connect_out(Rank peer, uint32_t) override {
     readers_.push_back({.memory = memory(), .peer = kMe, .addresses = true});
     return {.memory = readers_.back().memory, .peer = peer};
   }
-  transports::InLink connect_in(Rank peer, uint32_t) override {
+  link::InLink connect_in(Rank peer, uint32_t) override {
     writers_.push_back({.memory = memory(), .peer = kMe});
     return {.memory = writers_.back().memory, .peer = peer, .addresses = true};
   }
@@ -109,7 +109,7 @@ class Peers final : public exec::Connector, public transports::Transport {
   void expect(const exec::Program& program) {
     to_send_.assign(writers_.size(), 0);
     to_take_.assign(readers_.size(), 0);
-    for (const exec::Op& op : program.ops) {
+    for (const exec::Instruction& op : program.ops) {
       for (uint32_t i = op.arrivals.begin; i < op.arrivals.end; ++i) ++to_send_[program.arrivals[i]];
       for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) ++to_take_[program.outs[i]];
       if (op.arrivals.end + op.outs.end > op.arrivals.begin + op.outs.begin && op.bytes != kElement) {
@@ -126,10 +126,10 @@ class Peers final : public exec::Connector, public transports::Transport {
       ends_.resize(std::max(ends_.size(), i + 1));
       ends_[i] = writers_[i].next + to_send_[i];
       send(i);
-      if (to_send_[i] > transports::kCapacity) busy_writers_.push_back(i);
+      if (to_send_[i] > link::kCapacity) busy_writers_.push_back(i);
     }
     for (size_t i = 0; i < readers_.size(); ++i) {
-      if (to_take_[i] > transports::kCapacity) busy_readers_.push_back(i);
+      if (to_take_[i] > link::kCapacity) busy_readers_.push_back(i);
     }
   }
   /// After a call: takes what is still there.
@@ -139,8 +139,8 @@ class Peers final : public exec::Connector, public transports::Transport {
 
   const char* name() const override { return "peers"; }
   transports::Reach probe(Rank) const override { return {.ok = true}; }
-  transports::OutLink connect_out(Rank peer, uint32_t channel, Deadline) override { return connect_out(peer, channel); }
-  transports::InLink connect_in(Rank peer, uint32_t channel, Deadline) override { return connect_in(peer, channel); }
+  link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline) override { return connect_out(peer, link_lane); }
+  link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline) override { return connect_in(peer, link_lane); }
   bool is_engine() const override { return true; }
   Status progress(bool& moved) override {
     moved = false;
@@ -150,7 +150,7 @@ class Peers final : public exec::Connector, public transports::Transport {
   }
 
  private:
-  transports::LinkMemory* memory() { return &memory_.emplace_back(); }
+  link::LinkMemory* memory() { return &memory_.emplace_back(); }
   bool send(size_t i) {
     const uint64_t before = writers_[i].next;
     const float one = 1;
@@ -161,19 +161,19 @@ class Peers final : public exec::Connector, public transports::Transport {
   }
   bool take(size_t i) {
     const uint64_t before = readers_[i].next;
-    transports::Header header;
-    transports::Arrival arrival;
-    while (HostWire::poll(readers_[i], header, arrival) == transports::Poll::Ready) {
+    link::Header header;
+    link::Arrival arrival;
+    while (HostWire::poll(readers_[i], header, arrival) == link::Poll::Ready) {
       HostWire::consume(readers_[i], arrival);
     }
     return readers_[i].next != before;
   }
 
-  std::deque<transports::LinkMemory> memory_;
-  std::vector<transports::InLink> readers_;   // of what rank 0 sends, by its out-links
-  std::vector<transports::OutLink> writers_;  // by its in-links
-  std::vector<uint64_t> to_send_, to_take_;   // in a call
-  std::vector<uint64_t> ends_;                // number of the first message after the call
+  std::deque<link::LinkMemory> memory_;
+  std::vector<link::InLink> readers_;        // of what rank 0 sends, by its out-links
+  std::vector<link::OutLink> writers_;       // by its in-links
+  std::vector<uint64_t> to_send_, to_take_;  // in a call
+  std::vector<uint64_t> ends_;               // number of the first message after the call
   std::vector<size_t> busy_writers_, busy_readers_;
   uint64_t tag_ = 0;
 };

@@ -21,31 +21,31 @@
 #include <utility>
 #include <vector>
 
-#include "base/fold.hpp"
-#include "exec/host.hpp"
-#include "exec/run.hpp"
+#include "exec/host/host_policies.hpp"
+#include "exec/host/run.hpp"
+#include "link/host_memory.hpp"
 #include "plan/algorithm.hpp"
 #include "plan/builder.hpp"
-#include "transports/host_memory.hpp"
+#include "reduce/fold.hpp"
 
 namespace tutti {
 namespace {
 
-using transports::HostWire;
+using link::HostWire;
 
 /// Something that can be done again and again; returns how many of what is counted that was.
 using Work = std::function<int()>;
 
 struct Link {
-  std::unique_ptr<transports::LinkMemory> memory = std::make_unique<transports::LinkMemory>();
+  std::unique_ptr<link::LinkMemory> memory = std::make_unique<link::LinkMemory>();
   std::array<unsigned char, 4096> arena{};
-  transports::OutLink out{.memory = memory.get(), .arena = arena.data()};
-  transports::InLink in{.memory = memory.get(), .arena = arena.data(), .arena_bytes = arena.size()};
-  transports::Header header{};
-  transports::Arrival arrival;
+  link::OutLink out{.memory = memory.get(), .arena = arena.data()};
+  link::InLink in{.memory = memory.get(), .arena = arena.data(), .arena_bytes = arena.size()};
+  link::Header header{};
+  link::Arrival arrival;
 
   int take() {
-    if (HostWire::poll(in, header, arrival) != transports::Poll::Ready) throw std::runtime_error("no message");
+    if (HostWire::poll(in, header, arrival) != link::Poll::Ready) throw std::runtime_error("no message");
     benchmark::DoNotOptimize(arrival.data);
     HostWire::consume(in, arrival);
     return 1;
@@ -69,8 +69,8 @@ Work staged_message() {
 }
 
 struct NoPeers final : exec::Connector {
-  transports::OutLink connect_out(Rank, uint32_t) override { throw std::runtime_error("nobody is there"); }
-  transports::InLink connect_in(Rank, uint32_t) override { throw std::runtime_error("nobody is there"); }
+  link::OutLink connect_out(Rank, uint32_t) override { throw std::runtime_error("nobody is there"); }
+  link::InLink connect_in(Rank, uint32_t) override { throw std::runtime_error("nobody is there"); }
 };
 
 constexpr uint32_t kSteps = 256;
@@ -140,14 +140,14 @@ class Exchange {
   }
 
  private:
-  using Memories = std::map<std::pair<Rank, Rank>, transports::LinkMemory>;  // by writer and reader
+  using Memories = std::map<std::pair<Rank, Rank>, link::LinkMemory>;  // by writer and reader
   struct Ends final : exec::Connector {
     Rank self = 0;
     Memories* memory = nullptr;
-    transports::OutLink connect_out(Rank peer, uint32_t) override {
+    link::OutLink connect_out(Rank peer, uint32_t) override {
       return {.memory = &(*memory)[{self, peer}], .peer = peer};
     }
-    transports::InLink connect_in(Rank peer, uint32_t) override {
+    link::InLink connect_in(Rank peer, uint32_t) override {
       return {.memory = &(*memory)[{peer, self}], .peer = peer, .addresses = true};
     }
   };

@@ -19,8 +19,8 @@
 #include <string>
 
 #include "base/fd.hpp"
-#include "transports/pull.hpp"
-#include "transports/tracer.hpp"
+#include "link/cma.hpp"
+#include "transports/shm/tracer.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti::tools {
@@ -79,7 +79,7 @@ std::string pulling() {
   if (child.process() < 0) return "not tried whether straight from its memory: " + refused("another process");
   const unsigned char mine[8] = {};
   unsigned char theirs[8];
-  const int error = transports::pull(child.process(), mine, theirs, sizeof theirs);
+  const int error = link::cma_read(child.process(), mine, theirs, sizeof theirs);
   if (error == 0) return "large ones straight from its memory (process_vm_readv works)";
   return fmt::format("never straight from its memory: process_vm_readv was refused: {}", std::strerror(error));
 }

@@ -9,8 +9,8 @@
 
 #include "base/deadline.hpp"
 #include "base/status.hpp"
-#include "transports/arena.hpp"
-#include "transports/link.hpp"
+#include "link/arena.hpp"
+#include "link/link.hpp"
 #include "transports/wireup.hpp"
 
 namespace tutti::transports {
@@ -23,8 +23,8 @@ struct Reach {
   double beta = 0;   ///< seconds per byte
 };
 
-/// How a rank reads what another lends: not for sure, through the kernel (transports/pull.hpp), or where it lies.
-enum class Reading : uint8_t { None, Pulled, Direct };
+/// How a rank reads what another lends: not for sure, through the kernel (link/cma.hpp), or where it lies.
+enum class ReadAccess : uint8_t { None, Pulled, Direct };
 
 /// A word of a rank's memory, for others to try whether they can read it.
 struct Word {
@@ -35,7 +35,7 @@ struct Word {
 /// What a transport is made from. All of it outlives the transport.
 struct Context {
   Wireup* wireup = nullptr;
-  Arena* arena = nullptr;
+  link::Arena* arena = nullptr;
   int arena_fd = -1;  ///< the Segment (transports/shm) that the arena fills; −1 where peers cannot map it
 };
 
@@ -47,10 +47,10 @@ class Transport {
   virtual Reach probe(Rank peer) const = 0;
 
   /// How this rank reads what `peer` lends it, tried on a word of the peer's. From any thread.
-  virtual Reading reading(Rank peer, const Word& word) const {
+  virtual ReadAccess reading(Rank peer, const Word& word) const {
     (void)peer;
     (void)word;
-    return Reading::None;
+    return ReadAccess::None;
   }
   /// The ranks have agreed that each of them reads all others, by `reading`; `acquaint` has nothing left to find out.
   virtual void all_read() {}
@@ -62,10 +62,10 @@ class Transport {
     (void)deadline;
   }
 
-  /// One end of the link to (from) `peer` on `channel`; each end is made once. The other end may be made much later or
+  /// One end of the link to (from) `peer` on `link_lane`; each end is made once. The other end may be made much later or
   /// earlier. Needs no user thread of the peer. Throws Error; `deadline` bounds the wait for the peer's control thread.
-  virtual OutLink connect_out(Rank peer, uint32_t channel, Deadline deadline) = 0;
-  virtual InLink connect_in(Rank peer, uint32_t channel, Deadline deadline) = 0;
+  virtual link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline deadline) = 0;
+  virtual link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline deadline) = 0;
 
   /// True for an engine: a transport whose messages move only while somebody calls `progress`.
   virtual bool is_engine() const = 0;

@@ -14,7 +14,7 @@ namespace tutti::transports {
 
 /// Which process a rank runs in. Equal places: the same process. Equal `host`: the two processes share memory files and
 /// UNIX sockets.
-struct Place {
+struct ProcessId {
   std::string host;      ///< identity of the host: boot id and namespaces, never the host name
   uint32_t process = 0;  ///< process id
   uint64_t started = 0;  ///< the process's start time: tells a reused process id from the old one
@@ -22,7 +22,7 @@ struct Place {
   /// is number 1, and a copy of a virtual machine has its original's boot id and process ids.
   uint64_t nonce = 0;
 
-  bool operator==(const Place&) const = default;
+  bool operator==(const ProcessId&) const = default;
 };
 
 /// Wire-up services of one rank of one communicator. All calls may come from any thread; none needs the peer's user
@@ -33,7 +33,7 @@ class Wireup {
 
   virtual Rank rank() const = 0;
   virtual Rank ranks() const = 0;
-  virtual const Place& place(Rank rank) const = 0;
+  virtual const ProcessId& place(Rank rank) const = 0;
   /// A name for this communicator that no other in any process of the job has.
   virtual const std::string& name() const = 0;
 

@@ -16,8 +16,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "base/fold.hpp"
 #include "collective.hpp"
+#include "reduce/fold.hpp"
 #include "seat.hpp"
 
 namespace peers {
@@ -91,12 +91,12 @@ class DirectPeer {
 
   void barrier() {
     const uint64_t epoch = ++epoch_;
-    const bool crowded = crowded_;
+    const bool oversubscribed = crowded_;
     memory_.flag(rank_).store(epoch, std::memory_order_release);
     for (int k = 1; k < ranks_; ++k) {
       const std::atomic<uint64_t>& flag = memory_.flag((rank_ + k) % ranks_);
       while (flag.load(std::memory_order_acquire) < epoch) {
-        if (crowded) sched_yield();
+        if (oversubscribed) sched_yield();
       }
     }
   }

@@ -127,7 +127,7 @@ int connect_error(int fd) {
   return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 ? error : errno;
 }
 
-Fd connect_unix(const std::string& name, Patience patience) {
+Fd connect_unix(const std::string& name, WaitLimit limit) {
   sockaddr_un address;
   const socklen_t length = fill(address, name);
   Fd fd = open_socket(AF_UNIX);
@@ -137,10 +137,10 @@ Fd connect_unix(const std::string& name, Patience patience) {
                   "cannot connect to the abstract UNIX socket '{}': {}", name, std::strerror(errno));
     }
     // The listener's queue is full. There is nothing to wait on, so look again in a moment.
-    if (patience.deadline.passed()) {
+    if (limit.deadline.passed()) {
       throw_error(Code::Timeout, "the abstract UNIX socket '{}' did not accept in time", name);
     }
-    if (patience.stop && patience.stop->load(std::memory_order_relaxed)) throw_error(Code::Aborted, "stopped");
+    if (limit.stop && limit.stop->load(std::memory_order_relaxed)) throw_error(Code::Aborted, "stopped");
     poll(nullptr, 0, 1);
   }
   return fd;
@@ -151,31 +151,31 @@ void send_without_delay(int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // fails on UNIX sockets, which never delay
 }
 
-void await_ready(int fd, short events, Patience patience) {
+void await_ready(int fd, short events, WaitLimit limit) {
   for (;;) {
     pollfd entry{fd, events, 0};
-    const int rc = poll(&entry, 1, patience.deadline.poll_ms(patience.stop ? kStopSliceMs : 1000));
+    const int rc = poll(&entry, 1, limit.deadline.poll_ms(limit.stop ? kStopSliceMs : 1000));
     if (rc > 0) return;
     if (rc < 0 && errno != EINTR) throw_error(Code::SystemError, "poll: {}", std::strerror(errno));
-    if (patience.stop && patience.stop->load(std::memory_order_relaxed) != 0) throw_error(Code::Aborted, "stopped");
-    if (patience.deadline.passed()) throw_error(Code::Timeout, "the other end did not answer in time");
+    if (limit.stop && limit.stop->load(std::memory_order_relaxed) != 0) throw_error(Code::Aborted, "stopped");
+    if (limit.deadline.passed()) throw_error(Code::Timeout, "the other end did not answer in time");
   }
 }
 
-void send_all(int fd, std::string_view bytes, Patience patience) {
+void send_all(int fd, std::string_view bytes, WaitLimit limit) {
   while (!bytes.empty()) {
     const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent > 0) {
       bytes.remove_prefix(static_cast<size_t>(sent));
     } else if (sent < 0 && again(errno)) {
-      await_ready(fd, POLLOUT, patience);
+      await_ready(fd, POLLOUT, limit);
     } else {
       throw_gone(errno);
     }
   }
 }
 
-void recv_all(int fd, void* into, size_t size, Patience patience) {
+void recv_all(int fd, void* into, size_t size, WaitLimit limit) {
   auto* to = static_cast<char*>(into);
   while (size > 0) {
     const ssize_t got = recv(fd, to, size, 0);
@@ -183,14 +183,14 @@ void recv_all(int fd, void* into, size_t size, Patience patience) {
       to += got;
       size -= static_cast<size_t>(got);
     } else if (got < 0 && again(errno)) {
-      await_ready(fd, POLLIN, patience);
+      await_ready(fd, POLLIN, limit);
     } else {
       throw_gone(got < 0 ? errno : 0);
     }
   }
 }
 
-void send_with_fd(int fd, std::string_view bytes, int passed, Patience patience) {
+void send_with_fd(int fd, std::string_view bytes, int passed, WaitLimit limit) {
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   while (!bytes.empty()) {
     iovec part{const_cast<char*>(bytes.data()), bytes.size()};
@@ -211,14 +211,14 @@ void send_with_fd(int fd, std::string_view bytes, int passed, Patience patience)
       bytes.remove_prefix(static_cast<size_t>(sent));
       passed = -1;
     } else if (sent < 0 && again(errno)) {
-      await_ready(fd, POLLOUT, patience);
+      await_ready(fd, POLLOUT, limit);
     } else {
       throw_gone(errno);
     }
   }
 }
 
-Fd recv_with_fd(int fd, void* into, size_t size, Patience patience) {
+Fd recv_with_fd(int fd, void* into, size_t size, WaitLimit limit) {
   auto* to = static_cast<char*>(into);
   Fd kept;
   while (size > 0) {
@@ -236,7 +236,7 @@ Fd recv_with_fd(int fd, void* into, size_t size, Patience patience) {
       to += got;
       size -= static_cast<size_t>(got);
     } else if (got < 0 && again(errno)) {
-      await_ready(fd, POLLIN, patience);
+      await_ready(fd, POLLIN, limit);
     } else {
       throw_gone(got < 0 ? errno : 0);
     }

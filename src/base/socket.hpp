@@ -15,7 +15,7 @@
 namespace tutti {
 
 /// How long to wait: until the deadline, or until `*stop` is no longer 0.
-struct Patience {
+struct WaitLimit {
   Deadline deadline;
   const std::atomic<uint32_t>* stop = nullptr;
 };
@@ -37,21 +37,21 @@ Fd start_connect(const Address& address, uint16_t port);
 /// 0 when connected, else the errno of the attempt.
 int connect_error(int fd);
 /// Connects to an abstract name. Throws Error(PeerFailed) where nobody listens, Timeout, Aborted, SystemError.
-Fd connect_unix(const std::string& name, Patience patience);
+Fd connect_unix(const std::string& name, WaitLimit limit);
 /// Small messages leave at once (TCP_NODELAY).
 void send_without_delay(int fd);
 
 /// Waits until `fd` is ready for `events` (POLLIN, POLLOUT). Throws Error(Timeout), or Error(Aborted) on stop.
-void await_ready(int fd, short events, Patience patience);
+void await_ready(int fd, short events, WaitLimit limit);
 /// Sends everything. Throws Error(Timeout | Aborted), or PeerFailed when the other end has gone.
-void send_all(int fd, std::string_view bytes, Patience patience);
+void send_all(int fd, std::string_view bytes, WaitLimit limit);
 /// Receives exactly `size` bytes. Throws as send_all.
-void recv_all(int fd, void* into, size_t size, Patience patience);
+void recv_all(int fd, void* into, size_t size, WaitLimit limit);
 
 /// Sends everything, the file descriptor `passed` (if ≥ 0) with its first byte. UNIX sockets only. Throws as send_all.
-void send_with_fd(int fd, std::string_view bytes, int passed, Patience patience);
+void send_with_fd(int fd, std::string_view bytes, int passed, WaitLimit limit);
 /// Receives exactly `size` bytes and the file descriptor that came along, if any. Throws as recv_all.
-Fd recv_with_fd(int fd, void* into, size_t size, Patience patience);
+Fd recv_with_fd(int fd, void* into, size_t size, WaitLimit limit);
 
 /// Sends what fits now. Bytes sent, 0 for "not now", −1 when the connection is broken.
 ptrdiff_t send_now(int fd, std::string_view bytes);

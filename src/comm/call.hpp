@@ -13,7 +13,7 @@
 
 namespace tutti::comm {
 
-struct Varying;  // comm/varying.hpp
+struct Varying;  // comm/vector_calls.hpp
 
 /// What must be equal on all ranks. For send and recv `root` is the peer, and `sends` tells which of the two it is.
 /// Where blocks vary, `count` is 0, or, of a reduction, whose blocks must be as long on all ranks, a hash of their

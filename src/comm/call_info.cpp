@@ -15,19 +15,20 @@ struct Delivery {
 };
 
 /// As the interpreter decides when it publishes the operation's message.
-Delivery delivery_of(const exec::Op& op, const transports::OutLink& out) {
+Delivery delivery_of(const exec::Instruction& op, const link::OutLink& out) {
   if (op.inlined) return {"inline", fmt::format("{} bytes fit into the message's descriptor", op.bytes)};
-  if (op.share && op.bytes >= out.share_from) return {"mapped", "the buffer is tuttiMemAlloc's, and the peer maps it"};
-  if (op.lend && op.bytes >= out.lend_from && !out.pulled) {
+  if (op.share && op.bytes >= out.mapped_threshold)
+    return {"mapped", "the buffer is tuttiMemAlloc's, and the peer maps it"};
+  if (op.lend && op.bytes >= out.zcopy_threshold && !out.by_cma) {
     return {"in place", "the peer is a thread of this process and reads the buffer"};
   }
-  if (op.lend && op.bytes >= out.lend_from && op.pull) {
+  if (op.lend && op.bytes >= out.zcopy_threshold && op.pull) {
     return {"cma", "the peer's kernel copies straight out of the buffer, which is faster for such blocks"};
   }
-  if (out.lend_from == transports::kNeverLend) return {"staged", "this link's peer cannot read a rank's buffers"};
-  if (op.bytes < out.lend_from) {
+  if (out.zcopy_threshold == link::kNever) return {"staged", "this link's peer cannot read a rank's buffers"};
+  if (op.bytes < out.zcopy_threshold) {
     return {"staged", fmt::format("messages of {} bytes are short of the {} from which on a buffer is read in place",
-                                  op.bytes, out.lend_from)};
+                                  op.bytes, out.zcopy_threshold)};
   }
   if (!op.lend) return {"staged", "the plan writes to the memory again before its readers are done"};
   return {"staged", "two copies through staging memory are faster here than one by the kernel"};
@@ -36,9 +37,9 @@ Delivery delivery_of(const exec::Op& op, const transports::OutLink& out) {
 void note(const exec::Program& program, exec::Links& links, std::map<std::string, std::string>& deliveries,
           std::set<Rank>& peers) {
   for (const uint32_t number : program.arrivals) peers.insert(links.ins()[number].peer);
-  for (const exec::Op& op : program.ops) {
+  for (const exec::Instruction& op : program.ops) {
     for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) {
-      const transports::OutLink& out = links.outs()[program.outs[i]];
+      const link::OutLink& out = links.outs()[program.outs[i]];
       peers.insert(out.peer);
       const Delivery delivery = delivery_of(op, out);
       deliveries.emplace(delivery.name, delivery.why);

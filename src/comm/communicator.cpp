@@ -15,9 +15,9 @@
 #include "base/log.hpp"
 #include "base/shallow_json.hpp"
 #include "base/version.hpp"
-#include "comm/describe.hpp"
-#include "comm/host.hpp"
-#include "comm/varying.hpp"
+#include "comm/vector_calls.hpp"
+#include "control/describe.hpp"
+#include "control/host.hpp"
 
 namespace tutti::comm {
 namespace {
@@ -31,7 +31,7 @@ constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;  // spreads over the high bits
 std::string configuration() {
   const json all = {{"version", version()},
                     {"plan format", kPlanFormat},
-                    {"link format", transports::kLinkFormat},
+                    {"link format", link::kLinkFormat},
                     {"TUTTI_ALGO", env().algorithm},
                     {"TUTTI_GROUPS", env().groups},
                     {"TUTTI_REPRODUCIBLE", env().reproducible},
@@ -40,7 +40,7 @@ std::string configuration() {
   return all.dump();
 }
 
-void compare_configurations(const Endpoint& endpoint) {
+void compare_configurations(const control::Endpoint& endpoint) {
   const json mine = json::parse(endpoint.info(endpoint.rank()));
   for (Rank peer = 0; peer < endpoint.ranks(); ++peer) {
     if (endpoint.info(peer) == endpoint.info(endpoint.rank())) continue;
@@ -72,11 +72,11 @@ json to_json(const FabricReport& report, const select::Given& given) {
           {"cores", report.cores},
           {"arena", report.arena},
           {"routes", report.routes},
-          {"name", host_name()}};
+          {"name", control::host_name()}};
 }
 
 /// How long a rank may spin, by who shares its host's cores.
-exec::Patience common_patience(const std::vector<std::string>& reports, const Endpoint& endpoint) {
+exec::Backoff common_backoff(const std::vector<std::string>& reports, const control::Endpoint& endpoint) {
   std::vector<Cores> all;
   Cores mine;
   for (Rank peer = 0; peer < endpoint.ranks(); ++peer) {
@@ -84,7 +84,7 @@ exec::Patience common_patience(const std::vector<std::string>& reports, const En
     all.push_back(parse_cores(parse_shallow_json(reports[static_cast<size_t>(peer)]).at("cores").get<std::string>()));
     if (peer == endpoint.rank()) mine = all.back();
   }
-  return exec::patience_for(mine, all, core_quota());
+  return exec::backoff_for(mine, all, core_quota());
 }
 
 /// What TUTTI_PLAN gives must be the same on all ranks.
@@ -98,15 +98,15 @@ void compare_plans(const std::vector<std::string>& reports, Rank rank) {
   }
 }
 
-void slow_down(select::Pace& pace, const json& slowest) {
-  pace.alpha = std::max(pace.alpha, slowest.at(0).get<double>());
-  pace.beta = std::max(pace.beta, slowest.at(1).get<double>());
-  pace.message = pace.alpha / 3;
-  pace.in_place = pace.in_place && slowest.at(2).get<bool>();
+void slow_down(select::LinkCost& link_cost, const json& slowest) {
+  link_cost.alpha = std::max(link_cost.alpha, slowest.at(0).get<double>());
+  link_cost.beta = std::max(link_cost.beta, slowest.at(1).get<double>());
+  link_cost.message = link_cost.alpha / 3;
+  link_cost.in_place = link_cost.in_place && slowest.at(2).get<bool>();
 }
 
 /// Ranks that share a core on the host where most do.
-double crowd_of(const std::vector<std::string>& reports, const Endpoint& endpoint) {
+double crowd_of(const std::vector<std::string>& reports, const control::Endpoint& endpoint) {
   std::map<std::string, std::pair<double, std::set<int>>> hosts;  // ranks, and the cores that they have
   for (Rank peer = 0; peer < endpoint.ranks(); ++peer) {
     auto& [ranks, cores] = hosts[endpoint.place(peer).host];
@@ -114,10 +114,11 @@ double crowd_of(const std::vector<std::string>& reports, const Endpoint& endpoin
     const json report = parse_shallow_json(reports[static_cast<size_t>(peer)]);
     for (const int core : parse_cores(report.at("cores").get<std::string>())) cores.insert(core);
   }
-  double crowd = 1;
-  for (const auto& [host, all] : hosts) crowd = std::max(crowd, all.first / static_cast<double>(all.second.size()));
+  double oversubscription = 1;
+  for (const auto& [host, all] : hosts)
+    oversubscription = std::max(oversubscription, all.first / static_cast<double>(all.second.size()));
   const double mine = hosts[endpoint.place(endpoint.rank()).host].first;
-  return std::max(crowd, mine / std::ceil(core_quota()));
+  return std::max(oversubscription, mine / std::ceil(core_quota()));
 }
 
 /// The slowest links and the smallest staging memory of any rank decide for all.
@@ -140,40 +141,40 @@ select::Setting common_setting(const std::vector<std::string>& reports, const Gr
 }
 
 /// What a rank makes of the reports.
-json verdict_on(const std::vector<std::string>& reports, const Fabric& fabric, bool crowded) {
+json verdict_on(const std::vector<std::string>& reports, const Fabric& fabric, bool oversubscribed) {
   std::vector<transports::Word> words;
   for (const std::string& report : reports) {
     const json word = parse_shallow_json(report).at("word");
     words.push_back({whole_number(word.at(0)), whole_number(word.at(1))});
   }
-  return {{"reading", fabric.reading(words)}, {"crowded", crowded}, {"always", env().cma == Cma::Always}};
+  return {{"reading", fabric.reading(words)}, {"oversubscribed", oversubscribed}, {"always", env().cma == Cma::Always}};
 }
 
 /// What all ranks' verdicts come to.
-Terms terms_of(const std::vector<std::string>& verdicts) {
-  Terms terms{.reading = transports::Reading::Direct, .always_pull = true};
+AgreedCapabilities terms_of(const std::vector<std::string>& verdicts) {
+  AgreedCapabilities agreed{.reading = transports::ReadAccess::Direct, .always_pull = true};
   for (const std::string& text : verdicts) {
     const json verdict = parse_shallow_json(text);
-    const uint64_t reading = std::min(whole_number(verdict.at("reading")), static_cast<uint64_t>(terms.reading));
-    terms.reading = static_cast<transports::Reading>(reading);
-    terms.crowded = terms.crowded || verdict.at("crowded").get<bool>();
-    terms.always_pull = terms.always_pull && verdict.at("always").get<bool>();
+    const uint64_t reading = std::min(whole_number(verdict.at("reading")), static_cast<uint64_t>(agreed.reading));
+    agreed.reading = static_cast<transports::ReadAccess>(reading);
+    agreed.oversubscribed = agreed.oversubscribed || verdict.at("oversubscribed").get<bool>();
+    agreed.always_pull = agreed.always_pull && verdict.at("always").get<bool>();
   }
-  return terms;
+  return agreed;
 }
 
 }  // namespace
 
-std::shared_ptr<Communicator> Communicator::join(const UniqueId& id, Rank ranks, Rank rank, Groups groups,
+std::shared_ptr<Communicator> Communicator::join(const control::UniqueId& id, Rank ranks, Rank rank, Groups groups,
                                                  std::string title) {
   std::string mine;
   try {
     mine = configuration();
   } catch (const Error& error) {  // before the others know anything of this rank
-    withdraw(id, {ranks, rank, error.code(), describe_withdrawal(rank, error)});
+    control::withdraw(id, {ranks, rank, error.code(), control::describe_withdrawal(rank, error)});
     throw;
   }
-  auto endpoint = Endpoint::join(id, ranks, rank, std::move(mine), Deadline::in(env().init_timeout));
+  auto endpoint = control::Endpoint::join(id, ranks, rank, std::move(mine), Deadline::in(env().init_timeout));
   if (title.empty()) title = fmt::format("communicator {} of {} ranks", id.name().substr(0, 4), ranks);
   std::shared_ptr<Communicator> made(new Communicator(std::move(endpoint), std::move(title)));
   try {
@@ -181,7 +182,7 @@ std::shared_ptr<Communicator> Communicator::join(const UniqueId& id, Rank ranks,
     made->wire_up(std::move(groups));
     made->agree(groups_given);
   } catch (const Error& error) {
-    const bool of_the_system = is_of_the_system(error.code());
+    const bool of_the_system = control::is_of_the_system(error.code());
     const std::string text =
         of_the_system ? fmt::format("{}: {}", made->endpoint_->describe(rank), error.what()) : error.what();
     made->endpoint_->fail(error.code(), text);
@@ -197,8 +198,8 @@ std::shared_ptr<Communicator> Communicator::join(const UniqueId& id, Rank ranks,
   return made;
 }
 
-Communicator::Communicator(std::unique_ptr<Endpoint> endpoint, std::string title)
-    : endpoint_(std::move(endpoint)), watch_(*endpoint_, *board_, std::move(title)) {}
+Communicator::Communicator(std::unique_ptr<control::Endpoint> endpoint, std::string title)
+    : endpoint_(std::move(endpoint)), diagnostics_(*endpoint_, *board_, std::move(title)) {}
 
 void Communicator::wire_up(Groups groups) {
   compare_configurations(*endpoint_);
@@ -212,8 +213,8 @@ void Communicator::wire_up(Groups groups) {
   execution_.links = links_.get();
   execution_.engines = fabric_->engines();
   execution_.failed = &failed_;
-  execution_.observer = &watch_;
-  planner_ = std::make_unique<Planner>(rank(), ranks(), *links_, *staging_, execution_, patience_);
+  execution_.observer = &diagnostics_;
+  planner_ = std::make_unique<Planner>(rank(), ranks(), *links_, *staging_, execution_, backoff_);
 }
 
 Communicator::~Communicator() { Fabric::retire(std::move(fabric_), std::move(endpoint_)); }
@@ -226,22 +227,22 @@ void Communicator::agree(bool groups_given) {
   select::Setting setting = common_setting(reports, groups_);
   setting.given = std::move(given);
   setting.groups_given = groups_given;
-  setting.crowd = crowd_of(reports, *endpoint_);
-  patience_ = common_patience(reports, *endpoint_);
-  json mine = verdict_on(reports, *fabric_, patience_.spins == 0);
+  setting.oversubscription = crowd_of(reports, *endpoint_);
+  backoff_ = common_backoff(reports, *endpoint_);
+  json mine = verdict_on(reports, *fabric_, backoff_.spins == 0);
   if (rank() == 0) mine["table"] = select::DecisionTable(setting).text();
   const auto verdicts = endpoint_->exchange(mine.dump(), deadline);
-  Terms terms = terms_of(verdicts);
-  terms.staging = setting.staging;
-  if (terms.reading != transports::Reading::None) fabric_->all_read();
+  AgreedCapabilities agreed = terms_of(verdicts);
+  agreed.staging = setting.staging;
+  if (agreed.reading != transports::ReadAccess::None) fabric_->all_read();
   const auto table = parse_shallow_json(verdicts.front()).at("table").get<std::string>();
   const auto decisions = select::DecisionTable::parse(table, setting);
-  planner_->agree(decisions, terms, groups_);
-  narrate(reports, terms, decisions, std::move(setting));
+  planner_->agree(decisions, agreed, groups_);
+  narrate(reports, agreed, decisions, std::move(setting));
 }
 
 void Communicator::await_others(uint64_t ticket) const {
-  exec::Waiter waiter(patience_);
+  exec::Waiter waiter(backoff_);
   while (serving_.load(std::memory_order_acquire) != ticket) {
     const double rest = waiter.turn();
     if (rest > 0) exec::nap(rest);
@@ -271,9 +272,9 @@ exec::Execution* Communicator::begin(Work work, Status& status) {
     status = copy_to_self(work);  // a mistake of this rank alone: the communicator stays usable
     return status.ok() && begin_transfers(work) ? &execution_ : nullptr;
   } catch (const Error& error) {
-    status = watch_.broken(error.code(), error.what());
+    status = diagnostics_.broken(error.code(), error.what());
   } catch (const std::exception& error) {
-    status = watch_.fail(Code::OutOfMemory, error.what());
+    status = diagnostics_.fail(Code::OutOfMemory, error.what());
   }
   exec::abandon(execution_);
   return nullptr;
@@ -281,11 +282,11 @@ exec::Execution* Communicator::begin(Work work, Status& status) {
 
 void Communicator::begin_collective(const Call& call) {
   board_->enter(++calls_, call.spec);
-  watch_.begin(calls_, call.spec);
+  diagnostics_.begin(calls_, call.spec);
   const bool varies = call.spec.varies;
   if (varies) board_->enter_blocks(calls_, call.blocks);
   Prepared& prepared = varies ? planner_->varying(call) : planner_->collective(call);
-  watch_.set_algorithm(prepared.algorithm);
+  diagnostics_.set_algorithm(prepared.algorithm);
   digest_ = (digest_ ^ prepared.salt) * kOdd;
   load(prepared);
   exec::RankState& state = prepared.program.state;
@@ -297,7 +298,7 @@ void Communicator::begin_collective(const Call& call) {
   } else {
     copy_own_block(call, rank());
   }
-  state.tag = (prepared.salt + calls_) & transports::kTagMask;  // a salt is a hash, so no other is near it
+  state.tag = (prepared.salt + calls_) & link::kTagMask;  // a salt is a hash, so no other is near it
   if (call.spec.op == Op::PreMulSum) state.arithmetic.scale = call.scale;
 }
 
@@ -347,7 +348,7 @@ bool Communicator::begin_transfers(Work work) {
     board_->enter_transfer(transfer_key(call.spec.sends, call.spec.root, number), call.spec);
     group_.push_back({call, number});
   }
-  watch_.begin(group_);
+  diagnostics_.begin(group_);
   if (group_.empty()) return false;
   load(planner_->transfers(group_));
   return true;
@@ -355,15 +356,15 @@ bool Communicator::begin_transfers(Work work) {
 
 Status Communicator::what_went_wrong() {
   if (has_failed()) return std::move(execution_.status);
-  return watch_.broken(execution_.status.code, execution_.status.text);  // an engine saw it first
+  return diagnostics_.broken(execution_.status.code, execution_.status.text);  // an engine saw it first
 }
 
 Status Communicator::failure() const {
   if (!has_failed()) return {};
   const auto first = endpoint_->failure();
-  return first ? Status{first->first, said_by(rank(), first->second)} : Status{};
+  return first ? Status{first->first, control::said_by(rank(), first->second)} : Status{};
 }
 
-Status Communicator::broke(const std::string& what) { return watch_.fail(Code::InternalError, what); }
+Status Communicator::broke(const std::string& what) { return diagnostics_.fail(Code::InternalError, what); }
 
 }  // namespace tutti::comm

@@ -14,16 +14,16 @@
 #include "base/env.hpp"
 #include "base/log.hpp"
 #include "base/status.hpp"
-#include "comm/board.hpp"
 #include "comm/call.hpp"
-#include "comm/endpoint.hpp"
+#include "comm/call_board.hpp"
+#include "comm/call_diagnostics.hpp"
+#include "comm/decision_log.hpp"
 #include "comm/fabric.hpp"
 #include "comm/groups.hpp"
-#include "comm/narration.hpp"
 #include "comm/planner.hpp"
 #include "comm/scales.hpp"
-#include "comm/watch.hpp"
-#include "exec/run.hpp"
+#include "control/endpoint.hpp"
+#include "exec/host/run.hpp"
 
 namespace tutti::comm {
 
@@ -32,7 +32,7 @@ using Work = std::span<const Call>;
 
 /// A rank's part in a split: what it is to join.
 struct Part {
-  UniqueId id;
+  control::UniqueId id;
   Rank ranks = 0, rank = 0;
   Groups groups;
   std::string title;  ///< for people
@@ -44,7 +44,7 @@ class Communicator {
   /// Error(Mismatch) where the ranks' configurations differ, Error(Unsupported) where a peer cannot be reached.
   /// `groups` are what the ranks know of themselves already; null: TUTTI_GROUPS or else their hosts tell. `title` names
   /// the communicator to people, alike on all ranks; empty: one is made of the id.
-  static std::shared_ptr<Communicator> join(const UniqueId& id, Rank ranks, Rank rank, Groups groups = nullptr,
+  static std::shared_ptr<Communicator> join(const control::UniqueId& id, Rank ranks, Rank rank, Groups groups = nullptr,
                                             std::string title = "");
   ~Communicator();
 
@@ -69,7 +69,7 @@ class Communicator {
   void finish(Status& status) {
     planner_->ran(*current_);
     board_->leave(calls_);
-    watch_.end();
+    diagnostics_.end();
     if (!execution_.status.ok()) status = what_went_wrong();
   }
   void end_turn() {  // only whoever has the turn writes it
@@ -77,7 +77,7 @@ class Communicator {
   }
   /// An exception that nobody expected came out of a call: the communicator fails.
   Status broke(const std::string& what);
-  const exec::Patience& patience() const { return patience_; }
+  const exec::Backoff& backoff() const { return backoff_; }
   /// Are calls logged (TUTTI_LOG=trace)?
   bool traces() const { return traces_; }
   /// Logs what has run, for whoever has the turn.
@@ -95,11 +95,11 @@ class Communicator {
   Status leave();
 
  private:
-  Communicator(std::unique_ptr<Endpoint> endpoint, std::string title);
+  Communicator(std::unique_ptr<control::Endpoint> endpoint, std::string title);
   void wire_up(Groups groups);
   void agree(bool groups_given);
-  void narrate(const std::vector<std::string>& reports, const Terms& terms, const select::DecisionTable& table,
-               select::Setting setting);
+  void narrate(const std::vector<std::string>& reports, const AgreedCapabilities& agreed,
+               const select::DecisionTable& table, select::Setting setting);
   void await_others(uint64_t ticket) const;
   void begin_collective(const Call& call);
   Status copy_to_self(Work work) const;
@@ -110,20 +110,20 @@ class Communicator {
   std::vector<std::string> exchange(std::string mine, Deadline deadline);
   bool has_failed() const { return failed_.load(std::memory_order_acquire) != 0; }
 
-  std::unique_ptr<Endpoint> endpoint_;
+  std::unique_ptr<control::Endpoint> endpoint_;
   const std::atomic<uint32_t>& failed_ = endpoint_->failed();
   const Rank rank_ = endpoint_->rank(), ranks_ = endpoint_->ranks();
   std::shared_ptr<Board> board_ = std::make_shared<Board>();
-  Watch watch_;
+  CallDiagnostics diagnostics_;
   Groups groups_;
   std::unique_ptr<Fabric> fabric_;
   std::unique_ptr<exec::Links> links_;
   std::unique_ptr<exec::Staging> staging_;
-  exec::Patience patience_;
+  exec::Backoff backoff_;
   exec::Execution execution_;
   std::unique_ptr<Planner> planner_;
   Scales scales_;
-  std::unique_ptr<Narration> narration_;  // null: nothing is told
+  std::unique_ptr<DecisionLog> narration_;  // null: nothing is told
   const bool traces_ = log_enabled(LogLevel::Trace);
 
   bool left_ = false;

@@ -5,13 +5,13 @@
 
 namespace tutti::comm {
 
-void Communicator::narrate(const std::vector<std::string>& reports, const Terms& terms,
+void Communicator::narrate(const std::vector<std::string>& reports, const AgreedCapabilities& agreed,
                            const select::DecisionTable& table, select::Setting setting) {
   if (rank() == 0 && log_enabled(LogLevel::Info)) {
-    log_info("{}", summary(*endpoint_, reports, *fabric_, *groups_, terms, table));
+    log_info("{}", summary(*endpoint_, reports, *fabric_, *groups_, agreed, table));
   }
   if (!log_enabled(LogLevel::Debug)) return;
-  narration_ = std::make_unique<Narration>(rank(), std::move(setting));
+  narration_ = std::make_unique<DecisionLog>(rank(), std::move(setting));
   planner_->tell(
       [this](const Prepared& made) { narration_->first(made.wanted.spec, call_info(made, *links_, *fabric_)); });
 }

@@ -6,7 +6,7 @@
 #include "base/env.hpp"
 #include "base/format.hpp"
 #include "comm/communicator.hpp"
-#include "comm/describe.hpp"
+#include "control/describe.hpp"
 
 namespace tutti::comm {
 namespace {
@@ -26,14 +26,15 @@ std::pair<int, int> parse_wish(const std::string& text, Rank from) {
 /// An exchange that is part of the call that runs. While it waits, it looks at the call boards of ranks that are
 /// missing.
 std::vector<std::string> Communicator::exchange(std::string mine, Deadline deadline) {
-  const Purpose purpose{calls_, describe(*board_->collective(calls_)),
-                        [this](const std::vector<Rank>& missing, bool compare) { watch_.missing(missing, compare); }};
+  const control::ExchangePurpose purpose{
+      calls_, describe(*board_->collective(calls_)),
+      [this](const std::vector<Rank>& missing, bool compare) { diagnostics_.missing(missing, compare); }};
   try {
     auto all = endpoint_->exchange(std::move(mine), deadline, purpose);
-    watch_.end();
+    diagnostics_.end();
     return all;
   } catch (...) {
-    watch_.end();
+    diagnostics_.end();
     throw;
   }
 }
@@ -43,7 +44,7 @@ std::optional<Part> Communicator::split(int colour, int key) {
   const Deadline deadline = Deadline::in(env().init_timeout);
   const CallSpec spec{.splits = true};
   board_->enter(++calls_, spec);
-  watch_.begin(calls_, spec);
+  diagnostics_.begin(calls_, spec);
   digest_ = (digest_ ^ spec.kinds()) * kOdd;
   try {
     const auto wishes = exchange(fmt::format("{} {}", colour, key), deadline);
@@ -54,19 +55,19 @@ std::optional<Part> Communicator::split(int colour, int key) {
     }
     std::sort(members.begin(), members.end());
     const bool leads = !members.empty() && members.front().second == rank();
-    const auto ids = exchange(leads ? create_unique_id().hex() : "", deadline);
+    const auto ids = exchange(leads ? control::create_unique_id().hex() : "", deadline);
     board_->leave(calls_);
     if (colour < 0) return std::nullopt;
     std::vector<Rank> of_members;
     for (const auto& member : members) of_members.push_back(member.second);
     const auto place = std::find(of_members.begin(), of_members.end(), rank());
-    return Part{UniqueId::from_hex(ids[static_cast<size_t>(of_members.front())]), static_cast<Rank>(members.size()),
-                static_cast<Rank>(place - of_members.begin()), groups_among(*groups_, of_members),
-                title_of_split(watch_.title(), colour, of_members)};
+    return Part{control::UniqueId::from_hex(ids[static_cast<size_t>(of_members.front())]),
+                static_cast<Rank>(members.size()), static_cast<Rank>(place - of_members.begin()),
+                groups_among(*groups_, of_members), control::title_of_split(diagnostics_.title(), colour, of_members)};
   } catch (const Error& error) {
-    watch_.fail(error.code(), error.what()).throw_if_bad();
+    diagnostics_.fail(error.code(), error.what()).throw_if_bad();
   } catch (const std::exception& error) {
-    watch_.fail(Code::OutOfMemory, error.what()).throw_if_bad();
+    diagnostics_.fail(Code::OutOfMemory, error.what()).throw_if_bad();
   }
   return std::nullopt;
 }
@@ -75,7 +76,7 @@ Status Communicator::leave() {
   left_ = true;
   Status failed = failure();
   if (!failed.ok()) exec::abandon(execution_);
-  std::vector<Traffic> traffic;
+  std::vector<control::PeerTransfers> traffic;
   for (const auto& [transfer, number] : transfer_counts_) {
     const auto [peer, sends] = transfer;
     if (traffic.empty() || traffic.back().peer != peer) traffic.push_back({peer, 0, 0});
@@ -83,12 +84,13 @@ Status Communicator::leave() {
   }
   const std::string last = describe(board_->collective(calls_).value_or(CallSpec{}));
   board_->enter(calls_ + 1, {.leaves = true});
-  const Farewell farewell = endpoint_->leave(calls_, Deadline::in(env().timeout), digest_, last, std::move(traffic));
+  const control::Farewell farewell =
+      endpoint_->leave(calls_, Deadline::in(env().timeout), digest_, last, std::move(traffic));
   if (failed.ok() && failure().code == Code::Mismatch) failed = failure();  // a slower rank found it meanwhile
   if (!failed.ok()) return failed;
   if (!farewell.mismatch.empty()) return {Code::Mismatch, fmt::format("rank {}: {}", farewell.rank, farewell.mismatch)};
   if (!farewell.late.empty()) {
-    const std::string now = farewell.awaited != kNoRank ? watch_.whereabouts(farewell.awaited) : "";
+    const std::string now = farewell.awaited != kNoRank ? diagnostics_.whereabouts(farewell.awaited) : "";
     return {Code::Timeout, fmt::format("rank {}: destroy(): {}{}. Raise TUTTI_TIMEOUT if that may take longer", rank(),
                                        farewell.late, now)};
   }

@@ -16,14 +16,14 @@
 namespace tutti::comm {
 namespace {
 
-using transports::Place;
+using transports::ProcessId;
 using transports::Transport;
 
 constexpr uint64_t kProcessArena = 8 << 20;  // bytes
 constexpr uint64_t kLinksToAPeer = 3;  // the lanes of an algorithm that has every other rank as peer, and transfers
 constexpr uint64_t kThreadArena = 512 << 10;  // where ranks are threads there may be many
 
-const char* relation_of(const Place& a, const Place& b) {
+const char* relation_of(const ProcessId& a, const ProcessId& b) {
   if (a == b) return "between threads of a process";
   return a.host == b.host ? "between processes of a host" : "between hosts";
 }
@@ -61,14 +61,14 @@ void check_is_transport(const std::string& name) {
 struct Fabric::Parts {
   transports::Segment segment;
   std::unique_ptr<Mapping> mapping;
-  std::unique_ptr<transports::Arena> arena;
+  std::unique_ptr<link::Arena> arena;
   const volatile uint64_t word = random_u64();         // for others to try to read
   std::vector<std::unique_ptr<Transport>> transports;  // last: they let go of the arena first
 };
 
 struct Fabric::Commons {
   struct Retired {
-    std::unique_ptr<Endpoint> endpoint;
+    std::unique_ptr<control::Endpoint> endpoint;
     std::unique_ptr<Parts> parts;  // goes before the endpoint, which its transports call
   };
   std::mutex mutex;
@@ -86,7 +86,7 @@ struct Fabric::Commons {
   }
 };
 
-Fabric::Fabric(Endpoint& endpoint, const plan::Grouping& groups)
+Fabric::Fabric(control::Endpoint& endpoint, const plan::Grouping& groups)
     : endpoint_(endpoint), parts_(std::make_unique<Parts>()), commons_(Commons::of(endpoint.name())) {
   make_arena();
   make_routes(groups);
@@ -94,7 +94,7 @@ Fabric::Fabric(Endpoint& endpoint, const plan::Grouping& groups)
 
 Fabric::~Fabric() = default;
 
-void Fabric::retire(std::unique_ptr<Fabric> fabric, std::unique_ptr<Endpoint> endpoint) {
+void Fabric::retire(std::unique_ptr<Fabric> fabric, std::unique_ptr<control::Endpoint> endpoint) {
   if (fabric == nullptr) return;
   const std::shared_ptr<Commons> commons = fabric->commons_;
   Commons::Retired gone{std::move(endpoint), std::move(fabric->parts_)};
@@ -106,10 +106,10 @@ void Fabric::retire(std::unique_ptr<Fabric> fabric, std::unique_ptr<Endpoint> en
 }
 
 void Fabric::make_arena() {
-  const Place& mine = endpoint_.place(endpoint_.rank());
+  const ProcessId& mine = endpoint_.place(endpoint_.rank());
   bool others_on_host = false;
   for (Rank peer = 0; peer < endpoint_.ranks(); ++peer) {
-    const Place& place = endpoint_.place(peer);
+    const ProcessId& place = endpoint_.place(peer);
     if (place.host != mine.host) continue;
     const bool same = place == mine;
     others_on_host = others_on_host || !same;
@@ -126,8 +126,8 @@ void Fabric::make_arena() {
     parts_->mapping = std::make_unique<Mapping>(bytes);
     base = parts_->mapping->base();
   }
-  const uint64_t links = kLinksToAPeer * static_cast<uint64_t>(endpoint_.ranks()) * sizeof(transports::LinkMemory);
-  parts_->arena = std::make_unique<transports::Arena>(base, bytes, links);
+  const uint64_t links = kLinksToAPeer * static_cast<uint64_t>(endpoint_.ranks()) * sizeof(link::LinkMemory);
+  parts_->arena = std::make_unique<link::Arena>(base, bytes, links);
   arena_ = parts_->arena.get();
   report_.staging = arena_->staging_bytes();
   report_.arena = bytes;
@@ -191,8 +191,8 @@ std::string Fabric::why_no_better(const std::string& relation) const {
   return known == whys_.end() ? "" : known->second;
 }
 
-transports::Reading Fabric::reading(const std::vector<transports::Word>& words) const {
-  auto least = transports::Reading::Direct;
+transports::ReadAccess Fabric::reading(const std::vector<transports::Word>& words) const {
+  auto least = transports::ReadAccess::Direct;
   for (Rank peer = 0; peer < endpoint_.ranks(); ++peer) {
     if (peer == endpoint_.rank()) continue;
     least = std::min(least, routes_[static_cast<size_t>(peer)]->reading(peer, words.at(static_cast<size_t>(peer))));
@@ -204,15 +204,15 @@ void Fabric::all_read() {
   for (const auto& transport : parts_->transports) transport->all_read();
 }
 
-transports::OutLink Fabric::connect_out(Rank peer, uint32_t channel) {
+link::OutLink Fabric::connect_out(Rank peer, uint32_t link_lane) {
   transports::Transport& route = *routes_.at(static_cast<size_t>(peer));
   const Deadline deadline = Deadline::in(env().init_timeout);
   route.acquaint(peer, deadline);
-  return route.connect_out(peer, channel, deadline);
+  return route.connect_out(peer, link_lane, deadline);
 }
 
-transports::InLink Fabric::connect_in(Rank peer, uint32_t channel) {
-  return routes_.at(static_cast<size_t>(peer))->connect_in(peer, channel, Deadline::in(env().init_timeout));
+link::InLink Fabric::connect_in(Rank peer, uint32_t link_lane) {
+  return routes_.at(static_cast<size_t>(peer))->connect_in(peer, link_lane, Deadline::in(env().init_timeout));
 }
 
 }  // namespace tutti::comm

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/deadline.hpp"
-#include "comm/endpoint.hpp"
+#include "control/endpoint.hpp"
 #include "exec/links.hpp"
 #include "plan/grouping.hpp"
 #include "transports/shm/segment.hpp"
@@ -34,18 +34,18 @@ struct FabricReport {
 
 class Fabric final : public exec::Connector {
  public:
-  Fabric(Endpoint& endpoint, const plan::Grouping& groups);
+  Fabric(control::Endpoint& endpoint, const plan::Grouping& groups);
   ~Fabric() override;
   /// Ends a fabric and the endpoint it stands on. A rank that leaves may have sent what a slower rank of this process
   /// has yet to read where it lies: then both stay until the last rank of the process has left too.
-  static void retire(std::unique_ptr<Fabric> fabric, std::unique_ptr<Endpoint> endpoint);
+  static void retire(std::unique_ptr<Fabric> fabric, std::unique_ptr<control::Endpoint> endpoint);
 
   const FabricReport& report() const { return report_; }
   /// How this rank reads what others lend, at the least, as tried on the words that they reported, by rank.
-  transports::Reading reading(const std::vector<transports::Word>& words) const;
+  transports::ReadAccess reading(const std::vector<transports::Word>& words) const;
   /// See Transport.
   void all_read();
-  transports::Arena& arena() { return *arena_; }
+  link::Arena& arena() { return *arena_; }
   /// The transport that leads to a peer.
   const char* transport_to(Rank peer) const { return routes_.at(static_cast<size_t>(peer))->name(); }
   /// Why the transports that would be preferred between ranks in this relation do not lead there; "" where none is.
@@ -53,8 +53,8 @@ class Fabric final : public exec::Connector {
   /// The transports in use that have to be driven.
   const std::vector<transports::Transport*>& engines() const { return engines_; }
 
-  transports::OutLink connect_out(Rank peer, uint32_t channel) override;
-  transports::InLink connect_in(Rank peer, uint32_t channel) override;
+  link::OutLink connect_out(Rank peer, uint32_t link_lane) override;
+  link::InLink connect_in(Rank peer, uint32_t link_lane) override;
 
  private:
   struct Parts;    // arena and transports
@@ -63,10 +63,10 @@ class Fabric final : public exec::Connector {
   void make_routes(const plan::Grouping& groups);
   void note_route(Rank peer, const std::string& transport, const std::string& why_no_better);
 
-  Endpoint& endpoint_;
+  control::Endpoint& endpoint_;
   std::unique_ptr<Parts> parts_;
   std::shared_ptr<Commons> commons_;
-  transports::Arena* arena_ = nullptr;
+  link::Arena* arena_ = nullptr;
   std::vector<transports::Transport*> routes_;  // by peer
   std::vector<transports::Transport*> engines_;
   FabricReport report_;

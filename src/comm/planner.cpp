@@ -4,18 +4,18 @@
 #include <bit>
 
 #include "base/env.hpp"
-#include "base/fold.hpp"
 #include "base/format.hpp"
 #include "base/hash.hpp"
-#include "comm/varying.hpp"
+#include "comm/vector_calls.hpp"
+#include "reduce/fold.hpp"
 
 namespace tutti::comm {
 namespace {
 
 constexpr uint32_t kScratchVersions = 4;
-constexpr size_t kCached = 1024;                // programs kept
-constexpr uint32_t kTransferChannel = 1 << 16;  // links of sends and receives; collectives count theirs from 0
-constexpr uint64_t kDirectStaging = 4;          // messages to all peers get 1/4 of the staging memory
+constexpr size_t kCached = 1024;                 // programs kept
+constexpr uint32_t kTransferLinkLane = 1 << 16;  // links of sends and receives; collectives count theirs from 0
+constexpr uint64_t kDirectStaging = 4;           // messages to all peers get 1/4 of the staging memory
 
 Hash hash_of(const CallSpec& spec) {
   Hash hash;
@@ -27,7 +27,7 @@ Hash hash_of(const CallSpec& spec) {
 }
 
 /// The same number at both ends of a block of this length: so a block of another length shows in its first message.
-uint64_t tag_of_block(uint64_t bytes) { return mix(bytes + 1) & transports::kTagMask; }
+uint64_t tag_of_block(uint64_t bytes) { return mix(bytes + 1) & link::kTagMask; }
 
 exec::Arithmetic arithmetic_of(const CallSpec& spec, Rank ranks, bool round_each) {
   exec::Arithmetic how{.fold = fold_function(spec.type, spec.op), .round_each = round_each};
@@ -40,7 +40,7 @@ exec::Arithmetic arithmetic_of(const CallSpec& spec, Rank ranks, bool round_each
 uint64_t tag_of(const CallSpec& spec, uint64_t number) {
   Hash hash;
   hash.add(static_cast<uint64_t>(spec.type)).add(spec.count).add(number);
-  return hash.value() & transports::kTagMask;
+  return hash.value() & link::kTagMask;
 }
 
 }  // namespace
@@ -108,11 +108,11 @@ void Planner::bring_to_front(const Wanted& wanted) {
 /// are lent. Where every message is read in the memory of its sender for sure, staging
 /// memory does not limit it: fewer messages then, and longer ones.
 uint64_t Planner::window_of(const select::Choice& choice, const CallSpec& spec, bool pull) const {
-  using transports::Reading;
+  using transports::ReadAccess;
   constexpr uint64_t kLongest = 4 << 20, kGrain = 128;
   const uint64_t block = spec.count * size_of(spec.type);
-  const bool read = terms_.reading == Reading::Direct || (terms_.reading == Reading::Pulled && pull);
-  const bool lent = choice.algorithm->lends && spec.op != Op::PreMulSum && block >= transports::kLendFrom;
+  const bool read = agreed_.reading == ReadAccess::Direct || (agreed_.reading == ReadAccess::Pulled && pull);
+  const bool lent = choice.algorithm->lends && spec.op != Op::PreMulSum && block >= link::kZcopyFrom;
   const uint64_t most = read && lent ? std::max(choice.window, kLongest) : choice.window;
   if (block <= most) return most;
   const uint64_t rounds = (block + most - 1) / most;
@@ -123,21 +123,21 @@ Prepared Planner::make(const Wanted& wanted) {
   const CallSpec& spec = wanted.spec;
   const auto element = static_cast<uint32_t>(size_of(spec.type));
   const select::Choice choice = table_.choose(spec.collective, spec.count * element);
-  const bool helped = patience_.spins > 0;  // every rank has a core to itself, also while it waits
+  const bool cooperative = backoff_.spins > 0;  // every rank has a core to itself, also while it waits
   const Rank near = groups_ == nullptr ? ranks_ : groups_->size(groups_->group_of(rank_));
-  const Ways ways = ways_of(spec, ranks_, near, terms_, wanted.in_place);
-  const uint64_t window = window_of(choice, spec, ways.pull);
+  const DeliveryPolicy policy = delivery_policy_for(spec, ranks_, near, agreed_, wanted.in_place);
+  const uint64_t window = window_of(choice, spec, policy.pull);
   const exec::Geometry geometry{.count = spec.count,
                                 .window = std::max<uint64_t>(1, window / element),
                                 .element_bytes = element,
                                 .root = spec.root,
                                 .in_place = wanted.in_place,
                                 .scaled = spec.op == Op::PreMulSum,
-                                .pull = ways.pull || env().cma == Cma::Always,
-                                .helped = helped,
-                                .place_from = choice.algorithm->places ? ways.place_from : transports::kNeverLend,
-                                .shared = {ways.share && wanted.shared_in, ways.share && wanted.shared_out},
-                                .stream = ways.stream};
+                                .pull = policy.pull || env().cma == Cma::Always,
+                                .cooperative = cooperative,
+                                .direct_store_from = choice.algorithm->places ? policy.direct_store_from : link::kNever,
+                                .shared = {policy.share && wanted.shared_in, policy.share && wanted.shared_out},
+                                .nontemporal = policy.nontemporal};
   Prepared prepared{.wanted = wanted, .algorithm = choice.algorithm->name};
   prepared.salt = hash_of(spec).add(std::string_view(choice.algorithm->name)).add(window).value();
   prepared.program = {exec::lower(plan_for(*choice.algorithm, spec.root), geometry, links_), kScratchVersions};
@@ -163,7 +163,7 @@ void Planner::give_staging(exec::Loaded& program) {
 bool Planner::assign_staging(exec::Lowered& lowered) {
   if (has_staging(lowered)) return false;
   if (!staging_.assign(lowered.stages)) {
-    exec::drain_staging(links_, execution_, patience_).throw_if_bad();
+    exec::drain_staging(links_, execution_, backoff_).throw_if_bad();
     staging_.reset();
     if (!staging_.assign(lowered.stages)) {
       throw_error(Code::OutOfMemory, "this rank's staging memory is too small for the call; raise TUTTI_ARENA");
@@ -174,7 +174,7 @@ bool Planner::assign_staging(exec::Lowered& lowered) {
 }
 
 Prepared& Planner::transfers(const std::vector<NumberedCall>& group) {
-  exec::Direct direct{.channel = kTransferChannel};
+  exec::Direct direct{.link_lane = kTransferLinkLane};
   for (const auto& [call, number] : group) {
     const CallSpec& spec = call.spec;
     void* data = spec.sends ? const_cast<void*>(call.in) : call.out;
@@ -194,7 +194,7 @@ Prepared& Planner::varying(const Call& call) {
   const bool folds = reduces(call.spec.collective);
   const Blocks &in = call.blocks->in, &out = call.blocks->out;
   const uint64_t element = size_of(call.spec.type);
-  exec::Direct direct{.scaled = call.spec.op == Op::PreMulSum, .channel = 0};  // as other collectives' first lane
+  exec::Direct direct{.scaled = call.spec.op == Op::PreMulSum, .link_lane = 0};  // as other collectives' first lane
   const auto part = [&](const void* data, const Blocks& blocks, Rank r) {
     const auto i = static_cast<size_t>(r);
     auto* const bytes = static_cast<unsigned char*>(const_cast<void*>(data));
@@ -229,10 +229,10 @@ Prepared& Planner::varying(const Call& call) {
 
 /// Both ends must cut a transfer alike, so the length depends on nothing that only one of them knows.
 Prepared& Planner::prepare(exec::Direct direct) {
-  const uint64_t share = terms_.staging / kDirectStaging / transports::kSlots / static_cast<uint64_t>(ranks_);
+  const uint64_t share = agreed_.staging / kDirectStaging / link::kSlots / static_cast<uint64_t>(ranks_);
   const uint64_t most = std::min<uint64_t>(env().message.value, share);
-  direct.message = std::max<uint64_t>(transports::kStride, most / transports::kStride * transports::kStride);
-  direct.helped = patience_.spins > 0;
+  direct.message = std::max<uint64_t>(link::kStride, most / link::kStride * link::kStride);
+  direct.cooperative = backoff_.spins > 0;
   direct_ = {.algorithm = "direct"};
   direct_.program = {exec::lower_direct(direct, rank_, ranks_, links_), kScratchVersions};
   for (int attempt = 0; attempt < 2; ++attempt) {  // a second time when the staging memory had to start anew
@@ -248,7 +248,7 @@ Prepared& Planner::prepare(exec::Direct direct) {
 
 /// Stages of direct programs are kept: what a peer has not read yet stays where it is when the next one comes.
 exec::Stage Planner::kept_stage(exec::OwnedStage& wanted) {
-  wanted.stage.slot_bytes = std::max<uint64_t>(transports::kStride, std::bit_ceil(wanted.stage.slot_bytes));
+  wanted.stage.slot_bytes = std::max<uint64_t>(link::kStride, std::bit_ceil(wanted.stage.slot_bytes));
   exec::Lowered& kept = direct_stages_[{wanted.outs, wanted.stage.slot_bytes}];
   if (kept.stages.empty())
     kept.stages.push_back({.stage = {.slot_bytes = wanted.stage.slot_bytes}, .outs = wanted.outs});

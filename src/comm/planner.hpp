@@ -12,13 +12,13 @@
 
 #include "base/env.hpp"
 #include "comm/call.hpp"
+#include "comm/delivery_policy.hpp"
 #include "comm/groups.hpp"
-#include "comm/ways.hpp"
-#include "exec/direct.hpp"
-#include "exec/run.hpp"
+#include "exec/compile/direct.hpp"
+#include "exec/host/run.hpp"
+#include "link/mapped_memory.hpp"
 #include "plan/algorithm.hpp"
 #include "select/select.hpp"
-#include "transports/shared_memory.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti::comm {
@@ -49,12 +49,12 @@ class Planner {
  public:
   /// `execution` is whose links and engines are used when staging memory has to be drained; both outlive the planner.
   Planner(Rank rank, Rank ranks, exec::Links& links, exec::Staging& staging, exec::Execution& execution,
-          const exec::Patience& patience)
-      : rank_(rank), ranks_(ranks), links_(links), staging_(staging), execution_(execution), patience_(patience) {}
+          const exec::Backoff& backoff)
+      : rank_(rank), ranks_(ranks), links_(links), staging_(staging), execution_(execution), backoff_(backoff) {}
 
-  void agree(select::DecisionTable table, const Terms& terms, Groups groups) {
+  void agree(select::DecisionTable table, const AgreedCapabilities& agreed, Groups groups) {
     table_ = std::move(table);
-    terms_ = terms;
+    agreed_ = agreed;
     groups_ = std::move(groups);
   }
 
@@ -78,8 +78,8 @@ class Planner {
     if (&prepared == &direct_) keep_stages();
   }
   /// Where the buffers of the last collective are, if that is shared memory.
-  const transports::SharedRegion& input() const { return last_->in_at; }
-  const transports::SharedRegion& output() const { return last_->out_at; }
+  const link::SharedRegion& input() const { return last_->in_at; }
+  const link::SharedRegion& output() const { return last_->out_at; }
 
  private:
   /// A call that was made, and what was found out for it.
@@ -89,8 +89,8 @@ class Planner {
     const void* out = nullptr;
     Prepared* program = nullptr;  ///< null: none
     std::list<Prepared>::iterator entry;
-    uint64_t generation = 0;                 ///< of shared memory, as of which the buffers …
-    transports::SharedRegion in_at, out_at;  ///< … are here
+    uint64_t generation = 0;           ///< of shared memory, as of which the buffers …
+    link::SharedRegion in_at, out_at;  ///< … are here
     bool is(const Call& call) const {
       return program != nullptr && in == call.in && out == call.out && spec == call.spec;
     }
@@ -121,9 +121,9 @@ class Planner {
   exec::Links& links_;
   exec::Staging& staging_;
   exec::Execution& execution_;
-  const exec::Patience& patience_;
+  const exec::Backoff& backoff_;
   select::DecisionTable table_;
-  Terms terms_;
+  AgreedCapabilities agreed_;
   const bool reproducible_ = env().reproducible;
   Groups groups_;
   std::function<void(const Prepared&)> first_;  // empty: nobody wants to know
@@ -132,7 +132,7 @@ class Planner {
   struct WantedHash {
     size_t operator()(const Wanted& wanted) const;
   };
-  const transports::SharedMemory& memory_ = transports::SharedMemory::of_this_process();
+  const link::SharedMemory& memory_ = link::SharedMemory::of_this_process();
   std::list<Prepared> cache_;  // the most recently used first
   std::array<Known, 32> known_;
   const Known* last_ = known_.data();  // the call that ran last

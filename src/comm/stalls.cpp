@@ -13,7 +13,7 @@
 #include "base/hash.hpp"
 #include "base/log.hpp"
 #include "base/secret.hpp"
-#include "transports/wire.hpp"
+#include "link/wire.hpp"
 
 namespace tutti::comm {
 namespace {
@@ -34,22 +34,22 @@ uint64_t waits_key(Rank asker) { return kWaits | static_cast<uint32_t>(asker); }
 
 double seconds_since(Clock::time_point then) { return std::chrono::duration<double>(Clock::now() - then).count(); }
 
-std::vector<LinkCounts> count(const exec::Links* links) {
-  std::map<std::pair<Rank, uint32_t>, LinkCounts> counts;
+std::vector<control::LinkCounts> count(const exec::Links* links) {
+  std::map<std::pair<Rank, uint32_t>, control::LinkCounts> counts;
   if (links == nullptr) return {};
-  for (const transports::OutLink& out : links->outs()) {
-    LinkCounts& to = counts[{out.peer, out.channel}];
+  for (const link::OutLink& out : links->outs()) {
+    control::LinkCounts& to = counts[{out.peer, out.link_lane}];
     to.sent += out.next;
     to.acked += out.acked;
   }
-  for (const transports::InLink& in : links->ins()) {
-    LinkCounts& from = counts[{in.peer, in.channel}];
+  for (const link::InLink& in : links->ins()) {
+    control::LinkCounts& from = counts[{in.peer, in.link_lane}];
     from.received += in.next;
     from.told += in.published;
   }
-  std::vector<LinkCounts> all;
+  std::vector<control::LinkCounts> all;
   for (auto& [link, of] : counts) {
-    std::tie(of.peer, of.channel) = link;
+    std::tie(of.peer, of.link_lane) = link;
     all.push_back(of);
   }
   return all;
@@ -57,23 +57,24 @@ std::vector<LinkCounts> count(const exec::Links* links) {
 
 }  // namespace
 
-std::function<std::string(uint64_t)> board_service(std::shared_ptr<const Board> board, const Endpoint& endpoint) {
-  const uint64_t process = process_id(endpoint.place(endpoint.rank())), name = hash64(endpoint.name());
+std::function<std::string(uint64_t)> board_service(std::shared_ptr<const Board> board,
+                                                   const control::Endpoint& endpoint) {
+  const uint64_t process = control::process_key(endpoint.place(endpoint.rank())), name = hash64(endpoint.name());
   return [board = std::move(board), rank = endpoint.rank(), process, name](uint64_t key) {
     if ((key & kKinds) != kWaits) return board->answer(key);
     const auto asker = static_cast<Rank>(key & 0x7fffffff);
-    return WaitTable::of_this_process().answer(process, name, rank, asker, board->begun());
+    return control::WaitTable::of_this_process().answer(process, name, rank, asker, board->begun());
   };
 }
 
-Stalls::Stalls(Endpoint& endpoint, std::string title)
+Stalls::Stalls(control::Endpoint& endpoint, std::string title)
     : endpoint_(endpoint),
       title_(std::move(title)),
       communicator_(hash64(endpoint.name())),
-      process_(process_id(endpoint.place(endpoint.rank()))) {}
+      process_(control::process_key(endpoint.place(endpoint.rank()))) {}
 
 void Stalls::withdraw() {
-  WaitTable::of_this_process().withdraw(this);
+  control::WaitTable::of_this_process().withdraw(this);
   published_ = false;
   standstill_ = 0;
   questions_.clear();
@@ -88,25 +89,25 @@ void Stalls::start_anew(uint64_t id) {
 }
 
 void Stalls::publish(const exec::Stall& stall, const std::string& call) {
-  WaitTable::Entry entry;
+  control::WaitTable::Entry entry;
   entry.wait = {.ticket = ticket_,
                 .communicator = communicator_,
                 .rank = endpoint_.rank(),
-                .title = title_.substr(0, kMaxName),
-                .call = call.substr(0, kMaxName),
+                .title = title_.substr(0, control::kMaxName),
+                .call = call.substr(0, control::kMaxName),
                 .stuck_ms = static_cast<uint32_t>(std::min(stall.seconds * 1e3, 4e9)),
                 .on = {}};
   for (const exec::PeerAwait& on : stall.all) {
     const auto known =
         std::find_if(settled_.begin(), settled_.end(), [&](const auto& settled) { return settled.first == on; });
     entry.wait.on.push_back({.rank = on.peer,
-                             .process = process_id(endpoint_.place(on.peer)),
+                             .process = control::process_key(endpoint_.place(on.peer)),
                              .settled = known == settled_.end() ? 0 : known->second});
   }
   entry.thread = static_cast<pid_t>(syscall(SYS_gettid));
   entry.links = links_;
   entry.fail = endpoint_.failing();
-  WaitTable::of_this_process().publish(this, std::move(entry));
+  control::WaitTable::of_this_process().publish(this, std::move(entry));
   published_ = true;
 }
 
@@ -128,15 +129,16 @@ void Stalls::ask(const exec::Stall& stall) {
 /// Nothing is under way on the link that this rank waits on: what is sent has arrived, what is read has been
 /// acknowledged, or the peer has not even come to the call. As of which state of the peer's; 0: not so, or not known.
 /// Messages of other calls may well lie unread on other links: none of them lets this call go on.
-uint64_t Stalls::settled(const exec::PeerAwait& on, const WaitsReply& reply, bool engines, uint64_t number) const {
+uint64_t Stalls::settled(const exec::PeerAwait& on, const control::WaitsReply& reply, bool engines,
+                         uint64_t number) const {
   if (reply.ticket != 0) {
-    const auto mine = std::find_if(links_.begin(), links_.end(), [&](const LinkCounts& link) {
-      return link.peer == on.peer && link.channel == on.channel;
+    const auto mine = std::find_if(links_.begin(), links_.end(), [&](const control::LinkCounts& link) {
+      return link.peer == on.peer && link.link_lane == on.link_lane;
     });
     if (mine == links_.end()) return 0;  // an exchange, which is not over links
-    ChannelCounts theirs;                // zero where the peer has not made that link: nothing was sent on it
-    for (const ChannelCounts& link : reply.links) {
-      if (link.channel == on.channel) theirs = link;
+    control::LinkLaneCounts theirs;      // zero where the peer has not made that link: nothing was sent on it
+    for (const control::LinkLaneCounts& link : reply.links) {
+      if (link.link_lane == on.link_lane) theirs = link;
     }
     const bool equal = on.await == exec::Await::Message ? mine->received == theirs.sent : mine->acked == theirs.told;
     return equal ? reply.ticket : 0;
@@ -155,7 +157,7 @@ void Stalls::hear(const exec::Stall& stall, uint64_t number) {
     const auto bytes = question.answer.get();
     if (!bytes) return true;
     try {
-      const auto reply = WaitTable::of_this_process().learn(process_, *bytes, seconds_since(question.asked));
+      const auto reply = control::WaitTable::of_this_process().learn(process_, *bytes, seconds_since(question.asked));
       std::erase_if(settled_, [&](const auto& known) { return known.first.peer == question.peer; });
       for (const exec::PeerAwait& on : stall.all) {
         if (on.peer == question.peer) settled_.emplace_back(on, settled(on, reply, stall.engines, number));
@@ -173,8 +175,8 @@ void Stalls::warn(const exec::Stall& stall) const {
 
 /// Certain is what is found twice, the second time by evidence all of which is younger than the first finding.
 std::optional<Deadlock> Stalls::judge() {
-  const WaitGraph graph = WaitTable::of_this_process().graph(process_);
-  Stuck stuck = graph.stuck(ticket_);
+  const control::WaitGraph graph = control::WaitTable::of_this_process().graph(process_);
+  control::Stuck stuck = graph.stuck(ticket_);
   if (stuck.tickets.empty() || stuck.tickets != suspicion_.tickets) {
     suspicion_ = std::move(stuck);
     suspected_ = Clock::now();
@@ -186,7 +188,7 @@ std::optional<Deadlock> Stalls::judge() {
 }
 
 std::string Stalls::follow() const {
-  return published_ ? WaitTable::of_this_process().graph(process_).follow(ticket_) : "";
+  return published_ ? control::WaitTable::of_this_process().graph(process_).follow(ticket_) : "";
 }
 
 std::optional<Deadlock> Stalls::look(const exec::Stall& stall, const std::string& call, uint64_t number) {

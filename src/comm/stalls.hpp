@@ -11,26 +11,27 @@
 #include <string>
 #include <vector>
 
-#include "comm/board.hpp"
-#include "comm/endpoint.hpp"
-#include "comm/wait_table.hpp"
-#include "exec/run.hpp"
+#include "comm/call_board.hpp"
+#include "control/endpoint.hpp"
+#include "control/wait_table.hpp"
+#include "exec/host/run.hpp"
 
 namespace tutti::comm {
 
 /// What a rank answers to questions about its board and about waits.
-std::function<std::string(uint64_t key)> board_service(std::shared_ptr<const Board> board, const Endpoint& endpoint);
+std::function<std::string(uint64_t key)> board_service(std::shared_ptr<const Board> board,
+                                                       const control::Endpoint& endpoint);
 
 /// Ranks that wait for each other for ever.
 struct Deadlock {
   std::string text;
-  WaitTable::Tickets tickets;
+  control::WaitTable::Tickets tickets;
 };
 
 class Stalls {
  public:
   /// `title` names the communicator to people.
-  Stalls(Endpoint& endpoint, std::string title);
+  Stalls(control::Endpoint& endpoint, std::string title);
   ~Stalls() { end(); }
   Stalls(const Stalls&) = delete;
   Stalls& operator=(const Stalls&) = delete;
@@ -59,11 +60,11 @@ class Stalls {
   void publish(const exec::Stall& stall, const std::string& call);
   void ask(const exec::Stall& stall);
   void hear(const exec::Stall& stall, uint64_t number);
-  uint64_t settled(const exec::PeerAwait& on, const WaitsReply& reply, bool engines, uint64_t number) const;
+  uint64_t settled(const exec::PeerAwait& on, const control::WaitsReply& reply, bool engines, uint64_t number) const;
   void warn(const exec::Stall& stall) const;
   std::optional<Deadlock> judge();
 
-  Endpoint& endpoint_;
+  control::Endpoint& endpoint_;
   const std::string title_;
   const uint64_t communicator_;  // the same on all its ranks
   const uint64_t process_;
@@ -71,10 +72,10 @@ class Stalls {
   uint64_t standstill_ = 0, ticket_ = 0;
   Deadline::Clock::time_point since_;  // of an exchange
   bool warned_ = false;
-  std::vector<LinkCounts> links_;
+  std::vector<control::LinkCounts> links_;
   std::vector<Question> questions_;
   std::vector<std::pair<exec::PeerAwait, uint64_t>> settled_;  // see Awaited
-  Stuck suspicion_;
+  control::Stuck suspicion_;
   Deadline::Clock::time_point suspected_;
 };
 

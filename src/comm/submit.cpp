@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/float_environment.hpp"
 #include "base/format.hpp"
 #include "base/limits.hpp"
-#include "comm/handles.hpp"
+#include "base/process_generation.hpp"
 #include "comm/stream.hpp"
+#include "reduce/float_environment.hpp"
 
 namespace tutti::comm {
 namespace {
@@ -93,7 +93,7 @@ Status run_silently(Communicator& comm, const Call& call) {
   try {
     execution = comm.begin({&call, 1}, status);
     if (execution != nullptr) {
-      exec::run(*execution, comm.patience());
+      exec::run(*execution, comm.backoff());
       comm.finish(status);
     }
   } catch (const std::exception& error) {
@@ -163,7 +163,7 @@ bool run_on(std::vector<Progress>& all, std::vector<exec::Execution*>& execution
     if (one.begin_next(first)) executions.push_back(one.execution);
   }
   if (executions.empty()) return false;
-  exec::run_until_one_is_done(executions, all.front().share.comm->patience());
+  exec::run_until_one_is_done(executions, all.front().share.comm->backoff());
   for (Progress& one : all) {
     if (one.execution != nullptr && one.execution->done) one.finish(first);
   }

@@ -10,8 +10,8 @@
 
 #include "base/hd.hpp"
 #include "exec/state.hpp"
-#include "transports/help.hpp"
-#include "transports/wire.hpp"
+#include "link/cooperative_copy.hpp"
+#include "link/wire.hpp"
 
 namespace tutti::exec {
 
@@ -31,7 +31,7 @@ struct Interpreter {
     if (group.leader()) outcome = ready(rank, lane);
     outcome = group.broadcast(outcome);
     if (outcome != Outcome::Progress) return outcome;
-    const Op& op = *lane.next;
+    const Instruction& op = *lane.next;
     const bool sends = op.outs.begin != op.outs.end;
     unsigned char* slot = sends ? outgoing(rank, lane, op) : nullptr;
     if (sends && op.lend_first && group.leader()) publish(rank, lane, op, slot);
@@ -49,7 +49,7 @@ struct Interpreter {
 
   /// True when no reader is still reading lent memory: the call may return.
   TUTTI_HD static bool drained(RankState& rank, uint32_t out) {
-    transports::OutLink& link = rank.out[out];
+    link::OutLink& link = rank.out[out];
     if (link.acked < link.lent) Wire::refresh(link);
     return link.acked >= link.lent;
   }
@@ -66,7 +66,7 @@ struct Interpreter {
   TUTTI_HD static Outcome wait(LaneState& lane, Await what, const Link& link) {
     lane.await = what;
     lane.peer = link.peer;
-    lane.channel = link.channel;
+    lane.link_lane = link.link_lane;
     return Outcome::Waiting;
   }
 
@@ -86,7 +86,7 @@ struct Interpreter {
         const Outcome entered = enter_round(rank, lane);
         if (entered != Outcome::Progress) return entered;
       }
-      const Op& op = *lane.next;
+      const Instruction& op = *lane.next;
       if (op.after_lane != kNone && !done(rank, lane, op)) return wait(lane, Await::Lane);
       if (!op.has_pieces && lane.round != 0) {
         advance(lane);  // a message that names no pieces is sent once; others order rounds even when empty
@@ -124,7 +124,7 @@ struct Interpreter {
 
   /// Before anything of the round is sent: whoever folds for this lane what the lane sends sees the offers.
   TUTTI_HD static void offer_places(RankState& rank, const LaneState& lane) {
-    for (const Op* op = lane.next; op != lane.next + lane.ops; ++op) {
+    for (const Instruction* op = lane.next; op != lane.next + lane.ops; ++op) {
       if (!op->offers) continue;
       const Ref& to = lane.tables->segments[op->segments.begin].to;
       Fold::offer_place(rank.in[lane.tables->arrivals[op->arrivals.begin]],
@@ -146,21 +146,21 @@ struct Interpreter {
     return true;
   }
 
-  TUTTI_HD static bool done(const RankState& rank, const LaneState& lane, const Op& op) {
+  TUTTI_HD static bool done(const RankState& rank, const LaneState& lane, const Instruction& op) {
     const LaneState& other = rank.lanes[op.after_lane];
     return other.round > lane.round || (other.round == lane.round && other.op > op.after_op);
   }
 
-  TUTTI_HD static Outcome messages_ready(RankState& rank, LaneState& lane, const Op& op) {
+  TUTTI_HD static Outcome messages_ready(RankState& rank, LaneState& lane, const Instruction& op) {
     for (; lane.arrived < op.arrivals.end - op.arrivals.begin; ++lane.arrived) {
-      const transports::InLink& in = rank.in[lane.tables->arrivals[op.arrivals.begin + lane.arrived]];
-      transports::Header header;
-      transports::Arrival& arrival = lane.arrivals[lane.arrived];
-      const transports::Poll poll = Wire::poll(in, header, arrival);
-      if (poll == transports::Poll::Empty) return wait(lane, Await::Message, in);
+      const link::InLink& in = rank.in[lane.tables->arrivals[op.arrivals.begin + lane.arrived]];
+      link::Header header;
+      link::Arrival& arrival = lane.arrivals[lane.arrived];
+      const link::Poll poll = Wire::poll(in, header, arrival);
+      if (poll == link::Poll::Empty) return wait(lane, Await::Message, in);
       FaultKind wrong = FaultKind::None;
       int error = 0;
-      if (poll == transports::Poll::Bad) {
+      if (poll == link::Poll::Bad) {
         wrong = FaultKind::BadHeader;
       } else if (header.tag != (rank.tag ^ op.salt)) {
         wrong = FaultKind::OtherCall;
@@ -180,13 +180,13 @@ struct Interpreter {
   }
 
   /// One message is there, and the others likely too: their lines are had sooner all at once than one by one.
-  TUTTI_HD static void fetch_ahead(const RankState& rank, const LaneState& lane, const Op& op) {
+  TUTTI_HD static void fetch_ahead(const RankState& rank, const LaneState& lane, const Instruction& op) {
     for (uint32_t i = op.arrivals.begin + 1; i < op.arrivals.end; ++i) Wire::fetch(rank.in[lane.tables->arrivals[i]]);
   }
 
-  TUTTI_HD static Outcome room_ready(RankState& rank, LaneState& lane, const Op& op) {
+  TUTTI_HD static Outcome room_ready(RankState& rank, LaneState& lane, const Instruction& op) {
     for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) {
-      transports::OutLink& out = rank.out[lane.tables->outs[i]];
+      link::OutLink& out = rank.out[lane.tables->outs[i]];
       if (!Wire::can_publish(out)) return wait(lane, Await::Credit, out);
     }
     return op.stage == kNone ? Outcome::Progress : stage_ready(rank, lane, rank.stages[op.stage]);
@@ -195,14 +195,14 @@ struct Interpreter {
   TUTTI_HD static Outcome stage_ready(RankState& rank, LaneState& lane, const Stage& stage) {
     const uint64_t* held = stage.held + stage.uses % stage.slots * stage.readers;
     for (uint32_t i = 0; i < stage.readers; ++i) {
-      transports::OutLink& out = rank.out[stage.outs[i]];
+      link::OutLink& out = rank.out[stage.outs[i]];
       if (out.acked < held[i]) Wire::refresh(out);
       if (out.acked < held[i]) return wait(lane, Await::Staging, out);
     }
     return Outcome::Progress;
   }
 
-  TUTTI_HD static unsigned char* outgoing(RankState& rank, LaneState& lane, const Op& op) {
+  TUTTI_HD static unsigned char* outgoing(RankState& rank, LaneState& lane, const Instruction& op) {
     if (op.inlined) return lane.small;
     if (op.stage == kNone) return nullptr;
     const Stage& stage = rank.stages[op.stage];
@@ -214,7 +214,7 @@ struct Interpreter {
   }
 
   [[gnu::always_inline]] TUTTI_HD static Outcome move(const Group& group, RankState& rank, LaneState& lane,
-                                                      const Op& op, unsigned char* slot) {
+                                                      const Instruction& op, unsigned char* slot) {
     if constexpr (Fold::kPulls) {
       if (op.together) return move_together(group, rank, lane, op, slot);
     }
@@ -223,18 +223,18 @@ struct Interpreter {
 
   /// What other ranks may have a part in.
   [[gnu::noinline]] TUTTI_HD static Outcome move_together(const Group& group, RankState& rank, LaneState& lane,
-                                                          const Op& op, unsigned char* slot) {
+                                                          const Instruction& op, unsigned char* slot) {
     if (!op.lent) return move_shared(group, rank, lane, op, slot);
     const uint32_t refused = Fold::hold(rank, lane, op);
     const Outcome outcome = refused == kNone ? move_shared(group, rank, lane, op, slot) : Outcome::Fault;
     const uint32_t lost = Fold::release(rank, lane, op);
     if (refused == kNone && (lost == kNone || outcome == Outcome::Fault)) return outcome;
-    const transports::InLink& in = rank.in[lane.tables->arrivals[refused != kNone ? refused : lost]];
+    const link::InLink& in = rank.in[lane.tables->arrivals[refused != kNone ? refused : lost]];
     rank.fault = {FaultKind::TakenBack, in.peer, lane.lane, op.step, op.bytes, {}, 0};
     return Outcome::Fault;
   }
 
-  TUTTI_HD static Outcome move_shared(const Group& group, RankState& rank, LaneState& lane, const Op& op,
+  TUTTI_HD static Outcome move_shared(const Group& group, RankState& rank, LaneState& lane, const Instruction& op,
                                       unsigned char* slot) {
     if (op.places) {
       Fold::claim_places(rank, lane, op);
@@ -242,14 +242,14 @@ struct Interpreter {
       Fold::finish_places(rank, lane);
       return outcome;
     }
-    if ((op.helped || op.offers) && is_shared(rank, lane, op)) return copy_tile(rank, lane, op);
+    if ((op.cooperative || op.offers) && is_shared(rank, lane, op)) return copy_tile(rank, lane, op);
     return move_segments<false>(group, rank, lane, op, slot);
   }
 
   /// kPlaces: it is stored to `lane.places` too, and there is no slot.
   template <bool kPlaces>
   [[gnu::always_inline]] TUTTI_HD static Outcome move_segments(const Group& group, RankState& rank, LaneState& lane,
-                                                               const Op& op, unsigned char* slot) {
+                                                               const Instruction& op, unsigned char* slot) {
     const Tables& tables = *lane.tables;
     for (uint32_t s = op.segments.begin; s < op.segments.end; ++s) {
       const Segment& segment = tables.segments[s];
@@ -258,7 +258,7 @@ struct Interpreter {
       bool pulls = false;
       for (uint32_t k = 0; k < op.sources; ++k) {
         if (sources[k].base == Base::Message) {
-          const transports::Arrival& arrival = lane.arrivals[message++];
+          const link::Arrival& arrival = lane.arrivals[message++];
           lane.pointers[k] = arrival.data + sources[k].offset;
           pulls = pulls || arrival.process != 0;
         } else {
@@ -272,52 +272,52 @@ struct Interpreter {
       } else if (kPlaces && !pulls && lane.placed == 1) {
         if constexpr (Fold::kPulls) Fold::place(rank.arithmetic, op, segment, to, lane);
       } else if constexpr (Fold::kPulls) {
-        const Pulled pulled = Fold::pull(rank.arithmetic, op, segment, to, to_slot, sources, lane);
-        if (pulled.error == 0) continue;
-        return unreadable(rank, lane, rank.in[tables.arrivals[op.arrivals.begin + pulled.message]], op, pulled.error);
+        const Pulled by_cma = Fold::pull(rank.arithmetic, op, segment, to, to_slot, sources, lane);
+        if (by_cma.error == 0) continue;
+        return unreadable(rank, lane, rank.in[tables.arrivals[op.arrivals.begin + by_cma.message]], op, by_cma.error);
       }
     }
     return Outcome::Progress;
   }
 
-  TUTTI_HD static Outcome unreadable(RankState& rank, const LaneState& lane, const transports::InLink& in, const Op& op,
-                                     int error) {
+  TUTTI_HD static Outcome unreadable(RankState& rank, const LaneState& lane, const link::InLink& in,
+                                     const Instruction& op, int error) {
     rank.fault = {FaultKind::Unreadable, in.peer, lane.lane, op.step, op.bytes, {}, error};
     return Outcome::Fault;
   }
 
   /// Is the message copied with its writer: was it offered a place, or is it lent, by one who may help to copy it?
-  TUTTI_HD static bool is_shared(const RankState& rank, const LaneState& lane, const Op& op) {
-    const transports::InLink& in = rank.in[lane.tables->arrivals[op.arrivals.begin]];
-    const transports::Arrival& arrival = lane.arrivals[0];
-    if (op.offers) return in.sharing.phase != transports::Sharing::Phase::None;
-    return in.helped && (in.addresses || arrival.process != 0 || arrival.region != 0);
+  TUTTI_HD static bool is_shared(const RankState& rank, const LaneState& lane, const Instruction& op) {
+    const link::InLink& in = rank.in[lane.tables->arrivals[op.arrivals.begin]];
+    const link::Arrival& arrival = lane.arrivals[0];
+    if (op.offers) return in.sharing.phase != link::CooperativeReader::Phase::None;
+    return in.cooperative && (in.addresses || arrival.process != 0 || arrival.region != 0);
   }
 
   /// One tile of such a message.
-  TUTTI_HD static Outcome copy_tile(RankState& rank, LaneState& lane, const Op& op) {
+  TUTTI_HD static Outcome copy_tile(RankState& rank, LaneState& lane, const Instruction& op) {
     const Tables& tables = *lane.tables;
     const Segment& segment = tables.segments[op.segments.begin];
     const Ref& source = tables.sources[segment.sources];
-    transports::InLink& in = rank.in[tables.arrivals[op.arrivals.begin]];
+    link::InLink& in = rank.in[tables.arrivals[op.arrivals.begin]];
     lane.pointers[0] = lane.arrivals[0].data + source.offset;
     const int error =
         Fold::share(in, *rank.shared[static_cast<uint32_t>(segment.to.base)], op, address(lane, segment.to), lane);
-    lane.copying = in.sharing.phase != transports::Sharing::Phase::None;
+    lane.copying = in.sharing.phase != link::CooperativeReader::Phase::None;
     if (error > 0) return unreadable(rank, lane, in, op, error);
     return error < 0 ? wait(lane, Await::Message, in) : Outcome::Progress;
   }
 
-  TUTTI_HD static void publish(RankState& rank, LaneState& lane, const Op& op, unsigned char* slot) {
+  TUTTI_HD static void publish(RankState& rank, LaneState& lane, const Instruction& op, unsigned char* slot) {
     Stage* stage = op.stage == kNone ? nullptr : &rank.stages[op.stage];
     for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) {
-      transports::OutLink& out = rank.out[lane.tables->outs[i]];
+      link::OutLink& out = rank.out[lane.tables->outs[i]];
       if (op.inlined) {
         Wire::publish_inline(out, rank.tag ^ op.salt, lane.small, op.bytes);
-      } else if (op.share && op.bytes >= out.share_from) {
+      } else if (op.share && op.bytes >= out.mapped_threshold) {
         Wire::publish_shared(out, rank.tag ^ op.salt, *rank.shared[static_cast<uint32_t>(op.lend_at.base)],
                              address(lane, op.lend_at), op.bytes);
-      } else if (op.lend && op.bytes >= out.lend_from && (op.pull || !out.pulled)) {
+      } else if (op.lend && op.bytes >= out.zcopy_threshold && (op.pull || !out.by_cma)) {
         Wire::publish_lent(out, rank.tag ^ op.salt, address(lane, op.lend_at), op.bytes);
       } else {
         Wire::publish_staged(out, rank.tag ^ op.salt, slot, op.bytes);
@@ -327,8 +327,8 @@ struct Interpreter {
     if (stage != nullptr) ++stage->uses;
   }
 
-  TUTTI_HD static void consume(RankState& rank, LaneState& lane, const Op& op) {
-    const transports::Arrival* arrival = lane.arrivals;
+  TUTTI_HD static void consume(RankState& rank, LaneState& lane, const Instruction& op) {
+    const link::Arrival* arrival = lane.arrivals;
     for (uint32_t i = op.arrivals.begin; i < op.arrivals.end; ++i) {
       Wire::consume(rank.in[lane.tables->arrivals[i]], *arrival++);
     }

@@ -11,28 +11,28 @@ uint64_t round_up(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment
 
 }  // namespace
 
-uint32_t Links::out(Rank peer, uint32_t channel) {
-  const auto known = out_numbers_.find({peer, channel});
+uint32_t Links::out(Rank peer, uint32_t link_lane) {
+  const auto known = out_numbers_.find({peer, link_lane});
   if (known != out_numbers_.end()) return known->second;
-  outs_.push_back(connector_.connect_out(peer, channel));
-  outs_.back().channel = channel;
-  return out_numbers_[{peer, channel}] = static_cast<uint32_t>(outs_.size() - 1);
+  outs_.push_back(connector_.connect_out(peer, link_lane));
+  outs_.back().link_lane = link_lane;
+  return out_numbers_[{peer, link_lane}] = static_cast<uint32_t>(outs_.size() - 1);
 }
 
-uint32_t Links::in(Rank peer, uint32_t channel) {
-  const auto known = in_numbers_.find({peer, channel});
+uint32_t Links::in(Rank peer, uint32_t link_lane) {
+  const auto known = in_numbers_.find({peer, link_lane});
   if (known != in_numbers_.end()) return known->second;
-  ins_.push_back(connector_.connect_in(peer, channel));
-  ins_.back().channel = channel;
-  return in_numbers_[{peer, channel}] = static_cast<uint32_t>(ins_.size() - 1);
+  ins_.push_back(connector_.connect_in(peer, link_lane));
+  ins_.back().link_lane = link_lane;
+  return in_numbers_[{peer, link_lane}] = static_cast<uint32_t>(ins_.size() - 1);
 }
 
 uint32_t Staging::slots_for(uint64_t one_each) const {
   const uint64_t all = arena_.staging_bytes();
-  if (one_each * transports::kSlots > all / 2) return transports::kFewestSlots;
+  if (one_each * link::kSlots > all / 2) return link::kFewestSlots;
   constexpr uint64_t kPrograms = 16;  // that have room at the same time for as many slots as a link holds messages
-  return static_cast<uint32_t>(std::clamp<uint64_t>(all / kPrograms / std::max<uint64_t>(1, one_each),
-                                                    transports::kSlots, transports::kCapacity));
+  return static_cast<uint32_t>(
+      std::clamp<uint64_t>(all / kPrograms / std::max<uint64_t>(1, one_each), link::kSlots, link::kCapacity));
 }
 
 bool Staging::assign(std::vector<OwnedStage>& stages) {

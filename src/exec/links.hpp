@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "exec/program.hpp"
-#include "transports/arena.hpp"
-#include "transports/link.hpp"
+#include "link/arena.hpp"
+#include "link/link.hpp"
 
 namespace tutti::exec {
 
@@ -17,28 +17,28 @@ namespace tutti::exec {
 class Connector {
  public:
   virtual ~Connector() = default;
-  virtual transports::OutLink connect_out(Rank peer, uint32_t channel) = 0;
-  virtual transports::InLink connect_in(Rank peer, uint32_t channel) = 0;
+  virtual link::OutLink connect_out(Rank peer, uint32_t link_lane) = 0;
+  virtual link::InLink connect_in(Rank peer, uint32_t link_lane) = 0;
 };
 
 /// The tables that a program's link numbers point into. Numbers stay; pointers move when a link is added.
 class Links {
  public:
   explicit Links(Connector& connector) : connector_(connector) {}
-  /// The number of the link to (from) `peer` on `channel`. Throws what connecting throws.
-  uint32_t out(Rank peer, uint32_t channel);
-  uint32_t in(Rank peer, uint32_t channel);
-  std::vector<transports::OutLink>& outs() { return outs_; }
-  const std::vector<transports::OutLink>& outs() const { return outs_; }
-  std::vector<transports::InLink>& ins() { return ins_; }
-  const std::vector<transports::InLink>& ins() const { return ins_; }
+  /// The number of the link to (from) `peer` on `link_lane`. Throws what connecting throws.
+  uint32_t out(Rank peer, uint32_t link_lane);
+  uint32_t in(Rank peer, uint32_t link_lane);
+  std::vector<link::OutLink>& outs() { return outs_; }
+  const std::vector<link::OutLink>& outs() const { return outs_; }
+  std::vector<link::InLink>& ins() { return ins_; }
+  const std::vector<link::InLink>& ins() const { return ins_; }
 
  private:
   using Key = std::pair<Rank, uint32_t>;
   Connector& connector_;
   std::map<Key, uint32_t> out_numbers_, in_numbers_;
-  std::vector<transports::OutLink> outs_;
-  std::vector<transports::InLink> ins_;
+  std::vector<link::OutLink> outs_;
+  std::vector<link::InLink> ins_;
 };
 
 /// A stage with the tables it points into.
@@ -52,7 +52,7 @@ struct OwnedStage {
 /// must be consumed, and it starts anew in the next generation.
 class Staging {
  public:
-  explicit Staging(transports::Arena& arena) : arena_(arena) {}
+  explicit Staging(link::Arena& arena) : arena_(arena) {}
   uint64_t generation() const { return generation_; }
   /// Gives memory to all the stages; false, and none, when too little is left.
   bool assign(std::vector<OwnedStage>& stages);
@@ -65,7 +65,7 @@ class Staging {
   /// than half of all there is.
   uint32_t slots_for(uint64_t one_each) const;
 
-  transports::Arena& arena_;
+  link::Arena& arena_;
   uint64_t used_ = 0;
   uint64_t generation_ = 1;
 };

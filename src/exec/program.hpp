@@ -6,17 +6,17 @@
 
 #include <cstdint>
 
-#include "base/fold_shape.hpp"
 #include "base/rank.hpp"
-#include "transports/link.hpp"
+#include "link/link.hpp"
+#include "reduce/fold_shape.hpp"
 
 namespace tutti::exec {
 
 inline constexpr uint32_t kNone = 0xffffffff;
 
-inline constexpr uint64_t kHelpFrom = 128 << 10;  ///< bytes: below, there is not enough to share
+inline constexpr uint64_t kCooperateFrom = 128 << 10;  ///< bytes: below, there is not enough to share
 
-inline constexpr uint32_t kMostPlaces = 8;  ///< that a fold is stored to beside its own
+inline constexpr uint32_t kMostDirectStores = 8;  ///< that a fold is stored to beside its own
 
 struct Range {
   uint32_t begin = 0;
@@ -40,7 +40,7 @@ struct Segment {
   int32_t raw = -1;      ///< the operand that reads the call's input (pre-multiplied sums scale it), if any
 };
 
-struct Op {
+struct Instruction {
   Range segments;
   Range arrivals;        ///< in-links, one for each operand that is a message, in operand order
   Range outs;            ///< out-links
@@ -55,27 +55,27 @@ struct Op {
   FoldShape shape = FoldShape::Left;
   bool completes = false;
   bool lend = false;
-  bool pull = false;           ///< … also over links where it is pulled
-  bool share = false;          ///< what is lent is shared memory: over links that can, as such
-  bool lend_first = false;     ///< what is lent lies there before the operation has done anything
-  bool inlined = false;        ///< the outgoing message travels in its descriptor
-  bool has_pieces = true;      ///< false: a bare signal, sent in the first round only
-  bool helped = false;         ///< one long message, copied as it is: where it is lent, its writer may copy part of it
-  bool stream = false;         ///< what is stored locally is not read again soon: past the cache
-  bool together = false;       ///< other ranks may have a part in it: it is lent, helped, offers or places
-  bool lent = false;           ///< its messages may be read where they lie, by leave of their writers
-  bool offers = false;         ///< a message that its writer may fold straight to where it belongs
-  bool places = false;         ///< a fold that is stored straight to where the readers of its result want it, too …
-  bool stream_placed = false;  ///< … past the cache then, where that is one reader
-  uint32_t ahead = 0;          ///< of one that `offers`: messages on its link before it, in a round …
-  uint32_t after = 0;          ///< … and how many of this rank's the peer must have had by then, to write there
+  bool pull = false;         ///< … also over links where it is by_cma
+  bool share = false;        ///< what is lent is shared memory: over links that can, as such
+  bool lend_first = false;   ///< what is lent lies there before the operation has done anything
+  bool inlined = false;      ///< the outgoing message travels in its descriptor
+  bool has_pieces = true;    ///< false: a bare signal, sent in the first round only
+  bool cooperative = false;  ///< one long message, copied as it is: where it is lent, its writer may copy part of it
+  bool nontemporal = false;  ///< what is stored locally is not read again soon: past the cache
+  bool together = false;     ///< other ranks may have a part in it: it is lent, cooperative, offers or places
+  bool lent = false;         ///< its messages may be read where they lie, by leave of their writers
+  bool offers = false;       ///< a message that its writer may fold straight to where it belongs
+  bool places = false;       ///< a fold that is stored straight to where the readers of its result want it, too …
+  bool nontemporal_stores = false;  ///< … past the cache then, where that is one reader
+  uint32_t ahead = 0;               ///< of one that `offers`: messages on its link before it, in a round …
+  uint32_t after = 0;               ///< … and how many of this rank's the peer must have had by then, to write there
   uint32_t had = 0;  ///< of one that `places`: messages that it has had of each of its readers, in a round, at least
 };
 
 /// Pointers into a Program's tables: the same on host and device.
 struct Tables {
   const Range* lanes = nullptr;  ///< operations of each lane
-  const Op* ops = nullptr;
+  const Instruction* ops = nullptr;
   const Segment* segments = nullptr;
   const Ref* sources = nullptr;
   const uint32_t* arrivals = nullptr;

@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "exec/program.hpp"
-#include "transports/link.hpp"
-#include "transports/wire.hpp"
+#include "link/link.hpp"
+#include "link/wire.hpp"
 
 namespace tutti {
 struct FoldCall;
@@ -24,7 +24,7 @@ enum class FaultKind : uint32_t {
   BadLength,   ///< right call, wrong length
   BadHeader,   ///< no writer of ours writes such a descriptor
   BadCounter,  ///< no reader of ours claims to have consumed so much
-  Unreadable,  ///< what the peer lent can be neither pulled from its process nor mapped
+  Unreadable,  ///< what the peer lent can be neither by_cma from its process nor mapped
   TakenBack    ///< what the peer lent was its again before we had read it: its call has failed
 };
 
@@ -35,7 +35,7 @@ struct Fault {
   uint32_t lane = 0;
   uint32_t step = 0;
   uint64_t expected_bytes = 0;
-  transports::Header got{};
+  link::Header got{};
   int error = 0;  ///< errno of an Unreadable one
 };
 
@@ -44,22 +44,22 @@ struct LaneState {
   uint32_t op = 0;       ///< within the lane
   uint32_t arrived = 0;  ///< messages of this operation that are in
   uint64_t round = 0;
-  uint64_t warm = 0;               ///< the round (and one) whose slots have been fetched for writing
-  const Tables* tables = nullptr;  ///< of this round
-  const Op* next = nullptr;        ///< what is to be done; null: the round is still to be entered
-  uint32_t ops = 0;                ///< that the lane has
+  uint64_t warm = 0;                  ///< the round (and one) whose slots have been fetched for writing
+  const Tables* tables = nullptr;     ///< of this round
+  const Instruction* next = nullptr;  ///< what is to be done; null: the round is still to be entered
+  uint32_t ops = 0;                   ///< that the lane has
   unsigned char* bases[3] = {nullptr, nullptr, nullptr};  ///< where this round's part of each buffer begins
   Await await = Await::Nothing;
   Rank peer = kNoRank;                       ///< whom `await` is about,
-  uint32_t channel = 0;                      ///< and on which of its links
-  transports::Arrival* arrivals = nullptr;   ///< room for the most messages that an operation takes
+  uint32_t link_lane = 0;                    ///< and on which of its links
+  link::Arrival* arrivals = nullptr;         ///< room for the most messages that an operation takes
   const unsigned char** pointers = nullptr;  ///< room for the most operands
-  unsigned char small[transports::kInlineBytes] = {};
+  unsigned char small[link::kInlineBytes] = {};
   bool copying = false;  ///< the operation goes on: its message is copied tile by tile, maybe not by us alone
   uint32_t placed = 0;   ///< readers that get the fold at hand where they want it,
-  unsigned char* places[kMostPlaces] = {};   ///< which is there,
-  transports::Trim trims[kMostPlaces] = {};  ///< but for these bytes,
-  uint32_t placed_out[kMostPlaces] = {};     ///< and their links
+  unsigned char* places[kMostDirectStores] = {};  ///< which is there,
+  link::Trim trims[kMostDirectStores] = {};       ///< but for these bytes,
+  uint32_t placed_out[kMostDirectStores] = {};    ///< and their links
 };
 
 /// How this call combines elements.
@@ -71,7 +71,7 @@ struct Arithmetic {
   bool round_each = false;
 };
 
-inline constexpr transports::SharedRegion kNoRegion{};
+inline constexpr link::SharedRegion kNoRegion{};
 
 /// One rank in one call.
 struct RankState {
@@ -85,10 +85,10 @@ struct RankState {
   bool fenced = false;         ///< no lane enters round k + versions before all have left round k
   uint64_t window_bytes = 0;   ///< what a round advances input and output by
   unsigned char* bases[3] = {nullptr, nullptr, nullptr};
-  const transports::SharedRegion* shared[3] = {&kNoRegion, &kNoRegion, &kNoRegion};  ///< where the bases are
+  const link::SharedRegion* shared[3] = {&kNoRegion, &kNoRegion, &kNoRegion};  ///< where the bases are
   uint64_t tag = 0;
-  transports::OutLink* out = nullptr;
-  transports::InLink* in = nullptr;
+  link::OutLink* out = nullptr;
+  link::InLink* in = nullptr;
   Stage* stages = nullptr;
   LaneState* lanes = nullptr;
   Arithmetic arithmetic;

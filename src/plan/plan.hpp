@@ -10,9 +10,9 @@
 #include <span>
 #include <vector>
 
-#include "base/fold_shape.hpp"
 #include "base/rank.hpp"
 #include "plan/grouping.hpp"
+#include "reduce/fold_shape.hpp"
 #include "tutti/types.hpp"
 
 namespace tutti::plan {

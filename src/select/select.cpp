@@ -10,7 +10,7 @@
 #include "base/log.hpp"
 #include "base/shallow_json.hpp"
 #include "base/spelling.hpp"
-#include "transports/link.hpp"
+#include "link/link.hpp"
 
 namespace tutti::select {
 namespace {
@@ -72,8 +72,8 @@ uint64_t window_of(const plan::Cost& cost, const Setting& setting) {
   // Where it is little, half as many messages of twice the length: each message costs as much as copying a few KiB.
   constexpr uint64_t kAmple = 64 << 10;  // bytes
   const uint64_t share = setting.staging / 2 / stages;
-  const uint64_t slot = std::min(
-      setting.message, std::max(share / transports::kSlots, std::min(kAmple, share / transports::kFewestSlots)));
+  const uint64_t slot =
+      std::min(setting.message, std::max(share / link::kSlots, std::min(kAmple, share / link::kFewestSlots)));
   // Rounding may lengthen a chunk by a granule.
   const uint64_t payload = std::max(slot, 2 * kGranule) - kGranule;
   const auto window = static_cast<uint64_t>(static_cast<double>(payload) / cost.message.value());
@@ -161,22 +161,22 @@ struct Part {
   int64_t stages = 0;
 
   /// Seconds. A chain of dependent messages takes at least its own bytes, however little each rank moves in all; with
-  /// several windows only the first one pays for that.
-  double at(const Pace& pace, double size, double window) const {
-    return static_cast<double>(rounds) * pace.alpha +
-           std::max(moved * size, chain * std::min(size, window)) * pace.beta +
-           static_cast<double>(stages) * pace.message;
+  /// several mappings only the first one pays for that.
+  double at(const LinkCost& link_cost, double size, double window) const {
+    return static_cast<double>(rounds) * link_cost.alpha +
+           std::max(moved * size, chain * std::min(size, window)) * link_cost.beta +
+           static_cast<double>(stages) * link_cost.message;
   }
 };
 
-/// The pace of ranks that have a core together. A message costs them more than a share of a round: what waiting would
+/// The link_cost of ranks that have a core together. A message costs them more than a share of a round: what waiting would
 /// hide elsewhere is time that another rank could have had.
-Pace crowded(Pace pace, double crowd) {
-  if (crowd <= 1) return pace;
-  pace.alpha += (crowd - 1) * kSwitch;
-  pace.beta *= crowd;
-  pace.message = std::max(pace.message * crowd, kCrowdedMessage);
-  return pace;
+LinkCost oversubscribed(LinkCost link_cost, double oversubscription) {
+  if (oversubscription <= 1) return link_cost;
+  link_cost.alpha += (oversubscription - 1) * kSwitch;
+  link_cost.beta *= oversubscription;
+  link_cost.message = std::max(link_cost.message * oversubscription, kCrowdedMessage);
+  return link_cost;
 }
 
 /// Messages of one length that a rank sends, or receives, whichever is more.
@@ -190,7 +190,7 @@ double seconds(const Entry& entry, uint64_t bytes, const Setting& s) {
   const plan::Cost& cost = entry.cost;
   const auto size = static_cast<double>(bytes), window = static_cast<double>(entry.window);
   const auto chain_of = [&](int64_t rounds) { return static_cast<double>(rounds) * cost.message.value(); };
-  const Pace inside = crowded(s.inside, s.crowd);
+  const LinkCost inside = oversubscribed(s.inside, s.oversubscription);
   // Each set of peers gets a message once, but for algorithms that send to the same ones again (rings): those receive
   // as much as they send.
   const double published = static_cast<double>(cost.stages) * cost.message.value();
@@ -200,7 +200,7 @@ double seconds(const Entry& entry, uint64_t bytes, const Setting& s) {
            .moved = std::max(sent, cost.received.value()),
            .chain = cost.chain == plan::Ratio(0) ? chain_of(cost.rounds) : cost.chain.value(),
            .stages = std::max<int64_t>(0, messages_of(cost) - cost.rounds)};
-  const double folding = cost.folded.value() * size * s.gamma * s.crowd;
+  const double folding = cost.folded.value() * size * s.gamma * s.oversubscription;
   if (s.groups == nullptr || !s.groups->has_two_levels()) return all.at(inside, size, window) + folding;
   if (!cost.between) return all.at(s.between, size, window) + folding;
   const Part between{.rounds = cost.between->rounds,

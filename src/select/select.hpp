@@ -1,4 +1,4 @@
-// Which algorithm a call uses, and in windows of what size: a table that rank 0 computes and all ranks share.
+// Which algorithm a call uses, and in mappings of what size: a table that rank 0 computes and all ranks share.
 //
 // A choice depends only on what must be equal on all ranks (collective, size of the message, number of ranks), so that
 // all make the same one. Costs are the algorithms' closed forms under the α–β–γ model: T = rounds·α + bytes·β +
@@ -27,7 +27,7 @@
 namespace tutti::select {
 
 /// What messages take over the slowest of some pairs of ranks.
-struct Pace {
+struct LinkCost {
   double alpha = 1e-6;    ///< seconds for an empty message
   double beta = 1e-10;    ///< seconds per byte
   double message = 1e-7;  ///< seconds of processor time for each message beyond the first of a round
@@ -38,10 +38,10 @@ struct Pace {
 struct Setting {
   Rank ranks = 1;
   std::shared_ptr<const plan::Grouping> groups = nullptr;  ///< null: nothing is known of groups
-  Pace inside;                                             ///< within groups; everywhere, unless there are two levels
-  Pace between;                                            ///< of links between groups, where there are two levels
+  LinkCost inside;                                         ///< within groups; everywhere, unless there are two levels
+  LinkCost between;                                        ///< of links between groups, where there are two levels
   double gamma = 1e-10;                                    ///< seconds per byte folded
-  double crowd = 1;                                        ///< ranks that share a core, where most do; at least 1
+  double oversubscription = 1;                             ///< ranks that share a core, where most do; at least 1
   uint64_t staging = 0;                                    ///< bytes of the smallest staging memory of any rank
   uint64_t message = 0;                                    ///< bytes of the largest message
   bool reproducible = false;                               ///< reductions fold in the canonical order only

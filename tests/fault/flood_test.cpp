@@ -18,10 +18,10 @@
 
 #include "base/secret.hpp"
 #include "base/socket.hpp"
-#include "comm/unique_id.hpp"
+#include "control/bootstrap/unique_id.hpp"
 #include "fault/clock.hpp"
+#include "support/child.hpp"
 #include "tutti/tutti.hpp"
-#include "unit/comm/child.hpp"
 
 namespace tutti::fault {
 namespace {
@@ -30,7 +30,7 @@ using testing::Child;
 using testing::Line;
 
 constexpr int kRate = 3000;          // connections a second
-constexpr size_t kMostOpen = 15000;  // of the flood's own, if it may: more than any lobby has places
+constexpr size_t kMostOpen = 15000;  // of the flood's own, if it may: more than any acceptor has places
 constexpr double kMoreSeconds = 2;   // that a start may take
 constexpr long kMoreMemory = 32768;  // KiB that a rank may take
 
@@ -148,7 +148,7 @@ class Ranks {
   /// The port at which rank 0 takes connections with an id.
   uint16_t port() {
     children_[0].tell("make");
-    return comm::UniqueId::from_hex(children_[0].hear()).port;
+    return control::UniqueId::from_hex(children_[0].hear()).port;
   }
 
   /// Starts a job: seconds until its last rank has computed something.

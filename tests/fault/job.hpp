@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "fault/clock.hpp"
-#include "unit/comm/child.hpp"
+#include "support/child.hpp"
 
 namespace tutti::fault {
 

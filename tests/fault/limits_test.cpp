@@ -19,8 +19,8 @@
 
 #include "fault/clock.hpp"
 #include "fault/job.hpp"
+#include "support/child.hpp"
 #include "tutti/tutti.h"
-#include "unit/comm/child.hpp"
 
 namespace tutti::fault {
 namespace {
@@ -172,19 +172,19 @@ const std::map<std::string, void (*)(int, const tuttiUniqueId&, Line&)>& scenes(
   return all;
 }
 
-/// Argument: scene, rank, "meet" where there is an id.
+/// Argument: scene, rank, "exchange_unique_id" where there is an id.
 int live(const std::string& argument, Line& test) {
-  std::string scene, meet;
+  std::string scene, exchange_unique_id;
   int rank = 0;
-  std::istringstream(argument) >> scene >> rank >> meet;
+  std::istringstream(argument) >> scene >> rank >> exchange_unique_id;
   if (scene == "streams-closed") {
     for (int fd = 0; fd <= 2; ++fd) close(fd);
   }
   tuttiUniqueId id{};
-  if (!meet.empty() && rank == 0) {
+  if (!exchange_unique_id.empty() && rank == 0) {
     if (tuttiGetUniqueId(&id) != tuttiSuccess) return 2;
     test.tell(hex_of(id));
-  } else if (!meet.empty()) {
+  } else if (!exchange_unique_id.empty()) {
     id = id_from(test.hear());
   }
   scenes().at(scene)(rank, id, test);
@@ -195,7 +195,8 @@ const testing::Role role("limited", live);
 /// Two ranks in one scene.
 struct Two {
   explicit Two(const std::string& scene, const std::string& environment = "")
-      : first("limited", scene + " 0 meet", environment), second("limited", scene + " 1 meet", environment) {
+      : first("limited", scene + " 0 exchange_unique_id", environment),
+        second("limited", scene + " 1 exchange_unique_id", environment) {
     second.tell(first.hear());
   }
   Child first, second;

@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "support/child.hpp"
 #include "tutti/tutti.hpp"
-#include "unit/comm/child.hpp"
 
 namespace tutti::fault {
 

@@ -39,7 +39,7 @@ template <class T>
 struct BlockSum {
   static constexpr bool kPulls = false;  // all memory that it reads is mapped
 
-  __device__ static void run(const BlockGroup&, const Arithmetic& how, const Op& op, const Segment& segment,
+  __device__ static void run(const BlockGroup&, const Arithmetic& how, const Instruction& op, const Segment& segment,
                              unsigned char* to, unsigned char* slot, const unsigned char* const* sources,
                              bool = false) {
     for (uint64_t i = threadIdx.x; i < segment.bytes / sizeof(T); i += blockDim.x) {
@@ -53,6 +53,6 @@ struct BlockSum {
 };
 
 template <class T>
-using DeviceInterpreter = Interpreter<BlockGroup, transports::SlotWire<DeviceMemory>, BlockSum<T>>;
+using DeviceInterpreter = Interpreter<BlockGroup, link::SlotWire<DeviceMemory>, BlockSum<T>>;
 
 }  // namespace tutti::exec

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/convert.hpp"
 #include "base/format.hpp"
 #include "base/hash.hpp"
+#include "reduce/convert.hpp"
 #include "tutti/tutti.h"
 #include "tutti/types.hpp"
 #if defined(__x86_64__)

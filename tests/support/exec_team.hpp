@@ -12,10 +12,10 @@
 #include <random>
 #include <vector>
 
-#include "exec/help.hpp"
-#include "exec/host.hpp"
-#include "exec/let_go.hpp"
-#include "exec/run.hpp"
+#include "exec/host/cooperative_copy.hpp"
+#include "exec/host/host_policies.hpp"
+#include "exec/host/release_buffers.hpp"
+#include "exec/host/run.hpp"
 #include "plan/plan.hpp"
 
 namespace tutti::exec {
@@ -24,15 +24,15 @@ namespace tutti::exec {
 struct Wires {
   struct Key {
     Rank from, to;
-    uint32_t channel;
+    uint32_t link_lane;
     auto operator<=>(const Key&) const = default;
   };
-  std::map<Key, std::unique_ptr<transports::LinkMemory>> memory;
-  std::map<Key, transports::Helping> helping;
+  std::map<Key, std::unique_ptr<link::LinkMemory>> memory;
+  std::map<Key, link::CooperativeWriter> helping;
 
-  transports::LinkMemory* of(const Key& key) {
+  link::LinkMemory* of(const Key& key) {
     auto& made = memory[key];
-    if (made == nullptr) made = std::make_unique<transports::LinkMemory>();
+    if (made == nullptr) made = std::make_unique<link::LinkMemory>();
     return made.get();
   }
 };
@@ -40,17 +40,17 @@ struct Wires {
 /// One rank's. All that is lent is read where it is.
 class Wired : public Connector {
  public:
-  Wired(Wires& wires, Rank rank, bool helped = true) : wires_(wires), rank_(rank), helped_(helped) {}
-  transports::OutLink connect_out(Rank peer, uint32_t channel) override {
-    const Wires::Key key{rank_, peer, channel};
-    return {.memory = wires_.of(key), .peer = peer, .lend_from = 0, .helping = &wires_.helping[key]};
+  Wired(Wires& wires, Rank rank, bool cooperative = true) : wires_(wires), rank_(rank), helped_(cooperative) {}
+  link::OutLink connect_out(Rank peer, uint32_t link_lane) override {
+    const Wires::Key key{rank_, peer, link_lane};
+    return {.memory = wires_.of(key), .peer = peer, .zcopy_threshold = 0, .helping = &wires_.helping[key]};
   }
-  transports::InLink connect_in(Rank peer, uint32_t channel) override {
-    return {.memory = wires_.of({peer, rank_, channel}),
+  link::InLink connect_in(Rank peer, uint32_t link_lane) override {
+    return {.memory = wires_.of({peer, rank_, link_lane}),
             .peer = peer,
             .addresses = true,
-            .helped = helped_,
-            .lent_from = 0};
+            .cooperative = helped_,
+            .zcopy_threshold = 0};
   }
 
  private:
@@ -95,7 +95,7 @@ class Team {
       RankState& state = this->state(r);
       bool all = true;
       for (uint32_t lane = 0; lane < state.lane_count; ++lane) {
-        if (setting_.helps && random() % 4 == 0) help_a_reader(links(r).outs());
+        if (setting_.helps && random() % 4 == 0) help_copy(links(r).outs());
         const Outcome outcome = HostInterpreter::try_step({}, state, state.lanes[lane]);
         ASSERT_NE(outcome, Outcome::Fault) << static_cast<int>(state.fault.kind);
         all = all && outcome == Outcome::LaneDone;
@@ -139,7 +139,7 @@ class Team {
             .window = setting_.window,
             .element_bytes = 4,
             .in_place = setting_.in_place,
-            .place_from = 1};
+            .direct_store_from = 1};
   }
   static void give_memory(Seat& seat) {
     constexpr uint32_t kSlots = 8;

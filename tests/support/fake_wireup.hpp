@@ -22,7 +22,7 @@ class FakeWireup final : public transports::Wireup {
 
   Rank rank() const override { return rank_; }
   Rank ranks() const override { return ranks_; }
-  const transports::Place& place(Rank rank) const override;
+  const transports::ProcessId& place(Rank rank) const override;
   const std::string& name() const override { return job_; }
 
   /// A TCP connection through the loopback device.
@@ -32,7 +32,7 @@ class FakeWireup final : public transports::Wireup {
   Reply ask(Rank peer, const std::string& service, const std::string& request, Deadline deadline) override;
 
   /// What place() shall say of all ranks: the default is this host and this process.
-  transports::Place everywhere;
+  transports::ProcessId everywhere;
 
  private:
   void answer_calls();

@@ -7,9 +7,9 @@ namespace tutti::exec {
 
 class NoLinks : public Connector {
  public:
-  explicit NoLinks(uint64_t lend_from = transports::kNeverLend) : lend_from_(lend_from) {}
-  transports::OutLink connect_out(Rank, uint32_t) override { return {.lend_from = lend_from_}; }
-  transports::InLink connect_in(Rank, uint32_t) override { return {}; }
+  explicit NoLinks(uint64_t zcopy_threshold = link::kNever) : lend_from_(zcopy_threshold) {}
+  link::OutLink connect_out(Rank, uint32_t) override { return {.zcopy_threshold = lend_from_}; }
+  link::InLink connect_in(Rank, uint32_t) override { return {}; }
 
  private:
   uint64_t lend_from_;

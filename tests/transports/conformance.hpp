@@ -61,12 +61,12 @@ TYPED_TEST_P(Conformance, CarriesMessagesOfEverySizeInOrder) {
   this->one_link(
       [&](Seat& seat) {
         Writer writer(seat, 1, 0, kLargest);
-        for (uint64_t m = 0; m < sizes.size(); ++m) writer.write(transports::kTagMask - m, payload_of(m, sizes[m]));
+        for (uint64_t m = 0; m < sizes.size(); ++m) writer.write(link::kTagMask - m, payload_of(m, sizes[m]));
         seat.until([&] { return seat.transport->flushed(); }, "the last bytes to leave");
       },
       [&](Seat& seat) {
         Reader reader(seat, 0, 0);
-        for (uint64_t m = 0; m < sizes.size(); ++m) reader.read(transports::kTagMask - m, payload_of(m, sizes[m]));
+        for (uint64_t m = 0; m < sizes.size(); ++m) reader.read(link::kTagMask - m, payload_of(m, sizes[m]));
       });
 }
 
@@ -152,34 +152,34 @@ TYPED_TEST_P(Conformance, LetsEitherEndComeFirst) {
 TYPED_TEST_P(Conformance, KeepsPeersAndChannelsApart) {
   constexpr uint32_t kChannels = 3;
   constexpr uint64_t kMessages = 300;
-  const auto number = [](Rank from, Rank to, uint32_t channel, uint64_t m) {
-    return ((static_cast<uint64_t>(from) * 16 + static_cast<uint64_t>(to)) * 16 + channel) * kMessages + m;
+  const auto number = [](Rank from, Rank to, uint32_t link_lane, uint64_t m) {
+    return ((static_cast<uint64_t>(from) * 16 + static_cast<uint64_t>(to)) * 16 + link_lane) * kMessages + m;
   };
   const auto length = [](uint64_t m) { return m % 3 * 100; };
   this->on(4, [&](Seat& seat) {
     struct Link {
       Rank from, to;
-      uint32_t channel;
+      uint32_t link_lane;
       uint64_t at = 0;
     };
     std::deque<std::pair<Writer, Link>> writers;
     std::deque<std::pair<Reader, Link>> readers;
     for (Rank peer = 0; peer < seat.team.ranks(); ++peer) {
-      for (uint32_t channel = 0; channel < kChannels && peer != seat.rank; ++channel) {
-        writers.emplace_back(Writer(seat, peer, channel, 200), Link{seat.rank, peer, channel});
-        readers.emplace_back(Reader(seat, peer, channel), Link{peer, seat.rank, channel});
+      for (uint32_t link_lane = 0; link_lane < kChannels && peer != seat.rank; ++link_lane) {
+        writers.emplace_back(Writer(seat, peer, link_lane, 200), Link{seat.rank, peer, link_lane});
+        readers.emplace_back(Reader(seat, peer, link_lane), Link{peer, seat.rank, link_lane});
       }
     }
     seat.until(
         [&] {
           bool done = true;
           for (auto& [writer, link] : writers) {
-            const uint64_t id = number(link.from, link.to, link.channel, link.at);
+            const uint64_t id = number(link.from, link.to, link.link_lane, link.at);
             if (link.at < kMessages && writer.try_write(id, payload_of(id, length(link.at)))) ++link.at;
             done &= link.at == kMessages;
           }
           for (auto& [reader, link] : readers) {
-            const uint64_t id = number(link.from, link.to, link.channel, link.at);
+            const uint64_t id = number(link.from, link.to, link.link_lane, link.at);
             if (link.at < kMessages && reader.ready()) reader.take(id, payload_of(id, length(link.at++)));
             done &= link.at == kMessages;
           }
@@ -194,7 +194,7 @@ TYPED_TEST_P(Conformance, ReadsLentMemoryInPlaceAndGivesItBack) {
       [&](Seat& seat) {
         seat.transport->acquaint(1, Deadline::in(kPatience));
         Writer writer(seat, 1, 0, 0);
-        if (writer.link().lend_from == transports::kNeverLend) {
+        if (writer.link().zcopy_threshold == link::kNever) {
           writer.write(0, {});
           return seat.until([&] { return seat.transport->flushed(); }, "the last bytes to leave");
         }

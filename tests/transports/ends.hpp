@@ -10,15 +10,15 @@
 #include <vector>
 
 #include "base/format.hpp"
-#include "transports/host_memory.hpp"
-#include "transports/pull.hpp"
+#include "link/cma.hpp"
+#include "link/host_memory.hpp"
 #include "transports/team.hpp"
 
 namespace tutti::test {
 
-using transports::HostWire;
-using transports::kCapacity;
-using transports::kInlineBytes;
+using link::HostWire;
+using link::kCapacity;
+using link::kInlineBytes;
 using Payload = std::vector<unsigned char>;
 
 /// `length` bytes that only this message has.
@@ -35,9 +35,9 @@ inline Payload payload_of(uint64_t message, uint64_t length) {
 class Writer {
  public:
   /// Takes staging for as many messages of `largest` bytes as the link holds, or as there is room for in `share`.
-  Writer(Seat& seat, Rank to, uint32_t channel, uint64_t largest, double share = 1)
+  Writer(Seat& seat, Rank to, uint32_t link_lane, uint64_t largest, double share = 1)
       : seat_(seat),
-        link_(seat.transport->connect_out(to, channel, Deadline::in(kPatience))),
+        link_(seat.transport->connect_out(to, link_lane, Deadline::in(kPatience))),
         largest_((largest + 63) / 64 * 64),
         staging_(seat.arena.staging() + seat.staged) {
     const auto room = static_cast<uint64_t>(share * static_cast<double>(seat.arena.staging_bytes()));
@@ -77,11 +77,11 @@ class Writer {
     HostWire::refresh(link_);
     return link_.acked >= link_.lent;
   }
-  transports::OutLink& link() { return link_; }
+  link::OutLink& link() { return link_; }
 
  private:
   Seat& seat_;
-  transports::OutLink link_;
+  link::OutLink link_;
   uint64_t largest_;
   unsigned char* staging_;
   uint64_t slots_ = 0;
@@ -91,14 +91,14 @@ class Writer {
 
 class Reader {
  public:
-  Reader(Seat& seat, Rank from, uint32_t channel)
-      : seat_(seat), link_(seat.transport->connect_in(from, channel, Deadline::in(kPatience))) {}
+  Reader(Seat& seat, Rank from, uint32_t link_lane)
+      : seat_(seat), link_(seat.transport->connect_in(from, link_lane, Deadline::in(kPatience))) {}
 
   /// Is the next message here? Throws Error(ProtocolError) where it makes no sense.
   bool ready() {
-    const transports::Poll poll = HostWire::poll(link_, header_, arrival_);
-    if (poll == transports::Poll::Bad) throw_error(Code::ProtocolError, "a bad descriptor");
-    return poll == transports::Poll::Ready;
+    const link::Poll poll = HostWire::poll(link_, header_, arrival_);
+    if (poll == link::Poll::Bad) throw_error(Code::ProtocolError, "a bad descriptor");
+    return poll == link::Poll::Ready;
   }
   /// After ready(): compares the message with what it must be, and consumes it.
   void take(uint64_t tag, const Payload& expected) {
@@ -106,7 +106,7 @@ class Reader {
     ASSERT_EQ(header_.length, expected.size());
     if (arrival_.process != 0) {
       pulled_.resize(header_.length);
-      ASSERT_EQ(transports::pull(arrival_.process, arrival_.data, pulled_.data(), pulled_.size()), 0);
+      ASSERT_EQ(link::cma_read(arrival_.process, arrival_.data, pulled_.data(), pulled_.size()), 0);
       arrival_.data = pulled_.data();
     }
     if (!expected.empty()) {
@@ -123,9 +123,9 @@ class Reader {
 
  private:
   Seat& seat_;
-  transports::InLink link_;
-  transports::Header header_{};
-  transports::Arrival arrival_;
+  link::InLink link_;
+  link::Header header_{};
+  link::Arrival arrival_;
   Payload pulled_;
 };
 

@@ -14,8 +14,8 @@
 namespace tutti::test {
 namespace {
 
+using link::Poll;
 using transports::FaultPlan;
-using transports::Poll;
 
 /// A writer with faulty links and a reader with good ones, played by one thread.
 struct Pair {
@@ -69,9 +69,9 @@ TEST(Fault, ReordersMessagesOfDifferentLinksOnly) {
   Pair pair("local", "jitter=100ms");
   std::vector<Writer> writers;
   std::vector<Reader> readers;
-  for (uint32_t channel = 0; channel < kLinks; ++channel) {
-    writers.emplace_back(pair.writing, 1, channel, 0);
-    readers.emplace_back(pair.reading, 0, channel);
+  for (uint32_t link_lane = 0; link_lane < kLinks; ++link_lane) {
+    writers.emplace_back(pair.writing, 1, link_lane, 0);
+    readers.emplace_back(pair.reading, 0, link_lane);
   }
   for (Writer& writer : writers) {
     for (uint64_t m = 0; m < 2; ++m) writer.write(m, payload_of(m, 8));
@@ -126,11 +126,11 @@ struct Received {
 Received corrupted(const std::string& over, const std::string& what, uint64_t length) {
   Pair pair(over, "corrupt=" + what + "@1,seed=5");
   Writer writer(pair.writing, 1, 0, 1000);
-  transports::InLink in = pair.reading.transport->connect_in(0, 0, Deadline::in(kPatience));
+  link::InLink in = pair.reading.transport->connect_in(0, 0, Deadline::in(kPatience));
   for (uint64_t m = 0; m < 3; ++m) EXPECT_TRUE(writer.try_write(m, payload_of(m, length)));
   Received got;
-  transports::Header header{};
-  transports::Arrival arrival;
+  link::Header header{};
+  link::Arrival arrival;
   for (uint64_t m = 0; m < 3; ++m) {
     pair.reading.until(
         [&] {

@@ -8,15 +8,15 @@
 #include <utility>
 
 #include "base/env.hpp"
+#include "link/mapped_memory.hpp"
 #include "transports/ends.hpp"
 #include "transports/fixtures.hpp"
-#include "transports/shared_memory.hpp"
 
 namespace tutti::test {
 namespace {
 
-using transports::Descriptor;
-using transports::LinkMemory;
+using link::Descriptor;
+using link::LinkMemory;
 using transports::Segment;
 using transports::Wireup;
 
@@ -24,7 +24,7 @@ std::pair<Code, std::string> connecting_to(FakeWireup& liar, const Wireup::Servi
   liar.serve("shm", service);
   FakeWireup wireup(liar.name(), 1, 2);
   const Segment memory = Segment::create(1 << 20);
-  transports::Arena arena(memory.base(), memory.bytes());
+  link::Arena arena(memory.base(), memory.bytes());
   const auto transport = make_by_name("shm", {.wireup = &wireup, .arena = &arena, .arena_fd = memory.fd()});
   try {
     transport->connect_in(0, 0, Deadline::in(5));
@@ -76,19 +76,19 @@ TEST(Shm, LendsOnlyToReadersThatHaveShownThatTheyCanPull) {
   Seat writer(team, 0, ShmThreads::make);
   Seat reader(team, 1, ShmThreads::make);
   writer.transport->acquaint(1, Deadline::in(5));
-  EXPECT_TRUE(writer.transport->connect_out(1, 0, Deadline::in(5)).pulled);
+  EXPECT_TRUE(writer.transport->connect_out(1, 0, Deadline::in(5)).by_cma);
   EXPECT_EQ(writer.transport->connect_in(1, 0, Deadline::in(5)).process, static_cast<int>(getpid()));
 
   FakeWireup liar(team.job() + "x", 1, 2);  // a reader that sees another process where the writer is
   liar.serve("shm-pull", [](Rank, const std::string&) { return Wireup::Reply{"Operation not permitted", Fd()}; });
   FakeWireup wireup(liar.name(), 0, 2);
   const Segment memory = Segment::create(1 << 20);
-  transports::Arena arena(memory.base(), memory.bytes());
+  link::Arena arena(memory.base(), memory.bytes());
   const auto transport = make_by_name("shm", {.wireup = &wireup, .arena = &arena, .arena_fd = memory.fd()});
   transport->acquaint(1, Deadline::in(5));
-  const transports::OutLink out = transport->connect_out(1, 0, Deadline::in(5));
-  EXPECT_FALSE(out.pulled);
-  EXPECT_EQ(out.lend_from, transports::kNeverLend);
+  const link::OutLink out = transport->connect_out(1, 0, Deadline::in(5));
+  EXPECT_FALSE(out.by_cma);
+  EXPECT_EQ(out.zcopy_threshold, link::kNever);
 }
 
 /// TUTTI_CMA for as long as it lives.
@@ -109,13 +109,13 @@ TEST(Shm, NeitherLendsNorSharesWhereCmaIsOff) {
   Team team(2, false);
   Seat writer(team, 0, ShmThreads::make);
   Seat reader(team, 1, ShmThreads::make);
-  EXPECT_EQ(writer.transport->connect_out(1, 0, Deadline::in(5)).share_from, transports::kLendFrom);
+  EXPECT_EQ(writer.transport->connect_out(1, 0, Deadline::in(5)).mapped_threshold, link::kZcopyFrom);
   const CmaSetting off("off");
   writer.transport->acquaint(1, Deadline::in(5));
-  const transports::OutLink out = writer.transport->connect_out(1, 1, Deadline::in(5));
-  EXPECT_EQ(out.share_from, transports::kNeverLend);
-  EXPECT_EQ(out.lend_from, transports::kNeverLend);
-  EXPECT_FALSE(out.pulled);
+  const link::OutLink out = writer.transport->connect_out(1, 1, Deadline::in(5));
+  EXPECT_EQ(out.mapped_threshold, link::kNever);
+  EXPECT_EQ(out.zcopy_threshold, link::kNever);
+  EXPECT_FALSE(out.by_cma);
 }
 
 TEST(Shm, AnswersWhetherItCanPullOnlyForTheRightWordInTheRightProcess) {
@@ -145,7 +145,7 @@ struct Shares {
   }
   int error_at(uint64_t id, uint64_t offset, uint64_t bytes) const {
     int error = 0;
-    const unsigned char* const found = in.windows->find(id, offset, bytes, error);
+    const unsigned char* const found = in.mappings->find(id, offset, bytes, error);
     EXPECT_EQ(found == nullptr, error != 0);
     return error;
   }
@@ -153,9 +153,9 @@ struct Shares {
   Team team{2, false};
   FakeWireup liar, wireup;
   const Segment memory = Segment::create(1 << 20);
-  transports::Arena arena{memory.base(), memory.bytes()};
+  link::Arena arena{memory.base(), memory.bytes()};
   std::unique_ptr<transports::Transport> transport;
-  transports::InLink in;
+  link::InLink in;
 };
 
 std::string share_answer(uint64_t bytes, uint64_t magic = Answer{}.magic) {
@@ -172,7 +172,7 @@ TEST(Shm, MapsAPeersMemoryOnceAndReadsNothingBesideIt) {
     return Wireup::Reply{share_answer(8192), Fd(::dup(theirs.fd()))};
   });
   int error = 0;
-  const unsigned char* const found = shares.in.windows->find(1, 100, 8092, error);
+  const unsigned char* const found = shares.in.mappings->find(1, 100, 8092, error);
   ASSERT_NE(found, nullptr);
   EXPECT_EQ(*found, 42);
   EXPECT_EQ(shares.error_at(1, 0, 8192), 0);
@@ -207,7 +207,7 @@ TEST(Shm, GivesOnlySharedMemoryThatThereIs) {
   Team team(2, false);
   Seat seat(team, 0, ShmThreads::make);
   FakeWireup asker(team.job(), 1, 2);
-  auto& mine = transports::SharedMemory::of_this_process();
+  auto& mine = link::SharedMemory::of_this_process();
   void* const data = mine.allocate(1 << 20);
   const uint64_t id = mine.find(data, 1).id;
   const auto ask = [&](uint64_t of) {
@@ -225,7 +225,8 @@ TEST(Shm, SaysWhichLinkHasNoRoomInTheArena) {
   Team team(2, false);
   Seat seat(team, 0, ShmThreads::make);
   const auto fill = [&] {
-    for (uint32_t channel = 0; channel < 10000; ++channel) seat.transport->connect_out(1, channel, Deadline::in(5));
+    for (uint32_t link_lane = 0; link_lane < 10000; ++link_lane)
+      seat.transport->connect_out(1, link_lane, Deadline::in(5));
   };
   EXPECT_THROW(fill(), Error);
   Seat other(team, 1, ShmThreads::make);
@@ -263,8 +264,8 @@ TEST(Shm, SaysWhyItCannotReachARank) {
 TEST(Shm, FindsForgedDescriptorsBad) {
   Team team(2, false);
   Seat writing(team, 0, ShmThreads::make), reading(team, 1, ShmThreads::make);
-  transports::OutLink out = writing.transport->connect_out(1, 0, Deadline::in(5));
-  const transports::InLink in = reading.transport->connect_in(0, 0, Deadline::in(5));
+  link::OutLink out = writing.transport->connect_out(1, 0, Deadline::in(5));
+  const link::InLink in = reading.transport->connect_in(0, 0, Deadline::in(5));
   const uint64_t all = writing.memory.bytes();
   struct Forged {
     uint64_t sequence, tag, length, where;
@@ -297,13 +298,13 @@ TEST(Shm, FindsForgedDescriptorsBad) {
     to->tag = forged.tag;
     to->length = forged.length;
     to->where = forged.where;
-    transports::HostMemory::store_release(&to->sequence, forged.sequence);
-    transports::Header header{};
-    transports::Arrival arrival;
-    const transports::Poll poll = HostWire::poll(in, header, arrival);
+    link::HostMemory::store_release(&to->sequence, forged.sequence);
+    link::Header header{};
+    link::Arrival arrival;
+    const link::Poll poll = HostWire::poll(in, header, arrival);
     if (forged.bad) {
-      EXPECT_EQ(poll, transports::Poll::Bad) << forged.tag << ' ' << forged.length << ' ' << forged.where;
-    } else if (poll == transports::Poll::Ready && !arrival.inlined && arrival.process == 0 && arrival.region == 0) {
+      EXPECT_EQ(poll, link::Poll::Bad) << forged.tag << ' ' << forged.length << ' ' << forged.where;
+    } else if (poll == link::Poll::Ready && !arrival.inlined && arrival.process == 0 && arrival.region == 0) {
       ASSERT_GE(arrival.data, in.arena);
       ASSERT_LE(arrival.data + header.length, in.arena + in.arena_bytes);
     }

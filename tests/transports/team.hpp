@@ -66,7 +66,7 @@ struct Seat {
   const Rank rank;
   FakeWireup wireup;
   transports::Segment memory;
-  transports::Arena arena;
+  link::Arena arena;
   uint64_t staged = 0;  ///< bytes of staging that writers have taken
   std::unique_ptr<transports::Transport> transport;
 };

@@ -23,16 +23,16 @@ class Fault final : public Transport {
   Reach probe(Rank peer) const override { return inner_->probe(peer); }
 
   void acquaint(Rank peer, Deadline deadline) override { inner_->acquaint(peer, deadline); }
-  OutLink connect_out(Rank peer, uint32_t channel, Deadline deadline) override {
-    const OutLink inner = inner_->connect_out(peer, channel, deadline);
+  link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline deadline) override {
+    const link::OutLink inner = inner_->connect_out(peer, link_lane, deadline);
     if (plan_.peer != kNoRank && plan_.peer != peer) return inner;
     const Hash seed =
-        Hash().add(plan_.seed).add(static_cast<uint64_t>(me_)).add(static_cast<uint64_t>(peer)).add(channel);
+        Hash().add(plan_.seed).add(static_cast<uint64_t>(me_)).add(static_cast<uint64_t>(peer)).add(link_lane);
     gates_.emplace_back(inner, plan_, seed.value());
     return gates_.back().link();
   }
-  InLink connect_in(Rank peer, uint32_t channel, Deadline deadline) override {
-    return inner_->connect_in(peer, channel, deadline);
+  link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline deadline) override {
+    return inner_->connect_in(peer, link_lane, deadline);
   }
 
   Status progress(bool& moved) override {

@@ -13,7 +13,7 @@ Gate::Clock::duration ticks(double seconds) {
 
 }  // namespace
 
-Gate::Gate(const OutLink& inner, const FaultPlan& plan, uint64_t link_seed)
+Gate::Gate(const link::OutLink& inner, const FaultPlan& plan, uint64_t link_seed)
     : plan_(plan), inner_(inner), times_(link_seed), spoils_(~link_seed) {
   in_ = {.memory = ring_.get(), .peer = inner.peer, .addresses = true};
 }
@@ -21,11 +21,11 @@ Gate::Gate(const OutLink& inner, const FaultPlan& plan, uint64_t link_seed)
 bool Gate::progress(Clock::time_point now) {
   if (stopped_) return false;
   bool moved = schedule(now);
-  while (inner_.next < scheduled_ && inner_.next < plan_.stall && due_[inner_.next % kCapacity] <= now &&
-         HostWire::can_publish(inner_)) {
-    Header header{};
-    Arrival arrival;
-    HostWire::poll(in_, header, arrival, inner_.next - in_.next);
+  while (inner_.next < scheduled_ && inner_.next < plan_.stall && due_[inner_.next % link::kCapacity] <= now &&
+         link::HostWire::can_publish(inner_)) {
+    link::Header header{};
+    link::Arrival arrival;
+    link::HostWire::poll(in_, header, arrival, inner_.next - in_.next);
     if (inner_.next == plan_.kill) ::raise(SIGKILL);
     if (inner_.next == plan_.corrupt) {
       send_spoilt(header, arrival);
@@ -40,12 +40,12 @@ bool Gate::progress(Clock::time_point now) {
 /// Gives every new message its time: it enters the link when the one before has left it.
 bool Gate::schedule(Clock::time_point now) {
   bool any = false;
-  Header header{};
-  Arrival arrival;
-  for (; HostWire::poll(in_, header, arrival, scheduled_ - in_.next) == Poll::Ready; ++scheduled_) {
+  link::Header header{};
+  link::Arrival arrival;
+  for (; link::HostWire::poll(in_, header, arrival, scheduled_ - in_.next) == link::Poll::Ready; ++scheduled_) {
     const double chance = static_cast<double>(times_() >> 11) * 0x1p-53;  // even from 0 to 1
     free_ = std::max(free_, now) + ticks(plan_.delay);
-    due_[scheduled_ % kCapacity] = free_ + ticks(plan_.latency + plan_.jitter * chance);
+    due_[scheduled_ % link::kCapacity] = free_ + ticks(plan_.latency + plan_.jitter * chance);
     any = true;
   }
   return any;
@@ -54,21 +54,21 @@ bool Gate::schedule(Clock::time_point now) {
 /// The executor gets its memory back when the reader is done with it.
 bool Gate::give_back() {
   if (in_.next == inner_.next) return false;
-  HostWire::refresh(inner_);
+  link::HostWire::refresh(inner_);
   const bool any = in_.next < inner_.acked;
-  while (in_.next < inner_.acked) HostWire::consume(in_, {.data = nullptr, .inlined = false});
+  while (in_.next < inner_.acked) link::HostWire::consume(in_, {.data = nullptr, .inlined = false});
   return any;
 }
 
-void Gate::send(const Header& header, const unsigned char* data) {
-  if (header.where == Where::Inline) {
-    HostWire::publish_inline(inner_, header.tag, data, header.length);
+void Gate::send(const link::Header& header, const unsigned char* data) {
+  if (header.where == link::Where::Inline) {
+    link::HostWire::publish_inline(inner_, header.tag, data, header.length);
   } else {
-    HostWire::publish_staged(inner_, header.tag, data, header.length);
+    link::HostWire::publish_staged(inner_, header.tag, data, header.length);
   }
 }
 
-void Gate::send_spoilt(Header header, const Arrival& arrival) {
+void Gate::send_spoilt(link::Header header, const link::Arrival& arrival) {
   switch (plan_.what) {
     case FaultPlan::Corrupt::Payload:
       return send(header, spoil(header, arrival));
@@ -79,17 +79,17 @@ void Gate::send_spoilt(Header header, const Arrival& arrival) {
       header.length = header.length == 0 ? 1 : header.length / 2;
       return send(header, arrival.data);
     case FaultPlan::Corrupt::Header: {
-      Descriptor* const to = slot(inner_.memory, inner_.next);
+      link::Descriptor* const to = link::slot(inner_.memory, inner_.next);
       to->tag = header.tag << 16 | 0xffff;  // no Where has this number
       to->length = header.length;
-      HostMemory::store_release(&to->sequence, ++inner_.next);
+      link::HostMemory::store_release(&to->sequence, ++inner_.next);
     }
   }
 }
 
 /// The payload with one bit flipped: a copy, except where it must lie in the arena. There it is already this rank's own
 /// copy and is spoilt in place, for all peers that it was published to.
-unsigned char* Gate::spoil(const Header& header, const Arrival& arrival) {
+unsigned char* Gate::spoil(const link::Header& header, const link::Arrival& arrival) {
   auto* data = const_cast<unsigned char*>(arrival.data);
   if (inner_.arena == nullptr || arrival.inlined) {
     forged_.assign(arrival.data, arrival.data + header.length);
@@ -104,24 +104,24 @@ unsigned char* Gate::spoil(const Header& header, const Arrival& arrival) {
 
 bool Gate::waiting() const {
   if (stopped_) return false;
-  Header header{};
-  Arrival arrival;
-  return HostWire::poll(in_, header, arrival, inner_.next - in_.next) != Poll::Empty;
+  link::Header header{};
+  link::Arrival arrival;
+  return link::HostWire::poll(in_, header, arrival, inner_.next - in_.next) != link::Poll::Empty;
 }
 
 std::optional<Gate::Clock::time_point> Gate::due() const {
   if (stopped_ || inner_.next == scheduled_ || inner_.next >= plan_.stall) return std::nullopt;
-  return due_[inner_.next % kCapacity];
+  return due_[inner_.next % link::kCapacity];
 }
 
 void Gate::stop() {
   stopped_ = true;
   if (inner_.arena == nullptr) {  // a thread reads what the executor has lent where it lies
-    HostWire::refresh(inner_);
-    HostLendWire::take_back(inner_);
-    while (HostLendWire::held(inner_)) std::this_thread::yield();
+    link::HostWire::refresh(inner_);
+    link::HostLendWire::take_back(inner_);
+    while (link::HostLendWire::held(inner_)) std::this_thread::yield();
   }
-  HostWire::close(in_);
+  link::HostWire::close(in_);
 }
 
 }  // namespace tutti::transports

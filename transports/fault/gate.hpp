@@ -10,8 +10,8 @@
 #include <random>
 #include <vector>
 
+#include "link/host_memory.hpp"
 #include "transports/fault/plan.hpp"
-#include "transports/host_memory.hpp"
 
 namespace tutti::transports {
 
@@ -19,14 +19,14 @@ class Gate {
  public:
   using Clock = std::chrono::steady_clock;
 
-  Gate(const OutLink& inner, const FaultPlan& plan, uint64_t link_seed);
+  Gate(const link::OutLink& inner, const FaultPlan& plan, uint64_t link_seed);
 
   /// What the executor writes to.
   /// Its payloads lie where the inner link's do; lent memory, which the gate could not spoil, only in one process.
-  OutLink link() const {
+  link::OutLink link() const {
     return {.memory = ring_.get(),
             .peer = inner_.peer,
-            .lend_from = inner_.arena == nullptr ? inner_.lend_from : kNeverLend};
+            .zcopy_threshold = inner_.arena == nullptr ? inner_.zcopy_threshold : link::kNever};
   }
 
   /// Lets through what is due and has room. True when anything moved.
@@ -40,19 +40,19 @@ class Gate {
  private:
   bool schedule(Clock::time_point now);
   bool give_back();
-  void send_spoilt(Header header, const Arrival& arrival);
-  unsigned char* spoil(const Header& header, const Arrival& arrival);
-  void send(const Header& header, const unsigned char* data);
+  void send_spoilt(link::Header header, const link::Arrival& arrival);
+  unsigned char* spoil(const link::Header& header, const link::Arrival& arrival);
+  void send(const link::Header& header, const unsigned char* data);
 
   const FaultPlan plan_;
-  std::unique_ptr<LinkMemory> ring_ = std::make_unique<LinkMemory>();
-  InLink in_;
-  OutLink inner_;                                 // its `next` says how many messages have gone through
-  uint64_t scheduled_ = 0;                        // messages whose time is known
-  std::array<Clock::time_point, kCapacity> due_;  // of the message in each slot
-  Clock::time_point free_{};                      // when the link has no message in it any more
-  std::mt19937_64 times_, spoils_;                // two, since what is drawn first depends on the time
-  std::vector<unsigned char> forged_;             // a spoilt payload
+  std::unique_ptr<link::LinkMemory> ring_ = std::make_unique<link::LinkMemory>();
+  link::InLink in_;
+  link::OutLink inner_;                                 // its `next` says how many messages have gone through
+  uint64_t scheduled_ = 0;                              // messages whose time is known
+  std::array<Clock::time_point, link::kCapacity> due_;  // of the message in each slot
+  Clock::time_point free_{};                            // when the link has no message in it any more
+  std::mt19937_64 times_, spoils_;                      // two, since what is drawn first depends on the time
+  std::vector<unsigned char> forged_;                   // a spoilt payload
   bool stopped_ = false;
 };
 

@@ -4,23 +4,23 @@
 #include <mutex>
 #include <tuple>
 
-#include "transports/help.hpp"
+#include "link/cooperative_copy.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti::transports {
 namespace {
 
-/// The links of this process by communicator, ends and channel; whichever end comes first makes the memory, and the
+/// The links of this process by communicator, ends and link_lane; whichever end comes first makes the memory, and the
 /// memory goes when both ends are gone.
 class Meeting {
  public:
   using Key = std::tuple<std::string, Rank, Rank, uint32_t>;
 
-  std::shared_ptr<LinkMemory> memory(const Key& key) {
+  std::shared_ptr<link::LinkMemory> memory(const Key& key) {
     const std::lock_guard lock(mutex_);
     auto& entry = links_[key];
     if (auto known = entry.lock()) return known;
-    auto made = std::shared_ptr<LinkMemory>(new LinkMemory{}, [this, key](LinkMemory* gone) {
+    auto made = std::shared_ptr<link::LinkMemory>(new link::LinkMemory{}, [this, key](link::LinkMemory* gone) {
       forget(key);
       delete gone;
     });
@@ -40,7 +40,7 @@ class Meeting {
   }
 
   std::mutex mutex_;
-  std::map<Key, std::weak_ptr<LinkMemory>> links_;
+  std::map<Key, std::weak_ptr<link::LinkMemory>> links_;
 };
 
 class Local final : public Transport {
@@ -55,31 +55,33 @@ class Local final : public Transport {
     return {.ok = true, .alpha = 150e-9, .beta = 1 / 12e9};
   }
 
-  Reading reading(Rank peer, const Word&) const override { return probe(peer).ok ? Reading::Direct : Reading::None; }
+  ReadAccess reading(Rank peer, const Word&) const override {
+    return probe(peer).ok ? ReadAccess::Direct : ReadAccess::None;
+  }
 
-  OutLink connect_out(Rank peer, uint32_t channel, Deadline) override {
-    return {.memory = join(wireup_.rank(), peer, channel),
+  link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline) override {
+    return {.memory = join(wireup_.rank(), peer, link_lane),
             .peer = peer,
-            .lend_from = kLendFrom,
+            .zcopy_threshold = link::kZcopyFrom,
             .helping = &helping_.emplace_back()};
   }
-  InLink connect_in(Rank peer, uint32_t channel, Deadline) override {
-    return {.memory = join(peer, wireup_.rank(), channel),
+  link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline) override {
+    return {.memory = join(peer, wireup_.rank(), link_lane),
             .peer = peer,
             .addresses = true,
-            .helped = true,
-            .lent_from = kLendFrom};
+            .cooperative = true,
+            .zcopy_threshold = link::kZcopyFrom};
   }
 
  private:
-  LinkMemory* join(Rank from, Rank to, uint32_t channel) {
-    held_.push_back(Meeting::place().memory({wireup_.name(), from, to, channel}));
+  link::LinkMemory* join(Rank from, Rank to, uint32_t link_lane) {
+    held_.push_back(Meeting::place().memory({wireup_.name(), from, to, link_lane}));
     return held_.back().get();
   }
 
   Wireup& wireup_;
-  std::vector<std::shared_ptr<LinkMemory>> held_;
-  std::deque<Helping> helping_;
+  std::vector<std::shared_ptr<link::LinkMemory>> held_;
+  std::deque<link::CooperativeWriter> helping_;
 };
 
 const TransportRegistration local({.name = "local",

@@ -19,11 +19,11 @@
 #include "base/format.hpp"
 #include "base/log.hpp"
 #include "base/secret.hpp"
-#include "transports/help.hpp"
-#include "transports/pull.hpp"
-#include "transports/shared_memory.hpp"
+#include "link/cma.hpp"
+#include "link/cooperative_copy.hpp"
+#include "link/mapped_memory.hpp"
 #include "transports/shm/segment.hpp"
-#include "transports/tracer.hpp"
+#include "transports/shm/tracer.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti::transports {
@@ -36,7 +36,7 @@ constexpr size_t kMostWindows = 64;          // of one peer
 constexpr uint64_t kMostEntered = 64 << 20;  // bytes of peers' arenas: what a peer says of its size is not trusted
 
 struct Request {
-  uint32_t channel;
+  uint32_t link_lane;
   uint32_t needs_memory;  // 1: send the arena's descriptor along
 };
 /// A refusal is any other answer: words, for people.
@@ -80,13 +80,13 @@ class Outgoing {
       : fd_(::fcntl(context.arena_fd, F_DUPFD_CLOEXEC, 0)), bytes_(context.arena->bytes()), arena_(context.arena) {}
 
   /// The link to `reader`: where it begins in the arena. Throws Error(OutOfMemory), or InvalidUsage after close().
-  uint64_t link(Rank reader, uint32_t channel) {
+  uint64_t link(Rank reader, uint32_t link_lane) {
     const std::lock_guard lock(mutex_);
-    const auto known = links_.find({reader, channel});
+    const auto known = links_.find({reader, link_lane});
     if (known != links_.end()) return known->second;
     if (arena_ == nullptr) throw_error(Code::InvalidUsage, "the rank left without ever having used this link");
-    const auto offset = static_cast<uint64_t>(arena_->reserve(sizeof(LinkMemory)) - arena_->base());
-    links_.emplace(std::pair(reader, channel), offset);
+    const auto offset = static_cast<uint64_t>(arena_->reserve(sizeof(link::LinkMemory)) - arena_->base());
+    links_.emplace(std::pair(reader, link_lane), offset);
     return offset;
   }
 
@@ -94,7 +94,7 @@ class Outgoing {
     Request request{};
     if (!unpack(bytes, request)) return {"the request makes no sense", Fd()};
     try {
-      const Answer answer{kMagic, bytes_, link(reader, request.channel)};
+      const Answer answer{kMagic, bytes_, link(reader, request.link_lane)};
       if (request.needs_memory == 0) return {pack(answer), Fd()};
       Fd copy(::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0));
       if (!copy) return {"no descriptor is left; raise ulimit -n", Fd()};
@@ -114,16 +114,16 @@ class Outgoing {
   const Fd fd_;
   const uint64_t bytes_;
   std::mutex mutex_;
-  Arena* arena_;
+  link::Arena* arena_;
   std::map<std::pair<Rank, uint32_t>, uint64_t> links_;
 };
 
 /// Answers peers that ask whether this process can pull from theirs. It may outlive the transport.
 Wireup::Service pull_service(const Wireup& wireup) {
   std::vector<int> processes;  // 0: a process of another host, whose number means nothing here
-  const Place& mine = wireup.place(wireup.rank());
+  const ProcessId& mine = wireup.place(wireup.rank());
   for (Rank peer = 0; peer < wireup.ranks(); ++peer) {
-    const Place& theirs = wireup.place(peer);
+    const ProcessId& theirs = wireup.place(peer);
     processes.push_back(theirs.host == mine.host ? static_cast<int>(theirs.process) : 0);
   }
   return [processes](Rank from, const std::string& bytes) -> Wireup::Reply {
@@ -134,7 +134,7 @@ Wireup::Service pull_service(const Wireup& wireup) {
     unsigned char word[sizeof request.word];
     const int process = processes[static_cast<size_t>(from)];
     if (process <= 0) return {"it runs on another host", Fd()};
-    const int error = pull(process, address, word, sizeof word);
+    const int error = link::cma_read(process, address, word, sizeof word);
     if (error != 0) return {std::strerror(error), Fd()};
     if (std::memcmp(word, &request.word, sizeof word) != 0) return {"its process is not the one it seems", Fd()};
     return {kYes, Fd()};
@@ -145,14 +145,14 @@ Wireup::Service pull_service(const Wireup& wireup) {
 Wireup::Reply share(const std::string& bytes) {
   ShareRequest request{};
   if (!unpack(bytes, request)) return {"the request makes no sense", Fd()};
-  SharedMemory::Given given = SharedMemory::of_this_process().give(request.id);
+  link::SharedMemory::Given given = link::SharedMemory::of_this_process().give(request.id);
   if (given.bytes == 0) return {"there is no such memory (any more)", Fd()};
   if (!given.fd) return {"no descriptor is left; raise ulimit -n", Fd()};
   return {pack(ShareAnswer{kMagic, given.bytes}), std::move(given.fd)};
 }
 
 /// A peer's regions, mapped when a message is first found in them.
-class PeerWindows final : public Windows {
+class PeerWindows final : public link::PeerMappings {
  public:
   PeerWindows(Wireup& wireup, Rank peer) : wireup_(wireup), peer_(peer) {}
 
@@ -229,19 +229,19 @@ class Shm final : public Transport {
   bool is_engine() const override { return false; }
 
   Reach probe(Rank peer) const override {
-    const Place &mine = context_.wireup->place(context_.wireup->rank()), &theirs = context_.wireup->place(peer);
+    const ProcessId &mine = context_.wireup->place(context_.wireup->rank()), &theirs = context_.wireup->place(peer);
     if (mine.host != theirs.host) return {.ok = false, .why_not = "another host, or other namespaces of this one"};
     if (!outgoing_) return {.ok = false, .why_not = "this rank's arena is not shared memory"};
     return {.ok = true, .alpha = 250e-9, .beta = 1 / 10e9};
   }
 
-  Reading reading(Rank peer, const Word& word) const override {
-    if (word.at == 0 || env().cma == Cma::Off || !probe(peer).ok) return Reading::None;
+  ReadAccess reading(Rank peer, const Word& word) const override {
+    if (word.at == 0 || env().cma == Cma::Off || !probe(peer).ok) return ReadAccess::None;
     uint64_t read = 0;
-    const int error =
-        pull(static_cast<int>(context_.wireup->place(peer).process), reinterpret_cast<const unsigned char*>(word.at),
-             reinterpret_cast<unsigned char*>(&read), sizeof read);
-    return error == 0 && read == word.value ? Reading::Pulled : Reading::None;
+    const int error = link::cma_read(static_cast<int>(context_.wireup->place(peer).process),
+                                     reinterpret_cast<const unsigned char*>(word.at),
+                                     reinterpret_cast<unsigned char*>(&read), sizeof read);
+    return error == 0 && read == word.value ? ReadAccess::Pulled : ReadAccess::None;
   }
   void all_read() override { all_read_ = true; }
 
@@ -260,27 +260,28 @@ class Shm final : public Transport {
     if (!pulls_[peer]) log_debug("shm: rank {} cannot read this process's memory: {}", peer, printable(answer));
   }
 
-  OutLink connect_out(Rank peer, uint32_t channel, Deadline) override {
+  link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline) override {
     check(peer);
     unsigned char* const arena = context_.arena->base();
-    auto* const memory = reinterpret_cast<LinkMemory*>(arena + outgoing_->link(peer, channel));
+    auto* const memory = reinterpret_cast<link::LinkMemory*>(arena + outgoing_->link(peer, link_lane));
     const auto known = pulls_.find(peer);
-    const bool pulled = all_read_ || (known != pulls_.end() && known->second);
+    const bool by_cma = all_read_ || (known != pulls_.end() && known->second);
     const bool always = env().cma == Cma::Always;
     return {.memory = memory,
             .arena = arena,
             .peer = peer,
-            .lend_from = !pulled ? kNeverLend : (always ? 0 : kLendFrom),
-            .pulled = pulled,
-            .share_from = env().cma == Cma::Off ? kNeverLend : (always ? 0 : kLendFrom),
-            .helping = &helping_.emplace_back(Helping{.process = process_of(peer), .windows = &windows_of(peer)})};
+            .zcopy_threshold = !by_cma ? link::kNever : (always ? 0 : link::kZcopyFrom),
+            .by_cma = by_cma,
+            .mapped_threshold = env().cma == Cma::Off ? link::kNever : (always ? 0 : link::kZcopyFrom),
+            .helping = &helping_.emplace_back(
+                link::CooperativeWriter{.process = process_of(peer), .mappings = &windows_of(peer)})};
   }
 
-  InLink connect_in(Rank peer, uint32_t channel, Deadline deadline) override {
+  link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline deadline) override {
     check(peer);
     Segment& theirs = mapped_[peer];
     const bool first = theirs.base() == nullptr;
-    const Request request{channel, first ? 1U : 0U};
+    const Request request{link_lane, first ? 1U : 0U};
     Wireup::Reply reply = context_.wireup->ask(peer, kService, pack(request), deadline);
     Answer answer{};
     if (!unpack(reply.bytes, answer) || answer.magic != kMagic) throw_refused(peer, reply.bytes);
@@ -289,34 +290,34 @@ class Shm final : public Transport {
       entered_ += theirs.bytes();
       if (entered_ <= kMostEntered) theirs.enter_pages();
     }
-    if (answer.link % alignof(LinkMemory) != 0 || theirs.bytes() < sizeof(LinkMemory) ||
-        answer.link > theirs.bytes() - sizeof(LinkMemory)) {
+    if (answer.link % alignof(link::LinkMemory) != 0 || theirs.bytes() < sizeof(link::LinkMemory) ||
+        answer.link > theirs.bytes() - sizeof(link::LinkMemory)) {
       throw_error(Code::ProtocolError, "shm: rank {} says that its link lies at byte {} of its arena of {} bytes", peer,
                   answer.link, theirs.bytes());
     }
-    auto* const memory = reinterpret_cast<LinkMemory*>(theirs.base() + answer.link);
+    auto* const memory = reinterpret_cast<link::LinkMemory*>(theirs.base() + answer.link);
     return {.memory = memory,
             .arena = theirs.base(),
             .arena_bytes = theirs.bytes(),
             .peer = peer,
             .process = process_of(peer),
-            .windows = &windows_of(peer),
+            .mappings = &windows_of(peer),
             .gate = &gate_,
-            .helped = true,
-            .lent_from = env().cma == Cma::Always ? 1 : kLendFrom};
+            .cooperative = true,
+            .zcopy_threshold = env().cma == Cma::Always ? 1 : link::kZcopyFrom};
   }
 
  private:
   std::vector<int> others_of_host() const {
-    const Place& mine = context_.wireup->place(context_.wireup->rank());
+    const ProcessId& mine = context_.wireup->place(context_.wireup->rank());
     std::set<int> others;
     for (Rank peer = 0; peer < context_.wireup->ranks(); ++peer) {
-      const Place& place = context_.wireup->place(peer);
+      const ProcessId& place = context_.wireup->place(peer);
       if (place.host == mine.host && place.process != mine.process) others.insert(static_cast<int>(place.process));
     }
     return {others.begin(), others.end()};
   }
-  Windows& windows_of(Rank peer) { return windows_.try_emplace(peer, *context_.wireup, peer).first->second; }
+  link::PeerMappings& windows_of(Rank peer) { return windows_.try_emplace(peer, *context_.wireup, peer).first->second; }
   /// 0 where its memory is not to be touched.
   int process_of(Rank peer) const {
     return env().cma != Cma::Off ? static_cast<int>(context_.wireup->place(peer).process) : 0;
@@ -342,8 +343,8 @@ class Shm final : public Transport {
   std::map<Rank, PeerWindows> windows_;
   bool all_read_ = false;
   std::map<Rank, bool> pulls_;
-  std::deque<Helping> helping_;
-  PushGate gate_;
+  std::deque<link::CooperativeWriter> helping_;
+  link::CmaGate gate_;
 };
 
 const TransportRegistration shm({.name = "shm",

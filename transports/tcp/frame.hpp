@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/rank.hpp"
-#include "transports/link.hpp"
+#include "link/link.hpp"
 
 namespace tutti::transports::tcp {
 
@@ -32,7 +32,7 @@ inline uint64_t load(const unsigned char* from) {
 }  // namespace detail
 
 inline void write_header(unsigned char (&to)[kHeaderBytes], const FrameHeader& header) {
-  detail::store(to, kMark | (header.number & kTagMask));
+  detail::store(to, kMark | (header.number & link::kTagMask));
   detail::store(to + 8, header.tag);
   detail::store(to + 16, header.length);
 }
@@ -40,10 +40,10 @@ inline void write_header(unsigned char (&to)[kHeaderBytes], const FrameHeader& h
 /// What is wrong with a header of message `number`, or null when it may be used.
 inline const char* read_header(const unsigned char* from, uint64_t number, FrameHeader& header) {
   const uint64_t first = detail::load(from);
-  header = {first & kTagMask, detail::load(from + 8), detail::load(from + 16)};
-  if ((first & ~kTagMask) != kMark) return "it does not begin as a header does";
-  if (header.number != (number & kTagMask)) return "it is not the next message";
-  if (header.tag > kTagMask) return "its fingerprint has more than 48 bits";
+  header = {first & link::kTagMask, detail::load(from + 8), detail::load(from + 16)};
+  if ((first & ~link::kTagMask) != kMark) return "it does not begin as a header does";
+  if (header.number != (number & link::kTagMask)) return "it is not the next message";
+  if (header.tag > link::kTagMask) return "its fingerprint has more than 48 bits";
   if (header.length > kMaxMessage) return "it is longer than any message";
   return nullptr;
 }

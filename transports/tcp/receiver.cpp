@@ -18,7 +18,7 @@ constexpr uint64_t kStage = 16384;  // bytes received at a time while no large p
 
 }  // namespace
 
-Receiver::Receiver(Rank peer, uint32_t channel) : channel_(channel), bytes_(new unsigned char[kStage]) {
+Receiver::Receiver(Rank peer, uint32_t link_lane) : link_lane_(link_lane), bytes_(new unsigned char[kStage]) {
   out_ = {.memory = ring_.get(), .peer = peer};
 }
 
@@ -43,7 +43,7 @@ Status Receiver::progress(bool& moved) {
 /// For one more message, whatever its length.
 bool Receiver::has_room() {
   reclaim();
-  return HostWire::can_publish(out_) && held_ < kSlots;
+  return link::HostWire::can_publish(out_) && held_ < link::kSlots;
 }
 
 /// Publishes one message if all its bytes are here. `next`: what is missing for another.
@@ -57,9 +57,9 @@ Status Receiver::take_message(Next& next) {
     }
     const unsigned char* const at = bytes_.get() + parsed_;
     if (const char* what = read_header(at, out_.next, header_)) return garbage(what, header_);
-    if (header_.length <= kInlineBytes) {
+    if (header_.length <= link::kInlineBytes) {
       if (buffered() < kHeaderBytes + header_.length) return {};
-      HostWire::publish_inline(out_, header_.tag, at + kHeaderBytes, header_.length);
+      link::HostWire::publish_inline(out_, header_.tag, at + kHeaderBytes, header_.length);
       parsed_ += kHeaderBytes + header_.length;
       next = Next::Message;
       return {};
@@ -96,19 +96,19 @@ Status Receiver::begin_payload(const FrameHeader& header) {
 }
 
 void Receiver::publish(uint64_t tag) {
-  Buffer& place = in_use_[out_.next % kCapacity];
+  Buffer& place = in_use_[out_.next % link::kCapacity];
   place = std::move(payload_);
   payload_ = {};
   in_payload_ = false;
-  HostWire::publish_staged(out_, tag, place.bytes.get(), header_.length);
+  link::HostWire::publish_staged(out_, tag, place.bytes.get(), header_.length);
   ++held_;
 }
 
 /// Takes back the buffers of messages that the executor has consumed.
 void Receiver::reclaim() {
-  HostWire::refresh(out_);
+  link::HostWire::refresh(out_);
   for (; reclaimed_ < out_.acked; ++reclaimed_) {
-    Buffer& buffer = in_use_[reclaimed_ % kCapacity];
+    Buffer& buffer = in_use_[reclaimed_ % link::kCapacity];
     if (buffer.bytes) unused_.push_back(std::move(buffer)), --held_;
     buffer = {};
   }
@@ -148,16 +148,16 @@ Status Receiver::ended(int error) {
     return {};
   }
   return {Code::PeerFailed,
-          fmt::format("tcp: the connection from rank {} (channel {}) broke in message {}: {}", peer(), channel_,
+          fmt::format("tcp: the connection from rank {} (link_lane {}) broke in message {}: {}", peer(), link_lane_,
                       out_.next, error == 0 ? "it ended in the middle" : std::strerror(error))};
 }
 
 Status Receiver::garbage(const char* what, const FrameHeader& header) const {
   return {
       Code::ProtocolError,
-      fmt::format("tcp: what came from rank {} (channel {}) as message {} makes no sense: {} (number {}, tag {:#x}, "
+      fmt::format("tcp: what came from rank {} (link_lane {}) as message {} makes no sense: {} (number {}, tag {:#x}, "
                   "{} bytes)",
-                  peer(), channel_, out_.next, what, header.number, header.tag, header.length)};
+                  peer(), link_lane_, out_.next, what, header.number, header.tag, header.length)};
 }
 
 }  // namespace tutti::transports::tcp

@@ -8,7 +8,7 @@
 
 #include "base/fd.hpp"
 #include "base/status.hpp"
-#include "transports/host_memory.hpp"
+#include "link/host_memory.hpp"
 #include "transports/tcp/frame.hpp"
 
 namespace tutti::transports::tcp {
@@ -21,17 +21,17 @@ struct Buffer {
 
 class Receiver {
  public:
-  Receiver(Rank peer, uint32_t channel);
+  Receiver(Rank peer, uint32_t link_lane);
 
   /// What the executor reads from.
-  InLink link() const { return {.memory = ring_.get(), .peer = out_.peer, .addresses = true}; }
+  link::InLink link() const { return {.memory = ring_.get(), .peer = out_.peer, .addresses = true}; }
 
   /// The peer's stream has arrived; it becomes non-blocking.
   void attach(Fd stream);
   bool attached() const { return static_cast<bool>(stream_); }
   int fd() const { return stream_.get(); }
   Rank peer() const { return out_.peer; }
-  uint32_t channel() const { return channel_; }
+  uint32_t link_lane() const { return link_lane_; }
 
   /// The kernel says that there is something to read; `ending`: that the stream ends after it.
   void wake(bool ending) {
@@ -56,18 +56,18 @@ class Receiver {
   Status garbage(const char* what, const FrameHeader& header) const;
   uint64_t buffered() const { return filled_ - parsed_; }
 
-  const uint32_t channel_;
+  const uint32_t link_lane_;
   Fd stream_;
   bool readable_ = true;
   bool ending_ = false;
   bool over_ = false;  // the peer has closed the stream between two messages
 
-  std::unique_ptr<LinkMemory> ring_ = std::make_unique<LinkMemory>();
-  OutLink out_;
-  Buffer in_use_[kCapacity];    // of the message in each slot
-  uint32_t held_ = 0;           // how many of them
-  std::vector<Buffer> unused_;  // the last one was used last: it is still in the cache
-  uint64_t reclaimed_ = 0;      // messages whose buffers are back
+  std::unique_ptr<link::LinkMemory> ring_ = std::make_unique<link::LinkMemory>();
+  link::OutLink out_;
+  Buffer in_use_[link::kCapacity];  // of the message in each slot
+  uint32_t held_ = 0;               // how many of them
+  std::vector<Buffer> unused_;      // the last one was used last: it is still in the cache
+  uint64_t reclaimed_ = 0;          // messages whose buffers are back
 
   std::unique_ptr<unsigned char[]> bytes_;  // as they come: headers, small messages, the beginnings of larger ones
   uint64_t parsed_ = 0, filled_ = 0;        // those from parsed_ to filled_ are still to be looked at

@@ -15,8 +15,8 @@ namespace {
 
 /// What one system call sends: the header and payload of every message in the ring, less what went before.
 struct Batch {
-  unsigned char headers[kCapacity][kHeaderBytes];
-  iovec parts[2 * kCapacity];
+  unsigned char headers[link::kCapacity][kHeaderBytes];
+  iovec parts[2 * link::kCapacity];
   size_t count = 0;
 
   void add(const unsigned char* data, uint64_t length, uint64_t& skip) {
@@ -28,30 +28,30 @@ struct Batch {
 
 }  // namespace
 
-Sender::Sender(Fd stream, Rank peer, uint32_t channel) : stream_(std::move(stream)), channel_(channel) {
+Sender::Sender(Fd stream, Rank peer, uint32_t link_lane) : stream_(std::move(stream)), link_lane_(link_lane) {
   ::fcntl(stream_.get(), F_SETFL, ::fcntl(stream_.get(), F_GETFL) | O_NONBLOCK);
   in_ = {.memory = ring_.get(), .peer = peer, .addresses = true};
 }
 
 bool Sender::waiting() const {
   if (stopped_) return false;
-  Header header{};
-  Arrival arrival;
-  return HostWire::poll(in_, header, arrival) != Poll::Empty;
+  link::Header header{};
+  link::Arrival arrival;
+  return link::HostWire::poll(in_, header, arrival) != link::Poll::Empty;
 }
 
 Status Sender::progress(bool& moved) {
   while (busy()) {
     Batch batch;
     uint64_t skip = sent_;
-    Header header{};
-    Arrival arrival;
-    for (uint64_t ahead = 0; ahead < kCapacity; ++ahead) {
-      const Poll poll = HostWire::poll(in_, header, arrival, ahead);
-      if (poll == Poll::Empty) break;
-      if (poll == Poll::Bad || header.length > kMaxMessage) {
-        return {Code::InternalError, fmt::format("tcp: message {} to rank {} on channel {}, {} bytes, cannot be sent",
-                                                 in_.next + ahead, in_.peer, channel_, header.length)};
+    link::Header header{};
+    link::Arrival arrival;
+    for (uint64_t ahead = 0; ahead < link::kCapacity; ++ahead) {
+      const link::Poll poll = link::HostWire::poll(in_, header, arrival, ahead);
+      if (poll == link::Poll::Empty) break;
+      if (poll == link::Poll::Bad || header.length > kMaxMessage) {
+        return {Code::InternalError, fmt::format("tcp: message {} to rank {} on link_lane {}, {} bytes, cannot be sent",
+                                                 in_.next + ahead, in_.peer, link_lane_, header.length)};
       }
       write_header(batch.headers[ahead], {in_.next + ahead, header.tag, header.length});
       batch.add(batch.headers[ahead], kHeaderBytes, skip);
@@ -76,23 +76,23 @@ Status Sender::progress(bool& moved) {
 
 /// Of the messages from in_.next on, `bytes` are in the kernel.
 void Sender::advance(uint64_t bytes) {
-  Header header{};
-  Arrival arrival;
-  while (HostWire::poll(in_, header, arrival) == Poll::Ready && bytes >= kHeaderBytes + header.length) {
+  link::Header header{};
+  link::Arrival arrival;
+  while (link::HostWire::poll(in_, header, arrival) == link::Poll::Ready && bytes >= kHeaderBytes + header.length) {
     bytes -= kHeaderBytes + header.length;
-    HostWire::consume(in_, arrival);
+    link::HostWire::consume(in_, arrival);
   }
   sent_ = bytes;
 }
 
 void Sender::stop() {
   stopped_ = true;
-  HostWire::close(in_);
+  link::HostWire::close(in_);
 }
 
 Status Sender::broken(int error) const {
-  return {Code::PeerFailed, fmt::format("tcp: the connection to rank {} (channel {}) broke at message {}: {}", in_.peer,
-                                        channel_, in_.next, std::strerror(error))};
+  return {Code::PeerFailed, fmt::format("tcp: the connection to rank {} (link_lane {}) broke at message {}: {}",
+                                        in_.peer, link_lane_, in_.next, std::strerror(error))};
 }
 
 }  // namespace tutti::transports::tcp

@@ -6,18 +6,18 @@
 
 #include "base/fd.hpp"
 #include "base/status.hpp"
-#include "transports/host_memory.hpp"
+#include "link/host_memory.hpp"
 
 namespace tutti::transports::tcp {
 
 class Sender {
  public:
   /// `stream` is connected to `peer`; it becomes non-blocking.
-  Sender(Fd stream, Rank peer, uint32_t channel);
+  Sender(Fd stream, Rank peer, uint32_t link_lane);
 
   /// What the executor writes to. Payloads are read from where they are, and consumed with their last byte in the
   /// kernel: all memory is lent.
-  OutLink link() const { return {.memory = ring_.get(), .peer = in_.peer, .lend_from = kLendFrom}; }
+  link::OutLink link() const { return {.memory = ring_.get(), .peer = in_.peer, .zcopy_threshold = link::kZcopyFrom}; }
   int fd() const { return stream_.get(); }
 
   /// The kernel says that the stream may take more.
@@ -36,9 +36,9 @@ class Sender {
   Status broken(int error) const;
 
   const Fd stream_;
-  const uint32_t channel_;
-  std::unique_ptr<LinkMemory> ring_ = std::make_unique<LinkMemory>();
-  InLink in_;
+  const uint32_t link_lane_;
+  std::unique_ptr<link::LinkMemory> ring_ = std::make_unique<link::LinkMemory>();
+  link::InLink in_;
   uint64_t sent_ = 0;  // bytes of message in_.next, header included, that are in the kernel
   bool writable_ = true;
   bool stopped_ = false;

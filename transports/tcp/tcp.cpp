@@ -36,18 +36,18 @@ class Tcp final : public Transport {
 
   Reach probe(Rank) const override { return {.ok = true, .alpha = 20e-6, .beta = 1 / 2e9}; }
 
-  OutLink connect_out(Rank peer, uint32_t channel, Deadline deadline) override {
-    Fd stream = wireup_.open_stream(peer, label(channel), deadline);
+  link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline deadline) override {
+    Fd stream = wireup_.open_stream(peer, label(link_lane), deadline);
     const int on = 1;  // a small message waits for no other (has no effect where the stream is not TCP)
     ::setsockopt(stream.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    senders_.emplace_back(std::move(stream), peer, channel);
+    senders_.emplace_back(std::move(stream), peer, link_lane);
     watch(senders_.back().fd(), EPOLLOUT | EPOLLET, senders_.size() - 1, kSender);
     return senders_.back().link();
   }
 
   /// The stream need not be here yet: progress() takes it when it comes.
-  InLink connect_in(Rank peer, uint32_t channel, Deadline) override {
-    receivers_.emplace_back(peer, channel);
+  link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline) override {
+    receivers_.emplace_back(peer, link_lane);
     expected_.push_back(receivers_.size() - 1);
     return receivers_.back().link();
   }
@@ -89,7 +89,7 @@ class Tcp final : public Transport {
  private:
   enum Kind : uint64_t { kSender, kReceiver };
 
-  static std::string label(uint32_t channel) { return fmt::format("tcp:{}", channel); }
+  static std::string label(uint32_t link_lane) { return fmt::format("tcp:{}", link_lane); }
 
   void watch(int fd, uint32_t what, size_t index, Kind kind) {
     epoll_event event{};
@@ -120,7 +120,7 @@ class Tcp final : public Transport {
     for (size_t i = 0; i < expected_.size();) {
       tcp::Receiver& receiver = receivers_[expected_[i]];
       try {
-        std::optional<Fd> stream = wireup_.take_stream(receiver.peer(), label(receiver.channel()));
+        std::optional<Fd> stream = wireup_.take_stream(receiver.peer(), label(receiver.link_lane()));
         if (!stream) {
           ++i;
           continue;

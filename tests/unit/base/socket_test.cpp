@@ -16,7 +16,7 @@
 namespace tutti {
 namespace {
 
-Patience soon() { return {Deadline::in(10), nullptr}; }
+WaitLimit soon() { return {Deadline::in(10), nullptr}; }
 
 Fd accept_soon(const Fd& listener) {
   await_ready(listener.get(), POLLIN, soon());

@@ -1,4 +1,4 @@
-// The C interface between threads: every collective, in and out of place, sizes around the edges of chunks and windows.
+// The C interface between threads: every collective, in and out of place, sizes around the edges of chunks and mappings.
 #include <gtest/gtest.h>
 
 #include <numeric>

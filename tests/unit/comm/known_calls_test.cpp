@@ -96,8 +96,8 @@ TEST(KnownCalls, AnotherTypeOrOperatorIsAnotherCall) {
 }
 
 struct Nobody final : exec::Connector {
-  transports::OutLink connect_out(Rank, uint32_t) override { return {}; }
-  transports::InLink connect_in(Rank, uint32_t) override { return {}; }
+  link::OutLink connect_out(Rank, uint32_t) override { return {}; }
+  link::InLink connect_in(Rank, uint32_t) override { return {}; }
 };
 
 /// The planner of a communicator of one rank.
@@ -109,13 +109,13 @@ struct Alone {
     planner.agree(select::DecisionTable(setting), {.staging = arena.staging_bytes()}, groups);
   }
   std::vector<unsigned char> memory = std::vector<unsigned char>(1 << 20);
-  transports::Arena arena{memory.data(), memory.size()};
+  link::Arena arena{memory.data(), memory.size()};
   Nobody nobody;
   exec::Links links{nobody};
   exec::Staging staging{arena};
   exec::Execution execution;
-  exec::Patience patience;
-  Planner planner{0, 1, links, staging, execution, patience};
+  exec::Backoff backoff;
+  Planner planner{0, 1, links, staging, execution, backoff};
 };
 
 Call call_of(const void* in, void* out, uint64_t count) {
@@ -124,7 +124,7 @@ Call call_of(const void* in, void* out, uint64_t count) {
 
 TEST(KnownCalls, MemoryThatWasFreedAndHadAgainIsAnotherRegion) {
   Alone alone;
-  auto& memory = transports::SharedMemory::of_this_process();
+  auto& memory = link::SharedMemory::of_this_process();
   constexpr uint64_t kBytes = 1 << 20;
   void* const first = memory.allocate(kBytes);
   const Call call = call_of(first, first, 8);

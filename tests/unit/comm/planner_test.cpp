@@ -12,13 +12,13 @@
 namespace tutti::comm {
 namespace {
 
-using transports::Reading;
+using transports::ReadAccess;
 
 constexpr uint64_t kMessage = 64 << 10, kBlock = 1 << 20;  // bytes
 
 /// Rank 0's planner, where ranks read each other's memory as said.
 struct Ranks {
-  Ranks(Reading reading, const char* forced, Rank n = 2) : ranks(n) {
+  Ranks(ReadAccess reading, const char* forced, Rank n = 2) : ranks(n) {
     const std::vector<std::string> hosts(static_cast<size_t>(n), "here");
     const Groups groups = groups_of(hosts, "");
     const select::Setting setting{.ranks = n,
@@ -40,34 +40,34 @@ struct Ranks {
   }
   const Rank ranks;
   std::vector<unsigned char> memory = std::vector<unsigned char>(2 << 20);
-  transports::Arena arena{memory.data(), memory.size(), 1 << 16};
-  exec::NoLinks nowhere{transports::kLendFrom};
+  link::Arena arena{memory.data(), memory.size(), 1 << 16};
+  exec::NoLinks nowhere{link::kZcopyFrom};
   exec::Links links{nowhere};
   exec::Staging staging{arena};
   exec::Execution execution;
-  exec::Patience patience;
-  Planner planner{0, ranks, links, staging, execution, patience};
+  exec::Backoff backoff;
+  Planner planner{0, ranks, links, staging, execution, backoff};
 };
 
 TEST(Planner, MessagesFitStagingMemoryWhereNotAllRanksReadEachOthers) {
-  Ranks ranks(Reading::None, "all_to_all:one_shot");
+  Ranks ranks(ReadAccess::None, "all_to_all:one_shot");
   EXPECT_GE(ranks.rounds(Collective::AllToAll), kBlock / kMessage);
 }
 
 TEST(Planner, MessagesThatAreReadInTheirSendersMemoryAreNotLimitedByStaging) {
-  for (const Reading reading : {Reading::Pulled, Reading::Direct}) {
+  for (const ReadAccess reading : {ReadAccess::Pulled, ReadAccess::Direct}) {
     Ranks ranks(reading, "all_to_all:one_shot,broadcast:one_shot,reduce_scatter:one_shot");
     EXPECT_EQ(ranks.rounds(Collective::AllToAll), 1u);
     EXPECT_EQ(ranks.rounds(Collective::AllToAll, Op::Sum, 16 << 20), 4u) << "4 MiB each";
     EXPECT_EQ(ranks.rounds(Collective::ReduceScatter), 1u);
-    EXPECT_EQ(ranks.rounds(Collective::Broadcast) == 1, reading == Reading::Direct) << "1 MiB is not pulled";
+    EXPECT_EQ(ranks.rounds(Collective::Broadcast) == 1, reading == ReadAccess::Direct) << "1 MiB is not by_cma";
   }
 }
 
 TEST(Planner, WhatIsTooShortToBeLentStillFitsStagingMemory) {
   constexpr const char* kOneShot = "all_to_all:one_shot,broadcast:one_shot,reduce_scatter:one_shot,all_gather:one_shot";
   for (const Rank n : {2, 3, 24, 100}) {
-    Ranks ranks(Reading::Direct, kOneShot, n);
+    Ranks ranks(ReadAccess::Direct, kOneShot, n);
     for (const Collective collective :
          {Collective::AllToAll, Collective::Broadcast, Collective::ReduceScatter, Collective::AllGather}) {
       for (const uint64_t bytes : {44, 4096, 8188, 8192, 12 << 10, (4 << 20) + 4, (4 << 20) + 8000, (8 << 20) + 8188}) {
@@ -78,13 +78,13 @@ TEST(Planner, WhatIsTooShortToBeLentStillFitsStagingMemory) {
 }
 
 TEST(Planner, ShortBlocksOfSharedMemoryThatGoToAllAreStaged) {
-  auto& memory = transports::SharedMemory::of_this_process();
+  auto& memory = link::SharedMemory::of_this_process();
   void* const in = memory.allocate(kBlock);
   void* const out = memory.allocate(kBlock);
-  Ranks ranks(Reading::None, "all_reduce:two_shot,broadcast:one_shot,all_to_all:one_shot");
+  Ranks ranks(ReadAccess::None, "all_reduce:two_shot,broadcast:one_shot,all_to_all:one_shot");
   const auto shares = [&](Collective collective, uint64_t bytes) {
     const auto& ops = ranks.program(collective, bytes, in, out).last.ops;
-    return std::count_if(ops.begin(), ops.end(), [](const exec::Op& op) { return op.share; });
+    return std::count_if(ops.begin(), ops.end(), [](const exec::Instruction& op) { return op.share; });
   };
   EXPECT_EQ(shares(Collective::AllReduce, (32 << 10) - 4), 0);
   EXPECT_EQ(shares(Collective::AllReduce, 32 << 10), 2) << "the input, and the result";
@@ -96,17 +96,17 @@ TEST(Planner, ShortBlocksOfSharedMemoryThatGoToAllAreStaged) {
 }
 
 TEST(Planner, AProgramSaysWhetherItLends) {  // or the call would end while others still read its memory
-  Ranks ranks(Reading::None, "broadcast:one_shot");
+  Ranks ranks(ReadAccess::None, "broadcast:one_shot");
   const auto lends = [&](uint64_t bytes) {
     return ranks.program(Collective::Broadcast, bytes, ranks.memory.data(), ranks.memory.data()).lends;
   };
-  EXPECT_FALSE(lends(transports::kLendFrom - 4));
-  EXPECT_TRUE(lends(transports::kLendFrom));
+  EXPECT_FALSE(lends(link::kZcopyFrom - 4));
+  EXPECT_TRUE(lends(link::kZcopyFrom));
 }
 
 TEST(Planner, AllRoundsMoveAsMuch) {
-  for (const uint64_t bytes : {2 * kMessage, 4 * kMessage, kBlock, kBlock - 4}) {  // windows are a little shorter
-    Ranks ranks(Reading::None, "broadcast:one_shot");
+  for (const uint64_t bytes : {2 * kMessage, 4 * kMessage, kBlock, kBlock - 4}) {  // mappings are a little shorter
+    Ranks ranks(ReadAccess::None, "broadcast:one_shot");
     const exec::Lowered& lowered =
         ranks.program(Collective::Broadcast, bytes, ranks.memory.data(), ranks.memory.data());
     EXPECT_GT(lowered.rounds, 1);
@@ -115,7 +115,7 @@ TEST(Planner, AllRoundsMoveAsMuch) {
 }
 
 TEST(Planner, ACallMadeAgainGetsStagingMemoryAnewWhereThatWasDividedAnew) {
-  Ranks ranks(Reading::None, "all_reduce:one_shot");
+  Ranks ranks(ReadAccess::None, "all_reduce:one_shot");
   const auto generation = [&] {
     const exec::Lowered& lowered =
         ranks.program(Collective::AllReduce, 4 << 10, ranks.memory.data(), ranks.memory.data() + kBlock);
@@ -128,7 +128,7 @@ TEST(Planner, ACallMadeAgainGetsStagingMemoryAnewWhereThatWasDividedAnew) {
 }
 
 TEST(Planner, WhatIsScaledOrFoldedOnItsWayIsStagedAndSoLimited) {
-  Ranks ranks(Reading::Direct, "all_reduce:two_shot,reduce_scatter:one_shot");
+  Ranks ranks(ReadAccess::Direct, "all_reduce:two_shot,reduce_scatter:one_shot");
   EXPECT_GE(ranks.rounds(Collective::AllReduce), kBlock / kMessage / 2);
   EXPECT_GE(ranks.rounds(Collective::ReduceScatter, Op::PreMulSum), kBlock / kMessage);
 }

@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "base/socket.hpp"
-#include "comm/endpoint.hpp"
-#include "unit/comm/child.hpp"
+#include "control/endpoint.hpp"
+#include "support/child.hpp"
 
 namespace tutti::comm {
 namespace {
@@ -27,22 +27,22 @@ double seconds_since(Deadline::Clock::time_point start) {
 }
 
 /// Waits for the communicator's failure and tells it.
-std::string await_failure(const Endpoint& endpoint) {
+std::string await_failure(const control::Endpoint& endpoint) {
   const Deadline deadline = soon();
   while (endpoint.failed() == 0 && !deadline.passed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   const auto failure = endpoint.failure();
   return failure ? std::string(name_of(failure->first)) + ": " + failure->second : "no failure";
 }
 
-std::string ask_for_segment(Endpoint& endpoint, Rank peer) {
+std::string ask_for_segment(control::Endpoint& endpoint, Rank peer) {
   const auto reply = endpoint.ask(peer, "segment", "please", soon());
   char text[7] = {};
   return pread(reply.fd.get(), text, 6, 0) == 6 ? reply.bytes + ": " + text : "no segment";
 }
 
-void serve_segment(Endpoint& endpoint) {
+void serve_segment(control::Endpoint& endpoint) {
   endpoint.serve("segment", [](Rank from, const std::string& request) {
-    Endpoint::Reply reply{request + " " + std::to_string(from), Fd(memfd_create("segment", MFD_CLOEXEC))};
+    control::Endpoint::Reply reply{request + " " + std::to_string(from), Fd(memfd_create("segment", MFD_CLOEXEC))};
     EXPECT_EQ(pwrite(reply.fd.get(), "shared", 6, 0), 6);
     return reply;
   });
@@ -58,7 +58,7 @@ void fork_a_holder(Line& test) {
 }
 
 /// Runs what the test says, line by line.
-void obey(Endpoint& endpoint, Line& test) {
+void obey(control::Endpoint& endpoint, Line& test) {
   std::string word;
   for (;;) {
     std::istringstream line(test.hear(60));
@@ -87,7 +87,7 @@ void obey(Endpoint& endpoint, Line& test) {
       uint64_t calls = 0;
       line >> calls;
       test.tell("leaving");
-      const Farewell farewell = endpoint.leave(calls, soon());
+      const control::Farewell farewell = endpoint.leave(calls, soon());
       test.tell(farewell.complete ? "complete " + farewell.mismatch : "incomplete");
       return;
     } else {
@@ -102,15 +102,15 @@ int rank_main(const std::string& argument, Line& test) {
   Rank ranks = 0, rank = 0;
   double wait = 30;
   words >> hex >> ranks >> rank >> wait;
-  UniqueId id;
+  control::UniqueId id;
   if (hex == "make") {
-    id = create_unique_id();
+    id = control::create_unique_id();
     test.tell(id.hex());
   } else {
-    id = UniqueId::from_hex(hex);
+    id = control::UniqueId::from_hex(hex);
   }
   try {
-    const auto endpoint = Endpoint::join(id, ranks, rank, "", Deadline::in(wait));
+    const auto endpoint = control::Endpoint::join(id, ranks, rank, "", Deadline::in(wait));
     test.tell("joined");
     obey(*endpoint, test);
   } catch (const Error& error) {
@@ -298,11 +298,11 @@ TEST(Process, ASecondProcessClaimingARankIsRefusedAndTheOthersGoOn) {
 }
 
 TEST(Process, ARankThatGivesUpEndsTheWaitOfAll) {
-  const UniqueId id = create_unique_id();
+  const control::UniqueId id = control::create_unique_id();
   std::string text;
   std::thread here([&] {
     try {
-      Endpoint::join(id, 3, 0, "", soon());
+      control::Endpoint::join(id, 3, 0, "", soon());
     } catch (const Error& error) {
       text = error.what();
     }
@@ -314,7 +314,7 @@ TEST(Process, ARankThatGivesUpEndsTheWaitOfAll) {
 }
 
 TEST(Process, AForkedChildGetsAClearErrorAndMayStartAnew) {
-  const auto endpoint = Endpoint::join(create_unique_id(), 1, 0, "", soon());
+  const auto endpoint = control::Endpoint::join(control::create_unique_id(), 1, 0, "", soon());
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   const pid_t child = fork();
@@ -328,7 +328,7 @@ TEST(Process, AForkedChildGetsAClearErrorAndMayStartAnew) {
     const bool left = !endpoint->leave(1, soon()).complete;
     text += left ? " / not left" : " / left";
 #if !defined(__SANITIZE_THREAD__)  // ThreadSanitizer allows no new threads in a child of a process that has some
-    const auto anew = Endpoint::join(create_unique_id(), 1, 0, "", soon());
+    const auto anew = control::Endpoint::join(control::create_unique_id(), 1, 0, "", soon());
     if (anew->place(0).nonce == endpoint->place(0).nonce) text += " / not told apart";
     text += anew->exchange("z", soon()).at(0) == "z" && anew->leave(1, soon()).complete ? " / anew" : " / no";
 #else

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "exec/lower.hpp"
+#include "exec/compile/lower.hpp"
 #include "plan/algorithm.hpp"
 #include "support/no_links.hpp"
 

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "link/link.hpp"
 #include "support/shapes.hpp"
-#include "transports/link.hpp"
 #include "tutti/error.hpp"
 
 namespace tutti::select {
@@ -88,7 +88,7 @@ TEST(Select, RanksThatShareCoresPayForRoundsAndForEachOthersBytes) {
   Setting s = setting(8);
   const auto ring = [&](uint64_t bytes) { return candidate_of("ring", Collective::AllReduce, bytes, s).seconds; };
   const double tiny = ring(8), huge = ring(1 << 30);
-  s.crowd = 4;
+  s.oversubscription = 4;
   EXPECT_NEAR(ring(1 << 30) / huge, 4, 0.01);
   EXPECT_GT(ring(8) - tiny, 14 * 3 * 0.5e-6) << "fourteen rounds, each with three others before it";
   EXPECT_STREQ(DecisionTable(s).choose(Collective::AllReduce, 8).algorithm->name, "one_shot");
@@ -98,7 +98,7 @@ TEST(Select, RanksThatShareCoresPayForEachMessage) {
   Setting s = setting(4);  // on two cores, through shared memory
   s.inside = {.alpha = 250e-9, .beta = 1e-10, .message = 83e-9, .in_place = true};
   s.gamma = 25e-12;
-  s.crowd = 2;
+  s.oversubscription = 2;
   const DecisionTable table(s);
   const auto chosen = [&](uint64_t bytes) { return table.choose(Collective::AllReduce, bytes).algorithm->name; };
   EXPECT_STREQ(chosen(16), "one_shot");
@@ -253,7 +253,7 @@ TEST(Select, AWindowFitsTheStagingMemoryOfEveryRank) {
         const Setting s = setting(n);
         if (cost.message == plan::Ratio(0) || window_bytes(*a, s) == 0) continue;
         const double message = cost.message.value() * static_cast<double>(window_bytes(*a, s)) + 128;
-        const double staged = message * static_cast<double>(cost.stages) * transports::kSlots;
+        const double staged = message * static_cast<double>(cost.stages) * link::kSlots;
         EXPECT_LE(staged, static_cast<double>(s.staging)) << a->name << " n=" << n;
       }
     }
@@ -270,7 +270,7 @@ TEST(Select, AWindowFitsWhicheverRankIsTheRoot) {
         const auto seen = std::make_shared<const plan::Grouping>(s.groups->seen_from(root));
         const plan::Cost cost = broadcast.cost({Collective::Broadcast, n, seen});
         const double message = cost.message.value() * window + 128;
-        EXPECT_LE(message * static_cast<double>(cost.stages) * transports::kSlots, static_cast<double>(s.staging))
+        EXPECT_LE(message * static_cast<double>(cost.stages) * link::kSlots, static_cast<double>(s.staging))
             << n << " ranks, root " << root;
       }
     }

@@ -1,0 +1,147 @@
+// The C interface: calls that move data. Arguments become Calls.
+#include <utility>
+
+#include "base/format.hpp"
+#include "capi/handles.hpp"
+#include "comm/submit.hpp"
+#include "comm/vector_calls.hpp"
+
+namespace tutti::capi {
+namespace {
+
+[[noreturn]] void refuse(const comm::Call& call, int value, const char* what) {
+  throw_error(Code::InvalidArgument, "{}: {} is no {}", name_of(call.spec.collective), value, what);
+}
+
+/// Completes a call by its type and operator.
+comm::Call& typed(comm::Communicator& communicator, comm::Call& call, int type, tuttiRedOp_t op) {
+  if (type < 0 || type >= kDTypes) refuse(call, type, "element type");
+  call.spec.type = static_cast<DType>(type);
+  if (op >= comm::kFirstScale) {
+    communicator.scales().apply(op - comm::kFirstScale, call);
+  } else if (op < tuttiSum || op > tuttiAvg) {
+    refuse(call, op, "reduction operator");
+  } else {
+    call.spec.op = static_cast<Op>(op);
+  }
+  return call;
+}
+
+/// What the collectives' functions have in common: in one place, so that all of it is in the cache.
+[[gnu::noinline]] tuttiResult_t run(comm::Call&& call, int type, tuttiRedOp_t op, tuttiComm_t comm,
+                                    tuttiStream_t stream) {
+  return guarded([&] {
+    const auto& communicator = communicator_of(comm);
+    comm::submit(communicator, typed(*communicator, call, type, op), stream_of(stream));
+  });
+}
+
+/// A call whose type and operator are still to come.
+comm::Call call_of(Collective collective, const void* in, void* out, size_t count, int root = 0, bool sends = false) {
+  return {.spec = {.collective = collective, .sends = sends, .root = root, .count = count}, .in = in, .out = out};
+}
+
+/// The same where blocks vary.
+tuttiResult_t run(Collective collective, const void* in, size_t in_count, comm::GivenBlocks in_blocks, void* out,
+                  size_t out_count, comm::GivenBlocks out_blocks, int type, tuttiRedOp_t op, int root, tuttiComm_t comm,
+                  tuttiStream_t stream) {
+  return guarded([&] {
+    const auto& communicator = communicator_of(comm);
+    comm::Call call{.spec = {.collective = collective, .varies = true, .root = root}, .in = in, .out = out};
+    comm::submit(communicator,
+                 varying_call(typed(*communicator, call, type, op), communicator->rank(), communicator->ranks(),
+                              in_count, in_blocks, out_count, out_blocks),
+                 stream_of(stream));
+  });
+}
+
+}  // namespace
+}  // namespace tutti::capi
+
+using namespace tutti;        // NOLINT: this file is the border
+using namespace tutti::capi;  // NOLINT
+
+tuttiResult_t tuttiAllReduce(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, tuttiRedOp_t op,
+                             tuttiComm_t comm, tuttiStream_t stream) {
+  return run(call_of(Collective::AllReduce, sendbuff, recvbuff, count), type, op, comm, stream);
+}
+
+tuttiResult_t tuttiReduce(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, tuttiRedOp_t op,
+                          int root, tuttiComm_t comm, tuttiStream_t stream) {
+  return run(call_of(Collective::Reduce, sendbuff, recvbuff, count, root), type, op, comm, stream);
+}
+
+tuttiResult_t tuttiBroadcast(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, int root,
+                             tuttiComm_t comm, tuttiStream_t stream) {
+  return run(call_of(Collective::Broadcast, sendbuff, recvbuff, count, root), type, tuttiSum, comm, stream);
+}
+
+tuttiResult_t tuttiAllGather(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, tuttiComm_t comm,
+                             tuttiStream_t stream) {
+  return run(call_of(Collective::AllGather, sendbuff, recvbuff, count), type, tuttiSum, comm, stream);
+}
+
+tuttiResult_t tuttiReduceScatter(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type,
+                                 tuttiRedOp_t op, tuttiComm_t comm, tuttiStream_t stream) {
+  return run(call_of(Collective::ReduceScatter, sendbuff, recvbuff, count), type, op, comm, stream);
+}
+
+tuttiResult_t tuttiAllToAll(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, tuttiComm_t comm,
+                            tuttiStream_t stream) {
+  return run(call_of(Collective::AllToAll, sendbuff, recvbuff, count), type, tuttiSum, comm, stream);
+}
+
+tuttiResult_t tuttiGather(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, int root,
+                          tuttiComm_t comm, tuttiStream_t stream) {
+  return run(call_of(Collective::Gather, sendbuff, recvbuff, count, root), type, tuttiSum, comm, stream);
+}
+
+tuttiResult_t tuttiScatter(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t type, int root,
+                           tuttiComm_t comm, tuttiStream_t stream) {
+  return run(call_of(Collective::Scatter, sendbuff, recvbuff, count, root), type, tuttiSum, comm, stream);
+}
+
+tuttiResult_t tuttiBarrier(tuttiComm_t comm, tuttiStream_t stream) {
+  return run(call_of(Collective::Barrier, nullptr, nullptr, 0), tuttiUint8, tuttiSum, comm, stream);
+}
+
+tuttiResult_t tuttiSend(const void* sendbuff, size_t count, tuttiDataType_t type, int peer, tuttiComm_t comm,
+                        tuttiStream_t stream) {
+  return run(call_of(Collective::SendRecv, sendbuff, nullptr, count, peer, true), type, tuttiSum, comm, stream);
+}
+
+tuttiResult_t tuttiRecv(void* recvbuff, size_t count, tuttiDataType_t type, int peer, tuttiComm_t comm,
+                        tuttiStream_t stream) {
+  return run(call_of(Collective::SendRecv, nullptr, recvbuff, count, peer), type, tuttiSum, comm, stream);
+}
+
+tuttiResult_t tuttiAllGatherV(const void* sendbuff, size_t sendcount, void* recvbuff, const size_t* recvcounts,
+                              const size_t* displs, tuttiDataType_t type, tuttiComm_t comm, tuttiStream_t stream) {
+  return run(Collective::AllGather, sendbuff, sendcount, {}, recvbuff, 0, {recvcounts, displs}, type, tuttiSum, 0, comm,
+             stream);
+}
+
+tuttiResult_t tuttiReduceScatterV(const void* sendbuff, void* recvbuff, const size_t* counts, tuttiDataType_t type,
+                                  tuttiRedOp_t op, tuttiComm_t comm, tuttiStream_t stream) {
+  return run(Collective::ReduceScatter, sendbuff, 0, {counts, nullptr}, recvbuff, 0, {}, type, op, 0, comm, stream);
+}
+
+tuttiResult_t tuttiAllToAllV(const void* sendbuff, const size_t* sendcounts, const size_t* sdispls, void* recvbuff,
+                             const size_t* recvcounts, const size_t* rdispls, tuttiDataType_t type, tuttiComm_t comm,
+                             tuttiStream_t stream) {
+  return run(Collective::AllToAll, sendbuff, 0, {sendcounts, sdispls}, recvbuff, 0, {recvcounts, rdispls}, type,
+             tuttiSum, 0, comm, stream);
+}
+
+tuttiResult_t tuttiGatherV(const void* sendbuff, size_t sendcount, void* recvbuff, const size_t* recvcounts,
+                           const size_t* displs, tuttiDataType_t type, int root, tuttiComm_t comm,
+                           tuttiStream_t stream) {
+  return run(Collective::Gather, sendbuff, sendcount, {}, recvbuff, 0, {recvcounts, displs}, type, tuttiSum, root, comm,
+             stream);
+}
+
+tuttiResult_t tuttiScatterV(const void* sendbuff, const size_t* sendcounts, const size_t* displs, void* recvbuff,
+                            size_t recvcount, tuttiDataType_t type, int root, tuttiComm_t comm, tuttiStream_t stream) {
+  return run(Collective::Scatter, sendbuff, 0, {sendcounts, displs}, recvbuff, recvcount, {}, type, tuttiSum, root,
+             comm, stream);
+}

@@ -1,0 +1,153 @@
+#include "capi/handles.hpp"
+
+#include <atomic>
+#include <deque>
+#include <mutex>
+#include <utility>
+
+#include "base/format.hpp"
+
+namespace tutti::capi {
+namespace {
+
+constexpr size_t kRetiredEvents = 1024;  // destroyed ones that are told from live ones for sure
+
+std::mutex& shells_mutex() {
+  static auto* const kMutex = new std::mutex;
+  return *kMutex;
+}
+
+/// Under shells_mutex().
+template <class Shell>
+Shell& new_shell() {
+  static auto* const kShells = new std::deque<Shell>;  // pointers into a deque stay
+  Shell& shell = kShells->emplace_back();
+  shell.mark = Shell::kKind + process_generation();
+  return shell;
+}
+
+std::deque<tuttiEvent*>& retired_events() {
+  static auto* const kRetired = new std::deque<tuttiEvent*>;
+  return *kRetired;
+}
+
+/// A generation counts forks, so it is small; any other mark was never made here.
+template <class Shell>
+void check_mark(const Shell* handle, const char* what) {
+  if (handle == nullptr) throw_error(Code::InvalidArgument, "the {} is null", what);
+  const uint64_t generation = handle->mark - Shell::kKind;
+  if (generation == process_generation()) return;
+  if (generation == 0 || generation > process_generation()) {
+    throw_error(Code::InvalidArgument, "this handle is no {}: it was never set, or was overwritten", what);
+  }
+  throw_error(Code::InvalidUsage, "this process was forked from the one that made the {}; make a new one here", what);
+}
+
+/// An event's lock, if it is live.
+std::unique_lock<std::mutex> lock_event(tuttiEvent_t handle) {
+  check_mark(handle, "event");
+  std::unique_lock lock(handle->mutex);
+  if (!handle->live) throw Error(Code::InvalidUsage, "the event was destroyed");
+  return lock;
+}
+
+thread_local std::string t_last_error;
+
+}  // namespace
+
+tuttiComm* make_handle(std::shared_ptr<comm::Communicator> comm) {
+  const std::lock_guard lock(shells_mutex());
+  auto& shell = new_shell<tuttiComm>();
+  shell.comm = std::move(comm);
+  return &shell;
+}
+
+tuttiStream* make_handle(std::shared_ptr<comm::Stream> stream) {
+  const std::lock_guard lock(shells_mutex());
+  auto& shell = new_shell<tuttiStream>();
+  shell.stream = std::move(stream);
+  return &shell;
+}
+
+tuttiEvent* make_event() {
+  const std::lock_guard lock(shells_mutex());
+  auto& retired = retired_events();
+  if (retired.size() <= kRetiredEvents) return &new_shell<tuttiEvent>();
+  tuttiEvent* const again = retired.front();
+  retired.pop_front();
+  const std::lock_guard event_lock(again->mutex);
+  again->mark = tuttiEvent::kKind + process_generation();
+  again->live = true;
+  return again;
+}
+
+void refuse(tuttiComm_t handle) {
+  check_mark(handle, "communicator");
+  throw Error(Code::InvalidUsage, "the communicator was destroyed");
+}
+
+std::shared_ptr<comm::Communicator> communicator_until_gone(tuttiComm_t handle) {
+  check_mark(handle, "communicator");
+  const std::lock_guard lock(handle->mutex);
+  if (handle->comm == nullptr) throw Error(Code::InvalidUsage, "the communicator was destroyed");
+  return handle->comm;
+}
+
+std::shared_ptr<comm::Communicator> begin_destroy(tuttiComm_t handle) {
+  auto communicator = communicator_of(handle);
+  auto expected = tuttiComm::State::Live;
+  if (handle->state.compare_exchange_strong(expected, tuttiComm::State::Leaving)) return communicator;
+  throw Error(Code::InvalidUsage, "another thread destroys the communicator");
+}
+
+void end_destroy(tuttiComm_t handle) {
+  const std::lock_guard lock(handle->mutex);
+  handle->comm = nullptr;
+  handle->state.store(tuttiComm::State::Destroyed, std::memory_order_release);
+}
+
+std::shared_ptr<comm::Stream> live_stream_of(tuttiStream_t handle) {
+  check_mark(handle, "stream");
+  const std::lock_guard lock(handle->mutex);
+  if (handle->stream == nullptr) throw Error(Code::InvalidUsage, "the stream was destroyed");
+  return handle->stream;
+}
+
+std::shared_ptr<comm::Stream> take_stream(tuttiStream_t handle) {
+  check_mark(handle, "stream");
+  const std::lock_guard lock(handle->mutex);
+  if (handle->stream == nullptr) throw Error(Code::InvalidUsage, "the stream was destroyed");
+  return std::exchange(handle->stream, nullptr);
+}
+
+std::shared_ptr<comm::Outcome> recorded_by(tuttiEvent_t handle) {
+  const auto lock = lock_event(handle);
+  return handle->recorded;
+}
+
+void set_recorded(tuttiEvent_t handle, std::shared_ptr<comm::Outcome> outcome) {
+  const auto lock = lock_event(handle);
+  handle->recorded = std::move(outcome);
+}
+
+void destroy_event(tuttiEvent_t handle) {
+  {
+    const auto lock = lock_event(handle);
+    handle->live = false;
+    handle->recorded = nullptr;
+  }
+  const std::lock_guard lock(shells_mutex());
+  retired_events().push_back(handle);
+}
+
+void set_last_error(const char* text) {
+  try {
+    t_last_error = text;
+  } catch (const std::exception&) {
+    t_last_error.clear();
+  }
+}
+
+const char* last_error() { return t_last_error.c_str(); }
+
+}  // namespace tutti::capi

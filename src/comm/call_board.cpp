@@ -1,0 +1,137 @@
+#include "comm/call_board.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "comm/vector_calls.hpp"
+#include "control/messages.hpp"
+
+namespace tutti::comm {
+namespace {
+
+// A key's highest bits say what it is of; a collective's number has neither of them.
+constexpr uint64_t kTransfer = uint64_t{1} << 63;
+constexpr uint64_t kBlocks = uint64_t{1} << 62;  // without kTransfer; waits_key() has the bit below too
+constexpr int kFirstAt = 40;                     // of a blocks_key: the first rank; below it the call
+constexpr uint64_t kCallMask = (uint64_t{1} << kFirstAt) - 1;
+static_assert(control::kMaxRanks < 1 << 20 && Board::kBlocksInAnAnswer * 2 * sizeof(uint64_t) <= control::kMaxSmall);
+
+static_assert(std::endian::native == std::endian::little, "what travels is a spec's words");
+
+/// Words from elsewhere, if they are a spec.
+std::optional<CallSpec> unpack(uint64_t kinds, uint64_t count) {
+  const auto collective = kinds & 0xff, type = kinds >> 8 & 0xff, op = kinds >> 16 & 0xff, flags = kinds >> 24 & 0xff;
+  if (collective >= kCollectives || type >= kDTypes || op >= kOps || flags > 15) return std::nullopt;
+  return std::bit_cast<CallSpec>(std::array{kinds, count});
+}
+
+/// What travels. A spec that is not there has kinds = ~0.
+struct Bytes {
+  uint64_t begun, finished, kinds, count, last_kinds, last_count;
+};
+constexpr uint64_t kAbsent = ~uint64_t{0};
+
+}  // namespace
+
+uint64_t transfer_key(bool sends, Rank peer, uint64_t number) {
+  return kTransfer | static_cast<uint64_t>(sends) << 62 | static_cast<uint64_t>(peer & 0x3fffffff) << 32 |
+         (number & 0xffffffff);
+}
+
+uint64_t blocks_key(uint64_t call, Rank first) {
+  return kBlocks | static_cast<uint64_t>(first) << kFirstAt | (call & kCallMask);
+}
+
+void Board::Entry::write(uint64_t new_key, const CallSpec& spec) {
+  key.store(0, std::memory_order_relaxed);
+  kinds.store(spec.kinds(), std::memory_order_release);
+  count.store(spec.count, std::memory_order_release);
+  key.store(new_key, std::memory_order_release);
+}
+
+std::optional<CallSpec> Board::Entry::read(uint64_t wanted) const {
+  if (wanted == 0 || key.load(std::memory_order_acquire) != wanted) return std::nullopt;
+  const uint64_t k = kinds.load(std::memory_order_acquire);
+  const uint64_t c = count.load(std::memory_order_acquire);
+  if (key.load(std::memory_order_relaxed) != wanted) return std::nullopt;
+  return unpack(k, c);
+}
+
+void Board::enter(uint64_t call, const CallSpec& spec) {
+  collectives_[call % kEntries].write(call, spec);
+  begun_.store(call, std::memory_order_release);
+  last_.store(call, std::memory_order_release);
+}
+
+void Board::enter_transfer(uint64_t key, const CallSpec& spec) {
+  const uint64_t number = transfers_begun_.load(std::memory_order_relaxed);
+  transfers_[number % kEntries].write(key, spec);
+  transfers_begun_.store(number + 1, std::memory_order_release);
+  last_.store(key, std::memory_order_release);
+}
+
+void Board::enter_blocks(uint64_t call, std::shared_ptr<const Varying> blocks) {
+  const std::lock_guard lock(blocks_mutex_);
+  blocks_[call % blocks_.size()] = {call, std::move(blocks)};
+}
+
+std::shared_ptr<const Varying> Board::blocks(uint64_t call) const {
+  const std::lock_guard lock(blocks_mutex_);
+  const Blocks& entry = blocks_[call % blocks_.size()];
+  return entry.call == call ? entry.of : nullptr;
+}
+
+std::string Board::answer_blocks(uint64_t call, Rank first) const {
+  const auto known = blocks(call);
+  std::string bytes;
+  if (known == nullptr) return bytes;
+  for (const auto* counts : {&known->in.counts, &known->out.counts}) {
+    const size_t begin = std::min(static_cast<size_t>(first), counts->size());
+    const size_t end = std::min(begin + kBlocksInAnAnswer, counts->size());
+    bytes.append(reinterpret_cast<const char*>(counts->data() + begin), (end - begin) * sizeof(uint64_t));
+  }
+  return bytes;
+}
+
+std::optional<BlockLengths> Board::parse_blocks(const std::string& bytes) {
+  const size_t each = bytes.size() / 2;
+  if (bytes.empty() || bytes.size() % (2 * sizeof(uint64_t)) != 0) return std::nullopt;
+  BlockLengths lengths;
+  for (auto* counts : {&lengths.sent, &lengths.expected}) {
+    counts->resize(each / sizeof(uint64_t));
+    std::memcpy(counts->data(), bytes.data() + (counts == &lengths.sent ? 0 : each), each);
+  }
+  return lengths;
+}
+
+std::string Board::answer(uint64_t key) const {
+  if ((key & kTransfer) == 0 && (key & kBlocks) != 0) {
+    return answer_blocks(key & kCallMask, static_cast<Rank>((key & ~kBlocks) >> kFirstAt));
+  }
+  const auto find = [&](uint64_t wanted) -> std::optional<CallSpec> {
+    if ((wanted & kTransfer) == 0) return collectives_[wanted % kEntries].read(wanted);
+    for (const Entry& entry : transfers_) {
+      if (auto spec = entry.read(wanted)) return spec;
+    }
+    return std::nullopt;
+  };
+  Bytes bytes{
+      begun_.load(std::memory_order_acquire), finished_.load(std::memory_order_acquire), kAbsent, 0, kAbsent, 0};
+  if (const auto spec = find(key)) bytes.kinds = spec->kinds(), bytes.count = spec->count;
+  if (const auto last = find(last_.load(std::memory_order_acquire))) {
+    bytes.last_kinds = last->kinds(), bytes.last_count = last->count;
+  }
+  return {reinterpret_cast<const char*>(&bytes), sizeof bytes};
+}
+
+std::optional<BoardAnswer> Board::parse(const std::string& text) {
+  Bytes bytes;
+  if (text.size() != sizeof bytes) return std::nullopt;
+  std::memcpy(&bytes, text.data(), sizeof bytes);
+  return BoardAnswer{bytes.begun, bytes.finished, unpack(bytes.kinds, bytes.count),
+                     unpack(bytes.last_kinds, bytes.last_count)};
+}
+
+}  // namespace tutti::comm

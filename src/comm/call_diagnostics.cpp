@@ -1,0 +1,341 @@
+#include "comm/call_diagnostics.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+#include "base/counted.hpp"
+#include "base/env.hpp"
+#include "base/format.hpp"
+#include "control/describe.hpp"
+
+namespace tutti::comm {
+namespace {
+
+constexpr double kBoardWait = 2.0;   // seconds for a peer's board when a message was wrong
+constexpr double kReasonWait = 2.0;  // … and for the reason why a peer's call has failed, or a link has broken
+
+const char* waits_for(exec::Await await) {
+  switch (await) {
+    case exec::Await::Message:
+      return "a message";
+    case exec::Await::Credit:
+      return "room on the link";
+    case exec::Await::Staging:
+      return "staged data to be read";
+    default:
+      return "progress";
+  }
+}
+
+/// True when `peer` left without the counterpart of one of our transfers with it.
+bool left_without(const std::vector<NumberedCall>& group, Rank peer, const control::Left& left) {
+  return std::any_of(group.begin(), group.end(), [&](const NumberedCall& ours) {
+    const CallSpec& spec = ours.call.spec;
+    return spec.root == peer && ours.number > (spec.sends ? left.received_from_us : left.sent_to_us);
+  });
+}
+
+}  // namespace
+
+/// "all_reduce(count=8, f32, sum), call 41", "send(count=4, f32, to rank 1)", "a group of 3 transfers beginning with …"
+std::string CallDiagnostics::what() const {
+  if (call_ != 0) return fmt::format("{}, call {}", describe(spec_), call_);
+  if (group_ == nullptr || group_->empty()) return "a call";
+  const std::string first = describe(group_->front().call.spec);
+  return group_->size() == 1 ? first : fmt::format("a group of {} transfers beginning with {}", group_->size(), first);
+}
+
+/// "rank 3: all_reduce(count=8, f32, sum), call 41 (ring)"
+std::string CallDiagnostics::here() const {
+  if (call_ != 0) {
+    const std::string by = *algorithm_ == '\0' ? "" : fmt::format(" ({})", algorithm_);
+    return fmt::format("rank {}: {}, call {}{}", endpoint_.rank(), describe(spec_), call_, by);
+  }
+  if (group_ == nullptr || group_->empty()) return fmt::format("rank {}", endpoint_.rank());
+  const std::string first = describe(group_->front().call.spec);
+  if (group_->size() == 1) return fmt::format("rank {}: {}", endpoint_.rank(), first);
+  return fmt::format("rank {}: group of {} transfers beginning with {}", endpoint_.rank(), group_->size(), first);
+}
+
+/// This rank's own call that concerns `peer`.
+const CallSpec& CallDiagnostics::ours(Rank peer, bool sends) const {
+  if (call_ != 0 || group_ == nullptr || group_->empty()) return spec_;
+  for (const NumberedCall& transfer : *group_) {
+    if (transfer.call.spec.root == peer && transfer.call.spec.sends == sends) return transfer.call.spec;
+  }
+  return group_->front().call.spec;
+}
+
+/// Under what key the peer's board has the counterpart of our call.
+uint64_t CallDiagnostics::key(Rank peer, bool we_send) const {
+  if (call_ != 0 || group_ == nullptr) return call_;
+  for (const NumberedCall& transfer : *group_) {
+    if (transfer.call.spec.root != peer || transfer.call.spec.sends != we_send) continue;
+    return transfer_key(!we_send, endpoint_.rank(), transfer.number);
+  }
+  return 0;
+}
+
+std::string CallDiagnostics::compare(Rank peer, uint64_t call, const CallSpec& mine, const CallSpec& theirs) const {
+  if (mine.varies && mine.kinds() == theirs.kinds()) {
+    if (auto text = other_counts(peer, call, mine)) return *text;
+  }
+  const std::string number = call != 0 ? fmt::format(" as call {}", call) : "";
+  return fmt::format("rank {} called {}{} where rank {} called {}", peer, describe(theirs), number, endpoint_.rank(),
+                     describe(mine));
+}
+
+Status CallDiagnostics::fail(Code code, const std::string& reason) {
+  endpoint_.fail(code, reason);
+  return failed();
+}
+
+Status CallDiagnostics::broken(Code code, const std::string& what) {
+  const Deadline deadline = Deadline::in(code == Code::PeerFailed ? kReasonWait : 0);
+  do {
+    if (endpoint_.failed().load(std::memory_order_acquire) != 0) return failed();
+    if (const auto early = somebody_left_early()) return fail(Code::Mismatch, *early);
+    exec::nap(1e-3);
+  } while (!deadline.passed());
+  return fail(code, what);
+}
+
+/// How `peer` left without the counterpart of our call (of our sends to it, or receives), if it did.
+std::optional<std::string> CallDiagnostics::left_early(Rank peer, bool we_send) const {
+  const auto left = endpoint_.left(peer);
+  if (!left) return std::nullopt;
+  if (call_ != 0) {
+    const uint64_t last = left->calls + 1;
+    if (last > call_) return std::nullopt;
+    return compare(peer, last, own_board_.collective(last).value_or(spec_), {.leaves = true});
+  }
+  if (group_ == nullptr || !left_without(*group_, peer, *left)) return std::nullopt;
+  return fmt::format("rank {} left after sending rank {} {} and receiving {} from it where rank {} called {}", peer,
+                     endpoint_.rank(), counted(left->sent_to_us, "message"), left->received_from_us, endpoint_.rank(),
+                     describe(ours(peer, we_send)));
+}
+
+/// The same for any peer: ranks that wait for each other in a call may all do so because of one that is not in it.
+std::optional<std::string> CallDiagnostics::somebody_left_early() const {
+  for (Rank peer = 0; peer < endpoint_.ranks(); ++peer) {
+    for (const bool we_send : {true, false}) {
+      if (auto early = left_early(peer, we_send)) return early;
+    }
+  }
+  return std::nullopt;
+}
+
+Status CallDiagnostics::failed() {
+  const auto first = endpoint_.failure();
+  if (!first) return {Code::InternalError, here() + ": failed without a reason"};
+  const std::string whole = control::said_by(endpoint_.rank(), first->second);  // here() names this rank: not twice
+  return {first->first, here() + whole.substr(whole.find(':'))};
+}
+
+/// The peer's answers under these keys, in their order.
+std::vector<std::optional<std::string>> CallDiagnostics::ask_now(Rank peer, const std::vector<uint64_t>& keys) const {
+  const Deadline deadline = Deadline::in(kBoardWait);
+  std::vector<std::future<std::optional<std::string>>> replies;
+  for (const uint64_t key : keys) replies.push_back(endpoint_.ask_board(peer, key, deadline));
+  std::vector<std::optional<std::string>> answers;
+  for (auto& reply : replies) {
+    const bool came = reply.wait_until(deadline.at()) == std::future_status::ready;
+    answers.push_back(came ? reply.get() : std::nullopt);
+  }
+  return answers;
+}
+
+/// The peer's entries under these keys, in their order.
+std::vector<std::optional<BoardAnswer>> CallDiagnostics::ask_specs(Rank peer, const std::vector<uint64_t>& keys) const {
+  std::vector<std::optional<BoardAnswer>> answers;
+  for (const auto& bytes : ask_now(peer, keys)) answers.push_back(bytes ? Board::parse(*bytes) : std::nullopt);
+  return answers;
+}
+
+/// Where the peer's collectives and ours first went apart: a rank may have gone past a wrong call without noticing.
+std::optional<std::string> CallDiagnostics::first_difference(Rank peer) const {
+  const uint64_t oldest = call_ < Board::kEntries ? 1 : call_ - Board::kEntries + 1;
+  std::vector<uint64_t> calls;
+  for (uint64_t call = oldest; call <= call_; ++call) calls.push_back(call);
+  const auto theirs = ask_specs(peer, calls);
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const auto mine = own_board_.collective(calls[i]);
+    if (!mine || !theirs[i] || !theirs[i]->spec || *theirs[i]->spec == *mine) continue;
+    return compare(peer, calls[i], *mine, *theirs[i]->spec);
+  }
+  return std::nullopt;
+}
+
+/// Does the last collective of a peer that is not in our call fit those that we made?
+std::optional<std::string> CallDiagnostics::last_difference(Rank peer, const BoardAnswer& board) const {
+  if (!board.last || board.last->collective == Collective::SendRecv || board.begun == call_) return std::nullopt;
+  // Nobody gets past a call that waits for all: who is further is in other calls, even if the board has lost our
+  // number.
+  if (board.begun > call_) return compare(peer, board.begun, spec_, *board.last);
+  const auto mine = own_board_.collective(board.begun);
+  if (!mine || *mine == *board.last) return std::nullopt;
+  if (auto first = first_difference(peer)) return first;
+  return compare(peer, board.begun, *mine, *board.last);
+}
+
+/// The first transfer of our group whose counterpart on the peer's board is of another count or type.
+std::optional<std::string> CallDiagnostics::first_wrong_transfer(Rank peer) const {
+  std::vector<const NumberedCall*> shared;
+  std::vector<uint64_t> keys;
+  for (const NumberedCall& transfer : *group_) {
+    if (transfer.call.spec.root != peer) continue;
+    shared.push_back(&transfer);
+    keys.push_back(transfer_key(!transfer.call.spec.sends, endpoint_.rank(), transfer.number));
+  }
+  const auto theirs = ask_specs(peer, keys);
+  for (size_t i = 0; i < shared.size(); ++i) {
+    const CallSpec& mine = shared[i]->call.spec;
+    if (!theirs[i] || !theirs[i]->spec) continue;
+    const CallSpec& other = *theirs[i]->spec;
+    if (other.count != mine.count || other.type != mine.type) return compare(peer, 0, mine, other);
+  }
+  return std::nullopt;
+}
+
+/// A message of another call than ours has come.
+Status CallDiagnostics::other_call(const exec::Fault& fault) {
+  const auto apart = call_ != 0 ? first_difference(fault.peer) : first_wrong_transfer(fault.peer);
+  if (apart) return fail(Code::Mismatch, *apart);
+  if (call_ != 0 && spec_.varies) {
+    if (const auto lengths = other_block(fault.peer)) return fail(Code::Mismatch, *lengths);
+    return fail(Code::Mismatch, fmt::format("rank {} sent rank {} a block of another length than the one that rank {} "
+                                            "expected in {} as call {}",
+                                            fault.peer, endpoint_.rank(), endpoint_.rank(), describe(spec_), call_));
+  }
+  const auto board = ask_specs(fault.peer, {key(fault.peer, false)}).front();
+  const std::string theirs = board && board->last ? describe(*board->last) : "a call that is not known any more";
+  const std::string number = call_ != 0 ? fmt::format(" as call {}", call_) : "";
+  return fail(
+      Code::Mismatch,
+      fmt::format("rank {} received a message of another call from rank {} (lane {}, step {}): rank {} called {} "
+                  "where rank {} called {}{}",
+                  endpoint_.rank(), fault.peer, fault.lane, fault.step, fault.peer, theirs, endpoint_.rank(),
+                  describe(ours(fault.peer, false)), number));
+}
+
+/// The peer's call has failed, and we know it from its memory before we have heard why.
+Status CallDiagnostics::taken_back(Rank peer) {
+  return broken(Code::PeerFailed,
+                fmt::format("{} has ended its call with an error that was not heard of, and rank {} had "
+                            "not read all that it had lent",
+                            endpoint_.describe(peer), endpoint_.rank()));
+}
+
+Status CallDiagnostics::fault(const exec::Fault& fault) {
+  if (fault.kind == exec::FaultKind::OtherCall) return other_call(fault);
+  if (fault.kind == exec::FaultKind::BadCounter) {
+    return fail(Code::ProtocolError, fmt::format("rank {} claims to have read messages that rank {} never sent it",
+                                                 fault.peer, endpoint_.rank()));
+  }
+  if (fault.kind == exec::FaultKind::TakenBack) return taken_back(fault.peer);
+  if (fault.kind == exec::FaultKind::Unreadable) {
+    const bool gone = fault.error == ESRCH || fault.error == ECONNRESET;
+    return broken(gone ? Code::PeerFailed : Code::SystemError,
+                  fmt::format("rank {} cannot read what {} lent it: {}; TUTTI_CMA=off does without", endpoint_.rank(),
+                              endpoint_.describe(fault.peer), std::strerror(fault.error)));
+  }
+  const char* what = fault.kind == exec::FaultKind::BadLength ? "a message of the wrong length" : "a broken descriptor";
+  return fail(
+      Code::ProtocolError,
+      fmt::format("rank {} received {} from rank {} (lane {}, step {}; {} bytes where {} are due)", endpoint_.rank(),
+                  what, fault.peer, fault.lane, fault.step, fault.got.length, fault.expected_bytes));
+}
+
+/// What is wrong if the peer's board shows another call where ours stands, or shows that it will never come.
+std::optional<std::string> CallDiagnostics::mismatch(Rank peer, const BoardAnswer& board) const {
+  if (call_ == 0) return std::nullopt;  // the counterpart of a transfer shows in its messages
+  if (!board.spec || *board.spec == spec_) return std::nullopt;
+  if (auto first = first_difference(peer)) return first;
+  return compare(peer, call_, spec_, *board.spec);
+}
+
+/// Fails the communicator, and returns true, if one of the ranks is in other calls.
+bool CallDiagnostics::compare_calls(const std::vector<Rank>& ranks) {
+  const Deadline deadline = Deadline::in(kBoardWait);
+  std::vector<std::future<std::optional<std::string>>> replies;
+  for (const Rank peer : ranks) replies.push_back(endpoint_.ask_board(peer, call_, deadline));
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (replies[i].wait_until(deadline.at()) != std::future_status::ready) continue;
+    const auto bytes = replies[i].get();
+    const auto board = bytes ? Board::parse(*bytes) : std::nullopt;
+    if (!board) continue;
+    auto wrong = mismatch(ranks[i], *board);
+    if (!wrong) wrong = last_difference(ranks[i], *board);
+    if (!wrong) continue;
+    endpoint_.fail(Code::Mismatch, *wrong);
+    return true;
+  }
+  return false;
+}
+
+void CallDiagnostics::missing(const std::vector<Rank>& ranks, bool compare) {
+  if (compare && compare_calls(ranks)) return;
+  if (const auto deadlock = stalls_.look(ranks, what(), call_)) {
+    endpoint_.failing()(Code::Mismatch, deadlock->text, deadlock->tickets);
+  }
+}
+
+void CallDiagnostics::look_at_board(const exec::Stall& stall) {
+  if (asked_ != stall.peer) {
+    asked_ = stall.peer;
+    board_.reset();
+    answer_ = {};
+  }
+  if (answer_.valid() && answer_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) {
+    if (const auto bytes = answer_.get()) board_ = Board::parse(*bytes);
+  }
+  if (!answer_.valid()) {
+    answer_ =
+        endpoint_.ask_board(stall.peer, key(stall.peer, stall.await != exec::Await::Message), Deadline::in(kBoardWait));
+  }
+}
+
+Status CallDiagnostics::stalled(const exec::Stall& stall) {
+  if (endpoint_.failed().load(std::memory_order_acquire) != 0) return failed();
+  if (stall.peer != kNoRank) {
+    look_at_board(stall);
+    if (board_) {
+      if (const auto wrong = mismatch(stall.peer, *board_)) return fail(Code::Mismatch, *wrong);
+    }
+  }
+  if (const auto early = somebody_left_early()) return fail(Code::Mismatch, *early);
+  if (const auto deadlock = stalls_.look(stall, what(), call_)) {
+    endpoint_.failing()(Code::Mismatch, deadlock->text, deadlock->tickets);
+    return failed();
+  }
+  if (stall.seconds < env().timeout) return {};
+  return fail(Code::Timeout, late(stall));
+}
+
+std::string CallDiagnostics::whereabouts(Rank peer) const {
+  const auto board = ask_specs(peer, {call_}).front();
+  if (!board) return fmt::format("; rank {} does not answer", peer);
+  return fmt::format("; rank {} is alive, {}", peer,
+                     board->last ? "its last call: " + describe(*board->last) : "without having made a call");
+}
+
+std::string CallDiagnostics::late(const exec::Stall& stall) const {
+  if (stall.peer == kNoRank) return fmt::format("no progress for {:.1f} s", stall.seconds);
+  std::string text = fmt::format("rank {} waited {:.1f} s for rank {} ({}) at lane {}, step {} of {}, round {} of {}",
+                                 endpoint_.rank(), stall.seconds, stall.peer, waits_for(stall.await), stall.lane,
+                                 stall.step, stall.steps, stall.round, stall.rounds);
+  if (!board_) {
+    text += fmt::format("; rank {} does not answer", stall.peer);
+  } else if (call_ != 0 && board_->begun < call_) {
+    text += fmt::format("; rank {} is alive and has not entered call {}", stall.peer, call_);
+    if (board_->last) text += fmt::format(" (its last call: {})", describe(*board_->last));
+  } else {
+    text += fmt::format("; rank {} is alive, in {}", stall.peer, board_->last ? describe(*board_->last) : "no call");
+  }
+  if (const std::string waits = stalls_.follow(); !waits.empty()) text += ": " + waits;
+  return text + ". Raise TUTTI_TIMEOUT if it may take longer.";
+}
+
+}  // namespace tutti::comm

@@ -1,0 +1,170 @@
+#include "comm/decision_log.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/bytes.hpp"
+#include "base/counted.hpp"
+#include "base/env.hpp"
+#include "base/log.hpp"
+#include "base/version.hpp"
+
+namespace tutti::comm {
+namespace {
+
+using nlohmann::json;
+using ByRanks = std::map<std::string, std::vector<Rank>>;  // a fact, and of which ranks it is true
+
+std::string time_text(double seconds) {
+  return seconds < 1e-3 ? fmt::format("{:.1f} us", seconds * 1e6) : fmt::format("{:.2f} ms", seconds * 1e3);
+}
+
+/// "8M"; where ranks differ, "8M (ranks 0, 2-5), 64K (rank 1)".
+std::string text_of(const ByRanks& facts) {
+  if (facts.size() == 1) return facts.begin()->first;
+  std::string text;
+  for (const auto& [fact, ranks] : facts) {
+    text +=
+        fmt::format("{}{} (rank{} {})", text.empty() ? "" : ", ", fact, ranks.size() == 1 ? "" : "s", ranges(ranks));
+  }
+  return text;
+}
+
+std::string hosts_text(const control::Endpoint& endpoint, const std::vector<json>& reports) {
+  std::vector<std::pair<std::string, std::vector<Rank>>> hosts;  // identity, ranks; in the order of their first ranks
+  for (Rank r = 0; r < endpoint.ranks(); ++r) {
+    const std::string& host = endpoint.place(r).host;
+    auto known = std::find_if(hosts.begin(), hosts.end(), [&](const auto& one) { return one.first == host; });
+    if (known == hosts.end()) known = hosts.insert(hosts.end(), {host, {}});
+    known->second.push_back(r);
+  }
+  std::string text;
+  for (const auto& [host, ranks] : hosts) {
+    std::set<std::pair<uint32_t, uint64_t>> processes;
+    for (const Rank r : ranks) processes.emplace(endpoint.place(r).process, endpoint.place(r).nonce);
+    const auto name = reports[static_cast<size_t>(ranks.front())].at("name").get<std::string>();
+    text += fmt::format("{}{} on {} ({})", text.empty() ? "" : "; ", ranges(ranks), name,
+                        processes.size() == 1 ? "1 process" : fmt::format("{} processes", processes.size()));
+  }
+  return text;
+}
+
+/// A line for each relation between ranks: which transport, and why no better one.
+std::string transports_text(const std::vector<json>& reports, const Fabric& fabric) {
+  std::map<std::string, ByRanks> relations;
+  for (size_t r = 0; r < reports.size(); ++r) {
+    for (const auto& [relation, transport] : reports[r].at("routes").items()) {
+      relations[relation][transport.get<std::string>()].push_back(static_cast<Rank>(r));
+    }
+  }
+  std::string text;
+  for (const auto& [relation, facts] : relations) {
+    const std::string why = fabric.why_no_better(relation);
+    text += fmt::format("\n  {}: {}{}", relation, text_of(facts), why.empty() ? "" : fmt::format(" ({})", why));
+  }
+  return text;
+}
+
+std::string groups_text(const plan::Grouping& groups) {
+  if (!groups.has_two_levels()) return "none";
+  std::string text;
+  for (Rank group = 0; group < groups.groups(); ++group) {
+    const auto members = groups.members(group);
+    text += fmt::format("{}[{}]", text.empty() ? "" : " ", ranges({members.begin(), members.end()}));
+  }
+  return fmt::format("{} ranks in {} groups, of {} to {}: {}", groups.ranks(), groups.groups(), groups.smallest(),
+                     counted(static_cast<uint64_t>(groups.largest()), "rank"), text);
+}
+
+/// "all_reduce: one_shot below 24K, ring".
+std::string algorithms_text(const select::DecisionTable& table) {
+  std::vector<std::pair<std::string, std::string>> lines;
+  for (const json& row : json::parse(table.text())) {
+    const auto collective = row.at(0).get<std::string>(), algorithm = row.at(2).get<std::string>();
+    const uint64_t below = row.at(1).get<uint64_t>();
+    if (lines.empty() || lines.back().first != collective) lines.push_back({collective, ""});
+    std::string& line = lines.back().second;
+    line += (line.empty() ? "" : ", ") + algorithm;
+    if (below != ~uint64_t{0}) line += " below " + to_text(Bytes{below});
+  }
+  std::string text;
+  for (const auto& [collective, line] : lines) text += fmt::format("\n    {}: {}", collective, line);
+  return text;
+}
+
+const char* reading_text(transports::ReadAccess reading) {
+  switch (reading) {
+    case transports::ReadAccess::Direct:
+      return "every rank reads every other's where it lies";
+    case transports::ReadAccess::Pulled:
+      return "every rank reads every other's through the kernel (CMA)";
+    case transports::ReadAccess::None:
+      break;
+  }
+  return "not every rank reads every other's; staging memory takes what cannot be read";
+}
+
+}  // namespace
+
+std::string ranges(const std::vector<Rank>& ranks) {
+  std::string text;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const size_t first = i;
+    while (i + 1 < ranks.size() && ranks[i + 1] == ranks[i] + 1) ++i;
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", ranks[first]);
+    if (i > first) text += fmt::format("{}{}", i == first + 1 ? ", " : "-", ranks[i]);
+  }
+  return text;
+}
+
+std::string summary(const control::Endpoint& endpoint, const std::vector<std::string>& reports, const Fabric& fabric,
+                    const plan::Grouping& groups, const AgreedCapabilities& agreed,
+                    const select::DecisionTable& table) {
+  std::vector<json> parsed;
+  ByRanks staging;
+  for (const std::string& report : reports) {
+    const json& one = parsed.emplace_back(json::parse(report));
+    staging[to_text(Bytes{one.at("arena").get<uint64_t>()})].push_back(static_cast<Rank>(parsed.size() - 1));
+  }
+  return fmt::format(
+      "communicator of {} (tutti {})\n  ranks: {}{}\n  others' buffers: {}\n  groups: {}\n  staging memory of a "
+      "rank: {}\n  waiting: {}\n  algorithms, by bytes of a block:{}",
+      counted(static_cast<uint64_t>(endpoint.ranks()), "rank"), version(), hosts_text(endpoint, parsed),
+      transports_text(parsed, fabric), reading_text(agreed.reading), groups_text(groups), text_of(staging),
+      agreed.oversubscribed ? "ranks share cores, and give them up to each other"
+                            : "every rank has a core, and spins on it",
+      algorithms_text(table));
+}
+
+/// Why this algorithm: who demands it, or what the model says of it and of the next best.
+std::string DecisionLog::why(const CallSpec& spec, const std::string& algorithm) const {
+  const std::string collective = name_of(spec.collective);
+  if (spec.varies || spec.collective == Collective::SendRecv) return "only who sends and who gets know its length";
+  if (setting_.given.count(spec.collective) > 0) return "TUTTI_PLAN gives it";
+  if (setting_.forced.count(collective) > 0) return "TUTTI_ALGO demands it";
+  std::string mine, next;
+  for (const auto& candidate : select::candidates(spec.collective, spec.count * size_of(spec.type), setting_)) {
+    if (!candidate.rejected.empty()) continue;
+    const std::string text = fmt::format("{} {}", candidate.algorithm->name, time_text(candidate.seconds));
+    if (candidate.algorithm->name == algorithm) {
+      mine = text;
+    } else if (next.empty()) {
+      next = text;
+    }
+  }
+  return next.empty() ? "nothing else can do it" : fmt::format("the model says {}, next {}", mine, next);
+}
+
+void DecisionLog::first(const CallSpec& spec, const CallInfo& info) {
+  const uint64_t bytes = spec.count * size_of(spec.type);
+  if (!told_.insert({spec.collective, std::bit_width(bytes), info.algorithm + " " + info.delivery}).second) return;
+  log_debug("rank {}: first {}: {} over {} ({}); {} ({})", rank_, describe(spec), info.algorithm, info.transport,
+            why(spec, info.algorithm), info.delivery, info.why);
+}
+
+}  // namespace tutti::comm

@@ -1,0 +1,333 @@
+#include "control/acceptor.hpp"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "base/format.hpp"
+#include "base/limits.hpp"
+#include "base/log.hpp"
+#include "base/socket.hpp"
+#include "control/messages.hpp"
+
+namespace tutti::control {
+namespace {
+
+constexpr size_t kMostVisitors = 4096;
+constexpr size_t kUsualDoors =
+    3;  // a TCP socket and a UNIX socket, and one where the ranks of a launch exchange_unique_id
+constexpr double kPatienceSeconds = 5;  // for the whole way through the acceptor
+constexpr double kSweepSeconds = 0.5;
+constexpr double kPauseSeconds = 0.1;
+constexpr size_t kHandful = 8;       // of visitors, where descriptors are short
+constexpr size_t kChunk = 64 << 10;  // a frame's memory grows as its bytes come
+
+Fd open_spare() { return Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
+std::string_view bytes_of(const auto& plain) { return {reinterpret_cast<const char*>(&plain), sizeof plain}; }
+
+/// Descriptors that this process may have.
+size_t descriptors() {
+  rlimit limit{};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? static_cast<size_t>(std::min<rlim_t>(limit.rlim_cur, 1 << 20)) : 1024;
+}
+
+/// The kernel gives out the lowest number that is free, so a high one says that all below it are in use.
+bool is_high(const Fd& fd) { return static_cast<size_t>(fd.get()) >= descriptors() / 4 * 3; }
+
+/// To the lowest number that is free. Otherwise the high ones would stay in use while lower ones become free.
+void move_down(Fd& fd) {
+  constexpr int kAboveStdio = 3;
+  if (Fd lower(fcntl(fd.get(), F_DUPFD_CLOEXEC, kAboveStdio)); lower) fd = std::move(lower);
+}
+
+/// Of one listener.
+size_t places(size_t doors) {
+  return std::max<size_t>(1, std::min(kMostVisitors, descriptors() / 2) / std::max(doors, kUsualDoors));
+}
+
+/// Lets the close of a connection reset it: nothing of it stays in the kernel.
+void forget_at_close(int fd) {
+  const linger at_once{1, 0};
+  setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+}
+
+}  // namespace
+
+struct Acceptor::PendingConnection {
+  enum class Stage : uint8_t { Claim, Length, Frame };
+  /// What it has said.
+  struct Request {
+    challenge::Claim claim;
+    std::array<uint8_t, 4> length{};
+    size_t frame_length = 0;
+    std::string frame;
+    std::shared_ptr<ConnectionHandler> party;
+  };
+
+  PendingConnection(ListeningSocket* at, Fd with) : door(at), fd(std::move(with)) {}
+
+  ListeningSocket* door;
+  std::unique_ptr<Request> request;  // from its first byte on
+  Deadline::Clock::time_point came = Deadline::Clock::now();
+  uint32_t index = 0;   // in its group
+  uint32_t filled = 0;  // bytes of this stage that have arrived
+  Fd fd;
+  Group group = Group::Strangers;
+  Stage stage = Stage::Claim;
+  challenge::Nonce nonce = challenge::make_hello().nonce;  // with which it was greeted
+};
+
+size_t Acceptor::ListeningSocket::visitors() const {
+  size_t count = 0;
+  for (const PendingConnections& group : groups) count += group.size();
+  return count;
+}
+
+Acceptor::Acceptor(EventLoop& loop, Find find)
+    : loop_(loop), find_(std::move(find)), epoll_(epoll_create1(EPOLL_CLOEXEC)), spare_(open_spare()) {
+  static_assert(sizeof(PendingConnection) <= 80, "strangers are many");
+  if (!epoll_) throw_error(Code::SystemError, "cannot open epoll: {}", std::strerror(errno));
+}
+Acceptor::~Acceptor() = default;
+
+void Acceptor::open(int listener) {
+  if (watch_ == 0) watch_ = loop_.watch(epoll_.get(), EPOLLIN, [this](uint32_t) { on_events(); });
+  ListeningSocket& door = *sockets_.emplace_back(std::make_unique<ListeningSocket>(ListeningSocket{listener}));
+  door.watch = loop_.watch(listener, paused_ ? 0u : static_cast<uint32_t>(EPOLLIN),
+                           [this, &door](uint32_t) { accept_some(door); });
+}
+
+void Acceptor::close(int listener) {
+  const auto door =
+      std::find_if(sockets_.begin(), sockets_.end(), [&](const auto& d) { return d->listener == listener; });
+  if (door == sockets_.end()) return;
+  loop_.unwatch((*door)->watch);
+  for (PendingConnections& group : (*door)->groups) {
+    while (!group.empty()) take_out(*group.back());
+  }
+  sockets_.erase(door);
+}
+
+// ---- places
+
+void Acceptor::accept_some(ListeningSocket& door) {
+  for (int i = 0; i < 64; ++i) {  // then others have their turn
+    Fd fd = accept_now(door.listener);
+    const int error = fd ? 0 : errno;
+    if (fd) {
+      accept_error_ = 0;
+      greet(door, std::move(fd));
+    } else if (!out_of_descriptors(error) && error != ENOBUFS && error != ENOMEM) {
+      return;
+    } else if (!make_room_anywhere(kHandful)) {
+      if (out_of_descriptors(error)) turn_away(door.listener, error);
+      return pause(true);  // or the loop would spin
+    }
+  }
+}
+
+/// Who comes while there is no descriptor left hears so, instead of waiting in vain.
+void Acceptor::turn_away(int listener, int error) {
+  accept_error_ = error;
+  if (!warned_) log_warn("connections of other ranks cannot be accepted: {}", system_words(error));
+  warned_ = true;
+  for (int i = 0; i < 64; ++i) {
+    spare_.reset();
+    const Fd fd = accept_now(listener);
+    if (!fd) break;
+    const challenge::Hello hello{challenge::kNoDescriptor, {}};
+    send_now(fd.get(), bytes_of(hello));
+  }
+  spare_ = open_spare();
+}
+
+std::string Acceptor::trouble() const {
+  const int error = accept_error_;
+  return error == 0 ? "" : fmt::format("; this process could not accept connections: {}", system_words(error));
+}
+
+void Acceptor::greet(ListeningSocket& door, Fd fd) {
+  const Group group = peer_user(fd.get()) == static_cast<int64_t>(geteuid()) ? Group::ThisUser : Group::Strangers;
+  const bool full = door.visitors() >= places(sockets_.size());
+  if (full && !make_room(door, group)) return;
+  if (is_high(fd) && make_room_anywhere(kHandful)) move_down(fd);
+  auto visitor = std::make_unique<PendingConnection>(&door, std::move(fd));
+  challenge::Hello hello;
+  hello.nonce = visitor->nonce;
+  // A fresh socket takes 40 bytes; one that does not is no loss.
+  if (send_now(visitor->fd.get(), bytes_of(hello)) != sizeof hello) return;
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.ptr = visitor.get();
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, visitor->fd.get(), &event) != 0) return;
+  enter(std::move(visitor), group);
+  if (sweep_ == 0) sweep_ = loop_.at(Deadline::in(kSweepSeconds), [this] { sweep(); });
+}
+
+/// Turns out one of those who came by this door. False where nobody has to give way to a newcomer of that group.
+bool Acceptor::make_room(ListeningSocket& door, Group newcomer) {
+  for (const Group group : {Group::Strangers, Group::Proven, Group::ThisUser}) {
+    if (group == Group::ThisUser && newcomer != group) return false;
+    PendingConnections& visitors = door.of(group);
+    if (visitors.empty()) continue;
+    turn_out(*visitors[random_u64() % visitors.size()]);
+    return true;
+  }
+  return false;
+}
+
+/// Turns out one of those at the fullest door; false where no door has more than `kept`, which are not turned out for
+/// each other in the middle of what they came for.
+bool Acceptor::make_room_anywhere(size_t kept) {
+  const auto fullest = std::max_element(sockets_.begin(), sockets_.end(),
+                                        [](const auto& a, const auto& b) { return a->visitors() < b->visitors(); });
+  return fullest != sockets_.end() && (*fullest)->visitors() > kept && make_room(**fullest, Group::ThisUser);
+}
+
+/// While paused, connections wait in the kernel's queue.
+void Acceptor::pause(bool paused) {
+  if (paused_ == paused) return;
+  paused_ = paused;
+  for (const auto& door : sockets_) loop_.change(door->watch, paused ? 0u : static_cast<uint32_t>(EPOLLIN));
+  if (paused) loop_.at(Deadline::in(kPauseSeconds), [this] { pause(false); });
+}
+
+/// Shows out who has been here for too long.
+void Acceptor::sweep() {
+  sweep_ = 0;
+  const auto now = Deadline::Clock::now();
+  bool some = false;
+  for (const auto& door : sockets_) {
+    for (PendingConnections& visitors : door->groups) {
+      for (size_t i = visitors.size(); i-- > 0;) {
+        if (now - visitors[i]->came > std::chrono::duration<double>(kPatienceSeconds)) turn_out(*visitors[i]);
+      }
+      some = some || !visitors.empty();
+    }
+  }
+  if (some) sweep_ = loop_.at(Deadline::in(kSweepSeconds), [this] { sweep(); });
+}
+
+void Acceptor::enter(std::unique_ptr<PendingConnection> visitor, Group group) {
+  PendingConnections& visitors = visitor->door->of(group);
+  visitor->group = group;
+  visitor->index = static_cast<uint32_t>(visitors.size());
+  visitors.push_back(std::move(visitor));
+}
+
+/// Leaves its group, in which the last one gets its place.
+std::unique_ptr<Acceptor::PendingConnection> Acceptor::leave(PendingConnection& visitor) {
+  PendingConnections& visitors = visitor.door->of(visitor.group);
+  visitors.back()->index = visitor.index;
+  std::swap(visitors[visitor.index], visitors.back());
+  auto taken = std::move(visitors.back());
+  visitors.pop_back();
+  return taken;
+}
+
+/// A forked child may have its descriptor open too: then a mere close would not end its events.
+std::unique_ptr<Acceptor::PendingConnection> Acceptor::take_out(PendingConnection& visitor) {
+  if (visitor.fd) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, visitor.fd.get(), nullptr);
+  return leave(visitor);
+}
+
+void Acceptor::turn_out(PendingConnection& visitor) {
+  forget_at_close(visitor.fd.get());
+  take_out(visitor);
+}
+
+// ---- the way through
+
+void Acceptor::on_events() {
+  std::array<epoll_event, 64> events;
+  const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+  for (int i = 0; i < count; ++i) {
+    // Each visitor has one event at most, and nothing that follows from it takes out another one.
+    auto& visitor = *static_cast<PendingConnection*>(events[static_cast<size_t>(i)].data.ptr);
+    if (!advance(visitor)) continue;
+    const auto taken = take_out(visitor);  // through, or not welcome
+    if (taken->stage == PendingConnection::Stage::Frame && taken->filled == taken->request->frame_length) admit(*taken);
+  }
+}
+
+/// True when the visitor's time in the acceptor is over.
+bool Acceptor::advance(PendingConnection& v) {
+  if (!v.request) v.request = std::make_unique<PendingConnection::Request>();
+  PendingConnection::Request& request = *v.request;
+  if (v.stage == PendingConnection::Stage::Claim) {
+    if (!read_exactly(v, &request.claim, sizeof request.claim)) return !v.fd;
+    if (!check_claim(v)) return true;
+    if (v.group == Group::Strangers) enter(leave(v), Group::Proven);
+    v.stage = PendingConnection::Stage::Length;
+    v.filled = 0;
+  }
+  if (v.stage == PendingConnection::Stage::Length) {
+    if (!read_exactly(v, request.length.data(), request.length.size())) return !v.fd;
+    for (size_t i = 0; i < request.length.size(); ++i)
+      request.frame_length |= static_cast<size_t>(request.length[i]) << (8 * i);
+    if (request.frame_length > kMaxFirstFrame) return true;
+    v.stage = PendingConnection::Stage::Frame;
+    v.filled = 0;
+  }
+  return read_frame(v) || !v.fd;
+}
+
+/// Reads no byte beyond the `size` that belong to this stage: what follows belongs to somebody else. True when
+/// complete; closes the descriptor when nothing more can come.
+bool Acceptor::read_exactly(PendingConnection& v, void* into, size_t size) {
+  while (v.filled < size) {
+    const ptrdiff_t got = recv_now(v.fd.get(), static_cast<char*>(into) + v.filled, size - v.filled);
+    if (got < 0) {
+      epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, v.fd.get(), nullptr);
+      v.fd.reset();
+    }
+    if (got <= 0) return false;
+    v.filled += static_cast<uint32_t>(got);
+  }
+  return true;
+}
+
+bool Acceptor::read_frame(PendingConnection& v) {
+  PendingConnection::Request& request = *v.request;
+  while (v.filled < request.frame_length) {
+    const size_t end = std::min(request.frame_length, v.filled + kChunk);
+    if (request.frame.size() < end) request.frame.resize(end);
+    if (!read_exactly(v, request.frame.data(), end)) return false;
+  }
+  return true;
+}
+
+bool Acceptor::check_claim(PendingConnection& v) {
+  const challenge::Claim& claim = v.request->claim;
+  challenge::Hello hello;
+  hello.nonce = v.nonce;
+  v.request->party = find_(std::string(claim.key_name.data(), claim.key_name.size()));
+  if (!v.request->party || !challenge::check_claim(v.request->party->key(), hello, claim)) {
+    log_debug("control thread: turned away a connection that does not know the key");
+    send_now(v.fd.get(), bytes_of(challenge::kUnknownKey));
+    return false;
+  }
+  const auto proof = challenge::make_proof(v.request->party->key(), hello, claim);
+  return send_now(v.fd.get(), bytes_of(proof)) == sizeof proof;
+}
+
+void Acceptor::admit(PendingConnection& v) {
+  send_without_delay(v.fd.get());
+  try {
+    v.request->party->welcome(v.fd, v.request->frame);
+  } catch (const Error& error) {
+    log_debug("control thread: refused a connection: {}", error.what());
+    const Refused refused{error.code(), std::string(error.what()).substr(0, kMaxSmall)};
+    if (v.fd) send_now(v.fd.get(), pack(refused));
+  }
+}
+
+}  // namespace tutti::control

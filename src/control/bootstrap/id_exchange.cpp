@@ -1,0 +1,352 @@
+// How the ranks of a launch come by one unique id: rank 0 opens a door for just so long, and the others fetch it there.
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "base/env.hpp"
+#include "base/format.hpp"
+#include "base/limits.hpp"
+#include "base/socket.hpp"
+#include "control/bootstrap/dial.hpp"
+#include "control/bootstrap/launch.hpp"
+#include "control/control_thread.hpp"
+#include "control/describe.hpp"
+#include "control/host.hpp"
+#include "control/messages.hpp"
+
+namespace tutti::control {
+namespace {
+
+constexpr double kTellSeconds = 2;  // for the others to hear why a rank cannot go on
+constexpr int kRetryMs = 20;        // rank 0 may come late, and there is nothing of it to wait on
+
+/// What the key is derived from.
+std::string secret_of(const Launch& launch, Deadline deadline) {
+  if (!launch.store) return launch.secret;
+  try {
+    return secret_from_store(*launch.store, "tutti/" + public_name(derive_key("tutti store " + launch.job)), deadline);
+  } catch (const Error& error) {
+    throw_error(error.code(),
+                "rank {} of {} ({}): {}. The ranks run on several hosts and need a secret in common: let torchrun keep "
+                "its store, or set TUTTI_KEY to the same secret on all ranks; TUTTI_INSECURE_KEY=1 accepts a key that "
+                "can be guessed",
+                launch.rank, launch.size, launch.launcher, error.what());
+  }
+}
+
+/// What may be wrong where ranks do not find each other.
+std::string hint(const Launch& launch) {
+  if (!launch.job_is_parent) return "";
+  return ". TUTTI_JOB is not set, so only processes with the same parent find each other: set it to the same new word "
+         "on all ranks (on several hosts also TUTTI_ROOT_ADDR and TUTTI_KEY), or start them with tutti run";
+}
+
+/// The way to one meeting of a launch. Its name and key differ from those of the one before and the one after.
+struct RendezvousAddress {
+  RendezvousAddress(const Launch& launch, const std::string& secret, uint64_t number)
+      : one_host(launch.one_host()),
+        key(derive_key(fmt::format("tutti meets {} {} {} {}", number, launch.size, secret, launch.job))),
+        name("tutti-exchange_unique_id-" +
+             public_name(derive_key(fmt::format("tutti meets at {} {} {}", number, geteuid(), launch.job)))),
+        root(launch.root),
+        port(launch.port) {}
+
+  std::string describe() const {
+    return one_host ? fmt::format("the abstract UNIX socket '{}' of this host", name)
+                    : fmt::format("TCP port {} of host '{}'{}", port, root,
+                                  root == env().root_addr ? " (TUTTI_ROOT_ADDR)" : "");
+  }
+
+  bool one_host;
+  Key key;
+  std::string name;  // of the UNIX socket
+  std::string root;
+  uint16_t port;
+};
+
+/// Hands out the id, on the control thread, or the reason why there is none.
+class IdServer final : public ConnectionHandler {
+ public:
+  IdServer(const RendezvousAddress& way, Rank ranks) : way_(way), served_(static_cast<size_t>(ranks), false) {
+    served_[0] = true;
+  }
+  const Key& key() const override { return way_.key; }
+
+  /// What is handed out. The first reason to refuse stands.
+  void give(const std::string& hex) { hex_ = hex; }
+  void refuse(Refused verdict) {
+    const std::lock_guard lock(mutex_);
+    if (!verdict_) verdict_ = std::move(verdict);
+    changed_.notify_all();
+  }
+  std::optional<Refused> verdict() {
+    const std::lock_guard lock(mutex_);
+    return verdict_;
+  }
+
+  void welcome(Fd& fd, std::string_view first) override {
+    if (way_.one_host && peer_user(fd.get()) != static_cast<int64_t>(geteuid())) {
+      throw_error(Code::InvalidArgument, "rank 0 belongs to another user");
+    }
+    if (kind_of(first) == Kind::Withdraw) {
+      auto withdrawal = unpack<Withdraw>(first);
+      check_place(withdrawal.ranks, withdrawal.rank);
+      refuse({withdrawal.code, std::move(withdrawal.text)});
+      return answer(fd, withdrawal.rank, pack(Accepted{}));
+    }
+    const auto fetch = unpack<Fetch>(first);
+    check_place(fetch.ranks, fetch.rank);
+    const auto refused = verdict();
+    answer(fd, fetch.rank, refused ? pack(*refused) : pack(IdGiven{hex_}), !refused);
+  }
+
+  /// Waits until all ranks have come, or until one of them has said that it cannot take part.
+  void wait(Deadline deadline) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_until(lock, deadline.at(), [this] { return verdict_ || all_served(); });
+  }
+  void wait_for_all(Deadline deadline) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_until(lock, deadline.at(), [this] { return all_served(); });
+  }
+  /// How many have the id.
+  size_t given() {
+    const std::lock_guard lock(mutex_);
+    return given_.size();
+  }
+  std::vector<Rank> missing() {
+    const std::lock_guard lock(mutex_);
+    std::vector<Rank> ranks;
+    for (size_t r = 0; r < served_.size(); ++r) {
+      if (!served_[r]) ranks.push_back(static_cast<Rank>(r));
+    }
+    return ranks;
+  }
+
+ private:
+  bool all_served() const {
+    return std::all_of(served_.begin(), served_.end(), [](bool s) { return s; });
+  }
+  void check_place(Rank ranks, Rank rank) const {
+    const auto expected = static_cast<Rank>(served_.size());
+    if (ranks == expected && rank >= 0 && rank < ranks) return;
+    throw_error(Code::InvalidArgument, "rank {} of {} came to exchange_unique_id; rank 0 was launched as one of {}",
+                rank, ranks, expected);
+  }
+  void answer(const Fd& fd, Rank rank, const std::string& bytes, bool gives = false) {
+    if (send_now(fd.get(), bytes) != static_cast<ptrdiff_t>(bytes.size())) return;
+    const std::lock_guard lock(mutex_);
+    served_[static_cast<size_t>(rank)] = true;
+    if (gives) given_.insert(rank);
+    changed_.notify_all();
+  }
+
+  const RendezvousAddress way_;
+  std::string hex_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<bool> served_;
+  std::set<Rank> given_;
+  std::optional<Refused> verdict_;
+};
+
+Fd open_listener(const RendezvousAddress& way) {
+  try {
+    return way.one_host ? listen_unix(way.name) : listen_tcp(way.port);
+  } catch (const Error& error) {
+    throw_error(error.code(), "rank 0 cannot hand out the unique id: {}. {}", error.what(),
+                way.one_host ? "Does another job with the same TUTTI_JOB run here?"
+                             : "Set TUTTI_PORT to a free port, the same on all ranks");
+  }
+}
+
+/// The door is open as long as this lives.
+class OpenIdServer {
+ public:
+  OpenIdServer(const RendezvousAddress& way, std::shared_ptr<IdServer> door)
+      : key_(way.key), listener_(std::make_shared<Fd>(open_listener(way))) {
+    control_.add_handler(std::move(door));
+    control_.loop().post([&control = control_, fd = listener_] { control.acceptor().open(fd->get()); });
+  }
+  ~OpenIdServer() {
+    control_.loop().post([&control = control_, fd = listener_] {
+      control.acceptor().close(fd->get());
+      fd->reset();
+    });
+    control_.remove_handler(key_);
+  }
+  OpenIdServer(const OpenIdServer&) = delete;
+  OpenIdServer& operator=(const OpenIdServer&) = delete;
+
+ private:
+  ControlThread& control_ = ControlThread::get();
+  const Key key_;
+  std::shared_ptr<Fd> listener_;
+};
+
+/// Rank 0 cannot go on: tells the others why, as they come.
+void refuse_all(const Launch& launch, const RendezvousAddress& way, const Error& why) {
+  if (launch.size == 1) return;
+  try {
+    const auto door = std::make_shared<IdServer>(way, launch.size);
+    door->refuse({why.code(), describe_withdrawal(0, why)});
+    const OpenIdServer open(way, door);
+    door->wait_for_all(Deadline::in(kTellSeconds));
+  } catch (const Error&) {  // then they wait until their own time is over
+  }
+}
+
+/// Ranks on other hosts cannot come to addresses of the loopback interface.
+void check_reachable(const RendezvousAddress& way) {
+  const ControlThread& control = ControlThread::get();
+  control.check_addresses();
+  const auto reaches_only_itself = [](const std::vector<Address>& addresses) {
+    return std::all_of(addresses.begin(), addresses.end(), [](const Address& a) { return a.is_loopback(); });
+  };
+  if (way.one_host || !reaches_only_itself(control.home().addresses) || reaches_only_itself(resolve(way.root))) return;
+  throw_error(Code::InvalidArgument,
+              "rank 0 offers nothing but its loopback address, and ranks on other hosts cannot reach that: set "
+              "TUTTI_INTERFACE to an interface that they reach, or unset it");
+}
+
+UniqueId hand_out(const Launch& launch, const RendezvousAddress& way, Deadline deadline) {
+  if (launch.size == 1) return on_this_host([] { return create_unique_id(); });
+  try {
+    check_reachable(way);
+  } catch (const Error& error) {
+    refuse_all(launch, way, error);
+    throw;
+  }
+  UniqueId id = on_this_host([] { return create_unique_id(); });
+  const auto door = std::make_shared<IdServer>(way, launch.size);
+  door->give(id.hex());
+  try {
+    const OpenIdServer open(way, door);
+    door->wait(deadline);
+    if (door->verdict()) door->wait_for_all(Deadline::in(kTellSeconds));
+  } catch (const Error&) {
+    release_unique_id(id);
+    throw;
+  }
+  const std::vector<Rank> missing = door->missing();
+  auto verdict = door->verdict();
+  if (!verdict && missing.empty()) return id;
+  if (!verdict) {
+    verdict = Refused{Code::Timeout,
+                      fmt::format("rank 0 of {} ({}) waited in vain for {} to fetch the unique id at {}{}", launch.size,
+                                  launch.launcher, list_ranks(missing), way.describe(), hint(launch))};
+  }
+  const auto given = door->given();  // these wait for the others, or soon will
+  withdraw(id, {launch.size, 0, verdict->code, verdict->text}, static_cast<size_t>(launch.size) - 1 - given);
+  throw Error(verdict->code, verdict->text);
+}
+
+UniqueId given_id(const Launch& launch) {
+  try {
+    return UniqueId::from_hex(launch.id);
+  } catch (const Error& error) {
+    throw_error(error.code(), "TUTTI_ID: {}", error.what());
+  }
+}
+
+Fd knock(const RendezvousAddress& way, WaitLimit limit) {
+  return way.one_host ? dial_unix(way.name, way.key, limit, true) : dial(resolve(way.root), way.port, way.key, limit);
+}
+
+/// The id in rank 0's answer. Throws the reason why there is none.
+UniqueId id_in(const std::string& answer) {
+  if (kind_of(answer) != Kind::Refused) return UniqueId::from_hex(unpack<IdGiven>(answer).hex);
+  const auto refused = unpack<Refused>(answer);
+  throw Error(refused.code, refused.text);
+}
+
+/// One attempt: rank 0's answer. Throws where rank 0 cannot be reached.
+std::string fetch_once(const Launch& launch, const RendezvousAddress& way, WaitLimit limit) {
+  const Fd fd = knock(way, limit);
+  send_all(fd.get(), pack(Fetch{launch.size, launch.rank}), limit);
+  return receive_frame(fd.get(), kMaxFirstFrame, limit);
+}
+
+UniqueId fetch(const Launch& launch, uint64_t number, Deadline deadline) {
+  std::string refused;  // the last reason of a process that listened there and did not accept the key
+  for (;;) {
+    const RendezvousAddress way(launch, secret_of(launch, deadline),
+                                number);  // a store may be opened anew, with another secret
+    std::string answer, reason;
+    Code code = Code::Timeout;
+    try {
+      answer = fetch_once(launch, way, {deadline, nullptr});
+    } catch (const NoDescriptor& error) {
+      throw_error(error.code(), "rank {} of {} ({}; {}) could not fetch the unique id: {}", launch.rank, launch.size,
+                  launch.launcher, this_process(), error.what());
+    } catch (const Error& error) {
+      reason = error.what();
+      if (error.code() == Code::SystemError) code = error.code();
+      if (error.code() == Code::InvalidArgument) refused = reason;
+    }
+    if (reason.empty()) return id_in(answer);
+    if (deadline.passed()) {
+      if (!refused.empty() && refused != reason) reason += "; before: " + refused;
+      throw_error(
+          code, "rank {} of {} ({}) could not fetch the unique id from rank 0 at {}, with a key made from {}: {}{}",
+          launch.rank, launch.size, launch.launcher, way.describe(), launch.secret_source, reason, hint(launch));
+    }
+    poll(nullptr, 0, deadline.poll_ms(kRetryMs));
+  }
+}
+
+/// The number of a launch's next meeting, or of the attempt at it.
+uint64_t next_meeting() {
+  static std::atomic<uint64_t> meetings{0};
+  return meetings++;
+}
+
+void tell_rank_zero(const Launch& launch, const RendezvousAddress& way, const Error& why, WaitLimit limit) {
+  const Withdraw withdrawal{launch.size, launch.rank, why.code(), describe_withdrawal(launch.rank, why)};
+  while (!limit.deadline.passed()) {
+    try {
+      call<Accepted>(knock(way, limit).get(), withdrawal, limit);
+      return;
+    } catch (const Error&) {  // it may come yet
+      poll(nullptr, 0, limit.deadline.poll_ms(kRetryMs));
+    }
+  }
+}
+
+}  // namespace
+
+UniqueId exchange_unique_id(const Launch& launch, Deadline deadline) {
+  if (!launch.id.empty()) return given_id(launch);
+  const uint64_t number = next_meeting();
+  if (!launch.one_host() && launch.root.empty()) {
+    throw_error(Code::InvalidArgument,
+                "{} does not say where rank 0 runs, and this job has ranks on several hosts: set "
+                "TUTTI_ROOT_ADDR to the name or address of rank 0's host on all ranks",
+                launch.launcher);
+  }
+  if (launch.rank != 0) return fetch(launch, number, deadline);
+  return hand_out(launch, RendezvousAddress(launch, secret_of(launch, deadline), number), deadline);
+}
+
+void withdraw(const Launch& launch, const Error& why) {
+  if (launch.size == 1) return;
+  const Deadline deadline = Deadline::in(kTellSeconds);
+  try {
+    if (!launch.id.empty()) {
+      return withdraw(UniqueId::from_hex(launch.id),
+                      {launch.size, launch.rank, why.code(), describe_withdrawal(launch.rank, why)});
+    }
+    const RendezvousAddress way(launch, secret_of(launch, deadline), next_meeting());
+    launch.rank == 0 ? refuse_all(launch, way, why) : tell_rank_zero(launch, way, why, {deadline, nullptr});
+  } catch (const Error&) {  // then the others wait until their own time is over
+  }
+}
+
+}  // namespace tutti::control

@@ -1,0 +1,99 @@
+// The protocol, as the stores of torch 2 speak it (both of its servers, the classic one and the one over libuv).
+// Numbers are in the byte order of the machine, which is little-endian wherever both run. A request is one byte that
+// says what is wanted, then its arguments; a text or a value stands behind its length of 8 bytes.
+//
+//   Validate     a magic number of 4 bytes       first on every connection; no answer
+//   CompareSet   name, expected, desired         the answer is the value that the name has now
+//
+// CompareSet with nothing expected sets a name that has no value yet, and leaves any other as it is. So all ranks do
+// the same, and none has to wait for another.
+#include "control/bootstrap/torch_store.hpp"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/format.hpp"
+#include "base/secret.hpp"
+#include "base/socket.hpp"
+
+namespace tutti::control {
+namespace {
+
+enum class Query : uint8_t { Validate = 0, CompareSet = 2 };
+constexpr uint32_t kMagic = 0x3C85F7CE;
+constexpr size_t kSecretBytes = 32, kDigits = 2 * kSecretBytes;
+constexpr double kTrySeconds = 5;  // for one attempt: a host that swallows packets must not take all the time
+constexpr int kRetryMs = 100;
+static_assert(std::endian::native == std::endian::little);
+
+void put(std::string& request, const auto& number) {
+  request.append(reinterpret_cast<const char*>(&number), sizeof number);
+}
+
+void put_text(std::string& request, std::string_view text) {
+  put(request, uint64_t{text.size()});
+  request += text;
+}
+
+std::string request_for(const std::string& name, const std::string& desired) {
+  std::string request;
+  put(request, Query::Validate);
+  put(request, kMagic);
+  put(request, Query::CompareSet);
+  put_text(request, name);
+  put_text(request, "");
+  put_text(request, desired);
+  return request;
+}
+
+Fd connect_to(const Address& address, uint16_t port, WaitLimit limit) {
+  Fd fd = start_connect(address, port);
+  if (fd) await_ready(fd.get(), POLLOUT, limit);
+  const int error = fd ? connect_error(fd.get()) : errno;
+  if (error != 0) throw_error(Code::PeerFailed, "{}", std::strerror(error));
+  return fd;
+}
+
+/// Nothing that the store says is believed but 64 hexadecimal digits behind their exact length.
+std::string ask(const Address& address, uint16_t port, const std::string& request, WaitLimit limit) {
+  const Fd fd = connect_to(address, port, limit);
+  send_all(fd.get(), request, limit);
+  uint64_t length = 0;
+  recv_all(fd.get(), &length, sizeof length, limit);
+  if (length != kDigits) throw_error(Code::ProtocolError, "its answer is not that of torch's store");
+  std::string secret(kDigits, '\0');
+  recv_all(fd.get(), secret.data(), secret.size(), limit);
+  std::array<uint8_t, kSecretBytes> bytes{};
+  if (!from_hex(secret, bytes.data(), bytes.size())) throw_error(Code::ProtocolError, "its answer is no key");
+  return secret;
+}
+
+}  // namespace
+
+std::string secret_from_store(const StoreAddress& store, const std::string& name, Deadline deadline) {
+  const std::string request = request_for(name, random_hex(kSecretBytes));
+  for (;;) {
+    std::string why;
+    try {
+      for (const Address& address : resolve(store.host)) {
+        try {
+          return ask(address, store.port, request, {Deadline::in(std::min(kTrySeconds, deadline.left())), nullptr});
+        } catch (const Error& error) {
+          why += fmt::format("{}{}: {}", why.empty() ? "" : "; ", to_string(address, store.port), error.what());
+        }
+      }
+    } catch (const Error& error) {
+      why = error.what();
+    }
+    if (deadline.passed()) {
+      throw_error(Code::Timeout, "no key could be had from torchrun's store at {}:{} ({})", store.host, store.port,
+                  why);
+    }
+    poll(nullptr, 0, deadline.poll_ms(kRetryMs));
+  }
+}
+
+}  // namespace tutti::control

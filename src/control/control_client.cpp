@@ -1,0 +1,286 @@
+// The control thread's side of a seat: what the meeting point says, and who dies.
+#include "control/control_client.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "base/log.hpp"
+#include "control/describe.hpp"
+#include "control/wait_table.hpp"
+
+namespace tutti::control {
+namespace {
+
+constexpr double kGraceSeconds = 0.05;  // a death may be seen before the news that explains it
+constexpr double kHubSeconds = 0.4;     // for the meeting point to confirm a death that this host saw
+
+}  // namespace
+
+void ControlClient::open(Fd fd) {
+  if (closed_) return;
+  channel_ = std::make_shared<Channel>(control_.loop(), std::move(fd), kMaxFromServer);
+  channel_->open(
+      [weak = weak_from_this()](std::string_view body) {
+        if (const auto self = weak.lock()) self->on_frame(body);
+      },
+      [weak = weak_from_this()](const std::string& why) {
+        if (const auto self = weak.lock()) self->on_end(why);
+      });
+}
+
+void ControlClient::on_frame(std::string_view body) {
+  switch (kind_of(body)) {
+    case Kind::Ping:
+      return;
+    case Kind::Table:
+      return on_table(unpack<Table>(body));
+    case Kind::Refused: {
+      const auto refused = unpack<Refused>(body);
+      const std::lock_guard lock(mutex_);
+      if (!refusal_) refusal_ = Failure(refused.code, refused.text);
+      return changed_.notify_all();
+    }
+    case Kind::Gathered: {
+      auto gathered = unpack<Gathered>(body);
+      if (gathered.bytes.size() != static_cast<size_t>(ranks_))
+        throw_error(Code::ProtocolError, "an incomplete exchange");
+      const std::lock_guard lock(mutex_);
+      gathered_ = std::move(gathered);
+      return changed_.notify_all();
+    }
+    case Kind::Missing: {
+      auto missing = unpack<Missing>(body);
+      for (const Rank rank : missing.ranks) index(rank);  // throws if there is no such rank
+      const std::lock_guard lock(mutex_);
+      missing_ = std::move(missing);
+      return changed_.notify_all();
+    }
+    case Kind::TransferCounts:
+      return on_dealings(unpack<TransferCounts>(body));
+    case Kind::MembershipUpdate:
+      return on_news(unpack<MembershipUpdate>(body));
+    case Kind::Fail: {
+      auto failure = unpack<Fail>(body);
+      std::sort(failure.tickets.begin(), failure.tickets.end());
+      if (set_failure(failure.code, failure.text) && !failure.tickets.empty()) {
+        WaitTable::of_this_process().fail(failure.code, failure.text, failure.tickets);
+      }
+      return;
+    }
+    case Kind::BoardAsk:
+      return answer_board(unpack<BoardAsk>(body));
+    case Kind::BoardReply: {
+      auto reply = unpack<BoardReply>(body);
+      const auto question = questions_.find(reply.ticket);
+      if (question == questions_.end() || question->second.peer != reply.peer) return;
+      return resolve(reply.ticket, reply.known ? Answer(std::move(reply.entry)) : std::nullopt);
+    }
+    case Kind::Done:
+      return on_done(unpack<Done>(body));
+    default:
+      throw_error(Code::ProtocolError, "a control message of kind {}", static_cast<int>(body[0]));
+  }
+}
+
+void ControlClient::on_table(Table table) {
+  if (table.members.size() != static_cast<size_t>(ranks_) || !members_.empty() || table.heartbeat_ms == 0) {
+    throw_error(Code::ProtocolError, "a table of {} ranks where {} belong", table.members.size(), ranks_);
+  }
+  heartbeat_seconds_ = table.heartbeat_ms / 1e3;
+  server_ = std::move(table.hub);
+  {
+    const std::lock_guard lock(mutex_);
+    members_ = std::move(table.members);
+    for (const Member& m : members_) places_.push_back({m.host, m.process, m.started, m.nonce});
+    joined_ = true;
+  }
+  changed_.notify_all();
+  watch_processes();
+  last_beat_ = Deadline::Clock::now();
+  heartbeat();
+}
+
+void ControlClient::on_dealings(const TransferCounts& dealings) {
+  const std::lock_guard lock(mutex_);
+  for (const PeerTransfers& traffic : dealings.traffic) {
+    if (traffic.peer < 0 || traffic.peer >= ranks_)
+      throw_error(Code::ProtocolError, "dealings of rank {}", traffic.peer);
+    Left& left = left_[static_cast<size_t>(traffic.peer)];
+    left.sent_to_us = traffic.sent;
+    left.received_from_us = traffic.received;
+  }
+}
+
+void ControlClient::on_news(const MembershipUpdate& news) {
+  const std::lock_guard lock(mutex_);
+  for (const MembershipUpdate::Gone& gone : news.gone) {
+    if (gone.rank < 0 || gone.rank >= ranks_) throw_error(Code::ProtocolError, "news of rank {}", gone.rank);
+    const auto r = static_cast<size_t>(gone.rank);
+    gone_[r] = gone.lost != 0 ? Gone::Lost : Gone::Left;
+    left_[r].calls = gone.calls;
+  }
+}
+
+void ControlClient::on_done(Done done) {
+  bool unheard = false;
+  {
+    const std::lock_guard lock(mutex_);
+    done_ = true;
+    mismatch_ = std::move(done.mismatch);
+    unheard = answered_ && !mismatch_.empty();
+  }
+  if (unheard) control_.add_unheard({rank_, ranks_, mismatch_});  // before close(): then nobody waits for it any more
+  close();
+}
+
+/// The connection to the meeting point has ended: as it should after Done, else because its process died.
+void ControlClient::on_end(const std::string& why) {
+  const auto self = shared_from_this();
+  bool parted = false;
+  {
+    const std::lock_guard lock(mutex_);
+    parted = parted_ || done_;
+    if (!joined_ && !refusal_) {
+      refusal_ = Failure(Code::PeerFailed, "the meeting point is gone: the process that made the unique id ended");
+    }
+    changed_.notify_all();
+  }
+  channel_.reset();
+  resolve_all();
+  if (parted || members_.empty()) return close();
+  if (not_gone().empty()) return;
+  // If that process died, its pidfd tells in a moment, and names the rank.
+  grace_timer_ = control_.loop().at(Deadline::in(kGraceSeconds), [weak = weak_from_this(), why] {
+    if (const auto seat = weak.lock()) seat->hub_lost(why);
+  });
+}
+
+void ControlClient::hub_lost(const std::string& why) {
+  if (closed_) return;
+  const auto rank =
+      std::find_if(members_.begin(), members_.end(), [&](const Member& m) { return same_process(m, server_); });
+  const std::string who = rank == members_.end()
+                              ? fmt::format("the process that made the unique id ({})", describe_process(server_))
+                              : describe_rank(static_cast<Rank>(rank - members_.begin()), *rank);
+  set_failure(Code::PeerFailed, fmt::format("{} is gone, and with it the meeting point of all ranks: {}", who, why));
+}
+
+void ControlClient::heartbeat() {
+  if (!channel_) return;
+  const double beat = heartbeat_seconds_ / 4;
+  const auto now = Deadline::Clock::now();
+  // After this process itself was stopped, the meeting point is not to blame for the silence.
+  if (std::chrono::duration<double>(now - last_beat_).count() > 2 * beat) channel_->forgive_silence();
+  last_beat_ = now;
+  const double silent = std::chrono::duration<double>(now - channel_->heard()).count();
+  if (silent > heartbeat_seconds_) {
+    channel_->close();
+    return on_end(
+        fmt::format("nothing was heard of it for {:.1f} s (its host is lost, or its process is stopped)", silent));
+  }
+  channel_->send(pack(Ping{}));
+  heartbeat_timer_ = control_.loop().at(Deadline::in(beat), [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->heartbeat();
+  });
+}
+
+/// One watch for each other process of this host that holds a rank, or the meeting point.
+void ControlClient::watch_processes() {
+  std::set<std::pair<uint32_t, uint64_t>> seen;
+  const Member& home = control_.home();
+  seen.emplace(home.process, home.started);
+  const auto watch = [&](const Member& member) {
+    if (member.host != home.host || !seen.emplace(member.process, member.started).second) return;
+    watches_.push_back(control_.watch_process(member.process, member.started, [weak = weak_from_this(), member] {
+      if (const auto self = weak.lock()) self->process_died(member);
+    }));
+  };
+  watch(server_);
+  for (const Member& member : members_) watch(member);
+}
+
+std::vector<Rank> ControlClient::still_here(const Member& member) const {
+  std::vector<Rank> ranks;
+  const std::lock_guard lock(mutex_);
+  for (Rank r = 0; r < ranks_; ++r) {
+    const auto i = static_cast<size_t>(r);
+    if (gone_[i] == Gone::No && same_process(members_[i], member)) ranks.push_back(r);
+  }
+  return ranks;
+}
+
+/// The meeting point decides whether a rank that died had left before; where it does not answer, this rank believes
+/// what it sees.
+void ControlClient::process_died(const Member& member) {
+  {
+    const std::lock_guard lock(mutex_);
+    for (size_t i = 0; i < members_.size(); ++i) dead_[i] = dead_[i] || same_process(members_[i], member);
+  }
+  if (closed_) return;
+  if (same_process(member, server_)) {
+    grace_timer_ = control_.loop().at(Deadline::in(kGraceSeconds), [weak = weak_from_this()] {
+      const auto self = weak.lock();
+      if (!self || !self->channel_) return;
+      self->channel_->close();  // a child of that process may still hold the other end
+      self->on_end("its process died");
+    });
+  }
+  const std::vector<Rank> dead = still_here(member);
+  if (dead.empty()) return;
+  for (const Rank rank : dead) {
+    if (channel_) channel_->send(pack(Report{rank}));
+  }
+  control_.loop().at(Deadline::in(channel_ ? kHubSeconds : kGraceSeconds), [weak = weak_from_this(), member] {
+    const auto self = weak.lock();
+    if (!self || self->closed_) return;
+    const std::vector<Rank> still = self->still_here(member);
+    if (still.empty()) return;
+    self->set_failure(
+        Code::PeerFailed,
+        fmt::format("{} is gone: its process died before it left (was it killed, did it crash or exit early?)",
+                    describe_rank(still.front(), member)));
+  });
+}
+
+void ControlClient::answer_board(const BoardAsk& ask) {
+  BoardReply reply;
+  reply.peer = ask.peer;
+  reply.ticket = ask.ticket;
+  if (auto entry = board_(ask.call)) {
+    reply.known = 1;
+    reply.entry = entry->substr(0, kMaxEntry);
+  }
+  if (channel_) channel_->send(pack(reply));
+}
+
+void ControlClient::resolve(uint64_t ticket, Answer answer) {
+  const auto found = questions_.find(ticket);
+  if (found == questions_.end()) return;  // its time was over
+  control_.loop().cancel(found->second.timer);
+  std::promise<Answer> promise = std::move(found->second.answer);
+  questions_.erase(found);
+  promise.set_value(std::move(answer));
+}
+
+void ControlClient::resolve_all() {
+  while (!questions_.empty()) resolve(questions_.begin()->first, std::nullopt);
+}
+
+/// Nobody needs this seat any more.
+void ControlClient::close() {
+  if (closed_) return;
+  const auto self = shared_from_this();
+  closed_ = true;
+  EventLoop& loop = control_.loop();
+  loop.cancel(heartbeat_timer_);
+  loop.cancel(grace_timer_);
+  for (ControlThread::Watch& watch : watches_) control_.unwatch_process(watch);
+  if (channel_) channel_->close();
+  channel_.reset();
+  resolve_all();
+  services_.close();
+  control_.remove_client(*this);
+  changed_.notify_all();
+}
+
+}  // namespace tutti::control

@@ -1,0 +1,190 @@
+// The user threads' side of a seat: calls that wait for the control thread, or leave work with it.
+#include <algorithm>
+
+#include "control/control_client.hpp"
+#include "control/describe.hpp"
+#include "control/wait_table.hpp"
+
+namespace tutti::control {
+namespace {
+
+/// The meeting point ends waits at their deadline, with a text that says who is missing; a waiter gives up by itself
+/// only when even that does not come.
+constexpr double kForTheReasonSeconds = 2;
+
+Deadline later(Deadline deadline) { return Deadline::in(deadline.left() + kForTheReasonSeconds); }
+
+}  // namespace
+
+ControlClient::ControlClient(ControlThread& control, const Key& key, Rank ranks, Rank rank)
+    : control_(control),
+      key_(key),
+      name_(public_name(key)),
+      ranks_(ranks),
+      rank_(rank),
+      gone_(static_cast<size_t>(ranks), Gone::No),
+      dead_(static_cast<size_t>(ranks), false),
+      left_(static_cast<size_t>(ranks)) {}
+
+size_t ControlClient::index(Rank rank) const {
+  if (rank < 0 || rank >= ranks_)
+    throw_error(Code::InvalidArgument, "there is no rank {} among {} ranks", rank, ranks_);
+  return static_cast<size_t>(rank);
+}
+
+void ControlClient::adopt(Fd fd) {
+  control_.loop().post(
+      [self = shared_from_this(), shared = std::make_shared<Fd>(std::move(fd))] { self->open(std::move(*shared)); });
+}
+
+void ControlClient::wait_joined(Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, later(deadline).at(), [this] { return joined_ || refusal_; });
+  if (joined_) return;
+  if (refusal_) throw Error(refusal_->first, refusal_->second);
+  throw_error(Code::Timeout, "the meeting point took this rank's registration and then said nothing");
+}
+
+std::vector<std::string> ControlClient::exchange(std::string mine, Deadline deadline, const ExchangePurpose& purpose) {
+  const std::lock_guard one_at_a_time(exchange_mutex_);
+  Exchange message;
+  message.number = exchanges_++;
+  message.wait_ms = static_cast<uint32_t>(std::min(deadline.left() * 1e3, 4e9));
+  message.call = purpose.call;
+  message.what = purpose.what;
+  message.bytes = std::move(mine);
+  auto frame = std::make_shared<const std::string>(pack(message));
+  control_.loop().post([self = shared_from_this(), frame] {
+    if (self->channel_) self->channel_->send(frame);
+  });
+  return wait_gathered(message.number, deadline, purpose);
+}
+
+std::vector<std::string> ControlClient::wait_gathered(uint32_t number, Deadline deadline,
+                                                      const ExchangePurpose& purpose) {
+  std::unique_lock lock(mutex_);
+  const auto complete = [&] { return gathered_ && gathered_->number == number; };
+  bool over = false;
+  while (!complete() && !failure_ && !over) {
+    if (missing_ && missing_->number == number && purpose.look) {
+      const Missing missing = std::move(*missing_);
+      missing_.reset();
+      lock.unlock();
+      purpose.look(missing.ranks, missing.compare != 0);
+      lock.lock();
+      continue;
+    }
+    missing_.reset();
+    over = !changed_.wait_until(lock, later(deadline).at(), [&] { return failure_ || complete() || missing_; });
+  }
+  if (complete()) {
+    auto bytes = std::move(gathered_->bytes);
+    gathered_.reset();
+    return bytes;
+  }
+  if (!failure_) {
+    lock.unlock();
+    fail(Code::Timeout,
+         fmt::format("rank {} waited in vain in {}: the meeting point does not answer", rank_, purpose.what));
+    lock.lock();
+  }
+  throw Error(failure_->first, failure_->second);
+}
+
+std::optional<ControlClient::Failure> ControlClient::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+bool ControlClient::set_failure(Code code, const std::string& text) {
+  bool unheard = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) return false;
+    failure_ = Failure(code, text);
+    failed_.store(static_cast<uint32_t>(code), std::memory_order_release);
+    unheard = answered_ && code == Code::Mismatch;
+  }
+  if (unheard) control_.add_unheard({rank_, ranks_, text});
+  changed_.notify_all();
+  control_.notify();
+  return true;
+}
+
+void ControlClient::fail(Code code, const std::string& text, const std::vector<uint64_t>& tickets) {
+  if (!set_failure(code, text)) return;
+  control_.loop().post([self = shared_from_this(), frame = pack(Fail{code, text.substr(0, kMaxSmall), tickets})] {
+    if (self->channel_) self->channel_->send(frame);
+  });
+  if (!tickets.empty()) WaitTable::of_this_process().fail(code, text, tickets);
+}
+
+bool ControlClient::lost(Rank rank) const {
+  const std::lock_guard lock(mutex_);
+  return gone_[index(rank)] == Gone::Lost || dead_[index(rank)];
+}
+
+std::optional<Left> ControlClient::left(Rank rank) const {
+  const std::lock_guard lock(mutex_);
+  const size_t r = index(rank);
+  return gone_[r] == Gone::Left ? std::optional(left_[r]) : std::nullopt;
+}
+
+std::future<ControlClient::Answer> ControlClient::ask_board(Rank peer, uint64_t call, Deadline deadline) {
+  auto promise = std::make_shared<std::promise<Answer>>();
+  auto future = promise->get_future();
+  control_.loop().post([self = shared_from_this(), promise, peer, call, deadline] {
+    if (!self->channel_) return promise->set_value(std::nullopt);
+    const uint64_t ticket = ++self->tickets_;
+    Question& question = self->questions_[ticket];
+    question.answer = std::move(*promise);
+    question.peer = peer;
+    question.timer = self->control_.loop().at(deadline, [weak = self->weak_from_this(), ticket] {
+      if (const auto seat = weak.lock()) seat->resolve(ticket, std::nullopt);
+    });
+    BoardAsk ask;
+    ask.peer = peer;
+    ask.ticket = ticket;
+    ask.call = call;
+    self->channel_->send(pack(ask));
+  });
+  return future;
+}
+
+void ControlClient::retry_services() {
+  control_.loop().post([self = shared_from_this()] { self->services_.retry(); });
+}
+
+void ControlClient::say_goodbye(const Goodbye& goodbye) {
+  {
+    const std::lock_guard lock(mutex_);
+    parted_ = true;
+  }
+  control_.loop().post([self = shared_from_this(), goodbye] {
+    if (!self->channel_) return self->close();
+    self->channel_->send(pack(goodbye));
+  });
+}
+
+void ControlClient::give_up() {
+  control_.remove_client(*this);  // at once: the rank may try again
+  control_.loop().post([self = shared_from_this()] { self->close(); });
+}
+
+std::vector<Rank> ControlClient::not_gone() const {
+  std::vector<Rank> ranks;
+  const std::lock_guard lock(mutex_);
+  for (Rank r = 0; r < ranks_; ++r) {
+    if (r != rank_ && gone_[static_cast<size_t>(r)] == Gone::No) ranks.push_back(r);
+  }
+  return ranks;
+}
+
+bool ControlClient::done(std::string* mismatch) {
+  const std::lock_guard lock(mutex_);
+  answered_ = true;
+  *mismatch = mismatch_;
+  return done_;
+}
+
+}  // namespace tutti::control

@@ -1,0 +1,307 @@
+#include "control/control_thread.hpp"
+
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <thread>
+#include <utility>
+
+#include "base/format.hpp"
+#include "base/limits.hpp"
+#include "base/log.hpp"
+#include "base/socket.hpp"
+#include "control/communicator_connections.hpp"
+#include "control/control_client.hpp"
+#include "control/host.hpp"
+#include "control/rendezvous_server.hpp"
+#include "control/wait_table.hpp"
+
+namespace tutti::control {
+namespace {
+
+std::atomic<ControlThread*> current{nullptr};
+
+/// Held while the thread starts, and by fork(), so that no child inherits a half-started one.
+std::mutex& start_mutex() {
+  static auto* const kMutex = [] {
+    pthread_atfork([] { start_mutex().lock(); }, [] { start_mutex().unlock(); }, [] { start_mutex().unlock(); });
+    return new std::mutex;
+  }();
+  return *kMutex;
+}
+
+/// While it lives, threads that this one starts take no signals: those are meant for the program's own threads.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+void run_on_thread(EventLoop& loop) {
+  const SignalsBlocked blocked;
+  std::thread thread = start_thread([&loop] {
+    WaitTable::of_this_process().add_own_thread(static_cast<pid_t>(syscall(SYS_gettid)));
+    loop.run();
+  });
+  pthread_setname_np(thread.native_handle(), "tutti-control");
+  thread.detach();
+}
+
+}  // namespace
+
+ControlThread& ControlThread::get() {
+  ControlThread* control = current.load(std::memory_order_acquire);
+  if (control != nullptr && !control->forked()) return *control;
+  const std::lock_guard lock(start_mutex());
+  control = current.load(std::memory_order_relaxed);
+  if (control == nullptr || control->forked()) {
+    control = new ControlThread;  // never destroyed: its thread runs until the process ends
+    current.store(control, std::memory_order_release);
+  }
+  return *control;
+}
+
+ControlThread::ControlThread()
+    : process_(getpid()), acceptor_(loop_, [this](const std::string& name) -> std::shared_ptr<ConnectionHandler> {
+        const std::lock_guard lock(mutex_);
+        const auto found = handlers_.find(name);
+        return found == handlers_.end() ? nullptr : found->second;
+      }) {
+  tcp_ = listen_tcp(0);
+  home_.unix_name = "tutti-" + random_hex(16);
+  unix_ = listen_unix(home_.unix_name);
+  home_.nonce = random_u64();
+  home_.host = host_identity();
+  if (home_.host.empty()) {
+    log_warn(
+        "/proc is not mounted here, so this process cannot tell which others share its host: it reaches them by "
+        "TCP, as if they ran elsewhere");
+    home_.host = public_name(derive_key(fmt::format("tutti process {}", home_.nonce)));
+  }
+  home_.process = static_cast<uint32_t>(process_);
+  home_.started = process_start(home_.process);
+  home_.host_name = host_name();
+  try {
+    home_.addresses = local_addresses();
+  } catch (const Error& error) {
+    no_addresses_ = error;
+    home_.addresses = {Address::loopback()};
+  }
+  home_.addresses.resize(std::min<size_t>(home_.addresses.size(), 16));
+  home_.port = port_of(tcp_.get());
+  acceptor_.open(tcp_.get());
+  acceptor_.open(unix_.get());
+  run_on_thread(loop_);
+}
+
+void ControlThread::check_addresses() const {
+  if (no_addresses_) throw Error(*no_addresses_);
+}
+
+bool ControlThread::forked() const { return getpid() != process_; }
+
+void ControlThread::check_not_forked() const {
+  if (!forked()) return;
+  throw_error(
+      Code::InvalidUsage,
+      "process {} was forked from process {}, whose communicators it cannot use: a rank's connections belong to "
+      "the process that made them. Fork before the first use of Tutti, or exec in the child",
+      getpid(), process_);
+}
+
+void ControlThread::add_handler(std::shared_ptr<ConnectionHandler> party) {
+  const std::lock_guard lock(mutex_);
+  handlers_[public_name(party->key())] = std::move(party);
+}
+
+void ControlThread::remove_handler(const Key& key) {
+  const std::lock_guard lock(mutex_);
+  handlers_.erase(public_name(key));
+}
+
+/// Under the lock.
+ControlThread::Entry& ControlThread::company(const Key& key) {
+  const std::string name = public_name(key);
+  const auto [found, fresh] = entries_.try_emplace(name);
+  if (fresh) handlers_[name] = std::make_shared<CommunicatorConnections>(*this, key);
+  return found->second;
+}
+
+/// Under the lock: forgets a communicator of which nothing is left.
+void ControlThread::tidy(const std::string& name) {
+  const auto found = entries_.find(name);
+  if (found != entries_.end() && !found->second.hub && found->second.seats.empty()) {
+    entries_.erase(found);
+    handlers_.erase(name);
+  }
+  changed_.notify_all();
+}
+
+void ControlThread::add_server(std::shared_ptr<RendezvousServer> hub) {
+  const std::lock_guard lock(mutex_);
+  company(hub->key()).hub = std::move(hub);
+}
+
+std::shared_ptr<RendezvousServer> ControlThread::hub(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(name);
+  return found == entries_.end() ? nullptr : found->second.hub;
+}
+
+void ControlThread::remove_server(const std::string& name) {
+  std::shared_ptr<RendezvousServer> last;  // destroyed after the lock is released
+  const std::lock_guard lock(mutex_);
+  if (const auto found = entries_.find(name); found != entries_.end()) last.swap(found->second.hub);
+  tidy(name);
+}
+
+void ControlThread::add_client(const std::shared_ptr<ControlClient>& seat) {
+  const std::lock_guard lock(mutex_);
+  if (!company(seat->key()).seats.emplace(seat->rank(), seat).second) {
+    throw_error(Code::InvalidArgument, "rank {} of this communicator is taken: another thread of this process has it",
+                seat->rank());
+  }
+}
+
+std::shared_ptr<ControlClient> ControlThread::seat(const std::string& name, Rank rank) {
+  const std::lock_guard lock(mutex_);
+  const auto company = entries_.find(name);
+  if (company == entries_.end()) return nullptr;
+  const auto found = company->second.seats.find(rank);
+  return found == company->second.seats.end() ? nullptr : found->second;
+}
+
+void ControlThread::remove_client(const ControlClient& seat) {
+  std::shared_ptr<ControlClient> last;
+  const std::lock_guard lock(mutex_);
+  if (const auto company = entries_.find(seat.name()); company != entries_.end()) {
+    if (const auto found = company->second.seats.find(seat.rank());
+        found != company->second.seats.end() && found->second.get() == &seat) {
+      last = std::move(found->second);
+      company->second.seats.erase(found);
+    }
+  }
+  tidy(seat.name());
+}
+
+void ControlThread::endpoint_came() {
+  const std::lock_guard lock(mutex_);
+  ++endpoints_;
+  changed_.notify_all();
+}
+
+bool ControlThread::endpoint_went() {
+  const std::lock_guard lock(mutex_);
+  return --endpoints_ == 0;
+}
+
+void ControlThread::wait_until_told(const std::string& name, size_t ranks, Deadline deadline) {
+  const auto meeting_point = hub(name);
+  if (!meeting_point) return;
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, deadline.at(), [&] { return meeting_point->told() >= ranks; });
+}
+
+/// Under the lock. A meeting point to which nobody has come yet keeps no process from ending.
+bool ControlThread::through() const {
+  return endpoints_ > 0 || std::all_of(entries_.begin(), entries_.end(), [](const auto& entry) {
+           return entry.second.seats.empty() && (!entry.second.hub || !entry.second.hub->busy());
+         });
+}
+
+/// Under the lock: nobody waits for the ranks of this process but in communicators that have failed.
+bool ControlThread::only_failed_left() const {
+  return std::all_of(entries_.begin(), entries_.end(), [](const auto& entry) {
+    const Entry& company = entry.second;
+    if (company.seats.empty()) return !company.hub || !company.hub->busy();
+    return company.seats.begin()->second->failed().load(std::memory_order_acquire) != 0;
+  });
+}
+
+bool ControlThread::wait_until_through(Deadline deadline, double after_failure) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, deadline.at(), [this] { return through() || only_failed_left(); });
+  const auto end = std::min(deadline.at(), Deadline::in(after_failure).at());
+  return changed_.wait_until(lock, end, [this] { return through(); });
+}
+
+std::shared_ptr<ControlClient> ControlThread::unfinished() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [name, company] : entries_) {
+    if (!company.seats.empty()) return company.seats.begin()->second;
+  }
+  return nullptr;
+}
+
+/// Under the lock, or who waits could miss it.
+void ControlThread::notify() {
+  const std::lock_guard lock(mutex_);
+  changed_.notify_all();
+}
+
+void ControlThread::add_unheard(Unheard unheard) {
+  const std::lock_guard lock(mutex_);
+  if (!unheard_) unheard_ = std::move(unheard);
+}
+
+std::optional<ControlThread::Unheard> ControlThread::take_unheard() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(unheard_, std::nullopt);
+}
+
+ControlThread::Watch ControlThread::watch_process(uint32_t process, uint64_t started, EventLoop::Task on_death) {
+  auto [entry, fresh] = watched_.try_emplace(process);
+  Watched& watched = entry->second;
+  const Watch watch = next_watch_++;
+  watched.tasks.emplace(watch, std::move(on_death));
+  if (!fresh && watched.started == started) return watch;
+  watched.process = process;
+  watched.started = started;
+  bool unsupported = false;
+  if (fresh) watched.fd = control::watch_process(process, started, &unsupported);
+  if (fresh && watched.fd) {
+    watched.watch = loop_.watch(watched.fd.get(), EPOLLIN, [this, process](uint32_t) { process_died(process); });
+  } else if (!unsupported) {
+    loop_.post([this, process] { process_died(process); });  // it has died already
+  } else {
+    log_debug("control thread: no pidfd here: deaths are seen by closed connections only");
+  }
+  return watch;
+}
+
+void ControlThread::unwatch_process(Watch& watch) {
+  for (auto entry = watched_.begin(); entry != watched_.end(); ++entry) {
+    if (entry->second.tasks.erase(watch) == 0) continue;
+    if (entry->second.tasks.empty()) {
+      loop_.unwatch(entry->second.watch);
+      watched_.erase(entry);
+    }
+    break;
+  }
+  watch = 0;
+}
+
+void ControlThread::process_died(uint32_t process) {
+  const auto found = watched_.find(process);
+  if (found == watched_.end()) return;
+  loop_.unwatch(found->second.watch);
+  const auto tasks = std::move(found->second.tasks);
+  watched_.erase(found);
+  for (const auto& [watch, task] : tasks) task();
+}
+
+}  // namespace tutti::control

@@ -1,0 +1,57 @@
+// How ranks are named in messages.
+#pragma once
+
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "control/host.hpp"
+#include "control/messages.hpp"
+
+namespace tutti::control {
+
+/// "process 4711 on node17".
+inline std::string describe_process(const Member& member) {
+  return fmt::format("process {} on {}", member.process, member.host_name);
+}
+
+/// "rank 2 (process 4711 on node17)".
+inline std::string describe_rank(Rank rank, const Member& member) {
+  return fmt::format("rank {} ({})", rank, describe_process(member));
+}
+
+/// What the others hear of a rank that cannot take part.
+inline std::string describe_withdrawal(Rank rank, const Error& why) {
+  return fmt::format("rank {} (process {} on {}) cannot take part: {}", rank, getpid(), host_name(), why.what())
+      .substr(0, kMaxSmall);
+}
+
+/// "rank 1", "ranks 1, 3, 4 and 60 more".
+inline std::string list_ranks(const std::vector<Rank>& ranks) {
+  constexpr size_t kShown = 16;
+  const size_t shown = std::min(ranks.size(), kShown);
+  std::string text = fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks",
+                                 fmt::join(ranks.begin(), ranks.begin() + static_cast<ptrdiff_t>(shown), ", "));
+  if (shown < ranks.size()) text += fmt::format(" and {} more", ranks.size() - shown);
+  return text;
+}
+
+/// "rank 3: what went wrong", where the text does not begin so already.
+inline std::string said_by(Rank rank, const std::string& text) {
+  const std::string prefix = fmt::format("rank {}: ", rank);
+  return text.compare(0, prefix.size(), prefix) == 0 ? text : prefix + text;
+}
+
+/// "split of world (colour 2, ranks 0, 1 and 3)": names such a communicator to people.
+inline std::string title_of_split(const std::string& parent, int colour, const std::vector<Rank>& ranks) {
+  constexpr size_t kLongest = 80;  // of the parent's
+  return fmt::format("split of {} (colour {}, {})", parent.substr(0, kLongest), colour, list_ranks(ranks));
+}
+
+/// True for ranks of one process.
+inline bool same_process(const Member& a, const Member& b) {
+  return a.host == b.host && a.process == b.process && a.started == b.started && a.nonce == b.nonce;
+}
+
+}  // namespace tutti::control

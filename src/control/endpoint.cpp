@@ -1,0 +1,304 @@
+#include "control/endpoint.hpp"
+
+#include <algorithm>
+
+#include "base/format.hpp"
+#include "base/version.hpp"
+#include "control/bootstrap/dial.hpp"
+#include "control/control_client.hpp"
+#include "control/control_thread.hpp"
+#include "control/describe.hpp"
+#include "control/host.hpp"
+#include "control/rendezvous_server.hpp"
+
+namespace tutti::control {
+namespace {
+
+constexpr double kAfterFailureSeconds = 2;  // for the others to hear of a failure before this process ends
+
+/// Where a rank of this process finds `member`.
+std::vector<Address> addresses_of(const Member& member, const Member& home) {
+  return member.host == home.host ? std::vector{Address::loopback()} : member.addresses;
+}
+
+/// Why a connection to another host could not be made, where the addresses that it offers tell.
+std::string explain(const std::string& failure, const std::vector<Address>& addresses, bool here) {
+  if (here || !std::all_of(addresses.begin(), addresses.end(), [](const Address& a) { return a.is_loopback(); })) {
+    return failure;
+  }
+  std::vector<std::string> texts;
+  for (const Address& address : addresses) texts.push_back(to_string(address));
+  return fmt::format(
+      "it runs on another host and offers nothing but its loopback address ({}), which only its own host reaches: set "
+      "TUTTI_INTERFACE there to an interface that this host reaches, or unset it",
+      fmt::join(texts, ", "));
+}
+
+uint32_t milliseconds(Deadline deadline) { return static_cast<uint32_t>(std::min(deadline.left() * 1e3, 4e9)); }
+
+}  // namespace
+
+UniqueId create_unique_id() {
+  ControlThread& control = ControlThread::get();
+  control.check_addresses();
+  UniqueId id;
+  id.key = random_key();
+  id.host = hash64(control.home().host);
+  id.port = control.home().port;
+  id.addresses = control.home().addresses;
+  id.addresses.resize(std::min(id.addresses.size(), UniqueId::kMaxAddresses));
+  const auto hub = std::make_shared<RendezvousServer>(control, id.key);
+  control.add_server(hub);
+  control.loop().post([hub] { hub->open(); });
+  return id;
+}
+
+void release_unique_id(const UniqueId& id) {
+  ControlThread& control = ControlThread::get();
+  if (const auto hub = control.hub(id.name())) {
+    control.loop().post([hub] { hub->close_if_unused(); });
+  }
+}
+
+void withdraw(const UniqueId& id, const Withdraw& withdrawal, size_t told_elsewhere) {
+  const WaitLimit limit{Deadline::in(kAfterFailureSeconds), nullptr};
+  const bool here = id.host == hash64(host_identity());
+  try {
+    const Fd fd = dial(here ? std::vector{Address::loopback()} : id.addresses, id.port, id.key, limit);
+    call<Accepted>(fd.get(), withdrawal, limit);
+    ControlThread::get().wait_until_told(id.name(), static_cast<size_t>(withdrawal.ranks) - told_elsewhere,
+                                         limit.deadline);
+  } catch (const Error&) {  // nobody is there to be told
+  }
+}
+
+namespace {
+
+/// The connection of a rank to the meeting point, which is in the process that made the id.
+Fd dial_hub(const UniqueId& id, const ControlThread& control, Deadline deadline) {
+  const bool here = id.host == hash64(control.home().host);
+  const std::vector<Address> addresses = here ? std::vector{Address::loopback()} : id.addresses;
+  try {
+    return dial(addresses, id.port, id.key, {deadline, nullptr});
+  } catch (const Error& error) {
+    throw_error(error.code(), "the process that made the unique id (rank 0's, most often) cannot be reached: {}",
+                explain(error.what(), addresses, here));
+  }
+}
+
+/// Takes the seat and waits for the others.
+void take_seat(ControlThread& control, ControlClient& seat, const UniqueId& id, std::string info, Deadline deadline) {
+  control.check_addresses();
+  Fd fd = dial_hub(id, control, deadline);
+  Register request;
+  request.version = version();
+  request.ranks = seat.ranks();
+  request.rank = seat.rank();
+  request.wait_ms = milliseconds(deadline);
+  request.me = control.home();
+  request.me.info = std::move(info);
+  send_all(fd.get(), pack(request), {deadline, nullptr});
+  seat.adopt(std::move(fd));
+  seat.wait_joined(deadline);
+}
+
+/// False for what the meeting point said itself, or what means that it is not there.
+bool others_wait(Code code) { return code != Code::Timeout && code != Code::PeerFailed && code != Code::Aborted; }
+
+}  // namespace
+
+std::unique_ptr<Endpoint> Endpoint::join(const UniqueId& id, Rank ranks, Rank rank, std::string info,
+                                         Deadline deadline) {
+  if (ranks < 1 || ranks > kMaxRanks || rank < 0 || rank >= ranks) {
+    throw_error(Code::InvalidArgument, "rank {} of {}: there can be 1 to {} ranks, numbered from 0", rank, ranks,
+                kMaxRanks);
+  }
+  if (info.size() > kMaxInfo) throw_error(Code::InvalidArgument, "a rank's info has at most {} bytes", kMaxInfo);
+  ControlThread& control = [&]() -> ControlThread& {
+    try {
+      return ControlThread::get();
+    } catch (const Error& error) {
+      throw_error(error.code(), "rank {} of {} ({}) could not join its communicator: {}", rank, ranks, this_process(),
+                  error.what());
+    }
+  }();
+  const auto seat = std::make_shared<ControlClient>(control, id.key, ranks, rank);
+  control.add_client(seat);  // before anybody hears of this rank: peers may reach it at once
+  try {
+    take_seat(control, *seat, id, std::move(info), deadline);
+  } catch (const Error& error) {
+    seat->give_up();
+    if (others_wait(error.code())) {
+      withdraw(id, {ranks, rank, error.code(), describe_withdrawal(rank, error)});
+    } else if (error.code() != Code::Timeout) {
+      control.wait_until_told(id.name(), static_cast<size_t>(ranks), Deadline::in(kAfterFailureSeconds));
+    }
+    throw_error(error.code(), "rank {} of {}{} could not join its communicator: {}", rank, ranks,
+                is_of_the_system(error.code()) ? fmt::format(" ({})", this_process()) : "", error.what());
+  }
+  control.endpoint_came();
+  return std::unique_ptr<Endpoint>(new Endpoint(control, seat));
+}
+
+Endpoint::Endpoint(ControlThread& control, std::shared_ptr<ControlClient> seat)
+    : control_(control), client_(std::move(seat)) {}
+
+Endpoint::~Endpoint() {
+  if (gone_ || control_.forked()) return;
+  client_->fail(Code::Aborted, fmt::format("rank {} dropped its communicator without leaving it", rank()));
+  client_->say_goodbye({});
+  control_.endpoint_went();
+}
+
+Rank Endpoint::rank() const { return client_->rank(); }
+Rank Endpoint::ranks() const { return client_->ranks(); }
+const transports::ProcessId& Endpoint::place(Rank r) const { return client_->place(r); }
+const std::string& Endpoint::name() const { return client_->name(); }
+const std::string& Endpoint::info(Rank r) const { return client_->member(r).info; }
+std::string Endpoint::describe(Rank r) const { return describe_rank(r, client_->member(r)); }
+
+void Endpoint::check_usable() const {
+  control_.check_not_forked();
+  if (gone_) throw_error(Code::InvalidUsage, "rank {} has left its communicator", rank());
+  check();
+}
+
+std::vector<std::string> Endpoint::exchange(std::string mine, Deadline deadline, const ExchangePurpose& purpose) {
+  check_usable();
+  return client_->exchange(std::move(mine), deadline, purpose);
+}
+
+// ---- failure
+
+const std::atomic<uint32_t>& Endpoint::failed() const { return client_->failed(); }
+std::optional<std::pair<Code, std::string>> Endpoint::failure() const { return client_->failure(); }
+
+void Endpoint::check() const {
+  if (failed().load(std::memory_order_acquire) == 0) return;
+  const auto first = failure();
+  throw Error(first->first, first->second);
+}
+
+void Endpoint::fail(Code code, const std::string& text) {
+  if (!control_.forked()) client_->fail(code, text);
+}
+
+std::function<void(Code, const std::string&, const std::vector<uint64_t>&)> Endpoint::failing() const {
+  return [weak = std::weak_ptr(client_)](Code code, const std::string& text, const std::vector<uint64_t>& tickets) {
+    if (const auto seat = weak.lock()) seat->fail(code, text, tickets);
+  };
+}
+
+void Endpoint::abort() { fail(Code::Aborted, fmt::format("{} aborted the communicator", describe(rank()))); }
+bool Endpoint::lost(Rank r) const { return client_->lost(r); }
+
+// ---- call boards
+
+void Endpoint::serve_board(std::function<std::string(uint64_t)> board) { client_->board().set(std::move(board)); }
+
+std::future<std::optional<std::string>> Endpoint::ask_board(Rank peer, uint64_t call, Deadline deadline) {
+  control_.check_not_forked();
+  client_->member(peer);  // throws if there is no such rank
+  if (const auto here = control_.seat(name(), peer)) {
+    std::promise<std::optional<std::string>> answer;
+    answer.set_value(here->board()(call));
+    return answer.get_future();
+  }
+  return client_->ask_board(peer, call, deadline);
+}
+
+// ---- leaving
+
+Farewell Endpoint::leave(uint64_t calls, Deadline deadline, uint64_t digest, const std::string& last,
+                         std::vector<PeerTransfers> traffic) {
+  Farewell farewell;
+  farewell.rank = rank();
+  if (control_.forked()) return farewell;
+  bool waited = false;
+  if (!gone_.exchange(true)) {
+    client_->say_goodbye({calls, digest, last, std::move(traffic)});
+    waited = control_.endpoint_went();
+    if (waited) {
+      const double limit = deadline.left();
+      if (!control_.wait_until_through(deadline, kAfterFailureSeconds)) say_who_is_late(farewell, limit);
+    }
+  }
+  farewell.complete = client_->done(&farewell.mismatch);
+  const auto unheard = waited ? control_.take_unheard() : std::nullopt;
+  if (unheard && farewell.mismatch.empty()) {
+    farewell.rank = unheard->rank;
+    farewell.mismatch =
+        fmt::format("{} (in a communicator of {} ranks that was left before)", unheard->mismatch, unheard->ranks);
+  }
+  return farewell;
+}
+
+/// The wait for the other ranks has run out. Where a failure has ended it, there is nothing to add to that.
+void Endpoint::say_who_is_late(Farewell& farewell, double waited) const {
+  auto awaited = client_;
+  std::string which;
+  if (awaited->not_gone().empty()) {
+    awaited = control_.unfinished();
+    if (awaited == nullptr) return;
+    which = fmt::format(" a communicator of {} ranks that it has left before", awaited->ranks());
+  }
+  if (awaited->failed().load(std::memory_order_acquire) != 0) return;
+  const auto ranks = awaited->not_gone();
+  if (ranks.empty()) return;
+  farewell.late =
+      fmt::format("rank {} waited {:.1f} s for {} to leave{}", awaited->rank(), waited, list_ranks(ranks), which);
+  if (awaited == client_) farewell.awaited = ranks.front();
+}
+
+std::optional<Left> Endpoint::left(Rank r) const { return client_->left(r); }
+
+// ---- transports::Wireup
+
+Fd Endpoint::open_stream(Rank peer, const std::string& label, Deadline deadline) {
+  check_usable();
+  if (label.size() > kMaxLabel) throw_error(Code::InvalidArgument, "a stream's label has at most {} bytes", kMaxLabel);
+  const Member& member = client_->member(peer);
+  const WaitLimit limit{deadline, &failed()};
+  const std::vector<Address> addresses = addresses_of(member, control_.home());
+  try {
+    Fd fd = dial(addresses, member.port, client_->key(), limit);
+    call<Accepted>(fd.get(), OpenStream{rank(), peer, label}, limit);
+    return fd;
+  } catch (const Error& error) {
+    check();
+    throw_error(error.code() == Code::InvalidArgument ? Code::PeerFailed : error.code(),
+                "rank {} cannot open stream '{}' to {}: {}", rank(), label, describe(peer),
+                explain(error.what(), addresses, member.host == control_.home().host));
+  }
+}
+
+std::optional<Fd> Endpoint::take_stream(Rank peer, const std::string& label) {
+  control_.check_not_forked();
+  return client_->streams().take(peer, label);
+}
+
+void Endpoint::serve(const std::string& service, Service answer) {
+  control_.check_not_forked();
+  const bool retry = static_cast<bool>(answer);
+  client_->services().serve(service, std::move(answer));
+  if (retry) client_->retry_services();
+}
+
+Endpoint::Reply Endpoint::ask(Rank peer, const std::string& service, const std::string& request, Deadline deadline) {
+  check_usable();
+  const Member& member = client_->member(peer);
+  const WaitLimit limit{deadline, &failed()};
+  try {
+    if (const auto here = control_.seat(name(), peer)) return here->services().ask(rank(), service, request, limit);
+    if (member.host != control_.home().host) throw_error(Code::InvalidArgument, "it runs on another host");
+    const Fd fd = dial_unix(member.unix_name, client_->key(), limit);
+    Reply reply;
+    reply.bytes = call<control::Reply>(fd.get(), Ask{rank(), peer, service, request}, limit, &reply.fd).bytes;
+    return reply;
+  } catch (const Error& error) {
+    check();
+    throw_error(error.code(), "rank {} asked {} for '{}': {}", rank(), describe(peer), service, error.what());
+  }
+}
+
+}  // namespace tutti::control

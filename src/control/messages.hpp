@@ -1,0 +1,433 @@
+// Every message of the control plane, in one place.
+//
+// On the wire a message is a frame: its length (4 bytes, little-endian), its kind (1 byte), then its fields in the
+// order in which `fields` names them: numbers little-endian, texts and lists behind their length (4 bytes). The same
+// `fields` writes and reads, so the two cannot disagree. A reader checks every length against its limit and against
+// what is there, and that nothing is left over; anything else throws Error(ProtocolError).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "base/address.hpp"
+#include "base/format.hpp"
+#include "base/rank.hpp"
+#include "control/transfer_counts.hpp"
+#include "tutti/error.hpp"
+
+namespace tutti::control {
+
+inline constexpr Rank kMaxRanks = 1 << 16;
+inline constexpr size_t kMaxInfo = 1 << 20;       ///< what a rank hands to join()
+inline constexpr size_t kMaxExchange = 16 << 20;  ///< what a rank gives to one exchange()
+inline constexpr size_t kMaxSmall = 4096;         ///< texts of errors, requests and their answers
+inline constexpr size_t kMaxEntry = 16 << 10;     ///< what a board answers
+inline constexpr size_t kMaxLabel = 64, kMaxName = 256;
+inline constexpr size_t kMaxFirstFrame = kMaxInfo + kMaxSmall;    ///< the first frame of a connection
+inline constexpr size_t kMaxToServer = kMaxExchange + kMaxSmall;  ///< any later frame to a meeting point
+inline constexpr size_t kMaxFromServer = 1u << 30;                ///< any frame from a meeting point
+
+enum class Kind : uint8_t {
+  // the first message of a connection says what it is for
+  Register = 1,  // a rank's connection to the meeting point
+  Stream,        // a stream for a transport; after Accepted it belongs to the two transports
+  Ask,           // one request to a service
+  Fetch,         // wants the unique id (launch)
+  Withdraw,      // a rank that cannot take part, and why
+  // answers to them
+  Accepted,
+  Refused,
+  Reply,
+  IdGiven,
+  // meeting point → rank
+  Table,
+  Gathered,
+  Missing,
+  TransferCounts,
+  MembershipUpdate,
+  Done,
+  // rank → meeting point
+  Exchange,
+  Report,
+  Goodbye,
+  // both ways
+  Fail,
+  BoardAsk,
+  BoardReply,
+  Ping
+};
+
+/// Who a rank is and where its process listens.
+struct Member {
+  std::string host;  ///< identity, see transports::ProcessId
+  uint32_t process = 0;
+  uint64_t started = 0;
+  uint64_t nonce = 0;     ///< random, see transports::ProcessId
+  std::string host_name;  ///< for people
+  std::vector<Address> addresses;
+  uint16_t port = 0;
+  std::string unix_name;
+  std::string info;  ///< opaque
+
+  static void fields(auto& m, auto& v) {
+    v.text(m.host, kMaxName);
+    v.number(m.process);
+    v.number(m.started);
+    v.number(m.nonce);
+    v.text(m.host_name, kMaxName);
+    v.list(m.addresses, 16);
+    v.number(m.port);
+    v.text(m.unix_name, kMaxName);
+    v.text(m.info, kMaxInfo);
+  }
+};
+
+struct Register {
+  static constexpr Kind kKind = Kind::Register;
+  std::string version;
+  Rank ranks = 0, rank = 0;
+  uint32_t wait_ms = 0;  ///< how long this rank is ready to wait for the others
+  Member me;
+  static void fields(auto& m, auto& v) {
+    v.text(m.version, kMaxLabel);
+    v.number(m.ranks);
+    v.number(m.rank);
+    v.number(m.wait_ms);
+    v.item(m.me);
+  }
+};
+
+struct OpenStream {
+  static constexpr Kind kKind = Kind::Stream;
+  Rank from = 0, to = 0;
+  std::string label;
+  static void fields(auto& m, auto& v) {
+    v.number(m.from);
+    v.number(m.to);
+    v.text(m.label, kMaxLabel);
+  }
+};
+
+struct Ask {
+  static constexpr Kind kKind = Kind::Ask;
+  Rank from = 0, to = 0;
+  std::string service, request;
+  static void fields(auto& m, auto& v) {
+    v.number(m.from);
+    v.number(m.to);
+    v.text(m.service, kMaxName);
+    v.text(m.request, kMaxSmall);
+  }
+};
+
+struct Fetch {
+  static constexpr Kind kKind = Kind::Fetch;
+  Rank ranks = 0, rank = 0;
+  static void fields(auto& m, auto& v) {
+    v.number(m.ranks);
+    v.number(m.rank);
+  }
+};
+
+/// To whoever the others wait for: rank 0's process before the unique id is handed out, then the meeting point.
+struct Withdraw {
+  static constexpr Kind kKind = Kind::Withdraw;
+  Rank ranks = 0, rank = 0;
+  Code code = Code::InternalError;
+  std::string text;  ///< for all ranks: who it is, and why
+  static void fields(auto& m, auto& v) {
+    v.number(m.ranks);
+    v.number(m.rank);
+    v.code(m.code);
+    v.text(m.text, kMaxSmall);
+  }
+};
+
+struct Accepted {
+  static constexpr Kind kKind = Kind::Accepted;
+  static void fields(auto&, auto&) {}
+};
+
+struct Refused {
+  static constexpr Kind kKind = Kind::Refused;
+  Code code = Code::InternalError;
+  std::string text;
+  static void fields(auto& m, auto& v) {
+    v.code(m.code);
+    v.text(m.text, kMaxSmall);
+  }
+};
+
+struct Reply {
+  static constexpr Kind kKind = Kind::Reply;
+  std::string bytes;
+  static void fields(auto& m, auto& v) { v.text(m.bytes, kMaxSmall); }
+};
+
+struct IdGiven {
+  static constexpr Kind kKind = Kind::IdGiven;
+  std::string hex;
+  static void fields(auto& m, auto& v) { v.text(m.hex, kMaxName); }
+};
+
+/// All ranks are there.
+struct Table {
+  static constexpr Kind kKind = Kind::Table;
+  uint32_t heartbeat_ms = 0;  ///< silence after which either end counts as lost
+  Member hub;                 ///< the process that holds the meeting point
+  std::vector<Member> members;
+  static void fields(auto& m, auto& v) {
+    v.number(m.heartbeat_ms);
+    v.item(m.hub);
+    v.list(m.members, kMaxRanks);
+  }
+};
+
+/// `call` and `what` say which call it is part of: they must be equal on all ranks.
+struct Exchange {
+  static constexpr Kind kKind = Kind::Exchange;
+  uint32_t number = 0, wait_ms = 0;
+  uint64_t call = 0;  ///< its number; 0: the communicator is being created
+  std::string what;   ///< "split()"
+  std::string bytes;
+  static void fields(auto& m, auto& v) {
+    v.number(m.number);
+    v.number(m.wait_ms);
+    v.number(m.call);
+    v.text(m.what, kMaxName);
+    v.text(m.bytes, kMaxExchange);
+  }
+};
+
+struct Gathered {
+  static constexpr Kind kKind = Kind::Gathered;
+  uint32_t number = 0;
+  std::vector<std::string> bytes;
+  static void fields(auto& m, auto& v) {
+    v.number(m.number);
+    v.texts(m.bytes, kMaxRanks, kMaxExchange);
+  }
+};
+
+/// To a rank that waits in an exchange: who has not given to it for a while, or has given as part of another call.
+struct Missing {
+  static constexpr Kind kKind = Kind::Missing;
+  uint32_t number = 0;
+  uint8_t compare = 0;  ///< 1: the reader is to compare its calls with theirs
+  std::vector<Rank> ranks;
+  static void fields(auto& m, auto& v) {
+    v.number(m.number);
+    v.number(m.compare);
+    v.numbers(m.ranks, kMaxRanks);
+  }
+};
+
+/// Comes before the MembershipUpdate of ranks that left: what each of them (`peer`) has sent to, and received from, the reader.
+struct TransferCounts {
+  static constexpr Kind kKind = Kind::TransferCounts;
+  std::vector<PeerTransfers> traffic;
+  static void fields(auto& m, auto& v) { v.list(m.traffic, kMaxRanks); }
+};
+
+/// Who has gone, and how.
+struct MembershipUpdate {
+  static constexpr Kind kKind = Kind::MembershipUpdate;
+  struct Gone {
+    Rank rank = 0;
+    uint8_t lost = 0;  ///< 0: left after `calls` calls; 1: died
+    uint64_t calls = 0;
+    static void fields(auto& m, auto& v) {
+      v.number(m.rank);
+      v.number(m.lost);
+      v.number(m.calls);
+    }
+  };
+  std::vector<Gone> gone;
+  static void fields(auto& m, auto& v) { v.list(m.gone, kMaxRanks); }
+};
+
+/// Every rank has left or failed.
+struct Done {
+  static constexpr Kind kKind = Kind::Done;
+  std::string mismatch;
+  static void fields(auto& m, auto& v) { v.text(m.mismatch, kMaxSmall); }
+};
+
+/// The process of `rank` died, as seen from its own host.
+struct Report {
+  static constexpr Kind kKind = Kind::Report;
+  Rank rank = 0;
+  static void fields(auto& m, auto& v) { v.number(m.rank); }
+};
+
+struct Goodbye {
+  static constexpr Kind kKind = Kind::Goodbye;
+  uint64_t calls = 0;
+  uint64_t digest = 0;  ///< of all the calls, in order
+  std::string last;     ///< the last one, for people
+  std::vector<PeerTransfers> traffic;
+  static void fields(auto& m, auto& v) {
+    v.number(m.calls);
+    v.number(m.digest);
+    v.text(m.last, kMaxSmall);
+    v.list(m.traffic, kMaxRanks);
+  }
+};
+
+/// Concerns this communicator and, in the processes of its ranks, those of calls that wait with these tickets (Wait).
+struct Fail {
+  static constexpr Kind kKind = Kind::Fail;
+  Code code = Code::InternalError;
+  std::string text;
+  std::vector<uint64_t> tickets = {};
+  static void fields(auto& m, auto& v) {
+    v.code(m.code);
+    v.text(m.text, kMaxSmall);
+    v.numbers(m.tickets, kMaxRanks);
+  }
+};
+
+struct BoardAsk {
+  static constexpr Kind kKind = Kind::BoardAsk;
+  Rank peer = 0;  ///< to the meeting point: who is asked; from it: who asks
+  uint64_t ticket = 0, call = 0;
+  static void fields(auto& m, auto& v) {
+    v.number(m.peer);
+    v.number(m.ticket);
+    v.number(m.call);
+  }
+};
+
+struct BoardReply {
+  static constexpr Kind kKind = Kind::BoardReply;
+  Rank peer = 0;
+  uint64_t ticket = 0;
+  uint8_t known = 0;  ///< 0: no board there
+  std::string entry;
+  static void fields(auto& m, auto& v) {
+    v.number(m.peer);
+    v.number(m.ticket);
+    v.number(m.known);
+    v.text(m.entry, kMaxEntry);
+  }
+};
+
+struct Ping {
+  static constexpr Kind kKind = Kind::Ping;
+  static void fields(auto&, auto&) {}
+};
+
+// ---- writing
+
+class MessageWriter {
+ public:
+  explicit MessageWriter(std::string& out) : out_(out) {}
+  template <class T>
+  void number(T value) {
+    for (size_t i = 0; i < sizeof(T); ++i) out_ += static_cast<char>(static_cast<uint64_t>(value) >> (8 * i));
+  }
+  void code(Code value) { number(static_cast<uint8_t>(value)); }
+  void text(const std::string& value, size_t limit);
+  void texts(const std::vector<std::string>& values, size_t limit, size_t each);
+  template <class T>
+  void list(const std::vector<T>& values, size_t limit) {
+    length(values.size(), limit);
+    for (const T& value : values) item(value);
+  }
+  void numbers(const std::vector<Rank>& values, size_t limit) {
+    length(values.size(), limit);
+    for (const Rank value : values) number(value);
+  }
+  template <class T>
+  void numbers(const std::vector<T>& values, size_t limit) {
+    length(values.size(), limit);
+    for (const T value : values) number(value);
+  }
+  template <class T>
+  void item(const T& value) {
+    T::fields(value, *this);
+  }
+  void item(const Address& value);
+
+ private:
+  void length(size_t size, size_t limit);
+  std::string& out_;
+};
+
+/// The whole frame. Throws Error(InvalidArgument) when a text of it is over its limit.
+template <class M>
+std::string pack(const M& message) {
+  std::string frame(4, '\0');
+  frame += static_cast<char>(M::kKind);
+  MessageWriter writer(frame);
+  M::fields(message, writer);
+  for (size_t i = 0; i < 4; ++i) frame[i] = static_cast<char>((frame.size() - 4) >> (8 * i));
+  return frame;
+}
+
+// ---- reading
+
+class MessageReader {
+ public:
+  explicit MessageReader(std::string_view in) : in_(in) {}
+  template <class T>
+  void number(T& value) {
+    const std::string_view bytes = take(sizeof(T));
+    uint64_t wide = 0;
+    for (size_t i = 0; i < sizeof(T); ++i) wide |= static_cast<uint64_t>(static_cast<uint8_t>(bytes[i])) << (8 * i);
+    value = static_cast<T>(wide);
+  }
+  void code(Code& value);
+  void text(std::string& value, size_t limit) { value = take(length(limit)); }
+  void texts(std::vector<std::string>& values, size_t limit, size_t each);
+  template <class T>
+  void list(std::vector<T>& values, size_t limit) {
+    const size_t count = length(limit);
+    values.clear();  // grown as items are really there: a large count alone reserves nothing
+    for (size_t i = 0; i < count; ++i) item(values.emplace_back());
+  }
+  void numbers(std::vector<Rank>& values, size_t limit) {
+    const size_t count = length(limit);
+    values.clear();
+    for (size_t i = 0; i < count; ++i) number(values.emplace_back());
+  }
+  template <class T>
+  void numbers(std::vector<T>& values, size_t limit) {
+    const size_t count = length(limit);
+    values.clear();
+    for (size_t i = 0; i < count; ++i) number(values.emplace_back());
+  }
+  template <class T>
+  void item(T& value) {
+    T::fields(value, *this);
+  }
+  void item(Address& value);
+  void end() const;
+
+ private:
+  std::string_view take(size_t size);
+  size_t length(size_t limit);
+  std::string_view in_;
+};
+
+/// The kind of a frame's body (the frame without its length). Throws Error(ProtocolError) for an empty one.
+Kind kind_of(std::string_view body);
+
+/// Reads the body of a frame as an M. Throws Error(ProtocolError).
+template <class M>
+M unpack(std::string_view body) {
+  if (kind_of(body) != M::kKind) {
+    throw_error(Code::ProtocolError, "a control message of kind {} where kind {} belongs", static_cast<int>(body[0]),
+                static_cast<int>(M::kKind));
+  }
+  M message;
+  MessageReader reader(body.substr(1));
+  M::fields(message, reader);
+  reader.end();
+  return message;
+}
+
+}  // namespace tutti::control

@@ -1,0 +1,73 @@
+#include "control/parked_threads.hpp"
+
+#include <dirent.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace tutti::control {
+namespace {
+
+std::vector<pid_t> threads_of_this_process() {
+  std::vector<pid_t> threads;
+  const std::unique_ptr<DIR, int (*)(DIR*)> all(opendir("/proc/self/task"), closedir);
+  if (all == nullptr) return threads;
+  while (const dirent* entry = readdir(all.get())) {  // NOLINT(concurrency-mt-unsafe): this DIR is ours alone
+    if (entry->d_name[0] != '.') threads.push_back(static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10)));
+  }
+  return threads;
+}
+
+/// Only this process can wake who sleeps there.
+bool is_private(uint64_t address) {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    char* end = nullptr;
+    const uint64_t from = std::strtoull(line.c_str(), &end, 16);
+    if (*end != '-') return false;
+    const uint64_t to = std::strtoull(end + 1, &end, 16);
+    if (address >= from && address < to)
+      return line.size() > static_cast<size_t>(end + 4 - line.c_str()) && end[4] == 'p';
+  }
+  return false;
+}
+
+/// The system call in which it sleeps: its number and six arguments.
+bool parked(pid_t thread) {
+  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/syscall");
+  uint64_t words[5] = {};  // number, address, operation, value, time limit
+  std::string word;
+  for (uint64_t& w : words) {
+    if (!(file >> word)) return false;  // "running", or not to be seen
+    char* end = nullptr;
+    w = std::strtoull(word.c_str(), &end, 0);
+    if (*end != '\0') return false;
+  }
+  const uint64_t operation = words[2] & FUTEX_CMD_MASK;
+  if (words[0] != SYS_futex || words[4] != 0) return false;
+  if (operation != FUTEX_WAIT && operation != FUTEX_WAIT_BITSET) return false;
+  return (words[2] & FUTEX_PRIVATE_FLAG) != 0 || is_private(words[1]);
+}
+
+}  // namespace
+
+bool all_parked_but(std::span<const pid_t> known) {
+  for (int look = 0; look < 2; ++look) {  // whom a thread woke just before it slept is awake at the second look
+    const auto threads = threads_of_this_process();
+    if (threads.empty()) return false;
+    for (const pid_t thread : threads) {
+      if (std::find(known.begin(), known.end(), thread) == known.end() && !parked(thread)) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace tutti::control

@@ -1,0 +1,228 @@
+// The meeting point while ranks arrive.
+#include <algorithm>
+
+#include "base/env.hpp"
+#include "base/log.hpp"
+#include "base/version.hpp"
+#include "control/control_thread.hpp"
+#include "control/describe.hpp"
+#include "control/rendezvous_server.hpp"
+
+namespace tutti::control {
+namespace {
+
+constexpr double kUnusedSeconds = 3600;  // an id that nobody uses
+constexpr double kRefusingSeconds = 60;  // so that late ranks learn why it failed
+constexpr size_t kMaxDeparted = 1024;    // more would be a peer that plays with us
+
+}  // namespace
+
+void RendezvousServer::open() {
+  timer_ = control_.loop().at(Deadline::in(kUnusedSeconds), [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->close_if_unused();
+  });
+}
+
+void RendezvousServer::close_if_unused() {
+  if (state_ == State::Gathering && applicants_.empty()) close();
+}
+
+void RendezvousServer::check_request(const Register& r) const {
+  const std::string who = describe_rank(r.rank, r.me);
+  if (r.version != version()) {
+    throw_error(Code::InvalidArgument, "{} runs Tutti {}, the process that made the unique id runs {}: use one version",
+                who, r.version, version());
+  }
+  if (r.ranks < 1 || r.ranks > kMaxRanks || r.rank < 0 || r.rank >= r.ranks) {
+    throw_error(Code::InvalidArgument, "rank {} of {}: there can be 1 to {} ranks, numbered from 0", r.rank, r.ranks,
+                kMaxRanks);
+  }
+  if (verdict_) throw Error(verdict_->code, verdict_->text);
+  if (size_ != 0 && r.ranks != size_) {
+    throw_error(Code::InvalidArgument, "{} was told that there are {} ranks, the others that there are {}", who,
+                r.ranks, size_);
+  }
+  const auto taken = [&](const Member& member) {
+    throw_error(Code::InvalidArgument, "rank {} is taken by {}; {} claims it too: give every process a rank of its own",
+                r.rank, describe_process(member), describe_process(r.me));
+  };
+  if (!joined_.empty()) taken(joined_[static_cast<size_t>(r.rank)].member);
+  for (const auto& other : applicants_) {
+    if (other->request.ranks == r.ranks && other->request.rank == r.rank) taken(other->request.me);
+  }
+}
+
+void RendezvousServer::admit(Fd& fd, Register request) {
+  if (verdict_) count_told(request.rank);
+  check_request(request);
+  if (!busy_) control_.loop().cancel(timer_);
+  busy_ = true;
+  const auto applicant = std::make_shared<Applicant>();
+  applicant->request = std::move(request);
+  applicant->channel = std::make_shared<Channel>(control_.loop(), std::move(fd), kMaxToServer);
+  applicants_.push_back(applicant);
+  // Until the table is sent a rank has nothing to say, and its channel nothing to tell but its end.
+  applicant->channel->open(
+      [](std::string_view) { throw_error(Code::ProtocolError, "a message before all ranks were there"); },
+      [weak = weak_from_this(), wa = std::weak_ptr(applicant)](const std::string&) {
+        const auto self = weak.lock();
+        const auto a = wa.lock();
+        if (self && a) self->applicant_ended(a);
+      });
+  applicant->timer = control_.loop().at(Deadline::in(applicant->request.wait_ms / 1e3),
+                                        [weak = weak_from_this(), wa = std::weak_ptr(applicant)] {
+                                          const auto self = weak.lock();
+                                          const auto a = wa.lock();
+                                          if (self && a) self->waited_in_vain(*a);
+                                        });
+
+  // Who is right about the number of ranks? Rank 0 in the process that made the id; without it, the first number whose
+  // ranks are complete.
+  const Rank ranks = applicant->request.ranks;
+  const bool ours = applicant->request.rank == 0 && same_process(applicant->request.me, control_.home());
+  if (size_ == 0 && ours) settle_size(ranks);
+  const auto came =
+      std::count_if(applicants_.begin(), applicants_.end(), [&](const auto& a) { return a->request.ranks == ranks; });
+  if (came != ranks) return;
+  settle_size(ranks);
+  begin();
+}
+
+void RendezvousServer::settle_size(Rank ranks) {
+  size_ = ranks;
+  // Of those that went before, one that has not come again will be missed.
+  const auto missed = std::find_if(departed_.begin(), departed_.end(), [&](const Register& r) {
+    return r.ranks == ranks && std::none_of(applicants_.begin(), applicants_.end(), [&](const auto& a) {
+             return a->request.ranks == ranks && a->request.rank == r.rank;
+           });
+  });
+  if (missed != departed_.end()) return stop_for(*missed);
+  departed_.clear();
+  for (const auto& a : std::vector(applicants_)) {
+    if (a->request.ranks == ranks) continue;
+    refuse(*a, Code::InvalidArgument,
+           fmt::format("{} was told that there are {} ranks, the others that there are {}",
+                       describe_rank(a->request.rank, a->request.me), a->request.ranks, ranks));
+    drop(a);
+  }
+}
+
+void RendezvousServer::refuse(const Applicant& applicant, Code code, const std::string& text) {
+  applicant.channel->send(pack(Refused{code, text.substr(0, kMaxSmall)}));
+}
+
+void RendezvousServer::drop(const std::shared_ptr<Applicant>& applicant) {
+  control_.loop().cancel(applicant->timer);
+  applicant->channel->close();
+  applicants_.erase(std::remove(applicants_.begin(), applicants_.end(), applicant), applicants_.end());
+}
+
+void RendezvousServer::applicant_ended(const std::shared_ptr<Applicant>& applicant) {
+  const Register& r = applicant->request;
+  drop(applicant);
+  if (state_ != State::Gathering) return;
+  if (size_ == 0 && departed_.size() < kMaxDeparted) {
+    departed_.push_back(r);
+    departed_.back().me.info.clear();
+  }
+  if (r.ranks == size_) stop_for(r);
+}
+
+void RendezvousServer::stop_for(const Register& departed) {
+  count_told(departed.rank);  // it does not come again
+  stop_gathering(Code::PeerFailed, fmt::format("{} is gone: it ended, or gave up, before all {} ranks were there",
+                                               describe_rank(departed.rank, departed.me), size_));
+}
+
+void RendezvousServer::withdraw(const Withdraw& withdrawal) {
+  count_told(withdrawal.rank);
+  if (state_ == State::Gathering) stop_gathering(withdrawal.code, withdrawal.text);
+}
+
+/// Counts once the answer of this turn is on its way.
+void RendezvousServer::count_told(Rank rank) {
+  if (rank < 0 || rank >= kMaxRanks) return;
+  control_.loop().post([weak = weak_from_this(), rank] {
+    const auto self = weak.lock();
+    if (!self) return;
+    self->told_.insert(rank);
+    self->told_count_ = self->told_.size();
+    self->control_.notify();
+  });
+}
+
+/// The first rank whose time is over speaks for all: without it the communicator cannot come to be.
+void RendezvousServer::waited_in_vain(const Applicant& applicant) {
+  const Rank ranks = applicant.request.ranks;
+  std::vector<bool> here(static_cast<size_t>(ranks), false);
+  std::string others;
+  for (const auto& a : applicants_) {
+    if (a->request.ranks == ranks) {
+      here[static_cast<size_t>(a->request.rank)] = true;
+    } else {
+      others = fmt::format("; {} was told that there are {} ranks", describe_rank(a->request.rank, a->request.me),
+                           a->request.ranks);
+    }
+  }
+  std::vector<Rank> missing;
+  for (Rank r = 0; r < ranks; ++r) {
+    if (!here[static_cast<size_t>(r)]) missing.push_back(r);
+  }
+  const std::string trouble = control_.acceptor().trouble();
+  const std::string text = fmt::format(
+      "{} of {} ranks came to the meeting point within the {:.1f} s that rank {} waits; missing: {}{}. Are all "
+      "processes "
+      "started, with the same unique id, and can they reach {}?{}",
+      static_cast<size_t>(ranks) - missing.size(), ranks, applicant.request.wait_ms / 1e3, applicant.request.rank,
+      list_ranks(missing), others, to_string(control_.home().addresses.front(), control_.home().port), trouble);
+  stop_gathering(trouble.empty() ? Code::Timeout : Code::SystemError, text);
+}
+
+void RendezvousServer::stop_gathering(Code code, const std::string& text) {
+  control_.loop().cancel(timer_);
+  log_info("meeting point of {}: {}", public_name(key_), text);
+  verdict_ = Refused{code, text.substr(0, kMaxSmall)};
+  state_ = State::Refusing;
+  for (const auto& a : std::vector(applicants_)) {
+    refuse(*a, code, text);
+    count_told(a->request.rank);
+    drop(a);
+  }
+  busy_ = false;
+  control_.notify();
+  timer_ = control_.loop().at(Deadline::in(kRefusingSeconds), [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->close();
+  });
+}
+
+void RendezvousServer::begin() {
+  state_ = State::Running;
+  const double heartbeat_seconds = env().heartbeat;
+  joined_.resize(static_cast<size_t>(size_));
+  Table table;
+  table.heartbeat_ms = static_cast<uint32_t>(heartbeat_seconds * 1e3);
+  table.hub = control_.home();
+  table.members.resize(joined_.size());
+  for (const auto& a : std::vector(applicants_)) {
+    control_.loop().cancel(a->timer);
+    JoinedRank& seat = joined_[static_cast<size_t>(a->request.rank)];
+    seat.channel = a->channel;
+    seat.channel->forgive_silence();
+    seat.member = std::move(a->request.me);
+    table.members[static_cast<size_t>(a->request.rank)] = seat.member;
+    seat.channel->hand_over(
+        [weak = weak_from_this(), rank = a->request.rank](std::string_view body) {
+          if (const auto self = weak.lock()) self->on_frame(rank, body);
+        },
+        [weak = weak_from_this(), rank = a->request.rank](const std::string& why) {
+          if (const auto self = weak.lock()) self->on_end(rank, why);
+        });
+  }
+  applicants_.clear();
+  send_all(pack(table));
+  for (JoinedRank& seat : joined_) seat.member.info.clear();  // it has been told; the rest is for messages
+  last_beat_ = Deadline::Clock::now();
+  heartbeat();
+}
+
+}  // namespace tutti::control

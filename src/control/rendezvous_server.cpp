@@ -1,0 +1,267 @@
+#include "control/rendezvous_server.hpp"
+
+#include <algorithm>
+
+#include "base/counted.hpp"
+#include "base/env.hpp"
+#include "base/format.hpp"
+#include "base/log.hpp"
+#include "control/control_thread.hpp"
+#include "control/describe.hpp"
+
+namespace tutti::control {
+namespace {
+
+constexpr double kGraceSeconds = 0.05;    // for a goodbye that is already on its way when its process is seen dead
+constexpr double kClosingSeconds = 2;     // for the ranks to close, once all know that all have left
+constexpr size_t kBusyChannel = 1 << 20;  // questions are dropped, not queued, where so much waits already
+
+bool before(const PeerTransfers& a, const PeerTransfers& b) { return a.peer < b.peer; }
+
+/// What `goodbye` says of `peer`; all zero where it says nothing.
+PeerTransfers traffic_with(const Goodbye& goodbye, Rank peer) {
+  const PeerTransfers wanted{peer, 0, 0};
+  const auto found = std::lower_bound(goodbye.traffic.begin(), goodbye.traffic.end(), wanted, before);
+  return found != goodbye.traffic.end() && found->peer == peer ? *found : wanted;
+}
+
+/// "rank 0 sent rank 1 3 messages, rank 1 received 2 of them"; empty where the numbers are equal.
+std::string compare_counts(Rank from, uint64_t sent, Rank to, uint64_t received) {
+  if (sent == received) return "";
+  return fmt::format("rank {} sent rank {} {} message{}, rank {} received {}{}", from, to, sent, sent == 1 ? "" : "s",
+                     to, received, received < sent ? " of them" : "");
+}
+
+}  // namespace
+
+RendezvousServer::RendezvousServer(ControlThread& control, const Key& key) : control_(control), key_(key) {}
+RendezvousServer::~RendezvousServer() = default;
+
+void RendezvousServer::on_frame(Rank from, std::string_view body) {
+  const auto self = shared_from_this();
+  switch (kind_of(body)) {
+    case Kind::Ping:
+      return;
+    case Kind::Exchange:
+      return on_exchange(from, unpack<Exchange>(body));
+    case Kind::Fail: {
+      auto failure = unpack<Fail>(body);
+      return fail(failure.code, failure.text, std::move(failure.tickets));
+    }
+    case Kind::Report:
+      return on_report(from, unpack<Report>(body).rank);
+    case Kind::Goodbye:
+      return on_goodbye(from, unpack<Goodbye>(body));
+    case Kind::BoardAsk:
+      return relay(from, unpack<BoardAsk>(body));
+    case Kind::BoardReply:
+      return relay(from, unpack<BoardReply>(body));
+    default:
+      throw_error(Code::ProtocolError, "a control message of kind {}", static_cast<int>(body[0]));
+  }
+}
+
+void RendezvousServer::on_end(Rank from, const std::string& why) {
+  const auto self = shared_from_this();
+  if (joined_[static_cast<size_t>(from)].where == JoinedRank::Where::Here) {
+    lose(from, fmt::format("{} before it left (was it killed, did it crash or exit early?)", why));
+  }
+  if (state_ == State::Closing) check_closed();
+}
+
+/// A rank of its host saw that process die. Its goodbye may still be on its way here.
+void RendezvousServer::on_report(Rank from, Rank rank) {
+  if (rank < 0 || static_cast<size_t>(rank) >= joined_.size())
+    throw_error(Code::ProtocolError, "a report on rank {}", rank);
+  const Member& witness = joined_[static_cast<size_t>(from)].member;
+  if (witness.host != joined_[static_cast<size_t>(rank)].member.host)
+    throw_error(Code::ProtocolError, "a report on rank {}, which runs on another host", rank);
+  control_.loop().at(Deadline::in(kGraceSeconds), [weak = weak_from_this(), rank, who = describe_rank(from, witness)] {
+    const auto self = weak.lock();
+    if (self && self->joined_[static_cast<size_t>(rank)].where == JoinedRank::Where::Here) {
+      self->lose(rank, fmt::format("its process died before it left, as {} saw (was it killed, did it crash or exit "
+                                   "early?)",
+                                   who));
+    }
+  });
+}
+
+void RendezvousServer::on_goodbye(Rank from, Goodbye goodbye) {
+  JoinedRank& seat = joined_[static_cast<size_t>(from)];
+  if (seat.where != JoinedRank::Where::Here) return;
+  take_traffic(from, goodbye.traffic);
+  seat.where = JoinedRank::Where::Left;
+  seat.goodbye = std::move(goodbye);
+  if (given_ > 0 && !seat.given) left_before_exchange(from);
+  went(from);
+}
+
+/// Checks what a leaver says of its sends and receives, puts it in order, and has it told to the peers concerned.
+void RendezvousServer::take_traffic(Rank from, std::vector<PeerTransfers>& traffic) {
+  std::sort(traffic.begin(), traffic.end(), before);
+  for (size_t i = 0; i < traffic.size(); ++i) {
+    const Rank peer = traffic[i].peer;
+    if (peer < 0 || static_cast<size_t>(peer) >= joined_.size() || peer == from ||
+        (i > 0 && traffic[i - 1].peer == peer))
+      throw_error(Code::ProtocolError, "a goodbye that counts messages with rank {}", peer);
+  }
+  for (const PeerTransfers& t : traffic) {
+    JoinedRank& peer = joined_[static_cast<size_t>(t.peer)];
+    if (peer.where == JoinedRank::Where::Here) peer.dealings.traffic.push_back({from, t.sent, t.received});
+  }
+}
+
+/// Passes a question or an answer on to the rank it names, with the sender in that place.
+template <class M>
+void RendezvousServer::relay(Rank from, M message) {
+  const Rank to = message.peer;
+  if (to < 0 || static_cast<size_t>(to) >= joined_.size())
+    throw_error(Code::ProtocolError, "a message for rank {}", to);
+  const JoinedRank& target = joined_[static_cast<size_t>(to)];
+  if (target.channel->is_open() && target.channel->queued() < kBusyChannel) {
+    message.peer = from;
+    target.channel->send(pack(message));
+  } else if constexpr (std::is_same_v<M, BoardAsk>) {
+    BoardReply nothing;
+    nothing.peer = to;
+    nothing.ticket = message.ticket;
+    joined_[static_cast<size_t>(from)].channel->send(pack(nothing));
+  }
+}
+
+void RendezvousServer::fail(Code code, const std::string& text, std::vector<uint64_t> tickets) {
+  if (failed_ || state_ != State::Running) return;
+  failed_ = true;
+  send_all(pack(Fail{code, text.substr(0, kMaxSmall), std::move(tickets)}));
+}
+
+void RendezvousServer::lose(Rank rank, const std::string& why) {
+  JoinedRank& seat = joined_[static_cast<size_t>(rank)];
+  seat.where = JoinedRank::Where::Lost;
+  fail(Code::PeerFailed, fmt::format("{} is gone: {}", describe_rank(rank, seat.member), why));
+  seat.channel->close();
+  went(rank);
+}
+
+void RendezvousServer::went(Rank rank) {
+  const JoinedRank& seat = joined_[static_cast<size_t>(rank)];
+  if (update_.gone.empty()) {  // many go at the same time: one message tells of all who go in this turn
+    control_.loop().post([weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->send_update();
+    });
+  }
+  update_.gone.push_back({rank, static_cast<uint8_t>(seat.where == JoinedRank::Where::Lost), seat.goodbye.calls});
+}
+
+void RendezvousServer::send_update() {
+  if (update_.gone.empty()) return;
+  for (JoinedRank& seat : joined_) {
+    if (seat.dealings.traffic.empty()) continue;
+    seat.channel->send(pack(seat.dealings));
+    seat.dealings.traffic.clear();
+  }
+  send_all(pack(update_));
+  update_.gone.clear();
+  check_all_gone();
+}
+
+void RendezvousServer::send_all(std::string frame) {
+  const auto shared = std::make_shared<const std::string>(std::move(frame));
+  for (const JoinedRank& seat : joined_) seat.channel->send(shared);
+}
+
+void RendezvousServer::heartbeat() {
+  if (state_ != State::Running) return;
+  const auto now = Deadline::Clock::now();
+  const double limit = env().heartbeat, beat = limit / 4;
+  // After this process itself was stopped, nobody else is to blame for the silence.
+  const bool stalled = std::chrono::duration<double>(now - last_beat_).count() > 2 * beat;
+  last_beat_ = now;
+  for (size_t r = 0; r < joined_.size(); ++r) {
+    JoinedRank& seat = joined_[r];
+    if (!seat.channel->is_open()) continue;
+    if (stalled) seat.channel->forgive_silence();
+    const double silent = std::chrono::duration<double>(now - seat.channel->heard()).count();
+    if (silent <= limit) continue;
+    if (seat.where == JoinedRank::Where::Here) {
+      lose(static_cast<Rank>(r),
+           fmt::format("nothing was heard of it for {:.1f} s: its host is lost, or its process is "
+                       "stopped. Raise TUTTI_HEARTBEAT_TIMEOUT if it may be silent for longer",
+                       silent));
+    } else {
+      seat.channel->close();
+    }
+  }
+  send_all(pack(Ping{}));
+  timer_ = control_.loop().at(Deadline::in(beat), [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->heartbeat();
+  });
+}
+
+void RendezvousServer::check_all_gone() {
+  if (state_ != State::Running) return;
+  for (const JoinedRank& seat : joined_) {
+    if (seat.where == JoinedRank::Where::Here) return;
+  }
+  state_ = State::Closing;
+  send_all(pack(Done{compare_calls().substr(0, kMaxSmall)}));
+  control_.loop().cancel(timer_);
+  timer_ = control_.loop().at(Deadline::in(kClosingSeconds), [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->close();
+  });
+  check_closed();
+}
+
+/// Ranks that left after other calls than rank 0; nothing to say where the communicator failed anyway.
+std::string RendezvousServer::compare_calls() const {
+  if (failed_) return "";
+  for (size_t r = 1; r < joined_.size(); ++r) {
+    const Goodbye &theirs = joined_[r].goodbye, &first = joined_[0].goodbye;
+    if (theirs.calls != first.calls) {
+      const bool more = theirs.calls > first.calls;
+      const std::string& last = more ? theirs.last : first.last;
+      return fmt::format("rank {} left after {}, rank {} after {}{}", more ? 0 : r,
+                         counted(more ? first.calls : theirs.calls, "call"), more ? r : 0,
+                         more ? theirs.calls : first.calls,
+                         last.empty() ? "" : fmt::format(", the last of them {}", last));
+    }
+    if (theirs.digest != first.digest) {
+      return fmt::format("of {}, rank {} called {} last where rank 0 called {}", counted(first.calls, "call"), r,
+                         theirs.last, first.last);
+    }
+  }
+  return compare_traffic();
+}
+
+/// Sends that nobody received, or receives of what nobody sent. Each pair is looked at from both sides, since one of
+/// them may know nothing of it.
+std::string RendezvousServer::compare_traffic() const {
+  for (size_t r = 0; r < joined_.size(); ++r) {
+    const auto rank = static_cast<Rank>(r);
+    for (const PeerTransfers& ours : joined_[r].goodbye.traffic) {
+      const PeerTransfers theirs = traffic_with(joined_[static_cast<size_t>(ours.peer)].goodbye, rank);
+      if (auto text = compare_counts(rank, ours.sent, ours.peer, theirs.received); !text.empty()) return text;
+      if (auto text = compare_counts(ours.peer, theirs.sent, rank, ours.received); !text.empty()) return text;
+    }
+  }
+  return "";
+}
+
+void RendezvousServer::check_closed() {
+  const bool open =
+      std::any_of(joined_.begin(), joined_.end(), [](const JoinedRank& s) { return s.channel->is_open(); });
+  if (!open) close();
+}
+
+void RendezvousServer::close() {
+  const auto self = shared_from_this();
+  auto& loop = control_.loop();
+  loop.cancel(timer_);
+  end_exchange();
+  for (const auto& a : std::vector(applicants_)) drop(a);
+  for (const JoinedRank& seat : joined_) seat.channel->close();
+  busy_ = false;
+  control_.remove_server(public_name(key_));
+}
+
+}  // namespace tutti::control

@@ -1,0 +1,118 @@
+#include "control/services.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+
+#include "base/format.hpp"
+#include "base/log.hpp"
+
+namespace tutti::control {
+namespace {
+
+constexpr size_t kMaxWaiting = 4096, kMaxParked = 4096;
+
+void send_reply(int fd, const transports::Wireup::Reply& reply) {
+  // A fresh socket takes it at once, and the control thread waits for nobody.
+  send_with_fd(fd, pack(Reply{reply.bytes}), reply.fd.get(), {Deadline::in(0), nullptr});
+}
+
+}  // namespace
+
+void Services::serve(const std::string& name, Wireup::Service service) {
+  std::shared_ptr<Slot> slot;
+  {
+    const std::lock_guard lock(mutex_);
+    auto& entry = slots_[name];
+    if (!entry) entry = std::make_shared<Slot>();
+    slot = entry;
+    if (!service) slots_.erase(name);
+  }
+  slot->set(std::move(service));  // outside the lock: it waits for a call that is under way
+  came_.notify_all();
+}
+
+std::shared_ptr<Services::Slot> Services::find(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  const auto found = slots_.find(name);
+  return found == slots_.end() ? nullptr : found->second;
+}
+
+std::optional<Services::Wireup::Reply> Services::try_answer(Rank from, const std::string& name,
+                                                            const std::string& request) {
+  const auto slot = find(name);
+  return slot ? (*slot)(from, request) : std::nullopt;
+}
+
+Services::Wireup::Reply Services::ask(Rank from, const std::string& name, const std::string& request, WaitLimit limit) {
+  constexpr auto kSlice = std::chrono::milliseconds(20);  // how often it looks at the stop flag
+  for (;;) {
+    if (auto reply = try_answer(from, name, request)) return std::move(*reply);
+    if (limit.stop && limit.stop->load(std::memory_order_relaxed) != 0) throw_error(Code::Aborted, "stopped");
+    if (limit.deadline.passed()) throw_error(Code::Timeout, "it offers no service '{}'", name);
+    std::unique_lock lock(mutex_);
+    came_.wait_until(lock, std::min(limit.deadline.at(), Deadline::Clock::now() + kSlice),
+                     [&] { return slots_.count(name) != 0; });
+  }
+}
+
+/// False if the service is not there (yet). Whatever goes wrong is told to the asker.
+bool Services::answered(const Ask& ask, const Fd& fd) {
+  try {
+    const auto reply = try_answer(ask.from, ask.service, ask.request);
+    if (reply) send_reply(fd.get(), *reply);
+    return reply.has_value();
+  } catch (const std::exception& error) {
+    log_debug("control thread: service '{}' failed: {}", ask.service, error.what());
+    send_now(fd.get(), pack(Refused{Code::InternalError, std::string(error.what()).substr(0, kMaxSmall)}));
+    return true;
+  }
+}
+
+void Services::answer(Ask ask, Fd& fd) {
+  if (answered(ask, fd)) return;
+  if (waiting_.size() == kMaxWaiting) throw_error(Code::SystemError, "too many requests wait for services to open");
+  waiting_.push_back({std::move(ask), std::move(fd)});
+}
+
+void Services::retry() {
+  for (size_t i = waiting_.size(); i-- > 0;) {
+    char byte = 0;
+    const bool gone = recv_now(waiting_[i].fd.get(), &byte, 1) < 0;  // the asker has given up
+    if (gone || answered(waiting_[i].ask, waiting_[i].fd)) waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(i));
+  }
+}
+
+void Services::close() {
+  const std::string refusal = pack(Refused{Code::PeerFailed, "the rank has left"});
+  for (const Waiting& w : waiting_) send_now(w.fd.get(), refusal);
+  waiting_.clear();
+  std::map<std::string, std::shared_ptr<Slot>> slots;
+  {
+    const std::lock_guard lock(mutex_);
+    slots.swap(slots_);
+  }
+  for (const auto& [name, slot] : slots) slot->set(nullptr);
+}
+
+void Streams::park(Rank from, const std::string& label, Fd& fd) {
+  const std::string accepted = pack(Accepted{});
+  const std::lock_guard lock(mutex_);
+  if (count_ == kMaxParked) throw_error(Code::SystemError, "too many streams wait to be taken");
+  if (send_now(fd.get(), accepted) != static_cast<ptrdiff_t>(accepted.size())) return;
+  parked_[{from, label}].push_back(std::move(fd));
+  ++count_;
+}
+
+std::optional<Fd> Streams::take(Rank from, const std::string& label) {
+  const std::lock_guard lock(mutex_);
+  const auto found = parked_.find({from, label});
+  if (found == parked_.end()) return std::nullopt;
+  Fd fd = std::move(found->second.front());
+  found->second.pop_front();
+  if (found->second.empty()) parked_.erase(found);
+  --count_;
+  return fd;
+}
+
+}  // namespace tutti::control

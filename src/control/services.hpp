@@ -1,0 +1,69 @@
+// What a rank offers its peers under the control thread: named services, and streams that have arrived.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/fd.hpp"
+#include "base/guarded.hpp"
+#include "base/rank.hpp"
+#include "base/socket.hpp"
+#include "control/messages.hpp"
+#include "transports/wireup.hpp"
+
+namespace tutti::control {
+
+class Services {
+ public:
+  using Wireup = transports::Wireup;
+
+  /// See Wireup::serve. Requests that came too early are then answered by retry().
+  void serve(const std::string& name, Wireup::Service service);
+  /// A request of a rank in this process: waits until the service is there. Throws Error(Timeout | Aborted).
+  Wireup::Reply ask(Rank from, const std::string& name, const std::string& request, WaitLimit limit);
+
+  // ---- control thread
+  /// Answers on `fd` and closes it, or keeps both until the service is there.
+  void answer(Ask ask, Fd& fd);
+  /// Answers what waits, as far as its service has come.
+  void retry();
+  /// Lets go of all services and refuses whoever still waits.
+  void close();
+
+ private:
+  using Slot = Guarded<Wireup::Reply(Rank, const std::string&)>;
+  struct Waiting {
+    Ask ask;
+    Fd fd;
+  };
+
+  std::shared_ptr<Slot> find(const std::string& name);
+  bool answered(const Ask& ask, const Fd& fd);
+  std::optional<Wireup::Reply> try_answer(Rank from, const std::string& name, const std::string& request);
+
+  std::mutex mutex_;  // guards slots_
+  std::condition_variable came_;
+  std::map<std::string, std::shared_ptr<Slot>> slots_;
+  std::vector<Waiting> waiting_;  // control thread only
+};
+
+class Streams {
+ public:
+  /// Keeps a stream until it is taken, and tells its other end so. ControlThread thread.
+  void park(Rank from, const std::string& label, Fd& fd);
+  std::optional<Fd> take(Rank from, const std::string& label);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<Rank, std::string>, std::deque<Fd>> parked_;
+  size_t count_ = 0;
+};
+
+}  // namespace tutti::control

@@ -1,0 +1,125 @@
+#include "control/wait_graph.hpp"
+
+#include <algorithm>
+
+#include "base/format.hpp"
+#include "base/hash.hpp"
+
+namespace tutti::control {
+namespace {
+
+constexpr uint32_t kMargin = 1000;  // milliseconds by which a wait must be older than the evidence
+constexpr int kMostHops = 16;       // that a text follows
+
+const Wait* wait_of(const ProcessWaits& process, uint64_t communicator, Rank rank) {
+  const auto found = std::find_if(process.waits.begin(), process.waits.end(),
+                                  [&](const Wait& w) { return w.communicator == communicator && w.rank == rank; });
+  return found == process.waits.end() ? nullptr : &*found;
+}
+
+/// Of the process of a rank that has not come to a call: a wait that may be that rank's. Those in the same communicator
+/// are other ranks', which are threads of the process too.
+const Wait* elsewhere(const ProcessWaits& process, uint64_t communicator) {
+  const auto found = std::find_if(process.waits.begin(), process.waits.end(),
+                                  [&](const Wait& w) { return w.communicator != communicator; });
+  return found == process.waits.end() ? nullptr : &*found;
+}
+
+void add(const Wait& wait, std::vector<const Wait*>& all) {
+  if (std::find(all.begin(), all.end(), &wait) == all.end()) all.push_back(&wait);
+}
+
+}  // namespace
+
+uint64_t process_key(const transports::ProcessId& place) {
+  Hash hash;
+  return hash.add(std::string_view(place.host)).add(place.process).add(place.started).value() | 1;
+}
+
+uint64_t ProcessWaits::state() const {
+  std::vector<uint64_t> tickets;
+  for (const Wait& wait : waits) tickets.push_back(wait.ticket);
+  std::sort(tickets.begin(), tickets.end());
+  Hash hash;
+  for (const uint64_t ticket : tickets) hash.add(ticket);
+  return hash.value() | 1;
+}
+
+const ProcessWaits* WaitGraph::process(uint64_t id) const {
+  const auto found =
+      std::find_if(processes_.begin(), processes_.end(), [&](const ProcessWaits& p) { return p.process == id; });
+  return found == processes_.end() ? nullptr : &*found;
+}
+
+const Wait* WaitGraph::find(uint64_t ticket) const {
+  for (const ProcessWaits& p : processes_) {
+    for (const Wait& wait : p.waits) {
+      if (wait.ticket == ticket) return &wait;
+    }
+  }
+  return nullptr;
+}
+
+/// Adds what one awaited rank depends on. False where it may go on, or where too little is known.
+bool WaitGraph::add_awaited(const Wait& wait, const Awaited& awaited, std::vector<const Wait*>& all,
+                            uint32_t& age_ms) const {
+  const ProcessWaits* const its = process(awaited.process);
+  if (its == nullptr || awaited.settled == 0) return false;
+  if (const Wait* const same = wait_of(*its, wait.communicator, awaited.rank)) {
+    add(*same, all);
+    return same->ticket == awaited.settled;
+  }
+  if (its->free != 0 || its->waits.empty() || its->state() != awaited.settled) return false;
+  age_ms = std::max(age_ms, its->age_ms);
+  for (const Wait& other : its->waits) add(other, all);  // whichever thread would make the call
+  return true;
+}
+
+Stuck WaitGraph::stuck(uint64_t ticket) const {
+  Stuck result;
+  std::vector<const Wait*> all;
+  if (const Wait* const first = find(ticket)) all.push_back(first);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Wait& wait = *all[i];
+    result.age_ms = std::max(result.age_ms, wait.age_ms);
+    if (wait.on.empty()) return {};
+    for (const Awaited& awaited : wait.on) {
+      if (!add_awaited(wait, awaited, all, result.age_ms)) return {};
+    }
+  }
+  for (const Wait* wait : all) {
+    if (wait->stuck_ms < static_cast<uint64_t>(result.age_ms) + kMargin) return {};
+    result.tickets.push_back(wait->ticket);
+  }
+  std::sort(result.tickets.begin(), result.tickets.end());
+  return result;
+}
+
+std::string WaitGraph::follow(uint64_t ticket) const {
+  const Wait* wait = find(ticket);
+  if (wait == nullptr) return "";
+  std::string text = fmt::format("rank {} of {} waits in {}", wait->rank, wait->title, wait->call);
+  std::vector<const Wait*> seen;
+  for (int hop = 0; hop < kMostHops && !wait->on.empty(); ++hop) {
+    seen.push_back(wait);
+    const Awaited& awaited = wait->on.front();
+    text += fmt::format(", for rank {}", awaited.rank);
+    const ProcessWaits* const its = process(awaited.process);
+    if (its == nullptr) return text + ", of which nothing is known";
+    const Wait* next = wait_of(*its, wait->communicator, awaited.rank);
+    const bool same = next != nullptr;
+    if (!same) next = elsewhere(*its, wait->communicator);
+    if (next == nullptr) return text + ", which is in no call that waits for others (does it compute?)";
+    const bool again = std::find(seen.begin(), seen.end(), next) != seen.end();
+    text +=
+        same ? ", which waits"
+             : fmt::format(", which has not come to that call: it waits, as rank {} of {},", next->rank, next->title);
+    if (again) return text + " as said";
+    text += fmt::format(" in {}", next->call);
+    if (!same && its->free != 0) text += " (another thread of its process may still come)";
+    wait = next;
+  }
+  return text;
+}
+
+}  // namespace tutti::control

@@ -1,0 +1,173 @@
+#include "control/wait_table.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "control/parked_threads.hpp"
+
+namespace tutti::control {
+namespace {
+
+constexpr double kCheckEvery = 0.2;   // seconds between two looks at all threads
+constexpr double kForgotten = 30;     // seconds after which what was told is of no use
+constexpr size_t kMostLearned = 512;  // processes
+
+double seconds_since(Deadline::Clock::time_point then) {
+  return std::chrono::duration<double>(Deadline::Clock::now() - then).count();
+}
+
+uint32_t milliseconds(double seconds) {
+  return static_cast<uint32_t>(std::clamp(seconds * 1e3 + 1, 0.0, 4e9));  // rounded up: it is an upper bound
+}
+
+void grow_older(ProcessWaits& waits, double seconds) {
+  const auto older = [&](uint32_t& age_ms) { age_ms = milliseconds(age_ms / 1e3 + seconds); };
+  older(waits.age_ms);
+  for (Wait& wait : waits.waits) older(wait.age_ms);
+}
+
+size_t bytes_of(const auto& item) {
+  std::string bytes;
+  MessageWriter(bytes).item(item);
+  return bytes.size();
+}
+
+}  // namespace
+
+WaitTable& WaitTable::of_this_process() {
+  struct Held {
+    pid_t process;
+    WaitTable table;
+  };
+  static std::atomic<Held*> held{nullptr};  // never destroyed: threads may outlive main()
+  Held* now = held.load(std::memory_order_acquire);
+  while (now == nullptr || now->process != getpid()) {
+    auto fresh = std::make_unique<Held>();
+    fresh->process = getpid();
+    if (held.compare_exchange_strong(now, fresh.get(), std::memory_order_acq_rel)) return fresh.release()->table;
+  }
+  return now->table;
+}
+
+void WaitTable::add_own_thread(pid_t thread) {
+  const std::lock_guard lock(mutex_);
+  own_threads_.push_back(thread);
+}
+
+void WaitTable::publish(const void* who, Entry entry) {
+  const std::lock_guard lock(mutex_);
+  own_[who] = {std::move(entry), Clock::now()};
+}
+
+void WaitTable::withdraw(const void* who) {
+  const std::lock_guard lock(mutex_);
+  own_.erase(who);
+}
+
+/// Under the lock. Who is not free is so as of now: its threads are looked at.
+ProcessWaits WaitTable::own_waits(uint64_t process) {
+  ProcessWaits result{.process = process, .waits = {}};
+  std::vector<pid_t> accounted = own_threads_;
+  for (const auto& [who, own] : own_) {
+    Wait& wait = result.waits.emplace_back(own.entry.wait);
+    wait.age_ms = milliseconds(seconds_since(own.looked));
+    accounted.push_back(own.entry.thread);
+  }
+  if (result.waits.empty()) return result;
+  if (seconds_since(checked_) > kCheckEvery) {
+    checked_ = Clock::now();
+    free_ = !all_parked_but(accounted);
+  }
+  result.free = free_ ? 1 : 0;
+  result.age_ms = milliseconds(seconds_since(checked_));
+  return result;
+}
+
+/// Under the lock: its own first.
+std::vector<ProcessWaits> WaitTable::all(uint64_t process) {
+  std::vector<ProcessWaits> result{own_waits(process)};
+  std::erase_if(learned_, [](const auto& entry) { return seconds_since(entry.second.heard) > kForgotten; });
+  for (const auto& [id, learned] : learned_) {
+    grow_older(result.emplace_back(learned.waits), seconds_since(learned.heard));
+  }
+  return result;
+}
+
+std::string WaitTable::answer(uint64_t process, uint64_t communicator, Rank rank, Rank asker, uint64_t begun) {
+  WaitsReply reply{.begun = begun, .processes = {}};
+  const std::lock_guard lock(mutex_);
+  for (const auto& [who, own] : own_) {
+    const Wait& wait = own.entry.wait;
+    if (wait.communicator != communicator || wait.rank != rank) continue;
+    reply.ticket = wait.ticket;
+    for (const LinkCounts& link : own.entry.links) {
+      if (link.peer == asker && reply.links.size() < kMaxLinkLanes)
+        reply.links.push_back({link.link_lane, link.sent, link.told});
+    }
+  }
+  std::vector<ProcessWaits> known = all(process);
+  // What its own waits lead to, the nearest first, as far as there is room.
+  size_t room = kMaxEntry - bytes_of(reply);
+  const auto take = [&](size_t which) {
+    const size_t bytes = bytes_of(known[which]);
+    if (bytes > room) return;
+    room -= bytes;
+    reply.processes.push_back(std::move(known[which]));
+    known.erase(known.begin() + static_cast<ptrdiff_t>(which));
+  };
+  take(0);
+  for (size_t i = 0; i < reply.processes.size(); ++i) {
+    std::vector<uint64_t> next;
+    for (const Wait& wait : reply.processes[i].waits) {
+      for (const Awaited& awaited : wait.on) next.push_back(awaited.process);
+    }
+    for (const uint64_t id : next) {
+      const auto found = std::find_if(known.begin(), known.end(), [&](const auto& p) { return p.process == id; });
+      if (found != known.end()) take(static_cast<size_t>(found - known.begin()));
+    }
+  }
+  std::string bytes;
+  MessageWriter(bytes).item(reply);
+  return bytes;
+}
+
+WaitsReply WaitTable::learn(uint64_t process, const std::string& bytes, double seconds) {
+  WaitsReply reply;
+  MessageReader reader(bytes);
+  reader.item(reply);
+  reader.end();
+  const std::lock_guard lock(mutex_);
+  for (ProcessWaits& told : reply.processes) {
+    if (told.process == process) continue;  // nobody knows that better than this process
+    grow_older(told, seconds);
+    const auto known = learned_.find(told.process);
+    if (known == learned_.end() && learned_.size() >= kMostLearned) continue;
+    if (known != learned_.end()) {
+      const double age = known->second.waits.age_ms / 1e3 + seconds_since(known->second.heard);
+      if (milliseconds(age) < told.age_ms) continue;
+    }
+    learned_[told.process] = {told, Clock::now()};
+  }
+  return reply;
+}
+
+WaitGraph WaitTable::graph(uint64_t process) {
+  const std::lock_guard lock(mutex_);
+  return WaitGraph(all(process));
+}
+
+void WaitTable::fail(Code code, const std::string& text, const Tickets& tickets) {
+  std::vector<Fail> failing;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [who, own] : own_) {
+      if (std::binary_search(tickets.begin(), tickets.end(), own.entry.wait.ticket)) failing.push_back(own.entry.fail);
+    }
+  }
+  for (const Fail& fail : failing) fail(code, text, tickets);
+}
+
+}  // namespace tutti::control

@@ -1,0 +1,388 @@
+#include "exec/compile/lower.hpp"
+
+#include <algorithm>
+
+#include "base/format.hpp"
+#include "exec/compile/direct_store.hpp"
+#include "plan/verify.hpp"
+
+namespace tutti::exec {
+namespace {
+
+using plan::RankPlan;
+using plan::Step;
+using plan::StepKind;
+
+static_assert(plan::VerifyOptions{}.capacity < link::kCredits, "plans are proven for links with less room");
+static_assert(plan::VerifyOptions{}.capacity <= link::kFewestSlots, "… and for as few staging slots");
+
+/// Contiguous bytes of one operand or destination.
+struct Run {
+  Base base = Base::None;
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+};
+using Runs = std::vector<Run>;
+
+uint64_t total(const Runs& runs) {
+  uint64_t bytes = 0;
+  for (const Run& run : runs) bytes += run.bytes;
+  return bytes;
+}
+
+/// One operation before it is scaled: a step, and the send of its result if that is fused to it.
+struct Draft {
+  const Step* step = nullptr;
+  const Step* send = nullptr;
+  uint32_t index = 0;  ///< of the step, within its lane
+  bool store = false;  ///< the result is kept in local memory
+};
+
+bool same_pieces(const RankPlan& plan, plan::Range a, plan::Range b) {
+  const auto equal = [](const plan::Piece& x, const plan::Piece& y) {
+    return x.buffer == y.buffer && x.block == y.block && x.partition == y.partition && x.first == y.first &&
+           x.last == y.last;
+  };
+  return std::equal(plan.pieces.begin() + a.begin, plan.pieces.begin() + a.end, plan.pieces.begin() + b.begin,
+                    plan.pieces.begin() + b.end, equal);
+}
+
+/// The step after step `s` of a lane, where it is the send of what `s` produces; else null.
+const Step* send_of(const RankPlan& plan, const plan::Lane& lane, uint32_t s) {
+  if (s + 1 == lane.steps.end || plan.steps[s].kind == StepKind::Send) return nullptr;
+  const Step& next = plan.steps[s + 1];
+  const bool fits =
+      next.kind == StepKind::Send && next.after == plan::kNone && same_pieces(plan, plan.steps[s].pieces, next.pieces);
+  return fits ? &next : nullptr;
+}
+
+/// Calls visit(piece) for every piece that is read by any step but the sends that are fused to the step before them.
+template <class Visit>
+void each_piece_read(const RankPlan& plan, Visit&& visit) {
+  const auto visit_all = [&](plan::Range pieces) {
+    for (uint32_t p = pieces.begin; p < pieces.end; ++p) visit(plan.pieces[p]);
+  };
+  for (const plan::Lane& lane : plan.lanes) {
+    for (uint32_t s = lane.steps.begin; s < lane.steps.end; ++s) {
+      const Step& step = plan.steps[s];
+      const bool fused = s > lane.steps.begin && send_of(plan, lane, s - 1) != nullptr;
+      if (step.kind == StepKind::Send && !fused) visit_all(step.pieces);
+      for (uint32_t o = step.operands.begin; o < step.operands.end; ++o) visit_all(plan.operands[o].pieces);
+    }
+  }
+}
+
+/// Which scratch blocks are read.
+std::vector<bool> scratch_read(const RankPlan& plan) {
+  std::vector<bool> read(plan.scratch_blocks, false);
+  each_piece_read(plan, [&](const plan::Piece& piece) {
+    if (piece.buffer == plan::Buffer::Scratch) read[piece.block] = true;
+  });
+  return read;
+}
+
+/// Which blocks of the output are read again.
+std::vector<bool> output_read(const RankPlan& plan) {
+  std::vector<bool> read(plan::blocks(plan.shape, plan::Buffer::Output, plan.rank), false);
+  each_piece_read(plan, [&](const plan::Piece& piece) {
+    if (piece.buffer == plan::Buffer::Output) read[piece.block] = true;
+  });
+  return read;
+}
+
+/// True when nothing will be read of these pieces once they are sent.
+bool only_sent(const RankPlan& plan, plan::Range pieces, const std::vector<bool>& read) {
+  return std::all_of(
+      plan.pieces.begin() + pieces.begin, plan.pieces.begin() + pieces.end,
+      [&](const plan::Piece& piece) { return piece.buffer == plan::Buffer::Scratch && !read[piece.block]; });
+}
+
+/// Fuses the steps of every lane into operations.
+std::vector<std::vector<Draft>> fuse(const RankPlan& plan) {
+  std::vector<std::vector<Draft>> lanes;
+  const std::vector<bool> read = scratch_read(plan);
+  for (const plan::Lane& lane : plan.lanes) {
+    auto& drafts = lanes.emplace_back();
+    for (uint32_t s = lane.steps.begin; s < lane.steps.end; ++s) {
+      const Step& step = plan.steps[s];
+      Draft draft{.step = &step, .index = s - lane.steps.begin, .store = step.kind != StepKind::Send};
+      if (const Step* send = send_of(plan, lane, s)) {
+        draft.send = send;
+        draft.store = send->pieces.size() != 0 && !only_sent(plan, send->pieces, read);
+        ++s;
+      }
+      if (step.kind == StepKind::Send) draft.send = &step;
+      drafts.push_back(draft);
+    }
+  }
+  return lanes;
+}
+
+/// Scales drafts to one size of window.
+class Scaling {
+ public:
+  Scaling(const RankPlan& plan, const Geometry& geometry, uint64_t window, Links& links, Lowered& lowered)
+      : plan_(plan), geometry_(geometry), window_(window), links_(links), lowered_(lowered) {
+    if (geometry.nontemporal) output_read_ = output_read(plan);
+  }
+
+  Program scale(const std::vector<std::vector<Draft>>& lanes) {
+    for (size_t lane = 0; lane < lanes.size(); ++lane) {
+      Range ops{static_cast<uint32_t>(program_.ops.size()), 0};
+      for (const Draft& draft : lanes[lane]) add(draft, static_cast<uint32_t>(lane), lanes);
+      ops.end = static_cast<uint32_t>(program_.ops.size());
+      program_.lanes.push_back(ops);
+    }
+    if (geometry_.cooperative) mark_cooperative(program_);
+    if (geometry_.direct_store_from != link::kNever) mark_direct_stores(program_, geometry_, links_);
+    mark_lent(program_, links_);
+    return std::move(program_);
+  }
+
+ private:
+  void add(const Draft& draft, uint32_t lane, const std::vector<std::vector<Draft>>& lanes) {
+    Instruction op{.step = draft.index, .shape = draft.step->shape, .completes = draft.step->completes};
+    op.has_pieces = draft.step->pieces.size() != 0;
+    const Runs to = draft.store ? runs_of(draft.step->pieces) : Runs{};
+    op.bytes = total(runs_of(draft.step->pieces));
+    const std::vector<Runs> operands = operands_of(draft, lane, op);
+    if (draft.send != nullptr) add_sends(*draft.send, lane, draft.store ? to : operands[0], operands[0], draft, op);
+    op.nontemporal =
+        geometry_.nontemporal && draft.store && (!op.lend || op.lend_first) && never_read_again(draft.step->pieces);
+    add_segments(operands, to, draft.store, op);
+    if (draft.step->after != plan::kNone) find_after(draft.step->after, lanes, op);
+    lowered_.lends = lowered_.lends || op.lend;
+    lowered_.most_sources = std::max(lowered_.most_sources, op.sources);
+    lowered_.most_arrivals = std::max(lowered_.most_arrivals, op.arrivals.end - op.arrivals.begin);
+    program_.ops.push_back(op);
+  }
+
+  bool never_read_again(plan::Range pieces) const {
+    return std::all_of(
+        plan_.pieces.begin() + pieces.begin, plan_.pieces.begin() + pieces.end,
+        [&](const plan::Piece& p) { return p.buffer == plan::Buffer::Output && !output_read_[p.block]; });
+  }
+
+  /// The operands' runs; connects the links of those that are messages.
+  std::vector<Runs> operands_of(const Draft& draft, uint32_t lane, Instruction& op) {
+    const Step& step = *draft.step;
+    std::vector<Runs> operands;
+    op.arrivals.begin = static_cast<uint32_t>(program_.arrivals.size());
+    const auto message = [&](Rank peer) {
+      const uint32_t link = links_.in(actual(peer), lane);
+      const auto begin = program_.arrivals.begin() + op.arrivals.begin;
+      if (std::find(begin, program_.arrivals.end(), link) != program_.arrivals.end()) {
+        throw_error(Code::Unsupported, "rank {}, lane {}, step {}: folds two messages of rank {} at once", plan_.rank,
+                    lane, draft.index, peer);
+      }
+      program_.arrivals.push_back(link);
+      operands.push_back({{Base::Message, 0, op.bytes}});
+    };
+    if (step.kind == StepKind::Send) operands.push_back(runs_of(step.pieces));
+    if (step.kind == StepKind::Recv) message(plan_.peers[step.peers.begin]);
+    for (uint32_t o = step.operands.begin; o < step.operands.end; ++o) {
+      const plan::Operand& operand = plan_.operands[o];
+      if (operand.peer == kNoRank) {
+        operands.push_back(runs_of(operand.pieces));
+      } else {
+        message(operand.peer);
+      }
+    }
+    op.arrivals.end = static_cast<uint32_t>(program_.arrivals.size());
+    op.sources = static_cast<uint32_t>(operands.size());
+    return operands;
+  }
+
+  struct Ways {
+    bool some = false, all = true;  // links over which it is lent
+    bool share = false;             // as shared memory, where they can
+  };
+  /// How what `op` sends can be lent, where it lies in `base`.
+  Ways ways(const Instruction& op, Base base) const {
+    Ways found{.share = geometry_.shared[static_cast<uint32_t>(base)]};
+    for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) {
+      const link::OutLink& out = links_.outs()[program_.outs[i]];
+      const uint64_t from = out.by_cma && !geometry_.pull ? link::kNever : out.zcopy_threshold;
+      const bool lends = (found.share && op.bytes >= out.mapped_threshold) || op.bytes >= from;
+      found.some = found.some || lends;
+      found.all = found.all && lends;
+    }
+    return found;
+  }
+
+  /// Chooses how the result travels: in its descriptor, lent from where it lies, or staged.
+  void add_sends(const Step& send, uint32_t lane, const Runs& result, const Runs& first, const Draft& draft,
+                 Instruction& op) {
+    op.outs.begin = static_cast<uint32_t>(program_.outs.size());
+    for (uint32_t p = send.peers.begin; p < send.peers.end; ++p) {
+      program_.outs.push_back(links_.out(actual(plan_.peers[p]), lane));
+    }
+    op.outs.end = static_cast<uint32_t>(program_.outs.size());
+    const bool claimed =
+        send.lend == plan::Lend::Always || (send.lend == plan::Lend::OutOfPlace && !geometry_.in_place);
+    const bool in_memory = (draft.store || draft.step == draft.send) && result.size() == 1;
+    const bool may =
+        claimed && in_memory && op.bytes > link::kInlineBytes && !(geometry_.scaled && result[0].base == Base::Input);
+    // A copy of the input need not be made before it is lent: the input is the same, and stays.
+    const bool copies_input = op.sources == 1 && first.size() == 1 && first[0].base == Base::Input && !geometry_.scaled;
+    Ways way;
+    if (may && copies_input) way = ways(op, Base::Input);
+    op.lend_first = way.some && way.all;
+    if (may && !op.lend_first) way = ways(op, result[0].base);
+    op.lend = way.some;
+    op.share = way.some && way.share;
+    op.pull = geometry_.pull;
+    if (op.lend)
+      op.lend_at = op.lend_first ? Ref{first[0].base, first[0].offset} : Ref{result[0].base, result[0].offset};
+    op.inlined = !op.lend && op.bytes <= link::kInlineBytes;
+    if (!op.inlined && !(op.lend && way.all)) op.stage = stage_for(op);
+  }
+
+  uint32_t stage_for(const Instruction& op) {
+    const std::vector<uint32_t> outs(program_.outs.begin() + op.outs.begin, program_.outs.begin() + op.outs.end);
+    uint32_t stage = 0;  // a link belongs to one lane, so equal out-links mean the same lane too
+    while (stage < lowered_.stages.size() && lowered_.stages[stage].outs != outs) ++stage;
+    if (stage == lowered_.stages.size()) lowered_.stages.push_back({.outs = outs});
+    uint64_t& slot = lowered_.stages[stage].stage.slot_bytes;
+    slot = std::max(slot, op.bytes);
+    return stage;
+  }
+
+  /// Cuts operands and destination into runs that are contiguous in all of them.
+  void add_segments(const std::vector<Runs>& operands, const Runs& to, bool store, Instruction& op) {
+    for (const Runs& runs : operands) check(total(runs) == op.bytes, op);
+    op.segments.begin = static_cast<uint32_t>(program_.segments.size());
+    std::vector<Cursor> cursors;
+    for (const Runs& runs : operands) cursors.emplace_back(runs);
+    Cursor destination(to);
+    for (uint64_t at = 0; at < op.bytes;) {
+      uint64_t bytes = store ? destination.left() : op.bytes - at;
+      for (Cursor& cursor : cursors) bytes = std::min(bytes, cursor.left());
+      Segment segment{.bytes = bytes, .at = at, .sources = static_cast<uint32_t>(program_.sources.size())};
+      if (store) segment.to = destination.take(bytes);
+      for (size_t k = 0; k < cursors.size(); ++k) {
+        program_.sources.push_back(cursors[k].take(bytes));
+        if (!geometry_.scaled || program_.sources.back().base != Base::Input) continue;
+        if (segment.raw >= 0) throw_error(Code::Unsupported, "step {} folds two pieces of the input at once", op.step);
+        segment.raw = static_cast<int32_t>(k);
+      }
+      program_.segments.push_back(segment);
+      at += bytes;
+    }
+    op.segments.end = static_cast<uint32_t>(program_.segments.size());
+  }
+
+  void find_after(uint32_t step, const std::vector<std::vector<Draft>>& lanes, Instruction& op) {
+    for (uint32_t lane = 0; lane < lanes.size(); ++lane) {
+      const plan::Range steps = plan_.lanes[lane].steps;
+      if (step < steps.begin || step >= steps.end) continue;
+      op.after_lane = lane;
+      // The operation that holds the step: the last one that begins at it or before it.
+      uint32_t found = 0;
+      while (found + 1 < lanes[lane].size() && lanes[lane][found + 1].index <= step - steps.begin) ++found;
+      op.after_op = found;
+    }
+  }
+
+  /// Walks along runs.
+  class Cursor {
+   public:
+    explicit Cursor(const Runs& runs) : runs_(&runs) {}
+    uint64_t left() const { return (*runs_)[at_].bytes - done_; }
+    Ref take(uint64_t bytes) {
+      const Run& run = (*runs_)[at_];
+      const Ref ref{run.base, run.offset + done_};
+      done_ += bytes;
+      if (done_ == run.bytes) ++at_, done_ = 0;
+      return ref;
+    }
+
+   private:
+    const Runs* runs_;
+    size_t at_ = 0;
+    uint64_t done_ = 0;
+  };
+
+  Runs runs_of(plan::Range pieces) const {
+    Runs runs;
+    for (uint32_t p = pieces.begin; p < pieces.end; ++p) {
+      const plan::Piece& piece = plan_.pieces[p];
+      const auto base = static_cast<Base>(piece.buffer);
+      const uint64_t first = cut(piece, piece.first), last = cut(piece, piece.last);
+      if (first == last) continue;
+      const uint64_t offset = block_offset(piece) + first * geometry_.element_bytes;
+      const uint64_t bytes = (last - first) * geometry_.element_bytes;
+      if (!runs.empty() && runs.back().base == base && runs.back().offset + runs.back().bytes == offset) {
+        runs.back().bytes += bytes;
+      } else {
+        runs.push_back({base, offset, bytes});
+      }
+    }
+    return runs;
+  }
+  uint64_t cut(const plan::Piece& piece, uint32_t index) const {
+    return plan::cut(plan::boundary(plan_, piece.partition, index), window_, geometry_.element_bytes, plan_.grain);
+  }
+  uint64_t block_offset(const plan::Piece& piece) const {
+    if (piece.buffer == plan::Buffer::Scratch) return piece.block * scratch_window(geometry_);
+    // Where there are several blocks they belong to ranks, which a plan counts from the root.
+    const bool by_rank = plan::blocks(plan_.shape, piece.buffer, plan_.rank) > 1;
+    const auto block = static_cast<Rank>(piece.block);
+    const auto place = static_cast<uint64_t>(by_rank ? actual(block) : block);
+    return place * geometry_.count * geometry_.element_bytes;
+  }
+  /// The plan's ranks are counted from the root.
+  Rank actual(Rank planned) const { return (planned + geometry_.root) % plan_.shape.ranks; }
+
+  static void check(bool fits, const Instruction& op) {
+    if (!fits)
+      throw_error(Code::InternalError, "step {}: operands of different lengths; the plan was not verified", op.step);
+  }
+
+ public:
+  static uint64_t scratch_window(const Geometry& geometry) {
+    constexpr uint64_t kAlignment = 128;
+    return (geometry.window * geometry.element_bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+
+ private:
+  const RankPlan& plan_;
+  const Geometry& geometry_;
+  uint64_t window_;
+  Links& links_;
+  Lowered& lowered_;
+  std::vector<bool> output_read_;  // by block
+  Program program_;
+};
+
+/// Does anything touch scratch, now that what is only sent on is not stored? If not, it needs no memory.
+bool uses_scratch(const Program& program) {
+  const auto is_scratch = [](const Ref& ref) { return ref.base == Base::Scratch; };
+  return std::any_of(program.sources.begin(), program.sources.end(), is_scratch) ||
+         std::any_of(program.segments.begin(), program.segments.end(),
+                     [&](const Segment& s) { return is_scratch(s.to); });
+}
+
+}  // namespace
+
+Lowered lower(const RankPlan& plan, const Geometry& wanted, Links& links) {
+  Geometry geometry = wanted;
+  geometry.window = std::max<uint64_t>(1, std::min(wanted.window, wanted.count));  // scratch is as large as a window
+  Lowered lowered;
+  lowered.rounds = std::max<uint64_t>(1, (geometry.count + geometry.window - 1) / geometry.window);
+  lowered.window_bytes = geometry.window * geometry.element_bytes;
+  lowered.scratch_bytes = plan.scratch_blocks * Scaling::scratch_window(geometry);
+  const auto drafts = fuse(plan);
+  const uint64_t rest = geometry.count - (lowered.rounds - 1) * geometry.window;
+  lowered.last = Scaling(plan, geometry, rest, links, lowered).scale(drafts);
+  if (lowered.rounds > 1) lowered.full = Scaling(plan, geometry, geometry.window, links, lowered).scale(drafts);
+  lowered.fenced = plan.scratch_blocks > 0;
+  const auto offers = [](const Program& program) {
+    return std::any_of(program.ops.begin(), program.ops.end(), [](const Instruction& op) { return op.offers; });
+  };
+  lowered.offers = offers(lowered.full) || offers(lowered.last);
+  if (!uses_scratch(lowered.last) && !uses_scratch(lowered.full)) lowered.scratch_bytes = 0;
+  return lowered;
+}
+
+}  // namespace tutti::exec

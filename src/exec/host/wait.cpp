@@ -1,0 +1,77 @@
+#include "exec/host/wait.hpp"
+
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <utility>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace tutti::exec {
+namespace {
+
+constexpr uint64_t kPausesToAYield = 64;  // where the awaited rank has come to share this core, it must get it
+
+void pause() {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+Backoff backoff_for(const Cores& mine, const std::vector<Cores>& all, double quota) {
+  Cores together;
+  size_t confined = 0;  // ranks that run where this one runs and nowhere else
+  for (const Cores& theirs : all) {
+    Cores joined;
+    std::set_union(together.begin(), together.end(), theirs.begin(), theirs.end(), std::back_inserter(joined));
+    together = std::move(joined);
+    if (std::includes(mine.begin(), mine.end(), theirs.begin(), theirs.end())) ++confined;
+  }
+  const bool oversubscribed =
+      all.size() > together.size() || static_cast<double>(all.size()) > std::ceil(quota) || confined > mine.size();
+  Backoff backoff;
+  if (oversubscribed) backoff.spins = 0;
+  return backoff;
+}
+
+double Waiter::turn() {
+  if (turns_ == 0) since_ = {};
+  if (++turns_ <= backoff_.spins) {
+    turns_ % kPausesToAYield == 0 ? void(sched_yield()) : pause();
+    return 0;
+  }
+  constexpr uint64_t kUntimed = 32;  // to ask the clock takes a tenth of a yield; most waits are over before
+  if (turns_ <= backoff_.spins + kUntimed) {
+    sched_yield();
+    return 0;
+  }
+  if (since_ == Deadline::Clock::time_point{}) since_ = Deadline::Clock::now();
+  const double waited = stalled();
+  if (waited < backoff_.yield_for) {
+    sched_yield();
+    return 0;
+  }
+  return std::clamp(waited / 8, backoff_.nap, backoff_.longest_nap);
+}
+
+double Waiter::stalled() const {
+  if (turns_ <= backoff_.spins || since_ == Deadline::Clock::time_point{}) return 0;
+  return std::chrono::duration<double>(Deadline::Clock::now() - since_).count();
+}
+
+void nap(double seconds) {
+  const auto whole = static_cast<time_t>(seconds);
+  const timespec length{whole, static_cast<long>((seconds - static_cast<double>(whole)) * 1e9)};
+  nanosleep(&length, nullptr);
+}
+
+}  // namespace tutti::exec

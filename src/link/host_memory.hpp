@@ -1,0 +1,45 @@
+// How a CPU loads and stores the words of a link.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "link/lend.hpp"
+#include "link/wire.hpp"
+#include "reduce/prefetch.hpp"
+
+namespace tutti::link {
+
+struct HostMemory {
+  static uint64_t load(const uint64_t* word) { return ref(word).load(std::memory_order_relaxed); }
+  static uint64_t load_acquire(const uint64_t* word) { return ref(word).load(std::memory_order_acquire); }
+  static void store_release(uint64_t* word, uint64_t value) { ref(word).store(value, std::memory_order_release); }
+  static uint64_t load_ordered(const uint64_t* word) { return ref(word).load(std::memory_order_seq_cst); }
+  static void store_ordered(uint64_t* word, uint64_t value) { ref(word).store(value, std::memory_order_seq_cst); }
+
+  /// A fence would say this too, but ThreadSanitizer knows none.
+  static uint64_t load_last(const uint64_t* word) {
+#if defined(__x86_64__)
+    asm volatile("" ::: "memory");  // loads stay in their order here
+#elif defined(__aarch64__)
+    asm volatile("dmb ishld" ::: "memory");
+#else
+    __sync_synchronize();
+#endif
+    return load_acquire(word);
+  }
+
+  static void prefetch(const void* line) { __builtin_prefetch(line); }
+  static void prefetch_for_writing(const void* line) { tutti::prefetch_for_writing(line); }
+
+ private:
+  static std::atomic_ref<uint64_t> ref(const uint64_t* word) {
+    return std::atomic_ref<uint64_t>(*const_cast<uint64_t*>(word));  // a load changes nothing
+  }
+};
+
+using HostWire = SlotWire<HostMemory>;
+using HostCooperativeWire = CooperativeWire<HostMemory>;
+using HostLendWire = LendWire<HostMemory>;
+
+}  // namespace tutti::link

@@ -1,0 +1,53 @@
+#include "reduce/fold.hpp"
+
+#include <hwy/targets.h>
+
+#include "base/format.hpp"
+#include "reduce/fold_kernels.hpp"
+
+namespace tutti {
+namespace {
+
+void demand_processor() {
+#if defined(__x86_64__)
+  if (!__builtin_cpu_supports("sse4.2")) {
+    throw_error(Code::Unsupported, "this processor has no SSE4.2, which Tutti's reductions need (any x86 since 2008)");
+  }
+#endif
+}
+
+FoldFn kernel_for(DType type, Op op) {
+  if (static_cast<int>(type) >= kDTypes) return nullptr;
+  switch (op) {
+    case Op::Sum:
+    case Op::Avg:
+    case Op::PreMulSum:
+      return sum_kernel_for(type);
+    case Op::Prod:
+      return prod_kernel_for(type);
+    case Op::Min:
+      return min_kernel_for(type);
+    case Op::Max:
+      return max_kernel_for(type);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+int64_t supported_targets() {
+  static const int64_t kSupported = hwy::SupportedTargets();
+  return kSupported;
+}
+
+FoldFn fold_function(DType type, Op op) {
+  demand_processor();
+  const FoldFn kernel = kernel_for(type, op);
+  if (kernel == nullptr) {
+    throw_error(Code::Unsupported, "no reduction for element type {} ({}) and operator {} ({})", name_of(type),
+                static_cast<int>(type), name_of(op), static_cast<int>(op));
+  }
+  return kernel;
+}
+
+}  // namespace tutti

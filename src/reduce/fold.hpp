@@ -1,0 +1,60 @@
+// Folding: combining the same element of several buffers into one, in one pass over memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "reduce/copy_small.hpp"
+#include "reduce/fold_shape.hpp"
+#include "tutti/types.hpp"
+
+namespace tutti {
+
+/// One pass over k sources: dst[i] (and dst2[i]) = fold over j of source_j[i], in the order of `shape`.
+///
+/// Numbers:
+/// - i8 … u64 wrap around. An average divides the wrapped sum and truncates toward zero.
+/// - f32, f64 round at every node. f16, bf16, f8 are folded in f32 and rounded once, to nearest even (see
+/// `round_each`).
+/// - f16, bf16 overflow to infinity. f8 saturates at its largest finite value (448, 57344), as CUDA's conversions do;
+///   an infinite f8e5m2 operand stays infinite, f8e4m3 has no infinity.
+/// - A NaN operand makes the result NaN for every operator, min and max too. Its payload is not promised.
+/// - min and max of zeros of both signs give the later operand's sign.
+struct FoldCall {
+  std::byte* dst;                   ///< may be one of the sources (in place), else overlaps none; null: only dst2
+  std::byte* dst2;                  ///< a second copy of the result, same rules; null: none
+  const std::byte* const* sources;  ///< pointers to `source_count` buffers, of any alignment
+  uint32_t source_count;            ///< k ≥ 1
+  uint64_t count;                   ///< elements
+  FoldShape shape;
+  bool stream;            ///< store dst past the cache, for large outputs; visible before later stores when we return
+  bool round_each;        ///< reproducible mode: f16, bf16, f8 round at every node, the product and the quotient too
+  uint32_t divide_by;     ///< Avg: results are divided by this; 0 or 1: no. Sum kernels only
+  int32_t scaled_source;  ///< PreMulSum: the source to be multiplied by *scale first; −1: none. Sum kernels only
+  const void* scale;      ///< one element of the type
+};
+
+using FoldFn = void (*)(const FoldCall&);
+
+/// The kernel for a type and an operator, made for this processor; never null. Sum, Avg and PreMulSum share one.
+/// Kernels allocate nothing and throw nothing. They expect the default floating-point environment (FloatEnvironment).
+/// Throws Error(Unsupported) on an x86 processor older than SSE4.2, and for a value that is no DType or Op.
+FoldFn fold_function(DType type, Op op);
+
+/// As copy_bytes(), by loops of our own: for two destinations and for streaming.
+void copy_through_registers(std::byte* dst, std::byte* dst2, const std::byte* src, size_t bytes, bool stream);
+
+/// dst[0, bytes) = src[0, bytes), and dst2 too if it is not null. dst may equal src; otherwise nothing overlaps.
+/// With `stream`, dst is stored past the cache, and is visible before later stores when the call returns.
+inline void copy_bytes(std::byte* dst, std::byte* dst2, const std::byte* src, size_t bytes, bool stream) {
+  if (bytes <= kSmallBytes) {
+    if (dst != nullptr && dst != src) copy_small(dst, src, bytes);
+    if (dst2 != nullptr) copy_small(dst2, src, bytes);
+    return;
+  }
+  if (dst2 != nullptr || stream) return copy_through_registers(dst, dst2, src, bytes, stream);
+  if (dst != src) std::memcpy(dst, src, bytes);  // glibc's is the best there is
+}
+
+}  // namespace tutti

@@ -1,0 +1,232 @@
+// Per-target: a fold over `Lanes` (how an element type is computed with) and `Op` (what a node does).
+//
+// What is asked for most — operands from left to right, nothing else — is made by `PlainFold`, a few registers at a
+// time. The rest (trees, scaling, dividing, rounding at nodes) is made by `AnyFold`.
+#include <cstring>
+#include <type_traits>
+
+#include "reduce/fold.hpp"
+
+#if defined(TUTTI_REDUCE_FOLD_ENGINE_INL_HPP_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TUTTI_REDUCE_FOLD_ENGINE_INL_HPP_
+#undef TUTTI_REDUCE_FOLD_ENGINE_INL_HPP_
+#else
+#define TUTTI_REDUCE_FOLD_ENGINE_INL_HPP_
+#endif
+
+#include "reduce/fold_lanes-inl.hpp"
+#include "reduce/fold_ops-inl.hpp"
+#include "reduce/memory-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace tutti {
+namespace HWY_NAMESPACE {
+
+/// From left to right. kSources = 2, or 0: as many as the call says, at least 2.
+template <class Lanes, class Op, uint32_t kSources>
+class PlainFold {
+ public:
+  static constexpr size_t kBlock = Lanes::kVectors == 1 ? 2 : 1, kPagedBlock = 1;
+
+  explicit PlainFold(const FoldCall& call)
+      : first_(call.sources[0]), second_(call.sources[1]), sources_(call.sources), count_(call.source_count) {}
+
+  uint32_t sources() const { return count_; }
+
+  HWY_INLINE Raw some(size_t at, size_t size) const {
+    auto value =
+        combine<Lanes, Op>(Lanes::widen(load_some(first_ + at, size)), Lanes::widen(load_some(second_ + at, size)));
+    if constexpr (kSources == 0) {
+      for (uint32_t j = 2; j < count_; ++j) {
+        value = combine<Lanes, Op>(value, Lanes::widen(load_some(sources_[j] + at, size)));
+      }
+    }
+    return Lanes::narrow(value);
+  }
+
+  template <size_t kRegisters>
+  HWY_INLINE void block(size_t at, const Output& out) const {
+    typename Lanes::Value value[kRegisters];
+    for (size_t b = 0; b < kRegisters; ++b) {
+      const size_t here = at + b * kRawBytes;
+      value[b] = combine<Lanes, Op>(Lanes::widen(load(first_ + here)), Lanes::widen(load(second_ + here)));
+    }
+    if constexpr (kSources == 0) {
+      for (uint32_t j = 2; j < count_; ++j) {
+        const std::byte* const source = sources_[j] + at;
+        for (size_t b = 0; b < kRegisters; ++b) {
+          value[b] = combine<Lanes, Op>(value[b], Lanes::widen(load(source + b * kRawBytes)));
+        }
+      }
+    }
+    for (size_t b = 0; b < kRegisters; ++b) out.put(at + b * kRawBytes, Lanes::narrow(value[b]));
+  }
+
+ private:
+  const std::byte *const first_, *const second_;
+  const std::byte* const* const sources_;
+  const uint32_t count_;
+};
+
+/// With every option a call can ask for.
+template <class Lanes, class Op>
+class AnyFold {
+ public:
+  using Value = typename Lanes::Value;
+  static constexpr size_t kBlock = 8, kPagedBlock = 8;
+
+  AnyFold(const FoldCall& call, bool is_signed)
+      : call_(call), is_signed_(is_signed), rounds_(Lanes::kRounds && call.round_each), scaled_(call.scaled_source) {
+    if constexpr (Op::kIsSum) {
+      if (scaled_ >= 0) scale_ = Lanes::widen(load_repeated<typename Lanes::Element>(call.scale));
+    }
+    if (call.shape == FoldShape::Tree) {
+      while (uint64_t{2} * leaves_ <= call.source_count) leaves_ *= 2;
+    }
+  }
+
+  uint32_t sources() const { return call_.source_count; }
+
+  // Large bodies, called from several places: functions of their own.
+  HWY_NOINLINE Raw some(size_t at, size_t size) const { return folded(at, size); }
+
+  template <size_t kRegisters>
+  HWY_NOINLINE void block(size_t at, const Output& out) const {
+    for (size_t b = 0; b < kRegisters; ++b, at += kRawBytes) out.put(at, folded(at, kRawBytes));
+  }
+
+ private:
+  HWY_INLINE Raw folded(size_t at, size_t size) const {
+    Value value = leaves_ > 1 ? tree(at, size) : left(at, size);
+    if constexpr (Op::kIsSum) {
+      if (call_.divide_by > 1) value = divide<Lanes>(value, call_.divide_by, is_signed_);
+    }
+    return Lanes::narrow(value);
+  }
+
+  HWY_INLINE Value settle(const Value& value) const {
+    if constexpr (Lanes::kRounds) {
+      if (rounds_) return Lanes::widen(Lanes::narrow(value));
+    }
+    return value;
+  }
+
+  HWY_INLINE Value node(const Value& a, const Value& b) const { return settle(combine<Lanes, Op>(a, b)); }
+
+  HWY_INLINE Value source(uint32_t j, size_t at, size_t size) const {
+    const Value value = Lanes::widen(load_some(call_.sources[j] + at, size));
+    if constexpr (Op::kIsSum) {
+      if (static_cast<int64_t>(j) == scaled_) return settle(combine<Lanes, Multiply>(value, scale_));
+    }
+    return value;
+  }
+
+  HWY_INLINE Value left(size_t at, size_t size) const {
+    Value value = source(0, at, size);
+    for (uint32_t j = 1; j < call_.source_count; ++j) value = node(value, source(j, at, size));
+    return value;
+  }
+
+  /// The first `source_count − leaves_` leaves are pairs. After leaf l, as many subtrees are complete as l + 1 has
+  /// trailing zero bits: each meets the one waiting to its left.
+  HWY_INLINE Value tree(size_t at, size_t size) const {
+    Value waiting[32];
+    size_t depth = 0;
+    uint32_t j = 0;
+    for (uint32_t leaf = 0; leaf < leaves_; ++leaf) {
+      Value value = source(j++, at, size);
+      if (leaf < call_.source_count - leaves_) value = node(value, source(j++, at, size));
+      for (uint32_t complete = leaf; complete & 1; complete >>= 1) value = node(waiting[--depth], value);
+      waiting[depth++] = value;
+    }
+    return waiting[0];
+  }
+
+  const FoldCall& call_;
+  const bool is_signed_, rounds_;
+  const int64_t scaled_;
+  uint32_t leaves_ = 1;  // of the tree; 1: from left to right
+  Value scale_{};
+};
+
+/// One function each, so that the paths taken rarely do not burden the others.
+template <class Lanes, class Op, uint32_t kSources>
+HWY_NOINLINE void fold_plain(const FoldCall& call, const Output& out, size_t bytes) {
+  make(PlainFold<Lanes, Op, kSources>(call), out, bytes);
+}
+
+template <class Lanes, class Op>
+HWY_NOINLINE void fold_any(const FoldCall& call, const Output& out, size_t bytes, bool is_signed) {
+  make(AnyFold<Lanes, Op>(call, is_signed), out, bytes);
+}
+
+template <class Lanes, class Op>
+void fold(const FoldCall& call, bool is_signed) {
+  const size_t bytes = call.count * sizeof(typename Lanes::Element);
+  const uint32_t k = call.source_count;
+  const Output out(call.dst, call.dst2, call.stream, sizeof(typename Lanes::Element));
+  const bool adorned = Op::kIsSum && (call.scaled_source >= 0 || call.divide_by > 1);
+  // Up to three operands the tree is the left fold; one node rounds once anyway.
+  const bool in_order = call.shape == FoldShape::Left || k <= 3;
+  if (adorned || !in_order || (Lanes::kRounds && call.round_each && k > 2)) {
+    fold_any<Lanes, Op>(call, out, bytes, is_signed);
+  } else if (k == 2) {
+    fold_plain<Lanes, Op, 2>(call, out, bytes);
+  } else if (k > 2) {
+    fold_plain<Lanes, Op, 0>(call, out, bytes);
+  } else {
+    std::byte* const dst = call.dst != nullptr ? call.dst : call.dst2;
+    copy_bytes(dst, call.dst != nullptr ? call.dst2 : nullptr, call.sources[0], bytes, call.stream && dst == call.dst);
+  }
+}
+
+template <class Lanes, class Op, bool kSigned = false>
+void kernel(const FoldCall& call) {
+  fold<Lanes, Op>(call, kSigned);
+}
+
+/// The kernel of `Op` for each type. Signed and unsigned integers share the lanes where their bits come out the same.
+template <class Op>
+FoldFn kernel_of(DType type) {
+  using I8 = std::conditional_t<Op::kOrders, int8_t, uint8_t>;
+  using I16 = std::conditional_t<Op::kOrders, int16_t, uint16_t>;
+  using I32 = std::conditional_t<Op::kOrders, int32_t, uint32_t>;
+  using I64 = std::conditional_t<Op::kOrders, int64_t, uint64_t>;
+  switch (type) {
+    case DType::I8:
+      return kernel<PlainLanes<I8>, Op, true>;
+    case DType::U8:
+      return kernel<PlainLanes<uint8_t>, Op>;
+    case DType::I16:
+      return kernel<PlainLanes<I16>, Op, true>;
+    case DType::U16:
+      return kernel<PlainLanes<uint16_t>, Op>;
+    case DType::I32:
+      return kernel<PlainLanes<I32>, Op, true>;
+    case DType::U32:
+      return kernel<PlainLanes<uint32_t>, Op>;
+    case DType::I64:
+      return kernel<PlainLanes<I64>, Op, true>;
+    case DType::U64:
+      return kernel<PlainLanes<uint64_t>, Op>;
+    case DType::F16:
+      return kernel<F16Lanes, Op>;
+    case DType::F32:
+      return kernel<PlainLanes<float>, Op>;
+    case DType::F64:
+      return kernel<PlainLanes<double>, Op>;
+    case DType::BF16:
+      return kernel<Bf16Lanes, Op>;
+    case DType::F8E4M3:
+      return kernel<F8E4M3Lanes, Op>;
+    case DType::F8E5M2:
+      return kernel<F8E5M2Lanes, Op>;
+  }
+  return nullptr;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tutti
+HWY_AFTER_NAMESPACE();
+
+#endif

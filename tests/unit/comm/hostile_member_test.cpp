@@ -1,0 +1,159 @@
+// A member that knows the key and says what no rank of this library says: the others get an error, and no more.
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <future>
+#include <nlohmann/json.hpp>
+
+#include "base/version.hpp"
+#include "comm/communicator.hpp"
+#include "control/bootstrap/dial.hpp"
+#include "control/control_thread.hpp"
+#include "control/exchange_purpose.hpp"
+
+namespace tutti::comm {
+namespace {
+
+WaitLimit patient() { return {Deadline::in(30), nullptr}; }
+
+/// Rank `rank` of two; the other one is a true one, which joins.
+class HostileMember {
+ public:
+  /// Says `info` of itself; empty: what a rank of ours says.
+  explicit HostileMember(Rank rank, std::string info = "") {
+    control::Register request;
+    request.version = version();
+    request.ranks = 2;
+    request.rank = rank;
+    request.wait_ms = 30000;
+    request.me = control::ControlThread::get().home();
+    request.me.host = "elsewhere";
+    request.me.info = info.empty() ? info_of_ours() : std::move(info);
+    joining_ = std::async(std::launch::async, [this, rank] { return join(id_, 1 - rank); });
+    fd_ = control::dial({Address::loopback()}, id_.port, id_.key, patient());
+    send_all(fd_.get(), control::pack(request), patient());
+  }
+  /// Gives `text` to the next exchange.
+  void give(const std::string& text) {
+    const control::Kind before = exchanges_ == 0 ? control::Kind::Table : control::Kind::Gathered;
+    while (control::kind_of(control::receive_frame(fd_.get(), control::kMaxFromServer, patient())) != before) {
+    }
+    control::Exchange exchange;
+    exchange.number = exchanges_++;
+    exchange.wait_ms = 30000;
+    exchange.what = control::ExchangePurpose{}.what;
+    exchange.bytes = text;
+    send_all(fd_.get(), control::pack(exchange), patient());
+  }
+  /// What the true rank is told, or "joined".
+  std::string outcome() {
+    try {
+      while (control::kind_of(control::receive_frame(fd_.get(), control::kMaxFromServer, patient())) !=
+             control::Kind::Fail) {
+      }
+    } catch (const Error&) {  // it has closed already
+    }
+    fd_.reset();  // or it would wait for us to leave
+    return joining_.get();
+  }
+
+ private:
+  static std::string join(const control::UniqueId& id, Rank rank) {
+    try {
+      Communicator::join(id, 2, rank)->leave().throw_if_bad();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "joined";
+  }
+  /// Listens as a meeting point does, to hear what a rank registers with.
+  static std::string info_of_ours() {
+    const Fd listener = listen_tcp(0);
+    control::UniqueId id = control::create_unique_id();
+    control::release_unique_id(id);
+    id.port = port_of(listener.get());
+    auto joining = std::async(std::launch::async, [&] { return join(id, 0); });
+    await_ready(listener.get(), POLLIN, patient());
+    const Fd fd = accept_now(listener.get());
+    const auto hello = challenge::make_hello();
+    send_all(fd.get(), {reinterpret_cast<const char*>(&hello), sizeof hello}, patient());
+    challenge::Claim claim;
+    recv_all(fd.get(), &claim, sizeof claim, patient());
+    const auto proof = challenge::make_proof(id.key, hello, claim);
+    send_all(fd.get(), {reinterpret_cast<const char*>(&proof), sizeof proof}, patient());
+    auto request =
+        control::unpack<control::Register>(control::receive_frame(fd.get(), control::kMaxFirstFrame, patient()));
+    send_all(fd.get(), control::pack(control::Refused{Code::PeerFailed, "that is all"}), patient());
+    joining.get();
+    return request.me.info;
+  }
+
+  const control::UniqueId id_ = control::create_unique_id();
+  std::future<std::string> joining_;
+  Fd fd_;
+  uint32_t exchanges_ = 0;
+};
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+nlohmann::json report() {
+  return {{"plans", nlohmann::json::object()},
+          {"staging", 1 << 20},
+          {"inside", {1e-6, 1e-10, true}},
+          {"between", {1e-6, 1e-10, true}},
+          {"unreachable", ""},
+          {"word", {0, 0}},
+          {"cores", "0"}};
+}
+nlohmann::json verdict() { return {{"reading", 0}, {"oversubscribed", false}, {"always", false}}; }
+std::string nested(size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); }
+
+TEST(HostileMember, SaysWhatIsNestedTooDeepToBeCopied) {
+  constexpr size_t kDeep = 400000;
+  HostileMember in_its_info(1, R"({"version":)" + nested(kDeep) + "}");
+  EXPECT_TRUE(contains(in_its_info.outcome(), "nested deeper than 16"));
+  HostileMember in_its_report(1);
+  in_its_report.give(R"({"plans":)" + nested(kDeep) + "}");
+  EXPECT_TRUE(contains(in_its_report.outcome(), "nested deeper than 16"));
+  HostileMember in_its_table(0);
+  in_its_table.give(report().dump());
+  auto deep = verdict();
+  deep["table"] = R"([["all_reduce",1,"none",1,)" + nested(kDeep) + "]]";
+  in_its_table.give(deep.dump());
+  const std::string told = in_its_table.outcome();
+  EXPECT_TRUE(contains(told, "decision table cannot be read") && contains(told, "nested deeper than 16")) << told;
+}
+
+TEST(HostileMember, GivesNumbersThatAreNone) {
+  for (const nlohmann::json& number : {nlohmann::json(1e300), nlohmann::json(-1), nlohmann::json("x")}) {
+    HostileMember member(1);
+    auto odd = report();
+    odd["staging"] = number;
+    member.give(odd.dump());
+    EXPECT_TRUE(contains(member.outcome(), "where another rank has to give a whole number"));
+  }
+  HostileMember member(1);
+  member.give(report().dump());
+  auto odd = verdict();
+  odd["reading"] = 1e300;
+  member.give(odd.dump());
+  EXPECT_TRUE(contains(member.outcome(), "where another rank has to give a whole number"));
+}
+
+/// The table is rank 0's; a rank that runs an algorithm on a number of ranks that it is not made for has no plan.
+TEST(HostileMember, ChoosesAnAlgorithmThatCannotBeUsed) {
+  for (const char* row :
+       {R"(["all_reduce",1000,"ring",18446744073709551615])", R"(["all_reduce",1000,"ring",0])",
+        R"(["all_reduce",1e300,"ring",1024])", R"(["nothing",1000,"ring",1024])", R"(["all_reduce",1000,"no",1024])"}) {
+    HostileMember member(0);
+    member.give(report().dump());
+    auto with_table = verdict();
+    with_table["table"] = "[" + std::string(row) + "]";
+    member.give(with_table.dump());
+    const std::string told = member.outcome();
+    EXPECT_TRUE(contains(told, "decision table cannot be read")) << row << ": " << told;
+  }
+}
+
+}  // namespace
+}  // namespace tutti::comm

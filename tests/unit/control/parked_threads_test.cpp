@@ -1,0 +1,92 @@
+// Which threads of this process cannot go on by themselves.
+#include "control/parked_threads.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/deadline.hpp"
+
+namespace tutti::control {
+namespace {
+
+std::vector<pid_t> all_threads() {
+  std::vector<pid_t> threads;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    threads.push_back(std::stoi(entry.path().filename()));
+  }
+  return threads;
+}
+
+class Parked : public ::testing::Test {
+ protected:
+  /// Whether all threads that the test has started are parked. They may still be about to be.
+  bool become_parked(bool wanted) const {
+    const Deadline deadline = Deadline::in(10);
+    while (all_parked_but(before_) != wanted && !deadline.passed()) std::this_thread::yield();
+    return all_parked_but(before_);
+  }
+
+  const std::vector<pid_t> before_ = all_threads();
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool over_ = false;
+  void finish(std::thread& thread) {
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    changed_.notify_all();
+    thread.join();
+  }
+};
+
+TEST_F(Parked, AThreadOnAConditionVariableIs) {
+  std::thread waits([&] {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return over_; });
+  });
+  EXPECT_TRUE(become_parked(true));
+  finish(waits);
+}
+
+TEST_F(Parked, AThreadThatWillWakeByItselfIsNot) {
+  std::thread waits([&] {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::seconds(60), [&] { return over_; });
+  });
+  EXPECT_FALSE(become_parked(false));
+  finish(waits);
+}
+
+TEST_F(Parked, AThreadThatRunsIsNot) {
+  std::atomic<bool> over{false};
+  std::thread runs([&] {
+    while (!over) std::this_thread::yield();
+  });
+  EXPECT_FALSE(become_parked(false));
+  over = true;
+  runs.join();
+}
+
+TEST_F(Parked, AThreadThatJoinsAnotherOneIs) {
+  std::thread joins([&] {
+    std::thread waits([&] {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return over_; });
+    });
+    waits.join();
+  });
+  EXPECT_TRUE(become_parked(true));
+  finish(joins);
+}
+
+}  // namespace
+}  // namespace tutti::control

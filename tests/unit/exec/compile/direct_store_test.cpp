@@ -1,0 +1,199 @@
+// Which operations offer a place, and which take one up: one program, and one thing about it changed at a time.
+#include <gtest/gtest.h>
+
+#include "exec/compile/direct_store.hpp"
+#include "support/exec_team.hpp"
+
+namespace tutti::exec {
+namespace {
+
+constexpr uint64_t kBytes = 100;
+
+/// Programs of rank 0, made by hand.
+struct Sketch {
+  Program program;
+  Wires wires;
+  Wired connector{wires, 0};
+  Links links{connector};
+  Geometry geometry{.direct_store_from = kBytes};
+
+  Sketch() { program.lanes.push_back({}); }
+  void lane() { program.lanes.push_back({end(), end()}); }
+
+  Instruction& send(std::vector<Rank> peers, Ref from, uint64_t bytes = kBytes) {
+    return add({from}, {}, {}, peers, bytes);
+  }
+  Instruction& recv(Rank peer, Ref to) { return add({{Base::Message, 0}}, to, {peer}, {}, kBytes); }
+  Instruction& fold(std::vector<Rank> peers, Ref mine, Ref to, std::vector<Rank> readers) {
+    std::vector<Ref> sources(peers.size(), Ref{Base::Message, 0});
+    sources.push_back(mine);
+    Instruction& op = add(sources, to, peers, readers, kBytes);
+    op.lend = true;
+    op.lend_at = to;
+    return op;
+  }
+  /// Two ranks: each sends half of its input, folds the other half, and gets the first one back.
+  void two_shot() {
+    send({1}, {Base::Input, 0});
+    fold({1}, {Base::Input, kBytes}, {Base::Output, kBytes}, {1});
+    recv(1, {Base::Output, 0});
+  }
+  Sketch& mark() {
+    mark_direct_stores(program, geometry, links);
+    return *this;
+  }
+  const Instruction& op(size_t i) const { return program.ops[i]; }
+
+ private:
+  uint32_t end() const { return static_cast<uint32_t>(program.ops.size()); }
+  Instruction& add(const std::vector<Ref>& sources, Ref to, const std::vector<Rank>& from,
+                   const std::vector<Rank>& readers, uint64_t bytes) {
+    const auto link_lane = static_cast<uint32_t>(program.lanes.size() - 1);
+    Instruction op{.bytes = bytes, .sources = static_cast<uint32_t>(sources.size())};
+    op.arrivals.begin = static_cast<uint32_t>(program.arrivals.size());
+    for (const Rank peer : from) program.arrivals.push_back(links.in(peer, link_lane));
+    op.arrivals.end = static_cast<uint32_t>(program.arrivals.size());
+    op.outs.begin = static_cast<uint32_t>(program.outs.size());
+    for (const Rank peer : readers) program.outs.push_back(links.out(peer, link_lane));
+    op.outs.end = static_cast<uint32_t>(program.outs.size());
+    const auto segment = static_cast<uint32_t>(program.segments.size());
+    op.segments = {segment, segment + 1};
+    program.segments.push_back({.bytes = bytes, .to = to, .sources = static_cast<uint32_t>(program.sources.size())});
+    program.sources.insert(program.sources.end(), sources.begin(), sources.end());
+    program.ops.push_back(op);
+    program.lanes.back().end = end();
+    return program.ops.back();
+  }
+};
+
+TEST(PlaceMarks, AResultIsPlacedWhereItIsReceivedAsItIs) {
+  Sketch sketch;
+  sketch.two_shot();
+  sketch.mark();
+  EXPECT_TRUE(sketch.op(1).places);
+  EXPECT_TRUE(sketch.op(2).offers);
+  EXPECT_EQ(sketch.op(2).ahead, 1u) << "the peer's input comes first";
+  EXPECT_EQ(sketch.op(2).after, 0u);
+  EXPECT_FALSE(sketch.op(0).places || sketch.op(0).offers || sketch.op(1).offers || sketch.op(2).places);
+}
+
+TEST(PlaceMarks, InPlaceTheInputMustHaveBeenHad) {
+  Sketch sketch;
+  sketch.geometry.in_place = true;
+  sketch.two_shot();
+  sketch.mark();
+  EXPECT_TRUE(sketch.op(2).offers);
+  EXPECT_EQ(sketch.op(2).after, 1u);
+  EXPECT_EQ(sketch.op(1).had, 1u);
+}
+
+TEST(PlaceMarks, AllOfTheInputThatIsGivenCounts) {
+  Sketch sketch;
+  sketch.geometry.in_place = true;
+  sketch.send({1}, {Base::Scratch, 0});
+  sketch.two_shot();
+  sketch.send({1}, {Base::Input, 0});
+  sketch.send({1}, {Base::Scratch, 0});
+  sketch.mark();
+  EXPECT_TRUE(sketch.op(3).offers);
+  EXPECT_EQ(sketch.op(3).after, 4u) << "behind one of scratch and the sum";
+}
+
+TEST(PlaceMarks, NothingIsOfferedThatElseIsReadOrWritten) {
+  const auto offers = [](const std::function<void(Sketch&)>& more, bool in_place = false) {
+    Sketch sketch;
+    sketch.geometry.in_place = in_place;
+    sketch.two_shot();
+    more(sketch);
+    return sketch.mark().op(2).offers;
+  };
+  EXPECT_TRUE(offers([](Sketch&) {}));
+  EXPECT_TRUE(offers([](Sketch& s) { s.send({1}, {Base::Output, kBytes}); })) << "beside it";
+  EXPECT_FALSE(offers([](Sketch& s) { s.send({1}, {Base::Output, 1}); })) << "read";
+  EXPECT_FALSE(offers([](Sketch& s) { s.fold({2}, {Base::Input, 0}, {Base::Output, 99}, {}); })) << "written";
+  EXPECT_FALSE(offers([](Sketch& s) { s.fold({2}, {Base::Output, 99}, {Base::Scratch, 0}, {}); })) << "folded";
+  EXPECT_FALSE(offers([](Sketch& s) {
+    Instruction& op = s.send({2}, {Base::Scratch, 0});
+    op.lend = true;
+    op.lend_at = {Base::Output, 99};
+  })) << "lent";
+  EXPECT_FALSE(offers([](Sketch& s) {
+    s.lane();
+    s.send({2}, {Base::Output, 0});
+  })) << "read in another lane";
+  EXPECT_TRUE(offers([](Sketch& s) { s.send({2}, {Base::Input, 0}); })) << "the input is elsewhere";
+  EXPECT_FALSE(offers([](Sketch& s) { s.send({2}, {Base::Input, 0}); }, true)) << "a third rank reads it";
+  EXPECT_FALSE(offers([](Sketch& s) { s.send({1, 2}, {Base::Input, 0}); }, true)) << "… too";
+  EXPECT_FALSE(offers([](Sketch& s) { s.send({1}, {Base::Input, 0}, 50); }, true)) << "a part of it";
+  EXPECT_FALSE(offers([](Sketch& s) { s.send({1}, {Base::Input, 1}); }, true)) << "not where it goes";
+  EXPECT_FALSE(offers(
+      [](Sketch& s) {
+        s.lane();
+        s.send({1}, {Base::Input, 0});
+      },
+      true))
+      << "in another lane, whose messages are not counted";
+}
+
+TEST(PlaceMarks, OneOfferALinkAndOnlyAfterMessagesThatComeInEveryRound) {
+  Sketch sketch;
+  sketch.two_shot();
+  sketch.recv(1, {Base::Output, 2 * kBytes});
+  sketch.recv(2, {Base::Output, 3 * kBytes});
+  sketch.mark();
+  EXPECT_TRUE(sketch.op(2).offers);
+  EXPECT_FALSE(sketch.op(3).offers);
+  EXPECT_TRUE(sketch.op(4).offers) << "another link";
+  EXPECT_EQ(sketch.op(4).ahead, 0u);
+  sketch.program.ops[0].has_pieces = false;
+  EXPECT_FALSE(sketch.mark().op(2).offers);
+}
+
+TEST(PlaceMarks, NothingShortNothingOutOfReach) {
+  Sketch sketch;
+  sketch.two_shot();
+  sketch.geometry.direct_store_from = kBytes + 1;
+  sketch.mark();
+  EXPECT_FALSE(sketch.op(1).places || sketch.op(2).offers);
+  sketch.geometry.direct_store_from = kBytes;
+  sketch.links.ins()[0].addresses = false;
+  EXPECT_FALSE(sketch.mark().op(2).offers);
+  sketch.geometry.shared[1] = true;
+  EXPECT_TRUE(sketch.mark().op(2).offers);
+  sketch.links.ins()[0].cooperative = false;
+  EXPECT_FALSE(sketch.mark().op(2).offers);
+}
+
+TEST(PlaceMarks, AFoldForSeveralHasHadOfEach) {
+  Sketch sketch;
+  sketch.fold({1, 2}, {Base::Input, 0}, {Base::Output, 0}, {1, 2});
+  sketch.fold({1}, {Base::Input, kBytes}, {Base::Output, kBytes}, {1, 2});
+  sketch.mark();
+  EXPECT_EQ(sketch.op(0).had, 1u);
+  EXPECT_EQ(sketch.op(1).had, 1u) << "two of rank 1, one of rank 2";
+}
+
+TEST(PlaceMarks, PastTheCacheGoesWhatNobodyReadsHere) {
+  Sketch sketch;
+  sketch.two_shot();
+  EXPECT_FALSE(sketch.mark().op(1).nontemporal_stores);
+  sketch.geometry.nontemporal = true;
+  EXPECT_TRUE(sketch.mark().op(1).nontemporal_stores);
+  sketch.fold({1, 2}, {Base::Input, 0}, {Base::Output, 3 * kBytes}, {1, 2});
+  EXPECT_FALSE(sketch.mark().op(3).nontemporal_stores) << "one of the two may read it";
+  sketch.send({2}, {Base::Output, kBytes});
+  EXPECT_FALSE(sketch.mark().op(1).nontemporal_stores);
+}
+
+TEST(PlaceMarks, OnlyWhatIsLentFromWhereItIsFolded) {
+  Sketch sketch;
+  sketch.two_shot();
+  sketch.program.ops[1].stage = 0;
+  EXPECT_FALSE(sketch.mark().op(1).places) << "some reader gets a copy";
+  sketch.program.ops[1].stage = kNone;
+  sketch.program.ops[1].lend = false;
+  EXPECT_FALSE(sketch.mark().op(1).places);
+}
+
+}  // namespace
+}  // namespace tutti::exec

@@ -1,0 +1,54 @@
+// Large results are stored past the cache, unless somebody reads them again.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "exec/compile/lower.hpp"
+#include "plan/algorithm.hpp"
+#include "support/no_links.hpp"
+
+namespace tutti::exec {
+namespace {
+
+constexpr uint64_t kAlways = 0, kNever = link::kNever;  // lend
+enum class Stores { None, Some, All };
+
+/// Which operations of rank 1's program that store to the output do so past the cache?
+Stores streamed(Collective collective, const char* name, Rank ranks, uint64_t zcopy_threshold, bool stream = true) {
+  const plan::RankPlan plan = plan::generate(*plan::find_algorithm(collective, name), {collective, ranks}, 1);
+  NoLinks connector(zcopy_threshold);
+  Links links(connector);
+  const Geometry geometry{.count = 1 << 20, .window = 1 << 20, .element_bytes = 4, .nontemporal = stream};
+  const Lowered lowered = lower(plan, geometry, links);
+  int64_t all = 0, past = 0;
+  for (const Instruction& op : lowered.last.ops) {
+    const auto begin = lowered.last.segments.begin() + op.segments.begin;
+    const bool to_output = std::any_of(begin, lowered.last.segments.begin() + op.segments.end,
+                                       [](const Segment& s) { return s.to.base == Base::Output; });
+    all += to_output ? 1 : 0;
+    past += to_output && op.nontemporal ? 1 : 0;
+  }
+  EXPECT_GT(all, 0);
+  return past == 0 ? Stores::None : past == all ? Stores::All : Stores::Some;
+}
+
+TEST(Streaming, IsForResultsThatAreSentFromTheSlotTheyAreFoldedInto) {
+  EXPECT_EQ(streamed(Collective::AllReduce, "ring", 4, kNever), Stores::All);
+  EXPECT_EQ(streamed(Collective::ReduceScatter, "ring", 4, kNever), Stores::All);
+  EXPECT_EQ(streamed(Collective::AllGather, "ring", 4, kNever), Stores::All);
+}
+
+TEST(Streaming, SparesWhatPeersReadWhereItLies) {
+  EXPECT_EQ(streamed(Collective::AllReduce, "ring", 4, kAlways), Stores::Some);  // the last block goes nowhere
+}
+
+TEST(Streaming, SparesPartialSumsInTheOutput) {
+  EXPECT_NE(streamed(Collective::AllReduce, "recursive_doubling", 8, kNever), Stores::All);
+}
+
+TEST(Streaming, IsOffUnlessAskedFor) {
+  EXPECT_EQ(streamed(Collective::AllReduce, "ring", 4, kNever, false), Stores::None);
+}
+
+}  // namespace
+}  // namespace tutti::exec

@@ -1,0 +1,327 @@
+// A writer that copies for its reader: how it gets to the destination, and when it lets it alone.
+#include "exec/host/cooperative_copy.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "exec/host/host_policies.hpp"
+#include "exec/host/release_buffers.hpp"
+#include "link/cma.hpp"
+
+namespace tutti::exec {
+namespace {
+
+using link::HostCooperativeWire;
+using link::HostWire;
+using link::SharedRegion;
+
+constexpr uint64_t kBytes = 300001;
+
+/// One thread is both ends: the writer has lent `from`, and the reader has taken its first share of it.
+struct Helper : testing::Test {
+  std::unique_ptr<link::LinkMemory> memory = std::make_unique<link::LinkMemory>();
+  std::vector<unsigned char> from = std::vector<unsigned char>(kBytes, 7), to = std::vector<unsigned char>(kBytes);
+  link::CooperativeWriter helping;
+  link::OutLink out{.memory = memory.get(), .helping = &helping};
+  link::InLink in{.memory = memory.get(), .addresses = true, .cooperative = true};
+  Instruction op{.bytes = kBytes, .sources = 1, .cooperative = true};
+  link::CmaGate gate;
+  link::Arrival arrival;
+  const unsigned char* pointer = nullptr;
+  LaneState lane;
+  RankState reader;
+
+  Helper() {
+    HostWire::publish_lent(out, 7, from.data(), kBytes);
+    link::Header header;
+    EXPECT_EQ(HostWire::poll(in, header, arrival), link::Poll::Ready);
+    lane.arrivals = &arrival;
+    lane.pointers = &pointer;
+    reader.in = &in;
+    reader.lanes = &lane;
+    reader.lane_count = 1;
+    pointer = from.data();
+  }
+  /// As processes: what is offered is an address, or a place in a region.
+  void apart() {
+    out.arena = from.data();
+    in.addresses = false;
+    in.process = helping.process = getpid();
+    in.gate = &gate;
+  }
+  /// `to` as a region of which the pages [first, up_to) can be offered.
+  SharedRegion region(uint64_t first, uint64_t up_to) const {
+    return {.id = 5, .base = to.data(), .pages = to.data() + first, .pages_end = to.data() + up_to};
+  }
+  int read_some(const SharedRegion& region = {}) { return HostFold::share(in, region, op, to.data(), lane); }
+  int read_all(const SharedRegion& region = {}) {
+    int error = 0;
+    do error = read_some(region);
+    while (error == 0 && in.sharing.phase != link::CooperativeReader::Phase::None);
+    return error;
+  }
+  bool help() { return help_copy({&out, 1}); }
+  /// The reader finds its message whole, of which the writer has copied some, or nothing.
+  void expect_copied(bool cooperative) {
+    EXPECT_EQ(help(), cooperative);
+    EXPECT_EQ(to.back(), cooperative ? 7 : 0);
+    EXPECT_EQ(read_all(), 0);
+    EXPECT_EQ(to, from);
+    EXPECT_FALSE(help());
+  }
+};
+
+TEST_F(Helper, CopiesWithinAProcess) {
+  EXPECT_FALSE(help()) << "nobody has asked";
+  EXPECT_EQ(read_some(), 0);
+  expect_copied(true);
+}
+
+TEST_F(Helper, PushesIntoAnotherProcess) {
+  apart();
+  EXPECT_EQ(read_some(), 0);
+  if (!help()) GTEST_SKIP() << "the kernel does not permit it here";
+  expect_copied(true);
+}
+
+TEST_F(Helper, PassesTheGateOrNothing) {
+  apart();
+  EXPECT_EQ(read_some(), 0);
+  gate.shut();
+  EXPECT_FALSE(help());
+  EXPECT_TRUE(helping.stopped);
+  expect_copied(false);
+}
+
+TEST_F(Helper, IsNotAskedToPushWhereThereIsNoGate) {
+  apart();
+  in.gate = nullptr;
+  EXPECT_EQ(read_some(), 0);
+  EXPECT_EQ(memory->offer.way, static_cast<uint64_t>(link::Route::None));
+  memory->offer.way = static_cast<uint64_t>(link::Route::Push);
+  expect_copied(false);
+}
+
+/// The reader's memory, mapped by the writer: here the same.
+struct Mapped : link::PeerMappings {
+  explicit Mapped(std::vector<unsigned char>& all) : memory(all) {}
+  std::vector<unsigned char>& memory;
+  unsigned char* find(uint64_t id, uint64_t offset, uint64_t bytes, int& error) override {
+    error = id == 5 && offset + bytes <= memory.size() ? 0 : ENOENT;
+    return error == 0 ? memory.data() + offset : nullptr;
+  }
+};
+
+TEST_F(Helper, CopiesIntoMemoryThatItMaps) {
+  Mapped mappings(to);
+  apart();
+  helping.process = 0;
+  helping.mappings = &mappings;
+  op.nontemporal = true;
+  EXPECT_EQ(read_some(region(0, kBytes)), 0);
+  EXPECT_EQ(memory->offer.region, 5u);
+  expect_copied(true);
+}
+
+TEST_F(Helper, LeavesToTheReaderWhatSharesItsPages) {
+  Mapped mappings(to);
+  apart();
+  helping.mappings = &mappings;
+  const SharedRegion pages = region(1000, kBytes - 2000);
+  EXPECT_EQ(read_some(pages), 0);
+  EXPECT_TRUE(help());
+  EXPECT_EQ(std::count(to.end() - 2000, to.end(), 0), 2000);
+  EXPECT_EQ(to[kBytes - 2100], 7);
+  EXPECT_EQ(read_all(pages), 0);
+  EXPECT_EQ(to, from);
+}
+
+TEST_F(Helper, IsNotAskedForMemoryThatIsAllShared) {
+  Mapped mappings(to);
+  apart();
+  helping.mappings = &mappings;
+  EXPECT_EQ(read_some(region(kBytes, kBytes)), 0);
+  EXPECT_EQ(memory->offer.way, static_cast<uint64_t>(link::Route::None));
+  expect_copied(false);
+}
+
+TEST_F(Helper, TakesNoTrimThatMakesNoSense) {
+  EXPECT_EQ(read_some(), 0);
+  for (const uint64_t trim : {uint64_t{kBytes}, kBytes << 32, uint64_t{1} << 32, ~uint64_t{0}, uint64_t{64}}) {
+    memory->offer.trim = trim;
+    EXPECT_FALSE(help()) << trim;
+  }
+  memory->offer.trim = 0;
+  expect_copied(true);
+}
+
+/// A fold of two pieces that is stored to a place of which both ends are the reader's to fill, whose writer is another
+/// process than its reader: what is trimmed stays as it was, until the reader has had the message.
+TEST(Placing, LeavesToTheReaderWhatSharesItsPages) {
+  constexpr uint64_t kCount = 200000;  // elements: several tiles
+  for (const uint32_t readers : {1, 2}) {
+    for (const bool by_cma : {false, true}) {
+      SCOPED_TRACE(testing::Message() << readers << " readers" << (by_cma ? ", by_cma" : ""));
+      std::vector<uint32_t> one(kCount, 1), two(kCount, 2), sum(kCount);
+      std::vector<unsigned char> place(kCount * 4, 0xee), other(kCount * 4, 0xee);
+      link::Arrival arrival{.data = reinterpret_cast<unsigned char*>(two.data())};
+      if (by_cma) arrival.process = getpid();
+      const unsigned char* pointers[2] = {reinterpret_cast<unsigned char*>(one.data()), arrival.data};
+      const Ref sources[2] = {{Base::Input, 0}, {Base::Message, 0}};
+      LaneState lane;
+      lane.arrivals = &arrival;
+      lane.pointers = pointers;
+      lane.placed = readers;
+      lane.places[0] = place.data(), lane.places[1] = other.data();
+      lane.trims[0] = {1024, 128}, lane.trims[1] = {0, 4096};
+      const Instruction op{.arrivals = {0, 1}, .bytes = kCount * 4, .sources = 2};
+      const Arithmetic how{.fold = fold_function(DType::U32, tutti::Op::Sum), .element_bytes = 4};
+      auto* const to = reinterpret_cast<unsigned char*>(sum.data());
+      if (readers == 1 && !by_cma) {
+        HostFold::place(how, op, {.bytes = kCount * 4}, to, lane);
+      } else {
+        const Pulled result = HostFold::pull(how, op, {.bytes = kCount * 4}, to, nullptr, sources, lane);
+        if (result.error == EPERM) GTEST_SKIP() << "the kernel does not permit it here";
+        ASSERT_EQ(result.error, 0);
+      }
+      EXPECT_EQ(sum, std::vector<uint32_t>(kCount, 3));
+      const auto expect_placed = [&](const std::vector<unsigned char>& at, const link::Trim& trim) {
+        const size_t end = at.size() - trim.back;
+        EXPECT_TRUE(std::all_of(at.begin(), at.begin() + trim.front, [](unsigned char b) { return b == 0xee; }));
+        EXPECT_EQ(std::memcmp(at.data() + trim.front, to + trim.front, end - trim.front), 0);
+        EXPECT_TRUE(
+            std::all_of(at.begin() + static_cast<ptrdiff_t>(end), at.end(), [](unsigned char b) { return b == 0xee; }));
+      };
+      expect_placed(place, lane.trims[0]);
+      if (readers == 2) expect_placed(other, lane.trims[1]);
+    }
+  }
+}
+
+TEST_F(Helper, LetsAloneWhatItCannotReach) {
+  apart();
+  helping.process = 0;
+  EXPECT_EQ(read_some(), 0);
+  expect_copied(false);
+}
+
+TEST_F(Helper, FollowsNoAddressOfAnotherProcess) {
+  apart();
+  EXPECT_EQ(read_some(), 0);
+  memory->offer.way = static_cast<uint64_t>(link::Route::Address);
+  expect_copied(false);
+}
+
+TEST_F(Helper, KnowsNoOtherWays) {
+  EXPECT_EQ(read_some(), 0);
+  for (const uint64_t way : {uint64_t{0}, uint64_t{4}, uint64_t{0xff}, ~uint64_t{0}}) {
+    memory->offer.way = way;
+    helping.given_up = 0;
+    EXPECT_FALSE(help()) << way;
+  }
+  memory->offer.way = static_cast<uint64_t>(link::Route::Shared);
+  helping.given_up = 0;
+  expect_copied(false);  // it maps nothing of the reader's
+}
+
+TEST_F(Helper, StopsForGoodWhenTheKernelRefuses) {
+  apart();
+  EXPECT_EQ(read_some(), 0);
+  const uint64_t place = memory->offer.place;
+  memory->offer.place = 4096;  // where nothing is
+  EXPECT_FALSE(help());
+  EXPECT_TRUE(helping.stopped);
+  memory->offer.place = place;
+  expect_copied(false);
+}
+
+TEST_F(Helper, OfADeadReaderStops) {
+  apart();
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  waitpid(child, nullptr, 0);
+  helping.process = child;
+  EXPECT_EQ(read_some(), 0);
+  EXPECT_FALSE(help());
+  EXPECT_TRUE(helping.stopped);
+}
+
+TEST_F(Helper, IsRefusedByAReaderThatGivesUp) {
+  EXPECT_EQ(read_some(), 0);
+  link::Offered offered;
+  link::Tiles tiles;
+  ASSERT_TRUE(HostCooperativeWire::look(out, offered));
+  ASSERT_TRUE(HostCooperativeWire::claim(out, offered, tiles));  // and is about to copy
+  refuse_help({&in, 1});
+  EXPECT_FALSE(alone(in));
+  HostCooperativeWire::finish(out);
+  EXPECT_TRUE(alone(in));
+  EXPECT_FALSE(help());
+  EXPECT_EQ(to.back(), 0);
+}
+
+/// A fold for a reader whose memory cannot be mapped: that is asked for once, and the reader copies what it is lent.
+TEST(PlacingOutOfReach, IsTriedOnce) {
+  struct Nowhere : link::PeerMappings {
+    int asked = 0;
+    unsigned char* find(uint64_t, uint64_t, uint64_t, int& error) override {
+      ++asked, error = ENOMEM;
+      return nullptr;
+    }
+  } mappings;
+  auto memory = std::make_unique<link::LinkMemory>();
+  link::CooperativeWriter helping{.mappings = &mappings};
+  unsigned char arena = 0;
+  link::OutLink out{.memory = memory.get(), .arena = &arena, .peer = 1, .helping = &helping};
+  link::InLink in{.memory = memory.get(), .cooperative = true};
+  const uint32_t number = 0;
+  const Tables tables{.outs = &number};
+  RankState rank;
+  rank.out = &out;
+  LaneState lane;
+  lane.tables = &tables;
+  const Instruction op{.outs = {0, 1}, .bytes = kBytes, .places = true};
+  for (uint64_t message = 0; message < 3; ++message) {
+    const auto shared = static_cast<uint64_t>(link::Route::Shared);
+    HostCooperativeWire::offer(in, link::tiles_of(kBytes), {.way = shared | link::kAhead, .region = 5});
+    HostFold::claim_places(rank, lane, op);
+    EXPECT_EQ(lane.placed, 0u);
+    ++out.next, ++in.next;
+  }
+  EXPECT_EQ(mappings.asked, 1);
+}
+
+/// Many messages that lie in other processes, folded in one step: each has its tile, whatever their number.
+TEST(Pulling, FoldsMoreMessagesThanTheUsualRoomHolds) {
+  constexpr uint32_t kMessages = 200;
+  constexpr uint64_t kCount = 3000;  // elements: more than a tile
+  std::vector<std::vector<uint32_t>> from;
+  std::vector<link::Arrival> arrivals;
+  std::vector<Ref> sources(kMessages, Ref{Base::Message, 0});
+  for (uint32_t k = 0; k < kMessages; ++k) {
+    from.emplace_back(kCount, k + 1);
+    arrivals.push_back({.data = reinterpret_cast<unsigned char*>(from.back().data()), .process = getpid()});
+  }
+  std::vector<const unsigned char*> pointers(kMessages);
+  LaneState lane;
+  lane.arrivals = arrivals.data();
+  lane.pointers = pointers.data();
+  std::vector<uint32_t> sum(kCount);
+  const Instruction op{.arrivals = {0, kMessages}, .bytes = kCount * 4, .sources = kMessages};
+  const Arithmetic how{.fold = fold_function(DType::U32, tutti::Op::Sum), .element_bytes = 4};
+  const Pulled by_cma = HostFold::pull(how, op, {.bytes = kCount * 4}, reinterpret_cast<unsigned char*>(sum.data()),
+                                       nullptr, sources.data(), lane);
+  if (by_cma.error == EPERM) GTEST_SKIP() << "the kernel does not permit it here";
+  ASSERT_EQ(by_cma.error, 0);
+  EXPECT_EQ(sum, std::vector<uint32_t>(kCount, kMessages * (kMessages + 1) / 2));
+}
+
+}  // namespace
+}  // namespace tutti::exec

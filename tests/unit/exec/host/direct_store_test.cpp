@@ -1,0 +1,182 @@
+// Placing: that what comes of it is the sum, whichever way ranks take turns and whatever plan they follow.
+#include "exec/compile/direct_store.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "plan/algorithm.hpp"
+#include "plan/builder.hpp"
+#include "plan/verify.hpp"
+#include "support/exec_team.hpp"
+
+namespace tutti::exec {
+namespace {
+
+using plan::PlanBuilder;
+using plan::RankPlan;
+using plan::View;
+
+Team::Plans plans_of(const plan::Algorithm& algorithm, Rank ranks) {
+  return [&algorithm, ranks](Rank me) { return plan::generate(algorithm, {algorithm.collective, ranks}, me); };
+}
+const plan::Algorithm& two_shot() { return *plan::find_algorithm(Collective::AllReduce, "two_shot"); }
+
+/// Plans made by hand prove nothing unless they are right.
+Team::Plans proven(Rank ranks, const std::function<RankPlan(Rank)>& plan_of) {
+  std::vector<RankPlan> plans;
+  for (Rank r = 0; r < ranks; ++r) plans.push_back(plan_of(r));
+  const auto verdict = plan::verify(plans);
+  EXPECT_TRUE(verdict.ok) << verdict.reason;
+  return plan_of;
+}
+
+void expect_sums(const Team::Plans& plans, const Team::Setting& setting, uint64_t seeds, int64_t claimed = -1) {
+  for (uint64_t seed = 0; seed < seeds; ++seed) {
+    SCOPED_TRACE(testing::Message() << setting.ranks << " ranks, seed " << seed
+                                    << (setting.in_place ? ", in place" : "") << (setting.helps ? ", helping" : ""));
+    Team team(plans, setting);
+    ASSERT_NO_FATAL_FAILURE(team.run(seed));
+    ASSERT_NO_FATAL_FAILURE(team.expect_sums());
+    ASSERT_TRUE(claimed < 0 || claimed == team.claimed()) << team.claimed();
+  }
+}
+
+TEST(Placing, MakesTheSumInAnyOrderOfTurns) {
+  for (const Rank ranks : {2, 3, 5, 12}) {  // of twelve a fold has more readers than places
+    for (const bool in_place : {false, true}) {
+      const int64_t placed = ranks * std::min<int64_t>(ranks - 1, kMostDirectStores);
+      ASSERT_NO_FATAL_FAILURE(
+          expect_sums(plans_of(two_shot(), ranks), {.ranks = ranks, .in_place = in_place}, 50, placed));
+    }
+  }
+}
+
+TEST(Placing, MakesTheSumByEveryAlgorithm) {
+  for (const plan::Algorithm* algorithm : plan::algorithms_of(Collective::AllReduce)) {
+    for (const Rank ranks : {2, 3, 4, 5, 8}) {
+      if (!algorithm->allows(plan::Shape{Collective::AllReduce, ranks})) continue;
+      for (const bool in_place : {false, true}) {
+        SCOPED_TRACE(algorithm->name);
+        ASSERT_NO_FATAL_FAILURE(
+            expect_sums(plans_of(*algorithm, ranks), {.ranks = ranks, .in_place = in_place, .helps = true}, 10));
+      }
+    }
+  }
+}
+
+TEST(Placing, GoesTileByTileWhereThereAreSeveralReaders) {
+  const Team::Setting setting{.ranks = 3, .count = 400000, .window = 400000};  // chunks of half a MiB
+  expect_sums(plans_of(two_shot(), 3), setting, 2, 6);
+}
+
+TEST(Placing, WaitsForAllThatLiesThere) {
+  // Rank 1 gives its input to rank 0 twice; the second one goes on to rank 2, who sums for itself. In place the sum may
+  // not be stored over that input before rank 0 has had it again, nor may rank 0 help to copy it there.
+  const auto plan_of = [](Rank me) {
+    PlanBuilder plan({Collective::AllReduce, 3}, me);
+    const View in = plan.input(), out = plan.output(), passed = plan.scratch(1);
+    auto lane = plan.lane();
+    if (me == 0) {
+      lane.lend(in.all(), 2, plan::Lend::OutOfPlace);
+      lane.complete(out.all(), {in.all(), lane.from(1), lane.from(2)}, FoldShape::Left);
+      lane.lend(out.all(), 1);
+      lane.recv(passed.block(0), 1);
+      lane.send(passed.block(0), 2);
+    } else if (me == 1) {
+      lane.lend(in.all(), 0);
+      lane.send(in.all(), 0);
+      lane.recv(out.all(), 0);
+    } else {
+      lane.lend(in.all(), 0, plan::Lend::OutOfPlace);
+      lane.recv(passed.block(0), 0);
+      lane.complete(out.all(), {passed.block(0), lane.from(0), in.all()}, FoldShape::Left);
+    }
+    return plan.finish();
+  };
+  for (const bool helps : {false, true}) {
+    expect_sums(proven(3, plan_of), {.ranks = 3, .in_place = true, .helps = helps}, 100);
+  }
+}
+
+TEST(Placing, IsAlsoForFoldsOfWhatIsHereAlready) {
+  const auto plan_of = [](Rank me) {
+    constexpr Rank kRanks = 3;
+    PlanBuilder plan({Collective::AllReduce, kRanks}, me);
+    const uint32_t chunks = plan.partition(kRanks);
+    const View in = plan.input(chunks), out = plan.output(chunks), had = plan.scratch(kRanks, chunks);
+    auto lane = plan.lane();
+    std::vector<Rank> others;
+    std::vector<plan::Source> all;
+    for (Rank r = 0; r < kRanks; ++r) {
+      if (r != me) others.push_back(r);
+      all.push_back(r == me ? plan::Source(in[me]) : plan::Source(had.chunks(r, me, me + 1)));
+    }
+    for (const Rank r : others) lane.lend(in[r], r);
+    for (const Rank r : others) lane.recv(had.chunks(r, me, me + 1), r);
+    lane.complete(out[me], all, FoldShape::Left);
+    lane.lend(out[me], others);
+    for (const Rank r : others) lane.recv(out[r], r);
+    return plan.finish();
+  };
+  expect_sums(proven(3, plan_of), {.ranks = 3}, 20, 6);
+}
+
+TEST(Placing, IsRefusedByAReaderThatGivesUp) {
+  Team team(plans_of(two_shot(), 2), {});
+  for (const size_t rank : {size_t{0}, size_t{1}}) {  // both offer a place and send their input
+    RankState& state = team.state(rank);
+    ASSERT_EQ(HostInterpreter::try_step({}, state, state.lanes[0]), Outcome::Progress);
+  }
+  refuse_help(team.links(0).ins());
+  EXPECT_TRUE(std::all_of(team.links(0).ins().begin(), team.links(0).ins().end(), alone));
+  RankState& other = team.state(1);
+  ASSERT_EQ(HostInterpreter::try_step({}, other, other.lanes[0]), Outcome::Progress);  // it folds
+  const auto untouched = [&](size_t rank) {
+    const auto& result = team.result(rank);
+    return std::count(result.begin(), result.end(), Team::kPoison) == static_cast<int64_t>(result.size());
+  };
+  EXPECT_TRUE(untouched(0));
+  EXPECT_FALSE(untouched(1));
+}
+
+TEST(TakenBack, IsTheFaultOfAReaderThatComesWhenItsWriterHasFailed) {
+  Team team(plans_of(two_shot(), 3), {.ranks = 3});
+  for (const size_t rank : {0, 1, 2}) {  // all send their inputs, which are lent
+    RankState& state = team.state(rank);
+    for (int peer = 0; peer < 2; ++peer) {
+      ASSERT_EQ(HostInterpreter::try_step({}, state, state.lanes[0]), Outcome::Progress);
+    }
+  }
+  let_go(team.links(1).outs(), team.links(1).ins(), [](Rank) { return false; });
+  RankState& reader = team.state(0);
+  ASSERT_EQ(HostInterpreter::try_step({}, reader, reader.lanes[0]), Outcome::Fault);
+  EXPECT_EQ(reader.fault.kind, FaultKind::TakenBack);
+  EXPECT_EQ(reader.fault.peer, 1);
+  const auto& result = team.result(0);
+  EXPECT_EQ(std::count(result.begin(), result.end(), Team::kPoison), static_cast<int64_t>(result.size()));
+  let_go(team.links(2).outs(), team.links(2).ins(), [](Rank) { return false; });  // nobody holds what it has lent
+}
+
+TEST(Placing, IsTriedWhereAnAlgorithmSaysSo) {
+  for (const plan::Algorithm* algorithm : plan::algorithms_of(Collective::AllReduce)) {
+    bool offered = false, placed = false;
+    for (Rank ranks = 2; ranks < 10; ++ranks) {
+      if (!algorithm->allows(plan::Shape{Collective::AllReduce, ranks})) continue;
+      for (Rank me = 0; me < ranks; ++me) {
+        Wires wires;
+        Wired connector(wires, me);
+        Links links(connector);
+        const Geometry geometry{.count = 1000, .window = 1000, .element_bytes = 4, .direct_store_from = 1};
+        for (const Instruction& op : lower(plans_of(*algorithm, ranks)(me), geometry, links).last.ops) {
+          offered = offered || op.offers;
+          placed = placed || op.places;
+        }
+      }
+    }
+    EXPECT_EQ(algorithm->places, offered && placed) << algorithm->name;
+  }
+}
+
+}  // namespace
+}  // namespace tutti::exec

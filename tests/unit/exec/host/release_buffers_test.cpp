@@ -1,0 +1,257 @@
+// A call that fails: from its end on its caller's buffers are the caller's alone, whatever other ranks were at.
+#include "exec/host/release_buffers.hpp"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/deadline.hpp"
+#include "exec/host/host_policies.hpp"
+#include "exec/host/wait.hpp"
+#include "link/cma.hpp"
+#include "link/mapped_memory.hpp"
+
+namespace tutti::exec {
+namespace {
+
+using link::HostCooperativeWire;
+using link::HostLendWire;
+using link::HostWire;
+using link::SharedMemory;
+using link::SharedRegion;
+
+constexpr uint64_t kPage = 4096, kBytes = 64 * kPage;
+constexpr unsigned char kPattern = 0x5a, kStored = 7;
+
+bool nobody(Rank) { return false; }
+
+/// Memory that a forked child shares with us.
+struct Common {
+  link::LinkMemory link;
+  std::atomic<int> result;
+};
+
+/// The writer of a link: another process, which is stopped when it has claimed what was offered, and then writes.
+class Writer {
+ public:
+  explicit Writer(const std::function<int()>& claim_stop_and_write) {
+    process_ = fork();
+    if (process_ == 0) {
+      common().result = claim_stop_and_write();
+      _exit(0);
+    }
+    int status = 0;
+    waitpid(process_, &status, WUNTRACED);
+    EXPECT_TRUE(WIFSTOPPED(status));
+  }
+  ~Writer() {
+    ::kill(process_, SIGKILL);
+    waitpid(process_, nullptr, 0);
+  }
+  /// It goes on, to its end. What came of its write.
+  int go_on() {
+    ::kill(process_, SIGCONT);
+    siginfo_t end{};
+    waitid(P_PID, static_cast<id_t>(process_), &end, WEXITED | WNOWAIT);
+    return common().result;
+  }
+  void kill() {
+    ::kill(process_, SIGKILL);
+    siginfo_t end{};
+    waitid(P_PID, static_cast<id_t>(process_), &end, WEXITED | WNOWAIT);
+  }
+  int process() const { return process_; }
+
+  static Common& common() {
+    static auto* const kCommon =
+        static_cast<Common*>(mmap(nullptr, sizeof(Common), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    return *kCommon;
+  }
+  static void renew() { new (&Writer::common()) Common{}; }
+
+ private:
+  pid_t process_ = -1;
+};
+
+/// An offer to fold the next message to `to`, as a rank makes it that enters a round.
+void offer(link::InLink& in, const SharedRegion& region, unsigned char* to, uint64_t bytes) {
+  HostFold::offer_place(in, region, {.bytes = bytes, .offers = true}, to, 0);
+}
+
+bool claim_all(link::LinkMemory* link, uint64_t bytes) {
+  link::CooperativeWriter helping;
+  link::OutLink out{.memory = link, .helping = &helping};
+  return HostCooperativeWire::claim_all(out, bytes);
+}
+
+struct LetGo : testing::Test {
+  SharedMemory& memory = SharedMemory::of_this_process();
+  LetGo() { Writer::renew(); }
+};
+
+TEST_F(LetGo, PartsWithPagesThatAStoppedWriterMayStoreTo) {
+  auto* const data = static_cast<unsigned char*>(memory.allocate(3 * kBytes));
+  unsigned char* const to = data + kBytes + 100;  // beside pages with something else in them
+  std::memset(data, 1, 3 * kBytes);
+  link::InLink in{.memory = &Writer::common().link, .peer = 1, .cooperative = true};
+  const SharedRegion region = memory.find(to, kBytes);
+  const link::SharedMemory::Given given = memory.give(region.id);
+  offer(in, region, to, kBytes);
+  ASSERT_EQ(in.sharing.phase, link::CooperativeReader::Phase::Open);
+  const auto [front, back] = in.sharing.trim;
+  ASSERT_GT(front, 0u);
+  ASSERT_GT(back, 0u);
+  Writer writer([&, &front = front, &back = back] {
+    void* const base = mmap(nullptr, given.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, given.fd.get(), 0);
+    if (base == MAP_FAILED || !claim_all(&Writer::common().link, kBytes)) return 1;
+    raise(SIGSTOP);
+    auto* const place = static_cast<unsigned char*>(base) + (to - region.base);
+    std::memset(place + front, kStored, kBytes - front - back);
+    return 0;
+  });
+  in.process = writer.process();
+  let_go({}, {&in, 1}, nobody);
+  EXPECT_TRUE(std::all_of(data, to, [](unsigned char byte) { return byte == 1; })) << "it is not ours to change";
+  EXPECT_TRUE(std::all_of(to + kBytes, data + 3 * kBytes, [](unsigned char byte) { return byte == 1; }));
+  std::memset(data, kPattern, 3 * kBytes);
+  ASSERT_EQ(writer.go_on(), 0);
+  EXPECT_EQ(std::count(data, data + 3 * kBytes, kPattern), static_cast<ptrdiff_t>(3 * kBytes));
+  EXPECT_EQ(memory.find(to, kBytes).id, 0u) << "nobody can map what is there now";
+  EXPECT_EQ(memory.find(data, kBytes).id, region.id);
+  memory.release(data);
+}
+
+TEST_F(LetGo, KeepsMemoryThatOnlyTheDeadHaveMapped) {
+  auto* const data = static_cast<unsigned char*>(memory.allocate(kBytes));
+  link::InLink in{.memory = &Writer::common().link, .peer = 1, .cooperative = true};
+  const SharedRegion region = memory.find(data, kBytes);
+  offer(in, region, data, kBytes);
+  Writer writer([&] {
+    if (!claim_all(&Writer::common().link, kBytes)) return 1;
+    raise(SIGSTOP);
+    return 0;
+  });
+  in.process = writer.process();
+  writer.kill();
+  let_go({}, {&in, 1}, [](Rank) { return true; });
+  EXPECT_EQ(memory.find(data, kBytes).id, region.id);
+  memory.release(data);
+}
+
+TEST_F(LetGo, ShutsTheGateBeforeAWriterThatWasStoppedOnItsWay) {
+  std::vector<unsigned char> from(kBytes, kStored), to(kBytes);
+  link::CmaGate gate;
+  prctl(PR_SET_PTRACER, getpid(), 0, 0, 0);  // Yama: this process's children may attach to it
+  link::InLink in{.memory = &Writer::common().link, .peer = 1, .process = getpid(), .gate = &gate, .cooperative = true};
+  const Instruction op{.bytes = kBytes, .sources = 1, .cooperative = true};
+  link::Arrival arrival{.data = from.data()};
+  const unsigned char* pointer = from.data();
+  LaneState lane;
+  lane.arrivals = &arrival;
+  lane.pointers = &pointer;
+  ASSERT_EQ(HostFold::share(in, {}, op, to.data(), lane), 0);
+  const pid_t owner = getpid();
+  Writer writer([&] {
+    const link::Offer& offer = Writer::common().link.offer;
+    link::CooperativeWriter helping;
+    helping.lent[0] = {1, from.data(), kBytes};
+    link::OutLink out{.memory = &Writer::common().link, .next = 1, .helping = &helping};
+    link::Offered offered;
+    link::Tiles tiles;
+    if (!HostCooperativeWire::look(out, offered) || !HostCooperativeWire::claim(out, offered, tiles)) return -1;
+    if (link::cma_write(owner, from.data(), reinterpret_cast<unsigned char*>(offer.place), 1, offer.region) != 0)
+      return -2;
+    raise(SIGSTOP);
+    return link::cma_write(owner, from.data(), reinterpret_cast<unsigned char*>(offer.place), kBytes, offer.region);
+  });
+  in.process = writer.process();
+  EXPECT_FALSE(alone(in));
+  let_go({}, {&in, 1}, nobody);
+  std::fill(to.begin(), to.end(), kPattern);
+  const int result = writer.go_on();
+  if (result == -2) GTEST_SKIP() << "the kernel does not permit it here";
+  EXPECT_EQ(result, EFAULT);
+  EXPECT_EQ(std::count(to.begin(), to.end(), kPattern), static_cast<ptrdiff_t>(kBytes));
+}
+
+/// Links of threads: the readers of the first have not come, and never will; that of the second is in the middle.
+TEST_F(LetGo, WaitsForAThreadThatReadsWhatWasLent) {
+  std::vector<std::unique_ptr<link::LinkMemory>> links;
+  std::vector<link::OutLink> outs;
+  for (int i = 0; i < 3; ++i) {
+    links.push_back(std::make_unique<link::LinkMemory>());
+    outs.push_back({.memory = links.back().get()});
+  }
+  auto lent = std::make_unique<std::vector<int>>(1000, 1);
+  for (auto& out : outs) HostWire::publish_lent(out, 7, reinterpret_cast<unsigned char*>(lent->data()), 4000);
+  std::atomic<bool> holds = false, returned = false, over = false;
+  int sum = 0;
+  std::thread reader([&] {
+    link::InLink in{.memory = links[1].get(), .addresses = true};
+    EXPECT_TRUE(HostLendWire::hold(in));
+    const int* const words = lent->data();
+    holds = true;
+    nap(1.5);  // longer than anybody but a thread is waited for
+    EXPECT_FALSE(returned) << "its memory is being read";
+    for (int i = 0; i < 1000; ++i) sum += words[i];
+    over = true;
+    HostLendWire::release(in);
+  });
+  while (!holds) nap(1e-4);
+  let_go(outs, {}, nobody);
+  returned = true;
+  lent.reset();
+  reader.join();
+  EXPECT_TRUE(over);
+  EXPECT_EQ(sum, 1000);
+  link::InLink late{.memory = links[0].get(), .addresses = true};
+  EXPECT_FALSE(HostLendWire::hold(late));
+}
+
+TEST_F(LetGo, WaitsForAThreadThatStoresWhatItHasClaimed) {
+  auto link = std::make_unique<link::LinkMemory>();
+  std::vector<unsigned char> to(kBytes);
+  link::InLink in{.memory = link.get(), .addresses = true, .cooperative = true};
+  offer(in, {}, to.data(), kBytes);
+  std::atomic<bool> claimed = false, returned = false;
+  std::thread writer([&] {
+    link::CooperativeWriter helping;
+    link::OutLink out{.memory = link.get(), .helping = &helping};
+    EXPECT_TRUE(HostCooperativeWire::claim_all(out, kBytes));
+    claimed = true;
+    nap(1.5);
+    EXPECT_FALSE(returned);
+    std::memset(to.data(), kStored, kBytes);
+    HostCooperativeWire::finish(out);
+  });
+  while (!claimed) nap(1e-4);
+  let_go({}, {&in, 1}, nobody);
+  returned = true;
+  std::vector<unsigned char>().swap(to);
+  writer.join();
+}
+
+TEST_F(LetGo, TellsAReaderOfAnotherProcessThatItComesTooLate) {
+  unsigned char arena = 0;
+  link::OutLink out{.memory = &Writer::common().link, .arena = &arena, .peer = 1};
+  std::vector<unsigned char> data(100000);
+  HostWire::publish_lent(out, 7, data.data(), data.size());
+  link::InLink in{.memory = &Writer::common().link, .process = getpid()};
+  EXPECT_TRUE(HostLendWire::was_lent(in));
+  let_go({&out, 1}, {}, nobody);
+  EXPECT_FALSE(HostLendWire::was_lent(in));
+}
+
+}  // namespace
+}  // namespace tutti::exec

@@ -1,0 +1,446 @@
+// A reader and a writer that copy a message together: in every order of their steps, at full speed, and with a liar.
+#include "link/cooperative_copy.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "link/host_memory.hpp"
+
+namespace tutti::link {
+namespace {
+
+constexpr uint64_t kPush = static_cast<uint64_t>(Route::Push);
+
+/// A message that has so many tiles; nobody looks at its bytes in here.
+uint64_t bytes_of(uint64_t tiles) { return tiles * tile_of(1); }
+
+/// Words of which every access may let the other end do something first.
+struct Interrupted {
+  static inline std::function<void()> interrupt;
+  static void pause() {
+    if (!interrupt) return;
+    const auto now = std::exchange(interrupt, nullptr);  // whoever interrupts is not interrupted
+    now();
+    interrupt = now;
+  }
+  static uint64_t load_acquire(const uint64_t* word) { return pause(), *word; }
+  static uint64_t load_ordered(const uint64_t* word) { return pause(), *word; }
+  static void store_release(uint64_t* word, uint64_t value) { pause(), *word = value; }
+  static void store_ordered(uint64_t* word, uint64_t value) { pause(), *word = value; }
+};
+
+template <class Memory>
+struct Ends {
+  using Wire = CooperativeWire<Memory>;
+
+  std::unique_ptr<LinkMemory> memory = std::make_unique<LinkMemory>();
+  CooperativeWriter helping;
+  OutLink out{.memory = memory.get(), .helping = &helping};
+  InLink in{.memory = memory.get(), .cooperative = true};
+  Offered offered;
+
+  void lend(uint64_t tiles) {
+    helping.lent[out.next % kCapacity] = {out.next + 1, nullptr, bytes_of(tiles)};
+    out.lent = ++out.next;
+  }
+  void offer(uint64_t tiles) { Wire::offer(in, tiles, {kPush, 4096}); }
+  void consume() { out.acked = ++in.next; }
+  bool claim(Tiles& mine) { return Wire::look(out, offered) && Wire::claim(out, offered, mine); }
+};
+
+struct Help : testing::Test, Ends<HostMemory> {
+  Tiles mine, theirs;
+  Take take() { return Wire::take(in, mine); }
+};
+
+TEST_F(Help, IsNotNeededByAReader) {
+  lend(40);
+  offer(40);
+  uint64_t next = 0;
+  while (take() == Take::Tiles) {
+    EXPECT_EQ(mine.first, next);
+    next += mine.count;
+  }
+  EXPECT_EQ(next, 40u);
+  EXPECT_EQ(take(), Take::Done);
+  EXPECT_FALSE(claim(theirs));
+}
+
+TEST_F(Help, ComesFromTheBackAndIsWaitedForOnlyInTheEnd) {
+  lend(8);
+  offer(8);
+  ASSERT_TRUE(claim(theirs));
+  EXPECT_EQ(theirs.first + theirs.count, 8u);
+  uint64_t taken = 0;
+  while (take() == Take::Tiles) taken += mine.count;
+  EXPECT_EQ(taken, theirs.first);
+  EXPECT_EQ(take(), Take::Wait);
+  EXPECT_FALSE(Wire::settled(in));
+  Tiles more;
+  EXPECT_FALSE(claim(more)) << "the reader has closed it";
+  Wire::finish(out);
+  EXPECT_EQ(take(), Take::Done);
+}
+
+TEST_F(Help, ThatFailsLeavesItsTilesToTheReader) {
+  lend(4);
+  offer(4);
+  ASSERT_TRUE(claim(theirs));
+  uint64_t taken = 0;
+  while (take() == Take::Tiles) taken += mine.count;
+  Wire::withdraw(out);
+  ASSERT_EQ(take(), Take::Tiles);
+  EXPECT_EQ(mine.first, taken);
+  EXPECT_EQ(taken + mine.count, 4u);
+  EXPECT_EQ(take(), Take::Done);
+}
+
+TEST_F(Help, ClaimsNothingOfAMessageThatIsOverSinceItLooked) {
+  lend(8);
+  lend(8);
+  offer(8);
+  ASSERT_TRUE(Wire::look(out, offered));
+  while (take() == Take::Tiles) continue;
+  ++in.next;  // the reader goes on to the second message; the writer has not heard of it
+  offer(8);
+  EXPECT_FALSE(Wire::claim(out, offered, theirs)) << "the first one's place is its owner's again";
+  EXPECT_TRUE(Wire::settled(in));
+  EXPECT_TRUE(claim(theirs)) << "of the second";
+}
+
+TEST_F(Help, IsNotHadTwiceByAReaderThatGoesBack) {
+  lend(2);
+  lend(2);
+  offer(2);
+  while (claim(theirs)) Wire::finish(out);
+  ++in.next;
+  offer(2);
+  ASSERT_TRUE(claim(theirs));
+  Wire::finish(out);
+  --in.next;
+  offer(2);
+  EXPECT_FALSE(claim(theirs)) << "it has copied that message";
+}
+
+TEST_F(Help, EndsWhenTheReaderClosesEarly) {
+  lend(64);
+  offer(64);
+  ASSERT_TRUE(claim(theirs));
+  Wire::close(in);
+  EXPECT_FALSE(Wire::settled(in));
+  Wire::finish(out);
+  EXPECT_TRUE(Wire::settled(in));
+  EXPECT_FALSE(claim(theirs));
+}
+
+TEST_F(Help, IsForMessagesThatWereLentAndAreNotConsumed) {
+  EXPECT_FALSE(claim(theirs)) << "no offer was ever made";
+  lend(4);
+  offer(4);
+  ASSERT_TRUE(claim(theirs));
+  Wire::finish(out);
+  consume();
+  EXPECT_FALSE(claim(theirs));
+  memory->offer.front = 1 << kCountBits;  // the reader asks for it again
+  EXPECT_FALSE(claim(theirs)) << "what was lent may be gone";
+  ++out.next;  // one that was not lent …
+  memory->offer.front = 2 << kCountBits;
+  EXPECT_FALSE(claim(theirs));
+  memory->offer.front = 3 << kCountBits;  // … and one that is not there yet
+  EXPECT_FALSE(claim(theirs));
+}
+
+// A place for a message to come: here the second from now, with tag 7, once the writer has had three of the reader's.
+
+struct OfferAhead : Help {
+  static constexpr uint64_t kTag = 7, kTiles = 5;
+  void offer_ahead() {
+    Wire::offer(in, kTiles, {.way = kPush | kAhead, .place = 4096, .ahead = 1, .tag = kTag, .after = 3});
+  }
+  bool look_ahead(uint64_t tag = kTag, uint64_t had = 3) {
+    return Wire::look_ahead(out, tag, bytes_of(kTiles), had, offered);
+  }
+};
+
+TEST_F(OfferAhead, IsForTheMessageThatItWasOfferedFor) {
+  EXPECT_FALSE(look_ahead()) << "nothing is offered";
+  offer_ahead();
+  EXPECT_FALSE(look_ahead()) << "the next message is another one";
+  lend(1);
+  EXPECT_FALSE(look_ahead(kTag + 1)) << "another call";
+  EXPECT_FALSE(look_ahead(kTag, 2)) << "the reader's memory is still to be read";
+  ASSERT_TRUE(look_ahead());
+  EXPECT_EQ(offered.place, 4096u);
+  lend(1);
+  EXPECT_FALSE(look_ahead()) << "it has gone out already";
+}
+
+TEST_F(OfferAhead, IsNotTheOfferOfWhoCopies) {
+  lend(1);
+  Wire::offer(in, kTiles, {.way = kPush, .place = 4096, .ahead = 1, .tag = kTag});
+  EXPECT_FALSE(look_ahead());
+}
+
+TEST_F(OfferAhead, LeavesNothingToCopy) {
+  offer_ahead();
+  lend(1);
+  consume();
+  ASSERT_TRUE(look_ahead());
+  ASSERT_TRUE(Wire::claim_all(out, bytes_of(kTiles)));
+  Wire::close(in);
+  EXPECT_FALSE(Wire::settled(in)) << "the writer is at it";
+  EXPECT_EQ(take(), Take::Wait);
+  Wire::finish(out);
+  EXPECT_TRUE(Wire::settled(in));
+  lend(kTiles);
+  EXPECT_EQ(take(), Take::Done);
+  EXPECT_FALSE(claim(theirs)) << "it is all there";
+}
+
+TEST_F(OfferAhead, ThatIsNotTakenUpLeavesAllToTheReader) {
+  offer_ahead();
+  lend(1);
+  consume();
+  lend(kTiles);
+  EXPECT_FALSE(claim(theirs)) << "helping does not know what must come before";
+  Wire::close(in);
+  ASSERT_EQ(take(), Take::Tiles);
+  EXPECT_EQ(mine.first, 0u);
+  EXPECT_EQ(mine.count, kTiles);
+  EXPECT_EQ(take(), Take::Done);
+}
+
+TEST_F(OfferAhead, IsRefusedOnceTheReaderHasGivenUp) {
+  offer_ahead();
+  lend(1);
+  ASSERT_TRUE(look_ahead());
+  Wire::close(in);
+  EXPECT_FALSE(Wire::claim_all(out, bytes_of(kTiles))) << "closed since it was looked at";
+  EXPECT_TRUE(Wire::settled(in));
+  EXPECT_FALSE(look_ahead());
+}
+
+TEST_F(Help, WithTheNextMessageStartsAnew) {
+  for (uint64_t message = 0; message < 3 * kCapacity; ++message) {
+    lend(4);
+    offer(4);
+    ASSERT_TRUE(claim(theirs));
+    EXPECT_EQ(theirs.first + theirs.count, 4u);
+    Wire::finish(out);
+    uint64_t taken = 0;
+    while (take() == Take::Tiles) taken += mine.count;
+    EXPECT_EQ(taken + theirs.count, 4u);
+    consume();
+  }
+}
+
+TEST_F(Help, IgnoresNumbersThatMakeNoSense) {
+  std::mt19937_64 random(1);
+  lend(40);
+  for (int i = 0; i < 200000; ++i) {
+    memory->offer.front = random() >> random() % 64;
+    if (!claim(theirs)) continue;
+    ASSERT_LE(theirs.first + theirs.count, 40u);
+    ASSERT_LE(theirs.count, 40u);
+    if (i % 2 == 0) Wire::withdraw(out);
+    Wire::finish(out);
+  }
+  for (int i = 0; i < 200000; ++i) {
+    offer(40);
+    uint64_t taken = 0;
+    for (int turn = 0; turn < 50; ++turn) {
+      memory->claim = {random() >> random() % 64, random() >> random() % 64};
+      if (turn % 2 == 0) memory->claim.back = 1 << kCountBits | random() >> random() % 64;
+      if (take() != Take::Tiles) continue;
+      ASSERT_EQ(mine.first, taken);
+      taken += mine.count;
+      ASSERT_LE(taken, 40u);
+    }
+  }
+}
+
+/// Steps of both ends in random orders; a step may come in the middle of the other end's, before any of its accesses.
+class Interleaved : public Ends<Interrupted> {
+ public:
+  explicit Interleaved(uint64_t seed) : random_(seed) {}
+  ~Interleaved() { Interrupted::interrupt = nullptr; }
+
+  void copy_message(uint64_t tiles) {
+    lend(tiles);
+    owner_.assign(tiles, kNobody);
+    offer(tiles);
+    bool done = false;
+    while (!done && !testing::Test::HasFatalFailure()) {
+      const bool reader = random_() % 2 == 0;
+      Interrupted::interrupt = [this, reader, &done] {
+        if (random_() % 4 != 0) return;
+        if (reader) {
+          write();
+        } else if (!done) {
+          done = read();
+        }
+      };
+      if (reader) {
+        done = read();
+      } else {
+        write();
+      }
+      Interrupted::interrupt = nullptr;
+    }
+    consume();
+    for (const int owner : owner_) ASSERT_NE(owner, kNobody);
+  }
+  uint64_t cooperative() const { return helped_; }
+
+ private:
+  static constexpr int kNobody = 0, kReader = 1, kWriter = 2;
+
+  /// True when the message is there.
+  bool read() {
+    Tiles mine;
+    switch (Wire::take(in, mine)) {
+      case Take::Tiles:
+        own(mine, kReader);
+        return false;
+      case Take::Done:
+        EXPECT_FALSE(copying_) << "the writer is not done with the destination";
+        return true;
+      case Take::Wait:
+        break;
+    }
+    return false;
+  }
+  /// One of: claims some, copies them, fails to.
+  void write() {
+    Tiles mine;
+    if (copying_) {
+      copying_ = false;
+      if (random_() % 8 == 0) {
+        for (uint64_t i = 0; i < mine_.count; ++i) owner_[mine_.first + i] = kNobody;
+        return Wire::withdraw(out);
+      }
+      helped_ += mine_.count;
+      return Wire::finish(out);
+    }
+    if (!claim(mine)) return;
+    own(mine, kWriter);
+    mine_ = mine;
+    copying_ = true;
+  }
+  void own(const Tiles& tiles, int who) {
+    ASSERT_LE(tiles.first + tiles.count, owner_.size());
+    for (uint64_t i = tiles.first; i < tiles.first + tiles.count; ++i) {
+      ASSERT_EQ(owner_[i], kNobody) << "tile " << i;
+      owner_[i] = who;
+    }
+  }
+
+  std::mt19937_64 random_;
+  std::vector<int> owner_;  // of each tile
+  Tiles mine_;
+  bool copying_ = false;
+  uint64_t helped_ = 0;
+};
+
+TEST(HelpInAnyOrder, GivesEveryTileToOneOfThem) {
+  uint64_t cooperative = 0;
+  for (uint64_t seed = 0; seed < 3000; ++seed) {
+    SCOPED_TRACE(seed);
+    Interleaved ends(seed);
+    for (uint64_t tiles = 1; tiles < 24; ++tiles) {
+      ASSERT_NO_FATAL_FAILURE(ends.copy_message(tiles));
+    }
+    cooperative += ends.cooperative();
+  }
+  EXPECT_GT(cooperative, 100000u);
+}
+
+/// A reader that gives up at any moment, and a writer that places: never both think the place is theirs.
+TEST(OfferAheadInAnyOrder, NeverGoesOnWhenTheReaderHasIt) {
+  int placed = 0, refused = 0;
+  for (uint64_t seed = 0; seed < 20000; ++seed) {
+    std::mt19937_64 random(seed);
+    Ends<Interrupted> ends;
+    using Wire = Ends<Interrupted>::Wire;
+    bool writing = false, readers = false;
+    const auto give_up = [&] {
+      if (readers || random() % 8 != 0) return;
+      if (ends.in.sharing.phase == CooperativeReader::Phase::Open) Wire::close(ends.in);
+      readers = Wire::settled(ends.in);
+      EXPECT_FALSE(readers && writing);
+    };
+    Wire::offer(ends.in, 3, {.way = kPush | kAhead, .place = 4096, .tag = 1});
+    Interrupted::interrupt = give_up;
+    if (Wire::look_ahead(ends.out, 1, bytes_of(3), 0, ends.offered) && Wire::claim_all(ends.out, bytes_of(3))) {
+      Interrupted::interrupt = nullptr;
+      ASSERT_FALSE(readers);
+      writing = true;
+      for (int i = 0; i < 3; ++i) give_up();
+      writing = false;
+      Wire::finish(ends.out);
+      ++placed;
+    } else {
+      ++refused;
+    }
+    Interrupted::interrupt = nullptr;
+    while (!readers) give_up();
+  }
+  EXPECT_GT(placed, 1000);
+  EXPECT_GT(refused, 1000);
+}
+
+/// Both at full speed, a word a tile. The thread sanitizer would see two in one tile, and the reader's look too early.
+TEST(HelpAtFullSpeed, CopiesEveryTileOnce) {
+  constexpr uint64_t kMessages = 20000, kMost = 40;
+  struct Shared {
+    Ends<HostMemory> ends;
+    uint64_t from[kMost], to[kMost];
+    alignas(64) uint64_t lent = 0;
+  } shared;
+  std::thread writer([&] {
+    Ends<HostMemory>& ends = shared.ends;
+    Tiles mine;
+    for (uint64_t message = 0; message < kMessages; ++message) {
+      for (uint64_t i = 0; i < kMost; ++i) shared.from[i] = message * kMost + i;
+      ends.lend(1 + message % kMost);
+      HostMemory::store_release(&shared.lent, message + 1);
+      for (;;) {
+        HostWire::refresh(ends.out);
+        if (ends.out.acked > message) break;
+        if (!ends.claim(mine)) {
+          std::this_thread::yield();
+          continue;
+        }
+        for (uint64_t i = mine.first; i < mine.first + mine.count; ++i) shared.to[i] = shared.from[i];
+        Ends<HostMemory>::Wire::finish(ends.out);
+      }
+    }
+  });
+  uint64_t wrong = 0;
+  InLink& in = shared.ends.in;
+  for (uint64_t message = 0; message < kMessages; ++message) {
+    while (HostMemory::load_acquire(&shared.lent) <= message) std::this_thread::yield();
+    const uint64_t tiles = 1 + message % kMost;
+    std::fill(shared.to, shared.to + tiles, 0);
+    shared.ends.offer(tiles);
+    Tiles mine;
+    for (Take take; (take = Ends<HostMemory>::Wire::take(in, mine)) != Take::Done;) {
+      if (take == Take::Wait) std::this_thread::yield();
+      if (take != Take::Tiles) continue;
+      for (uint64_t i = mine.first; i < mine.first + mine.count; ++i) shared.to[i] = shared.from[i];
+    }
+    for (uint64_t i = 0; i < tiles; ++i) wrong += shared.to[i] != message * kMost + i ? 1U : 0U;
+    HostWire::consume(in, {});
+  }
+  writer.join();
+  EXPECT_EQ(wrong, 0u);
+}
+
+}  // namespace
+}  // namespace tutti::link

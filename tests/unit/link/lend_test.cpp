@@ -1,0 +1,158 @@
+// A reader of a lent message, and its writer, whose call fails: in every order of their steps, and at full speed.
+#include "link/lend.hpp"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <random>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "link/host_memory.hpp"
+
+namespace tutti::link {
+namespace {
+
+/// Words of which every access may let the other end do something first.
+struct Interrupted {
+  static inline std::function<void()> interrupt;
+  static void pause() {
+    if (!interrupt) return;
+    const auto now = std::exchange(interrupt, nullptr);  // whoever interrupts is not interrupted
+    now();
+    interrupt = now;
+  }
+  static uint64_t load_last(const uint64_t* word) { return pause(), *word; }
+  static uint64_t load_ordered(const uint64_t* word) { return pause(), *word; }
+  static void store_release(uint64_t* word, uint64_t value) { pause(), *word = value; }
+  static void store_ordered(uint64_t* word, uint64_t value) { pause(), *word = value; }
+};
+
+template <class Memory>
+struct Ends {
+  using Wire = LendWire<Memory>;
+  std::unique_ptr<LinkMemory> memory = std::make_unique<LinkMemory>();
+  OutLink out{.memory = memory.get()};
+  InLink in{.memory = memory.get(), .addresses = true};
+};
+
+struct Lending : testing::Test, Ends<HostMemory> {};
+
+TEST_F(Lending, LetsAReaderHoldWhatIsLent) {
+  EXPECT_FALSE(Wire::held(out));
+  EXPECT_TRUE(Wire::hold(in));
+  EXPECT_TRUE(Wire::held(out));
+  Wire::release(in);
+  EXPECT_FALSE(Wire::held(out));
+  EXPECT_TRUE(Wire::was_lent(in));
+}
+
+TEST_F(Lending, EndsWithTheFirstMessageThatWasNotConsumed) {
+  out.next = out.lent = 3;
+  out.acked = 1;
+  Wire::take_back(out);
+  EXPECT_TRUE(Wire::hold(in)) << "it has been consumed, so it was read when it was lent";
+  EXPECT_TRUE(Wire::was_lent(in));
+  for (in.next = 1; in.next < 4; ++in.next) {
+    EXPECT_FALSE(Wire::hold(in)) << in.next;
+    EXPECT_FALSE(Wire::was_lent(in)) << in.next;
+  }
+}
+
+TEST_F(Lending, WaitsForWhoHoldsAlready) {
+  ASSERT_TRUE(Wire::hold(in));
+  Wire::take_back(out);
+  EXPECT_TRUE(Wire::held(out));
+  Wire::release(in);
+  EXPECT_FALSE(Wire::held(out));
+  EXPECT_FALSE(Wire::hold(in));
+  Wire::release(in);
+  EXPECT_FALSE(Wire::held(out));
+}
+
+/// The writer gives up at any moment: the memory is never read when it is its owner's.
+TEST(LendingInAnyOrder, NeverLetsBothHaveTheMemory) {
+  int read = 0, refused = 0;
+  for (uint64_t seed = 0; seed < 20000; ++seed) {
+    std::mt19937_64 random(seed);
+    Ends<Interrupted> ends;
+    using Wire = Ends<Interrupted>::Wire;
+    bool reading = false, taken_back = false, owners = false;
+    const auto give_up = [&] {
+      if (owners || random() % 4 != 0) return;
+      if (!std::exchange(taken_back, true)) Wire::take_back(ends.out);
+      owners = !Wire::held(ends.out);
+      EXPECT_FALSE(owners && reading);
+    };
+    for (int message = 0; message < 3; ++message) {
+      Interrupted::interrupt = give_up;
+      if (Wire::hold(ends.in)) {
+        ASSERT_FALSE(owners);
+        reading = true;
+        for (int i = 0; i < 2; ++i) give_up();
+        reading = false;
+        ++read;
+      } else {
+        ++refused;
+      }
+      Wire::release(ends.in);
+      Interrupted::interrupt = nullptr;
+    }
+    while (!owners) give_up();
+  }
+  EXPECT_GT(read, 1000);
+  EXPECT_GT(refused, 1000);
+}
+
+/// A reader that cannot be waited for: what it takes for good was lent while it read.
+TEST(LendingInAnyOrder, TellsAReaderOfAnotherProcessThatItReadTooLate) {
+  int good = 0, late = 0;
+  for (uint64_t seed = 0; seed < 20000; ++seed) {
+    std::mt19937_64 random(seed);
+    Ends<Interrupted> ends;
+    using Wire = Ends<Interrupted>::Wire;
+    int value = 1, read = 0;
+    Interrupted::interrupt = [&] {
+      if (value == 2 || random() % 4 != 0) return;
+      Wire::take_back(ends.out);
+      value = 2;  // its owner's call has returned
+    };
+    Interrupted::pause();
+    read = value;
+    const bool lent = Wire::was_lent(ends.in);
+    Interrupted::interrupt = nullptr;
+    EXPECT_TRUE(!lent || read == 1);
+    ++(lent ? good : late);
+  }
+  EXPECT_GT(good, 1000);
+  EXPECT_GT(late, 1000);
+}
+
+/// The thread sanitizer, and the address sanitizer, would see a reader that comes too late.
+TEST(LendingAtFullSpeed, FreesNoMemoryThatIsRead) {
+  uint64_t sum = 0;
+  for (int round = 0; round < 100; ++round) {
+    Ends<HostMemory> ends;
+    using Wire = Ends<HostMemory>::Wire;
+    auto lent = std::make_unique<std::vector<uint64_t>>(64, 1);
+    const std::vector<uint64_t>* const there = lent.get();
+    std::thread reader([&] {
+      while (Wire::hold(ends.in)) {
+        for (const uint64_t word : *there) sum += word;
+        Wire::release(ends.in);
+      }
+      Wire::release(ends.in);
+    });
+    for (int i = round % 50; i > 0; --i) std::this_thread::yield();
+    Wire::take_back(ends.out);
+    while (Wire::held(ends.out)) std::this_thread::yield();
+    lent.reset();
+    reader.join();
+  }
+  EXPECT_EQ(sum % 64, 0u);
+}
+
+}  // namespace
+}  // namespace tutti::link

@@ -1,0 +1,88 @@
+#include "transports/shm/tracer.hpp"
+
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/format.hpp"
+#include "base/log.hpp"
+
+namespace tutti::transports {
+namespace {
+
+constexpr size_t kDeepest = 1000;                 // ancestors; a bound, as processes change while they are looked at
+constexpr ino_t kFirstPidNamespace = 0xEFFFFFFC;  // the kernel's PROC_PID_INIT_INO
+
+/// `process` and its ancestors.
+std::vector<int> lineage(int process, const std::function<int(int)>& parent_of) {
+  std::vector<int> all;
+  for (int p = process; p > 0 && all.size() < kDeepest; p = parent_of(p)) all.push_back(p);
+  return all;
+}
+
+/// 0 where it cannot be read.
+int parent_of_process(int process) {
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  std::string line;
+  std::getline(file, line);
+  const size_t name_end = line.rfind(')');  // the name before it may hold anything; then come the state and the parent
+  if (name_end == std::string::npos || line.size() < name_end + 4) return 0;
+  return std::max(0, std::atoi(line.c_str() + name_end + 4));
+}
+
+bool asked_for_by_yama() {
+  std::ifstream file("/proc/sys/kernel/yama/ptrace_scope");
+  int scope = 0;
+  return file >> scope && scope == 1;  // 0 asks for nothing, 2 and 3 let nobody
+}
+
+bool in_first_pid_namespace() {
+  struct stat space {};
+  return stat("/proc/self/ns/pid", &space) != 0 || space.st_ino == kFirstPidNamespace;
+}
+
+}  // namespace
+
+int tracer_for(int self, std::span<const int> others, const std::function<int(int)>& parent_of, bool whole_machine) {
+  std::map<int, int> parents;
+  const auto known_parent_of = [&](int process) {
+    const auto [entry, fresh] = parents.try_emplace(process, 0);
+    if (fresh) entry->second = parent_of(process);
+    return entry->second;
+  };
+  std::vector<int> common = lineage(self, known_parent_of);
+  for (const int other : others) {
+    const auto theirs = lineage(other, known_parent_of);
+    std::erase_if(common, [&](int p) { return std::find(theirs.begin(), theirs.end(), p) == theirs.end(); });
+  }
+  if (!common.empty() && (common.front() > 1 || !whole_machine)) return common.front();
+  return others.size() == 1 ? others.front() : 0;
+}
+
+void permit_pulling(std::span<const int> others) {
+  if (others.empty() || !asked_for_by_yama()) return;
+  static std::mutex mutex;
+  static int named = 0, by = 0;
+  const std::lock_guard lock(mutex);
+  const int self = getpid();
+  std::vector<int> all(others.begin(), others.end());
+  if (by == self && named != 0) all.push_back(named);  // the kernel remembers one; a forked child has named nobody
+  const int tracer = tracer_for(self, all, parent_of_process, in_first_pid_namespace());
+  if (tracer == 0) {
+    log_debug("ranks of this host have no launcher in common: Yama does not let them read each other's memory");
+    return;
+  }
+  if (prctl(PR_SET_PTRACER, tracer, 0, 0, 0) == 0) {
+    named = tracer;
+    by = self;
+  }
+}
+
+}  // namespace tutti::transports

@@ -62,8 +62,9 @@ class Transport {
     (void)deadline;
   }
 
-  /// One end of the link to (from) `peer` on `link_lane`; each end is made once. The other end may be made much later or
-  /// earlier. Needs no user thread of the peer. Throws Error; `deadline` bounds the wait for the peer's control thread.
+  /// One end of the link to (from) `peer` on `link_lane`; each end is made once. The other end may be made much later
+  /// or earlier. Needs no user thread of the peer. Throws Error; `deadline` bounds the wait for the peer's control
+  /// thread.
   virtual link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline deadline) = 0;
   virtual link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline deadline) = 0;
 

@@ -117,7 +117,7 @@ TUTTI_API const char* tuttiGetLastError(void);
 
 /* --- communicators ----------------------------------------------------------------------------------------------- */
 
-/* Makes an id and opens the meeting point in this process, which must take part (usually as rank 0). */
+/* Makes an id and opens the rendezvous server in this process, which must take part (usually as rank 0). */
 TUTTI_API tuttiResult_t tuttiGetUniqueId(tuttiUniqueId* id);
 
 /* Joins as `rank` of `ranks`; returns when all have come, or with an error that names who is missing after

@@ -24,6 +24,8 @@ const char* waits_for(exec::Await await) {
       return "room on the link";
     case exec::Await::Staging:
       return "staged data to be read";
+    case exec::Await::Exchange:
+      return "its part in an exchange";
     default:
       return "progress";
   }
@@ -99,6 +101,9 @@ Status CallDiagnostics::broken(Code code, const std::string& what) {
     if (const auto early = somebody_left_early()) return fail(Code::Mismatch, *early);
     exec::nap(1e-3);
   } while (!deadline.passed());
+  if (const auto other = somebody_left_another_call(); other && code == Code::PeerFailed) {
+    return fail(Code::Mismatch, *other);
+  }
   return fail(code, what);
 }
 
@@ -123,6 +128,18 @@ std::optional<std::string> CallDiagnostics::somebody_left_early() const {
     for (const bool we_send : {true, false}) {
       if (auto early = left_early(peer, we_send)) return early;
     }
+  }
+  return std::nullopt;
+}
+
+/// A rank that left after a call of this number which was another one: it may have left nothing for ours.
+std::optional<std::string> CallDiagnostics::somebody_left_another_call() const {
+  if (call_ == 0) return std::nullopt;
+  for (Rank peer = 0; peer < endpoint_.ranks(); ++peer) {
+    const auto left = endpoint_.left(peer);
+    if (!left || left->calls != call_ || left->last == describe(spec_)) continue;
+    return fmt::format("rank {} called {} as call {} where rank {} called {}", peer, left->last, call_,
+                       endpoint_.rank(), describe(spec_));
   }
   return std::nullopt;
 }
@@ -277,7 +294,7 @@ bool CallDiagnostics::compare_calls(const std::vector<Rank>& ranks) {
 
 void CallDiagnostics::missing(const std::vector<Rank>& ranks, bool compare) {
   if (compare && compare_calls(ranks)) return;
-  if (const auto deadlock = stalls_.look(ranks, what(), call_)) {
+  if (const auto deadlock = stalls_.look(ranks, links_, what(), call_)) {
     endpoint_.failing()(Code::Mismatch, deadlock->text, deadlock->tickets);
   }
 }

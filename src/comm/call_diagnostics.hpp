@@ -35,6 +35,8 @@ class CallDiagnostics final : public exec::Observer {
 
   /// The call is over.
   void end() { stalls_.end(); }
+  /// The communicator's links, once there are any.
+  void use_links(const exec::Links& links) { links_ = &links; }
   const std::string& title() const { return stalls_.title(); }
 
   /// Fails the communicator for `reason` and returns what this rank reports: its own call, and the first reason.
@@ -72,6 +74,7 @@ class CallDiagnostics final : public exec::Observer {
   std::optional<std::string> last_difference(Rank peer, const BoardAnswer& board) const;
   std::optional<std::string> left_early(Rank peer, bool we_send) const;
   std::optional<std::string> somebody_left_early() const;
+  std::optional<std::string> somebody_left_another_call() const;
   std::optional<std::string> first_wrong_transfer(Rank peer) const;
   std::optional<std::string> other_block(Rank peer) const;
   std::optional<std::string> other_counts(Rank peer, uint64_t call, const CallSpec& spec) const;
@@ -85,6 +88,7 @@ class CallDiagnostics final : public exec::Observer {
   control::Endpoint& endpoint_;
   const Board& own_board_;
   Stalls stalls_;
+  const exec::Links* links_ = nullptr;
   uint64_t call_ = 0;           // number of the collective; 0 in a group
   CallSpec spec_;               // the collective
   const char* algorithm_ = "";  // its algorithm, once it is known

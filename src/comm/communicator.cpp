@@ -106,7 +106,7 @@ void slow_down(select::LinkCost& link_cost, const json& slowest) {
 }
 
 /// Ranks that share a core on the host where most do.
-double crowd_of(const std::vector<std::string>& reports, const control::Endpoint& endpoint) {
+double oversubscription_of(const std::vector<std::string>& reports, const control::Endpoint& endpoint) {
   std::map<std::string, std::pair<double, std::set<int>>> hosts;  // ranks, and the cores that they have
   for (Rank peer = 0; peer < endpoint.ranks(); ++peer) {
     auto& [ranks, cores] = hosts[endpoint.place(peer).host];
@@ -151,7 +151,7 @@ json verdict_on(const std::vector<std::string>& reports, const Fabric& fabric, b
 }
 
 /// What all ranks' verdicts come to.
-AgreedCapabilities terms_of(const std::vector<std::string>& verdicts) {
+AgreedCapabilities agreed_capabilities(const std::vector<std::string>& verdicts) {
   AgreedCapabilities agreed{.reading = transports::ReadAccess::Direct, .always_pull = true};
   for (const std::string& text : verdicts) {
     const json verdict = parse_shallow_json(text);
@@ -166,7 +166,7 @@ AgreedCapabilities terms_of(const std::vector<std::string>& verdicts) {
 }  // namespace
 
 std::shared_ptr<Communicator> Communicator::join(const control::UniqueId& id, Rank ranks, Rank rank, Groups groups,
-                                                 std::string title) {
+                                                 std::string title, const std::atomic<uint32_t>* stop) {
   std::string mine;
   try {
     mine = configuration();
@@ -174,7 +174,7 @@ std::shared_ptr<Communicator> Communicator::join(const control::UniqueId& id, Ra
     control::withdraw(id, {ranks, rank, error.code(), control::describe_withdrawal(rank, error)});
     throw;
   }
-  auto endpoint = control::Endpoint::join(id, ranks, rank, std::move(mine), Deadline::in(env().init_timeout));
+  auto endpoint = control::Endpoint::join(id, ranks, rank, std::move(mine), Deadline::in(env().init_timeout), stop);
   if (title.empty()) title = fmt::format("communicator {} of {} ranks", id.name().substr(0, 4), ranks);
   std::shared_ptr<Communicator> made(new Communicator(std::move(endpoint), std::move(title)));
   try {
@@ -211,6 +211,7 @@ void Communicator::wire_up(Groups groups) {
   links_ = std::make_unique<exec::Links>(*fabric_);
   staging_ = std::make_unique<exec::Staging>(fabric_->arena());
   execution_.links = links_.get();
+  diagnostics_.use_links(*links_);
   execution_.engines = fabric_->engines();
   execution_.failed = &failed_;
   execution_.observer = &diagnostics_;
@@ -227,12 +228,12 @@ void Communicator::agree(bool groups_given) {
   select::Setting setting = common_setting(reports, groups_);
   setting.given = std::move(given);
   setting.groups_given = groups_given;
-  setting.oversubscription = crowd_of(reports, *endpoint_);
+  setting.oversubscription = oversubscription_of(reports, *endpoint_);
   backoff_ = common_backoff(reports, *endpoint_);
   json mine = verdict_on(reports, *fabric_, backoff_.spins == 0);
   if (rank() == 0) mine["table"] = select::DecisionTable(setting).text();
   const auto verdicts = endpoint_->exchange(mine.dump(), deadline);
-  AgreedCapabilities agreed = terms_of(verdicts);
+  AgreedCapabilities agreed = agreed_capabilities(verdicts);
   agreed.staging = setting.staging;
   if (agreed.reading != transports::ReadAccess::None) fabric_->all_read();
   const auto table = parse_shallow_json(verdicts.front()).at("table").get<std::string>();

@@ -43,9 +43,10 @@ class Communicator {
   /// Joins, wires up, and agrees with the others on the decision table. Throws what Endpoint::join throws, and
   /// Error(Mismatch) where the ranks' configurations differ, Error(Unsupported) where a peer cannot be reached.
   /// `groups` are what the ranks know of themselves already; null: TUTTI_GROUPS or else their hosts tell. `title` names
-  /// the communicator to people, alike on all ranks; empty: one is made of the id.
+  /// the communicator to people, alike on all ranks; empty: one is made of the id. Gives up with Error(Aborted) when
+  /// `stop`, the failure of another communicator, is set.
   static std::shared_ptr<Communicator> join(const control::UniqueId& id, Rank ranks, Rank rank, Groups groups = nullptr,
-                                            std::string title = "");
+                                            std::string title = "", const std::atomic<uint32_t>* stop = nullptr);
   ~Communicator();
 
   Rank rank() const { return rank_; }
@@ -91,6 +92,8 @@ class Communicator {
   void abort() { endpoint_->abort(); }
   /// The first failure; Ok when there is none.
   Status failure() const;
+  /// Not 0 once the communicator has failed.
+  const std::atomic<uint32_t>& failed() const { return failed_; }
   /// Leaves; the communicator can only be destroyed afterwards. Tells a rank that made fewer or more calls.
   Status leave();
 

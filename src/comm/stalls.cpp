@@ -131,12 +131,14 @@ void Stalls::ask(const exec::Stall& stall) {
 /// Messages of other calls may well lie unread on other links: none of them lets this call go on.
 uint64_t Stalls::settled(const exec::PeerAwait& on, const control::WaitsReply& reply, bool engines,
                          uint64_t number) const {
+  const bool absent = number != 0 && reply.begun < number;
+  if (on.await == exec::Await::Exchange && reply.ticket != 0) return absent ? reply.ticket : 0;
   if (reply.ticket != 0) {
     const auto mine = std::find_if(links_.begin(), links_.end(), [&](const control::LinkCounts& link) {
       return link.peer == on.peer && link.link_lane == on.link_lane;
     });
-    if (mine == links_.end()) return 0;  // an exchange, which is not over links
-    control::LinkLaneCounts theirs;      // zero where the peer has not made that link: nothing was sent on it
+    if (mine == links_.end()) return 0;
+    control::LinkLaneCounts theirs;  // zero where the peer has not made that link: nothing was sent on it
     for (const control::LinkLaneCounts& link : reply.links) {
       if (link.link_lane == on.link_lane) theirs = link;
     }
@@ -145,7 +147,6 @@ uint64_t Stalls::settled(const exec::PeerAwait& on, const control::WaitsReply& r
   }
   // In no call: without engines all that it did is seen at once. With them its last acknowledgements may be under way,
   // and so may transfers, whose numbers it does not tell.
-  const bool absent = number != 0 && reply.begun < number;
   if (reply.processes.empty() || (number != 0 && !absent)) return 0;
   if (engines && !(absent && on.await == exec::Await::Message)) return 0;
   return reply.processes.front().state();
@@ -208,14 +209,16 @@ std::optional<Deadlock> Stalls::look(const exec::Stall& stall, const std::string
   return deadlock;
 }
 
-std::optional<Deadlock> Stalls::look(const std::vector<Rank>& missing, const std::string& call, uint64_t number) {
+std::optional<Deadlock> Stalls::look(const std::vector<Rank>& missing, const exec::Links* links,
+                                     const std::string& call, uint64_t number) {
   constexpr size_t kEnough = 16;  // any of those who are missing keeps all others
   if (standstill_ == 0) since_ = Clock::now();
   exec::Stall stall;
   stall.id = standstill_ == 0 ? exec::new_standstill() : standstill_;
   stall.seconds = seconds_since(since_) + kPublishFrom;  // before it is first said that they are missing
+  stall.links = links;
   for (const Rank peer : missing) {
-    if (stall.all.size() < kEnough) stall.all.push_back({.peer = peer, .await = exec::Await::Message});
+    if (stall.all.size() < kEnough) stall.all.push_back({.peer = peer, .await = exec::Await::Exchange});
   }
   return look(stall, call, number);
 }

@@ -41,7 +41,8 @@ class Stalls {
   /// The call in words, collective number `number` (0: transfers), has not moved. Tells if it never will.
   std::optional<Deadlock> look(const exec::Stall& stall, const std::string& call, uint64_t number);
   /// The same of a call that waits in an exchange for these ranks, all of them.
-  std::optional<Deadlock> look(const std::vector<Rank>& missing, const std::string& call, uint64_t number);
+  std::optional<Deadlock> look(const std::vector<Rank>& missing, const exec::Links* links, const std::string& call,
+                               uint64_t number);
   /// Who waits for whom, as far as it is known; empty where nothing is.
   std::string follow() const;
   /// The call is over.

@@ -270,7 +270,13 @@ std::shared_ptr<Communicator> split_in_turn(Communicator& comm, uint64_t ticket,
     const Turn turn(comm, ticket);
     part = comm.split(colour, key);
   }
-  return part ? Communicator::join(part->id, part->ranks, part->rank, part->groups, part->title) : nullptr;
+  if (!part) return nullptr;
+  try {
+    return Communicator::join(part->id, part->ranks, part->rank, part->groups, part->title, &comm.failed());
+  } catch (const Error& error) {
+    if (error.code() == Code::Aborted) comm.failure().throw_if_bad();
+    throw;
+  }
 }
 
 /// The first stream runs the group; the others wait for it, so that what follows on them comes after.

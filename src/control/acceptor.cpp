@@ -26,7 +26,7 @@ constexpr size_t kUsualDoors =
 constexpr double kPatienceSeconds = 5;  // for the whole way through the acceptor
 constexpr double kSweepSeconds = 0.5;
 constexpr double kPauseSeconds = 0.1;
-constexpr size_t kHandful = 8;       // of visitors, where descriptors are short
+constexpr size_t kHandful = 8;       // of connections, where descriptors are short
 constexpr size_t kChunk = 64 << 10;  // a frame's memory grows as its bytes come
 
 Fd open_spare() { return Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
@@ -49,8 +49,8 @@ void move_down(Fd& fd) {
 }
 
 /// Of one listener.
-size_t places(size_t doors) {
-  return std::max<size_t>(1, std::min(kMostVisitors, descriptors() / 2) / std::max(doors, kUsualDoors));
+size_t places(size_t sockets) {
+  return std::max<size_t>(1, std::min(kMostVisitors, descriptors() / 2) / std::max(sockets, kUsualDoors));
 }
 
 /// Lets the close of a connection reset it: nothing of it stays in the kernel.
@@ -69,12 +69,12 @@ struct Acceptor::PendingConnection {
     std::array<uint8_t, 4> length{};
     size_t frame_length = 0;
     std::string frame;
-    std::shared_ptr<ConnectionHandler> party;
+    std::shared_ptr<ConnectionHandler> handler;
   };
 
-  PendingConnection(ListeningSocket* at, Fd with) : door(at), fd(std::move(with)) {}
+  PendingConnection(ListeningSocket* at, Fd with) : listening(at), fd(std::move(with)) {}
 
-  ListeningSocket* door;
+  ListeningSocket* listening;
   std::unique_ptr<Request> request;  // from its first byte on
   Deadline::Clock::time_point came = Deadline::Clock::now();
   uint32_t index = 0;   // in its group
@@ -85,7 +85,7 @@ struct Acceptor::PendingConnection {
   challenge::Nonce nonce = challenge::make_hello().nonce;  // with which it was greeted
 };
 
-size_t Acceptor::ListeningSocket::visitors() const {
+size_t Acceptor::ListeningSocket::connections() const {
   size_t count = 0;
   for (const PendingConnections& group : groups) count += group.size();
   return count;
@@ -100,35 +100,35 @@ Acceptor::~Acceptor() = default;
 
 void Acceptor::open(int listener) {
   if (watch_ == 0) watch_ = loop_.watch(epoll_.get(), EPOLLIN, [this](uint32_t) { on_events(); });
-  ListeningSocket& door = *sockets_.emplace_back(std::make_unique<ListeningSocket>(ListeningSocket{listener}));
-  door.watch = loop_.watch(listener, paused_ ? 0u : static_cast<uint32_t>(EPOLLIN),
-                           [this, &door](uint32_t) { accept_some(door); });
+  ListeningSocket& listening = *sockets_.emplace_back(std::make_unique<ListeningSocket>(ListeningSocket{listener}));
+  listening.watch = loop_.watch(listener, paused_ ? 0u : static_cast<uint32_t>(EPOLLIN),
+                                [this, &listening](uint32_t) { accept_some(listening); });
 }
 
 void Acceptor::close(int listener) {
-  const auto door =
+  const auto listening =
       std::find_if(sockets_.begin(), sockets_.end(), [&](const auto& d) { return d->listener == listener; });
-  if (door == sockets_.end()) return;
-  loop_.unwatch((*door)->watch);
-  for (PendingConnections& group : (*door)->groups) {
+  if (listening == sockets_.end()) return;
+  loop_.unwatch((*listening)->watch);
+  for (PendingConnections& group : (*listening)->groups) {
     while (!group.empty()) take_out(*group.back());
   }
-  sockets_.erase(door);
+  sockets_.erase(listening);
 }
 
 // ---- places
 
-void Acceptor::accept_some(ListeningSocket& door) {
+void Acceptor::accept_some(ListeningSocket& listening) {
   for (int i = 0; i < 64; ++i) {  // then others have their turn
-    Fd fd = accept_now(door.listener);
+    Fd fd = accept_now(listening.listener);
     const int error = fd ? 0 : errno;
     if (fd) {
       accept_error_ = 0;
-      greet(door, std::move(fd));
+      greet(listening, std::move(fd));
     } else if (!out_of_descriptors(error) && error != ENOBUFS && error != ENOMEM) {
       return;
     } else if (!make_room_anywhere(kHandful)) {
-      if (out_of_descriptors(error)) turn_away(door.listener, error);
+      if (out_of_descriptors(error)) turn_away(listening.listener, error);
       return pause(true);  // or the loop would spin
     }
   }
@@ -154,49 +154,50 @@ std::string Acceptor::trouble() const {
   return error == 0 ? "" : fmt::format("; this process could not accept connections: {}", system_words(error));
 }
 
-void Acceptor::greet(ListeningSocket& door, Fd fd) {
+void Acceptor::greet(ListeningSocket& listening, Fd fd) {
   const Group group = peer_user(fd.get()) == static_cast<int64_t>(geteuid()) ? Group::ThisUser : Group::Strangers;
-  const bool full = door.visitors() >= places(sockets_.size());
-  if (full && !make_room(door, group)) return;
+  const bool full = listening.connections() >= places(sockets_.size());
+  if (full && !make_room(listening, group)) return;
   if (is_high(fd) && make_room_anywhere(kHandful)) move_down(fd);
-  auto visitor = std::make_unique<PendingConnection>(&door, std::move(fd));
+  auto connection = std::make_unique<PendingConnection>(&listening, std::move(fd));
   challenge::Hello hello;
-  hello.nonce = visitor->nonce;
+  hello.nonce = connection->nonce;
   // A fresh socket takes 40 bytes; one that does not is no loss.
-  if (send_now(visitor->fd.get(), bytes_of(hello)) != sizeof hello) return;
+  if (send_now(connection->fd.get(), bytes_of(hello)) != sizeof hello) return;
   epoll_event event{};
   event.events = EPOLLIN;
-  event.data.ptr = visitor.get();
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, visitor->fd.get(), &event) != 0) return;
-  enter(std::move(visitor), group);
+  event.data.ptr = connection.get();
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, connection->fd.get(), &event) != 0) return;
+  enter(std::move(connection), group);
   if (sweep_ == 0) sweep_ = loop_.at(Deadline::in(kSweepSeconds), [this] { sweep(); });
 }
 
-/// Turns out one of those who came by this door. False where nobody has to give way to a newcomer of that group.
-bool Acceptor::make_room(ListeningSocket& door, Group newcomer) {
+/// Turns out one of those who came by this listening. False where nobody has to give way to a newcomer of that group.
+bool Acceptor::make_room(ListeningSocket& listening, Group newcomer) {
   for (const Group group : {Group::Strangers, Group::Proven, Group::ThisUser}) {
     if (group == Group::ThisUser && newcomer != group) return false;
-    PendingConnections& visitors = door.of(group);
-    if (visitors.empty()) continue;
-    turn_out(*visitors[random_u64() % visitors.size()]);
+    PendingConnections& connections = listening.of(group);
+    if (connections.empty()) continue;
+    turn_out(*connections[random_u64() % connections.size()]);
     return true;
   }
   return false;
 }
 
-/// Turns out one of those at the fullest door; false where no door has more than `kept`, which are not turned out for
-/// each other in the middle of what they came for.
+/// Turns out one of those at the fullest listening; false where no listening has more than `kept`, which are not turned
+/// out for each other in the middle of what they came for.
 bool Acceptor::make_room_anywhere(size_t kept) {
-  const auto fullest = std::max_element(sockets_.begin(), sockets_.end(),
-                                        [](const auto& a, const auto& b) { return a->visitors() < b->visitors(); });
-  return fullest != sockets_.end() && (*fullest)->visitors() > kept && make_room(**fullest, Group::ThisUser);
+  const auto fullest = std::max_element(sockets_.begin(), sockets_.end(), [](const auto& a, const auto& b) {
+    return a->connections() < b->connections();
+  });
+  return fullest != sockets_.end() && (*fullest)->connections() > kept && make_room(**fullest, Group::ThisUser);
 }
 
 /// While paused, connections wait in the kernel's queue.
 void Acceptor::pause(bool paused) {
   if (paused_ == paused) return;
   paused_ = paused;
-  for (const auto& door : sockets_) loop_.change(door->watch, paused ? 0u : static_cast<uint32_t>(EPOLLIN));
+  for (const auto& listening : sockets_) loop_.change(listening->watch, paused ? 0u : static_cast<uint32_t>(EPOLLIN));
   if (paused) loop_.at(Deadline::in(kPauseSeconds), [this] { pause(false); });
 }
 
@@ -205,43 +206,43 @@ void Acceptor::sweep() {
   sweep_ = 0;
   const auto now = Deadline::Clock::now();
   bool some = false;
-  for (const auto& door : sockets_) {
-    for (PendingConnections& visitors : door->groups) {
-      for (size_t i = visitors.size(); i-- > 0;) {
-        if (now - visitors[i]->came > std::chrono::duration<double>(kPatienceSeconds)) turn_out(*visitors[i]);
+  for (const auto& listening : sockets_) {
+    for (PendingConnections& connections : listening->groups) {
+      for (size_t i = connections.size(); i-- > 0;) {
+        if (now - connections[i]->came > std::chrono::duration<double>(kPatienceSeconds)) turn_out(*connections[i]);
       }
-      some = some || !visitors.empty();
+      some = some || !connections.empty();
     }
   }
   if (some) sweep_ = loop_.at(Deadline::in(kSweepSeconds), [this] { sweep(); });
 }
 
-void Acceptor::enter(std::unique_ptr<PendingConnection> visitor, Group group) {
-  PendingConnections& visitors = visitor->door->of(group);
-  visitor->group = group;
-  visitor->index = static_cast<uint32_t>(visitors.size());
-  visitors.push_back(std::move(visitor));
+void Acceptor::enter(std::unique_ptr<PendingConnection> connection, Group group) {
+  PendingConnections& connections = connection->listening->of(group);
+  connection->group = group;
+  connection->index = static_cast<uint32_t>(connections.size());
+  connections.push_back(std::move(connection));
 }
 
 /// Leaves its group, in which the last one gets its place.
-std::unique_ptr<Acceptor::PendingConnection> Acceptor::leave(PendingConnection& visitor) {
-  PendingConnections& visitors = visitor.door->of(visitor.group);
-  visitors.back()->index = visitor.index;
-  std::swap(visitors[visitor.index], visitors.back());
-  auto taken = std::move(visitors.back());
-  visitors.pop_back();
+std::unique_ptr<Acceptor::PendingConnection> Acceptor::leave(PendingConnection& connection) {
+  PendingConnections& connections = connection.listening->of(connection.group);
+  connections.back()->index = connection.index;
+  std::swap(connections[connection.index], connections.back());
+  auto taken = std::move(connections.back());
+  connections.pop_back();
   return taken;
 }
 
 /// A forked child may have its descriptor open too: then a mere close would not end its events.
-std::unique_ptr<Acceptor::PendingConnection> Acceptor::take_out(PendingConnection& visitor) {
-  if (visitor.fd) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, visitor.fd.get(), nullptr);
-  return leave(visitor);
+std::unique_ptr<Acceptor::PendingConnection> Acceptor::take_out(PendingConnection& connection) {
+  if (connection.fd) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection.fd.get(), nullptr);
+  return leave(connection);
 }
 
-void Acceptor::turn_out(PendingConnection& visitor) {
-  forget_at_close(visitor.fd.get());
-  take_out(visitor);
+void Acceptor::turn_out(PendingConnection& connection) {
+  forget_at_close(connection.fd.get());
+  take_out(connection);
 }
 
 // ---- the way through
@@ -250,15 +251,15 @@ void Acceptor::on_events() {
   std::array<epoll_event, 64> events;
   const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
   for (int i = 0; i < count; ++i) {
-    // Each visitor has one event at most, and nothing that follows from it takes out another one.
-    auto& visitor = *static_cast<PendingConnection*>(events[static_cast<size_t>(i)].data.ptr);
-    if (!advance(visitor)) continue;
-    const auto taken = take_out(visitor);  // through, or not welcome
+    // Each connection has one event at most, and nothing that follows from it takes out another one.
+    auto& connection = *static_cast<PendingConnection*>(events[static_cast<size_t>(i)].data.ptr);
+    if (!advance(connection)) continue;
+    const auto taken = take_out(connection);  // through, or not welcome
     if (taken->stage == PendingConnection::Stage::Frame && taken->filled == taken->request->frame_length) admit(*taken);
   }
 }
 
-/// True when the visitor's time in the acceptor is over.
+/// True when the connection's time in the acceptor is over.
 bool Acceptor::advance(PendingConnection& v) {
   if (!v.request) v.request = std::make_unique<PendingConnection::Request>();
   PendingConnection::Request& request = *v.request;
@@ -309,20 +310,20 @@ bool Acceptor::check_claim(PendingConnection& v) {
   const challenge::Claim& claim = v.request->claim;
   challenge::Hello hello;
   hello.nonce = v.nonce;
-  v.request->party = find_(std::string(claim.key_name.data(), claim.key_name.size()));
-  if (!v.request->party || !challenge::check_claim(v.request->party->key(), hello, claim)) {
+  v.request->handler = find_(std::string(claim.key_name.data(), claim.key_name.size()));
+  if (!v.request->handler || !challenge::check_claim(v.request->handler->key(), hello, claim)) {
     log_debug("control thread: turned away a connection that does not know the key");
     send_now(v.fd.get(), bytes_of(challenge::kUnknownKey));
     return false;
   }
-  const auto proof = challenge::make_proof(v.request->party->key(), hello, claim);
+  const auto proof = challenge::make_proof(v.request->handler->key(), hello, claim);
   return send_now(v.fd.get(), bytes_of(proof)) == sizeof proof;
 }
 
 void Acceptor::admit(PendingConnection& v) {
   send_without_delay(v.fd.get());
   try {
-    v.request->party->welcome(v.fd, v.request->frame);
+    v.request->handler->welcome(v.fd, v.request->frame);
   } catch (const Error& error) {
     log_debug("control thread: refused a connection: {}", error.what());
     const Refused refused{error.code(), std::string(error.what()).substr(0, kMaxSmall)};

@@ -1,13 +1,14 @@
 // Where connections arrive. Nobody gets past the acceptor without proving a key that this process knows; until then a
-// visitor is answered with messages of fixed size, costs about 150 bytes and a descriptor, and is shown out after 5
+// connection is answered with messages of fixed size, costs about 150 bytes and a descriptor, and is shown out after 5
 // seconds.
 //
 // Strangers may come by the thousand each second and say nothing. Each listening socket has places of its own; when all
 // of them are taken, a newcomer gets the place of a stranger picked at random. Who knows the key is through within
-// milliseconds, so it is seldom the one; if it is, its dial tries again (control/bootstrap/dial.hpp). The one that came first would
-// be a worse choice: among thousands it is any honest visitor that needs a moment. PendingConnections that have proven the key,
-// and processes of this user at a UNIX socket, make no room for strangers. All visitors together take half of the
-// descriptors that this process may have at the most, and no more than a handful while three quarters are in use.
+// milliseconds, so it is seldom the one; if it is, its dial tries again (control/bootstrap/dial.hpp). The one that came
+// first would be a worse choice: among thousands it is any honest connection that needs a moment. PendingConnections
+// that have proven the key, and processes of this user at a UNIX socket, make no room for strangers. All connections
+// together take half of the descriptors that this process may have at the most, and no more than a handful while three
+// quarters are in use.
 #pragma once
 
 #include <array>
@@ -38,7 +39,7 @@ class ConnectionHandler {
 /// Lives on the control thread.
 class Acceptor {
  public:
-  /// Finds the party of a key's public name; null if this process has none.
+  /// Finds the handler of a key's public name; null if this process has none.
   using Find = std::function<std::shared_ptr<ConnectionHandler>(const std::string& key_name)>;
 
   Acceptor(EventLoop& loop, Find find);
@@ -65,31 +66,31 @@ class Acceptor {
     std::array<PendingConnections, kGroups> groups;
 
     PendingConnections& of(Group group) { return groups[static_cast<size_t>(group)]; }
-    size_t visitors() const;
+    size_t connections() const;
   };
 
-  void accept_some(ListeningSocket& door);
+  void accept_some(ListeningSocket& listening);
   void turn_away(int listener, int error);
-  void greet(ListeningSocket& door, Fd fd);
-  bool make_room(ListeningSocket& door, Group newcomer);
+  void greet(ListeningSocket& listening, Fd fd);
+  bool make_room(ListeningSocket& listening, Group newcomer);
   bool make_room_anywhere(size_t kept);
   void pause(bool paused);
   void on_events();
   void sweep();
 
-  bool advance(PendingConnection& visitor);
-  bool read_exactly(PendingConnection& visitor, void* into, size_t size);
-  bool read_frame(PendingConnection& visitor);
-  bool check_claim(PendingConnection& visitor);
-  void admit(PendingConnection& visitor);
-  static void enter(std::unique_ptr<PendingConnection> visitor, Group group);
-  static std::unique_ptr<PendingConnection> leave(PendingConnection& visitor);
-  std::unique_ptr<PendingConnection> take_out(PendingConnection& visitor);
-  void turn_out(PendingConnection& visitor);
+  bool advance(PendingConnection& connection);
+  bool read_exactly(PendingConnection& connection, void* into, size_t size);
+  bool read_frame(PendingConnection& connection);
+  bool check_claim(PendingConnection& connection);
+  void admit(PendingConnection& connection);
+  static void enter(std::unique_ptr<PendingConnection> connection, Group group);
+  static std::unique_ptr<PendingConnection> leave(PendingConnection& connection);
+  std::unique_ptr<PendingConnection> take_out(PendingConnection& connection);
+  void turn_out(PendingConnection& connection);
 
   EventLoop& loop_;
   const Find find_;
-  const Fd epoll_;  // of all visitors, watched by the loop as one
+  const Fd epoll_;  // of all connections, watched by the loop as one
   std::vector<std::unique_ptr<ListeningSocket>> sockets_;
   EventLoop::Id watch_ = 0, sweep_ = 0;
   bool paused_ = false;

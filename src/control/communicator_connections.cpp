@@ -9,10 +9,10 @@
 
 namespace tutti::control {
 
-/// The seat of rank `to`, for a request of rank `from`. This is the one place where `from` is checked: streams and
+/// The client of rank `to`, for a request of rank `from`. This is the one place where `from` is checked: streams and
 /// services behind it may use it as an index.
-std::shared_ptr<ControlClient> CommunicatorConnections::seat(Rank to, Rank from) const {
-  auto found = control_.seat(name_, to);
+std::shared_ptr<ControlClient> CommunicatorConnections::client(Rank to, Rank from) const {
+  auto found = control_.client(name_, to);
   if (!found) {
     throw_error(Code::PeerFailed, "rank {} is not in process {} on {} (any more)", to, control_.home().process,
                 control_.home().host_name);
@@ -27,23 +27,23 @@ std::shared_ptr<ControlClient> CommunicatorConnections::seat(Rank to, Rank from)
 void CommunicatorConnections::welcome(Fd& fd, std::string_view first) {
   switch (kind_of(first)) {
     case Kind::Register: {
-      const auto hub = control_.hub(name_);
-      if (!hub) throw_error(Code::InvalidArgument, "this unique id is another job's, or its job has ended");
-      return hub->admit(fd, unpack<Register>(first));
+      const auto server = control_.server(name_);
+      if (!server) throw_error(Code::InvalidArgument, "this unique id is another job's, or its job has ended");
+      return server->admit(fd, unpack<Register>(first));
     }
     case Kind::Withdraw: {
-      if (const auto hub = control_.hub(name_)) hub->withdraw(unpack<Withdraw>(first));
+      if (const auto server = control_.server(name_)) server->withdraw(unpack<Withdraw>(first));
       const std::string accepted = pack(Accepted{});
       send_now(fd.get(), accepted);  // whoever withdraws may not wait for it
       return;
     }
     case Kind::Stream: {
       const auto stream = unpack<OpenStream>(first);
-      return seat(stream.to, stream.from)->streams().park(stream.from, stream.label, fd);
+      return client(stream.to, stream.from)->streams().park(stream.from, stream.label, fd);
     }
     case Kind::Ask: {
       auto ask = unpack<Ask>(first);
-      const auto asked = seat(ask.to, ask.from);
+      const auto asked = client(ask.to, ask.from);
       return asked->services().answer(std::move(ask), fd);
     }
     default:

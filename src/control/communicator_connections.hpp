@@ -1,4 +1,4 @@
-// What answers the connections that prove a communicator's key: its meeting point and its seats in this process.
+// What answers the connections that prove a communicator's key: its rendezvous server and its clients in this process.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ class CommunicatorConnections final : public ConnectionHandler {
   void welcome(Fd& fd, std::string_view first) override;
 
  private:
-  std::shared_ptr<ControlClient> seat(Rank to, Rank from) const;
+  std::shared_ptr<ControlClient> client(Rank to, Rank from) const;
 
   ControlThread& control_;
   const Key key_;

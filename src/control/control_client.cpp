@@ -1,4 +1,4 @@
-// The control thread's side of a seat: what the meeting point says, and who dies.
+// The control thread's side of a client: what the rendezvous server says, and who dies.
 #include "control/control_client.hpp"
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace tutti::control {
 namespace {
 
-constexpr double kGraceSeconds = 0.05;  // a death may be seen before the news that explains it
-constexpr double kHubSeconds = 0.4;     // for the meeting point to confirm a death that this host saw
+constexpr double kGraceSeconds = 0.05;  // a death may be seen before the update that explains it
+constexpr double kHubSeconds = 0.4;     // for the rendezvous server to confirm a death that this host saw
 
 }  // namespace
 
@@ -56,9 +56,9 @@ void ControlClient::on_frame(std::string_view body) {
       return changed_.notify_all();
     }
     case Kind::TransferCounts:
-      return on_dealings(unpack<TransferCounts>(body));
+      return on_transfers(unpack<TransferCounts>(body));
     case Kind::MembershipUpdate:
-      return on_news(unpack<MembershipUpdate>(body));
+      return on_update(unpack<MembershipUpdate>(body));
     case Kind::Fail: {
       auto failure = unpack<Fail>(body);
       std::sort(failure.tickets.begin(), failure.tickets.end());
@@ -87,7 +87,7 @@ void ControlClient::on_table(Table table) {
     throw_error(Code::ProtocolError, "a table of {} ranks where {} belong", table.members.size(), ranks_);
   }
   heartbeat_seconds_ = table.heartbeat_ms / 1e3;
-  server_ = std::move(table.hub);
+  server_ = std::move(table.server);
   {
     const std::lock_guard lock(mutex_);
     members_ = std::move(table.members);
@@ -100,24 +100,25 @@ void ControlClient::on_table(Table table) {
   heartbeat();
 }
 
-void ControlClient::on_dealings(const TransferCounts& dealings) {
+void ControlClient::on_transfers(const TransferCounts& transfers) {
   const std::lock_guard lock(mutex_);
-  for (const PeerTransfers& traffic : dealings.traffic) {
+  for (const PeerTransfers& traffic : transfers.traffic) {
     if (traffic.peer < 0 || traffic.peer >= ranks_)
-      throw_error(Code::ProtocolError, "dealings of rank {}", traffic.peer);
+      throw_error(Code::ProtocolError, "transfers of rank {}", traffic.peer);
     Left& left = left_[static_cast<size_t>(traffic.peer)];
     left.sent_to_us = traffic.sent;
     left.received_from_us = traffic.received;
   }
 }
 
-void ControlClient::on_news(const MembershipUpdate& news) {
+void ControlClient::on_update(const MembershipUpdate& update) {
   const std::lock_guard lock(mutex_);
-  for (const MembershipUpdate::Gone& gone : news.gone) {
-    if (gone.rank < 0 || gone.rank >= ranks_) throw_error(Code::ProtocolError, "news of rank {}", gone.rank);
+  for (const MembershipUpdate::Gone& gone : update.gone) {
+    if (gone.rank < 0 || gone.rank >= ranks_) throw_error(Code::ProtocolError, "update of rank {}", gone.rank);
     const auto r = static_cast<size_t>(gone.rank);
     gone_[r] = gone.lost != 0 ? Gone::Lost : Gone::Left;
     left_[r].calls = gone.calls;
+    left_[r].last = gone.last;
   }
 }
 
@@ -133,7 +134,7 @@ void ControlClient::on_done(Done done) {
   close();
 }
 
-/// The connection to the meeting point has ended: as it should after Done, else because its process died.
+/// The connection to the rendezvous server has ended: as it should after Done, else because its process died.
 void ControlClient::on_end(const std::string& why) {
   const auto self = shared_from_this();
   bool parted = false;
@@ -141,7 +142,7 @@ void ControlClient::on_end(const std::string& why) {
     const std::lock_guard lock(mutex_);
     parted = parted_ || done_;
     if (!joined_ && !refusal_) {
-      refusal_ = Failure(Code::PeerFailed, "the meeting point is gone: the process that made the unique id ended");
+      refusal_ = Failure(Code::PeerFailed, "the rendezvous server is gone: the process that made the unique id ended");
     }
     changed_.notify_all();
   }
@@ -151,7 +152,7 @@ void ControlClient::on_end(const std::string& why) {
   if (not_gone().empty()) return;
   // If that process died, its pidfd tells in a moment, and names the rank.
   grace_timer_ = control_.loop().at(Deadline::in(kGraceSeconds), [weak = weak_from_this(), why] {
-    if (const auto seat = weak.lock()) seat->hub_lost(why);
+    if (const auto client = weak.lock()) client->hub_lost(why);
   });
 }
 
@@ -162,14 +163,15 @@ void ControlClient::hub_lost(const std::string& why) {
   const std::string who = rank == members_.end()
                               ? fmt::format("the process that made the unique id ({})", describe_process(server_))
                               : describe_rank(static_cast<Rank>(rank - members_.begin()), *rank);
-  set_failure(Code::PeerFailed, fmt::format("{} is gone, and with it the meeting point of all ranks: {}", who, why));
+  set_failure(Code::PeerFailed,
+              fmt::format("{} is gone, and with it the rendezvous server of all ranks: {}", who, why));
 }
 
 void ControlClient::heartbeat() {
   if (!channel_) return;
   const double beat = heartbeat_seconds_ / 4;
   const auto now = Deadline::Clock::now();
-  // After this process itself was stopped, the meeting point is not to blame for the silence.
+  // After this process itself was stopped, the rendezvous server is not to blame for the silence.
   if (std::chrono::duration<double>(now - last_beat_).count() > 2 * beat) channel_->forgive_silence();
   last_beat_ = now;
   const double silent = std::chrono::duration<double>(now - channel_->heard()).count();
@@ -184,7 +186,7 @@ void ControlClient::heartbeat() {
   });
 }
 
-/// One watch for each other process of this host that holds a rank, or the meeting point.
+/// One watch for each other process of this host that holds a rank, or the rendezvous server.
 void ControlClient::watch_processes() {
   std::set<std::pair<uint32_t, uint64_t>> seen;
   const Member& home = control_.home();
@@ -209,7 +211,7 @@ std::vector<Rank> ControlClient::still_here(const Member& member) const {
   return ranks;
 }
 
-/// The meeting point decides whether a rank that died had left before; where it does not answer, this rank believes
+/// The rendezvous server decides whether a rank that died had left before; where it does not answer, this rank believes
 /// what it sees.
 void ControlClient::process_died(const Member& member) {
   {
@@ -266,7 +268,7 @@ void ControlClient::resolve_all() {
   while (!questions_.empty()) resolve(questions_.begin()->first, std::nullopt);
 }
 
-/// Nobody needs this seat any more.
+/// Nobody needs this client any more.
 void ControlClient::close() {
   if (closed_) return;
   const auto self = shared_from_this();

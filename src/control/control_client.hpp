@@ -1,7 +1,7 @@
 // One rank's place in its communicator: the control thread's half of an Endpoint.
 //
-// It keeps the connection to the meeting point, learns who the others are, who has gone and what has failed, and offers
-// this rank's services. It outlives its Endpoint until every rank has left.
+// It keeps the connection to the rendezvous server, learns who the others are, who has gone and what has failed, and
+// offers this rank's services. It outlives its Endpoint until every rank has left.
 #pragma once
 
 #include <atomic>
@@ -46,7 +46,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   // ---- any thread
   /// Takes over a connection that has sent Register. `wait_joined` then waits for the table.
   void adopt(Fd fd);
-  void wait_joined(Deadline deadline);
+  void wait_joined(WaitLimit limit);
   std::vector<std::string> exchange(std::string mine, Deadline deadline, const ExchangePurpose& purpose);
   const std::atomic<uint32_t>& failed() const { return failed_; }
   std::optional<Failure> failure() const;
@@ -61,11 +61,11 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   /// Answers requests that came before their service did.
   void retry_services();
   void say_goodbye(const Goodbye& goodbye);
-  /// Gives up a seat whose join failed.
+  /// Gives up a client whose join failed.
   void give_up();
   /// The other ranks that have neither left nor been lost.
   std::vector<Rank> not_gone() const;
-  /// True, with the meeting point's comparison of the ranks' calls, once every rank has left. After the first time,
+  /// True, with the rendezvous server's comparison of the ranks' calls, once every rank has left. After the first time,
   /// what comes to be known goes to ControlThread::add_unheard.
   bool done(std::string* mismatch);
 
@@ -78,12 +78,12 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   };
 
   size_t index(Rank rank) const;
-  // control thread, seat.cpp
+  // control thread, client.cpp
   void open(Fd fd);
   void on_frame(std::string_view body);
   void on_table(Table table);
-  void on_dealings(const TransferCounts& dealings);
-  void on_news(const MembershipUpdate& news);
+  void on_transfers(const TransferCounts& transfers);
+  void on_update(const MembershipUpdate& update);
   void on_done(Done done);
   void on_end(const std::string& why);
   void hub_lost(const std::string& why);
@@ -123,7 +123,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   std::optional<Failure> failure_;
   std::optional<Gathered> gathered_;
   std::optional<Missing> missing_;
-  std::vector<Gone> gone_;  // as the meeting point says
+  std::vector<Gone> gone_;  // as the rendezvous server says
   std::vector<bool> dead_;  // whose process has died, as seen from here
   std::vector<Left> left_;  // of those that Left
   std::string mismatch_;

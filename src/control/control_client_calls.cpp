@@ -1,4 +1,4 @@
-// The user threads' side of a seat: calls that wait for the control thread, or leave work with it.
+// The user threads' side of a client: calls that wait for the control thread, or leave work with it.
 #include <algorithm>
 
 #include "control/control_client.hpp"
@@ -8,9 +8,10 @@
 namespace tutti::control {
 namespace {
 
-/// The meeting point ends waits at their deadline, with a text that says who is missing; a waiter gives up by itself
-/// only when even that does not come.
+/// The rendezvous server ends waits at their deadline, with a text that says who is missing; a waiter gives up by
+/// itself only when even that does not come.
 constexpr double kForTheReasonSeconds = 2;
+constexpr double kLookEvery = 0.02;  // seconds, at what may end a wait from elsewhere
 
 Deadline later(Deadline deadline) { return Deadline::in(deadline.left() + kForTheReasonSeconds); }
 
@@ -37,12 +38,18 @@ void ControlClient::adopt(Fd fd) {
       [self = shared_from_this(), shared = std::make_shared<Fd>(std::move(fd))] { self->open(std::move(*shared)); });
 }
 
-void ControlClient::wait_joined(Deadline deadline) {
+void ControlClient::wait_joined(WaitLimit limit) {
   std::unique_lock lock(mutex_);
-  changed_.wait_until(lock, later(deadline).at(), [this] { return joined_ || refusal_; });
+  const Deadline end = later(limit.deadline);
+  while (!changed_.wait_until(lock, std::min(end.at(), Deadline::in(kLookEvery).at()),
+                              [this] { return joined_ || refusal_; })) {
+    if (limit.stop != nullptr && limit.stop->load(std::memory_order_relaxed) != 0)
+      throw_error(Code::Aborted, "stopped");
+    if (end.passed()) break;
+  }
   if (joined_) return;
   if (refusal_) throw Error(refusal_->first, refusal_->second);
-  throw_error(Code::Timeout, "the meeting point took this rank's registration and then said nothing");
+  throw_error(Code::Timeout, "the rendezvous server took this rank's registration and then said nothing");
 }
 
 std::vector<std::string> ControlClient::exchange(std::string mine, Deadline deadline, const ExchangePurpose& purpose) {
@@ -85,7 +92,7 @@ std::vector<std::string> ControlClient::wait_gathered(uint32_t number, Deadline 
   if (!failure_) {
     lock.unlock();
     fail(Code::Timeout,
-         fmt::format("rank {} waited in vain in {}: the meeting point does not answer", rank_, purpose.what));
+         fmt::format("rank {} waited in vain in {}: the rendezvous server does not answer", rank_, purpose.what));
     lock.lock();
   }
   throw Error(failure_->first, failure_->second);
@@ -140,7 +147,7 @@ std::future<ControlClient::Answer> ControlClient::ask_board(Rank peer, uint64_t 
     question.answer = std::move(*promise);
     question.peer = peer;
     question.timer = self->control_.loop().at(deadline, [weak = self->weak_from_this(), ticket] {
-      if (const auto seat = weak.lock()) seat->resolve(ticket, std::nullopt);
+      if (const auto client = weak.lock()) client->resolve(ticket, std::nullopt);
     });
     BoardAsk ask;
     ask.peer = peer;

@@ -123,9 +123,9 @@ void ControlThread::check_not_forked() const {
       getpid(), process_);
 }
 
-void ControlThread::add_handler(std::shared_ptr<ConnectionHandler> party) {
+void ControlThread::add_handler(std::shared_ptr<ConnectionHandler> handler) {
   const std::lock_guard lock(mutex_);
-  handlers_[public_name(party->key())] = std::move(party);
+  handlers_[public_name(handler->key())] = std::move(handler);
 }
 
 void ControlThread::remove_handler(const Key& key) {
@@ -134,7 +134,7 @@ void ControlThread::remove_handler(const Key& key) {
 }
 
 /// Under the lock.
-ControlThread::Entry& ControlThread::company(const Key& key) {
+ControlThread::Entry& ControlThread::entry(const Key& key) {
   const std::string name = public_name(key);
   const auto [found, fresh] = entries_.try_emplace(name);
   if (fresh) handlers_[name] = std::make_shared<CommunicatorConnections>(*this, key);
@@ -144,58 +144,58 @@ ControlThread::Entry& ControlThread::company(const Key& key) {
 /// Under the lock: forgets a communicator of which nothing is left.
 void ControlThread::tidy(const std::string& name) {
   const auto found = entries_.find(name);
-  if (found != entries_.end() && !found->second.hub && found->second.seats.empty()) {
+  if (found != entries_.end() && !found->second.server && found->second.clients.empty()) {
     entries_.erase(found);
     handlers_.erase(name);
   }
   changed_.notify_all();
 }
 
-void ControlThread::add_server(std::shared_ptr<RendezvousServer> hub) {
+void ControlThread::add_server(std::shared_ptr<RendezvousServer> server) {
   const std::lock_guard lock(mutex_);
-  company(hub->key()).hub = std::move(hub);
+  entry(server->key()).server = std::move(server);
 }
 
-std::shared_ptr<RendezvousServer> ControlThread::hub(const std::string& name) {
+std::shared_ptr<RendezvousServer> ControlThread::server(const std::string& name) {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(name);
-  return found == entries_.end() ? nullptr : found->second.hub;
+  return found == entries_.end() ? nullptr : found->second.server;
 }
 
 void ControlThread::remove_server(const std::string& name) {
   std::shared_ptr<RendezvousServer> last;  // destroyed after the lock is released
   const std::lock_guard lock(mutex_);
-  if (const auto found = entries_.find(name); found != entries_.end()) last.swap(found->second.hub);
+  if (const auto found = entries_.find(name); found != entries_.end()) last.swap(found->second.server);
   tidy(name);
 }
 
-void ControlThread::add_client(const std::shared_ptr<ControlClient>& seat) {
+void ControlThread::add_client(const std::shared_ptr<ControlClient>& client) {
   const std::lock_guard lock(mutex_);
-  if (!company(seat->key()).seats.emplace(seat->rank(), seat).second) {
+  if (!entry(client->key()).clients.emplace(client->rank(), client).second) {
     throw_error(Code::InvalidArgument, "rank {} of this communicator is taken: another thread of this process has it",
-                seat->rank());
+                client->rank());
   }
 }
 
-std::shared_ptr<ControlClient> ControlThread::seat(const std::string& name, Rank rank) {
+std::shared_ptr<ControlClient> ControlThread::client(const std::string& name, Rank rank) {
   const std::lock_guard lock(mutex_);
-  const auto company = entries_.find(name);
-  if (company == entries_.end()) return nullptr;
-  const auto found = company->second.seats.find(rank);
-  return found == company->second.seats.end() ? nullptr : found->second;
+  const auto entry = entries_.find(name);
+  if (entry == entries_.end()) return nullptr;
+  const auto found = entry->second.clients.find(rank);
+  return found == entry->second.clients.end() ? nullptr : found->second;
 }
 
-void ControlThread::remove_client(const ControlClient& seat) {
+void ControlThread::remove_client(const ControlClient& client) {
   std::shared_ptr<ControlClient> last;
   const std::lock_guard lock(mutex_);
-  if (const auto company = entries_.find(seat.name()); company != entries_.end()) {
-    if (const auto found = company->second.seats.find(seat.rank());
-        found != company->second.seats.end() && found->second.get() == &seat) {
+  if (const auto entry = entries_.find(client.name()); entry != entries_.end()) {
+    if (const auto found = entry->second.clients.find(client.rank());
+        found != entry->second.clients.end() && found->second.get() == &client) {
       last = std::move(found->second);
-      company->second.seats.erase(found);
+      entry->second.clients.erase(found);
     }
   }
-  tidy(seat.name());
+  tidy(client.name());
 }
 
 void ControlThread::endpoint_came() {
@@ -210,25 +210,25 @@ bool ControlThread::endpoint_went() {
 }
 
 void ControlThread::wait_until_told(const std::string& name, size_t ranks, Deadline deadline) {
-  const auto meeting_point = hub(name);
+  const auto meeting_point = server(name);
   if (!meeting_point) return;
   std::unique_lock lock(mutex_);
   changed_.wait_until(lock, deadline.at(), [&] { return meeting_point->told() >= ranks; });
 }
 
-/// Under the lock. A meeting point to which nobody has come yet keeps no process from ending.
+/// Under the lock. A rendezvous server to which nobody has come yet keeps no process from ending.
 bool ControlThread::through() const {
   return endpoints_ > 0 || std::all_of(entries_.begin(), entries_.end(), [](const auto& entry) {
-           return entry.second.seats.empty() && (!entry.second.hub || !entry.second.hub->busy());
+           return entry.second.clients.empty() && (!entry.second.server || !entry.second.server->busy());
          });
 }
 
 /// Under the lock: nobody waits for the ranks of this process but in communicators that have failed.
 bool ControlThread::only_failed_left() const {
-  return std::all_of(entries_.begin(), entries_.end(), [](const auto& entry) {
-    const Entry& company = entry.second;
-    if (company.seats.empty()) return !company.hub || !company.hub->busy();
-    return company.seats.begin()->second->failed().load(std::memory_order_acquire) != 0;
+  return std::all_of(entries_.begin(), entries_.end(), [](const auto& named) {
+    const Entry& entry = named.second;
+    if (entry.clients.empty()) return !entry.server || !entry.server->busy();
+    return entry.clients.begin()->second->failed().load(std::memory_order_acquire) != 0;
   });
 }
 
@@ -241,8 +241,8 @@ bool ControlThread::wait_until_through(Deadline deadline, double after_failure) 
 
 std::shared_ptr<ControlClient> ControlThread::unfinished() {
   const std::lock_guard lock(mutex_);
-  for (const auto& [name, company] : entries_) {
-    if (!company.seats.empty()) return company.seats.begin()->second;
+  for (const auto& [name, entry] : entries_) {
+    if (!entry.clients.empty()) return entry.clients.begin()->second;
   }
   return nullptr;
 }

@@ -1,5 +1,5 @@
 // The control thread: one for each process, asleep unless something arrives. It owns all sockets of the control plane,
-// accepts and checks connections, and runs the meeting points and seats of this process's communicators.
+// accepts and checks connections, and runs the rendezvous servers and clients of this process's communicators.
 //
 // It starts at first use and lives as long as the process; nothing it uses is ever destroyed, so it may outlive main().
 // A forked child has no such thread: what it inherited is unusable there, and its own first use starts anew.
@@ -45,22 +45,22 @@ class ControlThread {
   bool forked() const;
 
   // ---- what this process holds; any thread
-  void add_handler(std::shared_ptr<ConnectionHandler> party);
+  void add_handler(std::shared_ptr<ConnectionHandler> handler);
   void remove_handler(const Key& key);
 
-  void add_server(std::shared_ptr<RendezvousServer> hub);
-  std::shared_ptr<RendezvousServer> hub(const std::string& name);
+  void add_server(std::shared_ptr<RendezvousServer> server);
+  std::shared_ptr<RendezvousServer> server(const std::string& name);
   void remove_server(const std::string& name);
-  /// A meeting point is no longer busy, or a communicator has failed.
+  /// A rendezvous server is no longer busy, or a communicator has failed.
   void notify();
-  /// Where the meeting point of that name is in this process, and refuses all: waits until `ranks` ranks have heard of
-  /// it, since with this process it would be gone.
+  /// Where the rendezvous server of that name is in this process, and refuses all: waits until `ranks` ranks have heard
+  /// of it, since with this process it would be gone.
   void wait_until_told(const std::string& name, size_t ranks, Deadline deadline);
 
-  /// Throws Error(InvalidArgument) if that seat is taken by this very process.
-  void add_client(const std::shared_ptr<ControlClient>& seat);
-  std::shared_ptr<ControlClient> seat(const std::string& name, Rank rank);
-  void remove_client(const ControlClient& seat);
+  /// Throws Error(InvalidArgument) if that client is taken by this very process.
+  void add_client(const std::shared_ptr<ControlClient>& client);
+  std::shared_ptr<ControlClient> client(const std::string& name, Rank rank);
+  void remove_client(const ControlClient& client);
 
   // ---- leaving
   void endpoint_came();
@@ -89,8 +89,8 @@ class ControlThread {
  private:
   /// What this process holds of one communicator.
   struct Entry {
-    std::shared_ptr<RendezvousServer> hub;
-    std::map<Rank, std::shared_ptr<ControlClient>> seats;
+    std::shared_ptr<RendezvousServer> server;
+    std::map<Rank, std::shared_ptr<ControlClient>> clients;
   };
   struct Watched {
     uint32_t process;
@@ -101,7 +101,7 @@ class ControlThread {
   };
 
   ControlThread();
-  Entry& company(const Key& key);
+  Entry& entry(const Key& key);
   void tidy(const std::string& name);
   bool through() const;
   bool only_failed_left() const;

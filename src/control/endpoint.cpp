@@ -47,16 +47,16 @@ UniqueId create_unique_id() {
   id.port = control.home().port;
   id.addresses = control.home().addresses;
   id.addresses.resize(std::min(id.addresses.size(), UniqueId::kMaxAddresses));
-  const auto hub = std::make_shared<RendezvousServer>(control, id.key);
-  control.add_server(hub);
-  control.loop().post([hub] { hub->open(); });
+  const auto server = std::make_shared<RendezvousServer>(control, id.key);
+  control.add_server(server);
+  control.loop().post([server] { server->open(); });
   return id;
 }
 
 void release_unique_id(const UniqueId& id) {
   ControlThread& control = ControlThread::get();
-  if (const auto hub = control.hub(id.name())) {
-    control.loop().post([hub] { hub->close_if_unused(); });
+  if (const auto server = control.server(id.name())) {
+    control.loop().post([server] { server->close_if_unused(); });
   }
 }
 
@@ -74,41 +74,43 @@ void withdraw(const UniqueId& id, const Withdraw& withdrawal, size_t told_elsewh
 
 namespace {
 
-/// The connection of a rank to the meeting point, which is in the process that made the id.
-Fd dial_hub(const UniqueId& id, const ControlThread& control, Deadline deadline) {
+/// The connection of a rank to the rendezvous server, which is in the process that made the id.
+Fd dial_server(const UniqueId& id, const ControlThread& control, WaitLimit limit) {
   const bool here = id.host == hash64(control.home().host);
   const std::vector<Address> addresses = here ? std::vector{Address::loopback()} : id.addresses;
   try {
-    return dial(addresses, id.port, id.key, {deadline, nullptr});
+    return dial(addresses, id.port, id.key, limit);
   } catch (const Error& error) {
+    if (error.code() == Code::Aborted) throw;
     throw_error(error.code(), "the process that made the unique id (rank 0's, most often) cannot be reached: {}",
                 explain(error.what(), addresses, here));
   }
 }
 
-/// Takes the seat and waits for the others.
-void take_seat(ControlThread& control, ControlClient& seat, const UniqueId& id, std::string info, Deadline deadline) {
+/// Takes the client and waits for the others.
+void register_rank(ControlThread& control, ControlClient& client, const UniqueId& id, std::string info,
+                   WaitLimit limit) {
   control.check_addresses();
-  Fd fd = dial_hub(id, control, deadline);
+  Fd fd = dial_server(id, control, limit);
   Register request;
   request.version = version();
-  request.ranks = seat.ranks();
-  request.rank = seat.rank();
-  request.wait_ms = milliseconds(deadline);
+  request.ranks = client.ranks();
+  request.rank = client.rank();
+  request.wait_ms = milliseconds(limit.deadline);
   request.me = control.home();
   request.me.info = std::move(info);
-  send_all(fd.get(), pack(request), {deadline, nullptr});
-  seat.adopt(std::move(fd));
-  seat.wait_joined(deadline);
+  send_all(fd.get(), pack(request), limit);
+  client.adopt(std::move(fd));
+  client.wait_joined(limit);
 }
 
-/// False for what the meeting point said itself, or what means that it is not there.
+/// False for what the rendezvous server said itself, or what means that it is not there.
 bool others_wait(Code code) { return code != Code::Timeout && code != Code::PeerFailed && code != Code::Aborted; }
 
 }  // namespace
 
-std::unique_ptr<Endpoint> Endpoint::join(const UniqueId& id, Rank ranks, Rank rank, std::string info,
-                                         Deadline deadline) {
+std::unique_ptr<Endpoint> Endpoint::join(const UniqueId& id, Rank ranks, Rank rank, std::string info, Deadline deadline,
+                                         const std::atomic<uint32_t>* stop) {
   if (ranks < 1 || ranks > kMaxRanks || rank < 0 || rank >= ranks) {
     throw_error(Code::InvalidArgument, "rank {} of {}: there can be 1 to {} ranks, numbered from 0", rank, ranks,
                 kMaxRanks);
@@ -122,12 +124,12 @@ std::unique_ptr<Endpoint> Endpoint::join(const UniqueId& id, Rank ranks, Rank ra
                   error.what());
     }
   }();
-  const auto seat = std::make_shared<ControlClient>(control, id.key, ranks, rank);
-  control.add_client(seat);  // before anybody hears of this rank: peers may reach it at once
+  const auto client = std::make_shared<ControlClient>(control, id.key, ranks, rank);
+  control.add_client(client);  // before anybody hears of this rank: peers may reach it at once
   try {
-    take_seat(control, *seat, id, std::move(info), deadline);
+    register_rank(control, *client, id, std::move(info), {deadline, stop});
   } catch (const Error& error) {
-    seat->give_up();
+    client->give_up();
     if (others_wait(error.code())) {
       withdraw(id, {ranks, rank, error.code(), describe_withdrawal(rank, error)});
     } else if (error.code() != Code::Timeout) {
@@ -137,11 +139,11 @@ std::unique_ptr<Endpoint> Endpoint::join(const UniqueId& id, Rank ranks, Rank ra
                 is_of_the_system(error.code()) ? fmt::format(" ({})", this_process()) : "", error.what());
   }
   control.endpoint_came();
-  return std::unique_ptr<Endpoint>(new Endpoint(control, seat));
+  return std::unique_ptr<Endpoint>(new Endpoint(control, client));
 }
 
-Endpoint::Endpoint(ControlThread& control, std::shared_ptr<ControlClient> seat)
-    : control_(control), client_(std::move(seat)) {}
+Endpoint::Endpoint(ControlThread& control, std::shared_ptr<ControlClient> client)
+    : control_(control), client_(std::move(client)) {}
 
 Endpoint::~Endpoint() {
   if (gone_ || control_.forked()) return;
@@ -185,7 +187,7 @@ void Endpoint::fail(Code code, const std::string& text) {
 
 std::function<void(Code, const std::string&, const std::vector<uint64_t>&)> Endpoint::failing() const {
   return [weak = std::weak_ptr(client_)](Code code, const std::string& text, const std::vector<uint64_t>& tickets) {
-    if (const auto seat = weak.lock()) seat->fail(code, text, tickets);
+    if (const auto client = weak.lock()) client->fail(code, text, tickets);
   };
 }
 
@@ -199,7 +201,7 @@ void Endpoint::serve_board(std::function<std::string(uint64_t)> board) { client_
 std::future<std::optional<std::string>> Endpoint::ask_board(Rank peer, uint64_t call, Deadline deadline) {
   control_.check_not_forked();
   client_->member(peer);  // throws if there is no such rank
-  if (const auto here = control_.seat(name(), peer)) {
+  if (const auto here = control_.client(name(), peer)) {
     std::promise<std::optional<std::string>> answer;
     answer.set_value(here->board()(call));
     return answer.get_future();
@@ -289,7 +291,7 @@ Endpoint::Reply Endpoint::ask(Rank peer, const std::string& service, const std::
   const Member& member = client_->member(peer);
   const WaitLimit limit{deadline, &failed()};
   try {
-    if (const auto here = control_.seat(name(), peer)) return here->services().ask(rank(), service, request, limit);
+    if (const auto here = control_.client(name(), peer)) return here->services().ask(rank(), service, request, limit);
     if (member.host != control_.home().host) throw_error(Code::InvalidArgument, "it runs on another host");
     const Fd fd = dial_unix(member.unix_name, client_->key(), limit);
     Reply reply;

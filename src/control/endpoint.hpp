@@ -1,8 +1,9 @@
 // One rank of one communicator, as the control plane sees it: who the others are, how to reach them, whether they live.
 //
-// Every rank keeps one authenticated connection to the communicator's meeting point (control/rendezvous_server.hpp). What arrives there
-// is handled by the process's control thread; the calls below only wait for it or leave work with it, so they may be
-// made from any thread, and a rank that computes for an hour still answers its peers.
+// Every rank keeps one authenticated connection to the communicator's rendezvous server
+// (control/rendezvous_server.hpp). What arrives there is handled by the process's control thread; the calls below only
+// wait for it or leave work with it, so they may be made from any thread, and a rank that computes for an hour still
+// answers its peers.
 #pragma once
 
 #include <atomic>
@@ -38,11 +39,12 @@ struct Farewell {
 
 class Endpoint final : public transports::Wireup {
  public:
-  /// Takes the seat of `rank` among `ranks` and waits until all are there. `info` (≤ 1 MiB) is handed to every rank as
-  /// it is. Several ranks may live in one process, each joining on a thread of its own.
-  /// Throws Error(Timeout) naming the missing ranks; InvalidArgument where the id is unknown to its maker, the rank is
-  /// taken or the number of ranks is not the others'; PeerFailed; InvalidUsage in a forked child.
-  static std::unique_ptr<Endpoint> join(const UniqueId& id, Rank ranks, Rank rank, std::string info, Deadline deadline);
+  /// Takes the client of `rank` among `ranks` and waits until all are there. `info` (≤ 1 MiB) is handed to every rank
+  /// as it is. Several ranks may live in one process, each joining on a thread of its own. Throws Error(Timeout) naming
+  /// the missing ranks; InvalidArgument where the id is unknown to its maker, the rank is taken or the number of ranks
+  /// is not the others'; PeerFailed; InvalidUsage in a forked child.
+  static std::unique_ptr<Endpoint> join(const UniqueId& id, Rank ranks, Rank rank, std::string info, Deadline deadline,
+                                        const std::atomic<uint32_t>* stop = nullptr);
 
   /// Without leave() before it, the destructor tells the others that this rank has gone, which fails the communicator.
   ~Endpoint() override;
@@ -111,7 +113,7 @@ class Endpoint final : public transports::Wireup {
   Reply ask(Rank peer, const std::string& service, const std::string& request, Deadline deadline) override;
 
  private:
-  Endpoint(ControlThread& control, std::shared_ptr<ControlClient> seat);
+  Endpoint(ControlThread& control, std::shared_ptr<ControlClient> client);
   void check_usable() const;
   void say_who_is_late(Farewell& farewell, double waited) const;
 

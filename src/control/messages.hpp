@@ -27,12 +27,12 @@ inline constexpr size_t kMaxSmall = 4096;         ///< texts of errors, requests
 inline constexpr size_t kMaxEntry = 16 << 10;     ///< what a board answers
 inline constexpr size_t kMaxLabel = 64, kMaxName = 256;
 inline constexpr size_t kMaxFirstFrame = kMaxInfo + kMaxSmall;    ///< the first frame of a connection
-inline constexpr size_t kMaxToServer = kMaxExchange + kMaxSmall;  ///< any later frame to a meeting point
-inline constexpr size_t kMaxFromServer = 1u << 30;                ///< any frame from a meeting point
+inline constexpr size_t kMaxToServer = kMaxExchange + kMaxSmall;  ///< any later frame to a rendezvous server
+inline constexpr size_t kMaxFromServer = 1u << 30;                ///< any frame from a rendezvous server
 
 enum class Kind : uint8_t {
   // the first message of a connection says what it is for
-  Register = 1,  // a rank's connection to the meeting point
+  Register = 1,  // a rank's connection to the rendezvous server
   Stream,        // a stream for a transport; after Accepted it belongs to the two transports
   Ask,           // one request to a service
   Fetch,         // wants the unique id (launch)
@@ -42,14 +42,14 @@ enum class Kind : uint8_t {
   Refused,
   Reply,
   IdGiven,
-  // meeting point → rank
+  // rendezvous server → rank
   Table,
   Gathered,
   Missing,
   TransferCounts,
   MembershipUpdate,
   Done,
-  // rank → meeting point
+  // rank → rendezvous server
   Exchange,
   Report,
   Goodbye,
@@ -132,7 +132,7 @@ struct Fetch {
   }
 };
 
-/// To whoever the others wait for: rank 0's process before the unique id is handed out, then the meeting point.
+/// To whoever the others wait for: rank 0's process before the unique id is handed out, then the rendezvous server.
 struct Withdraw {
   static constexpr Kind kKind = Kind::Withdraw;
   Rank ranks = 0, rank = 0;
@@ -177,11 +177,11 @@ struct IdGiven {
 struct Table {
   static constexpr Kind kKind = Kind::Table;
   uint32_t heartbeat_ms = 0;  ///< silence after which either end counts as lost
-  Member hub;                 ///< the process that holds the meeting point
+  Member server;              ///< the process that holds the rendezvous server
   std::vector<Member> members;
   static void fields(auto& m, auto& v) {
     v.number(m.heartbeat_ms);
-    v.item(m.hub);
+    v.item(m.server);
     v.list(m.members, kMaxRanks);
   }
 };
@@ -225,7 +225,8 @@ struct Missing {
   }
 };
 
-/// Comes before the MembershipUpdate of ranks that left: what each of them (`peer`) has sent to, and received from, the reader.
+/// Comes before the MembershipUpdate of ranks that left: what each of them (`peer`) has sent to, and received from, the
+/// reader.
 struct TransferCounts {
   static constexpr Kind kKind = Kind::TransferCounts;
   std::vector<PeerTransfers> traffic;
@@ -239,10 +240,12 @@ struct MembershipUpdate {
     Rank rank = 0;
     uint8_t lost = 0;  ///< 0: left after `calls` calls; 1: died
     uint64_t calls = 0;
+    std::string last;  ///< the last of them
     static void fields(auto& m, auto& v) {
       v.number(m.rank);
       v.number(m.lost);
       v.number(m.calls);
+      v.text(m.last, kMaxName);
     }
   };
   std::vector<Gone> gone;
@@ -292,7 +295,7 @@ struct Fail {
 
 struct BoardAsk {
   static constexpr Kind kKind = Kind::BoardAsk;
-  Rank peer = 0;  ///< to the meeting point: who is asked; from it: who asks
+  Rank peer = 0;  ///< to the rendezvous server: who is asked; from it: who asks
   uint64_t ticket = 0, call = 0;
   static void fields(auto& m, auto& v) {
     v.number(m.peer);

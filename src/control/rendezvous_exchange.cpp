@@ -1,7 +1,8 @@
-// The meeting point while ranks exchange: every rank gives some bytes, every rank gets those of all.
+// The rendezvous server while ranks exchange: every rank gives some bytes, every rank gets those of all.
 //
-// An exchange is part of a call, and all ranks must be in that call. Where one is not, the meeting point cannot tell
-// which calls went apart: it has no call boards. It tells a rank that waits who is missing, and that rank compares.
+// An exchange is part of a call, and all ranks must be in that call. Where one is not, the rendezvous server cannot
+// tell which calls went apart: it has no call boards. It tells a rank that waits who is missing, and that rank
+// compares.
 #include <algorithm>
 
 #include "control/control_thread.hpp"
@@ -23,10 +24,10 @@ std::string describe_call(const Exchange& given) {
 
 void RendezvousServer::on_exchange(Rank from, Exchange given) {
   if (failed_ || state_ != State::Running) return;
-  JoinedRank& seat = joined_[static_cast<size_t>(from)];
-  if (given.number != exchange_ || seat.given) {
+  JoinedRank& client = joined_[static_cast<size_t>(from)];
+  if (given.number != exchange_ || client.given) {
     return fail(Code::ProtocolError, fmt::format("{} gave to exchange {} while the others are at exchange {}",
-                                                 describe_rank(from, seat.member), given.number, exchange_));
+                                                 describe_rank(from, client.member), given.number, exchange_));
   }
   if (given_ == 0) {
     exchange_timer_ = after(given.wait_ms / 1e3, &RendezvousServer::exchange_late);
@@ -35,7 +36,7 @@ void RendezvousServer::on_exchange(Rank from, Exchange given) {
              theirs.call != given.call || theirs.what != given.what) {
     went_apart(from, describe_call(given));
   }
-  seat.given = std::move(given);
+  client.given = std::move(given);
   ++given_;
   const auto left = std::find_if(joined_.begin(), joined_.end(),
                                  [](const JoinedRank& s) { return s.where == JoinedRank::Where::Left && !s.given; });
@@ -107,7 +108,7 @@ void RendezvousServer::left_before_exchange(Rank rank) {
 }
 
 /// `rank` is in another call than those who wait. Their boards may show an earlier one in which they differ: if none of
-/// them says so by the next look, the meeting point tells what it knows.
+/// them says so by the next look, the rendezvous server tells what it knows.
 void RendezvousServer::went_apart(Rank rank, const std::string& call) {
   if (failed_ || !apart_.empty()) return;
   const size_t first = first_giver();

@@ -1,4 +1,4 @@
-// The meeting point while ranks arrive.
+// The rendezvous server while ranks arrive.
 #include <algorithm>
 
 #include "base/env.hpp"
@@ -170,7 +170,7 @@ void RendezvousServer::waited_in_vain(const Applicant& applicant) {
   }
   const std::string trouble = control_.acceptor().trouble();
   const std::string text = fmt::format(
-      "{} of {} ranks came to the meeting point within the {:.1f} s that rank {} waits; missing: {}{}. Are all "
+      "{} of {} ranks came to the rendezvous server within the {:.1f} s that rank {} waits; missing: {}{}. Are all "
       "processes "
       "started, with the same unique id, and can they reach {}?{}",
       static_cast<size_t>(ranks) - missing.size(), ranks, applicant.request.wait_ms / 1e3, applicant.request.rank,
@@ -180,7 +180,7 @@ void RendezvousServer::waited_in_vain(const Applicant& applicant) {
 
 void RendezvousServer::stop_gathering(Code code, const std::string& text) {
   control_.loop().cancel(timer_);
-  log_info("meeting point of {}: {}", public_name(key_), text);
+  log_info("rendezvous server of {}: {}", public_name(key_), text);
   verdict_ = Refused{code, text.substr(0, kMaxSmall)};
   state_ = State::Refusing;
   for (const auto& a : std::vector(applicants_)) {
@@ -201,16 +201,16 @@ void RendezvousServer::begin() {
   joined_.resize(static_cast<size_t>(size_));
   Table table;
   table.heartbeat_ms = static_cast<uint32_t>(heartbeat_seconds * 1e3);
-  table.hub = control_.home();
+  table.server = control_.home();
   table.members.resize(joined_.size());
   for (const auto& a : std::vector(applicants_)) {
     control_.loop().cancel(a->timer);
-    JoinedRank& seat = joined_[static_cast<size_t>(a->request.rank)];
-    seat.channel = a->channel;
-    seat.channel->forgive_silence();
-    seat.member = std::move(a->request.me);
-    table.members[static_cast<size_t>(a->request.rank)] = seat.member;
-    seat.channel->hand_over(
+    JoinedRank& client = joined_[static_cast<size_t>(a->request.rank)];
+    client.channel = a->channel;
+    client.channel->forgive_silence();
+    client.member = std::move(a->request.me);
+    table.members[static_cast<size_t>(a->request.rank)] = client.member;
+    client.channel->hand_over(
         [weak = weak_from_this(), rank = a->request.rank](std::string_view body) {
           if (const auto self = weak.lock()) self->on_frame(rank, body);
         },
@@ -220,7 +220,7 @@ void RendezvousServer::begin() {
   }
   applicants_.clear();
   send_all(pack(table));
-  for (JoinedRank& seat : joined_) seat.member.info.clear();  // it has been told; the rest is for messages
+  for (JoinedRank& client : joined_) client.member.info.clear();  // it has been told; the rest is for messages
   last_beat_ = Deadline::Clock::now();
   heartbeat();
 }

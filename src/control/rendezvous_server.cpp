@@ -87,12 +87,12 @@ void RendezvousServer::on_report(Rank from, Rank rank) {
 }
 
 void RendezvousServer::on_goodbye(Rank from, Goodbye goodbye) {
-  JoinedRank& seat = joined_[static_cast<size_t>(from)];
-  if (seat.where != JoinedRank::Where::Here) return;
+  JoinedRank& client = joined_[static_cast<size_t>(from)];
+  if (client.where != JoinedRank::Where::Here) return;
   take_traffic(from, goodbye.traffic);
-  seat.where = JoinedRank::Where::Left;
-  seat.goodbye = std::move(goodbye);
-  if (given_ > 0 && !seat.given) left_before_exchange(from);
+  client.where = JoinedRank::Where::Left;
+  client.goodbye = std::move(goodbye);
+  if (given_ > 0 && !client.given) left_before_exchange(from);
   went(from);
 }
 
@@ -107,7 +107,7 @@ void RendezvousServer::take_traffic(Rank from, std::vector<PeerTransfers>& traff
   }
   for (const PeerTransfers& t : traffic) {
     JoinedRank& peer = joined_[static_cast<size_t>(t.peer)];
-    if (peer.where == JoinedRank::Where::Here) peer.dealings.traffic.push_back({from, t.sent, t.received});
+    if (peer.where == JoinedRank::Where::Here) peer.transfers.traffic.push_back({from, t.sent, t.received});
   }
 }
 
@@ -136,29 +136,30 @@ void RendezvousServer::fail(Code code, const std::string& text, std::vector<uint
 }
 
 void RendezvousServer::lose(Rank rank, const std::string& why) {
-  JoinedRank& seat = joined_[static_cast<size_t>(rank)];
-  seat.where = JoinedRank::Where::Lost;
-  fail(Code::PeerFailed, fmt::format("{} is gone: {}", describe_rank(rank, seat.member), why));
-  seat.channel->close();
+  JoinedRank& client = joined_[static_cast<size_t>(rank)];
+  client.where = JoinedRank::Where::Lost;
+  fail(Code::PeerFailed, fmt::format("{} is gone: {}", describe_rank(rank, client.member), why));
+  client.channel->close();
   went(rank);
 }
 
 void RendezvousServer::went(Rank rank) {
-  const JoinedRank& seat = joined_[static_cast<size_t>(rank)];
+  const JoinedRank& client = joined_[static_cast<size_t>(rank)];
   if (update_.gone.empty()) {  // many go at the same time: one message tells of all who go in this turn
     control_.loop().post([weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->send_update();
     });
   }
-  update_.gone.push_back({rank, static_cast<uint8_t>(seat.where == JoinedRank::Where::Lost), seat.goodbye.calls});
+  update_.gone.push_back(
+      {rank, static_cast<uint8_t>(client.where == JoinedRank::Where::Lost), client.goodbye.calls, client.goodbye.last});
 }
 
 void RendezvousServer::send_update() {
   if (update_.gone.empty()) return;
-  for (JoinedRank& seat : joined_) {
-    if (seat.dealings.traffic.empty()) continue;
-    seat.channel->send(pack(seat.dealings));
-    seat.dealings.traffic.clear();
+  for (JoinedRank& client : joined_) {
+    if (client.transfers.traffic.empty()) continue;
+    client.channel->send(pack(client.transfers));
+    client.transfers.traffic.clear();
   }
   send_all(pack(update_));
   update_.gone.clear();
@@ -167,7 +168,7 @@ void RendezvousServer::send_update() {
 
 void RendezvousServer::send_all(std::string frame) {
   const auto shared = std::make_shared<const std::string>(std::move(frame));
-  for (const JoinedRank& seat : joined_) seat.channel->send(shared);
+  for (const JoinedRank& client : joined_) client.channel->send(shared);
 }
 
 void RendezvousServer::heartbeat() {
@@ -178,18 +179,18 @@ void RendezvousServer::heartbeat() {
   const bool stalled = std::chrono::duration<double>(now - last_beat_).count() > 2 * beat;
   last_beat_ = now;
   for (size_t r = 0; r < joined_.size(); ++r) {
-    JoinedRank& seat = joined_[r];
-    if (!seat.channel->is_open()) continue;
-    if (stalled) seat.channel->forgive_silence();
-    const double silent = std::chrono::duration<double>(now - seat.channel->heard()).count();
+    JoinedRank& client = joined_[r];
+    if (!client.channel->is_open()) continue;
+    if (stalled) client.channel->forgive_silence();
+    const double silent = std::chrono::duration<double>(now - client.channel->heard()).count();
     if (silent <= limit) continue;
-    if (seat.where == JoinedRank::Where::Here) {
+    if (client.where == JoinedRank::Where::Here) {
       lose(static_cast<Rank>(r),
            fmt::format("nothing was heard of it for {:.1f} s: its host is lost, or its process is "
                        "stopped. Raise TUTTI_HEARTBEAT_TIMEOUT if it may be silent for longer",
                        silent));
     } else {
-      seat.channel->close();
+      client.channel->close();
     }
   }
   send_all(pack(Ping{}));
@@ -200,8 +201,8 @@ void RendezvousServer::heartbeat() {
 
 void RendezvousServer::check_all_gone() {
   if (state_ != State::Running) return;
-  for (const JoinedRank& seat : joined_) {
-    if (seat.where == JoinedRank::Where::Here) return;
+  for (const JoinedRank& client : joined_) {
+    if (client.where == JoinedRank::Where::Here) return;
   }
   state_ = State::Closing;
   send_all(pack(Done{compare_calls().substr(0, kMaxSmall)}));
@@ -259,7 +260,7 @@ void RendezvousServer::close() {
   loop.cancel(timer_);
   end_exchange();
   for (const auto& a : std::vector(applicants_)) drop(a);
-  for (const JoinedRank& seat : joined_) seat.channel->close();
+  for (const JoinedRank& client : joined_) client.channel->close();
   busy_ = false;
   control_.remove_server(public_name(key_));
 }

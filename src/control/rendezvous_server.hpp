@@ -1,4 +1,4 @@
-// The meeting point of one communicator, in the process that made its unique id.
+// The rendezvous server of one communicator, in the process that made its unique id.
 //
 // Every rank keeps one connection to it: a star, so that n ranks cost n connections and starting costs n messages. It
 // gathers who they are and gives all of them the table, passes on what ranks exchange, their failures and their
@@ -41,7 +41,7 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
   // ---- control thread
   /// Begins the hour in which somebody has to come.
   void open();
-  /// A connection that wants a seat. Throws the Error with which it is refused.
+  /// A connection that wants a client. Throws the Error with which it is refused.
   void admit(Fd& fd, Register request);
   /// A rank cannot take part: while the others wait for it, their wait ends with its reason.
   void withdraw(const Withdraw& withdrawal);
@@ -63,7 +63,7 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
     std::shared_ptr<Channel> channel;
     Where where = Where::Here;
     Goodbye goodbye;                // what it said when it left
-    TransferCounts dealings;        // to be sent to it at the end of this turn
+    TransferCounts transfers;       // to be sent to it at the end of this turn
     std::optional<Exchange> given;  // to the exchange under way
   };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "base/rank.hpp"
 
@@ -21,6 +22,7 @@ struct PeerTransfers {
 /// A rank that left.
 struct Left {
   uint64_t calls = 0;             ///< collectives that it made
+  std::string last;               ///< the last of them, in words
   uint64_t sent_to_us = 0;        ///< its sends to this rank
   uint64_t received_from_us = 0;  ///< its receives from this rank
 };

@@ -74,7 +74,8 @@ struct ProcessWaits {
   }
 };
 
-/// Messages on one link_lane from the rank that answers to the one that asks, and what it has acknowledged of the asker's.
+/// Messages on one link_lane from the rank that answers to the one that asks, and what it has acknowledged of the
+/// asker's.
 struct LinkLaneCounts {
   uint32_t link_lane = 0;
   uint64_t sent = 0, told = 0;

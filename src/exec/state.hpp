@@ -16,7 +16,8 @@ namespace tutti::exec {
 enum class Outcome : uint32_t { Progress, Waiting, LaneDone, Fault };
 
 /// What a lane waits for.
-enum class Await : uint32_t { Nothing, Message, Credit, Staging, Lane, Round };
+/// Exchange: over the control plane, not over links.
+enum class Await : uint32_t { Nothing, Message, Credit, Staging, Lane, Round, Exchange };
 
 enum class FaultKind : uint32_t {
   None,

@@ -1,5 +1,5 @@
-// CooperativeWriter: while a reader copies a lent message to where it belongs, its writer, who must wait for that anyway, copies
-// too. The reader takes tiles from the front, the writer from the back, until they meet.
+// CooperativeWriter: while a reader copies a lent message to where it belongs, its writer, who must wait for that
+// anyway, copies too. The reader takes tiles from the front, the writer from the back, until they meet.
 //
 // The reader offers the message (Offer): its number, the destination, and how many tiles are its own so far. The writer
 // answers by how many are its (Claim). Each word has one writer, and each end claims tiles like this: it stores its

@@ -70,7 +70,8 @@ struct alignas(64) Descriptor {
 };
 static_assert(sizeof(Descriptor) == kLine);
 
-/// What the reader says of the lent message that it is copying, and what the writer does for it: link/cooperative_copy.hpp.
+/// What the reader says of the lent message that it is copying, and what the writer does for it:
+/// link/cooperative_copy.hpp.
 struct Offer {
   uint64_t front;   ///< number of the message (and one) and tiles that are the reader's, from the front
   uint64_t way;     ///< how the writer gets to the destination

@@ -169,8 +169,8 @@ struct Part {
   }
 };
 
-/// The link_cost of ranks that have a core together. A message costs them more than a share of a round: what waiting would
-/// hide elsewhere is time that another rank could have had.
+/// The link_cost of ranks that have a core together. A message costs them more than a share of a round: what waiting
+/// would hide elsewhere is time that another rank could have had.
 LinkCost oversubscribed(LinkCost link_cost, double oversubscription) {
   if (oversubscription <= 1) return link_cost;
   link_cost.alpha += (oversubscription - 1) * kSwitch;

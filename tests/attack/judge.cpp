@@ -132,7 +132,12 @@ class Judge {
   }
   /// A rank that has left hears of it when its process leaves its last communicator, whichever that is.
   bool told_late(const Told& told, int rank) const {
-    return !harmless() && touches(slot_, rank) && told.code == tuttiMismatch &&
+    bool concerned = false;  // any rank of the process
+    for (int other = 0; other < program_.ranks; ++other) {
+      concerned = concerned || (touches(slot_, other) && program_.process_of[static_cast<size_t>(other)] ==
+                                                             program_.process_of[static_cast<size_t>(rank)]);
+    }
+    return !harmless() && concerned && told.code == tuttiMismatch &&
            told.text.find("that was left before") != std::string::npos;
   }
   /// A process is told once, when it leaves its last communicator.

@@ -114,7 +114,7 @@ void without_descriptors(int rank, const tuttiUniqueId& id, Line& test) {
   test.tell(now() - start < 30 ? "soon" : "late");
 }
 
-/// Enough to come to its own meeting point, none to let others in.
+/// Enough to come to its own rendezvous server, none to let others in.
 void without_descriptors_to_accept(int rank, const tuttiUniqueId& id, Line& test) {
   if (rank == 0) use_up_descriptors(2);
   test.tell("ready");
@@ -269,7 +269,7 @@ TEST(Limit, OnDescriptorsOfWhoShouldAcceptIsToldToBothEnds) {
   EXPECT_EQ(two.first.hear(), "ready");
   EXPECT_EQ(two.second.hear(), "ready");
   two.first.tell("go");
-  EXPECT_TRUE(await_descriptors(two.first.process(), 64)) << "rank 0 is at its own meeting point";
+  EXPECT_TRUE(await_descriptors(two.first.process(), 64)) << "rank 0 is at its own rendezvous server";
   two.second.tell("go");
   expect_words(two.second.hear(), tuttiSystemError, {"rank 1 of 2", "no file descriptor left", "ulimit -n"});
   expect_words(two.first.hear(), tuttiSystemError,

@@ -15,7 +15,7 @@ GOOD = {
     "src/comm/comm.cpp": '#include "exec/host/run.hpp"\n#include "tutti/tutti.h"\n',
     "src/train/train.cpp": "#include <tutti/tutti.hpp>\n",
     "algorithms/ring.cpp": '#include "plan/plan.hpp"\n',
-    "link/link.hpp": '#include "base/log.hpp"\n',
+    "src/link/link.hpp": '#include "base/log.hpp"\n',
     "transports/shm/shm.cpp": '#include "link/link.hpp"\n',
     "tools/perf.cpp": '#include "tutti/tutti.hpp"\n#include "base/log.hpp"\n',
     "tools/plan.cpp": '#include "plan/plan.hpp"\n',

@@ -13,9 +13,9 @@
 namespace tutti::control {
 
 /// Connects to whichever of `addresses` answers first with a proof of `key`, and tries again until the deadline where a
-/// connection is reset, closed early or left without an answer: a acceptor that is oversubscribed does that. Throws Error:
-/// Timeout; PeerFailed where nothing but refusals came for some seconds: nobody listens; InvalidArgument where somebody
-/// does who does not know the key.
+/// connection is reset, closed early or left without an answer: a acceptor that is oversubscribed does that. Throws
+/// Error: Timeout; PeerFailed where nothing but refusals came for some seconds: nobody listens; InvalidArgument where
+/// somebody does who does not know the key.
 Fd dial(const std::vector<Address>& addresses, uint16_t port, const Key& key, WaitLimit limit);
 /// The same for an abstract UNIX socket, where one refusal is enough; `same_user`: the listener must be a process of
 /// this user.

@@ -1,4 +1,5 @@
-// How the ranks of a launch come by one unique id: rank 0 opens a door for just so long, and the others fetch it there.
+// How the ranks of a launch come by one unique id: rank 0 opens a id_server for just so long, and the others fetch it
+// there.
 #include <poll.h>
 #include <unistd.h>
 
@@ -48,7 +49,7 @@ std::string hint(const Launch& launch) {
          "on all ranks (on several hosts also TUTTI_ROOT_ADDR and TUTTI_KEY), or start them with tutti run";
 }
 
-/// The way to one meeting of a launch. Its name and key differ from those of the one before and the one after.
+/// The address to one meeting of a launch. Its name and key differ from those of the one before and the one after.
 struct RendezvousAddress {
   RendezvousAddress(const Launch& launch, const std::string& secret, uint64_t number)
       : one_host(launch.one_host()),
@@ -74,10 +75,11 @@ struct RendezvousAddress {
 /// Hands out the id, on the control thread, or the reason why there is none.
 class IdServer final : public ConnectionHandler {
  public:
-  IdServer(const RendezvousAddress& way, Rank ranks) : way_(way), served_(static_cast<size_t>(ranks), false) {
+  IdServer(const RendezvousAddress& address, Rank ranks)
+      : address_(address), served_(static_cast<size_t>(ranks), false) {
     served_[0] = true;
   }
-  const Key& key() const override { return way_.key; }
+  const Key& key() const override { return address_.key; }
 
   /// What is handed out. The first reason to refuse stands.
   void give(const std::string& hex) { hex_ = hex; }
@@ -92,7 +94,7 @@ class IdServer final : public ConnectionHandler {
   }
 
   void welcome(Fd& fd, std::string_view first) override {
-    if (way_.one_host && peer_user(fd.get()) != static_cast<int64_t>(geteuid())) {
+    if (address_.one_host && peer_user(fd.get()) != static_cast<int64_t>(geteuid())) {
       throw_error(Code::InvalidArgument, "rank 0 belongs to another user");
     }
     if (kind_of(first) == Kind::Withdraw) {
@@ -148,7 +150,7 @@ class IdServer final : public ConnectionHandler {
     changed_.notify_all();
   }
 
-  const RendezvousAddress way_;
+  const RendezvousAddress address_;
   std::string hex_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -157,22 +159,22 @@ class IdServer final : public ConnectionHandler {
   std::optional<Refused> verdict_;
 };
 
-Fd open_listener(const RendezvousAddress& way) {
+Fd open_listener(const RendezvousAddress& address) {
   try {
-    return way.one_host ? listen_unix(way.name) : listen_tcp(way.port);
+    return address.one_host ? listen_unix(address.name) : listen_tcp(address.port);
   } catch (const Error& error) {
     throw_error(error.code(), "rank 0 cannot hand out the unique id: {}. {}", error.what(),
-                way.one_host ? "Does another job with the same TUTTI_JOB run here?"
-                             : "Set TUTTI_PORT to a free port, the same on all ranks");
+                address.one_host ? "Does another job with the same TUTTI_JOB run here?"
+                                 : "Set TUTTI_PORT to a free port, the same on all ranks");
   }
 }
 
-/// The door is open as long as this lives.
+/// The id_server is open as long as this lives.
 class OpenIdServer {
  public:
-  OpenIdServer(const RendezvousAddress& way, std::shared_ptr<IdServer> door)
-      : key_(way.key), listener_(std::make_shared<Fd>(open_listener(way))) {
-    control_.add_handler(std::move(door));
+  OpenIdServer(const RendezvousAddress& address, std::shared_ptr<IdServer> id_server)
+      : key_(address.key), listener_(std::make_shared<Fd>(open_listener(address))) {
+    control_.add_handler(std::move(id_server));
     control_.loop().post([&control = control_, fd = listener_] { control.acceptor().open(fd->get()); });
   }
   ~OpenIdServer() {
@@ -192,58 +194,59 @@ class OpenIdServer {
 };
 
 /// Rank 0 cannot go on: tells the others why, as they come.
-void refuse_all(const Launch& launch, const RendezvousAddress& way, const Error& why) {
+void refuse_all(const Launch& launch, const RendezvousAddress& address, const Error& why) {
   if (launch.size == 1) return;
   try {
-    const auto door = std::make_shared<IdServer>(way, launch.size);
-    door->refuse({why.code(), describe_withdrawal(0, why)});
-    const OpenIdServer open(way, door);
-    door->wait_for_all(Deadline::in(kTellSeconds));
+    const auto id_server = std::make_shared<IdServer>(address, launch.size);
+    id_server->refuse({why.code(), describe_withdrawal(0, why)});
+    const OpenIdServer open(address, id_server);
+    id_server->wait_for_all(Deadline::in(kTellSeconds));
   } catch (const Error&) {  // then they wait until their own time is over
   }
 }
 
 /// Ranks on other hosts cannot come to addresses of the loopback interface.
-void check_reachable(const RendezvousAddress& way) {
+void check_reachable(const RendezvousAddress& address) {
   const ControlThread& control = ControlThread::get();
   control.check_addresses();
   const auto reaches_only_itself = [](const std::vector<Address>& addresses) {
     return std::all_of(addresses.begin(), addresses.end(), [](const Address& a) { return a.is_loopback(); });
   };
-  if (way.one_host || !reaches_only_itself(control.home().addresses) || reaches_only_itself(resolve(way.root))) return;
+  if (address.one_host || !reaches_only_itself(control.home().addresses) || reaches_only_itself(resolve(address.root)))
+    return;
   throw_error(Code::InvalidArgument,
               "rank 0 offers nothing but its loopback address, and ranks on other hosts cannot reach that: set "
               "TUTTI_INTERFACE to an interface that they reach, or unset it");
 }
 
-UniqueId hand_out(const Launch& launch, const RendezvousAddress& way, Deadline deadline) {
+UniqueId hand_out(const Launch& launch, const RendezvousAddress& address, Deadline deadline) {
   if (launch.size == 1) return on_this_host([] { return create_unique_id(); });
   try {
-    check_reachable(way);
+    check_reachable(address);
   } catch (const Error& error) {
-    refuse_all(launch, way, error);
+    refuse_all(launch, address, error);
     throw;
   }
   UniqueId id = on_this_host([] { return create_unique_id(); });
-  const auto door = std::make_shared<IdServer>(way, launch.size);
-  door->give(id.hex());
+  const auto id_server = std::make_shared<IdServer>(address, launch.size);
+  id_server->give(id.hex());
   try {
-    const OpenIdServer open(way, door);
-    door->wait(deadline);
-    if (door->verdict()) door->wait_for_all(Deadline::in(kTellSeconds));
+    const OpenIdServer open(address, id_server);
+    id_server->wait(deadline);
+    if (id_server->verdict()) id_server->wait_for_all(Deadline::in(kTellSeconds));
   } catch (const Error&) {
     release_unique_id(id);
     throw;
   }
-  const std::vector<Rank> missing = door->missing();
-  auto verdict = door->verdict();
+  const std::vector<Rank> missing = id_server->missing();
+  auto verdict = id_server->verdict();
   if (!verdict && missing.empty()) return id;
   if (!verdict) {
     verdict = Refused{Code::Timeout,
                       fmt::format("rank 0 of {} ({}) waited in vain for {} to fetch the unique id at {}{}", launch.size,
-                                  launch.launcher, list_ranks(missing), way.describe(), hint(launch))};
+                                  launch.launcher, list_ranks(missing), address.describe(), hint(launch))};
   }
-  const auto given = door->given();  // these wait for the others, or soon will
+  const auto given = id_server->given();  // these wait for the others, or soon will
   withdraw(id, {launch.size, 0, verdict->code, verdict->text}, static_cast<size_t>(launch.size) - 1 - given);
   throw Error(verdict->code, verdict->text);
 }
@@ -256,8 +259,9 @@ UniqueId given_id(const Launch& launch) {
   }
 }
 
-Fd knock(const RendezvousAddress& way, WaitLimit limit) {
-  return way.one_host ? dial_unix(way.name, way.key, limit, true) : dial(resolve(way.root), way.port, way.key, limit);
+Fd dial_rank_zero(const RendezvousAddress& address, WaitLimit limit) {
+  return address.one_host ? dial_unix(address.name, address.key, limit, true)
+                          : dial(resolve(address.root), address.port, address.key, limit);
 }
 
 /// The id in rank 0's answer. Throws the reason why there is none.
@@ -268,8 +272,8 @@ UniqueId id_in(const std::string& answer) {
 }
 
 /// One attempt: rank 0's answer. Throws where rank 0 cannot be reached.
-std::string fetch_once(const Launch& launch, const RendezvousAddress& way, WaitLimit limit) {
-  const Fd fd = knock(way, limit);
+std::string fetch_once(const Launch& launch, const RendezvousAddress& address, WaitLimit limit) {
+  const Fd fd = dial_rank_zero(address, limit);
   send_all(fd.get(), pack(Fetch{launch.size, launch.rank}), limit);
   return receive_frame(fd.get(), kMaxFirstFrame, limit);
 }
@@ -277,12 +281,12 @@ std::string fetch_once(const Launch& launch, const RendezvousAddress& way, WaitL
 UniqueId fetch(const Launch& launch, uint64_t number, Deadline deadline) {
   std::string refused;  // the last reason of a process that listened there and did not accept the key
   for (;;) {
-    const RendezvousAddress way(launch, secret_of(launch, deadline),
-                                number);  // a store may be opened anew, with another secret
+    const RendezvousAddress address(launch, secret_of(launch, deadline),
+                                    number);  // a store may be opened anew, with another secret
     std::string answer, reason;
     Code code = Code::Timeout;
     try {
-      answer = fetch_once(launch, way, {deadline, nullptr});
+      answer = fetch_once(launch, address, {deadline, nullptr});
     } catch (const NoDescriptor& error) {
       throw_error(error.code(), "rank {} of {} ({}; {}) could not fetch the unique id: {}", launch.rank, launch.size,
                   launch.launcher, this_process(), error.what());
@@ -296,7 +300,7 @@ UniqueId fetch(const Launch& launch, uint64_t number, Deadline deadline) {
       if (!refused.empty() && refused != reason) reason += "; before: " + refused;
       throw_error(
           code, "rank {} of {} ({}) could not fetch the unique id from rank 0 at {}, with a key made from {}: {}{}",
-          launch.rank, launch.size, launch.launcher, way.describe(), launch.secret_source, reason, hint(launch));
+          launch.rank, launch.size, launch.launcher, address.describe(), launch.secret_source, reason, hint(launch));
     }
     poll(nullptr, 0, deadline.poll_ms(kRetryMs));
   }
@@ -308,11 +312,11 @@ uint64_t next_meeting() {
   return meetings++;
 }
 
-void tell_rank_zero(const Launch& launch, const RendezvousAddress& way, const Error& why, WaitLimit limit) {
+void tell_rank_zero(const Launch& launch, const RendezvousAddress& address, const Error& why, WaitLimit limit) {
   const Withdraw withdrawal{launch.size, launch.rank, why.code(), describe_withdrawal(launch.rank, why)};
   while (!limit.deadline.passed()) {
     try {
-      call<Accepted>(knock(way, limit).get(), withdrawal, limit);
+      call<Accepted>(dial_rank_zero(address, limit).get(), withdrawal, limit);
       return;
     } catch (const Error&) {  // it may come yet
       poll(nullptr, 0, limit.deadline.poll_ms(kRetryMs));
@@ -343,8 +347,8 @@ void withdraw(const Launch& launch, const Error& why) {
       return withdraw(UniqueId::from_hex(launch.id),
                       {launch.size, launch.rank, why.code(), describe_withdrawal(launch.rank, why)});
     }
-    const RendezvousAddress way(launch, secret_of(launch, deadline), next_meeting());
-    launch.rank == 0 ? refuse_all(launch, way, why) : tell_rank_zero(launch, way, why, {deadline, nullptr});
+    const RendezvousAddress address(launch, secret_of(launch, deadline), next_meeting());
+    launch.rank == 0 ? refuse_all(launch, address, why) : tell_rank_zero(launch, address, why, {deadline, nullptr});
   } catch (const Error&) {  // then the others wait until their own time is over
   }
 }

@@ -56,8 +56,8 @@ std::string first_host(const std::string& list);
 /// Throws Error(Timeout) saying who did not come; SystemError; InvalidArgument.
 UniqueId exchange_unique_id(const Launch& launch, Deadline deadline);
 
-/// In place of exchange_unique_id(): tells the other ranks that this one cannot take part, and why, so that their wait ends. For two
-/// seconds at most, since they may come later; throws nothing.
+/// In place of exchange_unique_id(): tells the other ranks that this one cannot take part, and why, so that their wait
+/// ends. For two seconds at most, since they may come later; throws nothing.
 void withdraw(const Launch& launch, const Error& why);
 
 }  // namespace tutti::control

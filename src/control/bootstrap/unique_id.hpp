@@ -40,16 +40,18 @@ struct UniqueId {
   bool operator==(const UniqueId&) const = default;
 };
 
-/// Makes an id and opens its meeting point (control/rendezvous_server.hpp) in this process, which must live until all ranks have left.
-/// The meeting point closes when all ranks left, or after an hour in which nobody came. Throws Error(SystemError).
+/// Makes an id and opens its rendezvous server (control/rendezvous_server.hpp) in this process, which must live until
+/// all ranks have left. The rendezvous server closes when all ranks left, or after an hour in which nobody came. Throws
+/// Error(SystemError).
 UniqueId create_unique_id();
 
-/// Closes the meeting point of an id that this process made and that nobody will use; nothing happens to one in use.
+/// Closes the rendezvous server of an id that this process made and that nobody will use; nothing happens to one in
+/// use.
 void release_unique_id(const UniqueId& id);
 
 /// Tells the other ranks that one cannot join, and why: those that wait for it fail with that reason, and so do those
-/// that come in the next minute. Where the meeting point is in this process, waits up to two seconds for them, but for
-/// `told_elsewhere` of them. Throws nothing.
+/// that come in the next minute. Where the rendezvous server is in this process, waits up to two seconds for them, but
+/// for `told_elsewhere` of them. Throws nothing.
 void withdraw(const UniqueId& id, const Withdraw& withdrawal, size_t told_elsewhere = 0);
 
 }  // namespace tutti::control

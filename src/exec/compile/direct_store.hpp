@@ -1,5 +1,6 @@
 // Placing: a rank that folds what another one wants stores the result there at once, where it can reach that memory,
-// instead of leaving it to be read (link/cooperative_copy.hpp). The message that announces it has nothing left to be copied.
+// instead of leaving it to be read (link/cooperative_copy.hpp). The message that announces it has nothing left to be
+// copied.
 //
 // The reader offers the place when it enters a round, so what is written there comes earlier than its plan says. That
 // is safe where nothing else of its round reads or writes those bytes; or, in place, where nothing does but messages of

@@ -1,4 +1,5 @@
-// What a rank that waits does for those that it waits for: it copies with them what it has lent (link/cooperative_copy.hpp).
+// What a rank that waits does for those that it waits for: it copies with them what it has lent
+// (link/cooperative_copy.hpp).
 #pragma once
 
 #include <span>

@@ -42,8 +42,8 @@ struct HostFold {
   static int share(link::InLink& in, const link::SharedRegion& region, const Instruction& op, unsigned char* to,
                    LaneState& lane);
 
-  /// Placing (link/cooperative_copy.hpp): a reader offers a place for a message of the round; a writer claims those that its
-  /// readers have offered for the result of a fold; and is done with them.
+  /// Placing (link/cooperative_copy.hpp): a reader offers a place for a message of the round; a writer claims those
+  /// that its readers have offered for the result of a fold; and is done with them.
   static void offer_place(link::InLink& in, const link::SharedRegion& region, const Instruction& op, unsigned char* to,
                           uint64_t tag);
   static void claim_places(RankState& rank, LaneState& lane, const Instruction& op);

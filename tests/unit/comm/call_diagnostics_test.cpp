@@ -92,6 +92,16 @@ TEST(CallDiagnostics, ALinkThatIsRefusedByARankThatLeftTooEarlyIsAMismatch) {
       << status.text;
 }
 
+TEST(CallDiagnostics, ALinkThatIsRefusedByARankThatLeftAfterAnotherCallIsAMismatch) {
+  const Status status =
+      broken_while([](control::Endpoint& peer) { peer.leave(3, soon(), 7, "all_reduce(count=9, f32, sum)", {}); });
+  EXPECT_EQ(status.code, Code::Mismatch);
+  EXPECT_NE(status.text.find("rank 1 called all_reduce(count=9, f32, sum) as call 3 where rank 0 called "
+                             "all_reduce(count=8, f32, sum)"),
+            std::string::npos)
+      << status.text;
+}
+
 TEST(CallDiagnostics, ALinkThatIsRefusedForNoOtherReasonIsTheReason) {
   const Status status = broken_while([](control::Endpoint&) {});
   EXPECT_EQ(status.code, Code::PeerFailed);

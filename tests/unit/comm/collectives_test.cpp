@@ -1,4 +1,5 @@
-// The C interface between threads: every collective, in and out of place, sizes around the edges of chunks and mappings.
+// The C interface between threads: every collective, in and out of place, sizes around the edges of chunks and
+// mappings.
 #include <gtest/gtest.h>
 
 #include <numeric>

@@ -145,6 +145,28 @@ TEST_F(Deadlock, ThroughStagingThatIsNotReadIsToldToBoth) {
   for (const Told& one : told) expect_words(one, {"ranks wait for each other", "waits in all_reduce(count="});
 }
 
+TEST_F(Deadlock, OfASplitAndAReceiveIsToldToBoth) {
+  const test::ScopedEnv patient("TUTTI_TIMEOUT", "50");
+  std::vector<tuttiComm_t> comms(2);
+  ASSERT_EQ(tuttiCommInitAll(comms.data(), 2), tuttiSuccess);
+  Told told[2];
+  run_ranks(2, [&](int rank) {
+    const tuttiComm_t comm = comms[static_cast<size_t>(rank)];
+    unsigned char data = 0;
+    tuttiComm_t part = nullptr;
+    EXPECT_EQ(rank == 0 ? tuttiSend(&data, 1, tuttiUint8, 1, comm, nullptr)
+                        : tuttiRecv(&data, 1, tuttiUint8, 0, comm, nullptr),
+              tuttiSuccess);
+    const tuttiResult_t result =
+        rank == 0 ? tuttiCommSplit(comm, 0, 0, &part) : tuttiRecv(&data, 1, tuttiUint8, 0, comm, nullptr);
+    told[rank] = {result, tuttiGetLastError()};
+    tuttiCommDestroy(comm);
+  });
+  for (const Told& one : told) {
+    expect_words(one, {"ranks wait for each other", "in split(), call 1", "recv(count=1, u8, from rank 0)"});
+  }
+}
+
 /// Ranks 0 and 2 split the world; rank 1 waits for rank 0 in the pair.
 TEST_F(Deadlock, OfASplitAndACallOfAnotherCommunicatorIsToldToEveryRank) {
   const test::ScopedEnv patient("TUTTI_TIMEOUT", "50");

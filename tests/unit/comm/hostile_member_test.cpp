@@ -66,7 +66,7 @@ class HostileMember {
     }
     return "joined";
   }
-  /// Listens as a meeting point does, to hear what a rank registers with.
+  /// Listens as a rendezvous server does, to hear what a rank registers with.
   static std::string info_of_ours() {
     const Fd listener = listen_tcp(0);
     control::UniqueId id = control::create_unique_id();

@@ -187,7 +187,7 @@ TEST(Process, AnAskerWaitsForAServiceOfAnotherProcess) {
   EXPECT_EQ(job[1].hear(), "please 1: shared");
 }
 
-/// Each rank, the one with the meeting point too: the others know within a second, and who it was.
+/// Each rank, the one with the rendezvous server too: the others know within a second, and who it was.
 TEST(Process, AKilledRankIsNamedWithinASecond) {
   for (Rank victim : {0, 1, 2}) {
     Job job(3);
@@ -245,7 +245,8 @@ TEST(Process, TheLossOfTheMeetingPointsHostIsNoticed) {
   EXPECT_TRUE(contains(failure, named(job, 0)) && contains(failure, "nothing was heard of it")) << failure;
 }
 
-/// Every order of leaving, the meeting point's process first too: each rank learns that all left, none sees an error.
+/// Every order of leaving, the rendezvous server's process first too: each rank learns that all left, none sees an
+/// error.
 TEST(Process, AnyOrderOfLeavingIsOrderly) {
   std::vector<Rank> order{0, 1, 2};
   do {

@@ -145,6 +145,18 @@ TEST(Endpoint, ArgumentsAreChecked) {
   release_unique_id(id);
 }
 
+TEST(Endpoint, JoiningIsGivenUpWhenSomethingElseHasFailed) {
+  const UniqueId id = create_unique_id();
+  std::atomic<uint32_t> failed{0};
+  auto joining =
+      std::async(std::launch::async, [&] { return error_of([&] { Endpoint::join(id, 2, 0, "", soon(), &failed); }); });
+  failed = 1;
+  const auto error = joining.get();
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->code(), Code::Aborted) << error->what();
+  release_unique_id(id);
+}
+
 TEST(Endpoint, AWrongNumberOfRanksIsTheOffendersErrorOnly) {
   const UniqueId id = create_unique_id();
   std::optional<Error> refusal;

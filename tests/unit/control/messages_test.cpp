@@ -26,7 +26,7 @@ Member some_member(int number) {
 Table some_table() {
   Table table;
   table.heartbeat_ms = 10000;
-  table.hub = some_member(0);
+  table.server = some_member(0);
   for (int i = 0; i < 3; ++i) table.members.push_back(some_member(i));
   return table;
 }

@@ -1,4 +1,4 @@
-// What the meeting point and the acceptor make of peers that know the key and still misbehave.
+// What the rendezvous server and the acceptor make of peers that know the key and still misbehave.
 #include <gtest/gtest.h>
 #include <poll.h>
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/format.hpp"
+#include "base/socket.hpp"
 #include "base/version.hpp"
 #include "comm/control.hpp"
 #include "comm/describe.hpp"
@@ -291,6 +292,9 @@ Endpoint::Reply Endpoint::ask(Rank peer, const std::string& service, const std::
     if (const auto here = control_.seat(name(), peer)) return here->services().ask(rank(), service, request, patience);
     if (member.host != control_.home().host) throw_error(Code::InvalidArgument, "it runs on another host");
     const Fd fd = dial_unix(member.unix_name, seat_->key(), patience);
+    if (const int64_t process = peer_process(fd.get()); process != static_cast<int64_t>(member.process)) {
+      throw_error(Code::ProtocolError, "process {} listens there", process);  // see Seat::check_asker
+    }
     Reply reply;
     reply.bytes = call<comm::Reply>(fd.get(), Ask{rank(), peer, service, request}, patience, &reply.fd).bytes;
     return reply;

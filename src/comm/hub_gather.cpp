@@ -136,6 +136,7 @@ void Hub::stop_for(const Register& departed) {
 
 void Hub::withdraw(const Withdraw& withdrawal) {
   count_told(withdrawal.rank);
+  if (size_ != 0 && withdrawal.rank >= size_) return;  // it was refused, and nobody waits for it
   if (state_ == State::Gathering) stop_gathering(withdrawal.code, withdrawal.text);
 }
 

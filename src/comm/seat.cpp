@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/log.hpp"
+#include "base/socket.hpp"
 #include "comm/describe.hpp"
 #include "comm/wait_table.hpp"
 
@@ -240,6 +241,15 @@ void Seat::process_died(const Member& member) {
         fmt::format("{} is gone: its process died before it left (was it killed, did it crash or exit early?)",
                     describe_rank(still.front(), member)));
   });
+}
+
+/// Others of this host read and write the memory of the process that a rank says it is, so it must be that one: a member
+/// that names another one, this one perhaps, would have that one's memory read and written.
+void Seat::check_asker(Rank from, int fd) const {
+  const int64_t process = peer_process(fd);
+  if (process == static_cast<int64_t>(member(from).process)) return;
+  throw_error(Code::ProtocolError, "a request in the name of {} came from {}", describe_rank(from, member(from)),
+              process == 0 ? "elsewhere" : fmt::format("process {}", process));
 }
 
 void Seat::answer_board(const BoardAsk& ask) {

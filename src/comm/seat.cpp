@@ -113,12 +113,17 @@ void Seat::on_dealings(const Dealings& dealings) {
 }
 
 void Seat::on_news(const News& news) {
-  const std::lock_guard lock(mutex_);
+  {
+    const std::lock_guard lock(mutex_);
+    for (const News::Gone& gone : news.gone) {
+      if (gone.rank < 0 || gone.rank >= ranks_) throw_error(Code::ProtocolError, "news of rank {}", gone.rank);
+      const auto r = static_cast<size_t>(gone.rank);
+      gone_[r] = gone.lost != 0 ? Gone::Lost : Gone::Left;
+      left_[r].calls = gone.calls;
+    }
+  }
   for (const News::Gone& gone : news.gone) {
-    if (gone.rank < 0 || gone.rank >= ranks_) throw_error(Code::ProtocolError, "news of rank {}", gone.rank);
-    const auto r = static_cast<size_t>(gone.rank);
-    gone_[r] = gone.lost != 0 ? Gone::Lost : Gone::Left;
-    left_[r].calls = gone.calls;
+    if (gone.lost != 0) resolve_all_to(gone.rank);  // it will not answer; one that has left does
   }
 }
 
@@ -243,8 +248,8 @@ void Seat::process_died(const Member& member) {
   });
 }
 
-/// Others of this host read and write the memory of the process that a rank says it is, so it must be that one: a member
-/// that names another one, this one perhaps, would have that one's memory read and written.
+/// Others of this host read and write the memory of the process that a rank says it is, so it must be its own: a
+/// member that names another one, this one perhaps, would have that one's memory read and written.
 void Seat::check_asker(Rank from, int fd) const {
   const int64_t process = peer_process(fd);
   if (process == static_cast<int64_t>(member(from).process)) return;
@@ -270,6 +275,14 @@ void Seat::resolve(uint64_t ticket, Answer answer) {
   std::promise<Answer> promise = std::move(found->second.answer);
   questions_.erase(found);
   promise.set_value(std::move(answer));
+}
+
+void Seat::resolve_all_to(Rank peer) {
+  std::vector<uint64_t> tickets;
+  for (const auto& [ticket, question] : questions_) {
+    if (question.peer == peer) tickets.push_back(ticket);
+  }
+  for (const uint64_t ticket : tickets) resolve(ticket, std::nullopt);
 }
 
 void Seat::resolve_all() {

@@ -94,6 +94,7 @@ class Seat : public std::enable_shared_from_this<Seat> {
   void answer_board(const BoardAsk& ask);
   void check_asker(Rank from, int fd) const;
   void resolve(uint64_t ticket, Answer answer);
+  void resolve_all_to(Rank peer);
   void resolve_all();
   void close();
 

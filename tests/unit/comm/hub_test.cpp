@@ -231,6 +231,21 @@ TEST(Hub, OnlyTheRankThatWasAskedAnswersForItsBoard) {
   endpoint->leave(0, soon());
 }
 
+TEST(Hub, AQuestionToARankThatDiesIsOver) {
+  const UniqueId id = create_unique_id();
+  auto joining = std::async(std::launch::async, [&] { return Endpoint::join(id, 2, 0, "", soon()); });
+  Fd asked = connect(id);
+  send_all(asked.get(), pack(registration(2, 1)), patient());
+  const auto endpoint = joining.get();
+  next<Table>(asked);
+  auto answer = endpoint->ask_board(1, 5, Deadline::in(3600));
+  next<BoardAsk>(asked);
+  asked.reset();
+  ASSERT_EQ(answer.wait_until(soon().at()), std::future_status::ready);
+  EXPECT_EQ(answer.get(), std::nullopt);
+  endpoint->leave(0, soon());
+}
+
 /// Copies of a virtual machine, or process 1 of two namespaces that cannot be told apart.
 TEST(Hub, ProcessesThatSeemTheSameAreToldApartByWhatTheyDrew) {
   const UniqueId id = create_unique_id();

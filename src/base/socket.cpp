@@ -258,10 +258,23 @@ ptrdiff_t recv_now(int fd, void* into, size_t size) {
   return got > 0 ? got : got < 0 && again(errno) ? 0 : -1;
 }
 
-int64_t peer_user(int fd) {
-  ucred peer{};
+namespace {
+
+/// As the kernel knows it, whatever the other end says. Of other sockets than UNIX ones: nobody.
+ucred credentials(int fd) {
+  ucred peer{0, static_cast<uid_t>(-1), static_cast<gid_t>(-1)};
   socklen_t length = sizeof peer;
-  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 ? static_cast<int64_t>(peer.uid) : -1;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) peer.pid = 0, peer.uid = static_cast<uid_t>(-1);
+  return peer;
 }
+
+}  // namespace
+
+int64_t peer_user(int fd) {
+  const uid_t user = credentials(fd).uid;
+  return user == static_cast<uid_t>(-1) ? -1 : static_cast<int64_t>(user);
+}
+
+int64_t peer_process(int fd) { return credentials(fd).pid; }
 
 }  // namespace tutti

@@ -60,5 +60,7 @@ ptrdiff_t recv_now(int fd, void* into, size_t size);
 
 /// The user id of the process at the other end of a UNIX socket; −1 if unknown.
 int64_t peer_user(int fd);
+/// The process that listened or connected at the other end of a UNIX socket; 0 if unknown.
+int64_t peer_process(int fd);
 
 }  // namespace tutti

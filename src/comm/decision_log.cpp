@@ -12,6 +12,7 @@
 #include "base/counted.hpp"
 #include "base/env.hpp"
 #include "base/log.hpp"
+#include "base/shallow_json.hpp"
 #include "base/version.hpp"
 
 namespace tutti::comm {
@@ -129,7 +130,7 @@ std::string summary(const control::Endpoint& endpoint, const std::vector<std::st
   ByRanks staging;
   for (const std::string& report : reports) {
     const json& one = parsed.emplace_back(json::parse(report));
-    staging[to_text(Bytes{one.at("arena").get<uint64_t>()})].push_back(static_cast<Rank>(parsed.size() - 1));
+    staging[to_text(Bytes{whole_number(one.at("arena"))})].push_back(static_cast<Rank>(parsed.size() - 1));
   }
   return fmt::format(
       "communicator of {} (tutti {})\n  ranks: {}{}\n  others' buffers: {}\n  groups: {}\n  staging memory of a "

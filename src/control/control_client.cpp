@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/log.hpp"
+#include "base/socket.hpp"
 #include "control/describe.hpp"
 #include "control/wait_table.hpp"
 
@@ -112,13 +113,18 @@ void ControlClient::on_transfers(const TransferCounts& transfers) {
 }
 
 void ControlClient::on_update(const MembershipUpdate& update) {
-  const std::lock_guard lock(mutex_);
+  {
+    const std::lock_guard lock(mutex_);
+    for (const MembershipUpdate::Gone& gone : update.gone) {
+      if (gone.rank < 0 || gone.rank >= ranks_) throw_error(Code::ProtocolError, "update of rank {}", gone.rank);
+      const auto r = static_cast<size_t>(gone.rank);
+      gone_[r] = gone.lost != 0 ? Gone::Lost : Gone::Left;
+      left_[r].calls = gone.calls;
+      left_[r].last = gone.last;
+    }
+  }
   for (const MembershipUpdate::Gone& gone : update.gone) {
-    if (gone.rank < 0 || gone.rank >= ranks_) throw_error(Code::ProtocolError, "update of rank {}", gone.rank);
-    const auto r = static_cast<size_t>(gone.rank);
-    gone_[r] = gone.lost != 0 ? Gone::Lost : Gone::Left;
-    left_[r].calls = gone.calls;
-    left_[r].last = gone.last;
+    if (gone.lost != 0) resolve_all_to(gone.rank);  // it will not answer; one that has left does
   }
 }
 
@@ -244,6 +250,15 @@ void ControlClient::process_died(const Member& member) {
   });
 }
 
+/// Others of this host read and write the memory of the process that a rank says it is, so it must be its own: a
+/// member that names another one, this one perhaps, would have that one's memory read and written.
+void ControlClient::check_asker(Rank from, int fd) const {
+  const int64_t process = peer_process(fd);
+  if (process == static_cast<int64_t>(member(from).process)) return;
+  throw_error(Code::ProtocolError, "a request in the name of {} came from {}", describe_rank(from, member(from)),
+              process == 0 ? "elsewhere" : fmt::format("process {}", process));
+}
+
 void ControlClient::answer_board(const BoardAsk& ask) {
   BoardReply reply;
   reply.peer = ask.peer;
@@ -262,6 +277,14 @@ void ControlClient::resolve(uint64_t ticket, Answer answer) {
   std::promise<Answer> promise = std::move(found->second.answer);
   questions_.erase(found);
   promise.set_value(std::move(answer));
+}
+
+void ControlClient::resolve_all_to(Rank peer) {
+  std::vector<uint64_t> tickets;
+  for (const auto& [ticket, question] : questions_) {
+    if (question.peer == peer) tickets.push_back(ticket);
+  }
+  for (const uint64_t ticket : tickets) resolve(ticket, std::nullopt);
 }
 
 void ControlClient::resolve_all() {

@@ -92,7 +92,9 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   void process_died(const Member& member);
   std::vector<Rank> still_here(const Member& member) const;
   void answer_board(const BoardAsk& ask);
+  void check_asker(Rank from, int fd) const;
   void resolve(uint64_t ticket, Answer answer);
+  void resolve_all_to(Rank peer);
   void resolve_all();
   void close();
 
@@ -110,7 +112,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
 
   std::atomic<uint32_t> failed_{0};
   Guarded<std::string(uint64_t)> board_;
-  Services services_;
+  Services services_{[this](Rank from, int fd) { check_asker(from, fd); }};
   Streams streams_;
   std::mutex exchange_mutex_;  // one exchange at a time
   uint32_t exchanges_ = 0;

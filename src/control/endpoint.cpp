@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/format.hpp"
+#include "base/socket.hpp"
 #include "base/version.hpp"
 #include "control/bootstrap/dial.hpp"
 #include "control/control_client.hpp"
@@ -294,6 +295,9 @@ Endpoint::Reply Endpoint::ask(Rank peer, const std::string& service, const std::
     if (const auto here = control_.client(name(), peer)) return here->services().ask(rank(), service, request, limit);
     if (member.host != control_.home().host) throw_error(Code::InvalidArgument, "it runs on another host");
     const Fd fd = dial_unix(member.unix_name, client_->key(), limit);
+    if (const int64_t process = peer_process(fd.get()); process != static_cast<int64_t>(member.process)) {
+      throw_error(Code::ProtocolError, "process {} listens there", process);  // see ControlClient::check_asker
+    }
     Reply reply;
     reply.bytes = call<control::Reply>(fd.get(), Ask{rank(), peer, service, request}, limit, &reply.fd).bytes;
     return reply;

@@ -122,7 +122,8 @@ void EventLoop::run_events() {
   const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), wait_ms());
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = events[static_cast<size_t>(i)];
-    const auto found = watches_.find(event.data.u64);
+    const Id watch = event.data.u64;  // a copy: the system packs these, and a reference would be misaligned
+    const auto found = watches_.find(watch);
     if (found == watches_.end()) continue;                           // an earlier event of this turn ended it
     const std::shared_ptr<Handler> handler = found->second.handler;  // it may unwatch itself
     guarded([&] { (*handler)(event.events); });

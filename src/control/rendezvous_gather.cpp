@@ -136,6 +136,7 @@ void RendezvousServer::stop_for(const Register& departed) {
 
 void RendezvousServer::withdraw(const Withdraw& withdrawal) {
   count_told(withdrawal.rank);
+  if (size_ != 0 && withdrawal.rank >= size_) return;  // it was refused, and nobody waits for it
   if (state_ == State::Gathering) stop_gathering(withdrawal.code, withdrawal.text);
 }
 

@@ -59,6 +59,8 @@ Services::Wireup::Reply Services::ask(Rank from, const std::string& name, const 
 /// False if the service is not there (yet). Whatever goes wrong is told to the asker.
 bool Services::answered(const Ask& ask, const Fd& fd) {
   try {
+    if (find(ask.service) == nullptr) return false;
+    check_(ask.from, fd.get());  // only now: where there are services, it is known who the ranks are
     const auto reply = try_answer(ask.from, ask.service, ask.request);
     if (reply) send_reply(fd.get(), *reply);
     return reply.has_value();

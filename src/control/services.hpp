@@ -23,6 +23,10 @@ namespace tutti::control {
 class Services {
  public:
   using Wireup = transports::Wireup;
+  /// Throws unless what came over a connection came from the process of rank `from`.
+  using Check = std::function<void(Rank from, int fd)>;
+
+  explicit Services(Check check) : check_(std::move(check)) {}
 
   /// See Wireup::serve. Requests that came too early are then answered by retry().
   void serve(const std::string& name, Wireup::Service service);
@@ -48,6 +52,7 @@ class Services {
   bool answered(const Ask& ask, const Fd& fd);
   std::optional<Wireup::Reply> try_answer(Rank from, const std::string& name, const std::string& request);
 
+  const Check check_;
   std::mutex mutex_;  // guards slots_
   std::condition_variable came_;
   std::map<std::string, std::shared_ptr<Slot>> slots_;

@@ -5,6 +5,7 @@
 #include <future>
 #include <nlohmann/json.hpp>
 
+#include "base/log.hpp"
 #include "base/version.hpp"
 #include "comm/communicator.hpp"
 #include "control/bootstrap/dial.hpp"
@@ -138,6 +139,20 @@ TEST(HostileMember, GivesNumbersThatAreNone) {
   odd["reading"] = 1e300;
   member.give(odd.dump());
   EXPECT_TRUE(contains(member.outcome(), "where another rank has to give a whole number"));
+}
+
+/// Read only where it is told to people.
+TEST(HostileMember, GivesAnArenaThatIsNoNumberOfBytes) {
+  set_log_level(LogLevel::Info);
+  HostileMember member(1);
+  auto odd = report();
+  odd["arena"] = 1e300;
+  odd["name"] = "elsewhere";
+  odd["routes"] = nlohmann::json::object();
+  member.give(odd.dump());
+  member.give(verdict().dump());
+  EXPECT_TRUE(contains(member.outcome(), "where another rank has to give a whole number"));
+  set_log_level(LogLevel::Warn);
 }
 
 /// The table is rank 0's; a rank that runs an algorithm on a number of ranks that it is not made for has no plan.

@@ -1,6 +1,7 @@
 // What the rendezvous server and the acceptor make of peers that know the key and still misbehave.
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <future>
@@ -8,9 +9,10 @@
 
 #include "base/format.hpp"
 #include "base/version.hpp"
-#include "control/bootstrap/dial.hpp"
 #include "control/control_thread.hpp"
+#include "control/bootstrap/dial.hpp"
 #include "control/endpoint.hpp"
+#include "control/host.hpp"
 
 namespace tutti::control {
 namespace {
@@ -144,6 +146,49 @@ TEST(RendezvousServer, ARequestInTheNameOfNoRankReachesNoServiceAndNoStream) {
   endpoint->leave(0, soon());
 }
 
+/// A member that says it is rank 1 of two and another process of this host; and rank 0, a true one.
+struct Impostor {
+  Impostor() {
+    auto joining = std::async(std::launch::async, [&] { return Endpoint::join(id, 2, 0, "", soon()); });
+    Register request = registration(2, 1);
+    request.me.process = static_cast<uint32_t>(getppid());
+    request.me.started = process_start(request.me.process);
+    send_all(fd.get(), pack(request), patient());
+    endpoint = joining.get();
+  }
+  ~Impostor() {
+    fd.reset();
+    endpoint->abort();
+    endpoint->leave(0, soon());
+  }
+
+  const UniqueId id = create_unique_id();
+  Fd fd = connect(id);
+  std::unique_ptr<Endpoint> endpoint;
+};
+
+/// Behind requests is memory that the asker writes to; and where it says, its process's is written to.
+TEST(RendezvousServer, ARequestFromAnotherProcessThanTheRanksReachesNoService) {
+  const Impostor impostor;
+  impostor.endpoint->serve("who", [](Rank, const std::string&) { return Endpoint::Reply{"you", Fd()}; });
+  const std::string truth = "came from process " + std::to_string(getpid());
+  const Fd here = dial_unix(ControlThread::get().home().unix_name, impostor.id.key, patient()), tcp = connect(impostor.id);
+  send_all(here.get(), pack(Ask{1, 0, "who", ""}), patient());
+  send_all(tcp.get(), pack(Ask{1, 0, "who", ""}), patient());
+  EXPECT_TRUE(contains(unpack<Refused>(receive_frame(here.get(), kMaxFirstFrame, patient())).text, truth));
+  EXPECT_TRUE(contains(unpack<Refused>(receive_frame(tcp.get(), kMaxFirstFrame, patient())).text, "came from"));
+}
+
+TEST(RendezvousServer, WhoListensInTheNameOfAnotherProcessIsNotAsked) {
+  const Impostor impostor;
+  try {
+    impostor.endpoint->ask(1, "who", "", soon());
+    FAIL() << "it was asked";
+  } catch (const Error& error) {
+    EXPECT_TRUE(contains(error.what(), "process " + std::to_string(getpid()) + " listens there")) << error.what();
+  }
+}
+
 /// The next frame to a rank that is something else than a sign of life.
 template <class M>
 M next(const Fd& fd) {
@@ -151,6 +196,19 @@ M next(const Fd& fd) {
     const std::string body = receive_frame(fd.get(), kMaxFirstFrame, patient());
     if (kind_of(body) != Kind::Ping) return unpack<M>(body);
   }
+}
+
+/// It was refused for its number of ranks, and says now that it cannot take part.
+TEST(RendezvousServer, ARankBeyondTheNumberOfRanksEndsNobodysWait) {
+  const UniqueId id = create_unique_id();
+  const Fd first = connect(id), second = connect(id), offender = connect(id);
+  Register request = registration(2, 0);
+  request.me.process = ControlThread::get().home().process;  // so that it knows how many they are
+  send_all(first.get(), pack(request), patient());
+  EXPECT_TRUE(contains(refusal(id, pack(registration(5, 4))), "5 ranks, the others that there are 2"));
+  call<Accepted>(offender.get(), Withdraw{5, 4, Code::InvalidArgument, "five"}, patient());
+  send_all(second.get(), pack(registration(2, 1)), patient());
+  EXPECT_EQ(next<Table>(second).members.size(), 2u);
 }
 
 /// Tickets are small numbers: any rank can guess those of another one's questions.
@@ -170,6 +228,21 @@ TEST(RendezvousServer, OnlyTheRankThatWasAskedAnswersForItsBoard) {
   send_all(asked.get(), pack(BoardReply{0, question.ticket, 1, "the truth"}), patient());
   EXPECT_EQ(answer.get(), "the truth");
   endpoint->abort();
+  endpoint->leave(0, soon());
+}
+
+TEST(RendezvousServer, AQuestionToARankThatDiesIsOver) {
+  const UniqueId id = create_unique_id();
+  auto joining = std::async(std::launch::async, [&] { return Endpoint::join(id, 2, 0, "", soon()); });
+  Fd asked = connect(id);
+  send_all(asked.get(), pack(registration(2, 1)), patient());
+  const auto endpoint = joining.get();
+  next<Table>(asked);
+  auto answer = endpoint->ask_board(1, 5, Deadline::in(3600));
+  next<BoardAsk>(asked);
+  asked.reset();
+  ASSERT_EQ(answer.wait_until(soon().at()), std::future_status::ready);
+  EXPECT_EQ(answer.get(), std::nullopt);
   endpoint->leave(0, soon());
 }
 

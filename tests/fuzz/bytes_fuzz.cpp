@@ -1,0 +1,235 @@
+// Bytes of peers, each given to its reader alone: control messages, call boards, waits, decision tables and lists,
+// streams of tcp links, and the shared memory of a link at both of its ends. The first byte of an input says to which.
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/cores.hpp"
+#include "base/secret.hpp"
+#include "base/shallow_json.hpp"
+#include "comm/call.hpp"
+#include "comm/call_board.hpp"
+#include "control/bootstrap/unique_id.hpp"
+#include "control/messages.hpp"
+#include "control/wait_table.hpp"
+#include "link/cooperative_copy.hpp"
+#include "link/host_memory.hpp"
+#include "select/select.hpp"
+#include "transports/tcp/receiver.hpp"
+
+namespace tutti {
+namespace {
+
+[[noreturn]] void defect(const char* what) {
+  std::fprintf(stderr, "defect: %s\n", what);
+  std::abort();
+}
+
+/// Runs `read`; an Error is as good as a result.
+template <class Read>
+void attempt(const Read& read) {
+  try {
+    read();
+  } catch (const Error&) {
+  }
+}
+
+/// The same for what is JSON, whose values may be of a kind that is not expected.
+template <class Read>
+void attempt_json(const Read& read) {
+  attempt([&] {
+    try {
+      read();
+    } catch (const nlohmann::json::exception&) {
+    }
+  });
+}
+
+/// A message that can be read is written as it came.
+template <class M>
+void read_message(std::string body) {
+  if (body.empty()) body.resize(1);
+  body[0] = static_cast<char>(M::kKind);
+  attempt([&] {
+    if (control::pack(control::unpack<M>(body)).substr(4) != body) defect("a message is not what it was read from");
+  });
+}
+template <class... Messages>
+void read_messages(const std::string& body) {
+  (read_message<Messages>(body), ...);
+}
+
+/// A unique id of these bytes, whose checksum is right.
+void read_id(const std::string& text) {
+  control::UniqueId::Bytes bytes{};
+  std::copy_n(text.begin(), std::min(text.size(), bytes.size() - 4), bytes.begin());
+  const uint64_t sum = hash64({reinterpret_cast<const char*>(bytes.data()), bytes.size() - 4});
+  for (size_t i = 0; i < 4; ++i) bytes[bytes.size() - 4 + i] = static_cast<uint8_t>(sum >> (8 * i));
+  attempt([&] {
+    if (control::UniqueId::from_bytes(bytes).to_bytes().size() != bytes.size())
+      defect("a unique id has another length");
+  });
+}
+
+void read_table(const std::string& text) {
+  static constexpr Rank kHosts[] = {0, 0, 1, 1};
+  const select::Setting setting{.ranks = 4, .groups = std::make_shared<const plan::Grouping>(kHosts)};
+  attempt([&] {
+    const auto table = select::DecisionTable::parse(text, setting);
+    if (select::DecisionTable::parse(table.text(), setting).text() != table.text()) {
+      defect("a table is not what it was written from");
+    }
+    for (int i = 0; i < kCollectives; ++i) {
+      attempt([&] { table.choose(static_cast<Collective>(i), 1 << 20); });
+    }
+  });
+}
+
+void read_texts(const std::string& text) {
+  attempt([&] { parse_cores(text); });
+  attempt_json([&] { whole_number(parse_shallow_json(text)); });
+  read_id(text);
+  read_table(text);
+}
+
+/// What ranks answer who asks for their call boards.
+void read_answers(const std::string& bytes) {
+  if (const auto board = comm::Board::parse(bytes)) {
+    if (board->spec) comm::describe(*board->spec);
+    if (board->last) comm::describe(*board->last);
+  }
+  comm::Board::parse_blocks(bytes);
+  constexpr uint64_t kThisProcess = 1;
+  control::WaitTable waits;
+  attempt([&] {
+    waits.learn(kThisProcess, bytes, 1);
+    const control::WaitsReply reply = waits.learn(kThisProcess, bytes, 2);
+    const control::WaitGraph graph = waits.graph(kThisProcess);
+    graph.stuck(reply.ticket);
+    graph.follow(reply.ticket);
+  });
+}
+
+/// Receives `bytes` in pieces of `piece`; each message is looked at and consumed.
+void receive(std::string_view bytes, size_t piece) {
+  using namespace link;
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0) return;
+  const Fd ours(ends[0]);
+  transports::tcp::Receiver receiver(1, 0);
+  receiver.attach(Fd(ends[1]));
+  InLink in = receiver.link();
+  uint64_t sum = 0;
+  for (bool ok = true; ok && !bytes.empty();) {
+    const ssize_t sent = send(ours.get(), bytes.data(), std::min(piece, bytes.size()), MSG_NOSIGNAL);
+    if (sent > 0) bytes.remove_prefix(static_cast<size_t>(sent));
+    receiver.wake(false);
+    bool moved = false;
+    ok = receiver.progress(moved).ok();
+    Header header;
+    Arrival arrival;
+    while (HostWire::poll(in, header, arrival) == Poll::Ready) {
+      if (header.length > transports::tcp::kMaxMessage) defect("a message longer than any");
+      for (uint64_t i = 0; i < header.length; ++i) sum += arrival.data[i];
+      HostWire::consume(in, arrival);
+    }
+  }
+  if (sum == UINT64_MAX) defect("this cannot be");
+}
+
+/// The writer is hostile: what a reader follows lies in the arena.
+void read_link(std::string_view bytes) {
+  using namespace link;
+  LinkMemory memory{};
+  std::memcpy(static_cast<void*>(&memory), bytes.data(), std::min(bytes.size(), sizeof memory));
+  std::vector<unsigned char> arena(1000);
+  InLink in{.memory = &memory, .arena = arena.data(), .arena_bytes = arena.size(), .peer = 1, .cooperative = true};
+  for (int turn = 0; turn < 64; ++turn) {
+    Header header;
+    Arrival arrival;
+    if (HostWire::poll(in, header, arrival) != Poll::Ready) break;
+    if (arrival.region == 0) {
+      const unsigned char* begin = arrival.inlined ? memory.ring : arena.data();
+      const size_t size = arrival.inlined ? sizeof memory.ring : arena.size();
+      if (arrival.data < begin || header.length > size ||
+          static_cast<size_t>(arrival.data - begin) > size - header.length)
+        defect("a message outside of its arena");
+    }
+    HostWire::consume(in, arrival);
+  }
+  constexpr uint64_t kTiles = 7;
+  HostCooperativeWire::offer(in, kTiles, {});
+  uint64_t next = 0;
+  for (int turn = 0; turn < 100; ++turn) {
+    Tiles tiles{};
+    if (HostCooperativeWire::take(in, tiles) != Take::Tiles) break;
+    if (tiles.first != next || tiles.first + tiles.count > kTiles) defect("tiles that the message does not have");
+    next += tiles.count;
+  }
+}
+
+/// The reader is hostile: what a writer helps with lies in the message.
+void write_link(std::string_view bytes) {
+  using namespace link;
+  LinkMemory memory{};
+  CooperativeWriter helping{};
+  OutLink out{.memory = &memory, .peer = 1, .zcopy_threshold = 1, .by_cma = true, .helping = &helping};
+  std::vector<unsigned char> payload(1 << 20);
+  for (int turn = 0; turn < 16; ++turn) {
+    if (HostWire::can_publish(out)) HostWire::publish_lent(out, 1, payload.data(), payload.size() - 17 * turn);
+    std::memcpy(static_cast<void*>(&memory.consumed), bytes.data(),
+                std::min(bytes.size(), sizeof memory.consumed + sizeof memory.offer));
+    bytes.remove_prefix(std::min<size_t>(bytes.size(), 16));
+    HostWire::refresh(out);
+    if (out.acked > out.next) defect("more was read than written");
+    Offered offered;
+    Tiles tiles{};
+    if (HostCooperativeWire::look(out, offered) && HostCooperativeWire::claim(out, offered, tiles)) {
+      const uint64_t all = tiles_of(offered.lent.bytes);
+      if (tiles.first > all || tiles.count > all - tiles.first) defect("a claim beyond the message");
+      HostCooperativeWire::finish(out);
+    }
+    if (HostCooperativeWire::look_ahead(out, 1, 65536, 0, offered) && HostCooperativeWire::claim_all(out, 65536)) {
+      HostCooperativeWire::withdraw(out);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tutti
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace tutti;
+  if (size == 0) return 0;
+  const std::string rest(reinterpret_cast<const char*>(data) + 1, size - 1);
+  switch (data[0] % 6) {
+    case 0: {
+      using namespace control;
+      read_messages<Register, OpenStream, Ask, Fetch, Withdraw, Accepted, Refused, Reply, IdGiven, Table, Exchange,
+                    Gathered, Missing, TransferCounts, MembershipUpdate, Done, Report, Goodbye, Fail, BoardAsk,
+                    BoardReply, Ping>(rest);
+      break;
+    }
+    case 1:
+      read_texts(rest);
+      break;
+    case 2:
+      receive(rest, 1 + data[0] / 6U * 20U);
+      break;
+    case 3:
+      read_link(rest);
+      break;
+    case 4:
+      write_link(rest);
+      break;
+    default:
+      read_answers(rest);
+  }
+  return 0;
+}

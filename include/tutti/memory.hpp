@@ -60,27 +60,4 @@ template <class T>
   return Memory<T>(count);
 }
 
-/// An announcement that calls will use a piece of memory, withdrawn with the object: what Communicator::register_memory
-/// returns. Movable. Ends before its communicator and before its memory.
-class Registration {
- public:
-  Registration(tuttiComm_t comm, void* data, size_t bytes) : comm_(comm) {
-    check(tuttiCommRegister(comm, data, bytes, &handle_));
-  }
-  Registration(Registration&& other) noexcept
-      : comm_(std::exchange(other.comm_, nullptr)), handle_(std::exchange(other.handle_, nullptr)) {}
-  Registration& operator=(Registration&& other) noexcept {
-    std::swap(comm_, other.comm_);
-    std::swap(handle_, other.handle_);
-    return *this;
-  }
-  ~Registration() {
-    if (comm_ != nullptr) tuttiCommDeregister(comm_, handle_);
-  }
-
- private:
-  tuttiComm_t comm_ = nullptr;
-  void* handle_ = nullptr;
-};
-
 }  // namespace tutti

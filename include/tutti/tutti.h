@@ -124,6 +124,23 @@ TUTTI_API tuttiResult_t tuttiGetUniqueId(tuttiUniqueId* id);
  * TUTTI_INIT_TIMEOUT seconds. Ranks may be processes, of one host or many, or threads. Between tuttiGroupStart and
  * tuttiGroupEnd one thread can join as several ranks: *comm is valid after the group's end. */
 TUTTI_API tuttiResult_t tuttiCommInitRank(tuttiComm_t* comm, int ranks, tuttiUniqueId id, int rank);
+/* What a communicator may be told. Begin with TUTTI_CONFIG_INITIALIZER; a field that is 0 has its default. */
+#define TUTTI_MAX_NAME 64
+typedef struct {
+  size_t size;         /* sizeof(tuttiConfig_t) */
+  int blocking;        /* 1: calls that make or end the communicator return when that is done. 0: they return
+                        * tuttiInProgress at once; tuttiCommGetAsyncError says when it is done, and how */
+  const char* name;    /* names the communicator in messages: the same on all ranks, at most TUTTI_MAX_NAME bytes */
+  double timeout;      /* seconds that a call may wait without progress; default TUTTI_TIMEOUT */
+  double init_timeout; /* seconds that making the communicator may take; default TUTTI_INIT_TIMEOUT */
+} tuttiConfig_t;
+#define TUTTI_CONFIG_INITIALIZER \
+  { sizeof(tuttiConfig_t), 1, NULL, 0, 0 }
+/* tuttiCommInitRank with a configuration; NULL: all defaults. Splits take over the time-outs. With blocking = 0, *comm
+ * is valid at once for tuttiCommGetAsyncError, tuttiCommGetErrorText, tuttiCommAbort and tuttiCommDestroy; other calls
+ * are tuttiInProgress until it is made. */
+TUTTI_API tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t* comm, int ranks, tuttiUniqueId id, int rank,
+                                                const tuttiConfig_t* config);
 /* Joins as the launcher's environment says: tutti run, torchrun, srun, mpirun. Without a launcher: one rank, alone. */
 TUTTI_API tuttiResult_t tuttiCommInitEnv(tuttiComm_t* comm);
 /* All `ranks` ranks in this process: comms[i] is rank i, to be used by one thread each, or by one thread in groups. */
@@ -135,6 +152,9 @@ TUTTI_API tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ranks);
 #define TUTTI_NO_COLOUR (-1)
 TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int colour, int key, tuttiComm_t* split);
 
+/* Waits for the communicator's streams' calls and leaves, as tuttiCommDestroy does, and returns what that would return.
+ * `comm` stays valid for tuttiCommGetAsyncError, tuttiCommGetErrorText and tuttiCommDestroy, which then only frees it. */
+TUTTI_API tuttiResult_t tuttiCommFinalize(tuttiComm_t comm);
 /* Waits for the communicator's streams' calls and leaves. The process's last communicator waits, at most TUTTI_TIMEOUT
  * seconds, until all other ranks have left too, and reports a rank that made fewer or more calls (tuttiMismatch) or has
  * not left by then (tuttiTimeout). Where a process holds several communicators, or several ranks of one, the calls
@@ -144,7 +164,8 @@ TUTTI_API tuttiResult_t tuttiCommDestroy(tuttiComm_t comm);
 /* Makes every rank's pending and later calls on this communicator fail with tuttiAborted, in bounded time. The
  * communicator must still be destroyed. */
 TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm);
-/* *result: tuttiSuccess, or why the communicator has failed, also in calls still running on streams. */
+/* *result: tuttiSuccess, or why the communicator has failed, also in calls still running on streams; tuttiInProgress
+ * while it is made or finalized in the background. Does not wait. */
 TUTTI_API tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t* result);
 /* What went wrong first on this communicator, or "". Valid until the communicator is destroyed. */
 TUTTI_API const char* tuttiCommGetErrorText(tuttiComm_t comm);
@@ -160,6 +181,8 @@ typedef struct {
  * programs had better not depend on it. */
 TUTTI_API tuttiResult_t tuttiCommGetLastCall(tuttiComm_t comm, tuttiCallInfo* info);
 
+/* What messages call the communicator. Valid until it is destroyed. */
+TUTTI_API tuttiResult_t tuttiCommGetName(tuttiComm_t comm, const char** name);
 TUTTI_API tuttiResult_t tuttiCommCount(tuttiComm_t comm, int* ranks);
 TUTTI_API tuttiResult_t tuttiCommUserRank(tuttiComm_t comm, int* rank);
 
@@ -180,11 +203,11 @@ TUTTI_API tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm);
  * part of the buffer that it may store to becomes ordinary memory, until it is freed and had again. Calls take any
  * other memory as well. */
 TUTTI_API tuttiResult_t tuttiMemAlloc(void** pointer, size_t bytes);
+/* TUTTI_MEM_MAPPED: memory that peers can map, of any size, or tuttiOutOfMemory; without it, where such memory cannot be
+ * had, other memory is returned, and a warning logged once. */
+#define TUTTI_MEM_MAPPED 1u
+TUTTI_API tuttiResult_t tuttiMemAllocWithFlags(void** pointer, size_t bytes, unsigned flags);
 TUTTI_API tuttiResult_t tuttiMemFree(void* pointer);
-/* Announces that calls will use this memory. It stays what it is: no page of it is moved or replaced (but for what is
- * said of tuttiMemAlloc). */
-TUTTI_API tuttiResult_t tuttiCommRegister(tuttiComm_t comm, void* buffer, size_t bytes, void** handle);
-TUTTI_API tuttiResult_t tuttiCommDeregister(tuttiComm_t comm, void* handle);
 
 /* --- host streams and events ------------------------------------------------------------------------------------- */
 

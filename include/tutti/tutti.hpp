@@ -2,7 +2,7 @@
 //
 //   element.hpp   what can be moved and folded: element types, ranges and single values
 //   blocks.hpp    where blocks of different lengths lie
-//   memory.hpp    Memory, allocate; Registration
+//   memory.hpp    Memory, allocate
 //   stream.hpp    Stream, Event
 //   check.hpp     codes to exceptions
 //   here          Group, PreMulSum, Communicator
@@ -129,6 +129,11 @@ class Communicator {
   Communicator(int ranks, const tuttiUniqueId& id, int rank) : Communicator() {
     check(tuttiCommInitRank(comm_.get(), ranks, id, rank));
   }
+  /// The same with a configuration. Where that does not block, async_error() is Code::InProgress until it is made.
+  Communicator(int ranks, const tuttiUniqueId& id, int rank, const tuttiConfig_t& config) : Communicator() {
+    const tuttiResult_t result = tuttiCommInitRankConfig(comm_.get(), ranks, id, rank, &config);
+    if (result != tuttiInProgress) check(result);
+  }
   Communicator(Communicator&&) noexcept = default;
   Communicator& operator=(Communicator&& other) noexcept {
     std::swap(comm_, other.comm_);
@@ -145,6 +150,19 @@ class Communicator {
     check(tuttiCommDestroy(leaving));
   }
 
+  /// Waits for this communicator's calls on streams, and leaves; what is left is to destroy it, or close(). In the
+  /// background where it was configured not to block.
+  void finalize() {
+    const tuttiResult_t result = tuttiCommFinalize(handle());
+    if (result != tuttiInProgress) check(result);
+  }
+
+  /// What messages call it.
+  std::string name() const {
+    const char* name = nullptr;
+    check(tuttiCommGetName(handle(), &name));
+    return name;
+  }
   int rank() const {
     int rank = 0;
     check(tuttiCommUserRank(handle(), &rank));
@@ -169,7 +187,8 @@ class Communicator {
 
   /// Makes every rank's pending and later calls fail with Code::Aborted, in bounded time. From any thread.
   void abort() { check(tuttiCommAbort(handle())); }
-  /// Code::Ok, or why the communicator has failed, also in calls that run on streams. Does not wait.
+  /// Code::Ok, or why the communicator has failed, also in calls that run on streams; Code::InProgress while it is made
+  /// or finalized in the background. Does not wait.
   Code async_error() const {
     tuttiResult_t result = tuttiSuccess;
     check(tuttiCommGetAsyncError(handle(), &result));
@@ -192,13 +211,6 @@ class Communicator {
   [[nodiscard]] PreMulSum pre_mul_sum(T scalar) const {
     return PreMulSum(handle(), scalar);
   }
-  /// Announces that calls will use this memory. It stays what it is: no page of it is moved or replaced.
-  template <ValueRange Data>
-  [[nodiscard]] Registration register_memory(Data&& data) const {
-    const auto bytes = std::as_bytes(std::span(data));
-    return Registration(handle(), const_cast<std::byte*>(bytes.data()), bytes.size());
-  }
-
   // ---- collectives; out.data() == in.data() is in place where tutti.h says so
 
   /// out[i] ← fold over all ranks of in[i]: the same bits on all ranks. Equal sizes.

@@ -14,21 +14,6 @@
 namespace tutti::capi {
 namespace {
 
-control::UniqueId id_from(const tuttiUniqueId& raw) {
-  control::UniqueId::Bytes bytes;
-  std::memcpy(bytes.data(), raw.bytes, bytes.size());
-  return control::UniqueId::from_bytes(bytes);
-}
-
-void check_place(int ranks, int rank) {
-  if (ranks < 1) throw_error(Code::InvalidArgument, "a communicator of {} ranks: at least 1 is needed", ranks);
-  if (ranks > control::kMaxRanks)
-    throw_error(Code::InvalidArgument, "a communicator of {} ranks: {} are the most", ranks, control::kMaxRanks);
-  if (rank < 0 || rank >= ranks) {
-    throw_error(Code::InvalidArgument, "rank {} of {}: ranks are 0 to {}", rank, ranks, ranks - 1);
-  }
-}
-
 /// A mistake in one rank's environment is to end the wait of the others too.
 std::optional<control::Launch> recognise_own_launch() {
   try {
@@ -42,10 +27,10 @@ std::optional<control::Launch> recognise_own_launch() {
 std::shared_ptr<comm::Communicator> join_from_environment() {
   const auto launch = recognise_own_launch();
   if (!launch)
-    return comm::Communicator::join(control::on_this_host([] { return control::create_unique_id(); }), 1, 0, nullptr,
-                                    "world");
+    return comm::Communicator::join(control::on_this_host([] { return control::create_unique_id(); }), 1, 0,
+                                    {.title = "world"});
   const control::UniqueId id = control::exchange_unique_id(*launch, Deadline::in(env().init_timeout));
-  return comm::Communicator::join(id, launch->size, launch->rank, nullptr, "world");
+  return comm::Communicator::join(id, launch->size, launch->rank, {.title = "world"});
 }
 
 }  // namespace
@@ -67,47 +52,10 @@ tuttiResult_t tuttiGetUniqueId(tuttiUniqueId* id) {
   });
 }
 
-tuttiResult_t tuttiCommInitRank(tuttiComm_t* comm, int ranks, tuttiUniqueId id, int rank) {
-  return guarded([&] {
-    required(comm, "comm") = nullptr;
-    check_place(ranks, rank);
-    const auto join = [=, parsed = id_from(id)] { *comm = make_handle(comm::Communicator::join(parsed, ranks, rank)); };
-    comm::in_group() ? comm::group_add(join) : join();
-  });
-}
-
 tuttiResult_t tuttiCommInitEnv(tuttiComm_t* comm) {
   return guarded([&] {
     required(comm, "comm") = nullptr;
     *comm = make_handle(join_from_environment());
-  });
-}
-
-tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ranks) {
-  return guarded([&] {
-    required(comms, "comms");
-    check_place(ranks, 0);
-    const control::UniqueId id = control::on_this_host([] { return control::create_unique_id(); });
-    std::fill_n(comms, ranks, nullptr);
-    comm::group_start();
-    try {
-      for (int rank = 0; rank < ranks; ++rank) {
-        comm::group_add([=] { comms[rank] = make_handle(comm::Communicator::join(id, ranks, rank)); });
-      }
-    } catch (...) {
-      comm::group_discard();
-      throw;
-    }
-    try {
-      comm::group_end();
-    } catch (const Error&) {  // those who did join are not left behind
-      for (int rank = 0; rank < ranks; ++rank) {
-        if (comms[rank] == nullptr) continue;
-        comms[rank]->comm->abort();
-        tuttiCommDestroy(std::exchange(comms[rank], nullptr));
-      }
-      throw;
-    }
   });
 }
 
@@ -119,37 +67,6 @@ tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int colour, int key, tuttiComm_t*
       if (made != nullptr) *split = make_handle(std::move(made));
     });
   });
-}
-
-tuttiResult_t tuttiCommDestroy(tuttiComm_t comm) {
-  return guarded([&] {
-    const auto communicator = begin_destroy(comm);
-    communicator->await_turn(communicator->take_ticket());
-    const Status status = communicator->leave();
-    communicator->end_turn();  // whatever still has a ticket hears that it comes too late
-    end_destroy(comm);
-    status.throw_if_bad();
-  });
-}
-
-tuttiResult_t tuttiCommAbort(tuttiComm_t comm) {
-  return guarded([&] { communicator_until_gone(comm)->abort(); });
-}
-
-tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t* result) {
-  return guarded([&] {
-    required(result, "result");
-    *result = static_cast<tuttiResult_t>(communicator_until_gone(comm)->failure().code);
-  });
-}
-
-const char* tuttiCommGetErrorText(tuttiComm_t comm) {
-  const tuttiResult_t result = guarded([&] {
-    const Status failure = communicator_until_gone(comm)->failure();
-    const std::lock_guard lock(comm->mutex);
-    if (comm->error_text.empty()) comm->error_text = failure.text;
-  });
-  return result == tuttiSuccess ? comm->error_text.c_str() : last_error();
 }
 
 tuttiResult_t tuttiCommGetLastCall(tuttiComm_t comm, tuttiCallInfo* info) {
@@ -164,6 +81,10 @@ tuttiResult_t tuttiCommGetLastCall(tuttiComm_t comm, tuttiCallInfo* info) {
     put(info->transport, known.transport);
     put(info->delivery, known.delivery);
   });
+}
+
+tuttiResult_t tuttiCommGetName(tuttiComm_t comm, const char** name) {
+  return guarded([&] { required(name, "name") = communicator_of(comm)->title().c_str(); });
 }
 
 tuttiResult_t tuttiCommCount(tuttiComm_t comm, int* ranks) {

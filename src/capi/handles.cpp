@@ -58,6 +58,7 @@ thread_local std::string t_last_error;
 tuttiComm* make_handle(std::shared_ptr<comm::Communicator> comm) {
   const std::lock_guard lock(shells_mutex());
   auto& shell = new_shell<tuttiComm>();
+  if (comm == nullptr) shell.state.store(tuttiComm::State::Joining, std::memory_order_relaxed);
   shell.comm = std::move(comm);
   return &shell;
 }
@@ -81,29 +82,24 @@ tuttiEvent* make_event() {
   return again;
 }
 
+void check_handle(tuttiComm_t handle) { check_mark(handle, "communicator"); }
+
 void refuse(tuttiComm_t handle) {
-  check_mark(handle, "communicator");
-  throw Error(Code::InvalidUsage, "the communicator was destroyed");
-}
-
-std::shared_ptr<comm::Communicator> communicator_until_gone(tuttiComm_t handle) {
-  check_mark(handle, "communicator");
+  check_handle(handle);
   const std::lock_guard lock(handle->mutex);
-  if (handle->comm == nullptr) throw Error(Code::InvalidUsage, "the communicator was destroyed");
-  return handle->comm;
-}
-
-std::shared_ptr<comm::Communicator> begin_destroy(tuttiComm_t handle) {
-  auto communicator = communicator_of(handle);
-  auto expected = tuttiComm::State::Live;
-  if (handle->state.compare_exchange_strong(expected, tuttiComm::State::Leaving)) return communicator;
-  throw Error(Code::InvalidUsage, "another thread destroys the communicator");
-}
-
-void end_destroy(tuttiComm_t handle) {
-  const std::lock_guard lock(handle->mutex);
-  handle->comm = nullptr;
-  handle->state.store(tuttiComm::State::Destroyed, std::memory_order_release);
+  switch (handle->state.load(std::memory_order_relaxed)) {
+    case tuttiComm::State::Joining:
+      throw Error(
+          Code::InProgress,
+          "the communicator is still being made: ask tuttiCommGetAsyncError until it is no longer tuttiInProgress");
+    case tuttiComm::State::NotMade:
+      throw Error(handle->outcome.code, handle->outcome.text);
+    case tuttiComm::State::Finalizing:
+    case tuttiComm::State::Finalized:
+      throw Error(Code::InvalidUsage, "the communicator was finalized: what is left to do is tuttiCommDestroy");
+    default:
+      throw Error(Code::InvalidUsage, "the communicator was destroyed");
+  }
 }
 
 std::shared_ptr<comm::Stream> live_stream_of(tuttiStream_t handle) {

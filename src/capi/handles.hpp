@@ -8,8 +8,10 @@
 #include <new>
 #include <string>
 #include <system_error>
+#include <thread>
 
 #include "base/process_generation.hpp"
+#include "base/status.hpp"
 #include "comm/communicator.hpp"
 #include "comm/stream.hpp"
 #include "control/host.hpp"
@@ -19,11 +21,16 @@
 /// handle it is and which process made it: its kind's constant plus process_generation().
 struct tuttiComm {
   static constexpr uint64_t kKind = 0x6d6d6f43'00000000;
-  enum class State : int { Live, Leaving, Destroyed };
+  /// Joining → Live → Finalizing → Finalized, or Joining → NotMade; from each of them → Leaving → Destroyed.
+  enum class State : int { Joining, NotMade, Live, Finalizing, Finalized, Leaving, Destroyed };
   std::atomic<State> state{State::Live};
   uint64_t mark = 0;
   std::shared_ptr<tutti::comm::Communicator> comm;  ///< constant while Live
-  std::mutex mutex;                                 ///< guards `comm` from Leaving on, and the text
+  std::atomic<uint32_t> stop{0};                    ///< not 0: joining is to be given up
+  bool blocking = true;                             ///< see tuttiConfig_t
+  std::mutex mutex;       ///< guards what follows, changes of `state`, and `comm` where not Live
+  std::thread work;       ///< joins, or finalizes
+  tutti::Status outcome;  ///< of that
   std::string error_text;
 };
 
@@ -44,7 +51,9 @@ struct tuttiEvent {
 
 namespace tutti::capi {
 
-/// A new shell, which lives as long as the process.
+/// Throws Error where this is no handle of a communicator, or one of another process.
+void check_handle(tuttiComm_t handle);
+/// A new shell, which lives as long as the process. Without a communicator it is Joining.
 tuttiComm* make_handle(std::shared_ptr<comm::Communicator> comm);
 tuttiStream* make_handle(std::shared_ptr<comm::Stream> stream);
 /// Of events, of which a program may make any number, those destroyed long ago are used again.
@@ -60,11 +69,6 @@ inline const std::shared_ptr<comm::Communicator>& communicator_of(tuttiComm_t ha
   if (!good) refuse(handle);
   return handle->comm;
 }
-/// The same, and also while another thread destroys it: for abort and for asking after errors.
-std::shared_ptr<comm::Communicator> communicator_until_gone(tuttiComm_t handle);
-/// Takes the communicator from its users: from now on only communicator_until_gone finds it. Throws as above.
-std::shared_ptr<comm::Communicator> begin_destroy(tuttiComm_t handle);
-void end_destroy(tuttiComm_t handle);
 
 std::shared_ptr<comm::Stream> live_stream_of(tuttiStream_t handle);
 /// The stream of a handle; null for null, where calls block.

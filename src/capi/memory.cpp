@@ -1,72 +1,28 @@
-// The C interface's memory: allocation and registration.
-#include <map>
-#include <mutex>
-
+// The C interface's memory: allocation.
 #include "base/format.hpp"
 #include "capi/handles.hpp"
 #include "link/mapped_memory.hpp"
 
-namespace tutti::capi {
-namespace {
-
-/// What users announced; a handle is the announcement's number.
-class Registrations {
- public:
-  void* add(tuttiComm_t comm) {
-    const std::lock_guard lock(mutex_);
-    known_[++last_] = comm;
-    return reinterpret_cast<void*>(last_);
-  }
-  void remove(void* handle, tuttiComm_t comm) {
-    const std::lock_guard lock(mutex_);
-    const auto found = known_.find(reinterpret_cast<uintptr_t>(handle));
-    if (found == known_.end() || found->second != comm) {
-      throw Error(Code::InvalidArgument, "the handle was not made by tuttiCommRegister on this communicator");
-    }
-    known_.erase(found);
-  }
-  static Registrations& all() {
-    static auto* registrations = new Registrations;
-    return *registrations;
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<uintptr_t, tuttiComm_t> known_;
-  uintptr_t last_ = 0;
-};
-
-}  // namespace
-}  // namespace tutti::capi
-
 using namespace tutti;        // NOLINT: this file is the border
 using namespace tutti::capi;  // NOLINT
 
-tuttiResult_t tuttiMemAlloc(void** pointer, size_t bytes) {
+tuttiResult_t tuttiMemAlloc(void** pointer, size_t bytes) { return tuttiMemAllocWithFlags(pointer, bytes, 0); }
+
+tuttiResult_t tuttiMemAllocWithFlags(void** pointer, size_t bytes, unsigned flags) {
   return guarded([&] {
     if (pointer == nullptr) throw Error(Code::InvalidArgument, "pointer is null");
-    *pointer = control::on_this_host([&] { return link::SharedMemory::of_this_process().allocate(bytes); });
+    if ((flags & ~unsigned{TUTTI_MEM_MAPPED}) != 0) {
+      throw_error(Code::InvalidArgument, "flags {:#x}: there is only TUTTI_MEM_MAPPED ({:#x})", flags,
+                  TUTTI_MEM_MAPPED);
+    }
+    const auto kind =
+        (flags & TUTTI_MEM_MAPPED) != 0 ? link::SharedMemory::Kind::Mapped : link::SharedMemory::Kind::Any;
+    *pointer = control::on_this_host([&] { return link::SharedMemory::of_this_process().allocate(bytes, kind); });
   });
 }
 
 tuttiResult_t tuttiMemFree(void* pointer) {
   return guarded([&] {
     if (pointer != nullptr) link::SharedMemory::of_this_process().release(pointer);
-  });
-}
-
-tuttiResult_t tuttiCommRegister(tuttiComm_t comm, void* buffer, size_t bytes, void** handle) {
-  return guarded([&] {
-    communicator_of(comm);
-    if (handle == nullptr) throw Error(Code::InvalidArgument, "handle is null");
-    if (buffer == nullptr && bytes > 0) throw Error(Code::InvalidArgument, "buffer is null");
-    *handle = Registrations::all().add(comm);
-  });
-}
-
-tuttiResult_t tuttiCommDeregister(tuttiComm_t comm, void* handle) {
-  return guarded([&] {
-    communicator_of(comm);
-    Registrations::all().remove(handle, comm);
   });
 }

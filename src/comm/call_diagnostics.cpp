@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "base/counted.hpp"
-#include "base/env.hpp"
 #include "base/format.hpp"
 #include "control/describe.hpp"
 
@@ -327,7 +326,7 @@ Status CallDiagnostics::stalled(const exec::Stall& stall) {
     endpoint_.failing()(Code::Mismatch, deadlock->text, deadlock->tickets);
     return failed();
   }
-  if (stall.seconds < env().timeout) return {};
+  if (stall.seconds < timeouts_.of_calls()) return {};
   return fail(Code::Timeout, late(stall));
 }
 

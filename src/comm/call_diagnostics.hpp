@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "comm/call_board.hpp"
+#include "comm/join_options.hpp"
 #include "comm/planner.hpp"
 #include "comm/stalls.hpp"
 #include "control/endpoint.hpp"
@@ -20,8 +21,9 @@ namespace tutti::comm {
 class CallDiagnostics final : public exec::Observer {
  public:
   /// `title` names the communicator to people.
-  CallDiagnostics(control::Endpoint& endpoint, const Board& board, std::string title = "a communicator")
-      : endpoint_(endpoint), own_board_(board), stalls_(endpoint, std::move(title)) {}
+  CallDiagnostics(control::Endpoint& endpoint, const Board& board, std::string title = "a communicator",
+                  const Timeouts& timeouts = {})
+      : endpoint_(endpoint), own_board_(board), timeouts_(timeouts), stalls_(endpoint, std::move(title)) {}
 
   /// The call that runs from now on: a collective with its number (its algorithm follows when it is known) …
   void begin(uint64_t call, const CallSpec& spec) {
@@ -87,6 +89,7 @@ class CallDiagnostics final : public exec::Observer {
 
   control::Endpoint& endpoint_;
   const Board& own_board_;
+  const Timeouts timeouts_;
   Stalls stalls_;
   const exec::Links* links_ = nullptr;
   uint64_t call_ = 0;           // number of the collective; 0 in a group

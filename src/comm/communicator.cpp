@@ -165,8 +165,9 @@ AgreedCapabilities agreed_capabilities(const std::vector<std::string>& verdicts)
 
 }  // namespace
 
-std::shared_ptr<Communicator> Communicator::join(const control::UniqueId& id, Rank ranks, Rank rank, Groups groups,
-                                                 std::string title, const std::atomic<uint32_t>* stop) {
+std::shared_ptr<Communicator> Communicator::join(const control::UniqueId& id, Rank ranks, Rank rank,
+                                                 JoinOptions options) {
+  const double seconds = options.timeouts.of_init();
   std::string mine;
   try {
     mine = configuration();
@@ -174,32 +175,33 @@ std::shared_ptr<Communicator> Communicator::join(const control::UniqueId& id, Ra
     control::withdraw(id, {ranks, rank, error.code(), control::describe_withdrawal(rank, error)});
     throw;
   }
-  auto endpoint = control::Endpoint::join(id, ranks, rank, std::move(mine), Deadline::in(env().init_timeout), stop);
-  if (title.empty()) title = fmt::format("communicator {} of {} ranks", id.name().substr(0, 4), ranks);
-  std::shared_ptr<Communicator> made(new Communicator(std::move(endpoint), std::move(title)));
+  auto endpoint = control::Endpoint::join(id, ranks, rank, std::move(mine), Deadline::in(seconds), options.stop);
+  if (options.title.empty()) options.title = fmt::format("communicator {} of {} ranks", id.name().substr(0, 4), ranks);
+  std::shared_ptr<Communicator> made(new Communicator(std::move(endpoint), std::move(options.title), options.timeouts));
   try {
-    const bool groups_given = groups != nullptr || !env().groups.empty();
-    made->wire_up(std::move(groups));
+    const bool groups_given = options.groups != nullptr || !env().groups.empty();
+    made->wire_up(std::move(options.groups));
     made->agree(groups_given);
   } catch (const Error& error) {
     const bool of_the_system = control::is_of_the_system(error.code());
     const std::string text =
         of_the_system ? fmt::format("{}: {}", made->endpoint_->describe(rank), error.what()) : error.what();
     made->endpoint_->fail(error.code(), text);
-    made->endpoint_->leave(0,
-                           Deadline::in(env().init_timeout));  // the others are to hear of it before this process ends
+    made->endpoint_->leave(0, Deadline::in(seconds));  // the others are to hear of it before this process ends
     throw Error(error.code(), text);
   } catch (const json::exception& error) {
     const std::string text = fmt::format("rank {}: what a rank says of itself makes no sense ({})", rank, error.what());
     made->endpoint_->fail(Code::ProtocolError, text);
-    made->endpoint_->leave(0, Deadline::in(env().init_timeout));
+    made->endpoint_->leave(0, Deadline::in(seconds));
     throw Error(Code::ProtocolError, text);
   }
   return made;
 }
 
-Communicator::Communicator(std::unique_ptr<control::Endpoint> endpoint, std::string title)
-    : endpoint_(std::move(endpoint)), diagnostics_(*endpoint_, *board_, std::move(title)) {}
+Communicator::Communicator(std::unique_ptr<control::Endpoint> endpoint, std::string title, const Timeouts& timeouts)
+    : endpoint_(std::move(endpoint)),
+      timeouts_(timeouts),
+      diagnostics_(*endpoint_, *board_, std::move(title), timeouts_) {}
 
 void Communicator::wire_up(Groups groups) {
   compare_configurations(*endpoint_);
@@ -207,7 +209,7 @@ void Communicator::wire_up(Groups groups) {
   for (Rank peer = 0; peer < ranks(); ++peer) hosts.push_back(endpoint_->place(peer).host);
   groups_ = groups != nullptr ? std::move(groups) : groups_of(hosts, env().groups);
   endpoint_->serve_board(board_service(board_, *endpoint_));
-  fabric_ = std::make_unique<Fabric>(*endpoint_, *groups_);
+  fabric_ = std::make_unique<Fabric>(*endpoint_, *groups_, timeouts_.of_init());
   links_ = std::make_unique<exec::Links>(*fabric_);
   staging_ = std::make_unique<exec::Staging>(fabric_->arena());
   execution_.links = links_.get();
@@ -221,7 +223,7 @@ void Communicator::wire_up(Groups groups) {
 Communicator::~Communicator() { Fabric::retire(std::move(fabric_), std::move(endpoint_)); }
 
 void Communicator::agree(bool groups_given) {
-  const Deadline deadline = Deadline::in(env().init_timeout);
+  const Deadline deadline = Deadline::in(timeouts_.of_init());
   select::Given given = select::given_plans(env().plan, ranks());
   const auto reports = endpoint_->exchange(to_json(fabric_->report(), given).dump(), deadline);
   compare_plans(reports, rank());

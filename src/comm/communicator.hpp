@@ -20,6 +20,7 @@
 #include "comm/decision_log.hpp"
 #include "comm/fabric.hpp"
 #include "comm/groups.hpp"
+#include "comm/join_options.hpp"
 #include "comm/planner.hpp"
 #include "comm/scales.hpp"
 #include "control/endpoint.hpp"
@@ -42,15 +43,16 @@ class Communicator {
  public:
   /// Joins, wires up, and agrees with the others on the decision table. Throws what Endpoint::join throws, and
   /// Error(Mismatch) where the ranks' configurations differ, Error(Unsupported) where a peer cannot be reached.
-  /// `groups` are what the ranks know of themselves already; null: TUTTI_GROUPS or else their hosts tell. `title` names
-  /// the communicator to people, alike on all ranks; empty: one is made of the id. Gives up with Error(Aborted) when
-  /// `stop`, the failure of another communicator, is set.
-  static std::shared_ptr<Communicator> join(const control::UniqueId& id, Rank ranks, Rank rank, Groups groups = nullptr,
-                                            std::string title = "", const std::atomic<uint32_t>* stop = nullptr);
+  static std::shared_ptr<Communicator> join(const control::UniqueId& id, Rank ranks, Rank rank,
+                                            JoinOptions options = {});
   ~Communicator();
 
   Rank rank() const { return rank_; }
   Rank ranks() const { return ranks_; }
+  /// Names it in messages.
+  const std::string& title() const { return diagnostics_.title(); }
+  /// The same for its splits.
+  const Timeouts& timeouts() const { return timeouts_; }
   Scales& scales() { return scales_; }
 
   /// Throws Error(InvalidArgument) naming what is wrong with a call; touches nothing.
@@ -98,7 +100,7 @@ class Communicator {
   Status leave();
 
  private:
-  Communicator(std::unique_ptr<control::Endpoint> endpoint, std::string title);
+  Communicator(std::unique_ptr<control::Endpoint> endpoint, std::string title, const Timeouts& timeouts);
   void wire_up(Groups groups);
   void agree(bool groups_given);
   void narrate(const std::vector<std::string>& reports, const AgreedCapabilities& agreed,
@@ -116,6 +118,7 @@ class Communicator {
   std::unique_ptr<control::Endpoint> endpoint_;
   const std::atomic<uint32_t>& failed_ = endpoint_->failed();
   const Rank rank_ = endpoint_->rank(), ranks_ = endpoint_->ranks();
+  const Timeouts timeouts_;
   std::shared_ptr<Board> board_ = std::make_shared<Board>();
   CallDiagnostics diagnostics_;
   Groups groups_;

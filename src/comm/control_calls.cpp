@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <sstream>
 
-#include "base/env.hpp"
 #include "base/format.hpp"
 #include "comm/communicator.hpp"
 #include "control/describe.hpp"
@@ -41,7 +40,7 @@ std::vector<std::string> Communicator::exchange(std::string mine, Deadline deadl
 
 std::optional<Part> Communicator::split(int colour, int key) {
   refusal().throw_if_bad();
-  const Deadline deadline = Deadline::in(env().init_timeout);
+  const Deadline deadline = Deadline::in(timeouts_.of_init());
   const CallSpec spec{.splits = true};
   board_->enter(++calls_, spec);
   diagnostics_.begin(calls_, spec);
@@ -85,7 +84,7 @@ Status Communicator::leave() {
   const std::string last = describe(board_->collective(calls_).value_or(CallSpec{}));
   board_->enter(calls_ + 1, {.leaves = true});
   const control::Farewell farewell =
-      endpoint_->leave(calls_, Deadline::in(env().timeout), digest_, last, std::move(traffic));
+      endpoint_->leave(calls_, Deadline::in(timeouts_.of_calls()), digest_, last, std::move(traffic));
   if (failed.ok() && failure().code == Code::Mismatch) failed = failure();  // a slower rank found it meanwhile
   if (!failed.ok()) return failed;
   if (!farewell.mismatch.empty()) return {Code::Mismatch, fmt::format("rank {}: {}", farewell.rank, farewell.mismatch)};

@@ -86,8 +86,11 @@ struct Fabric::Commons {
   }
 };
 
-Fabric::Fabric(control::Endpoint& endpoint, const plan::Grouping& groups)
-    : endpoint_(endpoint), parts_(std::make_unique<Parts>()), commons_(Commons::of(endpoint.name())) {
+Fabric::Fabric(control::Endpoint& endpoint, const plan::Grouping& groups, double link_timeout)
+    : endpoint_(endpoint),
+      link_timeout_(link_timeout),
+      parts_(std::make_unique<Parts>()),
+      commons_(Commons::of(endpoint.name())) {
   make_arena();
   make_routes(groups);
 }
@@ -206,13 +209,13 @@ void Fabric::all_read() {
 
 link::OutLink Fabric::connect_out(Rank peer, uint32_t link_lane) {
   transports::Transport& route = *routes_.at(static_cast<size_t>(peer));
-  const Deadline deadline = Deadline::in(env().init_timeout);
+  const Deadline deadline = Deadline::in(link_timeout_);
   route.acquaint(peer, deadline);
   return route.connect_out(peer, link_lane, deadline);
 }
 
 link::InLink Fabric::connect_in(Rank peer, uint32_t link_lane) {
-  return routes_.at(static_cast<size_t>(peer))->connect_in(peer, link_lane, Deadline::in(env().init_timeout));
+  return routes_.at(static_cast<size_t>(peer))->connect_in(peer, link_lane, Deadline::in(link_timeout_));
 }
 
 }  // namespace tutti::comm

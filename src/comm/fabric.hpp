@@ -34,7 +34,8 @@ struct FabricReport {
 
 class Fabric final : public exec::Connector {
  public:
-  Fabric(control::Endpoint& endpoint, const plan::Grouping& groups);
+  /// Links are made within `link_timeout` seconds.
+  Fabric(control::Endpoint& endpoint, const plan::Grouping& groups, double link_timeout);
   ~Fabric() override;
   /// Ends a fabric and the endpoint it stands on. A rank that leaves may have sent what a slower rank of this process
   /// has yet to read where it lies: then both stay until the last rank of the process has left too.
@@ -64,6 +65,7 @@ class Fabric final : public exec::Connector {
   void note_route(Rank peer, const std::string& transport, const std::string& why_no_better);
 
   control::Endpoint& endpoint_;
+  const double link_timeout_;
   std::unique_ptr<Parts> parts_;
   std::shared_ptr<Commons> commons_;
   link::Arena* arena_ = nullptr;

@@ -272,7 +272,8 @@ std::shared_ptr<Communicator> split_in_turn(Communicator& comm, uint64_t ticket,
   }
   if (!part) return nullptr;
   try {
-    return Communicator::join(part->id, part->ranks, part->rank, part->groups, part->title, &comm.failed());
+    return Communicator::join(part->id, part->ranks, part->rank,
+                              {part->groups, part->title, comm.timeouts(), &comm.failed()});
   } catch (const Error& error) {
     if (error.code() == Code::Aborted) comm.failure().throw_if_bad();
     throw;

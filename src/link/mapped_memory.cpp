@@ -75,13 +75,16 @@ SharedMemory& SharedMemory::of_this_process() {
   return *kAll;
 }
 
-void* SharedMemory::allocate(uint64_t bytes) {
+void* SharedMemory::allocate(uint64_t bytes, Kind kind) {
   if (bytes > UINT64_MAX / 4) throw_no_memory(bytes, ENOMEM);
   const uint64_t length = std::max(page_bytes(), whole_pages(bytes));
-  Fd fd = bytes < kZcopyFrom ? Fd() : make_file(length);
+  Fd fd = kind == Kind::Any && bytes < kZcopyFrom ? Fd() : make_file(length);
+  if (kind == Kind::Mapped && !fd) {
+    throw_error(Code::OutOfMemory, "{} bytes that peers can map cannot be had (the reason was logged)", bytes);
+  }
   unsigned char* const base = reserve(length);
-  const int kind = fd ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
-  if (::mmap(base, length, PROT_READ | PROT_WRITE, kind | MAP_FIXED, fd ? fd.get() : -1, 0) == MAP_FAILED) {
+  const int mapping = fd ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+  if (::mmap(base, length, PROT_READ | PROT_WRITE, mapping | MAP_FIXED, fd ? fd.get() : -1, 0) == MAP_FAILED) {
     const int error = errno;
     ::munmap(base, length);
     throw_no_memory(bytes, error);

@@ -25,7 +25,9 @@ class SharedMemory {
   /// Zeroed, aligned to 2 MiB; all of it is there at once. Throws Error(OutOfMemory). Little memory, which messages are
   /// copied from anyway, and any where no descriptor can be spared for it (base/limits.hpp) or files may not be as
   /// large, is like any other, which calls can use too.
-  void* allocate(uint64_t bytes);
+  /// Kind::Mapped: it is memory that peers can map, or an error.
+  enum class Kind : uint8_t { Any, Mapped };
+  void* allocate(uint64_t bytes, Kind kind = Kind::Any);
   /// Throws Error(InvalidArgument) for what `allocate` has not returned. Others may have it mapped still: its pages go
   /// back to the system all the same; but in a forked child nothing happens to its parent's.
   void release(void* memory);

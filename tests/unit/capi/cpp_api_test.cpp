@@ -274,7 +274,6 @@ TEST(CppApi, AllocatedMemoryIsARangeThatOwns) {
     EXPECT_EQ(reinterpret_cast<uintptr_t>(memory.data()) % (2U << 20), 0U);
     for (const float each : memory) EXPECT_EQ(each, 0);
     memory[999] = 1;
-    const Registration announced = comm.register_memory(memory);
     comm.all_reduce(memory);
     EXPECT_EQ(memory[999], 2);
     const std::span<const float> view = memory;
@@ -290,28 +289,6 @@ TEST(CppApi, AllocatedMemoryIsARangeThatOwns) {
   });
   EXPECT_NE(words(Code::OutOfMemory, [] { (void)allocate<double>(SIZE_MAX / 4); }).find("8 bytes"), std::string::npos);
   words(Code::OutOfMemory, [] { (void)allocate<std::byte>(SIZE_MAX); });
-}
-
-TEST(CppApi, ARegistrationEndsWithItsObject) {
-  auto comms = Communicator::all_local(1);
-  const std::vector<int> data(10);
-  void* last = nullptr;
-  ASSERT_EQ(tuttiCommRegister(comms[0].handle(), &last, sizeof last, &last), tuttiSuccess);
-  {
-    Registration first = comms[0].register_memory(data), second = comms[0].register_memory(data);
-    const Registration third = std::move(first);
-    second = comms[0].register_memory(std::span(data).first(3));
-  }
-  // Handles count up: the three after `last` were theirs, and are withdrawn.
-  for (int i = 1; i <= 3; ++i) {
-    EXPECT_EQ(tuttiCommDeregister(comms[0].handle(), static_cast<char*>(last) + i), tuttiInvalidArgument) << i;
-  }
-  EXPECT_EQ(tuttiCommDeregister(comms[0].handle(), last), tuttiSuccess);
-  words(Code::InvalidUsage, [&] {
-    const tuttiComm_t gone = comms[0].handle();
-    comms[0].close();
-    const Registration late(gone, last, 1);
-  });
 }
 
 // ---- errors

@@ -10,6 +10,7 @@
 namespace tutti::capi {
 namespace {
 
+constexpr size_t kRetiredCommunicators = 1024;  // destroyed ones that are kept
 constexpr size_t kRetiredEvents = 1024;  // destroyed ones that are told from live ones for sure
 
 std::mutex& shells_mutex() {
@@ -80,6 +81,24 @@ tuttiEvent* make_event() {
   again->mark = tuttiEvent::kKind + process_generation();
   again->live = true;
   return again;
+}
+
+void retire(tuttiComm_t handle) {
+  static auto* const kRetired = new std::deque<tuttiComm*>;
+  {
+    const std::lock_guard lock(handle->mutex);
+    handle->state.store(tuttiComm::State::Destroyed, std::memory_order_release);
+  }
+  tuttiComm* oldest = nullptr;
+  {
+    const std::lock_guard lock(shells_mutex());
+    kRetired->push_back(handle);
+    if (kRetired->size() <= kRetiredCommunicators) return;
+    oldest = kRetired->front();
+    kRetired->pop_front();
+  }
+  const std::lock_guard lock(oldest->mutex);
+  oldest->comm = nullptr;
 }
 
 void check_handle(tuttiComm_t handle) { check_mark(handle, "communicator"); }

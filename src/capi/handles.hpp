@@ -53,6 +53,9 @@ namespace tutti::capi {
 
 /// Throws Error where this is no handle of a communicator, or one of another process.
 void check_handle(tuttiComm_t handle);
+/// The end of a handle. Its communicator, which has retired, is kept for a while: another thread may be about to make a
+/// call on it, and is to be refused.
+void retire(tuttiComm_t handle);
 /// A new shell, which lives as long as the process. Without a communicator it is Joining.
 tuttiComm* make_handle(std::shared_ptr<comm::Communicator> comm);
 tuttiStream* make_handle(std::shared_ptr<comm::Stream> stream);

@@ -99,6 +99,7 @@ Status leave(comm::Communicator& communicator) {
   return status_of([&] {
     communicator.await_turn(communicator.take_ticket());
     const Status status = communicator.leave();
+    communicator.retire();
     communicator.end_turn();  // whatever still has a ticket hears that it comes too late
     status.throw_if_bad();
   });
@@ -188,7 +189,7 @@ tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ranks) {
     }
     try {
       comm::group_end();
-    } catch (const Error&) {  // those who did join are not left behind
+    } catch (...) {  // those who did join are not left behind
       for (int rank = 0; rank < ranks; ++rank) {
         if (comms[rank] == nullptr) continue;
         comms[rank]->comm->abort();
@@ -233,11 +234,7 @@ tuttiResult_t tuttiCommDestroy(tuttiComm_t comm) {
     if (work.joinable()) work.join();
     const bool leaves = comm->comm != nullptr && before != State::Finalizing && before != State::Finalized;
     const Status status = leaves ? leave(*comm->comm) : Status();
-    {
-      const std::lock_guard lock(comm->mutex);
-      comm->comm = nullptr;
-      comm->state.store(State::Destroyed, std::memory_order_release);
-    }
+    retire(comm);
     status.throw_if_bad();
   });
 }
@@ -258,10 +255,12 @@ tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t* result) {
 }
 
 const char* tuttiCommGetErrorText(tuttiComm_t comm) {
+  const char* text = "";
   const tuttiResult_t result = guarded([&] {
     const Status failure = failure_of(comm);
     const std::lock_guard lock(comm->mutex);
-    if (comm->error_text.empty()) comm->error_text = failure.text;
+    if (comm->error_text.empty()) comm->error_text = failure.text;  // once it has words, they stay
+    text = comm->error_text.empty() ? "" : comm->error_text.c_str();
   });
-  return result == tuttiSuccess ? comm->error_text.c_str() : last_error();
+  return result == tuttiSuccess ? text : last_error();
 }

@@ -220,7 +220,15 @@ void Communicator::wire_up(Groups groups) {
   planner_ = std::make_unique<Planner>(rank(), ranks(), *links_, *staging_, execution_, backoff_);
 }
 
-Communicator::~Communicator() { Fabric::retire(std::move(fabric_), std::move(endpoint_)); }
+Communicator::~Communicator() { Fabric::retire(std::move(fabric_), endpoint_); }
+
+void Communicator::retire() {
+  current_ = nullptr;
+  planner_.reset();
+  links_.reset();
+  staging_.reset();
+  Fabric::retire(std::move(fabric_), endpoint_);
+}
 
 void Communicator::agree(bool groups_given) {
   const Deadline deadline = Deadline::in(timeouts_.of_init());
@@ -264,7 +272,7 @@ exec::Execution* Communicator::begin(Work work, Status& status) {
   current_ = nullptr;
   if (has_failed() || left_) {
     status = refusal();
-    if (has_failed()) exec::abandon(execution_);  // others may wait for it to read what came before it heard of that
+    if (!left_) exec::abandon(execution_);  // others may wait for it to read what came before it heard of that
     return nullptr;
   }
   try {

@@ -58,7 +58,7 @@ class Communicator {
   /// Throws Error(InvalidArgument) naming what is wrong with a call; touches nothing.
   void check(const Call& call) const;
   /// Was this very call found right before? To be asked by whoever has the turn.
-  bool knows(const Call& call) const { return planner_->knows(call); }
+  bool knows(const Call& call) const { return !left_ && planner_->knows(call); }
 
   /// Tickets run in the order in which they were taken, whoever runs them.
   uint64_t take_ticket() { return next_ticket_.fetch_add(1, std::memory_order_relaxed); }
@@ -98,6 +98,8 @@ class Communicator {
   const std::atomic<uint32_t>& failed() const { return failed_; }
   /// Leaves; the communicator can only be destroyed afterwards. Tells a rank that made fewer or more calls.
   Status leave();
+  /// After leave(), by whoever has the turn: gives back all but what a call that comes too late needs to be refused.
+  void retire();
 
  private:
   Communicator(std::unique_ptr<control::Endpoint> endpoint, std::string title, const Timeouts& timeouts);
@@ -115,7 +117,7 @@ class Communicator {
   std::vector<std::string> exchange(std::string mine, Deadline deadline);
   bool has_failed() const { return failed_.load(std::memory_order_acquire) != 0; }
 
-  std::unique_ptr<control::Endpoint> endpoint_;
+  const std::shared_ptr<control::Endpoint> endpoint_;
   const std::atomic<uint32_t>& failed_ = endpoint_->failed();
   const Rank rank_ = endpoint_->rank(), ranks_ = endpoint_->ranks();
   const Timeouts timeouts_;

@@ -68,7 +68,7 @@ struct Fabric::Parts {
 
 struct Fabric::Commons {
   struct Retired {
-    std::unique_ptr<control::Endpoint> endpoint;
+    std::shared_ptr<control::Endpoint> endpoint;
     std::unique_ptr<Parts> parts;  // goes before the endpoint, which its transports call
   };
   std::mutex mutex;
@@ -97,7 +97,7 @@ Fabric::Fabric(control::Endpoint& endpoint, const plan::Grouping& groups, double
 
 Fabric::~Fabric() = default;
 
-void Fabric::retire(std::unique_ptr<Fabric> fabric, std::unique_ptr<control::Endpoint> endpoint) {
+void Fabric::retire(std::unique_ptr<Fabric> fabric, std::shared_ptr<control::Endpoint> endpoint) {
   if (fabric == nullptr) return;
   const std::shared_ptr<Commons> commons = fabric->commons_;
   Commons::Retired gone{std::move(endpoint), std::move(fabric->parts_)};

@@ -39,7 +39,7 @@ class Fabric final : public exec::Connector {
   ~Fabric() override;
   /// Ends a fabric and the endpoint it stands on. A rank that leaves may have sent what a slower rank of this process
   /// has yet to read where it lies: then both stay until the last rank of the process has left too.
-  static void retire(std::unique_ptr<Fabric> fabric, std::unique_ptr<control::Endpoint> endpoint);
+  static void retire(std::unique_ptr<Fabric> fabric, std::shared_ptr<control::Endpoint> endpoint);
 
   const FabricReport& report() const { return report_; }
   /// How this rank reads what others lend, at the least, as tried on the words that they reported, by rank.

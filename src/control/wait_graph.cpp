@@ -33,7 +33,7 @@ void add(const Wait& wait, std::vector<const Wait*>& all) {
 
 uint64_t process_key(const transports::ProcessId& place) {
   Hash hash;
-  return hash.add(std::string_view(place.host)).add(place.process).add(place.started).value() | 1;
+  return hash.add(std::string_view(place.host)).add(place.process).add(place.started).add(place.nonce).value() | 1;
 }
 
 uint64_t ProcessWaits::state() const {

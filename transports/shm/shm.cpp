@@ -31,6 +31,7 @@ namespace {
 
 constexpr const char* kService = "shm";
 constexpr const char* kPullService = "shm-pull";
+constexpr uint32_t kMostProcessId = 1 << 22;  // of Linux (PID_MAX_LIMIT)
 constexpr const char* kShareService = "shm-share";
 constexpr size_t kMostWindows = 64;          // of one peer
 constexpr uint64_t kMostEntered = 64 << 20;  // bytes of peers' arenas: what a peer says of its size is not trusted
@@ -313,7 +314,9 @@ class Shm final : public Transport {
     std::set<int> others;
     for (Rank peer = 0; peer < context_.wireup->ranks(); ++peer) {
       const ProcessId& place = context_.wireup->place(peer);
-      if (place.host == mine.host && place.process != mine.process) others.insert(static_cast<int>(place.process));
+      const bool possible = place.process > 0 && place.process <= kMostProcessId;  // a peer says what it likes
+      if (place.host == mine.host && place.process != mine.process && possible)
+        others.insert(static_cast<int>(place.process));
     }
     return {others.begin(), others.end()};
   }

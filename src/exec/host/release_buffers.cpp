@@ -98,6 +98,10 @@ void let_go(std::span<OutLink> outs, std::span<InLink> ins, const Lost& lost) {
   for (const InLink& in : ins) {
     if (!alone(in) && goes(in, Route::Shared) && (in.process == 0 || !link::is_gone(in.process))) part_with(in);
   }
+  // Nothing is lent or offered any more. A later call on the failed communicator must neither wait again, nor replace
+  // pages that have been the caller's since.
+  for (OutLink& out : outs) out.lent = out.acked;
+  for (InLink& in : ins) in.sharing = {};
 }
 
 }  // namespace tutti::exec

@@ -1,7 +1,7 @@
 // Communicators with a configuration: made, finalized and destroyed at once or in the background.
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <atomic>
 #include <string>
 #include <thread>
 #include <vector>
@@ -155,6 +155,30 @@ TEST(Lifecycle, AConfigurationThatMakesNoSenseIsRefused) {
   config.timeout = -1;
   ASSERT_EQ(tuttiCommInitRankConfig(&comm, 1, id, 0, &config), tuttiSuccess);
   EXPECT_EQ(tuttiCommDestroy(comm), tuttiSuccess);
+}
+
+/// Threads that are in calls, or about to make one, while another destroys the communicator.
+TEST(Lifecycle, CallsThatComeTooLateAreRefused) {
+  for (int round = 0; round < 100; ++round) {
+    tuttiComm_t comm = nullptr;
+    ASSERT_EQ(tuttiCommInitAll(&comm, 1), tuttiSuccess);
+    std::atomic<int> begun{0};
+    std::vector<tuttiResult_t> last(2);
+    std::vector<std::thread> users;
+    for (size_t user = 0; user < last.size(); ++user) {
+      users.emplace_back([&, user] {
+        float in = 1, out = 0;
+        do {
+          last[user] = tuttiAllReduce(&in, &out, 1, tuttiFloat32, tuttiSum, comm, nullptr);
+          ++begun;
+        } while (last[user] == tuttiSuccess);
+      });
+    }
+    while (begun < 2 + round) std::this_thread::yield();
+    EXPECT_EQ(tuttiCommDestroy(comm), tuttiSuccess);
+    for (std::thread& user : users) user.join();
+    for (const tuttiResult_t result : last) EXPECT_EQ(result, tuttiInvalidUsage);
+  }
 }
 
 TEST(Lifecycle, MemoryThatMustBeMappedIsOrAnErrorIsReturned) {

@@ -21,39 +21,38 @@ namespace tutti::control {
 namespace {
 
 constexpr size_t kMostVisitors = 4096;
-constexpr size_t kUsualDoors =
-    3;  // a TCP socket and a UNIX socket, and one where the ranks of a launch exchange_unique_id
-constexpr double kPatienceSeconds = 5;  // for the whole way through the acceptor
+constexpr size_t kUsualDoors = 3;       // a TCP socket, a UNIX socket, and the one that hands out unique ids
+constexpr double kPatienceSeconds = 5;  // from the accept to the end of the first frame
 constexpr double kSweepSeconds = 0.5;
 constexpr double kPauseSeconds = 0.1;
-constexpr size_t kHandful = 8;       // of connections, where descriptors are short
+constexpr size_t kHandful = 8;       // of connections, while descriptors are short
 constexpr size_t kChunk = 64 << 10;  // a frame's memory grows as its bytes come
 
 Fd open_spare() { return Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
 std::string_view bytes_of(const auto& plain) { return {reinterpret_cast<const char*>(&plain), sizeof plain}; }
 
-/// Descriptors that this process may have.
+/// The number of descriptors that this process may have.
 size_t descriptors() {
   rlimit limit{};
   return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? static_cast<size_t>(std::min<rlim_t>(limit.rlim_cur, 1 << 20)) : 1024;
 }
 
-/// The kernel gives out the lowest number that is free, so a high one says that all below it are in use.
+/// The kernel assigns the lowest free number, so a high number means that all lower ones are in use.
 bool is_high(const Fd& fd) { return static_cast<size_t>(fd.get()) >= descriptors() / 4 * 3; }
 
-/// To the lowest number that is free. Otherwise the high ones would stay in use while lower ones become free.
+/// Moves `fd` to the lowest free number. Otherwise high numbers would stay in use after lower ones became free.
 void move_down(Fd& fd) {
   constexpr int kAboveStdio = 3;
   if (Fd lower(fcntl(fd.get(), F_DUPFD_CLOEXEC, kAboveStdio)); lower) fd = std::move(lower);
 }
 
-/// Of one listener.
+/// The most pending connections of one listening socket.
 size_t places(size_t sockets) {
   return std::max<size_t>(1, std::min(kMostVisitors, descriptors() / 2) / std::max(sockets, kUsualDoors));
 }
 
-/// Lets the close of a connection reset it: nothing of it stays in the kernel.
+/// Makes close() reset the connection, so that the kernel keeps no state of it.
 void forget_at_close(int fd) {
   const linger at_once{1, 0};
   setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
@@ -63,7 +62,7 @@ void forget_at_close(int fd) {
 
 struct Acceptor::PendingConnection {
   enum class Stage : uint8_t { Claim, Length, Frame };
-  /// What it has said.
+  /// What the connection has sent.
   struct Request {
     challenge::Claim claim;
     std::array<uint8_t, 4> length{};
@@ -75,14 +74,14 @@ struct Acceptor::PendingConnection {
   PendingConnection(ListeningSocket* at, Fd with) : listening(at), fd(std::move(with)) {}
 
   ListeningSocket* listening;
-  std::unique_ptr<Request> request;  // from its first byte on
+  std::unique_ptr<Request> request;  // allocated when its first byte arrives
   Deadline::Clock::time_point came = Deadline::Clock::now();
   uint32_t index = 0;   // in its group
-  uint32_t filled = 0;  // bytes of this stage that have arrived
+  uint32_t filled = 0;  // bytes of this stage received so far
   Fd fd;
   Group group = Group::Strangers;
   Stage stage = Stage::Claim;
-  challenge::Nonce nonce = challenge::make_hello().nonce;  // with which it was greeted
+  challenge::Nonce nonce = challenge::make_hello().nonce;  // sent in our Hello
 };
 
 size_t Acceptor::ListeningSocket::connections() const {
@@ -93,7 +92,7 @@ size_t Acceptor::ListeningSocket::connections() const {
 
 Acceptor::Acceptor(EventLoop& loop, Find find)
     : loop_(loop), find_(std::move(find)), epoll_(epoll_create1(EPOLL_CLOEXEC)), spare_(open_spare()) {
-  static_assert(sizeof(PendingConnection) <= 80, "strangers are many");
+  static_assert(sizeof(PendingConnection) <= 80, "there may be thousands of unauthenticated connections");
   if (!epoll_) throw_error(Code::SystemError, "cannot open epoll: {}", std::strerror(errno));
 }
 Acceptor::~Acceptor() = default;
@@ -116,10 +115,10 @@ void Acceptor::close(int listener) {
   sockets_.erase(listening);
 }
 
-// ---- places
+// ---- accepting and evicting
 
 void Acceptor::accept_some(ListeningSocket& listening) {
-  for (int i = 0; i < 64; ++i) {  // then others have their turn
+  for (int i = 0; i < 64; ++i) {  // then other events are handled
     Fd fd = accept_now(listening.listener);
     const int error = fd ? 0 : errno;
     if (fd) {
@@ -129,12 +128,12 @@ void Acceptor::accept_some(ListeningSocket& listening) {
       return;
     } else if (!make_room_anywhere(kHandful)) {
       if (out_of_descriptors(error)) turn_away(listening.listener, error);
-      return pause(true);  // or the loop would spin
+      return pause(true);  // else the loop would spin
     }
   }
 }
 
-/// Who comes while there is no descriptor left hears so, instead of waiting in vain.
+/// Tells connecting peers that no descriptor is left, so that they need not wait for a time-out.
 void Acceptor::turn_away(int listener, int error) {
   accept_error_ = error;
   if (!warned_) log_warn("connections of other ranks cannot be accepted: {}", system_words(error));
@@ -162,7 +161,7 @@ void Acceptor::greet(ListeningSocket& listening, Fd fd) {
   auto connection = std::make_unique<PendingConnection>(&listening, std::move(fd));
   challenge::Hello hello;
   hello.nonce = connection->nonce;
-  // A fresh socket takes 40 bytes; one that does not is no loss.
+  // A fresh socket accepts 40 bytes. A connection whose socket does not is dropped.
   if (send_now(connection->fd.get(), bytes_of(hello)) != sizeof hello) return;
   epoll_event event{};
   event.events = EPOLLIN;
@@ -172,7 +171,7 @@ void Acceptor::greet(ListeningSocket& listening, Fd fd) {
   if (sweep_ == 0) sweep_ = loop_.at(Deadline::in(kSweepSeconds), [this] { sweep(); });
 }
 
-/// Turns out one of those who came by this listening. False where nobody has to give way to a newcomer of that group.
+/// Evicts one connection of this listening socket. False if none may be evicted for a connection of group `newcomer`.
 bool Acceptor::make_room(ListeningSocket& listening, Group newcomer) {
   for (const Group group : {Group::Strangers, Group::Proven, Group::ThisUser}) {
     if (group == Group::ThisUser && newcomer != group) return false;
@@ -184,8 +183,8 @@ bool Acceptor::make_room(ListeningSocket& listening, Group newcomer) {
   return false;
 }
 
-/// Turns out one of those at the fullest listening; false where no listening has more than `kept`, which are not turned
-/// out for each other in the middle of what they came for.
+/// Evicts one connection of the fullest listening socket. False if no socket has more than `kept` connections: so few
+/// are not evicted for each other while they authenticate.
 bool Acceptor::make_room_anywhere(size_t kept) {
   const auto fullest = std::max_element(sockets_.begin(), sockets_.end(), [](const auto& a, const auto& b) {
     return a->connections() < b->connections();
@@ -201,7 +200,7 @@ void Acceptor::pause(bool paused) {
   if (paused) loop_.at(Deadline::in(kPauseSeconds), [this] { pause(false); });
 }
 
-/// Shows out who has been here for too long.
+/// Closes connections that have been pending for too long.
 void Acceptor::sweep() {
   sweep_ = 0;
   const auto now = Deadline::Clock::now();
@@ -224,7 +223,7 @@ void Acceptor::enter(std::unique_ptr<PendingConnection> connection, Group group)
   connections.push_back(std::move(connection));
 }
 
-/// Leaves its group, in which the last one gets its place.
+/// Removes the connection from its group; the group's last connection takes its index.
 std::unique_ptr<Acceptor::PendingConnection> Acceptor::leave(PendingConnection& connection) {
   PendingConnections& connections = connection.listening->of(connection.group);
   connections.back()->index = connection.index;
@@ -234,7 +233,7 @@ std::unique_ptr<Acceptor::PendingConnection> Acceptor::leave(PendingConnection& 
   return taken;
 }
 
-/// A forked child may have its descriptor open too: then a mere close would not end its events.
+/// A forked child may hold the descriptor too. Then close() alone would not end its events.
 std::unique_ptr<Acceptor::PendingConnection> Acceptor::take_out(PendingConnection& connection) {
   if (connection.fd) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection.fd.get(), nullptr);
   return leave(connection);
@@ -245,21 +244,21 @@ void Acceptor::turn_out(PendingConnection& connection) {
   take_out(connection);
 }
 
-// ---- the way through
+// ---- authenticating
 
 void Acceptor::on_events() {
   std::array<epoll_event, 64> events;
   const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
   for (int i = 0; i < count; ++i) {
-    // Each connection has one event at most, and nothing that follows from it takes out another one.
+    // Each connection has at most one event, and handling it removes no other connection.
     auto& connection = *static_cast<PendingConnection*>(events[static_cast<size_t>(i)].data.ptr);
     if (!advance(connection)) continue;
-    const auto taken = take_out(connection);  // through, or not welcome
+    const auto taken = take_out(connection);  // complete, or rejected
     if (taken->stage == PendingConnection::Stage::Frame && taken->filled == taken->request->frame_length) admit(*taken);
   }
 }
 
-/// True when the connection's time in the acceptor is over.
+/// True when the connection is no longer pending.
 bool Acceptor::advance(PendingConnection& v) {
   if (!v.request) v.request = std::make_unique<PendingConnection::Request>();
   PendingConnection::Request& request = *v.request;
@@ -281,8 +280,8 @@ bool Acceptor::advance(PendingConnection& v) {
   return read_frame(v) || !v.fd;
 }
 
-/// Reads no byte beyond the `size` that belong to this stage: what follows belongs to somebody else. True when
-/// complete; closes the descriptor when nothing more can come.
+/// Reads exactly the `size` bytes of this stage; later bytes belong to the connection's handler. True when complete.
+/// Closes the descriptor when the peer has ended the connection.
 bool Acceptor::read_exactly(PendingConnection& v, void* into, size_t size) {
   while (v.filled < size) {
     const ptrdiff_t got = recv_now(v.fd.get(), static_cast<char*>(into) + v.filled, size - v.filled);

@@ -9,8 +9,8 @@
 
 namespace tutti::control {
 
-/// The client of rank `to`, for a request of rank `from`. This is the one place where `from` is checked: streams and
-/// services behind it may use it as an index.
+/// The client of rank `to`, for a request of rank `from`. Only this function checks `from`: streams and services use it
+/// as an index.
 std::shared_ptr<ControlClient> CommunicatorConnections::client(Rank to, Rank from) const {
   auto found = control_.client(name_, to);
   if (!found) {
@@ -34,7 +34,7 @@ void CommunicatorConnections::welcome(Fd& fd, std::string_view first) {
     case Kind::Withdraw: {
       if (const auto server = control_.server(name_)) server->withdraw(unpack<Withdraw>(first));
       const std::string accepted = pack(Accepted{});
-      send_now(fd.get(), accepted);  // whoever withdraws may not wait for it
+      send_now(fd.get(), accepted);  // the withdrawing rank may not wait for it
       return;
     }
     case Kind::Stream: {

@@ -1,4 +1,4 @@
-// What answers the connections that prove a communicator's key: its rendezvous server and its clients in this process.
+// Routes the connections that prove a communicator's key to its rendezvous server and its clients in this process.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// The control thread's side of a client: what the rendezvous server says, and who dies.
+// The control thread's side of a client: messages of the rendezvous server, and deaths of processes.
 #include "control/control_client.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace tutti::control {
 namespace {
 
-constexpr double kGraceSeconds = 0.05;  // a death may be seen before the update that explains it
+constexpr double kGraceSeconds = 0.05;  // a death may be seen before the message that explains it
 constexpr double kHubSeconds = 0.4;     // for the rendezvous server to confirm a death that this host saw
 
 }  // namespace
@@ -85,7 +85,7 @@ void ControlClient::on_frame(std::string_view body) {
 
 void ControlClient::on_table(Table table) {
   if (table.members.size() != static_cast<size_t>(ranks_) || !members_.empty() || table.heartbeat_ms == 0) {
-    throw_error(Code::ProtocolError, "a table of {} ranks where {} belong", table.members.size(), ranks_);
+    throw_error(Code::ProtocolError, "a table of {} ranks in a communicator of {}", table.members.size(), ranks_);
   }
   heartbeat_seconds_ = table.heartbeat_ms / 1e3;
   server_ = std::move(table.server);
@@ -116,7 +116,8 @@ void ControlClient::on_update(const MembershipUpdate& update) {
   {
     const std::lock_guard lock(mutex_);
     for (const MembershipUpdate::Gone& gone : update.gone) {
-      if (gone.rank < 0 || gone.rank >= ranks_) throw_error(Code::ProtocolError, "update of rank {}", gone.rank);
+      if (gone.rank < 0 || gone.rank >= ranks_)
+        throw_error(Code::ProtocolError, "a membership update names rank {}", gone.rank);
       const auto r = static_cast<size_t>(gone.rank);
       gone_[r] = gone.lost != 0 ? Gone::Lost : Gone::Left;
       left_[r].calls = gone.calls;
@@ -124,7 +125,7 @@ void ControlClient::on_update(const MembershipUpdate& update) {
     }
   }
   for (const MembershipUpdate::Gone& gone : update.gone) {
-    if (gone.lost != 0) resolve_all_to(gone.rank);  // it will not answer; one that has left does
+    if (gone.lost != 0) resolve_all_to(gone.rank);  // it will not answer; a rank that left still does
   }
 }
 
@@ -136,11 +137,12 @@ void ControlClient::on_done(Done done) {
     mismatch_ = std::move(done.mismatch);
     unheard = answered_ && !mismatch_.empty();
   }
-  if (unheard) control_.add_unheard({rank_, ranks_, mismatch_});  // before close(): then nobody waits for it any more
+  if (unheard)
+    control_.add_unheard({rank_, ranks_, mismatch_});  // before close(): after it nobody waits for the mismatch
   close();
 }
 
-/// The connection to the rendezvous server has ended: as it should after Done, else because its process died.
+/// The connection to the rendezvous server has ended. That is expected after Done; otherwise the server's process died.
 void ControlClient::on_end(const std::string& why) {
   const auto self = shared_from_this();
   bool parted = false;
@@ -156,7 +158,7 @@ void ControlClient::on_end(const std::string& why) {
   resolve_all();
   if (parted || members_.empty()) return close();
   if (not_gone().empty()) return;
-  // If that process died, its pidfd tells in a moment, and names the rank.
+  // If that process died, its pidfd reports it in a moment, and names the rank.
   grace_timer_ = control_.loop().at(Deadline::in(kGraceSeconds), [weak = weak_from_this(), why] {
     if (const auto client = weak.lock()) client->hub_lost(why);
   });
@@ -169,15 +171,14 @@ void ControlClient::hub_lost(const std::string& why) {
   const std::string who = rank == members_.end()
                               ? fmt::format("the process that made the unique id ({})", describe_process(server_))
                               : describe_rank(static_cast<Rank>(rank - members_.begin()), *rank);
-  set_failure(Code::PeerFailed,
-              fmt::format("{} is gone, and with it the rendezvous server of all ranks: {}", who, why));
+  set_failure(Code::PeerFailed, fmt::format("{} is gone; it held the rendezvous server of all ranks: {}", who, why));
 }
 
 void ControlClient::heartbeat() {
   if (!channel_) return;
   const double beat = heartbeat_seconds_ / 4;
   const auto now = Deadline::Clock::now();
-  // After this process itself was stopped, the rendezvous server is not to blame for the silence.
+  // If this process itself was stopped, the silence is not the rendezvous server's fault.
   if (std::chrono::duration<double>(now - last_beat_).count() > 2 * beat) channel_->forgive_silence();
   last_beat_ = now;
   const double silent = std::chrono::duration<double>(now - channel_->heard()).count();
@@ -192,7 +193,7 @@ void ControlClient::heartbeat() {
   });
 }
 
-/// One watch for each other process of this host that holds a rank, or the rendezvous server.
+/// Watches each other process of this host that holds a rank or the rendezvous server, once.
 void ControlClient::watch_processes() {
   std::set<std::pair<uint32_t, uint64_t>> seen;
   const Member& home = control_.home();
@@ -217,8 +218,8 @@ std::vector<Rank> ControlClient::still_here(const Member& member) const {
   return ranks;
 }
 
-/// The rendezvous server decides whether a rank that died had left before; where it does not answer, this rank believes
-/// what it sees.
+/// The rendezvous server decides whether a rank that died had left before. If the server does not answer, this rank
+/// relies on what its host saw.
 void ControlClient::process_died(const Member& member) {
   {
     const std::lock_guard lock(mutex_);
@@ -250,8 +251,9 @@ void ControlClient::process_died(const Member& member) {
   });
 }
 
-/// Others of this host read and write the memory of the process that a rank says it is, so it must be its own: a
-/// member that names another one, this one perhaps, would have that one's memory read and written.
+/// Other ranks of this host read and write the memory of the process that a rank names as its own. A request must
+/// therefore come from that process: otherwise a member could name a foreign process and have its memory read and
+/// written.
 void ControlClient::check_asker(Rank from, int fd) const {
   const int64_t process = peer_process(fd);
   if (process == static_cast<int64_t>(member(from).process)) return;
@@ -272,7 +274,7 @@ void ControlClient::answer_board(const BoardAsk& ask) {
 
 void ControlClient::resolve(uint64_t ticket, Answer answer) {
   const auto found = questions_.find(ticket);
-  if (found == questions_.end()) return;  // its time was over
+  if (found == questions_.end()) return;  // timed out
   control_.loop().cancel(found->second.timer);
   std::promise<Answer> promise = std::move(found->second.answer);
   questions_.erase(found);
@@ -291,7 +293,7 @@ void ControlClient::resolve_all() {
   while (!questions_.empty()) resolve(questions_.begin()->first, std::nullopt);
 }
 
-/// Nobody needs this client any more.
+/// No rank needs this client any more.
 void ControlClient::close() {
   if (closed_) return;
   const auto self = shared_from_this();

@@ -1,4 +1,4 @@
-// The user threads' side of a client: calls that wait for the control thread, or leave work with it.
+// The user threads' side of a client: calls that wait for the control thread or post work to it.
 #include <algorithm>
 
 #include "control/control_client.hpp"
@@ -8,10 +8,10 @@
 namespace tutti::control {
 namespace {
 
-/// The rendezvous server ends waits at their deadline, with a text that says who is missing; a waiter gives up by
-/// itself only when even that does not come.
+/// The rendezvous server ends a wait at its deadline and names the missing ranks. A waiter times out by itself, this
+/// much later, only if the server's message does not arrive.
 constexpr double kForTheReasonSeconds = 2;
-constexpr double kLookEvery = 0.02;  // seconds, at what may end a wait from elsewhere
+constexpr double kLookEvery = 0.02;  // seconds between checks of the stop flag
 
 Deadline later(Deadline deadline) { return Deadline::in(deadline.left() + kForTheReasonSeconds); }
 
@@ -49,7 +49,7 @@ void ControlClient::wait_joined(WaitLimit limit) {
   }
   if (joined_) return;
   if (refusal_) throw Error(refusal_->first, refusal_->second);
-  throw_error(Code::Timeout, "the rendezvous server took this rank's registration and then said nothing");
+  throw_error(Code::Timeout, "the rendezvous server accepted this rank's registration and did not answer it");
 }
 
 std::vector<std::string> ControlClient::exchange(std::string mine, Deadline deadline, const ExchangePurpose& purpose) {
@@ -92,7 +92,7 @@ std::vector<std::string> ControlClient::wait_gathered(uint32_t number, Deadline 
   if (!failure_) {
     lock.unlock();
     fail(Code::Timeout,
-         fmt::format("rank {} waited in vain in {}: the rendezvous server does not answer", rank_, purpose.what));
+         fmt::format("rank {} timed out in {}: the rendezvous server does not answer", rank_, purpose.what));
     lock.lock();
   }
   throw Error(failure_->first, failure_->second);
@@ -174,7 +174,7 @@ void ControlClient::say_goodbye(const Goodbye& goodbye) {
 }
 
 void ControlClient::give_up() {
-  control_.remove_client(*this);  // at once: the rank may try again
+  control_.remove_client(*this);  // at once: the rank may join again
   control_.loop().post([self = shared_from_this()] { self->close(); });
 }
 

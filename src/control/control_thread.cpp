@@ -26,7 +26,7 @@ namespace {
 
 std::atomic<ControlThread*> current{nullptr};
 
-/// Held while the thread starts, and by fork(), so that no child inherits a half-started one.
+/// Held while the thread starts, and by fork(), so that no child inherits a partly started thread.
 std::mutex& start_mutex() {
   static auto* const kMutex = [] {
     pthread_atfork([] { start_mutex().lock(); }, [] { start_mutex().unlock(); }, [] { start_mutex().unlock(); });
@@ -35,7 +35,7 @@ std::mutex& start_mutex() {
   return *kMutex;
 }
 
-/// While it lives, threads that this one starts take no signals: those are meant for the program's own threads.
+/// Threads started while this object lives block all signals: signals are for the program's own threads.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -141,7 +141,7 @@ ControlThread::Entry& ControlThread::entry(const Key& key) {
   return found->second;
 }
 
-/// Under the lock: forgets a communicator of which nothing is left.
+/// Under the lock: removes the entry of a communicator that has neither server nor clients here.
 void ControlThread::tidy(const std::string& name) {
   const auto found = entries_.find(name);
   if (found != entries_.end() && !found->second.server && found->second.clients.empty()) {
@@ -216,14 +216,14 @@ void ControlThread::wait_until_told(const std::string& name, size_t ranks, Deadl
   changed_.wait_until(lock, deadline.at(), [&] { return meeting_point->told() >= ranks; });
 }
 
-/// Under the lock. A rendezvous server to which nobody has come yet keeps no process from ending.
+/// Under the lock. A rendezvous server at which no rank has registered does not keep the process alive.
 bool ControlThread::through() const {
   return endpoints_ > 0 || std::all_of(entries_.begin(), entries_.end(), [](const auto& entry) {
            return entry.second.clients.empty() && (!entry.second.server || !entry.second.server->busy());
          });
 }
 
-/// Under the lock: nobody waits for the ranks of this process but in communicators that have failed.
+/// Under the lock: every communicator that still needs this process has failed.
 bool ControlThread::only_failed_left() const {
   return std::all_of(entries_.begin(), entries_.end(), [](const auto& named) {
     const Entry& entry = named.second;
@@ -247,7 +247,7 @@ std::shared_ptr<ControlClient> ControlThread::unfinished() {
   return nullptr;
 }
 
-/// Under the lock, or who waits could miss it.
+/// Takes the lock, since a waiter could otherwise miss the notification.
 void ControlThread::notify() {
   const std::lock_guard lock(mutex_);
   changed_.notify_all();
@@ -278,7 +278,7 @@ ControlThread::Watch ControlThread::watch_process(uint32_t process, uint64_t sta
   } else if (!unsupported) {
     loop_.post([this, process] { process_died(process); });  // it has died already
   } else {
-    log_debug("control thread: no pidfd here: deaths are seen by closed connections only");
+    log_debug("control thread: this kernel has no pidfd: only closed connections reveal deaths");
   }
   return watch;
 }

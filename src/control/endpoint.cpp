@@ -15,14 +15,14 @@
 namespace tutti::control {
 namespace {
 
-constexpr double kAfterFailureSeconds = 2;  // for the others to hear of a failure before this process ends
+constexpr double kAfterFailureSeconds = 2;  // for the other ranks to receive a failure before this process ends
 
-/// Where a rank of this process finds `member`.
+/// The addresses at which this process reaches `member`.
 std::vector<Address> addresses_of(const Member& member, const Member& home) {
   return member.host == home.host ? std::vector{Address::loopback()} : member.addresses;
 }
 
-/// Why a connection to another host could not be made, where the addresses that it offers tell.
+/// The reason why a connection to another host failed: its addresses, if all of them are loopback, else `failure`.
 std::string explain(const std::string& failure, const std::vector<Address>& addresses, bool here) {
   if (here || !std::all_of(addresses.begin(), addresses.end(), [](const Address& a) { return a.is_loopback(); })) {
     return failure;
@@ -30,7 +30,7 @@ std::string explain(const std::string& failure, const std::vector<Address>& addr
   std::vector<std::string> texts;
   for (const Address& address : addresses) texts.push_back(to_string(address));
   return fmt::format(
-      "it runs on another host and offers nothing but its loopback address ({}), which only its own host reaches: set "
+      "it runs on another host and offers only its loopback address ({}), which other hosts cannot reach: set "
       "TUTTI_INTERFACE there to an interface that this host reaches, or unset it",
       fmt::join(texts, ", "));
 }
@@ -69,13 +69,13 @@ void withdraw(const UniqueId& id, const Withdraw& withdrawal, size_t told_elsewh
     call<Accepted>(fd.get(), withdrawal, limit);
     ControlThread::get().wait_until_told(id.name(), static_cast<size_t>(withdrawal.ranks) - told_elsewhere,
                                          limit.deadline);
-  } catch (const Error&) {  // nobody is there to be told
+  } catch (const Error&) {  // no process is left to inform
   }
 }
 
 namespace {
 
-/// The connection of a rank to the rendezvous server, which is in the process that made the id.
+/// Connects a rank to the rendezvous server, in the process that made the id.
 Fd dial_server(const UniqueId& id, const ControlThread& control, WaitLimit limit) {
   const bool here = id.host == hash64(control.home().host);
   const std::vector<Address> addresses = here ? std::vector{Address::loopback()} : id.addresses;
@@ -83,12 +83,12 @@ Fd dial_server(const UniqueId& id, const ControlThread& control, WaitLimit limit
     return dial(addresses, id.port, id.key, limit);
   } catch (const Error& error) {
     if (error.code() == Code::Aborted) throw;
-    throw_error(error.code(), "the process that made the unique id (rank 0's, most often) cannot be reached: {}",
+    throw_error(error.code(), "the process that made the unique id (usually rank 0's) cannot be reached: {}",
                 explain(error.what(), addresses, here));
   }
 }
 
-/// Takes the client and waits for the others.
+/// Registers the rank and waits until all ranks have joined.
 void register_rank(ControlThread& control, ControlClient& client, const UniqueId& id, std::string info,
                    WaitLimit limit) {
   control.check_addresses();
@@ -105,7 +105,8 @@ void register_rank(ControlThread& control, ControlClient& client, const UniqueId
   client.wait_joined(limit);
 }
 
-/// False for what the rendezvous server said itself, or what means that it is not there.
+/// False for errors that came from the rendezvous server, or mean that it does not exist: then no rank waits for a
+/// withdrawal.
 bool others_wait(Code code) { return code != Code::Timeout && code != Code::PeerFailed && code != Code::Aborted; }
 
 }  // namespace
@@ -126,7 +127,7 @@ std::unique_ptr<Endpoint> Endpoint::join(const UniqueId& id, Rank ranks, Rank ra
     }
   }();
   const auto client = std::make_shared<ControlClient>(control, id.key, ranks, rank);
-  control.add_client(client);  // before anybody hears of this rank: peers may reach it at once
+  control.add_client(client);  // before other ranks learn of this one: they may connect at once
   try {
     register_rank(control, *client, id, std::move(info), {deadline, stop});
   } catch (const Error& error) {
@@ -201,7 +202,7 @@ void Endpoint::serve_board(std::function<std::string(uint64_t)> board) { client_
 
 std::future<std::optional<std::string>> Endpoint::ask_board(Rank peer, uint64_t call, Deadline deadline) {
   control_.check_not_forked();
-  client_->member(peer);  // throws if there is no such rank
+  client_->member(peer);  // throws if the rank does not exist
   if (const auto here = control_.client(name(), peer)) {
     std::promise<std::optional<std::string>> answer;
     answer.set_value(here->board()(call));
@@ -236,7 +237,7 @@ Farewell Endpoint::leave(uint64_t calls, Deadline deadline, uint64_t digest, con
   return farewell;
 }
 
-/// The wait for the other ranks has run out. Where a failure has ended it, there is nothing to add to that.
+/// The wait for the other ranks has timed out. If a failure ended it, there is nothing to add.
 void Endpoint::say_who_is_late(Farewell& farewell, double waited) const {
   auto awaited = client_;
   std::string which;

@@ -1,9 +1,4 @@
-// Every message of the control plane, in one place.
-//
-// On the wire a message is a frame: its length (4 bytes, little-endian), its kind (1 byte), then its fields in the
-// order in which `fields` names them: numbers little-endian, texts and lists behind their length (4 bytes). The same
-// `fields` writes and reads, so the two cannot disagree. A reader checks every length against its limit and against
-// what is there, and that nothing is left over; anything else throws Error(ProtocolError).
+// All messages of the control plane.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +16,10 @@
 namespace tutti::control {
 
 inline constexpr Rank kMaxRanks = 1 << 16;
-inline constexpr size_t kMaxInfo = 1 << 20;       ///< what a rank hands to join()
-inline constexpr size_t kMaxExchange = 16 << 20;  ///< what a rank gives to one exchange()
-inline constexpr size_t kMaxSmall = 4096;         ///< texts of errors, requests and their answers
-inline constexpr size_t kMaxEntry = 16 << 10;     ///< what a board answers
+inline constexpr size_t kMaxInfo = 1 << 20;       ///< what a rank passes to join()
+inline constexpr size_t kMaxExchange = 16 << 20;  ///< a rank's contribution to one exchange()
+inline constexpr size_t kMaxSmall = 4096;         ///< texts of errors, requests and their replies
+inline constexpr size_t kMaxEntry = 16 << 10;     ///< a reply of a call board
 inline constexpr size_t kMaxLabel = 64, kMaxName = 256;
 inline constexpr size_t kMaxFirstFrame = kMaxInfo + kMaxSmall;    ///< the first frame of a connection
 inline constexpr size_t kMaxToServer = kMaxExchange + kMaxSmall;  ///< any later frame to a rendezvous server
@@ -32,11 +27,11 @@ inline constexpr size_t kMaxFromServer = 1u << 30;                ///< any frame
 
 enum class Kind : uint8_t {
   // the first message of a connection says what it is for
-  Register = 1,  // a rank's connection to the rendezvous server
-  Stream,        // a stream for a transport; after Accepted it belongs to the two transports
+  Register = 1,  // a rank registers with the rendezvous server
+  Stream,        // a stream for a transport; after Accepted it belongs to the transports
   Ask,           // one request to a service
-  Fetch,         // wants the unique id (launch)
-  Withdraw,      // a rank that cannot take part, and why
+  Fetch,         // asks rank 0 for the unique id (launch)
+  Withdraw,      // a rank cannot take part, and why
   // answers to them
   Accepted,
   Refused,
@@ -60,17 +55,17 @@ enum class Kind : uint8_t {
   Ping
 };
 
-/// Who a rank is and where its process listens.
+/// A rank's process and where it listens.
 struct Member {
   std::string host;  ///< identity, see transports::ProcessId
   uint32_t process = 0;
   uint64_t started = 0;
   uint64_t nonce = 0;     ///< random, see transports::ProcessId
-  std::string host_name;  ///< for people
+  std::string host_name;  ///< in messages
   std::vector<Address> addresses;
   uint16_t port = 0;
   std::string unix_name;
-  std::string info;  ///< opaque
+  std::string info;  ///< opaque to the control plane
 
   static void fields(auto& m, auto& v) {
     v.text(m.host, kMaxName);
@@ -89,7 +84,7 @@ struct Register {
   static constexpr Kind kKind = Kind::Register;
   std::string version;
   Rank ranks = 0, rank = 0;
-  uint32_t wait_ms = 0;  ///< how long this rank is ready to wait for the others
+  uint32_t wait_ms = 0;  ///< how long this rank waits for the others
   Member me;
   static void fields(auto& m, auto& v) {
     v.text(m.version, kMaxLabel);
@@ -132,12 +127,12 @@ struct Fetch {
   }
 };
 
-/// To whoever the others wait for: rank 0's process before the unique id is handed out, then the rendezvous server.
+/// Sent to the process that the other ranks wait for: rank 0's before it hands out the unique id, then the server's.
 struct Withdraw {
   static constexpr Kind kKind = Kind::Withdraw;
   Rank ranks = 0, rank = 0;
   Code code = Code::InternalError;
-  std::string text;  ///< for all ranks: who it is, and why
+  std::string text;  ///< for all ranks: which rank withdraws, and why
   static void fields(auto& m, auto& v) {
     v.number(m.ranks);
     v.number(m.rank);
@@ -173,10 +168,10 @@ struct IdGiven {
   static void fields(auto& m, auto& v) { v.text(m.hex, kMaxName); }
 };
 
-/// All ranks are there.
+/// All ranks have joined.
 struct Table {
   static constexpr Kind kKind = Kind::Table;
-  uint32_t heartbeat_ms = 0;  ///< silence after which either end counts as lost
+  uint32_t heartbeat_ms = 0;  ///< after this silence either end treats the other as lost
   Member server;              ///< the process that holds the rendezvous server
   std::vector<Member> members;
   static void fields(auto& m, auto& v) {
@@ -186,7 +181,7 @@ struct Table {
   }
 };
 
-/// `call` and `what` say which call it is part of: they must be equal on all ranks.
+/// A contribution. `call` and `what` name the call that it is part of; they must be equal on all ranks.
 struct Exchange {
   static constexpr Kind kKind = Kind::Exchange;
   uint32_t number = 0, wait_ms = 0;
@@ -212,11 +207,11 @@ struct Gathered {
   }
 };
 
-/// To a rank that waits in an exchange: who has not given to it for a while, or has given as part of another call.
+/// To a rank that waits in an exchange: the ranks that have not contributed for a while, or contribute to another call.
 struct Missing {
   static constexpr Kind kKind = Kind::Missing;
   uint32_t number = 0;
-  uint8_t compare = 0;  ///< 1: the reader is to compare its calls with theirs
+  uint8_t compare = 0;  ///< 1: the receiver compares its calls with theirs
   std::vector<Rank> ranks;
   static void fields(auto& m, auto& v) {
     v.number(m.number);
@@ -225,15 +220,15 @@ struct Missing {
   }
 };
 
-/// Comes before the MembershipUpdate of ranks that left: what each of them (`peer`) has sent to, and received from, the
-/// reader.
+/// Sent before the MembershipUpdate of ranks that left: what each of them (`peer`) has sent to, and received from, the
+/// receiver of this message.
 struct TransferCounts {
   static constexpr Kind kKind = Kind::TransferCounts;
   std::vector<PeerTransfers> traffic;
   static void fields(auto& m, auto& v) { v.list(m.traffic, kMaxRanks); }
 };
 
-/// Who has gone, and how.
+/// The ranks that have left or were lost.
 struct MembershipUpdate {
   static constexpr Kind kKind = Kind::MembershipUpdate;
   struct Gone {
@@ -259,7 +254,7 @@ struct Done {
   static void fields(auto& m, auto& v) { v.text(m.mismatch, kMaxSmall); }
 };
 
-/// The process of `rank` died, as seen from its own host.
+/// The process of `rank` died, as seen on its own host.
 struct Report {
   static constexpr Kind kKind = Kind::Report;
   Rank rank = 0;
@@ -269,8 +264,8 @@ struct Report {
 struct Goodbye {
   static constexpr Kind kKind = Kind::Goodbye;
   uint64_t calls = 0;
-  uint64_t digest = 0;  ///< of all the calls, in order
-  std::string last;     ///< the last one, for people
+  uint64_t digest = 0;  ///< of all calls, in order
+  std::string last;     ///< the last one, in messages
   std::vector<PeerTransfers> traffic;
   static void fields(auto& m, auto& v) {
     v.number(m.calls);
@@ -280,7 +275,7 @@ struct Goodbye {
   }
 };
 
-/// Concerns this communicator and, in the processes of its ranks, those of calls that wait with these tickets (Wait).
+/// Fails this communicator and, in the processes of its ranks, the communicators of the waits with these tickets.
 struct Fail {
   static constexpr Kind kKind = Kind::Fail;
   Code code = Code::InternalError;
@@ -295,7 +290,7 @@ struct Fail {
 
 struct BoardAsk {
   static constexpr Kind kKind = Kind::BoardAsk;
-  Rank peer = 0;  ///< to the rendezvous server: who is asked; from it: who asks
+  Rank peer = 0;  ///< to the rendezvous server: the asked rank; from it: the asking rank
   uint64_t ticket = 0, call = 0;
   static void fields(auto& m, auto& v) {
     v.number(m.peer);
@@ -308,7 +303,7 @@ struct BoardReply {
   static constexpr Kind kKind = Kind::BoardReply;
   Rank peer = 0;
   uint64_t ticket = 0;
-  uint8_t known = 0;  ///< 0: no board there
+  uint8_t known = 0;  ///< 0: that rank has no board
   std::string entry;
   static void fields(auto& m, auto& v) {
     v.number(m.peer);

@@ -1,8 +1,8 @@
-// The rendezvous server while ranks exchange: every rank gives some bytes, every rank gets those of all.
+// The rendezvous server's exchanges: every rank contributes bytes, and every rank receives those of all ranks.
 //
-// An exchange is part of a call, and all ranks must be in that call. Where one is not, the rendezvous server cannot
-// tell which calls went apart: it has no call boards. It tells a rank that waits who is missing, and that rank
-// compares.
+// An exchange is part of a call, and all ranks must be in that call. If one is not, the rendezvous server cannot tell
+// where the calls diverged, since it has no call boards. It sends a waiting rank the missing ranks, and that rank
+// compares its calls with theirs.
 #include <algorithm>
 
 #include "control/control_thread.hpp"
@@ -12,7 +12,7 @@
 namespace tutti::control {
 namespace {
 
-constexpr double kLookSeconds = 1;  // between two looks at an exchange that is not complete
+constexpr double kLookSeconds = 1;  // between two checks of an incomplete exchange
 constexpr size_t kMaxGathered = kMaxFromServer - (1 << 20);
 
 /// "split() as call 5"
@@ -79,8 +79,8 @@ void RendezvousServer::exchange_late(uint32_t number) {
                                   missing.size() == 1 ? "it is" : "they are"));
 }
 
-/// Those who wait are told whom they wait for. The first of them asks the others' call boards; it fails the
-/// communicator if it finds out.
+/// Sends the waiting ranks the ranks that they wait for. The first waiting rank asks the others' call boards and fails
+/// the communicator if calls differ.
 void RendezvousServer::look_at_exchange(uint32_t number) {
   if (failed_ || state_ != State::Running || number != exchange_ || given_ == 0) return;
   if (!apart_.empty()) return fail(Code::Mismatch, apart_);
@@ -88,7 +88,7 @@ void RendezvousServer::look_at_exchange(uint32_t number) {
   look_timer_ = after(kLookSeconds, &RendezvousServer::look_at_exchange);
 }
 
-/// Calls a function in some seconds, with the number of the exchange that is under way now.
+/// Calls a member function after `seconds`, with the number of the current exchange.
 EventLoop::Id RendezvousServer::after(double seconds, void (RendezvousServer::*then)(uint32_t)) {
   return control_.loop().at(Deadline::in(seconds), [weak = weak_from_this(), then, number = exchange_] {
     if (const auto self = weak.lock()) (self.get()->*then)(number);
@@ -102,13 +102,13 @@ void RendezvousServer::tell_missing(const std::vector<Rank>& ranks) {
   }
 }
 
-/// A rank has left, and others wait for it in an exchange.
+/// A rank has left, and other ranks wait for it in an exchange.
 void RendezvousServer::left_before_exchange(Rank rank) {
   went_apart(rank, fmt::format("destroy() as call {}", joined_[static_cast<size_t>(rank)].goodbye.calls + 1));
 }
 
-/// `rank` is in another call than those who wait. Their boards may show an earlier one in which they differ: if none of
-/// them says so by the next look, the rendezvous server tells what it knows.
+/// `rank` is in another call than the waiting ranks. Their boards may show an earlier difference: the rendezvous server
+/// reports its own finding only if no rank has reported one by the next check.
 void RendezvousServer::went_apart(Rank rank, const std::string& call) {
   if (failed_ || !apart_.empty()) return;
   const size_t first = first_giver();

@@ -1,4 +1,4 @@
-// The rendezvous server while ranks arrive.
+// The rendezvous server while ranks register.
 #include <algorithm>
 
 #include "base/env.hpp"
@@ -11,9 +11,9 @@
 namespace tutti::control {
 namespace {
 
-constexpr double kUnusedSeconds = 3600;  // an id that nobody uses
-constexpr double kRefusingSeconds = 60;  // so that late ranks learn why it failed
-constexpr size_t kMaxDeparted = 1024;    // more would be a peer that plays with us
+constexpr double kUnusedSeconds = 3600;  // until an unused id expires
+constexpr double kRefusingSeconds = 60;  // during which late ranks still receive the reason
+constexpr size_t kMaxDeparted = 1024;    // more can only be a hostile peer
 
 }  // namespace
 
@@ -61,9 +61,9 @@ void RendezvousServer::admit(Fd& fd, Register request) {
   applicant->request = std::move(request);
   applicant->channel = std::make_shared<Channel>(control_.loop(), std::move(fd), kMaxToServer);
   applicants_.push_back(applicant);
-  // Until the table is sent a rank has nothing to say, and its channel nothing to tell but its end.
+  // Until the table is sent, a rank sends nothing; its channel only reports its end.
   applicant->channel->open(
-      [](std::string_view) { throw_error(Code::ProtocolError, "a message before all ranks were there"); },
+      [](std::string_view) { throw_error(Code::ProtocolError, "a message before all ranks had joined"); },
       [weak = weak_from_this(), wa = std::weak_ptr(applicant)](const std::string&) {
         const auto self = weak.lock();
         const auto a = wa.lock();
@@ -76,8 +76,8 @@ void RendezvousServer::admit(Fd& fd, Register request) {
                                           if (self && a) self->waited_in_vain(*a);
                                         });
 
-  // Who is right about the number of ranks? Rank 0 in the process that made the id; without it, the first number whose
-  // ranks are complete.
+  // Ranks may disagree on the number of ranks. Rank 0 in the process that made the id decides; without it, the first
+  // number whose ranks are complete.
   const Rank ranks = applicant->request.ranks;
   const bool ours = applicant->request.rank == 0 && same_process(applicant->request.me, control_.home());
   if (size_ == 0 && ours) settle_size(ranks);
@@ -90,7 +90,7 @@ void RendezvousServer::admit(Fd& fd, Register request) {
 
 void RendezvousServer::settle_size(Rank ranks) {
   size_ = ranks;
-  // Of those that went before, one that has not come again will be missed.
+  // Ranks that disconnected and have not registered again are missing for good.
   const auto missed = std::find_if(departed_.begin(), departed_.end(), [&](const Register& r) {
     return r.ranks == ranks && std::none_of(applicants_.begin(), applicants_.end(), [&](const auto& a) {
              return a->request.ranks == ranks && a->request.rank == r.rank;
@@ -129,18 +129,18 @@ void RendezvousServer::applicant_ended(const std::shared_ptr<Applicant>& applica
 }
 
 void RendezvousServer::stop_for(const Register& departed) {
-  count_told(departed.rank);  // it does not come again
+  count_told(departed.rank);  // it does not register again
   stop_gathering(Code::PeerFailed, fmt::format("{} is gone: it ended, or gave up, before all {} ranks were there",
                                                describe_rank(departed.rank, departed.me), size_));
 }
 
 void RendezvousServer::withdraw(const Withdraw& withdrawal) {
   count_told(withdrawal.rank);
-  if (size_ != 0 && withdrawal.rank >= size_) return;  // it was refused, and nobody waits for it
+  if (size_ != 0 && withdrawal.rank >= size_) return;  // it was refused, and no rank waits for it
   if (state_ == State::Gathering) stop_gathering(withdrawal.code, withdrawal.text);
 }
 
-/// Counts once the answer of this turn is on its way.
+/// Counts the rank once the answer of this loop iteration is on its way.
 void RendezvousServer::count_told(Rank rank) {
   if (rank < 0 || rank >= kMaxRanks) return;
   control_.loop().post([weak = weak_from_this(), rank] {
@@ -152,7 +152,7 @@ void RendezvousServer::count_told(Rank rank) {
   });
 }
 
-/// The first rank whose time is over speaks for all: without it the communicator cannot come to be.
+/// The first rank that times out ends the wait of all: the communicator needs every rank.
 void RendezvousServer::waited_in_vain(const Applicant& applicant) {
   const Rank ranks = applicant.request.ranks;
   std::vector<bool> here(static_cast<size_t>(ranks), false);
@@ -221,7 +221,7 @@ void RendezvousServer::begin() {
   }
   applicants_.clear();
   send_all(pack(table));
-  for (JoinedRank& client : joined_) client.member.info.clear();  // it has been told; the rest is for messages
+  for (JoinedRank& client : joined_) client.member.info.clear();  // it has been sent; the other fields are for messages
   last_beat_ = Deadline::Clock::now();
   heartbeat();
 }

@@ -12,13 +12,13 @@
 namespace tutti::control {
 namespace {
 
-constexpr double kGraceSeconds = 0.05;    // for a goodbye that is already on its way when its process is seen dead
-constexpr double kClosingSeconds = 2;     // for the ranks to close, once all know that all have left
-constexpr size_t kBusyChannel = 1 << 20;  // questions are dropped, not queued, where so much waits already
+constexpr double kGraceSeconds = 0.05;    // for a leave notice that is on its way when its process is seen dead
+constexpr double kClosingSeconds = 2;     // for the ranks to close their connections after Done
+constexpr size_t kBusyChannel = 1 << 20;  // questions are dropped, not queued, if more than this is queued
 
 bool before(const PeerTransfers& a, const PeerTransfers& b) { return a.peer < b.peer; }
 
-/// What `goodbye` says of `peer`; all zero where it says nothing.
+/// What `goodbye` reports of `peer`; zeros if nothing.
 PeerTransfers traffic_with(const Goodbye& goodbye, Rank peer) {
   const PeerTransfers wanted{peer, 0, 0};
   const auto found = std::lower_bound(goodbye.traffic.begin(), goodbye.traffic.end(), wanted, before);
@@ -69,13 +69,13 @@ void RendezvousServer::on_end(Rank from, const std::string& why) {
   if (state_ == State::Closing) check_closed();
 }
 
-/// A rank of its host saw that process die. Its goodbye may still be on its way here.
+/// A rank of the same host saw that process die. Its leave notice may still be on its way.
 void RendezvousServer::on_report(Rank from, Rank rank) {
   if (rank < 0 || static_cast<size_t>(rank) >= joined_.size())
-    throw_error(Code::ProtocolError, "a report on rank {}", rank);
+    throw_error(Code::ProtocolError, "a report names rank {}, which does not exist", rank);
   const Member& witness = joined_[static_cast<size_t>(from)].member;
   if (witness.host != joined_[static_cast<size_t>(rank)].member.host)
-    throw_error(Code::ProtocolError, "a report on rank {}, which runs on another host", rank);
+    throw_error(Code::ProtocolError, "a report names rank {}, which runs on another host", rank);
   control_.loop().at(Deadline::in(kGraceSeconds), [weak = weak_from_this(), rank, who = describe_rank(from, witness)] {
     const auto self = weak.lock();
     if (self && self->joined_[static_cast<size_t>(rank)].where == JoinedRank::Where::Here) {
@@ -96,14 +96,14 @@ void RendezvousServer::on_goodbye(Rank from, Goodbye goodbye) {
   went(from);
 }
 
-/// Checks what a leaver says of its sends and receives, puts it in order, and has it told to the peers concerned.
+/// Checks and sorts the transfer counts of a leaving rank, and queues them for the peers concerned.
 void RendezvousServer::take_traffic(Rank from, std::vector<PeerTransfers>& traffic) {
   std::sort(traffic.begin(), traffic.end(), before);
   for (size_t i = 0; i < traffic.size(); ++i) {
     const Rank peer = traffic[i].peer;
     if (peer < 0 || static_cast<size_t>(peer) >= joined_.size() || peer == from ||
         (i > 0 && traffic[i - 1].peer == peer))
-      throw_error(Code::ProtocolError, "a goodbye that counts messages with rank {}", peer);
+      throw_error(Code::ProtocolError, "a leave notice counts messages with rank {}", peer);
   }
   for (const PeerTransfers& t : traffic) {
     JoinedRank& peer = joined_[static_cast<size_t>(t.peer)];
@@ -111,7 +111,7 @@ void RendezvousServer::take_traffic(Rank from, std::vector<PeerTransfers>& traff
   }
 }
 
-/// Passes a question or an answer on to the rank it names, with the sender in that place.
+/// Forwards a question or an answer to the rank that it names, and replaces that rank by the sender.
 template <class M>
 void RendezvousServer::relay(Rank from, M message) {
   const Rank to = message.peer;
@@ -145,7 +145,7 @@ void RendezvousServer::lose(Rank rank, const std::string& why) {
 
 void RendezvousServer::went(Rank rank) {
   const JoinedRank& client = joined_[static_cast<size_t>(rank)];
-  if (update_.gone.empty()) {  // many go at the same time: one message tells of all who go in this turn
+  if (update_.gone.empty()) {  // one message reports all ranks that leave in this loop iteration
     control_.loop().post([weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->send_update();
     });
@@ -175,7 +175,7 @@ void RendezvousServer::heartbeat() {
   if (state_ != State::Running) return;
   const auto now = Deadline::Clock::now();
   const double limit = env().heartbeat, beat = limit / 4;
-  // After this process itself was stopped, nobody else is to blame for the silence.
+  // If this process itself was stopped, the silence is not the ranks' fault.
   const bool stalled = std::chrono::duration<double>(now - last_beat_).count() > 2 * beat;
   last_beat_ = now;
   for (size_t r = 0; r < joined_.size(); ++r) {
@@ -213,7 +213,7 @@ void RendezvousServer::check_all_gone() {
   check_closed();
 }
 
-/// Ranks that left after other calls than rank 0; nothing to say where the communicator failed anyway.
+/// The first rank whose calls differ from rank 0's. Empty if the communicator has failed: that error was reported.
 std::string RendezvousServer::compare_calls() const {
   if (failed_) return "";
   for (size_t r = 1; r < joined_.size(); ++r) {
@@ -234,8 +234,8 @@ std::string RendezvousServer::compare_calls() const {
   return compare_traffic();
 }
 
-/// Sends that nobody received, or receives of what nobody sent. Each pair is looked at from both sides, since one of
-/// them may know nothing of it.
+/// Sends that were never received, and receives without a send. Each pair is compared from both sides, since one of
+/// them may not list it.
 std::string RendezvousServer::compare_traffic() const {
   for (size_t r = 0; r < joined_.size(); ++r) {
     const auto rank = static_cast<Rank>(r);

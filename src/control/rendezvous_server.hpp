@@ -1,14 +1,13 @@
 // The rendezvous server of one communicator, in the process that made its unique id.
 //
-// Every rank keeps one connection to it: a star, so that n ranks cost n connections and starting costs n messages. It
-// gathers who they are and gives all of them the table, passes on what ranks exchange, their failures and their
-// questions to each other's call boards, notices ranks that are lost, and, when all have left, tells them so: only then
-// does anybody's process have to end.
+// Every rank keeps one connection to it. The star costs n connections for n ranks, and n messages at the start. The
+// server gathers the members and sends all of them the table. It then relays exchanges, failures and questions to call
+// boards, detects lost ranks, and tells all ranks when every rank has left. Until then no rank's process needs to exit.
 //
 //   Gathering ──all ranks registered──► Running ──all left or lost──► Closing ──all connections closed, or 2 s──► gone
-//       └──────a rank waited in vain──► Refusing ──a minute─────────────────────────────────────────────────────► gone
+//       └────── a rank timed out ─────► Refusing ──a minute─────────────────────────────────────────────────────► gone
 //
-// It lives on the control thread alone; all of it is driven by the frames that arrive.
+// It runs on the control thread only, driven by the frames that arrive.
 #pragma once
 
 #include <atomic>
@@ -33,25 +32,25 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
   ~RendezvousServer();
 
   const Key& key() const { return key_; }
-  /// True while ranks are in it: then its process must not end. Any thread.
+  /// True while ranks are connected: then its process must not exit. Any thread.
   bool busy() const { return busy_; }
-  /// How many ranks have been told that the communicator cannot come to be. Any thread.
+  /// How many ranks have been told that the communicator cannot be created. Any thread.
   size_t told() const { return told_count_; }
 
   // ---- control thread
-  /// Begins the hour in which somebody has to come.
+  /// Starts the hour after which an unused server closes.
   void open();
-  /// A connection that wants a client. Throws the Error with which it is refused.
+  /// A connection that wants to register a rank. Throws the Error with which it is refused.
   void admit(Fd& fd, Register request);
-  /// A rank cannot take part: while the others wait for it, their wait ends with its reason.
+  /// A rank cannot take part: ends the other ranks' wait with its reason.
   void withdraw(const Withdraw& withdrawal);
-  /// Closes if nobody has come.
+  /// Closes if no rank has registered.
   void close_if_unused();
 
  private:
   enum class State { Gathering, Refusing, Running, Closing };
 
-  /// A rank that waits for the others. Until the number of ranks is certain, several claims of it are kept apart.
+  /// A rank that waits for the others. Until the number of ranks is decided, several claims to one rank are kept.
   struct Applicant {
     Register request;
     std::shared_ptr<Channel> channel;
@@ -62,12 +61,12 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
     Member member;
     std::shared_ptr<Channel> channel;
     Where where = Where::Here;
-    Goodbye goodbye;                // what it said when it left
-    TransferCounts transfers;       // to be sent to it at the end of this turn
-    std::optional<Exchange> given;  // to the exchange under way
+    Goodbye goodbye;                // what it reported when it left
+    TransferCounts transfers;       // to be sent to it at the end of this loop iteration
+    std::optional<Exchange> given;  // its contribution to the current exchange
   };
 
-  // gathering (hub_gather.cpp)
+  // gathering (rendezvous_gather.cpp)
   void check_request(const Register& request) const;
   void settle_size(Rank ranks);
   void begin();
@@ -79,7 +78,7 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
   void waited_in_vain(const Applicant& applicant);
   void stop_gathering(Code code, const std::string& text);
 
-  // exchanges (hub_exchange.cpp)
+  // exchanges (rendezvous_exchange.cpp)
   void on_exchange(Rank from, Exchange given);
   void finish_exchange();
   void end_exchange();
@@ -119,19 +118,19 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
   EventLoop::Id timer_ = 0;
 
   std::vector<std::shared_ptr<Applicant>> applicants_;
-  std::vector<Register> departed_;  // came, and went before the number of ranks was certain
-  Rank size_ = 0;                   // 0: not certain yet
+  std::vector<Register> departed_;  // registered, and disconnected before the number of ranks was decided
+  Rank size_ = 0;                   // 0: not decided yet
   std::optional<Refused> verdict_;
-  std::set<Rank> told_;  // of the verdict; that many:
+  std::set<Rank> told_;  // ranks that have been told of the refusal
   std::atomic<size_t> told_count_{0};
 
   std::vector<JoinedRank> joined_;
   bool failed_ = false;
-  uint32_t exchange_ = 0;  // number of the exchange under way, or next
+  uint32_t exchange_ = 0;  // number of the current or next exchange
   size_t given_ = 0;
-  std::string apart_;  // the ranks give to it as part of different calls: which
+  std::string apart_;  // the ranks contribute as part of different calls: which
   EventLoop::Id exchange_timer_ = 0, look_timer_ = 0;
-  MembershipUpdate update_;  // to be sent at the end of this turn
+  MembershipUpdate update_;  // to be sent at the end of this loop iteration
   Deadline::Clock::time_point last_beat_{};
 };
 

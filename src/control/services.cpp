@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kMaxWaiting = 4096, kMaxParked = 4096;
 
 void send_reply(int fd, const transports::Wireup::Reply& reply) {
-  // A fresh socket takes it at once, and the control thread waits for nobody.
+  // A fresh socket takes the bytes at once, and the control thread must not wait.
   send_with_fd(fd, pack(Reply{reply.bytes}), reply.fd.get(), {Deadline::in(0), nullptr});
 }
 
@@ -28,7 +28,7 @@ void Services::serve(const std::string& name, Wireup::Service service) {
     slot = entry;
     if (!service) slots_.erase(name);
   }
-  slot->set(std::move(service));  // outside the lock: it waits for a call that is under way
+  slot->set(std::move(service));  // outside the lock: it waits for a running call
   came_.notify_all();
 }
 
@@ -45,7 +45,7 @@ std::optional<Services::Wireup::Reply> Services::try_answer(Rank from, const std
 }
 
 Services::Wireup::Reply Services::ask(Rank from, const std::string& name, const std::string& request, WaitLimit limit) {
-  constexpr auto kSlice = std::chrono::milliseconds(20);  // how often it looks at the stop flag
+  constexpr auto kSlice = std::chrono::milliseconds(20);  // between checks of the stop flag
   for (;;) {
     if (auto reply = try_answer(from, name, request)) return std::move(*reply);
     if (limit.stop && limit.stop->load(std::memory_order_relaxed) != 0) throw_error(Code::Aborted, "stopped");
@@ -56,11 +56,11 @@ Services::Wireup::Reply Services::ask(Rank from, const std::string& name, const 
   }
 }
 
-/// False if the service is not there (yet). Whatever goes wrong is told to the asker.
+/// False if the service is not registered (yet). Errors are sent to the asker.
 bool Services::answered(const Ask& ask, const Fd& fd) {
   try {
     if (find(ask.service) == nullptr) return false;
-    check_(ask.from, fd.get());  // only now: where there are services, it is known who the ranks are
+    check_(ask.from, fd.get());  // only now: once there are services, the members are known
     const auto reply = try_answer(ask.from, ask.service, ask.request);
     if (reply) send_reply(fd.get(), *reply);
     return reply.has_value();
@@ -80,7 +80,7 @@ void Services::answer(Ask ask, Fd& fd) {
 void Services::retry() {
   for (size_t i = waiting_.size(); i-- > 0;) {
     char byte = 0;
-    const bool gone = recv_now(waiting_[i].fd.get(), &byte, 1) < 0;  // the asker has given up
+    const bool gone = recv_now(waiting_[i].fd.get(), &byte, 1) < 0;  // the asker has disconnected
     if (gone || answered(waiting_[i].ask, waiting_[i].fd)) waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(i));
   }
 }

@@ -1,5 +1,4 @@
-// How the ranks of a launch come by one unique id: rank 0 opens a id_server for just so long, and the others fetch it
-// there.
+// How the ranks of a launch get one unique id: rank 0 serves it until all ranks have it, and the others fetch it.
 #include <poll.h>
 #include <unistd.h>
 
@@ -25,10 +24,10 @@
 namespace tutti::control {
 namespace {
 
-constexpr double kTellSeconds = 2;  // for the others to hear why a rank cannot go on
-constexpr int kRetryMs = 20;        // rank 0 may come late, and there is nothing of it to wait on
+constexpr double kTellSeconds = 2;  // for the others to receive the reason why a rank cannot continue
+constexpr int kRetryMs = 20;        // rank 0 may start late, and there is nothing of it to wait on
 
-/// What the key is derived from.
+/// The secret from which the key is derived.
 std::string secret_of(const Launch& launch, Deadline deadline) {
   if (!launch.store) return launch.secret;
   try {
@@ -42,14 +41,14 @@ std::string secret_of(const Launch& launch, Deadline deadline) {
   }
 }
 
-/// What may be wrong where ranks do not find each other.
+/// A possible reason why ranks do not find each other.
 std::string hint(const Launch& launch) {
   if (!launch.job_is_parent) return "";
   return ". TUTTI_JOB is not set, so only processes with the same parent find each other: set it to the same new word "
          "on all ranks (on several hosts also TUTTI_ROOT_ADDR and TUTTI_KEY), or start them with tutti run";
 }
 
-/// The address to one meeting of a launch. Its name and key differ from those of the one before and the one after.
+/// Where rank 0 serves one unique id of a launch. Name and key differ for each id of the launch.
 struct RendezvousAddress {
   RendezvousAddress(const Launch& launch, const std::string& secret, uint64_t number)
       : one_host(launch.one_host()),
@@ -72,7 +71,7 @@ struct RendezvousAddress {
   uint16_t port;
 };
 
-/// Hands out the id, on the control thread, or the reason why there is none.
+/// Serves the id, or the reason why there is none, on the control thread.
 class IdServer final : public ConnectionHandler {
  public:
   IdServer(const RendezvousAddress& address, Rank ranks)
@@ -81,7 +80,7 @@ class IdServer final : public ConnectionHandler {
   }
   const Key& key() const override { return address_.key; }
 
-  /// What is handed out. The first reason to refuse stands.
+  /// The first reason to refuse is kept.
   void give(const std::string& hex) { hex_ = hex; }
   void refuse(Refused verdict) {
     const std::lock_guard lock(mutex_);
@@ -109,7 +108,7 @@ class IdServer final : public ConnectionHandler {
     answer(fd, fetch.rank, refused ? pack(*refused) : pack(IdGiven{hex_}), !refused);
   }
 
-  /// Waits until all ranks have come, or until one of them has said that it cannot take part.
+  /// Waits until all ranks have been answered, or one has withdrawn.
   void wait(Deadline deadline) {
     std::unique_lock lock(mutex_);
     changed_.wait_until(lock, deadline.at(), [this] { return verdict_ || all_served(); });
@@ -118,7 +117,7 @@ class IdServer final : public ConnectionHandler {
     std::unique_lock lock(mutex_);
     changed_.wait_until(lock, deadline.at(), [this] { return all_served(); });
   }
-  /// How many have the id.
+  /// How many ranks have fetched the id.
   size_t given() {
     const std::lock_guard lock(mutex_);
     return given_.size();
@@ -139,8 +138,8 @@ class IdServer final : public ConnectionHandler {
   void check_place(Rank ranks, Rank rank) const {
     const auto expected = static_cast<Rank>(served_.size());
     if (ranks == expected && rank >= 0 && rank < ranks) return;
-    throw_error(Code::InvalidArgument, "rank {} of {} came to exchange_unique_id; rank 0 was launched as one of {}",
-                rank, ranks, expected);
+    throw_error(Code::InvalidArgument, "rank {} of {} asked for the unique id; rank 0 was launched as one of {}", rank,
+                ranks, expected);
   }
   void answer(const Fd& fd, Rank rank, const std::string& bytes, bool gives = false) {
     if (send_now(fd.get(), bytes) != static_cast<ptrdiff_t>(bytes.size())) return;
@@ -169,7 +168,7 @@ Fd open_listener(const RendezvousAddress& address) {
   }
 }
 
-/// The id_server is open as long as this lives.
+/// The server is open while this object lives.
 class OpenIdServer {
  public:
   OpenIdServer(const RendezvousAddress& address, std::shared_ptr<IdServer> id_server)
@@ -193,7 +192,7 @@ class OpenIdServer {
   std::shared_ptr<Fd> listener_;
 };
 
-/// Rank 0 cannot go on: tells the others why, as they come.
+/// Rank 0 cannot continue: sends the reason to each rank that asks.
 void refuse_all(const Launch& launch, const RendezvousAddress& address, const Error& why) {
   if (launch.size == 1) return;
   try {
@@ -201,11 +200,11 @@ void refuse_all(const Launch& launch, const RendezvousAddress& address, const Er
     id_server->refuse({why.code(), describe_withdrawal(0, why)});
     const OpenIdServer open(address, id_server);
     id_server->wait_for_all(Deadline::in(kTellSeconds));
-  } catch (const Error&) {  // then they wait until their own time is over
+  } catch (const Error&) {  // then they wait until their own deadline
   }
 }
 
-/// Ranks on other hosts cannot come to addresses of the loopback interface.
+/// Ranks on other hosts cannot reach addresses of the loopback interface.
 void check_reachable(const RendezvousAddress& address) {
   const ControlThread& control = ControlThread::get();
   control.check_addresses();
@@ -215,7 +214,7 @@ void check_reachable(const RendezvousAddress& address) {
   if (address.one_host || !reaches_only_itself(control.home().addresses) || reaches_only_itself(resolve(address.root)))
     return;
   throw_error(Code::InvalidArgument,
-              "rank 0 offers nothing but its loopback address, and ranks on other hosts cannot reach that: set "
+              "rank 0 offers only its loopback address, which ranks on other hosts cannot reach: set "
               "TUTTI_INTERFACE to an interface that they reach, or unset it");
 }
 
@@ -243,10 +242,10 @@ UniqueId hand_out(const Launch& launch, const RendezvousAddress& address, Deadli
   if (!verdict && missing.empty()) return id;
   if (!verdict) {
     verdict = Refused{Code::Timeout,
-                      fmt::format("rank 0 of {} ({}) waited in vain for {} to fetch the unique id at {}{}", launch.size,
-                                  launch.launcher, list_ranks(missing), address.describe(), hint(launch))};
+                      fmt::format("rank 0 of {} ({}) timed out waiting for {} to fetch the unique id at {}{}",
+                                  launch.size, launch.launcher, list_ranks(missing), address.describe(), hint(launch))};
   }
-  const auto given = id_server->given();  // these wait for the others, or soon will
+  const auto given = id_server->given();  // these wait for the other ranks, or soon will
   withdraw(id, {launch.size, 0, verdict->code, verdict->text}, static_cast<size_t>(launch.size) - 1 - given);
   throw Error(verdict->code, verdict->text);
 }
@@ -264,14 +263,14 @@ Fd dial_rank_zero(const RendezvousAddress& address, WaitLimit limit) {
                           : dial(resolve(address.root), address.port, address.key, limit);
 }
 
-/// The id in rank 0's answer. Throws the reason why there is none.
+/// The id in rank 0's answer. Throws the reason if there is none.
 UniqueId id_in(const std::string& answer) {
   if (kind_of(answer) != Kind::Refused) return UniqueId::from_hex(unpack<IdGiven>(answer).hex);
   const auto refused = unpack<Refused>(answer);
   throw Error(refused.code, refused.text);
 }
 
-/// One attempt: rank 0's answer. Throws where rank 0 cannot be reached.
+/// One attempt to get rank 0's answer. Throws if rank 0 cannot be reached.
 std::string fetch_once(const Launch& launch, const RendezvousAddress& address, WaitLimit limit) {
   const Fd fd = dial_rank_zero(address, limit);
   send_all(fd.get(), pack(Fetch{launch.size, launch.rank}), limit);
@@ -279,10 +278,10 @@ std::string fetch_once(const Launch& launch, const RendezvousAddress& address, W
 }
 
 UniqueId fetch(const Launch& launch, uint64_t number, Deadline deadline) {
-  std::string refused;  // the last reason of a process that listened there and did not accept the key
+  std::string refused;  // of a process that listened there and rejected the key
   for (;;) {
     const RendezvousAddress address(launch, secret_of(launch, deadline),
-                                    number);  // a store may be opened anew, with another secret
+                                    number);  // a store may be restarted with another secret
     std::string answer, reason;
     Code code = Code::Timeout;
     try {
@@ -306,7 +305,7 @@ UniqueId fetch(const Launch& launch, uint64_t number, Deadline deadline) {
   }
 }
 
-/// The number of a launch's next meeting, or of the attempt at it.
+/// Counts the unique ids of this launch, attempts included.
 uint64_t next_meeting() {
   static std::atomic<uint64_t> meetings{0};
   return meetings++;
@@ -318,7 +317,7 @@ void tell_rank_zero(const Launch& launch, const RendezvousAddress& address, cons
     try {
       call<Accepted>(dial_rank_zero(address, limit).get(), withdrawal, limit);
       return;
-    } catch (const Error&) {  // it may come yet
+    } catch (const Error&) {  // rank 0 may start later
       poll(nullptr, 0, limit.deadline.poll_ms(kRetryMs));
     }
   }
@@ -349,7 +348,7 @@ void withdraw(const Launch& launch, const Error& why) {
     }
     const RendezvousAddress address(launch, secret_of(launch, deadline), next_meeting());
     launch.rank == 0 ? refuse_all(launch, address, why) : tell_rank_zero(launch, address, why, {deadline, nullptr});
-  } catch (const Error&) {  // then the others wait until their own time is over
+  } catch (const Error&) {  // then the others wait until their own deadline
   }
 }
 

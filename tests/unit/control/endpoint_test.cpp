@@ -133,7 +133,7 @@ TEST(Endpoint, AnIdThatLeadsNowhereIsAClearError) {
   const Fd taken = listen_tcp(0);
   id.port = port_of(taken.get());
   const_cast<Fd&>(taken).reset();
-  EXPECT_ERROR(Endpoint::join(id, 1, 0, "", soon()), Code::PeerFailed, "nobody listens");
+  EXPECT_ERROR(Endpoint::join(id, 1, 0, "", soon()), Code::PeerFailed, "nothing listens");
 }
 
 TEST(Endpoint, ArgumentsAreChecked) {

@@ -109,7 +109,7 @@ TEST(Meet, WaitingInVainNamesWhoDidNotCome) {
       FAIL() << "met nobody";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), Code::Timeout);
-      EXPECT_NE(std::string(error.what()).find(rank == 0 ? "in vain for rank 1" : "from rank 0"), std::string::npos)
+      EXPECT_NE(std::string(error.what()).find(rank == 0 ? "timed out waiting for rank 1" : "from rank 0"), std::string::npos)
           << error.what();
     }
   }

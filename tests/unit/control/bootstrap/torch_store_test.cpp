@@ -122,7 +122,7 @@ TEST(TorchStore, WhatIsNoStoreIsNotBelieved) {
         std::string(8, '\xff'), good.substr(0, 40), value(std::string(65, 'a')), std::string()}) {
     Server server([&](const std::string&, const std::string&) { return answer; });
     const std::string text = complaint(server.address(), 0.05);
-    EXPECT_NE(text.find("no key could be had from torchrun's store at 127.0.0.1"), std::string::npos) << text;
+    EXPECT_NE(text.find("could not get a key from torchrun's store at 127.0.0.1"), std::string::npos) << text;
   }
 }
 

@@ -84,7 +84,7 @@ Status Communicator::leave() {
   }
   const std::string last = describe(board_->collective(calls_).value_or(CallSpec{}));
   board_->enter(calls_ + 1, {.leaves = true});
-  const control::Farewell farewell =
+  const control::LeaveResult farewell =
       endpoint_->leave(calls_, Deadline::in(env().timeout), digest_, last, std::move(traffic));
   if (failed.ok() && failure().code == Code::Mismatch) failed = failure();  // a slower rank found it meanwhile
   if (!failed.ok()) return failed;

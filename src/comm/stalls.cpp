@@ -45,7 +45,7 @@ std::vector<control::LinkCounts> count(const exec::Links* links) {
   for (const link::InLink& in : links->ins()) {
     control::LinkCounts& from = counts[{in.peer, in.link_lane}];
     from.received += in.next;
-    from.told += in.published;
+    from.acknowledged += in.published;
   }
   std::vector<control::LinkCounts> all;
   for (auto& [link, of] : counts) {
@@ -59,7 +59,7 @@ std::vector<control::LinkCounts> count(const exec::Links* links) {
 
 std::function<std::string(uint64_t)> board_service(std::shared_ptr<const Board> board,
                                                    const control::Endpoint& endpoint) {
-  const uint64_t process = control::process_key(endpoint.place(endpoint.rank())), name = hash64(endpoint.name());
+  const uint64_t process = control::process_key(endpoint.process_id(endpoint.rank())), name = hash64(endpoint.name());
   return [board = std::move(board), rank = endpoint.rank(), process, name](uint64_t key) {
     if ((key & kKinds) != kWaits) return board->answer(key);
     const auto asker = static_cast<Rank>(key & 0x7fffffff);
@@ -71,7 +71,7 @@ Stalls::Stalls(control::Endpoint& endpoint, std::string title)
     : endpoint_(endpoint),
       title_(std::move(title)),
       communicator_(hash64(endpoint.name())),
-      process_(control::process_key(endpoint.place(endpoint.rank()))) {}
+      process_(control::process_key(endpoint.process_id(endpoint.rank()))) {}
 
 void Stalls::withdraw() {
   control::WaitTable::of_this_process().withdraw(this);
@@ -101,7 +101,7 @@ void Stalls::publish(const exec::Stall& stall, const std::string& call) {
     const auto known =
         std::find_if(settled_.begin(), settled_.end(), [&](const auto& settled) { return settled.first == on; });
     entry.wait.on.push_back({.rank = on.peer,
-                             .process = control::process_key(endpoint_.place(on.peer)),
+                             .process = control::process_key(endpoint_.process_id(on.peer)),
                              .settled = known == settled_.end() ? 0 : known->second});
   }
   entry.thread = static_cast<pid_t>(syscall(SYS_gettid));
@@ -142,7 +142,7 @@ uint64_t Stalls::settled(const exec::PeerAwait& on, const control::WaitsReply& r
     for (const control::LinkLaneCounts& link : reply.links) {
       if (link.link_lane == on.link_lane) theirs = link;
     }
-    const bool equal = on.await == exec::Await::Message ? mine->received == theirs.sent : mine->acked == theirs.told;
+    const bool equal = on.await == exec::Await::Message ? mine->received == theirs.sent : mine->acked == theirs.acknowledged;
     return equal ? reply.ticket : 0;
   }
   // In no call: without engines all that it did is seen at once. With them its last acknowledgements may be under way,

@@ -20,13 +20,13 @@
 namespace tutti::control {
 namespace {
 
-constexpr size_t kMostVisitors = 4096;
-constexpr size_t kUsualDoors = 3;       // a TCP socket, a UNIX socket, and the one that hands out unique ids
-constexpr double kPatienceSeconds = 5;  // from the accept to the end of the first frame
+constexpr size_t kMaxPending = 4096;
+constexpr size_t kUsualListeners = 3;         // a TCP socket, a UNIX socket, and the one that hands out unique ids
+constexpr double kAuthenticationSeconds = 5;  // from the accept to the end of the first frame
 constexpr double kSweepSeconds = 0.5;
 constexpr double kPauseSeconds = 0.1;
-constexpr size_t kHandful = 8;       // of connections, while descriptors are short
-constexpr size_t kChunk = 64 << 10;  // a frame's memory grows as its bytes come
+constexpr size_t kFewConnections = 8;  // of connections, while descriptors are short
+constexpr size_t kChunk = 64 << 10;    // a frame's memory grows as its bytes come
 
 Fd open_spare() { return Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
@@ -48,12 +48,12 @@ void move_down(Fd& fd) {
 }
 
 /// The most pending connections of one listening socket.
-size_t places(size_t sockets) {
-  return std::max<size_t>(1, std::min(kMostVisitors, descriptors() / 2) / std::max(sockets, kUsualDoors));
+size_t max_pending(size_t sockets) {
+  return std::max<size_t>(1, std::min(kMaxPending, descriptors() / 2) / std::max(sockets, kUsualListeners));
 }
 
 /// Makes close() reset the connection, so that the kernel keeps no state of it.
-void forget_at_close(int fd) {
+void reset_at_close(int fd) {
   const linger at_once{1, 0};
   setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
 }
@@ -75,11 +75,11 @@ struct Acceptor::PendingConnection {
 
   ListeningSocket* listening;
   std::unique_ptr<Request> request;  // allocated when its first byte arrives
-  Deadline::Clock::time_point came = Deadline::Clock::now();
+  Deadline::Clock::time_point accepted_at = Deadline::Clock::now();
   uint32_t index = 0;   // in its group
   uint32_t filled = 0;  // bytes of this stage received so far
   Fd fd;
-  Group group = Group::Strangers;
+  Group group = Group::Unauthenticated;
   Stage stage = Stage::Claim;
   challenge::Nonce nonce = challenge::make_hello().nonce;  // sent in our Hello
 };
@@ -99,20 +99,20 @@ Acceptor::~Acceptor() = default;
 
 void Acceptor::open(int listener) {
   if (watch_ == 0) watch_ = loop_.watch(epoll_.get(), EPOLLIN, [this](uint32_t) { on_events(); });
-  ListeningSocket& listening = *sockets_.emplace_back(std::make_unique<ListeningSocket>(ListeningSocket{listener}));
+  ListeningSocket& listening = *listeners_.emplace_back(std::make_unique<ListeningSocket>(ListeningSocket{listener}));
   listening.watch = loop_.watch(listener, paused_ ? 0u : static_cast<uint32_t>(EPOLLIN),
                                 [this, &listening](uint32_t) { accept_some(listening); });
 }
 
 void Acceptor::close(int listener) {
   const auto listening =
-      std::find_if(sockets_.begin(), sockets_.end(), [&](const auto& d) { return d->listener == listener; });
-  if (listening == sockets_.end()) return;
+      std::find_if(listeners_.begin(), listeners_.end(), [&](const auto& d) { return d->listener == listener; });
+  if (listening == listeners_.end()) return;
   loop_.unwatch((*listening)->watch);
   for (PendingConnections& group : (*listening)->groups) {
-    while (!group.empty()) take_out(*group.back());
+    while (!group.empty()) detach(*group.back());
   }
-  sockets_.erase(listening);
+  listeners_.erase(listening);
 }
 
 // ---- accepting and evicting
@@ -123,18 +123,18 @@ void Acceptor::accept_some(ListeningSocket& listening) {
     const int error = fd ? 0 : errno;
     if (fd) {
       accept_error_ = 0;
-      greet(listening, std::move(fd));
+      send_hello(listening, std::move(fd));
     } else if (!out_of_descriptors(error) && error != ENOBUFS && error != ENOMEM) {
       return;
-    } else if (!make_room_anywhere(kHandful)) {
-      if (out_of_descriptors(error)) turn_away(listening.listener, error);
+    } else if (!evict_from_fullest(kFewConnections)) {
+      if (out_of_descriptors(error)) reject_without_descriptor(listening.listener, error);
       return pause(true);  // else the loop would spin
     }
   }
 }
 
 /// Tells connecting peers that no descriptor is left, so that they need not wait for a time-out.
-void Acceptor::turn_away(int listener, int error) {
+void Acceptor::reject_without_descriptor(int listener, int error) {
   accept_error_ = error;
   if (!warned_) log_warn("connections of other ranks cannot be accepted: {}", system_words(error));
   warned_ = true;
@@ -148,16 +148,16 @@ void Acceptor::turn_away(int listener, int error) {
   spare_ = open_spare();
 }
 
-std::string Acceptor::trouble() const {
+std::string Acceptor::accept_error_text() const {
   const int error = accept_error_;
   return error == 0 ? "" : fmt::format("; this process could not accept connections: {}", system_words(error));
 }
 
-void Acceptor::greet(ListeningSocket& listening, Fd fd) {
-  const Group group = peer_user(fd.get()) == static_cast<int64_t>(geteuid()) ? Group::ThisUser : Group::Strangers;
-  const bool full = listening.connections() >= places(sockets_.size());
-  if (full && !make_room(listening, group)) return;
-  if (is_high(fd) && make_room_anywhere(kHandful)) move_down(fd);
+void Acceptor::send_hello(ListeningSocket& listening, Fd fd) {
+  const Group group = peer_user(fd.get()) == static_cast<int64_t>(geteuid()) ? Group::ThisUser : Group::Unauthenticated;
+  const bool full = listening.connections() >= max_pending(listeners_.size());
+  if (full && !evict_for(listening, group)) return;
+  if (is_high(fd) && evict_from_fullest(kFewConnections)) move_down(fd);
   auto connection = std::make_unique<PendingConnection>(&listening, std::move(fd));
   challenge::Hello hello;
   hello.nonce = connection->nonce;
@@ -167,17 +167,17 @@ void Acceptor::greet(ListeningSocket& listening, Fd fd) {
   event.events = EPOLLIN;
   event.data.ptr = connection.get();
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, connection->fd.get(), &event) != 0) return;
-  enter(std::move(connection), group);
+  insert(std::move(connection), group);
   if (sweep_ == 0) sweep_ = loop_.at(Deadline::in(kSweepSeconds), [this] { sweep(); });
 }
 
 /// Evicts one connection of this listening socket. False if none may be evicted for a connection of group `newcomer`.
-bool Acceptor::make_room(ListeningSocket& listening, Group newcomer) {
-  for (const Group group : {Group::Strangers, Group::Proven, Group::ThisUser}) {
+bool Acceptor::evict_for(ListeningSocket& listening, Group newcomer) {
+  for (const Group group : {Group::Unauthenticated, Group::Authenticated, Group::ThisUser}) {
     if (group == Group::ThisUser && newcomer != group) return false;
     PendingConnections& connections = listening.of(group);
     if (connections.empty()) continue;
-    turn_out(*connections[random_u64() % connections.size()]);
+    evict(*connections[random_u64() % connections.size()]);
     return true;
   }
   return false;
@@ -185,18 +185,18 @@ bool Acceptor::make_room(ListeningSocket& listening, Group newcomer) {
 
 /// Evicts one connection of the fullest listening socket. False if no socket has more than `kept` connections: so few
 /// are not evicted for each other while they authenticate.
-bool Acceptor::make_room_anywhere(size_t kept) {
-  const auto fullest = std::max_element(sockets_.begin(), sockets_.end(), [](const auto& a, const auto& b) {
+bool Acceptor::evict_from_fullest(size_t kept) {
+  const auto fullest = std::max_element(listeners_.begin(), listeners_.end(), [](const auto& a, const auto& b) {
     return a->connections() < b->connections();
   });
-  return fullest != sockets_.end() && (*fullest)->connections() > kept && make_room(**fullest, Group::ThisUser);
+  return fullest != listeners_.end() && (*fullest)->connections() > kept && evict_for(**fullest, Group::ThisUser);
 }
 
 /// While paused, connections wait in the kernel's queue.
 void Acceptor::pause(bool paused) {
   if (paused_ == paused) return;
   paused_ = paused;
-  for (const auto& listening : sockets_) loop_.change(listening->watch, paused ? 0u : static_cast<uint32_t>(EPOLLIN));
+  for (const auto& listening : listeners_) loop_.change(listening->watch, paused ? 0u : static_cast<uint32_t>(EPOLLIN));
   if (paused) loop_.at(Deadline::in(kPauseSeconds), [this] { pause(false); });
 }
 
@@ -205,10 +205,11 @@ void Acceptor::sweep() {
   sweep_ = 0;
   const auto now = Deadline::Clock::now();
   bool some = false;
-  for (const auto& listening : sockets_) {
+  for (const auto& listening : listeners_) {
     for (PendingConnections& connections : listening->groups) {
       for (size_t i = connections.size(); i-- > 0;) {
-        if (now - connections[i]->came > std::chrono::duration<double>(kPatienceSeconds)) turn_out(*connections[i]);
+        if (now - connections[i]->accepted_at > std::chrono::duration<double>(kAuthenticationSeconds))
+          evict(*connections[i]);
       }
       some = some || !connections.empty();
     }
@@ -216,7 +217,7 @@ void Acceptor::sweep() {
   if (some) sweep_ = loop_.at(Deadline::in(kSweepSeconds), [this] { sweep(); });
 }
 
-void Acceptor::enter(std::unique_ptr<PendingConnection> connection, Group group) {
+void Acceptor::insert(std::unique_ptr<PendingConnection> connection, Group group) {
   PendingConnections& connections = connection->listening->of(group);
   connection->group = group;
   connection->index = static_cast<uint32_t>(connections.size());
@@ -224,7 +225,7 @@ void Acceptor::enter(std::unique_ptr<PendingConnection> connection, Group group)
 }
 
 /// Removes the connection from its group; the group's last connection takes its index.
-std::unique_ptr<Acceptor::PendingConnection> Acceptor::leave(PendingConnection& connection) {
+std::unique_ptr<Acceptor::PendingConnection> Acceptor::remove(PendingConnection& connection) {
   PendingConnections& connections = connection.listening->of(connection.group);
   connections.back()->index = connection.index;
   std::swap(connections[connection.index], connections.back());
@@ -234,14 +235,14 @@ std::unique_ptr<Acceptor::PendingConnection> Acceptor::leave(PendingConnection& 
 }
 
 /// A forked child may hold the descriptor too. Then close() alone would not end its events.
-std::unique_ptr<Acceptor::PendingConnection> Acceptor::take_out(PendingConnection& connection) {
+std::unique_ptr<Acceptor::PendingConnection> Acceptor::detach(PendingConnection& connection) {
   if (connection.fd) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection.fd.get(), nullptr);
-  return leave(connection);
+  return remove(connection);
 }
 
-void Acceptor::turn_out(PendingConnection& connection) {
-  forget_at_close(connection.fd.get());
-  take_out(connection);
+void Acceptor::evict(PendingConnection& connection) {
+  reset_at_close(connection.fd.get());
+  detach(connection);
 }
 
 // ---- authenticating
@@ -253,7 +254,7 @@ void Acceptor::on_events() {
     // Each connection has at most one event, and handling it removes no other connection.
     auto& connection = *static_cast<PendingConnection*>(events[static_cast<size_t>(i)].data.ptr);
     if (!advance(connection)) continue;
-    const auto taken = take_out(connection);  // complete, or rejected
+    const auto taken = detach(connection);  // complete, or rejected
     if (taken->stage == PendingConnection::Stage::Frame && taken->filled == taken->request->frame_length) admit(*taken);
   }
 }
@@ -265,7 +266,7 @@ bool Acceptor::advance(PendingConnection& v) {
   if (v.stage == PendingConnection::Stage::Claim) {
     if (!read_exactly(v, &request.claim, sizeof request.claim)) return !v.fd;
     if (!check_claim(v)) return true;
-    if (v.group == Group::Strangers) enter(leave(v), Group::Proven);
+    if (v.group == Group::Unauthenticated) insert(remove(v), Group::Authenticated);
     v.stage = PendingConnection::Stage::Length;
     v.filled = 0;
   }
@@ -322,7 +323,7 @@ bool Acceptor::check_claim(PendingConnection& v) {
 void Acceptor::admit(PendingConnection& v) {
   send_without_delay(v.fd.get());
   try {
-    v.request->handler->welcome(v.fd, v.request->frame);
+    v.request->handler->on_connection(v.fd, v.request->frame);
   } catch (const Error& error) {
     log_debug("control thread: refused a connection: {}", error.what());
     const Refused refused{error.code(), std::string(error.what()).substr(0, kMaxSmall)};

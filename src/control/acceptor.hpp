@@ -32,7 +32,7 @@ class ConnectionHandler {
   virtual const Key& key() const = 0;
   /// Takes a connection that has proven the key, with the body of its first frame. Runs on the control thread and must
   /// not wait. A thrown Error is sent back as Refused, unless `fd` has been moved from.
-  virtual void welcome(Fd& fd, std::string_view first) = 0;
+  virtual void on_connection(Fd& fd, std::string_view first) = 0;
 };
 
 /// Belongs to the control thread.
@@ -51,11 +51,11 @@ class Acceptor {
 
   /// The text "; this process could not accept connections: …" if the last attempt to accept failed, else "". Any
   /// thread.
-  std::string trouble() const;
+  std::string accept_error_text() const;
 
  private:
   /// In the order of eviction.
-  enum class Group : uint8_t { Strangers, Proven, ThisUser };
+  enum class Group : uint8_t { Unauthenticated, Authenticated, ThisUser };
   static constexpr size_t kGroups = 3;
   struct PendingConnection;
   using PendingConnections = std::vector<std::unique_ptr<PendingConnection>>;
@@ -69,10 +69,10 @@ class Acceptor {
   };
 
   void accept_some(ListeningSocket& listening);
-  void turn_away(int listener, int error);
-  void greet(ListeningSocket& listening, Fd fd);
-  bool make_room(ListeningSocket& listening, Group newcomer);
-  bool make_room_anywhere(size_t kept);
+  void reject_without_descriptor(int listener, int error);
+  void send_hello(ListeningSocket& listening, Fd fd);
+  bool evict_for(ListeningSocket& listening, Group newcomer);
+  bool evict_from_fullest(size_t kept);
   void pause(bool paused);
   void on_events();
   void sweep();
@@ -82,15 +82,15 @@ class Acceptor {
   bool read_frame(PendingConnection& connection);
   bool check_claim(PendingConnection& connection);
   void admit(PendingConnection& connection);
-  static void enter(std::unique_ptr<PendingConnection> connection, Group group);
-  static std::unique_ptr<PendingConnection> leave(PendingConnection& connection);
-  std::unique_ptr<PendingConnection> take_out(PendingConnection& connection);
-  void turn_out(PendingConnection& connection);
+  static void insert(std::unique_ptr<PendingConnection> connection, Group group);
+  static std::unique_ptr<PendingConnection> remove(PendingConnection& connection);
+  std::unique_ptr<PendingConnection> detach(PendingConnection& connection);
+  void evict(PendingConnection& connection);
 
   EventLoop& loop_;
   const Find find_;
   const Fd epoll_;  // of all pending connections; the loop watches this one descriptor
-  std::vector<std::unique_ptr<ListeningSocket>> sockets_;
+  std::vector<std::unique_ptr<ListeningSocket>> listeners_;
   EventLoop::Id watch_ = 0, sweep_ = 0;
   bool paused_ = false;
   Fd spare_;                          // closed to free a descriptor for rejecting a connection when none is left

@@ -32,10 +32,10 @@ void Channel::open(OnFrame on_frame, OnEnd on_end) {
 }
 
 void Channel::send(Frame frame) {
-  if (!fd_ || mute_) return;
+  if (!fd_ || peer_closed_) return;
   if (queued_ + frame->size() > kMaxQueued) {
     // Not from within send(): the caller may be iterating over all its channels.
-    mute_ = true;
+    peer_closed_ = true;
     loop_.post([weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->end("it reads nothing of what is sent to it");
     });
@@ -66,7 +66,7 @@ void Channel::read_some() {
     if (got == 0) return;
     if (got < 0) return end("its connection closed");
     in_.append(buffer.data(), static_cast<size_t>(got));
-    heard_ = Deadline::Clock::now();
+    last_received_ = Deadline::Clock::now();
     handle_frames();
     if (got < static_cast<ptrdiff_t>(kReadAtOnce)) return;
   }
@@ -92,7 +92,7 @@ void Channel::write_some() {
   while (fd_ && !out_.empty()) {
     const ptrdiff_t sent = send_now(fd_.get(), std::string_view(*out_.front()).substr(sent_));
     if (sent < 0) {  // on_end_ is called once all that the peer wrote has been read
-      mute_ = true;
+      peer_closed_ = true;
       out_.clear();
       queued_ = 0;
       break;

@@ -28,7 +28,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   /// most once, after all frames that had arrived, and never after close().
   void open(OnFrame on_frame, OnEnd on_end);
   /// Replaces the callbacks; not from within one.
-  void hand_over(OnFrame on_frame, OnEnd on_end) {
+  void set_callbacks(OnFrame on_frame, OnEnd on_end) {
     on_frame_ = std::move(on_frame);
     on_end_ = std::move(on_end);
   }
@@ -41,8 +41,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void close();
   bool is_open() const { return static_cast<bool>(fd_); }
   /// When bytes last arrived.
-  Deadline::Clock::time_point heard() const { return heard_; }
-  void forgive_silence() { heard_ = Deadline::Clock::now(); }
+  Deadline::Clock::time_point heard() const { return last_received_; }
+  void reset_silence() { last_received_ = Deadline::Clock::now(); }
 
  private:
   void on_events(uint32_t events);
@@ -59,11 +59,11 @@ class Channel : public std::enable_shared_from_this<Channel> {
   OnEnd on_end_;
   std::string in_;
   std::deque<Frame> out_;
-  size_t sent_ = 0;       // of out_.front()
-  size_t queued_ = 0;     // bytes in out_, less sent_
-  bool writing_ = false;  // watching for EPOLLOUT
-  bool mute_ = false;     // the peer no longer reads; what it wrote before is still delivered
-  Deadline::Clock::time_point heard_ = Deadline::Clock::now();
+  size_t sent_ = 0;           // of out_.front()
+  size_t queued_ = 0;         // bytes in out_, less sent_
+  bool writing_ = false;      // watching for EPOLLOUT
+  bool peer_closed_ = false;  // the peer no longer reads; what it wrote before is still delivered
+  Deadline::Clock::time_point last_received_ = Deadline::Clock::now();
 };
 
 }  // namespace tutti::control

@@ -18,7 +18,7 @@ class CommunicatorConnections final : public ConnectionHandler {
   CommunicatorConnections(ControlThread& control, const Key& key)
       : control_(control), key_(key), name_(public_name(key)) {}
   const Key& key() const override { return key_; }
-  void welcome(Fd& fd, std::string_view first) override;
+  void on_connection(Fd& fd, std::string_view first) override;
 
  private:
   std::shared_ptr<ControlClient> client(Rank to, Rank from) const;

@@ -59,7 +59,7 @@ void ControlClient::on_frame(std::string_view body) {
     case Kind::TransferCounts:
       return on_transfers(unpack<TransferCounts>(body));
     case Kind::MembershipUpdate:
-      return on_update(unpack<MembershipUpdate>(body));
+      return on_membership_update(unpack<MembershipUpdate>(body));
     case Kind::Fail: {
       auto failure = unpack<Fail>(body);
       std::sort(failure.tickets.begin(), failure.tickets.end());
@@ -92,7 +92,7 @@ void ControlClient::on_table(Table table) {
   {
     const std::lock_guard lock(mutex_);
     members_ = std::move(table.members);
-    for (const Member& m : members_) places_.push_back({m.host, m.process, m.started, m.nonce});
+    for (const Member& m : members_) process_ids_.push_back({m.host, m.process, m.started, m.nonce});
     joined_ = true;
   }
   changed_.notify_all();
@@ -106,49 +106,49 @@ void ControlClient::on_transfers(const TransferCounts& transfers) {
   for (const PeerTransfers& traffic : transfers.traffic) {
     if (traffic.peer < 0 || traffic.peer >= ranks_)
       throw_error(Code::ProtocolError, "transfers of rank {}", traffic.peer);
-    Left& left = left_[static_cast<size_t>(traffic.peer)];
+    Left& left = departed_[static_cast<size_t>(traffic.peer)];
     left.sent_to_us = traffic.sent;
     left.received_from_us = traffic.received;
   }
 }
 
-void ControlClient::on_update(const MembershipUpdate& update) {
+void ControlClient::on_membership_update(const MembershipUpdate& update) {
   {
     const std::lock_guard lock(mutex_);
-    for (const MembershipUpdate::Gone& gone : update.gone) {
-      if (gone.rank < 0 || gone.rank >= ranks_)
-        throw_error(Code::ProtocolError, "a membership update names rank {}", gone.rank);
-      const auto r = static_cast<size_t>(gone.rank);
-      gone_[r] = gone.lost != 0 ? Gone::Lost : Gone::Left;
-      left_[r].calls = gone.calls;
-      left_[r].last = gone.last;
+    for (const MembershipUpdate::Departure& departure : update.departures) {
+      if (departure.rank < 0 || departure.rank >= ranks_)
+        throw_error(Code::ProtocolError, "a membership update names rank {}", departure.rank);
+      const auto r = static_cast<size_t>(departure.rank);
+      membership_[r] = departure.lost != 0 ? Membership::Lost : Membership::Left;
+      departed_[r].calls = departure.calls;
+      departed_[r].last = departure.last;
     }
   }
-  for (const MembershipUpdate::Gone& gone : update.gone) {
-    if (gone.lost != 0) resolve_all_to(gone.rank);  // it will not answer; a rank that left still does
+  for (const MembershipUpdate::Departure& departure : update.departures) {
+    if (departure.lost != 0) resolve_all_to(departure.rank);  // it will not answer; a rank that left still does
   }
 }
 
 void ControlClient::on_done(Done done) {
-  bool unheard = false;
+  bool mismatch_is_late = false;
   {
     const std::lock_guard lock(mutex_);
     done_ = true;
     mismatch_ = std::move(done.mismatch);
-    unheard = answered_ && !mismatch_.empty();
+    mismatch_is_late = leave_returned_ && !mismatch_.empty();
   }
-  if (unheard)
-    control_.add_unheard({rank_, ranks_, mismatch_});  // before close(): after it nobody waits for the mismatch
+  if (mismatch_is_late)
+    control_.add_late_mismatch({rank_, ranks_, mismatch_});  // before close(): after it nobody waits for the mismatch
   close();
 }
 
 /// The connection to the rendezvous server has ended. That is expected after Done; otherwise the server's process died.
 void ControlClient::on_end(const std::string& why) {
   const auto self = shared_from_this();
-  bool parted = false;
+  bool leave_sent = false;
   {
     const std::lock_guard lock(mutex_);
-    parted = parted_ || done_;
+    leave_sent = leave_sent_ || done_;
     if (!joined_ && !refusal_) {
       refusal_ = Failure(Code::PeerFailed, "the rendezvous server is gone: the process that made the unique id ended");
     }
@@ -156,15 +156,15 @@ void ControlClient::on_end(const std::string& why) {
   }
   channel_.reset();
   resolve_all();
-  if (parted || members_.empty()) return close();
-  if (not_gone().empty()) return;
+  if (leave_sent || members_.empty()) return close();
+  if (remaining_ranks().empty()) return;
   // If that process died, its pidfd reports it in a moment, and names the rank.
   grace_timer_ = control_.loop().at(Deadline::in(kGraceSeconds), [weak = weak_from_this(), why] {
-    if (const auto client = weak.lock()) client->hub_lost(why);
+    if (const auto client = weak.lock()) client->server_lost(why);
   });
 }
 
-void ControlClient::hub_lost(const std::string& why) {
+void ControlClient::server_lost(const std::string& why) {
   if (closed_) return;
   const auto rank =
       std::find_if(members_.begin(), members_.end(), [&](const Member& m) { return same_process(m, server_); });
@@ -179,7 +179,7 @@ void ControlClient::heartbeat() {
   const double beat = heartbeat_seconds_ / 4;
   const auto now = Deadline::Clock::now();
   // If this process itself was stopped, the silence is not the rendezvous server's fault.
-  if (std::chrono::duration<double>(now - last_beat_).count() > 2 * beat) channel_->forgive_silence();
+  if (std::chrono::duration<double>(now - last_beat_).count() > 2 * beat) channel_->reset_silence();
   last_beat_ = now;
   const double silent = std::chrono::duration<double>(now - channel_->heard()).count();
   if (silent > heartbeat_seconds_) {
@@ -196,12 +196,12 @@ void ControlClient::heartbeat() {
 /// Watches each other process of this host that holds a rank or the rendezvous server, once.
 void ControlClient::watch_processes() {
   std::set<std::pair<uint32_t, uint64_t>> seen;
-  const Member& home = control_.home();
-  seen.emplace(home.process, home.started);
+  const Member& local_member = control_.local_member();
+  seen.emplace(local_member.process, local_member.started);
   const auto watch = [&](const Member& member) {
-    if (member.host != home.host || !seen.emplace(member.process, member.started).second) return;
+    if (member.host != local_member.host || !seen.emplace(member.process, member.started).second) return;
     watches_.push_back(control_.watch_process(member.process, member.started, [weak = weak_from_this(), member] {
-      if (const auto self = weak.lock()) self->process_died(member);
+      if (const auto self = weak.lock()) self->on_process_died(member);
     }));
   };
   watch(server_);
@@ -213,14 +213,14 @@ std::vector<Rank> ControlClient::still_here(const Member& member) const {
   const std::lock_guard lock(mutex_);
   for (Rank r = 0; r < ranks_; ++r) {
     const auto i = static_cast<size_t>(r);
-    if (gone_[i] == Gone::No && same_process(members_[i], member)) ranks.push_back(r);
+    if (membership_[i] == Membership::Present && same_process(members_[i], member)) ranks.push_back(r);
   }
   return ranks;
 }
 
 /// The rendezvous server decides whether a rank that died had left before. If the server does not answer, this rank
 /// relies on what its host saw.
-void ControlClient::process_died(const Member& member) {
+void ControlClient::on_process_died(const Member& member) {
   {
     const std::lock_guard lock(mutex_);
     for (size_t i = 0; i < members_.size(); ++i) dead_[i] = dead_[i] || same_process(members_[i], member);

@@ -41,7 +41,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   Rank ranks() const { return ranks_; }
   /// Valid once joined. Throws Error(InvalidArgument) for a rank that does not exist.
   const Member& member(Rank rank) const { return members_[index(rank)]; }
-  const transports::ProcessId& place(Rank rank) const { return places_[index(rank)]; }
+  const transports::ProcessId& process_id(Rank rank) const { return process_ids_[index(rank)]; }
 
   // ---- any thread
   /// Takes a connection over which Register has been sent. `wait_joined` then waits for the table.
@@ -61,17 +61,17 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   Streams& streams() { return streams_; }
   /// Answers requests that arrived before their service was registered.
   void retry_services();
-  void say_goodbye(const Goodbye& goodbye);
+  void send_leave_notice(const LeaveNotice& leave_notice);
   /// Discards a client whose join failed.
   void give_up();
   /// The other ranks that have neither left nor been lost.
-  std::vector<Rank> not_gone() const;
+  std::vector<Rank> remaining_ranks() const;
   /// True once every rank has left; `mismatch` then gets the rendezvous server's comparison of the ranks' calls. A
-  /// mismatch found after the first call of this goes to ControlThread::add_unheard.
+  /// mismatch found after the first call of this goes to ControlThread::add_late_mismatch.
   bool done(std::string* mismatch);
 
  private:
-  enum class Gone : uint8_t { No, Left, Lost };
+  enum class Membership : uint8_t { Present, Left, Lost };
   struct Question {
     std::promise<Answer> answer;
     Rank peer = kNoRank;  // the rank that was asked
@@ -84,13 +84,13 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   void on_frame(std::string_view body);
   void on_table(Table table);
   void on_transfers(const TransferCounts& transfers);
-  void on_update(const MembershipUpdate& update);
+  void on_membership_update(const MembershipUpdate& update);
   void on_done(Done done);
   void on_end(const std::string& why);
-  void hub_lost(const std::string& why);
+  void server_lost(const std::string& why);
   void heartbeat();
   void watch_processes();
-  void process_died(const Member& member);
+  void on_process_died(const Member& member);
   std::vector<Rank> still_here(const Member& member) const;
   void answer_board(const BoardAsk& ask);
   void check_asker(Rank from, int fd) const;
@@ -108,7 +108,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   const std::string name_;
   const Rank ranks_, rank_;
   std::vector<Member> members_;  // written once, before joined_ is set
-  std::vector<transports::ProcessId> places_;
+  std::vector<transports::ProcessId> process_ids_;
   Member server_;
 
   std::atomic<uint32_t> failed_{0};
@@ -120,15 +120,15 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
 
   mutable std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
-  bool joined_ = false, parted_ = false, done_ = false;
-  bool answered_ = false;  // done() has returned what was known then
+  bool joined_ = false, leave_sent_ = false, done_ = false;
+  bool leave_returned_ = false;  // done() has returned what was known then
   std::optional<Failure> refusal_;
   std::optional<Failure> failure_;
   std::optional<Gathered> gathered_;
   std::optional<Missing> missing_;
-  std::vector<Gone> gone_;  // as reported by the rendezvous server
-  std::vector<bool> dead_;  // ranks whose process died, as this host saw it
-  std::vector<Left> left_;  // valid for ranks that left
+  std::vector<Membership> membership_;  // as reported by the rendezvous server
+  std::vector<bool> dead_;              // ranks whose process died, as this host saw it
+  std::vector<Left> departed_;          // valid for ranks that left
   std::string mismatch_;
 
   // control thread only

@@ -36,8 +36,8 @@ class ControlThread {
   EventLoop& loop() { return loop_; }
   Acceptor& acceptor() { return acceptor_; }
   /// This process as a member: its identity and the addresses where it listens.
-  const Member& home() const { return home_; }
-  /// Throws the reason if this host has no address to offer (TUTTI_INTERFACE). Then `home()` has only the loopback
+  const Member& local_member() const { return local_member_; }
+  /// Throws the reason if this host has no address to offer (TUTTI_INTERFACE). Then `local_member()` has only the loopback
   /// address, which is enough to inform ranks of this host.
   void check_addresses() const;
   /// Throws Error(InvalidUsage) in a child that was forked after this thread started.
@@ -55,7 +55,7 @@ class ControlThread {
   void notify();
   /// If this process holds the rendezvous server of that name and it refuses all ranks: waits until `ranks` ranks have
   /// received the refusal, since the end of this process would lose it.
-  void wait_until_told(const std::string& name, size_t ranks, Deadline deadline);
+  void wait_until_informed(const std::string& name, size_t ranks, Deadline deadline);
 
   /// Throws Error(InvalidArgument) if this process already holds that rank.
   void add_client(const std::shared_ptr<ControlClient>& client);
@@ -63,22 +63,22 @@ class ControlThread {
   void remove_client(const ControlClient& client);
 
   // ---- leaving
-  void endpoint_came();
+  void endpoint_opened();
   /// True if it was the last endpoint of this process.
-  bool endpoint_went();
+  bool endpoint_closed();
   /// Waits until no communicator needs this process any more, or a new endpoint opens. False at the deadline, or
   /// `after_failure` seconds after every communicator that still needs it has failed.
-  bool wait_until_through(Deadline deadline, double after_failure);
+  bool wait_until_idle(Deadline deadline, double after_failure);
   /// A client of a communicator that still needs this process; null if there is none.
   std::shared_ptr<ControlClient> unfinished();
   /// A mismatch found after the rank's own leave() had returned. The last leave() of the process reports it.
-  struct Unheard {
+  struct LateMismatch {
     Rank rank = 0, ranks = 0;
     std::string mismatch;
   };
   /// Keeps the first one.
-  void add_unheard(Unheard unheard);
-  std::optional<Unheard> take_unheard();
+  void add_late_mismatch(LateMismatch mismatch_is_late);
+  std::optional<LateMismatch> take_late_mismatch();
 
   // ---- deaths of processes on this host; control thread only
   using Watch = uint64_t;
@@ -103,16 +103,16 @@ class ControlThread {
 
   ControlThread();
   Entry& entry(const Key& key);
-  void tidy(const std::string& name);
-  bool through() const;
-  bool only_failed_left() const;
-  void process_died(uint32_t process);
+  void remove_if_unused(const std::string& name);
+  bool idle() const;
+  bool only_failed_remain() const;
+  void on_process_died(uint32_t process);
 
   const pid_t process_;
   EventLoop loop_;
   Acceptor acceptor_;
   Fd tcp_, unix_;
-  Member home_;
+  Member local_member_;
   std::optional<Error> no_addresses_;
   Watch next_watch_ = 1;
   std::map<uint32_t, Watched> watched_;  // by process id
@@ -122,7 +122,7 @@ class ControlThread {
   std::map<std::string, std::shared_ptr<ConnectionHandler>> handlers_;
   std::map<std::string, Entry> entries_;
   int endpoints_ = 0;
-  std::optional<Unheard> unheard_;
+  std::optional<LateMismatch> late_mismatch_;
 };
 
 }  // namespace tutti::control

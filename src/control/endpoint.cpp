@@ -18,8 +18,8 @@ namespace {
 constexpr double kAfterFailureSeconds = 2;  // for the other ranks to receive a failure before this process ends
 
 /// The addresses at which this process reaches `member`.
-std::vector<Address> addresses_of(const Member& member, const Member& home) {
-  return member.host == home.host ? std::vector{Address::loopback()} : member.addresses;
+std::vector<Address> addresses_of(const Member& member, const Member& local_member) {
+  return member.host == local_member.host ? std::vector{Address::loopback()} : member.addresses;
 }
 
 /// The reason why a connection to another host failed: its addresses, if all of them are loopback, else `failure`.
@@ -44,9 +44,9 @@ UniqueId create_unique_id() {
   control.check_addresses();
   UniqueId id;
   id.key = random_key();
-  id.host = hash64(control.home().host);
-  id.port = control.home().port;
-  id.addresses = control.home().addresses;
+  id.host = hash64(control.local_member().host);
+  id.port = control.local_member().port;
+  id.addresses = control.local_member().addresses;
   id.addresses.resize(std::min(id.addresses.size(), UniqueId::kMaxAddresses));
   const auto server = std::make_shared<RendezvousServer>(control, id.key);
   control.add_server(server);
@@ -61,14 +61,14 @@ void release_unique_id(const UniqueId& id) {
   }
 }
 
-void withdraw(const UniqueId& id, const Withdraw& withdrawal, size_t told_elsewhere) {
+void withdraw(const UniqueId& id, const Withdraw& withdrawal, size_t informed_elsewhere) {
   const WaitLimit limit{Deadline::in(kAfterFailureSeconds), nullptr};
   const bool here = id.host == hash64(host_identity());
   try {
     const Fd fd = dial(here ? std::vector{Address::loopback()} : id.addresses, id.port, id.key, limit);
     call<Accepted>(fd.get(), withdrawal, limit);
-    ControlThread::get().wait_until_told(id.name(), static_cast<size_t>(withdrawal.ranks) - told_elsewhere,
-                                         limit.deadline);
+    ControlThread::get().wait_until_informed(id.name(), static_cast<size_t>(withdrawal.ranks) - informed_elsewhere,
+                                             limit.deadline);
   } catch (const Error&) {  // no process is left to inform
   }
 }
@@ -77,7 +77,7 @@ namespace {
 
 /// Connects a rank to the rendezvous server, in the process that made the id.
 Fd dial_server(const UniqueId& id, const ControlThread& control, WaitLimit limit) {
-  const bool here = id.host == hash64(control.home().host);
+  const bool here = id.host == hash64(control.local_member().host);
   const std::vector<Address> addresses = here ? std::vector{Address::loopback()} : id.addresses;
   try {
     return dial(addresses, id.port, id.key, limit);
@@ -98,7 +98,7 @@ void register_rank(ControlThread& control, ControlClient& client, const UniqueId
   request.ranks = client.ranks();
   request.rank = client.rank();
   request.wait_ms = milliseconds(limit.deadline);
-  request.me = control.home();
+  request.me = control.local_member();
   request.me.info = std::move(info);
   send_all(fd.get(), pack(request), limit);
   client.adopt(std::move(fd));
@@ -135,12 +135,12 @@ std::unique_ptr<Endpoint> Endpoint::join(const UniqueId& id, Rank ranks, Rank ra
     if (others_wait(error.code())) {
       withdraw(id, {ranks, rank, error.code(), describe_withdrawal(rank, error)});
     } else if (error.code() != Code::Timeout) {
-      control.wait_until_told(id.name(), static_cast<size_t>(ranks), Deadline::in(kAfterFailureSeconds));
+      control.wait_until_informed(id.name(), static_cast<size_t>(ranks), Deadline::in(kAfterFailureSeconds));
     }
     throw_error(error.code(), "rank {} of {}{} could not join its communicator: {}", rank, ranks,
                 is_of_the_system(error.code()) ? fmt::format(" ({})", this_process()) : "", error.what());
   }
-  control.endpoint_came();
+  control.endpoint_opened();
   return std::unique_ptr<Endpoint>(new Endpoint(control, client));
 }
 
@@ -150,13 +150,13 @@ Endpoint::Endpoint(ControlThread& control, std::shared_ptr<ControlClient> client
 Endpoint::~Endpoint() {
   if (gone_ || control_.forked()) return;
   client_->fail(Code::Aborted, fmt::format("rank {} dropped its communicator without leaving it", rank()));
-  client_->say_goodbye({});
-  control_.endpoint_went();
+  client_->send_leave_notice({});
+  control_.endpoint_closed();
 }
 
 Rank Endpoint::rank() const { return client_->rank(); }
 Rank Endpoint::ranks() const { return client_->ranks(); }
-const transports::ProcessId& Endpoint::place(Rank r) const { return client_->place(r); }
+const transports::ProcessId& Endpoint::process_id(Rank r) const { return client_->process_id(r); }
 const std::string& Endpoint::name() const { return client_->name(); }
 const std::string& Endpoint::info(Rank r) const { return client_->member(r).info; }
 std::string Endpoint::describe(Rank r) const { return describe_rank(r, client_->member(r)); }
@@ -213,45 +213,45 @@ std::future<std::optional<std::string>> Endpoint::ask_board(Rank peer, uint64_t 
 
 // ---- leaving
 
-Farewell Endpoint::leave(uint64_t calls, Deadline deadline, uint64_t digest, const std::string& last,
-                         std::vector<PeerTransfers> traffic) {
-  Farewell farewell;
-  farewell.rank = rank();
-  if (control_.forked()) return farewell;
+LeaveResult Endpoint::leave(uint64_t calls, Deadline deadline, uint64_t digest, const std::string& last,
+                            std::vector<PeerTransfers> traffic) {
+  LeaveResult result;
+  result.rank = rank();
+  if (control_.forked()) return result;
   bool waited = false;
   if (!gone_.exchange(true)) {
-    client_->say_goodbye({calls, digest, last, std::move(traffic)});
-    waited = control_.endpoint_went();
+    client_->send_leave_notice({calls, digest, last, std::move(traffic)});
+    waited = control_.endpoint_closed();
     if (waited) {
       const double limit = deadline.left();
-      if (!control_.wait_until_through(deadline, kAfterFailureSeconds)) say_who_is_late(farewell, limit);
+      if (!control_.wait_until_idle(deadline, kAfterFailureSeconds)) describe_late_ranks(result, limit);
     }
   }
-  farewell.complete = client_->done(&farewell.mismatch);
-  const auto unheard = waited ? control_.take_unheard() : std::nullopt;
-  if (unheard && farewell.mismatch.empty()) {
-    farewell.rank = unheard->rank;
-    farewell.mismatch =
-        fmt::format("{} (in a communicator of {} ranks that was left before)", unheard->mismatch, unheard->ranks);
+  result.complete = client_->done(&result.mismatch);
+  const auto mismatch_is_late = waited ? control_.take_late_mismatch() : std::nullopt;
+  if (mismatch_is_late && result.mismatch.empty()) {
+    result.rank = mismatch_is_late->rank;
+    result.mismatch = fmt::format("{} (in a communicator of {} ranks that was left before)", mismatch_is_late->mismatch,
+                                  mismatch_is_late->ranks);
   }
-  return farewell;
+  return result;
 }
 
 /// The wait for the other ranks has timed out. If a failure ended it, there is nothing to add.
-void Endpoint::say_who_is_late(Farewell& farewell, double waited) const {
+void Endpoint::describe_late_ranks(LeaveResult& result, double waited) const {
   auto awaited = client_;
   std::string which;
-  if (awaited->not_gone().empty()) {
+  if (awaited->remaining_ranks().empty()) {
     awaited = control_.unfinished();
     if (awaited == nullptr) return;
     which = fmt::format(" a communicator of {} ranks that it has left before", awaited->ranks());
   }
   if (awaited->failed().load(std::memory_order_acquire) != 0) return;
-  const auto ranks = awaited->not_gone();
+  const auto ranks = awaited->remaining_ranks();
   if (ranks.empty()) return;
-  farewell.late =
+  result.late =
       fmt::format("rank {} waited {:.1f} s for {} to leave{}", awaited->rank(), waited, list_ranks(ranks), which);
-  if (awaited == client_) farewell.awaited = ranks.front();
+  if (awaited == client_) result.awaited = ranks.front();
 }
 
 std::optional<Left> Endpoint::left(Rank r) const { return client_->left(r); }
@@ -263,7 +263,7 @@ Fd Endpoint::open_stream(Rank peer, const std::string& label, Deadline deadline)
   if (label.size() > kMaxLabel) throw_error(Code::InvalidArgument, "a stream's label has at most {} bytes", kMaxLabel);
   const Member& member = client_->member(peer);
   const WaitLimit limit{deadline, &failed()};
-  const std::vector<Address> addresses = addresses_of(member, control_.home());
+  const std::vector<Address> addresses = addresses_of(member, control_.local_member());
   try {
     Fd fd = dial(addresses, member.port, client_->key(), limit);
     call<Accepted>(fd.get(), OpenStream{rank(), peer, label}, limit);
@@ -272,7 +272,7 @@ Fd Endpoint::open_stream(Rank peer, const std::string& label, Deadline deadline)
     check();
     throw_error(error.code() == Code::InvalidArgument ? Code::PeerFailed : error.code(),
                 "rank {} cannot open stream '{}' to {}: {}", rank(), label, describe(peer),
-                explain(error.what(), addresses, member.host == control_.home().host));
+                explain(error.what(), addresses, member.host == control_.local_member().host));
   }
 }
 
@@ -294,7 +294,7 @@ Endpoint::Reply Endpoint::ask(Rank peer, const std::string& service, const std::
   const WaitLimit limit{deadline, &failed()};
   try {
     if (const auto here = control_.client(name(), peer)) return here->services().ask(rank(), service, request, limit);
-    if (member.host != control_.home().host) throw_error(Code::InvalidArgument, "it runs on another host");
+    if (member.host != control_.local_member().host) throw_error(Code::InvalidArgument, "it runs on another host");
     const Fd fd = dial_unix(member.unix_name, client_->key(), limit);
     if (const int64_t process = peer_process(fd.get()); process != static_cast<int64_t>(member.process)) {
       throw_error(Code::ProtocolError, "process {} listens there", process);  // see ControlClient::check_asker

@@ -29,7 +29,7 @@ class ControlThread;
 class ControlClient;
 
 /// How a communicator ended, as far as this rank knows.
-struct Farewell {
+struct LeaveResult {
   bool complete =
       false;  ///< every rank left or failed; false: not known (this process has other communicators, or the wait timed out)
   std::string mismatch;    ///< "rank 2 left after 16 calls, rank 0 after 17"; empty where the ranks made the same calls
@@ -55,7 +55,7 @@ class Endpoint final : public transports::Wireup {
   // ---- members
   Rank rank() const override;
   Rank ranks() const override;
-  const transports::ProcessId& place(Rank rank) const override;
+  const transports::ProcessId& process_id(Rank rank) const override;
   const std::string& name() const override;
   /// What `rank` passed to join().
   const std::string& info(Rank rank) const;
@@ -103,8 +103,8 @@ class Endpoint final : public transports::Wireup {
   /// that have failed; `late` says if the deadline ended the wait. If its own communicator has no mismatch, it reports
   /// the first one found in communicators that this process left earlier. Throws nothing; a second call only repeats
   /// the result for this communicator.
-  Farewell leave(uint64_t calls, Deadline deadline, uint64_t digest = 0, const std::string& last = "",
-                 std::vector<PeerTransfers> traffic = {});
+  LeaveResult leave(uint64_t calls, Deadline deadline, uint64_t digest = 0, const std::string& last = "",
+                    std::vector<PeerTransfers> traffic = {});
   /// The last calls and transfers of `rank`, once it has left.
   std::optional<Left> left(Rank rank) const;
 
@@ -118,7 +118,7 @@ class Endpoint final : public transports::Wireup {
  private:
   Endpoint(ControlThread& control, std::shared_ptr<ControlClient> client);
   void check_usable() const;
-  void say_who_is_late(Farewell& farewell, double waited) const;
+  void describe_late_ranks(LeaveResult& result, double waited) const;
 
   ControlThread& control_;
   std::shared_ptr<ControlClient> client_;

@@ -16,7 +16,7 @@ struct ExchangePurpose {
   std::string what = "the communicator's creation";
   /// Called from time to time on the waiting thread, with the ranks that have not contributed or are in another call.
   /// `compare` is set on one rank, which compares its calls with theirs and fails the communicator if they differ.
-  std::function<void(const std::vector<Rank>& missing, bool compare)> look;
+  std::function<void(const std::vector<Rank>& missing, bool compare)> on_missing;
 };
 
 }  // namespace tutti::control

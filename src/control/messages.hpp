@@ -3,13 +3,11 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
-#include <type_traits>
 #include <vector>
 
 #include "base/address.hpp"
-#include "base/format.hpp"
 #include "base/rank.hpp"
+#include "control/message_format.hpp"
 #include "control/transfer_counts.hpp"
 #include "tutti/error.hpp"
 
@@ -36,7 +34,7 @@ enum class Kind : uint8_t {
   Accepted,
   Refused,
   Reply,
-  IdGiven,
+  IdReply,
   // rendezvous server → rank
   Table,
   Gathered,
@@ -47,7 +45,7 @@ enum class Kind : uint8_t {
   // rank → rendezvous server
   Exchange,
   Report,
-  Goodbye,
+  LeaveNotice,
   // both ways
   Fail,
   BoardAsk,
@@ -162,8 +160,8 @@ struct Reply {
   static void fields(auto& m, auto& v) { v.text(m.bytes, kMaxSmall); }
 };
 
-struct IdGiven {
-  static constexpr Kind kKind = Kind::IdGiven;
+struct IdReply {
+  static constexpr Kind kKind = Kind::IdReply;
   std::string hex;
   static void fields(auto& m, auto& v) { v.text(m.hex, kMaxName); }
 };
@@ -231,7 +229,7 @@ struct TransferCounts {
 /// The ranks that have left or were lost.
 struct MembershipUpdate {
   static constexpr Kind kKind = Kind::MembershipUpdate;
-  struct Gone {
+  struct Departure {
     Rank rank = 0;
     uint8_t lost = 0;  ///< 0: left after `calls` calls; 1: died
     uint64_t calls = 0;
@@ -243,8 +241,8 @@ struct MembershipUpdate {
       v.text(m.last, kMaxName);
     }
   };
-  std::vector<Gone> gone;
-  static void fields(auto& m, auto& v) { v.list(m.gone, kMaxRanks); }
+  std::vector<Departure> departures;
+  static void fields(auto& m, auto& v) { v.list(m.departures, kMaxRanks); }
 };
 
 /// Every rank has left or failed.
@@ -261,8 +259,8 @@ struct Report {
   static void fields(auto& m, auto& v) { v.number(m.rank); }
 };
 
-struct Goodbye {
-  static constexpr Kind kKind = Kind::Goodbye;
+struct LeaveNotice {
+  static constexpr Kind kKind = Kind::LeaveNotice;
   uint64_t calls = 0;
   uint64_t digest = 0;  ///< of all calls, in order
   std::string last;     ///< the last one, in messages
@@ -317,115 +315,5 @@ struct Ping {
   static constexpr Kind kKind = Kind::Ping;
   static void fields(auto&, auto&) {}
 };
-
-// ---- writing
-
-class MessageWriter {
- public:
-  explicit MessageWriter(std::string& out) : out_(out) {}
-  template <class T>
-  void number(T value) {
-    for (size_t i = 0; i < sizeof(T); ++i) out_ += static_cast<char>(static_cast<uint64_t>(value) >> (8 * i));
-  }
-  void code(Code value) { number(static_cast<uint8_t>(value)); }
-  void text(const std::string& value, size_t limit);
-  void texts(const std::vector<std::string>& values, size_t limit, size_t each);
-  template <class T>
-  void list(const std::vector<T>& values, size_t limit) {
-    length(values.size(), limit);
-    for (const T& value : values) item(value);
-  }
-  void numbers(const std::vector<Rank>& values, size_t limit) {
-    length(values.size(), limit);
-    for (const Rank value : values) number(value);
-  }
-  template <class T>
-  void numbers(const std::vector<T>& values, size_t limit) {
-    length(values.size(), limit);
-    for (const T value : values) number(value);
-  }
-  template <class T>
-  void item(const T& value) {
-    T::fields(value, *this);
-  }
-  void item(const Address& value);
-
- private:
-  void length(size_t size, size_t limit);
-  std::string& out_;
-};
-
-/// The whole frame. Throws Error(InvalidArgument) when a text of it is over its limit.
-template <class M>
-std::string pack(const M& message) {
-  std::string frame(4, '\0');
-  frame += static_cast<char>(M::kKind);
-  MessageWriter writer(frame);
-  M::fields(message, writer);
-  for (size_t i = 0; i < 4; ++i) frame[i] = static_cast<char>((frame.size() - 4) >> (8 * i));
-  return frame;
-}
-
-// ---- reading
-
-class MessageReader {
- public:
-  explicit MessageReader(std::string_view in) : in_(in) {}
-  template <class T>
-  void number(T& value) {
-    const std::string_view bytes = take(sizeof(T));
-    uint64_t wide = 0;
-    for (size_t i = 0; i < sizeof(T); ++i) wide |= static_cast<uint64_t>(static_cast<uint8_t>(bytes[i])) << (8 * i);
-    value = static_cast<T>(wide);
-  }
-  void code(Code& value);
-  void text(std::string& value, size_t limit) { value = take(length(limit)); }
-  void texts(std::vector<std::string>& values, size_t limit, size_t each);
-  template <class T>
-  void list(std::vector<T>& values, size_t limit) {
-    const size_t count = length(limit);
-    values.clear();  // grown as items are really there: a large count alone reserves nothing
-    for (size_t i = 0; i < count; ++i) item(values.emplace_back());
-  }
-  void numbers(std::vector<Rank>& values, size_t limit) {
-    const size_t count = length(limit);
-    values.clear();
-    for (size_t i = 0; i < count; ++i) number(values.emplace_back());
-  }
-  template <class T>
-  void numbers(std::vector<T>& values, size_t limit) {
-    const size_t count = length(limit);
-    values.clear();
-    for (size_t i = 0; i < count; ++i) number(values.emplace_back());
-  }
-  template <class T>
-  void item(T& value) {
-    T::fields(value, *this);
-  }
-  void item(Address& value);
-  void end() const;
-
- private:
-  std::string_view take(size_t size);
-  size_t length(size_t limit);
-  std::string_view in_;
-};
-
-/// The kind of a frame's body (the frame without its length). Throws Error(ProtocolError) for an empty one.
-Kind kind_of(std::string_view body);
-
-/// Reads the body of a frame as an M. Throws Error(ProtocolError).
-template <class M>
-M unpack(std::string_view body) {
-  if (kind_of(body) != M::kKind) {
-    throw_error(Code::ProtocolError, "a control message of kind {} where kind {} belongs", static_cast<int>(body[0]),
-                static_cast<int>(M::kKind));
-  }
-  M message;
-  MessageReader reader(body.substr(1));
-  M::fields(message, reader);
-  reader.end();
-  return message;
-}
 
 }  // namespace tutti::control

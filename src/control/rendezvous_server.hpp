@@ -35,7 +35,7 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
   /// True while ranks are connected: then its process must not exit. Any thread.
   bool busy() const { return busy_; }
   /// How many ranks have been told that the communicator cannot be created. Any thread.
-  size_t told() const { return told_count_; }
+  size_t informed_ranks() const { return informed_count_; }
 
   // ---- control thread
   /// Starts the hour after which an unused server closes.
@@ -56,56 +56,56 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
     std::shared_ptr<Channel> channel;
     EventLoop::Id timer = 0;
   };
-  struct JoinedRank {
-    enum class Where { Here, Left, Lost };
+  struct RankState {
+    enum class Membership { Present, Left, Lost };
     Member member;
     std::shared_ptr<Channel> channel;
-    Where where = Where::Here;
-    Goodbye goodbye;                // what it reported when it left
-    TransferCounts transfers;       // to be sent to it at the end of this loop iteration
-    std::optional<Exchange> given;  // its contribution to the current exchange
+    Membership membership = Membership::Present;
+    LeaveNotice leave_notice;              // what it reported when it left
+    TransferCounts transfers;              // to be sent to it at the end of this loop iteration
+    std::optional<Exchange> contribution;  // its contribution to the current exchange
   };
 
   // gathering (rendezvous_gather.cpp)
   void check_request(const Register& request) const;
-  void settle_size(Rank ranks);
+  void fix_size(Rank ranks);
   void begin();
   void refuse(const Applicant& applicant, Code code, const std::string& text);
   void drop(const std::shared_ptr<Applicant>& applicant);
   void applicant_ended(const std::shared_ptr<Applicant>& applicant);
-  void stop_for(const Register& departed);
-  void count_told(Rank rank);
-  void waited_in_vain(const Applicant& applicant);
+  void stop_for_departed(const Register& applicant);
+  void count_informed(Rank rank);
+  void registration_timed_out(const Applicant& applicant);
   void stop_gathering(Code code, const std::string& text);
 
   // exchanges (rendezvous_exchange.cpp)
-  void on_exchange(Rank from, Exchange given);
+  void on_exchange(Rank from, Exchange contribution);
   void finish_exchange();
   void end_exchange();
-  void exchange_late(uint32_t number);
-  void look_at_exchange(uint32_t number);
-  void tell_missing(const std::vector<Rank>& ranks);
+  void exchange_timed_out(uint32_t number);
+  void check_exchange(uint32_t number);
+  void send_missing(const std::vector<Rank>& ranks);
   EventLoop::Id after(double seconds, void (RendezvousServer::*then)(uint32_t));
   void left_before_exchange(Rank rank);
-  void went_apart(Rank rank, const std::string& call);
-  size_t first_giver() const;
-  std::vector<Rank> not_given() const;
+  void record_divergence(Rank rank, const std::string& call);
+  size_t first_contributor() const;
+  std::vector<Rank> missing_ranks() const;
 
   // running
   void on_frame(Rank from, std::string_view body);
   void on_end(Rank from, const std::string& why);
   void on_report(Rank from, Rank rank);
-  void on_goodbye(Rank from, Goodbye goodbye);
-  void take_traffic(Rank from, std::vector<PeerTransfers>& traffic);
+  void on_leave_notice(Rank from, LeaveNotice leave_notice);
+  void record_transfers(Rank from, std::vector<PeerTransfers>& traffic);
   template <class M>
   void relay(Rank from, M message);
   void fail(Code code, const std::string& text, std::vector<uint64_t> tickets = {});
-  void lose(Rank rank, const std::string& why);
-  void went(Rank rank);
+  void mark_lost(Rank rank, const std::string& why);
+  void record_departure(Rank rank);
   void send_all(std::string frame);
-  void send_update();
+  void send_membership_update();
   void heartbeat();
-  void check_all_gone();
+  void check_all_departed();
   std::string compare_calls() const;
   std::string compare_traffic() const;
   void check_closed();
@@ -118,19 +118,19 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
   EventLoop::Id timer_ = 0;
 
   std::vector<std::shared_ptr<Applicant>> applicants_;
-  std::vector<Register> departed_;  // registered, and disconnected before the number of ranks was decided
-  Rank size_ = 0;                   // 0: not decided yet
-  std::optional<Refused> verdict_;
-  std::set<Rank> told_;  // ranks that have been told of the refusal
-  std::atomic<size_t> told_count_{0};
+  std::vector<Register> early_departures_;  // registered, and disconnected before the number of ranks was decided
+  Rank size_ = 0;                           // 0: not decided yet
+  std::optional<Refused> refusal_;
+  std::set<Rank> informed_;  // ranks that have been told of the refusal
+  std::atomic<size_t> informed_count_{0};
 
-  std::vector<JoinedRank> joined_;
+  std::vector<RankState> joined_;
   bool failed_ = false;
   uint32_t exchange_ = 0;  // number of the current or next exchange
-  size_t given_ = 0;
-  std::string apart_;  // the ranks contribute as part of different calls: which
-  EventLoop::Id exchange_timer_ = 0, look_timer_ = 0;
-  MembershipUpdate update_;  // to be sent at the end of this loop iteration
+  size_t contributions_ = 0;
+  std::string divergence_;  // the ranks contribute as part of different calls: which
+  EventLoop::Id exchange_timer_ = 0, check_timer_ = 0;
+  MembershipUpdate membership_update_;  // to be sent at the end of this loop iteration
   Deadline::Clock::time_point last_beat_{};
 };
 

@@ -29,7 +29,7 @@ void Services::serve(const std::string& name, Wireup::Service service) {
     if (!service) slots_.erase(name);
   }
   slot->set(std::move(service));  // outside the lock: it waits for a running call
-  came_.notify_all();
+  service_added_.notify_all();
 }
 
 std::shared_ptr<Services::Slot> Services::find(const std::string& name) {
@@ -51,13 +51,13 @@ Services::Wireup::Reply Services::ask(Rank from, const std::string& name, const 
     if (limit.stop && limit.stop->load(std::memory_order_relaxed) != 0) throw_error(Code::Aborted, "stopped");
     if (limit.deadline.passed()) throw_error(Code::Timeout, "it offers no service '{}'", name);
     std::unique_lock lock(mutex_);
-    came_.wait_until(lock, std::min(limit.deadline.at(), Deadline::Clock::now() + kSlice),
-                     [&] { return slots_.count(name) != 0; });
+    service_added_.wait_until(lock, std::min(limit.deadline.at(), Deadline::Clock::now() + kSlice),
+                              [&] { return slots_.count(name) != 0; });
   }
 }
 
 /// False if the service is not registered (yet). Errors are sent to the asker.
-bool Services::answered(const Ask& ask, const Fd& fd) {
+bool Services::try_reply(const Ask& ask, const Fd& fd) {
   try {
     if (find(ask.service) == nullptr) return false;
     check_(ask.from, fd.get());  // only now: once there are services, the members are known
@@ -72,7 +72,7 @@ bool Services::answered(const Ask& ask, const Fd& fd) {
 }
 
 void Services::answer(Ask ask, Fd& fd) {
-  if (answered(ask, fd)) return;
+  if (try_reply(ask, fd)) return;
   if (waiting_.size() == kMaxWaiting) throw_error(Code::SystemError, "too many requests wait for services to open");
   waiting_.push_back({std::move(ask), std::move(fd)});
 }
@@ -80,8 +80,9 @@ void Services::answer(Ask ask, Fd& fd) {
 void Services::retry() {
   for (size_t i = waiting_.size(); i-- > 0;) {
     char byte = 0;
-    const bool gone = recv_now(waiting_[i].fd.get(), &byte, 1) < 0;  // the asker has disconnected
-    if (gone || answered(waiting_[i].ask, waiting_[i].fd)) waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(i));
+    const bool disconnected = recv_now(waiting_[i].fd.get(), &byte, 1) < 0;  // the asker has disconnected
+    if (disconnected || try_reply(waiting_[i].ask, waiting_[i].fd))
+      waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(i));
   }
 }
 

@@ -49,12 +49,12 @@ class Services {
   };
 
   std::shared_ptr<Slot> find(const std::string& name);
-  bool answered(const Ask& ask, const Fd& fd);
+  bool try_reply(const Ask& ask, const Fd& fd);
   std::optional<Wireup::Reply> try_answer(Rank from, const std::string& name, const std::string& request);
 
   const Check check_;
   std::mutex mutex_;  // guards slots_
-  std::condition_variable came_;
+  std::condition_variable service_added_;
   std::map<std::string, std::shared_ptr<Slot>> slots_;
   std::vector<Waiting> waiting_;  // control thread only
 };

@@ -79,12 +79,12 @@ struct ProcessWaits {
 /// acknowledged.
 struct LinkLaneCounts {
   uint32_t link_lane = 0;
-  uint64_t sent = 0, told = 0;
+  uint64_t sent = 0, acknowledged = 0;
 
   static void fields(auto& m, auto& v) {
     v.number(m.link_lane);
     v.number(m.sent);
-    v.number(m.told);
+    v.number(m.acknowledged);
   }
 };
 

@@ -105,7 +105,7 @@ std::string WaitTable::answer(uint64_t process, uint64_t communicator, Rank rank
     reply.ticket = wait.ticket;
     for (const LinkCounts& link : own.entry.links) {
       if (link.peer == asker && reply.links.size() < kMaxLinkLanes)
-        reply.links.push_back({link.link_lane, link.sent, link.told});
+        reply.links.push_back({link.link_lane, link.sent, link.acknowledged});
     }
   }
   std::vector<ProcessWaits> known = all(process);
@@ -140,16 +140,16 @@ WaitsReply WaitTable::learn(uint64_t process, const std::string& bytes, double s
   reader.item(reply);
   reader.end();
   const std::lock_guard lock(mutex_);
-  for (ProcessWaits& told : reply.processes) {
-    if (told.process == process) continue;  // this process knows its own waits best
-    grow_older(told, seconds);
-    const auto known = learned_.find(told.process);
+  for (ProcessWaits& reported : reply.processes) {
+    if (reported.process == process) continue;  // this process knows its own waits best
+    grow_older(reported, seconds);
+    const auto known = learned_.find(reported.process);
     if (known == learned_.end() && learned_.size() >= kMostLearned) continue;
     if (known != learned_.end()) {
       const double age = known->second.waits.age_ms / 1e3 + seconds_since(known->second.heard);
-      if (milliseconds(age) < told.age_ms) continue;
+      if (milliseconds(age) < reported.age_ms) continue;
     }
-    learned_[told.process] = {told, Clock::now()};
+    learned_[reported.process] = {reported, Clock::now()};
   }
   return reply;
 }

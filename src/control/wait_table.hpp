@@ -19,8 +19,8 @@ namespace tutti::control {
 struct LinkCounts {
   Rank peer = 0;
   uint32_t link_lane = 0;
-  uint64_t sent = 0, acked = 0;     ///< to the peer, and how many the peer has acknowledged
-  uint64_t received = 0, told = 0;  ///< from the peer, and how many this rank has acknowledged
+  uint64_t sent = 0, acked = 0;             ///< to the peer, and how many the peer has acknowledged
+  uint64_t received = 0, acknowledged = 0;  ///< from the peer, and how many this rank has acknowledged
 };
 
 class WaitTable {

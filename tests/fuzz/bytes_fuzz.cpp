@@ -211,8 +211,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   switch (data[0] % 6) {
     case 0: {
       using namespace control;
-      read_messages<Register, OpenStream, Ask, Fetch, Withdraw, Accepted, Refused, Reply, IdGiven, Table, Exchange,
-                    Gathered, Missing, TransferCounts, MembershipUpdate, Done, Report, Goodbye, Fail, BoardAsk,
+      read_messages<Register, OpenStream, Ask, Fetch, Withdraw, Accepted, Refused, Reply, IdReply, Table, Exchange,
+                    Gathered, Missing, TransferCounts, MembershipUpdate, Done, Report, LeaveNotice, Fail, BoardAsk,
                     BoardReply, Ping>(rest);
       break;
     }

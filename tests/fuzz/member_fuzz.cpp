@@ -79,13 +79,13 @@ class Hostile {
   void listen() {
     listener_ = listen_tcp(0);
     id_.key = random_key();
-    id_.host = hash64(ControlThread::get().home().host);
+    id_.host = hash64(ControlThread::get().local_member().host);
     id_.port = port_of(listener_.get());
     id_.addresses = {Address::loopback()};
   }
 
   control::Member myself() {
-    control::Member me = ControlThread::get().home();
+    control::Member me = ControlThread::get().local_member();
     me.process = accomplice_.process();
     me.started = accomplice_.started();
     me.nonce = 1;
@@ -215,7 +215,7 @@ class Hostile {
     const uint8_t kind = words_.byte();
     const std::string frame = framed(static_cast<char>(kind % 26) + words_.text());
     if (kind >= 128) {
-      const Fd fd = dial({Address::loopback()}, ControlThread::get().home().port, id_.key, brief());
+      const Fd fd = dial({Address::loopback()}, ControlThread::get().local_member().port, id_.key, brief());
       send_all(fd.get(), frame, brief());
       receive_frame(fd.get(), kMaxFirstFrame, brief());
     } else if (static_cast<Kind>(kind % 26) != Kind::Table) {
@@ -225,9 +225,9 @@ class Hostile {
 
   /// The answer, and the descriptor with it. Of its own process, or, as `stranger`, of the victim's.
   Reply ask(const Ask& question, bool stranger, Fd* passed) {
-    const control::Member& home = ControlThread::get().home();
+    const control::Member& local_member = ControlThread::get().local_member();
     const Fd fd =
-        stranger ? dial({Address::loopback()}, home.port, id_.key, brief()) : accomplice_.connect(home.unix_name);
+        stranger ? dial({Address::loopback()}, local_member.port, id_.key, brief()) : accomplice_.connect(local_member.unix_name);
     if (!stranger) prove(fd, id_.key);
     return call<Reply>(fd.get(), question, brief(), passed);
   }
@@ -254,7 +254,7 @@ class Hostile {
 
   void open_stream() {
     const std::string label = words_.one_of({"tcp:0", "tcp:1", fmt::format("tcp:{}", Answers::kTransfers)}, kMaxLabel);
-    Fd fd = dial({Address::loopback()}, ControlThread::get().home().port, id_.key, brief());
+    Fd fd = dial({Address::loopback()}, ControlThread::get().local_member().port, id_.key, brief());
     call<Accepted>(fd.get(), OpenStream{(words_.byte() & 7) != 0 ? me_ : victim_, victim_, label}, brief());
     std::string bytes;
     for (uint64_t number = 0; (words_.byte() & 3) != 0; ++number) {  // well-formed messages first

@@ -72,7 +72,7 @@ struct Attempt {
 struct Round {
   Fd connected;
   bool all_refused = true;             // every address refused the connection: nothing listens
-  bool strangers = false;              // a listener does not know the key
+  bool unauthenticated = false;        // a listener does not know the key
   bool exhausted = false;              // a listener cannot accept connections now
   std::vector<std::string> reasons{};  // of each failure
 
@@ -90,7 +90,7 @@ bool try_challenge(Attempt& attempt, uint16_t port, const Key& key, WaitLimit li
     return true;
   } catch (const Error& error) {
     if (error.code() == Code::Aborted) throw;
-    round.strangers |= error.code() == Code::InvalidArgument;
+    round.unauthenticated |= error.code() == Code::InvalidArgument;
     round.exhausted |= error.code() == Code::SystemError;
     round.failed(attempt.address, port, error.what(), false);
     return false;
@@ -139,7 +139,7 @@ Fd dial(const std::vector<Address>& addresses, uint16_t port, const Key& key, Wa
     Round round = dial_round(addresses, port, key, limit, tries);
     if (round.connected) return std::move(round.connected);
     const std::string reasons = fmt::format("{}", fmt::join(round.reasons, "; "));
-    if (round.strangers) throw_error(Code::InvalidArgument, "cannot connect ({})", reasons);
+    if (round.unauthenticated) throw_error(Code::InvalidArgument, "cannot connect ({})", reasons);
     answered = answered || !round.all_refused;
     if (!answered && refused.passed()) {
       throw_error(Code::PeerFailed,

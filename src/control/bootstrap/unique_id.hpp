@@ -51,7 +51,7 @@ void release_unique_id(const UniqueId& id);
 
 /// Tells the other ranks that this one cannot join, and why: ranks that wait fail with that reason, and so do those
 /// that register in the next minute. If the rendezvous server is in this process, waits up to two seconds until all
-/// ranks but `told_elsewhere` have received it. Throws nothing.
-void withdraw(const UniqueId& id, const Withdraw& withdrawal, size_t told_elsewhere = 0);
+/// ranks but `informed_elsewhere` have received it. Throws nothing.
+void withdraw(const UniqueId& id, const Withdraw& withdrawal, size_t informed_elsewhere = 0);
 
 }  // namespace tutti::control

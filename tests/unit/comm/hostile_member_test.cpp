@@ -27,7 +27,7 @@ class HostileMember {
     request.ranks = 2;
     request.rank = rank;
     request.wait_ms = 30000;
-    request.me = control::ControlThread::get().home();
+    request.me = control::ControlThread::get().local_member();
     request.me.host = "elsewhere";
     request.me.info = info.empty() ? info_of_ours() : std::move(info);
     joining_ = std::async(std::launch::async, [this, rank] { return join(id_, 1 - rank); });

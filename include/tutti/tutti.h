@@ -154,7 +154,7 @@ typedef struct {
   size_t size;
   char algorithm[40]; /* "ring"; "direct" where blocks go straight to who gets them; "none" */
   char transport[40]; /* of this rank's links in it: "shm", "shm+tcp"; "none" */
-  char delivery[40];  /* of the messages it sent: "inline", "staged", "mapped", "in place", "cma", "placed"; "a+b" */
+  char delivery[40];  /* of the messages it sent: "inline", "staged", "mapped", "zcopy", "cma", "direct-store"; "a+b" */
 } tuttiCallInfo;
 /* Tells of this rank's last call on `comm`; waits for those that are still queued on streams. For people and tools:
  * programs had better not depend on it. */

@@ -1,4 +1,4 @@
-// The C interface but for the calls that move data: exceptions become codes. No other logic.
+// The C interface except the calls that move data: converts exceptions to codes. No other logic.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -23,13 +23,14 @@ control::UniqueId id_from(const tuttiUniqueId& raw) {
 void check_place(int ranks, int rank) {
   if (ranks < 1) throw_error(Code::InvalidArgument, "a communicator of {} ranks: at least 1 is needed", ranks);
   if (ranks > control::kMaxRanks)
-    throw_error(Code::InvalidArgument, "a communicator of {} ranks: {} are the most", ranks, control::kMaxRanks);
+    throw_error(Code::InvalidArgument, "a communicator of {} ranks: at most {} are supported", ranks,
+                control::kMaxRanks);
   if (rank < 0 || rank >= ranks) {
     throw_error(Code::InvalidArgument, "rank {} of {}: ranks are 0 to {}", rank, ranks, ranks - 1);
   }
 }
 
-/// A mistake in one rank's environment is to end the wait of the others too.
+/// A mistake in one rank's environment must also end the other ranks' wait.
 std::optional<control::Launch> recognise_own_launch() {
   try {
     return control::recognise_launch();
@@ -100,7 +101,7 @@ tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ranks) {
     }
     try {
       comm::group_end();
-    } catch (const Error&) {  // those who did join are not left behind
+    } catch (const Error&) {  // the ranks that joined must not be left behind
       for (int rank = 0; rank < ranks; ++rank) {
         if (comms[rank] == nullptr) continue;
         comms[rank]->comm->abort();
@@ -124,9 +125,9 @@ tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int colour, int key, tuttiComm_t*
 tuttiResult_t tuttiCommDestroy(tuttiComm_t comm) {
   return guarded([&] {
     const auto communicator = begin_destroy(comm);
-    communicator->await_turn(communicator->take_ticket());
+    communicator->await_ticket(communicator->take_ticket());
     const Status status = communicator->leave();
-    communicator->end_turn();  // whatever still has a ticket hears that it comes too late
+    communicator->end_ticket();  // calls that still hold a ticket then return an error
     end_destroy(comm);
     status.throw_if_bad();
   });
@@ -179,14 +180,14 @@ tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t* op, const void* scalar, tu
     required(op, "op");
     if (scalar == nullptr) throw Error(Code::InvalidArgument, "scalar is null");
     const int kind = static_cast<int>(type);
-    if (kind < 0 || kind >= kDTypes) throw_error(Code::InvalidArgument, "{} is no element type", kind);
-    *op = comm::kFirstScale + communicator_of(comm)->scales().add(static_cast<DType>(type), scalar);
+    if (kind < 0 || kind >= kDTypes) throw_error(Code::InvalidArgument, "{} is not an element type", kind);
+    *op = comm::kFirstPreMulSum + communicator_of(comm)->pre_mul_scalars().add(static_cast<DType>(type), scalar);
   });
 }
 
 tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm) {
   return guarded([&] {
-    if (op < comm::kFirstScale || !communicator_of(comm)->scales().remove(op - comm::kFirstScale)) {
+    if (op < comm::kFirstPreMulSum || !communicator_of(comm)->pre_mul_scalars().remove(op - comm::kFirstPreMulSum)) {
       throw_error(Code::InvalidArgument, "operator {} was not made on this communicator", op);
     }
   });

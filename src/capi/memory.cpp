@@ -9,21 +9,21 @@
 namespace tutti::capi {
 namespace {
 
-/// What users announced; a handle is the announcement's number.
+/// Buffers that users registered; a handle is the registration's number.
 class Registrations {
  public:
   void* add(tuttiComm_t comm) {
     const std::lock_guard lock(mutex_);
-    known_[++last_] = comm;
+    recent_calls_[++last_] = comm;
     return reinterpret_cast<void*>(last_);
   }
   void remove(void* handle, tuttiComm_t comm) {
     const std::lock_guard lock(mutex_);
-    const auto found = known_.find(reinterpret_cast<uintptr_t>(handle));
-    if (found == known_.end() || found->second != comm) {
+    const auto found = recent_calls_.find(reinterpret_cast<uintptr_t>(handle));
+    if (found == recent_calls_.end() || found->second != comm) {
       throw Error(Code::InvalidArgument, "the handle was not made by tuttiCommRegister on this communicator");
     }
-    known_.erase(found);
+    recent_calls_.erase(found);
   }
   static Registrations& all() {
     static auto* registrations = new Registrations;
@@ -32,7 +32,7 @@ class Registrations {
 
  private:
   std::mutex mutex_;
-  std::map<uintptr_t, tuttiComm_t> known_;
+  std::map<uintptr_t, tuttiComm_t> recent_calls_;
   uintptr_t last_ = 0;
 };
 

@@ -2,8 +2,8 @@
 //
 // A message is sent as a frame: its length (4 bytes, little-endian), its kind (1 byte), then its fields in the order in
 // which its function `fields` names them. Numbers are little-endian; a text or list follows its length (4 bytes). One
-// `fields` both writes and reads a message, so the two cannot disagree. The reader checks every length against its limit
-// and against the bytes that are left, and that no bytes remain; it throws Error(ProtocolError) otherwise.
+// `fields` both writes and reads a message, so the two cannot disagree. The reader checks every length against its
+// limit and against the bytes that are left, and that no bytes remain; else it throws Error(ProtocolError).
 #pragma once
 
 #include <cstdint>

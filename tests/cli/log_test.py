@@ -52,7 +52,7 @@ class Log(unittest.TestCase):
 
     def test_says_who_demands_an_algorithm(self):
         messages = told("debug", "broadcast", "-e", "8", env={"TUTTI_ALGO": "broadcast:binomial"})
-        self.assertTrue(any("binomial over shm (TUTTI_ALGO demands it)" in text for _, text in messages), messages)
+        self.assertTrue(any("binomial over shm (TUTTI_ALGO forces it)" in text for _, text in messages), messages)
 
     def test_has_every_call_at_trace(self):
         calls = [text for level, text in told("trace", "all_reduce", "-b", "8", "-e", "8", np="2") if level == "trace"]

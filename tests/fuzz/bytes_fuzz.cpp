@@ -100,11 +100,11 @@ void read_texts(const std::string& text) {
 
 /// What ranks answer who asks for their call boards.
 void read_answers(const std::string& bytes) {
-  if (const auto board = comm::Board::parse(bytes)) {
+  if (const auto board = comm::CallBoard::parse(bytes)) {
     if (board->spec) comm::describe(*board->spec);
     if (board->last) comm::describe(*board->last);
   }
-  comm::Board::parse_blocks(bytes);
+  comm::CallBoard::parse_blocks(bytes);
   constexpr uint64_t kThisProcess = 1;
   control::WaitTable waits;
   attempt([&] {

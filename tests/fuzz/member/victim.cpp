@@ -68,7 +68,7 @@ void gather_varying(const std::shared_ptr<Communicator>& comm, const Buffers& bu
   call.in = buffers.in();
   call.out = buffers.out();
   const size_t mine = counts[static_cast<size_t>(comm->rank())];
-  comm::submit(comm, comm::varying_call(call, comm->rank(), kRanks, mine, {}, 0, {counts.data(), nullptr}), nullptr);
+  comm::submit(comm, comm::vector_call(call, comm->rank(), kRanks, mine, {}, 0, {counts.data(), nullptr}), nullptr);
 }
 
 void make_calls(const std::shared_ptr<Communicator>& comm, const Buffers& buffers) {

@@ -23,7 +23,7 @@ Status stalled_in(bool sends, uint64_t number) {
   const Deadline deadline = soon();
   while (!endpoint->left(1) && !deadline.passed()) std::this_thread::yield();
 
-  const Board board;
+  const CallBoard board;
   CallDiagnostics watch(*endpoint, board);
   Call call;
   call.spec = {.collective = Collective::SendRecv, .type = DType::F32, .sends = sends, .root = 1, .count = 8};
@@ -65,12 +65,12 @@ Status broken_while(const std::function<void(control::Endpoint&)>& elsewhere) {
   const auto endpoint = control::Endpoint::join(id, 2, 0, "", soon());
   joining.join();
   const CallSpec spec{.collective = Collective::AllReduce, .type = DType::F32, .count = 8};
-  Board board;
+  CallBoard board;
   for (uint64_t call : {1, 2, 3}) board.enter(call, spec);
   CallDiagnostics watch(*endpoint, board);
   watch.begin(3, spec);
   std::thread other([&] { elsewhere(*peer); });
-  Status status = watch.broken(Code::PeerFailed, "rank 1 made no link");
+  Status status = watch.link_failed(Code::PeerFailed, "rank 1 made no link");
   other.join();
   peer->leave(2, soon());
   endpoint->leave(3, soon());

@@ -106,7 +106,7 @@ nlohmann::json report() {
           {"word", {0, 0}},
           {"cores", "0"}};
 }
-nlohmann::json verdict() { return {{"reading", 0}, {"oversubscribed", false}, {"always", false}}; }
+nlohmann::json conclusion() { return {{"reading", 0}, {"oversubscribed", false}, {"always", false}}; }
 std::string nested(size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); }
 
 TEST(HostileMember, SaysWhatIsNestedTooDeepToBeCopied) {
@@ -118,7 +118,7 @@ TEST(HostileMember, SaysWhatIsNestedTooDeepToBeCopied) {
   EXPECT_TRUE(contains(in_its_report.outcome(), "nested deeper than 16"));
   HostileMember in_its_table(0);
   in_its_table.give(report().dump());
-  auto deep = verdict();
+  auto deep = conclusion();
   deep["table"] = R"([["all_reduce",1,"none",1,)" + nested(kDeep) + "]]";
   in_its_table.give(deep.dump());
   const std::string told = in_its_table.outcome();
@@ -135,7 +135,7 @@ TEST(HostileMember, GivesNumbersThatAreNone) {
   }
   HostileMember member(1);
   member.give(report().dump());
-  auto odd = verdict();
+  auto odd = conclusion();
   odd["reading"] = 1e300;
   member.give(odd.dump());
   EXPECT_TRUE(contains(member.outcome(), "where another rank has to give a whole number"));
@@ -150,7 +150,7 @@ TEST(HostileMember, GivesAnArenaThatIsNoNumberOfBytes) {
   odd["name"] = "elsewhere";
   odd["routes"] = nlohmann::json::object();
   member.give(odd.dump());
-  member.give(verdict().dump());
+  member.give(conclusion().dump());
   EXPECT_TRUE(contains(member.outcome(), "where another rank has to give a whole number"));
   set_log_level(LogLevel::Warn);
 }
@@ -162,7 +162,7 @@ TEST(HostileMember, ChoosesAnAlgorithmThatCannotBeUsed) {
         R"(["all_reduce",1e300,"ring",1024])", R"(["nothing",1000,"ring",1024])", R"(["all_reduce",1000,"no",1024])"}) {
     HostileMember member(0);
     member.give(report().dump());
-    auto with_table = verdict();
+    auto with_table = conclusion();
     with_table["table"] = "[" + std::string(row) + "]";
     member.give(with_table.dump());
     const std::string told = member.outcome();

@@ -87,8 +87,8 @@ void obey(control::Endpoint& endpoint, Line& test) {
       uint64_t calls = 0;
       line >> calls;
       test.tell("leaving");
-      const control::LeaveResult farewell = endpoint.leave(calls, soon());
-      test.tell(farewell.complete ? "complete " + farewell.mismatch : "incomplete");
+      const control::LeaveResult result = endpoint.leave(calls, soon());
+      test.tell(result.complete ? "complete " + result.mismatch : "incomplete");
       return;
     } else {
       return;

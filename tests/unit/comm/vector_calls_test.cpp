@@ -58,7 +58,7 @@ void expect_blocks(const std::vector<int64_t>& data, const Blocks& blocks, Expec
   EXPECT_EQ(data, wanted);
 }
 
-struct Varying : testing::TestWithParam<int> {
+struct VectorBlocks : testing::TestWithParam<int> {
   static std::vector<int64_t> filled(const Blocks& blocks, int from) {
     std::vector<int64_t> data(blocks.total + 1, kPoison);
     for (size_t r = 0; r < blocks.counts.size(); ++r) {
@@ -68,7 +68,7 @@ struct Varying : testing::TestWithParam<int> {
   }
 };
 
-TEST_P(Varying, AllToAllMovesEveryBlock) {
+TEST_P(VectorBlocks, AllToAllMovesEveryBlock) {
   const int n = GetParam();
   with_ranks(n, [n](int rank, tuttiComm_t comm) {
     for (int shape = 0; shape < kShapes; ++shape) {
@@ -85,7 +85,7 @@ TEST_P(Varying, AllToAllMovesEveryBlock) {
   });
 }
 
-TEST_P(Varying, AllGatherGathersInAndOutOfPlace) {
+TEST_P(VectorBlocks, AllGatherGathersInAndOutOfPlace) {
   const int n = GetParam();
   with_ranks(n, [n](int rank, tuttiComm_t comm) {
     for (int shape = 0; shape < kShapes; ++shape) {
@@ -105,7 +105,7 @@ TEST_P(Varying, AllGatherGathersInAndOutOfPlace) {
   });
 }
 
-TEST_P(Varying, ReduceScatterFoldsEachItsBlock) {
+TEST_P(VectorBlocks, ReduceScatterFoldsEachItsBlock) {
   const int n = GetParam();
   with_ranks(n, [n](int rank, tuttiComm_t comm) {
     for (int shape = 0; shape < kShapes; ++shape) {
@@ -130,7 +130,7 @@ TEST_P(Varying, ReduceScatterFoldsEachItsBlock) {
   });
 }
 
-TEST_P(Varying, ReductionsAverageAndScale) {
+TEST_P(VectorBlocks, ReductionsAverageAndScale) {
   const int n = GetParam();
   with_ranks(n, [n](int rank, tuttiComm_t comm) {
     const Blocks in = blocks(n, 0, [](int to) { return static_cast<size_t>(to * 1000); });
@@ -148,7 +148,7 @@ TEST_P(Varying, ReductionsAverageAndScale) {
   });
 }
 
-TEST_P(Varying, GatherAndScatterServeEveryRoot) {
+TEST_P(VectorBlocks, GatherAndScatterServeEveryRoot) {
   const int n = GetParam();
   with_ranks(n, [n](int rank, tuttiComm_t comm) {
     for (int root = 0; root < n; ++root) {
@@ -173,7 +173,7 @@ TEST_P(Varying, GatherAndScatterServeEveryRoot) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, Varying, testing::Values(1, 2, 3, 5, 8));
+INSTANTIATE_TEST_SUITE_P(Ranks, VectorBlocks, testing::Values(1, 2, 3, 5, 8));
 
 TEST(VaryingMistakes, AreRefusedAndTouchNothing) {
   with_ranks(2, [](int rank, tuttiComm_t comm) {

@@ -473,8 +473,8 @@ class BadCommandLines(unittest.TestCase):
                 (["--no-such-flag", "--", "true"], "--no-such-flag"),
                 (["--bind", "socket", "--", "true"], "--bind"),
                 (["--hosts", "a:0", "--", "true"], "from 1 to"),
-                (["--hosts", "a,,b", "--", "true"], "is no host"),
-                (["--hosts", "-oProxyCommand=x", "--", "true"], "is no host"),
+                (["--hosts", "a,,b", "--", "true"], "is not a host"),
+                (["--hosts", "-oProxyCommand=x", "--", "true"], "is not a host"),
                 (["--hosts", "a:2", "-n", "3", "--", "true"], "--hosts a:3"),
                 (["--hosts", "a,a", "--", "true"], "twice"),
                 (["--grace", "soon", "--", "true"], "--grace")):

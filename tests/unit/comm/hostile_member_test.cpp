@@ -131,14 +131,14 @@ TEST(HostileMember, GivesNumbersThatAreNone) {
     auto odd = report();
     odd["staging"] = number;
     member.give(odd.dump());
-    EXPECT_TRUE(contains(member.outcome(), "where another rank has to give a whole number"));
+    EXPECT_TRUE(contains(member.outcome(), "in place of a whole number"));
   }
   HostileMember member(1);
   member.give(report().dump());
   auto odd = conclusion();
   odd["reading"] = 1e300;
   member.give(odd.dump());
-  EXPECT_TRUE(contains(member.outcome(), "where another rank has to give a whole number"));
+  EXPECT_TRUE(contains(member.outcome(), "in place of a whole number"));
 }
 
 /// Read only where it is told to people.
@@ -151,7 +151,7 @@ TEST(HostileMember, GivesAnArenaThatIsNoNumberOfBytes) {
   odd["routes"] = nlohmann::json::object();
   member.give(odd.dump());
   member.give(conclusion().dump());
-  EXPECT_TRUE(contains(member.outcome(), "where another rank has to give a whole number"));
+  EXPECT_TRUE(contains(member.outcome(), "in place of a whole number"));
   set_log_level(LogLevel::Warn);
 }
 

@@ -1,4 +1,4 @@
-// A call that has been made before allocates nothing, and memory stays what it is however many follow.
+// A repeated call allocates nothing, and memory does not grow with the number of calls.
 //
 //   tutti run -n 2 -- tutti_repeated_calls CALLS    as a rank of a job
 //   tutti_repeated_calls CALLS THREADS              as so many ranks, one a thread

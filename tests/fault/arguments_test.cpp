@@ -1,5 +1,4 @@
-// Calls that are wrong in themselves: told at once, exactly, with nothing touched and the communicator as good as
-// before.
+// Calls with invalid arguments: reported at once and exactly, with no buffer touched and the communicator still usable.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,7 +15,7 @@ namespace {
 
 constexpr auto kNoType = static_cast<tuttiDataType_t>(14);
 
-/// A buffer that shows whether anybody wrote to it.
+/// A buffer that reveals writes.
 class Untouched {
  public:
   Untouched() { bytes_.fill(0x77); }
@@ -97,7 +96,7 @@ TEST(Arguments, OfJoiningAreRefused) {
   refused(tuttiCommSplit(comm, -2, 0, &comm), "colour -2");
 }
 
-TEST(Destroyed, CommunicatorsSaySo) {
+TEST(Destroyed, CommunicatorsReturnInvalidUsage) {
   tuttiComm_t comm = nullptr;
   ASSERT_EQ(tuttiCommInitAll(&comm, 1), tuttiSuccess);
   ASSERT_EQ(tuttiCommDestroy(comm), tuttiSuccess);
@@ -109,7 +108,7 @@ TEST(Destroyed, CommunicatorsSaySo) {
   EXPECT_EQ(tuttiCommDestroy(comm), tuttiInvalidUsage);
 }
 
-TEST(Destroyed, CommunicatorsRefuseWhatAGroupHadCollected) {
+TEST(Destroyed, CommunicatorsRefuseCollectedCalls) {
   tuttiComm_t comm = nullptr;
   ASSERT_EQ(tuttiCommInitAll(&comm, 1), tuttiSuccess);
   ASSERT_EQ(tuttiGroupStart(), tuttiSuccess);

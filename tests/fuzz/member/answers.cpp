@@ -42,7 +42,7 @@ std::string framed(const std::string& body) {
   return frame + body;
 }
 
-/// Memory as an answer brings it along: sealed or not, with anything in it.
+/// Memory to attach to a reply: sealed or not, with random content.
 Fd some_memory(Words& words) {
   const uint8_t how = words.byte();
   Fd fd(memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -102,7 +102,7 @@ void Answers::serve() {
       if (door.revents == 0) continue;
       try {
         if (Fd fd = accept_now(door.fd)) answer(std::move(fd));
-      } catch (const Error&) {  // who asked has given up
+      } catch (const Error&) {  // the asker has given up
       }
     }
   }

@@ -26,7 +26,7 @@ json conclusion(const std::string& table) {
   return {{"reading", 1}, {"crowded", false}, {"always", false}, {"table", table}};
 }
 
-/// A row for each collective, with `algorithm` where it knows it.
+/// A row for each collective, with `algorithm` if the collective has it.
 std::string table(const std::string& algorithm, const json& below, const json& window) {
   json rows = json::array();
   for (int i = 0; i < kCollectives; ++i) {
@@ -39,7 +39,7 @@ std::string table(const std::string& algorithm, const json& below, const json& w
   return rows.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-/// A number as JSON may have it: of any kind.
+/// A JSON number of any kind.
 json some_number(Words& words) {
   constexpr std::array<double, 6> kOdd{0, -1, 1e300, -1e300, 0.5, 1e-300};
   const uint8_t which = words.byte();

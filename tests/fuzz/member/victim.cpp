@@ -18,8 +18,8 @@ using link::SharedMemory;
 
 constexpr size_t kElements = 1 << 17;
 
-/// Two buffers, one after the other. Those that are not shared stand where the member's accomplice, a fork of this
-/// process, has memory too.
+/// Two adjacent buffers. Unshared ones are at addresses where the member's accomplice, a fork of this process, has
+/// memory too.
 class Buffers {
  public:
   explicit Buffers(bool shared) : shared_(shared) {

@@ -1,4 +1,4 @@
-// What a board answers, and what is made of answers that make no sense.
+// Replies of a call board, and invalid ones.
 #include "comm/call_board.hpp"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ std::shared_ptr<const VectorBlocks> blocks_of(Rank ranks) {
   return std::make_shared<const VectorBlocks>(std::move(v));
 }
 
-TEST(CallBoard, TellsTheLengthsOfBlocksInParts) {
+TEST(CallBoard, RepliesWithBlockLengthsInParts) {
   constexpr Rank kRanks = 300;
   CallBoard board;
   board.enter_blocks(7, blocks_of(kRanks));
@@ -35,7 +35,7 @@ TEST(CallBoard, TellsTheLengthsOfBlocksInParts) {
   EXPECT_EQ(sent, blocks_of(kRanks)->in.counts);
 }
 
-TEST(CallBoard, SaysNothingOfBlocksThatItDoesNotHave) {
+TEST(CallBoard, HasNoReplyForUnknownBlocks) {
   CallBoard board;
   board.enter_blocks(7, blocks_of(3));
   EXPECT_FALSE(CallBoard::parse_blocks(board.answer(blocks_key(8, 0)))) << "never entered";
@@ -45,11 +45,11 @@ TEST(CallBoard, SaysNothingOfBlocksThatItDoesNotHave) {
   EXPECT_TRUE(CallBoard::parse_blocks(board.answer(blocks_key(99, 2))));
 }
 
-TEST(CallBoard, LengthsThatMakeNoSenseAreNone) {
+TEST(CallBoard, InvalidLengthsAreRejected) {
   for (const size_t size : {0, 1, 8, 15, 17, 24}) EXPECT_FALSE(CallBoard::parse_blocks(std::string(size, 'x'))) << size;
 }
 
-TEST(CallBoard, NoKeyIsAnotherKindsKey) {
+TEST(CallBoard, KeysOfDifferentKindsDiffer) {
   CallBoard board;
   const CallSpec call{.collective = Collective::AllReduce, .count = 5};
   const CallSpec transfer{.collective = Collective::SendRecv, .sends = true, .root = 1, .count = 9};

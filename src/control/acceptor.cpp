@@ -171,10 +171,10 @@ void Acceptor::send_hello(ListeningSocket& listening, Fd fd) {
   if (sweep_ == 0) sweep_ = loop_.at(Deadline::in(kSweepSeconds), [this] { sweep(); });
 }
 
-/// Evicts one connection of this listening socket. False if none may be evicted for a connection of group `newcomer`.
-bool Acceptor::evict_for(ListeningSocket& listening, Group newcomer) {
+/// Evicts one connection of this listening socket. False if none may be evicted for `for_group`.
+bool Acceptor::evict_for(ListeningSocket& listening, Group for_group) {
   for (const Group group : {Group::Unauthenticated, Group::Authenticated, Group::ThisUser}) {
-    if (group == Group::ThisUser && newcomer != group) return false;
+    if (group == Group::ThisUser && for_group != group) return false;
     PendingConnections& connections = listening.of(group);
     if (connections.empty()) continue;
     evict(*connections[random_u64() % connections.size()]);

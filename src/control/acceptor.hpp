@@ -71,7 +71,7 @@ class Acceptor {
   void accept_some(ListeningSocket& listening);
   void reject_without_descriptor(int listener, int error);
   void send_hello(ListeningSocket& listening, Fd fd);
-  bool evict_for(ListeningSocket& listening, Group newcomer);
+  bool evict_for(ListeningSocket& listening, Group for_group);
   bool evict_from_fullest(size_t kept);
   void pause(bool paused);
   void on_events();

@@ -171,9 +171,8 @@ void RendezvousServer::registration_timed_out(const Applicant& applicant) {
   }
   const std::string accept_error_text = control_.acceptor().accept_error_text();
   const std::string text = fmt::format(
-      "{} of {} ranks came to the rendezvous server within the {:.1f} s that rank {} waits; missing: {}{}. Are all "
-      "processes "
-      "started, with the same unique id, and can they reach {}?{}",
+      "{} of {} ranks registered with the rendezvous server within the {:.1f} s that rank {} waits; missing: {}{}. Are "
+      "all processes started, with the same unique id, and can they reach {}?{}",
       static_cast<size_t>(ranks) - missing.size(), ranks, applicant.request.wait_ms / 1e3, applicant.request.rank,
       list_ranks(missing), others, to_string(control_.local_member().addresses.front(), control_.local_member().port),
       accept_error_text);

@@ -18,7 +18,7 @@ constexpr size_t kBusyChannel = 1 << 20;  // questions are dropped, not queued, 
 
 bool before(const PeerTransfers& a, const PeerTransfers& b) { return a.peer < b.peer; }
 
-/// What `goodbye` reports of `peer`; zeros if nothing.
+/// What `leave_notice` reports of `peer`; zeros if nothing.
 PeerTransfers traffic_with(const LeaveNotice& leave_notice, Rank peer) {
   const PeerTransfers wanted{peer, 0, 0};
   const auto found = std::lower_bound(leave_notice.traffic.begin(), leave_notice.traffic.end(), wanted, before);

@@ -3,9 +3,9 @@
 //   tutti run -n 2 -- tutti_repeated_calls CALLS    as a rank of a job
 //   tutti_repeated_calls CALLS THREADS              as this many ranks, one per thread
 //
-// Counts the calling thread's allocations (malloc and operator new) in every collective at three sizes. Then makes CALLS
-// small all-reduces and compares the process's resident memory. Exit status 0: nothing was allocated, and memory has not
-// grown.
+// Counts the calling thread's allocations (malloc and operator new) in every collective at three sizes. Then makes
+// CALLS small all-reduces and compares the process's resident memory. Exit status 0: nothing was allocated, and memory
+// has not grown.
 #include <fmt/format.h>
 #include <tutti/tutti.h>
 #include <unistd.h>

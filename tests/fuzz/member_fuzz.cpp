@@ -223,12 +223,12 @@ class Hostile {
     }
   }
 
-  /// A reply with its descriptor, from its own process or, as `stranger`, from the victim's.
-  Reply ask(const Ask& question, bool stranger, Fd* passed) {
+  /// A reply with its descriptor, from its own process or, as `foreign`, from the victim's.
+  Reply ask(const Ask& question, bool foreign, Fd* passed) {
     const control::Member& local_member = ControlThread::get().local_member();
-    const Fd fd = stranger ? dial({Address::loopback()}, local_member.port, id_.key, brief())
-                           : accomplice_.connect(local_member.unix_name);
-    if (!stranger) prove(fd, id_.key);
+    const Fd fd = foreign ? dial({Address::loopback()}, local_member.port, id_.key, brief())
+                          : accomplice_.connect(local_member.unix_name);
+    if (!foreign) prove(fd, id_.key);
     return call<Reply>(fd.get(), question, brief(), passed);
   }
 

@@ -205,11 +205,9 @@ void choose_secret(Launch& launch, const Env& environment) {
         Code::InvalidArgument,
         "rank {} of {} ({}): {}, and {} gives them no secret: anyone who can reach rank 0 could guess the key and "
         "join. "
-        "Either "
-        "set TUTTI_KEY to the same secret on all ranks (export TUTTI_KEY=$(openssl rand -hex 32), and have the "
-        "launcher "
-        "pass it on), or start the job with tutti run, which makes one. TUTTI_INSECURE_KEY=1 accepts a key that can be "
-        "guessed",
+        "Either set TUTTI_KEY to the same secret on all ranks (export TUTTI_KEY=$(openssl rand -hex 32), and have the "
+        "launcher pass it on), or start the job with tutti run, which makes one. TUTTI_INSECURE_KEY=1 accepts a key "
+        "that can be guessed",
         launch.rank, launch.size, launch.launcher,
         launch.local_size > 0 ? "the ranks of this job run on several hosts"
                               : "it is not known that all ranks of this job run on one host",

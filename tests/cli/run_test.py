@@ -469,7 +469,7 @@ class BadCommandLines(unittest.TestCase):
     def test_are_refused_with_a_remedy(self):
         for arguments, words in (
                 (["-n", "0", "--", "true"], "not in range"),
-                (["-n", "2"], "Write it after --"),
+                (["-n", "2"], "write it after --"),
                 (["--no-such-flag", "--", "true"], "--no-such-flag"),
                 (["--bind", "socket", "--", "true"], "--bind"),
                 (["--hosts", "a:0", "--", "true"], "from 1 to"),

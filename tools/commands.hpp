@@ -1,6 +1,6 @@
-// The commands of the command line. Each function adds one to `app`; when the user calls it, it leaves the exit status
-// in `status` (0 only when what was asked for is true) or throws an exception whose text `main` prints, with status 2
-// for an Error(InvalidArgument), a command line that cannot be obeyed, and 1 for all others.
+// The commands of the command line. Each function adds one to `app`. When the user calls the command, it sets the exit
+// status in `status` (0 only if what was asked for is true) or throws; `main` then prints the exception's text and
+// exits with 2 for Error(InvalidArgument), an invalid command line, and with 1 otherwise.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -12,9 +12,9 @@ namespace tutti::tools {
 void add_env(CLI::App& app, int& status);
 void add_info(CLI::App& app, int& status);
 void add_plan(CLI::App& app, int& status);
-/// `arguments`: the whole command line, to start this program again as several processes.
+/// `arguments`: the whole command line, with which this program starts itself again as several processes.
 void add_perf(CLI::App& app, const std::vector<std::string>& arguments, int& status);
-/// `program`: what stood after "--" on the command line, filled in before the command runs.
+/// `program`: the words after "--" on the command line, set before the command runs.
 void add_run(CLI::App& app, const std::vector<std::string>& program, int& status);
 
 }  // namespace tutti::tools

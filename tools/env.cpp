@@ -1,4 +1,4 @@
-// tutti env: the environment variables, their values now, what they accept and mean.
+// tutti env: the environment variables, their values, accepted values and meaning.
 #include "base/env.hpp"
 
 #include <cstdio>

@@ -32,7 +32,7 @@ Topology load_topology() {
   return topology;
 }
 
-/// "1.9G"; exact where few digits are.
+/// "1.9G"; exact if few digits suffice.
 std::string size_text(uint64_t bytes) {
   constexpr const char* kUnits[] = {"B", "K", "M", "G", "T"};
   double value = static_cast<double>(bytes);
@@ -82,20 +82,20 @@ std::string first_line(const fs::path& path) {
   return line;
 }
 
-/// Takes the tighter of the two.
+/// Keeps the tighter of the two limits.
 void tighten(std::optional<double>& limit, double quota, double period) {
   if (quota <= 0 || period <= 0) return;
   limit = limit ? std::min(*limit, quota / period) : quota / period;
 }
 
-/// The limits of one control group's folder.
+/// The limits in one control group's folder.
 void add_limits(const fs::path& folder, std::optional<double>& limit) {
   double quota = 0, period = 0;
-  std::istringstream second(first_line(folder / "cpu.max"));  // "max 100000" where there is none
+  std::istringstream second(first_line(folder / "cpu.max"));  // "max 100000" if there is no limit
   if (second >> quota >> period) tighten(limit, quota, period);
   std::istringstream first(
       fmt::format("{} {}", first_line(folder / "cpu.cfs_quota_us"), first_line(folder / "cpu.cfs_period_us")));
-  if (first >> quota >> period) tighten(limit, quota, period);  // -1 where there is none
+  if (first >> quota >> period) tighten(limit, quota, period);  // -1 if there is no limit
 }
 
 }  // namespace
@@ -132,7 +132,8 @@ std::optional<double> cpu_quota(const std::string& root) {
     const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
     const bool unified = controllers == ",,";
     if (!unified && controllers.find(",cpu,") == std::string::npos) continue;
-    // A container may see its own group as the mount's root, whatever path it is told; so each level counts, up to it.
+    // In a container its own group may appear as the mount's root, whatever its path; so every level on the path
+    // counts.
     const fs::path mount = root + (unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu");
     for (fs::path group = fs::path(line.substr(second + 1)).relative_path();; group = group.parent_path()) {
       add_limits(mount / group, limit);

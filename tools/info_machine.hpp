@@ -1,4 +1,4 @@
-// What `tutti info` finds out about the machine and this process's share of it.
+// The machine, and this process's share of it, for `tutti info`.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,14 +7,14 @@
 
 namespace tutti::tools {
 
-/// Host, kernel, processors, caches, memory. The order is that in which people read it.
+/// Host, kernel, processors, caches, memory, in display order.
 nlohmann::ordered_json machine_facts();
 
 /// Processors and processor time that this process may use.
 nlohmann::ordered_json share_facts();
 
-/// Processors' worth of time that control groups (version 1 or 2) leave this process; nothing where none limits it.
-/// `root` stands before /proc and /sys, for tests.
+/// Processors' worth of time that control groups (version 1 or 2) allow this process; empty if there is no limit.
+/// `root` is prepended to /proc and /sys, for tests.
 std::optional<double> cpu_quota(const std::string& root = "");
 
 }  // namespace tutti::tools

@@ -28,7 +28,7 @@ namespace {
 
 std::string refused(const char* what) { return fmt::format("{} was refused: {}", what, std::strerror(errno)); }
 
-/// "" where shared memory without a name can be had; else why not.
+/// "" if unnamed shared memory can be created; else why not.
 std::string shm_objection() {
   constexpr size_t kBytes = 65536;
   const Fd memory(memfd_create("tutti-info", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -42,7 +42,7 @@ std::string shm_objection() {
   return socket ? "" : refused("a UNIX socket");
 }
 
-/// A child process, stopped until it is let go.
+/// A child process that is stopped until released.
 class Sleeper {
  public:
   Sleeper() {
@@ -73,7 +73,7 @@ class Sleeper {
   pid_t process_ = -1;
 };
 
-/// Can processes read each other's memory through the kernel here? Tried with a child that is told to permit it.
+/// True if processes can read each other's memory through the kernel here. Tried with a child that permits it.
 std::string pulling() {
   const Sleeper child;
   if (child.process() < 0) return "not tried whether straight from its memory: " + refused("another process");
@@ -84,7 +84,7 @@ std::string pulling() {
   return fmt::format("never straight from its memory: process_vm_readv was refused: {}", std::strerror(error));
 }
 
-/// Names of interfaces that are up and have an address, loopback left out.
+/// Names of interfaces that are up and have an address, except loopback.
 std::set<std::string> interfaces() {
   std::set<std::string> names;
   ifaddrs* list = nullptr;

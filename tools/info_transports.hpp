@@ -1,4 +1,4 @@
-// Which transports can be used on this machine, or exactly why not.
+// Which transports are usable on this machine, or exactly why not.
 #pragma once
 
 #include <nlohmann/json.hpp>

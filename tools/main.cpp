@@ -12,12 +12,12 @@
 
 namespace {
 
-constexpr int kUsage = 2;  // a command line that cannot be obeyed
+constexpr int kUsage = 2;  // an invalid command line
 
 using tutti::did_you_mean;
 
-/// What the user wrote that `command` does not know, with the nearest that it does; "" where all is known, and what is
-/// wrong is something else.
+/// The first word that `command` does not know, with the nearest known one; "" if all words are known and the mistake
+/// is another one.
 std::string wrong_word(const CLI::App& command) {
   const std::vector<std::string> unknown = command.remaining();
   std::vector<std::string> commands, flags;
@@ -37,7 +37,7 @@ std::string wrong_word(const CLI::App& command) {
                      fmt::join(commands, ", "));
 }
 
-/// What CLI11 found wrong with the command line, on stderr; what was asked for with --help or --version, on stdout.
+/// Prints CLI11's error on stderr, or what --help or --version asked for on stdout.
 int explain(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) return app.exit(error);
   const CLI::App* command = &app;
@@ -52,8 +52,8 @@ int explain(const CLI::App& app, const CLI::ParseError& error) {
   return kUsage;
 }
 
-/// `tutti help`, `tutti help perf` and `tutti version` as the flags that say the same. Where help is wanted with what
-/// is no command, only that word stays, and is found to be wrong.
+/// Replaces `tutti help`, `tutti help perf` and `tutti version` by the equivalent flags. If help is asked for an
+/// unknown command, only that word is kept, so that it is reported as unknown.
 void take_words_for_flags(const CLI::App& app, std::vector<std::string>& arguments) {
   if (arguments.empty()) return;
   if (arguments.front() == "version") arguments.front() = "--version";
@@ -69,7 +69,7 @@ void take_words_for_flags(const CLI::App& app, std::vector<std::string>& argumen
   arguments.emplace_back("--help");
 }
 
-/// Takes what follows "--" on the line of `tutti run` out of it: that is for the program.
+/// Removes the words after "--" from the line of `tutti run`: they are the program's.
 std::vector<std::string> take_program(std::vector<std::string>& arguments) {
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
   if (dashes == arguments.end() || arguments.front() != "run") return {};
@@ -95,7 +95,7 @@ int obey(std::vector<std::string> arguments) {
   tutti::tools::add_env(app, status);
   take_words_for_flags(app, arguments);
   try {
-    std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
+    std::reverse(arguments.begin(), arguments.end());  // CLI11 expects them reversed
     app.parse(arguments);
   } catch (const CLI::ParseError& error) {
     return explain(app, error);

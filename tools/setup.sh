@@ -1,4 +1,4 @@
-# Sourced by tools/quickstart and tools/test: what both need before they can start. Bash, with set -euo pipefail.
+# Sourced by tools/quickstart and tools/test: what both need. Bash, with set -euo pipefail.
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 jobs=$(nproc)
@@ -9,7 +9,7 @@ fail() {
   exit 1
 }
 
-# sources_in FOLDER…: all our C, C++ and CUDA files there.
+# sources_in FOLDER…: all C, C++ and CUDA files there.
 sources_in() {
   local folder
   for folder in "$@"; do
@@ -17,7 +17,7 @@ sources_in() {
   done
 }
 
-# A command that must be there, and the package that brings it.
+# A required command, and the package that provides it.
 needed_commands=(g++:g++ cmake:cmake ninja:ninja-build pkg-config:pkg-config python3:python3)
 needed_packages=(libhwy-dev libspdlog-dev libfmt-dev libsodium-dev libhwloc-dev libcli11-dev nlohmann-json3-dev
   libgtest-dev libbenchmark-dev)
@@ -33,7 +33,7 @@ missing_packages() {
   done
 }
 
-# Installs by apt what is missing, and only that, saying so.
+# Installs only missing packages with apt, and lists them.
 install_missing() {
   command -v apt-get >/dev/null || fail "this script knows Debian and Ubuntu (no apt-get here); install by hand what" \
     "these packages hold, then use cmake --preset release: ${needed_commands[*]#*:} ${needed_packages[*]}"

@@ -33,7 +33,7 @@ class Wireup {
 
   virtual Rank rank() const = 0;
   virtual Rank ranks() const = 0;
-  virtual const ProcessId& place(Rank rank) const = 0;
+  virtual const ProcessId& process_id(Rank rank) const = 0;
   /// A name for this communicator that no other in any process of the job has.
   virtual const std::string& name() const = 0;
 

@@ -1,4 +1,4 @@
-// Where the blocks of a collective lie that may differ in length.
+// The blocks of a vector call, which may differ in length.
 #pragma once
 
 #include <concepts>
@@ -8,21 +8,21 @@
 
 namespace tutti {
 
-/// Block r of a buffer has counts[r] elements, from element displacements[r] on; without displacements the blocks lie
-/// one after the other. One entry a rank. Written as `counts` or `{counts, displacements}`, arrays, vectors or spans of
-/// size_t. It does not own them; calls read them before they return, also in groups and on streams.
+/// Block r of a buffer has counts[r] elements, from element displacements[r] on; without displacements the blocks are
+/// contiguous. One entry per rank. Written as `counts` or `{counts, displacements}`: arrays, vectors or spans of
+/// size_t. Does not own them; calls read them before they return, also in groups and on streams.
 class Blocks {
  public:
-  /// For ranks whose buffer is not used: `{}`.
+  /// For ranks that do not use the buffer: `{}`.
   Blocks() = default;
   template <std::convertible_to<std::span<const size_t>> Counts>
   Blocks(Counts&& counts, std::span<const size_t> displacements = {})  // NOLINT: converts
       : counts_(counts), displacements_(displacements) {}
 
   const size_t* counts() const { return counts_.data(); }
-  /// Null where there are none.
+  /// Null if there are none.
   const size_t* displacements() const { return displacements_.empty() ? nullptr : displacements_.data(); }
-  /// Why `ranks` such blocks do not lie in a buffer of `elements`; "" where they do.
+  /// Why `ranks` such blocks do not fit in a buffer of `elements`; "" if they do.
   std::string objection(size_t ranks, size_t elements) const {
     if (counts_.size() != ranks || (!displacements_.empty() && displacements_.size() != ranks)) {
       return "there are " + std::to_string(counts_.size()) + " counts and " + std::to_string(displacements_.size()) +

@@ -1,4 +1,4 @@
-// What calls of the C++ API move: element types, and the ranges that hold them.
+// The data of the C++ API's calls: element types, and the ranges that hold them.
 #pragma once
 
 #include <concepts>
@@ -14,7 +14,7 @@ namespace tutti {
 
 // ---- floats of 16 and 8 bits: storage
 //
-// Their bits and nothing else, for data whose arithmetic is somebody else's. Equal means: the same bits.
+// Their bits only, for data whose arithmetic is done elsewhere. Equality compares bits.
 
 /// IEEE 754 binary16: 1 sign bit, 5 of exponent, 10 of mantissa. 1.0 is 0x3C00.
 struct Half {
@@ -44,8 +44,8 @@ struct Float8E5M2 {
 ///     template <>
 ///     struct tutti::ElementType<MyBFloat16> : tutti::ElementIs<tutti::DType::BF16> {};
 ///
-/// if it can be copied byte by byte, has the same size and bits of the same meaning.
-/// `char` is none: whether it has a sign differs between machines.
+/// if it can be copied byte by byte, has the same size, and its bits have the same meaning. `char` is not one: whether
+/// it is signed differs between machines.
 template <class T>
 struct ElementType;
 
@@ -109,16 +109,16 @@ concept Element = std::is_trivially_copyable_v<T> && requires {
   requires sizeof(T) == size_of(ElementType<std::remove_const_t<T>>::kType);
 };
 
-// ---- what calls take: ranges and single values
+// ---- arguments of calls: ranges and single values
 
-/// What can be moved byte by byte: elements, and structs, enums, bool, char, … of the program's, whose layout must be
-/// the same on all ranks. Pointers are none: they mean nothing elsewhere.
+/// A type that can be moved byte by byte: elements, and structs, enums, bool, char, … whose layout is the same on all
+/// ranks. Pointers are excluded: they are invalid on other ranks.
 template <class T>
 concept Value = std::is_object_v<T> && std::is_trivially_copyable_v<T> && !std::is_pointer_v<T> &&
                 !std::is_member_pointer_v<T> && !std::is_null_pointer_v<T> && !std::is_volatile_v<T>;
 
-/// Values one after the other: std::vector, std::array, std::span, tutti::Memory, a C array, … Its size is the call's
-/// count. A container that is a temporary is refused: in a group or on a stream it would be gone before the call runs.
+/// Contiguous values: std::vector, std::array, std::span, tutti::Memory, a C array, … Its size is the call's count. A
+/// temporary container is rejected: in a group or on a stream it would be gone before the call runs.
 template <class R>
 concept ValueRange = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
     Value<std::ranges::range_value_t<R>> && std::ranges::borrowed_range<R> && requires(R& range) {
@@ -162,22 +162,22 @@ constexpr auto* address(D& data) {
 template <class D>
 using ValueOf = typename detail::ValueIn<D>::Type;
 
-/// What a call can read.
+/// Data that a call can read.
 template <class D>
 concept Input = ValueRange<D> || SingleValue<D>;
-/// What a call can write: not const.
+/// Data that a call can write: not const.
 template <class D>
 concept Output = Input<D> && requires(std::remove_reference_t<D>& data) {
   { detail::address(data) } -> std::convertible_to<void*>;
 };
-/// What a call can fold: made of elements.
+/// Data that a call can fold: made of elements.
 template <class D>
 concept Foldable = Input<D> && Element<ValueOf<D>>;
 
-/// Values that are no elements are moved as bytes.
+/// Values that are not elements are moved as bytes.
 template <Input D>
 inline constexpr bool kAsBytes = !Element<ValueOf<D>>;
-/// How C counts them: as this type …
+/// The C interface's view of them: as this type …
 template <Input D>
 constexpr DType type_of() {
   if constexpr (kAsBytes<D>) {
@@ -186,7 +186,7 @@ constexpr DType type_of() {
     return ElementType<ValueOf<D>>::kType;
   }
 }
-/// … and so many of it for each value.
+/// … and this number of units per value.
 template <Input D>
 inline constexpr size_t kUnits = kAsBytes<D> ? sizeof(ValueOf<D>) : 1;
 

@@ -1,4 +1,4 @@
-// The one error vocabulary: what went wrong, in a code and in words.
+// Error codes, and the exception that carries a code and a text.
 #pragma once
 
 #include <stdexcept>
@@ -6,24 +6,24 @@
 
 namespace tutti {
 
-/// What kind of thing went wrong. The values are those of `tuttiResult_t`.
+/// The kind of error. The values are those of `tuttiResult_t`.
 enum class Code : int {
   Ok = 0,
   InvalidArgument = 1,  ///< an argument is wrong; nothing was touched
   InvalidUsage = 2,     ///< the call does not fit the state: after destroy, in a forked child, outside a group, …
-  SystemError = 3,      ///< the operating system refused something
-  OutOfMemory = 4,      ///< memory could not be had
+  SystemError = 3,      ///< the operating system refused a request
+  OutOfMemory = 4,      ///< not enough memory
   Timeout = 5,          ///< a wait passed its deadline
   PeerFailed = 6,       ///< another rank died or its host was lost
-  Mismatch = 7,         ///< ranks called different things
+  Mismatch = 7,         ///< ranks made different calls
   Aborted = 8,          ///< the communicator was aborted
-  ProtocolError = 9,    ///< bytes from a peer did not make sense
-  Unsupported = 10,     ///< this build or machine cannot do that
+  ProtocolError = 9,    ///< bytes from a peer were invalid
+  Unsupported = 10,     ///< this build or machine does not support it
   InternalError = 11,   ///< a defect of Tutti itself
   InProgress = 12       ///< not finished yet (asynchronous calls only)
 };
 
-/// "invalid argument", "time-out", … for people.
+/// The name of a code: "invalid argument", "time-out", …
 constexpr const char* name_of(Code code) {
   constexpr const char* kNames[] = {
       "ok",       "invalid argument", "invalid usage",  "system error", "out of memory",  "time-out",   "peer failed",

@@ -1,4 +1,4 @@
-// Memory for calls: owned allocations, and announcements of memory that calls will use.
+// Memory for calls: owned allocations, and registrations of memory that calls will use.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace tutti {
 
-/// A contiguous range of T that owns its memory: what `allocate` returns. Moved from, it is empty.
+/// A contiguous range of T that owns its memory, returned by `allocate`. Empty after a move.
 template <class T>
 class Memory {
   static_assert(std::is_trivial_v<T>, "zeroed bytes must be a T, and no destructor runs");
@@ -53,8 +53,8 @@ class Memory {
   size_t size_ = 0;
 };
 
-/// `count` zeroed elements, aligned to 2 MiB, that peers can be given access to. Freed with the object. Calls take any
-/// other memory as well. Throws Error(OutOfMemory).
+/// `count` zeroed elements, aligned to 2 MiB, that peers can be given access to. Freed with the object. Calls accept
+/// any other memory as well. Throws Error(OutOfMemory).
 template <class T>
 [[nodiscard]] Memory<T> allocate(size_t count) {
   return Memory<T>(count);

@@ -26,16 +26,17 @@ class Stream {
   }
   /// Waits for all calls made on it; throws the first error among them.
   void synchronize() { check(tuttiStreamSynchronize(stream_)); }
-  /// Have all calls made on it run? Does not wait; throws the first error among them, which synchronize() still will.
+  /// True if all calls made on it have run. Does not wait; throws the first error among them, as synchronize() still
+  /// will.
   bool done() const {
     const tuttiResult_t result = tuttiStreamQuery(stream_);
     if (result != tuttiInProgress) check(result);
     return result == tuttiSuccess;
   }
-  /// What is called from now on runs after what the event has recorded.
+  /// Later calls on the stream run after the calls that the event has recorded.
   void wait(const Event& event);
-  /// Calls `function` on the stream's thread after all calls made so far, well or badly as they went. It must not wait
-  /// for what runs on this stream. What it throws, synchronize() throws: Error as it is, all else as InvalidUsage.
+  /// Calls `function` on the stream's thread after all earlier calls, whether they succeeded or not. It must not wait
+  /// for this stream. synchronize() throws its exception: an Error unchanged, any other as InvalidUsage.
   template <std::invocable Function>
   void launch(Function function) {
     auto owned = std::make_unique<Function>(std::move(function));
@@ -61,15 +62,15 @@ class Event {
   ~Event() {
     if (event_ != nullptr) tuttiEventDestroy(event_);
   }
-  /// Records all calls made on the stream so far, in place of what it has recorded before.
+  /// Records all calls made on the stream so far; replaces what it recorded before.
   void record(const Stream& stream) { check(tuttiEventRecord(event_, stream)); }
-  /// Have the recorded calls run? True where nothing was recorded. Does not wait; throws the stream's first error.
+  /// True if the recorded calls have run, or nothing was recorded. Does not wait; throws the stream's first error.
   bool done() const {
     const tuttiResult_t result = tuttiEventQuery(event_);
     if (result != tuttiInProgress) check(result);
     return result == tuttiSuccess;
   }
-  /// Waits for the recorded calls; throws as `done`.
+  /// Waits for the recorded calls; throws as `done` does.
   void synchronize() const { check(tuttiEventSynchronize(event_)); }
   operator tuttiEvent_t() const { return event_; }  // NOLINT: stands wherever an event is wanted
 

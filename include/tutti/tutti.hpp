@@ -1,4 +1,4 @@
-// Tutti for C++20: ranges, RAII, exceptions. A thin, header-only cover of tutti.h; its conventions hold here too.
+// Tutti for C++20: ranges, RAII, exceptions. A thin, header-only wrapper of tutti.h, whose conventions apply.
 //
 //   element.hpp   what can be moved and folded: element types, ranges and single values
 //   blocks.hpp    where blocks of different lengths lie
@@ -28,14 +28,14 @@
 
 namespace tutti {
 
-/// Collects the calls made during its life and runs them together at `end()`.
+/// Collects the calls made during its lifetime and runs them together at `end()`.
 class Group {
  public:
   Group() { check(tuttiGroupStart()); }
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
-  /// Forgets the calls if `end()` was not reached: an exception is passing, and their buffers may be gone already. The
-  /// groups around this one are given up with it: their `end()` throws, see tuttiGroupDiscard.
+  /// Drops the calls if `end()` was not reached: then an exception is propagating, and their buffers may be gone.
+  /// Enclosing groups are dropped too: their `end()` throws, see tuttiGroupDiscard.
   ~Group() {
     if (open_) tuttiGroupDiscard();
   }
@@ -48,9 +48,9 @@ class Group {
   bool open_ = true;
 };
 
-/// A sum in which this rank's input is first multiplied by a scalar of its own: stands wherever an Op does, in calls of
-/// the communicator that made it (Communicator::pre_mul_sum). It may end as soon as the call has returned, also in
-/// groups and on streams. Movable.
+/// A sum in which this rank's input is first multiplied by a scalar of its own. Accepted wherever an Op is, in calls of
+/// the communicator that made it (Communicator::pre_mul_sum). It may be destroyed as soon as the call has returned,
+/// also in groups and on streams. Movable.
 class PreMulSum {
  public:
   template <Element T>
@@ -73,12 +73,12 @@ class PreMulSum {
   tuttiRedOp_t op_ = tuttiSum;
 };
 
-/// How a call folds: an Op or a PreMulSum, both of which convert to it.
+/// A call's reduction operator: an Op or a PreMulSum, both of which convert to it.
 class ReduceOp {
  public:
   ReduceOp(Op op) : op_(static_cast<tuttiRedOp_t>(op)) {}                       // NOLINT: converts
   ReduceOp(const PreMulSum& op) : made_(true), comm_(op.comm_), op_(op.op_) {}  // NOLINT: converts
-  /// For the C interface. Throws Error(InvalidArgument) where it cannot be used on `comm`.
+  /// For the C interface. Throws Error(InvalidArgument) if it cannot be used on `comm`.
   tuttiRedOp_t on(tuttiComm_t comm) const {
     if (made_ ? comm_ == comm : op_ != static_cast<tuttiRedOp_t>(Op::PreMulSum)) return op_;
     throw Error(Code::InvalidArgument,
@@ -94,23 +94,23 @@ class ReduceOp {
 
 /// One rank of a communicator.
 ///
-/// Buffers are ranges (vectors, arrays, spans, …; ValueRange in element.hpp), whose sizes, in elements, give the
-/// counts; or single variables, which count as one element. Calls that fold take element types; those that only move,
-/// but for the ones whose blocks differ in length, take any trivially copyable type. n is size(), the number of ranks.
-/// Without a stream a call returns when this rank's part is done; in a group or on a stream it runs later, and its
-/// buffers must last until Group::end or Stream::synchronize.
+/// Buffers are ranges (vectors, arrays, spans, …; ValueRange in element.hpp), whose sizes, in elements, are the counts,
+/// or single variables, which count as one element. Calls that fold accept element types; calls that only move data,
+/// except vector calls, accept any trivially copyable type. n is size(), the number of ranks. Without a stream a call
+/// returns when this rank's part is done. In a group or on a stream it runs later, and its buffers must last until
+/// Group::end or Stream::synchronize.
 ///
-/// Every function throws Error: InvalidArgument before anything is touched, for sizes that do not fit too, and leaves
-/// the communicator usable; any other code as in tutti.h, with what() saying who, where and why.
+/// Every function throws Error. InvalidArgument, also for sizes that do not fit, is thrown before any buffer is touched
+/// and leaves the communicator usable; other codes as in tutti.h. what() names the rank, the call and the cause.
 class Communicator {
  public:
-  /// As the launcher's environment says; alone where there is no launcher.
+  /// Joins as the launcher's environment says; a single rank without a launcher.
   static Communicator from_environment() {
     Communicator made;
     check(tuttiCommInitEnv(made.comm_.get()));
     return made;
   }
-  /// All `ranks` ranks in this process, [i] being rank i: to be used by one thread each, or by one thread in groups.
+  /// All `ranks` ranks in this process, [i] being rank i, for one thread each, or for one thread in groups.
   static std::vector<Communicator> all_local(int ranks) {
     const auto handles = std::make_shared<std::vector<tuttiComm_t>>(static_cast<size_t>(std::max(ranks, 1)));
     check(tuttiCommInitAll(handles->data(), ranks));
@@ -118,14 +118,14 @@ class Communicator {
     for (tuttiComm_t& handle : *handles) made.push_back(Communicator(std::shared_ptr<tuttiComm_t>(handles, &handle)));
     return made;
   }
-  /// What all ranks must know to meet. Made by one of them, given to the others by any means you trust.
+  /// What all ranks need to join. Made by one of them, and passed to the others by any means you trust.
   static tuttiUniqueId unique_id() {
     tuttiUniqueId id;
     check(tuttiGetUniqueId(&id));
     return id;
   }
-  /// Joins as `rank` of `ranks` and returns when all have come. Made in a group it is `empty()` until the group's end,
-  /// and must last until then; moving it is fine.
+  /// Joins as `rank` of `ranks` and returns when all have joined. In a group it is `empty()` until the group's end and
+  /// must last until then; it may be moved.
   Communicator(int ranks, const tuttiUniqueId& id, int rank) : Communicator() {
     check(tuttiCommInitRank(comm_.get(), ranks, id, rank));
   }
@@ -139,7 +139,7 @@ class Communicator {
     std::swap(comm_, other.comm_);
     return *this;
   }
-  /// Leaves without a word about errors; `close()` tells.
+  /// Leaves and ignores errors; `close()` reports them.
   ~Communicator() {
     if (!empty()) tuttiCommDestroy(handle());
   }
@@ -173,9 +173,9 @@ class Communicator {
     check(tuttiCommCount(handle(), &ranks));
     return ranks;
   }
-  /// For the C interface; null where `empty()`.
+  /// For the C interface; null if `empty()`.
   tuttiComm_t handle() const { return comm_ == nullptr ? nullptr : *comm_; }
-  /// True when moved from, closed, without part in a split, or made in a group that has not ended.
+  /// True if moved from, closed, made by a split without a colour, or made in a group that has not ended.
   bool empty() const { return handle() == nullptr; }
   /// Ranks of the same colour, ordered by key, then by rank; `empty()` for TUTTI_NO_COLOUR. Every rank calls it. In a
   /// group: as the constructor.
@@ -194,10 +194,11 @@ class Communicator {
     check(tuttiCommGetAsyncError(handle(), &result));
     return static_cast<Code>(result);
   }
-  /// What went wrong first on this communicator, or "".
+  /// The text of this communicator's first failure, or "".
   std::string error_text() const { return tuttiCommGetErrorText(handle()); }
 
-  /// How this rank's last call was done: algorithm, transport, delivery. Waits for calls that are queued on streams.
+  /// How this rank's last call was executed: algorithm, transport, delivery. Waits for calls that are queued on
+  /// streams.
   tuttiCallInfo last_call() const {
     tuttiCallInfo info{};
     info.size = sizeof info;
@@ -205,8 +206,8 @@ class Communicator {
     return info;
   }
 
-  /// A sum of the ranks' inputs, each multiplied by its rank's `scalar`; ranks may differ. For buffers of T: a
-  /// `pre_mul_sum(0.5f)` is for float, a `pre_mul_sum(0.5)` for double.
+  /// A sum of the ranks' inputs, each multiplied by its rank's `scalar`; ranks may differ. For buffers of T:
+  /// `pre_mul_sum(0.5f)` is for float, `pre_mul_sum(0.5)` for double.
   template <Element T>
   [[nodiscard]] PreMulSum pre_mul_sum(T scalar) const {
     return PreMulSum(handle(), scalar);
@@ -232,7 +233,7 @@ class Communicator {
     if (rank() == root) must_have("reduce", "output", count(out), count(in));
     check(tuttiReduce(read(in), write(out), count(in), type<In>(), op.on(handle()), root, handle(), stream));
   }
-  /// The root's data becomes the fold; the others' stays as it is.
+  /// In place: the root's data becomes the fold; the others' is not changed.
   template <class Data>
   requires SameElements<Data, Data>
   void reduce(Data&& in_place, int root, const ReduceOp& op = Op::Sum, tuttiStream_t stream = nullptr) {
@@ -271,7 +272,7 @@ class Communicator {
     must_have("all_to_all", "output", count(out), count(in));
     const size_t block = count(in) / ranks();
     if (block * ranks() != count(in)) {
-      bad("all_to_all", "the input has " + std::to_string(count(in)) + " elements, which is no multiple of the " +
+      bad("all_to_all", "the input has " + std::to_string(count(in)) + " elements, which is not a multiple of the " +
                             std::to_string(ranks()) + " ranks");
     }
     check(tuttiAllToAll(read(in), write(out), block * kUnits<In>, type<In>(), handle(), stream));
@@ -291,7 +292,7 @@ class Communicator {
     check(tuttiScatter(read(in), write(out), units(out), type<In>(), root, handle(), stream));
   }
 
-  // ---- the same with blocks of different lengths; what two ranks exchange has one length at both
+  // ---- vector calls: blocks of different lengths; sender and receiver pass the same length for a block
 
   /// Block r of `out` ← rank r's `in`.
   template <class In, class Out>
@@ -301,7 +302,7 @@ class Communicator {
     check(tuttiAllGatherV(read(in), count(in), write(out), out_blocks.counts(), out_blocks.displacements(), type<In>(),
                           handle(), stream));
   }
-  /// out ← block `rank` of the fold of all ranks' `in`, whose blocks lie one after the other. The same counts on all.
+  /// out ← block `rank` of the fold of all ranks' `in`, whose blocks are contiguous. The same counts on all ranks.
   template <class In, class Out>
   requires SameElements<In, Out>
   void reduce_scatter_v(In&& in, Out&& out, std::span<const size_t> counts, const ReduceOp& op = Op::Sum,
@@ -337,11 +338,11 @@ class Communicator {
                         root, handle(), stream));
   }
 
-  /// Nobody leaves before everybody has entered.
+  /// No rank leaves before every rank has entered.
   void barrier(tuttiStream_t stream = nullptr) { check(tuttiBarrier(handle(), stream)); }
 
-  /// To rank `peer`, which receives as many elements of the same type. Between two ranks, sends and receives match in
-  /// order; in a group they run all at the same time.
+  /// Sends to rank `peer`, which receives as many elements of the same type. Sends and receives between two ranks match
+  /// in order; in a group they run at the same time.
   template <Input In>
   void send(In&& in, int peer, tuttiStream_t stream = nullptr) {
     check(tuttiSend(read(in), units(in), type<In>(), peer, handle(), stream));
@@ -363,7 +364,7 @@ class Communicator {
   static size_t count(const D& data) {
     return detail::count(data);
   }
-  /// The same as C counts it.
+  /// The count in units of the C interface.
   template <class D>
   static size_t units(D& data) {
     return detail::count(data) * kUnits<D&>;
@@ -390,7 +391,8 @@ class Communicator {
     if (!objection.empty()) bad(call, objection);
   }
 
-  std::shared_ptr<tuttiComm_t> comm_;  // the handle's place stays when the object is moved: a group's end writes it
+  std::shared_ptr<tuttiComm_t>
+      comm_;  // the handle's address is constant when the object is moved: a group's end writes it
 };
 
 }  // namespace tutti

@@ -1,4 +1,4 @@
-// The vocabulary that users and the library share: element types, reduction operators, collectives.
+// The types that users and the library share: element types, reduction operators, collectives.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@ enum class DType : uint8_t { I8, U8, I32, U32, I64, U64, F16, F32, F64, BF16, F8
 inline constexpr int kDTypes = 14;
 
 /// Reduction operator. The values are those of `tuttiRedOp_t`.
-/// `Avg` is the sum divided by the number of ranks; `PreMulSum` multiplies each rank's input by that rank's scalar
-/// first.
+/// `Avg` is the sum divided by the number of ranks; `PreMulSum` first multiplies each rank's input by that rank's
+/// scalar.
 enum class Op : uint8_t { Sum, Prod, Min, Max, Avg, PreMulSum };
 inline constexpr int kOps = 6;
 
@@ -45,7 +45,7 @@ constexpr bool is_signed_integer(DType type) {
   return type == DType::I8 || type == DType::I16 || type == DType::I32 || type == DType::I64;
 }
 
-/// "i8", "f32", "bf16", … as in the command line and in messages.
+/// The name in messages and on the command line: "i8", "f32", "bf16", …
 constexpr const char* name_of(DType type) {
   constexpr const char* kNames[kDTypes] = {"i8",  "u8",  "i32",  "u32",    "i64",    "u64", "f16",
                                            "f32", "f64", "bf16", "f8e4m3", "f8e5m2", "i16", "u16"};
@@ -66,12 +66,12 @@ constexpr const char* name_of(Collective collective) {
   return static_cast<int>(collective) < kCollectives ? kNames[static_cast<int>(collective)] : "?";
 }
 
-/// True where the collective folds the ranks' values together.
+/// True if the collective folds the ranks' values.
 constexpr bool reduces(Collective c) {
   return c == Collective::AllReduce || c == Collective::ReduceScatter || c == Collective::Reduce;
 }
 
-/// True where the collective starts or ends at one rank.
+/// True if the collective has a root.
 constexpr bool has_root(Collective c) {
   return c == Collective::Broadcast || c == Collective::Reduce || c == Collective::Gather || c == Collective::Scatter;
 }

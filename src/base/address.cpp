@@ -32,13 +32,13 @@ Address from_sockaddr(const sockaddr* from) {
   return address;
 }
 
-/// A link-local address means nothing without its interface, which the peer cannot know.
+/// A link-local address is useless without its interface, which the peer cannot know.
 bool is_link_local(const Address& a) {
   return (a.family == 4 && a.bytes[0] == 169 && a.bytes[1] == 254) ||
          (a.family == 6 && a.bytes[0] == 0xfe && (a.bytes[1] & 0xc0) == 0x80);
 }
 
-/// Bridges of container and machine managers have the same address on many hosts: offered last.
+/// Bridges of container and machine managers have the same address on many hosts, so they are offered last.
 bool is_bridge(std::string_view name) {
   return name.starts_with("docker") || name.starts_with("virbr") || name.starts_with("veth") || name.starts_with("br-");
 }
@@ -80,14 +80,14 @@ bool Address::is_loopback() const {
 }
 
 std::string to_string(const Address& address) {
-  if (!address.valid()) return "no address";
+  if (!address.valid()) return "invalid address";
   char text[INET6_ADDRSTRLEN] = {};
   inet_ntop(address.family == 4 ? AF_INET : AF_INET6, address.bytes.data(), text, sizeof text);
   return text;
 }
 
 std::string to_string(const Address& address, uint16_t port) {
-  if (!address.valid()) return "no address";
+  if (!address.valid()) return "invalid address";
   return address.family == 4 ? fmt::format("{}:{}", to_string(address), port)
                              : fmt::format("[{}]:{}", to_string(address), port);
 }

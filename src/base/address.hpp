@@ -1,4 +1,4 @@
-// IP addresses: this host's own, and those of a host name.
+// IP addresses: of this host, and of a host name.
 #pragma once
 
 #include <sys/socket.h>
@@ -11,7 +11,7 @@
 
 namespace tutti {
 
-/// An IPv4 or IPv6 address without a port; plain data, so that it can travel in messages and ids.
+/// An IPv4 or IPv6 address without a port; plain data, so that messages and ids can contain it.
 struct Address {
   uint8_t family = 0;               ///< 4 or 6
   std::array<uint8_t, 16> bytes{};  ///< network order; the first four of them for IPv4
@@ -30,19 +30,18 @@ std::string to_string(const Address& address, uint16_t port);
 /// The operating system's form. Throws Error(InvalidArgument) unless `address.valid()`.
 sockaddr_storage to_sockaddr(const Address& address, uint16_t port, socklen_t* length);
 
-/// Addresses of this host's interfaces that are up, best for peers first; loopback only where there is nothing else.
-/// `choice`: empty for all; "eth,ib0" for interfaces whose name begins so; "=eth0" for exactly that
-/// name; "^docker,veth" for all others. Throws Error(InvalidArgument), with the interfaces that there are, when a
-/// choice leaves none.
+/// Addresses of this host's interfaces that are up, best for peers first; loopback only if there is no other. `choice`:
+/// empty for all; "eth,ib0" for interfaces whose name begins so; "=eth0" for exactly that name; "^docker,veth" for all
+/// others. Throws Error(InvalidArgument), listing the interfaces, if none matches the choice.
 std::vector<Address> local_addresses(const std::string& choice);
 /// As TUTTI_INTERFACE says.
 std::vector<Address> local_addresses();
 
-/// Addresses of a host name, of an address written out, or of several, "10.0.0.1,node7". Throws Error(SystemError)
-/// where one has none.
+/// Addresses of a host name, of a numeric address, or of a list, "10.0.0.1,node7". Throws Error(SystemError) if one has
+/// none.
 std::vector<Address> resolve(const std::string& hosts);
 
-/// The address of this host from which packets to `address` would leave; nothing where there is no way to it.
+/// The address of this host from which packets to `address` would be sent; empty if there is no route.
 std::optional<Address> source_towards(const Address& address);
 
 }  // namespace tutti

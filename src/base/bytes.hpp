@@ -15,7 +15,7 @@ struct Bytes {
   constexpr operator uint64_t() const { return value; }  // NOLINT(google-explicit-constructor): it is a number
 };
 
-/// Reads "123", "8K", "64MiB", "2gb": digits, then a unit or none. Nothing if it is anything else or over 64 bits.
+/// Reads "123", "8K", "64MiB", "2gb": digits, then an optional unit. Empty for anything else, or over 64 bits.
 std::optional<Bytes> parse_bytes(std::string_view text);
 
 /// The shortest exact form: 8, 1K, 1536, 64M.

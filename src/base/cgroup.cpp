@@ -11,8 +11,8 @@ namespace {
 constexpr uint64_t kUnlimited = std::numeric_limits<uint64_t>::max();
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
-/// The number after `key` in a file of "key value" lines; with an empty key, the file's first word. `otherwise` where
-/// there is none ("max" is none).
+/// The number after `key` in a file of "key value" lines; with an empty key, the file's first word. `otherwise` if
+/// there is no number ("max" is not one).
 uint64_t number_in(const std::string& file, const std::string& key, uint64_t otherwise) {
   std::ifstream lines(file);
   for (std::string line; std::getline(lines, line);) {
@@ -25,7 +25,7 @@ uint64_t number_in(const std::string& file, const std::string& key, uint64_t oth
   return otherwise;
 }
 
-/// What the control group in `folder` leaves.
+/// Bytes that the control group in `folder` still allows.
 uint64_t left_in(const std::string& folder, const char* limit_file, const char* usage_file) {
   const uint64_t limit = number_in(folder + limit_file, "", kUnlimited);
   if (limit == kUnlimited) return kUnlimited;
@@ -36,11 +36,11 @@ uint64_t left_in(const std::string& folder, const char* limit_file, const char* 
   return limit - std::min(limit, kept);
 }
 
-/// The cores' worth of time that the control group in `folder` may use.
+/// The cores' worth of time that the control group in `folder` allows.
 double quota_in(const std::string& folder, bool second_version) {
   std::ifstream max(folder + (second_version ? "/cpu.max" : "/cpu.cfs_quota_us"));
   double quota = 0, period = 0;
-  if (!(max >> quota) || quota <= 0) return kNoLimit;  // "max" is no number, and -1 is none either
+  if (!(max >> quota) || quota <= 0) return kNoLimit;  // "max" is not a number; -1 means no limit
   if (second_version) {
     max >> period;
   } else {
@@ -49,7 +49,7 @@ double quota_in(const std::string& folder, bool second_version) {
   return period > 0 ? quota / period : kNoLimit;
 }
 
-/// Is `word` in this list of words between commas?
+/// True if `word` is in this comma-separated list.
 bool lists(const std::string& list, const std::string& word) {
   std::istringstream words(list);
   for (std::string one; std::getline(words, one, ',');) {
@@ -58,8 +58,8 @@ bool lists(const std::string& list, const std::string& word) {
   return false;
 }
 
-/// Calls visit(folder, is second version) for each control group of this process that has `controller`, and for those
-/// above it.
+/// Calls visit(folder, is version 2) for each control group of this process that has `controller`, and for its
+/// ancestors.
 template <class Visit>
 void each_group(const std::string& root, const std::string& controller, Visit&& visit) {
   std::ifstream groups(root + "/proc/self/cgroup");  // lines of number:controllers:/path

@@ -1,5 +1,5 @@
-// What this process may use of the machine: memory, cores and tasks, as its control groups (version 1 or 2) leave them.
-// `root` stands before /proc and /sys, for tests. What cannot be read does not limit.
+// This process's share of the machine: memory, cores and tasks, limited by its control groups (version 1 or 2). `root`
+// is prepended to /proc and /sys, for tests. Unreadable files impose no limit.
 #pragma once
 
 #include <cstdint>
@@ -7,16 +7,15 @@
 
 namespace tutti {
 
-/// Bytes that this process could still use: what the machine has free, or less where a control group above it is nearer
-/// to its limit; reclaimable file cache counts as free. The kernel promises shared memory far beyond what there is, and
-/// kills processes when it is then used; so whoever wants much asks here first.
+/// Bytes that this process can still use: the machine's free memory, or less if a control group is closer to its limit.
+/// Reclaimable file cache counts as free. The kernel grants far more shared memory than exists, and kills processes
+/// that then use it: check here before large allocations.
 uint64_t available_memory(const std::string& root = "");
 
-/// Processes and threads that the control groups above this process still allow; the largest number where none limits
-/// them.
+/// Processes and threads that the control groups of this process still allow; the largest number if there is no limit.
 uint64_t tasks_left(const std::string& root = "");
 
-/// Cores' worth of time that this process may use; infinite where no group limits it.
+/// Cores' worth of time that this process may use; infinite if there is no limit.
 double core_quota(const std::string& root = "");
 
 }  // namespace tutti

@@ -9,7 +9,7 @@
 namespace tutti {
 namespace {
 
-constexpr int kMost = 1 << 16;  // processors of a machine that we believe in
+constexpr int kMost = 1 << 16;  // processors of a machine, at most
 
 }  // namespace
 
@@ -45,12 +45,14 @@ Cores parse_cores(const std::string& text) {
   Cores cores;
   const char* at = text.data();
   const char* const end = at + text.size();
-  const auto nonsense = [&] { throw_error(Code::ProtocolError, "'{}' is no list of processors", text.substr(0, 100)); };
+  const auto invalid = [&] {
+    throw_error(Code::ProtocolError, "'{}' is not a list of processors", text.substr(0, 100));
+  };
   const auto number = [&] {
     int value = -1;
     const auto [rest, error] = std::from_chars(at, end, value);
     at = rest;
-    if (error != std::errc() || value < 0 || value >= kMost || (!cores.empty() && value <= cores.back())) nonsense();
+    if (error != std::errc() || value < 0 || value >= kMost || (!cores.empty() && value <= cores.back())) invalid();
     return value;
   };
   for (bool more = at != end; more;) {
@@ -61,7 +63,7 @@ Cores parse_cores(const std::string& text) {
       for (int core = cores.back() + 1; core <= last; ++core) cores.push_back(core);
     }
     more = at != end;
-    if (more && *at++ != ',') nonsense();
+    if (more && *at++ != ',') invalid();
   }
   return cores;
 }

@@ -6,15 +6,15 @@
 
 namespace tutti {
 
-/// Numbers of processors, ascending.
+/// Processor numbers, ascending.
 using Cores = std::vector<int>;
 
-/// The affinity mask of the calling thread; one unnamed core (0) where it cannot be read.
+/// The affinity mask of the calling thread; {0} if it cannot be read.
 Cores allowed_cores();
 
-/// "0-3,8", as the kernel writes it.
+/// The kernel's format: "0-3,8".
 std::string to_text(const Cores& cores);
-/// Reads such a text. Throws Error(ProtocolError) where it makes no sense.
+/// Reads such a text. Throws Error(ProtocolError) if it is invalid.
 Cores parse_cores(const std::string& text);
 
 }  // namespace tutti

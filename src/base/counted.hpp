@@ -1,4 +1,4 @@
-// Numbers of things in texts for people.
+// Counts of things in messages.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// The moment at which a wait gives up.
+// The moment at which a wait times out.
 #pragma once
 
 #include <algorithm>

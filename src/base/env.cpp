@@ -19,7 +19,7 @@
 namespace tutti {
 namespace {
 
-using namespace env_value;  // the words of the table
+using namespace env_value;  // the rules of the table
 
 template <class T>
 T parse_or_throw(const char* name, const std::string& value, const Rule& rule) {
@@ -33,12 +33,12 @@ T parse_or_throw(const char* name, const std::string& value, const Rule& rule) {
 using Snapshot = UsableEnv;
 
 std::optional<std::string> read(const char* name) {
-  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): the one place, once
+  const char* value = std::getenv(name);  // the only call, once per variable
   if (value == nullptr || *value == '\0') return std::nullopt;
   return value;
 }
 
-/// `mistaken` gets what cannot be used, or throws it.
+/// Calls `mistaken` for each invalid value; it may throw.
 std::unique_ptr<Snapshot> read_environment(void (*mistaken)(const Error&)) {
   auto snapshot = std::make_unique<Snapshot>();
   for (const EnvRow& row : env_table()) {
@@ -60,7 +60,7 @@ std::unique_ptr<const Snapshot> read_environment() {
   return read_environment([](const Error& error) { throw Error(error); });
 }
 
-/// Keeps every reading alive: references that `env()` returned stay good. Never destroyed, as the logger.
+/// Keeps every reading, since references that `env()` returned must remain valid. Never destroyed, like the logger.
 struct Readings {
   std::mutex mutex;
   std::vector<std::unique_ptr<const Snapshot>> all;
@@ -86,7 +86,7 @@ void warn_of_unknown_variables() {
   }
 }
 
-/// The first caller reads; when that throws, the next one tries again.
+/// The first caller reads; if that throws, the next caller tries again.
 const Snapshot& current() {
   Readings& r = readings();
   if (const Snapshot* snapshot = r.current.load(std::memory_order_acquire)) return *snapshot;

@@ -1,4 +1,4 @@
-// The table of environment variables as people read it: `tutti env` and docs/environment.md.
+// The table of environment variables as text: `tutti env` and docs/environment.md.
 #include <fmt/format.h>
 
 #include "base/env.hpp"
@@ -6,7 +6,7 @@
 namespace tutti {
 namespace {
 
-/// A cell of a table in Markdown, where an unescaped bar would begin the next one, in code too.
+/// A cell of a Markdown table, where an unescaped bar would begin the next cell, even in code.
 std::string cell(const std::string& text) {
   std::string safe;
   for (const char c : text) safe += c == '|' ? std::string("\\|") : std::string(1, c);
@@ -23,7 +23,7 @@ std::string env_as_text() {
     text += fmt::format("{} = {}{}\n    {}\n    {}: {}; default {}\n", row.name, value,
                         value == row.fallback ? "" : "  (set)", row.meaning, row.type, row.accepts, row.fallback);
   }
-  if (!foreign_table().empty()) text += "\nOf others, read as they are:\n";
+  if (!foreign_table().empty()) text += "\nVariables of other programs:\n";
   for (const ForeignRow& row : foreign_table()) {
     text += fmt::format("{} = {}\n    {}\n", row.name, foreign_env(row.name).value_or("unset"), row.meaning);
   }
@@ -33,10 +33,10 @@ std::string env_as_text() {
 std::string env_markdown() {
   std::string page =
       "# Environment variables\n\n"
-      "Generated: `tutti env --markdown > docs/environment.md`. `tutti env` prints the values now in force.\n\n"
-      "They are read once, at the first use of the library. An empty value counts as unset. A value that cannot be "
-      "used is an error that says what can; a variable that starts with `TUTTI_` and is not listed here is warned "
-      "about.\n\n"
+      "Generated: `tutti env --markdown > docs/environment.md`. `tutti env` prints the current values.\n\n"
+      "They are read once, at the first use of the library. An empty value counts as unset. An invalid value is an "
+      "error that lists the accepted ones. A variable that starts with `TUTTI_` and is not listed here causes a "
+      "warning.\n\n"
       "| variable | type | default | accepts | meaning |\n|---|---|---|---|---|\n";
   for (const EnvRow& row : env_table()) {
     page += fmt::format("| `{}` | {} | {} | {} | {} |\n", row.name, row.type, cell(row.fallback), cell(row.accepts),
@@ -44,8 +44,8 @@ std::string env_markdown() {
   }
   if (foreign_table().empty()) return page;
   page +=
-      "\n## Variables of others\n\nSet by launchers and the machine; Tutti reads them as they are.\n\n"
-      "| variable | what Tutti takes from it |\n|---|---|\n";
+      "\n## Variables of other programs\n\nSet by launchers and the machine; Tutti only reads them.\n\n"
+      "| variable | meaning |\n|---|---|\n";
   for (const ForeignRow& row : foreign_table()) page += fmt::format("| `{}` | {} |\n", row.name, cell(row.meaning));
   return page;
 }

@@ -1,5 +1,5 @@
-// How the value of an environment variable is read, printed and described, for each type that a row of env_table.def
-// may have.
+// Parses, prints and describes the value of an environment variable, for each type that a row of env_table.def may
+// have.
 #pragma once
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@
 
 namespace tutti::env_value {
 
-/// What a value may be, beyond its type.
+/// The accepted values, beyond the type.
 struct Rule {
   double low = -HUGE_VAL, high = HUGE_VAL;
   const char* words = "";  // "a|b|c"; empty: any
@@ -56,7 +56,7 @@ inline std::optional<bool> parse_bool(std::string_view text) {
   return std::nullopt;
 }
 
-/// The value, or nothing where the text is not one or the rule forbids it.
+/// The value; empty if the text is invalid or the rule rejects it.
 template <class T>
 std::optional<T> parse(const std::string& text, const Rule& rule) {
   if constexpr (IsOptional<T>::value) {
@@ -69,7 +69,7 @@ std::optional<T> parse(const std::string& text, const Rule& rule) {
     const char* const last = text.data() + text.size();
     const auto [end, failure] = std::from_chars(text.data(), last, number);
     const auto wide = static_cast<double>(number);
-    // Written so that NaN fails.
+    // Written so that NaN is rejected.
     if (failure == std::errc{} && end == last && wide >= rule.low && wide <= rule.high && std::isfinite(wide)) {
       return number;
     }
@@ -90,7 +90,7 @@ std::optional<T> parse(const std::string& text, const Rule& rule) {
   }
 }
 
-/// As text that `parse` reads; "unset" where there is nothing.
+/// As text that `parse` reads; "unset" if empty.
 template <class T>
 std::string show(const T& value, const Rule& rule) {
   if constexpr (IsOptional<T>::value) {
@@ -126,7 +126,7 @@ std::string type_word() {
   }
 }
 
-/// What `parse` takes, for people.
+/// What `parse` accepts, as text.
 template <class T>
 std::string accepted(const Rule& rule) {
   const std::string type = type_word<T>();

@@ -1,4 +1,4 @@
-// A file descriptor that closes itself, and is none of the standard ones.
+// A file descriptor that closes itself and is never a standard stream.
 #pragma once
 
 #include <unistd.h>
@@ -7,15 +7,15 @@
 
 namespace tutti {
 
-/// `fd` under a number from 3 on, close-on-exec. A program that was started with standard streams closed has 0, 1 and 2
-/// to give away, and whatever it then prints would be written into our socket. −1 and errno where there is no other
-/// number left; a negative one stays as it is, and so does errno.
+/// Duplicates `fd` to a number ≥ 3, close-on-exec. A program started with closed standard streams gets 0, 1 and 2 for
+/// its next descriptors, and its output would then be written into our socket. −1 and errno if no number is left. A
+/// negative `fd` is returned unchanged, with errno.
 int above_standard_streams(int fd);
 
 class Fd {
  public:
   Fd() = default;
-  /// Takes the descriptor over. Every one that the library makes or is given goes through here.
+  /// Takes ownership. Every descriptor of the library is created through this constructor.
   explicit Fd(int fd) : fd_(above_standard_streams(fd)) {}
   Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Fd& operator=(Fd&& other) noexcept {

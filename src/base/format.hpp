@@ -1,4 +1,4 @@
-// Building error texts with fmt: throw_error(Code::Timeout, "waited {:.1f} s for rank {}", seconds, rank).
+// Formats error texts: throw_error(Code::Timeout, "waited {:.1f} s for rank {}", seconds, rank).
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// A function that some threads call and another may take away.
+// A function that some threads call and another thread may remove.
 #pragma once
 
 #include <functional>
@@ -15,12 +15,12 @@ class Guarded<Result(Args...)> {
  public:
   using Function = std::function<Result(Args...)>;
 
-  /// Replaces the function. On return no call of the old one is under way; so not from within it.
+  /// Replaces the function. Returns after running calls of the old one have ended; must not be called from within it.
   void set(Function function) {
     const std::lock_guard lock(mutex_);
     function_.swap(function);
   }
-  /// Calls it, one call at a time; nothing where there is none.
+  /// Calls the function, one call at a time; empty if there is none.
   std::optional<Result> operator()(Args... args) {
     const std::lock_guard lock(mutex_);
     if (!function_) return std::nullopt;

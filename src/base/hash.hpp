@@ -1,4 +1,4 @@
-// A small, fast, unkeyed 64-bit hash for tables and fingerprints; not a defence against anybody.
+// A small, fast, unkeyed 64-bit hash for tables and fingerprints; not secure.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@
 namespace tutti {
 namespace {
 
-/// RLIM_INFINITY where it cannot be asked.
+/// RLIM_INFINITY if the limit cannot be read.
 rlim_t limit_of(__rlimit_resource resource) {
   rlimit limit{};
   return getrlimit(resource, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
@@ -22,7 +22,7 @@ rlim_t limit_of(__rlimit_resource resource) {
 
 std::string text_of(rlim_t limit) { return limit == RLIM_INFINITY ? "unlimited" : fmt::format("{}", limit); }
 
-/// ftruncate and fallocate, whatever signals come in between. 0 or errno.
+/// ftruncate and fallocate, repeated after signals. 0 or errno.
 int allocate(int fd, uint64_t bytes) {
   if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) return errno;
   while (fallocate(fd, 0, 0, static_cast<off_t>(bytes)) != 0) {
@@ -42,8 +42,8 @@ std::string system_words(int error) {
     case ENFILE:
       return fmt::format("{} (raise the machine's fs.file-max)", words);
     case EFBIG:
-      return fmt::format("{} (memory that processes share counts as a file, and ulimit -f allows {} bytes; raise it)",
-                         words, text_of(limit_of(RLIMIT_FSIZE)));
+      return fmt::format("{} (shared memory counts as a file, and ulimit -f allows {} bytes; raise it)", words,
+                         text_of(limit_of(RLIMIT_FSIZE)));
     default:
       return words;
   }
@@ -62,7 +62,7 @@ int descriptor_reserve() { return static_cast<int>(std::clamp<rlim_t>(limit_of(R
 Fd make_memory_file(const char* name, uint64_t bytes, Reserve reserve) {
   Fd fd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) return fd;
-  // The kernel gives the lowest free number, so what is left of them lies above it.
+  // The kernel assigns the lowest free number, so the remaining ones are higher.
   const rlim_t last = limit_of(RLIMIT_NOFILE) - static_cast<rlim_t>(descriptor_reserve());
   const bool spare = reserve == Reserve::Use || static_cast<rlim_t>(fd.get()) < last;
   const int error = !spare ? EMFILE : bytes > limit_of(RLIMIT_FSIZE) ? EFBIG : allocate(fd.get(), bytes);

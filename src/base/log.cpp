@@ -15,7 +15,7 @@ spdlog::logger& logger() {
   static auto* const kLogger = [] {
     auto* made = new spdlog::logger("tutti", std::make_shared<spdlog::sinks::stderr_sink_mt>());
     made->set_pattern("%Y-%m-%d %H:%M:%S.%e tutti %P %l: %v");
-    made->set_level(spdlog::level::trace);  // log_limit has already decided
+    made->set_level(spdlog::level::trace);  // log_limit has already filtered
     made->flush_on(spdlog::level::trace);
     return made;
   }();
@@ -40,7 +40,7 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
   return spdlog::level::off;
 }
 
-/// A value of TUTTI_LOG that cannot be used must not stop a message: whoever calls env() next reports it.
+/// An invalid TUTTI_LOG must not suppress a message: the next caller of env() reports it.
 void read_limit_once() {
   if (detail::log_limit.load(std::memory_order_relaxed) != detail::kLogLevelUnread) return;
   LogLevel wanted = Env{}.log;
@@ -57,7 +57,7 @@ void read_limit_once() {
 bool log_enabled(LogLevel level) noexcept {
   try {
     read_limit_once();
-  } catch (...) {  // out of memory: silence is the best that can be had
+  } catch (...) {  // out of memory: the message is lost
     return false;
   }
   return level != LogLevel::Off && static_cast<int>(level) <= detail::log_limit.load(std::memory_order_relaxed);
@@ -74,7 +74,7 @@ void write_log(LogLevel level, fmt::string_view text, fmt::format_args args) noe
   try {
     const std::string line = fmt::vformat(text, args);
     logger().log(spdlog_level(level), spdlog::string_view_t(line));
-  } catch (...) {  // a message that cannot be written must not fail the call that it tells of
+  } catch (...) {  // a message that cannot be written must not fail the caller
   }
 }
 

@@ -1,8 +1,8 @@
-// The one logger. It writes to stderr what TUTTI_LOG asks for, a line a message:
+// The logger. It writes messages of TUTTI_LOG's level to stderr, one line each:
 //
 //   2026-01-31 12:00:00.123 tutti 4242 warning: rank 0: …
 //
-// It belongs to Tutti alone: the embedding program's spdlog loggers and settings are neither used nor changed.
+// It is separate from the embedding program's spdlog loggers and settings.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,7 +17,8 @@ namespace tutti {
 
 namespace detail {
 
-/// The level; until the environment has been read, more than any, so that the first message goes to the slow path.
+/// The level. Until the environment has been read it exceeds every level, so that the first message takes the slow
+/// path.
 inline constexpr int kLogLevelUnread = 1 << 30;
 inline std::atomic<int> log_limit{kLogLevelUnread};
 
@@ -31,13 +32,13 @@ void log(LogLevel level, fmt::format_string<Args...> text, Args&&... args) noexc
 
 }  // namespace detail
 
-/// True when a message of this level would be written: ask before computing something costly for it.
+/// True if a message of this level would be written: check before computing something costly for it.
 bool log_enabled(LogLevel level) noexcept;
 
-/// Overrules TUTTI_LOG from now on.
+/// Overrides TUTTI_LOG from now on.
 void set_log_level(LogLevel level) noexcept;
 
-/// log_info("rank {} is up", rank): formatted as fmt does. A message that is not wanted costs one relaxed load.
+/// log_info("rank {} is up", rank): formatted by fmt. A filtered message costs one relaxed load.
 template <class... Args>
 void log_error(fmt::format_string<Args...> text, Args&&... args) noexcept {
   detail::log<Args...>(LogLevel::Error, text, std::forward<Args>(args)...);

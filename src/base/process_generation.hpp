@@ -1,4 +1,4 @@
-// Which process this is, counted by forks: what a parent has made is told from what its child makes.
+// Counts forks, to distinguish objects that a parent made from those of its child.
 #pragma once
 
 #include <atomic>
@@ -9,7 +9,7 @@ namespace detail {
 extern std::atomic<uint64_t> g_process_generation;
 }
 
-/// Changes in the child of every fork. At least 1.
+/// Different in the child of every fork. At least 1.
 inline uint64_t process_generation() { return detail::g_process_generation.load(std::memory_order_relaxed); }
 
 }  // namespace tutti

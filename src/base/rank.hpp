@@ -4,7 +4,7 @@
 
 namespace tutti {
 
-/// A rank's number in its communicator, 0 … n−1; −1 where there is none.
+/// A rank's number in its communicator, 0 … n−1; −1: no rank.
 using Rank = int32_t;
 inline constexpr Rank kNoRank = -1;
 

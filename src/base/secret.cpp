@@ -9,7 +9,7 @@
 namespace tutti {
 namespace {
 
-/// libsodium must be initialised before its first use; doing it again is harmless and cheap.
+/// libsodium must be initialised before its first use; repeating it is harmless and cheap.
 void ready() {
   if (sodium_init() < 0) throw_error(Code::SystemError, "libsodium cannot start: no source of random numbers");
 }
@@ -23,7 +23,7 @@ challenge::Hash keyed_hash(const Key& key, std::string_view role, const challeng
     crypto_generichash_update(&state, static_cast<const unsigned char*>(data), size);
   };
   feed("tutti challenge 1 ", 18);
-  feed(role.data(), role.size());  // both roles have six letters: no input can be read as another's
+  feed(role.data(), role.size());  // both roles have six letters, so no two inputs are equal
   feed(server.data(), server.size());
   feed(client.data(), client.size());
   crypto_generichash_final(&state, hash.data(), hash.size());

@@ -16,7 +16,7 @@ nlohmann::json parse_shallow_json(const std::string& text, bool throws) {
 
 uint64_t whole_number(const nlohmann::json& value) {
   if (!value.is_number_unsigned()) {
-    throw_error(Code::ProtocolError, "'{}' where another rank has to give a whole number", value.dump().substr(0, 100));
+    throw_error(Code::ProtocolError, "another rank sent '{}' in place of a whole number", value.dump().substr(0, 100));
   }
   return value.get<uint64_t>();
 }

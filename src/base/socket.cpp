@@ -17,7 +17,7 @@ namespace tutti {
 namespace {
 
 constexpr int kKind = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
-constexpr int kStopSliceMs = 20;  // how often a wait looks at its stop flag
+constexpr int kStopSliceMs = 20;  // between checks of the stop flag
 
 bool again(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
@@ -45,7 +45,7 @@ socklen_t fill(sockaddr_un& address, const std::string& name) {
   if (name.empty() || name.size() > 100) {
     throw_error(Code::InvalidArgument, "an abstract socket name has 1 to 100 bytes, not {}", name.size());
   }
-  std::memcpy(address.sun_path + 1, name.data(), name.size());  // the zero byte before it makes it abstract
+  std::memcpy(address.sun_path + 1, name.data(), name.size());  // the leading zero byte makes it abstract
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
 }
 
@@ -80,7 +80,7 @@ Fd listen_tcp(uint16_t port) {
       throw_error(Code::SystemError, "cannot listen at {}: {}", where, std::strerror(errno));
     }
   }
-  Fd fd = open_socket(AF_INET);  // a host without IPv6
+  Fd fd = open_socket(AF_INET);  // the host has no IPv6
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   sockaddr_in any{};
   any.sin_family = AF_INET;
@@ -136,7 +136,7 @@ Fd connect_unix(const std::string& name, WaitLimit limit) {
       throw_error(errno == ECONNREFUSED ? Code::PeerFailed : Code::SystemError,
                   "cannot connect to the abstract UNIX socket '{}': {}", name, std::strerror(errno));
     }
-    // The listener's queue is full. There is nothing to wait on, so look again in a moment.
+    // The listener's queue is full. No event reports free room, so try again shortly.
     if (limit.deadline.passed()) {
       throw_error(Code::Timeout, "the abstract UNIX socket '{}' did not accept in time", name);
     }
@@ -260,7 +260,7 @@ ptrdiff_t recv_now(int fd, void* into, size_t size) {
 
 namespace {
 
-/// As the kernel knows it, whatever the other end says. Of other sockets than UNIX ones: nobody.
+/// As the kernel reports it, whatever the peer claims. Unknown for other sockets than UNIX ones.
 ucred credentials(int fd) {
   ucred peer{0, static_cast<uid_t>(-1), static_cast<gid_t>(-1)};
   socklen_t length = sizeof peer;

@@ -12,11 +12,11 @@
 namespace tutti {
 namespace {
 
-/// What others call a value, in the form that `bare` gives words.
+/// Other libraries' names of a value, normalised by `bare`.
 template <class T>
 struct Spelling {
   T value;
-  std::string_view others;  // with blanks between them
+  std::string_view others;  // separated by blanks
 };
 
 constexpr Spelling<Collective> kCollectiveSpellings[] = {{Collective::ReduceScatter, "reducescatterblock"},
@@ -41,7 +41,7 @@ constexpr Spelling<DType> kTypeSpellings[] = {{DType::I8, "int8 int8t char signe
 constexpr Spelling<Op> kOpSpellings[] = {{Op::Sum, "add"},     {Op::Prod, "product mul"}, {Op::Min, "minimum"},
                                          {Op::Max, "maximum"}, {Op::Avg, "average mean"}, {Op::PreMulSum, "mulsum"}};
 
-/// The word in small letters, without what divides its parts, the prefix of a library and the suffix of a test.
+/// The word in lower case, without separators, a library's prefix and a test's suffix.
 std::string bare(std::string_view word) {
   std::string small;
   for (const char c : word) {
@@ -95,9 +95,9 @@ std::optional<T> called(std::string_view word, int number, const Spelling<T> (&o
               what, word, did_you_mean(word, names), fmt::join(names, ", "));
 }
 
-/// Letters to insert, drop, change or swap with the next, until one word is the other.
+/// The number of insertions, deletions, changes and swaps of adjacent letters between two words.
 size_t distance(std::string_view a, std::string_view b) {
-  std::array<std::vector<size_t>, 3> rows;  // of letter i, i − 1 and i − 2 of `a`
+  std::array<std::vector<size_t>, 3> rows;  // for letters i, i − 1 and i − 2 of `a`
   for (auto& row : rows) row.resize(b.size() + 1);
   std::iota(rows[0].begin(), rows[0].end(), 0);
   for (size_t i = 1; i <= a.size(); ++i) {
@@ -141,11 +141,11 @@ Op read_op(std::string_view word, std::string_view source) {
 }
 
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known) {
-  constexpr size_t kLongest = 64;  // nobody mistypes more
+  constexpr size_t kLongest = 64;  // no longer word is a misspelling
   const std::string wanted = bare(word.substr(0, kLongest));
   if (wanted.empty()) return std::nullopt;
   const std::string* best = nullptr;
-  size_t least = std::max<size_t>(1, wanted.size() / 3) + 1;  // fewer slips than this
+  size_t least = std::max<size_t>(1, wanted.size() / 3) + 1;  // must need fewer edits than this
   for (const std::string& candidate : known) {
     const std::string other = bare(candidate);
     const bool begins = wanted.size() >= 3 && other.compare(0, wanted.size(), wanted) == 0;

@@ -1,4 +1,4 @@
-// What a data path returns: Ok, or a code and the words of whoever saw the error first.
+// The result of a data path: Ok, or a code and the text of the code that detected the error.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The C interface: calls that move data. Arguments become Calls.
+// The C interface: calls that move data. Converts arguments to Calls.
 #include <utility>
 
 #include "base/format.hpp"
@@ -10,24 +10,24 @@ namespace tutti::capi {
 namespace {
 
 [[noreturn]] void refuse(const comm::Call& call, int value, const char* what) {
-  throw_error(Code::InvalidArgument, "{}: {} is no {}", name_of(call.spec.collective), value, what);
+  throw_error(Code::InvalidArgument, "{}: {} is not {}", name_of(call.spec.collective), value, what);
 }
 
-/// Completes a call by its type and operator.
+/// Sets a call's type and operator.
 comm::Call& typed(comm::Communicator& communicator, comm::Call& call, int type, tuttiRedOp_t op) {
-  if (type < 0 || type >= kDTypes) refuse(call, type, "element type");
+  if (type < 0 || type >= kDTypes) refuse(call, type, "an element type");
   call.spec.type = static_cast<DType>(type);
-  if (op >= comm::kFirstScale) {
-    communicator.scales().apply(op - comm::kFirstScale, call);
+  if (op >= comm::kFirstPreMulSum) {
+    communicator.pre_mul_scalars().apply(op - comm::kFirstPreMulSum, call);
   } else if (op < tuttiSum || op > tuttiAvg) {
-    refuse(call, op, "reduction operator");
+    refuse(call, op, "a reduction operator");
   } else {
     call.spec.op = static_cast<Op>(op);
   }
   return call;
 }
 
-/// What the collectives' functions have in common: in one place, so that all of it is in the cache.
+/// The common path of all collectives' functions, in one place so that it stays in the instruction cache.
 [[gnu::noinline]] tuttiResult_t run(comm::Call&& call, int type, tuttiRedOp_t op, tuttiComm_t comm,
                                     tuttiStream_t stream) {
   return guarded([&] {
@@ -36,21 +36,21 @@ comm::Call& typed(comm::Communicator& communicator, comm::Call& call, int type, 
   });
 }
 
-/// A call whose type and operator are still to come.
+/// A call without its type and operator.
 comm::Call call_of(Collective collective, const void* in, void* out, size_t count, int root = 0, bool sends = false) {
   return {.spec = {.collective = collective, .sends = sends, .root = root, .count = count}, .in = in, .out = out};
 }
 
-/// The same where blocks vary.
-tuttiResult_t run(Collective collective, const void* in, size_t in_count, comm::GivenBlocks in_blocks, void* out,
-                  size_t out_count, comm::GivenBlocks out_blocks, int type, tuttiRedOp_t op, int root, tuttiComm_t comm,
+/// The same for vector calls.
+tuttiResult_t run(Collective collective, const void* in, size_t in_count, comm::UserBlocks in_blocks, void* out,
+                  size_t out_count, comm::UserBlocks out_blocks, int type, tuttiRedOp_t op, int root, tuttiComm_t comm,
                   tuttiStream_t stream) {
   return guarded([&] {
     const auto& communicator = communicator_of(comm);
-    comm::Call call{.spec = {.collective = collective, .varies = true, .root = root}, .in = in, .out = out};
+    comm::Call call{.spec = {.collective = collective, .is_vector = true, .root = root}, .in = in, .out = out};
     comm::submit(communicator,
-                 varying_call(typed(*communicator, call, type, op), communicator->rank(), communicator->ranks(),
-                              in_count, in_blocks, out_count, out_blocks),
+                 vector_call(typed(*communicator, call, type, op), communicator->rank(), communicator->ranks(),
+                             in_count, in_blocks, out_count, out_blocks),
                  stream_of(stream));
   });
 }

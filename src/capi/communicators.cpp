@@ -1,4 +1,4 @@
-// The C interface but for the calls that move data: exceptions become codes. No other logic.
+// The C interface except the calls that move data: converts exceptions to codes. No other logic.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -100,14 +100,14 @@ tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t* op, const void* scalar, tu
     required(op, "op");
     if (scalar == nullptr) throw Error(Code::InvalidArgument, "scalar is null");
     const int kind = static_cast<int>(type);
-    if (kind < 0 || kind >= kDTypes) throw_error(Code::InvalidArgument, "{} is no element type", kind);
-    *op = comm::kFirstScale + communicator_of(comm)->scales().add(static_cast<DType>(type), scalar);
+    if (kind < 0 || kind >= kDTypes) throw_error(Code::InvalidArgument, "{} is not an element type", kind);
+    *op = comm::kFirstPreMulSum + communicator_of(comm)->pre_mul_scalars().add(static_cast<DType>(type), scalar);
   });
 }
 
 tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm) {
   return guarded([&] {
-    if (op < comm::kFirstScale || !communicator_of(comm)->scales().remove(op - comm::kFirstScale)) {
+    if (op < comm::kFirstPreMulSum || !communicator_of(comm)->pre_mul_scalars().remove(op - comm::kFirstPreMulSum)) {
       throw_error(Code::InvalidArgument, "operator {} was not made on this communicator", op);
     }
   });

@@ -11,7 +11,7 @@ namespace tutti::capi {
 namespace {
 
 constexpr size_t kRetiredCommunicators = 1024;  // destroyed ones that are kept
-constexpr size_t kRetiredEvents = 1024;  // destroyed ones that are told from live ones for sure
+constexpr size_t kRetiredEvents = 1024;         // destroyed ones that are told from live ones for sure
 
 std::mutex& shells_mutex() {
   static auto* const kMutex = new std::mutex;
@@ -21,7 +21,7 @@ std::mutex& shells_mutex() {
 /// Under shells_mutex().
 template <class Shell>
 Shell& new_shell() {
-  static auto* const kShells = new std::deque<Shell>;  // pointers into a deque stay
+  static auto* const kShells = new std::deque<Shell>;  // pointers into a deque remain valid
   Shell& shell = kShells->emplace_back();
   shell.mark = Shell::kKind + process_generation();
   return shell;
@@ -32,19 +32,19 @@ std::deque<tuttiEvent*>& retired_events() {
   return *kRetired;
 }
 
-/// A generation counts forks, so it is small; any other mark was never made here.
+/// A generation counts forks, so it is small. Any other mark was not made here.
 template <class Shell>
 void check_mark(const Shell* handle, const char* what) {
   if (handle == nullptr) throw_error(Code::InvalidArgument, "the {} is null", what);
   const uint64_t generation = handle->mark - Shell::kKind;
   if (generation == process_generation()) return;
   if (generation == 0 || generation > process_generation()) {
-    throw_error(Code::InvalidArgument, "this handle is no {}: it was never set, or was overwritten", what);
+    throw_error(Code::InvalidArgument, "this is not the handle of a {}: it was never set, or was overwritten", what);
   }
   throw_error(Code::InvalidUsage, "this process was forked from the one that made the {}; make a new one here", what);
 }
 
-/// An event's lock, if it is live.
+/// Locks an event if it is live.
 std::unique_lock<std::mutex> lock_event(tuttiEvent_t handle) {
   check_mark(handle, "event");
   std::unique_lock lock(handle->mutex);

@@ -1,4 +1,4 @@
-// What the C interface hands out, and how it turns exceptions into codes.
+// The handles of the C interface, and the conversion of exceptions to codes.
 #pragma once
 
 #include <atomic>
@@ -17,8 +17,8 @@
 #include "control/host.hpp"
 #include "tutti/tutti.h"
 
-/// Shells outlive what they hold, so that use after destroy is an error and not a crash. Their `mark` says what kind of
-/// handle it is and which process made it: its kind's constant plus process_generation().
+/// A shell outlives its object, so that use after destroy is an error and not a crash. `mark` identifies the kind of
+/// handle and the process that made it: the kind's constant plus process_generation().
 struct tuttiComm {
   static constexpr uint64_t kKind = 0x6d6d6f43'00000000;
   /// Joining → Live → Finalizing → Finalized, or Joining → NotMade; from each of them → Leaving → Destroyed.
@@ -44,7 +44,7 @@ struct tuttiStream {
 struct tuttiEvent {
   static constexpr uint64_t kKind = 0x746e7645'00000000;
   uint64_t mark = 0;
-  std::mutex mutex;  ///< guards what follows
+  std::mutex mutex;  ///< guards the members below
   bool live = true;
   std::shared_ptr<tutti::comm::Outcome> recorded;  ///< null until the first record
 };
@@ -59,13 +59,13 @@ void retire(tuttiComm_t handle);
 /// A new shell, which lives as long as the process. Without a communicator it is Joining.
 tuttiComm* make_handle(std::shared_ptr<comm::Communicator> comm);
 tuttiStream* make_handle(std::shared_ptr<comm::Stream> stream);
-/// Of events, of which a program may make any number, those destroyed long ago are used again.
+/// A program may make any number of events: the shells of events destroyed long ago are reused.
 tuttiEvent* make_event();
 
-/// Throws what is wrong with a handle.
+/// Throws if a handle is invalid.
 [[noreturn]] void refuse(tuttiComm_t handle);
-/// The communicator of a handle. Throws Error(InvalidArgument) for null and for what is no communicator,
-/// Error(InvalidUsage) after destroy or in a forked child; and so do the others.
+/// The communicator of a handle. Throws Error(InvalidArgument) for null and for other handles, Error(InvalidUsage)
+/// after destroy or in a forked child. The functions below throw the same.
 inline const std::shared_ptr<comm::Communicator>& communicator_of(tuttiComm_t handle) {
   const bool good = handle != nullptr && handle->mark == tuttiComm::kKind + process_generation() &&
                     handle->state.load(std::memory_order_acquire) == tuttiComm::State::Live;
@@ -74,14 +74,14 @@ inline const std::shared_ptr<comm::Communicator>& communicator_of(tuttiComm_t ha
 }
 
 std::shared_ptr<comm::Stream> live_stream_of(tuttiStream_t handle);
-/// The stream of a handle; null for null, where calls block.
+/// The stream of a handle; null for null: calls then block.
 inline std::shared_ptr<comm::Stream> stream_of(tuttiStream_t handle) {
   return handle == nullptr ? nullptr : live_stream_of(handle);
 }
-/// Takes the stream from its users.
+/// Takes the stream out of its shell.
 std::shared_ptr<comm::Stream> take_stream(tuttiStream_t handle);
 
-/// What the event has recorded last; null for nothing yet.
+/// The event's last record; null if there is none.
 std::shared_ptr<comm::Outcome> recorded_by(tuttiEvent_t handle);
 void set_recorded(tuttiEvent_t handle, std::shared_ptr<comm::Outcome> outcome);
 void destroy_event(tuttiEvent_t handle);
@@ -93,11 +93,11 @@ T& required(T* pointer, const char* name) {
   return *pointer;
 }
 
-/// Remembers the words of this thread's last failure.
+/// Stores the text of this thread's last failure.
 void set_last_error(const char* text);
 const char* last_error();
 
-/// Runs a function of the C interface. Inlined, as else its arguments are packed up and unpacked in every call.
+/// Runs a function of the C interface. Inlined, since otherwise every call packs and unpacks its arguments.
 template <class Function>
 [[gnu::always_inline]] inline tuttiResult_t guarded(Function&& function) noexcept {
   try {
@@ -107,7 +107,7 @@ template <class Function>
     set_last_error(error.what());
     return static_cast<tuttiResult_t>(error.code());
   } catch (const std::bad_alloc&) {
-    set_last_error("memory could not be had");
+    set_last_error("out of memory");
     return tuttiOutOfMemory;
   } catch (const std::system_error& error) {
     set_last_error(error.what());

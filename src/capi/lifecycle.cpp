@@ -97,10 +97,10 @@ void join_in_background(tuttiComm_t handle, const control::UniqueId& id, int ran
 /// Waits for the calls that were made, and leaves.
 Status leave(comm::Communicator& communicator) {
   return status_of([&] {
-    communicator.await_turn(communicator.take_ticket());
+    communicator.await_ticket(communicator.take_ticket());
     const Status status = communicator.leave();
     communicator.retire();
-    communicator.end_turn();  // whatever still has a ticket hears that it comes too late
+    communicator.end_ticket();  // whatever still has a ticket hears that it comes too late
     status.throw_if_bad();
   });
 }

@@ -15,14 +15,14 @@ std::shared_ptr<comm::Stream> required_stream(tuttiStream_t handle) {
   return live_stream_of(handle);
 }
 
-/// Calls of a group are given to their streams at its end: what this call does would come before them.
+/// A group's calls reach their streams when the group ends: the effect of this call would precede them.
 void refuse_in_group(const char* call) {
   if (comm::in_group()) throw_error(Code::InvalidUsage, "{} between tuttiGroupStart and tuttiGroupEnd", call);
 }
 
-/// A wait of a stream's task for that stream's tasks would never end.
+/// A stream's task that waits for the stream's tasks would wait forever.
 void refuse_on_itself(const comm::Stream& stream, const char* call) {
-  if (stream.is_this_thread()) throw_error(Code::InvalidUsage, "{} by a host function of that very stream", call);
+  if (stream.is_this_thread()) throw_error(Code::InvalidUsage, "{} by a host function of the same stream", call);
 }
 
 }  // namespace
@@ -91,7 +91,7 @@ tuttiResult_t tuttiEventRecord(tuttiEvent_t event, tuttiStream_t stream) {
   return guarded([&] {
     const auto live = required_stream(stream);
     refuse_in_group("tuttiEventRecord");
-    recorded_by(event);  // before the stream is given anything: is it an event?
+    recorded_by(event);  // before the stream is used: the event may be invalid
     set_recorded(event, live->record());
   });
 }

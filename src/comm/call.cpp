@@ -6,7 +6,7 @@ namespace tutti::comm {
 
 namespace {
 
-std::string describe_varying(const CallSpec& spec) {
+std::string describe_vector(const CallSpec& spec) {
   const bool rooted = spec.collective == Collective::Gather || spec.collective == Collective::Scatter;
   return fmt::format("{}_v({}{}{})", name_of(spec.collective), name_of(spec.type),
                      reduces(spec.collective) ? fmt::format(", {}", name_of(spec.op)) : "",
@@ -19,7 +19,7 @@ std::string describe(const CallSpec& spec) {
   if (spec.splits) return "split()";
   if (spec.leaves) return "destroy()";
   const char* type = name_of(spec.type);
-  if (spec.varies) return describe_varying(spec);
+  if (spec.is_vector) return describe_vector(spec);
   switch (spec.collective) {
     case Collective::Barrier:
       return "barrier()";

@@ -11,23 +11,24 @@
 namespace tutti::comm {
 namespace {
 
-// A key's highest bits say what it is of; a collective's number has neither of them.
+// The highest bits of a key say what it names; a collective's number has neither bit.
 constexpr uint64_t kTransfer = uint64_t{1} << 63;
-constexpr uint64_t kBlocks = uint64_t{1} << 62;  // without kTransfer; waits_key() has the bit below too
-constexpr int kFirstAt = 40;                     // of a blocks_key: the first rank; below it the call
+constexpr uint64_t kBlocks = uint64_t{1} << 62;  // without kTransfer; waits_key() also has the next lower bit
+constexpr int kFirstAt = 40;                     // of a blocks_key: the first rank; the call is below it
 constexpr uint64_t kCallMask = (uint64_t{1} << kFirstAt) - 1;
-static_assert(control::kMaxRanks < 1 << 20 && Board::kBlocksInAnAnswer * 2 * sizeof(uint64_t) <= control::kMaxSmall);
+static_assert(control::kMaxRanks < 1 << 20 &&
+              CallBoard::kBlocksInAnAnswer * 2 * sizeof(uint64_t) <= control::kMaxSmall);
 
-static_assert(std::endian::native == std::endian::little, "what travels is a spec's words");
+static_assert(std::endian::native == std::endian::little, "a spec's words are sent as they are");
 
-/// Words from elsewhere, if they are a spec.
+/// Words from a peer, if they are a valid spec.
 std::optional<CallSpec> unpack(uint64_t kinds, uint64_t count) {
   const auto collective = kinds & 0xff, type = kinds >> 8 & 0xff, op = kinds >> 16 & 0xff, flags = kinds >> 24 & 0xff;
   if (collective >= kCollectives || type >= kDTypes || op >= kOps || flags > 15) return std::nullopt;
   return std::bit_cast<CallSpec>(std::array{kinds, count});
 }
 
-/// What travels. A spec that is not there has kinds = ~0.
+/// The reply to a question. A missing spec has kinds = ~0.
 struct Bytes {
   uint64_t begun, finished, kinds, count, last_kinds, last_count;
 };
@@ -44,14 +45,14 @@ uint64_t blocks_key(uint64_t call, Rank first) {
   return kBlocks | static_cast<uint64_t>(first) << kFirstAt | (call & kCallMask);
 }
 
-void Board::Entry::write(uint64_t new_key, const CallSpec& spec) {
+void CallBoard::Entry::write(uint64_t new_key, const CallSpec& spec) {
   key.store(0, std::memory_order_relaxed);
   kinds.store(spec.kinds(), std::memory_order_release);
   count.store(spec.count, std::memory_order_release);
   key.store(new_key, std::memory_order_release);
 }
 
-std::optional<CallSpec> Board::Entry::read(uint64_t wanted) const {
+std::optional<CallSpec> CallBoard::Entry::read(uint64_t wanted) const {
   if (wanted == 0 || key.load(std::memory_order_acquire) != wanted) return std::nullopt;
   const uint64_t k = kinds.load(std::memory_order_acquire);
   const uint64_t c = count.load(std::memory_order_acquire);
@@ -59,31 +60,31 @@ std::optional<CallSpec> Board::Entry::read(uint64_t wanted) const {
   return unpack(k, c);
 }
 
-void Board::enter(uint64_t call, const CallSpec& spec) {
+void CallBoard::enter(uint64_t call, const CallSpec& spec) {
   collectives_[call % kEntries].write(call, spec);
   begun_.store(call, std::memory_order_release);
   last_.store(call, std::memory_order_release);
 }
 
-void Board::enter_transfer(uint64_t key, const CallSpec& spec) {
+void CallBoard::enter_transfer(uint64_t key, const CallSpec& spec) {
   const uint64_t number = transfers_begun_.load(std::memory_order_relaxed);
   transfers_[number % kEntries].write(key, spec);
   transfers_begun_.store(number + 1, std::memory_order_release);
   last_.store(key, std::memory_order_release);
 }
 
-void Board::enter_blocks(uint64_t call, std::shared_ptr<const Varying> blocks) {
+void CallBoard::enter_blocks(uint64_t call, std::shared_ptr<const VectorBlocks> blocks) {
   const std::lock_guard lock(blocks_mutex_);
   blocks_[call % blocks_.size()] = {call, std::move(blocks)};
 }
 
-std::shared_ptr<const Varying> Board::blocks(uint64_t call) const {
+std::shared_ptr<const VectorBlocks> CallBoard::blocks(uint64_t call) const {
   const std::lock_guard lock(blocks_mutex_);
   const Blocks& entry = blocks_[call % blocks_.size()];
   return entry.call == call ? entry.of : nullptr;
 }
 
-std::string Board::answer_blocks(uint64_t call, Rank first) const {
+std::string CallBoard::answer_blocks(uint64_t call, Rank first) const {
   const auto known = blocks(call);
   std::string bytes;
   if (known == nullptr) return bytes;
@@ -95,7 +96,7 @@ std::string Board::answer_blocks(uint64_t call, Rank first) const {
   return bytes;
 }
 
-std::optional<BlockLengths> Board::parse_blocks(const std::string& bytes) {
+std::optional<BlockLengths> CallBoard::parse_blocks(const std::string& bytes) {
   const size_t each = bytes.size() / 2;
   if (bytes.empty() || bytes.size() % (2 * sizeof(uint64_t)) != 0) return std::nullopt;
   BlockLengths lengths;
@@ -106,7 +107,7 @@ std::optional<BlockLengths> Board::parse_blocks(const std::string& bytes) {
   return lengths;
 }
 
-std::string Board::answer(uint64_t key) const {
+std::string CallBoard::answer(uint64_t key) const {
   if ((key & kTransfer) == 0 && (key & kBlocks) != 0) {
     return answer_blocks(key & kCallMask, static_cast<Rank>((key & ~kBlocks) >> kFirstAt));
   }
@@ -126,7 +127,7 @@ std::string Board::answer(uint64_t key) const {
   return {reinterpret_cast<const char*>(&bytes), sizeof bytes};
 }
 
-std::optional<BoardAnswer> Board::parse(const std::string& text) {
+std::optional<BoardAnswer> CallBoard::parse(const std::string& text) {
   Bytes bytes;
   if (text.size() != sizeof bytes) return std::nullopt;
   std::memcpy(&bytes, text.data(), sizeof bytes);

@@ -12,8 +12,8 @@
 namespace tutti::comm {
 namespace {
 
-constexpr double kBoardWait = 2.0;   // seconds for a peer's board when a message was wrong
-constexpr double kReasonWait = 2.0;  // … and for the reason why a peer's call has failed, or a link has broken
+constexpr double kBoardWait = 2.0;   // seconds to wait for a peer's board after a wrong message
+constexpr double kReasonWait = 2.0;  // … and for the reason why a peer's call failed or a link broke
 
 const char* waits_for(exec::Await await) {
   switch (await) {
@@ -41,7 +41,7 @@ bool left_without(const std::vector<NumberedCall>& group, Rank peer, const contr
 }  // namespace
 
 /// "all_reduce(count=8, f32, sum), call 41", "send(count=4, f32, to rank 1)", "a group of 3 transfers beginning with …"
-std::string CallDiagnostics::what() const {
+std::string CallDiagnostics::describe_call() const {
   if (call_ != 0) return fmt::format("{}, call {}", describe(spec_), call_);
   if (group_ == nullptr || group_->empty()) return "a call";
   const std::string first = describe(group_->front().call.spec);
@@ -49,7 +49,7 @@ std::string CallDiagnostics::what() const {
 }
 
 /// "rank 3: all_reduce(count=8, f32, sum), call 41 (ring)"
-std::string CallDiagnostics::here() const {
+std::string CallDiagnostics::prefix() const {
   if (call_ != 0) {
     const std::string by = *algorithm_ == '\0' ? "" : fmt::format(" ({})", algorithm_);
     return fmt::format("rank {}: {}, call {}{}", endpoint_.rank(), describe(spec_), call_, by);
@@ -60,7 +60,7 @@ std::string CallDiagnostics::here() const {
   return fmt::format("rank {}: group of {} transfers beginning with {}", endpoint_.rank(), group_->size(), first);
 }
 
-/// This rank's own call that concerns `peer`.
+/// This rank's own call with `peer`.
 const CallSpec& CallDiagnostics::ours(Rank peer, bool sends) const {
   if (call_ != 0 || group_ == nullptr || group_->empty()) return spec_;
   for (const NumberedCall& transfer : *group_) {
@@ -69,7 +69,7 @@ const CallSpec& CallDiagnostics::ours(Rank peer, bool sends) const {
   return group_->front().call.spec;
 }
 
-/// Under what key the peer's board has the counterpart of our call.
+/// The key of the counterpart of our call on the peer's board.
 uint64_t CallDiagnostics::key(Rank peer, bool we_send) const {
   if (call_ != 0 || group_ == nullptr) return call_;
   for (const NumberedCall& transfer : *group_) {
@@ -80,8 +80,8 @@ uint64_t CallDiagnostics::key(Rank peer, bool we_send) const {
 }
 
 std::string CallDiagnostics::compare(Rank peer, uint64_t call, const CallSpec& mine, const CallSpec& theirs) const {
-  if (mine.varies && mine.kinds() == theirs.kinds()) {
-    if (auto text = other_counts(peer, call, mine)) return *text;
+  if (mine.is_vector && mine.kinds() == theirs.kinds()) {
+    if (auto text = different_counts(peer, call, mine)) return *text;
   }
   const std::string number = call != 0 ? fmt::format(" as call {}", call) : "";
   return fmt::format("rank {} called {}{} where rank {} called {}", peer, describe(theirs), number, endpoint_.rank(),
@@ -93,17 +93,17 @@ Status CallDiagnostics::fail(Code code, const std::string& reason) {
   return failed();
 }
 
-Status CallDiagnostics::broken(Code code, const std::string& what) {
+Status CallDiagnostics::link_failed(Code code, const std::string& describe_call) {
   const Deadline deadline = Deadline::in(code == Code::PeerFailed ? kReasonWait : 0);
   do {
     if (endpoint_.failed().load(std::memory_order_acquire) != 0) return failed();
-    if (const auto early = somebody_left_early()) return fail(Code::Mismatch, *early);
+    if (const auto early = any_left_early()) return fail(Code::Mismatch, *early);
     exec::nap(1e-3);
   } while (!deadline.passed());
-  if (const auto other = somebody_left_another_call(); other && code == Code::PeerFailed) {
+  if (const auto other = any_left_after_another_call(); other && code == Code::PeerFailed) {
     return fail(Code::Mismatch, *other);
   }
-  return fail(code, what);
+  return fail(code, describe_call);
 }
 
 /// How `peer` left without the counterpart of our call (of our sends to it, or receives), if it did.
@@ -121,8 +121,8 @@ std::optional<std::string> CallDiagnostics::left_early(Rank peer, bool we_send) 
                      describe(ours(peer, we_send)));
 }
 
-/// The same for any peer: ranks that wait for each other in a call may all do so because of one that is not in it.
-std::optional<std::string> CallDiagnostics::somebody_left_early() const {
+/// The same for any peer: ranks may wait for each other because a third rank is not in the call.
+std::optional<std::string> CallDiagnostics::any_left_early() const {
   for (Rank peer = 0; peer < endpoint_.ranks(); ++peer) {
     for (const bool we_send : {true, false}) {
       if (auto early = left_early(peer, we_send)) return early;
@@ -131,8 +131,8 @@ std::optional<std::string> CallDiagnostics::somebody_left_early() const {
   return std::nullopt;
 }
 
-/// A rank that left after a call of this number which was another one: it may have left nothing for ours.
-std::optional<std::string> CallDiagnostics::somebody_left_another_call() const {
+/// A rank that left after another call with this number: it may have left no message for ours.
+std::optional<std::string> CallDiagnostics::any_left_after_another_call() const {
   if (call_ == 0) return std::nullopt;
   for (Rank peer = 0; peer < endpoint_.ranks(); ++peer) {
     const auto left = endpoint_.left(peer);
@@ -145,12 +145,12 @@ std::optional<std::string> CallDiagnostics::somebody_left_another_call() const {
 
 Status CallDiagnostics::failed() {
   const auto first = endpoint_.failure();
-  if (!first) return {Code::InternalError, here() + ": failed without a reason"};
-  const std::string whole = control::said_by(endpoint_.rank(), first->second);  // here() names this rank: not twice
-  return {first->first, here() + whole.substr(whole.find(':'))};
+  if (!first) return {Code::InternalError, prefix() + ": the communicator failed without a reason"};
+  const std::string whole = control::said_by(endpoint_.rank(), first->second);  // here() names this rank already
+  return {first->first, prefix() + whole.substr(whole.find(':'))};
 }
 
-/// The peer's answers under these keys, in their order.
+/// The peer's replies under these keys, in their order.
 std::vector<std::optional<std::string>> CallDiagnostics::ask_now(Rank peer, const std::vector<uint64_t>& keys) const {
   const Deadline deadline = Deadline::in(kBoardWait);
   std::vector<std::future<std::optional<std::string>>> replies;
@@ -166,13 +166,13 @@ std::vector<std::optional<std::string>> CallDiagnostics::ask_now(Rank peer, cons
 /// The peer's entries under these keys, in their order.
 std::vector<std::optional<BoardAnswer>> CallDiagnostics::ask_specs(Rank peer, const std::vector<uint64_t>& keys) const {
   std::vector<std::optional<BoardAnswer>> answers;
-  for (const auto& bytes : ask_now(peer, keys)) answers.push_back(bytes ? Board::parse(*bytes) : std::nullopt);
+  for (const auto& bytes : ask_now(peer, keys)) answers.push_back(bytes ? CallBoard::parse(*bytes) : std::nullopt);
   return answers;
 }
 
-/// Where the peer's collectives and ours first went apart: a rank may have gone past a wrong call without noticing.
+/// The first difference between the peer's collectives and ours: a rank may have passed a wrong call without noticing.
 std::optional<std::string> CallDiagnostics::first_difference(Rank peer) const {
-  const uint64_t oldest = call_ < Board::kEntries ? 1 : call_ - Board::kEntries + 1;
+  const uint64_t oldest = call_ < CallBoard::kEntries ? 1 : call_ - CallBoard::kEntries + 1;
   std::vector<uint64_t> calls;
   for (uint64_t call = oldest; call <= call_; ++call) calls.push_back(call);
   const auto theirs = ask_specs(peer, calls);
@@ -184,11 +184,11 @@ std::optional<std::string> CallDiagnostics::first_difference(Rank peer) const {
   return std::nullopt;
 }
 
-/// Does the last collective of a peer that is not in our call fit those that we made?
+/// The first difference, if the last collective of a peer outside our call is not one of ours.
 std::optional<std::string> CallDiagnostics::last_difference(Rank peer, const BoardAnswer& board) const {
   if (!board.last || board.last->collective == Collective::SendRecv || board.begun == call_) return std::nullopt;
-  // Nobody gets past a call that waits for all: who is further is in other calls, even if the board has lost our
-  // number.
+  // No rank passes a call that waits for all: a rank that is further is in other calls, even if its board no longer has
+  // our number.
   if (board.begun > call_) return compare(peer, board.begun, spec_, *board.last);
   const auto mine = own_board_.collective(board.begun);
   if (!mine || *mine == *board.last) return std::nullopt;
@@ -196,7 +196,7 @@ std::optional<std::string> CallDiagnostics::last_difference(Rank peer, const Boa
   return compare(peer, board.begun, *mine, *board.last);
 }
 
-/// The first transfer of our group whose counterpart on the peer's board is of another count or type.
+/// The first transfer of our group whose counterpart on the peer's board has another count or type.
 std::optional<std::string> CallDiagnostics::first_wrong_transfer(Rank peer) const {
   std::vector<const NumberedCall*> shared;
   std::vector<uint64_t> keys;
@@ -215,18 +215,19 @@ std::optional<std::string> CallDiagnostics::first_wrong_transfer(Rank peer) cons
   return std::nullopt;
 }
 
-/// A message of another call than ours has come.
+/// A message of another call has arrived.
 Status CallDiagnostics::other_call(const exec::Fault& fault) {
   const auto apart = call_ != 0 ? first_difference(fault.peer) : first_wrong_transfer(fault.peer);
   if (apart) return fail(Code::Mismatch, *apart);
-  if (call_ != 0 && spec_.varies) {
-    if (const auto lengths = other_block(fault.peer)) return fail(Code::Mismatch, *lengths);
+  if (call_ != 0 && spec_.is_vector) {
+    if (const auto lengths = different_block(fault.peer)) return fail(Code::Mismatch, *lengths);
     return fail(Code::Mismatch, fmt::format("rank {} sent rank {} a block of another length than the one that rank {} "
                                             "expected in {} as call {}",
                                             fault.peer, endpoint_.rank(), endpoint_.rank(), describe(spec_), call_));
   }
   const auto board = ask_specs(fault.peer, {key(fault.peer, false)}).front();
-  const std::string theirs = board && board->last ? describe(*board->last) : "a call that is not known any more";
+  const std::string theirs =
+      board && board->last ? describe(*board->last) : "a call that it no longer has on its board";
   const std::string number = call_ != 0 ? fmt::format(" as call {}", call_) : "";
   return fail(
       Code::Mismatch,
@@ -236,37 +237,39 @@ Status CallDiagnostics::other_call(const exec::Fault& fault) {
                   describe(ours(fault.peer, false)), number));
 }
 
-/// The peer's call has failed, and we know it from its memory before we have heard why.
-Status CallDiagnostics::taken_back(Rank peer) {
-  return broken(Code::PeerFailed,
-                fmt::format("{} has ended its call with an error that was not heard of, and rank {} had "
-                            "not read all that it had lent",
-                            endpoint_.describe(peer), endpoint_.rank()));
+/// The peer's call has failed: its memory says so before the control plane has sent the reason.
+Status CallDiagnostics::zcopy_withdrawn(Rank peer) {
+  return link_failed(
+      Code::PeerFailed,
+      fmt::format("{} ended its call with an error, for a reason that did not arrive, before rank {} had "
+                  "read all of its zero-copy data",
+                  endpoint_.describe(peer), endpoint_.rank()));
 }
 
 Status CallDiagnostics::fault(const exec::Fault& fault) {
   if (fault.kind == exec::FaultKind::OtherCall) return other_call(fault);
   if (fault.kind == exec::FaultKind::BadCounter) {
-    return fail(Code::ProtocolError, fmt::format("rank {} claims to have read messages that rank {} never sent it",
-                                                 fault.peer, endpoint_.rank()));
+    return fail(Code::ProtocolError,
+                fmt::format("rank {} acknowledged messages that rank {} never sent it", fault.peer, endpoint_.rank()));
   }
-  if (fault.kind == exec::FaultKind::TakenBack) return taken_back(fault.peer);
+  if (fault.kind == exec::FaultKind::TakenBack) return zcopy_withdrawn(fault.peer);
   if (fault.kind == exec::FaultKind::Unreadable) {
     const bool gone = fault.error == ESRCH || fault.error == ECONNRESET;
-    return broken(gone ? Code::PeerFailed : Code::SystemError,
-                  fmt::format("rank {} cannot read what {} lent it: {}; TUTTI_CMA=off does without", endpoint_.rank(),
-                              endpoint_.describe(fault.peer), std::strerror(fault.error)));
+    return link_failed(gone ? Code::PeerFailed : Code::SystemError,
+                       fmt::format("rank {} cannot read the buffer of {}: {}; TUTTI_CMA=off avoids such reads",
+                                   endpoint_.rank(), endpoint_.describe(fault.peer), std::strerror(fault.error)));
   }
-  const char* what = fault.kind == exec::FaultKind::BadLength ? "a message of the wrong length" : "a broken descriptor";
+  const char* describe_call =
+      fault.kind == exec::FaultKind::BadLength ? "a message of the wrong length" : "an invalid descriptor";
   return fail(
       Code::ProtocolError,
       fmt::format("rank {} received {} from rank {} (lane {}, step {}; {} bytes where {} are due)", endpoint_.rank(),
-                  what, fault.peer, fault.lane, fault.step, fault.got.length, fault.expected_bytes));
+                  describe_call, fault.peer, fault.lane, fault.step, fault.got.length, fault.expected_bytes));
 }
 
-/// What is wrong if the peer's board shows another call where ours stands, or shows that it will never come.
+/// The difference, if the peer's board has another call under our number.
 std::optional<std::string> CallDiagnostics::mismatch(Rank peer, const BoardAnswer& board) const {
-  if (call_ == 0) return std::nullopt;  // the counterpart of a transfer shows in its messages
+  if (call_ == 0) return std::nullopt;  // a wrong transfer shows in its messages
   if (!board.spec || *board.spec == spec_) return std::nullopt;
   if (auto first = first_difference(peer)) return first;
   return compare(peer, call_, spec_, *board.spec);
@@ -280,7 +283,7 @@ bool CallDiagnostics::compare_calls(const std::vector<Rank>& ranks) {
   for (size_t i = 0; i < ranks.size(); ++i) {
     if (replies[i].wait_until(deadline.at()) != std::future_status::ready) continue;
     const auto bytes = replies[i].get();
-    const auto board = bytes ? Board::parse(*bytes) : std::nullopt;
+    const auto board = bytes ? CallBoard::parse(*bytes) : std::nullopt;
     if (!board) continue;
     auto wrong = mismatch(ranks[i], *board);
     if (!wrong) wrong = last_difference(ranks[i], *board);
@@ -293,19 +296,19 @@ bool CallDiagnostics::compare_calls(const std::vector<Rank>& ranks) {
 
 void CallDiagnostics::missing(const std::vector<Rank>& ranks, bool compare) {
   if (compare && compare_calls(ranks)) return;
-  if (const auto deadlock = stalls_.look(ranks, links_, what(), call_)) {
+  if (const auto deadlock = stalls_.check(ranks, links_, describe_call(), call_)) {
     endpoint_.failing()(Code::Mismatch, deadlock->text, deadlock->tickets);
   }
 }
 
-void CallDiagnostics::look_at_board(const exec::Stall& stall) {
+void CallDiagnostics::check_board(const exec::Stall& stall) {
   if (asked_ != stall.peer) {
     asked_ = stall.peer;
     board_.reset();
     answer_ = {};
   }
   if (answer_.valid() && answer_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) {
-    if (const auto bytes = answer_.get()) board_ = Board::parse(*bytes);
+    if (const auto bytes = answer_.get()) board_ = CallBoard::parse(*bytes);
   }
   if (!answer_.valid()) {
     answer_ =
@@ -316,28 +319,28 @@ void CallDiagnostics::look_at_board(const exec::Stall& stall) {
 Status CallDiagnostics::stalled(const exec::Stall& stall) {
   if (endpoint_.failed().load(std::memory_order_acquire) != 0) return failed();
   if (stall.peer != kNoRank) {
-    look_at_board(stall);
+    check_board(stall);
     if (board_) {
       if (const auto wrong = mismatch(stall.peer, *board_)) return fail(Code::Mismatch, *wrong);
     }
   }
-  if (const auto early = somebody_left_early()) return fail(Code::Mismatch, *early);
-  if (const auto deadlock = stalls_.look(stall, what(), call_)) {
+  if (const auto early = any_left_early()) return fail(Code::Mismatch, *early);
+  if (const auto deadlock = stalls_.check(stall, describe_call(), call_)) {
     endpoint_.failing()(Code::Mismatch, deadlock->text, deadlock->tickets);
     return failed();
   }
   if (stall.seconds < timeouts_.of_calls()) return {};
-  return fail(Code::Timeout, late(stall));
+  return fail(Code::Timeout, describe_timeout(stall));
 }
 
-std::string CallDiagnostics::whereabouts(Rank peer) const {
+std::string CallDiagnostics::describe_activity(Rank peer) const {
   const auto board = ask_specs(peer, {call_}).front();
   if (!board) return fmt::format("; rank {} does not answer", peer);
   return fmt::format("; rank {} is alive, {}", peer,
                      board->last ? "its last call: " + describe(*board->last) : "without having made a call");
 }
 
-std::string CallDiagnostics::late(const exec::Stall& stall) const {
+std::string CallDiagnostics::describe_timeout(const exec::Stall& stall) const {
   if (stall.peer == kNoRank) return fmt::format("no progress for {:.1f} s", stall.seconds);
   std::string text = fmt::format("rank {} waited {:.1f} s for rank {} ({}) at lane {}, step {} of {}, round {} of {}",
                                  endpoint_.rank(), stall.seconds, stall.peer, waits_for(stall.await), stall.lane,

@@ -1,4 +1,4 @@
-// How a call was done, in words: algorithm, transport, and how its messages were delivered.
+// How a call was executed, as text: algorithm, transport, and delivery of its messages.
 #pragma once
 
 #include <string>
@@ -9,13 +9,12 @@
 
 namespace tutti::comm {
 
-/// As one rank saw it.
+/// As this rank executed it.
 struct CallInfo {
-  std::string algorithm;  ///< "ring"; "direct" where every block goes straight to who gets it; "none" for a rank alone
-  std::string transport;  ///< of this rank's links in it: "shm", "shm+tcp"; "none"
-  std::string
-      delivery;     ///< of the messages that this rank sends: "inline", "staged", "mapped", "cma", … with '+' between
-  std::string why;  ///< the deliveries' reasons, "; " between
+  std::string algorithm;  ///< "ring"; "direct" if every block goes straight to its receiver; "none" for a single rank
+  std::string transport;  ///< of the links that this rank used: "shm", "shm+tcp"; "none"
+  std::string delivery;   ///< of this rank's messages: "inline", "staged", "mapped", "cma", …; joined by '+'
+  std::string why;        ///< of each delivery, joined by "; "
 };
 CallInfo call_info(const Prepared& prepared, exec::Links& links, const Fabric& fabric);
 

@@ -1,4 +1,4 @@
-// What can be seen to be wrong with a call before anything is touched.
+// Checks a call's arguments before any data is touched.
 #include <limits>
 
 #include "base/format.hpp"
@@ -38,13 +38,13 @@ class Checker {
   }
 
   void check_kinds() const {
-    if (static_cast<int>(spec_.type) >= kDTypes) bad("{} is no element type", static_cast<int>(spec_.type));
-    if (static_cast<int>(spec_.op) >= kOps) bad("{} is no reduction operator", static_cast<int>(spec_.op));
+    if (static_cast<int>(spec_.type) >= kDTypes) bad("{} is not an element type", static_cast<int>(spec_.type));
+    if (static_cast<int>(spec_.op) >= kOps) bad("{} is not a reduction operator", static_cast<int>(spec_.op));
     if (spec_.root < 0 || spec_.root >= ranks_) {
       const char* what = spec_.collective == Collective::SendRecv ? "peer" : "root";
       bad("{} {} is not a rank of this communicator (0 to {})", what, spec_.root, ranks_ - 1);
     }
-    // The highest bit set is a negative number that was cast; and all n blocks must have an address.
+    // A negative number that was cast has the highest bit set; and all n blocks must be addressable.
     int64_t bytes = 0;
     if (__builtin_mul_overflow(spec_.count, size_of(spec_.type) * static_cast<uint64_t>(ranks_), &bytes)) {
       bad("count {} is negative or too large", spec_.count);
@@ -53,7 +53,8 @@ class Checker {
 
   uint64_t buffer_blocks(plan::Buffer buffer) const {
     if (spec_.collective == Collective::SendRecv) return (buffer == plan::Buffer::Input) == spec_.sends ? 1 : 0;
-    return plan::blocks(spec_.collective, ranks_, buffer, rank_ == spec_.root ? 0 : 1);  // all but the root are alike
+    return plan::blocks(spec_.collective, ranks_, buffer,
+                        rank_ == spec_.root ? 0 : 1);  // all ranks but the root are alike
   }
 
   Extent extent(const void* data, plan::Buffer buffer, const char* what) const {
@@ -74,7 +75,7 @@ class Checker {
 }  // namespace
 
 void Communicator::check(const Call& call) const {
-  if (!call.spec.varies) Checker(call, rank(), ranks()).run();  // else varying_call() has checked it
+  if (!call.spec.is_vector) Checker(call, rank(), ranks()).run();  // else vector_call() has checked it
 }
 
 }  // namespace tutti::comm

@@ -25,9 +25,9 @@ namespace {
 using nlohmann::json;
 
 constexpr int kPlanFormat = 1;
-constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;  // spreads over the high bits
+constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;  // a multiplicative hash constant: mixes into the high bits
 
-/// All that must be equal on all ranks for them to understand each other and to choose alike.
+/// The settings that must be equal on all ranks so that they understand each other and choose alike.
 std::string configuration() {
   const json all = {{"version", version()},
                     {"plan format", kPlanFormat},
@@ -51,11 +51,11 @@ void compare_configurations(const control::Endpoint& endpoint) {
       throw_error(Code::Mismatch, "{} is {} on rank {} but {} on rank {}; it must be the same on all ranks", name,
                   value.dump(), endpoint.rank(), other.dump(), peer);
     }
-    throw_error(Code::Mismatch, "rank {} is configured otherwise than rank {}", peer, endpoint.rank());
+    throw_error(Code::Mismatch, "the configurations of ranks {} and {} differ", peer, endpoint.rank());
   }
 }
 
-/// Names with hashes.
+/// The algorithms' names with hashes.
 json to_json(const select::Given& given) {
   json names = json::object();
   for (const auto& [collective, algorithm] : given) names[name_of(collective)] = algorithm->name;
@@ -75,19 +75,19 @@ json to_json(const FabricReport& report, const select::Given& given) {
           {"name", control::host_name()}};
 }
 
-/// How long a rank may spin, by who shares its host's cores.
+/// How long this rank may spin: less if ranks share its host's cores.
 exec::Backoff common_backoff(const std::vector<std::string>& reports, const control::Endpoint& endpoint) {
   std::vector<Cores> all;
   Cores mine;
   for (Rank peer = 0; peer < endpoint.ranks(); ++peer) {
-    if (endpoint.place(peer).host != endpoint.place(endpoint.rank()).host) continue;
+    if (endpoint.process_id(peer).host != endpoint.process_id(endpoint.rank()).host) continue;
     all.push_back(parse_cores(parse_shallow_json(reports[static_cast<size_t>(peer)]).at("cores").get<std::string>()));
     if (peer == endpoint.rank()) mine = all.back();
   }
   return exec::backoff_for(mine, all, core_quota());
 }
 
-/// What TUTTI_PLAN gives must be the same on all ranks.
+/// TUTTI_PLAN must give the same plans on all ranks.
 void compare_plans(const std::vector<std::string>& reports, Rank rank) {
   const json mine = json::parse(reports[static_cast<size_t>(rank)]).at("plans");
   for (size_t peer = 0; peer < reports.size(); ++peer) {
@@ -98,18 +98,18 @@ void compare_plans(const std::vector<std::string>& reports, Rank rank) {
   }
 }
 
-void slow_down(select::LinkCost& link_cost, const json& slowest) {
+void take_slower(select::LinkCost& link_cost, const json& slowest) {
   link_cost.alpha = std::max(link_cost.alpha, slowest.at(0).get<double>());
   link_cost.beta = std::max(link_cost.beta, slowest.at(1).get<double>());
   link_cost.message = link_cost.alpha / 3;
   link_cost.in_place = link_cost.in_place && slowest.at(2).get<bool>();
 }
 
-/// Ranks that share a core on the host where most do.
+/// Ranks per core on the most oversubscribed host.
 double oversubscription_of(const std::vector<std::string>& reports, const control::Endpoint& endpoint) {
-  std::map<std::string, std::pair<double, std::set<int>>> hosts;  // ranks, and the cores that they have
+  std::map<std::string, std::pair<double, std::set<int>>> hosts;  // number of ranks, and their cores
   for (Rank peer = 0; peer < endpoint.ranks(); ++peer) {
-    auto& [ranks, cores] = hosts[endpoint.place(peer).host];
+    auto& [ranks, cores] = hosts[endpoint.process_id(peer).host];
     ++ranks;
     const json report = parse_shallow_json(reports[static_cast<size_t>(peer)]);
     for (const int core : parse_cores(report.at("cores").get<std::string>())) cores.insert(core);
@@ -117,13 +117,13 @@ double oversubscription_of(const std::vector<std::string>& reports, const contro
   double oversubscription = 1;
   for (const auto& [host, all] : hosts)
     oversubscription = std::max(oversubscription, all.first / static_cast<double>(all.second.size()));
-  const double mine = hosts[endpoint.place(endpoint.rank()).host].first;
+  const double mine = hosts[endpoint.process_id(endpoint.rank()).host].first;
   return std::max(oversubscription, mine / std::ceil(core_quota()));
 }
 
-/// The slowest links and the smallest staging memory of any rank decide for all.
+/// The slowest links and the smallest staging memory of any rank apply to all.
 select::Setting common_setting(const std::vector<std::string>& reports, const Groups& groups) {
-  constexpr double kFoldSpeed = 40e9;  // bytes per second and core, in the cache: what folding costs beyond copying
+  constexpr double kFoldSpeed = 40e9;  // bytes per second and core, in cache: the cost of folding beyond copying
   select::Setting setting{.ranks = static_cast<Rank>(reports.size()), .groups = groups, .gamma = 1 / kFoldSpeed};
   setting.inside = setting.between = {0, 0, 0, true};
   setting.staging = ~uint64_t{0};
@@ -133,15 +133,15 @@ select::Setting common_setting(const std::vector<std::string>& reports, const Gr
   for (const std::string& text : reports) {
     const json report = parse_shallow_json(text);
     if (const auto why = report.at("unreachable").get<std::string>(); !why.empty()) throw Error(Code::Unsupported, why);
-    slow_down(setting.inside, report.at("inside"));
-    slow_down(groups->has_two_levels() ? setting.between : setting.inside, report.at("between"));
+    take_slower(setting.inside, report.at("inside"));
+    take_slower(groups->has_two_levels() ? setting.between : setting.inside, report.at("between"));
     setting.staging = std::min(setting.staging, whole_number(report.at("staging")));
   }
   return setting;
 }
 
-/// What a rank makes of the reports.
-json verdict_on(const std::vector<std::string>& reports, const Fabric& fabric, bool oversubscribed) {
+/// A rank's conclusions from the reports.
+json conclusions_from(const std::vector<std::string>& reports, const Fabric& fabric, bool oversubscribed) {
   std::vector<transports::Word> words;
   for (const std::string& report : reports) {
     const json word = parse_shallow_json(report).at("word");
@@ -150,15 +150,15 @@ json verdict_on(const std::vector<std::string>& reports, const Fabric& fabric, b
   return {{"reading", fabric.reading(words)}, {"oversubscribed", oversubscribed}, {"always", env().cma == Cma::Always}};
 }
 
-/// What all ranks' verdicts come to.
-AgreedCapabilities agreed_capabilities(const std::vector<std::string>& verdicts) {
-  AgreedCapabilities agreed{.reading = transports::ReadAccess::Direct, .always_pull = true};
-  for (const std::string& text : verdicts) {
-    const json verdict = parse_shallow_json(text);
-    const uint64_t reading = std::min(whole_number(verdict.at("reading")), static_cast<uint64_t>(agreed.reading));
+/// The conclusions of all ranks, combined.
+AgreedCapabilities agreed_capabilities(const std::vector<std::string>& conclusions) {
+  AgreedCapabilities agreed{.reading = transports::ReadAccess::Direct, .always_cma = true};
+  for (const std::string& text : conclusions) {
+    const json conclusion = parse_shallow_json(text);
+    const uint64_t reading = std::min(whole_number(conclusion.at("reading")), static_cast<uint64_t>(agreed.reading));
     agreed.reading = static_cast<transports::ReadAccess>(reading);
-    agreed.oversubscribed = agreed.oversubscribed || verdict.at("oversubscribed").get<bool>();
-    agreed.always_pull = agreed.always_pull && verdict.at("always").get<bool>();
+    agreed.oversubscribed = agreed.oversubscribed || conclusion.at("oversubscribed").get<bool>();
+    agreed.always_cma = agreed.always_cma && conclusion.at("always").get<bool>();
   }
   return agreed;
 }
@@ -171,7 +171,7 @@ std::shared_ptr<Communicator> Communicator::join(const control::UniqueId& id, Ra
   std::string mine;
   try {
     mine = configuration();
-  } catch (const Error& error) {  // before the others know anything of this rank
+  } catch (const Error& error) {  // before any other rank knows of this one
     control::withdraw(id, {ranks, rank, error.code(), control::describe_withdrawal(rank, error)});
     throw;
   }
@@ -190,7 +190,7 @@ std::shared_ptr<Communicator> Communicator::join(const control::UniqueId& id, Ra
     made->endpoint_->leave(0, Deadline::in(seconds));  // the others are to hear of it before this process ends
     throw Error(error.code(), text);
   } catch (const json::exception& error) {
-    const std::string text = fmt::format("rank {}: what a rank says of itself makes no sense ({})", rank, error.what());
+    const std::string text = fmt::format("rank {}: a rank's report is invalid ({})", rank, error.what());
     made->endpoint_->fail(Code::ProtocolError, text);
     made->endpoint_->leave(0, Deadline::in(seconds));
     throw Error(Code::ProtocolError, text);
@@ -206,7 +206,7 @@ Communicator::Communicator(std::unique_ptr<control::Endpoint> endpoint, std::str
 void Communicator::wire_up(Groups groups) {
   compare_configurations(*endpoint_);
   std::vector<std::string> hosts;
-  for (Rank peer = 0; peer < ranks(); ++peer) hosts.push_back(endpoint_->place(peer).host);
+  for (Rank peer = 0; peer < ranks(); ++peer) hosts.push_back(endpoint_->process_id(peer).host);
   groups_ = groups != nullptr ? std::move(groups) : groups_of(hosts, env().groups);
   endpoint_->serve_board(board_service(board_, *endpoint_));
   fabric_ = std::make_unique<Fabric>(*endpoint_, *groups_, timeouts_.of_init());
@@ -240,16 +240,16 @@ void Communicator::agree(bool groups_given) {
   setting.groups_given = groups_given;
   setting.oversubscription = oversubscription_of(reports, *endpoint_);
   backoff_ = common_backoff(reports, *endpoint_);
-  json mine = verdict_on(reports, *fabric_, backoff_.spins == 0);
+  json mine = conclusions_from(reports, *fabric_, backoff_.spins == 0);
   if (rank() == 0) mine["table"] = select::DecisionTable(setting).text();
-  const auto verdicts = endpoint_->exchange(mine.dump(), deadline);
-  AgreedCapabilities agreed = agreed_capabilities(verdicts);
+  const auto conclusions = endpoint_->exchange(mine.dump(), deadline);
+  AgreedCapabilities agreed = agreed_capabilities(conclusions);
   agreed.staging = setting.staging;
   if (agreed.reading != transports::ReadAccess::None) fabric_->all_read();
-  const auto table = parse_shallow_json(verdicts.front()).at("table").get<std::string>();
+  const auto table = parse_shallow_json(conclusions.front()).at("table").get<std::string>();
   const auto decisions = select::DecisionTable::parse(table, setting);
   planner_->agree(decisions, agreed, groups_);
-  narrate(reports, agreed, decisions, std::move(setting));
+  log_decisions(reports, agreed, decisions, std::move(setting));
 }
 
 void Communicator::await_others(uint64_t ticket) const {
@@ -260,8 +260,8 @@ void Communicator::await_others(uint64_t ticket) const {
   }
 }
 
-/// Why no call can be made any more; Ok if one can.
-Status Communicator::refusal() const {
+/// Why no call can be made any more; Ok if calls can be made.
+Status Communicator::unusable_status() const {
   if (has_failed()) return failure();
   if (!left_) return {};
   return {Code::InvalidUsage,
@@ -271,7 +271,7 @@ Status Communicator::refusal() const {
 exec::Execution* Communicator::begin(Work work, Status& status) {
   current_ = nullptr;
   if (has_failed() || left_) {
-    status = refusal();
+    status = unusable_status();
     if (!left_) exec::abandon(execution_);  // others may wait for it to read what came before it heard of that
     return nullptr;
   }
@@ -280,10 +280,10 @@ exec::Execution* Communicator::begin(Work work, Status& status) {
       begin_collective(work.front());
       return &execution_;
     }
-    status = copy_to_self(work);  // a mistake of this rank alone: the communicator stays usable
+    status = copy_to_self(work);  // a mistake of this rank alone: the communicator remains usable
     return status.ok() && begin_transfers(work) ? &execution_ : nullptr;
   } catch (const Error& error) {
-    status = diagnostics_.broken(error.code(), error.what());
+    status = diagnostics_.link_failed(error.code(), error.what());
   } catch (const std::exception& error) {
     status = diagnostics_.fail(Code::OutOfMemory, error.what());
   }
@@ -294,14 +294,14 @@ exec::Execution* Communicator::begin(Work work, Status& status) {
 void Communicator::begin_collective(const Call& call) {
   board_->enter(++calls_, call.spec);
   diagnostics_.begin(calls_, call.spec);
-  const bool varies = call.spec.varies;
-  if (varies) board_->enter_blocks(calls_, call.blocks);
-  Prepared& prepared = varies ? planner_->varying(call) : planner_->collective(call);
+  const bool is_vector = call.spec.is_vector;
+  if (is_vector) board_->enter_blocks(calls_, call.blocks);
+  Prepared& prepared = is_vector ? planner_->vector(call) : planner_->collective(call);
   diagnostics_.set_algorithm(prepared.algorithm);
   digest_ = (digest_ ^ prepared.salt) * kOdd;
   load(prepared);
   exec::RankState& state = prepared.program.state;
-  if (!varies) {
+  if (!is_vector) {
     state.bases[0] = static_cast<unsigned char*>(const_cast<void*>(call.in));
     state.bases[1] = static_cast<unsigned char*>(call.out);
     state.shared[0] = &planner_->input();
@@ -309,7 +309,7 @@ void Communicator::begin_collective(const Call& call) {
   } else {
     copy_own_block(call, rank());
   }
-  state.tag = (prepared.salt + calls_) & link::kTagMask;  // a salt is a hash, so no other is near it
+  state.tag = (prepared.salt + calls_) & link::kTagMask;  // salts are hashes, so no other salt is close
   if (call.spec.op == Op::PreMulSum) state.arithmetic.scale = call.scale;
 }
 
@@ -321,14 +321,14 @@ void Communicator::load(Prepared& prepared) {
   const uint64_t scratch = state.scratch_bytes * state.versions;
   if (scratch_bytes_ < scratch) {
     constexpr uint64_t kAlignment = 128;
-    scratch_.reset(new unsigned char[scratch + kAlignment]);  // uninitialised: nothing reads what was not written
+    scratch_.reset(new unsigned char[scratch + kAlignment]);  // uninitialised: only what was written is read
     scratch_begin_ = scratch_.get() + (0 - reinterpret_cast<uintptr_t>(scratch_.get())) % kAlignment;
     scratch_bytes_ = scratch;
   }
   state.bases[2] = scratch_begin_;
 }
 
-/// Transfers between this rank and itself, which need no link: the k-th send goes to the k-th receive.
+/// Transfers between this rank and itself need no link: the k-th send is copied to the k-th receive.
 Status Communicator::copy_to_self(Work work) const {
   std::vector<const Call*> sends, receives;
   for (const Call& call : work) {
@@ -350,7 +350,7 @@ Status Communicator::copy_to_self(Work work) const {
   return {};
 }
 
-/// False when no transfer is with another rank.
+/// False if every transfer is with this rank itself.
 bool Communicator::begin_transfers(Work work) {
   group_.clear();
   for (const Call& call : work) {
@@ -365,9 +365,9 @@ bool Communicator::begin_transfers(Work work) {
   return true;
 }
 
-Status Communicator::what_went_wrong() {
+Status Communicator::failure_status() {
   if (has_failed()) return std::move(execution_.status);
-  return diagnostics_.broken(execution_.status.code, execution_.status.text);  // an engine saw it first
+  return diagnostics_.link_failed(execution_.status.code, execution_.status.text);  // an engine detected it first
 }
 
 Status Communicator::failure() const {
@@ -376,6 +376,6 @@ Status Communicator::failure() const {
   return first ? Status{first->first, control::said_by(rank(), first->second)} : Status{};
 }
 
-Status Communicator::broke(const std::string& what) { return diagnostics_.fail(Code::InternalError, what); }
+Status Communicator::fail_internally(const std::string& what) { return diagnostics_.fail(Code::InternalError, what); }
 
 }  // namespace tutti::comm

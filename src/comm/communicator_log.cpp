@@ -1,19 +1,19 @@
-// What a communicator tells of itself: to TUTTI_LOG, and to who asks for its last call.
+// A communicator's log messages, and the information on its last call.
 #include "base/format.hpp"
 #include "base/log.hpp"
 #include "comm/communicator.hpp"
 
 namespace tutti::comm {
 
-void Communicator::narrate(const std::vector<std::string>& reports, const AgreedCapabilities& agreed,
-                           const select::DecisionTable& table, select::Setting setting) {
+void Communicator::log_decisions(const std::vector<std::string>& reports, const AgreedCapabilities& agreed,
+                                 const select::DecisionTable& table, select::Setting setting) {
   if (rank() == 0 && log_enabled(LogLevel::Info)) {
     log_info("{}", summary(*endpoint_, reports, *fabric_, *groups_, agreed, table));
   }
   if (!log_enabled(LogLevel::Debug)) return;
-  narration_ = std::make_unique<DecisionLog>(rank(), std::move(setting));
-  planner_->tell(
-      [this](const Prepared& made) { narration_->first(made.wanted.spec, call_info(made, *links_, *fabric_)); });
+  decision_log_ = std::make_unique<DecisionLog>(rank(), std::move(setting));
+  planner_->on_new_program(
+      [this](const Prepared& made) { decision_log_->log_first(made.key.spec, call_info(made, *links_, *fabric_)); });
 }
 
 CallInfo Communicator::last_call() {

@@ -1,5 +1,5 @@
-// The calls of a communicator that move no data: split and leave. Every rank makes them in the same place among its
-// calls, so they have numbers and stand on the call board as collectives do.
+// The calls of a communicator that move no data: split and leave. Every rank makes them at the same place among its
+// calls, so they are numbered and entered on the call board as collectives are.
 #include <algorithm>
 #include <sstream>
 
@@ -10,20 +10,19 @@
 namespace tutti::comm {
 namespace {
 
-constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;  // spreads over the high bits
+constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;  // a multiplicative hash constant: mixes into the high bits
 
-/// A wish is "colour key". Throws Error(ProtocolError) for what is none.
-std::pair<int, int> parse_wish(const std::string& text, Rank from) {
+/// A split request is "colour key". Throws Error(ProtocolError) if the text is not one.
+std::pair<int, int> parse_request(const std::string& text, Rank from) {
   std::istringstream in(text);
-  std::pair<int, int> wish;
-  if (in >> wish.first >> wish.second && in.peek() == std::istringstream::traits_type::eof()) return wish;
-  throw_error(Code::ProtocolError, "rank {} takes no part in the split, or its wish makes no sense", from);
+  std::pair<int, int> request;
+  if (in >> request.first >> request.second && in.peek() == std::istringstream::traits_type::eof()) return request;
+  throw_error(Code::ProtocolError, "rank {} did not contribute to the split, or its contribution is invalid", from);
 }
 
 }  // namespace
 
-/// An exchange that is part of the call that runs. While it waits, it looks at the call boards of ranks that are
-/// missing.
+/// An exchange that is part of the running call. While it waits, it compares the call boards of missing ranks.
 std::vector<std::string> Communicator::exchange(std::string mine, Deadline deadline) {
   const control::ExchangePurpose purpose{
       calls_, describe(*board_->collective(calls_)),
@@ -38,18 +37,18 @@ std::vector<std::string> Communicator::exchange(std::string mine, Deadline deadl
   }
 }
 
-std::optional<Part> Communicator::split(int colour, int key) {
-  refusal().throw_if_bad();
+std::optional<SplitResult> Communicator::split(int colour, int key) {
+  unusable_status().throw_if_bad();
   const Deadline deadline = Deadline::in(timeouts_.of_init());
   const CallSpec spec{.splits = true};
   board_->enter(++calls_, spec);
   diagnostics_.begin(calls_, spec);
   digest_ = (digest_ ^ spec.kinds()) * kOdd;
   try {
-    const auto wishes = exchange(fmt::format("{} {}", colour, key), deadline);
+    const auto requests = exchange(fmt::format("{} {}", colour, key), deadline);
     std::vector<std::pair<int, Rank>> members;  // (key, rank)
     for (Rank peer = 0; peer < ranks(); ++peer) {
-      const auto [their_colour, their_key] = parse_wish(wishes[static_cast<size_t>(peer)], peer);
+      const auto [their_colour, their_key] = parse_request(requests[static_cast<size_t>(peer)], peer);
       if (colour >= 0 && their_colour == colour) members.emplace_back(their_key, peer);
     }
     std::sort(members.begin(), members.end());
@@ -59,10 +58,11 @@ std::optional<Part> Communicator::split(int colour, int key) {
     if (colour < 0) return std::nullopt;
     std::vector<Rank> of_members;
     for (const auto& member : members) of_members.push_back(member.second);
-    const auto place = std::find(of_members.begin(), of_members.end(), rank());
-    return Part{control::UniqueId::from_hex(ids[static_cast<size_t>(of_members.front())]),
-                static_cast<Rank>(members.size()), static_cast<Rank>(place - of_members.begin()),
-                groups_among(*groups_, of_members), control::title_of_split(diagnostics_.title(), colour, of_members)};
+    const auto mine = std::find(of_members.begin(), of_members.end(), rank());
+    return SplitResult{control::UniqueId::from_hex(ids[static_cast<size_t>(of_members.front())]),
+                       static_cast<Rank>(members.size()), static_cast<Rank>(mine - of_members.begin()),
+                       groups_among(*groups_, of_members),
+                       control::title_of_split(diagnostics_.title(), colour, of_members)};
   } catch (const Error& error) {
     diagnostics_.fail(error.code(), error.what()).throw_if_bad();
   } catch (const std::exception& error) {
@@ -83,15 +83,15 @@ Status Communicator::leave() {
   }
   const std::string last = describe(board_->collective(calls_).value_or(CallSpec{}));
   board_->enter(calls_ + 1, {.leaves = true});
-  const control::Farewell farewell =
+  const control::LeaveResult result =
       endpoint_->leave(calls_, Deadline::in(timeouts_.of_calls()), digest_, last, std::move(traffic));
   if (failed.ok() && failure().code == Code::Mismatch) failed = failure();  // a slower rank found it meanwhile
   if (!failed.ok()) return failed;
-  if (!farewell.mismatch.empty()) return {Code::Mismatch, fmt::format("rank {}: {}", farewell.rank, farewell.mismatch)};
-  if (!farewell.late.empty()) {
-    const std::string now = farewell.awaited != kNoRank ? diagnostics_.whereabouts(farewell.awaited) : "";
+  if (!result.mismatch.empty()) return {Code::Mismatch, fmt::format("rank {}: {}", result.rank, result.mismatch)};
+  if (!result.late.empty()) {
+    const std::string now = result.awaited != kNoRank ? diagnostics_.describe_activity(result.awaited) : "";
     return {Code::Timeout, fmt::format("rank {}: destroy(): {}{}. Raise TUTTI_TIMEOUT if that may take longer", rank(),
-                                       farewell.late, now)};
+                                       result.late, now)};
   }
   return {};
 }

@@ -19,7 +19,7 @@ namespace tutti::comm {
 namespace {
 
 using nlohmann::json;
-using ByRanks = std::map<std::string, std::vector<Rank>>;  // a fact, and of which ranks it is true
+using ByRanks = std::map<std::string, std::vector<Rank>>;  // a fact, and the ranks of which it is true
 
 std::string time_text(double seconds) {
   return seconds < 1e-3 ? fmt::format("{:.1f} us", seconds * 1e6) : fmt::format("{:.2f} ms", seconds * 1e3);
@@ -37,9 +37,9 @@ std::string text_of(const ByRanks& facts) {
 }
 
 std::string hosts_text(const control::Endpoint& endpoint, const std::vector<json>& reports) {
-  std::vector<std::pair<std::string, std::vector<Rank>>> hosts;  // identity, ranks; in the order of their first ranks
+  std::vector<std::pair<std::string, std::vector<Rank>>> hosts;  // identity and ranks; ordered by first rank
   for (Rank r = 0; r < endpoint.ranks(); ++r) {
-    const std::string& host = endpoint.place(r).host;
+    const std::string& host = endpoint.process_id(r).host;
     auto known = std::find_if(hosts.begin(), hosts.end(), [&](const auto& one) { return one.first == host; });
     if (known == hosts.end()) known = hosts.insert(hosts.end(), {host, {}});
     known->second.push_back(r);
@@ -47,7 +47,7 @@ std::string hosts_text(const control::Endpoint& endpoint, const std::vector<json
   std::string text;
   for (const auto& [host, ranks] : hosts) {
     std::set<std::pair<uint32_t, uint64_t>> processes;
-    for (const Rank r : ranks) processes.emplace(endpoint.place(r).process, endpoint.place(r).nonce);
+    for (const Rank r : ranks) processes.emplace(endpoint.process_id(r).process, endpoint.process_id(r).nonce);
     const auto name = reports[static_cast<size_t>(ranks.front())].at("name").get<std::string>();
     text += fmt::format("{}{} on {} ({})", text.empty() ? "" : "; ", ranges(ranks), name,
                         processes.size() == 1 ? "1 process" : fmt::format("{} processes", processes.size()));
@@ -55,7 +55,7 @@ std::string hosts_text(const control::Endpoint& endpoint, const std::vector<json
   return text;
 }
 
-/// A line for each relation between ranks: which transport, and why no better one.
+/// One line for each relation between ranks: the transport, and why no better one.
 std::string transports_text(const std::vector<json>& reports, const Fabric& fabric) {
   std::map<std::string, ByRanks> relations;
   for (size_t r = 0; r < reports.size(); ++r) {
@@ -98,16 +98,16 @@ std::string algorithms_text(const select::DecisionTable& table) {
   return text;
 }
 
-const char* reading_text(transports::ReadAccess reading) {
+const char* read_access_text(transports::ReadAccess reading) {
   switch (reading) {
     case transports::ReadAccess::Direct:
-      return "every rank reads every other's where it lies";
+      return "every rank reads every other rank's directly";
     case transports::ReadAccess::Pulled:
-      return "every rank reads every other's through the kernel (CMA)";
+      return "every rank reads every other rank's through the kernel (CMA)";
     case transports::ReadAccess::None:
       break;
   }
-  return "not every rank reads every other's; staging memory takes what cannot be read";
+  return "not every rank can read every other rank's; unreadable data is staged";
 }
 
 }  // namespace
@@ -136,18 +136,18 @@ std::string summary(const control::Endpoint& endpoint, const std::vector<std::st
       "communicator of {} (tutti {})\n  ranks: {}{}\n  others' buffers: {}\n  groups: {}\n  staging memory of a "
       "rank: {}\n  waiting: {}\n  algorithms, by bytes of a block:{}",
       counted(static_cast<uint64_t>(endpoint.ranks()), "rank"), version(), hosts_text(endpoint, parsed),
-      transports_text(parsed, fabric), reading_text(agreed.reading), groups_text(groups), text_of(staging),
-      agreed.oversubscribed ? "ranks share cores, and give them up to each other"
-                            : "every rank has a core, and spins on it",
+      transports_text(parsed, fabric), read_access_text(agreed.reading), groups_text(groups), text_of(staging),
+      agreed.oversubscribed ? "ranks share cores and yield to each other" : "every rank has a core and spins on it",
       algorithms_text(table));
 }
 
-/// Why this algorithm: who demands it, or what the model says of it and of the next best.
+/// Why this algorithm: which setting forces it, or its modelled cost and the next best one's.
 std::string DecisionLog::why(const CallSpec& spec, const std::string& algorithm) const {
   const std::string collective = name_of(spec.collective);
-  if (spec.varies || spec.collective == Collective::SendRecv) return "only who sends and who gets know its length";
-  if (setting_.given.count(spec.collective) > 0) return "TUTTI_PLAN gives it";
-  if (setting_.forced.count(collective) > 0) return "TUTTI_ALGO demands it";
+  if (spec.is_vector || spec.collective == Collective::SendRecv)
+    return "only the sender and the receiver know its length";
+  if (setting_.given.count(spec.collective) > 0) return "TUTTI_PLAN provides it";
+  if (setting_.forced.count(collective) > 0) return "TUTTI_ALGO forces it";
   std::string mine, next;
   for (const auto& candidate : select::candidates(spec.collective, spec.count * size_of(spec.type), setting_)) {
     if (!candidate.rejected.empty()) continue;
@@ -158,12 +158,12 @@ std::string DecisionLog::why(const CallSpec& spec, const std::string& algorithm)
       next = text;
     }
   }
-  return next.empty() ? "nothing else can do it" : fmt::format("the model says {}, next {}", mine, next);
+  return next.empty() ? "no other algorithm can do it" : fmt::format("the model says {}, next {}", mine, next);
 }
 
-void DecisionLog::first(const CallSpec& spec, const CallInfo& info) {
+void DecisionLog::log_first(const CallSpec& spec, const CallInfo& info) {
   const uint64_t bytes = spec.count * size_of(spec.type);
-  if (!told_.insert({spec.collective, std::bit_width(bytes), info.algorithm + " " + info.delivery}).second) return;
+  if (!logged_.insert({spec.collective, std::bit_width(bytes), info.algorithm + " " + info.delivery}).second) return;
   log_debug("rank {}: first {}: {} over {} ({}); {} ({})", rank_, describe(spec), info.algorithm, info.transport,
             why(spec, info.algorithm), info.delivery, info.why);
 }

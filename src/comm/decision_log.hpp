@@ -1,9 +1,8 @@
-// What TUTTI_LOG asks to be told of a communicator and its calls. Nothing of it is on the path of a call that was made
-// before.
+// What TUTTI_LOG logs of a communicator and its calls. A repeated call does not come here.
 //
-//   info    one block when a communicator is made, by its rank 0
+//   info    one block when a communicator is created, by its rank 0
 //   debug   each rank's first choice for a (collective, size): algorithm, delivery, and why
-//   trace   every call, when it is over (submit.cpp)
+//   trace   every call, when it ends (submit.cpp)
 #pragma once
 
 #include <set>
@@ -18,7 +17,7 @@
 
 namespace tutti::comm {
 
-/// The block of a new communicator. `reports`: by rank, what each told of its fabric.
+/// The block for a new communicator. `reports`: every rank's report on its fabric.
 std::string summary(const control::Endpoint& endpoint, const std::vector<std::string>& reports, const Fabric& fabric,
                     const plan::Grouping& groups, const AgreedCapabilities& agreed, const select::DecisionTable& table);
 
@@ -29,15 +28,15 @@ class DecisionLog {
  public:
   DecisionLog(Rank rank, select::Setting setting) : rank_(rank), setting_(std::move(setting)) {}
 
-  /// A call of this kind is made for the first time. Logs it where its size's class has not been told of yet.
-  void first(const CallSpec& spec, const CallInfo& info);
+  /// A first call of this kind: logs it if no call of its size class has been logged.
+  void log_first(const CallSpec& spec, const CallInfo& info);
 
  private:
   std::string why(const CallSpec& spec, const std::string& algorithm) const;
 
   Rank rank_;
   select::Setting setting_;
-  std::set<std::tuple<Collective, int, std::string>> told_;  // collective, class of size, algorithm and delivery
+  std::set<std::tuple<Collective, int, std::string>> logged_;  // logged: collective, size class, algorithm and delivery
 };
 
 }  // namespace tutti::comm

@@ -10,8 +10,8 @@ namespace {
 
 constexpr uint64_t kKiB = 1 << 10, kMiB = 1 << 20;
 
-/// Bytes that a call touches on a host with so many of its ranks, the root (if any) among them.
-uint64_t touched(const CallSpec& spec, Rank ranks, Rank near, bool in_place) {
+/// Bytes that a call touches on a host with `near` of its ranks, the root (if any) among them.
+uint64_t bytes_touched(const CallSpec& spec, Rank ranks, Rank near, bool in_place) {
   const auto of = [&](Rank rank) -> uint64_t {
     const uint64_t in = plan::blocks(spec.collective, ranks, plan::Buffer::Input, rank);
     const uint64_t out = plan::blocks(spec.collective, ranks, plan::Buffer::Output, rank);
@@ -21,21 +21,21 @@ uint64_t touched(const CallSpec& spec, Rank ranks, Rank near, bool in_place) {
   return blocks * spec.count * size_of(spec.type);
 }
 
-/// Should results be stored past the cache? Where all that the call touches would not stay there anyway: as measured
-/// with two ranks and 36 MiB of cache (bench/results/tried.md). But not over the input, in place.
+/// True if results are stored past the cache: if the call touches more than stays in the cache anyway. Measured with
+/// two ranks and 36 MiB of cache (bench/results/tried.md). Never over the input of an in-place call.
 bool is_nontemporal(const CallSpec& spec, Rank ranks, Rank near, bool in_place) {
-  const bool apart = spec.collective == Collective::Broadcast || spec.collective == Collective::AllGather ||
-                     spec.collective == Collective::Gather;
-  if (in_place && !apart) return false;
-  return touched(spec, ranks, near, in_place) >= (spec.collective == Collective::AllReduce ? 16 : 32) * kMiB;
+  const bool stores_elsewhere = spec.collective == Collective::Broadcast || spec.collective == Collective::AllGather ||
+                                spec.collective == Collective::Gather;
+  if (in_place && !stores_elsewhere) return false;
+  return bytes_touched(spec, ranks, near, in_place) >= (spec.collective == Collective::AllReduce ? 16 : 32) * kMiB;
 }
 
-/// Should processes read each other's blocks through the kernel? One copy instead of two, but a slower one, and out of
-/// the cache of the core that wrote it. As measured with fresh data it pays from some size of a block on: a larger one
-/// where blocks are folded (never where ranks share cores), and where all ranks read the same ones only while all of
-/// them stay in the cache. Of a broadcast both ends copy (link/cooperative_copy.hpp): as measured with two ranks.
-bool pulls(const CallSpec& spec, Rank ranks, const AgreedCapabilities& agreed) {
-  if (agreed.always_pull) return true;
+/// True if processes read each other's blocks by CMA: one copy instead of two, but a slower one, and not from the cache
+/// of the core that wrote the block. With fresh data it pays from a certain block size on, which is larger if blocks
+/// are folded (never when oversubscribed). If all ranks read the same blocks, it pays only while all blocks stay in the
+/// cache. In a broadcast both ends copy (link/cooperative_copy.hpp); measured with two ranks.
+bool reads_by_cma(const CallSpec& spec, Rank ranks, const AgreedCapabilities& agreed) {
+  if (agreed.always_cma) return true;
   const bool oversubscribed = agreed.oversubscribed;
   const uint64_t block = spec.count * size_of(spec.type), all = block * static_cast<uint64_t>(ranks);
   switch (spec.collective) {
@@ -55,11 +55,11 @@ bool pulls(const CallSpec& spec, Rank ranks, const AgreedCapabilities& agreed) {
   }
 }
 
-/// Should peers read and write a call's buffers where they are, if those are shared memory? Short blocks that have just
-/// been written are had sooner, where they are reduced to all or broadcast, out of staging memory, whose lines are
-/// where they were the last time. As measured with fresh data and two ranks (bench/results/tried.md); of the same data
-/// again and again, reading in place takes a third of the time.
-bool shares(const CallSpec& spec) {
+/// True if peers read and write a call's buffers in place, if these are shared memory. For small, freshly written
+/// blocks of an all-reduce or broadcast, staging is faster: its cache lines stay in the same place. Measured with fresh
+/// data and two ranks (bench/results/tried.md). If the data is the same in every call, reading in place takes a third
+/// of the time.
+bool shares_buffers(const CallSpec& spec) {
   if (env().cma == Cma::Always) return true;
   const uint64_t block = spec.count * size_of(spec.type);
   if (spec.collective == Collective::AllReduce) return block >= 32 * kKiB;
@@ -71,8 +71,8 @@ bool shares(const CallSpec& spec) {
 
 DeliveryPolicy delivery_policy_for(const CallSpec& spec, Rank ranks, Rank near, const AgreedCapabilities& agreed,
                                    bool in_place) {
-  return {.pull = pulls(spec, ranks, agreed),
-          .share = shares(spec),
+  return {.pull = reads_by_cma(spec, ranks, agreed),
+          .share = shares_buffers(spec),
           .direct_store_from = env().cma == Cma::Always ? 1 : link::kZcopyFrom,
           .nontemporal = is_nontemporal(spec, ranks, near, in_place)};
 }

@@ -19,9 +19,9 @@ namespace {
 using transports::ProcessId;
 using transports::Transport;
 
-constexpr uint64_t kProcessArena = 8 << 20;  // bytes
-constexpr uint64_t kLinksToAPeer = 3;  // the lanes of an algorithm that has every other rank as peer, and transfers
-constexpr uint64_t kThreadArena = 512 << 10;  // where ranks are threads there may be many
+constexpr uint64_t kProcessArena = 8 << 20;   // bytes
+constexpr uint64_t kLinksToAPeer = 3;         // the lanes of an algorithm in which all ranks are peers, and transfers
+constexpr uint64_t kThreadArena = 512 << 10;  // there may be many thread ranks
 
 const char* relation_of(const ProcessId& a, const ProcessId& b) {
   if (a == b) return "between threads of a process";
@@ -62,11 +62,11 @@ struct Fabric::Parts {
   transports::Segment segment;
   std::unique_ptr<Mapping> mapping;
   std::unique_ptr<link::Arena> arena;
-  const volatile uint64_t word = random_u64();         // for others to try to read
-  std::vector<std::unique_ptr<Transport>> transports;  // last: they let go of the arena first
+  const volatile uint64_t word = random_u64();         // peers try to read it
+  std::vector<std::unique_ptr<Transport>> transports;  // last: they release the arena first
 };
 
-struct Fabric::Commons {
+struct Fabric::ProcessShared {
   struct Retired {
     std::shared_ptr<control::Endpoint> endpoint;
     std::unique_ptr<Parts> parts;  // goes before the endpoint, which its transports call
@@ -74,15 +74,15 @@ struct Fabric::Commons {
   std::mutex mutex;
   std::vector<Retired> retired;
 
-  static std::shared_ptr<Commons> of(const std::string& name) {
+  static std::shared_ptr<ProcessShared> of(const std::string& name) {
     static std::mutex* guard = new std::mutex;
-    static auto* all = new std::map<std::string, std::weak_ptr<Commons>>;
+    static auto* all = new std::map<std::string, std::weak_ptr<ProcessShared>>;
     const std::lock_guard lock(*guard);
     std::erase_if(*all, [](const auto& entry) { return entry.second.expired(); });
     auto& entry = (*all)[name];
-    auto commons = entry.lock();
-    if (commons == nullptr) entry = commons = std::make_shared<Commons>();
-    return commons;
+    auto process_shared = entry.lock();
+    if (process_shared == nullptr) entry = process_shared = std::make_shared<ProcessShared>();
+    return process_shared;
   }
 };
 
@@ -90,7 +90,7 @@ Fabric::Fabric(control::Endpoint& endpoint, const plan::Grouping& groups, double
     : endpoint_(endpoint),
       link_timeout_(link_timeout),
       parts_(std::make_unique<Parts>()),
-      commons_(Commons::of(endpoint.name())) {
+      process_shared_(ProcessShared::of(endpoint.name())) {
   make_arena();
   make_routes(groups);
 }
@@ -99,27 +99,27 @@ Fabric::~Fabric() = default;
 
 void Fabric::retire(std::unique_ptr<Fabric> fabric, std::shared_ptr<control::Endpoint> endpoint) {
   if (fabric == nullptr) return;
-  const std::shared_ptr<Commons> commons = fabric->commons_;
-  Commons::Retired gone{std::move(endpoint), std::move(fabric->parts_)};
+  const std::shared_ptr<ProcessShared> process_shared = fabric->process_shared_;
+  ProcessShared::Retired gone{std::move(endpoint), std::move(fabric->parts_)};
   const bool shared = fabric->shares_process_;
   fabric.reset();
   if (!shared) return;
-  const std::lock_guard lock(commons->mutex);
-  commons->retired.push_back(std::move(gone));
+  const std::lock_guard lock(process_shared->mutex);
+  process_shared->retired.push_back(std::move(gone));
 }
 
 void Fabric::make_arena() {
-  const ProcessId& mine = endpoint_.place(endpoint_.rank());
+  const ProcessId& mine = endpoint_.process_id(endpoint_.rank());
   bool others_on_host = false;
   for (Rank peer = 0; peer < endpoint_.ranks(); ++peer) {
-    const ProcessId& place = endpoint_.place(peer);
+    const ProcessId& place = endpoint_.process_id(peer);
     if (place.host != mine.host) continue;
     const bool same = place == mine;
     others_on_host = others_on_host || !same;
     shares_process_ = shares_process_ || (same && peer != endpoint_.rank());
   }
   uint64_t bytes = env().arena ? env().arena->value : (shares_process_ ? kThreadArena : kProcessArena);
-  bytes = (bytes + 4095) / 4096 * 4096;  // whole pages, as its peers map it
+  bytes = (bytes + 4095) / 4096 * 4096;  // whole pages, since peers map it
   unsigned char* base = nullptr;
   if (others_on_host) {
     parts_->segment = transports::Segment::create(bytes);
@@ -182,16 +182,16 @@ void Fabric::make_routes(const plan::Grouping& groups) {
 }
 
 void Fabric::note_route(Rank peer, const std::string& transport, const std::string& why_no_better) {
-  const std::string relation = relation_of(endpoint_.place(endpoint_.rank()), endpoint_.place(peer));
+  const std::string relation = relation_of(endpoint_.process_id(endpoint_.rank()), endpoint_.process_id(peer));
   std::string& known = report_.routes[relation];
-  if (known.empty()) whys_[relation] = why_no_better;
+  if (known.empty()) reasons_[relation] = why_no_better;
   if (("+" + known + "+").find("+" + transport + "+") != std::string::npos) return;
   known += (known.empty() ? "" : "+") + transport;
 }
 
 std::string Fabric::why_no_better(const std::string& relation) const {
-  const auto known = whys_.find(relation);
-  return known == whys_.end() ? "" : known->second;
+  const auto known = reasons_.find(relation);
+  return known == reasons_.end() ? "" : known->second;
 }
 
 transports::ReadAccess Fabric::reading(const std::vector<transports::Word>& words) const {

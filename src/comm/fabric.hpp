@@ -1,4 +1,4 @@
-// A rank's fabric: its arena, its transports, and which of them leads to each peer.
+// A rank's fabric: its arena, its transports, and the route to each peer.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +16,20 @@
 
 namespace tutti::comm {
 
-/// What this rank tells the others about its fabric, once.
+/// A rank's report on its fabric to the others.
 struct FabricReport {
-  struct Slowest {  ///< of some links
+  struct Slowest {  ///< the slowest of some links
     double alpha = 0, beta = 0;
-    bool in_place = true;  ///< all of them read each other's memory
+    bool in_place = true;  ///< all of them can read the peer's memory
   };
   uint64_t staging = 0;     ///< bytes
-  Slowest inside;           ///< of its links within its group
-  Slowest between;          ///< of its other links
-  std::string unreachable;  ///< why some peer cannot be reached; empty if all can
+  Slowest inside;           ///< links within the rank's group
+  Slowest between;          ///< its other links
+  std::string unreachable;  ///< why some peer is unreachable; empty if all are reachable
   transports::Word word;
-  std::string cores;                          ///< where it may run, as to_text(Cores)
-  uint64_t arena = 0;                         ///< bytes of its staging memory and links
-  std::map<std::string, std::string> routes;  ///< by relation ("between hosts"): its transports there, '+' between
+  std::string cores;                          ///< cores on which it may run, as to_text(Cores)
+  uint64_t arena = 0;                         ///< of its staging memory and links
+  std::map<std::string, std::string> routes;  ///< by relation ("between hosts"): transports, joined by '+'
 };
 
 class Fabric final : public exec::Connector {
@@ -42,24 +42,24 @@ class Fabric final : public exec::Connector {
   static void retire(std::unique_ptr<Fabric> fabric, std::shared_ptr<control::Endpoint> endpoint);
 
   const FabricReport& report() const { return report_; }
-  /// How this rank reads what others lend, at the least, as tried on the words that they reported, by rank.
+  /// The weakest access of this rank to peers' zero-copy data, as tried on the words that they reported, by rank.
   transports::ReadAccess reading(const std::vector<transports::Word>& words) const;
   /// See Transport.
   void all_read();
   link::Arena& arena() { return *arena_; }
-  /// The transport that leads to a peer.
+  /// The transport used for a peer.
   const char* transport_to(Rank peer) const { return routes_.at(static_cast<size_t>(peer))->name(); }
-  /// Why the transports that would be preferred between ranks in this relation do not lead there; "" where none is.
+  /// Why preferred transports cannot be used between ranks in this relation; "" if none is preferred.
   std::string why_no_better(const std::string& relation) const;
-  /// The transports in use that have to be driven.
+  /// The transports in use that need progress().
   const std::vector<transports::Transport*>& engines() const { return engines_; }
 
   link::OutLink connect_out(Rank peer, uint32_t link_lane) override;
   link::InLink connect_in(Rank peer, uint32_t link_lane) override;
 
  private:
-  struct Parts;    // arena and transports
-  struct Commons;  // what the ranks of one process leave behind
+  struct Parts;          // arena and transports
+  struct ProcessShared;  // what departed ranks of this process leave to the others
   void make_arena();
   void make_routes(const plan::Grouping& groups);
   void note_route(Rank peer, const std::string& transport, const std::string& why_no_better);
@@ -67,12 +67,12 @@ class Fabric final : public exec::Connector {
   control::Endpoint& endpoint_;
   const double link_timeout_;
   std::unique_ptr<Parts> parts_;
-  std::shared_ptr<Commons> commons_;
+  std::shared_ptr<ProcessShared> process_shared_;
   link::Arena* arena_ = nullptr;
   std::vector<transports::Transport*> routes_;  // by peer
   std::vector<transports::Transport*> engines_;
   FabricReport report_;
-  std::map<std::string, std::string> whys_;  // by relation, of its first peer
+  std::map<std::string, std::string> reasons_;  // by relation, for its first peer
   bool shares_process_ = false;
 };
 

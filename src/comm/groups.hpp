@@ -1,4 +1,4 @@
-// Which ranks of a communicator are near each other.
+// The rank groups of a communicator: ranks that are close to each other.
 #pragma once
 
 #include <memory>
@@ -12,14 +12,14 @@ namespace tutti::comm {
 
 using Groups = std::shared_ptr<const plan::Grouping>;
 
-/// Groups of the ranks with these hosts' identities: those of one host or, where `wanted` (TUTTI_GROUPS) says
-/// something, as it says. Throws Error(InvalidArgument) where it makes no sense.
+/// The groups of ranks with these host identities: one for each host, unless `wanted` (TUTTI_GROUPS) lists other
+/// groups. Throws Error(InvalidArgument) if the list is invalid.
 Groups groups_of(std::span<const std::string> hosts, const std::string& wanted);
 
-/// What a plan for this root is generated for: its groups are those of the ranks as counted from there.
+/// The shape of a plan for this root: its groups, with ranks counted from the root.
 plan::Shape shape_from(Rank root, Collective collective, const Groups& groups);
 
-/// The groups of some ranks of a communicator, in this order, among themselves: each stays with those it was with.
+/// The groups of a subset of ranks, numbered in this order: ranks of one group stay in one group.
 Groups groups_among(const plan::Grouping& all, std::span<const Rank> some);
 
 }  // namespace tutti::comm

@@ -13,9 +13,9 @@ namespace tutti::comm {
 namespace {
 
 constexpr uint32_t kScratchVersions = 4;
-constexpr size_t kCached = 1024;                 // programs kept
-constexpr uint32_t kTransferLinkLane = 1 << 16;  // links of sends and receives; collectives count theirs from 0
-constexpr uint64_t kDirectStaging = 4;           // messages to all peers get 1/4 of the staging memory
+constexpr size_t kCached = 1024;                 // programs
+constexpr uint32_t kTransferLinkLane = 1 << 16;  // links of sends and receives; collectives number theirs from 0
+constexpr uint64_t kDirectStaging = 4;           // messages to all peers together get 1/4 of the staging memory
 
 Hash hash_of(const CallSpec& spec) {
   Hash hash;
@@ -23,10 +23,10 @@ Hash hash_of(const CallSpec& spec) {
   return hash.add(static_cast<uint64_t>(spec.op))
       .add(spec.count)
       .add(static_cast<uint64_t>(spec.root))
-      .add(spec.varies ? 1 : 0);
+      .add(spec.is_vector ? 1 : 0);
 }
 
-/// The same number at both ends of a block of this length: so a block of another length shows in its first message.
+/// Equal at both ends for a block of this length, so a block of another length shows in its first message.
 uint64_t tag_of_block(uint64_t bytes) { return mix(bytes + 1) & link::kTagMask; }
 
 exec::Arithmetic arithmetic_of(const CallSpec& spec, Rank ranks, bool round_each) {
@@ -36,7 +36,7 @@ exec::Arithmetic arithmetic_of(const CallSpec& spec, Rank ranks, bool round_each
   return how;
 }
 
-/// The same number at both ends of a transfer.
+/// Equal at both ends of a transfer.
 uint64_t tag_of(const CallSpec& spec, uint64_t number) {
   Hash hash;
   hash.add(static_cast<uint64_t>(spec.type)).add(spec.count).add(number);
@@ -63,7 +63,7 @@ bool is_in_place(const Call& call, Rank rank) {
 }
 
 Prepared& Planner::find(const Call& call) {
-  Known& known = known_[place_of(call)];
+  RecentCall& known = recent_calls_[slot_of(call)];
   if (!known.is(call) || known.generation != memory_.generation()) look_up(call, known);
   if (known.entry != cache_.begin()) cache_.splice(cache_.begin(), cache_, known.entry);
   last_ = &known;
@@ -71,11 +71,11 @@ Prepared& Planner::find(const Call& call) {
   return *known.program;
 }
 
-void Planner::look_up(const Call& call, Known& known) {
+void Planner::look_up(const Call& call, RecentCall& known) {
   const CallSpec& spec = call.spec;
   known = {.spec = spec, .in = call.in, .out = call.out, .generation = memory_.generation()};
   const auto region = [&](const void* data, plan::Buffer buffer) {
-    const Rank as = rank_ == spec.root ? 0 : 1;  // all but the root are alike
+    const Rank as = rank_ == spec.root ? 0 : 1;  // all ranks but the root are alike
     return memory_.find(data, plan::blocks(spec.collective, ranks_, buffer, as) * spec.count * size_of(spec.type));
   };
   known.in_at = region(call.in, plan::Buffer::Input);
@@ -85,28 +85,28 @@ void Planner::look_up(const Call& call, Known& known) {
   known.program = &cache_.front();
 }
 
-size_t Planner::WantedHash::operator()(const Wanted& wanted) const {
-  const uint64_t flags = (wanted.in_place ? 1U : 0U) | (wanted.shared_in ? 2U : 0U) | (wanted.shared_out ? 4U : 0U);
-  return hash_of(wanted.spec).add(flags).value();
+size_t Planner::ProgramKeyHash::operator()(const ProgramKey& key) const {
+  const uint64_t flags = (key.in_place ? 1U : 0U) | (key.shared_in ? 2U : 0U) | (key.shared_out ? 4U : 0U);
+  return hash_of(key.spec).add(flags).value();
 }
 
-void Planner::bring_to_front(const Wanted& wanted) {
-  const auto known = index_.find(wanted);
+void Planner::bring_to_front(const ProgramKey& key) {
+  const auto known = index_.find(key);
   if (known != index_.end()) return cache_.splice(cache_.begin(), cache_, known->second);
-  cache_.push_front(make(wanted));
-  index_[wanted] = cache_.begin();
-  if (first_) first_(cache_.front());
+  cache_.push_front(make(key));
+  index_[key] = cache_.begin();
+  if (on_new_program_) on_new_program_(cache_.front());
   if (cache_.size() <= kCached) return;
-  for (Known& call : known_) {
+  for (RecentCall& call : recent_calls_) {
     if (call.program == &cache_.back()) call.program = nullptr;
   }
-  index_.erase(cache_.back().wanted);
+  index_.erase(cache_.back().key);
   cache_.pop_back();
 }
 
-/// Bytes of a block that a round moves: all rounds move as much, for too short a rest would be staged where the others
-/// are lent. Where every message is read in the memory of its sender for sure, staging
-/// memory does not limit it: fewer messages then, and longer ones.
+/// Bytes of a block that a round moves. All rounds move about as much, since a short last round would be staged while
+/// the others are zero-copy. If every message is certain to be read in its sender's memory, staging memory does not
+/// limit the window: messages are then fewer and longer.
 uint64_t Planner::window_of(const select::Choice& choice, const CallSpec& spec, bool pull) const {
   using transports::ReadAccess;
   constexpr uint64_t kLongest = 4 << 20, kGrain = 128;
@@ -119,26 +119,26 @@ uint64_t Planner::window_of(const select::Choice& choice, const CallSpec& spec, 
   return ((block + rounds - 1) / rounds + kGrain - 1) / kGrain * kGrain;
 }
 
-Prepared Planner::make(const Wanted& wanted) {
-  const CallSpec& spec = wanted.spec;
+Prepared Planner::make(const ProgramKey& key) {
+  const CallSpec& spec = key.spec;
   const auto element = static_cast<uint32_t>(size_of(spec.type));
   const select::Choice choice = table_.choose(spec.collective, spec.count * element);
-  const bool cooperative = backoff_.spins > 0;  // every rank has a core to itself, also while it waits
+  const bool cooperative = backoff_.spins > 0;  // every rank has a core of its own, also while it waits
   const Rank near = groups_ == nullptr ? ranks_ : groups_->size(groups_->group_of(rank_));
-  const DeliveryPolicy policy = delivery_policy_for(spec, ranks_, near, agreed_, wanted.in_place);
+  const DeliveryPolicy policy = delivery_policy_for(spec, ranks_, near, agreed_, key.in_place);
   const uint64_t window = window_of(choice, spec, policy.pull);
   const exec::Geometry geometry{.count = spec.count,
                                 .window = std::max<uint64_t>(1, window / element),
                                 .element_bytes = element,
                                 .root = spec.root,
-                                .in_place = wanted.in_place,
+                                .in_place = key.in_place,
                                 .scaled = spec.op == Op::PreMulSum,
                                 .pull = policy.pull || env().cma == Cma::Always,
                                 .cooperative = cooperative,
                                 .direct_store_from = choice.algorithm->places ? policy.direct_store_from : link::kNever,
-                                .shared = {policy.share && wanted.shared_in, policy.share && wanted.shared_out},
+                                .shared = {policy.share && key.shared_in, policy.share && key.shared_out},
                                 .nontemporal = policy.nontemporal};
-  Prepared prepared{.wanted = wanted, .algorithm = choice.algorithm->name};
+  Prepared prepared{.key = key, .algorithm = choice.algorithm->name};
   prepared.salt = hash_of(spec).add(std::string_view(choice.algorithm->name)).add(window).value();
   prepared.program = {exec::lower(plan_for(*choice.algorithm, spec.root), geometry, links_), kScratchVersions};
   if (reduces(spec.collective)) prepared.program.state.arithmetic = arithmetic_of(spec, ranks_, reproducible_);
@@ -150,7 +150,7 @@ const plan::RankPlan& Planner::plan_for(const plan::Algorithm& algorithm, Rank r
   const auto known = plans_.find({&algorithm, planned});
   if (known != plans_.end()) return known->second;
   plan::Shape shape = shape_from(root, algorithm.collective, groups_);
-  // Else a plan is not told its root, which spares the binomial tree a message.
+  // Otherwise a plan does not know its root, which saves the binomial tree a message.
   if (reproducible_ && algorithm.collective == Collective::Reduce) shape.root = root;
   return plans_[{&algorithm, planned}] = plan::generate(algorithm, shape, planned);
 }
@@ -159,7 +159,7 @@ void Planner::give_staging(exec::Loaded& program) {
   if (assign_staging(program.lowered)) program.take_stages();
 }
 
-/// False where the stages have theirs already.
+/// False if the stages have staging memory already.
 bool Planner::assign_staging(exec::Lowered& lowered) {
   if (has_staging(lowered)) return false;
   if (!staging_.assign(lowered.stages)) {
@@ -185,25 +185,26 @@ Prepared& Planner::transfers(const std::vector<NumberedCall>& group) {
                                 tag_of(spec, number)});
   }
   Prepared& prepared = prepare(std::move(direct));
-  prepared.wanted.spec = group.front().call.spec;
-  if (first_) first_(prepared);
+  prepared.key.spec = group.front().call.spec;
+  if (on_new_program_) on_new_program_(prepared);
   return prepared;
 }
 
-Prepared& Planner::varying(const Call& call) {
+Prepared& Planner::vector(const Call& call) {
   const bool folds = reduces(call.spec.collective);
   const Blocks &in = call.blocks->in, &out = call.blocks->out;
   const uint64_t element = size_of(call.spec.type);
-  exec::Direct direct{.scaled = call.spec.op == Op::PreMulSum, .link_lane = 0};  // as other collectives' first lane
+  exec::Direct direct{.scaled = call.spec.op == Op::PreMulSum,
+                      .link_lane = 0};  // like the first lane of other collectives
   const auto part = [&](const void* data, const Blocks& blocks, Rank r) {
     const auto i = static_cast<size_t>(r);
     auto* const bytes = static_cast<unsigned char*>(const_cast<void*>(data));
     return std::pair(bytes + blocks.offsets[i] * element, blocks.counts[i] * element);
   };
-  std::vector<Rank> same;  // who gets the same bytes: one publication serves them all
+  std::vector<Rank> same;  // receivers of the same bytes: one publication serves all
   for (Rank i = 1; i < ranks_; ++i) {
     const Rank to = (rank_ + i) % ranks_, from = (rank_ - i + ranks_) % ranks_;
-    if (travels(call.spec, rank_, to)) {
+    if (sends_block(call.spec, rank_, to)) {
       const auto [data, bytes] = part(call.in, in, to);
       if (call.spec.collective == Collective::AllGather) {
         same.push_back(to);
@@ -211,7 +212,7 @@ Prepared& Planner::varying(const Call& call) {
         direct.transfers.push_back({{to}, true, data, bytes, tag_of_block(bytes)});
       }
     }
-    if (folds || !travels(call.spec, from, rank_)) continue;
+    if (folds || !sends_block(call.spec, from, rank_)) continue;
     const auto [data, bytes] = part(call.out, out, from);
     direct.transfers.push_back({{from}, false, data, bytes, tag_of_block(bytes)});
   }
@@ -220,14 +221,14 @@ Prepared& Planner::varying(const Call& call) {
   if (!same.empty()) direct.transfers.push_back({std::move(same), true, mine, mine_bytes, tag_of_block(mine_bytes)});
   if (folds) direct.folds.push_back({mine, to, to_bytes, tag_of_block(to_bytes)});
   Prepared& prepared = prepare(std::move(direct));
-  prepared.wanted.spec = call.spec;
+  prepared.key.spec = call.spec;
   prepared.salt = hash_of(call.spec).value();
   if (folds) prepared.program.state.arithmetic = arithmetic_of(call.spec, ranks_, reproducible_);
-  if (first_) first_(prepared);
+  if (on_new_program_) on_new_program_(prepared);
   return prepared;
 }
 
-/// Both ends must cut a transfer alike, so the length depends on nothing that only one of them knows.
+/// Both ends must split a transfer alike, so the message length depends only on what both know.
 Prepared& Planner::prepare(exec::Direct direct) {
   const uint64_t share = agreed_.staging / kDirectStaging / link::kSlots / static_cast<uint64_t>(ranks_);
   const uint64_t most = std::min<uint64_t>(env().message.value, share);
@@ -235,7 +236,7 @@ Prepared& Planner::prepare(exec::Direct direct) {
   direct.cooperative = backoff_.spins > 0;
   direct_ = {.algorithm = "direct"};
   direct_.program = {exec::lower_direct(direct, rank_, ranks_, links_), kScratchVersions};
-  for (int attempt = 0; attempt < 2; ++attempt) {  // a second time when the staging memory had to start anew
+  for (int attempt = 0; attempt < 2; ++attempt) {  // a second time if the staging memory was reset
     const uint64_t generation = staging_.generation();
     for (exec::OwnedStage& stage : direct_.program.lowered.stages) stage.stage = kept_stage(stage);
     if (generation != staging_.generation()) continue;
@@ -246,12 +247,11 @@ Prepared& Planner::prepare(exec::Direct direct) {
               direct.transfers.size());
 }
 
-/// Stages of direct programs are kept: what a peer has not read yet stays where it is when the next one comes.
-exec::Stage Planner::kept_stage(exec::OwnedStage& wanted) {
-  wanted.stage.slot_bytes = std::max<uint64_t>(link::kStride, std::bit_ceil(wanted.stage.slot_bytes));
-  exec::Lowered& kept = direct_stages_[{wanted.outs, wanted.stage.slot_bytes}];
-  if (kept.stages.empty())
-    kept.stages.push_back({.stage = {.slot_bytes = wanted.stage.slot_bytes}, .outs = wanted.outs});
+/// Stages of direct programs are kept: data that a peer has not read yet stays in place for the next program.
+exec::Stage Planner::kept_stage(exec::OwnedStage& key) {
+  key.stage.slot_bytes = std::max<uint64_t>(link::kStride, std::bit_ceil(key.stage.slot_bytes));
+  exec::Lowered& kept = direct_stages_[{key.outs, key.stage.slot_bytes}];
+  if (kept.stages.empty()) kept.stages.push_back({.stage = {.slot_bytes = key.stage.slot_bytes}, .outs = key.outs});
   assign_staging(kept);
   return kept.stages.front().stage;
 }

@@ -1,4 +1,4 @@
-// From a call to the program that runs it: choice, plan, lowering, staging memory; all of it cached.
+// From a call to its program: choice, plan, lowering, staging memory; all of it cached.
 #pragma once
 
 #include <array>
@@ -23,23 +23,23 @@
 
 namespace tutti::comm {
 
-/// What a program depends on.
-struct Wanted {
+/// The key of a program.
+struct ProgramKey {
   CallSpec spec;
   bool in_place = false;
-  bool shared_in = false, shared_out = false;  ///< are the buffers shared memory?
-  bool operator==(const Wanted&) const = default;
+  bool shared_in = false, shared_out = false;  ///< the buffers are shared memory
+  bool operator==(const ProgramKey&) const = default;
 };
 
-/// A program with what it was made for.
+/// A program and its key.
 struct Prepared {
-  Wanted wanted;
+  ProgramKey key;
   const char* algorithm = "";
-  uint64_t salt = 0;  ///< the part of the tag that is the same in every such call
+  uint64_t salt = 0;  ///< the part of the tag that is equal in all calls with this program
   exec::Loaded program;
 };
 
-/// A transfer of a group, numbered: the `number`-th to (from) its peer.
+/// A transfer of a group: the `number`-th to (from) its peer.
 struct NumberedCall {
   Call call;
   uint64_t number = 0;
@@ -47,7 +47,7 @@ struct NumberedCall {
 
 class Planner {
  public:
-  /// `execution` is whose links and engines are used when staging memory has to be drained; both outlive the planner.
+  /// `execution` provides the links and engines for draining staging memory; both outlive the planner.
   Planner(Rank rank, Rank ranks, exec::Links& links, exec::Staging& staging, exec::Execution& execution,
           const exec::Backoff& backoff)
       : rank_(rank), ranks_(ranks), links_(links), staging_(staging), execution_(execution), backoff_(backoff) {}
@@ -58,54 +58,54 @@ class Planner {
     groups_ = std::move(groups);
   }
 
-  /// `first` is called with every program that is made.
-  void tell(std::function<void(const Prepared&)> first) { first_ = std::move(first); }
+  /// `first` is called with every new program.
+  void on_new_program(std::function<void(const Prepared&)> first) { on_new_program_ = std::move(first); }
 
-  /// Was this very collective, with the same buffers, called not long ago? Then nothing is wrong with it.
-  bool knows(const Call& call) const { return last_->is(call) || known_[place_of(call)].is(call); }
-  /// The program of a collective. The reference is good until the next call of the planner.
-  /// Throws what connecting throws, and Error(OutOfMemory).
+  /// True if this very collective was called recently with the same buffers: then its arguments are valid.
+  bool was_checked(const Call& call) const { return last_->is(call) || recent_calls_[slot_of(call)].is(call); }
+  /// The program of a collective. The reference is valid until the planner's next call. Throws what connecting throws,
+  /// and Error(OutOfMemory).
   Prepared& collective(const Call& call) {
     const bool again = last_->is(call) && last_->generation == memory_.generation();
     return again && has_staging(last_->program->program.lowered) ? *last_->program : find(call);
   }
-  /// The program of a collective whose blocks vary. This rank's own block is not moved, only folded.
-  Prepared& varying(const Call& call);
+  /// The program of a vector call. This rank's own block is not copied, only folded.
+  Prepared& vector(const Call& call);
   /// The program of a group of sends and receives, none of them with this rank itself.
   Prepared& transfers(const std::vector<NumberedCall>& group);
-  /// To be called when a program has run.
-  void ran(Prepared& prepared) {
+  /// Called after a program has run.
+  void finished(Prepared& prepared) {
     if (&prepared == &direct_) keep_stages();
   }
-  /// Where the buffers of the last collective are, if that is shared memory.
+  /// The shared memory of the last collective's buffers, if they are shared.
   const link::SharedRegion& input() const { return last_->in_at; }
   const link::SharedRegion& output() const { return last_->out_at; }
 
  private:
-  /// A call that was made, and what was found out for it.
-  struct Known {
+  /// A recent call, with its program and buffers' regions.
+  struct RecentCall {
     CallSpec spec;
     const void* in = nullptr;
     const void* out = nullptr;
     Prepared* program = nullptr;  ///< null: none
     std::list<Prepared>::iterator entry;
-    uint64_t generation = 0;           ///< of shared memory, as of which the buffers …
-    link::SharedRegion in_at, out_at;  ///< … are here
+    uint64_t generation = 0;           ///< of shared memory, when the regions …
+    link::SharedRegion in_at, out_at;  ///< … were looked up
     bool is(const Call& call) const {
       return program != nullptr && in == call.in && out == call.out && spec == call.spec;
     }
   };
-  /// Where a call is kept; others may have the same place, then the last one has it.
-  static size_t place_of(const Call& call) {
+  /// The slot of a call; calls with the same slot replace each other.
+  static size_t slot_of(const Call& call) {
     const auto in = reinterpret_cast<uintptr_t>(call.in), out = reinterpret_cast<uintptr_t>(call.out);
-    constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;  // spreads over the high bits
+    constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;  // a multiplicative hash constant: mixes into the high bits
     return (in + 3 * out + 5 * call.spec.count + static_cast<uint64_t>(call.spec.collective)) * kOdd >> 59;
   }
   Prepared& find(const Call& call);
-  void look_up(const Call& call, Known& known);
-  void bring_to_front(const Wanted& wanted);
+  void look_up(const Call& call, RecentCall& known);
+  void bring_to_front(const ProgramKey& key);
   void keep_stages();
-  Prepared make(const Wanted& wanted);
+  Prepared make(const ProgramKey& key);
   uint64_t window_of(const select::Choice& choice, const CallSpec& spec, bool pull) const;
   const plan::RankPlan& plan_for(const plan::Algorithm& algorithm, Rank root);
   Prepared& prepare(exec::Direct direct);
@@ -114,7 +114,7 @@ class Planner {
   bool has_staging(const exec::Lowered& lowered) const {
     return lowered.stages.empty() || lowered.generation == staging_.generation();
   }
-  exec::Stage kept_stage(exec::OwnedStage& wanted);
+  exec::Stage kept_stage(exec::OwnedStage& key);
 
   Rank rank_;
   Rank ranks_;
@@ -126,22 +126,22 @@ class Planner {
   AgreedCapabilities agreed_;
   const bool reproducible_ = env().reproducible;
   Groups groups_;
-  std::function<void(const Prepared&)> first_;  // empty: nobody wants to know
-  // By the rank that this one plays, and so by root: the groups as seen from there are part of the shape.
+  std::function<void(const Prepared&)> on_new_program_;  // empty: no observer
+  // By the rank's number counted from the root, and so by root: the groups counted from there are part of the shape.
   std::map<std::pair<const plan::Algorithm*, Rank>, plan::RankPlan> plans_;
-  struct WantedHash {
-    size_t operator()(const Wanted& wanted) const;
+  struct ProgramKeyHash {
+    size_t operator()(const ProgramKey& key) const;
   };
   const link::SharedMemory& memory_ = link::SharedMemory::of_this_process();
-  std::list<Prepared> cache_;  // the most recently used first
-  std::array<Known, 32> known_;
-  const Known* last_ = known_.data();  // the call that ran last
-  std::unordered_map<Wanted, std::list<Prepared>::iterator, WantedHash> index_;
+  std::list<Prepared> cache_;  // most recently used first
+  std::array<RecentCall, 32> recent_calls_;
+  const RecentCall* last_ = recent_calls_.data();  // the call that ran last
+  std::unordered_map<ProgramKey, std::list<Prepared>::iterator, ProgramKeyHash> index_;
   Prepared direct_;
-  std::map<std::pair<std::vector<uint32_t>, uint64_t>, exec::Lowered> direct_stages_;  // by out-links and slot
+  std::map<std::pair<std::vector<uint32_t>, uint64_t>, exec::Lowered> direct_stages_;  // by out-links and slot size
 };
 
-/// Is this call in place on this rank? Overlap that is not in place has been refused before.
+/// True if the call is in place on this rank. Other overlap has been rejected before.
 bool is_in_place(const Call& call, Rank rank);
 
 }  // namespace tutti::comm

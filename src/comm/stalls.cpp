@@ -20,16 +20,16 @@ namespace {
 
 constexpr uint64_t kWaits = uint64_t{3} << 61;  // highest bits of a waits_key: neither a call, a transfer nor blocks
 constexpr uint64_t kKinds = uint64_t{7} << 61;
-constexpr double kPublishFrom = 0.3;  // seconds of standstill
+constexpr double kPublishFrom = 0.3;  // seconds of a stall
 constexpr double kAskFrom = 0.9;
 constexpr double kAnswerWithin = 5;
-constexpr double kStay = 10e-3;       // for answers; in it nothing else is done
+constexpr double kStay = 10e-3;       // for replies; the rank does nothing else meanwhile
 constexpr size_t kMostQuestions = 8;  // at a time
-constexpr double kMargin = 1;         // seconds between two findings that are the same, beyond the age of the evidence
+constexpr double kMargin = 1;         // seconds between two equal findings, beyond the age of the oldest reply
 
 using Clock = Deadline::Clock;
 
-/// The key under which a board is asked for waits by rank `asker`.
+/// The key with which rank `asker` asks a board for waits.
 uint64_t waits_key(Rank asker) { return kWaits | static_cast<uint32_t>(asker); }
 
 double seconds_since(Clock::time_point then) { return std::chrono::duration<double>(Clock::now() - then).count(); }
@@ -45,7 +45,7 @@ std::vector<control::LinkCounts> count(const exec::Links* links) {
   for (const link::InLink& in : links->ins()) {
     control::LinkCounts& from = counts[{in.peer, in.link_lane}];
     from.received += in.next;
-    from.told += in.published;
+    from.acknowledged += in.published;
   }
   std::vector<control::LinkCounts> all;
   for (auto& [link, of] : counts) {
@@ -57,9 +57,9 @@ std::vector<control::LinkCounts> count(const exec::Links* links) {
 
 }  // namespace
 
-std::function<std::string(uint64_t)> board_service(std::shared_ptr<const Board> board,
+std::function<std::string(uint64_t)> board_service(std::shared_ptr<const CallBoard> board,
                                                    const control::Endpoint& endpoint) {
-  const uint64_t process = control::process_key(endpoint.place(endpoint.rank())), name = hash64(endpoint.name());
+  const uint64_t process = control::process_key(endpoint.process_id(endpoint.rank())), name = hash64(endpoint.name());
   return [board = std::move(board), rank = endpoint.rank(), process, name](uint64_t key) {
     if ((key & kKinds) != kWaits) return board->answer(key);
     const auto asker = static_cast<Rank>(key & 0x7fffffff);
@@ -71,20 +71,20 @@ Stalls::Stalls(control::Endpoint& endpoint, std::string title)
     : endpoint_(endpoint),
       title_(std::move(title)),
       communicator_(hash64(endpoint.name())),
-      process_(control::process_key(endpoint.place(endpoint.rank()))) {}
+      process_(control::process_key(endpoint.process_id(endpoint.rank()))) {}
 
 void Stalls::withdraw() {
   control::WaitTable::of_this_process().withdraw(this);
   published_ = false;
-  standstill_ = 0;
+  stall_id_ = 0;
   questions_.clear();
 }
 
-void Stalls::start_anew(uint64_t id) {
-  standstill_ = id;
+void Stalls::restart(uint64_t id) {
+  stall_id_ = id;
   ticket_ = Hash().add(process_).add(communicator_).add(static_cast<uint64_t>(endpoint_.rank())).add(id).value() | 1;
   warned_ = false;
-  suspicion_ = {};
+  candidate_ = {};
   settled_.clear();
 }
 
@@ -101,7 +101,7 @@ void Stalls::publish(const exec::Stall& stall, const std::string& call) {
     const auto known =
         std::find_if(settled_.begin(), settled_.end(), [&](const auto& settled) { return settled.first == on; });
     entry.wait.on.push_back({.rank = on.peer,
-                             .process = control::process_key(endpoint_.place(on.peer)),
+                             .process = control::process_key(endpoint_.process_id(on.peer)),
                              .settled = known == settled_.end() ? 0 : known->second});
   }
   entry.thread = static_cast<pid_t>(syscall(SYS_gettid));
@@ -111,7 +111,7 @@ void Stalls::publish(const exec::Stall& stall, const std::string& call) {
   published_ = true;
 }
 
-/// Asks everybody who is waited for, unless a question is on its way.
+/// Asks every awaited peer, unless a question to it is pending.
 void Stalls::ask(const exec::Stall& stall) {
   for (const exec::PeerAwait& on : stall.all) {
     const bool asked =
@@ -121,14 +121,14 @@ void Stalls::ask(const exec::Stall& stall) {
     questions_.push_back(
         {on.peer, endpoint_.ask_board(on.peer, waits_key(endpoint_.rank()), Deadline::in(kAnswerWithin)), now});
   }
-  // What is heard at once is fresh, and may be told to others now instead of at the next look.
+  // A reply that arrives at once is fresh and can be passed on now, not only at the next check.
   const Deadline deadline = Deadline::in(kStay);
   for (const Question& question : questions_) question.answer.wait_until(deadline.at());
 }
 
-/// Nothing is under way on the link that this rank waits on: what is sent has arrived, what is read has been
-/// acknowledged, or the peer has not even come to the call. As of which state of the peer's; 0: not so, or not known.
-/// Messages of other calls may well lie unread on other links: none of them lets this call go on.
+/// The peer's state as of which nothing is in flight on the link that this rank waits on: what was sent has arrived,
+/// what was read has been acknowledged, or the peer has not entered the call. 0 if that is not so, or not known.
+/// Messages of other calls may lie unread on other links: none of them lets this call continue.
 uint64_t Stalls::settled(const exec::PeerAwait& on, const control::WaitsReply& reply, bool engines,
                          uint64_t number) const {
   const bool absent = number != 0 && reply.begun < number;
@@ -138,21 +138,22 @@ uint64_t Stalls::settled(const exec::PeerAwait& on, const control::WaitsReply& r
       return link.peer == on.peer && link.link_lane == on.link_lane;
     });
     if (mine == links_.end()) return 0;
-    control::LinkLaneCounts theirs;  // zero where the peer has not made that link: nothing was sent on it
+    control::LinkLaneCounts theirs;  // zero if the peer has not connected the link: it sent nothing on it
     for (const control::LinkLaneCounts& link : reply.links) {
       if (link.link_lane == on.link_lane) theirs = link;
     }
-    const bool equal = on.await == exec::Await::Message ? mine->received == theirs.sent : mine->acked == theirs.told;
+    const bool equal =
+        on.await == exec::Await::Message ? mine->received == theirs.sent : mine->acked == theirs.acknowledged;
     return equal ? reply.ticket : 0;
   }
-  // In no call: without engines all that it did is seen at once. With them its last acknowledgements may be under way,
-  // and so may transfers, whose numbers it does not tell.
+  // The peer is in no call. Without engines all that it did is visible at once. With engines its last acknowledgements
+  // may be in flight, and so may transfers, whose numbers it does not report.
   if (reply.processes.empty() || (number != 0 && !absent)) return 0;
   if (engines && !(absent && on.await == exec::Await::Message)) return 0;
   return reply.processes.front().state();
 }
 
-void Stalls::hear(const exec::Stall& stall, uint64_t number) {
+void Stalls::receive_replies(const exec::Stall& stall, uint64_t number) {
   std::erase_if(questions_, [&](Question& question) {
     if (question.answer.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return false;
     const auto bytes = question.answer.get();
@@ -164,7 +165,8 @@ void Stalls::hear(const exec::Stall& stall, uint64_t number) {
         if (on.peer == question.peer) settled_.emplace_back(on, settled(on, reply, stall.engines, number));
       }
     } catch (const Error& error) {
-      log_debug("rank {}: rank {} tells nonsense of its waits: {}", endpoint_.rank(), question.peer, error.what());
+      log_debug("rank {}: rank {} sent an invalid reply on its waits: {}", endpoint_.rank(), question.peer,
+                error.what());
     }
     return true;
   });
@@ -174,16 +176,17 @@ void Stalls::warn(const exec::Stall& stall) const {
   log_warn("rank {} has waited for {:.1f} s: {}", endpoint_.rank(), stall.seconds, follow());
 }
 
-/// Certain is what is found twice, the second time by evidence all of which is younger than the first finding.
-std::optional<Deadlock> Stalls::judge() {
+/// A deadlock is certain if it is found twice, the second time from replies that are all younger than the first
+/// finding.
+std::optional<Deadlock> Stalls::confirm_deadlock() {
   const control::WaitGraph graph = control::WaitTable::of_this_process().graph(process_);
   control::Stuck stuck = graph.stuck(ticket_);
-  if (stuck.tickets.empty() || stuck.tickets != suspicion_.tickets) {
-    suspicion_ = std::move(stuck);
-    suspected_ = Clock::now();
+  if (stuck.tickets.empty() || stuck.tickets != candidate_.tickets) {
+    candidate_ = std::move(stuck);
+    candidate_since_ = Clock::now();
     return std::nullopt;
   }
-  if (seconds_since(suspected_) < stuck.age_ms / 1e3 + kMargin) return std::nullopt;
+  if (seconds_since(candidate_since_) < stuck.age_ms / 1e3 + kMargin) return std::nullopt;
   return Deadlock{fmt::format("ranks wait for each other, and none of them can go on: {}", graph.follow(ticket_)),
                   stuck.tickets};
 }
@@ -192,16 +195,16 @@ std::string Stalls::follow() const {
   return published_ ? control::WaitTable::of_this_process().graph(process_).follow(ticket_) : "";
 }
 
-std::optional<Deadlock> Stalls::look(const exec::Stall& stall, const std::string& call, uint64_t number) {
+std::optional<Deadlock> Stalls::check(const exec::Stall& stall, const std::string& call, uint64_t number) {
   if (stall.seconds < kPublishFrom || stall.id == 0) return std::nullopt;
-  if (stall.id != standstill_) start_anew(stall.id);
+  if (stall.id != stall_id_) restart(stall.id);
   links_ = count(stall.links);
   publish(stall, call);
   if (stall.seconds < kAskFrom) return std::nullopt;
   ask(stall);
-  hear(stall, number);
+  receive_replies(stall, number);
   publish(stall, call);
-  auto deadlock = judge();
+  auto deadlock = confirm_deadlock();
   if (!deadlock && !warned_ && stall.seconds >= env().stall_warning) {
     warn(stall);
     warned_ = true;
@@ -209,18 +212,18 @@ std::optional<Deadlock> Stalls::look(const exec::Stall& stall, const std::string
   return deadlock;
 }
 
-std::optional<Deadlock> Stalls::look(const std::vector<Rank>& missing, const exec::Links* links,
-                                     const std::string& call, uint64_t number) {
-  constexpr size_t kEnough = 16;  // any of those who are missing keeps all others
-  if (standstill_ == 0) since_ = Clock::now();
+std::optional<Deadlock> Stalls::check(const std::vector<Rank>& missing, const exec::Links* links,
+                                      const std::string& call, uint64_t number) {
+  constexpr size_t kEnough = 16;  // any one of the missing ranks is enough
+  if (stall_id_ == 0) since_ = Clock::now();
   exec::Stall stall;
-  stall.id = standstill_ == 0 ? exec::new_standstill() : standstill_;
-  stall.seconds = seconds_since(since_) + kPublishFrom;  // before it is first said that they are missing
+  stall.id = stall_id_ == 0 ? exec::new_standstill() : stall_id_;
+  stall.seconds = seconds_since(since_) + kPublishFrom;  // the time before the server first reported them missing
   stall.links = links;
   for (const Rank peer : missing) {
     if (stall.all.size() < kEnough) stall.all.push_back({.peer = peer, .await = exec::Await::Exchange});
   }
-  return look(stall, call, number);
+  return check(stall, call, number);
 }
 
 }  // namespace tutti::comm

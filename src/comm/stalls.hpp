@@ -1,5 +1,5 @@
-// One rank's calls that do not move: tells the process's WaitTable of them, asks those who are waited for what they
-// wait for, and finds out whether all of them wait for each other.
+// One rank's stalled calls: publishes them in the process's WaitTable, asks the awaited peers for their waits, and
+// detects deadlocks.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@
 
 namespace tutti::comm {
 
-/// What a rank answers to questions about its board and about waits.
-std::function<std::string(uint64_t key)> board_service(std::shared_ptr<const Board> board,
+/// Answers questions about a rank's board and waits.
+std::function<std::string(uint64_t key)> board_service(std::shared_ptr<const CallBoard> board,
                                                        const control::Endpoint& endpoint);
 
-/// Ranks that wait for each other for ever.
+/// Ranks that wait for each other forever.
 struct Deadlock {
   std::string text;
   control::WaitTable::Tickets tickets;
@@ -30,7 +30,7 @@ struct Deadlock {
 
 class Stalls {
  public:
-  /// `title` names the communicator to people.
+  /// `title` is the communicator's name in messages.
   Stalls(control::Endpoint& endpoint, std::string title);
   ~Stalls() { end(); }
   Stalls(const Stalls&) = delete;
@@ -38,14 +38,15 @@ class Stalls {
 
   const std::string& title() const { return title_; }
 
-  /// The call in words, collective number `number` (0: transfers), has not moved. Tells if it never will.
-  std::optional<Deadlock> look(const exec::Stall& stall, const std::string& call, uint64_t number);
-  /// The same of a call that waits in an exchange for these ranks, all of them.
-  std::optional<Deadlock> look(const std::vector<Rank>& missing, const exec::Links* links, const std::string& call,
-                               uint64_t number);
-  /// Who waits for whom, as far as it is known; empty where nothing is.
+  /// `call` (as text), collective number `number` (0: transfers), has stalled. Returns the deadlock that it is part of,
+  /// if any.
+  std::optional<Deadlock> check(const exec::Stall& stall, const std::string& call, uint64_t number);
+  /// The same for a call that waits in an exchange for all of these ranks.
+  std::optional<Deadlock> check(const std::vector<Rank>& missing, const exec::Links* links, const std::string& call,
+                                uint64_t number);
+  /// The known chain of waits; empty if nothing is known.
   std::string follow() const;
-  /// The call is over.
+  /// The call has ended.
   void end() {
     if (published_) withdraw();
   }
@@ -57,27 +58,27 @@ class Stalls {
     Deadline::Clock::time_point asked;
   };
   void withdraw();
-  void start_anew(uint64_t id);
+  void restart(uint64_t id);
   void publish(const exec::Stall& stall, const std::string& call);
   void ask(const exec::Stall& stall);
-  void hear(const exec::Stall& stall, uint64_t number);
+  void receive_replies(const exec::Stall& stall, uint64_t number);
   uint64_t settled(const exec::PeerAwait& on, const control::WaitsReply& reply, bool engines, uint64_t number) const;
   void warn(const exec::Stall& stall) const;
-  std::optional<Deadlock> judge();
+  std::optional<Deadlock> confirm_deadlock();
 
   control::Endpoint& endpoint_;
   const std::string title_;
   const uint64_t communicator_;  // the same on all its ranks
   const uint64_t process_;
   bool published_ = false;
-  uint64_t standstill_ = 0, ticket_ = 0;
-  Deadline::Clock::time_point since_;  // of an exchange
+  uint64_t stall_id_ = 0, ticket_ = 0;
+  Deadline::Clock::time_point since_;  // start of an exchange's stall
   bool warned_ = false;
   std::vector<control::LinkCounts> links_;
   std::vector<Question> questions_;
-  std::vector<std::pair<exec::PeerAwait, uint64_t>> settled_;  // see Awaited
-  control::Stuck suspicion_;
-  Deadline::Clock::time_point suspected_;
+  std::vector<std::pair<exec::PeerAwait, uint64_t>> settled_;  // see Awaited::settled
+  control::Stuck candidate_;
+  Deadline::Clock::time_point candidate_since_;
 };
 
 }  // namespace tutti::comm

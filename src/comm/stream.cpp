@@ -12,7 +12,7 @@
 namespace tutti::comm {
 namespace {
 
-/// Only host functions throw: calls return their status.
+/// Only host functions throw: calls return a status.
 Status run(const std::function<Status()>& task) {
   try {
     return task();
@@ -21,7 +21,7 @@ Status run(const std::function<Status()>& task) {
   } catch (const std::exception& error) {
     return {Code::InvalidUsage, fmt::format("a host function on the stream threw an exception: {}", error.what())};
   } catch (...) {
-    return {Code::InvalidUsage, "a host function on the stream threw something that is no std::exception"};
+    return {Code::InvalidUsage, "a host function on the stream threw an object that is not a std::exception"};
   }
 }
 
@@ -70,7 +70,7 @@ std::optional<Status> Stream::poll() const {
 
 std::shared_ptr<Outcome> Stream::record() {
   auto outcome = std::make_shared<Outcome>();
-  enqueue([outcome, queue = std::weak_ptr(queue_)] {  // weak: the queue holds the task
+  enqueue([outcome, queue = std::weak_ptr(queue_)] {  // weak: the queue owns the task
     const auto alive = queue.lock();
     std::unique_lock lock(alive->mutex);
     Status first = alive->first;
@@ -90,7 +90,7 @@ void Stream::work(Queue& queue) {
     queue.tasks.pop_front();
     lock.unlock();
     Status status = run(task);
-    task = nullptr;  // what it holds goes before anybody hears that it is done
+    task = nullptr;  // its objects are destroyed before the task counts as done
     lock.lock();
     ++queue.finished;
     if (queue.first.ok()) queue.first = std::move(status);

@@ -12,11 +12,10 @@
 
 namespace tutti::comm {
 
-/// What became of something that runs on a stream. Whoever holds it may wait for it, whether the stream still is or
-/// not.
+/// The result of something that runs on a stream. Its holders may wait for it, even after the stream is destroyed.
 class Outcome {
  public:
-  /// Once.
+  /// Called once.
   void settle(Status status) {
     status_ = std::move(status);
     settled_.store(true, std::memory_order_release);
@@ -35,28 +34,28 @@ class Outcome {
 
 class Stream {
  public:
-  /// Throws Error(SystemError) where no thread can be had.
+  /// Throws Error(SystemError) if no thread can be started.
   Stream();
-  /// Runs what is left, then ends.
+  /// Runs the remaining tasks, then ends.
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
   void enqueue(std::function<Status()> task);
-  /// Waits until all tasks so far have run; the first bad status since the last synchronisation. Not from a task.
+  /// Waits until all tasks so far have run; returns the first error since the last synchronisation. Not from a task.
   Status synchronize();
-  /// The same without waiting, and it stays to be told by `synchronize`; empty while tasks are left.
+  /// The same without waiting; `synchronize` still returns the error. Empty while tasks are pending.
   std::optional<Status> poll() const;
-  /// Settles when all tasks so far have run, with the first bad status since the last synchronisation.
+  /// Settles once all tasks so far have run, with the first error since the last synchronisation.
   std::shared_ptr<Outcome> record();
-  /// Is the caller one of its tasks?
+  /// True if the caller is one of its tasks.
   bool is_this_thread() const { return worker_.get_id() == std::this_thread::get_id(); }
 
  private:
   struct Queue;
   static void work(Queue& queue);
 
-  std::shared_ptr<Queue> queue_;  // the thread's too: one of its tasks may drop the stream
+  std::shared_ptr<Queue> queue_;  // shared with the thread: one of its tasks may drop the stream
   std::thread worker_;
 };
 

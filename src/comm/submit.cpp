@@ -19,74 +19,74 @@
 namespace tutti::comm {
 namespace {
 
-/// All that a group does on one communicator, in order.
-struct Share {
+/// The calls of a group on one communicator, in order.
+struct CommunicatorCalls {
   std::shared_ptr<Communicator> comm;
   std::vector<std::vector<Call>> works;
   std::vector<uint64_t> tickets;
 };
 
-/// What a group runs on a thread of its own.
+/// A task that a group runs on a thread of its own.
 struct Task {
-  std::shared_ptr<Communicator> comm;  // whose turn it takes; null: no one's
+  std::shared_ptr<Communicator> comm;  // whose ticket it takes; null: none
   std::function<void(uint64_t ticket)> run;
   uint64_t ticket = 0;
 };
 
 struct Group {
-  uint64_t process = 0;  // who began it, see process_generation()
-  std::vector<Share> shares;
+  uint64_t process = 0;  // the process that began it, see process_generation()
+  std::vector<CommunicatorCalls> per_communicator;
   std::vector<std::shared_ptr<Stream>> streams;
-  bool blocks = false;  // some call has no stream: the end waits
+  bool blocks = false;  // some call has no stream, so group_end() waits
   std::vector<Task> tasks;
-  bool discarded = false;  // by an inner level: the outer ones are still to be ended, and run nothing
+  bool discarded = false;  // by an inner level: the outer levels must still end, and run nothing
 };
 thread_local Group t_group;
 
-// How deep this thread is in groups. Apart from them, and at a fixed place of the thread's memory, because every call
-// asks for it.
+// The depth of nested groups on this thread. Kept apart from t_group and at a fixed offset of the thread's memory,
+// since every call reads it.
 [[gnu::tls_model("initial-exec")]] constinit thread_local int t_depth = 0;
 
-/// A child of fork() has inherited the calls of its parent's group: they are not its to run.
+/// A child of fork() inherits the calls of its parent's group and must not run them.
 void check_own_group() {
   if (t_group.process == process_generation()) return;
   t_group = {};
   t_depth = 0;
   throw_error(Code::InvalidUsage,
-              "this process was forked within a group; the group is its parent's, and is forgotten");
+              "this process was forked within a group; the group belongs to its parent and is dropped here");
 }
 
 void refuse_if_discarded() {
   if (!t_group.discarded) return;
   throw_error(Code::InvalidUsage,
-              "tuttiGroupDiscard has given up this whole group, with its outer levels: nothing of it runs. End or "
+              "tuttiGroupDiscard has dropped this whole group, with its outer levels: no call of it runs. End or "
               "discard the levels that are still open, then begin a new group");
 }
 
-/// Tickets of a group are taken as one, or two groups could each hold what the other waits for; and a ticket is taken
-/// and left with a stream as one, or the stream could run a later ticket before an earlier one.
-std::mutex& order() {
+/// All tickets of a group are taken under one lock, else two groups could wait for each other. A ticket is also taken
+/// and enqueued on a stream under that lock, else the stream could run a later ticket first.
+std::mutex& ticket_mutex() {
   static auto* const kMutex = new std::mutex;  // never destroyed: threads may outlive main()
   return *kMutex;
 }
 
-/// A communicator's turn, given back whatever happens.
-class Turn {
+/// Waits until a communicator serves the ticket; ends it on every path.
+class TicketGuard {
  public:
-  Turn(Communicator& comm, uint64_t ticket) : comm_(&comm) { comm.await_turn(ticket); }
-  Turn(Turn&& other) noexcept : comm_(std::exchange(other.comm_, nullptr)) {}
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
-  ~Turn() {
-    if (comm_ != nullptr) comm_->end_turn();
+  TicketGuard(Communicator& comm, uint64_t ticket) : comm_(&comm) { comm.await_ticket(ticket); }
+  TicketGuard(TicketGuard&& other) noexcept : comm_(std::exchange(other.comm_, nullptr)) {}
+  TicketGuard(const TicketGuard&) = delete;
+  TicketGuard& operator=(const TicketGuard&) = delete;
+  ~TicketGuard() {
+    if (comm_ != nullptr) comm_->end_ticket();
   }
 
  private:
   Communicator* comm_;
 };
 
-/// One call, on this thread, which has the turn.
-Status run_silently(Communicator& comm, const Call& call) {
+/// Runs one call on this thread, whose ticket is served.
+Status run_unlogged(Communicator& comm, const Call& call) {
   const FloatEnvironment environment;
   Status status;
   exec::Execution* execution = nullptr;
@@ -97,7 +97,7 @@ Status run_silently(Communicator& comm, const Call& call) {
       comm.finish(status);
     }
   } catch (const std::exception& error) {
-    status = comm.broke(error.what());
+    status = comm.fail_internally(error.what());
     if (execution != nullptr) exec::abandon(*execution);
   }
   return status;
@@ -107,40 +107,40 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// Logging costs a call that is not logged this one branch.
+/// A call that is not logged costs one branch.
 Status run_one(Communicator& comm, const Call& call) {
   if (!comm.traces()) [[likely]] {
-    return run_silently(comm, call);
+    return run_unlogged(comm, call);
   }
   const auto start = std::chrono::steady_clock::now();
-  Status status = run_silently(comm, call);
+  Status status = run_unlogged(comm, call);
   comm.trace({&call, 1}, status, seconds_since(start));
   return status;
 }
 
-/// The same at once. A call that is known to be right is not checked again, and only who has the turn can know.
+/// A repeated call is not checked again; only the thread whose ticket is served can tell.
 Status check_and_run(Communicator& comm, const Call& call) {
-  const Turn turn(comm, comm.take_ticket());
-  if (!comm.knows(call)) comm.check(call);
+  const TicketGuard guard(comm, comm.take_ticket());
+  if (!comm.was_checked(call)) comm.check(call);
   return run_one(comm, call);
 }
 
-/// How far a group has come on one communicator.
+/// The progress of a group on one communicator.
 struct Progress {
-  Share& share;
-  size_t next = 0;                       // work to begin
-  std::optional<Turn> turn;              // of the one that runs …
-  exec::Execution* execution = nullptr;  // … if any does
+  CommunicatorCalls& share;
+  size_t next = 0;                       // work to begin next
+  std::optional<TicketGuard> guard;      // of the running work …
+  exec::Execution* execution = nullptr;  // … if any
   std::chrono::steady_clock::time_point start{};
 
   bool begin_next(Status& first) {
     while (execution == nullptr && next < share.works.size()) {
-      turn.emplace(*share.comm, share.tickets[next]);
+      guard.emplace(*share.comm, share.tickets[next]);
       Status status;
       if (share.comm->traces()) start = std::chrono::steady_clock::now();
       execution = share.comm->begin(share.works[next++], status);
       if (share.comm->traces() && execution == nullptr) share.comm->trace(share.works[next - 1], status, 0);
-      if (execution == nullptr) turn.reset();
+      if (execution == nullptr) guard.reset();
       if (first.ok()) first = std::move(status);
     }
     return execution != nullptr;
@@ -151,12 +151,12 @@ struct Progress {
     Status status;
     share.comm->finish(status);
     if (share.comm->traces()) share.comm->trace(share.works[next - 1], status, seconds_since(start));
-    turn.reset();
+    guard.reset();
     if (first.ok()) first = std::move(status);
   }
 };
 
-/// Begins what can be begun and runs until something is done. False when there was nothing left to do.
+/// Begins what can be begun and runs until some work is done. False if no work is left.
 bool run_on(std::vector<Progress>& all, std::vector<exec::Execution*>& executions, Status& first) {
   executions.clear();
   for (Progress& one : all) {
@@ -170,22 +170,22 @@ bool run_on(std::vector<Progress>& all, std::vector<exec::Execution*>& execution
   return true;
 }
 
-/// What a group does on one communicator runs in order, and beside what it does on others: so one thread can be several
-/// ranks, and no order among communicators is imposed on those that call them one by one.
-Status run_shares(std::vector<Share>& shares) {
+/// The calls of a group on one communicator run in order, and concurrently with those on others. So one thread can
+/// drive several ranks, and communicators impose no order on each other.
+Status run_communicators(std::vector<CommunicatorCalls>& per_communicator) {
   const FloatEnvironment environment;
   Status first;
   std::vector<Progress> all;
-  for (Share& share : shares) all.push_back({share});
+  for (CommunicatorCalls& share : per_communicator) all.push_back({share});
   std::vector<exec::Execution*> executions;
   for (bool more = true; more;) {
     try {
       more = run_on(all, executions, first);
-    } catch (const std::exception& error) {  // what is still to come fails, and takes its turn to do so
+    } catch (const std::exception& error) {  // the remaining work fails, each when its ticket is served
       for (Progress& one : all) {
-        first = one.share.comm->broke(error.what());
+        first = one.share.comm->fail_internally(error.what());
         if (one.execution != nullptr) exec::abandon(*std::exchange(one.execution, nullptr));
-        one.turn.reset();
+        one.guard.reset();
       }
     }
   }
@@ -200,18 +200,19 @@ void take_tickets(std::vector<Task>& tasks) {
 }
 
 /// Needs order().
-void take_tickets(std::vector<Share>& shares) {
-  for (Share& share : shares) {
+void take_tickets(std::vector<CommunicatorCalls>& per_communicator) {
+  for (CommunicatorCalls& share : per_communicator) {
     for (size_t i = 0; i < share.works.size(); ++i) share.tickets.push_back(share.comm->take_ticket());
   }
 }
 
-/// A group's transfers on one communicator run first, all at the same time; its collectives follow in their order.
+/// A group's transfers on one communicator run first, all at the same time; its collectives follow in order.
 void collect(const std::shared_ptr<Communicator>& comm, const Call& call, const std::shared_ptr<Stream>& stream) {
   refuse_if_discarded();
-  auto& shares = t_group.shares;
-  auto share = std::find_if(shares.begin(), shares.end(), [&](const Share& s) { return s.comm == comm; });
-  if (share == shares.end()) share = shares.insert(shares.end(), {comm, {}, {}});
+  auto& per_communicator = t_group.per_communicator;
+  auto share = std::find_if(per_communicator.begin(), per_communicator.end(),
+                            [&](const CommunicatorCalls& s) { return s.comm == comm; });
+  if (share == per_communicator.end()) share = per_communicator.insert(per_communicator.end(), {comm, {}, {}});
   auto& works = share->works;
   const auto is_transfer = [](const Call& c) { return c.spec.collective == Collective::SendRecv; };
   if (!is_transfer(call)) {
@@ -229,8 +230,8 @@ void collect(const std::shared_ptr<Communicator>& comm, const Call& call, const 
   }
 }
 
-/// Runs tasks side by side, for each waits for the others; throws the first failure. Where a thread is missing none of
-/// them begins.
+/// Runs tasks concurrently, since each waits for the others; throws the first error. If a thread cannot be started, no
+/// task begins.
 void run_tasks(std::vector<Task>& tasks) {
   if (tasks.empty()) return;
   std::vector<std::exception_ptr> errors(tasks.size());
@@ -253,7 +254,7 @@ void run_tasks(std::vector<Task>& tasks) {
     throw;
   }
   {
-    const std::lock_guard lock(order());
+    const std::lock_guard lock(ticket_mutex());
     take_tickets(tasks);
   }
   begins.set_value(true);
@@ -263,11 +264,11 @@ void run_tasks(std::vector<Task>& tasks) {
   }
 }
 
-/// Makes a split in its turn. The new communicator is joined after it: others may use this one meanwhile.
-std::shared_ptr<Communicator> split_in_turn(Communicator& comm, uint64_t ticket, int colour, int key) {
-  std::optional<Part> part;
+/// Splits when the ticket is served. Joins the new communicator afterwards, so that others can use this one meanwhile.
+std::shared_ptr<Communicator> split_with_ticket(Communicator& comm, uint64_t ticket, int colour, int key) {
+  std::optional<SplitResult> part;
   {
-    const Turn turn(comm, ticket);
+    const TicketGuard guard(comm, ticket);
     part = comm.split(colour, key);
   }
   if (!part) return nullptr;
@@ -280,13 +281,13 @@ std::shared_ptr<Communicator> split_in_turn(Communicator& comm, uint64_t ticket,
   }
 }
 
-/// The first stream runs the group; the others wait for it, so that what follows on them comes after.
-std::shared_ptr<Outcome> leave_with_streams(const std::vector<std::shared_ptr<Stream>>& streams,
-                                            std::vector<Share>&& group) {
+/// The first stream runs the group; the others wait for it, so that their later calls run after it.
+std::shared_ptr<Outcome> enqueue_on_streams(const std::vector<std::shared_ptr<Stream>>& streams,
+                                            std::vector<CommunicatorCalls>&& group) {
   auto outcome = std::make_shared<Outcome>();
-  auto shares = std::make_shared<std::vector<Share>>(std::move(group));
-  streams.front()->enqueue([shares, outcome] {
-    outcome->settle(run_shares(*shares));
+  auto per_communicator = std::make_shared<std::vector<CommunicatorCalls>>(std::move(group));
+  streams.front()->enqueue([per_communicator, outcome] {
+    outcome->settle(run_communicators(*per_communicator));
     return outcome->wait();
   });
   for (size_t i = 1; i < streams.size(); ++i) streams[i]->enqueue([outcome] { return outcome->wait(); });
@@ -299,16 +300,16 @@ void submit(const std::shared_ptr<Communicator>& comm, const Call& call, const s
   if (t_depth == 0 && stream == nullptr) return check_and_run(*comm, call).throw_if_bad();
   comm->check(call);
   if (t_depth > 0) return collect(comm, call, stream);
-  const std::lock_guard lock(order());
+  const std::lock_guard lock(ticket_mutex());
   const uint64_t ticket = comm->take_ticket();
   stream->enqueue([comm, call, ticket] {
-    const Turn turn(*comm, ticket);
+    const TicketGuard guard(*comm, ticket);
     return run_one(*comm, call);
   });
 }
 
 CallInfo last_call(Communicator& comm) {
-  const Turn turn(comm, comm.take_ticket());
+  const TicketGuard guard(comm, comm.take_ticket());
   return comm.last_call();
 }
 
@@ -330,10 +331,10 @@ void group_add(std::function<void()> task) {
 
 void submit_split(const std::shared_ptr<Communicator>& comm, int colour, int key,
                   std::function<void(std::shared_ptr<Communicator>)> made) {
-  if (!in_group()) return made(split_in_turn(*comm, comm->take_ticket(), colour, key));
+  if (!in_group()) return made(split_with_ticket(*comm, comm->take_ticket(), colour, key));
   refuse_if_discarded();
   t_group.tasks.push_back({comm, [comm, colour, key, made = std::move(made)](uint64_t ticket) {
-                             made(split_in_turn(*comm, ticket, colour, key));
+                             made(split_with_ticket(*comm, ticket, colour, key));
                            }});
 }
 
@@ -350,17 +351,17 @@ void group_end() {
   if (--t_depth > 0) return;
   Group group = std::exchange(t_group, {});
   if (group.discarded) {
-    throw_error(Code::InvalidUsage, "nothing of this group has run: tuttiGroupDiscard gave it up at an inner level");
+    throw_error(Code::InvalidUsage, "no call of this group has run: tuttiGroupDiscard dropped it at an inner level");
   }
   run_tasks(group.tasks);
-  if (group.shares.empty()) return;
-  std::unique_lock lock(order());
-  take_tickets(group.shares);
+  if (group.per_communicator.empty()) return;
+  std::unique_lock lock(ticket_mutex());
+  take_tickets(group.per_communicator);
   if (group.streams.empty()) {
     lock.unlock();
-    return run_shares(group.shares).throw_if_bad();
+    return run_communicators(group.per_communicator).throw_if_bad();
   }
-  const auto outcome = leave_with_streams(group.streams, std::move(group.shares));
+  const auto outcome = enqueue_on_streams(group.streams, std::move(group.per_communicator));
   lock.unlock();
   if (group.blocks) outcome->wait().throw_if_bad();
 }

@@ -1,4 +1,4 @@
-// From the user's call to its run: at once, on a stream's worker, or collected in a group and run together.
+// Runs a user's call: at once, on a stream's worker, or with the other calls of a group.
 #pragma once
 
 #include <functional>
@@ -10,26 +10,26 @@ namespace tutti::comm {
 
 class Stream;
 
-/// Checks the call and runs it, blocks until it is over (no stream), or leaves it with the stream's worker. In a group
-/// it only collects it. Throws what is wrong with the call, and, when it blocks, what went wrong with it.
+/// Checks the call, then runs it and blocks until it ends (no stream), or passes it to the stream's worker. In a group
+/// it only collects the call. Throws the first mistake in the call and, if it blocks, the call's error.
 void submit(const std::shared_ptr<Communicator>& comm, const Call& call, const std::shared_ptr<Stream>& stream);
 
-/// How the last call of this communicator was done; waits for those that were made before.
+/// How the communicator's last call was executed; waits for earlier calls.
 CallInfo last_call(Communicator& comm);
 
-/// Groups nest; what is collected belongs to the calling thread.
+/// Groups nest; collected calls belong to the calling thread.
 void group_start();
-/// The outermost end runs all that was collected; throws the first failure.
+/// The outermost end runs all collected calls and throws the first error.
 void group_end();
-/// Ends one level and forgets all that was collected, on every level. The outer levels stay open; they collect nothing
-/// more (Error(InvalidUsage) at each call), and the outermost end throws the same.
+/// Ends one level and drops all collected calls, of every level. The outer levels remain open but collect nothing
+/// (Error(InvalidUsage) at each call), and the outermost end throws the same error.
 void group_discard();
 bool in_group();
-/// Splits the communicator in its turn, as any call, and hands on what became of it (null: no part in it); in a group
-/// at its end, before the group's other calls on the communicator.
+/// Splits the communicator when its ticket is served, and passes the new communicator to `made` (null for a negative
+/// colour). In a group, at its end, before the group's other calls on the communicator.
 void submit_split(const std::shared_ptr<Communicator>& comm, int colour, int key,
                   std::function<void(std::shared_ptr<Communicator>)> made);
-/// In a group: `task` runs, on a thread of its own, when the group ends, before any call. For joining as several ranks.
+/// In a group: runs `task` on a thread of its own when the group ends, before all calls. Used to join as several ranks.
 void group_add(std::function<void()> task);
 
 }  // namespace tutti::comm

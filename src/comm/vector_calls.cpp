@@ -22,8 +22,8 @@ class Builder {
   Builder(const Call& call, Rank rank, Rank ranks)
       : call_(call), element_(size_of(call.spec.type)), rank_(rank), ranks_(static_cast<size_t>(ranks)) {}
 
-  Varying run(size_t in_count, GivenBlocks in, size_t out_count, GivenBlocks out) const {
-    Varying v;
+  VectorBlocks run(size_t in_count, UserBlocks in, size_t out_count, UserBlocks out) const {
+    VectorBlocks v;
     const Collective c = call_.spec.collective;
     if (call_.spec.root < 0 || static_cast<size_t>(call_.spec.root) >= ranks_) {
       bad("root {} is not a rank of this communicator (0 to {})", call_.spec.root, ranks_ - 1);
@@ -45,13 +45,13 @@ class Builder {
                 fmt::format(text, std::forward<Args>(args)...));
   }
 
-  /// One block at the beginning of the buffer, whoever it is for.
+  /// One block at the start of the buffer, for every rank.
   Blocks same_to_all(size_t count) const {
     check_end(count, 0, rank_);
     return {std::vector<uint64_t>(ranks_, count), std::vector<uint64_t>(ranks_, 0)};
   }
 
-  Blocks given(bool needed, GivenBlocks blocks, const char* name) const {
+  Blocks given(bool needed, UserBlocks blocks, const char* name) const {
     Blocks result{std::vector<uint64_t>(ranks_, 0), std::vector<uint64_t>(ranks_, 0)};
     if (!needed) return result;
     if (blocks.counts == nullptr) bad("{} is null", name);
@@ -65,7 +65,7 @@ class Builder {
     return result;
   }
 
-  /// The highest bit set is a negative number that was cast.
+  /// A negative number that was cast has the highest bit set.
   void check_end(uint64_t count, uint64_t offset, Rank r) const {
     const uint64_t most = static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) / element_;
     if (count > most || offset > most - count) bad("the block of rank {} is negative or too large", r);
@@ -91,8 +91,8 @@ class Builder {
     return all;
   }
 
-  /// No byte may be received twice, nor received while it is sent; but this rank's own block may stay where it is.
-  void check(const Varying& v, bool one_in, bool one_out) const {
+  /// No byte may be received twice, or received while it is sent. This rank's own block may stay in place.
+  void check(const VectorBlocks& v, bool one_in, bool one_out) const {
     const auto in = extents(call_.in, v.in, one_in, "sendbuff"), out = extents(call_.out, v.out, one_out, "recvbuff");
     for (size_t i = 1; i < out.size(); ++i) {
       if (out[i].begin < out[i - 1].end) bad("the blocks of recvbuff overlap each other");
@@ -100,7 +100,7 @@ class Builder {
     const auto me = static_cast<size_t>(rank_);
     const Extent mine_in = extent(call_.in, v.in.counts[me], v.in.offsets[me], "sendbuff");
     const Extent mine_out = extent(call_.out, v.out.counts[me], v.out.offsets[me], "recvbuff");
-    if (travels(call_.spec, rank_, rank_) && v.in.counts[me] != v.out.counts[me]) {
+    if (sends_block(call_.spec, rank_, rank_) && v.in.counts[me] != v.out.counts[me]) {
       bad("it sends itself {} elements and receives {}", v.in.counts[me], v.out.counts[me]);
     }
     const bool never = call_.spec.collective == Collective::AllToAll;
@@ -130,7 +130,7 @@ uint64_t hash_of(const std::vector<uint64_t>& counts) {
 }  // namespace
 
 void copy_own_block(const Call& call, Rank rank) {
-  if (reduces(call.spec.collective) || !travels(call.spec, rank, rank)) return;
+  if (reduces(call.spec.collective) || !sends_block(call.spec, rank, rank)) return;
   const auto me = static_cast<size_t>(rank);
   const uint64_t element = size_of(call.spec.type), bytes = call.blocks->in.counts[me] * element;
   const auto* from = static_cast<const unsigned char*>(call.in) + call.blocks->in.offsets[me] * element;
@@ -138,16 +138,15 @@ void copy_own_block(const Call& call, Rank rank) {
   if (bytes > 0 && from != to) std::memcpy(to, from, bytes);
 }
 
-bool travels(const CallSpec& spec, Rank from, Rank to) {
+bool sends_block(const CallSpec& spec, Rank from, Rank to) {
   if (spec.collective == Collective::Gather) return to == spec.root;
   if (spec.collective == Collective::Scatter) return from == spec.root;
   return true;
 }
 
-Call varying_call(Call call, Rank rank, Rank ranks, size_t in_count, GivenBlocks in, size_t out_count,
-                  GivenBlocks out) {
-  call.spec.varies = true;
-  call.blocks = std::make_shared<const Varying>(Builder(call, rank, ranks).run(in_count, in, out_count, out));
+Call vector_call(Call call, Rank rank, Rank ranks, size_t in_count, UserBlocks in, size_t out_count, UserBlocks out) {
+  call.spec.is_vector = true;
+  call.blocks = std::make_shared<const VectorBlocks>(Builder(call, rank, ranks).run(in_count, in, out_count, out));
   if (reduces(call.spec.collective)) call.spec.count = hash_of(call.blocks->in.counts);
   return call;
 }

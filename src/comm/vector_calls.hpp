@@ -1,4 +1,4 @@
-// Collectives whose blocks differ in length from rank to rank: what each rank sends and receives, in one form for all.
+// Vector calls: collectives whose blocks differ in length between ranks (MPI's v-variants), in one common form.
 #pragma once
 
 #include <cstdint>
@@ -9,32 +9,32 @@
 
 namespace tutti::comm {
 
-/// Blocks of a buffer, one for each rank, in elements.
+/// The blocks of a buffer, one for each rank, in elements.
 struct Blocks {
-  std::vector<uint64_t> counts;   ///< 0 where nothing goes to (comes from) that rank
-  std::vector<uint64_t> offsets;  ///< from the beginning of the buffer
+  std::vector<uint64_t> counts;   ///< 0 if no block goes to (comes from) that rank
+  std::vector<uint64_t> offsets;  ///< from the start of the buffer
 };
 
-/// What goes to each rank and what comes from each. Of a reduction what comes is this rank's own block only.
-struct Varying {
+/// The blocks sent to and received from each rank. A reduction receives only this rank's own block.
+struct VectorBlocks {
   Blocks in, out;
 };
 
-/// The counts and offsets of a call as its user gave them; null where the collective takes none there.
-struct GivenBlocks {
+/// The counts and offsets that the user passed; null if the collective takes none there.
+struct UserBlocks {
   const size_t* counts = nullptr;
-  const size_t* offsets = nullptr;  ///< null: the blocks lie one after the other
+  const size_t* offsets = nullptr;  ///< null: the blocks are contiguous
 };
 
-/// Puts `call` (its spec without a count) in that form. `in_count` and `out_count` are used where a buffer is this
-/// rank's own block only. Checks everything that this rank can see and throws Error(InvalidArgument) with the reason;
-/// touches no buffer.
-Call varying_call(Call call, Rank rank, Rank ranks, size_t in_count, GivenBlocks in, size_t out_count, GivenBlocks out);
+/// Converts `call` (its spec without a count) to a vector call. `in_count` and `out_count` apply if a buffer is only
+/// this rank's own block. Checks everything that this rank can see; throws Error(InvalidArgument) with the reason.
+/// Touches no buffer.
+Call vector_call(Call call, Rank rank, Rank ranks, size_t in_count, UserBlocks in, size_t out_count, UserBlocks out);
 
-/// Moves the block that this rank sends itself, where the collective does not fold it.
+/// Copies the block that this rank sends to itself, unless the collective folds it.
 void copy_own_block(const Call& call, Rank rank);
 
-/// Does rank `from` send rank `to` a block in such a call?
-bool travels(const CallSpec& spec, Rank from, Rank to);
+/// True if rank `from` sends a block to rank `to` in such a call.
+bool sends_block(const CallSpec& spec, Rank from, Rank to);
 
 }  // namespace tutti::comm

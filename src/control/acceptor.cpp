@@ -20,41 +20,40 @@
 namespace tutti::control {
 namespace {
 
-constexpr size_t kMostVisitors = 4096;
-constexpr size_t kUsualDoors =
-    3;  // a TCP socket and a UNIX socket, and one where the ranks of a launch exchange_unique_id
-constexpr double kPatienceSeconds = 5;  // for the whole way through the acceptor
+constexpr size_t kMaxPending = 4096;
+constexpr size_t kUsualListeners = 3;         // a TCP socket, a UNIX socket, and the one that hands out unique ids
+constexpr double kAuthenticationSeconds = 5;  // from the accept to the end of the first frame
 constexpr double kSweepSeconds = 0.5;
 constexpr double kPauseSeconds = 0.1;
-constexpr size_t kHandful = 8;       // of connections, where descriptors are short
-constexpr size_t kChunk = 64 << 10;  // a frame's memory grows as its bytes come
+constexpr size_t kFewConnections = 8;  // of connections, while descriptors are short
+constexpr size_t kChunk = 64 << 10;    // a frame's memory grows as its bytes come
 
 Fd open_spare() { return Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
 std::string_view bytes_of(const auto& plain) { return {reinterpret_cast<const char*>(&plain), sizeof plain}; }
 
-/// Descriptors that this process may have.
+/// The number of descriptors that this process may have.
 size_t descriptors() {
   rlimit limit{};
   return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? static_cast<size_t>(std::min<rlim_t>(limit.rlim_cur, 1 << 20)) : 1024;
 }
 
-/// The kernel gives out the lowest number that is free, so a high one says that all below it are in use.
+/// The kernel assigns the lowest free number, so a high number means that all lower ones are in use.
 bool is_high(const Fd& fd) { return static_cast<size_t>(fd.get()) >= descriptors() / 4 * 3; }
 
-/// To the lowest number that is free. Otherwise the high ones would stay in use while lower ones become free.
+/// Moves `fd` to the lowest free number. Otherwise high numbers would stay in use after lower ones became free.
 void move_down(Fd& fd) {
   constexpr int kAboveStdio = 3;
   if (Fd lower(fcntl(fd.get(), F_DUPFD_CLOEXEC, kAboveStdio)); lower) fd = std::move(lower);
 }
 
-/// Of one listener.
-size_t places(size_t sockets) {
-  return std::max<size_t>(1, std::min(kMostVisitors, descriptors() / 2) / std::max(sockets, kUsualDoors));
+/// The most pending connections of one listening socket.
+size_t max_pending(size_t sockets) {
+  return std::max<size_t>(1, std::min(kMaxPending, descriptors() / 2) / std::max(sockets, kUsualListeners));
 }
 
-/// Lets the close of a connection reset it: nothing of it stays in the kernel.
-void forget_at_close(int fd) {
+/// Makes close() reset the connection, so that the kernel keeps no state of it.
+void reset_at_close(int fd) {
   const linger at_once{1, 0};
   setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
 }
@@ -63,7 +62,7 @@ void forget_at_close(int fd) {
 
 struct Acceptor::PendingConnection {
   enum class Stage : uint8_t { Claim, Length, Frame };
-  /// What it has said.
+  /// What the connection has sent.
   struct Request {
     challenge::Claim claim;
     std::array<uint8_t, 4> length{};
@@ -75,14 +74,14 @@ struct Acceptor::PendingConnection {
   PendingConnection(ListeningSocket* at, Fd with) : listening(at), fd(std::move(with)) {}
 
   ListeningSocket* listening;
-  std::unique_ptr<Request> request;  // from its first byte on
-  Deadline::Clock::time_point came = Deadline::Clock::now();
+  std::unique_ptr<Request> request;  // allocated when its first byte arrives
+  Deadline::Clock::time_point accepted_at = Deadline::Clock::now();
   uint32_t index = 0;   // in its group
-  uint32_t filled = 0;  // bytes of this stage that have arrived
+  uint32_t filled = 0;  // bytes of this stage received so far
   Fd fd;
-  Group group = Group::Strangers;
+  Group group = Group::Unauthenticated;
   Stage stage = Stage::Claim;
-  challenge::Nonce nonce = challenge::make_hello().nonce;  // with which it was greeted
+  challenge::Nonce nonce = challenge::make_hello().nonce;  // sent in our Hello
 };
 
 size_t Acceptor::ListeningSocket::connections() const {
@@ -93,49 +92,49 @@ size_t Acceptor::ListeningSocket::connections() const {
 
 Acceptor::Acceptor(EventLoop& loop, Find find)
     : loop_(loop), find_(std::move(find)), epoll_(epoll_create1(EPOLL_CLOEXEC)), spare_(open_spare()) {
-  static_assert(sizeof(PendingConnection) <= 80, "strangers are many");
+  static_assert(sizeof(PendingConnection) <= 80, "there may be thousands of unauthenticated connections");
   if (!epoll_) throw_error(Code::SystemError, "cannot open epoll: {}", std::strerror(errno));
 }
 Acceptor::~Acceptor() = default;
 
 void Acceptor::open(int listener) {
   if (watch_ == 0) watch_ = loop_.watch(epoll_.get(), EPOLLIN, [this](uint32_t) { on_events(); });
-  ListeningSocket& listening = *sockets_.emplace_back(std::make_unique<ListeningSocket>(ListeningSocket{listener}));
+  ListeningSocket& listening = *listeners_.emplace_back(std::make_unique<ListeningSocket>(ListeningSocket{listener}));
   listening.watch = loop_.watch(listener, paused_ ? 0u : static_cast<uint32_t>(EPOLLIN),
                                 [this, &listening](uint32_t) { accept_some(listening); });
 }
 
 void Acceptor::close(int listener) {
   const auto listening =
-      std::find_if(sockets_.begin(), sockets_.end(), [&](const auto& d) { return d->listener == listener; });
-  if (listening == sockets_.end()) return;
+      std::find_if(listeners_.begin(), listeners_.end(), [&](const auto& d) { return d->listener == listener; });
+  if (listening == listeners_.end()) return;
   loop_.unwatch((*listening)->watch);
   for (PendingConnections& group : (*listening)->groups) {
-    while (!group.empty()) take_out(*group.back());
+    while (!group.empty()) detach(*group.back());
   }
-  sockets_.erase(listening);
+  listeners_.erase(listening);
 }
 
-// ---- places
+// ---- accepting and evicting
 
 void Acceptor::accept_some(ListeningSocket& listening) {
-  for (int i = 0; i < 64; ++i) {  // then others have their turn
+  for (int i = 0; i < 64; ++i) {  // then other events are handled
     Fd fd = accept_now(listening.listener);
     const int error = fd ? 0 : errno;
     if (fd) {
       accept_error_ = 0;
-      greet(listening, std::move(fd));
+      send_hello(listening, std::move(fd));
     } else if (!out_of_descriptors(error) && error != ENOBUFS && error != ENOMEM) {
       return;
-    } else if (!make_room_anywhere(kHandful)) {
-      if (out_of_descriptors(error)) turn_away(listening.listener, error);
-      return pause(true);  // or the loop would spin
+    } else if (!evict_from_fullest(kFewConnections)) {
+      if (out_of_descriptors(error)) reject_without_descriptor(listening.listener, error);
+      return pause(true);  // else the loop would spin
     }
   }
 }
 
-/// Who comes while there is no descriptor left hears so, instead of waiting in vain.
-void Acceptor::turn_away(int listener, int error) {
+/// Tells connecting peers that no descriptor is left, so that they need not wait for a time-out.
+void Acceptor::reject_without_descriptor(int listener, int error) {
   accept_error_ = error;
   if (!warned_) log_warn("connections of other ranks cannot be accepted: {}", system_words(error));
   warned_ = true;
@@ -149,67 +148,68 @@ void Acceptor::turn_away(int listener, int error) {
   spare_ = open_spare();
 }
 
-std::string Acceptor::trouble() const {
+std::string Acceptor::accept_error_text() const {
   const int error = accept_error_;
   return error == 0 ? "" : fmt::format("; this process could not accept connections: {}", system_words(error));
 }
 
-void Acceptor::greet(ListeningSocket& listening, Fd fd) {
-  const Group group = peer_user(fd.get()) == static_cast<int64_t>(geteuid()) ? Group::ThisUser : Group::Strangers;
-  const bool full = listening.connections() >= places(sockets_.size());
-  if (full && !make_room(listening, group)) return;
-  if (is_high(fd) && make_room_anywhere(kHandful)) move_down(fd);
+void Acceptor::send_hello(ListeningSocket& listening, Fd fd) {
+  const Group group = peer_user(fd.get()) == static_cast<int64_t>(geteuid()) ? Group::ThisUser : Group::Unauthenticated;
+  const bool full = listening.connections() >= max_pending(listeners_.size());
+  if (full && !evict_for(listening, group)) return;
+  if (is_high(fd) && evict_from_fullest(kFewConnections)) move_down(fd);
   auto connection = std::make_unique<PendingConnection>(&listening, std::move(fd));
   challenge::Hello hello;
   hello.nonce = connection->nonce;
-  // A fresh socket takes 40 bytes; one that does not is no loss.
+  // A fresh socket accepts 40 bytes. A connection whose socket does not is dropped.
   if (send_now(connection->fd.get(), bytes_of(hello)) != sizeof hello) return;
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.ptr = connection.get();
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, connection->fd.get(), &event) != 0) return;
-  enter(std::move(connection), group);
+  insert(std::move(connection), group);
   if (sweep_ == 0) sweep_ = loop_.at(Deadline::in(kSweepSeconds), [this] { sweep(); });
 }
 
-/// Turns out one of those who came by this listening. False where nobody has to give way to a newcomer of that group.
-bool Acceptor::make_room(ListeningSocket& listening, Group newcomer) {
-  for (const Group group : {Group::Strangers, Group::Proven, Group::ThisUser}) {
-    if (group == Group::ThisUser && newcomer != group) return false;
+/// Evicts one connection of this listening socket. False if none may be evicted for `for_group`.
+bool Acceptor::evict_for(ListeningSocket& listening, Group for_group) {
+  for (const Group group : {Group::Unauthenticated, Group::Authenticated, Group::ThisUser}) {
+    if (group == Group::ThisUser && for_group != group) return false;
     PendingConnections& connections = listening.of(group);
     if (connections.empty()) continue;
-    turn_out(*connections[random_u64() % connections.size()]);
+    evict(*connections[random_u64() % connections.size()]);
     return true;
   }
   return false;
 }
 
-/// Turns out one of those at the fullest listening; false where no listening has more than `kept`, which are not turned
-/// out for each other in the middle of what they came for.
-bool Acceptor::make_room_anywhere(size_t kept) {
-  const auto fullest = std::max_element(sockets_.begin(), sockets_.end(), [](const auto& a, const auto& b) {
+/// Evicts one connection of the fullest listening socket. False if no socket has more than `kept` connections: so few
+/// are not evicted for each other while they authenticate.
+bool Acceptor::evict_from_fullest(size_t kept) {
+  const auto fullest = std::max_element(listeners_.begin(), listeners_.end(), [](const auto& a, const auto& b) {
     return a->connections() < b->connections();
   });
-  return fullest != sockets_.end() && (*fullest)->connections() > kept && make_room(**fullest, Group::ThisUser);
+  return fullest != listeners_.end() && (*fullest)->connections() > kept && evict_for(**fullest, Group::ThisUser);
 }
 
 /// While paused, connections wait in the kernel's queue.
 void Acceptor::pause(bool paused) {
   if (paused_ == paused) return;
   paused_ = paused;
-  for (const auto& listening : sockets_) loop_.change(listening->watch, paused ? 0u : static_cast<uint32_t>(EPOLLIN));
+  for (const auto& listening : listeners_) loop_.change(listening->watch, paused ? 0u : static_cast<uint32_t>(EPOLLIN));
   if (paused) loop_.at(Deadline::in(kPauseSeconds), [this] { pause(false); });
 }
 
-/// Shows out who has been here for too long.
+/// Closes connections that have been pending for too long.
 void Acceptor::sweep() {
   sweep_ = 0;
   const auto now = Deadline::Clock::now();
   bool some = false;
-  for (const auto& listening : sockets_) {
+  for (const auto& listening : listeners_) {
     for (PendingConnections& connections : listening->groups) {
       for (size_t i = connections.size(); i-- > 0;) {
-        if (now - connections[i]->came > std::chrono::duration<double>(kPatienceSeconds)) turn_out(*connections[i]);
+        if (now - connections[i]->accepted_at > std::chrono::duration<double>(kAuthenticationSeconds))
+          evict(*connections[i]);
       }
       some = some || !connections.empty();
     }
@@ -217,15 +217,15 @@ void Acceptor::sweep() {
   if (some) sweep_ = loop_.at(Deadline::in(kSweepSeconds), [this] { sweep(); });
 }
 
-void Acceptor::enter(std::unique_ptr<PendingConnection> connection, Group group) {
+void Acceptor::insert(std::unique_ptr<PendingConnection> connection, Group group) {
   PendingConnections& connections = connection->listening->of(group);
   connection->group = group;
   connection->index = static_cast<uint32_t>(connections.size());
   connections.push_back(std::move(connection));
 }
 
-/// Leaves its group, in which the last one gets its place.
-std::unique_ptr<Acceptor::PendingConnection> Acceptor::leave(PendingConnection& connection) {
+/// Removes the connection from its group; the group's last connection takes its index.
+std::unique_ptr<Acceptor::PendingConnection> Acceptor::remove(PendingConnection& connection) {
   PendingConnections& connections = connection.listening->of(connection.group);
   connections.back()->index = connection.index;
   std::swap(connections[connection.index], connections.back());
@@ -234,39 +234,39 @@ std::unique_ptr<Acceptor::PendingConnection> Acceptor::leave(PendingConnection& 
   return taken;
 }
 
-/// A forked child may have its descriptor open too: then a mere close would not end its events.
-std::unique_ptr<Acceptor::PendingConnection> Acceptor::take_out(PendingConnection& connection) {
+/// A forked child may hold the descriptor too. Then close() alone would not end its events.
+std::unique_ptr<Acceptor::PendingConnection> Acceptor::detach(PendingConnection& connection) {
   if (connection.fd) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection.fd.get(), nullptr);
-  return leave(connection);
+  return remove(connection);
 }
 
-void Acceptor::turn_out(PendingConnection& connection) {
-  forget_at_close(connection.fd.get());
-  take_out(connection);
+void Acceptor::evict(PendingConnection& connection) {
+  reset_at_close(connection.fd.get());
+  detach(connection);
 }
 
-// ---- the way through
+// ---- authenticating
 
 void Acceptor::on_events() {
   std::array<epoll_event, 64> events;
   const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
   for (int i = 0; i < count; ++i) {
-    // Each connection has one event at most, and nothing that follows from it takes out another one.
+    // Each connection has at most one event, and handling it removes no other connection.
     auto& connection = *static_cast<PendingConnection*>(events[static_cast<size_t>(i)].data.ptr);
     if (!advance(connection)) continue;
-    const auto taken = take_out(connection);  // through, or not welcome
+    const auto taken = detach(connection);  // complete, or rejected
     if (taken->stage == PendingConnection::Stage::Frame && taken->filled == taken->request->frame_length) admit(*taken);
   }
 }
 
-/// True when the connection's time in the acceptor is over.
+/// True when the connection is no longer pending.
 bool Acceptor::advance(PendingConnection& v) {
   if (!v.request) v.request = std::make_unique<PendingConnection::Request>();
   PendingConnection::Request& request = *v.request;
   if (v.stage == PendingConnection::Stage::Claim) {
     if (!read_exactly(v, &request.claim, sizeof request.claim)) return !v.fd;
     if (!check_claim(v)) return true;
-    if (v.group == Group::Strangers) enter(leave(v), Group::Proven);
+    if (v.group == Group::Unauthenticated) insert(remove(v), Group::Authenticated);
     v.stage = PendingConnection::Stage::Length;
     v.filled = 0;
   }
@@ -281,8 +281,8 @@ bool Acceptor::advance(PendingConnection& v) {
   return read_frame(v) || !v.fd;
 }
 
-/// Reads no byte beyond the `size` that belong to this stage: what follows belongs to somebody else. True when
-/// complete; closes the descriptor when nothing more can come.
+/// Reads exactly the `size` bytes of this stage; later bytes belong to the connection's handler. True when complete.
+/// Closes the descriptor when the peer has ended the connection.
 bool Acceptor::read_exactly(PendingConnection& v, void* into, size_t size) {
   while (v.filled < size) {
     const ptrdiff_t got = recv_now(v.fd.get(), static_cast<char*>(into) + v.filled, size - v.filled);
@@ -323,7 +323,7 @@ bool Acceptor::check_claim(PendingConnection& v) {
 void Acceptor::admit(PendingConnection& v) {
   send_without_delay(v.fd.get());
   try {
-    v.request->handler->welcome(v.fd, v.request->frame);
+    v.request->handler->on_connection(v.fd, v.request->frame);
   } catch (const Error& error) {
     log_debug("control thread: refused a connection: {}", error.what());
     const Refused refused{error.code(), std::string(error.what()).substr(0, kMaxSmall)};

@@ -1,14 +1,13 @@
-// Where connections arrive. Nobody gets past the acceptor without proving a key that this process knows; until then a
-// connection is answered with messages of fixed size, costs about 150 bytes and a descriptor, and is shown out after 5
-// seconds.
+// Accepts connections and authenticates them. A connection that has not proven a key of this process gets messages of
+// fixed size only. It costs about 150 bytes and one descriptor, and it is closed after 5 seconds.
 //
-// Strangers may come by the thousand each second and say nothing. Each listening socket has places of its own; when all
-// of them are taken, a newcomer gets the place of a stranger picked at random. Who knows the key is through within
-// milliseconds, so it is seldom the one; if it is, its dial tries again (control/bootstrap/dial.hpp). The one that came
-// first would be a worse choice: among thousands it is any honest connection that needs a moment. PendingConnections
-// that have proven the key, and processes of this user at a UNIX socket, make no room for strangers. All connections
-// together take half of the descriptors that this process may have at the most, and no more than a handful while three
-// quarters are in use.
+// Unauthenticated connections may arrive by the thousand each second and send nothing. Each listening socket may have a
+// fixed number of pending connections. Once it has that many, each new connection evicts an unauthenticated one, picked
+// at random. An honest peer authenticates within milliseconds, so it is rarely the one picked; if it is, its dial tries
+// again (control/bootstrap/dial.hpp). Evicting the oldest would be worse: among thousands, every honest connection that
+// needs a moment would soon be the oldest. Connections that have proven the key, and processes of this user at a UNIX
+// socket, are not evicted for unauthenticated ones. All pending connections together use at most half of the
+// descriptors that this process may have, and only a few once three quarters of the descriptors are in use.
 #pragma once
 
 #include <array>
@@ -26,17 +25,17 @@
 
 namespace tutti::control {
 
-/// What stands behind a key.
+/// Serves the connections that have proven one key.
 class ConnectionHandler {
  public:
   virtual ~ConnectionHandler() = default;
   virtual const Key& key() const = 0;
-  /// A connection that proved the key, with its first frame's body. On the control thread; must not wait. Throwing an
-  /// Error sends it back as Refused, if `fd` has not been moved from.
-  virtual void welcome(Fd& fd, std::string_view first) = 0;
+  /// Takes a connection that has proven the key, with the body of its first frame. Runs on the control thread and must
+  /// not wait. A thrown Error is sent back as Refused, unless `fd` has been moved from.
+  virtual void on_connection(Fd& fd, std::string_view first) = 0;
 };
 
-/// Lives on the control thread.
+/// Belongs to the control thread.
 class Acceptor {
  public:
   /// Finds the handler of a key's public name; null if this process has none.
@@ -45,18 +44,18 @@ class Acceptor {
   Acceptor(EventLoop& loop, Find find);
   ~Acceptor();
 
-  /// Accepts at `listener` from now on, which must stay open until close().
+  /// Accepts connections on `listener` until close(); `listener` must stay open until then.
   void open(int listener);
-  /// Accepts no more there, and shows out whoever came that way and is not through yet.
+  /// Stops accepting on `listener` and closes its pending connections.
   void close(int listener);
 
-  /// "; this process could not accept connections: …" where that has been so since the last one it could; else "". Any
+  /// The text "; this process could not accept connections: …" if the last attempt to accept failed, else "". Any
   /// thread.
-  std::string trouble() const;
+  std::string accept_error_text() const;
 
  private:
-  /// In the order in which they make room.
-  enum class Group : uint8_t { Strangers, Proven, ThisUser };
+  /// In the order of eviction.
+  enum class Group : uint8_t { Unauthenticated, Authenticated, ThisUser };
   static constexpr size_t kGroups = 3;
   struct PendingConnection;
   using PendingConnections = std::vector<std::unique_ptr<PendingConnection>>;
@@ -70,10 +69,10 @@ class Acceptor {
   };
 
   void accept_some(ListeningSocket& listening);
-  void turn_away(int listener, int error);
-  void greet(ListeningSocket& listening, Fd fd);
-  bool make_room(ListeningSocket& listening, Group newcomer);
-  bool make_room_anywhere(size_t kept);
+  void reject_without_descriptor(int listener, int error);
+  void send_hello(ListeningSocket& listening, Fd fd);
+  bool evict_for(ListeningSocket& listening, Group for_group);
+  bool evict_from_fullest(size_t kept);
   void pause(bool paused);
   void on_events();
   void sweep();
@@ -83,18 +82,18 @@ class Acceptor {
   bool read_frame(PendingConnection& connection);
   bool check_claim(PendingConnection& connection);
   void admit(PendingConnection& connection);
-  static void enter(std::unique_ptr<PendingConnection> connection, Group group);
-  static std::unique_ptr<PendingConnection> leave(PendingConnection& connection);
-  std::unique_ptr<PendingConnection> take_out(PendingConnection& connection);
-  void turn_out(PendingConnection& connection);
+  static void insert(std::unique_ptr<PendingConnection> connection, Group group);
+  static std::unique_ptr<PendingConnection> remove(PendingConnection& connection);
+  std::unique_ptr<PendingConnection> detach(PendingConnection& connection);
+  void evict(PendingConnection& connection);
 
   EventLoop& loop_;
   const Find find_;
-  const Fd epoll_;  // of all connections, watched by the loop as one
-  std::vector<std::unique_ptr<ListeningSocket>> sockets_;
+  const Fd epoll_;  // of all pending connections; the loop watches this one descriptor
+  std::vector<std::unique_ptr<ListeningSocket>> listeners_;
   EventLoop::Id watch_ = 0, sweep_ = 0;
   bool paused_ = false;
-  Fd spare_;                          // given up to turn somebody away when there is no other
+  Fd spare_;                          // closed to free a descriptor for rejecting a connection when none is left
   std::atomic<int> accept_error_{0};  // errno
   bool warned_ = false;
 };

@@ -13,7 +13,7 @@ namespace tutti::control {
 namespace {
 
 constexpr size_t kReadAtOnce = 64 << 10;
-constexpr int kReadsPerTurn = 16;  // others wait meanwhile
+constexpr int kReadsPerTurn = 16;  // then other channels are handled
 constexpr size_t kMaxQueued = size_t{1} << 30;
 
 size_t frame_length(std::string_view bytes) {
@@ -32,10 +32,10 @@ void Channel::open(OnFrame on_frame, OnEnd on_end) {
 }
 
 void Channel::send(Frame frame) {
-  if (!fd_ || mute_) return;
+  if (!fd_ || peer_closed_) return;
   if (queued_ + frame->size() > kMaxQueued) {
-    // Not from within send(): the caller may be walking over all its channels.
-    mute_ = true;
+    // Not from within send(): the caller may be iterating over all its channels.
+    peer_closed_ = true;
     loop_.post([weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->end("it reads nothing of what is sent to it");
     });
@@ -61,12 +61,12 @@ void Channel::on_events(uint32_t events) {
 
 void Channel::read_some() {
   for (int turn = 0; turn < kReadsPerTurn && fd_; ++turn) {
-    std::array<char, kReadAtOnce> buffer;  // on the control thread's stack: there may be thousands of channels
+    std::array<char, kReadAtOnce> buffer;  // on the stack: there may be thousands of channels, and one control thread
     const ptrdiff_t got = recv_now(fd_.get(), buffer.data(), buffer.size());
     if (got == 0) return;
     if (got < 0) return end("its connection closed");
     in_.append(buffer.data(), static_cast<size_t>(got));
-    heard_ = Deadline::Clock::now();
+    last_received_ = Deadline::Clock::now();
     handle_frames();
     if (got < static_cast<ptrdiff_t>(kReadAtOnce)) return;
   }
@@ -83,7 +83,7 @@ void Channel::handle_frames() {
       at += 4 + length;
     }
   } catch (const std::exception& error) {
-    return end(fmt::format("it sent nonsense: {}", error.what()));
+    return end(fmt::format("it sent an invalid message: {}", error.what()));
   }
   in_.erase(0, at);
 }
@@ -91,8 +91,8 @@ void Channel::handle_frames() {
 void Channel::write_some() {
   while (fd_ && !out_.empty()) {
     const ptrdiff_t sent = send_now(fd_.get(), std::string_view(*out_.front()).substr(sent_));
-    if (sent < 0) {  // the end is reported when all that the peer wrote has been read
-      mute_ = true;
+    if (sent < 0) {  // on_end_ is called once all that the peer wrote has been read
+      peer_closed_ = true;
       out_.clear();
       queued_ = 0;
       break;

@@ -9,13 +9,13 @@
 
 namespace tutti::control {
 
-/// The client of rank `to`, for a request of rank `from`. This is the one place where `from` is checked: streams and
-/// services behind it may use it as an index.
+/// The client of rank `to`, for a request of rank `from`. Only this function checks `from`: streams and services use it
+/// as an index.
 std::shared_ptr<ControlClient> CommunicatorConnections::client(Rank to, Rank from) const {
   auto found = control_.client(name_, to);
   if (!found) {
-    throw_error(Code::PeerFailed, "rank {} is not in process {} on {} (any more)", to, control_.home().process,
-                control_.home().host_name);
+    throw_error(Code::PeerFailed, "rank {} is not in process {} on {} (any more)", to, control_.local_member().process,
+                control_.local_member().host_name);
   }
   if (from < 0 || from >= found->ranks()) {
     throw_error(Code::ProtocolError, "a request in the name of rank {}, where ranks are numbered from 0 to {}", from,
@@ -24,7 +24,7 @@ std::shared_ptr<ControlClient> CommunicatorConnections::client(Rank to, Rank fro
   return found;
 }
 
-void CommunicatorConnections::welcome(Fd& fd, std::string_view first) {
+void CommunicatorConnections::on_connection(Fd& fd, std::string_view first) {
   switch (kind_of(first)) {
     case Kind::Register: {
       const auto server = control_.server(name_);
@@ -34,7 +34,7 @@ void CommunicatorConnections::welcome(Fd& fd, std::string_view first) {
     case Kind::Withdraw: {
       if (const auto server = control_.server(name_)) server->withdraw(unpack<Withdraw>(first));
       const std::string accepted = pack(Accepted{});
-      send_now(fd.get(), accepted);  // whoever withdraws may not wait for it
+      send_now(fd.get(), accepted);  // the withdrawing rank may not wait for it
       return;
     }
     case Kind::Stream: {

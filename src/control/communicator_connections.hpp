@@ -1,4 +1,4 @@
-// What answers the connections that prove a communicator's key: its rendezvous server and its clients in this process.
+// Routes the connections that prove a communicator's key to its rendezvous server and its clients in this process.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ class CommunicatorConnections final : public ConnectionHandler {
   CommunicatorConnections(ControlThread& control, const Key& key)
       : control_(control), key_(key), name_(public_name(key)) {}
   const Key& key() const override { return key_; }
-  void welcome(Fd& fd, std::string_view first) override;
+  void on_connection(Fd& fd, std::string_view first) override;
 
  private:
   std::shared_ptr<ControlClient> client(Rank to, Rank from) const;

@@ -1,4 +1,4 @@
-// The control thread's side of a client: what the rendezvous server says, and who dies.
+// The control thread's side of a client: messages of the rendezvous server, and deaths of processes.
 #include "control/control_client.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace tutti::control {
 namespace {
 
-constexpr double kGraceSeconds = 0.05;  // a death may be seen before the update that explains it
+constexpr double kGraceSeconds = 0.05;  // a death may be seen before the message that explains it
 constexpr double kHubSeconds = 0.4;     // for the rendezvous server to confirm a death that this host saw
 
 }  // namespace
@@ -59,7 +59,7 @@ void ControlClient::on_frame(std::string_view body) {
     case Kind::TransferCounts:
       return on_transfers(unpack<TransferCounts>(body));
     case Kind::MembershipUpdate:
-      return on_update(unpack<MembershipUpdate>(body));
+      return on_membership_update(unpack<MembershipUpdate>(body));
     case Kind::Fail: {
       auto failure = unpack<Fail>(body);
       std::sort(failure.tickets.begin(), failure.tickets.end());
@@ -85,14 +85,14 @@ void ControlClient::on_frame(std::string_view body) {
 
 void ControlClient::on_table(Table table) {
   if (table.members.size() != static_cast<size_t>(ranks_) || !members_.empty() || table.heartbeat_ms == 0) {
-    throw_error(Code::ProtocolError, "a table of {} ranks where {} belong", table.members.size(), ranks_);
+    throw_error(Code::ProtocolError, "a table of {} ranks in a communicator of {}", table.members.size(), ranks_);
   }
   heartbeat_seconds_ = table.heartbeat_ms / 1e3;
   server_ = std::move(table.server);
   {
     const std::lock_guard lock(mutex_);
     members_ = std::move(table.members);
-    for (const Member& m : members_) places_.push_back({m.host, m.process, m.started, m.nonce});
+    for (const Member& m : members_) process_ids_.push_back({m.host, m.process, m.started, m.nonce});
     joined_ = true;
   }
   changed_.notify_all();
@@ -106,47 +106,49 @@ void ControlClient::on_transfers(const TransferCounts& transfers) {
   for (const PeerTransfers& traffic : transfers.traffic) {
     if (traffic.peer < 0 || traffic.peer >= ranks_)
       throw_error(Code::ProtocolError, "transfers of rank {}", traffic.peer);
-    Left& left = left_[static_cast<size_t>(traffic.peer)];
+    Left& left = departed_[static_cast<size_t>(traffic.peer)];
     left.sent_to_us = traffic.sent;
     left.received_from_us = traffic.received;
   }
 }
 
-void ControlClient::on_update(const MembershipUpdate& update) {
+void ControlClient::on_membership_update(const MembershipUpdate& update) {
   {
     const std::lock_guard lock(mutex_);
-    for (const MembershipUpdate::Gone& gone : update.gone) {
-      if (gone.rank < 0 || gone.rank >= ranks_) throw_error(Code::ProtocolError, "update of rank {}", gone.rank);
-      const auto r = static_cast<size_t>(gone.rank);
-      gone_[r] = gone.lost != 0 ? Gone::Lost : Gone::Left;
-      left_[r].calls = gone.calls;
-      left_[r].last = gone.last;
+    for (const MembershipUpdate::Departure& departure : update.departures) {
+      if (departure.rank < 0 || departure.rank >= ranks_)
+        throw_error(Code::ProtocolError, "a membership update names rank {}", departure.rank);
+      const auto r = static_cast<size_t>(departure.rank);
+      membership_[r] = departure.lost != 0 ? Membership::Lost : Membership::Left;
+      departed_[r].calls = departure.calls;
+      departed_[r].last = departure.last;
     }
   }
-  for (const MembershipUpdate::Gone& gone : update.gone) {
-    if (gone.lost != 0) resolve_all_to(gone.rank);  // it will not answer; one that has left does
+  for (const MembershipUpdate::Departure& departure : update.departures) {
+    if (departure.lost != 0) resolve_all_to(departure.rank);  // it will not answer; a rank that left still does
   }
 }
 
 void ControlClient::on_done(Done done) {
-  bool unheard = false;
+  bool mismatch_is_late = false;
   {
     const std::lock_guard lock(mutex_);
     done_ = true;
     mismatch_ = std::move(done.mismatch);
-    unheard = answered_ && !mismatch_.empty();
+    mismatch_is_late = leave_returned_ && !mismatch_.empty();
   }
-  if (unheard) control_.add_unheard({rank_, ranks_, mismatch_});  // before close(): then nobody waits for it any more
+  if (mismatch_is_late)
+    control_.add_late_mismatch({rank_, ranks_, mismatch_});  // before close(): after it nobody waits for the mismatch
   close();
 }
 
-/// The connection to the rendezvous server has ended: as it should after Done, else because its process died.
+/// The connection to the rendezvous server has ended. That is expected after Done; otherwise the server's process died.
 void ControlClient::on_end(const std::string& why) {
   const auto self = shared_from_this();
-  bool parted = false;
+  bool leave_sent = false;
   {
     const std::lock_guard lock(mutex_);
-    parted = parted_ || done_;
+    leave_sent = leave_sent_ || done_;
     if (!joined_ && !refusal_) {
       refusal_ = Failure(Code::PeerFailed, "the rendezvous server is gone: the process that made the unique id ended");
     }
@@ -154,31 +156,30 @@ void ControlClient::on_end(const std::string& why) {
   }
   channel_.reset();
   resolve_all();
-  if (parted || members_.empty()) return close();
-  if (not_gone().empty()) return;
-  // If that process died, its pidfd tells in a moment, and names the rank.
+  if (leave_sent || members_.empty()) return close();
+  if (remaining_ranks().empty()) return;
+  // If that process died, its pidfd reports it in a moment, and names the rank.
   grace_timer_ = control_.loop().at(Deadline::in(kGraceSeconds), [weak = weak_from_this(), why] {
-    if (const auto client = weak.lock()) client->hub_lost(why);
+    if (const auto client = weak.lock()) client->server_lost(why);
   });
 }
 
-void ControlClient::hub_lost(const std::string& why) {
+void ControlClient::server_lost(const std::string& why) {
   if (closed_) return;
   const auto rank =
       std::find_if(members_.begin(), members_.end(), [&](const Member& m) { return same_process(m, server_); });
   const std::string who = rank == members_.end()
                               ? fmt::format("the process that made the unique id ({})", describe_process(server_))
                               : describe_rank(static_cast<Rank>(rank - members_.begin()), *rank);
-  set_failure(Code::PeerFailed,
-              fmt::format("{} is gone, and with it the rendezvous server of all ranks: {}", who, why));
+  set_failure(Code::PeerFailed, fmt::format("{} is gone; it held the rendezvous server of all ranks: {}", who, why));
 }
 
 void ControlClient::heartbeat() {
   if (!channel_) return;
   const double beat = heartbeat_seconds_ / 4;
   const auto now = Deadline::Clock::now();
-  // After this process itself was stopped, the rendezvous server is not to blame for the silence.
-  if (std::chrono::duration<double>(now - last_beat_).count() > 2 * beat) channel_->forgive_silence();
+  // If this process itself was stopped, the silence is not the rendezvous server's fault.
+  if (std::chrono::duration<double>(now - last_beat_).count() > 2 * beat) channel_->reset_silence();
   last_beat_ = now;
   const double silent = std::chrono::duration<double>(now - channel_->heard()).count();
   if (silent > heartbeat_seconds_) {
@@ -192,15 +193,15 @@ void ControlClient::heartbeat() {
   });
 }
 
-/// One watch for each other process of this host that holds a rank, or the rendezvous server.
+/// Watches each other process of this host that holds a rank or the rendezvous server, once.
 void ControlClient::watch_processes() {
   std::set<std::pair<uint32_t, uint64_t>> seen;
-  const Member& home = control_.home();
-  seen.emplace(home.process, home.started);
+  const Member& local_member = control_.local_member();
+  seen.emplace(local_member.process, local_member.started);
   const auto watch = [&](const Member& member) {
-    if (member.host != home.host || !seen.emplace(member.process, member.started).second) return;
+    if (member.host != local_member.host || !seen.emplace(member.process, member.started).second) return;
     watches_.push_back(control_.watch_process(member.process, member.started, [weak = weak_from_this(), member] {
-      if (const auto self = weak.lock()) self->process_died(member);
+      if (const auto self = weak.lock()) self->on_process_died(member);
     }));
   };
   watch(server_);
@@ -212,14 +213,14 @@ std::vector<Rank> ControlClient::still_here(const Member& member) const {
   const std::lock_guard lock(mutex_);
   for (Rank r = 0; r < ranks_; ++r) {
     const auto i = static_cast<size_t>(r);
-    if (gone_[i] == Gone::No && same_process(members_[i], member)) ranks.push_back(r);
+    if (membership_[i] == Membership::Present && same_process(members_[i], member)) ranks.push_back(r);
   }
   return ranks;
 }
 
-/// The rendezvous server decides whether a rank that died had left before; where it does not answer, this rank believes
-/// what it sees.
-void ControlClient::process_died(const Member& member) {
+/// The rendezvous server decides whether a rank that died had left before. If the server does not answer, this rank
+/// relies on what its host saw.
+void ControlClient::on_process_died(const Member& member) {
   {
     const std::lock_guard lock(mutex_);
     for (size_t i = 0; i < members_.size(); ++i) dead_[i] = dead_[i] || same_process(members_[i], member);
@@ -250,8 +251,9 @@ void ControlClient::process_died(const Member& member) {
   });
 }
 
-/// Others of this host read and write the memory of the process that a rank says it is, so it must be its own: a
-/// member that names another one, this one perhaps, would have that one's memory read and written.
+/// Other ranks of this host read and write the memory of the process that a rank names as its own. A request must
+/// therefore come from that process: otherwise a member could name a foreign process and have its memory read and
+/// written.
 void ControlClient::check_asker(Rank from, int fd) const {
   const int64_t process = peer_process(fd);
   if (process == static_cast<int64_t>(member(from).process)) return;
@@ -272,7 +274,7 @@ void ControlClient::answer_board(const BoardAsk& ask) {
 
 void ControlClient::resolve(uint64_t ticket, Answer answer) {
   const auto found = questions_.find(ticket);
-  if (found == questions_.end()) return;  // its time was over
+  if (found == questions_.end()) return;  // timed out
   control_.loop().cancel(found->second.timer);
   std::promise<Answer> promise = std::move(found->second.answer);
   questions_.erase(found);
@@ -291,7 +293,7 @@ void ControlClient::resolve_all() {
   while (!questions_.empty()) resolve(questions_.begin()->first, std::nullopt);
 }
 
-/// Nobody needs this client any more.
+/// No rank needs this client any more.
 void ControlClient::close() {
   if (closed_) return;
   const auto self = shared_from_this();

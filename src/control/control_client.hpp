@@ -1,7 +1,7 @@
-// One rank's place in its communicator: the control thread's half of an Endpoint.
+// One rank of a communicator: the control thread's half of an Endpoint.
 //
-// It keeps the connection to the rendezvous server, learns who the others are, who has gone and what has failed, and
-// offers this rank's services. It outlives its Endpoint until every rank has left.
+// It keeps the connection to the rendezvous server and tracks which ranks exist, which have left and what has failed.
+// It serves this rank's services. It outlives its Endpoint until every rank has left.
 #pragma once
 
 #include <atomic>
@@ -33,24 +33,25 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
 
   ControlClient(ControlThread& control, const Key& key, Rank ranks, Rank rank);
 
-  // ---- never changes
+  // ---- constant
   ControlThread& control() const { return control_; }
   const Key& key() const { return key_; }
   const std::string& name() const { return name_; }
   Rank rank() const { return rank_; }
   Rank ranks() const { return ranks_; }
-  /// Once joined. Throws Error(InvalidArgument) for a rank that does not exist.
+  /// Valid once joined. Throws Error(InvalidArgument) for a rank that does not exist.
   const Member& member(Rank rank) const { return members_[index(rank)]; }
-  const transports::ProcessId& place(Rank rank) const { return places_[index(rank)]; }
+  const transports::ProcessId& process_id(Rank rank) const { return process_ids_[index(rank)]; }
 
   // ---- any thread
-  /// Takes over a connection that has sent Register. `wait_joined` then waits for the table.
+  /// Takes a connection over which Register has been sent. `wait_joined` then waits for the table.
   void adopt(Fd fd);
   void wait_joined(WaitLimit limit);
   std::vector<std::string> exchange(std::string mine, Deadline deadline, const ExchangePurpose& purpose);
   const std::atomic<uint32_t>& failed() const { return failed_; }
   std::optional<Failure> failure() const;
-  /// With it fail, in this process and in those of the others, the communicators of the waits with these tickets.
+  /// Fails the communicator, and the communicators of the waits with these tickets, in this process and in those of the
+  /// other ranks.
   void fail(Code code, const std::string& text, const std::vector<uint64_t>& tickets = {});
   bool lost(Rank rank) const;
   std::optional<Left> left(Rank rank) const;
@@ -58,22 +59,22 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   Guarded<std::string(uint64_t)>& board() { return board_; }
   Services& services() { return services_; }
   Streams& streams() { return streams_; }
-  /// Answers requests that came before their service did.
+  /// Answers requests that arrived before their service was registered.
   void retry_services();
-  void say_goodbye(const Goodbye& goodbye);
-  /// Gives up a client whose join failed.
+  void send_leave_notice(const LeaveNotice& leave_notice);
+  /// Discards a client whose join failed.
   void give_up();
   /// The other ranks that have neither left nor been lost.
-  std::vector<Rank> not_gone() const;
-  /// True, with the rendezvous server's comparison of the ranks' calls, once every rank has left. After the first time,
-  /// what comes to be known goes to ControlThread::add_unheard.
+  std::vector<Rank> remaining_ranks() const;
+  /// True once every rank has left; `mismatch` then gets the rendezvous server's comparison of the ranks' calls. A
+  /// mismatch found after the first call of this goes to ControlThread::add_late_mismatch.
   bool done(std::string* mismatch);
 
  private:
-  enum class Gone : uint8_t { No, Left, Lost };
+  enum class Membership : uint8_t { Present, Left, Lost };
   struct Question {
     std::promise<Answer> answer;
-    Rank peer = kNoRank;  // that was asked
+    Rank peer = kNoRank;  // the rank that was asked
     EventLoop::Id timer = 0;
   };
 
@@ -83,13 +84,13 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   void on_frame(std::string_view body);
   void on_table(Table table);
   void on_transfers(const TransferCounts& transfers);
-  void on_update(const MembershipUpdate& update);
+  void on_membership_update(const MembershipUpdate& update);
   void on_done(Done done);
   void on_end(const std::string& why);
-  void hub_lost(const std::string& why);
+  void server_lost(const std::string& why);
   void heartbeat();
   void watch_processes();
-  void process_died(const Member& member);
+  void on_process_died(const Member& member);
   std::vector<Rank> still_here(const Member& member) const;
   void answer_board(const BoardAsk& ask);
   void check_asker(Rank from, int fd) const;
@@ -98,7 +99,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   void resolve_all();
   void close();
 
-  /// Sets the first failure; false if there was one. Under no lock.
+  /// Records the first failure; false if there was one already. Takes the lock.
   bool set_failure(Code code, const std::string& text);
   std::vector<std::string> wait_gathered(uint32_t number, Deadline deadline, const ExchangePurpose& purpose);
 
@@ -107,27 +108,27 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   const std::string name_;
   const Rank ranks_, rank_;
   std::vector<Member> members_;  // written once, before joined_ is set
-  std::vector<transports::ProcessId> places_;
+  std::vector<transports::ProcessId> process_ids_;
   Member server_;
 
   std::atomic<uint32_t> failed_{0};
   Guarded<std::string(uint64_t)> board_;
   Services services_{[this](Rank from, int fd) { check_asker(from, fd); }};
   Streams streams_;
-  std::mutex exchange_mutex_;  // one exchange at a time
+  std::mutex exchange_mutex_;  // serializes exchanges
   uint32_t exchanges_ = 0;
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
-  bool joined_ = false, parted_ = false, done_ = false;
-  bool answered_ = false;  // leave() has told what was known
+  bool joined_ = false, leave_sent_ = false, done_ = false;
+  bool leave_returned_ = false;  // done() has returned what was known then
   std::optional<Failure> refusal_;
   std::optional<Failure> failure_;
   std::optional<Gathered> gathered_;
   std::optional<Missing> missing_;
-  std::vector<Gone> gone_;  // as the rendezvous server says
-  std::vector<bool> dead_;  // whose process has died, as seen from here
-  std::vector<Left> left_;  // of those that Left
+  std::vector<Membership> membership_;  // as reported by the rendezvous server
+  std::vector<bool> dead_;              // ranks whose process died, as this host saw it
+  std::vector<Left> departed_;          // valid for ranks that left
   std::string mismatch_;
 
   // control thread only

@@ -1,4 +1,4 @@
-// The user threads' side of a client: calls that wait for the control thread, or leave work with it.
+// The user threads' side of a client: calls that wait for the control thread or post work to it.
 #include <algorithm>
 
 #include "control/control_client.hpp"
@@ -8,10 +8,10 @@
 namespace tutti::control {
 namespace {
 
-/// The rendezvous server ends waits at their deadline, with a text that says who is missing; a waiter gives up by
-/// itself only when even that does not come.
+/// The rendezvous server ends a wait at its deadline and names the missing ranks. A waiter times out by itself, this
+/// much later, only if the server's message does not arrive.
 constexpr double kForTheReasonSeconds = 2;
-constexpr double kLookEvery = 0.02;  // seconds, at what may end a wait from elsewhere
+constexpr double kLookEvery = 0.02;  // seconds between checks of the stop flag
 
 Deadline later(Deadline deadline) { return Deadline::in(deadline.left() + kForTheReasonSeconds); }
 
@@ -23,9 +23,9 @@ ControlClient::ControlClient(ControlThread& control, const Key& key, Rank ranks,
       name_(public_name(key)),
       ranks_(ranks),
       rank_(rank),
-      gone_(static_cast<size_t>(ranks), Gone::No),
+      membership_(static_cast<size_t>(ranks), Membership::Present),
       dead_(static_cast<size_t>(ranks), false),
-      left_(static_cast<size_t>(ranks)) {}
+      departed_(static_cast<size_t>(ranks)) {}
 
 size_t ControlClient::index(Rank rank) const {
   if (rank < 0 || rank >= ranks_)
@@ -49,7 +49,7 @@ void ControlClient::wait_joined(WaitLimit limit) {
   }
   if (joined_) return;
   if (refusal_) throw Error(refusal_->first, refusal_->second);
-  throw_error(Code::Timeout, "the rendezvous server took this rank's registration and then said nothing");
+  throw_error(Code::Timeout, "the rendezvous server accepted this rank's registration and did not answer it");
 }
 
 std::vector<std::string> ControlClient::exchange(std::string mine, Deadline deadline, const ExchangePurpose& purpose) {
@@ -73,11 +73,11 @@ std::vector<std::string> ControlClient::wait_gathered(uint32_t number, Deadline 
   const auto complete = [&] { return gathered_ && gathered_->number == number; };
   bool over = false;
   while (!complete() && !failure_ && !over) {
-    if (missing_ && missing_->number == number && purpose.look) {
+    if (missing_ && missing_->number == number && purpose.on_missing) {
       const Missing missing = std::move(*missing_);
       missing_.reset();
       lock.unlock();
-      purpose.look(missing.ranks, missing.compare != 0);
+      purpose.on_missing(missing.ranks, missing.compare != 0);
       lock.lock();
       continue;
     }
@@ -92,7 +92,7 @@ std::vector<std::string> ControlClient::wait_gathered(uint32_t number, Deadline 
   if (!failure_) {
     lock.unlock();
     fail(Code::Timeout,
-         fmt::format("rank {} waited in vain in {}: the rendezvous server does not answer", rank_, purpose.what));
+         fmt::format("rank {} timed out in {}: the rendezvous server does not answer", rank_, purpose.what));
     lock.lock();
   }
   throw Error(failure_->first, failure_->second);
@@ -104,15 +104,15 @@ std::optional<ControlClient::Failure> ControlClient::failure() const {
 }
 
 bool ControlClient::set_failure(Code code, const std::string& text) {
-  bool unheard = false;
+  bool mismatch_is_late = false;
   {
     const std::lock_guard lock(mutex_);
     if (failure_) return false;
     failure_ = Failure(code, text);
     failed_.store(static_cast<uint32_t>(code), std::memory_order_release);
-    unheard = answered_ && code == Code::Mismatch;
+    mismatch_is_late = leave_returned_ && code == Code::Mismatch;
   }
-  if (unheard) control_.add_unheard({rank_, ranks_, text});
+  if (mismatch_is_late) control_.add_late_mismatch({rank_, ranks_, text});
   changed_.notify_all();
   control_.notify();
   return true;
@@ -128,13 +128,13 @@ void ControlClient::fail(Code code, const std::string& text, const std::vector<u
 
 bool ControlClient::lost(Rank rank) const {
   const std::lock_guard lock(mutex_);
-  return gone_[index(rank)] == Gone::Lost || dead_[index(rank)];
+  return membership_[index(rank)] == Membership::Lost || dead_[index(rank)];
 }
 
 std::optional<Left> ControlClient::left(Rank rank) const {
   const std::lock_guard lock(mutex_);
   const size_t r = index(rank);
-  return gone_[r] == Gone::Left ? std::optional(left_[r]) : std::nullopt;
+  return membership_[r] == Membership::Left ? std::optional(departed_[r]) : std::nullopt;
 }
 
 std::future<ControlClient::Answer> ControlClient::ask_board(Rank peer, uint64_t call, Deadline deadline) {
@@ -162,34 +162,34 @@ void ControlClient::retry_services() {
   control_.loop().post([self = shared_from_this()] { self->services_.retry(); });
 }
 
-void ControlClient::say_goodbye(const Goodbye& goodbye) {
+void ControlClient::send_leave_notice(const LeaveNotice& leave_notice) {
   {
     const std::lock_guard lock(mutex_);
-    parted_ = true;
+    leave_sent_ = true;
   }
-  control_.loop().post([self = shared_from_this(), goodbye] {
+  control_.loop().post([self = shared_from_this(), leave_notice] {
     if (!self->channel_) return self->close();
-    self->channel_->send(pack(goodbye));
+    self->channel_->send(pack(leave_notice));
   });
 }
 
 void ControlClient::give_up() {
-  control_.remove_client(*this);  // at once: the rank may try again
+  control_.remove_client(*this);  // at once: the rank may join again
   control_.loop().post([self = shared_from_this()] { self->close(); });
 }
 
-std::vector<Rank> ControlClient::not_gone() const {
+std::vector<Rank> ControlClient::remaining_ranks() const {
   std::vector<Rank> ranks;
   const std::lock_guard lock(mutex_);
   for (Rank r = 0; r < ranks_; ++r) {
-    if (r != rank_ && gone_[static_cast<size_t>(r)] == Gone::No) ranks.push_back(r);
+    if (r != rank_ && membership_[static_cast<size_t>(r)] == Membership::Present) ranks.push_back(r);
   }
   return ranks;
 }
 
 bool ControlClient::done(std::string* mismatch) {
   const std::lock_guard lock(mutex_);
-  answered_ = true;
+  leave_returned_ = true;
   *mismatch = mismatch_;
   return done_;
 }

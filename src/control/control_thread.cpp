@@ -26,7 +26,7 @@ namespace {
 
 std::atomic<ControlThread*> current{nullptr};
 
-/// Held while the thread starts, and by fork(), so that no child inherits a half-started one.
+/// Held while the thread starts, and by fork(), so that no child inherits a partly started thread.
 std::mutex& start_mutex() {
   static auto* const kMutex = [] {
     pthread_atfork([] { start_mutex().lock(); }, [] { start_mutex().unlock(); }, [] { start_mutex().unlock(); });
@@ -35,7 +35,7 @@ std::mutex& start_mutex() {
   return *kMutex;
 }
 
-/// While it lives, threads that this one starts take no signals: those are meant for the program's own threads.
+/// Threads started while this object lives block all signals: signals are for the program's own threads.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -82,27 +82,27 @@ ControlThread::ControlThread()
         return found == handlers_.end() ? nullptr : found->second;
       }) {
   tcp_ = listen_tcp(0);
-  home_.unix_name = "tutti-" + random_hex(16);
-  unix_ = listen_unix(home_.unix_name);
-  home_.nonce = random_u64();
-  home_.host = host_identity();
-  if (home_.host.empty()) {
+  local_member_.unix_name = "tutti-" + random_hex(16);
+  unix_ = listen_unix(local_member_.unix_name);
+  local_member_.nonce = random_u64();
+  local_member_.host = host_identity();
+  if (local_member_.host.empty()) {
     log_warn(
         "/proc is not mounted here, so this process cannot tell which others share its host: it reaches them by "
         "TCP, as if they ran elsewhere");
-    home_.host = public_name(derive_key(fmt::format("tutti process {}", home_.nonce)));
+    local_member_.host = public_name(derive_key(fmt::format("tutti process {}", local_member_.nonce)));
   }
-  home_.process = static_cast<uint32_t>(process_);
-  home_.started = process_start(home_.process);
-  home_.host_name = host_name();
+  local_member_.process = static_cast<uint32_t>(process_);
+  local_member_.started = process_start(local_member_.process);
+  local_member_.host_name = host_name();
   try {
-    home_.addresses = local_addresses();
+    local_member_.addresses = local_addresses();
   } catch (const Error& error) {
     no_addresses_ = error;
-    home_.addresses = {Address::loopback()};
+    local_member_.addresses = {Address::loopback()};
   }
-  home_.addresses.resize(std::min<size_t>(home_.addresses.size(), 16));
-  home_.port = port_of(tcp_.get());
+  local_member_.addresses.resize(std::min<size_t>(local_member_.addresses.size(), 16));
+  local_member_.port = port_of(tcp_.get());
   acceptor_.open(tcp_.get());
   acceptor_.open(unix_.get());
   run_on_thread(loop_);
@@ -141,8 +141,8 @@ ControlThread::Entry& ControlThread::entry(const Key& key) {
   return found->second;
 }
 
-/// Under the lock: forgets a communicator of which nothing is left.
-void ControlThread::tidy(const std::string& name) {
+/// Under the lock: removes the entry of a communicator that has neither server nor clients here.
+void ControlThread::remove_if_unused(const std::string& name) {
   const auto found = entries_.find(name);
   if (found != entries_.end() && !found->second.server && found->second.clients.empty()) {
     entries_.erase(found);
@@ -166,7 +166,7 @@ void ControlThread::remove_server(const std::string& name) {
   std::shared_ptr<RendezvousServer> last;  // destroyed after the lock is released
   const std::lock_guard lock(mutex_);
   if (const auto found = entries_.find(name); found != entries_.end()) last.swap(found->second.server);
-  tidy(name);
+  remove_if_unused(name);
 }
 
 void ControlThread::add_client(const std::shared_ptr<ControlClient>& client) {
@@ -195,36 +195,36 @@ void ControlThread::remove_client(const ControlClient& client) {
       entry->second.clients.erase(found);
     }
   }
-  tidy(client.name());
+  remove_if_unused(client.name());
 }
 
-void ControlThread::endpoint_came() {
+void ControlThread::endpoint_opened() {
   const std::lock_guard lock(mutex_);
   ++endpoints_;
   changed_.notify_all();
 }
 
-bool ControlThread::endpoint_went() {
+bool ControlThread::endpoint_closed() {
   const std::lock_guard lock(mutex_);
   return --endpoints_ == 0;
 }
 
-void ControlThread::wait_until_told(const std::string& name, size_t ranks, Deadline deadline) {
-  const auto meeting_point = server(name);
-  if (!meeting_point) return;
+void ControlThread::wait_until_informed(const std::string& name, size_t ranks, Deadline deadline) {
+  const auto rendezvous = server(name);
+  if (!rendezvous) return;
   std::unique_lock lock(mutex_);
-  changed_.wait_until(lock, deadline.at(), [&] { return meeting_point->told() >= ranks; });
+  changed_.wait_until(lock, deadline.at(), [&] { return rendezvous->informed_ranks() >= ranks; });
 }
 
-/// Under the lock. A rendezvous server to which nobody has come yet keeps no process from ending.
-bool ControlThread::through() const {
+/// Under the lock. A rendezvous server at which no rank has registered does not keep the process alive.
+bool ControlThread::idle() const {
   return endpoints_ > 0 || std::all_of(entries_.begin(), entries_.end(), [](const auto& entry) {
            return entry.second.clients.empty() && (!entry.second.server || !entry.second.server->busy());
          });
 }
 
-/// Under the lock: nobody waits for the ranks of this process but in communicators that have failed.
-bool ControlThread::only_failed_left() const {
+/// Under the lock: every communicator that still needs this process has failed.
+bool ControlThread::only_failed_remain() const {
   return std::all_of(entries_.begin(), entries_.end(), [](const auto& named) {
     const Entry& entry = named.second;
     if (entry.clients.empty()) return !entry.server || !entry.server->busy();
@@ -232,11 +232,11 @@ bool ControlThread::only_failed_left() const {
   });
 }
 
-bool ControlThread::wait_until_through(Deadline deadline, double after_failure) {
+bool ControlThread::wait_until_idle(Deadline deadline, double after_failure) {
   std::unique_lock lock(mutex_);
-  changed_.wait_until(lock, deadline.at(), [this] { return through() || only_failed_left(); });
+  changed_.wait_until(lock, deadline.at(), [this] { return idle() || only_failed_remain(); });
   const auto end = std::min(deadline.at(), Deadline::in(after_failure).at());
-  return changed_.wait_until(lock, end, [this] { return through(); });
+  return changed_.wait_until(lock, end, [this] { return idle(); });
 }
 
 std::shared_ptr<ControlClient> ControlThread::unfinished() {
@@ -247,20 +247,20 @@ std::shared_ptr<ControlClient> ControlThread::unfinished() {
   return nullptr;
 }
 
-/// Under the lock, or who waits could miss it.
+/// Takes the lock, since a waiter could otherwise miss the notification.
 void ControlThread::notify() {
   const std::lock_guard lock(mutex_);
   changed_.notify_all();
 }
 
-void ControlThread::add_unheard(Unheard unheard) {
+void ControlThread::add_late_mismatch(LateMismatch mismatch_is_late) {
   const std::lock_guard lock(mutex_);
-  if (!unheard_) unheard_ = std::move(unheard);
+  if (!late_mismatch_) late_mismatch_ = std::move(mismatch_is_late);
 }
 
-std::optional<ControlThread::Unheard> ControlThread::take_unheard() {
+std::optional<ControlThread::LateMismatch> ControlThread::take_late_mismatch() {
   const std::lock_guard lock(mutex_);
-  return std::exchange(unheard_, std::nullopt);
+  return std::exchange(late_mismatch_, std::nullopt);
 }
 
 ControlThread::Watch ControlThread::watch_process(uint32_t process, uint64_t started, EventLoop::Task on_death) {
@@ -274,11 +274,11 @@ ControlThread::Watch ControlThread::watch_process(uint32_t process, uint64_t sta
   bool unsupported = false;
   if (fresh) watched.fd = control::watch_process(process, started, &unsupported);
   if (fresh && watched.fd) {
-    watched.watch = loop_.watch(watched.fd.get(), EPOLLIN, [this, process](uint32_t) { process_died(process); });
+    watched.watch = loop_.watch(watched.fd.get(), EPOLLIN, [this, process](uint32_t) { on_process_died(process); });
   } else if (!unsupported) {
-    loop_.post([this, process] { process_died(process); });  // it has died already
+    loop_.post([this, process] { on_process_died(process); });  // it has died already
   } else {
-    log_debug("control thread: no pidfd here: deaths are seen by closed connections only");
+    log_debug("control thread: this kernel has no pidfd: only closed connections reveal deaths");
   }
   return watch;
 }
@@ -295,7 +295,7 @@ void ControlThread::unwatch_process(Watch& watch) {
   watch = 0;
 }
 
-void ControlThread::process_died(uint32_t process) {
+void ControlThread::on_process_died(uint32_t process) {
   const auto found = watched_.find(process);
   if (found == watched_.end()) return;
   loop_.unwatch(found->second.watch);

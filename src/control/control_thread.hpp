@@ -1,8 +1,8 @@
-// The control thread: one for each process, asleep unless something arrives. It owns all sockets of the control plane,
-// accepts and checks connections, and runs the rendezvous servers and clients of this process's communicators.
+// The control thread. Each process has one; it sleeps unless something arrives. It owns all sockets of the control
+// plane, accepts and authenticates connections, and runs the rendezvous servers and clients of this process.
 //
-// It starts at first use and lives as long as the process; nothing it uses is ever destroyed, so it may outlive main().
-// A forked child has no such thread: what it inherited is unusable there, and its own first use starts anew.
+// It starts at first use and runs until the process ends. Nothing it uses is ever destroyed, so it may outlive main().
+// A forked child has no such thread: it cannot use what it inherited, and its own first use starts a new thread.
 #pragma once
 
 #include <sys/types.h>
@@ -30,64 +30,65 @@ class ControlClient;
 
 class ControlThread {
  public:
-  /// That of this process. Throws Error(SystemError) when it cannot start.
+  /// The control thread of this process. Throws Error(SystemError) if it cannot start.
   static ControlThread& get();
 
   EventLoop& loop() { return loop_; }
   Acceptor& acceptor() { return acceptor_; }
-  /// Who this process is and where it listens.
-  const Member& home() const { return home_; }
-  /// Throws why this host has no address to offer (TUTTI_INTERFACE). Then `home()` has the loopback address only,
-  /// enough to tell ranks of this host.
+  /// This process as a member: its identity and the addresses where it listens.
+  const Member& local_member() const { return local_member_; }
+  /// Throws the reason if this host has no address to offer (TUTTI_INTERFACE). Then `local_member()` has only the
+  /// loopback address, which is enough to inform ranks of this host.
   void check_addresses() const;
   /// Throws Error(InvalidUsage) in a child that was forked after this thread started.
   void check_not_forked() const;
   bool forked() const;
 
-  // ---- what this process holds; any thread
+  // ---- objects of this process; any thread
   void add_handler(std::shared_ptr<ConnectionHandler> handler);
   void remove_handler(const Key& key);
 
   void add_server(std::shared_ptr<RendezvousServer> server);
   std::shared_ptr<RendezvousServer> server(const std::string& name);
   void remove_server(const std::string& name);
-  /// A rendezvous server is no longer busy, or a communicator has failed.
+  /// Called when a rendezvous server is no longer busy, or a communicator has failed.
   void notify();
-  /// Where the rendezvous server of that name is in this process, and refuses all: waits until `ranks` ranks have heard
-  /// of it, since with this process it would be gone.
-  void wait_until_told(const std::string& name, size_t ranks, Deadline deadline);
+  /// If this process holds the rendezvous server of that name and it refuses all ranks: waits until `ranks` ranks have
+  /// received the refusal, since the end of this process would lose it.
+  void wait_until_informed(const std::string& name, size_t ranks, Deadline deadline);
 
-  /// Throws Error(InvalidArgument) if that client is taken by this very process.
+  /// Throws Error(InvalidArgument) if this process already holds that rank.
   void add_client(const std::shared_ptr<ControlClient>& client);
   std::shared_ptr<ControlClient> client(const std::string& name, Rank rank);
   void remove_client(const ControlClient& client);
 
   // ---- leaving
-  void endpoint_came();
-  /// True if it was the last of this process.
-  bool endpoint_went();
-  /// Waits until no communicator of this process needs it any more, or an endpoint has come. False at the deadline, or
-  /// `after_failure` seconds after all those that still need it have failed.
-  bool wait_until_through(Deadline deadline, double after_failure);
-  /// A place in a communicator that still needs this process; null if there is none.
+  void endpoint_opened();
+  /// True if it was the last endpoint of this process.
+  bool endpoint_closed();
+  /// Waits until no communicator needs this process any more, or a new endpoint opens. False at the deadline, or
+  /// `after_failure` seconds after every communicator that still needs it has failed.
+  bool wait_until_idle(Deadline deadline, double after_failure);
+  /// A client of a communicator that still needs this process; null if there is none.
   std::shared_ptr<ControlClient> unfinished();
-  /// A mismatch that became known after the rank's own leave() had returned; the last leave() of the process tells it.
-  struct Unheard {
+  /// A mismatch found after the rank's own leave() had returned. The last leave() of the process reports it.
+  struct LateMismatch {
     Rank rank = 0, ranks = 0;
     std::string mismatch;
   };
-  /// The first one is kept.
-  void add_unheard(Unheard unheard);
-  std::optional<Unheard> take_unheard();
+  /// Keeps the first one.
+  void add_late_mismatch(LateMismatch mismatch_is_late);
+  std::optional<LateMismatch> take_late_mismatch();
 
-  // ---- deaths of processes of this host; control thread only
+  // ---- deaths of processes on this host; control thread only
   using Watch = uint64_t;
-  /// Calls `on_death` once that process has died, later even if it is dead now; never where the kernel cannot tell.
+  /// Calls `on_death` after that process has died, from the loop even if it is dead already. Never calls it if the
+  /// kernel has no pidfd.
   Watch watch_process(uint32_t process, uint64_t started, EventLoop::Task on_death);
   void unwatch_process(Watch& watch);
 
  private:
-  /// What this process holds of one communicator.
+  /// The server and clients of one communicator in this process.
   struct Entry {
     std::shared_ptr<RendezvousServer> server;
     std::map<Rank, std::shared_ptr<ControlClient>> clients;
@@ -102,26 +103,26 @@ class ControlThread {
 
   ControlThread();
   Entry& entry(const Key& key);
-  void tidy(const std::string& name);
-  bool through() const;
-  bool only_failed_left() const;
-  void process_died(uint32_t process);
+  void remove_if_unused(const std::string& name);
+  bool idle() const;
+  bool only_failed_remain() const;
+  void on_process_died(uint32_t process);
 
   const pid_t process_;
   EventLoop loop_;
   Acceptor acceptor_;
   Fd tcp_, unix_;
-  Member home_;
+  Member local_member_;
   std::optional<Error> no_addresses_;
   Watch next_watch_ = 1;
   std::map<uint32_t, Watched> watched_;  // by process id
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::map<std::string, std::shared_ptr<ConnectionHandler>> handlers_;
   std::map<std::string, Entry> entries_;
   int endpoints_ = 0;
-  std::optional<Unheard> unheard_;
+  std::optional<LateMismatch> late_mismatch_;
 };
 
 }  // namespace tutti::control

@@ -1,4 +1,4 @@
-// How ranks are named in messages.
+// How error messages name ranks.
 #pragma once
 
 #include <unistd.h>
@@ -21,7 +21,7 @@ inline std::string describe_rank(Rank rank, const Member& member) {
   return fmt::format("rank {} ({})", rank, describe_process(member));
 }
 
-/// What the others hear of a rank that cannot take part.
+/// The text sent to the other ranks when a rank withdraws.
 inline std::string describe_withdrawal(Rank rank, const Error& why) {
   return fmt::format("rank {} (process {} on {}) cannot take part: {}", rank, getpid(), host_name(), why.what())
       .substr(0, kMaxSmall);
@@ -37,19 +37,19 @@ inline std::string list_ranks(const std::vector<Rank>& ranks) {
   return text;
 }
 
-/// "rank 3: what went wrong", where the text does not begin so already.
+/// Prefixes the text with "rank 3: ", unless it begins so already.
 inline std::string said_by(Rank rank, const std::string& text) {
   const std::string prefix = fmt::format("rank {}: ", rank);
   return text.compare(0, prefix.size(), prefix) == 0 ? text : prefix + text;
 }
 
-/// "split of world (colour 2, ranks 0, 1 and 3)": names such a communicator to people.
+/// The name of a split communicator in messages: "split of world (colour 2, ranks 0, 1 and 3)".
 inline std::string title_of_split(const std::string& parent, int colour, const std::vector<Rank>& ranks) {
-  constexpr size_t kLongest = 80;  // of the parent's
+  constexpr size_t kLongest = 80;  // bytes of the parent's title
   return fmt::format("split of {} (colour {}, {})", parent.substr(0, kLongest), colour, list_ranks(ranks));
 }
 
-/// True for ranks of one process.
+/// True if both members are the same process.
 inline bool same_process(const Member& a, const Member& b) {
   return a.host == b.host && a.process == b.process && a.started == b.started && a.nonce == b.nonce;
 }

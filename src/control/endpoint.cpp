@@ -15,14 +15,14 @@
 namespace tutti::control {
 namespace {
 
-constexpr double kAfterFailureSeconds = 2;  // for the others to hear of a failure before this process ends
+constexpr double kAfterFailureSeconds = 2;  // for the other ranks to receive a failure before this process ends
 
-/// Where a rank of this process finds `member`.
-std::vector<Address> addresses_of(const Member& member, const Member& home) {
-  return member.host == home.host ? std::vector{Address::loopback()} : member.addresses;
+/// The addresses at which this process reaches `member`.
+std::vector<Address> addresses_of(const Member& member, const Member& local_member) {
+  return member.host == local_member.host ? std::vector{Address::loopback()} : member.addresses;
 }
 
-/// Why a connection to another host could not be made, where the addresses that it offers tell.
+/// The reason why a connection to another host failed: its addresses, if all of them are loopback, else `failure`.
 std::string explain(const std::string& failure, const std::vector<Address>& addresses, bool here) {
   if (here || !std::all_of(addresses.begin(), addresses.end(), [](const Address& a) { return a.is_loopback(); })) {
     return failure;
@@ -30,7 +30,7 @@ std::string explain(const std::string& failure, const std::vector<Address>& addr
   std::vector<std::string> texts;
   for (const Address& address : addresses) texts.push_back(to_string(address));
   return fmt::format(
-      "it runs on another host and offers nothing but its loopback address ({}), which only its own host reaches: set "
+      "it runs on another host and offers only its loopback address ({}), which other hosts cannot reach: set "
       "TUTTI_INTERFACE there to an interface that this host reaches, or unset it",
       fmt::join(texts, ", "));
 }
@@ -44,9 +44,9 @@ UniqueId create_unique_id() {
   control.check_addresses();
   UniqueId id;
   id.key = random_key();
-  id.host = hash64(control.home().host);
-  id.port = control.home().port;
-  id.addresses = control.home().addresses;
+  id.host = hash64(control.local_member().host);
+  id.port = control.local_member().port;
+  id.addresses = control.local_member().addresses;
   id.addresses.resize(std::min(id.addresses.size(), UniqueId::kMaxAddresses));
   const auto server = std::make_shared<RendezvousServer>(control, id.key);
   control.add_server(server);
@@ -61,34 +61,34 @@ void release_unique_id(const UniqueId& id) {
   }
 }
 
-void withdraw(const UniqueId& id, const Withdraw& withdrawal, size_t told_elsewhere) {
+void withdraw(const UniqueId& id, const Withdraw& withdrawal, size_t informed_elsewhere) {
   const WaitLimit limit{Deadline::in(kAfterFailureSeconds), nullptr};
   const bool here = id.host == hash64(host_identity());
   try {
     const Fd fd = dial(here ? std::vector{Address::loopback()} : id.addresses, id.port, id.key, limit);
     call<Accepted>(fd.get(), withdrawal, limit);
-    ControlThread::get().wait_until_told(id.name(), static_cast<size_t>(withdrawal.ranks) - told_elsewhere,
-                                         limit.deadline);
-  } catch (const Error&) {  // nobody is there to be told
+    ControlThread::get().wait_until_informed(id.name(), static_cast<size_t>(withdrawal.ranks) - informed_elsewhere,
+                                             limit.deadline);
+  } catch (const Error&) {  // no process is left to inform
   }
 }
 
 namespace {
 
-/// The connection of a rank to the rendezvous server, which is in the process that made the id.
+/// Connects a rank to the rendezvous server, in the process that made the id.
 Fd dial_server(const UniqueId& id, const ControlThread& control, WaitLimit limit) {
-  const bool here = id.host == hash64(control.home().host);
+  const bool here = id.host == hash64(control.local_member().host);
   const std::vector<Address> addresses = here ? std::vector{Address::loopback()} : id.addresses;
   try {
     return dial(addresses, id.port, id.key, limit);
   } catch (const Error& error) {
     if (error.code() == Code::Aborted) throw;
-    throw_error(error.code(), "the process that made the unique id (rank 0's, most often) cannot be reached: {}",
+    throw_error(error.code(), "the process that made the unique id (usually rank 0's) cannot be reached: {}",
                 explain(error.what(), addresses, here));
   }
 }
 
-/// Takes the client and waits for the others.
+/// Registers the rank and waits until all ranks have joined.
 void register_rank(ControlThread& control, ControlClient& client, const UniqueId& id, std::string info,
                    WaitLimit limit) {
   control.check_addresses();
@@ -98,14 +98,15 @@ void register_rank(ControlThread& control, ControlClient& client, const UniqueId
   request.ranks = client.ranks();
   request.rank = client.rank();
   request.wait_ms = milliseconds(limit.deadline);
-  request.me = control.home();
+  request.me = control.local_member();
   request.me.info = std::move(info);
   send_all(fd.get(), pack(request), limit);
   client.adopt(std::move(fd));
   client.wait_joined(limit);
 }
 
-/// False for what the rendezvous server said itself, or what means that it is not there.
+/// False for errors that came from the rendezvous server, or mean that it does not exist: then no rank waits for a
+/// withdrawal.
 bool others_wait(Code code) { return code != Code::Timeout && code != Code::PeerFailed && code != Code::Aborted; }
 
 }  // namespace
@@ -126,7 +127,7 @@ std::unique_ptr<Endpoint> Endpoint::join(const UniqueId& id, Rank ranks, Rank ra
     }
   }();
   const auto client = std::make_shared<ControlClient>(control, id.key, ranks, rank);
-  control.add_client(client);  // before anybody hears of this rank: peers may reach it at once
+  control.add_client(client);  // before other ranks learn of this one: they may connect at once
   try {
     register_rank(control, *client, id, std::move(info), {deadline, stop});
   } catch (const Error& error) {
@@ -134,12 +135,12 @@ std::unique_ptr<Endpoint> Endpoint::join(const UniqueId& id, Rank ranks, Rank ra
     if (others_wait(error.code())) {
       withdraw(id, {ranks, rank, error.code(), describe_withdrawal(rank, error)});
     } else if (error.code() != Code::Timeout) {
-      control.wait_until_told(id.name(), static_cast<size_t>(ranks), Deadline::in(kAfterFailureSeconds));
+      control.wait_until_informed(id.name(), static_cast<size_t>(ranks), Deadline::in(kAfterFailureSeconds));
     }
     throw_error(error.code(), "rank {} of {}{} could not join its communicator: {}", rank, ranks,
                 is_of_the_system(error.code()) ? fmt::format(" ({})", this_process()) : "", error.what());
   }
-  control.endpoint_came();
+  control.endpoint_opened();
   return std::unique_ptr<Endpoint>(new Endpoint(control, client));
 }
 
@@ -149,13 +150,13 @@ Endpoint::Endpoint(ControlThread& control, std::shared_ptr<ControlClient> client
 Endpoint::~Endpoint() {
   if (gone_ || control_.forked()) return;
   client_->fail(Code::Aborted, fmt::format("rank {} dropped its communicator without leaving it", rank()));
-  client_->say_goodbye({});
-  control_.endpoint_went();
+  client_->send_leave_notice({});
+  control_.endpoint_closed();
 }
 
 Rank Endpoint::rank() const { return client_->rank(); }
 Rank Endpoint::ranks() const { return client_->ranks(); }
-const transports::ProcessId& Endpoint::place(Rank r) const { return client_->place(r); }
+const transports::ProcessId& Endpoint::process_id(Rank r) const { return client_->process_id(r); }
 const std::string& Endpoint::name() const { return client_->name(); }
 const std::string& Endpoint::info(Rank r) const { return client_->member(r).info; }
 std::string Endpoint::describe(Rank r) const { return describe_rank(r, client_->member(r)); }
@@ -201,7 +202,7 @@ void Endpoint::serve_board(std::function<std::string(uint64_t)> board) { client_
 
 std::future<std::optional<std::string>> Endpoint::ask_board(Rank peer, uint64_t call, Deadline deadline) {
   control_.check_not_forked();
-  client_->member(peer);  // throws if there is no such rank
+  client_->member(peer);  // throws if the rank does not exist
   if (const auto here = control_.client(name(), peer)) {
     std::promise<std::optional<std::string>> answer;
     answer.set_value(here->board()(call));
@@ -212,45 +213,45 @@ std::future<std::optional<std::string>> Endpoint::ask_board(Rank peer, uint64_t 
 
 // ---- leaving
 
-Farewell Endpoint::leave(uint64_t calls, Deadline deadline, uint64_t digest, const std::string& last,
-                         std::vector<PeerTransfers> traffic) {
-  Farewell farewell;
-  farewell.rank = rank();
-  if (control_.forked()) return farewell;
+LeaveResult Endpoint::leave(uint64_t calls, Deadline deadline, uint64_t digest, const std::string& last,
+                            std::vector<PeerTransfers> traffic) {
+  LeaveResult result;
+  result.rank = rank();
+  if (control_.forked()) return result;
   bool waited = false;
   if (!gone_.exchange(true)) {
-    client_->say_goodbye({calls, digest, last, std::move(traffic)});
-    waited = control_.endpoint_went();
+    client_->send_leave_notice({calls, digest, last, std::move(traffic)});
+    waited = control_.endpoint_closed();
     if (waited) {
       const double limit = deadline.left();
-      if (!control_.wait_until_through(deadline, kAfterFailureSeconds)) say_who_is_late(farewell, limit);
+      if (!control_.wait_until_idle(deadline, kAfterFailureSeconds)) describe_late_ranks(result, limit);
     }
   }
-  farewell.complete = client_->done(&farewell.mismatch);
-  const auto unheard = waited ? control_.take_unheard() : std::nullopt;
-  if (unheard && farewell.mismatch.empty()) {
-    farewell.rank = unheard->rank;
-    farewell.mismatch =
-        fmt::format("{} (in a communicator of {} ranks that was left before)", unheard->mismatch, unheard->ranks);
+  result.complete = client_->done(&result.mismatch);
+  const auto mismatch_is_late = waited ? control_.take_late_mismatch() : std::nullopt;
+  if (mismatch_is_late && result.mismatch.empty()) {
+    result.rank = mismatch_is_late->rank;
+    result.mismatch = fmt::format("{} (in a communicator of {} ranks that was left before)", mismatch_is_late->mismatch,
+                                  mismatch_is_late->ranks);
   }
-  return farewell;
+  return result;
 }
 
-/// The wait for the other ranks has run out. Where a failure has ended it, there is nothing to add to that.
-void Endpoint::say_who_is_late(Farewell& farewell, double waited) const {
+/// The wait for the other ranks has timed out. If a failure ended it, there is nothing to add.
+void Endpoint::describe_late_ranks(LeaveResult& result, double waited) const {
   auto awaited = client_;
   std::string which;
-  if (awaited->not_gone().empty()) {
+  if (awaited->remaining_ranks().empty()) {
     awaited = control_.unfinished();
     if (awaited == nullptr) return;
     which = fmt::format(" a communicator of {} ranks that it has left before", awaited->ranks());
   }
   if (awaited->failed().load(std::memory_order_acquire) != 0) return;
-  const auto ranks = awaited->not_gone();
+  const auto ranks = awaited->remaining_ranks();
   if (ranks.empty()) return;
-  farewell.late =
+  result.late =
       fmt::format("rank {} waited {:.1f} s for {} to leave{}", awaited->rank(), waited, list_ranks(ranks), which);
-  if (awaited == client_) farewell.awaited = ranks.front();
+  if (awaited == client_) result.awaited = ranks.front();
 }
 
 std::optional<Left> Endpoint::left(Rank r) const { return client_->left(r); }
@@ -262,7 +263,7 @@ Fd Endpoint::open_stream(Rank peer, const std::string& label, Deadline deadline)
   if (label.size() > kMaxLabel) throw_error(Code::InvalidArgument, "a stream's label has at most {} bytes", kMaxLabel);
   const Member& member = client_->member(peer);
   const WaitLimit limit{deadline, &failed()};
-  const std::vector<Address> addresses = addresses_of(member, control_.home());
+  const std::vector<Address> addresses = addresses_of(member, control_.local_member());
   try {
     Fd fd = dial(addresses, member.port, client_->key(), limit);
     call<Accepted>(fd.get(), OpenStream{rank(), peer, label}, limit);
@@ -271,7 +272,7 @@ Fd Endpoint::open_stream(Rank peer, const std::string& label, Deadline deadline)
     check();
     throw_error(error.code() == Code::InvalidArgument ? Code::PeerFailed : error.code(),
                 "rank {} cannot open stream '{}' to {}: {}", rank(), label, describe(peer),
-                explain(error.what(), addresses, member.host == control_.home().host));
+                explain(error.what(), addresses, member.host == control_.local_member().host));
   }
 }
 
@@ -293,7 +294,7 @@ Endpoint::Reply Endpoint::ask(Rank peer, const std::string& service, const std::
   const WaitLimit limit{deadline, &failed()};
   try {
     if (const auto here = control_.client(name(), peer)) return here->services().ask(rank(), service, request, limit);
-    if (member.host != control_.home().host) throw_error(Code::InvalidArgument, "it runs on another host");
+    if (member.host != control_.local_member().host) throw_error(Code::InvalidArgument, "it runs on another host");
     const Fd fd = dial_unix(member.unix_name, client_->key(), limit);
     if (const int64_t process = peer_process(fd.get()); process != static_cast<int64_t>(member.process)) {
       throw_error(Code::ProtocolError, "process {} listens there", process);  // see ControlClient::check_asker

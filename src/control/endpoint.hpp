@@ -1,8 +1,9 @@
-// One rank of one communicator, as the control plane sees it: who the others are, how to reach them, whether they live.
+// One rank of one communicator, as the control plane sees it: who the other ranks are, how to reach them, and whether
+// they are alive.
 //
 // Every rank keeps one authenticated connection to the communicator's rendezvous server
-// (control/rendezvous_server.hpp). What arrives there is handled by the process's control thread; the calls below only
-// wait for it or leave work with it, so they may be made from any thread, and a rank that computes for an hour still
+// (control/rendezvous_server.hpp). The control thread of the process handles what arrives there. The calls below wait
+// for the control thread or post work to it, so any thread may make them, and a rank that computes for an hour still
 // answers its peers.
 #pragma once
 
@@ -28,94 +29,96 @@ class ControlThread;
 class ControlClient;
 
 /// How a communicator ended, as far as this rank knows.
-struct Farewell {
+struct LeaveResult {
   bool complete =
-      false;  ///< every rank left or failed; false: not known (others of this process go on, or time ran out)
+      false;  ///< every rank left or failed; false: not known (this process has other communicators, or the wait timed out)
   std::string mismatch;    ///< "rank 2 left after 16 calls, rank 0 after 17"; empty where the ranks made the same calls
-  Rank rank = 0;           ///< this process's, in the communicator that `mismatch` is about
-  std::string late;        ///< "rank 0 waited 600.0 s for rank 2 to leave"; empty where the wait did not run out
-  Rank awaited = kNoRank;  ///< the first of those, where they are of this communicator
+  Rank rank = 0;           ///< the rank of this process in the communicator of `mismatch`
+  std::string late;        ///< "rank 0 waited 600.0 s for rank 2 to leave"; empty if the wait did not time out
+  Rank awaited = kNoRank;  ///< the first late rank, if it belongs to this communicator
 };
 
 class Endpoint final : public transports::Wireup {
  public:
-  /// Takes the client of `rank` among `ranks` and waits until all are there. `info` (≤ 1 MiB) is handed to every rank
-  /// as it is. Several ranks may live in one process, each joining on a thread of its own. Throws Error(Timeout) naming
-  /// the missing ranks; InvalidArgument where the id is unknown to its maker, the rank is taken or the number of ranks
-  /// is not the others'; PeerFailed; InvalidUsage in a forked child.
+  /// Joins as `rank` of `ranks` and waits until all ranks have joined. `info` (≤ 1 MiB) is passed to every rank
+  /// unchanged. Several ranks may live in one process; each joins on a thread of its own. Throws Error(Timeout) naming
+  /// the missing ranks; InvalidArgument if the id's maker does not know the id, the rank is taken or the ranks disagree
+  /// on their number; PeerFailed; InvalidUsage in a forked child.
   static std::unique_ptr<Endpoint> join(const UniqueId& id, Rank ranks, Rank rank, std::string info, Deadline deadline,
                                         const std::atomic<uint32_t>* stop = nullptr);
 
-  /// Without leave() before it, the destructor tells the others that this rank has gone, which fails the communicator.
+  /// Without a leave() before it, the destructor fails the communicator with the message that this rank dropped it.
   ~Endpoint() override;
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
 
-  // ---- who is there
+  // ---- members
   Rank rank() const override;
   Rank ranks() const override;
-  const transports::ProcessId& place(Rank rank) const override;
+  const transports::ProcessId& process_id(Rank rank) const override;
   const std::string& name() const override;
-  /// What `rank` gave to join().
+  /// What `rank` passed to join().
   const std::string& info(Rank rank) const;
-  /// For people: "rank 2 (process 4711 on node17)".
+  /// A rank in messages: "rank 2 (process 4711 on node17)".
   std::string describe(Rank rank) const;
 
-  /// Every rank gives some bytes (≤ 16 MiB), every rank gets those of all, in order of rank. Collective, one at a time.
-  /// A time-out fails the communicator, since the ranks are then no longer in step, and so do ranks with different
-  /// purposes.
-  /// Throws Error(Timeout | Mismatch | PeerFailed | Aborted | …).
+  /// Every rank contributes bytes (≤ 16 MiB) and receives those of all ranks, in order of rank. Collective, one at a
+  /// time. A time-out fails the communicator, since the ranks are then no longer in step; so do ranks with different
+  /// purposes. Throws Error(Timeout | Mismatch | PeerFailed | Aborted | …).
   std::vector<std::string> exchange(std::string mine, Deadline deadline, const ExchangePurpose& purpose = {});
 
   // ---- failure
-  /// 0 while all is well, else the Code of the first failure. One load: for loops that wait.
+  /// 0 until the communicator fails, then the Code of the first failure. Costs one load: for loops that wait.
   const std::atomic<uint32_t>& failed() const;
-  /// The first failure that this rank learnt of.
+  /// The first failure that this rank learned of.
   std::optional<std::pair<Code, std::string>> failure() const;
-  /// Throws the failure, if there is one.
+  /// Throws the failure, if any.
   void check() const;
-  /// Fails the communicator on all ranks, for the reason given; the first reason stands. Returns at once.
+  /// Fails the communicator on all ranks with this error. Only the first failure counts. Returns at once.
   void fail(Code code, const std::string& text);
-  /// The same for whoever may outlive this endpoint; with it fail the communicators of the waits with these tickets.
+  /// fail() as a function that may outlive this endpoint. It also fails the communicators of the waits with these
+  /// tickets.
   std::function<void(Code, const std::string&, const std::vector<uint64_t>& tickets)> failing() const;
-  /// As fail(Code::Aborted), saying which rank did it.
+  /// fail(Code::Aborted) with a text that names this rank.
   void abort();
-  /// True once `rank` is known to have died, or to have been lost with its host.
+  /// True once `rank` is known to have died, alone or with its host.
   bool lost(Rank rank) const;
 
   // ---- call boards (DESIGN §7.1)
-  /// `board` gives this rank's entry for a call (≤ 4096 bytes); it runs on the control thread, or on the thread of a
-  /// rank in this process: it must be quick and must not throw. An empty function ends the service; then no call of it
-  /// is under way any more.
+  /// `board` returns this rank's entry for a call (≤ 4096 bytes). It runs on the control thread or on the thread of
+  /// another rank of this process: it must be quick and must not throw. An empty function ends the service and waits
+  /// for a running call.
   void serve_board(std::function<std::string(uint64_t call)> board);
-  /// Asks for the entry of `peer`; nothing if it does not answer by the deadline, has no board, or has gone.
+  /// Asks `peer` for its entry. The answer is empty if the peer does not reply by the deadline, has no board or has
+  /// left.
   std::future<std::optional<std::string>> ask_board(Rank peer, uint64_t call, Deadline deadline);
 
   // ---- leaving
-  /// Says goodbye, having made `calls` calls with this digest, the last of them `last` (in words), and sent and
-  /// received `traffic` (each peer once). Services stay open for slower ranks, under the control thread, until all
-  /// ranks have left, unless they were removed: give them shared ownership of what they need. Returns at once, except
-  /// in the last endpoint of this process to leave: that one waits until all communicators of this process are through,
-  /// so that the process may then exit without harm to any other; it waits 2 s at most for those that have failed, and
-  /// says (`late`) when the deadline ended its wait. If all is well
-  /// with its own communicator, it tells of the first mismatch in those that this process left before, whose leave()
-  /// could not know yet. Throws nothing; a second call only repeats the answer for this communicator.
-  Farewell leave(uint64_t calls, Deadline deadline, uint64_t digest = 0, const std::string& last = "",
-                 std::vector<PeerTransfers> traffic = {});
-  /// What `rank` had done when it left, once it did.
+  /// Sends the leave notice: this rank made `calls` calls with this digest, the last of them `last` (as text), and
+  /// exchanged the messages counted in `traffic` (each peer once).
+  /// Services stay open for slower ranks, on the control thread, until all ranks have left or the service is removed:
+  /// give them shared ownership of what they need.
+  /// Returns at once, except in the last endpoint of this process to leave. That one waits until no communicator needs
+  /// this process, so that the process may then exit without harm to others. It waits at most 2 s for communicators
+  /// that have failed; `late` says if the deadline ended the wait. If its own communicator has no mismatch, it reports
+  /// the first one found in communicators that this process left earlier. Throws nothing; a second call only repeats
+  /// the result for this communicator.
+  LeaveResult leave(uint64_t calls, Deadline deadline, uint64_t digest = 0, const std::string& last = "",
+                    std::vector<PeerTransfers> traffic = {});
+  /// The last calls and transfers of `rank`, once it has left.
   std::optional<Left> left(Rank rank) const;
 
   // ---- transports::Wireup
   Fd open_stream(Rank peer, const std::string& label, Deadline deadline) override;
   std::optional<Fd> take_stream(Rank peer, const std::string& label) override;
   void serve(const std::string& service, Service answer) override;
-  /// Waits until `peer` offers the service, then for its answer.
+  /// Waits until `peer` offers the service, then for its reply.
   Reply ask(Rank peer, const std::string& service, const std::string& request, Deadline deadline) override;
 
  private:
   Endpoint(ControlThread& control, std::shared_ptr<ControlClient> client);
   void check_usable() const;
-  void say_who_is_late(Farewell& farewell, double waited) const;
+  void describe_late_ranks(LeaveResult& result, double waited) const;
 
   ControlThread& control_;
   std::shared_ptr<ControlClient> client_;

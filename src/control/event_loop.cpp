@@ -30,7 +30,8 @@ EventLoop::EventLoop() : epoll_(epoll_create1(EPOLL_CLOEXEC)), wake_(eventfd(0, 
   if (!epoll_ || !wake_) throw_system("open epoll or an eventfd", errno);
   watch(wake_.get(), EPOLLIN, [this](uint32_t) {
     uint64_t count = 0;
-    [[maybe_unused]] const ssize_t got = read(wake_.get(), &count, sizeof count);  // posts run at the end of every turn
+    [[maybe_unused]] const ssize_t got =
+        read(wake_.get(), &count, sizeof count);  // posted tasks run at the end of every iteration
   });
 }
 
@@ -52,7 +53,7 @@ void EventLoop::post(Task task) {
     posted_.push_back(std::move(task));
   }
   const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t put = write(wake_.get(), &one, sizeof one);  // fails only when it is awake anyway
+  [[maybe_unused]] const ssize_t put = write(wake_.get(), &one, sizeof one);  // fails only if the loop is awake anyway
 }
 
 void EventLoop::stop() {
@@ -66,7 +67,7 @@ EventLoop::Id EventLoop::watch(int fd, uint32_t events, Handler handler) {
   const Id id = next_++;
   epoll_event event{};
   event.events = events;
-  event.data.u64 = id;  // not the fd: an event of a closed descriptor must not reach the one that got its number
+  event.data.u64 = id;  // not the fd: an event of a closed descriptor must not reach a new one with the same number
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
     throw_error(Code::SystemError, "cannot watch a file descriptor: {}", std::strerror(errno));
   }
@@ -122,10 +123,10 @@ void EventLoop::run_events() {
   const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), wait_ms());
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = events[static_cast<size_t>(i)];
-    const Id watch = event.data.u64;  // a copy: the system packs these, and a reference would be misaligned
+    const Id watch = event.data.u64;  // a copy: the kernel packs these, and a reference would be misaligned
     const auto found = watches_.find(watch);
-    if (found == watches_.end()) continue;                           // an earlier event of this turn ended it
-    const std::shared_ptr<Handler> handler = found->second.handler;  // it may unwatch itself
+    if (found == watches_.end()) continue;                           // an earlier event of this iteration removed it
+    const std::shared_ptr<Handler> handler = found->second.handler;  // the handler may unwatch itself
     guarded([&] { (*handler)(event.events); });
   }
 }

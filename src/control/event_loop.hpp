@@ -1,4 +1,4 @@
-// The event loop of the control thread: file descriptors, timers, and work that other threads leave.
+// The event loop of the control thread: file descriptors, timers, and tasks posted by other threads.
 #pragma once
 
 #include <chrono>
@@ -23,16 +23,16 @@ class EventLoop {
 
   EventLoop();
 
-  /// Runs until stop(); what a task or handler throws is logged, not passed on.
+  /// Runs until stop(). An exception of a task or handler is logged.
   void run();
 
   // ---- any thread
-  /// Runs `task` on the loop's thread, after the events of this turn, in the order of the posts.
+  /// Runs `task` on the loop's thread after the events of this iteration; posts run in order.
   void post(Task task);
   void stop();
 
   // ---- the loop's thread only
-  /// Calls `handler` whenever `fd` has `events` (EPOLLIN …), until unwatch(), which comes before the close of `fd`.
+  /// Calls `handler` whenever `fd` has `events` (EPOLLIN …), until unwatch(). Call unwatch() before closing `fd`.
   Id watch(int fd, uint32_t events, Handler handler);
   void change(Id watch, uint32_t events);
   void unwatch(Id& watch);  ///< sets it to 0; 0 is ignored
@@ -56,7 +56,7 @@ class EventLoop {
   std::unordered_map<Id, Watch> watches_;
   std::map<std::pair<TimePoint, Id>, Task> timers_;
   std::unordered_map<Id, TimePoint> timer_times_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::vector<Task> posted_;
   bool stopped_ = false;
 };

@@ -1,4 +1,4 @@
-// What an exchange between the ranks of a communicator is for.
+// Why the ranks of a communicator exchange bytes.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace tutti::control {
 
-/// The call that an exchange is part of. Ranks that give to it as part of different calls are a mismatch.
+/// The call that an exchange is part of. Contributions as part of different calls are a mismatch.
 struct ExchangePurpose {
   uint64_t call = 0;  ///< its number; 0: the communicator is being created
   std::string what = "the communicator's creation";
-  /// Called now and then, on the thread that waits, with ranks that have not given or are in another call; on one rank
-  /// to `compare` its calls with theirs. Whatever is wrong with them it tells by failing the communicator.
-  std::function<void(const std::vector<Rank>& missing, bool compare)> look;
+  /// Called from time to time on the waiting thread, with the ranks that have not contributed or are in another call.
+  /// `compare` is set on one rank, which compares its calls with theirs and fails the communicator if they differ.
+  std::function<void(const std::vector<Rank>& missing, bool compare)> on_missing;
 };
 
 }  // namespace tutti::control

@@ -24,10 +24,10 @@
 namespace tutti::control {
 namespace {
 
-/// The hardware address that an interface was made with, in hexadecimal; empty where it has none. Virtual interfaces
-/// (bridges, tunnels, those of containers), which come and go, have none.
+/// The permanent hardware address of an interface, in hexadecimal; empty if it has none. Virtual interfaces (bridges,
+/// tunnels, those of containers) come and go, and have none.
 std::string permanent_address(int socket, const char* interface) {
-  struct {  // an ethtool_perm_addr, with room for the address
+  struct {  // an ethtool_perm_addr with room for the address
     uint32_t command, size;
     std::array<unsigned char, 32> bytes;
   } answer{ETHTOOL_GPERMADDR, 32, {}};
@@ -39,7 +39,7 @@ std::string permanent_address(int socket, const char* interface) {
   return address.find_first_not_of('0') == std::string::npos ? "" : address;
 }
 
-/// Those of all interfaces of this network namespace, in order.
+/// The addresses of all interfaces of this network namespace, sorted.
 std::set<std::string> permanent_addresses() {
   std::set<std::string> all;
   const Fd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -71,7 +71,8 @@ std::string make_identity() {
 }  // namespace
 
 const std::string& host_identity() {
-  static const auto* const kIdentity = new std::string(make_identity());  // never destroyed: used until the very end
+  static const auto* const kIdentity =
+      new std::string(make_identity());  // never destroyed: used until the process ends
   return *kIdentity;
 }
 
@@ -88,7 +89,7 @@ uint64_t process_start(uint32_t process) {
   std::ifstream file(fmt::format("/proc/{}/stat", process));
   std::string line;
   if (!std::getline(file, line)) return 0;
-  // The second field is the program's name in parentheses and may hold anything; the start time is field 22.
+  // The second field is the program's name in parentheses and may contain any character; the start time is field 22.
   const size_t name_end = line.rfind(')');
   if (name_end == std::string::npos) return 0;
   std::istringstream fields(line.substr(name_end + 1));
@@ -99,13 +100,13 @@ uint64_t process_start(uint32_t process) {
 
 Fd watch_process(uint32_t process, uint64_t started, bool* unsupported) {
   *unsupported = false;
-  Fd fd(static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(process), 0)));  // close-on-exec by itself
+  Fd fd(static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(process), 0)));  // sets close-on-exec
   if (!fd) {
     *unsupported = errno != ESRCH;
     return fd;
   }
   const uint64_t now = process_start(process);
-  if (now != 0 && now != started) fd.reset();  // the number belongs to another process by now
+  if (now != 0 && now != started) fd.reset();  // another process has this number now
   return fd;
 }
 

@@ -1,30 +1,23 @@
-// Every message of the control plane, in one place.
-//
-// On the wire a message is a frame: its length (4 bytes, little-endian), its kind (1 byte), then its fields in the
-// order in which `fields` names them: numbers little-endian, texts and lists behind their length (4 bytes). The same
-// `fields` writes and reads, so the two cannot disagree. A reader checks every length against its limit and against
-// what is there, and that nothing is left over; anything else throws Error(ProtocolError).
+// All messages of the control plane.
 #pragma once
 
 #include <cstdint>
 #include <string>
-#include <string_view>
-#include <type_traits>
 #include <vector>
 
 #include "base/address.hpp"
-#include "base/format.hpp"
 #include "base/rank.hpp"
+#include "control/message_format.hpp"
 #include "control/transfer_counts.hpp"
 #include "tutti/error.hpp"
 
 namespace tutti::control {
 
 inline constexpr Rank kMaxRanks = 1 << 16;
-inline constexpr size_t kMaxInfo = 1 << 20;       ///< what a rank hands to join()
-inline constexpr size_t kMaxExchange = 16 << 20;  ///< what a rank gives to one exchange()
-inline constexpr size_t kMaxSmall = 4096;         ///< texts of errors, requests and their answers
-inline constexpr size_t kMaxEntry = 16 << 10;     ///< what a board answers
+inline constexpr size_t kMaxInfo = 1 << 20;       ///< what a rank passes to join()
+inline constexpr size_t kMaxExchange = 16 << 20;  ///< a rank's contribution to one exchange()
+inline constexpr size_t kMaxSmall = 4096;         ///< texts of errors, requests and their replies
+inline constexpr size_t kMaxEntry = 16 << 10;     ///< a reply of a call board
 inline constexpr size_t kMaxLabel = 64, kMaxName = 256;
 inline constexpr size_t kMaxFirstFrame = kMaxInfo + kMaxSmall;    ///< the first frame of a connection
 inline constexpr size_t kMaxToServer = kMaxExchange + kMaxSmall;  ///< any later frame to a rendezvous server
@@ -32,16 +25,16 @@ inline constexpr size_t kMaxFromServer = 1u << 30;                ///< any frame
 
 enum class Kind : uint8_t {
   // the first message of a connection says what it is for
-  Register = 1,  // a rank's connection to the rendezvous server
-  Stream,        // a stream for a transport; after Accepted it belongs to the two transports
+  Register = 1,  // a rank registers with the rendezvous server
+  Stream,        // a stream for a transport; after Accepted it belongs to the transports
   Ask,           // one request to a service
-  Fetch,         // wants the unique id (launch)
-  Withdraw,      // a rank that cannot take part, and why
+  Fetch,         // asks rank 0 for the unique id (launch)
+  Withdraw,      // a rank cannot take part, and why
   // answers to them
   Accepted,
   Refused,
   Reply,
-  IdGiven,
+  IdReply,
   // rendezvous server → rank
   Table,
   Gathered,
@@ -52,7 +45,7 @@ enum class Kind : uint8_t {
   // rank → rendezvous server
   Exchange,
   Report,
-  Goodbye,
+  LeaveNotice,
   // both ways
   Fail,
   BoardAsk,
@@ -60,17 +53,17 @@ enum class Kind : uint8_t {
   Ping
 };
 
-/// Who a rank is and where its process listens.
+/// A rank's process and where it listens.
 struct Member {
   std::string host;  ///< identity, see transports::ProcessId
   uint32_t process = 0;
   uint64_t started = 0;
   uint64_t nonce = 0;     ///< random, see transports::ProcessId
-  std::string host_name;  ///< for people
+  std::string host_name;  ///< in messages
   std::vector<Address> addresses;
   uint16_t port = 0;
   std::string unix_name;
-  std::string info;  ///< opaque
+  std::string info;  ///< opaque to the control plane
 
   static void fields(auto& m, auto& v) {
     v.text(m.host, kMaxName);
@@ -89,7 +82,7 @@ struct Register {
   static constexpr Kind kKind = Kind::Register;
   std::string version;
   Rank ranks = 0, rank = 0;
-  uint32_t wait_ms = 0;  ///< how long this rank is ready to wait for the others
+  uint32_t wait_ms = 0;  ///< how long this rank waits for the others
   Member me;
   static void fields(auto& m, auto& v) {
     v.text(m.version, kMaxLabel);
@@ -132,12 +125,12 @@ struct Fetch {
   }
 };
 
-/// To whoever the others wait for: rank 0's process before the unique id is handed out, then the rendezvous server.
+/// Sent to the process that the other ranks wait for: rank 0's before it hands out the unique id, then the server's.
 struct Withdraw {
   static constexpr Kind kKind = Kind::Withdraw;
   Rank ranks = 0, rank = 0;
   Code code = Code::InternalError;
-  std::string text;  ///< for all ranks: who it is, and why
+  std::string text;  ///< for all ranks: which rank withdraws, and why
   static void fields(auto& m, auto& v) {
     v.number(m.ranks);
     v.number(m.rank);
@@ -167,16 +160,16 @@ struct Reply {
   static void fields(auto& m, auto& v) { v.text(m.bytes, kMaxSmall); }
 };
 
-struct IdGiven {
-  static constexpr Kind kKind = Kind::IdGiven;
+struct IdReply {
+  static constexpr Kind kKind = Kind::IdReply;
   std::string hex;
   static void fields(auto& m, auto& v) { v.text(m.hex, kMaxName); }
 };
 
-/// All ranks are there.
+/// All ranks have joined.
 struct Table {
   static constexpr Kind kKind = Kind::Table;
-  uint32_t heartbeat_ms = 0;  ///< silence after which either end counts as lost
+  uint32_t heartbeat_ms = 0;  ///< after this silence either end treats the other as lost
   Member server;              ///< the process that holds the rendezvous server
   std::vector<Member> members;
   static void fields(auto& m, auto& v) {
@@ -186,7 +179,7 @@ struct Table {
   }
 };
 
-/// `call` and `what` say which call it is part of: they must be equal on all ranks.
+/// A contribution. `call` and `what` name the call that it is part of; they must be equal on all ranks.
 struct Exchange {
   static constexpr Kind kKind = Kind::Exchange;
   uint32_t number = 0, wait_ms = 0;
@@ -212,11 +205,11 @@ struct Gathered {
   }
 };
 
-/// To a rank that waits in an exchange: who has not given to it for a while, or has given as part of another call.
+/// To a rank that waits in an exchange: the ranks that have not contributed for a while, or contribute to another call.
 struct Missing {
   static constexpr Kind kKind = Kind::Missing;
   uint32_t number = 0;
-  uint8_t compare = 0;  ///< 1: the reader is to compare its calls with theirs
+  uint8_t compare = 0;  ///< 1: the receiver compares its calls with theirs
   std::vector<Rank> ranks;
   static void fields(auto& m, auto& v) {
     v.number(m.number);
@@ -225,18 +218,18 @@ struct Missing {
   }
 };
 
-/// Comes before the MembershipUpdate of ranks that left: what each of them (`peer`) has sent to, and received from, the
-/// reader.
+/// Sent before the MembershipUpdate of ranks that left: what each of them (`peer`) has sent to, and received from, the
+/// receiver of this message.
 struct TransferCounts {
   static constexpr Kind kKind = Kind::TransferCounts;
   std::vector<PeerTransfers> traffic;
   static void fields(auto& m, auto& v) { v.list(m.traffic, kMaxRanks); }
 };
 
-/// Who has gone, and how.
+/// The ranks that have left or were lost.
 struct MembershipUpdate {
   static constexpr Kind kKind = Kind::MembershipUpdate;
-  struct Gone {
+  struct Departure {
     Rank rank = 0;
     uint8_t lost = 0;  ///< 0: left after `calls` calls; 1: died
     uint64_t calls = 0;
@@ -248,8 +241,8 @@ struct MembershipUpdate {
       v.text(m.last, kMaxName);
     }
   };
-  std::vector<Gone> gone;
-  static void fields(auto& m, auto& v) { v.list(m.gone, kMaxRanks); }
+  std::vector<Departure> departures;
+  static void fields(auto& m, auto& v) { v.list(m.departures, kMaxRanks); }
 };
 
 /// Every rank has left or failed.
@@ -259,18 +252,18 @@ struct Done {
   static void fields(auto& m, auto& v) { v.text(m.mismatch, kMaxSmall); }
 };
 
-/// The process of `rank` died, as seen from its own host.
+/// The process of `rank` died, as seen on its own host.
 struct Report {
   static constexpr Kind kKind = Kind::Report;
   Rank rank = 0;
   static void fields(auto& m, auto& v) { v.number(m.rank); }
 };
 
-struct Goodbye {
-  static constexpr Kind kKind = Kind::Goodbye;
+struct LeaveNotice {
+  static constexpr Kind kKind = Kind::LeaveNotice;
   uint64_t calls = 0;
-  uint64_t digest = 0;  ///< of all the calls, in order
-  std::string last;     ///< the last one, for people
+  uint64_t digest = 0;  ///< of all calls, in order
+  std::string last;     ///< the last one, in messages
   std::vector<PeerTransfers> traffic;
   static void fields(auto& m, auto& v) {
     v.number(m.calls);
@@ -280,7 +273,7 @@ struct Goodbye {
   }
 };
 
-/// Concerns this communicator and, in the processes of its ranks, those of calls that wait with these tickets (Wait).
+/// Fails this communicator and, in the processes of its ranks, the communicators of the waits with these tickets.
 struct Fail {
   static constexpr Kind kKind = Kind::Fail;
   Code code = Code::InternalError;
@@ -295,7 +288,7 @@ struct Fail {
 
 struct BoardAsk {
   static constexpr Kind kKind = Kind::BoardAsk;
-  Rank peer = 0;  ///< to the rendezvous server: who is asked; from it: who asks
+  Rank peer = 0;  ///< to the rendezvous server: the asked rank; from it: the asking rank
   uint64_t ticket = 0, call = 0;
   static void fields(auto& m, auto& v) {
     v.number(m.peer);
@@ -308,7 +301,7 @@ struct BoardReply {
   static constexpr Kind kKind = Kind::BoardReply;
   Rank peer = 0;
   uint64_t ticket = 0;
-  uint8_t known = 0;  ///< 0: no board there
+  uint8_t known = 0;  ///< 0: that rank has no board
   std::string entry;
   static void fields(auto& m, auto& v) {
     v.number(m.peer);
@@ -322,115 +315,5 @@ struct Ping {
   static constexpr Kind kKind = Kind::Ping;
   static void fields(auto&, auto&) {}
 };
-
-// ---- writing
-
-class MessageWriter {
- public:
-  explicit MessageWriter(std::string& out) : out_(out) {}
-  template <class T>
-  void number(T value) {
-    for (size_t i = 0; i < sizeof(T); ++i) out_ += static_cast<char>(static_cast<uint64_t>(value) >> (8 * i));
-  }
-  void code(Code value) { number(static_cast<uint8_t>(value)); }
-  void text(const std::string& value, size_t limit);
-  void texts(const std::vector<std::string>& values, size_t limit, size_t each);
-  template <class T>
-  void list(const std::vector<T>& values, size_t limit) {
-    length(values.size(), limit);
-    for (const T& value : values) item(value);
-  }
-  void numbers(const std::vector<Rank>& values, size_t limit) {
-    length(values.size(), limit);
-    for (const Rank value : values) number(value);
-  }
-  template <class T>
-  void numbers(const std::vector<T>& values, size_t limit) {
-    length(values.size(), limit);
-    for (const T value : values) number(value);
-  }
-  template <class T>
-  void item(const T& value) {
-    T::fields(value, *this);
-  }
-  void item(const Address& value);
-
- private:
-  void length(size_t size, size_t limit);
-  std::string& out_;
-};
-
-/// The whole frame. Throws Error(InvalidArgument) when a text of it is over its limit.
-template <class M>
-std::string pack(const M& message) {
-  std::string frame(4, '\0');
-  frame += static_cast<char>(M::kKind);
-  MessageWriter writer(frame);
-  M::fields(message, writer);
-  for (size_t i = 0; i < 4; ++i) frame[i] = static_cast<char>((frame.size() - 4) >> (8 * i));
-  return frame;
-}
-
-// ---- reading
-
-class MessageReader {
- public:
-  explicit MessageReader(std::string_view in) : in_(in) {}
-  template <class T>
-  void number(T& value) {
-    const std::string_view bytes = take(sizeof(T));
-    uint64_t wide = 0;
-    for (size_t i = 0; i < sizeof(T); ++i) wide |= static_cast<uint64_t>(static_cast<uint8_t>(bytes[i])) << (8 * i);
-    value = static_cast<T>(wide);
-  }
-  void code(Code& value);
-  void text(std::string& value, size_t limit) { value = take(length(limit)); }
-  void texts(std::vector<std::string>& values, size_t limit, size_t each);
-  template <class T>
-  void list(std::vector<T>& values, size_t limit) {
-    const size_t count = length(limit);
-    values.clear();  // grown as items are really there: a large count alone reserves nothing
-    for (size_t i = 0; i < count; ++i) item(values.emplace_back());
-  }
-  void numbers(std::vector<Rank>& values, size_t limit) {
-    const size_t count = length(limit);
-    values.clear();
-    for (size_t i = 0; i < count; ++i) number(values.emplace_back());
-  }
-  template <class T>
-  void numbers(std::vector<T>& values, size_t limit) {
-    const size_t count = length(limit);
-    values.clear();
-    for (size_t i = 0; i < count; ++i) number(values.emplace_back());
-  }
-  template <class T>
-  void item(T& value) {
-    T::fields(value, *this);
-  }
-  void item(Address& value);
-  void end() const;
-
- private:
-  std::string_view take(size_t size);
-  size_t length(size_t limit);
-  std::string_view in_;
-};
-
-/// The kind of a frame's body (the frame without its length). Throws Error(ProtocolError) for an empty one.
-Kind kind_of(std::string_view body);
-
-/// Reads the body of a frame as an M. Throws Error(ProtocolError).
-template <class M>
-M unpack(std::string_view body) {
-  if (kind_of(body) != M::kKind) {
-    throw_error(Code::ProtocolError, "a control message of kind {} where kind {} belongs", static_cast<int>(body[0]),
-                static_cast<int>(M::kKind));
-  }
-  M message;
-  MessageReader reader(body.substr(1));
-  M::fields(message, reader);
-  reader.end();
-  return message;
-}
 
 }  // namespace tutti::control

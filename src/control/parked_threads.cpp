@@ -20,13 +20,13 @@ std::vector<pid_t> threads_of_this_process() {
   std::vector<pid_t> threads;
   const std::unique_ptr<DIR, int (*)(DIR*)> all(opendir("/proc/self/task"), closedir);
   if (all == nullptr) return threads;
-  while (const dirent* entry = readdir(all.get())) {  // NOLINT(concurrency-mt-unsafe): this DIR is ours alone
+  while (const dirent* entry = readdir(all.get())) {  // NOLINT(concurrency-mt-unsafe): no other thread uses this DIR
     if (entry->d_name[0] != '.') threads.push_back(static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10)));
   }
   return threads;
 }
 
-/// Only this process can wake who sleeps there.
+/// True if only this process can wake a futex at this address.
 bool is_private(uint64_t address) {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
@@ -40,13 +40,14 @@ bool is_private(uint64_t address) {
   return false;
 }
 
-/// The system call in which it sleeps: its number and six arguments.
+/// True if the thread sleeps in a futex wait without a time limit. The file lists the system call's number and its six
+/// arguments.
 bool parked(pid_t thread) {
   std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/syscall");
   uint64_t words[5] = {};  // number, address, operation, value, time limit
   std::string word;
   for (uint64_t& w : words) {
-    if (!(file >> word)) return false;  // "running", or not to be seen
+    if (!(file >> word)) return false;  // "running", or not readable
     char* end = nullptr;
     w = std::strtoull(word.c_str(), &end, 0);
     if (*end != '\0') return false;
@@ -60,7 +61,7 @@ bool parked(pid_t thread) {
 }  // namespace
 
 bool all_parked_but(std::span<const pid_t> known) {
-  for (int look = 0; look < 2; ++look) {  // whom a thread woke just before it slept is awake at the second look
+  for (int look = 0; look < 2; ++look) {  // a thread woken just before its waker slept is awake at the second look
     const auto threads = threads_of_this_process();
     if (threads.empty()) return false;
     for (const pid_t thread : threads) {

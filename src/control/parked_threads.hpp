@@ -1,4 +1,4 @@
-// Threads of this process that cannot go on by themselves.
+// Detects threads of this process that only another thread can wake.
 #pragma once
 
 #include <sys/types.h>
@@ -7,8 +7,8 @@
 
 namespace tutti::control {
 
-/// True if every thread of this process but those sleeps until another one wakes it: on a mutex, a condition variable,
-/// a join, without a time limit. False where that cannot be seen.
+/// True if every thread of this process, except `threads`, sleeps until another thread wakes it: on a mutex, a
+/// condition variable or a join, without a time limit. False if that cannot be determined.
 bool all_parked_but(std::span<const pid_t> threads);
 
 }  // namespace tutti::control

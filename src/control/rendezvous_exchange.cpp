@@ -1,8 +1,8 @@
-// The rendezvous server while ranks exchange: every rank gives some bytes, every rank gets those of all.
+// The rendezvous server's exchanges: every rank contributes bytes, and every rank receives those of all ranks.
 //
-// An exchange is part of a call, and all ranks must be in that call. Where one is not, the rendezvous server cannot
-// tell which calls went apart: it has no call boards. It tells a rank that waits who is missing, and that rank
-// compares.
+// An exchange is part of a call, and all ranks must be in that call. If one is not, the rendezvous server cannot tell
+// where the calls diverged, since it has no call boards. It sends a waiting rank the missing ranks, and that rank
+// compares its calls with theirs.
 #include <algorithm>
 
 #include "control/control_thread.hpp"
@@ -12,49 +12,51 @@
 namespace tutti::control {
 namespace {
 
-constexpr double kLookSeconds = 1;  // between two looks at an exchange that is not complete
+constexpr double kLookSeconds = 1;  // between two checks of an incomplete exchange
 constexpr size_t kMaxGathered = kMaxFromServer - (1 << 20);
 
 /// "split() as call 5"
-std::string describe_call(const Exchange& given) {
-  return given.call != 0 ? fmt::format("{} as call {}", given.what, given.call) : given.what;
+std::string describe_call(const Exchange& contribution) {
+  return contribution.call != 0 ? fmt::format("{} as call {}", contribution.what, contribution.call)
+                                : contribution.what;
 }
 
 }  // namespace
 
-void RendezvousServer::on_exchange(Rank from, Exchange given) {
+void RendezvousServer::on_exchange(Rank from, Exchange contribution) {
   if (failed_ || state_ != State::Running) return;
-  JoinedRank& client = joined_[static_cast<size_t>(from)];
-  if (given.number != exchange_ || client.given) {
+  RankState& client = joined_[static_cast<size_t>(from)];
+  if (contribution.number != exchange_ || client.contribution) {
     return fail(Code::ProtocolError, fmt::format("{} gave to exchange {} while the others are at exchange {}",
-                                                 describe_rank(from, client.member), given.number, exchange_));
+                                                 describe_rank(from, client.member), contribution.number, exchange_));
   }
-  if (given_ == 0) {
-    exchange_timer_ = after(given.wait_ms / 1e3, &RendezvousServer::exchange_late);
-    look_timer_ = after(kLookSeconds, &RendezvousServer::look_at_exchange);
-  } else if (const Exchange& theirs = *joined_[first_giver()].given;
-             theirs.call != given.call || theirs.what != given.what) {
-    went_apart(from, describe_call(given));
+  if (contributions_ == 0) {
+    exchange_timer_ = after(contribution.wait_ms / 1e3, &RendezvousServer::exchange_timed_out);
+    check_timer_ = after(kLookSeconds, &RendezvousServer::check_exchange);
+  } else if (const Exchange& theirs = *joined_[first_contributor()].contribution;
+             theirs.call != contribution.call || theirs.what != contribution.what) {
+    record_divergence(from, describe_call(contribution));
   }
-  client.given = std::move(given);
-  ++given_;
-  const auto left = std::find_if(joined_.begin(), joined_.end(),
-                                 [](const JoinedRank& s) { return s.where == JoinedRank::Where::Left && !s.given; });
+  client.contribution = std::move(contribution);
+  ++contributions_;
+  const auto left = std::find_if(joined_.begin(), joined_.end(), [](const RankState& s) {
+    return s.membership == RankState::Membership::Left && !s.contribution;
+  });
   if (left != joined_.end()) return left_before_exchange(static_cast<Rank>(left - joined_.begin()));
-  if (given_ == joined_.size() && apart_.empty()) finish_exchange();
+  if (contributions_ == joined_.size() && divergence_.empty()) finish_exchange();
 }
 
 void RendezvousServer::finish_exchange() {
   Gathered all;
   all.number = exchange_;
   size_t bytes = 0;
-  for (JoinedRank& s : joined_) {
-    bytes += s.given->bytes.size() + 4;
-    all.bytes.push_back(std::move(s.given->bytes));
-    s.given.reset();
+  for (RankState& s : joined_) {
+    bytes += s.contribution->bytes.size() + 4;
+    all.bytes.push_back(std::move(s.contribution->bytes));
+    s.contribution.reset();
   }
   ++exchange_;
-  given_ = 0;
+  contributions_ = 0;
   end_exchange();
   if (bytes > kMaxGathered) {
     return fail(Code::InvalidArgument,
@@ -65,70 +67,71 @@ void RendezvousServer::finish_exchange() {
 
 void RendezvousServer::end_exchange() {
   control_.loop().cancel(exchange_timer_);
-  control_.loop().cancel(look_timer_);
+  control_.loop().cancel(check_timer_);
 }
 
-void RendezvousServer::exchange_late(uint32_t number) {
-  if (failed_ || state_ != State::Running || number != exchange_ || given_ == 0) return;
-  if (!apart_.empty()) return fail(Code::Mismatch, apart_);
-  const Exchange& given = *joined_[first_giver()].given;
-  const auto missing = not_given();
+void RendezvousServer::exchange_timed_out(uint32_t number) {
+  if (failed_ || state_ != State::Running || number != exchange_ || contributions_ == 0) return;
+  if (!divergence_.empty()) return fail(Code::Mismatch, divergence_);
+  const Exchange& contribution = *joined_[first_contributor()].contribution;
+  const auto missing = missing_ranks();
   fail(Code::Timeout, fmt::format("{} did not enter {} within {:.1f} s, though {} alive. Raise TUTTI_INIT_TIMEOUT if "
                                   "that may take longer",
-                                  list_ranks(missing), describe_call(given), given.wait_ms / 1e3,
+                                  list_ranks(missing), describe_call(contribution), contribution.wait_ms / 1e3,
                                   missing.size() == 1 ? "it is" : "they are"));
 }
 
-/// Those who wait are told whom they wait for. The first of them asks the others' call boards; it fails the
-/// communicator if it finds out.
-void RendezvousServer::look_at_exchange(uint32_t number) {
-  if (failed_ || state_ != State::Running || number != exchange_ || given_ == 0) return;
-  if (!apart_.empty()) return fail(Code::Mismatch, apart_);
-  tell_missing(not_given());
-  look_timer_ = after(kLookSeconds, &RendezvousServer::look_at_exchange);
+/// Sends the waiting ranks the ranks that they wait for. The first waiting rank asks the others' call boards and fails
+/// the communicator if calls differ.
+void RendezvousServer::check_exchange(uint32_t number) {
+  if (failed_ || state_ != State::Running || number != exchange_ || contributions_ == 0) return;
+  if (!divergence_.empty()) return fail(Code::Mismatch, divergence_);
+  send_missing(missing_ranks());
+  check_timer_ = after(kLookSeconds, &RendezvousServer::check_exchange);
 }
 
-/// Calls a function in some seconds, with the number of the exchange that is under way now.
+/// Calls a member function after `seconds`, with the number of the current exchange.
 EventLoop::Id RendezvousServer::after(double seconds, void (RendezvousServer::*then)(uint32_t)) {
   return control_.loop().at(Deadline::in(seconds), [weak = weak_from_this(), then, number = exchange_] {
     if (const auto self = weak.lock()) (self.get()->*then)(number);
   });
 }
 
-void RendezvousServer::tell_missing(const std::vector<Rank>& ranks) {
-  const size_t first = first_giver();
+void RendezvousServer::send_missing(const std::vector<Rank>& ranks) {
+  const size_t first = first_contributor();
   for (size_t r = first; r < joined_.size(); ++r) {
-    if (joined_[r].given) joined_[r].channel->send(pack(Missing{exchange_, r == first, ranks}));
+    if (joined_[r].contribution) joined_[r].channel->send(pack(Missing{exchange_, r == first, ranks}));
   }
 }
 
-/// A rank has left, and others wait for it in an exchange.
+/// A rank has left, and other ranks wait for it in an exchange.
 void RendezvousServer::left_before_exchange(Rank rank) {
-  went_apart(rank, fmt::format("destroy() as call {}", joined_[static_cast<size_t>(rank)].goodbye.calls + 1));
+  record_divergence(rank,
+                    fmt::format("destroy() as call {}", joined_[static_cast<size_t>(rank)].leave_notice.calls + 1));
 }
 
-/// `rank` is in another call than those who wait. Their boards may show an earlier one in which they differ: if none of
-/// them says so by the next look, the rendezvous server tells what it knows.
-void RendezvousServer::went_apart(Rank rank, const std::string& call) {
-  if (failed_ || !apart_.empty()) return;
-  const size_t first = first_giver();
-  apart_ =
-      fmt::format("rank {} called {} where rank {} called {}", rank, call, first, describe_call(*joined_[first].given));
-  tell_missing({rank});
-  control_.loop().cancel(look_timer_);
-  look_timer_ = after(kLookSeconds, &RendezvousServer::look_at_exchange);
+/// `rank` is in another call than the waiting ranks. Their boards may show an earlier difference: the rendezvous server
+/// reports its own finding only if no rank has reported one by the next check.
+void RendezvousServer::record_divergence(Rank rank, const std::string& call) {
+  if (failed_ || !divergence_.empty()) return;
+  const size_t first = first_contributor();
+  divergence_ = fmt::format("rank {} called {} where rank {} called {}", rank, call, first,
+                            describe_call(*joined_[first].contribution));
+  send_missing({rank});
+  control_.loop().cancel(check_timer_);
+  check_timer_ = after(kLookSeconds, &RendezvousServer::check_exchange);
 }
 
-size_t RendezvousServer::first_giver() const {
+size_t RendezvousServer::first_contributor() const {
   const auto giver =
-      std::find_if(joined_.begin(), joined_.end(), [](const JoinedRank& s) { return s.given.has_value(); });
+      std::find_if(joined_.begin(), joined_.end(), [](const RankState& s) { return s.contribution.has_value(); });
   return static_cast<size_t>(giver - joined_.begin());
 }
 
-std::vector<Rank> RendezvousServer::not_given() const {
+std::vector<Rank> RendezvousServer::missing_ranks() const {
   std::vector<Rank> missing;
   for (size_t r = 0; r < joined_.size(); ++r) {
-    if (!joined_[r].given) missing.push_back(static_cast<Rank>(r));
+    if (!joined_[r].contribution) missing.push_back(static_cast<Rank>(r));
   }
   return missing;
 }

@@ -1,4 +1,4 @@
-// The rendezvous server while ranks arrive.
+// The rendezvous server while ranks register.
 #include <algorithm>
 
 #include "base/env.hpp"
@@ -11,9 +11,9 @@
 namespace tutti::control {
 namespace {
 
-constexpr double kUnusedSeconds = 3600;  // an id that nobody uses
-constexpr double kRefusingSeconds = 60;  // so that late ranks learn why it failed
-constexpr size_t kMaxDeparted = 1024;    // more would be a peer that plays with us
+constexpr double kUnusedSeconds = 3600;  // until an unused id expires
+constexpr double kRefusingSeconds = 60;  // during which late ranks still receive the reason
+constexpr size_t kMaxDeparted = 1024;    // more can only be a hostile peer
 
 }  // namespace
 
@@ -37,7 +37,7 @@ void RendezvousServer::check_request(const Register& r) const {
     throw_error(Code::InvalidArgument, "rank {} of {}: there can be 1 to {} ranks, numbered from 0", r.rank, r.ranks,
                 kMaxRanks);
   }
-  if (verdict_) throw Error(verdict_->code, verdict_->text);
+  if (refusal_) throw Error(refusal_->code, refusal_->text);
   if (size_ != 0 && r.ranks != size_) {
     throw_error(Code::InvalidArgument, "{} was told that there are {} ranks, the others that there are {}", who,
                 r.ranks, size_);
@@ -53,7 +53,7 @@ void RendezvousServer::check_request(const Register& r) const {
 }
 
 void RendezvousServer::admit(Fd& fd, Register request) {
-  if (verdict_) count_told(request.rank);
+  if (refusal_) count_informed(request.rank);
   check_request(request);
   if (!busy_) control_.loop().cancel(timer_);
   busy_ = true;
@@ -61,9 +61,9 @@ void RendezvousServer::admit(Fd& fd, Register request) {
   applicant->request = std::move(request);
   applicant->channel = std::make_shared<Channel>(control_.loop(), std::move(fd), kMaxToServer);
   applicants_.push_back(applicant);
-  // Until the table is sent a rank has nothing to say, and its channel nothing to tell but its end.
+  // Until the table is sent, a rank sends nothing; its channel only reports its end.
   applicant->channel->open(
-      [](std::string_view) { throw_error(Code::ProtocolError, "a message before all ranks were there"); },
+      [](std::string_view) { throw_error(Code::ProtocolError, "a message before all ranks had joined"); },
       [weak = weak_from_this(), wa = std::weak_ptr(applicant)](const std::string&) {
         const auto self = weak.lock();
         const auto a = wa.lock();
@@ -73,31 +73,31 @@ void RendezvousServer::admit(Fd& fd, Register request) {
                                         [weak = weak_from_this(), wa = std::weak_ptr(applicant)] {
                                           const auto self = weak.lock();
                                           const auto a = wa.lock();
-                                          if (self && a) self->waited_in_vain(*a);
+                                          if (self && a) self->registration_timed_out(*a);
                                         });
 
-  // Who is right about the number of ranks? Rank 0 in the process that made the id; without it, the first number whose
-  // ranks are complete.
+  // Ranks may disagree on the number of ranks. Rank 0 in the process that made the id decides; without it, the first
+  // number whose ranks are complete.
   const Rank ranks = applicant->request.ranks;
-  const bool ours = applicant->request.rank == 0 && same_process(applicant->request.me, control_.home());
-  if (size_ == 0 && ours) settle_size(ranks);
-  const auto came =
+  const bool ours = applicant->request.rank == 0 && same_process(applicant->request.me, control_.local_member());
+  if (size_ == 0 && ours) fix_size(ranks);
+  const auto registered =
       std::count_if(applicants_.begin(), applicants_.end(), [&](const auto& a) { return a->request.ranks == ranks; });
-  if (came != ranks) return;
-  settle_size(ranks);
+  if (registered != ranks) return;
+  fix_size(ranks);
   begin();
 }
 
-void RendezvousServer::settle_size(Rank ranks) {
+void RendezvousServer::fix_size(Rank ranks) {
   size_ = ranks;
-  // Of those that went before, one that has not come again will be missed.
-  const auto missed = std::find_if(departed_.begin(), departed_.end(), [&](const Register& r) {
+  // Ranks that disconnected and have not registered again are missing for good.
+  const auto missed = std::find_if(early_departures_.begin(), early_departures_.end(), [&](const Register& r) {
     return r.ranks == ranks && std::none_of(applicants_.begin(), applicants_.end(), [&](const auto& a) {
              return a->request.ranks == ranks && a->request.rank == r.rank;
            });
   });
-  if (missed != departed_.end()) return stop_for(*missed);
-  departed_.clear();
+  if (missed != early_departures_.end()) return stop_for_departed(*missed);
+  early_departures_.clear();
   for (const auto& a : std::vector(applicants_)) {
     if (a->request.ranks == ranks) continue;
     refuse(*a, Code::InvalidArgument,
@@ -121,39 +121,39 @@ void RendezvousServer::applicant_ended(const std::shared_ptr<Applicant>& applica
   const Register& r = applicant->request;
   drop(applicant);
   if (state_ != State::Gathering) return;
-  if (size_ == 0 && departed_.size() < kMaxDeparted) {
-    departed_.push_back(r);
-    departed_.back().me.info.clear();
+  if (size_ == 0 && early_departures_.size() < kMaxDeparted) {
+    early_departures_.push_back(r);
+    early_departures_.back().me.info.clear();
   }
-  if (r.ranks == size_) stop_for(r);
+  if (r.ranks == size_) stop_for_departed(r);
 }
 
-void RendezvousServer::stop_for(const Register& departed) {
-  count_told(departed.rank);  // it does not come again
+void RendezvousServer::stop_for_departed(const Register& applicant) {
+  count_informed(applicant.rank);  // it does not register again
   stop_gathering(Code::PeerFailed, fmt::format("{} is gone: it ended, or gave up, before all {} ranks were there",
-                                               describe_rank(departed.rank, departed.me), size_));
+                                               describe_rank(applicant.rank, applicant.me), size_));
 }
 
 void RendezvousServer::withdraw(const Withdraw& withdrawal) {
-  count_told(withdrawal.rank);
-  if (size_ != 0 && withdrawal.rank >= size_) return;  // it was refused, and nobody waits for it
+  count_informed(withdrawal.rank);
+  if (size_ != 0 && withdrawal.rank >= size_) return;  // it was refused, and no rank waits for it
   if (state_ == State::Gathering) stop_gathering(withdrawal.code, withdrawal.text);
 }
 
-/// Counts once the answer of this turn is on its way.
-void RendezvousServer::count_told(Rank rank) {
+/// Counts the rank once the answer of this loop iteration is on its way.
+void RendezvousServer::count_informed(Rank rank) {
   if (rank < 0 || rank >= kMaxRanks) return;
   control_.loop().post([weak = weak_from_this(), rank] {
     const auto self = weak.lock();
     if (!self) return;
-    self->told_.insert(rank);
-    self->told_count_ = self->told_.size();
+    self->informed_.insert(rank);
+    self->informed_count_ = self->informed_.size();
     self->control_.notify();
   });
 }
 
-/// The first rank whose time is over speaks for all: without it the communicator cannot come to be.
-void RendezvousServer::waited_in_vain(const Applicant& applicant) {
+/// The first rank that times out ends the wait of all: the communicator needs every rank.
+void RendezvousServer::registration_timed_out(const Applicant& applicant) {
   const Rank ranks = applicant.request.ranks;
   std::vector<bool> here(static_cast<size_t>(ranks), false);
   std::string others;
@@ -169,24 +169,24 @@ void RendezvousServer::waited_in_vain(const Applicant& applicant) {
   for (Rank r = 0; r < ranks; ++r) {
     if (!here[static_cast<size_t>(r)]) missing.push_back(r);
   }
-  const std::string trouble = control_.acceptor().trouble();
+  const std::string accept_error_text = control_.acceptor().accept_error_text();
   const std::string text = fmt::format(
-      "{} of {} ranks came to the rendezvous server within the {:.1f} s that rank {} waits; missing: {}{}. Are all "
-      "processes "
-      "started, with the same unique id, and can they reach {}?{}",
+      "{} of {} ranks registered with the rendezvous server within the {:.1f} s that rank {} waits; missing: {}{}. Are "
+      "all processes started, with the same unique id, and can they reach {}?{}",
       static_cast<size_t>(ranks) - missing.size(), ranks, applicant.request.wait_ms / 1e3, applicant.request.rank,
-      list_ranks(missing), others, to_string(control_.home().addresses.front(), control_.home().port), trouble);
-  stop_gathering(trouble.empty() ? Code::Timeout : Code::SystemError, text);
+      list_ranks(missing), others, to_string(control_.local_member().addresses.front(), control_.local_member().port),
+      accept_error_text);
+  stop_gathering(accept_error_text.empty() ? Code::Timeout : Code::SystemError, text);
 }
 
 void RendezvousServer::stop_gathering(Code code, const std::string& text) {
   control_.loop().cancel(timer_);
   log_info("rendezvous server of {}: {}", public_name(key_), text);
-  verdict_ = Refused{code, text.substr(0, kMaxSmall)};
+  refusal_ = Refused{code, text.substr(0, kMaxSmall)};
   state_ = State::Refusing;
   for (const auto& a : std::vector(applicants_)) {
     refuse(*a, code, text);
-    count_told(a->request.rank);
+    count_informed(a->request.rank);
     drop(a);
   }
   busy_ = false;
@@ -202,16 +202,16 @@ void RendezvousServer::begin() {
   joined_.resize(static_cast<size_t>(size_));
   Table table;
   table.heartbeat_ms = static_cast<uint32_t>(heartbeat_seconds * 1e3);
-  table.server = control_.home();
+  table.server = control_.local_member();
   table.members.resize(joined_.size());
   for (const auto& a : std::vector(applicants_)) {
     control_.loop().cancel(a->timer);
-    JoinedRank& client = joined_[static_cast<size_t>(a->request.rank)];
+    RankState& client = joined_[static_cast<size_t>(a->request.rank)];
     client.channel = a->channel;
-    client.channel->forgive_silence();
+    client.channel->reset_silence();
     client.member = std::move(a->request.me);
     table.members[static_cast<size_t>(a->request.rank)] = client.member;
-    client.channel->hand_over(
+    client.channel->set_callbacks(
         [weak = weak_from_this(), rank = a->request.rank](std::string_view body) {
           if (const auto self = weak.lock()) self->on_frame(rank, body);
         },
@@ -221,7 +221,7 @@ void RendezvousServer::begin() {
   }
   applicants_.clear();
   send_all(pack(table));
-  for (JoinedRank& client : joined_) client.member.info.clear();  // it has been told; the rest is for messages
+  for (RankState& client : joined_) client.member.info.clear();  // it has been sent; the other fields are for messages
   last_beat_ = Deadline::Clock::now();
   heartbeat();
 }

@@ -12,17 +12,17 @@
 namespace tutti::control {
 namespace {
 
-constexpr double kGraceSeconds = 0.05;    // for a goodbye that is already on its way when its process is seen dead
-constexpr double kClosingSeconds = 2;     // for the ranks to close, once all know that all have left
-constexpr size_t kBusyChannel = 1 << 20;  // questions are dropped, not queued, where so much waits already
+constexpr double kGraceSeconds = 0.05;    // for a leave notice that is on its way when its process is seen dead
+constexpr double kClosingSeconds = 2;     // for the ranks to close their connections after Done
+constexpr size_t kBusyChannel = 1 << 20;  // questions are dropped, not queued, if more than this is queued
 
 bool before(const PeerTransfers& a, const PeerTransfers& b) { return a.peer < b.peer; }
 
-/// What `goodbye` says of `peer`; all zero where it says nothing.
-PeerTransfers traffic_with(const Goodbye& goodbye, Rank peer) {
+/// What `leave_notice` reports of `peer`; zeros if nothing.
+PeerTransfers traffic_with(const LeaveNotice& leave_notice, Rank peer) {
   const PeerTransfers wanted{peer, 0, 0};
-  const auto found = std::lower_bound(goodbye.traffic.begin(), goodbye.traffic.end(), wanted, before);
-  return found != goodbye.traffic.end() && found->peer == peer ? *found : wanted;
+  const auto found = std::lower_bound(leave_notice.traffic.begin(), leave_notice.traffic.end(), wanted, before);
+  return found != leave_notice.traffic.end() && found->peer == peer ? *found : wanted;
 }
 
 /// "rank 0 sent rank 1 3 messages, rank 1 received 2 of them"; empty where the numbers are equal.
@@ -50,8 +50,8 @@ void RendezvousServer::on_frame(Rank from, std::string_view body) {
     }
     case Kind::Report:
       return on_report(from, unpack<Report>(body).rank);
-    case Kind::Goodbye:
-      return on_goodbye(from, unpack<Goodbye>(body));
+    case Kind::LeaveNotice:
+      return on_leave_notice(from, unpack<LeaveNotice>(body));
     case Kind::BoardAsk:
       return relay(from, unpack<BoardAsk>(body));
     case Kind::BoardReply:
@@ -63,61 +63,62 @@ void RendezvousServer::on_frame(Rank from, std::string_view body) {
 
 void RendezvousServer::on_end(Rank from, const std::string& why) {
   const auto self = shared_from_this();
-  if (joined_[static_cast<size_t>(from)].where == JoinedRank::Where::Here) {
-    lose(from, fmt::format("{} before it left (was it killed, did it crash or exit early?)", why));
+  if (joined_[static_cast<size_t>(from)].membership == RankState::Membership::Present) {
+    mark_lost(from, fmt::format("{} before it left (was it killed, did it crash or exit early?)", why));
   }
   if (state_ == State::Closing) check_closed();
 }
 
-/// A rank of its host saw that process die. Its goodbye may still be on its way here.
+/// A rank of the same host saw that process die. Its leave notice may still be on its way.
 void RendezvousServer::on_report(Rank from, Rank rank) {
   if (rank < 0 || static_cast<size_t>(rank) >= joined_.size())
-    throw_error(Code::ProtocolError, "a report on rank {}", rank);
+    throw_error(Code::ProtocolError, "a report names rank {}, which does not exist", rank);
   const Member& witness = joined_[static_cast<size_t>(from)].member;
   if (witness.host != joined_[static_cast<size_t>(rank)].member.host)
-    throw_error(Code::ProtocolError, "a report on rank {}, which runs on another host", rank);
+    throw_error(Code::ProtocolError, "a report names rank {}, which runs on another host", rank);
   control_.loop().at(Deadline::in(kGraceSeconds), [weak = weak_from_this(), rank, who = describe_rank(from, witness)] {
     const auto self = weak.lock();
-    if (self && self->joined_[static_cast<size_t>(rank)].where == JoinedRank::Where::Here) {
-      self->lose(rank, fmt::format("its process died before it left, as {} saw (was it killed, did it crash or exit "
-                                   "early?)",
-                                   who));
+    if (self && self->joined_[static_cast<size_t>(rank)].membership == RankState::Membership::Present) {
+      self->mark_lost(rank,
+                      fmt::format("its process died before it left, as {} saw (was it killed, did it crash or exit "
+                                  "early?)",
+                                  who));
     }
   });
 }
 
-void RendezvousServer::on_goodbye(Rank from, Goodbye goodbye) {
-  JoinedRank& client = joined_[static_cast<size_t>(from)];
-  if (client.where != JoinedRank::Where::Here) return;
-  take_traffic(from, goodbye.traffic);
-  client.where = JoinedRank::Where::Left;
-  client.goodbye = std::move(goodbye);
-  if (given_ > 0 && !client.given) left_before_exchange(from);
-  went(from);
+void RendezvousServer::on_leave_notice(Rank from, LeaveNotice leave_notice) {
+  RankState& client = joined_[static_cast<size_t>(from)];
+  if (client.membership != RankState::Membership::Present) return;
+  record_transfers(from, leave_notice.traffic);
+  client.membership = RankState::Membership::Left;
+  client.leave_notice = std::move(leave_notice);
+  if (contributions_ > 0 && !client.contribution) left_before_exchange(from);
+  record_departure(from);
 }
 
-/// Checks what a leaver says of its sends and receives, puts it in order, and has it told to the peers concerned.
-void RendezvousServer::take_traffic(Rank from, std::vector<PeerTransfers>& traffic) {
+/// Checks and sorts the transfer counts of a leaving rank, and queues them for the peers concerned.
+void RendezvousServer::record_transfers(Rank from, std::vector<PeerTransfers>& traffic) {
   std::sort(traffic.begin(), traffic.end(), before);
   for (size_t i = 0; i < traffic.size(); ++i) {
     const Rank peer = traffic[i].peer;
     if (peer < 0 || static_cast<size_t>(peer) >= joined_.size() || peer == from ||
         (i > 0 && traffic[i - 1].peer == peer))
-      throw_error(Code::ProtocolError, "a goodbye that counts messages with rank {}", peer);
+      throw_error(Code::ProtocolError, "a leave notice counts messages with rank {}", peer);
   }
   for (const PeerTransfers& t : traffic) {
-    JoinedRank& peer = joined_[static_cast<size_t>(t.peer)];
-    if (peer.where == JoinedRank::Where::Here) peer.transfers.traffic.push_back({from, t.sent, t.received});
+    RankState& peer = joined_[static_cast<size_t>(t.peer)];
+    if (peer.membership == RankState::Membership::Present) peer.transfers.traffic.push_back({from, t.sent, t.received});
   }
 }
 
-/// Passes a question or an answer on to the rank it names, with the sender in that place.
+/// Forwards a question or an answer to the rank that it names, and replaces that rank by the sender.
 template <class M>
 void RendezvousServer::relay(Rank from, M message) {
   const Rank to = message.peer;
   if (to < 0 || static_cast<size_t>(to) >= joined_.size())
     throw_error(Code::ProtocolError, "a message for rank {}", to);
-  const JoinedRank& target = joined_[static_cast<size_t>(to)];
+  const RankState& target = joined_[static_cast<size_t>(to)];
   if (target.channel->is_open() && target.channel->queued() < kBusyChannel) {
     message.peer = from;
     target.channel->send(pack(message));
@@ -135,60 +136,60 @@ void RendezvousServer::fail(Code code, const std::string& text, std::vector<uint
   send_all(pack(Fail{code, text.substr(0, kMaxSmall), std::move(tickets)}));
 }
 
-void RendezvousServer::lose(Rank rank, const std::string& why) {
-  JoinedRank& client = joined_[static_cast<size_t>(rank)];
-  client.where = JoinedRank::Where::Lost;
+void RendezvousServer::mark_lost(Rank rank, const std::string& why) {
+  RankState& client = joined_[static_cast<size_t>(rank)];
+  client.membership = RankState::Membership::Lost;
   fail(Code::PeerFailed, fmt::format("{} is gone: {}", describe_rank(rank, client.member), why));
   client.channel->close();
-  went(rank);
+  record_departure(rank);
 }
 
-void RendezvousServer::went(Rank rank) {
-  const JoinedRank& client = joined_[static_cast<size_t>(rank)];
-  if (update_.gone.empty()) {  // many go at the same time: one message tells of all who go in this turn
+void RendezvousServer::record_departure(Rank rank) {
+  const RankState& client = joined_[static_cast<size_t>(rank)];
+  if (membership_update_.departures.empty()) {  // one message reports all ranks that leave in this loop iteration
     control_.loop().post([weak = weak_from_this()] {
-      if (const auto self = weak.lock()) self->send_update();
+      if (const auto self = weak.lock()) self->send_membership_update();
     });
   }
-  update_.gone.push_back(
-      {rank, static_cast<uint8_t>(client.where == JoinedRank::Where::Lost), client.goodbye.calls, client.goodbye.last});
+  membership_update_.departures.push_back({rank, static_cast<uint8_t>(client.membership == RankState::Membership::Lost),
+                                           client.leave_notice.calls, client.leave_notice.last});
 }
 
-void RendezvousServer::send_update() {
-  if (update_.gone.empty()) return;
-  for (JoinedRank& client : joined_) {
+void RendezvousServer::send_membership_update() {
+  if (membership_update_.departures.empty()) return;
+  for (RankState& client : joined_) {
     if (client.transfers.traffic.empty()) continue;
     client.channel->send(pack(client.transfers));
     client.transfers.traffic.clear();
   }
-  send_all(pack(update_));
-  update_.gone.clear();
-  check_all_gone();
+  send_all(pack(membership_update_));
+  membership_update_.departures.clear();
+  check_all_departed();
 }
 
 void RendezvousServer::send_all(std::string frame) {
   const auto shared = std::make_shared<const std::string>(std::move(frame));
-  for (const JoinedRank& client : joined_) client.channel->send(shared);
+  for (const RankState& client : joined_) client.channel->send(shared);
 }
 
 void RendezvousServer::heartbeat() {
   if (state_ != State::Running) return;
   const auto now = Deadline::Clock::now();
   const double limit = env().heartbeat, beat = limit / 4;
-  // After this process itself was stopped, nobody else is to blame for the silence.
+  // If this process itself was stopped, the silence is not the ranks' fault.
   const bool stalled = std::chrono::duration<double>(now - last_beat_).count() > 2 * beat;
   last_beat_ = now;
   for (size_t r = 0; r < joined_.size(); ++r) {
-    JoinedRank& client = joined_[r];
+    RankState& client = joined_[r];
     if (!client.channel->is_open()) continue;
-    if (stalled) client.channel->forgive_silence();
+    if (stalled) client.channel->reset_silence();
     const double silent = std::chrono::duration<double>(now - client.channel->heard()).count();
     if (silent <= limit) continue;
-    if (client.where == JoinedRank::Where::Here) {
-      lose(static_cast<Rank>(r),
-           fmt::format("nothing was heard of it for {:.1f} s: its host is lost, or its process is "
-                       "stopped. Raise TUTTI_HEARTBEAT_TIMEOUT if it may be silent for longer",
-                       silent));
+    if (client.membership == RankState::Membership::Present) {
+      mark_lost(static_cast<Rank>(r),
+                fmt::format("nothing was heard of it for {:.1f} s: its host is lost, or its process is "
+                            "stopped. Raise TUTTI_HEARTBEAT_TIMEOUT if it may be silent for longer",
+                            silent));
     } else {
       client.channel->close();
     }
@@ -199,10 +200,10 @@ void RendezvousServer::heartbeat() {
   });
 }
 
-void RendezvousServer::check_all_gone() {
+void RendezvousServer::check_all_departed() {
   if (state_ != State::Running) return;
-  for (const JoinedRank& client : joined_) {
-    if (client.where == JoinedRank::Where::Here) return;
+  for (const RankState& client : joined_) {
+    if (client.membership == RankState::Membership::Present) return;
   }
   state_ = State::Closing;
   send_all(pack(Done{compare_calls().substr(0, kMaxSmall)}));
@@ -213,11 +214,11 @@ void RendezvousServer::check_all_gone() {
   check_closed();
 }
 
-/// Ranks that left after other calls than rank 0; nothing to say where the communicator failed anyway.
+/// The first rank whose calls differ from rank 0's. Empty if the communicator has failed: that error was reported.
 std::string RendezvousServer::compare_calls() const {
   if (failed_) return "";
   for (size_t r = 1; r < joined_.size(); ++r) {
-    const Goodbye &theirs = joined_[r].goodbye, &first = joined_[0].goodbye;
+    const LeaveNotice &theirs = joined_[r].leave_notice, &first = joined_[0].leave_notice;
     if (theirs.calls != first.calls) {
       const bool more = theirs.calls > first.calls;
       const std::string& last = more ? theirs.last : first.last;
@@ -234,13 +235,13 @@ std::string RendezvousServer::compare_calls() const {
   return compare_traffic();
 }
 
-/// Sends that nobody received, or receives of what nobody sent. Each pair is looked at from both sides, since one of
-/// them may know nothing of it.
+/// Sends that were never received, and receives without a send. Each pair is compared from both sides, since one of
+/// them may not list it.
 std::string RendezvousServer::compare_traffic() const {
   for (size_t r = 0; r < joined_.size(); ++r) {
     const auto rank = static_cast<Rank>(r);
-    for (const PeerTransfers& ours : joined_[r].goodbye.traffic) {
-      const PeerTransfers theirs = traffic_with(joined_[static_cast<size_t>(ours.peer)].goodbye, rank);
+    for (const PeerTransfers& ours : joined_[r].leave_notice.traffic) {
+      const PeerTransfers theirs = traffic_with(joined_[static_cast<size_t>(ours.peer)].leave_notice, rank);
       if (auto text = compare_counts(rank, ours.sent, ours.peer, theirs.received); !text.empty()) return text;
       if (auto text = compare_counts(ours.peer, theirs.sent, rank, ours.received); !text.empty()) return text;
     }
@@ -250,7 +251,7 @@ std::string RendezvousServer::compare_traffic() const {
 
 void RendezvousServer::check_closed() {
   const bool open =
-      std::any_of(joined_.begin(), joined_.end(), [](const JoinedRank& s) { return s.channel->is_open(); });
+      std::any_of(joined_.begin(), joined_.end(), [](const RankState& s) { return s.channel->is_open(); });
   if (!open) close();
 }
 
@@ -260,7 +261,7 @@ void RendezvousServer::close() {
   loop.cancel(timer_);
   end_exchange();
   for (const auto& a : std::vector(applicants_)) drop(a);
-  for (const JoinedRank& client : joined_) client.channel->close();
+  for (const RankState& client : joined_) client.channel->close();
   busy_ = false;
   control_.remove_server(public_name(key_));
 }

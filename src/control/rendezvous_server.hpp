@@ -1,14 +1,13 @@
 // The rendezvous server of one communicator, in the process that made its unique id.
 //
-// Every rank keeps one connection to it: a star, so that n ranks cost n connections and starting costs n messages. It
-// gathers who they are and gives all of them the table, passes on what ranks exchange, their failures and their
-// questions to each other's call boards, notices ranks that are lost, and, when all have left, tells them so: only then
-// does anybody's process have to end.
+// Every rank keeps one connection to it. The star costs n connections for n ranks, and n messages at the start. The
+// server gathers the members and sends all of them the table. It then relays exchanges, failures and questions to call
+// boards, detects lost ranks, and tells all ranks when every rank has left. Until then no rank's process needs to exit.
 //
 //   Gathering ──all ranks registered──► Running ──all left or lost──► Closing ──all connections closed, or 2 s──► gone
-//       └──────a rank waited in vain──► Refusing ──a minute─────────────────────────────────────────────────────► gone
+//       └────── a rank timed out ─────► Refusing ──a minute─────────────────────────────────────────────────────► gone
 //
-// It lives on the control thread alone; all of it is driven by the frames that arrive.
+// It runs on the control thread only, driven by the frames that arrive.
 #pragma once
 
 #include <atomic>
@@ -33,80 +32,80 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
   ~RendezvousServer();
 
   const Key& key() const { return key_; }
-  /// True while ranks are in it: then its process must not end. Any thread.
+  /// True while ranks are connected: then its process must not exit. Any thread.
   bool busy() const { return busy_; }
-  /// How many ranks have been told that the communicator cannot come to be. Any thread.
-  size_t told() const { return told_count_; }
+  /// How many ranks have been told that the communicator cannot be created. Any thread.
+  size_t informed_ranks() const { return informed_count_; }
 
   // ---- control thread
-  /// Begins the hour in which somebody has to come.
+  /// Starts the hour after which an unused server closes.
   void open();
-  /// A connection that wants a client. Throws the Error with which it is refused.
+  /// A connection that wants to register a rank. Throws the Error with which it is refused.
   void admit(Fd& fd, Register request);
-  /// A rank cannot take part: while the others wait for it, their wait ends with its reason.
+  /// A rank cannot take part: ends the other ranks' wait with its reason.
   void withdraw(const Withdraw& withdrawal);
-  /// Closes if nobody has come.
+  /// Closes if no rank has registered.
   void close_if_unused();
 
  private:
   enum class State { Gathering, Refusing, Running, Closing };
 
-  /// A rank that waits for the others. Until the number of ranks is certain, several claims of it are kept apart.
+  /// A rank that waits for the others. Until the number of ranks is decided, several claims to one rank are kept.
   struct Applicant {
     Register request;
     std::shared_ptr<Channel> channel;
     EventLoop::Id timer = 0;
   };
-  struct JoinedRank {
-    enum class Where { Here, Left, Lost };
+  struct RankState {
+    enum class Membership { Present, Left, Lost };
     Member member;
     std::shared_ptr<Channel> channel;
-    Where where = Where::Here;
-    Goodbye goodbye;                // what it said when it left
-    TransferCounts transfers;       // to be sent to it at the end of this turn
-    std::optional<Exchange> given;  // to the exchange under way
+    Membership membership = Membership::Present;
+    LeaveNotice leave_notice;              // what it reported when it left
+    TransferCounts transfers;              // to be sent to it at the end of this loop iteration
+    std::optional<Exchange> contribution;  // its contribution to the current exchange
   };
 
-  // gathering (hub_gather.cpp)
+  // gathering (rendezvous_gather.cpp)
   void check_request(const Register& request) const;
-  void settle_size(Rank ranks);
+  void fix_size(Rank ranks);
   void begin();
   void refuse(const Applicant& applicant, Code code, const std::string& text);
   void drop(const std::shared_ptr<Applicant>& applicant);
   void applicant_ended(const std::shared_ptr<Applicant>& applicant);
-  void stop_for(const Register& departed);
-  void count_told(Rank rank);
-  void waited_in_vain(const Applicant& applicant);
+  void stop_for_departed(const Register& applicant);
+  void count_informed(Rank rank);
+  void registration_timed_out(const Applicant& applicant);
   void stop_gathering(Code code, const std::string& text);
 
-  // exchanges (hub_exchange.cpp)
-  void on_exchange(Rank from, Exchange given);
+  // exchanges (rendezvous_exchange.cpp)
+  void on_exchange(Rank from, Exchange contribution);
   void finish_exchange();
   void end_exchange();
-  void exchange_late(uint32_t number);
-  void look_at_exchange(uint32_t number);
-  void tell_missing(const std::vector<Rank>& ranks);
+  void exchange_timed_out(uint32_t number);
+  void check_exchange(uint32_t number);
+  void send_missing(const std::vector<Rank>& ranks);
   EventLoop::Id after(double seconds, void (RendezvousServer::*then)(uint32_t));
   void left_before_exchange(Rank rank);
-  void went_apart(Rank rank, const std::string& call);
-  size_t first_giver() const;
-  std::vector<Rank> not_given() const;
+  void record_divergence(Rank rank, const std::string& call);
+  size_t first_contributor() const;
+  std::vector<Rank> missing_ranks() const;
 
   // running
   void on_frame(Rank from, std::string_view body);
   void on_end(Rank from, const std::string& why);
   void on_report(Rank from, Rank rank);
-  void on_goodbye(Rank from, Goodbye goodbye);
-  void take_traffic(Rank from, std::vector<PeerTransfers>& traffic);
+  void on_leave_notice(Rank from, LeaveNotice leave_notice);
+  void record_transfers(Rank from, std::vector<PeerTransfers>& traffic);
   template <class M>
   void relay(Rank from, M message);
   void fail(Code code, const std::string& text, std::vector<uint64_t> tickets = {});
-  void lose(Rank rank, const std::string& why);
-  void went(Rank rank);
+  void mark_lost(Rank rank, const std::string& why);
+  void record_departure(Rank rank);
   void send_all(std::string frame);
-  void send_update();
+  void send_membership_update();
   void heartbeat();
-  void check_all_gone();
+  void check_all_departed();
   std::string compare_calls() const;
   std::string compare_traffic() const;
   void check_closed();
@@ -119,19 +118,19 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
   EventLoop::Id timer_ = 0;
 
   std::vector<std::shared_ptr<Applicant>> applicants_;
-  std::vector<Register> departed_;  // came, and went before the number of ranks was certain
-  Rank size_ = 0;                   // 0: not certain yet
-  std::optional<Refused> verdict_;
-  std::set<Rank> told_;  // of the verdict; that many:
-  std::atomic<size_t> told_count_{0};
+  std::vector<Register> early_departures_;  // registered, and disconnected before the number of ranks was decided
+  Rank size_ = 0;                           // 0: not decided yet
+  std::optional<Refused> refusal_;
+  std::set<Rank> informed_;  // ranks that have been told of the refusal
+  std::atomic<size_t> informed_count_{0};
 
-  std::vector<JoinedRank> joined_;
+  std::vector<RankState> joined_;
   bool failed_ = false;
-  uint32_t exchange_ = 0;  // number of the exchange under way, or next
-  size_t given_ = 0;
-  std::string apart_;  // the ranks give to it as part of different calls: which
-  EventLoop::Id exchange_timer_ = 0, look_timer_ = 0;
-  MembershipUpdate update_;  // to be sent at the end of this turn
+  uint32_t exchange_ = 0;  // number of the current or next exchange
+  size_t contributions_ = 0;
+  std::string divergence_;  // the ranks contribute as part of different calls: which
+  EventLoop::Id exchange_timer_ = 0, check_timer_ = 0;
+  MembershipUpdate membership_update_;  // to be sent at the end of this loop iteration
   Deadline::Clock::time_point last_beat_{};
 };
 

@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kMaxWaiting = 4096, kMaxParked = 4096;
 
 void send_reply(int fd, const transports::Wireup::Reply& reply) {
-  // A fresh socket takes it at once, and the control thread waits for nobody.
+  // A fresh socket takes the bytes at once, and the control thread must not wait.
   send_with_fd(fd, pack(Reply{reply.bytes}), reply.fd.get(), {Deadline::in(0), nullptr});
 }
 
@@ -28,8 +28,8 @@ void Services::serve(const std::string& name, Wireup::Service service) {
     slot = entry;
     if (!service) slots_.erase(name);
   }
-  slot->set(std::move(service));  // outside the lock: it waits for a call that is under way
-  came_.notify_all();
+  slot->set(std::move(service));  // outside the lock: it waits for a running call
+  service_added_.notify_all();
 }
 
 std::shared_ptr<Services::Slot> Services::find(const std::string& name) {
@@ -45,22 +45,22 @@ std::optional<Services::Wireup::Reply> Services::try_answer(Rank from, const std
 }
 
 Services::Wireup::Reply Services::ask(Rank from, const std::string& name, const std::string& request, WaitLimit limit) {
-  constexpr auto kSlice = std::chrono::milliseconds(20);  // how often it looks at the stop flag
+  constexpr auto kSlice = std::chrono::milliseconds(20);  // between checks of the stop flag
   for (;;) {
     if (auto reply = try_answer(from, name, request)) return std::move(*reply);
     if (limit.stop && limit.stop->load(std::memory_order_relaxed) != 0) throw_error(Code::Aborted, "stopped");
     if (limit.deadline.passed()) throw_error(Code::Timeout, "it offers no service '{}'", name);
     std::unique_lock lock(mutex_);
-    came_.wait_until(lock, std::min(limit.deadline.at(), Deadline::Clock::now() + kSlice),
-                     [&] { return slots_.count(name) != 0; });
+    service_added_.wait_until(lock, std::min(limit.deadline.at(), Deadline::Clock::now() + kSlice),
+                              [&] { return slots_.count(name) != 0; });
   }
 }
 
-/// False if the service is not there (yet). Whatever goes wrong is told to the asker.
-bool Services::answered(const Ask& ask, const Fd& fd) {
+/// False if the service is not registered (yet). Errors are sent to the asker.
+bool Services::try_reply(const Ask& ask, const Fd& fd) {
   try {
     if (find(ask.service) == nullptr) return false;
-    check_(ask.from, fd.get());  // only now: where there are services, it is known who the ranks are
+    check_(ask.from, fd.get());  // only now: once there are services, the members are known
     const auto reply = try_answer(ask.from, ask.service, ask.request);
     if (reply) send_reply(fd.get(), *reply);
     return reply.has_value();
@@ -72,7 +72,7 @@ bool Services::answered(const Ask& ask, const Fd& fd) {
 }
 
 void Services::answer(Ask ask, Fd& fd) {
-  if (answered(ask, fd)) return;
+  if (try_reply(ask, fd)) return;
   if (waiting_.size() == kMaxWaiting) throw_error(Code::SystemError, "too many requests wait for services to open");
   waiting_.push_back({std::move(ask), std::move(fd)});
 }
@@ -80,8 +80,9 @@ void Services::answer(Ask ask, Fd& fd) {
 void Services::retry() {
   for (size_t i = waiting_.size(); i-- > 0;) {
     char byte = 0;
-    const bool gone = recv_now(waiting_[i].fd.get(), &byte, 1) < 0;  // the asker has given up
-    if (gone || answered(waiting_[i].ask, waiting_[i].fd)) waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(i));
+    const bool disconnected = recv_now(waiting_[i].fd.get(), &byte, 1) < 0;  // the asker has disconnected
+    if (disconnected || try_reply(waiting_[i].ask, waiting_[i].fd))
+      waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(i));
   }
 }
 

@@ -1,4 +1,4 @@
-// What a rank offers its peers under the control thread: named services, and streams that have arrived.
+// What a rank offers its peers on the control thread: named services, and streams that peers have opened.
 #pragma once
 
 #include <condition_variable>
@@ -23,22 +23,22 @@ namespace tutti::control {
 class Services {
  public:
   using Wireup = transports::Wireup;
-  /// Throws unless what came over a connection came from the process of rank `from`.
+  /// Throws unless the connection comes from the process of rank `from`.
   using Check = std::function<void(Rank from, int fd)>;
 
   explicit Services(Check check) : check_(std::move(check)) {}
 
-  /// See Wireup::serve. Requests that came too early are then answered by retry().
+  /// See Wireup::serve. Requests that arrived earlier are answered by retry().
   void serve(const std::string& name, Wireup::Service service);
-  /// A request of a rank in this process: waits until the service is there. Throws Error(Timeout | Aborted).
+  /// A request of a rank in this process: waits until the service is registered. Throws Error(Timeout | Aborted).
   Wireup::Reply ask(Rank from, const std::string& name, const std::string& request, WaitLimit limit);
 
   // ---- control thread
-  /// Answers on `fd` and closes it, or keeps both until the service is there.
+  /// Answers on `fd` and closes it, or keeps both until the service is registered.
   void answer(Ask ask, Fd& fd);
-  /// Answers what waits, as far as its service has come.
+  /// Answers waiting requests whose service has been registered.
   void retry();
-  /// Lets go of all services and refuses whoever still waits.
+  /// Removes all services and refuses all waiting requests.
   void close();
 
  private:
@@ -49,19 +49,19 @@ class Services {
   };
 
   std::shared_ptr<Slot> find(const std::string& name);
-  bool answered(const Ask& ask, const Fd& fd);
+  bool try_reply(const Ask& ask, const Fd& fd);
   std::optional<Wireup::Reply> try_answer(Rank from, const std::string& name, const std::string& request);
 
   const Check check_;
   std::mutex mutex_;  // guards slots_
-  std::condition_variable came_;
+  std::condition_variable service_added_;
   std::map<std::string, std::shared_ptr<Slot>> slots_;
   std::vector<Waiting> waiting_;  // control thread only
 };
 
 class Streams {
  public:
-  /// Keeps a stream until it is taken, and tells its other end so. ControlThread thread.
+  /// Keeps a stream until take(), and sends Accepted. Control thread.
   void park(Rank from, const std::string& label, Fd& fd);
   std::optional<Fd> take(Rank from, const std::string& label);
 

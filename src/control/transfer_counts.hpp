@@ -1,4 +1,4 @@
-// What two ranks have sent each other, as one of them leaves.
+// How many messages two ranks have sent each other, reported when one of them leaves.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace tutti::control {
 
-/// What a rank that leaves has sent to `peer`, and received from it: messages of sends and receives.
+/// The sends and receives between a leaving rank and `peer`, in messages.
 struct PeerTransfers {
   Rank peer = 0;
   uint64_t sent = 0, received = 0;
@@ -21,8 +21,8 @@ struct PeerTransfers {
 
 /// A rank that left.
 struct Left {
-  uint64_t calls = 0;             ///< collectives that it made
-  std::string last;               ///< the last of them, in words
+  uint64_t calls = 0;             ///< collectives that it called
+  std::string last;               ///< the last of them, as text
   uint64_t sent_to_us = 0;        ///< its sends to this rank
   uint64_t received_from_us = 0;  ///< its receives from this rank
 };

@@ -8,8 +8,8 @@
 namespace tutti::control {
 namespace {
 
-constexpr uint32_t kMargin = 1000;  // milliseconds by which a wait must be older than the evidence
-constexpr int kMostHops = 16;       // that a text follows
+constexpr uint32_t kMargin = 1000;  // milliseconds by which a wait must be older than the oldest answer
+constexpr int kMostHops = 16;       // in one text
 
 const Wait* wait_of(const ProcessWaits& process, uint64_t communicator, Rank rank) {
   const auto found = std::find_if(process.waits.begin(), process.waits.end(),
@@ -17,8 +17,8 @@ const Wait* wait_of(const ProcessWaits& process, uint64_t communicator, Rank ran
   return found == process.waits.end() ? nullptr : &*found;
 }
 
-/// Of the process of a rank that has not come to a call: a wait that may be that rank's. Those in the same communicator
-/// are other ranks', which are threads of the process too.
+/// A wait, in the process of a rank that has not entered the call, that may be that rank's. Waits in the same
+/// communicator belong to other ranks, which are threads of that process too.
 const Wait* elsewhere(const ProcessWaits& process, uint64_t communicator) {
   const auto found = std::find_if(process.waits.begin(), process.waits.end(),
                                   [&](const Wait& w) { return w.communicator != communicator; });
@@ -60,7 +60,7 @@ const Wait* WaitGraph::find(uint64_t ticket) const {
   return nullptr;
 }
 
-/// Adds what one awaited rank depends on. False where it may go on, or where too little is known.
+/// Adds the waits on which an awaited rank depends. False if the rank may progress, or if too little is known.
 bool WaitGraph::add_awaited(const Wait& wait, const Awaited& awaited, std::vector<const Wait*>& all,
                             uint32_t& age_ms) const {
   const ProcessWaits* const its = process(awaited.process);
@@ -71,7 +71,7 @@ bool WaitGraph::add_awaited(const Wait& wait, const Awaited& awaited, std::vecto
   }
   if (its->free != 0 || its->waits.empty() || its->state() != awaited.settled) return false;
   age_ms = std::max(age_ms, its->age_ms);
-  for (const Wait& other : its->waits) add(other, all);  // whichever thread would make the call
+  for (const Wait& other : its->waits) add(other, all);  // any of its threads might make the call
   return true;
 }
 

@@ -1,9 +1,10 @@
-// Who waits for whom, across communicators: what processes tell each other of calls that do not move, and what follows.
+// Which rank waits for which, across communicators: the messages that processes exchange about stalled calls, and
+// deadlocks found in them.
 //
-// A process knows its own waits; of others' it learns by asking the ranks that it waits for, which tell what they have
-// learnt themselves. So what can be reached from a wait comes to it within a few questions. An answer says how old it
-// is at most, and each wait how long nothing had moved by then: where every wait is older than the oldest answer, all
-// of them stood still at the same moment, whatever the clocks of the hosts say.
+// A process knows its own waits. It learns other processes' waits from the ranks that it waits for, which also pass on
+// what they have learned. So a few questions reveal everything reachable from a wait. An answer states its greatest
+// possible age, and each wait how long nothing had moved at that time. If every wait has stalled for longer than the
+// oldest answer's age, all of them were stalled at the same moment, whatever the hosts' clocks say.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +17,14 @@
 
 namespace tutti::control {
 
-inline constexpr size_t kMaxLinkLanes = 256;  ///< that a reply tells of
+inline constexpr size_t kMaxLinkLanes = 256;  ///< in one reply
 
 /// A rank that a call waits for.
 struct Awaited {
   Rank rank = 0;         ///< in the call's communicator
   uint64_t process = 0;  ///< see process_key()
-  /// Nothing is under way between the two as long as that rank's wait has this ticket, or, where it is in no call, its
-  /// process this state(). 0: not known.
+  /// Nothing is in flight between the two while that rank's wait has this ticket, or, if it is in no call, its process
+  /// this state(). 0: unknown.
   uint64_t settled = 0;
 
   static void fields(auto& m, auto& v) {
@@ -33,16 +34,16 @@ struct Awaited {
   }
 };
 
-/// A call that has not moved for a while.
+/// A stalled call.
 struct Wait {
-  uint64_t ticket = 0;  ///< another one after anything has moved
+  uint64_t ticket = 0;  ///< changes whenever the call moves
   uint64_t communicator = 0;
   Rank rank = 0;
-  std::string title;        ///< of the communicator, for people
+  std::string title;        ///< of the communicator, in messages
   std::string call;         ///< "all_reduce(count=8, f32, sum), call 3"
-  uint32_t stuck_ms = 0;    ///< nothing had moved for so long …
-  uint32_t age_ms = 0;      ///< … at most this long ago
-  std::vector<Awaited> on;  ///< nothing moves until one of these ranks goes on; empty: not known
+  uint32_t stuck_ms = 0;    ///< nothing had moved for at least this long …
+  uint32_t age_ms = 0;      ///< … at a moment at most this long ago
+  std::vector<Awaited> on;  ///< the call cannot move until one of these ranks does; empty: unknown
 
   static void fields(auto& m, auto& v) {
     v.number(m.ticket);
@@ -56,11 +57,11 @@ struct Wait {
   }
 };
 
-/// The calls of a process that do not move.
+/// The stalled calls of a process.
 struct ProcessWaits {
   uint64_t process = 0;
-  uint8_t free = 1;     ///< a thread of it may go on by itself: it computes, or is in a call that moves
-  uint32_t age_ms = 0;  ///< that was so at most this long ago
+  uint8_t free = 1;     ///< a thread of it may progress by itself: it computes, or is in a call that moves
+  uint32_t age_ms = 0;  ///< age of `free`, at most
   std::vector<Wait> waits;
 
   /// Changes when any of its calls moves.
@@ -74,24 +75,24 @@ struct ProcessWaits {
   }
 };
 
-/// Messages on one link_lane from the rank that answers to the one that asks, and what it has acknowledged of the
-/// asker's.
+/// Messages on one link_lane from the answering rank to the asker, and how many of the asker's messages it has
+/// acknowledged.
 struct LinkLaneCounts {
   uint32_t link_lane = 0;
-  uint64_t sent = 0, told = 0;
+  uint64_t sent = 0, acknowledged = 0;
 
   static void fields(auto& m, auto& v) {
     v.number(m.link_lane);
     v.number(m.sent);
-    v.number(m.told);
+    v.number(m.acknowledged);
   }
 };
 
-/// What a rank answers that is asked for waits.
+/// A rank's reply to a question for its waits.
 struct WaitsReply {
   uint64_t begun = 0;                   ///< collectives that the asked rank has entered
-  uint64_t ticket = 0;                  ///< of its wait in this communicator; 0: it has none
-  std::vector<LinkLaneCounts> links;    ///< if it has: between it and the asker
+  uint64_t ticket = 0;                  ///< of its wait in this communicator; 0: none
+  std::vector<LinkLaneCounts> links;    ///< the lanes between it and the asker, if it waits
   std::vector<ProcessWaits> processes;  ///< its own first
 
   static void fields(auto& m, auto& v) {
@@ -104,9 +105,9 @@ struct WaitsReply {
 
 uint64_t process_key(const transports::ProcessId& place);
 
-/// Waits that can never end.
+/// Waits that form a deadlock.
 struct Stuck {
-  std::vector<uint64_t> tickets;  ///< sorted; none: it is not certain
+  std::vector<uint64_t> tickets;  ///< sorted; empty if it is not certain
   uint32_t age_ms = 0;            ///< of the oldest part of the evidence
 };
 
@@ -114,10 +115,10 @@ class WaitGraph {
  public:
   explicit WaitGraph(std::vector<ProcessWaits> processes) : processes_(std::move(processes)) {}
 
-  /// All that the wait with this ticket depends on, if none of it can go on: every rank awaited there is in a wait of
-  /// the same kind, or in no call of that communicator and in a process of which every thread is.
+  /// All waits on which this one depends, if none of them can progress: every awaited rank is in such a wait too, or
+  /// has not entered the communicator's call while every thread of its process is blocked.
   Stuck stuck(uint64_t ticket) const;
-  /// "rank 0 of world waits in barrier(), call 3, for rank 1, which …", as far as it is known.
+  /// The chain of waits, as far as it is known: "rank 0 of world waits in barrier(), call 3, for rank 1, which …".
   std::string follow(uint64_t ticket) const;
 
  private:

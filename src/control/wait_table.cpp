@@ -11,8 +11,8 @@
 namespace tutti::control {
 namespace {
 
-constexpr double kCheckEvery = 0.2;   // seconds between two looks at all threads
-constexpr double kForgotten = 30;     // seconds after which what was told is of no use
+constexpr double kCheckEvery = 0.2;   // seconds between two inspections of all threads
+constexpr double kForgotten = 30;     // seconds after which a report is discarded
 constexpr size_t kMostLearned = 512;  // processes
 
 double seconds_since(Deadline::Clock::time_point then) {
@@ -20,7 +20,7 @@ double seconds_since(Deadline::Clock::time_point then) {
 }
 
 uint32_t milliseconds(double seconds) {
-  return static_cast<uint32_t>(std::clamp(seconds * 1e3 + 1, 0.0, 4e9));  // rounded up: it is an upper bound
+  return static_cast<uint32_t>(std::clamp(seconds * 1e3 + 1, 0.0, 4e9));  // rounded up: this is an upper bound
 }
 
 void grow_older(ProcessWaits& waits, double seconds) {
@@ -67,7 +67,7 @@ void WaitTable::withdraw(const void* who) {
   own_.erase(who);
 }
 
-/// Under the lock. Who is not free is so as of now: its threads are looked at.
+/// Under the lock. Inspects the threads of this process.
 ProcessWaits WaitTable::own_waits(uint64_t process) {
   ProcessWaits result{.process = process, .waits = {}};
   std::vector<pid_t> accounted = own_threads_;
@@ -86,7 +86,7 @@ ProcessWaits WaitTable::own_waits(uint64_t process) {
   return result;
 }
 
-/// Under the lock: its own first.
+/// Under the lock: this process first.
 std::vector<ProcessWaits> WaitTable::all(uint64_t process) {
   std::vector<ProcessWaits> result{own_waits(process)};
   std::erase_if(learned_, [](const auto& entry) { return seconds_since(entry.second.heard) > kForgotten; });
@@ -105,11 +105,11 @@ std::string WaitTable::answer(uint64_t process, uint64_t communicator, Rank rank
     reply.ticket = wait.ticket;
     for (const LinkCounts& link : own.entry.links) {
       if (link.peer == asker && reply.links.size() < kMaxLinkLanes)
-        reply.links.push_back({link.link_lane, link.sent, link.told});
+        reply.links.push_back({link.link_lane, link.sent, link.acknowledged});
     }
   }
   std::vector<ProcessWaits> known = all(process);
-  // What its own waits lead to, the nearest first, as far as there is room.
+  // What its own waits lead to, the nearest first, as far as the reply has room.
   size_t room = kMaxEntry - bytes_of(reply);
   const auto take = [&](size_t which) {
     const size_t bytes = bytes_of(known[which]);
@@ -140,16 +140,16 @@ WaitsReply WaitTable::learn(uint64_t process, const std::string& bytes, double s
   reader.item(reply);
   reader.end();
   const std::lock_guard lock(mutex_);
-  for (ProcessWaits& told : reply.processes) {
-    if (told.process == process) continue;  // nobody knows that better than this process
-    grow_older(told, seconds);
-    const auto known = learned_.find(told.process);
+  for (ProcessWaits& reported : reply.processes) {
+    if (reported.process == process) continue;  // this process knows its own waits best
+    grow_older(reported, seconds);
+    const auto known = learned_.find(reported.process);
     if (known == learned_.end() && learned_.size() >= kMostLearned) continue;
     if (known != learned_.end()) {
       const double age = known->second.waits.age_ms / 1e3 + seconds_since(known->second.heard);
-      if (milliseconds(age) < told.age_ms) continue;
+      if (milliseconds(age) < reported.age_ms) continue;
     }
-    learned_[told.process] = {told, Clock::now()};
+    learned_[reported.process] = {reported, Clock::now()};
   }
   return reply;
 }

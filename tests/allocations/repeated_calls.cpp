@@ -1,8 +1,9 @@
-// A call that has been made before allocates nothing, and memory stays what it is however many follow.
+// A repeated call allocates nothing, and memory does not grow with the number of calls.
 //
 //   tutti run -n 2 -- tutti_repeated_calls CALLS    as a rank of a job
-//   tutti_repeated_calls CALLS THREADS              as so many ranks, one a thread
-// Counts what the calling thread asks of malloc, operator new included, in every collective at three sizes; then makes
+//   tutti_repeated_calls CALLS THREADS              as this many ranks, one per thread
+//
+// Counts the calling thread's allocations (malloc and operator new) in every collective at three sizes. Then makes
 // CALLS small all-reduces and compares the process's resident memory. Exit status 0: nothing was allocated, and memory
 // has not grown.
 #include <fmt/format.h>
@@ -20,7 +21,7 @@ namespace {
 thread_local uint64_t t_allocations = 0;
 }
 
-// glibc's own names for what it calls malloc: the wrappers count, and do nothing else.
+// glibc's internal names of the allocation functions: the wrappers only count.
 extern "C" {
 void* __libc_malloc(size_t bytes);                      // NOLINT
 void* __libc_calloc(size_t count, size_t bytes);        // NOLINT

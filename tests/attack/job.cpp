@@ -66,7 +66,7 @@ class Process {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   }
 
-  /// Reads what is there; gives each whole line to `take`.
+  /// Reads what is there; passes each whole line to `take`.
   template <class Take>
   void read_some(const Take& take) {
     char bytes[1 << 16];
@@ -92,7 +92,7 @@ class Run {
   Run(const Program& program, double seconds)
       : program_(program),
         end_(Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))) {
-    outcome_.stories.resize(static_cast<size_t>(program.ranks));
+    outcome_.results.resize(static_cast<size_t>(program.ranks));
   }
 
   Outcome go(const std::vector<std::string>& arguments, bool verbose) {
@@ -104,7 +104,7 @@ class Run {
     while (hear()) {
     }
     for (Process& process : processes_) {
-      process.signal(SIGCONT);  // one that was stopped must end too
+      process.signal(SIGCONT);  // a stopped process must end too
       if (outcome_.hung) process.signal(SIGKILL);
       outcome_.exits.push_back(process.wait());
     }
@@ -114,7 +114,7 @@ class Run {
  private:
   using Clock = std::chrono::steady_clock;
 
-  /// False when there is nothing more to hear, or it took too long.
+  /// False if there is no more output, or it took too long.
   bool hear() {
     std::vector<pollfd> polled;
     std::vector<Process*> of;
@@ -148,11 +148,11 @@ class Run {
     if (kind == "id") words >> id_;
     if (kind != "line") return;
     size_t rank = 0;
-    Told told;
-    words >> rank >> told.index >> told.code >> told.seconds;
+    LineResult report;
+    words >> rank >> report.index >> report.code >> report.seconds;
     words.get();
-    std::getline(words, told.text);
-    if (rank < outcome_.stories.size()) outcome_.stories[rank].push_back(told);
+    std::getline(words, report.text);
+    if (rank < outcome_.results.size()) outcome_.results[rank].push_back(report);
   }
 
   const Program& program_;

@@ -1,4 +1,4 @@
-// Runs one program: its processes, what they tell, and their end.
+// Runs one program: its processes, their output, and their end.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace tutti::attack {
 
-/// Starts the processes (this program again, with `--process P`), hears them out, and ends them after `seconds`.
-/// `arguments` are those that make a process draw the same program.
+/// Starts the processes (this program again, with `--process P`), reads their output, and ends them after `seconds`.
+/// `arguments` make a process generate the same program.
 Outcome run(const Program& program, const std::vector<std::string>& arguments, double seconds, bool verbose);
 
 }  // namespace tutti::attack

@@ -10,8 +10,8 @@
 namespace tutti::attack {
 namespace {
 
-constexpr double kMismatchSeconds = 10;  // a mismatch is found when a waiting rank looks at the others' calls
-constexpr double kDeathSeconds = 5;      // (under load; an idle machine takes less than 1)
+constexpr double kMismatchSeconds = 10;  // a mismatch is found when a waiting rank compares call boards
+constexpr double kDeathSeconds = 5;      // under load; an idle machine takes less than 1
 
 bool ends_process(Fault fault) { return fault == Fault::Exit || fault == Fault::Kill || fault == Fault::Stop; }
 
@@ -44,8 +44,8 @@ class Judge {
     return ends_process(program_.fault) && process == program_.process_of[static_cast<size_t>(program_.culprit)];
   }
 
-  /// What the culprit's communicator sees of its calls and of the others', where they first differ; both empty where
-  /// they do not.
+  /// What the culprit's communicator sees of its calls and of the others', where they first differ; both empty if they
+  /// do not.
   std::pair<std::string, std::string> first_difference() const {
     const auto on_slot = [&](const std::vector<Line>& lines) {
       std::vector<std::string> calls;
@@ -71,14 +71,14 @@ class Judge {
     return text;
   }
 
-  /// Does the fault change anything that others may hear of?
+  /// True if other ranks can notice the fault.
   bool harmless() const {
     if (program_.fault == Fault::None || program_.fault == Fault::Delay) return true;
     if (ends_process(program_.fault) || program_.fault == Fault::Abort) return false;
     return usual_.empty() || hurt_.size() < 2;
   }
 
-  /// Transfers have links of their own: with a collective in the other order, all may get what they are to get.
+  /// Transfers have links of their own: in another order with a collective, all may still receive what they should.
   bool may_be_served() const {
     return program_.fault == Fault::Swap && (usual_.starts_with("(") || odd_.starts_with("("));
   }
@@ -91,65 +91,67 @@ class Judge {
   }
 
   void judge_rank(int rank) {
-    const auto& story = outcome_.stories[static_cast<size_t>(rank)];
+    const auto& story = outcome_.results[static_cast<size_t>(rank)];
     const auto lines = lines_of(program_, rank);
     if (ends_process(program_.fault) && is_culprits(rank)) return;
     bool heard = false;
     const int slots = static_cast<int>(program_.colours.size());
-    for (const Told& told : story) {
-      if (told.code == kWrongData && !(touched_line(told.index, lines, rank) && !harmless()))
-        add("data", fmt::format("rank {} got wrong data from line {}", rank, told.index));
-      if (told.code == tuttiSuccess || told.code == kWrongData) continue;
-      const int slot = slot_of(told.index, lines, slots);
-      if (told_late(told, rank)) {
+    for (const LineResult& report : story) {
+      if (report.code == kWrongData && !(touched_line(report.index, lines, rank) && !harmless()))
+        add("data", fmt::format("rank {} got wrong data from line {}", rank, report.index));
+      if (report.code == tuttiSuccess || report.code == kWrongData) continue;
+      const int slot = slot_of(report.index, lines, slots);
+      if (told_late(report, rank)) {
         heard = true;
         continue;
       }
-      if (!harmless() && is_circle(told)) {
+      if (!harmless() && is_circle(report)) {
         heard = true;
         continue;
       }
       if (harmless() || !touches(slot, rank)) {
-        add("alarm", fmt::format("rank {} line {}: {} {}", rank, told.index, told.code, told.text));
+        add("alarm", fmt::format("rank {} line {}: {} {}", rank, report.index, report.code, report.text));
         continue;
       }
-      if (!heard) judge_error(rank, told);
+      if (!heard) judge_error(rank, report);
       heard = true;
     }
-    // A rank whose own calls were all served before another died or aborted has nothing to be told.
+    // A rank whose calls all completed before another died or aborted has nothing to report.
     const bool must_hear = !harmless() && !may_be_served() && expected_code() == tuttiMismatch && touches(slot_, rank);
     if (must_hear && !heard && !outcome_.hung && !process_heard(rank))
       add("silent", fmt::format("rank {} heard of nothing", rank));
-    const auto told =
-        static_cast<size_t>(std::count_if(story.begin(), story.end(), [](const Told& t) { return t.index >= 0; }));
-    if (!outcome_.hung && told != lines.size() + static_cast<size_t>(slots) + 1)
-      add("crash", fmt::format("rank {} told of {} lines of {}", rank, told, lines.size()));
+    const auto report = static_cast<size_t>(
+        std::count_if(story.begin(), story.end(), [](const LineResult& t) { return t.index >= 0; }));
+    if (!outcome_.hung && report != lines.size() + static_cast<size_t>(slots) + 1)
+      add("crash", fmt::format("rank {} told of {} lines of {}", rank, report, lines.size()));
   }
 
-  /// A circle of waits that the fault has closed: it may run through communicators that the fault does not touch. Where
-  /// it includes transfers over a wire it is not certain that none is under way: then the text of the time-out has it.
-  bool is_circle(const Told& told) const {
-    if (told.code == tuttiMismatch) return told.text.find("ranks wait for each other") != std::string::npos;
-    return told.code == tuttiTimeout && program_.transport != "local" && program_.transport != "shm" &&
-           told.text.find("waits in a group of") != std::string::npos &&
-           told.text.find("which has not come to that call: it waits") != std::string::npos;
+  /// A cycle of waits that the fault has closed; it may run through communicators that the fault does not touch. If it
+  /// includes transfers over a wire, messages may be in flight, so it is not certain: then the time-out's text contains
+  /// it.
+  bool is_circle(const LineResult& report) const {
+    if (report.code == tuttiMismatch) return report.text.find("ranks wait for each other") != std::string::npos;
+    return report.code == tuttiTimeout && program_.transport != "local" && program_.transport != "shm" &&
+           report.text.find("waits in a group of") != std::string::npos &&
+           report.text.find("which has not come to that call: it waits") != std::string::npos;
   }
-  /// A rank that has left hears of it when its process leaves its last communicator, whichever that is.
-  bool told_late(const Told& told, int rank) const {
+  /// A rank that has left learns of it when its process leaves its last communicator.
+  bool told_late(const LineResult& report, int rank) const {
     bool concerned = false;  // any rank of the process
     for (int other = 0; other < program_.ranks; ++other) {
       concerned = concerned || (touches(slot_, other) && program_.process_of[static_cast<size_t>(other)] ==
                                                              program_.process_of[static_cast<size_t>(rank)]);
     }
-    return !harmless() && concerned && told.code == tuttiMismatch &&
-           told.text.find("that was left before") != std::string::npos;
+    return !harmless() && concerned && report.code == tuttiMismatch &&
+           report.text.find("that was left before") != std::string::npos;
   }
-  /// A process is told once, when it leaves its last communicator.
+  /// A process gets one report, when it leaves its last communicator.
   bool process_heard(int rank) const {
     for (int other = 0; other < program_.ranks; ++other) {
-      const auto& story = outcome_.stories[static_cast<size_t>(other)];
+      const auto& story = outcome_.results[static_cast<size_t>(other)];
       if (program_.process_of[static_cast<size_t>(other)] == program_.process_of[static_cast<size_t>(rank)] &&
-          std::any_of(story.begin(), story.end(), [&](const Told& told) { return told.code == tuttiMismatch; }))
+          std::any_of(story.begin(), story.end(),
+                      [&](const LineResult& report) { return report.code == tuttiMismatch; }))
         return true;
     }
     return false;
@@ -170,32 +172,32 @@ class Judge {
     return program_.fault == Fault::Abort ? tuttiAborted : tuttiMismatch;
   }
 
-  void judge_error(int rank, const Told& told) {
-    const std::string where =
-        fmt::format("rank {} line {} ({:.1f} s): code {} {}", rank, told.index, told.seconds, told.code, told.text);
-    if (told.code != expected_code()) return add("code", where);
+  void judge_error(int rank, const LineResult& report) {
+    const std::string where = fmt::format("rank {} line {} ({:.1f} s): code {} {}", rank, report.index, report.seconds,
+                                          report.code, report.text);
+    if (report.code != expected_code()) return add("code", where);
     const double limit = expected_code() == tuttiMismatch ? kMismatchSeconds : kDeathSeconds;
-    if (told.seconds > limit) add("slow", where);
+    if (report.seconds > limit) add("slow", where);
     if (program_.fault == Fault::Abort) return;
-    bool named = false;  // ranks of a part have numbers of their own
+    bool named = false;  // ranks are renumbered in a split
     const auto& us = hurt_;
     for (const int other : us) {
       const bool guilty = ends_process(program_.fault) ? is_culprits(other) : other == program_.culprit;
       const auto number = std::find(us.begin(), us.end(), other) - us.begin();
       named = named ||
-              (guilty && (told.text.find(fmt::format("rank {} ", slot_ == 0 ? other : number)) != std::string::npos));
+              (guilty && (report.text.find(fmt::format("rank {} ", slot_ == 0 ? other : number)) != std::string::npos));
     }
     if (!named && !ends_process(program_.fault)) add("unnamed", where);
     if (expected_code() != tuttiMismatch) return;
     const auto holds = [&](const std::string& call) {
-      return told.text.find(call.substr(0, call.find('#'))) != std::string::npos;
+      return report.text.find(call.substr(0, call.find('#'))) != std::string::npos;
     };
     if (!holds(usual_) || !holds(odd_)) add("inexact", fmt::format("{} | where {} and {} differ", where, usual_, odd_));
   }
 
   const Program& program_;
   const Outcome& outcome_;
-  std::vector<int> hurt_;  // the ranks of the communicator on which the fault lies
+  std::vector<int> hurt_;  // the ranks of the communicator with the fault
   int slot_ = 0;
   std::string usual_, odd_;
   std::vector<Finding> findings_;

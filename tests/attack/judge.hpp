@@ -1,4 +1,4 @@
-// Holds what ranks told against what a program's fault must come to.
+// Compares the ranks' results with what a program's fault must lead to.
 #pragma once
 
 #include <map>
@@ -9,7 +9,7 @@
 
 namespace tutti::attack {
 
-struct Told {
+struct LineResult {
   int index = 0;
   int code = 0;
   double seconds = 0;
@@ -17,13 +17,13 @@ struct Told {
 };
 
 struct Outcome {
-  std::vector<std::vector<Told>> stories;  ///< by rank
-  std::vector<int> exits;                  ///< by process: its exit status, or −(signal)
-  bool hung = false;                       ///< it was ended after too long a time
+  std::vector<std::vector<LineResult>> results;  ///< by rank
+  std::vector<int> exits;                        ///< by process: its exit status, or −(signal)
+  bool hung = false;                             ///< it was killed after too long
 };
 
-/// Kinds of what was not as it must be. `inexact` is none of the promises: it counts errors that do not name exactly
-/// the first calls that differ.
+/// The kinds of findings. `inexact` violates no promise: it counts errors that do not name exactly the first calls that
+/// differ.
 struct Finding {
   std::string kind;  ///< hang, crash, data, alarm, silent, code, unnamed, slow, inexact
   std::string text;

@@ -1,5 +1,5 @@
 // Random programs with one fault each: no silent hang, no crash, no wrong data, no false alarm, and every error names
-// who is to blame.
+// the culprit.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -74,9 +74,10 @@ class Attack {
   }
 
   static void print(const Outcome& outcome) {
-    for (size_t rank = 0; rank < outcome.stories.size(); ++rank) {
-      for (const Told& told : outcome.stories[rank])
-        fmt::print("  rank {} line {:2}: {} {:.3f} s {}\n", rank, told.index, told.code, told.seconds, told.text);
+    for (size_t rank = 0; rank < outcome.results.size(); ++rank) {
+      for (const LineResult& report : outcome.results[rank])
+        fmt::print("  rank {} line {:2}: {} {:.3f} s {}\n", rank, report.index, report.code, report.seconds,
+                   report.text);
     }
   }
 

@@ -20,13 +20,13 @@ namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-/// One write a line, so that lines of several threads do not mix.
+/// One write per line, so that lines of several threads do not mix.
 void tell(const std::string& line) {
   const std::string whole = line.substr(0, 3800) + "\n";
   if (write(STDOUT_FILENO, whole.data(), whole.size()) < 0) _exit(97);
 }
 
-/// Element i of what rank `rank` gives to line `number`: small, so that every sum of them is exact.
+/// Element i of rank `rank`'s input in line `number`: small, so that every sum is exact.
 int64_t input(const Line& line, int rank, size_t i) {
   const size_t mixed = static_cast<size_t>(rank) * 7 + line.number * 5 + i * 3 + i / 61;
   return line.op == tuttiProd ? 1 + static_cast<int64_t>(mixed % 2) : static_cast<int64_t>(mixed % 11);
@@ -68,7 +68,7 @@ class Buffer {
   unsigned char* bytes_;
 };
 
-/// One line as one rank makes it: its buffers, the call, and what must come out.
+/// One line as run by one rank: its buffers, the call, and the expected output.
 class Shape {
  public:
   Shape(const Line& line, int ranks, int me) : line_(line), ranks_(ranks), me_(me), root_(line.root % ranks) {
@@ -243,7 +243,7 @@ int run(const Line& line, tuttiComm_t comm, int ranks, int me) {
   }
 }
 
-/// One rank and the communicators that it holds.
+/// One rank and its communicators.
 class Player {
  public:
   Player(const Program& program, int rank) : program_(program), rank_(rank) {}

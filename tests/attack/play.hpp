@@ -1,4 +1,4 @@
-// One process of a program: plays its ranks, each on a thread, checks every result, and tells on stdout.
+// One process of a program: runs its ranks, each on a thread, checks every result, and reports on stdout.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace tutti::attack {
 
-/// What a line came to, beside tutti's own codes.
+/// Results of a line, beside tutti's own codes.
 inline constexpr int kWrongData = 100;
 
-/// Joins with the id in `id` (hexadecimal), or makes one and tells it as "id HEX" where that is empty. Tells, for each
-/// line of each rank, "line RANK INDEX CODE SECONDS TEXT"; the joining has index −1, the final destroys follow the
-/// last.
+/// Joins with the id in `id` (hexadecimal), or makes one and prints it as "id HEX" if that is empty. Prints, for each
+/// line of each rank, "line RANK INDEX CODE SECONDS TEXT"; joining has index −1, the final destroys follow the last
+/// line.
 int play(const Program& program, int process, const std::string& id);
 
 }  // namespace tutti::attack

@@ -14,7 +14,7 @@ constexpr const char* kFaultNames[kFaults] = {"none",  "delay", "skip",    "extr
 constexpr tuttiDataType_t kTypes[] = {tuttiFloat32, tuttiFloat64, tuttiInt32, tuttiInt64, tuttiUint8};
 constexpr tuttiRedOp_t kOperators[] = {tuttiSum, tuttiMax, tuttiMin, tuttiProd};
 constexpr size_t kCounts[] = {0, 1, 3, 17, 40, 500, 1024, 5000, 20000, 70001, 300000};
-constexpr size_t kLongCount = 2000000;  // long enough to be killed in
+constexpr size_t kLongCount = 2000000;  // long enough to be killed in the middle
 
 class Dice {
  public:
@@ -45,7 +45,7 @@ Line random_line(Dice& dice, int slots) {
   line.count = dice.of(kCounts);
   line.type = dice.of(kTypes);
   line.op = dice.of(kOperators);
-  line.root = dice.below(64);  // of the communicator's ranks, whatever their number
+  line.root = dice.below(64);  // modulo the communicator's number of ranks
   line.mapped = dice.one_in(4);
   line.in_place = dice.one_in(3);
   return line;
@@ -71,7 +71,7 @@ void choose_environment(Program& program, Dice& dice) {
   if (dice.one_in(8)) program.environment.emplace_back("TUTTI_REPRODUCIBLE=1");
 }
 
-/// Changes the line that goes wrong so that the fault makes a difference there.
+/// Changes the faulty line so that the fault makes a difference.
 void prepare(Program& program, Dice& dice) {
   Line& line = program.lines[program.at];
   if (program.fault == Fault::Count || program.fault == Fault::Type) {
@@ -138,7 +138,7 @@ Program make_program(uint64_t seed, const Choice& choice) {
   program.fault = choice.fault.empty() ? drawn : fault_named(choice.fault);
   program.culprit = dice.below(program.ranks);
   choose_processes(program, dice);
-  if (program.fault >= Fault::Exit && program.processes() == 1) program.fault = Fault::Abort;  // nobody would be left
+  if (program.fault >= Fault::Exit && program.processes() == 1) program.fault = Fault::Abort;  // no rank would be left
   choose_environment(program, dice);
   const int slots = dice.below(3);
   for (int slot = 0; slot < slots; ++slot) {

@@ -1,5 +1,5 @@
-// Random programs with one fault each. A program is a function of its seed, so a rank process is given the seed alone
-// and makes the same program again.
+// Random programs with one fault each. A program is a function of its seed, so a process needs only the seed to
+// generate it again.
 #pragma once
 
 #include <cstddef>
@@ -29,12 +29,12 @@ enum class Call : uint8_t {
 };
 inline constexpr int kCalls = 14;
 
-/// What one rank does otherwise than the program says, or what happens to its process.
+/// A rank's deviation from the program, or an event of its process.
 enum class Fault : uint8_t {
   None,
-  Delay,     ///< it comes late; nobody may complain
-  Skip,      ///< it leaves a call out
-  Extra,     ///< it makes one call more
+  Delay,     ///< it is late; no rank may report an error
+  Skip,      ///< it skips a call
+  Extra,     ///< it makes an additional call
   Count,     ///< another count,
   Type,      ///< element type,
   Operator,  ///< operator,
@@ -49,7 +49,7 @@ enum class Fault : uint8_t {
 };
 inline constexpr int kFaults = 15;
 const char* name_of(Fault fault);
-/// Throws std::invalid_argument for a word that names none.
+/// Throws std::invalid_argument for an unknown word.
 Fault fault_named(const std::string& name);
 
 struct Line {
@@ -60,12 +60,12 @@ struct Line {
   tuttiRedOp_t op = tuttiSum;
   int root = 0;
   bool mapped = false;    ///< buffers from tuttiMemAlloc
-  bool in_place = false;  ///< where the call can be
-  size_t number = 0;      ///< which line of the program this is: inputs depend on it
+  bool in_place = false;  ///< if the call allows it
+  size_t number = 0;      ///< the line's index in the program: inputs depend on it
   enum class Act : uint8_t { Make, Destroy, Abort, Exit, Kill, Stop, Delay } act = Act::Make;
 };
 
-/// What a run is limited to.
+/// Restrictions of a run.
 struct Choice {
   std::string transport;  ///< local, shm, tcp or mixed; empty: any
   std::string fault;      ///< the name of one; empty: any
@@ -78,26 +78,26 @@ struct Program {
   int ranks = 2;
   std::vector<int> process_of;              ///< by rank; processes hold consecutive ranks
   std::vector<std::string> environment;     ///< NAME=value, of all processes
-  std::vector<std::vector<int>> colours{};  ///< by slot − 1 and rank: how communicators are split; −1: in none
+  std::vector<std::vector<int>> colours{};  ///< by slot − 1 and rank: how communicators are split; −1: not in it
   std::vector<Line> lines;
   Fault fault = Fault::None;
   int culprit = 0;
-  size_t at = 0;  ///< the line that goes wrong
+  size_t at = 0;  ///< the faulty line
 
   int processes() const { return process_of.back() + 1; }
 };
 
 Program make_program(uint64_t seed, const Choice& choice);
 
-/// The ranks that share the communicator of `rank` in that slot, in order; empty where it has none.
+/// The ranks that share the communicator of `rank` in that slot, in order; empty if it has none.
 std::vector<int> members(const Program& program, int slot, int rank);
 
-/// What that rank does: the program's lines, with the fault where it is the culprit.
+/// The rank's lines: the program's, with the fault if the rank is the culprit.
 std::vector<Line> lines_of(const Program& program, int rank);
 
 /// "all_reduce(count=8, f32, sum)": a call as Tutti's errors describe it.
 std::string describe(const Line& line);
-/// The whole program, for a person who looks into it.
+/// The whole program, for debugging.
 std::string describe(const Program& program);
 
 }  // namespace tutti::attack

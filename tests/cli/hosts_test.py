@@ -1,4 +1,4 @@
-"""Ranks on two hosts, played by two network namespaces: who may join, and how they find each other.
+"""Ranks on two hosts, simulated by two network namespaces: keys, interfaces and addresses.
 
 Needs the right to make network namespaces; skipped elsewhere.
 """
@@ -14,7 +14,7 @@ from support import LIMIT, TUTTI, main
 A, B = "10.78.0.1", "10.78.0.2"
 PERF = ["perf", "all_reduce", "-b", "8", "-e", "8", "-n", "1", "-w", "0"]
 SECRET = "5ec7e7" * 6
-# What torchrun gives its ranks, all of which others can find out: it is in job scripts, logs and process lists.
+# torchrun's variables for its ranks. All are public: they appear in job scripts, logs and process lists.
 PUBLIC = {"WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": A, "MASTER_PORT": "29500",
           "TORCHELASTIC_RUN_ID": "none", "TUTTI_INIT_TIMEOUT": "30"}
 
@@ -58,7 +58,7 @@ class TwoHosts(unittest.TestCase):
         process.stderr.close()
 
     def ranks(self, variables, second=None, **options):
-        """Runs rank 0 in A and rank 1 in B: for each its exit status and what it said."""
+        """Runs rank 0 in A and rank 1 in B; returns each one's exit status and output."""
         first = self.start(self.a, {**PUBLIC, "RANK": "0", **variables})
         other = self.start(self.b, {**PUBLIC, "RANK": "1", **(variables if second is None else second)}, **options)
         ends = []
@@ -72,7 +72,7 @@ class TwoHosts(unittest.TestCase):
             self.assertEqual(status, 0, text)
 
     def store(self):
-        """torchrun's store in A; its output tells what is put there."""
+        """torchrun's store in A; it prints what is stored."""
         script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch_store.py")
         store = self.start(self.a, {}, command=[sys.executable, script, PUBLIC["MASTER_PORT"]])
         self.assertEqual(store.stdout.readline(), "ready\n")
@@ -80,13 +80,13 @@ class TwoHosts(unittest.TestCase):
 
 
 class Keys(TwoHosts):
-    def test_of_torchrun_come_from_its_store(self):
+    def test_torchruns_store_provides_them(self):
         store = self.store()
         self.expect_success(self.ranks({}))
         store.kill()
         self.assertRegex(store.communicate()[0], r"^tutti/[0-9a-f]{32} [0-9a-f]{64}\n$")
 
-    def test_that_another_user_can_guess_do_not_let_him_in(self):
+    def test_guessed_keys_are_rejected(self):
         guess = {"TUTTI_INSECURE_KEY": "1", "TUTTI_INIT_TIMEOUT": "5"}
         for secret in {}, {"TUTTI_KEY": SECRET}:
             if not secret:
@@ -97,20 +97,20 @@ class Keys(TwoHosts):
             self.assertIn("does not know this key", other_text)
             self.assertIn("a key made from the job's identity", other_text)
             self.assertNotEqual(first, 0, first_text)
-            self.assertIn("waited in vain for rank 1", first_text)
+            self.assertIn("timed out waiting for rank 1", first_text)
 
-    def test_that_are_given_are_used(self):
+    def test_given_keys_are_used(self):
         self.expect_success(self.ranks({"TUTTI_KEY": SECRET}))
 
-    def test_that_can_be_guessed_are_used_only_where_the_user_says_so(self):
+    def test_guessable_keys_need_the_users_consent(self):
         self.expect_success(self.ranks({"TUTTI_INSECURE_KEY": "1"}))
         for status, text in self.ranks({"TUTTI_INIT_TIMEOUT": "0.5"}):  # there is no store
             self.assertNotEqual(status, 0)
-            self.assertIn(f"no key could be had from torchrun's store at {A}:29500", text)
+            self.assertIn(f"could not get a key from torchrun's store at {A}:29500", text)
             self.assertIn("set TUTTI_KEY to the same secret on all ranks", text)
             self.assertIn("TUTTI_INSECURE_KEY=1", text)
 
-    def test_are_refused_at_once_where_the_launcher_has_no_secret(self):
+    def test_ranks_without_a_secret_are_refused_at_once(self):
         slurm = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NODELIST": "a,b", "SLURM_JOB_ID": "1",
                  "SLURM_STEP_ID": "0"}
         rank = self.start(self.a, slurm)
@@ -121,7 +121,7 @@ class Keys(TwoHosts):
 
 
 class Interfaces(TwoHosts):
-    def test_that_do_not_exist_are_answered_with_those_that_do_on_every_rank(self):
+    def test_unknown_ones_are_an_error_that_lists_the_existing_ones(self):
         for ends in self.ranks({"TUTTI_KEY": SECRET}, {"TUTTI_KEY": SECRET, "TUTTI_INTERFACE": "nope0"}), \
                 self.ranks({"TUTTI_KEY": SECRET, "TUTTI_INTERFACE": "nope0"}, {"TUTTI_KEY": SECRET}):
             for status, text in ends:
@@ -129,17 +129,17 @@ class Interfaces(TwoHosts):
                 self.assertIn("TUTTI_INTERFACE='nope0' matches no network interface", text)
                 self.assertIn("there are: eth0, lo", text)
 
-    def test_that_only_their_own_host_reaches_are_called_so_on_every_rank(self):
+    def test_loopback_only_is_explained_on_every_rank(self):
         lo = {"TUTTI_KEY": SECRET, "TUTTI_INTERFACE": "lo"}
         for ends in self.ranks(lo), self.ranks(lo, {"TUTTI_KEY": SECRET}), self.ranks({"TUTTI_KEY": SECRET}, lo):
             for status, text in ends:
                 self.assertNotEqual(status, 0)
-                self.assertIn("nothing but its loopback address", text)
+                self.assertIn("only its loopback address", text)
                 self.assertIn("TUTTI_INTERFACE", text)
                 self.assertNotIn("process has ended", text)
 
 
-# Plays ssh: the host is namespace B.
+# A fake ssh: the host is namespace B.
 FAKE_SSH = """#!/bin/sh
 while [ "$1" != -- ]; do shift; done
 shift 2
@@ -162,13 +162,13 @@ class Launched(TwoHosts):
         out, error = job.communicate(timeout=LIMIT)
         return job.returncode, out + error
 
-    def test_others_are_sent_to_an_address_that_they_reach(self):
+    def test_other_hosts_get_a_reachable_address(self):
         status, text = self.run_on_both({}, "sh", "-c", "echo $TUTTI_ROOT_ADDR")
         self.assertEqual((status, sorted(text.splitlines())), (0, [f"[0] {A}", f"[1] {A}"]))
         status, text = self.run_on_both({})
         self.assertEqual(status, 0, text)
 
-    def test_an_address_that_the_user_exports_is_used(self):
+    def test_an_exported_address_is_used(self):
         status, text = self.run_on_both({"TUTTI_ROOT_ADDR": "mine", "TUTTI_PORT": "4711"}, "sh", "-c",
                                         "echo $TUTTI_ROOT_ADDR $TUTTI_PORT")
         self.assertEqual((status, sorted(text.splitlines())), (0, ["[0] mine 4711", "[1] mine 4711"]))

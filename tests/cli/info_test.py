@@ -1,4 +1,4 @@
-"""tutti info, tutti env, and what all commands have in common."""
+"""tutti info, tutti env, and features common to all commands."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from support import main, tutti
 
 
 class Info(unittest.TestCase):
-    def test_tells_of_build_machine_and_transports(self):
+    def test_describes_build_machine_and_transports(self):
         with tempfile.TemporaryDirectory() as folder:
             done = tutti("info", "--json", folder + "/info.json")
             with open(folder + "/info.json") as file:
@@ -28,19 +28,19 @@ class Info(unittest.TestCase):
                     self.assertIn(name, done.stdout)
                     self.assertIn(str(value), done.stdout)
 
-    def test_fails_where_it_cannot_write(self):
+    def test_fails_if_it_cannot_write(self):
         done = tutti("info", "--json", "/no/such/folder/x.json")
         self.assertEqual(done.returncode, 1)
         self.assertIn("No such file or directory", done.stderr)
 
 
 class Env(unittest.TestCase):
-    def test_shows_values_and_where_they_come_from(self):
+    def test_shows_values_and_their_origin(self):
         done = tutti("env", env={"TUTTI_LOG": "error"})
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("TUTTI_LOG = error  (set)", done.stdout)
 
-    def test_refuses_what_it_cannot_use_and_names_what_it_does_not_know(self):
+    def test_refuses_invalid_values_and_warns_of_unknown_variables(self):
         done = tutti("env", env={"TUTTI_LOG": "loud"})
         self.assertEqual(done.returncode, 2)
         self.assertIn('TUTTI_LOG="loud" cannot be used; it accepts: off,', done.stderr)
@@ -48,7 +48,7 @@ class Env(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("tutti env: TUTTI_LGO is set, but there is no such variable", done.stderr)
 
-    def test_makes_the_page_of_the_documentation(self):
+    def test_generates_the_documentation_page(self):
         self.assertTrue(tutti("env", "--markdown").stdout.startswith("# Environment variables\n"))
 
 

@@ -1,4 +1,4 @@
-"""TUTTI_LOG: what it tells of communicators and calls, at each level, and that it is silent otherwise."""
+"""TUTTI_LOG: the messages on communicators and calls at each level, and none otherwise."""
 
 import re
 import unittest
@@ -7,7 +7,7 @@ from support import TUTTI, main, tutti
 
 
 def told(level, *arguments, np="3", env=None):
-    """What the library writes to stderr of a run that goes well: level and text of each message."""
+    """The library's messages on stderr in a successful run: level and text of each."""
     done = tutti("perf", *arguments, "--np", np, "-n", "2", "-w", "1", "-c", "0",
                  env={"TUTTI_LOG": level, **(env or {})})
     assert done.returncode == 0, done.stderr
@@ -16,7 +16,7 @@ def told(level, *arguments, np="3", env=None):
 
 
 class Log(unittest.TestCase):
-    def test_says_nothing_of_a_good_run_at_warn(self):
+    def test_is_silent_after_success_at_warn(self):
         self.assertEqual(told("warn", "all_reduce", "-e", "1K"), [])
 
     def test_has_one_block_for_a_communicator_at_info(self):
@@ -34,25 +34,25 @@ class Log(unittest.TestCase):
                      TUTTI, env={"TUTTI_LOG": "info"})
         self.assertIn("staging memory of a rank: 1M (rank 1), 8M (ranks 0, 2)\n", done.stderr)
 
-    def test_says_why_a_transport_is_used(self):
+    def test_gives_the_reason_for_a_transport(self):
         (_, block), = told("info", "barrier", env={"TUTTI_TRANSPORT": "tcp"})
         self.assertRegex(block, r"between processes of a host: tcp \(.*TUTTI_TRANSPORT is tcp")
 
-    def test_tells_the_first_choice_for_each_size_at_debug(self):
+    def test_has_the_first_choice_for_each_size_at_debug(self):
         messages = [text for level, text in told("debug", "all_reduce", "-b", "8", "-e", "4M", "-f", "1000")
                     if level == "debug"]
         for rank in range(3):
             for count in 2, 2000:
                 mine = [text for text in messages if text.startswith(f"rank {rank}: first all_reduce(count={count}, f32, sum): ")]
-                self.assertEqual(len(mine), 1, messages)  # in place and out of place are alike here
+                self.assertEqual(len(mine), 1, messages)  # in place and out of place are the same call here
                 self.assertRegex(mine[0], r": \w+ over shm \(the model says \w+ [\d.]+ [um]s, next \w+ [\d.]+ [um]s\); "
                                  r"\S+ \(.+\)$")
         self.assertIn("inline (inline: 8 bytes fit into the message's descriptor)",
                       next(text for text in messages if "count=2," in text))
 
-    def test_says_who_demands_an_algorithm(self):
+    def test_names_the_setting_that_forces_an_algorithm(self):
         messages = told("debug", "broadcast", "-e", "8", env={"TUTTI_ALGO": "broadcast:binomial"})
-        self.assertTrue(any("binomial over shm (TUTTI_ALGO demands it)" in text for _, text in messages), messages)
+        self.assertTrue(any("binomial over shm (TUTTI_ALGO forces it)" in text for _, text in messages), messages)
 
     def test_has_every_call_at_trace(self):
         calls = [text for level, text in told("trace", "all_reduce", "-b", "8", "-e", "8", np="2") if level == "trace"]

@@ -1,4 +1,4 @@
-"""tutti itself: help, version, and words that it does not know."""
+"""tutti itself: help, version, and unknown words."""
 
 import unittest
 
@@ -8,7 +8,7 @@ COMMANDS = ("perf", "run", "plan", "info", "env")
 
 
 class Main(unittest.TestCase):
-    def test_helps_by_word_as_by_flag(self):
+    def test_help_is_a_word_or_a_flag(self):
         done = tutti("help")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stdout, tutti("--help").stdout)
@@ -18,13 +18,13 @@ class Main(unittest.TestCase):
             self.assertEqual(done.stdout, tutti(command, "--help").stdout)
         self.assertIn("Examples:", tutti("help", "plan", "draw").stdout)
 
-    def test_tells_its_version_by_word_as_by_flag(self):
+    def test_version_is_a_word_or_a_flag(self):
         done = tutti("version")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r"^tutti \d+\.\d+\.\d+\n$")
         self.assertEqual(done.stdout, tutti("--version").stdout)
 
-    def test_names_the_word_that_it_does_not_know(self):
+    def test_names_an_unknown_word(self):
         for arguments, words in (
                 (("bogus",), "tutti: there is no command 'bogus'; there are perf, run, plan, info, env"),
                 (("prf", "all_reduce"), "there is no command 'prf' (did you mean perf?); there are "),

@@ -29,7 +29,7 @@ class Plan(unittest.TestCase):
         self.assertIn("complete out[2/3] = <0 + in[2/3]", done.stdout)
         self.assertNotIn("rank 2\n", done.stdout)
 
-    def test_proves_and_counts(self):
+    def test_verifies_and_counts(self):
         done = tutti("plan", "verify", "rabenseifner", "all_reduce", "-n", "13")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("is right, for every message size and every timing", done.stdout)
@@ -43,7 +43,7 @@ class Plan(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("svg", picture.tag)
 
-    def test_works_along_groups(self):
+    def test_supports_groups(self):
         uneven = ("all_reduce", "-n", "5", "--groups", "0,0,1,1,1")
         done = tutti("plan", "show", "hierarchical", *uneven, "--rank", "2")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -62,7 +62,7 @@ class Plan(unittest.TestCase):
             self.assertEqual(tutti("plan", "export", "hierarchical", *uneven, "-o", path).returncode, 0)
             self.assertIn("on 5 ranks is right", tutti("plan", "verify", path).stdout)
 
-    def test_exports_what_it_imports_shows_proves_and_draws(self):
+    def test_exported_plans_can_be_imported_shown_verified_and_drawn(self):
         with tempfile.TemporaryDirectory() as folder:
             mine, again, picture = (os.path.join(folder, name) for name in ("mine.json", "again.json", "mine.svg"))
             self.assertEqual(tutti("plan", "export", "swing", "all_reduce", "-n", "6", "-o", mine).returncode, 0)
@@ -90,7 +90,7 @@ class Plan(unittest.TestCase):
             self.assertNotEqual(done.returncode, 0)
             self.assertIn("the plans are wrong: rank ", done.stderr)
 
-    def test_writes_to_standard_output_as_to_a_file(self):
+    def test_standard_output_equals_the_file(self):
         text = tutti("plan", "export", "ring", "-n", "3").stdout
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "ring.json")
@@ -109,7 +109,7 @@ class Plan(unittest.TestCase):
                 with open(path, "w") as file:
                     file.write(text)
 
-    def test_warns_where_what_it_exports_is_too_large_to_be_imported(self):
+    def test_warns_of_an_export_too_large_to_import(self):
         done = tutti("plan", "export", "pairwise", "all_to_all", "-n", "700", "-o", "/dev/null")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stderr, r"on 700 ranks takes \d+ bytes of text; .* read at most 67108864")
@@ -126,7 +126,7 @@ class Plan(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("\nrank 5\n", done.stdout)
 
-    def test_refuses_what_contradicts_a_file(self):
+    def test_refuses_options_that_contradict_a_file(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "ring.json")
             self.assertEqual(tutti("plan", "export", "ring", "-n", "3", "-o", path).returncode, 0)
@@ -155,7 +155,7 @@ class Plan(unittest.TestCase):
             self.assertNotEqual(done.returncode, 0)
             self.assertRegex(done.stderr, r"TUTTI_PLAN gives .*ring@.* on rank . but .*; it must be the same")
 
-    def test_takes_the_collective_that_an_algorithm_serves(self):
+    def test_uses_the_algorithms_collective(self):
         for algorithm, collective in (("linear", "gather"), ("pairwise", "all_to_all"), ("dissemination", "barrier"),
                                       ("ring", "all_reduce")):
             for command in (("show",), ("verify",), ("export",), ("draw", "-o", "-")):
@@ -178,7 +178,7 @@ class Plan(unittest.TestCase):
             self.assertIn("1 rank", text)
             self.assertNotRegex(text, r"\b1 ranks")
 
-    def test_says_what_there_is(self):
+    def test_errors_list_the_existing_names(self):
         for arguments, words in (
             (("show", "nope"), "there is no algorithm 'nope'; there are bidirectional_ring, binomial, "),
             (("show", "swong"), "there is no algorithm 'swong' (did you mean swing?)"),

@@ -1,4 +1,4 @@
-"""tutti run: what ranks find, what becomes of their output, signals, failures, and that nothing is left behind."""
+"""tutti run: ranks' environment and output, signals, failures, and that nothing is left behind."""
 
 import collections
 import os
@@ -11,12 +11,12 @@ import unittest
 
 from support import TUTTI, Terminal, alive, children, gone, main, name_of, start, tutti
 
-# Tells its process id and waits for the end.
+# Prints its process id and waits to be ended.
 WAIT_FOREVER = "echo $$; exec sleep 1000"
 
 
 class Ranks(unittest.TestCase):
-    def test_find_who_they_are(self):
+    def test_get_their_environment(self):
         done = tutti("run", "-n", "3", "--", "sh", "-c",
                      "echo $TUTTI_RANK $TUTTI_SIZE $TUTTI_LOCAL_RANK $TUTTI_LOCAL_SIZE $TUTTI_JOB/$TUTTI_KEY")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -31,11 +31,11 @@ class Ranks(unittest.TestCase):
             told = {tutti("run", "-n", "1", "--no-prefix", "--", "sh", "-c", f"echo ${name}").stdout for _ in range(2)}
             self.assertEqual(len(told), 2)
 
-    def test_have_the_secret_that_the_user_gives(self):
+    def test_have_the_users_secret(self):
         done = tutti("run", "-n", "1", "--no-prefix", "--", "sh", "-c", "echo $TUTTI_KEY", env={"TUTTI_KEY": "mine"})
         self.assertEqual(done.stdout, "mine\n")
 
-    def test_are_bound_to_cores_where_there_are_enough(self):
+    def test_are_bound_to_cores_if_there_are_enough(self):
         cores = os.cpu_count()
         done = tutti("run", "-n", "1", "--bind", "core", "-v", "--", "true")
         self.assertIn("on processors", done.stderr)
@@ -43,7 +43,7 @@ class Ranks(unittest.TestCase):
         self.assertIn("not bound to cores", done.stderr)
         self.assertNotIn("on processors", done.stderr)
 
-    def test_agree_on_messages_where_one_of_them_has_another_mind_of_reading_others_memory(self):
+    def test_agree_on_messages_with_different_cma_settings(self):
         for mind in "off", "always":
             for collective in "all_to_all", "all_gather":
                 done = tutti("run", "-n", "3", "--", "sh", "-c",
@@ -80,7 +80,7 @@ class Output(unittest.TestCase):
     def test_without_prefix_is_as_written(self):
         self.assertEqual(tutti("run", "-n", "1", "--no-prefix", "--", "printf", "a\\nb").stdout, "a\nb")
 
-    def test_a_reader_that_goes_away_ends_the_job(self):
+    def test_a_closed_reader_ends_the_job(self):
         job = start("run", "-n", "2", "--", "yes")
         job.stdout.readline()
         job.stdout.close()
@@ -90,19 +90,19 @@ class Output(unittest.TestCase):
 
 
 class Failure(unittest.TestCase):
-    def test_of_one_rank_is_told_and_is_the_exit_status(self):
+    def test_of_one_rank_is_reported_and_is_the_exit_status(self):
         done = tutti("run", "-n", "3", "--grace", "0.1", "--", "sh", "-c", '[ $TUTTI_RANK != 2 ] && exec sleep 1000; exit 7')
         self.assertEqual(done.returncode, 7)
         self.assertRegex(done.stderr, r"tutti run: rank 2 \(pid \d+\): exited with status 7\n")
         self.assertRegex(done.stderr, r"still running, and ended now: rank 0, 1 ")
 
-    def test_by_a_signal_is_told_and_is_the_exit_status(self):
+    def test_by_a_signal_is_reported_and_is_the_exit_status(self):
         done = tutti("run", "-n", "3", "--", "sh", "-c", '[ $TUTTI_RANK = 1 ] && kill -9 $$; exit 0')
         self.assertEqual(done.returncode, 128 + 9)
         self.assertRegex(done.stderr, r"tutti run: rank 1 \(pid \d+\): killed by signal 9 \(Killed\)\n")
 
-    def test_leaves_the_others_time_for_their_own_words(self):
-        # Rank 0 ends, with an error of its own, because rank 1 has ended.
+    def test_leaves_the_others_time_for_their_own_errors(self):
+        # Rank 0 fails with its own error because rank 1 has ended.
         with tempfile.TemporaryDirectory() as folder:
             os.mkfifo(folder + "/pipe")
             done = tutti("run", "-n", "2", "--", "python3", "-c", f"""
@@ -119,7 +119,7 @@ sys.exit(4)""")
         self.assertIn("[0] I saw it\n", done.stderr)
         self.assertRegex(done.stderr, r"tutti run: after it: rank 0 \(pid \d+\): exited with status 4\n")
 
-    def test_kills_those_that_will_not_end(self):
+    def test_kills_ranks_that_do_not_end(self):
         with tempfile.TemporaryDirectory() as folder:
             os.mkfifo(folder + "/pipe")
             done = tutti("run", "-n", "2", "--grace", "0.1", "--", "python3", "-c", f"""
@@ -133,7 +133,7 @@ while True: signal.pause()""")
         self.assertEqual(done.returncode, 5)
         self.assertRegex(done.stderr, r"after it: rank 0 \(pid \d+\): killed by signal 9 \(Killed\)")
 
-    def test_to_start_is_told_once(self):
+    def test_to_start_is_reported_once(self):
         done = tutti("run", "-n", "3", "--", "./no-such-program")
         self.assertEqual(done.returncode, 127)
         self.assertEqual(done.stderr, 'tutti run: cannot run "./no-such-program": No such file or directory\n')
@@ -142,7 +142,7 @@ while True: signal.pause()""")
 
 class Signals(unittest.TestCase):
     def end_by(self, number, expect_in_rank):
-        """A job of two ranks that trap the signal, tell it and end well."""
+        """A job of two ranks that trap the signal, report it and exit with 0."""
         job = start("run", "-n", "2", "--", "python3", "-uc", f"""
 import signal, sys
 def told(number, frame):
@@ -162,7 +162,7 @@ while True: signal.pause()""")
         for number in signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1:
             with self.subTest(number):
                 status, _ = self.end_by(number, int(number))
-                self.assertEqual(status, 0)  # the ranks took it well
+                self.assertEqual(status, 0)  # the ranks handled it
 
     def test_that_end_the_ranks_are_the_exit_status(self):
         job = start("run", "-n", "2", "--", "sh", "-c", WAIT_FOREVER)
@@ -175,7 +175,7 @@ while True: signal.pause()""")
 
 
 class WhileRanksAreStarted(unittest.TestCase):
-    """Rank 0 sees to the event before the others are all there. They sleep: many of them are no load."""
+    """Rank 0 causes the event before all others are started. The ranks sleep, so many of them cause no load."""
     def run_many(self, of_rank_0, of_others, status):
         done = tutti("run", "-n", "300", "--", "sh", "-c",
                      f'if [ $TUTTI_RANK = 0 ]; then {of_rank_0}; else {of_others}; fi', env={"TUTTI_ARENA": "64K"})
@@ -183,21 +183,21 @@ class WhileRanksAreStarted(unittest.TestCase):
         self.assertRegex(done.stderr, r"tutti run: \d+ of 300 ranks had been started; no more will be\n")
         return done.stderr
 
-    def test_a_signal_ends_that(self):
+    def test_a_signal_ends_the_start(self):
         for number in signal.SIGTERM, signal.SIGINT, signal.SIGHUP:
             with self.subTest(number):
                 err = self.run_many(f"kill -{int(number)} $PPID; exec sleep 1000", "exec sleep 1000", 128 + number)
                 self.assertIn(f"ended by signal {int(number)} ", err)
 
-    def test_so_does_one_that_they_take_well(self):
+    def test_a_signal_that_the_ranks_handle_ends_the_start_too(self):
         well = "trap 'exit 0' TERM; {}sleep 1000 & wait"
-        self.run_many(well.format("kill -TERM $PPID; "), well.format(""), 128 + signal.SIGTERM)  # the job was not done
+        self.run_many(well.format("kill -TERM $PPID; "), well.format(""), 128 + signal.SIGTERM)  # the job was incomplete
 
-    def test_a_failure_ends_that(self):
+    def test_a_failure_ends_the_start(self):
         err = self.run_many("exit 7", "exec sleep 1000", 7)
         self.assertRegex(err, r"rank 0 \(pid \d+\): exited with status 7\n")
 
-    def test_failures_that_follow_are_summed_up(self):
+    def test_later_failures_are_summarised(self):
         done = tutti("run", "-n", "12", "--grace", "0.1", "--", "sh", "-c",
                      '[ $TUTTI_RANK = 11 ] && exit 7; trap "exit 3" TERM; sleep 1000 & wait')
         self.assertEqual(done.returncode, 7)
@@ -206,7 +206,7 @@ class WhileRanksAreStarted(unittest.TestCase):
 
 class Limits(unittest.TestCase):
     def refused(self, words, *arguments, limit="--nofile=64", env=None):
-        """With few open files, too: a launcher that did not see what is asked for would not get far."""
+        """With few open files, too, so that a launcher that ignored the demand would soon fail."""
         done = subprocess.run(["prlimit", limit, TUTTI, *arguments], capture_output=True, text=True, timeout=60,
                               env={**os.environ, **(env or {})})
         self.assertEqual(done.returncode, 1, done.stderr)
@@ -227,12 +227,12 @@ class Limits(unittest.TestCase):
                 self.skipTest("this system may have so many")
         self.refused("ranks are at least 131072 processes and threads; ", "perf", "all_reduce", "-e", "8", "--np", "65536")
 
-    def test_that_only_this_user_has(self):
+    def test_of_this_user(self):
         if os.getuid() == 0:
             self.skipTest("this limit does not bind root")
         self.refused("RLIMIT_NPROC (ulimit -u), 50, leaves", "run", "-n", "60", "--", "echo", limit="--nproc=50")
 
-    def test_are_the_ranks_own_again_where_the_launcher_raised_its_own(self):
+    def test_raised_by_the_launcher_are_restored_for_ranks(self):
         done = subprocess.run(["prlimit", "--nofile=40:4096", TUTTI, "run", "-n", "30", "--", "sh", "-c", "ulimit -n"],
                               capture_output=True, text=True, timeout=60)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -241,7 +241,7 @@ class Limits(unittest.TestCase):
 
 class NothingIsLeft(unittest.TestCase):
     def test_when_the_launcher_is_killed(self):
-        # Each rank is a shell that waits for a child of its own: both must go.
+        # Each rank is a shell that waits for a child: both must end.
         job = start("run", "-n", "2", "--", "sh", "-c", "sleep 1000 & echo $$ $!; wait")
         pids = [int(pid) for _ in range(2) for pid in job.stdout.readline().split()[1:]]
         self.assertEqual(len(pids), 4)
@@ -250,7 +250,7 @@ class NothingIsLeft(unittest.TestCase):
         for pid in pids:
             self.assertTrue(gone(pid), pid)
 
-    def test_of_what_ranks_started(self):
+    def test_of_ranks_children(self):
         done = tutti("run", "-n", "2", "--", "sh", "-c", "sleep 1000 & setsid sleep 1000 & echo $! $$; exit 0")
         self.assertEqual(done.returncode, 0)
         for line in done.stdout.splitlines():
@@ -271,7 +271,7 @@ class NothingIsLeft(unittest.TestCase):
             self.assertTrue(gone(pid), pid)
 
     def guardian(self, job, but=None):
-        """Its process, once it has its name: which does not take the launcher's or the ranks' time."""
+        """The guardian's process, once it has set its name; started independently of launcher and ranks."""
         until = time.monotonic() + 60
         while time.monotonic() < until:
             for pid in children(job.pid):
@@ -279,7 +279,7 @@ class NothingIsLeft(unittest.TestCase):
                     return pid
         self.fail("there is no guardian")
 
-    def test_of_what_has_a_session_of_its_own_when_the_launcher_is_killed(self):
+    def test_of_children_in_new_sessions_when_the_launcher_is_killed(self):
         job, pids = self.family()
         job.kill()
         self.end(job, pids)
@@ -297,7 +297,7 @@ class NothingIsLeft(unittest.TestCase):
         job = start("run", "-n", "2", "--", "sh", "-c", WAIT_FOREVER)
         pids = [int(job.stdout.readline().split()[1]) for _ in range(2)]
         guardian = self.guardian(job)
-        os.kill(job.pid, signal.SIGSTOP)  # it starts no other
+        os.kill(job.pid, signal.SIGSTOP)  # it cannot start another
         os.kill(guardian, signal.SIGKILL)
         job.kill()
         self.end(job, pids)
@@ -333,16 +333,16 @@ class OnATerminal(unittest.TestCase):
         self.assertEqual(status, 0)
         self.assertIn("\033[31m[0]\033[0m a", rest)
 
-    def test_lines_come_when_they_are_written(self):
-        # Python, like every C program, gathers 4 KiB and more before it writes into a pipe.
+    def test_lines_are_forwarded_as_they_are_written(self):
+        # Python, like every C program, buffers 4 KiB or more before it writes to a pipe.
         job = Terminal("run", "-n", "2", "--", "python3", "-c", "print('line'); import time; time.sleep(1000)",
                        env={"PYTHONUNBUFFERED": ""})
         for _ in range(2):
-            job.read_until("line\r\n")  # our own terminal makes that of a newline, and does so once
+            job.read_until("line\r\n")  # our own terminal converts the newline, once
         job.type("\x03")
         self.assertEqual(job.end()[1], 128 + signal.SIGINT)
 
-    def test_output_is_a_terminal_and_passes_as_it_is_written(self):
+    def test_output_is_a_terminal_and_unchanged(self):
         job = Terminal("run", "-n", "1", "--", "python3", "-c", """
 import os, sys
 print([os.isatty(fd) for fd in range(3)])
@@ -358,13 +358,13 @@ os.write(1, b"tab\\there\\n" + b"x" * 100000 + b"\\nlast words")""")
         job = Terminal("run", "-n", "1", "--no-pty", "--", "sh", "-c", "test -t 1 && echo tty || echo pipe")
         self.assertIn("pipe", job.end()[0])
 
-    def test_last_words_come_before_the_launchers(self):
+    def test_ranks_last_output_precedes_the_launchers(self):
         for _ in range(20):
             job = Terminal("run", "-n", "1", "--", "sh", "-c", "echo last words; kill -9 $$")
             rest, _ = job.end()
             self.assertRegex(rest, r"(?s)last words\r\n.*tutti run: rank 0")
 
-    def test_a_window_that_changes_is_told(self):
+    def test_window_size_changes_are_forwarded(self):
         job = Terminal("run", "-n", "1", "--", "python3", "-c", """
 import os, signal
 def told(number, frame):
@@ -378,14 +378,14 @@ while True: signal.pause()""")
         job.type("\x03")
         job.end()
 
-    def test_colours_are_not_for_everybody(self):
+    def test_colours_need_a_terminal(self):
         job = Terminal("run", "-n", "1", "--", "echo", "plain", env={"NO_COLOR": "1"})
         rest, _ = job.end()
         self.assertEqual(rest, "[0] plain\r\n")
 
 
 FAKE_SSH = r"""#!/bin/bash
-# Stands for ssh: "host" is this machine with an empty environment and a session of its own.
+# A fake ssh: "host" is this machine with an empty environment and a session of its own.
 while [[ $1 == -* ]]; do
   case $1 in --) shift; break;; -o) shift 2;; *) shift;; esac
 done
@@ -424,23 +424,23 @@ class OtherHosts(unittest.TestCase):
     def test_keep_the_secret_off_the_command_line(self):
         done = tutti("run", "--hosts", "alpha", "--", "sh", "-c",
                      'cat /proc/[0-9]*/cmdline 2>/dev/null | tr "\\0" "\\n" | grep -c "$TUTTI_KEY"; true', env=self.env)
-        # grep itself has it on its own.
+        # grep's own command line contains it.
         self.assertLessEqual(int(done.stdout.split()[1]), 1, done.stdout)
 
-    def test_feed_rank_0_and_nobody_else(self):
+    def test_only_rank_0_gets_standard_input(self):
         done = tutti("run", "--hosts", "alpha,beta", "--", "cat", stdin="x" * 200000 + "\nend\n", env=self.env)
-        # A line this long comes out in pieces.
+        # Such a long line is forwarded in pieces.
         lines = done.stdout.splitlines()
         self.assertTrue(all(re.fullmatch(r"\[0\] (x+|end)", line) for line in lines), lines)
         self.assertEqual(done.stdout.count("x"), 200000)
         self.assertEqual(lines[-1], "[0] end")
 
-    def test_failure_is_told_with_its_host(self):
+    def test_failures_are_reported_with_the_host(self):
         done = tutti("run", "--hosts", "alpha,beta", "--", "sh", "-c", "[ $TUTTI_RANK = 0 ] || exit 9", env=self.env)
         self.assertEqual(done.returncode, 9)
         self.assertRegex(done.stderr, r"rank 1 \(pid \d+ on host beta\): exited with status 9")
 
-    def test_that_cannot_be_reached_are_named(self):
+    def test_unreachable_ones_are_named(self):
         done = tutti("run", "--hosts", "unreachable", "--", "true", env=self.env)
         self.assertEqual(done.returncode, 255)
         self.assertIn("[0] ssh: no route to host\n", done.stderr)
@@ -469,12 +469,12 @@ class BadCommandLines(unittest.TestCase):
     def test_are_refused_with_a_remedy(self):
         for arguments, words in (
                 (["-n", "0", "--", "true"], "not in range"),
-                (["-n", "2"], "Write it after --"),
+                (["-n", "2"], "write it after --"),
                 (["--no-such-flag", "--", "true"], "--no-such-flag"),
                 (["--bind", "socket", "--", "true"], "--bind"),
                 (["--hosts", "a:0", "--", "true"], "from 1 to"),
-                (["--hosts", "a,,b", "--", "true"], "is no host"),
-                (["--hosts", "-oProxyCommand=x", "--", "true"], "is no host"),
+                (["--hosts", "a,,b", "--", "true"], "is not a host"),
+                (["--hosts", "-oProxyCommand=x", "--", "true"], "is not a host"),
                 (["--hosts", "a:2", "-n", "3", "--", "true"], "--hosts a:3"),
                 (["--hosts", "a,a", "--", "true"], "twice"),
                 (["--grace", "soon", "--", "true"], "--grace")):

@@ -1,4 +1,4 @@
-"""What the tests of the command line share. The binaries are the first arguments of each test script."""
+"""Common code of the command line's tests. The binaries are the first arguments of each test script."""
 
 import fcntl
 import os
@@ -11,18 +11,18 @@ import termios
 import unittest
 
 TUTTI = sys.argv[1] if len(sys.argv) > 1 else ""
-LIAR = sys.argv[2] if len(sys.argv) > 2 else ""  # a tutti whose all-reduce goes wrong as the variable LIAR says
-LIMIT = 60  # seconds until a test that hangs is given up
+LIAR = sys.argv[2] if len(sys.argv) > 2 else ""  # a tutti whose all-reduce is wrong as the variable LIAR says
+LIMIT = 60  # seconds until a hanging test fails
 
 
 def tutti(*arguments, stdin="", env=None, binary=None):
-    """Runs it to its end: returncode, stdout and stderr as text."""
+    """Runs a command to its end: returncode, stdout and stderr as text."""
     return subprocess.run([binary or TUTTI, *arguments], input=stdin, capture_output=True, text=True, timeout=LIMIT,
                           env={**os.environ, **(env or {})})
 
 
 def start(*arguments, **options):
-    """Starts it, with pipes to all three streams unless `options` say otherwise."""
+    """Starts a command, with pipes to all three streams unless `options` say otherwise."""
     options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
     return subprocess.Popen([TUTTI, *arguments], **options)
 
@@ -37,7 +37,7 @@ def alive(pid):
 
 
 def gone(pid):
-    """Waits for the end of a process, child of ours or not; False after LIMIT seconds."""
+    """Waits for the end of any process, child or not; False after LIMIT seconds."""
     try:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -62,7 +62,7 @@ def name_of(pid):
 
 
 class Terminal:
-    """A command with a terminal of its own for all three streams, as a person has it."""
+    """A command with a terminal of its own for all three streams, as in interactive use."""
 
     def __init__(self, *arguments, env=None):
         self.pid, self.fd = pty.fork()
@@ -77,13 +77,13 @@ class Terminal:
         os.write(self.fd, keys.encode())
 
     def read_until(self, words):
-        """What came until `words` did; fails at the end of all output."""
+        """The output up to `words`; fails if the output ends first."""
         while words not in self.text:
             if not select.select([self.fd], [], [], LIMIT)[0]:
                 raise AssertionError(f"{words!r} did not come: {self.text!r}")
             try:
                 block = os.read(self.fd, 65536)
-            except OSError:  # so a terminal says that nobody has it open any more
+            except OSError:  # a terminal's error once its last user has closed it
                 block = b""
             if not block:
                 raise AssertionError(f"{words!r} did not come: {self.text!r}")

@@ -1,4 +1,4 @@
-"""Imitates torch's TCPStore, as far as we use it: tells every new name and value, a line each. `torch_store.py PORT`."""
+"""Imitates the parts of torch's TCPStore that Tutti uses; prints every new name and value, one line each. `torch_store.py PORT`."""
 
 import socketserver
 import struct

@@ -22,18 +22,18 @@ struct Findings {
 };
 
 /// What the ranks of one communicator share.
-struct Board {
+struct CallBoard {
   std::array<Findings, kMostRanks> findings;
   std::array<std::atomic<uint64_t>, kMostRanks> barriers;  ///< that each rank has entered
 };
 
 /// Runs the cases as `rank` of `comm` and destroys `comm`. After a call that fails, no other is made.
-void run_cases(std::span<const Case> cases, int rank, tuttiComm_t comm, Board& board, bool mapped);
+void run_cases(std::span<const Case> cases, int rank, tuttiComm_t comm, CallBoard& board, bool mapped);
 
 /// Remembers what is wrong if it is the first such thing.
 void report(Findings& findings, Collective row, const std::string& text);
 
 /// Sums of floats of every type, for TUTTI_REPRODUCIBLE: do they have the bits of the canonical order? Then leaves.
-void run_sums(int ranks, int rank, tuttiComm_t comm, Board& board);
+void run_sums(int ranks, int rank, tuttiComm_t comm, CallBoard& board);
 
 }  // namespace tutti::conformance

@@ -1,5 +1,4 @@
-// Calls that are wrong in themselves: told at once, exactly, with nothing touched and the communicator as good as
-// before.
+// Calls with invalid arguments: reported at once and exactly, with no buffer touched and the communicator still usable.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,7 +15,7 @@ namespace {
 
 constexpr auto kNoType = static_cast<tuttiDataType_t>(14);
 
-/// A buffer that shows whether anybody wrote to it.
+/// A buffer that reveals writes.
 class Untouched {
  public:
   Untouched() { bytes_.fill(0x77); }
@@ -40,10 +39,10 @@ TEST(Arguments, AreRefusedBeforeAnythingIsTouched) {
     const auto sum = tuttiSum;
     refused(tuttiAllReduce(nullptr, b.at(), 8, tuttiFloat32, sum, comm, nullptr), "the input (sendbuff) is null");
     refused(tuttiAllReduce(a.at(), nullptr, 8, tuttiFloat32, sum, comm, nullptr), "the output (recvbuff) is null");
-    refused(tuttiAllReduce(a.at(), b.at(), 8, kNoType, sum, comm, nullptr), "14 is no element type");
+    refused(tuttiAllReduce(a.at(), b.at(), 8, kNoType, sum, comm, nullptr), "14 is not an element type");
     refused(tuttiAllReduce(a.at(), b.at(), 8, static_cast<tuttiDataType_t>(-1), sum, comm, nullptr), "-1 is no");
-    refused(tuttiAllReduce(a.at(), b.at(), 8, tuttiFloat32, 5, comm, nullptr), "5 is no reduction operator");
-    refused(tuttiAllReduce(a.at(), b.at(), 8, tuttiFloat32, -1, comm, nullptr), "-1 is no reduction operator");
+    refused(tuttiAllReduce(a.at(), b.at(), 8, tuttiFloat32, 5, comm, nullptr), "5 is not a reduction operator");
+    refused(tuttiAllReduce(a.at(), b.at(), 8, tuttiFloat32, -1, comm, nullptr), "-1 is not a reduction operator");
     refused(tuttiAllReduce(a.at(), b.at(), 8, tuttiFloat32, 99, comm, nullptr), "was not made on this communicator");
     refused(tuttiAllReduce(a.at(), b.at(), static_cast<size_t>(-8), tuttiUint8, sum, comm, nullptr), "is negative");
     refused(tuttiAllReduce(a.at(), b.at(), SIZE_MAX / 8, tuttiFloat64, sum, comm, nullptr), "too large");
@@ -61,7 +60,7 @@ TEST(Arguments, AreRefusedBeforeAnythingIsTouched) {
     tuttiRedOp_t op = -7;
     const float two = 2;
     refused(tuttiRedOpCreatePreMulSum(&op, nullptr, tuttiFloat32, comm), "scalar is null");
-    refused(tuttiRedOpCreatePreMulSum(&op, &two, kNoType, comm), "14 is no element type");
+    refused(tuttiRedOpCreatePreMulSum(&op, &two, kNoType, comm), "14 is not an element type");
     EXPECT_EQ(op, -7);
     ASSERT_EQ(tuttiRedOpCreatePreMulSum(&op, &two, tuttiFloat32, comm), tuttiSuccess);
     refused(tuttiAllReduce(a.at(), b.at(), 8, tuttiFloat64, op, comm, nullptr), "scalar is f32");
@@ -97,7 +96,7 @@ TEST(Arguments, OfJoiningAreRefused) {
   refused(tuttiCommSplit(comm, -2, 0, &comm), "colour -2");
 }
 
-TEST(Destroyed, CommunicatorsSaySo) {
+TEST(Destroyed, CommunicatorsReturnInvalidUsage) {
   tuttiComm_t comm = nullptr;
   ASSERT_EQ(tuttiCommInitAll(&comm, 1), tuttiSuccess);
   ASSERT_EQ(tuttiCommDestroy(comm), tuttiSuccess);
@@ -109,7 +108,7 @@ TEST(Destroyed, CommunicatorsSaySo) {
   EXPECT_EQ(tuttiCommDestroy(comm), tuttiInvalidUsage);
 }
 
-TEST(Destroyed, CommunicatorsRefuseWhatAGroupHadCollected) {
+TEST(Destroyed, CommunicatorsRefuseCollectedCalls) {
   tuttiComm_t comm = nullptr;
   ASSERT_EQ(tuttiCommInitAll(&comm, 1), tuttiSuccess);
   ASSERT_EQ(tuttiGroupStart(), tuttiSuccess);

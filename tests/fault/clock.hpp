@@ -2,7 +2,7 @@
 
 namespace tutti::fault {
 
-/// Seconds of CLOCK_MONOTONIC, the same in all processes of a host.
+/// CLOCK_MONOTONIC in seconds, equal in all processes of a host.
 double now();
 
 }  // namespace tutti::fault

@@ -1,5 +1,5 @@
-// The calls that move no data, split and destroy, are calls like any other: every rank has to make them in the same
-// place. Where one does not, every rank hears within seconds which two calls met.
+// The calls that move no data, split and destroy, are numbered like any other: every rank must make them at the same
+// place. If one rank does not, every rank gets an error within seconds that names both calls.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -11,9 +11,9 @@ namespace {
 
 struct Kind {
   const char* name;
-  const char* usual;                ///< the lines of all ranks but one; ";" between lines
-  const char* odd;                  ///< of that one; then all call destroy
-  std::vector<const char*> needed;  ///< what every rank's text must hold
+  const char* usual;                ///< the lines of all ranks except one; separated by ";"
+  const char* odd;                  ///< the lines of that one; then all ranks call destroy
+  std::vector<const char*> needed;  ///< what every rank's error text must contain
 };
 
 const Kind kKinds[] = {
@@ -35,12 +35,12 @@ using Parameters = std::tuple<std::string, int, Kind>;
 
 class ControlCall : public ::testing::TestWithParam<Parameters> {};
 
-/// The rank's first error is the mismatch, in time. Where ranks are threads of one process only the last of them to
-/// leave can wait for the others, so one that has left may hear nothing.
+/// The rank's first error is the mismatch, in time. If ranks are threads of one process, only the last one to leave can
+/// wait for the others, so one that has left may get no error.
 void expect_mismatch(const Story& story, int rank, const std::vector<const char*>& needed, bool may_be_gone) {
   SCOPED_TRACE(fmt::format("rank {}", rank));
   const auto first =
-      std::find_if(story.begin(), story.end(), [](const Told& told) { return told.code != tuttiSuccess; });
+      std::find_if(story.begin(), story.end(), [](const LineResult& report) { return report.code != tuttiSuccess; });
   if (first == story.end() && may_be_gone) return;
   ASSERT_NE(first, story.end()) << "it heard nothing";
   EXPECT_EQ(first->code, tuttiMismatch) << first->text;
@@ -49,7 +49,7 @@ void expect_mismatch(const Story& story, int rank, const std::vector<const char*
     EXPECT_NE(first->text.find(words), std::string::npos) << words << " is not in: " << first->text;
 }
 
-TEST_P(ControlCall, MetByAnotherCallIsAMismatchOnEveryRank) {
+TEST_P(ControlCall, AgainstAnotherCallIsAMismatchOnEveryRank) {
   const auto& [transport, ranks, kind] = GetParam();
   for (const int odd : {ranks - 1, 0}) {
     SCOPED_TRACE(fmt::format("the odd one is rank {}", odd));
@@ -57,13 +57,13 @@ TEST_P(ControlCall, MetByAnotherCallIsAMismatchOnEveryRank) {
       const std::string lines = rank == odd ? kind.odd : kind.usual;
       return "all_reduce 100 f32 sum\n" + lines + (lines.empty() ? "" : "\n") + "destroy";
     });
-    const auto stories = job.finish();
+    const auto results = job.finish();
     EXPECT_EQ(job.problem(), "");
     auto needed = kind.needed;
     needed.push_back(" where rank ");
     for (int rank = 0; rank < ranks; ++rank) {
       const std::string mine = rank == odd ? kind.odd : kind.usual;
-      expect_mismatch(stories[static_cast<size_t>(rank)], rank, needed, transport == "local" && mine.empty());
+      expect_mismatch(results[static_cast<size_t>(rank)], rank, needed, transport == "local" && mine.empty());
     }
   }
 }
@@ -76,8 +76,8 @@ INSTANTIATE_TEST_SUITE_P(Fault, ControlCall,
                                               std::get<1>(test.param));
                          });
 
-/// A rank that stays away from destroy() for longer than the others' patience: they say so, and do not report success.
-TEST(Destroy, ThatWaitsInVainIsATimeOut) {
+/// A rank does not call destroy() within the others' TUTTI_TIMEOUT: they report a time-out, and no success.
+TEST(Destroy, WithoutAnotherRanksDestroyIsATimeOut) {
   for (const int late : {0, 2}) {
     SCOPED_TRACE(fmt::format("rank {} is late", late));
     Job job({"shm", 3, "TUTTI_TIMEOUT=1"},
@@ -86,9 +86,9 @@ TEST(Destroy, ThatWaitsInVainIsATimeOut) {
       if (rank != late) job.await(rank, 1);
     }
     job.go(late);
-    const auto stories = job.finish();
+    const auto results = job.finish();
     for (int rank = 0; rank < 3; ++rank) {
-      const Told& last = stories[static_cast<size_t>(rank)].back();
+      const LineResult& last = results[static_cast<size_t>(rank)].back();
       if (rank == late) continue;
       EXPECT_EQ(last.code, tuttiTimeout) << last.text;
       const auto words = fmt::format(
@@ -99,16 +99,16 @@ TEST(Destroy, ThatWaitsInVainIsATimeOut) {
   }
 }
 
-/// What a root broadcasts is read where it lies, so it waits for its readers: here, in a later call, in vain.
-TEST(Failure, HeardOfBetweenTwoCallsKeepsNobodyWaiting) {
+/// A broadcast's root waits for its zero-copy readers, here in a later call, and must not wait forever.
+TEST(Failure, BetweenTwoCallsKeepsNoRankWaiting) {
   Job job({"shm", 2, ""}, [](int rank) {
     return rank == 0 ? "repeat broadcast 4000000 u8 0\ndestroy" : "broadcast 4000000 u8 0\nabort\nbarrier\ndestroy";
   });
-  const auto stories = job.finish();
+  const auto results = job.finish();
   EXPECT_EQ(job.problem(), "");
-  ASSERT_GE(stories[0].size(), 2u);
-  ASSERT_GE(stories[1].size(), 3u);
-  const Told &root = stories[0][1], &abort = stories[1][2];
+  ASSERT_GE(results[0].size(), 2u);
+  ASSERT_GE(results[1].size(), 3u);
+  const LineResult &root = results[0][1], &abort = results[1][2];
   EXPECT_EQ(root.code, tuttiAborted) << root.text;
   EXPECT_EQ(abort.code, tuttiSuccess) << abort.text;
   EXPECT_LT(root.at - abort.at, 1);
@@ -116,35 +116,35 @@ TEST(Failure, HeardOfBetweenTwoCallsKeepsNobodyWaiting) {
 
 class SubCommunicator : public ::testing::TestWithParam<std::string> {
  protected:
-  /// All of five ranks split, `odd` of them makes `theirs` on the new communicator, the others `ours`; then all leave
-  /// it, and the first one.
+  /// All of five ranks split, `odd` of them makes `theirs` on the new communicator, the others `ours`; then all ranks
+  /// leave it, and the first one.
   void expect_mismatch_everywhere(int odd, const std::string& ours, const std::string& theirs) {
     SCOPED_TRACE(fmt::format("the odd one is rank {}", odd));
     Job job({GetParam(), 5, "TUTTI_TIMEOUT=60"},
             [&](int rank) { return "split 0 0\nuse 1\n" + (rank == odd ? theirs : ours) + "destroy\nuse 0\ndestroy"; });
-    const auto stories = job.finish();
+    const auto results = job.finish();
     EXPECT_EQ(job.problem(), "");
     for (int rank = 0; rank < 5; ++rank) {
       const std::string& mine = rank == odd ? theirs : ours;
-      expect_mismatch(stories[static_cast<size_t>(rank)], rank, {"all_reduce(count=100, f32, sum)", "destroy()"},
+      expect_mismatch(results[static_cast<size_t>(rank)], rank, {"all_reduce(count=100, f32, sum)", "destroy()"},
                       GetParam() == "local" && mine.find("all_reduce") == std::string::npos);
     }
   }
 };
 
-TEST_P(SubCommunicator, ARankThatLeavesOutTheFirstCallIsTold) {
+TEST_P(SubCommunicator, SkippingTheFirstCallIsReported) {
   for (const int odd : {0, 2, 4}) expect_mismatch_everywhere(odd, "all_reduce 100 f32 sum\n", "");
 }
 
-TEST_P(SubCommunicator, ARankThatLeavesOutALaterCallIsTold) {
+TEST_P(SubCommunicator, SkippingALaterCallIsReported) {
   for (const int odd : {0, 3}) expect_mismatch_everywhere(odd, "barrier\nall_reduce 100 f32 sum\n", "barrier\n");
 }
 
-TEST_P(SubCommunicator, AnAdditionalCallIsToldToAll) {
+TEST_P(SubCommunicator, AnAdditionalCallIsReportedToAll) {
   for (const int odd : {0, 2, 4}) expect_mismatch_everywhere(odd, "barrier\n", "barrier\nall_reduce 100 f32 sum\n");
 }
 
-TEST_P(SubCommunicator, AnAdditionalFirstCallIsToldToAll) {
+TEST_P(SubCommunicator, AnAdditionalFirstCallIsReportedToAll) {
   for (const int odd : {0, 4}) expect_mismatch_everywhere(odd, "", "all_reduce 100 f32 sum\n");
 }
 

@@ -1,7 +1,7 @@
-// Thousands of connections a second by strangers to the port where a job starts: it starts all the same, and soon.
+// A job starts, without delay, while thousands of unauthenticated connections per second arrive at its port.
 //
-// The flood lasts 5 s; FLOOD_SECONDS=60 in the environment makes it as long as the promise that is to be held. It goes
-// to this host's 127.0.0.1 alone, and to no other port than the one that this test has opened.
+// The flood lasts 5 s; FLOOD_SECONDS=60 in the environment makes it as long as the promise. It goes only to 127.0.0.1
+// of this host, and to the port that this test has opened.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -29,9 +29,9 @@ namespace {
 using testing::Child;
 using testing::Line;
 
-constexpr int kRate = 3000;          // connections a second
-constexpr size_t kMostOpen = 15000;  // of the flood's own, if it may: more than any acceptor has places
-constexpr double kMoreSeconds = 2;   // that a start may take
+constexpr int kRate = 3000;          // connections per second
+constexpr size_t kMostOpen = 15000;  // of the flood's own, if its limit allows: more than any acceptor keeps
+constexpr double kMoreSeconds = 2;   // that a start may take longer
 constexpr long kMoreMemory = 32768;  // KiB that a rank may take
 
 double flood_seconds() {
@@ -39,7 +39,7 @@ double flood_seconds() {
   return text != nullptr ? std::atof(text) : 5;
 }
 
-/// One connection of the flood: silent, with garbage, or with a byte now and then.
+/// One connection of the flood: silent, with random bytes, or with a byte now and then.
 struct Stranger {
   enum Kind { Silent, Garbage, Slow } kind;
   Fd fd;
@@ -50,7 +50,7 @@ struct Stranger {
     if (kind == Garbage && sent == 0) sent = static_cast<int>(send_now(fd.get(), kNoise));
     if (kind == Slow && sent < 100) sent += static_cast<int>(send_now(fd.get(), kNoise.substr(0, 1)));
   }
-  /// Leaves nothing in the kernel: a minute of this would take every port number.
+  /// Leaves no state in the kernel: a minute of connections would use up every port number.
   ~Stranger() {
     const linger at_once{1, 0};
     if (fd) setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
@@ -60,7 +60,7 @@ struct Stranger {
   Stranger& operator=(Stranger&&) = default;
 };
 
-/// Argument: port, seconds. Tells "flooding" when it is at it, at the end how many connections it made.
+/// Argument: port, seconds. Sends "flooding" once it runs, and at the end the number of connections.
 int flood(const std::string& argument, Line& test) {
   uint16_t port = 0;
   double seconds = 0;
@@ -73,7 +73,7 @@ int flood(const std::string& argument, Line& test) {
   std::deque<Stranger> open;
   const double start = now();
   long tried = 0, made = 0;
-  bool told = false;
+  bool report = false;
   while (now() - start < seconds) {
     for (const long due = static_cast<long>((now() - start) * kRate); tried < due; ++tried) {
       Fd fd = start_connect(Address::loopback(), port);
@@ -83,7 +83,7 @@ int flood(const std::string& argument, Line& test) {
       if (open.size() > most_open) open.pop_front();
     }
     for (size_t i = random_u64() % 64; i < open.size(); i += 64) open[i].talk();
-    if (!told && now() - start > 0.5) told = (test.tell("flooding"), true);
+    if (!report && now() - start > 0.5) report = (test.tell("flooding"), true);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   open.clear();
@@ -92,7 +92,7 @@ int flood(const std::string& argument, Line& test) {
 }
 const testing::Role flooder("flood", flood);
 
-/// The most memory that this process ever had, KiB.
+/// The peak memory of this process in KiB.
 long most_memory() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -101,7 +101,7 @@ long most_memory() {
   return 0;
 }
 
-/// A rank of one communicator after the other. Argument: its rank. Lines: "make" an id, "join ID", "launch", "end".
+/// A rank of one communicator after another. Argument: its rank. Lines: "make" an id, "join ID", "launch", "end".
 int start_again_and_again(const std::string& argument, Line& test) {
   const int rank = std::atoi(argument.c_str());
   for (;;) {
@@ -145,13 +145,13 @@ class Ranks {
     for (Child& child : children_) child.wait();
   }
 
-  /// The port at which rank 0 takes connections with an id.
+  /// The port at which rank 0 accepts connections with an id.
   uint16_t port() {
     children_[0].tell("make");
     return control::UniqueId::from_hex(children_[0].hear()).port;
   }
 
-  /// Starts a job: seconds until its last rank has computed something.
+  /// Starts a job; returns the seconds until its last rank has completed a call.
   double start() {
     std::string order = "launch";
     if (!launched_) {
@@ -181,12 +181,12 @@ class Ranks {
   long memory_ = 0;
 };
 
-/// A port that nobody uses, most likely until it is needed.
+/// A free port, most likely still free when it is used.
 uint16_t free_port() { return port_of(listen_tcp(0).get()); }
 
 class Flood : public ::testing::TestWithParam<bool> {};
 
-TEST_P(Flood, OfStrangersDelaysTheStartOfAJobByLessThanTwoSeconds) {
+TEST_P(Flood, OfConnectionsDelaysTheStartOfAJobByLessThanTwoSeconds) {
   const bool launched = GetParam();
   const uint16_t meeting = free_port();
   Ranks ranks(launched, meeting);

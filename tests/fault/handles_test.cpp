@@ -1,4 +1,4 @@
-// Handles that are no longer good, or never were.
+// Invalid handles: destroyed ones, and memory that never was one.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -13,7 +13,7 @@
 namespace tutti::fault {
 namespace {
 
-TEST(Handle, OfAStreamMayBeUsedByOneThreadWhileAnotherDestroysIt) {
+TEST(Handle, OfAStreamMayBeUsedWhileAnotherThreadDestroysIt) {
   for (int i = 0; i < 20; ++i) {
     tuttiStream_t stream = nullptr;
     tuttiComm_t comm = nullptr;
@@ -55,8 +55,8 @@ TEST(Handle, OfAStreamIsDestroyedByOneOfTwoThreadsThatTry) {
   }
 }
 
-/// Memory that never was a handle, and what a handle of another kind looks like.
-TEST(Handle, ThatNeverWasOneIsAnInvalidArgumentAndNotAFork) {
+/// Memory that never was a handle, and handles of another kind.
+TEST(Handle, OverwrittenOrUninitialisedIsAnInvalidArgument) {
   tuttiStream_t stream = nullptr;
   tuttiComm_t comm = nullptr;
   ASSERT_EQ(tuttiStreamCreate(&stream), tuttiSuccess);

@@ -33,8 +33,8 @@ tuttiUniqueId id_from(const std::string& hex) {
 
 }  // namespace
 
-/// A process of ranks. Argument: how many ranks there are, which are here [begin, end), whether it makes the id. The id
-/// and the scripts come, and what the ranks tell goes, over the line.
+/// A process with ranks. Argument: the number of ranks, the range [begin, end) of this process, whether it makes the
+/// id. The id, the scripts and the ranks' results are sent over the line.
 int live(const std::string& argument, Line& test) {
   int ranks = 0, begin = 0, end = 0;
   std::istringstream(argument) >> ranks >> begin >> end;
@@ -90,7 +90,7 @@ Job::Job(const Stage& stage, const std::function<std::string(int)>& script)
 
 void Job::go(int rank) { child_of(rank).tell("go"); }
 
-/// Takes in one line of what a child tells; false when there will be no more or none came in time.
+/// Reads one result line of a child; false if there are no more, or none arrived in time.
 bool Job::hear_one(size_t child, double seconds) {
   const std::string line = children_[child].hear(seconds);
   if (line == "(late)") return false;
@@ -100,11 +100,11 @@ bool Job::hear_one(size_t child, double seconds) {
   }
   std::istringstream words(line);
   size_t rank = 0;
-  Told told;
-  words >> rank >> told.line >> told.code >> told.at >> told.seconds;
+  LineResult report;
+  words >> rank >> report.line >> report.code >> report.at >> report.seconds;
   words.get();
-  std::getline(words, told.text);
-  if (rank < stories_.size()) stories_[rank].push_back(told);
+  std::getline(words, report.text);
+  if (rank < stories_.size()) stories_[rank].push_back(report);
   return true;
 }
 

@@ -1,4 +1,4 @@
-// A job of several ranks, each of which makes the calls of a script and tells what came of them.
+// A job of several ranks; each makes the calls of a script and reports their results.
 //
 // A script is lines of words: `all_reduce COUNT TYPE OP`, `reduce COUNT TYPE OP ROOT`, `reduce_scatter COUNT TYPE OP`,
 // `all_gather COUNT TYPE`, `all_to_all COUNT TYPE`, `broadcast COUNT TYPE ROOT`, `gather`, `scatter` likewise,
@@ -18,8 +18,8 @@
 
 namespace tutti::fault {
 
-/// What came of one line.
-struct Told {
+/// The result of one line.
+struct LineResult {
   int line = 0;        ///< from 0
   int code = 0;        ///< tuttiResult_t
   double at = 0;       ///< CLOCK_MONOTONIC, seconds, when it returned
@@ -27,31 +27,31 @@ struct Told {
   std::string text;    ///< tuttiGetLastError, if it failed
 };
 
-/// A rank's lines, in order; less than its script has where its process ended before.
-using Story = std::vector<Told>;
+/// A rank's results, in order; fewer than its script's lines if its process ended before.
+using Story = std::vector<LineResult>;
 
-/// Where ranks live and over what they talk: "local" (threads), "shm" or "tcp" (processes).
+/// Where ranks run and which transport they use: "local" (threads), "shm" or "tcp" (processes).
 struct Stage {
   std::string transport;
   int ranks = 2;
   std::string environment;     ///< more variables: "NAME=value NAME=value"
-  std::string only_first;      ///< … of the first process alone
+  std::string only_first;      ///< … for the first process only
   std::string role = "ranks";  ///< of the processes: their Role, which ends in live()
 };
 
-/// What a process of ranks does: for roles that prepare something first.
+/// The main function of a process with ranks, for roles that prepare something first.
 int live(const std::string& argument, testing::Line& test);
 
 class Job {
  public:
-  /// Starts the ranks; `script(rank)` is each one's.
+  /// Starts the ranks with their scripts, `script(rank)`.
   Job(const Stage& stage, const std::function<std::string(int)>& script);
 
-  /// Says `go` to a rank that waits, or will.
+  /// Sends `go` to a rank that waits, or will wait.
   void go(int rank);
-  /// Waits until the rank has told of a line, or its process has ended.
+  /// Waits until the rank has reported a line, or its process has ended.
   void await(int rank, int line);
-  /// Waits until every rank has told all it has to tell, at most `seconds`; stacks of those that have not are dumped.
+  /// Waits until every rank has reported all lines, at most `seconds`; dumps stacks of those that have not.
   std::vector<Story> finish(double seconds = 60);
   const std::string& problem() const { return problem_; }
 

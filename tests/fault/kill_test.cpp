@@ -1,4 +1,5 @@
-// kill -9 of one rank in the middle of a call: the others hear of it, by name, within a second, and nothing stays.
+// kill -9 of one rank in the middle of a call: the others get an error that names it within a second, and nothing is
+// left behind.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -19,7 +20,7 @@ using Parameters = std::tuple<std::string, int, int, std::string>;  // transport
 
 class Killed : public ::testing::TestWithParam<Parameters> {
  protected:
-  /// Files and sockets come and go on a host; only what is still there after a while is left behind.
+  /// Other programs create and remove files and sockets: only what still exists after a while is residue.
   static std::vector<std::string> left_behind(const std::set<std::string>& before) {
     std::vector<std::string> left;
     for (int i = 0; i < 40; ++i) {
@@ -44,22 +45,22 @@ TEST_P(Killed, IsNoticedByAllOthersWithinASecond) {
     Job job({transport, ranks, "TUTTI_TIMEOUT=30 " + mark},
             [&, &line = call](int) { return line + "\nrepeat " + line + "\nbarrier\ndestroy"; });
     for (int rank = 0; rank < ranks; ++rank) job.await(rank, 0);
-    // All are in the second call or on their way from one to the next; the middle of one is most of the time.
+    // All ranks are in the second call or between calls; most of the time in the middle of one.
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
     killed = now();
     job.child_of(victim).signal(SIGKILL);
-    const auto stories = job.finish(30);
+    const auto results = job.finish(30);
     EXPECT_EQ(job.problem(), "");
     double slowest = 0;
     for (int rank = 0; rank < ranks; ++rank) {
       if (rank == victim) continue;
       SCOPED_TRACE(fmt::format("rank {}", rank));
-      const Story& story = stories[static_cast<size_t>(rank)];
+      const Story& story = results[static_cast<size_t>(rank)];
       ASSERT_EQ(story.size(), 5u) << "it ended before its script did";
-      for (const Told& told : story) {
-        if (told.line < 1) continue;
-        EXPECT_EQ(told.code, tuttiPeerFailed) << told.text;
-        EXPECT_NE(told.text.find(fmt::format("rank {} ", victim)), std::string::npos) << told.text;
+      for (const LineResult& report : story) {
+        if (report.line < 1) continue;
+        EXPECT_EQ(report.code, tuttiPeerFailed) << report.text;
+        EXPECT_NE(report.text.find(fmt::format("rank {} ", victim)), std::string::npos) << report.text;
       }
       slowest = std::max(slowest, story[2].at - killed);
     }
@@ -77,17 +78,17 @@ const std::string kAllReduce = "all_reduce 16777216 f32 sum";  // 64 MiB
 INSTANTIATE_TEST_SUITE_P(AllReduce, Killed,
                          ::testing::Combine(::testing::Values("shm", "tcp"), ::testing::Values(2, 4),
                                             ::testing::Values(0, 1), ::testing::Values(kAllReduce)));
-// Blocks that are read straight from the other's memory.
+// Blocks that are read directly from the peer's memory.
 INSTANTIATE_TEST_SUITE_P(Pulled, Killed,
                          ::testing::Combine(::testing::Values("shm"), ::testing::Values(2, 3), ::testing::Values(0, 1),
                                             ::testing::Values("all_to_all 8388608 f32",
                                                               "all_to_all 2097152 f32 mapped")));
-// … and copied by both.
+// … and copied by both ends.
 INSTANTIATE_TEST_SUITE_P(Helped, Killed,
                          ::testing::Combine(::testing::Values("shm"), ::testing::Values(2), ::testing::Values(0, 1),
                                             ::testing::Values("gather 8388608 f32 0", "broadcast 8388608 f32 0 mapped",
                                                               "broadcast 262144 f32 0")));
-// … or folded straight to where they belong.
+// … or folded directly into the destination.
 INSTANTIATE_TEST_SUITE_P(Placed, Killed,
                          ::testing::Combine(::testing::Values("shm"), ::testing::Values(2, 3), ::testing::Values(0, 1),
                                             ::testing::Values("all_reduce 8388608 f32 sum mapped")));

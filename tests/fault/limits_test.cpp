@@ -1,5 +1,5 @@
-// What the system refuses: limits on descriptors, files and processes, and standard streams that are closed. Each is an
-// error that says what it is, of whom; none is a time-out, a signal or a defect of the library.
+// Limits of the system: on descriptors, files and processes, and closed standard streams. Each is an error that names
+// the limit and the process; none is a time-out, a signal or an internal error.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <grp.h>
@@ -37,7 +37,7 @@ void limit(__rlimit_resource resource, rlim_t most) {
   setrlimit(resource, &now);
 }
 
-/// Opens descriptors until none is left; gives `spare` of them back.
+/// Opens descriptors until none is left; then closes `spare` of them.
 void use_up_descriptors(size_t spare = 0) {
   limit(RLIMIT_NOFILE, 64);
   std::vector<int> all;
@@ -70,7 +70,7 @@ tuttiResult_t sum_of_ones(tuttiComm_t comm) {
   return result != tuttiSuccess || data.back() == 2 ? result : tuttiInternalError;
 }
 
-// ---- what children do once they have the id. They tell a result and its words, line by line.
+// ---- the children's work once they have the id. They send a result and its text, line by line.
 
 void with_standard_streams_closed(int rank, const tuttiUniqueId& id, Line& test) {
   tuttiComm_t comm = nullptr;
@@ -80,7 +80,7 @@ void with_standard_streams_closed(int rank, const tuttiUniqueId& id, Line& test)
   for (int fd = 0; fd <= 2; ++fd) {
     char target[256] = {};
     const ssize_t length = readlink(fmt::format("/proc/self/fd/{}", fd).c_str(), target, sizeof target - 1);
-    const bool passing = std::string(target).starts_with("/proc/");  // a file that is read at this moment
+    const bool passing = std::string(target).starts_with("/proc/");  // the file being read now
     if (length >= 0 && !passing) taken += fmt::format("{}: {} ", fd, target);
   }
   test.tell(taken.empty() ? "none" : taken);
@@ -114,7 +114,7 @@ void without_descriptors(int rank, const tuttiUniqueId& id, Line& test) {
   test.tell(now() - start < 30 ? "soon" : "late");
 }
 
-/// Enough to come to its own rendezvous server, none to let others in.
+/// Enough to reach its own rendezvous server, too few to accept others.
 void without_descriptors_to_accept(int rank, const tuttiUniqueId& id, Line& test) {
   if (rank == 0) use_up_descriptors(2);
   test.tell("ready");
@@ -127,7 +127,7 @@ void without_threads(int, const tuttiUniqueId&, Line& test) {
   rlimit before{};
   getrlimit(RLIMIT_NPROC, &before);
   limit(RLIMIT_NPROC, 1);
-  // Limits do not bind the superuser.
+  // Limits do not apply to the superuser.
   if (geteuid() == 0 && (setgroups(0, nullptr) != 0 || setresuid(65534, 65534, 65534) != 0)) return;
   tuttiStream_t stream = nullptr;
   tuttiUniqueId id;
@@ -143,7 +143,7 @@ void without_threads(int, const tuttiUniqueId&, Line& test) {
   tell(test, tuttiCommInitAll(comms, 3));
 }
 
-/// Memory after memory until there are many; what is left for others then.
+/// Allocates many blocks of memory; reports how many descriptors are left.
 void with_much_memory(int, const tuttiUniqueId&, Line& test) {
   limit(RLIMIT_NOFILE, 64);
   for (int i = 0; i < 100; ++i) {
@@ -172,7 +172,7 @@ const std::map<std::string, void (*)(int, const tuttiUniqueId&, Line&)>& scenes(
   return all;
 }
 
-/// Argument: scene, rank, "exchange_unique_id" where there is an id.
+/// Argument: scene, rank, "exchange_unique_id" if there is an id.
 int live(const std::string& argument, Line& test) {
   std::string scene, exchange_unique_id;
   int rank = 0;
@@ -202,9 +202,9 @@ struct Two {
   Child first, second;
 };
 
-void expect_words(const std::string& told, tuttiResult_t code, const std::vector<std::string>& words) {
-  EXPECT_EQ(told.substr(0, told.find(' ')), std::to_string(static_cast<int>(code))) << told;
-  for (const std::string& word : words) EXPECT_NE(told.find(word), std::string::npos) << word << " in: " << told;
+void expect_words(const std::string& report, tuttiResult_t code, const std::vector<std::string>& words) {
+  EXPECT_EQ(report.substr(0, report.find(' ')), std::to_string(static_cast<int>(code))) << report;
+  for (const std::string& word : words) EXPECT_NE(report.find(word), std::string::npos) << word << " in: " << report;
 }
 
 std::string host() {
@@ -233,7 +233,7 @@ TEST(Limit, OnFilesIsAnErrorAndNoSignal) {
   Two two("small-files");
   for (int rank = 0; rank < 2; ++rank) {
     Child& child = rank == 0 ? two.first : two.second;
-    expect_words(child.hear(), tuttiSuccess, {});  // ordinary memory, which does as well
+    expect_words(child.hear(), tuttiSuccess, {});  // ordinary memory is used instead
     expect_words(child.hear(), tuttiSuccess, {});
     expect_words(child.hear(), tuttiSystemError, {"ulimit -f", "65536", "TUTTI_ARENA", host()});
     EXPECT_EQ(child.hear(), "as before");
@@ -241,7 +241,7 @@ TEST(Limit, OnFilesIsAnErrorAndNoSignal) {
   }
 }
 
-TEST(Limit, OnDescriptorsIsToldAtOnceByWhoMeetsIt) {
+TEST(Limit, OnDescriptorsIsReportedAtOnce) {
   Two two("no-descriptors", "TUTTI_INIT_TIMEOUT=60");
   for (int rank = 0; rank < 2; ++rank) {
     Child& child = rank == 0 ? two.first : two.second;
@@ -252,7 +252,7 @@ TEST(Limit, OnDescriptorsIsToldAtOnceByWhoMeetsIt) {
   }
 }
 
-/// Waits until a process has so many descriptors in use.
+/// Waits until a process has this many descriptors in use.
 bool await_descriptors(pid_t process, ptrdiff_t count) {
   const std::filesystem::directory_iterator end;
   for (const double start = now(); now() - start < 10;) {
@@ -264,7 +264,7 @@ bool await_descriptors(pid_t process, ptrdiff_t count) {
   return false;
 }
 
-TEST(Limit, OnDescriptorsOfWhoShouldAcceptIsToldToBothEnds) {
+TEST(Limit, OnDescriptorsOfTheAcceptorIsReportedAtBothEnds) {
   Two two("no-descriptors-to-accept", "TUTTI_INIT_TIMEOUT=3");
   EXPECT_EQ(two.first.hear(), "ready");
   EXPECT_EQ(two.second.hear(), "ready");

@@ -1,5 +1,5 @@
-// Ranks that call different things: every rank gets the error, at that call or its next, with both ranks and both calls
-// in it; no rank waits for ever.
+// Ranks that make different calls: every rank gets an error, at that call or at its next, that names both ranks and
+// both calls; no rank waits forever.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -11,9 +11,9 @@ namespace {
 
 struct Kind {
   const char* name;
-  const char* usual;     ///< the lines in question, of all ranks but one
-  const char* odd;       ///< of that one; ";" between lines
-  const char* names[2];  ///< what every rank's text must hold
+  const char* usual;     ///< the lines in question, of all ranks except one
+  const char* odd;       ///< of that one; separated by ";"
+  const char* names[2];  ///< what every rank's error text must contain
 };
 
 constexpr Kind kKinds[] = {
@@ -53,19 +53,19 @@ class Mismatch : public ::testing::TestWithParam<Parameters> {};
 void expect_error_in_time(const Story& story, int rank, int last, const Kind& kind) {
   SCOPED_TRACE(fmt::format("rank {}", rank));
   int first = -1;
-  for (const Told& told : story) {
-    if (told.code != tuttiSuccess && first < 0) {
-      first = told.line;
-      EXPECT_EQ(told.code, tuttiMismatch) << told.text;
-      EXPECT_LT(told.seconds, 10);
+  for (const LineResult& report : story) {
+    if (report.code != tuttiSuccess && first < 0) {
+      first = report.line;
+      EXPECT_EQ(report.code, tuttiMismatch) << report.text;
+      EXPECT_LT(report.seconds, 10);
       for (const char* name : kind.names)
-        EXPECT_NE(told.text.find(name), std::string::npos) << name << " is not in: " << told.text;
-      EXPECT_NE(told.text.find(" where rank "), std::string::npos) << told.text;
+        EXPECT_NE(report.text.find(name), std::string::npos) << name << " is not in: " << report.text;
+      EXPECT_NE(report.text.find(" where rank "), std::string::npos) << report.text;
     }
     if (first < 0) continue;
-    EXPECT_EQ(told.code, tuttiMismatch) << "line " << told.line << " after the error: " << told.text;
+    EXPECT_EQ(report.code, tuttiMismatch) << "line " << report.line << " after the error: " << report.text;
   }
-  EXPECT_GE(first, kLinesBefore - 1);  // a slow rank may hear of it in the call before
+  EXPECT_GE(first, kLinesBefore - 1);  // a slow rank may report it in the call before
   EXPECT_LE(first, last) << "the error came later than at the call after the one that was wrong";
 }
 
@@ -77,30 +77,30 @@ TEST_P(Mismatch, IsAnErrorOnEveryRank) {
       const std::string lines = rank == odd ? kind.odd : kind.usual;
       return kBefore + lines + (lines.empty() ? "" : "\n") + "barrier\nbarrier\ndestroy";
     });
-    const auto stories = job.finish();
+    const auto results = job.finish();
     EXPECT_EQ(job.problem(), "");
     for (int rank = 0; rank < ranks; ++rank) {
       const int lines = lines_of(rank == odd ? kind.odd : kind.usual);
-      expect_error_in_time(stories[static_cast<size_t>(rank)], rank, kLinesBefore + lines, kind);
+      expect_error_in_time(results[static_cast<size_t>(rank)], rank, kLinesBefore + lines, kind);
     }
   }
 }
 
-/// Rank 1 takes itself for the root once. Its next call is right, but what comes first over that link was meant for the
-/// call before, and must not be taken for this one's.
-TEST(MismatchOnce, GivesNoCallWhatAnotherOneWasSent) {
+/// Rank 1 once broadcasts as the root. Its next call is correct, but the first message over that link belongs to the
+/// call before and must not be taken for this call's.
+TEST(MismatchOnce, AMessageOfOneCallIsNotTakenForAnother) {
   for (const char* transport : {"local", "shm", "tcp"}) {
     SCOPED_TRACE(transport);
     Job job({transport, 2, "TUTTI_TIMEOUT=20"}, [](int rank) {
       return std::string(rank == 0 ? "broadcast 7 f32 0" : "broadcast 7 f32 1") +
              "\nbroadcast 7 f32 0\nbarrier\ndestroy";
     });
-    const auto stories = job.finish();
+    const auto results = job.finish();
     EXPECT_EQ(job.problem(), "");
-    for (const Told& told : stories[1]) {
-      EXPECT_TRUE(told.line != 1 || told.code == tuttiMismatch) << told.text;
+    for (const LineResult& report : results[1]) {
+      EXPECT_TRUE(report.line != 1 || report.code == tuttiMismatch) << report.text;
     }
-    EXPECT_GT(stories[1].size(), 2u);
+    EXPECT_GT(results[1].size(), 2u);
   }
 }
 

@@ -1,4 +1,4 @@
-// Ranks in process-id namespaces of their own: each is process 1 where it lives.
+// Ranks in process-id namespaces of their own: each is process 1 in its namespace.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
@@ -13,13 +13,13 @@
 namespace tutti::fault {
 namespace {
 
-/// As user `root` of a user namespace, where this one may not do it by itself.
+/// As user `root` of a user namespace, if this process may not create one otherwise.
 bool new_namespaces() {
   constexpr int kNew = CLONE_NEWPID | CLONE_NEWNS;
   return unshare(kNew) == 0 || unshare(CLONE_NEWUSER | kNew) == 0;
 }
 
-/// Runs `body` in a process that is number 1 of its namespace: its exit status.
+/// Runs `body` in a process that is number 1 of its namespace; returns its exit status.
 int as_first_process(int (*body)(const std::string&, testing::Line&), const std::string& argument, testing::Line& test,
                      bool hide_proc) {
   if (!new_namespaces()) return 97;
@@ -54,16 +54,16 @@ bool permitted() {
 
 class Namespaces : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(Namespaces, RanksThatAreAllProcess1MeetAndCompute) {
+TEST_P(Namespaces, RanksThatAreAllProcess1JoinAndCompute) {
   if (!permitted()) GTEST_SKIP() << "new namespaces are not permitted here";
   Stage stage{"", 3, "TUTTI_TIMEOUT=20 TUTTI_INIT_TIMEOUT=20"};
   stage.role = GetParam();
   Job job(stage, [](int) { return "all_reduce 1000 f32 sum\nall_reduce 1000000 f32 sum\ndestroy"; });
-  const auto stories = job.finish(60);
+  const auto results = job.finish(60);
   EXPECT_EQ(job.problem(), "");
-  for (const Story& story : stories) {
+  for (const Story& story : results) {
     ASSERT_EQ(story.size(), 4u);
-    for (const Told& told : story) EXPECT_EQ(told.code, tuttiSuccess) << told.text;
+    for (const LineResult& report : story) EXPECT_EQ(report.code, tuttiSuccess) << report.text;
   }
 }
 INSTANTIATE_TEST_SUITE_P(Process1, Namespaces, ::testing::Values("ranks without /proc", "ranks with /proc of outside"),

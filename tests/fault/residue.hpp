@@ -7,9 +7,8 @@
 
 namespace tutti::fault {
 
-/// Things with a name that outlive a process: files in /dev/shm and /tmp. (Sockets and anonymous memory go with the
-/// last process that has them.) Other programs may add some too: compare what was there before with what is there
-/// later.
+/// Named objects that outlive a process: files in /dev/shm and /tmp. (Sockets and anonymous memory vanish with the last
+/// process that holds them.) Other programs may add some: compare before and after.
 std::set<std::string> lasting_things();
 
 /// Processes whose environment holds `NAME=value`.

@@ -59,7 +59,7 @@ class Player {
         fmt::format("{} {} {} {:.9f} {:.6f} {}", rank_, number, static_cast<int>(result), end, end - start, text));
   }
 
-  /// A buffer for whoever asks next; none that was given out goes away, because groups use theirs later.
+  /// A buffer for the next call. All buffers are kept, since groups use theirs later.
   void* buffer(bool out, size_t elements, bool mapped) {
     if (mapped) {
       auto& all = mapped_[out];
@@ -152,8 +152,8 @@ class Player {
 
   int ranks_, rank_;
   Line& test_;
-  std::deque<tuttiComm_t> comms_;  // the first one, and those that were split off; a group fills them in later
-  size_t current_ = 0;             // the one that calls are made on
+  std::deque<tuttiComm_t> comms_;  // the first one, and the split ones; a group sets them later
+  size_t current_ = 0;             // the one on which calls are made
   std::map<bool, std::deque<std::vector<unsigned char>>> memory_;
   std::map<bool, std::deque<Memory<unsigned char>>> mapped_;
 };

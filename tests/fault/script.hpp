@@ -1,4 +1,4 @@
-// The calls of a script, made as one rank.
+// Runs the calls of a script as one rank.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace tutti::fault {
 
-/// Joins, makes the script's calls and tells what came of each: "RANK LINE CODE AT SECONDS TEXT".
+/// Joins, makes the script's calls and reports each result: "RANK LINE CODE AT SECONDS TEXT".
 void play(int ranks, int rank, const tuttiUniqueId& id, const std::string& script, testing::Line& test);
 
 }  // namespace tutti::fault

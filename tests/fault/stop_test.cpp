@@ -1,5 +1,5 @@
-// SIGSTOP of one rank in the middle of a call: the others' calls fail, and from then on their buffers are theirs. What
-// the stopped rank does when it goes on, in the middle of a store as it may be, reaches none of them.
+// SIGSTOP of one rank in the middle of a call: the others' calls fail, and from then on their buffers belong to them.
+// When the stopped rank continues, possibly in the middle of a store, it must not change any of them.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -14,7 +14,7 @@
 namespace tutti::fault {
 namespace {
 
-using Parameters = std::tuple<int, int, std::string>;  // ranks, who is stopped, call
+using Parameters = std::tuple<int, int, std::string>;  // ranks, stopped rank, call
 
 class Stopped : public ::testing::TestWithParam<Parameters> {};
 
@@ -34,11 +34,11 @@ void stop_and_go_on(int ranks, int victim, const std::string& call, double momen
   for (int rank = 0; rank < ranks; ++rank) {
     if (rank != victim) job.go(rank);
   }
-  const auto stories = job.finish(30);
+  const auto results = job.finish(30);
   EXPECT_EQ(job.problem(), "");
   for (int rank = 0; rank < ranks; ++rank) {
     SCOPED_TRACE(fmt::format("rank {}", rank));
-    const Story& story = stories[static_cast<size_t>(rank)];
+    const Story& story = results[static_cast<size_t>(rank)];
     ASSERT_EQ(story.size(), rank == victim ? 3U : 6U) << "it ended before its script did";
     EXPECT_NE(story[2].code, tuttiSuccess) << "the call that the other one was stopped in";
     if (rank == victim) continue;
@@ -46,7 +46,7 @@ void stop_and_go_on(int ranks, int victim, const std::string& call, double momen
   }
 }
 
-TEST_P(Stopped, WritesToNobodysBufferWhenItGoesOn) {
+TEST_P(Stopped, WritesToNoOtherRanksBufferAfterContinuing) {
   const auto& [ranks, victim, call] = GetParam();
   constexpr int kRuns = 4;
   std::mt19937_64 random(static_cast<uint64_t>(victim) + 1);
@@ -57,7 +57,7 @@ TEST_P(Stopped, WritesToNobodysBufferWhenItGoesOn) {
   }
 }
 
-// Stored straight to where it is wanted; copied by both ends, through memory that both map and through the kernel.
+// Stored directly to the destination; copied by both ends, through mapped memory and through the kernel.
 INSTANTIATE_TEST_SUITE_P(Placing, Stopped,
                          ::testing::Combine(::testing::Values(2, 3), ::testing::Values(1),
                                             ::testing::Values("all_reduce 8388608 i64 sum mapped")));

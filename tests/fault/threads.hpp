@@ -1,4 +1,4 @@
-// Ranks that are threads of the test itself.
+// Ranks that are threads of the test's process.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Many things at the same time: communicators, threads, streams, groups, and readers that lag.
+// Many things at the same time: communicators, threads, streams, groups, and slow readers.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -10,7 +10,7 @@
 namespace tutti::fault {
 namespace {
 
-TEST(Together, OneThreadIsAllRanks) {
+TEST(Together, OneThreadDrivesAllRanks) {
   constexpr int n = 4;
   std::vector<tuttiComm_t> comms(n);
   ASSERT_EQ(tuttiCommInitAll(comms.data(), n), tuttiSuccess);
@@ -39,7 +39,7 @@ TEST(Together, OneThreadSplitsForAllRanks) {
   std::vector<tuttiComm_t> comms(n), parts(n);
   ASSERT_EQ(tuttiCommInitAll(comms.data(), n), tuttiSuccess);
   ASSERT_EQ(tuttiGroupStart(), tuttiSuccess);
-  for (size_t r = 0; r < n; ++r) {  // 0 and 2; 1 and 3, in reverse; not 4
+  for (size_t r = 0; r < n; ++r) {  // 0 and 2; 1 and 3, in reverse order; not 4
     const int colour = r == 4 ? TUTTI_NO_COLOUR : static_cast<int>(r % 2);
     EXPECT_EQ(tuttiCommSplit(comms[r], colour, -static_cast<int>(r), &parts[r]), tuttiSuccess);
   }
@@ -56,7 +56,7 @@ TEST(Together, OneThreadSplitsForAllRanks) {
   for (tuttiComm_t comm : comms) EXPECT_EQ(tuttiCommDestroy(comm), tuttiSuccess);
 }
 
-TEST(Together, CommunicatorsOfTheSameRanksDoNotDisturbEachOther) {
+TEST(Together, CommunicatorsOfTheSameRanksAreIndependent) {
   with_ranks(3, [](int, tuttiComm_t comm) {
     tuttiComm_t second = nullptr, third = nullptr;
     ASSERT_EQ(tuttiCommSplit(comm, 0, 0, &second), tuttiSuccess) << tuttiGetLastError();
@@ -88,8 +88,8 @@ TEST(Together, AStreamRunsItsCallsInOrder) {
   });
 }
 
-/// Barriers may be exchanged for each other, so any order of them is right; what must not be is that one waits for
-/// another that stands behind it on the same stream.
+/// Barriers are interchangeable, so any order of them is correct; but one must not wait for another that is behind it
+/// on the same stream.
 TEST(Together, ThreadsMayShareStreams) {
   with_ranks(2, [](int, tuttiComm_t comm) {
     tuttiStream_t stream = nullptr;
@@ -125,9 +125,9 @@ TEST(Together, AGroupMayUseSeveralStreams) {
   });
 }
 
-/// Rank 0 only sends, and is ahead as far as links and staging memory let it; lengths around every threshold, and so
-/// many different ones that staging memory is divided anew again and again.
-TEST(Together, AReaderMayLag) {
+/// Rank 0 only sends and runs ahead as far as links and staging memory allow; lengths around every threshold, and so
+/// many of them that staging memory is divided again and again.
+TEST(Together, AReaderMayBeSlow) {
   const test::ScopedEnv arena("TUTTI_ARENA", "64K"), message("TUTTI_MESSAGE", "2K");
   std::atomic<bool> ahead{false};
   with_ranks(2, [&](int rank, tuttiComm_t comm) {

@@ -1,4 +1,4 @@
-// Sends and receives that do not fit, ranks that leave early, and ranks that are configured differently.
+// Sends and receives that do not match, ranks that leave early, and ranks with different configurations.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -10,21 +10,22 @@ namespace {
 
 class Pair : public ::testing::TestWithParam<std::string> {
  protected:
-  /// What both ranks told, line by line, of two scripts.
+  /// Both ranks' results of two scripts, line by line.
   std::vector<Story> play(const std::string& first, const std::string& second, const std::string& more = "") {
     Job job({GetParam(), 2, "TUTTI_TIMEOUT=5 " + more}, [&](int rank) { return rank == 0 ? first : second; });
-    auto stories = job.finish();
+    auto results = job.finish();
     EXPECT_EQ(job.problem(), "");
-    return stories;
+    return results;
   }
 };
 
-/// Threads do not die alone, and share one configuration.
+/// Threads cannot die alone, and share one configuration.
 class PairOfProcesses : public Pair {};
 
-/// The first line that failed, which must have done so as `code`, with all the words in its text.
+/// The first failed line, which must have `code` and all `words` in its text.
 void expect_failure(const Story& story, int code, const std::vector<std::string>& words) {
-  const auto failed = std::find_if(story.begin(), story.end(), [](const Told& t) { return t.code != tuttiSuccess; });
+  const auto failed =
+      std::find_if(story.begin(), story.end(), [](const LineResult& t) { return t.code != tuttiSuccess; });
   ASSERT_NE(failed, story.end()) << "nothing failed";
   EXPECT_EQ(failed->code, code) << failed->text;
   EXPECT_LT(failed->seconds, 15);
@@ -36,9 +37,9 @@ TEST_P(Pair, TransfersOfDifferentCountsAreAMismatch) {
     SCOPED_TRACE(sizes);
     std::string sent, received;
     std::istringstream(sizes) >> sent >> received;
-    const auto stories = play("barrier\nsend " + sent + " f32 1\nbarrier\ndestroy",
+    const auto results = play("barrier\nsend " + sent + " f32 1\nbarrier\ndestroy",
                               "barrier\nrecv " + received + " f32 0\nbarrier\ndestroy");
-    for (const Story& story : stories) {
+    for (const Story& story : results) {
       expect_failure(story, tuttiMismatch,
                      {fmt::format("send(count={}, f32, to rank 1)", sent),
                       fmt::format("recv(count={}, f32, from rank 0)", received)});
@@ -52,7 +53,7 @@ TEST_P(Pair, TransfersOfDifferentTypesAreAMismatch) {
   }
 }
 
-TEST_P(Pair, TheTransferOfAGroupThatDiffersIsNamed) {
+TEST_P(Pair, ADifferentTransferInAGroupIsNamed) {
   const auto group = [](const std::string& call, const std::string& peer, const char* third) {
     return "start\n" + call + " 4 f32 " + peer + "\n" + call + " 70 u8 " + peer + "\n" + call + third + peer +
            "\nend\nbarrier\ndestroy";
@@ -63,34 +64,34 @@ TEST_P(Pair, TheTransferOfAGroupThatDiffersIsNamed) {
 }
 
 TEST_P(Pair, ARankThatLeavesEarlyIsNamed) {
-  const auto stories = play("barrier\nbarrier\ndestroy", "barrier\ndestroy");
-  expect_failure(stories[0], tuttiMismatch, {"rank 1 called destroy() as call 2 where rank 0 called barrier()"});
+  const auto results = play("barrier\nbarrier\ndestroy", "barrier\ndestroy");
+  expect_failure(results[0], tuttiMismatch, {"rank 1 called destroy() as call 2 where rank 0 called barrier()"});
 }
 
-TEST_P(Pair, ARankThatMakesOneCallMoreIsFoundAtTheEnd) {
-  // Rank 0 as a broadcast's root waits for nobody.
-  const auto stories = play("barrier\nbroadcast 4 f32 0\ndestroy", "barrier\ndestroy");
-  int told = 0;
-  for (const Story& story : stories) {
-    // Of the ranks of one process only the last to leave can know: the others do not wait.
+TEST_P(Pair, AnAdditionalCallIsFoundAtTheEnd) {
+  // Rank 0, a broadcast's root, waits for no rank.
+  const auto results = play("barrier\nbroadcast 4 f32 0\ndestroy", "barrier\ndestroy");
+  int report = 0;
+  for (const Story& story : results) {
+    // Among ranks of one process only the last to leave can know: the others do not wait.
     if (GetParam() == "local" && story.back().code == tuttiSuccess) continue;
     expect_failure(story, tuttiMismatch, {"rank 0 ", "rank 1 "});
-    ++told;
+    ++report;
   }
-  EXPECT_GE(told, 1);
+  EXPECT_GE(report, 1);
 }
 
-TEST_P(Pair, RanksThatBothOnlyReceiveAreToldThatTheyWaitForEachOther) {
-  const auto stories = play("recv 4 f32 1\ndestroy", "recv 4 f32 0\ndestroy");
-  for (const Story& story : stories) {
+TEST_P(Pair, TwoReceivesAreADeadlock) {
+  const auto results = play("recv 4 f32 1\ndestroy", "recv 4 f32 0\ndestroy");
+  for (const Story& story : results) {
     expect_failure(story, tuttiMismatch,
                    {"wait for each other", "recv(count=4, f32, from rank 0)", "recv(count=4, f32, from rank 1)"});
   }
 }
 
 TEST_P(PairOfProcesses, AProcessThatExitsWithoutLeavingIsNamed) {
-  const auto stories = play("barrier\nbarrier\ndestroy", "barrier\nexit");
-  expect_failure(stories[0], tuttiPeerFailed, {"rank 1"});
+  const auto results = play("barrier\nbarrier\ndestroy", "barrier\nexit");
+  expect_failure(results[0], tuttiPeerFailed, {"rank 1"});
 }
 
 TEST_P(PairOfProcesses, DifferentConfigurationsAreAMismatch) {

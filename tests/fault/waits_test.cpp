@@ -1,4 +1,4 @@
-// Every wait ends: by a deadline, by abort from another thread; and not by a signal.
+// Every wait ends: by a deadline, or by an abort from another thread; and signals do not end it.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/time.h>
@@ -19,14 +19,14 @@ namespace {
 
 bool holds(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
 
-TEST(TimeOut, SaysWhoHasNotComeAndWhatItDidLast) {
+TEST(TimeOut, NamesTheMissingRankAndItsLastCall) {
   const test::ScopedEnv limit("TUTTI_TIMEOUT", "1");
   std::latch over(2);
   with_ranks(
       3,
       [&](int rank, tuttiComm_t comm) {
         expect_usable(comm);
-        if (rank == 1) return over.wait();  // computes, for too long
+        if (rank == 1) return over.wait();  // computes for too long
         const double start = now();
         EXPECT_EQ(tuttiBarrier(comm, nullptr), tuttiTimeout);
         EXPECT_LT(now() - start, 4);
@@ -41,7 +41,7 @@ TEST(TimeOut, SaysWhoHasNotComeAndWhatItDidLast) {
       tuttiTimeout);
 }
 
-/// Rank 0 aborts while the others wait in `call`, which it never enters.
+/// Rank 0 aborts while the others wait in `call`, which it never makes.
 void abort_while_others(const std::function<tuttiResult_t(int, tuttiComm_t)>& call) {
   std::latch waiting(2);
   with_ranks(
@@ -72,7 +72,7 @@ TEST(Abort, EndsAWaitForAMessage) {
   abort_while_others([](int, tuttiComm_t comm) { return tuttiBarrier(comm, nullptr); });
 }
 
-TEST(Abort, EndsAWaitForLentMemory) {
+TEST(Abort, EndsAWaitForZeroCopyReaders) {
   std::vector<float> data(1 << 20);
   abort_while_others([&](int rank, tuttiComm_t comm) {
     std::vector<float> mine(rank == 1 ? data : std::vector<float>(data.size()));
@@ -80,9 +80,9 @@ TEST(Abort, EndsAWaitForLentMemory) {
   });
 }
 
-/// All-reduces until another thread aborts; then the buffers go at once. Whoever still read or stored there would be
-/// seen by the sanitizers.
-TEST(Abort, LeavesBuffersToWhoFreesThem) {
+/// All-reduces until another thread aborts; then the buffers are freed at once. The sanitizers would detect any later
+/// access.
+TEST(Abort, EndsAccessToBuffersOnReturn) {
   constexpr int kRanks = 3;
   for (int round = 0; round < 20; ++round) {
     std::latch running(kRanks);
@@ -111,7 +111,7 @@ TEST(Abort, LeavesBuffersToWhoFreesThem) {
           in.reset();
           EXPECT_EQ(std::count(out.get(), out.get() + count, 1.0F), static_cast<ptrdiff_t>(count));
           out.reset();
-          if (rank == 0) aborter.join();  // before the communicator goes
+          if (rank == 0) aborter.join();  // before the communicator is destroyed
         },
         tuttiAborted);
   }
@@ -168,7 +168,7 @@ std::atomic<int> g_signals{0};
 TEST(Signals, AreHarmless) {
   struct sigaction action {};
   struct sigaction before {};
-  action.sa_handler = [](int) { g_signals.fetch_add(1); };  // no SA_RESTART: system calls are cut short
+  action.sa_handler = [](int) { g_signals.fetch_add(1); };  // no SA_RESTART: system calls are interrupted
   ASSERT_EQ(sigaction(SIGALRM, &action, &before), 0);
   const itimerval often{{0, 500}, {0, 500}}, never{};
   setitimer(ITIMER_REAL, &often, nullptr);

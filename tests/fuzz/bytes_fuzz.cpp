@@ -1,5 +1,5 @@
-// Bytes of peers, each given to its reader alone: control messages, call boards, waits, decision tables and lists,
-// streams of tcp links, and the shared memory of a link at both of its ends. The first byte of an input says to which.
+// Bytes of peers, each parsed by its reader alone: control messages, call boards, waits, decision tables and lists,
+// streams of tcp links, and the shared memory of a link at both ends. The first byte of an input selects the reader.
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ namespace {
   std::abort();
 }
 
-/// Runs `read`; an Error is as good as a result.
+/// Runs `read`; an Error is an accepted result.
 template <class Read>
 void attempt(const Read& read) {
   try {
@@ -40,7 +40,7 @@ void attempt(const Read& read) {
   }
 }
 
-/// The same for what is JSON, whose values may be of a kind that is not expected.
+/// The same for JSON, whose values may have unexpected types.
 template <class Read>
 void attempt_json(const Read& read) {
   attempt([&] {
@@ -51,7 +51,7 @@ void attempt_json(const Read& read) {
   });
 }
 
-/// A message that can be read is written as it came.
+/// A message that can be read is written as the same bytes.
 template <class M>
 void read_message(std::string body) {
   if (body.empty()) body.resize(1);
@@ -65,7 +65,7 @@ void read_messages(const std::string& body) {
   (read_message<Messages>(body), ...);
 }
 
-/// A unique id of these bytes, whose checksum is right.
+/// A unique id of these bytes with a valid checksum.
 void read_id(const std::string& text) {
   control::UniqueId::Bytes bytes{};
   std::copy_n(text.begin(), std::min(text.size(), bytes.size() - 4), bytes.begin());
@@ -98,13 +98,13 @@ void read_texts(const std::string& text) {
   read_table(text);
 }
 
-/// What ranks answer who asks for their call boards.
+/// Replies of call boards.
 void read_answers(const std::string& bytes) {
-  if (const auto board = comm::Board::parse(bytes)) {
+  if (const auto board = comm::CallBoard::parse(bytes)) {
     if (board->spec) comm::describe(*board->spec);
     if (board->last) comm::describe(*board->last);
   }
-  comm::Board::parse_blocks(bytes);
+  comm::CallBoard::parse_blocks(bytes);
   constexpr uint64_t kThisProcess = 1;
   control::WaitTable waits;
   attempt([&] {
@@ -116,7 +116,7 @@ void read_answers(const std::string& bytes) {
   });
 }
 
-/// Receives `bytes` in pieces of `piece`; each message is looked at and consumed.
+/// Receives `bytes` in pieces of `piece`; reads and consumes each message.
 void receive(std::string_view bytes, size_t piece) {
   using namespace link;
   int ends[2];
@@ -143,7 +143,7 @@ void receive(std::string_view bytes, size_t piece) {
   if (sum == UINT64_MAX) defect("this cannot be");
 }
 
-/// The writer is hostile: what a reader follows lies in the arena.
+/// The writer is hostile: the reader follows bytes of the arena.
 void read_link(std::string_view bytes) {
   using namespace link;
   LinkMemory memory{};
@@ -174,7 +174,7 @@ void read_link(std::string_view bytes) {
   }
 }
 
-/// The reader is hostile: what a writer helps with lies in the message.
+/// The reader is hostile: the writer's cooperative copy follows bytes of the message.
 void write_link(std::string_view bytes) {
   using namespace link;
   LinkMemory memory{};
@@ -211,8 +211,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   switch (data[0] % 6) {
     case 0: {
       using namespace control;
-      read_messages<Register, OpenStream, Ask, Fetch, Withdraw, Accepted, Refused, Reply, IdGiven, Table, Exchange,
-                    Gathered, Missing, TransferCounts, MembershipUpdate, Done, Report, Goodbye, Fail, BoardAsk,
+      read_messages<Register, OpenStream, Ask, Fetch, Withdraw, Accepted, Refused, Reply, IdReply, Table, Exchange,
+                    Gathered, Missing, TransferCounts, MembershipUpdate, Done, Report, LeaveNotice, Fail, BoardAsk,
                     BoardReply, Ping>(rest);
       break;
     }

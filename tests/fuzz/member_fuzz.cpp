@@ -1,6 +1,6 @@
-// A member of the job that knows the key and says what it likes: to the rendezvous server, which it may hold itself, to
-// a rank's place there, to the services of every transport, on streams, in shared memory, and as answers to what it is
-// asked. The rank that it talks to is a whole one. Nothing that is said may do more than make its calls fail.
+// A hostile member that knows the key. It sends to the rendezvous server (or runs it), to the rank's client, to the
+// services of every transport, on streams, in shared memory, and as replies. Its peer is a complete rank. No input may
+// do more than make that rank's calls fail.
 #include <poll.h>
 
 #include <array>
@@ -27,20 +27,20 @@ namespace {
 using namespace control;
 using link::LinkMemory;
 
-/// For the victim to get on.
+/// Time for the victim to progress.
 void wait_a_moment(int milliseconds = 1) { poll(nullptr, 0, milliseconds); }
 
-/// What the first byte of an input says.
+/// Flags in the first byte of an input.
 enum How : uint8_t {
   kVictimIsRankOne = 1,
-  kHoldsServer = 2,  ///< the rendezvous server is the member's
-  kElsewhere = 4,    ///< it says that it runs on another host
+  kHoldsServer = 2,  ///< the member runs the rendezvous server
+  kElsewhere = 4,    ///< it claims to run on another host
   kOtherInfo = 8,
   kFastHeartbeat = 16,
   kVictimShares = 32,  ///< the victim's buffers can be mapped
 };
 
-/// What the fuzzer's process has for all inputs.
+/// State of the fuzzer's process that is kept for all inputs.
 struct Member {
   Accomplice accomplice;  // first: it forks
   Answers answers{accomplice};
@@ -79,18 +79,18 @@ class Hostile {
   void listen() {
     listener_ = listen_tcp(0);
     id_.key = random_key();
-    id_.host = hash64(ControlThread::get().home().host);
+    id_.host = hash64(ControlThread::get().local_member().host);
     id_.port = port_of(listener_.get());
     id_.addresses = {Address::loopback()};
   }
 
   control::Member myself() {
-    control::Member me = ControlThread::get().home();
+    control::Member me = ControlThread::get().local_member();
     me.process = accomplice_.process();
     me.started = accomplice_.started();
     me.nonce = 1;
     me.unix_name = accomplice_.name();
-    me.addresses = {Address::loopback()};  // one: connections are taken in one after the other
+    me.addresses = {Address::loopback()};  // only one: connections are accepted one after the other
     me.port = answers_.port();
     me.info = info_;
     if (has(kElsewhere)) me.host = "elsewhere";
@@ -125,7 +125,7 @@ class Hostile {
     unpack<Table>(receive_frame(hub_.get(), kMaxFromServer, brief()));
   }
 
-  /// What a rank of this library tells the others before it joins.
+  /// A correct rank's configuration, passed to join.
   std::string info_of_ours() {
     Words none(nullptr, 0);
     fuzz::Hostile other(none, accomplice_, answers_);
@@ -172,7 +172,7 @@ class Hostile {
     }
   }
 
-  /// One that others find where it is said to be.
+  /// A process that exists under the identity claimed.
   transports::Word word() const {
     static const uint64_t kWord = 42;
     return {reinterpret_cast<uint64_t>(&kWord), kWord};
@@ -186,7 +186,7 @@ class Hostile {
       exchange.what = "split()";
     }
     say(pack(exchange));
-    if ((words_.byte() & 1) == 0) next(Kind::Gathered);  // waits until all have given
+    if ((words_.byte() & 1) == 0) next(Kind::Gathered);  // waits until all have contributed
   }
 
   /// The next frame of this kind.
@@ -198,7 +198,7 @@ class Hostile {
     }
   }
 
-  /// The rendezvous server's answer to what the rank gives to an exchange.
+  /// The rendezvous server's answer to the rank's contribution.
   void gather(const std::string& given) {
     auto theirs = unpack<Exchange>(next(Kind::Exchange));
     ++exchanges_;
@@ -210,12 +210,12 @@ class Hostile {
     say(pack(all));
   }
 
-  /// Any frame but another table, which would name processes: here, or as the first of a connection.
+  /// Any frame except another table, which would name processes: here, or as the first of a connection.
   void say_frame() {
     const uint8_t kind = words_.byte();
     const std::string frame = framed(static_cast<char>(kind % 26) + words_.text());
     if (kind >= 128) {
-      const Fd fd = dial({Address::loopback()}, ControlThread::get().home().port, id_.key, brief());
+      const Fd fd = dial({Address::loopback()}, ControlThread::get().local_member().port, id_.key, brief());
       send_all(fd.get(), frame, brief());
       receive_frame(fd.get(), kMaxFirstFrame, brief());
     } else if (static_cast<Kind>(kind % 26) != Kind::Table) {
@@ -223,12 +223,12 @@ class Hostile {
     }
   }
 
-  /// The answer, and the descriptor with it. Of its own process, or, as `stranger`, of the victim's.
-  Reply ask(const Ask& question, bool stranger, Fd* passed) {
-    const control::Member& home = ControlThread::get().home();
-    const Fd fd =
-        stranger ? dial({Address::loopback()}, home.port, id_.key, brief()) : accomplice_.connect(home.unix_name);
-    if (!stranger) prove(fd, id_.key);
+  /// A reply with its descriptor, from its own process or, as `foreign`, from the victim's.
+  Reply ask(const Ask& question, bool foreign, Fd* passed) {
+    const control::Member& local_member = ControlThread::get().local_member();
+    const Fd fd = foreign ? dial({Address::loopback()}, local_member.port, id_.key, brief())
+                          : accomplice_.connect(local_member.unix_name);
+    if (!foreign) prove(fd, id_.key);
     return call<Reply>(fd.get(), question, brief(), passed);
   }
 
@@ -254,7 +254,7 @@ class Hostile {
 
   void open_stream() {
     const std::string label = words_.one_of({"tcp:0", "tcp:1", fmt::format("tcp:{}", Answers::kTransfers)}, kMaxLabel);
-    Fd fd = dial({Address::loopback()}, ControlThread::get().home().port, id_.key, brief());
+    Fd fd = dial({Address::loopback()}, ControlThread::get().local_member().port, id_.key, brief());
     call<Accepted>(fd.get(), OpenStream{(words_.byte() & 7) != 0 ? me_ : victim_, victim_, label}, brief());
     std::string bytes;
     for (uint64_t number = 0; (words_.byte() & 3) != 0; ++number) {  // well-formed messages first
@@ -276,7 +276,7 @@ class Hostile {
     answers_.prepare((what & 16) != 0 ? framed(words_.text()) : pack(Reply{bytes}), std::move(fd));
   }
 
-  /// Sends back what the victim sends on its stream, on the one that was opened to it last.
+  /// Sends the victim's bytes back on the stream that was opened last.
   void echo() {
     for (int turn = words_.byte() % 64; turn >= 0 && !streams_.empty(); --turn) {
       const std::string bytes = answers_.receive();
@@ -285,7 +285,7 @@ class Hostile {
     }
   }
 
-  /// Maps the arena that the victim writes from, as a reader does.
+  /// Maps the victim's arena, as a reader does.
   void take_arena() {
     Fd passed;
     channel_ = words_.byte() % 2 == 0 ? 0 : Answers::kTransfers;
@@ -298,13 +298,13 @@ class Hostile {
     theirs_ = reinterpret_cast<LinkMemory*>(arena_.base() + answer.link);
   }
 
-  /// Both links of the two, once the victim has asked for its own; or, in time, none.
+  /// Both links between the two, once the victim has asked for its own; none if that takes too long.
   bool has_links() {
     for (int turn = 0; turn < 20 && answers_.link(channel_) == nullptr; ++turn) wait_a_moment();
     return theirs_ != nullptr && answers_.link(channel_) != nullptr;
   }
 
-  /// Says what the victim says: two ranks often send each other messages of the same call and length.
+  /// Sends the victim's own messages back: two ranks often exchange messages of the same call and length.
   void mirror() {
     const uint64_t turns = words_.byte() % 64, from = words_.number(), consumed = words_.number();
     std::array<std::array<uint64_t, 4>, 2> changes{};  // of two messages; 0: none
@@ -336,7 +336,7 @@ class Hostile {
     return last;
   }
 
-  /// Anything, anywhere in the memory of a link.
+  /// Random bytes at random places of a link's memory.
   void scribble() {
     const bool into_theirs = (words_.byte() & 1) != 0;
     const size_t at = words_.byte() * 16U % sizeof(LinkMemory);
@@ -346,7 +346,7 @@ class Hostile {
     std::memcpy(reinterpret_cast<unsigned char*>(link) + at, bytes.data(), bytes.size());
   }
 
-  /// A place for the victim's last message, or its next.
+  /// A descriptor for the victim's last message, or its next.
   void offer() {
     const uint8_t how = words_.byte();
     link::Offer offer{};

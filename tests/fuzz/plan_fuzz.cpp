@@ -1,5 +1,5 @@
-// Plans from outside, as texts: whatever they say, reading and proving them ends well; and what has been proven is
-// right on numbers too, in the random order of an executor that shares no code with the proof.
+// Plans from outside, as texts: reading and verifying any input ends properly; and verified plans give correct results
+// when run with numbers, in random order, by an executor that shares no code with the verifier.
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -17,7 +17,7 @@ extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 namespace tutti {
 namespace {
 
-constexpr size_t kMostSteps = 2000;  // of all ranks: beyond, running them on numbers takes too long
+constexpr size_t kMostSteps = 2000;  // of all ranks: running more of them with numbers takes too long
 
 [[noreturn]] void defect(const std::string& what) {
   std::fprintf(stderr, "defect: %s\n", what.c_str());
@@ -52,13 +52,13 @@ void look_at(std::string_view text) {
   if (steps_of(set.plans) <= kMostSteps) run_on_numbers(set.plans);
 }
 
-/// All values of a document that stand for themselves: numbers, texts, truths.
+/// All scalar values of a document: numbers, texts, booleans.
 void leaves_of(nlohmann::json& value, std::vector<nlohmann::json*>& leaves) {
   if (!value.is_structured()) return leaves.push_back(&value);
   for (auto& part : value) leaves_of(part, leaves);
 }
 
-/// A list or object of the document, for those that have any.
+/// A list or object of the document, if it has any.
 void lists_of(nlohmann::json& value, std::vector<nlohmann::json*>& lists) {
   if (value.is_array() && !value.empty()) lists.push_back(&value);
   if (value.is_structured()) {
@@ -66,7 +66,7 @@ void lists_of(nlohmann::json& value, std::vector<nlohmann::json*>& lists) {
   }
 }
 
-/// One change that leaves it a document: another number near by or far off, a list's entry lost, doubled or moved.
+/// One change that keeps it valid JSON: another number, close or far; or a list's entry removed, duplicated or moved.
 void change(nlohmann::json& document, std::mt19937& random) {
   const auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
   std::vector<nlohmann::json*> leaves, lists;

@@ -1,5 +1,5 @@
-// Runs a fuzz target on the files and folders named, without a fuzzer: for compilers that have none, and for defects
-// that were found once.
+// Runs a fuzz target on the given files and folders, without a fuzzer: for compilers that have none, and for known
+// inputs.
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>

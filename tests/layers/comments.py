@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Comments read as they were written: no formatter has cut them, none is wider than a line.
+"""Checks that no formatter has broken comments, and that none exceeds the column limit.
 
     comments.py REPOSITORY
 
-clang-format leaves comments alone (ReflowComments: false), so their width is checked here. What a reflow has done to
-prose before shows as a ruler or a closing `*/` on a line of its own, or as one word in the margin of an indented table.
+clang-format leaves comments alone (ReflowComments: false), so their width is checked here. A former
+reflow left traces: a ruler or a closing `*/` on a line of its own, or a single word in the margin of an indented table.
 """
 import pathlib
 import re
@@ -14,17 +14,17 @@ WIDTH = 120
 FOLDERS = ("include", "src", "algorithms", "transports", "tools", "bench", "tests")
 RULER = re.compile(r"\s*//[/ ]*[-=]{20,}\s*")
 CLOSING = re.compile(r"\s*\*/\s*")
-ENTRY = re.compile(r"\s*//   \S+(, \S+)*  ")  # "//   name     meaning", the meaning going on below in its column
+ENTRY = re.compile(r"\s*//   \S+(, \S+)*  ")  # "//   name     meaning", continued below in the meaning's column
 MARGIN = re.compile(r"\s*//   \S+")
 
 
 def faults(lines: list[str]) -> list[tuple[int, str]]:
-    """(line number, what is wrong), of one file's lines."""
+    """(line number, fault) for the lines of one file."""
     found = []
     for number, line in enumerate(lines, 1):
         before = lines[number - 2].strip() if number > 1 else ""
         if len(line) > WIDTH and re.match(r"\s*(//|/?\*)", line):
-            found.append((number, f"a comment of {len(line)} columns; {WIDTH} are the most"))
+            found.append((number, f"a comment of {len(line)} columns; at most {WIDTH} are allowed"))
         if RULER.fullmatch(line) and before.startswith("//") and len(before) > 2:
             found.append((number, "a ruler that was cut from its heading"))
         if CLOSING.fullmatch(line) and before.startswith("/*"):
@@ -48,7 +48,7 @@ def complaints(root: pathlib.Path) -> list[str]:
 
 
 def self_test() -> list[str]:
-    """Each fault that was seen in this tree is found, and what is right is not."""
+    """Each kind of fault is found, and correct comments are accepted."""
     bad = [["// ---- ranges", "// " + "-" * 80], ["/* one two three.", " */"],
            ["//   avg          floats: else the", "//   nearest"], ["// " + "x" * 118]]
     good = [["// ---- ranges", ""], ["/*", " * several", " * lines", " */"], ["//   prod    floats", "//           more"]]

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""Holds the includes against the floors of the house: a file includes only what stands on lower floors, or beside it in
-its own folder. src/README.md describes the floors.
+"""Checks the includes against the layers: a file includes only files of lower layers, or of its own folder. src/README.md describes the layers.
 
-    layers.py REPOSITORY      prints every violation; exit status 0 only when there is none
+    layers.py REPOSITORY      prints every violation; exit status 0 if there is none
 """
 import pathlib
 import re
@@ -20,25 +19,25 @@ FLOORS = {
     "src/reduce": 1,
     "src/base": 0,
 }
-# The public headers stand outside: the vocabulary is everybody's, the API is for those above the communicator.
+# The public headers are outside the layers: the vocabulary is for all, the API for layers above the communicator.
 VOCABULARY = ("include/tutti/types.hpp", "include/tutti/error.hpp")
 API_FROM = FLOORS["src/comm"]
 
-# Folders that may include less than all that stands below them: all of it is listed here.
+# Folders that may not include everything below them, and the complete list of what they may include.
 GUESTS = [
     (r"algorithms/", ["src/base", "src/reduce", "src/plan"]),
     (r"transports/", ["src/base", "src/reduce", "src/link"]),
     (r"src/control/", ["src/base", "transports"]),
     (r"src/capi/", ["src/base", "src/link", "src/control", "src/comm"]),
     (r"src/(train|compat)/", []),
-    (r"bench/micro_", list(FLOORS)),  # a micro-benchmark is there to measure an inner part
-    (r"tools/info", ["src/base", "src/link", "transports", "src/topo"]),  # says which transports can be used, or why not
+    (r"bench/micro_", list(FLOORS)),  # a micro-benchmark measures an internal part
+    (r"tools/info", ["src/base", "src/link", "transports", "src/topo"]),  # shows which transports are usable
     (r"tools/(plan|verify|explain|sim|tune|draw)", ["src/base", "src/plan", "src/select", "src/sim"]),
     (r"bench/", ["src/base", "src/reduce"]),
     (r"tools/", ["src/base"]),
 ]
 
-# Executors and transports move messages; which collective they serve is not their business.
+# Executors and transports move messages and must not depend on collectives.
 NEVER = re.compile(r"\b(?:Collective|AllReduce|AllGather|[Aa]ll[-_ ](?:reduce|gather))\b")
 NEVER_IN = ("src/exec", "transports")
 
@@ -46,17 +45,17 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<(tutti/[^>]+)>)', re.M)
 SUFFIXES = {".cpp", ".hpp", ".h", ".c", ".cu", ".cuh", ".def"}
 
 
-# The first part of an include that means the house: "plan/…", "transports/…", "tutti/…". Others are other people's.
+# The first part of an include of this repository: "plan/…", "transports/…", "tutti/…". Others are external.
 OURS = {part for folder in FLOORS for part in folder.split("/")} | {"tutti"}
 
 
 def folder_of(path: str) -> str:
-    """The floor's folder that holds this file; "" when none does."""
+    """The layer's folder that contains this file; "" if none does."""
     return next((folder for folder in FLOORS if path.startswith(folder + "/")), "")
 
 
 def resolve(root: pathlib.Path, user: str, included: str) -> str:
-    """The included file's path in the repository; "" when it is not found there."""
+    """The included file's path in the repository; "" if it is not found."""
     beside = str(pathlib.Path(user).parent)
     for base in ("", "src", "include", beside):
         if (root / base / included).is_file():
@@ -65,7 +64,7 @@ def resolve(root: pathlib.Path, user: str, included: str) -> str:
 
 
 def objection(user: str, used: str) -> str:
-    """Why `user` must not include `used`; "" when it may."""
+    """Why `user` must not include `used`; "" if it may."""
     mine, theirs = folder_of(user), folder_of(used)
     if user.startswith("include/"):
         return "" if used.startswith("include/") else "a public header must not show what is inside"

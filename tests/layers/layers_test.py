@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The layer check itself: it lets a good house stand and finds each kind of fault in a bad one."""
+"""Tests the layer check: it accepts a correct tree and finds each kind of violation."""
 import pathlib
 import tempfile
 import unittest
@@ -46,12 +46,12 @@ def build(root: pathlib.Path, files: dict[str, str]) -> None:
 
 
 class Layers(unittest.TestCase):
-    def test_a_good_house_stands(self):
+    def test_a_correct_tree_has_no_violations(self):
         with tempfile.TemporaryDirectory() as folder:
             build(pathlib.Path(folder), GOOD)
             self.assertEqual(layers.violations(pathlib.Path(folder)), [])
 
-    def test_each_fault_of_a_bad_house_is_found_and_nothing_else(self):
+    def test_each_violation_is_found_and_nothing_else(self):
         with tempfile.TemporaryDirectory() as folder:
             build(pathlib.Path(folder), GOOD | SUPPORT | BAD)
             found = layers.violations(pathlib.Path(folder))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/reliability.md names only tests and files that there are.
+"""Checks that the tests and files named by docs/reliability.md exist.
 
     reliability.py REPOSITORY
 """
@@ -20,10 +20,10 @@ def complaints(root: pathlib.Path, page: str) -> list[str]:
     found = []
     for suite, test in SUITE.findall(page):
         if not any(fnmatch.fnmatchcase(s, suite) and fnmatch.fnmatchcase(t, test or "*") for s, t in known):
-            found.append(f"docs/reliability.md names the test {suite}{'.' + test if test else ''}, which there is not")
+            found.append(f"docs/reliability.md names the test {suite}{'.' + test if test else ''}, which does not exist")
     for path in sorted(set(PATH.findall(page))):
         if not (root / path).exists():
-            found.append(f"docs/reliability.md names {path}, which there is not")
+            found.append(f"docs/reliability.md names {path}, which does not exist")
     return found
 
 

@@ -12,7 +12,7 @@
 namespace tutti::tools {
 namespace {
 
-/// The operator of a row for this rank: a built-in one, or one made for the rank's scalar.
+/// The operator of a row on this rank: built-in, or made with the rank's scalar.
 class RowOp {
  public:
   RowOp(Communicator& comm, const PerfRow& row, uint64_t scalar) : comm_(comm.handle()) {
@@ -36,14 +36,14 @@ class RowOp {
   bool made_ = false;
 };
 
-/// What a rank tells the others of a row.
+/// A rank's results of a row, sent to the others.
 struct RankResult {
   double seconds;
   uint64_t wrong;
   tuttiCallInfo how;
 };
 
-/// Adds the words of "a+b" to another such list that has not got them.
+/// Adds those words of "a+b" that another such list lacks.
 void add_words(std::string& list, std::string_view more) {
   while (!more.empty()) {
     const std::string_view word = more.substr(0, more.find('+'));
@@ -69,8 +69,7 @@ CallShape RankBench::shape_of(const PerfRow& row) const {
   return {options_.collective, row.type, row.op, ranks_, row.root, row.count};
 }
 
-/// Arms the buffers for a call and fills its input in. In place, the smaller of input and output is a part of the
-/// other.
+/// Arms the buffers for a call and fills its input. In place, the smaller of input and output is a part of the other.
 void RankBench::place_buffers(const PerfRow& row, Pattern& pattern, bool in_place) {
   const size_t unit = size_of(row.type), block = row.count * unit;
   const bool root_only_in = options_.collective == Collective::Broadcast || options_.collective == Collective::Scatter;
@@ -78,7 +77,7 @@ void RankBench::place_buffers(const PerfRow& row, Pattern& pattern, bool in_plac
   const bool has_in = !root_only_in || rank_ == row.root, has_out = !root_only_out || rank_ == row.root;
   in_ = {has_in ? &*first_ : nullptr, 0, pattern.input_count(rank_) * unit};
   out_ = {has_out ? &*second_ : nullptr, 0, pattern.output_count(rank_) * unit};
-  if (in_place && !has_in) in_ = out_;  // broadcast: all pass the one buffer they have
+  if (in_place && !has_in) in_ = out_;  // broadcast: every rank passes its only buffer
   if (in_place && has_in && has_out) {
     out_.buffer = in_.buffer;
     const size_t mine = static_cast<size_t>(rank_) * block;
@@ -93,7 +92,7 @@ void RankBench::place_buffers(const PerfRow& row, Pattern& pattern, bool in_plac
 Measurement RankBench::measure(const PerfRow& row, bool in_place) {
   Pattern pattern(shape_of(row), seed_);
   place_buffers(row, pattern, in_place);
-  // In place each call's output is the next one's input: only zeros stay what they are, and never become slow numbers.
+  // In place each call's output is the next call's input: only zeros stay unchanged, and never become subnormal.
   if (in_place && in_.buffer != nullptr) std::memset(in_.buffer->data(), 0, in_.buffer->size());
   RankResult mine{};
   mine.seconds = time_calls(row, RowOp(comm_, row, pattern.scalar(rank_)).get());
@@ -132,7 +131,7 @@ double RankBench::time_of_all(const std::vector<double>& times) const {
   return *std::max_element(times.begin(), times.end());
 }
 
-/// Seconds of one call, the mean over the iterations, as this rank sees it.
+/// Seconds per call, averaged over the iterations, as this rank measures it.
 double RankBench::time_calls(const PerfRow& row, tuttiRedOp_t op) {
   const tuttiStream_t stream = stream_ ? static_cast<tuttiStream_t>(*stream_) : nullptr;
   const auto run = [&](int iterations) {
@@ -212,7 +211,7 @@ void RankBench::call(const PerfRow& row, tuttiRedOp_t op, tuttiStream_t stream) 
   }
 }
 
-/// Each rank sends to the next and hears from the one before.
+/// Each rank sends to the next and receives from the previous one.
 void RankBench::exchange(const PerfRow& row, tuttiStream_t stream) {
   const auto type = static_cast<tuttiDataType_t>(row.type);
   Group group;

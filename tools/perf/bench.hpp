@@ -1,4 +1,4 @@
-// One rank's part in measuring and checking a collective.
+// Measures and checks a collective on one rank.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,24 @@
 
 namespace tutti::tools {
 
-/// Of all ranks together.
+/// Of all ranks combined.
 struct Measurement {
   double seconds = 0;               ///< of one call
-  uint64_t wrong = 0;               ///< elements, and bytes beside the buffers
+  uint64_t wrong = 0;               ///< elements, and bytes outside the buffers
   std::string algorithm;            ///< of the timed calls: "ring"
   std::string transport, delivery;  ///< of any rank's messages: "shm+tcp", "cma+staged"
 };
 
 class RankBench {
  public:
-  /// Memory for the largest of the rows.
+  /// Allocates memory for the largest row.
   RankBench(Communicator& comm, const PerfOptions& options, const std::vector<PerfRow>& rows);
 
-  /// All ranks call it with the same arguments and get the same answer.
+  /// All ranks call it with the same arguments and get the same result.
   Measurement measure(const PerfRow& row, bool in_place);
 
  private:
-  /// Where a call reads and writes; null where this rank has no such buffer.
+  /// The buffers of a call; null if this rank has none.
   struct Place {
     GuardedBuffer* buffer = nullptr;
     size_t offset = 0, bytes = 0;

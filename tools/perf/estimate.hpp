@@ -1,4 +1,4 @@
-// How long the rest of a run will take, judged by what is done of it.
+// Estimates the remaining time of a run from the part that is done.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,16 @@
 
 namespace tutti::tools {
 
-/// Measurements of one size take about as long as each other, and of other sizes as a line through the least and the
-/// most that were seen says: what a call takes, and what a byte takes.
+/// Measurements of one size take about equally long. Other sizes are interpolated linearly between the smallest and the
+/// largest measured size: a constant per call and a constant per byte.
 class Estimate {
  public:
-  /// Sizes of all measurements in their order.
+  /// Sizes of all measurements, in order.
   explicit Estimate(std::vector<uint64_t> bytes) : bytes_(std::move(bytes)) {}
 
-  /// The next one is done; it took so long.
+  /// The next measurement has been done and took this long.
   void done(double seconds);
-  /// Seconds that are left; nothing before the first one is done.
+  /// Remaining seconds; empty before the first measurement is done.
   std::optional<double> left() const;
 
  private:
@@ -26,7 +26,7 @@ class Estimate {
 
   std::vector<uint64_t> bytes_;
   size_t next_ = 0;
-  std::map<uint64_t, double> seconds_;  // by bytes: what the latest of them took
+  std::map<uint64_t, double> seconds_;  // by bytes: the latest measurement
 };
 
 /// "40 s", "3 min", "2 h".

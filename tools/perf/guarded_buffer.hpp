@@ -1,4 +1,4 @@
-// Memory for checked calls: known bytes before and after it, and bytes of no meaning in it until somebody writes there.
+// Memory for checked calls: known bytes before and after it, and invalid values in it until a call writes there.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,14 @@ namespace tutti::tools {
 class GuardedBuffer {
  public:
   enum class Kind { Plain, Mapped };  // Mapped: tuttiMemAlloc's, which peers can map
-  /// Room for any `arm` of at most this many bytes; the data starts on a page. Throws Error(OutOfMemory).
+  /// Room for any `arm` of at most this many bytes; the data starts on a page boundary. Throws Error(OutOfMemory).
   explicit GuardedBuffer(size_t capacity, Kind kind = Kind::Plain);
 
-  /// From now on the buffer has `bytes` bytes, all 0xff (floats: NaN), right between two guards.
+  /// Makes the buffer `bytes` long, all 0xff (floats: NaN), directly between two guards.
   void arm(size_t bytes);
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
-  /// Bytes of the guards that somebody has changed since `arm`.
+  /// Bytes of the guards that have changed since `arm`.
   size_t damaged() const;
 
  private:

@@ -42,7 +42,7 @@ std::vector<PerfRow> rows_of(const PerfOptions& options, int ranks) {
       for (const int root : roots) {
         size_t last = SIZE_MAX;
         for (const size_t size : options.sizes) {
-          // At least an element for each rank, unless nothing is asked for.
+          // At least one element per rank, unless zero bytes are asked for.
           const size_t count = options.collective == Collective::Barrier ? 0 : std::max<size_t>(size / unit, size > 0);
           if (count == last) continue;
           last = count;

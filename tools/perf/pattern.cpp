@@ -113,7 +113,7 @@ const std::vector<std::byte>& Pattern::table(int source) {
   if (!values.empty()) return values;
   const size_t size = size_of(shape_.type);
   values.resize(period_ * size);
-  for (size_t i = 0; i < period_; ++i) {  // of the first turn, whose angle is 0
+  for (size_t i = 0; i < period_; ++i) {  // of the first period, whose shift is 0
     const uint64_t bits = source == kFold ? folded_element(i) : input_element(source, i);
     std::memcpy(&values[i * size], &bits, size);
   }
@@ -127,7 +127,7 @@ void Pattern::along(const std::vector<Run>& runs, const Visit& visit) {
   for (const Run& run : runs) {
     for (size_t index = run.first, end = run.first + run.count; index < end;) {
       const size_t start = position(index);
-      // Until this turn of the table ends, its values are used up, or the run is over.
+      // Until this period of the table ends, its values are used up, or the run ends.
       const size_t length = std::min({period_ - index % period_, period_ - start, end - index});
       visit(&table(run.source)[start * size], offset, length * size);
       index += length;

@@ -1,6 +1,6 @@
-// What collectives are checked with: inputs whose results are exact, and those results.
+// Test data for collectives: inputs whose results are exact, and those results.
 //
-// A check with tolerance 0 needs folds that round nowhere, in whatever order and bracketing they are done:
+// A check with tolerance 0 needs folds without rounding, in any order and bracketing:
 //
 //   copying      any bits at all
 //   sum          floats: integers whose absolute values, added over all ranks, stay within the type's exact integers,
@@ -14,9 +14,9 @@
 //                nearest number to sum/n. Integers: sums that do not wrap; sum/n is rounded towards zero
 //   premulsum    scalars ±½, ±1, ±2, ±4; inputs are sum's divided by them. Integers: any odd scalars
 //
-// Every element depends on its rank and on its index, so that a misplaced chunk, or one folded twice or not at all,
-// shows. Values repeat after kPeriod elements (a prime, that no chunk's size is a multiple of), each time turned by a
-// different angle; so large buffers are filled and checked at the speed of memory.
+// Every element depends on its rank and on its index, so that a misplaced chunk, or one folded twice or not at all, is
+// detected. Values repeat after kPeriod elements (a prime that divides no chunk's size), each time rotated by a
+// different amount; so large buffers are filled and checked at memory speed.
 #pragma once
 
 #include <cstddef>
@@ -29,17 +29,17 @@
 
 namespace tutti::tools {
 
-/// One call of a collective, as far as its data goes.
+/// The data of one call of a collective.
 struct CallShape {
   Collective collective = Collective::AllReduce;
   DType type = DType::F32;
-  Op op = Op::Sum;  ///< where it folds
+  Op op = Op::Sum;  ///< if it folds
   int ranks = 1;
-  int root = 0;      ///< where it has one
+  int root = 0;      ///< if it has one
   size_t count = 0;  ///< elements, as in the call of the C interface
 };
 
-/// What a check found.
+/// The result of a check.
 struct Verdict {
   size_t wrong = 0;                ///< elements
   size_t first = 0;                ///< index of the first of them
@@ -51,21 +51,21 @@ class Pattern {
  public:
   static constexpr size_t kPeriod = 8191;
 
-  /// All ranks must give the same seed; other seeds, other data.
+  /// All ranks must pass the same seed; another seed gives other data.
   Pattern(const CallShape& shape, uint64_t seed);
 
-  /// From now on this rank is the root; values stay what they are.
+  /// Makes this rank the root; values do not change.
   void set_root(int root) { shape_.root = root; }
 
-  /// Elements of a rank's input and output; 0 where it has none (reduce: only the root has output).
+  /// Elements of a rank's input and output; 0 if it has none (reduce: only the root has output).
   size_t input_count(int rank) const;
   size_t output_count(int rank) const;
 
   /// Writes the rank's whole input.
   void fill_input(int rank, std::byte* input);
-  /// Holds the rank's whole output against what it must be, bit by bit.
+  /// Compares the rank's whole output with the expected result, bit by bit.
   Verdict check_output(int rank, const std::byte* output);
-  /// Holds the rank's input, which no call may change, against what was filled in.
+  /// Compares the rank's input, which no call may change, with what was filled in.
   Verdict check_input(int rank, const std::byte* input);
 
   /// The factor of a rank in a pre-multiplied sum: bits of one element.
@@ -87,7 +87,7 @@ class Pattern {
   std::vector<Run> output_runs(int rank) const;
   /// The source's values, one period of them.
   const std::vector<std::byte>& table(int source);
-  /// Calls visit(bytes of the source's table, bytes of the buffer's offset, number of bytes) along the runs.
+  /// Calls visit(bytes of the source's table, byte offset in the buffer, number of bytes) for each piece of the runs.
   template <class Visit>
   void along(const std::vector<Run>& runs, const Visit& visit);
   Verdict compare(const std::vector<Run>& runs, const std::byte* buffer);
@@ -99,7 +99,7 @@ class Pattern {
   std::map<int, std::vector<std::byte>> tables_;
 };
 
-/// An element's bits as a person reads them, e.g. "3 (0x40400000)".
+/// An element as text, e.g. "3 (0x40400000)".
 std::string element_text(uint64_t bits, DType type);
 
 }  // namespace tutti::tools

@@ -43,7 +43,7 @@ Examples:
   tutti run --hosts a,b -- tutti perf send_recv
 )";
 
-/// Flags of nccl-tests that mean nothing here, and what to do instead.
+/// nccl-tests' flags that have no meaning here, and what to use instead.
 struct Foreign {
   const char* flags;
   const char* why;
@@ -94,7 +94,7 @@ void read_root(Words& words) {
   }
 }
 
-/// The words of the command line as options. Throws Error(InvalidArgument).
+/// Parses the options. Throws Error(InvalidArgument).
 void read_words(Words& words, bool last_given) {
   PerfOptions& options = words.options;
   options.collective = read_collective(words.collective, "");
@@ -114,9 +114,9 @@ void read_words(Words& words, bool last_given) {
   options.time_of = static_cast<TimeOf>(words.time_of);
 }
 
-/// All ranks come to the same verdict, before any of them asks for memory.
+/// All ranks reach the same decision before any of them allocates memory.
 void check_memory_of_hosts(const std::vector<PerfRow>& rows, const std::vector<RankPlace>& places) {
-  std::map<std::string, std::pair<uint64_t, uint64_t>> hosts;  // ranks, and bytes that there are
+  std::map<std::string, std::pair<uint64_t, uint64_t>> hosts;  // ranks, and available bytes
   for (const RankPlace& place : places) {
     auto& [ranks, available] = hosts.emplace(place.host, std::pair(0, place.memory)).first->second;
     ++ranks;
@@ -125,7 +125,7 @@ void check_memory_of_hosts(const std::vector<PerfRow>& rows, const std::vector<R
   for (const auto& [host, memory] : hosts) check_memory(rows, memory.first, memory.second, host);
 }
 
-/// Rank 0 finds out at once, not after the run, whether it can write there.
+/// Rank 0 checks at the start, not after the run, that it can write there.
 void try_json(const PerfOptions& options) {
   if (options.json.empty()) return;
   FILE* const file = std::fopen(options.json.c_str(), "we");
@@ -141,7 +141,7 @@ std::string progress_text(const PerfOptions& options, const PerfRow& row, size_t
                      left ? fmt::format("; about {} left", rough_time(*left)) : "");
 }
 
-/// Measures, and learns from that how long such a measurement takes.
+/// Measures, and updates the estimate.
 Measurement measure(RankBench& bench, const PerfRow& row, bool in_place, Estimate& estimate) {
   const auto start = std::chrono::steady_clock::now();
   Measurement made = bench.measure(row, in_place);
@@ -156,7 +156,7 @@ std::vector<uint64_t> sizes_of(const std::vector<PerfRow>& rows, bool twice) {
   return sizes;
 }
 
-/// One rank's whole run. Returns what was wrong, on all ranks together.
+/// One rank's whole run. Returns the number of wrong elements on all ranks.
 uint64_t run_rank(Communicator& comm, const PerfOptions& options) {
   if (options.root >= comm.size()) {
     throw_error(Code::InvalidArgument, "-r {}: there are {} ranks, the last is {}", options.root, comm.size(),
@@ -199,7 +199,7 @@ int run_here(const PerfOptions& options) {
   return went_well && all_right ? 0 : 1;
 }
 
-/// Starts this program again, as so many processes.
+/// Starts this program again, as this many processes.
 int run_processes(const Words& words, const std::vector<std::string>& arguments) {
   const int ranks = words.processes * words.options.threads;
   check_memory(rows_of(words.options, ranks), static_cast<uint64_t>(ranks), available_memory(), "this host");

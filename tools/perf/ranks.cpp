@@ -16,7 +16,7 @@
 namespace tutti::tools {
 namespace {
 
-/// "rank 1: …", where the library's text does not begin so already.
+/// "rank 1: …", unless the library's text begins so already.
 void tell(int rank, const std::string& text) {
   const std::string prefix = fmt::format("rank {}: ", rank);
   fmt::print(stderr, "tutti perf: {}{}\n", text.compare(0, prefix.size(), prefix) == 0 ? "" : prefix, text);
@@ -35,7 +35,7 @@ bool run_one(Communicator& comm, const std::function<void(Communicator&)>& body)
   }
 }
 
-/// The id by which all threads of all processes meet.
+/// The unique id for all threads of all processes.
 tuttiUniqueId agree_on_id(Communicator& processes) {
   tuttiUniqueId id{};
   if (processes.rank() == 0) id = Communicator::unique_id();

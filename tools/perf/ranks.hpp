@@ -1,4 +1,4 @@
-// The ranks that run in this process, and what each tells the others.
+// The ranks that run in this process, and the facts that they exchange.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,20 @@
 namespace tutti::tools {
 
 /// Joins all ranks of the launch, `threads` of them in this process, and calls `body` for each on a thread of its own.
-/// Without a launcher the ranks are those threads. When one of them fails, its communicator is aborted, so that the
-/// others end soon; the errors are told on stderr. True when none failed.
+/// Without a launcher the ranks are those threads. If one fails, its communicator is aborted so that the others end
+/// soon; errors are printed on stderr. True if none failed.
 bool run_ranks(int threads, const std::function<void(Communicator&)>& body);
 
 /// Where a rank runs.
 struct RankPlace {
   char host[64];
   char bound_to[60];  ///< processors, e.g. "0-1"
-  uint64_t memory;    ///< bytes that it could have
+  uint64_t memory;    ///< available bytes
   int32_t pid;
-  int32_t cpu;  ///< it ran on just now
+  int32_t cpu;  ///< it last ran on
 };
 
-/// What every rank says of itself, by rank. All ranks call it.
+/// The facts of every rank, by rank. All ranks call it.
 std::vector<RankPlace> gather_places(Communicator& comm);
 
 }  // namespace tutti::tools

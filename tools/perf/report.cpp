@@ -20,7 +20,7 @@ namespace {
 
 constexpr char kWipe[] = "\r\033[K";
 
-/// Leaves the terminal's line clean, then ends as if nobody had asked.
+/// Clears the terminal's line, then lets the signal end the process as usual.
 void wipe_and_end(int signal) {
   const ssize_t written = write(STDERR_FILENO, kWipe, sizeof kWipe - 1);
   std::signal(signal, SIG_DFL);
@@ -33,11 +33,11 @@ const char* redop_of(const PerfOptions& options, const PerfRow& row) {
 
 int root_of(const PerfOptions& options, const PerfRow& row) { return has_root(options.collective) ? row.root : -1; }
 
-// The table fits into 100 columns, and its columns come in nccl-tests' order; two of ours follow them.
+// The table fits into 100 columns. Its columns are nccl-tests', in their order, and two more.
 constexpr size_t kWidth = 100, kShortestName = 8;
 constexpr int kTimeWidth = 6, kSpeedWidth = 5, kWrongWidth = 4;
 
-/// As precise as nccl-tests writes it.
+/// With nccl-tests' precision.
 std::string time_text(double seconds) {
   const double us = seconds * 1e6;
   if (us >= 10000) return fmt::format("{:.0f}", us);
@@ -52,7 +52,7 @@ std::string half_columns(std::string_view time, std::string_view algbw, std::str
                      kWrongWidth);
 }
 
-/// The variables that decide how calls are done, as far as they are set: "TUTTI_ALGO=all_reduce:ring".
+/// The variables that affect calls and are set: "TUTTI_ALGO=all_reduce:ring".
 std::string settings() {
   constexpr std::string_view kDeciding[] = {"TUTTI_ALGO",         "TUTTI_ARENA", "TUTTI_GROUPS",   "TUTTI_MESSAGE",
                                             "TUTTI_REPRODUCIBLE", "TUTTI_PLAN",  "TUTTI_TRANSPORT"};
@@ -152,7 +152,7 @@ void Report::header() const {
   std::fflush(stdout);
 }
 
-/// The first columns, as wide as the rows need them.
+/// The first columns, as wide as the rows need.
 std::string Report::columns(std::string_view size, std::string_view count, std::string_view type, std::string_view op,
                             std::string_view root) const {
   return fmt::format("{:>{}} {:>{}} {:>{}} {:>{}} {:>4}", size, widths_.size, count, widths_.count, type, widths_.type,
@@ -171,7 +171,7 @@ void Report::row(const PerfRow& row, const Measurement& out_of_place, const std:
                              redop_of(options_, row), std::to_string(root_of(options_, row)));
   text += half(row, out_of_place) + half(row, in_place);
   text += fmt::format(" {} ", out_of_place.transport);
-  // The end of a long name is in the JSON file.
+  // The JSON file has the full name.
   const size_t room = std::max<size_t>(kShortestName, kWidth - std::min(kWidth, text.size()));
   const std::string& name = out_of_place.algorithm;
   fmt::print("{}{}\n", text, name.size() <= room ? name : name.substr(0, room - 1) + "~");

@@ -1,4 +1,4 @@
-// What rank 0 tells of a run: the table, the progress line, the JSON file.
+// Rank 0's output of a run: the table, the progress line, the JSON file.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@
 
 namespace tutti::tools {
 
-/// One line on a terminal's stderr, from the first second of a run on; Ctrl-C wipes it away too.
+/// One line on a terminal's stderr, from the first second of a run on; Ctrl-C clears it too.
 class Progress {
  public:
   Progress();
@@ -35,16 +35,16 @@ class Progress {
   std::condition_variable ended_;
   bool end_ = false, drawn_ = false;
   std::string text_;
-  std::thread first_second_;  // draws what was shown before the second was over
+  std::thread first_second_;  // draws what was shown before the first second had passed
 };
 
 class Report {
  public:
-  /// `rows`: all that will come.
+  /// `rows`: all rows of the run.
   Report(const PerfOptions& options, std::vector<RankPlace> places, const std::vector<PerfRow>& rows);
 
   void header() const;
-  /// `in_place` empty: the collective has no such form.
+  /// `in_place` is empty if the collective has no such form.
   void row(const PerfRow& row, const Measurement& out_of_place, const std::optional<Measurement>& in_place);
   void footer() const;
   /// Throws Error(SystemError) naming the file.
@@ -69,7 +69,7 @@ class Report {
   std::vector<Line> lines_;
   struct {
     size_t size = 6, count = 5, type = 4, op = 5;
-  } widths_;  // of columns; at least their heads'
+  } widths_;  // of columns; at least their headings'
 };
 
 }  // namespace tutti::tools

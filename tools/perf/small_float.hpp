@@ -1,5 +1,4 @@
-// Floating-point numbers in any IEEE-like format, written bit by bit: an account of the formats that owes nothing to
-// the library it is used to check.
+// Floating-point numbers in any IEEE-like format, computed bit by bit and independently of the library that they check.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +12,14 @@ struct FloatFormat {
   bool has_infinity;                 // f8e4m3: the highest exponent holds numbers, and one NaN
 
   int bias() const { return (1 << (exponent_bits - 1)) - 1; }
-  /// Every integer up to this one, and no further, is a number of the format: 2^(mantissa bits + 1).
+  /// The largest integer up to which every integer is a number of the format: 2^(mantissa bits + 1).
   double exact_integers() const { return static_cast<double>(uint64_t{1} << (mantissa_bits + 1)); }
   /// Exponents of the smallest and largest powers of two that are normal numbers.
   int lowest_exponent() const { return 1 - bias(); }
   int highest_exponent() const { return (1 << exponent_bits) - (has_infinity ? 2 : 1) - bias(); }
 };
 
-/// The format of a type with a fraction.
+/// The format of a floating-point type.
 FloatFormat format_of(DType type);
 
 /// The nearest number of the format, ties to even, as bits. `value` must be finite and within the format's range.

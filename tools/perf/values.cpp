@@ -9,12 +9,12 @@
 namespace tutti::tools {
 namespace {
 
-// ---- integers as 64-bit words, of which the lowest bytes count
+// ---- integers as 64-bit words, of which the lowest bytes are used
 
 int bits_of(DType type) { return static_cast<int>(8 * size_of(type)); }
 uint64_t mask_of(DType type) { return ~uint64_t{0} >> (64 - bits_of(type)); }
 
-/// The number in the lowest bytes, its sign carried on upwards.
+/// The number in the lowest bytes, sign-extended.
 int64_t extended(uint64_t bits, DType type) {
   const int spare = 64 - bits_of(type);
   return static_cast<int64_t>(bits << spare) >> spare;
@@ -29,13 +29,13 @@ bool less(uint64_t a, uint64_t b, DType type) {
 
 // ---- choosing
 
-/// A number from 1 to `most`, with a sign where `with_sign`.
+/// A number from 1 to `most`, signed if `with_sign`.
 int64_t draw(uint64_t random, uint64_t most, bool with_sign) {
   const auto size = static_cast<int64_t>(1 + (random >> 1) % most);
   return with_sign && (random & 1) != 0 ? -size : size;
 }
 
-/// The ranks in a circle that is turned for every element, so that their parts in it change.
+/// The ranks, rotated by one for every element, so that their roles change.
 int turned(const Spot& spot, int rank) {
   return static_cast<int>((static_cast<uint64_t>(rank) + mix(spot.seed, spot.place, 1)) %
                           static_cast<uint64_t>(spot.ranks));
@@ -50,8 +50,8 @@ int64_t summand(const Spot& spot, int rank, uint64_t limit, bool with_sign) {
   return draw(own(spot, rank), limit / contributors, with_sign);
 }
 
-/// A summand of a sum that is `ranks` times an integer, within the same bound: the average, plus or minus what the
-/// other rank of a pair has too much or too little of.
+/// A summand of a sum that is `ranks` times an integer, within the same bound: the average, plus or minus the
+/// difference that the other rank of a pair compensates.
 int64_t averaged(const Spot& spot, int rank, uint64_t limit) {
   const uint64_t share = limit / static_cast<uint64_t>(spot.ranks);
   const uint64_t random = mix(spot.seed, spot.place, 2);
@@ -66,9 +66,9 @@ int64_t averaged(const Spot& spot, int rank, uint64_t limit) {
   return place % 2 == 0 ? average + difference : average - difference;
 }
 
-/// A summand of an integer sum that is as near below (or at) a multiple of `ranks` as can be, so that the rounding of
-/// sum/ranks hides neither a missing nor a doubled one: q from each rank, or q+1 from all but one, of one sign; of
-/// which one rank of a pair gives some of its share to the other.
+/// A summand of an integer sum that is just below (or at) a multiple of `ranks`, so that rounding sum/ranks hides
+/// neither a missing nor a doubled summand: q from each rank, or q+1 from all but one, with one sign. One rank of each
+/// pair gives some of its share to the other.
 uint64_t near_multiple(const Spot& spot, int rank, uint64_t limit, bool with_sign) {
   const auto ranks = static_cast<uint64_t>(spot.ranks);
   const uint64_t random = mix(spot.seed, spot.place, 2);

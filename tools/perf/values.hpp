@@ -1,5 +1,5 @@
-// The values behind a pattern: what a rank contributes to an element, and what the fold of all contributions is.
-// tools/perf/pattern.hpp says what they are made to be.
+// The values behind a pattern: a rank's contribution to an element, and the fold of all contributions. See
+// tools/perf/pattern.hpp for their purpose.
 #pragma once
 
 #include <cstdint>
@@ -8,24 +8,24 @@
 
 namespace tutti::tools {
 
-/// Scrambles its arguments into 64 evenly distributed bits.
+/// Mixes its arguments into 64 evenly distributed bits.
 uint64_t mix(uint64_t a, uint64_t b, uint64_t c = 0);
 
-/// Where a value stands. `place` is the element's position in the period.
+/// The position of a value. `place` is the element's index in the period.
 struct Spot {
   uint64_t seed;
   int ranks;
   uint64_t place;
 };
 
-/// Bits of what `rank` puts into a copying collective.
+/// Bits of the data of `rank` in a copying collective.
 uint64_t copied_value(const Spot& spot, int rank, DType type);
-/// Bits of what `rank` contributes to a fold with `op`; before its scalar is multiplied in.
+/// Bits of the contribution of `rank` to a fold with `op`, before its scalar is multiplied in.
 uint64_t folded_value(const Spot& spot, int rank, DType type, Op op);
 /// Bits of the rank's factor in a pre-multiplied sum.
 uint64_t scalar_value(uint64_t seed, int rank, DType type);
 
-/// Two values folded into one by sum, prod, min or max, rounded to the type as the type's arithmetic does.
+/// Folds two values by sum, prod, min or max, rounded to the type as its arithmetic does.
 uint64_t fold(uint64_t a, uint64_t b, DType type, Op op);
 /// sum/ranks: rounded to the nearest for floats, towards zero for integers.
 uint64_t divide(uint64_t sum, int ranks, DType type);

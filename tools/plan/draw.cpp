@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kLeft = 90, kTop = 92, kRight = 40, kBottom = 36;  // of the diagram; the legend is below it
 constexpr double kMargin = 16, kLegendLine = 16, kLaneKey = 84;
-// What a character takes at most, on average, in the sizes that the legend and the title have: fonts differ.
+// An upper bound of a character's average width in the legend's and the title's sizes, over fonts.
 constexpr double kLegendCharacter = 6.8, kTitleCharacter = 10;
 constexpr const char* kColours[] = {"#1f5fa8", "#c2491d", "#2a8a4a", "#7b3fa0", "#a07a00", "#0f7f86"};
 
@@ -32,12 +32,12 @@ std::string escaped(const std::string& text) {
   return safe;
 }
 
-constexpr size_t kMostLabels = 2;     // in one place
-constexpr size_t kMostWordy = 12;     // ranks that all have labels
-constexpr size_t kWordyOfMany = 6;    // of more: so many have at most
+constexpr size_t kMostLabels = 2;     // at one place
+constexpr size_t kMostWordy = 12;     // ranks, if all have labels
+constexpr size_t kWordyOfMany = 6;    // number of ranks with labels, among more
 constexpr size_t kStrongOfMany = 24;  // arrows in a round
 
-/// What a rank sends when it leaves: once for all who get the same.
+/// What a rank sends: one entry for all receivers of the same message.
 using Leaving = std::map<std::pair<Rank, int>, std::vector<const Flight*>>;
 
 Leaving leaving_of(const std::vector<Flight>& flights) {
@@ -51,7 +51,7 @@ Leaving leaving_of(const std::vector<Flight>& flights) {
   return leaving;
 }
 
-/// What the labels mean, of the kinds that there are.
+/// Explains the kinds of labels that occur.
 std::string explained(const std::vector<Flight>& flights, size_t every) {
   const auto any = [&](std::string_view mark) {
     return std::any_of(flights.begin(), flights.end(),
@@ -72,14 +72,14 @@ std::string explained(const std::vector<Flight>& flights, size_t every) {
   return text;
 }
 
-/// What is drawn for one rank.
+/// The drawing of one rank.
 std::vector<Flight> seen_by(Rank rank, std::vector<Flight> flights) {
   if (rank == View::kAllRanks) return flights;
   std::erase_if(flights, [&](const Flight& f) { return f.from != rank && f.to != rank; });
   return flights;
 }
 
-/// Lines of at most `longest` characters, as long as no word is longer.
+/// Lines of at most `longest` characters, unless a word is longer.
 std::vector<std::string> wrapped(const std::string& text, size_t longest) {
   std::vector<std::string> lines(1);
   std::istringstream words(text);
@@ -144,7 +144,7 @@ class Picture {
   double y(Rank rank) const { return kTop + row_ * static_cast<double>(rows_.at(rank)); }
   bool is_strong(Rank rank) const { return rows_.at(rank) % every_ == 0; }
 
-  /// Which ranks have a row: all, or those that the one has to do with.
+  /// The ranks that have a row: all, or those that exchange messages with the one rank.
   void place_ranks(size_t ranks, Rank only) {
     std::set<Rank> shown;
     for (size_t r = 0; r < ranks && only == View::kAllRanks; ++r) shown.insert(static_cast<Rank>(r));
@@ -189,7 +189,7 @@ class Picture {
         escaped(fmt::format("rank {} to rank {}, lane {}: {}", f.from, f.to, f.lane, f.what)));
   }
 
-  /// What a rank sends stands at its line where it leaves.
+  /// A rank's sends are labelled on its line where they leave.
   void labels() {
     for (const auto& [place, here] : leaving_of(flights_)) {
       if (!is_strong(place.first)) continue;
@@ -229,7 +229,7 @@ class Picture {
   size_t lanes_;
   std::vector<Flight> flights_;
   std::map<Rank, size_t> rows_;  // by rank
-  size_t every_ = 1;             // one row of so many is strong
+  size_t every_ = 1;             // every so many rows one is emphasised
   int rounds_ = 0;
   double unit_ = 100, row_ = 50, width_ = 0;
   std::string out_;

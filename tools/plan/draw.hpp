@@ -8,16 +8,16 @@
 
 namespace tutti::tools {
 
-/// What of the plans is drawn.
+/// What is drawn of the plans.
 struct View {
   static constexpr Rank kAllRanks = -1;
-  Rank root = 0;          ///< the rank that plays the plans' rank 0
-  Rank rank = kAllRanks;  ///< only what this rank sends and receives, and the ranks that it does so with
+  Rank root = 0;          ///< the rank that takes the role of the plans' rank 0
+  Rank rank = kAllRanks;  ///< only this rank's messages, and the ranks that it exchanges them with
 };
 
-/// Ranks from top to bottom, time from left to right; an arrow for each message, lanes in colours, and beside it what
-/// travels: for reductions, whose contributions are in it. Of many ranks only every few have such words, and strong
-/// arrows. The plans (all ranks', proven) take a unit of time a message.
+/// Ranks from top to bottom, time from left to right. Each message is an arrow with its lane's colour, labelled with
+/// its content; for reductions, with its contributors. If there are many ranks, only some have labels and emphasised
+/// arrows. The plans (all ranks', verified) take one unit of time per message.
 std::string draw_svg(std::span<const plan::RankPlan> plans, const std::string& title, const View& view = {});
 
 }  // namespace tutti::tools

@@ -1,4 +1,4 @@
-// tutti plan: what algorithms there are, what they do, and whether it is right.
+// tutti plan: lists, describes and verifies algorithms.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -28,8 +28,8 @@ constexpr Rank kMostDrawn = 64;
 const CLI::Range kSomeRank(0, kMostRanks - 1);
 
 struct Options {
-  std::string algorithm, file;            // algorithm: or the name of a file with plans
-  std::optional<std::string> collective;  // what is not given is the file's, or a default
+  std::string algorithm, file;            // an algorithm's name, or that of a file with plans
+  std::optional<std::string> collective;  // if not given: the file's, or a default
   std::optional<Rank> of_ranks;
   std::string groups;  // as in TUTTI_GROUPS
   Rank rank = -1;      // all
@@ -48,8 +48,8 @@ plan::Shape shape_of(Collective collective, const Options& options) {
   return {collective, options.ranks(), std::make_shared<const plan::Grouping>(labels)};
 }
 
-/// The collective that is meant where none is named: the first one (all_reduce before all others) that the algorithm
-/// serves. Throws where it serves none.
+/// The default collective: the first one (all_reduce first) that the algorithm implements. Throws if it implements
+/// none.
 Collective served_by(const std::string& algorithm) {
   std::set<std::string> known;
   for (int c = 0; c < kCollectives; ++c) {
@@ -79,15 +79,15 @@ const plan::Algorithm& algorithm_of(const Options& options) {
   return *found;
 }
 
-/// Algorithms have no dots or slashes in their names.
+/// Names of algorithms have no dots or slashes.
 bool names_file(const Options& options) { return options.algorithm.find_first_of("./") != std::string::npos; }
 
-/// What a command is about: an algorithm, or plans from a file.
+/// The subject of a command: an algorithm, or plans from a file.
 struct Subject {
   std::string title;
   plan::Shape shape;
   const plan::Algorithm* algorithm = nullptr;  ///< null: from a file
-  std::vector<plan::RankPlan> plans;           ///< of all ranks; of an algorithm none until they are asked for
+  std::vector<plan::RankPlan> plans;           ///< of all ranks; of an algorithm, empty until generated
 };
 
 std::string title_of(const plan::Shape& shape, const std::string& name) {
@@ -98,7 +98,7 @@ std::string title_of(const plan::Shape& shape, const std::string& name) {
   return fmt::format("{} {} on {}{}", name, name_of(shape.collective), in_ranks(shape.ranks), groups);
 }
 
-/// Throws where the other arguments say something else than the file.
+/// Throws if other arguments contradict the file.
 void check_against(const plan::Shape& shape, const Options& options) {
   if (options.collective && read_collective(*options.collective, "") != shape.collective) {
     throw_error(Code::InvalidArgument, "{} has plans of {}, not of {}; name the file alone", options.algorithm,
@@ -151,7 +151,7 @@ void write(const std::string& text, const std::string& path) {
   throw_error(Code::InvalidArgument, "a picture of {} ranks cannot be read; {} is the most", ranks, kMostDrawn);
 }
 
-/// For which numbers of ranks: a rule that holds for all that are asked about.
+/// The numbers of ranks that are supported: a rule that holds for all that were tested.
 const char* allowed_ranks(const plan::Algorithm& algorithm) {
   constexpr Rank kAsked = 64;
   bool any = true, powers = true, groups = true;
@@ -202,7 +202,7 @@ void list(const Options& options) {
   if (!options.file.empty()) write(rows.dump(2) + "\n", options.file);
 }
 
-/// Ranks that a command names must be there.
+/// Ranks that a command names must exist.
 void check_rank(const char* what, Rank rank, Rank ranks) {
   if (rank < ranks) return;
   throw_error(Code::InvalidArgument, "{} {} of {}: ranks are 0 to {}", what, rank, in_ranks(ranks), ranks - 1);
@@ -224,7 +224,7 @@ void show(const Options& options) {
   fmt::print("{}{}{}\n", subject.title, subject.algorithm == nullptr ? "" : ": ",
              subject.algorithm == nullptr ? "" : subject.algorithm->summary);
   const Rank first = std::max(options.rank, 0), end = options.rank < 0 ? ranks : options.rank + 1;
-  for (Rank r = first; r < end; ++r) {  // no more than one at a time: those of all ranks may be large
+  for (Rank r = first; r < end; ++r) {  // one at a time: all plans together may be large
     if (subject.algorithm == nullptr) {
       print_steps(subject.plans[static_cast<size_t>(r)]);
     } else {
@@ -256,7 +256,7 @@ int verify(const Options& options) {
   const Subject subject = whole_subject_of(options, plan::Proof::Omit);
   plan::Counted counted;
   try {
-    counted = plan::count(subject.plans);  // proves them on the way
+    counted = plan::count(subject.plans);  // also verifies them
   } catch (const Error& error) {
     if (error.code() != Code::InvalidArgument) throw;
     fmt::print("{} is WRONG: {}\n", subject.title, error.what());
@@ -270,7 +270,7 @@ int verify(const Options& options) {
   return as_claimed ? 0 : 1;
 }
 
-/// The subject as it is for a root: plans count ranks from there, and groups are as seen from there.
+/// The subject for a root: plans count ranks, and groups, from the root.
 Subject for_root(Subject subject, Rank root) {
   if (root == 0) return subject;
   if (!has_root(subject.shape.collective)) {

@@ -19,7 +19,7 @@ using plan::RankPlan;
 using plan::Step;
 using plan::StepKind;
 
-/// Who contributed to a piece of memory.
+/// The ranks that contributed to a piece of memory.
 using Ranks = std::set<Rank>;
 
 struct Parcel {
@@ -42,7 +42,7 @@ std::string in_words(const Ranks& ranks) {
   return text;
 }
 
-/// Runs every rank's lanes as soon as they can go on.
+/// Runs every rank's lanes as early as possible.
 class Clockwork {
  public:
   Clockwork(std::span<const RankPlan> plans, Rank root) : plans_(plans), root_(root), ranks_(plans.size()) {
@@ -83,12 +83,12 @@ class Clockwork {
     int time = 0;
   };
   struct RankState {
-    std::vector<int> done;  // by step: when
+    std::vector<int> done;  // by step: its time
     std::vector<LaneState> lanes;
     std::map<std::tuple<int, uint32_t, uint32_t>, Ranks> memory;  // by buffer, block and cell
   };
 
-  /// Does the lane's next step if it can be done; false if not.
+  /// Runs the lane's next step if possible; false if not.
   bool step(size_t r, size_t lane_number) {
     const RankPlan& plan = plans_[r];
     LaneState& lane = ranks_[r].lanes[lane_number];
@@ -148,7 +148,7 @@ class Clockwork {
     }
   }
 
-  /// A rank as it is, of one counted from the root.
+  /// The actual rank of one counted from the root.
   Rank actual(Rank planned) const {
     return static_cast<Rank>((int64_t{planned} + root_) % static_cast<int64_t>(plans_.size()));
   }
@@ -159,7 +159,7 @@ class Clockwork {
     return ranks;
   }
 
-  /// A rank's plan with its blocks named after the ranks that they belong to.
+  /// A rank's plan with its blocks numbered by the actual ranks.
   const RankPlan& as_named(size_t r) {
     if (root_ == 0) return plans_[r];
     if (named_.empty()) named_.assign(plans_.begin(), plans_.end());
@@ -195,11 +195,11 @@ class Clockwork {
 
   std::span<const RankPlan> plans_;
   const Rank root_;
-  std::vector<RankPlan> named_;  // empty until they are asked for
+  std::vector<RankPlan> named_;  // empty until used
   std::vector<RankState> ranks_;
   std::map<std::tuple<Rank, Rank, size_t>, std::deque<Parcel>> parcels_;
   std::vector<Flight> flights_;
-  bool even_ = true;  // contributors can be followed
+  bool even_ = true;  // contributors can be tracked
   uint32_t cells_ = 1;
 };
 

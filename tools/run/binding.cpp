@@ -43,7 +43,7 @@ std::vector<cpu_set_t> usable_cores() {
   }
   if (!cores.empty()) return cores;
 
-  // The machine does not tell its cores: every processor is one.
+  // If the machine's cores are unknown, every processor counts as one.
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
     if (!CPU_ISSET(cpu, &mine)) continue;
     cpu_set_t set;

@@ -19,7 +19,7 @@ std::string content(const std::string& file) {
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
-/// Processes with the mark that are told to end now. One that has ended, or nearly, has no environment any more.
+/// Processes with the mark that have not ended. An ended one has no environment any more.
 int kill_marked_once(const std::string& mark) {
   int found = 0;
   std::error_code failure;

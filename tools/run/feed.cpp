@@ -39,7 +39,7 @@ void Feed::pump(const std::vector<pollfd>& fds) {
     return;
   }
   if (came_back(fds, sink_.get())) {
-    sink_.reset();  // nobody reads any more
+    sink_.reset();  // nothing reads it any more
   } else if (source_ >= 0 && came_back(fds, source_)) {
     take();
   }
@@ -65,7 +65,7 @@ void Feed::give() {
       return;
     }
   }
-  if (source_ < 0) sink_.reset();  // all was given
+  if (source_ < 0) sink_.reset();  // everything was written
 }
 
 }  // namespace tutti::tools

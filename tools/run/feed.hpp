@@ -1,4 +1,4 @@
-// What one rank reads on its standard input, where the launcher has to pass it on.
+// Forwards the launcher's standard input to one rank, where the launcher has to do so.
 #pragma once
 
 #include <poll.h>
@@ -12,13 +12,13 @@ namespace tutti::tools {
 
 class Feed {
  public:
-  /// `sink`: the writing end of the rank's standard input. `first` goes before all else; then what `source` gives until
-  /// it ends, or nothing when it is -1.
+  /// `sink`: the writing end of the rank's standard input. Writes `first`, then everything from `source` until its end;
+  /// nothing more if `source` is -1.
   Feed(Fd sink, std::string first, int source);
 
-  /// Adds what it waits for.
+  /// Adds the descriptors that it waits for.
   void wait_for(std::vector<pollfd>& fds) const;
-  /// Moves what can be moved without waiting. Call it after poll, with what came back.
+  /// Moves what can be moved without waiting. Called after poll, with its results.
   void pump(const std::vector<pollfd>& fds);
 
  private:

@@ -17,16 +17,16 @@
 namespace tutti::tools {
 namespace {
 
-/// Reads groups to watch (positive) and to forget (negative) until the line is cut, then kills what is left.
+/// Reads groups to watch (positive) and to drop (negative) until the pipe closes, then kills those that remain.
 [[noreturn]] void guard(int line, const std::string& mark) {
-  setsid();  // no terminal's Ctrl-C is meant for it
+  setsid();  // the terminal's Ctrl-C must not reach it
   prctl(PR_SET_NAME, kGuardianName);
   std::set<pid_t> groups;
   pid_t word = 0;
   for (;;) {
     const ssize_t got = read(line, &word, sizeof word);
     if (got < 0 && errno == EINTR) continue;
-    if (got != sizeof word) break;  // writes of so few bytes come whole
+    if (got != sizeof word) break;  // such short writes are atomic
     if (word > 0) {
       groups.insert(word);
     } else {
@@ -38,7 +38,7 @@ namespace {
   _exit(0);
 }
 
-/// Nothing that the launcher has open stays open here, or somebody would wait in vain for its end.
+/// Closes the launcher's descriptors here, else their readers would not see the end of file.
 void close_all_but(int line) {
   const int nothing = open("/dev/null", O_RDWR);
   for (int stream = 0; stream <= 2; ++stream) dup2(nothing, stream);
@@ -60,9 +60,9 @@ Guardian::~Guardian() {
 void Guardian::start() {
   Pipe pipe = make_pipe();
   pid_ = fork();
-  if (pid_ < 0) throw_error(Code::SystemError, "no process could be started: {}; see ulimit -u", std::strerror(errno));
+  if (pid_ < 0) throw_error(Code::SystemError, "cannot start a process: {}; see ulimit -u", std::strerror(errno));
   if (pid_ == 0) {
-    pipe.write.reset();  // its end is what we wait for
+    pipe.write.reset();  // we wait for its end of file
     close_all_but(pipe.read.get());
     guard(pipe.read.get(), mark_);
   }

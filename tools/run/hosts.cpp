@@ -24,9 +24,9 @@ struct Host {
 Host parse_host(const std::string& text) {
   const size_t colon = text.rfind(':');
   Host host{text.substr(0, colon), std::nullopt};
-  // A name that starts with a dash would be an option to ssh.
+  // ssh would take a name with a leading dash as an option.
   if (host.name.empty() || host.name.front() == '-' || host.name.find_first_of(": \t") != std::string::npos) {
-    throw_error(Code::InvalidArgument, "--hosts: \"{}\" is no host; write name or name:slots, e.g. --hosts a,b:4",
+    throw_error(Code::InvalidArgument, "--hosts: \"{}\" is not a host; write name or name:slots, e.g. --hosts a,b:4",
                 text);
   }
   if (colon == std::string::npos) return host;
@@ -47,7 +47,7 @@ std::vector<Host> parse_hosts(const std::string& text) {
     hosts.push_back(parse_host(text.substr(start, comma - start)));
     for (size_t i = 0; i + 1 < hosts.size(); ++i) {
       if (hosts[i].name == hosts.back().name) {
-        throw_error(Code::InvalidArgument, "--hosts: {} stands there twice; write {}:2 for two ranks", hosts[i].name,
+        throw_error(Code::InvalidArgument, "--hosts: {} is listed twice; write {}:2 for two ranks", hosts[i].name,
                     hosts[i].name);
       }
     }
@@ -56,7 +56,7 @@ std::vector<Host> parse_hosts(const std::string& text) {
   return hosts;
 }
 
-/// How many ranks each host gets.
+/// The number of ranks of each host.
 std::vector<int> share(const std::vector<Host>& hosts, int ranks) {
   const auto open = std::count_if(hosts.begin(), hosts.end(), [](const Host& h) { return !h.slots; });
   int slots = 0;
@@ -67,7 +67,7 @@ std::vector<int> share(const std::vector<Host>& hosts, int ranks) {
                 hosts.front().name, hosts.front().slots.value_or(0) + ranks - slots);
   }
   std::vector<int> shares;
-  int rest = std::max(0, ranks - slots);  // for the hosts without a number
+  int rest = std::max(0, ranks - slots);  // for hosts without a slot count
   int still_open = static_cast<int>(open);
   int left = ranks;
   for (const Host& host : hosts) {
@@ -89,10 +89,10 @@ bool is_here(const std::string& name, const std::string& here) {
   return name == "localhost" || name.starts_with("127.") || name == here || name == here.substr(0, here.find('.'));
 }
 
-/// "user@host" as ssh takes it.
+/// ssh's form, "user@host".
 std::string without_user(const std::string& host) { return host.substr(host.find('@') + 1); }
 
-/// This host's addresses on the way to `host`; none where only ssh knows that name.
+/// This host's addresses on the route to `host`; empty if only ssh knows that name.
 std::vector<Address> sources_towards(const std::string& host) {
   std::vector<Address> sources;
   try {
@@ -150,7 +150,7 @@ std::vector<Placement> place_here(int ranks) {
 
 std::string host_name() {
   char name[256] = {};
-  if (gethostname(name, sizeof name - 1) != 0) throw_error(Code::SystemError, "this host's name cannot be read");
+  if (gethostname(name, sizeof name - 1) != 0) throw_error(Code::SystemError, "cannot read this host's name");
   return name;
 }
 

@@ -1,4 +1,4 @@
-// What `tutti run` is asked for, in plain data, and the function that does it.
+// A job of `tutti run` as plain data, and the function that runs it.
 #pragma once
 
 #include <sched.h>
@@ -10,45 +10,45 @@
 
 namespace tutti::tools {
 
-/// Where one rank runs.
+/// The placement of one rank.
 struct Placement {
   std::string host;               ///< as the user wrote it; empty: this host
   int local_rank = 0;             ///< among the ranks of its host
   int local_size = 1;             ///< number of ranks of its host
-  std::optional<cpu_set_t> cpus;  ///< the processors it is bound to; nothing: as the launcher
+  std::optional<cpu_set_t> cpus;  ///< the processors it is bound to; empty: the launcher's
 };
 
 struct Job {
-  std::string speaker = "tutti run";  ///< who speaks on stderr
+  std::string speaker = "tutti run";  ///< prefix of messages on stderr
   std::vector<std::string> program;   ///< and its arguments
   std::vector<Placement> ranks;       ///< [rank]
   std::string name;                   ///< the job's identity
-  std::string secret;                 ///< what the ranks' key is made from
-  std::string root;                   ///< host of rank 0 as the others reach it; empty when all ranks are here
-  uint16_t port = 0;                  ///< where rank 0 meets the others, between hosts
-  std::vector<std::string> exported;  ///< "NAME" or "NAME=VALUE": passed on to other hosts
-  bool prefix = true;                 ///< output lines start with "[rank] "; else ranks write where the launcher does
-  bool terminals = true;              ///< where the launcher's stdout is a terminal, so is that of ranks here
-  bool feed_stdin = true;             ///< rank 0 reads the launcher's stdin; else it is empty for all
-  double grace = 5;                   ///< seconds the others have to end by themselves when a rank has failed
-  bool verbose = false;               ///< says on stderr what is started where
-  uint64_t tasks = 1;                 ///< processes and threads that a rank is at the least
-  uint64_t bytes = 0;                 ///< of memory that it takes at the least …
-  std::string bytes_for;              ///< … and what for
+  std::string secret;                 ///< the ranks' key is derived from it
+  std::string root;                   ///< host of rank 0 as the others reach it; empty if all ranks are here
+  uint16_t port = 0;                  ///< where rank 0 serves the unique id, between hosts
+  std::vector<std::string> exported;  ///< "NAME" or "NAME=VALUE": passed to other hosts
+  bool prefix = true;      ///< output lines start with "[rank] "; else ranks write directly to the launcher's output
+  bool terminals = true;   ///< if the launcher's stdout is a terminal, so is that of ranks on this host
+  bool feed_stdin = true;  ///< rank 0 reads the launcher's stdin; else all ranks' stdin is empty
+  double grace = 5;        ///< seconds in which the others may end by themselves after a rank has failed
+  bool verbose = false;    ///< reports on stderr what is started where
+  uint64_t tasks = 1;      ///< minimum of processes and threads per rank
+  uint64_t bytes = 0;      ///< minimum of memory per rank …
+  std::string bytes_for;   ///< … and its purpose
 };
 
-/// "name=value" of what rank `rank` finds in its environment on top of the launcher's own.
+/// "name=value" variables that rank `rank` gets in addition to the launcher's environment.
 std::vector<std::string> rank_environment(const Job& job, int rank);
 
-/// Gives the job a name of its own, and a secret: TUTTI_KEY, else a random one. Throws Error(SystemError).
+/// Sets the job's name and secret: TUTTI_KEY, else a random one. Throws Error(SystemError).
 void name_job(Job& job);
 
-/// Bytes of staging memory that a rank of several has, as TUTTI_ARENA says.
+/// Bytes of staging memory of a rank among several, as TUTTI_ARENA says.
 uint64_t staging_bytes();
 
-/// Starts all ranks, passes on what they write and the signals that come, and returns when all have ended and nothing
-/// of them is left: 0, or the first failure's exit status (128 + signal). Failures are told on stderr. Throws Error
-/// where nothing could be started, or the system's limits say that not all can. Call it from a process with one thread.
+/// Starts all ranks, forwards their output and the launcher's signals, and returns when all processes of the job have
+/// ended: 0, or the first failure's exit status (128 + signal). Failures are printed on stderr. Throws Error if nothing
+/// could be started, or if the system's limits do not allow all ranks. Call it from a single-threaded process.
 int run_job(const Job& job);
 
 }  // namespace tutti::tools

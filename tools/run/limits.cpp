@@ -15,10 +15,10 @@
 namespace tutti::tools {
 namespace {
 
-constexpr uint64_t kLauncherFiles = 64;  // what the launcher opens for itself: its streams, the guardian, one start
-constexpr uint64_t kLauncherTasks = 2;   // the guardian, and a process that carries a signal to another host
+constexpr uint64_t kLauncherFiles = 64;  // opened by the launcher itself: its streams, the guardian, one start
+constexpr uint64_t kLauncherTasks = 2;   // the guardian, and a process that forwards a signal to another host
 
-/// 0 where there is none.
+/// 0 if there is none.
 uint64_t first_number(const std::string& file) {
   uint64_t number = 0;
   std::ifstream(file) >> number;
@@ -38,7 +38,7 @@ uint64_t status_number(const std::string& file, std::string_view key, int base) 
   return 0;
 }
 
-/// RLIMIT_NPROC does not bind root, nor who may raise it or administer the system.
+/// RLIMIT_NPROC does not apply to root, nor to processes that may raise it or administer the system.
 bool bound_by_user_limit(const std::string& root) {
   constexpr uint64_t kAdmin = uint64_t{1} << 21, kResource = uint64_t{1} << 24;
   return getuid() != 0 && (status_number(root + "/proc/self/status", "CapEff:", 16) & (kAdmin | kResource)) == 0;
@@ -57,7 +57,7 @@ uint64_t tasks_of_user(const std::string& root) {
   return tasks;
 }
 
-/// All processes and threads there are: the number after the slash in "0.1 0.2 0.3 1/234 567".
+/// The number of all processes and threads: after the slash in "0.1 0.2 0.3 1/234 567".
 uint64_t tasks_of_all(const std::string& root) {
   std::ifstream load(root + "/proc/loadavg");
   std::string word;
@@ -103,7 +103,7 @@ Allowance allowance(const std::string& root) {
   tasks_at_most(tasks_left(root), "a control group's pids.max");
   for (const char* const name : {"pid_max", "threads-max"}) {
     const uint64_t most = first_number(root + "/proc/sys/kernel/" + name);
-    if (most == 0) continue;  // it cannot be read
+    if (most == 0) continue;  // the limit cannot be read
     tasks_at_most(less(most, tasks_of_all(root)), fmt::format("the system's kernel.{}, {}", name, most));
   }
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0) allowed.open_files = limit.rlim_max;

@@ -1,4 +1,4 @@
-// Do the ranks of this host fit into what the system allows? Better asked before the first of them is started.
+// Checks before the start that the ranks of this host fit into the system's limits.
 #pragma once
 
 #include <sys/resource.h>
@@ -10,30 +10,30 @@
 
 namespace tutti::tools {
 
-/// What a job takes on this host, at the least.
+/// The minimum demand of a job on this host.
 struct Demand {
-  uint64_t ranks = 0;       ///< processes that the launcher starts here: ranks, and an ssh for each rank elsewhere
+  uint64_t ranks = 0;       ///< processes that the launcher starts here: ranks, and one ssh for each rank elsewhere
   uint64_t tasks = 1;       ///< processes and threads of each
   uint64_t open_files = 0;  ///< of the launcher, for each
-  uint64_t bytes = 0;       ///< of memory, each …
-  std::string bytes_for;    ///< … and what for
+  uint64_t bytes = 0;       ///< of memory each …
+  std::string bytes_for;    ///< … and its purpose
 };
 Demand demand_of(const Job& job);
 
-/// What the system allows, and the name of the limit that decides.
+/// The system's limit, and the name of the setting that decides it.
 struct Allowance {
   uint64_t tasks = ~uint64_t{0};
   std::string tasks_by;
   uint64_t open_files = ~uint64_t{0};
   uint64_t bytes = ~uint64_t{0};
 };
-/// `root` stands before /proc and /sys, for tests.
+/// `root` is prepended to /proc and /sys, for tests.
 Allowance allowance(const std::string& root = "");
 
-/// Throws Error(SystemError), or Error(OutOfMemory), that names the limit and says how many ranks it allows.
+/// Throws Error(SystemError) or Error(OutOfMemory) that names the limit and the number of ranks it allows.
 void check_fits(const Demand& demand, const Allowance& allowed);
 
-/// Lets this process open more files, for its life; other programs that it starts are to have what was `before`.
+/// Raises this process's limit of open files; programs that it starts get the limit `before`.
 class OpenFiles {
  public:
   explicit OpenFiles(const Demand& demand);

@@ -1,4 +1,4 @@
-// What ranks write, line by line, so that lines of different ranks never mix.
+// Forwards ranks' output line by line, so that lines of different ranks never mix.
 #pragma once
 
 #include <string>
@@ -6,11 +6,11 @@
 
 namespace tutti::tools {
 
-/// Writes all of `text`; false when the reader is gone or the device is full.
+/// Writes all of `text`; false if the reader is gone or the device is full.
 bool write_all(int fd, std::string_view text);
 
-/// Puts a prefix before each line. Holds back an incomplete last line until the rest of it comes, `finish` is called or
-/// it passes kMaxLine.
+/// Puts a prefix before each line. Buffers an incomplete last line until it is completed, `finish` is called or it
+/// exceeds kMaxLine.
 class LinePrefixer {
  public:
   static constexpr size_t kMaxLine = 64 * 1024;
@@ -19,7 +19,7 @@ class LinePrefixer {
 
   /// The lines that `text` completes, each with its prefix and newline; "" when it completes none.
   std::string add(std::string_view text);
-  /// What was held back, with a newline.
+  /// The buffered line, with a newline.
   std::string finish();
 
  private:
@@ -27,10 +27,10 @@ class LinePrefixer {
   std::string partial_;
 };
 
-/// Does a person look at this stream who wants colours? A terminal, unless NO_COLOR is set (https://no-color.org).
+/// True if this stream is a terminal and NO_COLOR is not set (https://no-color.org).
 bool shows_colours(int stream);
 
-/// "[3] ", in one of six colours where a person looks at it.
+/// "[3] ", in one of six colours on a terminal.
 std::string rank_prefix(int rank, bool coloured);
 
 }  // namespace tutti::tools

@@ -29,7 +29,7 @@ bool OutputStream::drain() {
     if (got > 0) {
       std::string kept;
       if (!pass_on(without_pid_line({block, static_cast<size_t>(got)}, kept))) return false;
-    } else if (got == 0 || errno == EIO) {  // so a pseudo-terminal says that nobody has its other end open
+    } else if (got == 0 || errno == EIO) {  // a pseudo-terminal's other end is closed
       close();
     } else if (errno != EINTR) {
       break;  // nothing more for now
@@ -45,7 +45,7 @@ std::string_view OutputStream::without_pid_line(std::string_view text, std::stri
   for (size_t newline = head_.find('\n'); newline != std::string::npos && want_pid_; newline = head_.find('\n')) {
     remote_pid_ = tools::remote_pid(std::string_view(head_).substr(0, newline));
     want_pid_ = !remote_pid_;
-    if (want_pid_) kept += head_.substr(0, newline + 1);  // a login shell's own words
+    if (want_pid_) kept += head_.substr(0, newline + 1);  // a login shell's messages
     head_.erase(0, newline + 1);
   }
   if (!want_pid_) kept += std::exchange(head_, "");
@@ -72,7 +72,8 @@ RankProcess::RankProcess(const Job& job, int rank, const Inherited& inherited, i
   if (!remote) request.environment = rank_environment(job, rank);
   request.cpus = job.ranks[static_cast<size_t>(rank)].cpus;
 
-  // A terminal is read by the launcher alone: the rank is not in the terminal's foreground. So is what ssh reads.
+  // Only the launcher reads a terminal: the rank is not in the terminal's foreground. The same holds for what ssh
+  // reads.
   Pipe in;
   const bool fed = remote || (stdin_source >= 0 && isatty(stdin_source) != 0);
   if (fed) in = make_pipe();
@@ -85,7 +86,7 @@ RankProcess::RankProcess(const Job& job, int rank, const Inherited& inherited, i
   if (fed) feed_.emplace(std::move(in.write), remote ? remote_preamble(job, rank) : "", stdin_source);
 }
 
-/// Opens what the rank's output comes through. Standard error needs no terminal: nobody buffers it.
+/// Opens the rank's output channels. Standard error needs no terminal, since it is unbuffered.
 RankProcess::Ends RankProcess::open_output(const Job& job) {
   const std::string plain = job.prefix ? rank_prefix(rank_, false) : "";
   const auto prefix = [&](int stream) { return job.prefix ? rank_prefix(rank_, shows_colours(stream)) : ""; };
@@ -155,7 +156,7 @@ void RankProcess::send(int signal) const {
   try {
     spawn(request);  // reaped as any child that is not a rank
   } catch (const Error&) {
-    kill(-pid_, signal);  // the watcher over there ends the rank when ssh is gone
+    kill(-pid_, signal);  // the remote watcher ends the rank when ssh is gone
   }
 }
 

@@ -1,4 +1,4 @@
-// One rank of a job: its process and what it writes.
+// One rank of a job: its process and its output.
 #pragma once
 
 #include <poll.h>
@@ -18,17 +18,17 @@
 
 namespace tutti::tools {
 
-/// What a rank writes on one of its two streams, on its way to the launcher's.
+/// A rank's output on one of its two streams, forwarded to the launcher's.
 class OutputStream {
  public:
-  /// `prefix` empty: passed on as it comes. `remote`: the line that tells the process id is taken out.
+  /// `prefix` empty: forwarded unchanged. `remote`: the line with the process id is removed.
   OutputStream(Fd source, int target, const std::string& prefix, bool remote);
 
   int fd() const { return source_.get(); }
   bool open() const { return static_cast<bool>(source_); }
-  /// Passes on what is there, without waiting. False: the target takes no more.
+  /// Forwards what is there, without waiting. False: the target accepts no more.
   bool drain();
-  /// Passes on an incomplete last line and stops.
+  /// Forwards an incomplete last line and stops.
   void close();
   std::optional<int> remote_pid() const { return remote_pid_; }
 
@@ -39,12 +39,12 @@ class OutputStream {
   Fd source_;
   int target_;
   std::optional<LinePrefixer> lines_;
-  std::string head_;  // of a remote rank's output, until the line that tells its process id is complete
+  std::string head_;  // of a remote rank's output, until the line with its process id is complete
   bool want_pid_;
   std::optional<int> remote_pid_;
 };
 
-/// What a program finds as the launcher found it.
+/// Settings of the launcher that its programs inherit unchanged.
 struct Inherited {
   sigset_t mask{};      ///< of signals
   rlimit open_files{};  ///< RLIMIT_NOFILE
@@ -59,7 +59,7 @@ class RankProcess {
   /// The process group on this host: the rank's, or ssh's.
   pid_t pid() const { return pid_; }
   bool ended() const { return ended_; }
-  /// Its exit status, 128 + signal where a signal killed it. Of one that ended.
+  /// Its exit status, 128 + signal if a signal killed it. Valid once it has ended.
   int status() const;
   bool killed_by(int signal) const;
   /// "rank 2 (pid 71)" or "rank 2 (pid 71 on host b)".
@@ -68,23 +68,23 @@ class RankProcess {
   std::string what_became() const;
 
   void mark_ended(int wait_status);
-  /// Sends a signal to all processes of the rank, wherever it is.
+  /// Sends a signal to all processes of the rank, on whatever host.
   void send(int signal) const;
 
-  /// Its output as long as it is open: descriptors to be watched.
+  /// Its open output descriptors, to be watched.
   std::vector<int> output_fds() const;
-  /// Passes on the output that is there, without waiting. False: the launcher's own output takes no more.
+  /// Forwards available output, without waiting. False: the launcher's own output accepts no more.
   bool drain();
   bool output_open() const;
   void close_output();
-  /// Its input: adds what it waits for, and moves what can be moved without waiting.
+  /// Its input: adds the descriptors that it waits for, and moves what can be moved without waiting.
   void wait_for(std::vector<pollfd>& fds) const;
   void feed(const std::vector<pollfd>& fds);
-  /// The launcher's window has another size now.
+  /// The size of the launcher's window has changed.
   void resize() const;
 
  private:
-  struct Ends {  // the rank's, of its output; none: the launcher's own
+  struct Ends {  // the rank's ends of its output; none: the launcher's own
     Fd out, err;
   };
   Ends open_output(const Job& job);

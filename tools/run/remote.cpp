@@ -14,12 +14,12 @@ namespace {
 constexpr std::string_view kPidLine = "tutti-run-pid ";
 
 std::vector<std::string> ssh(const std::string& host, const std::string& script) {
-  // exec: the script takes the login shell's place, and so leads the process group that sshd made.
+  // exec: the script replaces the login shell, and so leads the process group that sshd made.
   return {
       "ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-T", "--", host, "exec sh -c " + shell_quoted(script)};
 }
 
-/// "NAME=value" of a variable to pass on: as given, or this process's.
+/// "NAME=value" of a variable to pass: as given, or this process's.
 std::optional<std::string> resolved(const std::string& exported) {
   if (exported.find('=') != std::string::npos) return exported;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -50,7 +50,7 @@ std::vector<std::string> remote_command(const Job& job, const std::string& host,
       "while IFS= read -r v && [ -n \"$v\" ]; do export \"$v\"; done; "
       "cd -- {folder} || exit 126; "
       "exec 3<&0; "
-      // The watcher: the parent is ssh's end over there.
+      // The watcher: its parent is ssh's remote end.
       "(trap '' TERM; while kill -0 \"$PPID\" 2>/dev/null; do sleep 1; done; "
       "kill -s TERM -- -$$; sleep {grace}; kill -s KILL -- -$$) >/dev/null 2>&1 </dev/null 3<&- & w=$!; "
       "{program} <&3 3<&- & p=$!; exec 3<&-; "

@@ -1,8 +1,8 @@
-// Ranks on other hosts: started through ssh, which must log in without asking (BatchMode).
+// Ranks on other hosts: started through ssh, which must log in without a prompt (BatchMode).
 //
-// The environment goes through ssh's standard input, not its command line, which other users of both hosts can read:
-// the job's secret is in it. A watcher over there ends the rank when the connection is lost. The first line that comes
-// back tells the process id, so that signals can follow by a second, short connection.
+// The environment is sent over ssh's standard input, not its command line, which other users of both hosts can read: it
+// contains the job's secret. A remote watcher ends the rank when the connection is lost. The first line of output is
+// the process id, so that signals can be sent over a second, short connection.
 #pragma once
 
 #include <optional>
@@ -20,14 +20,14 @@ std::string shell_quoted(std::string_view text);
 /// The ssh command that starts the job's program on `host` in `folder`.
 std::vector<std::string> remote_command(const Job& job, const std::string& host, const std::string& folder);
 
-/// What it reads first: rank `rank`'s variables, one a line, and an empty line. Throws Error(InvalidArgument) where a
-/// value cannot be passed on.
+/// The input that it reads first: rank `rank`'s variables, one per line, and an empty line. Throws
+/// Error(InvalidArgument) if a value cannot be passed.
 std::string remote_preamble(const Job& job, int rank);
 
-/// The ssh command that sends a signal to all processes of a rank over there.
+/// The ssh command that sends a signal to all processes of a remote rank.
 std::vector<std::string> remote_signal(const std::string& host, int pid, int signal);
 
-/// The process id in the line with which `remote_command`'s output starts; nothing in any other line.
+/// The process id in the first line of `remote_command`'s output; empty for any other line.
 std::optional<int> remote_pid(std::string_view line);
 
 }  // namespace tutti::tools

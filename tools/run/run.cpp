@@ -51,20 +51,20 @@ Binding parse_binding(const std::string& word) {
   return word == "core" ? Binding::Core : Binding::None;
 }
 
-/// Ranks that are not all on this host need to know where rank 0 is. What the user has exported counts, but for what a
-/// tutti run above this one has set for its own ranks.
+/// Ranks on several hosts must know rank 0's host. The user's exported variables take precedence, except those that an
+/// outer tutti run set for its own ranks.
 void set_meeting_point(Job& job, int port, const std::string& here) {
   const std::string host = meeting_host(job.ranks, here);
   if (host.empty()) return;
   const bool nested = env().rank.has_value();
   job.root = env().root_addr.empty() || nested ? host : env().root_addr;
   if (port == 0 && env().port && !nested) port = *env().port;
-  // Below the ports that systems give to outgoing connections.
+  // Below the ports that kernels assign to outgoing connections.
   job.port = static_cast<uint16_t>(
       port != 0 ? port : std::uniform_int_distribution(20000, 29999)(*std::make_unique<std::random_device>()));
 }
 
-/// A program may follow without "--": `first` is then its start, and a later "--" its own.
+/// A program may follow without "--": `first` is then its start, and a later "--" is its own argument.
 std::vector<std::string> whole_program(std::vector<std::string> first, const std::vector<std::string>& dashed) {
   if (first.empty()) return dashed;
   if (first.front().substr(0, 1) == "-") {
@@ -79,7 +79,7 @@ int run(Options& options, const std::vector<std::string>& words) {
   Job& job = options.job;
   job.program = words;
   if (job.program.empty()) {
-    throw_error(Code::InvalidArgument, "what shall run? Write it after --, e.g. tutti run -n 4 -- ./program");
+    throw_error(Code::InvalidArgument, "no program given: write it after --, e.g. tutti run -n 4 -- ./program");
   }
   const std::string here = host_name();
   const std::vector<cpu_set_t> cores = usable_cores();

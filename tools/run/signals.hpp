@@ -1,4 +1,4 @@
-// The signals that the launcher gets, as bytes to be read when it has time for them.
+// The launcher's signals, as bytes that it reads when it is ready.
 #pragma once
 
 #include <csignal>
@@ -7,7 +7,7 @@
 
 namespace tutti::tools {
 
-/// Signals taken as bytes instead of interruptions, for the life of this object.
+/// Turns signals into readable bytes during this object's lifetime.
 class SignalQueue {
  public:
   /// Throws Error(SystemError).
@@ -17,7 +17,7 @@ class SignalQueue {
   SignalQueue& operator=(const SignalQueue&) = delete;
 
   int fd() const { return queue_.get(); }
-  /// The mask of signals as it was.
+  /// The previous signal mask.
   const sigset_t& before() const { return before_; }
   /// 0: none.
   int next();

@@ -33,7 +33,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return list;
 }
 
-/// Steps of the child between fork and exec; the first that fails ends it and says why through `report`.
+/// Steps of the child between fork and exec. The first that fails ends it and reports why through `report`.
 [[noreturn]] void become(const SpawnRequest& request, char* const* argv, char* const* envp, pid_t parent, int report) {
   const auto give_up = [report] {
     const int why = errno;
@@ -41,7 +41,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
     _exit(told ? 127 : 126);
   };
   if (setpgid(0, 0) != 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) give_up();
-  if (getppid() != parent) _exit(127);  // it died before we asked to be told
+  if (getppid() != parent) _exit(127);  // the parent died before the death signal was set
   if (request.open_files) setrlimit(RLIMIT_NOFILE, &*request.open_files);
   if (request.cpus) sched_setaffinity(0, sizeof *request.cpus, &*request.cpus);
   const int in = request.in >= 0 ? request.in : open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -60,7 +60,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 Pipe make_pipe() {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
-    throw_error(Code::SystemError, "no pipe could be made: {}; see ulimit -n", std::strerror(errno));
+    throw_error(Code::SystemError, "cannot create a pipe: {}; see ulimit -n", std::strerror(errno));
   }
   return {Fd(ends[0]), Fd(ends[1])};
 }
@@ -71,14 +71,14 @@ pid_t spawn(const SpawnRequest& request) {
   Pipe report = make_pipe();
   const pid_t parent = getpid();
   const pid_t child = fork();
-  if (child < 0) throw_error(Code::SystemError, "no process could be started: {}; see ulimit -u", std::strerror(errno));
+  if (child < 0) throw_error(Code::SystemError, "cannot start a process: {}; see ulimit -u", std::strerror(errno));
   if (child == 0) become(request, argv.data(), envp.data(), parent, report.write.get());
 
   report.write.reset();
   int why = 0;
   ssize_t got = 0;
   do {
-    got = read(report.read.get(), &why, sizeof why);  // ends without a byte when exec closes the other end
+    got = read(report.read.get(), &why, sizeof why);  // end of file without a byte once exec closes the other end
   } while (got < 0 && errno == EINTR);
   if (got == sizeof why) {
     waitpid(child, nullptr, 0);

@@ -1,4 +1,4 @@
-// Starting one process of a job.
+// Starts one process of a job.
 #pragma once
 
 #include <sched.h>
@@ -22,7 +22,7 @@ struct Pipe {
 /// Throws Error(SystemError).
 Pipe make_pipe();
 
-/// A program that could not be started; `status` is what a shell would exit with: 127 not found, else 126.
+/// A program that could not be started; `status` is a shell's exit status: 127 not found, else 126.
 class CannotRun : public Error {
  public:
   CannotRun(const std::string& what, int status) : Error(Code::SystemError, what), status_(status) {}
@@ -34,15 +34,15 @@ class CannotRun : public Error {
 
 struct SpawnRequest {
   std::vector<std::string> program;      ///< found through PATH
-  std::vector<std::string> environment;  ///< "NAME=value", on top of this process's
+  std::vector<std::string> environment;  ///< "NAME=value", in addition to this process's
   std::optional<cpu_set_t> cpus;
-  sigset_t mask{};                   ///< of signals, as the program shall find it
-  std::optional<rlimit> open_files;  ///< RLIMIT_NOFILE, as the program shall find it; nothing: as this process's
-  int in = -1, out = -1, err = -1;   ///< become its standard streams; -1: nothing to read; written where we write
+  sigset_t mask{};                   ///< the program's signal mask
+  std::optional<rlimit> open_files;  ///< the program's RLIMIT_NOFILE; empty: this process's
+  int in = -1, out = -1, err = -1;   ///< its standard streams; -1: empty input, or our own output
 };
 
-/// Starts the program as the leader of a process group of its own, to be killed when the calling thread ends. Returns
-/// when it runs. Throws CannotRun; Error(SystemError).
+/// Starts the program as the leader of a new process group; it is killed when the calling thread ends. Returns once it
+/// runs. Throws CannotRun; Error(SystemError).
 pid_t spawn(const SpawnRequest& request);
 
 }  // namespace tutti::tools

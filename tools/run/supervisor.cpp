@@ -1,11 +1,11 @@
-// Watches over the ranks of a job from start to end.
+// Supervises the ranks of a job from start to end.
 //
-// One thread, one poll(): signals come as bytes of a signalfd, ranks' output through pipes and pseudo-terminals in one
-// epoll set, their ends through pidfds in another, which keeps them in the order in which they came: waitid() would not
-// tell who died first. Once a rank has failed the others have `grace` seconds to end by themselves, with errors of
-// their own; then they are asked (SIGTERM), then killed with all processes of their groups. A signal that the launcher
-// gets goes to all ranks and starts the same countdown. All this holds from the first rank's start on: between two
-// starts it is looked at what has happened, and where the job is to end no further rank is started.
+// One thread, one poll(): signals arrive as bytes of a signalfd; ranks' output arrives through pipes and
+// pseudo-terminals in one epoll set; their ends through pidfds in another, which keeps the order of their deaths
+// (waitid() does not). Once a rank has failed, the others have `grace` seconds to end by themselves, with their own
+// errors. Then they get SIGTERM, then SIGKILL with all processes of their groups. A signal to the launcher is forwarded
+// to all ranks and starts the same countdown. All this applies from the first rank's start: events are handled between
+// two starts, and no further rank is started once the job must end.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -39,8 +39,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kFromTermToKill = 2;  // seconds
-constexpr double kLastWords = 1;       // seconds for output that comes after a rank's end
-constexpr size_t kToldLater = 8;       // ranks that failed after the first are told one by one, so many
+constexpr double kLastWords = 1;       // seconds for output that arrives after a rank's end
+constexpr size_t kToldLater = 8;       // number of later failures that are reported one by one
 
 Clock::time_point in_seconds(double seconds) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -48,10 +48,10 @@ Clock::time_point in_seconds(double seconds) {
 
 void say(const Job& job, const std::string& text) { write_all(STDERR_FILENO, job.speaker + ": " + text + "\n"); }
 
-/// What the processes of a job have in their environment, and no others.
+/// The environment variable of the job's processes only.
 std::string mark_of(const Job& job) { return "TUTTI_JOB=" + job.name; }
 
-/// What the job takes, if it can be had.
+/// The job's demand, limited by what is available.
 Demand fitting(const Job& job) {
   Demand demand = demand_of(job);
   check_fits(demand, allowance());
@@ -61,7 +61,7 @@ Demand fitting(const Job& job) {
 class Supervisor {
  public:
   explicit Supervisor(const Job& job) : job_(job), files_(fitting(job)), guardian_(mark_of(job)) {
-    prctl(PR_SET_CHILD_SUBREAPER, 1);  // what ranks leave behind becomes ours, and is killed at the end
+    prctl(PR_SET_CHILD_SUBREAPER, 1);  // orphans of ranks become our children, and are killed at the end
   }
 
   int run() {
@@ -103,7 +103,7 @@ class Supervisor {
   bool outputs_open() const {
     return std::any_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank.output_open(); });
   }
-  /// Will it end, whatever the ranks do?
+  /// True if it will end, whatever the ranks do.
   bool ending() const { return interrupted_by_ != 0 || first_status_ != 0; }
   std::string running_ranks() const;
 
@@ -115,15 +115,16 @@ class Supervisor {
   Fd ends_{epoll_create1(EPOLL_CLOEXEC)}, outputs_{epoll_create1(EPOLL_CLOEXEC)};
   std::vector<Fd> pidfds_;          // [rank]
   int first_status_ = 0;            // of the first rank that failed
-  std::vector<std::string> later_;  // what became of those that failed after it, of the first of them
+  std::vector<std::string> later_;  // descriptions of later failures, at most kToldLater
   size_t failed_later_ = 0;
-  int interrupted_by_ = 0;    // the signal that the launcher got
-  bool reader_gone_ = false;  // our own output takes no more
+  int interrupted_by_ = 0;    // the signal sent to the launcher
+  bool reader_gone_ = false;  // our own output accepts no more
   std::optional<Clock::time_point> deadline_;
   int next_signal_ = 0;  // to be sent at the deadline
 };
 
-/// What rank 0 may read: a terminal only while we are in its foreground, else reading it would stop us.
+/// The source of rank 0's input: a terminal only while we are in its foreground, since reading it would otherwise stop
+/// us.
 int readable_stdin(const Job& job) {
   if (!job.feed_stdin || fcntl(STDIN_FILENO, F_GETFD) < 0) return -1;
   return isatty(STDIN_FILENO) == 0 || tcgetpgrp(STDIN_FILENO) == getpgrp() ? STDIN_FILENO : -1;
@@ -156,7 +157,7 @@ void Supervisor::start_rank(int rank) {
       fmt::format("started {}{}", started.name(), placement.cpus ? " on processors " + to_text(*placement.cpus) : ""));
 }
 
-/// Waits until something happens, at most to the deadline, and deals with it.
+/// Waits for events, at most until the deadline, and handles them.
 void Supervisor::turn(double at_most) {
   std::vector<pollfd> fds{{signals_.fd(), POLLIN, 0}, {ends_.get(), POLLIN, 0}, {outputs_.get(), POLLIN, 0}};
   for (const RankProcess& rank : ranks_) rank.wait_for(fds);
@@ -179,7 +180,7 @@ void Supervisor::pass_output_on() {
   const int number = epoll_wait(outputs_.get(), ready, std::size(ready), 0);
   for (int i = 0; i < number; ++i) {
     if (ranks_[ready[i].data.u32].drain() || reader_gone_) continue;
-    reader_gone_ = true;  // as a program that writes into a closed pipe: the job ends, quietly
+    reader_gone_ = true;  // like a program that writes to a closed pipe: the job ends silently
     first_status_ = 128 + SIGPIPE;
     send_all(SIGTERM);
     count_down(kFromTermToKill, SIGKILL);
@@ -194,7 +195,7 @@ void Supervisor::take_signal(int signal) {
     return;
   }
   if (signal == SIGUSR1 || signal == SIGUSR2) return send_all(signal);
-  if (interrupted_by_ != 0 && signal == SIGINT) {  // Ctrl-C again: at once
+  if (interrupted_by_ != 0 && signal == SIGINT) {  // Ctrl-C again: kill at once
     send_all(SIGKILL);
     return;
   }
@@ -209,14 +210,14 @@ void Supervisor::stop_and_continue() {
   send_all(SIGCONT);
 }
 
-/// Has the end of a rank reported by `ends_`, and its output by `outputs_`.
+/// Watches a rank's end in `ends_` and its output in `outputs_`.
 void Supervisor::watch(const RankProcess& rank) {
   pidfds_.emplace_back(static_cast<int>(syscall(SYS_pidfd_open, rank.pid(), 0)));
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u32 = static_cast<uint32_t>(rank.rank());
   if (!pidfds_.back() || epoll_ctl(ends_.get(), EPOLL_CTL_ADD, pidfds_.back().get(), &event) != 0) {
-    throw_error(Code::SystemError, "rank {} cannot be watched: {}; Linux 5.3 or newer is needed", rank.rank(),
+    throw_error(Code::SystemError, "cannot watch rank {}: {}; Linux 5.3 or newer is needed", rank.rank(),
                 std::strerror(errno));
   }
   for (const int fd : rank.output_fds()) {
@@ -231,7 +232,7 @@ void Supervisor::reap_ranks() {
   const int number = epoll_wait(ends_.get(), ended, std::size(ended), 0);
   for (int i = 0; i < number; ++i) {
     RankProcess& rank = ranks_[ended[i].data.u32];
-    // The rest of its group goes with it. Only then is its number free to be used again.
+    // The rest of its group is killed too. Only then may its number be reused.
     kill(-rank.pid(), SIGKILL);
     guardian_.forget(rank.pid());
     int wait_status = 0;
@@ -241,7 +242,7 @@ void Supervisor::reap_ranks() {
   }
 }
 
-/// What became ours when ranks left it, and short connections that carried signals.
+/// Reaps orphans of ranks, and short connections that carried signals.
 void Supervisor::reap_others() {
   for (;;) {
     siginfo_t info{};
@@ -249,13 +250,13 @@ void Supervisor::reap_others() {
     const bool is_rank = std::any_of(ranks_.begin(), ranks_.end(), [&](const RankProcess& rank) {
       return !rank.ended() && rank.pid() == info.si_pid;
     });
-    if (is_rank) return;  // its turn comes
+    if (is_rank) return;  // handled by its own event
     waitpid(info.si_pid, nullptr, 0);
     if (info.si_pid == guardian_.pid()) replace_guardian();
   }
 }
 
-/// Somebody has killed it, perhaps before he kills us.
+/// The guardian was killed, possibly just before the launcher will be.
 void Supervisor::replace_guardian() {
   std::vector<pid_t> groups;
   for (const RankProcess& rank : ranks_) {
@@ -270,7 +271,7 @@ void Supervisor::replace_guardian() {
 }
 
 void Supervisor::note_end(RankProcess& rank, int wait_status) {
-  rank.drain();  // its own last words come before ours
+  rank.drain();  // its own output precedes our message
   rank.mark_ended(wait_status);
   if (rank.status() == 0) return;
   if (first_status_ != 0) {
@@ -280,7 +281,7 @@ void Supervisor::note_end(RankProcess& rank, int wait_status) {
     return;
   }
   first_status_ = rank.status();
-  if (interrupted_by_ != 0 && rank.killed_by(interrupted_by_)) return;  // that is what was asked for
+  if (interrupted_by_ != 0 && rank.killed_by(interrupted_by_)) return;  // that was requested
   say(job_, fmt::format("{}: {}", rank.name(), rank.what_became()));
   if (running() > 0 && !deadline_) count_down(job_.grace, SIGTERM);
 }

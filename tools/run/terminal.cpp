@@ -24,7 +24,7 @@ std::optional<PseudoTerminal> open_pseudo_terminal(const winsize& size) {
 std::optional<winsize> window_size(int fd, size_t columns) {
   winsize size{};
   if (isatty(fd) == 0) return std::nullopt;
-  ioctl(fd, TIOCGWINSZ, &size);  // all 0 where it has none
+  ioctl(fd, TIOCGWINSZ, &size);  // zeros if it has none
   size.ws_col = static_cast<unsigned short>(size.ws_col - std::min<size_t>(size.ws_col, columns));
   return size;
 }

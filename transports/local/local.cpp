@@ -51,7 +51,8 @@ class Local final : public Transport {
   bool is_engine() const override { return false; }
 
   Reach probe(Rank peer) const override {
-    if (wireup_.place(peer) != wireup_.place(wireup_.rank())) return {.ok = false, .why_not = "another process"};
+    if (wireup_.process_id(peer) != wireup_.process_id(wireup_.rank()))
+      return {.ok = false, .why_not = "another process"};
     return {.ok = true, .alpha = 150e-9, .beta = 1 / 12e9};
   }
 

@@ -122,9 +122,9 @@ class Outgoing {
 /// Answers peers that ask whether this process can pull from theirs. It may outlive the transport.
 Wireup::Service pull_service(const Wireup& wireup) {
   std::vector<int> processes;  // 0: a process of another host, whose number means nothing here
-  const ProcessId& mine = wireup.place(wireup.rank());
+  const ProcessId& mine = wireup.process_id(wireup.rank());
   for (Rank peer = 0; peer < wireup.ranks(); ++peer) {
-    const ProcessId& theirs = wireup.place(peer);
+    const ProcessId& theirs = wireup.process_id(peer);
     processes.push_back(theirs.host == mine.host ? static_cast<int>(theirs.process) : 0);
   }
   return [processes](Rank from, const std::string& bytes) -> Wireup::Reply {
@@ -230,7 +230,8 @@ class Shm final : public Transport {
   bool is_engine() const override { return false; }
 
   Reach probe(Rank peer) const override {
-    const ProcessId &mine = context_.wireup->place(context_.wireup->rank()), &theirs = context_.wireup->place(peer);
+    const ProcessId &mine = context_.wireup->process_id(context_.wireup->rank()),
+                    &theirs = context_.wireup->process_id(peer);
     if (mine.host != theirs.host) return {.ok = false, .why_not = "another host, or other namespaces of this one"};
     if (!outgoing_) return {.ok = false, .why_not = "this rank's arena is not shared memory"};
     return {.ok = true, .alpha = 250e-9, .beta = 1 / 10e9};
@@ -239,7 +240,7 @@ class Shm final : public Transport {
   ReadAccess reading(Rank peer, const Word& word) const override {
     if (word.at == 0 || env().cma == Cma::Off || !probe(peer).ok) return ReadAccess::None;
     uint64_t read = 0;
-    const int error = link::cma_read(static_cast<int>(context_.wireup->place(peer).process),
+    const int error = link::cma_read(static_cast<int>(context_.wireup->process_id(peer).process),
                                      reinterpret_cast<const unsigned char*>(word.at),
                                      reinterpret_cast<unsigned char*>(&read), sizeof read);
     return error == 0 && read == word.value ? ReadAccess::Pulled : ReadAccess::None;
@@ -310,20 +311,20 @@ class Shm final : public Transport {
 
  private:
   std::vector<int> others_of_host() const {
-    const ProcessId& mine = context_.wireup->place(context_.wireup->rank());
+    const ProcessId& mine = context_.wireup->process_id(context_.wireup->rank());
     std::set<int> others;
     for (Rank peer = 0; peer < context_.wireup->ranks(); ++peer) {
-      const ProcessId& place = context_.wireup->place(peer);
-      const bool possible = place.process > 0 && place.process <= kMostProcessId;  // a peer says what it likes
-      if (place.host == mine.host && place.process != mine.process && possible)
-        others.insert(static_cast<int>(place.process));
+      const ProcessId& other = context_.wireup->process_id(peer);
+      const bool possible = other.process > 0 && other.process <= kMostProcessId;  // the number is not trusted
+      if (other.host == mine.host && other.process != mine.process && possible)
+        others.insert(static_cast<int>(other.process));
     }
     return {others.begin(), others.end()};
   }
   link::PeerMappings& windows_of(Rank peer) { return windows_.try_emplace(peer, *context_.wireup, peer).first->second; }
   /// 0 where its memory is not to be touched.
   int process_of(Rank peer) const {
-    return env().cma != Cma::Off ? static_cast<int>(context_.wireup->place(peer).process) : 0;
+    return env().cma != Cma::Off ? static_cast<int>(context_.wireup->process_id(peer).process) : 0;
   }
   void check(Rank peer) const {
     const Reach reach = probe(peer);

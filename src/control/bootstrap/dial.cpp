@@ -11,15 +11,15 @@
 namespace tutti::control {
 namespace {
 
-constexpr double kChallengeSeconds = 5;  // as long as the other end gives us
-constexpr double kRefusedSeconds = 3;    // of nothing but refusals: then nobody listens
+constexpr double kChallengeSeconds = 5;  // as long as the other end's limit
+constexpr double kRefusedSeconds = 3;    // of refusals only: then nothing listens
 constexpr int kFirstPauseMs = 5, kLongestPauseMs = 200;
 
-/// How long try number `tries` (from 1) waits for the other end's part of the challenge. Where it took the connection
-/// and has no time for it, a second one may fare better than the first.
+/// How long attempt `tries` (from 1) waits for the other end's part of the challenge. If the other end accepted a
+/// connection and then ignores it, a second connection may do better.
 double challenge_seconds(int tries) { return std::min(kChallengeSeconds, static_cast<double>(tries)); }
 
-/// A pause before the next try: longer with each, and never the same for all who try.
+/// Pauses before the next attempt: longer each time, and randomized so that peers do not retry together.
 void pause(int tries, WaitLimit limit) {
   const int longest = std::min(kLongestPauseMs, kFirstPauseMs << std::min(tries, 10));
   const int ms = longest / 2 + static_cast<int>(random_u64() % static_cast<uint64_t>(longest / 2 + 1));
@@ -27,7 +27,7 @@ void pause(int tries, WaitLimit limit) {
   if (limit.stop && limit.stop->load(std::memory_order_relaxed) != 0) throw_error(Code::Aborted, "stopped");
 }
 
-/// Proves the key both ways on a fresh connection. Throws Error(InvalidArgument) if the other end does not accept it.
+/// Authenticates both ends of a fresh connection. Throws Error(InvalidArgument) if the other end rejects the key.
 void prove(int fd, const Key& key, WaitLimit limit, int tries) {
   const double most = challenge_seconds(tries);
   if (limit.deadline.left() > most) limit.deadline = Deadline::in(most);
@@ -38,7 +38,7 @@ void prove(int fd, const Key& key, WaitLimit limit, int tries) {
       throw_error(Code::SystemError, "its process has no file descriptor left for a connection; raise ulimit -n there");
     }
     if (!std::equal(hello.magic.begin(), hello.magic.end() - 1, challenge::kMagic.begin())) {
-      throw_error(Code::InvalidArgument, "what listens there is not Tutti");
+      throw_error(Code::InvalidArgument, "the listener there is not Tutti");
     }
     if (hello.magic != challenge::kMagic) {
       throw_error(Code::InvalidArgument,
@@ -68,13 +68,13 @@ struct Attempt {
   Fd fd;
 };
 
-/// What became of one round of attempts at all addresses.
+/// The result of one attempt at all addresses.
 struct Round {
   Fd connected;
-  bool all_refused = true;             // every one said that nobody listens
-  bool strangers = false;              // somebody listens who does not know the key
-  bool exhausted = false;              // somebody listens who cannot take connections for now
-  std::vector<std::string> reasons{};  // why each failed
+  bool all_refused = true;             // every address refused the connection: nothing listens
+  bool unauthenticated = false;        // a listener does not know the key
+  bool exhausted = false;              // a listener cannot accept connections now
+  std::vector<std::string> reasons{};  // of each failure
 
   void failed(const Address& address, uint16_t port, const std::string& why, bool refused) {
     reasons.push_back(fmt::format("{}: {}", to_string(address, port), why));
@@ -82,7 +82,7 @@ struct Round {
   }
 };
 
-/// Tries a connected socket; true if it is the one.
+/// Authenticates a connected socket; true on success.
 bool try_challenge(Attempt& attempt, uint16_t port, const Key& key, WaitLimit limit, int tries, Round& round) {
   try {
     prove(attempt.fd.get(), key, limit, tries);
@@ -90,14 +90,14 @@ bool try_challenge(Attempt& attempt, uint16_t port, const Key& key, WaitLimit li
     return true;
   } catch (const Error& error) {
     if (error.code() == Code::Aborted) throw;
-    round.strangers |= error.code() == Code::InvalidArgument;
+    round.unauthenticated |= error.code() == Code::InvalidArgument;
     round.exhausted |= error.code() == Code::SystemError;
     round.failed(attempt.address, port, error.what(), false);
     return false;
   }
 }
 
-/// Connects to all addresses at the same time, since some may be dead ends that swallow every packet.
+/// Connects to all addresses at the same time, since some may drop every packet.
 Round dial_round(const std::vector<Address>& addresses, uint16_t port, const Key& key, WaitLimit limit, int tries) {
   Round round;
   std::vector<Attempt> open;
@@ -133,17 +133,18 @@ Round dial_round(const std::vector<Address>& addresses, uint16_t port, const Key
 
 Fd dial(const std::vector<Address>& addresses, uint16_t port, const Key& key, WaitLimit limit) {
   const Deadline refused = Deadline::in(kRefusedSeconds);
-  bool answered = false;  // somebody or something was there
-  std::string exhausted;  // what the last round said in which somebody could not take connections
+  bool answered = false;  // some address did not refuse
+  std::string exhausted;  // the last round's reasons in which a listener could not accept connections
   for (int tries = 1;; ++tries) {
     Round round = dial_round(addresses, port, key, limit, tries);
     if (round.connected) return std::move(round.connected);
     const std::string reasons = fmt::format("{}", fmt::join(round.reasons, "; "));
-    if (round.strangers) throw_error(Code::InvalidArgument, "cannot connect ({})", reasons);
+    if (round.unauthenticated) throw_error(Code::InvalidArgument, "cannot connect ({})", reasons);
     answered = answered || !round.all_refused;
     if (!answered && refused.passed()) {
       throw_error(Code::PeerFailed,
-                  "nobody listens there ({}): its process has ended, or a firewall refuses connections to it", reasons);
+                  "nothing listens there ({}): its process has ended, or a firewall refuses connections to it",
+                  reasons);
     }
     if (round.exhausted) exhausted = reasons;
     if (limit.deadline.passed()) {

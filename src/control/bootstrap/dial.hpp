@@ -1,5 +1,5 @@
-// The connecting side of the control plane: connects, proves the key, sends one message, gets one back. These calls
-// wait, so they are for the user's threads; the accepting side is control/acceptor.hpp.
+// The connecting side of the control plane: connects, proves the key, sends one message, receives one reply. These
+// calls block, so they run on the user's threads; the accepting side is control/acceptor.hpp.
 #pragma once
 
 #include <string>
@@ -12,20 +12,19 @@
 
 namespace tutti::control {
 
-/// Connects to whichever of `addresses` answers first with a proof of `key`, and tries again until the deadline where a
-/// connection is reset, closed early or left without an answer: a acceptor that is oversubscribed does that. Throws
-/// Error: Timeout; PeerFailed where nothing but refusals came for some seconds: nobody listens; InvalidArgument where
-/// somebody does who does not know the key.
+/// Connects to the first of `addresses` that proves `key`. Tries again until the deadline after a reset, an early close
+/// or no answer, since an overloaded acceptor causes those. Throws Error: Timeout; PeerFailed after some seconds of
+/// refusals only, since then nothing listens; InvalidArgument if the listener does not know the key.
 Fd dial(const std::vector<Address>& addresses, uint16_t port, const Key& key, WaitLimit limit);
-/// The same for an abstract UNIX socket, where one refusal is enough; `same_user`: the listener must be a process of
+/// The same for an abstract UNIX socket, where one refusal is final. `same_user`: the listener must be a process of
 /// this user.
 Fd dial_unix(const std::string& name, const Key& key, WaitLimit limit, bool same_user = false);
 
-/// The body of the next frame. `passed` receives a descriptor that came along (UNIX sockets only). Throws as recv_all,
-/// ProtocolError for one longer than `limit`.
+/// The body of the next frame. `passed` receives a descriptor sent with it (UNIX sockets only). Throws as recv_all
+/// does; ProtocolError for a frame longer than `most_bytes`.
 std::string receive_frame(int fd, size_t most_bytes, WaitLimit limit, Fd* passed = nullptr);
 
-/// Sends a message and reads the answer as an M; an answer of Refused is thrown as the Error it carries.
+/// Sends a message and reads the reply as an M. A reply of Refused is thrown as the Error that it carries.
 template <class M, class Request>
 M call(int fd, const Request& request, WaitLimit limit, Fd* passed = nullptr) {
   send_all(fd, pack(request), limit);

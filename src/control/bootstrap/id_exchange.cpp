@@ -1,5 +1,4 @@
-// How the ranks of a launch come by one unique id: rank 0 opens a id_server for just so long, and the others fetch it
-// there.
+// How the ranks of a launch get one unique id: rank 0 serves it until all ranks have it, and the others fetch it.
 #include <poll.h>
 #include <unistd.h>
 
@@ -25,10 +24,10 @@
 namespace tutti::control {
 namespace {
 
-constexpr double kTellSeconds = 2;  // for the others to hear why a rank cannot go on
-constexpr int kRetryMs = 20;        // rank 0 may come late, and there is nothing of it to wait on
+constexpr double kWithdrawSeconds = 2;  // for the others to receive the reason why a rank cannot continue
+constexpr int kRetryMs = 20;            // rank 0 may start late, and there is nothing of it to wait on
 
-/// What the key is derived from.
+/// The secret from which the key is derived.
 std::string secret_of(const Launch& launch, Deadline deadline) {
   if (!launch.store) return launch.secret;
   try {
@@ -42,14 +41,14 @@ std::string secret_of(const Launch& launch, Deadline deadline) {
   }
 }
 
-/// What may be wrong where ranks do not find each other.
-std::string hint(const Launch& launch) {
+/// A possible reason why ranks do not find each other.
+std::string possible_reason(const Launch& launch) {
   if (!launch.job_is_parent) return "";
   return ". TUTTI_JOB is not set, so only processes with the same parent find each other: set it to the same new word "
          "on all ranks (on several hosts also TUTTI_ROOT_ADDR and TUTTI_KEY), or start them with tutti run";
 }
 
-/// The address to one meeting of a launch. Its name and key differ from those of the one before and the one after.
+/// Where rank 0 serves one unique id of a launch. Name and key differ for each id of the launch.
 struct RendezvousAddress {
   RendezvousAddress(const Launch& launch, const std::string& secret, uint64_t number)
       : one_host(launch.one_host()),
@@ -72,81 +71,81 @@ struct RendezvousAddress {
   uint16_t port;
 };
 
-/// Hands out the id, on the control thread, or the reason why there is none.
+/// Serves the id, or the reason why there is none, on the control thread.
 class IdServer final : public ConnectionHandler {
  public:
   IdServer(const RendezvousAddress& address, Rank ranks)
-      : address_(address), served_(static_cast<size_t>(ranks), false) {
-    served_[0] = true;
+      : address_(address), answered_(static_cast<size_t>(ranks), false) {
+    answered_[0] = true;
   }
   const Key& key() const override { return address_.key; }
 
-  /// What is handed out. The first reason to refuse stands.
-  void give(const std::string& hex) { hex_ = hex; }
-  void refuse(Refused verdict) {
+  /// The first reason to refuse is kept.
+  void set_id(const std::string& hex) { hex_ = hex; }
+  void refuse(Refused refusal) {
     const std::lock_guard lock(mutex_);
-    if (!verdict_) verdict_ = std::move(verdict);
+    if (!refusal_) refusal_ = std::move(refusal);
     changed_.notify_all();
   }
-  std::optional<Refused> verdict() {
+  std::optional<Refused> refusal() {
     const std::lock_guard lock(mutex_);
-    return verdict_;
+    return refusal_;
   }
 
-  void welcome(Fd& fd, std::string_view first) override {
+  void on_connection(Fd& fd, std::string_view first) override {
     if (address_.one_host && peer_user(fd.get()) != static_cast<int64_t>(geteuid())) {
       throw_error(Code::InvalidArgument, "rank 0 belongs to another user");
     }
     if (kind_of(first) == Kind::Withdraw) {
       auto withdrawal = unpack<Withdraw>(first);
-      check_place(withdrawal.ranks, withdrawal.rank);
+      check_rank(withdrawal.ranks, withdrawal.rank);
       refuse({withdrawal.code, std::move(withdrawal.text)});
       return answer(fd, withdrawal.rank, pack(Accepted{}));
     }
     const auto fetch = unpack<Fetch>(first);
-    check_place(fetch.ranks, fetch.rank);
-    const auto refused = verdict();
-    answer(fd, fetch.rank, refused ? pack(*refused) : pack(IdGiven{hex_}), !refused);
+    check_rank(fetch.ranks, fetch.rank);
+    const auto refused = refusal();
+    answer(fd, fetch.rank, refused ? pack(*refused) : pack(IdReply{hex_}), !refused);
   }
 
-  /// Waits until all ranks have come, or until one of them has said that it cannot take part.
+  /// Waits until all ranks have been answered, or one has withdrawn.
   void wait(Deadline deadline) {
     std::unique_lock lock(mutex_);
-    changed_.wait_until(lock, deadline.at(), [this] { return verdict_ || all_served(); });
+    changed_.wait_until(lock, deadline.at(), [this] { return refusal_ || all_answered(); });
   }
   void wait_for_all(Deadline deadline) {
     std::unique_lock lock(mutex_);
-    changed_.wait_until(lock, deadline.at(), [this] { return all_served(); });
+    changed_.wait_until(lock, deadline.at(), [this] { return all_answered(); });
   }
-  /// How many have the id.
-  size_t given() {
+  /// How many ranks have fetched the id.
+  size_t served() {
     const std::lock_guard lock(mutex_);
-    return given_.size();
+    return served_.size();
   }
   std::vector<Rank> missing() {
     const std::lock_guard lock(mutex_);
     std::vector<Rank> ranks;
-    for (size_t r = 0; r < served_.size(); ++r) {
-      if (!served_[r]) ranks.push_back(static_cast<Rank>(r));
+    for (size_t r = 0; r < answered_.size(); ++r) {
+      if (!answered_[r]) ranks.push_back(static_cast<Rank>(r));
     }
     return ranks;
   }
 
  private:
-  bool all_served() const {
-    return std::all_of(served_.begin(), served_.end(), [](bool s) { return s; });
+  bool all_answered() const {
+    return std::all_of(answered_.begin(), answered_.end(), [](bool s) { return s; });
   }
-  void check_place(Rank ranks, Rank rank) const {
-    const auto expected = static_cast<Rank>(served_.size());
+  void check_rank(Rank ranks, Rank rank) const {
+    const auto expected = static_cast<Rank>(answered_.size());
     if (ranks == expected && rank >= 0 && rank < ranks) return;
-    throw_error(Code::InvalidArgument, "rank {} of {} came to exchange_unique_id; rank 0 was launched as one of {}",
-                rank, ranks, expected);
+    throw_error(Code::InvalidArgument, "rank {} of {} asked for the unique id; rank 0 was launched as one of {}", rank,
+                ranks, expected);
   }
-  void answer(const Fd& fd, Rank rank, const std::string& bytes, bool gives = false) {
+  void answer(const Fd& fd, Rank rank, const std::string& bytes, bool serves_id = false) {
     if (send_now(fd.get(), bytes) != static_cast<ptrdiff_t>(bytes.size())) return;
     const std::lock_guard lock(mutex_);
-    served_[static_cast<size_t>(rank)] = true;
-    if (gives) given_.insert(rank);
+    answered_[static_cast<size_t>(rank)] = true;
+    if (serves_id) served_.insert(rank);
     changed_.notify_all();
   }
 
@@ -154,9 +153,9 @@ class IdServer final : public ConnectionHandler {
   std::string hex_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<bool> served_;
-  std::set<Rank> given_;
-  std::optional<Refused> verdict_;
+  std::vector<bool> answered_;
+  std::set<Rank> served_;
+  std::optional<Refused> refusal_;
 };
 
 Fd open_listener(const RendezvousAddress& address) {
@@ -169,7 +168,7 @@ Fd open_listener(const RendezvousAddress& address) {
   }
 }
 
-/// The id_server is open as long as this lives.
+/// The server is open while this object lives.
 class OpenIdServer {
  public:
   OpenIdServer(const RendezvousAddress& address, std::shared_ptr<IdServer> id_server)
@@ -193,33 +192,34 @@ class OpenIdServer {
   std::shared_ptr<Fd> listener_;
 };
 
-/// Rank 0 cannot go on: tells the others why, as they come.
+/// Rank 0 cannot continue: sends the reason to each rank that asks.
 void refuse_all(const Launch& launch, const RendezvousAddress& address, const Error& why) {
   if (launch.size == 1) return;
   try {
     const auto id_server = std::make_shared<IdServer>(address, launch.size);
     id_server->refuse({why.code(), describe_withdrawal(0, why)});
     const OpenIdServer open(address, id_server);
-    id_server->wait_for_all(Deadline::in(kTellSeconds));
-  } catch (const Error&) {  // then they wait until their own time is over
+    id_server->wait_for_all(Deadline::in(kWithdrawSeconds));
+  } catch (const Error&) {  // then they wait until their own deadline
   }
 }
 
-/// Ranks on other hosts cannot come to addresses of the loopback interface.
+/// Ranks on other hosts cannot reach addresses of the loopback interface.
 void check_reachable(const RendezvousAddress& address) {
   const ControlThread& control = ControlThread::get();
   control.check_addresses();
   const auto reaches_only_itself = [](const std::vector<Address>& addresses) {
     return std::all_of(addresses.begin(), addresses.end(), [](const Address& a) { return a.is_loopback(); });
   };
-  if (address.one_host || !reaches_only_itself(control.home().addresses) || reaches_only_itself(resolve(address.root)))
+  if (address.one_host || !reaches_only_itself(control.local_member().addresses) ||
+      reaches_only_itself(resolve(address.root)))
     return;
   throw_error(Code::InvalidArgument,
-              "rank 0 offers nothing but its loopback address, and ranks on other hosts cannot reach that: set "
+              "rank 0 offers only its loopback address, which ranks on other hosts cannot reach: set "
               "TUTTI_INTERFACE to an interface that they reach, or unset it");
 }
 
-UniqueId hand_out(const Launch& launch, const RendezvousAddress& address, Deadline deadline) {
+UniqueId serve_id(const Launch& launch, const RendezvousAddress& address, Deadline deadline) {
   if (launch.size == 1) return on_this_host([] { return create_unique_id(); });
   try {
     check_reachable(address);
@@ -229,29 +229,30 @@ UniqueId hand_out(const Launch& launch, const RendezvousAddress& address, Deadli
   }
   UniqueId id = on_this_host([] { return create_unique_id(); });
   const auto id_server = std::make_shared<IdServer>(address, launch.size);
-  id_server->give(id.hex());
+  id_server->set_id(id.hex());
   try {
     const OpenIdServer open(address, id_server);
     id_server->wait(deadline);
-    if (id_server->verdict()) id_server->wait_for_all(Deadline::in(kTellSeconds));
+    if (id_server->refusal()) id_server->wait_for_all(Deadline::in(kWithdrawSeconds));
   } catch (const Error&) {
     release_unique_id(id);
     throw;
   }
   const std::vector<Rank> missing = id_server->missing();
-  auto verdict = id_server->verdict();
-  if (!verdict && missing.empty()) return id;
-  if (!verdict) {
-    verdict = Refused{Code::Timeout,
-                      fmt::format("rank 0 of {} ({}) waited in vain for {} to fetch the unique id at {}{}", launch.size,
-                                  launch.launcher, list_ranks(missing), address.describe(), hint(launch))};
+  auto refusal = id_server->refusal();
+  if (!refusal && missing.empty()) return id;
+  if (!refusal) {
+    refusal =
+        Refused{Code::Timeout,
+                fmt::format("rank 0 of {} ({}) timed out waiting for {} to fetch the unique id at {}{}", launch.size,
+                            launch.launcher, list_ranks(missing), address.describe(), possible_reason(launch))};
   }
-  const auto given = id_server->given();  // these wait for the others, or soon will
-  withdraw(id, {launch.size, 0, verdict->code, verdict->text}, static_cast<size_t>(launch.size) - 1 - given);
-  throw Error(verdict->code, verdict->text);
+  const auto served = id_server->served();  // these wait for the other ranks, or soon will
+  withdraw(id, {launch.size, 0, refusal->code, refusal->text}, static_cast<size_t>(launch.size) - 1 - served);
+  throw Error(refusal->code, refusal->text);
 }
 
-UniqueId given_id(const Launch& launch) {
+UniqueId id_from_environment(const Launch& launch) {
   try {
     return UniqueId::from_hex(launch.id);
   } catch (const Error& error) {
@@ -264,14 +265,14 @@ Fd dial_rank_zero(const RendezvousAddress& address, WaitLimit limit) {
                           : dial(resolve(address.root), address.port, address.key, limit);
 }
 
-/// The id in rank 0's answer. Throws the reason why there is none.
+/// The id in rank 0's answer. Throws the reason if there is none.
 UniqueId id_in(const std::string& answer) {
-  if (kind_of(answer) != Kind::Refused) return UniqueId::from_hex(unpack<IdGiven>(answer).hex);
+  if (kind_of(answer) != Kind::Refused) return UniqueId::from_hex(unpack<IdReply>(answer).hex);
   const auto refused = unpack<Refused>(answer);
   throw Error(refused.code, refused.text);
 }
 
-/// One attempt: rank 0's answer. Throws where rank 0 cannot be reached.
+/// One attempt to get rank 0's answer. Throws if rank 0 cannot be reached.
 std::string fetch_once(const Launch& launch, const RendezvousAddress& address, WaitLimit limit) {
   const Fd fd = dial_rank_zero(address, limit);
   send_all(fd.get(), pack(Fetch{launch.size, launch.rank}), limit);
@@ -279,10 +280,10 @@ std::string fetch_once(const Launch& launch, const RendezvousAddress& address, W
 }
 
 UniqueId fetch(const Launch& launch, uint64_t number, Deadline deadline) {
-  std::string refused;  // the last reason of a process that listened there and did not accept the key
+  std::string refused;  // of a process that listened there and rejected the key
   for (;;) {
     const RendezvousAddress address(launch, secret_of(launch, deadline),
-                                    number);  // a store may be opened anew, with another secret
+                                    number);  // a store may be restarted with another secret
     std::string answer, reason;
     Code code = Code::Timeout;
     try {
@@ -298,27 +299,28 @@ UniqueId fetch(const Launch& launch, uint64_t number, Deadline deadline) {
     if (reason.empty()) return id_in(answer);
     if (deadline.passed()) {
       if (!refused.empty() && refused != reason) reason += "; before: " + refused;
-      throw_error(
-          code, "rank {} of {} ({}) could not fetch the unique id from rank 0 at {}, with a key made from {}: {}{}",
-          launch.rank, launch.size, launch.launcher, address.describe(), launch.secret_source, reason, hint(launch));
+      throw_error(code,
+                  "rank {} of {} ({}) could not fetch the unique id from rank 0 at {}, with a key made from {}: {}{}",
+                  launch.rank, launch.size, launch.launcher, address.describe(), launch.secret_source, reason,
+                  possible_reason(launch));
     }
     poll(nullptr, 0, deadline.poll_ms(kRetryMs));
   }
 }
 
-/// The number of a launch's next meeting, or of the attempt at it.
-uint64_t next_meeting() {
-  static std::atomic<uint64_t> meetings{0};
-  return meetings++;
+/// Counts the unique ids of this launch, attempts included.
+uint64_t next_exchange_number() {
+  static std::atomic<uint64_t> exchanges{0};
+  return exchanges++;
 }
 
-void tell_rank_zero(const Launch& launch, const RendezvousAddress& address, const Error& why, WaitLimit limit) {
+void send_withdrawal(const Launch& launch, const RendezvousAddress& address, const Error& why, WaitLimit limit) {
   const Withdraw withdrawal{launch.size, launch.rank, why.code(), describe_withdrawal(launch.rank, why)};
   while (!limit.deadline.passed()) {
     try {
       call<Accepted>(dial_rank_zero(address, limit).get(), withdrawal, limit);
       return;
-    } catch (const Error&) {  // it may come yet
+    } catch (const Error&) {  // rank 0 may start later
       poll(nullptr, 0, limit.deadline.poll_ms(kRetryMs));
     }
   }
@@ -327,8 +329,8 @@ void tell_rank_zero(const Launch& launch, const RendezvousAddress& address, cons
 }  // namespace
 
 UniqueId exchange_unique_id(const Launch& launch, Deadline deadline) {
-  if (!launch.id.empty()) return given_id(launch);
-  const uint64_t number = next_meeting();
+  if (!launch.id.empty()) return id_from_environment(launch);
+  const uint64_t number = next_exchange_number();
   if (!launch.one_host() && launch.root.empty()) {
     throw_error(Code::InvalidArgument,
                 "{} does not say where rank 0 runs, and this job has ranks on several hosts: set "
@@ -336,20 +338,20 @@ UniqueId exchange_unique_id(const Launch& launch, Deadline deadline) {
                 launch.launcher);
   }
   if (launch.rank != 0) return fetch(launch, number, deadline);
-  return hand_out(launch, RendezvousAddress(launch, secret_of(launch, deadline), number), deadline);
+  return serve_id(launch, RendezvousAddress(launch, secret_of(launch, deadline), number), deadline);
 }
 
 void withdraw(const Launch& launch, const Error& why) {
   if (launch.size == 1) return;
-  const Deadline deadline = Deadline::in(kTellSeconds);
+  const Deadline deadline = Deadline::in(kWithdrawSeconds);
   try {
     if (!launch.id.empty()) {
       return withdraw(UniqueId::from_hex(launch.id),
                       {launch.size, launch.rank, why.code(), describe_withdrawal(launch.rank, why)});
     }
-    const RendezvousAddress address(launch, secret_of(launch, deadline), next_meeting());
-    launch.rank == 0 ? refuse_all(launch, address, why) : tell_rank_zero(launch, address, why, {deadline, nullptr});
-  } catch (const Error&) {  // then the others wait until their own time is over
+    const RendezvousAddress address(launch, secret_of(launch, deadline), next_exchange_number());
+    launch.rank == 0 ? refuse_all(launch, address, why) : send_withdrawal(launch, address, why, {deadline, nullptr});
+  } catch (const Error&) {  // then the others wait until their own deadline
   }
 }
 

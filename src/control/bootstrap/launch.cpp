@@ -14,7 +14,7 @@
 namespace tutti::control {
 namespace {
 
-/// A whole number from a launcher's variable.
+/// A whole number in a launcher's variable.
 std::optional<Rank> number(const Lookup& lookup, const char* name) {
   const auto text = lookup(name);
   if (!text) return std::nullopt;
@@ -27,7 +27,7 @@ std::optional<Rank> number(const Lookup& lookup, const char* name) {
   return value;
 }
 
-/// What a launcher calls its four numbers. Found by the first two; the others may be unset.
+/// A launcher's names for its four numbers. The first two identify the launcher; the others may be unset.
 struct Names {
   const char* launcher;
   const char *rank, *size, *local_rank, *local_size;
@@ -55,7 +55,7 @@ void check(const Names& names, const Launch& launch) {
   }
 }
 
-/// Nothing when neither rank nor size is there; an error when only one is.
+/// Empty if neither rank nor size is set; an error if only one is.
 std::optional<Launch> from_numbers(const Names& names, Number rank, Number size, Number local_rank, Number local_size) {
   if (!rank && !size) return std::nullopt;
   if (!rank || !size) {
@@ -81,7 +81,7 @@ uint16_t port_number(const char* name, const std::string& text) {
   uint16_t port = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
   if (error != std::errc() || end != text.data() + text.size() || port == 0) {
-    throw_error(Code::InvalidArgument, "environment variable {}=\"{}\" is no port: 1 to 65535", name, text);
+    throw_error(Code::InvalidArgument, "environment variable {}=\"{}\" is not a port (1 to 65535)", name, text);
   }
   return port;
 }
@@ -90,7 +90,7 @@ bool names_loopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
-/// Siblings have this in common where nothing in the environment tells jobs apart. One host only.
+/// Identifies the job by its parent process, if no variable does. Valid on one host only.
 std::string parent_identity() {
   const auto parent = static_cast<uint32_t>(getppid());
   return fmt::format("parent {} {}", parent, process_start(parent));
@@ -98,7 +98,7 @@ std::string parent_identity() {
 
 std::optional<Launch> from_tutti_run(const Env& environment) {
   auto launch = from_numbers(kOurs, environment.rank, environment.size, environment.local_rank, environment.local_size);
-  // Started by hand, as TUTTI_RANK=0 TUTTI_SIZE=2 prog: on this host unless there is word of another.
+  // Started by hand, as in TUTTI_RANK=0 TUTTI_SIZE=2 prog: on this host unless TUTTI_ROOT_ADDR names another.
   if (launch && launch->local_size == 0 && environment.root_addr.empty()) launch->local_size = launch->size;
   return launch;
 }
@@ -115,13 +115,14 @@ std::optional<Launch> from_torchrun(const Lookup& lookup) {
   const std::string host = lookup("MASTER_ADDR").value_or("");
   launch->job = fmt::format("torchrun {} {} {} {}", lookup("TORCHELASTIC_RUN_ID").value_or(""), host, port.value_or(""),
                             lookup("TORCHELASTIC_RESTART_COUNT").value_or(""));
-  if (launch->local_size == 0 && names_loopback(host)) launch->local_size = launch->size;  // no other host reaches that
+  if (launch->local_size == 0 && names_loopback(host))
+    launch->local_size = launch->size;  // no other host reaches a loopback address
   if (!host.empty() && port) launch->store = StoreAddress{host, port_number("MASTER_PORT", *port)};
   return launch;
 }
 
-/// A transport key of Open MPI's is 128 bits, printed as four numbers of 32. mpirun draws them at random. Slurm, and
-/// mpirun without a source of random numbers, put numbers of 32 bits where 64 belong: those can be guessed.
+/// A transport key of Open MPI has 128 bits, printed as four numbers of 32. mpirun draws them at random. Slurm, and
+/// mpirun without a source of random numbers, use 32-bit numbers in place of 64-bit ones: those can be guessed.
 bool is_random_transport_key(const std::string& key) {
   constexpr size_t kHalf = 16;
   if (key.size() != 2 * kHalf + 1 || key[kHalf] != '-') return false;
@@ -150,8 +151,8 @@ std::optional<Launch> from_open_mpi(const Lookup& lookup) {
   return launch;
 }
 
-/// MPICH's own launcher says how many ranks a host has; under Slurm, where it starts its helpers as tasks, its word
-/// counts. Slurm's imitation of its interface does not say that, and then Slurm's own variables say more.
+/// MPICH's own launcher says how many ranks a host has; it also runs under Slurm, where its proxies are tasks. Slurm's
+/// emulation of its interface does not say so, and then Slurm's own variables are better.
 std::optional<Launch> from_pmi(const Lookup& lookup) {
   const bool imitated = !lookup(kPmi.local_size) && lookup("SLURM_STEP_NODELIST");
   return imitated ? std::nullopt : from_names(kPmi, lookup);
@@ -174,13 +175,13 @@ std::optional<Launch> from_slurm(const Lookup& lookup) {
   return launch;
 }
 
-/// How the ranks of this job know each other, and no other's.
+/// Chooses the identity by which the ranks of this job recognise each other.
 void choose_job(Launch& launch, const Env& environment) {
   if (!environment.job.empty()) launch.job = environment.job;
   if (!launch.job.empty() || !launch.id.empty()) return;
   if (!launch.one_host()) {
     throw_error(Code::InvalidArgument,
-                "{} says nothing by which the ranks of this job on several hosts know each other: set TUTTI_JOB to the "
+                "{} sets nothing that identifies this job on several hosts: set TUTTI_JOB to the "
                 "same new word on all of them{}",
                 launch.launcher, environment.key.empty() ? ", and TUTTI_KEY to the same secret" : "");
   }
@@ -188,7 +189,7 @@ void choose_job(Launch& launch, const Env& environment) {
   launch.job_is_parent = true;
 }
 
-/// Ranks of one host exchange_unique_id where only processes of their user are let in. Those of several need a secret.
+/// Ranks of one host use a UNIX socket that accepts only processes of their user. Ranks of several hosts need a secret.
 void choose_secret(Launch& launch, const Env& environment) {
   const bool public_will_do = launch.one_host() || environment.insecure_key || !launch.id.empty();
   if (!environment.key.empty() || public_will_do) {
@@ -202,27 +203,26 @@ void choose_secret(Launch& launch, const Env& environment) {
   } else {
     throw_error(
         Code::InvalidArgument,
-        "rank {} of {} ({}): {}, and {} gives them no secret: who can reach rank 0 could guess the key and join. "
-        "Either "
-        "set TUTTI_KEY to the same secret on all ranks (export TUTTI_KEY=$(openssl rand -hex 32), and have the "
-        "launcher "
-        "pass it on), or start the job with tutti run, which makes one. TUTTI_INSECURE_KEY=1 accepts a key that can be "
-        "guessed",
+        "rank {} of {} ({}): {}, and {} gives them no secret: anyone who can reach rank 0 could guess the key and "
+        "join. "
+        "Either set TUTTI_KEY to the same secret on all ranks (export TUTTI_KEY=$(openssl rand -hex 32), and have the "
+        "launcher pass it on), or start the job with tutti run, which makes one. TUTTI_INSECURE_KEY=1 accepts a key "
+        "that can be guessed",
         launch.rank, launch.size, launch.launcher,
         launch.local_size > 0 ? "the ranks of this job run on several hosts"
-                              : "nothing says that all ranks of this job run on one host",
+                              : "it is not known that all ranks of this job run on one host",
         launch.launcher);
   }
 }
 
-/// What our own variables say goes before what the launcher's do.
+/// Tutti's own variables take precedence over the launcher's.
 void complete(Launch& launch, const Env& environment, const Lookup& lookup) {
   if (!environment.root_addr.empty()) launch.root = environment.root_addr;
   if (launch.root.empty()) launch.root = lookup("MASTER_ADDR").value_or("");
   launch.id = environment.id;
   choose_job(launch, environment);
   choose_secret(launch, environment);
-  constexpr uint64_t kFirst = 10000, kPorts = 20000;  // below the ports that systems give out by themselves
+  constexpr uint64_t kFirst = 10000, kPorts = 20000;  // below the ports that kernels assign by themselves
   launch.port =
       static_cast<uint16_t>(environment.port.value_or(static_cast<int>(kFirst + hash64(launch.job) % kPorts)));
 }

@@ -1,12 +1,12 @@
-// The protocol, as the stores of torch 2 speak it (both of its servers, the classic one and the one over libuv).
-// Numbers are in the byte order of the machine, which is little-endian wherever both run. A request is one byte that
-// says what is wanted, then its arguments; a text or a value stands behind its length of 8 bytes.
+// The protocol of torch 2's stores (of both servers, the classic one and the one over libuv). Numbers have the
+// machine's byte order, which is little-endian wherever both run. A request is one byte that names the query, then its
+// arguments; a text or a value follows its length of 8 bytes.
 //
 //   Validate     a magic number of 4 bytes       first on every connection; no answer
-//   CompareSet   name, expected, desired         the answer is the value that the name has now
+//   CompareSet   name, expected, desired         the answer is the name's value afterwards
 //
-// CompareSet with nothing expected sets a name that has no value yet, and leaves any other as it is. So all ranks do
-// the same, and none has to wait for another.
+// CompareSet with an empty `expected` sets a name that has no value yet and leaves any other unchanged. So all ranks do
+// the same, and none waits for another.
 #include "control/bootstrap/torch_store.hpp"
 
 #include <poll.h>
@@ -25,7 +25,7 @@ namespace {
 enum class Query : uint8_t { Validate = 0, CompareSet = 2 };
 constexpr uint32_t kMagic = 0x3C85F7CE;
 constexpr size_t kSecretBytes = 32, kDigits = 2 * kSecretBytes;
-constexpr double kTrySeconds = 5;  // for one attempt: a host that swallows packets must not take all the time
+constexpr double kTrySeconds = 5;  // for one attempt: a host that drops packets must not use up all the time
 constexpr int kRetryMs = 100;
 static_assert(std::endian::native == std::endian::little);
 
@@ -57,17 +57,17 @@ Fd connect_to(const Address& address, uint16_t port, WaitLimit limit) {
   return fd;
 }
 
-/// Nothing that the store says is believed but 64 hexadecimal digits behind their exact length.
+/// Trusts nothing in the store's answer but 64 hexadecimal digits after their exact length.
 std::string ask(const Address& address, uint16_t port, const std::string& request, WaitLimit limit) {
   const Fd fd = connect_to(address, port, limit);
   send_all(fd.get(), request, limit);
   uint64_t length = 0;
   recv_all(fd.get(), &length, sizeof length, limit);
-  if (length != kDigits) throw_error(Code::ProtocolError, "its answer is not that of torch's store");
+  if (length != kDigits) throw_error(Code::ProtocolError, "its answer is not one of torch's store");
   std::string secret(kDigits, '\0');
   recv_all(fd.get(), secret.data(), secret.size(), limit);
   std::array<uint8_t, kSecretBytes> bytes{};
-  if (!from_hex(secret, bytes.data(), bytes.size())) throw_error(Code::ProtocolError, "its answer is no key");
+  if (!from_hex(secret, bytes.data(), bytes.size())) throw_error(Code::ProtocolError, "its answer is not a key");
   return secret;
 }
 
@@ -89,7 +89,7 @@ std::string secret_from_store(const StoreAddress& store, const std::string& name
       why = error.what();
     }
     if (deadline.passed()) {
-      throw_error(Code::Timeout, "no key could be had from torchrun's store at {}:{} ({})", store.host, store.port,
+      throw_error(Code::Timeout, "could not get a key from torchrun's store at {}:{} ({})", store.host, store.port,
                   why);
     }
     poll(nullptr, 0, deadline.poll_ms(kRetryMs));

@@ -1,8 +1,8 @@
-// torchrun's store: a key-value server (torch.distributed's TCPStore) that torchrun, or rank 0, keeps at
+// torchrun's store: a key-value server (torch.distributed's TCPStore) that torchrun, or rank 0, runs at
 // MASTER_ADDR:MASTER_PORT. The ranks of a launch agree there on a random key.
 //
-// The store asks nobody who he is: whoever can connect to it can read the key. So the key protects from those who know
-// the job's names and numbers, not from those who can reach its store; these can harm the torch job itself as well.
+// The store authenticates nobody: anyone who can connect to it can read the key. So the key protects against those who
+// know the job's names and numbers, not against those who can reach its store; the latter can harm the torch job too.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ struct StoreAddress {
   bool operator==(const StoreAddress&) const = default;
 };
 
-/// The value of `name` in the store, made at random by whichever rank asks first: 64 hexadecimal digits. Tries until
-/// the deadline, since the store may open late. Throws Error(Timeout) saying why it could not be had.
+/// The value of `name` in the store: 64 random hexadecimal digits, set by the first rank that asks. Tries until the
+/// deadline, since the store may open late. Throws Error(Timeout) with the reason.
 std::string secret_from_store(const StoreAddress& store, const std::string& name, Deadline deadline);
 
 }  // namespace tutti::control

@@ -57,7 +57,7 @@ UniqueId::Bytes UniqueId::to_bytes() const {
 }
 
 UniqueId UniqueId::from_bytes(const Bytes& bytes) {
-  if (!std::equal(kMagic.begin(), kMagic.end() - 1, bytes.begin())) reject("it does not begin as one");
+  if (!std::equal(kMagic.begin(), kMagic.end() - 1, bytes.begin())) reject("its magic number is wrong");
   if (bytes[7] != kMagic[7]) {
     throw_error(Code::InvalidArgument,
                 "this unique id has version {}, this library makes version {}: use one version "

@@ -1,4 +1,5 @@
-// The unique id: 128 bytes that let ranks find each other, made by one process and handed to the others by any means.
+// The unique id: 128 bytes by which ranks find each other. One process makes it and passes it to the others by any
+// means.
 #pragma once
 
 #include <array>
@@ -14,8 +15,8 @@ namespace tutti::control {
 
 struct Withdraw;  // control/messages.hpp
 
-/// What an id says: where the process that made it listens, and the key of the communicator. Whoever has the id may
-/// join, so hand it around as one would a password.
+/// The content of an id: where its maker listens, and the key of the communicator. Anyone who has the id may join, so
+/// treat it as a password.
 struct UniqueId {
   static constexpr size_t kBytes = 128;
   static constexpr size_t kMaxAddresses = 4;
@@ -26,11 +27,11 @@ struct UniqueId {
   uint16_t port = 0;
   std::vector<Address> addresses;  ///< 1 … kMaxAddresses
 
-  /// The name of the communicator: public, the same on all its ranks, unlike that of any other.
+  /// The communicator's name: public, the same on all its ranks, different from every other.
   std::string name() const { return public_name(key); }
 
   Bytes to_bytes() const;
-  /// Throws Error(InvalidArgument) saying what is wrong with bytes that are no id.
+  /// Throws Error(InvalidArgument) with the reason if the bytes are not an id.
   static UniqueId from_bytes(const Bytes& bytes);
   /// 256 hexadecimal digits, as for TUTTI_ID.
   std::string hex() const;
@@ -41,17 +42,16 @@ struct UniqueId {
 };
 
 /// Makes an id and opens its rendezvous server (control/rendezvous_server.hpp) in this process, which must live until
-/// all ranks have left. The rendezvous server closes when all ranks left, or after an hour in which nobody came. Throws
+/// all ranks have left. The server closes when all ranks have left, or after an hour without a rank. Throws
 /// Error(SystemError).
 UniqueId create_unique_id();
 
-/// Closes the rendezvous server of an id that this process made and that nobody will use; nothing happens to one in
-/// use.
+/// Closes the rendezvous server of an id that this process made and that no rank will use. Has no effect on one in use.
 void release_unique_id(const UniqueId& id);
 
-/// Tells the other ranks that one cannot join, and why: those that wait for it fail with that reason, and so do those
-/// that come in the next minute. Where the rendezvous server is in this process, waits up to two seconds for them, but
-/// for `told_elsewhere` of them. Throws nothing.
-void withdraw(const UniqueId& id, const Withdraw& withdrawal, size_t told_elsewhere = 0);
+/// Tells the other ranks that this one cannot join, and why: ranks that wait fail with that reason, and so do those
+/// that register in the next minute. If the rendezvous server is in this process, waits up to two seconds until all
+/// ranks but `informed_elsewhere` have received it. Throws nothing.
+void withdraw(const UniqueId& id, const Withdraw& withdrawal, size_t informed_elsewhere = 0);
 
 }  // namespace tutti::control

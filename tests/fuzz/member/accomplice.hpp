@@ -1,5 +1,5 @@
-// A process for the hostile member, which lives in the process of its victim: it listens and connects in the member's
-// place, so that who looks sees its number, and what others read and write in the member's memory they do there.
+// A second process of the hostile member, which itself lives in the victim's process. It listens and connects for the
+// member, so that peers see its process id, and peers' reads and writes of the member's memory happen there.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,18 @@ namespace tutti::fuzz {
 
 class Accomplice {
  public:
-  /// Forks. It ends when this process does.
+  /// Forks. The process ends with this one.
   Accomplice();
 
   uint32_t process() const { return process_; }
   uint64_t started() const { return started_; }
-  /// An abstract UNIX socket's, and the socket.
+  /// The name of an abstract UNIX socket, and the socket.
   const std::string& name() const { return name_; }
   int listener() const { return listener_.get(); }
-  /// A connection to such a socket. Throws Error(PeerFailed) where nobody listens.
+  /// A connection to such a socket. Throws Error(PeerFailed) if nothing listens.
   Fd connect(const std::string& name) const;
 
-  /// Memory that it has under the same address as this process. The first page is its gate.
+  /// Memory at the same address as in this process. The first page is its gate.
   static constexpr size_t kMemory = 1 << 20;
   static unsigned char* memory();
 

@@ -42,7 +42,7 @@ std::string framed(const std::string& body) {
   return frame + body;
 }
 
-/// Memory as an answer brings it along: sealed or not, with anything in it.
+/// Memory to attach to a reply: sealed or not, with random content.
 Fd some_memory(Words& words) {
   const uint8_t how = words.byte();
   Fd fd(memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -56,7 +56,7 @@ Fd some_memory(Words& words) {
 namespace {
 
 /// Of a channel's link in the arena. Collectives of two ranks have a few channels, counted from 0.
-uint64_t place_of(uint32_t channel) {
+uint64_t slot_of(uint32_t channel) {
   constexpr uint64_t kPlace = 4096, kPlaces = 8;
   return kPlace * (channel < Answers::kTransfers ? channel % kPlaces : kPlaces);
 }
@@ -91,7 +91,7 @@ std::string Answers::receive() {
 link::LinkMemory* Answers::link(uint32_t channel) {
   const std::lock_guard lock(mutex_);
   if (arena_.base() == nullptr) return nullptr;
-  return reinterpret_cast<link::LinkMemory*>(arena_.base() + place_of(channel));
+  return reinterpret_cast<link::LinkMemory*>(arena_.base() + slot_of(channel));
 }
 
 void Answers::serve() {
@@ -102,7 +102,7 @@ void Answers::serve() {
       if (door.revents == 0) continue;
       try {
         if (Fd fd = accept_now(door.fd)) answer(std::move(fd));
-      } catch (const Error&) {  // who asked has given up
+      } catch (const Error&) {  // the asker has given up
       }
     }
   }
@@ -138,7 +138,7 @@ Answers::Prepared Answers::honest(const std::string& request) {
   std::string answer = bytes_of(RegionAnswer{kMagic, kArena});
   if (LinkRequest link{}; ask.service == "shm" && ask.request.size() == sizeof link) {
     std::memcpy(&link, ask.request.data(), sizeof link);
-    answer = bytes_of(LinkAnswer{kMagic, kArena, place_of(link.channel)});
+    answer = bytes_of(LinkAnswer{kMagic, kArena, slot_of(link.channel)});
   }
   return {pack(control::Reply{answer}), Fd(::fcntl(arena_.fd(), F_DUPFD_CLOEXEC, 0))};
 }

@@ -1,4 +1,4 @@
-// What a hostile member answers those who connect to it: what a rank would, or what it was told to.
+// A hostile member's replies to connections: a correct rank's, or prepared ones.
 #pragma once
 
 #include <deque>
@@ -16,17 +16,17 @@
 
 namespace tutti::fuzz {
 
-/// For a moment: a member that does not answer must not take the fuzzer's time.
+/// Short: a member that does not reply must not use up the fuzzer's time.
 inline WaitLimit brief() { return {Deadline::in(0.2), nullptr}; }
 
-/// Takes in a connection: proves the key to whoever has made it. The body of its first frame.
+/// Accepts a connection and authenticates it. Returns the body of its first frame.
 std::string take_in(const Fd& fd, const Key& key);
-/// Proves the key to whoever has taken in a connection.
+/// Authenticates at the accepting end.
 void prove(const Fd& fd, const Key& key);
-/// `body` behind its length.
+/// `body` with its length prefix.
 std::string framed(const std::string& body);
 
-/// Memory as an answer brings it along: sealed or not, with anything in it.
+/// Memory to attach to a reply: sealed or not, with random content.
 Fd some_memory(Words& words);
 
 class Answers {
@@ -34,11 +34,11 @@ class Answers {
   explicit Answers(const Accomplice& accomplice);
 
   uint16_t port() const { return port_; }
-  /// From now on to members of the communicator with this key. What was prepared is forgotten.
+  /// Serves the communicator with this key from now on. Drops prepared replies.
   void restart(const Key& key);
-  /// Instead of the next answer that a rank would give.
+  /// Replaces the next correct reply.
   void prepare(std::string frame, Fd fd);
-  /// What has come on the stream that was opened to this member last.
+  /// The bytes received on the stream that was opened last.
   std::string receive();
   /// The link of a channel, in the arena that was handed out; null before.
   link::LinkMemory* link(uint32_t channel);
@@ -58,7 +58,7 @@ class Answers {
   const int unix_;
   const Fd tcp_ = listen_tcp(0);
   const uint16_t port_ = port_of(tcp_.get());
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   Key key_{};
   std::deque<Prepared> prepared_;
   std::vector<Fd> streams_;

@@ -22,11 +22,11 @@ json report(const transports::Word& word) {
           {"name", "elsewhere"}};
 }
 
-json verdict(const std::string& table) {
+json conclusion(const std::string& table) {
   return {{"reading", 1}, {"crowded", false}, {"always", false}, {"table", table}};
 }
 
-/// A row for each collective, with `algorithm` where it knows it.
+/// A row for each collective, with `algorithm` if the collective has it.
 std::string table(const std::string& algorithm, const json& below, const json& window) {
   json rows = json::array();
   for (int i = 0; i < kCollectives; ++i) {
@@ -39,7 +39,7 @@ std::string table(const std::string& algorithm, const json& below, const json& w
   return rows.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-/// A number as JSON may have it: of any kind.
+/// A JSON number of any kind.
 json some_number(Words& words) {
   constexpr std::array<double, 6> kOdd{0, -1, 1e300, -1e300, 0.5, 1e-300};
   const uint8_t which = words.byte();
@@ -51,7 +51,7 @@ json some_number(Words& words) {
 }  // namespace
 
 std::string honest_report(const transports::Word& word) { return report(word).dump(); }
-std::string honest_verdict() { return verdict(table("one_shot", UINT64_MAX, 4096)).dump(); }
+std::string honest_verdict() { return conclusion(table("one_shot", UINT64_MAX, 4096)).dump(); }
 
 std::string hostile_report(Words& words, const transports::Word& word) {
   json said = report(word);
@@ -65,7 +65,7 @@ std::string hostile_report(Words& words, const transports::Word& word) {
     case 3: {
       const std::string algorithm = words.one_of({"ring", "one_shot", "recursive_doubling", "linear"}, 64);
       const json below = some_number(words), window = some_number(words);
-      said = verdict(table(algorithm, below, window));
+      said = conclusion(table(algorithm, below, window));
       break;
     }
     case 4: {
@@ -84,7 +84,7 @@ std::string hostile_report(Words& words, const transports::Word& word) {
       return "{\"plans\":" + std::string(depth, '[') + std::string(depth, ']') + "}";
     }
     default:
-      said = verdict(words.text());
+      said = conclusion(words.text());
       said["reading"] = some_number(words);
   }
   return said.dump(-1, ' ', false, json::error_handler_t::replace);

@@ -1,4 +1,4 @@
-// What a hostile member gives to the exchanges in which ranks agree, as JSON.
+// A hostile member's contributions to the exchanges in which ranks agree, as JSON.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace tutti::fuzz {
 
-/// What a rank of ours tells of itself. `word` is one that others can read in its process.
+/// A correct rank's report. `word` can be read in its process.
 std::string honest_report(const transports::Word& word);
-/// What a rank of ours makes of the others' reports; rank 0's has the decision table.
+/// A correct rank's conclusions from the reports; rank 0's contain the decision table.
 std::string honest_verdict();
-/// Either of them, changed as `words` say; or nothing like them.
+/// Either of them, changed as `words` say, or something else.
 std::string hostile_report(Words& words, const transports::Word& word);
 
 }  // namespace tutti::fuzz

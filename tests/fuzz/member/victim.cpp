@@ -18,8 +18,8 @@ using link::SharedMemory;
 
 constexpr size_t kElements = 1 << 17;
 
-/// Two buffers, one after the other. Those that are not shared stand where the member's accomplice, a fork of this
-/// process, has memory too.
+/// Two adjacent buffers. Unshared ones are at addresses where the member's accomplice, a fork of this process, has
+/// memory too.
 class Buffers {
  public:
   explicit Buffers(bool shared) : shared_(shared) {
@@ -68,7 +68,7 @@ void gather_varying(const std::shared_ptr<Communicator>& comm, const Buffers& bu
   call.in = buffers.in();
   call.out = buffers.out();
   const size_t mine = counts[static_cast<size_t>(comm->rank())];
-  comm::submit(comm, comm::varying_call(call, comm->rank(), kRanks, mine, {}, 0, {counts.data(), nullptr}), nullptr);
+  comm::submit(comm, comm::vector_call(call, comm->rank(), kRanks, mine, {}, 0, {counts.data(), nullptr}), nullptr);
 }
 
 void make_calls(const std::shared_ptr<Communicator>& comm, const Buffers& buffers) {

@@ -1,4 +1,4 @@
-// The rank that a hostile member talks to: a whole one, which joins, makes calls of all kinds and leaves.
+// The rank that a hostile member attacks: a complete one, which joins, makes calls of all kinds and leaves.
 #pragma once
 
 #include "base/rank.hpp"
@@ -8,7 +8,7 @@ namespace tutti::fuzz {
 
 inline constexpr Rank kRanks = 2;
 
-/// All of its life, whatever becomes of it. `shares`: its buffers are memory that others can map.
+/// Its whole life, whatever its calls return. `shares`: its buffers can be mapped by others.
 void live(const control::UniqueId& id, Rank rank, bool shares);
 
 }  // namespace tutti::fuzz

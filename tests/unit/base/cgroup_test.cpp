@@ -9,7 +9,7 @@
 namespace tutti {
 namespace {
 
-/// A /proc and a /sys of our own.
+/// A temporary /proc and /sys.
 struct AvailableMemory : testing::Test {
   AvailableMemory() { std::filesystem::create_directories(root); }
   ~AvailableMemory() override { std::filesystem::remove_all(root); }
@@ -41,7 +41,7 @@ TEST_F(AvailableMemory, IsWhatTheTightestGroupAboveLeaves) {
   put("/sys/fs/cgroup/a/b/memory.max", "50000\n");
   put("/sys/fs/cgroup/a/b/memory.current", "10000\n");
   EXPECT_EQ(available(), 10000u);
-  put("/sys/fs/cgroup/a/memory.stat", "anon 1\ninactive_file 20000\nactive_file 5000\n");  // cache can go
+  put("/sys/fs/cgroup/a/memory.stat", "anon 1\ninactive_file 20000\nactive_file 5000\n");  // cache can be reclaimed
   EXPECT_EQ(available(), 35000u);
   put("/sys/fs/cgroup/a/b/memory.current", "60000\n");
   EXPECT_EQ(available(), 0u);

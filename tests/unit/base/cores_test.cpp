@@ -17,7 +17,7 @@ TEST(Cores, AreWrittenAsRangesAndReadBack) {
   }
 }
 
-TEST(Cores, NonsenseIsRefused) {
+TEST(Cores, InvalidListsAreRefused) {
   for (const char* text :
        {"-", "x", "1,", "1,,2", "1-", "3-2", "2,1", "1,1", "1;2", "0-70000", "99999999999", "-1", "1-1"}) {
     EXPECT_THROW(parse_cores(text), Error) << text;

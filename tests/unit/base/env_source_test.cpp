@@ -1,5 +1,5 @@
-// The table of environment variables against the sources and the documentation: nothing is read that it lacks, and it
-// lists nothing that no code reads.
+// The table of environment variables against the sources and the documentation: code reads only variables of the table,
+// and the table has no variable that no code reads.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ std::string contents(const fs::path& path) {
   return text.str();
 }
 
-/// All code but that of the table itself.
+/// All code except the table's own.
 std::vector<Source> sources() {
   std::vector<Source> found;
   for (const char* folder : {"src", "transports", "algorithms", "tools"}) {
@@ -49,7 +49,7 @@ bool in_table(const std::string& name) {
   return std::any_of(env_table().begin(), env_table().end(), [&](const EnvRow& row) { return name == row.name; });
 }
 
-/// Why this source breaks the rule that variables are read through the table only; empty where it keeps it.
+/// How this source violates the rule that variables are read only through the table; empty if it does not.
 std::string complaint(const Source& source) {
   if (std::regex_search(source.text, std::regex(R"(\bgetenv\b)"))) {
     return source.name + " calls getenv; add a row to src/base/env_table.def and read env() or foreign_env()";
@@ -91,7 +91,7 @@ TEST(EnvironmentSources, ReadEveryVariableOfTheTable) {
   }
 }
 
-TEST(EnvironmentSources, AreComplainedAboutWhenTheyBreakTheRule) {
+TEST(EnvironmentSources, ViolationsAreReported) {
   EXPECT_NE(complaint({"a.cpp", R"(const char* level = std::getenv("HOME");)"}), "");
   EXPECT_NE(complaint({"a.cpp", R"(throw_error(code, "say \"please\" or raise TUTTI_NO_SUCH_THING");)"}), "");
   EXPECT_EQ(complaint({"a.cpp", R"(throw_error(code, "set TUTTI_LOG=debug");)"}), "");
@@ -108,7 +108,7 @@ TEST(EnvironmentSources, HaveTheirPageInTheDocumentation) {
          << "docs/environment.md\nor copy " << right;
 }
 
-/// Bars that divide cells: those without a backslash before them, in code too.
+/// Bars that separate cells: those without a backslash before them, even in code.
 size_t bars(const std::string& line) {
   size_t count = 0;
   for (size_t i = 0; i < line.size(); ++i) count += line[i] == '|' && (i == 0 || line[i - 1] != '\\') ? 1 : 0;

@@ -43,7 +43,7 @@ TEST(Environment, NamesVariableValueAndWhatIsAccepted) {
             "environment variable TUTTI_LOG=\"loud\" cannot be used; it accepts: off, error, warn, info, debug, trace");
 }
 
-TEST(Environment, KeepsItsReferencesGoodWhenReadAgain) {
+TEST(Environment, ReferencesRemainValidWhenReadAgain) {
   const Env& before = env();
   const LogLevel level = before.log;
   const ScopedEnv set("TUTTI_LOG", level == LogLevel::Trace ? "debug" : "trace");
@@ -58,7 +58,7 @@ TEST(Environment, IsReadOnceAndNotAtEachUse) {
   ::setenv("TUTTI_LOG", "info", 1);
 }
 
-TEST(Environment, FindsVariablesThatItDoesNotKnow) {
+TEST(Environment, FindsUnknownVariables) {
   const ScopedEnv typo("TUTTI_LGO", "info");
   const auto unknown = unknown_variables();
   EXPECT_NE(std::find(unknown.begin(), unknown.end(), "TUTTI_LGO"), unknown.end());
@@ -82,7 +82,7 @@ TEST(Environment, ReadsForeignVariablesAsTheyAre) {
   }
 }
 
-// Each row's default is what its own text says, and each accepted word is accepted.
+// Each row's default can be parsed from its text, and each listed word is accepted.
 TEST(EnvironmentTable, ReadsItsOwnDefaultsBack) {
   for (const EnvRow& row : env_table()) {
     if (row.fallback == "unset") continue;
@@ -92,7 +92,7 @@ TEST(EnvironmentTable, ReadsItsOwnDefaultsBack) {
   }
 }
 
-TEST(EnvironmentTable, RefusesNonsenseInEveryRowThatIsNotText) {
+TEST(EnvironmentTable, RefusesInvalidValuesInEveryRowExceptText) {
   for (const EnvRow& row : env_table()) {
     if (row.accepts == "any text") continue;
     for (const char* nonsense : {"nan", "-", "1e999", "0x", "  1", "1 ", "ON?", "\xff"}) {
@@ -102,7 +102,7 @@ TEST(EnvironmentTable, RefusesNonsenseInEveryRowThatIsNotText) {
   }
 }
 
-TEST(EnvironmentTable, IsPrintedWithTheValuesInForce) {
+TEST(EnvironmentTable, IsPrintedWithTheCurrentValues) {
   const ScopedEnv set("TUTTI_LOG", "trace");
   EXPECT_NE(env_as_text().find("TUTTI_LOG = trace  (set)"), std::string::npos) << env_as_text();
 }

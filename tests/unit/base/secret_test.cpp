@@ -16,27 +16,27 @@ struct Meeting {
   Proof proof = make_proof(key, hello, claim);
 };
 
-TEST(Challenge, BothEndsWithTheKeyAreBelieved) {
+TEST(Challenge, AcceptsBothEndsWithTheKey) {
   const Meeting m;
   EXPECT_TRUE(check_claim(m.key, m.hello, m.claim));
   EXPECT_TRUE(check_proof(m.key, m.hello, m.claim, m.proof));
 }
 
-TEST(Challenge, AnotherKeyIsNotBelieved) {
+TEST(Challenge, RejectsAnotherKey) {
   const Meeting m;
   const Key other = random_key();
   EXPECT_FALSE(check_claim(other, m.hello, m.claim));
   EXPECT_FALSE(check_proof(other, m.hello, m.claim, m.proof));
 }
 
-TEST(Challenge, AnOldClaimOrProofIsNotBelievedAgain) {
+TEST(Challenge, RejectsAReplayedClaimOrProof) {
   const Meeting m;
   EXPECT_FALSE(check_claim(m.key, make_hello(), m.claim));
   Claim fresh = make_claim(m.key, m.hello);
   EXPECT_FALSE(check_proof(m.key, m.hello, fresh, m.proof));
 }
 
-TEST(Challenge, AClientsProofPlayedBackIsNotAServersProof) {
+TEST(Challenge, RejectsAReflectedProof) {
   const Meeting m;
   EXPECT_FALSE(check_proof(m.key, m.hello, m.claim, Proof{m.claim.proof}));
 }
@@ -50,13 +50,13 @@ TEST(Challenge, EveryBitOfAProofCounts) {
   }
 }
 
-TEST(Challenge, AnotherVersionIsNotBelieved) {
+TEST(Challenge, RejectsAnotherVersion) {
   Meeting m;
   m.claim.magic[7] ^= 3;
   EXPECT_FALSE(check_claim(m.key, m.hello, m.claim));
 }
 
-TEST(Secret, KeysAndNamesAreTheirOwn) {
+TEST(Secret, KeysAndNamesAreDistinct) {
   std::set<std::string> names;
   for (int i = 0; i < 100; ++i) names.insert(public_name(random_key()));
   EXPECT_EQ(names.size(), 100u);

@@ -67,7 +67,7 @@ TEST(Socket, EveryDescriptorClosesOnExec) {
   }
 }
 
-TEST(Socket, AnEndThatClosedIsAFailedPeerNotASignal) {
+TEST(Socket, AClosedPeerIsAnErrorNotASignal) {
   Pair pair = unix_pair();
   pair.right.reset();
   char byte = 0;

@@ -1,4 +1,4 @@
-// The words people have for collectives, types and operators.
+// Names of collectives, types and operators in this and other libraries.
 #include "base/spelling.hpp"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ TEST(Spelling, KnowsTuttisOwnNames) {
   for (int i = 0; i < kOps; ++i) EXPECT_EQ(op_called(name_of(static_cast<Op>(i))), static_cast<Op>(i));
 }
 
-TEST(Spelling, KnowsCollectivesAsOthersCallThem) {
+TEST(Spelling, KnowsOtherLibrariesNamesOfCollectives) {
   const struct {
     Collective collective;
     std::vector<const char*> words;
@@ -39,7 +39,7 @@ TEST(Spelling, KnowsCollectivesAsOthersCallThem) {
   }
 }
 
-TEST(Spelling, KnowsTypesAsOthersCallThem) {
+TEST(Spelling, KnowsOtherLibrariesNamesOfTypes) {
   const struct {
     DType type;
     std::vector<const char*> words;
@@ -60,7 +60,7 @@ TEST(Spelling, KnowsTypesAsOthersCallThem) {
   }
 }
 
-TEST(Spelling, KnowsOperatorsAsOthersCallThem) {
+TEST(Spelling, KnowsOtherLibrariesNamesOfOperators) {
   EXPECT_EQ(op_called("mulsum"), Op::PreMulSum);
   EXPECT_EQ(op_called("pre_mul_sum"), Op::PreMulSum);
   EXPECT_EQ(op_called("ncclAvg"), Op::Avg);
@@ -89,7 +89,7 @@ TEST(Spelling, SuggestsTheNearest) {
   EXPECT_EQ(did_you_mean("nothing like it", {"ring", "swing"}), "");
 }
 
-TEST(Spelling, SaysWhereAnUnknownWordCameFrom) {
+TEST(Spelling, NamesTheSourceOfAnUnknownWord) {
   try {
     read_collective("alreduce", "TUTTI_ALGO");
     FAIL();

@@ -1,4 +1,4 @@
-// The C++ interface, as programs write it: ranges, element types, operators, memory and errors, with ranks as threads.
+// The C++ interface as used in programs: ranges, element types, operators, memory and errors, with ranks as threads.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -38,7 +38,7 @@ void with_ranks(int n, const std::function<void(Communicator&)>& body) {
   for (auto& thread : threads) thread.join();
 }
 
-/// The words of the Error with this code that `call` throws.
+/// The text of the Error with this code that `call` throws.
 std::string words(Code code, const std::function<void()>& call) {
   try {
     call();
@@ -106,7 +106,7 @@ TEST(CppApi, CallsTakeRangesOfEveryKind) {
   });
 }
 
-TEST(CppApi, EveryCollectiveMovesWhatItSays) {
+TEST(CppApi, EveryCollectiveIsCorrect) {
   constexpr int kRanks = 3;
   with_ranks(kRanks, [](Communicator& comm) {
     const int rank = comm.rank();
@@ -140,8 +140,8 @@ TEST(CppApi, EveryCollectiveMovesWhatItSays) {
   });
 }
 
-TEST(CppApi, BlocksMayDifferInLength) {
-  with_ranks(3, [](Communicator& comm) {  // rank r has, gets or gives r + 1 elements
+TEST(CppApi, VectorCallsAreCorrect) {
+  with_ranks(3, [](Communicator& comm) {  // rank r has, receives or sends r + 1 elements
     const int rank = comm.rank();
     const auto mine = static_cast<size_t>(rank) + 1;
     const std::vector<size_t> counts{1, 2, 3}, backwards{5, 3, 0}, each(3, mine);
@@ -186,7 +186,7 @@ TEST(CppApi, BlocksMayDifferInLength) {
   });
 }
 
-/// The sum of values[rank] over the ranks, as a program gets it.
+/// The sum of values[rank] over the ranks, in a program's code.
 template <class T>
 T sum_of(Communicator& comm, const std::array<T, 3>& values) {
   std::vector<T> data(19, values[static_cast<size_t>(comm.rank())]);
@@ -195,11 +195,11 @@ T sum_of(Communicator& comm, const std::array<T, 3>& values) {
   return data[0];
 }
 
-TEST(CppApi, TheLastCallTellsHowItWasDone) {
+TEST(CppApi, LastCallDescribesTheExecution) {
   with_ranks(2, [](Communicator& comm) {
     EXPECT_STREQ(comm.last_call().algorithm, "none");
     std::vector<float> data(3, 1.0F);
-    for (int i = 0; i < 2; ++i) {  // the second time the call is known
+    for (int i = 0; i < 2; ++i) {  // the second call takes the repeated call's path
       comm.all_reduce(data);
       const tuttiCallInfo info = comm.last_call();
       EXPECT_STRNE(info.algorithm, "none");
@@ -233,7 +233,7 @@ TEST(CppApi, SmallFloatsSumToTheExactBits) {
 
 // ---- pre-multiplied sums
 
-TEST(CppApi, APreMultipliedSumStandsWhereverAnOpDoes) {
+TEST(CppApi, APreMultipliedSumIsAcceptedAsAnOp) {
   with_ranks(2, [](Communicator& comm) {
     PreMulSum first = comm.pre_mul_sum(comm.rank() == 0 ? 0.5F : 4.0F);
     const PreMulSum weighted = std::move(first);
@@ -249,7 +249,7 @@ TEST(CppApi, APreMultipliedSumStandsWhereverAnOpDoes) {
     EXPECT_EQ(small[2].bits, 0x4000) << "0.5 · 2 + 0.5 · 2";
 
     Stream stream;
-    comm.all_reduce(data, comm.pre_mul_sum(3.0F), stream);  // the operator is gone before the call runs
+    comm.all_reduce(data, comm.pre_mul_sum(3.0F), stream);  // the operator is destroyed before the call runs
     stream.synchronize();
     EXPECT_EQ(data[0], 12);
     EXPECT_NE(words(Code::InvalidArgument, [&] { comm.all_reduce(data, first); }).find("moved from"),  // NOLINT
@@ -259,7 +259,7 @@ TEST(CppApi, APreMultipliedSumStandsWhereverAnOpDoes) {
     EXPECT_NE(words(Code::InvalidArgument, [&] { comm.all_reduce(data, Op::PreMulSum); }).find("pre_mul_sum"),
               std::string::npos);
     const Communicator other = comm.split(0, 0);
-    const PreMulSum elsewhere = other.pre_mul_sum(9.0F);  // its handle's number may be one of comm's too
+    const PreMulSum elsewhere = other.pre_mul_sum(9.0F);  // its handle may equal one of comm's
     EXPECT_NE(words(Code::InvalidArgument, [&] { comm.all_reduce(data, elsewhere); }).find("another communicator"),
               std::string::npos);
   });
@@ -267,7 +267,7 @@ TEST(CppApi, APreMultipliedSumStandsWhereverAnOpDoes) {
 
 // ---- memory
 
-TEST(CppApi, AllocatedMemoryIsARangeThatOwns) {
+TEST(CppApi, AllocatedMemoryIsAnOwningRange) {
   with_ranks(2, [](Communicator& comm) {
     auto memory = allocate<float>(1000);
     ASSERT_EQ(memory.size(), 1000U);
@@ -293,7 +293,7 @@ TEST(CppApi, AllocatedMemoryIsARangeThatOwns) {
 
 // ---- errors
 
-TEST(CppApi, SizesThatDoNotFitAreErrorsWithWords) {
+TEST(CppApi, SizesThatDoNotFitAreErrors) {
   with_ranks(3, [](Communicator& comm) {
     std::vector<float> two(2), five(5);
     const std::string who = "rank " + std::to_string(comm.rank()) + ": ";
@@ -309,7 +309,7 @@ TEST(CppApi, SizesThatDoNotFitAreErrorsWithWords) {
     std::vector<float> other(5);
     EXPECT_EQ(refused([&] { comm.all_to_all(five, other); }),
               who + "all_to_all: the input has 5 elements, which is no multiple of the 3 ranks");
-    const int me = comm.rank();  // roots look; the others' other buffer is not used
+    const int me = comm.rank();  // only roots check; the others do not use the other buffer
     EXPECT_EQ(refused([&] { comm.reduce(two, five, me); }), who + "reduce: the output has 5 elements; it must have 2");
     EXPECT_EQ(refused([&] { comm.broadcast(two, five, me); }),
               who + "broadcast: the output has 5 elements; it must have 2");
@@ -317,17 +317,17 @@ TEST(CppApi, SizesThatDoNotFitAreErrorsWithWords) {
     EXPECT_EQ(refused([&] { comm.scatter(five, two, me); }), who + "scatter: the input has 5 elements; it must have 6");
     EXPECT_NE(refused([&] { comm.broadcast(two, 7); }).find("root 7"), std::string::npos) << "the library's words";
     EXPECT_NE(refused([&] { comm.send(two, -1); }).find("peer -1"), std::string::npos);
-    comm.all_reduce(two);  // it is as usable as before
+    comm.all_reduce(two);  // the communicator remains usable
     EXPECT_EQ(comm.async_error(), Code::Ok);
     EXPECT_EQ(comm.error_text(), "");
   });
 }
 
-TEST(CppApi, AFailedCommunicatorSaysWhy) {
+TEST(CppApi, AFailedCommunicatorReportsItsError) {
   auto comms = Communicator::all_local(2);
   Stream stream;
   std::vector<float> data(3);
-  comms[0].all_reduce(data, Op::Sum, stream);  // rank 1 never comes
+  comms[0].all_reduce(data, Op::Sum, stream);  // rank 1 never makes the call
   comms[0].abort();
   words(Code::Aborted, [&] { stream.synchronize(); });
   EXPECT_EQ(comms[0].async_error(), Code::Aborted);
@@ -349,7 +349,7 @@ TEST(CppApi, OneThreadDrivesAllRanksInGroups) {
   calls.end();
   for (const auto& each : data) EXPECT_EQ(each, (std::vector<int>{3, 3}));
 
-  std::vector<Communicator> parts;  // grows: its elements move before the group's end makes them
+  std::vector<Communicator> parts;  // grows: its elements are moved before the group's end creates the communicators
   Group splits;
   for (int i = 0; i < 3; ++i) parts.push_back(comms[static_cast<size_t>(i)].split(i == 2 ? TUTTI_NO_COLOUR : 0, -i));
   EXPECT_TRUE(parts[0].empty());
@@ -368,7 +368,7 @@ TEST(CppApi, OneThreadDrivesAllRanksInGroups) {
   EXPECT_EQ(others[1].rank(), 1);
 }
 
-TEST(CppApi, SaysWhatCannotBeMade) {
+TEST(CppApi, FailedConstructionIsAnError) {
   EXPECT_NE(words(Code::InvalidArgument, [] { (void)Communicator::all_local(0); }).find("at least 1"),
             std::string::npos);
   words(Code::InvalidArgument, [] { (void)Communicator::all_local(-3); });

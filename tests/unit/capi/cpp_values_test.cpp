@@ -1,4 +1,4 @@
-// The C++ interface: single variables as buffers, and values that are no elements.
+// The C++ interface: single variables as buffers, and values that are not elements.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -27,7 +27,7 @@ void with_ranks(int n, const std::function<void(Communicator&)>& body) {
   for (auto& thread : threads) thread.join();
 }
 
-/// The words of the Error with this code that `call` throws.
+/// The text of the Error with this code that `call` throws.
 std::string words(Code code, const std::function<void()>& call) {
   try {
     call();
@@ -48,7 +48,7 @@ concept CanBroadcast = requires(Communicator& comm, Data&& data) {
   comm.broadcast(std::forward<Data>(data), 0);
 };
 
-/// A struct of a program's.
+/// A program's struct.
 struct Particle {
   double place[3];
   char name;
@@ -102,7 +102,7 @@ TEST(CppValues, CallsTakeSingleVariables) {
   });
 }
 
-TEST(CppValues, CallsThatOnlyMoveTakeStructs) {
+TEST(CppValues, CallsThatOnlyMoveDataTakeStructs) {
   constexpr int kRanks = 3;
   with_ranks(kRanks, [](Communicator& comm) {
     const int rank = comm.rank();

@@ -1,4 +1,4 @@
-// What a board answers, and what is made of answers that make no sense.
+// Replies of a call board, and invalid ones.
 #include "comm/call_board.hpp"
 
 #include <gtest/gtest.h>
@@ -11,23 +11,23 @@
 namespace tutti::comm {
 namespace {
 
-std::shared_ptr<const Varying> blocks_of(Rank ranks) {
-  Varying v;
+std::shared_ptr<const VectorBlocks> blocks_of(Rank ranks) {
+  VectorBlocks v;
   v.in.counts.resize(static_cast<size_t>(ranks));
   std::iota(v.in.counts.begin(), v.in.counts.end(), 10);
   v.out.counts.assign(static_cast<size_t>(ranks), 3);
-  return std::make_shared<const Varying>(std::move(v));
+  return std::make_shared<const VectorBlocks>(std::move(v));
 }
 
-TEST(Board, TellsTheLengthsOfBlocksInParts) {
+TEST(CallBoard, RepliesWithBlockLengthsInParts) {
   constexpr Rank kRanks = 300;
-  Board board;
+  CallBoard board;
   board.enter_blocks(7, blocks_of(kRanks));
   std::vector<uint64_t> sent;
-  for (Rank first = 0; first < kRanks; first += Board::kBlocksInAnAnswer) {
+  for (Rank first = 0; first < kRanks; first += CallBoard::kBlocksInAnAnswer) {
     const std::string bytes = board.answer(blocks_key(7, first));
     EXPECT_LE(bytes.size(), control::kMaxSmall);
-    const auto part = Board::parse_blocks(bytes);
+    const auto part = CallBoard::parse_blocks(bytes);
     ASSERT_TRUE(part);
     EXPECT_EQ(part->expected, std::vector<uint64_t>(part->sent.size(), 3));
     sent.insert(sent.end(), part->sent.begin(), part->sent.end());
@@ -35,29 +35,29 @@ TEST(Board, TellsTheLengthsOfBlocksInParts) {
   EXPECT_EQ(sent, blocks_of(kRanks)->in.counts);
 }
 
-TEST(Board, SaysNothingOfBlocksThatItDoesNotHave) {
-  Board board;
+TEST(CallBoard, HasNoReplyForUnknownBlocks) {
+  CallBoard board;
   board.enter_blocks(7, blocks_of(3));
-  EXPECT_FALSE(Board::parse_blocks(board.answer(blocks_key(8, 0)))) << "never entered";
-  EXPECT_FALSE(Board::parse_blocks(board.answer(blocks_key(7, 3)))) << "no such rank";
+  EXPECT_FALSE(CallBoard::parse_blocks(board.answer(blocks_key(8, 0)))) << "never entered";
+  EXPECT_FALSE(CallBoard::parse_blocks(board.answer(blocks_key(7, 3)))) << "no such rank";
   for (uint64_t call = 8; call < 100; ++call) board.enter_blocks(call, blocks_of(3));
-  EXPECT_FALSE(Board::parse_blocks(board.answer(blocks_key(7, 0)))) << "long ago";
-  EXPECT_TRUE(Board::parse_blocks(board.answer(blocks_key(99, 2))));
+  EXPECT_FALSE(CallBoard::parse_blocks(board.answer(blocks_key(7, 0)))) << "long ago";
+  EXPECT_TRUE(CallBoard::parse_blocks(board.answer(blocks_key(99, 2))));
 }
 
-TEST(Board, LengthsThatMakeNoSenseAreNone) {
-  for (const size_t size : {0, 1, 8, 15, 17, 24}) EXPECT_FALSE(Board::parse_blocks(std::string(size, 'x'))) << size;
+TEST(CallBoard, InvalidLengthsAreRejected) {
+  for (const size_t size : {0, 1, 8, 15, 17, 24}) EXPECT_FALSE(CallBoard::parse_blocks(std::string(size, 'x'))) << size;
 }
 
-TEST(Board, NoKeyIsAnotherKindsKey) {
-  Board board;
+TEST(CallBoard, KeysOfDifferentKindsDiffer) {
+  CallBoard board;
   const CallSpec call{.collective = Collective::AllReduce, .count = 5};
   const CallSpec transfer{.collective = Collective::SendRecv, .sends = true, .root = 1, .count = 9};
   board.enter(7, call);
   board.enter_transfer(transfer_key(true, 1, 7), transfer);
-  EXPECT_EQ(Board::parse(board.answer(7))->spec, call);
-  EXPECT_EQ(Board::parse(board.answer(transfer_key(true, 1, 7)))->spec, transfer);
-  EXPECT_EQ(Board::parse(board.answer(transfer_key(false, 1, 7)))->spec, std::nullopt);
+  EXPECT_EQ(CallBoard::parse(board.answer(7))->spec, call);
+  EXPECT_EQ(CallBoard::parse(board.answer(transfer_key(true, 1, 7)))->spec, transfer);
+  EXPECT_EQ(CallBoard::parse(board.answer(transfer_key(false, 1, 7)))->spec, std::nullopt);
   EXPECT_EQ(board.answer(blocks_key(7, 0)), "");
 }
 

@@ -1,4 +1,4 @@
-// What a rank makes of a stall: is it still to come, or will it never come?
+// Diagnosis of a stall: a message may still arrive, or never will.
 #include "comm/call_diagnostics.hpp"
 
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@ namespace {
 
 Deadline soon() { return Deadline::in(30); }
 
-/// Rank 1 of two has left, having sent rank 0 two messages and received one of its. Rank 0 is in transfer number
-/// `number`, a send or a receive, and nothing moves.
+/// Rank 1 of two has left after sending rank 0 two messages and receiving one. Rank 0 is stalled in transfer number
+/// `number`, a send or a receive.
 Status stalled_in(bool sends, uint64_t number) {
   const control::UniqueId id = control::create_unique_id();
   std::unique_ptr<control::Endpoint> peer;
@@ -23,26 +23,26 @@ Status stalled_in(bool sends, uint64_t number) {
   const Deadline deadline = soon();
   while (!endpoint->left(1) && !deadline.passed()) std::this_thread::yield();
 
-  const Board board;
-  CallDiagnostics watch(*endpoint, board);
+  const CallBoard board;
+  CallDiagnostics diagnostics(*endpoint, board);
   Call call;
   call.spec = {.collective = Collective::SendRecv, .type = DType::F32, .sends = sends, .root = 1, .count = 8};
   const std::vector<NumberedCall> group{{call, number}};
-  watch.begin(group);
+  diagnostics.begin(group);
   exec::Stall stall;
   stall.await = sends ? exec::Await::Credit : exec::Await::Message;
   stall.peer = 1;
-  Status status = watch.stalled(stall);
+  Status status = diagnostics.stalled(stall);
   endpoint->leave(4, soon());
   return status;
 }
 
-TEST(CallDiagnostics, APeerThatLeftMayHaveItsLastMessagesStillUnderWay) {
+TEST(CallDiagnostics, APeerThatLeftMayHaveMessagesInFlight) {
   for (uint64_t number : {1, 2}) EXPECT_TRUE(stalled_in(false, number).ok()) << number;
   EXPECT_TRUE(stalled_in(true, 1).ok());
 }
 
-TEST(CallDiagnostics, AMessageThatAPeerWhichLeftNeverSentIsAMismatch) {
+TEST(CallDiagnostics, AReceiveWithoutASendOfAPeerThatLeftIsAMismatch) {
   const Status status = stalled_in(false, 3);
   EXPECT_EQ(status.code, Code::Mismatch);
   EXPECT_NE(status.text.find("rank 1 left after sending rank 0 2 messages and receiving 1 from it where rank 0 called "
@@ -51,13 +51,13 @@ TEST(CallDiagnostics, AMessageThatAPeerWhichLeftNeverSentIsAMismatch) {
       << status.text;
 }
 
-TEST(CallDiagnostics, AMessageThatAPeerWhichLeftNeverReceivedIsAMismatch) {
+TEST(CallDiagnostics, ASendWithoutAReceiveOfAPeerThatLeftIsAMismatch) {
   const Status status = stalled_in(true, 2);
   EXPECT_EQ(status.code, Code::Mismatch);
   EXPECT_NE(status.text.find("where rank 0 called send(count=8, f32, to rank 1)"), std::string::npos) << status.text;
 }
 
-/// Two ranks; the other one does `elsewhere` while rank 0, in call 3, finds the link to it broken. What rank 0 reports.
+/// Rank 1 does `elsewhere` while rank 0, in call 3, finds the link to it broken. Returns the error that rank 0 reports.
 Status broken_while(const std::function<void(control::Endpoint&)>& elsewhere) {
   const control::UniqueId id = control::create_unique_id();
   std::unique_ptr<control::Endpoint> peer;
@@ -65,26 +65,26 @@ Status broken_while(const std::function<void(control::Endpoint&)>& elsewhere) {
   const auto endpoint = control::Endpoint::join(id, 2, 0, "", soon());
   joining.join();
   const CallSpec spec{.collective = Collective::AllReduce, .type = DType::F32, .count = 8};
-  Board board;
+  CallBoard board;
   for (uint64_t call : {1, 2, 3}) board.enter(call, spec);
-  CallDiagnostics watch(*endpoint, board);
-  watch.begin(3, spec);
+  CallDiagnostics diagnostics(*endpoint, board);
+  diagnostics.begin(3, spec);
   std::thread other([&] { elsewhere(*peer); });
-  Status status = watch.broken(Code::PeerFailed, "rank 1 made no link");
+  Status status = diagnostics.link_failed(Code::PeerFailed, "rank 1 made no link");
   other.join();
   peer->leave(2, soon());
   endpoint->leave(3, soon());
   return status;
 }
 
-TEST(CallDiagnostics, ALinkThatIsRefusedIsNotTheReasonWhereAnotherRankHasDied) {
+TEST(CallDiagnostics, ADeathExplainsARefusedLink) {
   const Status status = broken_while([](control::Endpoint& peer) { peer.fail(Code::PeerFailed, "rank 2 is gone"); });
   EXPECT_EQ(status.code, Code::PeerFailed);
   EXPECT_NE(status.text.find("rank 2 is gone"), std::string::npos) << status.text;
   EXPECT_EQ(status.text.find("made no link"), std::string::npos) << status.text;
 }
 
-TEST(CallDiagnostics, ALinkThatIsRefusedByARankThatLeftTooEarlyIsAMismatch) {
+TEST(CallDiagnostics, ALinkRefusedByARankThatLeftEarlyIsAMismatch) {
   const Status status = broken_while([](control::Endpoint& peer) { peer.leave(2, soon()); });
   EXPECT_EQ(status.code, Code::Mismatch);
   EXPECT_NE(status.text.find("rank 1 called destroy() as call 3 where rank 0 called all_reduce(count=8, f32, sum)"),
@@ -92,7 +92,7 @@ TEST(CallDiagnostics, ALinkThatIsRefusedByARankThatLeftTooEarlyIsAMismatch) {
       << status.text;
 }
 
-TEST(CallDiagnostics, ALinkThatIsRefusedByARankThatLeftAfterAnotherCallIsAMismatch) {
+TEST(CallDiagnostics, ALinkRefusedByARankThatLeftAfterAnotherCallIsAMismatch) {
   const Status status =
       broken_while([](control::Endpoint& peer) { peer.leave(3, soon(), 7, "all_reduce(count=9, f32, sum)", {}); });
   EXPECT_EQ(status.code, Code::Mismatch);
@@ -102,7 +102,7 @@ TEST(CallDiagnostics, ALinkThatIsRefusedByARankThatLeftAfterAnotherCallIsAMismat
       << status.text;
 }
 
-TEST(CallDiagnostics, ALinkThatIsRefusedForNoOtherReasonIsTheReason) {
+TEST(CallDiagnostics, ARefusedLinkWithoutAnotherReasonIsReported) {
   const Status status = broken_while([](control::Endpoint&) {});
   EXPECT_EQ(status.code, Code::PeerFailed);
   EXPECT_NE(status.text.find("rank 1 made no link"), std::string::npos) << status.text;

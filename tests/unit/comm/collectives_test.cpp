@@ -1,5 +1,5 @@
-// The C interface between threads: every collective, in and out of place, sizes around the edges of chunks and
-// mappings.
+// The C interface between threads: every collective, in and out of place, with sizes around the boundaries of chunks
+// and windows.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -83,7 +83,7 @@ TEST_P(Collectives, RootedOnesServeEveryRoot) {
   });
 }
 
-TEST_P(Collectives, ReduceScatterGivesEachItsBlock) {
+TEST_P(Collectives, ReduceScatterGivesEachRankItsBlock) {
   const int n = GetParam();
   with_ranks(n, [n](int rank, tuttiComm_t comm) {
     for (const size_t count : kCounts) {

@@ -1,4 +1,4 @@
-// Ranks that wait for each other in different communicators or calls: found by themselves, long before any time-out.
+// Deadlocks across communicators and calls: detected long before the time-out.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -17,20 +17,20 @@ namespace tutti {
 namespace {
 
 #if defined(__SANITIZE_THREAD__)
-constexpr bool kOnlyOurThreads = false;  // the sanitizer has one that wakes by itself, and could be anything
+constexpr bool kOnlyOurThreads = false;  // the sanitizer has a thread of its own that wakes by itself
 #else
 constexpr bool kOnlyOurThreads = true;
 #endif
 
-struct Told {
+struct LineResult {
   tuttiResult_t result = tuttiSuccess;
   std::string words;
 };
 
-void expect_words(const Told& told, const std::vector<std::string>& parts) {
-  EXPECT_EQ(told.result, tuttiMismatch) << told.words;
+void expect_words(const LineResult& report, const std::vector<std::string>& parts) {
+  EXPECT_EQ(report.result, tuttiMismatch) << report.words;
   for (const std::string& part : parts)
-    EXPECT_NE(told.words.find(part), std::string::npos) << part << ": " << told.words;
+    EXPECT_NE(report.words.find(part), std::string::npos) << part << ": " << report.words;
 }
 
 class Deadlock : public ::testing::Test {
@@ -40,69 +40,69 @@ class Deadlock : public ::testing::Test {
   }
 };
 
-/// Ranks make a world of `n`, and of it a pair, ranks 0 and 1, with the ranks in reverse; then `body` runs.
-void with_pair(int n, const std::function<Told(int rank, tuttiComm_t world, tuttiComm_t pair)>& body,
-               std::vector<Told>& told) {
+/// Ranks create a world of `n`, and from it a pair, ranks 0 and 1 in reverse order; then `body` runs.
+void with_pair(int n, const std::function<LineResult(int rank, tuttiComm_t world, tuttiComm_t pair)>& body,
+               std::vector<LineResult>& report) {
   std::vector<tuttiComm_t> worlds(static_cast<size_t>(n));
-  told.resize(static_cast<size_t>(n));
+  report.resize(static_cast<size_t>(n));
   ASSERT_EQ(tuttiCommInitAll(worlds.data(), n), tuttiSuccess);
   run_ranks(n, [&](int rank) {
     const tuttiComm_t world = worlds[static_cast<size_t>(rank)];
     tuttiComm_t pair = nullptr;
     ASSERT_EQ(tuttiCommSplit(world, rank < 2 ? 5 : TUTTI_NO_COLOUR, -rank, &pair), tuttiSuccess);
-    told[static_cast<size_t>(rank)] = body(rank, world, pair);
+    report[static_cast<size_t>(rank)] = body(rank, world, pair);
     if (pair != nullptr) tuttiCommDestroy(pair);
     tuttiCommDestroy(world);
   });
 }
 
-Told barrier(tuttiComm_t comm) {
+LineResult barrier(tuttiComm_t comm) {
   const tuttiResult_t result = tuttiBarrier(comm, nullptr);
   return {result, result == tuttiSuccess ? "" : tuttiGetLastError()};
 }
 
-TEST_F(Deadlock, OfTwoCommunicatorsInDifferentOrderIsToldToEveryRank) {
+TEST_F(Deadlock, OfTwoCommunicatorsInDifferentOrderFailsEveryRank) {
   const test::ScopedEnv patient("TUTTI_TIMEOUT", "50");
   const auto start = std::chrono::steady_clock::now();
-  std::vector<Told> told;
+  std::vector<LineResult> report;
   with_pair(
       3,
       [](int rank, tuttiComm_t world, tuttiComm_t pair) {
         barrier(world);
-        const Told first = barrier(rank == 0 ? pair : world);
+        const LineResult first = barrier(rank == 0 ? pair : world);
         return first.result != tuttiSuccess || rank == 2 ? first : barrier(rank == 0 ? world : pair);
       },
-      told);
+      report);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
-  for (const Told& one : told) {
+  for (const LineResult& one : report) {
     expect_words(one, {"ranks wait for each other, and none of them can go on", "of 3 ranks", "barrier(), call 3",
                        "split of communicator", "(colour 5, ranks 1, 0)", "barrier(), call 1"});
   }
 }
 
-TEST_F(Deadlock, OfTwoReceivesIsToldToBoth) {
+TEST_F(Deadlock, OfTwoReceivesFailsBothRanks) {
   const test::ScopedEnv patient("TUTTI_TIMEOUT", "50");
   std::vector<tuttiComm_t> comms(2);
   ASSERT_EQ(tuttiCommInitAll(comms.data(), 2), tuttiSuccess);
-  Told told[2];
+  LineResult report[2];
   run_ranks(2, [&](int rank) {
     int data = 0;
     const tuttiResult_t result = tuttiRecv(&data, 1, tuttiInt32, 1 - rank, comms[static_cast<size_t>(rank)], nullptr);
-    told[rank] = {result, tuttiGetLastError()};
+    report[rank] = {result, tuttiGetLastError()};
     tuttiCommDestroy(comms[static_cast<size_t>(rank)]);
   });
-  for (const Told& one : told) {
+  for (const LineResult& one : report) {
     expect_words(one, {"ranks wait for each other", "waits in recv(count=1, i32, from rank 1), for rank 1, which waits",
                        "recv(count=1, i32, from rank 0)"});
   }
 }
 
-/// What rank 0 has sent lies unread, for rank 1 is in another call: it lets neither go on.
-TEST_F(Deadlock, OfACollectiveAndTransfersThatHaveSentIsToldToBoth) {
+/// Rank 0's messages lie unread, since rank 1 is in another call: they let neither continue.
+TEST_F(Deadlock, OfACollectiveAndSentTransfersFailsBothRanks) {
   const test::ScopedEnv patient("TUTTI_TIMEOUT", "50");
   std::vector<tuttiComm_t> comms(2);
   ASSERT_EQ(tuttiCommInitAll(comms.data(), 2), tuttiSuccess);
-  Told told[2];
+  LineResult report[2];
   run_ranks(2, [&](int rank) {
     const tuttiComm_t comm = comms[static_cast<size_t>(rank)];
     std::vector<unsigned char> out(5000), in(5000);
@@ -115,41 +115,41 @@ TEST_F(Deadlock, OfACollectiveAndTransfersThatHaveSentIsToldToBoth) {
     } else {
       result = tuttiBroadcast(out.data(), in.data(), in.size(), tuttiUint8, 0, comm, nullptr);
     }
-    told[rank] = {result, tuttiGetLastError()};
+    report[rank] = {result, tuttiGetLastError()};
     tuttiCommDestroy(comm);
   });
-  for (const Told& one : told) {
+  for (const LineResult& one : report) {
     expect_words(one, {"ranks wait for each other", "broadcast(count=5000, u8, root=0), call 1",
                        "a group of 2 transfers beginning with send(count=5000, u8, to rank 1)"});
   }
 }
 
-/// Rank 0's memory for messages is full of one that rank 1 does not receive, for it waits for the next.
-TEST_F(Deadlock, ThroughStagingThatIsNotReadIsToldToBoth) {
+/// Rank 0's staging memory is full of a message that rank 1 does not receive, since it waits for the next one.
+TEST_F(Deadlock, ThroughFullStagingMemoryFailsBothRanks) {
   const test::ScopedEnv patient("TUTTI_TIMEOUT", "50"), little("TUTTI_ARENA", "128K");
   std::vector<tuttiComm_t> comms(2);
   ASSERT_EQ(tuttiCommInitAll(comms.data(), 2), tuttiSuccess);
-  Told told[2];
+  LineResult report[2];
   run_ranks(2, [&](int rank) {
     const tuttiComm_t comm = comms[static_cast<size_t>(rank)];
     std::vector<unsigned char> out(5000), in(5000);
     if (rank == 0) {
       EXPECT_EQ(tuttiSend(out.data(), 1000, tuttiUint8, 1, comm, nullptr), tuttiSuccess);
     }
-    for (size_t count = 100; told[rank].result == tuttiSuccess && count < 5000; count += 10) {
-      told[rank].result = tuttiAllReduce(out.data(), in.data(), count, tuttiUint8, tuttiSum, comm, nullptr);
-      told[rank].words = tuttiGetLastError();
+    for (size_t count = 100; report[rank].result == tuttiSuccess && count < 5000; count += 10) {
+      report[rank].result = tuttiAllReduce(out.data(), in.data(), count, tuttiUint8, tuttiSum, comm, nullptr);
+      report[rank].words = tuttiGetLastError();
     }
     tuttiCommDestroy(comm);
   });
-  for (const Told& one : told) expect_words(one, {"ranks wait for each other", "waits in all_reduce(count="});
+  for (const LineResult& one : report) expect_words(one, {"ranks wait for each other", "waits in all_reduce(count="});
 }
 
-TEST_F(Deadlock, OfASplitAndAReceiveIsToldToBoth) {
+TEST_F(Deadlock, OfASplitAndAReceiveFailsBothRanks) {
   const test::ScopedEnv patient("TUTTI_TIMEOUT", "50");
   std::vector<tuttiComm_t> comms(2);
   ASSERT_EQ(tuttiCommInitAll(comms.data(), 2), tuttiSuccess);
-  Told told[2];
+  LineResult report[2];
   run_ranks(2, [&](int rank) {
     const tuttiComm_t comm = comms[static_cast<size_t>(rank)];
     unsigned char data = 0;
@@ -159,83 +159,83 @@ TEST_F(Deadlock, OfASplitAndAReceiveIsToldToBoth) {
               tuttiSuccess);
     const tuttiResult_t result =
         rank == 0 ? tuttiCommSplit(comm, 0, 0, &part) : tuttiRecv(&data, 1, tuttiUint8, 0, comm, nullptr);
-    told[rank] = {result, tuttiGetLastError()};
+    report[rank] = {result, tuttiGetLastError()};
     tuttiCommDestroy(comm);
   });
-  for (const Told& one : told) {
+  for (const LineResult& one : report) {
     expect_words(one, {"ranks wait for each other", "in split(), call 1", "recv(count=1, u8, from rank 0)"});
   }
 }
 
 /// Ranks 0 and 2 split the world; rank 1 waits for rank 0 in the pair.
-TEST_F(Deadlock, OfASplitAndACallOfAnotherCommunicatorIsToldToEveryRank) {
+TEST_F(Deadlock, OfASplitAndACallOfAnotherCommunicatorFailsEveryRank) {
   const test::ScopedEnv patient("TUTTI_TIMEOUT", "50");
-  std::vector<Told> told;
+  std::vector<LineResult> report;
   with_pair(
       3,
       [](int rank, tuttiComm_t world, tuttiComm_t pair) {
         if (rank == 1) return barrier(pair);
         tuttiComm_t part = nullptr;
         const tuttiResult_t result = tuttiCommSplit(world, 0, 0, &part);
-        return Told{result, result == tuttiSuccess ? "" : tuttiGetLastError()};
+        return LineResult{result, result == tuttiSuccess ? "" : tuttiGetLastError()};
       },
-      told);
-  for (const Told& one : told) {
+      report);
+  for (const LineResult& one : report) {
     expect_words(one, {"ranks wait for each other, and none of them can go on", "in split(), call 2",
                        "split of communicator", "barrier(), call 1"});
   }
 }
 
-/// While rank 1's other thread has not made its call, rank 1 may come at any time: nobody is accused.
-TEST(NoDeadlock, WhereAThreadOfARankIsStillToCome) {
+/// Until rank 1's other thread has made its call, rank 1 may come at any time: no deadlock is reported.
+TEST(NoDeadlock, WhileAThreadOfARankMayStillMakeTheCall) {
   const test::ScopedEnv patient("TUTTI_TIMEOUT", "120");
-  std::vector<Told> told;
+  std::vector<LineResult> report;
   with_pair(
       2,
       [](int rank, tuttiComm_t world, tuttiComm_t pair) {
         if (rank == 0) {
-          const Told first = barrier(world);
+          const LineResult first = barrier(world);
           return first.result != tuttiSuccess ? first : barrier(pair);
         }
-        Told late;
+        LineResult late;
         std::thread other([&] {
           std::this_thread::sleep_for(std::chrono::seconds(6));  // longer than it takes to find a deadlock
           late = barrier(world);
         });
-        const Told mine = barrier(pair);
+        const LineResult mine = barrier(pair);
         other.join();
         return mine.result != tuttiSuccess ? mine : late;
       },
-      told);
-  for (const Told& one : told) EXPECT_EQ(one.result, tuttiSuccess) << one.words;
+      report);
+  for (const LineResult& one : report) EXPECT_EQ(one.result, tuttiSuccess) << one.words;
 }
 
-TEST(NoDeadlock, WhereARankIsOnlySlow) {
+TEST(NoDeadlock, WhileARankIsOnlySlow) {
   const test::ScopedEnv patient("TUTTI_TIMEOUT", "120");
-  std::vector<Told> told;
+  std::vector<LineResult> report;
   with_pair(
       3,
       [](int rank, tuttiComm_t world, tuttiComm_t pair) {
         if (rank == 2) std::this_thread::sleep_for(std::chrono::seconds(6));
-        const Told first = barrier(world);
+        const LineResult first = barrier(world);
         return first.result != tuttiSuccess || rank == 2 ? first : barrier(pair);
       },
-      told);
-  for (const Told& one : told) EXPECT_EQ(one.result, tuttiSuccess) << one.words;
+      report);
+  for (const LineResult& one : report) EXPECT_EQ(one.result, tuttiSuccess) << one.words;
 }
 
-/// The time-out's text says so.
-TEST(NoDeadlock, OfARankThatComputesTheTextSaysSo) {
+/// The time-out's text says that the rank is in no call.
+TEST(NoDeadlock, WhileARankComputes) {
   const test::ScopedEnv impatient("TUTTI_TIMEOUT", "3");
   std::mutex mutex;
   std::condition_variable changed;
   bool over = false;
-  std::vector<Told> told;
+  std::vector<LineResult> report;
   with_pair(
       2,
       [&](int rank, tuttiComm_t world, tuttiComm_t) {
         if (rank == 0) {
-          Told one = barrier(world);
+          LineResult one = barrier(world);
           const std::lock_guard lock(mutex);
           over = true;
           changed.notify_all();
@@ -243,13 +243,13 @@ TEST(NoDeadlock, OfARankThatComputesTheTextSaysSo) {
         }
         std::unique_lock lock(mutex);
         changed.wait_for(lock, std::chrono::seconds(60), [&] { return over; });
-        return Told{};
+        return LineResult{};
       },
-      told);
-  EXPECT_EQ(told[0].result, tuttiTimeout);
-  EXPECT_NE(told[0].words.find("for rank 1, which is in no call that waits for others (does it compute?)"),
+      report);
+  EXPECT_EQ(report[0].result, tuttiTimeout);
+  EXPECT_NE(report[0].words.find("for rank 1, which is in no call that waits for others (does it compute?)"),
             std::string::npos)
-      << told[0].words;
+      << report[0].words;
 }
 
 }  // namespace

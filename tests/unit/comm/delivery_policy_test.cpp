@@ -1,4 +1,4 @@
-// By which rules a call's bytes travel, where ranks reach each other's memory.
+// The rules by which a call's bytes are delivered between ranks that can read each other's memory.
 #include "comm/delivery_policy.hpp"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ DeliveryPolicy policy(Collective collective, uint64_t block, Rank ranks = 2, boo
                              near > 0 ? near : ranks, {}, in_place);
 }
 
-TEST(DeliveryPolicy, PastTheCacheGoWhatAllRanksTogetherWouldPushOutOfIt) {
+TEST(DeliveryPolicy, NontemporalStoresStartAtTheCacheSizeOfAllRanks) {
   EXPECT_FALSE(policy(Collective::AllToAll, 4 * kMiB - 1).nontemporal);  // two ranks, two buffers of two blocks each
   EXPECT_TRUE(policy(Collective::AllToAll, 4 * kMiB).nontemporal);
   EXPECT_TRUE(policy(Collective::AllToAll, kMiB, 4).nontemporal);
@@ -22,17 +22,17 @@ TEST(DeliveryPolicy, PastTheCacheGoWhatAllRanksTogetherWouldPushOutOfIt) {
   EXPECT_TRUE(policy(Collective::AllReduce, 2 * kMiB, 4).nontemporal);
 }
 
-TEST(DeliveryPolicy, TheCacheIsOneHosts) {
+TEST(DeliveryPolicy, OnlyRanksOfOneHostShareTheCache) {
   EXPECT_FALSE(policy(Collective::AllReduce, kMiB, 64, false, 4).nontemporal);
   EXPECT_TRUE(policy(Collective::AllReduce, kMiB, 64, false, 8).nontemporal);
 }
 
-TEST(DeliveryPolicy, OnlyTheRootHasABlockOfEachRank) {
+TEST(DeliveryPolicy, OnlyTheRootTouchesABlockOfEachRank) {
   EXPECT_FALSE(policy(Collective::Gather, kMiB, 8).nontemporal) << "16 MiB, not 72";
   EXPECT_TRUE(policy(Collective::Gather, 2 * kMiB, 8).nontemporal);
 }
 
-TEST(DeliveryPolicy, InPlaceTheInputIsNotStoredOverPastTheCache) {
+TEST(DeliveryPolicy, InPlaceInputIsNotOverwrittenPastTheCache) {
   EXPECT_FALSE(policy(Collective::AllReduce, 256 * kMiB, 2, true).nontemporal);
   EXPECT_FALSE(policy(Collective::AllToAll, 256 * kMiB, 2, true).nontemporal);
   EXPECT_TRUE(policy(Collective::AllGather, 8 * kMiB, 2, true).nontemporal);

@@ -1,4 +1,4 @@
-// TUTTI_PLAN: plans from a file run when they are proven, and never otherwise.
+// TUTTI_PLAN: plans from a file run only after they have been verified.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -13,7 +13,7 @@
 namespace tutti {
 namespace {
 
-/// A file for the length of a test.
+/// A file that exists during a test.
 class PlanFile {
  public:
   PlanFile(const char* name, const std::string& text)
@@ -29,7 +29,7 @@ class PlanFile {
   std::string path_;
 };
 
-/// All-reduce of three ranks that no algorithm of ours has: everybody folds 1 + 2 first, then 0.
+/// An all-reduce of three ranks that no algorithm of the library has: every rank folds 1 + 2 first, then 0.
 std::string last_comes_first() {
   return plan::to_json(test::written(Collective::AllReduce, 3,
                                      [](Rank me, plan::PlanBuilder& plan) {
@@ -45,7 +45,7 @@ std::string last_comes_first() {
                        "last first");
 }
 
-/// The sum of 1e30, −1e30 and 1, which shows the order of folding; root is for the others' sake.
+/// The sum of 1e30, −1e30 and 1, which reveals the order of folding; `root` is for rooted collectives.
 void expect_sum_of_three(float expected) {
   with_ranks(3, [&](int rank, tuttiComm_t comm) {
     for (const size_t count : {1, 1000, 300000}) {
@@ -71,7 +71,7 @@ TEST(GivenPlan, RunsInsteadOfTheLibrarysOwn) {
   expect_sum_of_three(0);  // (−1e30 + 1) + 1e30
 }
 
-TEST(GivenPlan, LeavesOtherNumbersOfRanksAlone) {
+TEST(GivenPlan, IsNotUsedForOtherNumbersOfRanks) {
   const PlanFile file("mine", last_comes_first());
   const test::ScopedEnv given("TUTTI_PLAN", file.path());
   with_ranks(2, [](int rank, tuttiComm_t comm) {
@@ -99,7 +99,7 @@ TEST(GivenPlan, ServesEveryRootAndCollectiveItIsFor) {
   });
 }
 
-TEST(GivenPlan, ThatIsWrongIsRefusedOnEveryRank) {
+TEST(GivenPlan, AWrongPlanIsRefusedOnEveryRank) {
   std::string text = last_comes_first();
   const std::string operand = "\"operands\": [1, 2, [";
   text.replace(text.find(operand), operand.size(), "\"operands\": [2, 2, [");
@@ -119,7 +119,7 @@ TEST(GivenPlan, ThatIsWrongIsRefusedOnEveryRank) {
   EXPECT_NE(error_of_three().find("TUTTI_PLAN: /nowhere.json: No such file"), std::string::npos) << error_of_three();
 }
 
-TEST(GivenPlan, DoesNotFightWithOtherWishes) {
+TEST(GivenPlan, ConflictsWithForcedAlgorithmsAreErrors) {
   const PlanFile file("mine", last_comes_first());
   const test::ScopedEnv given("TUTTI_PLAN", file.path());
   {

@@ -1,4 +1,4 @@
-// Groups, streams and destroy, as several threads use them.
+// Groups, streams and destroy, used by several threads.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -28,7 +28,7 @@ tuttiResult_t add(const float& in, float& out, tuttiComm_t comm, tuttiStream_t s
   return tuttiAllReduce(&in, &out, 1, tuttiFloat32, tuttiSum, comm, stream);
 }
 
-TEST(Groups, ThreadsThatShareAStreamKeepItsTicketsInOrder) {
+TEST(Groups, ThreadsSharingAStreamKeepTicketsInOrder) {
   auto comms = join_all(1);
   tuttiStream_t stream = nullptr;
   ASSERT_EQ(tuttiStreamCreate(&stream), tuttiSuccess);
@@ -42,7 +42,7 @@ TEST(Groups, ThreadsThatShareAStreamKeepItsTicketsInOrder) {
   leave(comms);
 }
 
-TEST(Groups, ACallWithoutStreamIsDoneAtTheEndThoughOthersHaveOne) {
+TEST(Groups, TheEndWaitsIfOneCallHasNoStream) {
   auto comms = join_all(2);
   run_ranks(2, [&](int r) {
     Stream stream;
@@ -59,14 +59,14 @@ TEST(Groups, ACallWithoutStreamIsDoneAtTheEndThoughOthersHaveOne) {
   leave(comms);
 }
 
-TEST(Groups, EveryStreamHearsOfTheFailure) {
+TEST(Groups, EveryStreamReportsTheFailure) {
   const test::ScopedEnv impatient("TUTTI_TIMEOUT", "0.3");
   auto comms = join_all(2), others = join_all(2);
   tuttiStream_t streams[2];
   for (auto& stream : streams) ASSERT_EQ(tuttiStreamCreate(&stream), tuttiSuccess);
   const float in = 1;
   float a = 0, b = 0;
-  tuttiGroupStart();  // rank 1 of either communicator never comes
+  tuttiGroupStart();  // rank 1 of either communicator never makes the call
   add(in, a, comms[0], streams[0]);
   add(in, b, others[0], streams[1]);
   EXPECT_EQ(tuttiGroupEnd(), tuttiSuccess);
@@ -77,7 +77,7 @@ TEST(Groups, EveryStreamHearsOfTheFailure) {
   leave(others);
 }
 
-TEST(Groups, DiscardAtAnInnerLevelGivesUpTheWholeGroup) {
+TEST(Groups, DiscardAtAnInnerLevelDropsTheWholeGroup) {
   auto comms = join_all(1);
   const float in = 1;
   float before = -1, inner = -1, after = -1, anew = -1;
@@ -102,7 +102,7 @@ TEST(Groups, DiscardAtAnInnerLevelGivesUpTheWholeGroup) {
   leave(comms);
 }
 
-/// As an exception does that passes nested groups.
+/// As an exception does that propagates through nested groups.
 TEST(Groups, EveryLevelOfADiscardedGroupCanBeDiscarded) {
   auto comms = join_all(1);
   const float in = 1;
@@ -117,7 +117,7 @@ TEST(Groups, EveryLevelOfADiscardedGroupCanBeDiscarded) {
   leave(comms);
 }
 
-TEST(Groups, ASendAndItsReceiveMeetAcrossACollective) {
+TEST(Groups, ASendAndItsReceiveMatchAcrossACollective) {
   auto comms = join_all(2);
   run_ranks(2, [&](int r) {
     tuttiComm_t comm = comms[static_cast<size_t>(r)];
@@ -135,14 +135,14 @@ TEST(Groups, ASendAndItsReceiveMeetAcrossACollective) {
   leave(comms);
 }
 
-TEST(Groups, ImposeNoOrderAmongCommunicatorsOnThoseThatCallThemOneByOne) {
+TEST(Groups, ImposeNoOrderAmongCommunicators) {
   const test::ScopedEnv impatient("TUTTI_TIMEOUT", "20");
   auto first = join_all(2), second = join_all(2);
   run_ranks(2, [&](int r) {
     const auto i = static_cast<size_t>(r);
     const float in = 1;
     float a = 0, b = 0, c = 0;
-    if (r == 0) tuttiGroupStart();  // rank 1 comes to the second communicator only when it is through with the first
+    if (r == 0) tuttiGroupStart();  // rank 1 calls on the second communicator only after the first
     EXPECT_EQ(add(in, a, first[i], nullptr), tuttiSuccess) << tuttiGetLastError();
     EXPECT_EQ(add(in, b, first[i], nullptr), tuttiSuccess) << tuttiGetLastError();
     EXPECT_EQ(add(in, c, second[i], nullptr), tuttiSuccess) << tuttiGetLastError();
@@ -154,7 +154,7 @@ TEST(Groups, ImposeNoOrderAmongCommunicatorsOnThoseThatCallThemOneByOne) {
   leave(second);
 }
 
-TEST(Groups, AnExceptionForgetsTheCallsOfItsGroup) {
+TEST(Groups, AnExceptionDropsTheCallsOfItsGroup) {
   auto comms = join_all(1);
   const float in = 1;
   float out = -1;
@@ -170,7 +170,7 @@ TEST(Groups, AnExceptionForgetsTheCallsOfItsGroup) {
   leave(comms);
 }
 
-TEST(Groups, TooManyTransfersForTheArenaAreAnErrorNotALoop) {
+TEST(Groups, TooManyTransfersForTheArenaEnd) {
   const test::ScopedEnv small("TUTTI_ARENA", "64K");
   const int n = 40;
   auto comms = join_all(n);
@@ -182,28 +182,28 @@ TEST(Groups, TooManyTransfersForTheArenaAreAnErrorNotALoop) {
       tuttiSend(out.data(), 100, tuttiInt8, p, comms[static_cast<size_t>(r)], nullptr);
       tuttiRecv(in.data() + 100 * p, 100, tuttiInt8, p, comms[static_cast<size_t>(r)], nullptr);
     }
-    tuttiGroupEnd();  // on some machine it may fit; what must not happen is that it never ends
+    tuttiGroupEnd();  // it may fit on some machines; it must not run forever
   });
   leave(comms);
 }
 
-TEST(Groups, AbortReachesADestroyThatWaits) {
+TEST(Groups, AbortEndsAWaitingDestroy) {
   auto comms = join_all(2);
   tuttiStream_t stream = nullptr;
   ASSERT_EQ(tuttiStreamCreate(&stream), tuttiSuccess);
   const float in = 1;
   float out = 0;
-  ASSERT_EQ(add(in, out, comms[0], stream), tuttiSuccess);  // rank 1 never comes
+  ASSERT_EQ(add(in, out, comms[0], stream), tuttiSuccess);  // rank 1 never makes the call
   std::thread destroys([&] { EXPECT_EQ(tuttiCommDestroy(comms[0]), tuttiAborted); });
   int ranks = 0;
   while (tuttiCommCount(comms[0], &ranks) == tuttiSuccess) std::this_thread::yield();  // until it is being destroyed
   EXPECT_EQ(tuttiCommAbort(comms[0]), tuttiSuccess) << tuttiGetLastError();
   destroys.join();
   EXPECT_EQ(tuttiStreamDestroy(stream), tuttiAborted);
-  tuttiCommDestroy(comms[1]);  // aborted too, unless it leaves before it hears
+  tuttiCommDestroy(comms[1]);  // aborted too, unless it leaves before the abort arrives
 }
 
-TEST(Groups, OneThreadSplitsAllItsRanksInAGroup) {
+TEST(Groups, OneThreadSplitsAllRanksInAGroup) {
   auto comms = join_all(4);
   std::vector<tuttiComm_t> parts(4);
   tuttiGroupStart();

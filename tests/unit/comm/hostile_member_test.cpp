@@ -1,4 +1,4 @@
-// A member that knows the key and says what no rank of this library says: the others get an error, and no more.
+// A member that knows the key and sends what no rank of this library sends: the others get an error, and nothing worse.
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -17,24 +17,24 @@ namespace {
 
 WaitLimit patient() { return {Deadline::in(30), nullptr}; }
 
-/// Rank `rank` of two; the other one is a true one, which joins.
+/// Acts as rank `rank` of two; the other rank is a communicator that joins.
 class HostileMember {
  public:
-  /// Says `info` of itself; empty: what a rank of ours says.
+  /// Joins with `info`; empty: a correct one.
   explicit HostileMember(Rank rank, std::string info = "") {
     control::Register request;
     request.version = version();
     request.ranks = 2;
     request.rank = rank;
     request.wait_ms = 30000;
-    request.me = control::ControlThread::get().home();
+    request.me = control::ControlThread::get().local_member();
     request.me.host = "elsewhere";
     request.me.info = info.empty() ? info_of_ours() : std::move(info);
     joining_ = std::async(std::launch::async, [this, rank] { return join(id_, 1 - rank); });
     fd_ = control::dial({Address::loopback()}, id_.port, id_.key, patient());
     send_all(fd_.get(), control::pack(request), patient());
   }
-  /// Gives `text` to the next exchange.
+  /// Contributes `text` to the next exchange.
   void give(const std::string& text) {
     const control::Kind before = exchanges_ == 0 ? control::Kind::Table : control::Kind::Gathered;
     while (control::kind_of(control::receive_frame(fd_.get(), control::kMaxFromServer, patient())) != before) {
@@ -46,7 +46,7 @@ class HostileMember {
     exchange.bytes = text;
     send_all(fd_.get(), control::pack(exchange), patient());
   }
-  /// What the true rank is told, or "joined".
+  /// The error of the other rank, or "joined".
   std::string outcome() {
     try {
       while (control::kind_of(control::receive_frame(fd_.get(), control::kMaxFromServer, patient())) !=
@@ -54,7 +54,7 @@ class HostileMember {
       }
     } catch (const Error&) {  // it has closed already
     }
-    fd_.reset();  // or it would wait for us to leave
+    fd_.reset();  // else it would wait for this member to leave
     return joining_.get();
   }
 
@@ -67,7 +67,7 @@ class HostileMember {
     }
     return "joined";
   }
-  /// Listens as a rendezvous server does, to hear what a rank registers with.
+  /// Listens like a rendezvous server, to receive a rank's registration.
   static std::string info_of_ours() {
     const Fd listener = listen_tcp(0);
     control::UniqueId id = control::create_unique_id();
@@ -106,10 +106,10 @@ nlohmann::json report() {
           {"word", {0, 0}},
           {"cores", "0"}};
 }
-nlohmann::json verdict() { return {{"reading", 0}, {"oversubscribed", false}, {"always", false}}; }
+nlohmann::json conclusion() { return {{"reading", 0}, {"oversubscribed", false}, {"always", false}}; }
 std::string nested(size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); }
 
-TEST(HostileMember, SaysWhatIsNestedTooDeepToBeCopied) {
+TEST(HostileMember, DeeplyNestedReportsAreRejected) {
   constexpr size_t kDeep = 400000;
   HostileMember in_its_info(1, R"({"version":)" + nested(kDeep) + "}");
   EXPECT_TRUE(contains(in_its_info.outcome(), "nested deeper than 16"));
@@ -118,31 +118,31 @@ TEST(HostileMember, SaysWhatIsNestedTooDeepToBeCopied) {
   EXPECT_TRUE(contains(in_its_report.outcome(), "nested deeper than 16"));
   HostileMember in_its_table(0);
   in_its_table.give(report().dump());
-  auto deep = verdict();
+  auto deep = conclusion();
   deep["table"] = R"([["all_reduce",1,"none",1,)" + nested(kDeep) + "]]";
   in_its_table.give(deep.dump());
   const std::string told = in_its_table.outcome();
   EXPECT_TRUE(contains(told, "decision table cannot be read") && contains(told, "nested deeper than 16")) << told;
 }
 
-TEST(HostileMember, GivesNumbersThatAreNone) {
+TEST(HostileMember, InvalidNumbersAreRejected) {
   for (const nlohmann::json& number : {nlohmann::json(1e300), nlohmann::json(-1), nlohmann::json("x")}) {
     HostileMember member(1);
     auto odd = report();
     odd["staging"] = number;
     member.give(odd.dump());
-    EXPECT_TRUE(contains(member.outcome(), "where another rank has to give a whole number"));
+    EXPECT_TRUE(contains(member.outcome(), "in place of a whole number"));
   }
   HostileMember member(1);
   member.give(report().dump());
-  auto odd = verdict();
+  auto odd = conclusion();
   odd["reading"] = 1e300;
   member.give(odd.dump());
-  EXPECT_TRUE(contains(member.outcome(), "where another rank has to give a whole number"));
+  EXPECT_TRUE(contains(member.outcome(), "in place of a whole number"));
 }
 
-/// Read only where it is told to people.
-TEST(HostileMember, GivesAnArenaThatIsNoNumberOfBytes) {
+/// Used in log messages only.
+TEST(HostileMember, AnInvalidArenaSizeIsRejected) {
   set_log_level(LogLevel::Info);
   HostileMember member(1);
   auto odd = report();
@@ -150,19 +150,19 @@ TEST(HostileMember, GivesAnArenaThatIsNoNumberOfBytes) {
   odd["name"] = "elsewhere";
   odd["routes"] = nlohmann::json::object();
   member.give(odd.dump());
-  member.give(verdict().dump());
-  EXPECT_TRUE(contains(member.outcome(), "where another rank has to give a whole number"));
+  member.give(conclusion().dump());
+  EXPECT_TRUE(contains(member.outcome(), "in place of a whole number"));
   set_log_level(LogLevel::Warn);
 }
 
-/// The table is rank 0's; a rank that runs an algorithm on a number of ranks that it is not made for has no plan.
-TEST(HostileMember, ChoosesAnAlgorithmThatCannotBeUsed) {
+/// Rank 0 provides the decision table. A rank has no plan if the algorithm does not support the number of ranks.
+TEST(HostileMember, AnUnusableAlgorithmIsRejected) {
   for (const char* row :
        {R"(["all_reduce",1000,"ring",18446744073709551615])", R"(["all_reduce",1000,"ring",0])",
         R"(["all_reduce",1e300,"ring",1024])", R"(["nothing",1000,"ring",1024])", R"(["all_reduce",1000,"no",1024])"}) {
     HostileMember member(0);
     member.give(report().dump());
-    auto with_table = verdict();
+    auto with_table = conclusion();
     with_table["table"] = "[" + std::string(row) + "]";
     member.give(with_table.dump());
     const std::string told = member.outcome();

@@ -1,4 +1,4 @@
-// What tutti.h promises of NaN and of zeros in folds, with every algorithm and type.
+// tutti.h's promises on NaN and zeros in folds, with every algorithm and type.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,9 +15,9 @@ namespace tutti {
 namespace {
 
 constexpr int kRanks = 5;
-constexpr size_t kCount = 300;  // full vectors, and a rest
+constexpr size_t kCount = 300;  // full vectors, and a remainder
 
-/// One element's bits as a double, and a double as one.
+/// One element's bits as a double, and a double as an element's bits.
 double number(const unsigned char* bytes, DType type) {
   if (type == DType::F64) {
     double value = 0;
@@ -41,7 +41,8 @@ void put(unsigned char* bytes, DType type, double value) {
   std::memcpy(bytes, &bits, size_of(type));
 }
 
-/// Element i is a NaN on rank i mod (n + 1), so every (n + 1)-th is one nowhere; rank r has r + 1 elsewhere.
+/// Element i is a NaN on rank i mod (n + 1), so every (n + 1)-th element has no NaN; other elements of rank r are r +
+/// 1.
 std::vector<unsigned char> input_of(int rank, DType type) {
   std::vector<unsigned char> in(kCount * size_of(type));
   for (size_t i = 0; i < kCount; ++i) {
@@ -66,7 +67,7 @@ void expect_nan_where_any_rank_has_one(int rank, tuttiComm_t comm, DType type, O
   EXPECT_EQ(wrong, 0u) << algorithm << ", " << name_of(type) << ", " << name_of(op) << ", rank " << rank;
 }
 
-TEST(NaN, OfAnyRankComesOutOfEveryFold) {
+TEST(NaN, OfAnyRankIsInTheResultOfEveryFold) {
   for (const plan::Algorithm* algorithm : plan::algorithms_of(Collective::AllReduce)) {
     const test::ScopedEnv groups("TUTTI_GROUPS", "0,0,1,1,1");
     const test::ScopedEnv forced("TUTTI_ALGO", fmt::format("all_reduce:{}", algorithm->name));
@@ -82,7 +83,7 @@ TEST(NaN, OfAnyRankComesOutOfEveryFold) {
   }
 }
 
-TEST(NaN, IsNotMadeOfZerosOfEitherSign) {
+TEST(NaN, ZerosOfEitherSignGiveNoNaN) {
   with_ranks(2, [](int rank, tuttiComm_t comm) {
     for (const tuttiRedOp_t op : {tuttiMin, tuttiMax}) {
       const float in = rank == 0 ? -0.0f : 0.0f;

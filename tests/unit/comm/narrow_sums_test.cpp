@@ -1,4 +1,4 @@
-// Sums of 16- and 8-bit floats, outside the reproducible mode: added in f32. One shot and two shot round once.
+// Sums of 16- and 8-bit floats in the default mode: accumulated in f32. One shot and two shot round once.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,7 +11,7 @@
 namespace tutti {
 namespace {
 
-/// Values of both signs within a factor of 64: their sums need more digits than they have.
+/// Values of both signs within a factor of 64: their sums need more digits than the type has.
 template <class F>
 typename F::Bits value(int rank, size_t i) {
   const uint64_t h = mix(i * 64 + static_cast<uint64_t>(rank) + 77);
@@ -19,8 +19,8 @@ typename F::Bits value(int rank, size_t i) {
   return F::narrow((h >> 20) % 3 == 0 ? -size : size);
 }
 
-/// Elements of an all-reduce among n threads that are not the exact sum, off by no more than adding n numbers in f32
-/// allows and then rounded once.
+/// The number of elements of an all-reduce among n threads that differ from the exact sum by more than n additions in
+/// f32 and one rounding allow.
 template <class F>
 size_t off(int n, size_t count) {
   size_t off = 0;

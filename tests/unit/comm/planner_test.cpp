@@ -1,4 +1,4 @@
-// How long the messages of a collective are, by what the ranks agreed on.
+// Message lengths of collectives, depending on the ranks' agreed capabilities.
 #include "comm/planner.hpp"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ using transports::ReadAccess;
 
 constexpr uint64_t kMessage = 64 << 10, kBlock = 1 << 20;  // bytes
 
-/// Rank 0's planner, where ranks read each other's memory as said.
+/// Rank 0's planner, for ranks that can read each other's memory as given.
 struct Ranks {
   Ranks(ReadAccess reading, const char* forced, Rank n = 2) : ranks(n) {
     const std::vector<std::string> hosts(static_cast<size_t>(n), "here");
@@ -49,12 +49,12 @@ struct Ranks {
   Planner planner{0, ranks, links, staging, execution, backoff};
 };
 
-TEST(Planner, MessagesFitStagingMemoryWhereNotAllRanksReadEachOthers) {
+TEST(Planner, MessagesFitStagingMemoryUnlessAllRanksCanReadDirectly) {
   Ranks ranks(ReadAccess::None, "all_to_all:one_shot");
   EXPECT_GE(ranks.rounds(Collective::AllToAll), kBlock / kMessage);
 }
 
-TEST(Planner, MessagesThatAreReadInTheirSendersMemoryAreNotLimitedByStaging) {
+TEST(Planner, ZeroCopyMessagesAreNotLimitedByStaging) {
   for (const ReadAccess reading : {ReadAccess::Pulled, ReadAccess::Direct}) {
     Ranks ranks(reading, "all_to_all:one_shot,broadcast:one_shot,reduce_scatter:one_shot");
     EXPECT_EQ(ranks.rounds(Collective::AllToAll), 1u);
@@ -64,7 +64,7 @@ TEST(Planner, MessagesThatAreReadInTheirSendersMemoryAreNotLimitedByStaging) {
   }
 }
 
-TEST(Planner, WhatIsTooShortToBeLentStillFitsStagingMemory) {
+TEST(Planner, ShortMessagesFitStagingMemory) {
   constexpr const char* kOneShot = "all_to_all:one_shot,broadcast:one_shot,reduce_scatter:one_shot,all_gather:one_shot";
   for (const Rank n : {2, 3, 24, 100}) {
     Ranks ranks(ReadAccess::Direct, kOneShot, n);
@@ -77,7 +77,7 @@ TEST(Planner, WhatIsTooShortToBeLentStillFitsStagingMemory) {
   }
 }
 
-TEST(Planner, ShortBlocksOfSharedMemoryThatGoToAllAreStaged) {
+TEST(Planner, ShortSharedBlocksSentToAllAreStaged) {
   auto& memory = link::SharedMemory::of_this_process();
   void* const in = memory.allocate(kBlock);
   void* const out = memory.allocate(kBlock);
@@ -95,7 +95,7 @@ TEST(Planner, ShortBlocksOfSharedMemoryThatGoToAllAreStaged) {
   memory.release(out);
 }
 
-TEST(Planner, AProgramSaysWhetherItLends) {  // or the call would end while others still read its memory
+TEST(Planner, AProgramSaysWhetherItLends) {  // else the call would end while peers still read its memory
   Ranks ranks(ReadAccess::None, "broadcast:one_shot");
   const auto lends = [&](uint64_t bytes) {
     return ranks.program(Collective::Broadcast, bytes, ranks.memory.data(), ranks.memory.data()).lends;
@@ -104,8 +104,8 @@ TEST(Planner, AProgramSaysWhetherItLends) {  // or the call would end while othe
   EXPECT_TRUE(lends(link::kZcopyFrom));
 }
 
-TEST(Planner, AllRoundsMoveAsMuch) {
-  for (const uint64_t bytes : {2 * kMessage, 4 * kMessage, kBlock, kBlock - 4}) {  // mappings are a little shorter
+TEST(Planner, AllRoundsMoveEqualAmounts) {
+  for (const uint64_t bytes : {2 * kMessage, 4 * kMessage, kBlock, kBlock - 4}) {  // windows are a little shorter
     Ranks ranks(ReadAccess::None, "broadcast:one_shot");
     const exec::Lowered& lowered =
         ranks.program(Collective::Broadcast, bytes, ranks.memory.data(), ranks.memory.data());
@@ -114,7 +114,7 @@ TEST(Planner, AllRoundsMoveAsMuch) {
   }
 }
 
-TEST(Planner, ACallMadeAgainGetsStagingMemoryAnewWhereThatWasDividedAnew) {
+TEST(Planner, ARepeatedCallGetsNewStagingMemoryAfterAReset) {
   Ranks ranks(ReadAccess::None, "all_reduce:one_shot");
   const auto generation = [&] {
     const exec::Lowered& lowered =
@@ -123,11 +123,11 @@ TEST(Planner, ACallMadeAgainGetsStagingMemoryAnewWhereThatWasDividedAnew) {
     return lowered.generation;
   };
   EXPECT_EQ(generation(), ranks.staging.generation());
-  ranks.staging.reset();  // as transfers may, which take no collective's place
+  ranks.staging.reset();  // as transfers may do
   EXPECT_EQ(generation(), ranks.staging.generation());
 }
 
-TEST(Planner, WhatIsScaledOrFoldedOnItsWayIsStagedAndSoLimited) {
+TEST(Planner, ScaledAndFoldedMessagesAreStaged) {
   Ranks ranks(ReadAccess::Direct, "all_reduce:two_shot,reduce_scatter:one_shot");
   EXPECT_GE(ranks.rounds(Collective::AllReduce), kBlock / kMessage / 2);
   EXPECT_GE(ranks.rounds(Collective::ReduceScatter, Op::PreMulSum), kBlock / kMessage);

@@ -1,4 +1,4 @@
-// Ranks as processes: how they join, die and leave.
+// Ranks as processes: joining, dying and leaving.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -26,7 +26,7 @@ double seconds_since(Deadline::Clock::time_point start) {
   return std::chrono::duration<double>(Deadline::Clock::now() - start).count();
 }
 
-/// Waits for the communicator's failure and tells it.
+/// Waits for the communicator's failure and reports it.
 std::string await_failure(const control::Endpoint& endpoint) {
   const Deadline deadline = soon();
   while (endpoint.failed() == 0 && !deadline.passed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -48,7 +48,7 @@ void serve_segment(control::Endpoint& endpoint) {
   });
 }
 
-/// A child that holds the connections of this process open, as a data loader's worker would, for ever.
+/// A child that holds this process's connections open forever, as a data loader's worker may.
 void fork_a_holder(Line& test) {
   const pid_t holder = fork();
   if (holder == 0) {
@@ -57,7 +57,7 @@ void fork_a_holder(Line& test) {
   test.tell(std::to_string(holder));
 }
 
-/// Runs what the test says, line by line.
+/// Executes the test's commands, line by line.
 void obey(control::Endpoint& endpoint, Line& test) {
   std::string word;
   for (;;) {
@@ -76,7 +76,7 @@ void obey(control::Endpoint& endpoint, Line& test) {
       test.tell(ask_for_segment(endpoint, 0));
     } else if (word == "board") {
       test.tell(endpoint.ask_board(0, 17, soon()).get().value_or("nothing"));
-    } else if (word == "await_goodbye") {
+    } else if (word == "await_left") {
       Rank of = 0;
       line >> of;
       while (!endpoint.left(of) && endpoint.failed() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -87,8 +87,8 @@ void obey(control::Endpoint& endpoint, Line& test) {
       uint64_t calls = 0;
       line >> calls;
       test.tell("leaving");
-      const control::Farewell farewell = endpoint.leave(calls, soon());
-      test.tell(farewell.complete ? "complete " + farewell.mismatch : "incomplete");
+      const control::LeaveResult result = endpoint.leave(calls, soon());
+      test.tell(result.complete ? "complete " + result.mismatch : "incomplete");
       return;
     } else {
       return;
@@ -121,7 +121,7 @@ int rank_main(const std::string& argument, Line& test) {
 }
 const Role kRank("rank", rank_main);
 
-/// n processes; rank 0's makes the id.
+/// n processes; rank 0's process makes the id.
 class Job {
  public:
   explicit Job(Rank n, const std::string& environment = "") {
@@ -180,14 +180,14 @@ TEST(Process, ReachesServicesAndBoardsOfOthers) {
   }
 }
 
-TEST(Process, AnAskerWaitsForAServiceOfAnotherProcess) {
+TEST(Process, ARequestWaitsForAServiceOfAnotherProcess) {
   Job job(2);
   job[1].tell("ask");
   job[0].tell("serve");
   EXPECT_EQ(job[1].hear(), "please 1: shared");
 }
 
-/// Each rank, the one with the rendezvous server too: the others know within a second, and who it was.
+/// Each rank in turn, also the one with the rendezvous server: the others learn within a second which rank died.
 TEST(Process, AKilledRankIsNamedWithinASecond) {
   for (Rank victim : {0, 1, 2}) {
     Job job(3);
@@ -210,8 +210,8 @@ TEST(Process, AKilledRankIsNamedWithinASecond) {
   }
 }
 
-/// A worker forked by the rank keeps its sockets open: only the process's own end tells.
-TEST(Process, AKilledRankIsNoticedThoughAChildHoldsItsConnections) {
+/// A worker forked by the rank keeps its sockets open: only the end of the rank's process reveals its death.
+TEST(Process, AKilledRankIsNoticedWhileAChildHoldsItsConnections) {
   for (Rank victim : {0, 1}) {
     Job job(2);
     job[victim].tell("fork");
@@ -229,7 +229,7 @@ TEST(Process, AKilledRankIsNoticedThoughAChildHoldsItsConnections) {
   }
 }
 
-TEST(Process, OneThatIsStoppedForLongerThanTheHeartbeatIsLost) {
+TEST(Process, ARankStoppedForLongerThanTheHeartbeatIsLost) {
   Job job(2, "TUTTI_HEARTBEAT_TIMEOUT=0.3");
   job[0].tell("await_failure");
   job[1].signal(SIGSTOP);
@@ -237,7 +237,7 @@ TEST(Process, OneThatIsStoppedForLongerThanTheHeartbeatIsLost) {
   EXPECT_TRUE(contains(failure, named(job, 1)) && contains(failure, "nothing was heard of it")) << failure;
 }
 
-TEST(Process, TheLossOfTheMeetingPointsHostIsNoticed) {
+TEST(Process, TheLossOfTheRendezvousServersHostIsNoticed) {
   Job job(2, "TUTTI_HEARTBEAT_TIMEOUT=0.3");
   job[1].tell("await_failure");
   job[0].signal(SIGSTOP);
@@ -245,9 +245,9 @@ TEST(Process, TheLossOfTheMeetingPointsHostIsNoticed) {
   EXPECT_TRUE(contains(failure, named(job, 0)) && contains(failure, "nothing was heard of it")) << failure;
 }
 
-/// Every order of leaving, the rendezvous server's process first too: each rank learns that all left, none sees an
-/// error.
-TEST(Process, AnyOrderOfLeavingIsOrderly) {
+/// Every order of leaving, also with the rendezvous server's process first: each rank learns that all have left, and
+/// none gets an error.
+TEST(Process, AnyOrderOfLeavingSucceeds) {
   std::vector<Rank> order{0, 1, 2};
   do {
     Job job(3);
@@ -262,7 +262,7 @@ TEST(Process, AnyOrderOfLeavingIsOrderly) {
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
-TEST(Process, DifferentNumbersOfCallsAreToldToAllWhoWait) {
+TEST(Process, DifferentNumbersOfCallsAreReportedToAllWaitingRanks) {
   Job job(3);
   for (Rank r = 0; r < 3; ++r) job[r].tell(r == 2 ? "leave 16" : "leave 17");
   for (Child& child : job.all()) {
@@ -271,11 +271,11 @@ TEST(Process, DifferentNumbersOfCallsAreToldToAllWhoWait) {
   }
 }
 
-TEST(Process, AKillAfterLeavingHarmsNobody) {
+TEST(Process, AKillAfterLeavingIsHarmless) {
   Job job(3);
   job[1].tell("leave 2");
   EXPECT_EQ(job[1].hear(), "leaving");
-  job[0].tell("await_goodbye 1");
+  job[0].tell("await_left 1");
   EXPECT_EQ(job[0].hear(), "it left");
   job[1].signal(SIGKILL);
   EXPECT_EQ(job[1].wait(), -SIGKILL);
@@ -289,7 +289,7 @@ TEST(Process, AKillAfterLeavingHarmsNobody) {
   }
 }
 
-TEST(Process, ASecondProcessClaimingARankIsRefusedAndTheOthersGoOn) {
+TEST(Process, ASecondClaimToARankIsRefusedAndTheOthersContinue) {
   Job job(2);
   Child second("rank", job.id() + " 2 1");
   const std::string refusal = second.hear();
@@ -298,7 +298,7 @@ TEST(Process, ASecondProcessClaimingARankIsRefusedAndTheOthersGoOn) {
   for (Child& child : job.all()) EXPECT_EQ(child.hear(), "01");
 }
 
-TEST(Process, ARankThatGivesUpEndsTheWaitOfAll) {
+TEST(Process, AWithdrawingRankEndsTheWaitOfAll) {
   const control::UniqueId id = control::create_unique_id();
   std::string text;
   std::thread here([&] {
@@ -314,7 +314,7 @@ TEST(Process, ARankThatGivesUpEndsTheWaitOfAll) {
   EXPECT_TRUE(contains(text, "within the 0.2 s that rank 1 waits; missing: rank")) << text;
 }
 
-TEST(Process, AForkedChildGetsAClearErrorAndMayStartAnew) {
+TEST(Process, AForkedChildGetsAnErrorAndCanStartItsOwnCommunicators) {
   const auto endpoint = control::Endpoint::join(control::create_unique_id(), 1, 0, "", soon());
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
@@ -328,9 +328,9 @@ TEST(Process, AForkedChildGetsAClearErrorAndMayStartAnew) {
     }
     const bool left = !endpoint->leave(1, soon()).complete;
     text += left ? " / not left" : " / left";
-#if !defined(__SANITIZE_THREAD__)  // ThreadSanitizer allows no new threads in a child of a process that has some
+#if !defined(__SANITIZE_THREAD__)  // ThreadSanitizer allows no new threads in a child of a multi-threaded process
     const auto anew = control::Endpoint::join(control::create_unique_id(), 1, 0, "", soon());
-    if (anew->place(0).nonce == endpoint->place(0).nonce) text += " / not told apart";
+    if (anew->process_id(0).nonce == endpoint->process_id(0).nonce) text += " / not told apart";
     text += anew->exchange("z", soon()).at(0) == "z" && anew->leave(1, soon()).complete ? " / anew" : " / no";
 #else
     text += " / anew";

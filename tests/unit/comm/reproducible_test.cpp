@@ -1,4 +1,4 @@
-// TUTTI_REPRODUCIBLE: sums of floats have the bits of one order of folding, whatever runs them.
+// TUTTI_REPRODUCIBLE: sums of floats have the bits of one order of folding with any algorithm and message size.
 #include <gtest/gtest.h>
 
 #include <tuple>
@@ -26,7 +26,7 @@ class Reproducible : public testing::TestWithParam<std::tuple<Collective, const 
   const test::ScopedEnv transport_{"TUTTI_TRANSPORT", std::get<1>(GetParam())};
 };
 
-TEST_P(Reproducible, HasTheSameBitsByEveryAlgorithmAndMessage) {
+TEST_P(Reproducible, HasTheSameBitsWithEveryAlgorithmAndMessageSize) {
   int algorithms = 0;
   for (const plan::Algorithm* algorithm : plan::algorithms_of(collective_)) {
     if (!algorithm->canonical) continue;
@@ -43,7 +43,7 @@ TEST_P(Reproducible, HasTheSameBitsByEveryAlgorithmAndMessage) {
   EXPECT_GE(algorithms, 3);
 }
 
-TEST_P(Reproducible, HasTheSameBitsByItsOwnChoice) {
+TEST_P(Reproducible, HasTheSameBitsWithTheSelectedAlgorithm) {
   for (const int n : {2, 3, 5, 6, 7, 8, 12, 16}) expect_canonical_bits(collective_, n);
 }
 
@@ -64,7 +64,7 @@ TEST(ReproducibleMode, RefusesAnAlgorithmOfAnotherOrder) {
       << text;
 }
 
-TEST(ReproducibleMode, IsNeededForTheseBits) {
+TEST(ReproducibleMode, DefaultModeHasOtherBits) {
   const test::ScopedEnv forced("TUTTI_ALGO", "all_reduce:ring");
   size_t different = 0;
   with_ranks(8, [&](int rank, tuttiComm_t comm) {

@@ -1,4 +1,4 @@
-// Streams: their order, what they tell, events between them, and functions of the program on them.
+// Streams: their order, their errors, events between them, and host functions on them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace tutti {
 namespace {
 
-/// Something on a stream that runs until it is let go.
+/// A task on a stream that runs until it is released.
 class Hold {
  public:
   explicit Hold(Stream& stream) {
@@ -55,7 +55,7 @@ std::string error_of(const std::function<void()>& call, Code code) {
   return "";
 }
 
-TEST(Stream, SaysWithoutWaitingWhetherItsCallsHaveRun) {
+TEST(Stream, QueryDoesNotWait) {
   Stream stream;
   EXPECT_TRUE(stream.done());
   Hold hold(stream);
@@ -72,7 +72,7 @@ TEST(Stream, SaysWithoutWaitingWhetherItsCallsHaveRun) {
   EXPECT_EQ(tuttiStreamQuery(stream), tuttiSuccess);
 }
 
-TEST(Stream, RunsFunctionsInOrderAmongItsCalls) {
+TEST(Stream, RunsFunctionsInOrderWithItsCalls) {
   auto comm = std::move(Communicator::all_local(1).front());
   Stream stream;
   int data = 1;
@@ -94,7 +94,7 @@ TEST(Stream, RunsFunctionsAlsoAfterAFailure) {
   EXPECT_TRUE(ran);
 }
 
-TEST(Stream, TellsWhatAFunctionThrew) {
+TEST(Stream, ReportsAFunctionsException) {
   Stream stream;
   stream.launch([] { throw std::runtime_error("no bread"); });
   EXPECT_NE(error_of([&] { stream.synchronize(); }, Code::InvalidUsage).find("no bread"), std::string::npos);
@@ -105,7 +105,7 @@ TEST(Stream, TellsWhatAFunctionThrew) {
   stream.synchronize();
 }
 
-TEST(Stream, RefusesAWaitForItselfInsteadOfWaitingForEver) {
+TEST(Stream, RefusesAWaitForItself) {
   Stream stream;
   tuttiResult_t waited = tuttiSuccess, destroyed = tuttiSuccess;
   stream.launch([&] {
@@ -117,8 +117,8 @@ TEST(Stream, RefusesAWaitForItselfInsteadOfWaitingForEver) {
   EXPECT_EQ(destroyed, tuttiInvalidUsage);
 }
 
-/// The last to hold a stream may be a thread of its own: a function that uses it while it is destroyed.
-TEST(Stream, MayBeDroppedByItsOwnThread) {
+/// The stream's last owner may be its own thread: a host function that uses it while it is destroyed.
+TEST(Stream, MayBeDestroyedByItsOwnThread) {
   for (int i = 0; i < 20; ++i) {
     tuttiStream_t stream = nullptr;
     ASSERT_EQ(tuttiStreamCreate(&stream), tuttiSuccess);
@@ -145,7 +145,7 @@ TEST(Stream, MayBeDroppedByItsOwnThread) {
   }
 }
 
-TEST(Event, LetsOneStreamWaitForAnother) {
+TEST(Event, MakesOneStreamWaitForAnother) {
   Stream first, second;
   Event event;
   Hold hold(first);
@@ -162,7 +162,7 @@ TEST(Event, LetsOneStreamWaitForAnother) {
   EXPECT_TRUE(event.done());
 }
 
-TEST(Event, ThatHasRecordedNothingHoldsNobodyUp) {
+TEST(Event, WithoutARecordDoesNotBlock) {
   Stream stream;
   const Event event;
   EXPECT_TRUE(event.done());
@@ -171,7 +171,7 @@ TEST(Event, ThatHasRecordedNothingHoldsNobodyUp) {
   stream.synchronize();
 }
 
-TEST(Event, RecordsWhatTheStreamHasThenAndNotWhatFollows) {
+TEST(Event, RecordsEarlierCallsOnly) {
   Stream stream;
   Event event;
   event.record(stream);
@@ -184,7 +184,7 @@ TEST(Event, RecordsWhatTheStreamHasThenAndNotWhatFollows) {
   event.synchronize();
 }
 
-TEST(Event, MayGoWhileAStreamWaitsForWhatItRecorded) {
+TEST(Event, MayBeDestroyedWhileAStreamWaits) {
   Stream first, second;
   Hold hold(first);
   {
@@ -206,7 +206,7 @@ TEST(Event, OutlivesItsStream) {
   event.synchronize();
 }
 
-TEST(Event, TellsTheErrorBeforeItAndHandsItOn) {
+TEST(Event, ReportsEarlierErrorsAndPassesThemOn) {
   Stream first, second;
   Event event;
   fail_on(first);
@@ -229,7 +229,7 @@ TEST(Event, IsRefusedInAGroup) {
             tuttiInvalidUsage);
 }
 
-TEST(Event, HandlesAreCheckedAsOthersAre) {
+TEST(Event, HandlesAreChecked) {
   Stream stream;
   tuttiEvent_t event = nullptr;
   EXPECT_EQ(tuttiEventCreate(nullptr), tuttiInvalidArgument);
@@ -247,7 +247,7 @@ TEST(Event, HandlesAreCheckedAsOthersAre) {
   EXPECT_EQ(tuttiEventQuery(reinterpret_cast<tuttiEvent_t>(garbage.data())), tuttiInvalidArgument);
 }
 
-TEST(Event, OfManyDestroyedOnesTheOldAreUsedAgain) {
+TEST(Event, ShellsOfOldDestroyedEventsAreReused) {
   std::vector<tuttiEvent_t> all;
   for (int i = 0; i < 5000; ++i) {
     all.push_back(nullptr);
@@ -258,7 +258,7 @@ TEST(Event, OfManyDestroyedOnesTheOldAreUsedAgain) {
   EXPECT_LT(std::unique(all.begin(), all.end()) - all.begin(), 2500);
 }
 
-/// Ranks that compute on one stream and talk on another, as training programs do.
+/// Ranks that compute on one stream and communicate on another, as training programs do.
 TEST(Event, OrdersCallsOfSeveralRanks) {
   auto comms = Communicator::all_local(3);
   std::vector<std::jthread> threads;

@@ -1,4 +1,4 @@
-// Communicators whose ranks stand in groups.
+// Communicators with rank groups.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -30,7 +30,7 @@ std::string all_forced() {
   return text;
 }
 
-/// A number that tells its rank and place.
+/// A number that identifies a rank and an index.
 int64_t value(int rank, size_t i) { return rank * 1000003 + static_cast<int64_t>(i); }
 
 std::vector<int64_t> input_of(int rank, size_t count) {
@@ -62,7 +62,7 @@ void expect_blocks(int n, int rank, tuttiComm_t comm, size_t count) {
   }
 }
 
-/// All collectives that hierarchies serve, and all roots.
+/// All collectives that hierarchical algorithms implement, with all roots.
 void expect_right(int n, int rank, tuttiComm_t comm) {
   for (const size_t count : {size_t{1}, size_t{7}, size_t{3001}}) {
     const std::vector<int64_t> in = input_of(rank, count);
@@ -85,18 +85,18 @@ TEST(GroupsOfRanks, AreTheRanksOfEachHost) {
   EXPECT_FALSE(comm::groups_of(Strings{"a", "b", "c"}, "")->has_two_levels());
 }
 
-TEST(GroupsOfRanks, AreWhatTheUserSays) {
+TEST(GroupsOfRanks, AreWhatTheUserSpecifies) {
   EXPECT_EQ(words_of(comm::groups_of(Strings{"a", "a", "a", "a", "a"}, "2")), "00112");
   EXPECT_EQ(words_of(comm::groups_of(Strings{"a", "b", "a", "b"}, "5,5,5,1")), "0001");
   EXPECT_THROW(comm::groups_of(Strings{"a", "a"}, "0,0,1"), Error);
 }
 
-TEST(GroupsOfRanks, AmongSomeRanksAreThoseTheyWereIn) {
+TEST(GroupsOfRanks, OfASubsetKeepTheirRanks) {
   const auto all = comm::groups_of(Strings{"a", "a", "b", "b", "c"}, "");
   EXPECT_EQ(words_of(comm::groups_among(*all, std::vector<Rank>{4, 3, 0, 2})), "0121");
 }
 
-TEST(GroupsOfRanks, AreCrossedAsSeldomFromEveryRoot) {
+TEST(GroupsOfRanks, AreCrossedEquallyOftenFromEveryRoot) {
   const auto groups = comm::groups_of(Strings{"a", "a", "b", "b", "b", "c", "c"}, "");
   const plan::Algorithm& broadcast = *plan::find_algorithm(Collective::Broadcast, "hierarchical");
   for (Rank root = 0; root < 7; ++root) {
@@ -120,7 +120,7 @@ struct Grouped {
 };
 class TwoLevels : public testing::TestWithParam<Grouped> {};
 
-TEST_P(TwoLevels, AreRightForEveryCollectiveAndRoot) {
+TEST_P(TwoLevels, IsCorrectForEveryCollectiveAndRoot) {
   const test::ScopedEnv groups("TUTTI_GROUPS", GetParam().groups), forced("TUTTI_ALGO", all_forced());
   for (const char* message : {"4K", "256K"}) {
     const test::ScopedEnv window("TUTTI_MESSAGE", message);
@@ -134,7 +134,7 @@ INSTANTIATE_TEST_SUITE_P(Groups, TwoLevels,
                                          Grouped{4, "4"}, Grouped{3, "1"}),
                          [](const auto& test) { return fmt::format("{}of{}", test.index, test.param.ranks); });
 
-TEST(TwoLevelComm, AreRefusedWhereNobodySaysGroups) {  // threads are of one host, so of one group
+TEST(TwoLevelComm, AlgorithmsNeedGroups) {  // all threads are on one host, so in one group
   const test::ScopedEnv forced("TUTTI_ALGO", all_forced());
   tuttiComm_t comms[3];
   EXPECT_EQ(tuttiCommInitAll(comms, 3), tuttiUnsupported);
@@ -142,10 +142,11 @@ TEST(TwoLevelComm, AreRefusedWhereNobodySaysGroups) {  // threads are of one hos
   EXPECT_NE(text.find("hierarchical, which cannot be used on 3 ranks: all ranks are in one group"), std::string::npos)
       << text;
   EXPECT_NE(text.find("TUTTI_ALGO forces "), std::string::npos) << text;
-  with_ranks(1, [](int rank, tuttiComm_t comm) { expect_right(1, rank, comm); });  // alone there is nothing to group
+  with_ranks(1, [](int rank, tuttiComm_t comm) { expect_right(1, rank, comm); });  // a single rank has no groups
 }
 
-TEST(TwoLevelComm, WorkInASubCommunicatorOfOneGroup) {  // whose parent has groups: said to gain nothing, and done
+TEST(TwoLevelComm,
+     AlgorithmsRunInASubCommunicatorOfOneGroup) {  // the parent has groups; the log says that they gain nothing here
   const test::ScopedEnv groups("TUTTI_GROUPS", "2"), forced("TUTTI_ALGO", all_forced());
   with_ranks(4, [](int rank, tuttiComm_t comm) {
     tuttiComm_t part = nullptr;
@@ -155,8 +156,8 @@ TEST(TwoLevelComm, WorkInASubCommunicatorOfOneGroup) {  // whose parent has grou
   });
 }
 
-TEST(TwoLevelComm, OfASubCommunicatorAreThoseOfItsMembers) {
-  // A list for 7 ranks fits no other number: a sub-communicator that read it would fail.
+TEST(TwoLevelComm, SubCommunicatorsKeepTheGroupsOfTheirMembers) {
+  // A list for 7 ranks fits no other number: a sub-communicator that used it would fail.
   const test::ScopedEnv groups("TUTTI_GROUPS", "0,0,0,1,1,2,2"), forced("TUTTI_ALGO", all_forced());
   with_ranks(7, [](int rank, tuttiComm_t comm) {
     tuttiComm_t part = nullptr;
@@ -168,7 +169,7 @@ TEST(TwoLevelComm, OfASubCommunicatorAreThoseOfItsMembers) {
   });
 }
 
-TEST(TwoLevelComm, ThatMakeNoSenseAreRefused) {
+TEST(TwoLevelComm, InvalidGroupsAreRefused) {
   for (const auto& [value, reason] : {std::pair("0,0,1", "TUTTI_GROUPS has labels for 3 ranks where there are 2"),
                                       std::pair("two", "TUTTI_GROUPS is 'two'; it must be the size of a group"),
                                       std::pair("0", "TUTTI_GROUPS is 0; a group has at least one rank")}) {

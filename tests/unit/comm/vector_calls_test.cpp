@@ -1,4 +1,4 @@
-// Collectives whose blocks differ in length, between ranks that are threads of this process.
+// Vector calls, between ranks that are threads of this process.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -11,7 +11,7 @@
 namespace tutti {
 namespace {
 
-/// How much rank `from` sends rank `to`: nothing, a little, or more than a message holds.
+/// The block length from rank `from` to rank `to`: zero, short, or longer than a message.
 size_t length(int from, int to, int shape) {
   const auto mixed = static_cast<size_t>(from * 7 + to * 5 + shape * 3);
   switch (shape) {
@@ -30,7 +30,7 @@ int64_t value(int from, int to, size_t i) { return from * 1'000'003 + to * 5'003
 struct Blocks {
   std::vector<size_t> counts, offsets;
   size_t total = 0;
-  /// `gap` elements lie between the blocks.
+  /// `gap` elements separate the blocks.
   Blocks(std::vector<size_t> lengths, size_t gap) : counts(std::move(lengths)) {
     for (const size_t count : counts) {
       offsets.push_back(total);
@@ -48,7 +48,7 @@ Blocks blocks(int n, size_t gap, LengthOf length_of) {
 
 constexpr int64_t kPoison = -77;
 
-/// Every element of every block is right, and nothing between the blocks was touched.
+/// Expects every element of every block, and untouched gaps between the blocks.
 template <class Expected>
 void expect_blocks(const std::vector<int64_t>& data, const Blocks& blocks, Expected expected) {
   std::vector<int64_t> wanted(data.size(), kPoison);
@@ -58,7 +58,7 @@ void expect_blocks(const std::vector<int64_t>& data, const Blocks& blocks, Expec
   EXPECT_EQ(data, wanted);
 }
 
-struct Varying : testing::TestWithParam<int> {
+struct VectorBlocks : testing::TestWithParam<int> {
   static std::vector<int64_t> filled(const Blocks& blocks, int from) {
     std::vector<int64_t> data(blocks.total + 1, kPoison);
     for (size_t r = 0; r < blocks.counts.size(); ++r) {
@@ -68,7 +68,7 @@ struct Varying : testing::TestWithParam<int> {
   }
 };
 
-TEST_P(Varying, AllToAllMovesEveryBlock) {
+TEST_P(VectorBlocks, AllToAllMovesEveryBlock) {
   const int n = GetParam();
   with_ranks(n, [n](int rank, tuttiComm_t comm) {
     for (int shape = 0; shape < kShapes; ++shape) {
@@ -85,7 +85,7 @@ TEST_P(Varying, AllToAllMovesEveryBlock) {
   });
 }
 
-TEST_P(Varying, AllGatherGathersInAndOutOfPlace) {
+TEST_P(VectorBlocks, AllGatherGathersInAndOutOfPlace) {
   const int n = GetParam();
   with_ranks(n, [n](int rank, tuttiComm_t comm) {
     for (int shape = 0; shape < kShapes; ++shape) {
@@ -105,7 +105,7 @@ TEST_P(Varying, AllGatherGathersInAndOutOfPlace) {
   });
 }
 
-TEST_P(Varying, ReduceScatterFoldsEachItsBlock) {
+TEST_P(VectorBlocks, ReduceScatterFoldsEachRanksBlock) {
   const int n = GetParam();
   with_ranks(n, [n](int rank, tuttiComm_t comm) {
     for (int shape = 0; shape < kShapes; ++shape) {
@@ -130,7 +130,7 @@ TEST_P(Varying, ReduceScatterFoldsEachItsBlock) {
   });
 }
 
-TEST_P(Varying, ReductionsAverageAndScale) {
+TEST_P(VectorBlocks, ReductionsAverageAndScale) {
   const int n = GetParam();
   with_ranks(n, [n](int rank, tuttiComm_t comm) {
     const Blocks in = blocks(n, 0, [](int to) { return static_cast<size_t>(to * 1000); });
@@ -148,7 +148,7 @@ TEST_P(Varying, ReductionsAverageAndScale) {
   });
 }
 
-TEST_P(Varying, GatherAndScatterServeEveryRoot) {
+TEST_P(VectorBlocks, GatherAndScatterServeEveryRoot) {
   const int n = GetParam();
   with_ranks(n, [n](int rank, tuttiComm_t comm) {
     for (int root = 0; root < n; ++root) {
@@ -173,9 +173,9 @@ TEST_P(Varying, GatherAndScatterServeEveryRoot) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, Varying, testing::Values(1, 2, 3, 5, 8));
+INSTANTIATE_TEST_SUITE_P(Ranks, VectorBlocks, testing::Values(1, 2, 3, 5, 8));
 
-TEST(VaryingMistakes, AreRefusedAndTouchNothing) {
+TEST(VectorCallErrors, AreRefusedBeforeTouchingBuffers) {
   with_ranks(2, [](int rank, tuttiComm_t comm) {
     std::vector<int> data(8, rank), out(8, -1);
     const size_t counts[2] = {2, 2}, over[2] = {0, 1}, huge[2] = {size_t{1} << 62, 1};
@@ -198,7 +198,7 @@ TEST(VaryingMistakes, AreRefusedAndTouchNothing) {
   });
 }
 
-/// What each of two ranks is told when rank 1 sends `sent` elements where rank 0 expects `expected`.
+/// Expects the mismatch on both ranks when rank 1 sends `sent` elements and rank 0 expects `expected`.
 void expect_mismatch(size_t sent, size_t expected) {
   tuttiComm_t comms[2];
   ASSERT_EQ(tuttiCommInitAll(comms, 2), tuttiSuccess);
@@ -217,7 +217,7 @@ void expect_mismatch(size_t sent, size_t expected) {
                          comms[rank], nullptr));
     note(tuttiCommDestroy(comms[rank]));
   });
-  // The last to leave hears of it at the latest: here one thread may have left before the other had even begun.
+  // The last rank to leave reports it at the latest: one thread may have left before the other has begun.
   const std::string all = words[0] + words[1];
   EXPECT_TRUE(results[0] == tuttiMismatch) << all;
   const auto length = [](size_t count) { return std::to_string(count) + " elements (" + std::to_string(4 * count); };
@@ -227,16 +227,16 @@ void expect_mismatch(size_t sent, size_t expected) {
       << all;
 }
 
-TEST(VaryingMistakes, CountsThatDifferAreAMismatch) { expect_mismatch(4, 3); }
-TEST(VaryingMistakes, CountsThatDifferByWholeMessagesAreAMismatch) {
+TEST(VectorCallErrors, DifferentCountsAreAMismatch) { expect_mismatch(4, 3); }
+TEST(VectorCallErrors, CountsDifferingByWholeMessagesAreAMismatch) {
   constexpr size_t kMessage = 6144 / sizeof(int);
   expect_mismatch(2 * kMessage, kMessage);
   expect_mismatch(kMessage, 2 * kMessage);
   expect_mismatch(kMessage, 0);
 }
 
-/// The block in question is rank 2's; between ranks 0 and 1 nothing differs in length.
-TEST(VaryingMistakes, CountsOfAReductionThatDifferAreNamedOnEveryRank) {
+/// The difference is in rank 2's block; ranks 0 and 1 agree on every length between them.
+TEST(VectorCallErrors, DifferentCountsOfAReductionAreNamedOnEveryRank) {
   constexpr int kRanks = 3;
   for (const int odd : {0, 1, 2}) {
     SCOPED_TRACE("the odd one is rank " + std::to_string(odd));

@@ -1,4 +1,4 @@
-// Ranks as threads of this process.
+// Endpoints whose ranks are threads of this process.
 #include "control/endpoint.hpp"
 
 #include <fcntl.h>
@@ -45,10 +45,10 @@ Endpoints join_all(const UniqueId& id, Rank n) {
 
 void leave_all(Endpoints& all, uint64_t calls = 1) {
   for (size_t i = 0; i < all.size(); ++i) {
-    const Farewell farewell = all[i]->leave(calls, soon());
-    EXPECT_EQ(farewell.mismatch, "");
+    const LeaveResult result = all[i]->leave(calls, soon());
+    EXPECT_EQ(result.mismatch, "");
     if (i + 1 == all.size()) {
-      EXPECT_TRUE(farewell.complete);
+      EXPECT_TRUE(result.complete);
     }
   }
 }
@@ -81,13 +81,13 @@ TEST_P(Ranks, JoinExchangeAndLeave) {
     EXPECT_EQ(endpoint->name(), id.name());
     for (Rank r = 0; r < n; ++r) {
       EXPECT_EQ(endpoint->info(r), "info of " + std::to_string(r));
-      EXPECT_EQ(endpoint->place(r).process, static_cast<uint32_t>(getpid()));
-      EXPECT_NE(endpoint->place(r).started, 0u);
+      EXPECT_EQ(endpoint->process_id(r).process, static_cast<uint32_t>(getpid()));
+      EXPECT_NE(endpoint->process_id(r).started, 0u);
     }
   }
   on_all(n, [&](Rank r) {
     for (int round = 0; round < 20; ++round) {
-      // Sizes from nothing to a megabyte, another one on each rank.
+      // From no bytes to a megabyte, different on each rank.
       const auto give = [&](Rank of) {
         return std::string(static_cast<size_t>((round * 7 + of) % 5 == 0 ? 0 : (1 << round) + of),
                            static_cast<char>(of));
@@ -101,7 +101,7 @@ TEST_P(Ranks, JoinExchangeAndLeave) {
 }
 INSTANTIATE_TEST_SUITE_P(Endpoint, Ranks, ::testing::Values(1, 2, 3, 8));
 
-TEST(Endpoint, ManyCommunicatorsLiveSideBySide) {
+TEST(Endpoint, SeveralCommunicatorsAreIndependent) {
   const UniqueId first = create_unique_id(), second = create_unique_id();
   Endpoints a = join_all(first, 2), b = join_all(second, 3);
   a[0]->abort();
@@ -112,7 +112,7 @@ TEST(Endpoint, ManyCommunicatorsLiveSideBySide) {
   leave_all(b);
 }
 
-TEST(Endpoint, AnIdOfAnotherJobIsAClearError) {
+TEST(Endpoint, AnIdOfAnotherJobIsAnError) {
   UniqueId id = create_unique_id();
   const UniqueId other = id;
   id.key = random_key();
@@ -120,20 +120,20 @@ TEST(Endpoint, AnIdOfAnotherJobIsAClearError) {
   release_unique_id(other);
 }
 
-TEST(Endpoint, AnIdWhoseJobHasEndedIsAClearError) {
+TEST(Endpoint, AnIdOfAnEndedJobIsAnError) {
   const UniqueId id = create_unique_id();
   Endpoints all = join_all(id, 1);
   leave_all(all);
   EXPECT_ERROR(Endpoint::join(id, 1, 0, "", soon()), Code::InvalidArgument, "unique id");
 }
 
-TEST(Endpoint, AnIdThatLeadsNowhereIsAClearError) {
+TEST(Endpoint, AnIdWithoutAListenerIsAnError) {
   UniqueId id = create_unique_id();
   release_unique_id(id);
   const Fd taken = listen_tcp(0);
   id.port = port_of(taken.get());
   const_cast<Fd&>(taken).reset();
-  EXPECT_ERROR(Endpoint::join(id, 1, 0, "", soon()), Code::PeerFailed, "nobody listens");
+  EXPECT_ERROR(Endpoint::join(id, 1, 0, "", soon()), Code::PeerFailed, "nothing listens");
 }
 
 TEST(Endpoint, ArgumentsAreChecked) {
@@ -145,7 +145,7 @@ TEST(Endpoint, ArgumentsAreChecked) {
   release_unique_id(id);
 }
 
-TEST(Endpoint, JoiningIsGivenUpWhenSomethingElseHasFailed) {
+TEST(Endpoint, JoinStopsAtTheStopFlag) {
   const UniqueId id = create_unique_id();
   std::atomic<uint32_t> failed{0};
   auto joining =
@@ -157,7 +157,7 @@ TEST(Endpoint, JoiningIsGivenUpWhenSomethingElseHasFailed) {
   release_unique_id(id);
 }
 
-TEST(Endpoint, AWrongNumberOfRanksIsTheOffendersErrorOnly) {
+TEST(Endpoint, AWrongNumberOfRanksFailsThatRankOnly) {
   const UniqueId id = create_unique_id();
   std::optional<Error> refusal;
   std::thread offender([&] { refusal = error_of([&] { Endpoint::join(id, 5, 4, "", soon()); }); });
@@ -170,7 +170,7 @@ TEST(Endpoint, AWrongNumberOfRanksIsTheOffendersErrorOnly) {
   leave_all(all);
 }
 
-TEST(Endpoint, ATakenRankIsTheOffendersErrorOnly) {
+TEST(Endpoint, ATakenRankFailsItsSecondClaimantOnly) {
   const UniqueId id = create_unique_id();
   Endpoints all = join_all(id, 2);
   EXPECT_ERROR(Endpoint::join(id, 2, 1, "", soon()), Code::InvalidArgument, "rank 1 of this communicator is taken");
@@ -178,15 +178,16 @@ TEST(Endpoint, ATakenRankIsTheOffendersErrorOnly) {
   leave_all(all);
 }
 
-TEST(Endpoint, ARankThatNeverComesIsNamedToAll) {
+TEST(Endpoint, TheTimeOutNamesTheMissingRanksOnEveryRank) {
   const UniqueId id = create_unique_id();
   on_all(2, [&](Rank r) {
     EXPECT_ERROR(Endpoint::join(id, 4, r, "", Deadline::in(0.3)), Code::Timeout, "missing: ranks 2, 3");
   });
-  EXPECT_ERROR(Endpoint::join(id, 4, 3, "", soon()), Code::Timeout, "missing: ranks 2, 3");  // too late, and told so
+  EXPECT_ERROR(Endpoint::join(id, 4, 3, "", soon()), Code::Timeout,
+               "missing: ranks 2, 3");  // too late, and refused with the reason
 }
 
-TEST(Endpoint, AFailureReachesAllWithTheSameWords) {
+TEST(Endpoint, AFailureReachesAllRanksWithTheSameText) {
   Endpoints all = join_all(create_unique_id(), 3);
   all[1]->fail(Code::Mismatch, "rank 1 saw something odd");
   for (const auto& endpoint : all) {
@@ -197,7 +198,7 @@ TEST(Endpoint, AFailureReachesAllWithTheSameWords) {
     EXPECT_ERROR(endpoint->check(), Code::Mismatch, "something odd");
   }
   all[2]->fail(Code::Timeout, "too late");
-  EXPECT_EQ(all[2]->failure()->first, Code::Mismatch) << "the first reason stands";
+  EXPECT_EQ(all[2]->failure()->first, Code::Mismatch) << "only the first failure counts";
   for (auto& endpoint : all) endpoint->leave(1, soon());
 }
 
@@ -213,7 +214,7 @@ TEST(Endpoint, AbortEndsEveryWait) {
   for (auto& endpoint : all) endpoint->leave(1, soon());
 }
 
-TEST(Endpoint, AnExchangeThatARankMissesNamesIt) {
+TEST(Endpoint, AnExchangeTimeOutNamesTheMissingRank) {
   Endpoints all = join_all(create_unique_id(), 3);
   on_all(2, [&](Rank r) {
     EXPECT_ERROR(all[static_cast<size_t>(r)]->exchange("x", Deadline::in(0.2)), Code::Timeout,
@@ -222,7 +223,7 @@ TEST(Endpoint, AnExchangeThatARankMissesNamesIt) {
   for (auto& endpoint : all) endpoint->leave(1, soon());
 }
 
-TEST(Endpoint, WhoWaitsInAnExchangeIsToldWhoIsMissing) {
+TEST(Endpoint, WaitersInAnExchangeReceiveTheMissingRanks) {
   Endpoints all = join_all(create_unique_id(), 3);
   on_all(2, [&](Rank r) {
     Endpoint& mine = *all[static_cast<size_t>(r)];
@@ -245,7 +246,7 @@ TEST(Endpoint, AnExchangeWithARankThatLeftIsAMismatch) {
   for (auto& endpoint : all) endpoint->leave(8, soon());
 }
 
-TEST(Endpoint, WhoLeftIsToldWithItsCallsAndDifferencesAreFound) {
+TEST(Endpoint, CallsOfARankThatLeftAreReportedAndCompared) {
   Endpoints all = join_all(create_unique_id(), 3);
   EXPECT_FALSE(all[0]->left(2));
   all[2]->leave(16, soon());
@@ -254,13 +255,13 @@ TEST(Endpoint, WhoLeftIsToldWithItsCallsAndDifferencesAreFound) {
   EXPECT_EQ(all[0]->left(2)->calls, 16u);
   EXPECT_FALSE(all[0]->left(1));
   all[1]->leave(17, soon());
-  const Farewell farewell = all[0]->leave(17, soon());
-  EXPECT_TRUE(farewell.complete);
-  EXPECT_EQ(farewell.mismatch, "rank 2 left after 16 calls, rank 0 after 17");
+  const LeaveResult result = all[0]->leave(17, soon());
+  EXPECT_TRUE(result.complete);
+  EXPECT_EQ(result.mismatch, "rank 2 left after 16 calls, rank 0 after 17");
   EXPECT_ERROR(all[0]->exchange("x", soon()), Code::InvalidUsage, "has left");
 }
 
-TEST(Endpoint, WhoLeftIsToldWithItsSendsAndReceives) {
+TEST(Endpoint, TransfersOfARankThatLeftAreReportedToItsPeers) {
   Endpoints all = join_all(create_unique_id(), 3);
   all[2]->leave(0, soon(), 0, "", {{1, 5, 6}, {0, 3, 4}});
   for (Rank r : {0, 1}) {
@@ -275,19 +276,19 @@ TEST(Endpoint, WhoLeftIsToldWithItsSendsAndReceives) {
   EXPECT_EQ(all[0]->leave(0, soon(), 0, "", {{2, 4, 3}}).mismatch, "");
 }
 
-/// What the last of two ranks to leave is told, the first having left with `first`, itself with `second`.
-std::string told(std::vector<PeerTransfers> first, std::vector<PeerTransfers> second) {
+/// The mismatch reported to the second of two ranks to leave, after both have left with these counts.
+std::string mismatch_after(std::vector<PeerTransfers> first, std::vector<PeerTransfers> second) {
   Endpoints all = join_all(create_unique_id(), 2);
   all[0]->leave(0, soon(), 0, "", std::move(first));
   return all[1]->leave(0, soon(), 0, "", std::move(second)).mismatch;
 }
 
-TEST(Endpoint, SendsThatNobodyReceivedAreFound) {
-  EXPECT_EQ(told({{1, 3, 1}}, {{0, 1, 3}}), "");
-  EXPECT_EQ(told({{1, 3, 0}}, {{0, 0, 2}}), "rank 0 sent rank 1 3 messages, rank 1 received 2 of them");
-  EXPECT_EQ(told({{1, 1, 0}}, {}), "rank 0 sent rank 1 1 message, rank 1 received 0 of them");
-  EXPECT_EQ(told({}, {{0, 2, 0}}), "rank 1 sent rank 0 2 messages, rank 0 received 0 of them");
-  EXPECT_EQ(told({}, {{0, 0, 1}}), "rank 0 sent rank 1 0 messages, rank 1 received 1");
+TEST(Endpoint, SendsWithoutAReceiveAreFound) {
+  EXPECT_EQ(mismatch_after({{1, 3, 1}}, {{0, 1, 3}}), "");
+  EXPECT_EQ(mismatch_after({{1, 3, 0}}, {{0, 0, 2}}), "rank 0 sent rank 1 3 messages, rank 1 received 2 of them");
+  EXPECT_EQ(mismatch_after({{1, 1, 0}}, {}), "rank 0 sent rank 1 1 message, rank 1 received 0 of them");
+  EXPECT_EQ(mismatch_after({}, {{0, 2, 0}}), "rank 1 sent rank 0 2 messages, rank 0 received 0 of them");
+  EXPECT_EQ(mismatch_after({}, {{0, 0, 1}}), "rank 0 sent rank 1 0 messages, rank 1 received 1");
 }
 
 TEST(Endpoint, AFailedCommunicatorsSendsAreNotCompared) {
@@ -297,28 +298,28 @@ TEST(Endpoint, AFailedCommunicatorsSendsAreNotCompared) {
   EXPECT_EQ(all[1]->leave(0, soon()).mismatch, "");
 }
 
-/// One thread leaves them all, in any order: no leave() but the last can wait, so the last has to tell.
-TEST(Endpoint, TheLastToLeaveTellsTheMismatchOfCommunicatorsLeftBefore) {
+/// One thread leaves all communicators, in any order: only the last leave() can wait, so it must report the mismatch.
+TEST(Endpoint, TheLastLeaveReportsTheMismatchOfEarlierOnes) {
   Endpoints a = join_all(create_unique_id(), 2), b = join_all(create_unique_id(), 1);
   EXPECT_EQ(a[1]->leave(17, soon()).mismatch, "");
   a[0]->leave(16, soon());
-  const Farewell farewell = b[0]->leave(5, soon());
-  EXPECT_TRUE(farewell.complete);
-  EXPECT_EQ(farewell.mismatch,
+  const LeaveResult result = b[0]->leave(5, soon());
+  EXPECT_TRUE(result.complete);
+  EXPECT_EQ(result.mismatch,
             "rank 0 left after 16 calls, rank 1 after 17 (in a communicator of 2 ranks that was left before)");
-  EXPECT_TRUE(farewell.rank == 0 || farewell.rank == 1);  // both are of this process: whichever heard first
+  EXPECT_TRUE(result.rank == 0 || result.rank == 1);  // both are in this process: the first to learn of it reports it
   Endpoints c = join_all(create_unique_id(), 1);
-  EXPECT_EQ(c[0]->leave(0, soon()).mismatch, "") << "it is told once";
+  EXPECT_EQ(c[0]->leave(0, soon()).mismatch, "") << "it is reported once";
 }
 
-TEST(Endpoint, OneDroppedWithoutLeavingFailsTheOthers) {
+TEST(Endpoint, DroppingItWithoutLeaveFailsTheOtherRanks) {
   Endpoints all = join_all(create_unique_id(), 2);
   all[1].reset();
   EXPECT_ERROR(all[0]->exchange("x", soon()), Code::Aborted, "rank 1 dropped its communicator");
   all[0]->leave(1, soon());
 }
 
-TEST(Endpoint, StreamsAreParkedUnderTheirLabelUntilTaken) {
+TEST(Endpoint, StreamsAreKeptUnderTheirLabelUntilTaken) {
   Endpoints all = join_all(create_unique_id(), 2);
   EXPECT_FALSE(all[1]->take_stream(0, "data 0"));
   const Fd out = all[0]->open_stream(1, "data 0", soon());
@@ -350,7 +351,7 @@ TEST(Endpoint, ServicesAnswerWithBytesAndADescriptor) {
   leave_all(all);
 }
 
-TEST(Endpoint, AnAskerWaitsForAServiceThatOpensLater) {
+TEST(Endpoint, ARequestWaitsForAServiceThatOpensLater) {
   Endpoints all = join_all(create_unique_id(), 2);
   auto reply = std::async(std::launch::async, [&] { return all[0]->ask(1, "late", "", soon()).bytes; });
   all[1]->serve("late", [](Rank, const std::string&) { return Endpoint::Reply{"here", {}}; });
@@ -358,7 +359,7 @@ TEST(Endpoint, AnAskerWaitsForAServiceThatOpensLater) {
   leave_all(all);
 }
 
-TEST(Endpoint, BoardsAnswerOrSayNothing) {
+TEST(Endpoint, ABoardRepliesOrTheAnswerIsEmpty) {
   Endpoints all = join_all(create_unique_id(), 2);
   EXPECT_EQ(all[0]->ask_board(1, 5, soon()).get(), std::nullopt);
   all[1]->serve_board([](uint64_t call) { return "call " + std::to_string(call); });
@@ -368,10 +369,10 @@ TEST(Endpoint, BoardsAnswerOrSayNothing) {
   leave_all(all);
 }
 
-TEST(Endpoint, ScannersNeitherDelayNorDisturbAJob) {
+TEST(Endpoint, PortScannersDoNotDisturbAJob) {
   const UniqueId id = create_unique_id();
   std::vector<Fd> scanners;
-  for (int i = 0; i < 300; ++i) {  // most say nothing, and are more than the acceptor has places
+  for (int i = 0; i < 300; ++i) {  // most send nothing, and there are more than the acceptor keeps
     Fd scanner = start_connect(Address::loopback(), id.port);
     ASSERT_TRUE(scanner);
     await_ready(scanner.get(), POLLOUT, {soon(), nullptr});
@@ -383,7 +384,7 @@ TEST(Endpoint, ScannersNeitherDelayNorDisturbAJob) {
   on_all(3, [&](Rank r) { EXPECT_EQ(all[static_cast<size_t>(r)]->exchange("x", soon()).size(), 3u); });
   leave_all(all);
   char byte = 0;
-  for (size_t i = 2; i < scanners.size(); i += 10) {  // those that talked too much were shown out at once
+  for (size_t i = 2; i < scanners.size(); i += 10) {  // those that sent too much were closed at once
     EXPECT_NO_THROW(await_ready(scanners[i].get(), POLLIN | POLLRDHUP, {soon(), nullptr}));
     while (recv_now(scanners[i].get(), &byte, 1) > 0) {
     }

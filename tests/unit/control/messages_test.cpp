@@ -9,7 +9,7 @@ namespace {
 
 std::string body_of(const std::string& frame) { return frame.substr(4); }
 
-Member some_member(int number) {
+Member make_member(int number) {
   Member member;
   member.host = "host identity";
   member.process = 4711;
@@ -23,15 +23,15 @@ Member some_member(int number) {
   return member;
 }
 
-Table some_table() {
+Table make_table() {
   Table table;
   table.heartbeat_ms = 10000;
-  table.server = some_member(0);
-  for (int i = 0; i < 3; ++i) table.members.push_back(some_member(i));
+  table.server = make_member(0);
+  for (int i = 0; i < 3; ++i) table.members.push_back(make_member(i));
   return table;
 }
 
-/// Reads `body` as every kind there is: an Error(ProtocolError) or a message, nothing else.
+/// Reads `body` as every kind of message: the result is a message or an Error(ProtocolError).
 template <class... Messages>
 void read_as_all(const std::string& body) {
   const auto read = [&](auto message) {
@@ -47,12 +47,12 @@ void read_as_all(const std::string& body) {
   (read(Messages{}), ...);
 }
 void read_as_everything(const std::string& body) {
-  read_as_all<Register, OpenStream, Ask, Fetch, Accepted, Refused, Reply, IdGiven, Table, Exchange, Gathered,
-              TransferCounts, MembershipUpdate, Done, Report, Goodbye, Fail, BoardAsk, BoardReply, Ping>(body);
+  read_as_all<Register, OpenStream, Ask, Fetch, Accepted, Refused, Reply, IdReply, Table, Exchange, Gathered,
+              TransferCounts, MembershipUpdate, Done, Report, LeaveNotice, Fail, BoardAsk, BoardReply, Ping>(body);
 }
 
-TEST(Messages, ATableArrivesAsItWasSent) {
-  const Table sent = some_table();
+TEST(Messages, ATableIsReadAsWritten) {
+  const Table sent = make_table();
   const auto got = unpack<Table>(body_of(pack(sent)));
   EXPECT_EQ(got.heartbeat_ms, sent.heartbeat_ms);
   ASSERT_EQ(got.members.size(), 3u);
@@ -72,43 +72,43 @@ TEST(Messages, NumbersKeepTheirSign) {
   EXPECT_EQ(got.label, "label");
 }
 
-TEST(Messages, AFrameSaysItsLength) {
-  const std::string frame = pack(Goodbye{17, 3, "barrier()", {{5, 2, 1}}});
+TEST(Messages, AFrameBeginsWithItsLength) {
+  const std::string frame = pack(LeaveNotice{17, 3, "barrier()", {{5, 2, 1}}});
   const size_t body = 1 + 8 + 8 + 4 + 9 + 4 + 4 + 8 + 8;
   EXPECT_EQ(frame.size(), 4 + body);
   EXPECT_EQ(static_cast<size_t>(frame[0]), body);
-  EXPECT_EQ(unpack<Goodbye>(body_of(frame)).calls, 17u);
-  EXPECT_EQ(unpack<Goodbye>(body_of(frame)).last, "barrier()");
-  EXPECT_EQ(unpack<Goodbye>(body_of(frame)).traffic.at(0).sent, 2u);
+  EXPECT_EQ(unpack<LeaveNotice>(body_of(frame)).calls, 17u);
+  EXPECT_EQ(unpack<LeaveNotice>(body_of(frame)).last, "barrier()");
+  EXPECT_EQ(unpack<LeaveNotice>(body_of(frame)).traffic.at(0).sent, 2u);
 }
 
-TEST(Messages, ATruncatedOrLongerOneIsRejectedWhereverItIsCut) {
-  const std::string body = body_of(pack(some_table()));
+TEST(Messages, TruncatedAndLongerBodiesAreRejected) {
+  const std::string body = body_of(pack(make_table()));
   for (size_t size = 0; size < body.size(); ++size) EXPECT_THROW(unpack<Table>(body.substr(0, size)), Error) << size;
   EXPECT_THROW(unpack<Table>(body + '\0'), Error);
 }
 
-TEST(Messages, AnotherKindIsRejected) {
-  EXPECT_THROW(unpack<Goodbye>(body_of(pack(Ping{}))), Error);
+TEST(Messages, AWrongKindIsRejected) {
+  EXPECT_THROW(unpack<LeaveNotice>(body_of(pack(Ping{}))), Error);
   EXPECT_THROW(unpack<Ping>(std::string()), Error);
 }
 
-TEST(Messages, ALengthOverItsLimitIsRejectedBeforeAnythingIsReserved) {
+TEST(Messages, ALengthOverItsLimitIsRejectedBeforeAllocating) {
   std::string body = body_of(pack(Gathered{}));
   for (size_t i = 5; i < 9; ++i) body[i] = static_cast<char>(0xff);
   EXPECT_THROW(unpack<Gathered>(body), Error);
-  body[7] = body[8] = 0;  // 65535 texts, and none of them there
+  body[7] = body[8] = 0;  // 65535 texts announced, none sent
   EXPECT_THROW(unpack<Gathered>(body), Error);
 }
 
-TEST(Messages, ATextOverItsLimitIsRejectedThoughItIsAllThere) {
+TEST(Messages, ACompleteTextOverItsLimitIsRejected) {
   std::string body = body_of(pack(OpenStream{0, 1, std::string(64, 'x')}));
   EXPECT_NO_THROW(unpack<OpenStream>(body));
-  body[9] = 65;  // behind the kind and the two ranks
+  body[9] = 65;  // after the kind and the two ranks
   EXPECT_THROW(unpack<OpenStream>(body + 'x'), Error);
 }
 
-TEST(Messages, WhatIsTooLongIsNotSent) {
+TEST(Messages, ATextOverItsLimitIsNotSent) {
   try {
     pack(OpenStream{0, 1, std::string(65, 'x')});
     FAIL();
@@ -117,16 +117,16 @@ TEST(Messages, WhatIsTooLongIsNotSent) {
   }
 }
 
-TEST(Messages, GarbageIsAnErrorNeverMore) {
+TEST(Messages, RandomBytesAreAtMostAnError) {
   std::mt19937 random(7);
-  const std::string good = body_of(pack(some_table()));
+  const std::string good = body_of(pack(make_table()));
   for (int round = 0; round < 500; ++round) {
     std::string noise(random() % 200, '\0');
-    for (char& c : noise) c = static_cast<char>(random() % (round % 2 ? 256 : 4));  // small numbers get further
+    for (char& c : noise) c = static_cast<char>(random() % (round % 2 ? 256 : 4));  // small numbers are parsed further
     read_as_everything(noise);
-    std::string bent = good;
-    for (int i = 0; i < 3; ++i) bent[random() % bent.size()] = static_cast<char>(random());
-    read_as_everything(bent);
+    std::string changed = good;
+    for (int i = 0; i < 3; ++i) changed[random() % changed.size()] = static_cast<char>(random());
+    read_as_everything(changed);
   }
 }
 

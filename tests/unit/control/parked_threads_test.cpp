@@ -1,4 +1,4 @@
-// Which threads of this process cannot go on by themselves.
+// Which threads of this process are blocked until another thread wakes them.
 #include "control/parked_threads.hpp"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ std::vector<pid_t> all_threads() {
 
 class Parked : public ::testing::Test {
  protected:
-  /// Whether all threads that the test has started are parked. They may still be about to be.
+  /// Whether all threads that the test started are parked. They may not be parked yet.
   bool become_parked(bool wanted) const {
     const Deadline deadline = Deadline::in(10);
     while (all_parked_but(before_) != wanted && !deadline.passed()) std::this_thread::yield();
@@ -48,7 +48,7 @@ class Parked : public ::testing::Test {
   }
 };
 
-TEST_F(Parked, AThreadOnAConditionVariableIs) {
+TEST_F(Parked, AThreadOnAConditionVariableIsParked) {
   std::thread waits([&] {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return over_; });
@@ -57,7 +57,7 @@ TEST_F(Parked, AThreadOnAConditionVariableIs) {
   finish(waits);
 }
 
-TEST_F(Parked, AThreadThatWillWakeByItselfIsNot) {
+TEST_F(Parked, AThreadWithATimeLimitIsNotParked) {
   std::thread waits([&] {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::seconds(60), [&] { return over_; });
@@ -66,7 +66,7 @@ TEST_F(Parked, AThreadThatWillWakeByItselfIsNot) {
   finish(waits);
 }
 
-TEST_F(Parked, AThreadThatRunsIsNot) {
+TEST_F(Parked, ARunningThreadIsNotParked) {
   std::atomic<bool> over{false};
   std::thread runs([&] {
     while (!over) std::this_thread::yield();
@@ -76,7 +76,7 @@ TEST_F(Parked, AThreadThatRunsIsNot) {
   runs.join();
 }
 
-TEST_F(Parked, AThreadThatJoinsAnotherOneIs) {
+TEST_F(Parked, AThreadInAJoinIsParked) {
   std::thread joins([&] {
     std::thread waits([&] {
       std::unique_lock lock(mutex_);

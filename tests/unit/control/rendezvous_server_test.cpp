@@ -1,4 +1,4 @@
-// What the rendezvous server and the acceptor make of peers that know the key and still misbehave.
+// The rendezvous server and peers that know the key and violate the protocol.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <unistd.h>
@@ -9,8 +9,8 @@
 
 #include "base/format.hpp"
 #include "base/version.hpp"
-#include "control/control_thread.hpp"
 #include "control/bootstrap/dial.hpp"
+#include "control/control_thread.hpp"
 #include "control/endpoint.hpp"
 #include "control/host.hpp"
 
@@ -18,15 +18,15 @@ namespace tutti::control {
 namespace {
 
 Deadline soon() { return Deadline::in(30); }
-WaitLimit patient() { return {soon(), nullptr}; }
+WaitLimit wait_limit() { return {soon(), nullptr}; }
 
-Fd connect(const UniqueId& id) { return dial({Address::loopback()}, id.port, id.key, patient()); }
+Fd connect(const UniqueId& id) { return dial({Address::loopback()}, id.port, id.key, wait_limit()); }
 
-/// The text with which a first message is refused.
+/// The text with which the first message is refused.
 std::string refusal(const UniqueId& id, const std::string& frame) {
   const Fd fd = connect(id);
-  send_all(fd.get(), frame, patient());
-  return unpack<Refused>(receive_frame(fd.get(), kMaxFirstFrame, patient())).text;
+  send_all(fd.get(), frame, wait_limit());
+  return unpack<Refused>(receive_frame(fd.get(), kMaxFirstFrame, wait_limit())).text;
 }
 
 Register registration(Rank ranks, Rank rank) {
@@ -35,7 +35,7 @@ Register registration(Rank ranks, Rank rank) {
   request.ranks = ranks;
   request.rank = rank;
   request.wait_ms = 30000;
-  request.me = ControlThread::get().home();
+  request.me = ControlThread::get().local_member();
   request.me.process = 1;  // not this one
   return request;
 }
@@ -48,7 +48,7 @@ std::string framed(std::string body) {
   return frame + body;
 }
 
-TEST(RendezvousServer, FirstMessagesThatMakeNoSenseAreRefused) {
+TEST(RendezvousServer, InvalidFirstMessagesAreRefused) {
   const UniqueId id = create_unique_id();
   EXPECT_TRUE(contains(refusal(id, framed("")), "empty control message"));
   EXPECT_TRUE(contains(refusal(id, framed("\x7f")), "began with a control message of kind 127"));
@@ -64,73 +64,73 @@ TEST(RendezvousServer, FirstMessagesThatMakeNoSenseAreRefused) {
   release_unique_id(id);
 }
 
-TEST(RendezvousServer, AFirstMessageThatClaimsToBeEndlessClosesTheConnection) {
+TEST(RendezvousServer, AFirstMessageOverItsLimitClosesTheConnection) {
   const UniqueId id = create_unique_id();
   const Fd fd = connect(id);
-  send_all(fd.get(), "\xff\xff\xff\x7f", patient());
-  EXPECT_THROW(receive_frame(fd.get(), kMaxFirstFrame, patient()), Error);
+  send_all(fd.get(), "\xff\xff\xff\x7f", wait_limit());
+  EXPECT_THROW(receive_frame(fd.get(), kMaxFirstFrame, wait_limit()), Error);
   release_unique_id(id);
 }
 
-/// Rank 0 is a true one; rank 1 registers, then sends `nonsense`. What rank 0 is told.
-std::string told_of(const std::string& nonsense) {
+/// Rank 0 is an Endpoint; rank 1 registers, then sends `bytes`. Returns the failure that rank 0 receives.
+std::string failure_after(const std::string& bytes) {
   const UniqueId id = create_unique_id();
   auto joining = std::async(std::launch::async, [&] { return Endpoint::join(id, 2, 0, "", soon()); });
   const Fd fd = connect(id);
-  send_all(fd.get(), pack(registration(2, 1)), patient());
+  send_all(fd.get(), pack(registration(2, 1)), wait_limit());
   const auto endpoint = joining.get();
-  send_all(fd.get(), nonsense, patient());
+  send_all(fd.get(), bytes, wait_limit());
   const Deadline deadline = soon();
   while (endpoint->failed() == 0 && !deadline.passed()) std::this_thread::yield();
   endpoint->leave(0, soon());
   return endpoint->failure() ? endpoint->failure()->second : "nothing";
 }
 
-TEST(RendezvousServer, ARankThatTalksNonsenseIsNamedAndNothingElseHappens) {
-  for (const std::string& nonsense :
-       {framed(""), framed("\x7f"), framed(std::string(1, static_cast<char>(Kind::Goodbye))), pack(Table{}),
+TEST(RendezvousServer, AnInvalidMessageFailsTheCommunicatorAndNamesTheRank) {
+  for (const std::string& bytes :
+       {framed(""), framed("\x7f"), framed(std::string(1, static_cast<char>(Kind::LeaveNotice))), pack(Table{}),
         std::string("\xff\xff\xff\x7f", 4), pack(Report{7}), pack(BoardAsk{9, 0, 0}),
-        pack(Goodbye{0, 0, "", {{2, 1, 1}}}), pack(Goodbye{0, 0, "", {{1, 1, 1}}}),
-        pack(Goodbye{0, 0, "", {{0, 1, 1}, {0, 1, 1}}})}) {
-    const std::string text = told_of(nonsense);
-    EXPECT_TRUE(contains(text, "rank 1 (process 1 on") && contains(text, "it sent nonsense")) << text;
+        pack(LeaveNotice{0, 0, "", {{2, 1, 1}}}), pack(LeaveNotice{0, 0, "", {{1, 1, 1}}}),
+        pack(LeaveNotice{0, 0, "", {{0, 1, 1}, {0, 1, 1}}})}) {
+    const std::string text = failure_after(bytes);
+    EXPECT_TRUE(contains(text, "rank 1 (process 1 on") && contains(text, "it sent an invalid message")) << text;
   }
 }
 
-/// Rank 0 is a true one; rank 1, on another host, and rank 2 are not. What rank 0 is told when rank 1 reports that rank
-/// `reported` has died.
-std::string told_of_report(Rank reported) {
+/// Rank 0 is an Endpoint; ranks 1 (on another host) and 2 are only connections. Returns the failure that rank 0
+/// receives when rank 1 reports that rank `reported` has died.
+std::string failure_after_report(Rank reported) {
   const UniqueId id = create_unique_id();
   auto joining = std::async(std::launch::async, [&] { return Endpoint::join(id, 3, 0, "", soon()); });
   const Fd one = connect(id), two = connect(id);
   for (Rank rank : {1, 2}) {
     Register request = registration(3, rank);
     request.me.host = "elsewhere";
-    send_all((rank == 1 ? one : two).get(), pack(request), patient());
+    send_all((rank == 1 ? one : two).get(), pack(request), wait_limit());
   }
   const auto endpoint = joining.get();
-  send_all(one.get(), pack(Report{reported}), patient());
+  send_all(one.get(), pack(Report{reported}), wait_limit());
   const Deadline deadline = soon();
   while (endpoint->failed() == 0 && !deadline.passed()) std::this_thread::yield();
   endpoint->leave(0, soon());
   return endpoint->failure() ? endpoint->failure()->second : "nothing";
 }
 
-TEST(RendezvousServer, ADeathIsBelievedFromItsOwnHostOnlyAndTheWitnessIsNamed) {
-  const std::string believed = told_of_report(2), refused = told_of_report(0);
+TEST(RendezvousServer, ADeathReportCountsOnlyFromTheSameHostAndNamesTheReporter) {
+  const std::string believed = failure_after_report(2), refused = failure_after_report(0);
   EXPECT_EQ(believed.rfind("rank 2 (process 1 on ", 0), 0u) << believed;
   EXPECT_TRUE(contains(believed, "its process died before it left, as rank 1 (process 1 on")) << believed;
   EXPECT_EQ(refused.rfind("rank 1 (process 1 on ", 0), 0u) << refused;
   EXPECT_TRUE(contains(refused, "a report on rank 0, which runs on another host")) << refused;
 }
 
-TEST(RendezvousServer, ARankOutOfStepInAnExchangeIsNamed) {
-  const std::string text = told_of(pack(Exchange{5, 1000, 0, "", "x"}));
+TEST(RendezvousServer, AWrongExchangeNumberNamesTheRank) {
+  const std::string text = failure_after(pack(Exchange{5, 1000, 0, "", "x"}));
   EXPECT_TRUE(contains(text, "rank 1 (process 1 on") && contains(text, "exchange 5")) << text;
 }
 
-/// Services and transports use the asker's rank as an index.
-TEST(RendezvousServer, ARequestInTheNameOfNoRankReachesNoServiceAndNoStream) {
+/// Services and transports use the asking rank as an index.
+TEST(RendezvousServer, ARequestWithAnInvalidRankReachesNoServiceAndNoStream) {
   const UniqueId id = create_unique_id();
   const auto endpoint = Endpoint::join(id, 1, 0, "", soon());
   std::atomic<Rank> asker{kNoRank};
@@ -146,14 +146,14 @@ TEST(RendezvousServer, ARequestInTheNameOfNoRankReachesNoServiceAndNoStream) {
   endpoint->leave(0, soon());
 }
 
-/// A member that says it is rank 1 of two and another process of this host; and rank 0, a true one.
+/// Registers as rank 1 of two with the identity of another process of this host. Rank 0 is an Endpoint.
 struct Impostor {
   Impostor() {
     auto joining = std::async(std::launch::async, [&] { return Endpoint::join(id, 2, 0, "", soon()); });
     Register request = registration(2, 1);
     request.me.process = static_cast<uint32_t>(getppid());
     request.me.started = process_start(request.me.process);
-    send_all(fd.get(), pack(request), patient());
+    send_all(fd.get(), pack(request), wait_limit());
     endpoint = joining.get();
   }
   ~Impostor() {
@@ -167,19 +167,20 @@ struct Impostor {
   std::unique_ptr<Endpoint> endpoint;
 };
 
-/// Behind requests is memory that the asker writes to; and where it says, its process's is written to.
-TEST(RendezvousServer, ARequestFromAnotherProcessThanTheRanksReachesNoService) {
+/// A service gives the asker access to memory, and accesses memory of the process that the asker names.
+TEST(RendezvousServer, ARequestFromAnotherProcessThanTheRanksIsRefused) {
   const Impostor impostor;
   impostor.endpoint->serve("who", [](Rank, const std::string&) { return Endpoint::Reply{"you", Fd()}; });
   const std::string truth = "came from process " + std::to_string(getpid());
-  const Fd here = dial_unix(ControlThread::get().home().unix_name, impostor.id.key, patient()), tcp = connect(impostor.id);
-  send_all(here.get(), pack(Ask{1, 0, "who", ""}), patient());
-  send_all(tcp.get(), pack(Ask{1, 0, "who", ""}), patient());
-  EXPECT_TRUE(contains(unpack<Refused>(receive_frame(here.get(), kMaxFirstFrame, patient())).text, truth));
-  EXPECT_TRUE(contains(unpack<Refused>(receive_frame(tcp.get(), kMaxFirstFrame, patient())).text, "came from"));
+  const Fd here = dial_unix(ControlThread::get().local_member().unix_name, impostor.id.key, wait_limit()),
+           tcp = connect(impostor.id);
+  send_all(here.get(), pack(Ask{1, 0, "who", ""}), wait_limit());
+  send_all(tcp.get(), pack(Ask{1, 0, "who", ""}), wait_limit());
+  EXPECT_TRUE(contains(unpack<Refused>(receive_frame(here.get(), kMaxFirstFrame, wait_limit())).text, truth));
+  EXPECT_TRUE(contains(unpack<Refused>(receive_frame(tcp.get(), kMaxFirstFrame, wait_limit())).text, "came from"));
 }
 
-TEST(RendezvousServer, WhoListensInTheNameOfAnotherProcessIsNotAsked) {
+TEST(RendezvousServer, AListenerOfAnotherProcessThanTheRanksIsNotAsked) {
   const Impostor impostor;
   try {
     impostor.endpoint->ask(1, "who", "", soon());
@@ -189,53 +190,53 @@ TEST(RendezvousServer, WhoListensInTheNameOfAnotherProcessIsNotAsked) {
   }
 }
 
-/// The next frame to a rank that is something else than a sign of life.
+/// The next frame to a rank that is not a Ping.
 template <class M>
 M next(const Fd& fd) {
   for (;;) {
-    const std::string body = receive_frame(fd.get(), kMaxFirstFrame, patient());
+    const std::string body = receive_frame(fd.get(), kMaxFirstFrame, wait_limit());
     if (kind_of(body) != Kind::Ping) return unpack<M>(body);
   }
 }
 
-/// It was refused for its number of ranks, and says now that it cannot take part.
-TEST(RendezvousServer, ARankBeyondTheNumberOfRanksEndsNobodysWait) {
+/// It was refused for its number of ranks, and then withdraws.
+TEST(RendezvousServer, AWithdrawalBeyondTheNumberOfRanksIsIgnored) {
   const UniqueId id = create_unique_id();
   const Fd first = connect(id), second = connect(id), offender = connect(id);
   Register request = registration(2, 0);
-  request.me.process = ControlThread::get().home().process;  // so that it knows how many they are
-  send_all(first.get(), pack(request), patient());
+  request.me.process = ControlThread::get().local_member().process;  // so that the server accepts its number of ranks
+  send_all(first.get(), pack(request), wait_limit());
   EXPECT_TRUE(contains(refusal(id, pack(registration(5, 4))), "5 ranks, the others that there are 2"));
-  call<Accepted>(offender.get(), Withdraw{5, 4, Code::InvalidArgument, "five"}, patient());
-  send_all(second.get(), pack(registration(2, 1)), patient());
+  call<Accepted>(offender.get(), Withdraw{5, 4, Code::InvalidArgument, "five"}, wait_limit());
+  send_all(second.get(), pack(registration(2, 1)), wait_limit());
   EXPECT_EQ(next<Table>(second).members.size(), 2u);
 }
 
-/// Tickets are small numbers: any rank can guess those of another one's questions.
-TEST(RendezvousServer, OnlyTheRankThatWasAskedAnswersForItsBoard) {
+/// Tickets are small numbers: any rank can guess those of another rank's questions.
+TEST(RendezvousServer, OnlyTheAskedRankAnswersForItsBoard) {
   const UniqueId id = create_unique_id();
   auto joining = std::async(std::launch::async, [&] { return Endpoint::join(id, 3, 0, "", soon()); });
   const Fd liar = connect(id), asked = connect(id);
-  send_all(liar.get(), pack(registration(3, 1)), patient());
-  send_all(asked.get(), pack(registration(3, 2)), patient());
+  send_all(liar.get(), pack(registration(3, 1)), wait_limit());
+  send_all(asked.get(), pack(registration(3, 2)), wait_limit());
   const auto endpoint = joining.get();
   next<Table>(asked);
   auto answer = endpoint->ask_board(2, 5, soon());
   const auto question = next<BoardAsk>(asked);
-  send_all(liar.get(), pack(BoardReply{0, question.ticket, 1, "a lie"}), patient());
-  send_all(liar.get(), pack(BoardAsk{2, 1, 1}), patient());
-  EXPECT_EQ(next<BoardAsk>(asked).peer, 1);  // the lie went before it
-  send_all(asked.get(), pack(BoardReply{0, question.ticket, 1, "the truth"}), patient());
+  send_all(liar.get(), pack(BoardReply{0, question.ticket, 1, "a lie"}), wait_limit());
+  send_all(liar.get(), pack(BoardAsk{2, 1, 1}), wait_limit());
+  EXPECT_EQ(next<BoardAsk>(asked).peer, 1);  // the false reply was sent before it
+  send_all(asked.get(), pack(BoardReply{0, question.ticket, 1, "the truth"}), wait_limit());
   EXPECT_EQ(answer.get(), "the truth");
   endpoint->abort();
   endpoint->leave(0, soon());
 }
 
-TEST(RendezvousServer, AQuestionToARankThatDiesIsOver) {
+TEST(RendezvousServer, AQuestionToARankThatDiesEnds) {
   const UniqueId id = create_unique_id();
   auto joining = std::async(std::launch::async, [&] { return Endpoint::join(id, 2, 0, "", soon()); });
   Fd asked = connect(id);
-  send_all(asked.get(), pack(registration(2, 1)), patient());
+  send_all(asked.get(), pack(registration(2, 1)), wait_limit());
   const auto endpoint = joining.get();
   next<Table>(asked);
   auto answer = endpoint->ask_board(1, 5, Deadline::in(3600));
@@ -246,66 +247,66 @@ TEST(RendezvousServer, AQuestionToARankThatDiesIsOver) {
   endpoint->leave(0, soon());
 }
 
-/// Copies of a virtual machine, or process 1 of two namespaces that cannot be told apart.
-TEST(RendezvousServer, ProcessesThatSeemTheSameAreToldApartByWhatTheyDrew) {
+/// Copies of a virtual machine, or process 1 of two namespaces.
+TEST(RendezvousServer, ProcessesWithEqualIdsDifferByTheirNonce) {
   const UniqueId id = create_unique_id();
   auto joining = std::async(std::launch::async, [&] { return Endpoint::join(id, 2, 0, "", soon()); });
   const Fd copy = connect(id);
   Register request = registration(2, 1);
-  request.me = ControlThread::get().home();
+  request.me = ControlThread::get().local_member();
   ++request.me.nonce;
-  send_all(copy.get(), pack(request), patient());
+  send_all(copy.get(), pack(request), wait_limit());
   const auto endpoint = joining.get();
-  EXPECT_EQ(endpoint->place(0).process, endpoint->place(1).process);
-  EXPECT_NE(endpoint->place(0), endpoint->place(1));
+  EXPECT_EQ(endpoint->process_id(0).process, endpoint->process_id(1).process);
+  EXPECT_NE(endpoint->process_id(0), endpoint->process_id(1));
   endpoint->abort();
   endpoint->leave(0, soon());
 }
 
-/// Rank 0 is a true one and exchanges for split() as call 5; rank 1 gives as part of `call`. What rank 0 is told.
-std::string told_in_exchange(uint64_t call, const std::string& what) {
+/// Rank 0 exchanges for split() as call 5; rank 1 contributes to call `call`. Returns what rank 0 receives.
+std::string result_of_exchange(uint64_t call, const std::string& what) {
   const UniqueId id = create_unique_id();
   auto joining = std::async(std::launch::async, [&] { return Endpoint::join(id, 2, 0, "", soon()); });
   const Fd fd = connect(id);
   Register request = registration(2, 1);
   request.me.host = "elsewhere";
-  send_all(fd.get(), pack(request), patient());
+  send_all(fd.get(), pack(request), wait_limit());
   const auto endpoint = joining.get();
-  send_all(fd.get(), pack(Exchange{0, 30000, call, what, "theirs"}), patient());
-  std::string told;
+  send_all(fd.get(), pack(Exchange{0, 30000, call, what, "theirs"}), wait_limit());
+  std::string result;
   try {
-    told = endpoint->exchange("ours", soon(), {5, "split()", nullptr}).back();
+    result = endpoint->exchange("ours", soon(), {5, "split()", nullptr}).back();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::Mismatch);
-    told = error.what();
+    result = error.what();
   }
   endpoint->leave(0, soon());
-  return told;
+  return result;
 }
 
-TEST(RendezvousServer, RanksThatExchangeForDifferentCallsGetNothingOfEachOther) {
-  EXPECT_EQ(told_in_exchange(5, "split()"), "theirs");
+TEST(RendezvousServer, ExchangesForDifferentCallsAreAMismatch) {
+  EXPECT_EQ(result_of_exchange(5, "split()"), "theirs");
   for (const auto& [call, what] : {std::pair(6, "split()"), std::pair(5, "shrink()")}) {
-    const std::string text = told_in_exchange(static_cast<uint64_t>(call), what);
+    const std::string text = result_of_exchange(static_cast<uint64_t>(call), what);
     EXPECT_TRUE(contains(text, fmt::format("{} as call {}", what, call)) && contains(text, "split() as call 5") &&
                 contains(text, " where rank "))
         << text;
   }
 }
 
-TEST(RendezvousServer, TheRanksThatAreCompleteAreRightAboutTheirNumber) {
+TEST(RendezvousServer, TheFirstCompleteNumberOfRanksCounts) {
   const UniqueId id = create_unique_id();
   const Fd wrong = connect(id);
-  send_all(wrong.get(), pack(registration(3, 1)), patient());
+  send_all(wrong.get(), pack(registration(3, 1)), wait_limit());
   const Fd first = connect(id), second = connect(id);
-  send_all(first.get(), pack(registration(2, 0)), patient());
-  send_all(second.get(), pack(registration(2, 1)), patient());
-  const auto answer = unpack<Refused>(receive_frame(wrong.get(), kMaxFirstFrame, patient()));
+  send_all(first.get(), pack(registration(2, 0)), wait_limit());
+  send_all(second.get(), pack(registration(2, 1)), wait_limit());
+  const auto answer = unpack<Refused>(receive_frame(wrong.get(), kMaxFirstFrame, wait_limit()));
   EXPECT_TRUE(contains(answer.text, "3 ranks, the others that there are 2")) << answer.text;
-  EXPECT_EQ(unpack<Table>(receive_frame(first.get(), kMaxFirstFrame, patient())).members.size(), 2u);
+  EXPECT_EQ(unpack<Table>(receive_frame(first.get(), kMaxFirstFrame, wait_limit())).members.size(), 2u);
 }
 
-TEST(RendezvousServer, ARankThatGoesBeforeAllAreThereIsToldToTheOthers) {
+TEST(RendezvousServer, ARankThatDisconnectsWhileOthersWaitFailsThem) {
   const UniqueId id = create_unique_id();
   auto joining = std::async(std::launch::async, [&]() -> std::string {
     try {
@@ -315,22 +316,22 @@ TEST(RendezvousServer, ARankThatGoesBeforeAllAreThereIsToldToTheOthers) {
     }
     return "joined";
   });
-  // Whichever registers first: rank 0's word on the number of ranks counts once it is here, so wait for that.
+  // Either may register first. Rank 0 decides the number of ranks once it has registered, so wait for that.
   for (;;) {
     Fd fd = connect(id);
-    send_all(fd.get(), pack(registration(4, 3)), patient());
+    send_all(fd.get(), pack(registration(4, 3)), wait_limit());
     pollfd entry{fd.get(), POLLIN, 0};
-    if (poll(&entry, 1, 10) == 1) break;  // refused: the number is known
+    if (poll(&entry, 1, 10) == 1) break;  // refused: the number of ranks is decided
   }
   {
     const Fd fd = connect(id);
-    send_all(fd.get(), pack(registration(3, 1)), patient());
+    send_all(fd.get(), pack(registration(3, 1)), wait_limit());
   }
   EXPECT_TRUE(contains(joining.get(), "rank 1 (process 1 on"));
 }
 
-/// What a true rank 0 of two hears while it waits.
-std::string heard_while_waiting(const UniqueId& id) {
+/// What an Endpoint that is rank 0 of two receives while it waits.
+std::string join_error(const UniqueId& id) {
   try {
     Endpoint::join(id, 2, 0, "", soon());
   } catch (const Error& error) {
@@ -339,35 +340,35 @@ std::string heard_while_waiting(const UniqueId& id) {
   return "joined";
 }
 
-TEST(RendezvousServer, ARankThatCannotTakePartEndsTheWaitOfTheOthersWithItsReason) {
+TEST(RendezvousServer, AWithdrawalEndsTheOthersWaitWithItsReason) {
   const UniqueId id = create_unique_id();
-  auto waiting = std::async(std::launch::async, heard_while_waiting, id);
+  auto waiting = std::async(std::launch::async, join_error, id);
   withdraw(id, {2, 1, Code::SystemError, "rank 1 has no room"});
   const std::string text = waiting.get();
   EXPECT_TRUE(contains(text, "rank 1 has no room")) << text;
-  EXPECT_TRUE(contains(heard_while_waiting(id), "rank 1 has no room")) << "those that come later hear it too";
+  EXPECT_TRUE(contains(join_error(id), "rank 1 has no room")) << "later ranks receive it too";
 }
 
-TEST(RendezvousServer, ARankThatIsRefusedEndsTheWaitOfTheOthers) {
+TEST(RendezvousServer, ARefusedRankEndsTheOthersWait) {
   const UniqueId id = create_unique_id();
-  auto waiting = std::async(std::launch::async, [&] { return heard_while_waiting(id); });
-  // Refused once rank 0, whose word on their number counts, is here.
+  auto waiting = std::async(std::launch::async, [&] { return join_error(id); });
+  // Refused once rank 0, which decides the number of ranks, has registered.
   EXPECT_THROW(Endpoint::join(id, 3, 1, "", soon()), Error);
   const std::string text = waiting.get();
   EXPECT_TRUE(contains(text, "3 ranks, the others that there are 2")) << text;
 }
 
-TEST(RendezvousServer, ARankThatWentBeforeTheNumberWasCertainIsMissed) {
+TEST(RendezvousServer, AnEarlyDisconnectCountsOnceTheNumberOfRanksIsDecided) {
   const UniqueId id = create_unique_id();
   {
     const Fd fd = connect(id);
-    send_all(fd.get(), pack(registration(2, 1)), patient());
+    send_all(fd.get(), pack(registration(2, 1)), wait_limit());
   }
-  const std::string text = heard_while_waiting(id);
+  const std::string text = join_error(id);
   EXPECT_TRUE(contains(text, "rank 1 (process 1 on") && contains(text, "is gone")) << text;
 }
 
-TEST(RendezvousServer, AnotherHostsLoopbackAddressIsCalledWhatItIs) {
+TEST(RendezvousServer, ALoopbackAddressOfAnotherHostIsExplained) {
   UniqueId id = create_unique_id();
   UniqueId elsewhere = id;
   elsewhere.host = 1;
@@ -379,7 +380,7 @@ TEST(RendezvousServer, AnotherHostsLoopbackAddressIsCalledWhatItIs) {
     Endpoint::join(elsewhere, 2, 1, "", Deadline::in(0.2));
     FAIL();
   } catch (const Error& error) {
-    EXPECT_TRUE(contains(error.what(), "nothing but its loopback address")) << error.what();
+    EXPECT_TRUE(contains(error.what(), "only its loopback address")) << error.what();
     EXPECT_TRUE(contains(error.what(), "TUTTI_INTERFACE")) << error.what();
     EXPECT_FALSE(contains(error.what(), "process has ended")) << error.what();
   }

@@ -1,4 +1,4 @@
-// What follows from who waits for whom: certain only where nobody can ever go on.
+// Deadlocks found in wait graphs: certain only if no wait can ever end.
 #include "control/wait_graph.hpp"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ Wait wait(uint64_t ticket, uint64_t communicator, Rank rank, std::vector<Awaited
           .on = std::move(on)};
 }
 
-/// Process 10 holds rank 0 of both communicators and process 11 rank 1. One waits in this, the other in that.
+/// Process 10 holds rank 0 of both communicators, process 11 rank 1. Each waits in another communicator.
 struct Cycle {
   ProcessWaits first{.process = 10, .free = 0, .age_ms = 100, .waits = {wait(100, kWorld, 0, {{1, 11, 0}})}};
   ProcessWaits second{.process = 11, .free = 0, .age_ms = 100, .waits = {wait(101, kPair, 1, {{0, 10, 0}})}};
@@ -32,7 +32,7 @@ struct Cycle {
   WaitGraph graph() const { return WaitGraph({first, second}); }
 };
 
-TEST(WaitGraph, FollowsACircleThroughTwoCommunicators) {
+TEST(WaitGraph, FindsACycleThroughTwoCommunicators) {
   const Stuck stuck = Cycle().graph().stuck(100);
   EXPECT_EQ(stuck.tickets, (std::vector<uint64_t>{100, 101}));
   EXPECT_EQ(stuck.age_ms, 200U);
@@ -44,14 +44,14 @@ TEST(WaitGraph, FollowsACircleThroughTwoCommunicators) {
       "has not come to that call: it waits, as rank 0 of world, as said");
 }
 
-TEST(WaitGraph, AnotherThreadThatMayComeLeavesItUncertain) {
+TEST(WaitGraph, AnotherRunningThreadLeavesItUncertain) {
   Cycle cycle;
   cycle.second.free = 1;
   EXPECT_TRUE(cycle.graph().stuck(100).tickets.empty());
   EXPECT_NE(cycle.graph().follow(100).find("another thread of its process may still come"), std::string::npos);
 }
 
-TEST(WaitGraph, AWaitYoungerThanTheEvidenceLeavesItUncertain) {
+TEST(WaitGraph, AWaitYoungerThanTheOldestAnswerLeavesItUncertain) {
   Cycle cycle;
   cycle.second.waits[0].stuck_ms = 1100;
   EXPECT_TRUE(cycle.graph().stuck(100).tickets.empty());
@@ -60,7 +60,7 @@ TEST(WaitGraph, AWaitYoungerThanTheEvidenceLeavesItUncertain) {
   EXPECT_TRUE(cycle.graph().stuck(100).tickets.empty());
 }
 
-TEST(WaitGraph, WhatMayBeUnderWayLeavesItUncertain) {
+TEST(WaitGraph, AMessageInFlightLeavesItUncertain) {
   Cycle cycle;
   cycle.first.waits[0].on[0].settled = 0;
   EXPECT_TRUE(cycle.graph().stuck(100).tickets.empty());
@@ -69,7 +69,7 @@ TEST(WaitGraph, WhatMayBeUnderWayLeavesItUncertain) {
   EXPECT_TRUE(cycle.graph().stuck(100).tickets.empty());
 }
 
-TEST(WaitGraph, ARankThatComputesIsNoPartOfACircle) {
+TEST(WaitGraph, AComputingRankIsNotInACycle) {
   Cycle cycle;
   cycle.second.waits.clear();
   cycle.second.free = 1;
@@ -77,61 +77,62 @@ TEST(WaitGraph, ARankThatComputesIsNoPartOfACircle) {
   EXPECT_EQ(cycle.graph().follow(100),
             "rank 0 of world waits in barrier(), call 3, for rank 1, which is in no call that waits for others (does "
             "it compute?)");
-  EXPECT_TRUE(WaitGraph({cycle.first}).stuck(100).tickets.empty()) << "nothing is known of it";
+  EXPECT_TRUE(WaitGraph({cycle.first}).stuck(100).tickets.empty()) << "its process is unknown";
 }
 
-TEST(WaitGraph, WhatOtherRanksOfAProcessWaitForIsNotTakenForTheAwaitedRanks) {
+TEST(WaitGraph, WaitsOfOtherRanksOfTheProcessAreNotTheAwaitedRanks) {
   const ProcessWaits both{.process = 10, .free = 1, .waits = {wait(100, kWorld, 0, {{1, 10, 0}})}};
   EXPECT_EQ(WaitGraph({both}).follow(100),
             "rank 0 of world waits in barrier(), call 3, for rank 1, which is in no call "
             "that waits for others (does it compute?)");
 }
 
-/// Rank 0 also waits for rank 2, which computes: when that comes, rank 0 may give rank 1 what it waits for.
-TEST(WaitGraph, ALaneThatMayGoOnLeavesItUncertain) {
+/// Rank 0 also waits for rank 2, which computes: after rank 2 comes, rank 0 may send rank 1 what it waits for.
+TEST(WaitGraph, ASecondAwaitedRankThatComputesLeavesItUncertain) {
   Cycle cycle;
   cycle.first.waits[0].on.push_back({2, 12, 77});
   const ProcessWaits third{.process = 12, .free = 1, .waits = {}};
   EXPECT_TRUE(WaitGraph({cycle.first, cycle.second, third}).stuck(100).tickets.empty());
 }
 
-TEST(WaitGraph, RanksInOneCallOfEachOtherAreJudgedByTheirTickets) {
+TEST(WaitGraph, RanksInTheSameCallAreComparedByTicket) {
   ProcessWaits first{.process = 10, .free = 1, .waits = {wait(100, kWorld, 0, {{1, 11, 101}})}};
   ProcessWaits second{.process = 11, .free = 1, .waits = {wait(101, kWorld, 1, {{0, 10, 100}})}};
   EXPECT_EQ(WaitGraph({first, second}).stuck(100).tickets, (std::vector<uint64_t>{100, 101}))
-      << "no other thread can receive for them";
+      << "no other thread can receive for these ranks";
   second.waits[0].on[0].settled = 99;
   EXPECT_TRUE(WaitGraph({first, second}).stuck(100).tickets.empty());
 }
 
-// ---- what processes tell each other
+// ---- replies between processes
 
-TEST(WaitTable, TellsWhatItHasLearntAndHowOldThatIs) {
+TEST(WaitTable, PassesOnWhatItLearnedWithItsAge) {
   WaitTable mine, theirs;
   const Cycle cycle;
-  const std::vector<LinkCounts> links{{.peer = 0, .link_lane = 7, .sent = 5, .acked = 4, .received = 3, .told = 2},
-                                      {.peer = 1, .link_lane = 7, .sent = 6, .acked = 6, .received = 6, .told = 6}};
+  const std::vector<LinkCounts> links{
+      {.peer = 0, .link_lane = 7, .sent = 5, .acked = 4, .received = 3, .acknowledged = 2},
+      {.peer = 1, .link_lane = 7, .sent = 6, .acked = 6, .received = 6, .acknowledged = 6}};
   theirs.publish(&theirs, {.wait = cycle.second.waits[0], .thread = 0, .links = links, .fail = nullptr});
   const auto reply = mine.learn(10, theirs.answer(11, kPair, 1, 0, 6), 0.5);
   EXPECT_EQ(reply.begun, 6U);
   EXPECT_EQ(reply.ticket, 101U);
-  ASSERT_EQ(reply.links.size(), 1U) << "of the asker's links only";
+  ASSERT_EQ(reply.links.size(), 1U) << "only the asker's links";
   EXPECT_EQ(reply.links[0].link_lane, 7U);
   EXPECT_EQ(reply.links[0].sent, 5U);
-  EXPECT_EQ(reply.links[0].told, 2U);
+  EXPECT_EQ(reply.links[0].acknowledged, 2U);
   mine.publish(&mine, {.wait = cycle.first.waits[0], .thread = 0, .links = {}, .fail = nullptr});
 
   WaitTable third;
-  const auto told = third.learn(12, mine.answer(10, kWorld, 0, 2, 3), 0.25);
-  ASSERT_EQ(told.processes.size(), 2U);
-  EXPECT_EQ(told.processes[0].process, 10U);
-  EXPECT_EQ(told.processes[1].process, 11U);
-  EXPECT_GE(told.processes[1].waits[0].age_ms, 750U) << "it was told twice";
-  EXPECT_GE(told.processes[1].age_ms, 750U);
+  const auto learned = third.learn(12, mine.answer(10, kWorld, 0, 2, 3), 0.25);
+  ASSERT_EQ(learned.processes.size(), 2U);
+  EXPECT_EQ(learned.processes[0].process, 10U);
+  EXPECT_EQ(learned.processes[1].process, 11U);
+  EXPECT_GE(learned.processes[1].waits[0].age_ms, 750U) << "both reports add to its age";
+  EXPECT_GE(learned.processes[1].age_ms, 750U);
   EXPECT_NE(third.graph(12).follow(100), "");
 }
 
-TEST(WaitTable, ForgetsWhatIsWithdrawn) {
+TEST(WaitTable, RemovesWithdrawnWaits) {
   WaitTable table;
   table.publish(&table, {.wait = Cycle().first.waits[0], .thread = 0, .links = {}, .fail = nullptr});
   table.withdraw(&table);
@@ -143,7 +144,7 @@ TEST(WaitTable, ForgetsWhatIsWithdrawn) {
   EXPECT_EQ(reply.processes[0].free, 1);
 }
 
-TEST(WaitTable, FailsTheWaitsThatAreNamed) {
+TEST(WaitTable, FailsTheNamedWaits) {
   WaitTable table;
   std::vector<std::string> failed;
   const auto entry = [&](uint64_t ticket, const char* name) {
@@ -160,7 +161,7 @@ TEST(WaitTable, FailsTheWaitsThatAreNamed) {
   EXPECT_EQ(failed, std::vector<std::string>{"b!"});
 }
 
-TEST(WaitTable, NonsenseIsRefused) {
+TEST(WaitTable, InvalidRepliesAreRefused) {
   WaitTable table;
   Cycle cycle;
   table.publish(&table, {.wait = cycle.first.waits[0], .thread = 0, .links = {}, .fail = nullptr});
@@ -171,9 +172,9 @@ TEST(WaitTable, NonsenseIsRefused) {
   EXPECT_THROW(table.learn(11, good + "x", 0), Error);
 }
 
-TEST(WaitTable, AnAnswerHasItsLimit) {
+TEST(WaitTable, ARepliesSizeIsLimited) {
   WaitTable table;
-  for (uint64_t p = 100; p < 400; ++p) {  // a long chain, told by others
+  for (uint64_t p = 100; p < 400; ++p) {  // a long chain, reported by others
     WaitTable other;
     other.publish(&other, {.wait = wait(p, kWorld, static_cast<Rank>(p), {{static_cast<Rank>(p) + 1, p + 1, 1}}),
                            .thread = 0,

@@ -7,35 +7,35 @@ namespace {
 
 TEST(Estimate, KnowsNothingBeforeTheFirstMeasurement) { EXPECT_FALSE(Estimate({8, 8}).left()); }
 
-TEST(Estimate, TakesSizesThatWereSeenAsTheyWere) {
+TEST(Estimate, UsesTheTimesOfMeasuredSizes) {
   Estimate estimate({8, 8, 64, 64, 8});
   estimate.done(1);
-  EXPECT_EQ(estimate.left(), 4);  // nothing is known of bytes yet
+  EXPECT_EQ(estimate.left(), 4);  // the time per byte is not known yet
   estimate.done(1);
   estimate.done(5);
   EXPECT_EQ(estimate.left(), 5 + 1);
   estimate.done(5);
   estimate.done(1);
   EXPECT_EQ(estimate.left(), 0);
-  estimate.done(1);  // one too many does no harm
+  estimate.done(1);  // one measurement too many is ignored
   EXPECT_EQ(estimate.left(), 0);
 }
 
-TEST(Estimate, GoesOnAsTheSizesDo) {
+TEST(Estimate, InterpolatesOtherSizes) {
   Estimate estimate({0, 100, 300});
   estimate.done(2);
   estimate.done(3);
   EXPECT_DOUBLE_EQ(*estimate.left(), 2 + 3);
 }
 
-TEST(Estimate, IsNeverLessThanNothing) {
+TEST(Estimate, IsNeverNegative) {
   Estimate estimate({100, 200, 0, 300});
   estimate.done(3);
-  estimate.done(1);  // sooner, by chance
+  estimate.done(1);  // faster than estimated
   EXPECT_DOUBLE_EQ(*estimate.left(), 3 + 3);
 }
 
-TEST(Estimate, IsToldRoughly) {
+TEST(Estimate, IsPrintedRounded) {
   EXPECT_EQ(rough_time(0.2), "1 s");
   EXPECT_EQ(rough_time(89), "89 s");
   EXPECT_EQ(rough_time(200), "3 min");

@@ -1,4 +1,4 @@
-// What a job takes against what the system allows.
+// A job's demand against the system's limits.
 #include "tools/run/limits.hpp"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ TEST(Limits, AreNamedWithTheRanksThatTheyAllow) {
             "ranks at most, or let each take less");
 }
 
-TEST(Limits, OfOtherHostsAreNotThisOnes) {
+TEST(Limits, RanksOnOtherHostsNeedOnlyAnSsh) {
   Job job;
   job.ranks = place("a:2,b:2", 0, "me");
   job.tasks = 7;

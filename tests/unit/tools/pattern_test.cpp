@@ -28,7 +28,7 @@ std::string named(DType type, Op op, int ranks) {
   return std::string(name_of(type)) + " " + name_of(op) + ", n = " + std::to_string(ranks);
 }
 
-/// What each rank brings to the fold: its value, times its scalar where there is one.
+/// Each rank's contribution to the fold: its value, times its scalar if there is one.
 std::vector<uint64_t> brought(const Spot& spot, DType type, Op op) {
   std::vector<uint64_t> values;
   for (int rank = 0; rank < spot.ranks; ++rank) {
@@ -38,7 +38,7 @@ std::vector<uint64_t> brought(const Spot& spot, DType type, Op op) {
   return values;
 }
 
-/// Folds in one order, in one bracketing, rounding to the type at every node: joins two random neighbours at a time.
+/// Folds in one random order and bracketing, rounding to the type at every node: joins two neighbours at a time.
 uint64_t folded_somehow(std::vector<uint64_t> values, DType type, Op op, std::mt19937& random) {
   std::shuffle(values.begin(), values.end(), random);
   const int ranks = static_cast<int>(values.size());
@@ -94,7 +94,7 @@ TEST(Pattern, FoldsToTheSameBitsInEveryOrderOfFourRanks) {
   });
 }
 
-// Why no order can round: the absolute values add up to an integer that the type holds, so every partial sum is one.
+// Why no order rounds: the absolute values add up to an integer that the type holds, so every partial sum is one too.
 TEST(Pattern, FloatSumsStayWithinTheExactIntegersForUpTo64Ranks) {
   for_every_type_and_op([&](DType type, Op op) {
     if (!is_float(type) || op == Op::Prod || op == Op::Min || op == Op::Max) return;
@@ -113,7 +113,7 @@ TEST(Pattern, FloatSumsStayWithinTheExactIntegersForUpTo64Ranks) {
   });
 }
 
-// A double holds what each of the narrower types does; so no narrower rounding is hidden in `fold` or `divide`.
+// A double holds every value of each narrower type, so `fold` and `divide` hide no narrower rounding.
 TEST(Pattern, FloatAveragesAreExactWhereTheTypeHoldsTheNumberOfRanks) {
   for (int t = 0; t < kDTypes; ++t) {
     const auto type = static_cast<DType>(t);
@@ -149,12 +149,12 @@ TEST(Pattern, IntegerAveragesDoNotWrap) {
   }
 }
 
-/// A product's beginning: 1.
+/// The neutral element of a product: 1.
 uint64_t fold_of_none(DType type) { return is_float(type) ? encode(1, format_of(type)) : 1; }
 
-TEST(Pattern, ShowsAContributionThatIsMissingOrDoubled) {
+TEST(Pattern, DetectsAMissingOrDoubledContribution) {
   for_every_type_and_op([&](DType type, Op op) {
-    if (op == Op::Min || op == Op::Max) return;  // one rank in n is the least
+    if (op == Op::Min || op == Op::Max) return;  // only one rank in n is the minimum
     for (const int ranks : {2, 5, 16, 64}) {
       for (const int rank : {0, ranks / 2, ranks - 1}) {
         int missing = 0, doubled = 0;
@@ -186,7 +186,7 @@ Bytes input_of(Pattern& pattern, const CallShape& shape, int rank) {
   return input;
 }
 
-/// The collective, done slowly from all ranks' inputs.
+/// The collective's result, computed directly from all ranks' inputs.
 Bytes output_of(Pattern& pattern, const CallShape& shape, int rank) {
   const size_t size = size_of(shape.type), block = shape.count * size;
   std::vector<Bytes> inputs;
@@ -247,7 +247,7 @@ Bytes output_of(Pattern& pattern, const CallShape& shape, int rank) {
   return out;
 }
 
-TEST(Pattern, ExpectsWhatTheCollectiveMakesOfItsInputs) {
+TEST(Pattern, ExpectsTheCollectivesResult) {
   for (int c = 0; c < kCollectives; ++c) {
     for (const size_t count : {size_t{0}, size_t{1}, size_t{37}, size_t{3 * Pattern::kPeriod + 5}}) {
       for (const DType type : {DType::U8, DType::F16, DType::I64}) {
@@ -279,7 +279,7 @@ TEST(Pattern, CountsWrongElementsAndNamesTheFirst) {
   EXPECT_EQ(verdict.got ^ verdict.expected, 0x100u);
 }
 
-TEST(Pattern, ShowsChunksInTheWrongPlace) {
+TEST(Pattern, DetectsMisplacedChunks) {
   for_every_type_and_op([&](DType type, Op op) {
     constexpr size_t kCount = 3 * Pattern::kPeriod;
     const CallShape shape{Collective::AllReduce, type, op, 2, 0, kCount};
@@ -291,7 +291,7 @@ TEST(Pattern, ShowsChunksInTheWrongPlace) {
       std::memcpy(&right[i * size], &bits, size);
     }
     ASSERT_EQ(pattern.check_output(0, right.data()).wrong, 0u);
-    // By one element, a cache line, half of the buffer, and exactly the period of the pattern.
+    // By one element, a cache line, half of the buffer, and exactly the pattern's period.
     for (const size_t shift : {size_t{1}, size_t{64}, kCount / 2, Pattern::kPeriod}) {
       Bytes moved = right;
       std::rotate(moved.begin(), moved.begin() + static_cast<ptrdiff_t>(shift * size), moved.end());
@@ -310,7 +310,7 @@ TEST(Pattern, DiffersFromRankToRankAndFromSeedToSeed) {
   });
 }
 
-TEST(GuardedBuffer, TellsOfWritesBesideIt) {
+TEST(GuardedBuffer, DetectsWritesOutsideIt) {
   GuardedBuffer buffer(1000);
   buffer.arm(999);
   EXPECT_EQ(buffer.damaged(), 0u);

@@ -1,4 +1,4 @@
-// The parts of `tutti perf` and `tutti info` that call no collective.
+// The parts of `tutti perf` and `tutti info` that make no collective call.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -20,7 +20,7 @@ TEST(Sweep, GoesByFactorAndByStep) {
   EXPECT_EQ(sweep(8, 8, 0, 2), (std::vector<size_t>{8}));
 }
 
-TEST(Sweep, AlwaysMovesOn) {
+TEST(Sweep, AlwaysEnds) {
   EXPECT_EQ(sweep(0, 4, 0, 2), (std::vector<size_t>{0, 2, 4}));
   EXPECT_EQ(sweep(1, 4, 0, 1.1), (std::vector<size_t>{1, 2, 3, 4}));
   EXPECT_EQ(sweep(SIZE_MAX - 1, SIZE_MAX, 0, 2).size(), 1u);
@@ -69,7 +69,7 @@ TEST(Names, OfNcclTestsAreKnown) {
   EXPECT_THROW(parse_types(""), Error);
 }
 
-/// A folder that stands for the root of a file system.
+/// A folder used as the root of a file system.
 class FakeRoot {
  public:
   FakeRoot() {

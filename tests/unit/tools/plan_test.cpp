@@ -1,4 +1,4 @@
-// What `tutti plan draw` makes of plans.
+// The pictures of `tutti plan draw`.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -130,7 +130,7 @@ TEST(Timeline, CountsFromTheRoot) {
   }
 }
 
-/// Places of the labels, row by row.
+/// Positions of the labels, row by row.
 std::map<double, std::vector<std::pair<double, size_t>>> labels_of(const std::string& svg) {
   std::map<double, std::vector<std::pair<double, size_t>>> rows;  // x, characters
   for (size_t at = svg.find("paint-order"); at != std::string::npos; at = svg.find("paint-order", at + 1)) {

@@ -32,12 +32,12 @@ TEST(Hosts, WithoutSlotsShareEvenly) {
   EXPECT_EQ(placed("a,b", 0), "a0/1 b0/1");
 }
 
-TEST(Hosts, ThatAreThisOneNeedNoSsh) {
+TEST(Hosts, NamesOfThisHostNeedNoSsh) {
   EXPECT_EQ(placed("localhost:1,me:1,me.example.org:1,b:1", 0), "here0/3 here1/3 here2/3 b0/1");
   EXPECT_EQ(placed("127.0.0.1,127.0.1.1:2,b", 0), "here0/3 here1/3 here2/3 b0/1");
 }
 
-TEST(Hosts, MeetWhereTheOthersReachRankZero) {
+TEST(Hosts, RankZerosAddressIsReachableFromTheOthers) {
   const auto meeting = [](const std::string& hosts) { return meeting_host(place(hosts, 0, "me"), "me"); };
   EXPECT_EQ(meeting("me:2"), "");
   EXPECT_EQ(meeting("user@a,me"), "a");
@@ -74,7 +74,7 @@ TEST(LinePrefixer, HoldsAnIncompleteLineBackUntilItsEnd) {
   EXPECT_EQ(lines.finish(), "");
 }
 
-TEST(LinePrefixer, DoesNotHoldALineWithoutAnEndForEver) {
+TEST(LinePrefixer, LimitsTheLengthOfABufferedLine) {
   LinePrefixer lines("");
   EXPECT_EQ(lines.add(std::string(LinePrefixer::kMaxLine - 1, 'x')), "");
   EXPECT_EQ(lines.add("x").size(), LinePrefixer::kMaxLine + 1);

@@ -27,7 +27,7 @@ TEST(SmallFloat, EveryFiniteNumberIsItsOwnNearest) {
   }
 }
 
-TEST(SmallFloat, KnowsTheFormatsLandmarks) {
+TEST(SmallFloat, KnowsTheFormatsLimits) {
   EXPECT_EQ(decode(0x7bff, format_of(DType::F16)), 65504);
   EXPECT_EQ(decode(0x3f80, format_of(DType::BF16)), 1);
   EXPECT_EQ(decode(0x7e, format_of(DType::F8E4M3)), 448);

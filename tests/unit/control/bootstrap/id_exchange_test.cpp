@@ -15,7 +15,7 @@ using testing::Child;
 using testing::Line;
 using testing::Role;
 
-/// Recognises its launch, meets, joins, exchanges, leaves; as often as the argument says.
+/// Recognises its launch, fetches the id, joins, exchanges and leaves, as often as the argument says.
 int launched_main(const std::string& argument, Line& test) {
   const int times = std::stoi(argument);
   const auto launch = recognise_launch();
@@ -30,7 +30,7 @@ int launched_main(const std::string& argument, Line& test) {
 }
 const Role kLaunched("launched", launched_main);
 
-/// Makes a communicator as a program does, or tells why there is none.
+/// Creates a communicator as a program does, or returns the error.
 int program_main(const std::string&, Line& test) {
   tuttiComm_t comm = nullptr;
   if (tuttiCommInitEnv(&comm) == tuttiSuccess) {
@@ -48,8 +48,8 @@ std::string variables(Rank rank, Rank size, const std::string& more) {
   return text.str();
 }
 
-/// Starts ranks in the order given and expects all to exchange_unique_id, `times` times, each time under another id.
-void expect_meeting(const std::vector<Rank>& order, const std::string& environment, int times) {
+/// Starts ranks in the order given and expects that all get the same id, `times` times, a new id each time.
+void expect_same_ids(const std::vector<Rank>& order, const std::string& environment, int times) {
   std::vector<Child> children;
   const auto size = static_cast<Rank>(order.size());
   for (Rank rank : order) children.emplace_back("launched", std::to_string(times), variables(rank, size, environment));
@@ -69,20 +69,22 @@ std::string free_port() {
   return std::to_string(port_of(fd.get()));
 }
 
-TEST(Meet, RanksOfOneHostMeetByTheirJobsName) {
-  expect_meeting({0, 1, 2}, "TUTTI_LOCAL_SIZE=3 TUTTI_JOB=" + random_hex(8), 3);
+TEST(IdExchange, RanksOfOneHostAreMatchedByJob) {
+  expect_same_ids({0, 1, 2}, "TUTTI_LOCAL_SIZE=3 TUTTI_JOB=" + random_hex(8), 3);
 }
 
-TEST(Meet, RankZeroMayComeLast) { expect_meeting({2, 1, 0}, "TUTTI_LOCAL_SIZE=3 TUTTI_JOB=" + random_hex(8), 1); }
+TEST(IdExchange, RankZeroMayStartLast) {
+  expect_same_ids({2, 1, 0}, "TUTTI_LOCAL_SIZE=3 TUTTI_JOB=" + random_hex(8), 1);
+}
 
-TEST(Meet, SiblingsMeetWithoutAnyName) { expect_meeting({1, 0}, "", 1); }
+TEST(IdExchange, SiblingsNeedNoJobName) { expect_same_ids({1, 0}, "", 1); }
 
-TEST(Meet, RanksOfSeveralHostsMeetByTcp) {
+TEST(IdExchange, RanksOfSeveralHostsUseTcp) {
   const std::string where = "TUTTI_LOCAL_SIZE=1 TUTTI_ROOT_ADDR=localhost TUTTI_KEY=5ec7e7 TUTTI_PORT=" + free_port();
-  expect_meeting({1, 0, 2}, where + " TUTTI_JOB=" + random_hex(8), 2);
+  expect_same_ids({1, 0, 2}, where + " TUTTI_JOB=" + random_hex(8), 2);
 }
 
-TEST(Meet, TwoJobsOfOneHostDoNotMeet) {
+TEST(IdExchange, TwoJobsOfOneHostGetDifferentIds) {
   const std::string one = "TUTTI_LOCAL_SIZE=2 TUTTI_JOB=" + random_hex(8);
   const std::string other = "TUTTI_LOCAL_SIZE=2 TUTTI_JOB=" + random_hex(8);
   Child a0("launched", "1", variables(0, 2, one)), b0("launched", "1", variables(0, 2, other));
@@ -102,21 +104,22 @@ Launch launch_of_two(Rank rank) {
   return launch;
 }
 
-TEST(Meet, WaitingInVainNamesWhoDidNotCome) {
+TEST(IdExchange, TheTimeOutNamesTheMissingRank) {
   for (Rank rank : {0, 1}) {
     try {
       exchange_unique_id(launch_of_two(rank), Deadline::in(0.1));
-      FAIL() << "met nobody";
+      FAIL() << "no error";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), Code::Timeout);
-      EXPECT_NE(std::string(error.what()).find(rank == 0 ? "in vain for rank 1" : "from rank 0"), std::string::npos)
+      EXPECT_NE(std::string(error.what()).find(rank == 0 ? "timed out waiting for rank 1" : "from rank 0"),
+                std::string::npos)
           << error.what();
     }
   }
 }
 
-/// Rank `mistaken` of three has a mistake in its environment: what it, and what the others say.
-void expect_all_to_hear(Rank mistaken, const std::string& mistake, const std::string& words) {
+/// Rank `mistaken` of three has a mistake in its environment. Returns its error and the others' errors.
+void expect_error_on_all(Rank mistaken, const std::string& mistake, const std::string& words) {
   const std::string common = "TUTTI_LOCAL_SIZE=3 TUTTI_JOB=" + random_hex(8) + " TUTTI_INIT_TIMEOUT=60";
   std::vector<Child> ranks;
   for (Rank rank = 0; rank < 3; ++rank) {
@@ -130,14 +133,14 @@ void expect_all_to_hear(Rank mistaken, const std::string& mistake, const std::st
   }
 }
 
-TEST(Meet, AMistakeInOneRanksEnvironmentEndsTheWaitOfAll) {
+TEST(IdExchange, AMistakeInOneRanksEnvironmentFailsAllRanks) {
   for (Rank mistaken : {0, 1, 2}) {
-    expect_all_to_hear(mistaken, "TUTTI_TIMEOUT=soon", "TUTTI_TIMEOUT=\"soon\" cannot be used");
-    expect_all_to_hear(mistaken, "TUTTI_INTERFACE=nope0", "TUTTI_INTERFACE='nope0' matches no network interface");
+    expect_error_on_all(mistaken, "TUTTI_TIMEOUT=soon", "TUTTI_TIMEOUT=\"soon\" cannot be used");
+    expect_error_on_all(mistaken, "TUTTI_INTERFACE=nope0", "TUTTI_INTERFACE='nope0' matches no network interface");
   }
 }
 
-TEST(Meet, RanksThatHaveNothingInCommonAreToldWhatIsMissing) {
+TEST(IdExchange, TheTimeOutSuggestsTuttiJob) {
   Launch launch = launch_of_two(1);
   launch.job_is_parent = true;
   try {
@@ -148,7 +151,7 @@ TEST(Meet, RanksThatHaveNothingInCommonAreToldWhatIsMissing) {
   }
 }
 
-TEST(Meet, AnIdMadeBeforehandNeedsNoMeeting) {
+TEST(IdExchange, AGivenIdNeedsNoExchange) {
   Launch launch = launch_of_two(1);
   const UniqueId id = create_unique_id();
   launch.id = id.hex();
@@ -156,7 +159,7 @@ TEST(Meet, AnIdMadeBeforehandNeedsNoMeeting) {
   release_unique_id(id);
 }
 
-TEST(Meet, SeveralHostsWithoutARootAreAClearError) {
+TEST(IdExchange, SeveralHostsWithoutARootAreAnError) {
   Launch launch = launch_of_two(1);
   launch.local_size = 1;
   try {

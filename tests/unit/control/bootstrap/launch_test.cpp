@@ -11,7 +11,7 @@ namespace {
 
 using Variables = std::map<std::string, std::string>;
 
-/// The launch that a process with these variables recognises. Those of ours go through their table, as in a real one.
+/// The launch recognised with these variables. Tutti's own pass through their table, as in a real process.
 std::optional<Launch> recognise(const Variables& variables) {
   Env environment;
   for (const EnvRow& row : env_table()) {
@@ -23,7 +23,7 @@ std::optional<Launch> recognise(const Variables& variables) {
   });
 }
 
-/// The text of the error that these variables cause.
+/// The error text that these variables cause.
 std::string complaint(const Variables& variables) {
   try {
     recognise(variables);
@@ -147,7 +147,7 @@ TEST(Launch, TheInnermostLauncherCounts) {
   EXPECT_EQ(recognise(with(kOpenMpi, kTuttiRun))->launcher, "tutti run");
 }
 
-TEST(Launch, OurVariablesOverruleTheLaunchers) {
+TEST(Launch, TuttisVariablesOverrideTheLaunchers) {
   const auto launch = recognise(
       with(kTorchrun,
            {{"TUTTI_JOB", "mine"}, {"TUTTI_KEY", "secret"}, {"TUTTI_PORT", "5"}, {"TUTTI_ROOT_ADDR", "elsewhere"}}));
@@ -168,7 +168,7 @@ TEST(Launch, RanksOfOneHostNeedNoSecret) {
   }
 }
 
-TEST(Launch, RanksThatMeetAtTheLoopbackInterfaceAreOnOneHost) {
+TEST(Launch, ALoopbackMasterAddressMeansOneHost) {
   Variables by_hand{{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "29500"}};
   for (const char* host : {"localhost", "127.0.0.1", "::1"}) {
     EXPECT_TRUE(recognise(with(by_hand, {{"MASTER_ADDR", host}}))->one_host()) << host;
@@ -176,7 +176,7 @@ TEST(Launch, RanksThatMeetAtTheLoopbackInterfaceAreOnOneHost) {
   EXPECT_FALSE(recognise(with(by_hand, {{"MASTER_ADDR", "node1"}}))->one_host());
 }
 
-TEST(Launch, RanksOfSeveralHostsTakeTheirLaunchersSecret) {
+TEST(Launch, RanksOfSeveralHostsUseTheirLaunchersSecret) {
   const auto torchrun = recognise(kTorchrun);
   EXPECT_EQ(torchrun->store, (StoreAddress{"node1", 29500}));
   EXPECT_EQ(torchrun->secret, "");
@@ -186,13 +186,13 @@ TEST(Launch, RanksOfSeveralHostsTakeTheirLaunchersSecret) {
   EXPECT_EQ(recognise(with(kOpenMpi, key))->secret, "a2424b0d2bfbe942-6fa0f588984c2537");
 }
 
-TEST(Launch, AKeyOfOursGoesBeforeTheLaunchersSecret) {
+TEST(Launch, TuttiKeyOverridesTheLaunchersSecret) {
   const auto launch = recognise(with(kTorchrun, kKey));
   EXPECT_EQ(launch->secret, "5ec7e7");
   EXPECT_FALSE(launch->store);
 }
 
-TEST(Launch, RanksOfSeveralHostsWithoutASecretAreRefusedAndToldBothWaysOut) {
+TEST(Launch, RanksOfSeveralHostsWithoutASecretAreRefusedWithBothRemedies) {
   const Variables two_hosts{{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}};
   const Variables by_hand{
       {"TUTTI_RANK", "0"}, {"TUTTI_SIZE", "2"}, {"TUTTI_JOB", "word"}, {"TUTTI_ROOT_ADDR", "node1"}};
@@ -207,9 +207,9 @@ TEST(Launch, RanksOfSeveralHostsWithoutASecretAreRefusedAndToldBothWaysOut) {
   }
 }
 
-TEST(Launch, AnIdMadeBeforehandNeedsNoSecret) { EXPECT_EQ(recognise(with(kSrun, {{"TUTTI_ID", "abc"}}))->id, "abc"); }
+TEST(Launch, AGivenIdNeedsNoSecret) { EXPECT_EQ(recognise(with(kSrun, {{"TUTTI_ID", "abc"}}))->id, "abc"); }
 
-TEST(Launch, ATransportKeyThatCanBeGuessedIsNoSecret) {
+TEST(Launch, AGuessableTransportKeyIsNotASecret) {
   const Variables two_hosts =
       with(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}});
   for (const char* key : {"017569a900000000-017569a900000000",  // Slurm's: the number of the job

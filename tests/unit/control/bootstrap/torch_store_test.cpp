@@ -17,7 +17,7 @@ namespace {
 
 WaitLimit soon() { return {Deadline::in(20), nullptr}; }
 
-/// A server that answers one connection after the other with `answer`, given the desired value of the request.
+/// A server that answers each connection with `answer`, which is given the desired value of the request.
 class Server {
  public:
   using Answer = std::function<std::string(const std::string& name, const std::string& desired)>;
@@ -41,7 +41,7 @@ class Server {
       const Fd fd = accept_now(listener_.get());
       try {
         serve(fd.get());
-      } catch (const Error&) {  // the client has gone
+      } catch (const Error&) {  // the client has disconnected
       }
     }
   }
@@ -92,7 +92,7 @@ std::string complaint(const StoreAddress& store, double seconds) {
   return "no error";
 }
 
-TEST(TorchStore, WhoeverAsksFirstMakesTheSecretOfThatName) {
+TEST(TorchStore, TheFirstRankSetsTheSecret) {
   std::map<std::string, std::string> values;
   Server server([&](const std::string& name, const std::string& desired) {
     return value(values.try_emplace(name, desired).first->second);
@@ -103,7 +103,7 @@ TEST(TorchStore, WhoeverAsksFirstMakesTheSecretOfThatName) {
   EXPECT_NE(secret_from_store(server.address(), "tutti/b", Deadline::in(20)), first);
 }
 
-TEST(TorchStore, IsWaitedFor) {
+TEST(TorchStore, RanksWaitForTheStoreToOpen) {
   Fd listener = listen_tcp(0);
   const StoreAddress address{"127.0.0.1", port_of(listener.get())};
   listener.reset();
@@ -115,23 +115,23 @@ TEST(TorchStore, IsWaitedFor) {
   EXPECT_EQ(secret.get(), std::string(64, 'a'));
 }
 
-TEST(TorchStore, WhatIsNoStoreIsNotBelieved) {
+TEST(TorchStore, AnAnswerOfAnotherServerIsRejected) {
   const std::string good = value(std::string(64, 'a'));
   for (const std::string& answer :
        {std::string("HTTP/1.1 400 Bad Request\r\n\r\n"), value(""), value("short"), value(std::string(64, 'x')),
         std::string(8, '\xff'), good.substr(0, 40), value(std::string(65, 'a')), std::string()}) {
     Server server([&](const std::string&, const std::string&) { return answer; });
     const std::string text = complaint(server.address(), 0.05);
-    EXPECT_NE(text.find("no key could be had from torchrun's store at 127.0.0.1"), std::string::npos) << text;
+    EXPECT_NE(text.find("could not get a key from torchrun's store at 127.0.0.1"), std::string::npos) << text;
   }
 }
 
 TEST(TorchStore, SilenceEndsAtTheDeadline) {
-  const Fd listener = listen_tcp(0);  // the kernel accepts, nobody answers
+  const Fd listener = listen_tcp(0);  // the kernel accepts, but no process answers
   EXPECT_NE(complaint({"127.0.0.1", port_of(listener.get())}, 0.05).find("did not answer in time"), std::string::npos);
 }
 
-TEST(TorchStore, NobodyThereIsNamed) {
+TEST(TorchStore, AMissingStoreIsNamed) {
   Fd listener = listen_tcp(0);
   const uint16_t port = port_of(listener.get());
   listener.reset();

@@ -35,16 +35,16 @@ TEST(UniqueId, GoesThroughBytesAndTextUnchanged) {
   EXPECT_EQ(id.hex().size(), 256u);
 }
 
-TEST(UniqueId, EveryGarbledByteIsNoticed) {
+TEST(UniqueId, EveryChangedByteIsNoticed) {
   const UniqueId::Bytes good = some_id().to_bytes();
   for (size_t i = 0; i < good.size(); ++i) {
-    UniqueId::Bytes bent = good;
-    bent[i] ^= 0x20;
-    EXPECT_FALSE(accepted(bent)) << "byte " << i;
+    UniqueId::Bytes changed = good;
+    changed[i] ^= 0x20;
+    EXPECT_FALSE(accepted(changed)) << "byte " << i;
   }
 }
 
-TEST(UniqueId, RandomBytesAreRejectedEvenBehindAGoodBeginning) {
+TEST(UniqueId, RandomBytesAfterAValidMagicAreRejected) {
   std::mt19937 random(1);
   const UniqueId::Bytes good = some_id().to_bytes();
   for (int round = 0; round < 20000; ++round) {
@@ -55,7 +55,7 @@ TEST(UniqueId, RandomBytesAreRejectedEvenBehindAGoodBeginning) {
   EXPECT_FALSE(accepted(UniqueId::Bytes{}));
 }
 
-TEST(UniqueId, ContentsThatMakeNoSenseAreRejectedThoughTheChecksumFits) {
+TEST(UniqueId, InvalidContentsWithAValidChecksumAreRejected) {
   UniqueId no_port = some_id(), no_address = some_id(), odd_family = some_id();
   no_port.port = 0;
   no_address.addresses.clear();
@@ -63,7 +63,7 @@ TEST(UniqueId, ContentsThatMakeNoSenseAreRejectedThoughTheChecksumFits) {
   for (const UniqueId& id : {no_port, no_address, odd_family}) EXPECT_FALSE(accepted(id.to_bytes()));
 }
 
-TEST(UniqueId, TextThatIsNoIdIsRejected) {
+TEST(UniqueId, InvalidTextIsRejected) {
   for (const std::string& text : {std::string(), std::string("hello"), std::string(255, 'a'), std::string(256, 'z')}) {
     EXPECT_THROW(UniqueId::from_hex(text), Error) << text;
   }

@@ -1,4 +1,4 @@
-// What a communicator remembers of calls: one that comes again is neither checked nor looked up, one that differs is.
+// Recent calls of a communicator: a repeated call is neither checked nor looked up; a different one is.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -13,19 +13,19 @@
 namespace tutti::comm {
 namespace {
 
-constexpr size_t kMany = 400;  // calls: so many more than are remembered that every place for one is taken
+constexpr size_t kMany = 400;  // more calls than are kept, so that every slot is used
 
 tuttiResult_t sum(const float* in, float* out, size_t count, tuttiComm_t comm) {
   return tuttiAllReduce(in, out, count, tuttiFloat32, tuttiSum, comm, nullptr);
 }
 
-/// 8 elements wherever wanted, and room for kMany of them.
+/// 8 elements at any offset, and room for kMany of them.
 struct Room {
   std::vector<float> elements = std::vector<float>(8 * (kMany + 2));
   float* block(size_t i) { return elements.data() + 8 * i; }
 };
 
-TEST(KnownCalls, AnotherOutputIsCheckedAnew) {
+TEST(RepeatedCalls, AnotherOutputIsChecked) {
   with_ranks(1, [](int, tuttiComm_t comm) {
     Room room;
     float* const in = room.block(0);
@@ -35,7 +35,7 @@ TEST(KnownCalls, AnotherOutputIsCheckedAnew) {
   });
 }
 
-TEST(KnownCalls, AnotherInputIsCheckedAnew) {
+TEST(RepeatedCalls, AnotherInputIsChecked) {
   with_ranks(1, [](int, tuttiComm_t comm) {
     Room room;
     float* const out = room.block(0);
@@ -45,7 +45,7 @@ TEST(KnownCalls, AnotherInputIsCheckedAnew) {
   });
 }
 
-TEST(KnownCalls, AnotherCountIsCheckedAnew) {
+TEST(RepeatedCalls, AnotherCountIsChecked) {
   with_ranks(1, [](int, tuttiComm_t comm) {
     std::vector<float> elements(3 * kMany);
     float *const in = elements.data(), *const out = in + kMany;
@@ -56,7 +56,7 @@ TEST(KnownCalls, AnotherCountIsCheckedAnew) {
   });
 }
 
-TEST(KnownCalls, AWrongCallLetsTheNextOneRun) {
+TEST(RepeatedCalls, AWrongCallLetsTheNextOneRun) {
   with_ranks(1, [](int, tuttiComm_t comm) {
     float in = 3, out = 0;
     EXPECT_EQ(sum(&in, nullptr, 1, comm), tuttiInvalidArgument);
@@ -65,7 +65,7 @@ TEST(KnownCalls, AWrongCallLetsTheNextOneRun) {
   });
 }
 
-TEST(KnownCalls, CallsInTurnMoveWhatTheyShould) {
+TEST(RepeatedCalls, AlternatingCallsAreCorrect) {
   with_ranks(2, [](int, tuttiComm_t comm) {
     std::vector<float> in(kMany), out(kMany);
     std::iota(in.begin(), in.end(), 1.0F);
@@ -79,7 +79,7 @@ TEST(KnownCalls, CallsInTurnMoveWhatTheyShould) {
   });
 }
 
-TEST(KnownCalls, AnotherTypeOrOperatorIsAnotherCall) {
+TEST(RepeatedCalls, AnotherTypeOrOperatorIsAnotherCall) {
   with_ranks(2, [](int rank, tuttiComm_t comm) {
     const std::array<int32_t, 2> in = {rank == 0 ? -1 : 3, 5};
     std::array<int32_t, 2> out{};
@@ -122,7 +122,7 @@ Call call_of(const void* in, void* out, uint64_t count) {
   return {.spec = {.collective = Collective::AllReduce, .type = DType::F32, .count = count}, .in = in, .out = out};
 }
 
-TEST(KnownCalls, MemoryThatWasFreedAndHadAgainIsAnotherRegion) {
+TEST(RepeatedCalls, ReallocatedMemoryIsAnotherRegion) {
   Alone alone;
   auto& memory = link::SharedMemory::of_this_process();
   constexpr uint64_t kBytes = 1 << 20;
@@ -144,21 +144,21 @@ TEST(KnownCalls, MemoryThatWasFreedAndHadAgainIsAnotherRegion) {
   memory.release(second);
 }
 
-TEST(KnownCalls, AProgramThatIsGivenUpIsForgotten) {
+TEST(RepeatedCalls, AnEvictedProgramIsNotUsed) {
   Alone alone, probe;
   std::array<float, 2> buffers{};
   const auto call = [&](uint64_t count) { return call_of(&buffers[0], &buffers[1], count); };
   alone.planner.collective(call(1));
   int made = 0;
-  for (uint64_t count = 2; made < 1100; ++count) {  // only such as do not take its place
+  for (uint64_t count = 2; made < 1100; ++count) {  // only calls that do not use its slot
     probe.planner.collective(call(1));
     probe.planner.collective(call(count));
-    if (!probe.planner.knows(call(1))) continue;
+    if (!probe.planner.was_checked(call(1))) continue;
     ++made;
-    EXPECT_EQ(alone.planner.knows(call(1)), made <= 1024) << made;
+    EXPECT_EQ(alone.planner.was_checked(call(1)), made <= 1024) << made;
     alone.planner.collective(call(count));
   }
-  EXPECT_EQ(alone.planner.collective(call(1)).wanted.spec, call(1).spec);
+  EXPECT_EQ(alone.planner.collective(call(1)).key.spec, call(1).spec);
 }
 
 }  // namespace

@@ -10,28 +10,29 @@
 
 namespace tutti::comm {
 
-/// The first value of tuttiRedOp_t that is a handle: made by tuttiRedOpCreatePreMulSum.
-inline constexpr int kFirstScale = 16;
+/// The first value of tuttiRedOp_t that tuttiRedOpCreatePreMulSum returns.
+inline constexpr int kFirstPreMulSum = 16;
 
-class Scales {
+class PreMulScalars {
  public:
-  /// The new handle, ≥ 0 and never used before on this communicator.
+  /// A new handle, ≥ 0 and never used before on this communicator.
   int add(DType type, const void* scalar) {
     const std::lock_guard lock(mutex_);
-    Scale scale{.type = type};
+    Scalar scale{.type = type};
     std::memcpy(scale.value, scalar, size_of(type));
-    scales_[next_] = scale;
+    pre_mul_scalars_[next_] = scale;
     return next_++;
   }
   bool remove(int handle) {
     const std::lock_guard lock(mutex_);
-    return scales_.erase(handle) == 1;
+    return pre_mul_scalars_.erase(handle) == 1;
   }
-  /// Makes `call` a pre-multiplied sum. Throws Error(InvalidArgument) for a handle that is unknown or of another type.
+  /// Makes `call` a pre-multiplied sum. Throws Error(InvalidArgument) if the handle is unknown or has another type.
   void apply(int handle, Call& call) const {
     const std::lock_guard lock(mutex_);
-    const auto found = scales_.find(handle);
-    if (found == scales_.end()) throw_error(Code::InvalidArgument, "the operator was not made on this communicator");
+    const auto found = pre_mul_scalars_.find(handle);
+    if (found == pre_mul_scalars_.end())
+      throw_error(Code::InvalidArgument, "the operator was not made on this communicator");
     if (found->second.type != call.spec.type) {
       throw_error(Code::InvalidArgument, "the operator's scalar is {} where the buffers are {}",
                   name_of(found->second.type), name_of(call.spec.type));
@@ -41,12 +42,12 @@ class Scales {
   }
 
  private:
-  struct Scale {
+  struct Scalar {
     DType type = DType::F32;
     unsigned char value[8] = {};
   };
   mutable std::mutex mutex_;
-  std::map<int, Scale> scales_;
+  std::map<int, Scalar> pre_mul_scalars_;
   int next_ = 0;
 };
 

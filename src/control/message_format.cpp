@@ -1,4 +1,6 @@
-#include "control/messages.hpp"
+#include "control/message_format.hpp"
+
+#include <algorithm>
 
 namespace tutti::control {
 

@@ -238,7 +238,7 @@ Status CallDiagnostics::other_call(const exec::Fault& fault) {
 }
 
 /// The peer's call has failed, and we know it from its memory before we have heard why.
-Status CallDiagnostics::taken_back(Rank peer) {
+Status CallDiagnostics::revoked(Rank peer) {
   return broken(Code::PeerFailed,
                 fmt::format("{} has ended its call with an error that was not heard of, and rank {} had "
                             "not read all that it had lent",
@@ -251,7 +251,7 @@ Status CallDiagnostics::fault(const exec::Fault& fault) {
     return fail(Code::ProtocolError, fmt::format("rank {} claims to have read messages that rank {} never sent it",
                                                  fault.peer, endpoint_.rank()));
   }
-  if (fault.kind == exec::FaultKind::TakenBack) return taken_back(fault.peer);
+  if (fault.kind == exec::FaultKind::Revoked) return revoked(fault.peer);
   if (fault.kind == exec::FaultKind::Unreadable) {
     const bool gone = fault.error == ESRCH || fault.error == ECONNRESET;
     return broken(gone ? Code::PeerFailed : Code::SystemError,

@@ -80,7 +80,7 @@ class CallDiagnostics final : public exec::Observer {
   std::optional<std::string> other_counts(Rank peer, uint64_t call, const CallSpec& spec) const;
   Status other_call(const exec::Fault& fault);
   bool compare_calls(const std::vector<Rank>& ranks);
-  Status taken_back(Rank peer);
+  Status revoked(Rank peer);
   std::optional<std::string> mismatch(Rank peer, const BoardAnswer& board) const;
   std::string late(const exec::Stall& stall) const;
   void look_at_board(const exec::Stall& stall);

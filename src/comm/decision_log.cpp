@@ -102,7 +102,7 @@ const char* reading_text(transports::ReadAccess reading) {
   switch (reading) {
     case transports::ReadAccess::Direct:
       return "every rank reads every other's where it lies";
-    case transports::ReadAccess::Pulled:
+    case transports::ReadAccess::Cma:
       return "every rank reads every other's through the kernel (CMA)";
     case transports::ReadAccess::None:
       break;

@@ -111,7 +111,7 @@ uint64_t Planner::window_of(const select::Choice& choice, const CallSpec& spec, 
   using transports::ReadAccess;
   constexpr uint64_t kLongest = 4 << 20, kGrain = 128;
   const uint64_t block = spec.count * size_of(spec.type);
-  const bool read = agreed_.reading == ReadAccess::Direct || (agreed_.reading == ReadAccess::Pulled && pull);
+  const bool read = agreed_.reading == ReadAccess::Direct || (agreed_.reading == ReadAccess::Cma && pull);
   const bool lent = choice.algorithm->lends && spec.op != Op::PreMulSum && block >= link::kZcopyFrom;
   const uint64_t most = read && lent ? std::max(choice.window, kLongest) : choice.window;
   if (block <= most) return most;

@@ -76,12 +76,12 @@ Stalls::Stalls(control::Endpoint& endpoint, std::string title)
 void Stalls::withdraw() {
   control::WaitTable::of_this_process().withdraw(this);
   published_ = false;
-  standstill_ = 0;
+  stall_id_ = 0;
   questions_.clear();
 }
 
 void Stalls::start_anew(uint64_t id) {
-  standstill_ = id;
+  stall_id_ = id;
   ticket_ = Hash().add(process_).add(communicator_).add(static_cast<uint64_t>(endpoint_.rank())).add(id).value() | 1;
   warned_ = false;
   suspicion_ = {};
@@ -194,7 +194,7 @@ std::string Stalls::follow() const {
 
 std::optional<Deadlock> Stalls::look(const exec::Stall& stall, const std::string& call, uint64_t number) {
   if (stall.seconds < kPublishFrom || stall.id == 0) return std::nullopt;
-  if (stall.id != standstill_) start_anew(stall.id);
+  if (stall.id != stall_id_) start_anew(stall.id);
   links_ = count(stall.links);
   publish(stall, call);
   if (stall.seconds < kAskFrom) return std::nullopt;
@@ -212,9 +212,9 @@ std::optional<Deadlock> Stalls::look(const exec::Stall& stall, const std::string
 std::optional<Deadlock> Stalls::look(const std::vector<Rank>& missing, const exec::Links* links,
                                      const std::string& call, uint64_t number) {
   constexpr size_t kEnough = 16;  // any of those who are missing keeps all others
-  if (standstill_ == 0) since_ = Clock::now();
+  if (stall_id_ == 0) since_ = Clock::now();
   exec::Stall stall;
-  stall.id = standstill_ == 0 ? exec::new_standstill() : standstill_;
+  stall.id = stall_id_ == 0 ? exec::new_stall_id() : stall_id_;
   stall.seconds = seconds_since(since_) + kPublishFrom;  // before it is first said that they are missing
   stall.links = links;
   for (const Rank peer : missing) {

@@ -70,7 +70,7 @@ class Stalls {
   const uint64_t communicator_;  // the same on all its ranks
   const uint64_t process_;
   bool published_ = false;
-  uint64_t standstill_ = 0, ticket_ = 0;
+  uint64_t stall_id_ = 0, ticket_ = 0;
   Deadline::Clock::time_point since_;  // of an exchange
   bool warned_ = false;
   std::vector<control::LinkCounts> links_;

@@ -34,12 +34,12 @@ struct Interpreter {
     const Instruction& op = *lane.next;
     const bool sends = op.outs.begin != op.outs.end;
     unsigned char* slot = sends ? outgoing(rank, lane, op) : nullptr;
-    if (sends && op.lend_first && group.leader()) publish(rank, lane, op, slot);
+    if (sends && op.zcopy_first && group.leader()) publish(rank, lane, op, slot);
     outcome = move(group, rank, lane, op, slot);
     if (outcome != Outcome::Progress || lane.copying) return outcome;
     group.sync();
     if (group.leader()) {
-      if (sends && !op.lend_first) publish(rank, lane, op, slot);
+      if (sends && !op.zcopy_first) publish(rank, lane, op, slot);
       consume(rank, lane, op);
       advance(lane);
     }
@@ -50,8 +50,8 @@ struct Interpreter {
   /// True when no reader is still reading lent memory: the call may return.
   TUTTI_HD static bool drained(RankState& rank, uint32_t out) {
     link::OutLink& link = rank.out[out];
-    if (link.acked < link.lent) Wire::refresh(link);
-    return link.acked >= link.lent;
+    if (link.acked < link.zcopied) Wire::refresh(link);
+    return link.acked >= link.zcopied;
   }
 
  private:
@@ -116,18 +116,18 @@ struct Interpreter {
     lane.bases[1] = moved(rank.bases[1], shift);
     lane.bases[2] = rank.bases[2];
     if (lane.round != 0) lane.bases[2] = moved(rank.bases[2], lane.round % rank.versions * rank.scratch_bytes);
-    if constexpr (Fold::kPulls) {
-      if (rank.offers) offer_places(rank, lane);
+    if constexpr (Fold::kRemoteAccess) {
+      if (rank.offers) offer_direct_stores(rank, lane);
     }
     return Outcome::Progress;
   }
 
   /// Before anything of the round is sent: whoever folds for this lane what the lane sends sees the offers.
-  TUTTI_HD static void offer_places(RankState& rank, const LaneState& lane) {
+  TUTTI_HD static void offer_direct_stores(RankState& rank, const LaneState& lane) {
     for (const Instruction* op = lane.next; op != lane.next + lane.ops; ++op) {
       if (!op->offers) continue;
       const Ref& to = lane.tables->segments[op->segments.begin].to;
-      Fold::offer_place(rank.in[lane.tables->arrivals[op->arrivals.begin]],
+      Fold::offer_direct_store(rank.in[lane.tables->arrivals[op->arrivals.begin]],
                         *rank.shared[static_cast<uint32_t>(to.base)], *op, address(lane, to), rank.tag ^ op->salt);
     }
   }
@@ -166,7 +166,7 @@ struct Interpreter {
         wrong = FaultKind::OtherCall;
       } else if (header.length != op.bytes) {
         wrong = FaultKind::BadLength;
-      } else if constexpr (Fold::kPulls) {
+      } else if constexpr (Fold::kRemoteAccess) {
         if (arrival.region != 0) error = Fold::look(in, arrival, op.bytes);
         if (error != 0) wrong = FaultKind::Unreadable;
       }
@@ -215,31 +215,31 @@ struct Interpreter {
 
   [[gnu::always_inline]] TUTTI_HD static Outcome move(const Group& group, RankState& rank, LaneState& lane,
                                                       const Instruction& op, unsigned char* slot) {
-    if constexpr (Fold::kPulls) {
-      if (op.together) return move_together(group, rank, lane, op, slot);
+    if constexpr (Fold::kRemoteAccess) {
+      if (op.involves_peers) return move_with_peers(group, rank, lane, op, slot);
     }
     return move_segments<false>(group, rank, lane, op, slot);
   }
 
   /// What other ranks may have a part in.
-  [[gnu::noinline]] TUTTI_HD static Outcome move_together(const Group& group, RankState& rank, LaneState& lane,
+  [[gnu::noinline]] TUTTI_HD static Outcome move_with_peers(const Group& group, RankState& rank, LaneState& lane,
                                                           const Instruction& op, unsigned char* slot) {
-    if (!op.lent) return move_shared(group, rank, lane, op, slot);
+    if (!op.zcopy_arrivals) return move_shared(group, rank, lane, op, slot);
     const uint32_t refused = Fold::hold(rank, lane, op);
     const Outcome outcome = refused == kNone ? move_shared(group, rank, lane, op, slot) : Outcome::Fault;
     const uint32_t lost = Fold::release(rank, lane, op);
     if (refused == kNone && (lost == kNone || outcome == Outcome::Fault)) return outcome;
     const link::InLink& in = rank.in[lane.tables->arrivals[refused != kNone ? refused : lost]];
-    rank.fault = {FaultKind::TakenBack, in.peer, lane.lane, op.step, op.bytes, {}, 0};
+    rank.fault = {FaultKind::Revoked, in.peer, lane.lane, op.step, op.bytes, {}, 0};
     return Outcome::Fault;
   }
 
   TUTTI_HD static Outcome move_shared(const Group& group, RankState& rank, LaneState& lane, const Instruction& op,
                                       unsigned char* slot) {
-    if (op.places) {
-      Fold::claim_places(rank, lane, op);
+    if (op.stores_direct) {
+      Fold::claim_direct_stores(rank, lane, op);
       const Outcome outcome = move_segments<true>(group, rank, lane, op, nullptr);
-      Fold::finish_places(rank, lane);
+      Fold::finish_direct_stores(rank, lane);
       return outcome;
     }
     if ((op.cooperative || op.offers) && is_shared(rank, lane, op)) return copy_tile(rank, lane, op);
@@ -267,11 +267,11 @@ struct Interpreter {
       }
       unsigned char* to = segment.to.base == Base::None ? nullptr : address(lane, segment.to);
       unsigned char* to_slot = slot == nullptr ? nullptr : slot + segment.at;
-      if (!pulls && !(kPlaces && lane.placed > 0)) {
+      if (!pulls && !(kPlaces && lane.direct_stores > 0)) {
         Fold::run(group, rank.arithmetic, op, segment, to, to_slot, lane.pointers);
-      } else if (kPlaces && !pulls && lane.placed == 1) {
-        if constexpr (Fold::kPulls) Fold::place(rank.arithmetic, op, segment, to, lane);
-      } else if constexpr (Fold::kPulls) {
+      } else if (kPlaces && !pulls && lane.direct_stores == 1) {
+        if constexpr (Fold::kRemoteAccess) Fold::place(rank.arithmetic, op, segment, to, lane);
+      } else if constexpr (Fold::kRemoteAccess) {
         const Pulled by_cma = Fold::pull(rank.arithmetic, op, segment, to, to_slot, sources, lane);
         if (by_cma.error == 0) continue;
         return unreadable(rank, lane, rank.in[tables.arrivals[op.arrivals.begin + by_cma.message]], op, by_cma.error);
@@ -290,7 +290,7 @@ struct Interpreter {
   TUTTI_HD static bool is_shared(const RankState& rank, const LaneState& lane, const Instruction& op) {
     const link::InLink& in = rank.in[lane.tables->arrivals[op.arrivals.begin]];
     const link::Arrival& arrival = lane.arrivals[0];
-    if (op.offers) return in.sharing.phase != link::CooperativeReader::Phase::None;
+    if (op.offers) return in.cooperative_reader.phase != link::CooperativeReader::Phase::None;
     return in.cooperative && (in.addresses || arrival.process != 0 || arrival.region != 0);
   }
 
@@ -303,7 +303,7 @@ struct Interpreter {
     lane.pointers[0] = lane.arrivals[0].data + source.offset;
     const int error =
         Fold::share(in, *rank.shared[static_cast<uint32_t>(segment.to.base)], op, address(lane, segment.to), lane);
-    lane.copying = in.sharing.phase != link::CooperativeReader::Phase::None;
+    lane.copying = in.cooperative_reader.phase != link::CooperativeReader::Phase::None;
     if (error > 0) return unreadable(rank, lane, in, op, error);
     return error < 0 ? wait(lane, Await::Message, in) : Outcome::Progress;
   }
@@ -314,11 +314,11 @@ struct Interpreter {
       link::OutLink& out = rank.out[lane.tables->outs[i]];
       if (op.inlined) {
         Wire::publish_inline(out, rank.tag ^ op.salt, lane.small, op.bytes);
-      } else if (op.share && op.bytes >= out.mapped_threshold) {
-        Wire::publish_shared(out, rank.tag ^ op.salt, *rank.shared[static_cast<uint32_t>(op.lend_at.base)],
-                             address(lane, op.lend_at), op.bytes);
-      } else if (op.lend && op.bytes >= out.zcopy_threshold && (op.pull || !out.by_cma)) {
-        Wire::publish_lent(out, rank.tag ^ op.salt, address(lane, op.lend_at), op.bytes);
+      } else if (op.mapped && op.bytes >= out.mapped_threshold) {
+        Wire::publish_mapped(out, rank.tag ^ op.salt, *rank.shared[static_cast<uint32_t>(op.zcopy_at.base)],
+                             address(lane, op.zcopy_at), op.bytes);
+      } else if (op.zcopy && op.bytes >= out.zcopy_threshold && (op.allow_cma || !out.by_cma)) {
+        Wire::publish_zcopy(out, rank.tag ^ op.salt, address(lane, op.zcopy_at), op.bytes);
       } else {
         Wire::publish_staged(out, rank.tag ^ op.salt, slot, op.bytes);
         stage->held[stage->uses % stage->slots * stage->readers + (i - op.outs.begin)] = out.next;

@@ -14,9 +14,9 @@ namespace tutti::exec {
 
 inline constexpr uint32_t kNone = 0xffffffff;
 
-inline constexpr uint64_t kCooperateFrom = 128 << 10;  ///< bytes: below, there is not enough to share
+inline constexpr uint64_t kCooperativeFrom = 128 << 10;  ///< bytes: below, there is not enough to share
 
-inline constexpr uint32_t kMostDirectStores = 8;  ///< that a fold is stored to beside its own
+inline constexpr uint32_t kMaxDirectStores = 8;  ///< that a fold is stored to beside its own
 
 struct Range {
   uint32_t begin = 0;
@@ -46,7 +46,7 @@ struct Instruction {
   Range outs;            ///< out-links
   uint64_t bytes = 0;    ///< length of each message that comes or goes
   uint64_t salt = 0;     ///< send and recv: what tells this transfer's messages from the rank's others (xor on the tag)
-  Ref lend_at;           ///< where the outgoing message lies in the rank's own memory, if it may be lent
+  Ref zcopy_at;           ///< where the outgoing message lies in the rank's own memory, if it may be lent
   uint32_t sources = 0;  ///< operands
   uint32_t stage = kNone;  ///< staging for the outgoing message, if it needs any
   uint32_t after_lane = kNone;
@@ -57,7 +57,7 @@ struct Instruction {
   bool lend = false;
   bool pull = false;         ///< … also over links where it is by_cma
   bool share = false;        ///< what is lent is shared memory: over links that can, as such
-  bool lend_first = false;   ///< what is lent lies there before the operation has done anything
+  bool zcopy_first = false;   ///< what is lent lies there before the operation has done anything
   bool inlined = false;      ///< the outgoing message travels in its descriptor
   bool has_pieces = true;    ///< false: a bare signal, sent in the first round only
   bool cooperative = false;  ///< one long message, copied as it is: where it is lent, its writer may copy part of it

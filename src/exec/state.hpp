@@ -26,7 +26,7 @@ enum class FaultKind : uint32_t {
   BadHeader,   ///< no writer of ours writes such a descriptor
   BadCounter,  ///< no reader of ours claims to have consumed so much
   Unreadable,  ///< what the peer lent can be neither by_cma from its process nor mapped
-  TakenBack    ///< what the peer lent was its again before we had read it: its call has failed
+  Revoked    ///< what the peer lent was its again before we had read it: its call has failed
 };
 
 /// The first thing that was wrong, for the communicator to put into words.
@@ -58,9 +58,9 @@ struct LaneState {
   unsigned char small[link::kInlineBytes] = {};
   bool copying = false;  ///< the operation goes on: its message is copied tile by tile, maybe not by us alone
   uint32_t placed = 0;   ///< readers that get the fold at hand where they want it,
-  unsigned char* places[kMostDirectStores] = {};  ///< which is there,
-  link::Trim trims[kMostDirectStores] = {};       ///< but for these bytes,
-  uint32_t placed_out[kMostDirectStores] = {};    ///< and their links
+  unsigned char* places[kMaxDirectStores] = {};  ///< which is there,
+  link::Edges direct_edges[kMaxDirectStores] = {};       ///< but for these bytes,
+  uint32_t direct_outs[kMaxDirectStores] = {};    ///< and their links
 };
 
 /// How this call combines elements.

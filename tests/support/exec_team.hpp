@@ -28,7 +28,7 @@ struct Wires {
     auto operator<=>(const Key&) const = default;
   };
   std::map<Key, std::unique_ptr<link::LinkMemory>> memory;
-  std::map<Key, link::CooperativeWriter> helping;
+  std::map<Key, link::CooperativeWriter> writer;
 
   link::LinkMemory* of(const Key& key) {
     auto& made = memory[key];
@@ -43,7 +43,7 @@ class Wired : public Connector {
   Wired(Wires& wires, Rank rank, bool cooperative = true) : wires_(wires), rank_(rank), helped_(cooperative) {}
   link::OutLink connect_out(Rank peer, uint32_t link_lane) override {
     const Wires::Key key{rank_, peer, link_lane};
-    return {.memory = wires_.of(key), .peer = peer, .zcopy_threshold = 0, .helping = &wires_.helping[key]};
+    return {.memory = wires_.of(key), .peer = peer, .zcopy_threshold = 0, .cooperative_writer = &wires_.cooperative_writer[key]};
   }
   link::InLink connect_in(Rank peer, uint32_t link_lane) override {
     return {.memory = wires_.of({peer, rank_, link_lane}),
@@ -95,7 +95,7 @@ class Team {
       RankState& state = this->state(r);
       bool all = true;
       for (uint32_t lane = 0; lane < state.lane_count; ++lane) {
-        if (setting_.helps && random() % 4 == 0) help_copy(links(r).outs());
+        if (setting_.helps && random() % 4 == 0) copy_for_readers(links(r).outs());
         const Outcome outcome = HostInterpreter::try_step({}, state, state.lanes[lane]);
         ASSERT_NE(outcome, Outcome::Fault) << static_cast<int>(state.fault.kind);
         all = all && outcome == Outcome::LaneDone;

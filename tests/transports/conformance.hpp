@@ -192,7 +192,7 @@ TYPED_TEST_P(Conformance, KeepsPeersAndChannelsApart) {
 TYPED_TEST_P(Conformance, ReadsLentMemoryInPlaceAndGivesItBack) {
   this->one_link(
       [&](Seat& seat) {
-        seat.transport->acquaint(1, Deadline::in(kPatience));
+        seat.transport->acquaint(1, Deadline::in(kWaitLimit));
         Writer writer(seat, 1, 0, 0);
         if (writer.link().zcopy_threshold == link::kNever) {
           writer.write(0, {});

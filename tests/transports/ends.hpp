@@ -37,7 +37,7 @@ class Writer {
   /// Takes staging for as many messages of `largest` bytes as the link holds, or as there is room for in `share`.
   Writer(Seat& seat, Rank to, uint32_t link_lane, uint64_t largest, double share = 1)
       : seat_(seat),
-        link_(seat.transport->connect_out(to, link_lane, Deadline::in(kPatience))),
+        link_(seat.transport->connect_out(to, link_lane, Deadline::in(kWaitLimit))),
         largest_((largest + 63) / 64 * 64),
         staging_(seat.arena.staging() + seat.staged) {
     const auto room = static_cast<uint64_t>(share * static_cast<double>(seat.arena.staging_bytes()));
@@ -71,11 +71,11 @@ class Writer {
   /// Publishes `bytes` where they are; they may not change before returned().
   void lend(uint64_t tag, const Payload& bytes) {
     seat_.until([&] { return HostWire::can_publish(link_); }, "room in a link");
-    HostWire::publish_lent(link_, tag, bytes.data(), bytes.size());
+    HostWire::publish_zcopy(link_, tag, bytes.data(), bytes.size());
   }
   bool returned() {
     HostWire::refresh(link_);
-    return link_.acked >= link_.lent;
+    return link_.acked >= link_.zcopied;
   }
   link::OutLink& link() { return link_; }
 
@@ -92,7 +92,7 @@ class Writer {
 class Reader {
  public:
   Reader(Seat& seat, Rank from, uint32_t link_lane)
-      : seat_(seat), link_(seat.transport->connect_in(from, link_lane, Deadline::in(kPatience))) {}
+      : seat_(seat), link_(seat.transport->connect_in(from, link_lane, Deadline::in(kWaitLimit))) {}
 
   /// Is the next message here? Throws Error(ProtocolError) where it makes no sense.
   bool ready() {

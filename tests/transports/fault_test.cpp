@@ -126,7 +126,7 @@ struct Received {
 Received corrupted(const std::string& over, const std::string& what, uint64_t length) {
   Pair pair(over, "corrupt=" + what + "@1,seed=5");
   Writer writer(pair.writing, 1, 0, 1000);
-  link::InLink in = pair.reading.transport->connect_in(0, 0, Deadline::in(kPatience));
+  link::InLink in = pair.reading.transport->connect_in(0, 0, Deadline::in(kWaitLimit));
   for (uint64_t m = 0; m < 3; ++m) EXPECT_TRUE(writer.try_write(m, payload_of(m, length)));
   Received got;
   link::Header header{};

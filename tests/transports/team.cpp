@@ -63,7 +63,7 @@ void Team::run_processes(const std::function<void(Rank)>& body, Rank victim) {
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      ::alarm(static_cast<unsigned>(2 * kPatience));  // whatever happens, nothing stays
+      ::alarm(static_cast<unsigned>(2 * kWaitLimit));  // whatever happens, nothing stays
       guarded(body, rank);
       std::fflush(nullptr);
       ::_exit(testing::Test::HasFailure() ? 1 : 0);
@@ -82,7 +82,7 @@ void Team::run_processes(const std::function<void(Rank)>& body, Rank victim) {
 void Team::meet() {
   const auto ranks = static_cast<uint32_t>(ranks_);
   const uint32_t full = (shared_->arrived++ / ranks + 1) * ranks;
-  for (const Deadline deadline = Deadline::in(kPatience); shared_->arrived < full; std::this_thread::yield()) {
+  for (const Deadline deadline = Deadline::in(kWaitLimit); shared_->arrived < full; std::this_thread::yield()) {
     check();
     if (deadline.passed()) throw_error(Code::Timeout, "not all ranks came");
   }
@@ -107,7 +107,7 @@ void Seat::turn() {
 }
 
 void Seat::until(const std::function<bool()>& done, const char* what) {
-  for (const Deadline deadline = Deadline::in(kPatience); !done(); turn()) {
+  for (const Deadline deadline = Deadline::in(kWaitLimit); !done(); turn()) {
     team.check();
     if (deadline.passed()) throw_error(Code::Timeout, "rank {} waited in vain for {}", rank, what);
   }

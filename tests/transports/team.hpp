@@ -16,7 +16,7 @@ namespace tutti::test {
 using MakeTransport = std::function<std::unique_ptr<transports::Transport>(const transports::Context&)>;
 
 /// How long a test waits for anything before it fails.
-inline constexpr double kPatience = 30;
+inline constexpr double kWaitLimit = 30;
 
 class Team {
  public:

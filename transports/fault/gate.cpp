@@ -118,8 +118,8 @@ void Gate::stop() {
   stopped_ = true;
   if (inner_.arena == nullptr) {  // a thread reads what the executor has lent where it lies
     link::HostWire::refresh(inner_);
-    link::HostLendWire::take_back(inner_);
-    while (link::HostLendWire::held(inner_)) std::this_thread::yield();
+    link::HostRevokeWire::revoke(inner_);
+    while (link::HostRevokeWire::being_read(inner_)) std::this_thread::yield();
   }
   link::HostWire::close(in_);
 }

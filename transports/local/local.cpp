@@ -63,7 +63,7 @@ class Local final : public Transport {
     return {.memory = join(wireup_.rank(), peer, link_lane),
             .peer = peer,
             .zcopy_threshold = link::kZcopyFrom,
-            .helping = &helping_.emplace_back()};
+            .cooperative_writer = &writers_.emplace_back()};
   }
   link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline) override {
     return {.memory = join(peer, wireup_.rank(), link_lane),
@@ -81,7 +81,7 @@ class Local final : public Transport {
 
   Wireup& wireup_;
   std::vector<std::shared_ptr<link::LinkMemory>> held_;
-  std::deque<link::CooperativeWriter> helping_;
+  std::deque<link::CooperativeWriter> writers_;
 };
 
 const TransportRegistration local({.name = "local",

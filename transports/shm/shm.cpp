@@ -30,9 +30,9 @@ namespace tutti::transports {
 namespace {
 
 constexpr const char* kService = "shm";
-constexpr const char* kPullService = "shm-pull";
-constexpr const char* kShareService = "shm-share";
-constexpr size_t kMostWindows = 64;          // of one peer
+constexpr const char* kCmaService = "shm-pull";
+constexpr const char* kMapService = "shm-share";
+constexpr size_t kMaxMappings = 64;          // of one peer
 constexpr uint64_t kMostEntered = 64 << 20;  // bytes of peers' arenas: what a peer says of its size is not trusted
 
 struct Request {
@@ -46,16 +46,16 @@ struct Answer {
   uint64_t link;  // offset of the LinkMemory in the arena
 };
 /// "Can you read my memory?": what stands there is known only to the asker. The answer is kYes, or words for why not.
-struct PullRequest {
+struct CmaRequest {
   uint64_t address;
   uint64_t word;
 };
 constexpr const char* kYes = "yes";
 /// "Let me map your region `id`." The answer brings the descriptor.
-struct ShareRequest {
+struct MapRequest {
   uint64_t id;
 };
-struct ShareAnswer {
+struct MapAnswer {
   uint64_t magic;
   uint64_t bytes;
 };
@@ -119,7 +119,7 @@ class Outgoing {
 };
 
 /// Answers peers that ask whether this process can pull from theirs. It may outlive the transport.
-Wireup::Service pull_service(const Wireup& wireup) {
+Wireup::Service cma_service(const Wireup& wireup) {
   std::vector<int> processes;  // 0: a process of another host, whose number means nothing here
   const ProcessId& mine = wireup.place(wireup.rank());
   for (Rank peer = 0; peer < wireup.ranks(); ++peer) {
@@ -127,7 +127,7 @@ Wireup::Service pull_service(const Wireup& wireup) {
     processes.push_back(theirs.host == mine.host ? static_cast<int>(theirs.process) : 0);
   }
   return [processes](Rank from, const std::string& bytes) -> Wireup::Reply {
-    PullRequest request{};
+    CmaRequest request{};
     if (!unpack(bytes, request)) return {"the request makes no sense", Fd()};
     if (env().cma == Cma::Off) return {"TUTTI_CMA is off", Fd()};
     const auto* const address = reinterpret_cast<const unsigned char*>(request.address);
@@ -143,18 +143,18 @@ Wireup::Service pull_service(const Wireup& wireup) {
 
 /// Hands peers the shared memory that our messages lie in.
 Wireup::Reply share(const std::string& bytes) {
-  ShareRequest request{};
+  MapRequest request{};
   if (!unpack(bytes, request)) return {"the request makes no sense", Fd()};
-  link::SharedMemory::Given given = link::SharedMemory::of_this_process().give(request.id);
+  link::SharedMemory::Exported given = link::SharedMemory::of_this_process().export_region(request.id);
   if (given.bytes == 0) return {"there is no such memory (any more)", Fd()};
   if (!given.fd) return {"no descriptor is left; raise ulimit -n", Fd()};
-  return {pack(ShareAnswer{kMagic, given.bytes}), std::move(given.fd)};
+  return {pack(MapAnswer{kMagic, given.bytes}), std::move(given.fd)};
 }
 
 /// A peer's regions, mapped when a message is first found in them.
-class PeerWindows final : public link::PeerMappings {
+class ShmMappings final : public link::PeerMappings {
  public:
-  PeerWindows(Wireup& wireup, Rank peer) : wireup_(wireup), peer_(peer) {}
+  ShmMappings(Wireup& wireup, Rank peer) : wireup_(wireup), peer_(peer) {}
 
   unsigned char* find(uint64_t id, uint64_t offset, uint64_t bytes, int& error) override {
     auto found = std::find_if(open_.begin(), open_.end(), [&](const Window& window) { return window.id == id; });
@@ -180,11 +180,11 @@ class PeerWindows final : public link::PeerMappings {
 
   int open(uint64_t id) {
     try {
-      Wireup::Reply reply = wireup_.ask(peer_, kShareService, pack(ShareRequest{id}), Deadline::in(env().timeout));
-      ShareAnswer answer{};
+      Wireup::Reply reply = wireup_.ask(peer_, kMapService, pack(MapRequest{id}), Deadline::in(env().timeout));
+      MapAnswer answer{};
       if (!unpack(reply.bytes, answer) || answer.magic != kMagic) return ENOENT;
       Segment memory = Segment::map(std::move(reply.fd), answer.bytes, fmt::format("rank {}", peer_));
-      if (open_.size() == kMostWindows) open_.pop_back();  // a call has a few of them in use, which are further ahead
+      if (open_.size() == kMaxMappings) open_.pop_back();  // a call has a few of them in use, which are further ahead
       open_.insert(open_.begin(), Window{id, std::move(memory)});
       return 0;
     } catch (const Error& error) {
@@ -215,9 +215,9 @@ class Shm final : public Transport {
     context.wireup->serve(kService, [outgoing = outgoing_](Rank from, const std::string& request) {
       return outgoing->answer(from, request);
     });
-    context.wireup->serve(kPullService, pull_service(*context.wireup));
-    context.wireup->serve(kShareService, [](Rank, const std::string& request) { return share(request); });
-    if (env().cma != Cma::Off) permit_pulling(others_of_host());
+    context.wireup->serve(kCmaService, cma_service(*context.wireup));
+    context.wireup->serve(kMapService, [](Rank, const std::string& request) { return share(request); });
+    if (env().cma != Cma::Off) permit_cma(others_of_host());
   }
   ~Shm() override {
     if (outgoing_) outgoing_->close();
@@ -241,7 +241,7 @@ class Shm final : public Transport {
     const int error = link::cma_read(static_cast<int>(context_.wireup->place(peer).process),
                                      reinterpret_cast<const unsigned char*>(word.at),
                                      reinterpret_cast<unsigned char*>(&read), sizeof read);
-    return error == 0 && read == word.value ? ReadAccess::Pulled : ReadAccess::None;
+    return error == 0 && read == word.value ? ReadAccess::Cma : ReadAccess::None;
   }
   void all_read() override { all_read_ = true; }
 
@@ -251,8 +251,8 @@ class Shm final : public Transport {
     std::string answer;
     try {
       const volatile uint64_t word = random_u64();
-      const PullRequest request{reinterpret_cast<uint64_t>(&word), word};
-      answer = context_.wireup->ask(peer, kPullService, pack(request), deadline).bytes;
+      const CmaRequest request{reinterpret_cast<uint64_t>(&word), word};
+      answer = context_.wireup->ask(peer, kCmaService, pack(request), deadline).bytes;
     } catch (const Error& error) {
       answer = error.what();
     }
@@ -273,8 +273,8 @@ class Shm final : public Transport {
             .zcopy_threshold = !by_cma ? link::kNever : (always ? 0 : link::kZcopyFrom),
             .by_cma = by_cma,
             .mapped_threshold = env().cma == Cma::Off ? link::kNever : (always ? 0 : link::kZcopyFrom),
-            .helping = &helping_.emplace_back(
-                link::CooperativeWriter{.process = process_of(peer), .mappings = &windows_of(peer)})};
+            .cooperative_writer = &writers_.emplace_back(
+                link::CooperativeWriter{.process = process_of(peer), .mappings = &mappings_of(peer)})};
   }
 
   link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline deadline) override {
@@ -301,7 +301,7 @@ class Shm final : public Transport {
             .arena_bytes = theirs.bytes(),
             .peer = peer,
             .process = process_of(peer),
-            .mappings = &windows_of(peer),
+            .mappings = &mappings_of(peer),
             .gate = &gate_,
             .cooperative = true,
             .zcopy_threshold = env().cma == Cma::Always ? 1 : link::kZcopyFrom};
@@ -317,7 +317,7 @@ class Shm final : public Transport {
     }
     return {others.begin(), others.end()};
   }
-  link::PeerMappings& windows_of(Rank peer) { return windows_.try_emplace(peer, *context_.wireup, peer).first->second; }
+  link::PeerMappings& mappings_of(Rank peer) { return windows_.try_emplace(peer, *context_.wireup, peer).first->second; }
   /// 0 where its memory is not to be touched.
   int process_of(Rank peer) const {
     return env().cma != Cma::Off ? static_cast<int>(context_.wireup->place(peer).process) : 0;
@@ -340,10 +340,10 @@ class Shm final : public Transport {
   std::shared_ptr<Outgoing> outgoing_;
   std::map<Rank, Segment> mapped_;
   uint64_t entered_ = 0;  // bytes of them
-  std::map<Rank, PeerWindows> windows_;
+  std::map<Rank, ShmMappings> windows_;
   bool all_read_ = false;
   std::map<Rank, bool> pulls_;
-  std::deque<link::CooperativeWriter> helping_;
+  std::deque<link::CooperativeWriter> writers_;
   link::CmaGate gate_;
 };
 

@@ -66,7 +66,7 @@ int tracer_for(int self, std::span<const int> others, const std::function<int(in
   return others.size() == 1 ? others.front() : 0;
 }
 
-void permit_pulling(std::span<const int> others) {
+void permit_cma(std::span<const int> others) {
   if (others.empty() || !asked_for_by_yama()) return;
   static std::mutex mutex;
   static int named = 0, by = 0;

@@ -19,6 +19,6 @@ int tracer_for(int self, std::span<const int> others, const std::function<int(in
 /// Lets `others`, processes of this user on this host, pull from this one and push to it, and those that were let so
 /// before. Where they cannot be let (they have nothing but the machine's first process in common), pulling is refused
 /// by the kernel, and messages go through staging memory.
-void permit_pulling(std::span<const int> others);
+void permit_cma(std::span<const int> others);
 
 }  // namespace tutti::transports

@@ -24,7 +24,7 @@ class DirectLowering {
     std::vector<uint32_t> ends;
     for (const Rank peer : queue.front()->peers) {
       ends.push_back(send ? links_.out(peer, direct_.link_lane) : links_.in(peer, direct_.link_lane));
-      if (send) zcopy_threshold = std::max(zcopy_threshold, lend_from_of(links_.outs()[ends.back()]));
+      if (send) zcopy_threshold = std::max(zcopy_threshold, zcopy_threshold_of(links_.outs()[ends.back()]));
     }
     table.insert(table.end(), ends.begin(), ends.end());
     const Range used{begin, static_cast<uint32_t>(table.size())};
@@ -67,16 +67,16 @@ class DirectLowering {
 
   Lowered take() {
     if (direct_.cooperative) mark_cooperative(program_);
-    mark_lent(program_, links_);
+    mark_zcopy(program_, links_);
     lowered_.last = std::move(program_);
     return std::move(lowered_);
   }
 
  private:
   /// Below, two copies are cheaper than the kernel's one.
-  static uint64_t lend_from_of(const link::OutLink& out) {
-    constexpr uint64_t kPullFrom = 64 << 10;  // bytes
-    return out.by_cma && out.zcopy_threshold != 0 ? std::max(kPullFrom, out.zcopy_threshold) : out.zcopy_threshold;
+  static uint64_t zcopy_threshold_of(const link::OutLink& out) {
+    constexpr uint64_t kCmaFrom = 64 << 10;  // bytes
+    return out.by_cma && out.zcopy_threshold != 0 ? std::max(kCmaFrom, out.zcopy_threshold) : out.zcopy_threshold;
   }
   static Ref place_of(const unsigned char* data) { return {Base::Input, reinterpret_cast<uint64_t>(data)}; }
 
@@ -93,10 +93,10 @@ class DirectLowering {
 
   void choose_way(const Ref& place, uint64_t zcopy_threshold, uint64_t& largest, Instruction& op) const {
     op.inlined = op.bytes <= link::kInlineBytes;
-    op.lend = !op.inlined && !direct_.scaled && op.bytes >= zcopy_threshold;
-    op.pull = true;
-    op.lend_at = place;
-    if (op.inlined || op.lend) return;
+    op.zcopy = !op.inlined && !direct_.scaled && op.bytes >= zcopy_threshold;
+    op.allow_cma = true;
+    op.zcopy_at = place;
+    if (op.inlined || op.zcopy) return;
     op.stage = static_cast<uint32_t>(lowered_.stages.size());
     largest = std::max(largest, op.bytes);
   }
@@ -106,7 +106,7 @@ class DirectLowering {
 
   void add(Instruction op, const std::vector<Ref>& sources, const Ref& to, Rank raw, uint32_t first_of_lane) {
     op.step = static_cast<uint32_t>(program_.ops.size()) - first_of_lane;
-    lowered_.lends = lowered_.lends || op.lend;
+    lowered_.has_zcopy = lowered_.has_zcopy || op.zcopy;
     const auto segment = static_cast<uint32_t>(program_.segments.size());
     op.segments = {segment, segment + (op.bytes > 0 ? 1 : 0)};
     if (op.bytes > 0) {

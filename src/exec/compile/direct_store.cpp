@@ -19,14 +19,14 @@ class Marker {
       Instruction& op = program_.ops[i];
       op.offers = may_offer(lane, i) && seen.insert(in_of(op)).second;
       if (op.offers) op.ahead = messages_from({lane.begin, i}, peer_of(op)), op.after = gifts(lane, i);
-      op.places = may_place(op);
-      op.nontemporal_stores = op.places && geometry_.nontemporal && size(op.outs) == 1 && is_result(i);
-      op.together = op.together || op.offers || op.places;
-      if (!op.places) continue;
-      op.had = kNone;
+      op.stores_direct = may_place(op);
+      op.nontemporal_stores = op.stores_direct && geometry_.nontemporal && size(op.outs) == 1 && is_result(i);
+      op.involves_peers = op.involves_peers || op.offers || op.stores_direct;
+      if (!op.stores_direct) continue;
+      op.received = kNone;
       for (uint32_t out = op.outs.begin; out < op.outs.end; ++out) {
         const Rank reader = links_.outs()[program_.outs[out]].peer;
-        op.had = std::min(op.had, messages_from({lane.begin, i + 1}, reader));
+        op.received = std::min(op.received, messages_from({lane.begin, i + 1}, reader));
       }
     }
   }
@@ -80,7 +80,7 @@ class Marker {
         if (meets(program_.sources[segment.sources + k], segment.bytes)) return true;
       }
     }
-    return op.lend && meets(op.lend_at, op.bytes);
+    return op.zcopy && meets(op.zcopy_at, op.bytes);
   }
 
   /// A message that names no pieces comes in the first round only, and would upset the count.
@@ -113,7 +113,7 @@ class Marker {
 
   /// A fold whose result is lent from where it is stored.
   bool may_place(const Instruction& op) const {
-    return op.sources > 1 && op.lend && !op.lend_first && op.stage == kNone && op.bytes >= geometry_.direct_store_from;
+    return op.sources > 1 && op.zcopy && !op.zcopy_first && op.stage == kNone && op.bytes >= geometry_.direct_store_from;
   }
 
   /// Is what it stores output that this rank does not read again?
@@ -143,18 +143,18 @@ void mark_cooperative(Program& program) {
   if (!program.outs.empty()) return;
   for (Instruction& op : program.ops) {
     const auto arrivals = op.arrivals.end - op.arrivals.begin, segments = op.segments.end - op.segments.begin;
-    op.cooperative = op.bytes >= kCooperateFrom && op.sources == 1 && arrivals == 1 && segments == 1 &&
+    op.cooperative = op.bytes >= kCooperativeFrom && op.sources == 1 && arrivals == 1 && segments == 1 &&
                      program.segments[op.segments.begin].to.base != Base::None;
-    op.together = op.together || op.cooperative;
+    op.involves_peers = op.involves_peers || op.cooperative;
   }
 }
 
-void mark_lent(Program& program, Links& links) {
+void mark_zcopy(Program& program, Links& links) {
   for (Instruction& op : program.ops) {
     for (uint32_t a = op.arrivals.begin; a < op.arrivals.end; ++a) {
-      op.lent = op.lent || op.bytes >= links.ins()[program.arrivals[a]].zcopy_threshold;
+      op.zcopy_arrivals = op.zcopy_arrivals || op.bytes >= links.ins()[program.arrivals[a]].zcopy_threshold;
     }
-    op.together = op.together || op.lent;
+    op.involves_peers = op.involves_peers || op.zcopy_arrivals;
   }
 }
 

@@ -20,7 +20,7 @@ void mark_direct_stores(Program& program, const Geometry& geometry, Links& links
 /// in a program that sends nothing. Where both ends send, both are busy, and sharing costs more than it gains.
 void mark_cooperative(Program& program);
 
-/// Marks the operations whose messages their writers may lend, and may take back (link/lend.hpp).
-void mark_lent(Program& program, Links& links);
+/// Marks the operations whose messages their writers may lend, and may take back (link/revoke.hpp).
+void mark_zcopy(Program& program, Links& links);
 
 }  // namespace tutti::exec

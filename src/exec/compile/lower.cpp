@@ -135,7 +135,7 @@ class Scaling {
     }
     if (geometry_.cooperative) mark_cooperative(program_);
     if (geometry_.direct_store_from != link::kNever) mark_direct_stores(program_, geometry_, links_);
-    mark_lent(program_, links_);
+    mark_zcopy(program_, links_);
     return std::move(program_);
   }
 
@@ -148,10 +148,10 @@ class Scaling {
     const std::vector<Runs> operands = operands_of(draft, lane, op);
     if (draft.send != nullptr) add_sends(*draft.send, lane, draft.store ? to : operands[0], operands[0], draft, op);
     op.nontemporal =
-        geometry_.nontemporal && draft.store && (!op.lend || op.lend_first) && never_read_again(draft.step->pieces);
+        geometry_.nontemporal && draft.store && (!op.zcopy || op.zcopy_first) && never_read_again(draft.step->pieces);
     add_segments(operands, to, draft.store, op);
     if (draft.step->after != plan::kNone) find_after(draft.step->after, lanes, op);
-    lowered_.lends = lowered_.lends || op.lend;
+    lowered_.has_zcopy = lowered_.has_zcopy || op.zcopy;
     lowered_.most_sources = std::max(lowered_.most_sources, op.sources);
     lowered_.most_arrivals = std::max(lowered_.most_arrivals, op.arrivals.end - op.arrivals.begin);
     program_.ops.push_back(op);
@@ -202,7 +202,7 @@ class Scaling {
     Ways found{.share = geometry_.shared[static_cast<uint32_t>(base)]};
     for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) {
       const link::OutLink& out = links_.outs()[program_.outs[i]];
-      const uint64_t from = out.by_cma && !geometry_.pull ? link::kNever : out.zcopy_threshold;
+      const uint64_t from = out.by_cma && !geometry_.allow_cma ? link::kNever : out.zcopy_threshold;
       const bool lends = (found.share && op.bytes >= out.mapped_threshold) || op.bytes >= from;
       found.some = found.some || lends;
       found.all = found.all && lends;
@@ -227,15 +227,15 @@ class Scaling {
     const bool copies_input = op.sources == 1 && first.size() == 1 && first[0].base == Base::Input && !geometry_.scaled;
     Ways way;
     if (may && copies_input) way = ways(op, Base::Input);
-    op.lend_first = way.some && way.all;
-    if (may && !op.lend_first) way = ways(op, result[0].base);
-    op.lend = way.some;
-    op.share = way.some && way.share;
-    op.pull = geometry_.pull;
-    if (op.lend)
-      op.lend_at = op.lend_first ? Ref{first[0].base, first[0].offset} : Ref{result[0].base, result[0].offset};
-    op.inlined = !op.lend && op.bytes <= link::kInlineBytes;
-    if (!op.inlined && !(op.lend && way.all)) op.stage = stage_for(op);
+    op.zcopy_first = way.some && way.all;
+    if (may && !op.zcopy_first) way = ways(op, result[0].base);
+    op.zcopy = way.some;
+    op.mapped = way.some && way.share;
+    op.allow_cma = geometry_.allow_cma;
+    if (op.zcopy)
+      op.zcopy_at = op.zcopy_first ? Ref{first[0].base, first[0].offset} : Ref{result[0].base, result[0].offset};
+    op.inlined = !op.zcopy && op.bytes <= link::kInlineBytes;
+    if (!op.inlined && !(op.zcopy && way.all)) op.stage = stage_for(op);
   }
 
   uint32_t stage_for(const Instruction& op) {

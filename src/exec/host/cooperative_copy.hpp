@@ -10,6 +10,6 @@
 namespace tutti::exec {
 
 /// Copies one tile for a reader of one of these links, where a reader has asked for that. True when it did.
-bool help_copy(std::span<link::OutLink> outs);
+bool copy_for_readers(std::span<link::OutLink> outs);
 
 }  // namespace tutti::exec

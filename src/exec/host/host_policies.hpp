@@ -16,15 +16,15 @@ struct HostGroup {
   static Outcome broadcast(Outcome outcome) { return outcome; }
 };
 
-struct HostFold {
-  static constexpr bool kPulls = true;
+struct HostReduce {
+  static constexpr bool kRemoteAccess = true;
   /// Finds a message that lies in the writer's shared memory. 0, or the errno of why it cannot be had.
   static int look(const link::InLink& in, link::Arrival& arrival, uint64_t bytes) {
     int error = 0;
     arrival.data = in.mappings->find(arrival.region, arrival.offset, bytes, error);
     return error;
   }
-  /// Lent messages (link/lend.hpp): before and after those of an operation are read. Which of them is not lent
+  /// Lent messages (link/revoke.hpp): before and after those of an operation are read. Which of them is not lent
   /// any more; kNone: all are.
   static uint32_t hold(RankState& rank, const LaneState& lane, const Instruction& op);
   static uint32_t release(RankState& rank, const LaneState& lane, const Instruction& op);
@@ -44,10 +44,10 @@ struct HostFold {
 
   /// Placing (link/cooperative_copy.hpp): a reader offers a place for a message of the round; a writer claims those
   /// that its readers have offered for the result of a fold; and is done with them.
-  static void offer_place(link::InLink& in, const link::SharedRegion& region, const Instruction& op, unsigned char* to,
+  static void offer_direct_store(link::InLink& in, const link::SharedRegion& region, const Instruction& op, unsigned char* to,
                           uint64_t tag);
-  static void claim_places(RankState& rank, LaneState& lane, const Instruction& op);
-  static void finish_places(RankState& rank, LaneState& lane);
+  static void claim_direct_stores(RankState& rank, LaneState& lane, const Instruction& op);
+  static void finish_direct_stores(RankState& rank, LaneState& lane);
 
   /// `past`: the local copy goes past the cache, also where the operation does not say so.
   static void run(const HostGroup&, const Arithmetic& how, const Instruction& op, const Segment& segment,
@@ -76,6 +76,6 @@ struct HostFold {
   }
 };
 
-using HostInterpreter = Interpreter<HostGroup, link::SlotWire<link::HostMemory>, HostFold>;
+using HostInterpreter = Interpreter<HostGroup, link::SlotWire<link::HostMemory>, HostReduce>;
 
 }  // namespace tutti::exec

@@ -14,7 +14,7 @@ namespace {
 
 using link::CooperativeReader;
 using link::HostCooperativeWire;
-using link::HostLendWire;
+using link::HostRevokeWire;
 using link::HostWire;
 using link::InLink;
 using link::OutLink;
@@ -24,22 +24,22 @@ constexpr double kMoment = 1.0;    // seconds that other processes get
 constexpr double kLongest = 10.0;  // … those that may be in the middle of a system call
 
 bool goes(const InLink& in, Route way) {
-  return (in.sharing.way & ~(link::kStreamed | link::kAhead)) == static_cast<uint64_t>(way);
+  return (in.cooperative_reader.route & ~(link::kNontemporal | link::kEarly)) == static_cast<uint64_t>(way);
 }
 
 /// Is the reader of what was lent on this link out of it? Or is it in vain, or not needed, to wait for that?
 bool is_read(OutLink& out, bool moment_over, const Lost& lost) {
-  if (out.arena == nullptr) return !HostLendWire::held(out);  // the reader is in this process
-  if (moment_over || out.acked >= out.lent) return true;
+  if (out.arena == nullptr) return !HostRevokeWire::being_read(out);  // the reader is in this process
+  if (moment_over || out.acked >= out.zcopied) return true;
   HostWire::refresh(out);
-  return out.acked >= out.lent || lost(out.peer);
+  return out.acked >= out.zcopied || lost(out.peer);
 }
 
 /// The same of the writer of what was offered.
 bool is_written(const InLink& in, bool moment_over, bool all_over, const Lost& lost) {
   if (alone(in)) return true;
   if (in.addresses) return false;
-  if (goes(in, Route::Push)) return all_over || !link::may_be_in_kernel(in.process);
+  if (goes(in, Route::CmaWrite)) return all_over || !link::may_be_in_kernel(in.process);
   return moment_over || lost(in.peer);
 }
 
@@ -57,10 +57,10 @@ void wait_for_others(std::span<OutLink> outs, std::span<InLink> ins, const Lost&
 
 /// The writer may store to memory that it maps whenever it likes: to pages that are not ours any more.
 void part_with(const InLink& in) {
-  const CooperativeReader& sharing = in.sharing;
+  const CooperativeReader& reader = in.cooperative_reader;
   const uint64_t page = link::page_bytes();
-  const auto begin = reinterpret_cast<uintptr_t>(sharing.to) + sharing.trim.front;
-  const auto end = reinterpret_cast<uintptr_t>(sharing.to) + sharing.bytes - sharing.trim.back;
+  const auto begin = reinterpret_cast<uintptr_t>(reader.to) + reader.edges.front;
+  const auto end = reinterpret_cast<uintptr_t>(reader.to) + reader.bytes - reader.edges.back;
   const auto* const first = reinterpret_cast<const unsigned char*>(begin / page * page);
   const auto* const last = reinterpret_cast<const unsigned char*>((end + page - 1) / page * page);
   if (link::SharedMemory::of_this_process().renew(first, last)) {
@@ -74,29 +74,29 @@ void part_with(const InLink& in) {
 
 }  // namespace
 
-void refuse_help(std::span<InLink> ins) {
+void close_offers(std::span<InLink> ins) {
   for (InLink& in : ins) {
-    if (in.sharing.phase == CooperativeReader::Phase::Open) HostCooperativeWire::close(in);
+    if (in.cooperative_reader.phase == CooperativeReader::Phase::Open) HostCooperativeWire::close(in);
   }
 }
 
 bool alone(const InLink& in) {
-  return in.sharing.phase == CooperativeReader::Phase::None || HostCooperativeWire::settled(in);
+  return in.cooperative_reader.phase == CooperativeReader::Phase::None || HostCooperativeWire::settled(in);
 }
 
 void let_go(std::span<OutLink> outs, std::span<InLink> ins, const Lost& lost) {
   for (OutLink& out : outs) {
     HostWire::refresh(out);
-    if (out.acked < out.lent) HostLendWire::take_back(out);
+    if (out.acked < out.zcopied) HostRevokeWire::revoke(out);
   }
-  refuse_help(ins);
+  close_offers(ins);
   for (InLink& in : ins) {
-    if (!alone(in) && goes(in, Route::Push)) in.gate->shut();
+    if (!alone(in) && goes(in, Route::CmaWrite)) in.gate->shut();
     HostWire::close(in);
   }
   wait_for_others(outs, ins, lost);
   for (const InLink& in : ins) {
-    if (!alone(in) && goes(in, Route::Shared) && (in.process == 0 || !link::is_gone(in.process))) part_with(in);
+    if (!alone(in) && goes(in, Route::Mapped) && (in.process == 0 || !link::is_gone(in.process))) part_with(in);
   }
 }
 

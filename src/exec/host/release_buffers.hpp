@@ -4,7 +4,7 @@
 // - A thread of this process reads a lent message, or stores a tile or a fold that it has claimed. It does so for one
 //   step, in which it waits for nobody: it is waited for, however long it takes. (Were it stopped, so were this one.)
 // - Another process reads a lent message. It is given a moment. One that needs longer finds out that the message was
-//   taken back (link/lend.hpp), and fails.
+//   taken back (link/revoke.hpp), and fails.
 // - Another process stores to memory of ours that it maps. It is given a moment, as it may be stopped. Then the pages
 // are
 //   replaced here, and what it goes on to store goes to those that nobody has any more (SharedMemory::renew).
@@ -24,7 +24,7 @@
 namespace tutti::exec {
 
 /// These links' reader stops: no writer begins to copy, or to fold, to its memory any more.
-void refuse_help(std::span<link::InLink> ins);
+void close_offers(std::span<link::InLink> ins);
 
 /// After that: has the writer of this link, who was doing so, stopped too?
 bool alone(const link::InLink& in);

@@ -10,8 +10,8 @@
 namespace tutti::exec {
 namespace {
 
-constexpr double kFirstLook = 20e-3;  // seconds without progress until the first look at what is wrong …
-constexpr double kRarestLook = 1.0;   // … and, doubling, the longest time between two
+constexpr double kFirstCheck = 20e-3;  // seconds without progress until the first look at what is wrong …
+constexpr double kLongestCheckInterval = 1.0;   // … and, doubling, the longest time between two
 constexpr int kBurst = 64;            // operations of one lane before the next lane has its turn
 
 using link::HostWire;
@@ -56,7 +56,7 @@ bool step_lanes(Execution& e, bool& all_done) {
 }
 
 bool drained(Execution& e) {
-  if (!e.program->lowered.lends) return true;
+  if (!e.program->lowered.has_zcopy) return true;
   auto& outs = e.links->outs();
   for (uint32_t out = 0; out < outs.size(); ++out) {
     if (!HostInterpreter::drained(e.program->state, out)) return false;
@@ -87,7 +87,7 @@ bool advance(Execution& e, bool helps) {
   bool moved = step_lanes(e, lanes_done);
   if (e.status.ok() && !e.engines.empty()) moved = move_engines(e, flushed) || moved;
   e.done = !e.status.ok() || (lanes_done && flushed && drained(e));
-  if (helps && !moved && !e.done && e.program->lowered.lends) moved = help_copy(e.links->outs());
+  if (helps && !moved && !e.done && e.program->lowered.has_zcopy) moved = copy_for_readers(e.links->outs());
   return moved || e.done;
 }
 
@@ -109,7 +109,7 @@ std::vector<PeerAwait> awaits_of(const Execution& e) {
   }
   if (!lanes_done) return all;
   for (const link::OutLink& out : e.links->outs()) {
-    if (out.acked < out.lent) add({out.peer, out.link_lane, Await::Credit});
+    if (out.acked < out.zcopied) add({out.peer, out.link_lane, Await::Credit});
   }
   return all;
 }
@@ -132,12 +132,12 @@ Stall stall_of(const Execution& e, double seconds, uint64_t id) {
   }
   if (stall.await != Await::Nothing) return stall;
   for (const link::OutLink& out : e.links->outs()) {  // all steps are done: lent memory is still being read
-    if (out.acked < out.lent) stall.await = Await::Credit, stall.peer = out.peer;
+    if (out.acked < out.zcopied) stall.await = Await::Credit, stall.peer = out.peer;
   }
   return stall;
 }
 
-void look_at_stall(Execution& e, double seconds, uint64_t id) {
+void check_stall(Execution& e, double seconds, uint64_t id) {
   for (link::OutLink& out : e.links->outs()) {
     HostWire::refresh(out);
     if (!HostWire::broken(out)) continue;
@@ -167,7 +167,7 @@ class Idleness {
   explicit Idleness(const Backoff& backoff) : waiter_(backoff) {}
   void ended() {
     waiter_.progressed();
-    next_look_ = kFirstLook;
+    next_look_ = kFirstCheck;
   }
   void turn(std::span<Execution* const> executions) {
     const double rest = waiter_.turn();
@@ -177,10 +177,10 @@ class Idleness {
     }
     if (rest == 0) return;
     if (waiter_.stalled() >= next_look_) {
-      if (next_look_ == kFirstLook) standstill_ = new_standstill();
-      next_look_ = waiter_.stalled() + std::min(next_look_, kRarestLook);
+      if (next_look_ == kFirstCheck) stall_id_ = new_stall_id();
+      next_look_ = waiter_.stalled() + std::min(next_look_, kLongestCheckInterval);
       for (Execution* e : executions) {
-        if (!e->done) look_at_stall(*e, waiter_.stalled(), standstill_);
+        if (!e->done) check_stall(*e, waiter_.stalled(), stall_id_);
       }
     }
     sleep_a_while(executions, rest);
@@ -188,13 +188,13 @@ class Idleness {
 
  private:
   Waiter waiter_;
-  double next_look_ = kFirstLook;
-  uint64_t standstill_ = 0;
+  double next_look_ = kFirstCheck;
+  uint64_t stall_id_ = 0;
 };
 
 }  // namespace
 
-uint64_t new_standstill() {
+uint64_t new_stall_id() {
   static std::atomic<uint64_t> last{0};
   return ++last;
 }
@@ -257,8 +257,8 @@ void abandon(Execution& e) {
 
 Status drain_staging(Links& links, Execution& e, const Backoff& backoff) {
   Waiter waiter(backoff);
-  double next_look = kFirstLook;
-  const uint64_t standstill = new_standstill();
+  double next_look = kFirstCheck;
+  const uint64_t stall_id = new_stall_id();
   for (link::OutLink& out : links.outs()) {
     while (out.acked < out.staged) {
       HostWire::refresh(out);
@@ -270,8 +270,8 @@ Status drain_staging(Links& links, Execution& e, const Backoff& backoff) {
       const double rest = waiter.turn();
       if (rest == 0) continue;
       if (waiter.stalled() >= next_look) {
-        next_look = waiter.stalled() + std::min(next_look, kRarestLook);
-        Stall stall = stall_at(e, waiter.stalled(), standstill);
+        next_look = waiter.stalled() + std::min(next_look, kLongestCheckInterval);
+        Stall stall = stall_at(e, waiter.stalled(), stall_id);
         stall.await = Await::Staging;
         stall.peer = out.peer;
         stall.all = {{out.peer, out.link_lane, Await::Staging}};

@@ -41,7 +41,7 @@ struct Stall {
 };
 
 /// A number that no other standstill of this process has.
-uint64_t new_standstill();
+uint64_t new_stall_id();
 
 /// Who knows what a call means, and puts what happens to it into words.
 class Observer {

@@ -55,7 +55,7 @@ TEST(Planner, MessagesFitStagingMemoryWhereNotAllRanksReadEachOthers) {
 }
 
 TEST(Planner, MessagesThatAreReadInTheirSendersMemoryAreNotLimitedByStaging) {
-  for (const ReadAccess reading : {ReadAccess::Pulled, ReadAccess::Direct}) {
+  for (const ReadAccess reading : {ReadAccess::Cma, ReadAccess::Direct}) {
     Ranks ranks(reading, "all_to_all:one_shot,broadcast:one_shot,reduce_scatter:one_shot");
     EXPECT_EQ(ranks.rounds(Collective::AllToAll), 1u);
     EXPECT_EQ(ranks.rounds(Collective::AllToAll, Op::Sum, 16 << 20), 4u) << "4 MiB each";
@@ -84,7 +84,7 @@ TEST(Planner, ShortBlocksOfSharedMemoryThatGoToAllAreStaged) {
   Ranks ranks(ReadAccess::None, "all_reduce:two_shot,broadcast:one_shot,all_to_all:one_shot");
   const auto shares = [&](Collective collective, uint64_t bytes) {
     const auto& ops = ranks.program(collective, bytes, in, out).last.ops;
-    return std::count_if(ops.begin(), ops.end(), [](const exec::Instruction& op) { return op.share; });
+    return std::count_if(ops.begin(), ops.end(), [](const exec::Instruction& op) { return op.mapped; });
   };
   EXPECT_EQ(shares(Collective::AllReduce, (32 << 10) - 4), 0);
   EXPECT_EQ(shares(Collective::AllReduce, 32 << 10), 2) << "the input, and the result";

@@ -19,7 +19,7 @@ namespace {
 
 void permit_parent() {
   const int parent[] = {getppid()};
-  transports::permit_pulling(parent);
+  transports::permit_cma(parent);
 }
 
 /// A child process that has copies of this one's memory, changed, and waits to be killed.

@@ -15,7 +15,7 @@
 namespace tutti::link {
 namespace {
 
-constexpr uint64_t kPush = static_cast<uint64_t>(Route::Push);
+constexpr uint64_t kPush = static_cast<uint64_t>(Route::CmaWrite);
 
 /// A message that has so many tiles; nobody looks at its bytes in here.
 uint64_t bytes_of(uint64_t tiles) { return tiles * tile_of(1); }
@@ -40,14 +40,14 @@ struct Ends {
   using Wire = CooperativeWire<Memory>;
 
   std::unique_ptr<LinkMemory> memory = std::make_unique<LinkMemory>();
-  CooperativeWriter helping;
-  OutLink out{.memory = memory.get(), .helping = &helping};
+  CooperativeWriter writer;
+  OutLink out{.memory = memory.get(), .cooperative_writer = &writer};
   InLink in{.memory = memory.get(), .cooperative = true};
-  Offered offered;
+  OfferCopy offered;
 
   void lend(uint64_t tiles) {
-    helping.lent[out.next % kCapacity] = {out.next + 1, nullptr, bytes_of(tiles)};
-    out.lent = ++out.next;
+    writer.messages[out.next % kCapacity] = {out.next + 1, nullptr, bytes_of(tiles)};
+    out.zcopied = ++out.next;
   }
   void offer(uint64_t tiles) { Wire::offer(in, tiles, {kPush, 4096}); }
   void consume() { out.acked = ++in.next; }
@@ -63,12 +63,12 @@ TEST_F(Help, IsNotNeededByAReader) {
   lend(40);
   offer(40);
   uint64_t next = 0;
-  while (take() == Take::Tiles) {
+  while (take() == TileStatus::Claimed) {
     EXPECT_EQ(mine.first, next);
     next += mine.count;
   }
   EXPECT_EQ(next, 40u);
-  EXPECT_EQ(take(), Take::Done);
+  EXPECT_EQ(take(), TileStatus::Done);
   EXPECT_FALSE(claim(theirs));
 }
 
@@ -78,14 +78,14 @@ TEST_F(Help, ComesFromTheBackAndIsWaitedForOnlyInTheEnd) {
   ASSERT_TRUE(claim(theirs));
   EXPECT_EQ(theirs.first + theirs.count, 8u);
   uint64_t taken = 0;
-  while (take() == Take::Tiles) taken += mine.count;
+  while (take() == TileStatus::Claimed) taken += mine.count;
   EXPECT_EQ(taken, theirs.first);
-  EXPECT_EQ(take(), Take::Wait);
+  EXPECT_EQ(take(), TileStatus::Wait);
   EXPECT_FALSE(Wire::settled(in));
   Tiles more;
   EXPECT_FALSE(claim(more)) << "the reader has closed it";
   Wire::finish(out);
-  EXPECT_EQ(take(), Take::Done);
+  EXPECT_EQ(take(), TileStatus::Done);
 }
 
 TEST_F(Help, ThatFailsLeavesItsTilesToTheReader) {
@@ -93,12 +93,12 @@ TEST_F(Help, ThatFailsLeavesItsTilesToTheReader) {
   offer(4);
   ASSERT_TRUE(claim(theirs));
   uint64_t taken = 0;
-  while (take() == Take::Tiles) taken += mine.count;
+  while (take() == TileStatus::Claimed) taken += mine.count;
   Wire::withdraw(out);
-  ASSERT_EQ(take(), Take::Tiles);
+  ASSERT_EQ(take(), TileStatus::Claimed);
   EXPECT_EQ(mine.first, taken);
   EXPECT_EQ(taken + mine.count, 4u);
-  EXPECT_EQ(take(), Take::Done);
+  EXPECT_EQ(take(), TileStatus::Done);
 }
 
 TEST_F(Help, ClaimsNothingOfAMessageThatIsOverSinceItLooked) {
@@ -106,7 +106,7 @@ TEST_F(Help, ClaimsNothingOfAMessageThatIsOverSinceItLooked) {
   lend(8);
   offer(8);
   ASSERT_TRUE(Wire::look(out, offered));
-  while (take() == Take::Tiles) continue;
+  while (take() == TileStatus::Claimed) continue;
   ++in.next;  // the reader goes on to the second message; the writer has not heard of it
   offer(8);
   EXPECT_FALSE(Wire::claim(out, offered, theirs)) << "the first one's place is its owner's again";
@@ -161,45 +161,45 @@ TEST_F(Help, IsForMessagesThatWereLentAndAreNotConsumed) {
 struct OfferAhead : Help {
   static constexpr uint64_t kTag = 7, kTiles = 5;
   void offer_ahead() {
-    Wire::offer(in, kTiles, {.way = kPush | kAhead, .place = 4096, .ahead = 1, .tag = kTag, .after = 3});
+    Wire::offer(in, kTiles, {.way = kPush | kEarly, .place = 4096, .ahead = 1, .tag = kTag, .after = 3});
   }
-  bool look_ahead(uint64_t tag = kTag, uint64_t had = 3) {
-    return Wire::look_ahead(out, tag, bytes_of(kTiles), had, offered);
+  bool find_early_offer(uint64_t tag = kTag, uint64_t had = 3) {
+    return Wire::find_early_offer(out, tag, bytes_of(kTiles), had, offered);
   }
 };
 
 TEST_F(OfferAhead, IsForTheMessageThatItWasOfferedFor) {
-  EXPECT_FALSE(look_ahead()) << "nothing is offered";
+  EXPECT_FALSE(find_early_offer()) << "nothing is offered";
   offer_ahead();
-  EXPECT_FALSE(look_ahead()) << "the next message is another one";
+  EXPECT_FALSE(find_early_offer()) << "the next message is another one";
   lend(1);
-  EXPECT_FALSE(look_ahead(kTag + 1)) << "another call";
-  EXPECT_FALSE(look_ahead(kTag, 2)) << "the reader's memory is still to be read";
-  ASSERT_TRUE(look_ahead());
-  EXPECT_EQ(offered.place, 4096u);
+  EXPECT_FALSE(find_early_offer(kTag + 1)) << "another call";
+  EXPECT_FALSE(find_early_offer(kTag, 2)) << "the reader's memory is still to be read";
+  ASSERT_TRUE(find_early_offer());
+  EXPECT_EQ(offered.target, 4096u);
   lend(1);
-  EXPECT_FALSE(look_ahead()) << "it has gone out already";
+  EXPECT_FALSE(find_early_offer()) << "it has gone out already";
 }
 
 TEST_F(OfferAhead, IsNotTheOfferOfWhoCopies) {
   lend(1);
   Wire::offer(in, kTiles, {.way = kPush, .place = 4096, .ahead = 1, .tag = kTag});
-  EXPECT_FALSE(look_ahead());
+  EXPECT_FALSE(find_early_offer());
 }
 
 TEST_F(OfferAhead, LeavesNothingToCopy) {
   offer_ahead();
   lend(1);
   consume();
-  ASSERT_TRUE(look_ahead());
+  ASSERT_TRUE(find_early_offer());
   ASSERT_TRUE(Wire::claim_all(out, bytes_of(kTiles)));
   Wire::close(in);
   EXPECT_FALSE(Wire::settled(in)) << "the writer is at it";
-  EXPECT_EQ(take(), Take::Wait);
+  EXPECT_EQ(take(), TileStatus::Wait);
   Wire::finish(out);
   EXPECT_TRUE(Wire::settled(in));
   lend(kTiles);
-  EXPECT_EQ(take(), Take::Done);
+  EXPECT_EQ(take(), TileStatus::Done);
   EXPECT_FALSE(claim(theirs)) << "it is all there";
 }
 
@@ -210,20 +210,20 @@ TEST_F(OfferAhead, ThatIsNotTakenUpLeavesAllToTheReader) {
   lend(kTiles);
   EXPECT_FALSE(claim(theirs)) << "helping does not know what must come before";
   Wire::close(in);
-  ASSERT_EQ(take(), Take::Tiles);
+  ASSERT_EQ(take(), TileStatus::Claimed);
   EXPECT_EQ(mine.first, 0u);
   EXPECT_EQ(mine.count, kTiles);
-  EXPECT_EQ(take(), Take::Done);
+  EXPECT_EQ(take(), TileStatus::Done);
 }
 
 TEST_F(OfferAhead, IsRefusedOnceTheReaderHasGivenUp) {
   offer_ahead();
   lend(1);
-  ASSERT_TRUE(look_ahead());
+  ASSERT_TRUE(find_early_offer());
   Wire::close(in);
   EXPECT_FALSE(Wire::claim_all(out, bytes_of(kTiles))) << "closed since it was looked at";
   EXPECT_TRUE(Wire::settled(in));
-  EXPECT_FALSE(look_ahead());
+  EXPECT_FALSE(find_early_offer());
 }
 
 TEST_F(Help, WithTheNextMessageStartsAnew) {
@@ -234,7 +234,7 @@ TEST_F(Help, WithTheNextMessageStartsAnew) {
     EXPECT_EQ(theirs.first + theirs.count, 4u);
     Wire::finish(out);
     uint64_t taken = 0;
-    while (take() == Take::Tiles) taken += mine.count;
+    while (take() == TileStatus::Claimed) taken += mine.count;
     EXPECT_EQ(taken + theirs.count, 4u);
     consume();
   }
@@ -257,7 +257,7 @@ TEST_F(Help, IgnoresNumbersThatMakeNoSense) {
     for (int turn = 0; turn < 50; ++turn) {
       memory->claim = {random() >> random() % 64, random() >> random() % 64};
       if (turn % 2 == 0) memory->claim.back = 1 << kCountBits | random() >> random() % 64;
-      if (take() != Take::Tiles) continue;
+      if (take() != TileStatus::Claimed) continue;
       ASSERT_EQ(mine.first, taken);
       taken += mine.count;
       ASSERT_LE(taken, 40u);
@@ -305,13 +305,13 @@ class Interleaved : public Ends<Interrupted> {
   bool read() {
     Tiles mine;
     switch (Wire::take(in, mine)) {
-      case Take::Tiles:
+      case TileStatus::Claimed:
         own(mine, kReader);
         return false;
-      case Take::Done:
+      case TileStatus::Done:
         EXPECT_FALSE(copying_) << "the writer is not done with the destination";
         return true;
-      case Take::Wait:
+      case TileStatus::Wait:
         break;
     }
     return false;
@@ -371,13 +371,13 @@ TEST(OfferAheadInAnyOrder, NeverGoesOnWhenTheReaderHasIt) {
     bool writing = false, readers = false;
     const auto give_up = [&] {
       if (readers || random() % 8 != 0) return;
-      if (ends.in.sharing.phase == CooperativeReader::Phase::Open) Wire::close(ends.in);
+      if (ends.in.cooperative_reader.phase == CooperativeReader::Phase::Open) Wire::close(ends.in);
       readers = Wire::settled(ends.in);
       EXPECT_FALSE(readers && writing);
     };
-    Wire::offer(ends.in, 3, {.way = kPush | kAhead, .place = 4096, .tag = 1});
+    Wire::offer(ends.in, 3, {.way = kPush | kEarly, .place = 4096, .tag = 1});
     Interrupted::interrupt = give_up;
-    if (Wire::look_ahead(ends.out, 1, bytes_of(3), 0, ends.offered) && Wire::claim_all(ends.out, bytes_of(3))) {
+    if (Wire::find_early_offer(ends.out, 1, bytes_of(3), 0, ends.offered) && Wire::claim_all(ends.out, bytes_of(3))) {
       Interrupted::interrupt = nullptr;
       ASSERT_FALSE(readers);
       writing = true;
@@ -430,9 +430,9 @@ TEST(HelpAtFullSpeed, CopiesEveryTileOnce) {
     std::fill(shared.to, shared.to + tiles, 0);
     shared.ends.offer(tiles);
     Tiles mine;
-    for (Take take; (take = Ends<HostMemory>::Wire::take(in, mine)) != Take::Done;) {
-      if (take == Take::Wait) std::this_thread::yield();
-      if (take != Take::Tiles) continue;
+    for (Take take; (take = Ends<HostMemory>::Wire::take(in, mine)) != TileStatus::Done;) {
+      if (take == TileStatus::Wait) std::this_thread::yield();
+      if (take != TileStatus::Claimed) continue;
       for (uint64_t i = mine.first; i < mine.first + mine.count; ++i) shared.to[i] = shared.from[i];
     }
     for (uint64_t i = 0; i < tiles; ++i) wrong += shared.to[i] != message * kMost + i ? 1U : 0U;

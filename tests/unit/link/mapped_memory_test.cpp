@@ -44,7 +44,7 @@ TEST_F(Shared, IsZeroedAlignedAndFoundByWhatLiesInIt) {
 TEST_F(Shared, GivesOthersTheSameMemory) {
   unsigned char* const data = allocate(3 * kHugePage);
   data[kHugePage] = 42;
-  const SharedMemory::Given given = memory.give(memory.find(data, 1).id);
+  const SharedMemory::Exported given = memory.export_region(memory.find(data, 1).id);
   ASSERT_TRUE(given.fd);
   EXPECT_EQ(given.bytes, 3 * kHugePage);
   auto* const theirs =
@@ -56,8 +56,8 @@ TEST_F(Shared, GivesOthersTheSameMemory) {
   memory.release(data);
   EXPECT_EQ(theirs[kHugePage], 0) << "the pages stay taken as long as somebody has them mapped";
   munmap(theirs, given.bytes);
-  EXPECT_FALSE(memory.give(0).fd);
-  EXPECT_FALSE(memory.give(12345).fd);
+  EXPECT_FALSE(memory.export_region(0).fd);
+  EXPECT_FALSE(memory.export_region(12345).fd);
 }
 
 TEST_F(Shared, TellsOneRegionFromAnotherAtTheSamePlace) {
@@ -69,7 +69,7 @@ TEST_F(Shared, TellsOneRegionFromAnotherAtTheSamePlace) {
   EXPECT_NE(memory.generation(), after);
   unsigned char* const second = allocate(8192);  // most likely where the first was
   EXPECT_NE(id_at(second, 1), id);
-  EXPECT_EQ(memory.give(id).bytes, 0u);
+  EXPECT_EQ(memory.export_region(id).bytes, 0u);
   memory.release(second);
 }
 
@@ -93,7 +93,7 @@ TEST_F(Shared, GivesItsOwnerOtherPagesThanThoseThatOthersStoreTo) {
   unsigned char* const data = allocate(kPages * kPage);
   std::memset(data, 1, kPages * kPage);
   const uint64_t id = id_at(data, 1), before = memory.generation();
-  const SharedMemory::Given given = memory.give(id);
+  const SharedMemory::Exported given = memory.export_region(id);
   auto* const theirs =
       static_cast<unsigned char*>(mmap(nullptr, given.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, given.fd.get(), 0));
   ASSERT_NE(theirs, MAP_FAILED);

@@ -62,11 +62,11 @@ TEST_F(Wire, PublishesAnOffsetWhereTheLinkHasAnArenaAndElseAnAddress) {
 
   out.arena = nullptr;
   in.addresses = true;
-  HostWire::publish_lent(out, 7, arena.data() + 1, 255);
+  HostWire::publish_zcopy(out, 7, arena.data() + 1, 255);
   ASSERT_EQ(poll(), Poll::Ready);
   EXPECT_EQ(header.where, Where::Address);
   EXPECT_EQ(arrival.data, arena.data() + 1);
-  EXPECT_EQ(out.lent, 2u) << "both messages must be consumed before the call ends";
+  EXPECT_EQ(out.zcopied, 2u) << "both messages must be consumed before the call ends";
 }
 
 TEST_F(Wire, IsFullAfterCapacityMessagesAndLosesNone) {
@@ -132,8 +132,8 @@ TEST_F(Wire, SaysWhereInTheWritersSharedMemoryAMessageLies) {
   struct : PeerMappings {
     unsigned char* find(uint64_t, uint64_t, uint64_t, int&) override { return nullptr; }
   } mappings;
-  HostWire::publish_shared(out, 7, {.id = 3, .base = arena.data()}, arena.data() + 100, 50);
-  EXPECT_EQ(out.lent, 1u);
+  HostWire::publish_mapped(out, 7, {.id = 3, .base = arena.data()}, arena.data() + 100, 50);
+  EXPECT_EQ(out.zcopied, 1u);
   EXPECT_EQ(poll(), Poll::Bad) << "this reader maps nothing";
   in.mappings = &mappings;
   ASSERT_EQ(poll(), Poll::Ready);

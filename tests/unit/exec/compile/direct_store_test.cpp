@@ -28,8 +28,8 @@ struct Sketch {
     std::vector<Ref> sources(peers.size(), Ref{Base::Message, 0});
     sources.push_back(mine);
     Instruction& op = add(sources, to, peers, readers, kBytes);
-    op.lend = true;
-    op.lend_at = to;
+    op.zcopy = true;
+    op.zcopy_at = to;
     return op;
   }
   /// Two ranks: each sends half of its input, folds the other half, and gets the first one back.
@@ -114,8 +114,8 @@ TEST(PlaceMarks, NothingIsOfferedThatElseIsReadOrWritten) {
   EXPECT_FALSE(offers([](Sketch& s) { s.fold({2}, {Base::Output, 99}, {Base::Scratch, 0}, {}); })) << "folded";
   EXPECT_FALSE(offers([](Sketch& s) {
     Instruction& op = s.send({2}, {Base::Scratch, 0});
-    op.lend = true;
-    op.lend_at = {Base::Output, 99};
+    op.zcopy = true;
+    op.zcopy_at = {Base::Output, 99};
   })) << "lent";
   EXPECT_FALSE(offers([](Sketch& s) {
     s.lane();

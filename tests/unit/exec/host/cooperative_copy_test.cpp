@@ -28,8 +28,8 @@ constexpr uint64_t kBytes = 300001;
 struct Helper : testing::Test {
   std::unique_ptr<link::LinkMemory> memory = std::make_unique<link::LinkMemory>();
   std::vector<unsigned char> from = std::vector<unsigned char>(kBytes, 7), to = std::vector<unsigned char>(kBytes);
-  link::CooperativeWriter helping;
-  link::OutLink out{.memory = memory.get(), .helping = &helping};
+  link::CooperativeWriter writer;
+  link::OutLink out{.memory = memory.get(), .cooperative_writer = &writer};
   link::InLink in{.memory = memory.get(), .addresses = true, .cooperative = true};
   Instruction op{.bytes = kBytes, .sources = 1, .cooperative = true};
   link::CmaGate gate;
@@ -39,7 +39,7 @@ struct Helper : testing::Test {
   RankState reader;
 
   Helper() {
-    HostWire::publish_lent(out, 7, from.data(), kBytes);
+    HostWire::publish_zcopy(out, 7, from.data(), kBytes);
     link::Header header;
     EXPECT_EQ(HostWire::poll(in, header, arrival), link::Poll::Ready);
     lane.arrivals = &arrival;
@@ -53,21 +53,21 @@ struct Helper : testing::Test {
   void apart() {
     out.arena = from.data();
     in.addresses = false;
-    in.process = helping.process = getpid();
+    in.process = writer.process = getpid();
     in.gate = &gate;
   }
   /// `to` as a region of which the pages [first, up_to) can be offered.
   SharedRegion region(uint64_t first, uint64_t up_to) const {
     return {.id = 5, .base = to.data(), .pages = to.data() + first, .pages_end = to.data() + up_to};
   }
-  int read_some(const SharedRegion& region = {}) { return HostFold::share(in, region, op, to.data(), lane); }
+  int read_some(const SharedRegion& region = {}) { return HostReduce::share(in, region, op, to.data(), lane); }
   int read_all(const SharedRegion& region = {}) {
     int error = 0;
     do error = read_some(region);
-    while (error == 0 && in.sharing.phase != link::CooperativeReader::Phase::None);
+    while (error == 0 && in.cooperative_reader.phase != link::CooperativeReader::Phase::None);
     return error;
   }
-  bool help() { return help_copy({&out, 1}); }
+  bool help() { return copy_for_readers({&out, 1}); }
   /// The reader finds its message whole, of which the writer has copied some, or nothing.
   void expect_copied(bool cooperative) {
     EXPECT_EQ(help(), cooperative);
@@ -96,7 +96,7 @@ TEST_F(Helper, PassesTheGateOrNothing) {
   EXPECT_EQ(read_some(), 0);
   gate.shut();
   EXPECT_FALSE(help());
-  EXPECT_TRUE(helping.stopped);
+  EXPECT_TRUE(writer.stopped);
   expect_copied(false);
 }
 
@@ -104,8 +104,8 @@ TEST_F(Helper, IsNotAskedToPushWhereThereIsNoGate) {
   apart();
   in.gate = nullptr;
   EXPECT_EQ(read_some(), 0);
-  EXPECT_EQ(memory->offer.way, static_cast<uint64_t>(link::Route::None));
-  memory->offer.way = static_cast<uint64_t>(link::Route::Push);
+  EXPECT_EQ(memory->offer.route, static_cast<uint64_t>(link::Route::None));
+  memory->offer.route = static_cast<uint64_t>(link::Route::CmaWrite);
   expect_copied(false);
 }
 
@@ -122,8 +122,8 @@ struct Mapped : link::PeerMappings {
 TEST_F(Helper, CopiesIntoMemoryThatItMaps) {
   Mapped mappings(to);
   apart();
-  helping.process = 0;
-  helping.mappings = &mappings;
+  writer.process = 0;
+  writer.mappings = &mappings;
   op.nontemporal = true;
   EXPECT_EQ(read_some(region(0, kBytes)), 0);
   EXPECT_EQ(memory->offer.region, 5u);
@@ -133,7 +133,7 @@ TEST_F(Helper, CopiesIntoMemoryThatItMaps) {
 TEST_F(Helper, LeavesToTheReaderWhatSharesItsPages) {
   Mapped mappings(to);
   apart();
-  helping.mappings = &mappings;
+  writer.mappings = &mappings;
   const SharedRegion pages = region(1000, kBytes - 2000);
   EXPECT_EQ(read_some(pages), 0);
   EXPECT_TRUE(help());
@@ -146,19 +146,19 @@ TEST_F(Helper, LeavesToTheReaderWhatSharesItsPages) {
 TEST_F(Helper, IsNotAskedForMemoryThatIsAllShared) {
   Mapped mappings(to);
   apart();
-  helping.mappings = &mappings;
+  writer.mappings = &mappings;
   EXPECT_EQ(read_some(region(kBytes, kBytes)), 0);
-  EXPECT_EQ(memory->offer.way, static_cast<uint64_t>(link::Route::None));
+  EXPECT_EQ(memory->offer.route, static_cast<uint64_t>(link::Route::None));
   expect_copied(false);
 }
 
 TEST_F(Helper, TakesNoTrimThatMakesNoSense) {
   EXPECT_EQ(read_some(), 0);
-  for (const uint64_t trim : {uint64_t{kBytes}, kBytes << 32, uint64_t{1} << 32, ~uint64_t{0}, uint64_t{64}}) {
-    memory->offer.trim = trim;
-    EXPECT_FALSE(help()) << trim;
+  for (const uint64_t edges : {uint64_t{kBytes}, kBytes << 32, uint64_t{1} << 32, ~uint64_t{0}, uint64_t{64}}) {
+    memory->offer.edges = edges;
+    EXPECT_FALSE(help()) << edges;
   }
-  memory->offer.trim = 0;
+  memory->offer.edges = 0;
   expect_copied(true);
 }
 
@@ -178,36 +178,36 @@ TEST(Placing, LeavesToTheReaderWhatSharesItsPages) {
       LaneState lane;
       lane.arrivals = &arrival;
       lane.pointers = pointers;
-      lane.placed = readers;
-      lane.places[0] = place.data(), lane.places[1] = other.data();
-      lane.trims[0] = {1024, 128}, lane.trims[1] = {0, 4096};
+      lane.direct_stores = readers;
+      lane.direct_to[0] = place.data(), lane.direct_to[1] = other.data();
+      lane.direct_edges[0] = {1024, 128}, lane.direct_edges[1] = {0, 4096};
       const Instruction op{.arrivals = {0, 1}, .bytes = kCount * 4, .sources = 2};
       const Arithmetic how{.fold = fold_function(DType::U32, tutti::Op::Sum), .element_bytes = 4};
       auto* const to = reinterpret_cast<unsigned char*>(sum.data());
       if (readers == 1 && !by_cma) {
-        HostFold::place(how, op, {.bytes = kCount * 4}, to, lane);
+        HostReduce::place(how, op, {.bytes = kCount * 4}, to, lane);
       } else {
-        const Pulled result = HostFold::pull(how, op, {.bytes = kCount * 4}, to, nullptr, sources, lane);
+        const Pulled result = HostReduce::pull(how, op, {.bytes = kCount * 4}, to, nullptr, sources, lane);
         if (result.error == EPERM) GTEST_SKIP() << "the kernel does not permit it here";
         ASSERT_EQ(result.error, 0);
       }
       EXPECT_EQ(sum, std::vector<uint32_t>(kCount, 3));
-      const auto expect_placed = [&](const std::vector<unsigned char>& at, const link::Trim& trim) {
-        const size_t end = at.size() - trim.back;
-        EXPECT_TRUE(std::all_of(at.begin(), at.begin() + trim.front, [](unsigned char b) { return b == 0xee; }));
-        EXPECT_EQ(std::memcmp(at.data() + trim.front, to + trim.front, end - trim.front), 0);
+      const auto expect_placed = [&](const std::vector<unsigned char>& at, const link::Edges& edges) {
+        const size_t end = at.size() - edges.back;
+        EXPECT_TRUE(std::all_of(at.begin(), at.begin() + edges.front, [](unsigned char b) { return b == 0xee; }));
+        EXPECT_EQ(std::memcmp(at.data() + edges.front, to + edges.front, end - edges.front), 0);
         EXPECT_TRUE(
             std::all_of(at.begin() + static_cast<ptrdiff_t>(end), at.end(), [](unsigned char b) { return b == 0xee; }));
       };
-      expect_placed(place, lane.trims[0]);
-      if (readers == 2) expect_placed(other, lane.trims[1]);
+      expect_placed(place, lane.direct_edges[0]);
+      if (readers == 2) expect_placed(other, lane.direct_edges[1]);
     }
   }
 }
 
 TEST_F(Helper, LetsAloneWhatItCannotReach) {
   apart();
-  helping.process = 0;
+  writer.process = 0;
   EXPECT_EQ(read_some(), 0);
   expect_copied(false);
 }
@@ -215,30 +215,30 @@ TEST_F(Helper, LetsAloneWhatItCannotReach) {
 TEST_F(Helper, FollowsNoAddressOfAnotherProcess) {
   apart();
   EXPECT_EQ(read_some(), 0);
-  memory->offer.way = static_cast<uint64_t>(link::Route::Address);
+  memory->offer.route = static_cast<uint64_t>(link::Route::Address);
   expect_copied(false);
 }
 
 TEST_F(Helper, KnowsNoOtherWays) {
   EXPECT_EQ(read_some(), 0);
   for (const uint64_t way : {uint64_t{0}, uint64_t{4}, uint64_t{0xff}, ~uint64_t{0}}) {
-    memory->offer.way = way;
-    helping.given_up = 0;
+    memory->offer.route = way;
+    writer.unreachable = 0;
     EXPECT_FALSE(help()) << way;
   }
-  memory->offer.way = static_cast<uint64_t>(link::Route::Shared);
-  helping.given_up = 0;
+  memory->offer.route = static_cast<uint64_t>(link::Route::Mapped);
+  writer.unreachable = 0;
   expect_copied(false);  // it maps nothing of the reader's
 }
 
 TEST_F(Helper, StopsForGoodWhenTheKernelRefuses) {
   apart();
   EXPECT_EQ(read_some(), 0);
-  const uint64_t place = memory->offer.place;
-  memory->offer.place = 4096;  // where nothing is
+  const uint64_t place = memory->offer.target;
+  memory->offer.target = 4096;  // where nothing is
   EXPECT_FALSE(help());
-  EXPECT_TRUE(helping.stopped);
-  memory->offer.place = place;
+  EXPECT_TRUE(writer.stopped);
+  memory->offer.target = place;
   expect_copied(false);
 }
 
@@ -247,19 +247,19 @@ TEST_F(Helper, OfADeadReaderStops) {
   const pid_t child = fork();
   if (child == 0) _exit(0);
   waitpid(child, nullptr, 0);
-  helping.process = child;
+  writer.process = child;
   EXPECT_EQ(read_some(), 0);
   EXPECT_FALSE(help());
-  EXPECT_TRUE(helping.stopped);
+  EXPECT_TRUE(writer.stopped);
 }
 
 TEST_F(Helper, IsRefusedByAReaderThatGivesUp) {
   EXPECT_EQ(read_some(), 0);
-  link::Offered offered;
+  link::OfferCopy offered;
   link::Tiles tiles;
-  ASSERT_TRUE(HostCooperativeWire::look(out, offered));
-  ASSERT_TRUE(HostCooperativeWire::claim(out, offered, tiles));  // and is about to copy
-  refuse_help({&in, 1});
+  ASSERT_TRUE(HostCooperativeWire::find_offer(out, offered));
+  ASSERT_TRUE(HostCooperativeWire::claim_back(out, offered, tiles));  // and is about to copy
+  close_offers({&in, 1});
   EXPECT_FALSE(alone(in));
   HostCooperativeWire::finish(out);
   EXPECT_TRUE(alone(in));
@@ -277,9 +277,9 @@ TEST(PlacingOutOfReach, IsTriedOnce) {
     }
   } mappings;
   auto memory = std::make_unique<link::LinkMemory>();
-  link::CooperativeWriter helping{.mappings = &mappings};
+  link::CooperativeWriter writer{.mappings = &mappings};
   unsigned char arena = 0;
-  link::OutLink out{.memory = memory.get(), .arena = &arena, .peer = 1, .helping = &helping};
+  link::OutLink out{.memory = memory.get(), .arena = &arena, .peer = 1, .cooperative_writer = &writer};
   link::InLink in{.memory = memory.get(), .cooperative = true};
   const uint32_t number = 0;
   const Tables tables{.outs = &number};
@@ -289,10 +289,10 @@ TEST(PlacingOutOfReach, IsTriedOnce) {
   lane.tables = &tables;
   const Instruction op{.outs = {0, 1}, .bytes = kBytes, .places = true};
   for (uint64_t message = 0; message < 3; ++message) {
-    const auto shared = static_cast<uint64_t>(link::Route::Shared);
-    HostCooperativeWire::offer(in, link::tiles_of(kBytes), {.way = shared | link::kAhead, .region = 5});
-    HostFold::claim_places(rank, lane, op);
-    EXPECT_EQ(lane.placed, 0u);
+    const auto shared = static_cast<uint64_t>(link::Route::Mapped);
+    HostCooperativeWire::offer(in, link::tiles_of(kBytes), {.way = shared | link::kEarly, .region = 5});
+    HostReduce::claim_direct_stores(rank, lane, op);
+    EXPECT_EQ(lane.direct_stores, 0u);
     ++out.next, ++in.next;
   }
   EXPECT_EQ(mappings.asked, 1);
@@ -316,7 +316,7 @@ TEST(Pulling, FoldsMoreMessagesThanTheUsualRoomHolds) {
   std::vector<uint32_t> sum(kCount);
   const Instruction op{.arrivals = {0, kMessages}, .bytes = kCount * 4, .sources = kMessages};
   const Arithmetic how{.fold = fold_function(DType::U32, tutti::Op::Sum), .element_bytes = 4};
-  const Pulled by_cma = HostFold::pull(how, op, {.bytes = kCount * 4}, reinterpret_cast<unsigned char*>(sum.data()),
+  const Pulled by_cma = HostReduce::pull(how, op, {.bytes = kCount * 4}, reinterpret_cast<unsigned char*>(sum.data()),
                                        nullptr, sources.data(), lane);
   if (by_cma.error == EPERM) GTEST_SKIP() << "the kernel does not permit it here";
   ASSERT_EQ(by_cma.error, 0);

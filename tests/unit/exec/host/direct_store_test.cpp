@@ -45,7 +45,7 @@ void expect_sums(const Team::Plans& plans, const Team::Setting& setting, uint64_
 TEST(Placing, MakesTheSumInAnyOrderOfTurns) {
   for (const Rank ranks : {2, 3, 5, 12}) {  // of twelve a fold has more readers than places
     for (const bool in_place : {false, true}) {
-      const int64_t placed = ranks * std::min<int64_t>(ranks - 1, kMostDirectStores);
+      const int64_t placed = ranks * std::min<int64_t>(ranks - 1, kMaxDirectStores);
       ASSERT_NO_FATAL_FAILURE(
           expect_sums(plans_of(two_shot(), ranks), {.ranks = ranks, .in_place = in_place}, 50, placed));
     }
@@ -128,7 +128,7 @@ TEST(Placing, IsRefusedByAReaderThatGivesUp) {
     RankState& state = team.state(rank);
     ASSERT_EQ(HostInterpreter::try_step({}, state, state.lanes[0]), Outcome::Progress);
   }
-  refuse_help(team.links(0).ins());
+  close_offers(team.links(0).ins());
   EXPECT_TRUE(std::all_of(team.links(0).ins().begin(), team.links(0).ins().end(), alone));
   RankState& other = team.state(1);
   ASSERT_EQ(HostInterpreter::try_step({}, other, other.lanes[0]), Outcome::Progress);  // it folds
@@ -140,7 +140,7 @@ TEST(Placing, IsRefusedByAReaderThatGivesUp) {
   EXPECT_FALSE(untouched(1));
 }
 
-TEST(TakenBack, IsTheFaultOfAReaderThatComesWhenItsWriterHasFailed) {
+TEST(Revoked, IsTheFaultOfAReaderThatComesWhenItsWriterHasFailed) {
   Team team(plans_of(two_shot(), 3), {.ranks = 3});
   for (const size_t rank : {0, 1, 2}) {  // all send their inputs, which are lent
     RankState& state = team.state(rank);
@@ -151,7 +151,7 @@ TEST(TakenBack, IsTheFaultOfAReaderThatComesWhenItsWriterHasFailed) {
   let_go(team.links(1).outs(), team.links(1).ins(), [](Rank) { return false; });
   RankState& reader = team.state(0);
   ASSERT_EQ(HostInterpreter::try_step({}, reader, reader.lanes[0]), Outcome::Fault);
-  EXPECT_EQ(reader.fault.kind, FaultKind::TakenBack);
+  EXPECT_EQ(reader.fault.kind, FaultKind::Revoked);
   EXPECT_EQ(reader.fault.peer, 1);
   const auto& result = team.result(0);
   EXPECT_EQ(std::count(result.begin(), result.end(), Team::kPoison), static_cast<int64_t>(result.size()));
@@ -170,7 +170,7 @@ TEST(Placing, IsTriedWhereAnAlgorithmSaysSo) {
         const Geometry geometry{.count = 1000, .window = 1000, .element_bytes = 4, .direct_store_from = 1};
         for (const Instruction& op : lower(plans_of(*algorithm, ranks)(me), geometry, links).last.ops) {
           offered = offered || op.offers;
-          placed = placed || op.places;
+          placed = placed || op.stores_direct;
         }
       }
     }

@@ -26,7 +26,7 @@ namespace tutti::exec {
 namespace {
 
 using link::HostCooperativeWire;
-using link::HostLendWire;
+using link::HostRevokeWire;
 using link::HostWire;
 using link::SharedMemory;
 using link::SharedRegion;
@@ -86,12 +86,12 @@ class Writer {
 
 /// An offer to fold the next message to `to`, as a rank makes it that enters a round.
 void offer(link::InLink& in, const SharedRegion& region, unsigned char* to, uint64_t bytes) {
-  HostFold::offer_place(in, region, {.bytes = bytes, .offers = true}, to, 0);
+  HostReduce::offer_direct_store(in, region, {.bytes = bytes, .offers = true}, to, 0);
 }
 
 bool claim_all(link::LinkMemory* link, uint64_t bytes) {
-  link::CooperativeWriter helping;
-  link::OutLink out{.memory = link, .helping = &helping};
+  link::CooperativeWriter writer;
+  link::OutLink out{.memory = link, .cooperative_writer = &writer};
   return HostCooperativeWire::claim_all(out, bytes);
 }
 
@@ -106,10 +106,10 @@ TEST_F(LetGo, PartsWithPagesThatAStoppedWriterMayStoreTo) {
   std::memset(data, 1, 3 * kBytes);
   link::InLink in{.memory = &Writer::common().link, .peer = 1, .cooperative = true};
   const SharedRegion region = memory.find(to, kBytes);
-  const link::SharedMemory::Given given = memory.give(region.id);
+  const link::SharedMemory::Exported given = memory.export_region(region.id);
   offer(in, region, to, kBytes);
-  ASSERT_EQ(in.sharing.phase, link::CooperativeReader::Phase::Open);
-  const auto [front, back] = in.sharing.trim;
+  ASSERT_EQ(in.cooperative_reader.phase, link::CooperativeReader::Phase::Open);
+  const auto [front, back] = in.cooperative_reader.edges;
   ASSERT_GT(front, 0u);
   ASSERT_GT(back, 0u);
   Writer writer([&, &front = front, &back = back] {
@@ -160,20 +160,20 @@ TEST_F(LetGo, ShutsTheGateBeforeAWriterThatWasStoppedOnItsWay) {
   LaneState lane;
   lane.arrivals = &arrival;
   lane.pointers = &pointer;
-  ASSERT_EQ(HostFold::share(in, {}, op, to.data(), lane), 0);
+  ASSERT_EQ(HostReduce::share(in, {}, op, to.data(), lane), 0);
   const pid_t owner = getpid();
   Writer writer([&] {
     const link::Offer& offer = Writer::common().link.offer;
-    link::CooperativeWriter helping;
-    helping.lent[0] = {1, from.data(), kBytes};
-    link::OutLink out{.memory = &Writer::common().link, .next = 1, .helping = &helping};
-    link::Offered offered;
+    link::CooperativeWriter writer;
+    writer.messages[0] = {1, from.data(), kBytes};
+    link::OutLink out{.memory = &Writer::common().link, .next = 1, .cooperative_writer = &writer};
+    link::OfferCopy offered;
     link::Tiles tiles;
-    if (!HostCooperativeWire::look(out, offered) || !HostCooperativeWire::claim(out, offered, tiles)) return -1;
-    if (link::cma_write(owner, from.data(), reinterpret_cast<unsigned char*>(offer.place), 1, offer.region) != 0)
+    if (!HostCooperativeWire::find_offer(out, offered) || !HostCooperativeWire::claim_back(out, offered, tiles)) return -1;
+    if (link::cma_write(owner, from.data(), reinterpret_cast<unsigned char*>(offer.target), 1, offer.region) != 0)
       return -2;
     raise(SIGSTOP);
-    return link::cma_write(owner, from.data(), reinterpret_cast<unsigned char*>(offer.place), kBytes, offer.region);
+    return link::cma_write(owner, from.data(), reinterpret_cast<unsigned char*>(offer.target), kBytes, offer.region);
   });
   in.process = writer.process();
   EXPECT_FALSE(alone(in));
@@ -194,19 +194,19 @@ TEST_F(LetGo, WaitsForAThreadThatReadsWhatWasLent) {
     outs.push_back({.memory = links.back().get()});
   }
   auto lent = std::make_unique<std::vector<int>>(1000, 1);
-  for (auto& out : outs) HostWire::publish_lent(out, 7, reinterpret_cast<unsigned char*>(lent->data()), 4000);
+  for (auto& out : outs) HostWire::publish_zcopy(out, 7, reinterpret_cast<unsigned char*>(lent->data()), 4000);
   std::atomic<bool> holds = false, returned = false, over = false;
   int sum = 0;
   std::thread reader([&] {
     link::InLink in{.memory = links[1].get(), .addresses = true};
-    EXPECT_TRUE(HostLendWire::hold(in));
+    EXPECT_TRUE(HostRevokeWire::begin_read(in));
     const int* const words = lent->data();
     holds = true;
     nap(1.5);  // longer than anybody but a thread is waited for
     EXPECT_FALSE(returned) << "its memory is being read";
     for (int i = 0; i < 1000; ++i) sum += words[i];
     over = true;
-    HostLendWire::release(in);
+    HostRevokeWire::end_read(in);
   });
   while (!holds) nap(1e-4);
   let_go(outs, {}, nobody);
@@ -216,7 +216,7 @@ TEST_F(LetGo, WaitsForAThreadThatReadsWhatWasLent) {
   EXPECT_TRUE(over);
   EXPECT_EQ(sum, 1000);
   link::InLink late{.memory = links[0].get(), .addresses = true};
-  EXPECT_FALSE(HostLendWire::hold(late));
+  EXPECT_FALSE(HostRevokeWire::begin_read(late));
 }
 
 TEST_F(LetGo, WaitsForAThreadThatStoresWhatItHasClaimed) {
@@ -226,8 +226,8 @@ TEST_F(LetGo, WaitsForAThreadThatStoresWhatItHasClaimed) {
   offer(in, {}, to.data(), kBytes);
   std::atomic<bool> claimed = false, returned = false;
   std::thread writer([&] {
-    link::CooperativeWriter helping;
-    link::OutLink out{.memory = link.get(), .helping = &helping};
+    link::CooperativeWriter writer;
+    link::OutLink out{.memory = link.get(), .cooperative_writer = &writer};
     EXPECT_TRUE(HostCooperativeWire::claim_all(out, kBytes));
     claimed = true;
     nap(1.5);
@@ -246,11 +246,11 @@ TEST_F(LetGo, TellsAReaderOfAnotherProcessThatItComesTooLate) {
   unsigned char arena = 0;
   link::OutLink out{.memory = &Writer::common().link, .arena = &arena, .peer = 1};
   std::vector<unsigned char> data(100000);
-  HostWire::publish_lent(out, 7, data.data(), data.size());
+  HostWire::publish_zcopy(out, 7, data.data(), data.size());
   link::InLink in{.memory = &Writer::common().link, .process = getpid()};
-  EXPECT_TRUE(HostLendWire::was_lent(in));
+  EXPECT_TRUE(HostRevokeWire::still_valid(in));
   let_go({&out, 1}, {}, nobody);
-  EXPECT_FALSE(HostLendWire::was_lent(in));
+  EXPECT_FALSE(HostRevokeWire::still_valid(in));
 }
 
 }  // namespace

@@ -165,7 +165,7 @@ struct TcpSender : testing::Test {
 TEST_F(TcpSender, SendsHeadersAndPayloadsAndGivesBackWhatItSent) {
   const std::string large(3000, 'L');
   link::HostWire::publish_inline(out, 7, reinterpret_cast<const unsigned char*>("abc"), 3);
-  link::HostWire::publish_lent(out, 8, reinterpret_cast<const unsigned char*>(large.data()), large.size());
+  link::HostWire::publish_zcopy(out, 8, reinterpret_cast<const unsigned char*>(large.data()), large.size());
   EXPECT_TRUE(sender.waiting());
   ASSERT_TRUE(progress().ok());
   EXPECT_FALSE(sender.waiting());
@@ -177,7 +177,7 @@ TEST_F(TcpSender, SendsHeadersAndPayloadsAndGivesBackWhatItSent) {
 TEST_F(TcpSender, GoesOnWhereTheStreamTookNoMore) {
   std::string large(3 << 20, '\0');
   for (size_t i = 0; i < large.size(); ++i) large[i] = static_cast<char>(i * 7 + i / 1000);
-  link::HostWire::publish_lent(out, 8, reinterpret_cast<const unsigned char*>(large.data()), large.size());
+  link::HostWire::publish_zcopy(out, 8, reinterpret_cast<const unsigned char*>(large.data()), large.size());
   link::HostWire::publish_inline(out, 9, reinterpret_cast<const unsigned char*>("end"), 3);
   std::string got;
   for (int turn = 0; turn < 10000 && sender.waiting(); ++turn) {
@@ -215,7 +215,7 @@ TEST_F(TcpSender, RefusesAMessageThatNoReceiverWouldTake) {
 TEST_F(TcpSender, LetsGoOfAllMemoryWhenItIsStopped) {
   const std::string large(3 << 20, 'x');
   for (int i = 0; i < 3; ++i) {
-    link::HostWire::publish_lent(out, 8, reinterpret_cast<const unsigned char*>(large.data()), large.size());
+    link::HostWire::publish_zcopy(out, 8, reinterpret_cast<const unsigned char*>(large.data()), large.size());
   }
   ASSERT_TRUE(progress().ok());
   EXPECT_TRUE(sender.waiting());

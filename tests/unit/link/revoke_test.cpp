@@ -1,5 +1,5 @@
 // A reader of a lent message, and its writer, whose call fails: in every order of their steps, and at full speed.
-#include "link/lend.hpp"
+#include "link/revoke.hpp"
 
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ struct Interrupted {
 
 template <class Memory>
 struct Ends {
-  using Wire = LendWire<Memory>;
+  using Wire = RevokeWire<Memory>;
   std::unique_ptr<LinkMemory> memory = std::make_unique<LinkMemory>();
   OutLink out{.memory = memory.get()};
   InLink in{.memory = memory.get(), .addresses = true};
@@ -46,18 +46,18 @@ TEST_F(Lending, LetsAReaderHoldWhatIsLent) {
   EXPECT_TRUE(Wire::held(out));
   Wire::release(in);
   EXPECT_FALSE(Wire::held(out));
-  EXPECT_TRUE(Wire::was_lent(in));
+  EXPECT_TRUE(Wire::still_valid(in));
 }
 
 TEST_F(Lending, EndsWithTheFirstMessageThatWasNotConsumed) {
-  out.next = out.lent = 3;
+  out.next = out.zcopied = 3;
   out.acked = 1;
   Wire::take_back(out);
   EXPECT_TRUE(Wire::hold(in)) << "it has been consumed, so it was read when it was lent";
-  EXPECT_TRUE(Wire::was_lent(in));
+  EXPECT_TRUE(Wire::still_valid(in));
   for (in.next = 1; in.next < 4; ++in.next) {
     EXPECT_FALSE(Wire::hold(in)) << in.next;
-    EXPECT_FALSE(Wire::was_lent(in)) << in.next;
+    EXPECT_FALSE(Wire::still_valid(in)) << in.next;
   }
 }
 
@@ -121,7 +121,7 @@ TEST(LendingInAnyOrder, TellsAReaderOfAnotherProcessThatItReadTooLate) {
     };
     Interrupted::pause();
     read = value;
-    const bool lent = Wire::was_lent(ends.in);
+    const bool lent = Wire::still_valid(ends.in);
     Interrupted::interrupt = nullptr;
     EXPECT_TRUE(!lent || read == 1);
     ++(lent ? good : late);

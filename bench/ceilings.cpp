@@ -1,7 +1,7 @@
 // What the machine allows: the bounds beside which bench/vs_peers puts every figure.
 //
 //   ceilings exchange FOLDER RANKS [stream]   the collectives through shared memory, as one more program of the
-//                                             comparison (peers/direct.hpp, peers/seat.hpp)
+//                                             comparison (peers/direct.hpp, peers/driver_pipes.hpp)
 //   ceilings machine [--quick]                latencies of a cache line and bandwidths of copies, as JSON
 #include <sched.h>
 

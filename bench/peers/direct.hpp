@@ -18,7 +18,7 @@
 
 #include "collective.hpp"
 #include "reduce/fold.hpp"
-#include "seat.hpp"
+#include "driver_pipes.hpp"
 
 namespace peers {
 

@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "collective.hpp"
-#include "seat.hpp"
+#include "driver_pipes.hpp"
 
 namespace peers {
 
@@ -66,21 +66,21 @@ inline double seconds() {
 template <class Peer>
 class Play {
  public:
-  Play(Peer& peer, const std::string& folder) : peer_(peer), seat_(folder, peer.rank()) {}
+  Play(Peer& peer, const std::string& folder) : peer_(peer), driver_(folder, peer.rank()) {}
 
   /// Does what the driver asks for until it says "end".
   void run() {
-    seat_.say("ready");
-    for (auto words = seat_.next(); words[0] != "end"; words = seat_.next()) {
+    driver_.say("ready");
+    for (auto words = driver_.next(); words[0] != "end"; words = driver_.next()) {
       if (words[0] == "open" && words.size() == 3) {
-        seat_.say("wrong " + std::to_string(open(words[1], std::stoull(words[2]))));
+        driver_.say("wrong " + std::to_string(open(words[1], std::stoull(words[2]))));
       } else if (words[0] == "time" && words.size() == 3) {
         time(words[1], std::stol(words[2]));
       } else if (words[0] == "close") {
         close();
-        seat_.say("closed");
+        driver_.say("closed");
       } else {
-        seat_.say("cannot " + words[0]);
+        driver_.say("cannot " + words[0]);
       }
     }
   }
@@ -144,7 +144,7 @@ class Play {
     peer_.barrier();  // the driver, woken by an answer, must take no core from a rank that is still being timed
     char text[96];
     std::snprintf(text, sizeof text, "took %.9f %.9f", whole * 1e6, touching * 1e6);
-    seat_.say(text);
+    driver_.say(text);
   }
 
   /// Seconds of one turn of the loop.
@@ -156,7 +156,7 @@ class Play {
   }
 
   Peer& peer_;
-  Seat seat_;
+  DriverPipes driver_;
   Shape shape_;
   float *in_ = nullptr, *spare_ = nullptr, *out_ = nullptr;
 };

@@ -80,7 +80,7 @@ exec::Backoff common_backoff(const std::vector<std::string>& reports, const cont
   std::vector<Cores> all;
   Cores mine;
   for (Rank peer = 0; peer < endpoint.ranks(); ++peer) {
-    if (endpoint.place(peer).host != endpoint.place(endpoint.rank()).host) continue;
+    if (endpoint.process_id(peer).host != endpoint.process_id(endpoint.rank()).host) continue;
     all.push_back(parse_cores(parse_shallow_json(reports[static_cast<size_t>(peer)]).at("cores").get<std::string>()));
     if (peer == endpoint.rank()) mine = all.back();
   }
@@ -109,7 +109,7 @@ void slow_down(select::LinkCost& link_cost, const json& slowest) {
 double oversubscription_of(const std::vector<std::string>& reports, const control::Endpoint& endpoint) {
   std::map<std::string, std::pair<double, std::set<int>>> hosts;  // ranks, and the cores that they have
   for (Rank peer = 0; peer < endpoint.ranks(); ++peer) {
-    auto& [ranks, cores] = hosts[endpoint.place(peer).host];
+    auto& [ranks, cores] = hosts[endpoint.process_id(peer).host];
     ++ranks;
     const json report = parse_shallow_json(reports[static_cast<size_t>(peer)]);
     for (const int core : parse_cores(report.at("cores").get<std::string>())) cores.insert(core);
@@ -117,7 +117,7 @@ double oversubscription_of(const std::vector<std::string>& reports, const contro
   double oversubscription = 1;
   for (const auto& [host, all] : hosts)
     oversubscription = std::max(oversubscription, all.first / static_cast<double>(all.second.size()));
-  const double mine = hosts[endpoint.place(endpoint.rank()).host].first;
+  const double mine = hosts[endpoint.process_id(endpoint.rank()).host].first;
   return std::max(oversubscription, mine / std::ceil(core_quota()));
 }
 
@@ -204,7 +204,7 @@ Communicator::Communicator(std::unique_ptr<control::Endpoint> endpoint, std::str
 void Communicator::wire_up(Groups groups) {
   compare_configurations(*endpoint_);
   std::vector<std::string> hosts;
-  for (Rank peer = 0; peer < ranks(); ++peer) hosts.push_back(endpoint_->place(peer).host);
+  for (Rank peer = 0; peer < ranks(); ++peer) hosts.push_back(endpoint_->process_id(peer).host);
   groups_ = groups != nullptr ? std::move(groups) : groups_of(hosts, env().groups);
   endpoint_->serve_board(board_service(board_, *endpoint_));
   fabric_ = std::make_unique<Fabric>(*endpoint_, *groups_);

@@ -39,7 +39,7 @@ std::string text_of(const ByRanks& facts) {
 std::string hosts_text(const control::Endpoint& endpoint, const std::vector<json>& reports) {
   std::vector<std::pair<std::string, std::vector<Rank>>> hosts;  // identity, ranks; in the order of their first ranks
   for (Rank r = 0; r < endpoint.ranks(); ++r) {
-    const std::string& host = endpoint.place(r).host;
+    const std::string& host = endpoint.process_id(r).host;
     auto known = std::find_if(hosts.begin(), hosts.end(), [&](const auto& one) { return one.first == host; });
     if (known == hosts.end()) known = hosts.insert(hosts.end(), {host, {}});
     known->second.push_back(r);
@@ -47,7 +47,7 @@ std::string hosts_text(const control::Endpoint& endpoint, const std::vector<json
   std::string text;
   for (const auto& [host, ranks] : hosts) {
     std::set<std::pair<uint32_t, uint64_t>> processes;
-    for (const Rank r : ranks) processes.emplace(endpoint.place(r).process, endpoint.place(r).nonce);
+    for (const Rank r : ranks) processes.emplace(endpoint.process_id(r).process, endpoint.process_id(r).nonce);
     const auto name = reports[static_cast<size_t>(ranks.front())].at("name").get<std::string>();
     text += fmt::format("{}{} on {} ({})", text.empty() ? "" : "; ", ranges(ranks), name,
                         processes.size() == 1 ? "1 process" : fmt::format("{} processes", processes.size()));

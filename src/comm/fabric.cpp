@@ -106,10 +106,10 @@ void Fabric::retire(std::unique_ptr<Fabric> fabric, std::unique_ptr<control::End
 }
 
 void Fabric::make_arena() {
-  const ProcessId& mine = endpoint_.place(endpoint_.rank());
+  const ProcessId& mine = endpoint_.process_id(endpoint_.rank());
   bool others_on_host = false;
   for (Rank peer = 0; peer < endpoint_.ranks(); ++peer) {
-    const ProcessId& place = endpoint_.place(peer);
+    const ProcessId& place = endpoint_.process_id(peer);
     if (place.host != mine.host) continue;
     const bool same = place == mine;
     others_on_host = others_on_host || !same;
@@ -179,7 +179,7 @@ void Fabric::make_routes(const plan::Grouping& groups) {
 }
 
 void Fabric::note_route(Rank peer, const std::string& transport, const std::string& why_no_better) {
-  const std::string relation = relation_of(endpoint_.place(endpoint_.rank()), endpoint_.place(peer));
+  const std::string relation = relation_of(endpoint_.process_id(endpoint_.rank()), endpoint_.process_id(peer));
   std::string& known = report_.routes[relation];
   if (known.empty()) whys_[relation] = why_no_better;
   if (("+" + known + "+").find("+" + transport + "+") != std::string::npos) return;

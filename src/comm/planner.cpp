@@ -133,7 +133,7 @@ Prepared Planner::make(const Wanted& wanted) {
                                 .root = spec.root,
                                 .in_place = wanted.in_place,
                                 .scaled = spec.op == Op::PreMulSum,
-                                .pull = policy.pull || env().cma == Cma::Always,
+                                .allow_cma = policy.pull || env().cma == Cma::Always,
                                 .cooperative = cooperative,
                                 .direct_store_from = choice.algorithm->places ? policy.direct_store_from : link::kNever,
                                 .shared = {policy.share && wanted.shared_in, policy.share && wanted.shared_out},

@@ -59,7 +59,7 @@ std::vector<control::LinkCounts> count(const exec::Links* links) {
 
 std::function<std::string(uint64_t)> board_service(std::shared_ptr<const Board> board,
                                                    const control::Endpoint& endpoint) {
-  const uint64_t process = control::process_key(endpoint.place(endpoint.rank())), name = hash64(endpoint.name());
+  const uint64_t process = control::process_key(endpoint.process_id(endpoint.rank())), name = hash64(endpoint.name());
   return [board = std::move(board), rank = endpoint.rank(), process, name](uint64_t key) {
     if ((key & kKinds) != kWaits) return board->answer(key);
     const auto asker = static_cast<Rank>(key & 0x7fffffff);
@@ -71,7 +71,7 @@ Stalls::Stalls(control::Endpoint& endpoint, std::string title)
     : endpoint_(endpoint),
       title_(std::move(title)),
       communicator_(hash64(endpoint.name())),
-      process_(control::process_key(endpoint.place(endpoint.rank()))) {}
+      process_(control::process_key(endpoint.process_id(endpoint.rank()))) {}
 
 void Stalls::withdraw() {
   control::WaitTable::of_this_process().withdraw(this);
@@ -101,7 +101,7 @@ void Stalls::publish(const exec::Stall& stall, const std::string& call) {
     const auto known =
         std::find_if(settled_.begin(), settled_.end(), [&](const auto& settled) { return settled.first == on; });
     entry.wait.on.push_back({.rank = on.peer,
-                             .process = control::process_key(endpoint_.place(on.peer)),
+                             .process = control::process_key(endpoint_.process_id(on.peer)),
                              .settled = known == settled_.end() ? 0 : known->second});
   }
   entry.thread = static_cast<pid_t>(syscall(SYS_gettid));

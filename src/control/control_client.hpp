@@ -41,7 +41,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   Rank ranks() const { return ranks_; }
   /// Once joined. Throws Error(InvalidArgument) for a rank that does not exist.
   const Member& member(Rank rank) const { return members_[index(rank)]; }
-  const transports::ProcessId& place(Rank rank) const { return places_[index(rank)]; }
+  const transports::ProcessId& process_id(Rank rank) const { return places_[index(rank)]; }
 
   // ---- any thread
   /// Takes over a connection that has sent Register. `wait_joined` then waits for the table.

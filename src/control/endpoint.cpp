@@ -155,7 +155,7 @@ Endpoint::~Endpoint() {
 
 Rank Endpoint::rank() const { return client_->rank(); }
 Rank Endpoint::ranks() const { return client_->ranks(); }
-const transports::ProcessId& Endpoint::place(Rank r) const { return client_->place(r); }
+const transports::ProcessId& Endpoint::process_id(Rank r) const { return client_->process_id(r); }
 const std::string& Endpoint::name() const { return client_->name(); }
 const std::string& Endpoint::info(Rank r) const { return client_->member(r).info; }
 std::string Endpoint::describe(Rank r) const { return describe_rank(r, client_->member(r)); }

@@ -54,7 +54,7 @@ class Endpoint final : public transports::Wireup {
   // ---- who is there
   Rank rank() const override;
   Rank ranks() const override;
-  const transports::ProcessId& place(Rank rank) const override;
+  const transports::ProcessId& process_id(Rank rank) const override;
   const std::string& name() const override;
   /// What `rank` gave to join().
   const std::string& info(Rank rank) const;

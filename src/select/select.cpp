@@ -161,7 +161,7 @@ struct Part {
   int64_t stages = 0;
 
   /// Seconds. A chain of dependent messages takes at least its own bytes, however little each rank moves in all; with
-  /// several mappings only the first one pays for that.
+  /// several windows only the first one pays for that.
   double at(const LinkCost& link_cost, double size, double window) const {
     return static_cast<double>(rounds) * link_cost.alpha +
            std::max(moved * size, chain * std::min(size, window)) * link_cost.beta +

@@ -1,4 +1,4 @@
-// Which algorithm a call uses, and in mappings of what size: a table that rank 0 computes and all ranks share.
+// Which algorithm a call uses, and in windows of what size: a table that rank 0 computes and all ranks share.
 //
 // A choice depends only on what must be equal on all ranks (collective, size of the message, number of ranks), so that
 // all make the same one. Costs are the algorithms' closed forms under the α–β–γ model: T = rounds·α + bytes·β +

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <set>
 
-#include "conformance/crew.hpp"
+#include "conformance/rank_group.hpp"
 #include "plan/algorithm.hpp"
 
 namespace tutti::conformance {

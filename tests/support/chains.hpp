@@ -18,7 +18,7 @@ struct Passed {
   double length = 0;
 };
 
-/// The length of pieces, in mappings of a block.
+/// The length of pieces, in windows of a block.
 inline double length_of(const RankPlan& plan, Range pieces) {
   double length = 0;
   for (uint32_t i = pieces.begin; i < pieces.end; ++i) {

@@ -22,7 +22,7 @@ class FakeWireup final : public transports::Wireup {
 
   Rank rank() const override { return rank_; }
   Rank ranks() const override { return ranks_; }
-  const transports::ProcessId& place(Rank rank) const override;
+  const transports::ProcessId& process_id(Rank rank) const override;
   const std::string& name() const override { return job_; }
 
   /// A TCP connection through the loopback device.

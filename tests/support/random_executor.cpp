@@ -51,7 +51,7 @@ struct LaneState {
 class Run {
  public:
   Run(std::span<const RankPlan> plans, const Trial& trial)
-      : plans_(plans), trial_(trial), random_(trial.seed), total_(0), windows_(trial.mappings) {
+      : plans_(plans), trial_(trial), random_(trial.seed), total_(0), windows_(trial.windows) {
     for (const uint64_t w : windows_) {
       starts_.push_back(total_);
       total_ += w;

@@ -17,7 +17,7 @@ namespace tutti::test {
 /// One run: everything that a plan must not depend on.
 struct Trial {
   uint64_t seed = 1;
-  std::vector<uint64_t> mappings{16};  ///< elements of a block, round by round
+  std::vector<uint64_t> windows{16};  ///< elements of a block, round by round
   bool in_place = false;
   uint32_t capacity = 8;  ///< messages a link holds
   uint32_t versions = 2;  ///< of scratch

@@ -12,7 +12,7 @@
 #include "base/format.hpp"
 #include "link/cma.hpp"
 #include "link/host_memory.hpp"
-#include "transports/team.hpp"
+#include "transports/rank_group.hpp"
 
 namespace tutti::test {
 
@@ -35,15 +35,15 @@ inline Payload payload_of(uint64_t message, uint64_t length) {
 class Writer {
  public:
   /// Takes staging for as many messages of `largest` bytes as the link holds, or as there is room for in `share`.
-  Writer(Seat& seat, Rank to, uint32_t link_lane, uint64_t largest, double share = 1)
-      : seat_(seat),
-        link_(seat.transport->connect_out(to, link_lane, Deadline::in(kWaitLimit))),
+  Writer(TestRank& self, Rank to, uint32_t link_lane, uint64_t largest, double share = 1)
+      : self_(self),
+        link_(self.transport->connect_out(to, link_lane, Deadline::in(kWaitLimit))),
         largest_((largest + 63) / 64 * 64),
-        staging_(seat.arena.staging() + seat.staged) {
-    const auto room = static_cast<uint64_t>(share * static_cast<double>(seat.arena.staging_bytes()));
+        staging_(self.arena.staging() + self.staged) {
+    const auto room = static_cast<uint64_t>(share * static_cast<double>(self.arena.staging_bytes()));
     slots_ = std::min<uint64_t>(kCapacity, largest_ == 0 ? kCapacity : room / largest_);
-    seat.staged += slots_ * largest_;
-    if (slots_ == 0 || seat.staged > seat.arena.staging_bytes()) throw_error(Code::OutOfMemory, "no staging");
+    self.staged += slots_ * largest_;
+    if (slots_ == 0 || self.staged > self.arena.staging_bytes()) throw_error(Code::OutOfMemory, "no staging");
   }
 
   bool try_write(uint64_t tag, const Payload& bytes) {
@@ -66,11 +66,11 @@ class Writer {
     return true;
   }
   void write(uint64_t tag, const Payload& bytes) {
-    seat_.until([&] { return try_write(tag, bytes); }, "room in a link");
+    self_.until([&] { return try_write(tag, bytes); }, "room in a link");
   }
   /// Publishes `bytes` where they are; they may not change before returned().
   void lend(uint64_t tag, const Payload& bytes) {
-    seat_.until([&] { return HostWire::can_publish(link_); }, "room in a link");
+    self_.until([&] { return HostWire::can_publish(link_); }, "room in a link");
     HostWire::publish_zcopy(link_, tag, bytes.data(), bytes.size());
   }
   bool returned() {
@@ -80,7 +80,7 @@ class Writer {
   link::OutLink& link() { return link_; }
 
  private:
-  Seat& seat_;
+  TestRank& self_;
   link::OutLink link_;
   uint64_t largest_;
   unsigned char* staging_;
@@ -91,8 +91,8 @@ class Writer {
 
 class Reader {
  public:
-  Reader(Seat& seat, Rank from, uint32_t link_lane)
-      : seat_(seat), link_(seat.transport->connect_in(from, link_lane, Deadline::in(kWaitLimit))) {}
+  Reader(TestRank& self, Rank from, uint32_t link_lane)
+      : self_(self), link_(self.transport->connect_in(from, link_lane, Deadline::in(kWaitLimit))) {}
 
   /// Is the next message here? Throws Error(ProtocolError) where it makes no sense.
   bool ready() {
@@ -115,14 +115,14 @@ class Reader {
     HostWire::consume(link_, arrival_);
   }
   void read(uint64_t tag, const Payload& expected) {
-    seat_.until([&] { return ready(); }, "a message");
+    self_.until([&] { return ready(); }, "a message");
     take(tag, expected);
   }
   /// After ready(): bytes of the message that is here.
   uint64_t length() const { return header_.length; }
 
  private:
-  Seat& seat_;
+  TestRank& self_;
   link::InLink link_;
   link::Header header_{};
   link::Arrival arrival_;

@@ -20,15 +20,15 @@ using transports::FaultPlan;
 /// A writer with faulty links and a reader with good ones, played by one thread.
 struct Pair {
   Pair(const std::string& over, const std::string& faults)
-      : writing(team, 0,
+      : writing(group, 0,
                 [&](const transports::Context& context) {
                   return transports::make_fault(make_by_name(over, context), context,
                                                 transports::parse_fault_plan(faults));
                 }),
-        reading(team, 1, [&](const transports::Context& context) { return make_by_name(over, context); }) {}
+        reading(group, 1, [&](const transports::Context& context) { return make_by_name(over, context); }) {}
 
-  Team team{2, false};
-  Seat writing, reading;
+  RankGroup group{2, false};
+  TestRank writing, reading;
 };
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -176,9 +176,9 @@ TEST(Fault, CorruptsTheMessageThatWasNamedInTheWayThatWasNamed) {
 }
 
 TEST(Fault, WrapsATransportAsTheEnvironmentSays) {
-  Team team(1, false);
-  Seat seat(team, 0, LocalThreads::make);
-  const transports::Context context{.wireup = &seat.wireup, .arena = &seat.arena, .arena_fd = -1};
+  RankGroup group(1, false);
+  TestRank self(group, 0, LocalThreads::make);
+  const transports::Context context{.wireup = &self.wireup, .arena = &self.arena, .arena_fd = -1};
   const auto wrapped = [&] {
     return std::string(transports::with_faults_of_environment(make_by_name("shm", context), context)->name());
   };

@@ -8,7 +8,7 @@
 
 #include "base/format.hpp"
 #include "transports/fault/fault.hpp"
-#include "transports/team.hpp"
+#include "transports/rank_group.hpp"
 
 namespace tutti::test {
 

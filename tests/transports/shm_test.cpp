@@ -40,8 +40,8 @@ struct Answer {
 };
 
 TEST(Shm, RefusesAnswersThatMakeNoSense) {
-  Team team(2, false);
-  FakeWireup liar(team.job(), 0, 2);
+  RankGroup group(2, false);
+  FakeWireup liar(group.job(), 0, 2);
   const Segment arena = Segment::create(1 << 20);
   const auto answer = [&](const std::string& bytes, bool with_fd) {
     return connecting_to(liar, [&, bytes, with_fd](Rank, const std::string&) {
@@ -61,9 +61,9 @@ TEST(Shm, RefusesAnswersThatMakeNoSense) {
 }
 
 TEST(Shm, TellsARankWhoseRequestMakesNoSense) {
-  Team team(2, false);
-  Seat seat(team, 0, ShmThreads::make);
-  FakeWireup liar(team.job(), 1, 2);
+  RankGroup group(2, false);
+  TestRank self(group, 0, ShmThreads::make);
+  FakeWireup liar(group.job(), 1, 2);
   for (const char* request : {"", "x", "a longer request than there is"}) {
     const Wireup::Reply reply = liar.ask(0, "shm", request, Deadline::in(5));
     EXPECT_EQ(reply.bytes, "the request makes no sense");
@@ -72,15 +72,15 @@ TEST(Shm, TellsARankWhoseRequestMakesNoSense) {
 }
 
 TEST(Shm, LendsOnlyToReadersThatHaveShownThatTheyCanPull) {
-  Team team(2, false);
-  Seat writer(team, 0, ShmThreads::make);
-  Seat reader(team, 1, ShmThreads::make);
+  RankGroup group(2, false);
+  TestRank writer(group, 0, ShmThreads::make);
+  TestRank reader(group, 1, ShmThreads::make);
   writer.transport->acquaint(1, Deadline::in(5));
   EXPECT_TRUE(writer.transport->connect_out(1, 0, Deadline::in(5)).by_cma);
   EXPECT_EQ(writer.transport->connect_in(1, 0, Deadline::in(5)).process, static_cast<int>(getpid()));
 
-  FakeWireup liar(team.job() + "x", 1, 2);  // a reader that sees another process where the writer is
-  liar.serve("shm-pull", [](Rank, const std::string&) { return Wireup::Reply{"Operation not permitted", Fd()}; });
+  FakeWireup liar(group.job() + "x", 1, 2);  // a reader that sees another process where the writer is
+  liar.serve("shm-cma", [](Rank, const std::string&) { return Wireup::Reply{"Operation not permitted", Fd()}; });
   FakeWireup wireup(liar.name(), 0, 2);
   const Segment memory = Segment::create(1 << 20);
   link::Arena arena(memory.base(), memory.bytes());
@@ -106,9 +106,9 @@ struct CmaSetting {
 };
 
 TEST(Shm, NeitherLendsNorSharesWhereCmaIsOff) {
-  Team team(2, false);
-  Seat writer(team, 0, ShmThreads::make);
-  Seat reader(team, 1, ShmThreads::make);
+  RankGroup group(2, false);
+  TestRank writer(group, 0, ShmThreads::make);
+  TestRank reader(group, 1, ShmThreads::make);
   EXPECT_EQ(writer.transport->connect_out(1, 0, Deadline::in(5)).mapped_threshold, link::kZcopyFrom);
   const CmaSetting off("off");
   writer.transport->acquaint(1, Deadline::in(5));
@@ -119,27 +119,27 @@ TEST(Shm, NeitherLendsNorSharesWhereCmaIsOff) {
 }
 
 TEST(Shm, AnswersWhetherItCanPullOnlyForTheRightWordInTheRightProcess) {
-  Team team(2, false);
-  Seat seat(team, 0, ShmThreads::make);
-  FakeWireup asker(team.job(), 1, 2);
+  RankGroup group(2, false);
+  TestRank self(group, 0, ShmThreads::make);
+  FakeWireup asker(group.job(), 1, 2);
   const uint64_t word = 0x1122334455667788;
   const auto ask = [&](const void* address, uint64_t claimed) {
     const uint64_t request[2] = {reinterpret_cast<uint64_t>(address), claimed};
-    return asker.ask(0, "shm-pull", {reinterpret_cast<const char*>(request), sizeof request}, Deadline::in(5)).bytes;
+    return asker.ask(0, "shm-cma", {reinterpret_cast<const char*>(request), sizeof request}, Deadline::in(5)).bytes;
   };
   EXPECT_EQ(ask(&word, word), "yes");
   EXPECT_NE(ask(&word, word + 1), "yes");
   EXPECT_NE(ask(nullptr, word), "yes");
-  EXPECT_EQ(asker.ask(0, "shm-pull", "short", Deadline::in(5)).bytes, "the request makes no sense");
+  EXPECT_EQ(asker.ask(0, "shm-cma", "short", Deadline::in(5)).bytes, "the request makes no sense");
 }
 
-/// Links to the memory of a writer that answers "shm-share" like this.
+/// Links to the memory of a writer that answers "shm-map" like this.
 struct Shares {
-  explicit Shares(const Wireup::Service& service) : liar(team.job(), 0, 2), wireup(team.job(), 1, 2) {
+  explicit Shares(const Wireup::Service& service) : liar(group.job(), 0, 2), wireup(group.job(), 1, 2) {
     liar.serve("shm", [this](Rank, const std::string&) {
       return Wireup::Reply{Answer{.arena_bytes = 1 << 20, .link = 0}.bytes(), Fd(::dup(memory.fd()))};
     });
-    liar.serve("shm-share", service);
+    liar.serve("shm-map", service);
     transport = make_by_name("shm", {.wireup = &wireup, .arena = &arena, .arena_fd = memory.fd()});
     in = transport->connect_in(0, 0, Deadline::in(5));
   }
@@ -150,7 +150,7 @@ struct Shares {
     return error;
   }
 
-  Team team{2, false};
+  RankGroup group{2, false};
   FakeWireup liar, wireup;
   const Segment memory = Segment::create(1 << 20);
   link::Arena arena{memory.base(), memory.bytes()};
@@ -204,32 +204,32 @@ TEST(Shm, RefusesSharedMemoryThatMakesNoSense) {
 }
 
 TEST(Shm, GivesOnlySharedMemoryThatThereIs) {
-  Team team(2, false);
-  Seat seat(team, 0, ShmThreads::make);
-  FakeWireup asker(team.job(), 1, 2);
+  RankGroup group(2, false);
+  TestRank self(group, 0, ShmThreads::make);
+  FakeWireup asker(group.job(), 1, 2);
   auto& mine = link::SharedMemory::of_this_process();
   void* const data = mine.allocate(1 << 20);
   const uint64_t id = mine.find(data, 1).id;
   const auto ask = [&](uint64_t of) {
-    return asker.ask(0, "shm-share", {reinterpret_cast<const char*>(&of), sizeof of}, Deadline::in(5));
+    return asker.ask(0, "shm-map", {reinterpret_cast<const char*>(&of), sizeof of}, Deadline::in(5));
   };
   EXPECT_TRUE(ask(id).fd);
   EXPECT_FALSE(ask(0).fd);
   EXPECT_FALSE(ask(id + 1).fd);
-  EXPECT_EQ(asker.ask(0, "shm-share", "short", Deadline::in(5)).bytes, "the request makes no sense");
+  EXPECT_EQ(asker.ask(0, "shm-map", "short", Deadline::in(5)).bytes, "the request makes no sense");
   mine.release(data);
   EXPECT_FALSE(ask(id).fd);
 }
 
 TEST(Shm, SaysWhichLinkHasNoRoomInTheArena) {
-  Team team(2, false);
-  Seat seat(team, 0, ShmThreads::make);
+  RankGroup group(2, false);
+  TestRank self(group, 0, ShmThreads::make);
   const auto fill = [&] {
     for (uint32_t link_lane = 0; link_lane < 10000; ++link_lane)
-      seat.transport->connect_out(1, link_lane, Deadline::in(5));
+      self.transport->connect_out(1, link_lane, Deadline::in(5));
   };
   EXPECT_THROW(fill(), Error);
-  Seat other(team, 1, ShmThreads::make);
+  TestRank other(group, 1, ShmThreads::make);
   try {
     other.transport->connect_in(0, 20000, Deadline::in(5));
     FAIL();
@@ -240,8 +240,8 @@ TEST(Shm, SaysWhichLinkHasNoRoomInTheArena) {
 }
 
 TEST(Shm, StillTellsOfItsLinksAfterItsWriterHasLeft) {
-  Team team(2, false);
-  Seat writing(team, 0, ShmThreads::make), reading(team, 1, ShmThreads::make);
+  RankGroup group(2, false);
+  TestRank writing(group, 0, ShmThreads::make), reading(group, 1, ShmThreads::make);
   Writer writer(writing, 1, 0, 100);
   writer.write(7, payload_of(1, 100));
   writing.transport.reset();
@@ -251,10 +251,10 @@ TEST(Shm, StillTellsOfItsLinksAfterItsWriterHasLeft) {
 }
 
 TEST(Shm, SaysWhyItCannotReachARank) {
-  Team team(2, false);
-  Seat seat(team, 0, ShmThreads::make);
-  EXPECT_TRUE(seat.transport->probe(1).ok);
-  const auto without = make_by_name("shm", {.wireup = &seat.wireup, .arena = &seat.arena, .arena_fd = -1});
+  RankGroup group(2, false);
+  TestRank self(group, 0, ShmThreads::make);
+  EXPECT_TRUE(self.transport->probe(1).ok);
+  const auto without = make_by_name("shm", {.wireup = &self.wireup, .arena = &self.arena, .arena_fd = -1});
   EXPECT_FALSE(without->probe(1).ok);
   EXPECT_NE(without->probe(1).why_not.find("not shared memory"), std::string::npos);
   EXPECT_THROW(without->connect_out(1, 0, Deadline::in(1)), Error);
@@ -262,8 +262,8 @@ TEST(Shm, SaysWhyItCannotReachARank) {
 
 /// Whatever a writer leaves in the memory that it shares, its reader finds it bad and reads nothing else.
 TEST(Shm, FindsForgedDescriptorsBad) {
-  Team team(2, false);
-  Seat writing(team, 0, ShmThreads::make), reading(team, 1, ShmThreads::make);
+  RankGroup group(2, false);
+  TestRank writing(group, 0, ShmThreads::make), reading(group, 1, ShmThreads::make);
   link::OutLink out = writing.transport->connect_out(1, 0, Deadline::in(5));
   const link::InLink in = reading.transport->connect_in(0, 0, Deadline::in(5));
   const uint64_t all = writing.memory.bytes();

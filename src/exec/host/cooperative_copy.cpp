@@ -18,15 +18,14 @@ using link::OfferCopy;
 using link::OutLink;
 using link::Route;
 
-/// Where this process finds the destination of what is offered; null where the bytes go through the kernel, or where
-/// they cannot (`reachable` says which).
+/// The address of the offered destination in this process. Null if the bytes go by CMA (`reachable`), or not at all.
 unsigned char* destination(const OutLink& out, const OfferCopy& offered, bool& reachable) {
   const CooperativeWriter& writer = *out.cooperative_writer;
   reachable = false;
   int error = 0;
   unsigned char* found = nullptr;
   switch (static_cast<Route>(offered.route & ~(link::kNontemporal | link::kEarly))) {
-    case Route::Address:  // a link without an arena has both its ends in one process
+    case Route::Address:  // a link without an arena has both ends in one process
       if (out.arena == nullptr) found = reinterpret_cast<unsigned char*>(offered.target);
       break;
     case Route::Mapped:
@@ -34,7 +33,8 @@ unsigned char* destination(const OutLink& out, const OfferCopy& offered, bool& r
         found = writer.mappings->find(offered.region, offered.target, offered.message.bytes, error);
       break;
     case Route::CmaWrite:
-      reachable = writer.process != 0 && offered.region != 0;  // the gate, else it would not be safe
+      reachable =
+          writer.process != 0 && offered.region != 0;  // `region` is the gate, without which the write is not safe
       return nullptr;
     case Route::None:
       break;
@@ -43,7 +43,7 @@ unsigned char* destination(const OutLink& out, const OfferCopy& offered, bool& r
   return found;
 }
 
-/// Copies these tiles, but for what the reader copies itself. 0, or an errno.
+/// Copies these tiles, except for the edges of the message. 0, or an errno.
 int copy(const OutLink& out, const OfferCopy& offered, unsigned char* to, const link::Tiles& tiles) {
   const uint64_t tile = link::tile_of(offered.message.bytes);
   const uint64_t at = std::max<uint64_t>(tiles.first * tile, offered.edges.front);
@@ -59,7 +59,7 @@ int copy(const OutLink& out, const OfferCopy& offered, unsigned char* to, const 
   return 0;
 }
 
-bool help(OutLink& out) {
+bool copy_for_reader(OutLink& out) {
   OfferCopy offered;
   if (!HostCooperativeWire::find_offer(out, offered)) return false;
   bool reachable = false;
@@ -83,12 +83,13 @@ bool help(OutLink& out) {
 
 bool copy_for_readers(std::span<OutLink> outs) {
   return std::any_of(outs.begin(), outs.end(), [](OutLink& out) {
-    return out.acked < out.zcopied && out.cooperative_writer != nullptr && !out.cooperative_writer->stopped && help(out);
+    return out.acked < out.zcopied && out.cooperative_writer != nullptr && !out.cooperative_writer->stopped &&
+           copy_for_reader(out);
   });
 }
 
 void HostReduce::claim_direct_stores(RankState& rank, LaneState& lane, const Instruction& op) {
-  // All are found before any is claimed: to map memory is to ask its owner, and who holds a claim must not wait.
+  // All offers are found before any is claimed: mapping memory may wait for its owner, and a claim must not wait.
   uint32_t found = 0;
   for (uint32_t i = op.outs.begin; i < op.outs.end && found < kMaxDirectStores; ++i) {
     const uint32_t number = lane.tables->outs[i];
@@ -98,9 +99,9 @@ void HostReduce::claim_direct_stores(RankState& rank, LaneState& lane, const Ins
     if (!HostCooperativeWire::find_early_offer(out, rank.tag ^ op.salt, op.bytes, op.received, offered)) continue;
     bool reachable = false;
     unsigned char* const to = destination(out, offered, reachable);
-    if (to == nullptr) {  // for good, or every fold would ask for that memory again
+    if (to == nullptr) {  // permanently, or every fold would try to map that memory again
       out.cooperative_writer->no_direct_stores = true;
-      log_info("rank {}'s memory cannot be reached: it copies results itself", out.peer);
+      log_info("the memory of rank {} cannot be reached: no direct stores, it copies results itself", out.peer);
       continue;
     }
     lane.direct_to[found] = to;

@@ -11,10 +11,10 @@ namespace {
 using link::HostCooperativeWire;
 using link::HostRevokeWire;
 
-constexpr uint64_t kTiles = 256 << 10;  // bytes: what is by_cma is folded while this core's cache has it
-constexpr uint64_t kGrain = 4096;       // … and the least of each message
+constexpr uint64_t kTiles = 256 << 10;  // bytes of CMA tiles of all messages: folded while they are in the cache
+constexpr uint64_t kGrain = 4096;       // bytes of a message's tile, at least
 
-/// Where by_cma tiles of so many messages wait to be folded.
+/// Memory for the CMA tiles of `messages` messages.
 unsigned char* tiles(uint32_t messages) {
   thread_local std::unique_ptr<unsigned char[]> memory;
   thread_local uint64_t room = 0;
@@ -23,35 +23,34 @@ unsigned char* tiles(uint32_t messages) {
   return memory.get();
 }
 
-/// Offers a place to the writer of message `in.next + ahead`.
+/// Offers the destination `to` to the writer of message `in.next + ahead`.
 void offer(link::InLink& in, const link::SharedRegion& region, const Instruction& op, unsigned char* to, uint64_t ahead,
            uint64_t tag, uint64_t flags) {
   using link::Route;
   link::Edges edges;
-  const auto publish = [&](Route way, uint64_t place, uint64_t id) {
-    const uint64_t how = static_cast<uint64_t>(way) | (op.nontemporal ? link::kNontemporal : 0) | flags;
-    HostCooperativeWire::offer(in, link::tiles_of(op.bytes), {how, place, id, ahead, tag, op.after, edges});
+  const auto publish = [&](Route route, uint64_t target, uint64_t id) {
+    const uint64_t how = static_cast<uint64_t>(route) | (op.nontemporal ? link::kNontemporal : 0) | flags;
+    HostCooperativeWire::offer(in, link::tiles_of(op.bytes), {how, target, id, ahead, tag, op.after, edges});
     in.cooperative_reader.to = to;
     in.cooperative_reader.bytes = op.bytes;
   };
   const auto address = reinterpret_cast<uint64_t>(to);
   if (in.addresses) return publish(Route::Address, address, 0);
   if (region.id != 0) {
-    const bool some = link::find_interior(to, op.bytes, region.pages, region.pages_end, edges);
-    if (!some && (flags & link::kEarly) != 0) return;
-    return publish(some ? Route::Mapped : Route::None, static_cast<uint64_t>(to - region.base), region.id);
+    const bool has_interior = link::find_interior(to, op.bytes, region.pages, region.pages_end, edges);
+    if (!has_interior && (flags & link::kEarly) != 0) return;
+    return publish(has_interior ? Route::Mapped : Route::None, static_cast<uint64_t>(to - region.base), region.id);
   }
   const uint64_t gate = in.process != 0 && in.gate != nullptr ? in.gate->address() : 0;
   publish(gate != 0 ? Route::CmaWrite : Route::None, address, gate);
 }
 
-/// The part [from, up_to) of a segment of the lane's operation.
+/// The part [from, up_to) of a segment of the lane's instruction.
 struct Part {
   uint64_t from = 0, up_to = 0;
 };
 
-/// What lies within the part of place `i` that its reader does not fill itself: of the bytes [at, at + bytes) of the
-/// message.
+/// The part of bytes [at, at + bytes) of a message that lies in the interior of direct store `i`.
 Part interior(const LaneState& lane, uint32_t i, uint64_t at, uint64_t bytes, uint64_t message) {
   const link::Edges& edges = lane.direct_edges[i];
   const uint64_t begin = std::clamp<uint64_t>(edges.front, at, at + bytes) - at;
@@ -59,26 +58,26 @@ Part interior(const LaneState& lane, uint32_t i, uint64_t at, uint64_t bytes, ui
   return {begin, std::max(begin, end)};
 }
 
-/// Folds a tile, and stores it to the lane's first place too, if it has any, but for what is trimmed there.
-void run_placed(const Arithmetic& how, const Instruction& op, Segment tile, unsigned char* to, LaneState& lane) {
+/// Folds a tile, and stores it also to the lane's first direct store, if there is one, except for its edges.
+void run_direct(const Arithmetic& how, const Instruction& op, Segment tile, unsigned char* to, LaneState& lane) {
   const uint64_t bytes = tile.bytes, at = tile.at;
-  const Part placed = lane.direct_stores > 0 ? interior(lane, 0, at, bytes, op.bytes) : Part{};
+  const Part direct = lane.direct_stores > 0 ? interior(lane, 0, at, bytes, op.bytes) : Part{};
   const bool past = lane.direct_stores == 1 && op.nontemporal_stores;
-  const uint64_t ends[] = {placed.from, placed.up_to, bytes};
+  const uint64_t ends[] = {direct.from, direct.up_to, bytes};
   uint64_t done = 0;
   for (const uint64_t end : ends) {
     tile.bytes = end - done;
     if (tile.bytes == 0) continue;
-    unsigned char* const slot = done == placed.from && end == placed.up_to ? lane.direct_to[0] + at + done : nullptr;
+    unsigned char* const slot = done == direct.from && end == direct.up_to ? lane.direct_to[0] + at + done : nullptr;
     HostReduce::run({}, how, op, tile, to + done, slot, lane.pointers, past);
     for (uint32_t k = 0; k < op.sources; ++k) lane.pointers[k] += tile.bytes;
     done = end;
   }
 }
 
-/// To the other places, out of this core's cache.
+/// Copies a folded tile, which is in this core's cache, to the other direct stores.
 void copy_to_other_readers(const Instruction& op, uint64_t at, uint64_t bytes, const unsigned char* from,
-                    const LaneState& lane) {
+                           const LaneState& lane) {
   for (uint32_t i = 1; i < lane.direct_stores; ++i) {
     const Part part = interior(lane, i, at, bytes, op.bytes);
     copy_bytes(reinterpret_cast<std::byte*>(lane.direct_to[i] + at + part.from), nullptr,
@@ -88,8 +87,8 @@ void copy_to_other_readers(const Instruction& op, uint64_t at, uint64_t bytes, c
 
 uint32_t messages_of(const Instruction& op) { return op.arrivals.end - op.arrivals.begin; }
 
-/// What the reader fills itself of a message that its writer has copied, or folded, to where it belongs: `taken` tiles
-/// from the front are there already. 0, or an errno.
+/// Copies the edges of a message that its writer has copied or stored: all but the `taken` tiles that the reader has
+/// copied already. 0, or an errno.
 int copy_edges(const link::InLink& in, const Instruction& op, unsigned char* to, const LaneState& lane) {
   const auto& [front, back] = in.cooperative_reader.edges;
   const auto copy = [&](uint64_t at, uint64_t bytes) {
@@ -100,7 +99,8 @@ int copy_edges(const link::InLink& in, const Instruction& op, unsigned char* to,
   };
   int error = 0;
   if (front > 0 && in.cooperative_reader.taken == 0) error = copy(0, front);
-  if (back > 0 && in.cooperative_reader.taken < in.cooperative_reader.tiles && error == 0) error = copy(op.bytes - back, back);
+  if (back > 0 && in.cooperative_reader.taken < in.cooperative_reader.tiles && error == 0)
+    error = copy(op.bytes - back, back);
   return error;
 }
 
@@ -110,7 +110,7 @@ link::InLink& arrival_link(RankState& rank, const LaneState& lane, const Instruc
 
 }  // namespace
 
-uint32_t HostReduce::hold(RankState& rank, const LaneState& lane, const Instruction& op) {
+uint32_t HostReduce::begin_reads(RankState& rank, const LaneState& lane, const Instruction& op) {
   uint32_t refused = kNone;
   for (uint32_t i = 0; i < messages_of(op); ++i) {
     link::InLink& in = arrival_link(rank, lane, op, i);
@@ -119,7 +119,7 @@ uint32_t HostReduce::hold(RankState& rank, const LaneState& lane, const Instruct
   return refused;
 }
 
-uint32_t HostReduce::release(RankState& rank, const LaneState& lane, const Instruction& op) {
+uint32_t HostReduce::end_reads(RankState& rank, const LaneState& lane, const Instruction& op) {
   uint32_t lost = kNone;
   for (uint32_t i = 0; i < messages_of(op); ++i) {
     link::InLink& in = arrival_link(rank, lane, op, i);
@@ -133,13 +133,13 @@ uint32_t HostReduce::release(RankState& rank, const LaneState& lane, const Instr
   return lost;
 }
 
-void HostReduce::place(const Arithmetic& how, const Instruction& op, const Segment& segment, unsigned char* to,
-                     LaneState& lane) {
-  run_placed(how, op, segment, to, lane);
+void HostReduce::store_direct(const Arithmetic& how, const Instruction& op, const Segment& segment, unsigned char* to,
+                              LaneState& lane) {
+  run_direct(how, op, segment, to, lane);
 }
 
-Pulled HostReduce::pull(const Arithmetic& how, const Instruction& op, const Segment& segment, unsigned char* to,
-                      unsigned char* slot, const Ref* sources, LaneState& lane) {
+CmaResult HostReduce::run_tiled(const Arithmetic& how, const Instruction& op, const Segment& segment, unsigned char* to,
+                                unsigned char* slot, const Ref* sources, LaneState& lane) {
   const bool straight = op.sources == 1 && slot == nullptr && (how.scale == nullptr || segment.raw < 0);
   if (straight) return {link::cma_read(lane.arrivals[0].process, lane.pointers[0], to, segment.bytes), 0};
   const uint32_t messages = std::max(1U, messages_of(op));
@@ -159,11 +159,11 @@ Pulled HostReduce::pull(const Arithmetic& how, const Instruction& op, const Segm
     }
     tile.at = segment.at + done;
     if (lane.direct_stores > 0) {
-      run_placed(how, op, tile, to, lane);
+      run_direct(how, op, tile, to, lane);
       copy_to_other_readers(op, tile.at, tile.bytes, to, lane);
     } else {
       run({}, how, op, tile, to, slot, lane.pointers);
-      for (uint32_t k = 0; k < op.sources; ++k) lane.pointers[k] += tile.bytes;  // those of by_cma ones are set anew
+      for (uint32_t k = 0; k < op.sources; ++k) lane.pointers[k] += tile.bytes;  // the CMA ones are set again
     }
     if (to != nullptr) to += tile.bytes;
     if (slot != nullptr) slot += tile.bytes;
@@ -171,17 +171,17 @@ Pulled HostReduce::pull(const Arithmetic& how, const Instruction& op, const Segm
   return {};
 }
 
-void HostReduce::offer_direct_store(link::InLink& in, const link::SharedRegion& region, const Instruction& op, unsigned char* to,
-                           uint64_t tag) {
+void HostReduce::offer_direct_store(link::InLink& in, const link::SharedRegion& region, const Instruction& op,
+                                    unsigned char* to, uint64_t tag) {
   if (in.cooperative && (in.addresses || region.id != 0)) offer(in, region, op, to, op.ahead, tag, link::kEarly);
 }
 
-int HostReduce::share(link::InLink& in, const link::SharedRegion& region, const Instruction& op, unsigned char* to,
-                    LaneState& lane) {
+int HostReduce::copy_next_tile(link::InLink& in, const link::SharedRegion& region, const Instruction& op,
+                               unsigned char* to, LaneState& lane) {
   using Phase = link::CooperativeReader::Phase;
   if (in.cooperative_reader.phase == Phase::None) offer(in, region, op, to, 0, 0, 0);
   if (op.offers && in.cooperative_reader.phase == Phase::Open)
-    HostCooperativeWire::close(in);  // the writer has placed it, or will not
+    HostCooperativeWire::close(in);  // the message has come: the writer has used the offer, or will not
   link::Tiles mine;
   switch (HostCooperativeWire::claim_front(in, mine)) {
     case link::TileStatus::Wait:

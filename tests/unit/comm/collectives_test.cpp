@@ -1,5 +1,5 @@
 // The C interface between threads: every collective, in and out of place, sizes around the edges of chunks and
-// mappings.
+// windows.
 #include <gtest/gtest.h>
 
 #include <numeric>

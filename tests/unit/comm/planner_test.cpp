@@ -98,14 +98,14 @@ TEST(Planner, ShortBlocksOfSharedMemoryThatGoToAllAreStaged) {
 TEST(Planner, AProgramSaysWhetherItLends) {  // or the call would end while others still read its memory
   Ranks ranks(ReadAccess::None, "broadcast:one_shot");
   const auto lends = [&](uint64_t bytes) {
-    return ranks.program(Collective::Broadcast, bytes, ranks.memory.data(), ranks.memory.data()).lends;
+    return ranks.program(Collective::Broadcast, bytes, ranks.memory.data(), ranks.memory.data()).has_zcopy;
   };
   EXPECT_FALSE(lends(link::kZcopyFrom - 4));
   EXPECT_TRUE(lends(link::kZcopyFrom));
 }
 
 TEST(Planner, AllRoundsMoveAsMuch) {
-  for (const uint64_t bytes : {2 * kMessage, 4 * kMessage, kBlock, kBlock - 4}) {  // mappings are a little shorter
+  for (const uint64_t bytes : {2 * kMessage, 4 * kMessage, kBlock, kBlock - 4}) {  // windows are a little shorter
     Ranks ranks(ReadAccess::None, "broadcast:one_shot");
     const exec::Lowered& lowered =
         ranks.program(Collective::Broadcast, bytes, ranks.memory.data(), ranks.memory.data());

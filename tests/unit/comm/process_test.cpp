@@ -330,7 +330,7 @@ TEST(Process, AForkedChildGetsAClearErrorAndMayStartAnew) {
     text += left ? " / not left" : " / left";
 #if !defined(__SANITIZE_THREAD__)  // ThreadSanitizer allows no new threads in a child of a process that has some
     const auto anew = control::Endpoint::join(control::create_unique_id(), 1, 0, "", soon());
-    if (anew->place(0).nonce == endpoint->place(0).nonce) text += " / not told apart";
+    if (anew->process_id(0).nonce == endpoint->process_id(0).nonce) text += " / not told apart";
     text += anew->exchange("z", soon()).at(0) == "z" && anew->leave(1, soon()).complete ? " / anew" : " / no";
 #else
     text += " / anew";

@@ -81,8 +81,8 @@ TEST_P(Ranks, JoinExchangeAndLeave) {
     EXPECT_EQ(endpoint->name(), id.name());
     for (Rank r = 0; r < n; ++r) {
       EXPECT_EQ(endpoint->info(r), "info of " + std::to_string(r));
-      EXPECT_EQ(endpoint->place(r).process, static_cast<uint32_t>(getpid()));
-      EXPECT_NE(endpoint->place(r).started, 0u);
+      EXPECT_EQ(endpoint->process_id(r).process, static_cast<uint32_t>(getpid()));
+      EXPECT_NE(endpoint->process_id(r).started, 0u);
     }
   }
   on_all(n, [&](Rank r) {

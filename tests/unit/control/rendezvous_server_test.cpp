@@ -256,8 +256,8 @@ TEST(RendezvousServer, ProcessesThatSeemTheSameAreToldApartByWhatTheyDrew) {
   ++request.me.nonce;
   send_all(copy.get(), pack(request), patient());
   const auto endpoint = joining.get();
-  EXPECT_EQ(endpoint->place(0).process, endpoint->place(1).process);
-  EXPECT_NE(endpoint->place(0), endpoint->place(1));
+  EXPECT_EQ(endpoint->process_id(0).process, endpoint->process_id(1).process);
+  EXPECT_NE(endpoint->process_id(0), endpoint->process_id(1));
   endpoint->abort();
   endpoint->leave(0, soon());
 }

@@ -15,7 +15,7 @@
 namespace tutti::link {
 namespace {
 
-constexpr uint64_t kPush = static_cast<uint64_t>(Route::CmaWrite);
+constexpr uint64_t kCma = static_cast<uint64_t>(Route::CmaWrite);
 
 /// A message that has so many tiles; nobody looks at its bytes in here.
 uint64_t bytes_of(uint64_t tiles) { return tiles * tile_of(1); }
@@ -45,78 +45,78 @@ struct Ends {
   InLink in{.memory = memory.get(), .cooperative = true};
   OfferCopy offered;
 
-  void lend(uint64_t tiles) {
+  void publish(uint64_t tiles) {
     writer.messages[out.next % kCapacity] = {out.next + 1, nullptr, bytes_of(tiles)};
     out.zcopied = ++out.next;
   }
-  void offer(uint64_t tiles) { Wire::offer(in, tiles, {kPush, 4096}); }
+  void offer(uint64_t tiles) { Wire::offer(in, tiles, {kCma, 4096}); }
   void consume() { out.acked = ++in.next; }
-  bool claim(Tiles& mine) { return Wire::look(out, offered) && Wire::claim(out, offered, mine); }
+  bool claim(Tiles& mine) { return Wire::find_offer(out, offered) && Wire::claim_back(out, offered, mine); }
 };
 
-struct Help : testing::Test, Ends<HostMemory> {
+struct CooperativeCopy : testing::Test, Ends<HostMemory> {
   Tiles mine, theirs;
-  Take take() { return Wire::take(in, mine); }
+  TileStatus claim_front() { return Wire::claim_front(in, mine); }
 };
 
-TEST_F(Help, IsNotNeededByAReader) {
-  lend(40);
+TEST_F(CooperativeCopy, IsNotNeededByAReader) {
+  publish(40);
   offer(40);
   uint64_t next = 0;
-  while (take() == TileStatus::Claimed) {
+  while (claim_front() == TileStatus::Claimed) {
     EXPECT_EQ(mine.first, next);
     next += mine.count;
   }
   EXPECT_EQ(next, 40u);
-  EXPECT_EQ(take(), TileStatus::Done);
+  EXPECT_EQ(claim_front(), TileStatus::Done);
   EXPECT_FALSE(claim(theirs));
 }
 
-TEST_F(Help, ComesFromTheBackAndIsWaitedForOnlyInTheEnd) {
-  lend(8);
+TEST_F(CooperativeCopy, ComesFromTheBackAndIsWaitedForOnlyInTheEnd) {
+  publish(8);
   offer(8);
   ASSERT_TRUE(claim(theirs));
   EXPECT_EQ(theirs.first + theirs.count, 8u);
   uint64_t taken = 0;
-  while (take() == TileStatus::Claimed) taken += mine.count;
+  while (claim_front() == TileStatus::Claimed) taken += mine.count;
   EXPECT_EQ(taken, theirs.first);
-  EXPECT_EQ(take(), TileStatus::Wait);
+  EXPECT_EQ(claim_front(), TileStatus::Wait);
   EXPECT_FALSE(Wire::settled(in));
   Tiles more;
   EXPECT_FALSE(claim(more)) << "the reader has closed it";
   Wire::finish(out);
-  EXPECT_EQ(take(), TileStatus::Done);
+  EXPECT_EQ(claim_front(), TileStatus::Done);
 }
 
-TEST_F(Help, ThatFailsLeavesItsTilesToTheReader) {
-  lend(4);
+TEST_F(CooperativeCopy, ThatFailsLeavesItsTilesToTheReader) {
+  publish(4);
   offer(4);
   ASSERT_TRUE(claim(theirs));
   uint64_t taken = 0;
-  while (take() == TileStatus::Claimed) taken += mine.count;
+  while (claim_front() == TileStatus::Claimed) taken += mine.count;
   Wire::withdraw(out);
-  ASSERT_EQ(take(), TileStatus::Claimed);
+  ASSERT_EQ(claim_front(), TileStatus::Claimed);
   EXPECT_EQ(mine.first, taken);
   EXPECT_EQ(taken + mine.count, 4u);
-  EXPECT_EQ(take(), TileStatus::Done);
+  EXPECT_EQ(claim_front(), TileStatus::Done);
 }
 
-TEST_F(Help, ClaimsNothingOfAMessageThatIsOverSinceItLooked) {
-  lend(8);
-  lend(8);
+TEST_F(CooperativeCopy, ClaimsNothingOfAMessageThatIsOverSinceItLooked) {
+  publish(8);
+  publish(8);
   offer(8);
-  ASSERT_TRUE(Wire::look(out, offered));
-  while (take() == TileStatus::Claimed) continue;
+  ASSERT_TRUE(Wire::find_offer(out, offered));
+  while (claim_front() == TileStatus::Claimed) continue;
   ++in.next;  // the reader goes on to the second message; the writer has not heard of it
   offer(8);
-  EXPECT_FALSE(Wire::claim(out, offered, theirs)) << "the first one's place is its owner's again";
+  EXPECT_FALSE(Wire::claim_back(out, offered, theirs)) << "the first one's place is its owner's again";
   EXPECT_TRUE(Wire::settled(in));
   EXPECT_TRUE(claim(theirs)) << "of the second";
 }
 
-TEST_F(Help, IsNotHadTwiceByAReaderThatGoesBack) {
-  lend(2);
-  lend(2);
+TEST_F(CooperativeCopy, IsNotHadTwiceByAReaderThatGoesBack) {
+  publish(2);
+  publish(2);
   offer(2);
   while (claim(theirs)) Wire::finish(out);
   ++in.next;
@@ -128,8 +128,8 @@ TEST_F(Help, IsNotHadTwiceByAReaderThatGoesBack) {
   EXPECT_FALSE(claim(theirs)) << "it has copied that message";
 }
 
-TEST_F(Help, EndsWhenTheReaderClosesEarly) {
-  lend(64);
+TEST_F(CooperativeCopy, EndsWhenTheReaderClosesEarly) {
+  publish(64);
   offer(64);
   ASSERT_TRUE(claim(theirs));
   Wire::close(in);
@@ -139,9 +139,9 @@ TEST_F(Help, EndsWhenTheReaderClosesEarly) {
   EXPECT_FALSE(claim(theirs));
 }
 
-TEST_F(Help, IsForMessagesThatWereLentAndAreNotConsumed) {
+TEST_F(CooperativeCopy, IsForMessagesThatWereLentAndAreNotConsumed) {
   EXPECT_FALSE(claim(theirs)) << "no offer was ever made";
-  lend(4);
+  publish(4);
   offer(4);
   ASSERT_TRUE(claim(theirs));
   Wire::finish(out);
@@ -158,67 +158,67 @@ TEST_F(Help, IsForMessagesThatWereLentAndAreNotConsumed) {
 
 // A place for a message to come: here the second from now, with tag 7, once the writer has had three of the reader's.
 
-struct OfferAhead : Help {
+struct EarlyOffer : CooperativeCopy {
   static constexpr uint64_t kTag = 7, kTiles = 5;
   void offer_ahead() {
-    Wire::offer(in, kTiles, {.way = kPush | kEarly, .place = 4096, .ahead = 1, .tag = kTag, .after = 3});
+    Wire::offer(in, kTiles, {.route = kCma | kEarly, .target = 4096, .ahead = 1, .tag = kTag, .after = 3});
   }
   bool find_early_offer(uint64_t tag = kTag, uint64_t had = 3) {
     return Wire::find_early_offer(out, tag, bytes_of(kTiles), had, offered);
   }
 };
 
-TEST_F(OfferAhead, IsForTheMessageThatItWasOfferedFor) {
+TEST_F(EarlyOffer, IsForTheMessageThatItWasOfferedFor) {
   EXPECT_FALSE(find_early_offer()) << "nothing is offered";
   offer_ahead();
   EXPECT_FALSE(find_early_offer()) << "the next message is another one";
-  lend(1);
+  publish(1);
   EXPECT_FALSE(find_early_offer(kTag + 1)) << "another call";
   EXPECT_FALSE(find_early_offer(kTag, 2)) << "the reader's memory is still to be read";
   ASSERT_TRUE(find_early_offer());
   EXPECT_EQ(offered.target, 4096u);
-  lend(1);
+  publish(1);
   EXPECT_FALSE(find_early_offer()) << "it has gone out already";
 }
 
-TEST_F(OfferAhead, IsNotTheOfferOfWhoCopies) {
-  lend(1);
-  Wire::offer(in, kTiles, {.way = kPush, .place = 4096, .ahead = 1, .tag = kTag});
+TEST_F(EarlyOffer, IsNotTheOfferOfWhoCopies) {
+  publish(1);
+  Wire::offer(in, kTiles, {.route = kCma, .target = 4096, .ahead = 1, .tag = kTag});
   EXPECT_FALSE(find_early_offer());
 }
 
-TEST_F(OfferAhead, LeavesNothingToCopy) {
+TEST_F(EarlyOffer, LeavesNothingToCopy) {
   offer_ahead();
-  lend(1);
+  publish(1);
   consume();
   ASSERT_TRUE(find_early_offer());
   ASSERT_TRUE(Wire::claim_all(out, bytes_of(kTiles)));
   Wire::close(in);
   EXPECT_FALSE(Wire::settled(in)) << "the writer is at it";
-  EXPECT_EQ(take(), TileStatus::Wait);
+  EXPECT_EQ(claim_front(), TileStatus::Wait);
   Wire::finish(out);
   EXPECT_TRUE(Wire::settled(in));
-  lend(kTiles);
-  EXPECT_EQ(take(), TileStatus::Done);
+  publish(kTiles);
+  EXPECT_EQ(claim_front(), TileStatus::Done);
   EXPECT_FALSE(claim(theirs)) << "it is all there";
 }
 
-TEST_F(OfferAhead, ThatIsNotTakenUpLeavesAllToTheReader) {
+TEST_F(EarlyOffer, ThatIsNotTakenUpLeavesAllToTheReader) {
   offer_ahead();
-  lend(1);
+  publish(1);
   consume();
-  lend(kTiles);
+  publish(kTiles);
   EXPECT_FALSE(claim(theirs)) << "helping does not know what must come before";
   Wire::close(in);
-  ASSERT_EQ(take(), TileStatus::Claimed);
+  ASSERT_EQ(claim_front(), TileStatus::Claimed);
   EXPECT_EQ(mine.first, 0u);
   EXPECT_EQ(mine.count, kTiles);
-  EXPECT_EQ(take(), TileStatus::Done);
+  EXPECT_EQ(claim_front(), TileStatus::Done);
 }
 
-TEST_F(OfferAhead, IsRefusedOnceTheReaderHasGivenUp) {
+TEST_F(EarlyOffer, IsRefusedOnceTheReaderHasGivenUp) {
   offer_ahead();
-  lend(1);
+  publish(1);
   ASSERT_TRUE(find_early_offer());
   Wire::close(in);
   EXPECT_FALSE(Wire::claim_all(out, bytes_of(kTiles))) << "closed since it was looked at";
@@ -226,23 +226,23 @@ TEST_F(OfferAhead, IsRefusedOnceTheReaderHasGivenUp) {
   EXPECT_FALSE(find_early_offer());
 }
 
-TEST_F(Help, WithTheNextMessageStartsAnew) {
+TEST_F(CooperativeCopy, WithTheNextMessageStartsAnew) {
   for (uint64_t message = 0; message < 3 * kCapacity; ++message) {
-    lend(4);
+    publish(4);
     offer(4);
     ASSERT_TRUE(claim(theirs));
     EXPECT_EQ(theirs.first + theirs.count, 4u);
     Wire::finish(out);
     uint64_t taken = 0;
-    while (take() == TileStatus::Claimed) taken += mine.count;
+    while (claim_front() == TileStatus::Claimed) taken += mine.count;
     EXPECT_EQ(taken + theirs.count, 4u);
     consume();
   }
 }
 
-TEST_F(Help, IgnoresNumbersThatMakeNoSense) {
+TEST_F(CooperativeCopy, IgnoresNumbersThatMakeNoSense) {
   std::mt19937_64 random(1);
-  lend(40);
+  publish(40);
   for (int i = 0; i < 200000; ++i) {
     memory->offer.front = random() >> random() % 64;
     if (!claim(theirs)) continue;
@@ -257,7 +257,7 @@ TEST_F(Help, IgnoresNumbersThatMakeNoSense) {
     for (int turn = 0; turn < 50; ++turn) {
       memory->claim = {random() >> random() % 64, random() >> random() % 64};
       if (turn % 2 == 0) memory->claim.back = 1 << kCountBits | random() >> random() % 64;
-      if (take() != TileStatus::Claimed) continue;
+      if (claim_front() != TileStatus::Claimed) continue;
       ASSERT_EQ(mine.first, taken);
       taken += mine.count;
       ASSERT_LE(taken, 40u);
@@ -272,7 +272,7 @@ class Interleaved : public Ends<Interrupted> {
   ~Interleaved() { Interrupted::interrupt = nullptr; }
 
   void copy_message(uint64_t tiles) {
-    lend(tiles);
+    publish(tiles);
     owner_.assign(tiles, kNobody);
     offer(tiles);
     bool done = false;
@@ -304,7 +304,7 @@ class Interleaved : public Ends<Interrupted> {
   /// True when the message is there.
   bool read() {
     Tiles mine;
-    switch (Wire::take(in, mine)) {
+    switch (Wire::claim_front(in, mine)) {
       case TileStatus::Claimed:
         own(mine, kReader);
         return false;
@@ -348,7 +348,7 @@ class Interleaved : public Ends<Interrupted> {
   uint64_t helped_ = 0;
 };
 
-TEST(HelpInAnyOrder, GivesEveryTileToOneOfThem) {
+TEST(CooperativeCopyInAnyOrder, GivesEveryTileToOneOfThem) {
   uint64_t cooperative = 0;
   for (uint64_t seed = 0; seed < 3000; ++seed) {
     SCOPED_TRACE(seed);
@@ -362,7 +362,7 @@ TEST(HelpInAnyOrder, GivesEveryTileToOneOfThem) {
 }
 
 /// A reader that gives up at any moment, and a writer that places: never both think the place is theirs.
-TEST(OfferAheadInAnyOrder, NeverGoesOnWhenTheReaderHasIt) {
+TEST(DirectStoreInAnyOrder, NeverGoesOnWhenTheReaderHasIt) {
   int placed = 0, refused = 0;
   for (uint64_t seed = 0; seed < 20000; ++seed) {
     std::mt19937_64 random(seed);
@@ -375,7 +375,7 @@ TEST(OfferAheadInAnyOrder, NeverGoesOnWhenTheReaderHasIt) {
       readers = Wire::settled(ends.in);
       EXPECT_FALSE(readers && writing);
     };
-    Wire::offer(ends.in, 3, {.way = kPush | kEarly, .place = 4096, .tag = 1});
+    Wire::offer(ends.in, 3, {.route = kCma | kEarly, .target = 4096, .tag = 1});
     Interrupted::interrupt = give_up;
     if (Wire::find_early_offer(ends.out, 1, bytes_of(3), 0, ends.offered) && Wire::claim_all(ends.out, bytes_of(3))) {
       Interrupted::interrupt = nullptr;
@@ -396,7 +396,7 @@ TEST(OfferAheadInAnyOrder, NeverGoesOnWhenTheReaderHasIt) {
 }
 
 /// Both at full speed, a word a tile. The thread sanitizer would see two in one tile, and the reader's look too early.
-TEST(HelpAtFullSpeed, CopiesEveryTileOnce) {
+TEST(CooperativeCopyAtFullSpeed, CopiesEveryTileOnce) {
   constexpr uint64_t kMessages = 20000, kMost = 40;
   struct Shared {
     Ends<HostMemory> ends;
@@ -408,7 +408,7 @@ TEST(HelpAtFullSpeed, CopiesEveryTileOnce) {
     Tiles mine;
     for (uint64_t message = 0; message < kMessages; ++message) {
       for (uint64_t i = 0; i < kMost; ++i) shared.from[i] = message * kMost + i;
-      ends.lend(1 + message % kMost);
+      ends.publish(1 + message % kMost);
       HostMemory::store_release(&shared.lent, message + 1);
       for (;;) {
         HostWire::refresh(ends.out);
@@ -430,9 +430,9 @@ TEST(HelpAtFullSpeed, CopiesEveryTileOnce) {
     std::fill(shared.to, shared.to + tiles, 0);
     shared.ends.offer(tiles);
     Tiles mine;
-    for (Take take; (take = Ends<HostMemory>::Wire::take(in, mine)) != TileStatus::Done;) {
-      if (take == TileStatus::Wait) std::this_thread::yield();
-      if (take != TileStatus::Claimed) continue;
+    for (TileStatus status; (status = Ends<HostMemory>::Wire::claim_front(in, mine)) != TileStatus::Done;) {
+      if (status == TileStatus::Wait) std::this_thread::yield();
+      if (status != TileStatus::Claimed) continue;
       for (uint64_t i = mine.first; i < mine.first + mine.count; ++i) shared.to[i] = shared.from[i];
     }
     for (uint64_t i = 0; i < tiles; ++i) wrong += shared.to[i] != message * kMost + i ? 1U : 0U;

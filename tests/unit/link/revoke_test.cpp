@@ -41,35 +41,35 @@ struct Ends {
 struct Lending : testing::Test, Ends<HostMemory> {};
 
 TEST_F(Lending, LetsAReaderHoldWhatIsLent) {
-  EXPECT_FALSE(Wire::held(out));
-  EXPECT_TRUE(Wire::hold(in));
-  EXPECT_TRUE(Wire::held(out));
-  Wire::release(in);
-  EXPECT_FALSE(Wire::held(out));
+  EXPECT_FALSE(Wire::being_read(out));
+  EXPECT_TRUE(Wire::begin_read(in));
+  EXPECT_TRUE(Wire::being_read(out));
+  Wire::end_read(in);
+  EXPECT_FALSE(Wire::being_read(out));
   EXPECT_TRUE(Wire::still_valid(in));
 }
 
 TEST_F(Lending, EndsWithTheFirstMessageThatWasNotConsumed) {
   out.next = out.zcopied = 3;
   out.acked = 1;
-  Wire::take_back(out);
-  EXPECT_TRUE(Wire::hold(in)) << "it has been consumed, so it was read when it was lent";
+  Wire::revoke(out);
+  EXPECT_TRUE(Wire::begin_read(in)) << "it has been consumed, so it was read when it was lent";
   EXPECT_TRUE(Wire::still_valid(in));
   for (in.next = 1; in.next < 4; ++in.next) {
-    EXPECT_FALSE(Wire::hold(in)) << in.next;
+    EXPECT_FALSE(Wire::begin_read(in)) << in.next;
     EXPECT_FALSE(Wire::still_valid(in)) << in.next;
   }
 }
 
 TEST_F(Lending, WaitsForWhoHoldsAlready) {
-  ASSERT_TRUE(Wire::hold(in));
-  Wire::take_back(out);
-  EXPECT_TRUE(Wire::held(out));
-  Wire::release(in);
-  EXPECT_FALSE(Wire::held(out));
-  EXPECT_FALSE(Wire::hold(in));
-  Wire::release(in);
-  EXPECT_FALSE(Wire::held(out));
+  ASSERT_TRUE(Wire::begin_read(in));
+  Wire::revoke(out);
+  EXPECT_TRUE(Wire::being_read(out));
+  Wire::end_read(in);
+  EXPECT_FALSE(Wire::being_read(out));
+  EXPECT_FALSE(Wire::begin_read(in));
+  Wire::end_read(in);
+  EXPECT_FALSE(Wire::being_read(out));
 }
 
 /// The writer gives up at any moment: the memory is never read when it is its owner's.
@@ -82,13 +82,13 @@ TEST(LendingInAnyOrder, NeverLetsBothHaveTheMemory) {
     bool reading = false, taken_back = false, owners = false;
     const auto give_up = [&] {
       if (owners || random() % 4 != 0) return;
-      if (!std::exchange(taken_back, true)) Wire::take_back(ends.out);
-      owners = !Wire::held(ends.out);
+      if (!std::exchange(taken_back, true)) Wire::revoke(ends.out);
+      owners = !Wire::being_read(ends.out);
       EXPECT_FALSE(owners && reading);
     };
     for (int message = 0; message < 3; ++message) {
       Interrupted::interrupt = give_up;
-      if (Wire::hold(ends.in)) {
+      if (Wire::begin_read(ends.in)) {
         ASSERT_FALSE(owners);
         reading = true;
         for (int i = 0; i < 2; ++i) give_up();
@@ -97,7 +97,7 @@ TEST(LendingInAnyOrder, NeverLetsBothHaveTheMemory) {
       } else {
         ++refused;
       }
-      Wire::release(ends.in);
+      Wire::end_read(ends.in);
       Interrupted::interrupt = nullptr;
     }
     while (!owners) give_up();
@@ -116,7 +116,7 @@ TEST(LendingInAnyOrder, TellsAReaderOfAnotherProcessThatItReadTooLate) {
     int value = 1, read = 0;
     Interrupted::interrupt = [&] {
       if (value == 2 || random() % 4 != 0) return;
-      Wire::take_back(ends.out);
+      Wire::revoke(ends.out);
       value = 2;  // its owner's call has returned
     };
     Interrupted::pause();
@@ -139,15 +139,15 @@ TEST(LendingAtFullSpeed, FreesNoMemoryThatIsRead) {
     auto lent = std::make_unique<std::vector<uint64_t>>(64, 1);
     const std::vector<uint64_t>* const there = lent.get();
     std::thread reader([&] {
-      while (Wire::hold(ends.in)) {
+      while (Wire::begin_read(ends.in)) {
         for (const uint64_t word : *there) sum += word;
-        Wire::release(ends.in);
+        Wire::end_read(ends.in);
       }
-      Wire::release(ends.in);
+      Wire::end_read(ends.in);
     });
     for (int i = round % 50; i > 0; --i) std::this_thread::yield();
-    Wire::take_back(ends.out);
-    while (Wire::held(ends.out)) std::this_thread::yield();
+    Wire::revoke(ends.out);
+    while (Wire::being_read(ends.out)) std::this_thread::yield();
     lent.reset();
     reader.join();
   }

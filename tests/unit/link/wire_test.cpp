@@ -142,7 +142,7 @@ TEST_F(Wire, SaysWhereInTheWritersSharedMemoryAMessageLies) {
   EXPECT_EQ(arrival.region, 3u);
   EXPECT_EQ(arrival.offset, 100u);
   EXPECT_EQ(arrival.data, nullptr);
-  slot(memory.get(), 0)->place[1] = 0;
+  slot(memory.get(), 0)->mapped[1] = 0;
   EXPECT_EQ(poll(), Poll::Bad) << "there is no region 0";
 }
 

@@ -31,9 +31,9 @@ constexpr std::array<Rank, 6> kRanks = {2, 3, 4, 5, 7, 8};
 /// Sizes, rounds, modes and orders as they come.
 Trial random_trial(std::mt19937_64& random) {
   constexpr std::array<uint64_t, 8> kSizes = {0, 1, 2, 3, 13, 40, 129, 257};
-  Trial trial{.seed = random(), .mappings = {}, .in_place = random() % 2 == 0};
+  Trial trial{.seed = random(), .windows = {}, .in_place = random() % 2 == 0};
   const uint64_t rounds = 1 + random() % 5;
-  for (uint64_t i = 0; i < rounds; ++i) trial.mappings.push_back(kSizes[random() % kSizes.size()]);
+  for (uint64_t i = 0; i < rounds; ++i) trial.windows.push_back(kSizes[random() % kSizes.size()]);
   if (random() % 2 == 0) trial.capacity = 1000;  // the proof must not lean on links being small
   return trial;
 }

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "exec/compile/direct_store.hpp"
-#include "support/exec_team.hpp"
+#include "support/exec_ranks.hpp"
 
 namespace tutti::exec {
 namespace {
@@ -70,11 +70,11 @@ TEST(PlaceMarks, AResultIsPlacedWhereItIsReceivedAsItIs) {
   Sketch sketch;
   sketch.two_shot();
   sketch.mark();
-  EXPECT_TRUE(sketch.op(1).places);
+  EXPECT_TRUE(sketch.op(1).stores_direct);
   EXPECT_TRUE(sketch.op(2).offers);
   EXPECT_EQ(sketch.op(2).ahead, 1u) << "the peer's input comes first";
   EXPECT_EQ(sketch.op(2).after, 0u);
-  EXPECT_FALSE(sketch.op(0).places || sketch.op(0).offers || sketch.op(1).offers || sketch.op(2).places);
+  EXPECT_FALSE(sketch.op(0).stores_direct || sketch.op(0).offers || sketch.op(1).offers || sketch.op(2).stores_direct);
 }
 
 TEST(PlaceMarks, InPlaceTheInputMustHaveBeenHad) {
@@ -84,7 +84,7 @@ TEST(PlaceMarks, InPlaceTheInputMustHaveBeenHad) {
   sketch.mark();
   EXPECT_TRUE(sketch.op(2).offers);
   EXPECT_EQ(sketch.op(2).after, 1u);
-  EXPECT_EQ(sketch.op(1).had, 1u);
+  EXPECT_EQ(sketch.op(1).received, 1u);
 }
 
 TEST(PlaceMarks, AllOfTheInputThatIsGivenCounts) {
@@ -154,7 +154,7 @@ TEST(PlaceMarks, NothingShortNothingOutOfReach) {
   sketch.two_shot();
   sketch.geometry.direct_store_from = kBytes + 1;
   sketch.mark();
-  EXPECT_FALSE(sketch.op(1).places || sketch.op(2).offers);
+  EXPECT_FALSE(sketch.op(1).stores_direct || sketch.op(2).offers);
   sketch.geometry.direct_store_from = kBytes;
   sketch.links.ins()[0].addresses = false;
   EXPECT_FALSE(sketch.mark().op(2).offers);
@@ -169,8 +169,8 @@ TEST(PlaceMarks, AFoldForSeveralHasHadOfEach) {
   sketch.fold({1, 2}, {Base::Input, 0}, {Base::Output, 0}, {1, 2});
   sketch.fold({1}, {Base::Input, kBytes}, {Base::Output, kBytes}, {1, 2});
   sketch.mark();
-  EXPECT_EQ(sketch.op(0).had, 1u);
-  EXPECT_EQ(sketch.op(1).had, 1u) << "two of rank 1, one of rank 2";
+  EXPECT_EQ(sketch.op(0).received, 1u);
+  EXPECT_EQ(sketch.op(1).received, 1u) << "two of rank 1, one of rank 2";
 }
 
 TEST(PlaceMarks, PastTheCacheGoesWhatNobodyReadsHere) {
@@ -189,10 +189,10 @@ TEST(PlaceMarks, OnlyWhatIsLentFromWhereItIsFolded) {
   Sketch sketch;
   sketch.two_shot();
   sketch.program.ops[1].stage = 0;
-  EXPECT_FALSE(sketch.mark().op(1).places) << "some reader gets a copy";
+  EXPECT_FALSE(sketch.mark().op(1).stores_direct) << "some reader gets a copy";
   sketch.program.ops[1].stage = kNone;
   sketch.program.ops[1].lend = false;
-  EXPECT_FALSE(sketch.mark().op(1).places);
+  EXPECT_FALSE(sketch.mark().op(1).stores_direct);
 }
 
 }  // namespace

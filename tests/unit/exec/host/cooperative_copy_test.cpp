@@ -60,7 +60,7 @@ struct Helper : testing::Test {
   SharedRegion region(uint64_t first, uint64_t up_to) const {
     return {.id = 5, .base = to.data(), .pages = to.data() + first, .pages_end = to.data() + up_to};
   }
-  int read_some(const SharedRegion& region = {}) { return HostReduce::share(in, region, op, to.data(), lane); }
+  int read_some(const SharedRegion& region = {}) { return HostReduce::copy_next_tile(in, region, op, to.data(), lane); }
   int read_all(const SharedRegion& region = {}) {
     int error = 0;
     do error = read_some(region);
@@ -185,9 +185,9 @@ TEST(Placing, LeavesToTheReaderWhatSharesItsPages) {
       const Arithmetic how{.fold = fold_function(DType::U32, tutti::Op::Sum), .element_bytes = 4};
       auto* const to = reinterpret_cast<unsigned char*>(sum.data());
       if (readers == 1 && !by_cma) {
-        HostReduce::place(how, op, {.bytes = kCount * 4}, to, lane);
+        HostReduce::store_direct(how, op, {.bytes = kCount * 4}, to, lane);
       } else {
-        const Pulled result = HostReduce::pull(how, op, {.bytes = kCount * 4}, to, nullptr, sources, lane);
+        const CmaResult result = HostReduce::run_tiled(how, op, {.bytes = kCount * 4}, to, nullptr, sources, lane);
         if (result.error == EPERM) GTEST_SKIP() << "the kernel does not permit it here";
         ASSERT_EQ(result.error, 0);
       }
@@ -260,9 +260,9 @@ TEST_F(Helper, IsRefusedByAReaderThatGivesUp) {
   ASSERT_TRUE(HostCooperativeWire::find_offer(out, offered));
   ASSERT_TRUE(HostCooperativeWire::claim_back(out, offered, tiles));  // and is about to copy
   close_offers({&in, 1});
-  EXPECT_FALSE(alone(in));
+  EXPECT_FALSE(writer_done(in));
   HostCooperativeWire::finish(out);
-  EXPECT_TRUE(alone(in));
+  EXPECT_TRUE(writer_done(in));
   EXPECT_FALSE(help());
   EXPECT_EQ(to.back(), 0);
 }
@@ -287,10 +287,10 @@ TEST(PlacingOutOfReach, IsTriedOnce) {
   rank.out = &out;
   LaneState lane;
   lane.tables = &tables;
-  const Instruction op{.outs = {0, 1}, .bytes = kBytes, .places = true};
+  const Instruction op{.outs = {0, 1}, .bytes = kBytes, .stores_direct = true};
   for (uint64_t message = 0; message < 3; ++message) {
     const auto shared = static_cast<uint64_t>(link::Route::Mapped);
-    HostCooperativeWire::offer(in, link::tiles_of(kBytes), {.way = shared | link::kEarly, .region = 5});
+    HostCooperativeWire::offer(in, link::tiles_of(kBytes), {.route = shared | link::kEarly, .region = 5});
     HostReduce::claim_direct_stores(rank, lane, op);
     EXPECT_EQ(lane.direct_stores, 0u);
     ++out.next, ++in.next;
@@ -316,7 +316,7 @@ TEST(Pulling, FoldsMoreMessagesThanTheUsualRoomHolds) {
   std::vector<uint32_t> sum(kCount);
   const Instruction op{.arrivals = {0, kMessages}, .bytes = kCount * 4, .sources = kMessages};
   const Arithmetic how{.fold = fold_function(DType::U32, tutti::Op::Sum), .element_bytes = 4};
-  const Pulled by_cma = HostReduce::pull(how, op, {.bytes = kCount * 4}, reinterpret_cast<unsigned char*>(sum.data()),
+  const CmaResult by_cma = HostReduce::run_tiled(how, op, {.bytes = kCount * 4}, reinterpret_cast<unsigned char*>(sum.data()),
                                        nullptr, sources.data(), lane);
   if (by_cma.error == EPERM) GTEST_SKIP() << "the kernel does not permit it here";
   ASSERT_EQ(by_cma.error, 0);

@@ -90,8 +90,8 @@ void offer(link::InLink& in, const SharedRegion& region, unsigned char* to, uint
 }
 
 bool claim_all(link::LinkMemory* link, uint64_t bytes) {
-  link::CooperativeWriter writer;
-  link::OutLink out{.memory = link, .cooperative_writer = &writer};
+  link::CooperativeWriter state;
+  link::OutLink out{.memory = link, .cooperative_writer = &state};
   return HostCooperativeWire::claim_all(out, bytes);
 }
 
@@ -121,7 +121,7 @@ TEST_F(LetGo, PartsWithPagesThatAStoppedWriterMayStoreTo) {
     return 0;
   });
   in.process = writer.process();
-  let_go({}, {&in, 1}, nobody);
+  release_buffers({}, {&in, 1}, nobody);
   EXPECT_TRUE(std::all_of(data, to, [](unsigned char byte) { return byte == 1; })) << "it is not ours to change";
   EXPECT_TRUE(std::all_of(to + kBytes, data + 3 * kBytes, [](unsigned char byte) { return byte == 1; }));
   std::memset(data, kPattern, 3 * kBytes);
@@ -144,7 +144,7 @@ TEST_F(LetGo, KeepsMemoryThatOnlyTheDeadHaveMapped) {
   });
   in.process = writer.process();
   writer.kill();
-  let_go({}, {&in, 1}, [](Rank) { return true; });
+  release_buffers({}, {&in, 1}, [](Rank) { return true; });
   EXPECT_EQ(memory.find(data, kBytes).id, region.id);
   memory.release(data);
 }
@@ -160,13 +160,13 @@ TEST_F(LetGo, ShutsTheGateBeforeAWriterThatWasStoppedOnItsWay) {
   LaneState lane;
   lane.arrivals = &arrival;
   lane.pointers = &pointer;
-  ASSERT_EQ(HostReduce::share(in, {}, op, to.data(), lane), 0);
+  ASSERT_EQ(HostReduce::copy_next_tile(in, {}, op, to.data(), lane), 0);
   const pid_t owner = getpid();
   Writer writer([&] {
     const link::Offer& offer = Writer::common().link.offer;
-    link::CooperativeWriter writer;
-    writer.messages[0] = {1, from.data(), kBytes};
-    link::OutLink out{.memory = &Writer::common().link, .next = 1, .cooperative_writer = &writer};
+    link::CooperativeWriter state;
+    state.messages[0] = {1, from.data(), kBytes};
+    link::OutLink out{.memory = &Writer::common().link, .next = 1, .cooperative_writer = &state};
     link::OfferCopy offered;
     link::Tiles tiles;
     if (!HostCooperativeWire::find_offer(out, offered) || !HostCooperativeWire::claim_back(out, offered, tiles)) return -1;
@@ -176,8 +176,8 @@ TEST_F(LetGo, ShutsTheGateBeforeAWriterThatWasStoppedOnItsWay) {
     return link::cma_write(owner, from.data(), reinterpret_cast<unsigned char*>(offer.target), kBytes, offer.region);
   });
   in.process = writer.process();
-  EXPECT_FALSE(alone(in));
-  let_go({}, {&in, 1}, nobody);
+  EXPECT_FALSE(writer_done(in));
+  release_buffers({}, {&in, 1}, nobody);
   std::fill(to.begin(), to.end(), kPattern);
   const int result = writer.go_on();
   if (result == -2) GTEST_SKIP() << "the kernel does not permit it here";
@@ -209,7 +209,7 @@ TEST_F(LetGo, WaitsForAThreadThatReadsWhatWasLent) {
     HostRevokeWire::end_read(in);
   });
   while (!holds) nap(1e-4);
-  let_go(outs, {}, nobody);
+  release_buffers(outs, {}, nobody);
   returned = true;
   lent.reset();
   reader.join();
@@ -226,8 +226,8 @@ TEST_F(LetGo, WaitsForAThreadThatStoresWhatItHasClaimed) {
   offer(in, {}, to.data(), kBytes);
   std::atomic<bool> claimed = false, returned = false;
   std::thread writer([&] {
-    link::CooperativeWriter writer;
-    link::OutLink out{.memory = link.get(), .cooperative_writer = &writer};
+    link::CooperativeWriter state;
+    link::OutLink out{.memory = link.get(), .cooperative_writer = &state};
     EXPECT_TRUE(HostCooperativeWire::claim_all(out, kBytes));
     claimed = true;
     nap(1.5);
@@ -236,7 +236,7 @@ TEST_F(LetGo, WaitsForAThreadThatStoresWhatItHasClaimed) {
     HostCooperativeWire::finish(out);
   });
   while (!claimed) nap(1e-4);
-  let_go({}, {&in, 1}, nobody);
+  release_buffers({}, {&in, 1}, nobody);
   returned = true;
   std::vector<unsigned char>().swap(to);
   writer.join();
@@ -249,7 +249,7 @@ TEST_F(LetGo, TellsAReaderOfAnotherProcessThatItComesTooLate) {
   HostWire::publish_zcopy(out, 7, data.data(), data.size());
   link::InLink in{.memory = &Writer::common().link, .process = getpid()};
   EXPECT_TRUE(HostRevokeWire::still_valid(in));
-  let_go({&out, 1}, {}, nobody);
+  release_buffers({&out, 1}, {}, nobody);
   EXPECT_FALSE(HostRevokeWire::still_valid(in));
 }
 

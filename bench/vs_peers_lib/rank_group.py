@@ -1,4 +1,4 @@
-"""A program that has been started and waits to be told what to do; bench/peers/seat.hpp is its other half."""
+"""A program that has been started and waits to be told what to do; bench/peers/driver_pipes.hpp is its other half."""
 
 import os
 import select
@@ -13,7 +13,7 @@ class Lost(Exception):
     """A program that ended, failed or did not answer; it says so itself."""
 
 
-class Crew:
+class RankGroup:
     """The ranks of one program. Used in one thread."""
 
     def __init__(self, program, ranks, cores, folder=None, limit=60.0):

@@ -1,4 +1,4 @@
-#include "conformance/crew.hpp"
+#include "conformance/rank_group.hpp"
 
 #include <fmt/format.h>
 #include <sys/mman.h>

@@ -62,9 +62,9 @@ inline int fork_ranks(int ranks) {
 }
 
 /// The rank's two pipes.
-class Seat {
+class DriverPipes {
  public:
-  Seat(const std::string& folder, int rank)
+  DriverPipes(const std::string& folder, int rank)
       : rank_(rank),
         turn_(std::fopen((folder + "/turn." + std::to_string(rank)).c_str(), "re")),
         said_(open((folder + "/said").c_str(), O_WRONLY | O_CLOEXEC)) {
@@ -73,9 +73,9 @@ class Seat {
       std::exit(2);
     }
   }
-  Seat(const Seat&) = delete;
-  Seat& operator=(const Seat&) = delete;
-  ~Seat() {
+  DriverPipes(const DriverPipes&) = delete;
+  DriverPipes& operator=(const DriverPipes&) = delete;
+  ~DriverPipes() {
     std::fclose(turn_);
     close(said_);
   }

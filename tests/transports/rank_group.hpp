@@ -18,12 +18,12 @@ using MakeTransport = std::function<std::unique_ptr<transports::Transport>(const
 /// How long a test waits for anything before it fails.
 inline constexpr double kWaitLimit = 30;
 
-class Team {
+class RankGroup {
  public:
-  Team(Rank ranks, bool processes);
-  ~Team();
-  Team(const Team&) = delete;
-  Team& operator=(const Team&) = delete;
+  RankGroup(Rank ranks, bool processes);
+  ~RankGroup();
+  RankGroup(const RankGroup&) = delete;
+  RankGroup& operator=(const RankGroup&) = delete;
 
   /// Runs body(rank) on every rank and waits for all. What a rank throws, and what it expects in vain, fails the test.
   /// `victim`: the rank that will kill itself.
@@ -54,15 +54,15 @@ class Team {
 };
 
 /// What one rank has. The transport may be taken down before the rest.
-struct Seat {
-  Seat(Team& of, Rank me, const MakeTransport& make);
+struct TestRank {
+  TestRank(RankGroup& of, Rank me, const MakeTransport& make);
 
   /// Lets engines work once, and gives way when there was nothing to do. Throws what they report.
   void turn();
   /// Turns until `done`. Throws Error(Timeout) naming `what`.
   void until(const std::function<bool()>& done, const char* what);
 
-  Team& team;
+  RankGroup& group;
   const Rank rank;
   FakeWireup wireup;
   transports::Segment memory;

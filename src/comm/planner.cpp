@@ -135,7 +135,7 @@ Prepared Planner::make(const Wanted& wanted) {
                                 .scaled = spec.op == Op::PreMulSum,
                                 .allow_cma = policy.pull || env().cma == Cma::Always,
                                 .cooperative = cooperative,
-                                .direct_store_from = choice.algorithm->places ? policy.direct_store_from : link::kNever,
+                                .direct_store_from = choice.algorithm->direct_stores ? policy.direct_store_from : link::kNever,
                                 .shared = {policy.share && wanted.shared_in, policy.share && wanted.shared_out},
                                 .nontemporal = policy.nontemporal};
   Prepared prepared{.wanted = wanted, .algorithm = choice.algorithm->name};

@@ -154,9 +154,8 @@ Status Receiver::ended(int error) {
 
 Status Receiver::garbage(const char* what, const FrameHeader& header) const {
   return {Code::ProtocolError,
-          fmt::format("tcp: message {2} from rank {0} (link lane {1}) is invalid: {3} (number {4}, tag {5:#x}, "
-                      "{6} bytes)",
-                      peer(), link_lane_, out_.next, what, header.number, header.tag, header.length)};
+          fmt::format("tcp: message {} from rank {} (link lane {}) is invalid: {} (number {}, tag {:#x}, {} bytes)",
+                      out_.next, peer(), link_lane_, what, header.number, header.tag, header.length)};
 }
 
 }  // namespace tutti::transports::tcp

@@ -22,7 +22,7 @@ void check_contents(const Model& model, const VerifyOptions& options) {
 }
 
 uint32_t ranks_to_look_at(const Model& model, const VerifyOptions& options) {
-  // Whether a rank leaves a barrier before another has entered is asked of every two.
+  // The check that no rank leaves a barrier before another has entered needs every pair of ranks.
   if (options.every_rank || model.shape().collective == Collective::Barrier) return model.ranks();
   return all_ranks_are_alike(model) ? 1 : model.ranks();
 }

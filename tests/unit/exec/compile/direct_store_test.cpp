@@ -191,7 +191,7 @@ TEST(PlaceMarks, OnlyWhatIsLentFromWhereItIsFolded) {
   sketch.program.ops[1].stage = 0;
   EXPECT_FALSE(sketch.mark().op(1).stores_direct) << "some reader gets a copy";
   sketch.program.ops[1].stage = kNone;
-  sketch.program.ops[1].lend = false;
+  sketch.program.ops[1].zcopy = false;
   EXPECT_FALSE(sketch.mark().op(1).stores_direct);
 }
 

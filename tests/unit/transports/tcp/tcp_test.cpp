@@ -115,7 +115,7 @@ TEST_F(TcpReceiver, FindsGarbageAndSaysWhoseItIs) {
     bool moved = false;
     const Status status = fresh.progress(moved);
     EXPECT_EQ(status.code, Code::ProtocolError) << bytes;
-    EXPECT_NE(status.text.find("from rank 3 (link_lane 9) as message 0"), std::string::npos) << status.text;
+    EXPECT_NE(status.text.find("message 0 from rank 3 (link lane 9) is invalid"), std::string::npos) << status.text;
   }
 }
 
@@ -140,7 +140,7 @@ TEST_F(TcpReceiver, SaysWhoseStreamEndedInTheMiddleOfAMessage) {
     bool moved = false;
     const Status status = fresh.progress(moved);
     EXPECT_EQ(status.code, Code::PeerFailed) << cut;
-    EXPECT_NE(status.text.find("from rank 3 (link_lane 9) broke in message 0"), std::string::npos) << status.text;
+    EXPECT_NE(status.text.find("from rank 3 (link lane 9) broke in message 0"), std::string::npos) << status.text;
   }
 }
 
@@ -203,7 +203,7 @@ TEST_F(TcpSender, SaysWhoseReaderHasGone) {
   link::HostWire::publish_inline(out, 7, nullptr, 0);
   const Status status = progress();
   EXPECT_EQ(status.code, Code::PeerFailed);
-  EXPECT_NE(status.text.find("to rank 5 (link_lane 2) broke at message 0"), std::string::npos) << status.text;
+  EXPECT_NE(status.text.find("to rank 5 (link lane 2) broke at message 0"), std::string::npos) << status.text;
 }
 
 TEST_F(TcpSender, RefusesAMessageThatNoReceiverWouldTake) {

@@ -33,7 +33,7 @@ class SharedBoard {
   Board* board_;
 };
 
-/// The way of the unique id from the first process to the others: a pipe, one copy for each.
+/// Sends the unique id from the first process to the others: a pipe, with one copy for each.
 struct Handout {
   int ends[2] = {-1, -1};
   Handout() {

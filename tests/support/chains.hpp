@@ -1,5 +1,4 @@
-// Chains of dependent messages in plans: such a chain follows the steps of a lane in their order, `after`, and
-// messages.
+// Chains of dependent messages in plans: a chain follows the steps of a lane in order, `after`, and messages.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +11,7 @@
 
 namespace tutti::plan {
 
-/// A message as its receiver gets it: whose, and how much of the window it is.
+/// A received message: its sender, and its part of the window.
 struct Passed {
   Rank from = 0, to = 0;
   double length = 0;
@@ -34,7 +33,8 @@ inline double length_of(const RankPlan& plan, Range pieces) {
   return length;
 }
 
-/// The weight of the heaviest chain, a message weighing weigh(message). One round, links that hold everything.
+/// The weight of the heaviest chain, when a message weighs weigh(message). One round; links hold any number of
+/// messages.
 template <class Weigh>
 double heaviest_chain(const std::vector<RankPlan>& plans, const Weigh& weigh) {
   std::map<std::tuple<Rank, Rank, size_t>, std::vector<std::pair<double, double>>> links;  // chain so far, length

@@ -1,5 +1,5 @@
-// Other processes for tests: this test program, started again in a role. They start by exec, not by fork alone, so that
-// threads, and ThreadSanitizer, are as in a real process.
+// Other processes for tests: this test program, started again in a role, by exec, because after a mere fork threads and
+// ThreadSanitizer do not work as in a real process.
 #pragma once
 
 #include <sys/types.h>
@@ -28,7 +28,7 @@ class Child {
  public:
   /// Starts this program in `role` with `argument`. `environment`: "NAME=value NAME=value".
   Child(const std::string& role, const std::string& argument, const std::string& environment = "");
-  ~Child();  ///< kills it, if it still runs
+  ~Child();  ///< kills it if it still runs
   Child(Child&& other) noexcept;
 
   pid_t process() const { return process_; }

@@ -1,4 +1,4 @@
-// Plans by the clock: how long they take if messages take time and nothing else does.
+// The time that plans take if only messages take time.
 #pragma once
 
 #include <algorithm>
@@ -10,13 +10,13 @@
 
 namespace tutti::plan {
 
-/// A link takes one unit of time for each message, one after the other; steps take none; every lane goes from round to
-/// round by itself.
+/// A link takes one unit of time per message, one after the other; steps take none; every lane goes through the rounds
+/// independently.
 class Clockwork {
  public:
   Clockwork(const std::vector<RankPlan>& plans, int rounds) : plans_(plans), rounds_(rounds) {}
 
-  /// When the last step of the last round is done, or of those before a deadlock.
+  /// The time of the last step of the last round, or of the last step before a deadlock.
   int64_t run() {
     for (bool progress = true; progress;) {
       progress = false;

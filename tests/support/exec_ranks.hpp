@@ -1,4 +1,4 @@
-// All ranks of one all-reduce in one thread, a step at a time, in an order that a seed decides.
+// All ranks of one all-reduce in one thread, one step at a time, in an order given by a seed.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@
 
 namespace tutti::exec {
 
-/// The links of ranks that are all in this process.
+/// The links of ranks in this process.
 struct Wires {
   struct Key {
     Rank from, to;
@@ -37,13 +37,16 @@ struct Wires {
   }
 };
 
-/// One rank's. All that is lent is read where it is.
+/// One rank's links. Zero-copy messages are read in place.
 class Wired : public Connector {
  public:
   Wired(Wires& wires, Rank rank, bool cooperative = true) : wires_(wires), rank_(rank), cooperative_(cooperative) {}
   link::OutLink connect_out(Rank peer, uint32_t link_lane) override {
     const Wires::Key key{rank_, peer, link_lane};
-    return {.memory = wires_.of(key), .peer = peer, .zcopy_threshold = 0, .cooperative_writer = &wires_.cooperative_writers[key]};
+    return {.memory = wires_.of(key),
+            .peer = peer,
+            .zcopy_threshold = 0,
+            .cooperative_writer = &wires_.cooperative_writers[key]};
   }
   link::InLink connect_in(Rank peer, uint32_t link_lane) override {
     return {.memory = wires_.of({peer, rank_, link_lane}),
@@ -65,7 +68,7 @@ class ExecRanks {
     Rank ranks = 2;
     bool in_place = false;
     uint64_t count = 1000, window = 300;  ///< elements: four rounds, the last one short
-    bool cooperates = false;                   ///< ranks copy for those that read what they have lent
+    bool cooperates = false;              ///< ranks take part in cooperative copies as writers
   };
   using Plans = std::function<plan::RankPlan(Rank me)>;
 
@@ -85,7 +88,7 @@ class ExecRanks {
     }
   }
 
-  /// Until all are done; none after so many steps that there is no end.
+  /// Runs until all ranks are done. Fails after so many steps that there is no end.
   void run(uint64_t seed) {
     std::mt19937_64 random(seed);
     std::vector<bool> done(ranks_.size(), false);
@@ -114,7 +117,7 @@ class ExecRanks {
     }
   }
 
-  /// Links over which a writer has copied, or folded, to where its reader wants it.
+  /// The number of links whose writer has copied or stored to the reader's memory.
   int64_t claimed() const {
     return std::count_if(wires_.memory.begin(), wires_.memory.end(),
                          [](const auto& link) { return link.second->claim.done != 0; });
@@ -130,7 +133,7 @@ class ExecRanks {
     Wired connector;
     Links links;
     std::vector<uint32_t> in, out;
-    std::list<std::vector<unsigned char>> memory;  // staging, and scratch
+    std::list<std::vector<unsigned char>> memory;  // staging and scratch
     Loaded program;
   };
 

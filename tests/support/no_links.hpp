@@ -1,4 +1,4 @@
-// Links that lead nowhere: for tests that look at programs and run none.
+// Unconnected links, for tests that inspect programs and do not run them.
 #pragma once
 
 #include "exec/links.hpp"

@@ -1,4 +1,4 @@
-// What every transport must do, whatever carries the messages.
+// The conformance suite of all transports.
 #pragma once
 
 #include <dirent.h>
@@ -21,9 +21,9 @@ struct Conformance : testing::Test {
     group.run(
         [&](Rank rank) {
           TestRank self(group, rank, Fixture::make);
-          group.meet();
+          group.barrier();
           body(self);
-          group.meet();
+          group.barrier();
         },
         victim);
   }
@@ -52,7 +52,7 @@ struct Conformance : testing::Test {
 TYPED_TEST_SUITE_P(Conformance);
 
 TYPED_TEST_P(Conformance, CarriesMessagesOfEverySizeInOrder) {
-  constexpr uint64_t kLargest = 5 << 19;  // beyond half the arena: one at a time is in it
+  constexpr uint64_t kLargest = 5 << 19;  // more than half the arena, so it holds one at a time
   std::vector<uint64_t> sizes;
   for (uint64_t size = 0; size <= kInlineBytes + 1; ++size) sizes.push_back(size);
   for (const uint64_t size : {4096UL, 65536UL, 65537UL, 1UL << 20, kLargest, 0UL, kLargest - 1, 3UL}) {
@@ -87,29 +87,29 @@ TYPED_TEST_P(Conformance, CarriesManyMessages) {
       });
 }
 
-TYPED_TEST_P(Conformance, HoldsAWriterBackWhoseReaderLagsAndLosesNothing) {
+TYPED_TEST_P(Conformance, StopsAWriterWhoseReaderLagsAndLosesNothing) {
   for (const uint64_t length : {8UL, 65536UL}) {
     uint64_t written = 0;
     this->on(2, [&](TestRank& self) {
-      const auto lead = [&](Writer& writer) {  // as far ahead as the link lets it
+      const auto lead = [&](Writer& writer) {  // as far ahead as the link allows
         const uint64_t bound = (uint64_t{64} << 20) / (length + 64);
         for (int idle = 0; idle < 100 && written < bound; ++idle) {
           while (written < bound && writer.try_write(written, payload_of(written, length))) ++written, idle = 0;
           self.turn();
         }
-        EXPECT_LT(written, bound) << "nothing held the writer back";
+        EXPECT_LT(written, bound) << "nothing stopped the writer";
       };
       if (self.rank == 0) {
         Writer writer(self, 1, 0, length);
         lead(writer);
         EXPECT_GE(written, kCapacity);
-        self.group.meet();
+        self.group.barrier();
         writer.write(written, payload_of(written, 1));
         ++written;
         writer.write(written, {});  // an empty message ends the test
         self.until([&] { return self.transport->flushed(); }, "the last bytes to leave");
       } else {
-        self.group.meet();
+        self.group.barrier();
         Reader reader(self, 0, 0);
         bool last = false;
         for (uint64_t m = 0; !last; ++m) {
@@ -126,12 +126,12 @@ TYPED_TEST_P(Conformance, HoldsAWriterBackWhoseReaderLagsAndLosesNothing) {
 TYPED_TEST_P(Conformance, LetsEitherEndComeFirst) {
   for (const Rank first : {0, 1}) {
     this->on(2, [&](TestRank& self) {
-      if (self.rank != first) self.group.meet();
+      if (self.rank != first) self.group.barrier();
       if (self.rank == 0) {
         Writer writer(self, 1, 5, 300);
         if (first == 0) {
           for (uint64_t m = 0; m < kCapacity; ++m) writer.write(m, payload_of(m, m % 7 * 40));
-          self.group.meet();
+          self.group.barrier();
         }
         for (uint64_t m = first == 0 ? kCapacity : 0; m < 50; ++m) writer.write(m, payload_of(m, m % 7 * 40));
         self.until([&] { return self.transport->flushed(); }, "the last bytes to leave");
@@ -139,7 +139,7 @@ TYPED_TEST_P(Conformance, LetsEitherEndComeFirst) {
         Reader reader(self, 0, 5);
         if (first == 1) {
           EXPECT_FALSE(reader.ready());
-          self.group.meet();
+          self.group.barrier();
         }
         for (uint64_t m = 0; m < 50; ++m) {
           reader.read(m, payload_of(m, m % 7 * 40));
@@ -149,7 +149,7 @@ TYPED_TEST_P(Conformance, LetsEitherEndComeFirst) {
   }
 }
 
-TYPED_TEST_P(Conformance, KeepsPeersAndChannelsApart) {
+TYPED_TEST_P(Conformance, KeepsPeersAndLinkLanesApart) {
   constexpr uint32_t kChannels = 3;
   constexpr uint64_t kMessages = 300;
   const auto number = [](Rank from, Rank to, uint32_t link_lane, uint64_t m) {
@@ -189,7 +189,7 @@ TYPED_TEST_P(Conformance, KeepsPeersAndChannelsApart) {
   });
 }
 
-TYPED_TEST_P(Conformance, ReadsLentMemoryInPlaceAndGivesItBack) {
+TYPED_TEST_P(Conformance, ReadsZeroCopyMessagesInPlaceAndConsumesThem) {
   this->one_link(
       [&](TestRank& self) {
         self.transport->acquaint(1, Deadline::in(kWaitLimit));
@@ -200,7 +200,7 @@ TYPED_TEST_P(Conformance, ReadsLentMemoryInPlaceAndGivesItBack) {
         }
         for (uint64_t m = 0; m < 20; ++m) {
           Payload mine = payload_of(m, 300000 + m);
-          writer.lend(m, mine);
+          writer.write_zcopy(m, mine);
           self.until([&] { return writer.returned(); }, "lent memory to be read");
           std::fill(mine.begin(), mine.end(), 0);
         }
@@ -214,7 +214,7 @@ TYPED_TEST_P(Conformance, ReadsLentMemoryInPlaceAndGivesItBack) {
       });
 }
 
-TYPED_TEST_P(Conformance, IsTakenDownWithMessagesInFlightAndLeavesNothingOpen) {
+TYPED_TEST_P(Conformance, CanBeDestroyedWithMessagesInFlightAndLeavesNothingOpen) {
   const size_t before = this->open_descriptors();
   this->on(3, [&](TestRank& self) {
     const Rank next = (self.rank + 1) % 3, previous = (self.rank + 2) % 3;
@@ -222,10 +222,10 @@ TYPED_TEST_P(Conformance, IsTakenDownWithMessagesInFlightAndLeavesNothingOpen) {
     Reader reader(self, previous, 0);
     for (uint64_t m = 0; writer.try_write(m, payload_of(m, m % 2 * 100000)); ++m) self.turn();
     self.until([&] { return reader.ready(); }, "a message");
-    self.group.meet();
+    self.group.barrier();
     if (self.rank != 0) self.transport.reset();
-    self.group.meet();
-    if (self.rank == 0) {  // its peers have gone: errors are allowed, nothing else
+    self.group.barrier();
+    if (self.rank == 0) {  // its peers have gone: only errors are allowed
       bool moved = false;
       for (int turn = 0; turn < 10; ++turn) {
         const Status status = self.transport->progress(moved);
@@ -238,8 +238,8 @@ TYPED_TEST_P(Conformance, IsTakenDownWithMessagesInFlightAndLeavesNothingOpen) {
 }
 
 REGISTER_TYPED_TEST_SUITE_P(Conformance, CarriesMessagesOfEverySizeInOrder, CarriesManyMessages,
-                            HoldsAWriterBackWhoseReaderLagsAndLosesNothing, LetsEitherEndComeFirst,
-                            KeepsPeersAndChannelsApart, ReadsLentMemoryInPlaceAndGivesItBack,
-                            IsTakenDownWithMessagesInFlightAndLeavesNothingOpen);
+                            StopsAWriterWhoseReaderLagsAndLosesNothing, LetsEitherEndComeFirst,
+                            KeepsPeersAndLinkLanesApart, ReadsZeroCopyMessagesInPlaceAndConsumesThem,
+                            CanBeDestroyedWithMessagesInFlightAndLeavesNothingOpen);
 
 }  // namespace tutti::test

@@ -1,4 +1,4 @@
-// The two ends of a link as an executor uses them, and payloads that tell whether they arrived whole.
+// The two ends of a link as an executor uses them, and payloads that show whether they are complete.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using link::kCapacity;
 using link::kInlineBytes;
 using Payload = std::vector<unsigned char>;
 
-/// `length` bytes that only this message has.
+/// `length` bytes that are unique to this message.
 inline Payload payload_of(uint64_t message, uint64_t length) {
   Payload bytes(length);
   uint64_t state = (message + 1) * 0x9e3779b97f4a7c15;
@@ -34,7 +34,7 @@ inline Payload payload_of(uint64_t message, uint64_t length) {
 
 class Writer {
  public:
-  /// Takes staging for as many messages of `largest` bytes as the link holds, or as there is room for in `share`.
+  /// Reserves staging for the link's capacity of messages of `largest` bytes, at most `share` of the staging memory.
   Writer(TestRank& self, Rank to, uint32_t link_lane, uint64_t largest, double share = 1)
       : self_(self),
         link_(self.transport->connect_out(to, link_lane, Deadline::in(kWaitLimit))),
@@ -53,8 +53,8 @@ class Writer {
       return true;
     }
     if (bytes.size() > largest_) throw_error(Code::InvalidArgument, "{} bytes do not fit", bytes.size());
-    // Wait for the message that used this part of the staging, not for a number of messages: the reader may be silent
-    // about inline ones that it consumed, but never about this one.
+    // Wait for the message that used this part of the staging, not for a number of messages: the reader acknowledges
+    // inline messages late, but this one at once.
     const uint64_t part = staged_ % slots_;
     HostWire::refresh(link_);
     if (staged_ >= slots_ && link_.acked <= user_[part]) return false;
@@ -68,8 +68,8 @@ class Writer {
   void write(uint64_t tag, const Payload& bytes) {
     self_.until([&] { return try_write(tag, bytes); }, "room in a link");
   }
-  /// Publishes `bytes` where they are; they may not change before returned().
-  void lend(uint64_t tag, const Payload& bytes) {
+  /// Publishes `bytes` zero-copy; they must not change before returned().
+  void write_zcopy(uint64_t tag, const Payload& bytes) {
     self_.until([&] { return HostWire::can_publish(link_); }, "room in a link");
     HostWire::publish_zcopy(link_, tag, bytes.data(), bytes.size());
   }
@@ -85,8 +85,8 @@ class Writer {
   uint64_t largest_;
   unsigned char* staging_;
   uint64_t slots_ = 0;
-  uint64_t staged_ = 0;                        // messages that went through staging
-  std::array<uint64_t, kCapacity> user_ = {};  // which message has each part of it
+  uint64_t staged_ = 0;                        // staged messages
+  std::array<uint64_t, kCapacity> user_ = {};  // the message in each part of the staging
 };
 
 class Reader {
@@ -94,13 +94,13 @@ class Reader {
   Reader(TestRank& self, Rank from, uint32_t link_lane)
       : self_(self), link_(self.transport->connect_in(from, link_lane, Deadline::in(kWaitLimit))) {}
 
-  /// Is the next message here? Throws Error(ProtocolError) where it makes no sense.
+  /// Has the next message come? Throws Error(ProtocolError) if it is invalid.
   bool ready() {
     const link::Poll poll = HostWire::poll(link_, header_, arrival_);
     if (poll == link::Poll::Bad) throw_error(Code::ProtocolError, "a bad descriptor");
     return poll == link::Poll::Ready;
   }
-  /// After ready(): compares the message with what it must be, and consumes it.
+  /// After ready(): compares the message with `expected`, and consumes it.
   void take(uint64_t tag, const Payload& expected) {
     ASSERT_EQ(header_.tag, tag);
     ASSERT_EQ(header_.length, expected.size());
@@ -118,7 +118,7 @@ class Reader {
     self_.until([&] { return ready(); }, "a message");
     take(tag, expected);
   }
-  /// After ready(): bytes of the message that is here.
+  /// After ready(): the length of the message.
   uint64_t length() const { return header_.length; }
 
  private:

@@ -1,4 +1,4 @@
-// The same between processes, and what is left when one of them is killed.
+// The conformance suite between processes, and the effects of killing one of them.
 #include <csignal>
 #include <set>
 #include <string>
@@ -14,17 +14,17 @@ template <class Fixture>
 struct Killed : Conformance<Fixture> {};
 TYPED_TEST_SUITE(Killed, Media);
 
-TYPED_TEST(Killed, AWritersFinishedMessagesAreReadAndItsLastOneComesWholeOrNotAtAll) {
+TYPED_TEST(Killed, AWritersFinishedMessagesAreReadAndItsLastOneIsCompleteOrMissing) {
   constexpr Rank kVictim = 0;
   constexpr uint64_t kLast = 5 << 19;  // more than a socket takes at once
   RankGroup group(2, true);
   group.run(
       [&](Rank rank) {
         TestRank self(group, rank, TypeParam::make);
-        group.meet();
+        group.barrier();
         if (rank == kVictim) {
           Writer writer(self, 1, 0, kLast);
-          group.meet();
+          group.barrier();
           for (uint64_t m = 0; m < 5; ++m) writer.write(m, payload_of(m, m * 10));
           self.until([&] { return self.transport->flushed(); }, "the messages to leave");
           writer.write(5, payload_of(5, kLast));
@@ -32,7 +32,7 @@ TYPED_TEST(Killed, AWritersFinishedMessagesAreReadAndItsLastOneComesWholeOrNotAt
           std::raise(SIGKILL);
         }
         Reader reader(self, kVictim, 0);
-        group.meet();
+        group.barrier();
         for (uint64_t m = 0; m < 5; ++m) reader.read(m, payload_of(m, m * 10));
         try {
           reader.read(5, payload_of(5, kLast));
@@ -44,13 +44,13 @@ TYPED_TEST(Killed, AWritersFinishedMessagesAreReadAndItsLastOneComesWholeOrNotAt
       kVictim);
 }
 
-TYPED_TEST(Killed, AReaderDoesNotTakeItsWriterAlong) {
+TYPED_TEST(Killed, AReaderDoesNotKillItsWriter) {
   constexpr Rank kVictim = 1;
   RankGroup group(2, true);
   group.run(
       [&](Rank rank) {
         TestRank self(group, rank, TypeParam::make);
-        group.meet();
+        group.barrier();
         if (rank == kVictim) {
           Reader reader(self, 0, 0);
           reader.read(0, payload_of(0, 70000));
@@ -58,7 +58,7 @@ TYPED_TEST(Killed, AReaderDoesNotTakeItsWriterAlong) {
         }
         Writer writer(self, kVictim, 0, 70000);
         writer.write(0, payload_of(0, 70000));
-        try {  // a wire reports it; memory only fills up, and the control plane tells
+        try {  // a wire reports it; in shared memory the link only fills up, and the control plane reports it
           for (uint64_t m = 1; m < 1000 && (m <= kCapacity || TypeParam::kWire); ++m) {
             writer.write(m, payload_of(m, 70000));
           }
@@ -95,7 +95,7 @@ TYPED_TEST(Killed, RanksLeaveNoFileBehind) {
   EXPECT_EQ(shared_files(), before);
 }
 
-TEST(Fault, KillsItsProcessAtTheMessageThatWasNamed) {
+TEST(Fault, KillsItsProcessAtTheNamedMessage) {
   constexpr Rank kVictim = 0;
   RankGroup group(2, true);
   const auto make = [](const transports::Context& context) {
@@ -104,14 +104,14 @@ TEST(Fault, KillsItsProcessAtTheMessageThatWasNamed) {
   group.run(
       [&](Rank rank) {
         TestRank self(group, rank, make);
-        group.meet();
+        group.barrier();
         if (rank == kVictim) {
           Writer writer(self, 1, 0, 0);
-          group.meet();
+          group.barrier();
           for (uint64_t m = 0;; ++m) writer.write(m, payload_of(m, 8));
         }
         Reader reader(self, kVictim, 0);
-        group.meet();
+        group.barrier();
         for (uint64_t m = 0; m < 3; ++m) reader.read(m, payload_of(m, 8));
         for (int turn = 0; turn < 100; ++turn) self.turn();
         EXPECT_FALSE(reader.ready());

@@ -63,7 +63,7 @@ void RankGroup::run_processes(const std::function<void(Rank)>& body, Rank victim
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      ::alarm(static_cast<unsigned>(2 * kWaitLimit));  // whatever happens, nothing stays
+      ::alarm(static_cast<unsigned>(2 * kWaitLimit));  // ends the process in any case
       guarded(body, rank);
       std::fflush(nullptr);
       ::_exit(testing::Test::HasFailure() ? 1 : 0);
@@ -79,7 +79,7 @@ void RankGroup::run_processes(const std::function<void(Rank)>& body, Rank victim
   }
 }
 
-void RankGroup::meet() {
+void RankGroup::barrier() {
   const auto ranks = static_cast<uint32_t>(ranks_);
   const uint32_t full = (shared_->arrived++ / ranks + 1) * ranks;
   for (const Deadline deadline = Deadline::in(kWaitLimit); shared_->arrived < full; std::this_thread::yield()) {

@@ -1,4 +1,4 @@
-// What only shm can get wrong: answers and descriptors of a peer that lies.
+// shm against a hostile peer: forged answers, descriptors and requests.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -39,7 +39,7 @@ struct Answer {
   std::string bytes() const { return {reinterpret_cast<const char*>(this), sizeof *this}; }
 };
 
-TEST(Shm, RefusesAnswersThatMakeNoSense) {
+TEST(Shm, RefusesInvalidAnswers) {
   RankGroup group(2, false);
   FakeWireup liar(group.job(), 0, 2);
   const Segment arena = Segment::create(1 << 20);
@@ -60,7 +60,7 @@ TEST(Shm, RefusesAnswersThatMakeNoSense) {
   }
 }
 
-TEST(Shm, TellsARankWhoseRequestMakesNoSense) {
+TEST(Shm, AnswersAnInvalidRequest) {
   RankGroup group(2, false);
   TestRank self(group, 0, ShmThreads::make);
   FakeWireup liar(group.job(), 1, 2);
@@ -71,7 +71,7 @@ TEST(Shm, TellsARankWhoseRequestMakesNoSense) {
   }
 }
 
-TEST(Shm, LendsOnlyToReadersThatHaveShownThatTheyCanPull) {
+TEST(Shm, UsesCmaOnlyForReadersThatHaveShownThatTheyCanRead) {
   RankGroup group(2, false);
   TestRank writer(group, 0, ShmThreads::make);
   TestRank reader(group, 1, ShmThreads::make);
@@ -79,7 +79,7 @@ TEST(Shm, LendsOnlyToReadersThatHaveShownThatTheyCanPull) {
   EXPECT_TRUE(writer.transport->connect_out(1, 0, Deadline::in(5)).by_cma);
   EXPECT_EQ(writer.transport->connect_in(1, 0, Deadline::in(5)).process, static_cast<int>(getpid()));
 
-  FakeWireup liar(group.job() + "x", 1, 2);  // a reader that sees another process where the writer is
+  FakeWireup liar(group.job() + "x", 1, 2);  // a reader that takes another process for the writer
   liar.serve("shm-cma", [](Rank, const std::string&) { return Wireup::Reply{"Operation not permitted", Fd()}; });
   FakeWireup wireup(liar.name(), 0, 2);
   const Segment memory = Segment::create(1 << 20);
@@ -91,7 +91,7 @@ TEST(Shm, LendsOnlyToReadersThatHaveShownThatTheyCanPull) {
   EXPECT_EQ(out.zcopy_threshold, link::kNever);
 }
 
-/// TUTTI_CMA for as long as it lives.
+/// Sets TUTTI_CMA during its life.
 struct CmaSetting {
   explicit CmaSetting(const char* value) {
     ::setenv("TUTTI_CMA", value, 1);
@@ -105,7 +105,7 @@ struct CmaSetting {
   CmaSetting& operator=(const CmaSetting&) = delete;
 };
 
-TEST(Shm, NeitherLendsNorSharesWhereCmaIsOff) {
+TEST(Shm, UsesNeitherCmaNorMappingsWhenCmaIsOff) {
   RankGroup group(2, false);
   TestRank writer(group, 0, ShmThreads::make);
   TestRank reader(group, 1, ShmThreads::make);
@@ -118,7 +118,7 @@ TEST(Shm, NeitherLendsNorSharesWhereCmaIsOff) {
   EXPECT_FALSE(out.by_cma);
 }
 
-TEST(Shm, AnswersWhetherItCanPullOnlyForTheRightWordInTheRightProcess) {
+TEST(Shm, ConfirmsCmaOnlyForTheRightWordInTheRightProcess) {
   RankGroup group(2, false);
   TestRank self(group, 0, ShmThreads::make);
   FakeWireup asker(group.job(), 1, 2);
@@ -133,7 +133,7 @@ TEST(Shm, AnswersWhetherItCanPullOnlyForTheRightWordInTheRightProcess) {
   EXPECT_EQ(asker.ask(0, "shm-cma", "short", Deadline::in(5)).bytes, "the request makes no sense");
 }
 
-/// Links to the memory of a writer that answers "shm-map" like this.
+/// A link whose writer answers "shm-map" requests with the given reply.
 struct Shares {
   explicit Shares(const Wireup::Service& service) : liar(group.job(), 0, 2), wireup(group.job(), 1, 2) {
     liar.serve("shm", [this](Rank, const std::string&) {
@@ -163,7 +163,7 @@ std::string share_answer(uint64_t bytes, uint64_t magic = Answer{}.magic) {
   return {reinterpret_cast<const char*>(words), sizeof words};
 }
 
-TEST(Shm, MapsAPeersMemoryOnceAndReadsNothingBesideIt) {
+TEST(Shm, MapsARegionOnceAndReadsNothingOutsideIt) {
   const Segment theirs = Segment::create(8192);
   theirs.base()[100] = 42;
   int asked = 0;
@@ -187,7 +187,7 @@ TEST(Shm, MapsAPeersMemoryOnceAndReadsNothingBesideIt) {
   EXPECT_EQ(asked, 199);
 }
 
-TEST(Shm, RefusesSharedMemoryThatMakesNoSense) {
+TEST(Shm, RefusesInvalidRegions) {
   const Segment theirs = Segment::create(8192);
   const auto error_of = [&](const std::string& bytes, bool with_fd) {
     const Shares shares([&](Rank, const std::string&) {
@@ -195,15 +195,15 @@ TEST(Shm, RefusesSharedMemoryThatMakesNoSense) {
     });
     return shares.error_at(1, 0, 1);
   };
-  EXPECT_EQ(error_of("there is no such memory", false), ENOENT);
+  EXPECT_EQ(error_of("there is no such region", false), ENOENT);
   EXPECT_EQ(error_of(share_answer(8192, 1), true), ENOENT);
   EXPECT_EQ(error_of(share_answer(8192), false), EPROTO);
-  EXPECT_EQ(error_of(share_answer(1 << 20), true), EPROTO) << "larger than it is";
+  EXPECT_EQ(error_of(share_answer(1 << 20), true), EPROTO) << "the stated size is too large";
   EXPECT_EQ(error_of(share_answer(100), true), EPROTO);
   EXPECT_EQ(error_of(share_answer(~uint64_t{0}), true), EPROTO);
 }
 
-TEST(Shm, GivesOnlySharedMemoryThatThereIs) {
+TEST(Shm, ExportsOnlyExistingRegions) {
   RankGroup group(2, false);
   TestRank self(group, 0, ShmThreads::make);
   FakeWireup asker(group.job(), 1, 2);
@@ -221,7 +221,7 @@ TEST(Shm, GivesOnlySharedMemoryThatThereIs) {
   EXPECT_FALSE(ask(id).fd);
 }
 
-TEST(Shm, SaysWhichLinkHasNoRoomInTheArena) {
+TEST(Shm, NamesTheLinkThatHasNoRoomInTheArena) {
   RankGroup group(2, false);
   TestRank self(group, 0, ShmThreads::make);
   const auto fill = [&] {
@@ -239,7 +239,7 @@ TEST(Shm, SaysWhichLinkHasNoRoomInTheArena) {
   }
 }
 
-TEST(Shm, StillTellsOfItsLinksAfterItsWriterHasLeft) {
+TEST(Shm, AnswersForItsLinksAfterTheWriterHasLeft) {
   RankGroup group(2, false);
   TestRank writing(group, 0, ShmThreads::make), reading(group, 1, ShmThreads::make);
   Writer writer(writing, 1, 0, 100);
@@ -260,8 +260,8 @@ TEST(Shm, SaysWhyItCannotReachARank) {
   EXPECT_THROW(without->connect_out(1, 0, Deadline::in(1)), Error);
 }
 
-/// Whatever a writer leaves in the memory that it shares, its reader finds it bad and reads nothing else.
-TEST(Shm, FindsForgedDescriptorsBad) {
+/// A reader rejects any forged content of the shared memory and reads nothing outside it.
+TEST(Shm, RejectsForgedDescriptors) {
   RankGroup group(2, false);
   TestRank writing(group, 0, ShmThreads::make), reading(group, 1, ShmThreads::make);
   link::OutLink out = writing.transport->connect_out(1, 0, Deadline::in(5));
@@ -285,7 +285,7 @@ TEST(Shm, FindsForgedDescriptorsBad) {
                           {9, 1, 8, 0}};
   uint64_t state = 1;
   std::vector<Forged> all_cases(std::begin(cases), std::end(cases));
-  for (int i = 0; i < 20000; ++i) {  // and noise: whatever is accepted lies where it may
+  for (int i = 0; i < 20000; ++i) {  // random bytes: an accepted payload lies within bounds
     uint64_t word[4];
     for (uint64_t& w : word) {
       state = state * 6364136223846793005 + 1442695040888963407;

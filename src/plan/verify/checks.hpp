@@ -14,7 +14,7 @@ namespace tutti::plan::verifier {
 void check_contents(const Model& model, const VerifyOptions& options);
 
 /// The number of ranks whose memory must be checked for races: one if all are alike, else all.
-uint32_t ranks_to_look_at(const Model& model, const VerifyOptions& options);
+uint32_t ranks_to_check(const Model& model, const VerifyOptions& options);
 
 /// Checks races, lends, and that no rank leaves a barrier too early. Calls visit(Moment) for every step.
 template <class Visit>

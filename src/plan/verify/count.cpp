@@ -157,15 +157,15 @@ void count_links(const Model& model, Counted& counted) {
   }
 }
 
-/// Where all ranks are alike, what rank 0 could lend they could.
-void find_missed_lends(const Model& model, const Races& races, uint32_t ranks_looked_at, Counted& counted) {
+/// If all ranks are alike, what rank 0 could lend, all could.
+void find_missed_lends(const Model& model, const Races& races, uint32_t ranks_checked, Counted& counted) {
   for (uint32_t lane = 0; lane < model.all_lanes(); ++lane) {
     const Range steps = model.steps_of(lane);
     const uint32_t rank = lane / model.lanes();
     for (uint32_t step = steps.begin; step < steps.end; ++step) {
       const Step& sends = model.step(rank, step);
       if (sends.kind != StepKind::Send || model.atoms_in(rank, sends.pieces) == 0) continue;
-      const Lend provable = races.provable(rank < ranks_looked_at ? step : step - model.first_step(rank));
+      const Lend provable = races.provable(rank < ranks_checked ? step : step - model.first_step(rank));
       if (provable <= sends.lend) continue;
       counted.lends_missed.push_back({static_cast<Rank>(rank), lane % model.lanes(), step - steps.begin, provable});
     }
@@ -182,7 +182,7 @@ Counted count(std::span<const RankPlan> plans, const VerifyOptions& options) {
     check_structure(plans);
     const Model model(plans);
     check_contents(model, options);
-    const uint32_t ranks = ranks_to_look_at(model, options);
+    const uint32_t ranks = ranks_to_check(model, options);
     Races races(model, ranks, options.versions, Races::Lends::Supposed);
     Chains chains(model);
     check_order(model, options, races, [&](const Moment& moment) {

@@ -11,8 +11,8 @@ namespace tutti::plan::verifier {
 class Races {
  public:
   enum class Lends : uint8_t { Claimed, Supposed };
-  /// Looks at the memory of the first `ranks` ranks. Lends::Supposed: also learns which of their sends could be lent
-  /// that do not claim it.
+  /// Checks the memory of the first `ranks` ranks. Lends::Supposed: also finds the sends that could lend but do not
+  /// claim it.
   Races(const Model& model, uint32_t ranks, uint32_t versions, Lends lends);
   /// Throws Rejected at a race or a false lend.
   void run(const Moment& moment);

@@ -22,8 +22,7 @@ struct Moment {
 
 class Replay {
  public:
-  /// Scratch of round k is that of round k + versions: the lanes of a rank that has any wait for each other
-  /// accordingly.
+  /// Rounds k and k + versions share scratch: the lanes of a rank with scratch wait for each other accordingly.
   Replay(const Model& model, uint32_t capacity, uint32_t versions, uint32_t rounds);
 
   /// Calls visit(Moment) for every step of every round, in an order that keeps program order, `after`, messages and

@@ -1,4 +1,4 @@
-// A reader and a writer that copy a message together: in every order of their steps, at full speed, and with a liar.
+// Cooperative copies and direct stores: all interleavings of steps, full speed, and a hostile other end.
 #include "link/cooperative_copy.hpp"
 
 #include <gtest/gtest.h>
@@ -17,15 +17,15 @@ namespace {
 
 constexpr uint64_t kCma = static_cast<uint64_t>(Route::CmaWrite);
 
-/// A message that has so many tiles; nobody looks at its bytes in here.
+/// The bytes of a message of `tiles` tiles; the tests here do not use its content.
 uint64_t bytes_of(uint64_t tiles) { return tiles * tile_of(1); }
 
-/// Words of which every access may let the other end do something first.
+/// Memory whose accesses can be interrupted by a step of the other end.
 struct Interrupted {
   static inline std::function<void()> interrupt;
   static void pause() {
     if (!interrupt) return;
-    const auto now = std::exchange(interrupt, nullptr);  // whoever interrupts is not interrupted
+    const auto now = std::exchange(interrupt, nullptr);  // an interrupt is not interrupted
     now();
     interrupt = now;
   }
@@ -59,7 +59,7 @@ struct CooperativeCopy : testing::Test, Ends<HostMemory> {
   TileStatus claim_front() { return Wire::claim_front(in, mine); }
 };
 
-TEST_F(CooperativeCopy, IsNotNeededByAReader) {
+TEST_F(CooperativeCopy, IsOptionalForTheReader) {
   publish(40);
   offer(40);
   uint64_t next = 0;
@@ -72,7 +72,7 @@ TEST_F(CooperativeCopy, IsNotNeededByAReader) {
   EXPECT_FALSE(claim(theirs));
 }
 
-TEST_F(CooperativeCopy, ComesFromTheBackAndIsWaitedForOnlyInTheEnd) {
+TEST_F(CooperativeCopy, TakesTilesFromTheBackAndIsAwaitedAtTheEnd) {
   publish(8);
   offer(8);
   ASSERT_TRUE(claim(theirs));
@@ -88,7 +88,7 @@ TEST_F(CooperativeCopy, ComesFromTheBackAndIsWaitedForOnlyInTheEnd) {
   EXPECT_EQ(claim_front(), TileStatus::Done);
 }
 
-TEST_F(CooperativeCopy, ThatFailsLeavesItsTilesToTheReader) {
+TEST_F(CooperativeCopy, LeavesTheTilesOfAFailedWriterToTheReader) {
   publish(4);
   offer(4);
   ASSERT_TRUE(claim(theirs));
@@ -101,20 +101,20 @@ TEST_F(CooperativeCopy, ThatFailsLeavesItsTilesToTheReader) {
   EXPECT_EQ(claim_front(), TileStatus::Done);
 }
 
-TEST_F(CooperativeCopy, ClaimsNothingOfAMessageThatIsOverSinceItLooked) {
+TEST_F(CooperativeCopy, ClaimsNothingOfAMessageThatHasEndedSinceTheOfferWasRead) {
   publish(8);
   publish(8);
   offer(8);
   ASSERT_TRUE(Wire::find_offer(out, offered));
   while (claim_front() == TileStatus::Claimed) continue;
-  ++in.next;  // the reader goes on to the second message; the writer has not heard of it
+  ++in.next;  // the reader continues with the second message; the writer does not know
   offer(8);
-  EXPECT_FALSE(Wire::claim_back(out, offered, theirs)) << "the first one's place is its owner's again";
+  EXPECT_FALSE(Wire::claim_back(out, offered, theirs)) << "the first destination belongs to its owner again";
   EXPECT_TRUE(Wire::settled(in));
-  EXPECT_TRUE(claim(theirs)) << "of the second";
+  EXPECT_TRUE(claim(theirs)) << "the second message";
 }
 
-TEST_F(CooperativeCopy, IsNotHadTwiceByAReaderThatGoesBack) {
+TEST_F(CooperativeCopy, CopiesNoMessageAgainForAReaderThatGoesBack) {
   publish(2);
   publish(2);
   offer(2);
@@ -139,7 +139,7 @@ TEST_F(CooperativeCopy, EndsWhenTheReaderClosesEarly) {
   EXPECT_FALSE(claim(theirs));
 }
 
-TEST_F(CooperativeCopy, IsForMessagesThatWereLentAndAreNotConsumed) {
+TEST_F(CooperativeCopy, IsForUnconsumedZeroCopyMessages) {
   EXPECT_FALSE(claim(theirs)) << "no offer was ever made";
   publish(4);
   offer(4);
@@ -147,16 +147,16 @@ TEST_F(CooperativeCopy, IsForMessagesThatWereLentAndAreNotConsumed) {
   Wire::finish(out);
   consume();
   EXPECT_FALSE(claim(theirs));
-  memory->offer.front = 1 << kCountBits;  // the reader asks for it again
-  EXPECT_FALSE(claim(theirs)) << "what was lent may be gone";
-  ++out.next;  // one that was not lent …
+  memory->offer.front = 1 << kCountBits;  // the reader offers it again
+  EXPECT_FALSE(claim(theirs)) << "the memory may be reused";
+  ++out.next;  // a message that is not zero-copy
   memory->offer.front = 2 << kCountBits;
   EXPECT_FALSE(claim(theirs));
-  memory->offer.front = 3 << kCountBits;  // … and one that is not there yet
+  memory->offer.front = 3 << kCountBits;  // a message that is not published
   EXPECT_FALSE(claim(theirs));
 }
 
-// A place for a message to come: here the second from now, with tag 7, once the writer has had three of the reader's.
+// An early offer: for the second message from now, with tag 7, after three messages of the reader have arrived.
 
 struct EarlyOffer : CooperativeCopy {
   static constexpr uint64_t kTag = 7, kTiles = 5;
@@ -174,14 +174,14 @@ TEST_F(EarlyOffer, IsForTheMessageThatItWasOfferedFor) {
   EXPECT_FALSE(find_early_offer()) << "the next message is another one";
   publish(1);
   EXPECT_FALSE(find_early_offer(kTag + 1)) << "another call";
-  EXPECT_FALSE(find_early_offer(kTag, 2)) << "the reader's memory is still to be read";
+  EXPECT_FALSE(find_early_offer(kTag, 2)) << "the destination is still to be read";
   ASSERT_TRUE(find_early_offer());
   EXPECT_EQ(offered.target, 4096u);
   publish(1);
-  EXPECT_FALSE(find_early_offer()) << "it has gone out already";
+  EXPECT_FALSE(find_early_offer()) << "the message is published already";
 }
 
-TEST_F(EarlyOffer, IsNotTheOfferOfWhoCopies) {
+TEST_F(EarlyOffer, DiffersFromAnOfferForACopy) {
   publish(1);
   Wire::offer(in, kTiles, {.route = kCma, .target = 4096, .ahead = 1, .tag = kTag});
   EXPECT_FALSE(find_early_offer());
@@ -194,21 +194,21 @@ TEST_F(EarlyOffer, LeavesNothingToCopy) {
   ASSERT_TRUE(find_early_offer());
   ASSERT_TRUE(Wire::claim_all(out, bytes_of(kTiles)));
   Wire::close(in);
-  EXPECT_FALSE(Wire::settled(in)) << "the writer is at it";
+  EXPECT_FALSE(Wire::settled(in)) << "the writer is storing";
   EXPECT_EQ(claim_front(), TileStatus::Wait);
   Wire::finish(out);
   EXPECT_TRUE(Wire::settled(in));
   publish(kTiles);
   EXPECT_EQ(claim_front(), TileStatus::Done);
-  EXPECT_FALSE(claim(theirs)) << "it is all there";
+  EXPECT_FALSE(claim(theirs)) << "nothing is left to copy";
 }
 
-TEST_F(EarlyOffer, ThatIsNotTakenUpLeavesAllToTheReader) {
+TEST_F(EarlyOffer, LeavesAllTilesToTheReaderIfUnused) {
   offer_ahead();
   publish(1);
   consume();
   publish(kTiles);
-  EXPECT_FALSE(claim(theirs)) << "helping does not know what must come before";
+  EXPECT_FALSE(claim(theirs)) << "a cooperative copy would ignore `after`";
   Wire::close(in);
   ASSERT_EQ(claim_front(), TileStatus::Claimed);
   EXPECT_EQ(mine.first, 0u);
@@ -216,17 +216,17 @@ TEST_F(EarlyOffer, ThatIsNotTakenUpLeavesAllToTheReader) {
   EXPECT_EQ(claim_front(), TileStatus::Done);
 }
 
-TEST_F(EarlyOffer, IsRefusedOnceTheReaderHasGivenUp) {
+TEST_F(EarlyOffer, CannotBeClaimedOnceClosed) {
   offer_ahead();
   publish(1);
   ASSERT_TRUE(find_early_offer());
   Wire::close(in);
-  EXPECT_FALSE(Wire::claim_all(out, bytes_of(kTiles))) << "closed since it was looked at";
+  EXPECT_FALSE(Wire::claim_all(out, bytes_of(kTiles))) << "closed since it was read";
   EXPECT_TRUE(Wire::settled(in));
   EXPECT_FALSE(find_early_offer());
 }
 
-TEST_F(CooperativeCopy, WithTheNextMessageStartsAnew) {
+TEST_F(CooperativeCopy, StartsAgainWithTheNextMessage) {
   for (uint64_t message = 0; message < 3 * kCapacity; ++message) {
     publish(4);
     offer(4);
@@ -240,7 +240,7 @@ TEST_F(CooperativeCopy, WithTheNextMessageStartsAnew) {
   }
 }
 
-TEST_F(CooperativeCopy, IgnoresNumbersThatMakeNoSense) {
+TEST_F(CooperativeCopy, IgnoresInvalidCounts) {
   std::mt19937_64 random(1);
   publish(40);
   for (int i = 0; i < 200000; ++i) {
@@ -265,7 +265,7 @@ TEST_F(CooperativeCopy, IgnoresNumbersThatMakeNoSense) {
   }
 }
 
-/// Steps of both ends in random orders; a step may come in the middle of the other end's, before any of its accesses.
+/// Steps of both ends in random order; a step may run before any memory access of the other end's step.
 class Interleaved : public Ends<Interrupted> {
  public:
   explicit Interleaved(uint64_t seed) : random_(seed) {}
@@ -301,7 +301,7 @@ class Interleaved : public Ends<Interrupted> {
  private:
   static constexpr int kNobody = 0, kReader = 1, kWriter = 2;
 
-  /// True when the message is there.
+  /// True when the message is copied.
   bool read() {
     Tiles mine;
     switch (Wire::claim_front(in, mine)) {
@@ -309,14 +309,14 @@ class Interleaved : public Ends<Interrupted> {
         own(mine, kReader);
         return false;
       case TileStatus::Done:
-        EXPECT_FALSE(copying_) << "the writer is not done with the destination";
+        EXPECT_FALSE(copying_) << "the writer is still writing to the destination";
         return true;
       case TileStatus::Wait:
         break;
     }
     return false;
   }
-  /// One of: claims some, copies them, fails to.
+  /// Claims tiles, copies them, or fails.
   void write() {
     Tiles mine;
     if (copying_) {
@@ -348,7 +348,7 @@ class Interleaved : public Ends<Interrupted> {
   uint64_t helped_ = 0;
 };
 
-TEST(CooperativeCopyInAnyOrder, GivesEveryTileToOneOfThem) {
+TEST(CooperativeCopyInAnyOrder, GivesEveryTileToOneEnd) {
   uint64_t cooperative = 0;
   for (uint64_t seed = 0; seed < 3000; ++seed) {
     SCOPED_TRACE(seed);
@@ -361,9 +361,9 @@ TEST(CooperativeCopyInAnyOrder, GivesEveryTileToOneOfThem) {
   EXPECT_GT(cooperative, 100000u);
 }
 
-/// A reader that gives up at any moment, and a writer that places: never both think the place is theirs.
-TEST(DirectStoreInAnyOrder, NeverGoesOnWhenTheReaderHasIt) {
-  int placed = 0, refused = 0;
+/// A reader that closes at any moment, and a writer that stores directly: never both own the destination.
+TEST(DirectStoreInAnyOrder, NeverContinuesWhenTheReaderOwnsTheMemory) {
+  int stored = 0, refused = 0;
   for (uint64_t seed = 0; seed < 20000; ++seed) {
     std::mt19937_64 random(seed);
     Ends<Interrupted> ends;
@@ -384,18 +384,19 @@ TEST(DirectStoreInAnyOrder, NeverGoesOnWhenTheReaderHasIt) {
       for (int i = 0; i < 3; ++i) give_up();
       writing = false;
       Wire::finish(ends.out);
-      ++placed;
+      ++stored;
     } else {
       ++refused;
     }
     Interrupted::interrupt = nullptr;
     while (!readers) give_up();
   }
-  EXPECT_GT(placed, 1000);
+  EXPECT_GT(stored, 1000);
   EXPECT_GT(refused, 1000);
 }
 
-/// Both at full speed, a word a tile. The thread sanitizer would see two in one tile, and the reader's look too early.
+/// Both at full speed, one word per tile. ThreadSanitizer reports two writers of a tile, and a read that comes too
+/// early.
 TEST(CooperativeCopyAtFullSpeed, CopiesEveryTileOnce) {
   constexpr uint64_t kMessages = 20000, kMost = 40;
   struct Shared {

@@ -1,4 +1,4 @@
-// A reader of a lent message, and its writer, whose call fails: in every order of their steps, and at full speed.
+// Revoking zero-copy messages of a failed call: all interleavings of steps, and full speed.
 #include "link/revoke.hpp"
 
 #include <gtest/gtest.h>
@@ -15,12 +15,12 @@
 namespace tutti::link {
 namespace {
 
-/// Words of which every access may let the other end do something first.
+/// Memory whose accesses can be interrupted by a step of the other end.
 struct Interrupted {
   static inline std::function<void()> interrupt;
   static void pause() {
     if (!interrupt) return;
-    const auto now = std::exchange(interrupt, nullptr);  // whoever interrupts is not interrupted
+    const auto now = std::exchange(interrupt, nullptr);  // an interrupt is not interrupted
     now();
     interrupt = now;
   }
@@ -38,9 +38,9 @@ struct Ends {
   InLink in{.memory = memory.get(), .addresses = true};
 };
 
-struct Lending : testing::Test, Ends<HostMemory> {};
+struct Revocation : testing::Test, Ends<HostMemory> {};
 
-TEST_F(Lending, LetsAReaderHoldWhatIsLent) {
+TEST_F(Revocation, LetsAReaderReadAValidMessage) {
   EXPECT_FALSE(Wire::being_read(out));
   EXPECT_TRUE(Wire::begin_read(in));
   EXPECT_TRUE(Wire::being_read(out));
@@ -49,11 +49,11 @@ TEST_F(Lending, LetsAReaderHoldWhatIsLent) {
   EXPECT_TRUE(Wire::still_valid(in));
 }
 
-TEST_F(Lending, EndsWithTheFirstMessageThatWasNotConsumed) {
+TEST_F(Revocation, BeginsWithTheFirstUnconsumedMessage) {
   out.next = out.zcopied = 3;
   out.acked = 1;
   Wire::revoke(out);
-  EXPECT_TRUE(Wire::begin_read(in)) << "it has been consumed, so it was read when it was lent";
+  EXPECT_TRUE(Wire::begin_read(in)) << "a consumed message was valid when it was read";
   EXPECT_TRUE(Wire::still_valid(in));
   for (in.next = 1; in.next < 4; ++in.next) {
     EXPECT_FALSE(Wire::begin_read(in)) << in.next;
@@ -61,7 +61,7 @@ TEST_F(Lending, EndsWithTheFirstMessageThatWasNotConsumed) {
   }
 }
 
-TEST_F(Lending, WaitsForWhoHoldsAlready) {
+TEST_F(Revocation, SeesAReadThatHasBegun) {
   ASSERT_TRUE(Wire::begin_read(in));
   Wire::revoke(out);
   EXPECT_TRUE(Wire::being_read(out));
@@ -72,8 +72,8 @@ TEST_F(Lending, WaitsForWhoHoldsAlready) {
   EXPECT_FALSE(Wire::being_read(out));
 }
 
-/// The writer gives up at any moment: the memory is never read when it is its owner's.
-TEST(LendingInAnyOrder, NeverLetsBothHaveTheMemory) {
+/// The writer revokes at any moment: the memory is never read after it belongs to its owner.
+TEST(RevocationInAnyOrder, NeverGivesBothTheMemory) {
   int read = 0, refused = 0;
   for (uint64_t seed = 0; seed < 20000; ++seed) {
     std::mt19937_64 random(seed);
@@ -106,8 +106,8 @@ TEST(LendingInAnyOrder, NeverLetsBothHaveTheMemory) {
   EXPECT_GT(refused, 1000);
 }
 
-/// A reader that cannot be waited for: what it takes for good was lent while it read.
-TEST(LendingInAnyOrder, TellsAReaderOfAnotherProcessThatItReadTooLate) {
+/// A reader in another process: what it accepts was valid while it read.
+TEST(RevocationInAnyOrder, TellsAReaderOfAnotherProcessThatItReadTooLate) {
   int good = 0, late = 0;
   for (uint64_t seed = 0; seed < 20000; ++seed) {
     std::mt19937_64 random(seed);
@@ -117,7 +117,7 @@ TEST(LendingInAnyOrder, TellsAReaderOfAnotherProcessThatItReadTooLate) {
     Interrupted::interrupt = [&] {
       if (value == 2 || random() % 4 != 0) return;
       Wire::revoke(ends.out);
-      value = 2;  // its owner's call has returned
+      value = 2;  // the owner's call has returned
     };
     Interrupted::pause();
     read = value;
@@ -130,8 +130,8 @@ TEST(LendingInAnyOrder, TellsAReaderOfAnotherProcessThatItReadTooLate) {
   EXPECT_GT(late, 1000);
 }
 
-/// The thread sanitizer, and the address sanitizer, would see a reader that comes too late.
-TEST(LendingAtFullSpeed, FreesNoMemoryThatIsRead) {
+/// ThreadSanitizer and AddressSanitizer report a reader that comes too late.
+TEST(RevocationAtFullSpeed, FreesNoMemoryThatIsRead) {
   uint64_t sum = 0;
   for (int round = 0; round < 100; ++round) {
     Ends<HostMemory> ends;

@@ -1,4 +1,4 @@
-// Which operations offer a place, and which take one up: one program, and one thing about it changed at a time.
+// Which instructions offer a destination, and which use an offer: one program, with one change at a time.
 #include <gtest/gtest.h>
 
 #include "exec/compile/direct_store.hpp"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint64_t kBytes = 100;
 
-/// Programs of rank 0, made by hand.
+/// Builds programs of rank 0.
 struct Sketch {
   Program program;
   Wires wires;
@@ -66,7 +66,7 @@ struct Sketch {
   }
 };
 
-TEST(PlaceMarks, AResultIsPlacedWhereItIsReceivedAsItIs) {
+TEST(DirectStoreMarks, AFoldIsStoredWhereItIsReceivedUnchanged) {
   Sketch sketch;
   sketch.two_shot();
   sketch.mark();
@@ -77,7 +77,7 @@ TEST(PlaceMarks, AResultIsPlacedWhereItIsReceivedAsItIs) {
   EXPECT_FALSE(sketch.op(0).stores_direct || sketch.op(0).offers || sketch.op(1).offers || sketch.op(2).stores_direct);
 }
 
-TEST(PlaceMarks, InPlaceTheInputMustHaveBeenHad) {
+TEST(DirectStoreMarks, InPlaceTheInputMustHaveBeenReceived) {
   Sketch sketch;
   sketch.geometry.in_place = true;
   sketch.two_shot();
@@ -87,7 +87,7 @@ TEST(PlaceMarks, InPlaceTheInputMustHaveBeenHad) {
   EXPECT_EQ(sketch.op(1).received, 1u);
 }
 
-TEST(PlaceMarks, AllOfTheInputThatIsGivenCounts) {
+TEST(DirectStoreMarks, AllMessagesOfTheSameBytesCount) {
   Sketch sketch;
   sketch.geometry.in_place = true;
   sketch.send({1}, {Base::Scratch, 0});
@@ -96,10 +96,10 @@ TEST(PlaceMarks, AllOfTheInputThatIsGivenCounts) {
   sketch.send({1}, {Base::Scratch, 0});
   sketch.mark();
   EXPECT_TRUE(sketch.op(3).offers);
-  EXPECT_EQ(sketch.op(3).after, 4u) << "behind one of scratch and the sum";
+  EXPECT_EQ(sketch.op(3).after, 4u) << "after one message of scratch, and the sum";
 }
 
-TEST(PlaceMarks, NothingIsOfferedThatElseIsReadOrWritten) {
+TEST(DirectStoreMarks, NothingIsOfferedThatIsReadOrWrittenElsewhere) {
   const auto offers = [](const std::function<void(Sketch&)>& more, bool in_place = false) {
     Sketch sketch;
     sketch.geometry.in_place = in_place;
@@ -116,16 +116,16 @@ TEST(PlaceMarks, NothingIsOfferedThatElseIsReadOrWritten) {
     Instruction& op = s.send({2}, {Base::Scratch, 0});
     op.zcopy = true;
     op.zcopy_at = {Base::Output, 99};
-  })) << "lent";
+  })) << "zero-copy";
   EXPECT_FALSE(offers([](Sketch& s) {
     s.lane();
     s.send({2}, {Base::Output, 0});
   })) << "read in another lane";
   EXPECT_TRUE(offers([](Sketch& s) { s.send({2}, {Base::Input, 0}); })) << "the input is elsewhere";
   EXPECT_FALSE(offers([](Sketch& s) { s.send({2}, {Base::Input, 0}); }, true)) << "a third rank reads it";
-  EXPECT_FALSE(offers([](Sketch& s) { s.send({1, 2}, {Base::Input, 0}); }, true)) << "… too";
+  EXPECT_FALSE(offers([](Sketch& s) { s.send({1, 2}, {Base::Input, 0}); }, true)) << "a third rank reads it too";
   EXPECT_FALSE(offers([](Sketch& s) { s.send({1}, {Base::Input, 0}, 50); }, true)) << "a part of it";
-  EXPECT_FALSE(offers([](Sketch& s) { s.send({1}, {Base::Input, 1}); }, true)) << "not where it goes";
+  EXPECT_FALSE(offers([](Sketch& s) { s.send({1}, {Base::Input, 1}); }, true)) << "at another offset";
   EXPECT_FALSE(offers(
       [](Sketch& s) {
         s.lane();
@@ -135,7 +135,7 @@ TEST(PlaceMarks, NothingIsOfferedThatElseIsReadOrWritten) {
       << "in another lane, whose messages are not counted";
 }
 
-TEST(PlaceMarks, OneOfferALinkAndOnlyAfterMessagesThatComeInEveryRound) {
+TEST(DirectStoreMarks, OneOfferPerLinkAndOnlyAfterMessagesOfEveryRound) {
   Sketch sketch;
   sketch.two_shot();
   sketch.recv(1, {Base::Output, 2 * kBytes});
@@ -149,7 +149,7 @@ TEST(PlaceMarks, OneOfferALinkAndOnlyAfterMessagesThatComeInEveryRound) {
   EXPECT_FALSE(sketch.mark().op(2).offers);
 }
 
-TEST(PlaceMarks, NothingShortNothingOutOfReach) {
+TEST(DirectStoreMarks, NothingShortOrOutOfReach) {
   Sketch sketch;
   sketch.two_shot();
   sketch.geometry.direct_store_from = kBytes + 1;
@@ -164,7 +164,7 @@ TEST(PlaceMarks, NothingShortNothingOutOfReach) {
   EXPECT_FALSE(sketch.mark().op(2).offers);
 }
 
-TEST(PlaceMarks, AFoldForSeveralHasHadOfEach) {
+TEST(DirectStoreMarks, AFoldForSeveralReadersCountsMessagesOfEach) {
   Sketch sketch;
   sketch.fold({1, 2}, {Base::Input, 0}, {Base::Output, 0}, {1, 2});
   sketch.fold({1}, {Base::Input, kBytes}, {Base::Output, kBytes}, {1, 2});
@@ -173,7 +173,7 @@ TEST(PlaceMarks, AFoldForSeveralHasHadOfEach) {
   EXPECT_EQ(sketch.op(1).received, 1u) << "two of rank 1, one of rank 2";
 }
 
-TEST(PlaceMarks, PastTheCacheGoesWhatNobodyReadsHere) {
+TEST(DirectStoreMarks, ResultsThatAreNotReadAgainGoPastTheCache) {
   Sketch sketch;
   sketch.two_shot();
   EXPECT_FALSE(sketch.mark().op(1).nontemporal_stores);
@@ -185,7 +185,7 @@ TEST(PlaceMarks, PastTheCacheGoesWhatNobodyReadsHere) {
   EXPECT_FALSE(sketch.mark().op(1).nontemporal_stores);
 }
 
-TEST(PlaceMarks, OnlyWhatIsLentFromWhereItIsFolded) {
+TEST(DirectStoreMarks, OnlyFoldsThatAreSentZeroCopy) {
   Sketch sketch;
   sketch.two_shot();
   sketch.program.ops[1].stage = 0;

@@ -1,4 +1,4 @@
-// A writer that copies for its reader: how it gets to the destination, and when it lets it alone.
+// The writer's half of a cooperative copy: how it reaches the destination, and when it does not copy.
 #include "exec/host/cooperative_copy.hpp"
 
 #include <gtest/gtest.h>
@@ -24,8 +24,8 @@ using link::SharedRegion;
 
 constexpr uint64_t kBytes = 300001;
 
-/// One thread is both ends: the writer has lent `from`, and the reader has taken its first share of it.
-struct Helper : testing::Test {
+/// One thread plays both ends: the writer has published `from`, and the reader has claimed its first tiles.
+struct HostCooperativeCopy : testing::Test {
   std::unique_ptr<link::LinkMemory> memory = std::make_unique<link::LinkMemory>();
   std::vector<unsigned char> from = std::vector<unsigned char>(kBytes, 7), to = std::vector<unsigned char>(kBytes);
   link::CooperativeWriter writer;
@@ -38,7 +38,7 @@ struct Helper : testing::Test {
   LaneState lane;
   RankState reader;
 
-  Helper() {
+  HostCooperativeCopy() {
     HostWire::publish_zcopy(out, 7, from.data(), kBytes);
     link::Header header;
     EXPECT_EQ(HostWire::poll(in, header, arrival), link::Poll::Ready);
@@ -49,7 +49,7 @@ struct Helper : testing::Test {
     reader.lane_count = 1;
     pointer = from.data();
   }
-  /// As processes: what is offered is an address, or a place in a region.
+  /// Acts as two processes: the offer is an address, or an offset in a region.
   void apart() {
     out.arena = from.data();
     in.addresses = false;
@@ -67,40 +67,40 @@ struct Helper : testing::Test {
     while (error == 0 && in.cooperative_reader.phase != link::CooperativeReader::Phase::None);
     return error;
   }
-  bool help() { return copy_for_readers({&out, 1}); }
-  /// The reader finds its message whole, of which the writer has copied some, or nothing.
+  bool copy() { return copy_for_readers({&out, 1}); }
+  /// The reader ends with the whole message, of which the writer has copied a part, or nothing.
   void expect_copied(bool cooperative) {
-    EXPECT_EQ(help(), cooperative);
+    EXPECT_EQ(copy(), cooperative);
     EXPECT_EQ(to.back(), cooperative ? 7 : 0);
     EXPECT_EQ(read_all(), 0);
     EXPECT_EQ(to, from);
-    EXPECT_FALSE(help());
+    EXPECT_FALSE(copy());
   }
 };
 
-TEST_F(Helper, CopiesWithinAProcess) {
-  EXPECT_FALSE(help()) << "nobody has asked";
+TEST_F(HostCooperativeCopy, CopiesWithinAProcess) {
+  EXPECT_FALSE(copy()) << "there is no offer";
   EXPECT_EQ(read_some(), 0);
   expect_copied(true);
 }
 
-TEST_F(Helper, PushesIntoAnotherProcess) {
+TEST_F(HostCooperativeCopy, WritesIntoAnotherProcessByCma) {
   apart();
   EXPECT_EQ(read_some(), 0);
-  if (!help()) GTEST_SKIP() << "the kernel does not permit it here";
+  if (!copy()) GTEST_SKIP() << "the kernel does not permit it here";
   expect_copied(true);
 }
 
-TEST_F(Helper, PassesTheGateOrNothing) {
+TEST_F(HostCooperativeCopy, FailsIfTheGateIsShut) {
   apart();
   EXPECT_EQ(read_some(), 0);
   gate.shut();
-  EXPECT_FALSE(help());
+  EXPECT_FALSE(copy());
   EXPECT_TRUE(writer.stopped);
   expect_copied(false);
 }
 
-TEST_F(Helper, IsNotAskedToPushWhereThereIsNoGate) {
+TEST_F(HostCooperativeCopy, GetsNoOfferWithoutAGate) {
   apart();
   in.gate = nullptr;
   EXPECT_EQ(read_some(), 0);
@@ -109,7 +109,7 @@ TEST_F(Helper, IsNotAskedToPushWhereThereIsNoGate) {
   expect_copied(false);
 }
 
-/// The reader's memory, mapped by the writer: here the same.
+/// The reader's memory as mapped by the writer: here the same address.
 struct Mapped : link::PeerMappings {
   explicit Mapped(std::vector<unsigned char>& all) : memory(all) {}
   std::vector<unsigned char>& memory;
@@ -119,7 +119,7 @@ struct Mapped : link::PeerMappings {
   }
 };
 
-TEST_F(Helper, CopiesIntoMemoryThatItMaps) {
+TEST_F(HostCooperativeCopy, CopiesIntoMemoryThatItMaps) {
   Mapped mappings(to);
   apart();
   writer.process = 0;
@@ -130,20 +130,20 @@ TEST_F(Helper, CopiesIntoMemoryThatItMaps) {
   expect_copied(true);
 }
 
-TEST_F(Helper, LeavesToTheReaderWhatSharesItsPages) {
+TEST_F(HostCooperativeCopy, LeavesTheEdgesToTheReader) {
   Mapped mappings(to);
   apart();
   writer.mappings = &mappings;
   const SharedRegion pages = region(1000, kBytes - 2000);
   EXPECT_EQ(read_some(pages), 0);
-  EXPECT_TRUE(help());
+  EXPECT_TRUE(copy());
   EXPECT_EQ(std::count(to.end() - 2000, to.end(), 0), 2000);
   EXPECT_EQ(to[kBytes - 2100], 7);
   EXPECT_EQ(read_all(pages), 0);
   EXPECT_EQ(to, from);
 }
 
-TEST_F(Helper, IsNotAskedForMemoryThatIsAllShared) {
+TEST_F(HostCooperativeCopy, GetsNoOfferIfAllPagesAreShared) {
   Mapped mappings(to);
   apart();
   writer.mappings = &mappings;
@@ -152,23 +152,23 @@ TEST_F(Helper, IsNotAskedForMemoryThatIsAllShared) {
   expect_copied(false);
 }
 
-TEST_F(Helper, TakesNoTrimThatMakesNoSense) {
+TEST_F(HostCooperativeCopy, RefusesInvalidEdges) {
   EXPECT_EQ(read_some(), 0);
   for (const uint64_t edges : {uint64_t{kBytes}, kBytes << 32, uint64_t{1} << 32, ~uint64_t{0}, uint64_t{64}}) {
     memory->offer.edges = edges;
-    EXPECT_FALSE(help()) << edges;
+    EXPECT_FALSE(copy()) << edges;
   }
   memory->offer.edges = 0;
   expect_copied(true);
 }
 
-/// A fold of two pieces that is stored to a place of which both ends are the reader's to fill, whose writer is another
-/// process than its reader: what is trimmed stays as it was, until the reader has had the message.
-TEST(Placing, LeavesToTheReaderWhatSharesItsPages) {
+/// A fold of two pieces that is stored directly to a destination with edges in another process: the edges are unchanged
+/// until the reader has copied them.
+TEST(HostDirectStore, LeavesTheEdgesToTheReader) {
   constexpr uint64_t kCount = 200000;  // elements: several tiles
   for (const uint32_t readers : {1, 2}) {
     for (const bool by_cma : {false, true}) {
-      SCOPED_TRACE(testing::Message() << readers << " readers" << (by_cma ? ", by_cma" : ""));
+      SCOPED_TRACE(testing::Message() << readers << " readers" << (by_cma ? ", by CMA" : ""));
       std::vector<uint32_t> one(kCount, 1), two(kCount, 2), sum(kCount);
       std::vector<unsigned char> place(kCount * 4, 0xee), other(kCount * 4, 0xee);
       link::Arrival arrival{.data = reinterpret_cast<unsigned char*>(two.data())};
@@ -205,55 +205,55 @@ TEST(Placing, LeavesToTheReaderWhatSharesItsPages) {
   }
 }
 
-TEST_F(Helper, LetsAloneWhatItCannotReach) {
+TEST_F(HostCooperativeCopy, SkipsWhatItCannotReach) {
   apart();
   writer.process = 0;
   EXPECT_EQ(read_some(), 0);
   expect_copied(false);
 }
 
-TEST_F(Helper, FollowsNoAddressOfAnotherProcess) {
+TEST_F(HostCooperativeCopy, FollowsNoAddressOfAnotherProcess) {
   apart();
   EXPECT_EQ(read_some(), 0);
   memory->offer.route = static_cast<uint64_t>(link::Route::Address);
   expect_copied(false);
 }
 
-TEST_F(Helper, KnowsNoOtherWays) {
+TEST_F(HostCooperativeCopy, RefusesUnknownRoutes) {
   EXPECT_EQ(read_some(), 0);
   for (const uint64_t way : {uint64_t{0}, uint64_t{4}, uint64_t{0xff}, ~uint64_t{0}}) {
     memory->offer.route = way;
     writer.unreachable = 0;
-    EXPECT_FALSE(help()) << way;
+    EXPECT_FALSE(copy()) << way;
   }
   memory->offer.route = static_cast<uint64_t>(link::Route::Mapped);
   writer.unreachable = 0;
-  expect_copied(false);  // it maps nothing of the reader's
+  expect_copied(false);  // it maps none of the reader's regions
 }
 
-TEST_F(Helper, StopsForGoodWhenTheKernelRefuses) {
+TEST_F(HostCooperativeCopy, StopsPermanentlyWhenTheKernelRefuses) {
   apart();
   EXPECT_EQ(read_some(), 0);
   const uint64_t place = memory->offer.target;
-  memory->offer.target = 4096;  // where nothing is
-  EXPECT_FALSE(help());
+  memory->offer.target = 4096;  // not mapped
+  EXPECT_FALSE(copy());
   EXPECT_TRUE(writer.stopped);
   memory->offer.target = place;
   expect_copied(false);
 }
 
-TEST_F(Helper, OfADeadReaderStops) {
+TEST_F(HostCooperativeCopy, StopsWhenTheReaderIsDead) {
   apart();
   const pid_t child = fork();
   if (child == 0) _exit(0);
   waitpid(child, nullptr, 0);
   writer.process = child;
   EXPECT_EQ(read_some(), 0);
-  EXPECT_FALSE(help());
+  EXPECT_FALSE(copy());
   EXPECT_TRUE(writer.stopped);
 }
 
-TEST_F(Helper, IsRefusedByAReaderThatGivesUp) {
+TEST_F(HostCooperativeCopy, IsWithdrawnWhenTheReaderCloses) {
   EXPECT_EQ(read_some(), 0);
   link::OfferCopy offered;
   link::Tiles tiles;
@@ -263,12 +263,12 @@ TEST_F(Helper, IsRefusedByAReaderThatGivesUp) {
   EXPECT_FALSE(writer_done(in));
   HostCooperativeWire::finish(out);
   EXPECT_TRUE(writer_done(in));
-  EXPECT_FALSE(help());
+  EXPECT_FALSE(copy());
   EXPECT_EQ(to.back(), 0);
 }
 
-/// A fold for a reader whose memory cannot be mapped: that is asked for once, and the reader copies what it is lent.
-TEST(PlacingOutOfReach, IsTriedOnce) {
+/// A fold for a reader whose memory cannot be mapped: mapping is tried once, and the reader copies the message.
+TEST(HostDirectStoreOutOfReach, IsTriedOnce) {
   struct Nowhere : link::PeerMappings {
     int asked = 0;
     unsigned char* find(uint64_t, uint64_t, uint64_t, int& error) override {
@@ -298,8 +298,8 @@ TEST(PlacingOutOfReach, IsTriedOnce) {
   EXPECT_EQ(mappings.asked, 1);
 }
 
-/// Many messages that lie in other processes, folded in one step: each has its tile, whatever their number.
-TEST(Pulling, FoldsMoreMessagesThanTheUsualRoomHolds) {
+/// Many messages in other processes, folded in one step: each has its own tile.
+TEST(CmaTiles, HoldMoreMessagesThanTheUsualMemory) {
   constexpr uint32_t kMessages = 200;
   constexpr uint64_t kCount = 3000;  // elements: more than a tile
   std::vector<std::vector<uint32_t>> from;
@@ -316,8 +316,8 @@ TEST(Pulling, FoldsMoreMessagesThanTheUsualRoomHolds) {
   std::vector<uint32_t> sum(kCount);
   const Instruction op{.arrivals = {0, kMessages}, .bytes = kCount * 4, .sources = kMessages};
   const Arithmetic how{.fold = fold_function(DType::U32, tutti::Op::Sum), .element_bytes = 4};
-  const CmaResult by_cma = HostReduce::run_tiled(how, op, {.bytes = kCount * 4}, reinterpret_cast<unsigned char*>(sum.data()),
-                                       nullptr, sources.data(), lane);
+  const CmaResult by_cma = HostReduce::run_tiled(
+      how, op, {.bytes = kCount * 4}, reinterpret_cast<unsigned char*>(sum.data()), nullptr, sources.data(), lane);
   if (by_cma.error == EPERM) GTEST_SKIP() << "the kernel does not permit it here";
   ASSERT_EQ(by_cma.error, 0);
   EXPECT_EQ(sum, std::vector<uint32_t>(kCount, kMessages * (kMessages + 1) / 2));

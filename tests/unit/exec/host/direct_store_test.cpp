@@ -1,4 +1,4 @@
-// Placing: that what comes of it is the sum, whichever way ranks take turns and whatever plan they follow.
+// Direct stores give the right sums, in any order of the ranks' turns and with any plan.
 #include "exec/compile/direct_store.hpp"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ ExecRanks::Plans plans_of(const plan::Algorithm& algorithm, Rank ranks) {
 }
 const plan::Algorithm& two_shot() { return *plan::find_algorithm(Collective::AllReduce, "two_shot"); }
 
-/// Plans made by hand prove nothing unless they are right.
+/// Hand-made plans must pass the verifier.
 ExecRanks::Plans proven(Rank ranks, const std::function<RankPlan(Rank)>& plan_of) {
   std::vector<RankPlan> plans;
   for (Rank r = 0; r < ranks; ++r) plans.push_back(plan_of(r));
@@ -31,10 +31,12 @@ ExecRanks::Plans proven(Rank ranks, const std::function<RankPlan(Rank)>& plan_of
   return plan_of;
 }
 
-void expect_sums(const ExecRanks::Plans& plans, const ExecRanks::Setting& setting, uint64_t seeds, int64_t claimed = -1) {
+void expect_sums(const ExecRanks::Plans& plans, const ExecRanks::Setting& setting, uint64_t seeds,
+                 int64_t claimed = -1) {
   for (uint64_t seed = 0; seed < seeds; ++seed) {
     SCOPED_TRACE(testing::Message() << setting.ranks << " ranks, seed " << seed
-                                    << (setting.in_place ? ", in place" : "") << (setting.cooperates ? ", helping" : ""));
+                                    << (setting.in_place ? ", in place" : "")
+                                    << (setting.cooperates ? ", cooperating" : ""));
     ExecRanks ranks(plans, setting);
     ASSERT_NO_FATAL_FAILURE(ranks.run(seed));
     ASSERT_NO_FATAL_FAILURE(ranks.expect_sums());
@@ -42,8 +44,8 @@ void expect_sums(const ExecRanks::Plans& plans, const ExecRanks::Setting& settin
   }
 }
 
-TEST(Placing, MakesTheSumInAnyOrderOfTurns) {
-  for (const Rank ranks : {2, 3, 5, 12}) {  // of twelve a fold has more readers than places
+TEST(DirectStore, GivesTheSumInAnyOrderOfTurns) {
+  for (const Rank ranks : {2, 3, 5, 12}) {  // with twelve, a fold has more readers than kMaxDirectStores
     for (const bool in_place : {false, true}) {
       const int64_t placed = ranks * std::min<int64_t>(ranks - 1, kMaxDirectStores);
       ASSERT_NO_FATAL_FAILURE(
@@ -52,7 +54,7 @@ TEST(Placing, MakesTheSumInAnyOrderOfTurns) {
   }
 }
 
-TEST(Placing, MakesTheSumByEveryAlgorithm) {
+TEST(DirectStore, GivesTheSumByEveryAlgorithm) {
   for (const plan::Algorithm* algorithm : plan::algorithms_of(Collective::AllReduce)) {
     for (const Rank ranks : {2, 3, 4, 5, 8}) {
       if (!algorithm->allows(plan::Shape{Collective::AllReduce, ranks})) continue;
@@ -65,14 +67,14 @@ TEST(Placing, MakesTheSumByEveryAlgorithm) {
   }
 }
 
-TEST(Placing, GoesTileByTileWhereThereAreSeveralReaders) {
+TEST(DirectStore, GoesTileByTileForSeveralReaders) {
   const ExecRanks::Setting setting{.ranks = 3, .count = 400000, .window = 400000};  // chunks of half a MiB
   expect_sums(plans_of(two_shot(), 3), setting, 2, 6);
 }
 
-TEST(Placing, WaitsForAllThatLiesThere) {
-  // Rank 1 gives its input to rank 0 twice; the second one goes on to rank 2, who sums for itself. In place the sum may
-  // not be stored over that input before rank 0 has had it again, nor may rank 0 help to copy it there.
+TEST(DirectStore, WaitsForAllMessagesOfTheDestination) {
+  // Rank 1 sends its input to rank 0 twice; rank 0 forwards the second one to rank 2, which sums for itself. In place,
+  // the sum must not be stored over that input before rank 0 has received it again, nor may rank 0 copy it there.
   const auto plan_of = [](Rank me) {
     PlanBuilder plan({Collective::AllReduce, 3}, me);
     const View in = plan.input(), out = plan.output(), passed = plan.scratch(1);
@@ -99,7 +101,7 @@ TEST(Placing, WaitsForAllThatLiesThere) {
   }
 }
 
-TEST(Placing, IsAlsoForFoldsOfWhatIsHereAlready) {
+TEST(DirectStore, IncludesFoldsOfLocalPieces) {
   const auto plan_of = [](Rank me) {
     constexpr Rank kRanks = 3;
     PlanBuilder plan({Collective::AllReduce, kRanks}, me);
@@ -122,9 +124,9 @@ TEST(Placing, IsAlsoForFoldsOfWhatIsHereAlready) {
   expect_sums(proven(3, plan_of), {.ranks = 3}, 20, 6);
 }
 
-TEST(Placing, IsRefusedByAReaderThatGivesUp) {
+TEST(DirectStore, IsRefusedByAReaderThatCloses) {
   ExecRanks ranks(plans_of(two_shot(), 2), {});
-  for (const size_t rank : {size_t{0}, size_t{1}}) {  // both offer a place and send their input
+  for (const size_t rank : {size_t{0}, size_t{1}}) {  // both offer a destination and send their input
     RankState& state = ranks.state(rank);
     ASSERT_EQ(HostInterpreter::try_step({}, state, state.lanes[0]), Outcome::Progress);
   }
@@ -140,9 +142,9 @@ TEST(Placing, IsRefusedByAReaderThatGivesUp) {
   EXPECT_FALSE(untouched(1));
 }
 
-TEST(Revoked, IsTheFaultOfAReaderThatComesWhenItsWriterHasFailed) {
+TEST(Revoked, IsTheFaultOfAReaderWhoseWriterHasFailed) {
   ExecRanks ranks(plans_of(two_shot(), 3), {.ranks = 3});
-  for (const size_t rank : {0, 1, 2}) {  // all send their inputs, which are lent
+  for (const size_t rank : {0, 1, 2}) {  // all send their inputs, zero-copy
     RankState& state = ranks.state(rank);
     for (int peer = 0; peer < 2; ++peer) {
       ASSERT_EQ(HostInterpreter::try_step({}, state, state.lanes[0]), Outcome::Progress);
@@ -155,10 +157,11 @@ TEST(Revoked, IsTheFaultOfAReaderThatComesWhenItsWriterHasFailed) {
   EXPECT_EQ(reader.fault.peer, 1);
   const auto& result = ranks.result(0);
   EXPECT_EQ(std::count(result.begin(), result.end(), ExecRanks::kPoison), static_cast<int64_t>(result.size()));
-  release_buffers(ranks.links(2).outs(), ranks.links(2).ins(), [](Rank) { return false; });  // nobody holds what it has lent
+  release_buffers(ranks.links(2).outs(), ranks.links(2).ins(),
+                  [](Rank) { return false; });  // no reader has begun to read
 }
 
-TEST(Placing, IsTriedWhereAnAlgorithmSaysSo) {
+TEST(DirectStore, IsUsedIfTheAlgorithmSaysSo) {
   for (const plan::Algorithm* algorithm : plan::algorithms_of(Collective::AllReduce)) {
     bool offered = false, placed = false;
     for (Rank ranks = 2; ranks < 10; ++ranks) {

@@ -1,4 +1,4 @@
-// A call that fails: from its end on its caller's buffers are the caller's alone, whatever other ranks were at.
+// After a failed call, no other rank touches the caller's buffers, whatever it was doing.
 #include "exec/host/release_buffers.hpp"
 
 #include <gtest/gtest.h>
@@ -36,13 +36,13 @@ constexpr unsigned char kPattern = 0x5a, kStored = 7;
 
 bool nobody(Rank) { return false; }
 
-/// Memory that a forked child shares with us.
+/// Memory shared with a forked child.
 struct Common {
   link::LinkMemory link;
   std::atomic<int> result;
 };
 
-/// The writer of a link: another process, which is stopped when it has claimed what was offered, and then writes.
+/// The writer of a link: another process, which is stopped after it has claimed an offer, and writes when resumed.
 class Writer {
  public:
   explicit Writer(const std::function<int()>& claim_stop_and_write) {
@@ -59,8 +59,8 @@ class Writer {
     ::kill(process_, SIGKILL);
     waitpid(process_, nullptr, 0);
   }
-  /// It goes on, to its end. What came of its write.
-  int go_on() {
+  /// Resumes the process and waits for its end. Returns the result of its write.
+  int resume() {
     ::kill(process_, SIGCONT);
     siginfo_t end{};
     waitid(P_PID, static_cast<id_t>(process_), &end, WEXITED | WNOWAIT);
@@ -84,7 +84,7 @@ class Writer {
   pid_t process_ = -1;
 };
 
-/// An offer to fold the next message to `to`, as a rank makes it that enters a round.
+/// Makes an early offer for the next message, as a rank does when it enters a round.
 void offer(link::InLink& in, const SharedRegion& region, unsigned char* to, uint64_t bytes) {
   HostReduce::offer_direct_store(in, region, {.bytes = bytes, .offers = true}, to, 0);
 }
@@ -95,14 +95,14 @@ bool claim_all(link::LinkMemory* link, uint64_t bytes) {
   return HostCooperativeWire::claim_all(out, bytes);
 }
 
-struct LetGo : testing::Test {
+struct ReleaseBuffers : testing::Test {
   SharedMemory& memory = SharedMemory::of_this_process();
-  LetGo() { Writer::renew(); }
+  ReleaseBuffers() { Writer::renew(); }
 };
 
-TEST_F(LetGo, PartsWithPagesThatAStoppedWriterMayStoreTo) {
+TEST_F(ReleaseBuffers, ReplacesPagesThatAStoppedWriterMayStoreTo) {
   auto* const data = static_cast<unsigned char*>(memory.allocate(3 * kBytes));
-  unsigned char* const to = data + kBytes + 100;  // beside pages with something else in them
+  unsigned char* const to = data + kBytes + 100;  // the first page holds something else too
   std::memset(data, 1, 3 * kBytes);
   link::InLink in{.memory = &Writer::common().link, .peer = 1, .cooperative = true};
   const SharedRegion region = memory.find(to, kBytes);
@@ -122,17 +122,18 @@ TEST_F(LetGo, PartsWithPagesThatAStoppedWriterMayStoreTo) {
   });
   in.process = writer.process();
   release_buffers({}, {&in, 1}, nobody);
-  EXPECT_TRUE(std::all_of(data, to, [](unsigned char byte) { return byte == 1; })) << "it is not ours to change";
+  EXPECT_TRUE(std::all_of(data, to, [](unsigned char byte) { return byte == 1; }))
+      << "bytes outside the buffer are unchanged";
   EXPECT_TRUE(std::all_of(to + kBytes, data + 3 * kBytes, [](unsigned char byte) { return byte == 1; }));
   std::memset(data, kPattern, 3 * kBytes);
-  ASSERT_EQ(writer.go_on(), 0);
+  ASSERT_EQ(writer.resume(), 0);
   EXPECT_EQ(std::count(data, data + 3 * kBytes, kPattern), static_cast<ptrdiff_t>(3 * kBytes));
-  EXPECT_EQ(memory.find(to, kBytes).id, 0u) << "nobody can map what is there now";
+  EXPECT_EQ(memory.find(to, kBytes).id, 0u) << "peers cannot map the new pages";
   EXPECT_EQ(memory.find(data, kBytes).id, region.id);
   memory.release(data);
 }
 
-TEST_F(LetGo, KeepsMemoryThatOnlyTheDeadHaveMapped) {
+TEST_F(ReleaseBuffers, KeepsMemoryThatOnlyDeadProcessesHaveMapped) {
   auto* const data = static_cast<unsigned char*>(memory.allocate(kBytes));
   link::InLink in{.memory = &Writer::common().link, .peer = 1, .cooperative = true};
   const SharedRegion region = memory.find(data, kBytes);
@@ -149,7 +150,7 @@ TEST_F(LetGo, KeepsMemoryThatOnlyTheDeadHaveMapped) {
   memory.release(data);
 }
 
-TEST_F(LetGo, ShutsTheGateBeforeAWriterThatWasStoppedOnItsWay) {
+TEST_F(ReleaseBuffers, ShutsTheGateBeforeAStoppedWriterPassesIt) {
   std::vector<unsigned char> from(kBytes, kStored), to(kBytes);
   link::CmaGate gate;
   prctl(PR_SET_PTRACER, getpid(), 0, 0, 0);  // Yama: this process's children may attach to it
@@ -169,7 +170,8 @@ TEST_F(LetGo, ShutsTheGateBeforeAWriterThatWasStoppedOnItsWay) {
     link::OutLink out{.memory = &Writer::common().link, .next = 1, .cooperative_writer = &state};
     link::OfferCopy offered;
     link::Tiles tiles;
-    if (!HostCooperativeWire::find_offer(out, offered) || !HostCooperativeWire::claim_back(out, offered, tiles)) return -1;
+    if (!HostCooperativeWire::find_offer(out, offered) || !HostCooperativeWire::claim_back(out, offered, tiles))
+      return -1;
     if (link::cma_write(owner, from.data(), reinterpret_cast<unsigned char*>(offer.target), 1, offer.region) != 0)
       return -2;
     raise(SIGSTOP);
@@ -179,14 +181,14 @@ TEST_F(LetGo, ShutsTheGateBeforeAWriterThatWasStoppedOnItsWay) {
   EXPECT_FALSE(writer_done(in));
   release_buffers({}, {&in, 1}, nobody);
   std::fill(to.begin(), to.end(), kPattern);
-  const int result = writer.go_on();
+  const int result = writer.resume();
   if (result == -2) GTEST_SKIP() << "the kernel does not permit it here";
   EXPECT_EQ(result, EFAULT);
   EXPECT_EQ(std::count(to.begin(), to.end(), kPattern), static_cast<ptrdiff_t>(kBytes));
 }
 
-/// Links of threads: the readers of the first have not come, and never will; that of the second is in the middle.
-TEST_F(LetGo, WaitsForAThreadThatReadsWhatWasLent) {
+/// Links between threads: the reader of the first never comes; that of the second is in the middle of a read.
+TEST_F(ReleaseBuffers, WaitsForAThreadThatReadsAZeroCopyMessage) {
   std::vector<std::unique_ptr<link::LinkMemory>> links;
   std::vector<link::OutLink> outs;
   for (int i = 0; i < 3; ++i) {
@@ -202,7 +204,7 @@ TEST_F(LetGo, WaitsForAThreadThatReadsWhatWasLent) {
     EXPECT_TRUE(HostRevokeWire::begin_read(in));
     const int* const words = lent->data();
     holds = true;
-    nap(1.5);  // longer than anybody but a thread is waited for
+    nap(1.5);  // longer than the wait for another process
     EXPECT_FALSE(returned) << "its memory is being read";
     for (int i = 0; i < 1000; ++i) sum += words[i];
     over = true;
@@ -219,7 +221,7 @@ TEST_F(LetGo, WaitsForAThreadThatReadsWhatWasLent) {
   EXPECT_FALSE(HostRevokeWire::begin_read(late));
 }
 
-TEST_F(LetGo, WaitsForAThreadThatStoresWhatItHasClaimed) {
+TEST_F(ReleaseBuffers, WaitsForAThreadThatStoresWhatItHasClaimed) {
   auto link = std::make_unique<link::LinkMemory>();
   std::vector<unsigned char> to(kBytes);
   link::InLink in{.memory = link.get(), .addresses = true, .cooperative = true};
@@ -242,7 +244,7 @@ TEST_F(LetGo, WaitsForAThreadThatStoresWhatItHasClaimed) {
   writer.join();
 }
 
-TEST_F(LetGo, TellsAReaderOfAnotherProcessThatItComesTooLate) {
+TEST_F(ReleaseBuffers, RevokesMessagesOfAReaderInAnotherProcess) {
   unsigned char arena = 0;
   link::OutLink out{.memory = &Writer::common().link, .arena = &arena, .peer = 1};
   std::vector<unsigned char> data(100000);

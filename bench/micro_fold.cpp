@@ -21,9 +21,9 @@ namespace {
 /// 64-byte aligned, touched; each starts at another offset in its page, so that the buffers' lines do not collide.
 class Buffer {
  public:
-  explicit Buffer(size_t bytes, size_t place = 0)
+  explicit Buffer(size_t bytes, size_t index = 0)
       : memory_(new std::byte[bytes + 8192]),
-        begin_(memory_.get() + (8192 - reinterpret_cast<uintptr_t>(memory_.get()) % 4096) % 4096 + place * 576) {
+        begin_(memory_.get() + (8192 - reinterpret_cast<uintptr_t>(memory_.get()) % 4096) % 4096 + index * 576) {
     memset(memory_.get(), 0, bytes + 8192);
   }
   std::byte* data() const { return begin_; }
@@ -33,7 +33,7 @@ class Buffer {
   std::byte* begin_;
 };
 
-/// Processor time of this thread, without the time that others had the core.
+/// Processor time of this thread only.
 double seconds_of(const auto& work) {
   const auto now = [] {
     timespec time;

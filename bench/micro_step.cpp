@@ -69,8 +69,8 @@ Work staged_message() {
 }
 
 struct NoPeers final : exec::Connector {
-  link::OutLink connect_out(Rank, uint32_t) override { throw std::runtime_error("nobody is there"); }
-  link::InLink connect_in(Rank, uint32_t) override { throw std::runtime_error("nobody is there"); }
+  link::OutLink connect_out(Rank, uint32_t) override { throw std::runtime_error("no peer"); }
+  link::InLink connect_in(Rank, uint32_t) override { throw std::runtime_error("no peer"); }
 };
 
 constexpr uint32_t kSteps = 256;

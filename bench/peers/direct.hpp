@@ -29,7 +29,7 @@ class SharedMemory {
 
   /// Two buffers for each rank. Pages are allocated when they are touched.
   explicit SharedMemory(int ranks) {
-    const size_t bytes = kPlaces + 2 * static_cast<size_t>(ranks) * kStride;
+    const size_t bytes = kHeader + 2 * static_cast<size_t>(ranks) * kStride;
     void* const memory =
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {
@@ -44,13 +44,13 @@ class SharedMemory {
   }
   /// Buffer 0 or 1 of a rank.
   std::byte* buffer(int rank, int which) const {
-    return base_ + kPlaces + (2 * static_cast<size_t>(rank) + static_cast<size_t>(which)) * kStride;
+    return base_ + kHeader + (2 * static_cast<size_t>(rank) + static_cast<size_t>(which)) * kStride;
   }
   /// Frees the pages.
   static void forget(void* buffer) { madvise(buffer, kStride, MADV_REMOVE); }
 
  private:
-  static constexpr size_t kPlaces = size_t{2} << 20, kStride = size_t{258} << 20;
+  static constexpr size_t kHeader = size_t{2} << 20, kStride = size_t{258} << 20;
   std::byte* base_ = nullptr;
 };
 
@@ -67,7 +67,7 @@ class DirectPeer {
         rank_(rank),
         ranks_(ranks),
         stream_(stream),
-        crowded_(ranks > cores()),
+        oversubscribed_(ranks > cores()),
         sum_(tutti::fold_function(tutti::DType::F32, tutti::Op::Sum)) {}
 
   int rank() const { return rank_; }
@@ -91,7 +91,7 @@ class DirectPeer {
 
   void barrier() {
     const uint64_t epoch = ++epoch_;
-    const bool oversubscribed = crowded_;
+    const bool oversubscribed = oversubscribed_;
     memory_.flag(rank_).store(epoch, std::memory_order_release);
     for (int k = 1; k < ranks_; ++k) {
       const std::atomic<uint64_t>& flag = memory_.flag((rank_ + k) % ranks_);
@@ -199,7 +199,7 @@ class DirectPeer {
 
   const SharedMemory& memory_;
   int rank_, ranks_;
-  bool stream_, crowded_, inputs_change_ = true;
+  bool stream_, oversubscribed_, inputs_change_ = true;
   tutti::FoldFn sum_;
   uint64_t epoch_ = 0;
   int given_ = 0;

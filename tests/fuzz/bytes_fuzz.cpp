@@ -174,7 +174,7 @@ void read_link(std::string_view bytes) {
   }
 }
 
-/// The reader is hostile: what a writer helps with lies in the message.
+/// The reader is hostile: a writer copies only tiles that lie within the message.
 void write_link(std::string_view bytes) {
   using namespace link;
   LinkMemory memory{};
@@ -195,7 +195,8 @@ void write_link(std::string_view bytes) {
       if (tiles.first > all || tiles.count > all - tiles.first) defect("a claim beyond the message");
       HostCooperativeWire::finish(out);
     }
-    if (HostCooperativeWire::find_early_offer(out, 1, 65536, 0, offered) && HostCooperativeWire::claim_all(out, 65536)) {
+    if (HostCooperativeWire::find_early_offer(out, 1, 65536, 0, offered) &&
+        HostCooperativeWire::claim_all(out, 65536)) {
       HostCooperativeWire::withdraw(out);
     }
   }

@@ -53,18 +53,18 @@ double heaviest_chain(const std::vector<RankPlan>& plans, const Weigh& weigh) {
       if (found == done.end()) return false;
       start = std::max(start, found->second);
     }
-    std::vector<Rank> heard;
-    if (step.kind == StepKind::Recv) heard.push_back(plan.peers[step.peers.begin]);
+    std::vector<Rank> received;
+    if (step.kind == StepKind::Recv) received.push_back(plan.peers[step.peers.begin]);
     for (uint32_t o = step.operands.begin; o < step.operands.end; ++o) {
-      if (plan.operands[o].peer != kNoRank) heard.push_back(plan.operands[o].peer);
+      if (plan.operands[o].peer != kNoRank) received.push_back(plan.operands[o].peer);
     }
-    for (const Rank from : heard) {
+    for (const Rank from : received) {
       const auto& link = links[{from, plan.rank, lane}];
       const size_t next = taken[{from, plan.rank, lane}];
       if (next == link.size()) return false;
       start = std::max(start, link[next].first + weigh(Passed{from, plan.rank, link[next].second}));
     }
-    for (const Rank from : heard) ++taken[{from, plan.rank, lane}];
+    for (const Rank from : received) ++taken[{from, plan.rank, lane}];
     for (uint32_t p = step.peers.begin; step.kind == StepKind::Send && p < step.peers.end; ++p) {
       links[{plan.rank, plan.peers[p], lane}].emplace_back(start, length_of(plan, step.pieces));
     }

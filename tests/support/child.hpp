@@ -17,11 +17,11 @@ class Line {
   explicit Line(Fd fd) : fd_(std::move(fd)) {}
   void tell(const std::string& line);
   /// The next line; "(nothing)" when the other end has closed, "(late)" after `seconds`.
-  std::string hear(double seconds = 30);
+  std::string receive(double seconds = 30);
 
  private:
   Fd fd_;
-  std::string heard_;
+  std::string received_;
 };
 
 class Child {
@@ -34,7 +34,7 @@ class Child {
   pid_t process() const { return process_; }
   Line& line() { return line_; }
   void tell(const std::string& text) { line_.tell(text); }
-  std::string hear(double seconds = 30) { return line_.hear(seconds); }
+  std::string receive(double seconds = 30) { return line_.receive(seconds); }
   void signal(int number) const;
   /// Waits for its end: its exit status, or −(signal number).
   int wait();

@@ -54,16 +54,16 @@ class Clockwork {
       if (done == done_.end()) return false;
       start = std::max(start, done->second);
     }
-    std::vector<Link*> heard;
-    if (step.kind == StepKind::Recv) heard.push_back(&links_[{plan.peers[step.peers.begin], rank, lane}]);
+    std::vector<Link*> received;
+    if (step.kind == StepKind::Recv) received.push_back(&links_[{plan.peers[step.peers.begin], rank, lane}]);
     for (uint32_t i = step.operands.begin; i < step.operands.end; ++i) {
-      if (plan.operands[i].peer != kNoRank) heard.push_back(&links_[{plan.operands[i].peer, rank, lane}]);
+      if (plan.operands[i].peer != kNoRank) received.push_back(&links_[{plan.operands[i].peer, rank, lane}]);
     }
-    for (const Link* link : heard) {
+    for (const Link* link : received) {
       if (link->taken == link->arrivals.size()) return false;
       start = std::max(start, link->arrivals[link->taken]);
     }
-    for (Link* link : heard) ++link->taken;
+    for (Link* link : received) ++link->taken;
     for (uint32_t i = step.peers.begin; step.kind == StepKind::Send && i < step.peers.end; ++i) {
       auto& arrivals = links_[{rank, plan.peers[i], lane}].arrivals;
       arrivals.push_back(std::max(start, arrivals.empty() ? 0 : arrivals.back()) + 1);

@@ -201,7 +201,7 @@ TYPED_TEST_P(Conformance, ReadsZeroCopyMessagesInPlaceAndConsumesThem) {
         for (uint64_t m = 0; m < 20; ++m) {
           Payload mine = payload_of(m, 300000 + m);
           writer.write_zcopy(m, mine);
-          self.until([&] { return writer.returned(); }, "lent memory to be read");
+          self.until([&] { return writer.returned(); }, "zero-copy memory to be read");
           std::fill(mine.begin(), mine.end(), 0);
         }
         EXPECT_TRUE(self.transport->flushed());

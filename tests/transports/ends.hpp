@@ -105,9 +105,9 @@ class Reader {
     ASSERT_EQ(header_.tag, tag);
     ASSERT_EQ(header_.length, expected.size());
     if (arrival_.process != 0) {
-      pulled_.resize(header_.length);
-      ASSERT_EQ(link::cma_read(arrival_.process, arrival_.data, pulled_.data(), pulled_.size()), 0);
-      arrival_.data = pulled_.data();
+      copy_.resize(header_.length);
+      ASSERT_EQ(link::cma_read(arrival_.process, arrival_.data, copy_.data(), copy_.size()), 0);
+      arrival_.data = copy_.data();
     }
     if (!expected.empty()) {
       ASSERT_EQ(std::memcmp(arrival_.data, expected.data(), expected.size()), 0) << "message " << link_.next;
@@ -126,7 +126,7 @@ class Reader {
   link::InLink link_;
   link::Header header_{};
   link::Arrival arrival_;
-  Payload pulled_;
+  Payload copy_;
 };
 
 }  // namespace tutti::test

@@ -66,7 +66,7 @@ TEST(Shm, AnswersAnInvalidRequest) {
   FakeWireup liar(group.job(), 1, 2);
   for (const char* request : {"", "x", "a longer request than there is"}) {
     const Wireup::Reply reply = liar.ask(0, "shm", request, Deadline::in(5));
-    EXPECT_EQ(reply.bytes, "the request makes no sense");
+    EXPECT_EQ(reply.bytes, "the request is invalid");
     EXPECT_FALSE(reply.fd);
   }
 }
@@ -130,12 +130,12 @@ TEST(Shm, ConfirmsCmaOnlyForTheRightWordInTheRightProcess) {
   EXPECT_EQ(ask(&word, word), "yes");
   EXPECT_NE(ask(&word, word + 1), "yes");
   EXPECT_NE(ask(nullptr, word), "yes");
-  EXPECT_EQ(asker.ask(0, "shm-cma", "short", Deadline::in(5)).bytes, "the request makes no sense");
+  EXPECT_EQ(asker.ask(0, "shm-cma", "short", Deadline::in(5)).bytes, "the request is invalid");
 }
 
 /// A link whose writer answers "shm-map" requests with the given reply.
-struct Shares {
-  explicit Shares(const Wireup::Service& service) : liar(group.job(), 0, 2), wireup(group.job(), 1, 2) {
+struct MappedLink {
+  explicit MappedLink(const Wireup::Service& service) : liar(group.job(), 0, 2), wireup(group.job(), 1, 2) {
     liar.serve("shm", [this](Rank, const std::string&) {
       return Wireup::Reply{Answer{.arena_bytes = 1 << 20, .link = 0}.bytes(), Fd(::dup(memory.fd()))};
     });
@@ -158,7 +158,7 @@ struct Shares {
   link::InLink in;
 };
 
-std::string share_answer(uint64_t bytes, uint64_t magic = Answer{}.magic) {
+std::string map_answer(uint64_t bytes, uint64_t magic = Answer{}.magic) {
   const uint64_t words[2] = {magic, bytes};
   return {reinterpret_cast<const char*>(words), sizeof words};
 }
@@ -167,40 +167,40 @@ TEST(Shm, MapsARegionOnceAndReadsNothingOutsideIt) {
   const Segment theirs = Segment::create(8192);
   theirs.base()[100] = 42;
   int asked = 0;
-  const Shares shares([&](Rank, const std::string&) {
+  const MappedLink link([&](Rank, const std::string&) {
     ++asked;
-    return Wireup::Reply{share_answer(8192), Fd(::dup(theirs.fd()))};
+    return Wireup::Reply{map_answer(8192), Fd(::dup(theirs.fd()))};
   });
   int error = 0;
-  const unsigned char* const found = shares.in.mappings->find(1, 100, 8092, error);
+  const unsigned char* const found = link.in.mappings->find(1, 100, 8092, error);
   ASSERT_NE(found, nullptr);
   EXPECT_EQ(*found, 42);
-  EXPECT_EQ(shares.error_at(1, 0, 8192), 0);
-  EXPECT_EQ(shares.error_at(1, 8192, 0), 0);
+  EXPECT_EQ(link.error_at(1, 0, 8192), 0);
+  EXPECT_EQ(link.error_at(1, 8192, 0), 0);
   EXPECT_EQ(asked, 1);
   for (const auto& [offset, bytes] :
        {std::pair<uint64_t, uint64_t>{0, 8193}, {8193, 0}, {1, 8192}, {~uint64_t{0}, 2}, {2, ~uint64_t{0}}}) {
-    EXPECT_EQ(shares.error_at(1, offset, bytes), EFAULT) << bytes << " bytes at " << offset;
+    EXPECT_EQ(link.error_at(1, offset, bytes), EFAULT) << bytes << " bytes at " << offset;
   }
-  for (uint64_t id = 2; id < 200; ++id) EXPECT_EQ(shares.error_at(id, 0, 1), 0);
-  EXPECT_EQ(shares.error_at(199, 0, 1), 0);
+  for (uint64_t id = 2; id < 200; ++id) EXPECT_EQ(link.error_at(id, 0, 1), 0);
+  EXPECT_EQ(link.error_at(199, 0, 1), 0);
   EXPECT_EQ(asked, 199);
 }
 
 TEST(Shm, RefusesInvalidRegions) {
   const Segment theirs = Segment::create(8192);
   const auto error_of = [&](const std::string& bytes, bool with_fd) {
-    const Shares shares([&](Rank, const std::string&) {
+    const MappedLink link([&](Rank, const std::string&) {
       return Wireup::Reply{bytes, Fd(with_fd ? ::dup(theirs.fd()) : -1)};
     });
-    return shares.error_at(1, 0, 1);
+    return link.error_at(1, 0, 1);
   };
   EXPECT_EQ(error_of("there is no such region", false), ENOENT);
-  EXPECT_EQ(error_of(share_answer(8192, 1), true), ENOENT);
-  EXPECT_EQ(error_of(share_answer(8192), false), EPROTO);
-  EXPECT_EQ(error_of(share_answer(1 << 20), true), EPROTO) << "the stated size is too large";
-  EXPECT_EQ(error_of(share_answer(100), true), EPROTO);
-  EXPECT_EQ(error_of(share_answer(~uint64_t{0}), true), EPROTO);
+  EXPECT_EQ(error_of(map_answer(8192, 1), true), ENOENT);
+  EXPECT_EQ(error_of(map_answer(8192), false), EPROTO);
+  EXPECT_EQ(error_of(map_answer(1 << 20), true), EPROTO) << "the stated size is too large";
+  EXPECT_EQ(error_of(map_answer(100), true), EPROTO);
+  EXPECT_EQ(error_of(map_answer(~uint64_t{0}), true), EPROTO);
 }
 
 TEST(Shm, ExportsOnlyExistingRegions) {
@@ -216,7 +216,7 @@ TEST(Shm, ExportsOnlyExistingRegions) {
   EXPECT_TRUE(ask(id).fd);
   EXPECT_FALSE(ask(0).fd);
   EXPECT_FALSE(ask(id + 1).fd);
-  EXPECT_EQ(asker.ask(0, "shm-map", "short", Deadline::in(5)).bytes, "the request makes no sense");
+  EXPECT_EQ(asker.ask(0, "shm-map", "short", Deadline::in(5)).bytes, "the request is invalid");
   mine.release(data);
   EXPECT_FALSE(ask(id).fd);
 }

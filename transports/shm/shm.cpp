@@ -92,7 +92,7 @@ class Outgoing {
 
   Wireup::Reply answer(Rank reader, const std::string& bytes) {
     Request request{};
-    if (!unpack(bytes, request)) return {"the request makes no sense", Fd()};
+    if (!unpack(bytes, request)) return {"the request is invalid", Fd()};
     try {
       const Answer answer{kMagic, bytes_, link(reader, request.link_lane)};
       if (request.needs_memory == 0) return {pack(answer), Fd()};
@@ -128,7 +128,7 @@ Wireup::Service cma_service(const Wireup& wireup) {
   }
   return [processes](Rank from, const std::string& bytes) -> Wireup::Reply {
     CmaRequest request{};
-    if (!unpack(bytes, request)) return {"the request makes no sense", Fd()};
+    if (!unpack(bytes, request)) return {"the request is invalid", Fd()};
     if (env().cma == Cma::Off) return {"TUTTI_CMA is off", Fd()};
     const auto* const address = reinterpret_cast<const unsigned char*>(request.address);
     unsigned char word[sizeof request.word];
@@ -144,7 +144,7 @@ Wireup::Service cma_service(const Wireup& wireup) {
 /// Gives peers the descriptor of a region of this process.
 Wireup::Reply export_region(const std::string& bytes) {
   MapRequest request{};
-  if (!unpack(bytes, request)) return {"the request makes no sense", Fd()};
+  if (!unpack(bytes, request)) return {"the request is invalid", Fd()};
   link::SharedMemory::Exported region = link::SharedMemory::of_this_process().export_region(request.id);
   if (region.bytes == 0) return {"there is no such region (any more)", Fd()};
   if (!region.fd) return {"no descriptor is left; raise ulimit -n", Fd()};

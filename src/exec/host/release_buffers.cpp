@@ -23,8 +23,8 @@ using link::Route;
 constexpr double kGrace = 1.0;            // seconds that other processes get to finish
 constexpr double kMaxSyscallWait = 10.0;  // seconds for processes that may be inside a CMA system call
 
-bool has_route(const InLink& in, Route way) {
-  return (in.cooperative_reader.route & ~(link::kNontemporal | link::kEarly)) == static_cast<uint64_t>(way);
+bool has_route(const InLink& in, Route route) {
+  return (in.cooperative_reader.route & ~(link::kNontemporal | link::kEarly)) == static_cast<uint64_t>(route);
 }
 
 /// Is the reader of this link's zero-copy messages done, or is there no need or use to wait longer?

@@ -184,7 +184,7 @@ void check_rank(const RankPlan& plan, Entries& entries) {
   for (uint32_t lane = 0; lane < plan.lanes.size(); ++lane) {
     const Range steps = plan.lanes[lane].steps;
     if (steps.begin != at || !inside(steps, plan.steps.size())) {
-      reject("rank {}: lane {} has steps [{}, {}), where the table of {} goes on at {}", plan.rank, lane, steps.begin,
+      reject("rank {}: lane {} has steps [{}, {}), but the table of {} continues at {}", plan.rank, lane, steps.begin,
              steps.end, plan.steps.size(), at);
     }
     for (at = steps.begin; at < steps.end; ++at) StepCheck(plan, lane, at, entries).run();

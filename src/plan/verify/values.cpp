@@ -65,7 +65,7 @@ void Values::gather_local(const Moment& moment, Range pieces) {
       const uint32_t location = run.location + i;
       const uint32_t mark = location - model_.locations_of_first(moment.rank);
       if (marked_by_[mark] == moment.step + 1 && marked_at_[mark] != place) {
-        reject("{}: reads {}, which it also writes at another place of the same step{}", words(model_, moment.step),
+        reject("{}: reads {}, which it also writes at another position of the same step{}", words(model_, moment.step),
                words_of_location(model_, moment.rank, location), mode());
       }
     }

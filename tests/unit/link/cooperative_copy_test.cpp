@@ -296,7 +296,7 @@ class Interleaved : public Ends<Interrupted> {
     consume();
     for (const int owner : owner_) ASSERT_NE(owner, kNobody);
   }
-  uint64_t cooperative() const { return helped_; }
+  uint64_t cooperative() const { return copied_by_writer_; }
 
  private:
   static constexpr int kNobody = 0, kReader = 1, kWriter = 2;
@@ -325,7 +325,7 @@ class Interleaved : public Ends<Interrupted> {
         for (uint64_t i = 0; i < mine_.count; ++i) owner_[mine_.first + i] = kNobody;
         return Wire::withdraw(out);
       }
-      helped_ += mine_.count;
+      copied_by_writer_ += mine_.count;
       return Wire::finish(out);
     }
     if (!claim(mine)) return;
@@ -345,7 +345,7 @@ class Interleaved : public Ends<Interrupted> {
   std::vector<int> owner_;  // of each tile
   Tiles mine_;
   bool copying_ = false;
-  uint64_t helped_ = 0;
+  uint64_t copied_by_writer_ = 0;
 };
 
 TEST(CooperativeCopyInAnyOrder, GivesEveryTileToOneEnd) {
@@ -402,7 +402,7 @@ TEST(CooperativeCopyAtFullSpeed, CopiesEveryTileOnce) {
   struct Shared {
     Ends<HostMemory> ends;
     uint64_t from[kMost], to[kMost];
-    alignas(64) uint64_t lent = 0;
+    alignas(64) uint64_t published = 0;
   } shared;
   std::thread writer([&] {
     Ends<HostMemory>& ends = shared.ends;
@@ -410,7 +410,7 @@ TEST(CooperativeCopyAtFullSpeed, CopiesEveryTileOnce) {
     for (uint64_t message = 0; message < kMessages; ++message) {
       for (uint64_t i = 0; i < kMost; ++i) shared.from[i] = message * kMost + i;
       ends.publish(1 + message % kMost);
-      HostMemory::store_release(&shared.lent, message + 1);
+      HostMemory::store_release(&shared.published, message + 1);
       for (;;) {
         HostWire::refresh(ends.out);
         if (ends.out.acked > message) break;
@@ -426,7 +426,7 @@ TEST(CooperativeCopyAtFullSpeed, CopiesEveryTileOnce) {
   uint64_t wrong = 0;
   InLink& in = shared.ends.in;
   for (uint64_t message = 0; message < kMessages; ++message) {
-    while (HostMemory::load_acquire(&shared.lent) <= message) std::this_thread::yield();
+    while (HostMemory::load_acquire(&shared.published) <= message) std::this_thread::yield();
     const uint64_t tiles = 1 + message % kMost;
     std::fill(shared.to, shared.to + tiles, 0);
     shared.ends.offer(tiles);

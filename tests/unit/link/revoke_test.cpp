@@ -79,10 +79,10 @@ TEST(RevocationInAnyOrder, NeverGivesBothTheMemory) {
     std::mt19937_64 random(seed);
     Ends<Interrupted> ends;
     using Wire = Ends<Interrupted>::Wire;
-    bool reading = false, taken_back = false, owners = false;
+    bool reading = false, revoked = false, owners = false;
     const auto give_up = [&] {
       if (owners || random() % 4 != 0) return;
-      if (!std::exchange(taken_back, true)) Wire::revoke(ends.out);
+      if (!std::exchange(revoked, true)) Wire::revoke(ends.out);
       owners = !Wire::being_read(ends.out);
       EXPECT_FALSE(owners && reading);
     };

@@ -178,7 +178,7 @@ TEST(Select, NotAlongTrivialGroups) {
     forced.forced = parse_forced("all_reduce:hierarchical");
     try {
       const DecisionTable table(forced);
-      FAIL() << "forced along groups that nobody gave and that tell nothing";
+      FAIL() << "forced along trivial groups that were not given";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), Code::Unsupported);
       EXPECT_NE(std::string(error.what()).find(reason), std::string::npos) << error.what();

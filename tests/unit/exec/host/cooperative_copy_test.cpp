@@ -170,7 +170,7 @@ TEST(HostDirectStore, LeavesTheEdgesToTheReader) {
     for (const bool by_cma : {false, true}) {
       SCOPED_TRACE(testing::Message() << readers << " readers" << (by_cma ? ", by CMA" : ""));
       std::vector<uint32_t> one(kCount, 1), two(kCount, 2), sum(kCount);
-      std::vector<unsigned char> place(kCount * 4, 0xee), other(kCount * 4, 0xee);
+      std::vector<unsigned char> target(kCount * 4, 0xee), other(kCount * 4, 0xee);
       link::Arrival arrival{.data = reinterpret_cast<unsigned char*>(two.data())};
       if (by_cma) arrival.process = getpid();
       const unsigned char* pointers[2] = {reinterpret_cast<unsigned char*>(one.data()), arrival.data};
@@ -179,7 +179,7 @@ TEST(HostDirectStore, LeavesTheEdgesToTheReader) {
       lane.arrivals = &arrival;
       lane.pointers = pointers;
       lane.direct_stores = readers;
-      lane.direct_to[0] = place.data(), lane.direct_to[1] = other.data();
+      lane.direct_to[0] = target.data(), lane.direct_to[1] = other.data();
       lane.direct_edges[0] = {1024, 128}, lane.direct_edges[1] = {0, 4096};
       const Instruction op{.arrivals = {0, 1}, .bytes = kCount * 4, .sources = 2};
       const Arithmetic how{.fold = fold_function(DType::U32, tutti::Op::Sum), .element_bytes = 4};
@@ -192,15 +192,15 @@ TEST(HostDirectStore, LeavesTheEdgesToTheReader) {
         ASSERT_EQ(result.error, 0);
       }
       EXPECT_EQ(sum, std::vector<uint32_t>(kCount, 3));
-      const auto expect_placed = [&](const std::vector<unsigned char>& at, const link::Edges& edges) {
+      const auto expect_interior = [&](const std::vector<unsigned char>& at, const link::Edges& edges) {
         const size_t end = at.size() - edges.back;
         EXPECT_TRUE(std::all_of(at.begin(), at.begin() + edges.front, [](unsigned char b) { return b == 0xee; }));
         EXPECT_EQ(std::memcmp(at.data() + edges.front, to + edges.front, end - edges.front), 0);
         EXPECT_TRUE(
             std::all_of(at.begin() + static_cast<ptrdiff_t>(end), at.end(), [](unsigned char b) { return b == 0xee; }));
       };
-      expect_placed(place, lane.direct_edges[0]);
-      if (readers == 2) expect_placed(other, lane.direct_edges[1]);
+      expect_interior(target, lane.direct_edges[0]);
+      if (readers == 2) expect_interior(other, lane.direct_edges[1]);
     }
   }
 }
@@ -221,10 +221,10 @@ TEST_F(HostCooperativeCopy, FollowsNoAddressOfAnotherProcess) {
 
 TEST_F(HostCooperativeCopy, RefusesUnknownRoutes) {
   EXPECT_EQ(read_some(), 0);
-  for (const uint64_t way : {uint64_t{0}, uint64_t{4}, uint64_t{0xff}, ~uint64_t{0}}) {
-    memory->offer.route = way;
+  for (const uint64_t route : {uint64_t{0}, uint64_t{4}, uint64_t{0xff}, ~uint64_t{0}}) {
+    memory->offer.route = route;
     writer.unreachable = 0;
-    EXPECT_FALSE(copy()) << way;
+    EXPECT_FALSE(copy()) << route;
   }
   memory->offer.route = static_cast<uint64_t>(link::Route::Mapped);
   writer.unreachable = 0;
@@ -234,11 +234,11 @@ TEST_F(HostCooperativeCopy, RefusesUnknownRoutes) {
 TEST_F(HostCooperativeCopy, StopsPermanentlyWhenTheKernelRefuses) {
   apart();
   EXPECT_EQ(read_some(), 0);
-  const uint64_t place = memory->offer.target;
+  const uint64_t target = memory->offer.target;
   memory->offer.target = 4096;  // not mapped
   EXPECT_FALSE(copy());
   EXPECT_TRUE(writer.stopped);
-  memory->offer.target = place;
+  memory->offer.target = target;
   expect_copied(false);
 }
 

@@ -47,9 +47,9 @@ void expect_sums(const ExecRanks::Plans& plans, const ExecRanks::Setting& settin
 TEST(DirectStore, GivesTheSumInAnyOrderOfTurns) {
   for (const Rank ranks : {2, 3, 5, 12}) {  // with twelve, a fold has more readers than kMaxDirectStores
     for (const bool in_place : {false, true}) {
-      const int64_t placed = ranks * std::min<int64_t>(ranks - 1, kMaxDirectStores);
+      const int64_t stored = ranks * std::min<int64_t>(ranks - 1, kMaxDirectStores);
       ASSERT_NO_FATAL_FAILURE(
-          expect_sums(plans_of(two_shot(), ranks), {.ranks = ranks, .in_place = in_place}, 50, placed));
+          expect_sums(plans_of(two_shot(), ranks), {.ranks = ranks, .in_place = in_place}, 50, stored));
     }
   }
 }
@@ -163,7 +163,7 @@ TEST(Revoked, IsTheFaultOfAReaderWhoseWriterHasFailed) {
 
 TEST(DirectStore, IsUsedIfTheAlgorithmSaysSo) {
   for (const plan::Algorithm* algorithm : plan::algorithms_of(Collective::AllReduce)) {
-    bool offered = false, placed = false;
+    bool offered = false, stored = false;
     for (Rank ranks = 2; ranks < 10; ++ranks) {
       if (!algorithm->allows(plan::Shape{Collective::AllReduce, ranks})) continue;
       for (Rank me = 0; me < ranks; ++me) {
@@ -173,11 +173,11 @@ TEST(DirectStore, IsUsedIfTheAlgorithmSaysSo) {
         const Geometry geometry{.count = 1000, .window = 1000, .element_bytes = 4, .direct_store_from = 1};
         for (const Instruction& op : lower(plans_of(*algorithm, ranks)(me), geometry, links).last.ops) {
           offered = offered || op.offers;
-          placed = placed || op.stores_direct;
+          stored = stored || op.stores_direct;
         }
       }
     }
-    EXPECT_EQ(algorithm->places, offered && placed) << algorithm->name;
+    EXPECT_EQ(algorithm->direct_stores, offered && stored) << algorithm->name;
   }
 }
 

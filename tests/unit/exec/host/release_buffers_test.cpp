@@ -102,22 +102,22 @@ struct ReleaseBuffers : testing::Test {
 
 TEST_F(ReleaseBuffers, ReplacesPagesThatAStoppedWriterMayStoreTo) {
   auto* const data = static_cast<unsigned char*>(memory.allocate(3 * kBytes));
-  unsigned char* const to = data + kBytes + 100;  // the first page holds something else too
+  unsigned char* const to = data + kBytes + 100;  // the first page reading something else too
   std::memset(data, 1, 3 * kBytes);
   link::InLink in{.memory = &Writer::common().link, .peer = 1, .cooperative = true};
   const SharedRegion region = memory.find(to, kBytes);
-  const link::SharedMemory::Exported given = memory.export_region(region.id);
+  const link::SharedMemory::Exported exported = memory.export_region(region.id);
   offer(in, region, to, kBytes);
   ASSERT_EQ(in.cooperative_reader.phase, link::CooperativeReader::Phase::Open);
   const auto [front, back] = in.cooperative_reader.edges;
   ASSERT_GT(front, 0u);
   ASSERT_GT(back, 0u);
   Writer writer([&, &front = front, &back = back] {
-    void* const base = mmap(nullptr, given.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, given.fd.get(), 0);
+    void* const base = mmap(nullptr, exported.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, exported.fd.get(), 0);
     if (base == MAP_FAILED || !claim_all(&Writer::common().link, kBytes)) return 1;
     raise(SIGSTOP);
-    auto* const place = static_cast<unsigned char*>(base) + (to - region.base);
-    std::memset(place + front, kStored, kBytes - front - back);
+    auto* const target = static_cast<unsigned char*>(base) + (to - region.base);
+    std::memset(target + front, kStored, kBytes - front - back);
     return 0;
   });
   in.process = writer.process();
@@ -195,25 +195,25 @@ TEST_F(ReleaseBuffers, WaitsForAThreadThatReadsAZeroCopyMessage) {
     links.push_back(std::make_unique<link::LinkMemory>());
     outs.push_back({.memory = links.back().get()});
   }
-  auto lent = std::make_unique<std::vector<int>>(1000, 1);
-  for (auto& out : outs) HostWire::publish_zcopy(out, 7, reinterpret_cast<unsigned char*>(lent->data()), 4000);
-  std::atomic<bool> holds = false, returned = false, over = false;
+  auto message = std::make_unique<std::vector<int>>(1000, 1);
+  for (auto& out : outs) HostWire::publish_zcopy(out, 7, reinterpret_cast<unsigned char*>(message->data()), 4000);
+  std::atomic<bool> reading = false, returned = false, over = false;
   int sum = 0;
   std::thread reader([&] {
     link::InLink in{.memory = links[1].get(), .addresses = true};
     EXPECT_TRUE(HostRevokeWire::begin_read(in));
-    const int* const words = lent->data();
-    holds = true;
+    const int* const words = message->data();
+    reading = true;
     nap(1.5);  // longer than the wait for another process
     EXPECT_FALSE(returned) << "its memory is being read";
     for (int i = 0; i < 1000; ++i) sum += words[i];
     over = true;
     HostRevokeWire::end_read(in);
   });
-  while (!holds) nap(1e-4);
+  while (!reading) nap(1e-4);
   release_buffers(outs, {}, nobody);
   returned = true;
-  lent.reset();
+  message.reset();
   reader.join();
   EXPECT_TRUE(over);
   EXPECT_EQ(sum, 1000);

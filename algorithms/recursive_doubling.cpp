@@ -159,7 +159,7 @@ const Registration kAllReduce(
      .allows = any_number,
      .generate = all_reduce,
      .cost = all_reduce_cost,
-     .places = true,
+     .direct_stores = true,
      .canonical = true});
 const Registration kAllGather({.collective = Collective::AllGather,
                                .name = "recursive_doubling",

@@ -1,7 +1,7 @@
-// What the machine allows: the bounds beside which bench/vs_peers puts every figure.
+// The machine's limits, to which bench/vs_peers compares every figure.
 //
-//   ceilings exchange FOLDER RANKS [stream]   the collectives through shared memory, as one more program of the
-//                                             comparison (peers/direct.hpp, peers/seat.hpp)
+//   ceilings exchange FOLDER RANKS [stream]   the collectives through shared memory, as another program of the
+//                                             comparison (peers/direct.hpp, peers/driver_pipes.hpp)
 //   ceilings machine [--quick]                latencies of a cache line and bandwidths of copies, as JSON
 #include <sched.h>
 
@@ -27,9 +27,9 @@ struct alignas(256) Line {
   uint64_t payload[7] = {};
 };
 
-/// Two threads, on the cores of ranks a and b, run body(0) and body(1); seconds until both are done, the median of
-/// some.
-double together(int a, int b, const std::function<void(int)>& body) {
+/// Two threads, on the cores of ranks a and b, run body(0) and body(1). Seconds until both are done, the median of
+/// several runs.
+double run_pair(int a, int b, const std::function<void(int)>& body) {
   std::vector<double> times;
   for (int i = 0; i < repeats; ++i) {
     std::atomic<int> waiting{2};
@@ -52,12 +52,12 @@ double together(int a, int b, const std::function<void(int)>& body) {
   return times[times.size() / 2];
 }
 
-/// Nanoseconds for a flag to get from one thread to the other, with `lines` − 1 further lines of payload before it.
+/// Nanoseconds for a flag to get from one thread to the other, after `lines` − 1 lines of payload.
 double one_way(int a, int b, int lines, bool yield, uint64_t turns) {
-  std::vector<Line> places(4);
-  const double took = together(a, b, [&](int me) {
-    Line* const mine = &places[2 * static_cast<size_t>(me)];
-    const Line* const other = &places[static_cast<size_t>(2 - 2 * me)];
+  std::vector<Line> lines_of(4);
+  const double took = run_pair(a, b, [&](int me) {
+    Line* const mine = &lines_of[2 * static_cast<size_t>(me)];
+    const Line* const other = &lines_of[static_cast<size_t>(2 - 2 * me)];
     const uint64_t base = mine->flag.load();
     uint64_t seen = 0;
     for (uint64_t turn = base + 1; turn <= base + turns; ++turn) {
@@ -77,7 +77,7 @@ double one_way(int a, int b, int lines, bool yield, uint64_t turns) {
   return took / static_cast<double>(2 * turns) * 1e9;
 }
 
-/// GB/s of payload that `threads` cores copy together, each with buffers of its own.
+/// GB/s of payload that `threads` cores copy in parallel, each with its own buffers.
 double copy_rate(size_t bytes, int threads, bool stream) {
   struct Buffers {
     std::vector<std::byte> from, to;
@@ -97,7 +97,7 @@ double copy_rate(size_t bytes, int threads, bool stream) {
       asm volatile("" : : "r"(mine.to.data()) : "memory");
     }
   };
-  return static_cast<double>(bytes * calls) * threads / together(0, 1, work) / 1e9;
+  return static_cast<double>(bytes * calls) * threads / run_pair(0, 1, work) / 1e9;
 }
 
 int machine(bool quick) {

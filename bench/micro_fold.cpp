@@ -1,6 +1,6 @@
-// How fast the fold kernels move memory, on one core, against the best copy there is.
+// The memory bandwidth of the fold kernels on one core, compared with the fastest copy.
 //
-// FoldAgainstCopy runs copies and a two-source sum in turns, as neighbours on the machine disturb both alike, and
+// FoldAgainstCopy alternates copies and a two-source sum, so that other load disturbs both alike, and
 // compares medians of bytes moved per second: a copy moves 2 n, a sum of two 3 n. `ratio` is the best sum over the best
 // copy. Fold/… gives each kernel's own figure: (sources + destinations) · n over time.
 #include <benchmark/benchmark.h>
@@ -18,12 +18,12 @@
 namespace tutti {
 namespace {
 
-/// 64-byte aligned, touched, each starting at another place in its page so that the buffers' lines do not collide.
+/// 64-byte aligned, touched; each starts at another offset in its page, so that the buffers' lines do not collide.
 class Buffer {
  public:
-  explicit Buffer(size_t bytes, size_t place = 0)
+  explicit Buffer(size_t bytes, size_t index = 0)
       : memory_(new std::byte[bytes + 8192]),
-        begin_(memory_.get() + (8192 - reinterpret_cast<uintptr_t>(memory_.get()) % 4096) % 4096 + place * 576) {
+        begin_(memory_.get() + (8192 - reinterpret_cast<uintptr_t>(memory_.get()) % 4096) % 4096 + index * 576) {
     memset(memory_.get(), 0, bytes + 8192);
   }
   std::byte* data() const { return begin_; }
@@ -33,7 +33,7 @@ class Buffer {
   std::byte* begin_;
 };
 
-/// Of this thread alone: the time that others had the core does not count.
+/// Processor time of this thread only.
 double seconds_of(const auto& work) {
   const auto now = [] {
     timespec time;
@@ -82,7 +82,7 @@ void fold_against_copy(benchmark::State& state) {
   state.counters["ratio_in_place"] = summed_in_place / std::max(copied, copied_streaming);
 }
 
-/// What one kernel benchmark folds.
+/// The operands of one kernel benchmark.
 struct Case {
   const char* name;
   DType type;

@@ -1,11 +1,10 @@
-// What one rank's plan costs, and what the proof of all ranks' plans costs, by the number of ranks.
+// The cost of one rank's plan, and of the proof of all ranks' plans, by the number of ranks.
 //
 // Generate, Lower and Run are about rank 0 alone: its plan; the program for a call whose messages hold 4 bytes each;
-// that call, run by the executor over links whose other ends are worked by the same thread. The peers' messages lie
-// ready, up to the eight that a link holds; where a peer sends or hears more than that in the call (a ring's
-// neighbours), its half of each message is in the time. Each step counts as the plan has it, however it was fused.
-// Verify is about all ranks together. `heap` is the most memory allocated at one time by what is measured; for Run, by
-// the program and what it keeps from call to call.
+// that call, run by the executor over links whose other ends are run by the same thread. Up to eight messages per link
+// are published beforehand; if a peer sends or receives more in the call (a ring's neighbours), its part of each
+// message is in the measured time. Steps are counted as in the plan, before fusing. Verify is about all ranks. `heap`
+// is the peak of allocated memory; for Run, of the program and its state between calls.
 #include <benchmark/benchmark.h>
 
 #include <malloc.h>
@@ -26,7 +25,7 @@
 
 namespace {
 
-size_t heap = 0, most_heap = 0;  // bytes; one thread allocates
+size_t heap = 0, most_heap = 0;  // bytes; only one thread allocates
 
 void* counted(void* memory) {
   if (memory == nullptr) throw std::bad_alloc();
@@ -66,10 +65,10 @@ const plan::Algorithm& algorithm(Collective collective, const char* name) {
   return *found;
 }
 
-/// Elements of a call (of a block, where there are blocks) in which every message holds one.
+/// Elements of a call (of a block, if there are blocks) whose messages hold one element each.
 uint64_t elements(const plan::RankPlan& plan) { return plan.grain; }
 
-/// The most bytes allocated at one time by work(), what it returns included.
+/// The peak of bytes allocated by work(), including its result.
 double heap_of(const auto& work) {
   const size_t before = most_heap = heap;
   static_cast<void>(work());
@@ -105,7 +104,7 @@ class Peers final : public exec::Connector, public transports::Transport {
     return {.memory = writers_.back().memory, .peer = peer, .addresses = true};
   }
 
-  /// Learns what the program sends and takes. Links are numbered as they were connected.
+  /// Counts what the program sends and receives on each link. Links are numbered in the order of connecting.
   void expect(const exec::Program& program) {
     to_send_.assign(writers_.size(), 0);
     to_take_.assign(readers_.size(), 0);
@@ -117,7 +116,7 @@ class Peers final : public exec::Connector, public transports::Transport {
       }
     }
   }
-  /// Before a call: puts the first messages onto the links.
+  /// Before a call: publishes the first messages.
   void begin(uint64_t tag) {
     tag_ = tag;
     busy_writers_.clear();
@@ -132,7 +131,7 @@ class Peers final : public exec::Connector, public transports::Transport {
       if (to_take_[i] > link::kCapacity) busy_readers_.push_back(i);
     }
   }
-  /// After a call: takes what is still there.
+  /// After a call: consumes the remaining messages.
   void finish() {
     for (size_t i = 0; i < readers_.size(); ++i) take(i);
   }

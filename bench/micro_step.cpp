@@ -1,12 +1,12 @@
-// The small path, piece by piece: a message on a link, a step of the interpreter, a call that was made before.
+// The parts of the small-message path: a message on a link, a step of the interpreter, a repeated call.
 //
 //   micro_step                     times, by Google Benchmark
-//   micro_step --count NAME N      does NAME N times and no more, for who counts instructions (bench/instructions)
+//   micro_step --count NAME N      runs NAME N times and nothing else, for bench/instructions
 //   micro_step --names
 // Link: one thread publishes a message, finds and consumes it. Step: one of 256 copies of 4 bytes that are the plan of
 // a single rank. Exchange: one rank's part of an all-reduce of 8 bytes among 2 or 8, stepped in turn. Call: an
-// all-reduce of 8 bytes on a communicator of one rank, the same again or two sizes in turn: all that a call costs but
-// its messages.
+// all-reduce of 8 bytes on a communicator of one rank, repeated or with two alternating sizes: the cost of a call
+// without its messages.
 #include <benchmark/benchmark.h>
 #include <tutti/tutti.h>
 
@@ -33,7 +33,7 @@ namespace {
 
 using link::HostWire;
 
-/// Something that can be done again and again; returns how many of what is counted that was.
+/// A repeatable operation; returns how many units of the counted thing it did.
 using Work = std::function<int()>;
 
 struct Link {
@@ -69,8 +69,8 @@ Work staged_message() {
 }
 
 struct NoPeers final : exec::Connector {
-  link::OutLink connect_out(Rank, uint32_t) override { throw std::runtime_error("nobody is there"); }
-  link::InLink connect_in(Rank, uint32_t) override { throw std::runtime_error("nobody is there"); }
+  link::OutLink connect_out(Rank, uint32_t) override { throw std::runtime_error("no peer"); }
+  link::InLink connect_in(Rank, uint32_t) override { throw std::runtime_error("no peer"); }
 };
 
 constexpr uint32_t kSteps = 256;
@@ -213,7 +213,7 @@ void measure(benchmark::State& state, Work (*make)()) {
 
 }  // namespace
 
-/// What bench/instructions counts the instructions of: found by its name.
+/// The function whose instructions bench/instructions counts, found by its name.
 extern "C" [[gnu::noinline]] long tutti_counted(const Work& work, long times) {
   long done = 0;
   for (long i = 0; i < times; ++i) done += work();

@@ -1,7 +1,7 @@
 // Do the rounds of a tree all-reduce overlap? Five ranks, a binomial tree, links that carry one message a millisecond.
 //
 // One round goes up and down the tree: 2·depth messages, one after the other. If every round waited for the one before,
-// k rounds would take k times that. Where they overlap, each further round costs about one message's time.
+// k rounds would take k times as long. If they overlap, each further round costs about one message's time.
 //
 //   build/release/bench/pipelining
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace {
 
 constexpr int kRanks = 5, kRounds = 32, kRepeats = 5;
-constexpr size_t kWindow = 1024;  // floats a round moves when the largest message is TUTTI_MESSAGE, less rounding
+constexpr size_t kWindow = 1024;  // floats that a round moves if the largest message is TUTTI_MESSAGE, minus rounding
 
 void check(tuttiResult_t result) {
   if (result == tuttiSuccess) return;

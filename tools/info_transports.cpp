@@ -52,7 +52,7 @@ class Sleeper {
     process_ = fork();
     if (process_ == 0) {
       const int parent[] = {getppid()};
-      transports::permit_pulling(parent);
+      transports::permit_cma(parent);
       const bool told = ::write(tell.get(), "x", 1) == 1;
       while (told) pause();
       _exit(1);

@@ -14,9 +14,9 @@ std::vector<TransportEntry>& registry() {
 
 TransportRegistration::TransportRegistration(const TransportEntry& entry) {
   auto& all = registry();
-  const auto place = std::find_if(all.begin(), all.end(),
+  const auto position = std::find_if(all.begin(), all.end(),
                                   [&](const TransportEntry& other) { return other.preference > entry.preference; });
-  all.insert(place, entry);
+  all.insert(position, entry);
 }
 
 const std::vector<TransportEntry>& transports() { return registry(); }

@@ -15,7 +15,7 @@
 
 namespace tutti::transports {
 
-/// Can a peer be reached, and how well; or exactly why not.
+/// Whether a peer can be reached, at what cost, or exactly why not.
 struct Reach {
   bool ok = false;
   std::string why_not;
@@ -23,16 +23,16 @@ struct Reach {
   double beta = 0;   ///< seconds per byte
 };
 
-/// How a rank reads what another lends: not for sure, through the kernel (link/cma.hpp), or where it lies.
-enum class ReadAccess : uint8_t { None, Pulled, Direct };
+/// How a rank reads another's zero-copy messages: unknown or not at all, by CMA (link/cma.hpp), or in place.
+enum class ReadAccess : uint8_t { None, Cma, Direct };
 
-/// A word of a rank's memory, for others to try whether they can read it.
+/// A word of a rank's memory that peers try to read.
 struct Word {
-  uint64_t at = 0;  ///< address; 0: they shall not
+  uint64_t at = 0;  ///< address; 0: peers do not try
   uint64_t value = 0;
 };
 
-/// What a transport is made from. All of it outlives the transport.
+/// The input of a transport's constructor. All of it outlives the transport.
 struct Context {
   Wireup* wireup = nullptr;
   link::Arena* arena = nullptr;
@@ -46,40 +46,39 @@ class Transport {
   virtual const char* name() const = 0;
   virtual Reach probe(Rank peer) const = 0;
 
-  /// How this rank reads what `peer` lends it, tried on a word of the peer's. From any thread.
+  /// How this rank reads zero-copy messages of `peer`, tried on a word of the peer's memory. From any thread.
   virtual ReadAccess reading(Rank peer, const Word& word) const {
     (void)peer;
     (void)word;
     return ReadAccess::None;
   }
-  /// The ranks have agreed that each of them reads all others, by `reading`; `acquaint` has nothing left to find out.
+  /// Tells that each rank can read all others, as `reading` found on all of them. `acquaint` then has nothing to do.
   virtual void all_read() {}
 
-  /// Finds out how well a peer that has this transport can be written to; may ask its control thread. Optional, before
-  /// its first link: links that are made without work all the same.
+  /// Finds out how a peer can read this rank's messages; may ask its control thread. Optional, before the first link to
+  /// the peer: links work without it, perhaps slower.
   virtual void acquaint(Rank peer, Deadline deadline) {
     (void)peer;
     (void)deadline;
   }
 
-  /// One end of the link to (from) `peer` on `link_lane`; each end is made once. The other end may be made much later
-  /// or earlier. Needs no user thread of the peer. Throws Error; `deadline` bounds the wait for the peer's control
-  /// thread.
+  /// One end of the link to (from) `peer` on `link_lane`; each end is made once, the other end at any time. Needs no
+  /// user thread of the peer. Throws Error; `deadline` bounds the wait for the peer's control thread.
   virtual link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline deadline) = 0;
   virtual link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline deadline) = 0;
 
-  /// True for an engine: a transport whose messages move only while somebody calls `progress`.
+  /// True for an engine: a transport whose messages move only inside `progress`.
   virtual bool is_engine() const = 0;
-  /// Engines move messages between their rings and a wire here; true in `moved` when anything happened. Never waits.
+  /// Engines move messages between their rings and a wire here, and set `moved` if anything happened. Never waits.
   virtual Status progress(bool& moved) {
     moved = false;
     return {};
   }
-  /// True when no outgoing byte needs this CPU any more: a call may return.
+  /// True when no outgoing byte needs `progress` any more: a call may return.
   virtual bool flushed() const { return true; }
-  /// The communicator has failed: let go of all memory that was lent to this transport, and move nothing any more.
+  /// The communicator has failed: stop using the memory of zero-copy messages, and move nothing any more.
   virtual void stop() {}
-  /// Sleeps until something may have happened, at most `seconds`. False: this transport cannot wake anybody.
+  /// Sleeps until something may have happened, at most `seconds`. False: this transport cannot wait.
   virtual bool sleep(double seconds) {
     (void)seconds;
     return false;
@@ -89,11 +88,11 @@ class Transport {
 struct TransportEntry {
   const char* name;
   const char* summary;
-  int preference;  ///< among transports that reach a peer the smallest wins
+  int preference;  ///< of the transports that reach a peer, the smallest wins
   std::unique_ptr<Transport> (*make)(const Context& context);
 };
 
-/// Makes a transport known; transports/<name>/ has one of these.
+/// Registers a transport; each folder transports/<name>/ has one.
 class TransportRegistration {
  public:
   explicit TransportRegistration(const TransportEntry& entry);

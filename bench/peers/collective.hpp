@@ -1,5 +1,5 @@
-// What every program of the comparison computes: the collectives, the shapes of their buffers, and the data by which
-// each result is checked.
+// The calls that every program of the comparison makes: the collectives, the shapes of their buffers, and the data for
+// checking results.
 //
 // S is nccl-tests' size: of the whole buffer that a collective divides (all-gather, gather: the output; reduce-scatter,
 // scatter: the input; all-to-all: what a rank sends), of the one buffer for the others. Elements are floats, sums are
@@ -17,21 +17,21 @@ inline constexpr const char* kNames[] = {"all_reduce", "all_gather", "reduce_sca
                                          "reduce",     "gather",     "scatter",        "barrier"};
 inline constexpr int kCollectives = sizeof kNames / sizeof *kNames;
 
-/// kCollectives where there is no such collective.
+/// kCollectives if there is no such collective.
 inline int index_of(const std::string& name) {
   int i = 0;
   while (i < kCollectives && name != kNames[i]) ++i;
   return i;
 }
 
-/// One call as one rank sees it. Counts are in floats.
+/// One rank's view of a call. Counts are in floats.
 struct Shape {
   Collective what = Collective::Barrier;
   size_t count = 0;  ///< S / 4, a multiple of `ranks`
   int ranks = 1, rank = 0;
 
   size_t block() const { return count / static_cast<size_t>(ranks); }
-  /// Where rank r's block begins in a divided buffer.
+  /// The offset of rank r's block in a divided buffer.
   size_t begin_of(int r) const { return static_cast<size_t>(r) * block(); }
   bool root() const { return rank == 0; }
 
@@ -59,7 +59,7 @@ struct Shape {
       case Collective::Gather:
         return root() ? count : 0;
       case Collective::Broadcast:
-        return root() ? 0 : count;  // in place: the root's input is what the others get
+        return root() ? 0 : count;  // in place: the root's input is the others' output
       case Collective::Barrier:
         return 0;
       default:
@@ -68,13 +68,13 @@ struct Shape {
   }
 };
 
-/// What rank `source` has in element i of its input: small integers, different in neighbours, ranks and blocks.
+/// Element i of rank `source`'s input: small integers, different in neighbours, ranks and blocks.
 inline float value_of(int source, size_t i) {
-  const auto k = static_cast<uint32_t>(i);  // in 32 bits compilers make vectors of it
+  const auto k = static_cast<uint32_t>(i);  // 32 bits, so that compilers vectorize it
   return static_cast<float>(3 * (source + 1)) + static_cast<float>((k ^ (k >> 7)) % 5);
 }
 
-/// What must stand in element i of this rank's output.
+/// The expected element i of this rank's output.
 inline float expected(const Shape& shape, size_t i) {
   const auto sum = [&](size_t at) {
     float total = 0;

@@ -1,10 +1,10 @@
-// The ceiling: every collective through memory that all ranks can reach, nothing copied twice.
+// The upper bound: every collective through memory that all ranks share, without a second copy.
 //
-// Each rank reads other ranks' inputs where they lie and writes outputs where they must be: the least bytes that can
-// move, all cores at work, with the best copy and fold loops there are. Where the ranks outnumber the data's owners
-// (all-reduce, reduce, broadcast), each takes an n-th of the buffer. One barrier a call says that outputs are there and
-// inputs are free; where inputs change between calls a second one, before, says that they are there. A library cannot
-// do this with memory that only one process can reach: a bound, not a competitor.
+// Each rank reads other ranks' inputs in place and writes outputs in place: the fewest bytes, on all cores, with the
+// fastest copy and fold loops. If there are more ranks than owners of the data (all-reduce, reduce, broadcast), each
+// rank takes an n-th of the buffer. One barrier per call tells that outputs are complete and inputs are free; if inputs
+// change between calls, a second one before the call tells that they are complete. No library can do this with memory
+// that only one process can reach, so it is a bound, not a competitor.
 #pragma once
 
 #include <sched.h>
@@ -17,19 +17,19 @@
 #include <cstdlib>
 
 #include "collective.hpp"
+#include "driver_pipes.hpp"
 #include "reduce/fold.hpp"
-#include "seat.hpp"
 
 namespace peers {
 
-/// Made by the first process, before it splits.
+/// Created by the first process, before it forks.
 class SharedMemory {
  public:
   static constexpr size_t kLargest = (size_t{256} << 20) + 4096;
 
-  /// Two buffers for each rank. Nothing of it is backed by memory until it is touched.
+  /// Two buffers for each rank. Pages are allocated when they are touched.
   explicit SharedMemory(int ranks) {
-    const size_t bytes = kPlaces + 2 * static_cast<size_t>(ranks) * kStride;
+    const size_t bytes = kHeader + 2 * static_cast<size_t>(ranks) * kStride;
     void* const memory =
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {
@@ -44,13 +44,13 @@ class SharedMemory {
   }
   /// Buffer 0 or 1 of a rank.
   std::byte* buffer(int rank, int which) const {
-    return base_ + kPlaces + (2 * static_cast<size_t>(rank) + static_cast<size_t>(which)) * kStride;
+    return base_ + kHeader + (2 * static_cast<size_t>(rank) + static_cast<size_t>(which)) * kStride;
   }
-  /// Gives the pages back.
+  /// Frees the pages.
   static void forget(void* buffer) { madvise(buffer, kStride, MADV_REMOVE); }
 
  private:
-  static constexpr size_t kPlaces = size_t{2} << 20, kStride = size_t{258} << 20;
+  static constexpr size_t kHeader = size_t{2} << 20, kStride = size_t{258} << 20;
   std::byte* base_ = nullptr;
 };
 
@@ -67,7 +67,7 @@ class DirectPeer {
         rank_(rank),
         ranks_(ranks),
         stream_(stream),
-        crowded_(ranks > cores()),
+        oversubscribed_(ranks > cores()),
         sum_(tutti::fold_function(tutti::DType::F32, tutti::Op::Sum)) {}
 
   int rank() const { return rank_; }
@@ -91,7 +91,7 @@ class DirectPeer {
 
   void barrier() {
     const uint64_t epoch = ++epoch_;
-    const bool oversubscribed = crowded_;
+    const bool oversubscribed = oversubscribed_;
     memory_.flag(rank_).store(epoch, std::memory_order_release);
     for (int k = 1; k < ranks_; ++k) {
       const std::atomic<uint64_t>& flag = memory_.flag((rank_ + k) % ranks_);
@@ -114,11 +114,11 @@ class DirectPeer {
   void exchange() {
     const size_t block = shape_.block() * sizeof(float), mine = shape_.begin_of(rank_) * sizeof(float);
     const size_t whole = shape_.count * sizeof(float);
-    const bool few = whole <= 4096;  // so few that a line which goes to and fro costs more than reading all
+    const bool few = whole <= 4096;  // bytes: below, moving a line between cores costs more than reading all inputs
     switch (shape_.what) {
       case Collective::AllReduce:
-        if (few) return fold_few(0, whole, out(rank_));   // each folds all for itself
-        return fold_tiles(mine, block, mine, 0, ranks_);  // each folds its n-th into everybody's output
+        if (few) return fold_few(0, whole, out(rank_));   // each rank folds everything for itself
+        return fold_tiles(mine, block, mine, 0, ranks_);  // each rank folds its n-th into all outputs
       case Collective::Reduce:
         if (few) return rank_ == 0 ? fold_few(0, whole, out(0)) : void();
         return fold_tiles(mine, block, mine, 0, 1);
@@ -138,11 +138,11 @@ class DirectPeer {
         }
         return;
       case Collective::Broadcast:
-        if (few) {  // each copies for itself
+        if (few) {  // each rank copies for itself
           if (rank_ != 0) copy(in(rank_), in(0), whole);
           return;
         }
-        // Each copies its n-th to everybody.
+        // Each rank copies its n-th to all.
         for (int target = 1; target < ranks_; ++target) copy(in(target) + mine, in(0) + mine, block);
         return;
       case Collective::Gather:
@@ -162,8 +162,8 @@ class DirectPeer {
     }
   }
 
-  /// All inputs' bytes [at, at + bytes), a few, are folded to `to`: by a plain loop, for after each wait the processor
-  /// would have to guess the branches of a general one anew.
+  /// Folds all inputs' few bytes [at, at + bytes) to `to`, by a plain loop: after each wait the branches of a general
+  /// loop would be mispredicted.
   void fold_few(size_t at, size_t bytes, std::byte* to) const {
     auto* const sum = reinterpret_cast<float*>(to);
     const auto input = [&](int r) { return reinterpret_cast<const float*>(in(r) + at); };
@@ -172,8 +172,8 @@ class DirectPeer {
     for (int r = 2; r < ranks_; ++r) add(sum, sum, input(r), bytes / sizeof(float));
   }
 
-  /// All inputs' bytes [at, at + bytes) are folded into bytes [to, …) of the outputs of ranks first … last − 1. Two
-  /// destinations are filled in one pass, further ones from the first while it is in cache.
+  /// Folds all inputs' bytes [at, at + bytes) into bytes [to, …) of the outputs of ranks first … last − 1. Two
+  /// destinations are filled in one pass, further ones from the first while it is in the cache.
   void fold_tiles(size_t at, size_t bytes, size_t to, int first, int last) const {
     const size_t tile = last - first > 2 ? size_t{16} << 10 : bytes;
     for (size_t done = 0; done < bytes; done += tile) {
@@ -199,7 +199,7 @@ class DirectPeer {
 
   const SharedMemory& memory_;
   int rank_, ranks_;
-  bool stream_, crowded_, inputs_change_ = true;
+  bool stream_, oversubscribed_, inputs_change_ = true;
   tutti::FoldFn sum_;
   uint64_t epoch_ = 0;
   int given_ = 0;

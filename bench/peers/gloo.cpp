@@ -1,4 +1,4 @@
-// Ranks of Gloo over TCP of this host.   peer_gloo FOLDER RANKS
+// Ranks of Gloo over TCP on this host.   peer_gloo FOLDER RANKS
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/alltoall.h>
@@ -43,7 +43,7 @@ class GlooPeer {
     gloo::barrier(options);
   }
 
-  /// Gloo's reduce-scatter is an object made once for its buffer, and works in place.
+  /// Gloo's reduce-scatter is an object for one buffer, and works in place.
   float* prepare(const Shape& shape, float* in, float* out) {
     shape_ = shape;
     in_ = in;
@@ -139,5 +139,5 @@ int main(int argc, char** argv) {
   GlooPeer peer(rank, ranks, std::string(argv[1]) + "/store");
   peers::Play<GlooPeer>(peer, argv[1]).run();
   std::fflush(nullptr);
-  _exit(0);  // its threads have no orderly end
+  _exit(0);  // its threads cannot be ended
 }

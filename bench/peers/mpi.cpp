@@ -1,4 +1,4 @@
-// A rank of Open MPI or MPICH, whichever mpicxx this is compiled with.   mpirun -np N peer_mpi FOLDER
+// A rank of Open MPI or MPICH, as given by mpicxx.   mpirun -np N peer_mpi FOLDER
 #include <mpi.h>
 
 #include "play.hpp"
@@ -68,7 +68,7 @@ class MpiPeer {
   float *in_ = nullptr, *out_ = nullptr;
 };
 
-/// Bound before the library starts, so that it sees the core it has: launchers say the rank in the environment.
+/// Binds before the library starts, so that it sees its core. Launchers set the rank in the environment.
 void pin_early() {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {
     if (const char* rank = std::getenv(name)) return peers::pin(std::atoi(rank));

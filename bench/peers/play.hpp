@@ -1,16 +1,16 @@
-// One rank's part in the comparison, the same for every library. A Peer is a rank of one of them:
+// One rank's part of the comparison, the same for every library. A Peer is a rank of one of them:
 //
 //   int rank(), ranks()
 //   float* allocate(size_t count), void release(float*)     memory that lasts from `open` to `close`
 //   float* prepare(const Shape&, float* in, float* out)     the next calls' buffers; returns where their output will be
 //   void call()                                             one collective call, blocking
 //   void barrier()
-//   void inputs_change(bool)                                will they, between the next calls? (for the ceiling only)
+//   void inputs_change(bool)                                do they, between the next calls? (for the upper bound only)
 //
 // Time is measured in three modes:
 //   back    calls one after the other with the same unmodified buffers, as benchmarks do
-//   used    every input is written before each call and every output read after it; the same loop without the calls is
-//           timed as well, to be subtracted
+//   used    every input is written before each call and every output read after it; the time of the same loop without
+//           calls is subtracted
 //   apart   a barrier before each call, each call timed alone
 #pragma once
 
@@ -24,11 +24,11 @@
 #include <vector>
 
 #include "collective.hpp"
-#include "seat.hpp"
+#include "driver_pipes.hpp"
 
 namespace peers {
 
-/// Plain memory as malloc gives it, on a boundary of 2 MiB. Never null.
+/// Memory as from malloc, aligned to 2 MiB. Never null.
 inline float* plain_memory(size_t count) {
   void* memory = nullptr;
   if (posix_memalign(&memory, size_t{2} << 20, count * sizeof(float)) != 0) {
@@ -42,8 +42,8 @@ inline double seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// The next two are never inlined: compiled into two loops they come out differently, by a factor of three as was seen,
-// and the time of the loop without calls would no longer be what the other loop spends around them.
+// The next two are never inlined: in two loops they would be compiled differently (a factor of three was seen), and the
+// time of the loop without calls would not match the other loop.
 
 /// Writes all of an input, as the code before a call does.
 [[gnu::noinline]] inline void rewrite(float* data, size_t count, long turn) {
@@ -66,33 +66,33 @@ inline double seconds() {
 template <class Peer>
 class Play {
  public:
-  Play(Peer& peer, const std::string& folder) : peer_(peer), seat_(folder, peer.rank()) {}
+  Play(Peer& peer, const std::string& folder) : peer_(peer), driver_(folder, peer.rank()) {}
 
-  /// Does what the driver asks for until it says "end".
+  /// Obeys the driver until it sends "end".
   void run() {
-    seat_.say("ready");
-    for (auto words = seat_.next(); words[0] != "end"; words = seat_.next()) {
+    driver_.say("ready");
+    for (auto words = driver_.next(); words[0] != "end"; words = driver_.next()) {
       if (words[0] == "open" && words.size() == 3) {
-        seat_.say("wrong " + std::to_string(open(words[1], std::stoull(words[2]))));
+        driver_.say("wrong " + std::to_string(open(words[1], std::stoull(words[2]))));
       } else if (words[0] == "time" && words.size() == 3) {
         time(words[1], std::stol(words[2]));
       } else if (words[0] == "close") {
         close();
-        seat_.say("closed");
+        driver_.say("closed");
       } else {
-        seat_.say("cannot " + words[0]);
+        driver_.say("cannot " + words[0]);
       }
     }
   }
 
  private:
-  /// Makes buffers for one shape and checks one call; elements that are wrong.
+  /// Makes buffers for one shape and checks one call. Returns the number of wrong elements.
   size_t open(const std::string& name, size_t bytes) {
     shape_ = {static_cast<Collective>(index_of(name)), bytes / sizeof(float), peer_.ranks(), peer_.rank()};
     const size_t room = shape_.count + 16;
     in_ = peer_.allocate(room);
     spare_ = peer_.allocate(room);
-    // The whole of both buffers, so that no page is new to any later call.
+    // Touches both buffers completely, so that no later call meets a new page.
     const size_t mine = shape_.input_count();
     for (size_t i = 0; i < mine; ++i) in_[i] = value_of(shape_.rank, i);
     for (size_t i = mine; i < room; ++i) in_[i] = -1;
@@ -101,18 +101,18 @@ class Play {
     peer_.inputs_change(true);
     peer_.barrier();
     peer_.call();
-    const size_t step = shape_.count > (size_t{1} << 18) ? 61 : 1;  // of long buffers every 61st element
+    const size_t step = shape_.count > (size_t{1} << 18) ? 61 : 1;  // every 61st element of long buffers
     size_t wrong = 0;
     for (size_t i = 0; i < shape_.output_count(); i += step) wrong += out_[i] != expected(shape_, i);
     peer_.barrier();
-    // Where output becomes input again, only zeros stay what they are and never become slow numbers.
+    // If output becomes input again, only zeros do not change, and never become subnormal.
     std::memset(in_, 0, room * sizeof(float));
     peer_.barrier();
     return wrong;
   }
 
   void close() {
-    peer_.barrier();  // nobody still reads what is about to go
+    peer_.barrier();  // no rank still reads the buffers
     peer_.release(in_);
     peer_.release(spare_);
   }
@@ -141,13 +141,13 @@ class Play {
     } else {
       whole = time_of(calls, [&](long) { peer_.call(); });
     }
-    peer_.barrier();  // the driver, woken by an answer, must take no core from a rank that is still being timed
+    peer_.barrier();  // an answer wakes the driver, which must not take a core from a rank that is still timed
     char text[96];
     std::snprintf(text, sizeof text, "took %.9f %.9f", whole * 1e6, touching * 1e6);
-    seat_.say(text);
+    driver_.say(text);
   }
 
-  /// Seconds of one turn of the loop.
+  /// Seconds of one iteration of the loop.
   template <class Body>
   static double time_of(long calls, Body&& body) {
     const double start = seconds();
@@ -156,7 +156,7 @@ class Play {
   }
 
   Peer& peer_;
-  Seat seat_;
+  DriverPipes driver_;
   Shape shape_;
   float *in_ = nullptr, *spare_ = nullptr, *out_ = nullptr;
 };

@@ -1,6 +1,6 @@
 // Ranks of Tutti.   tutti run -n N -- peer_tutti FOLDER plain|mapped     one rank
 //                   peer_tutti FOLDER threads N                          N ranks, one a thread
-// plain: malloc'ed buffers; mapped: tuttiMemAlloc's, which peers can reach; threads reach each other's anyway.
+// plain: malloc'ed buffers; mapped: from tuttiMemAlloc, which peers can map; threads can reach each other's anyway.
 #include "tutti/tutti.h"
 
 #include <thread>

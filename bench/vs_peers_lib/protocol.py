@@ -21,7 +21,7 @@ import subprocess
 import time
 
 from . import figures, programs
-from .crew import Crew, Lost
+from .rank_group import RankGroup, Lost
 
 COLLECTIVES = (*figures.targets.FIVE, "reduce", "gather", "scatter", "barrier")
 MODES = ("back", "used", "apart")
@@ -94,38 +94,38 @@ class Run:
         return json.loads(done.stdout)
 
     def _launch(self, launch, ranks):
-        crews = {}
+        groups = {}
         try:
             for program in self.found:
                 if ranks > self.cores and not program.crowds:
                     continue
                 self._tell(launch, ranks, f"starting {program.name}")
                 try:
-                    crews[program.name] = Crew(program, ranks, self.cores)
+                    groups[program.name] = RankGroup(program, ranks, self.cores)
                 except Lost as error:
                     self._note(str(error))
             for index, (collective, size) in enumerate(cells_for(self.options.collectives, self.options.sizes, ranks)):
-                self._cell(launch, ranks, collective, size, crews, index)
+                self._cell(launch, ranks, collective, size, groups, index)
                 self.done += self._weight(size, ranks)
         finally:
-            for crew in crews.values():
-                crew.stop()
+            for group in groups.values():
+                group.stop()
 
-    def _cell(self, launch, ranks, collective, size, crews, index):
+    def _cell(self, launch, ranks, collective, size, groups, index):
         if 2 * ranks * size + SPARE_MEMORY > free_memory():
             self._note(f"{collective} of {size} bytes with {ranks} ranks was left out: not enough free memory")
             return
         out = self.out.get((ranks, collective, size), set())
-        order = [name for name, crew in crews.items() if name not in out and size >= crew.program.smallest]
+        order = [name for name, group in groups.items() if name not in out and size >= group.program.smallest]
         turn = (index + launch) % len(order) if order else 0
         took = {}
         for name in order[turn:] + order[:turn]:
             self._tell(launch, ranks, f"{collective} {size} B: {name}")
             try:
-                took[name] = self._turn(launch, crews[name], collective, size)
+                took[name] = self._turn(launch, groups[name], collective, size)
             except Lost as error:
                 self._note(str(error))
-                crews.pop(name).stop()
+                groups.pop(name).stop()
         if launch == 1:
             self.out[ranks, collective, size] = self._hopeless(took, HOPELESS_LONG if size >= LONG_TURN else HOPELESS)
 
@@ -137,39 +137,39 @@ class Run:
         beaten = [figures.hopeless({name: modes[mode] for name, modes in peers.items()}, factor) for mode in kinds]
         return set.intersection(*beaten) if beaten else set()
 
-    def _turn(self, launch, crew, collective, size):
+    def _turn(self, launch, group, collective, size):
         """One program in one cell: mode → median of the samples, in microseconds."""
-        wrong = sum(int(words[1]) for words in crew.ask(f"open {collective} {size}"))
+        wrong = sum(int(words[1]) for words in group.ask(f"open {collective} {size}"))
         if wrong:
-            raise Lost(f"{crew.program.name}, {crew.ranks} ranks: {collective} of {size} bytes: {wrong} elements are "
+            raise Lost(f"{group.program.name}, {group.ranks} ranks: {collective} of {size} bytes: {wrong} elements are "
                        "wrong")
         medians = {}
-        for mode in modes_for(collective, self.options.modes, crew.ranks, self.cores):
-            seconds = self._warm_up(crew, mode) if size < LONG or not medians else 0.0
-            calls = calls_for(size, crew.ranks, self.cores, seconds)
-            samples = [self._sample(crew, mode, calls) for _ in range(1 if size >= LONG else SAMPLES)]
-            self.rows.append([launch, crew.ranks, mode, collective, size, crew.program.name, calls,
+        for mode in modes_for(collective, self.options.modes, group.ranks, self.cores):
+            seconds = self._warm_up(group, mode) if size < LONG or not medians else 0.0
+            calls = calls_for(size, group.ranks, self.cores, seconds)
+            samples = [self._sample(group, mode, calls) for _ in range(1 if size >= LONG else SAMPLES)]
+            self.rows.append([launch, group.ranks, mode, collective, size, group.program.name, calls,
                               [float(f"{us:.4g}") for us in samples]])
             medians[mode] = statistics.median(samples)
-        crew.ask("close")
+        group.ask("close")
         return medians
 
-    def _warm_up(self, crew, mode):
+    def _warm_up(self, group, mode):
         """Seconds of one call with all that surrounds it in this mode."""
         seconds = 0.0
         for calls in (1, 3, 20, 200):
-            answers = self._time(crew, mode, calls)
+            answers = self._time(group, mode, calls)
             seconds = max(whole + touching for whole, touching in answers) / 1e6
             if seconds * 7 * calls > SAMPLE_SECONDS / 2:
                 break
         return seconds
 
-    def _sample(self, crew, mode, calls):
-        return figures.slowest(self._time(crew, mode, calls))
+    def _sample(self, group, mode, calls):
+        return figures.slowest(self._time(group, mode, calls))
 
     @staticmethod
-    def _time(crew, mode, calls):
-        return [(float(words[1]), float(words[2])) for words in crew.ask(f"time {mode} {calls}")]
+    def _time(group, mode, calls):
+        return [(float(words[1]), float(words[2])) for words in group.ask(f"time {mode} {calls}")]
 
     def _note(self, text):
         if text not in self.notes:

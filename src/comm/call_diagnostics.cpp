@@ -252,7 +252,7 @@ Status CallDiagnostics::fault(const exec::Fault& fault) {
     return fail(Code::ProtocolError,
                 fmt::format("rank {} acknowledged messages that rank {} never sent it", fault.peer, endpoint_.rank()));
   }
-  if (fault.kind == exec::FaultKind::TakenBack) return zcopy_withdrawn(fault.peer);
+  if (fault.kind == exec::FaultKind::Revoked) return zcopy_withdrawn(fault.peer);
   if (fault.kind == exec::FaultKind::Unreadable) {
     const bool gone = fault.error == ESRCH || fault.error == ECONNRESET;
     return link_failed(gone ? Code::PeerFailed : Code::SystemError,

@@ -17,12 +17,12 @@ struct Delivery {
 /// Mirrors the interpreter's decision when it publishes the message.
 Delivery delivery_of(const exec::Instruction& op, const link::OutLink& out) {
   if (op.inlined) return {"inline", fmt::format("{} bytes fit into the message's descriptor", op.bytes)};
-  if (op.share && op.bytes >= out.mapped_threshold)
+  if (op.mapped && op.bytes >= out.mapped_threshold)
     return {"mapped", "the buffer is tuttiMemAlloc's, and the peer maps it"};
-  if (op.lend && op.bytes >= out.zcopy_threshold && !out.by_cma) {
+  if (op.zcopy && op.bytes >= out.zcopy_threshold && !out.by_cma) {
     return {"zcopy", "the peer is a thread of this process and reads the buffer"};
   }
-  if (op.lend && op.bytes >= out.zcopy_threshold && op.pull) {
+  if (op.zcopy && op.bytes >= out.zcopy_threshold && op.allow_cma) {
     return {"cma", "the peer's kernel copies straight out of the buffer, which is faster for such blocks"};
   }
   if (out.zcopy_threshold == link::kNever) return {"staged", "this link's peer cannot read a rank's buffers"};
@@ -30,7 +30,7 @@ Delivery delivery_of(const exec::Instruction& op, const link::OutLink& out) {
     return {"staged", fmt::format("messages of {} bytes are shorter than the {} from which a buffer is read in place",
                                   op.bytes, out.zcopy_threshold)};
   }
-  if (!op.lend) return {"staged", "the plan writes to the memory again before its readers are done"};
+  if (!op.zcopy) return {"staged", "the plan writes to the memory again before its readers are done"};
   return {"staged", "two copies through staging memory are faster here than one by the kernel"};
 }
 
@@ -43,7 +43,7 @@ void collect_deliveries(const exec::Program& program, exec::Links& links,
       peers.insert(out.peer);
       const Delivery delivery = delivery_of(op, out);
       deliveries.emplace(delivery.name, delivery.why);
-      if (op.places) deliveries.emplace("direct-store", "results are folded straight into the receiver's buffer");
+      if (op.stores_direct) deliveries.emplace("direct-store", "results are folded straight into the receiver's buffer");
     }
   }
 }

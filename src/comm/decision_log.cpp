@@ -102,7 +102,7 @@ const char* read_access_text(transports::ReadAccess reading) {
   switch (reading) {
     case transports::ReadAccess::Direct:
       return "every rank reads every other rank's directly";
-    case transports::ReadAccess::Pulled:
+    case transports::ReadAccess::Cma:
       return "every rank reads every other rank's through the kernel (CMA)";
     case transports::ReadAccess::None:
       break;

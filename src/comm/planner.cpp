@@ -111,7 +111,7 @@ uint64_t Planner::window_of(const select::Choice& choice, const CallSpec& spec, 
   using transports::ReadAccess;
   constexpr uint64_t kLongest = 4 << 20, kGrain = 128;
   const uint64_t block = spec.count * size_of(spec.type);
-  const bool read = agreed_.reading == ReadAccess::Direct || (agreed_.reading == ReadAccess::Pulled && pull);
+  const bool read = agreed_.reading == ReadAccess::Direct || (agreed_.reading == ReadAccess::Cma && pull);
   const bool lent = choice.algorithm->lends && spec.op != Op::PreMulSum && block >= link::kZcopyFrom;
   const uint64_t most = read && lent ? std::max(choice.window, kLongest) : choice.window;
   if (block <= most) return most;
@@ -133,9 +133,9 @@ Prepared Planner::make(const ProgramKey& key) {
                                 .root = spec.root,
                                 .in_place = key.in_place,
                                 .scaled = spec.op == Op::PreMulSum,
-                                .pull = policy.pull || env().cma == Cma::Always,
+                                .allow_cma = policy.pull || env().cma == Cma::Always,
                                 .cooperative = cooperative,
-                                .direct_store_from = choice.algorithm->places ? policy.direct_store_from : link::kNever,
+                                .direct_store_from = choice.algorithm->direct_stores ? policy.direct_store_from : link::kNever,
                                 .shared = {policy.share && key.shared_in, policy.share && key.shared_out},
                                 .nontemporal = policy.nontemporal};
   Prepared prepared{.key = key, .algorithm = choice.algorithm->name};

@@ -217,7 +217,7 @@ std::optional<Deadlock> Stalls::check(const std::vector<Rank>& missing, const ex
   constexpr size_t kEnough = 16;  // any one of the missing ranks is enough
   if (stall_id_ == 0) since_ = Clock::now();
   exec::Stall stall;
-  stall.id = stall_id_ == 0 ? exec::new_standstill() : stall_id_;
+  stall.id = stall_id_ == 0 ? exec::new_stall_id() : stall_id_;
   stall.seconds = seconds_since(since_) + kPublishFrom;  // the time before the server first reported them missing
   stall.links = links;
   for (const Rank peer : missing) {

@@ -1,8 +1,9 @@
-// The interpreter: runs one rank's program over links. It never waits: a step that cannot be done yet says for whom.
+// The interpreter: runs one rank's program over links. It never waits: an instruction that cannot run yet reports what
+// it waits for.
 //
-// One source for every kind of processor. `Group` is who executes a lane together: one thread on a host, a block on a
-// GPU, where the leader polls and publishes and all move bytes. `Wire` puts messages on a link and takes them off.
-// `Fold` combines bytes. State lives in memory that the whole group sees.
+// One source serves every kind of processor. `Group`: the threads that execute a lane, one on a host, a block on a GPU;
+// the leader polls and publishes, all of them move bytes. `Wire`: the operations on links. `Reduce`: folds and copies
+// bytes. State lies in memory that the whole group sees.
 #pragma once
 
 #include <cstddef>
@@ -15,17 +16,17 @@
 
 namespace tutti::exec {
 
-/// How a pull went: 0, or the errno and which of the operation's messages could not be read.
-struct Pulled {
+/// The result of reading messages by CMA: 0, or an errno and the index of the message that could not be read.
+struct CmaResult {
   int error = 0;
   uint32_t message = 0;
 };
 
-template <class Group, class Wire, class Fold>
+template <class Group, class Wire, class Reduce>
 struct Interpreter {
-  // What every step goes through is inlined; what only messages need are functions of their own.
+  // The path of every step is inlined; the parts that only messages need are separate functions.
 
-  /// Does one operation of the lane if it can be done now.
+  /// Runs the lane's next instruction if it can run now.
   [[gnu::always_inline]] TUTTI_HD static Outcome try_step(const Group& group, RankState& rank, LaneState& lane) {
     Outcome outcome = Outcome::Progress;
     if (group.leader()) outcome = ready(rank, lane);
@@ -34,12 +35,12 @@ struct Interpreter {
     const Instruction& op = *lane.next;
     const bool sends = op.outs.begin != op.outs.end;
     unsigned char* slot = sends ? outgoing(rank, lane, op) : nullptr;
-    if (sends && op.lend_first && group.leader()) publish(rank, lane, op, slot);
+    if (sends && op.zcopy_first && group.leader()) publish(rank, lane, op, slot);
     outcome = move(group, rank, lane, op, slot);
     if (outcome != Outcome::Progress || lane.copying) return outcome;
     group.sync();
     if (group.leader()) {
-      if (sends && !op.lend_first) publish(rank, lane, op, slot);
+      if (sends && !op.zcopy_first) publish(rank, lane, op, slot);
       consume(rank, lane, op);
       advance(lane);
     }
@@ -47,11 +48,11 @@ struct Interpreter {
     return Outcome::Progress;
   }
 
-  /// True when no reader is still reading lent memory: the call may return.
+  /// True when the link's zero-copy messages are consumed. The call may return when this holds for all links.
   TUTTI_HD static bool drained(RankState& rank, uint32_t out) {
     link::OutLink& link = rank.out[out];
-    if (link.acked < link.lent) Wire::refresh(link);
-    return link.acked >= link.lent;
+    if (link.acked < link.zcopied) Wire::refresh(link);
+    return link.acked >= link.zcopied;
   }
 
  private:
@@ -61,7 +62,7 @@ struct Interpreter {
     return Outcome::Waiting;
   }
 
-  /// For the other end of `link`.
+  /// Waits for the other end of `link`.
   template <class Link>
   TUTTI_HD static Outcome wait(LaneState& lane, Await what, const Link& link) {
     lane.await = what;
@@ -79,7 +80,8 @@ struct Interpreter {
     lane.next = nullptr;
   }
 
-  /// Can the lane's next operation run? All its messages in, room for what it publishes, all it must follow done.
+  /// Can the lane's next instruction run? Its messages have come, there is room for what it publishes, and the
+  /// instruction that it must follow is done.
   [[gnu::always_inline]] TUTTI_HD static Outcome ready(RankState& rank, LaneState& lane) {
     for (;;) {
       if (lane.next == nullptr) {
@@ -89,7 +91,7 @@ struct Interpreter {
       const Instruction& op = *lane.next;
       if (op.after_lane != kNone && !done(rank, lane, op)) return wait(lane, Await::Lane);
       if (!op.has_pieces && lane.round != 0) {
-        advance(lane);  // a message that names no pieces is sent once; others order rounds even when empty
+        advance(lane);  // a message without pieces is sent once; others order rounds even when empty
         continue;
       }
       Outcome outcome = Outcome::Progress;
@@ -116,28 +118,29 @@ struct Interpreter {
     lane.bases[1] = moved(rank.bases[1], shift);
     lane.bases[2] = rank.bases[2];
     if (lane.round != 0) lane.bases[2] = moved(rank.bases[2], lane.round % rank.versions * rank.scratch_bytes);
-    if constexpr (Fold::kPulls) {
-      if (rank.offers) offer_places(rank, lane);
+    if constexpr (Reduce::kRemoteAccess) {
+      if (rank.offers) offer_direct_stores(rank, lane);
     }
     return Outcome::Progress;
   }
 
-  /// Before anything of the round is sent: whoever folds for this lane what the lane sends sees the offers.
-  TUTTI_HD static void offer_places(RankState& rank, const LaneState& lane) {
+  /// Offers are made before the round's first message is sent, so a peer that folds those messages sees the offers.
+  TUTTI_HD static void offer_direct_stores(RankState& rank, const LaneState& lane) {
     for (const Instruction* op = lane.next; op != lane.next + lane.ops; ++op) {
       if (!op->offers) continue;
       const Ref& to = lane.tables->segments[op->segments.begin].to;
-      Fold::offer_place(rank.in[lane.tables->arrivals[op->arrivals.begin]],
-                        *rank.shared[static_cast<uint32_t>(to.base)], *op, address(lane, to), rank.tag ^ op->salt);
+      Reduce::offer_direct_store(rank.in[lane.tables->arrivals[op->arrivals.begin]],
+                                 *rank.shared[static_cast<uint32_t>(to.base)], *op, address(lane, to),
+                                 rank.tag ^ op->salt);
     }
   }
 
-  /// The base is null where offsets are addresses.
+  /// `base` + `bytes`; `base` is null when offsets are addresses.
   TUTTI_HD static unsigned char* moved(unsigned char* base, uint64_t bytes) {
     return reinterpret_cast<unsigned char*>(reinterpret_cast<uintptr_t>(base) + bytes);
   }
 
-  /// Round k + versions writes the scratch of round k: every lane must have left that one.
+  /// Round k + versions reuses the scratch of round k, so every lane must have left round k.
   TUTTI_HD static bool fence_open(const RankState& rank, const LaneState& lane) {
     if (!rank.fenced || lane.round < rank.versions) return true;
     for (uint32_t i = 0; i < rank.lane_count; ++i) {
@@ -166,8 +169,8 @@ struct Interpreter {
         wrong = FaultKind::OtherCall;
       } else if (header.length != op.bytes) {
         wrong = FaultKind::BadLength;
-      } else if constexpr (Fold::kPulls) {
-        if (arrival.region != 0) error = Fold::look(in, arrival, op.bytes);
+      } else if constexpr (Reduce::kRemoteAccess) {
+        if (arrival.region != 0) error = Reduce::find_mapped(in, arrival, op.bytes);
         if (error != 0) wrong = FaultKind::Unreadable;
       }
       if (wrong != FaultKind::None) {
@@ -179,7 +182,7 @@ struct Interpreter {
     return Outcome::Progress;
   }
 
-  /// One message is there, and the others likely too: their lines are had sooner all at once than one by one.
+  /// When one message has come, the others probably have too: fetching their lines together is faster than one by one.
   TUTTI_HD static void fetch_ahead(const RankState& rank, const LaneState& lane, const Instruction& op) {
     for (uint32_t i = op.arrivals.begin + 1; i < op.arrivals.end; ++i) Wire::fetch(rank.in[lane.tables->arrivals[i]]);
   }
@@ -215,39 +218,39 @@ struct Interpreter {
 
   [[gnu::always_inline]] TUTTI_HD static Outcome move(const Group& group, RankState& rank, LaneState& lane,
                                                       const Instruction& op, unsigned char* slot) {
-    if constexpr (Fold::kPulls) {
-      if (op.together) return move_together(group, rank, lane, op, slot);
+    if constexpr (Reduce::kRemoteAccess) {
+      if (op.involves_peers) return move_with_peers(group, rank, lane, op, slot);
     }
     return move_segments<false>(group, rank, lane, op, slot);
   }
 
-  /// What other ranks may have a part in.
-  [[gnu::noinline]] TUTTI_HD static Outcome move_together(const Group& group, RankState& rank, LaneState& lane,
-                                                          const Instruction& op, unsigned char* slot) {
-    if (!op.lent) return move_shared(group, rank, lane, op, slot);
-    const uint32_t refused = Fold::hold(rank, lane, op);
-    const Outcome outcome = refused == kNone ? move_shared(group, rank, lane, op, slot) : Outcome::Fault;
-    const uint32_t lost = Fold::release(rank, lane, op);
+  /// Zero-copy messages, cooperative copies and direct stores.
+  [[gnu::noinline]] TUTTI_HD static Outcome move_with_peers(const Group& group, RankState& rank, LaneState& lane,
+                                                            const Instruction& op, unsigned char* slot) {
+    if (!op.zcopy_arrivals) return move_message(group, rank, lane, op, slot);
+    const uint32_t refused = Reduce::begin_reads(rank, lane, op);
+    const Outcome outcome = refused == kNone ? move_message(group, rank, lane, op, slot) : Outcome::Fault;
+    const uint32_t lost = Reduce::end_reads(rank, lane, op);
     if (refused == kNone && (lost == kNone || outcome == Outcome::Fault)) return outcome;
     const link::InLink& in = rank.in[lane.tables->arrivals[refused != kNone ? refused : lost]];
-    rank.fault = {FaultKind::TakenBack, in.peer, lane.lane, op.step, op.bytes, {}, 0};
+    rank.fault = {FaultKind::Revoked, in.peer, lane.lane, op.step, op.bytes, {}, 0};
     return Outcome::Fault;
   }
 
-  TUTTI_HD static Outcome move_shared(const Group& group, RankState& rank, LaneState& lane, const Instruction& op,
-                                      unsigned char* slot) {
-    if (op.places) {
-      Fold::claim_places(rank, lane, op);
+  TUTTI_HD static Outcome move_message(const Group& group, RankState& rank, LaneState& lane, const Instruction& op,
+                                       unsigned char* slot) {
+    if (op.stores_direct) {
+      Reduce::claim_direct_stores(rank, lane, op);
       const Outcome outcome = move_segments<true>(group, rank, lane, op, nullptr);
-      Fold::finish_places(rank, lane);
+      Reduce::finish_direct_stores(rank, lane);
       return outcome;
     }
-    if ((op.cooperative || op.offers) && is_shared(rank, lane, op)) return copy_tile(rank, lane, op);
+    if ((op.cooperative || op.offers) && is_cooperative(rank, lane, op)) return copy_tile(rank, lane, op);
     return move_segments<false>(group, rank, lane, op, slot);
   }
 
-  /// kPlaces: it is stored to `lane.places` too, and there is no slot.
-  template <bool kPlaces>
+  /// kDirect: the result is also stored to `lane.direct_to`, and there is no slot.
+  template <bool kDirect>
   [[gnu::always_inline]] TUTTI_HD static Outcome move_segments(const Group& group, RankState& rank, LaneState& lane,
                                                                const Instruction& op, unsigned char* slot) {
     const Tables& tables = *lane.tables;
@@ -255,26 +258,26 @@ struct Interpreter {
       const Segment& segment = tables.segments[s];
       const Ref* sources = tables.sources + segment.sources;
       uint32_t message = 0;
-      bool pulls = false;
+      bool by_cma = false;
       for (uint32_t k = 0; k < op.sources; ++k) {
         if (sources[k].base == Base::Message) {
           const link::Arrival& arrival = lane.arrivals[message++];
           lane.pointers[k] = arrival.data + sources[k].offset;
-          pulls = pulls || arrival.process != 0;
+          by_cma = by_cma || arrival.process != 0;
         } else {
           lane.pointers[k] = address(lane, sources[k]);
         }
       }
       unsigned char* to = segment.to.base == Base::None ? nullptr : address(lane, segment.to);
       unsigned char* to_slot = slot == nullptr ? nullptr : slot + segment.at;
-      if (!pulls && !(kPlaces && lane.placed > 0)) {
-        Fold::run(group, rank.arithmetic, op, segment, to, to_slot, lane.pointers);
-      } else if (kPlaces && !pulls && lane.placed == 1) {
-        if constexpr (Fold::kPulls) Fold::place(rank.arithmetic, op, segment, to, lane);
-      } else if constexpr (Fold::kPulls) {
-        const Pulled by_cma = Fold::pull(rank.arithmetic, op, segment, to, to_slot, sources, lane);
-        if (by_cma.error == 0) continue;
-        return unreadable(rank, lane, rank.in[tables.arrivals[op.arrivals.begin + by_cma.message]], op, by_cma.error);
+      if (!by_cma && !(kDirect && lane.direct_stores > 0)) {
+        Reduce::run(group, rank.arithmetic, op, segment, to, to_slot, lane.pointers);
+      } else if (kDirect && !by_cma && lane.direct_stores == 1) {
+        if constexpr (Reduce::kRemoteAccess) Reduce::store_direct(rank.arithmetic, op, segment, to, lane);
+      } else if constexpr (Reduce::kRemoteAccess) {
+        const CmaResult result = Reduce::run_tiled(rank.arithmetic, op, segment, to, to_slot, sources, lane);
+        if (result.error == 0) continue;
+        return unreadable(rank, lane, rank.in[tables.arrivals[op.arrivals.begin + result.message]], op, result.error);
       }
     }
     return Outcome::Progress;
@@ -286,24 +289,24 @@ struct Interpreter {
     return Outcome::Fault;
   }
 
-  /// Is the message copied with its writer: was it offered a place, or is it lent, by one who may help to copy it?
-  TUTTI_HD static bool is_shared(const RankState& rank, const LaneState& lane, const Instruction& op) {
+  /// Is it a cooperative copy: is there an offer, or is the message zero-copy from a writer that cooperates?
+  TUTTI_HD static bool is_cooperative(const RankState& rank, const LaneState& lane, const Instruction& op) {
     const link::InLink& in = rank.in[lane.tables->arrivals[op.arrivals.begin]];
     const link::Arrival& arrival = lane.arrivals[0];
-    if (op.offers) return in.sharing.phase != link::CooperativeReader::Phase::None;
+    if (op.offers) return in.cooperative_reader.phase != link::CooperativeReader::Phase::None;
     return in.cooperative && (in.addresses || arrival.process != 0 || arrival.region != 0);
   }
 
-  /// One tile of such a message.
+  /// Copies the next tiles of such a message.
   TUTTI_HD static Outcome copy_tile(RankState& rank, LaneState& lane, const Instruction& op) {
     const Tables& tables = *lane.tables;
     const Segment& segment = tables.segments[op.segments.begin];
     const Ref& source = tables.sources[segment.sources];
     link::InLink& in = rank.in[tables.arrivals[op.arrivals.begin]];
     lane.pointers[0] = lane.arrivals[0].data + source.offset;
-    const int error =
-        Fold::share(in, *rank.shared[static_cast<uint32_t>(segment.to.base)], op, address(lane, segment.to), lane);
-    lane.copying = in.sharing.phase != link::CooperativeReader::Phase::None;
+    const int error = Reduce::copy_next_tile(in, *rank.shared[static_cast<uint32_t>(segment.to.base)], op,
+                                             address(lane, segment.to), lane);
+    lane.copying = in.cooperative_reader.phase != link::CooperativeReader::Phase::None;
     if (error > 0) return unreadable(rank, lane, in, op, error);
     return error < 0 ? wait(lane, Await::Message, in) : Outcome::Progress;
   }
@@ -314,11 +317,11 @@ struct Interpreter {
       link::OutLink& out = rank.out[lane.tables->outs[i]];
       if (op.inlined) {
         Wire::publish_inline(out, rank.tag ^ op.salt, lane.small, op.bytes);
-      } else if (op.share && op.bytes >= out.mapped_threshold) {
-        Wire::publish_shared(out, rank.tag ^ op.salt, *rank.shared[static_cast<uint32_t>(op.lend_at.base)],
-                             address(lane, op.lend_at), op.bytes);
-      } else if (op.lend && op.bytes >= out.zcopy_threshold && (op.pull || !out.by_cma)) {
-        Wire::publish_lent(out, rank.tag ^ op.salt, address(lane, op.lend_at), op.bytes);
+      } else if (op.mapped && op.bytes >= out.mapped_threshold) {
+        Wire::publish_mapped(out, rank.tag ^ op.salt, *rank.shared[static_cast<uint32_t>(op.zcopy_at.base)],
+                             address(lane, op.zcopy_at), op.bytes);
+      } else if (op.zcopy && op.bytes >= out.zcopy_threshold && (op.allow_cma || !out.by_cma)) {
+        Wire::publish_zcopy(out, rank.tag ^ op.salt, address(lane, op.zcopy_at), op.bytes);
       } else {
         Wire::publish_staged(out, rank.tag ^ op.salt, slot, op.bytes);
         stage->held[stage->uses % stage->slots * stage->readers + (i - op.outs.begin)] = out.next;

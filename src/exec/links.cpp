@@ -30,7 +30,7 @@ uint32_t Links::in(Rank peer, uint32_t link_lane) {
 uint32_t Staging::slots_for(uint64_t one_each) const {
   const uint64_t all = arena_.staging_bytes();
   if (one_each * link::kSlots > all / 2) return link::kFewestSlots;
-  constexpr uint64_t kPrograms = 16;  // that have room at the same time for as many slots as a link holds messages
+  constexpr uint64_t kPrograms = 16;  // programs with that many slots that fit at the same time
   return static_cast<uint32_t>(
       std::clamp<uint64_t>(all / kPrograms / std::max<uint64_t>(1, one_each), link::kSlots, link::kCapacity));
 }

@@ -1,4 +1,4 @@
-// A rank's links, made at first use, and the staging memory that plans publish from.
+// A rank's links, made at first use, and the staging memory of its programs.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace tutti::exec {
 
-/// Who can make links: the communicator, which knows the transports.
+/// Makes links. The communicator implements it, because it knows the transports.
 class Connector {
  public:
   virtual ~Connector() = default;
@@ -21,11 +21,11 @@ class Connector {
   virtual link::InLink connect_in(Rank peer, uint32_t link_lane) = 0;
 };
 
-/// The tables that a program's link numbers point into. Numbers stay; pointers move when a link is added.
+/// The tables that a program's link numbers index. Numbers are stable; pointers move when a link is added.
 class Links {
  public:
   explicit Links(Connector& connector) : connector_(connector) {}
-  /// The number of the link to (from) `peer` on `link_lane`. Throws what connecting throws.
+  /// The number of the link to (from) `peer` on `link_lane`; connects it at first use. Throws what connecting throws.
   uint32_t out(Rank peer, uint32_t link_lane);
   uint32_t in(Rank peer, uint32_t link_lane);
   std::vector<link::OutLink>& outs() { return outs_; }
@@ -41,28 +41,28 @@ class Links {
   std::vector<link::InLink> ins_;
 };
 
-/// A stage with the tables it points into.
+/// A stage and the tables that it points into.
 struct OwnedStage {
   Stage stage;
   std::vector<uint32_t> outs;
   std::vector<uint64_t> held;
 };
 
-/// Hands out the staging region of a rank's arena from front to back. When it is used up, everything published from it
-/// must be consumed, and it starts anew in the next generation.
+/// Assigns the staging region of a rank's arena from front to back. When it is full, all messages published from it
+/// must be consumed; then reset() begins the next generation.
 class Staging {
  public:
   explicit Staging(link::Arena& arena) : arena_(arena) {}
   uint64_t generation() const { return generation_; }
-  /// Gives memory to all the stages; false, and none, when too little is left.
+  /// Assigns memory to all the stages; to none, and returns false, if too little is left.
   bool assign(std::vector<OwnedStage>& stages);
-  /// Forgets all assignments. Only when no message published from here is unconsumed.
+  /// Forgets all assignments. Needs all published messages to be consumed.
   void reset();
 
  private:
-  /// For stages that take so many bytes with one slot each: as many as a link holds messages where they are short, for
-  /// the rarer a slot is used again the rarer its writer has to ask for it; kFewestSlots where kSlots would take more
-  /// than half of all there is.
+  /// Slots of each stage, when all stages together take `one_each` bytes with one slot each. Short stages get up to
+  /// kCapacity slots, because the writer then checks more rarely whether a slot is free. kFewestSlots if kSlots would
+  /// take more than half of the staging memory.
   uint32_t slots_for(uint64_t one_each) const;
 
   link::Arena& arena_;

@@ -1,4 +1,4 @@
-// What changes while a program runs: one rank in one call, and each of its lanes.
+// The mutable state of a running program: one rank in one call, and each of its lanes.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,20 @@ namespace tutti::exec {
 
 enum class Outcome : uint32_t { Progress, Waiting, LaneDone, Fault };
 
-/// What a lane waits for.
-/// Exchange: over the control plane, not over links.
+/// What a lane waits for. Exchange: the control plane, not a link.
 enum class Await : uint32_t { Nothing, Message, Credit, Staging, Lane, Round, Exchange };
 
 enum class FaultKind : uint32_t {
   None,
-  OtherCall,   ///< the message belongs to another call than ours
+  OtherCall,   ///< the message belongs to another call
   BadLength,   ///< right call, wrong length
-  BadHeader,   ///< no writer of ours writes such a descriptor
-  BadCounter,  ///< no reader of ours claims to have consumed so much
-  Unreadable,  ///< what the peer lent can be neither by_cma from its process nor mapped
-  TakenBack    ///< what the peer lent was its again before we had read it: its call has failed
+  BadHeader,   ///< the descriptor is not one that this library writes
+  BadCounter,  ///< the reader's counter of consumed messages is impossible
+  Unreadable,  ///< the peer's zero-copy message can be neither read by CMA nor mapped
+  Revoked      ///< the peer revoked its zero-copy message before it was read: the peer's call has failed
 };
 
-/// The first thing that was wrong, for the communicator to put into words.
+/// The first error of a call. The communicator turns it into an error text.
 struct Fault {
   FaultKind kind = FaultKind::None;
   Rank peer = kNoRank;
@@ -37,38 +36,38 @@ struct Fault {
   uint32_t step = 0;
   uint64_t expected_bytes = 0;
   link::Header got{};
-  int error = 0;  ///< errno of an Unreadable one
+  int error = 0;  ///< errno, for Unreadable
 };
 
 struct LaneState {
   uint32_t lane = 0;
   uint32_t op = 0;       ///< within the lane
-  uint32_t arrived = 0;  ///< messages of this operation that are in
+  uint32_t arrived = 0;  ///< messages of this instruction that have arrived
   uint64_t round = 0;
-  uint64_t warm = 0;                  ///< the round (and one) whose slots have been fetched for writing
+  uint64_t warm = 0;                  ///< the round, plus one, whose slots have been prefetched for writing
   const Tables* tables = nullptr;     ///< of this round
-  const Instruction* next = nullptr;  ///< what is to be done; null: the round is still to be entered
-  uint32_t ops = 0;                   ///< that the lane has
+  const Instruction* next = nullptr;  ///< null: the round has not been entered
+  uint32_t ops = 0;                   ///< instructions of the lane
   unsigned char* bases[3] = {nullptr, nullptr, nullptr};  ///< where this round's part of each buffer begins
   Await await = Await::Nothing;
-  Rank peer = kNoRank;                       ///< whom `await` is about,
-  uint32_t link_lane = 0;                    ///< and on which of its links
-  link::Arrival* arrivals = nullptr;         ///< room for the most messages that an operation takes
-  const unsigned char** pointers = nullptr;  ///< room for the most operands
+  Rank peer = kNoRank;                       ///< the peer that `await` is about,
+  uint32_t link_lane = 0;                    ///< and the lane of the link to it
+  link::Arrival* arrivals = nullptr;         ///< room for the messages of any instruction
+  const unsigned char** pointers = nullptr;  ///< room for the operands of any instruction
   unsigned char small[link::kInlineBytes] = {};
-  bool copying = false;  ///< the operation goes on: its message is copied tile by tile, maybe not by us alone
-  uint32_t placed = 0;   ///< readers that get the fold at hand where they want it,
-  unsigned char* places[kMostDirectStores] = {};  ///< which is there,
-  link::Trim trims[kMostDirectStores] = {};       ///< but for these bytes,
-  uint32_t placed_out[kMostDirectStores] = {};    ///< and their links
+  bool copying = false;                             ///< a cooperative copy is under way: the instruction continues
+  uint32_t direct_stores = 0;                       ///< readers to whose destinations the current fold is stored
+  unsigned char* direct_to[kMaxDirectStores] = {};  ///< their destinations
+  link::Edges direct_edges[kMaxDirectStores] = {};  ///< the bytes of each that are not stored
+  uint32_t direct_outs[kMaxDirectStores] = {};      ///< their out-links
 };
 
-/// How this call combines elements.
+/// How this call folds elements.
 struct Arithmetic {
   void (*fold)(const FoldCall&) = nullptr;  ///< the host's kernel for this type and operator
   uint32_t element_bytes = 1;
   uint32_t divide_by = 0;       ///< averages: completing folds divide by this
-  const void* scale = nullptr;  ///< pre-multiplied sums: what raw operands are multiplied by
+  const void* scale = nullptr;  ///< pre-multiplied sums: the factor of raw operands
   bool round_each = false;
 };
 
@@ -82,11 +81,11 @@ struct RankState {
   uint32_t lane_count = 0;
   uint32_t versions = 1;       ///< of scratch
   uint64_t scratch_bytes = 0;  ///< of one version
-  bool offers = false;         ///< some operation does
+  bool offers = false;         ///< some instruction offers a destination
   bool fenced = false;         ///< no lane enters round k + versions before all have left round k
-  uint64_t window_bytes = 0;   ///< what a round advances input and output by
+  uint64_t window_bytes = 0;   ///< by which a round advances input and output
   unsigned char* bases[3] = {nullptr, nullptr, nullptr};
-  const link::SharedRegion* shared[3] = {&kNoRegion, &kNoRegion, &kNoRegion};  ///< where the bases are
+  const link::SharedRegion* shared[3] = {&kNoRegion, &kNoRegion, &kNoRegion};  ///< the regions that hold the bases
   uint64_t tag = 0;
   link::OutLink* out = nullptr;
   link::InLink* in = nullptr;

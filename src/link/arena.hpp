@@ -1,4 +1,4 @@
-// A rank's staging memory: what its peers read its messages from.
+// A rank's arena: the memory from which peers read its links and staged messages.
 #pragma once
 
 #include <algorithm>
@@ -8,13 +8,13 @@
 
 namespace tutti::link {
 
-/// Two regions: *link memory*, handed out for good by transports (any thread), and *staging*, which the executor
-/// divides among plans and takes back as a whole.
+/// Two regions: *link memory*, which transports reserve permanently (from any thread), and *staging*, which the
+/// executor divides among plans and resets as a whole.
 class Arena {
  public:
   static constexpr uint64_t kAlignment = 4096;
-  /// `base` must be zeroed, aligned to 4096 and stay for the arena's life. A quarter of it is for link memory; more, up
-  /// to a half, where that many bytes are expected to be needed.
+  /// `base` must be zeroed, aligned to 4096 bytes and outlive the arena. Link memory gets a quarter of it, or
+  /// `for_links` bytes if that is more, up to a half.
   Arena(unsigned char* base, uint64_t bytes, uint64_t for_links = 0)
       : base_(base),
         bytes_(bytes),
@@ -28,7 +28,7 @@ class Arena {
   unsigned char* staging() const { return base_; }
   uint64_t staging_bytes() const { return staging_bytes_; }
 
-  /// Link memory for good, zeroed, aligned to 128 bytes. Throws Error(OutOfMemory) that says what to raise.
+  /// Reserves link memory permanently: zeroed, aligned to 128 bytes. Throws Error(OutOfMemory).
   unsigned char* reserve(uint64_t bytes);
 
  private:

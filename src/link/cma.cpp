@@ -19,27 +19,27 @@ namespace {
 
 using Call = ssize_t (*)(pid_t, const iovec*, unsigned long, const iovec*, unsigned long, unsigned long);
 
-/// All of it, however much the kernel does at a time; each time after as many bytes to `gate`, if there is one.
-int repeat(Call call, int process, unsigned char* here, unsigned char* there, uint64_t bytes, uint64_t gate) {
+/// Repeats the call until all bytes are copied; each call first writes to `gate`, if it is not 0.
+int repeat(Call call, int process, unsigned char* ours, unsigned char* theirs, uint64_t bytes, uint64_t gate) {
   uint64_t token = 0;
-  const uint64_t toll = gate != 0 ? sizeof token : 0;
+  const uint64_t gate_bytes = gate != 0 ? sizeof token : 0;
   const unsigned long first = gate != 0 ? 0 : 1;
   while (bytes > 0) {
-    const iovec local[] = {{&token, toll}, {here, bytes}};
-    const iovec remote[] = {{reinterpret_cast<void*>(gate), toll}, {there, bytes}};
+    const iovec local[] = {{&token, gate_bytes}, {ours, bytes}};
+    const iovec remote[] = {{reinterpret_cast<void*>(gate), gate_bytes}, {theirs, bytes}};
     const ssize_t done = call(process, local + first, 2 - first, remote + first, 2 - first, 0);
     if (done < 0) return errno;
-    const uint64_t moved = static_cast<uint64_t>(done) - std::min(static_cast<uint64_t>(done), toll);
+    const uint64_t moved = static_cast<uint64_t>(done) - std::min(static_cast<uint64_t>(done), gate_bytes);
     if (moved == 0) return EFAULT;
-    here += moved;
-    there += moved;
+    ours += moved;
+    theirs += moved;
     bytes -= moved;
   }
   return 0;
 }
 
-/// The states of a process's threads as /proc has them, a letter for each; "" where it is gone, "?" where that cannot
-/// be known.
+/// The states of a process's threads, one letter each, as in /proc; "" if the process is gone, "?" if /proc cannot be
+/// read.
 std::string states_of(int process) {
   std::string states;
   std::error_code error;
@@ -72,7 +72,7 @@ CmaGate::CmaGate() {
 }
 
 CmaGate::~CmaGate() {
-  if (page_ != nullptr && !shut_) ::munmap(page_, 1);  // a shut one's address must never be writable again
+  if (page_ != nullptr && !shut_) ::munmap(page_, 1);  // a shut gate's address must never become writable again
 }
 
 void CmaGate::shut() {

@@ -1,31 +1,33 @@
-// ReadAccess and writing another process's memory without its help (cross-memory attach, Linux's process_vm_readv and
-// process_vm_writev): the kernel copies once, from pages of the one to pages of the other. Whom it lets: tracer.hpp.
+// Cross-memory attach (CMA): reads and writes another process's memory by Linux's process_vm_readv and
+// process_vm_writev. The kernel copies once, directly between the two processes. transports/shm/tracer.hpp says which
+// processes it permits.
 #pragma once
 
 #include <cstdint>
 
 namespace tutti::link {
 
-/// Copies `bytes` bytes from `from`, an address in `process`, to `to`. 0, or the errno of what went wrong: ESRCH where
-/// the process is gone, EPERM where the kernel does not permit it, EFAULT where it has no such memory.
+/// Copies `bytes` bytes from `from`, an address in `process`, to `to`. Returns 0 or an errno: ESRCH if the process is
+/// gone, EPERM if the kernel does not permit it, EFAULT if the process has no such memory.
 int cma_read(int process, const unsigned char* from, unsigned char* to, uint64_t bytes);
 
-/// The other way: to `to`, an address in `process`, through the gate at `gate` there: EFAULT where that is shut.
+/// Copies to `to`, an address in `process`, after writing to that process's CmaGate at `gate`. EFAULT if the gate is
+/// shut.
 int cma_write(int process, const unsigned char* from, unsigned char* to, uint64_t bytes, uint64_t gate);
 
-/// What others have to pass who push into this process. A rank that was told where to push may be stopped before it
-/// does, and go on when the memory there has long been used for something else. So each push writes to the gate's page
-/// first, in the same system call: where that cannot be written any more the kernel ends the call before it has come to
-/// anything else, and within a system call nobody is stopped.
+/// Revokes the permission to write into this process by CMA. A rank that has got a destination address may be stopped
+/// before it writes, and continue when the memory is used for something else. So each CMA write writes to the gate's
+/// page first, in the same system call: once that page is not writable, the kernel fails the call before it touches the
+/// destination. A process is never stopped inside such a system call.
 class CmaGate {
  public:
   CmaGate();
   ~CmaGate();
   CmaGate(const CmaGate&) = delete;
   CmaGate& operator=(const CmaGate&) = delete;
-  /// 0 where there is none, as the system had no page for it.
+  /// 0 if the system had no page for the gate.
   uint64_t address() const { return reinterpret_cast<uint64_t>(page_); }
-  /// For good, and whatever happens to the gate. Pushes that have passed it go on: they have to be waited for.
+  /// Permanent, also after the gate's destruction. A CMA write that has passed the gate continues: wait for it.
   void shut();
 
  private:
@@ -33,10 +35,10 @@ class CmaGate {
   bool shut_ = false;
 };
 
-/// Can this process be in the middle of a system call? Not where it is gone, or all its threads are stopped: a signal
-/// stops a thread on the way out of the kernel.
+/// Can this process be inside a system call? No if it is gone or all its threads are stopped, because a signal stops a
+/// thread only when it leaves the kernel.
 bool may_be_in_kernel(int process);
-/// Has it ended?
+/// Has the process ended?
 bool is_gone(int process);
 
 }  // namespace tutti::link

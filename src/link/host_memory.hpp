@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "link/lend.hpp"
+#include "link/revoke.hpp"
 #include "link/wire.hpp"
 #include "reduce/prefetch.hpp"
 
@@ -17,10 +17,10 @@ struct HostMemory {
   static uint64_t load_ordered(const uint64_t* word) { return ref(word).load(std::memory_order_seq_cst); }
   static void store_ordered(uint64_t* word, uint64_t value) { ref(word).store(value, std::memory_order_seq_cst); }
 
-  /// A fence would say this too, but ThreadSanitizer knows none.
+  /// Orders the load after all earlier loads. Not a fence, because ThreadSanitizer does not support fences.
   static uint64_t load_last(const uint64_t* word) {
 #if defined(__x86_64__)
-    asm volatile("" ::: "memory");  // loads stay in their order here
+    asm volatile("" ::: "memory");  // x86 keeps loads in order
 #elif defined(__aarch64__)
     asm volatile("dmb ishld" ::: "memory");
 #else
@@ -34,12 +34,12 @@ struct HostMemory {
 
  private:
   static std::atomic_ref<uint64_t> ref(const uint64_t* word) {
-    return std::atomic_ref<uint64_t>(*const_cast<uint64_t*>(word));  // a load changes nothing
+    return std::atomic_ref<uint64_t>(*const_cast<uint64_t*>(word));  // atomic_ref takes no const
   }
 };
 
 using HostWire = SlotWire<HostMemory>;
 using HostCooperativeWire = CooperativeWire<HostMemory>;
-using HostLendWire = LendWire<HostMemory>;
+using HostRevokeWire = RevokeWire<HostMemory>;
 
 }  // namespace tutti::link

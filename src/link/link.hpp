@@ -1,9 +1,9 @@
 // A link: messages from one rank to another, in order, through memory that both ends can load and store.
 //
-// The writer owns a ring of 64-byte descriptors, and the reader one counter of what it has consumed. Message s stands
-// where slot() says; the slot's `sequence` becomes s + 1 when all else is in place. A message of up to 40 bytes
-// travels inside its descriptor: one cache line, one transfer. A longer one lies in the writer's arena, or is lent:
-// read where the user has it. Nobody uses an atomic read-modify-write: each word has one writer.
+// The writer owns a ring of 64-byte descriptors, the reader one counter of consumed messages. slot() gives the slot of
+// message s; its `sequence` becomes s + 1 when all other fields are written. A message of up to 40 bytes travels inside
+// its descriptor: one cache line, one transfer. A longer one is staged in the writer's arena, or is zero-copy: the
+// reader reads it in the user's buffer. Each word has one writer, so there is no atomic read-modify-write.
 //
 // Both ends are plain data, the same for threads, processes and GPUs. Transports over a wire (tcp) keep such a ring at
 // each end and move the messages between them.
@@ -17,97 +17,96 @@
 
 namespace tutti::link {
 
-inline constexpr int kLinkFormat = 4;  ///< to be raised with any change of what is below, of slot() and of tags
+inline constexpr int kLinkFormat = 4;  ///< raise it with any change of the structures below, of slot() or of tags
 
-// The longer the ring, the rarer the counter crosses between the two, which takes as long as a message.
+// In a longer ring the consumed counter crosses between the ranks more rarely; each crossing takes as long as a
+// message.
 inline constexpr uint32_t kCapacity = 32;                ///< messages that a link holds
 inline constexpr uint32_t kCredits = kCapacity / 2 + 1;  ///< unread messages that always fit, see SlotWire::consume
-inline constexpr uint32_t kSlots = 8;                    ///< staged messages that may be unread …
-inline constexpr uint32_t kFewestSlots = 4;              ///< … and at least, where staging memory is short
+inline constexpr uint32_t kSlots = 8;                    ///< staging slots of a stage: messages that may be unread
+inline constexpr uint32_t kFewestSlots = 4;              ///< the same when staging memory is short
 inline constexpr uint32_t kInlineBytes = 40;             ///< payload that fits into a descriptor
-inline constexpr uint32_t kLine = 64;                    ///< bytes that cross between two processors as one
-inline constexpr uint32_t kStride = 2 * kLine;           ///< neighbouring lines are fetched in pairs
+inline constexpr uint32_t kLine = 64;                    ///< bytes of a cache line
+inline constexpr uint32_t kStride = 2 * kLine;           ///< processors prefetch lines in pairs
 inline constexpr uint64_t kTagMask = (uint64_t{1} << 48) - 1;
 
-inline constexpr uint64_t kClosed = ~uint64_t{0};  ///< a counter of consumed messages that will never be read again
+inline constexpr uint64_t kClosed = ~uint64_t{0};  ///< value of `consumed` after which the reader reads no more
 
-/// Where a message's payload is. Offsets count from the writer's arena; addresses are the reader's own (same process),
-/// or, to be by_cma (link/cma.hpp), the writer's; or it is in memory that the reader can map, at an offset of a
-/// region (link/mapped_memory.hpp).
-enum class Where : uint16_t { Inline = 1, Offset = 2, Address = 3, Pull = 4, Shared = 5 };
+/// Where a message's payload is. Offset: in the writer's arena. Address: in this process. Cma: at an address of the
+/// writer's process, read by CMA (link/cma.hpp). Mapped: in a region that the reader maps (link/mapped_memory.hpp).
+enum class Where : uint16_t { Inline = 1, Offset = 2, Address = 3, Cma = 4, Mapped = 5 };
 
-// Bytes from which on a message is lent:
-inline constexpr uint64_t kZcopyFrom = 8192;  ///< below, a copy is cheaper than waiting for the reader
+inline constexpr uint64_t kZcopyFrom = 8192;  ///< bytes; below, staging is cheaper than waiting for the reader
 inline constexpr uint64_t kNever = ~uint64_t{0};
 
 class PeerMappings;        // link/mapped_memory.hpp
 struct CooperativeWriter;  // link/cooperative_copy.hpp
 class CmaGate;             // link/cma.hpp
 
-/// Memory of a process that others may map, with a buffer in it.
+/// Memory of a process that peers can map, with a buffer in it.
 struct SharedRegion {
-  uint64_t id = 0;  ///< no other region of the process ever has it; 0: none
+  uint64_t id = 0;  ///< unique in the process, never used again; 0: none
   const unsigned char* base = nullptr;
-  /// The pages in which nothing but the buffer lies: they alone can be taken from a peer that was let write there.
+  /// The pages that hold nothing but the buffer: only these can be replaced to stop a peer's stores.
   const unsigned char* pages = nullptr;
   const unsigned char* pages_end = nullptr;
 };
 
-/// Bytes at both ends of a destination that its reader fills itself: the rest lies in pages of the buffer alone.
-struct Trim {
+/// Bytes at both ends of a destination that the reader copies itself. The interior lies in pages of the buffer alone.
+struct Edges {
   uint32_t front = 0, back = 0;
 };
 
 struct alignas(64) Descriptor {
-  uint64_t sequence;  ///< 1 + number of the message; written last, with release order
+  uint64_t sequence;  ///< number of the message plus one; written last, with release order
   uint64_t tag;       ///< fingerprint of the call (48 bits) << 16 | Where
   uint64_t length;    ///< bytes of payload
   union {
     uint64_t where;
-    uint64_t place[2];  ///< Shared: offset, region
+    uint64_t mapped[2];  ///< Mapped: offset, region
     unsigned char payload[kInlineBytes];
   };
 };
 static_assert(sizeof(Descriptor) == kLine);
 
-/// What the reader says of the lent message that it is copying, and what the writer does for it:
-/// link/cooperative_copy.hpp.
+/// The reader's half of a cooperative copy or direct store: link/cooperative_copy.hpp.
 struct Offer {
-  uint64_t front;   ///< number of the message (and one) and tiles that are the reader's, from the front
-  uint64_t way;     ///< how the writer gets to the destination
-  uint64_t place;   ///< which is there
-  uint64_t region;  ///< the region's id, or the gate to be passed on the way
-  uint64_t tag;     ///< where the place is offered before the message comes: the message's
-  uint64_t after;   ///< likewise: messages of the reader's, this round, that the writer must have had before it writes
-  uint64_t trim;    ///< a Trim: front << 32 | back
+  uint64_t front;   ///< number of the message plus one, and the reader's tiles, from the front
+  uint64_t route;   ///< a Route and flags: how the writer reaches the destination
+  uint64_t target;  ///< the destination: an address, or an offset in the region
+  uint64_t region;  ///< the region's id, or the address of the reader's CmaGate
+  uint64_t tag;     ///< early offers: tag of the message
+  uint64_t after;   ///< early offers: messages of the reader, in this round, that must have arrived before the store
+  uint64_t edges;   ///< Edges: front << 32 | back
 };
+/// The writer's half.
 struct Claim {
-  uint64_t back;        ///< as `front`: the writer's tiles, from the back …
-  uint64_t done;        ///< … and those that it has copied
-  uint64_t taken_back;  ///< link/lend.hpp: the first message (and one) that is not lent any more; 0: none
+  uint64_t back;          ///< as `front`: the writer's tiles, from the back
+  uint64_t done;          ///< as `front`: those of them that are copied
+  uint64_t revoked_from;  ///< link/revoke.hpp: number, plus one, of the first revoked message; 0: none
 };
 
-/// What the reader of a link knows of the message that it copies, or has offered a place.
+/// The reader's state of a cooperative copy or direct store.
 struct CooperativeReader {
   enum class Phase : uint32_t { None, Open, Closed };
   Phase phase = Phase::None;
-  uint64_t number = 0;  ///< of the message, and one
+  uint64_t number = 0;  ///< of the message, plus one
   uint64_t tiles = 0;
-  uint64_t taken = 0;           ///< tiles from the front
-  uint64_t way = 0;             ///< how the writer gets to the destination,
-  unsigned char* to = nullptr;  ///< which is here,
-  uint64_t bytes = 0;           ///< so long,
-  Trim trim;                    ///< of which it writes all but these
+  uint64_t taken = 0;           ///< tiles that the reader has claimed, from the front
+  uint64_t route = 0;           ///< as in Offer
+  unsigned char* to = nullptr;  ///< the destination
+  uint64_t bytes = 0;
+  Edges edges;  ///< of the destination, not written by the writer
 };
 
 /// The shared memory of one link. All zero when new.
 struct LinkMemory {
   unsigned char ring[kCapacity * kLine];
-  alignas(kStride) uint64_t consumed;  ///< messages that the reader is done with; the reader's to write
-  Offer offer;                         ///< the reader's too
-  alignas(kLine) Claim claim;          ///< the writer's; seldom written
+  alignas(kStride) uint64_t consumed;  ///< messages that the reader has consumed; written by the reader
+  Offer offer;                         ///< written by the reader
+  alignas(kLine) Claim claim;          ///< written by the writer, rarely
   unsigned char padding[kLine - sizeof(Claim)];
-  alignas(kStride) uint64_t held;  ///< the reader's: the message (and one) that it reads where it lies; 0: none
+  alignas(kStride) uint64_t reading;  ///< by the reader: number, plus one, of the message it reads in place; 0: none
   unsigned char more_padding[kStride - sizeof(uint64_t)];
 };
 static_assert(sizeof(LinkMemory) == kCapacity * kLine + 2 * kStride);
@@ -117,17 +116,15 @@ struct OutLink {
   LinkMemory* memory = nullptr;
   unsigned char* arena = nullptr;  ///< what offsets count from; null: payloads are published by address
   uint64_t next = 0;               ///< number of the next message
-  uint64_t acked = 0;              ///< the reader's counter as last seen
-  uint64_t lent = 0;               ///< all messages below this must be consumed before the call may end
-  uint64_t staged = 0;             ///< … before the rank's staging memory may be divided anew
+  uint64_t acked = 0;              ///< the reader's counter as last loaded
+  uint64_t zcopied = 0;            ///< all messages below this must be consumed before the call ends
+  uint64_t staged = 0;             ///< all messages below this must be consumed before staging memory is reassigned
   Rank peer = kNoRank;
-  uint32_t link_lane = 0;  ///< a pair of ranks has a link in each direction on each link_lane
-  /// Messages of so many bytes and more are better lent: the reader reads any memory of this rank where it lies.
-  uint64_t zcopy_threshold = kNever;
-  bool by_cma = false;  ///< what is lent is copied by the kernel, which is not always faster than staging
-  /// The same where they lie in memory that the reader can map (SharedRegion).
-  uint64_t mapped_threshold = kNever;
-  CooperativeWriter* helping = nullptr;  ///< null: the reader copies alone
+  uint32_t link_lane = 0;              ///< a pair of ranks has one link in each direction on each link lane
+  uint64_t zcopy_threshold = kNever;   ///< bytes from which zero-copy is faster: the reader can read all of our memory
+  bool by_cma = false;                 ///< the reader reads by CMA, which is not always faster than staging
+  uint64_t mapped_threshold = kNever;  ///< as zcopy_threshold, for messages in a SharedRegion
+  CooperativeWriter* cooperative_writer = nullptr;  ///< null: no cooperative copies, no direct stores
 };
 
 /// The reading end.
@@ -139,33 +136,33 @@ struct InLink {
   uint64_t published = 0;  ///< what `consumed` holds
   Rank peer = kNoRank;
   uint32_t link_lane = 0;
-  bool addresses = false;            ///< the writer is this process: its addresses may be followed
-  int process = 0;                   ///< the writer's process, whose memory may be by_cma; 0: it may not
-  PeerMappings* mappings = nullptr;  ///< the writer's shared memory, where this process can map it
-  CmaGate* gate = nullptr;           ///< what the writer has to pass where it writes to this process through the kernel
-  bool cooperative = false;          ///< the writer may help to copy what it has lent
-  uint64_t zcopy_threshold = kNever;  ///< bytes from which on what comes may be lent: below, it is not
-  CooperativeReader sharing;
+  bool addresses = false;             ///< the writer is in this process: payloads may be published by address
+  int process = 0;                    ///< the writer's process, readable by CMA; 0: not readable
+  PeerMappings* mappings = nullptr;   ///< the writer's regions, if this process can map them
+  CmaGate* gate = nullptr;            ///< the gate that the writer passes when it writes to this process by CMA
+  bool cooperative = false;           ///< the writer takes part in cooperative copies and direct stores
+  uint64_t zcopy_threshold = kNever;  ///< bytes from which messages may be zero-copy; shorter ones never are
+  CooperativeReader cooperative_reader;
 };
 
 /// A message that has arrived, not yet consumed.
 struct Arrival {
   const unsigned char* data = nullptr;
   bool inlined = false;
-  int process = 0;      ///< not 0: `data` is an address in that process, to be by_cma
-  uint64_t region = 0;  ///< not 0: the data are in this region of the writer's, from `offset` on, and yet to be found
+  int process = 0;      ///< not 0: `data` is an address in that process, to be read by CMA
+  uint64_t region = 0;  ///< not 0: the payload lies in this region of the writer at `offset`; `data` is not set yet
   uint64_t offset = 0;
 };
 
-// Messages that follow each other are not neighbours: a reader that waits for one would fetch the next one's line with
-// it, and so take it from the writer who is about to write there.
-inline constexpr uint64_t kApart = 5;  ///< places from one message to the next
-static_assert(kApart % 2 == 1 && (kCapacity & (kCapacity - 1)) == 0, "all messages of a ring have their own place");
-static_assert(kApart >= 2 && kApart <= kCapacity - 2, "no two in a row share a pair of lines");
+// Consecutive messages are not in neighbouring lines. A reader that polls a slot would prefetch the neighbouring line,
+// and so take it from the writer that is about to write it.
+inline constexpr uint64_t kSlotStride = 5;  ///< slots from one message to the next
+static_assert(kSlotStride % 2 == 1 && (kCapacity & (kCapacity - 1)) == 0, "all messages of a ring have their own slot");
+static_assert(kSlotStride >= 2 && kSlotStride <= kCapacity - 2, "no two in a row share a pair of lines");
 
 TUTTI_HD inline Descriptor* slot(const LinkMemory* memory, uint64_t message) {
-  const uint64_t place = message * kApart % kCapacity;
-  return reinterpret_cast<Descriptor*>(const_cast<unsigned char*>(memory->ring) + place * kLine);
+  const uint64_t index = message * kSlotStride % kCapacity;
+  return reinterpret_cast<Descriptor*>(const_cast<unsigned char*>(memory->ring) + index * kLine);
 }
 
 }  // namespace tutti::link

@@ -25,10 +25,10 @@ constexpr uint64_t kAlignment = uint64_t{2} << 20;  // a huge page, where the ma
 uint64_t whole_pages(uint64_t bytes) { return (bytes + page_bytes() - 1) / page_bytes() * page_bytes(); }
 
 [[noreturn]] void throw_no_memory(uint64_t bytes, int error) {
-  throw_error(Code::OutOfMemory, "{} bytes cannot be had: {}", bytes, std::strerror(error));
+  throw_error(Code::OutOfMemory, "cannot allocate {} bytes: {}", bytes, std::strerror(error));
 }
 
-/// An address range of `bytes` bytes, aligned. Nothing is there yet.
+/// An aligned, unmapped address range of `bytes` bytes.
 unsigned char* reserve(uint64_t bytes) {
   const uint64_t length = bytes + kAlignment;
   void* const base = ::mmap(nullptr, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -41,7 +41,7 @@ unsigned char* reserve(uint64_t bytes) {
   return begin + before;
 }
 
-/// What peers map; empty where no descriptor can be spared for it, or the system has no file of that size.
+/// The file that peers map; empty when no descriptor is left, or the system allows no file of that size.
 Fd make_file(uint64_t bytes) {
   if (bytes > available_memory()) throw_no_memory(bytes, ENOMEM);
   Fd fd = make_memory_file("tutti-memory", bytes, Reserve::Keep);
@@ -51,12 +51,11 @@ Fd make_file(uint64_t bytes) {
   static std::atomic_flag warned;
   if (!warned.test_and_set()) {
     log_warn(
-        "tuttiMemAlloc: {} bytes that peers can map cannot be had: {}. From now on such memory is ordinary memory, "
-        "which "
-        "is slower between processes{}",
+        "tuttiMemAlloc: cannot allocate {} bytes that peers can map: {}. Such memory is ordinary memory from now on, "
+        "which is slower between processes{}",
         bytes, system_words(error),
-        out_of_descriptors(error) ? fmt::format(". Each block of it takes a descriptor; the last {} are left to the "
-                                                "program and to connections",
+        out_of_descriptors(error) ? fmt::format(". Each block takes a descriptor; the last {} are reserved for the "
+                                                "program and connections",
                                                 descriptor_reserve())
                                   : "");
   }
@@ -111,7 +110,7 @@ void SharedMemory::release(void* memory) {
 }
 
 SharedRegion SharedMemory::find(const void* data, uint64_t bytes) const {
-  if (generation() == kNothingYet) return {};
+  if (generation() == kFirstGeneration) return {};
   const auto address = reinterpret_cast<uintptr_t>(data);
   const std::lock_guard lock(mutex_);
   auto after = regions_.upper_bound(address);
@@ -120,12 +119,13 @@ SharedRegion SharedMemory::find(const void* data, uint64_t bytes) const {
   const uint64_t offset = address - base;
   if (region.id == 0 || offset > region.bytes || bytes > region.bytes - offset) return {};
   const uint64_t end = offset + bytes;
-  const bool others = std::any_of(region.renewed.begin(), region.renewed.end(),
-                                  [&](const auto& gone) { return gone.first < end && offset < gone.second; });
-  if (others) return {};
+  const bool renewed = std::any_of(region.renewed.begin(), region.renewed.end(),
+                                   [&](const auto& gone) { return gone.first < end && offset < gone.second; });
+  if (renewed) return {};
   const auto* const begin = reinterpret_cast<const unsigned char*>(base);
-  const uint64_t last =
-      end >= region.asked ? region.bytes : end / page_bytes() * page_bytes();  // behind that, there is nothing
+  const uint64_t last = end >= region.requested
+                            ? region.bytes
+                            : end / page_bytes() * page_bytes();  // the rest of the last page holds nothing else
   return {region.id, begin, begin + whole_pages(offset), begin + last};
 }
 
@@ -140,17 +140,17 @@ bool SharedMemory::renew(const unsigned char* begin, const unsigned char* end) {
   if (!region.fd || offset % page_bytes() != 0 || bytes % page_bytes() != 0) return false;
   if (offset > region.bytes || bytes > region.bytes - offset || region.process != ::getpid()) return false;
   constexpr int kKind = MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
-  auto* const place = reinterpret_cast<void*>(address);
-  if (::mmap(place, bytes, PROT_READ | PROT_WRITE, kKind, -1, 0) == MAP_FAILED) return false;
-  ::madvise(place, bytes, MADV_HUGEPAGE);
+  auto* const pages = reinterpret_cast<void*>(address);
+  if (::mmap(pages, bytes, PROT_READ | PROT_WRITE, kKind, -1, 0) == MAP_FAILED) return false;
+  ::madvise(pages, bytes, MADV_HUGEPAGE);
   ::fallocate(region.fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
-              static_cast<off_t>(bytes));  // who stores there gets the pages back
+              static_cast<off_t>(bytes));  // a peer's store there allocates a page again
   region.renewed.emplace_back(offset, offset + bytes);
   generation_.fetch_add(1, std::memory_order_release);
   return true;
 }
 
-SharedMemory::Given SharedMemory::give(uint64_t id) const {
+SharedMemory::Exported SharedMemory::export_region(uint64_t id) const {
   const std::lock_guard lock(mutex_);
   for (const auto& [base, region] : regions_) {
     if (id != 0 && region.id == id) return {Fd(::fcntl(region.fd.get(), F_DUPFD_CLOEXEC, 0)), region.bytes};

@@ -1,10 +1,10 @@
-// The operations on a link's two ends, for whoever touches them: the interpreter, on hosts and on GPUs, and engines.
+// The operations on the two ends of a link, for the interpreter (on hosts and GPUs) and for transports with an engine.
 //
-// None of them waits. The writer's order: fill the slot, then store its `sequence` with release. The reader's: load
-// `sequence` with acquire, then *copy* the header and check the copy; the other end may be another process, and what
-// it writes later can no longer matter.
+// None of them waits. The writer fills the slot, then stores its `sequence` with release. The reader loads `sequence`
+// with acquire, then *copies* the header and checks the copy: the other end may be another process, and what it writes
+// after the copy has no effect.
 //
-// `Memory` says how one 8-byte word is loaded and stored on this kind of processor:
+// `Memory` loads and stores one 8-byte word on this kind of processor:
 //   load(p) (relaxed), load_acquire(p), store_release(p, value), prefetch(p), prefetch_for_writing(p); see
 //   host_memory.hpp.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace tutti::link {
 
-/// A descriptor as copied out of its slot.
+/// The header of a descriptor, copied out of its slot.
 struct Header {
   uint64_t tag;     ///< fingerprint of the call, 48 bits
   uint64_t length;  ///< bytes of payload
@@ -24,20 +24,20 @@ struct Header {
 };
 
 enum class Poll : uint8_t {
-  Empty,  ///< the message is not there yet
+  Empty,  ///< the message has not come yet
   Ready,
-  Bad  ///< something is there that no writer of ours writes; the header holds what it says
+  Bad  ///< the slot holds what no writer of this library writes; the header holds a copy
 };
 
 template <class Memory>
 struct SlotWire {
-  /// Looks for message `in.next + ahead`. `arrival` is set when it is Ready and stays readable until it is consumed.
+  /// Polls message `in.next + ahead`. When it is Ready, `arrival` is set, and valid until the message is consumed.
   TUTTI_HD static Poll poll(const InLink& in, Header& header, Arrival& arrival, uint64_t ahead = 0) {
     const uint64_t message = in.next + ahead;
     const Descriptor* from = slot(in.memory, message);
     const uint64_t sequence = Memory::load_acquire(&from->sequence);
     if (sequence != message + 1) {
-      const uint64_t before = message < kCapacity ? 0 : message + 1 - kCapacity;  // what the slot held last
+      const uint64_t before = message < kCapacity ? 0 : message + 1 - kCapacity;  // the slot's last message
       if (sequence == before) return Poll::Empty;
       header = {};
       return Poll::Bad;
@@ -47,11 +47,11 @@ struct SlotWire {
     return locate(in, *from, header, arrival) ? Poll::Ready : Poll::Bad;
   }
 
-  /// Begins to bring the next message's line here.
+  /// Prefetches the next message's line.
   TUTTI_HD static void fetch(const InLink& in) { Memory::prefetch(slot(in.memory, in.next)); }
 
-  /// Message `in.next` is done with. Its slot and payload go back to the writer: at once, except that for messages
-  /// inside their descriptors every half ring does. A writer can therefore count on room for kCredits unread messages.
+  /// Consumes message `in.next`: its slot and payload go back to the writer. Inline messages are acknowledged once per
+  /// half ring, others at once. So a writer always has room for kCredits unread messages.
   TUTTI_HD static void consume(InLink& in, const Arrival& arrival) {
     ++in.next;
     if (arrival.inlined && in.next - in.published < kCapacity / 2) return;
@@ -59,14 +59,14 @@ struct SlotWire {
     Memory::store_release(&in.memory->consumed, in.next);
   }
 
-  /// Is there a slot for another message? Reads the reader's counter only when its copy says no.
+  /// Is there a slot for another message? Loads the reader's counter only if the cached value does not suffice.
   TUTTI_HD static bool can_publish(OutLink& out) {
     if (out.next - out.acked < kCapacity) return true;
     refresh(out);
     return out.next - out.acked < kCapacity;
   }
 
-  /// Brings `out.acked` up to date. A counter that makes no sense is not taken over: the link then stays full.
+  /// Updates `out.acked`. An impossible counter is ignored, so the link then stays full.
   TUTTI_HD static void refresh(OutLink& out) {
     const uint64_t consumed = Memory::load_acquire(&out.memory->consumed);
     if (consumed == kClosed) {
@@ -76,10 +76,10 @@ struct SlotWire {
     }
   }
 
-  /// The reader stops for good: whatever the writer still waits for counts as consumed.
+  /// The reader stops for good: all messages count as consumed.
   TUTTI_HD static void close(InLink& in) { Memory::store_release(&in.memory->consumed, kClosed); }
 
-  /// Does the reader claim what cannot be: to have consumed more than there is, or less than it said before?
+  /// Is the reader's counter impossible: more than has been published, or less than before?
   TUTTI_HD static bool broken(const OutLink& out) {
     const uint64_t consumed = Memory::load(&out.memory->consumed);
     return consumed != kClosed && consumed - out.acked > out.next - out.acked;
@@ -92,8 +92,8 @@ struct SlotWire {
     publish(out, to, tag, length, Where::Inline);
   }
 
-  /// Needs can_publish(). The payload stays at `data`, which lies in the arena where the link has one, until the
-  /// message is consumed.
+  /// Needs can_publish(). The payload stays at `data` until the message is consumed; on a link with an arena, `data`
+  /// lies in it.
   TUTTI_HD static void publish_staged(OutLink& out, uint64_t tag, const unsigned char* data, uint64_t length) {
     Descriptor* to = slot(out.memory, out.next);
     const bool offset = out.arena != nullptr;
@@ -102,40 +102,42 @@ struct SlotWire {
     out.staged = out.next;
   }
 
-  /// Needs can_publish(), and a link that lends. The payload is read at `data`, anywhere in this rank's memory: the
-  /// call may not end before the message is consumed.
-  TUTTI_HD static void publish_lent(OutLink& out, uint64_t tag, const unsigned char* data, uint64_t length) {
+  /// Needs can_publish() and a link with zero-copy. The payload is read at `data`, anywhere in this rank's memory: the
+  /// call must not end before the message is consumed.
+  TUTTI_HD static void publish_zcopy(OutLink& out, uint64_t tag, const unsigned char* data, uint64_t length) {
     Descriptor* to = slot(out.memory, out.next);
     to->where = reinterpret_cast<uint64_t>(data);
-    publish(out, to, tag, length, out.arena != nullptr ? Where::Pull : Where::Address);
-    lent(out, data, length);
+    publish(out, to, tag, length, out.arena != nullptr ? Where::Cma : Where::Address);
+    record_zcopy(out, data, length);
   }
 
-  /// Needs can_publish(), and a link whose reader maps. The payload is read at `data`, in `region`: as above.
-  TUTTI_HD static void publish_shared(OutLink& out, uint64_t tag, const SharedRegion& region, const unsigned char* data,
+  /// Needs can_publish() and a reader that maps this rank's regions. As publish_zcopy, with `data` in `region`.
+  TUTTI_HD static void publish_mapped(OutLink& out, uint64_t tag, const SharedRegion& region, const unsigned char* data,
                                       uint64_t length) {
     Descriptor* to = slot(out.memory, out.next);
-    to->place[0] = static_cast<uint64_t>(data - region.base);
-    to->place[1] = region.id;
-    publish(out, to, tag, length, Where::Shared);
-    lent(out, data, length);
+    to->mapped[0] = static_cast<uint64_t>(data - region.base);
+    to->mapped[1] = region.id;
+    publish(out, to, tag, length, Where::Mapped);
+    record_zcopy(out, data, length);
   }
 
  private:
-  /// The last message has been lent: who helps its reader must not ask the shared memory where it lies.
-  TUTTI_HD static void lent(OutLink& out, const unsigned char* data, uint64_t length) {
-    out.lent = out.next;
-    if (out.helping != nullptr) out.helping->lent[(out.next - 1) % kCapacity] = {out.next, data, length};
+  /// Keeps a private record of the last message, for cooperative copies: the shared descriptor is not to be trusted.
+  TUTTI_HD static void record_zcopy(OutLink& out, const unsigned char* data, uint64_t length) {
+    out.zcopied = out.next;
+    if (out.cooperative_writer != nullptr)
+      out.cooperative_writer->messages[(out.next - 1) % kCapacity] = {out.next, data, length};
   }
 
   TUTTI_HD static void publish(OutLink& out, Descriptor* to, uint64_t tag, uint64_t length, Where where) {
     to->tag = tag << 16 | static_cast<uint64_t>(where);
     to->length = length;
     Memory::store_release(&to->sequence, ++out.next);
-    Memory::prefetch_for_writing(slot(out.memory, out.next));  // the reader has had it since it read the last one there
+    Memory::prefetch_for_writing(
+        slot(out.memory, out.next));  // the reader's core has held this line since it read the last message there
   }
 
-  /// Turns a copied header into a pointer, if it is one that this link may follow.
+  /// Sets `arrival` from a copied header. False if this link does not accept such a payload.
   TUTTI_HD static bool locate(const InLink& in, const Descriptor& from, const Header& header, Arrival& arrival) {
     switch (header.where) {
       case Where::Inline:
@@ -150,11 +152,11 @@ struct SlotWire {
       case Where::Address:
         arrival = {.data = reinterpret_cast<const unsigned char*>(Memory::load(&from.where))};
         return in.addresses;
-      case Where::Pull:
+      case Where::Cma:
         arrival = {.data = reinterpret_cast<const unsigned char*>(Memory::load(&from.where)), .process = in.process};
         return in.process != 0;
-      case Where::Shared:
-        arrival = {.region = Memory::load(&from.place[1]), .offset = Memory::load(&from.place[0])};
+      case Where::Mapped:
+        arrival = {.region = Memory::load(&from.mapped[1]), .offset = Memory::load(&from.mapped[0])};
         return in.mappings != nullptr && arrival.region != 0;
     }
     return false;

@@ -17,7 +17,7 @@ std::vector<Algorithm>& catalogue() {
   return all;
 }
 
-/// Proves them on the way.
+/// Also verifies the plans.
 Cost counted_of(std::span<const RankPlan> plans, const std::string& name) {
   try {
     return count(plans).cost;
@@ -26,7 +26,7 @@ Cost counted_of(std::span<const RankPlan> plans, const std::string& name) {
   }
 }
 
-/// Plans from outside, as an algorithm.
+/// Plans from outside the catalogue, as an algorithm.
 struct Adopted {
   Adopted(std::string called, std::vector<RankPlan> given) : name(std::move(called)), plans(std::move(given)) {
     const auto ranks = static_cast<Rank>(plans.size());
@@ -61,7 +61,7 @@ class Adoptions {
     return nullptr;
   }
   const Algorithm& add(const std::string& name, std::vector<RankPlan> plans) {
-    const std::lock_guard lock(mutex_);  // while it is proven too: who comes for the same plans waits for that
+    const std::lock_guard lock(mutex_);  // held during the proof too: a caller with the same plans waits for it
     for (const Adopted& a : all_) {
       if (a.name == name && a.plans == plans) return a.algorithm;
     }
@@ -70,7 +70,7 @@ class Adoptions {
 
  private:
   mutable std::mutex mutex_;
-  std::deque<Adopted> all_;  // in their places for good
+  std::deque<Adopted> all_;  // a deque: addresses are stable
 };
 
 }  // namespace

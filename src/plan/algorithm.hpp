@@ -1,4 +1,4 @@
-// What an algorithm is to the rest of the house, and the list of those that exist.
+// The interface of algorithms, and the catalogue of those that exist.
 #pragma once
 
 #include <cstdint>
@@ -41,26 +41,26 @@ class Ratio {
 };
 
 /// The closed-form cost of an algorithm. Amounts are in units of the call's `count` (one block, or the whole buffer
-/// where there are no blocks) and are those of the busiest rank, whichever rank that is for each figure.
+/// where there are no blocks), each for the rank with the largest.
 struct Cost {
   int64_t rounds = 0;  ///< messages on the longest chain of dependent messages
   Ratio sent;          ///< sent by a rank, each peer counted
   Ratio received;      ///< received by a rank
   Ratio folded;        ///< elements combined by a rank: (operands − 1) × length, summed over its folds
-  int64_t stages = 0;  ///< sets of peers a rank publishes to, lane by lane: what its staging memory is divided by
+  int64_t stages = 0;  ///< sets of peers that a rank's lanes publish to: they share its staging memory
   Ratio message;       ///< the largest message
-  Ratio link;          ///< the most that goes over one link, from a lane to that of a peer; 0: one message at most
-  Ratio chain;         ///< what messages on a chain of dependent ones hold together, at most; 0: rounds · message
+  Ratio link;          ///< the most that goes over one link; 0: at most one message
+  Ratio chain;         ///< the largest sum of a chain of dependent messages; 0: rounds · message
 
-  /// What of the above goes between groups.
+  /// The part of the above that goes between groups.
   struct Between {
     int64_t rounds = 0;
-    Ratio moved;         ///< the more of sent and received
-    Ratio chain;         ///< the most that messages on a chain of dependent messages hold together
+    Ratio moved;         ///< the larger of sent and received
+    Ratio chain;         ///< the largest sum of a chain of dependent messages
     int64_t stages = 0;  ///< with peers of other groups
   };
   Ratio busiest_link() const { return link == Ratio(0) ? message : link; }
-  std::optional<Between> between;  ///< at most, for a shape with groups; where it is not said, all of it may
+  std::optional<Between> between;  ///< an upper bound, for a shape with groups; without it, all may go between groups
 
   /// Compares what count() counts: neither `chain` nor `between`.
   friend bool operator==(const Cost& a, const Cost& b) {
@@ -70,7 +70,7 @@ struct Cost {
   }
 };
 
-/// What an algorithm says of a shape: a function of the shape or, where groups play no part, of the number of ranks.
+/// A function of the shape or, for algorithms that ignore groups, of the number of ranks.
 template <class Answer>
 class OfShape {
  public:
@@ -95,9 +95,9 @@ struct Algorithm {
   const char* summary = "";
   OfShape<bool> allows;
   std::function<void(const Shape& shape, Rank me, PlanBuilder& plan)> generate;
-  OfShape<Cost> cost;      ///< of groups, nothing but their sizes counts, in the groups' order
-  bool places = false;     ///< what a rank folds it lends to who receives it as it is, and may be stored there at once
-  bool lends = false;      ///< all its messages are lent, in place or not: from kLendFrom on they need no staging
+  OfShape<Cost> cost;          ///< depends on the sizes of groups and their order only
+  bool direct_stores = false;  ///< a reader copies a fold unchanged, so the rank that folds may store it there
+  bool lends = false;          ///< lends all its messages, in place or not: zero-copy ones need no staging
   bool canonical = false;  ///< folds in the canonical order (see is_canonical), whatever n and root; of reductions only
 };
 
@@ -106,26 +106,26 @@ inline bool power_of_two(Rank n) { return n > 0 && (n & (n - 1)) == 0; }
 /// For algorithms that work along groups.
 inline bool grouped(const Shape& shape) { return shape.groups != nullptr; }
 
-/// Makes an algorithm known; a file of algorithms/ has one of these for each collective it serves.
+/// Registers an algorithm; a file of algorithms/ has one for each of its collectives.
 class Registration {
  public:
   explicit Registration(const Algorithm& algorithm);
 };
 
-/// All algorithms of a collective, by name; without the adopted ones.
+/// All algorithms of a collective, sorted by name, without adopted plans.
 std::vector<const Algorithm*> algorithms_of(Collective collective);
-/// Null where there is none of that name; finds adopted ones too.
+/// The algorithm of that name, adopted plans included; null if there is none.
 const Algorithm* find_algorithm(Collective collective, std::string_view name);
 
-/// Plans from outside, as an algorithm for just as many ranks: `name` and the plans' hash are its name, "mine@1f3a…".
-/// They are proven first, unless these very plans have been adopted before. Lives as long as the process.
-/// Throws Error(InvalidArgument) with what is wrong with them. Thread-safe.
+/// Adopts plans from outside as an algorithm for their number of ranks. Its name is `name` and the plans' hash,
+/// "mine@1f3a…". Verifies the plans, unless the same ones have been adopted before. Lives as long as the process.
+/// Throws Error(InvalidArgument) with the fault of the plans. Thread-safe.
 const Algorithm& adopt(std::string_view name, std::vector<RankPlan> plans);
 
-/// Rank `me`'s plan: time and memory of its own steps. Throws Error(Unsupported) where the algorithm does not allow the
-/// shape, Error(InvalidArgument) where its groups are of another number of ranks.
+/// Rank `me`'s plan, in time and memory of its own steps. Throws Error(Unsupported) if the algorithm does not allow the
+/// shape, Error(InvalidArgument) if its groups are of another number of ranks.
 RankPlan generate(const Algorithm& algorithm, const Shape& shape, Rank me);
-/// Every rank's plan: for the verifier, the simulator and drawings.
+/// All ranks' plans, for the verifier, the simulator and drawings.
 std::vector<RankPlan> generate_all(const Algorithm& algorithm, const Shape& shape);
 inline std::vector<RankPlan> generate_all(const Algorithm& algorithm, Rank ranks) {
   return generate_all(algorithm, Shape{algorithm.collective, ranks});

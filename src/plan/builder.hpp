@@ -1,4 +1,4 @@
-// How an algorithm writes down one rank's plan: views of the buffers, lanes of steps.
+// Builds one rank's plan: views of the buffers, lanes of steps.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace tutti::plan {
 
-/// Pieces to be taken one after the other: what a message or an operand consists of.
+/// A sequence of pieces: the content of a message or an operand.
 class Pieces {
  public:
   Pieces() = default;
@@ -22,7 +22,7 @@ class Pieces {
   std::vector<Piece> list_;
 };
 
-/// A buffer as one partition cuts it.
+/// A view of a buffer, cut by one partition.
 class View {
  public:
   View(Buffer buffer, uint32_t partition, uint32_t parts, uint32_t first_block = 0)
@@ -46,7 +46,7 @@ class View {
   uint32_t first_block_;
 };
 
-/// An operand as an algorithm writes it: local pieces, or lane.from(peer).
+/// An operand: local pieces, or a message, lane.from(peer).
 struct Source {
   Source(const Piece& piece) : local(piece) {}         // NOLINT: in[c] is an operand
   Source(Pieces pieces) : local(std::move(pieces)) {}  // NOLINT
@@ -73,7 +73,7 @@ class LaneBuilder {
   /// Sends a copy of the pieces as they are now.
   StepRef send(const Pieces& pieces, std::span<const Rank> peers) { return send(pieces, peers, Lend::Never); }
   StepRef send(const Pieces& pieces, Rank peer) { return send(pieces, {&peer, 1}, Lend::Never); }
-  /// Sends pieces that stay as they are until the readers have used them (see Lend).
+  /// Sends pieces that do not change until the readers have used them (see Lend).
   StepRef lend(const Pieces& pieces, std::span<const Rank> peers, Lend when = Lend::Always) {
     return send(pieces, peers, when);
   }
@@ -83,7 +83,7 @@ class LaneBuilder {
   StepRef reduce(const Pieces& to, const std::vector<Source>& sources, FoldShape shape = FoldShape::Left) {
     return fold(to, sources, shape, false);
   }
-  /// The same, and the result holds every rank's contribution.
+  /// The same, with a result that holds every rank's contribution.
   StepRef complete(const Pieces& to, const std::vector<Source>& sources, FoldShape shape = FoldShape::Left) {
     return fold(to, sources, shape, true);
   }
@@ -113,13 +113,13 @@ class PlanBuilder {
 
   View input(uint32_t partition = 0) const { return view(Buffer::Input, partition, 0); }
   View output(uint32_t partition = 0) const { return view(Buffer::Output, partition, 0); }
-  /// `blocks` windows of scratch that no earlier call handed out.
+  /// `blocks` windows of scratch that no earlier call returned.
   View scratch(Rank blocks, uint32_t partition = 0);
 
   LaneBuilder lane();
-  /// Makes a plan that was written elsewhere the whole of this one.
+  /// Replaces the whole plan by one that was built elsewhere.
   void take_over(RankPlan plan) { plan_ = std::move(plan); }
-  /// The finished plan; the builder is spent afterwards.
+  /// The finished plan; the builder cannot be used afterwards.
   RankPlan finish();
 
  private:

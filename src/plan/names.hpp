@@ -1,4 +1,4 @@
-// The words for a plan's enumerators, in their order: for texts that are read again, and for people.
+// The names of a plan's enumerators, in their order, for JSON and for error texts.
 #pragma once
 
 #include "plan/plan.hpp"

@@ -1,4 +1,4 @@
-// A plan: what every rank does in a collective, as plain data. Four kinds of step, addressed by 32-bit indices.
+// A plan: the steps of every rank in a collective, as plain data. Four kinds of step, addressed by 32-bit indices.
 //
 // A plan knows no message size. Buffers consist of equal blocks (all-reduce: one; all-gather: n of output; …), and a
 // call moves one *window* of every block at a time; a *partition* cuts the window into *chunks* by fractions; a *piece*
@@ -17,14 +17,14 @@
 
 namespace tutti::plan {
 
-/// What a plan is generated for. Roots are relabelled: the plan always has root 0, and rank r plays (r − root) mod n.
+/// The input of an algorithm. Ranks are relabelled so that the plan's root is 0: rank r becomes (r − root) mod n.
 struct Shape {
   Collective collective = Collective::AllReduce;
   Rank ranks = 1;
-  std::shared_ptr<const Grouping> groups = nullptr;  ///< of the ranks as relabelled; null: nothing is known of groups
-  /// The rank that plays 0: for a reduce whose bits may not depend on its root. Others leave it 0.
+  std::shared_ptr<const Grouping> groups = nullptr;  ///< of the relabelled ranks; null: groups are unknown
+  /// The rank that is relabelled 0: for a reduce whose result must not depend on the root. Others leave it 0.
   Rank root = 0;
-  /// The rank that plays `rank`, and back. Folds in the canonical order are in that of the ranks as they were.
+  /// The original rank of a relabelled one, and back. The canonical order of folds is that of the original ranks.
   Rank original(Rank rank) const { return static_cast<Rank>((int64_t{rank} + root) % ranks); }
   Rank relabelled(Rank rank) const { return static_cast<Rank>((int64_t{rank} - root + ranks) % ranks); }
   bool operator==(const Shape&) const = default;
@@ -34,9 +34,9 @@ enum class StepKind : uint8_t { Copy, Send, Recv, Reduce };
 enum class Buffer : uint8_t { Input, Output, Scratch };
 inline constexpr int kBuffers = 3;
 
-/// May a reader read a send's pieces in place, instead of a copy made when the step ran? A claim of the algorithm,
-/// which the verifier proves: every later write to the pieces happens after the readers' use, by messages the plan has
-/// anyway. OutOfPlace: only when the call's input and output are different memory.
+/// May a reader read a send's pieces in place, instead of a copy made when the step ran? The algorithm claims it and
+/// the verifier proves it: the plan's messages order every later write to the pieces after the readers' use.
+/// OutOfPlace: only when the call's input and output are different memory.
 enum class Lend : uint8_t { Never, OutOfPlace, Always };
 
 inline constexpr uint32_t kNone = 0xffffffff;

@@ -20,13 +20,14 @@ TUTTI_HD inline float float_from_bits(uint32_t bits) {
   return value;
 }
 
-/// A float of a sign, `Exponent` and `Mantissa` bits. `LargestFinite` is the largest magnitude's encoding, `Nan` one
-/// NaN's. What is too large becomes `Overflow`, an infinity `Infinity` (the largest finite value where there is none).
+/// A float with a sign, `Exponent` and `Mantissa` bits. `LargestFinite`: encoding of the largest magnitude; `Nan`: of a
+/// NaN; `Overflow`: of values that are too large; `Infinity`: of infinities (the largest finite value if there are
+/// none).
 template <int Exponent, int Mantissa, uint32_t LargestFinite, uint32_t Overflow, uint32_t Infinity, uint32_t Nan>
 struct SmallFloat {
   static constexpr int kExponent = Exponent, kMantissa = Mantissa;
   static constexpr int kBias = (1 << (Exponent - 1)) - 1;
-  static constexpr int kShift = 23 - Mantissa;  // mantissa bits that f32 has and this one has not
+  static constexpr int kShift = 23 - Mantissa;  // mantissa bits that f32 has beyond this format
   static constexpr uint32_t kMagnitude = (1u << (Exponent + Mantissa)) - 1;
   static constexpr uint32_t kLargestFinite = LargestFinite, kOverflow = Overflow, kInfinity = Infinity, kNan = Nan;
   static constexpr uint32_t kRebias = static_cast<uint32_t>(127 - kBias);      // between the two exponents

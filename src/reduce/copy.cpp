@@ -1,4 +1,4 @@
-// Copies to two destinations, and past the cache.
+// Copies to one or two destinations, optionally past the cache.
 #include "reduce/fold_kernels.hpp"
 
 #undef HWY_TARGET_INCLUDE

@@ -1,9 +1,8 @@
 // Copies of a few bytes, word by word.
 //
-// To call memcpy takes longer than to copy eight bytes. And what a processor has just stored can be loaded again at
-// once only by a load that lies within one store that was not masked: words from a word or a whole vector, but no
-// vector from words. Any other load waits until all stores before it have left for the cache, those to lines that other
-// cores hold included.
+// A call of memcpy takes longer than copying eight bytes. And a load gets recently stored bytes at once (store
+// forwarding) only if it lies within one unmasked store: a word from a word or a vector, but no vector from words. Any
+// other load waits until all earlier stores have reached the cache, also those to lines that other cores hold.
 #pragma once
 
 #include <bit>
@@ -13,7 +12,7 @@
 
 namespace tutti {
 
-inline constexpr uint64_t kSmallBytes = 64;  ///< up to so many, this is the way to copy them
+inline constexpr uint64_t kSmallBytes = 64;  ///< bytes up to which copy_small is faster than memcpy
 
 template <class T>
 TUTTI_HD inline T load_as(const unsigned char* from) {
@@ -28,14 +27,14 @@ TUTTI_HD inline void copy_small(void* destination, const void* source, uint64_t 
   const auto* from = static_cast<const unsigned char*>(source);
   for (; bytes >= 8; bytes -= 8, to += 8, from += 8) {
     __builtin_memcpy(to, from, 8);
-    asm volatile("" ::: "memory");  // or compilers make vectors, or a call of memcpy, of this loop
+    asm volatile("" ::: "memory");  // keeps compilers from turning this loop into vectors or a call of memcpy
   }
   if ((bytes & 4) != 0) __builtin_memcpy(to, from, 4), to += 4, from += 4;
   if ((bytes & 2) != 0) __builtin_memcpy(to, from, 2), to += 2, from += 2;
   if ((bytes & 1) != 0) *to = *from;
 }
 
-/// Up to 8 bytes as the first ones of a word; the others are zero.
+/// A word whose first `bytes` ≤ 8 bytes are loaded; the others are zero.
 inline uint64_t load_small(const void* source, uint64_t bytes) {
   static_assert(std::endian::native == std::endian::little);
   const auto* from = static_cast<const unsigned char*>(source);

@@ -9,9 +9,9 @@
 
 namespace tutti {
 
-/// While it lives, this thread rounds to nearest even, keeps subnormals and raises no floating-point signal: a program
-/// linked with -ffast-math runs with subnormals flushed to zero, and its results would differ from other ranks'.
-/// Costs one register read where the environment is the default one already.
+/// During its life, this thread rounds to nearest even, keeps subnormals and raises no floating-point signal. A program
+/// linked with -ffast-math flushes subnormals to zero, so its results would differ from other ranks'.
+/// Costs one register read if the environment is the default one already.
 class FloatEnvironment {
  public:
   FloatEnvironment() noexcept : saved_(read()) {

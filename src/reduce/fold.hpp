@@ -28,21 +28,21 @@ struct FoldCall {
   uint32_t source_count;            ///< k ≥ 1
   uint64_t count;                   ///< elements
   FoldShape shape;
-  bool stream;            ///< store dst past the cache, for large outputs; visible before later stores when we return
+  bool stream;            ///< store dst past the cache, for large outputs; visible before the caller's later stores
   bool round_each;        ///< reproducible mode: f16, bf16, f8 round at every node, the product and the quotient too
   uint32_t divide_by;     ///< Avg: results are divided by this; 0 or 1: no. Sum kernels only
-  int32_t scaled_source;  ///< PreMulSum: the source to be multiplied by *scale first; −1: none. Sum kernels only
+  int32_t scaled_source;  ///< PreMulSum: the source that is multiplied by *scale first; −1: none. Sum kernels only
   const void* scale;      ///< one element of the type
 };
 
 using FoldFn = void (*)(const FoldCall&);
 
-/// The kernel for a type and an operator, made for this processor; never null. Sum, Avg and PreMulSum share one.
+/// The kernel for a type and an operator on this processor; never null. Sum, Avg and PreMulSum share one.
 /// Kernels allocate nothing and throw nothing. They expect the default floating-point environment (FloatEnvironment).
-/// Throws Error(Unsupported) on an x86 processor older than SSE4.2, and for a value that is no DType or Op.
+/// Throws Error(Unsupported) on an x86 processor without SSE4.2, and for a value that is no DType or Op.
 FoldFn fold_function(DType type, Op op);
 
-/// As copy_bytes(), by loops of our own: for two destinations and for streaming.
+/// As copy_bytes(), by this library's own loops: for two destinations and for streaming.
 void copy_through_registers(std::byte* dst, std::byte* dst2, const std::byte* src, size_t bytes, bool stream);
 
 /// dst[0, bytes) = src[0, bytes), and dst2 too if it is not null. dst may equal src; otherwise nothing overlaps.
@@ -54,7 +54,7 @@ inline void copy_bytes(std::byte* dst, std::byte* dst2, const std::byte* src, si
     return;
   }
   if (dst2 != nullptr || stream) return copy_through_registers(dst, dst2, src, bytes, stream);
-  if (dst != src) std::memcpy(dst, src, bytes);  // glibc's is the best there is
+  if (dst != src) std::memcpy(dst, src, bytes);  // for one destination, glibc's is the fastest
 }
 
 }  // namespace tutti

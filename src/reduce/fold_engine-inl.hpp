@@ -1,7 +1,7 @@
-// Per-target: a fold over `Lanes` (how an element type is computed with) and `Op` (what a node does).
+// Per-target: a fold over `Lanes` (the arithmetic of an element type) and `Op` (the operator of a node).
 //
-// What is asked for most — operands from left to right, nothing else — is made by `PlainFold`, a few registers at a
-// time. The rest (trees, scaling, dividing, rounding at nodes) is made by `AnyFold`.
+// `PlainFold` computes the common case, operands from left to right without options, a few registers at a time.
+// `AnyFold` computes the rest: trees, scaling, dividing, rounding at nodes.
 #include <cstring>
 #include <type_traits>
 
@@ -22,7 +22,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tutti {
 namespace HWY_NAMESPACE {
 
-/// From left to right. kSources = 2, or 0: as many as the call says, at least 2.
+/// Folds from left to right. kSources = 2, or 0: the call's number of sources, at least 2.
 template <class Lanes, class Op, uint32_t kSources>
 class PlainFold {
  public:
@@ -68,7 +68,7 @@ class PlainFold {
   const uint32_t count_;
 };
 
-/// With every option a call can ask for.
+/// Folds with all options of a call.
 template <class Lanes, class Op>
 class AnyFold {
  public:
@@ -87,7 +87,7 @@ class AnyFold {
 
   uint32_t sources() const { return call_.source_count; }
 
-  // Large bodies, called from several places: functions of their own.
+  // Large bodies with several callers: not inlined.
   HWY_NOINLINE Raw some(size_t at, size_t size) const { return folded(at, size); }
 
   template <size_t kRegisters>
@@ -127,8 +127,8 @@ class AnyFold {
     return value;
   }
 
-  /// The first `source_count − leaves_` leaves are pairs. After leaf l, as many subtrees are complete as l + 1 has
-  /// trailing zero bits: each meets the one waiting to its left.
+  /// The first `source_count − leaves_` leaves are pairs. After leaf l, the number of complete subtrees is the number
+  /// of trailing zero bits of l + 1: each is combined with the one to its left.
   HWY_INLINE Value tree(size_t at, size_t size) const {
     Value waiting[32];
     size_t depth = 0;
@@ -149,7 +149,7 @@ class AnyFold {
   Value scale_{};
 };
 
-/// One function each, so that the paths taken rarely do not burden the others.
+/// Separate functions, so that the rare paths do not slow down the common ones.
 template <class Lanes, class Op, uint32_t kSources>
 HWY_NOINLINE void fold_plain(const FoldCall& call, const Output& out, size_t bytes) {
   make(PlainFold<Lanes, Op, kSources>(call), out, bytes);
@@ -166,7 +166,7 @@ void fold(const FoldCall& call, bool is_signed) {
   const uint32_t k = call.source_count;
   const Output out(call.dst, call.dst2, call.stream, sizeof(typename Lanes::Element));
   const bool adorned = Op::kIsSum && (call.scaled_source >= 0 || call.divide_by > 1);
-  // Up to three operands the tree is the left fold; one node rounds once anyway.
+  // For up to three operands the tree is the left fold; a single node rounds once anyway.
   const bool in_order = call.shape == FoldShape::Left || k <= 3;
   if (adorned || !in_order || (Lanes::kRounds && call.round_each && k > 2)) {
     fold_any<Lanes, Op>(call, out, bytes, is_signed);
@@ -185,7 +185,7 @@ void kernel(const FoldCall& call) {
   fold<Lanes, Op>(call, kSigned);
 }
 
-/// The kernel of `Op` for each type. Signed and unsigned integers share the lanes where their bits come out the same.
+/// The kernel of `Op` for each type. Signed and unsigned integers share lanes if their results have the same bits.
 template <class Op>
 FoldFn kernel_of(DType type) {
   using I8 = std::conditional_t<Op::kOrders, int8_t, uint8_t>;

@@ -1,4 +1,4 @@
-// Between fold.cpp and the files with the kernels of one operator each.
+// Declarations shared by fold.cpp and the files with the kernels of one operator each.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace tutti {
 
-/// The targets of Highway that this processor serves. Asked once: the question takes several CPUID instructions, which
-/// a virtual machine answers slowly.
+/// The Highway targets that this processor supports. Computed once: it takes several CPUID instructions, which are slow
+/// in a virtual machine.
 int64_t supported_targets();
 
 FoldFn sum_kernel_for(DType type);
@@ -18,7 +18,7 @@ FoldFn max_kernel_for(DType type);
 
 }  // namespace tutti
 
-/// A function exported to Highway, as compiled for the best target of this processor. Highway asks for AES beside
-/// SSE4.2 and has no entry for a processor without; our kernels do not use it.
+/// A function exported to Highway, compiled for the best target of this processor. Highway requires AES for its SSE4
+/// target and has no entry for a processor without it; the kernels here do not use AES.
 #define TUTTI_DISPATCH(function) \
   ((tutti::supported_targets() & HWY_TARGETS) != 0 ? HWY_DYNAMIC_DISPATCH(function) : HWY_STATIC_DISPATCH(function))

@@ -1,9 +1,9 @@
-// Per-target: how a register of bytes becomes lanes to compute with, and back.
+// Per-target: converts a register of bytes to lanes for arithmetic, and back.
 //
 // All kernels load and store full registers of bytes (`Raw`). `Lanes::widen` turns one into a group of vectors of the
-// type computed in: the element type itself, or f32 in 2 (16-bit floats) or 4 (8-bit floats) vectors. Folds work lane
-// by lane, so the order of lanes within a group is free: taking every second half-word of a register costs a shift
-// where taking its lower half costs a shuffle.
+// computation type: the element type itself, or f32 in 2 (16-bit floats) or 4 (8-bit floats) vectors. Folds work lane
+// by lane, so the order of lanes within a group is free: taking every second half-word of a register costs a shift,
+// taking its lower half a shuffle.
 #include <cstddef>
 #include <cstdint>
 
@@ -35,14 +35,14 @@ struct Group {
   V v[kSize];
 };
 
-/// Types computed in as they are: 1 vector. Integers are the unsigned ones where signedness does not matter.
+/// Types whose arithmetic uses the type itself: 1 vector. Integers are unsigned if the sign does not matter.
 template <class T>
 struct PlainLanes {
   using Element = T;
   using Tag = hn::ScalableTag<T>;
   using Value = Group<hn::Vec<Tag>, 1>;
   static constexpr size_t kVectors = 1;
-  static constexpr bool kRounds = false;  // nothing is left to round after a node
+  static constexpr bool kRounds = false;  // no rounding is needed after a node
   static HWY_INLINE Value widen(Raw raw) { return Value{{hn::BitCast(Tag(), raw)}}; }
   static HWY_INLINE Raw narrow(const Value& value) { return hn::BitCast(Bytes(), value.v[0]); }
 };
@@ -51,7 +51,7 @@ HWY_INLINE WordVec select_nan(FloatVec value, WordVec nan, WordVec otherwise) {
   return hn::IfThenElse(hn::RebindMask(Words(), hn::Eq(value, value)), otherwise, nan);
 }
 
-/// bf16: an f32 that lost its lower half.
+/// bf16: the upper half of an f32.
 struct Bf16Lanes {
   using Element = uint16_t;
   using Tag = Floats;
@@ -79,7 +79,7 @@ struct Bf16Lanes {
   }
 };
 
-/// A small float with no instructions of its own, in integer arithmetic. The scalar twin is SmallFloat, convert.hpp.
+/// A small float without instructions for it, in integer arithmetic. SmallFloat in convert.hpp is the scalar version.
 template <class Format, class T>
 struct SmallLanes {
   using Element = T;
@@ -113,11 +113,11 @@ struct SmallLanes {
   static constexpr int kSignShift = 31 - Format::kExponent - Format::kMantissa;
 
   static HWY_INLINE WordVec set(uint32_t value) { return hn::Set(Words(), value); }
-  static HWY_INLINE auto less(WordVec a, uint32_t b) {  // as signed numbers: SSE has no other comparison
+  static HWY_INLINE auto less(WordVec a, uint32_t b) {  // signed, because SSE has no unsigned comparison
     return hn::RebindMask(Words(), hn::Lt(hn::BitCast(Ints(), a), hn::Set(Ints(), static_cast<int32_t>(b))));
   }
 
-  /// The encoding is in the lowest bits of each word; the bits above it are anything.
+  /// The encoding is in the lowest bits of each word; the bits above it are undefined.
   static HWY_INLINE FloatVec widen_words(WordVec words) {
     const auto magnitude = hn::And(words, set(Format::kMagnitude));
     const auto sign = hn::And(hn::ShiftLeft<kSignShift>(words), set(0x80000000u));
@@ -138,7 +138,7 @@ struct SmallLanes {
     const auto odd = hn::And(hn::ShiftRight<Format::kShift>(magnitude), set(1));
     const auto nearest = hn::Add(hn::Add(magnitude, set((1u << (Format::kShift - 1)) - 1)), odd);
     const auto normal = hn::Sub(hn::ShiftRight<Format::kShift>(nearest), set(Format::kRebias << Format::kMantissa));
-    // Adding a number whose last place is this format's smallest unit makes the adder round to that unit.
+    // Adding a number whose last mantissa bit is this format's smallest unit makes the adder round to that unit.
     const auto align = set(Format::kAlignBits);
     const auto aligned = hn::Add(hn::BitCast(Floats(), magnitude), hn::BitCast(Floats(), align));
     const auto subnormal = hn::Sub(hn::BitCast(Words(), aligned), align);

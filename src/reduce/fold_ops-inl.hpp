@@ -1,4 +1,4 @@
-// Per-target: what a node of a fold does with its two operands, and how an average divides.
+// Per-target: the operators of a fold's nodes, and the division of averages.
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -19,7 +19,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tutti {
 namespace HWY_NAMESPACE {
 
-/// Operators. kIsSum: averages and scaled operands are asked of it; kOrders: it needs to know an integer's sign.
+/// Operators. kIsSum: it serves averages and scaled operands too; kOrders: it depends on an integer's sign.
 struct Sum {
   static constexpr bool kIsSum = true, kOrders = false;
   template <class D, class V>
@@ -34,7 +34,7 @@ struct Multiply {
   template <class D, class V>
   static HWY_INLINE V apply(D tag, V a, V b) {
     constexpr size_t kSize = sizeof(hn::TFromD<D>);
-    if constexpr (kSize == 1) {  // no byte product: the even and the odd bytes as half-words
+    if constexpr (kSize == 1) {  // there is no byte product: multiply even and odd bytes as half-words
       const hn::ScalableTag<uint16_t> halves;
       const auto a16 = hn::BitCast(halves, a), b16 = hn::BitCast(halves, b), low = hn::Set(halves, uint16_t{0xFF});
       const auto even = hn::And(hn::Mul(a16, b16), low);
@@ -53,8 +53,8 @@ struct Multiply {
   }
 };
 
-/// `first` where `chosen` or where it is a NaN, else `second`. With comparisons that are false for a NaN: what Min, Max
-/// and Ne make of one differs between processors.
+/// `first` where `chosen` is set or `first` is a NaN, else `second`. It uses only comparisons that are false for a NaN,
+/// because Min, Max and Ne of a NaN differ between processors.
 template <class M, class V>
 HWY_INLINE V select_or_nan(M chosen, V first, V second) {
   return hn::IfThenElse(hn::Eq(first, first), hn::IfThenElse(chosen, first, second), first);
@@ -86,8 +86,8 @@ HWY_INLINE typename Lanes::Value combine(const typename Lanes::Value& a, const t
   return result;
 }
 
-/// There is no vector division of integers. Below 2^53 the one of f64 truncates to the right quotient: it is off by at
-/// most 2^-53 of it, and a quotient a/b that is no integer is at least 1/b away from the next.
+/// There is no vector division of integers. Below 2^53 the truncated f64 quotient is exact: its relative error is at
+/// most 2^-53, and a quotient a/b that is not an integer is at least 1/b away from the next one.
 template <class T>
 HWY_INLINE T divide_integer(T value, uint32_t by, bool is_signed) {
   using Signed = std::make_signed_t<T>;
@@ -99,8 +99,7 @@ HWY_INLINE T divide_integer(T value, uint32_t by, bool is_signed) {
   }
 }
 
-/// Each lane divided by `by` ≥ 2. Integers truncate toward zero; `is_signed` says how the bits of unsigned lanes are
-/// meant.
+/// Each lane divided by `by` ≥ 2. Integers truncate toward zero; `is_signed`: unsigned lanes hold signed integers.
 template <class Lanes>
 HWY_INLINE typename Lanes::Value divide(typename Lanes::Value value, uint32_t by, bool is_signed) {
   const typename Lanes::Tag tag;

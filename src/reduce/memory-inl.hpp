@@ -1,4 +1,4 @@
-// Per-target: registers of bytes from and to memory of any alignment.
+// Per-target: loads and stores of byte registers at any alignment.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -18,8 +18,8 @@
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
-// Masked loads that neither touch nor fault on the bytes left out: AVX-512 has them for bytes. (Masked stores it has
-// too, but what they stored cannot be loaded again until it is in the cache: see reduce/copy_small.hpp.)
+// Masked loads that do not touch the bytes left out: AVX-512 has them for bytes. (It has masked stores too, but these
+// prevent store forwarding: see reduce/copy_small.hpp.)
 #undef TUTTI_MASKED_LOADS
 #if HWY_TARGET == HWY_AVX3 && HWY_MAJOR >= 1
 #define TUTTI_MASKED_LOADS 1
@@ -39,7 +39,7 @@ constexpr size_t kRawBytes = HWY_MAX_BYTES;
 
 HWY_INLINE Raw load(const std::byte* from) { return hn::LoadU(Bytes(), reinterpret_cast<const uint8_t*>(from)); }
 
-/// Reads `size` ≤ kRawBytes bytes and not one more; the rest of the register is anything.
+/// Reads exactly `size` ≤ kRawBytes bytes; the rest of the register is undefined.
 HWY_INLINE Raw load_some(const std::byte* from, size_t size) {
   if (size == kRawBytes) return load(from);
   if (size <= 8) return hn::BitCast(Bytes(), hn::Set(hn::ScalableTag<uint64_t>(), load_small(from, size)));
@@ -52,7 +52,7 @@ HWY_INLINE Raw load_some(const std::byte* from, size_t size) {
 #endif
 }
 
-/// The element at `from` in every place.
+/// The element at `from` in every lane.
 template <class T>
 HWY_INLINE Raw load_repeated(const void* from) {
   T element;
@@ -71,7 +71,7 @@ class Output {
         shared_(second),
         stream_(stream && first != nullptr && reinterpret_cast<uintptr_t>(first) % element_size == 0) {}
 
-  /// Bytes up to where full registers may be stored, at most `size`.
+  /// Bytes before the first full register may be stored, at most `size`.
   size_t head(size_t size) const {
     const size_t unaligned = stream_ ? (0 - reinterpret_cast<uintptr_t>(first_)) % kRawBytes : 0;
     return unaligned < size ? unaligned : size;
@@ -86,20 +86,20 @@ class Output {
     if (second_ != nullptr) hn::StoreU(value, Bytes(), reinterpret_cast<uint8_t*>(second_ + at));
   }
 
-  /// Only the first `size` bytes.
+  /// Stores the first `size` bytes only.
   HWY_INLINE void put_some(size_t at, size_t size, Raw value) const {
     store_some(first_ + at, size, value);
     if (second_ != nullptr) store_some(second_ + at, size, value);
   }
 
-  /// Bytes [begin, end) will be written soon. The second destination is memory that other cores read: its lines have to
-  /// be taken back from them, which is done while others are being written.
+  /// Prefetches bytes [begin, end), which will be written soon. Other cores read the second destination; fetching its
+  /// lines from them overlaps with the current writes.
   HWY_INLINE void announce(size_t begin, size_t end) const {
     if (shared_ == nullptr) return;
     for (size_t at = begin; at < end; at += 64) prefetch_for_writing(shared_ + at);
   }
 
-  /// Streamed stores become visible before any later store.
+  /// Orders streamed stores before all later stores.
   void finish() const {
     if (stream_) hwy::FlushStream();
   }
@@ -117,14 +117,14 @@ class Output {
   const bool stream_;
 };
 
-/// Makes `bytes` bytes of output with a maker, which offers
+/// Makes `bytes` bytes of output with a maker that has
 ///   Raw some(size_t at, size_t size) const                         the bytes [at, at + size), size ≤ kRawBytes
 ///   template <size_t n> void block(size_t at, Output out) const    puts n registers from `at` on
 ///   static constexpr size_t kBlock, kPagedBlock                    the best n, within cache and for long buffers
 ///   uint32_t sources() const                                       buffers it reads
-/// In long buffers it goes through several pages at once: the processor's prefetchers stop at the end of a page, and
-/// more of the memory's banks work at the same time. (glibc's memcpy does so with four; copies and sums of two measured
-/// best with eight.) About sixteen pages being read are as many as prefetchers and address translation keep up with.
+/// In long buffers it works on several pages at once, because the processor's prefetchers stop at the end of a page,
+/// and more memory banks work in parallel. (glibc's memcpy uses four pages; copies and sums of two sources measured
+/// best with eight.) Prefetchers and address translation keep up with about sixteen pages that are read.
 template <class Maker>
 HWY_INLINE void make(const Maker& maker, const Output& out, size_t bytes) {
   constexpr size_t kStep = Maker::kBlock * kRawBytes, kPagedStep = Maker::kPagedBlock * kRawBytes;

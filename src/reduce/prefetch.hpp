@@ -1,14 +1,14 @@
-// Asking the processor for memory ahead of time.
+// Prefetching for writing.
 #pragma once
 
 namespace tutti {
 
-/// Brings the line into this core's cache and takes it from all others: it is about to be written. Reads and writes
-/// nothing that a program could see; any address will do.
+/// Brings the line into this core's cache for writing, and invalidates it in all others. It has no effect that a
+/// program could see, and any address is allowed.
 inline void prefetch_for_writing(const void* address) {
 #if defined(__x86_64__)
-  // Spelt out: compilers ask for a shared copy instead unless told that the processor knows this instruction, and those
-  // that do not take it for one that does nothing.
+  // Inline assembly: compilers prefetch for reading unless told that the processor has this instruction. Processors
+  // without it execute it as a no-op.
   asm volatile("prefetchw (%0)" ::"r"(address));
 #else
   __builtin_prefetch(address, 1, 3);

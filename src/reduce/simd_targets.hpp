@@ -1,10 +1,10 @@
 // Which instruction sets Highway compiles kernels for. Include before any Highway header.
 //
-// Highway numbers the targets of a platform so that better ones have smaller bits: "all better than X" is X − 1.
-// x86: SSE4.2 as the floor, AVX2, AVX-512. The floor spares a scalar build of every kernel; the newer flavours of
-// AVX-512 would only add compile time, as no kernel uses what they add. ARM: Neon. Vectors whose size the compiler does
-// not know (SVE, RVV) cannot be members of a struct, which the kernels ask of them.
-// Sanitizers multiply the compile time: their builds have the floor alone.
+// Highway numbers the targets of a platform so that better ones have smaller bits: "all better than X" is X − 1. x86:
+// SSE4.2 as the minimum, AVX2, AVX-512. The minimum saves a scalar build of every kernel; newer variants of AVX-512
+// would only add compile time, because no kernel uses their instructions. ARM: Neon. Vectors of unknown size (SVE, RVV)
+// cannot be members of a struct, which the kernels need. Sanitizers multiply the compile time: their builds have the
+// minimum only.
 #pragma once
 
 #if defined(__x86_64__)
@@ -19,7 +19,7 @@
 #define HWY_COMPILE_ONLY_STATIC
 #endif
 
-// GCC 11 and 12 warn of their own AVX-512 intrinsics, which start from a register of anything (GCC bug 105593).
+// GCC 11 and 12 warn about their own AVX-512 intrinsics, which start from an undefined register (GCC bug 105593).
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif

@@ -1,4 +1,4 @@
-// Plans that the user gives: TUTTI_PLAN.
+// The user's own plans: TUTTI_PLAN.
 #pragma once
 
 #include <map>
@@ -8,13 +8,13 @@
 
 namespace tutti::select {
 
-/// By collective, the algorithm that its calls must use.
+/// The algorithm that calls of a collective must use, by collective.
 using Given = std::map<Collective, const plan::Algorithm*>;
 
-/// Reads and proves the plans of the files in `paths` (with ':' between them) and returns those for `ranks` ranks. Of
-/// the others, a warning is logged, once for each file and number of ranks.
-/// Throws Error(InvalidArgument, SystemError) naming the file and what is wrong with it, or the two files that give
-/// plans for the same collective.
+/// Reads and verifies the plans of the files in `paths` (separated by ':') and returns those for `ranks` ranks. Plans
+/// for other numbers of ranks are logged as a warning, once for each file and number of ranks. Throws
+/// Error(InvalidArgument, SystemError), which names the file and its fault, or two files with plans for the same
+/// collective.
 Given given_plans(const std::string& paths, Rank ranks);
 
 }  // namespace tutti::select

@@ -17,10 +17,9 @@ namespace {
 
 constexpr uint64_t kGranule = 128;
 constexpr uint64_t kUnbounded = std::numeric_limits<uint64_t>::max();
-constexpr double kSwitch = 0.7e-6;  // seconds until a core's next thread runs, after sched_yield (bench/ceilings)
-constexpr double kCrowdedMessage =
-    0.45e-6;                  // seconds, at least, where ranks share cores: measured with two and four on each
-constexpr int kBuckets = 40;  // sizes are decided by powers of two, up to 1 TiB
+constexpr double kSwitch = 0.7e-6;                  // seconds of a context switch by sched_yield (bench/ceilings)
+constexpr double kOversubscribedMessage = 0.45e-6;  // seconds, at least: measured with 2 and 4 ranks per core
+constexpr int kBuckets = 40;                        // sizes are decided by powers of two, up to 1 TiB
 
 Collective collective_named(std::string_view name) {
   for (int i = 0; i < kCollectives; ++i) {
@@ -29,7 +28,7 @@ Collective collective_named(std::string_view name) {
   throw_error(Code::InvalidArgument, "there is no collective '{}'", name);
 }
 
-/// The most of both, figure by figure.
+/// The larger of both, figure by figure.
 void raise(plan::Cost& most, const plan::Cost& cost) {
   const auto lift = [](auto& figure, const auto& other) { figure = std::max(figure, other); };
   lift(most.rounds, cost.rounds);
@@ -50,8 +49,8 @@ bool works_along_groups(const plan::Algorithm& algorithm, const Setting& s) {
   return s.groups != nullptr && !algorithm.allows({algorithm.collective, s.ranks});
 }
 
-/// The cost with whichever root makes it worst, as one choice is made for all roots. Groups as seen from a root differ
-/// in their order, in which the root's is the first and its ranks follow; so not from one rank of a group to the next.
+/// The cost for the worst root, because one choice is made for all roots. The root's group comes first in the order of
+/// groups, so the order is the same for consecutive roots of one group.
 plan::Cost cost_of(const plan::Algorithm& algorithm, const Setting& s) {
   plan::Shape shape{algorithm.collective, s.ranks, s.groups};
   plan::Cost worst = algorithm.cost(shape);
@@ -67,9 +66,9 @@ plan::Cost cost_of(const plan::Algorithm& algorithm, const Setting& s) {
 
 uint64_t window_of(const plan::Cost& cost, const Setting& setting) {
   if (cost.message == plan::Ratio(0)) return kUnbounded / 2 / kGranule * kGranule;  // no message has a payload
-  // Half of the staging memory for a plan: so two plans can take turns without a pause between them.
+  // A plan gets half of the staging memory, so two plans can alternate without waiting for each other.
   const auto stages = static_cast<uint64_t>(std::max<int64_t>(1, cost.stages));
-  // Where it is little, half as many messages of twice the length: each message costs as much as copying a few KiB.
+  // If that is little, half as many messages of twice the length: each message costs as much as copying a few KiB.
   constexpr uint64_t kAmple = 64 << 10;  // bytes
   const uint64_t share = setting.staging / 2 / stages;
   const uint64_t slot =
@@ -80,7 +79,7 @@ uint64_t window_of(const plan::Cost& cost, const Setting& setting) {
   return window / kGranule * kGranule;
 }
 
-/// The algorithm that the user demands, if there is one.
+/// The algorithm that the user demands, if any.
 struct Wish {
   const plan::Algorithm* algorithm = nullptr;
   bool given = false;  ///< by TUTTI_PLAN, else by TUTTI_ALGO
@@ -99,16 +98,16 @@ Wish wish_of(Collective collective, const Setting& setting) {
   return {given->second, true};
 }
 
-/// An algorithm under a setting: all that does not depend on the size of a call.
+/// An algorithm under a setting: what does not depend on the size of a call.
 struct Entry {
   const plan::Algorithm* algorithm = nullptr;
   std::string rejected;  ///< why it cannot be used; empty if it can
-  bool outdone = false;  ///< because the user demands another
-  plan::Cost cost;       ///< where it can be used
+  bool outdone = false;  ///< rejected because the user demands another
+  plan::Cost cost;       ///< if it can be used
   uint64_t window = 0;
 };
 
-/// It works along groups, of which these tell nothing.
+/// Does it work along groups, and are these trivial: one group, or every rank alone?
 bool tells_nothing(const plan::Algorithm& a, const Setting& setting) {
   return works_along_groups(a, setting) && !setting.groups->has_two_levels();
 }
@@ -117,8 +116,8 @@ const char* why_groups_tell_nothing(const Setting& setting) {
   return setting.groups->groups() == 1 ? "all ranks are in one group" : "every rank is alone";
 }
 
-/// Where groups were given, an algorithm along them may be forced though they tell nothing (the ranks of a
-/// sub-communicator are often of one group). Where none were given, they were forgotten. A rank alone needs none.
+/// An algorithm along groups may be forced with trivial groups if the groups were given: the ranks of a
+/// sub-communicator are often of one group. If none were given, the user has forgotten them. A single rank needs none.
 bool may_be_forced(const Setting& setting) { return setting.groups_given || setting.ranks == 1; }
 
 Entry enter(const plan::Algorithm& a, const Wish& wish, const Setting& setting) {
@@ -154,14 +153,14 @@ std::vector<Entry> entries(Collective collective, const Setting& setting) {
   return all;
 }
 
-/// What goes one way, inside groups or between them: a part of a cost.
+/// The part of a cost that is inside groups, or between them.
 struct Part {
   int64_t rounds = 0;
   double moved = 0, chain = 0;  // in units of the count
   int64_t stages = 0;
 
-  /// Seconds. A chain of dependent messages takes at least its own bytes, however little each rank moves in all; with
-  /// several mappings only the first one pays for that.
+  /// Seconds. A chain of dependent messages takes at least the time of its own bytes, even if each rank moves less;
+  /// with several windows, only the first one pays for that.
   double at(const LinkCost& link_cost, double size, double window) const {
     return static_cast<double>(rounds) * link_cost.alpha +
            std::max(moved * size, chain * std::min(size, window)) * link_cost.beta +
@@ -169,33 +168,33 @@ struct Part {
   }
 };
 
-/// The link_cost of ranks that have a core together. A message costs them more than a share of a round: what waiting
-/// would hide elsewhere is time that another rank could have had.
+/// The link cost of ranks that share a core. The processor time of a message counts fully: on a core of its own, a rank
+/// would spend it while it waits.
 LinkCost oversubscribed(LinkCost link_cost, double oversubscription) {
   if (oversubscription <= 1) return link_cost;
   link_cost.alpha += (oversubscription - 1) * kSwitch;
   link_cost.beta *= oversubscription;
-  link_cost.message = std::max(link_cost.message * oversubscription, kCrowdedMessage);
+  link_cost.message = std::max(link_cost.message * oversubscription, kOversubscribedMessage);
   return link_cost;
 }
 
-/// Messages of one length that a rank sends, or receives, whichever is more.
+/// Messages that a rank sends or receives, whichever is more.
 int64_t messages_of(const plan::Cost& cost) {
   if (cost.message == plan::Ratio(0)) return cost.stages;
   return std::max(cost.stages, static_cast<int64_t>(std::ceil(cost.received.value() / cost.message.value() - 1e-9)));
 }
 
-/// What the model says of one call.
+/// The modelled time of one call.
 double seconds(const Entry& entry, uint64_t bytes, const Setting& s) {
   const plan::Cost& cost = entry.cost;
   const auto size = static_cast<double>(bytes), window = static_cast<double>(entry.window);
   const auto chain_of = [&](int64_t rounds) { return static_cast<double>(rounds) * cost.message.value(); };
   const LinkCost inside = oversubscribed(s.inside, s.oversubscription);
-  // Each set of peers gets a message once, but for algorithms that send to the same ones again (rings): those receive
-  // as much as they send.
+  // Each set of peers gets a message once. Algorithms that send to the same peers again (rings) receive as much as they
+  // send.
   const double published = static_cast<double>(cost.stages) * cost.message.value();
   const double sent = inside.in_place ? std::min(cost.sent.value(), published) : cost.sent.value();
-  // Of each round, the first message's processor time is in α.
+  // α includes the processor time of each round's first message.
   Part all{.rounds = cost.rounds,
            .moved = std::max(sent, cost.received.value()),
            .chain = cost.chain == plan::Ratio(0) ? chain_of(cost.rounds) : cost.chain.value(),
@@ -218,7 +217,7 @@ Candidate rate(const Entry& entry, uint64_t bytes, const Setting& setting) {
   if (entry.rejected.empty()) {
     return {.algorithm = entry.algorithm, .seconds = seconds(entry, bytes, setting), .stages = entry.cost.stages};
   }
-  // What is demanded comes before the others, as it has a reason of its own.
+  // The demanded algorithm comes before the others, because its rejection has a reason of its own.
   return {.algorithm = entry.algorithm,
           .seconds = entry.outdone ? std::numeric_limits<double>::infinity() : 0,
           .rejected = entry.rejected};
@@ -227,12 +226,12 @@ Candidate rate(const Entry& entry, uint64_t bytes, const Setting& setting) {
 bool is_better(const Candidate& a, const Candidate& b) {
   if (a.rejected.empty() != b.rejected.empty()) return a.rejected.empty();
   if (a.seconds != b.seconds || !a.rejected.empty()) return a.seconds < b.seconds;
-  // Longer messages, fewer of them: those that are lent need no staging memory, others share it among their stages.
+  // Prefer longer messages: lent ones need no staging memory, the others share it among their stages.
   if (a.algorithm->lends != b.algorithm->lends) return a.algorithm->lends;
   return a.stages < b.stages;
 }
 
-/// The first of the best; where none can be used, the first that the user does not rule out.
+/// The best candidate; if none can be used, the first that the user does not rule out.
 std::pair<const Entry*, Candidate> best_of(const std::vector<Entry>& all, uint64_t bytes, const Setting& setting) {
   std::pair<const Entry*, Candidate> best(&all.front(), rate(all.front(), bytes, setting));
   for (const Entry& entry : all) {
@@ -242,7 +241,7 @@ std::pair<const Entry*, Candidate> best_of(const std::vector<Entry>& all, uint64
   return best;
 }
 
-/// `entry` cannot be used, and nothing else can.
+/// Throws the reason: `entry` cannot be used, and no other algorithm can.
 [[noreturn]] void refuse(const Entry& entry, const std::string& why, const Setting& setting) {
   const plan::Algorithm& a = *entry.algorithm;
   const std::string ranks = counted(static_cast<uint64_t>(setting.ranks), "rank");
@@ -256,7 +255,7 @@ std::pair<const Entry*, Candidate> best_of(const std::vector<Entry>& all, uint64
               groups ? ". Say by TUTTI_GROUPS which ranks are near each other, or force another algorithm" : "");
 }
 
-/// Along groups, though these tell nothing: done, as it was demanded, but not without a word.
+/// Warns about a forced algorithm along groups when the groups are trivial.
 void warn_of_one_level(const std::vector<Entry>& all, const Setting& setting) {
   if (setting.ranks == 1) return;
   for (const Entry& entry : all) {

@@ -45,7 +45,9 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
   Process(Process&& other) noexcept
-      : pid_(std::exchange(other.pid_, -1)), pipe_(std::exchange(other.pipe_, -1)), heard_(std::move(other.heard_)) {}
+      : pid_(std::exchange(other.pid_, -1)),
+        pipe_(std::exchange(other.pipe_, -1)),
+        received_(std::move(other.received_)) {}
   ~Process() {
     if (pid_ > 0) end();
     if (pipe_ >= 0) ::close(pipe_);
@@ -75,16 +77,16 @@ class Process {
       close(std::exchange(pipe_, -1));
       return;
     }
-    heard_.append(bytes, static_cast<size_t>(got));
-    for (size_t end; (end = heard_.find('\n')) != std::string::npos; heard_.erase(0, end + 1)) {
-      take(heard_.substr(0, end));
+    received_.append(bytes, static_cast<size_t>(got));
+    for (size_t end; (end = received_.find('\n')) != std::string::npos; received_.erase(0, end + 1)) {
+      take(received_.substr(0, end));
     }
   }
 
  private:
   pid_t pid_ = -1;
   int pipe_ = -1;
-  std::string heard_;
+  std::string received_;
 };
 
 class Run {
@@ -97,11 +99,11 @@ class Run {
 
   Outcome go(const std::vector<std::string>& arguments, bool verbose) {
     processes_.emplace_back(program_, arguments, 0, "", verbose);
-    while (id_.empty() && hear()) {
+    while (id_.empty() && receive()) {
     }
     for (int p = 1; p < program_.processes() && !id_.empty(); ++p)
       processes_.emplace_back(program_, arguments, p, id_, verbose);
-    while (hear()) {
+    while (receive()) {
     }
     for (Process& process : processes_) {
       process.signal(SIGCONT);  // a stopped process must end too
@@ -114,8 +116,8 @@ class Run {
  private:
   using Clock = std::chrono::steady_clock;
 
-  /// False if there is no more output, or it took too long.
-  bool hear() {
+  /// False when there is nothing more to hear, or it took too long.
+  bool receive() {
     std::vector<pollfd> polled;
     std::vector<Process*> of;
     for (Process& process : processes_) {

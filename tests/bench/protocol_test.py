@@ -6,7 +6,7 @@ import unittest
 from support import main
 
 from vs_peers_lib import programs, protocol
-from vs_peers_lib.crew import Crew, Lost
+from vs_peers_lib.rank_group import RankGroup, Lost
 
 
 def script(text):
@@ -46,18 +46,18 @@ class Failures(unittest.TestCase):
         return protocol.Run([program], options, lambda text: None, lambda text: None)
 
     def test_a_program_with_wrong_results_is_not_timed(self):
-        crew = Crew(script(LIAR), 1, 2)
-        self.addCleanup(crew.stop)
+        group = RankGroup(script(LIAR), 1, 2)
+        self.addCleanup(group.stop)
         with self.assertRaisesRegex(Lost, "all_reduce of 8 bytes: 3 elements are wrong"):
-            self.run_of(crew.program)._turn(1, crew, "all_reduce", 8)
+            self.run_of(group.program)._turn(1, group, "all_reduce", 8)
 
     def test_a_program_that_ends_says_why(self):
         with self.assertRaisesRegex(Lost, "script, 2 ranks: ended with status 3: no network"):
-            Crew(script("echo no network; exit 3"), 2, 2)
+            RankGroup(script("echo no network; exit 3"), 2, 2)
 
     def test_a_program_that_keeps_silent_is_given_up(self):
         with self.assertRaisesRegex(Lost, "no answer within 0.2 s: it printed nothing"):
-            Crew(script("sleep 100"), 1, 2, limit=0.2)
+            RankGroup(script("sleep 100"), 1, 2, limit=0.2)
 
     def test_cost_only_their_own_figures(self):
         run = self.run_of(script("exit 1"))

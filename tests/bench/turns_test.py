@@ -5,26 +5,26 @@ import unittest
 from support import BUILD, main
 
 from vs_peers_lib import programs, protocol
-from vs_peers_lib.crew import Crew
+from vs_peers_lib.rank_group import RankGroup
 
 
 class Turns(unittest.TestCase):
     def play(self, program, ranks):
-        crew = Crew(program, ranks, 2, limit=20)
+        group = RankGroup(program, ranks, 2, limit=20)
         try:
             for collective, size in protocol.cells_for(protocol.COLLECTIVES, [4, 4096, 96 << 10], ranks):
                 where = f"{program.name}, {ranks} ranks: {collective} of {size} bytes"
-                self.assertEqual(crew.ask(f"open {collective} {size}"), [["wrong", "0"]] * ranks, where)
+                self.assertEqual(group.ask(f"open {collective} {size}"), [["wrong", "0"]] * ranks, where)
                 for mode in protocol.MODES:
-                    for took, whole, touching in crew.ask(f"time {mode} 3"):
+                    for took, whole, touching in group.ask(f"time {mode} 3"):
                         self.assertEqual(took, "took", where)
                         self.assertGreater(float(whole), 0, where)
                         self.assertEqual(float(touching) > 0, mode == "used", where)
-                self.assertEqual(crew.ask("close"), [["closed"]] * ranks, where)
-            self.assertEqual(crew.ask("dance"), [["cannot", "dance"]] * ranks)
+                self.assertEqual(group.ask("close"), [["closed"]] * ranks, where)
+            self.assertEqual(group.ask("dance"), [["cannot", "dance"]] * ranks)
         finally:
-            crew.stop()
-        self.assertEqual(crew.process.returncode, 0)
+            group.stop()
+        self.assertEqual(group.process.returncode, 0)
 
     def test_with_processes_threads_and_both_kinds_of_memory(self):
         for program in programs.tutti(BUILD):

@@ -11,7 +11,8 @@ bool may_be_in_place(Collective collective) {
   return collective != Collective::AllToAll && collective != Collective::SendRecv && collective != Collective::Barrier;
 }
 
-/// All of them, and of many the first two, the middle and the last; with other operators than sum they take turns.
+/// All roots of few ranks; of many ranks the first two, the middle and the last. Operators other than sum alternate
+/// them.
 std::vector<int> roots_for(Collective collective, Op op, int ranks, int turn) {
   if (!has_root(collective)) return {0};
   if (op != Op::Sum) return {turn % ranks};

@@ -1,4 +1,4 @@
-// What the conformance table is made of: calls, and the sweeps that list them.
+// The calls of the conformance table, and the sweeps that list them.
 #pragma once
 
 #include <cstddef>
@@ -19,10 +19,10 @@ struct Case {
 /// "all_reduce(count=17, f32, sum) of 5 ranks, in place".
 std::string describe(const Case& c);
 
-/// The row of the table that a case counts in.
+/// The table's row of a case.
 inline Collective row_of(const Case& c) { return c.grouped ? Collective::SendRecv : c.shape.collective; }
 
-/// Which cases: all combinations of these.
+/// A list of cases: all combinations of these.
 struct Sweep {
   std::vector<DType> types;
   std::vector<Op> ops;
@@ -30,13 +30,13 @@ struct Sweep {
 };
 
 /// Every type and operator on few counts; or few types on many counts, around the edges of descriptors (40 bytes) and
-/// of lending (8192 bytes).
+/// of zero-copy (8192 bytes).
 Sweep all_kinds(int ranks, bool exhaustive);
 Sweep many_sizes(bool exhaustive);
-/// For algorithms that are forced.
+/// For forced algorithms.
 Sweep few_kinds(int ranks);
 
-/// All cases of a sweep, in every place that the interface allows; those that copy, and sums, with every root.
+/// All cases of a sweep, in place and out of place as the interface allows; copies and sums with every root.
 std::vector<Case> list_cases(const Sweep& sweep, int ranks);
 
 }  // namespace tutti::conformance

@@ -1,5 +1,5 @@
-// The conformance table: every collective, element type, operator, size, root and place, on every transport and with
-// every algorithm, held against results that are exact. Prints how many calls were checked and how many were wrong.
+// The conformance table: every collective, element type, operator, size, root, in place or not, on every transport and
+// with every algorithm, compared with exact results. Prints how many calls were checked and how many were wrong.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -7,7 +7,7 @@
 #include <chrono>
 #include <set>
 
-#include "conformance/crew.hpp"
+#include "conformance/rank_group.hpp"
 #include "plan/algorithm.hpp"
 
 namespace tutti::conformance {
@@ -19,7 +19,7 @@ struct Options {
   bool exhaustive = false, only_forced = false, only_sums = false;
 };
 
-/// How the ranks are placed, and what they may use.
+/// Where the ranks run, and what they may use.
 struct Placement {
   int processes;
   std::string transport;  // TUTTI_TRANSPORT; empty: the best for each pair
@@ -32,7 +32,8 @@ Placement placement_of(const Options& options) {
   return {options.ranks, options.transport};
 }
 
-/// Forces the algorithm of this name for all collectives that have it and where `may(algorithm)`; "" if none.
+/// The TUTTI_ALGO that forces the algorithm of this name for all collectives that have it and for which may(algorithm);
+/// "" if none.
 template <class May>
 std::string forcing_where(const std::string& name, const May& may) {
   std::string text;
@@ -45,7 +46,7 @@ std::string forcing_where(const std::string& name, const May& may) {
   return text;
 }
 
-/// Where n ranks, in these groups if any, may use it.
+/// May n ranks, in these groups if any, use it?
 std::string forcing(const std::string& name, int ranks, const std::string& groups = "") {
   const auto grouping =
       groups.empty() ? nullptr
@@ -92,7 +93,7 @@ class Table {
     run(Setting{.name = name, .sums = true}, {}, std::move(environment));
   }
 
-  /// Prints the table; true when nothing was wrong.
+  /// Prints the table. True if nothing was wrong.
   bool print() const {
     uint64_t cases = 0, wrong = 0;
     fmt::print("{:<16}{:<14}{:>4}{:>12}{:>9}\n", "collective", "transport", "n", "calls", "#wrong");
@@ -140,7 +141,7 @@ void run_along_groups(Table& table, const std::string& name, int ranks, const En
   }
 }
 
-/// By every algorithm that may, in messages short and long.
+/// With every allowed algorithm, in short and long messages.
 bool run_sums_table(const Options& options) {
   Table table(options);
   for (const std::string& name : algorithm_names()) {
@@ -154,7 +155,7 @@ bool run_sums_table(const Options& options) {
 }
 
 bool run_table(const Options& options) {
-  // Little memory and short messages: many rounds, slots used again and again, staging memory divided anew.
+  // Little memory and short messages: many rounds, reused slots, reassigned staging memory.
   const int n = options.ranks;
   const Environment tight = {{"TUTTI_MESSAGE", n > 8   ? "16K"
                                                : n > 3 ? "2K"

@@ -17,7 +17,7 @@ using tools::Pattern;
 
 constexpr uint64_t kSeed = 20240229;
 
-/// A buffer whose data begins a few elements after what the allocator gave, so that alignments change.
+/// A buffer whose data begin a few elements after the allocation, so that alignments change.
 class ShiftedBuffer {
  public:
   ShiftedBuffer(size_t capacity, GuardedBuffer::Kind kind) : buffer_(capacity + kMostShift, kind) {}
@@ -26,7 +26,7 @@ class ShiftedBuffer {
     buffer_.arm(bytes + shift);
   }
   std::byte* data() const { return buffer_.data() + shift_; }
-  /// Bytes around the data that are not what they were.
+  /// The number of changed bytes around the data.
   size_t damaged() const {
     const auto changed =
         std::count_if(buffer_.data(), buffer_.data() + shift_, [](std::byte b) { return b != std::byte{0xff}; });
@@ -58,11 +58,11 @@ class RankUnderTest {
         in_(capacity_, kind),
         out_(capacity_, kind) {}
 
-  /// False when the call failed, and no other should follow.
+  /// False if the call failed; then no other may follow.
   bool run(const Case& c) {
     case_ = &c;
     ++findings().cases[row()];
-    // Other memory from time to time, often where some was before, which peers may still have mapped.
+    // New memory from time to time, often at an earlier address, which peers may still have mapped.
     if (kind_ == GuardedBuffer::Kind::Mapped && findings().cases[row()] % 64 == 0) {
       in_ = ShiftedBuffer(capacity_, kind_);
       out_ = ShiftedBuffer(capacity_, kind_);
@@ -116,7 +116,7 @@ class RankUnderTest {
     return true;
   }
 
-  /// Making values is slow; calls that differ in their root or place only have the same.
+  /// Making values is slow, so calls that differ only in root or placement share them.
   Pattern& pattern_of(const tools::CallShape& shape) {
     const bool known = pattern_ && shape.collective == made_for_.collective && shape.type == made_for_.type &&
                        shape.op == made_for_.op && shape.count == made_for_.count;
@@ -144,7 +144,7 @@ class RankUnderTest {
     }
   }
 
-  /// Puts the input back where the call was to write its output: the rest must still be what it was.
+  /// Restores the input where the call writes its output; the rest must be unchanged.
   void restore(Pattern& pattern, const std::byte* in, std::byte* out, size_t out_bytes) {
     const size_t element = size_of(case_->shape.type), first = static_cast<size_t>(out - in) / element;
     for (size_t i = 0; i < out_bytes / element; ++i) {

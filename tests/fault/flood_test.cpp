@@ -105,7 +105,7 @@ long most_memory() {
 int start_again_and_again(const std::string& argument, Line& test) {
   const int rank = std::atoi(argument.c_str());
   for (;;) {
-    std::istringstream line(test.hear(600));
+    std::istringstream line(test.receive(600));
     std::string word, hex;
     line >> word >> hex;
     if (word == "make") {
@@ -148,7 +148,7 @@ class Ranks {
   /// The port at which rank 0 accepts connections with an id.
   uint16_t port() {
     children_[0].tell("make");
-    return control::UniqueId::from_hex(children_[0].hear()).port;
+    return control::UniqueId::from_hex(children_[0].receive()).port;
   }
 
   /// Starts a job; returns the seconds until its last rank has completed a call.
@@ -156,12 +156,12 @@ class Ranks {
     std::string order = "launch";
     if (!launched_) {
       children_[0].tell("make");
-      order = "join " + children_[0].hear();
+      order = "join " + children_[0].receive();
     }
     for (Child& child : children_) child.tell(order);
     double longest = 0;
     for (Child& child : children_) {
-      std::istringstream line(child.hear(90));
+      std::istringstream line(child.receive(90));
       int code = -1;
       double seconds = 0;
       long memory = 0;
@@ -195,12 +195,12 @@ TEST_P(Flood, OfConnectionsDelaysTheStartOfAJobByLessThanTwoSeconds) {
   const long memory = ranks.memory();
 
   Child strangers("flood", fmt::format("{} {}", launched ? meeting : ranks.port(), flood_seconds()));
-  ASSERT_EQ(strangers.hear(), "flooding");
+  ASSERT_EQ(strangers.receive(), "flooding");
   const double end = now() + flood_seconds() - 1;
   int starts = 0;
   double slowest = 0;
   for (; starts == 0 || (now() < end && !HasFailure()); ++starts) slowest = std::max(slowest, ranks.start());
-  const std::string made = strangers.hear(90);
+  const std::string made = strangers.receive(90);
   EXPECT_LT(slowest, undisturbed + kMoreSeconds);
   EXPECT_LT(ranks.memory(), memory + kMoreMemory);
   const std::string seen = fmt::format(

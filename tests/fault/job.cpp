@@ -43,11 +43,11 @@ int live(const std::string& argument, Line& test) {
     if (tuttiGetUniqueId(&id) != tuttiSuccess) return 2;
     test.tell(hex_of(id));
   } else {
-    id = id_from(test.hear());
+    id = id_from(test.receive());
   }
   std::vector<std::string> scripts;
   for (int rank = begin; rank < end; ++rank) {
-    std::string script = test.hear();
+    std::string script = test.receive();
     std::replace(script.begin(), script.end(), ';', '\n');
     scripts.push_back(script);
   }
@@ -74,7 +74,7 @@ Job::Job(const Stage& stage, const std::function<std::string(int)>& script)
         stage.role, fmt::format("{} {} {}", stage.ranks, begin, end),
         fmt::format("TUTTI_TRANSPORT={} {} {}", stage.transport, stage.environment, p == 0 ? stage.only_first : ""));
     if (p == 0) {
-      id = child.hear();
+      id = child.receive();
     } else {
       child.tell(id);
     }
@@ -92,7 +92,7 @@ void Job::go(int rank) { child_of(rank).tell("go"); }
 
 /// Reads one result line of a child; false if there are no more, or none arrived in time.
 bool Job::hear_one(size_t child, double seconds) {
-  const std::string line = children_[child].hear(seconds);
+  const std::string line = children_[child].receive(seconds);
   if (line == "(late)") return false;
   if (line == "(nothing)") {
     over_[child] = true;

@@ -118,7 +118,7 @@ void without_descriptors(int rank, const tuttiUniqueId& id, Line& test) {
 void without_descriptors_to_accept(int rank, const tuttiUniqueId& id, Line& test) {
   if (rank == 0) use_up_descriptors(2);
   test.tell("ready");
-  test.hear();
+  test.receive();
   tuttiComm_t comm = nullptr;
   tell(test, tuttiCommInitRank(&comm, 2, id, rank));
 }
@@ -185,7 +185,7 @@ int live(const std::string& argument, Line& test) {
     if (tuttiGetUniqueId(&id) != tuttiSuccess) return 2;
     test.tell(hex_of(id));
   } else if (!exchange_unique_id.empty()) {
-    id = id_from(test.hear());
+    id = id_from(test.receive());
   }
   scenes().at(scene)(rank, id, test);
   return 0;
@@ -197,7 +197,7 @@ struct Two {
   explicit Two(const std::string& scene, const std::string& environment = "")
       : first("limited", scene + " 0 exchange_unique_id", environment),
         second("limited", scene + " 1 exchange_unique_id", environment) {
-    second.tell(first.hear());
+    second.tell(first.receive());
   }
   Child first, second;
 };
@@ -218,11 +218,11 @@ class StandardStreams : public ::testing::TestWithParam<const char*> {};
 TEST_P(StandardStreams, ThatAreClosedAreNotTheLibrarysSockets) {
   Two two("streams-closed", fmt::format("TUTTI_TRANSPORT={}", GetParam()));
   for (Child* child : {&two.first, &two.second}) {
-    expect_words(child->hear(), tuttiSuccess, {});
-    expect_words(child->hear(), tuttiSuccess, {});
-    EXPECT_EQ(child->hear(), "none") << "what the program prints goes there";
-    expect_words(child->hear(), tuttiSuccess, {});
-    expect_words(child->hear(), tuttiSuccess, {});
+    expect_words(child->receive(), tuttiSuccess, {});
+    expect_words(child->receive(), tuttiSuccess, {});
+    EXPECT_EQ(child->receive(), "none") << "what the program prints goes there";
+    expect_words(child->receive(), tuttiSuccess, {});
+    expect_words(child->receive(), tuttiSuccess, {});
     EXPECT_EQ(child->wait(), 0);
   }
 }
@@ -233,10 +233,10 @@ TEST(Limit, OnFilesIsAnErrorAndNoSignal) {
   Two two("small-files");
   for (int rank = 0; rank < 2; ++rank) {
     Child& child = rank == 0 ? two.first : two.second;
-    expect_words(child.hear(), tuttiSuccess, {});  // ordinary memory is used instead
-    expect_words(child.hear(), tuttiSuccess, {});
-    expect_words(child.hear(), tuttiSystemError, {"ulimit -f", "65536", "TUTTI_ARENA", host()});
-    EXPECT_EQ(child.hear(), "as before");
+    expect_words(child.receive(), tuttiSuccess, {});  // ordinary memory, which does as well
+    expect_words(child.receive(), tuttiSuccess, {});
+    expect_words(child.receive(), tuttiSystemError, {"ulimit -f", "65536", "TUTTI_ARENA", host()});
+    EXPECT_EQ(child.receive(), "as before");
     EXPECT_EQ(child.wait(), 0);
   }
 }
@@ -245,9 +245,9 @@ TEST(Limit, OnDescriptorsIsReportedAtOnce) {
   Two two("no-descriptors", "TUTTI_INIT_TIMEOUT=60");
   for (int rank = 0; rank < 2; ++rank) {
     Child& child = rank == 0 ? two.first : two.second;
-    expect_words(child.hear(), tuttiSystemError,
+    expect_words(child.receive(), tuttiSystemError,
                  {fmt::format("rank {} of 2", rank), host(), "Too many open files", "ulimit -n", "64"});
-    EXPECT_EQ(child.hear(), "soon");
+    EXPECT_EQ(child.receive(), "soon");
     EXPECT_EQ(child.wait(), 0);
   }
 }
@@ -266,13 +266,13 @@ bool await_descriptors(pid_t process, ptrdiff_t count) {
 
 TEST(Limit, OnDescriptorsOfTheAcceptorIsReportedAtBothEnds) {
   Two two("no-descriptors-to-accept", "TUTTI_INIT_TIMEOUT=3");
-  EXPECT_EQ(two.first.hear(), "ready");
-  EXPECT_EQ(two.second.hear(), "ready");
+  EXPECT_EQ(two.first.receive(), "ready");
+  EXPECT_EQ(two.second.receive(), "ready");
   two.first.tell("go");
   EXPECT_TRUE(await_descriptors(two.first.process(), 64)) << "rank 0 is at its own rendezvous server";
   two.second.tell("go");
-  expect_words(two.second.hear(), tuttiSystemError, {"rank 1 of 2", "no file descriptor left", "ulimit -n"});
-  expect_words(two.first.hear(), tuttiSystemError,
+  expect_words(two.second.receive(), tuttiSystemError, {"rank 1 of 2", "no file descriptor left", "ulimit -n"});
+  expect_words(two.first.receive(), tuttiSystemError,
                {"rank 0 of 2", "missing: rank 1", "could not accept connections", "Too many open files"});
   EXPECT_EQ(two.first.wait(), 0);
   EXPECT_EQ(two.second.wait(), 0);
@@ -280,21 +280,21 @@ TEST(Limit, OnDescriptorsOfTheAcceptorIsReportedAtBothEnds) {
 
 TEST(Limit, OnDescriptorsLeavesAReserveThatMemoryDoesNotTake) {
   Child child("limited", "much-memory 0", "TUTTI_LOG=off");
-  EXPECT_EQ(child.hear(), "left");
-  expect_words(child.hear(), tuttiSuccess, {});
+  EXPECT_EQ(child.receive(), "left");
+  expect_words(child.receive(), tuttiSuccess, {});
   EXPECT_EQ(child.wait(), 0);
 }
 
 TEST(Limit, OnProcessesIsASystemErrorThatNamesIt) {
   Child child("limited", "no-threads 0", "TUTTI_INIT_TIMEOUT=60");
-  const std::string first = child.hear();
+  const std::string first = child.receive();
   if (first == "(nothing)") GTEST_SKIP() << "the superuser of this place cannot become another user";
   expect_words(first, tuttiSystemError, {"cannot start a thread", "ulimit -u", "pids.max", host()});
-  expect_words(child.hear(), tuttiSystemError, {"cannot start a thread", "ulimit -u", host()});
-  expect_words(child.hear(), tuttiSuccess, {});
-  expect_words(child.hear(10), tuttiSystemError, {"cannot start a thread"});
-  expect_words(child.hear(), tuttiSuccess, {});
-  expect_words(child.hear(), tuttiSuccess, {});
+  expect_words(child.receive(), tuttiSystemError, {"cannot start a thread", "ulimit -u", host()});
+  expect_words(child.receive(), tuttiSuccess, {});
+  expect_words(child.receive(10), tuttiSystemError, {"cannot start a thread"});
+  expect_words(child.receive(), tuttiSuccess, {});
+  expect_words(child.receive(), tuttiSuccess, {});
   EXPECT_EQ(child.wait(), 0);
 }
 

@@ -98,7 +98,7 @@ class Player {
     if (name == "start") return tuttiGroupStart();
     if (name == "end") return tuttiGroupEnd();
     if (name == "exit") _exit(0);
-    if (name == "wait") return test_.hear(60) == "go" ? tuttiSuccess : tuttiInternalError;
+    if (name == "wait") return test_.receive(60) == "go" ? tuttiSuccess : tuttiInternalError;
     if (name == "fill") return fill();
     if (name == "intact") return intact();
     words >> count >> type_name;

@@ -168,34 +168,35 @@ void read_link(std::string_view bytes) {
   uint64_t next = 0;
   for (int turn = 0; turn < 100; ++turn) {
     Tiles tiles{};
-    if (HostCooperativeWire::take(in, tiles) != Take::Tiles) break;
+    if (HostCooperativeWire::claim_front(in, tiles) != TileStatus::Claimed) break;
     if (tiles.first != next || tiles.first + tiles.count > kTiles) defect("tiles that the message does not have");
     next += tiles.count;
   }
 }
 
-/// The reader is hostile: the writer's cooperative copy follows bytes of the message.
+/// The reader is hostile: a writer copies only tiles that lie within the message.
 void write_link(std::string_view bytes) {
   using namespace link;
   LinkMemory memory{};
-  CooperativeWriter helping{};
-  OutLink out{.memory = &memory, .peer = 1, .zcopy_threshold = 1, .by_cma = true, .helping = &helping};
+  CooperativeWriter writer{};
+  OutLink out{.memory = &memory, .peer = 1, .zcopy_threshold = 1, .by_cma = true, .cooperative_writer = &writer};
   std::vector<unsigned char> payload(1 << 20);
   for (int turn = 0; turn < 16; ++turn) {
-    if (HostWire::can_publish(out)) HostWire::publish_lent(out, 1, payload.data(), payload.size() - 17 * turn);
+    if (HostWire::can_publish(out)) HostWire::publish_zcopy(out, 1, payload.data(), payload.size() - 17 * turn);
     std::memcpy(static_cast<void*>(&memory.consumed), bytes.data(),
                 std::min(bytes.size(), sizeof memory.consumed + sizeof memory.offer));
     bytes.remove_prefix(std::min<size_t>(bytes.size(), 16));
     HostWire::refresh(out);
     if (out.acked > out.next) defect("more was read than written");
-    Offered offered;
+    OfferCopy offered;
     Tiles tiles{};
-    if (HostCooperativeWire::look(out, offered) && HostCooperativeWire::claim(out, offered, tiles)) {
-      const uint64_t all = tiles_of(offered.lent.bytes);
+    if (HostCooperativeWire::find_offer(out, offered) && HostCooperativeWire::claim_back(out, offered, tiles)) {
+      const uint64_t all = tiles_of(offered.message.bytes);
       if (tiles.first > all || tiles.count > all - tiles.first) defect("a claim beyond the message");
       HostCooperativeWire::finish(out);
     }
-    if (HostCooperativeWire::look_ahead(out, 1, 65536, 0, offered) && HostCooperativeWire::claim_all(out, 65536)) {
+    if (HostCooperativeWire::find_early_offer(out, 1, 65536, 0, offered) &&
+        HostCooperativeWire::claim_all(out, 65536)) {
       HostCooperativeWire::withdraw(out);
     }
   }

@@ -236,7 +236,7 @@ class Hostile {
     Ask question;
     question.from = (words_.byte() & 1) != 0 ? me_ : static_cast<Rank>(words_.byte()) - 100;
     question.to = (words_.byte() & 7) != 0 ? victim_ : me_;
-    question.service = words_.one_of({"shm", "shm-pull", "shm-share"}, kMaxName);
+    question.service = words_.one_of({"shm", "shm-cma", "shm-map"}, kMaxName);
     switch (words_.byte() % 4) {
       case 0:
         question.request = words_.text(kMaxSmall);
@@ -326,8 +326,8 @@ class Hostile {
     const auto& [where, length, offset, region] = to;
     if (where != 0) slot.tag = (slot.tag & ~uint64_t{0xffff}) | where;
     if (length != 0) slot.length = length;
-    if (offset != 0) slot.place[0] = offset;
-    if (region != 0) slot.place[1] = region;
+    if (offset != 0) slot.mapped[0] = offset;
+    if (region != 0) slot.mapped[1] = region;
   }
 
   static uint64_t last_of(const LinkMemory& link) {
@@ -350,13 +350,13 @@ class Hostile {
   void offer() {
     const uint8_t how = words_.byte();
     link::Offer offer{};
-    offer.way = (how >> 1 & 3) | ((how & 8) != 0 ? link::kStreamed : 0);
-    if ((how & 1) != 0) offer.way |= link::kAhead;
-    offer.place = (how & 16) != 0 ? words_.number() : reinterpret_cast<uint64_t>(Accomplice::memory()) + 4096;
+    offer.route = (how >> 1 & 3) | ((how & 8) != 0 ? link::kNontemporal : 0);
+    if ((how & 1) != 0) offer.route |= link::kEarly;
+    offer.target = (how & 16) != 0 ? words_.number() : reinterpret_cast<uint64_t>(Accomplice::memory()) + 4096;
     offer.region = (how & 32) != 0 ? words_.number() : reinterpret_cast<uint64_t>(Accomplice::memory());
     offer.after = words_.number();
     const uint64_t front = words_.number(), back = words_.number(), tiles = words_.number();
-    offer.trim = front << 32U | back;
+    offer.edges = front << 32U | back;
     if (!has_links()) return;
     const uint64_t last = last_of(*theirs_);
     offer.tag = last == 0 ? 0 : link::slot(theirs_, last - 1)->tag >> 16;

@@ -34,7 +34,7 @@ void run_on_numbers(const std::vector<plan::RankPlan>& plans) {
   for (uint64_t seed = 1; seed <= 4; ++seed) {
     const bool in_place = seed % 2 == 0 && plans.front().shape.collective != Collective::AllToAll;
     const std::string wrong =
-        test::run_in_random_order(plans, {.seed = seed, .mappings = {12, 5}, .in_place = in_place});
+        test::run_in_random_order(plans, {.seed = seed, .windows = {12, 5}, .in_place = in_place});
     if (!wrong.empty()) defect("proven, but wrong on numbers: " + wrong);
   }
 }

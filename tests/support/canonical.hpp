@@ -1,5 +1,5 @@
-// The canonical order of folding, written down once more, with one float at a time, and numbers that show each
-// deviation from it.
+// A second implementation of the canonical order of folds, one float at a time, and inputs that reveal every deviation
+// from it.
 #pragma once
 
 #include <bit>
@@ -38,7 +38,8 @@ using BF16 = Format<uint16_t, tuttiBfloat16, bf16_to_float, float_to_bf16>;
 using F8 = Format<uint8_t, tuttiFloat8e5m2, f8e5m2_to_float, float_to_f8e5m2>;
 using F8E4M3 = Format<uint8_t, tuttiFloat8e4m3, f8e4m3_to_float, float_to_f8e4m3>;
 
-/// Huge ones that cancel, ones that are lost beside them, subnormals, infinities (rarely: they hide the rest).
+/// Huge numbers that cancel, small ones that are lost beside them, subnormals, and rarely infinities (they hide the
+/// rest).
 template <class F>
 typename F::Bits element(int rank, size_t i) {
   const uint64_t h = mix(i * 64 + static_cast<uint64_t>(rank) + 1);
@@ -69,20 +70,20 @@ typename F::Bits canonical(std::vector<typename F::Bits> values) {
   return values[0];
 }
 
-/// A program compiled with -ffast-math runs its threads like this.
+/// The floating-point mode of a program compiled with -ffast-math.
 struct FastMath {
 #if defined(__x86_64__)
   const unsigned saved = _mm_getcsr();
   FastMath() { _mm_setcsr(saved | 0x8040); }  // subnormal results and operands become zero
   ~FastMath() { _mm_setcsr(saved); }
-  /// The library left it as it was.
+  /// Has the library left the mode unchanged?
   static bool unchanged() { return (_mm_getcsr() & 0x8040) == 0x8040; }
 #else
   static bool unchanged() { return true; }
 #endif
 };
 
-/// Empty where a sum of this type has the bits of the canonical order on this rank; else what is wrong.
+/// Empty if a sum of this type has the bits of the canonical order on this rank; else the fault.
 template <class F>
 std::string deviation(Collective collective, int n, int rank, tuttiComm_t comm, size_t count) {
   using Bits = typename F::Bits;
@@ -116,7 +117,7 @@ std::string deviation(Collective collective, int n, int rank, tuttiComm_t comm, 
              : fmt::format("{} of {} elements of type {} have other bits", wrong, count, static_cast<int>(F::kType));
 }
 
-/// The same of every type, short and long. Collective: all ranks of `comm` call it.
+/// The same for every type, short and long. Collective: all ranks of `comm` call it.
 inline std::string deviation_from_canonical(Collective collective, int n, int rank, tuttiComm_t comm) {
   std::string first;
   const auto note = [&first](std::string found) {

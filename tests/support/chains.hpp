@@ -1,5 +1,4 @@
-// Chains of dependent messages in plans: such a chain follows the steps of a lane in their order, `after`, and
-// messages.
+// Chains of dependent messages in plans: a chain follows the steps of a lane in order, `after`, and messages.
 #pragma once
 
 #include <algorithm>
@@ -12,13 +11,13 @@
 
 namespace tutti::plan {
 
-/// A message as its receiver gets it: whose, and how much of the window it is.
+/// A received message: its sender, and its part of the window.
 struct Passed {
   Rank from = 0, to = 0;
   double length = 0;
 };
 
-/// The length of pieces, in mappings of a block.
+/// The length of pieces, in windows of a block.
 inline double length_of(const RankPlan& plan, Range pieces) {
   double length = 0;
   for (uint32_t i = pieces.begin; i < pieces.end; ++i) {
@@ -34,7 +33,8 @@ inline double length_of(const RankPlan& plan, Range pieces) {
   return length;
 }
 
-/// The weight of the heaviest chain, a message weighing weigh(message). One round, links that hold everything.
+/// The weight of the heaviest chain, when a message weighs weigh(message). One round; links hold any number of
+/// messages.
 template <class Weigh>
 double heaviest_chain(const std::vector<RankPlan>& plans, const Weigh& weigh) {
   std::map<std::tuple<Rank, Rank, size_t>, std::vector<std::pair<double, double>>> links;  // chain so far, length
@@ -53,18 +53,18 @@ double heaviest_chain(const std::vector<RankPlan>& plans, const Weigh& weigh) {
       if (found == done.end()) return false;
       start = std::max(start, found->second);
     }
-    std::vector<Rank> heard;
-    if (step.kind == StepKind::Recv) heard.push_back(plan.peers[step.peers.begin]);
+    std::vector<Rank> received;
+    if (step.kind == StepKind::Recv) received.push_back(plan.peers[step.peers.begin]);
     for (uint32_t o = step.operands.begin; o < step.operands.end; ++o) {
-      if (plan.operands[o].peer != kNoRank) heard.push_back(plan.operands[o].peer);
+      if (plan.operands[o].peer != kNoRank) received.push_back(plan.operands[o].peer);
     }
-    for (const Rank from : heard) {
+    for (const Rank from : received) {
       const auto& link = links[{from, plan.rank, lane}];
       const size_t next = taken[{from, plan.rank, lane}];
       if (next == link.size()) return false;
       start = std::max(start, link[next].first + weigh(Passed{from, plan.rank, link[next].second}));
     }
-    for (const Rank from : heard) ++taken[{from, plan.rank, lane}];
+    for (const Rank from : received) ++taken[{from, plan.rank, lane}];
     for (uint32_t p = step.peers.begin; step.kind == StepKind::Send && p < step.peers.end; ++p) {
       links[{plan.rank, plan.peers[p], lane}].emplace_back(start, length_of(plan, step.pieces));
     }

@@ -56,19 +56,19 @@ Role::Role(const char* name, Body body) { roles()[name] = body; }
 
 void Line::tell(const std::string& line) { send_all(fd_.get(), line + "\n", {Deadline::in(30), nullptr}); }
 
-std::string Line::hear(double seconds) {
+std::string Line::receive(double seconds) {
   const WaitLimit limit{Deadline::in(seconds), nullptr};
   try {
-    while (heard_.find('\n') == std::string::npos) {
+    while (received_.find('\n') == std::string::npos) {
       char byte = 0;
       recv_all(fd_.get(), &byte, 1, limit);
-      heard_ += byte;
+      received_ += byte;
     }
   } catch (const Error& error) {
     return error.code() == Code::Timeout ? "(late)" : "(nothing)";
   }
-  const std::string line = heard_.substr(0, heard_.find('\n'));
-  heard_.erase(0, line.size() + 1);
+  const std::string line = received_.substr(0, received_.find('\n'));
+  received_.erase(0, line.size() + 1);
   return line;
 }
 
@@ -114,7 +114,7 @@ Child::~Child() {
 }
 
 void Child::signal(int number) const {
-  if (process_ > 0) kill(process_, number);  // never −1, which is everybody
+  if (process_ > 0) kill(process_, number);  // never −1, which means all processes
 }
 
 int Child::wait() {

@@ -1,5 +1,5 @@
-// Other processes for tests: this test program, started again in a role. They start by exec, not by fork alone, so that
-// threads, and ThreadSanitizer, are as in a real process.
+// Other processes for tests: this test program, started again in a role, by exec, because after a mere fork threads and
+// ThreadSanitizer do not work as in a real process.
 #pragma once
 
 #include <sys/types.h>
@@ -17,24 +17,24 @@ class Line {
   explicit Line(Fd fd) : fd_(std::move(fd)) {}
   void tell(const std::string& line);
   /// The next line; "(nothing)" when the other end has closed, "(late)" after `seconds`.
-  std::string hear(double seconds = 30);
+  std::string receive(double seconds = 30);
 
  private:
   Fd fd_;
-  std::string heard_;
+  std::string received_;
 };
 
 class Child {
  public:
   /// Starts this program in `role` with `argument`. `environment`: "NAME=value NAME=value".
   Child(const std::string& role, const std::string& argument, const std::string& environment = "");
-  ~Child();  ///< kills it, if it still runs
+  ~Child();  ///< kills it if it still runs
   Child(Child&& other) noexcept;
 
   pid_t process() const { return process_; }
   Line& line() { return line_; }
   void tell(const std::string& text) { line_.tell(text); }
-  std::string hear(double seconds = 30) { return line_.hear(seconds); }
+  std::string receive(double seconds = 30) { return line_.receive(seconds); }
   void signal(int number) const;
   /// Waits for its end: its exit status, or −(signal number).
   int wait();

@@ -1,4 +1,4 @@
-// Plans by the clock: how long they take if messages take time and nothing else does.
+// The time that plans take if only messages take time.
 #pragma once
 
 #include <algorithm>
@@ -10,13 +10,13 @@
 
 namespace tutti::plan {
 
-/// A link takes one unit of time for each message, one after the other; steps take none; every lane goes from round to
-/// round by itself.
+/// A link takes one unit of time per message, one after the other; steps take none; every lane goes through the rounds
+/// independently.
 class Clockwork {
  public:
   Clockwork(const std::vector<RankPlan>& plans, int rounds) : plans_(plans), rounds_(rounds) {}
 
-  /// When the last step of the last round is done, or of those before a deadlock.
+  /// The time of the last step of the last round, or of the last step before a deadlock.
   int64_t run() {
     for (bool progress = true; progress;) {
       progress = false;
@@ -54,16 +54,16 @@ class Clockwork {
       if (done == done_.end()) return false;
       start = std::max(start, done->second);
     }
-    std::vector<Link*> heard;
-    if (step.kind == StepKind::Recv) heard.push_back(&links_[{plan.peers[step.peers.begin], rank, lane}]);
+    std::vector<Link*> received;
+    if (step.kind == StepKind::Recv) received.push_back(&links_[{plan.peers[step.peers.begin], rank, lane}]);
     for (uint32_t i = step.operands.begin; i < step.operands.end; ++i) {
-      if (plan.operands[i].peer != kNoRank) heard.push_back(&links_[{plan.operands[i].peer, rank, lane}]);
+      if (plan.operands[i].peer != kNoRank) received.push_back(&links_[{plan.operands[i].peer, rank, lane}]);
     }
-    for (const Link* link : heard) {
+    for (const Link* link : received) {
       if (link->taken == link->arrivals.size()) return false;
       start = std::max(start, link->arrivals[link->taken]);
     }
-    for (Link* link : heard) ++link->taken;
+    for (Link* link : received) ++link->taken;
     for (uint32_t i = step.peers.begin; step.kind == StepKind::Send && i < step.peers.end; ++i) {
       auto& arrivals = links_[{rank, plan.peers[i], lane}].arrivals;
       arrivals.push_back(std::max(start, arrivals.empty() ? 0 : arrivals.back()) + 1);

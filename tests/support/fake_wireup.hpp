@@ -1,5 +1,5 @@
-// Wire-up for tests of transports, without a control plane: the ranks, threads or forked processes alike, find each
-// other through abstract UNIX sockets, one for each rank, each served by a thread. Nobody is authenticated.
+// Wire-up for tests of transports, without a control plane: the ranks, threads or forked processes, find each other
+// through abstract UNIX sockets, one per rank, each served by a thread. There is no authentication.
 #pragma once
 
 #include <map>
@@ -31,7 +31,7 @@ class FakeWireup final : public transports::Wireup {
   void serve(const std::string& name, Service service) override;
   Reply ask(Rank peer, const std::string& service, const std::string& request, Deadline deadline) override;
 
-  /// What place() shall say of all ranks: the default is this host and this process.
+  /// What process_id() returns for all ranks; by default this host and this process.
   transports::ProcessId everywhere;
 
  private:

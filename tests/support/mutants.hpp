@@ -1,4 +1,4 @@
-// Small random defects in plans: what a slip of the pen, or a flipped bit on the way, would make of them.
+// Small random defects in plans, as from a typing error or a flipped bit.
 #pragma once
 
 #include <random>
@@ -23,8 +23,8 @@ enum class Mutation : uint8_t {
 inline constexpr int kMutations = 10;
 const char* name_of(Mutation mutation);
 
-/// Changes one place of one rank's plan, chosen by chance. The tables stay sound (every index in range). False, and no
-/// change, where the place that was chosen has nothing of that kind.
+/// Changes one random entry of one rank's plan. The tables stay sound (every index in range). False, and no change, if
+/// the chosen entry does not exist.
 bool mutate(std::vector<plan::RankPlan>& plans, Mutation mutation, std::mt19937_64& random);
 
 }  // namespace tutti::test

@@ -1,4 +1,4 @@
-// Plans for tests: those of the catalogue, and small ones written on the spot.
+// Plans for tests: those of the catalogue, and small hand-made ones.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ inline std::vector<const plan::Algorithm*> catalogue() {
   return all;
 }
 
-/// "all_reduce_ring", as a test's name wants it.
+/// "all_reduce_ring", for the name of a test.
 inline std::string name_of(const plan::Algorithm& algorithm) {
   return std::string(tutti::name_of(algorithm.collective)) + "_" + algorithm.name;
 }

@@ -1,5 +1,5 @@
-// What a test of an algorithm asks of it: that it is proven, that it sends what it claims, that no step is idle; and
-// its steps in words, to be compared with those worked out by hand.
+// Checks for tests of algorithms: the plans are proven, send what the algorithm claims, and need every step; and the
+// steps as text, for comparison with hand-made ones.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,8 +17,8 @@
 
 namespace tutti::plan {
 
-/// Every number from 1 to 64, and some beyond: between and around powers of two. Sanitizers look at the code, not at
-/// the proof: for them, fewer.
+/// Every number from 1 to 64, and some larger ones between and around powers of two. Fewer under sanitizers, which
+/// check the code and not the proof.
 inline std::vector<Rank> ranks_to_prove() {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   return {1, 2, 3, 4, 5, 6, 7, 8, 11, 16, 21};
@@ -30,7 +30,7 @@ inline std::vector<Rank> ranks_to_prove() {
 #endif
 }
 
-/// How many ranks a plan for very many has.
+/// The number of ranks of a very large plan.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr Rank kManyRanks = 32;
 #else
@@ -57,7 +57,7 @@ inline void PrintTo(const Candidate& candidate, std::ostream* out) {
   *out << name_of(candidate.collective) << ":" << candidate.name;
 }
 
-/// check(shape) holds for every shape to prove, of which there are some.
+/// check(shape) holds for every shape to prove, and there is at least one.
 template <class Check>
 testing::AssertionResult for_all_shapes(const Candidate& candidate, const Check& check,
                                         const std::vector<Rank>& ranks = ranks_to_prove()) {
@@ -79,8 +79,8 @@ inline std::string in_words(const Cost& c) {
                      ratio(c.busiest_link()));
 }
 
-/// verify() accepts the plans, even where links have room for one message only, which is harder than what the executor
-/// promises; and the cost counted is the closed form.
+/// verify() accepts the plans, even with room for one message per link, which is less than the executor promises; and
+/// the counted cost is the closed form.
 inline testing::AssertionResult is_proven_and_sends_what_it_claims(const Candidate& candidate,
                                                                    const std::vector<Rank>& ranks) {
   const auto check = [&](const Shape& shape) {
@@ -96,7 +96,7 @@ inline testing::AssertionResult is_proven_and_sends_what_it_claims(const Candida
   return for_all_shapes(candidate, check, ranks);
 }
 
-/// No send claims less of lending than can be proven of it; a reproducible reduce's may, to a root that was not 0.
+/// No send claims a weaker Lend than can be proven, except in a reproducible reduce to a root other than 0.
 inline testing::AssertionResult lends_what_it_can(const Candidate& candidate) {
   return for_all_shapes(candidate, [&](const Shape& shape) {
     if (shape.root != 0) return testing::AssertionSuccess();
@@ -107,7 +107,7 @@ inline testing::AssertionResult lends_what_it_can(const Candidate& candidate) {
   });
 }
 
-/// All outputs are folded in the canonical order, whichever number of ranks.
+/// All outputs are folded in the canonical order, for any number of ranks.
 inline testing::AssertionResult is_reproducible(const Candidate& candidate) {
   return for_all_shapes(candidate, [&](const Shape& shape) {
     return is_canonical(candidate.plans(shape)) ? testing::AssertionSuccess() : testing::AssertionFailure();
@@ -128,8 +128,8 @@ inline RankPlan without_step(RankPlan plan, uint32_t index) {
   return plan;
 }
 
-/// Whichever single step of whichever rank is lost, verify() rejects the rest, and names a rank, and a lane and a step
-/// unless what is lost is the only step that touches an output.
+/// Without any single step of any rank, verify() rejects the plans. It names a rank, and a lane and a step unless the
+/// lost step is the only one that touches an output.
 inline testing::AssertionResult notices_every_lost_step(const Candidate& candidate) {
   std::vector<Shape> shapes;
   for (const Rank n : {2, 3, 5, 6, 8}) {
@@ -153,7 +153,7 @@ inline testing::AssertionResult notices_every_lost_step(const Candidate& candida
   return testing::AssertionSuccess();
 }
 
-/// The steps of rank `me` in words, lane after lane; a lane is preceded by "|" but for the first.
+/// The steps of rank `me` as text, lane after lane, separated by "|".
 inline std::vector<std::string> steps_of(const Candidate& candidate, const Shape& shape, Rank me) {
   const RankPlan plan = generate(candidate.algorithm(), shape, me);
   std::vector<std::string> words;

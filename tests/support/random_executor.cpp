@@ -24,19 +24,19 @@ using plan::Step;
 using plan::StepKind;
 
 using Element = uint64_t;
-using Places = std::vector<Element*>;  // where the elements of a list of pieces are, one by one
+using Elements = std::vector<Element*>;  // the elements of a list of pieces, in order
 
 struct Wrong : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// A message under way: copied when it was sent, or (`lent`) read where it lies when it is consumed.
+/// A message in flight: copied when it was sent, or (`lent`) read in place when it is consumed.
 struct Message {
   std::vector<Element> copied;
-  Places lent;
+  Elements lent;
 };
 
-/// One rank's buffers; block b of a buffer is at blocks[b], whoever owns the memory.
+/// One rank's buffers; block b of a buffer is at blocks[b], in any owner's memory.
 struct RankMemory {
   std::vector<std::vector<Element>> input, output, scratch;  // blocks; scratch: versions × blocks
   std::vector<Element*> in, out;
@@ -51,7 +51,7 @@ struct LaneState {
 class Run {
  public:
   Run(std::span<const RankPlan> plans, const Trial& trial)
-      : plans_(plans), trial_(trial), random_(trial.seed), total_(0), windows_(trial.mappings) {
+      : plans_(plans), trial_(trial), random_(trial.seed), total_(0), windows_(trial.windows) {
     for (const uint64_t w : windows_) {
       starts_.push_back(total_);
       total_ += w;
@@ -132,9 +132,9 @@ class Run {
     }
   }
 
-  Places places(const RankPlan& plan, Range pieces, uint32_t round) {
+  Elements elements_of(const RankPlan& plan, Range pieces, uint32_t round) {
     RankMemory& memory = memories_[static_cast<size_t>(plan.rank)];
-    Places found;
+    Elements found;
     for (uint32_t i = pieces.begin; i < pieces.end; ++i) {
       const Piece& piece = plan.pieces[i];
       Element* start = nullptr;
@@ -154,7 +154,7 @@ class Run {
     return plan::cut(boundary(plan, partition, index), windows_[round], sizeof(Element), plan.grain);
   }
 
-  /// What is in this round's scratch is of an earlier one: nobody may rely on it, except readers to whom it was lent.
+  /// Overwrites this round's scratch with noise: only readers to whom it was lent may still use it.
   void spoil_scratch(const RankPlan& plan, uint32_t round) {
     std::unordered_set<const Element*> lent;
     for (const auto& [link, queue] : links_) {
@@ -171,7 +171,7 @@ class Run {
 
   // ---- steps -------------------------------------------------------------------------------------------------------
 
-  /// Lanes go by priority; now and then chance deals it anew. So one lane may run far ahead, or stay behind for long.
+  /// Lanes run by priority, which is drawn again at random times. So a lane may run far ahead, or stay far behind.
   bool take_a_step() {
     std::vector<std::pair<size_t, size_t>> able;
     for (size_t rank = 0; rank < plans_.size(); ++rank) {
@@ -269,7 +269,7 @@ class Run {
   }
 
   void send(const RankPlan& plan, const Step& step, size_t lane, uint32_t round) {
-    const Places from = places(plan, step.pieces, round);
+    const Elements from = elements_of(plan, step.pieces, round);
     for (uint32_t p = step.peers.begin; p < step.peers.end; ++p) {
       Message message;
       const bool may_lend = step.lend == Lend::Always || (step.lend == Lend::OutOfPlace && !trial_.in_place);
@@ -294,7 +294,7 @@ class Run {
 
   /// Copy, receive and fold: destination ← sum of the operands.
   void combine(const RankPlan& plan, const Step& step, size_t lane, uint32_t round) {
-    const Places to = places(plan, step.pieces, round);
+    const Elements to = elements_of(plan, step.pieces, round);
     std::vector<Message> operands;
     if (step.kind == StepKind::Recv) operands.push_back(take(plan, lane, plan.peers[step.peers.begin]));
     for (uint32_t o = step.operands.begin; o < step.operands.end; ++o) {
@@ -302,7 +302,7 @@ class Run {
       if (operand.peer != kNoRank) {
         operands.push_back(take(plan, lane, operand.peer));
       } else {
-        operands.push_back({{}, places(plan, operand.pieces, round)});
+        operands.push_back({{}, elements_of(plan, operand.pieces, round)});
       }
     }
     for (const Message& operand : operands) {
@@ -310,7 +310,7 @@ class Run {
         throw Wrong(fmt::format("rank {}: {} elements go where {} fit", plan.rank, operand.lent.size(), to.size()));
       }
     }
-    // Elements one by one, from either end: whatever reads what it has written itself comes out wrong.
+    // Elements one by one, from either end: a step that reads what it has written itself gives a wrong result.
     const bool backwards = random_() % 2 == 0;
     for (size_t i = 0; i < to.size(); ++i) {
       const size_t at = backwards ? to.size() - 1 - i : i;
@@ -374,8 +374,8 @@ class Run {
   uint64_t total_;
   std::vector<uint64_t> windows_, starts_;
   Element factor_ = 1;
-  std::deque<RankMemory> memories_;                        // a deque: blocks stay where they are
-  std::vector<std::vector<std::vector<Element>>> inputs_;  // as they were: by rank and block
+  std::deque<RankMemory> memories_;                        // a deque: addresses are stable
+  std::vector<std::vector<std::vector<Element>>> inputs_;  // the original inputs, by rank and block
   std::vector<std::vector<LaneState>> lanes_;              // by rank
   std::map<Link, std::deque<Message>> links_;
   std::vector<bool> entered_;

@@ -1,4 +1,4 @@
-// An environment variable for the length of a test: set (or removed), and Tutti's reading of it with it.
+// Sets or removes an environment variable during a test, and makes Tutti read it again.
 #pragma once
 
 #include <cstdlib>
@@ -9,7 +9,7 @@
 
 namespace tutti::test {
 
-/// Call while no other thread runs. When the value cannot be used the constructor throws, with the variable put back.
+/// Call while no other thread runs. If the value is invalid, the constructor restores the variable and throws.
 class ScopedEnv {
  public:
   ScopedEnv(const char* name, const std::optional<std::string>& value) : name_(name) {

@@ -18,7 +18,7 @@ inline std::shared_ptr<const plan::Grouping> grouping_of(const Labels& labels) {
   return std::make_shared<const plan::Grouping>(labels);
 }
 
-/// Every grouping there is: each rank joins a group of an earlier one, or opens the next.
+/// Every possible grouping: each rank joins a group of an earlier one, or opens the next.
 inline std::vector<Labels> all_groupings(Rank n) {
   std::vector<Labels> found = {{0}};
   for (Rank r = 1; r < n; ++r) {
@@ -56,7 +56,7 @@ inline std::vector<Labels> some_groupings(Rank n) {
   return found;
 }
 
-/// The shape for root 0, and for each class of roots of a reduce whose order of folding is told its root.
+/// The shape for root 0, and for each class of roots of a reduce whose order of folds depends on the root.
 inline std::vector<plan::Shape> with_roots(const plan::Shape& plain) {
   std::set<Rank> roots = {0};
   if (plain.collective == Collective::Reduce) roots.insert({1 % plain.ranks, plain.ranks / 2, plain.ranks - 1});
@@ -68,8 +68,8 @@ inline std::vector<plan::Shape> with_roots(const plan::Shape& plain) {
   return shapes;
 }
 
-/// What the algorithm can do for n ranks: nothing, the plain shape with its roots, or groupings of all kinds (of many
-/// ranks: of two kinds in turn).
+/// The shapes that the algorithm allows for n ranks: none, the plain shape with its roots, or groupings of all kinds
+/// (for many ranks: of two kinds in turn).
 inline std::vector<plan::Shape> shapes_of(const plan::Algorithm& algorithm, Rank n) {
   const plan::Shape plain{algorithm.collective, n};
   if (algorithm.allows(plain)) return with_roots(plain);

@@ -1,4 +1,4 @@
-// Ends what hangs, and shows where it hung.
+// Ends hanging child processes, and shows where they hang.
 #pragma once
 
 #include <sys/types.h>
@@ -8,7 +8,7 @@
 
 namespace tutti::testing {
 
-/// What became of a child process.
+/// How a child process ended.
 struct Ending {
   bool in_time = true;
   int status = 0;  ///< as waitpid gives it

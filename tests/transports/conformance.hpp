@@ -1,4 +1,4 @@
-// What every transport must do, whatever carries the messages.
+// The conformance suite of all transports.
 #pragma once
 
 #include <dirent.h>
@@ -8,22 +8,22 @@
 #include <deque>
 
 #include "transports/ends.hpp"
-#include "transports/team.hpp"
+#include "transports/rank_group.hpp"
 
 namespace tutti::test {
 
 template <class Fixture>
 struct Conformance : testing::Test {
-  /// Runs body(seat) on every rank.
+  /// Runs body(self) on every rank.
   template <class Body>
   static void on(Rank ranks, const Body& body, Rank victim = kNoRank) {
-    Team team(ranks, Fixture::kProcesses);
-    team.run(
+    RankGroup group(ranks, Fixture::kProcesses);
+    group.run(
         [&](Rank rank) {
-          Seat seat(team, rank, Fixture::make);
-          team.meet();
-          body(seat);
-          team.meet();
+          TestRank self(group, rank, Fixture::make);
+          group.barrier();
+          body(self);
+          group.barrier();
         },
         victim);
   }
@@ -31,11 +31,11 @@ struct Conformance : testing::Test {
   /// One link, from rank 0 to rank 1.
   template <class Write, class Read>
   static void one_link(const Write& write, const Read& read) {
-    on(2, [&](Seat& seat) {
-      if (seat.rank == 0) {
-        write(seat);
+    on(2, [&](TestRank& self) {
+      if (self.rank == 0) {
+        write(self);
       } else {
-        read(seat);
+        read(self);
       }
     });
   }
@@ -52,20 +52,20 @@ struct Conformance : testing::Test {
 TYPED_TEST_SUITE_P(Conformance);
 
 TYPED_TEST_P(Conformance, CarriesMessagesOfEverySizeInOrder) {
-  constexpr uint64_t kLargest = 5 << 19;  // beyond half the arena: one at a time is in it
+  constexpr uint64_t kLargest = 5 << 19;  // more than half the arena, so it holds one at a time
   std::vector<uint64_t> sizes;
   for (uint64_t size = 0; size <= kInlineBytes + 1; ++size) sizes.push_back(size);
   for (const uint64_t size : {4096UL, 65536UL, 65537UL, 1UL << 20, kLargest, 0UL, kLargest - 1, 3UL}) {
     sizes.push_back(size);
   }
   this->one_link(
-      [&](Seat& seat) {
-        Writer writer(seat, 1, 0, kLargest);
+      [&](TestRank& self) {
+        Writer writer(self, 1, 0, kLargest);
         for (uint64_t m = 0; m < sizes.size(); ++m) writer.write(link::kTagMask - m, payload_of(m, sizes[m]));
-        seat.until([&] { return seat.transport->flushed(); }, "the last bytes to leave");
+        self.until([&] { return self.transport->flushed(); }, "the last bytes to leave");
       },
-      [&](Seat& seat) {
-        Reader reader(seat, 0, 0);
+      [&](TestRank& self) {
+        Reader reader(self, 0, 0);
         for (uint64_t m = 0; m < sizes.size(); ++m) reader.read(link::kTagMask - m, payload_of(m, sizes[m]));
       });
 }
@@ -74,46 +74,46 @@ TYPED_TEST_P(Conformance, CarriesManyMessages) {
   const uint64_t messages = TypeParam::kMessages;
   const auto length = [](uint64_t m) { return m % 5 != 0 ? m % (kInlineBytes + 1) : m % 1000; };
   this->one_link(
-      [&](Seat& seat) {
-        Writer writer(seat, 1, 0, 1000);
+      [&](TestRank& self) {
+        Writer writer(self, 1, 0, 1000);
         for (uint64_t m = 0; m < messages; ++m) writer.write(m, payload_of(m, length(m)));
-        seat.until([&] { return seat.transport->flushed(); }, "the last bytes to leave");
+        self.until([&] { return self.transport->flushed(); }, "the last bytes to leave");
       },
-      [&](Seat& seat) {
-        Reader reader(seat, 0, 0);
+      [&](TestRank& self) {
+        Reader reader(self, 0, 0);
         for (uint64_t m = 0; m < messages && !testing::Test::HasFatalFailure(); ++m) {
           reader.read(m, payload_of(m, length(m)));
         }
       });
 }
 
-TYPED_TEST_P(Conformance, HoldsAWriterBackWhoseReaderLagsAndLosesNothing) {
+TYPED_TEST_P(Conformance, StopsAWriterWhoseReaderLagsAndLosesNothing) {
   for (const uint64_t length : {8UL, 65536UL}) {
     uint64_t written = 0;
-    this->on(2, [&](Seat& seat) {
-      const auto lead = [&](Writer& writer) {  // as far ahead as the link lets it
+    this->on(2, [&](TestRank& self) {
+      const auto lead = [&](Writer& writer) {  // as far ahead as the link allows
         const uint64_t bound = (uint64_t{64} << 20) / (length + 64);
         for (int idle = 0; idle < 100 && written < bound; ++idle) {
           while (written < bound && writer.try_write(written, payload_of(written, length))) ++written, idle = 0;
-          seat.turn();
+          self.turn();
         }
-        EXPECT_LT(written, bound) << "nothing held the writer back";
+        EXPECT_LT(written, bound) << "nothing stopped the writer";
       };
-      if (seat.rank == 0) {
-        Writer writer(seat, 1, 0, length);
+      if (self.rank == 0) {
+        Writer writer(self, 1, 0, length);
         lead(writer);
         EXPECT_GE(written, kCapacity);
-        seat.team.meet();
+        self.group.barrier();
         writer.write(written, payload_of(written, 1));
         ++written;
         writer.write(written, {});  // an empty message ends the test
-        seat.until([&] { return seat.transport->flushed(); }, "the last bytes to leave");
+        self.until([&] { return self.transport->flushed(); }, "the last bytes to leave");
       } else {
-        seat.team.meet();
-        Reader reader(seat, 0, 0);
+        self.group.barrier();
+        Reader reader(self, 0, 0);
         bool last = false;
         for (uint64_t m = 0; !last; ++m) {
-          seat.until([&] { return reader.ready(); }, "a message");
+          self.until([&] { return reader.ready(); }, "a message");
           last = reader.length() == 0;
           reader.take(m, last ? Payload{} : payload_of(m, reader.length()));
           ASSERT_FALSE(testing::Test::HasFatalFailure());
@@ -125,21 +125,21 @@ TYPED_TEST_P(Conformance, HoldsAWriterBackWhoseReaderLagsAndLosesNothing) {
 
 TYPED_TEST_P(Conformance, LetsEitherEndComeFirst) {
   for (const Rank first : {0, 1}) {
-    this->on(2, [&](Seat& seat) {
-      if (seat.rank != first) seat.team.meet();
-      if (seat.rank == 0) {
-        Writer writer(seat, 1, 5, 300);
+    this->on(2, [&](TestRank& self) {
+      if (self.rank != first) self.group.barrier();
+      if (self.rank == 0) {
+        Writer writer(self, 1, 5, 300);
         if (first == 0) {
           for (uint64_t m = 0; m < kCapacity; ++m) writer.write(m, payload_of(m, m % 7 * 40));
-          seat.team.meet();
+          self.group.barrier();
         }
         for (uint64_t m = first == 0 ? kCapacity : 0; m < 50; ++m) writer.write(m, payload_of(m, m % 7 * 40));
-        seat.until([&] { return seat.transport->flushed(); }, "the last bytes to leave");
+        self.until([&] { return self.transport->flushed(); }, "the last bytes to leave");
       } else {
-        Reader reader(seat, 0, 5);
+        Reader reader(self, 0, 5);
         if (first == 1) {
           EXPECT_FALSE(reader.ready());
-          seat.team.meet();
+          self.group.barrier();
         }
         for (uint64_t m = 0; m < 50; ++m) {
           reader.read(m, payload_of(m, m % 7 * 40));
@@ -149,14 +149,14 @@ TYPED_TEST_P(Conformance, LetsEitherEndComeFirst) {
   }
 }
 
-TYPED_TEST_P(Conformance, KeepsPeersAndChannelsApart) {
+TYPED_TEST_P(Conformance, KeepsPeersAndLinkLanesApart) {
   constexpr uint32_t kChannels = 3;
   constexpr uint64_t kMessages = 300;
   const auto number = [](Rank from, Rank to, uint32_t link_lane, uint64_t m) {
     return ((static_cast<uint64_t>(from) * 16 + static_cast<uint64_t>(to)) * 16 + link_lane) * kMessages + m;
   };
   const auto length = [](uint64_t m) { return m % 3 * 100; };
-  this->on(4, [&](Seat& seat) {
+  this->on(4, [&](TestRank& self) {
     struct Link {
       Rank from, to;
       uint32_t link_lane;
@@ -164,13 +164,13 @@ TYPED_TEST_P(Conformance, KeepsPeersAndChannelsApart) {
     };
     std::deque<std::pair<Writer, Link>> writers;
     std::deque<std::pair<Reader, Link>> readers;
-    for (Rank peer = 0; peer < seat.team.ranks(); ++peer) {
-      for (uint32_t link_lane = 0; link_lane < kChannels && peer != seat.rank; ++link_lane) {
-        writers.emplace_back(Writer(seat, peer, link_lane, 200), Link{seat.rank, peer, link_lane});
-        readers.emplace_back(Reader(seat, peer, link_lane), Link{peer, seat.rank, link_lane});
+    for (Rank peer = 0; peer < self.group.ranks(); ++peer) {
+      for (uint32_t link_lane = 0; link_lane < kChannels && peer != self.rank; ++link_lane) {
+        writers.emplace_back(Writer(self, peer, link_lane, 200), Link{self.rank, peer, link_lane});
+        readers.emplace_back(Reader(self, peer, link_lane), Link{peer, self.rank, link_lane});
       }
     }
-    seat.until(
+    self.until(
         [&] {
           bool done = true;
           for (auto& [writer, link] : writers) {
@@ -183,63 +183,63 @@ TYPED_TEST_P(Conformance, KeepsPeersAndChannelsApart) {
             if (link.at < kMessages && reader.ready()) reader.take(id, payload_of(id, length(link.at++)));
             done &= link.at == kMessages;
           }
-          return (done && seat.transport->flushed()) || testing::Test::HasFatalFailure();
+          return (done && self.transport->flushed()) || testing::Test::HasFatalFailure();
         },
         "all messages of all links");
   });
 }
 
-TYPED_TEST_P(Conformance, ReadsLentMemoryInPlaceAndGivesItBack) {
+TYPED_TEST_P(Conformance, ReadsZeroCopyMessagesInPlaceAndConsumesThem) {
   this->one_link(
-      [&](Seat& seat) {
-        seat.transport->acquaint(1, Deadline::in(kPatience));
-        Writer writer(seat, 1, 0, 0);
+      [&](TestRank& self) {
+        self.transport->acquaint(1, Deadline::in(kWaitLimit));
+        Writer writer(self, 1, 0, 0);
         if (writer.link().zcopy_threshold == link::kNever) {
           writer.write(0, {});
-          return seat.until([&] { return seat.transport->flushed(); }, "the last bytes to leave");
+          return self.until([&] { return self.transport->flushed(); }, "the last bytes to leave");
         }
         for (uint64_t m = 0; m < 20; ++m) {
           Payload mine = payload_of(m, 300000 + m);
-          writer.lend(m, mine);
-          seat.until([&] { return writer.returned(); }, "lent memory to be read");
+          writer.write_zcopy(m, mine);
+          self.until([&] { return writer.returned(); }, "zero-copy memory to be read");
           std::fill(mine.begin(), mine.end(), 0);
         }
-        EXPECT_TRUE(seat.transport->flushed());
+        EXPECT_TRUE(self.transport->flushed());
       },
-      [&](Seat& seat) {
-        Reader reader(seat, 0, 0);
-        seat.until([&] { return reader.ready(); }, "the first message");
+      [&](TestRank& self) {
+        Reader reader(self, 0, 0);
+        self.until([&] { return reader.ready(); }, "the first message");
         if (reader.length() == 0) return;
         for (uint64_t m = 0; m < 20; ++m) reader.read(m, payload_of(m, 300000 + m));
       });
 }
 
-TYPED_TEST_P(Conformance, IsTakenDownWithMessagesInFlightAndLeavesNothingOpen) {
+TYPED_TEST_P(Conformance, CanBeDestroyedWithMessagesInFlightAndLeavesNothingOpen) {
   const size_t before = this->open_descriptors();
-  this->on(3, [&](Seat& seat) {
-    const Rank next = (seat.rank + 1) % 3, previous = (seat.rank + 2) % 3;
-    Writer writer(seat, next, 0, 100000);
-    Reader reader(seat, previous, 0);
-    for (uint64_t m = 0; writer.try_write(m, payload_of(m, m % 2 * 100000)); ++m) seat.turn();
-    seat.until([&] { return reader.ready(); }, "a message");
-    seat.team.meet();
-    if (seat.rank != 0) seat.transport.reset();
-    seat.team.meet();
-    if (seat.rank == 0) {  // its peers have gone: errors are allowed, nothing else
+  this->on(3, [&](TestRank& self) {
+    const Rank next = (self.rank + 1) % 3, previous = (self.rank + 2) % 3;
+    Writer writer(self, next, 0, 100000);
+    Reader reader(self, previous, 0);
+    for (uint64_t m = 0; writer.try_write(m, payload_of(m, m % 2 * 100000)); ++m) self.turn();
+    self.until([&] { return reader.ready(); }, "a message");
+    self.group.barrier();
+    if (self.rank != 0) self.transport.reset();
+    self.group.barrier();
+    if (self.rank == 0) {  // its peers have gone: only errors are allowed
       bool moved = false;
       for (int turn = 0; turn < 10; ++turn) {
-        const Status status = seat.transport->progress(moved);
+        const Status status = self.transport->progress(moved);
         EXPECT_TRUE(status.ok() || status.code == Code::PeerFailed) << status.text;
       }
-      seat.transport.reset();
+      self.transport.reset();
     }
   });
   EXPECT_EQ(this->open_descriptors(), before);
 }
 
 REGISTER_TYPED_TEST_SUITE_P(Conformance, CarriesMessagesOfEverySizeInOrder, CarriesManyMessages,
-                            HoldsAWriterBackWhoseReaderLagsAndLosesNothing, LetsEitherEndComeFirst,
-                            KeepsPeersAndChannelsApart, ReadsLentMemoryInPlaceAndGivesItBack,
-                            IsTakenDownWithMessagesInFlightAndLeavesNothingOpen);
+                            StopsAWriterWhoseReaderLagsAndLosesNothing, LetsEitherEndComeFirst,
+                            KeepsPeersAndLinkLanesApart, ReadsZeroCopyMessagesInPlaceAndConsumesThem,
+                            CanBeDestroyedWithMessagesInFlightAndLeavesNothingOpen);
 
 }  // namespace tutti::test

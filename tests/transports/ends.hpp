@@ -1,4 +1,4 @@
-// The two ends of a link as an executor uses them, and payloads that tell whether they arrived whole.
+// The two ends of a link as an executor uses them, and payloads that show whether they are complete.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include "base/format.hpp"
 #include "link/cma.hpp"
 #include "link/host_memory.hpp"
-#include "transports/team.hpp"
+#include "transports/rank_group.hpp"
 
 namespace tutti::test {
 
@@ -21,7 +21,7 @@ using link::kCapacity;
 using link::kInlineBytes;
 using Payload = std::vector<unsigned char>;
 
-/// `length` bytes that only this message has.
+/// `length` bytes that are unique to this message.
 inline Payload payload_of(uint64_t message, uint64_t length) {
   Payload bytes(length);
   uint64_t state = (message + 1) * 0x9e3779b97f4a7c15;
@@ -34,16 +34,16 @@ inline Payload payload_of(uint64_t message, uint64_t length) {
 
 class Writer {
  public:
-  /// Takes staging for as many messages of `largest` bytes as the link holds, or as there is room for in `share`.
-  Writer(Seat& seat, Rank to, uint32_t link_lane, uint64_t largest, double share = 1)
-      : seat_(seat),
-        link_(seat.transport->connect_out(to, link_lane, Deadline::in(kPatience))),
+  /// Reserves staging for the link's capacity of messages of `largest` bytes, at most `share` of the staging memory.
+  Writer(TestRank& self, Rank to, uint32_t link_lane, uint64_t largest, double share = 1)
+      : self_(self),
+        link_(self.transport->connect_out(to, link_lane, Deadline::in(kWaitLimit))),
         largest_((largest + 63) / 64 * 64),
-        staging_(seat.arena.staging() + seat.staged) {
-    const auto room = static_cast<uint64_t>(share * static_cast<double>(seat.arena.staging_bytes()));
+        staging_(self.arena.staging() + self.staged) {
+    const auto room = static_cast<uint64_t>(share * static_cast<double>(self.arena.staging_bytes()));
     slots_ = std::min<uint64_t>(kCapacity, largest_ == 0 ? kCapacity : room / largest_);
-    seat.staged += slots_ * largest_;
-    if (slots_ == 0 || seat.staged > seat.arena.staging_bytes()) throw_error(Code::OutOfMemory, "no staging");
+    self.staged += slots_ * largest_;
+    if (slots_ == 0 || self.staged > self.arena.staging_bytes()) throw_error(Code::OutOfMemory, "no staging");
   }
 
   bool try_write(uint64_t tag, const Payload& bytes) {
@@ -53,8 +53,8 @@ class Writer {
       return true;
     }
     if (bytes.size() > largest_) throw_error(Code::InvalidArgument, "{} bytes do not fit", bytes.size());
-    // Wait for the message that used this part of the staging, not for a number of messages: the reader may be silent
-    // about inline ones that it consumed, but never about this one.
+    // Wait for the message that used this part of the staging, not for a number of messages: the reader acknowledges
+    // inline messages late, but this one at once.
     const uint64_t part = staged_ % slots_;
     HostWire::refresh(link_);
     if (staged_ >= slots_ && link_.acked <= user_[part]) return false;
@@ -66,48 +66,48 @@ class Writer {
     return true;
   }
   void write(uint64_t tag, const Payload& bytes) {
-    seat_.until([&] { return try_write(tag, bytes); }, "room in a link");
+    self_.until([&] { return try_write(tag, bytes); }, "room in a link");
   }
-  /// Publishes `bytes` where they are; they may not change before returned().
-  void lend(uint64_t tag, const Payload& bytes) {
-    seat_.until([&] { return HostWire::can_publish(link_); }, "room in a link");
-    HostWire::publish_lent(link_, tag, bytes.data(), bytes.size());
+  /// Publishes `bytes` zero-copy; they must not change before returned().
+  void write_zcopy(uint64_t tag, const Payload& bytes) {
+    self_.until([&] { return HostWire::can_publish(link_); }, "room in a link");
+    HostWire::publish_zcopy(link_, tag, bytes.data(), bytes.size());
   }
   bool returned() {
     HostWire::refresh(link_);
-    return link_.acked >= link_.lent;
+    return link_.acked >= link_.zcopied;
   }
   link::OutLink& link() { return link_; }
 
  private:
-  Seat& seat_;
+  TestRank& self_;
   link::OutLink link_;
   uint64_t largest_;
   unsigned char* staging_;
   uint64_t slots_ = 0;
-  uint64_t staged_ = 0;                        // messages that went through staging
-  std::array<uint64_t, kCapacity> user_ = {};  // which message has each part of it
+  uint64_t staged_ = 0;                        // staged messages
+  std::array<uint64_t, kCapacity> user_ = {};  // the message in each part of the staging
 };
 
 class Reader {
  public:
-  Reader(Seat& seat, Rank from, uint32_t link_lane)
-      : seat_(seat), link_(seat.transport->connect_in(from, link_lane, Deadline::in(kPatience))) {}
+  Reader(TestRank& self, Rank from, uint32_t link_lane)
+      : self_(self), link_(self.transport->connect_in(from, link_lane, Deadline::in(kWaitLimit))) {}
 
-  /// Is the next message here? Throws Error(ProtocolError) where it makes no sense.
+  /// Has the next message come? Throws Error(ProtocolError) if it is invalid.
   bool ready() {
     const link::Poll poll = HostWire::poll(link_, header_, arrival_);
     if (poll == link::Poll::Bad) throw_error(Code::ProtocolError, "a bad descriptor");
     return poll == link::Poll::Ready;
   }
-  /// After ready(): compares the message with what it must be, and consumes it.
+  /// After ready(): compares the message with `expected`, and consumes it.
   void take(uint64_t tag, const Payload& expected) {
     ASSERT_EQ(header_.tag, tag);
     ASSERT_EQ(header_.length, expected.size());
     if (arrival_.process != 0) {
-      pulled_.resize(header_.length);
-      ASSERT_EQ(link::cma_read(arrival_.process, arrival_.data, pulled_.data(), pulled_.size()), 0);
-      arrival_.data = pulled_.data();
+      copy_.resize(header_.length);
+      ASSERT_EQ(link::cma_read(arrival_.process, arrival_.data, copy_.data(), copy_.size()), 0);
+      arrival_.data = copy_.data();
     }
     if (!expected.empty()) {
       ASSERT_EQ(std::memcmp(arrival_.data, expected.data(), expected.size()), 0) << "message " << link_.next;
@@ -115,18 +115,18 @@ class Reader {
     HostWire::consume(link_, arrival_);
   }
   void read(uint64_t tag, const Payload& expected) {
-    seat_.until([&] { return ready(); }, "a message");
+    self_.until([&] { return ready(); }, "a message");
     take(tag, expected);
   }
-  /// After ready(): bytes of the message that is here.
+  /// After ready(): the length of the message.
   uint64_t length() const { return header_.length; }
 
  private:
-  Seat& seat_;
+  TestRank& self_;
   link::InLink link_;
   link::Header header_{};
   link::Arrival arrival_;
-  Payload pulled_;
+  Payload copy_;
 };
 
 }  // namespace tutti::test

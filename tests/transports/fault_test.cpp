@@ -1,4 +1,4 @@
-// What only the fault transport does: make links fail as planned.
+// The fault transport: links fail as planned.
 #include "transports/fault/fault.hpp"
 
 #include <gtest/gtest.h>
@@ -20,22 +20,22 @@ using transports::FaultPlan;
 /// A writer with faulty links and a reader with good ones, played by one thread.
 struct Pair {
   Pair(const std::string& over, const std::string& faults)
-      : writing(team, 0,
+      : writing(group, 0,
                 [&](const transports::Context& context) {
                   return transports::make_fault(make_by_name(over, context), context,
                                                 transports::parse_fault_plan(faults));
                 }),
-        reading(team, 1, [&](const transports::Context& context) { return make_by_name(over, context); }) {}
+        reading(group, 1, [&](const transports::Context& context) { return make_by_name(over, context); }) {}
 
-  Team team{2, false};
-  Seat writing, reading;
+  RankGroup group{2, false};
+  TestRank writing, reading;
 };
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// Seconds until `messages` of them have gone over a link with these faults.
+/// Seconds for `messages` messages over a link with these faults.
 double seconds_for(uint64_t messages, const std::string& faults) {
   Pair pair("local", faults);
   Writer writer(pair.writing, 1, 0, 0);
@@ -91,7 +91,7 @@ TEST(Fault, ReordersMessagesOfDifferentLinksOnly) {
   EXPECT_FALSE(std::is_sorted(order.begin(), order.begin() + kLinks));
 }
 
-TEST(Fault, StallsALinkForGood) {
+TEST(Fault, StallsALinkPermanently) {
   Pair pair("local", "stall=3");
   Writer writer(pair.writing, 1, 0, 0);
   Reader reader(pair.reading, 0, 0);
@@ -105,7 +105,7 @@ TEST(Fault, StallsALinkForGood) {
   EXPECT_TRUE(pair.writing.transport->flushed());
 }
 
-TEST(Fault, LeavesLinksToOthersAndOfOthersAlone) {
+TEST(Fault, AffectsOnlyTheNamedRankAndPeer) {
   for (const char* faults : {"stall=0,peer=2", "stall=0,rank=1"}) {
     Pair pair("local", faults);
     Writer writer(pair.writing, 1, 0, 0);
@@ -122,11 +122,11 @@ struct Received {
   Payload payload;
 };
 
-/// What arrives of message 1 of 2, of `length` bytes, when it is corrupted as `what` says.
+/// Sends two messages of `length` bytes, and corrupts message 1 as `what` says. Returns what arrives.
 Received corrupted(const std::string& over, const std::string& what, uint64_t length) {
   Pair pair(over, "corrupt=" + what + "@1,seed=5");
   Writer writer(pair.writing, 1, 0, 1000);
-  link::InLink in = pair.reading.transport->connect_in(0, 0, Deadline::in(kPatience));
+  link::InLink in = pair.reading.transport->connect_in(0, 0, Deadline::in(kWaitLimit));
   for (uint64_t m = 0; m < 3; ++m) EXPECT_TRUE(writer.try_write(m, payload_of(m, length)));
   Received got;
   link::Header header{};
@@ -157,7 +157,7 @@ int bits_that_differ(const Payload& a, const Payload& b) {
   return bits;
 }
 
-TEST(Fault, CorruptsTheMessageThatWasNamedInTheWayThatWasNamed) {
+TEST(Fault, CorruptsTheNamedMessageInTheNamedWay) {
   for (const char* over : {"local", "shm", "tcp"}) {
     for (const uint64_t length : {uint64_t{8}, uint64_t{1000}}) {
       const Received payload = corrupted(over, "payload", length);
@@ -176,9 +176,9 @@ TEST(Fault, CorruptsTheMessageThatWasNamedInTheWayThatWasNamed) {
 }
 
 TEST(Fault, WrapsATransportAsTheEnvironmentSays) {
-  Team team(1, false);
-  Seat seat(team, 0, LocalThreads::make);
-  const transports::Context context{.wireup = &seat.wireup, .arena = &seat.arena, .arena_fd = -1};
+  RankGroup group(1, false);
+  TestRank self(group, 0, LocalThreads::make);
+  const transports::Context context{.wireup = &self.wireup, .arena = &self.arena, .arena_fd = -1};
   const auto wrapped = [&] {
     return std::string(transports::with_faults_of_environment(make_by_name("shm", context), context)->name());
   };

@@ -8,7 +8,7 @@
 
 #include "base/format.hpp"
 #include "transports/fault/fault.hpp"
-#include "transports/team.hpp"
+#include "transports/rank_group.hpp"
 
 namespace tutti::test {
 
@@ -36,14 +36,14 @@ struct ShmProcesses : ShmThreads {
 struct TcpThreads {
   static constexpr bool kProcesses = false;
   static constexpr uint64_t kMessages = 100000;
-  static constexpr bool kWire = true;  // a broken connection is seen here
+  static constexpr bool kWire = true;  // a broken connection is detected
   static auto make(const transports::Context& context) { return make_by_name("tcp", context); }
 };
 struct TcpProcesses : TcpThreads {
   static constexpr bool kProcesses = true;
 };
 
-/// Faults that a correct program does not notice.
+/// Delays that a correct program does not notice.
 template <class Inner>
 struct Faulty : Inner {
   static constexpr uint64_t kMessages = 5000;

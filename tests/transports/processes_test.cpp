@@ -1,4 +1,4 @@
-// The same between processes, and what is left when one of them is killed.
+// The conformance suite between processes, and the effects of killing one of them.
 #include <csignal>
 #include <set>
 #include <string>
@@ -14,25 +14,25 @@ template <class Fixture>
 struct Killed : Conformance<Fixture> {};
 TYPED_TEST_SUITE(Killed, Media);
 
-TYPED_TEST(Killed, AWritersFinishedMessagesAreReadAndItsLastOneComesWholeOrNotAtAll) {
+TYPED_TEST(Killed, AWritersFinishedMessagesAreReadAndItsLastOneIsCompleteOrMissing) {
   constexpr Rank kVictim = 0;
   constexpr uint64_t kLast = 5 << 19;  // more than a socket takes at once
-  Team team(2, true);
-  team.run(
+  RankGroup group(2, true);
+  group.run(
       [&](Rank rank) {
-        Seat seat(team, rank, TypeParam::make);
-        team.meet();
+        TestRank self(group, rank, TypeParam::make);
+        group.barrier();
         if (rank == kVictim) {
-          Writer writer(seat, 1, 0, kLast);
-          team.meet();
+          Writer writer(self, 1, 0, kLast);
+          group.barrier();
           for (uint64_t m = 0; m < 5; ++m) writer.write(m, payload_of(m, m * 10));
-          seat.until([&] { return seat.transport->flushed(); }, "the messages to leave");
+          self.until([&] { return self.transport->flushed(); }, "the messages to leave");
           writer.write(5, payload_of(5, kLast));
-          seat.turn();
+          self.turn();
           std::raise(SIGKILL);
         }
-        Reader reader(seat, kVictim, 0);
-        team.meet();
+        Reader reader(self, kVictim, 0);
+        group.barrier();
         for (uint64_t m = 0; m < 5; ++m) reader.read(m, payload_of(m, m * 10));
         try {
           reader.read(5, payload_of(5, kLast));
@@ -44,21 +44,21 @@ TYPED_TEST(Killed, AWritersFinishedMessagesAreReadAndItsLastOneComesWholeOrNotAt
       kVictim);
 }
 
-TYPED_TEST(Killed, AReaderDoesNotTakeItsWriterAlong) {
+TYPED_TEST(Killed, AReaderDoesNotKillItsWriter) {
   constexpr Rank kVictim = 1;
-  Team team(2, true);
-  team.run(
+  RankGroup group(2, true);
+  group.run(
       [&](Rank rank) {
-        Seat seat(team, rank, TypeParam::make);
-        team.meet();
+        TestRank self(group, rank, TypeParam::make);
+        group.barrier();
         if (rank == kVictim) {
-          Reader reader(seat, 0, 0);
+          Reader reader(self, 0, 0);
           reader.read(0, payload_of(0, 70000));
           std::raise(SIGKILL);
         }
-        Writer writer(seat, kVictim, 0, 70000);
+        Writer writer(self, kVictim, 0, 70000);
         writer.write(0, payload_of(0, 70000));
-        try {  // a wire reports it; memory only fills up, and the control plane tells
+        try {  // a wire reports it; in shared memory the link only fills up, and the control plane reports it
           for (uint64_t m = 1; m < 1000 && (m <= kCapacity || TypeParam::kWire); ++m) {
             writer.write(m, payload_of(m, 70000));
           }
@@ -84,36 +84,36 @@ TYPED_TEST(Killed, RanksLeaveNoFileBehind) {
     return names;
   };
   const auto before = shared_files();
-  Team team(1, true);
-  team.run(
+  RankGroup group(1, true);
+  group.run(
       [&](Rank rank) {
-        Seat seat(team, rank, TypeParam::make);
-        Writer writer(seat, 0, 0, 100);
+        TestRank self(group, rank, TypeParam::make);
+        Writer writer(self, 0, 0, 100);
         std::raise(SIGKILL);
       },
       0);
   EXPECT_EQ(shared_files(), before);
 }
 
-TEST(Fault, KillsItsProcessAtTheMessageThatWasNamed) {
+TEST(Fault, KillsItsProcessAtTheNamedMessage) {
   constexpr Rank kVictim = 0;
-  Team team(2, true);
+  RankGroup group(2, true);
   const auto make = [](const transports::Context& context) {
     return transports::make_fault(ShmProcesses::make(context), context, transports::parse_fault_plan("kill=3,rank=0"));
   };
-  team.run(
+  group.run(
       [&](Rank rank) {
-        Seat seat(team, rank, make);
-        team.meet();
+        TestRank self(group, rank, make);
+        group.barrier();
         if (rank == kVictim) {
-          Writer writer(seat, 1, 0, 0);
-          team.meet();
+          Writer writer(self, 1, 0, 0);
+          group.barrier();
           for (uint64_t m = 0;; ++m) writer.write(m, payload_of(m, 8));
         }
-        Reader reader(seat, kVictim, 0);
-        team.meet();
+        Reader reader(self, kVictim, 0);
+        group.barrier();
         for (uint64_t m = 0; m < 3; ++m) reader.read(m, payload_of(m, 8));
-        for (int turn = 0; turn < 100; ++turn) seat.turn();
+        for (int turn = 0; turn < 100; ++turn) self.turn();
         EXPECT_FALSE(reader.ready());
       },
       kVictim);

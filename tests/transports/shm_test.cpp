@@ -1,4 +1,4 @@
-// What only shm can get wrong: answers and descriptors of a peer that lies.
+// shm against a hostile peer: forged answers, descriptors and requests.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -39,9 +39,9 @@ struct Answer {
   std::string bytes() const { return {reinterpret_cast<const char*>(this), sizeof *this}; }
 };
 
-TEST(Shm, RefusesAnswersThatMakeNoSense) {
-  Team team(2, false);
-  FakeWireup liar(team.job(), 0, 2);
+TEST(Shm, RefusesInvalidAnswers) {
+  RankGroup group(2, false);
+  FakeWireup liar(group.job(), 0, 2);
   const Segment arena = Segment::create(1 << 20);
   const auto answer = [&](const std::string& bytes, bool with_fd) {
     return connecting_to(liar, [&, bytes, with_fd](Rank, const std::string&) {
@@ -60,27 +60,27 @@ TEST(Shm, RefusesAnswersThatMakeNoSense) {
   }
 }
 
-TEST(Shm, TellsARankWhoseRequestMakesNoSense) {
-  Team team(2, false);
-  Seat seat(team, 0, ShmThreads::make);
-  FakeWireup liar(team.job(), 1, 2);
+TEST(Shm, AnswersAnInvalidRequest) {
+  RankGroup group(2, false);
+  TestRank self(group, 0, ShmThreads::make);
+  FakeWireup liar(group.job(), 1, 2);
   for (const char* request : {"", "x", "a longer request than there is"}) {
     const Wireup::Reply reply = liar.ask(0, "shm", request, Deadline::in(5));
-    EXPECT_EQ(reply.bytes, "the request makes no sense");
+    EXPECT_EQ(reply.bytes, "the request is invalid");
     EXPECT_FALSE(reply.fd);
   }
 }
 
-TEST(Shm, LendsOnlyToReadersThatHaveShownThatTheyCanPull) {
-  Team team(2, false);
-  Seat writer(team, 0, ShmThreads::make);
-  Seat reader(team, 1, ShmThreads::make);
+TEST(Shm, UsesCmaOnlyForReadersThatHaveShownThatTheyCanRead) {
+  RankGroup group(2, false);
+  TestRank writer(group, 0, ShmThreads::make);
+  TestRank reader(group, 1, ShmThreads::make);
   writer.transport->acquaint(1, Deadline::in(5));
   EXPECT_TRUE(writer.transport->connect_out(1, 0, Deadline::in(5)).by_cma);
   EXPECT_EQ(writer.transport->connect_in(1, 0, Deadline::in(5)).process, static_cast<int>(getpid()));
 
-  FakeWireup liar(team.job() + "x", 1, 2);  // a reader that sees another process where the writer is
-  liar.serve("shm-pull", [](Rank, const std::string&) { return Wireup::Reply{"Operation not permitted", Fd()}; });
+  FakeWireup liar(group.job() + "x", 1, 2);  // a reader that takes another process for the writer
+  liar.serve("shm-cma", [](Rank, const std::string&) { return Wireup::Reply{"Operation not permitted", Fd()}; });
   FakeWireup wireup(liar.name(), 0, 2);
   const Segment memory = Segment::create(1 << 20);
   link::Arena arena(memory.base(), memory.bytes());
@@ -91,7 +91,7 @@ TEST(Shm, LendsOnlyToReadersThatHaveShownThatTheyCanPull) {
   EXPECT_EQ(out.zcopy_threshold, link::kNever);
 }
 
-/// TUTTI_CMA for as long as it lives.
+/// Sets TUTTI_CMA during its life.
 struct CmaSetting {
   explicit CmaSetting(const char* value) {
     ::setenv("TUTTI_CMA", value, 1);
@@ -105,10 +105,10 @@ struct CmaSetting {
   CmaSetting& operator=(const CmaSetting&) = delete;
 };
 
-TEST(Shm, NeitherLendsNorSharesWhereCmaIsOff) {
-  Team team(2, false);
-  Seat writer(team, 0, ShmThreads::make);
-  Seat reader(team, 1, ShmThreads::make);
+TEST(Shm, UsesNeitherCmaNorMappingsWhenCmaIsOff) {
+  RankGroup group(2, false);
+  TestRank writer(group, 0, ShmThreads::make);
+  TestRank reader(group, 1, ShmThreads::make);
   EXPECT_EQ(writer.transport->connect_out(1, 0, Deadline::in(5)).mapped_threshold, link::kZcopyFrom);
   const CmaSetting off("off");
   writer.transport->acquaint(1, Deadline::in(5));
@@ -118,28 +118,28 @@ TEST(Shm, NeitherLendsNorSharesWhereCmaIsOff) {
   EXPECT_FALSE(out.by_cma);
 }
 
-TEST(Shm, AnswersWhetherItCanPullOnlyForTheRightWordInTheRightProcess) {
-  Team team(2, false);
-  Seat seat(team, 0, ShmThreads::make);
-  FakeWireup asker(team.job(), 1, 2);
+TEST(Shm, ConfirmsCmaOnlyForTheRightWordInTheRightProcess) {
+  RankGroup group(2, false);
+  TestRank self(group, 0, ShmThreads::make);
+  FakeWireup asker(group.job(), 1, 2);
   const uint64_t word = 0x1122334455667788;
   const auto ask = [&](const void* address, uint64_t claimed) {
     const uint64_t request[2] = {reinterpret_cast<uint64_t>(address), claimed};
-    return asker.ask(0, "shm-pull", {reinterpret_cast<const char*>(request), sizeof request}, Deadline::in(5)).bytes;
+    return asker.ask(0, "shm-cma", {reinterpret_cast<const char*>(request), sizeof request}, Deadline::in(5)).bytes;
   };
   EXPECT_EQ(ask(&word, word), "yes");
   EXPECT_NE(ask(&word, word + 1), "yes");
   EXPECT_NE(ask(nullptr, word), "yes");
-  EXPECT_EQ(asker.ask(0, "shm-pull", "short", Deadline::in(5)).bytes, "the request makes no sense");
+  EXPECT_EQ(asker.ask(0, "shm-cma", "short", Deadline::in(5)).bytes, "the request is invalid");
 }
 
-/// Links to the memory of a writer that answers "shm-share" like this.
-struct Shares {
-  explicit Shares(const Wireup::Service& service) : liar(team.job(), 0, 2), wireup(team.job(), 1, 2) {
+/// A link whose writer answers "shm-map" requests with the given reply.
+struct MappedLink {
+  explicit MappedLink(const Wireup::Service& service) : liar(group.job(), 0, 2), wireup(group.job(), 1, 2) {
     liar.serve("shm", [this](Rank, const std::string&) {
       return Wireup::Reply{Answer{.arena_bytes = 1 << 20, .link = 0}.bytes(), Fd(::dup(memory.fd()))};
     });
-    liar.serve("shm-share", service);
+    liar.serve("shm-map", service);
     transport = make_by_name("shm", {.wireup = &wireup, .arena = &arena, .arena_fd = memory.fd()});
     in = transport->connect_in(0, 0, Deadline::in(5));
   }
@@ -150,7 +150,7 @@ struct Shares {
     return error;
   }
 
-  Team team{2, false};
+  RankGroup group{2, false};
   FakeWireup liar, wireup;
   const Segment memory = Segment::create(1 << 20);
   link::Arena arena{memory.base(), memory.bytes()};
@@ -158,78 +158,78 @@ struct Shares {
   link::InLink in;
 };
 
-std::string share_answer(uint64_t bytes, uint64_t magic = Answer{}.magic) {
+std::string map_answer(uint64_t bytes, uint64_t magic = Answer{}.magic) {
   const uint64_t words[2] = {magic, bytes};
   return {reinterpret_cast<const char*>(words), sizeof words};
 }
 
-TEST(Shm, MapsAPeersMemoryOnceAndReadsNothingBesideIt) {
+TEST(Shm, MapsARegionOnceAndReadsNothingOutsideIt) {
   const Segment theirs = Segment::create(8192);
   theirs.base()[100] = 42;
   int asked = 0;
-  const Shares shares([&](Rank, const std::string&) {
+  const MappedLink link([&](Rank, const std::string&) {
     ++asked;
-    return Wireup::Reply{share_answer(8192), Fd(::dup(theirs.fd()))};
+    return Wireup::Reply{map_answer(8192), Fd(::dup(theirs.fd()))};
   });
   int error = 0;
-  const unsigned char* const found = shares.in.mappings->find(1, 100, 8092, error);
+  const unsigned char* const found = link.in.mappings->find(1, 100, 8092, error);
   ASSERT_NE(found, nullptr);
   EXPECT_EQ(*found, 42);
-  EXPECT_EQ(shares.error_at(1, 0, 8192), 0);
-  EXPECT_EQ(shares.error_at(1, 8192, 0), 0);
+  EXPECT_EQ(link.error_at(1, 0, 8192), 0);
+  EXPECT_EQ(link.error_at(1, 8192, 0), 0);
   EXPECT_EQ(asked, 1);
   for (const auto& [offset, bytes] :
        {std::pair<uint64_t, uint64_t>{0, 8193}, {8193, 0}, {1, 8192}, {~uint64_t{0}, 2}, {2, ~uint64_t{0}}}) {
-    EXPECT_EQ(shares.error_at(1, offset, bytes), EFAULT) << bytes << " bytes at " << offset;
+    EXPECT_EQ(link.error_at(1, offset, bytes), EFAULT) << bytes << " bytes at " << offset;
   }
-  for (uint64_t id = 2; id < 200; ++id) EXPECT_EQ(shares.error_at(id, 0, 1), 0);
-  EXPECT_EQ(shares.error_at(199, 0, 1), 0);
+  for (uint64_t id = 2; id < 200; ++id) EXPECT_EQ(link.error_at(id, 0, 1), 0);
+  EXPECT_EQ(link.error_at(199, 0, 1), 0);
   EXPECT_EQ(asked, 199);
 }
 
-TEST(Shm, RefusesSharedMemoryThatMakesNoSense) {
+TEST(Shm, RefusesInvalidRegions) {
   const Segment theirs = Segment::create(8192);
   const auto error_of = [&](const std::string& bytes, bool with_fd) {
-    const Shares shares([&](Rank, const std::string&) {
+    const MappedLink link([&](Rank, const std::string&) {
       return Wireup::Reply{bytes, Fd(with_fd ? ::dup(theirs.fd()) : -1)};
     });
-    return shares.error_at(1, 0, 1);
+    return link.error_at(1, 0, 1);
   };
-  EXPECT_EQ(error_of("there is no such memory", false), ENOENT);
-  EXPECT_EQ(error_of(share_answer(8192, 1), true), ENOENT);
-  EXPECT_EQ(error_of(share_answer(8192), false), EPROTO);
-  EXPECT_EQ(error_of(share_answer(1 << 20), true), EPROTO) << "larger than it is";
-  EXPECT_EQ(error_of(share_answer(100), true), EPROTO);
-  EXPECT_EQ(error_of(share_answer(~uint64_t{0}), true), EPROTO);
+  EXPECT_EQ(error_of("there is no such region", false), ENOENT);
+  EXPECT_EQ(error_of(map_answer(8192, 1), true), ENOENT);
+  EXPECT_EQ(error_of(map_answer(8192), false), EPROTO);
+  EXPECT_EQ(error_of(map_answer(1 << 20), true), EPROTO) << "the stated size is too large";
+  EXPECT_EQ(error_of(map_answer(100), true), EPROTO);
+  EXPECT_EQ(error_of(map_answer(~uint64_t{0}), true), EPROTO);
 }
 
-TEST(Shm, GivesOnlySharedMemoryThatThereIs) {
-  Team team(2, false);
-  Seat seat(team, 0, ShmThreads::make);
-  FakeWireup asker(team.job(), 1, 2);
+TEST(Shm, ExportsOnlyExistingRegions) {
+  RankGroup group(2, false);
+  TestRank self(group, 0, ShmThreads::make);
+  FakeWireup asker(group.job(), 1, 2);
   auto& mine = link::SharedMemory::of_this_process();
   void* const data = mine.allocate(1 << 20);
   const uint64_t id = mine.find(data, 1).id;
   const auto ask = [&](uint64_t of) {
-    return asker.ask(0, "shm-share", {reinterpret_cast<const char*>(&of), sizeof of}, Deadline::in(5));
+    return asker.ask(0, "shm-map", {reinterpret_cast<const char*>(&of), sizeof of}, Deadline::in(5));
   };
   EXPECT_TRUE(ask(id).fd);
   EXPECT_FALSE(ask(0).fd);
   EXPECT_FALSE(ask(id + 1).fd);
-  EXPECT_EQ(asker.ask(0, "shm-share", "short", Deadline::in(5)).bytes, "the request makes no sense");
+  EXPECT_EQ(asker.ask(0, "shm-map", "short", Deadline::in(5)).bytes, "the request is invalid");
   mine.release(data);
   EXPECT_FALSE(ask(id).fd);
 }
 
-TEST(Shm, SaysWhichLinkHasNoRoomInTheArena) {
-  Team team(2, false);
-  Seat seat(team, 0, ShmThreads::make);
+TEST(Shm, NamesTheLinkThatHasNoRoomInTheArena) {
+  RankGroup group(2, false);
+  TestRank self(group, 0, ShmThreads::make);
   const auto fill = [&] {
     for (uint32_t link_lane = 0; link_lane < 10000; ++link_lane)
-      seat.transport->connect_out(1, link_lane, Deadline::in(5));
+      self.transport->connect_out(1, link_lane, Deadline::in(5));
   };
   EXPECT_THROW(fill(), Error);
-  Seat other(team, 1, ShmThreads::make);
+  TestRank other(group, 1, ShmThreads::make);
   try {
     other.transport->connect_in(0, 20000, Deadline::in(5));
     FAIL();
@@ -239,9 +239,9 @@ TEST(Shm, SaysWhichLinkHasNoRoomInTheArena) {
   }
 }
 
-TEST(Shm, StillTellsOfItsLinksAfterItsWriterHasLeft) {
-  Team team(2, false);
-  Seat writing(team, 0, ShmThreads::make), reading(team, 1, ShmThreads::make);
+TEST(Shm, AnswersForItsLinksAfterTheWriterHasLeft) {
+  RankGroup group(2, false);
+  TestRank writing(group, 0, ShmThreads::make), reading(group, 1, ShmThreads::make);
   Writer writer(writing, 1, 0, 100);
   writer.write(7, payload_of(1, 100));
   writing.transport.reset();
@@ -251,19 +251,19 @@ TEST(Shm, StillTellsOfItsLinksAfterItsWriterHasLeft) {
 }
 
 TEST(Shm, SaysWhyItCannotReachARank) {
-  Team team(2, false);
-  Seat seat(team, 0, ShmThreads::make);
-  EXPECT_TRUE(seat.transport->probe(1).ok);
-  const auto without = make_by_name("shm", {.wireup = &seat.wireup, .arena = &seat.arena, .arena_fd = -1});
+  RankGroup group(2, false);
+  TestRank self(group, 0, ShmThreads::make);
+  EXPECT_TRUE(self.transport->probe(1).ok);
+  const auto without = make_by_name("shm", {.wireup = &self.wireup, .arena = &self.arena, .arena_fd = -1});
   EXPECT_FALSE(without->probe(1).ok);
   EXPECT_NE(without->probe(1).why_not.find("not shared memory"), std::string::npos);
   EXPECT_THROW(without->connect_out(1, 0, Deadline::in(1)), Error);
 }
 
-/// Whatever a writer leaves in the memory that it shares, its reader finds it bad and reads nothing else.
-TEST(Shm, FindsForgedDescriptorsBad) {
-  Team team(2, false);
-  Seat writing(team, 0, ShmThreads::make), reading(team, 1, ShmThreads::make);
+/// A reader rejects any forged content of the shared memory and reads nothing outside it.
+TEST(Shm, RejectsForgedDescriptors) {
+  RankGroup group(2, false);
+  TestRank writing(group, 0, ShmThreads::make), reading(group, 1, ShmThreads::make);
   link::OutLink out = writing.transport->connect_out(1, 0, Deadline::in(5));
   const link::InLink in = reading.transport->connect_in(0, 0, Deadline::in(5));
   const uint64_t all = writing.memory.bytes();
@@ -285,7 +285,7 @@ TEST(Shm, FindsForgedDescriptorsBad) {
                           {9, 1, 8, 0}};
   uint64_t state = 1;
   std::vector<Forged> all_cases(std::begin(cases), std::end(cases));
-  for (int i = 0; i < 20000; ++i) {  // and noise: whatever is accepted lies where it may
+  for (int i = 0; i < 20000; ++i) {  // random bytes: an accepted payload lies within bounds
     uint64_t word[4];
     for (uint64_t& w : word) {
       state = state * 6364136223846793005 + 1442695040888963407;

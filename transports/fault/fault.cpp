@@ -51,7 +51,7 @@ class Fault final : public Transport {
     inner_->stop();
   }
 
-  /// No longer than until the next message is due.
+  /// Sleeps at most until the next message is due.
   bool sleep(double seconds) override {
     bool expects = false;
     for (const Gate& gate : gates_) {

@@ -14,7 +14,7 @@ Gate::Clock::duration ticks(double seconds) {
 }  // namespace
 
 Gate::Gate(const link::OutLink& inner, const FaultPlan& plan, uint64_t link_seed)
-    : plan_(plan), inner_(inner), times_(link_seed), spoils_(~link_seed) {
+    : plan_(plan), inner_(inner), times_(link_seed), corruptions_(~link_seed) {
   in_ = {.memory = ring_.get(), .peer = inner.peer, .addresses = true};
 }
 
@@ -28,22 +28,22 @@ bool Gate::progress(Clock::time_point now) {
     link::HostWire::poll(in_, header, arrival, inner_.next - in_.next);
     if (inner_.next == plan_.kill) ::raise(SIGKILL);
     if (inner_.next == plan_.corrupt) {
-      send_spoilt(header, arrival);
+      send_corrupted(header, arrival);
     } else {
       send(header, arrival.data);
     }
     moved = true;
   }
-  return give_back() || moved;
+  return release_consumed() || moved;
 }
 
-/// Gives every new message its time: it enters the link when the one before has left it.
+/// Sets the due time of every new message: it enters the link when the one before has left it.
 bool Gate::schedule(Clock::time_point now) {
   bool any = false;
   link::Header header{};
   link::Arrival arrival;
   for (; link::HostWire::poll(in_, header, arrival, scheduled_ - in_.next) == link::Poll::Ready; ++scheduled_) {
-    const double chance = static_cast<double>(times_() >> 11) * 0x1p-53;  // even from 0 to 1
+    const double chance = static_cast<double>(times_() >> 11) * 0x1p-53;  // uniform in [0, 1)
     free_ = std::max(free_, now) + ticks(plan_.delay);
     due_[scheduled_ % link::kCapacity] = free_ + ticks(plan_.latency + plan_.jitter * chance);
     any = true;
@@ -51,8 +51,8 @@ bool Gate::schedule(Clock::time_point now) {
   return any;
 }
 
-/// The executor gets its memory back when the reader is done with it.
-bool Gate::give_back() {
+/// Consumes the executor's messages that the reader has consumed.
+bool Gate::release_consumed() {
   if (in_.next == inner_.next) return false;
   link::HostWire::refresh(inner_);
   const bool any = in_.next < inner_.acked;
@@ -68,12 +68,12 @@ void Gate::send(const link::Header& header, const unsigned char* data) {
   }
 }
 
-void Gate::send_spoilt(link::Header header, const link::Arrival& arrival) {
+void Gate::send_corrupted(link::Header header, const link::Arrival& arrival) {
   switch (plan_.what) {
     case FaultPlan::Corrupt::Payload:
-      return send(header, spoil(header, arrival));
+      return send(header, corrupt_payload(header, arrival));
     case FaultPlan::Corrupt::Tag:
-      header.tag ^= uint64_t{1} << spoils_() % 48;
+      header.tag ^= uint64_t{1} << corruptions_() % 48;
       return send(header, arrival.data);
     case FaultPlan::Corrupt::Length:
       header.length = header.length == 0 ? 1 : header.length / 2;
@@ -87,16 +87,16 @@ void Gate::send_spoilt(link::Header header, const link::Arrival& arrival) {
   }
 }
 
-/// The payload with one bit flipped: a copy, except where it must lie in the arena. There it is already this rank's own
-/// copy and is spoilt in place, for all peers that it was published to.
-unsigned char* Gate::spoil(const link::Header& header, const link::Arrival& arrival) {
+/// The payload with one bit flipped. It is a copy, except when it must lie in the arena: then the staged payload is
+/// corrupted in place, for all peers that it was published to.
+unsigned char* Gate::corrupt_payload(const link::Header& header, const link::Arrival& arrival) {
   auto* data = const_cast<unsigned char*>(arrival.data);
   if (inner_.arena == nullptr || arrival.inlined) {
-    forged_.assign(arrival.data, arrival.data + header.length);
-    data = forged_.data();
+    corrupted_.assign(arrival.data, arrival.data + header.length);
+    data = corrupted_.data();
   }
   if (header.length != 0) {
-    const uint64_t bit = spoils_() % (8 * header.length);
+    const uint64_t bit = corruptions_() % (8 * header.length);
     data[bit / 8] = static_cast<unsigned char>(data[bit / 8] ^ 1U << bit % 8);
   }
   return data;
@@ -116,10 +116,10 @@ std::optional<Gate::Clock::time_point> Gate::due() const {
 
 void Gate::stop() {
   stopped_ = true;
-  if (inner_.arena == nullptr) {  // a thread reads what the executor has lent where it lies
+  if (inner_.arena == nullptr) {  // a thread may be reading zero-copy messages
     link::HostWire::refresh(inner_);
-    link::HostLendWire::take_back(inner_);
-    while (link::HostLendWire::held(inner_)) std::this_thread::yield();
+    link::HostRevokeWire::revoke(inner_);
+    while (link::HostRevokeWire::being_read(inner_)) std::this_thread::yield();
   }
   link::HostWire::close(in_);
 }

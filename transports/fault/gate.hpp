@@ -1,5 +1,5 @@
-// One faulty link: holds the messages of an executor until they are due, spoils those that shall be spoilt, and lets
-// them through.
+// One faulty link: holds the executor's messages until they are due, corrupts those that the plan names, and forwards
+// them.
 #pragma once
 
 #include <array>
@@ -21,38 +21,38 @@ class Gate {
 
   Gate(const link::OutLink& inner, const FaultPlan& plan, uint64_t link_seed);
 
-  /// What the executor writes to.
-  /// Its payloads lie where the inner link's do; lent memory, which the gate could not spoil, only in one process.
+  /// The link that the executor writes to. Its payloads lie where the inner link's do. It has zero-copy within one
+  /// process only, because the gate could not corrupt such a message for another process.
   link::OutLink link() const {
     return {.memory = ring_.get(),
             .peer = inner_.peer,
             .zcopy_threshold = inner_.arena == nullptr ? inner_.zcopy_threshold : link::kNever};
   }
 
-  /// Lets through what is due and has room. True when anything moved.
+  /// Forwards the messages that are due and have room. True when anything moved.
   bool progress(Clock::time_point now);
-  /// Is there any message that has not gone through?
+  /// Is there a message that has not been forwarded?
   bool waiting() const;
-  /// When the next message that is known is due.
+  /// When the next scheduled message is due.
   std::optional<Clock::time_point> due() const;
   void stop();
 
  private:
   bool schedule(Clock::time_point now);
-  bool give_back();
-  void send_spoilt(link::Header header, const link::Arrival& arrival);
-  unsigned char* spoil(const link::Header& header, const link::Arrival& arrival);
+  bool release_consumed();
+  void send_corrupted(link::Header header, const link::Arrival& arrival);
+  unsigned char* corrupt_payload(const link::Header& header, const link::Arrival& arrival);
   void send(const link::Header& header, const unsigned char* data);
 
   const FaultPlan plan_;
   std::unique_ptr<link::LinkMemory> ring_ = std::make_unique<link::LinkMemory>();
   link::InLink in_;
-  link::OutLink inner_;                                 // its `next` says how many messages have gone through
-  uint64_t scheduled_ = 0;                              // messages whose time is known
+  link::OutLink inner_;                                 // `next`: messages forwarded so far
+  uint64_t scheduled_ = 0;                              // messages that have a due time
   std::array<Clock::time_point, link::kCapacity> due_;  // of the message in each slot
-  Clock::time_point free_{};                            // when the link has no message in it any more
-  std::mt19937_64 times_, spoils_;                      // two, since what is drawn first depends on the time
-  std::vector<unsigned char> forged_;                   // a spoilt payload
+  Clock::time_point free_{};                            // when the link is empty
+  std::mt19937_64 times_, corruptions_;                 // two, because the order of draws depends on time
+  std::vector<unsigned char> corrupted_;                // a corrupted payload
   bool stopped_ = false;
 };
 

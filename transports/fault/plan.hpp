@@ -1,4 +1,4 @@
-// What shall go wrong on the links of a rank.
+// The faults to inject into the links of a rank.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tutti::transports {
 
-/// Messages are counted on each link, from 0. Everything random follows from the seed and the link, so that a run can
+/// Messages are counted on each link, from 0. All random numbers follow from the seed and the link, so that a run can
 /// be repeated.
 struct FaultPlan {
   static constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
@@ -18,12 +18,12 @@ struct FaultPlan {
     Payload,  ///< one bit of the payload is flipped
     Tag,      ///< one bit of the fingerprint is flipped
     Length,   ///< the payload is cut to half; an empty message gets a byte
-    Header    ///< the descriptor becomes one that no writer writes; for links through memory
+    Header    ///< the descriptor becomes invalid; for links through memory
   };
 
-  double delay = 0;         ///< seconds that a message occupies its link: no other passes meanwhile
-  double latency = 0;       ///< seconds more until it is there; others follow meanwhile
-  double jitter = 0;        ///< up to so many seconds more, at random: reorders messages of different links
+  double delay = 0;         ///< seconds that a message occupies its link, during which no other passes
+  double latency = 0;       ///< further seconds until it arrives, during which others may follow
+  double jitter = 0;        ///< at most so many further seconds, at random: reorders messages of different links
   uint64_t stall = kNever;  ///< this message and all after it never arrive
   uint64_t kill = kNever;   ///< the process dies (SIGKILL) instead of sending this message
   uint64_t corrupt = kNever;

@@ -1,4 +1,4 @@
-// Links between threads of one process: the ring is ordinary memory, and any buffer can be read where it is.
+// Links between threads of one process: the ring is ordinary memory, and any buffer can be read in place.
 #include <deque>
 #include <map>
 #include <mutex>
@@ -10,9 +10,9 @@
 namespace tutti::transports {
 namespace {
 
-/// The links of this process by communicator, ends and link_lane; whichever end comes first makes the memory, and the
-/// memory goes when both ends are gone.
-class Meeting {
+/// The links of this process, by communicator, ends and link lane. The first end creates the memory; it is freed when
+/// both ends are gone.
+class LinkTable {
  public:
   using Key = std::tuple<std::string, Rank, Rank, uint32_t>;
 
@@ -27,9 +27,9 @@ class Meeting {
     entry = made;
     return made;
   }
-  static Meeting& place() {
-    static Meeting* meeting = new Meeting;  // outlives every static object that may still hold a link
-    return *meeting;
+  static LinkTable& instance() {
+    static LinkTable* table = new LinkTable;  // never destroyed: static objects may still hold links
+    return *table;
   }
 
  private:
@@ -61,13 +61,13 @@ class Local final : public Transport {
   }
 
   link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline) override {
-    return {.memory = join(wireup_.rank(), peer, link_lane),
+    return {.memory = memory_of(wireup_.rank(), peer, link_lane),
             .peer = peer,
             .zcopy_threshold = link::kZcopyFrom,
-            .helping = &helping_.emplace_back()};
+            .cooperative_writer = &writers_.emplace_back()};
   }
   link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline) override {
-    return {.memory = join(peer, wireup_.rank(), link_lane),
+    return {.memory = memory_of(peer, wireup_.rank(), link_lane),
             .peer = peer,
             .addresses = true,
             .cooperative = true,
@@ -75,18 +75,18 @@ class Local final : public Transport {
   }
 
  private:
-  link::LinkMemory* join(Rank from, Rank to, uint32_t link_lane) {
-    held_.push_back(Meeting::place().memory({wireup_.name(), from, to, link_lane}));
-    return held_.back().get();
+  link::LinkMemory* memory_of(Rank from, Rank to, uint32_t link_lane) {
+    memory_.push_back(LinkTable::instance().memory({wireup_.name(), from, to, link_lane}));
+    return memory_.back().get();
   }
 
   Wireup& wireup_;
-  std::vector<std::shared_ptr<link::LinkMemory>> held_;
-  std::deque<link::CooperativeWriter> helping_;
+  std::vector<std::shared_ptr<link::LinkMemory>> memory_;
+  std::deque<link::CooperativeWriter> writers_;
 };
 
 const TransportRegistration local({.name = "local",
-                                   .summary = "threads of one process; every buffer is read where it is",
+                                   .summary = "threads of one process; every buffer is read in place",
                                    .preference = 10,
                                    .make = [](const Context& context) -> std::unique_ptr<Transport> {
                                      return std::make_unique<Local>(context);

@@ -40,8 +40,8 @@ unsigned char* map_shared(int fd, uint64_t bytes, int access = PROT_READ | PROT_
   return base == MAP_FAILED ? nullptr : static_cast<unsigned char*>(base);
 }
 
-/// Why `fd` must not be mapped and trusted to stay; null when it may. A file that can shrink, or huge pages that can be
-/// taken away, would kill whoever reads them with SIGBUS.
+/// Why `fd` must not be mapped; null when it may. Reading a file that can shrink, or huge pages that can be removed,
+/// would end in SIGBUS.
 const char* defect_of(int fd, uint64_t bytes) {
   if (fd < 0) return "no descriptor came with it";
   const int seals = ::fcntl(fd, F_GET_SEALS);
@@ -50,8 +50,8 @@ const char* defect_of(int fd, uint64_t bytes) {
   if (::fstatfs(fd, &system) != 0 || system.f_type != TMPFS_MAGIC) return "it is not plain memory";
   struct stat file {};
   if (::fstat(fd, &file) != 0 || file.st_size < 0) return "its size cannot be read";
-  if (bytes == 0 || bytes > kMost || bytes % kPage != 0) return "its size makes no sense";
-  if (static_cast<uint64_t>(file.st_size) < bytes) return "it is smaller than it is said to be";
+  if (bytes == 0 || bytes > kMost || bytes % kPage != 0) return "its size is invalid";
+  if (static_cast<uint64_t>(file.st_size) < bytes) return "it is smaller than stated";
   return nullptr;
 }
 
@@ -59,7 +59,7 @@ const char* defect_of(int fd, uint64_t bytes) {
 
 Segment Segment::create(uint64_t bytes) {
   if (bytes == 0 || bytes > kMost) {
-    throw_error(Code::InvalidArgument, "shared memory of {} bytes was asked for; from 1 to {} can be had", bytes,
+    throw_error(Code::InvalidArgument, "shared memory of {} bytes was requested; it must be 1 to {} bytes", bytes,
                 kMost);
   }
   bytes = (bytes + kPage - 1) / kPage * kPage;
@@ -73,8 +73,8 @@ Segment Segment::create(uint64_t bytes) {
 
 Segment Segment::map(Fd fd, uint64_t bytes, const std::string& whose, Access access) {
   if (const char* defect = defect_of(fd.get(), bytes)) {
-    throw_error(Code::ProtocolError, "the shared memory of {}, {} bytes as it says, was refused: {}", whose, bytes,
-                defect);
+    throw_error(Code::ProtocolError, "the shared memory of {}, of {} bytes by its own account, was refused: {}", whose,
+                bytes, defect);
   }
   unsigned char* const base = map_shared(fd.get(), bytes, access == Access::Read ? PROT_READ : PROT_READ | PROT_WRITE);
   if (base == nullptr) {

@@ -1,5 +1,5 @@
-// Memory that processes of one host share without a name: a memfd, handed from process to process as a descriptor.
-// Nothing has to be unlinked; the kernel takes it back when the last process that has it ends, however it ends.
+// Memory that processes of one host share without a name: a memfd, passed between processes as a descriptor. Nothing
+// has to be unlinked; the kernel frees it when the last process that has it ends, however it ends.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,14 @@ namespace tutti::transports {
 
 class Segment {
  public:
-  /// Zeroed memory of this process, `bytes` rounded up to whole pages. All of it is allocated here and now, on the
-  /// caller's NUMA node, so that touching it can never fail; its size is sealed.
-  /// Throws Error(OutOfMemory) where the memory cannot be had, Error(SystemError) where memfds cannot.
+  /// Zeroed memory of this process, `bytes` rounded up to whole pages. All pages are allocated at once, on the caller's
+  /// NUMA node, so that touching them cannot fail; the size is sealed.
+  /// Throws Error(OutOfMemory) if there is too little memory, Error(SystemError) if the system refuses a memfd.
   static Segment create(uint64_t bytes);
 
   enum class Access { Read, Write };
-  /// Maps a segment of `whose` (for error texts, e.g. "rank 3") that came as a descriptor. `bytes` is what the peer
-  /// says; a descriptor that could shrink, or that is not plain memory of at least this size, is not touched:
-  /// Error(ProtocolError).
+  /// Maps a segment of `whose` (for error texts, e.g. "rank 3") that came as a descriptor. `bytes` is the size that the
+  /// peer states. Throws Error(ProtocolError) for a descriptor that could shrink, or is not plain memory of this size.
   static Segment map(Fd fd, uint64_t bytes, const std::string& whose, Access access = Access::Write);
 
   Segment() = default;
@@ -31,10 +30,10 @@ class Segment {
 
   unsigned char* base() const { return base_; }
   uint64_t bytes() const { return bytes_; }
-  /// Enters all pages into this process's tables now, at a third of what each costs when it is touched first, and so
-  /// that no message waits for it. Where the kernel cannot (before Linux 5.14) they come as they are touched.
+  /// Enters all pages into this process's page tables now, at a third of the cost of a page fault each, so that no
+  /// message waits for one. Does nothing before Linux 5.14.
   void enter_pages() const;
-  /// What peers map; −1 for a segment that is itself a peer's.
+  /// The descriptor that peers map; −1 for a peer's segment.
   int fd() const { return fd_.get(); }
 
  private:

@@ -1,8 +1,8 @@
 // Links between processes of one host: the ring and the payloads lie in the writer's arena, which the reader maps.
 //
-// An arena is a Segment, one descriptor for each rank. The reader asks the writer's control thread for a link; the
-// answer says where in the arena its LinkMemory is, and the first one brings the descriptor. Whichever end comes first
-// makes the LinkMemory, so neither waits for the other's user threads.
+// An arena is a Segment, one descriptor per rank. The reader asks the writer's control thread for a link; the answer
+// says where in the arena its LinkMemory is, and the first answer brings the descriptor. The end that comes first
+// creates the LinkMemory, so neither waits for the other's user threads.
 #include <fcntl.h>
 
 #include <algorithm>
@@ -30,33 +30,33 @@ namespace tutti::transports {
 namespace {
 
 constexpr const char* kService = "shm";
-constexpr const char* kPullService = "shm-pull";
-constexpr uint32_t kMostProcessId = 1 << 22;  // of Linux (PID_MAX_LIMIT)
-constexpr const char* kShareService = "shm-share";
-constexpr size_t kMostWindows = 64;          // of one peer
-constexpr uint64_t kMostEntered = 64 << 20;  // bytes of peers' arenas: what a peer says of its size is not trusted
+constexpr const char* kCmaService = "shm-cma";
+constexpr const char* kMapService = "shm-map";
+constexpr uint32_t kMaxProcessId = 1 << 22;  // Linux: PID_MAX_LIMIT
+constexpr size_t kMaxMappings = 64;          // of one peer
+constexpr uint64_t kMostEntered = 64 << 20;  // bytes of peers' arenas: the size that a peer states is not trusted
 
 struct Request {
   uint32_t link_lane;
-  uint32_t needs_memory;  // 1: send the arena's descriptor along
+  uint32_t needs_memory;  // 1: the answer brings the arena's descriptor
 };
-/// A refusal is any other answer: words, for people.
+/// Any other answer is a refusal: text for the user.
 struct Answer {
   uint64_t magic;
   uint64_t arena_bytes;
   uint64_t link;  // offset of the LinkMemory in the arena
 };
-/// "Can you read my memory?": what stands there is known only to the asker. The answer is kYes, or words for why not.
-struct PullRequest {
+/// Asks a peer to read `word` at `address` of the asking process by CMA. The answer is kYes, or the reason why not.
+struct CmaRequest {
   uint64_t address;
   uint64_t word;
 };
 constexpr const char* kYes = "yes";
-/// "Let me map your region `id`." The answer brings the descriptor.
-struct ShareRequest {
+/// Asks to map region `id`. The answer brings the descriptor.
+struct MapRequest {
   uint64_t id;
 };
-struct ShareAnswer {
+struct MapAnswer {
   uint64_t magic;
   uint64_t bytes;
 };
@@ -73,19 +73,19 @@ bool unpack(const std::string& bytes, T& value) {
   return true;
 }
 
-/// The links that this rank writes. Outlives the transport: a reader may ask for a link after its writer, having
-/// written everything, has left.
+/// The links that this rank writes. Outlives the transport: a reader may ask for a link after its writer has written
+/// everything and left.
 class Outgoing {
  public:
   explicit Outgoing(const Context& context)
       : fd_(::fcntl(context.arena_fd, F_DUPFD_CLOEXEC, 0)), bytes_(context.arena->bytes()), arena_(context.arena) {}
 
-  /// The link to `reader`: where it begins in the arena. Throws Error(OutOfMemory), or InvalidUsage after close().
+  /// The offset of the link to `reader` in the arena. Throws Error(OutOfMemory), or InvalidUsage after close().
   uint64_t link(Rank reader, uint32_t link_lane) {
     const std::lock_guard lock(mutex_);
     const auto known = links_.find({reader, link_lane});
     if (known != links_.end()) return known->second;
-    if (arena_ == nullptr) throw_error(Code::InvalidUsage, "the rank left without ever having used this link");
+    if (arena_ == nullptr) throw_error(Code::InvalidUsage, "the rank left without having used this link");
     const auto offset = static_cast<uint64_t>(arena_->reserve(sizeof(link::LinkMemory)) - arena_->base());
     links_.emplace(std::pair(reader, link_lane), offset);
     return offset;
@@ -93,7 +93,7 @@ class Outgoing {
 
   Wireup::Reply answer(Rank reader, const std::string& bytes) {
     Request request{};
-    if (!unpack(bytes, request)) return {"the request makes no sense", Fd()};
+    if (!unpack(bytes, request)) return {"the request is invalid", Fd()};
     try {
       const Answer answer{kMagic, bytes_, link(reader, request.link_lane)};
       if (request.needs_memory == 0) return {pack(answer), Fd()};
@@ -105,7 +105,7 @@ class Outgoing {
     }
   }
 
-  /// The arena is going: links that exist are still told, no new ones are made.
+  /// The arena is about to go: existing links are still answered, no new ones are made.
   void close() {
     const std::lock_guard lock(mutex_);
     arena_ = nullptr;
@@ -119,17 +119,17 @@ class Outgoing {
   std::map<std::pair<Rank, uint32_t>, uint64_t> links_;
 };
 
-/// Answers peers that ask whether this process can pull from theirs. It may outlive the transport.
-Wireup::Service pull_service(const Wireup& wireup) {
-  std::vector<int> processes;  // 0: a process of another host, whose number means nothing here
+/// Answers peers that ask whether this process can read theirs by CMA. It may outlive the transport.
+Wireup::Service cma_service(const Wireup& wireup) {
+  std::vector<int> processes;  // 0: a process of another host
   const ProcessId& mine = wireup.process_id(wireup.rank());
   for (Rank peer = 0; peer < wireup.ranks(); ++peer) {
     const ProcessId& theirs = wireup.process_id(peer);
     processes.push_back(theirs.host == mine.host ? static_cast<int>(theirs.process) : 0);
   }
   return [processes](Rank from, const std::string& bytes) -> Wireup::Reply {
-    PullRequest request{};
-    if (!unpack(bytes, request)) return {"the request makes no sense", Fd()};
+    CmaRequest request{};
+    if (!unpack(bytes, request)) return {"the request is invalid", Fd()};
     if (env().cma == Cma::Off) return {"TUTTI_CMA is off", Fd()};
     const auto* const address = reinterpret_cast<const unsigned char*>(request.address);
     unsigned char word[sizeof request.word];
@@ -137,28 +137,28 @@ Wireup::Service pull_service(const Wireup& wireup) {
     if (process <= 0) return {"it runs on another host", Fd()};
     const int error = link::cma_read(process, address, word, sizeof word);
     if (error != 0) return {std::strerror(error), Fd()};
-    if (std::memcmp(word, &request.word, sizeof word) != 0) return {"its process is not the one it seems", Fd()};
+    if (std::memcmp(word, &request.word, sizeof word) != 0) return {"the process with its id is another one", Fd()};
     return {kYes, Fd()};
   };
 }
 
-/// Hands peers the shared memory that our messages lie in.
-Wireup::Reply share(const std::string& bytes) {
-  ShareRequest request{};
-  if (!unpack(bytes, request)) return {"the request makes no sense", Fd()};
-  link::SharedMemory::Given given = link::SharedMemory::of_this_process().give(request.id);
-  if (given.bytes == 0) return {"there is no such memory (any more)", Fd()};
-  if (!given.fd) return {"no descriptor is left; raise ulimit -n", Fd()};
-  return {pack(ShareAnswer{kMagic, given.bytes}), std::move(given.fd)};
+/// Gives peers the descriptor of a region of this process.
+Wireup::Reply export_region(const std::string& bytes) {
+  MapRequest request{};
+  if (!unpack(bytes, request)) return {"the request is invalid", Fd()};
+  link::SharedMemory::Exported region = link::SharedMemory::of_this_process().export_region(request.id);
+  if (region.bytes == 0) return {"there is no such region (any more)", Fd()};
+  if (!region.fd) return {"no descriptor is left; raise ulimit -n", Fd()};
+  return {pack(MapAnswer{kMagic, region.bytes}), std::move(region.fd)};
 }
 
-/// A peer's regions, mapped when a message is first found in them.
-class PeerWindows final : public link::PeerMappings {
+/// A peer's regions, each mapped at its first message.
+class ShmMappings final : public link::PeerMappings {
  public:
-  PeerWindows(Wireup& wireup, Rank peer) : wireup_(wireup), peer_(peer) {}
+  ShmMappings(Wireup& wireup, Rank peer) : wireup_(wireup), peer_(peer) {}
 
   unsigned char* find(uint64_t id, uint64_t offset, uint64_t bytes, int& error) override {
-    auto found = std::find_if(open_.begin(), open_.end(), [&](const Window& window) { return window.id == id; });
+    auto found = std::find_if(open_.begin(), open_.end(), [&](const Mapping& mapping) { return mapping.id == id; });
     if (found == open_.end()) {
       error = open(id);
       if (error != 0) return nullptr;
@@ -174,19 +174,19 @@ class PeerWindows final : public link::PeerMappings {
   }
 
  private:
-  struct Window {
+  struct Mapping {
     uint64_t id;
     Segment memory;
   };
 
   int open(uint64_t id) {
     try {
-      Wireup::Reply reply = wireup_.ask(peer_, kShareService, pack(ShareRequest{id}), Deadline::in(env().timeout));
-      ShareAnswer answer{};
+      Wireup::Reply reply = wireup_.ask(peer_, kMapService, pack(MapRequest{id}), Deadline::in(env().timeout));
+      MapAnswer answer{};
       if (!unpack(reply.bytes, answer) || answer.magic != kMagic) return ENOENT;
       Segment memory = Segment::map(std::move(reply.fd), answer.bytes, fmt::format("rank {}", peer_));
-      if (open_.size() == kMostWindows) open_.pop_back();  // a call has a few of them in use, which are further ahead
-      open_.insert(open_.begin(), Window{id, std::move(memory)});
+      if (open_.size() == kMaxMappings) open_.pop_back();  // a call uses only a few, which are at the front
+      open_.insert(open_.begin(), Mapping{id, std::move(memory)});
       return 0;
     } catch (const Error& error) {
       log_debug("shm: rank {}'s memory cannot be mapped: {}", peer_, error.what());
@@ -205,7 +205,7 @@ class PeerWindows final : public link::PeerMappings {
 
   Wireup& wireup_;
   const Rank peer_;
-  std::vector<Window> open_;  // the one used last first
+  std::vector<Mapping> open_;  // most recently used first
 };
 
 class Shm final : public Transport {
@@ -216,9 +216,9 @@ class Shm final : public Transport {
     context.wireup->serve(kService, [outgoing = outgoing_](Rank from, const std::string& request) {
       return outgoing->answer(from, request);
     });
-    context.wireup->serve(kPullService, pull_service(*context.wireup));
-    context.wireup->serve(kShareService, [](Rank, const std::string& request) { return share(request); });
-    if (env().cma != Cma::Off) permit_pulling(others_of_host());
+    context.wireup->serve(kCmaService, cma_service(*context.wireup));
+    context.wireup->serve(kMapService, [](Rank, const std::string& request) { return export_region(request); });
+    if (env().cma != Cma::Off) permit_cma(others_of_host());
   }
   ~Shm() override {
     if (outgoing_) outgoing_->close();
@@ -232,7 +232,7 @@ class Shm final : public Transport {
   Reach probe(Rank peer) const override {
     const ProcessId &mine = context_.wireup->process_id(context_.wireup->rank()),
                     &theirs = context_.wireup->process_id(peer);
-    if (mine.host != theirs.host) return {.ok = false, .why_not = "another host, or other namespaces of this one"};
+    if (mine.host != theirs.host) return {.ok = false, .why_not = "another host, or other namespaces of this host"};
     if (!outgoing_) return {.ok = false, .why_not = "this rank's arena is not shared memory"};
     return {.ok = true, .alpha = 250e-9, .beta = 1 / 10e9};
   }
@@ -243,31 +243,31 @@ class Shm final : public Transport {
     const int error = link::cma_read(static_cast<int>(context_.wireup->process_id(peer).process),
                                      reinterpret_cast<const unsigned char*>(word.at),
                                      reinterpret_cast<unsigned char*>(&read), sizeof read);
-    return error == 0 && read == word.value ? ReadAccess::Pulled : ReadAccess::None;
+    return error == 0 && read == word.value ? ReadAccess::Cma : ReadAccess::None;
   }
   void all_read() override { all_read_ = true; }
 
-  /// Can the peer pull from this process? It is asked, and tries.
+  /// Can the peer read this process by CMA? Asks the peer, which tries.
   void acquaint(Rank peer, Deadline deadline) override {
-    if (all_read_ || env().cma == Cma::Off || !probe(peer).ok || pulls_.count(peer) != 0) return;
+    if (all_read_ || env().cma == Cma::Off || !probe(peer).ok || cma_readers_.count(peer) != 0) return;
     std::string answer;
     try {
       const volatile uint64_t word = random_u64();
-      const PullRequest request{reinterpret_cast<uint64_t>(&word), word};
-      answer = context_.wireup->ask(peer, kPullService, pack(request), deadline).bytes;
+      const CmaRequest request{reinterpret_cast<uint64_t>(&word), word};
+      answer = context_.wireup->ask(peer, kCmaService, pack(request), deadline).bytes;
     } catch (const Error& error) {
       answer = error.what();
     }
-    pulls_[peer] = answer == kYes;
-    if (!pulls_[peer]) log_debug("shm: rank {} cannot read this process's memory: {}", peer, printable(answer));
+    cma_readers_[peer] = answer == kYes;
+    if (!cma_readers_[peer]) log_debug("shm: rank {} cannot read this process's memory: {}", peer, printable(answer));
   }
 
   link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline) override {
     check(peer);
     unsigned char* const arena = context_.arena->base();
     auto* const memory = reinterpret_cast<link::LinkMemory*>(arena + outgoing_->link(peer, link_lane));
-    const auto known = pulls_.find(peer);
-    const bool by_cma = all_read_ || (known != pulls_.end() && known->second);
+    const auto known = cma_readers_.find(peer);
+    const bool by_cma = all_read_ || (known != cma_readers_.end() && known->second);
     const bool always = env().cma == Cma::Always;
     return {.memory = memory,
             .arena = arena,
@@ -275,13 +275,13 @@ class Shm final : public Transport {
             .zcopy_threshold = !by_cma ? link::kNever : (always ? 0 : link::kZcopyFrom),
             .by_cma = by_cma,
             .mapped_threshold = env().cma == Cma::Off ? link::kNever : (always ? 0 : link::kZcopyFrom),
-            .helping = &helping_.emplace_back(
-                link::CooperativeWriter{.process = process_of(peer), .mappings = &windows_of(peer)})};
+            .cooperative_writer = &writers_.emplace_back(
+                link::CooperativeWriter{.process = cma_process(peer), .mappings = &mappings_of(peer)})};
   }
 
   link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline deadline) override {
     check(peer);
-    Segment& theirs = mapped_[peer];
+    Segment& theirs = arenas_[peer];
     const bool first = theirs.base() == nullptr;
     const Request request{link_lane, first ? 1U : 0U};
     Wireup::Reply reply = context_.wireup->ask(peer, kService, pack(request), deadline);
@@ -294,7 +294,7 @@ class Shm final : public Transport {
     }
     if (answer.link % alignof(link::LinkMemory) != 0 || theirs.bytes() < sizeof(link::LinkMemory) ||
         answer.link > theirs.bytes() - sizeof(link::LinkMemory)) {
-      throw_error(Code::ProtocolError, "shm: rank {} says that its link lies at byte {} of its arena of {} bytes", peer,
+      throw_error(Code::ProtocolError, "shm: rank {} states an invalid link: at byte {} of its arena of {} bytes", peer,
                   answer.link, theirs.bytes());
     }
     auto* const memory = reinterpret_cast<link::LinkMemory*>(theirs.base() + answer.link);
@@ -302,8 +302,8 @@ class Shm final : public Transport {
             .arena = theirs.base(),
             .arena_bytes = theirs.bytes(),
             .peer = peer,
-            .process = process_of(peer),
-            .mappings = &windows_of(peer),
+            .process = cma_process(peer),
+            .mappings = &mappings_of(peer),
             .gate = &gate_,
             .cooperative = true,
             .zcopy_threshold = env().cma == Cma::Always ? 1 : link::kZcopyFrom};
@@ -314,16 +314,18 @@ class Shm final : public Transport {
     const ProcessId& mine = context_.wireup->process_id(context_.wireup->rank());
     std::set<int> others;
     for (Rank peer = 0; peer < context_.wireup->ranks(); ++peer) {
-      const ProcessId& other = context_.wireup->process_id(peer);
-      const bool possible = other.process > 0 && other.process <= kMostProcessId;  // the number is not trusted
-      if (other.host == mine.host && other.process != mine.process && possible)
-        others.insert(static_cast<int>(other.process));
+      const ProcessId& theirs = context_.wireup->process_id(peer);
+      const bool possible = theirs.process > 0 && theirs.process <= kMaxProcessId;  // the number is not trusted
+      if (theirs.host == mine.host && theirs.process != mine.process && possible)
+        others.insert(static_cast<int>(theirs.process));
     }
     return {others.begin(), others.end()};
   }
-  link::PeerMappings& windows_of(Rank peer) { return windows_.try_emplace(peer, *context_.wireup, peer).first->second; }
-  /// 0 where its memory is not to be touched.
-  int process_of(Rank peer) const {
+  link::PeerMappings& mappings_of(Rank peer) {
+    return mappings_.try_emplace(peer, *context_.wireup, peer).first->second;
+  }
+  /// The peer's process if CMA may be used, else 0.
+  int cma_process(Rank peer) const {
     return env().cma != Cma::Off ? static_cast<int>(context_.wireup->process_id(peer).process) : 0;
   }
   void check(Rank peer) const {
@@ -331,23 +333,23 @@ class Shm final : public Transport {
     if (!reach.ok) throw_error(Code::Unsupported, "shm cannot reach rank {}: {}", peer, reach.why_not);
   }
 
-  static std::string printable(std::string words) {
-    words.resize(std::min<size_t>(words.size(), 300));
-    for (char& c : words) c = c >= ' ' && c <= '~' ? c : '?';  // they came from outside
-    return words;
+  static std::string printable(std::string text) {
+    text.resize(std::min<size_t>(text.size(), 300));
+    for (char& c : text) c = c >= ' ' && c <= '~' ? c : '?';  // the text came from a peer
+    return text;
   }
-  [[noreturn]] static void throw_refused(Rank peer, const std::string& words) {
-    throw_error(Code::PeerFailed, "shm: rank {} made no link: {}", peer, printable(words));
+  [[noreturn]] static void throw_refused(Rank peer, const std::string& text) {
+    throw_error(Code::PeerFailed, "shm: rank {} made no link: {}", peer, printable(text));
   }
 
   const Context context_;
   std::shared_ptr<Outgoing> outgoing_;
-  std::map<Rank, Segment> mapped_;
-  uint64_t entered_ = 0;  // bytes of them
-  std::map<Rank, PeerWindows> windows_;
+  std::map<Rank, Segment> arenas_;
+  uint64_t entered_ = 0;  // bytes of arenas_ that are in the page tables
+  std::map<Rank, ShmMappings> mappings_;
   bool all_read_ = false;
-  std::map<Rank, bool> pulls_;
-  std::deque<link::CooperativeWriter> helping_;
+  std::map<Rank, bool> cma_readers_;  // peers that have been asked, and whether they can read this process
+  std::deque<link::CooperativeWriter> writers_;
   link::CmaGate gate_;
 };
 

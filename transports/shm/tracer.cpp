@@ -17,7 +17,7 @@
 namespace tutti::transports {
 namespace {
 
-constexpr size_t kDeepest = 1000;                 // ancestors; a bound, as processes change while they are looked at
+constexpr size_t kDeepest = 1000;                 // ancestors; a bound, because processes change while they are read
 constexpr ino_t kFirstPidNamespace = 0xEFFFFFFC;  // the kernel's PROC_PID_INIT_INO
 
 /// `process` and its ancestors.
@@ -27,20 +27,20 @@ std::vector<int> lineage(int process, const std::function<int(int)>& parent_of) 
   return all;
 }
 
-/// 0 where it cannot be read.
+/// 0 if it cannot be read.
 int parent_of_process(int process) {
   std::ifstream file(fmt::format("/proc/{}/stat", process));
   std::string line;
   std::getline(file, line);
-  const size_t name_end = line.rfind(')');  // the name before it may hold anything; then come the state and the parent
+  const size_t name_end = line.rfind(')');  // the name may hold any character; then come the state and the parent
   if (name_end == std::string::npos || line.size() < name_end + 4) return 0;
   return std::max(0, std::atoi(line.c_str() + name_end + 4));
 }
 
-bool asked_for_by_yama() {
+bool yama_restricts() {
   std::ifstream file("/proc/sys/kernel/yama/ptrace_scope");
   int scope = 0;
-  return file >> scope && scope == 1;  // 0 asks for nothing, 2 and 3 let nobody
+  return file >> scope && scope == 1;  // 0 restricts nothing, 2 and 3 permit nobody
 }
 
 bool in_first_pid_namespace() {
@@ -66,17 +66,17 @@ int tracer_for(int self, std::span<const int> others, const std::function<int(in
   return others.size() == 1 ? others.front() : 0;
 }
 
-void permit_pulling(std::span<const int> others) {
-  if (others.empty() || !asked_for_by_yama()) return;
+void permit_cma(std::span<const int> others) {
+  if (others.empty() || !yama_restricts()) return;
   static std::mutex mutex;
   static int named = 0, by = 0;
   const std::lock_guard lock(mutex);
   const int self = getpid();
   std::vector<int> all(others.begin(), others.end());
-  if (by == self && named != 0) all.push_back(named);  // the kernel remembers one; a forked child has named nobody
+  if (by == self && named != 0) all.push_back(named);  // the kernel keeps one name; a forked child has none
   const int tracer = tracer_for(self, all, parent_of_process, in_first_pid_namespace());
   if (tracer == 0) {
-    log_debug("ranks of this host have no launcher in common: Yama does not let them read each other's memory");
+    log_debug("the ranks of this host have no common launcher: Yama does not let them read each other's memory");
     return;
   }
   if (prctl(PR_SET_PTRACER, tracer, 0, 0, 0) == 0) {

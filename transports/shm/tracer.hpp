@@ -1,9 +1,9 @@
-// Whom this process lets read and write its memory, where Yama asks (/proc/sys/kernel/yama/ptrace_scope is 1).
+// Which processes may use CMA on this one under the Yama security module (/proc/sys/kernel/yama/ptrace_scope is 1).
 //
-// Yama lets a process attach to its own descendants, and to whoever named it, or an ancestor of it, by prctl
-// (PR_SET_PTRACER). A process names one other. The ranks of a host need each other, so each names the nearest ancestor
-// that it has in common with the others: their launcher, as a rule. What the launcher started may attach; nothing else
-// of this user may.
+// Yama lets a process attach to its descendants, and to each process that has named it or one of its ancestors by
+// prctl(PR_SET_PTRACER). A process can name one other. The ranks of a host need each other, so each names the nearest
+// common ancestor of all of them, normally the launcher. Then the processes that the launcher started may attach, and
+// no other process of this user.
 #pragma once
 
 #include <functional>
@@ -11,14 +11,13 @@
 
 namespace tutti::transports {
 
-/// The process to name so that all of `others` may attach to `self`; 0 where there is none. The first process of the
-/// machine is none (`whole_machine`: process 1 is that, not a container's): every process descends from it. Without a
-/// common ancestor a single other can still be named itself. `parent_of` gives 0 for what it does not know.
+/// The process to name so that all of `others` may attach to `self`; 0 if there is none. Process 1 is not named if it
+/// is the machine's and not a container's (`whole_machine`), because every process descends from it. Without a common
+/// ancestor, a single other process is named itself. `parent_of` returns 0 for an unknown parent.
 int tracer_for(int self, std::span<const int> others, const std::function<int(int)>& parent_of, bool whole_machine);
 
-/// Lets `others`, processes of this user on this host, pull from this one and push to it, and those that were let so
-/// before. Where they cannot be let (they have nothing but the machine's first process in common), pulling is refused
-/// by the kernel, and messages go through staging memory.
-void permit_pulling(std::span<const int> others);
+/// Permits CMA on this process to `others`, processes of this user on this host, and to those permitted before. If it
+/// cannot (their only common ancestor is the machine's process 1), the kernel refuses CMA, and messages are staged.
+void permit_cma(std::span<const int> others);
 
 }  // namespace tutti::transports

@@ -1,4 +1,4 @@
-// What goes over a stream: messages one after the other, each a header of 24 bytes and its payload. Little-endian.
+// The format of a stream: messages one after the other, each a header of 24 bytes and its payload. Little-endian.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct FrameHeader {
   uint64_t length;
 };
 
-inline constexpr uint64_t kMark = uint64_t{0x7475} << 48;  // "tu", above the number: noise does not look like it
+inline constexpr uint64_t kMark = uint64_t{0x7475} << 48;  // "tu", above the number: tells a header from noise
 
 namespace detail {
 inline void store(unsigned char* to, uint64_t value) {
@@ -37,11 +37,11 @@ inline void write_header(unsigned char (&to)[kHeaderBytes], const FrameHeader& h
   detail::store(to + 16, header.length);
 }
 
-/// What is wrong with a header of message `number`, or null when it may be used.
+/// What is wrong with the header of message `number`, or null if it is valid.
 inline const char* read_header(const unsigned char* from, uint64_t number, FrameHeader& header) {
   const uint64_t first = detail::load(from);
   header = {first & link::kTagMask, detail::load(from + 8), detail::load(from + 16)};
-  if ((first & ~link::kTagMask) != kMark) return "it does not begin as a header does";
+  if ((first & ~link::kTagMask) != kMark) return "it does not begin like a header";
   if (header.number != (number & link::kTagMask)) return "it is not the next message";
   if (header.tag > link::kTagMask) return "its fingerprint has more than 48 bits";
   if (header.length > kMaxMessage) return "it is longer than any message";

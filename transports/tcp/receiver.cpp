@@ -14,7 +14,7 @@
 namespace tutti::transports::tcp {
 namespace {
 
-constexpr uint64_t kStage = 16384;  // bytes received at a time while no large payload is under way
+constexpr uint64_t kStage = 16384;  // bytes received per call while no large payload is under way
 
 }  // namespace
 
@@ -40,13 +40,13 @@ Status Receiver::progress(bool& moved) {
   }
 }
 
-/// For one more message, whatever its length.
+/// Is there room for one more message of any length?
 bool Receiver::has_room() {
   reclaim();
   return link::HostWire::can_publish(out_) && held_ < link::kSlots;
 }
 
-/// Publishes one message if all its bytes are here. `next`: what is missing for another.
+/// Publishes one message if it is complete. `next`: what the next one needs.
 Status Receiver::take_message(Next& next) {
   next = Next::Bytes;
   if (!in_payload_) {
@@ -73,7 +73,7 @@ Status Receiver::take_message(Next& next) {
   return {};
 }
 
-/// Finds memory for a payload, and moves the part of it that came with the header.
+/// Gets memory for a payload, and copies the part of it that came with the header.
 Status Receiver::begin_payload(const FrameHeader& header) {
   if (!unused_.empty()) {
     payload_ = std::move(unused_.back());
@@ -96,11 +96,11 @@ Status Receiver::begin_payload(const FrameHeader& header) {
 }
 
 void Receiver::publish(uint64_t tag) {
-  Buffer& place = in_use_[out_.next % link::kCapacity];
-  place = std::move(payload_);
+  Buffer& buffer = in_use_[out_.next % link::kCapacity];
+  buffer = std::move(payload_);
   payload_ = {};
   in_payload_ = false;
-  link::HostWire::publish_staged(out_, tag, place.bytes.get(), header_.length);
+  link::HostWire::publish_staged(out_, tag, buffer.bytes.get(), header_.length);
   ++held_;
 }
 
@@ -135,29 +135,27 @@ Status Receiver::receive(bool& moved) {
   received_ += into_payload;
   filled_ += static_cast<uint64_t>(got) - into_payload;
   moved = true;
-  // A call that got less than it could take has emptied the stream, and the kernel tells of what comes next. It may
-  // have told of the stream's end already.
+  // A short read has emptied the stream, and an event reports the next bytes. The event of the stream's end may have
+  // come already.
   if (static_cast<uint64_t>(got) < rest + parts[1].iov_len && !ending_) readable_ = false;
   return {};
 }
 
-/// A stream that ends between two messages ends as it should: whether its writer still lives is for others to find out.
+/// A stream that ends between two messages ends properly. Others find out whether its writer still lives.
 Status Receiver::ended(int error) {
   if (error == 0 && !in_payload_ && buffered() == 0) {
     over_ = true;
     return {};
   }
   return {Code::PeerFailed,
-          fmt::format("tcp: the connection from rank {} (link_lane {}) broke in message {}: {}", peer(), link_lane_,
+          fmt::format("tcp: the connection from rank {} (link lane {}) broke in message {}: {}", peer(), link_lane_,
                       out_.next, error == 0 ? "it ended in the middle" : std::strerror(error))};
 }
 
 Status Receiver::garbage(const char* what, const FrameHeader& header) const {
-  return {
-      Code::ProtocolError,
-      fmt::format("tcp: what came from rank {} (link_lane {}) as message {} makes no sense: {} (number {}, tag {:#x}, "
-                  "{} bytes)",
-                  peer(), link_lane_, out_.next, what, header.number, header.tag, header.length)};
+  return {Code::ProtocolError,
+          fmt::format("tcp: message {} from rank {} (link lane {}) is invalid: {} (number {}, tag {:#x}, {} bytes)",
+                      out_.next, peer(), link_lane_, what, header.number, header.tag, header.length)};
 }
 
 }  // namespace tutti::transports::tcp

@@ -1,5 +1,4 @@
-// The reading end of a link over a stream: takes bytes from a socket and puts whole messages into a ring of this
-// process.
+// The reading end of a link over a stream: reads a socket and puts whole messages into a ring of this process.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +12,7 @@
 
 namespace tutti::transports::tcp {
 
-/// Memory for one payload; grows, and is used again and again.
+/// Memory for one payload; grows, and is reused.
 struct Buffer {
   std::unique_ptr<unsigned char[]> bytes;
   uint64_t size = 0;
@@ -23,7 +22,7 @@ class Receiver {
  public:
   Receiver(Rank peer, uint32_t link_lane);
 
-  /// What the executor reads from.
+  /// The link that the executor reads from.
   link::InLink link() const { return {.memory = ring_.get(), .peer = out_.peer, .addresses = true}; }
 
   /// The peer's stream has arrived; it becomes non-blocking.
@@ -33,14 +32,14 @@ class Receiver {
   Rank peer() const { return out_.peer; }
   uint32_t link_lane() const { return link_lane_; }
 
-  /// The kernel says that there is something to read; `ending`: that the stream ends after it.
+  /// Call it when the kernel reports bytes to read; `ending`: the stream ends after them.
   void wake(bool ending) {
     readable_ = true;
     ending_ = ending_ || ending;
   }
-  /// Is there anything that progress() would try to do at once?
+  /// Would progress() try to do anything?
   bool busy() { return attached() && (held_back_ || (readable_ && !over_)) && has_room(); }
-  /// Receives until there is nothing more, or the ring is full: the sender is then held back by its kernel and ours.
+  /// Receives until there is nothing more, or the ring is full: then the kernels' buffers fill up and stop the sender.
   Status progress(bool& moved);
 
  private:
@@ -65,14 +64,14 @@ class Receiver {
   std::unique_ptr<link::LinkMemory> ring_ = std::make_unique<link::LinkMemory>();
   link::OutLink out_;
   Buffer in_use_[link::kCapacity];  // of the message in each slot
-  uint32_t held_ = 0;               // how many of them
-  std::vector<Buffer> unused_;      // the last one was used last: it is still in the cache
-  uint64_t reclaimed_ = 0;          // messages whose buffers are back
+  uint32_t held_ = 0;               // buffers in in_use_
+  std::vector<Buffer> unused_;      // a stack: the last one is still in the cache
+  uint64_t reclaimed_ = 0;          // messages whose buffers have been reclaimed
 
-  std::unique_ptr<unsigned char[]> bytes_;  // as they come: headers, small messages, the beginnings of larger ones
-  uint64_t parsed_ = 0, filled_ = 0;        // those from parsed_ to filled_ are still to be looked at
+  std::unique_ptr<unsigned char[]> bytes_;  // received bytes: headers, small messages, the beginnings of larger ones
+  uint64_t parsed_ = 0, filled_ = 0;        // the bytes from parsed_ to filled_ are not parsed yet
 
-  bool held_back_ = false;   // messages that are here waited for room in the ring
+  bool held_back_ = false;   // received messages wait for room in the ring
   bool in_payload_ = false;  // else the next bytes are a header
   FrameHeader header_{};
   Buffer payload_;

@@ -13,7 +13,7 @@
 namespace tutti::transports::tcp {
 namespace {
 
-/// What one system call sends: the header and payload of every message in the ring, less what went before.
+/// What one system call sends: the header and payload of every message in the ring, without the bytes sent before.
 struct Batch {
   unsigned char headers[link::kCapacity][kHeaderBytes];
   iovec parts[2 * link::kCapacity];
@@ -50,7 +50,7 @@ Status Sender::progress(bool& moved) {
       const link::Poll poll = link::HostWire::poll(in_, header, arrival, ahead);
       if (poll == link::Poll::Empty) break;
       if (poll == link::Poll::Bad || header.length > kMaxMessage) {
-        return {Code::InternalError, fmt::format("tcp: message {} to rank {} on link_lane {}, {} bytes, cannot be sent",
+        return {Code::InternalError, fmt::format("tcp: message {} to rank {} on link lane {}, {} bytes, cannot be sent",
                                                  in_.next + ahead, in_.peer, link_lane_, header.length)};
       }
       write_header(batch.headers[ahead], {in_.next + ahead, header.tag, header.length});
@@ -68,13 +68,13 @@ Status Sender::progress(bool& moved) {
     }
     if (bytes < 0) return broken(errno);
     moved = true;
-    // A call that took less than it was given has filled the kernel's buffer; but only EAGAIN promises an event.
+    // A short write has filled the kernel's buffer, but only EAGAIN guarantees an event, so the loop tries again.
     advance(sent_ + static_cast<uint64_t>(bytes));
   }
   return {};
 }
 
-/// Of the messages from in_.next on, `bytes` are in the kernel.
+/// Consumes the messages that are completely sent: of those from in_.next on, `bytes` bytes are in the kernel.
 void Sender::advance(uint64_t bytes) {
   link::Header header{};
   link::Arrival arrival;
@@ -91,7 +91,7 @@ void Sender::stop() {
 }
 
 Status Sender::broken(int error) const {
-  return {Code::PeerFailed, fmt::format("tcp: the connection to rank {} (link_lane {}) broke at message {}: {}",
+  return {Code::PeerFailed, fmt::format("tcp: the connection to rank {} (link lane {}) broke at message {}: {}",
                                         in_.peer, link_lane_, in_.next, std::strerror(error))};
 }
 

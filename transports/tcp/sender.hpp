@@ -1,4 +1,4 @@
-// The writing end of a link over a stream: takes messages from a ring of this process and puts them on a socket.
+// The writing end of a link over a stream: moves messages from a ring of this process to a socket.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,20 @@ class Sender {
   /// `stream` is connected to `peer`; it becomes non-blocking.
   Sender(Fd stream, Rank peer, uint32_t link_lane);
 
-  /// What the executor writes to. Payloads are read from where they are, and consumed with their last byte in the
-  /// kernel: all memory is lent.
+  /// The link that the executor writes to. All longer messages are zero-copy: a payload is read in place, and consumed
+  /// when its last byte is in the kernel.
   link::OutLink link() const { return {.memory = ring_.get(), .peer = in_.peer, .zcopy_threshold = link::kZcopyFrom}; }
   int fd() const { return stream_.get(); }
 
-  /// The kernel says that the stream may take more.
+  /// Call it when the kernel reports that the stream can take more.
   void wake() { writable_ = true; }
-  /// Sends until there is nothing more, or the stream takes no more. `moved` becomes true when bytes went out.
+  /// Sends until there is nothing more, or the stream takes no more. Sets `moved` when bytes were sent.
   Status progress(bool& moved);
-  /// Is there anything that progress() would try to send?
+  /// Would progress() try to send anything?
   bool busy() const { return writable_ && waiting(); }
-  /// Is there anything that has not gone to the kernel yet?
+  /// Is there anything that is not in the kernel yet?
   bool waiting() const;
-  /// Lets go of the memory of all messages; nothing is sent any more.
+  /// Consumes all messages without sending them; nothing is sent any more.
   void stop();
 
  private:

@@ -1,8 +1,8 @@
 // Links between hosts: one TCP connection for each link, opened by its writer.
 //
-// An engine: messages go from a ring of the writer's process to a ring of the reader's. The kernel's buffers between
-// them hold back a writer whose reader lags. One epoll set tells which streams can go on; it reports changes only, so
-// a turn with nothing to do costs one system call, however many links there are.
+// An engine: messages go from a ring in the writer's process to a ring in the reader's. The kernel's buffers in between
+// stop a writer whose reader lags. One edge-triggered epoll set reports which streams can continue, so a turn with
+// nothing to do costs one system call for any number of links.
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -38,14 +38,14 @@ class Tcp final : public Transport {
 
   link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline deadline) override {
     Fd stream = wireup_.open_stream(peer, label(link_lane), deadline);
-    const int on = 1;  // a small message waits for no other (has no effect where the stream is not TCP)
+    const int on = 1;  // no delay for small messages (has no effect on a stream that is not TCP)
     ::setsockopt(stream.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     senders_.emplace_back(std::move(stream), peer, link_lane);
     watch(senders_.back().fd(), EPOLLOUT | EPOLLET, senders_.size() - 1, kSender);
     return senders_.back().link();
   }
 
-  /// The stream need not be here yet: progress() takes it when it comes.
+  /// The stream may come later: progress() takes it when it comes.
   link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline) override {
     receivers_.emplace_back(peer, link_lane);
     expected_.push_back(receivers_.size() - 1);
@@ -77,7 +77,7 @@ class Tcp final : public Transport {
     const bool busy = std::any_of(senders_.begin(), senders_.end(), [](const tcp::Sender& s) { return s.busy(); }) ||
                       std::any_of(receivers_.begin(), receivers_.end(), [](tcp::Receiver& r) { return r.busy(); });
     if (busy) return true;
-    constexpr double kLookForStreams = 1e-3;  // their arrival does not wake us
+    constexpr double kLookForStreams = 1e-3;  // seconds: a new stream raises no event
     if (!expected_.empty()) seconds = std::min(seconds, kLookForStreams);
     const double whole = std::floor(seconds);
     const timespec most{static_cast<time_t>(whole), static_cast<long>((seconds - whole) * 1e9)};
@@ -100,7 +100,7 @@ class Tcp final : public Transport {
     }
   }
 
-  /// Wakes the links whose streams can go on. What does not fit in one call is told by the next.
+  /// Wakes the links whose streams can continue. Events beyond the first 64 come with the next call.
   void collect_events() {
     std::array<epoll_event, 64> ready;
     const int count = ::epoll_wait(events_.get(), ready.data(), static_cast<int>(ready.size()), 0);
@@ -137,10 +137,10 @@ class Tcp final : public Transport {
 
   Wireup& wireup_;
   const Fd events_;
-  std::deque<tcp::Sender> senders_;  // they stay where they are
+  std::deque<tcp::Sender> senders_;  // a deque: addresses are stable
   std::deque<tcp::Receiver> receivers_;
   std::vector<size_t> expected_;  // receivers whose streams have not come yet
-  Status failure_;                // the first one; a broken stream does not heal
+  Status failure_;                // the first one; it is permanent
   bool stopped_ = false;
 };
 

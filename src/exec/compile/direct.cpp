@@ -14,7 +14,7 @@ class DirectLowering {
     lowered_.most_arrivals = lowered_.most_sources = 1;
   }
 
-  /// A lane of transfers with the same peers and direction.
+  /// Adds a lane of transfers with the same peers and direction.
   void add_lane(const std::vector<const Transfer*>& queue) {
     const uint32_t first = begin_lane();
     const bool send = queue.front()->send;
@@ -24,7 +24,7 @@ class DirectLowering {
     std::vector<uint32_t> ends;
     for (const Rank peer : queue.front()->peers) {
       ends.push_back(send ? links_.out(peer, direct_.link_lane) : links_.in(peer, direct_.link_lane));
-      if (send) zcopy_threshold = std::max(zcopy_threshold, lend_from_of(links_.outs()[ends.back()]));
+      if (send) zcopy_threshold = std::max(zcopy_threshold, zcopy_threshold_of(links_.outs()[ends.back()]));
     }
     table.insert(table.end(), ends.begin(), ends.end());
     const Range used{begin, static_cast<uint32_t>(table.size())};
@@ -33,9 +33,9 @@ class DirectLowering {
       each_message(t->bytes, [&](uint64_t done, uint64_t bytes) {
         Instruction op{.bytes = bytes, .salt = t->tag, .sources = 1};
         (send ? op.outs : op.arrivals) = used;
-        const Ref place = place_of(t->data + done);
-        if (send) choose_way(place, zcopy_threshold, largest, op);
-        add(op, {send ? place : Ref{Base::Message, 0}}, send ? Ref{} : place, send && direct_.scaled ? 0 : -1, first);
+        const Ref data = ref_of(t->data + done);
+        if (send) choose_delivery(data, zcopy_threshold, largest, op);
+        add(op, {send ? data : Ref{Base::Message, 0}}, send ? Ref{} : data, send && direct_.scaled ? 0 : -1, first);
       });
     }
     end_lane(first);
@@ -57,8 +57,8 @@ class DirectLowering {
                            .shape = FoldShape::Tree,
                            .completes = true};
       std::vector<Ref> sources(static_cast<size_t>(ranks), Ref{Base::Message, 0});
-      sources[static_cast<size_t>(rank)] = place_of(fold.mine + done);
-      add(op, sources, place_of(fold.to + done), direct_.scaled ? rank : -1, first);
+      sources[static_cast<size_t>(rank)] = ref_of(fold.mine + done);
+      add(op, sources, ref_of(fold.to + done), direct_.scaled ? rank : -1, first);
     });
     end_lane(first);
     lowered_.most_sources = std::max(lowered_.most_sources, static_cast<uint32_t>(ranks));
@@ -67,20 +67,20 @@ class DirectLowering {
 
   Lowered take() {
     if (direct_.cooperative) mark_cooperative(program_);
-    mark_lent(program_, links_);
+    mark_zcopy(program_, links_);
     lowered_.last = std::move(program_);
     return std::move(lowered_);
   }
 
  private:
-  /// Below, two copies are cheaper than the kernel's one.
-  static uint64_t lend_from_of(const link::OutLink& out) {
-    constexpr uint64_t kPullFrom = 64 << 10;  // bytes
-    return out.by_cma && out.zcopy_threshold != 0 ? std::max(kPullFrom, out.zcopy_threshold) : out.zcopy_threshold;
+  /// Over CMA, zero-copy pays from kCmaFrom on: below, staging's two copies are cheaper than one by the kernel.
+  static uint64_t zcopy_threshold_of(const link::OutLink& out) {
+    constexpr uint64_t kCmaFrom = 64 << 10;  // bytes
+    return out.by_cma && out.zcopy_threshold != 0 ? std::max(kCmaFrom, out.zcopy_threshold) : out.zcopy_threshold;
   }
-  static Ref place_of(const unsigned char* data) { return {Base::Input, reinterpret_cast<uint64_t>(data)}; }
+  static Ref ref_of(const unsigned char* data) { return {Base::Input, reinterpret_cast<uint64_t>(data)}; }
 
-  /// Calls visit(bytes before it, its bytes) for each message; nothing at all is one empty message.
+  /// Calls visit(bytes before the message, bytes of the message) for each message; 0 bytes are one empty message.
   template <class Visit>
   void each_message(uint64_t bytes, Visit&& visit) const {
     uint64_t done = 0;
@@ -91,12 +91,12 @@ class DirectLowering {
     } while (done < bytes);
   }
 
-  void choose_way(const Ref& place, uint64_t zcopy_threshold, uint64_t& largest, Instruction& op) const {
+  void choose_delivery(const Ref& data, uint64_t zcopy_threshold, uint64_t& largest, Instruction& op) const {
     op.inlined = op.bytes <= link::kInlineBytes;
-    op.lend = !op.inlined && !direct_.scaled && op.bytes >= zcopy_threshold;
-    op.pull = true;
-    op.lend_at = place;
-    if (op.inlined || op.lend) return;
+    op.zcopy = !op.inlined && !direct_.scaled && op.bytes >= zcopy_threshold;
+    op.allow_cma = true;
+    op.zcopy_at = data;
+    if (op.inlined || op.zcopy) return;
     op.stage = static_cast<uint32_t>(lowered_.stages.size());
     largest = std::max(largest, op.bytes);
   }
@@ -106,7 +106,7 @@ class DirectLowering {
 
   void add(Instruction op, const std::vector<Ref>& sources, const Ref& to, Rank raw, uint32_t first_of_lane) {
     op.step = static_cast<uint32_t>(program_.ops.size()) - first_of_lane;
-    lowered_.lends = lowered_.lends || op.lend;
+    lowered_.has_zcopy = lowered_.has_zcopy || op.zcopy;
     const auto segment = static_cast<uint32_t>(program_.segments.size());
     op.segments = {segment, segment + (op.bytes > 0 ? 1 : 0)};
     if (op.bytes > 0) {

@@ -1,5 +1,5 @@
-// Programs without a plan: messages whose sizes only their two ends know. Groups of sends and receives, and the
-// collectives whose blocks differ in length.
+// Programs without a plan, for messages whose sizes only their two ends know: groups of sends and receives, and
+// collectives with blocks of different lengths.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,16 @@
 
 namespace tutti::exec {
 
-/// Bytes that go to some ranks (the same to each), or come from one.
+/// Bytes sent to some ranks (the same to each), or received from one rank.
 struct Transfer {
   std::vector<Rank> peers;
   bool send = false;
   unsigned char* data = nullptr;
   uint64_t bytes = 0;
-  uint64_t tag = 0;  ///< what tells this transfer's messages from the call's others
+  uint64_t tag = 0;  ///< distinguishes this transfer's messages from others of the call
 };
 
-/// A block that all ranks contribute to, folded in rank order and in the canonical shape.
+/// A block to which all ranks contribute, folded in rank order and in the canonical shape.
 struct BlockFold {
   const unsigned char* mine = nullptr;  ///< this rank's contribution
   unsigned char* to = nullptr;
@@ -26,19 +26,19 @@ struct BlockFold {
   uint64_t tag = 0;  ///< as in Transfer
 };
 
-/// What a program is made of. Both ends of a transfer must cut it alike: `message` has to be the same on all ranks.
+/// The input of lower_direct(). Both ends of a transfer must cut it alike, so `message` is the same on all ranks.
 struct Direct {
   std::vector<Transfer> transfers;
-  std::vector<BlockFold> folds;  ///< none or one
+  std::vector<BlockFold> folds;  ///< at most one
   uint64_t message = 0;          ///< bytes of the longest message; a multiple of the element
-  bool scaled = false;           ///< as in Geometry: what is sent and `mine` cannot be read as they are
-  uint32_t link_lane = 0;        ///< of the links
-  bool cooperative = false;      ///< as in Geometry
+  bool scaled = false;           ///< as in Geometry: sent data and `mine` are input, which needs scaling
+  uint32_t link_lane = 0;
+  bool cooperative = false;  ///< as in Geometry
 };
 
-/// One lane for each set of peers and direction, its transfers one after the other; and one lane for the fold, which
-/// takes a message of every other rank at a time. Offsets are addresses: the program's bases have to be null. Connects
-/// links as lower() does.
+/// One lane for each set of peers and direction, which runs its transfers one after the other; and one lane for the
+/// fold, which takes one message of every other rank at a time. Offsets are addresses: the program's bases must be
+/// null. Connects links as lower() does.
 Lowered lower_direct(const Direct& direct, Rank rank, Rank ranks, Links& links);
 
 }  // namespace tutti::exec

@@ -14,25 +14,25 @@ class Marker {
       : program_(program), geometry_(geometry), links_(links) {}
 
   void mark(Range lane) {
-    std::set<uint32_t> seen;  // links whose one offer of the round is made
+    std::set<uint32_t> seen;  // links with an offer in this round: each has at most one
     for (uint32_t i = lane.begin; i < lane.end; ++i) {
       Instruction& op = program_.ops[i];
       op.offers = may_offer(lane, i) && seen.insert(in_of(op)).second;
-      if (op.offers) op.ahead = messages_from({lane.begin, i}, peer_of(op)), op.after = gifts(lane, i);
-      op.places = may_place(op);
-      op.nontemporal_stores = op.places && geometry_.nontemporal && size(op.outs) == 1 && is_result(i);
-      op.together = op.together || op.offers || op.places;
-      if (!op.places) continue;
-      op.had = kNone;
+      if (op.offers) op.ahead = messages_from({lane.begin, i}, peer_of(op)), op.after = messages_before_store(lane, i);
+      op.stores_direct = may_store_direct(op);
+      op.nontemporal_stores = op.stores_direct && geometry_.nontemporal && size(op.outs) == 1 && is_result(i);
+      op.involves_peers = op.involves_peers || op.offers || op.stores_direct;
+      if (!op.stores_direct) continue;
+      op.received = kNone;
       for (uint32_t out = op.outs.begin; out < op.outs.end; ++out) {
         const Rank reader = links_.outs()[program_.outs[out]].peer;
-        op.had = std::min(op.had, messages_from({lane.begin, i + 1}, reader));
+        op.received = std::min(op.received, messages_from({lane.begin, i + 1}, reader));
       }
     }
   }
 
  private:
-  /// Bytes of the output.
+  /// A range of bytes of the output.
   struct Span {
     uint64_t begin = 0, end = 0;
   };
@@ -45,7 +45,7 @@ class Marker {
     return {to.offset, to.offset + op.bytes};
   }
 
-  /// One long message that goes as it is to one place of the output, which its writer can reach.
+  /// Does it copy one long message unchanged to one range of the output that its writer can reach?
   bool may_offer(Range lane, uint32_t i) const {
     const Instruction& op = program_.ops[i];
     const bool one = op.sources == 1 && size(op.arrivals) == 1 && size(op.outs) == 0 && size(op.segments) == 1;
@@ -53,21 +53,21 @@ class Marker {
     const link::InLink& in = links_.ins()[in_of(op)];
     if (!in.cooperative || !(in.addresses || geometry_.shared[static_cast<uint32_t>(Base::Output)])) return false;
     for (uint32_t k = 0; k < program_.ops.size(); ++k) {
-      const bool given = k >= lane.begin && k < lane.end && gives(program_.ops[k], in.peer, span_of(op));
-      if (k != i && !given && touches(program_.ops[k], span_of(op), true)) return false;
+      const bool sent = k >= lane.begin && k < lane.end && sends_exactly(program_.ops[k], in.peer, span_of(op));
+      if (k != i && !sent && touches(program_.ops[k], span_of(op), true)) return false;
     }
     return all_have_pieces(lane, i);
   }
 
-  /// Does it send these bytes, no more and no less, to this peer and nobody else?
-  bool gives(const Instruction& op, Rank peer, Span span) const {
+  /// Does it send exactly these bytes to this peer and to no other?
+  bool sends_exactly(const Instruction& op, Rank peer, Span span) const {
     if (op.sources != 1 || size(op.outs) != 1 || size(op.segments) != 1) return false;
     const Ref& from = program_.sources[first_of(op).sources];
     return first_of(op).to.base == Base::None && from.base == Base::Input && from.offset == span.begin &&
            op.bytes == span.end - span.begin && links_.outs()[program_.outs[op.outs.begin]].peer == peer;
   }
 
-  /// Does it read, or with `stores` write, any of these bytes?
+  /// Does it read any of these bytes, or (with `stores`) write them?
   bool touches(const Instruction& op, Span span, bool stores) const {
     const auto meets = [&](const Ref& ref, uint64_t bytes) {
       const bool output = ref.base == Base::Output || (ref.base == Base::Input && geometry_.in_place);
@@ -80,10 +80,10 @@ class Marker {
         if (meets(program_.sources[segment.sources + k], segment.bytes)) return true;
       }
     }
-    return op.lend && meets(op.lend_at, op.bytes);
+    return op.zcopy && meets(op.zcopy_at, op.bytes);
   }
 
-  /// A message that names no pieces comes in the first round only, and would upset the count.
+  /// A message without pieces comes in the first round only, so messages could not be counted per round.
   bool all_have_pieces(Range lane, uint32_t end) const {
     return std::all_of(program_.ops.begin() + lane.begin, program_.ops.begin() + end,
                        [](const Instruction& op) { return op.has_pieces; });
@@ -98,8 +98,8 @@ class Marker {
     return count;
   }
 
-  /// Messages to the peer of operation `i`, up to the last one that lies where that operation stores.
-  uint32_t gifts(Range lane, uint32_t i) const {
+  /// Messages to the peer of instruction `i`, up to the last one that overlaps the destination of `i`.
+  uint32_t messages_before_store(Range lane, uint32_t i) const {
     uint32_t messages = 0, last = 0;
     for (uint32_t k = lane.begin; k < lane.end; ++k) {
       const Instruction& op = program_.ops[k];
@@ -111,12 +111,13 @@ class Marker {
     return last;
   }
 
-  /// A fold whose result is lent from where it is stored.
-  bool may_place(const Instruction& op) const {
-    return op.sources > 1 && op.lend && !op.lend_first && op.stage == kNone && op.bytes >= geometry_.direct_store_from;
+  /// Is it a fold whose result is sent zero-copy from where it is stored?
+  bool may_store_direct(const Instruction& op) const {
+    return op.sources > 1 && op.zcopy && !op.zcopy_first && op.stage == kNone &&
+           op.bytes >= geometry_.direct_store_from;
   }
 
-  /// Is what it stores output that this rank does not read again?
+  /// Does it store output that this rank does not read again?
   bool is_result(uint32_t i) const {
     const Instruction& op = program_.ops[i];
     if (size(op.segments) != 1 || first_of(op).to.base != Base::Output) return false;
@@ -134,7 +135,7 @@ class Marker {
 }  // namespace
 
 void mark_direct_stores(Program& program, const Geometry& geometry, Links& links) {
-  if (program.outs.empty()) return;  // a link has one offer at a time, and these may be cooperative (mark_cooperative)
+  if (program.outs.empty()) return;  // such programs use cooperative copies; a link has one offer at a time
   Marker marker(program, geometry, links);
   for (const Range& lane : program.lanes) marker.mark(lane);
 }
@@ -143,18 +144,18 @@ void mark_cooperative(Program& program) {
   if (!program.outs.empty()) return;
   for (Instruction& op : program.ops) {
     const auto arrivals = op.arrivals.end - op.arrivals.begin, segments = op.segments.end - op.segments.begin;
-    op.cooperative = op.bytes >= kCooperateFrom && op.sources == 1 && arrivals == 1 && segments == 1 &&
+    op.cooperative = op.bytes >= kCooperativeFrom && op.sources == 1 && arrivals == 1 && segments == 1 &&
                      program.segments[op.segments.begin].to.base != Base::None;
-    op.together = op.together || op.cooperative;
+    op.involves_peers = op.involves_peers || op.cooperative;
   }
 }
 
-void mark_lent(Program& program, Links& links) {
+void mark_zcopy(Program& program, Links& links) {
   for (Instruction& op : program.ops) {
     for (uint32_t a = op.arrivals.begin; a < op.arrivals.end; ++a) {
-      op.lent = op.lent || op.bytes >= links.ins()[program.arrivals[a]].zcopy_threshold;
+      op.zcopy_arrivals = op.zcopy_arrivals || op.bytes >= links.ins()[program.arrivals[a]].zcopy_threshold;
     }
-    op.together = op.together || op.lent;
+    op.involves_peers = op.involves_peers || op.zcopy_arrivals;
   }
 }
 

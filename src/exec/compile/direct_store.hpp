@@ -1,26 +1,25 @@
-// Placing: a rank that folds what another one wants stores the result there at once, where it can reach that memory,
-// instead of leaving it to be read (link/cooperative_copy.hpp). The message that announces it has nothing left to be
-// copied.
+// Direct stores: a rank that computes a fold for a peer stores the result in the peer's output buffer, if it can reach
+// that memory (link/cooperative_copy.hpp). Nothing is left to copy when the peer gets the message.
 //
-// The reader offers the place when it enters a round, so what is written there comes earlier than its plan says. That
-// is safe where nothing else of its round reads or writes those bytes; or, in place, where nothing does but messages of
-// just these bytes to that same peer, who reads them and then writes: the offer says how many messages the peer must
-// have had by then, and the peer counts.
+// The reader offers the destination when it enters a round, so the store may come earlier than its plan says. That is
+// safe if nothing else in its round reads or writes those bytes. In place, messages of exactly these bytes to the same
+// peer are allowed too: the peer reads them before it stores. The offer says how many messages must have arrived at the
+// peer first, and the peer counts them.
 #pragma once
 
 #include "exec/compile/lower.hpp"
 
 namespace tutti::exec {
 
-/// Marks the operations of a program that may offer a place, and those that may take up such an offer. In place, input
+/// Marks the instructions that may offer a destination, and those that may use such an offer. For in-place calls, input
 /// and output must begin at the same address.
 void mark_direct_stores(Program& program, const Geometry& geometry, Links& links);
 
-/// Marks the operations whose writers may help: those with one long message that goes straight, as it is, to one place;
-/// in a program that sends nothing. Where both ends send, both are busy, and sharing costs more than it gains.
+/// Marks the instructions for cooperative copies: those that copy one long message unchanged to one destination, in a
+/// program that sends nothing. When both ends send, both are busy, and cooperation costs more than it gains.
 void mark_cooperative(Program& program);
 
-/// Marks the operations whose messages their writers may lend, and may take back (link/lend.hpp).
-void mark_lent(Program& program, Links& links);
+/// Marks the instructions that may receive zero-copy messages, which their writers may revoke (link/revoke.hpp).
+void mark_zcopy(Program& program, Links& links);
 
 }  // namespace tutti::exec

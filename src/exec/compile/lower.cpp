@@ -13,8 +13,8 @@ using plan::RankPlan;
 using plan::Step;
 using plan::StepKind;
 
-static_assert(plan::VerifyOptions{}.capacity < link::kCredits, "plans are proven for links with less room");
-static_assert(plan::VerifyOptions{}.capacity <= link::kFewestSlots, "… and for as few staging slots");
+static_assert(plan::VerifyOptions{}.capacity < link::kCredits, "plans are verified for links with less room");
+static_assert(plan::VerifyOptions{}.capacity <= link::kFewestSlots, "plans are verified for as few staging slots");
 
 /// Contiguous bytes of one operand or destination.
 struct Run {
@@ -30,12 +30,12 @@ uint64_t total(const Runs& runs) {
   return bytes;
 }
 
-/// One operation before it is scaled: a step, and the send of its result if that is fused to it.
+/// One instruction before it is scaled: a step, and the send of its result if that is fused to it.
 struct Draft {
   const Step* step = nullptr;
   const Step* send = nullptr;
   uint32_t index = 0;  ///< of the step, within its lane
-  bool store = false;  ///< the result is kept in local memory
+  bool store = false;  ///< the result is stored in local memory
 };
 
 bool same_pieces(const RankPlan& plan, plan::Range a, plan::Range b) {
@@ -47,7 +47,7 @@ bool same_pieces(const RankPlan& plan, plan::Range a, plan::Range b) {
                     plan.pieces.begin() + b.end, equal);
 }
 
-/// The step after step `s` of a lane, where it is the send of what `s` produces; else null.
+/// The step after step `s` of a lane if it sends the result of `s`; else null.
 const Step* send_of(const RankPlan& plan, const plan::Lane& lane, uint32_t s) {
   if (s + 1 == lane.steps.end || plan.steps[s].kind == StepKind::Send) return nullptr;
   const Step& next = plan.steps[s + 1];
@@ -56,7 +56,7 @@ const Step* send_of(const RankPlan& plan, const plan::Lane& lane, uint32_t s) {
   return fits ? &next : nullptr;
 }
 
-/// Calls visit(piece) for every piece that is read by any step but the sends that are fused to the step before them.
+/// Calls visit(piece) for every piece that a step reads, except for sends that are fused to the step before them.
 template <class Visit>
 void each_piece_read(const RankPlan& plan, Visit&& visit) {
   const auto visit_all = [&](plan::Range pieces) {
@@ -90,14 +90,14 @@ std::vector<bool> output_read(const RankPlan& plan) {
   return read;
 }
 
-/// True when nothing will be read of these pieces once they are sent.
+/// True if these pieces are not read any more once they are sent.
 bool only_sent(const RankPlan& plan, plan::Range pieces, const std::vector<bool>& read) {
   return std::all_of(
       plan.pieces.begin() + pieces.begin, plan.pieces.begin() + pieces.end,
       [&](const plan::Piece& piece) { return piece.buffer == plan::Buffer::Scratch && !read[piece.block]; });
 }
 
-/// Fuses the steps of every lane into operations.
+/// Fuses the steps of every lane into drafts of instructions.
 std::vector<std::vector<Draft>> fuse(const RankPlan& plan) {
   std::vector<std::vector<Draft>> lanes;
   const std::vector<bool> read = scratch_read(plan);
@@ -118,7 +118,7 @@ std::vector<std::vector<Draft>> fuse(const RankPlan& plan) {
   return lanes;
 }
 
-/// Scales drafts to one size of window.
+/// Scales drafts to one window size.
 class Scaling {
  public:
   Scaling(const RankPlan& plan, const Geometry& geometry, uint64_t window, Links& links, Lowered& lowered)
@@ -135,7 +135,7 @@ class Scaling {
     }
     if (geometry_.cooperative) mark_cooperative(program_);
     if (geometry_.direct_store_from != link::kNever) mark_direct_stores(program_, geometry_, links_);
-    mark_lent(program_, links_);
+    mark_zcopy(program_, links_);
     return std::move(program_);
   }
 
@@ -148,10 +148,10 @@ class Scaling {
     const std::vector<Runs> operands = operands_of(draft, lane, op);
     if (draft.send != nullptr) add_sends(*draft.send, lane, draft.store ? to : operands[0], operands[0], draft, op);
     op.nontemporal =
-        geometry_.nontemporal && draft.store && (!op.lend || op.lend_first) && never_read_again(draft.step->pieces);
+        geometry_.nontemporal && draft.store && (!op.zcopy || op.zcopy_first) && never_read_again(draft.step->pieces);
     add_segments(operands, to, draft.store, op);
     if (draft.step->after != plan::kNone) find_after(draft.step->after, lanes, op);
-    lowered_.lends = lowered_.lends || op.lend;
+    lowered_.has_zcopy = lowered_.has_zcopy || op.zcopy;
     lowered_.most_sources = std::max(lowered_.most_sources, op.sources);
     lowered_.most_arrivals = std::max(lowered_.most_arrivals, op.arrivals.end - op.arrivals.begin);
     program_.ops.push_back(op);
@@ -163,7 +163,7 @@ class Scaling {
         [&](const plan::Piece& p) { return p.buffer == plan::Buffer::Output && !output_read_[p.block]; });
   }
 
-  /// The operands' runs; connects the links of those that are messages.
+  /// The operands' runs. Connects the links of operands that are messages.
   std::vector<Runs> operands_of(const Draft& draft, uint32_t lane, Instruction& op) {
     const Step& step = *draft.step;
     std::vector<Runs> operands;
@@ -172,8 +172,8 @@ class Scaling {
       const uint32_t link = links_.in(actual(peer), lane);
       const auto begin = program_.arrivals.begin() + op.arrivals.begin;
       if (std::find(begin, program_.arrivals.end(), link) != program_.arrivals.end()) {
-        throw_error(Code::Unsupported, "rank {}, lane {}, step {}: folds two messages of rank {} at once", plan_.rank,
-                    lane, draft.index, peer);
+        throw_error(Code::Unsupported, "rank {}, lane {}, step {}: the plan folds two messages of rank {} in one step",
+                    plan_.rank, lane, draft.index, peer);
       }
       program_.arrivals.push_back(link);
       operands.push_back({{Base::Message, 0, op.bytes}});
@@ -193,24 +193,24 @@ class Scaling {
     return operands;
   }
 
-  struct Ways {
-    bool some = false, all = true;  // links over which it is lent
-    bool share = false;             // as shared memory, where they can
+  struct ZcopySupport {
+    bool some = false, all = true;  // of the links
+    bool mapped = false;            // by mapped memory, on links that can
   };
-  /// How what `op` sends can be lent, where it lies in `base`.
-  Ways ways(const Instruction& op, Base base) const {
-    Ways found{.share = geometry_.shared[static_cast<uint32_t>(base)]};
+  /// Which links can send the message of `op` zero-copy from `base`.
+  ZcopySupport zcopy_support(const Instruction& op, Base base) const {
+    ZcopySupport found{.mapped = geometry_.shared[static_cast<uint32_t>(base)]};
     for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) {
       const link::OutLink& out = links_.outs()[program_.outs[i]];
-      const uint64_t from = out.by_cma && !geometry_.pull ? link::kNever : out.zcopy_threshold;
-      const bool lends = (found.share && op.bytes >= out.mapped_threshold) || op.bytes >= from;
-      found.some = found.some || lends;
-      found.all = found.all && lends;
+      const uint64_t from = out.by_cma && !geometry_.allow_cma ? link::kNever : out.zcopy_threshold;
+      const bool zcopy = (found.mapped && op.bytes >= out.mapped_threshold) || op.bytes >= from;
+      found.some = found.some || zcopy;
+      found.all = found.all && zcopy;
     }
     return found;
   }
 
-  /// Chooses how the result travels: in its descriptor, lent from where it lies, or staged.
+  /// Chooses the delivery of the result: inline, zero-copy or staged.
   void add_sends(const Step& send, uint32_t lane, const Runs& result, const Runs& first, const Draft& draft,
                  Instruction& op) {
     op.outs.begin = static_cast<uint32_t>(program_.outs.size());
@@ -218,29 +218,28 @@ class Scaling {
       program_.outs.push_back(links_.out(actual(plan_.peers[p]), lane));
     }
     op.outs.end = static_cast<uint32_t>(program_.outs.size());
-    const bool claimed =
-        send.lend == plan::Lend::Always || (send.lend == plan::Lend::OutOfPlace && !geometry_.in_place);
+    const bool lent = send.lend == plan::Lend::Always || (send.lend == plan::Lend::OutOfPlace && !geometry_.in_place);
     const bool in_memory = (draft.store || draft.step == draft.send) && result.size() == 1;
     const bool may =
-        claimed && in_memory && op.bytes > link::kInlineBytes && !(geometry_.scaled && result[0].base == Base::Input);
-    // A copy of the input need not be made before it is lent: the input is the same, and stays.
+        lent && in_memory && op.bytes > link::kInlineBytes && !(geometry_.scaled && result[0].base == Base::Input);
+    // A copy of the input is sent from the input itself, before the copy is made.
     const bool copies_input = op.sources == 1 && first.size() == 1 && first[0].base == Base::Input && !geometry_.scaled;
-    Ways way;
-    if (may && copies_input) way = ways(op, Base::Input);
-    op.lend_first = way.some && way.all;
-    if (may && !op.lend_first) way = ways(op, result[0].base);
-    op.lend = way.some;
-    op.share = way.some && way.share;
-    op.pull = geometry_.pull;
-    if (op.lend)
-      op.lend_at = op.lend_first ? Ref{first[0].base, first[0].offset} : Ref{result[0].base, result[0].offset};
-    op.inlined = !op.lend && op.bytes <= link::kInlineBytes;
-    if (!op.inlined && !(op.lend && way.all)) op.stage = stage_for(op);
+    ZcopySupport support;
+    if (may && copies_input) support = zcopy_support(op, Base::Input);
+    op.zcopy_first = support.some && support.all;
+    if (may && !op.zcopy_first) support = zcopy_support(op, result[0].base);
+    op.zcopy = support.some;
+    op.mapped = support.some && support.mapped;
+    op.allow_cma = geometry_.allow_cma;
+    if (op.zcopy)
+      op.zcopy_at = op.zcopy_first ? Ref{first[0].base, first[0].offset} : Ref{result[0].base, result[0].offset};
+    op.inlined = !op.zcopy && op.bytes <= link::kInlineBytes;
+    if (!op.inlined && !(op.zcopy && support.all)) op.stage = stage_for(op);
   }
 
   uint32_t stage_for(const Instruction& op) {
     const std::vector<uint32_t> outs(program_.outs.begin() + op.outs.begin, program_.outs.begin() + op.outs.end);
-    uint32_t stage = 0;  // a link belongs to one lane, so equal out-links mean the same lane too
+    uint32_t stage = 0;  // a link belongs to one lane, so equal out-links imply the same lane
     while (stage < lowered_.stages.size() && lowered_.stages[stage].outs != outs) ++stage;
     if (stage == lowered_.stages.size()) lowered_.stages.push_back({.outs = outs});
     uint64_t& slot = lowered_.stages[stage].stage.slot_bytes;
@@ -248,7 +247,7 @@ class Scaling {
     return stage;
   }
 
-  /// Cuts operands and destination into runs that are contiguous in all of them.
+  /// Cuts operands and destination into segments that are contiguous in all of them.
   void add_segments(const std::vector<Runs>& operands, const Runs& to, bool store, Instruction& op) {
     for (const Runs& runs : operands) check(total(runs) == op.bytes, op);
     op.segments.begin = static_cast<uint32_t>(program_.segments.size());
@@ -263,7 +262,10 @@ class Scaling {
       for (size_t k = 0; k < cursors.size(); ++k) {
         program_.sources.push_back(cursors[k].take(bytes));
         if (!geometry_.scaled || program_.sources.back().base != Base::Input) continue;
-        if (segment.raw >= 0) throw_error(Code::Unsupported, "step {} folds two pieces of the input at once", op.step);
+        if (segment.raw >= 0)
+          throw_error(Code::Unsupported,
+                      "step {} of the plan folds two pieces of the input, which a pre-multiplied sum cannot do",
+                      op.step);
         segment.raw = static_cast<int32_t>(k);
       }
       program_.segments.push_back(segment);
@@ -277,7 +279,7 @@ class Scaling {
       const plan::Range steps = plan_.lanes[lane].steps;
       if (step < steps.begin || step >= steps.end) continue;
       op.after_lane = lane;
-      // The operation that holds the step: the last one that begins at it or before it.
+      // The instruction that holds the step: the last one that begins at or before it.
       uint32_t found = 0;
       while (found + 1 < lanes[lane].size() && lanes[lane][found + 1].index <= step - steps.begin) ++found;
       op.after_op = found;
@@ -325,13 +327,13 @@ class Scaling {
   }
   uint64_t block_offset(const plan::Piece& piece) const {
     if (piece.buffer == plan::Buffer::Scratch) return piece.block * scratch_window(geometry_);
-    // Where there are several blocks they belong to ranks, which a plan counts from the root.
+    // Several blocks belong to ranks, which a plan counts from the root.
     const bool by_rank = plan::blocks(plan_.shape, piece.buffer, plan_.rank) > 1;
     const auto block = static_cast<Rank>(piece.block);
-    const auto place = static_cast<uint64_t>(by_rank ? actual(block) : block);
-    return place * geometry_.count * geometry_.element_bytes;
+    const auto index = static_cast<uint64_t>(by_rank ? actual(block) : block);
+    return index * geometry_.count * geometry_.element_bytes;
   }
-  /// The plan's ranks are counted from the root.
+  /// The communicator's rank of a plan's rank, which counts from the root.
   Rank actual(Rank planned) const { return (planned + geometry_.root) % plan_.shape.ranks; }
 
   static void check(bool fits, const Instruction& op) {
@@ -355,7 +357,7 @@ class Scaling {
   Program program_;
 };
 
-/// Does anything touch scratch, now that what is only sent on is not stored? If not, it needs no memory.
+/// Does the program touch scratch? Fusing may have removed all uses.
 bool uses_scratch(const Program& program) {
   const auto is_scratch = [](const Ref& ref) { return ref.base == Base::Scratch; };
   return std::any_of(program.sources.begin(), program.sources.end(), is_scratch) ||
@@ -367,7 +369,7 @@ bool uses_scratch(const Program& program) {
 
 Lowered lower(const RankPlan& plan, const Geometry& wanted, Links& links) {
   Geometry geometry = wanted;
-  geometry.window = std::max<uint64_t>(1, std::min(wanted.window, wanted.count));  // scratch is as large as a window
+  geometry.window = std::max<uint64_t>(1, std::min(wanted.window, wanted.count));  // scratch has the size of a window
   Lowered lowered;
   lowered.rounds = std::max<uint64_t>(1, (geometry.count + geometry.window - 1) / geometry.window);
   lowered.window_bytes = geometry.window * geometry.element_bytes;

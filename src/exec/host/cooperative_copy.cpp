@@ -14,27 +14,27 @@ namespace {
 
 using link::CooperativeWriter;
 using link::HostCooperativeWire;
-using link::Offered;
+using link::OfferCopy;
 using link::OutLink;
 using link::Route;
 
-/// Where this process finds the destination of what is offered; null where the bytes go through the kernel, or where
-/// they cannot (`reachable` says which).
-unsigned char* destination(const OutLink& out, const Offered& offered, bool& reachable) {
-  const CooperativeWriter& helping = *out.helping;
+/// The address of the offered destination in this process. Null if the bytes go by CMA (`reachable`), or not at all.
+unsigned char* destination(const OutLink& out, const OfferCopy& offered, bool& reachable) {
+  const CooperativeWriter& writer = *out.cooperative_writer;
   reachable = false;
   int error = 0;
   unsigned char* found = nullptr;
-  switch (static_cast<Route>(offered.way & ~(link::kStreamed | link::kAhead))) {
-    case Route::Address:  // a link without an arena has both its ends in one process
-      if (out.arena == nullptr) found = reinterpret_cast<unsigned char*>(offered.place);
+  switch (static_cast<Route>(offered.route & ~(link::kNontemporal | link::kEarly))) {
+    case Route::Address:  // a link without an arena has both ends in one process
+      if (out.arena == nullptr) found = reinterpret_cast<unsigned char*>(offered.target);
       break;
-    case Route::Shared:
-      if (helping.mappings != nullptr && offered.region != 0)
-        found = helping.mappings->find(offered.region, offered.place, offered.lent.bytes, error);
+    case Route::Mapped:
+      if (writer.mappings != nullptr && offered.region != 0)
+        found = writer.mappings->find(offered.region, offered.target, offered.message.bytes, error);
       break;
-    case Route::Push:
-      reachable = helping.process != 0 && offered.region != 0;  // the gate, else it would not be safe
+    case Route::CmaWrite:
+      reachable =
+          writer.process != 0 && offered.region != 0;  // `region` is the gate, without which the write is not safe
       return nullptr;
     case Route::None:
       break;
@@ -43,36 +43,36 @@ unsigned char* destination(const OutLink& out, const Offered& offered, bool& rea
   return found;
 }
 
-/// Copies these tiles, but for what the reader copies itself. 0, or an errno.
-int copy(const OutLink& out, const Offered& offered, unsigned char* to, const link::Tiles& tiles) {
-  const uint64_t tile = link::tile_of(offered.lent.bytes);
-  const uint64_t at = std::max<uint64_t>(tiles.first * tile, offered.trim.front);
-  const uint64_t end = std::min((tiles.first + tiles.count) * tile, offered.lent.bytes - offered.trim.back);
+/// Copies these tiles, except for the edges of the message. 0, or an errno.
+int copy(const OutLink& out, const OfferCopy& offered, unsigned char* to, const link::Tiles& tiles) {
+  const uint64_t tile = link::tile_of(offered.message.bytes);
+  const uint64_t at = std::max<uint64_t>(tiles.first * tile, offered.edges.front);
+  const uint64_t end = std::min((tiles.first + tiles.count) * tile, offered.message.bytes - offered.edges.back);
   if (at >= end) return 0;
-  const unsigned char* const from = offered.lent.data + at;
+  const unsigned char* const from = offered.message.data + at;
   if (to == nullptr) {
-    auto* const there = reinterpret_cast<unsigned char*>(offered.place + at);
-    return link::cma_write(out.helping->process, from, there, end - at, offered.region);
+    auto* const there = reinterpret_cast<unsigned char*>(offered.target + at);
+    return link::cma_write(out.cooperative_writer->process, from, there, end - at, offered.region);
   }
   copy_bytes(reinterpret_cast<std::byte*>(to + at), nullptr, reinterpret_cast<const std::byte*>(from), end - at,
-             (offered.way & link::kStreamed) != 0);
+             (offered.route & link::kNontemporal) != 0);
   return 0;
 }
 
-bool help(OutLink& out) {
-  Offered offered;
-  if (!HostCooperativeWire::look(out, offered)) return false;
+bool copy_for_reader(OutLink& out) {
+  OfferCopy offered;
+  if (!HostCooperativeWire::find_offer(out, offered)) return false;
   bool reachable = false;
   unsigned char* const to = destination(out, offered, reachable);
   link::Tiles tiles;
   if (!reachable) {
-    out.helping->given_up = offered.lent.number;
+    out.cooperative_writer->unreachable = offered.message.number;
     return false;
   }
-  if (!HostCooperativeWire::claim(out, offered, tiles)) return false;
+  if (!HostCooperativeWire::claim_back(out, offered, tiles)) return false;
   if (copy(out, offered, to, tiles) != 0) {
     HostCooperativeWire::withdraw(out);
-    out.helping->stopped = true;
+    out.cooperative_writer->stopped = true;
     return false;
   }
   HostCooperativeWire::finish(out);
@@ -81,44 +81,45 @@ bool help(OutLink& out) {
 
 }  // namespace
 
-bool help_copy(std::span<OutLink> outs) {
+bool copy_for_readers(std::span<OutLink> outs) {
   return std::any_of(outs.begin(), outs.end(), [](OutLink& out) {
-    return out.acked < out.lent && out.helping != nullptr && !out.helping->stopped && help(out);
+    return out.acked < out.zcopied && out.cooperative_writer != nullptr && !out.cooperative_writer->stopped &&
+           copy_for_reader(out);
   });
 }
 
-void HostFold::claim_places(RankState& rank, LaneState& lane, const Instruction& op) {
-  // All are found before any is claimed: to map memory is to ask its owner, and who holds a claim must not wait.
+void HostReduce::claim_direct_stores(RankState& rank, LaneState& lane, const Instruction& op) {
+  // All offers are found before any is claimed: mapping memory may wait for its owner, and a claim must not wait.
   uint32_t found = 0;
-  for (uint32_t i = op.outs.begin; i < op.outs.end && found < kMostDirectStores; ++i) {
+  for (uint32_t i = op.outs.begin; i < op.outs.end && found < kMaxDirectStores; ++i) {
     const uint32_t number = lane.tables->outs[i];
     OutLink& out = rank.out[number];
-    Offered offered;
-    if (out.helping == nullptr || out.helping->unplaced) continue;
-    if (!HostCooperativeWire::look_ahead(out, rank.tag ^ op.salt, op.bytes, op.had, offered)) continue;
+    OfferCopy offered;
+    if (out.cooperative_writer == nullptr || out.cooperative_writer->no_direct_stores) continue;
+    if (!HostCooperativeWire::find_early_offer(out, rank.tag ^ op.salt, op.bytes, op.received, offered)) continue;
     bool reachable = false;
     unsigned char* const to = destination(out, offered, reachable);
-    if (to == nullptr) {  // for good, or every fold would ask for that memory again
-      out.helping->unplaced = true;
-      log_info("rank {}'s memory cannot be reached: it copies results itself", out.peer);
+    if (to == nullptr) {  // permanently, or every fold would try to map that memory again
+      out.cooperative_writer->no_direct_stores = true;
+      log_info("the memory of rank {} cannot be reached: no direct stores, it copies results itself", out.peer);
       continue;
     }
-    lane.places[found] = to;
-    lane.trims[found] = offered.trim;
-    lane.placed_out[found++] = number;
+    lane.direct_to[found] = to;
+    lane.direct_edges[found] = offered.edges;
+    lane.direct_outs[found++] = number;
   }
-  lane.placed = 0;
+  lane.direct_stores = 0;
   for (uint32_t i = 0; i < found; ++i) {
-    if (!HostCooperativeWire::claim_all(rank.out[lane.placed_out[i]], op.bytes)) continue;
-    lane.places[lane.placed] = lane.places[i];
-    lane.trims[lane.placed] = lane.trims[i];
-    lane.placed_out[lane.placed++] = lane.placed_out[i];
+    if (!HostCooperativeWire::claim_all(rank.out[lane.direct_outs[i]], op.bytes)) continue;
+    lane.direct_to[lane.direct_stores] = lane.direct_to[i];
+    lane.direct_edges[lane.direct_stores] = lane.direct_edges[i];
+    lane.direct_outs[lane.direct_stores++] = lane.direct_outs[i];
   }
 }
 
-void HostFold::finish_places(RankState& rank, LaneState& lane) {
-  for (uint32_t i = 0; i < lane.placed; ++i) HostCooperativeWire::finish(rank.out[lane.placed_out[i]]);
-  lane.placed = 0;
+void HostReduce::finish_direct_stores(RankState& rank, LaneState& lane) {
+  for (uint32_t i = 0; i < lane.direct_stores; ++i) HostCooperativeWire::finish(rank.out[lane.direct_outs[i]]);
+  lane.direct_stores = 0;
 }
 
 }  // namespace tutti::exec

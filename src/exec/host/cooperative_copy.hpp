@@ -1,5 +1,4 @@
-// What a rank that waits does for those that it waits for: it copies with them what it has lent
-// (link/cooperative_copy.hpp).
+// A sender that waits for zero-copy receivers copies part of their messages itself (link/cooperative_copy.hpp).
 #pragma once
 
 #include <span>
@@ -9,7 +8,7 @@
 
 namespace tutti::exec {
 
-/// Copies one tile for a reader of one of these links, where a reader has asked for that. True when it did.
-bool help_copy(std::span<link::OutLink> outs);
+/// Copies some tiles for one reader of these links that offers its destination. True if it copied any.
+bool copy_for_readers(std::span<link::OutLink> outs);
 
 }  // namespace tutti::exec

@@ -9,12 +9,12 @@ namespace tutti::exec {
 namespace {
 
 using link::HostCooperativeWire;
-using link::HostLendWire;
+using link::HostRevokeWire;
 
-constexpr uint64_t kTiles = 256 << 10;  // bytes: what is by_cma is folded while this core's cache has it
-constexpr uint64_t kGrain = 4096;       // … and the least of each message
+constexpr uint64_t kTiles = 256 << 10;  // bytes of CMA tiles of all messages: folded while they are in the cache
+constexpr uint64_t kGrain = 4096;       // bytes of a message's tile, at least
 
-/// Where by_cma tiles of so many messages wait to be folded.
+/// Memory for the CMA tiles of `messages` messages.
 unsigned char* tiles(uint32_t messages) {
   thread_local std::unique_ptr<unsigned char[]> memory;
   thread_local uint64_t room = 0;
@@ -23,75 +23,74 @@ unsigned char* tiles(uint32_t messages) {
   return memory.get();
 }
 
-/// Offers a place to the writer of message `in.next + ahead`.
+/// Offers the destination `to` to the writer of message `in.next + ahead`.
 void offer(link::InLink& in, const link::SharedRegion& region, const Instruction& op, unsigned char* to, uint64_t ahead,
            uint64_t tag, uint64_t flags) {
   using link::Route;
-  link::Trim trim;
-  const auto publish = [&](Route way, uint64_t place, uint64_t id) {
-    const uint64_t how = static_cast<uint64_t>(way) | (op.nontemporal ? link::kStreamed : 0) | flags;
-    HostCooperativeWire::offer(in, link::tiles_of(op.bytes), {how, place, id, ahead, tag, op.after, trim});
-    in.sharing.to = to;
-    in.sharing.bytes = op.bytes;
+  link::Edges edges;
+  const auto publish = [&](Route route, uint64_t target, uint64_t id) {
+    const uint64_t how = static_cast<uint64_t>(route) | (op.nontemporal ? link::kNontemporal : 0) | flags;
+    HostCooperativeWire::offer(in, link::tiles_of(op.bytes), {how, target, id, ahead, tag, op.after, edges});
+    in.cooperative_reader.to = to;
+    in.cooperative_reader.bytes = op.bytes;
   };
   const auto address = reinterpret_cast<uint64_t>(to);
   if (in.addresses) return publish(Route::Address, address, 0);
   if (region.id != 0) {
-    const bool some = link::trim_to(to, op.bytes, region.pages, region.pages_end, trim);
-    if (!some && (flags & link::kAhead) != 0) return;
-    return publish(some ? Route::Shared : Route::None, static_cast<uint64_t>(to - region.base), region.id);
+    const bool has_interior = link::find_interior(to, op.bytes, region.pages, region.pages_end, edges);
+    if (!has_interior && (flags & link::kEarly) != 0) return;
+    return publish(has_interior ? Route::Mapped : Route::None, static_cast<uint64_t>(to - region.base), region.id);
   }
   const uint64_t gate = in.process != 0 && in.gate != nullptr ? in.gate->address() : 0;
-  publish(gate != 0 ? Route::Push : Route::None, address, gate);
+  publish(gate != 0 ? Route::CmaWrite : Route::None, address, gate);
 }
 
-/// The part [from, up_to) of a segment of the lane's operation.
+/// The part [from, up_to) of a segment of the lane's instruction.
 struct Part {
   uint64_t from = 0, up_to = 0;
 };
 
-/// What lies within the part of place `i` that its reader does not fill itself: of the bytes [at, at + bytes) of the
-/// message.
-Part untrimmed(const LaneState& lane, uint32_t i, uint64_t at, uint64_t bytes, uint64_t message) {
-  const link::Trim& trim = lane.trims[i];
-  const uint64_t begin = std::clamp<uint64_t>(trim.front, at, at + bytes) - at;
-  const uint64_t end = std::clamp<uint64_t>(message - trim.back, at, at + bytes) - at;
+/// The part of bytes [at, at + bytes) of a message that lies in the interior of direct store `i`.
+Part interior(const LaneState& lane, uint32_t i, uint64_t at, uint64_t bytes, uint64_t message) {
+  const link::Edges& edges = lane.direct_edges[i];
+  const uint64_t begin = std::clamp<uint64_t>(edges.front, at, at + bytes) - at;
+  const uint64_t end = std::clamp<uint64_t>(message - edges.back, at, at + bytes) - at;
   return {begin, std::max(begin, end)};
 }
 
-/// Folds a tile, and stores it to the lane's first place too, if it has any, but for what is trimmed there.
-void run_placed(const Arithmetic& how, const Instruction& op, Segment tile, unsigned char* to, LaneState& lane) {
+/// Folds a tile, and stores it also to the lane's first direct store, if there is one, except for its edges.
+void run_direct(const Arithmetic& how, const Instruction& op, Segment tile, unsigned char* to, LaneState& lane) {
   const uint64_t bytes = tile.bytes, at = tile.at;
-  const Part placed = lane.placed > 0 ? untrimmed(lane, 0, at, bytes, op.bytes) : Part{};
-  const bool past = lane.placed == 1 && op.nontemporal_stores;
-  const uint64_t ends[] = {placed.from, placed.up_to, bytes};
+  const Part direct = lane.direct_stores > 0 ? interior(lane, 0, at, bytes, op.bytes) : Part{};
+  const bool past = lane.direct_stores == 1 && op.nontemporal_stores;
+  const uint64_t ends[] = {direct.from, direct.up_to, bytes};
   uint64_t done = 0;
   for (const uint64_t end : ends) {
     tile.bytes = end - done;
     if (tile.bytes == 0) continue;
-    unsigned char* const slot = done == placed.from && end == placed.up_to ? lane.places[0] + at + done : nullptr;
-    HostFold::run({}, how, op, tile, to + done, slot, lane.pointers, past);
+    unsigned char* const slot = done == direct.from && end == direct.up_to ? lane.direct_to[0] + at + done : nullptr;
+    HostReduce::run({}, how, op, tile, to + done, slot, lane.pointers, past);
     for (uint32_t k = 0; k < op.sources; ++k) lane.pointers[k] += tile.bytes;
     done = end;
   }
 }
 
-/// To the other places, out of this core's cache.
-void copy_to_places(const Instruction& op, uint64_t at, uint64_t bytes, const unsigned char* from,
-                    const LaneState& lane) {
-  for (uint32_t i = 1; i < lane.placed; ++i) {
-    const Part part = untrimmed(lane, i, at, bytes, op.bytes);
-    copy_bytes(reinterpret_cast<std::byte*>(lane.places[i] + at + part.from), nullptr,
+/// Copies a folded tile, which is in this core's cache, to the other direct stores.
+void copy_to_other_readers(const Instruction& op, uint64_t at, uint64_t bytes, const unsigned char* from,
+                           const LaneState& lane) {
+  for (uint32_t i = 1; i < lane.direct_stores; ++i) {
+    const Part part = interior(lane, i, at, bytes, op.bytes);
+    copy_bytes(reinterpret_cast<std::byte*>(lane.direct_to[i] + at + part.from), nullptr,
                reinterpret_cast<const std::byte*>(from + part.from), part.up_to - part.from, false);
   }
 }
 
 uint32_t messages_of(const Instruction& op) { return op.arrivals.end - op.arrivals.begin; }
 
-/// What the reader fills itself of a message that its writer has copied, or folded, to where it belongs: `taken` tiles
-/// from the front are there already. 0, or an errno.
-int copy_trimmed(const link::InLink& in, const Instruction& op, unsigned char* to, const LaneState& lane) {
-  const auto& [front, back] = in.sharing.trim;
+/// Copies the edges of a message that its writer has copied or stored: all but the `taken` tiles that the reader has
+/// copied already. 0, or an errno.
+int copy_edges(const link::InLink& in, const Instruction& op, unsigned char* to, const LaneState& lane) {
+  const auto& [front, back] = in.cooperative_reader.edges;
   const auto copy = [&](uint64_t at, uint64_t bytes) {
     const unsigned char* const from = lane.pointers[0] + at;
     if (const int process = lane.arrivals[0].process) return link::cma_read(process, from, to + at, bytes);
@@ -99,8 +98,9 @@ int copy_trimmed(const link::InLink& in, const Instruction& op, unsigned char* t
     return 0;
   };
   int error = 0;
-  if (front > 0 && in.sharing.taken == 0) error = copy(0, front);
-  if (back > 0 && in.sharing.taken < in.sharing.tiles && error == 0) error = copy(op.bytes - back, back);
+  if (front > 0 && in.cooperative_reader.taken == 0) error = copy(0, front);
+  if (back > 0 && in.cooperative_reader.taken < in.cooperative_reader.tiles && error == 0)
+    error = copy(op.bytes - back, back);
   return error;
 }
 
@@ -110,36 +110,36 @@ link::InLink& arrival_link(RankState& rank, const LaneState& lane, const Instruc
 
 }  // namespace
 
-uint32_t HostFold::hold(RankState& rank, const LaneState& lane, const Instruction& op) {
+uint32_t HostReduce::begin_reads(RankState& rank, const LaneState& lane, const Instruction& op) {
   uint32_t refused = kNone;
   for (uint32_t i = 0; i < messages_of(op); ++i) {
     link::InLink& in = arrival_link(rank, lane, op, i);
-    if (in.addresses && !HostLendWire::hold(in)) refused = i;
+    if (in.addresses && !HostRevokeWire::begin_read(in)) refused = i;
   }
   return refused;
 }
 
-uint32_t HostFold::release(RankState& rank, const LaneState& lane, const Instruction& op) {
+uint32_t HostReduce::end_reads(RankState& rank, const LaneState& lane, const Instruction& op) {
   uint32_t lost = kNone;
   for (uint32_t i = 0; i < messages_of(op); ++i) {
     link::InLink& in = arrival_link(rank, lane, op, i);
     const link::Arrival& arrival = lane.arrivals[i];
     if (in.addresses) {
-      HostLendWire::release(in);
-    } else if ((arrival.process != 0 || arrival.region != 0) && !HostLendWire::was_lent(in)) {
+      HostRevokeWire::end_read(in);
+    } else if ((arrival.process != 0 || arrival.region != 0) && !HostRevokeWire::still_valid(in)) {
       lost = i;
     }
   }
   return lost;
 }
 
-void HostFold::place(const Arithmetic& how, const Instruction& op, const Segment& segment, unsigned char* to,
-                     LaneState& lane) {
-  run_placed(how, op, segment, to, lane);
+void HostReduce::store_direct(const Arithmetic& how, const Instruction& op, const Segment& segment, unsigned char* to,
+                              LaneState& lane) {
+  run_direct(how, op, segment, to, lane);
 }
 
-Pulled HostFold::pull(const Arithmetic& how, const Instruction& op, const Segment& segment, unsigned char* to,
-                      unsigned char* slot, const Ref* sources, LaneState& lane) {
+CmaResult HostReduce::run_tiled(const Arithmetic& how, const Instruction& op, const Segment& segment, unsigned char* to,
+                                unsigned char* slot, const Ref* sources, LaneState& lane) {
   const bool straight = op.sources == 1 && slot == nullptr && (how.scale == nullptr || segment.raw < 0);
   if (straight) return {link::cma_read(lane.arrivals[0].process, lane.pointers[0], to, segment.bytes), 0};
   const uint32_t messages = std::max(1U, messages_of(op));
@@ -158,12 +158,12 @@ Pulled HostFold::pull(const Arithmetic& how, const Instruction& op, const Segmen
       room += most;
     }
     tile.at = segment.at + done;
-    if (lane.placed > 0) {
-      run_placed(how, op, tile, to, lane);
-      copy_to_places(op, tile.at, tile.bytes, to, lane);
+    if (lane.direct_stores > 0) {
+      run_direct(how, op, tile, to, lane);
+      copy_to_other_readers(op, tile.at, tile.bytes, to, lane);
     } else {
       run({}, how, op, tile, to, slot, lane.pointers);
-      for (uint32_t k = 0; k < op.sources; ++k) lane.pointers[k] += tile.bytes;  // those of by_cma ones are set anew
+      for (uint32_t k = 0; k < op.sources; ++k) lane.pointers[k] += tile.bytes;  // the CMA ones are set again
     }
     if (to != nullptr) to += tile.bytes;
     if (slot != nullptr) slot += tile.bytes;
@@ -171,25 +171,25 @@ Pulled HostFold::pull(const Arithmetic& how, const Instruction& op, const Segmen
   return {};
 }
 
-void HostFold::offer_place(link::InLink& in, const link::SharedRegion& region, const Instruction& op, unsigned char* to,
-                           uint64_t tag) {
-  if (in.cooperative && (in.addresses || region.id != 0)) offer(in, region, op, to, op.ahead, tag, link::kAhead);
+void HostReduce::offer_direct_store(link::InLink& in, const link::SharedRegion& region, const Instruction& op,
+                                    unsigned char* to, uint64_t tag) {
+  if (in.cooperative && (in.addresses || region.id != 0)) offer(in, region, op, to, op.ahead, tag, link::kEarly);
 }
 
-int HostFold::share(link::InLink& in, const link::SharedRegion& region, const Instruction& op, unsigned char* to,
-                    LaneState& lane) {
+int HostReduce::copy_next_tile(link::InLink& in, const link::SharedRegion& region, const Instruction& op,
+                               unsigned char* to, LaneState& lane) {
   using Phase = link::CooperativeReader::Phase;
-  if (in.sharing.phase == Phase::None) offer(in, region, op, to, 0, 0, 0);
-  if (op.offers && in.sharing.phase == Phase::Open)
-    HostCooperativeWire::close(in);  // the writer has placed it, or will not
+  if (in.cooperative_reader.phase == Phase::None) offer(in, region, op, to, 0, 0, 0);
+  if (op.offers && in.cooperative_reader.phase == Phase::Open)
+    HostCooperativeWire::close(in);  // the message has come: the writer has used the offer, or will not
   link::Tiles mine;
-  switch (HostCooperativeWire::take(in, mine)) {
-    case link::Take::Wait:
+  switch (HostCooperativeWire::claim_front(in, mine)) {
+    case link::TileStatus::Wait:
       return kWait;
-    case link::Take::Done:
-      in.sharing.phase = Phase::None;
-      return copy_trimmed(in, op, to, lane);
-    case link::Take::Tiles:
+    case link::TileStatus::Done:
+      in.cooperative_reader.phase = Phase::None;
+      return copy_edges(in, op, to, lane);
+    case link::TileStatus::Claimed:
       break;
   }
   const uint64_t tile = link::tile_of(op.bytes), at = mine.first * tile;

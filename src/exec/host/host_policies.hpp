@@ -1,4 +1,4 @@
-// The interpreter's policies for a host: one thread is the whole group.
+// The interpreter's policies for the host, where the group is one thread.
 #pragma once
 
 #include <utility>
@@ -16,40 +16,41 @@ struct HostGroup {
   static Outcome broadcast(Outcome outcome) { return outcome; }
 };
 
-struct HostFold {
-  static constexpr bool kPulls = true;
-  /// Finds a message that lies in the writer's shared memory. 0, or the errno of why it cannot be had.
-  static int look(const link::InLink& in, link::Arrival& arrival, uint64_t bytes) {
+struct HostReduce {
+  static constexpr bool kRemoteAccess = true;
+  /// Sets the address of a message in a region of the writer. 0, or the errno of mapping it.
+  static int find_mapped(const link::InLink& in, link::Arrival& arrival, uint64_t bytes) {
     int error = 0;
     arrival.data = in.mappings->find(arrival.region, arrival.offset, bytes, error);
     return error;
   }
-  /// Lent messages (link/lend.hpp): before and after those of an operation are read. Which of them is not lent
-  /// any more; kNone: all are.
-  static uint32_t hold(RankState& rank, const LaneState& lane, const Instruction& op);
-  static uint32_t release(RankState& rank, const LaneState& lane, const Instruction& op);
+  /// Called before and after the zero-copy messages of an instruction are read (link/revoke.hpp). The index of a
+  /// revoked message, or kNone.
+  static uint32_t begin_reads(RankState& rank, const LaneState& lane, const Instruction& op);
+  static uint32_t end_reads(RankState& rank, const LaneState& lane, const Instruction& op);
 
-  /// As run(), of a fold that is stored to `lane.places[0]` too, but for what is trimmed there.
-  static void place(const Arithmetic& how, const Instruction& op, const Segment& segment, unsigned char* to,
-                    LaneState& lane);
-  /// As run(), tile by tile: where some sources lie in other processes, or the result has several places.
-  static Pulled pull(const Arithmetic& how, const Instruction& op, const Segment& segment, unsigned char* to,
-                     unsigned char* slot, const Ref* sources, LaneState& lane);
+  /// As run(), and stores the fold also to `lane.direct_to[0]`, except for its edges.
+  static void store_direct(const Arithmetic& how, const Instruction& op, const Segment& segment, unsigned char* to,
+                           LaneState& lane);
+  /// As run(), tile by tile: for sources in other processes, and for several direct stores of the result.
+  static CmaResult run_tiled(const Arithmetic& how, const Instruction& op, const Segment& segment, unsigned char* to,
+                             unsigned char* slot, const Ref* sources, LaneState& lane);
 
-  /// Copies a tile of the lane's message, which lies at `pointers[0]`, to `to`, in `region` if that has an id; the
-  /// first time the writer is asked to help. 0; or kWait while the writer copies the last tile; or an errno.
+  /// Cooperative copy: copies the next tiles of the lane's message from `pointers[0]` to `to`, which lies in `region`
+  /// if that has an id. The first call offers the destination to the writer. 0; kWait while the writer copies its last
+  /// tiles; or an errno.
   static constexpr int kWait = -1;
-  static int share(link::InLink& in, const link::SharedRegion& region, const Instruction& op, unsigned char* to,
-                   LaneState& lane);
+  static int copy_next_tile(link::InLink& in, const link::SharedRegion& region, const Instruction& op,
+                            unsigned char* to, LaneState& lane);
 
-  /// Placing (link/cooperative_copy.hpp): a reader offers a place for a message of the round; a writer claims those
-  /// that its readers have offered for the result of a fold; and is done with them.
-  static void offer_place(link::InLink& in, const link::SharedRegion& region, const Instruction& op, unsigned char* to,
-                          uint64_t tag);
-  static void claim_places(RankState& rank, LaneState& lane, const Instruction& op);
-  static void finish_places(RankState& rank, LaneState& lane);
+  /// Direct stores (link/cooperative_copy.hpp): a reader offers the destination of a message of the round; a writer
+  /// claims the destinations that its readers offer for the result of a fold, and releases them when it has stored.
+  static void offer_direct_store(link::InLink& in, const link::SharedRegion& region, const Instruction& op,
+                                 unsigned char* to, uint64_t tag);
+  static void claim_direct_stores(RankState& rank, LaneState& lane, const Instruction& op);
+  static void finish_direct_stores(RankState& rank, LaneState& lane);
 
-  /// `past`: the local copy goes past the cache, also where the operation does not say so.
+  /// `past`: store the local copy past the cache even if the instruction is not nontemporal.
   static void run(const HostGroup&, const Arithmetic& how, const Instruction& op, const Segment& segment,
                   unsigned char* to, unsigned char* slot, const unsigned char* const* sources, bool past = false) {
     const bool scale = how.scale != nullptr && segment.raw >= 0;
@@ -76,6 +77,6 @@ struct HostFold {
   }
 };
 
-using HostInterpreter = Interpreter<HostGroup, link::SlotWire<link::HostMemory>, HostFold>;
+using HostInterpreter = Interpreter<HostGroup, link::SlotWire<link::HostMemory>, HostReduce>;
 
 }  // namespace tutti::exec

@@ -14,94 +14,96 @@ namespace {
 
 using link::CooperativeReader;
 using link::HostCooperativeWire;
-using link::HostLendWire;
+using link::HostRevokeWire;
 using link::HostWire;
 using link::InLink;
 using link::OutLink;
 using link::Route;
 
-constexpr double kMoment = 1.0;    // seconds that other processes get
-constexpr double kLongest = 10.0;  // … those that may be in the middle of a system call
+constexpr double kGrace = 1.0;            // seconds that other processes get to finish
+constexpr double kMaxSyscallWait = 10.0;  // seconds for processes that may be inside a CMA system call
 
-bool goes(const InLink& in, Route way) {
-  return (in.sharing.way & ~(link::kStreamed | link::kAhead)) == static_cast<uint64_t>(way);
+bool has_route(const InLink& in, Route route) {
+  return (in.cooperative_reader.route & ~(link::kNontemporal | link::kEarly)) == static_cast<uint64_t>(route);
 }
 
-/// Is the reader of what was lent on this link out of it? Or is it in vain, or not needed, to wait for that?
-bool is_read(OutLink& out, bool moment_over, const Lost& lost) {
-  if (out.arena == nullptr) return !HostLendWire::held(out);  // the reader is in this process
-  if (moment_over || out.acked >= out.lent) return true;
+/// Is the reader of this link's zero-copy messages done, or is there no need or use to wait longer?
+bool is_read(OutLink& out, bool grace_over, const Lost& lost) {
+  if (out.arena == nullptr) return !HostRevokeWire::being_read(out);  // the reader is in this process
+  if (grace_over || out.acked >= out.zcopied) return true;
   HostWire::refresh(out);
-  return out.acked >= out.lent || lost(out.peer);
+  return out.acked >= out.zcopied || lost(out.peer);
 }
 
-/// The same of the writer of what was offered.
-bool is_written(const InLink& in, bool moment_over, bool all_over, const Lost& lost) {
-  if (alone(in)) return true;
+/// The same for the writer to this link's offered destination.
+bool is_written(const InLink& in, bool grace_over, bool syscall_wait_over, const Lost& lost) {
+  if (writer_done(in)) return true;
   if (in.addresses) return false;
-  if (goes(in, Route::Push)) return all_over || !link::may_be_in_kernel(in.process);
-  return moment_over || lost(in.peer);
+  if (has_route(in, Route::CmaWrite)) return syscall_wait_over || !link::may_be_in_kernel(in.process);
+  return grace_over || lost(in.peer);
 }
 
 void wait_for_others(std::span<OutLink> outs, std::span<InLink> ins, const Lost& lost) {
-  const Deadline moment = Deadline::in(kMoment), end = Deadline::in(kLongest);
+  const Deadline grace = Deadline::in(kGrace), end = Deadline::in(kMaxSyscallWait);
   for (;;) {
-    const bool moment_over = moment.passed(), all_over = end.passed();
-    bool done = true;  // each link is looked at, also behind one that is not done: looking is what orders their reads
-    for (OutLink& out : outs) done = is_read(out, moment_over, lost) && done;
-    for (const InLink& in : ins) done = is_written(in, moment_over, all_over, lost) && done;
+    const bool grace_over = grace.passed(), syscall_wait_over = end.passed();
+    bool done = true;  // checks every link, because each check orders that reader's loads before our return
+    for (OutLink& out : outs) done = is_read(out, grace_over, lost) && done;
+    for (const InLink& in : ins) done = is_written(in, grace_over, syscall_wait_over, lost) && done;
     if (done) return;
     nap(50e-6);
   }
 }
 
-/// The writer may store to memory that it maps whenever it likes: to pages that are not ours any more.
-void part_with(const InLink& in) {
-  const CooperativeReader& sharing = in.sharing;
+/// Replaces the pages that the writer maps: its later stores go to pages that this process does not use.
+void detach_pages(const InLink& in) {
+  const CooperativeReader& reader = in.cooperative_reader;
   const uint64_t page = link::page_bytes();
-  const auto begin = reinterpret_cast<uintptr_t>(sharing.to) + sharing.trim.front;
-  const auto end = reinterpret_cast<uintptr_t>(sharing.to) + sharing.bytes - sharing.trim.back;
+  const auto begin = reinterpret_cast<uintptr_t>(reader.to) + reader.edges.front;
+  const auto end = reinterpret_cast<uintptr_t>(reader.to) + reader.bytes - reader.edges.back;
   const auto* const first = reinterpret_cast<const unsigned char*>(begin / page * page);
   const auto* const last = reinterpret_cast<const unsigned char*>((end + page - 1) / page * page);
   if (link::SharedMemory::of_this_process().renew(first, last)) {
-    log_info("rank {} has not finished storing to memory of tuttiMemAlloc: {} bytes of it are ordinary memory from now",
-             in.peer, last - first);
+    log_info(
+        "rank {} has not finished storing to memory of tuttiMemAlloc: {} bytes of it are ordinary memory from now on",
+        in.peer, last - first);
   } else {
-    log_error("rank {} has not finished storing to the {} bytes at {}, and may go on: the system gives no other pages",
+    log_error("rank {} has not finished storing to the {} bytes at {}, and may continue: the system refuses new pages",
               in.peer, last - first, static_cast<const void*>(first));
   }
 }
 
 }  // namespace
 
-void refuse_help(std::span<InLink> ins) {
+void close_offers(std::span<InLink> ins) {
   for (InLink& in : ins) {
-    if (in.sharing.phase == CooperativeReader::Phase::Open) HostCooperativeWire::close(in);
+    if (in.cooperative_reader.phase == CooperativeReader::Phase::Open) HostCooperativeWire::close(in);
   }
 }
 
-bool alone(const InLink& in) {
-  return in.sharing.phase == CooperativeReader::Phase::None || HostCooperativeWire::settled(in);
+bool writer_done(const InLink& in) {
+  return in.cooperative_reader.phase == CooperativeReader::Phase::None || HostCooperativeWire::settled(in);
 }
 
-void let_go(std::span<OutLink> outs, std::span<InLink> ins, const Lost& lost) {
+void release_buffers(std::span<OutLink> outs, std::span<InLink> ins, const Lost& lost) {
   for (OutLink& out : outs) {
     HostWire::refresh(out);
-    if (out.acked < out.lent) HostLendWire::take_back(out);
+    if (out.acked < out.zcopied) HostRevokeWire::revoke(out);
   }
-  refuse_help(ins);
+  close_offers(ins);
   for (InLink& in : ins) {
-    if (!alone(in) && goes(in, Route::Push)) in.gate->shut();
+    if (!writer_done(in) && has_route(in, Route::CmaWrite)) in.gate->shut();
     HostWire::close(in);
   }
   wait_for_others(outs, ins, lost);
   for (const InLink& in : ins) {
-    if (!alone(in) && goes(in, Route::Shared) && (in.process == 0 || !link::is_gone(in.process))) part_with(in);
+    if (!writer_done(in) && has_route(in, Route::Mapped) && (in.process == 0 || !link::is_gone(in.process)))
+      detach_pages(in);
   }
-  // Nothing is lent or offered any more. A later call on the failed communicator must neither wait again, nor replace
+  // Nothing is zero-copy or offered any more. A later call on the failed communicator must neither wait again, nor replace
   // pages that have been the caller's since.
-  for (OutLink& out : outs) out.lent = out.acked;
-  for (InLink& in : ins) in.sharing = {};
+  for (OutLink& out : outs) out.zcopied = out.acked;
+  for (InLink& in : ins) in.cooperative_reader = {};
 }
 
 }  // namespace tutti::exec

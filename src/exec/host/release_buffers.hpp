@@ -1,18 +1,17 @@
-// The end of a call that failed: its caller gets all buffers back, and from then on nobody else touches them.
+// The end of a failed call: the caller gets all buffers back, and afterwards no other rank touches them.
 //
-// What other ranks may be doing there, and how it ends:
-// - A thread of this process reads a lent message, or stores a tile or a fold that it has claimed. It does so for one
-//   step, in which it waits for nobody: it is waited for, however long it takes. (Were it stopped, so were this one.)
-// - Another process reads a lent message. It is given a moment. One that needs longer finds out that the message was
-//   taken back (link/lend.hpp), and fails.
-// - Another process stores to memory of ours that it maps. It is given a moment, as it may be stopped. Then the pages
-// are
-//   replaced here, and what it goes on to store goes to those that nobody has any more (SharedMemory::renew).
-// - Another process writes to our memory through the kernel. The gate is shut (link/cma.hpp): what has not
-// passed
-//   it yet will not. What has is waited for until it is over, or until all threads of that process are stopped or gone,
-//   which they cannot be within a system call. Here alone there is a limit, kLongest: a process that gets no processor
-//   for so long in the middle of a copy may write when its turn comes.
+// What other ranks may still be doing, and how it ends:
+// - A thread of this process reads a zero-copy message, or stores a tile or a fold that it has claimed. It does so for
+//   one step, in which it never waits. This rank waits for it without a limit: if it is stopped, so is this thread.
+// - Another process reads a zero-copy message. This rank waits for kGrace. A slower reader finds that the message was
+//   revoked (link/revoke.hpp), and fails.
+// - Another process stores to memory of this process that it maps. This rank waits for kGrace, because the process may
+//   be stopped. Then it replaces the pages (SharedMemory::renew), and later stores go to the old ones, which have no
+//   other user.
+// - Another process writes to this process's memory by CMA. This rank shuts the gate (link/cma.hpp), which fails later
+//   writes. For writes that have passed the gate it waits until they are done, or until all threads of that process are
+//   stopped or gone, which cannot happen inside a system call. Only here is a limit, kMaxSyscallWait: a process that
+//   gets no processor for that long in the middle of a write may still write later.
 #pragma once
 
 #include <functional>
@@ -23,16 +22,16 @@
 
 namespace tutti::exec {
 
-/// These links' reader stops: no writer begins to copy, or to fold, to its memory any more.
-void refuse_help(std::span<link::InLink> ins);
+/// Closes this reader's offers on these links: no writer begins to copy or store to its memory any more.
+void close_offers(std::span<link::InLink> ins);
 
-/// After that: has the writer of this link, who was doing so, stopped too?
-bool alone(const link::InLink& in);
+/// After close_offers(): has the writer of this link left this rank's memory?
+bool writer_done(const link::InLink& in);
 
-/// Who of all has ended, as far as is known: nobody waits for those.
+/// Is this rank known to have ended? Then release_buffers() does not wait for it.
 using Lost = std::function<bool(Rank)>;
 
-/// Returns when the memory that was lent and offered on these links is its owner's alone.
-void let_go(std::span<link::OutLink> outs, std::span<link::InLink> ins, const Lost& lost);
+/// Revokes zero-copy messages, closes offers, and returns when no other rank uses this rank's buffers on these links.
+void release_buffers(std::span<link::OutLink> outs, std::span<link::InLink> ins, const Lost& lost);
 
 }  // namespace tutti::exec

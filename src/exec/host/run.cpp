@@ -10,18 +10,18 @@
 namespace tutti::exec {
 namespace {
 
-constexpr double kFirstLook = 20e-3;  // seconds without progress until the first look at what is wrong …
-constexpr double kRarestLook = 1.0;   // … and, doubling, the longest time between two
-constexpr int kBurst = 64;            // operations of one lane before the next lane has its turn
+constexpr double kFirstCheck = 20e-3;          // seconds without progress until the first check of a stall
+constexpr double kLongestCheckInterval = 1.0;  // seconds between checks at most; the interval doubles
+constexpr int kBurst = 64;                     // instructions of one lane before the next lane's turn
 
 using link::HostWire;
 
-/// While there is nothing else to do: brings the lines that the rank writes next into this core's cache, for writing.
-/// Readers have had them since; taking them back one by one, as they are written, takes longer than a message.
+/// Prefetches for writing the lines that the lane writes next, while there is nothing else to do. Readers' cores hold
+/// these lines; fetching them one by one as they are written would take longer than a message.
 void warm(RankState& state, LaneState& lane, size_t stages) {
   if (lane.warm == lane.round + 1) return;
   lane.warm = lane.round + 1;
-  constexpr uint64_t kLine = 64, kMost = 8192;  // more would push out what the rank is about to read
+  constexpr uint64_t kLine = 64, kMost = 8192;  // bytes of a slot: more would evict what the rank reads next
   for (size_t i = 0; i < stages; ++i) {
     const Stage& stage = state.stages[i];
     const unsigned char* slot = stage.base + stage.uses % stage.slots * stage.slot_bytes;
@@ -34,7 +34,7 @@ void warm(RankState& state, LaneState& lane, size_t stages) {
   }
 }
 
-/// Runs whatever operations of the rank can run.
+/// Runs the instructions of the rank that can run now.
 bool step_lanes(Execution& e, bool& all_done) {
   bool moved = false;
   all_done = true;
@@ -56,7 +56,7 @@ bool step_lanes(Execution& e, bool& all_done) {
 }
 
 bool drained(Execution& e) {
-  if (!e.program->lowered.lends) return true;
+  if (!e.program->lowered.has_zcopy) return true;
   auto& outs = e.links->outs();
   for (uint32_t out = 0; out < outs.size(); ++out) {
     if (!HostInterpreter::drained(e.program->state, out)) return false;
@@ -80,14 +80,14 @@ bool move_engines(Execution& e, bool& flushed) {
   return moved;
 }
 
-/// One round over everything that the call consists of. True when anything moved. Where every rank has a core to
-/// itself, this one `helps` those that read its memory when it has nothing else to do.
-bool advance(Execution& e, bool helps) {
+/// One pass over the call's lanes and engines. True if anything moved. `cooperates`: an idle rank copies part of its
+/// zero-copy messages for their readers, if every rank has its own core.
+bool advance(Execution& e, bool cooperates) {
   bool lanes_done = false, flushed = true;
   bool moved = step_lanes(e, lanes_done);
   if (e.status.ok() && !e.engines.empty()) moved = move_engines(e, flushed) || moved;
   e.done = !e.status.ok() || (lanes_done && flushed && drained(e));
-  if (helps && !moved && !e.done && e.program->lowered.lends) moved = help_copy(e.links->outs());
+  if (cooperates && !moved && !e.done && e.program->lowered.has_zcopy) moved = copy_for_readers(e.links->outs());
   return moved || e.done;
 }
 
@@ -95,7 +95,7 @@ Stall stall_at(const Execution& e, double seconds, uint64_t id) {
   return {.seconds = seconds, .id = id, .all = {}, .links = e.links, .engines = !e.engines.empty()};
 }
 
-/// What keeps every lane: lanes that wait for other lanes of this rank go on when those do.
+/// What the lanes wait for from peers. Lanes that wait for other lanes of this rank are left out.
 std::vector<PeerAwait> awaits_of(const Execution& e) {
   std::vector<PeerAwait> all;
   const auto add = [&](PeerAwait one) {
@@ -109,7 +109,7 @@ std::vector<PeerAwait> awaits_of(const Execution& e) {
   }
   if (!lanes_done) return all;
   for (const link::OutLink& out : e.links->outs()) {
-    if (out.acked < out.lent) add({out.peer, out.link_lane, Await::Credit});
+    if (out.acked < out.zcopied) add({out.peer, out.link_lane, Await::Credit});
   }
   return all;
 }
@@ -128,16 +128,16 @@ Stall stall_of(const Execution& e, double seconds, uint64_t id) {
     stall.step = state.last.ops[ops.begin + lane.op].step;
     stall.steps = ops.end - ops.begin;
     stall.round = lane.round;
-    if (lane.peer != kNoRank) break;  // a lane that waits for a peer says more than one that waits for another lane
+    if (lane.peer != kNoRank) break;  // a lane that waits for a peer tells more than one that waits for another lane
   }
   if (stall.await != Await::Nothing) return stall;
-  for (const link::OutLink& out : e.links->outs()) {  // all steps are done: lent memory is still being read
-    if (out.acked < out.lent) stall.await = Await::Credit, stall.peer = out.peer;
+  for (const link::OutLink& out : e.links->outs()) {  // all steps are done: zero-copy messages are still being read
+    if (out.acked < out.zcopied) stall.await = Await::Credit, stall.peer = out.peer;
   }
   return stall;
 }
 
-void look_at_stall(Execution& e, double seconds, uint64_t id) {
+void check_stall(Execution& e, double seconds, uint64_t id) {
   for (link::OutLink& out : e.links->outs()) {
     HostWire::refresh(out);
     if (!HostWire::broken(out)) continue;
@@ -161,13 +161,13 @@ void sleep_a_while(std::span<Execution* const> executions, double seconds) {
   nap(seconds);
 }
 
-/// What is done while nothing moves: waits, hears of failures, and looks now and then at what is wrong.
-class Idleness {
+/// Waits while nothing moves, and checks for failures and stalls.
+class IdleLoop {
  public:
-  explicit Idleness(const Backoff& backoff) : waiter_(backoff) {}
+  explicit IdleLoop(const Backoff& backoff) : waiter_(backoff) {}
   void ended() {
     waiter_.progressed();
-    next_look_ = kFirstLook;
+    next_check_ = kFirstCheck;
   }
   void turn(std::span<Execution* const> executions) {
     const double rest = waiter_.turn();
@@ -176,11 +176,11 @@ class Idleness {
         e->status = e->observer->failed(), e->done = true;
     }
     if (rest == 0) return;
-    if (waiter_.stalled() >= next_look_) {
-      if (next_look_ == kFirstLook) standstill_ = new_standstill();
-      next_look_ = waiter_.stalled() + std::min(next_look_, kRarestLook);
+    if (waiter_.stalled() >= next_check_) {
+      if (next_check_ == kFirstCheck) stall_id_ = new_stall_id();
+      next_check_ = waiter_.stalled() + std::min(next_check_, kLongestCheckInterval);
       for (Execution* e : executions) {
-        if (!e->done) look_at_stall(*e, waiter_.stalled(), standstill_);
+        if (!e->done) check_stall(*e, waiter_.stalled(), stall_id_);
       }
     }
     sleep_a_while(executions, rest);
@@ -188,13 +188,13 @@ class Idleness {
 
  private:
   Waiter waiter_;
-  double next_look_ = kFirstLook;
-  uint64_t standstill_ = 0;
+  double next_check_ = kFirstCheck;
+  uint64_t stall_id_ = 0;
 };
 
 }  // namespace
 
-uint64_t new_standstill() {
+uint64_t new_stall_id() {
   static std::atomic<uint64_t> last{0};
   return ++last;
 }
@@ -229,20 +229,20 @@ void Loaded::take_stages() {
 
 void run(Execution& e, const Backoff& backoff) {
   Execution* const alone = &e;
-  Idleness idleness(backoff);
-  while (!e.done) advance(e, backoff.spins > 0) ? idleness.ended() : idleness.turn({&alone, 1});
+  IdleLoop idle(backoff);
+  while (!e.done) advance(e, backoff.spins > 0) ? idle.ended() : idle.turn({&alone, 1});
   if (!e.status.ok()) abandon(e);
 }
 
 void run_until_one_is_done(std::span<Execution* const> executions, const Backoff& backoff) {
-  Idleness idleness(backoff);
+  IdleLoop idle(backoff);
   for (bool one_is_done = false; !one_is_done;) {
     bool moved = false;
     for (Execution* e : executions) {
       if (!e->done) moved = advance(*e, backoff.spins > 0) || moved;
       one_is_done = one_is_done || e->done;
     }
-    moved ? idleness.ended() : idleness.turn(executions);
+    moved ? idle.ended() : idle.turn(executions);
   }
   for (Execution* e : executions) {
     if (e->done && !e->status.ok()) abandon(*e);
@@ -252,13 +252,13 @@ void run_until_one_is_done(std::span<Execution* const> executions, const Backoff
 void abandon(Execution& e) {
   e.done = true;
   for (transports::Transport* engine : e.engines) engine->stop();
-  let_go(e.links->outs(), e.links->ins(), [&](Rank peer) { return e.observer->lost(peer); });
+  release_buffers(e.links->outs(), e.links->ins(), [&](Rank peer) { return e.observer->lost(peer); });
 }
 
 Status drain_staging(Links& links, Execution& e, const Backoff& backoff) {
   Waiter waiter(backoff);
-  double next_look = kFirstLook;
-  const uint64_t standstill = new_standstill();
+  double next_check = kFirstCheck;
+  const uint64_t stall_id = new_stall_id();
   for (link::OutLink& out : links.outs()) {
     while (out.acked < out.staged) {
       HostWire::refresh(out);
@@ -269,9 +269,9 @@ Status drain_staging(Links& links, Execution& e, const Backoff& backoff) {
       if (e.failed->load(std::memory_order_acquire) != 0) return e.observer->failed();
       const double rest = waiter.turn();
       if (rest == 0) continue;
-      if (waiter.stalled() >= next_look) {
-        next_look = waiter.stalled() + std::min(next_look, kRarestLook);
-        Stall stall = stall_at(e, waiter.stalled(), standstill);
+      if (waiter.stalled() >= next_check) {
+        next_check = waiter.stalled() + std::min(next_check, kLongestCheckInterval);
+        Stall stall = stall_at(e, waiter.stalled(), stall_id);
         stall.await = Await::Staging;
         stall.peer = out.peer;
         stall.all = {{out.peer, out.link_lane, Await::Staging}};

@@ -1,4 +1,4 @@
-// Runs calls to their end: every rank that this thread drives, lane by lane, with the engines that move their messages.
+// Runs calls to their end: every rank that this thread drives, lane by lane, with the engines of its transports.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@
 
 namespace tutti::exec {
 
-/// What a lane needs of a peer before it can go on.
+/// What a lane needs from a peer before it can continue.
 struct PeerAwait {
   Rank peer = kNoRank;
   uint32_t link_lane = 0;  ///< of the link between the two
@@ -24,47 +24,47 @@ struct PeerAwait {
   bool operator==(const PeerAwait&) const = default;
 };
 
-/// A lane that could not go on.
+/// A stall: nothing moves. The fields up to `rounds` describe one lane.
 struct Stall {
   Await await = Await::Nothing;
   Rank peer = kNoRank;
   uint32_t lane = 0;
   uint32_t step = 0;
-  uint32_t steps = 0;  ///< operations of the lane in a round
+  uint32_t steps = 0;  ///< instructions of the lane in a round
   uint64_t round = 0;
   uint64_t rounds = 0;
-  double seconds = 0;            ///< since anything moved
-  uint64_t id = 0;               ///< of this standstill: a new one whenever something has moved, in all of the process
-  std::vector<PeerAwait> all;    ///< the call goes on when one of these comes; empty: there is more to it
-  const Links* links = nullptr;  ///< with fresh counters of what the peers have consumed
-  bool engines = false;          ///< acknowledgements may be under way
+  double seconds = 0;            ///< since the last progress
+  uint64_t id = 0;               ///< of this stall, unique in the process; progress ends a stall
+  std::vector<PeerAwait> all;    ///< the call continues when one of these comes; empty: that is not known
+  const Links* links = nullptr;  ///< with current counters of consumed messages
+  bool engines = false;          ///< the call uses engines: acknowledgements may be under way
 };
 
-/// A number that no other standstill of this process has.
-uint64_t new_standstill();
+/// A stall id that is unique in this process.
+uint64_t new_stall_id();
 
-/// Who knows what a call means, and puts what happens to it into words.
+/// Turns faults and stalls of a call into errors that name the call.
 class Observer {
  public:
   virtual ~Observer() = default;
-  /// A message was wrong.
+  /// A message or counter was invalid.
   virtual Status fault(const Fault& fault) = 0;
-  /// Nothing has moved for a while; called again and again. A bad status ends the call.
+  /// Nothing has moved for a while; called repeatedly. An error ends the call.
   virtual Status stalled(const Stall& stall) = 0;
-  /// The communicator has failed: with what?
+  /// The error with which the communicator has failed.
   virtual Status failed() = 0;
   /// Is this peer known to have died?
   virtual bool lost(Rank peer) const = 0;
 };
 
-/// A program with all that running it takes: a call that comes again has next to nothing to prepare.
+/// A program and the state to run it, kept so that a repeated call has almost nothing to prepare.
 struct Loaded {
   Loaded() = default;
   Loaded(Lowered program, uint32_t versions);
 
-  /// To be called when the program's stages have got memory.
+  /// Call it when the program's stages have memory.
   void take_stages();
-  /// Before each call. Buffers, tag and arithmetic are the caller's to set.
+  /// Call it before each run. The caller sets buffers, tag and arithmetic.
   void restart(Links& links) {
     state.out = links.outs().data();
     state.in = links.ins().data();
@@ -79,7 +79,7 @@ struct Loaded {
   std::vector<Stage> stages;
 };
 
-/// One rank's call in flight. What it points to outlives it.
+/// One rank's running call. All that it points to outlives it.
 struct Execution {
   Loaded* program = nullptr;
   Links* links = nullptr;
@@ -89,7 +89,7 @@ struct Execution {
   bool done = false;
   Status status;
 
-  /// A program that has been restarted is to run.
+  /// Starts a run of `loaded`, which has been restarted.
   void begin(Loaded& loaded) {
     program = &loaded;
     done = false;
@@ -97,16 +97,16 @@ struct Execution {
   }
 };
 
-/// Runs it until it is done or has failed; the failure is in its `status`, and its memory is its caller's alone.
+/// Runs a call until it is done or has failed. The error is then in its `status`, and no other rank uses its buffers.
 void run(Execution& execution, const Backoff& backoff);
 
-/// The same with several, at least one, until one of them is.
+/// Runs one or more calls until at least one of them is done or has failed.
 void run_until_one_is_done(std::span<Execution* const> executions, const Backoff& backoff);
 
-/// Ends a call that goes on no more, an exception having come in between: what run() does for one that has failed.
+/// Ends a call that cannot continue, as run() does for a failed one; for callers that caught an exception.
 void abandon(Execution& execution);
 
-/// Waits until no reader uses staging memory any more. Needed before `Staging::reset`.
+/// Waits until no reader uses staging memory. Needed before `Staging::reset`.
 Status drain_staging(Links& links, Execution& execution, const Backoff& backoff);
 
 }  // namespace tutti::exec

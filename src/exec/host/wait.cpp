@@ -15,7 +15,7 @@
 namespace tutti::exec {
 namespace {
 
-constexpr uint64_t kPausesToAYield = 64;  // where the awaited rank has come to share this core, it must get it
+constexpr uint64_t kPausesToAYield = 64;  // in case the awaited rank shares this core now
 
 void pause() {
 #if defined(__x86_64__)
@@ -28,16 +28,16 @@ void pause() {
 }  // namespace
 
 Backoff backoff_for(const Cores& mine, const std::vector<Cores>& all, double quota) {
-  Cores together;
-  size_t confined = 0;  // ranks that run where this one runs and nowhere else
+  Cores all_cores;
+  size_t confined = 0;  // ranks that may run only on this rank's cores
   for (const Cores& theirs : all) {
     Cores joined;
-    std::set_union(together.begin(), together.end(), theirs.begin(), theirs.end(), std::back_inserter(joined));
-    together = std::move(joined);
+    std::set_union(all_cores.begin(), all_cores.end(), theirs.begin(), theirs.end(), std::back_inserter(joined));
+    all_cores = std::move(joined);
     if (std::includes(mine.begin(), mine.end(), theirs.begin(), theirs.end())) ++confined;
   }
   const bool oversubscribed =
-      all.size() > together.size() || static_cast<double>(all.size()) > std::ceil(quota) || confined > mine.size();
+      all.size() > all_cores.size() || static_cast<double>(all.size()) > std::ceil(quota) || confined > mine.size();
   Backoff backoff;
   if (oversubscribed) backoff.spins = 0;
   return backoff;
@@ -49,7 +49,7 @@ double Waiter::turn() {
     turns_ % kPausesToAYield == 0 ? void(sched_yield()) : pause();
     return 0;
   }
-  constexpr uint64_t kUntimed = 32;  // to ask the clock takes a tenth of a yield; most waits are over before
+  constexpr uint64_t kUntimed = 32;  // reading the clock takes a tenth of a yield, and most waits end before
   if (turns_ <= backoff_.spins + kUntimed) {
     sched_yield();
     return 0;

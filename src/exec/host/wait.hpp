@@ -9,25 +9,25 @@
 
 namespace tutti::exec {
 
-/// How long to burn the processor. Spinning wins when every rank has a core to itself; where ranks share cores, each
-/// spin keeps the awaited rank from running, so the budget is zero and the first turn yields.
+/// How long to spin, yield and sleep. Spinning is fastest when every rank has its own core. When ranks share cores, a
+/// spin keeps the awaited rank from running, so there are no spins and the first turn yields.
 struct Backoff {
   uint32_t spins = 2000;      ///< turns with a pause instruction
   double yield_for = 2e-3;    ///< then seconds of sched_yield
-  double nap = 50e-6;         ///< then sleeps of an eighth of what was waited, at least this …
-  double longest_nap = 1e-3;  ///< … and at most this
+  double nap = 50e-6;         ///< then sleeps of an eighth of the time waited: seconds at least,
+  double longest_nap = 1e-3;  ///< and at most
 };
 
-/// The budget of a rank that may run on `mine`, where all the ranks of its host may run on `all` (its own among them),
-/// in `quota` cores' worth of time.
+/// The backoff of a rank that may run on the cores `mine`. `all`: the cores of each rank of the host, its own included;
+/// `quota`: processor time of the host in cores.
 Backoff backoff_for(const Cores& mine, const std::vector<Cores>& all, double quota);
 
-/// One wait, from the last progress on. The backoff must outlive it.
+/// One wait, since the last progress. The backoff must outlive it.
 class Waiter {
  public:
   explicit Waiter(const Backoff& backoff) : backoff_(backoff) {}
   void progressed() { turns_ = 0; }
-  /// A turn without progress. Returns the seconds that the caller should sleep, or zero: the turn is already spent.
+  /// A turn without progress: spins or yields and returns 0, or returns the seconds that the caller should sleep.
   double turn();
   /// Seconds since the last progress; zero while still spinning.
   double stalled() const;

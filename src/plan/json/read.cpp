@@ -18,7 +18,7 @@ namespace {
 
 using json_text::Node;
 
-/// Line ends and tabs, of which a reader that shows what it met writes nine bytes each.
+/// Line ends and tabs, which the JSON reader quotes in its messages as nine bytes each.
 constexpr ptrdiff_t kMaxControls = 8 << 20;
 
 class Reader final : public json_text::Stream {
@@ -26,7 +26,7 @@ class Reader final : public json_text::Stream {
   PlanSet set() { return std::move(set_); }
 
  private:
-  /// Where things stand: /plans/RANK/lanes/LANE/STEP.
+  /// Levels of nesting: /plans/RANK/lanes/LANE/STEP.
   enum Depth : size_t { kDocument, kHead, kPlan, kPart, kLane, kStep };
 
   bool take(const Node& value) override {
@@ -97,7 +97,7 @@ class Reader final : public json_text::Stream {
   }
 
   void add_operand(const Node& operand) {
-    const bool local = operand.is_list();  // else the rank whose message it is
+    const bool local = operand.is_list();  // else the rank that sends the message
     const Range pieces = local ? pieces_of(operand) : Range{size_of(plan_.pieces), size_of(plan_.pieces)};
     plan_.operands.push_back({local ? kNoRank : rank_of(operand), pieces});
   }
@@ -136,7 +136,7 @@ class Reader final : public json_text::Stream {
     }
   }
 
-  /// `after` names a step by its lane and place there; the tables count all steps.
+  /// `after` names a step by its lane and its index there; the tables count all steps.
   struct Wait {
     uint32_t step = 0, lane = 0, index = 0;
   };
@@ -152,7 +152,7 @@ class Reader final : public json_text::Stream {
 
   void finish(const Node& node) {
     node.object({"format", "version", "name", "collective", "ranks", "grain", "plans"});
-    node.at("format");  // looked at when they came
+    node.at("format");  // checked when they were read
     node.at("version");
     if (const auto name = node.find("name")) set_.name = name_of(*name);
     std::vector<const char*> collectives;
@@ -181,17 +181,17 @@ class Reader final : public json_text::Stream {
 
   static Rank rank_of(const Node& node) { return static_cast<Rank>(node.number(0, verifier::kMaxRanks - 1)); }
   template <class T>
-  static uint32_t size_of(const std::vector<T>& table) {  // a text is too short for 2^32 entries
+  static uint32_t size_of(const std::vector<T>& table) {  // the text is too short for 2^32 entries
     return static_cast<uint32_t>(table.size());
   }
 
   PlanSet set_;
-  RankPlan plan_;  // the one being read
+  RankPlan plan_;  // the plan being read
   std::vector<Wait> waits_;
 };
 
 std::string contents(const std::string& path) {
-  // O_NONBLOCK: a named pipe without a writer would be waited for.
+  // O_NONBLOCK: opening a named pipe without a writer would block.
   const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat about {};
   if (!file || fstat(file.get(), &about) != 0) throw_error(Code::SystemError, "{}: {}", path, std::strerror(errno));

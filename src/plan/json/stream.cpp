@@ -6,9 +6,9 @@
 namespace tutti::plan::json_text {
 namespace {
 
-constexpr size_t kQuoted = 40;  // bytes of somebody else's text in a message
+constexpr size_t kQuoted = 40;  // bytes of foreign text quoted in an error
 
-/// Somebody else's text, made fit for a message.
+/// Foreign text, shortened and escaped for an error.
 std::string printable(std::string_view text, size_t most) {
   std::string safe;
   for (const char c : text.substr(0, most)) safe += c >= ' ' && c <= '~' ? c : '?';
@@ -17,7 +17,7 @@ std::string printable(std::string_view text, size_t most) {
 
 std::string in_quotes(std::string_view text) { return fmt::format("\"{}\"", printable(text, kQuoted)); }
 
-/// As JSON pointers write it.
+/// Escapes a key for a JSON pointer.
 std::string escaped(std::string_view key) {
   std::string name;
   for (const char c : printable(key, kQuoted)) {
@@ -32,13 +32,13 @@ std::string escaped(std::string_view key) {
 
 }  // namespace
 
-void refuse(const std::string& place, const std::string& what) {
-  throw_error(Code::InvalidArgument, "{}: {}", place.empty() ? "the whole text" : place, what);
+void refuse(const std::string& pointer, const std::string& what) {
+  throw_error(Code::InvalidArgument, "{}: {}", pointer.empty() ? "the whole text" : pointer, what);
 }
 
-std::string Node::place() const {
-  if (parent_ == nullptr) return stream_->place();
-  return fmt::format("{}/{}", parent_->place(), key_.empty() ? fmt::format("{}", index_) : escaped(key_));
+std::string Node::pointer() const {
+  if (parent_ == nullptr) return stream_->pointer();
+  return fmt::format("{}/{}", parent_->pointer(), key_.empty() ? fmt::format("{}", index_) : escaped(key_));
 }
 
 std::string Node::seen() const {
@@ -102,13 +102,13 @@ void Stream::read(std::string_view bytes) {
   Value::sax_parse(bytes.begin(), bytes.end(), static_cast<nlohmann::json_sax<Value>*>(this));
 }
 
-std::string Stream::place() const {
-  std::string place;
+std::string Stream::pointer() const {
+  std::string pointer;
   for (const Open& level : open_) {
-    place += '/';
-    place += level.value.is_array() ? fmt::format("{}", level.index) : escaped(level.key);
+    pointer += '/';
+    pointer += level.value.is_array() ? fmt::format("{}", level.index) : escaped(level.key);
   }
-  return place;
+  return pointer;
 }
 
 bool Stream::put(Value value, size_t held_without) {
@@ -157,7 +157,7 @@ bool Stream::key(string_t& value) {
 bool Stream::parse_error(std::size_t /*at*/, const std::string& /*last*/, const nlohmann::detail::exception& error) {
   constexpr size_t kShown = 200;
   std::string_view what = error.what();
-  what.remove_prefix(std::min(what.find("] ") + 2, what.size()));  // the number of the kind of exception
+  what.remove_prefix(std::min(what.find("] ") + 2, what.size()));  // removes the library's exception number
   throw_error(Code::InvalidArgument, "this is no JSON: {}", printable(what, kShown));
 }
 

@@ -1,4 +1,4 @@
-// JSON read in one pass, keeping no more of it than is asked for, with the place of everything for messages.
+// Reads JSON in one pass, keeps only the requested values, and knows each value's position for error texts.
 #pragma once
 
 #include <cstddef>
@@ -23,33 +23,33 @@ inline constexpr size_t kMaxWord = 256;              ///< bytes of a text or a k
 
 class Stream;
 
-/// Throws Error(InvalidArgument) about the value at `place` (a JSON pointer; empty: the whole).
-[[noreturn]] void refuse(const std::string& place, const std::string& what);
+/// Throws Error(InvalidArgument) about the value at `pointer` (a JSON pointer; empty: the whole).
+[[noreturn]] void refuse(const std::string& pointer, const std::string& what);
 
-/// A value and where it stands. It must not outlive the one it was taken from.
+/// A value and its position. It must not outlive the value that contains it.
 class Node {
  public:
   Node(const Value& value, const Stream& offered_by) : value_(value), stream_(&offered_by) {}
 
-  /// Throws Error(InvalidArgument): the place, and what is wrong there.
+  /// Throws Error(InvalidArgument) with the position and the fault.
   template <class... Args>
   [[noreturn]] void wrong(fmt::format_string<Args...> text, Args&&... args) const {
-    refuse(place(), fmt::format(text, std::forward<Args>(args)...));
+    refuse(pointer(), fmt::format(text, std::forward<Args>(args)...));
   }
 
-  // Each throws where the value is not what it is taken for.
+  // Each throws if the value has another type.
   uint32_t number(uint32_t low = 0, uint32_t high = 0xffffffff) const;
   bool truth() const;
   const std::string& text() const;
-  /// Which of these words it is.
+  /// The index of the value in these words.
   size_t word(std::span<const char* const> words) const;
   bool is_list() const { return value_.is_array(); }
   /// The length of the list.
   size_t list() const;
-  /// It is a list of `length`: of "two numbers".
+  /// Requires a list of `length` entries; `what` describes it, as in "two numbers".
   void list_of(size_t length, const char* what) const;
   Node operator[](size_t index) const { return {value_[index], this, {}, index}; }
-  /// It is an object, of these keys at most.
+  /// Requires an object with no other keys than these.
   void object(std::initializer_list<std::string_view> keys) const;
   Node at(const char* key) const;
   std::optional<Node> find(const char* key) const;
@@ -57,7 +57,7 @@ class Node {
  private:
   Node(const Value& value, const Node* parent, std::string_view key, size_t index)
       : value_(value), parent_(parent), key_(key), index_(index) {}
-  std::string place() const;
+  std::string pointer() const;
   std::string seen() const;
 
   const Value& value_;
@@ -67,22 +67,22 @@ class Node {
   size_t index_ = 0;
 };
 
-/// Offers every value to `take` when it is complete, and keeps those that are not taken as parts of what they stand in.
+/// Passes every complete value to `take`, and keeps those that are not taken as parts of the value that contains them.
 class Stream : private nlohmann::json_sax<Value> {
  public:
-  /// Throws Error(InvalidArgument) for what is no JSON (with line and column), and beyond the bounds above.
+  /// Throws Error(InvalidArgument) for invalid JSON (with line and column), and beyond the bounds above.
   void read(std::string_view bytes);
-  /// Of the value that is offered or comes next, as a JSON pointer: "/plans/2/lanes".
-  std::string place() const;
+  /// The position of the current or next value as a JSON pointer: "/plans/2/lanes".
+  std::string pointer() const;
 
  protected:
   Stream() = default;
-  /// True: it has been dealt with, and is forgotten.
+  /// True: the value has been handled and is dropped.
   virtual bool take(const Node& value) = 0;
 
-  /// How deep the offered value stands; 0 is the document.
+  /// The nesting level of the current value; 0 is the document.
   size_t depth() const { return open_.size(); }
-  /// Is the step from `level` to the next below it the value of this key, or an entry of a list?
+  /// Is the value below `level` that of this key, or an entry of a list?
   bool by_key(size_t level, std::string_view key) const { return open_[level].key == key; }
   bool by_index(size_t level) const { return open_[level].value.is_array(); }
   size_t index(size_t level) const { return open_[level].index; }
@@ -96,7 +96,7 @@ class Stream : private nlohmann::json_sax<Value> {
   };
   template <class... Args>
   [[noreturn]] void wrong(fmt::format_string<Args...> text, Args&&... args) const {
-    refuse(place(), fmt::format(text, std::forward<Args>(args)...));
+    refuse(pointer(), fmt::format(text, std::forward<Args>(args)...));
   }
   bool put(Value value, size_t held_without);
   bool open(Value::value_t type);

@@ -1,4 +1,4 @@
-// Who touched what last: enough to find every pair of accesses that nothing orders.
+// The last accesses to each location: enough to find every pair of unordered accesses.
 //
 // Steps arrive in an order that contains happens-before, so an access races with some earlier one if and only if it is
 // not ordered after the last write, or (writing) after some read since (the argument of FastTrack; Flanagan & Freund,
@@ -12,13 +12,13 @@
 
 namespace tutti::plan::verifier {
 
-/// A step of a lane, by its number there (from 1, rounds counted on).
+/// A step of a lane, numbered from 1 over all rounds.
 struct Access {
   uint32_t lane = 0;
   uint32_t time = 0;
 };
 
-/// What an access clashes with. `send` is the message that was being read in place, kNone where none was.
+/// The access that another one clashes with. `send`: the lent message that was being read, or kNone.
 struct Clash {
   uint32_t location = 0;
   Access writer, other;
@@ -32,7 +32,7 @@ class AccessLog {
             uint32_t rounds);
 
   bool in_place() const { return in_place_; }
-  /// Each calls report(Clash) for what is not ordered. `rank` owns the piece.
+  /// Each calls report(Clash) for unordered accesses. `rank` owns the piece.
   template <class Report>
   void read(uint32_t rank, const Piece& piece, uint32_t round, Access by, Report&& report) {
     each(rank, piece, round, [&](size_t at, uint32_t location) {
@@ -41,12 +41,12 @@ class AccessLog {
       add_read(at, by, kNone);
     });
   }
-  /// A reader elsewhere is done with the memory that was lent to it at `lent_at`, in step `send`.
+  /// A reader on another rank has finished with memory that step `send` lent at `lent_at`.
   template <class Report>
   void read_lent(uint32_t rank, const Piece& piece, uint32_t round, Access by, uint32_t send, uint64_t lent_at,
                  Report&& report) {
     each(rank, piece, round, [&](size_t at, uint32_t location) {
-      // What was written before the send is ordered before it: the send's own read has been checked for that.
+      // Writes before the send are ordered before it: the check of the send's own read has shown that.
       if (writes_[at].when > lent_at) report(Clash{location, writes_[at].by, by, send});
       add_read(at, by, send);
     });
@@ -79,7 +79,7 @@ class AccessLog {
   template <class Visit>
   void each(uint32_t rank, const Piece& piece, uint32_t round, const Visit& visit) {
     if (model_.read_only(rank, piece, in_place_)) return;
-    // A round's own window is nobody else's, and what is in order in the first of like rounds is so in the others.
+    // No other round uses a round's window, and order in the first of equal rounds implies order in the others.
     if (piece.buffer != Buffer::Scratch && round >= window_rounds_) return;
     const Run run = model_.run_of(rank, piece, in_place_);
     // Rounds touch different windows of input and output, and the versions of scratch in turn.

@@ -47,7 +47,7 @@ class Comparison {
     return static_cast<uint32_t>(b) == (turned < model_.ranks() ? turned : turned - model_.ranks());
   }
 
-  /// Atom by atom, for the same memory may be one piece here and two there.
+  /// Atom by atom, because the same memory may be one piece on one rank and two on the other.
   bool same_memory(Range a, Range b) {
     Run x, y;
     const Piece *from = nullptr, *to = nullptr;
@@ -68,16 +68,16 @@ class Comparison {
     }
   }
 
-  /// `count` places from `x` on of rank 0's memory are, for the other rank, those from `y` on.
+  /// Maps `count` locations of rank 0's memory, from `x`, to those of the other rank from `y`.
   bool correspond(const Piece& from, uint32_t x, const Piece& to, uint32_t y, uint32_t count) {
     const bool read_only = model_.read_only(0, from, in_place_);
     if (read_only != model_.read_only(rank_, to, in_place_)) return false;
-    if (read_only) return true;  // what is never written is in nobody's way, wherever it is
+    if (read_only) return true;  // memory that is never written cannot race
     if ((from.buffer == Buffer::Scratch) != (to.buffer == Buffer::Scratch)) return false;
     for (uint32_t i = 0; i < count; ++i) {
       uint32_t &image = image_[x + i], &origin = origin_[y + i];
       if (image == kNone && origin == kNone) image = y + i, origin = x + i;
-      if (image != y + i) return false;  // then origin is x + i too: they are set together, and once
+      if (image != y + i) return false;  // then origin is x + i too: both are set together, once
     }
     return true;
   }
@@ -86,7 +86,7 @@ class Comparison {
   const RankPlan &first_, &other_;
   uint32_t rank_;
   bool in_place_;
-  std::vector<uint32_t> image_, origin_;  // of rank 0's places at the other, and back; within the rank
+  std::vector<uint32_t> image_, origin_;  // location of rank 0 → location of the other rank, and back
 };
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace tutti::plan {
 namespace verifier {
 namespace {
 
-/// Trees of single additions: what remains of a forest when every addition rounds, however steps are cut.
+/// Trees of single additions: what remains of a forest when every addition rounds, independent of the steps.
 class Brackets {
  public:
   /// The tree of each value of the forest, by value.
@@ -57,7 +57,7 @@ class Brackets {
   uint32_t next_ = 1;
 };
 
-/// One round, out of place, as often in one forest as one likes: equal values are then equal trees.
+/// Runs one round, out of place, in the given forest. Runs in one forest are comparable: equal values are equal trees.
 Values run(const Model& model, Forest& forest) {
   Values values(model, forest, false);
   Replay(model, kNone, 1, 1).run([&](const Moment& moment) { values.run(moment); });
@@ -75,7 +75,7 @@ void each_output(const Model& model, const Visit& visit) {
   }
 }
 
-/// Calls visit(a's atom, b's atom) for every two atoms that share a part of the window.
+/// Calls visit(a's atom, b's atom) for every two atoms that overlap in the window.
 template <class Visit>
 void each_common_part(const Model& a, const Model& b, const Visit& visit) {
   const auto less = [](Fraction x, Fraction y) { return uint64_t{x.num} * y.den < uint64_t{y.num} * x.den; };

@@ -1,4 +1,4 @@
-// The checks that follow the one of the tables, as verify() and count() put them together. Each throws Rejected.
+// The checks of verify() and count() that follow the check of the tables. Each throws Rejected.
 #pragma once
 
 #include <algorithm>
@@ -10,13 +10,13 @@
 
 namespace tutti::plan::verifier {
 
-/// Lengths, deadlock, and what the outputs hold.
+/// Checks lengths, deadlock, and the values of the outputs.
 void check_contents(const Model& model, const VerifyOptions& options);
 
-/// How many ranks' memory must be looked at for races: one where all are alike, else all.
-uint32_t ranks_to_look_at(const Model& model, const VerifyOptions& options);
+/// The number of ranks whose memory must be checked for races: one if all are alike, else all.
+uint32_t ranks_to_check(const Model& model, const VerifyOptions& options);
 
-/// Races and lends; whether ranks leave a barrier too early. Shows visit(Moment) every step.
+/// Checks races, lends, and that no rank leaves a barrier too early. Calls visit(Moment) for every step.
 template <class Visit>
 void check_order(const Model& model, const VerifyOptions& options, Races& races, const Visit& visit) {
   Replay(model, options.capacity, std::max(options.versions, 1u), races.rounds()).run([&](const Moment& moment) {
@@ -26,7 +26,7 @@ void check_order(const Model& model, const VerifyOptions& options, Races& races,
   if (model.shape().collective == Collective::Barrier) races.check_barrier();
 }
 
-/// Puts into a verdict what check() throws.
+/// Turns what check() throws into a verdict.
 template <class Check>
 Verdict verdict_of(const Check& check) {
   try {

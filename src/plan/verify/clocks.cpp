@@ -40,7 +40,7 @@ Snapshot Clocks::keep(uint32_t lane, uint32_t readers) {
 void Clocks::join(uint32_t lane, Snapshot snapshot, uint32_t other, uint32_t time) {
   uint32_t* const mine = clock(lane);
   const uint32_t* const theirs = kept_[snapshot].data();
-  const size_t count = width_;  // a copy, or the compiler must think that the loop writes to it and not use vectors
+  const size_t count = width_;  // a local copy, so that the compiler can vectorize the loop
   for (size_t i = 0; i < count; ++i) mine[i] = std::max(mine[i], theirs[i]);
   if (const uint32_t column = column_[other]; column != kNone) mine[column] = std::max(mine[column], time);
   if (current_[lane] != kNoSnapshot) drop(std::exchange(current_[lane], kNoSnapshot));

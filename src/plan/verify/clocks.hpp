@@ -1,7 +1,7 @@
-// What must have happened before: for each lane, how far others have certainly come.
+// Happens-before: for each lane, the steps of other lanes that are certainly done.
 //
-// Lamport's happens-before in vector clocks (Fidge 1988, Mattern 1989), with a step of a lane as the unit of its time.
-// Credits and drains order steps too, but a transport may hold more messages than promised: they are not counted on.
+// Lamport's happens-before in vector clocks (Fidge 1988, Mattern 1989); the unit of a lane's time is a step. Credits
+// and drains order steps too, but are ignored, because a transport may hold more messages than it promises.
 #pragma once
 
 #include <span>
@@ -17,21 +17,21 @@ inline constexpr Snapshot kNoSnapshot = kNone;
 
 class Clocks {
  public:
-  /// Clocks of all `lanes`, each of which says how far the `watched` ones have come.
+  /// Clocks of all `lanes`; each holds the progress of the `watched` lanes.
   Clocks(uint32_t lanes, std::span<const uint32_t> watched);
 
   /// Steps of `lane`, all rounds together, that are done.
   uint32_t time(uint32_t lane) const { return times_[lane]; }
-  /// True where step number `time` (from 1) of lane `other`, a watched one, is done before whatever `lane` does now.
+  /// True if step number `time` (from 1) of lane `other`, a watched one, happens before the current step of `lane`.
   bool knows(uint32_t lane, uint32_t other, uint32_t time) const { return clock(lane)[column_[other]] >= time; }
   /// `lane` begins a step.
   void tick(uint32_t lane) { ++times_[lane]; }
 
-  /// What the lane knows of others, for `readers` later joins. The same copy serves until it changes.
+  /// A copy of the lane's clock for `readers` later joins. Calls share one copy until the clock changes.
   Snapshot keep(uint32_t lane, uint32_t readers);
-  /// `lane` comes after the moment `time` of `other` whose clock was kept.
+  /// Joins into `lane` the clock that `other` kept at `time`.
   void join(uint32_t lane, Snapshot snapshot, uint32_t other, uint32_t time);
-  /// One reader less.
+  /// Releases one reader of a copy.
   void drop(Snapshot snapshot);
 
  private:
@@ -40,12 +40,12 @@ class Clocks {
 
   uint32_t width_;
   std::vector<uint32_t> times_;   // by lane
-  std::vector<uint32_t> column_;  // by lane: its place in a clock; kNone where nobody asks for it
+  std::vector<uint32_t> column_;  // by lane: its column in a clock; kNone if it is not watched
   std::vector<uint32_t> clocks_;  // a row for each lane
   std::vector<std::vector<uint32_t>> kept_;
   std::vector<uint32_t> readers_;
   std::vector<Snapshot> free_;
-  std::vector<Snapshot> current_;  // by lane: the kept copy that still holds, itself a reader of it
+  std::vector<Snapshot> current_;  // by lane: the copy of its current clock, of which it is a reader itself
 };
 
 }  // namespace tutti::plan::verifier

@@ -1,4 +1,4 @@
-// What plans really send, fold and depend on.
+// Counts what plans really send and fold, and their chains of dependent messages.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -12,7 +12,7 @@ namespace tutti::plan {
 namespace verifier {
 namespace {
 
-/// A sum of widths of atoms: how often each is counted. Exact, and cheap until it is asked for.
+/// A sum of widths of atoms, kept as the count of each atom. Exact; only reading the sum is expensive.
 class Amount {
  public:
   explicit Amount(const Model& model) : model_(model), change_(model.atoms() + 1) {}
@@ -23,7 +23,7 @@ class Amount {
       change(run.atom + run.count, -times);
     }
   }
-  /// The sum, and from there on again from 0.
+  /// Returns the sum, and resets it to 0.
   Ratio take() {
     // Σ width × times = Σ over boundaries b of b × (times before b − times after b), those over one denominator
     // together
@@ -39,7 +39,7 @@ class Amount {
             __builtin_add_overflow(sum, term, &sum)) {
           too_fine();
         }
-        times = 0;  // so that a boundary named twice counts once
+        times = 0;  // a boundary that is listed twice counts once
       }
       total = sum_of(total, Ratio(sum, common));
     }
@@ -68,7 +68,7 @@ class Amount {
 
   const Model& model_;
   std::vector<int64_t> change_;    // by boundary
-  std::vector<uint32_t> changed_;  // every one where that is not 0, perhaps more than once
+  std::vector<uint32_t> changed_;  // all boundaries with a non-zero change, perhaps more than once
 };
 
 bool less(Ratio a, Ratio b) {
@@ -157,15 +157,15 @@ void count_links(const Model& model, Counted& counted) {
   }
 }
 
-/// Where all ranks are alike, what rank 0 could lend they could.
-void find_missed_lends(const Model& model, const Races& races, uint32_t ranks_looked_at, Counted& counted) {
+/// If all ranks are alike, what rank 0 could lend, all could.
+void find_missed_lends(const Model& model, const Races& races, uint32_t ranks_checked, Counted& counted) {
   for (uint32_t lane = 0; lane < model.all_lanes(); ++lane) {
     const Range steps = model.steps_of(lane);
     const uint32_t rank = lane / model.lanes();
     for (uint32_t step = steps.begin; step < steps.end; ++step) {
       const Step& sends = model.step(rank, step);
       if (sends.kind != StepKind::Send || model.atoms_in(rank, sends.pieces) == 0) continue;
-      const Lend provable = races.provable(rank < ranks_looked_at ? step : step - model.first_step(rank));
+      const Lend provable = races.provable(rank < ranks_checked ? step : step - model.first_step(rank));
       if (provable <= sends.lend) continue;
       counted.lends_missed.push_back({static_cast<Rank>(rank), lane % model.lanes(), step - steps.begin, provable});
     }
@@ -182,7 +182,7 @@ Counted count(std::span<const RankPlan> plans, const VerifyOptions& options) {
     check_structure(plans);
     const Model model(plans);
     check_contents(model, options);
-    const uint32_t ranks = ranks_to_look_at(model, options);
+    const uint32_t ranks = ranks_to_check(model, options);
     Races races(model, ranks, options.versions, Races::Lends::Supposed);
     Chains chains(model);
     check_order(model, options, races, [&](const Moment& moment) {

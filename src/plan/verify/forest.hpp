@@ -1,7 +1,8 @@
-// Values as trees: what a location holds, written as the additions that made it.
+// Values as trees: the additions that made the content of a location.
 //
-// Equal trees are one node, so comparing values is comparing numbers. A value stays in its own place of the window (see
-// model.hpp), so a tree does not name the place: leaf (rank, block) is that place of that block of the rank's input.
+// Equal trees are one node, so comparing values is comparing numbers. A value never moves within the window (see
+// model.hpp), so a tree does not name its position: leaf (rank, block) is that position in that block of the rank's
+// input.
 #pragma once
 
 #include <span>
@@ -25,16 +26,16 @@ class Forest {
   uint32_t leaf_rank(Value v) const { return (v - 1) / blocks_; }
   uint32_t leaf_block(Value v) const { return (v - 1) % blocks_; }
 
-  /// The value of one step's fold: its result is rounded to the type once, whatever the number of operands.
+  /// The value of one step's fold: the result is rounded to the type once, for any number of operands.
   Value fold(FoldShape shape, bool completes, std::span<const Value> operands);
 
-  /// Inputs in the tree, each as often as it was added (at most 2^32 − 1).
+  /// The number of inputs in the tree, counted as often as they were added (at most 2^32 − 1).
   uint32_t leaves(Value v) const { return is_leaf(v) ? 1 : node(v).leaves; }
-  /// Folds in the tree that claim to complete it.
+  /// The number of folds in the tree that claim to complete it.
   uint32_t completions(Value v) const { return is_leaf(v) ? 0 : node(v).completions; }
-  /// The block that all inputs in the tree are of; kNone where they differ.
+  /// The block of all inputs in the tree; kNone if they differ.
   uint32_t block(Value v) const { return is_leaf(v) ? leaf_block(v) : node(v).block; }
-  /// True where the tree holds every rank's input once, all of one block.
+  /// True if the tree holds every rank's input exactly once, all of one block.
   bool holds_everything(Value v) const;
   /// "lacks rank 3's contribution", "has rank 2's contribution 2 times", …
   std::string words_of_defect(Value v) const;
@@ -47,7 +48,7 @@ class Forest {
     uint32_t count;
     uint32_t leaves;
     uint32_t block;
-    uint16_t completions;  // at most 2: beyond that it is wrong anyhow
+    uint16_t completions;  // capped at 2, which is an error already
     FoldShape shape;
     bool completes;
   };
@@ -65,7 +66,7 @@ class Forest {
   Value first_fold_;
   std::vector<Fold> folds_;
   std::vector<Value> operands_;
-  std::vector<Value> table_;  // open addressing; kUndefined where free
+  std::vector<Value> table_;  // open addressing; kUndefined: free
 };
 
 }  // namespace tutti::plan::verifier

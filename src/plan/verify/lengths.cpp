@@ -1,4 +1,4 @@
-// Is everything as long as what it is put into, for every message size?
+// Checks that sources and destinations have equal lengths for every message size.
 #include "plan/verify/model.hpp"
 #include "plan/verify/reject.hpp"
 #include "plan/verify/structure.hpp"
@@ -6,7 +6,7 @@
 namespace tutti::plan::verifier {
 namespace {
 
-/// Walks over the atoms that a list of pieces names, run by run.
+/// Iterates over the atoms of a list of pieces, run by run.
 class Walk {
  public:
   Walk(const Model& model, uint32_t rank, std::span<const Piece> pieces) : model_(model), rank_(rank), pieces_(pieces) {
@@ -32,7 +32,7 @@ class Walk {
   Run run_;
 };
 
-/// Throws where what `from` names differs from what `to` names; what() introduces the former in words.
+/// Throws if the atoms of `from` differ from those of `to`; what() describes `from` in the error.
 template <class Words>
 void check_same(const Model& model, uint32_t step, Walk from, Walk to, const Words& what) {
   while (!from.done() && !to.done()) {

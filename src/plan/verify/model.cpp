@@ -20,7 +20,7 @@ Fraction reduced(Fraction f) {
   return {f.num / common, f.den / common};
 }
 
-/// What makes two partitions the same: the number of equal parts, or the fractions.
+/// The identity of a partition: the number of equal parts, or the fractions.
 using PartitionKey = std::pair<uint32_t, std::vector<std::pair<uint32_t, uint32_t>>>;
 
 PartitionKey key_of(const RankPlan& plan, uint32_t index) {
@@ -212,7 +212,7 @@ void Model::match_messages() {
 }
 
 void Model::reject_unmatched(const std::vector<Entry>& sends, const std::vector<Entry>& receives, size_t at) const {
-  // Up to `at` the ends agree, so the smaller key is that of a link with more ends on this side than on the other.
+  // All ends before `at` match, so the smaller key belongs to a link with more ends on this side than on the other.
   const bool too_many_sends = at < sends.size() && (at >= receives.size() || sends[at].key < receives[at].key);
   const Entry& extra = too_many_sends ? sends[at] : receives[at];
   const uint64_t to = extra.key % ranks(), lane = extra.key / ranks() % lanes_, from = extra.key / ranks() / lanes_;

@@ -1,9 +1,9 @@
-// All ranks' plans in one numbering: steps, lanes, messages, atoms and memory locations.
+// One numbering of all ranks' plans: steps, lanes, messages, atoms and memory locations.
 //
 // An *atom* is an interval of the window between two neighbouring boundaries of any partition of any rank: what a plan
-// cannot cut further. A *location* is one atom of one block of one rank's buffer. How long an atom is depends on the
-// message size and on its place (rounding), so two things are equally long for every size only if they are the same
-// atoms in the same order; that is what is demanded of a message and of everything it is folded with.
+// cannot cut further. A *location* is one atom of one block of one rank's buffer. The length of an atom depends on the
+// message size and on its position (rounding). So two lists are equally long for every size only if they are the same
+// atoms in the same order; this is required of a message and of all operands of a fold.
 #pragma once
 
 #include <span>
@@ -21,7 +21,7 @@ struct Run {
   uint32_t count = 0;
 };
 
-/// A message of one round: who sends it, in which step, and who takes it in.
+/// A message of one round: its sending and its receiving step.
 struct Message {
   uint32_t send = 0;     ///< step, in the numbering of all ranks
   uint32_t receive = 0;  ///< likewise
@@ -29,7 +29,7 @@ struct Message {
   uint32_t link = 0;
 };
 
-/// The blocks of a rank that are the same memory when a call is in place.
+/// The blocks of a rank that share memory when a call is in place.
 struct Alias {
   uint32_t output = kNone;
   uint32_t input = kNone;
@@ -52,7 +52,7 @@ class Model {
   uint32_t locations_of_first(uint32_t ranks) const { return first_location_[size_t{ranks} * kBuffers]; }
   uint32_t steps() const { return first_step_.back(); }
   bool has_alias() const { return has_alias_; }
-  /// True where some message has no chunk: such messages are skipped after round 0.
+  /// True if some message has no chunk: such messages are skipped after round 0.
   bool has_empty_messages() const { return has_empty_messages_; }
 
   /// Steps [begin, end) of a lane.
@@ -82,7 +82,7 @@ class Model {
     return {plans_[rank].pieces.data() + range.begin, range.size()};
   }
   uint64_t atoms_in(uint32_t rank, Range pieces) const;
-  /// True where the plans cannot write to the piece: the input, but for a block that is the output as well.
+  /// True if the plans cannot write to the piece: the input, except for a block that is also the output.
   bool read_only(uint32_t rank, const Piece& piece, bool in_place) const {
     return piece.buffer == Buffer::Input && !(in_place && alias_[rank].input == piece.block);
   }
@@ -90,10 +90,10 @@ class Model {
   bool copies_to_itself(uint32_t rank, const Step& step, bool in_place) const;
 
  private:
-  struct Entry {   // a message end: where it belongs, and in which step
+  struct Entry {   // one end of a message, and its step
     uint64_t key;  // (sending lane, receiving rank)
     uint32_t step;
-    uint32_t slot;  // its place in sent_ or received_
+    uint32_t slot;  // its index in sent_ or received_
   };
   static std::span<const uint32_t> of_step(const std::vector<uint32_t>& all, const std::vector<uint32_t>& first,
                                            uint32_t step) {
@@ -116,7 +116,7 @@ class Model {
   std::vector<uint32_t> first_step_;
   std::vector<Fraction> bounds_;
   std::vector<uint32_t> cuts_;                    // atom at each boundary of each distinct partition
-  std::vector<std::vector<uint32_t>> first_cut_;  // by rank and partition: its place in cuts_
+  std::vector<std::vector<uint32_t>> first_cut_;  // by rank and partition: its first index in cuts_
   std::vector<uint32_t> first_location_;          // by rank and buffer
   std::vector<Alias> alias_;
   std::vector<uint32_t> first_sent_, sent_, first_received_, received_;
@@ -134,7 +134,7 @@ std::string words_of_interval(const Model& model, uint32_t first_atom, uint32_t 
 /// "output block 1, 1/4 to 2/4 of the window"
 std::string words_of_location(const Model& model, uint32_t rank, uint32_t location);
 
-/// Throws Rejected where a message, or a local operand, is not of the same atoms as what it is put into.
+/// Throws Rejected if a message or a local operand does not consist of the same atoms as its destination.
 void check_lengths(const Model& model);
 
 }  // namespace tutti::plan::verifier

@@ -19,7 +19,7 @@ AccessLog::AccessLog(const Model& model, const Clocks& clocks, uint32_t ranks, b
       reads_(writes_.size(), kNone) {}
 
 void AccessLog::add_read(size_t at, Access by, uint32_t send) {
-  // A later read of the same lane stands for the earlier ones; a lent one is kept apart, to say which lend is at fault.
+  // A later read of the same lane replaces the earlier ones; lent reads are kept apart, to name the false lend.
   for (uint32_t r = reads_[at]; send == kNone && r != kNone; r = pool_[r].next) {
     if (pool_[r].by.lane == by.lane && pool_[r].send == kNone) {
       pool_[r].by.time = by.time;
@@ -38,8 +38,8 @@ void AccessLog::add_read(size_t at, Access by, uint32_t send) {
 
 namespace {
 
-/// Rounds after which nothing new can happen: scratch is used again after `versions` rounds, and messages without
-/// chunks order things in round 0 only.
+/// The number of rounds that show all cases: scratch is reused after `versions` rounds, and messages without chunks
+/// order steps in round 0 only.
 uint32_t rounds_needed(const Model& model, uint32_t versions) {
   if (model.shape().collective == Collective::Barrier) return 1;
   for (const RankPlan& plan : model.plans()) {
@@ -48,7 +48,7 @@ uint32_t rounds_needed(const Model& model, uint32_t versions) {
   return model.has_empty_messages() ? 2 : 1;
 }
 
-/// The lanes that touch memory of the first `ranks` ranks: their own and, reading what is lent, those they send to.
+/// The lanes that touch memory of the first `ranks` ranks: their own, and those of ranks that read what they lend.
 std::vector<uint32_t> lanes_near(const Model& model, uint32_t ranks) {
   std::vector<uint32_t> near(size_t{ranks} * model.lanes());
   std::iota(near.begin(), near.end(), 0);

@@ -1,4 +1,4 @@
-// Do lanes race for memory, and does what is lent stay as it is until its readers are done?
+// Checks that lanes do not race for memory, and that lent memory does not change until its readers are done.
 #pragma once
 
 #include <vector>
@@ -11,17 +11,17 @@ namespace tutti::plan::verifier {
 class Races {
  public:
   enum class Lends : uint8_t { Claimed, Supposed };
-  /// Looks at the memory of the first `ranks` ranks. Lends::Supposed: also learns which of their sends could be lent
-  /// that do not claim it.
+  /// Checks the memory of the first `ranks` ranks. Lends::Supposed: also finds the sends that could lend but do not
+  /// claim it.
   Races(const Model& model, uint32_t ranks, uint32_t versions, Lends lends);
-  /// Throws Rejected at a race or a false claim.
+  /// Throws Rejected at a race or a false lend.
   void run(const Moment& moment);
-  /// After the run: throws Rejected where a rank can leave before every other has entered.
+  /// After the run: throws Rejected if a rank can leave before every other has entered.
   void check_barrier() const;
-  /// After a run with Lends::Supposed: the most that a send of the first ranks could claim.
+  /// After a run with Lends::Supposed: the strongest Lend that a send of the first ranks could claim.
   Lend provable(uint32_t step) const;
 
-  /// Rounds to be run.
+  /// The number of rounds to run.
   uint32_t rounds() const { return rounds_; }
 
  private:
@@ -43,13 +43,13 @@ class Races {
   bool fenced(uint32_t rank) const { return model_.lanes() > 1 && model_.has_scratch(rank); }
 
   const Model& model_;
-  uint32_t ranks_, steps_;  // that are looked at
+  uint32_t ranks_, steps_;  // that are checked
   uint32_t versions_, rounds_;
   Lends lends_;
   Clocks clocks_;
   std::vector<AccessLog> logs_;
-  std::vector<Snapshot> departures_;  // by round and step: what was known where it was left
-  std::vector<uint64_t> departed_;    // by round and step, of those looked at: when it was left
+  std::vector<Snapshot> departures_;  // by round and step: the clock at its end
+  std::vector<uint64_t> departed_;    // by round and checked step: the time of its end
   std::vector<uint32_t> waiters_;     // by step: how many steps name it in `after`
   std::vector<Snapshot> ends_;        // by round and lane
   std::vector<uint8_t> broken_;       // by step: cannot be lent out of place (1), in place (2)

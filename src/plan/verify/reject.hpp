@@ -1,4 +1,4 @@
-// How the checks give up: they throw the verdict's words to verify().
+// How a check fails: it throws the verdict's text to verify().
 #pragma once
 
 #include <fmt/format.h>

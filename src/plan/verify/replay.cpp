@@ -133,7 +133,7 @@ void Replay::check_all_finished() const {
   uint32_t lane = 0;
   while (lane < states_.size() && finished(lane)) ++lane;
   if (lane == states_.size()) return;
-  // Every message is matched, so whoever waits waits for a lane that waits itself: following them, we come back.
+  // Every message is matched, so each waiting lane waits for another waiting lane: following them finds the cycle.
   std::vector<bool> seen(states_.size());
   while (!seen[lane]) {
     seen[lane] = true;

@@ -1,9 +1,9 @@
-// Runs the steps of all ranks in one order that is possible: as lanes, links and capacities allow.
+// Runs the steps of all ranks in one possible order, as lanes, links and capacities allow.
 //
-// Lanes wait only for what others have done, and nothing that one does can stop another from going on. So whether all
-// finish does not depend on the order: one run decides about deadlock for every run, and one round for all rounds (a
-// round waits for earlier rounds only). Drains add no circle: at the end of a call a rank waits for the readers of what
-// it lent, and nobody waits for the end of a call.
+// A lane waits only for finished steps of others, and no step can prevent another from running. So termination does not
+// depend on the order: one run decides about deadlock for every run, and one round for all rounds (a round waits for
+// earlier rounds only). Drains add no cycle: at the end of a call a rank waits for the readers of what it lent, and no
+// rank waits for the end of a call.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@
 
 namespace tutti::plan::verifier {
 
-/// A step being run.
+/// A running step.
 struct Moment {
   uint32_t rank = 0;
   uint32_t lane = 0;  ///< in the numbering of all ranks
@@ -22,12 +22,11 @@ struct Moment {
 
 class Replay {
  public:
-  /// Scratch of round k is that of round k + versions: the lanes of a rank that has any wait for each other
-  /// accordingly.
+  /// Rounds k and k + versions share scratch: the lanes of a rank with scratch wait for each other accordingly.
   Replay(const Model& model, uint32_t capacity, uint32_t versions, uint32_t rounds);
 
   /// Calls visit(Moment) for every step of every round, in an order that keeps program order, `after`, messages and
-  /// credits. Throws Rejected, describing the cycle, where the ranks would wait for ever.
+  /// credits. Throws Rejected, with a description of the cycle, at a deadlock.
   template <class Visit>
   void run(Visit&& visit) {
     for (uint32_t lane = 0; lane < model_.all_lanes(); ++lane) wake(lane);
@@ -72,7 +71,7 @@ class Replay {
   std::vector<State> states_;
   std::vector<Link> links_;
   std::vector<bool> awaited_;    // some step names it in `after`
-  std::vector<uint32_t> queue_;  // a ring of lanes that may be able to go on, each there at most once
+  std::vector<uint32_t> queue_;  // a ring of lanes that may be able to continue, each at most once
   size_t head_ = 0, waiting_ = 0;
   std::vector<bool> queued_;
 };

@@ -15,7 +15,7 @@ bool less(Fraction a, Fraction b) {
 
 bool inside(Range range, size_t size) { return range.begin <= range.end && range.end <= size; }
 
-/// a and b are b − a ≥ 1/grain apart, or equal.
+/// Is b − a zero or at least 1/grain?
 bool wide_enough(Fraction a, Fraction b, uint32_t grain) {
   const uint64_t width = static_cast<uint64_t>(b.num) * a.den - static_cast<uint64_t>(a.num) * b.den;
   return width == 0 || static_cast<Wide>(width) * grain >= static_cast<Wide>(a.den) * b.den;
@@ -59,7 +59,7 @@ void check_partitions(const RankPlan& plan) {
   }
 }
 
-/// Adds up what the tables name, so that no later check meets more than kMaxEntries.
+/// Sums the sizes of the tables, so that no later check meets more than kMaxEntries.
 class Entries {
  public:
   void add(uint64_t more) {
@@ -71,7 +71,7 @@ class Entries {
   uint64_t total_ = 0;
 };
 
-/// One step's checks, with the words for where it stands.
+/// The checks of one step, and its position for error texts.
 class StepCheck {
  public:
   StepCheck(const RankPlan& plan, uint32_t lane, uint32_t index, Entries& entries)
@@ -151,7 +151,7 @@ class StepCheck {
     }
     std::sort(peers.begin(), peers.end());
     const auto twice = std::adjacent_find(peers.begin(), peers.end());
-    if (twice != peers.end()) wrong("names rank {} twice", *twice);  // a step takes one message of a link at a time
+    if (twice != peers.end()) wrong("names rank {} twice", *twice);  // a step takes at most one message of a link
   }
 
   void check_operand(const Operand& operand) const {
@@ -184,7 +184,7 @@ void check_rank(const RankPlan& plan, Entries& entries) {
   for (uint32_t lane = 0; lane < plan.lanes.size(); ++lane) {
     const Range steps = plan.lanes[lane].steps;
     if (steps.begin != at || !inside(steps, plan.steps.size())) {
-      reject("rank {}: lane {} has steps [{}, {}), where the table of {} goes on at {}", plan.rank, lane, steps.begin,
+      reject("rank {}: lane {} has steps [{}, {}), but the table of {} continues at {}", plan.rank, lane, steps.begin,
              steps.end, plan.steps.size(), at);
     }
     for (at = steps.begin; at < steps.end; ++at) StepCheck(plan, lane, at, entries).run();

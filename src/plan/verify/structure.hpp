@@ -1,4 +1,4 @@
-// The first check: are the tables sound? Everything later trusts what it has seen.
+// The first check: the tables are sound. All later checks rely on it.
 #pragma once
 
 #include <span>
@@ -7,12 +7,12 @@
 
 namespace tutti::plan::verifier {
 
-/// Bounds that keep a proof within a few GiB and about a minute, whoever wrote the plan.
+/// Limits that keep a proof within a few GiB and about a minute, also for a hostile plan.
 inline constexpr uint64_t kMaxRanks = 1 << 14;
-inline constexpr uint64_t kMaxLanes = 64;            ///< of one rank; what lanes of a rank wait for grows as their cube
+inline constexpr uint64_t kMaxLanes = 64;            ///< of one rank; the waits of a rank's lanes grow with their cube
 inline constexpr uint64_t kMaxAllLanes = 1 << 14;    ///< of all ranks together
 inline constexpr uint64_t kMaxParts = 1 << 20;       ///< of one partition
-inline constexpr uint64_t kMaxCuts = 1 << 21;        ///< of all partitions that differ
+inline constexpr uint64_t kMaxCuts = 1 << 21;        ///< of all distinct partitions
 inline constexpr uint64_t kMaxEntries = 1 << 27;     ///< steps, pieces, peers and operands named by steps, altogether
 inline constexpr uint64_t kMaxLocations = 1 << 26;   ///< blocks × atoms of all ranks
 inline constexpr uint64_t kMaxMoves = 1 << 29;       ///< atoms named by steps, altogether

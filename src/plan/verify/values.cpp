@@ -65,7 +65,7 @@ void Values::gather_local(const Moment& moment, Range pieces) {
       const uint32_t location = run.location + i;
       const uint32_t mark = location - model_.locations_of_first(moment.rank);
       if (marked_by_[mark] == moment.step + 1 && marked_at_[mark] != place) {
-        reject("{}: reads {}, which it also writes at another place of the same step{}", words(model_, moment.step),
+        reject("{}: reads {}, which it also writes at another position of the same step{}", words(model_, moment.step),
                words_of_location(model_, moment.rank, location), mode());
       }
     }
@@ -201,7 +201,7 @@ void Values::check_reduction(uint32_t rank, uint32_t block, uint32_t atom, Value
     reject("{}, holds a fold of the inputs' block {} where block {} is wanted{}", where(), forest_.block(value), wanted,
            mode());
   }
-  // A completing fold was found to hold everything when it ran; so a tree of n leaves with one inside is that fold.
+  // A completing fold was checked to hold everything when it ran, so a tree of n leaves that has one is that fold.
   if (forest_.leaves(value) == model_.ranks() && (model_.ranks() == 1 || forest_.completions(value) == 1)) return;
   if (!forest_.holds_everything(value)) reject("{}, {}{}", where(), forest_.words_of_defect(value), mode());
   reject("{}, holds every contribution, but no step claims to complete it{}", where(), mode());

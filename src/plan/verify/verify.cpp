@@ -21,8 +21,8 @@ void check_contents(const Model& model, const VerifyOptions& options) {
   for (const Values& mode : modes) mode.check_outputs();
 }
 
-uint32_t ranks_to_look_at(const Model& model, const VerifyOptions& options) {
-  // Whether a rank leaves a barrier before another has entered is asked of every two.
+uint32_t ranks_to_check(const Model& model, const VerifyOptions& options) {
+  // The check that no rank leaves a barrier before another has entered needs every pair of ranks.
   if (options.every_rank || model.shape().collective == Collective::Barrier) return model.ranks();
   return all_ranks_are_alike(model) ? 1 : model.ranks();
 }
@@ -35,7 +35,7 @@ Verdict verify(std::span<const RankPlan> plans, const VerifyOptions& options) {
     check_structure(plans);
     const Model model(plans);
     check_contents(model, options);
-    Races races(model, ranks_to_look_at(model, options), options.versions, Races::Lends::Claimed);
+    Races races(model, ranks_to_check(model, options), options.versions, Races::Lends::Claimed);
     check_order(model, options, races, [](const Moment&) {});
     if (options.check_reproducible && !is_canonical(plans)) {
       reject("the outputs are not folded in the canonical order");

@@ -72,7 +72,7 @@ void gather_varying(const std::shared_ptr<Communicator>& comm, const Buffers& bu
 }
 
 void make_calls(const std::shared_ptr<Communicator>& comm, const Buffers& buffers) {
-  constexpr std::array<uint64_t, 3> kCounts{1, 2000, 65536};  // inside a descriptor, staged, lent
+  constexpr std::array<uint64_t, 3> kCounts{1, 2000, 65536};  // inline, staged, zero-copy
   for (const uint64_t count : kCounts) {
     submit(comm, buffers, Collective::AllToAll, count);
     submit(comm, buffers, Collective::AllGather, count);

@@ -51,7 +51,7 @@ TEST(Pat, NeverHasMoreThan16BlocksInAMessageNorManySumsInScratch) {
 TEST(Pat, IsRightInAnyOrderWhereSumsTakeEachOthersPlaces) {
   for (const Rank n : {65, 70}) {
     for (uint64_t seed = 0; seed < 4; ++seed) {
-      const test::Trial trial{.seed = seed, .mappings = {3, 3, 2, 1}, .in_place = seed % 2 == 1};
+      const test::Trial trial{.seed = seed, .windows = {3, 3, 2, 1}, .in_place = seed % 2 == 1};
       EXPECT_EQ(test::run_in_random_order(kReduceScatter.plans(n), trial), "") << n;
     }
   }

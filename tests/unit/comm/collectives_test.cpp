@@ -1,5 +1,5 @@
-// The C interface between threads: every collective, in and out of place, with sizes around the boundaries of chunks
-// and windows.
+// The C interface between threads: every collective, in and out of place, sizes around the edges of chunks and
+// windows.
 #include <gtest/gtest.h>
 
 #include <numeric>

@@ -55,7 +55,7 @@ TEST(Planner, MessagesFitStagingMemoryUnlessAllRanksCanReadDirectly) {
 }
 
 TEST(Planner, ZeroCopyMessagesAreNotLimitedByStaging) {
-  for (const ReadAccess reading : {ReadAccess::Pulled, ReadAccess::Direct}) {
+  for (const ReadAccess reading : {ReadAccess::Cma, ReadAccess::Direct}) {
     Ranks ranks(reading, "all_to_all:one_shot,broadcast:one_shot,reduce_scatter:one_shot");
     EXPECT_EQ(ranks.rounds(Collective::AllToAll), 1u);
     EXPECT_EQ(ranks.rounds(Collective::AllToAll, Op::Sum, 16 << 20), 4u) << "4 MiB each";
@@ -84,7 +84,7 @@ TEST(Planner, ShortSharedBlocksSentToAllAreStaged) {
   Ranks ranks(ReadAccess::None, "all_reduce:two_shot,broadcast:one_shot,all_to_all:one_shot");
   const auto shares = [&](Collective collective, uint64_t bytes) {
     const auto& ops = ranks.program(collective, bytes, in, out).last.ops;
-    return std::count_if(ops.begin(), ops.end(), [](const exec::Instruction& op) { return op.share; });
+    return std::count_if(ops.begin(), ops.end(), [](const exec::Instruction& op) { return op.mapped; });
   };
   EXPECT_EQ(shares(Collective::AllReduce, (32 << 10) - 4), 0);
   EXPECT_EQ(shares(Collective::AllReduce, 32 << 10), 2) << "the input, and the result";
@@ -98,7 +98,7 @@ TEST(Planner, ShortSharedBlocksSentToAllAreStaged) {
 TEST(Planner, AProgramSaysWhetherItLends) {  // else the call would end while peers still read its memory
   Ranks ranks(ReadAccess::None, "broadcast:one_shot");
   const auto lends = [&](uint64_t bytes) {
-    return ranks.program(Collective::Broadcast, bytes, ranks.memory.data(), ranks.memory.data()).lends;
+    return ranks.program(Collective::Broadcast, bytes, ranks.memory.data(), ranks.memory.data()).has_zcopy;
   };
   EXPECT_FALSE(lends(link::kZcopyFrom - 4));
   EXPECT_TRUE(lends(link::kZcopyFrom));

@@ -61,7 +61,7 @@ void fork_a_holder(Line& test) {
 void obey(control::Endpoint& endpoint, Line& test) {
   std::string word;
   for (;;) {
-    std::istringstream line(test.hear(60));
+    std::istringstream line(test.receive(60));
     line >> word;
     if (word == "exchange") {
       const auto all = endpoint.exchange(std::to_string(endpoint.rank()), soon());
@@ -126,11 +126,11 @@ class Job {
  public:
   explicit Job(Rank n, const std::string& environment = "") {
     children_.emplace_back("rank", "make " + std::to_string(n) + " 0", environment);
-    id_ = children_[0].hear();
+    id_ = children_[0].receive();
     for (Rank r = 1; r < n; ++r) {
       children_.emplace_back("rank", id_ + " " + std::to_string(n) + " " + std::to_string(r), environment);
     }
-    for (Child& child : children_) EXPECT_EQ(child.hear(), "joined");
+    for (Child& child : children_) EXPECT_EQ(child.receive(), "joined");
   }
   Child& operator[](Rank rank) { return children_[static_cast<size_t>(rank)]; }
   std::vector<Child>& all() { return children_; }
@@ -157,12 +157,12 @@ TEST_P(Processes, JoinExchangeAndLeave) {
   for (Rank r = 0; r < n; ++r) digits += std::to_string(r);
   for (int round = 0; round < 3; ++round) {
     for (Child& child : job.all()) child.tell("exchange");
-    for (Child& child : job.all()) EXPECT_EQ(child.hear(), digits);
+    for (Child& child : job.all()) EXPECT_EQ(child.receive(), digits);
   }
   for (Child& child : job.all()) child.tell("leave 3");
   for (Child& child : job.all()) {
-    EXPECT_EQ(child.hear(), "leaving");
-    EXPECT_EQ(child.hear(), "complete ");
+    EXPECT_EQ(child.receive(), "leaving");
+    EXPECT_EQ(child.receive(), "complete ");
     EXPECT_EQ(child.wait(), 0);
   }
 }
@@ -171,12 +171,12 @@ INSTANTIATE_TEST_SUITE_P(Process, Processes, ::testing::Values(1, 2, 3, 8));
 TEST(Process, ReachesServicesAndBoardsOfOthers) {
   Job job(3);
   job[0].tell("serve");
-  EXPECT_EQ(job[0].hear(), "serving");
+  EXPECT_EQ(job[0].receive(), "serving");
   for (Rank r : {1, 2}) {
     job[r].tell("ask");
-    EXPECT_EQ(job[r].hear(), "please " + std::to_string(r) + ": shared");
+    EXPECT_EQ(job[r].receive(), "please " + std::to_string(r) + ": shared");
     job[r].tell("board");
-    EXPECT_EQ(job[r].hear(), "call 17");
+    EXPECT_EQ(job[r].receive(), "call 17");
   }
 }
 
@@ -184,7 +184,7 @@ TEST(Process, ARequestWaitsForAServiceOfAnotherProcess) {
   Job job(2);
   job[1].tell("ask");
   job[0].tell("serve");
-  EXPECT_EQ(job[1].hear(), "please 1: shared");
+  EXPECT_EQ(job[1].receive(), "please 1: shared");
 }
 
 /// Each rank in turn, also the one with the rendezvous server: the others learn within a second which rank died.
@@ -197,7 +197,7 @@ TEST(Process, AKilledRankIsNamedWithinASecond) {
     job[victim].signal(SIGKILL);
     for (Rank r = 0; r < 3; ++r) {
       if (r == victim) continue;
-      const std::string failure = job[r].hear();
+      const std::string failure = job[r].receive();
       EXPECT_TRUE(contains(failure, "peer failed: " + name)) << failure;
       job[r].tell("leave 1");
     }
@@ -215,14 +215,14 @@ TEST(Process, AKilledRankIsNoticedWhileAChildHoldsItsConnections) {
   for (Rank victim : {0, 1}) {
     Job job(2);
     job[victim].tell("fork");
-    const pid_t holder = std::stoi(job[victim].hear());
+    const pid_t holder = std::stoi(job[victim].receive());
     ASSERT_GT(holder, 0);
     const Rank other = 1 - victim;
     job[other].tell("await_failure");
     const auto start = Deadline::Clock::now();
     const std::string name = named(job, victim);
     job[victim].signal(SIGKILL);
-    const std::string failure = job[other].hear();
+    const std::string failure = job[other].receive();
     EXPECT_LT(seconds_since(start), 1.0);
     EXPECT_TRUE(contains(failure, name)) << failure;
     kill(holder, SIGKILL);
@@ -233,7 +233,7 @@ TEST(Process, ARankStoppedForLongerThanTheHeartbeatIsLost) {
   Job job(2, "TUTTI_HEARTBEAT_TIMEOUT=0.3");
   job[0].tell("await_failure");
   job[1].signal(SIGSTOP);
-  const std::string failure = job[0].hear();
+  const std::string failure = job[0].receive();
   EXPECT_TRUE(contains(failure, named(job, 1)) && contains(failure, "nothing was heard of it")) << failure;
 }
 
@@ -241,7 +241,7 @@ TEST(Process, TheLossOfTheRendezvousServersHostIsNoticed) {
   Job job(2, "TUTTI_HEARTBEAT_TIMEOUT=0.3");
   job[1].tell("await_failure");
   job[0].signal(SIGSTOP);
-  const std::string failure = job[1].hear();
+  const std::string failure = job[1].receive();
   EXPECT_TRUE(contains(failure, named(job, 0)) && contains(failure, "nothing was heard of it")) << failure;
 }
 
@@ -253,10 +253,10 @@ TEST(Process, AnyOrderOfLeavingSucceeds) {
     Job job(3);
     for (Rank r : order) {
       job[r].tell("leave 5");
-      EXPECT_EQ(job[r].hear(), "leaving");
+      EXPECT_EQ(job[r].receive(), "leaving");
     }
     for (Rank r : order) {
-      EXPECT_EQ(job[r].hear(), "complete ");
+      EXPECT_EQ(job[r].receive(), "complete ");
       EXPECT_EQ(job[r].wait(), 0);
     }
   } while (std::next_permutation(order.begin(), order.end()));
@@ -266,25 +266,25 @@ TEST(Process, DifferentNumbersOfCallsAreReportedToAllWaitingRanks) {
   Job job(3);
   for (Rank r = 0; r < 3; ++r) job[r].tell(r == 2 ? "leave 16" : "leave 17");
   for (Child& child : job.all()) {
-    EXPECT_EQ(child.hear(), "leaving");
-    EXPECT_EQ(child.hear(), "complete rank 2 left after 16 calls, rank 0 after 17");
+    EXPECT_EQ(child.receive(), "leaving");
+    EXPECT_EQ(child.receive(), "complete rank 2 left after 16 calls, rank 0 after 17");
   }
 }
 
 TEST(Process, AKillAfterLeavingIsHarmless) {
   Job job(3);
   job[1].tell("leave 2");
-  EXPECT_EQ(job[1].hear(), "leaving");
+  EXPECT_EQ(job[1].receive(), "leaving");
   job[0].tell("await_left 1");
-  EXPECT_EQ(job[0].hear(), "it left");
+  EXPECT_EQ(job[0].receive(), "it left");
   job[1].signal(SIGKILL);
   EXPECT_EQ(job[1].wait(), -SIGKILL);
   for (Rank r : {0, 2}) {
     job[r].tell("leave 2");
-    EXPECT_EQ(job[r].hear(), "leaving");
+    EXPECT_EQ(job[r].receive(), "leaving");
   }
   for (Rank r : {0, 2}) {
-    EXPECT_EQ(job[r].hear(), "complete ");
+    EXPECT_EQ(job[r].receive(), "complete ");
     EXPECT_EQ(job[r].wait(), 0);
   }
 }
@@ -292,10 +292,10 @@ TEST(Process, AKillAfterLeavingIsHarmless) {
 TEST(Process, ASecondClaimToARankIsRefusedAndTheOthersContinue) {
   Job job(2);
   Child second("rank", job.id() + " 2 1");
-  const std::string refusal = second.hear();
+  const std::string refusal = second.receive();
   EXPECT_TRUE(contains(refusal, "invalid argument") && contains(refusal, "rank 1 is taken by process")) << refusal;
   for (Child& child : job.all()) child.tell("exchange");
-  for (Child& child : job.all()) EXPECT_EQ(child.hear(), "01");
+  for (Child& child : job.all()) EXPECT_EQ(child.receive(), "01");
 }
 
 TEST(Process, AWithdrawingRankEndsTheWaitOfAll) {
@@ -309,7 +309,7 @@ TEST(Process, AWithdrawingRankEndsTheWaitOfAll) {
     }
   });
   Child other("rank", id.hex() + " 3 1 0.2");
-  EXPECT_TRUE(contains(other.hear(), "missing: "));
+  EXPECT_TRUE(contains(other.receive(), "missing: "));
   here.join();
   EXPECT_TRUE(contains(text, "within the 0.2 s that rank 1 waits; missing: rank")) << text;
 }

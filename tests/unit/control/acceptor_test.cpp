@@ -173,7 +173,7 @@ int run_with_few_descriptors(const std::string&, testing::Line& test) {
   std::vector<Fd> files;
   for (int i = 0; i < 150; ++i) files.emplace_back(open("/dev/null", O_RDONLY | O_CLOEXEC));
   test.tell(std::to_string(acceptor.port()));
-  test.hear();
+  test.receive();
   size_t more = 0;
   for (;; ++more) {
     Fd fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -187,12 +187,12 @@ const testing::Role few("acceptor with few descriptors", run_with_few_descriptor
 
 TEST(Acceptor, PendingConnectionsLeaveTheProgramDescriptors) {
   testing::Child child("acceptor with few descriptors", "");
-  const auto port = static_cast<uint16_t>(std::stoi(child.hear()));
+  const auto port = static_cast<uint16_t>(std::stoi(child.receive()));
   SilentConnections silence(400);
   silence.add(port, 400);
   child.tell("how many?");
   constexpr int kMargin = 12;  // a few connections are always accepted, and some may have been there before
-  EXPECT_GE(std::stoi(child.hear()), 256 / 4 - kMargin);
+  EXPECT_GE(std::stoi(child.receive()), 256 / 4 - kMargin);
 }
 
 // ---- the connecting side

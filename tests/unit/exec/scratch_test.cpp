@@ -10,7 +10,7 @@
 namespace tutti::exec {
 namespace {
 
-/// How many stores to scratch rank `me`'s program has, for large messages that are not lent.
+/// The number of stores to scratch in rank `me`'s program, for large staged messages.
 int64_t scratch_stores(Collective collective, const char* name, Rank ranks, Rank me) {
   const plan::RankPlan plan = plan::generate(*plan::find_algorithm(collective, name), {collective, ranks}, me);
   NoLinks connector;

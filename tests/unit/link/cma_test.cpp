@@ -1,4 +1,4 @@
-// ReadAccess another process's memory.
+// Reading and writing another process's memory by CMA.
 #include "link/cma.hpp"
 
 #include <gtest/gtest.h>
@@ -19,10 +19,10 @@ namespace {
 
 void permit_parent() {
   const int parent[] = {getppid()};
-  transports::permit_pulling(parent);
+  transports::permit_cma(parent);
 }
 
-/// A child process that has copies of this one's memory, changed, and waits to be killed.
+/// A child process with changed copies of this process's memory; it waits to be killed.
 class Child {
  public:
   explicit Child(const std::function<void()>& change) {
@@ -56,7 +56,7 @@ class Child {
   bool killed_ = false;
 };
 
-TEST(Pull, GetsWhatTheOtherProcessHas) {
+TEST(CmaRead, ReadsTheOtherProcess) {
   std::vector<unsigned char> memory(3000001, 1), got(memory.size());
   const Child child([&] {
     permit_parent();
@@ -69,12 +69,12 @@ TEST(Pull, GetsWhatTheOtherProcessHas) {
   EXPECT_EQ(memory[0], 1);
 }
 
-TEST(Pull, SaysWhyNot) {
+TEST(CmaRead, ReturnsTheReasonOfAFailure) {
   unsigned char mine[8], theirs[8] = {};
   Child child([] { permit_parent(); });
   const int error = cma_read(child.process(), theirs, mine, sizeof mine);
   if (error == EPERM || error == ENOSYS) GTEST_SKIP() << "the kernel does not permit it here";
-  constexpr size_t kPage = 4096;  // the second of two pages is not there: a pull across the border ends in the middle
+  constexpr size_t kPage = 4096;  // the second of two pages is unmapped: a read across the border ends in the middle
   auto* const pages =
       static_cast<unsigned char*>(mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   munmap(pages + kPage, kPage);
@@ -88,8 +88,8 @@ TEST(Pull, SaysWhyNot) {
   EXPECT_EQ(cma_read(child.process(), theirs, mine, sizeof mine), ESRCH);
 }
 
-/// Here the other process has the gate: both have it at the same address, as the one is the other's child.
-TEST(Push, PassesAGateUntilItIsShut) {
+/// The gate is in the other process, at the same address in both, because one is the other's child.
+TEST(CmaWrite, PassesAGateUntilItIsShut) {
   constexpr size_t kBytes = 300000;
   auto* const shared =
       static_cast<unsigned char*>(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
@@ -105,9 +105,10 @@ TEST(Push, PassesAGateUntilItIsShut) {
   ASSERT_EQ(error, 0);
   EXPECT_EQ(std::count(shared, shared + kBytes, 7), static_cast<ptrdiff_t>(kBytes / 2));
   EXPECT_EQ(cma_write(child.process(), from.data(), shared + kBytes / 2, kBytes / 2, shut.address()), EFAULT);
-  EXPECT_EQ(std::count(shared, shared + kBytes, 7), static_cast<ptrdiff_t>(kBytes / 2)) << "not a byte went by";
+  EXPECT_EQ(std::count(shared, shared + kBytes, 7), static_cast<ptrdiff_t>(kBytes / 2))
+      << "no byte passed the shut gate";
   EXPECT_EQ(cma_write(child.process(), from.data(), nullptr, 8, open.address()), EFAULT)
-      << "behind the gate is nothing";
+      << "the destination is not mapped";
   munmap(shared, kBytes);
 }
 
@@ -121,7 +122,7 @@ TEST(CmaGate, ThatWasShutIsNeverWritableAgain) {
   }
   void* const there = mmap(reinterpret_cast<void*>(address), 1, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-  EXPECT_EQ(there, MAP_FAILED) << "what is put there could be written to";
+  EXPECT_EQ(there, MAP_FAILED) << "a new mapping there would be writable";
 }
 
 TEST(OtherProcess, IsInNoSystemCallWhenItIsStoppedOrGone) {

@@ -1,4 +1,4 @@
-// A reader and a writer that copy a message together: in every order of their steps, at full speed, and with a liar.
+// Cooperative copies and direct stores: all interleavings of steps, full speed, and a hostile other end.
 #include "link/cooperative_copy.hpp"
 
 #include <gtest/gtest.h>
@@ -15,17 +15,17 @@
 namespace tutti::link {
 namespace {
 
-constexpr uint64_t kPush = static_cast<uint64_t>(Route::Push);
+constexpr uint64_t kCma = static_cast<uint64_t>(Route::CmaWrite);
 
-/// A message that has so many tiles; nobody looks at its bytes in here.
+/// The bytes of a message of `tiles` tiles; the tests here do not use its content.
 uint64_t bytes_of(uint64_t tiles) { return tiles * tile_of(1); }
 
-/// Words of which every access may let the other end do something first.
+/// Memory whose accesses can be interrupted by a step of the other end.
 struct Interrupted {
   static inline std::function<void()> interrupt;
   static void pause() {
     if (!interrupt) return;
-    const auto now = std::exchange(interrupt, nullptr);  // whoever interrupts is not interrupted
+    const auto now = std::exchange(interrupt, nullptr);  // an interrupt is not interrupted
     now();
     interrupt = now;
   }
@@ -40,83 +40,83 @@ struct Ends {
   using Wire = CooperativeWire<Memory>;
 
   std::unique_ptr<LinkMemory> memory = std::make_unique<LinkMemory>();
-  CooperativeWriter helping;
-  OutLink out{.memory = memory.get(), .helping = &helping};
+  CooperativeWriter writer;
+  OutLink out{.memory = memory.get(), .cooperative_writer = &writer};
   InLink in{.memory = memory.get(), .cooperative = true};
-  Offered offered;
+  OfferCopy offered;
 
-  void lend(uint64_t tiles) {
-    helping.lent[out.next % kCapacity] = {out.next + 1, nullptr, bytes_of(tiles)};
-    out.lent = ++out.next;
+  void publish(uint64_t tiles) {
+    writer.messages[out.next % kCapacity] = {out.next + 1, nullptr, bytes_of(tiles)};
+    out.zcopied = ++out.next;
   }
-  void offer(uint64_t tiles) { Wire::offer(in, tiles, {kPush, 4096}); }
+  void offer(uint64_t tiles) { Wire::offer(in, tiles, {kCma, 4096}); }
   void consume() { out.acked = ++in.next; }
-  bool claim(Tiles& mine) { return Wire::look(out, offered) && Wire::claim(out, offered, mine); }
+  bool claim(Tiles& mine) { return Wire::find_offer(out, offered) && Wire::claim_back(out, offered, mine); }
 };
 
-struct Help : testing::Test, Ends<HostMemory> {
+struct CooperativeCopy : testing::Test, Ends<HostMemory> {
   Tiles mine, theirs;
-  Take take() { return Wire::take(in, mine); }
+  TileStatus claim_front() { return Wire::claim_front(in, mine); }
 };
 
-TEST_F(Help, IsNotNeededByAReader) {
-  lend(40);
+TEST_F(CooperativeCopy, IsOptionalForTheReader) {
+  publish(40);
   offer(40);
   uint64_t next = 0;
-  while (take() == Take::Tiles) {
+  while (claim_front() == TileStatus::Claimed) {
     EXPECT_EQ(mine.first, next);
     next += mine.count;
   }
   EXPECT_EQ(next, 40u);
-  EXPECT_EQ(take(), Take::Done);
+  EXPECT_EQ(claim_front(), TileStatus::Done);
   EXPECT_FALSE(claim(theirs));
 }
 
-TEST_F(Help, ComesFromTheBackAndIsWaitedForOnlyInTheEnd) {
-  lend(8);
+TEST_F(CooperativeCopy, TakesTilesFromTheBackAndIsAwaitedAtTheEnd) {
+  publish(8);
   offer(8);
   ASSERT_TRUE(claim(theirs));
   EXPECT_EQ(theirs.first + theirs.count, 8u);
   uint64_t taken = 0;
-  while (take() == Take::Tiles) taken += mine.count;
+  while (claim_front() == TileStatus::Claimed) taken += mine.count;
   EXPECT_EQ(taken, theirs.first);
-  EXPECT_EQ(take(), Take::Wait);
+  EXPECT_EQ(claim_front(), TileStatus::Wait);
   EXPECT_FALSE(Wire::settled(in));
   Tiles more;
   EXPECT_FALSE(claim(more)) << "the reader has closed it";
   Wire::finish(out);
-  EXPECT_EQ(take(), Take::Done);
+  EXPECT_EQ(claim_front(), TileStatus::Done);
 }
 
-TEST_F(Help, ThatFailsLeavesItsTilesToTheReader) {
-  lend(4);
+TEST_F(CooperativeCopy, LeavesTheTilesOfAFailedWriterToTheReader) {
+  publish(4);
   offer(4);
   ASSERT_TRUE(claim(theirs));
   uint64_t taken = 0;
-  while (take() == Take::Tiles) taken += mine.count;
+  while (claim_front() == TileStatus::Claimed) taken += mine.count;
   Wire::withdraw(out);
-  ASSERT_EQ(take(), Take::Tiles);
+  ASSERT_EQ(claim_front(), TileStatus::Claimed);
   EXPECT_EQ(mine.first, taken);
   EXPECT_EQ(taken + mine.count, 4u);
-  EXPECT_EQ(take(), Take::Done);
+  EXPECT_EQ(claim_front(), TileStatus::Done);
 }
 
-TEST_F(Help, ClaimsNothingOfAMessageThatIsOverSinceItLooked) {
-  lend(8);
-  lend(8);
+TEST_F(CooperativeCopy, ClaimsNothingOfAMessageThatHasEndedSinceTheOfferWasRead) {
+  publish(8);
+  publish(8);
   offer(8);
-  ASSERT_TRUE(Wire::look(out, offered));
-  while (take() == Take::Tiles) continue;
-  ++in.next;  // the reader goes on to the second message; the writer has not heard of it
+  ASSERT_TRUE(Wire::find_offer(out, offered));
+  while (claim_front() == TileStatus::Claimed) continue;
+  ++in.next;  // the reader continues with the second message; the writer does not know
   offer(8);
-  EXPECT_FALSE(Wire::claim(out, offered, theirs)) << "the first one's place is its owner's again";
+  EXPECT_FALSE(Wire::claim_back(out, offered, theirs)) << "the first destination belongs to its owner again";
   EXPECT_TRUE(Wire::settled(in));
-  EXPECT_TRUE(claim(theirs)) << "of the second";
+  EXPECT_TRUE(claim(theirs)) << "the second message";
 }
 
-TEST_F(Help, IsNotHadTwiceByAReaderThatGoesBack) {
-  lend(2);
-  lend(2);
+TEST_F(CooperativeCopy, CopiesNoMessageAgainForAReaderThatGoesBack) {
+  publish(2);
+  publish(2);
   offer(2);
   while (claim(theirs)) Wire::finish(out);
   ++in.next;
@@ -128,8 +128,8 @@ TEST_F(Help, IsNotHadTwiceByAReaderThatGoesBack) {
   EXPECT_FALSE(claim(theirs)) << "it has copied that message";
 }
 
-TEST_F(Help, EndsWhenTheReaderClosesEarly) {
-  lend(64);
+TEST_F(CooperativeCopy, EndsWhenTheReaderClosesEarly) {
+  publish(64);
   offer(64);
   ASSERT_TRUE(claim(theirs));
   Wire::close(in);
@@ -139,110 +139,110 @@ TEST_F(Help, EndsWhenTheReaderClosesEarly) {
   EXPECT_FALSE(claim(theirs));
 }
 
-TEST_F(Help, IsForMessagesThatWereLentAndAreNotConsumed) {
+TEST_F(CooperativeCopy, IsForUnconsumedZeroCopyMessages) {
   EXPECT_FALSE(claim(theirs)) << "no offer was ever made";
-  lend(4);
+  publish(4);
   offer(4);
   ASSERT_TRUE(claim(theirs));
   Wire::finish(out);
   consume();
   EXPECT_FALSE(claim(theirs));
-  memory->offer.front = 1 << kCountBits;  // the reader asks for it again
-  EXPECT_FALSE(claim(theirs)) << "what was lent may be gone";
-  ++out.next;  // one that was not lent …
+  memory->offer.front = 1 << kCountBits;  // the reader offers it again
+  EXPECT_FALSE(claim(theirs)) << "the memory may be reused";
+  ++out.next;  // a message that is not zero-copy
   memory->offer.front = 2 << kCountBits;
   EXPECT_FALSE(claim(theirs));
-  memory->offer.front = 3 << kCountBits;  // … and one that is not there yet
+  memory->offer.front = 3 << kCountBits;  // a message that is not published
   EXPECT_FALSE(claim(theirs));
 }
 
-// A place for a message to come: here the second from now, with tag 7, once the writer has had three of the reader's.
+// An early offer: for the second message from now, with tag 7, after three messages of the reader have arrived.
 
-struct OfferAhead : Help {
+struct EarlyOffer : CooperativeCopy {
   static constexpr uint64_t kTag = 7, kTiles = 5;
   void offer_ahead() {
-    Wire::offer(in, kTiles, {.way = kPush | kAhead, .place = 4096, .ahead = 1, .tag = kTag, .after = 3});
+    Wire::offer(in, kTiles, {.route = kCma | kEarly, .target = 4096, .ahead = 1, .tag = kTag, .after = 3});
   }
-  bool look_ahead(uint64_t tag = kTag, uint64_t had = 3) {
-    return Wire::look_ahead(out, tag, bytes_of(kTiles), had, offered);
+  bool find_early_offer(uint64_t tag = kTag, uint64_t had = 3) {
+    return Wire::find_early_offer(out, tag, bytes_of(kTiles), had, offered);
   }
 };
 
-TEST_F(OfferAhead, IsForTheMessageThatItWasOfferedFor) {
-  EXPECT_FALSE(look_ahead()) << "nothing is offered";
+TEST_F(EarlyOffer, IsForTheMessageThatItWasOfferedFor) {
+  EXPECT_FALSE(find_early_offer()) << "nothing is offered";
   offer_ahead();
-  EXPECT_FALSE(look_ahead()) << "the next message is another one";
-  lend(1);
-  EXPECT_FALSE(look_ahead(kTag + 1)) << "another call";
-  EXPECT_FALSE(look_ahead(kTag, 2)) << "the reader's memory is still to be read";
-  ASSERT_TRUE(look_ahead());
-  EXPECT_EQ(offered.place, 4096u);
-  lend(1);
-  EXPECT_FALSE(look_ahead()) << "it has gone out already";
+  EXPECT_FALSE(find_early_offer()) << "the next message is another one";
+  publish(1);
+  EXPECT_FALSE(find_early_offer(kTag + 1)) << "another call";
+  EXPECT_FALSE(find_early_offer(kTag, 2)) << "the destination is still to be read";
+  ASSERT_TRUE(find_early_offer());
+  EXPECT_EQ(offered.target, 4096u);
+  publish(1);
+  EXPECT_FALSE(find_early_offer()) << "the message is published already";
 }
 
-TEST_F(OfferAhead, IsNotTheOfferOfWhoCopies) {
-  lend(1);
-  Wire::offer(in, kTiles, {.way = kPush, .place = 4096, .ahead = 1, .tag = kTag});
-  EXPECT_FALSE(look_ahead());
+TEST_F(EarlyOffer, DiffersFromAnOfferForACopy) {
+  publish(1);
+  Wire::offer(in, kTiles, {.route = kCma, .target = 4096, .ahead = 1, .tag = kTag});
+  EXPECT_FALSE(find_early_offer());
 }
 
-TEST_F(OfferAhead, LeavesNothingToCopy) {
+TEST_F(EarlyOffer, LeavesNothingToCopy) {
   offer_ahead();
-  lend(1);
+  publish(1);
   consume();
-  ASSERT_TRUE(look_ahead());
+  ASSERT_TRUE(find_early_offer());
   ASSERT_TRUE(Wire::claim_all(out, bytes_of(kTiles)));
   Wire::close(in);
-  EXPECT_FALSE(Wire::settled(in)) << "the writer is at it";
-  EXPECT_EQ(take(), Take::Wait);
+  EXPECT_FALSE(Wire::settled(in)) << "the writer is storing";
+  EXPECT_EQ(claim_front(), TileStatus::Wait);
   Wire::finish(out);
   EXPECT_TRUE(Wire::settled(in));
-  lend(kTiles);
-  EXPECT_EQ(take(), Take::Done);
-  EXPECT_FALSE(claim(theirs)) << "it is all there";
+  publish(kTiles);
+  EXPECT_EQ(claim_front(), TileStatus::Done);
+  EXPECT_FALSE(claim(theirs)) << "nothing is left to copy";
 }
 
-TEST_F(OfferAhead, ThatIsNotTakenUpLeavesAllToTheReader) {
+TEST_F(EarlyOffer, LeavesAllTilesToTheReaderIfUnused) {
   offer_ahead();
-  lend(1);
+  publish(1);
   consume();
-  lend(kTiles);
-  EXPECT_FALSE(claim(theirs)) << "helping does not know what must come before";
+  publish(kTiles);
+  EXPECT_FALSE(claim(theirs)) << "a cooperative copy would ignore `after`";
   Wire::close(in);
-  ASSERT_EQ(take(), Take::Tiles);
+  ASSERT_EQ(claim_front(), TileStatus::Claimed);
   EXPECT_EQ(mine.first, 0u);
   EXPECT_EQ(mine.count, kTiles);
-  EXPECT_EQ(take(), Take::Done);
+  EXPECT_EQ(claim_front(), TileStatus::Done);
 }
 
-TEST_F(OfferAhead, IsRefusedOnceTheReaderHasGivenUp) {
+TEST_F(EarlyOffer, CannotBeClaimedOnceClosed) {
   offer_ahead();
-  lend(1);
-  ASSERT_TRUE(look_ahead());
+  publish(1);
+  ASSERT_TRUE(find_early_offer());
   Wire::close(in);
-  EXPECT_FALSE(Wire::claim_all(out, bytes_of(kTiles))) << "closed since it was looked at";
+  EXPECT_FALSE(Wire::claim_all(out, bytes_of(kTiles))) << "closed since it was read";
   EXPECT_TRUE(Wire::settled(in));
-  EXPECT_FALSE(look_ahead());
+  EXPECT_FALSE(find_early_offer());
 }
 
-TEST_F(Help, WithTheNextMessageStartsAnew) {
+TEST_F(CooperativeCopy, StartsAgainWithTheNextMessage) {
   for (uint64_t message = 0; message < 3 * kCapacity; ++message) {
-    lend(4);
+    publish(4);
     offer(4);
     ASSERT_TRUE(claim(theirs));
     EXPECT_EQ(theirs.first + theirs.count, 4u);
     Wire::finish(out);
     uint64_t taken = 0;
-    while (take() == Take::Tiles) taken += mine.count;
+    while (claim_front() == TileStatus::Claimed) taken += mine.count;
     EXPECT_EQ(taken + theirs.count, 4u);
     consume();
   }
 }
 
-TEST_F(Help, IgnoresNumbersThatMakeNoSense) {
+TEST_F(CooperativeCopy, IgnoresInvalidCounts) {
   std::mt19937_64 random(1);
-  lend(40);
+  publish(40);
   for (int i = 0; i < 200000; ++i) {
     memory->offer.front = random() >> random() % 64;
     if (!claim(theirs)) continue;
@@ -257,7 +257,7 @@ TEST_F(Help, IgnoresNumbersThatMakeNoSense) {
     for (int turn = 0; turn < 50; ++turn) {
       memory->claim = {random() >> random() % 64, random() >> random() % 64};
       if (turn % 2 == 0) memory->claim.back = 1 << kCountBits | random() >> random() % 64;
-      if (take() != Take::Tiles) continue;
+      if (claim_front() != TileStatus::Claimed) continue;
       ASSERT_EQ(mine.first, taken);
       taken += mine.count;
       ASSERT_LE(taken, 40u);
@@ -265,14 +265,14 @@ TEST_F(Help, IgnoresNumbersThatMakeNoSense) {
   }
 }
 
-/// Steps of both ends in random orders; a step may come in the middle of the other end's, before any of its accesses.
+/// Steps of both ends in random order; a step may run before any memory access of the other end's step.
 class Interleaved : public Ends<Interrupted> {
  public:
   explicit Interleaved(uint64_t seed) : random_(seed) {}
   ~Interleaved() { Interrupted::interrupt = nullptr; }
 
   void copy_message(uint64_t tiles) {
-    lend(tiles);
+    publish(tiles);
     owner_.assign(tiles, kNobody);
     offer(tiles);
     bool done = false;
@@ -296,27 +296,27 @@ class Interleaved : public Ends<Interrupted> {
     consume();
     for (const int owner : owner_) ASSERT_NE(owner, kNobody);
   }
-  uint64_t cooperative() const { return helped_; }
+  uint64_t cooperative() const { return copied_by_writer_; }
 
  private:
   static constexpr int kNobody = 0, kReader = 1, kWriter = 2;
 
-  /// True when the message is there.
+  /// True when the message is copied.
   bool read() {
     Tiles mine;
-    switch (Wire::take(in, mine)) {
-      case Take::Tiles:
+    switch (Wire::claim_front(in, mine)) {
+      case TileStatus::Claimed:
         own(mine, kReader);
         return false;
-      case Take::Done:
-        EXPECT_FALSE(copying_) << "the writer is not done with the destination";
+      case TileStatus::Done:
+        EXPECT_FALSE(copying_) << "the writer is still writing to the destination";
         return true;
-      case Take::Wait:
+      case TileStatus::Wait:
         break;
     }
     return false;
   }
-  /// One of: claims some, copies them, fails to.
+  /// Claims tiles, copies them, or fails.
   void write() {
     Tiles mine;
     if (copying_) {
@@ -325,7 +325,7 @@ class Interleaved : public Ends<Interrupted> {
         for (uint64_t i = 0; i < mine_.count; ++i) owner_[mine_.first + i] = kNobody;
         return Wire::withdraw(out);
       }
-      helped_ += mine_.count;
+      copied_by_writer_ += mine_.count;
       return Wire::finish(out);
     }
     if (!claim(mine)) return;
@@ -345,10 +345,10 @@ class Interleaved : public Ends<Interrupted> {
   std::vector<int> owner_;  // of each tile
   Tiles mine_;
   bool copying_ = false;
-  uint64_t helped_ = 0;
+  uint64_t copied_by_writer_ = 0;
 };
 
-TEST(HelpInAnyOrder, GivesEveryTileToOneOfThem) {
+TEST(CooperativeCopyInAnyOrder, GivesEveryTileToOneEnd) {
   uint64_t cooperative = 0;
   for (uint64_t seed = 0; seed < 3000; ++seed) {
     SCOPED_TRACE(seed);
@@ -361,9 +361,9 @@ TEST(HelpInAnyOrder, GivesEveryTileToOneOfThem) {
   EXPECT_GT(cooperative, 100000u);
 }
 
-/// A reader that gives up at any moment, and a writer that places: never both think the place is theirs.
-TEST(OfferAheadInAnyOrder, NeverGoesOnWhenTheReaderHasIt) {
-  int placed = 0, refused = 0;
+/// A reader that closes at any moment, and a writer that stores directly: never both own the destination.
+TEST(DirectStoreInAnyOrder, NeverContinuesWhenTheReaderOwnsTheMemory) {
+  int stored = 0, refused = 0;
   for (uint64_t seed = 0; seed < 20000; ++seed) {
     std::mt19937_64 random(seed);
     Ends<Interrupted> ends;
@@ -371,45 +371,46 @@ TEST(OfferAheadInAnyOrder, NeverGoesOnWhenTheReaderHasIt) {
     bool writing = false, readers = false;
     const auto give_up = [&] {
       if (readers || random() % 8 != 0) return;
-      if (ends.in.sharing.phase == CooperativeReader::Phase::Open) Wire::close(ends.in);
+      if (ends.in.cooperative_reader.phase == CooperativeReader::Phase::Open) Wire::close(ends.in);
       readers = Wire::settled(ends.in);
       EXPECT_FALSE(readers && writing);
     };
-    Wire::offer(ends.in, 3, {.way = kPush | kAhead, .place = 4096, .tag = 1});
+    Wire::offer(ends.in, 3, {.route = kCma | kEarly, .target = 4096, .tag = 1});
     Interrupted::interrupt = give_up;
-    if (Wire::look_ahead(ends.out, 1, bytes_of(3), 0, ends.offered) && Wire::claim_all(ends.out, bytes_of(3))) {
+    if (Wire::find_early_offer(ends.out, 1, bytes_of(3), 0, ends.offered) && Wire::claim_all(ends.out, bytes_of(3))) {
       Interrupted::interrupt = nullptr;
       ASSERT_FALSE(readers);
       writing = true;
       for (int i = 0; i < 3; ++i) give_up();
       writing = false;
       Wire::finish(ends.out);
-      ++placed;
+      ++stored;
     } else {
       ++refused;
     }
     Interrupted::interrupt = nullptr;
     while (!readers) give_up();
   }
-  EXPECT_GT(placed, 1000);
+  EXPECT_GT(stored, 1000);
   EXPECT_GT(refused, 1000);
 }
 
-/// Both at full speed, a word a tile. The thread sanitizer would see two in one tile, and the reader's look too early.
-TEST(HelpAtFullSpeed, CopiesEveryTileOnce) {
+/// Both at full speed, one word per tile. ThreadSanitizer reports two writers of a tile, and a read that comes too
+/// early.
+TEST(CooperativeCopyAtFullSpeed, CopiesEveryTileOnce) {
   constexpr uint64_t kMessages = 20000, kMost = 40;
   struct Shared {
     Ends<HostMemory> ends;
     uint64_t from[kMost], to[kMost];
-    alignas(64) uint64_t lent = 0;
+    alignas(64) uint64_t published = 0;
   } shared;
   std::thread writer([&] {
     Ends<HostMemory>& ends = shared.ends;
     Tiles mine;
     for (uint64_t message = 0; message < kMessages; ++message) {
       for (uint64_t i = 0; i < kMost; ++i) shared.from[i] = message * kMost + i;
-      ends.lend(1 + message % kMost);
-      HostMemory::store_release(&shared.lent, message + 1);
+      ends.publish(1 + message % kMost);
+      HostMemory::store_release(&shared.published, message + 1);
       for (;;) {
         HostWire::refresh(ends.out);
         if (ends.out.acked > message) break;
@@ -425,14 +426,14 @@ TEST(HelpAtFullSpeed, CopiesEveryTileOnce) {
   uint64_t wrong = 0;
   InLink& in = shared.ends.in;
   for (uint64_t message = 0; message < kMessages; ++message) {
-    while (HostMemory::load_acquire(&shared.lent) <= message) std::this_thread::yield();
+    while (HostMemory::load_acquire(&shared.published) <= message) std::this_thread::yield();
     const uint64_t tiles = 1 + message % kMost;
     std::fill(shared.to, shared.to + tiles, 0);
     shared.ends.offer(tiles);
     Tiles mine;
-    for (Take take; (take = Ends<HostMemory>::Wire::take(in, mine)) != Take::Done;) {
-      if (take == Take::Wait) std::this_thread::yield();
-      if (take != Take::Tiles) continue;
+    for (TileStatus status; (status = Ends<HostMemory>::Wire::claim_front(in, mine)) != TileStatus::Done;) {
+      if (status == TileStatus::Wait) std::this_thread::yield();
+      if (status != TileStatus::Claimed) continue;
       for (uint64_t i = mine.first; i < mine.first + mine.count; ++i) shared.to[i] = shared.from[i];
     }
     for (uint64_t i = 0; i < tiles; ++i) wrong += shared.to[i] != message * kMost + i ? 1U : 0U;

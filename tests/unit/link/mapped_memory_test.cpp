@@ -1,4 +1,4 @@
-// Memory that others of the host may map.
+// Memory that other processes of the host can map.
 #include "link/mapped_memory.hpp"
 
 #include <gtest/gtest.h>
@@ -16,13 +16,13 @@ namespace {
 
 constexpr uint64_t kHugePage = uint64_t{2} << 20;
 
-struct Shared : testing::Test {
-  SharedMemory memory;  // apart from that of the process
+struct MappedMemory : testing::Test {
+  SharedMemory memory;  // separate from the process's own
   unsigned char* allocate(uint64_t bytes) { return static_cast<unsigned char*>(memory.allocate(bytes)); }
   uint64_t id_at(const void* data, uint64_t bytes) const { return memory.find(data, bytes).id; }
 };
 
-TEST_F(Shared, IsZeroedAlignedAndFoundByWhatLiesInIt) {
+TEST_F(MappedMemory, IsZeroedAlignedAndFoundByWhatLiesInIt) {
   constexpr uint64_t kBytes = 3 * 4096;
   unsigned char* const data = allocate(kBytes - 1000);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(data) % kHugePage, 0u);
@@ -41,10 +41,10 @@ TEST_F(Shared, IsZeroedAlignedAndFoundByWhatLiesInIt) {
   EXPECT_EQ(id_at(data, 1), 0u);
 }
 
-TEST_F(Shared, GivesOthersTheSameMemory) {
+TEST_F(MappedMemory, IsTheSameMemoryForPeers) {
   unsigned char* const data = allocate(3 * kHugePage);
   data[kHugePage] = 42;
-  const SharedMemory::Given given = memory.give(memory.find(data, 1).id);
+  const SharedMemory::Exported given = memory.export_region(memory.find(data, 1).id);
   ASSERT_TRUE(given.fd);
   EXPECT_EQ(given.bytes, 3 * kHugePage);
   auto* const theirs =
@@ -54,26 +54,26 @@ TEST_F(Shared, GivesOthersTheSameMemory) {
   data[kHugePage] = 43;
   EXPECT_EQ(theirs[kHugePage], 43);
   memory.release(data);
-  EXPECT_EQ(theirs[kHugePage], 0) << "the pages stay taken as long as somebody has them mapped";
+  EXPECT_EQ(theirs[kHugePage], 0) << "the pages stay allocated while a peer has them mapped";
   munmap(theirs, given.bytes);
-  EXPECT_FALSE(memory.give(0).fd);
-  EXPECT_FALSE(memory.give(12345).fd);
+  EXPECT_FALSE(memory.export_region(0).fd);
+  EXPECT_FALSE(memory.export_region(12345).fd);
 }
 
-TEST_F(Shared, TellsOneRegionFromAnotherAtTheSamePlace) {
+TEST_F(MappedMemory, DistinguishesRegionsAtTheSameAddress) {
   const uint64_t before = memory.generation();
   unsigned char* const first = allocate(8192);
   const uint64_t id = id_at(first, 1), after = memory.generation();
   EXPECT_NE(after, before);
   memory.release(first);
   EXPECT_NE(memory.generation(), after);
-  unsigned char* const second = allocate(8192);  // most likely where the first was
+  unsigned char* const second = allocate(8192);  // probably at the first one's address
   EXPECT_NE(id_at(second, 1), id);
-  EXPECT_EQ(memory.give(id).bytes, 0u);
+  EXPECT_EQ(memory.export_region(id).bytes, 0u);
   memory.release(second);
 }
 
-TEST_F(Shared, SaysWhichPagesHoldNothingButABuffer) {
+TEST_F(MappedMemory, SaysWhichPagesHoldNothingButABuffer) {
   unsigned char* const data = allocate(10 * 4096 + 100);
   const auto expect_pages = [&](uint64_t offset, uint64_t bytes, uint64_t from, uint64_t up_to) {
     const SharedRegion region = memory.find(data + offset, bytes);
@@ -84,16 +84,16 @@ TEST_F(Shared, SaysWhichPagesHoldNothingButABuffer) {
   expect_pages(1, 8192, 4096, 8192);
   expect_pages(4096, 8191, 4096, 8192);
   expect_pages(0, 10 * 4096 + 99, 0, 10 * 4096);
-  expect_pages(0, 10 * 4096 + 100, 0, 11 * 4096);  // behind it there is nothing
+  expect_pages(0, 10 * 4096 + 100, 0, 11 * 4096);  // the rest of the last page is unused
   memory.release(data);
 }
 
-TEST_F(Shared, GivesItsOwnerOtherPagesThanThoseThatOthersStoreTo) {
+TEST_F(MappedMemory, RenewsPagesThatPeersStoreTo) {
   constexpr uint64_t kPage = 4096, kPages = 3 * 512;  // huge pages, should there be any, are split
   unsigned char* const data = allocate(kPages * kPage);
   std::memset(data, 1, kPages * kPage);
   const uint64_t id = id_at(data, 1), before = memory.generation();
-  const SharedMemory::Given given = memory.give(id);
+  const SharedMemory::Exported given = memory.export_region(id);
   auto* const theirs =
       static_cast<unsigned char*>(mmap(nullptr, given.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, given.fd.get(), 0));
   ASSERT_NE(theirs, MAP_FAILED);
@@ -105,7 +105,7 @@ TEST_F(Shared, GivesItsOwnerOtherPagesThanThoseThatOthersStoreTo) {
   EXPECT_EQ(std::count(data + 5 * kPage, data + 700 * kPage, 0), static_cast<ptrdiff_t>(695 * kPage));
   EXPECT_EQ(data[700 * kPage], 2);
   EXPECT_EQ(data[701 * kPage], 1);
-  EXPECT_EQ(id_at(data, 5 * kPage), id) << "what lies beside them is mapped as before";
+  EXPECT_EQ(id_at(data, 5 * kPage), id) << "neighbouring pages stay mapped";
   EXPECT_EQ(id_at(data + 700 * kPage, kPage), id);
   EXPECT_EQ(id_at(data, 5 * kPage + 1), 0u);
   EXPECT_EQ(id_at(data + 699 * kPage, 1), 0u);
@@ -114,18 +114,18 @@ TEST_F(Shared, GivesItsOwnerOtherPagesThanThoseThatOthersStoreTo) {
   munmap(theirs, given.bytes);
 }
 
-TEST_F(Shared, RenewsNoPagesButItsOwn) {
+TEST_F(MappedMemory, RenewsNoPagesButItsOwn) {
   unsigned char* const data = allocate(4 * 4096);
   unsigned char* const little = allocate(100);
   EXPECT_FALSE(memory.renew(data, data + 5 * 4096));
   EXPECT_FALSE(memory.renew(data + 1, data + 4097));
-  EXPECT_FALSE(memory.renew(little, little + 4096)) << "nobody can map it";
+  EXPECT_FALSE(memory.renew(little, little + 4096)) << "peers cannot map it";
   EXPECT_FALSE(memory.renew(nullptr, nullptr));
   memory.release(data);
   memory.release(little);
 }
 
-TEST_F(Shared, LeavesAParentsMemoryAloneInAForkedChild) {
+TEST_F(MappedMemory, LeavesAParentsMemoryAloneInAForkedChild) {
   unsigned char* const data = allocate(8192);
   data[5000] = 42;
   const pid_t child = fork();
@@ -141,7 +141,7 @@ TEST_F(Shared, LeavesAParentsMemoryAloneInAForkedChild) {
   memory.release(data);
 }
 
-TEST_F(Shared, IsOrdinaryMemoryWhereLittleIsWanted) {
+TEST_F(MappedMemory, IsOrdinaryMemoryForSmallBlocks) {
   unsigned char* const data = allocate(100);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(data) % kHugePage, 0u);
   EXPECT_EQ(std::count(data, data + 4096, 0), 4096);
@@ -150,7 +150,7 @@ TEST_F(Shared, IsOrdinaryMemoryWhereLittleIsWanted) {
   EXPECT_THROW(memory.release(data), Error);
 }
 
-TEST_F(Shared, RefusesWhatCannotBe) {
+TEST_F(MappedMemory, RefusesImpossibleSizesAndUnknownAddresses) {
   EXPECT_THROW(memory.allocate(~uint64_t{0}), Error);
   EXPECT_THROW(memory.allocate(uint64_t{1} << 60), Error);
   int mine = 0;

@@ -1,4 +1,4 @@
-// One thread plays both ends of a link, and then a writer and a reader that lie.
+// One thread plays both ends of a link, then a hostile writer and a hostile reader.
 #include "link/wire.hpp"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ struct Wire : testing::Test {
     HostWire::publish_inline(out, tag, bytes.data(), length);
   }
   Poll poll(uint64_t ahead = 0) { return HostWire::poll(in, header, arrival, ahead); }
-  /// A descriptor for message 0 as a hostile writer may leave it.
+  /// Writes a descriptor for message 0 as a hostile writer could.
   void forge(uint64_t sequence, uint64_t where_kind, uint64_t length, uint64_t where) {
     Descriptor* to = slot(memory.get(), 0);
     to->tag = where_kind;
@@ -62,11 +62,11 @@ TEST_F(Wire, PublishesAnOffsetWhereTheLinkHasAnArenaAndElseAnAddress) {
 
   out.arena = nullptr;
   in.addresses = true;
-  HostWire::publish_lent(out, 7, arena.data() + 1, 255);
+  HostWire::publish_zcopy(out, 7, arena.data() + 1, 255);
   ASSERT_EQ(poll(), Poll::Ready);
   EXPECT_EQ(header.where, Where::Address);
   EXPECT_EQ(arrival.data, arena.data() + 1);
-  EXPECT_EQ(out.lent, 2u) << "both messages must be consumed before the call ends";
+  EXPECT_EQ(out.zcopied, 2u) << "both messages must be consumed before the call ends";
 }
 
 TEST_F(Wire, IsFullAfterCapacityMessagesAndLosesNone) {
@@ -99,14 +99,14 @@ TEST_F(Wire, ReturnsInlineSlotsByHalfRingsAndOthersAtOnce) {
   EXPECT_EQ(memory->consumed, kCapacity + 1);
 }
 
-TEST_F(Wire, RefusesASequenceThatNoWriterWouldWrite) {
+TEST_F(Wire, RefusesAnInvalidSequence) {
   for (const uint64_t sequence : {uint64_t{2}, uint64_t{kCapacity + 1}, ~uint64_t{0}}) {
     forge(sequence, 1, 0, 0);
     EXPECT_EQ(poll(), Poll::Bad) << sequence;
   }
 }
 
-TEST_F(Wire, RefusesAPlaceOutsideTheArena) {
+TEST_F(Wire, RefusesAnOffsetOutsideTheArena) {
   const uint64_t offset = static_cast<uint64_t>(Where::Offset), all = arena.size();
   forge(1, offset, all, 0);
   EXPECT_EQ(poll(), Poll::Ready);
@@ -128,12 +128,12 @@ TEST_F(Wire, RefusesAnAddressFromAnotherProcess) {
   EXPECT_EQ(poll(), Poll::Ready);
 }
 
-TEST_F(Wire, SaysWhereInTheWritersSharedMemoryAMessageLies) {
+TEST_F(Wire, GivesRegionAndOffsetOfAMappedMessage) {
   struct : PeerMappings {
     unsigned char* find(uint64_t, uint64_t, uint64_t, int&) override { return nullptr; }
   } mappings;
-  HostWire::publish_shared(out, 7, {.id = 3, .base = arena.data()}, arena.data() + 100, 50);
-  EXPECT_EQ(out.lent, 1u);
+  HostWire::publish_mapped(out, 7, {.id = 3, .base = arena.data()}, arena.data() + 100, 50);
+  EXPECT_EQ(out.zcopied, 1u);
   EXPECT_EQ(poll(), Poll::Bad) << "this reader maps nothing";
   in.mappings = &mappings;
   ASSERT_EQ(poll(), Poll::Ready);
@@ -142,7 +142,7 @@ TEST_F(Wire, SaysWhereInTheWritersSharedMemoryAMessageLies) {
   EXPECT_EQ(arrival.region, 3u);
   EXPECT_EQ(arrival.offset, 100u);
   EXPECT_EQ(arrival.data, nullptr);
-  slot(memory.get(), 0)->place[1] = 0;
+  slot(memory.get(), 0)->mapped[1] = 0;
   EXPECT_EQ(poll(), Poll::Bad) << "there is no region 0";
 }
 
@@ -162,7 +162,7 @@ TEST_F(Wire, CountsAllAsConsumedOnceTheReaderHasClosed) {
   EXPECT_FALSE(HostWire::broken(out));
 }
 
-TEST_F(Wire, StaysFullWhenTheReadersCounterMakesNoSense) {
+TEST_F(Wire, StaysFullWhenTheReadersCounterIsInvalid) {
   for (uint64_t m = 0; m < kCapacity; ++m) publish_bytes(m, 1);
   EXPECT_FALSE(HostWire::broken(out));
   for (const uint64_t claim : {uint64_t{kCapacity + 1}, ~uint64_t{1}}) {
@@ -172,7 +172,7 @@ TEST_F(Wire, StaysFullWhenTheReadersCounterMakesNoSense) {
   }
   memory->consumed = 5;
   EXPECT_TRUE(HostWire::can_publish(out));
-  memory->consumed = 4;  // it said 5 before
+  memory->consumed = 4;  // it was 5 before
   HostWire::refresh(out);
   EXPECT_EQ(out.acked, 5u);
   EXPECT_TRUE(HostWire::broken(out));

@@ -25,13 +25,13 @@ TEST(Adopt, MakesAnAlgorithmOfItsOwnRanksAndCost) {
   EXPECT_FALSE(adopt("ring", generate_all(*find_algorithm(Collective::AllReduce, "ring"), 6)).canonical);
 }
 
-TEST(Adopt, TakesNoReduceToBeCanonicalForItKnowsOneRootOnly) {
+TEST(Adopt, TreatsNoReduceAsCanonicalBecauseItHasOneRootOnly) {
   const auto plans = generate_all(*find_algorithm(Collective::Reduce, "one_shot"), 6);
   EXPECT_TRUE(is_canonical(plans));
   EXPECT_FALSE(adopt("mine", plans).canonical);
 }
 
-TEST(Adopt, KnowsWhatItHasAdoptedBefore) {
+TEST(Adopt, FindsWhatItHasAdoptedBefore) {
   const Algorithm& mine = adopt("twice", doubling(4));
   EXPECT_EQ(&adopt("twice", doubling(4)), &mine);
   EXPECT_NE(&adopt("twice", doubling(5)), &mine);

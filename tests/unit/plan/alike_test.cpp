@@ -22,12 +22,12 @@ TEST(Alike, AreTheRanksOfARing) {
   }
 }
 
-TEST(Alike, AreNotRootAndLeavesNorNeighboursThatStandInForEachOther) {
+TEST(Alike, AreNotRootAndLeavesNorExchangingNeighbours) {
   EXPECT_FALSE(alike(Candidate{Collective::AllReduce, "binomial"}.plans(4)));
   for (const Rank n : {4, 6, 8}) EXPECT_FALSE(alike(Candidate{Collective::AllReduce, "recursive_doubling"}.plans(n)));
 }
 
-/// Rank 1 differs from rank 0 in one way, and is alone in having a race: it must not be taken for another rank 0.
+/// Rank 1 differs from rank 0 in one way, and only rank 1 has a race: the two must not be considered alike.
 void expect_seen_on_rank_1(Collective collective, const std::function<void(Rank, PlanBuilder&)>& write) {
   const auto plans = written(collective, 2, write);
   EXPECT_FALSE(alike(plans));
@@ -41,7 +41,7 @@ void exchange(Rank me, PlanBuilder& plan, LaneBuilder lane, Lend lend) {
   lane.complete(plan.output().all(), {plan.input().all(), LaneBuilder::from(1 - me)});
 }
 
-TEST(Alike, AreNotWhereTwoPlacesOfOneRankAreTheSameOnAnother) {
+TEST(Alike, AreNotIfTwoLocationsOfOneRankAreTheSameOnAnother) {
   expect_seen_on_rank_1(Collective::AllReduce, [](Rank me, PlanBuilder& plan) {
     const View aside = plan.scratch(2);
     auto one = plan.lane(), two = plan.lane();
@@ -51,7 +51,7 @@ TEST(Alike, AreNotWhereTwoPlacesOfOneRankAreTheSameOnAnother) {
   });
 }
 
-TEST(Alike, AreNotWhereAPlaceOfRank0IsTwoOnAnother) {
+TEST(Alike, AreNotIfALocationOfRank0IsTwoOnAnother) {
   EXPECT_FALSE(alike(written(Collective::AllReduce, 2, [](Rank me, PlanBuilder& plan) {
     const View aside = plan.scratch(2);
     auto lane = plan.lane();
@@ -61,7 +61,7 @@ TEST(Alike, AreNotWhereAPlaceOfRank0IsTwoOnAnother) {
   })));
 }
 
-TEST(Alike, AreNotWhereOneUsesScratchForAnothersOutput) {
+TEST(Alike, AreNotIfOneUsesScratchForAnothersOutput) {
   EXPECT_FALSE(alike(written(Collective::AllToAll, 2, [](Rank me, PlanBuilder& plan) {
     const Piece out = plan.output().block(1 - me), aside = plan.scratch(1).all();
     auto lane = plan.lane();
@@ -72,7 +72,7 @@ TEST(Alike, AreNotWhereOneUsesScratchForAnothersOutput) {
   })));
 }
 
-TEST(Alike, AreNotWhereOneWaitsForItsOtherLaneAndAnotherDoesNot) {
+TEST(Alike, AreNotIfOneWaitsForItsOtherLaneAndAnotherDoesNot) {
   expect_seen_on_rank_1(Collective::AllReduce, [](Rank me, PlanBuilder& plan) {
     const View aside = plan.scratch(1);
     auto one = plan.lane(), two = plan.lane();
@@ -83,7 +83,7 @@ TEST(Alike, AreNotWhereOneWaitsForItsOtherLaneAndAnotherDoesNot) {
   });
 }
 
-TEST(Alike, AreNotWhereLanesShareTheirStepsDifferently) {
+TEST(Alike, AreNotIfLanesShareTheirStepsDifferently) {
   expect_seen_on_rank_1(Collective::AllReduce, [](Rank me, PlanBuilder& plan) {
     const View aside = plan.scratch(2);
     auto one = plan.lane(), two = plan.lane();
@@ -94,7 +94,7 @@ TEST(Alike, AreNotWhereLanesShareTheirStepsDifferently) {
   });
 }
 
-TEST(Alike, AreNotWhereOneWritesMoreAtATime) {
+TEST(Alike, AreNotIfOneWritesMoreAtATime) {
   expect_seen_on_rank_1(Collective::AllReduce, [](Rank me, PlanBuilder& plan) {
     const uint32_t halves = plan.partition(2);
     const View in = plan.input(halves), aside = plan.scratch(1, halves);
@@ -105,7 +105,7 @@ TEST(Alike, AreNotWhereOneWritesMoreAtATime) {
   });
 }
 
-TEST(Alike, AreNotWhereOneCopiesToItselfPieceByPieceAndAnotherWrites) {
+TEST(Alike, AreNotIfOneCopiesToItselfPieceByPieceAndAnotherWrites) {
   expect_seen_on_rank_1(Collective::AllReduce, [](Rank me, PlanBuilder& plan) {
     const uint32_t halves = plan.partition(2), quarters = plan.partition(4);
     const View aside = plan.scratch(2);
@@ -118,7 +118,7 @@ TEST(Alike, AreNotWhereOneCopiesToItselfPieceByPieceAndAnotherWrites) {
   });
 }
 
-TEST(Alike, AreNotWhereOneSendsFirstAndAnotherReceivesFirst) {
+TEST(Alike, AreNotIfOneSendsFirstAndAnotherReceivesFirst) {
   EXPECT_FALSE(alike(written(Collective::AllReduce, 2, [](Rank me, PlanBuilder& plan) {
     auto lane = plan.lane();
     const auto send = [&](const Piece& piece) { lane.send(piece, 1 - me); };
@@ -130,7 +130,7 @@ TEST(Alike, AreNotWhereOneSendsFirstAndAnotherReceivesFirst) {
   })));
 }
 
-TEST(Alike, AreNotWhereOneFoldsMoreOrFromOthers) {
+TEST(Alike, AreNotIfOneFoldsMoreOrFromOthers) {
   const auto folding = [](const auto& others_of) {
     return written(Collective::AllReduce, 3, [&](Rank me, PlanBuilder& plan) {
       auto lane = plan.lane();
@@ -145,7 +145,7 @@ TEST(Alike, AreNotWhereOneFoldsMoreOrFromOthers) {
   EXPECT_FALSE(alike(folding([](Rank me) { return me == 1 ? Ranks{2, 0, 1} : Ranks{(me + 1) % 3, (me + 2) % 3}; })));
 }
 
-TEST(Alike, AreNotWhereOneSendsToMoreAtATime) {
+TEST(Alike, AreNotIfOneSendsToMoreAtATime) {
   auto plans = written(Collective::AllReduce, 3, [](Rank me, PlanBuilder& plan) {
     const Rank next = (me + 1) % 3, last = (me + 2) % 3;
     const std::array<Rank, 2> both = {next, last};
@@ -156,27 +156,27 @@ TEST(Alike, AreNotWhereOneSendsToMoreAtATime) {
     for (const Rank peer : {next, last, last}) lane.recv(plan.output().all(), peer);
   });
   EXPECT_FALSE(alike(plans));
-  // Even where the table of peers goes on with whom it would have to be.
+  // Even if the table of peers continues with the matching ranks.
   plans[1].steps[0].peers = {0, 1};
   plans[1].steps[1].peers = {0, 2};
   plans[1].peers = {2, 0, 0, 2, 0, 0};  // sends, then receives
   EXPECT_FALSE(alike(plans));
 }
 
-TEST(Alike, AreNotWhereOneHasScratchAndAnotherHasNone) {
+TEST(Alike, AreNotIfOneHasScratchAndAnotherHasNone) {
   EXPECT_FALSE(alike(written(Collective::AllReduce, 2, [](Rank me, PlanBuilder& plan) {
     if (me == 0) plan.scratch(1);
     exchange(me, plan, plan.lane(), Lend::Never);
   })));
 }
 
-TEST(Alike, AreNotWhereOneLendsWhatAnotherCopies) {
+TEST(Alike, AreNotIfOneLendsWhatAnotherCopies) {
   expect_seen_on_rank_1(Collective::AllReduce, [](Rank me, PlanBuilder& plan) {
     exchange(me, plan, plan.lane(), me == 0 ? Lend::OutOfPlace : Lend::Always);
   });
 }
 
-TEST(Alike, AreNotWhereOneReadsInPlaceWhatAnotherLaneWrites) {
+TEST(Alike, AreNotIfOneReadsInPlaceWhatAnotherLaneWrites) {
   // In place, the output is block [rank] of the input: for rank 1 the block that lane 1 reads.
   expect_seen_on_rank_1(Collective::ReduceScatter, [](Rank me, PlanBuilder& plan) {
     auto one = plan.lane(), two = plan.lane();
@@ -186,7 +186,7 @@ TEST(Alike, AreNotWhereOneReadsInPlaceWhatAnotherLaneWrites) {
   });
 }
 
-TEST(Alike, AreNotWhereOneTurnsToItsNextFirstAndAnotherToItsLast) {
+TEST(Alike, AreNotIfOneSendsToItsNextFirstAndAnotherToItsLast) {
   const auto plans = [](bool turned) {
     return written(Collective::AllToAll, 3, [=](Rank me, PlanBuilder& plan) {
       auto lane = plan.lane();

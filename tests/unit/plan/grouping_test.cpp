@@ -25,7 +25,7 @@ TEST(Grouping, NumbersGroupsByTheirFirstMembers) {
   EXPECT_EQ(groups.largest(), 3);
 }
 
-TEST(Grouping, KnowsEveryRanksGroupAndPlace) {
+TEST(Grouping, KnowsEveryRanksGroupAndIndex) {
   for (const test::Labels& labels : test::all_groupings(6)) {
     const Grouping groups(labels);
     for (Rank r = 0; r < groups.ranks(); ++r) {
@@ -35,13 +35,13 @@ TEST(Grouping, KnowsEveryRanksGroupAndPlace) {
   }
 }
 
-TEST(Grouping, OfNobodyIsEmpty) {
+TEST(Grouping, OfNoRanksIsEmpty) {
   const Grouping groups{Ranks()};
   EXPECT_EQ(groups.ranks(), 0);
   EXPECT_EQ(groups.groups(), 0);
 }
 
-TEST(Grouping, HasTwoLevelsWhereSomeRanksAreNearerThanOthers) {
+TEST(Grouping, HasTwoLevelsIfSomeRanksAreNearerThanOthers) {
   EXPECT_FALSE(Grouping(Ranks{0, 0, 0}).has_two_levels());
   EXPECT_FALSE(Grouping(Ranks{0, 1, 2}).has_two_levels());
   EXPECT_FALSE(Grouping(Ranks{0}).has_two_levels());
@@ -64,7 +64,7 @@ TEST(Grouping, SeenFromARootHasTheSameGroups) {
   }
 }
 
-TEST(Grouping, LabelsInWordsAreASizeOrAList) {
+TEST(Grouping, LabelsAsTextAreASizeOrAList) {
   EXPECT_EQ(parse_labels("4", 10, "X"), (Ranks{0, 0, 0, 0, 1, 1, 1, 1, 2, 2}));
   EXPECT_EQ(parse_labels("1", 2, "X"), (Ranks{0, 1}));
   EXPECT_EQ(parse_labels("99", 2, "X"), (Ranks{0, 0}));

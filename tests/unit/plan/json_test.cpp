@@ -1,4 +1,4 @@
-// Plans as text: what is written can be read again, and what somebody else wrote is looked at closely.
+// Plans as JSON: written plans can be read again, and foreign text is checked completely.
 #include "plan/json.hpp"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Everything that a plan says, in an order that does not depend on that of its tables.
+/// The content of a plan, independent of the order of its tables.
 std::string essence(const RankPlan& plan) {
   std::string text = fmt::format("{} {} {} {} {}", name_of(plan.shape.collective), plan.shape.ranks, plan.rank,
                                  plan.scratch_blocks, plan.grain);
@@ -106,7 +106,7 @@ TEST(PlanJson, HasUnevenPartitionsFoldTreesAndWaitsOfLanes) {
   EXPECT_EQ(set.name, "");
 }
 
-TEST(PlanJson, TellsWhereAValueIsWrong) {
+TEST(PlanJson, NamesThePositionOfAWrongValue) {
   const std::string good = ring(3);
   ASSERT_EQ(error_of(good), "accepted");
   const struct {
@@ -154,7 +154,7 @@ TEST(PlanJson, TellsWhereAValueIsWrong) {
       std::string::npos);
 }
 
-TEST(PlanJson, LetsOutNothingThatIsNotProven) {
+TEST(PlanJson, ReturnsNoUnverifiedPlans) {
   const std::string cyclic = replaced(ring(3), "\"do\": \"send\", \"pieces\": [[\"in\", 0, 1, 0, 1]], \"peers\": [1]",
                                       "\"do\": \"recv\", \"pieces\": [[\"out\", 0, 1, 0, 1]], \"peers\": [2]");
   EXPECT_EQ(error_of(cyclic).find("the plans are wrong: rank "), 0u) << error_of(cyclic);
@@ -179,7 +179,7 @@ TEST(PlanJson, RefusesHostileTextsInBoundedTimeAndMemory) {
   constexpr size_t kMost = kMaxPlanText - 4096;
   const std::string lanes = R"([{"rank": 0, "partitions": [1], "lanes": [)";
   const struct {
-    std::string before, unit, after;  // the unit as often as there is room for
+    std::string before, unit, after;  // `unit` repeated to the maximum size
     const char* says;
   } cases[] = {
       {"", "", "", "this is no JSON"},

@@ -1,5 +1,5 @@
-// Is the verifier right? Plans are broken at random: what it rejects is rejected; what it accepts must come out right
-// in an executor that shares no code with it, in many orders, sizes and modes. The original plan is never asked.
+// Tests the verifier with random defects in plans. A plan that it accepts must give right results in an executor that
+// shares no code with it, in many orders, sizes and modes. The original plan is not used for comparison.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -20,7 +20,7 @@ using test::Mutation;
 using test::run_in_random_order;
 using test::Trial;
 
-// Sanitizers look at the code, not at the proof: for them, fewer.
+// Fewer under sanitizers, which check the code and not the proof.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kOfEach = 1, kMutants = 125, kTrials = 30;
 #else
@@ -28,17 +28,17 @@ constexpr int kOfEach = 8, kMutants = 1000, kTrials = 150;  // of one algorithm 
 #endif
 constexpr std::array<Rank, 6> kRanks = {2, 3, 4, 5, 7, 8};
 
-/// Sizes, rounds, modes and orders as they come.
+/// Random sizes, rounds, modes and orders.
 Trial random_trial(std::mt19937_64& random) {
   constexpr std::array<uint64_t, 8> kSizes = {0, 1, 2, 3, 13, 40, 129, 257};
-  Trial trial{.seed = random(), .mappings = {}, .in_place = random() % 2 == 0};
+  Trial trial{.seed = random(), .windows = {}, .in_place = random() % 2 == 0};
   const uint64_t rounds = 1 + random() % 5;
-  for (uint64_t i = 0; i < rounds; ++i) trial.mappings.push_back(kSizes[random() % kSizes.size()]);
-  if (random() % 2 == 0) trial.capacity = 1000;  // the proof must not lean on links being small
+  for (uint64_t i = 0; i < rounds; ++i) trial.windows.push_back(kSizes[random() % kSizes.size()]);
+  if (random() % 2 == 0) trial.capacity = 1000;  // the proof must not rely on small links
   return trial;
 }
 
-/// What the first wrong run of `trials` said; empty where all were right.
+/// The fault of the first wrong run of `trials`; empty if all were right.
 std::string first_fault(std::span<const RankPlan> plans, int trials, std::mt19937_64& random) {
   for (int i = 0; i < trials; ++i) {
     const Trial trial = random_trial(random);
@@ -79,7 +79,7 @@ TEST(RandomOrder, FindsFaultsThatOnlySomeOrdersShow) {
 
 struct Tally {
   int rejected = 0;
-  int shown_wrong = 0;  // of the rejected: the executor found a fault as well
+  int shown_wrong = 0;  // rejected mutants for which the executor found a fault too
   int accepted = 0;
   void add(const Tally& other) {
     rejected += other.rejected, shown_wrong += other.shown_wrong, accepted += other.accepted;
@@ -91,7 +91,7 @@ void print(const std::string& what, const Tally& t) {
               t.rejected, t.shown_wrong, t.accepted);
 }
 
-/// What became of one mutant.
+/// The result of one mutant.
 Tally judged(const std::vector<RankPlan>& mutant, const std::string& what, std::mt19937_64& random) {
   const Verdict verdict = verify(mutant);
   EXPECT_EQ(verdict.ok, verify(mutant, {.every_rank = true}).ok) << what;
@@ -103,10 +103,10 @@ Tally judged(const std::vector<RankPlan>& mutant, const std::string& what, std::
   return {.accepted = 1};
 }
 
-// Where all ranks are alike, the verifier looks for races on one of them only (plan/verify/alike.hpp).
+// If all ranks are alike, the verifier checks races on one of them only (plan/verify/alike.hpp).
 TEST(Mutants, WithTheSameDefectOnEveryRankAreJudgedOnOneRankAsOnAll) {
   std::mt19937_64 seeds(5);
-  int right = 0, out_of_order = 0;  // of those where all ranks are alike
+  int right = 0, out_of_order = 0;  // mutants whose ranks are all alike
   for (const Algorithm* algorithm : catalogue()) {
     for (int i = 0; i < test::kMutations * kOfEach; ++i) {
       const auto shapes = test::shapes_of(*algorithm, kRanks[seeds() % kRanks.size()]);
@@ -163,7 +163,7 @@ TEST(Mutants, AreRejectedOrRightInEveryOrder) {
   }
   print("all", all);
   EXPECT_GE(all.rejected + all.accepted, kMutants);
-  EXPECT_GE(all.shown_wrong * 10, all.rejected * 9) << "the executor or the verifier calls too much wrong or right";
+  EXPECT_GE(all.shown_wrong * 10, all.rejected * 9) << "the executor or the verifier is too strict or too lax";
 }
 
 }  // namespace

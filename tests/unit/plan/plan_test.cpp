@@ -35,7 +35,7 @@ TEST(Builder, JoinsAdjoiningPieces) {
   EXPECT_EQ((Pieces(in[1]) + in[3]).list().size(), 2u);
 }
 
-TEST(Builder, NamesTheStepOfAnotherLaneByItsPlaceInTheTable) {
+TEST(Builder, NamesTheStepOfAnotherLaneByItsIndexInTheTable) {
   PlanBuilder plan({Collective::AllReduce, 2}, 0);
   auto up = plan.lane(), down = plan.lane();
   up.recv(plan.scratch(1).all(), 1);

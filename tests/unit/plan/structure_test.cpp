@@ -1,4 +1,4 @@
-// Plans as hostile input: whatever the tables say, the verifier answers with words.
+// Plans as hostile input: for any tables, the verifier answers with a verdict.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -170,7 +170,7 @@ TEST(Structure, OfAFoldInACollectiveThatDoesNotReduceIsRejected) {
   EXPECT_NE(verify(plans).reason.find("a fold in broadcast"), std::string::npos);
 }
 
-TEST(Structure, EndsForPlansThatNameTheSameRangesOverAndOver) {
+TEST(Structure, EndsForPlansThatRepeatTheSameRanges) {
   auto plans = test::written(Collective::AllReduce, 1, [](Rank, PlanBuilder& plan) {
     auto lane = plan.lane();
     for (int i = 0; i < 20000; ++i) lane.copy(plan.output().all(), plan.input().all());
@@ -206,7 +206,7 @@ TEST(Structure, LeavesRoomForFourTimesTheLanesOfAnyAlgorithm) {
   EXPECT_LE(4 * most, verifier::kMaxLanes);
 }
 
-TEST(Structure, OfManyFinePartitionsIsRejectedBeforeTheirCutsAreLaidOut) {
+TEST(Structure, OfManyFinePartitionsIsRejectedBeforeTheirCutsAreAllocated) {
   auto plans = test::written(Collective::AllReduce, 1, [](Rank, PlanBuilder& plan) {
     plan.lane().copy(plan.output().all(), plan.input().all());
   });
@@ -215,7 +215,7 @@ TEST(Structure, OfManyFinePartitionsIsRejectedBeforeTheirCutsAreLaidOut) {
   EXPECT_NE(verify(plans).reason.find("over 2097152 chunks in the partitions"), std::string::npos);
 }
 
-/// A word of a table, replaced by one that is likely to hurt.
+/// Replaces a word of a table by a value that is likely to do harm.
 uint32_t nasty(uint32_t old, std::mt19937_64& random) {
   switch (random() % 6) {
     case 0:
@@ -237,7 +237,7 @@ template <class T>
 void damage(std::vector<T>& table, std::mt19937_64& random) {
   static_assert(sizeof(T) % sizeof(uint32_t) == 0);
   if (table.empty()) return;
-  // Only words at 32-bit fields: an enumeration or bool out of range is tried above, where it is set as such.
+  // Only 32-bit fields: an enumeration or bool out of range is tested above.
   T& entry = table[random() % table.size()];
   constexpr size_t kFirst = std::is_same_v<T, Step> || std::is_same_v<T, Piece> ? 1 : 0;
   const size_t at = kFirst + random() % (sizeof(T) / sizeof(uint32_t) - kFirst);
@@ -248,7 +248,7 @@ void damage(std::vector<T>& table, std::mt19937_64& random) {
   std::copy_n(reinterpret_cast<unsigned char*>(&word), sizeof(word), words);
 }
 
-TEST(Structure, DamagedAtRandomNeverHurtsTheVerifier) {
+TEST(Structure, DamagedAtRandomNeverCrashesTheVerifier) {
   std::mt19937_64 random(11);
   const auto catalogue = test::catalogue();
   int rejected = 0;

@@ -21,7 +21,7 @@ void expect_rejected(std::span<const RankPlan> plans, std::initializer_list<cons
   for (const char* word : words) EXPECT_NE(verdict.reason.find(word), std::string::npos) << verdict.reason;
 }
 
-/// Both of two ranks send all they have and fold: a correct all-reduce.
+/// Two ranks send each other their inputs and fold: a correct all-reduce.
 void exchange(Rank me, PlanBuilder& plan) {
   auto lane = plan.lane();
   lane.send(plan.input().all(), 1 - me);
@@ -33,7 +33,7 @@ TEST(Verify, AcceptsARightPlan) {
   EXPECT_TRUE(verdict) << verdict.reason;
 }
 
-TEST(Verify, RejectsAMessageThatNobodyReceives) {
+TEST(Verify, RejectsAMessageThatNoRankReceives) {
   const auto plans = written(Collective::AllReduce, 2, [](Rank me, PlanBuilder& plan) {
     exchange(me, plan);
     if (me == 0) plan.lane().send(plan.input().all(), 1);
@@ -62,7 +62,7 @@ TEST(Verify, RejectsAMessageOfAnotherChunk) {
                           "1/4 to 1/2", "where 1/2 to 3/4 of the window is wanted"});
 }
 
-TEST(Verify, RejectsEqualWidthsAtUnequalPlacesBecauseTheyRoundDifferently) {
+TEST(Verify, RejectsEqualWidthsAtUnequalPositionsBecauseTheyRoundDifferently) {
   const auto plans = written(Collective::AllReduce, 1, [](Rank, PlanBuilder& plan) {
     const View in = plan.input(plan.partition(2)), out = plan.output(1);
     auto lane = plan.lane();
@@ -159,10 +159,10 @@ TEST(Verify, RejectsACopyThatReadsWhatItWritesElsewhere) {
     lane.recv(out.block(me), 1 - me);
     lane.copy(Pieces(out.block(0)) + out.block(1), Pieces(out.block(1)) + out.block(0));
   });
-  expect_rejected(plans, {"lane 0, step 3", "which it also writes at another place of the same step"});
+  expect_rejected(plans, {"lane 0, step 3", "which it also writes at another position of the same step"});
 }
 
-TEST(Verify, DescribesADeadlockAsACircle) {
+TEST(Verify, DescribesADeadlockAsACycle) {
   const auto plans = written(Collective::AllGather, 3, [](Rank me, PlanBuilder& plan) {
     const View in = plan.input(), out = plan.output();
     auto lane = plan.lane();
@@ -219,7 +219,7 @@ TEST(Verify, AcceptsLanesThatAreOrderedByAfter) {
   EXPECT_TRUE(verdict) << verdict.reason;
 }
 
-/// Rank 0 broadcasts out of its scratch, window after window; `lends` says how.
+/// Rank 0 broadcasts from its scratch, window after window, with the given Lend.
 std::vector<RankPlan> broadcast_from_scratch(bool lends, bool answers) {
   return written(Collective::Broadcast, 2, [=](Rank me, PlanBuilder& plan) {
     auto lane = plan.lane();
@@ -282,7 +282,7 @@ TEST(Verify, CountsWhatGoesOverEachLink) {
   EXPECT_EQ(counted.cost.message, Ratio(1, 3));
 }
 
-TEST(Verify, RejectsABarrierThatLetsARankGoEarly) {
+TEST(Verify, RejectsABarrierThatLetsARankLeaveEarly) {
   const auto plans = written(Collective::Barrier, 3, [](Rank me, PlanBuilder& plan) {
     auto lane = plan.lane();
     lane.send(Pieces(), (me + 1) % 3);
@@ -293,7 +293,7 @@ TEST(Verify, RejectsABarrierThatLetsARankGoEarly) {
 
 // ---- fold trees ----------------------------------------------------------------------------------------------------
 
-/// One rank folds what all send it, in its own way.
+/// One rank folds the inputs of all ranks, in a given order.
 template <class Fold>
 std::vector<RankPlan> reduced(Rank n, const Fold& fold) {
   return written(Collective::Reduce, n, [&](Rank me, PlanBuilder& plan) {
@@ -340,7 +340,7 @@ TEST(Bits, AreCanonicalForTheTreeOverAllRanks) {
   }
 }
 
-TEST(Bits, MustBeCanonicalWhereThatIsAskedFor) {
+TEST(Bits, MustBeCanonicalIfRequired) {
   EXPECT_TRUE(verify(reduced_at_once(5, FoldShape::Tree), {.check_reproducible = true}));
   expect_rejected(reduced_at_once(5, FoldShape::Left), {"canonical"}, {.check_reproducible = true});
 }

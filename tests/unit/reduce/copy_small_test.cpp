@@ -1,4 +1,4 @@
-// Copies of a few bytes: every length, and not one byte more.
+// Copies of a few bytes, of every length.
 #include "reduce/copy_small.hpp"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr unsigned char kPoison = 0xA5;
 
-/// Different at each place, and never the poison.
+/// Different at each index, and never the poison.
 std::vector<unsigned char> source_of(size_t bytes) {
   std::vector<unsigned char> data(bytes);
   std::iota(data.begin(), data.end(), 1);
@@ -30,7 +30,7 @@ void expect_copied(const std::vector<unsigned char>& room, const std::vector<uns
 
 TEST(CopySmall, EveryLengthAndNoByteMore) {
   for (size_t bytes = 0; bytes <= kSmallBytes; ++bytes) {
-    const auto source = source_of(bytes);  // of this size exactly: a sanitizer sees what is read beyond
+    const auto source = source_of(bytes);  // of exactly this size, so that a sanitizer reports reads beyond
     std::vector<unsigned char> room(kSmallBytes + 8, kPoison);
     copy_small(room.data(), source.data(), bytes);
     expect_copied(room, source);
@@ -46,7 +46,7 @@ TEST(CopySmall, AWordOfUpToEightBytes) {
   }
 }
 
-TEST(CopySmall, ToOneOrTwoPlacesWhateverTheLength) {
+TEST(CopySmall, ToOneOrTwoDestinationsOfAnyLength) {
   for (size_t bytes = 0; bytes <= 2 * kSmallBytes; ++bytes) {
     const auto source = source_of(bytes);
     const auto* const from = reinterpret_cast<const std::byte*>(source.data());

@@ -1,4 +1,4 @@
-// A slow fold to compare the kernels with: one element at a time, in a number that holds any element exactly.
+// A slow reference fold for the kernels: one element at a time, in a number that holds any element exactly.
 #pragma once
 
 #include <algorithm>
@@ -80,7 +80,7 @@ inline double rounded(DType type, double value) {
   }
 }
 
-/// The result of `call` at element i. Its own way to the same order: levels of adjacent pairs instead of a recursion.
+/// The result of `call` at element i. It reaches the same order by other means: levels of adjacent pairs.
 /// A sum, product or quotient of two f32 in f64, rounded to f32, is the f32 operation's result (Figueroa 1995).
 class Reference {
  public:

@@ -20,8 +20,8 @@ namespace {
 
 using reference::Number;
 
-/// Runs `body` once for each instruction set that kernels are compiled for and this processor has, as if it had nothing
-/// better; and once as if Highway knew of none.
+/// Runs `body` once for each instruction set of the kernels that this processor has, as if it were the best one; and
+/// once as if Highway supported none.
 template <class Body>
 void for_each_target(Body body) {
   auto targets = hwy::SupportedTargets() & HWY_TARGETS;
@@ -58,7 +58,7 @@ class Guarded {
   std::vector<std::byte> memory_;
 };
 
-/// Mostly small whole numbers, some of any bits: NaN, infinities and subnormals among them.
+/// Mostly small whole numbers, and some random bits, including NaN, infinities and subnormals.
 void fill(DType type, std::byte* to, uint64_t count, std::mt19937& random) {
   for (uint64_t i = 0; i < count; ++i, to += size_of(type)) {
     uint64_t bits = (uint64_t{random()} << 32) | random();
@@ -97,7 +97,7 @@ bool equal(const Number& a, const Number& b) {
   return a.real == b.real && std::signbit(a.real) == std::signbit(b.real) && a.whole == b.whole;
 }
 
-/// Where a call's buffers lie.
+/// The placement of a call's buffers.
 struct Placement {
   size_t offset;  // of every buffer from a cache line, in bytes
   int in_place;   // the source that is also the destination, from the back; −1: none
@@ -303,12 +303,12 @@ TEST(FoldAverage, TruncatesIntegersTowardZero) {
   EXPECT_EQ(std::vector<int>(unsigned_out, unsigned_out + 4), (std::vector<int>{124, 3, 64, 63}));
 }
 
-TEST(FoldFunction, RefusesWhatIsNoTypeOrOperator) {
+TEST(FoldFunction, RefusesUnknownTypesAndOperators) {
   EXPECT_THROW(fold_function(static_cast<DType>(kDTypes), Op::Sum), Error);
   EXPECT_THROW(fold_function(DType::F32, static_cast<Op>(6)), Error);
 }
 
-TEST(CopyBytes, CopiesToOneOrTwoPlacesAndNothingElse) {
+TEST(CopyBytes, CopiesToOneOrTwoDestinationsAndNothingElse) {
   std::mt19937 random(5);
   for_each_target([&] {
     for (const size_t bytes : {0u, 1u, 63u, 64u, 65u, 1000u, 5000u, 1100003u}) {

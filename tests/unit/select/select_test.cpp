@@ -11,7 +11,7 @@ namespace {
 
 Setting setting(Rank ranks) { return {.ranks = ranks, .staging = 6 << 20, .message = 256 << 10}; }
 
-/// The same in groups, the links between them ten times as slow.
+/// The same in groups; links between groups are ten times slower.
 Setting in_groups(const test::Labels& labels) {
   Setting s = setting(static_cast<Rank>(labels.size()));
   s.groups = test::grouping_of(labels);
@@ -38,12 +38,12 @@ TEST(Select, ForcedAlgorithmsAreReadAndCheckedByName) {
   EXPECT_EQ(forced.at("all_reduce"), "ring");
   EXPECT_EQ(forced.at("broadcast"), "binomial");
   EXPECT_TRUE(parse_forced("").empty());
-  const auto others = parse_forced("ncclAllReduce:ring,bcast:binomial,allreduce:ring");  // as others call them
+  const auto others = parse_forced("ncclAllReduce:ring,bcast:binomial,allreduce:ring");  // names of other libraries
   EXPECT_EQ(others.at("all_reduce"), "ring");
   EXPECT_EQ(others.at("broadcast"), "binomial");
 }
 
-TEST(Select, WhatIsWrongInTuttiAlgoIsNamedAndSoIsTheVariable) {
+TEST(Select, AFaultInTuttiAlgoIsNamedWithTheVariable) {
   for (const auto& [wrong, words] :
        {std::pair("ring", "'ring' is not of the form collective:algorithm"),
         std::pair("all_reduce:", "all_reduce has no algorithm ''; it has "),
@@ -72,7 +72,7 @@ TEST(Select, AForcedAlgorithmIsTheOnlyCandidateLeft) {
   EXPECT_STREQ(DecisionTable(s).choose(Collective::AllReduce, 1 << 20).algorithm->name, "ring");
 }
 
-TEST(Select, WhatManyReadInPlaceCountsOnce) {
+TEST(Select, AMessageToManyInPlaceReadersCountsOnce) {
   Setting s = setting(8);
   const double far = candidate_of("one_shot", Collective::Broadcast, 1 << 20, s).seconds;
   s.inside.in_place = true;
@@ -106,7 +106,7 @@ TEST(Select, RanksThatShareCoresPayForEachMessage) {
   EXPECT_STREQ(chosen(64 << 10), "two_shot");
 }
 
-TEST(Select, OfThoseThatTakeAsLongTheOneWithTheLongerMessages) {
+TEST(Select, OfEquallyFastOnesTheOneWithLongerMessages) {
   const Setting s = setting(2);
   EXPECT_STREQ(DecisionTable(s).choose(Collective::AllToAll, 1 << 20).algorithm->name, "one_shot") << "it lends";
   const auto all = candidates(Collective::AllReduce, 16 << 20, s);
@@ -117,7 +117,7 @@ TEST(Select, OfThoseThatTakeAsLongTheOneWithTheLongerMessages) {
     EXPECT_LE(stages(all.front()), stages(other)) << other.algorithm->name;
     equal += stages(all.front()) < stages(other) ? 1 : 0;
   }
-  EXPECT_GT(equal, 0) << "nothing was put to the test";
+  EXPECT_GT(equal, 0) << "no case was tested";
 }
 
 TEST(Select, AForcedAlgorithmThatCannotBeUsedSaysWhy) {
@@ -147,7 +147,7 @@ TEST(Select, FewRoundsForSmallMessagesFewBytesForLargeOnes) {
   EXPECT_LT(sent(64 << 20), 2.0);
 }
 
-TEST(Select, AlongGroupsWhereLinksBetweenThemAreSlow) {
+TEST(Select, AlongGroupsIfLinksBetweenThemAreSlow) {
   for (const Collective collective :
        {Collective::AllReduce, Collective::AllGather, Collective::ReduceScatter, Collective::Broadcast}) {
     const DecisionTable table(in_groups(blocks(2, 8)));
@@ -165,7 +165,7 @@ TEST(Select, DoublingKeepsItsNearStepsInsideGroupsOfNeighbours) {
   EXPECT_EQ(cost.between->rounds, 1);  // of four
 }
 
-TEST(Select, NotAlongGroupsThatTellNothing) {
+TEST(Select, NotAlongTrivialGroups) {
   for (const auto& [labels, reason] :
        {std::pair(blocks(1, 8), "all ranks are in one group"), std::pair(blocks(8, 1), "every rank is alone")}) {
     Setting s = in_groups(labels);
@@ -178,18 +178,18 @@ TEST(Select, NotAlongGroupsThatTellNothing) {
     forced.forced = parse_forced("all_reduce:hierarchical");
     try {
       const DecisionTable table(forced);
-      FAIL() << "forced along groups that nobody gave and that tell nothing";
+      FAIL() << "forced along trivial groups that were not given";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), Code::Unsupported);
       EXPECT_NE(std::string(error.what()).find(reason), std::string::npos) << error.what();
       EXPECT_NE(std::string(error.what()).find("Say by TUTTI_GROUPS"), std::string::npos) << error.what();
     }
-    forced.groups_given = true;  // it can be done, and is what was asked for
+    forced.groups_given = true;  // it is possible, and demanded
     EXPECT_STREQ(DecisionTable(forced).choose(Collective::AllReduce, 8).algorithm->name, "hierarchical");
   }
 }
 
-TEST(Select, EachPartOfAMessagesWayHasItsPrice) {
+TEST(Select, LinksInsideAndBetweenGroupsHaveTheirOwnCost) {
   Setting s = in_groups(blocks(2, 4));
   const auto time = [&](const char* name) { return candidate_of(name, Collective::AllReduce, 1 << 20, s).seconds; };
   const double ring = time("ring"), hierarchical = time("hierarchical");
@@ -215,7 +215,7 @@ TEST(Select, HierarchiesAreNotForTheReproducibleMode) {
   EXPECT_TRUE(candidate_of("hierarchical", Collective::AllGather, 8, s).rejected.empty());
 }
 
-TEST(Select, MessagesThatShrinkAreNotPaidForAsIfAllWereTheLargest) {
+TEST(Select, ShrinkingMessagesDoNotAllCountAsTheLargest) {
   const auto time = [](const char* name) {
     return candidate_of(name, Collective::AllReduce, 64 << 10, setting(64)).seconds;
   };
@@ -223,7 +223,7 @@ TEST(Select, MessagesThatShrinkAreNotPaidForAsIfAllWereTheLargest) {
   EXPECT_NEAR(time("rabenseifner"), setup + bytes * 63 / 64 * (2 + 1) * 1e-10, 1e-9);
 }
 
-TEST(Select, TheTableSurvivesItsJourney) {
+TEST(Select, TheTableSurvivesSerialization) {
   const DecisionTable table(setting(6));
   const DecisionTable copy = DecisionTable::parse(table.text(), setting(6));
   EXPECT_EQ(copy.text(), table.text());
@@ -260,7 +260,7 @@ TEST(Select, AWindowFitsTheStagingMemoryOfEveryRank) {
   }
 }
 
-TEST(Select, AWindowFitsWhicheverRankIsTheRoot) {
+TEST(Select, AWindowFitsForEveryRoot) {
   for (Rank n = 2; n <= 9; ++n) {
     for (const test::Labels& labels : test::some_groupings(n)) {
       const Setting s = in_groups(labels);

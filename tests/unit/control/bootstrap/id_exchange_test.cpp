@@ -55,10 +55,10 @@ void expect_same_ids(const std::vector<Rank>& order, const std::string& environm
   for (Rank rank : order) children.emplace_back("launched", std::to_string(times), variables(rank, size, environment));
   std::string before;
   for (int i = 0; i < times; ++i) {
-    const std::string name = children[0].hear();
+    const std::string name = children[0].receive();
     EXPECT_NE(name, before);
     EXPECT_NE(name.find(std::string(" ").append(std::to_string(size))), std::string::npos) << name;
-    for (size_t c = 1; c < children.size(); ++c) EXPECT_EQ(children[c].hear(), name);
+    for (size_t c = 1; c < children.size(); ++c) EXPECT_EQ(children[c].receive(), name);
     before = name;
   }
   for (Child& child : children) EXPECT_EQ(child.wait(), 0);
@@ -89,10 +89,10 @@ TEST(IdExchange, TwoJobsOfOneHostGetDifferentIds) {
   const std::string other = "TUTTI_LOCAL_SIZE=2 TUTTI_JOB=" + random_hex(8);
   Child a0("launched", "1", variables(0, 2, one)), b0("launched", "1", variables(0, 2, other));
   Child a1("launched", "1", variables(1, 2, one)), b1("launched", "1", variables(1, 2, other));
-  const std::string a = a0.hear(), b = b0.hear();
+  const std::string a = a0.receive(), b = b0.receive();
   EXPECT_NE(a, b);
-  EXPECT_EQ(a1.hear(), a);
-  EXPECT_EQ(b1.hear(), b);
+  EXPECT_EQ(a1.receive(), a);
+  EXPECT_EQ(b1.receive(), b);
 }
 
 Launch launch_of_two(Rank rank) {
@@ -126,7 +126,7 @@ void expect_error_on_all(Rank mistaken, const std::string& mistake, const std::s
     ranks.emplace_back("program", "", variables(rank, 3, common + (rank == mistaken ? " " + mistake : "")));
   }
   for (Rank rank = 0; rank < 3; ++rank) {
-    const std::string text = ranks[static_cast<size_t>(rank)].hear();
+    const std::string text = ranks[static_cast<size_t>(rank)].receive();
     EXPECT_NE(text.find(words), std::string::npos) << text;
     const std::string who = "rank " + std::to_string(mistaken) + " (process ";
     EXPECT_EQ(text.find(who) != std::string::npos, rank != mistaken) << text;

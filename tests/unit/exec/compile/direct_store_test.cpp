@@ -1,15 +1,15 @@
-// Which operations offer a place, and which take one up: one program, and one thing about it changed at a time.
+// Which instructions offer a destination, and which use an offer: one program, with one change at a time.
 #include <gtest/gtest.h>
 
 #include "exec/compile/direct_store.hpp"
-#include "support/exec_team.hpp"
+#include "support/exec_ranks.hpp"
 
 namespace tutti::exec {
 namespace {
 
 constexpr uint64_t kBytes = 100;
 
-/// Programs of rank 0, made by hand.
+/// Builds programs of rank 0.
 struct Sketch {
   Program program;
   Wires wires;
@@ -28,8 +28,8 @@ struct Sketch {
     std::vector<Ref> sources(peers.size(), Ref{Base::Message, 0});
     sources.push_back(mine);
     Instruction& op = add(sources, to, peers, readers, kBytes);
-    op.lend = true;
-    op.lend_at = to;
+    op.zcopy = true;
+    op.zcopy_at = to;
     return op;
   }
   /// Two ranks: each sends half of its input, folds the other half, and gets the first one back.
@@ -66,28 +66,28 @@ struct Sketch {
   }
 };
 
-TEST(PlaceMarks, AResultIsPlacedWhereItIsReceivedAsItIs) {
+TEST(DirectStoreMarks, AFoldIsStoredWhereItIsReceivedUnchanged) {
   Sketch sketch;
   sketch.two_shot();
   sketch.mark();
-  EXPECT_TRUE(sketch.op(1).places);
+  EXPECT_TRUE(sketch.op(1).stores_direct);
   EXPECT_TRUE(sketch.op(2).offers);
   EXPECT_EQ(sketch.op(2).ahead, 1u) << "the peer's input comes first";
   EXPECT_EQ(sketch.op(2).after, 0u);
-  EXPECT_FALSE(sketch.op(0).places || sketch.op(0).offers || sketch.op(1).offers || sketch.op(2).places);
+  EXPECT_FALSE(sketch.op(0).stores_direct || sketch.op(0).offers || sketch.op(1).offers || sketch.op(2).stores_direct);
 }
 
-TEST(PlaceMarks, InPlaceTheInputMustHaveBeenHad) {
+TEST(DirectStoreMarks, InPlaceTheInputMustHaveBeenReceived) {
   Sketch sketch;
   sketch.geometry.in_place = true;
   sketch.two_shot();
   sketch.mark();
   EXPECT_TRUE(sketch.op(2).offers);
   EXPECT_EQ(sketch.op(2).after, 1u);
-  EXPECT_EQ(sketch.op(1).had, 1u);
+  EXPECT_EQ(sketch.op(1).received, 1u);
 }
 
-TEST(PlaceMarks, AllOfTheInputThatIsGivenCounts) {
+TEST(DirectStoreMarks, AllMessagesOfTheSameBytesCount) {
   Sketch sketch;
   sketch.geometry.in_place = true;
   sketch.send({1}, {Base::Scratch, 0});
@@ -96,10 +96,10 @@ TEST(PlaceMarks, AllOfTheInputThatIsGivenCounts) {
   sketch.send({1}, {Base::Scratch, 0});
   sketch.mark();
   EXPECT_TRUE(sketch.op(3).offers);
-  EXPECT_EQ(sketch.op(3).after, 4u) << "behind one of scratch and the sum";
+  EXPECT_EQ(sketch.op(3).after, 4u) << "after one message of scratch, and the sum";
 }
 
-TEST(PlaceMarks, NothingIsOfferedThatElseIsReadOrWritten) {
+TEST(DirectStoreMarks, NothingIsOfferedThatIsReadOrWrittenElsewhere) {
   const auto offers = [](const std::function<void(Sketch&)>& more, bool in_place = false) {
     Sketch sketch;
     sketch.geometry.in_place = in_place;
@@ -114,18 +114,18 @@ TEST(PlaceMarks, NothingIsOfferedThatElseIsReadOrWritten) {
   EXPECT_FALSE(offers([](Sketch& s) { s.fold({2}, {Base::Output, 99}, {Base::Scratch, 0}, {}); })) << "folded";
   EXPECT_FALSE(offers([](Sketch& s) {
     Instruction& op = s.send({2}, {Base::Scratch, 0});
-    op.lend = true;
-    op.lend_at = {Base::Output, 99};
-  })) << "lent";
+    op.zcopy = true;
+    op.zcopy_at = {Base::Output, 99};
+  })) << "zero-copy";
   EXPECT_FALSE(offers([](Sketch& s) {
     s.lane();
     s.send({2}, {Base::Output, 0});
   })) << "read in another lane";
   EXPECT_TRUE(offers([](Sketch& s) { s.send({2}, {Base::Input, 0}); })) << "the input is elsewhere";
   EXPECT_FALSE(offers([](Sketch& s) { s.send({2}, {Base::Input, 0}); }, true)) << "a third rank reads it";
-  EXPECT_FALSE(offers([](Sketch& s) { s.send({1, 2}, {Base::Input, 0}); }, true)) << "… too";
+  EXPECT_FALSE(offers([](Sketch& s) { s.send({1, 2}, {Base::Input, 0}); }, true)) << "a third rank reads it too";
   EXPECT_FALSE(offers([](Sketch& s) { s.send({1}, {Base::Input, 0}, 50); }, true)) << "a part of it";
-  EXPECT_FALSE(offers([](Sketch& s) { s.send({1}, {Base::Input, 1}); }, true)) << "not where it goes";
+  EXPECT_FALSE(offers([](Sketch& s) { s.send({1}, {Base::Input, 1}); }, true)) << "at another offset";
   EXPECT_FALSE(offers(
       [](Sketch& s) {
         s.lane();
@@ -135,7 +135,7 @@ TEST(PlaceMarks, NothingIsOfferedThatElseIsReadOrWritten) {
       << "in another lane, whose messages are not counted";
 }
 
-TEST(PlaceMarks, OneOfferALinkAndOnlyAfterMessagesThatComeInEveryRound) {
+TEST(DirectStoreMarks, OneOfferPerLinkAndOnlyAfterMessagesOfEveryRound) {
   Sketch sketch;
   sketch.two_shot();
   sketch.recv(1, {Base::Output, 2 * kBytes});
@@ -149,12 +149,12 @@ TEST(PlaceMarks, OneOfferALinkAndOnlyAfterMessagesThatComeInEveryRound) {
   EXPECT_FALSE(sketch.mark().op(2).offers);
 }
 
-TEST(PlaceMarks, NothingShortNothingOutOfReach) {
+TEST(DirectStoreMarks, NothingShortOrOutOfReach) {
   Sketch sketch;
   sketch.two_shot();
   sketch.geometry.direct_store_from = kBytes + 1;
   sketch.mark();
-  EXPECT_FALSE(sketch.op(1).places || sketch.op(2).offers);
+  EXPECT_FALSE(sketch.op(1).stores_direct || sketch.op(2).offers);
   sketch.geometry.direct_store_from = kBytes;
   sketch.links.ins()[0].addresses = false;
   EXPECT_FALSE(sketch.mark().op(2).offers);
@@ -164,16 +164,16 @@ TEST(PlaceMarks, NothingShortNothingOutOfReach) {
   EXPECT_FALSE(sketch.mark().op(2).offers);
 }
 
-TEST(PlaceMarks, AFoldForSeveralHasHadOfEach) {
+TEST(DirectStoreMarks, AFoldForSeveralReadersCountsMessagesOfEach) {
   Sketch sketch;
   sketch.fold({1, 2}, {Base::Input, 0}, {Base::Output, 0}, {1, 2});
   sketch.fold({1}, {Base::Input, kBytes}, {Base::Output, kBytes}, {1, 2});
   sketch.mark();
-  EXPECT_EQ(sketch.op(0).had, 1u);
-  EXPECT_EQ(sketch.op(1).had, 1u) << "two of rank 1, one of rank 2";
+  EXPECT_EQ(sketch.op(0).received, 1u);
+  EXPECT_EQ(sketch.op(1).received, 1u) << "two of rank 1, one of rank 2";
 }
 
-TEST(PlaceMarks, PastTheCacheGoesWhatNobodyReadsHere) {
+TEST(DirectStoreMarks, ResultsThatAreNotReadAgainGoPastTheCache) {
   Sketch sketch;
   sketch.two_shot();
   EXPECT_FALSE(sketch.mark().op(1).nontemporal_stores);
@@ -185,14 +185,14 @@ TEST(PlaceMarks, PastTheCacheGoesWhatNobodyReadsHere) {
   EXPECT_FALSE(sketch.mark().op(1).nontemporal_stores);
 }
 
-TEST(PlaceMarks, OnlyWhatIsLentFromWhereItIsFolded) {
+TEST(DirectStoreMarks, OnlyFoldsThatAreSentZeroCopy) {
   Sketch sketch;
   sketch.two_shot();
   sketch.program.ops[1].stage = 0;
-  EXPECT_FALSE(sketch.mark().op(1).places) << "some reader gets a copy";
+  EXPECT_FALSE(sketch.mark().op(1).stores_direct) << "some reader gets a copy";
   sketch.program.ops[1].stage = kNone;
-  sketch.program.ops[1].lend = false;
-  EXPECT_FALSE(sketch.mark().op(1).places);
+  sketch.program.ops[1].zcopy = false;
+  EXPECT_FALSE(sketch.mark().op(1).stores_direct);
 }
 
 }  // namespace

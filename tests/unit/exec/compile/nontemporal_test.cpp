@@ -1,4 +1,4 @@
-// Large results are stored past the cache, unless somebody reads them again.
+// Large results are stored past the cache unless they are read again.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,10 +10,10 @@
 namespace tutti::exec {
 namespace {
 
-constexpr uint64_t kAlways = 0, kNever = link::kNever;  // lend
+constexpr uint64_t kAlways = 0, kNever = link::kNever;  // zero-copy threshold
 enum class Stores { None, Some, All };
 
-/// Which operations of rank 1's program that store to the output do so past the cache?
+/// Which stores to the output in rank 1's program go past the cache?
 Stores streamed(Collective collective, const char* name, Rank ranks, uint64_t zcopy_threshold, bool stream = true) {
   const plan::RankPlan plan = plan::generate(*plan::find_algorithm(collective, name), {collective, ranks}, 1);
   NoLinks connector(zcopy_threshold);
@@ -32,21 +32,21 @@ Stores streamed(Collective collective, const char* name, Rank ranks, uint64_t zc
   return past == 0 ? Stores::None : past == all ? Stores::All : Stores::Some;
 }
 
-TEST(Streaming, IsForResultsThatAreSentFromTheSlotTheyAreFoldedInto) {
+TEST(Nontemporal, IsForResultsThatAreSentFromTheSlotTheyAreFoldedInto) {
   EXPECT_EQ(streamed(Collective::AllReduce, "ring", 4, kNever), Stores::All);
   EXPECT_EQ(streamed(Collective::ReduceScatter, "ring", 4, kNever), Stores::All);
   EXPECT_EQ(streamed(Collective::AllGather, "ring", 4, kNever), Stores::All);
 }
 
-TEST(Streaming, SparesWhatPeersReadWhereItLies) {
-  EXPECT_EQ(streamed(Collective::AllReduce, "ring", 4, kAlways), Stores::Some);  // the last block goes nowhere
+TEST(Nontemporal, ExcludesWhatPeersReadInPlace) {
+  EXPECT_EQ(streamed(Collective::AllReduce, "ring", 4, kAlways), Stores::Some);  // the last block is not sent
 }
 
-TEST(Streaming, SparesPartialSumsInTheOutput) {
+TEST(Nontemporal, ExcludesPartialSumsInTheOutput) {
   EXPECT_NE(streamed(Collective::AllReduce, "recursive_doubling", 8, kNever), Stores::All);
 }
 
-TEST(Streaming, IsOffUnlessAskedFor) {
+TEST(Nontemporal, IsOffUnlessAskedFor) {
   EXPECT_EQ(streamed(Collective::AllReduce, "ring", 4, kNever, false), Stores::None);
 }
 

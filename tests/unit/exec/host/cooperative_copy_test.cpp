@@ -1,4 +1,4 @@
-// A writer that copies for its reader: how it gets to the destination, and when it lets it alone.
+// The writer's half of a cooperative copy: how it reaches the destination, and when it does not copy.
 #include "exec/host/cooperative_copy.hpp"
 
 #include <gtest/gtest.h>
@@ -24,12 +24,12 @@ using link::SharedRegion;
 
 constexpr uint64_t kBytes = 300001;
 
-/// One thread is both ends: the writer has lent `from`, and the reader has taken its first share of it.
-struct Helper : testing::Test {
+/// One thread plays both ends: the writer has published `from`, and the reader has claimed its first tiles.
+struct HostCooperativeCopy : testing::Test {
   std::unique_ptr<link::LinkMemory> memory = std::make_unique<link::LinkMemory>();
   std::vector<unsigned char> from = std::vector<unsigned char>(kBytes, 7), to = std::vector<unsigned char>(kBytes);
-  link::CooperativeWriter helping;
-  link::OutLink out{.memory = memory.get(), .helping = &helping};
+  link::CooperativeWriter writer;
+  link::OutLink out{.memory = memory.get(), .cooperative_writer = &writer};
   link::InLink in{.memory = memory.get(), .addresses = true, .cooperative = true};
   Instruction op{.bytes = kBytes, .sources = 1, .cooperative = true};
   link::CmaGate gate;
@@ -38,8 +38,8 @@ struct Helper : testing::Test {
   LaneState lane;
   RankState reader;
 
-  Helper() {
-    HostWire::publish_lent(out, 7, from.data(), kBytes);
+  HostCooperativeCopy() {
+    HostWire::publish_zcopy(out, 7, from.data(), kBytes);
     link::Header header;
     EXPECT_EQ(HostWire::poll(in, header, arrival), link::Poll::Ready);
     lane.arrivals = &arrival;
@@ -49,67 +49,67 @@ struct Helper : testing::Test {
     reader.lane_count = 1;
     pointer = from.data();
   }
-  /// As processes: what is offered is an address, or a place in a region.
+  /// Acts as two processes: the offer is an address, or an offset in a region.
   void apart() {
     out.arena = from.data();
     in.addresses = false;
-    in.process = helping.process = getpid();
+    in.process = writer.process = getpid();
     in.gate = &gate;
   }
   /// `to` as a region of which the pages [first, up_to) can be offered.
   SharedRegion region(uint64_t first, uint64_t up_to) const {
     return {.id = 5, .base = to.data(), .pages = to.data() + first, .pages_end = to.data() + up_to};
   }
-  int read_some(const SharedRegion& region = {}) { return HostFold::share(in, region, op, to.data(), lane); }
+  int read_some(const SharedRegion& region = {}) { return HostReduce::copy_next_tile(in, region, op, to.data(), lane); }
   int read_all(const SharedRegion& region = {}) {
     int error = 0;
     do error = read_some(region);
-    while (error == 0 && in.sharing.phase != link::CooperativeReader::Phase::None);
+    while (error == 0 && in.cooperative_reader.phase != link::CooperativeReader::Phase::None);
     return error;
   }
-  bool help() { return help_copy({&out, 1}); }
-  /// The reader finds its message whole, of which the writer has copied some, or nothing.
+  bool copy() { return copy_for_readers({&out, 1}); }
+  /// The reader ends with the whole message, of which the writer has copied a part, or nothing.
   void expect_copied(bool cooperative) {
-    EXPECT_EQ(help(), cooperative);
+    EXPECT_EQ(copy(), cooperative);
     EXPECT_EQ(to.back(), cooperative ? 7 : 0);
     EXPECT_EQ(read_all(), 0);
     EXPECT_EQ(to, from);
-    EXPECT_FALSE(help());
+    EXPECT_FALSE(copy());
   }
 };
 
-TEST_F(Helper, CopiesWithinAProcess) {
-  EXPECT_FALSE(help()) << "nobody has asked";
+TEST_F(HostCooperativeCopy, CopiesWithinAProcess) {
+  EXPECT_FALSE(copy()) << "there is no offer";
   EXPECT_EQ(read_some(), 0);
   expect_copied(true);
 }
 
-TEST_F(Helper, PushesIntoAnotherProcess) {
+TEST_F(HostCooperativeCopy, WritesIntoAnotherProcessByCma) {
   apart();
   EXPECT_EQ(read_some(), 0);
-  if (!help()) GTEST_SKIP() << "the kernel does not permit it here";
+  if (!copy()) GTEST_SKIP() << "the kernel does not permit it here";
   expect_copied(true);
 }
 
-TEST_F(Helper, PassesTheGateOrNothing) {
+TEST_F(HostCooperativeCopy, FailsIfTheGateIsShut) {
   apart();
   EXPECT_EQ(read_some(), 0);
   gate.shut();
-  EXPECT_FALSE(help());
-  EXPECT_TRUE(helping.stopped);
+  EXPECT_FALSE(copy());
+  EXPECT_TRUE(writer.stopped);
   expect_copied(false);
 }
 
-TEST_F(Helper, IsNotAskedToPushWhereThereIsNoGate) {
+TEST_F(HostCooperativeCopy, GetsNoOfferWithoutAGate) {
   apart();
   in.gate = nullptr;
   EXPECT_EQ(read_some(), 0);
-  EXPECT_EQ(memory->offer.way, static_cast<uint64_t>(link::Route::None));
-  memory->offer.way = static_cast<uint64_t>(link::Route::Push);
+  EXPECT_EQ(memory->offer.route, static_cast<uint64_t>(link::Route::None));
+  memory->offer.route = static_cast<uint64_t>(link::Route::CmaWrite);
   expect_copied(false);
 }
 
-/// The reader's memory, mapped by the writer: here the same.
+/// The reader's memory as mapped by the writer: here the same address.
 struct Mapped : link::PeerMappings {
   explicit Mapped(std::vector<unsigned char>& all) : memory(all) {}
   std::vector<unsigned char>& memory;
@@ -119,58 +119,58 @@ struct Mapped : link::PeerMappings {
   }
 };
 
-TEST_F(Helper, CopiesIntoMemoryThatItMaps) {
+TEST_F(HostCooperativeCopy, CopiesIntoMemoryThatItMaps) {
   Mapped mappings(to);
   apart();
-  helping.process = 0;
-  helping.mappings = &mappings;
+  writer.process = 0;
+  writer.mappings = &mappings;
   op.nontemporal = true;
   EXPECT_EQ(read_some(region(0, kBytes)), 0);
   EXPECT_EQ(memory->offer.region, 5u);
   expect_copied(true);
 }
 
-TEST_F(Helper, LeavesToTheReaderWhatSharesItsPages) {
+TEST_F(HostCooperativeCopy, LeavesTheEdgesToTheReader) {
   Mapped mappings(to);
   apart();
-  helping.mappings = &mappings;
+  writer.mappings = &mappings;
   const SharedRegion pages = region(1000, kBytes - 2000);
   EXPECT_EQ(read_some(pages), 0);
-  EXPECT_TRUE(help());
+  EXPECT_TRUE(copy());
   EXPECT_EQ(std::count(to.end() - 2000, to.end(), 0), 2000);
   EXPECT_EQ(to[kBytes - 2100], 7);
   EXPECT_EQ(read_all(pages), 0);
   EXPECT_EQ(to, from);
 }
 
-TEST_F(Helper, IsNotAskedForMemoryThatIsAllShared) {
+TEST_F(HostCooperativeCopy, GetsNoOfferIfAllPagesAreShared) {
   Mapped mappings(to);
   apart();
-  helping.mappings = &mappings;
+  writer.mappings = &mappings;
   EXPECT_EQ(read_some(region(kBytes, kBytes)), 0);
-  EXPECT_EQ(memory->offer.way, static_cast<uint64_t>(link::Route::None));
+  EXPECT_EQ(memory->offer.route, static_cast<uint64_t>(link::Route::None));
   expect_copied(false);
 }
 
-TEST_F(Helper, TakesNoTrimThatMakesNoSense) {
+TEST_F(HostCooperativeCopy, RefusesInvalidEdges) {
   EXPECT_EQ(read_some(), 0);
-  for (const uint64_t trim : {uint64_t{kBytes}, kBytes << 32, uint64_t{1} << 32, ~uint64_t{0}, uint64_t{64}}) {
-    memory->offer.trim = trim;
-    EXPECT_FALSE(help()) << trim;
+  for (const uint64_t edges : {uint64_t{kBytes}, kBytes << 32, uint64_t{1} << 32, ~uint64_t{0}, uint64_t{64}}) {
+    memory->offer.edges = edges;
+    EXPECT_FALSE(copy()) << edges;
   }
-  memory->offer.trim = 0;
+  memory->offer.edges = 0;
   expect_copied(true);
 }
 
-/// A fold of two pieces that is stored to a place of which both ends are the reader's to fill, whose writer is another
-/// process than its reader: what is trimmed stays as it was, until the reader has had the message.
-TEST(Placing, LeavesToTheReaderWhatSharesItsPages) {
+/// A fold of two pieces that is stored directly to a destination with edges in another process: the edges are unchanged
+/// until the reader has copied them.
+TEST(HostDirectStore, LeavesTheEdgesToTheReader) {
   constexpr uint64_t kCount = 200000;  // elements: several tiles
   for (const uint32_t readers : {1, 2}) {
     for (const bool by_cma : {false, true}) {
-      SCOPED_TRACE(testing::Message() << readers << " readers" << (by_cma ? ", by_cma" : ""));
+      SCOPED_TRACE(testing::Message() << readers << " readers" << (by_cma ? ", by CMA" : ""));
       std::vector<uint32_t> one(kCount, 1), two(kCount, 2), sum(kCount);
-      std::vector<unsigned char> place(kCount * 4, 0xee), other(kCount * 4, 0xee);
+      std::vector<unsigned char> target(kCount * 4, 0xee), other(kCount * 4, 0xee);
       link::Arrival arrival{.data = reinterpret_cast<unsigned char*>(two.data())};
       if (by_cma) arrival.process = getpid();
       const unsigned char* pointers[2] = {reinterpret_cast<unsigned char*>(one.data()), arrival.data};
@@ -178,97 +178,97 @@ TEST(Placing, LeavesToTheReaderWhatSharesItsPages) {
       LaneState lane;
       lane.arrivals = &arrival;
       lane.pointers = pointers;
-      lane.placed = readers;
-      lane.places[0] = place.data(), lane.places[1] = other.data();
-      lane.trims[0] = {1024, 128}, lane.trims[1] = {0, 4096};
+      lane.direct_stores = readers;
+      lane.direct_to[0] = target.data(), lane.direct_to[1] = other.data();
+      lane.direct_edges[0] = {1024, 128}, lane.direct_edges[1] = {0, 4096};
       const Instruction op{.arrivals = {0, 1}, .bytes = kCount * 4, .sources = 2};
       const Arithmetic how{.fold = fold_function(DType::U32, tutti::Op::Sum), .element_bytes = 4};
       auto* const to = reinterpret_cast<unsigned char*>(sum.data());
       if (readers == 1 && !by_cma) {
-        HostFold::place(how, op, {.bytes = kCount * 4}, to, lane);
+        HostReduce::store_direct(how, op, {.bytes = kCount * 4}, to, lane);
       } else {
-        const Pulled result = HostFold::pull(how, op, {.bytes = kCount * 4}, to, nullptr, sources, lane);
+        const CmaResult result = HostReduce::run_tiled(how, op, {.bytes = kCount * 4}, to, nullptr, sources, lane);
         if (result.error == EPERM) GTEST_SKIP() << "the kernel does not permit it here";
         ASSERT_EQ(result.error, 0);
       }
       EXPECT_EQ(sum, std::vector<uint32_t>(kCount, 3));
-      const auto expect_placed = [&](const std::vector<unsigned char>& at, const link::Trim& trim) {
-        const size_t end = at.size() - trim.back;
-        EXPECT_TRUE(std::all_of(at.begin(), at.begin() + trim.front, [](unsigned char b) { return b == 0xee; }));
-        EXPECT_EQ(std::memcmp(at.data() + trim.front, to + trim.front, end - trim.front), 0);
+      const auto expect_interior = [&](const std::vector<unsigned char>& at, const link::Edges& edges) {
+        const size_t end = at.size() - edges.back;
+        EXPECT_TRUE(std::all_of(at.begin(), at.begin() + edges.front, [](unsigned char b) { return b == 0xee; }));
+        EXPECT_EQ(std::memcmp(at.data() + edges.front, to + edges.front, end - edges.front), 0);
         EXPECT_TRUE(
             std::all_of(at.begin() + static_cast<ptrdiff_t>(end), at.end(), [](unsigned char b) { return b == 0xee; }));
       };
-      expect_placed(place, lane.trims[0]);
-      if (readers == 2) expect_placed(other, lane.trims[1]);
+      expect_interior(target, lane.direct_edges[0]);
+      if (readers == 2) expect_interior(other, lane.direct_edges[1]);
     }
   }
 }
 
-TEST_F(Helper, LetsAloneWhatItCannotReach) {
+TEST_F(HostCooperativeCopy, SkipsWhatItCannotReach) {
   apart();
-  helping.process = 0;
+  writer.process = 0;
   EXPECT_EQ(read_some(), 0);
   expect_copied(false);
 }
 
-TEST_F(Helper, FollowsNoAddressOfAnotherProcess) {
+TEST_F(HostCooperativeCopy, FollowsNoAddressOfAnotherProcess) {
   apart();
   EXPECT_EQ(read_some(), 0);
-  memory->offer.way = static_cast<uint64_t>(link::Route::Address);
+  memory->offer.route = static_cast<uint64_t>(link::Route::Address);
   expect_copied(false);
 }
 
-TEST_F(Helper, KnowsNoOtherWays) {
+TEST_F(HostCooperativeCopy, RefusesUnknownRoutes) {
   EXPECT_EQ(read_some(), 0);
-  for (const uint64_t way : {uint64_t{0}, uint64_t{4}, uint64_t{0xff}, ~uint64_t{0}}) {
-    memory->offer.way = way;
-    helping.given_up = 0;
-    EXPECT_FALSE(help()) << way;
+  for (const uint64_t route : {uint64_t{0}, uint64_t{4}, uint64_t{0xff}, ~uint64_t{0}}) {
+    memory->offer.route = route;
+    writer.unreachable = 0;
+    EXPECT_FALSE(copy()) << route;
   }
-  memory->offer.way = static_cast<uint64_t>(link::Route::Shared);
-  helping.given_up = 0;
-  expect_copied(false);  // it maps nothing of the reader's
+  memory->offer.route = static_cast<uint64_t>(link::Route::Mapped);
+  writer.unreachable = 0;
+  expect_copied(false);  // it maps none of the reader's regions
 }
 
-TEST_F(Helper, StopsForGoodWhenTheKernelRefuses) {
+TEST_F(HostCooperativeCopy, StopsPermanentlyWhenTheKernelRefuses) {
   apart();
   EXPECT_EQ(read_some(), 0);
-  const uint64_t place = memory->offer.place;
-  memory->offer.place = 4096;  // where nothing is
-  EXPECT_FALSE(help());
-  EXPECT_TRUE(helping.stopped);
-  memory->offer.place = place;
+  const uint64_t target = memory->offer.target;
+  memory->offer.target = 4096;  // not mapped
+  EXPECT_FALSE(copy());
+  EXPECT_TRUE(writer.stopped);
+  memory->offer.target = target;
   expect_copied(false);
 }
 
-TEST_F(Helper, OfADeadReaderStops) {
+TEST_F(HostCooperativeCopy, StopsWhenTheReaderIsDead) {
   apart();
   const pid_t child = fork();
   if (child == 0) _exit(0);
   waitpid(child, nullptr, 0);
-  helping.process = child;
+  writer.process = child;
   EXPECT_EQ(read_some(), 0);
-  EXPECT_FALSE(help());
-  EXPECT_TRUE(helping.stopped);
+  EXPECT_FALSE(copy());
+  EXPECT_TRUE(writer.stopped);
 }
 
-TEST_F(Helper, IsRefusedByAReaderThatGivesUp) {
+TEST_F(HostCooperativeCopy, IsWithdrawnWhenTheReaderCloses) {
   EXPECT_EQ(read_some(), 0);
-  link::Offered offered;
+  link::OfferCopy offered;
   link::Tiles tiles;
-  ASSERT_TRUE(HostCooperativeWire::look(out, offered));
-  ASSERT_TRUE(HostCooperativeWire::claim(out, offered, tiles));  // and is about to copy
-  refuse_help({&in, 1});
-  EXPECT_FALSE(alone(in));
+  ASSERT_TRUE(HostCooperativeWire::find_offer(out, offered));
+  ASSERT_TRUE(HostCooperativeWire::claim_back(out, offered, tiles));  // and is about to copy
+  close_offers({&in, 1});
+  EXPECT_FALSE(writer_done(in));
   HostCooperativeWire::finish(out);
-  EXPECT_TRUE(alone(in));
-  EXPECT_FALSE(help());
+  EXPECT_TRUE(writer_done(in));
+  EXPECT_FALSE(copy());
   EXPECT_EQ(to.back(), 0);
 }
 
-/// A fold for a reader whose memory cannot be mapped: that is asked for once, and the reader copies what it is lent.
-TEST(PlacingOutOfReach, IsTriedOnce) {
+/// A fold for a reader whose memory cannot be mapped: mapping is tried once, and the reader copies the message.
+TEST(HostDirectStoreOutOfReach, IsTriedOnce) {
   struct Nowhere : link::PeerMappings {
     int asked = 0;
     unsigned char* find(uint64_t, uint64_t, uint64_t, int& error) override {
@@ -277,9 +277,9 @@ TEST(PlacingOutOfReach, IsTriedOnce) {
     }
   } mappings;
   auto memory = std::make_unique<link::LinkMemory>();
-  link::CooperativeWriter helping{.mappings = &mappings};
+  link::CooperativeWriter writer{.mappings = &mappings};
   unsigned char arena = 0;
-  link::OutLink out{.memory = memory.get(), .arena = &arena, .peer = 1, .helping = &helping};
+  link::OutLink out{.memory = memory.get(), .arena = &arena, .peer = 1, .cooperative_writer = &writer};
   link::InLink in{.memory = memory.get(), .cooperative = true};
   const uint32_t number = 0;
   const Tables tables{.outs = &number};
@@ -287,19 +287,19 @@ TEST(PlacingOutOfReach, IsTriedOnce) {
   rank.out = &out;
   LaneState lane;
   lane.tables = &tables;
-  const Instruction op{.outs = {0, 1}, .bytes = kBytes, .places = true};
+  const Instruction op{.outs = {0, 1}, .bytes = kBytes, .stores_direct = true};
   for (uint64_t message = 0; message < 3; ++message) {
-    const auto shared = static_cast<uint64_t>(link::Route::Shared);
-    HostCooperativeWire::offer(in, link::tiles_of(kBytes), {.way = shared | link::kAhead, .region = 5});
-    HostFold::claim_places(rank, lane, op);
-    EXPECT_EQ(lane.placed, 0u);
+    const auto shared = static_cast<uint64_t>(link::Route::Mapped);
+    HostCooperativeWire::offer(in, link::tiles_of(kBytes), {.route = shared | link::kEarly, .region = 5});
+    HostReduce::claim_direct_stores(rank, lane, op);
+    EXPECT_EQ(lane.direct_stores, 0u);
     ++out.next, ++in.next;
   }
   EXPECT_EQ(mappings.asked, 1);
 }
 
-/// Many messages that lie in other processes, folded in one step: each has its tile, whatever their number.
-TEST(Pulling, FoldsMoreMessagesThanTheUsualRoomHolds) {
+/// Many messages in other processes, folded in one step: each has its own tile.
+TEST(CmaTiles, HoldMoreMessagesThanTheUsualMemory) {
   constexpr uint32_t kMessages = 200;
   constexpr uint64_t kCount = 3000;  // elements: more than a tile
   std::vector<std::vector<uint32_t>> from;
@@ -316,8 +316,8 @@ TEST(Pulling, FoldsMoreMessagesThanTheUsualRoomHolds) {
   std::vector<uint32_t> sum(kCount);
   const Instruction op{.arrivals = {0, kMessages}, .bytes = kCount * 4, .sources = kMessages};
   const Arithmetic how{.fold = fold_function(DType::U32, tutti::Op::Sum), .element_bytes = 4};
-  const Pulled by_cma = HostFold::pull(how, op, {.bytes = kCount * 4}, reinterpret_cast<unsigned char*>(sum.data()),
-                                       nullptr, sources.data(), lane);
+  const CmaResult by_cma = HostReduce::run_tiled(
+      how, op, {.bytes = kCount * 4}, reinterpret_cast<unsigned char*>(sum.data()), nullptr, sources.data(), lane);
   if (by_cma.error == EPERM) GTEST_SKIP() << "the kernel does not permit it here";
   ASSERT_EQ(by_cma.error, 0);
   EXPECT_EQ(sum, std::vector<uint32_t>(kCount, kMessages * (kMessages + 1) / 2));

@@ -1,4 +1,4 @@
-// Placing: that what comes of it is the sum, whichever way ranks take turns and whatever plan they follow.
+// Direct stores give the right sums, in any order of the ranks' turns and with any plan.
 #include "exec/compile/direct_store.hpp"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include "plan/algorithm.hpp"
 #include "plan/builder.hpp"
 #include "plan/verify.hpp"
-#include "support/exec_team.hpp"
+#include "support/exec_ranks.hpp"
 
 namespace tutti::exec {
 namespace {
@@ -17,13 +17,13 @@ using plan::PlanBuilder;
 using plan::RankPlan;
 using plan::View;
 
-Team::Plans plans_of(const plan::Algorithm& algorithm, Rank ranks) {
+ExecRanks::Plans plans_of(const plan::Algorithm& algorithm, Rank ranks) {
   return [&algorithm, ranks](Rank me) { return plan::generate(algorithm, {algorithm.collective, ranks}, me); };
 }
 const plan::Algorithm& two_shot() { return *plan::find_algorithm(Collective::AllReduce, "two_shot"); }
 
-/// Plans made by hand prove nothing unless they are right.
-Team::Plans proven(Rank ranks, const std::function<RankPlan(Rank)>& plan_of) {
+/// Hand-made plans must pass the verifier.
+ExecRanks::Plans proven(Rank ranks, const std::function<RankPlan(Rank)>& plan_of) {
   std::vector<RankPlan> plans;
   for (Rank r = 0; r < ranks; ++r) plans.push_back(plan_of(r));
   const auto verdict = plan::verify(plans);
@@ -31,48 +31,50 @@ Team::Plans proven(Rank ranks, const std::function<RankPlan(Rank)>& plan_of) {
   return plan_of;
 }
 
-void expect_sums(const Team::Plans& plans, const Team::Setting& setting, uint64_t seeds, int64_t claimed = -1) {
+void expect_sums(const ExecRanks::Plans& plans, const ExecRanks::Setting& setting, uint64_t seeds,
+                 int64_t claimed = -1) {
   for (uint64_t seed = 0; seed < seeds; ++seed) {
     SCOPED_TRACE(testing::Message() << setting.ranks << " ranks, seed " << seed
-                                    << (setting.in_place ? ", in place" : "") << (setting.helps ? ", helping" : ""));
-    Team team(plans, setting);
-    ASSERT_NO_FATAL_FAILURE(team.run(seed));
-    ASSERT_NO_FATAL_FAILURE(team.expect_sums());
-    ASSERT_TRUE(claimed < 0 || claimed == team.claimed()) << team.claimed();
+                                    << (setting.in_place ? ", in place" : "")
+                                    << (setting.cooperates ? ", cooperating" : ""));
+    ExecRanks ranks(plans, setting);
+    ASSERT_NO_FATAL_FAILURE(ranks.run(seed));
+    ASSERT_NO_FATAL_FAILURE(ranks.expect_sums());
+    ASSERT_TRUE(claimed < 0 || claimed == ranks.claimed()) << ranks.claimed();
   }
 }
 
-TEST(Placing, MakesTheSumInAnyOrderOfTurns) {
-  for (const Rank ranks : {2, 3, 5, 12}) {  // of twelve a fold has more readers than places
+TEST(DirectStore, GivesTheSumInAnyOrderOfTurns) {
+  for (const Rank ranks : {2, 3, 5, 12}) {  // with twelve, a fold has more readers than kMaxDirectStores
     for (const bool in_place : {false, true}) {
-      const int64_t placed = ranks * std::min<int64_t>(ranks - 1, kMostDirectStores);
+      const int64_t stored = ranks * std::min<int64_t>(ranks - 1, kMaxDirectStores);
       ASSERT_NO_FATAL_FAILURE(
-          expect_sums(plans_of(two_shot(), ranks), {.ranks = ranks, .in_place = in_place}, 50, placed));
+          expect_sums(plans_of(two_shot(), ranks), {.ranks = ranks, .in_place = in_place}, 50, stored));
     }
   }
 }
 
-TEST(Placing, MakesTheSumByEveryAlgorithm) {
+TEST(DirectStore, GivesTheSumByEveryAlgorithm) {
   for (const plan::Algorithm* algorithm : plan::algorithms_of(Collective::AllReduce)) {
     for (const Rank ranks : {2, 3, 4, 5, 8}) {
       if (!algorithm->allows(plan::Shape{Collective::AllReduce, ranks})) continue;
       for (const bool in_place : {false, true}) {
         SCOPED_TRACE(algorithm->name);
         ASSERT_NO_FATAL_FAILURE(
-            expect_sums(plans_of(*algorithm, ranks), {.ranks = ranks, .in_place = in_place, .helps = true}, 10));
+            expect_sums(plans_of(*algorithm, ranks), {.ranks = ranks, .in_place = in_place, .cooperates = true}, 10));
       }
     }
   }
 }
 
-TEST(Placing, GoesTileByTileWhereThereAreSeveralReaders) {
-  const Team::Setting setting{.ranks = 3, .count = 400000, .window = 400000};  // chunks of half a MiB
+TEST(DirectStore, GoesTileByTileForSeveralReaders) {
+  const ExecRanks::Setting setting{.ranks = 3, .count = 400000, .window = 400000};  // chunks of half a MiB
   expect_sums(plans_of(two_shot(), 3), setting, 2, 6);
 }
 
-TEST(Placing, WaitsForAllThatLiesThere) {
-  // Rank 1 gives its input to rank 0 twice; the second one goes on to rank 2, who sums for itself. In place the sum may
-  // not be stored over that input before rank 0 has had it again, nor may rank 0 help to copy it there.
+TEST(DirectStore, WaitsForAllMessagesOfTheDestination) {
+  // Rank 1 sends its input to rank 0 twice; rank 0 forwards the second one to rank 2, which sums for itself. In place,
+  // the sum must not be stored over that input before rank 0 has received it again, nor may rank 0 copy it there.
   const auto plan_of = [](Rank me) {
     PlanBuilder plan({Collective::AllReduce, 3}, me);
     const View in = plan.input(), out = plan.output(), passed = plan.scratch(1);
@@ -94,12 +96,12 @@ TEST(Placing, WaitsForAllThatLiesThere) {
     }
     return plan.finish();
   };
-  for (const bool helps : {false, true}) {
-    expect_sums(proven(3, plan_of), {.ranks = 3, .in_place = true, .helps = helps}, 100);
+  for (const bool cooperates : {false, true}) {
+    expect_sums(proven(3, plan_of), {.ranks = 3, .in_place = true, .cooperates = cooperates}, 100);
   }
 }
 
-TEST(Placing, IsAlsoForFoldsOfWhatIsHereAlready) {
+TEST(DirectStore, IncludesFoldsOfLocalPieces) {
   const auto plan_of = [](Rank me) {
     constexpr Rank kRanks = 3;
     PlanBuilder plan({Collective::AllReduce, kRanks}, me);
@@ -122,45 +124,46 @@ TEST(Placing, IsAlsoForFoldsOfWhatIsHereAlready) {
   expect_sums(proven(3, plan_of), {.ranks = 3}, 20, 6);
 }
 
-TEST(Placing, IsRefusedByAReaderThatGivesUp) {
-  Team team(plans_of(two_shot(), 2), {});
-  for (const size_t rank : {size_t{0}, size_t{1}}) {  // both offer a place and send their input
-    RankState& state = team.state(rank);
+TEST(DirectStore, IsRefusedByAReaderThatCloses) {
+  ExecRanks ranks(plans_of(two_shot(), 2), {});
+  for (const size_t rank : {size_t{0}, size_t{1}}) {  // both offer a destination and send their input
+    RankState& state = ranks.state(rank);
     ASSERT_EQ(HostInterpreter::try_step({}, state, state.lanes[0]), Outcome::Progress);
   }
-  refuse_help(team.links(0).ins());
-  EXPECT_TRUE(std::all_of(team.links(0).ins().begin(), team.links(0).ins().end(), alone));
-  RankState& other = team.state(1);
+  close_offers(ranks.links(0).ins());
+  EXPECT_TRUE(std::all_of(ranks.links(0).ins().begin(), ranks.links(0).ins().end(), exec::writer_done));
+  RankState& other = ranks.state(1);
   ASSERT_EQ(HostInterpreter::try_step({}, other, other.lanes[0]), Outcome::Progress);  // it folds
   const auto untouched = [&](size_t rank) {
-    const auto& result = team.result(rank);
-    return std::count(result.begin(), result.end(), Team::kPoison) == static_cast<int64_t>(result.size());
+    const auto& result = ranks.result(rank);
+    return std::count(result.begin(), result.end(), ExecRanks::kPoison) == static_cast<int64_t>(result.size());
   };
   EXPECT_TRUE(untouched(0));
   EXPECT_FALSE(untouched(1));
 }
 
-TEST(TakenBack, IsTheFaultOfAReaderThatComesWhenItsWriterHasFailed) {
-  Team team(plans_of(two_shot(), 3), {.ranks = 3});
-  for (const size_t rank : {0, 1, 2}) {  // all send their inputs, which are lent
-    RankState& state = team.state(rank);
+TEST(Revoked, IsTheFaultOfAReaderWhoseWriterHasFailed) {
+  ExecRanks ranks(plans_of(two_shot(), 3), {.ranks = 3});
+  for (const size_t rank : {0, 1, 2}) {  // all send their inputs, zero-copy
+    RankState& state = ranks.state(rank);
     for (int peer = 0; peer < 2; ++peer) {
       ASSERT_EQ(HostInterpreter::try_step({}, state, state.lanes[0]), Outcome::Progress);
     }
   }
-  let_go(team.links(1).outs(), team.links(1).ins(), [](Rank) { return false; });
-  RankState& reader = team.state(0);
+  release_buffers(ranks.links(1).outs(), ranks.links(1).ins(), [](Rank) { return false; });
+  RankState& reader = ranks.state(0);
   ASSERT_EQ(HostInterpreter::try_step({}, reader, reader.lanes[0]), Outcome::Fault);
-  EXPECT_EQ(reader.fault.kind, FaultKind::TakenBack);
+  EXPECT_EQ(reader.fault.kind, FaultKind::Revoked);
   EXPECT_EQ(reader.fault.peer, 1);
-  const auto& result = team.result(0);
-  EXPECT_EQ(std::count(result.begin(), result.end(), Team::kPoison), static_cast<int64_t>(result.size()));
-  let_go(team.links(2).outs(), team.links(2).ins(), [](Rank) { return false; });  // nobody holds what it has lent
+  const auto& result = ranks.result(0);
+  EXPECT_EQ(std::count(result.begin(), result.end(), ExecRanks::kPoison), static_cast<int64_t>(result.size()));
+  release_buffers(ranks.links(2).outs(), ranks.links(2).ins(),
+                  [](Rank) { return false; });  // no reader has begun to read
 }
 
-TEST(Placing, IsTriedWhereAnAlgorithmSaysSo) {
+TEST(DirectStore, IsUsedIfTheAlgorithmSaysSo) {
   for (const plan::Algorithm* algorithm : plan::algorithms_of(Collective::AllReduce)) {
-    bool offered = false, placed = false;
+    bool offered = false, stored = false;
     for (Rank ranks = 2; ranks < 10; ++ranks) {
       if (!algorithm->allows(plan::Shape{Collective::AllReduce, ranks})) continue;
       for (Rank me = 0; me < ranks; ++me) {
@@ -170,11 +173,11 @@ TEST(Placing, IsTriedWhereAnAlgorithmSaysSo) {
         const Geometry geometry{.count = 1000, .window = 1000, .element_bytes = 4, .direct_store_from = 1};
         for (const Instruction& op : lower(plans_of(*algorithm, ranks)(me), geometry, links).last.ops) {
           offered = offered || op.offers;
-          placed = placed || op.places;
+          stored = stored || op.stores_direct;
         }
       }
     }
-    EXPECT_EQ(algorithm->places, offered && placed) << algorithm->name;
+    EXPECT_EQ(algorithm->direct_stores, offered && stored) << algorithm->name;
   }
 }
 

@@ -1,4 +1,4 @@
-// A call that fails: from its end on its caller's buffers are the caller's alone, whatever other ranks were at.
+// After a failed call, no other rank touches the caller's buffers, whatever it was doing.
 #include "exec/host/release_buffers.hpp"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ namespace tutti::exec {
 namespace {
 
 using link::HostCooperativeWire;
-using link::HostLendWire;
+using link::HostRevokeWire;
 using link::HostWire;
 using link::SharedMemory;
 using link::SharedRegion;
@@ -36,13 +36,13 @@ constexpr unsigned char kPattern = 0x5a, kStored = 7;
 
 bool nobody(Rank) { return false; }
 
-/// Memory that a forked child shares with us.
+/// Memory shared with a forked child.
 struct Common {
   link::LinkMemory link;
   std::atomic<int> result;
 };
 
-/// The writer of a link: another process, which is stopped when it has claimed what was offered, and then writes.
+/// The writer of a link: another process, which is stopped after it has claimed an offer, and writes when resumed.
 class Writer {
  public:
   explicit Writer(const std::function<int()>& claim_stop_and_write) {
@@ -59,8 +59,8 @@ class Writer {
     ::kill(process_, SIGKILL);
     waitpid(process_, nullptr, 0);
   }
-  /// It goes on, to its end. What came of its write.
-  int go_on() {
+  /// Resumes the process and waits for its end. Returns the result of its write.
+  int resume() {
     ::kill(process_, SIGCONT);
     siginfo_t end{};
     waitid(P_PID, static_cast<id_t>(process_), &end, WEXITED | WNOWAIT);
@@ -84,55 +84,56 @@ class Writer {
   pid_t process_ = -1;
 };
 
-/// An offer to fold the next message to `to`, as a rank makes it that enters a round.
+/// Makes an early offer for the next message, as a rank does when it enters a round.
 void offer(link::InLink& in, const SharedRegion& region, unsigned char* to, uint64_t bytes) {
-  HostFold::offer_place(in, region, {.bytes = bytes, .offers = true}, to, 0);
+  HostReduce::offer_direct_store(in, region, {.bytes = bytes, .offers = true}, to, 0);
 }
 
 bool claim_all(link::LinkMemory* link, uint64_t bytes) {
-  link::CooperativeWriter helping;
-  link::OutLink out{.memory = link, .helping = &helping};
+  link::CooperativeWriter state;
+  link::OutLink out{.memory = link, .cooperative_writer = &state};
   return HostCooperativeWire::claim_all(out, bytes);
 }
 
-struct LetGo : testing::Test {
+struct ReleaseBuffers : testing::Test {
   SharedMemory& memory = SharedMemory::of_this_process();
-  LetGo() { Writer::renew(); }
+  ReleaseBuffers() { Writer::renew(); }
 };
 
-TEST_F(LetGo, PartsWithPagesThatAStoppedWriterMayStoreTo) {
+TEST_F(ReleaseBuffers, ReplacesPagesThatAStoppedWriterMayStoreTo) {
   auto* const data = static_cast<unsigned char*>(memory.allocate(3 * kBytes));
-  unsigned char* const to = data + kBytes + 100;  // beside pages with something else in them
+  unsigned char* const to = data + kBytes + 100;  // the first page reading something else too
   std::memset(data, 1, 3 * kBytes);
   link::InLink in{.memory = &Writer::common().link, .peer = 1, .cooperative = true};
   const SharedRegion region = memory.find(to, kBytes);
-  const link::SharedMemory::Given given = memory.give(region.id);
+  const link::SharedMemory::Exported exported = memory.export_region(region.id);
   offer(in, region, to, kBytes);
-  ASSERT_EQ(in.sharing.phase, link::CooperativeReader::Phase::Open);
-  const auto [front, back] = in.sharing.trim;
+  ASSERT_EQ(in.cooperative_reader.phase, link::CooperativeReader::Phase::Open);
+  const auto [front, back] = in.cooperative_reader.edges;
   ASSERT_GT(front, 0u);
   ASSERT_GT(back, 0u);
   Writer writer([&, &front = front, &back = back] {
-    void* const base = mmap(nullptr, given.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, given.fd.get(), 0);
+    void* const base = mmap(nullptr, exported.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, exported.fd.get(), 0);
     if (base == MAP_FAILED || !claim_all(&Writer::common().link, kBytes)) return 1;
     raise(SIGSTOP);
-    auto* const place = static_cast<unsigned char*>(base) + (to - region.base);
-    std::memset(place + front, kStored, kBytes - front - back);
+    auto* const target = static_cast<unsigned char*>(base) + (to - region.base);
+    std::memset(target + front, kStored, kBytes - front - back);
     return 0;
   });
   in.process = writer.process();
-  let_go({}, {&in, 1}, nobody);
-  EXPECT_TRUE(std::all_of(data, to, [](unsigned char byte) { return byte == 1; })) << "it is not ours to change";
+  release_buffers({}, {&in, 1}, nobody);
+  EXPECT_TRUE(std::all_of(data, to, [](unsigned char byte) { return byte == 1; }))
+      << "bytes outside the buffer are unchanged";
   EXPECT_TRUE(std::all_of(to + kBytes, data + 3 * kBytes, [](unsigned char byte) { return byte == 1; }));
   std::memset(data, kPattern, 3 * kBytes);
-  ASSERT_EQ(writer.go_on(), 0);
+  ASSERT_EQ(writer.resume(), 0);
   EXPECT_EQ(std::count(data, data + 3 * kBytes, kPattern), static_cast<ptrdiff_t>(3 * kBytes));
-  EXPECT_EQ(memory.find(to, kBytes).id, 0u) << "nobody can map what is there now";
+  EXPECT_EQ(memory.find(to, kBytes).id, 0u) << "peers cannot map the new pages";
   EXPECT_EQ(memory.find(data, kBytes).id, region.id);
   memory.release(data);
 }
 
-TEST_F(LetGo, KeepsMemoryThatOnlyTheDeadHaveMapped) {
+TEST_F(ReleaseBuffers, KeepsMemoryThatOnlyDeadProcessesHaveMapped) {
   auto* const data = static_cast<unsigned char*>(memory.allocate(kBytes));
   link::InLink in{.memory = &Writer::common().link, .peer = 1, .cooperative = true};
   const SharedRegion region = memory.find(data, kBytes);
@@ -144,12 +145,12 @@ TEST_F(LetGo, KeepsMemoryThatOnlyTheDeadHaveMapped) {
   });
   in.process = writer.process();
   writer.kill();
-  let_go({}, {&in, 1}, [](Rank) { return true; });
+  release_buffers({}, {&in, 1}, [](Rank) { return true; });
   EXPECT_EQ(memory.find(data, kBytes).id, region.id);
   memory.release(data);
 }
 
-TEST_F(LetGo, ShutsTheGateBeforeAWriterThatWasStoppedOnItsWay) {
+TEST_F(ReleaseBuffers, ShutsTheGateBeforeAStoppedWriterPassesIt) {
   std::vector<unsigned char> from(kBytes, kStored), to(kBytes);
   link::CmaGate gate;
   prctl(PR_SET_PTRACER, getpid(), 0, 0, 0);  // Yama: this process's children may attach to it
@@ -160,74 +161,75 @@ TEST_F(LetGo, ShutsTheGateBeforeAWriterThatWasStoppedOnItsWay) {
   LaneState lane;
   lane.arrivals = &arrival;
   lane.pointers = &pointer;
-  ASSERT_EQ(HostFold::share(in, {}, op, to.data(), lane), 0);
+  ASSERT_EQ(HostReduce::copy_next_tile(in, {}, op, to.data(), lane), 0);
   const pid_t owner = getpid();
   Writer writer([&] {
     const link::Offer& offer = Writer::common().link.offer;
-    link::CooperativeWriter helping;
-    helping.lent[0] = {1, from.data(), kBytes};
-    link::OutLink out{.memory = &Writer::common().link, .next = 1, .helping = &helping};
-    link::Offered offered;
+    link::CooperativeWriter state;
+    state.messages[0] = {1, from.data(), kBytes};
+    link::OutLink out{.memory = &Writer::common().link, .next = 1, .cooperative_writer = &state};
+    link::OfferCopy offered;
     link::Tiles tiles;
-    if (!HostCooperativeWire::look(out, offered) || !HostCooperativeWire::claim(out, offered, tiles)) return -1;
-    if (link::cma_write(owner, from.data(), reinterpret_cast<unsigned char*>(offer.place), 1, offer.region) != 0)
+    if (!HostCooperativeWire::find_offer(out, offered) || !HostCooperativeWire::claim_back(out, offered, tiles))
+      return -1;
+    if (link::cma_write(owner, from.data(), reinterpret_cast<unsigned char*>(offer.target), 1, offer.region) != 0)
       return -2;
     raise(SIGSTOP);
-    return link::cma_write(owner, from.data(), reinterpret_cast<unsigned char*>(offer.place), kBytes, offer.region);
+    return link::cma_write(owner, from.data(), reinterpret_cast<unsigned char*>(offer.target), kBytes, offer.region);
   });
   in.process = writer.process();
-  EXPECT_FALSE(alone(in));
-  let_go({}, {&in, 1}, nobody);
+  EXPECT_FALSE(writer_done(in));
+  release_buffers({}, {&in, 1}, nobody);
   std::fill(to.begin(), to.end(), kPattern);
-  const int result = writer.go_on();
+  const int result = writer.resume();
   if (result == -2) GTEST_SKIP() << "the kernel does not permit it here";
   EXPECT_EQ(result, EFAULT);
   EXPECT_EQ(std::count(to.begin(), to.end(), kPattern), static_cast<ptrdiff_t>(kBytes));
 }
 
-/// Links of threads: the readers of the first have not come, and never will; that of the second is in the middle.
-TEST_F(LetGo, WaitsForAThreadThatReadsWhatWasLent) {
+/// Links between threads: the reader of the first never comes; that of the second is in the middle of a read.
+TEST_F(ReleaseBuffers, WaitsForAThreadThatReadsAZeroCopyMessage) {
   std::vector<std::unique_ptr<link::LinkMemory>> links;
   std::vector<link::OutLink> outs;
   for (int i = 0; i < 3; ++i) {
     links.push_back(std::make_unique<link::LinkMemory>());
     outs.push_back({.memory = links.back().get()});
   }
-  auto lent = std::make_unique<std::vector<int>>(1000, 1);
-  for (auto& out : outs) HostWire::publish_lent(out, 7, reinterpret_cast<unsigned char*>(lent->data()), 4000);
-  std::atomic<bool> holds = false, returned = false, over = false;
+  auto message = std::make_unique<std::vector<int>>(1000, 1);
+  for (auto& out : outs) HostWire::publish_zcopy(out, 7, reinterpret_cast<unsigned char*>(message->data()), 4000);
+  std::atomic<bool> reading = false, returned = false, over = false;
   int sum = 0;
   std::thread reader([&] {
     link::InLink in{.memory = links[1].get(), .addresses = true};
-    EXPECT_TRUE(HostLendWire::hold(in));
-    const int* const words = lent->data();
-    holds = true;
-    nap(1.5);  // longer than anybody but a thread is waited for
+    EXPECT_TRUE(HostRevokeWire::begin_read(in));
+    const int* const words = message->data();
+    reading = true;
+    nap(1.5);  // longer than the wait for another process
     EXPECT_FALSE(returned) << "its memory is being read";
     for (int i = 0; i < 1000; ++i) sum += words[i];
     over = true;
-    HostLendWire::release(in);
+    HostRevokeWire::end_read(in);
   });
-  while (!holds) nap(1e-4);
-  let_go(outs, {}, nobody);
+  while (!reading) nap(1e-4);
+  release_buffers(outs, {}, nobody);
   returned = true;
-  lent.reset();
+  message.reset();
   reader.join();
   EXPECT_TRUE(over);
   EXPECT_EQ(sum, 1000);
   link::InLink late{.memory = links[0].get(), .addresses = true};
-  EXPECT_FALSE(HostLendWire::hold(late));
+  EXPECT_FALSE(HostRevokeWire::begin_read(late));
 }
 
-TEST_F(LetGo, WaitsForAThreadThatStoresWhatItHasClaimed) {
+TEST_F(ReleaseBuffers, WaitsForAThreadThatStoresWhatItHasClaimed) {
   auto link = std::make_unique<link::LinkMemory>();
   std::vector<unsigned char> to(kBytes);
   link::InLink in{.memory = link.get(), .addresses = true, .cooperative = true};
   offer(in, {}, to.data(), kBytes);
   std::atomic<bool> claimed = false, returned = false;
   std::thread writer([&] {
-    link::CooperativeWriter helping;
-    link::OutLink out{.memory = link.get(), .helping = &helping};
+    link::CooperativeWriter state;
+    link::OutLink out{.memory = link.get(), .cooperative_writer = &state};
     EXPECT_TRUE(HostCooperativeWire::claim_all(out, kBytes));
     claimed = true;
     nap(1.5);
@@ -236,21 +238,21 @@ TEST_F(LetGo, WaitsForAThreadThatStoresWhatItHasClaimed) {
     HostCooperativeWire::finish(out);
   });
   while (!claimed) nap(1e-4);
-  let_go({}, {&in, 1}, nobody);
+  release_buffers({}, {&in, 1}, nobody);
   returned = true;
   std::vector<unsigned char>().swap(to);
   writer.join();
 }
 
-TEST_F(LetGo, TellsAReaderOfAnotherProcessThatItComesTooLate) {
+TEST_F(ReleaseBuffers, RevokesMessagesOfAReaderInAnotherProcess) {
   unsigned char arena = 0;
   link::OutLink out{.memory = &Writer::common().link, .arena = &arena, .peer = 1};
   std::vector<unsigned char> data(100000);
-  HostWire::publish_lent(out, 7, data.data(), data.size());
+  HostWire::publish_zcopy(out, 7, data.data(), data.size());
   link::InLink in{.memory = &Writer::common().link, .process = getpid()};
-  EXPECT_TRUE(HostLendWire::was_lent(in));
-  let_go({&out, 1}, {}, nobody);
-  EXPECT_FALSE(HostLendWire::was_lent(in));
+  EXPECT_TRUE(HostRevokeWire::still_valid(in));
+  release_buffers({&out, 1}, {}, nobody);
+  EXPECT_FALSE(HostRevokeWire::still_valid(in));
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ TEST(FaultPlan, ReadsEveryPart) {
   EXPECT_EQ(plan.seed, ~uint64_t{0});
 }
 
-TEST(FaultPlan, OfNothingLeavesLinksAlone) {
+TEST(FaultPlan, OfEmptyTextHasNoFaults) {
   const FaultPlan plan = parse_fault_plan("");
   EXPECT_EQ(plan.delay + plan.latency + plan.jitter, 0);
   EXPECT_EQ(plan.stall, FaultPlan::kNever);

@@ -21,7 +21,7 @@ Fd memfd(uint64_t bytes, unsigned flags, int seals) {
   return fd;
 }
 
-/// Code and words of what `body` throws.
+/// Code and text of what `body` throws.
 std::pair<Code, std::string> thrown_by(const std::function<void()>& body) {
   try {
     body();
@@ -31,7 +31,7 @@ std::pair<Code, std::string> thrown_by(const std::function<void()>& body) {
   return {Code::Ok, ""};
 }
 
-TEST(Segment, IsZeroedMemoryOfWholePagesThatIsAllThereAndCannotShrink) {
+TEST(Segment, IsZeroedAllocatedMemoryOfWholePagesThatCannotShrink) {
   const Segment segment = Segment::create(10000);
   EXPECT_EQ(segment.bytes(), 12288u);
   for (uint64_t i = 0; i < segment.bytes(); ++i) ASSERT_EQ(segment.base()[i], 0);
@@ -59,7 +59,7 @@ long faults() {
   return usage.ru_minflt;
 }
 
-/// Plain stores: a sanitizer's own would have faults of their own.
+/// Plain stores, because a sanitizer's instrumentation would cause page faults of its own.
 [[gnu::no_sanitize_address, gnu::no_sanitize_thread]] void touch(unsigned char* base, uint64_t pages) {
   for (uint64_t page = 0; page < pages; ++page) const_cast<volatile unsigned char*>(base)[page * 4096] = 1;
 }

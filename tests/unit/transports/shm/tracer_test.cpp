@@ -1,4 +1,4 @@
-// Whom a process names to Yama.
+// Which process a rank names to Yama.
 #include "transports/shm/tracer.hpp"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ int tracer(int self, const std::vector<int>& others, bool whole_machine = kMachi
   return tracer_for(self, others, parent_of, whole_machine);
 }
 
-TEST(Tracer, IsTheLauncherOfAll) {
+TEST(Tracer, IsTheCommonLauncher) {
   EXPECT_EQ(tracer(30, {31, 40}), 20);
   EXPECT_EQ(tracer(40, {30, 31}), 20);
   EXPECT_EQ(tracer(30, {20}), 20);
@@ -36,18 +36,18 @@ TEST(Tracer, IsNeverTheFirstProcessOfTheMachine) {
   EXPECT_EQ(tracer(30, {21, 31}, kContainer), 1);
 }
 
-TEST(Tracer, IsTheOtherWhereThereIsButOneWithoutACommonAncestor) {
+TEST(Tracer, IsASingleOtherProcessWithoutACommonAncestor) {
   EXPECT_EQ(tracer(30, {21}), 21);
-  EXPECT_EQ(tracer(30, {99}), 99) << "nothing is known of it";
+  EXPECT_EQ(tracer(30, {99}), 99) << "its parent is unknown";
   EXPECT_EQ(tracer(99, {30, 31}), 0);
 }
 
-TEST(Tracer, WidensToWhatWasNamedBefore) {
+TEST(Tracer, IncludesThoseNamedBefore) {
   EXPECT_EQ(tracer(40, {32}), 32);
   EXPECT_EQ(tracer(40, {30, 32}), 20) << "32 was named for an earlier communicator";
 }
 
-TEST(Tracer, OfACircleIsFoundAllTheSame) {
+TEST(Tracer, IsFoundDespiteACycleOfParents) {
   const auto circle = [](int process) { return process == 5 ? 6 : 5; };
   const int others[] = {7};
   EXPECT_EQ(tracer_for(5, others, circle, kMachine), 5);

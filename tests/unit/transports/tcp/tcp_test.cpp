@@ -1,4 +1,4 @@
-// The two ends of a tcp link, each alone with a stream whose other end the test holds.
+// The two ends of a tcp link, each with a stream whose other end is the test.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -28,7 +28,7 @@ std::string header(uint64_t number, uint64_t tag, uint64_t length) {
   return {reinterpret_cast<const char*>(bytes), sizeof bytes};
 }
 
-/// A receiver fed by hand.
+/// A receiver whose stream the test writes.
 struct TcpReceiver : testing::Test {
   TcpReceiver() { receiver.attach(std::move(stream.theirs)); }
 
@@ -78,7 +78,7 @@ TEST_F(TcpReceiver, PutsTogetherWhatArrivesByteByByte) {
   EXPECT_EQ(take(), "(none)");
 }
 
-TEST_F(TcpReceiver, StopsReadingWhenItHoldsWhatItMay) {
+TEST_F(TcpReceiver, StopsReadingWhenItsRingIsFull) {
   for (uint64_t m = 0; m < 3 * link::kSlots; ++m) feed(header(m, m, 50) + std::string(50, static_cast<char>('a' + m)));
   for (uint64_t m = 0; m < 3 * link::kSlots; ++m) {
     ASSERT_TRUE(progress().ok());
@@ -89,7 +89,7 @@ TEST_F(TcpReceiver, StopsReadingWhenItHoldsWhatItMay) {
   EXPECT_EQ(take(), "(none)");
 }
 
-TEST_F(TcpReceiver, UsesTheSameMemoryAgainAndAgain) {
+TEST_F(TcpReceiver, ReusesItsMemory) {
   std::set<const unsigned char*> places;
   for (uint64_t m = 0; m < 100; ++m) {
     feed(header(m, m, 5000) + std::string(5000, 'x'));
@@ -100,7 +100,7 @@ TEST_F(TcpReceiver, UsesTheSameMemoryAgainAndAgain) {
   EXPECT_EQ(places.size(), 1u) << "a reader that keeps up needs one buffer";
 }
 
-TEST_F(TcpReceiver, FindsGarbageAndSaysWhoseItIs) {
+TEST_F(TcpReceiver, RejectsInvalidHeadersAndNamesTheSender) {
   const std::string cases[] = {std::string(kHeaderBytes, '\0'),
                                "GET / HTTP/1.1\r\nHost: example.com\r\n",
                                header(1, 0, 8),
@@ -115,11 +115,11 @@ TEST_F(TcpReceiver, FindsGarbageAndSaysWhoseItIs) {
     bool moved = false;
     const Status status = fresh.progress(moved);
     EXPECT_EQ(status.code, Code::ProtocolError) << bytes;
-    EXPECT_NE(status.text.find("from rank 3 (link_lane 9) as message 0"), std::string::npos) << status.text;
+    EXPECT_NE(status.text.find("message 0 from rank 3 (link lane 9) is invalid"), std::string::npos) << status.text;
   }
 }
 
-TEST_F(TcpReceiver, TakesTheEndOfAStreamBetweenMessagesAsItIs) {
+TEST_F(TcpReceiver, AcceptsTheEndOfAStreamBetweenMessages) {
   feed(header(0, 0, 3) + "abc");
   hang_up();
   EXPECT_TRUE(progress().ok());
@@ -140,7 +140,7 @@ TEST_F(TcpReceiver, SaysWhoseStreamEndedInTheMiddleOfAMessage) {
     bool moved = false;
     const Status status = fresh.progress(moved);
     EXPECT_EQ(status.code, Code::PeerFailed) << cut;
-    EXPECT_NE(status.text.find("from rank 3 (link_lane 9) broke in message 0"), std::string::npos) << status.text;
+    EXPECT_NE(status.text.find("from rank 3 (link lane 9) broke in message 0"), std::string::npos) << status.text;
   }
 }
 
@@ -162,10 +162,10 @@ struct TcpSender : testing::Test {
   }
 };
 
-TEST_F(TcpSender, SendsHeadersAndPayloadsAndGivesBackWhatItSent) {
+TEST_F(TcpSender, SendsHeadersAndPayloadsAndConsumesThem) {
   const std::string large(3000, 'L');
   link::HostWire::publish_inline(out, 7, reinterpret_cast<const unsigned char*>("abc"), 3);
-  link::HostWire::publish_lent(out, 8, reinterpret_cast<const unsigned char*>(large.data()), large.size());
+  link::HostWire::publish_zcopy(out, 8, reinterpret_cast<const unsigned char*>(large.data()), large.size());
   EXPECT_TRUE(sender.waiting());
   ASSERT_TRUE(progress().ok());
   EXPECT_FALSE(sender.waiting());
@@ -174,17 +174,17 @@ TEST_F(TcpSender, SendsHeadersAndPayloadsAndGivesBackWhatItSent) {
   EXPECT_EQ(out.acked, 2u);
 }
 
-TEST_F(TcpSender, GoesOnWhereTheStreamTookNoMore) {
+TEST_F(TcpSender, ContinuesAfterAFullStream) {
   std::string large(3 << 20, '\0');
   for (size_t i = 0; i < large.size(); ++i) large[i] = static_cast<char>(i * 7 + i / 1000);
-  link::HostWire::publish_lent(out, 8, reinterpret_cast<const unsigned char*>(large.data()), large.size());
+  link::HostWire::publish_zcopy(out, 8, reinterpret_cast<const unsigned char*>(large.data()), large.size());
   link::HostWire::publish_inline(out, 9, reinterpret_cast<const unsigned char*>("end"), 3);
   std::string got;
   for (int turn = 0; turn < 10000 && sender.waiting(); ++turn) {
     ASSERT_TRUE(progress().ok());
     link::HostWire::refresh(out);
     if (turn == 0) {
-      EXPECT_EQ(out.acked, 0u) << "its last byte has not gone";
+      EXPECT_EQ(out.acked, 0u) << "its last byte is not sent";
       EXPECT_FALSE(sender.busy()) << "nothing can be sent before the kernel says so";
     }
     got += receive(100000);
@@ -198,24 +198,24 @@ TEST_F(TcpSender, GoesOnWhereTheStreamTookNoMore) {
   EXPECT_TRUE(got == header(0, 8, large.size()) + large + header(1, 9, 3) + "end");
 }
 
-TEST_F(TcpSender, SaysWhoseReaderHasGone) {
+TEST_F(TcpSender, NamesAReaderThatHasGone) {
   stream.ours.reset();
   link::HostWire::publish_inline(out, 7, nullptr, 0);
   const Status status = progress();
   EXPECT_EQ(status.code, Code::PeerFailed);
-  EXPECT_NE(status.text.find("to rank 5 (link_lane 2) broke at message 0"), std::string::npos) << status.text;
+  EXPECT_NE(status.text.find("to rank 5 (link lane 2) broke at message 0"), std::string::npos) << status.text;
 }
 
-TEST_F(TcpSender, RefusesAMessageThatNoReceiverWouldTake) {
+TEST_F(TcpSender, RefusesAMessageThatIsTooLong) {
   static const unsigned char kByte = 0;
   link::HostWire::publish_staged(out, 7, &kByte, kMaxMessage + 1);
   EXPECT_EQ(progress().code, Code::InternalError);
 }
 
-TEST_F(TcpSender, LetsGoOfAllMemoryWhenItIsStopped) {
+TEST_F(TcpSender, ConsumesAllMessagesWhenItIsStopped) {
   const std::string large(3 << 20, 'x');
   for (int i = 0; i < 3; ++i) {
-    link::HostWire::publish_lent(out, 8, reinterpret_cast<const unsigned char*>(large.data()), large.size());
+    link::HostWire::publish_zcopy(out, 8, reinterpret_cast<const unsigned char*>(large.data()), large.size());
   }
   ASSERT_TRUE(progress().ok());
   EXPECT_TRUE(sender.waiting());

@@ -1,4 +1,4 @@
-"""A program that has been started and waits to be told what to do; bench/peers/seat.hpp is its other half."""
+"""The driver's end of the pipes to a program of the comparison; bench/peers/driver_pipes.hpp is the other end."""
 
 import os
 import select
@@ -13,7 +13,7 @@ class Lost(Exception):
     """A program that ended, failed or did not answer; it says so itself."""
 
 
-class Crew:
+class RankGroup:
     """The ranks of one program. Used in one thread."""
 
     def __init__(self, program, ranks, cores, folder=None, limit=60.0):
@@ -23,7 +23,7 @@ class Crew:
         paths = [f"{self.home}/turn.{rank}" for rank in range(ranks)]
         for path in (*paths, f"{self.home}/said"):
             os.mkfifo(path, 0o600)
-        # For reading and writing: opening waits for nobody, and a pipe whose rank has died is no signal.
+        # For reading and writing: opening does not block, and a pipe whose rank has died raises no signal.
         self.turns = [os.open(path, os.O_RDWR | os.O_CLOEXEC) for path in paths]
         self.said = os.open(f"{self.home}/said", os.O_RDWR | os.O_CLOEXEC)
         self.text = b""

@@ -1,4 +1,4 @@
-#include "conformance/crew.hpp"
+#include "conformance/rank_group.hpp"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -33,7 +33,7 @@ class SharedBoard {
   CallBoard* board_;
 };
 
-/// The way of the unique id from the first process to the others: a pipe, one copy for each.
+/// Sends the unique id from the first process to the others: a pipe, with one copy for each.
 struct Handout {
   int ends[2] = {-1, -1};
   Handout() {

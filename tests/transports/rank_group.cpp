@@ -1,4 +1,4 @@
-#include "transports/team.hpp"
+#include "transports/rank_group.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -25,15 +25,15 @@ std::string unique_job() {
 
 }  // namespace
 
-Team::Team(Rank ranks, bool processes) : ranks_(ranks), processes_(processes), job_(unique_job()) {
+RankGroup::RankGroup(Rank ranks, bool processes) : ranks_(ranks), processes_(processes), job_(unique_job()) {
   void* const memory = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw_error(Code::OutOfMemory, "mmap failed");
   shared_ = new (memory) Shared;
 }
 
-Team::~Team() { ::munmap(shared_, sizeof(Shared)); }
+RankGroup::~RankGroup() { ::munmap(shared_, sizeof(Shared)); }
 
-void Team::run(const std::function<void(Rank)>& body, Rank victim) {
+void RankGroup::run(const std::function<void(Rank)>& body, Rank victim) {
   if (processes_) {
     run_processes(body, victim);
   } else {
@@ -41,7 +41,7 @@ void Team::run(const std::function<void(Rank)>& body, Rank victim) {
   }
 }
 
-void Team::guarded(const std::function<void(Rank)>& body, Rank rank) {
+void RankGroup::guarded(const std::function<void(Rank)>& body, Rank rank) {
   try {
     body(rank);
   } catch (const std::exception& error) {
@@ -50,20 +50,20 @@ void Team::guarded(const std::function<void(Rank)>& body, Rank rank) {
   if (testing::Test::HasFailure()) shared_->failed = true;
 }
 
-void Team::run_threads(const std::function<void(Rank)>& body) {
+void RankGroup::run_threads(const std::function<void(Rank)>& body) {
   std::vector<std::thread> threads;
   for (Rank rank = 0; rank < ranks_; ++rank) threads.emplace_back([&, rank] { guarded(body, rank); });
   for (std::thread& thread : threads) thread.join();
 }
 
-void Team::run_processes(const std::function<void(Rank)>& body, Rank victim) {
+void RankGroup::run_processes(const std::function<void(Rank)>& body, Rank victim) {
   std::vector<pid_t> children;
   std::fflush(nullptr);
   for (Rank rank = 0; rank < ranks_; ++rank) {
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      ::alarm(static_cast<unsigned>(2 * kPatience));  // whatever happens, nothing stays
+      ::alarm(static_cast<unsigned>(2 * kWaitLimit));  // ends the process in any case
       guarded(body, rank);
       std::fflush(nullptr);
       ::_exit(testing::Test::HasFailure() ? 1 : 0);
@@ -79,36 +79,36 @@ void Team::run_processes(const std::function<void(Rank)>& body, Rank victim) {
   }
 }
 
-void Team::meet() {
+void RankGroup::barrier() {
   const auto ranks = static_cast<uint32_t>(ranks_);
   const uint32_t full = (shared_->arrived++ / ranks + 1) * ranks;
-  for (const Deadline deadline = Deadline::in(kPatience); shared_->arrived < full; std::this_thread::yield()) {
+  for (const Deadline deadline = Deadline::in(kWaitLimit); shared_->arrived < full; std::this_thread::yield()) {
     check();
     if (deadline.passed()) throw_error(Code::Timeout, "not all ranks came");
   }
 }
 
-void Team::check() const {
+void RankGroup::check() const {
   if (shared_->failed) throw_error(Code::Aborted, "another rank failed");
 }
 
-Seat::Seat(Team& of, Rank me, const MakeTransport& make)
-    : team(of),
+TestRank::TestRank(RankGroup& of, Rank me, const MakeTransport& make)
+    : group(of),
       rank(me),
       wireup(of.job(), me, of.ranks()),
       memory(transports::Segment::create(kArena)),
       arena(memory.base(), memory.bytes()),
       transport(make({.wireup = &wireup, .arena = &arena, .arena_fd = memory.fd()})) {}
 
-void Seat::turn() {
+void TestRank::turn() {
   bool moved = false;
   transport->progress(moved).throw_if_bad();
   if (!moved && !transport->sleep(0.001)) std::this_thread::yield();
 }
 
-void Seat::until(const std::function<bool()>& done, const char* what) {
-  for (const Deadline deadline = Deadline::in(kPatience); !done(); turn()) {
-    team.check();
+void TestRank::until(const std::function<bool()>& done, const char* what) {
+  for (const Deadline deadline = Deadline::in(kWaitLimit); !done(); turn()) {
+    group.check();
     if (deadline.passed()) throw_error(Code::Timeout, "rank {} waited in vain for {}", rank, what);
   }
 }

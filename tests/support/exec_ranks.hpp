@@ -1,4 +1,4 @@
-// All ranks of one all-reduce in one thread, a step at a time, in an order that a seed decides.
+// All ranks of one all-reduce in one thread, one step at a time, in an order given by a seed.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@
 
 namespace tutti::exec {
 
-/// The links of ranks that are all in this process.
+/// The links of ranks in this process.
 struct Wires {
   struct Key {
     Rank from, to;
@@ -28,7 +28,7 @@ struct Wires {
     auto operator<=>(const Key&) const = default;
   };
   std::map<Key, std::unique_ptr<link::LinkMemory>> memory;
-  std::map<Key, link::CooperativeWriter> helping;
+  std::map<Key, link::CooperativeWriter> cooperative_writers;
 
   link::LinkMemory* of(const Key& key) {
     auto& made = memory[key];
@@ -37,65 +37,68 @@ struct Wires {
   }
 };
 
-/// One rank's. All that is lent is read where it is.
+/// One rank's links. Zero-copy messages are read in place.
 class Wired : public Connector {
  public:
-  Wired(Wires& wires, Rank rank, bool cooperative = true) : wires_(wires), rank_(rank), helped_(cooperative) {}
+  Wired(Wires& wires, Rank rank, bool cooperative = true) : wires_(wires), rank_(rank), cooperative_(cooperative) {}
   link::OutLink connect_out(Rank peer, uint32_t link_lane) override {
     const Wires::Key key{rank_, peer, link_lane};
-    return {.memory = wires_.of(key), .peer = peer, .zcopy_threshold = 0, .helping = &wires_.helping[key]};
+    return {.memory = wires_.of(key),
+            .peer = peer,
+            .zcopy_threshold = 0,
+            .cooperative_writer = &wires_.cooperative_writers[key]};
   }
   link::InLink connect_in(Rank peer, uint32_t link_lane) override {
     return {.memory = wires_.of({peer, rank_, link_lane}),
             .peer = peer,
             .addresses = true,
-            .cooperative = helped_,
+            .cooperative = cooperative_,
             .zcopy_threshold = 0};
   }
 
  private:
   Wires& wires_;
   Rank rank_;
-  bool helped_;
+  bool cooperative_;
 };
 
-class Team {
+class ExecRanks {
  public:
   struct Setting {
     Rank ranks = 2;
     bool in_place = false;
     uint64_t count = 1000, window = 300;  ///< elements: four rounds, the last one short
-    bool helps = false;                   ///< ranks copy for those that read what they have lent
+    bool cooperates = false;              ///< ranks take part in cooperative copies as writers
   };
   using Plans = std::function<plan::RankPlan(Rank me)>;
 
-  Team(const Plans& plan_of, const Setting& setting) : setting_(setting) {
+  ExecRanks(const Plans& plan_of, const Setting& setting) : setting_(setting) {
     for (Rank r = 0; r < setting.ranks; ++r) {
-      auto& seat = *seats_.emplace_back(std::make_unique<Seat>(wires_, r));
-      for (uint64_t i = 0; i < setting.count; ++i) seat.in.push_back(value(r, i));
-      seat.out.assign(setting.count, kPoison);
-      seat.program = {lower(plan_of(r), geometry(), seat.links), 4};
-      give_memory(seat);
-      seat.program.restart(seat.links);
-      RankState& state = seat.program.state;
-      state.bases[0] = bytes(seat.in);
-      state.bases[1] = bytes(setting.in_place ? seat.in : seat.out);
+      auto& data = *ranks_.emplace_back(std::make_unique<RankData>(wires_, r));
+      for (uint64_t i = 0; i < setting.count; ++i) data.in.push_back(value(r, i));
+      data.out.assign(setting.count, kPoison);
+      data.program = {lower(plan_of(r), geometry(), data.links), 4};
+      give_memory(data);
+      data.program.restart(data.links);
+      RankState& state = data.program.state;
+      state.bases[0] = bytes(data.in);
+      state.bases[1] = bytes(setting.in_place ? data.in : data.out);
       state.tag = 42;
       state.arithmetic = {.fold = fold_function(DType::U32, tutti::Op::Sum), .element_bytes = 4};
     }
   }
 
-  /// Until all are done; none after so many steps that there is no end.
+  /// Runs until all ranks are done. Fails after so many steps that there is no end.
   void run(uint64_t seed) {
     std::mt19937_64 random(seed);
-    std::vector<bool> done(seats_.size(), false);
+    std::vector<bool> done(ranks_.size(), false);
     for (int steps = 0; std::count(done.begin(), done.end(), false) > 0; ++steps) {
       ASSERT_LT(steps, 1000000);
       const size_t r = random() % done.size();
       RankState& state = this->state(r);
       bool all = true;
       for (uint32_t lane = 0; lane < state.lane_count; ++lane) {
-        if (setting_.helps && random() % 4 == 0) help_copy(links(r).outs());
+        if (setting_.cooperates && random() % 4 == 0) copy_for_readers(links(r).outs());
         const Outcome outcome = HostInterpreter::try_step({}, state, state.lanes[lane]);
         ASSERT_NE(outcome, Outcome::Fault) << static_cast<int>(state.fault.kind);
         all = all && outcome == Outcome::LaneDone;
@@ -105,32 +108,32 @@ class Team {
   }
 
   void expect_sums() {
-    for (size_t seat = 0; seat < seats_.size(); ++seat) {
+    for (size_t data = 0; data < ranks_.size(); ++data) {
       for (uint64_t i = 0; i < setting_.count; ++i) {
         uint32_t sum = 0;
         for (Rank r = 0; r < setting_.ranks; ++r) sum += value(r, i);
-        ASSERT_EQ(result(seat)[i], sum) << "rank " << seat << ", element " << i;
+        ASSERT_EQ(result(data)[i], sum) << "rank " << data << ", element " << i;
       }
     }
   }
 
-  /// Links over which a writer has copied, or folded, to where its reader wants it.
+  /// The number of links whose writer has copied or stored to the reader's memory.
   int64_t claimed() const {
     return std::count_if(wires_.memory.begin(), wires_.memory.end(),
                          [](const auto& link) { return link.second->claim.done != 0; });
   }
-  RankState& state(size_t rank) { return seats_[rank]->program.state; }
-  Links& links(size_t rank) { return seats_[rank]->links; }
-  std::vector<uint32_t>& result(size_t rank) { return setting_.in_place ? seats_[rank]->in : seats_[rank]->out; }
+  RankState& state(size_t rank) { return ranks_[rank]->program.state; }
+  Links& links(size_t rank) { return ranks_[rank]->links; }
+  std::vector<uint32_t>& result(size_t rank) { return setting_.in_place ? ranks_[rank]->in : ranks_[rank]->out; }
   static constexpr uint32_t kPoison = 0xdeadbeef;
 
  private:
-  struct Seat {
-    Seat(Wires& wires, Rank rank) : connector(wires, rank), links(connector) {}
+  struct RankData {
+    RankData(Wires& wires, Rank rank) : connector(wires, rank), links(connector) {}
     Wired connector;
     Links links;
     std::vector<uint32_t> in, out;
-    std::list<std::vector<unsigned char>> memory;  // staging, and scratch
+    std::list<std::vector<unsigned char>> memory;  // staging and scratch
     Loaded program;
   };
 
@@ -141,19 +144,19 @@ class Team {
             .in_place = setting_.in_place,
             .direct_store_from = 1};
   }
-  static void give_memory(Seat& seat) {
+  static void give_memory(RankData& data) {
     constexpr uint32_t kSlots = 8;
-    for (OwnedStage& s : seat.program.lowered.stages) {
+    for (OwnedStage& s : data.program.lowered.stages) {
       s.stage.slots = kSlots;
-      s.stage.base = seat.memory.emplace_back(s.stage.slot_bytes * kSlots).data();
+      s.stage.base = data.memory.emplace_back(s.stage.slot_bytes * kSlots).data();
       s.stage.readers = static_cast<uint32_t>(s.outs.size());
       s.held.assign(kSlots * s.outs.size(), 0);
       s.stage.held = s.held.data();
       s.stage.outs = s.outs.data();
     }
-    seat.program.take_stages();
-    const RankState& state = seat.program.state;
-    seat.program.state.bases[2] = seat.memory.emplace_back(state.scratch_bytes * state.versions + 1).data();
+    data.program.take_stages();
+    const RankState& state = data.program.state;
+    data.program.state.bases[2] = data.memory.emplace_back(state.scratch_bytes * state.versions + 1).data();
   }
   static uint32_t value(Rank rank, uint64_t i) {
     return static_cast<uint32_t>(rank) * 0x01000193u + static_cast<uint32_t>(i) * 7919u;
@@ -162,7 +165,7 @@ class Team {
 
   const Setting setting_;
   Wires wires_;
-  std::vector<std::unique_ptr<Seat>> seats_;
+  std::vector<std::unique_ptr<RankData>> ranks_;
 };
 
 }  // namespace tutti::exec

@@ -1,4 +1,4 @@
-// Ranks for a test of transports: threads or forked processes, each with an arena, a wire-up and one transport.
+// Ranks for tests of transports: threads or forked processes, each with an arena, a wire-up and one transport.
 #pragma once
 
 #include <atomic>
@@ -15,27 +15,27 @@ namespace tutti::test {
 
 using MakeTransport = std::function<std::unique_ptr<transports::Transport>(const transports::Context&)>;
 
-/// How long a test waits for anything before it fails.
-inline constexpr double kPatience = 30;
+/// Seconds that a test waits for any event before it fails.
+inline constexpr double kWaitLimit = 30;
 
-class Team {
+class RankGroup {
  public:
-  Team(Rank ranks, bool processes);
-  ~Team();
-  Team(const Team&) = delete;
-  Team& operator=(const Team&) = delete;
+  RankGroup(Rank ranks, bool processes);
+  ~RankGroup();
+  RankGroup(const RankGroup&) = delete;
+  RankGroup& operator=(const RankGroup&) = delete;
 
-  /// Runs body(rank) on every rank and waits for all. What a rank throws, and what it expects in vain, fails the test.
+  /// Runs body(rank) on every rank and waits for all. An exception or failed expectation of a rank fails the test.
   /// `victim`: the rank that will kill itself.
   void run(const std::function<void(Rank)>& body, Rank victim = kNoRank);
 
-  /// Waits until every rank is here. Throws when another one has failed.
-  void meet();
-  /// Throws when a rank has failed: nobody need wait any longer.
+  /// A barrier of all ranks. Throws if another rank has failed.
+  void barrier();
+  /// Throws if a rank has failed, so that no rank waits for it.
   void check() const;
 
   Rank ranks() const { return ranks_; }
-  /// A name that no other test has.
+  /// A name that is unique to this test.
   const std::string& job() const { return job_; }
 
  private:
@@ -43,7 +43,7 @@ class Team {
   void run_processes(const std::function<void(Rank)>& body, Rank victim);
   void guarded(const std::function<void(Rank)>& body, Rank rank);
 
-  struct Shared {  // between the ranks, whatever they are
+  struct Shared {  // shared by the ranks, threads or processes
     std::atomic<uint32_t> arrived{0};
     std::atomic<bool> failed{false};
   };
@@ -53,21 +53,21 @@ class Team {
   Shared* shared_;
 };
 
-/// What one rank has. The transport may be taken down before the rest.
-struct Seat {
-  Seat(Team& of, Rank me, const MakeTransport& make);
+/// The resources of one rank. The transport may be destroyed before the others.
+struct TestRank {
+  TestRank(RankGroup& of, Rank me, const MakeTransport& make);
 
-  /// Lets engines work once, and gives way when there was nothing to do. Throws what they report.
+  /// Runs engines once, and yields if there was nothing to do. Throws what they report.
   void turn();
-  /// Turns until `done`. Throws Error(Timeout) naming `what`.
+  /// Calls turn() until `done`. Throws Error(Timeout) naming `what`.
   void until(const std::function<bool()>& done, const char* what);
 
-  Team& team;
+  RankGroup& group;
   const Rank rank;
   FakeWireup wireup;
   transports::Segment memory;
   link::Arena arena;
-  uint64_t staged = 0;  ///< bytes of staging that writers have taken
+  uint64_t staged = 0;  ///< bytes of staging that writers have reserved
   std::unique_ptr<transports::Transport> transport;
 };
 

@@ -1,5 +1,5 @@
-// A reader of a lent message, and its writer, whose call fails: in every order of their steps, and at full speed.
-#include "link/lend.hpp"
+// Revoking zero-copy messages of a failed call: all interleavings of steps, and full speed.
+#include "link/revoke.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,12 +15,12 @@
 namespace tutti::link {
 namespace {
 
-/// Words of which every access may let the other end do something first.
+/// Memory whose accesses can be interrupted by a step of the other end.
 struct Interrupted {
   static inline std::function<void()> interrupt;
   static void pause() {
     if (!interrupt) return;
-    const auto now = std::exchange(interrupt, nullptr);  // whoever interrupts is not interrupted
+    const auto now = std::exchange(interrupt, nullptr);  // an interrupt is not interrupted
     now();
     interrupt = now;
   }
@@ -32,63 +32,63 @@ struct Interrupted {
 
 template <class Memory>
 struct Ends {
-  using Wire = LendWire<Memory>;
+  using Wire = RevokeWire<Memory>;
   std::unique_ptr<LinkMemory> memory = std::make_unique<LinkMemory>();
   OutLink out{.memory = memory.get()};
   InLink in{.memory = memory.get(), .addresses = true};
 };
 
-struct Lending : testing::Test, Ends<HostMemory> {};
+struct Revocation : testing::Test, Ends<HostMemory> {};
 
-TEST_F(Lending, LetsAReaderHoldWhatIsLent) {
-  EXPECT_FALSE(Wire::held(out));
-  EXPECT_TRUE(Wire::hold(in));
-  EXPECT_TRUE(Wire::held(out));
-  Wire::release(in);
-  EXPECT_FALSE(Wire::held(out));
-  EXPECT_TRUE(Wire::was_lent(in));
+TEST_F(Revocation, LetsAReaderReadAValidMessage) {
+  EXPECT_FALSE(Wire::being_read(out));
+  EXPECT_TRUE(Wire::begin_read(in));
+  EXPECT_TRUE(Wire::being_read(out));
+  Wire::end_read(in);
+  EXPECT_FALSE(Wire::being_read(out));
+  EXPECT_TRUE(Wire::still_valid(in));
 }
 
-TEST_F(Lending, EndsWithTheFirstMessageThatWasNotConsumed) {
-  out.next = out.lent = 3;
+TEST_F(Revocation, BeginsWithTheFirstUnconsumedMessage) {
+  out.next = out.zcopied = 3;
   out.acked = 1;
-  Wire::take_back(out);
-  EXPECT_TRUE(Wire::hold(in)) << "it has been consumed, so it was read when it was lent";
-  EXPECT_TRUE(Wire::was_lent(in));
+  Wire::revoke(out);
+  EXPECT_TRUE(Wire::begin_read(in)) << "a consumed message was valid when it was read";
+  EXPECT_TRUE(Wire::still_valid(in));
   for (in.next = 1; in.next < 4; ++in.next) {
-    EXPECT_FALSE(Wire::hold(in)) << in.next;
-    EXPECT_FALSE(Wire::was_lent(in)) << in.next;
+    EXPECT_FALSE(Wire::begin_read(in)) << in.next;
+    EXPECT_FALSE(Wire::still_valid(in)) << in.next;
   }
 }
 
-TEST_F(Lending, WaitsForWhoHoldsAlready) {
-  ASSERT_TRUE(Wire::hold(in));
-  Wire::take_back(out);
-  EXPECT_TRUE(Wire::held(out));
-  Wire::release(in);
-  EXPECT_FALSE(Wire::held(out));
-  EXPECT_FALSE(Wire::hold(in));
-  Wire::release(in);
-  EXPECT_FALSE(Wire::held(out));
+TEST_F(Revocation, SeesAReadThatHasBegun) {
+  ASSERT_TRUE(Wire::begin_read(in));
+  Wire::revoke(out);
+  EXPECT_TRUE(Wire::being_read(out));
+  Wire::end_read(in);
+  EXPECT_FALSE(Wire::being_read(out));
+  EXPECT_FALSE(Wire::begin_read(in));
+  Wire::end_read(in);
+  EXPECT_FALSE(Wire::being_read(out));
 }
 
-/// The writer gives up at any moment: the memory is never read when it is its owner's.
-TEST(LendingInAnyOrder, NeverLetsBothHaveTheMemory) {
+/// The writer revokes at any moment: the memory is never read after it belongs to its owner.
+TEST(RevocationInAnyOrder, NeverGivesBothTheMemory) {
   int read = 0, refused = 0;
   for (uint64_t seed = 0; seed < 20000; ++seed) {
     std::mt19937_64 random(seed);
     Ends<Interrupted> ends;
     using Wire = Ends<Interrupted>::Wire;
-    bool reading = false, taken_back = false, owners = false;
+    bool reading = false, revoked = false, owners = false;
     const auto give_up = [&] {
       if (owners || random() % 4 != 0) return;
-      if (!std::exchange(taken_back, true)) Wire::take_back(ends.out);
-      owners = !Wire::held(ends.out);
+      if (!std::exchange(revoked, true)) Wire::revoke(ends.out);
+      owners = !Wire::being_read(ends.out);
       EXPECT_FALSE(owners && reading);
     };
     for (int message = 0; message < 3; ++message) {
       Interrupted::interrupt = give_up;
-      if (Wire::hold(ends.in)) {
+      if (Wire::begin_read(ends.in)) {
         ASSERT_FALSE(owners);
         reading = true;
         for (int i = 0; i < 2; ++i) give_up();
@@ -97,7 +97,7 @@ TEST(LendingInAnyOrder, NeverLetsBothHaveTheMemory) {
       } else {
         ++refused;
       }
-      Wire::release(ends.in);
+      Wire::end_read(ends.in);
       Interrupted::interrupt = nullptr;
     }
     while (!owners) give_up();
@@ -106,8 +106,8 @@ TEST(LendingInAnyOrder, NeverLetsBothHaveTheMemory) {
   EXPECT_GT(refused, 1000);
 }
 
-/// A reader that cannot be waited for: what it takes for good was lent while it read.
-TEST(LendingInAnyOrder, TellsAReaderOfAnotherProcessThatItReadTooLate) {
+/// A reader in another process: what it accepts was valid while it read.
+TEST(RevocationInAnyOrder, TellsAReaderOfAnotherProcessThatItReadTooLate) {
   int good = 0, late = 0;
   for (uint64_t seed = 0; seed < 20000; ++seed) {
     std::mt19937_64 random(seed);
@@ -116,12 +116,12 @@ TEST(LendingInAnyOrder, TellsAReaderOfAnotherProcessThatItReadTooLate) {
     int value = 1, read = 0;
     Interrupted::interrupt = [&] {
       if (value == 2 || random() % 4 != 0) return;
-      Wire::take_back(ends.out);
-      value = 2;  // its owner's call has returned
+      Wire::revoke(ends.out);
+      value = 2;  // the owner's call has returned
     };
     Interrupted::pause();
     read = value;
-    const bool lent = Wire::was_lent(ends.in);
+    const bool lent = Wire::still_valid(ends.in);
     Interrupted::interrupt = nullptr;
     EXPECT_TRUE(!lent || read == 1);
     ++(lent ? good : late);
@@ -130,8 +130,8 @@ TEST(LendingInAnyOrder, TellsAReaderOfAnotherProcessThatItReadTooLate) {
   EXPECT_GT(late, 1000);
 }
 
-/// The thread sanitizer, and the address sanitizer, would see a reader that comes too late.
-TEST(LendingAtFullSpeed, FreesNoMemoryThatIsRead) {
+/// ThreadSanitizer and AddressSanitizer report a reader that comes too late.
+TEST(RevocationAtFullSpeed, FreesNoMemoryThatIsRead) {
   uint64_t sum = 0;
   for (int round = 0; round < 100; ++round) {
     Ends<HostMemory> ends;
@@ -139,15 +139,15 @@ TEST(LendingAtFullSpeed, FreesNoMemoryThatIsRead) {
     auto lent = std::make_unique<std::vector<uint64_t>>(64, 1);
     const std::vector<uint64_t>* const there = lent.get();
     std::thread reader([&] {
-      while (Wire::hold(ends.in)) {
+      while (Wire::begin_read(ends.in)) {
         for (const uint64_t word : *there) sum += word;
-        Wire::release(ends.in);
+        Wire::end_read(ends.in);
       }
-      Wire::release(ends.in);
+      Wire::end_read(ends.in);
     });
     for (int i = round % 50; i > 0; --i) std::this_thread::yield();
-    Wire::take_back(ends.out);
-    while (Wire::held(ends.out)) std::this_thread::yield();
+    Wire::revoke(ends.out);
+    while (Wire::being_read(ends.out)) std::this_thread::yield();
     lent.reset();
     reader.join();
   }

@@ -1,4 +1,4 @@
-// The ranks of one communicator, as threads or processes of their own.
+// The ranks of one communicator, as threads or processes.
 #pragma once
 
 #include <memory>
@@ -10,18 +10,18 @@
 
 namespace tutti::conformance {
 
-/// Under what conditions a list of cases runs.
+/// The conditions under which a list of cases runs.
 struct Setting {
-  std::string name;  ///< for people
+  std::string name;  ///< for the report
   int ranks = 1;
-  int processes = 1;                                             ///< that share the ranks out evenly
+  int processes = 1;                                             ///< among which the ranks are divided evenly
   std::vector<std::pair<std::string, std::string>> environment;  ///< variables of Tutti
-  double seconds = 120;                                          ///< after which it counts as hung
+  double seconds = 120;                                          ///< after which the run counts as hung
   bool sums = false;                                             ///< run_sums instead of cases
   bool mapped = false;                                           ///< buffers are tuttiMemAlloc's
 };
 
-/// What all ranks found, and what became of their processes (added to the first rank's findings).
+/// The findings of all ranks, and how their processes ended (added to the first rank's findings).
 std::vector<Findings> run(const Setting& setting, const std::vector<Case>& cases);
 
 }  // namespace tutti::conformance

@@ -1,11 +1,11 @@
-// How a program of the comparison is told what to do, and answers.
+// The pipes between the driver (bench/vs_peers) and a program of the comparison.
 //
-// All programs are started first and then sit still: each rank blocks in a read of a pipe of its own, using no
-// processor, while others are measured. So one cell of the table is measured by all programs within a second or two,
-// whatever the machine's mood. The driver (bench/vs_peers) makes the pipes in one folder for each program:
+// All programs are started first. Each rank blocks in a read of its own pipe, without using a processor, while others
+// are measured. So all programs measure one cell of the table within a second or two, under the same load of the
+// machine. The driver makes the pipes in one folder for each program:
 //
 //   turn.R    driver → rank R    open COLLECTIVE BYTES  ·  time MODE CALLS  ·  close  ·  end
-//   said      ranks → driver     R word word …          one line for each line that was read, and "R ready" at first
+//   said      ranks → driver     R word word …          one line for each line read, and "R ready" first
 #pragma once
 
 #include <fcntl.h>
@@ -22,8 +22,8 @@
 
 namespace peers {
 
-/// Binds this thread, and the threads it will start, to a core: rank r to the r-th of those it may use, round and
-/// round.
+/// Binds this thread, and the threads it will start, to a core: rank r to the r-th of the allowed cores, modulo their
+/// number.
 inline void pin(int rank) {
   cpu_set_t allowed, mine;
   CPU_ZERO(&mine);
@@ -35,14 +35,14 @@ inline void pin(int rank) {
   sched_setaffinity(0, sizeof mine, &mine);
 }
 
-/// Cores that this process may use.
+/// The number of cores that this process may use.
 inline int cores() {
   cpu_set_t allowed;
   return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
 }
 
-/// Splits this process into `ranks` processes and says which one this is. All end with the first, and it ends when
-/// another fails: nobody waits for the dead.
+/// Forks this process into `ranks` processes and returns this one's rank. All end with the first, and it ends when
+/// another fails, so no rank waits for a dead one.
 inline int fork_ranks(int ranks) {
   const pid_t first = getpid();
   std::signal(SIGCHLD, [](int) {
@@ -62,9 +62,9 @@ inline int fork_ranks(int ranks) {
 }
 
 /// The rank's two pipes.
-class Seat {
+class DriverPipes {
  public:
-  Seat(const std::string& folder, int rank)
+  DriverPipes(const std::string& folder, int rank)
       : rank_(rank),
         turn_(std::fopen((folder + "/turn." + std::to_string(rank)).c_str(), "re")),
         said_(open((folder + "/said").c_str(), O_WRONLY | O_CLOEXEC)) {
@@ -73,14 +73,14 @@ class Seat {
       std::exit(2);
     }
   }
-  Seat(const Seat&) = delete;
-  Seat& operator=(const Seat&) = delete;
-  ~Seat() {
+  DriverPipes(const DriverPipes&) = delete;
+  DriverPipes& operator=(const DriverPipes&) = delete;
+  ~DriverPipes() {
     std::fclose(turn_);
     close(said_);
   }
 
-  /// Waits for the next line; its words. "end" when the driver is gone.
+  /// Waits for the next line and returns its words; "end" when the driver is gone.
   std::vector<std::string> next() {
     char line[256];
     if (std::fgets(line, sizeof line, turn_) == nullptr) return {"end"};
@@ -96,7 +96,7 @@ class Seat {
   }
 
   void say(const std::string& text) {
-    const std::string line = std::to_string(rank_) + " " + text + "\n";  // short: one write is one line
+    const std::string line = std::to_string(rank_) + " " + text + "\n";  // short, so one write is atomic
     if (write(said_, line.data(), line.size()) < 0) std::exit(2);
   }
 

@@ -308,7 +308,7 @@ TEST(CppApi, SizesThatDoNotFitAreErrors) {
               who + "all_to_all: the output has 2 elements; it must have 5");
     std::vector<float> other(5);
     EXPECT_EQ(refused([&] { comm.all_to_all(five, other); }),
-              who + "all_to_all: the input has 5 elements, which is no multiple of the 3 ranks");
+              who + "all_to_all: the input has 5 elements, which is not a multiple of the 3 ranks");
     const int me = comm.rank();  // only roots check; the others do not use the other buffer
     EXPECT_EQ(refused([&] { comm.reduce(two, five, me); }), who + "reduce: the output has 5 elements; it must have 2");
     EXPECT_EQ(refused([&] { comm.broadcast(two, five, me); }),

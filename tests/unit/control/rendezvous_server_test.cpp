@@ -121,7 +121,7 @@ TEST(RendezvousServer, ADeathReportCountsOnlyFromTheSameHostAndNamesTheReporter)
   EXPECT_EQ(believed.rfind("rank 2 (process 1 on ", 0), 0u) << believed;
   EXPECT_TRUE(contains(believed, "its process died before it left, as rank 1 (process 1 on")) << believed;
   EXPECT_EQ(refused.rfind("rank 1 (process 1 on ", 0), 0u) << refused;
-  EXPECT_TRUE(contains(refused, "a report on rank 0, which runs on another host")) << refused;
+  EXPECT_TRUE(contains(refused, "a report names rank 0, which runs on another host")) << refused;
 }
 
 TEST(RendezvousServer, AWrongExchangeNumberNamesTheRank) {

@@ -13,6 +13,7 @@
 #include <sstream>
 #include <vector>
 
+#include "base/format.hpp"
 #include "base/socket.hpp"
 #include "tutti/error.hpp"
 
@@ -79,8 +80,8 @@ Child Child::start(const std::string& role, const std::string& argument, const s
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) std::abort();
   // All strings are made before the fork: the child of a process with threads may do little but exec.
-  std::vector<std::string> variables{std::string(kRoleVariable).append("=").append(role),
-                                     std::string(kArgumentVariable).append("=").append(argument)};
+  std::vector<std::string> variables{fmt::format("{}={}", kRoleVariable, role),
+                                     fmt::format("{}={}", kArgumentVariable, argument)};
   std::istringstream more(environment);
   for (std::string word; more >> word;) variables.push_back(word);
   std::vector<char*> all;

@@ -15,7 +15,7 @@ std::vector<TransportEntry>& registry() {
 TransportRegistration::TransportRegistration(const TransportEntry& entry) {
   auto& all = registry();
   const auto position = std::find_if(all.begin(), all.end(),
-                                  [&](const TransportEntry& other) { return other.preference > entry.preference; });
+                                     [&](const TransportEntry& other) { return other.preference > entry.preference; });
   all.insert(position, entry);
 }
 

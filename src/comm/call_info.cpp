@@ -43,7 +43,8 @@ void collect_deliveries(const exec::Program& program, exec::Links& links,
       peers.insert(out.peer);
       const Delivery delivery = delivery_of(op, out);
       deliveries.emplace(delivery.name, delivery.why);
-      if (op.stores_direct) deliveries.emplace("direct-store", "results are folded straight into the receiver's buffer");
+      if (op.stores_direct)
+        deliveries.emplace("direct-store", "results are folded straight into the receiver's buffer");
     }
   }
 }

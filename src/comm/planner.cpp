@@ -127,17 +127,18 @@ Prepared Planner::make(const ProgramKey& key) {
   const Rank near = groups_ == nullptr ? ranks_ : groups_->size(groups_->group_of(rank_));
   const DeliveryPolicy policy = delivery_policy_for(spec, ranks_, near, agreed_, key.in_place);
   const uint64_t window = window_of(choice, spec, policy.pull);
-  const exec::Geometry geometry{.count = spec.count,
-                                .window = std::max<uint64_t>(1, window / element),
-                                .element_bytes = element,
-                                .root = spec.root,
-                                .in_place = key.in_place,
-                                .scaled = spec.op == Op::PreMulSum,
-                                .allow_cma = policy.pull || env().cma == Cma::Always,
-                                .cooperative = cooperative,
-                                .direct_store_from = choice.algorithm->direct_stores ? policy.direct_store_from : link::kNever,
-                                .shared = {policy.share && key.shared_in, policy.share && key.shared_out},
-                                .nontemporal = policy.nontemporal};
+  const exec::Geometry geometry{
+      .count = spec.count,
+      .window = std::max<uint64_t>(1, window / element),
+      .element_bytes = element,
+      .root = spec.root,
+      .in_place = key.in_place,
+      .scaled = spec.op == Op::PreMulSum,
+      .allow_cma = policy.pull || env().cma == Cma::Always,
+      .cooperative = cooperative,
+      .direct_store_from = choice.algorithm->direct_stores ? policy.direct_store_from : link::kNever,
+      .shared = {policy.share && key.shared_in, policy.share && key.shared_out},
+      .nontemporal = policy.nontemporal};
   Prepared prepared{.key = key, .algorithm = choice.algorithm->name};
   prepared.salt = hash_of(spec).add(std::string_view(choice.algorithm->name)).add(window).value();
   prepared.program = {exec::lower(plan_for(*choice.algorithm, spec.root), geometry, links_), kScratchVersions};

@@ -49,7 +49,7 @@ size_t largest(std::span<const Case> cases) {
 
 class RankUnderTest {
  public:
-  RankUnderTest(std::span<const Case> cases, int rank, tuttiComm_t comm, CallBoard& board, GuardedBuffer::Kind kind)
+  RankUnderTest(std::span<const Case> cases, int rank, tuttiComm_t comm, Board& board, GuardedBuffer::Kind kind)
       : capacity_(largest(cases)),
         kind_(kind),
         rank_(rank),
@@ -226,7 +226,7 @@ class RankUnderTest {
   GuardedBuffer::Kind kind_;
   int rank_;
   tuttiComm_t comm_;
-  CallBoard& board_;
+  Board& board_;
   ShiftedBuffer in_, out_;
   std::optional<Pattern> pattern_;
   tools::CallShape made_for_;
@@ -245,7 +245,7 @@ void report(Findings& findings, Collective row, const std::string& text) {
 
 namespace {
 
-void leave(int rank, tuttiComm_t comm, Collective last, CallBoard& board) {
+void leave(int rank, tuttiComm_t comm, Collective last, Board& board) {
   Findings& findings = board.findings[static_cast<size_t>(rank)];
   if (tuttiCommDestroy(comm) != tuttiSuccess) {
     report(findings, last, fmt::format("rank {} left: {}", rank, tuttiGetLastError()));
@@ -255,7 +255,7 @@ void leave(int rank, tuttiComm_t comm, Collective last, CallBoard& board) {
 
 }  // namespace
 
-void run_cases(std::span<const Case> cases, int rank, tuttiComm_t comm, CallBoard& board, bool mapped) {
+void run_cases(std::span<const Case> cases, int rank, tuttiComm_t comm, Board& board, bool mapped) {
   using Kind = GuardedBuffer::Kind;
   RankUnderTest under_test(cases, rank, comm, board, mapped ? Kind::Mapped : Kind::Plain);
   Collective last = Collective::Barrier;
@@ -266,7 +266,7 @@ void run_cases(std::span<const Case> cases, int rank, tuttiComm_t comm, CallBoar
   leave(rank, comm, last, board);
 }
 
-void run_sums(int ranks, int rank, tuttiComm_t comm, CallBoard& board) {
+void run_sums(int ranks, int rank, tuttiComm_t comm, Board& board) {
   Findings& findings = board.findings[static_cast<size_t>(rank)];
   for (const Collective collective : {Collective::AllReduce, Collective::ReduceScatter, Collective::Reduce}) {
     ++findings.cases[static_cast<size_t>(collective)];

@@ -28,7 +28,7 @@ struct Board {
 };
 
 /// Runs the cases as `rank` of `comm` and destroys `comm`. After a call that fails, no other is made.
-void run_cases(std::span<const Case> cases, int rank, tuttiComm_t comm, CallBoard& board, bool mapped);
+void run_cases(std::span<const Case> cases, int rank, tuttiComm_t comm, Board& board, bool mapped);
 
 /// Records an error if it is the first one.
 void report(Findings& findings, Collective row, const std::string& text);

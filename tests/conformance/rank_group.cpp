@@ -20,17 +20,17 @@ namespace {
 class SharedBoard {
  public:
   SharedBoard() {
-    void* memory = mmap(nullptr, sizeof(CallBoard), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void* memory = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "mmap");
-    board_ = new (memory) CallBoard{};
+    board_ = new (memory) Board{};
   }
   SharedBoard(const SharedBoard&) = delete;
   SharedBoard& operator=(const SharedBoard&) = delete;
-  ~SharedBoard() { munmap(board_, sizeof(CallBoard)); }
-  CallBoard& operator*() const { return *board_; }
+  ~SharedBoard() { munmap(board_, sizeof(Board)); }
+  Board& operator*() const { return *board_; }
 
  private:
-  CallBoard* board_;
+  Board* board_;
 };
 
 /// Sends the unique id from the first process to the others: a pipe, with one copy for each.
@@ -56,7 +56,7 @@ bool obtain_id(const Setting& setting, int process, const Handout& handout, tutt
   return true;
 }
 
-void play(const Setting& setting, const std::vector<Case>& cases, const tuttiUniqueId& id, int rank, CallBoard& board) {
+void play(const Setting& setting, const std::vector<Case>& cases, const tuttiUniqueId& id, int rank, Board& board) {
   tuttiComm_t comm = nullptr;
   if (tuttiCommInitRank(&comm, setting.ranks, id, rank) == tuttiSuccess) {
     return setting.sums ? run_sums(setting.ranks, rank, comm, board)
@@ -68,7 +68,7 @@ void play(const Setting& setting, const std::vector<Case>& cases, const tuttiUni
 
 /// A child process: some of the ranks, each on a thread.
 int live(const Setting& setting, const std::vector<Case>& cases, int process, const Handout& handout,
-         CallBoard& board) {
+         Board& board) {
   for (const auto& [name, value] : setting.environment) setenv(name.c_str(), value.c_str(), 1);
   tuttiUniqueId id;
   if (!obtain_id(setting, process, handout, id)) return 3;

@@ -152,8 +152,8 @@ TUTTI_API tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ranks);
 #define TUTTI_NO_COLOUR (-1)
 TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int colour, int key, tuttiComm_t* split);
 
-/* Waits for the communicator's streams' calls and leaves, as tuttiCommDestroy does, and returns what that would return.
- * `comm` stays valid for tuttiCommGetAsyncError, tuttiCommGetErrorText and tuttiCommDestroy, which then only frees it. */
+/* Waits for the communicator's calls on streams and leaves, as tuttiCommDestroy does, with the same results. `comm`
+ * stays valid for tuttiCommGetAsyncError, tuttiCommGetErrorText and tuttiCommDestroy, which then only frees it. */
 TUTTI_API tuttiResult_t tuttiCommFinalize(tuttiComm_t comm);
 /* Waits for the communicator's calls on streams and leaves. The process's last communicator waits, at most
  * TUTTI_TIMEOUT seconds, until all other ranks have left too. It reports a rank that made fewer or more calls
@@ -203,8 +203,7 @@ TUTTI_API tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm);
  * buffer to which that process may still store becomes ordinary memory until it is freed. Calls accept any other
  * memory as well. */
 TUTTI_API tuttiResult_t tuttiMemAlloc(void** pointer, size_t bytes);
-/* TUTTI_MEM_MAPPED: memory that peers can map, of any size, or tuttiOutOfMemory; without it, where such memory cannot be
- * had, other memory is returned, and a warning logged once. */
+/* tuttiMemAlloc with flags. TUTTI_MEM_MAPPED: memory of any size that peers can map, or else tuttiOutOfMemory. */
 #define TUTTI_MEM_MAPPED 1u
 TUTTI_API tuttiResult_t tuttiMemAllocWithFlags(void** pointer, size_t bytes, unsigned flags);
 TUTTI_API tuttiResult_t tuttiMemFree(void* pointer);

@@ -100,8 +100,8 @@ void release_buffers(std::span<OutLink> outs, std::span<InLink> ins, const Lost&
     if (!writer_done(in) && has_route(in, Route::Mapped) && (in.process == 0 || !link::is_gone(in.process)))
       detach_pages(in);
   }
-  // Nothing is zero-copy or offered any more. A later call on the failed communicator must neither wait again, nor replace
-  // pages that have been the caller's since.
+  // Buffers are released once. A later call on the failed communicator must not wait again, nor replace pages that the
+  // caller has used since.
   for (OutLink& out : outs) out.zcopied = out.acked;
   for (InLink& in : ins) in.cooperative_reader = {};
 }

@@ -73,16 +73,16 @@ TEST(Handle, OverwrittenOrUninitialisedIsAnInvalidArgument) {
     auto* const no_comm = reinterpret_cast<tuttiComm_t>(memory.data());
     auto* const no_stream = reinterpret_cast<tuttiStream_t>(memory.data());
     int ranks = 0;
-    refused(tuttiCommCount(no_comm, &ranks), "no communicator");
-    refused(tuttiCommAbort(no_comm), "no communicator");
-    refused(tuttiCommDestroy(no_comm), "no communicator");
-    refused(tuttiBarrier(no_comm, nullptr), "no communicator");
-    refused(tuttiStreamSynchronize(no_stream), "no stream");
-    refused(tuttiStreamDestroy(no_stream), "no stream");
-    refused(tuttiBarrier(comm, no_stream), "no stream");
+    refused(tuttiCommCount(no_comm, &ranks), "not the handle of a communicator");
+    refused(tuttiCommAbort(no_comm), "not the handle of a communicator");
+    refused(tuttiCommDestroy(no_comm), "not the handle of a communicator");
+    refused(tuttiBarrier(no_comm, nullptr), "not the handle of a communicator");
+    refused(tuttiStreamSynchronize(no_stream), "not the handle of a stream");
+    refused(tuttiStreamDestroy(no_stream), "not the handle of a stream");
+    refused(tuttiBarrier(comm, no_stream), "not the handle of a stream");
   }
-  refused(tuttiBarrier(reinterpret_cast<tuttiComm_t>(stream), nullptr), "no communicator");
-  refused(tuttiStreamSynchronize(reinterpret_cast<tuttiStream_t>(comm)), "no stream");
+  refused(tuttiBarrier(reinterpret_cast<tuttiComm_t>(stream), nullptr), "not the handle of a communicator");
+  refused(tuttiStreamSynchronize(reinterpret_cast<tuttiStream_t>(comm)), "not the handle of a stream");
   EXPECT_EQ(tuttiStreamDestroy(stream), tuttiSuccess);
   EXPECT_EQ(tuttiCommDestroy(comm), tuttiSuccess);
 }

@@ -106,9 +106,9 @@ TEST(Segment, RefusesADescriptorThatCouldKillItsReader) {
       {memfd(8192, MFD_ALLOW_SEALING, 0), 8192, "not sealed"},
       {memfd(8192, MFD_ALLOW_SEALING, F_SEAL_GROW), 8192, "not sealed"},
       {memfd(8192, MFD_ALLOW_SEALING, F_SEAL_SHRINK), 12288, "smaller"},
-      {memfd(8192, MFD_ALLOW_SEALING, F_SEAL_SHRINK), 0, "no sense"},
-      {memfd(8192, MFD_ALLOW_SEALING, F_SEAL_SHRINK), 5000, "no sense"},
-      {memfd(8192, MFD_ALLOW_SEALING, F_SEAL_SHRINK), ~uint64_t{0} - 4095, "no sense"},
+      {memfd(8192, MFD_ALLOW_SEALING, F_SEAL_SHRINK), 0, "its size is invalid"},
+      {memfd(8192, MFD_ALLOW_SEALING, F_SEAL_SHRINK), 5000, "its size is invalid"},
+      {memfd(8192, MFD_ALLOW_SEALING, F_SEAL_SHRINK), ~uint64_t{0} - 4095, "its size is invalid"},
   };
   for (auto& c : cases) {
     const auto [code, text] = thrown_by([&] { Segment::map(std::move(c.fd), c.bytes, "rank 7"); });

@@ -67,8 +67,7 @@ void play(const Setting& setting, const std::vector<Case>& cases, const tuttiUni
 }
 
 /// A child process: some of the ranks, each on a thread.
-int live(const Setting& setting, const std::vector<Case>& cases, int process, const Handout& handout,
-         Board& board) {
+int live(const Setting& setting, const std::vector<Case>& cases, int process, const Handout& handout, Board& board) {
   for (const auto& [name, value] : setting.environment) setenv(name.c_str(), value.c_str(), 1);
   tuttiUniqueId id;
   if (!obtain_id(setting, process, handout, id)) return 3;

@@ -37,7 +37,7 @@ struct DeviceMemory {
 /// Sums of T; the host's kernel table has no counterpart on a device, so the type is the policy's.
 template <class T>
 struct BlockSum {
-  static constexpr bool kPulls = false;  // all memory that it reads is mapped
+  static constexpr bool kRemoteAccess = false;  // all memory that it reads is mapped
 
   __device__ static void run(const BlockGroup&, const Arithmetic& how, const Instruction& op, const Segment& segment,
                              unsigned char* to, unsigned char* slot, const unsigned char* const* sources,

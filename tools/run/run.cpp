@@ -92,7 +92,8 @@ int run(Options& options, const std::vector<std::string>& words) {
   name_job(job);
   job.prefix = !options.no_prefix;
   job.terminals = !options.no_pty;
-  job.bytes = job.ranks.size() > 1 ? staging_bytes() : 0;
+  // Whether the program uses Tutti is not known: only memory that the user has asked for is counted.
+  job.bytes = job.ranks.size() > 1 && env().arena ? staging_bytes() : 0;
   job.bytes_for = "staging memory (TUTTI_ARENA)";
   const std::string bound = bind_ranks(job.ranks, parse_binding(options.bind), cores);
   if (job.verbose) fmt::print(stderr, "tutti run: {}\n", bound);

@@ -98,8 +98,9 @@ std::string parent_identity() {
 
 std::optional<Launch> from_tutti_run(const Env& environment) {
   auto launch = from_numbers(kOurs, environment.rank, environment.size, environment.local_rank, environment.local_size);
-  // Started by hand, as in TUTTI_RANK=0 TUTTI_SIZE=2 prog: on this host unless TUTTI_ROOT_ADDR names another.
-  if (launch && launch->local_size == 0 && environment.root_addr.empty()) launch->local_size = launch->size;
+  // Started by hand, as in TUTTI_RANK=0 TUTTI_SIZE=2 prog: on this host unless TUTTI_ROOT_ADDR names another one.
+  const std::string& root = environment.root_addr;
+  if (launch && launch->local_size == 0 && (root.empty() || names_loopback(root))) launch->local_size = launch->size;
   return launch;
 }
 

@@ -192,6 +192,12 @@ TEST(Launch, TuttiKeyOverridesTheLaunchersSecret) {
   EXPECT_FALSE(launch->store);
 }
 
+TEST(Launch, RanksStartedByHandWithALoopbackRootAreOnOneHost) {
+  const Variables by_hand{
+      {"TUTTI_RANK", "0"}, {"TUTTI_SIZE", "2"}, {"TUTTI_JOB", "word"}, {"TUTTI_ROOT_ADDR", "127.0.0.1"}};
+  EXPECT_TRUE(recognise(by_hand)->one_host());
+}
+
 TEST(Launch, RanksOfSeveralHostsWithoutASecretAreRefusedWithBothRemedies) {
   const Variables two_hosts{{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}};
   const Variables by_hand{

@@ -19,8 +19,6 @@ namespace {
 
 /// Reads groups to watch (positive) and to drop (negative) until the pipe closes, then kills those that remain.
 [[noreturn]] void guard(int line, const std::string& mark) {
-  setsid();  // the terminal's Ctrl-C must not reach it
-  prctl(PR_SET_NAME, kGuardianName);
   std::set<pid_t> groups;
   pid_t word = 0;
   for (;;) {
@@ -58,13 +56,20 @@ Guardian::~Guardian() {
 }
 
 void Guardian::start() {
-  Pipe pipe = make_pipe();
+  Pipe pipe = make_pipe(), ready = make_pipe();
   pid_ = fork();
   if (pid_ < 0) throw_error(Code::SystemError, "cannot start a process: {}; see ulimit -u", std::strerror(errno));
   if (pid_ == 0) {
-    pipe.write.reset();  // we wait for its end of file
-    close_all_but(pipe.read.get());
+    setsid();  // Ctrl-C, and signals to the launcher's group, must not reach it
+    prctl(PR_SET_NAME, kGuardianName);
+    pipe.write.reset();              // we wait for its end of file
+    close_all_but(pipe.read.get());  // the launcher waits for that of `ready`
     guard(pipe.read.get(), mark_);
+  }
+  // A launcher that is killed together with its group, as that of a job within a job, leaves a guardian behind for sure.
+  ready.write.reset();
+  char none = 0;
+  while (read(ready.read.get(), &none, 1) < 0 && errno == EINTR) {
   }
   line_ = std::move(pipe.write);
 }

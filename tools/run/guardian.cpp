@@ -66,7 +66,7 @@ void Guardian::start() {
     close_all_but(pipe.read.get());  // the launcher waits for that of `ready`
     guard(pipe.read.get(), mark_);
   }
-  // A launcher that is killed together with its group, as that of a job within a job, leaves a guardian behind for sure.
+  // So a guardian remains even where the launcher is killed with its group, as that of a job within a job.
   ready.write.reset();
   char none = 0;
   while (read(ready.read.get(), &none, 1) < 0 && errno == EINTR) {

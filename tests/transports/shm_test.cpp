@@ -71,66 +71,30 @@ TEST(Shm, AnswersAnInvalidRequest) {
   }
 }
 
-TEST(Shm, UsesCmaOnlyForReadersThatHaveShownThatTheyCanRead) {
-  RankGroup group(2, false);
-  TestRank writer(group, 0, ShmThreads::make);
-  TestRank reader(group, 1, ShmThreads::make);
-  writer.transport->acquaint(1, Deadline::in(5));
-  EXPECT_TRUE(writer.transport->connect_out(1, 0, Deadline::in(5)).by_cma);
-  EXPECT_EQ(writer.transport->connect_in(1, 0, Deadline::in(5)).process, static_cast<int>(getpid()));
-
-  FakeWireup liar(group.job() + "x", 1, 2);  // a reader that takes another process for the writer
-  liar.serve("shm-cma", [](Rank, const std::string&) { return Wireup::Reply{"Operation not permitted", Fd()}; });
-  FakeWireup wireup(liar.name(), 0, 2);
-  const Segment memory = Segment::create(1 << 20);
-  link::Arena arena(memory.base(), memory.bytes());
-  const auto transport = make_by_name("shm", {.wireup = &wireup, .arena = &arena, .arena_fd = memory.fd()});
-  transport->acquaint(1, Deadline::in(5));
-  const link::OutLink out = transport->connect_out(1, 0, Deadline::in(5));
-  EXPECT_FALSE(out.by_cma);
-  EXPECT_EQ(out.zcopy_threshold, link::kNever);
-}
-
-/// Sets TUTTI_CMA during its life.
-struct CmaSetting {
-  explicit CmaSetting(const char* value) {
-    ::setenv("TUTTI_CMA", value, 1);
-    reload_env();
-  }
-  ~CmaSetting() {
-    ::unsetenv("TUTTI_CMA");
-    reload_env();
-  }
-  CmaSetting(const CmaSetting&) = delete;
-  CmaSetting& operator=(const CmaSetting&) = delete;
-};
-
-TEST(Shm, UsesNeitherCmaNorMappingsWhenCmaIsOff) {
-  RankGroup group(2, false);
-  TestRank writer(group, 0, ShmThreads::make);
-  TestRank reader(group, 1, ShmThreads::make);
-  EXPECT_EQ(writer.transport->connect_out(1, 0, Deadline::in(5)).mapped_threshold, link::kZcopyFrom);
-  const CmaSetting off("off");
-  writer.transport->acquaint(1, Deadline::in(5));
-  const link::OutLink out = writer.transport->connect_out(1, 1, Deadline::in(5));
-  EXPECT_EQ(out.mapped_threshold, link::kNever);
-  EXPECT_EQ(out.zcopy_threshold, link::kNever);
-  EXPECT_FALSE(out.by_cma);
-}
-
-TEST(Shm, ConfirmsCmaOnlyForTheRightWordInTheRightProcess) {
+TEST(Shm, ReadsByCmaOnlyWhereItHasReadTheRightWord) {
   RankGroup group(2, false);
   TestRank self(group, 0, ShmThreads::make);
-  FakeWireup asker(group.job(), 1, 2);
-  const uint64_t word = 0x1122334455667788;
-  const auto ask = [&](const void* address, uint64_t claimed) {
-    const uint64_t request[2] = {reinterpret_cast<uint64_t>(address), claimed};
-    return asker.ask(0, "shm-cma", {reinterpret_cast<const char*>(request), sizeof request}, Deadline::in(5)).bytes;
+  const volatile uint64_t word = 0x1122334455667788;
+  const auto address = reinterpret_cast<uint64_t>(&word);
+  const auto reads = [&](const transports::Word& peers) { return self.transport->capabilities(1, peers).reads; };
+  EXPECT_EQ(reads({address, word}), transports::ReadAccess::Cma);
+  EXPECT_EQ(reads({address, word + 1}), transports::ReadAccess::None) << "another process has its number";
+  EXPECT_EQ(reads({8, word}), transports::ReadAccess::None);
+  EXPECT_EQ(reads({0, 0}), transports::ReadAccess::None) << "the peer wants none";
+}
+
+TEST(Shm, UsesNeitherCmaNorMappingsWithoutDirectAccess) {
+  RankGroup group(2, false);
+  FakeWireup wireup(group.job(), 0, 2);
+  const Segment memory = Segment::create(1 << 20);
+  link::Arena arena(memory.base(), memory.bytes());
+  const auto access = [&](bool direct) {
+    const auto transport =
+        make_by_name("shm", {.wireup = &wireup, .arena = &arena, .arena_fd = memory.fd(), .direct_access = direct});
+    return transport->capabilities(1, {}).out;
   };
-  EXPECT_EQ(ask(&word, word), "yes");
-  EXPECT_NE(ask(&word, word + 1), "yes");
-  EXPECT_NE(ask(nullptr, word), "yes");
-  EXPECT_EQ(asker.ask(0, "shm-cma", "short", Deadline::in(5)).bytes, "the request is invalid");
+  EXPECT_TRUE(access(true).cma && access(true).mapped && access(true).cooperative);
+  EXPECT_FALSE(access(false).cma || access(false).mapped || access(false).cooperative);
 }
 
 /// A link whose writer answers "shm-map" requests with the given reply.

@@ -56,22 +56,18 @@ class Local final : public Transport {
     return {.ok = true, .alpha = 150e-9, .beta = 1 / 12e9};
   }
 
-  ReadAccess reading(Rank peer, const Word&) const override {
-    return probe(peer).ok ? ReadAccess::Direct : ReadAccess::None;
+  Capabilities capabilities(Rank, const Word&) const override {
+    constexpr link::Access kAccess{.address = true, .cooperative = true};
+    return {.out = kAccess, .in = kAccess, .reads = ReadAccess::Direct};
   }
 
   link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline) override {
     return {.memory = memory_of(wireup_.rank(), peer, link_lane),
             .peer = peer,
-            .zcopy_threshold = link::kZcopyFrom,
             .cooperative_writer = &writers_.emplace_back()};
   }
   link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline) override {
-    return {.memory = memory_of(peer, wireup_.rank(), link_lane),
-            .peer = peer,
-            .addresses = true,
-            .cooperative = true,
-            .zcopy_threshold = link::kZcopyFrom};
+    return {.memory = memory_of(peer, wireup_.rank(), link_lane), .peer = peer, .addresses = true};
   }
 
  private:

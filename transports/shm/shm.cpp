@@ -18,7 +18,6 @@
 #include "base/env.hpp"
 #include "base/format.hpp"
 #include "base/log.hpp"
-#include "base/secret.hpp"
 #include "link/cma.hpp"
 #include "link/cooperative_copy.hpp"
 #include "link/mapped_memory.hpp"
@@ -30,7 +29,6 @@ namespace tutti::transports {
 namespace {
 
 constexpr const char* kService = "shm";
-constexpr const char* kCmaService = "shm-cma";
 constexpr const char* kMapService = "shm-map";
 constexpr uint32_t kMaxProcessId = 1 << 22;  // Linux: PID_MAX_LIMIT
 constexpr size_t kMaxMappings = 64;          // of one peer
@@ -46,12 +44,6 @@ struct Answer {
   uint64_t arena_bytes;
   uint64_t link;  // offset of the LinkMemory in the arena
 };
-/// Asks a peer to read `word` at `address` of the asking process by CMA. The answer is kYes, or the reason why not.
-struct CmaRequest {
-  uint64_t address;
-  uint64_t word;
-};
-constexpr const char* kYes = "yes";
 /// Asks to map region `id`. The answer brings the descriptor.
 struct MapRequest {
   uint64_t id;
@@ -118,29 +110,6 @@ class Outgoing {
   link::Arena* arena_;
   std::map<std::pair<Rank, uint32_t>, uint64_t> links_;
 };
-
-/// Answers peers that ask whether this process can read theirs by CMA. It may outlive the transport.
-Wireup::Service cma_service(const Wireup& wireup) {
-  std::vector<int> processes;  // 0: a process of another host
-  const ProcessId& mine = wireup.process_id(wireup.rank());
-  for (Rank peer = 0; peer < wireup.ranks(); ++peer) {
-    const ProcessId& theirs = wireup.process_id(peer);
-    processes.push_back(theirs.host == mine.host ? static_cast<int>(theirs.process) : 0);
-  }
-  return [processes](Rank from, const std::string& bytes) -> Wireup::Reply {
-    CmaRequest request{};
-    if (!unpack(bytes, request)) return {"the request is invalid", Fd()};
-    if (env().cma == Cma::Off) return {"TUTTI_CMA is off", Fd()};
-    const auto* const address = reinterpret_cast<const unsigned char*>(request.address);
-    unsigned char word[sizeof request.word];
-    const int process = processes[static_cast<size_t>(from)];
-    if (process <= 0) return {"it runs on another host", Fd()};
-    const int error = link::cma_read(process, address, word, sizeof word);
-    if (error != 0) return {std::strerror(error), Fd()};
-    if (std::memcmp(word, &request.word, sizeof word) != 0) return {"the process with its id is another one", Fd()};
-    return {kYes, Fd()};
-  };
-}
 
 /// Gives peers the descriptor of a region of this process.
 Wireup::Reply export_region(const std::string& bytes) {
@@ -216,9 +185,8 @@ class Shm final : public Transport {
     context.wireup->serve(kService, [outgoing = outgoing_](Rank from, const std::string& request) {
       return outgoing->answer(from, request);
     });
-    context.wireup->serve(kCmaService, cma_service(*context.wireup));
     context.wireup->serve(kMapService, [](Rank, const std::string& request) { return export_region(request); });
-    if (env().cma != Cma::Off) permit_cma(others_of_host());
+    if (context.direct_access) permit_cma(others_of_host());
   }
   ~Shm() override {
     if (outgoing_) outgoing_->close();
@@ -237,44 +205,18 @@ class Shm final : public Transport {
     return {.ok = true, .alpha = 250e-9, .beta = 1 / 10e9};
   }
 
-  ReadAccess reading(Rank peer, const Word& word) const override {
-    if (word.at == 0 || env().cma == Cma::Off || !probe(peer).ok) return ReadAccess::None;
-    uint64_t read = 0;
-    const int error = link::cma_read(static_cast<int>(context_.wireup->process_id(peer).process),
-                                     reinterpret_cast<const unsigned char*>(word.at),
-                                     reinterpret_cast<unsigned char*>(&read), sizeof read);
-    return error == 0 && read == word.value ? ReadAccess::Cma : ReadAccess::None;
-  }
-  void all_read() override { all_read_ = true; }
-
-  /// Can the peer read this process by CMA? Asks the peer, which tries.
-  void acquaint(Rank peer, Deadline deadline) override {
-    if (all_read_ || env().cma == Cma::Off || !probe(peer).ok || cma_readers_.count(peer) != 0) return;
-    std::string answer;
-    try {
-      const volatile uint64_t word = random_u64();
-      const CmaRequest request{reinterpret_cast<uint64_t>(&word), word};
-      answer = context_.wireup->ask(peer, kCmaService, pack(request), deadline).bytes;
-    } catch (const Error& error) {
-      answer = error.what();
-    }
-    cma_readers_[peer] = answer == kYes;
-    if (!cma_readers_[peer]) log_debug("shm: rank {} cannot read this process's memory: {}", peer, printable(answer));
+  Capabilities capabilities(Rank peer, const Word& word) const override {
+    if (!context_.direct_access || !probe(peer).ok) return {};
+    constexpr link::Access kAccess{.mapped = true, .cma = true, .cooperative = true};
+    return {.out = kAccess, .in = kAccess, .reads = reads(peer, word) ? ReadAccess::Cma : ReadAccess::None};
   }
 
   link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline) override {
     check(peer);
     unsigned char* const arena = context_.arena->base();
-    auto* const memory = reinterpret_cast<link::LinkMemory*>(arena + outgoing_->link(peer, link_lane));
-    const auto known = cma_readers_.find(peer);
-    const bool by_cma = all_read_ || (known != cma_readers_.end() && known->second);
-    const bool always = env().cma == Cma::Always;
-    return {.memory = memory,
+    return {.memory = reinterpret_cast<link::LinkMemory*>(arena + outgoing_->link(peer, link_lane)),
             .arena = arena,
             .peer = peer,
-            .zcopy_threshold = !by_cma ? link::kNever : (always ? 0 : link::kZcopyFrom),
-            .by_cma = by_cma,
-            .mapped_threshold = env().cma == Cma::Off ? link::kNever : (always ? 0 : link::kZcopyFrom),
             .cooperative_writer = &writers_.emplace_back(
                 link::CooperativeWriter{.process = cma_process(peer), .mappings = &mappings_of(peer)})};
   }
@@ -304,12 +246,19 @@ class Shm final : public Transport {
             .peer = peer,
             .process = cma_process(peer),
             .mappings = &mappings_of(peer),
-            .gate = &gate_,
-            .cooperative = true,
-            .zcopy_threshold = env().cma == Cma::Always ? 1 : link::kZcopyFrom};
+            .gate = &gate_};
   }
 
  private:
+  /// Can this process read the peer's memory by CMA?
+  bool reads(Rank peer, const Word& word) const {
+    if (word.at == 0) return false;
+    uint64_t read = 0;
+    const int error = link::cma_read(static_cast<int>(context_.wireup->process_id(peer).process),
+                                     reinterpret_cast<const unsigned char*>(word.at),
+                                     reinterpret_cast<unsigned char*>(&read), sizeof read);
+    return error == 0 && read == word.value;  // another value: the process with its number is another one
+  }
   std::vector<int> others_of_host() const {
     const ProcessId& mine = context_.wireup->process_id(context_.wireup->rank());
     std::set<int> others;
@@ -326,7 +275,7 @@ class Shm final : public Transport {
   }
   /// The peer's process if CMA may be used, else 0.
   int cma_process(Rank peer) const {
-    return env().cma != Cma::Off ? static_cast<int>(context_.wireup->process_id(peer).process) : 0;
+    return context_.direct_access ? static_cast<int>(context_.wireup->process_id(peer).process) : 0;
   }
   void check(Rank peer) const {
     const Reach reach = probe(peer);
@@ -347,8 +296,6 @@ class Shm final : public Transport {
   std::map<Rank, Segment> arenas_;
   uint64_t entered_ = 0;  // bytes of arenas_ that are in the page tables
   std::map<Rank, ShmMappings> mappings_;
-  bool all_read_ = false;
-  std::map<Rank, bool> cma_readers_;  // peers that have been asked, and whether they can read this process
   std::deque<link::CooperativeWriter> writers_;
   link::CmaGate gate_;
 };

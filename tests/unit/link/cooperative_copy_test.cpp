@@ -42,7 +42,7 @@ struct Ends {
   std::unique_ptr<LinkMemory> memory = std::make_unique<LinkMemory>();
   CooperativeWriter writer;
   OutLink out{.memory = memory.get(), .cooperative_writer = &writer};
-  InLink in{.memory = memory.get(), .cooperative = true};
+  InLink in{.memory = memory.get()};
   OfferCopy offered;
 
   void publish(uint64_t tiles) {

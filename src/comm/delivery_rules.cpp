@@ -1,8 +1,7 @@
-#include "comm/delivery_policy.hpp"
+#include "comm/delivery_rules.hpp"
 
 #include <algorithm>
 
-#include "base/env.hpp"
 #include "plan/plan.hpp"
 
 namespace tutti::comm {
@@ -21,21 +20,11 @@ uint64_t bytes_touched(const CallSpec& spec, Rank ranks, Rank near, bool in_plac
   return blocks * spec.count * size_of(spec.type);
 }
 
-/// True if results are stored past the cache: if the call touches more than stays in the cache anyway. Measured with
-/// two ranks and 36 MiB of cache (bench/results/tried.md). Never over the input of an in-place call.
-bool is_nontemporal(const CallSpec& spec, Rank ranks, Rank near, bool in_place) {
-  const bool stores_elsewhere = spec.collective == Collective::Broadcast || spec.collective == Collective::AllGather ||
-                                spec.collective == Collective::Gather;
-  if (in_place && !stores_elsewhere) return false;
-  return bytes_touched(spec, ranks, near, in_place) >= (spec.collective == Collective::AllReduce ? 16 : 32) * kMiB;
-}
-
 /// True if processes read each other's blocks by CMA: one copy instead of two, but a slower one, and not from the cache
 /// of the core that wrote the block. With fresh data it pays from a certain block size on, which is larger if blocks
 /// are folded (never when oversubscribed). If all ranks read the same blocks, it pays only while all blocks stay in the
 /// cache. In a broadcast both ends copy (link/cooperative_copy.hpp); measured with two ranks.
 bool reads_by_cma(const CallSpec& spec, Rank ranks, const AgreedCapabilities& agreed) {
-  if (agreed.always_cma) return true;
   const bool oversubscribed = agreed.oversubscribed;
   const uint64_t block = spec.count * size_of(spec.type), all = block * static_cast<uint64_t>(ranks);
   switch (spec.collective) {
@@ -60,7 +49,6 @@ bool reads_by_cma(const CallSpec& spec, Rank ranks, const AgreedCapabilities& ag
 /// data and two ranks (bench/results/tried.md). If the data is the same in every call, reading in place takes a third
 /// of the time.
 bool shares_buffers(const CallSpec& spec) {
-  if (env().cma == Cma::Always) return true;
   const uint64_t block = spec.count * size_of(spec.type);
   if (spec.collective == Collective::AllReduce) return block >= 32 * kKiB;
   if (spec.collective == Collective::Broadcast) return block >= 64 * kKiB;
@@ -69,12 +57,26 @@ bool shares_buffers(const CallSpec& spec) {
 
 }  // namespace
 
-DeliveryPolicy delivery_policy_for(const CallSpec& spec, Rank ranks, Rank near, const AgreedCapabilities& agreed,
-                                   bool in_place) {
-  return {.pull = reads_by_cma(spec, ranks, agreed),
-          .share = shares_buffers(spec),
-          .direct_store_from = env().cma == Cma::Always ? 1 : link::kZcopyFrom,
-          .nontemporal = is_nontemporal(spec, ranks, near, in_place)};
+exec::DeliveryRules delivery_rules_for(const CallSpec& spec, Rank ranks, const AgreedCapabilities& agreed) {
+  if (agreed.always_cma)
+    return {.address_from = link::kZcopyFrom, .mapped_from = 0, .cma_from = 0, .direct_store_from = 1};
+  return {.address_from = link::kZcopyFrom,
+          .mapped_from = shares_buffers(spec) ? link::kZcopyFrom : link::kNever,
+          .cma_from = reads_by_cma(spec, ranks, agreed) ? link::kZcopyFrom : link::kNever,
+          .direct_store_from = link::kZcopyFrom};
+}
+
+exec::DeliveryRules delivery_rules_for_transfers(const AgreedCapabilities& agreed) {
+  constexpr uint64_t kCmaFrom = 64 * kKiB;  // below, staging's two copies are cheaper than one by the kernel
+  return {.address_from = link::kZcopyFrom, .cma_from = agreed.always_cma ? 0 : kCmaFrom};
+}
+
+// Measured with two ranks and 36 MiB of cache (bench/results/tried.md). Never over the input of an in-place call.
+bool is_nontemporal(const CallSpec& spec, Rank ranks, Rank near, bool in_place) {
+  const bool stores_elsewhere = spec.collective == Collective::Broadcast || spec.collective == Collective::AllGather ||
+                                spec.collective == Collective::Gather;
+  if (in_place && !stores_elsewhere) return false;
+  return bytes_touched(spec, ranks, near, in_place) >= (spec.collective == Collective::AllReduce ? 16 : 32) * kMiB;
 }
 
 }  // namespace tutti::comm

@@ -96,7 +96,7 @@ struct Steps {
   std::vector<unsigned char> in = std::vector<unsigned char>(kSteps * 4), out = in;
 
   int run() {
-    exec::Replica& all = execution.replicas.front();
+    exec::Replica& all = *execution.replicas.front();
     all.bind({.in = in.data(), .out = out.data()}, nullptr, links);
     int steps = 0;
     while (exec::HostInterpreter::try_step({}, all.state, all.lanes[0]) == exec::Outcome::Progress) ++steps;
@@ -159,7 +159,7 @@ class Exchange {
     Ends ends;
     exec::Links links{ends};
     std::unique_ptr<exec::HostExecution> execution;
-    exec::Replica& replica() const { return execution->replicas.front(); }
+    exec::Replica& replica() const { return *execution->replicas.front(); }
     std::array<float, 2> in{}, out{};
   };
   Memories memory_;

@@ -167,6 +167,8 @@ AgreedCapabilities agreed_capabilities(const std::vector<std::string>& conclusio
   return agreed;
 }
 
+const void* scale_of(const Call& call) { return call.spec.op == Op::PreMulSum ? call.scale : nullptr; }
+
 }  // namespace
 
 std::shared_ptr<Communicator> Communicator::join(const control::UniqueId& id, Rank ranks, Rank rank,
@@ -316,23 +318,32 @@ exec::Executor* Communicator::begin(Work work, Status& status) {
 void Communicator::begin_collective(const Call& call) {
   board_->enter(++calls_, call.spec);
   diagnostics_.begin(calls_, call.spec);
-  Prepared* prepared = nullptr;
-  exec::Binding binding;
   if (call.spec.is_vector) {
     board_->enter_blocks(calls_, call.blocks);
-    prepared = &planner_->vector(call);
+    Prepared& prepared = planner_->vector(call);
     copy_own_block(call, rank());
-  } else {
-    const KnownCall& known = planner_->collective(call);
-    prepared = known.program;
-    binding = {.in = call.in, .out = call.out, .in_region = &known.in_region, .out_region = &known.out_region};
+    return launch(prepared, call, {.tag = next_tag(prepared), .scale = scale_of(call)});
   }
-  current_ = prepared;
-  diagnostics_.set_algorithm(prepared->algorithm);
-  digest_ = (digest_ ^ prepared->salt) * kOdd;
-  binding.tag = (prepared->salt + calls_) & link::kTagMask;  // salts are hashes, so no other salt is close
-  if (call.spec.op == Op::PreMulSum) binding.scale = call.scale;
-  executor_for(call).launch(*prepared->execution, binding);
+  const KnownCall& known = planner_->collective(call);
+  launch(*known.program, call,
+         {.in = call.in,
+          .out = call.out,
+          .in_region = &known.in_region,
+          .out_region = &known.out_region,
+          .tag = next_tag(*known.program),
+          .scale = scale_of(call)});
+}
+
+/// The tag of the current call, which is equal on all ranks.
+uint64_t Communicator::next_tag(const Prepared& prepared) {
+  digest_ = (digest_ ^ prepared.salt) * kOdd;
+  return (prepared.salt + calls_) & link::kTagMask;  // salts are hashes, so no other salt is close
+}
+
+void Communicator::launch(const Prepared& prepared, const Call& call, const exec::Binding& binding) {
+  current_ = &prepared;
+  diagnostics_.set_algorithm(prepared.algorithm);
+  executor_for(call).launch(*prepared.execution, binding);
 }
 
 /// Transfers between this rank and itself need no link: the k-th send is copied to the k-th receive.
@@ -368,9 +379,7 @@ bool Communicator::begin_transfers(Work work) {
   }
   diagnostics_.begin(group_);
   if (group_.empty()) return false;
-  Prepared& prepared = planner_->transfers(group_);
-  current_ = &prepared;
-  executor_for(work.front()).launch(*prepared.execution, {});
+  launch(planner_->transfers(group_), work.front(), {});
   return true;
 }
 

@@ -112,6 +112,8 @@ class Communicator {
   void await_others(uint64_t ticket) const;
   exec::Executor& executor_for(const Call& call) const;
   void begin_collective(const Call& call);
+  uint64_t next_tag(const Prepared& prepared);
+  void launch(const Prepared& prepared, const Call& call, const exec::Binding& binding);
   Status copy_to_self(Work work) const;
   bool begin_transfers(Work work);
   Status failure_status();

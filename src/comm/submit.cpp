@@ -87,7 +87,7 @@ class TicketGuard {
 };
 
 /// Runs one call on this thread, whose ticket is served.
-Status run_unlogged(Communicator& comm, const Call& call) {
+[[gnu::always_inline]] inline Status run_unlogged(Communicator& comm, const Call& call) {
   const FloatEnvironment environment;
   Status status;
   exec::Executor* executor = nullptr;
@@ -108,22 +108,26 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// A call that is not logged costs one branch.
-Status run_one(Communicator& comm, const Call& call) {
-  if (!comm.traces()) [[likely]] {
-    return run_unlogged(comm, call);
-  }
+/// The same, and logs it.
+[[gnu::noinline]] Status run_traced(Communicator& comm, const Call& call) {
   const auto start = std::chrono::steady_clock::now();
   Status status = run_unlogged(comm, call);
   comm.trace({&call, 1}, status, seconds_since(start));
   return status;
 }
 
-/// A repeated call is not checked again; only the thread whose ticket is served can tell.
-Status check_and_run(Communicator& comm, const Call& call) {
+Status run_one(Communicator& comm, const Call& call) {
+  return comm.traces() ? run_traced(comm, call) : run_unlogged(comm, call);
+}
+
+/// A repeated call is not checked again; only the thread whose ticket is served can tell. Throws the call's error.
+void check_and_run(Communicator& comm, const Call& call) {
   const TicketGuard guard(comm, comm.take_ticket());
   if (!comm.was_checked(call)) comm.check(call);
-  return run_one(comm, call);
+  if (comm.traces()) [[unlikely]] {
+    return run_traced(comm, call).throw_if_bad();
+  }
+  run_unlogged(comm, call).throw_if_bad();
 }
 
 /// The progress of a group on one communicator.
@@ -298,7 +302,7 @@ std::shared_ptr<Outcome> enqueue_on_streams(const std::vector<std::shared_ptr<St
 }  // namespace
 
 void submit(const std::shared_ptr<Communicator>& comm, const Call& call, const std::shared_ptr<Stream>& stream) {
-  if (t_depth == 0 && stream == nullptr) return check_and_run(*comm, call).throw_if_bad();
+  if (t_depth == 0 && stream == nullptr) return check_and_run(*comm, call);
   comm->check(call);
   if (t_depth > 0) return collect(comm, call, stream);
   const std::lock_guard lock(ticket_mutex());

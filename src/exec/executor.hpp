@@ -35,8 +35,8 @@ struct Reduction {
 struct Binding {
   const void* in = nullptr;
   void* out = nullptr;
-  const link::SharedRegion* in_region = nullptr;  ///< the region that holds `in`; null: none
-  const link::SharedRegion* out_region = nullptr;
+  const link::SharedRegion* in_region = &link::kNoRegion;  ///< that holds `in`
+  const link::SharedRegion* out_region = &link::kNoRegion;
   uint64_t tag = 0;             ///< 48 bits, equal on all ranks
   const void* scale = nullptr;  ///< pre-multiplied sums: one element
 };

@@ -2,11 +2,11 @@
 // it waits for.
 //
 // One source serves every kind of processor. Its policies:
-//   Group   the threads that execute a lane: one on a host, a block on a GPU. The leader polls and publishes, all of
+//   Group   the threads that execute a lane: one on a host, a block on a GPU. The leader polls and publishes; all of
 //           them move bytes: leader(), thread(), sync(), broadcast(outcome).
 //   Wire    the operations on links (link/wire.hpp).
 //   Reduce  folds and copies the bytes of a segment: run(group, how, op, segment, to, slot, operands).
-//   Remote  what goes beyond messages, where a rank reads and writes the memory of others (exec/host/remote_access.hpp).
+//   Remote  what goes beyond messages: a rank reads and writes the memory of others (exec/host/remote_access.hpp).
 //
 // State lies in memory that the whole group sees. Lanes of one rank may run on different processors: each is written by
 // its own group, and others read its `progress` alone.

@@ -75,8 +75,6 @@ struct Arithmetic {
   bool round_each = false;
 };
 
-inline constexpr link::SharedRegion kNoRegion{};
-
 /// Staging slots whose messages go to the same out-links. A slot is free when every reader has consumed its message.
 struct Stage {
   unsigned char* base = nullptr;
@@ -101,7 +99,8 @@ struct RankState {
   bool fenced = false;         ///< no lane enters round k + versions before all have left round k
   uint64_t advance_bytes = 0;  ///< by which a round advances input and output
   unsigned char* bases[3] = {nullptr, nullptr, nullptr};
-  const link::SharedRegion* shared[3] = {&kNoRegion, &kNoRegion, &kNoRegion};  ///< the regions that hold the bases
+  const link::SharedRegion* shared[3] = {&link::kNoRegion, &link::kNoRegion,
+                                         &link::kNoRegion};  ///< the regions that hold the bases
   uint64_t tag = 0;
   link::OutLink* out = nullptr;
   link::InLink* in = nullptr;

@@ -52,6 +52,8 @@ struct SharedRegion {
   const unsigned char* pages_end = nullptr;
 };
 
+inline constexpr SharedRegion kNoRegion{};
+
 /// Bytes at both ends of a destination that the reader copies itself. The interior lies in pages of the buffer alone.
 struct Edges {
   uint32_t front = 0, back = 0;

@@ -129,7 +129,7 @@ class ExecRanks {
     RankData(Wires& wires, Rank rank) : connector(wires, rank), links(connector) {}
     Wired connector;
     Links links;
-    Replica& replica() { return execution->replicas.front(); }
+    Replica& replica() { return *execution->replicas.front(); }
     std::vector<uint32_t> in, out;
     std::vector<unsigned char> memory = std::vector<unsigned char>(kArena);
     link::Arena arena{memory.data(), memory.size()};

@@ -200,7 +200,7 @@ TYPED_TEST_P(Conformance, ReadsZeroCopyMessagesInPlaceAndConsumesThem) {
         });
         self.wireup.serve("readable", [&](Rank, const std::string& said) {
           readable = said == "yes" ? 1 : 0;
-          return transports::Wireup::Reply{"", Fd()};
+          return transports::Wireup::Reply{"thanks", Fd()};
         });
         Writer writer(self, 1, 0, 0);
         self.until([&] { return readable >= 0; }, "the reader's try");

@@ -12,8 +12,8 @@
 
 namespace tutti::exec {
 
-/// From how many bytes on each kind of zero-copy delivery, and each kind of help between ranks, is used in a call. Equal
-/// on all ranks of the call; they follow from its arguments and from what the ranks have agreed on.
+/// From how many bytes on each kind of zero-copy delivery, and each kind of help between ranks, is used in a call.
+/// Equal on all ranks of the call: they follow from its arguments and from what the ranks have agreed on.
 struct DeliveryRules {
   uint64_t address_from = link::kNever;
   uint64_t mapped_from = link::kNever;

@@ -63,19 +63,21 @@ Replica::Replica(const Program& program, uint32_t index, uint32_t versions, cons
 
 HostExecution::HostExecution(Program made, uint32_t versions, const Arithmetic& arithmetic, Links& links)
     : Execution(std::move(made)), scratch_bytes(program().scratch_bytes * versions) {
-  for (uint32_t i = 0; i < program().width; ++i) replicas.emplace_back(program(), i, versions, arithmetic, links);
+  for (uint32_t i = 0; i < program().width; ++i) {
+    replicas.push_back(std::make_unique<Replica>(program(), i, versions, arithmetic, links));
+  }
 }
 
 void HostExecution::own_stages() {
-  for (Replica& replica : replicas) {
+  for (const auto& replica : replicas) {
     std::vector<Stage*> stages;
     for (const StageNeed& need : program().stages) {
       std::vector<uint32_t> links;
-      for (const uint32_t out : need.outs) links.push_back(replica.outs[out]);
+      for (const uint32_t out : need.outs) links.push_back(replica->outs[out]);
       stages_.push_back(&owned_.emplace_back(need.slot_bytes, std::move(links)));
       stages.push_back(&stages_.back()->stage);
     }
-    replica.use(std::move(stages));
+    replica->use(std::move(stages));
   }
 }
 

@@ -30,21 +30,19 @@ class Replica {
   }
   /// Before each call. `scratch`: of this replica.
   void bind(const Binding& binding, unsigned char* scratch, Links& links) {
-    state.out = links.outs().data();
+    state.out = links.outs().data();  // they move when links are added
     state.in = links.ins().data();
     state.bases[0] = moved(static_cast<unsigned char*>(const_cast<void*>(binding.in)), first_bytes_);
     state.bases[1] = moved(static_cast<unsigned char*>(binding.out), first_bytes_);
     state.bases[2] = scratch;
-    state.shared[0] = binding.in_region != nullptr ? binding.in_region : &kNoRegion;
-    state.shared[1] = binding.out_region != nullptr ? binding.out_region : &kNoRegion;
+    state.shared[0] = binding.in_region;
+    state.shared[1] = binding.out_region;
     state.tag = binding.tag;
     state.arithmetic.scale = binding.scale;
-    state.faulted = 0;
     for (LaneState& lane : lanes) {
       lane.progress = lane.round = lane.warm = 0;
       lane.arrived = 0;
       lane.next = nullptr;
-      lane.copying = false;
     }
   }
   std::span<Stage* const> stages() const { return stages_; }
@@ -78,8 +76,8 @@ class HostExecution final : public Execution {
   bool has_memory(uint64_t generation) const { return stages_.empty() || stages_.front()->generation == generation; }
   std::span<OwnedStage* const> stages() const { return stages_; }
 
-  std::deque<Replica> replicas;
-  uint64_t scratch_bytes = 0;  ///< of one replica, all versions
+  std::vector<std::unique_ptr<Replica>> replicas;  ///< as many as the program is wide
+  uint64_t scratch_bytes = 0;                      ///< of one replica, all versions
 
  private:
   std::deque<OwnedStage> owned_;

@@ -46,7 +46,7 @@ std::unique_ptr<Execution> HostExecutor::compile(const Direct& direct, const Red
   const auto traits = [this](Rank peer) { return links_.traits(peer); };
   auto made = std::make_unique<HostExecution>(lower_direct(direct, context_.rank, context_.ranks, traits),
                                               kScratchVersions, arithmetic_of(reduction), links_);
-  made->replicas.front().use(shared_stages(*made));
+  made->replicas.front()->use(shared_stages(*made));
   return made;
 }
 
@@ -65,7 +65,7 @@ std::vector<Stage*> HostExecutor::shared_stages(const HostExecution& execution) 
     std::vector<Stage*> stages;
     for (const StageNeed& need : execution.program().stages) {
       std::vector<uint32_t> outs;
-      for (const uint32_t out : need.outs) outs.push_back(execution.replicas.front().outs[out]);
+      for (const uint32_t out : need.outs) outs.push_back(execution.replicas.front()->outs[out]);
       const uint64_t bytes = std::max<uint64_t>(link::kStride, std::bit_ceil(need.slot_bytes));
       auto& stage = shared_stages_[{outs, bytes}];
       if (stage == nullptr) stage = std::make_unique<OwnedStage>(bytes, outs);
@@ -96,37 +96,26 @@ unsigned char* HostExecutor::scratch_for(const HostExecution& execution) {
 void HostExecutor::launch(Execution& execution, const Binding& binding) {
   auto& made = static_cast<HostExecution&>(execution);  // compile() makes no others
   if (!made.has_memory(staging_.generation())) give_staging(made);
-  unsigned char* scratch = scratch_for(made);
-  for (Replica& replica : made.replicas) {
-    replica.bind(binding, scratch, links_);
+  unsigned char* scratch = made.scratch_bytes > 0 ? scratch_for(made) : nullptr;
+  for (const auto& replica : made.replicas) {
+    replica->bind(binding, scratch, links_);
     scratch += made.scratch_bytes;
   }
   current_ = &made;
   done_ = false;
   if (!status_.ok()) status_ = {};
-  wide_ = made.replicas.size() > 1 && context_.threads > 1;
+  wide_ = made.replicas.size() > 1;
   if (wide_) launch_shares();
 }
 
 bool HostExecutor::poll() {
-  bool moved = false, steps_done = true, flushed = true;
-  const bool cooperates = context_.backoff->spins > 0;
-  const size_t stride = wide_ ? std::min<size_t>(context_.threads, current_->replicas.size()) : 1;
-  for (size_t i = 0; i < current_->replicas.size(); i += stride) {
-    Replica& replica = current_->replicas[i];
-    const Turn turn = step(replica, current_->program().has_zero_copy, cooperates);
-    moved = moved || turn.moved;
-    steps_done = steps_done && turn.done;
-    if (turn.fault) end_by_fault(replica);
-  }
-  if (status_.ok() && !context_.engines.empty()) moved = move_engines(flushed) || moved;
-  if (wide_) {
-    moved = shares_moved() || moved;
-    if (workers_.done()) collect_shares();
-    steps_done = steps_done && workers_.done();
-  }
-  done_ = !status_.ok() || (steps_done && flushed);
-  return moved || done_;
+  bool flushed = true;
+  Turn turn = wide_ ? turn_of_share(0) : step(*current_->replicas.front(), *current_, context_.backoff->spins > 0);
+  if (turn.fault != nullptr) end_by_fault(*turn.fault);
+  if (!context_.engines.empty() && status_.ok()) turn.moved = move_engines(flushed) || turn.moved;
+  if (wide_) join_shares(turn);
+  done_ = (turn.done && flushed) || !status_.ok();
+  return turn.moved || done_;
 }
 
 void HostExecutor::end_by_fault(const Replica& replica) { status_ = context_.observer->fault(replica.state.fault); }
@@ -177,7 +166,7 @@ void HostExecutor::check_stall(double seconds, uint64_t stall_id) {
   if (!refresh_counters(links_, fault)) {
     status_ = context_.observer->fault(fault);
   } else {
-    Stall stall = stall_of(current_->replicas);
+    Stall stall = stall_of(*current_);
     stall.seconds = seconds;
     stall.id = stall_id;
     stall.links = &links_;

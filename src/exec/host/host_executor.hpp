@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "exec/executor.hpp"
-#include "exec/host/execution.hpp"
+#include "exec/host/steps.hpp"
 #include "exec/host/wait.hpp"
 #include "exec/host/workers.hpp"
 #include "exec/observer.hpp"
@@ -55,7 +55,7 @@ class HostExecutor final : public Executor {
     enum State : uint32_t { kRuns, kPaused, kDone };
     std::atomic<uint32_t> state{kDone};
     std::atomic<uint64_t> moves{0};  // raised when something has moved
-    Replica* faulted = nullptr;
+    const Replica* faulted = nullptr;
     std::exception_ptr exception;
   };
 
@@ -67,8 +67,9 @@ class HostExecutor final : public Executor {
   void run_share(uint32_t thread);
   void pause(Share& share);
   bool pause_shares();
-  bool shares_moved();
-  void collect_shares();
+  uint32_t shares() const;
+  Turn turn_of_share(uint32_t thread);
+  void join_shares(Turn& turn);
   bool move_engines(bool& flushed);
   void end_by_fault(const Replica& replica);
 
@@ -82,7 +83,7 @@ class HostExecutor final : public Executor {
   // Stages of direct programs, by out-links and slot size: data that a peer has not read yet stays in place.
   std::map<std::pair<std::vector<uint32_t>, uint64_t>, std::unique_ptr<OwnedStage>> shared_stages_;
 
-  bool wide_ = false;  // the current call has shares on other threads
+  bool wide_ = false;  // the current call has several replicas
   std::atomic<bool> stop_{false}, pause_{false};
   std::array<Share, kMaxThreads> shares_;  // by thread; the calling thread's is not used
   uint64_t moves_seen_ = 0;

@@ -12,38 +12,45 @@ constexpr double kLongestPause = 2e-3;  // seconds to wait until all shares have
 
 }  // namespace
 
+/// Threads that the current call has work for.
+uint32_t HostExecutor::shares() const {
+  return static_cast<uint32_t>(std::min<size_t>(context_.threads, current_->replicas.size()));
+}
+
 void HostExecutor::launch_shares() {
-  const auto threads = static_cast<uint32_t>(std::min<size_t>(context_.threads, current_->replicas.size()));
-  for (uint32_t t = 1; t < threads; ++t) {
+  for (uint32_t t = 1; t < shares(); ++t) {
     shares_[t].faulted = nullptr;
     shares_[t].exception = nullptr;
     shares_[t].state = Share::kRuns;
   }
-  workers_.start(threads - 1, [this](uint32_t index) { run_share(index + 1); });
+  workers_.start(shares() - 1, [this](uint32_t index) { run_share(index + 1); });
+}
+
+/// One turn on all replicas of a thread.
+Turn HostExecutor::turn_of_share(uint32_t thread) {
+  Turn all{.done = true};
+  for (size_t i = thread; i < current_->replicas.size(); i += shares()) {
+    const Turn turn = step(*current_->replicas[i], *current_, context_.backoff->spins > 0);
+    all.moved = all.moved || turn.moved;
+    all.done = all.done && turn.done;
+    if (turn.fault != nullptr) all.fault = turn.fault;
+  }
+  return all;
 }
 
 void HostExecutor::run_share(uint32_t thread) {
   const FloatEnvironment environment;
   Share& share = shares_[thread];
-  const size_t stride = std::min<size_t>(context_.threads, current_->replicas.size());
-  const bool cooperates = context_.backoff->spins > 0;
   Waiter waiter(*context_.backoff);
   try {
-    for (bool done = false; !done && !stop_.load(std::memory_order_relaxed) && share.faulted == nullptr;) {
-      bool moved = false;
-      done = true;
-      for (size_t i = thread; i < current_->replicas.size(); i += stride) {
-        Replica& replica = current_->replicas[i];
-        const Turn turn = step(replica, current_->program().has_zero_copy, cooperates);
-        moved = moved || turn.moved;
-        done = done && turn.done;
-        if (turn.fault) share.faulted = &replica;
-      }
+    for (Turn turn; !turn.done && turn.fault == nullptr && !stop_.load(std::memory_order_relaxed);) {
+      turn = turn_of_share(thread);
+      share.faulted = turn.fault;
       if (pause_.load(std::memory_order_acquire)) pause(share);
-      if (moved) {
+      if (turn.moved) {
         share.moves.store(share.moves.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
         waiter.progressed();
-      } else if (!done) {
+      } else if (!turn.done) {
         const double rest = waiter.turn();
         if (rest > 0) nap(rest);
       }
@@ -64,8 +71,7 @@ void HostExecutor::pause(Share& share) {
 bool HostExecutor::pause_shares() {
   pause_ = true;
   const Deadline end = Deadline::in(kLongestPause);
-  const size_t threads = std::min<size_t>(context_.threads, current_->replicas.size());
-  for (size_t t = 1; t < threads; ++t) {
+  for (uint32_t t = 1; t < shares(); ++t) {
     while (shares_[t].state.load(std::memory_order_acquire) == Share::kRuns) {
       if (end.passed()) {
         pause_ = false;
@@ -77,16 +83,19 @@ bool HostExecutor::pause_shares() {
   return true;
 }
 
-bool HostExecutor::shares_moved() {
+/// Adds what the other threads have done to the caller's turn.
+void HostExecutor::join_shares(Turn& turn) {
   uint64_t moves = 0;
   for (const Share& share : shares_) moves += share.moves.load(std::memory_order_relaxed);
-  return std::exchange(moves_seen_, moves) != moves;
-}
-
-void HostExecutor::collect_shares() {
+  turn.moved = std::exchange(moves_seen_, moves) != moves || turn.moved;
+  if (!workers_.done()) {
+    turn.done = false;
+    return;
+  }
   for (Share& share : shares_) {
     if (share.exception != nullptr) std::rethrow_exception(std::exchange(share.exception, nullptr));
-    if (share.faulted != nullptr && status_.ok()) end_by_fault(*std::exchange(share.faulted, nullptr));
+    const Replica* const faulted = std::exchange(share.faulted, nullptr);
+    if (faulted != nullptr && status_.ok()) end_by_fault(*faulted);
   }
 }
 

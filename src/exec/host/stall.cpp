@@ -20,13 +20,14 @@ void each_undrained(const Replica& replica, Visit&& visit) {
 }
 
 /// What the lanes wait for from peers. Lanes that wait for other lanes of this rank are left out.
-std::vector<PeerAwait> awaits_of(const std::deque<Replica>& replicas) {
+std::vector<PeerAwait> awaits_of(const HostExecution& execution) {
   std::vector<PeerAwait> all;
   const auto add = [&](PeerAwait one) {
     if (std::find(all.begin(), all.end(), one) == all.end()) all.push_back(one);
   };
   bool lanes_done = true;
-  for (const Replica& replica : replicas) {
+  for (const auto& one : execution.replicas) {
+    const Replica& replica = *one;
     for (const LaneState& lane : replica.lanes) {
       if (is_done(replica, lane)) continue;
       lanes_done = false;
@@ -34,7 +35,8 @@ std::vector<PeerAwait> awaits_of(const std::deque<Replica>& replicas) {
     }
   }
   if (!lanes_done) return all;
-  for (const Replica& replica : replicas) {
+  for (const auto& one : execution.replicas) {
+    const Replica& replica = *one;
     each_undrained(replica, [&](const link::OutLink& out) { add({out.peer, out.link_lane, Await::Credit}); });
   }
   return all;
@@ -60,9 +62,10 @@ uint64_t new_stall_id() {
   return ++last;
 }
 
-Stall stall_of(const std::deque<Replica>& replicas) {
-  Stall stall{.all = awaits_of(replicas)};
-  for (const Replica& replica : replicas) {
+Stall stall_of(const HostExecution& execution) {
+  Stall stall{.all = awaits_of(execution)};
+  for (const auto& one : execution.replicas) {
+    const Replica& replica = *one;
     for (const LaneState& lane : replica.lanes) {
       if (is_done(replica, lane)) continue;
       describe(replica, lane, stall);
@@ -70,7 +73,8 @@ Stall stall_of(const std::deque<Replica>& replicas) {
     }
   }
   if (stall.await != Await::Nothing) return stall;
-  for (const Replica& replica : replicas) {
+  for (const auto& one : execution.replicas) {
+    const Replica& replica = *one;
     stall.rounds = replica.state.rounds;
     each_undrained(replica, [&](const link::OutLink& out) { stall.await = Await::Credit, stall.peer = out.peer; });
   }

@@ -35,7 +35,7 @@ bool drained(const Replica& replica) {
 
 }  // namespace
 
-Turn step(Replica& replica, bool has_zero_copy, bool cooperates) {
+Turn step(Replica& replica, const HostExecution& execution, bool cooperates) {
   Turn turn{.done = true};
   for (LaneState& lane : replica.lanes) {
     Outcome outcome = Outcome::Progress;
@@ -44,10 +44,10 @@ Turn step(Replica& replica, bool has_zero_copy, bool cooperates) {
       turn.moved = turn.moved || outcome == Outcome::Progress;
     }
     if (outcome == Outcome::Waiting) warm(replica, lane);
-    if (outcome == Outcome::Fault) return {.moved = true, .fault = true};
+    if (outcome == Outcome::Fault) return {.moved = true, .done = false, .fault = &replica};
     turn.done = turn.done && outcome == Outcome::LaneDone;
   }
-  if (!has_zero_copy) return turn;
+  if (!execution.program().has_zero_copy) return turn;
   turn.done = turn.done && drained(replica);
   if (cooperates && !turn.moved && !turn.done) turn.moved = copy_for_readers(replica.state.out, replica.outs);
   return turn;

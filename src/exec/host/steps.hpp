@@ -6,13 +6,13 @@
 namespace tutti::exec {
 
 struct Turn {
-  bool moved = false;  ///< anything
-  bool done = false;   ///< all lanes are done, and all zero-copy messages are consumed
-  bool fault = false;  ///< see RankState::fault
+  bool moved = false;              ///< anything
+  bool done = false;               ///< all lanes are done, and all zero-copy messages are consumed
+  const Replica* fault = nullptr;  ///< the replica that has failed: RankState::fault
 };
 
 /// Runs the instructions that can run now. `cooperates`: while nothing else moves, it copies part of the zero-copy
 /// messages for their readers.
-Turn step(Replica& replica, bool has_zero_copy, bool cooperates);
+Turn step(Replica& replica, const HostExecution& execution, bool cooperates);
 
 }  // namespace tutti::exec

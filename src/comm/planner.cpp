@@ -113,7 +113,8 @@ uint64_t Planner::window_of(const select::Choice& choice, const CallSpec& spec,
   const bool read =
       agreed_.reading == ReadAccess::Direct || (agreed_.reading == ReadAccess::Cma && rules.cma_from != link::kNever);
   const bool lent = choice.algorithm->lends && spec.op != Op::PreMulSum && block >= link::kZcopyFrom;
-  uint64_t most = read && lent ? std::max(choice.window, kLongest) : choice.window;
+  const uint64_t staged = std::max(kGrain, choice.window / agreed_.threads);  // the threads share the staging memory
+  uint64_t most = read && lent ? std::max(choice.window, kLongest) : staged;
   if (block >= kWidestFrom * agreed_.threads) most = std::min(most, block / agreed_.threads);  // a part for each thread
   if (block <= most) return most;
   const uint64_t rounds = (block + most - 1) / most;

@@ -19,6 +19,10 @@ namespace tutti::link {
 
 inline constexpr int kLinkFormat = 4;  ///< raise it with any change of the structures below, of slot() or of tags
 
+/// Several threads of a rank may use links at the same time: one the link lanes 0 to kThreadLinkLanes − 1, another the
+/// next ones, and so on.
+inline constexpr uint32_t kThreadLinkLanes = 1 << 10;
+
 // In a longer ring the consumed counter crosses between the ranks more rarely; each crossing takes as long as a
 // message.
 inline constexpr uint32_t kCapacity = 32;                ///< messages that a link holds

@@ -218,7 +218,7 @@ class Shm final : public Transport {
             .arena = arena,
             .peer = peer,
             .cooperative_writer = &writers_.emplace_back(
-                link::CooperativeWriter{.process = cma_process(peer), .mappings = &mappings_of(peer)})};
+                link::CooperativeWriter{.process = cma_process(peer), .mappings = &mappings_of(peer, link_lane)})};
   }
 
   link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline deadline) override {
@@ -245,7 +245,7 @@ class Shm final : public Transport {
             .arena_bytes = theirs.bytes(),
             .peer = peer,
             .process = cma_process(peer),
-            .mappings = &mappings_of(peer),
+            .mappings = &mappings_of(peer, link_lane),
             .gate = &gate_};
   }
 
@@ -270,8 +270,10 @@ class Shm final : public Transport {
     }
     return {others.begin(), others.end()};
   }
-  link::PeerMappings& mappings_of(Rank peer) {
-    return mappings_.try_emplace(peer, *context_.wireup, peer).first->second;
+  /// Each thread has its own, so that none locks.
+  link::PeerMappings& mappings_of(Rank peer, uint32_t link_lane) {
+    const std::pair key(peer, link_lane / link::kThreadLinkLanes);
+    return mappings_.try_emplace(key, *context_.wireup, peer).first->second;
   }
   /// The peer's process if CMA may be used, else 0.
   int cma_process(Rank peer) const {
@@ -295,7 +297,7 @@ class Shm final : public Transport {
   std::shared_ptr<Outgoing> outgoing_;
   std::map<Rank, Segment> arenas_;
   uint64_t entered_ = 0;  // bytes of arenas_ that are in the page tables
-  std::map<Rank, ShmMappings> mappings_;
+  std::map<std::pair<Rank, uint32_t>, ShmMappings> mappings_;
   std::deque<link::CooperativeWriter> writers_;
   link::CmaGate gate_;
 };

@@ -5,16 +5,14 @@
 namespace tutti::exec {
 namespace {
 
-constexpr uint32_t kReplicaLinkLanes = 1 << 10;  // link lanes of one replica
-
 std::vector<uint32_t> connect_all(const std::vector<LinkId>& links, uint32_t replica, const auto& connect) {
   std::vector<uint32_t> numbers;
   for (const LinkId& link : links) {
-    if (replica > 0 && link.link_lane >= kReplicaLinkLanes) {
+    if (replica > 0 && link.link_lane >= link::kThreadLinkLanes) {
       throw_error(Code::Unsupported, "a plan with {} lanes runs on one thread only: set TUTTI_THREADS=1",
                   link.link_lane + 1);
     }
-    numbers.push_back(connect(LinkId{link.peer, link.link_lane + replica * kReplicaLinkLanes}));
+    numbers.push_back(connect(LinkId{link.peer, link.link_lane + replica * link::kThreadLinkLanes}));
   }
   return numbers;
 }

@@ -315,6 +315,7 @@ void Communicator::begin_collective(const Call& call) {
 
 void Communicator::load(Prepared& prepared) {
   current_ = &prepared;
+  fabric_->begin_call();
   prepared.program.restart(*links_);
   execution_.begin(prepared.program);
   exec::RankState& state = prepared.program.state;

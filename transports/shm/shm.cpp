@@ -33,7 +33,8 @@ constexpr const char* kService = "shm";
 constexpr const char* kCmaService = "shm-cma";
 constexpr const char* kMapService = "shm-map";
 constexpr uint32_t kMaxProcessId = 1 << 22;  // Linux: PID_MAX_LIMIT
-constexpr size_t kMaxMappings = 64;          // of one peer
+constexpr size_t kKeptMappings = 64;         // of one peer, from one call to the next
+constexpr size_t kMaxMappings = 4096;        // of one peer in one call
 constexpr uint64_t kMostEntered = 64 << 20;  // bytes of peers' arenas: the size that a peer states is not trusted
 
 struct Request {
@@ -152,10 +153,11 @@ Wireup::Reply export_region(const std::string& bytes) {
   return {pack(MapAnswer{kMagic, region.bytes}), std::move(region.fd)};
 }
 
-/// A peer's regions, each mapped at its first message.
+/// A peer's regions, each mapped at its first message. What a call has found stays mapped until the next call begins:
+/// a lane may still read it.
 class ShmMappings final : public link::PeerMappings {
  public:
-  ShmMappings(Wireup& wireup, Rank peer) : wireup_(wireup), peer_(peer) {}
+  ShmMappings(Wireup& wireup, Rank peer, const uint64_t* calls) : wireup_(wireup), peer_(peer), calls_(calls) {}
 
   unsigned char* find(uint64_t id, uint64_t offset, uint64_t bytes, int& error) override {
     auto found = std::find_if(open_.begin(), open_.end(), [&](const Mapping& mapping) { return mapping.id == id; });
@@ -169,6 +171,7 @@ class ShmMappings final : public link::PeerMappings {
       error = EFAULT;
       return nullptr;
     }
+    found->used = call();
     if (found != open_.begin()) std::rotate(open_.begin(), found, found + 1);
     return open_.front().memory.base() + offset;
   }
@@ -177,16 +180,28 @@ class ShmMappings final : public link::PeerMappings {
   struct Mapping {
     uint64_t id;
     Segment memory;
+    uint64_t used = 0;  // in this call
   };
 
+  uint64_t call() const { return calls_ != nullptr ? *calls_ : 0; }
+
+  /// Unmaps what was used least recently, but nothing that this call uses. False if there is no room for another.
+  bool make_room() {
+    while (open_.size() >= kKeptMappings && open_.back().used != call()) open_.pop_back();
+    if (open_.size() < kMaxMappings) return true;
+    log_warn("rank {} lends memory of more than {} blocks of tuttiMemAlloc in one call or group; divide the group",
+             peer_, kMaxMappings);
+    return false;
+  }
+
   int open(uint64_t id) {
+    if (!make_room()) return ENOBUFS;
     try {
       Wireup::Reply reply = wireup_.ask(peer_, kMapService, pack(MapRequest{id}), Deadline::in(env().timeout));
       MapAnswer answer{};
       if (!unpack(reply.bytes, answer) || answer.magic != kMagic) return ENOENT;
       Segment memory = Segment::map(std::move(reply.fd), answer.bytes, fmt::format("rank {}", peer_));
-      if (open_.size() == kMaxMappings) open_.pop_back();  // a call uses only a few, which are at the front
-      open_.insert(open_.begin(), Mapping{id, std::move(memory)});
+      open_.insert(open_.begin(), Mapping{id, std::move(memory), call()});
       return 0;
     } catch (const Error& error) {
       log_debug("shm: rank {}'s memory cannot be mapped: {}", peer_, error.what());
@@ -205,6 +220,7 @@ class ShmMappings final : public link::PeerMappings {
 
   Wireup& wireup_;
   const Rank peer_;
+  const uint64_t* const calls_;
   std::vector<Mapping> open_;  // most recently used first
 };
 
@@ -322,7 +338,7 @@ class Shm final : public Transport {
     return {others.begin(), others.end()};
   }
   link::PeerMappings& mappings_of(Rank peer) {
-    return mappings_.try_emplace(peer, *context_.wireup, peer).first->second;
+    return mappings_.try_emplace(peer, *context_.wireup, peer, context_.calls).first->second;
   }
   /// The peer's process if CMA may be used, else 0.
   int cma_process(Rank peer) const {

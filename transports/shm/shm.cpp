@@ -234,7 +234,7 @@ class Shm final : public Transport {
     });
     context.wireup->serve(kCmaService, cma_service(*context.wireup));
     context.wireup->serve(kMapService, [](Rank, const std::string& request) { return export_region(request); });
-    if (env().cma != Cma::Off) permit_cma(others_of_host());
+    if (env().cma != Cma::Off) permit_cma(others_of_host(), [this](int process) { return is_confirmed(process); });
   }
   ~Shm() override {
     if (outgoing_) outgoing_->close();
@@ -336,6 +336,23 @@ class Shm final : public Transport {
         others.insert(static_cast<int>(theirs.process));
     }
     return {others.begin(), others.end()};
+  }
+  /// Does the process belong to a rank that says so?
+  bool is_confirmed(int process) const {
+    const Wireup& wireup = *context_.wireup;
+    const Deadline deadline = Deadline::in(env().init_timeout);
+    for (Rank peer = 0; peer < wireup.ranks(); ++peer) {
+      const ProcessId& theirs = wireup.process_id(peer);
+      if (theirs.host != wireup.process_id(wireup.rank()).host || theirs.process != static_cast<uint32_t>(process))
+        continue;
+      try {
+        context_.wireup->confirm_process(peer, deadline);
+        return true;
+      } catch (const Error& error) {
+        log_debug("shm: {}; it may not attach to this process", error.what());
+      }
+    }
+    return false;
   }
   link::PeerMappings& mappings_of(Rank peer) {
     return mappings_.try_emplace(peer, *context_.wireup, peer, context_.calls).first->second;

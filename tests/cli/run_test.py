@@ -1,15 +1,18 @@
 """tutti run: ranks' environment and output, signals, failures, and that nothing is left behind."""
 
 import collections
+import fcntl
 import os
 import re
 import signal
+import struct
 import subprocess
 import tempfile
+import termios
 import time
 import unittest
 
-from support import TUTTI, Terminal, alive, children, gone, main, name_of, start, tutti
+from support import LIMIT, TUTTI, Terminal, alive, children, gone, main, name_of, start, tutti
 
 # Prints its process id and waits to be ended.
 WAIT_FOREVER = "echo $$; exec sleep 1000"
@@ -61,6 +64,11 @@ class Ranks(unittest.TestCase):
         self.assertEqual(done.stdout, "[0] one\n[0] two\n")
 
 
+def waiting(job):
+    """Bytes in the pipe from the job."""
+    return struct.unpack("i", fcntl.ioctl(job.stdout, termios.FIONREAD, bytes(4)))[0]
+
+
 class Output(unittest.TestCase):
     def test_is_prefixed_on_both_streams_and_a_partial_line_is_not_lost(self):
         done = tutti("run", "-n", "2", "--", "sh", "-c", "echo out; echo err >&2; printf tail")
@@ -87,6 +95,41 @@ class Output(unittest.TestCase):
         self.assertEqual(job.wait(60), 128 + signal.SIGPIPE)
         job.stdin.close()
         job.stderr.close()
+
+
+    def stuck(self, *options, **streams):
+        """A job whose output nobody reads: its pipe is full."""
+        job = start("run", "-n", "2", *options, "--", "sh", "-c", "echo begin; yes; true", **streams)
+        self.addCleanup(lambda: (job.kill(), job.wait(), job.stdin.close(), job.stdout.close()))
+        capacity = fcntl.fcntl(job.stdout, fcntl.F_GETPIPE_SZ)
+        end = time.monotonic() + 60
+        while waiting(job) < capacity * 3 // 4:
+            self.assertLess(time.monotonic(), end)
+            os.sched_yield()
+        return job
+
+    def test_that_nobody_reads_does_not_keep_it_from_obeying(self):
+        for number in signal.SIGTERM, signal.SIGINT:
+            job = self.stuck(stderr=subprocess.DEVNULL)
+            job.send_signal(number)
+            self.assertEqual(job.wait(LIMIT), 128 + number)
+
+    def test_and_messages_that_nobody_reads_neither(self):
+        job = self.stuck(stderr=subprocess.STDOUT)
+        job.send_signal(signal.SIGTERM)
+        self.assertEqual(job.wait(LIMIT), 128 + signal.SIGTERM)
+
+    def test_is_kept_for_a_late_reader(self):
+        job = start("run", "-n", "2", "--", "seq", "8000", stderr=subprocess.DEVNULL)
+        end = time.monotonic() + LIMIT
+        while waiting(job) == 0 or any(name_of(child) == "seq" for child in children(job.pid)):
+            self.assertLess(time.monotonic(), end)
+            os.sched_yield()
+        lines = job.communicate(timeout=LIMIT)[0].splitlines()  # more than fits into a pipe
+        self.assertEqual(job.returncode, 0)
+        for rank in "[0] ", "[1] ":
+            told = [line[4:] for line in lines if line.startswith(rank)]
+            self.assertEqual(told, [str(i + 1) for i in range(8000)])
 
 
 class Failure(unittest.TestCase):

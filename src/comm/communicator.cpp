@@ -287,6 +287,7 @@ exec::Execution* Communicator::begin(Work work, Status& status) {
   } catch (const std::exception& error) {
     status = diagnostics_.fail(Code::OutOfMemory, error.what());
   }
+  diagnostics_.end();  // it may have waited for staging memory
   exec::abandon(execution_);
   return nullptr;
 }

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "control/wait_table.hpp"
 #include "support/scoped_env.hpp"
 #include "support/thread_ranks.hpp"
 #include "tutti/tutti.h"
@@ -143,6 +144,9 @@ TEST_F(Deadlock, ThroughFullStagingMemoryFailsBothRanks) {
     tuttiCommDestroy(comm);
   });
   for (const LineResult& one : report) expect_words(one, {"ranks wait for each other", "waits in all_reduce(count="});
+  auto& table = control::WaitTable::of_this_process();
+  EXPECT_TRUE(table.learn(1, table.answer(1, 0, 0, 0, 0), 0).processes.front().waits.empty())
+      << "a call that could not begin has ended, and waits for nobody";
 }
 
 TEST_F(Deadlock, OfASplitAndAReceiveFailsBothRanks) {

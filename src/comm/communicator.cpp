@@ -27,12 +27,16 @@ using nlohmann::json;
 constexpr int kPlanFormat = 1;
 constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;  // a multiplicative hash constant: mixes into the high bits
 
-/// The settings that must be equal on all ranks so that they understand each other and choose alike.
+constexpr const char* kCmaWords[] = {"off", "auto", "always"};  // by Cma
+
+/// The settings that must be equal on all ranks so that they understand each other and choose alike. TUTTI_CMA: a reader
+/// looks for revoked messages only where it expects zero-copy ones.
 std::string configuration() {
   const json all = {{"version", version()},
                     {"plan format", kPlanFormat},
                     {"link format", link::kLinkFormat},
                     {"TUTTI_ALGO", env().algorithm},
+                    {"TUTTI_CMA", kCmaWords[static_cast<size_t>(env().cma)]},
                     {"TUTTI_GROUPS", env().groups},
                     {"TUTTI_REPRODUCIBLE", env().reproducible},
                     {"TUTTI_MESSAGE", env().message.value},
@@ -147,18 +151,17 @@ json conclusions_from(const std::vector<std::string>& reports, const Fabric& fab
     const json word = parse_shallow_json(report).at("word");
     words.push_back({whole_number(word.at(0)), whole_number(word.at(1))});
   }
-  return {{"reading", fabric.reading(words)}, {"oversubscribed", oversubscribed}, {"always", env().cma == Cma::Always}};
+  return {{"reading", fabric.reading(words)}, {"oversubscribed", oversubscribed}};
 }
 
 /// The conclusions of all ranks, combined.
 AgreedCapabilities agreed_capabilities(const std::vector<std::string>& conclusions) {
-  AgreedCapabilities agreed{.reading = transports::ReadAccess::Direct, .always_cma = true};
+  AgreedCapabilities agreed{.reading = transports::ReadAccess::Direct, .always_cma = env().cma == Cma::Always};
   for (const std::string& text : conclusions) {
     const json conclusion = parse_shallow_json(text);
     const uint64_t reading = std::min(whole_number(conclusion.at("reading")), static_cast<uint64_t>(agreed.reading));
     agreed.reading = static_cast<transports::ReadAccess>(reading);
     agreed.oversubscribed = agreed.oversubscribed || conclusion.at("oversubscribed").get<bool>();
-    agreed.always_cma = agreed.always_cma && conclusion.at("always").get<bool>();
   }
   return agreed;
 }

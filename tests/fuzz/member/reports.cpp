@@ -23,7 +23,7 @@ json report(const transports::Word& word) {
 }
 
 json conclusion(const std::string& table) {
-  return {{"reading", 1}, {"oversubscribed", false}, {"always", false}, {"table", table}};
+  return {{"reading", 1}, {"oversubscribed", false}, {"table", table}};
 }
 
 /// A row for each collective, with `algorithm` if the collective has it.

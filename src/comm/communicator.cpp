@@ -29,8 +29,8 @@ constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;  // a multiplicative hash constant
 
 constexpr const char* kCmaWords[] = {"off", "auto", "always"};  // by Cma
 
-/// The settings that must be equal on all ranks so that they understand each other and choose alike. TUTTI_CMA: a reader
-/// looks for revoked messages only where it expects zero-copy ones.
+/// The settings that must be equal on all ranks so that they understand each other and choose alike. TUTTI_CMA: a
+/// reader looks for revoked messages only where it expects zero-copy ones.
 std::string configuration() {
   const json all = {{"version", version()},
                     {"plan format", kPlanFormat},

@@ -1,11 +1,14 @@
 // Supervises the ranks of a job from start to end.
 //
-// One thread, one poll(), and nothing else waits: signals arrive as bytes of a signalfd; ranks' output arrives through pipes and
-// pseudo-terminals in one epoll set; their ends through pidfds in another, which keeps the order of their deaths
-// (waitid() does not). Once a rank has failed, the others have `grace` seconds to end by themselves, with their own
-// errors. Then they get SIGTERM, then SIGKILL with all processes of their groups. A signal to the launcher is forwarded
-// to all ranks and starts the same countdown. All this applies from the first rank's start: events are handled between
-// two starts, and no further rank is started once the job must end.
+// One thread, one poll(), and nothing else waits. Signals arrive as bytes of a signalfd; ranks' output arrives through
+// pipes and pseudo-terminals, in one epoll set for each stream that it goes to; their ends through pidfds in another
+// set, which keeps the order of their deaths (waitid() does not). What the reader of our output does not take is kept,
+// and no more is read from the ranks meanwhile.
+//
+// Once a rank has failed, the others have `grace` seconds to end by themselves, with their own errors. Then they get
+// SIGTERM, then SIGKILL with all processes of their groups. A signal to the launcher is forwarded to all ranks and
+// starts the same countdown. All this applies from the first rank's start: events are handled between two starts, and
+// no further rank is started once the job must end.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>

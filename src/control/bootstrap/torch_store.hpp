@@ -27,8 +27,8 @@ struct StorePatience {
 };
 
 /// The value of `name` in the store: 64 random hexadecimal digits, set by the first rank that asks. A store that rank 0
-/// runs may open late, or never: it is tried until the deadline, and a warning says so. Where the launcher has opened it
-/// before, refusals only mean that it is gone. Throws Error(Timeout | PeerFailed) with the reason.
+/// runs may open late, or never: it is tried until the deadline, and a warning says so. Where the launcher has opened
+/// it before, it is gone if it only refuses. Throws Error(Timeout | PeerFailed) with the reason.
 std::string secret_from_store(const StoreAddress& store, const std::string& name, Deadline deadline,
                               const StorePatience& patience = {});
 

@@ -44,7 +44,9 @@ struct Capabilities {
 struct Context {
   Wireup* wireup = nullptr;
   link::Arena* arena = nullptr;
-  int arena_fd = -1;          ///< the Segment (transports/shm) that the arena fills; −1 where peers cannot map it
+  int arena_fd = -1;  ///< the Segment (transports/shm) that the arena fills; −1 where peers cannot map it
+  /// Increases when a call begins: what the call before it read is in use no more. Null: there is only one call.
+  const uint64_t* calls = nullptr;
   bool direct_access = true;  ///< ranks may read and write each other's memory, where they can
 };
 

@@ -28,12 +28,16 @@ using nlohmann::json;
 constexpr int kPlanFormat = 1;
 constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;  // a multiplicative hash constant: mixes into the high bits
 
-/// The settings that must be equal on all ranks so that they understand each other and choose alike.
+constexpr const char* kCmaWords[] = {"off", "auto", "always"};  // by Cma
+
+/// The settings that must be equal on all ranks so that they understand each other and choose alike. TUTTI_CMA: a
+/// reader looks for revoked messages only where it expects zero-copy ones.
 std::string configuration() {
   const json all = {{"version", version()},
                     {"plan format", kPlanFormat},
                     {"link format", link::kLinkFormat},
                     {"TUTTI_ALGO", env().algorithm},
+                    {"TUTTI_CMA", kCmaWords[static_cast<size_t>(env().cma)]},
                     {"TUTTI_GROUPS", env().groups},
                     {"TUTTI_REPRODUCIBLE", env().reproducible},
                     {"TUTTI_MESSAGE", env().message.value},
@@ -149,20 +153,17 @@ json conclusions_from(const std::vector<std::string>& reports, Fabric& fabric, b
     const json word = parse_shallow_json(report).at("word");
     words.push_back({whole_number(word.at(0)), whole_number(word.at(1))});
   }
-  return {{"reading", fabric.try_words(words)},
-          {"oversubscribed", oversubscribed},
-          {"always", fabric.cma() == Cma::Always}};
+  return {{"reading", fabric.try_words(words)}, {"oversubscribed", oversubscribed}};
 }
 
 /// The conclusions of all ranks, combined.
 AgreedCapabilities agreed_capabilities(const std::vector<std::string>& conclusions) {
-  AgreedCapabilities agreed{.reading = transports::ReadAccess::Direct, .always_cma = true};
+  AgreedCapabilities agreed{.reading = transports::ReadAccess::Direct};
   for (const std::string& text : conclusions) {
     const json conclusion = parse_shallow_json(text);
     const uint64_t reading = std::min(whole_number(conclusion.at("reading")), static_cast<uint64_t>(agreed.reading));
     agreed.reading = static_cast<transports::ReadAccess>(reading);
     agreed.oversubscribed = agreed.oversubscribed || conclusion.at("oversubscribed").get<bool>();
-    agreed.always_cma = agreed.always_cma && conclusion.at("always").get<bool>();
   }
   return agreed;
 }
@@ -259,6 +260,7 @@ void Communicator::agree(bool groups_given) {
   const auto conclusions = endpoint_->exchange(mine.dump(), deadline);
   AgreedCapabilities agreed = agreed_capabilities(conclusions);
   agreed.staging = setting.staging;
+  agreed.always_cma = fabric_->cma() == Cma::Always;
   agreed.threads = static_cast<uint32_t>(env().threads);
   if (agreed.reading != transports::ReadAccess::None) fabric_->all_read();
   const auto table = parse_shallow_json(conclusions.front()).at("table").get<std::string>();
@@ -311,6 +313,7 @@ exec::Executor* Communicator::begin(Work work, Status& status) {
   } catch (const std::exception& error) {
     status = diagnostics_.fail(Code::OutOfMemory, error.what());
   }
+  diagnostics_.end();  // it may have waited for staging memory
   executor_->abort();
   return nullptr;
 }
@@ -343,6 +346,7 @@ uint64_t Communicator::next_tag(const Prepared& prepared) {
 void Communicator::launch(const Prepared& prepared, const Call& call, const exec::Binding& binding) {
   current_ = &prepared;
   diagnostics_.set_algorithm(prepared.algorithm);
+  fabric_->begin_call();
   executor_for(call).launch(*prepared.execution, binding);
 }
 

@@ -16,7 +16,7 @@ struct AgreedCapabilities {
   transports::ReadAccess reading =
       transports::ReadAccess::None;  ///< the weakest access of any rank to another's zero-copy data
   bool oversubscribed = false;       ///< some ranks share their cores
-  bool always_cma = false;           ///< TUTTI_CMA is "always" on all ranks
+  bool always_cma = false;           ///< TUTTI_CMA is "always"
   uint32_t threads = 1;              ///< that run a wide program on each rank
 };
 

@@ -65,7 +65,8 @@ struct Fabric::Parts {
   transports::Segment segment;
   std::unique_ptr<Mapping> mapping;
   std::unique_ptr<link::Arena> arena;
-  const volatile uint64_t word = random_u64();         // peers try to read it
+  const volatile uint64_t word = random_u64();  // peers try to read it
+  uint64_t calls = 0;
   std::vector<std::unique_ptr<Transport>> transports;  // last: they release the arena first
 };
 
@@ -94,7 +95,8 @@ Fabric::Fabric(control::Endpoint& endpoint, const plan::Grouping& groups, double
       link_timeout_(link_timeout),
       cma_(env().cma),
       parts_(std::make_unique<Parts>()),
-      process_shared_(ProcessShared::of(endpoint.name())) {
+      process_shared_(ProcessShared::of(endpoint.name())),
+      calls_(&parts_->calls) {
   make_arena();
   make_routes(groups);
   serve_readability();
@@ -148,6 +150,7 @@ void Fabric::make_routes(const plan::Grouping& groups) {
   const transports::Context context{.wireup = &endpoint_,
                                     .arena = arena_,
                                     .arena_fd = parts_->segment.base() != nullptr ? parts_->segment.fd() : -1,
+                                    .calls = calls_,
                                     .direct_access = cma_ != Cma::Off};
   std::map<std::string, Transport*> made;
   const auto instance = [&](const transports::TransportEntry& entry) {

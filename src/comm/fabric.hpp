@@ -51,6 +51,8 @@ class Fabric final : public exec::Connector {
   /// TUTTI_CMA; nothing else reads it.
   Cma cma() const { return cma_; }
   link::Arena& arena() { return *arena_; }
+  /// The call before this one has ended: nothing that its lanes found is in use any more.
+  void begin_call() { ++*calls_; }
   /// The transport used for a peer.
   const char* transport_to(Rank peer) const { return routes_.at(static_cast<size_t>(peer))->name(); }
   /// Why preferred transports cannot be used between ranks in this relation; "" if none is preferred.
@@ -78,6 +80,7 @@ class Fabric final : public exec::Connector {
   std::unique_ptr<Parts> parts_;
   std::shared_ptr<ProcessShared> process_shared_;
   link::Arena* arena_ = nullptr;
+  uint64_t* calls_ = nullptr;
   std::vector<transports::Transport*> routes_;  // by peer
   std::vector<transports::Transport*> engines_;
   FabricReport report_;

@@ -104,7 +104,7 @@ struct MappedLink {
       return Wireup::Reply{Answer{.arena_bytes = 1 << 20, .link = 0}.bytes(), Fd(::dup(memory.fd()))};
     });
     liar.serve("shm-map", service);
-    transport = make_by_name("shm", {.wireup = &wireup, .arena = &arena, .arena_fd = memory.fd()});
+    transport = make_by_name("shm", {.wireup = &wireup, .arena = &arena, .arena_fd = memory.fd(), .calls = &calls});
     in = transport->connect_in(0, 0, Deadline::in(5));
   }
   int error_at(uint64_t id, uint64_t offset, uint64_t bytes) const {
@@ -118,6 +118,7 @@ struct MappedLink {
   FakeWireup liar, wireup;
   const Segment memory = Segment::create(1 << 20);
   link::Arena arena{memory.base(), memory.bytes()};
+  uint64_t calls = 0;
   std::unique_ptr<transports::Transport> transport;
   link::InLink in;
 };
@@ -146,9 +147,38 @@ TEST(Shm, MapsARegionOnceAndReadsNothingOutsideIt) {
        {std::pair<uint64_t, uint64_t>{0, 8193}, {8193, 0}, {1, 8192}, {~uint64_t{0}, 2}, {2, ~uint64_t{0}}}) {
     EXPECT_EQ(link.error_at(1, offset, bytes), EFAULT) << bytes << " bytes at " << offset;
   }
-  for (uint64_t id = 2; id < 200; ++id) EXPECT_EQ(link.error_at(id, 0, 1), 0);
-  EXPECT_EQ(link.error_at(199, 0, 1), 0);
-  EXPECT_EQ(asked, 199);
+}
+
+TEST(Shm, UnmapsNoRegionThatTheCallMayBeReading) {
+  const Segment theirs = Segment::create(8192);
+  int asked = 0;
+  MappedLink link([&](Rank, const std::string&) {
+    ++asked;
+    return Wireup::Reply{map_answer(8192), Fd(::dup(theirs.fd()))};
+  });
+  int error = 0;
+  const unsigned char* const first = link.in.mappings->find(1, 0, 8192, error);
+  constexpr uint64_t kMany = 200;
+  for (uint64_t id = 2; id <= kMany; ++id) EXPECT_EQ(link.error_at(id, 0, 1), 0);
+  EXPECT_EQ(link.in.mappings->find(1, 0, 8192, error), first);
+  EXPECT_EQ(asked, kMany) << "region 1 was unmapped";
+
+  ++link.calls;  // nothing of the last call is read any more
+  EXPECT_EQ(link.error_at(kMany + 1, 0, 1), 0);
+  EXPECT_EQ(link.error_at(2, 0, 1), 0);
+  EXPECT_EQ(asked, kMany + 2) << "region 2 is still mapped, and so are all that were ever seen";
+}
+
+TEST(Shm, MapsABoundedNumberOfRegionsInOneCall) {
+  const Segment theirs = Segment::create(4096);
+  MappedLink link([&](Rank, const std::string&) { return Wireup::Reply{map_answer(4096), Fd(::dup(theirs.fd()))}; });
+  uint64_t id = 1;
+  while (id < 100000 && link.error_at(id, 0, 1) == 0) ++id;
+  EXPECT_LT(id, 10000U);
+  EXPECT_EQ(link.error_at(id, 0, 1), ENOBUFS);
+  EXPECT_EQ(link.error_at(1, 0, 1), 0);
+  ++link.calls;
+  EXPECT_EQ(link.error_at(id, 0, 1), 0);
 }
 
 TEST(Shm, RefusesInvalidRegions) {

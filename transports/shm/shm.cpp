@@ -31,7 +31,8 @@ namespace {
 constexpr const char* kService = "shm";
 constexpr const char* kMapService = "shm-map";
 constexpr uint32_t kMaxProcessId = 1 << 22;  // Linux: PID_MAX_LIMIT
-constexpr size_t kMaxMappings = 64;          // of one peer
+constexpr size_t kKeptMappings = 64;         // of one peer, from one call to the next
+constexpr size_t kMaxMappings = 4096;        // of one peer in one call
 constexpr uint64_t kMostEntered = 64 << 20;  // bytes of peers' arenas: the size that a peer states is not trusted
 
 struct Request {
@@ -121,10 +122,11 @@ Wireup::Reply export_region(const std::string& bytes) {
   return {pack(MapAnswer{kMagic, region.bytes}), std::move(region.fd)};
 }
 
-/// A peer's regions, each mapped at its first message.
+/// A peer's regions, each mapped at its first message. What a call has found stays mapped until the next call begins:
+/// a lane may still read it.
 class ShmMappings final : public link::PeerMappings {
  public:
-  ShmMappings(Wireup& wireup, Rank peer) : wireup_(wireup), peer_(peer) {}
+  ShmMappings(Wireup& wireup, Rank peer, const uint64_t* calls) : wireup_(wireup), peer_(peer), calls_(calls) {}
 
   unsigned char* find(uint64_t id, uint64_t offset, uint64_t bytes, int& error) override {
     auto found = std::find_if(open_.begin(), open_.end(), [&](const Mapping& mapping) { return mapping.id == id; });
@@ -138,6 +140,7 @@ class ShmMappings final : public link::PeerMappings {
       error = EFAULT;
       return nullptr;
     }
+    found->used = call();
     if (found != open_.begin()) std::rotate(open_.begin(), found, found + 1);
     return open_.front().memory.base() + offset;
   }
@@ -146,16 +149,28 @@ class ShmMappings final : public link::PeerMappings {
   struct Mapping {
     uint64_t id;
     Segment memory;
+    uint64_t used = 0;  // in this call
   };
 
+  uint64_t call() const { return calls_ != nullptr ? *calls_ : 0; }
+
+  /// Unmaps what was used least recently, but nothing that this call uses. False if there is no room for another.
+  bool make_room() {
+    while (open_.size() >= kKeptMappings && open_.back().used != call()) open_.pop_back();
+    if (open_.size() < kMaxMappings) return true;
+    log_warn("rank {} lends memory of more than {} blocks of tuttiMemAlloc in one call or group; divide the group",
+             peer_, kMaxMappings);
+    return false;
+  }
+
   int open(uint64_t id) {
+    if (!make_room()) return ENOBUFS;
     try {
       Wireup::Reply reply = wireup_.ask(peer_, kMapService, pack(MapRequest{id}), Deadline::in(env().timeout));
       MapAnswer answer{};
       if (!unpack(reply.bytes, answer) || answer.magic != kMagic) return ENOENT;
       Segment memory = Segment::map(std::move(reply.fd), answer.bytes, fmt::format("rank {}", peer_));
-      if (open_.size() == kMaxMappings) open_.pop_back();  // a call uses only a few, which are at the front
-      open_.insert(open_.begin(), Mapping{id, std::move(memory)});
+      open_.insert(open_.begin(), Mapping{id, std::move(memory), call()});
       return 0;
     } catch (const Error& error) {
       log_debug("shm: rank {}'s memory cannot be mapped: {}", peer_, error.what());
@@ -174,6 +189,7 @@ class ShmMappings final : public link::PeerMappings {
 
   Wireup& wireup_;
   const Rank peer_;
+  const uint64_t* const calls_;
   std::vector<Mapping> open_;  // most recently used first
 };
 
@@ -186,7 +202,7 @@ class Shm final : public Transport {
       return outgoing->answer(from, request);
     });
     context.wireup->serve(kMapService, [](Rank, const std::string& request) { return export_region(request); });
-    if (context.direct_access) permit_cma(others_of_host());
+    if (context.direct_access) permit_cma(others_of_host(), [this](int process) { return is_confirmed(process); });
   }
   ~Shm() override {
     if (outgoing_) outgoing_->close();
@@ -270,10 +286,27 @@ class Shm final : public Transport {
     }
     return {others.begin(), others.end()};
   }
+  /// Does the process belong to a rank that says so?
+  bool is_confirmed(int process) const {
+    const Wireup& wireup = *context_.wireup;
+    const Deadline deadline = Deadline::in(env().init_timeout);
+    for (Rank peer = 0; peer < wireup.ranks(); ++peer) {
+      const ProcessId& theirs = wireup.process_id(peer);
+      if (theirs.host != wireup.process_id(wireup.rank()).host || theirs.process != static_cast<uint32_t>(process))
+        continue;
+      try {
+        context_.wireup->confirm_process(peer, deadline);
+        return true;
+      } catch (const Error& error) {
+        log_debug("shm: {}; it may not attach to this process", error.what());
+      }
+    }
+    return false;
+  }
   /// Each thread has its own, so that none locks.
   link::PeerMappings& mappings_of(Rank peer, uint32_t link_lane) {
     const std::pair key(peer, link_lane / link::kThreadLinkLanes);
-    return mappings_.try_emplace(key, *context_.wireup, peer).first->second;
+    return mappings_.try_emplace(key, *context_.wireup, peer, context_.calls).first->second;
   }
   /// The peer's process if CMA may be used, else 0.
   int cma_process(Rank peer) const {

@@ -106,7 +106,7 @@ nlohmann::json report() {
           {"word", {0, 0}},
           {"cores", "0"}};
 }
-nlohmann::json conclusion() { return {{"reading", 0}, {"oversubscribed", false}, {"always", false}}; }
+nlohmann::json conclusion() { return {{"reading", 0}, {"oversubscribed", false}}; }
 std::string nested(size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); }
 
 TEST(HostileMember, DeeplyNestedReportsAreRejected) {

@@ -20,7 +20,7 @@ namespace {
 
 /// What the threads of a block share.
 struct Block {
-  explicit Block(uint32_t threads) : threads(threads), all(threads) {}
+  explicit Block(uint32_t count) : threads(count), all(count) {}
   const uint32_t threads;
   std::barrier<> all;
   Outcome outcome = Outcome::Progress;

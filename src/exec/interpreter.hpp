@@ -169,7 +169,7 @@ struct Interpreter {
         wrong = FaultKind::OtherCall;
       } else if (header.length != op.bytes) {
         wrong = FaultKind::BadLength;
-      } else if (Remote::kAny && arrival.region != 0) {
+      } else if (Remote::kAny && arrival.where == link::Where::Mapped) {
         error = Remote::locate(in, arrival, op.bytes);
         if (error != 0) wrong = FaultKind::Unreadable;
       }

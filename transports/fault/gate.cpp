@@ -15,7 +15,7 @@ Gate::Clock::duration ticks(double seconds) {
 
 Gate::Gate(const link::OutLink& inner, const FaultPlan& plan, uint64_t link_seed)
     : plan_(plan), inner_(inner), times_(link_seed), corruptions_(~link_seed) {
-  in_ = {.memory = ring_.get(), .peer = inner.peer, .addresses = true};
+  in_ = {.ring = ring_->ring, .consumed = &ring_->consumed, .peer = inner.peer, .addresses = true};
 }
 
 bool Gate::progress(Clock::time_point now) {
@@ -56,7 +56,7 @@ bool Gate::release_consumed() {
   if (in_.next == inner_.next) return false;
   link::HostWire::refresh(inner_);
   const bool any = in_.next < inner_.acked;
-  while (in_.next < inner_.acked) link::HostWire::consume(in_, {.data = nullptr, .inlined = false});
+  while (in_.next < inner_.acked) link::HostWire::consume(in_, {.data = nullptr});
   return any;
 }
 
@@ -79,7 +79,7 @@ void Gate::send_corrupted(link::Header header, const link::Arrival& arrival) {
       header.length = header.length == 0 ? 1 : header.length / 2;
       return send(header, arrival.data);
     case FaultPlan::Corrupt::Header: {
-      link::Descriptor* const to = link::slot(inner_.memory, inner_.next);
+      link::Descriptor* const to = link::slot(inner_.ring, inner_.next);
       to->tag = header.tag << 16 | 0xffff;  // no Where has this number
       to->length = header.length;
       link::HostMemory::store_release(&to->sequence, ++inner_.next);
@@ -91,7 +91,7 @@ void Gate::send_corrupted(link::Header header, const link::Arrival& arrival) {
 /// corrupted in place, for all peers that it was published to.
 unsigned char* Gate::corrupt_payload(const link::Header& header, const link::Arrival& arrival) {
   auto* data = const_cast<unsigned char*>(arrival.data);
-  if (inner_.arena == nullptr || arrival.inlined) {
+  if (inner_.arena == nullptr || arrival.where == link::Where::Inline) {
     corrupted_.assign(arrival.data, arrival.data + header.length);
     data = corrupted_.data();
   }
@@ -116,7 +116,7 @@ std::optional<Gate::Clock::time_point> Gate::due() const {
 
 void Gate::stop() {
   stopped_ = true;
-  if (inner_.arena == nullptr) {  // a thread may be reading zero-copy messages
+  if (inner_.host != nullptr && inner_.arena == nullptr) {  // a thread may be reading zero-copy messages
     link::HostWire::refresh(inner_);
     link::HostRevokeWire::revoke(inner_);
     while (link::HostRevokeWire::being_read(inner_)) std::this_thread::yield();

@@ -4,7 +4,7 @@
 #include <mutex>
 #include <tuple>
 
-#include "link/cooperative_copy.hpp"
+#include "link/host_ends.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti::transports {
@@ -62,12 +62,19 @@ class Local final : public Transport {
   }
 
   link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline) override {
-    return {.memory = memory_of(wireup_.rank(), peer, link_lane),
+    link::LinkMemory* const memory = memory_of(wireup_.rank(), peer, link_lane);
+    return {.ring = memory->ring,
+            .consumed = &memory->consumed,
             .peer = peer,
-            .cooperative_writer = &writers_.emplace_back()};
+            .host = &writers_.emplace_back(link::HostWriter{.memory = memory})};
   }
   link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline) override {
-    return {.memory = memory_of(peer, wireup_.rank(), link_lane), .peer = peer, .addresses = true};
+    link::LinkMemory* const memory = memory_of(peer, wireup_.rank(), link_lane);
+    return {.ring = memory->ring,
+            .consumed = &memory->consumed,
+            .peer = peer,
+            .addresses = true,
+            .host = &readers_.emplace_back(link::HostReader{.memory = memory})};
   }
 
  private:
@@ -78,7 +85,8 @@ class Local final : public Transport {
 
   Wireup& wireup_;
   std::vector<std::shared_ptr<link::LinkMemory>> memory_;
-  std::deque<link::CooperativeWriter> writers_;
+  std::deque<link::HostWriter> writers_;
+  std::deque<link::HostReader> readers_;
 };
 
 const TransportRegistration local({.name = "local",

@@ -19,7 +19,7 @@
 #include "base/format.hpp"
 #include "base/log.hpp"
 #include "link/cma.hpp"
-#include "link/cooperative_copy.hpp"
+#include "link/host_ends.hpp"
 #include "link/mapped_memory.hpp"
 #include "transports/shm/segment.hpp"
 #include "transports/shm/tracer.hpp"
@@ -230,11 +230,13 @@ class Shm final : public Transport {
   link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline) override {
     check(peer);
     unsigned char* const arena = context_.arena->base();
-    return {.memory = reinterpret_cast<link::LinkMemory*>(arena + outgoing_->link(peer, link_lane)),
+    auto* const memory = reinterpret_cast<link::LinkMemory*>(arena + outgoing_->link(peer, link_lane));
+    return {.ring = memory->ring,
+            .consumed = &memory->consumed,
             .arena = arena,
             .peer = peer,
-            .cooperative_writer = &writers_.emplace_back(
-                link::CooperativeWriter{.process = cma_process(peer), .mappings = &mappings_of(peer, link_lane)})};
+            .host = &writers_.emplace_back(link::HostWriter{
+                .memory = memory, .process = cma_process(peer), .mappings = &mappings_of(peer, link_lane)})};
   }
 
   link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline deadline) override {
@@ -256,13 +258,16 @@ class Shm final : public Transport {
                   answer.link, theirs.bytes());
     }
     auto* const memory = reinterpret_cast<link::LinkMemory*>(theirs.base() + answer.link);
-    return {.memory = memory,
+    const int process = cma_process(peer);
+    return {.ring = memory->ring,
+            .consumed = &memory->consumed,
             .arena = theirs.base(),
             .arena_bytes = theirs.bytes(),
             .peer = peer,
-            .process = cma_process(peer),
-            .mappings = &mappings_of(peer, link_lane),
-            .gate = &gate_};
+            .cma = static_cast<uint64_t>(process),
+            .mapped = true,
+            .host = &readers_.emplace_back(link::HostReader{
+                .memory = memory, .process = process, .mappings = &mappings_of(peer, link_lane), .gate = &gate_})};
   }
 
  private:
@@ -331,7 +336,8 @@ class Shm final : public Transport {
   std::map<Rank, Segment> arenas_;
   uint64_t entered_ = 0;  // bytes of arenas_ that are in the page tables
   std::map<std::pair<Rank, uint32_t>, ShmMappings> mappings_;
-  std::deque<link::CooperativeWriter> writers_;
+  std::deque<link::HostWriter> writers_;
+  std::deque<link::HostReader> readers_;
   link::CmaGate gate_;
 };
 

@@ -23,7 +23,7 @@ void warm(const Replica& replica, LaneState& lane) {
     for (uint64_t at = 0; at < bytes; at += kLine) prefetch_for_writing(slot + at);
     for (uint32_t r = 0; r < stage->readers; ++r) {
       const link::OutLink& out = replica.state.out[stage->outs[r]];
-      prefetch_for_writing(link::slot(out.memory, out.next));
+      prefetch_for_writing(link::slot(out.ring, out.next));
     }
   }
 }

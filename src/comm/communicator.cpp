@@ -71,6 +71,7 @@ json to_json(const select::Given& given) {
 json to_json(const FabricReport& report, const select::Given& given) {
   return {{"plans", to_json(given)},
           {"staging", report.staging},
+          {"longest", report.longest},
           {"inside", {report.inside.alpha, report.inside.beta, report.inside.in_place}},
           {"between", {report.between.alpha, report.between.beta, report.between.in_place}},
           {"unreachable", report.unreachable},
@@ -129,6 +130,7 @@ double oversubscription_of(const std::vector<std::string>& reports, const contro
 
 /// The slowest links and the smallest staging memory of any rank apply to all.
 select::Setting common_setting(const std::vector<std::string>& reports, const Groups& groups) {
+  constexpr uint64_t kShortest = 256;  // bytes, as of TUTTI_MESSAGE
   constexpr double kFoldSpeed = 40e9;  // bytes per second and core, in cache: the cost of folding beyond copying
   select::Setting setting{.ranks = static_cast<Rank>(reports.size()), .groups = groups, .gamma = 1 / kFoldSpeed};
   setting.inside = setting.between = {0, 0, 0, true};
@@ -142,6 +144,7 @@ select::Setting common_setting(const std::vector<std::string>& reports, const Gr
     take_slower(setting.inside, report.at("inside"));
     take_slower(groups->has_two_levels() ? setting.between : setting.inside, report.at("between"));
     setting.staging = std::min(setting.staging, whole_number(report.at("staging")));
+    setting.message = std::min(setting.message, std::max(kShortest, whole_number(report.at("longest"))));
   }
   return setting;
 }
@@ -260,6 +263,7 @@ void Communicator::agree(bool groups_given) {
   const auto conclusions = endpoint_->exchange(mine.dump(), deadline);
   AgreedCapabilities agreed = agreed_capabilities(conclusions);
   agreed.staging = setting.staging;
+  agreed.message = setting.message;
   agreed.always_cma = fabric_->cma() == Cma::Always;
   agreed.threads = static_cast<uint32_t>(env().threads);
   if (agreed.reading != transports::ReadAccess::None) fabric_->all_read();

@@ -211,7 +211,7 @@ Prepared& Planner::vector(const Call& call) {
 /// Both ends must split a transfer alike, so the message length depends only on what both know.
 Prepared& Planner::prepare(exec::Direct direct, const CallSpec& spec) {
   const uint64_t share = agreed_.staging / kDirectStaging / link::kSlots / static_cast<uint64_t>(ranks_);
-  const uint64_t most = std::min<uint64_t>(env().message.value, share);
+  const uint64_t most = std::min(agreed_.message, share);
   direct.message = std::max<uint64_t>(link::kStride, most / link::kStride * link::kStride);
   direct.rules = delivery_rules_for_transfers(agreed_);
   direct.rules.cooperative_from = cooperative_from();

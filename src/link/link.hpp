@@ -110,14 +110,16 @@ static_assert(sizeof(LinkMemory) == kCapacity * kLine + 2 * kStride);
 
 /// The writing end.
 struct OutLink {
-  unsigned char* ring = nullptr;       ///< of descriptors: kCapacity · kLine bytes
-  const uint64_t* consumed = nullptr;  ///< messages that the reader has consumed; written by the reader
-  unsigned char* arena = nullptr;      ///< what offsets count from; null: payloads are published by address
-  uint64_t push_bytes = 0;             ///< not 0: `arena` is kPushSlots slots of so many bytes, in the reader's memory
-  uint64_t next = 0;                   ///< number of the next message
-  uint64_t acked = 0;                  ///< the reader's counter as last loaded
-  uint64_t zcopied = 0;                ///< all messages below this must be consumed before the call ends
-  uint64_t staged = 0;                 ///< all messages below this must be consumed before staging memory is reassigned
+  unsigned char* ring = nullptr;        ///< of descriptors: kCapacity · kLine bytes
+  const uint64_t* consumed = nullptr;   ///< messages that the reader has consumed; written by the reader
+  unsigned char* arena = nullptr;       ///< what offsets count from; null: payloads are published by address
+  uint64_t push_bytes = 0;              ///< not 0: `arena` is kPushSlots slots of so many bytes, in the reader's memory
+  uint64_t pushed = 0;                  ///< messages pushed
+  uint64_t push_held[kPushSlots] = {};  ///< by slot: the count of consumed messages that frees it
+  uint64_t next = 0;                    ///< number of the next message
+  uint64_t acked = 0;                   ///< the reader's counter as last loaded
+  uint64_t zcopied = 0;                 ///< all messages below this must be consumed before the call ends
+  uint64_t staged = 0;  ///< all messages below this must be consumed before staging memory is reassigned
   Rank peer = kNoRank;
   uint32_t link_lane = 0;      ///< a pair of ranks has one link in each direction on each link lane
   HostWriter* host = nullptr;  ///< null: messages are all there is
@@ -158,9 +160,9 @@ TUTTI_HD inline Descriptor* slot(const unsigned char* ring, uint64_t message) {
   return reinterpret_cast<Descriptor*>(const_cast<unsigned char*>(ring) + index * kLine);
 }
 
-/// Where a pushing writer puts the payload of the next message.
+/// Where a pushing writer puts the next payload.
 TUTTI_HD inline unsigned char* push_slot(const OutLink& out) {
-  return out.arena + out.next % kPushSlots * out.push_bytes;
+  return out.arena + out.pushed % kPushSlots * out.push_bytes;
 }
 
 }  // namespace tutti::link

@@ -104,6 +104,21 @@ struct SlotWire {
     out.staged = out.next;
   }
 
+  /// Is there a slot in the reader's memory for another payload? Loads the reader's counter only if needed.
+  TUTTI_HD static bool can_push(OutLink& out) {
+    const uint64_t held = out.push_held[out.pushed % kPushSlots];
+    if (out.acked < held) refresh(out);
+    return out.acked >= held;
+  }
+
+  /// Needs can_publish() and can_push(). The payload has been written to push_slot().
+  TUTTI_HD static void publish_pushed(OutLink& out, uint64_t tag, uint64_t length) {
+    Descriptor* to = slot(out.ring, out.next);
+    to->where = static_cast<uint64_t>(push_slot(out) - out.arena);
+    publish(out, to, tag, length, Where::Offset);
+    out.push_held[out.pushed++ % kPushSlots] = out.next;
+  }
+
   /// Needs can_publish() and a link with zero-copy. The payload is read at `data`, anywhere in this rank's memory: the
   /// call must not end before the message is consumed.
   TUTTI_HD static void publish_zcopy(OutLink& out, uint64_t tag, const unsigned char* data, uint64_t length) {

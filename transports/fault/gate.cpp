@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstring>
 #include <thread>
 
 namespace tutti::transports {
@@ -22,7 +23,7 @@ bool Gate::progress(Clock::time_point now) {
   if (stopped_) return false;
   bool moved = schedule(now);
   while (inner_.next < scheduled_ && inner_.next < plan_.stall && due_[inner_.next % link::kCapacity] <= now &&
-         link::HostWire::can_publish(inner_)) {
+         link::HostWire::can_publish(inner_) && link::HostWire::can_push(inner_)) {
     link::Header header{};
     link::Arrival arrival;
     link::HostWire::poll(in_, header, arrival, inner_.next - in_.next);
@@ -63,6 +64,9 @@ bool Gate::release_consumed() {
 void Gate::send(const link::Header& header, const unsigned char* data) {
   if (header.where == link::Where::Inline) {
     link::HostWire::publish_inline(inner_, header.tag, data, header.length);
+  } else if (inner_.push_bytes > 0) {
+    std::memcpy(link::push_slot(inner_), data, header.length);
+    link::HostWire::publish_pushed(inner_, header.tag, header.length);
   } else {
     link::HostWire::publish_staged(inner_, header.tag, data, header.length);
   }
@@ -91,7 +95,7 @@ void Gate::send_corrupted(link::Header header, const link::Arrival& arrival) {
 /// corrupted in place, for all peers that it was published to.
 unsigned char* Gate::corrupt_payload(const link::Header& header, const link::Arrival& arrival) {
   auto* data = const_cast<unsigned char*>(arrival.data);
-  if (inner_.arena == nullptr || arrival.where == link::Where::Inline) {
+  if (inner_.arena == nullptr || inner_.push_bytes > 0 || arrival.where == link::Where::Inline) {
     corrupted_.assign(arrival.data, arrival.data + header.length);
     data = corrupted_.data();
   }

@@ -100,6 +100,7 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 nlohmann::json report() {
   return {{"plans", nlohmann::json::object()},
           {"staging", 1 << 20},
+          {"longest", 1 << 20},
           {"inside", {1e-6, 1e-10, true}},
           {"between", {1e-6, 1e-10, true}},
           {"unreachable", ""},

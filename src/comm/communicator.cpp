@@ -7,8 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "base/cgroup.hpp"
-#include "base/cores.hpp"
 #include "base/counted.hpp"
 #include "base/env.hpp"
 #include "base/format.hpp"
@@ -18,6 +16,9 @@
 #include "comm/vector_calls.hpp"
 #include "control/describe.hpp"
 #include "control/host.hpp"
+#include "topo/cgroup.hpp"
+#include "topo/constants.hpp"
+#include "topo/cores.hpp"
 
 namespace tutti::comm {
 namespace {
@@ -101,7 +102,7 @@ void compare_plans(const std::vector<std::string>& reports, Rank rank) {
 void take_slower(select::LinkCost& link_cost, const json& slowest) {
   link_cost.alpha = std::max(link_cost.alpha, slowest.at(0).get<double>());
   link_cost.beta = std::max(link_cost.beta, slowest.at(1).get<double>());
-  link_cost.message = link_cost.alpha / 3;
+  link_cost.message = link_cost.alpha * machine_constants().message_share;
   link_cost.in_place = link_cost.in_place && slowest.at(2).get<bool>();
 }
 
@@ -123,8 +124,8 @@ double oversubscription_of(const std::vector<std::string>& reports, const contro
 
 /// The slowest links and the smallest staging memory of any rank apply to all.
 select::Setting common_setting(const std::vector<std::string>& reports, const Groups& groups) {
-  constexpr double kFoldSpeed = 40e9;  // bytes per second and core, in cache: the cost of folding beyond copying
-  select::Setting setting{.ranks = static_cast<Rank>(reports.size()), .groups = groups, .gamma = 1 / kFoldSpeed};
+  select::Setting setting{
+      .ranks = static_cast<Rank>(reports.size()), .groups = groups, .gamma = machine_constants().fold_gamma};
   setting.inside = setting.between = {0, 0, 0, true};
   setting.staging = ~uint64_t{0};
   setting.message = env().message.value;

@@ -8,6 +8,7 @@
 #include "base/hash.hpp"
 #include "comm/vector_calls.hpp"
 #include "reduce/fold.hpp"
+#include "topo/constants.hpp"
 
 namespace tutti::comm {
 namespace {
@@ -109,11 +110,11 @@ void Planner::bring_to_front(const ProgramKey& key) {
 /// limit the window: messages are then fewer and longer.
 uint64_t Planner::window_of(const select::Choice& choice, const CallSpec& spec, bool pull) const {
   using transports::ReadAccess;
-  constexpr uint64_t kLongest = 4 << 20, kGrain = 128;
+  constexpr uint64_t kGrain = 128;
   const uint64_t block = spec.count * size_of(spec.type);
   const bool read = agreed_.reading == ReadAccess::Direct || (agreed_.reading == ReadAccess::Cma && pull);
-  const bool lent = choice.algorithm->lends && spec.op != Op::PreMulSum && block >= link::kZcopyFrom;
-  const uint64_t most = read && lent ? std::max(choice.window, kLongest) : choice.window;
+  const bool lent = choice.algorithm->lends && spec.op != Op::PreMulSum && block >= machine_constants().zcopy_from;
+  const uint64_t most = read && lent ? std::max(choice.window, machine_constants().zcopy_longest) : choice.window;
   if (block <= most) return most;
   const uint64_t rounds = (block + most - 1) / most;
   return ((block + rounds - 1) / rounds + kGrain - 1) / kGrain * kGrain;

@@ -15,8 +15,6 @@ namespace tutti::exec {
 
 inline constexpr uint32_t kNone = 0xffffffff;
 
-inline constexpr uint64_t kCooperativeFrom = 128 << 10;  ///< bytes from which a cooperative copy pays
-
 inline constexpr uint32_t kMaxDirectStores = 8;  ///< of one fold
 
 struct Range {

@@ -36,7 +36,6 @@ inline constexpr uint64_t kClosed = ~uint64_t{0};  ///< value of `consumed` afte
 /// writer's process, read by CMA (link/cma.hpp). Mapped: in a region that the reader maps (link/mapped_memory.hpp).
 enum class Where : uint16_t { Inline = 1, Offset = 2, Address = 3, Cma = 4, Mapped = 5 };
 
-inline constexpr uint64_t kZcopyFrom = 8192;  ///< bytes; below, staging is cheaper than waiting for the reader
 inline constexpr uint64_t kNever = ~uint64_t{0};
 
 class PeerMappings;        // link/mapped_memory.hpp

@@ -9,6 +9,7 @@
 
 #include "base/env.hpp"
 #include "link/mapped_memory.hpp"
+#include "topo/constants.hpp"
 #include "transports/ends.hpp"
 #include "transports/fixtures.hpp"
 
@@ -109,7 +110,7 @@ TEST(Shm, UsesNeitherCmaNorMappingsWhenCmaIsOff) {
   RankGroup group(2, false);
   TestRank writer(group, 0, ShmThreads::make);
   TestRank reader(group, 1, ShmThreads::make);
-  EXPECT_EQ(writer.transport->connect_out(1, 0, Deadline::in(5)).mapped_threshold, link::kZcopyFrom);
+  EXPECT_EQ(writer.transport->connect_out(1, 0, Deadline::in(5)).mapped_threshold, machine_constants().zcopy_from);
   const CmaSetting off("off");
   writer.transport->acquaint(1, Deadline::in(5));
   const link::OutLink out = writer.transport->connect_out(1, 1, Deadline::in(5));

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "link/cooperative_copy.hpp"
+#include "topo/constants.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti::transports {
@@ -53,7 +54,7 @@ class Local final : public Transport {
   Reach probe(Rank peer) const override {
     if (wireup_.process_id(peer) != wireup_.process_id(wireup_.rank()))
       return {.ok = false, .why_not = "another process"};
-    return {.ok = true, .alpha = 150e-9, .beta = 1 / 12e9};
+    return {.ok = true, .alpha = machine_constants().local_alpha, .beta = machine_constants().local_beta};
   }
 
   ReadAccess reading(Rank peer, const Word&) const override {
@@ -63,7 +64,7 @@ class Local final : public Transport {
   link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline) override {
     return {.memory = memory_of(wireup_.rank(), peer, link_lane),
             .peer = peer,
-            .zcopy_threshold = link::kZcopyFrom,
+            .zcopy_threshold = machine_constants().zcopy_from,
             .cooperative_writer = &writers_.emplace_back()};
   }
   link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline) override {
@@ -71,7 +72,7 @@ class Local final : public Transport {
             .peer = peer,
             .addresses = true,
             .cooperative = true,
-            .zcopy_threshold = link::kZcopyFrom};
+            .zcopy_threshold = machine_constants().zcopy_from};
   }
 
  private:

@@ -22,6 +22,7 @@
 #include "link/cma.hpp"
 #include "link/cooperative_copy.hpp"
 #include "link/mapped_memory.hpp"
+#include "topo/constants.hpp"
 #include "transports/shm/segment.hpp"
 #include "transports/shm/tracer.hpp"
 #include "transports/transport.hpp"
@@ -234,7 +235,7 @@ class Shm final : public Transport {
                     &theirs = context_.wireup->process_id(peer);
     if (mine.host != theirs.host) return {.ok = false, .why_not = "another host, or other namespaces of this host"};
     if (!outgoing_) return {.ok = false, .why_not = "this rank's arena is not shared memory"};
-    return {.ok = true, .alpha = 250e-9, .beta = 1 / 10e9};
+    return {.ok = true, .alpha = machine_constants().shm_alpha, .beta = machine_constants().shm_beta};
   }
 
   ReadAccess reading(Rank peer, const Word& word) const override {
@@ -272,9 +273,9 @@ class Shm final : public Transport {
     return {.memory = memory,
             .arena = arena,
             .peer = peer,
-            .zcopy_threshold = !by_cma ? link::kNever : (always ? 0 : link::kZcopyFrom),
+            .zcopy_threshold = !by_cma ? link::kNever : (always ? 0 : machine_constants().zcopy_from),
             .by_cma = by_cma,
-            .mapped_threshold = env().cma == Cma::Off ? link::kNever : (always ? 0 : link::kZcopyFrom),
+            .mapped_threshold = env().cma == Cma::Off ? link::kNever : (always ? 0 : machine_constants().zcopy_from),
             .cooperative_writer = &writers_.emplace_back(
                 link::CooperativeWriter{.process = cma_process(peer), .mappings = &mappings_of(peer)})};
   }
@@ -306,7 +307,7 @@ class Shm final : public Transport {
             .mappings = &mappings_of(peer),
             .gate = &gate_,
             .cooperative = true,
-            .zcopy_threshold = env().cma == Cma::Always ? 1 : link::kZcopyFrom};
+            .zcopy_threshold = env().cma == Cma::Always ? 1 : machine_constants().zcopy_from};
   }
 
  private:

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "exec/compile/direct_store.hpp"
+#include "topo/constants.hpp"
 
 namespace tutti::exec {
 namespace {
@@ -73,10 +74,10 @@ class DirectLowering {
   }
 
  private:
-  /// Over CMA, zero-copy pays from kCmaFrom on: below, staging's two copies are cheaper than one by the kernel.
+  /// Over CMA, zero-copy pays from a length on: below, staging's two copies are cheaper than one by the kernel.
   static uint64_t zcopy_threshold_of(const link::OutLink& out) {
-    constexpr uint64_t kCmaFrom = 64 << 10;  // bytes
-    return out.by_cma && out.zcopy_threshold != 0 ? std::max(kCmaFrom, out.zcopy_threshold) : out.zcopy_threshold;
+    const uint64_t cma_from = machine_constants().cma_transfer_from;
+    return out.by_cma && out.zcopy_threshold != 0 ? std::max(cma_from, out.zcopy_threshold) : out.zcopy_threshold;
   }
   static Ref ref_of(const unsigned char* data) { return {Base::Input, reinterpret_cast<uint64_t>(data)}; }
 

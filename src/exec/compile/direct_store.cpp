@@ -1,4 +1,5 @@
 #include "exec/compile/direct_store.hpp"
+#include "topo/constants.hpp"
 
 #include <algorithm>
 #include <set>
@@ -144,8 +145,8 @@ void mark_cooperative(Program& program) {
   if (!program.outs.empty()) return;
   for (Instruction& op : program.ops) {
     const auto arrivals = op.arrivals.end - op.arrivals.begin, segments = op.segments.end - op.segments.begin;
-    op.cooperative = op.bytes >= kCooperativeFrom && op.sources == 1 && arrivals == 1 && segments == 1 &&
-                     program.segments[op.segments.begin].to.base != Base::None;
+    op.cooperative = op.bytes >= machine_constants().cooperative_from && op.sources == 1 && arrivals == 1 &&
+                     segments == 1 && program.segments[op.segments.begin].to.base != Base::None;
     op.involves_peers = op.involves_peers || op.cooperative;
   }
 }

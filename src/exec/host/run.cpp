@@ -6,6 +6,7 @@
 #include "exec/host/host_policies.hpp"
 #include "exec/host/release_buffers.hpp"
 #include "reduce/prefetch.hpp"
+#include "topo/constants.hpp"
 
 namespace tutti::exec {
 namespace {
@@ -21,7 +22,7 @@ using link::HostWire;
 void warm(RankState& state, LaneState& lane, size_t stages) {
   if (lane.warm == lane.round + 1) return;
   lane.warm = lane.round + 1;
-  constexpr uint64_t kLine = 64, kMost = 8192;  // bytes of a slot: more would evict what the rank reads next
+  constexpr uint64_t kLine = 64, kMost = MachineConstants::warm_slot;
   for (size_t i = 0; i < stages; ++i) {
     const Stage& stage = state.stages[i];
     const unsigned char* slot = stage.base + stage.uses % stage.slots * stage.slot_bytes;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "support/no_links.hpp"
+#include "topo/constants.hpp"
 
 namespace tutti::comm {
 namespace {
@@ -41,7 +42,7 @@ struct Ranks {
   const Rank ranks;
   std::vector<unsigned char> memory = std::vector<unsigned char>(2 << 20);
   link::Arena arena{memory.data(), memory.size(), 1 << 16};
-  exec::NoLinks nowhere{link::kZcopyFrom};
+  exec::NoLinks nowhere{machine_constants().zcopy_from};
   exec::Links links{nowhere};
   exec::Staging staging{arena};
   exec::Execution execution;
@@ -100,8 +101,8 @@ TEST(Planner, AProgramSaysWhetherItLends) {  // else the call would end while pe
   const auto lends = [&](uint64_t bytes) {
     return ranks.program(Collective::Broadcast, bytes, ranks.memory.data(), ranks.memory.data()).has_zcopy;
   };
-  EXPECT_FALSE(lends(link::kZcopyFrom - 4));
-  EXPECT_TRUE(lends(link::kZcopyFrom));
+  EXPECT_FALSE(lends(machine_constants().zcopy_from - 4));
+  EXPECT_TRUE(lends(machine_constants().zcopy_from));
 }
 
 TEST(Planner, AllRoundsMoveEqualAmounts) {

@@ -102,19 +102,10 @@ uint64_t any_float(uint64_t random, FloatFormat format) {
 uint64_t float_value(const Spot& spot, int rank, DType type, Op op) {
   const FloatFormat format = format_of(type);
   const auto limit = static_cast<uint64_t>(format.exact_integers());
-  switch (op) {
-    case Op::Prod:
-      return factor(spot, rank, format);
-    case Op::Min:
-    case Op::Max:
-      return any_float(own(spot, rank), format);
-    case Op::Avg:
-      if (static_cast<uint64_t>(spot.ranks) <= limit) {
-        return encode(static_cast<double>(averaged(spot, rank, limit)), format);
-      }
-      break;
-    default:
-      break;
+  if (chooses(op)) return any_float(own(spot, rank), format);
+  if (op == Op::Prod) return factor(spot, rank, format);
+  if (op == Op::Avg && static_cast<uint64_t>(spot.ranks) <= limit) {
+    return encode(static_cast<double>(averaged(spot, rank, limit)), format);
   }
   const auto value = static_cast<double>(summand(spot, rank, limit, true));
   if (op != Op::PreMulSum) return encode(value, format);

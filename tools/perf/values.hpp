@@ -47,6 +47,21 @@ T fold_numbers(T a, T b, Op op) {
   return a;
 }
 
+/// True if the result is one of the operands. Then any numbers fold exactly, and a doubled contribution changes nothing.
+constexpr bool chooses(Op op) {
+  switch (op) {
+    case Op::Min:
+    case Op::Max:
+      return true;
+    case Op::Sum:
+    case Op::Prod:
+    case Op::Avg:
+    case Op::PreMulSum:
+      return false;
+  }
+  return false;
+}
+
 /// Folds two values, rounded to the type as its arithmetic does.
 uint64_t fold(uint64_t a, uint64_t b, DType type, Op op);
 /// sum/ranks: rounded to the nearest for floats, towards zero for integers.

@@ -29,7 +29,7 @@ GUESTS = [
     (r"algorithms/", ["src/base", "src/reduce", "src/plan"]),
     (r"transports/", ["src/base", "src/topo", "src/reduce", "src/link"]),
     (r"src/control/", ["src/base", "transports"]),
-    (r"src/capi/", ["src/base", "src/link", "src/control", "src/comm"]),
+    (r"src/capi/", ["src/base", "src/comm"]),
     (r"src/(train|compat)/", []),
     (r"bench/micro_", list(FLOORS)),  # a micro-benchmark measures an internal part
     (r"tools/info", ["src/base", "src/topo", "src/link", "transports"]),  # shows which transports are usable

@@ -47,7 +47,7 @@ T fold_numbers(T a, T b, Op op) {
   return a;
 }
 
-/// True if the result is one of the operands. Then any numbers fold exactly, and a doubled contribution changes nothing.
+/// True if the result is one of the operands. Any numbers then fold exactly, and a doubled one changes nothing.
 constexpr bool chooses(Op op) {
   switch (op) {
     case Op::Min:

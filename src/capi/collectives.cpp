@@ -14,7 +14,7 @@ namespace {
   static_assert(static_cast<int>(Op::name) == tutti##name, "tutti.h gives tutti" #name " another value");
 TUTTI_OPERATORS(TUTTI_OPERATOR)
 #undef TUTTI_OPERATOR
-static_assert(kNamedOps == tuttiNumOps, "tutti.h has operators that TUTTI_OPERATORS lacks, or another tuttiNumOps");
+static_assert(kNamedOps == tuttiNumOps, "tutti.h has operators that types.hpp lacks, or another tuttiNumOps");
 static_assert(tuttiNumOps <= comm::kFirstPreMulSum, "values from kFirstPreMulSum on are handles");
 
 [[noreturn]] void refuse(const comm::Call& call, int value, const char* what) {

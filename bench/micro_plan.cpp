@@ -14,10 +14,11 @@
 #include <chrono>
 #include <cstdlib>
 #include <deque>
+#include <memory>
 #include <new>
 #include <stdexcept>
 
-#include "exec/host/run.hpp"
+#include "exec/host/host_executor.hpp"
 #include "link/host_memory.hpp"
 #include "plan/algorithm.hpp"
 #include "plan/verify.hpp"
@@ -95,6 +96,7 @@ void generate(benchmark::State& state, Collective collective, const char* name) 
 /// The other ends of rank 0's links.
 class Peers final : public exec::Connector, public transports::Transport {
  public:
+  link::LinkTraits traits(Rank) override { return {}; }
   link::OutLink connect_out(Rank peer, uint32_t) override {
     readers_.push_back({.memory = memory(), .peer = kMe, .addresses = true});
     return {.memory = readers_.back().memory, .peer = peer};
@@ -105,12 +107,12 @@ class Peers final : public exec::Connector, public transports::Transport {
   }
 
   /// Counts what the program sends and receives on each link. Links are numbered in the order of connecting.
-  void expect(const exec::Program& program) {
+  void expect(const exec::WindowProgram& program) {
     to_send_.assign(writers_.size(), 0);
     to_take_.assign(readers_.size(), 0);
     for (const exec::Instruction& op : program.ops) {
       for (uint32_t i = op.arrivals.begin; i < op.arrivals.end; ++i) ++to_send_[program.arrivals[i]];
-      for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) ++to_take_[program.outs[i]];
+      for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) ++to_take_[program.outs[i].link];
       if (op.arrivals.end + op.outs.end > op.arrivals.begin + op.outs.begin && op.bytes != kElement) {
         throw std::runtime_error("a message is not of one element");
       }
@@ -177,17 +179,14 @@ class Peers final : public exec::Connector, public transports::Transport {
   uint64_t tag_ = 0;
 };
 
-exec::Lowered lowered(const plan::RankPlan& plan, exec::Links& links) {
-  return exec::lower(plan, {.count = elements(plan), .window = elements(plan), .element_bytes = kElement}, links);
+exec::Geometry geometry_of(const plan::RankPlan& plan) {
+  return {.count = elements(plan), .window = elements(plan), .element_bytes = kElement};
 }
 
 void lower(benchmark::State& state, Collective collective, const char* name) {
   const plan::RankPlan plan =
       plan::generate(algorithm(collective, name), {collective, static_cast<Rank>(state.range(0))}, kMe);
-  Peers peers;
-  exec::Links links(peers);
-  lowered(plan, links);  // connects them
-  const auto make = [&] { return lowered(plan, links); };
+  const auto make = [&] { return exec::lower(plan, geometry_of(plan), [](Rank) { return link::LinkTraits{}; }); };
   for (auto _ : state) benchmark::DoNotOptimize(make());
   report(state, plan, heap_of(make));
 }
@@ -202,37 +201,40 @@ struct Complaints final : exec::Observer {
 void run(benchmark::State& state, Collective collective, const char* name) {
   const plan::RankPlan plan =
       plan::generate(algorithm(collective, name), {collective, static_cast<Rank>(state.range(0))}, kMe);
-  constexpr uint32_t kVersions = 2;
   Peers peers;
   exec::Links links(peers);
-  const auto load = [&] { return exec::Loaded(lowered(plan, links), kVersions); };
-  exec::Loaded program = load();
-  program.take_stages();
-  peers.expect(program.lowered.last);
+  std::vector<unsigned char> memory(1 << 20);
+  link::Arena arena(memory.data(), memory.size());
+  const std::atomic<uint32_t> failed{0};
+  Complaints complaints;
+  const exec::Backoff backoff;
+  exec::HostExecutor executor({.rank = kMe,
+                               .ranks = static_cast<Rank>(state.range(0)),
+                               .links = &links,
+                               .arena = &arena,
+                               .engines = {&peers},
+                               .failed = &failed,
+                               .observer = &complaints,
+                               .backoff = &backoff});
+  const exec::Reduction sum{.type = DType::F32, .op = Op::Sum};
+  const auto load = [&] { return executor.compile(plan, geometry_of(plan), &sum); };
+  const std::unique_ptr<exec::Execution> execution = load();
+  peers.expect(execution->program().last);
   const auto bytes_of = [&](plan::Buffer b) {
     return elements(plan) * kElement * std::max(blocks(plan.shape, b, kMe), 1u);
   };
   std::vector<unsigned char> in(bytes_of(plan::Buffer::Input)), out(bytes_of(plan::Buffer::Output));
-  std::vector<unsigned char> scratch(program.state.scratch_bytes * kVersions);
-  program.state.bases[0] = in.data(), program.state.bases[1] = out.data(), program.state.bases[2] = scratch.data();
-  program.state.arithmetic = {.fold = fold_function(DType::F32, Op::Sum), .element_bytes = kElement};
-  const std::atomic<uint32_t> failed{0};
-  Complaints complaints;
-  exec::Execution execution;
-  execution.links = &links, execution.engines = {&peers}, execution.failed = &failed, execution.observer = &complaints;
   uint64_t tag = 0;
   const auto call = [&] {
-    program.state.tag = tag;
-    program.restart(links);
-    execution.begin(program);
-    exec::Execution* const all[] = {&execution};
-    exec::run_until_one_is_done(all, {});
-    return execution.status.ok();
+    executor.launch(*execution, {.in = in.data(), .out = out.data(), .tag = tag});
+    exec::Executor* const all[] = {&executor};
+    exec::drain_one(all, backoff);
+    return executor.status().ok();
   };
   for (auto _ : state) {
     peers.begin(++tag);
     const auto start = std::chrono::steady_clock::now();
-    if (!call()) return state.SkipWithError(execution.status.text.c_str());
+    if (!call()) return state.SkipWithError(executor.status().text.c_str());
     state.SetIterationTime(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     peers.finish();
   }

@@ -21,8 +21,9 @@
 #include <utility>
 #include <vector>
 
+#include "exec/compile/lower.hpp"
+#include "exec/host/execution.hpp"
 #include "exec/host/host_policies.hpp"
-#include "exec/host/run.hpp"
 #include "link/host_memory.hpp"
 #include "plan/algorithm.hpp"
 #include "plan/builder.hpp"
@@ -68,7 +69,10 @@ Work staged_message() {
   };
 }
 
+link::LinkTraits by_messages(Rank) { return {}; }
+
 struct NoPeers final : exec::Connector {
+  link::LinkTraits traits(Rank peer) override { return by_messages(peer); }
   link::OutLink connect_out(Rank, uint32_t) override { throw std::runtime_error("no peer"); }
   link::InLink connect_in(Rank, uint32_t) override { throw std::runtime_error("no peer"); }
 };
@@ -87,14 +91,15 @@ plan::RankPlan copies() {
 struct Steps {
   NoPeers nobody;
   exec::Links links{nobody};
-  exec::Loaded program{exec::lower(copies(), {.count = kSteps, .window = kSteps, .element_bytes = 4}, links), 1};
+  exec::HostExecution execution{
+      exec::lower(copies(), {.count = kSteps, .window = kSteps, .element_bytes = 4}, by_messages), 1, {}, links};
   std::vector<unsigned char> in = std::vector<unsigned char>(kSteps * 4), out = in;
 
   int run() {
-    program.restart(links);
-    program.state.bases[0] = in.data(), program.state.bases[1] = out.data();
+    exec::Replica& all = *execution.replicas.front();
+    all.bind({.in = in.data(), .out = out.data()}, nullptr, links);
     int steps = 0;
-    while (exec::HostInterpreter::try_step({}, program.state, program.lanes[0]) == exec::Outcome::Progress) ++steps;
+    while (exec::HostInterpreter::try_step({}, all.state, all.lanes[0]) == exec::Outcome::Progress) ++steps;
     benchmark::ClobberMemory();
     return steps;
   }
@@ -114,23 +119,21 @@ class Exchange {
       side.ends.self = r;
       side.ends.memory = &memory_;
       const plan::RankPlan plan = plan::generate(algorithm, {Collective::AllReduce, ranks}, r);
-      side.program = {exec::lower(plan, {.count = 2, .window = 2, .element_bytes = 4}, side.links), 1};
-      side.program.take_stages();
-      side.program.state.arithmetic = {.fold = fold_function(DType::F32, Op::Sum), .element_bytes = 4};
+      const exec::Arithmetic sum{.fold = fold_function(DType::F32, Op::Sum), .element_bytes = 4};
+      side.execution = std::make_unique<exec::HostExecution>(
+          exec::lower(plan, {.count = 2, .window = 2, .element_bytes = 4}, by_messages), 1, sum, side.links);
     }
   }
   int run() {
     for (Side& side : ranks_) {
-      side.program.restart(side.links);
-      side.program.state.bases[0] = reinterpret_cast<unsigned char*>(side.in.data());
-      side.program.state.bases[1] = reinterpret_cast<unsigned char*>(side.out.data());
+      side.replica().bind({.in = side.in.data(), .out = side.out.data()}, nullptr, side.links);
     }
     for (size_t done = 0; done < ranks_.size();) {
       done = 0;
       for (Side& side : ranks_) {
         exec::Outcome outcome;
         do {
-          outcome = exec::HostInterpreter::try_step({}, side.program.state, side.program.lanes[0]);
+          outcome = exec::HostInterpreter::try_step({}, side.replica().state, side.replica().lanes[0]);
         } while (outcome == exec::Outcome::Progress);
         done += outcome == exec::Outcome::LaneDone ? 1 : 0;
       }
@@ -144,6 +147,7 @@ class Exchange {
   struct Ends final : exec::Connector {
     Rank self = 0;
     Memories* memory = nullptr;
+    link::LinkTraits traits(Rank peer) override { return by_messages(peer); }
     link::OutLink connect_out(Rank peer, uint32_t) override {
       return {.memory = &(*memory)[{self, peer}], .peer = peer};
     }
@@ -154,7 +158,8 @@ class Exchange {
   struct Side {
     Ends ends;
     exec::Links links{ends};
-    exec::Loaded program;
+    std::unique_ptr<exec::HostExecution> execution;
+    exec::Replica& replica() const { return *execution->replicas.front(); }
     std::array<float, 2> in{}, out{};
   };
   Memories memory_;

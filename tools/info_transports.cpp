@@ -52,7 +52,7 @@ class Sleeper {
     process_ = fork();
     if (process_ == 0) {
       const int parent[] = {getppid()};
-      transports::permit_cma(parent);
+      transports::permit_cma(parent, [](int) { return true; });
       const bool told = ::write(tell.get(), "x", 1) == 1;
       while (told) pause();
       _exit(1);

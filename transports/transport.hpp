@@ -11,6 +11,7 @@
 #include "base/status.hpp"
 #include "link/arena.hpp"
 #include "link/link.hpp"
+#include "link/traits.hpp"
 #include "transports/wireup.hpp"
 
 namespace tutti::transports {
@@ -32,11 +33,21 @@ struct Word {
   uint64_t value = 0;
 };
 
+/// What a rank and its links to and from a peer can do.
+struct Capabilities {
+  link::Access out;  ///< how messages to the peer can be delivered; by CMA, only if the peer `reads` this rank's memory
+  link::Access in;   ///< how messages from the peer may be delivered
+  ReadAccess reads = ReadAccess::None;  ///< how this rank reads the peer's zero-copy messages, as tried
+};
+
 /// The input of a transport's constructor. All of it outlives the transport.
 struct Context {
   Wireup* wireup = nullptr;
   link::Arena* arena = nullptr;
   int arena_fd = -1;  ///< the Segment (transports/shm) that the arena fills; −1 where peers cannot map it
+  /// Increases when a call begins: what the call before it read is in use no more. Null: there is only one call.
+  const uint64_t* calls = nullptr;
+  bool direct_access = true;  ///< ranks may read and write each other's memory, where they can
 };
 
 /// Calls on one instance come from one thread at a time; `probe` from any.
@@ -46,20 +57,11 @@ class Transport {
   virtual const char* name() const = 0;
   virtual Reach probe(Rank peer) const = 0;
 
-  /// How this rank reads zero-copy messages of `peer`, tried on a word of the peer's memory. From any thread.
-  virtual ReadAccess reading(Rank peer, const Word& word) const {
+  /// What can be done with a peer that it reaches; tried on a word of the peer's memory. Cheap; asks nobody.
+  virtual Capabilities capabilities(Rank peer, const Word& word) const {
     (void)peer;
     (void)word;
-    return ReadAccess::None;
-  }
-  /// Tells that each rank can read all others, as `reading` found on all of them. `acquaint` then has nothing to do.
-  virtual void all_read() {}
-
-  /// Finds out how a peer can read this rank's messages; may ask its control thread. Optional, before the first link to
-  /// the peer: links work without it, perhaps slower.
-  virtual void acquaint(Rank peer, Deadline deadline) {
-    (void)peer;
-    (void)deadline;
+    return {};
   }
 
   /// One end of the link to (from) `peer` on `link_lane`; each end is made once, the other end at any time. Needs no

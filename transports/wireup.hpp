@@ -33,6 +33,9 @@ class Wireup {
   virtual Rank rank() const = 0;
   virtual Rank ranks() const = 0;
   virtual const ProcessId& process_id(Rank rank) const = 0;
+  /// Returns if the process that `peer`, a rank of this host, names as its own is the one that answers for it. Throws
+  /// Error(ProtocolError | Timeout | …) if not.
+  virtual void confirm_process(Rank peer, Deadline deadline) = 0;
   /// A name that is unique to this communicator among all processes of the job.
   virtual const std::string& name() const = 0;
 

@@ -25,6 +25,9 @@ class NoDescriptor : public Error {
 /// Throws "cannot WHAT: …": NoDescriptor, or Error(SystemError) for any other error.
 [[noreturn]] void throw_system(const char* what, int error);
 
+/// The number of descriptors that this process may have, at most 2^20.
+size_t most_descriptors();
+
 /// Descriptors reserved for the program and for connections when memory uses one per block: an eighth of this process's
 /// limit, from 12 to 64.
 int descriptor_reserve();

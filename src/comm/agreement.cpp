@@ -20,6 +20,7 @@ using nlohmann::json;
 using Slowest = FabricReport::Slowest;
 
 constexpr int kPlanFormat = 1;
+constexpr const char* kCmaWords[] = {"off", "auto", "always"};  // by Cma
 
 /// Runs `body`, which reads JSON of rank `peer`.
 template <class Body>
@@ -102,22 +103,21 @@ double oversubscription_of(const CoresOfHosts& hosts, const std::string& mine) {
 }
 
 /// What a rank concludes from the reports; rank 0 adds the decision table.
-json conclusions_from(const std::vector<RankReport>& reports, const Fabric& fabric, bool oversubscribed) {
+json conclusions_from(const std::vector<RankReport>& reports, Fabric& fabric, bool oversubscribed) {
   std::vector<transports::Word> words;
   for (const RankReport& report : reports) words.push_back(report.fabric.word);
-  return {{"reading", fabric.reading(words)}, {"oversubscribed", oversubscribed}, {"always", env().cma == Cma::Always}};
+  return {{"reading", fabric.try_words(words)}, {"oversubscribed", oversubscribed}};
 }
 
 void combine(const json& conclusions, AgreedCapabilities& agreed) {
   const uint64_t reading = std::min(whole_number(conclusions.at("reading")), static_cast<uint64_t>(agreed.reading));
   agreed.reading = static_cast<transports::ReadAccess>(reading);
   agreed.oversubscribed = agreed.oversubscribed || conclusions.at("oversubscribed").get<bool>();
-  agreed.always_cma = agreed.always_cma && conclusions.at("always").get<bool>();
 }
 
 /// The conclusions of all ranks, combined.
-AgreedCapabilities combined(const std::vector<std::string>& all, uint64_t staging) {
-  AgreedCapabilities agreed{.staging = staging, .reading = transports::ReadAccess::Direct, .always_cma = true};
+AgreedCapabilities combined(const std::vector<std::string>& all) {
+  AgreedCapabilities agreed{.reading = transports::ReadAccess::Direct};
   for (size_t peer = 0; peer < all.size(); ++peer) {
     read(static_cast<Rank>(peer), [&] { combine(parse_shallow_json(all[peer]), agreed); });
   }
@@ -131,9 +131,11 @@ std::string configuration() {
                     {"plan format", kPlanFormat},
                     {"link format", link::kLinkFormat},
                     {"TUTTI_ALGO", env().algorithm},
+                    {"TUTTI_CMA", kCmaWords[static_cast<size_t>(env().cma)]},
                     {"TUTTI_GROUPS", env().groups},
                     {"TUTTI_REPRODUCIBLE", env().reproducible},
                     {"TUTTI_MESSAGE", env().message.value},
+                    {"TUTTI_THREADS", env().threads},
                     {"TUTTI_TRANSPORT", env().transport}};
   return all.dump();
 }
@@ -185,7 +187,7 @@ RankReport parse_report(const std::string& text, Rank peer) {
   });
 }
 
-Agreement agree(control::Endpoint& endpoint, const Fabric& fabric, const Groups& groups, bool groups_given,
+Agreement agree(control::Endpoint& endpoint, Fabric& fabric, const Groups& groups, bool groups_given,
                 Deadline deadline) {
   Agreement agreed;
   select::Given given = select::given_plans(env().plan, endpoint.ranks());
@@ -204,7 +206,10 @@ Agreement agree(control::Endpoint& endpoint, const Fabric& fabric, const Groups&
   json conclusions = conclusions_from(agreed.reports, fabric, agreed.backoff.spins == 0);
   if (endpoint.rank() == 0) conclusions["table"] = select::DecisionTable(setting).text();
   const auto all = endpoint.exchange(conclusions.dump(), deadline);
-  agreed.capabilities = combined(all, setting.staging);
+  agreed.capabilities = combined(all);
+  agreed.capabilities.staging = setting.staging;
+  agreed.capabilities.always_cma = fabric.cma() == Cma::Always;
+  agreed.capabilities.threads = static_cast<uint32_t>(env().threads);
   agreed.table = read(0, [&] {
     const auto table = parse_shallow_json(all.front()).at("table").get<std::string>();
     return select::DecisionTable::parse(table, setting);

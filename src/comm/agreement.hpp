@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/deadline.hpp"
-#include "comm/delivery_policy.hpp"
+#include "comm/delivery_rules.hpp"
 #include "comm/fabric.hpp"
 #include "comm/groups.hpp"
 #include "control/endpoint.hpp"
@@ -15,8 +15,8 @@
 
 namespace tutti::comm {
 
-/// The settings that must be equal on all ranks, so that they understand each other and choose alike. A rank passes
-/// this to Endpoint::join.
+/// The settings that must be equal on all ranks, so that they understand each other and choose alike (of TUTTI_CMA: a
+/// reader looks for revoked messages only where it expects zero-copy ones). A rank passes this to Endpoint::join.
 std::string configuration();
 /// Throws Error(Mismatch), which names both ranks and the setting, unless all ranks have joined with the same.
 void compare_configurations(const control::Endpoint& endpoint);
@@ -41,7 +41,7 @@ struct Agreement {
 
 /// Exchanges reports and conclusions. Collective. Throws Error: Mismatch if the ranks' plans differ, Unsupported if a
 /// rank cannot reach another or a forced algorithm cannot be used, and what Endpoint::exchange throws.
-Agreement agree(control::Endpoint& endpoint, const Fabric& fabric, const Groups& groups, bool groups_given,
+Agreement agree(control::Endpoint& endpoint, Fabric& fabric, const Groups& groups, bool groups_given,
                 Deadline deadline);
 
 }  // namespace tutti::comm

@@ -14,7 +14,7 @@
 #include "comm/planner.hpp"
 #include "comm/stalls.hpp"
 #include "control/endpoint.hpp"
-#include "exec/host/run.hpp"
+#include "exec/observer.hpp"
 
 namespace tutti::comm {
 

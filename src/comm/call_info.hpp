@@ -16,6 +16,6 @@ struct CallInfo {
   std::string delivery;   ///< of this rank's messages: "inline", "staged", "mapped", "cma", …; joined by '+'
   std::string why;        ///< of each delivery, joined by "; "
 };
-CallInfo call_info(const Prepared& prepared, exec::Links& links, const Fabric& fabric);
+CallInfo call_info(const Prepared& prepared, const exec::Links& links, const Fabric& fabric);
 
 }  // namespace tutti::comm

@@ -11,11 +11,14 @@
 #include "comm/vector_calls.hpp"
 #include "control/describe.hpp"
 #include "control/host.hpp"
+#include "exec/host/host_executor.hpp"
 
 namespace tutti::comm {
 namespace {
 
 constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;  // a multiplicative hash constant: mixes into the high bits
+
+const void* scale_of(const Call& call) { return call.spec.op == Op::PreMulSum ? call.scale : nullptr; }
 
 }  // namespace
 
@@ -60,22 +63,30 @@ void Communicator::wire_up(Groups groups) {
   endpoint_->serve_board(board_service(board_, *endpoint_));
   fabric_ = std::make_unique<Fabric>(*endpoint_, *groups_, timeouts_.of_init());
   links_ = std::make_unique<exec::Links>(*fabric_);
-  staging_ = std::make_unique<exec::Staging>(fabric_->arena());
-  execution_.links = links_.get();
   diagnostics_.use_links(*links_);
-  execution_.engines = fabric_->engines();
-  execution_.failed = &failed_;
-  execution_.observer = &diagnostics_;
-  planner_ = std::make_unique<Planner>(rank(), ranks(), *links_, *staging_, execution_, backoff_);
+  executor_ = std::make_unique<exec::HostExecutor>(
+      exec::HostExecutor::Context{.rank = rank(),
+                                  .ranks = ranks(),
+                                  .links = links_.get(),
+                                  .arena = &fabric_->arena(),
+                                  .engines = fabric_->engines(),
+                                  .failed = &failed_,
+                                  .observer = &diagnostics_,
+                                  .backoff = &backoff_,
+                                  .threads = static_cast<uint32_t>(env().threads)});
+  planner_ = std::make_unique<Planner>(rank(), ranks(), *executor_, backoff_);
 }
 
-Communicator::~Communicator() { Fabric::retire(std::move(fabric_), endpoint_); }
+Communicator::~Communicator() {
+  executor_.reset();
+  Fabric::retire(std::move(fabric_), endpoint_);
+}
 
 void Communicator::retire() {
   current_ = nullptr;
   planner_.reset();
+  executor_.reset();
   links_.reset();
-  staging_.reset();
   Fabric::retire(std::move(fabric_), endpoint_);
 }
 
@@ -103,64 +114,69 @@ Status Communicator::unusable_status() const {
           fmt::format("rank {}: the communicator was destroyed before this call could run", rank())};
 }
 
-exec::Execution* Communicator::begin(Work work, Status& status) {
+/// The executor for the call's memory.
+exec::Executor& Communicator::executor_for(const Call& call) const {
+  switch (call.memory) {
+    case exec::MemoryKind::Host:
+      return *executor_;
+  }
+  throw_error(Code::Unsupported, "rank {}: there is no executor for this kind of memory", rank());
+}
+
+exec::Executor* Communicator::begin(Work work, Status& status) {
   current_ = nullptr;
   if (has_failed() || left_) {
     status = unusable_status();
-    if (!left_) exec::abandon(execution_);  // others may wait for it to read what came before it heard of that
+    if (!left_) executor_->abort();  // others may wait for it to read what came before it heard of that
     return nullptr;
   }
   try {
     if (work.front().spec.collective != Collective::SendRecv) {
       begin_collective(work.front());
-      return &execution_;
+      return executor_.get();
     }
     status = copy_to_self(work);  // a mistake of this rank alone: the communicator remains usable
-    return status.ok() && begin_transfers(work) ? &execution_ : nullptr;
+    return status.ok() && begin_transfers(work) ? executor_.get() : nullptr;
   } catch (const Error& error) {
     status = diagnostics_.link_failed(error.code(), error.what());
   } catch (const std::exception& error) {
     status = diagnostics_.fail(Code::OutOfMemory, error.what());
   }
-  exec::abandon(execution_);
+  diagnostics_.end();  // it may have waited for staging memory
+  executor_->abort();
   return nullptr;
 }
 
 void Communicator::begin_collective(const Call& call) {
   board_->enter(++calls_, call.spec);
   diagnostics_.begin(calls_, call.spec);
-  const bool is_vector = call.spec.is_vector;
-  if (is_vector) board_->enter_blocks(calls_, call.blocks);
-  Prepared& prepared = is_vector ? planner_->vector(call) : planner_->collective(call);
-  diagnostics_.set_algorithm(prepared.algorithm);
-  digest_ = (digest_ ^ prepared.salt) * kOdd;
-  load(prepared);
-  exec::RankState& state = prepared.program.state;
-  if (!is_vector) {
-    state.bases[0] = static_cast<unsigned char*>(const_cast<void*>(call.in));
-    state.bases[1] = static_cast<unsigned char*>(call.out);
-    state.shared[0] = &planner_->input();
-    state.shared[1] = &planner_->output();
-  } else {
+  if (call.spec.is_vector) {
+    board_->enter_blocks(calls_, call.blocks);
+    Prepared& prepared = planner_->vector(call);
     copy_own_block(call, rank());
+    return launch(prepared, call, {.tag = next_tag(prepared), .scale = scale_of(call)});
   }
-  state.tag = (prepared.salt + calls_) & link::kTagMask;  // salts are hashes, so no other salt is close
-  if (call.spec.op == Op::PreMulSum) state.arithmetic.scale = call.scale;
+  const KnownCall& known = planner_->collective(call);
+  launch(*known.program, call,
+         {.in = call.in,
+          .out = call.out,
+          .in_region = &known.in_region,
+          .out_region = &known.out_region,
+          .tag = next_tag(*known.program),
+          .scale = scale_of(call)});
 }
 
-void Communicator::load(Prepared& prepared) {
+/// The tag of the current call, which is equal on all ranks.
+uint64_t Communicator::next_tag(const Prepared& prepared) {
+  digest_ = (digest_ ^ prepared.salt) * kOdd;
+  return (prepared.salt + calls_) & link::kTagMask;  // salts are hashes, so no other salt is close
+}
+
+void Communicator::launch(const Prepared& prepared, const Call& call, const exec::Binding& binding) {
   current_ = &prepared;
-  prepared.program.restart(*links_);
-  execution_.begin(prepared.program);
-  exec::RankState& state = prepared.program.state;
-  const uint64_t scratch = state.scratch_bytes * state.versions;
-  if (scratch_bytes_ < scratch) {
-    constexpr uint64_t kAlignment = 128;
-    scratch_.reset(new unsigned char[scratch + kAlignment]);  // uninitialised: only what was written is read
-    scratch_begin_ = scratch_.get() + (0 - reinterpret_cast<uintptr_t>(scratch_.get())) % kAlignment;
-    scratch_bytes_ = scratch;
-  }
-  state.bases[2] = scratch_begin_;
+  diagnostics_.set_algorithm(prepared.algorithm);
+  fabric_->begin_call();
+  executor_for(call).launch(*prepared.execution, binding);
 }
 
 /// Transfers between this rank and itself need no link: the k-th send is copied to the k-th receive.
@@ -196,13 +212,14 @@ bool Communicator::begin_transfers(Work work) {
   }
   diagnostics_.begin(group_);
   if (group_.empty()) return false;
-  load(planner_->transfers(group_));
+  launch(planner_->transfers(group_), work.front(), {});
   return true;
 }
 
 Status Communicator::failure_status() {
-  if (has_failed()) return std::move(execution_.status);
-  return diagnostics_.link_failed(execution_.status.code, execution_.status.text);  // an engine detected it first
+  Status& status = executor_->status();
+  if (has_failed()) return std::move(status);
+  return diagnostics_.link_failed(status.code, status.text);  // an engine detected it first
 }
 
 Status Communicator::failure() const {

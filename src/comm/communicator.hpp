@@ -25,7 +25,8 @@
 #include "comm/planner.hpp"
 #include "comm/pre_mul_scalars.hpp"
 #include "control/endpoint.hpp"
-#include "exec/host/run.hpp"
+#include "exec/executor.hpp"
+#include "exec/host/wait.hpp"
 
 namespace tutti::comm {
 
@@ -67,15 +68,14 @@ class Communicator {
     if (serving_.load(std::memory_order_acquire) != ticket) await_others(ticket);
   }
 
-  /// Prepares `work`, which must outlive `finish`. Null if it has ended already, with success or with an error in
-  /// `status`.
-  exec::Execution* begin(Work work, Status& status);
+  /// Starts `work`, which must outlive `finish`, on the executor for its memory. Null if it has ended already, with
+  /// success or with an error in `status`.
+  exec::Executor* begin(Work work, Status& status);
   /// Ends it; sets `status` if it failed.
   void finish(Status& status) {
-    planner_->finished(*current_);
     board_->leave(calls_);
     diagnostics_.end();
-    if (!execution_.status.ok()) status = failure_status();
+    if (!executor_->status().ok()) status = failure_status();
   }
   void end_ticket() {  // only the thread whose ticket is served writes it
     serving_.store(serving_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
@@ -110,10 +110,12 @@ class Communicator {
   void agree(bool groups_given);
   void log_decisions(Agreement agreed);
   void await_others(uint64_t ticket) const;
+  exec::Executor& executor_for(const Call& call) const;
   void begin_collective(const Call& call);
+  uint64_t next_tag(const Prepared& prepared);
+  void launch(const Prepared& prepared, const Call& call, const exec::Binding& binding);
   Status copy_to_self(Work work) const;
   bool begin_transfers(Work work);
-  void load(Prepared& prepared);
   Status failure_status();
   Status unusable_status() const;
   std::vector<std::string> exchange(std::string mine, Deadline deadline);
@@ -128,23 +130,19 @@ class Communicator {
   Groups groups_;
   std::unique_ptr<Fabric> fabric_;
   std::unique_ptr<exec::Links> links_;
-  std::unique_ptr<exec::Staging> staging_;
   exec::Backoff backoff_;
-  exec::Execution execution_;
+  std::unique_ptr<exec::Executor> executor_;  // for host memory
   std::unique_ptr<Planner> planner_;
   PreMulScalars pre_mul_scalars_;
   std::unique_ptr<DecisionLog> decision_log_;  // null: nothing is logged
   const bool traces_ = log_enabled(LogLevel::Trace);
 
   bool left_ = false;
-  uint64_t calls_ = 0;           // collectives
-  uint64_t digest_ = 0;          // of all collectives, in order
-  Prepared* current_ = nullptr;  // the running call
+  uint64_t calls_ = 0;                 // collectives
+  uint64_t digest_ = 0;                // of all collectives, in order
+  const Prepared* current_ = nullptr;  // the running call, or the last one
   std::vector<NumberedCall> group_;
   std::map<std::pair<Rank, bool>, uint64_t> transfer_counts_;  // by peer and direction
-  std::unique_ptr<unsigned char[]> scratch_;
-  unsigned char* scratch_begin_ = nullptr;  // scratch_, aligned
-  uint64_t scratch_bytes_ = 0;
   std::atomic<uint64_t> next_ticket_{0}, serving_{0};
 };
 

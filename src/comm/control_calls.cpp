@@ -74,7 +74,7 @@ std::optional<SplitResult> Communicator::split(int colour, int key) {
 Status Communicator::leave() {
   left_ = true;
   Status failed = failure();
-  if (!failed.ok()) exec::abandon(execution_);
+  if (!failed.ok()) executor_->abort();
   std::vector<control::PeerTransfers> traffic;
   for (const auto& [transfer, number] : transfer_counts_) {
     const auto [peer, sends] = transfer;

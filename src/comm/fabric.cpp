@@ -8,6 +8,7 @@
 
 #include "base/env.hpp"
 #include "base/format.hpp"
+#include "base/log.hpp"
 #include "base/secret.hpp"
 #include "base/spelling.hpp"
 #include "topo/cores.hpp"
@@ -19,8 +20,10 @@ namespace {
 using transports::ProcessId;
 using transports::Transport;
 
-constexpr uint64_t kProcessArena = 8 << 20;   // bytes
-constexpr uint64_t kLinksToAPeer = 3;         // the lanes of an algorithm in which all ranks are peers, and transfers
+constexpr uint64_t kProcessArena = 8 << 20;  // bytes
+constexpr uint64_t kLinksToAPeer = 3;        // the lanes of an algorithm in which all ranks are peers, and transfers
+constexpr const char* kReadableService = "readable";
+constexpr const char* kYes = "yes";
 constexpr uint64_t kThreadArena = 512 << 10;  // there may be many thread ranks
 
 const char* relation_of(const ProcessId& a, const ProcessId& b) {
@@ -62,7 +65,8 @@ struct Fabric::Parts {
   transports::Segment segment;
   std::unique_ptr<Mapping> mapping;
   std::unique_ptr<link::Arena> arena;
-  const volatile uint64_t word = random_u64();         // peers try to read it
+  const volatile uint64_t word = random_u64();  // peers try to read it
+  uint64_t calls = 0;
   std::vector<std::unique_ptr<Transport>> transports;  // last: they release the arena first
 };
 
@@ -89,10 +93,13 @@ struct Fabric::ProcessShared {
 Fabric::Fabric(control::Endpoint& endpoint, const plan::Grouping& groups, double link_timeout)
     : endpoint_(endpoint),
       link_timeout_(link_timeout),
+      cma_(env().cma),
       parts_(std::make_unique<Parts>()),
-      process_shared_(ProcessShared::of(endpoint.name())) {
+      process_shared_(ProcessShared::of(endpoint.name())),
+      calls_(&parts_->calls) {
   make_arena();
   make_routes(groups);
+  serve_readability();
 }
 
 Fabric::~Fabric() = default;
@@ -129,18 +136,22 @@ void Fabric::make_arena() {
     parts_->mapping = std::make_unique<Mapping>(bytes);
     base = parts_->mapping->base();
   }
-  const uint64_t links = kLinksToAPeer * static_cast<uint64_t>(endpoint_.ranks()) * sizeof(link::LinkMemory);
-  parts_->arena = std::make_unique<link::Arena>(base, bytes, links);
+  const uint64_t links =
+      kLinksToAPeer * static_cast<uint64_t>(env().threads) * static_cast<uint64_t>(endpoint_.ranks());
+  parts_->arena = std::make_unique<link::Arena>(base, bytes, links * sizeof(link::LinkMemory));
   arena_ = parts_->arena.get();
   report_.staging = arena_->staging_bytes();
   report_.arena = bytes;
   report_.cores = to_text(allowed_cores());
-  if (env().cma != Cma::Off) report_.word = {reinterpret_cast<uint64_t>(&parts_->word), parts_->word};
+  if (cma_ != Cma::Off) report_.word = {reinterpret_cast<uint64_t>(&parts_->word), parts_->word};
 }
 
 void Fabric::make_routes(const plan::Grouping& groups) {
-  const transports::Context context{
-      .wireup = &endpoint_, .arena = arena_, .arena_fd = parts_->segment.base() != nullptr ? parts_->segment.fd() : -1};
+  const transports::Context context{.wireup = &endpoint_,
+                                    .arena = arena_,
+                                    .arena_fd = parts_->segment.base() != nullptr ? parts_->segment.fd() : -1,
+                                    .calls = calls_,
+                                    .direct_access = cma_ != Cma::Off};
   std::map<std::string, Transport*> made;
   const auto instance = [&](const transports::TransportEntry& entry) {
     auto& known = made[entry.name];
@@ -194,24 +205,60 @@ std::string Fabric::why_no_better(const std::string& relation) const {
   return known == reasons_.end() ? "" : known->second;
 }
 
-transports::ReadAccess Fabric::reading(const std::vector<transports::Word>& words) const {
+/// Outlives the fabric, as services do.
+struct Fabric::Readable {
+  std::mutex mutex;
+  std::vector<bool> by_peer;
+};
+
+/// Answers peers that ask whether this rank can read their memory.
+void Fabric::serve_readability() {
+  readable_ = std::make_shared<Readable>();
+  endpoint_.serve(kReadableService, [readable = readable_](Rank from, const std::string&) -> control::Endpoint::Reply {
+    const std::lock_guard lock(readable->mutex);
+    const auto peer = static_cast<size_t>(from);
+    return {peer < readable->by_peer.size() && readable->by_peer[peer] ? kYes : "no", Fd()};
+  });
+}
+
+transports::ReadAccess Fabric::try_words(const std::vector<transports::Word>& words) {
   auto least = transports::ReadAccess::Direct;
+  std::vector<bool> readable;
   for (Rank peer = 0; peer < endpoint_.ranks(); ++peer) {
-    if (peer == endpoint_.rank()) continue;
-    least = std::min(least, routes_[static_cast<size_t>(peer)]->reading(peer, words.at(static_cast<size_t>(peer))));
+    const auto i = static_cast<size_t>(peer);
+    capabilities_.push_back(routes_[i] == nullptr ? transports::Capabilities{}
+                                                  : routes_[i]->capabilities(peer, words.at(i)));
+    readable.push_back(capabilities_.back().reads != transports::ReadAccess::None);
+    if (peer != endpoint_.rank()) least = std::min(least, capabilities_.back().reads);
   }
+  const std::lock_guard lock(readable_->mutex);
+  readable_->by_peer = std::move(readable);
   return least;
 }
 
-void Fabric::all_read() {
-  for (const auto& transport : parts_->transports) transport->all_read();
+/// Can the peer read this rank's memory by CMA? It has tried.
+bool Fabric::is_read_by(Rank peer) {
+  if (all_read_) return true;
+  const auto known = readers_.find(peer);
+  if (known != readers_.end()) return known->second;
+  bool reads = false;
+  try {
+    reads = endpoint_.ask(peer, kReadableService, "", Deadline::in(link_timeout_)).bytes == kYes;
+  } catch (const Error& error) {
+    log_debug("rank {} does not say whether it can read this process's memory: {}", peer, error.what());
+  }
+  return readers_[peer] = reads;
+}
+
+link::LinkTraits Fabric::traits(Rank peer) {
+  const transports::Capabilities& can = capabilities_.at(static_cast<size_t>(peer));
+  link::LinkTraits traits{can.out, can.in};
+  traits.out.cma = can.out.cma && is_read_by(peer);
+  return traits;
 }
 
 link::OutLink Fabric::connect_out(Rank peer, uint32_t link_lane) {
-  transports::Transport& route = *routes_.at(static_cast<size_t>(peer));
-  const Deadline deadline = Deadline::in(link_timeout_);
-  route.acquaint(peer, deadline);
-  return route.connect_out(peer, link_lane, deadline);
+  return routes_.at(static_cast<size_t>(peer))->connect_out(peer, link_lane, Deadline::in(link_timeout_));
 }
 
 link::InLink Fabric::connect_in(Rank peer, uint32_t link_lane) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/deadline.hpp"
+#include "base/env.hpp"
 #include "control/endpoint.hpp"
 #include "exec/links.hpp"
 #include "plan/grouping.hpp"
@@ -42,11 +43,16 @@ class Fabric final : public exec::Connector {
   static void retire(std::unique_ptr<Fabric> fabric, std::shared_ptr<control::Endpoint> endpoint);
 
   const FabricReport& report() const { return report_; }
-  /// The weakest access of this rank to peers' zero-copy data, as tried on the words that they reported, by rank.
-  transports::ReadAccess reading(const std::vector<transports::Word>& words) const;
-  /// See Transport.
-  void all_read();
+  /// Finds out what this rank can do with each peer's memory, tried on the words that they reported, by rank. Returns
+  /// the weakest access to any peer's zero-copy data.
+  transports::ReadAccess try_words(const std::vector<transports::Word>& words);
+  /// Each rank can read all others, as try_words() found on all of them: traits() need not ask peers.
+  void all_read() { all_read_ = true; }
+  /// TUTTI_CMA; nothing else reads it.
+  Cma cma() const { return cma_; }
   link::Arena& arena() { return *arena_; }
+  /// The call before this one has ended: nothing that its lanes found is in use any more.
+  void begin_call() { ++*calls_; }
   /// The transport used for a peer.
   const char* transport_to(Rank peer) const { return routes_.at(static_cast<size_t>(peer))->name(); }
   /// Why preferred transports cannot be used between ranks in this relation; "" if none is preferred.
@@ -54,26 +60,36 @@ class Fabric final : public exec::Connector {
   /// The transports in use that need progress().
   const std::vector<transports::Transport*>& engines() const { return engines_; }
 
+  link::LinkTraits traits(Rank peer) override;
   link::OutLink connect_out(Rank peer, uint32_t link_lane) override;
   link::InLink connect_in(Rank peer, uint32_t link_lane) override;
 
  private:
   struct Parts;          // arena and transports
+  struct Readable;       // the peers whose memory this rank can read
   struct ProcessShared;  // what departed ranks of this process leave to the others
   void make_arena();
   void make_routes(const plan::Grouping& groups);
+  void serve_readability();
+  bool is_read_by(Rank peer);
   void note_route(Rank peer, const std::string& transport, const std::string& why_no_better);
 
   control::Endpoint& endpoint_;
   const double link_timeout_;
+  const Cma cma_;
   std::unique_ptr<Parts> parts_;
   std::shared_ptr<ProcessShared> process_shared_;
   link::Arena* arena_ = nullptr;
+  uint64_t* calls_ = nullptr;
   std::vector<transports::Transport*> routes_;  // by peer
   std::vector<transports::Transport*> engines_;
   FabricReport report_;
   std::map<std::string, std::string> reasons_;  // by relation, for its first peer
   bool shares_process_ = false;
+  std::vector<transports::Capabilities> capabilities_;  // by peer
+  std::shared_ptr<Readable> readable_;
+  bool all_read_ = false;
+  std::map<Rank, bool> readers_;  // peers that have been asked, and whether they can read this rank's memory
 };
 
 }  // namespace tutti::comm

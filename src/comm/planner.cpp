@@ -1,19 +1,16 @@
 #include "comm/planner.hpp"
 
 #include <algorithm>
-#include <bit>
 
 #include "base/env.hpp"
 #include "base/format.hpp"
 #include "base/hash.hpp"
 #include "comm/vector_calls.hpp"
-#include "reduce/fold.hpp"
 #include "topo/constants.hpp"
 
 namespace tutti::comm {
 namespace {
 
-constexpr uint32_t kScratchVersions = 4;
 constexpr size_t kCached = 1024;                 // programs
 constexpr uint32_t kTransferLinkLane = 1 << 16;  // links of sends and receives; collectives number theirs from 0
 constexpr uint64_t kDirectStaging = 4;           // messages to all peers together get 1/4 of the staging memory
@@ -30,11 +27,11 @@ Hash hash_of(const CallSpec& spec) {
 /// Equal at both ends for a block of this length, so a block of another length shows in its first message.
 uint64_t tag_of_block(uint64_t bytes) { return mix(bytes + 1) & link::kTagMask; }
 
-exec::Arithmetic arithmetic_of(const CallSpec& spec, Rank ranks, bool round_each) {
-  exec::Arithmetic how{.fold = fold_function(spec.type, spec.op), .round_each = round_each};
-  how.element_bytes = static_cast<uint32_t>(size_of(spec.type));
-  if (spec.op == Op::Avg) how.divide_by = static_cast<uint32_t>(ranks);
-  return how;
+exec::Reduction reduction_of(const CallSpec& spec, Rank ranks, bool round_each) {
+  return {.type = spec.type,
+          .op = spec.op,
+          .divide_by = spec.op == Op::Avg ? static_cast<uint32_t>(ranks) : 0,
+          .round_each = round_each};
 }
 
 /// Equal at both ends of a transfer.
@@ -63,25 +60,24 @@ bool is_in_place(const Call& call, Rank rank) {
   }
 }
 
-Prepared& Planner::find(const Call& call) {
-  RecentCall& known = recent_calls_[slot_of(call)];
+const KnownCall& Planner::find(const Call& call) {
+  KnownCall& known = known_calls_[slot_of(call)];
   if (!known.is(call) || known.generation != memory_.generation()) look_up(call, known);
   if (known.entry != cache_.begin()) cache_.splice(cache_.begin(), cache_, known.entry);
   last_ = &known;
-  give_staging(known.program->program);
-  return *known.program;
+  return known;
 }
 
-void Planner::look_up(const Call& call, RecentCall& known) {
+void Planner::look_up(const Call& call, KnownCall& known) {
   const CallSpec& spec = call.spec;
   known = {.spec = spec, .in = call.in, .out = call.out, .generation = memory_.generation()};
   const auto region = [&](const void* data, plan::Buffer buffer) {
     const Rank as = rank_ == spec.root ? 0 : 1;  // all ranks but the root are alike
     return memory_.find(data, plan::blocks(spec.collective, ranks_, buffer, as) * spec.count * size_of(spec.type));
   };
-  known.in_at = region(call.in, plan::Buffer::Input);
-  known.out_at = region(call.out, plan::Buffer::Output);
-  bring_to_front({spec, is_in_place(call, rank_), known.in_at.id != 0, known.out_at.id != 0});
+  known.in_region = region(call.in, plan::Buffer::Input);
+  known.out_region = region(call.out, plan::Buffer::Output);
+  bring_to_front({spec, is_in_place(call, rank_), known.in_region.id != 0, known.out_region.id != 0});
   known.entry = cache_.begin();
   known.program = &cache_.front();
 }
@@ -98,7 +94,7 @@ void Planner::bring_to_front(const ProgramKey& key) {
   index_[key] = cache_.begin();
   if (on_new_program_) on_new_program_(cache_.front());
   if (cache_.size() <= kCached) return;
-  for (RecentCall& call : recent_calls_) {
+  for (KnownCall& call : known_calls_) {
     if (call.program == &cache_.back()) call.program = nullptr;
   }
   index_.erase(cache_.back().key);
@@ -108,13 +104,18 @@ void Planner::bring_to_front(const ProgramKey& key) {
 /// Bytes of a block that a round moves. All rounds move about as much, since a short last round would be staged while
 /// the others are zero-copy. If every message is certain to be read in its sender's memory, staging memory does not
 /// limit the window: messages are then fewer and longer.
-uint64_t Planner::window_of(const select::Choice& choice, const CallSpec& spec, bool pull) const {
+uint64_t Planner::window_of(const select::Choice& choice, const CallSpec& spec,
+                            const exec::DeliveryRules& rules) const {
   using transports::ReadAccess;
   constexpr uint64_t kGrain = 128;
   const uint64_t block = spec.count * size_of(spec.type);
-  const bool read = agreed_.reading == ReadAccess::Direct || (agreed_.reading == ReadAccess::Cma && pull);
+  const bool read =
+      agreed_.reading == ReadAccess::Direct || (agreed_.reading == ReadAccess::Cma && rules.cma_from != link::kNever);
   const bool lent = choice.algorithm->lends && spec.op != Op::PreMulSum && block >= machine_constants().zcopy_from;
-  const uint64_t most = read && lent ? std::max(choice.window, machine_constants().zcopy_longest) : choice.window;
+  const uint64_t staged = std::max(kGrain, choice.window / agreed_.threads);  // the threads share the staging memory
+  uint64_t most = read && lent ? std::max(choice.window, machine_constants().zcopy_longest) : staged;
+  if (block >= machine_constants().block_per_thread * agreed_.threads)
+    most = std::min(most, block / agreed_.threads);  // a part for each thread
   if (block <= most) return most;
   const uint64_t rounds = (block + most - 1) / most;
   return ((block + rounds - 1) / rounds + kGrain - 1) / kGrain * kGrain;
@@ -124,27 +125,32 @@ Prepared Planner::make(const ProgramKey& key) {
   const CallSpec& spec = key.spec;
   const auto element = static_cast<uint32_t>(size_of(spec.type));
   const select::Choice choice = table_.choose(spec.collective, spec.count * element);
-  const bool cooperative = backoff_.spins > 0;  // every rank has a core of its own, also while it waits
   const Rank near = groups_ == nullptr ? ranks_ : groups_->size(groups_->group_of(rank_));
-  const DeliveryPolicy policy = delivery_policy_for(spec, ranks_, near, agreed_, key.in_place);
-  const uint64_t window = window_of(choice, spec, policy.pull);
-  const exec::Geometry geometry{
-      .count = spec.count,
-      .window = std::max<uint64_t>(1, window / element),
-      .element_bytes = element,
-      .root = spec.root,
-      .in_place = key.in_place,
-      .scaled = spec.op == Op::PreMulSum,
-      .allow_cma = policy.pull || env().cma == Cma::Always,
-      .cooperative = cooperative,
-      .direct_store_from = choice.algorithm->direct_stores ? policy.direct_store_from : link::kNever,
-      .shared = {policy.share && key.shared_in, policy.share && key.shared_out},
-      .nontemporal = policy.nontemporal};
   Prepared prepared{.key = key, .algorithm = choice.algorithm->name};
+  prepared.rules = delivery_rules_for(spec, ranks_, agreed_);
+  prepared.rules.cooperative_from = cooperative_from();
+  if (!choice.algorithm->direct_stores) prepared.rules.direct_store_from = link::kNever;
+  const uint64_t window = window_of(choice, spec, prepared.rules);
+  const exec::Geometry geometry{.count = spec.count,
+                                .window = std::max<uint64_t>(1, window / element),
+                                .element_bytes = element,
+                                .width = agreed_.threads,
+                                .root = spec.root,
+                                .in_place = key.in_place,
+                                .scaled = spec.op == Op::PreMulSum,
+                                .shared = {key.shared_in, key.shared_out},
+                                .nontemporal = is_nontemporal(spec, ranks_, near, key.in_place),
+                                .rules = prepared.rules};
   prepared.salt = hash_of(spec).add(std::string_view(choice.algorithm->name)).add(window).value();
-  prepared.program = {exec::lower(plan_for(*choice.algorithm, spec.root), geometry, links_), kScratchVersions};
-  if (reduces(spec.collective)) prepared.program.state.arithmetic = arithmetic_of(spec, ranks_, reproducible_);
+  const exec::Reduction reduction = reduction_of(spec, ranks_, reproducible_);
+  prepared.execution = executor_.compile(plan_for(*choice.algorithm, spec.root), geometry,
+                                         reduces(spec.collective) ? &reduction : nullptr);
   return prepared;
+}
+
+/// Ranks cooperate if every rank has a core of its own, also while it waits.
+uint64_t Planner::cooperative_from() const {
+  return backoff_.spins > 0 ? machine_constants().cooperative_from : link::kNever;
 }
 
 const plan::RankPlan& Planner::plan_for(const plan::Algorithm& algorithm, Rank root) {
@@ -155,24 +161,6 @@ const plan::RankPlan& Planner::plan_for(const plan::Algorithm& algorithm, Rank r
   // Otherwise a plan does not know its root, which saves the binomial tree a message.
   if (reproducible_ && algorithm.collective == Collective::Reduce) shape.root = root;
   return plans_[{&algorithm, planned}] = plan::generate(algorithm, shape, planned);
-}
-
-void Planner::give_staging(exec::Loaded& program) {
-  if (assign_staging(program.lowered)) program.take_stages();
-}
-
-/// False if the stages have staging memory already.
-bool Planner::assign_staging(exec::Lowered& lowered) {
-  if (has_staging(lowered)) return false;
-  if (!staging_.assign(lowered.stages)) {
-    exec::drain_staging(links_, execution_, backoff_).throw_if_bad();
-    staging_.reset();
-    if (!staging_.assign(lowered.stages)) {
-      throw_error(Code::OutOfMemory, "this rank's staging memory is too small for the call; raise TUTTI_ARENA");
-    }
-  }
-  lowered.generation = staging_.generation();
-  return true;
 }
 
 Prepared& Planner::transfers(const std::vector<NumberedCall>& group) {
@@ -186,10 +174,7 @@ Prepared& Planner::transfers(const std::vector<NumberedCall>& group) {
                                 spec.count * size_of(spec.type),
                                 tag_of(spec, number)});
   }
-  Prepared& prepared = prepare(std::move(direct));
-  prepared.key.spec = group.front().call.spec;
-  if (on_new_program_) on_new_program_(prepared);
-  return prepared;
+  return prepare(std::move(direct), group.front().call.spec);
 }
 
 Prepared& Planner::vector(const Call& call) {
@@ -222,48 +207,21 @@ Prepared& Planner::vector(const Call& call) {
   const auto [to, to_bytes] = part(call.out, out, rank_);
   if (!same.empty()) direct.transfers.push_back({std::move(same), true, mine, mine_bytes, tag_of_block(mine_bytes)});
   if (folds) direct.folds.push_back({mine, to, to_bytes, tag_of_block(to_bytes)});
-  Prepared& prepared = prepare(std::move(direct));
-  prepared.key.spec = call.spec;
-  prepared.salt = hash_of(call.spec).value();
-  if (folds) prepared.program.state.arithmetic = arithmetic_of(call.spec, ranks_, reproducible_);
-  if (on_new_program_) on_new_program_(prepared);
-  return prepared;
+  return prepare(std::move(direct), call.spec);
 }
 
 /// Both ends must split a transfer alike, so the message length depends only on what both know.
-Prepared& Planner::prepare(exec::Direct direct) {
+Prepared& Planner::prepare(exec::Direct direct, const CallSpec& spec) {
   const uint64_t share = agreed_.staging / kDirectStaging / link::kSlots / static_cast<uint64_t>(ranks_);
   const uint64_t most = std::min<uint64_t>(env().message.value, share);
   direct.message = std::max<uint64_t>(link::kStride, most / link::kStride * link::kStride);
-  direct.cooperative = backoff_.spins > 0;
-  direct_ = {.algorithm = "direct"};
-  direct_.program = {exec::lower_direct(direct, rank_, ranks_, links_), kScratchVersions};
-  for (int attempt = 0; attempt < 2; ++attempt) {  // a second time if the staging memory was reset
-    const uint64_t generation = staging_.generation();
-    for (exec::OwnedStage& stage : direct_.program.lowered.stages) stage.stage = kept_stage(stage);
-    if (generation != staging_.generation()) continue;
-    direct_.program.take_stages();
-    return direct_;
-  }
-  throw_error(Code::OutOfMemory, "this rank's staging memory is too small for {} transfers; raise TUTTI_ARENA",
-              direct.transfers.size());
-}
-
-/// Stages of direct programs are kept: data that a peer has not read yet stays in place for the next program.
-exec::Stage Planner::kept_stage(exec::OwnedStage& key) {
-  key.stage.slot_bytes = std::max<uint64_t>(link::kStride, std::bit_ceil(key.stage.slot_bytes));
-  exec::Lowered& kept = direct_stages_[{key.outs, key.stage.slot_bytes}];
-  if (kept.stages.empty()) kept.stages.push_back({.stage = {.slot_bytes = key.stage.slot_bytes}, .outs = key.outs});
-  assign_staging(kept);
-  return kept.stages.front().stage;
-}
-
-void Planner::keep_stages() {
-  const exec::Loaded& program = direct_.program;
-  for (size_t i = 0; i < program.stages.size(); ++i) {
-    const exec::OwnedStage& stage = program.lowered.stages[i];
-    direct_stages_[{stage.outs, stage.stage.slot_bytes}].stages.front().stage.uses = program.stages[i].uses;
-  }
+  direct.rules = delivery_rules_for_transfers(agreed_);
+  direct.rules.cooperative_from = cooperative_from();
+  const exec::Reduction reduction = reduction_of(spec, ranks_, reproducible_);
+  direct_ = {.key = {.spec = spec}, .algorithm = "direct", .salt = hash_of(spec).value(), .rules = direct.rules};
+  direct_.execution = executor_.compile(direct, reduces(spec.collective) ? &reduction : nullptr);
+  if (on_new_program_) on_new_program_(direct_);
+  return direct_;
 }
 
 }  // namespace tutti::comm

@@ -1,4 +1,4 @@
-// From a call to its program: choice, plan, lowering, staging memory; all of it cached.
+// From a call to its program: choice, plan, compilation; all of it cached.
 #pragma once
 
 #include <array>
@@ -6,16 +6,17 @@
 #include <functional>
 #include <list>
 #include <map>
+#include <memory>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "base/env.hpp"
 #include "comm/call.hpp"
-#include "comm/delivery_policy.hpp"
+#include "comm/delivery_rules.hpp"
 #include "comm/groups.hpp"
-#include "exec/compile/direct.hpp"
-#include "exec/host/run.hpp"
+#include "exec/executor.hpp"
+#include "exec/host/wait.hpp"
 #include "link/mapped_memory.hpp"
 #include "plan/algorithm.hpp"
 #include "select/select.hpp"
@@ -31,12 +32,27 @@ struct ProgramKey {
   bool operator==(const ProgramKey&) const = default;
 };
 
-/// A program and its key.
+/// A program, ready to run, and what it was made from.
 struct Prepared {
   ProgramKey key;
   const char* algorithm = "";
   uint64_t salt = 0;  ///< the part of the tag that is equal in all calls with this program
-  exec::Loaded program;
+  exec::DeliveryRules rules;
+  std::unique_ptr<exec::Execution> execution;
+};
+
+/// A recent collective: its program, and where its buffers lie.
+struct KnownCall {
+  CallSpec spec;
+  const void* in = nullptr;
+  const void* out = nullptr;
+  Prepared* program = nullptr;  ///< null: none
+  std::list<Prepared>::iterator entry;
+  uint64_t generation = 0;                   ///< of shared memory, when the regions …
+  link::SharedRegion in_region, out_region;  ///< … of the buffers were looked up
+  bool is(const Call& call) const {
+    return program != nullptr && in == call.in && out == call.out && spec == call.spec;
+  }
 };
 
 /// A transfer of a group: the `number`-th to (from) its peer.
@@ -47,10 +63,8 @@ struct NumberedCall {
 
 class Planner {
  public:
-  /// `execution` provides the links and engines for draining staging memory; both outlive the planner.
-  Planner(Rank rank, Rank ranks, exec::Links& links, exec::Staging& staging, exec::Execution& execution,
-          const exec::Backoff& backoff)
-      : rank_(rank), ranks_(ranks), links_(links), staging_(staging), execution_(execution), backoff_(backoff) {}
+  Planner(Rank rank, Rank ranks, exec::Executor& executor, const exec::Backoff& backoff)
+      : rank_(rank), ranks_(ranks), executor_(executor), backoff_(backoff) {}
 
   void agree(select::DecisionTable table, const AgreedCapabilities& agreed, Groups groups) {
     table_ = std::move(table);
@@ -62,65 +76,35 @@ class Planner {
   void on_new_program(std::function<void(const Prepared&)> first) { on_new_program_ = std::move(first); }
 
   /// True if this very collective was called recently with the same buffers: then its arguments are valid.
-  bool was_checked(const Call& call) const { return last_->is(call) || recent_calls_[slot_of(call)].is(call); }
-  /// The program of a collective. The reference is valid until the planner's next call. Throws what connecting throws,
-  /// and Error(OutOfMemory).
-  Prepared& collective(const Call& call) {
-    const bool again = last_->is(call) && last_->generation == memory_.generation();
-    return again && has_staging(last_->program->program.lowered) ? *last_->program : find(call);
+  bool was_checked(const Call& call) const { return last_->is(call) || known_calls_[slot_of(call)].is(call); }
+  /// A collective with its program. The reference is valid until the planner's next call. Throws what compiling throws.
+  const KnownCall& collective(const Call& call) {
+    return last_->is(call) && last_->generation == memory_.generation() ? *last_ : find(call);
   }
   /// The program of a vector call. This rank's own block is not copied, only folded.
   Prepared& vector(const Call& call);
   /// The program of a group of sends and receives, none of them with this rank itself.
   Prepared& transfers(const std::vector<NumberedCall>& group);
-  /// Called after a program has run.
-  void finished(Prepared& prepared) {
-    if (&prepared == &direct_) keep_stages();
-  }
-  /// The shared memory of the last collective's buffers, if they are shared.
-  const link::SharedRegion& input() const { return last_->in_at; }
-  const link::SharedRegion& output() const { return last_->out_at; }
 
  private:
-  /// A recent call, with its program and buffers' regions.
-  struct RecentCall {
-    CallSpec spec;
-    const void* in = nullptr;
-    const void* out = nullptr;
-    Prepared* program = nullptr;  ///< null: none
-    std::list<Prepared>::iterator entry;
-    uint64_t generation = 0;           ///< of shared memory, when the regions …
-    link::SharedRegion in_at, out_at;  ///< … were looked up
-    bool is(const Call& call) const {
-      return program != nullptr && in == call.in && out == call.out && spec == call.spec;
-    }
-  };
   /// The slot of a call; calls with the same slot replace each other.
   static size_t slot_of(const Call& call) {
     const auto in = reinterpret_cast<uintptr_t>(call.in), out = reinterpret_cast<uintptr_t>(call.out);
     constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;  // a multiplicative hash constant: mixes into the high bits
     return (in + 3 * out + 5 * call.spec.count + static_cast<uint64_t>(call.spec.collective)) * kOdd >> 59;
   }
-  Prepared& find(const Call& call);
-  void look_up(const Call& call, RecentCall& known);
+  const KnownCall& find(const Call& call);
+  void look_up(const Call& call, KnownCall& known);
   void bring_to_front(const ProgramKey& key);
-  void keep_stages();
   Prepared make(const ProgramKey& key);
-  uint64_t window_of(const select::Choice& choice, const CallSpec& spec, bool pull) const;
+  uint64_t window_of(const select::Choice& choice, const CallSpec& spec, const exec::DeliveryRules& rules) const;
   const plan::RankPlan& plan_for(const plan::Algorithm& algorithm, Rank root);
-  Prepared& prepare(exec::Direct direct);
-  void give_staging(exec::Loaded& program);
-  bool assign_staging(exec::Lowered& lowered);
-  bool has_staging(const exec::Lowered& lowered) const {
-    return lowered.stages.empty() || lowered.generation == staging_.generation();
-  }
-  exec::Stage kept_stage(exec::OwnedStage& key);
+  Prepared& prepare(exec::Direct direct, const CallSpec& spec);
+  uint64_t cooperative_from() const;
 
   Rank rank_;
   Rank ranks_;
-  exec::Links& links_;
-  exec::Staging& staging_;
-  exec::Execution& execution_;
+  exec::Executor& executor_;
   const exec::Backoff& backoff_;
   select::DecisionTable table_;
   AgreedCapabilities agreed_;
@@ -134,11 +118,10 @@ class Planner {
   };
   const link::SharedMemory& memory_ = link::SharedMemory::of_this_process();
   std::list<Prepared> cache_;  // most recently used first
-  std::array<RecentCall, 32> recent_calls_;
-  const RecentCall* last_ = recent_calls_.data();  // the call that ran last
+  std::array<KnownCall, 32> known_calls_;
+  const KnownCall* last_ = known_calls_.data();  // the call that ran last
   std::unordered_map<ProgramKey, std::list<Prepared>::iterator, ProgramKeyHash> index_;
   Prepared direct_;
-  std::map<std::pair<std::vector<uint32_t>, uint64_t>, exec::Lowered> direct_stages_;  // by out-links and slot size
 };
 
 /// True if the call is in place on this rank. Other overlap has been rejected before.

@@ -14,7 +14,7 @@
 #include "comm/call_board.hpp"
 #include "control/endpoint.hpp"
 #include "control/wait_table.hpp"
-#include "exec/host/run.hpp"
+#include "exec/observer.hpp"
 
 namespace tutti::comm {
 

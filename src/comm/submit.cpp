@@ -14,6 +14,7 @@
 #include "base/limits.hpp"
 #include "base/process_generation.hpp"
 #include "comm/stream.hpp"
+#include "exec/host/host_executor.hpp"
 #include "reduce/float_environment.hpp"
 
 namespace tutti::comm {
@@ -86,19 +87,19 @@ class TicketGuard {
 };
 
 /// Runs one call on this thread, whose ticket is served.
-Status run_unlogged(Communicator& comm, const Call& call) {
+[[gnu::always_inline]] inline Status run_unlogged(Communicator& comm, const Call& call) {
   const FloatEnvironment environment;
   Status status;
-  exec::Execution* execution = nullptr;
+  exec::Executor* executor = nullptr;
   try {
-    execution = comm.begin({&call, 1}, status);
-    if (execution != nullptr) {
-      exec::run(*execution, comm.backoff());
+    executor = comm.begin({&call, 1}, status);
+    if (executor != nullptr) {
+      executor->drain();
       comm.finish(status);
     }
   } catch (const std::exception& error) {
     status = comm.fail_internally(error.what());
-    if (execution != nullptr) exec::abandon(*execution);
+    if (executor != nullptr) executor->abort();
   }
   return status;
 }
@@ -107,47 +108,51 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// A call that is not logged costs one branch.
-Status run_one(Communicator& comm, const Call& call) {
-  if (!comm.traces()) [[likely]] {
-    return run_unlogged(comm, call);
-  }
+/// The same, and logs it.
+[[gnu::noinline]] Status run_traced(Communicator& comm, const Call& call) {
   const auto start = std::chrono::steady_clock::now();
   Status status = run_unlogged(comm, call);
   comm.trace({&call, 1}, status, seconds_since(start));
   return status;
 }
 
-/// A repeated call is not checked again; only the thread whose ticket is served can tell.
-Status check_and_run(Communicator& comm, const Call& call) {
+Status run_one(Communicator& comm, const Call& call) {
+  return comm.traces() ? run_traced(comm, call) : run_unlogged(comm, call);
+}
+
+/// A repeated call is not checked again; only the thread whose ticket is served can tell. Throws the call's error.
+void check_and_run(Communicator& comm, const Call& call) {
   const TicketGuard guard(comm, comm.take_ticket());
   if (!comm.was_checked(call)) comm.check(call);
-  return run_one(comm, call);
+  if (comm.traces()) [[unlikely]] {
+    return run_traced(comm, call).throw_if_bad();
+  }
+  run_unlogged(comm, call).throw_if_bad();
 }
 
 /// The progress of a group on one communicator.
 struct Progress {
   CommunicatorCalls& share;
-  size_t next = 0;                       // work to begin next
-  std::optional<TicketGuard> guard;      // of the running work …
-  exec::Execution* execution = nullptr;  // … if any
+  size_t next = 0;                     // work to begin next
+  std::optional<TicketGuard> guard;    // of the running work …
+  exec::Executor* executor = nullptr;  // … if any, which runs it
   std::chrono::steady_clock::time_point start{};
 
   bool begin_next(Status& first) {
-    while (execution == nullptr && next < share.works.size()) {
+    while (executor == nullptr && next < share.works.size()) {
       guard.emplace(*share.comm, share.tickets[next]);
       Status status;
       if (share.comm->traces()) start = std::chrono::steady_clock::now();
-      execution = share.comm->begin(share.works[next++], status);
-      if (share.comm->traces() && execution == nullptr) share.comm->trace(share.works[next - 1], status, 0);
-      if (execution == nullptr) guard.reset();
+      executor = share.comm->begin(share.works[next++], status);
+      if (share.comm->traces() && executor == nullptr) share.comm->trace(share.works[next - 1], status, 0);
+      if (executor == nullptr) guard.reset();
       if (first.ok()) first = std::move(status);
     }
-    return execution != nullptr;
+    return executor != nullptr;
   }
 
   void finish(Status& first) {
-    execution = nullptr;
+    executor = nullptr;
     Status status;
     share.comm->finish(status);
     if (share.comm->traces()) share.comm->trace(share.works[next - 1], status, seconds_since(start));
@@ -157,15 +162,15 @@ struct Progress {
 };
 
 /// Begins what can be begun and runs until some work is done. False if no work is left.
-bool run_on(std::vector<Progress>& all, std::vector<exec::Execution*>& executions, Status& first) {
-  executions.clear();
+bool run_on(std::vector<Progress>& all, std::vector<exec::Executor*>& executors, Status& first) {
+  executors.clear();
   for (Progress& one : all) {
-    if (one.begin_next(first)) executions.push_back(one.execution);
+    if (one.begin_next(first)) executors.push_back(one.executor);
   }
-  if (executions.empty()) return false;
-  exec::run_until_one_is_done(executions, all.front().share.comm->backoff());
+  if (executors.empty()) return false;
+  exec::drain_one(executors, all.front().share.comm->backoff());
   for (Progress& one : all) {
-    if (one.execution != nullptr && one.execution->done) one.finish(first);
+    if (one.executor != nullptr && one.executor->done()) one.finish(first);
   }
   return true;
 }
@@ -177,14 +182,14 @@ Status run_communicators(std::vector<CommunicatorCalls>& per_communicator) {
   Status first;
   std::vector<Progress> all;
   for (CommunicatorCalls& share : per_communicator) all.push_back({share});
-  std::vector<exec::Execution*> executions;
+  std::vector<exec::Executor*> executors;
   for (bool more = true; more;) {
     try {
-      more = run_on(all, executions, first);
+      more = run_on(all, executors, first);
     } catch (const std::exception& error) {  // the remaining work fails, each when its ticket is served
       for (Progress& one : all) {
         first = one.share.comm->fail_internally(error.what());
-        if (one.execution != nullptr) exec::abandon(*std::exchange(one.execution, nullptr));
+        if (one.executor != nullptr) std::exchange(one.executor, nullptr)->abort();
         one.guard.reset();
       }
     }
@@ -297,7 +302,7 @@ std::shared_ptr<Outcome> enqueue_on_streams(const std::vector<std::shared_ptr<St
 }  // namespace
 
 void submit(const std::shared_ptr<Communicator>& comm, const Call& call, const std::shared_ptr<Stream>& stream) {
-  if (t_depth == 0 && stream == nullptr) return check_and_run(*comm, call).throw_if_bad();
+  if (t_depth == 0 && stream == nullptr) return check_and_run(*comm, call);
   comm->check(call);
   if (t_depth > 0) return collect(comm, call, stream);
   const std::lock_guard lock(ticket_mutex());

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -32,14 +31,8 @@ Fd open_spare() { return Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
 std::string_view bytes_of(const auto& plain) { return {reinterpret_cast<const char*>(&plain), sizeof plain}; }
 
-/// The number of descriptors that this process may have.
-size_t descriptors() {
-  rlimit limit{};
-  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? static_cast<size_t>(std::min<rlim_t>(limit.rlim_cur, 1 << 20)) : 1024;
-}
-
 /// The kernel assigns the lowest free number, so a high number means that all lower ones are in use.
-bool is_high(const Fd& fd) { return static_cast<size_t>(fd.get()) >= descriptors() / 4 * 3; }
+bool is_high(const Fd& fd) { return static_cast<size_t>(fd.get()) >= most_descriptors() / 4 * 3; }
 
 /// Moves `fd` to the lowest free number. Otherwise high numbers would stay in use after lower ones became free.
 void move_down(Fd& fd) {
@@ -49,7 +42,7 @@ void move_down(Fd& fd) {
 
 /// The most pending connections of one listening socket.
 size_t max_pending(size_t sockets) {
-  return std::max<size_t>(1, std::min(kMaxPending, descriptors() / 2) / std::max(sockets, kUsualListeners));
+  return std::max<size_t>(1, std::min(kMaxPending, most_descriptors() / 2) / std::max(sockets, kUsualListeners));
 }
 
 /// Makes close() reset the connection, so that the kernel keeps no state of it.

@@ -120,6 +120,8 @@ bool ControlClient::set_failure(Code code, const std::string& text) {
 
 void ControlClient::fail(Code code, const std::string& text, const std::vector<uint64_t>& tickets) {
   if (!set_failure(code, text)) return;
+  // Others of this process know it before this returns: what their threads do afterwards must not succeed.
+  for (const auto& client : control_.clients(name_)) client->set_failure(code, text);
   control_.loop().post([self = shared_from_this(), frame = pack(Fail{code, text.substr(0, kMaxSmall), tickets})] {
     if (self->channel_) self->channel_->send(frame);
   });

@@ -185,6 +185,15 @@ std::shared_ptr<ControlClient> ControlThread::client(const std::string& name, Ra
   return found == entry->second.clients.end() ? nullptr : found->second;
 }
 
+std::vector<std::shared_ptr<ControlClient>> ControlThread::clients(const std::string& name) {
+  std::vector<std::shared_ptr<ControlClient>> all;
+  const std::lock_guard lock(mutex_);
+  if (const auto entry = entries_.find(name); entry != entries_.end()) {
+    for (const auto& [rank, client] : entry->second.clients) all.push_back(client);
+  }
+  return all;
+}
+
 void ControlThread::remove_client(const ControlClient& client) {
   std::shared_ptr<ControlClient> last;
   const std::lock_guard lock(mutex_);

@@ -60,6 +60,8 @@ class ControlThread {
   /// Throws Error(InvalidArgument) if this process already holds that rank.
   void add_client(const std::shared_ptr<ControlClient>& client);
   std::shared_ptr<ControlClient> client(const std::string& name, Rank rank);
+  /// All ranks of a communicator that this process holds.
+  std::vector<std::shared_ptr<ControlClient>> clients(const std::string& name);
   void remove_client(const ControlClient& client);
 
   // ---- leaving

@@ -35,6 +35,15 @@ std::string explain(const std::string& failure, const std::vector<Address>& addr
       fmt::join(texts, ", "));
 }
 
+/// Connects to the process that `member`, of this host, names as its own; see ControlClient::check_asker.
+Fd dial_process(const Member& member, const Key& key, WaitLimit limit) {
+  Fd fd = dial_unix(member.unix_name, key, limit);
+  const int64_t process = peer_process(fd.get());
+  if (process != static_cast<int64_t>(member.process))
+    throw_error(Code::ProtocolError, "process {} listens there", process);
+  return fd;
+}
+
 uint32_t milliseconds(Deadline deadline) { return static_cast<uint32_t>(std::min(deadline.left() * 1e3, 4e9)); }
 
 }  // namespace
@@ -281,6 +290,17 @@ std::optional<Fd> Endpoint::take_stream(Rank peer, const std::string& label) {
   return client_->streams().take(peer, label);
 }
 
+void Endpoint::confirm_process(Rank peer, Deadline deadline) {
+  check_usable();
+  if (control_.client(name(), peer)) return;
+  try {
+    dial_process(client_->member(peer), client_->key(), {deadline, &failed()});
+  } catch (const Error& error) {
+    check();
+    throw_error(error.code(), "the process of {} is not confirmed: {}", describe(peer), error.what());
+  }
+}
+
 void Endpoint::serve(const std::string& service, Service answer) {
   control_.check_not_forked();
   const bool retry = static_cast<bool>(answer);
@@ -295,10 +315,7 @@ Endpoint::Reply Endpoint::ask(Rank peer, const std::string& service, const std::
   try {
     if (const auto here = control_.client(name(), peer)) return here->services().ask(rank(), service, request, limit);
     if (member.host != control_.local_member().host) throw_error(Code::InvalidArgument, "it runs on another host");
-    const Fd fd = dial_unix(member.unix_name, client_->key(), limit);
-    if (const int64_t process = peer_process(fd.get()); process != static_cast<int64_t>(member.process)) {
-      throw_error(Code::ProtocolError, "process {} listens there", process);  // see ControlClient::check_asker
-    }
+    const Fd fd = dial_process(member, client_->key(), limit);
     Reply reply;
     reply.bytes = call<control::Reply>(fd.get(), Ask{rank(), peer, service, request}, limit, &reply.fd).bytes;
     return reply;

@@ -56,6 +56,7 @@ class Endpoint final : public transports::Wireup {
   Rank rank() const override;
   Rank ranks() const override;
   const transports::ProcessId& process_id(Rank rank) const override;
+  void confirm_process(Rank peer, Deadline deadline) override;
   const std::string& name() const override;
   /// What `rank` passed to join().
   const std::string& info(Rank rank) const;

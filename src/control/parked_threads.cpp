@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -58,17 +59,37 @@ bool parked(pid_t thread) {
   return (words[2] & FUTEX_PRIVATE_FLAG) != 0 || is_private(words[1]);
 }
 
+/// How often the thread has stopped running; empty if that cannot be read.
+std::optional<uint64_t> switches(pid_t thread) {
+  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/status");
+  uint64_t sum = 0;
+  int found = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (line.find("voluntary_ctxt_switches:") == std::string::npos) continue;  // with "non" before it, or without
+    sum += std::strtoull(line.c_str() + line.find(':') + 1, nullptr, 10);
+    ++found;
+  }
+  return found == 2 ? std::optional(sum) : std::nullopt;
+}
+
 }  // namespace
 
-bool all_parked_but(std::span<const pid_t> known) {
-  for (int look = 0; look < 2; ++look) {  // a thread woken just before its waker slept is awake at the second look
-    const auto threads = threads_of_this_process();
-    if (threads.empty()) return false;
-    for (const pid_t thread : threads) {
-      if (std::find(known.begin(), known.end(), thread) == known.end() && !parked(thread)) return false;
-    }
+std::optional<ParkedThreads> look_at_threads(std::span<const pid_t> threads) {
+  ParkedThreads look;
+  const auto all = threads_of_this_process();
+  if (all.empty()) return std::nullopt;
+  for (const pid_t thread : all) {
+    if (std::find(threads.begin(), threads.end(), thread) != threads.end()) continue;
+    const auto stops = switches(thread);  // before parked(): what it does in between is counted at the next look
+    if (!stops || !parked(thread)) return std::nullopt;
+    look.emplace(thread, *stops);
   }
-  return true;
+  return look;
+}
+
+bool all_parked_but(std::span<const pid_t> threads) {
+  const auto first = look_at_threads(threads);
+  return first && look_at_threads(threads) == first;
 }
 
 }  // namespace tutti::control

@@ -1,16 +1,21 @@
 #include "control/services.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <exception>
 
 #include "base/format.hpp"
+#include "base/limits.hpp"
 #include "base/log.hpp"
 
 namespace tutti::control {
 namespace {
 
-constexpr size_t kMaxWaiting = 4096, kMaxParked = 4096;
+constexpr size_t kMostParked = 4096;
+std::atomic<size_t> parked{0};  // in this process
 
 void send_reply(int fd, const transports::Wireup::Reply& reply) {
   // A fresh socket takes the bytes at once, and the control thread must not wait.
@@ -18,6 +23,23 @@ void send_reply(int fd, const transports::Wireup::Reply& reply) {
 }
 
 }  // namespace
+
+ParkedFd::ParkedFd(Fd& fd) {
+  const size_t most = std::min(kMostParked, most_descriptors() / 2);
+  if (parked.fetch_add(1, std::memory_order_relaxed) >= most) {
+    parked.fetch_sub(1, std::memory_order_relaxed);
+    throw_error(Code::SystemError,
+                "{} connections of peers wait already in process {} for a service or a transport, as many as may (half "
+                "of ulimit -n, and at most {})",
+                most, getpid(), kMostParked);
+  }
+  fd_ = std::move(fd);
+}
+
+Fd ParkedFd::take() {
+  if (fd_) parked.fetch_sub(1, std::memory_order_relaxed);
+  return std::move(fd_);
+}
 
 void Services::serve(const std::string& name, Wireup::Service service) {
   std::shared_ptr<Slot> slot;
@@ -57,31 +79,30 @@ Services::Wireup::Reply Services::ask(Rank from, const std::string& name, const 
 }
 
 /// False if the service is not registered (yet). Errors are sent to the asker.
-bool Services::try_reply(const Ask& ask, const Fd& fd) {
+bool Services::try_reply(const Ask& ask, int fd) {
   try {
     if (find(ask.service) == nullptr) return false;
-    check_(ask.from, fd.get());  // only now: once there are services, the members are known
+    check_(ask.from, fd);  // only now: once there are services, the members are known
     const auto reply = try_answer(ask.from, ask.service, ask.request);
-    if (reply) send_reply(fd.get(), *reply);
+    if (reply) send_reply(fd, *reply);
     return reply.has_value();
   } catch (const std::exception& error) {
     log_debug("control thread: service '{}' failed: {}", ask.service, error.what());
-    send_now(fd.get(), pack(Refused{Code::InternalError, std::string(error.what()).substr(0, kMaxSmall)}));
+    send_now(fd, pack(Refused{Code::InternalError, std::string(error.what()).substr(0, kMaxSmall)}));
     return true;
   }
 }
 
 void Services::answer(Ask ask, Fd& fd) {
-  if (try_reply(ask, fd)) return;
-  if (waiting_.size() == kMaxWaiting) throw_error(Code::SystemError, "too many requests wait for services to open");
-  waiting_.push_back({std::move(ask), std::move(fd)});
+  if (try_reply(ask, fd.get())) return;
+  waiting_.push_back({std::move(ask), ParkedFd(fd)});
 }
 
 void Services::retry() {
   for (size_t i = waiting_.size(); i-- > 0;) {
     char byte = 0;
     const bool disconnected = recv_now(waiting_[i].fd.get(), &byte, 1) < 0;  // the asker has disconnected
-    if (disconnected || try_reply(waiting_[i].ask, waiting_[i].fd))
+    if (disconnected || try_reply(waiting_[i].ask, waiting_[i].fd.get()))
       waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(i));
   }
 }
@@ -101,20 +122,18 @@ void Services::close() {
 void Streams::park(Rank from, const std::string& label, Fd& fd) {
   const std::string accepted = pack(Accepted{});
   const std::lock_guard lock(mutex_);
-  if (count_ == kMaxParked) throw_error(Code::SystemError, "too many streams wait to be taken");
-  if (send_now(fd.get(), accepted) != static_cast<ptrdiff_t>(accepted.size())) return;
-  parked_[{from, label}].push_back(std::move(fd));
-  ++count_;
+  ParkedFd stream(fd);
+  if (send_now(stream.get(), accepted) != static_cast<ptrdiff_t>(accepted.size())) return;
+  parked_[{from, label}].push_back(std::move(stream));
 }
 
 std::optional<Fd> Streams::take(Rank from, const std::string& label) {
   const std::lock_guard lock(mutex_);
   const auto found = parked_.find({from, label});
   if (found == parked_.end()) return std::nullopt;
-  Fd fd = std::move(found->second.front());
+  Fd fd = found->second.front().take();
   found->second.pop_front();
   if (found->second.empty()) parked_.erase(found);
-  --count_;
   return fd;
 }
 

@@ -20,6 +20,25 @@
 
 namespace tutti::control {
 
+/// A connection that waits for a service or a transport of this process. All of them, of all communicators, take at
+/// most half of the descriptors that the process may have: a peer decides how many come.
+class ParkedFd {
+ public:
+  /// Takes `fd`. Throws Error(SystemError), and leaves it, if there are too many.
+  explicit ParkedFd(Fd& fd);
+  ParkedFd(ParkedFd&&) = default;
+  ParkedFd& operator=(ParkedFd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~ParkedFd() { take(); }
+  int get() const { return fd_.get(); }
+  Fd take();
+
+ private:
+  Fd fd_;
+};
+
 class Services {
  public:
   using Wireup = transports::Wireup;
@@ -45,11 +64,11 @@ class Services {
   using Slot = Guarded<Wireup::Reply(Rank, const std::string&)>;
   struct Waiting {
     Ask ask;
-    Fd fd;
+    ParkedFd fd;
   };
 
   std::shared_ptr<Slot> find(const std::string& name);
-  bool try_reply(const Ask& ask, const Fd& fd);
+  bool try_reply(const Ask& ask, int fd);
   std::optional<Wireup::Reply> try_answer(Rank from, const std::string& name, const std::string& request);
 
   const Check check_;
@@ -67,8 +86,7 @@ class Streams {
 
  private:
   std::mutex mutex_;
-  std::map<std::pair<Rank, std::string>, std::deque<Fd>> parked_;
-  size_t count_ = 0;
+  std::map<std::pair<Rank, std::string>, std::deque<ParkedFd>> parked_;
 };
 
 }  // namespace tutti::control

@@ -11,20 +11,26 @@ uint64_t round_up(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment
 
 }  // namespace
 
-uint32_t Links::out(Rank peer, uint32_t link_lane) {
-  const auto known = out_numbers_.find({peer, link_lane});
+uint32_t Links::out(const LinkId& link) {
+  const auto known = out_numbers_.find(link);
   if (known != out_numbers_.end()) return known->second;
-  outs_.push_back(connector_.connect_out(peer, link_lane));
-  outs_.back().link_lane = link_lane;
-  return out_numbers_[{peer, link_lane}] = static_cast<uint32_t>(outs_.size() - 1);
+  outs_.push_back(connector_.connect_out(link.peer, link.link_lane));
+  outs_.back().link_lane = link.link_lane;
+  return out_numbers_[link] = static_cast<uint32_t>(outs_.size() - 1);
 }
 
-uint32_t Links::in(Rank peer, uint32_t link_lane) {
-  const auto known = in_numbers_.find({peer, link_lane});
+uint32_t Links::in(const LinkId& link) {
+  const auto known = in_numbers_.find(link);
   if (known != in_numbers_.end()) return known->second;
-  ins_.push_back(connector_.connect_in(peer, link_lane));
-  ins_.back().link_lane = link_lane;
-  return in_numbers_[{peer, link_lane}] = static_cast<uint32_t>(ins_.size() - 1);
+  ins_.push_back(connector_.connect_in(link.peer, link.link_lane));
+  ins_.back().link_lane = link.link_lane;
+  return in_numbers_[link] = static_cast<uint32_t>(ins_.size() - 1);
+}
+
+OwnedStage::OwnedStage(uint64_t slot_bytes, std::vector<uint32_t> links) : outs(std::move(links)) {
+  stage.slot_bytes = round_up(slot_bytes);
+  stage.readers = static_cast<uint32_t>(outs.size());
+  stage.outs = outs.data();
 }
 
 uint32_t Staging::slots_for(uint64_t one_each) const {
@@ -35,21 +41,19 @@ uint32_t Staging::slots_for(uint64_t one_each) const {
       std::clamp<uint64_t>(all / kPrograms / std::max<uint64_t>(1, one_each), link::kSlots, link::kCapacity));
 }
 
-bool Staging::assign(std::vector<OwnedStage>& stages) {
+bool Staging::assign(std::span<OwnedStage* const> stages) {
   uint64_t one_each = 0;
-  for (const OwnedStage& s : stages) one_each += round_up(s.stage.slot_bytes);
+  for (const OwnedStage* s : stages) one_each += s->stage.slot_bytes;
   const uint32_t slots = slots_for(one_each);
   if (one_each * slots > arena_.staging_bytes() - used_) return false;
-  for (OwnedStage& s : stages) {
-    s.stage.base = arena_.staging() + used_;
-    s.stage.slot_bytes = round_up(s.stage.slot_bytes);
-    s.stage.slots = slots;
-    s.stage.readers = static_cast<uint32_t>(s.outs.size());
-    s.stage.uses = 0;
-    s.held.assign(static_cast<size_t>(slots) * s.outs.size(), 0);
-    s.stage.held = s.held.data();
-    s.stage.outs = s.outs.data();
-    used_ += s.stage.slot_bytes * slots;
+  for (OwnedStage* s : stages) {
+    s->stage.base = arena_.staging() + used_;
+    s->stage.slots = slots;
+    s->stage.uses = 0;
+    s->held.assign(static_cast<size_t>(slots) * s->outs.size(), 0);
+    s->stage.held = s->held.data();
+    s->generation = generation_;
+    used_ += s->stage.slot_bytes * slots;
   }
   return true;
 }

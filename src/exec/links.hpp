@@ -1,15 +1,16 @@
-// A rank's links, made at first use, and the staging memory of its programs.
+// A rank's links, connected at first use, and the staging memory of its programs.
 #pragma once
 
 #include <cstdint>
 #include <map>
-#include <memory>
-#include <utility>
+#include <span>
 #include <vector>
 
 #include "exec/program.hpp"
+#include "exec/state.hpp"
 #include "link/arena.hpp"
 #include "link/link.hpp"
+#include "link/traits.hpp"
 
 namespace tutti::exec {
 
@@ -17,35 +18,43 @@ namespace tutti::exec {
 class Connector {
  public:
   virtual ~Connector() = default;
+  /// What the links between this rank and `peer` can do. May ask the peer's control thread the first time.
+  virtual link::LinkTraits traits(Rank peer) = 0;
   virtual link::OutLink connect_out(Rank peer, uint32_t link_lane) = 0;
   virtual link::InLink connect_in(Rank peer, uint32_t link_lane) = 0;
 };
 
-/// The tables that a program's link numbers index. Numbers are stable; pointers move when a link is added.
+/// All links of a rank. Numbers are stable; pointers move when a link is added.
 class Links {
  public:
   explicit Links(Connector& connector) : connector_(connector) {}
-  /// The number of the link to (from) `peer` on `link_lane`; connects it at first use. Throws what connecting throws.
-  uint32_t out(Rank peer, uint32_t link_lane);
-  uint32_t in(Rank peer, uint32_t link_lane);
+  link::LinkTraits traits(Rank peer) const { return connector_.traits(peer); }
+  /// The number of a link; connects it at first use. Throws what connecting throws.
+  uint32_t out(const LinkId& link);
+  uint32_t in(const LinkId& link);
   std::vector<link::OutLink>& outs() { return outs_; }
   const std::vector<link::OutLink>& outs() const { return outs_; }
   std::vector<link::InLink>& ins() { return ins_; }
   const std::vector<link::InLink>& ins() const { return ins_; }
 
  private:
-  using Key = std::pair<Rank, uint32_t>;
   Connector& connector_;
-  std::map<Key, uint32_t> out_numbers_, in_numbers_;
+  std::map<LinkId, uint32_t> out_numbers_, in_numbers_;
   std::vector<link::OutLink> outs_;
   std::vector<link::InLink> ins_;
 };
 
 /// A stage and the tables that it points into.
 struct OwnedStage {
+  /// Slots of `slot_bytes` bytes for messages to `outs`, numbers of links. It has no memory yet.
+  OwnedStage(uint64_t slot_bytes, std::vector<uint32_t> outs);
+  OwnedStage(const OwnedStage&) = delete;
+  OwnedStage& operator=(const OwnedStage&) = delete;
+
   Stage stage;
   std::vector<uint32_t> outs;
   std::vector<uint64_t> held;
+  uint64_t generation = 0;  ///< of its memory
 };
 
 /// Assigns the staging region of a rank's arena from front to back. When it is full, all messages published from it
@@ -55,7 +64,7 @@ class Staging {
   explicit Staging(link::Arena& arena) : arena_(arena) {}
   uint64_t generation() const { return generation_; }
   /// Assigns memory to all the stages; to none, and returns false, if too little is left.
-  bool assign(std::vector<OwnedStage>& stages);
+  bool assign(std::span<OwnedStage* const> stages);
   /// Forgets all assignments. Needs all published messages to be consumed.
   void reset();
 

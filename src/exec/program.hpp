@@ -1,95 +1,52 @@
-// What the interpreter runs: one rank's plan, fused and scaled to one window size, as plain tables.
-//
-// Every step becomes an instruction of one form: wait for messages, fold them with local pieces (a fold of one operand
-// is a copy), then store the result locally, publish it, or both. So receive-reduce-send in one pass is no special
-// case.
+// A program: one rank's plan, fused and scaled to a call's sizes.
 #pragma once
 
+#include <compare>
 #include <cstdint>
+#include <vector>
 
 #include "base/rank.hpp"
-#include "link/link.hpp"
-#include "reduce/fold_shape.hpp"
+#include "exec/instruction.hpp"
 
 namespace tutti::exec {
 
-inline constexpr uint32_t kNone = 0xffffffff;
-
-inline constexpr uint32_t kMaxDirectStores = 8;  ///< of one fold
-
-struct Range {
-  uint32_t begin = 0;
-  uint32_t end = 0;
+/// The tables for one window size. Their link numbers index Program::in_links and Program::out_links.
+struct WindowProgram {
+  std::vector<Range> lanes;
+  std::vector<Instruction> ops;
+  std::vector<Segment> segments;
+  std::vector<Ref> sources;
+  std::vector<uint32_t> arrivals;
+  std::vector<Out> outs;
 };
 
-/// What an offset counts from. Message: the payload of that operand's message.
-enum class Base : uint32_t { Input, Output, Scratch, Message, None };
-
-struct Ref {
-  Base base = Base::None;
-  uint64_t offset = 0;
+/// A link of a rank, to or from `peer`.
+struct LinkId {
+  Rank peer = kNoRank;
+  uint32_t link_lane = 0;
+  auto operator<=>(const LinkId&) const = default;
 };
 
-/// A run of bytes that is contiguous in every operand and in the destination.
-struct Segment {
-  uint64_t bytes = 0;
-  uint64_t at = 0;       ///< its offset in the outgoing message
-  Ref to;                ///< None: nothing is stored locally
-  uint32_t sources = 0;  ///< first of the instruction's `sources` entries in Tables::sources
-  int32_t raw = -1;      ///< the operand that reads the call's input, which pre-multiplied sums scale; −1: none
-};
-
-struct Instruction {
-  Range segments;
-  Range arrivals;        ///< in-links, one for each operand that is a message, in operand order
-  Range outs;            ///< out-links
-  uint64_t bytes = 0;    ///< length of each message that comes or goes
-  uint64_t salt = 0;     ///< xored into the tag: distinguishes the messages of one send or recv from the rank's others
-  Ref zcopy_at;          ///< where the outgoing message lies in the rank's own memory, if it may be zero-copy
-  uint32_t sources = 0;  ///< operands
-  uint32_t stage = kNone;  ///< staging for the outgoing message, if it needs any
-  uint32_t after_lane = kNone;
-  uint32_t after_op = 0;  ///< index within that lane
-  uint32_t step = 0;      ///< the plan's step, within its lane, for messages to users
-  FoldShape shape = FoldShape::Left;
-  bool completes = false;           ///< the fold's result is final: averages divide it
-  bool zcopy = false;               ///< the outgoing message may be zero-copy
-  bool allow_cma = false;           ///< … also on links whose readers use CMA
-  bool mapped = false;              ///< … and lies in memory that peers can map
-  bool zcopy_first = false;         ///< the zero-copy message exists before the instruction runs: publish it first
-  bool inlined = false;             ///< the outgoing message travels in its descriptor
-  bool has_pieces = true;           ///< false: a bare signal, sent in the first round only
-  bool cooperative = false;         ///< copies one long message unchanged: its writer may copy part of it
-  bool nontemporal = false;         ///< the local result is not read again soon: store it past the cache
-  bool involves_peers = false;      ///< any of zcopy_arrivals, cooperative, offers, stores_direct
-  bool zcopy_arrivals = false;      ///< its messages may be zero-copy
-  bool offers = false;              ///< offers its destination to a writer that folds the message
-  bool stores_direct = false;       ///< a fold that may be stored directly to the readers' destinations
-  bool nontemporal_stores = false;  ///< a direct store to a single reader goes past the cache
-  uint32_t ahead = 0;               ///< with `offers`: messages on its link before this one, in a round
-  uint32_t after = 0;  ///< with `offers`: messages of this rank, in a round, that must arrive before the direct store
-  uint32_t received = 0;  ///< with `stores_direct`: messages received from each reader by then, in a round, at least
-};
-
-/// Pointers into a Program's tables: the same on host and device.
-struct Tables {
-  const Range* lanes = nullptr;  ///< instructions of each lane
-  const Instruction* ops = nullptr;
-  const Segment* segments = nullptr;
-  const Ref* sources = nullptr;
-  const uint32_t* arrivals = nullptr;
-  const uint32_t* outs = nullptr;
-};
-
-/// Staging slots whose messages go to the same out-links. A slot is free when every reader has consumed its message.
-struct Stage {
-  unsigned char* base = nullptr;
+/// The staging memory that messages to the same readers need.
+struct StageNeed {
   uint64_t slot_bytes = 0;
-  uint32_t slots = 0;
-  uint32_t readers = 0;
-  uint64_t uses = 0;
-  uint64_t* held = nullptr;        ///< [slot][reader]: the count of consumed messages that frees the slot
-  const uint32_t* outs = nullptr;  ///< the readers' out-links
+  std::vector<uint32_t> outs;  ///< the readers' links, as numbers in Program::out_links
+};
+
+/// A rank's program: immutable, and the same wherever it runs. It knows no buffer and no connected link.
+struct Program {
+  WindowProgram full, last;  ///< for all rounds but the last, and for the last
+  std::vector<LinkId> out_links, in_links;
+  std::vector<StageNeed> stages;
+  uint64_t rounds = 1;
+  uint64_t window_bytes = 0;   ///< by which a round advances input and output
+  uint64_t scratch_bytes = 0;  ///< of one version; 0 if no instruction touches scratch
+  uint32_t width = 1;          ///< the executor runs so many copies of the lanes, over disjoint windows
+  bool fenced = false;         ///< the plan has scratch, so its rounds are ordered as the verifier assumes
+  bool offers = false;         ///< some instruction offers a destination for a direct store
+  bool has_zero_copy = false;  ///< some message is zero-copy: its reader must be done before the call ends
+  uint32_t most_arrivals = 0;  ///< of any instruction
+  uint32_t most_sources = 0;
 };
 
 }  // namespace tutti::exec

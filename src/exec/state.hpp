@@ -3,7 +3,9 @@
 
 #include <cstdint>
 
-#include "exec/program.hpp"
+#include "base/hd.hpp"
+#include "base/rank.hpp"
+#include "exec/instruction.hpp"
 #include "link/link.hpp"
 #include "link/wire.hpp"
 
@@ -39,21 +41,23 @@ struct Fault {
   int error = 0;  ///< errno, for Unreadable
 };
 
+/// A lane of a rank. One group of threads runs it; of its fields others read only `progress`.
 struct LaneState {
+  uint64_t progress = 0;  ///< round << 32 | instruction within the lane: all before it is done. Stored with release
   uint32_t lane = 0;
-  uint32_t op = 0;       ///< within the lane
   uint32_t arrived = 0;  ///< messages of this instruction that have arrived
   uint64_t round = 0;
   uint64_t warm = 0;                  ///< the round, plus one, whose slots have been prefetched for writing
   const Tables* tables = nullptr;     ///< of this round
   const Instruction* next = nullptr;  ///< null: the round has not been entered
-  uint32_t ops = 0;                   ///< instructions of the lane
+  const Instruction* end = nullptr;   ///< of the lane's instructions
   unsigned char* bases[3] = {nullptr, nullptr, nullptr};  ///< where this round's part of each buffer begins
   Await await = Await::Nothing;
   Rank peer = kNoRank;                       ///< the peer that `await` is about,
   uint32_t link_lane = 0;                    ///< and the lane of the link to it
   link::Arrival* arrivals = nullptr;         ///< room for the messages of any instruction
-  const unsigned char** pointers = nullptr;  ///< room for the operands of any instruction
+  const unsigned char** operands = nullptr;  ///< for each thread of the group: room for the operands of any instruction
+  uint32_t operand_room = 0;                 ///< of one thread
   unsigned char small[link::kInlineBytes] = {};
   bool copying = false;                             ///< a cooperative copy is under way: the instruction continues
   uint32_t direct_stores = 0;                       ///< readers to whose destinations the current fold is stored
@@ -71,28 +75,68 @@ struct Arithmetic {
   bool round_each = false;
 };
 
-inline constexpr link::SharedRegion kNoRegion{};
+/// Staging slots whose messages go to the same out-links. A slot is free when every reader has consumed its message.
+struct Stage {
+  unsigned char* base = nullptr;
+  uint64_t slot_bytes = 0;
+  uint32_t slots = 0;
+  uint32_t readers = 0;
+  uint64_t uses = 0;
+  uint64_t* held = nullptr;        ///< [slot][reader]: the count of consumed messages that frees the slot
+  const uint32_t* outs = nullptr;  ///< the readers' out-links
+};
 
-/// One rank in one call.
+/// One rank in one call; or one of its copies over disjoint windows, if the program is wider than one.
 struct RankState {
-  Tables full;  ///< for all rounds but the last
-  Tables last;  ///< for the last round
-  uint64_t rounds = 1;
+  Tables full;               ///< for all rounds but the last
+  Tables last;               ///< for the call's last round
+  uint64_t rounds = 1;       ///< of this copy
+  uint64_t full_rounds = 0;  ///< of these, how many use `full`
   uint32_t lane_count = 0;
   uint32_t versions = 1;       ///< of scratch
   uint64_t scratch_bytes = 0;  ///< of one version
   bool offers = false;         ///< some instruction offers a destination
   bool fenced = false;         ///< no lane enters round k + versions before all have left round k
-  uint64_t window_bytes = 0;   ///< by which a round advances input and output
+  uint64_t advance_bytes = 0;  ///< by which a round advances input and output
   unsigned char* bases[3] = {nullptr, nullptr, nullptr};
-  const link::SharedRegion* shared[3] = {&kNoRegion, &kNoRegion, &kNoRegion};  ///< the regions that hold the bases
+  const link::SharedRegion* shared[3] = {&link::kNoRegion, &link::kNoRegion,
+                                         &link::kNoRegion};  ///< the regions that hold the bases
   uint64_t tag = 0;
   link::OutLink* out = nullptr;
   link::InLink* in = nullptr;
-  Stage* stages = nullptr;
+  Stage* const* stages = nullptr;
   LaneState* lanes = nullptr;
   Arithmetic arithmetic;
-  Fault fault;
+  uint64_t faulted = 0;  ///< not 0: a lane has claimed `fault`
+  Fault fault;           ///< the first one; read it when all lanes have stopped
 };
+
+/// `base` + `bytes`; `base` is null when offsets are addresses.
+TUTTI_HD inline unsigned char* moved(unsigned char* base, uint64_t bytes) {
+  return reinterpret_cast<unsigned char*>(reinterpret_cast<uintptr_t>(base) + bytes);
+}
+
+/// The address of local memory in the lane's round.
+TUTTI_HD inline unsigned char* address(const LaneState& lane, const Ref& ref) {
+  return moved(lane.bases[static_cast<uint32_t>(ref.base)], ref.offset);
+}
+
+/// Sets the addresses of a segment's operands. True if one of them is an address in another process.
+TUTTI_HD inline bool set_operands(const LaneState& lane, const Instruction& op, const Segment& segment,
+                                  const unsigned char** operands) {
+  const Ref* sources = lane.tables->sources + segment.sources;
+  uint32_t message = 0;
+  bool elsewhere = false;
+  for (uint32_t k = 0; k < op.sources; ++k) {
+    if (sources[k].base == Base::Message) {
+      const link::Arrival& arrival = lane.arrivals[message++];
+      operands[k] = arrival.data + sources[k].offset;
+      elsewhere = elsewhere || arrival.process != 0;
+    } else {
+      operands[k] = address(lane, sources[k]);
+    }
+  }
+  return elsewhere;
+}
 
 }  // namespace tutti::exec

@@ -14,6 +14,7 @@ struct HostMemory {
   static uint64_t load(const uint64_t* word) { return ref(word).load(std::memory_order_relaxed); }
   static uint64_t load_acquire(const uint64_t* word) { return ref(word).load(std::memory_order_acquire); }
   static void store_release(uint64_t* word, uint64_t value) { ref(word).store(value, std::memory_order_release); }
+  static bool claim(uint64_t* word) { return ref(word).exchange(1, std::memory_order_relaxed) == 0; }
   static uint64_t load_ordered(const uint64_t* word) { return ref(word).load(std::memory_order_seq_cst); }
   static void store_ordered(uint64_t* word, uint64_t value) { ref(word).store(value, std::memory_order_seq_cst); }
 

@@ -19,6 +19,10 @@ namespace tutti::link {
 
 inline constexpr int kLinkFormat = 4;  ///< raise it with any change of the structures below, of slot() or of tags
 
+/// Several threads of a rank may use links at the same time: one the link lanes 0 to kThreadLinkLanes − 1, another the
+/// next ones, and so on.
+inline constexpr uint32_t kThreadLinkLanes = 1 << 10;
+
 // In a longer ring the consumed counter crosses between the ranks more rarely; each crossing takes as long as a
 // message.
 inline constexpr uint32_t kCapacity = 32;                ///< messages that a link holds
@@ -50,6 +54,8 @@ struct SharedRegion {
   const unsigned char* pages = nullptr;
   const unsigned char* pages_end = nullptr;
 };
+
+inline constexpr SharedRegion kNoRegion{};
 
 /// Bytes at both ends of a destination that the reader copies itself. The interior lies in pages of the buffer alone.
 struct Edges {
@@ -119,10 +125,7 @@ struct OutLink {
   uint64_t zcopied = 0;            ///< all messages below this must be consumed before the call ends
   uint64_t staged = 0;             ///< all messages below this must be consumed before staging memory is reassigned
   Rank peer = kNoRank;
-  uint32_t link_lane = 0;              ///< a pair of ranks has one link in each direction on each link lane
-  uint64_t zcopy_threshold = kNever;   ///< bytes from which zero-copy is faster: the reader can read all of our memory
-  bool by_cma = false;                 ///< the reader reads by CMA, which is not always faster than staging
-  uint64_t mapped_threshold = kNever;  ///< as zcopy_threshold, for messages in a SharedRegion
+  uint32_t link_lane = 0;  ///< a pair of ranks has one link in each direction on each link lane
   CooperativeWriter* cooperative_writer = nullptr;  ///< null: no cooperative copies, no direct stores
 };
 
@@ -135,12 +138,10 @@ struct InLink {
   uint64_t published = 0;  ///< what `consumed` holds
   Rank peer = kNoRank;
   uint32_t link_lane = 0;
-  bool addresses = false;             ///< the writer is in this process: payloads may be published by address
-  int process = 0;                    ///< the writer's process, readable by CMA; 0: not readable
-  PeerMappings* mappings = nullptr;   ///< the writer's regions, if this process can map them
-  CmaGate* gate = nullptr;            ///< the gate that the writer passes when it writes to this process by CMA
-  bool cooperative = false;           ///< the writer takes part in cooperative copies and direct stores
-  uint64_t zcopy_threshold = kNever;  ///< bytes from which messages may be zero-copy; shorter ones never are
+  bool addresses = false;            ///< the writer is in this process: payloads may be published by address
+  int process = 0;                   ///< the writer's process, readable by CMA; 0: not readable
+  PeerMappings* mappings = nullptr;  ///< the writer's regions, if this process can map them
+  CmaGate* gate = nullptr;           ///< the gate that the writer passes when it writes to this process by CMA
   CooperativeReader cooperative_reader;
 };
 

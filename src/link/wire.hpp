@@ -5,8 +5,8 @@
 // after the copy has no effect.
 //
 // `Memory` loads and stores one 8-byte word on this kind of processor:
-//   load(p) (relaxed), load_acquire(p), store_release(p, value), prefetch(p), prefetch_for_writing(p); see
-//   host_memory.hpp.
+//   load(p) (relaxed), load_acquire(p), store_release(p, value), claim(p) (true for the first of all callers),
+//   prefetch(p), prefetch_for_writing(p); see host_memory.hpp.
 #pragma once
 
 #include "base/hd.hpp"
@@ -31,6 +31,8 @@ enum class Poll : uint8_t {
 
 template <class Memory>
 struct SlotWire {
+  using Words = Memory;
+
   /// Polls message `in.next + ahead`. When it is Ready, `arrival` is set, and valid until the message is consumed.
   TUTTI_HD static Poll poll(const InLink& in, Header& header, Arrival& arrival, uint64_t ahead = 0) {
     const uint64_t message = in.next + ahead;

@@ -5,8 +5,10 @@
 #include <CLI/CLI.hpp>
 #include <array>
 #include <chrono>
+#include <cstdlib>
 #include <set>
 
+#include "base/format.hpp"
 #include "conformance/rank_group.hpp"
 #include "plan/algorithm.hpp"
 
@@ -157,12 +159,12 @@ bool run_sums_table(const Options& options) {
 bool run_table(const Options& options) {
   // Little memory and short messages: many rounds, reused slots, reassigned staging memory.
   const int n = options.ranks;
+  const char* threads = std::getenv("TUTTI_THREADS");  // not by env(), which ranks read later
+  const int arena = (n > 8 ? 2048 : n > 3 ? 320 : 80) * (threads == nullptr ? 1 : std::atoi(threads));  // KiB
   const Environment tight = {{"TUTTI_MESSAGE", n > 8   ? "16K"
                                                : n > 3 ? "2K"
                                                        : "512"},
-                             {"TUTTI_ARENA", n > 8   ? "2M"
-                                             : n > 3 ? "320K"
-                                                     : "80K"}};
+                             {"TUTTI_ARENA", fmt::format("{}K", arena)}};
   Table table(options);
   if (!options.only_forced) {
     table.run("all kinds, little memory", all_kinds(n, options.exhaustive), tight);

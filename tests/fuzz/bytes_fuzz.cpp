@@ -149,7 +149,7 @@ void read_link(std::string_view bytes) {
   LinkMemory memory{};
   std::memcpy(static_cast<void*>(&memory), bytes.data(), std::min(bytes.size(), sizeof memory));
   std::vector<unsigned char> arena(1000);
-  InLink in{.memory = &memory, .arena = arena.data(), .arena_bytes = arena.size(), .peer = 1, .cooperative = true};
+  InLink in{.memory = &memory, .arena = arena.data(), .arena_bytes = arena.size(), .peer = 1};
   for (int turn = 0; turn < 64; ++turn) {
     Header header;
     Arrival arrival;
@@ -179,7 +179,7 @@ void write_link(std::string_view bytes) {
   using namespace link;
   LinkMemory memory{};
   CooperativeWriter writer{};
-  OutLink out{.memory = &memory, .peer = 1, .zcopy_threshold = 1, .by_cma = true, .cooperative_writer = &writer};
+  OutLink out{.memory = &memory, .peer = 1, .cooperative_writer = &writer};
   std::vector<unsigned char> payload(1 << 20);
   for (int turn = 0; turn < 16; ++turn) {
     if (HostWire::can_publish(out)) HostWire::publish_zcopy(out, 1, payload.data(), payload.size() - 17 * turn);

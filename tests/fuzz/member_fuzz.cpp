@@ -236,7 +236,7 @@ class Hostile {
     Ask question;
     question.from = (words_.byte() & 1) != 0 ? me_ : static_cast<Rank>(words_.byte()) - 100;
     question.to = (words_.byte() & 7) != 0 ? victim_ : me_;
-    question.service = words_.one_of({"shm", "shm-cma", "shm-map"}, kMaxName);
+    question.service = words_.one_of({"shm", "readable", "shm-map"}, kMaxName);
     switch (words_.byte() % 4) {
       case 0:
         question.request = words_.text(kMaxSmall);

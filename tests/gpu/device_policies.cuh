@@ -9,6 +9,7 @@
 namespace tutti::exec {
 
 struct BlockGroup {
+  __device__ uint32_t thread() const { return threadIdx.x; }
   __device__ bool leader() const { return threadIdx.x == 0; }
   __device__ void sync() const { __syncthreads(); }
   __device__ Outcome broadcast(Outcome outcome) const {
@@ -30,6 +31,7 @@ struct DeviceMemory {
   __device__ static void store_release(uint64_t* at, uint64_t value) {
     word(at).store(value, cuda::memory_order_release);
   }
+  __device__ static bool claim(uint64_t* at) { return word(at).exchange(1, cuda::memory_order_relaxed) == 0; }
   __device__ static void prefetch(const void*) {}
   __device__ static void prefetch_for_writing(const void*) {}
 };
@@ -37,11 +39,8 @@ struct DeviceMemory {
 /// Sums of T; the host's kernel table has no counterpart on a device, so the type is the policy's.
 template <class T>
 struct BlockSum {
-  static constexpr bool kRemoteAccess = false;  // all memory that it reads is mapped
-
   __device__ static void run(const BlockGroup&, const Arithmetic& how, const Instruction& op, const Segment& segment,
-                             unsigned char* to, unsigned char* slot, const unsigned char* const* sources,
-                             bool = false) {
+                             unsigned char* to, unsigned char* slot, const unsigned char* const* sources) {
     for (uint64_t i = threadIdx.x; i < segment.bytes / sizeof(T); i += blockDim.x) {
       T sum = reinterpret_cast<const T*>(sources[0])[i];
       for (uint32_t k = 1; k < op.sources; ++k) sum += reinterpret_cast<const T*>(sources[k])[i];
@@ -53,6 +52,6 @@ struct BlockSum {
 };
 
 template <class T>
-using DeviceInterpreter = Interpreter<BlockGroup, link::SlotWire<DeviceMemory>, BlockSum<T>>;
+using DeviceInterpreter = Interpreter<BlockGroup, link::SlotWire<DeviceMemory>, BlockSum<T>, NoRemoteAccess>;
 
 }  // namespace tutti::exec

@@ -6,16 +6,16 @@
 #include <algorithm>
 #include <compare>
 #include <functional>
-#include <list>
 #include <map>
 #include <memory>
 #include <random>
 #include <vector>
 
+#include "exec/compile/lower.hpp"
 #include "exec/host/cooperative_copy.hpp"
+#include "exec/host/execution.hpp"
 #include "exec/host/host_policies.hpp"
 #include "exec/host/release_buffers.hpp"
-#include "exec/host/run.hpp"
 #include "plan/plan.hpp"
 
 namespace tutti::exec {
@@ -41,19 +41,16 @@ struct Wires {
 class Wired : public Connector {
  public:
   Wired(Wires& wires, Rank rank, bool cooperative = true) : wires_(wires), rank_(rank), cooperative_(cooperative) {}
+  link::LinkTraits traits(Rank) override {
+    return {.out = {.address = true, .cooperative = cooperative_},
+            .in = {.address = true, .cooperative = cooperative_}};
+  }
   link::OutLink connect_out(Rank peer, uint32_t link_lane) override {
     const Wires::Key key{rank_, peer, link_lane};
-    return {.memory = wires_.of(key),
-            .peer = peer,
-            .zcopy_threshold = 0,
-            .cooperative_writer = &wires_.cooperative_writers[key]};
+    return {.memory = wires_.of(key), .peer = peer, .cooperative_writer = &wires_.cooperative_writers[key]};
   }
   link::InLink connect_in(Rank peer, uint32_t link_lane) override {
-    return {.memory = wires_.of({peer, rank_, link_lane}),
-            .peer = peer,
-            .addresses = true,
-            .cooperative = cooperative_,
-            .zcopy_threshold = 0};
+    return {.memory = wires_.of({peer, rank_, link_lane}), .peer = peer, .addresses = true};
   }
 
  private:
@@ -77,14 +74,13 @@ class ExecRanks {
       auto& data = *ranks_.emplace_back(std::make_unique<RankData>(wires_, r));
       for (uint64_t i = 0; i < setting.count; ++i) data.in.push_back(value(r, i));
       data.out.assign(setting.count, kPoison);
-      data.program = {lower(plan_of(r), geometry(), data.links), 4};
+      const auto traits = [&](Rank peer) { return data.connector.traits(peer); };
+      const Arithmetic arithmetic{.fold = fold_function(DType::U32, tutti::Op::Sum), .element_bytes = 4};
+      data.execution =
+          std::make_unique<HostExecution>(lower(plan_of(r), geometry(), traits), 4, arithmetic, data.links);
       give_memory(data);
-      data.program.restart(data.links);
-      RankState& state = data.program.state;
-      state.bases[0] = bytes(data.in);
-      state.bases[1] = bytes(setting.in_place ? data.in : data.out);
-      state.tag = 42;
-      state.arithmetic = {.fold = fold_function(DType::U32, tutti::Op::Sum), .element_bytes = 4};
+      void* const out = setting.in_place ? data.in.data() : data.out.data();
+      data.replica().bind({.in = data.in.data(), .out = out, .tag = 42}, data.scratch.data(), data.links);
     }
   }
 
@@ -98,7 +94,7 @@ class ExecRanks {
       RankState& state = this->state(r);
       bool all = true;
       for (uint32_t lane = 0; lane < state.lane_count; ++lane) {
-        if (setting_.cooperates && random() % 4 == 0) copy_for_readers(links(r).outs());
+        if (setting_.cooperates && random() % 4 == 0) copy_for_readers(state.out, ranks_[r]->replica().outs);
         const Outcome outcome = HostInterpreter::try_step({}, state, state.lanes[lane]);
         ASSERT_NE(outcome, Outcome::Fault) << static_cast<int>(state.fault.kind);
         all = all && outcome == Outcome::LaneDone;
@@ -122,19 +118,24 @@ class ExecRanks {
     return std::count_if(wires_.memory.begin(), wires_.memory.end(),
                          [](const auto& link) { return link.second->claim.done != 0; });
   }
-  RankState& state(size_t rank) { return ranks_[rank]->program.state; }
+  RankState& state(size_t rank) { return ranks_[rank]->replica().state; }
   Links& links(size_t rank) { return ranks_[rank]->links; }
   std::vector<uint32_t>& result(size_t rank) { return setting_.in_place ? ranks_[rank]->in : ranks_[rank]->out; }
   static constexpr uint32_t kPoison = 0xdeadbeef;
 
  private:
+  static constexpr size_t kArena = 1 << 20;
   struct RankData {
     RankData(Wires& wires, Rank rank) : connector(wires, rank), links(connector) {}
     Wired connector;
     Links links;
+    Replica& replica() { return *execution->replicas.front(); }
     std::vector<uint32_t> in, out;
-    std::list<std::vector<unsigned char>> memory;  // staging and scratch
-    Loaded program;
+    std::vector<unsigned char> memory = std::vector<unsigned char>(kArena);
+    link::Arena arena{memory.data(), memory.size()};
+    Staging staging{arena};
+    std::vector<unsigned char> scratch;
+    std::unique_ptr<HostExecution> execution;
   };
 
   Geometry geometry() const {
@@ -142,26 +143,16 @@ class ExecRanks {
             .window = setting_.window,
             .element_bytes = 4,
             .in_place = setting_.in_place,
-            .direct_store_from = 1};
+            .rules = {.address_from = 0, .direct_store_from = 1}};
   }
   static void give_memory(RankData& data) {
-    constexpr uint32_t kSlots = 8;
-    for (OwnedStage& s : data.program.lowered.stages) {
-      s.stage.slots = kSlots;
-      s.stage.base = data.memory.emplace_back(s.stage.slot_bytes * kSlots).data();
-      s.stage.readers = static_cast<uint32_t>(s.outs.size());
-      s.held.assign(kSlots * s.outs.size(), 0);
-      s.stage.held = s.held.data();
-      s.stage.outs = s.outs.data();
-    }
-    data.program.take_stages();
-    const RankState& state = data.program.state;
-    data.program.state.bases[2] = data.memory.emplace_back(state.scratch_bytes * state.versions + 1).data();
+    data.execution->own_stages();
+    ASSERT_TRUE(data.staging.assign(data.execution->stages()));
+    data.scratch.resize(data.execution->scratch_bytes + 1);
   }
   static uint32_t value(Rank rank, uint64_t i) {
     return static_cast<uint32_t>(rank) * 0x01000193u + static_cast<uint32_t>(i) * 7919u;
   }
-  static unsigned char* bytes(std::vector<uint32_t>& words) { return reinterpret_cast<unsigned char*>(words.data()); }
 
   const Setting setting_;
   Wires wires_;

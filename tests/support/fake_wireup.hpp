@@ -23,6 +23,7 @@ class FakeWireup final : public transports::Wireup {
   Rank rank() const override { return rank_; }
   Rank ranks() const override { return ranks_; }
   const transports::ProcessId& process_id(Rank rank) const override;
+  void confirm_process(Rank, Deadline) override {}
   const std::string& name() const override { return job_; }
 
   /// A TCP connection through the loopback device.

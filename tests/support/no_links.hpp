@@ -7,12 +7,13 @@ namespace tutti::exec {
 
 class NoLinks : public Connector {
  public:
-  explicit NoLinks(uint64_t zcopy_threshold = link::kNever) : zcopy_threshold_(zcopy_threshold) {}
-  link::OutLink connect_out(Rank, uint32_t) override { return {.zcopy_threshold = zcopy_threshold_}; }
+  explicit NoLinks(const link::LinkTraits& traits = {}) : traits_(traits) {}
+  link::LinkTraits traits(Rank) override { return traits_; }
+  link::OutLink connect_out(Rank, uint32_t) override { return {}; }
   link::InLink connect_in(Rank, uint32_t) override { return {}; }
 
  private:
-  uint64_t zcopy_threshold_;
+  link::LinkTraits traits_;
 };
 
 }  // namespace tutti::exec

@@ -9,7 +9,6 @@
 
 #include "base/env.hpp"
 #include "link/mapped_memory.hpp"
-#include "topo/constants.hpp"
 #include "transports/ends.hpp"
 #include "transports/fixtures.hpp"
 
@@ -72,66 +71,30 @@ TEST(Shm, AnswersAnInvalidRequest) {
   }
 }
 
-TEST(Shm, UsesCmaOnlyForReadersThatHaveShownThatTheyCanRead) {
-  RankGroup group(2, false);
-  TestRank writer(group, 0, ShmThreads::make);
-  TestRank reader(group, 1, ShmThreads::make);
-  writer.transport->acquaint(1, Deadline::in(5));
-  EXPECT_TRUE(writer.transport->connect_out(1, 0, Deadline::in(5)).by_cma);
-  EXPECT_EQ(writer.transport->connect_in(1, 0, Deadline::in(5)).process, static_cast<int>(getpid()));
-
-  FakeWireup liar(group.job() + "x", 1, 2);  // a reader that takes another process for the writer
-  liar.serve("shm-cma", [](Rank, const std::string&) { return Wireup::Reply{"Operation not permitted", Fd()}; });
-  FakeWireup wireup(liar.name(), 0, 2);
-  const Segment memory = Segment::create(1 << 20);
-  link::Arena arena(memory.base(), memory.bytes());
-  const auto transport = make_by_name("shm", {.wireup = &wireup, .arena = &arena, .arena_fd = memory.fd()});
-  transport->acquaint(1, Deadline::in(5));
-  const link::OutLink out = transport->connect_out(1, 0, Deadline::in(5));
-  EXPECT_FALSE(out.by_cma);
-  EXPECT_EQ(out.zcopy_threshold, link::kNever);
-}
-
-/// Sets TUTTI_CMA during its life.
-struct CmaSetting {
-  explicit CmaSetting(const char* value) {
-    ::setenv("TUTTI_CMA", value, 1);
-    reload_env();
-  }
-  ~CmaSetting() {
-    ::unsetenv("TUTTI_CMA");
-    reload_env();
-  }
-  CmaSetting(const CmaSetting&) = delete;
-  CmaSetting& operator=(const CmaSetting&) = delete;
-};
-
-TEST(Shm, UsesNeitherCmaNorMappingsWhenCmaIsOff) {
-  RankGroup group(2, false);
-  TestRank writer(group, 0, ShmThreads::make);
-  TestRank reader(group, 1, ShmThreads::make);
-  EXPECT_EQ(writer.transport->connect_out(1, 0, Deadline::in(5)).mapped_threshold, machine_constants().zcopy_from);
-  const CmaSetting off("off");
-  writer.transport->acquaint(1, Deadline::in(5));
-  const link::OutLink out = writer.transport->connect_out(1, 1, Deadline::in(5));
-  EXPECT_EQ(out.mapped_threshold, link::kNever);
-  EXPECT_EQ(out.zcopy_threshold, link::kNever);
-  EXPECT_FALSE(out.by_cma);
-}
-
-TEST(Shm, ConfirmsCmaOnlyForTheRightWordInTheRightProcess) {
+TEST(Shm, ReadsByCmaOnlyWhereItHasReadTheRightWord) {
   RankGroup group(2, false);
   TestRank self(group, 0, ShmThreads::make);
-  FakeWireup asker(group.job(), 1, 2);
-  const uint64_t word = 0x1122334455667788;
-  const auto ask = [&](const void* address, uint64_t claimed) {
-    const uint64_t request[2] = {reinterpret_cast<uint64_t>(address), claimed};
-    return asker.ask(0, "shm-cma", {reinterpret_cast<const char*>(request), sizeof request}, Deadline::in(5)).bytes;
+  const volatile uint64_t word = 0x1122334455667788;
+  const auto address = reinterpret_cast<uint64_t>(&word);
+  const auto reads = [&](const transports::Word& peers) { return self.transport->capabilities(1, peers).reads; };
+  EXPECT_EQ(reads({address, word}), transports::ReadAccess::Cma);
+  EXPECT_EQ(reads({address, word + 1}), transports::ReadAccess::None) << "another process has its number";
+  EXPECT_EQ(reads({8, word}), transports::ReadAccess::None);
+  EXPECT_EQ(reads({0, 0}), transports::ReadAccess::None) << "the peer wants none";
+}
+
+TEST(Shm, UsesNeitherCmaNorMappingsWithoutDirectAccess) {
+  RankGroup group(2, false);
+  FakeWireup wireup(group.job(), 0, 2);
+  const Segment memory = Segment::create(1 << 20);
+  link::Arena arena(memory.base(), memory.bytes());
+  const auto access = [&](bool direct) {
+    const auto transport =
+        make_by_name("shm", {.wireup = &wireup, .arena = &arena, .arena_fd = memory.fd(), .direct_access = direct});
+    return transport->capabilities(1, {}).out;
   };
-  EXPECT_EQ(ask(&word, word), "yes");
-  EXPECT_NE(ask(&word, word + 1), "yes");
-  EXPECT_NE(ask(nullptr, word), "yes");
-  EXPECT_EQ(asker.ask(0, "shm-cma", "short", Deadline::in(5)).bytes, "the request is invalid");
+  EXPECT_TRUE(access(true).cma && access(true).mapped && access(true).cooperative);
+  EXPECT_FALSE(access(false).cma || access(false).mapped || access(false).cooperative);
 }
 
 /// A link whose writer answers "shm-map" requests with the given reply.
@@ -141,7 +104,7 @@ struct MappedLink {
       return Wireup::Reply{Answer{.arena_bytes = 1 << 20, .link = 0}.bytes(), Fd(::dup(memory.fd()))};
     });
     liar.serve("shm-map", service);
-    transport = make_by_name("shm", {.wireup = &wireup, .arena = &arena, .arena_fd = memory.fd()});
+    transport = make_by_name("shm", {.wireup = &wireup, .arena = &arena, .arena_fd = memory.fd(), .calls = &calls});
     in = transport->connect_in(0, 0, Deadline::in(5));
   }
   int error_at(uint64_t id, uint64_t offset, uint64_t bytes) const {
@@ -155,6 +118,7 @@ struct MappedLink {
   FakeWireup liar, wireup;
   const Segment memory = Segment::create(1 << 20);
   link::Arena arena{memory.base(), memory.bytes()};
+  uint64_t calls = 0;
   std::unique_ptr<transports::Transport> transport;
   link::InLink in;
 };
@@ -183,9 +147,38 @@ TEST(Shm, MapsARegionOnceAndReadsNothingOutsideIt) {
        {std::pair<uint64_t, uint64_t>{0, 8193}, {8193, 0}, {1, 8192}, {~uint64_t{0}, 2}, {2, ~uint64_t{0}}}) {
     EXPECT_EQ(link.error_at(1, offset, bytes), EFAULT) << bytes << " bytes at " << offset;
   }
-  for (uint64_t id = 2; id < 200; ++id) EXPECT_EQ(link.error_at(id, 0, 1), 0);
-  EXPECT_EQ(link.error_at(199, 0, 1), 0);
-  EXPECT_EQ(asked, 199);
+}
+
+TEST(Shm, UnmapsNoRegionThatTheCallMayBeReading) {
+  const Segment theirs = Segment::create(8192);
+  int asked = 0;
+  MappedLink link([&](Rank, const std::string&) {
+    ++asked;
+    return Wireup::Reply{map_answer(8192), Fd(::dup(theirs.fd()))};
+  });
+  int error = 0;
+  const unsigned char* const first = link.in.mappings->find(1, 0, 8192, error);
+  constexpr uint64_t kMany = 200;
+  for (uint64_t id = 2; id <= kMany; ++id) EXPECT_EQ(link.error_at(id, 0, 1), 0);
+  EXPECT_EQ(link.in.mappings->find(1, 0, 8192, error), first);
+  EXPECT_EQ(asked, kMany) << "region 1 was unmapped";
+
+  ++link.calls;  // nothing of the last call is read any more
+  EXPECT_EQ(link.error_at(kMany + 1, 0, 1), 0);
+  EXPECT_EQ(link.error_at(2, 0, 1), 0);
+  EXPECT_EQ(asked, kMany + 2) << "region 2 is still mapped, and so are all that were ever seen";
+}
+
+TEST(Shm, MapsABoundedNumberOfRegionsInOneCall) {
+  const Segment theirs = Segment::create(4096);
+  MappedLink link([&](Rank, const std::string&) { return Wireup::Reply{map_answer(4096), Fd(::dup(theirs.fd()))}; });
+  uint64_t id = 1;
+  while (id < 100000 && link.error_at(id, 0, 1) == 0) ++id;
+  EXPECT_LT(id, 10000U);
+  EXPECT_EQ(link.error_at(id, 0, 1), ENOBUFS);
+  EXPECT_EQ(link.error_at(1, 0, 1), 0);
+  ++link.calls;
+  EXPECT_EQ(link.error_at(id, 0, 1), 0);
 }
 
 TEST(Shm, RefusesInvalidRegions) {

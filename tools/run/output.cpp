@@ -1,28 +1,71 @@
 #include "tools/run/output.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
+#include <limits.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "base/env.hpp"
 
 namespace tutti::tools {
 
-bool write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = write(fd, text.data(), text.size());
+namespace {
+
+/// Opens a pipe again with O_NONBLOCK, which others who share the descriptor must not get. Empty for anything else.
+Fd open_again(int fd) {
+  struct stat file {};
+  if (fstat(fd, &file) != 0 || !S_ISFIFO(file.st_mode)) return {};
+  return Fd(open(fmt::format("/proc/self/fd/{}", fd).c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+}
+
+}  // namespace
+
+Sink::Sink(int fd) : own_(open_again(fd)), fd_(own_ ? own_.get() : fd) {}
+
+bool Sink::put(std::string_view text) {
+  if (gone_) return false;
+  kept_ += text;
+  return kept_.size() > text.size() || pump();  // if it was blocked before, its turn comes later
+}
+
+bool Sink::pump() {
+  size_t done = 0;
+  while (done < kept_.size() && !gone_) {
+    pollfd writable{fd_, POLLOUT, 0};
+    if (poll(&writable, 1, 0) == 0) break;
+    // A terminal or a socket that is ready takes this much without waiting.
+    const ssize_t written = write(fd_, kept_.data() + done, std::min<size_t>(kept_.size() - done, PIPE_BUF));
     if (written > 0) {
-      text.remove_prefix(static_cast<size_t>(written));
+      done += static_cast<size_t>(written);
     } else if (errno == EAGAIN) {
-      pollfd writable{fd, POLLOUT, 0};
-      poll(&writable, 1, -1);
+      break;
     } else if (errno != EINTR) {
-      return false;
+      gone_ = true;
     }
   }
-  return true;
+  kept_.erase(0, gone_ ? kept_.size() : done);
+  return !gone_;
+}
+
+void Sink::wait_for(std::vector<pollfd>& fds) const {
+  if (blocked()) fds.push_back({fd_, POLLOUT, 0});
+}
+
+Outputs::Outputs() : out_(STDOUT_FILENO) {
+  struct stat out {
+  }, err{};
+  const bool same = fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &err) == 0 && out.st_dev == err.st_dev &&
+                    out.st_ino == err.st_ino;
+  if (!same) err_.emplace(STDERR_FILENO);
+}
+
+void Outputs::wait_for(std::vector<pollfd>& fds) const {
+  out_.wait_for(fds);
+  if (err_) err_->wait_for(fds);
 }
 
 std::string LinePrefixer::add(std::string_view text) {

@@ -16,15 +16,15 @@
 
 namespace tutti::tools {
 
-OutputStream::OutputStream(Fd source, int target, const std::string& prefix, bool remote)
-    : source_(std::move(source)), target_(target), want_pid_(remote) {
+OutputStream::OutputStream(Fd source, Sink& target, const std::string& prefix, bool remote)
+    : source_(std::move(source)), target_(&target), want_pid_(remote) {
   if (!prefix.empty()) lines_.emplace(prefix);
   fcntl(source_.get(), F_SETFL, fcntl(source_.get(), F_GETFL) | O_NONBLOCK);
 }
 
 bool OutputStream::drain() {
   char block[65536];
-  while (source_) {
+  while (source_ && !target_->blocked()) {
     const ssize_t got = read(source_.get(), block, sizeof block);
     if (got > 0) {
       std::string kept;
@@ -53,16 +53,16 @@ std::string_view OutputStream::without_pid_line(std::string_view text, std::stri
 }
 
 bool OutputStream::pass_on(std::string_view text) {
-  return write_all(target_, lines_ ? lines_->add(text) : std::string(text));
+  return target_->put(lines_ ? lines_->add(text) : std::string(text));
 }
 
 void OutputStream::close() {
   source_.reset();
   pass_on(std::exchange(head_, ""));
-  if (lines_) write_all(target_, lines_->finish());
+  if (lines_) target_->put(lines_->finish());
 }
 
-RankProcess::RankProcess(const Job& job, int rank, const Inherited& inherited, int stdin_source)
+RankProcess::RankProcess(const Job& job, int rank, const Inherited& inherited, int stdin_source, Outputs& outputs)
     : rank_(rank), host_(job.ranks[static_cast<size_t>(rank)].host), inherited_(inherited) {
   const bool remote = !host_.empty();
   SpawnRequest request;
@@ -78,7 +78,7 @@ RankProcess::RankProcess(const Job& job, int rank, const Inherited& inherited, i
   const bool fed = remote || (stdin_source >= 0 && isatty(stdin_source) != 0);
   if (fed) in = make_pipe();
   request.in = fed ? in.read.get() : stdin_source;
-  const Ends theirs = job.prefix || remote ? open_output(job) : Ends{};
+  const Ends theirs = job.prefix || remote ? open_output(job, outputs) : Ends{};
   request.out = theirs.out.get();
   request.err = theirs.err.get();
   pid_ = spawn(request);
@@ -87,7 +87,7 @@ RankProcess::RankProcess(const Job& job, int rank, const Inherited& inherited, i
 }
 
 /// Opens the rank's output channels. Standard error needs no terminal, since it is unbuffered.
-RankProcess::Ends RankProcess::open_output(const Job& job) {
+RankProcess::Ends RankProcess::open_output(const Job& job, Outputs& outputs) {
   const std::string plain = job.prefix ? rank_prefix(rank_, false) : "";
   const auto prefix = [&](int stream) { return job.prefix ? rank_prefix(rank_, shows_colours(stream)) : ""; };
   prefix_columns_ = plain.size();
@@ -102,8 +102,8 @@ RankProcess::Ends RankProcess::open_output(const Job& job) {
   } else {
     out = make_pipe();
   }
-  outputs_.emplace_back(std::move(out.read), STDOUT_FILENO, prefix(STDOUT_FILENO), !host_.empty());
-  outputs_.emplace_back(std::move(err.read), STDERR_FILENO, prefix(STDERR_FILENO), false);
+  outputs_.emplace_back(std::move(out.read), outputs.out(), prefix(STDOUT_FILENO), !host_.empty());
+  outputs_.emplace_back(std::move(err.read), outputs.err(), prefix(STDERR_FILENO), false);
   return {std::move(out.write), std::move(err.write)};
 }
 
@@ -160,10 +160,10 @@ void RankProcess::send(int signal) const {
   }
 }
 
-std::vector<int> RankProcess::output_fds() const {
-  std::vector<int> fds;
+std::vector<std::pair<int, const Sink*>> RankProcess::output_fds() const {
+  std::vector<std::pair<int, const Sink*>> fds;
   for (const OutputStream& output : outputs_) {
-    if (output.open()) fds.push_back(output.fd());
+    if (output.open()) fds.emplace_back(output.fd(), &output.target());
   }
   return fds;
 }

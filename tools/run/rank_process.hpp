@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/fd.hpp"
@@ -22,11 +23,12 @@ namespace tutti::tools {
 class OutputStream {
  public:
   /// `prefix` empty: forwarded unchanged. `remote`: the line with the process id is removed.
-  OutputStream(Fd source, int target, const std::string& prefix, bool remote);
+  OutputStream(Fd source, Sink& target, const std::string& prefix, bool remote);
 
   int fd() const { return source_.get(); }
   bool open() const { return static_cast<bool>(source_); }
-  /// Forwards what is there, without waiting. False: the target accepts no more.
+  const Sink& target() const { return *target_; }
+  /// Forwards what is there until the target is blocked, without waiting. False: the target accepts no more.
   bool drain();
   /// Forwards an incomplete last line and stops.
   void close();
@@ -37,7 +39,7 @@ class OutputStream {
   bool pass_on(std::string_view text);
 
   Fd source_;
-  int target_;
+  Sink* target_;
   std::optional<LinePrefixer> lines_;
   std::string head_;  // of a remote rank's output, until the line with its process id is complete
   bool want_pid_;
@@ -53,7 +55,7 @@ struct Inherited {
 class RankProcess {
  public:
   /// Starts it. `stdin_source`: for rank 0, else -1. Throws as `spawn` does.
-  RankProcess(const Job& job, int rank, const Inherited& inherited, int stdin_source);
+  RankProcess(const Job& job, int rank, const Inherited& inherited, int stdin_source, Outputs& outputs);
 
   int rank() const { return rank_; }
   /// The process group on this host: the rank's, or ssh's.
@@ -71,8 +73,8 @@ class RankProcess {
   /// Sends a signal to all processes of the rank, on whatever host.
   void send(int signal) const;
 
-  /// Its open output descriptors, to be watched.
-  std::vector<int> output_fds() const;
+  /// Its open output descriptors, each with the stream that it goes to, to be watched.
+  std::vector<std::pair<int, const Sink*>> output_fds() const;
   /// Forwards available output, without waiting. False: the launcher's own output accepts no more.
   bool drain();
   bool output_open() const;
@@ -87,7 +89,7 @@ class RankProcess {
   struct Ends {  // the rank's ends of its output; none: the launcher's own
     Fd out, err;
   };
-  Ends open_output(const Job& job);
+  Ends open_output(const Job& job, Outputs& outputs);
 
   int rank_;
   std::string host_;

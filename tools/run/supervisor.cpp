@@ -1,11 +1,14 @@
 // Supervises the ranks of a job from start to end.
 //
-// One thread, one poll(): signals arrive as bytes of a signalfd; ranks' output arrives through pipes and
-// pseudo-terminals in one epoll set; their ends through pidfds in another, which keeps the order of their deaths
-// (waitid() does not). Once a rank has failed, the others have `grace` seconds to end by themselves, with their own
-// errors. Then they get SIGTERM, then SIGKILL with all processes of their groups. A signal to the launcher is forwarded
-// to all ranks and starts the same countdown. All this applies from the first rank's start: events are handled between
-// two starts, and no further rank is started once the job must end.
+// One thread, one poll(), and nothing else waits. Signals arrive as bytes of a signalfd; ranks' output arrives through
+// pipes and pseudo-terminals, in one epoll set for each stream that it goes to; their ends through pidfds in another
+// set, which keeps the order of their deaths (waitid() does not). What the reader of our output does not take is kept,
+// and no more is read from the ranks meanwhile.
+//
+// Once a rank has failed, the others have `grace` seconds to end by themselves, with their own errors. Then they get
+// SIGTERM, then SIGKILL with all processes of their groups. A signal to the launcher is forwarded to all ranks and
+// starts the same countdown. All this applies from the first rank's start: events are handled between two starts, and
+// no further rank is started once the job must end.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -46,8 +49,6 @@ Clock::time_point in_seconds(double seconds) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-void say(const Job& job, const std::string& text) { write_all(STDERR_FILENO, job.speaker + ": " + text + "\n"); }
-
 /// The environment variable of the job's processes only.
 std::string mark_of(const Job& job) { return "TUTTI_JOB=" + job.name; }
 
@@ -69,14 +70,17 @@ class Supervisor {
     while (running() > 0) turn(-1);
     kill_children(guardian_.pid());
     const auto until = in_seconds(kLastWords);
-    while (outputs_open() && Clock::now() < until) turn(kLastWords);
+    while (outputs_open() && (awaits_reader() || Clock::now() < until)) turn(kLastWords);
     for (RankProcess& rank : ranks_) rank.close_output();
     tell_the_rest();
-    return first_status_ == 0 && ranks_.size() < job_.ranks.size() ? 128 + interrupted_by_ : first_status_;
+    while (awaits_reader()) turn(-1);
+    const bool cut_short = ranks_.size() < job_.ranks.size() || streams_.blocked();
+    return first_status_ == 0 && cut_short ? 128 + interrupted_by_ : first_status_;
   }
 
  private:
   void start();
+  void say(const std::string& text) { streams_.err().put(job_.speaker + ": " + text + "\n"); }
   void turn(double at_most);
   void start_rank(int rank);
   void watch(const RankProcess& rank);
@@ -88,7 +92,8 @@ class Supervisor {
   void stop_and_continue();
   void escalate();
   void replace_guardian();
-  void tell_the_rest() const;
+  void tell_the_rest();
+  void end_silently();
   void send_all(int signal) {
     for (const RankProcess& rank : ranks_) rank.send(signal);
   }
@@ -103,6 +108,8 @@ class Supervisor {
   bool outputs_open() const {
     return std::any_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank.output_open(); });
   }
+  /// The reader of our output has not taken all of it, and no signal tells us to end without that.
+  bool awaits_reader() const { return streams_.blocked() && interrupted_by_ == 0; }
   /// True if it will end, whatever the ranks do.
   bool ending() const { return interrupted_by_ != 0 || first_status_ != 0; }
   std::string running_ranks() const;
@@ -111,8 +118,14 @@ class Supervisor {
   SignalQueue signals_;
   OpenFiles files_;
   Guardian guardian_;
+  Outputs streams_;
   std::deque<RankProcess> ranks_;
-  Fd ends_{epoll_create1(EPOLL_CLOEXEC)}, outputs_{epoll_create1(EPOLL_CLOEXEC)};
+  Fd ends_{epoll_create1(EPOLL_CLOEXEC)};
+  // Ranks' output to our standard output and to our standard error. Nothing is read while the stream is blocked.
+  struct {
+    const Sink* to;
+    Fd ready{epoll_create1(EPOLL_CLOEXEC)};
+  } outputs_[2] = {{&streams_.out()}, {&streams_.err()}};
   std::vector<Fd> pidfds_;          // [rank]
   int first_status_ = 0;            // of the first rank that failed
   std::vector<std::string> later_;  // descriptions of later failures, at most kToldLater
@@ -142,24 +155,27 @@ void Supervisor::start() {
     throw;
   }
   if (ranks_.size() < job_.ranks.size()) {
-    say(job_, fmt::format("{} of {} ranks had been started; no more will be", ranks_.size(), job_.ranks.size()));
+    say(fmt::format("{} of {} ranks had been started; no more will be", ranks_.size(), job_.ranks.size()));
   }
 }
 
 void Supervisor::start_rank(int rank) {
   const RankProcess& started = ranks_.emplace_back(job_, rank, Inherited{signals_.before(), files_.before()},
-                                                   rank == 0 ? readable_stdin(job_) : -1);
+                                                   rank == 0 ? readable_stdin(job_) : -1, streams_);
   guardian_.watch(started.pid());
   watch(started);
   if (!job_.verbose) return;
   const Placement& placement = job_.ranks[static_cast<size_t>(rank)];
-  say(job_,
-      fmt::format("started {}{}", started.name(), placement.cpus ? " on processors " + to_text(*placement.cpus) : ""));
+  say(fmt::format("started {}{}", started.name(), placement.cpus ? " on processors " + to_text(*placement.cpus) : ""));
 }
 
 /// Waits for events, at most until the deadline, and handles them.
 void Supervisor::turn(double at_most) {
-  std::vector<pollfd> fds{{signals_.fd(), POLLIN, 0}, {ends_.get(), POLLIN, 0}, {outputs_.get(), POLLIN, 0}};
+  std::vector<pollfd> fds{{signals_.fd(), POLLIN, 0}, {ends_.get(), POLLIN, 0}};
+  for (const auto& output : outputs_) {
+    if (!output.to->blocked()) fds.push_back({output.ready.get(), POLLIN, 0});
+  }
+  streams_.wait_for(fds);
   for (const RankProcess& rank : ranks_) rank.wait_for(fds);
   int timeout = at_most < 0 ? -1 : static_cast<int>(at_most * 1000);
   if (deadline_) {
@@ -176,15 +192,21 @@ void Supervisor::turn(double at_most) {
 }
 
 void Supervisor::pass_output_on() {
-  epoll_event ready[64];
-  const int number = epoll_wait(outputs_.get(), ready, std::size(ready), 0);
-  for (int i = 0; i < number; ++i) {
-    if (ranks_[ready[i].data.u32].drain() || reader_gone_) continue;
-    reader_gone_ = true;  // like a program that writes to a closed pipe: the job ends silently
-    first_status_ = 128 + SIGPIPE;
-    send_all(SIGTERM);
-    count_down(kFromTermToKill, SIGKILL);
+  bool taken = streams_.pump();
+  for (const auto& output : outputs_) {
+    epoll_event ready[64];
+    const int number = output.to->blocked() ? 0 : epoll_wait(output.ready.get(), ready, std::size(ready), 0);
+    for (int i = 0; i < number; ++i) taken = ranks_[ready[i].data.u32].drain() && taken;
   }
+  if (!taken && !reader_gone_) end_silently();
+}
+
+/// Like a program that writes to a closed pipe.
+void Supervisor::end_silently() {
+  reader_gone_ = true;
+  first_status_ = 128 + SIGPIPE;
+  send_all(SIGTERM);
+  count_down(kFromTermToKill, SIGKILL);
 }
 
 void Supervisor::take_signal(int signal) {
@@ -220,8 +242,9 @@ void Supervisor::watch(const RankProcess& rank) {
     throw_error(Code::SystemError, "cannot watch rank {}: {}; Linux 5.3 or newer is needed", rank.rank(),
                 std::strerror(errno));
   }
-  for (const int fd : rank.output_fds()) {
-    if (epoll_ctl(outputs_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+  for (const auto& [fd, to] : rank.output_fds()) {
+    const auto& output = outputs_[to == outputs_[0].to ? 0 : 1];
+    if (epoll_ctl(output.ready.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
       throw_error(Code::SystemError, "rank {}: its output cannot be watched: {}", rank.rank(), std::strerror(errno));
     }
   }
@@ -265,8 +288,8 @@ void Supervisor::replace_guardian() {
   try {
     guardian_.replace(groups);
   } catch (const Error& error) {
-    say(job_, fmt::format("without a guardian from now on ({}): kill -9 of this process may leave some behind",
-                          error.what()));
+    say(fmt::format("without a guardian from now on ({}): kill -9 of this process may leave some behind",
+                    error.what()));
   }
 }
 
@@ -282,7 +305,7 @@ void Supervisor::note_end(RankProcess& rank, int wait_status) {
   }
   first_status_ = rank.status();
   if (interrupted_by_ != 0 && rank.killed_by(interrupted_by_)) return;  // that was requested
-  say(job_, fmt::format("{}: {}", rank.name(), rank.what_became()));
+  say(fmt::format("{}: {}", rank.name(), rank.what_became()));
   if (running() > 0 && !deadline_) count_down(job_.grace, SIGTERM);
 }
 
@@ -291,8 +314,8 @@ void Supervisor::escalate() {
   deadline_.reset();
   if (running() == 0) return;
   if (signal == SIGTERM) {
-    say(job_, fmt::format("{} s later still running, and ended now: rank {} (--grace gives more time)", job_.grace,
-                          running_ranks()));
+    say(fmt::format("{} s later still running, and ended now: rank {} (--grace gives more time)", job_.grace,
+                    running_ranks()));
     count_down(kFromTermToKill, SIGKILL);
   }
   send_all(signal);
@@ -311,13 +334,12 @@ std::string Supervisor::running_ranks() const {
   return list;
 }
 
-void Supervisor::tell_the_rest() const {
+void Supervisor::tell_the_rest() {
   if (interrupted_by_ != 0) {
-    say(job_, fmt::format("ended by signal {} ({})", interrupted_by_, strsignal(interrupted_by_)));
+    say(fmt::format("ended by signal {} ({})", interrupted_by_, strsignal(interrupted_by_)));
   } else if (!later_.empty()) {
     const size_t more = failed_later_ - later_.size();
-    say(job_,
-        fmt::format("after it: {}{}", fmt::join(later_, "; "), more > 0 ? fmt::format("; and {} more", more) : ""));
+    say(fmt::format("after it: {}{}", fmt::join(later_, "; "), more > 0 ? fmt::format("; and {} more", more) : ""));
   }
 }
 
@@ -327,7 +349,7 @@ int run_job(const Job& job) {
   try {
     return Supervisor(job).run();
   } catch (const CannotRun& error) {
-    say(job, error.what());
+    fmt::print(stderr, "{}: {}\n", job.speaker, error.what());
     return error.status();
   }
 }

@@ -22,10 +22,17 @@ class Fault final : public Transport {
   bool is_engine() const override { return true; }
   Reach probe(Rank peer) const override { return inner_->probe(peer); }
 
-  void acquaint(Rank peer, Deadline deadline) override { inner_->acquaint(peer, deadline); }
+  /// A gated link has zero-copy within one process only, because the gate could not corrupt such a message for another
+  /// process. What it holds back is not read in place, as far as other ranks are told.
+  Capabilities capabilities(Rank peer, const Word& word) const override {
+    const Capabilities inner = inner_->capabilities(peer, word);
+    const bool in_process = inner.out.address && inner.in.address;
+    if (!is_gated(peer)) return {.out = inner.out, .in = inner.in};
+    return {.out = {.address = in_process}, .in = inner.in};
+  }
   link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline deadline) override {
     const link::OutLink inner = inner_->connect_out(peer, link_lane, deadline);
-    if (plan_.peer != kNoRank && plan_.peer != peer) return inner;
+    if (!is_gated(peer)) return inner;
     const Hash seed =
         Hash().add(plan_.seed).add(static_cast<uint64_t>(me_)).add(static_cast<uint64_t>(peer)).add(link_lane);
     gates_.emplace_back(inner, plan_, seed.value());
@@ -66,6 +73,8 @@ class Fault final : public Transport {
   }
 
  private:
+  bool is_gated(Rank peer) const { return plan_.peer == kNoRank || plan_.peer == peer; }
+
   const std::unique_ptr<Transport> inner_;
   const Rank me_;
   const FaultPlan plan_;

@@ -21,13 +21,8 @@ class Gate {
 
   Gate(const link::OutLink& inner, const FaultPlan& plan, uint64_t link_seed);
 
-  /// The link that the executor writes to. Its payloads lie where the inner link's do. It has zero-copy within one
-  /// process only, because the gate could not corrupt such a message for another process.
-  link::OutLink link() const {
-    return {.memory = ring_.get(),
-            .peer = inner_.peer,
-            .zcopy_threshold = inner_.arena == nullptr ? inner_.zcopy_threshold : link::kNever};
-  }
+  /// The link that the executor writes to. Its payloads lie where the inner link's do.
+  link::OutLink link() const { return {.memory = ring_.get(), .peer = inner_.peer}; }
 
   /// Forwards the messages that are due and have room. True when anything moved.
   bool progress(Clock::time_point now);

@@ -57,22 +57,18 @@ class Local final : public Transport {
     return {.ok = true, .alpha = machine_constants().local_alpha, .beta = machine_constants().local_beta};
   }
 
-  ReadAccess reading(Rank peer, const Word&) const override {
-    return probe(peer).ok ? ReadAccess::Direct : ReadAccess::None;
+  Capabilities capabilities(Rank, const Word&) const override {
+    constexpr link::Access kAccess{.address = true, .cooperative = true};
+    return {.out = kAccess, .in = kAccess, .reads = ReadAccess::Direct};
   }
 
   link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline) override {
     return {.memory = memory_of(wireup_.rank(), peer, link_lane),
             .peer = peer,
-            .zcopy_threshold = machine_constants().zcopy_from,
             .cooperative_writer = &writers_.emplace_back()};
   }
   link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline) override {
-    return {.memory = memory_of(peer, wireup_.rank(), link_lane),
-            .peer = peer,
-            .addresses = true,
-            .cooperative = true,
-            .zcopy_threshold = machine_constants().zcopy_from};
+    return {.memory = memory_of(peer, wireup_.rank(), link_lane), .peer = peer, .addresses = true};
   }
 
  private:

@@ -18,7 +18,6 @@
 #include "base/env.hpp"
 #include "base/format.hpp"
 #include "base/log.hpp"
-#include "base/secret.hpp"
 #include "link/cma.hpp"
 #include "link/cooperative_copy.hpp"
 #include "link/mapped_memory.hpp"
@@ -31,10 +30,10 @@ namespace tutti::transports {
 namespace {
 
 constexpr const char* kService = "shm";
-constexpr const char* kCmaService = "shm-cma";
 constexpr const char* kMapService = "shm-map";
 constexpr uint32_t kMaxProcessId = 1 << 22;  // Linux: PID_MAX_LIMIT
-constexpr size_t kMaxMappings = 64;          // of one peer
+constexpr size_t kKeptMappings = 64;         // of one peer, from one call to the next
+constexpr size_t kMaxMappings = 4096;        // of one peer in one call
 constexpr uint64_t kMostEntered = 64 << 20;  // bytes of peers' arenas: the size that a peer states is not trusted
 
 struct Request {
@@ -47,12 +46,6 @@ struct Answer {
   uint64_t arena_bytes;
   uint64_t link;  // offset of the LinkMemory in the arena
 };
-/// Asks a peer to read `word` at `address` of the asking process by CMA. The answer is kYes, or the reason why not.
-struct CmaRequest {
-  uint64_t address;
-  uint64_t word;
-};
-constexpr const char* kYes = "yes";
 /// Asks to map region `id`. The answer brings the descriptor.
 struct MapRequest {
   uint64_t id;
@@ -120,29 +113,6 @@ class Outgoing {
   std::map<std::pair<Rank, uint32_t>, uint64_t> links_;
 };
 
-/// Answers peers that ask whether this process can read theirs by CMA. It may outlive the transport.
-Wireup::Service cma_service(const Wireup& wireup) {
-  std::vector<int> processes;  // 0: a process of another host
-  const ProcessId& mine = wireup.process_id(wireup.rank());
-  for (Rank peer = 0; peer < wireup.ranks(); ++peer) {
-    const ProcessId& theirs = wireup.process_id(peer);
-    processes.push_back(theirs.host == mine.host ? static_cast<int>(theirs.process) : 0);
-  }
-  return [processes](Rank from, const std::string& bytes) -> Wireup::Reply {
-    CmaRequest request{};
-    if (!unpack(bytes, request)) return {"the request is invalid", Fd()};
-    if (env().cma == Cma::Off) return {"TUTTI_CMA is off", Fd()};
-    const auto* const address = reinterpret_cast<const unsigned char*>(request.address);
-    unsigned char word[sizeof request.word];
-    const int process = processes[static_cast<size_t>(from)];
-    if (process <= 0) return {"it runs on another host", Fd()};
-    const int error = link::cma_read(process, address, word, sizeof word);
-    if (error != 0) return {std::strerror(error), Fd()};
-    if (std::memcmp(word, &request.word, sizeof word) != 0) return {"the process with its id is another one", Fd()};
-    return {kYes, Fd()};
-  };
-}
-
 /// Gives peers the descriptor of a region of this process.
 Wireup::Reply export_region(const std::string& bytes) {
   MapRequest request{};
@@ -153,10 +123,11 @@ Wireup::Reply export_region(const std::string& bytes) {
   return {pack(MapAnswer{kMagic, region.bytes}), std::move(region.fd)};
 }
 
-/// A peer's regions, each mapped at its first message.
+/// A peer's regions, each mapped at its first message. What a call has found stays mapped until the next call begins:
+/// a lane may still read it.
 class ShmMappings final : public link::PeerMappings {
  public:
-  ShmMappings(Wireup& wireup, Rank peer) : wireup_(wireup), peer_(peer) {}
+  ShmMappings(Wireup& wireup, Rank peer, const uint64_t* calls) : wireup_(wireup), peer_(peer), calls_(calls) {}
 
   unsigned char* find(uint64_t id, uint64_t offset, uint64_t bytes, int& error) override {
     auto found = std::find_if(open_.begin(), open_.end(), [&](const Mapping& mapping) { return mapping.id == id; });
@@ -170,6 +141,7 @@ class ShmMappings final : public link::PeerMappings {
       error = EFAULT;
       return nullptr;
     }
+    found->used = call();
     if (found != open_.begin()) std::rotate(open_.begin(), found, found + 1);
     return open_.front().memory.base() + offset;
   }
@@ -178,16 +150,28 @@ class ShmMappings final : public link::PeerMappings {
   struct Mapping {
     uint64_t id;
     Segment memory;
+    uint64_t used = 0;  // in this call
   };
 
+  uint64_t call() const { return calls_ != nullptr ? *calls_ : 0; }
+
+  /// Unmaps what was used least recently, but nothing that this call uses. False if there is no room for another.
+  bool make_room() {
+    while (open_.size() >= kKeptMappings && open_.back().used != call()) open_.pop_back();
+    if (open_.size() < kMaxMappings) return true;
+    log_warn("rank {} lends memory of more than {} blocks of tuttiMemAlloc in one call or group; divide the group",
+             peer_, kMaxMappings);
+    return false;
+  }
+
   int open(uint64_t id) {
+    if (!make_room()) return ENOBUFS;
     try {
       Wireup::Reply reply = wireup_.ask(peer_, kMapService, pack(MapRequest{id}), Deadline::in(env().timeout));
       MapAnswer answer{};
       if (!unpack(reply.bytes, answer) || answer.magic != kMagic) return ENOENT;
       Segment memory = Segment::map(std::move(reply.fd), answer.bytes, fmt::format("rank {}", peer_));
-      if (open_.size() == kMaxMappings) open_.pop_back();  // a call uses only a few, which are at the front
-      open_.insert(open_.begin(), Mapping{id, std::move(memory)});
+      open_.insert(open_.begin(), Mapping{id, std::move(memory), call()});
       return 0;
     } catch (const Error& error) {
       log_debug("shm: rank {}'s memory cannot be mapped: {}", peer_, error.what());
@@ -206,6 +190,7 @@ class ShmMappings final : public link::PeerMappings {
 
   Wireup& wireup_;
   const Rank peer_;
+  const uint64_t* const calls_;
   std::vector<Mapping> open_;  // most recently used first
 };
 
@@ -217,9 +202,8 @@ class Shm final : public Transport {
     context.wireup->serve(kService, [outgoing = outgoing_](Rank from, const std::string& request) {
       return outgoing->answer(from, request);
     });
-    context.wireup->serve(kCmaService, cma_service(*context.wireup));
     context.wireup->serve(kMapService, [](Rank, const std::string& request) { return export_region(request); });
-    if (env().cma != Cma::Off) permit_cma(others_of_host());
+    if (context.direct_access) permit_cma(others_of_host(), [this](int process) { return is_confirmed(process); });
   }
   ~Shm() override {
     if (outgoing_) outgoing_->close();
@@ -238,46 +222,20 @@ class Shm final : public Transport {
     return {.ok = true, .alpha = machine_constants().shm_alpha, .beta = machine_constants().shm_beta};
   }
 
-  ReadAccess reading(Rank peer, const Word& word) const override {
-    if (word.at == 0 || env().cma == Cma::Off || !probe(peer).ok) return ReadAccess::None;
-    uint64_t read = 0;
-    const int error = link::cma_read(static_cast<int>(context_.wireup->process_id(peer).process),
-                                     reinterpret_cast<const unsigned char*>(word.at),
-                                     reinterpret_cast<unsigned char*>(&read), sizeof read);
-    return error == 0 && read == word.value ? ReadAccess::Cma : ReadAccess::None;
-  }
-  void all_read() override { all_read_ = true; }
-
-  /// Can the peer read this process by CMA? Asks the peer, which tries.
-  void acquaint(Rank peer, Deadline deadline) override {
-    if (all_read_ || env().cma == Cma::Off || !probe(peer).ok || cma_readers_.count(peer) != 0) return;
-    std::string answer;
-    try {
-      const volatile uint64_t word = random_u64();
-      const CmaRequest request{reinterpret_cast<uint64_t>(&word), word};
-      answer = context_.wireup->ask(peer, kCmaService, pack(request), deadline).bytes;
-    } catch (const Error& error) {
-      answer = error.what();
-    }
-    cma_readers_[peer] = answer == kYes;
-    if (!cma_readers_[peer]) log_debug("shm: rank {} cannot read this process's memory: {}", peer, printable(answer));
+  Capabilities capabilities(Rank peer, const Word& word) const override {
+    if (!context_.direct_access || !probe(peer).ok) return {};
+    constexpr link::Access kAccess{.mapped = true, .cma = true, .cooperative = true};
+    return {.out = kAccess, .in = kAccess, .reads = reads(peer, word) ? ReadAccess::Cma : ReadAccess::None};
   }
 
   link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline) override {
     check(peer);
     unsigned char* const arena = context_.arena->base();
-    auto* const memory = reinterpret_cast<link::LinkMemory*>(arena + outgoing_->link(peer, link_lane));
-    const auto known = cma_readers_.find(peer);
-    const bool by_cma = all_read_ || (known != cma_readers_.end() && known->second);
-    const bool always = env().cma == Cma::Always;
-    return {.memory = memory,
+    return {.memory = reinterpret_cast<link::LinkMemory*>(arena + outgoing_->link(peer, link_lane)),
             .arena = arena,
             .peer = peer,
-            .zcopy_threshold = !by_cma ? link::kNever : (always ? 0 : machine_constants().zcopy_from),
-            .by_cma = by_cma,
-            .mapped_threshold = env().cma == Cma::Off ? link::kNever : (always ? 0 : machine_constants().zcopy_from),
             .cooperative_writer = &writers_.emplace_back(
-                link::CooperativeWriter{.process = cma_process(peer), .mappings = &mappings_of(peer)})};
+                link::CooperativeWriter{.process = cma_process(peer), .mappings = &mappings_of(peer, link_lane)})};
   }
 
   link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline deadline) override {
@@ -304,13 +262,20 @@ class Shm final : public Transport {
             .arena_bytes = theirs.bytes(),
             .peer = peer,
             .process = cma_process(peer),
-            .mappings = &mappings_of(peer),
-            .gate = &gate_,
-            .cooperative = true,
-            .zcopy_threshold = env().cma == Cma::Always ? 1 : machine_constants().zcopy_from};
+            .mappings = &mappings_of(peer, link_lane),
+            .gate = &gate_};
   }
 
  private:
+  /// Can this process read the peer's memory by CMA?
+  bool reads(Rank peer, const Word& word) const {
+    if (word.at == 0) return false;
+    uint64_t read = 0;
+    const int error = link::cma_read(static_cast<int>(context_.wireup->process_id(peer).process),
+                                     reinterpret_cast<const unsigned char*>(word.at),
+                                     reinterpret_cast<unsigned char*>(&read), sizeof read);
+    return error == 0 && read == word.value;  // another value: the process with its number is another one
+  }
   std::vector<int> others_of_host() const {
     const ProcessId& mine = context_.wireup->process_id(context_.wireup->rank());
     std::set<int> others;
@@ -322,12 +287,31 @@ class Shm final : public Transport {
     }
     return {others.begin(), others.end()};
   }
-  link::PeerMappings& mappings_of(Rank peer) {
-    return mappings_.try_emplace(peer, *context_.wireup, peer).first->second;
+  /// Does the process belong to a rank that says so?
+  bool is_confirmed(int process) const {
+    const Wireup& wireup = *context_.wireup;
+    const Deadline deadline = Deadline::in(env().init_timeout);
+    for (Rank peer = 0; peer < wireup.ranks(); ++peer) {
+      const ProcessId& theirs = wireup.process_id(peer);
+      if (theirs.host != wireup.process_id(wireup.rank()).host || theirs.process != static_cast<uint32_t>(process))
+        continue;
+      try {
+        context_.wireup->confirm_process(peer, deadline);
+        return true;
+      } catch (const Error& error) {
+        log_debug("shm: {}; it may not attach to this process", error.what());
+      }
+    }
+    return false;
+  }
+  /// Each thread has its own, so that none locks.
+  link::PeerMappings& mappings_of(Rank peer, uint32_t link_lane) {
+    const std::pair key(peer, link_lane / link::kThreadLinkLanes);
+    return mappings_.try_emplace(key, *context_.wireup, peer, context_.calls).first->second;
   }
   /// The peer's process if CMA may be used, else 0.
   int cma_process(Rank peer) const {
-    return env().cma != Cma::Off ? static_cast<int>(context_.wireup->process_id(peer).process) : 0;
+    return context_.direct_access ? static_cast<int>(context_.wireup->process_id(peer).process) : 0;
   }
   void check(Rank peer) const {
     const Reach reach = probe(peer);
@@ -347,9 +331,7 @@ class Shm final : public Transport {
   std::shared_ptr<Outgoing> outgoing_;
   std::map<Rank, Segment> arenas_;
   uint64_t entered_ = 0;  // bytes of arenas_ that are in the page tables
-  std::map<Rank, ShmMappings> mappings_;
-  bool all_read_ = false;
-  std::map<Rank, bool> cma_readers_;  // peers that have been asked, and whether they can read this process
+  std::map<std::pair<Rank, uint32_t>, ShmMappings> mappings_;
   std::deque<link::CooperativeWriter> writers_;
   link::CmaGate gate_;
 };

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <string>
@@ -66,22 +67,31 @@ int tracer_for(int self, std::span<const int> others, const std::function<int(in
   return others.size() == 1 ? others.front() : 0;
 }
 
-void permit_cma(std::span<const int> others) {
-  if (others.empty() || !yama_restricts()) return;
+void permit_cma(std::span<const int> others, const Confirm& confirm) {
   static std::mutex mutex;
-  static int named = 0, by = 0;
+  static Yama yama{.restricts = yama_restricts,
+                   .parent_of = parent_of_process,
+                   .name = [](int process) { return prctl(PR_SET_PTRACER, process, 0, 0, 0) == 0; },
+                   .whole_machine = in_first_pid_namespace()};
   const std::lock_guard lock(mutex);
+  permit_cma(others, confirm, yama);
+}
+
+void permit_cma(std::span<const int> others, const Confirm& confirm, Yama& yama) {
+  if (others.empty() || !yama.restricts()) return;
+  std::vector<int> all;
+  std::copy_if(others.begin(), others.end(), std::back_inserter(all), confirm);
+  if (all.empty()) return;
   const int self = getpid();
-  std::vector<int> all(others.begin(), others.end());
-  if (by == self && named != 0) all.push_back(named);  // the kernel keeps one name; a forked child has none
-  const int tracer = tracer_for(self, all, parent_of_process, in_first_pid_namespace());
+  if (yama.by == self && yama.named != 0) all.push_back(yama.named);  // the kernel keeps one name
+  const int tracer = tracer_for(self, all, yama.parent_of, yama.whole_machine);
   if (tracer == 0) {
     log_debug("the ranks of this host have no common launcher: Yama does not let them read each other's memory");
     return;
   }
-  if (prctl(PR_SET_PTRACER, tracer, 0, 0, 0) == 0) {
-    named = tracer;
-    by = self;
+  if (yama.name(tracer)) {
+    yama.named = tracer;
+    yama.by = self;
   }
 }
 

@@ -16,8 +16,22 @@ namespace tutti::transports {
 /// ancestor, a single other process is named itself. `parent_of` returns 0 for an unknown parent.
 int tracer_for(int self, std::span<const int> others, const std::function<int(int)>& parent_of, bool whole_machine);
 
-/// Permits CMA on this process to `others`, processes of this user on this host, and to those permitted before. If it
-/// cannot (their only common ancestor is the machine's process 1), the kernel refuses CMA, and messages are staged.
-void permit_cma(std::span<const int> others);
+/// What permit_cma does to the system, and has done. Tests have their own.
+struct Yama {
+  std::function<bool()> restricts;
+  std::function<int(int)> parent_of;
+  std::function<bool(int)> name;
+  bool whole_machine;
+  int named = 0, by = 0;  // by process `by`: a forked child has named none
+};
+
+/// Is this process really a rank's? Peers state the numbers of their processes, and could state a foreign one.
+using Confirm = std::function<bool(int process)>;
+
+/// Permits CMA on this process to those of `others`, processes of this user on this host, that are confirmed, and to
+/// those permitted before. If it cannot (their only common ancestor is the machine's process 1), the kernel refuses
+/// CMA, and messages are staged.
+void permit_cma(std::span<const int> others, const Confirm& confirm);
+void permit_cma(std::span<const int> others, const Confirm& confirm, Yama& yama);
 
 }  // namespace tutti::transports

@@ -7,7 +7,6 @@
 #include "base/fd.hpp"
 #include "base/status.hpp"
 #include "link/host_memory.hpp"
-#include "topo/constants.hpp"
 
 namespace tutti::transports::tcp {
 
@@ -18,9 +17,7 @@ class Sender {
 
   /// The link that the executor writes to. All longer messages are zero-copy: a payload is read in place, and consumed
   /// when its last byte is in the kernel.
-  link::OutLink link() const {
-    return {.memory = ring_.get(), .peer = in_.peer, .zcopy_threshold = machine_constants().zcopy_from};
-  }
+  link::OutLink link() const { return {.memory = ring_.get(), .peer = in_.peer}; }
   int fd() const { return stream_.get(); }
 
   /// Call it when the kernel reports that the stream can take more.

@@ -39,6 +39,9 @@ class Tcp final : public Transport {
     return {.ok = true, .alpha = machine_constants().tcp_alpha, .beta = machine_constants().tcp_beta};
   }
 
+  /// The engine reads outgoing messages where they lie.
+  Capabilities capabilities(Rank, const Word&) const override { return {.out = {.address = true}, .in = {}}; }
+
   link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline deadline) override {
     Fd stream = wireup_.open_stream(peer, label(link_lane), deadline);
     const int on = 1;  // no delay for small messages (has no effect on a stream that is not TCP)

@@ -118,7 +118,10 @@ std::optional<Launch> from_torchrun(const Lookup& lookup) {
                             lookup("TORCHELASTIC_RESTART_COUNT").value_or(""));
   if (launch->local_size == 0 && names_loopback(host))
     launch->local_size = launch->size;  // no other host reaches a loopback address
-  if (!host.empty() && port) launch->store = StoreAddress{host, port_number("MASTER_PORT", *port)};
+  if (!host.empty() && port) {
+    const bool by_agent = lookup("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";  // else by rank 0's program
+    launch->store = StoreAddress{host, port_number("MASTER_PORT", *port), by_agent};
+  }
   return launch;
 }
 

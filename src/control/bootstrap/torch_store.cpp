@@ -13,9 +13,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstring>
 
 #include "base/format.hpp"
+#include "base/log.hpp"
 #include "base/secret.hpp"
 #include "base/socket.hpp"
 
@@ -49,10 +51,16 @@ std::string request_for(const std::string& name, const std::string& desired) {
   return request;
 }
 
+/// Nothing listens there.
+struct Refused : Error {
+  using Error::Error;
+};
+
 Fd connect_to(const Address& address, uint16_t port, WaitLimit limit) {
   Fd fd = start_connect(address, port);
   if (fd) await_ready(fd.get(), POLLOUT, limit);
   const int error = fd ? connect_error(fd.get()) : errno;
+  if (error == ECONNREFUSED) throw Refused(Code::PeerFailed, std::strerror(error));
   if (error != 0) throw_error(Code::PeerFailed, "{}", std::strerror(error));
   return fd;
 }
@@ -71,26 +79,60 @@ std::string ask(const Address& address, uint16_t port, const std::string& reques
   return secret;
 }
 
+/// One attempt at all addresses.
+struct Attempt {
+  std::string secret;  // empty: failed
+  std::string why;
+  bool all_refused = true;
+};
+
+Attempt try_once(const StoreAddress& store, const std::string& request, Deadline deadline) {
+  Attempt attempt;
+  const auto failed = [&](const Error& error, const std::string& at) {
+    attempt.why += fmt::format("{}{}{}", attempt.why.empty() ? "" : "; ", at, error.what());
+    attempt.all_refused = attempt.all_refused && dynamic_cast<const Refused*>(&error) != nullptr;
+  };
+  try {
+    for (const Address& address : resolve(store.host)) {
+      try {
+        const WaitLimit limit{Deadline::in(std::min(kTrySeconds, deadline.left())), nullptr};
+        attempt.secret = ask(address, store.port, request, limit);
+        return attempt;
+      } catch (const Error& error) {
+        failed(error, to_string(address, store.port) + ": ");
+      }
+    }
+  } catch (const Error& error) {
+    failed(error, "");
+  }
+  return attempt;
+}
+
 }  // namespace
 
-std::string secret_from_store(const StoreAddress& store, const std::string& name, Deadline deadline) {
+std::string secret_from_store(const StoreAddress& store, const std::string& name, Deadline deadline,
+                              const StorePatience& patience) {
   const std::string request = request_for(name, random_hex(kSecretBytes));
+  const Deadline silent = Deadline::in(patience.warn_after), gone = Deadline::in(patience.refused);
+  bool answered = false, warned = false;
   for (;;) {
-    std::string why;
-    try {
-      for (const Address& address : resolve(store.host)) {
-        try {
-          return ask(address, store.port, request, {Deadline::in(std::min(kTrySeconds, deadline.left())), nullptr});
-        } catch (const Error& error) {
-          why += fmt::format("{}{}: {}", why.empty() ? "" : "; ", to_string(address, store.port), error.what());
-        }
-      }
-    } catch (const Error& error) {
-      why = error.what();
+    const Attempt attempt = try_once(store, request, deadline);
+    if (!attempt.secret.empty()) return attempt.secret;
+    answered = answered || !attempt.all_refused;
+    if (store.opened_before && !answered && gone.passed()) {
+      throw_error(Code::PeerFailed, "torchrun's store at {}:{} is gone, or a firewall refuses connections to it ({})",
+                  store.host, store.port, attempt.why);
     }
     if (deadline.passed()) {
       throw_error(Code::Timeout, "could not get a key from torchrun's store at {}:{} ({})", store.host, store.port,
-                  why);
+                  attempt.why);
+    }
+    if (!warned && silent.passed()) {
+      log_warn(
+          "still waiting for torchrun's store at {}:{} (MASTER_ADDR, MASTER_PORT), where ranks of several hosts get "
+          "their key: {}. If no store will open there, set TUTTI_KEY to the same secret on all ranks",
+          store.host, store.port, attempt.why);
+      warned = true;
     }
     poll(nullptr, 0, deadline.poll_ms(kRetryMs));
   }

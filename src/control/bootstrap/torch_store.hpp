@@ -15,12 +15,21 @@ namespace tutti::control {
 struct StoreAddress {
   std::string host;
   uint16_t port = 0;
+  bool opened_before = false;  ///< the launcher has opened it before it started any rank
 
   bool operator==(const StoreAddress&) const = default;
 };
 
-/// The value of `name` in the store: 64 random hexadecimal digits, set by the first rank that asks. Tries until the
-/// deadline, since the store may open late. Throws Error(Timeout) with the reason.
-std::string secret_from_store(const StoreAddress& store, const std::string& name, Deadline deadline);
+/// How long, in seconds, a store may be missing.
+struct StorePatience {
+  double warn_after = 2;
+  double refused = 3;  ///< by a store that was opened before
+};
+
+/// The value of `name` in the store: 64 random hexadecimal digits, set by the first rank that asks. A store that rank 0
+/// runs may open late, or never: it is tried until the deadline, and a warning says so. Where the launcher has opened
+/// it before, it is gone if it only refuses. Throws Error(Timeout | PeerFailed) with the reason.
+std::string secret_from_store(const StoreAddress& store, const std::string& name, Deadline deadline,
+                              const StorePatience& patience = {});
 
 }  // namespace tutti::control

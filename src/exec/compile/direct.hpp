@@ -33,12 +33,12 @@ struct Direct {
   uint64_t message = 0;          ///< bytes of the longest message; a multiple of the element
   bool scaled = false;           ///< as in Geometry: sent data and `mine` are input, which needs scaling
   uint32_t link_lane = 0;
-  bool cooperative = false;  ///< as in Geometry
+  DeliveryRules rules;
 };
 
 /// One lane for each set of peers and direction, which runs its transfers one after the other; and one lane for the
 /// fold, which takes one message of every other rank at a time. Offsets are addresses: the program's bases must be
-/// null. Connects links as lower() does.
-Lowered lower_direct(const Direct& direct, Rank rank, Rank ranks, Links& links);
+/// null. Pure, as lower() is.
+Program lower_direct(const Direct& direct, Rank rank, Rank ranks, const TraitsOf& traits);
 
 }  // namespace tutti::exec

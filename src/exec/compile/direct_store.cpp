@@ -1,5 +1,4 @@
 #include "exec/compile/direct_store.hpp"
-#include "topo/constants.hpp"
 
 #include <algorithm>
 #include <set>
@@ -11,23 +10,25 @@ uint32_t size(Range range) { return range.end - range.begin; }
 
 class Marker {
  public:
-  Marker(Program& program, const Geometry& geometry, Links& links)
+  Marker(WindowProgram& program, const Geometry& geometry, LinkTable& links)
       : program_(program), geometry_(geometry), links_(links) {}
 
   void mark(Range lane) {
     std::set<uint32_t> seen;  // links with an offer in this round: each has at most one
     for (uint32_t i = lane.begin; i < lane.end; ++i) {
       Instruction& op = program_.ops[i];
-      op.offers = may_offer(lane, i) && seen.insert(in_of(op)).second;
-      if (op.offers) op.ahead = messages_from({lane.begin, i}, peer_of(op)), op.after = messages_before_store(lane, i);
-      op.stores_direct = may_store_direct(op);
-      op.nontemporal_stores = op.stores_direct && geometry_.nontemporal && size(op.outs) == 1 && is_result(i);
-      op.involves_peers = op.involves_peers || op.offers || op.stores_direct;
-      if (!op.stores_direct) continue;
-      op.received = kNone;
+      if (may_offer(lane, i) && seen.insert(in_of(op)).second) {
+        op.remote |= kOffersDestination;
+        op.direct.ahead = messages_from({lane.begin, i}, peer_of(op));
+        op.direct.after = messages_before_store(lane, i);
+      }
+      if (!may_store_direct(op)) continue;
+      op.remote |= kStoresDirect;
+      op.direct.nontemporal = geometry_.nontemporal && size(op.outs) == 1 && is_result(i);
+      op.direct.received = kNone;
       for (uint32_t out = op.outs.begin; out < op.outs.end; ++out) {
-        const Rank reader = links_.outs()[program_.outs[out]].peer;
-        op.received = std::min(op.received, messages_from({lane.begin, i + 1}, reader));
+        const Rank reader = links_.reader(program_.outs[out].link);
+        op.direct.received = std::min(op.direct.received, messages_from({lane.begin, i + 1}, reader));
       }
     }
   }
@@ -39,7 +40,7 @@ class Marker {
   };
 
   uint32_t in_of(const Instruction& op) const { return program_.arrivals[op.arrivals.begin]; }
-  Rank peer_of(const Instruction& op) const { return links_.ins()[in_of(op)].peer; }
+  Rank peer_of(const Instruction& op) const { return links_.writer(in_of(op)); }
   const Segment& first_of(const Instruction& op) const { return program_.segments[op.segments.begin]; }
   Span span_of(const Instruction& op) const {
     const Ref& to = first_of(op).to;
@@ -50,11 +51,12 @@ class Marker {
   bool may_offer(Range lane, uint32_t i) const {
     const Instruction& op = program_.ops[i];
     const bool one = op.sources == 1 && size(op.arrivals) == 1 && size(op.outs) == 0 && size(op.segments) == 1;
-    if (!one || op.bytes < geometry_.direct_store_from || first_of(op).to.base != Base::Output) return false;
-    const link::InLink& in = links_.ins()[in_of(op)];
-    if (!in.cooperative || !(in.addresses || geometry_.shared[static_cast<uint32_t>(Base::Output)])) return false;
+    if (!one || op.bytes < geometry_.rules.direct_store_from || first_of(op).to.base != Base::Output) return false;
+    const link::Access in = links_.in_traits(in_of(op));
+    const bool shared = in.mapped && geometry_.shared[static_cast<uint32_t>(Base::Output)];
+    if (!in.cooperative || !(in.address || shared)) return false;
     for (uint32_t k = 0; k < program_.ops.size(); ++k) {
-      const bool sent = k >= lane.begin && k < lane.end && sends_exactly(program_.ops[k], in.peer, span_of(op));
+      const bool sent = k >= lane.begin && k < lane.end && sends_exactly(program_.ops[k], peer_of(op), span_of(op));
       if (k != i && !sent && touches(program_.ops[k], span_of(op), true)) return false;
     }
     return all_have_pieces(lane, i);
@@ -65,7 +67,7 @@ class Marker {
     if (op.sources != 1 || size(op.outs) != 1 || size(op.segments) != 1) return false;
     const Ref& from = program_.sources[first_of(op).sources];
     return first_of(op).to.base == Base::None && from.base == Base::Input && from.offset == span.begin &&
-           op.bytes == span.end - span.begin && links_.outs()[program_.outs[op.outs.begin]].peer == peer;
+           op.bytes == span.end - span.begin && links_.reader(program_.outs[op.outs.begin].link) == peer;
   }
 
   /// Does it read any of these bytes, or (with `stores`) write them?
@@ -81,7 +83,9 @@ class Marker {
         if (meets(program_.sources[segment.sources + k], segment.bytes)) return true;
       }
     }
-    return op.zcopy && meets(op.zcopy_at, op.bytes);
+    const bool read_in_place = std::any_of(program_.outs.begin() + op.outs.begin, program_.outs.begin() + op.outs.end,
+                                           [](const Out& out) { return is_zero_copy(out.delivery); });
+    return read_in_place && meets(op.message, op.bytes);
   }
 
   /// A message without pieces comes in the first round only, so messages could not be counted per round.
@@ -94,7 +98,7 @@ class Marker {
     uint32_t count = 0;
     for (uint32_t k = ops.begin; k < ops.end; ++k) {
       const Range arrivals = program_.ops[k].arrivals;
-      for (uint32_t a = arrivals.begin; a < arrivals.end; ++a) count += links_.ins()[program_.arrivals[a]].peer == peer;
+      for (uint32_t a = arrivals.begin; a < arrivals.end; ++a) count += links_.writer(program_.arrivals[a]) == peer;
     }
     return count;
   }
@@ -105,17 +109,17 @@ class Marker {
     for (uint32_t k = lane.begin; k < lane.end; ++k) {
       const Instruction& op = program_.ops[k];
       for (uint32_t out = op.outs.begin; out < op.outs.end; ++out) {
-        messages += links_.outs()[program_.outs[out]].peer == peer_of(program_.ops[i]);
+        messages += links_.reader(program_.outs[out].link) == peer_of(program_.ops[i]);
       }
       if (k != i && touches(op, span_of(program_.ops[i]), true)) last = messages;
     }
     return last;
   }
 
-  /// Is it a fold whose result is sent zero-copy from where it is stored?
+  /// Is it a fold whose result is sent zero-copy to all readers from where it is stored?
   bool may_store_direct(const Instruction& op) const {
-    return op.sources > 1 && op.zcopy && !op.zcopy_first && op.stage == kNone &&
-           op.bytes >= geometry_.direct_store_from;
+    const bool sent = size(op.outs) > 0 && op.slot == Slot::None && !op.publishes_first;
+    return op.sources > 1 && sent && op.bytes >= geometry_.rules.direct_store_from;
   }
 
   /// Does it store output that this rank does not read again?
@@ -128,35 +132,36 @@ class Marker {
     return true;
   }
 
-  Program& program_;
+  WindowProgram& program_;
   const Geometry& geometry_;
-  Links& links_;
+  LinkTable& links_;
 };
 
 }  // namespace
 
-void mark_direct_stores(Program& program, const Geometry& geometry, Links& links) {
+void mark_direct_stores(WindowProgram& program, const Geometry& geometry, LinkTable& links) {
+  if (geometry.rules.direct_store_from == link::kNever) return;
   if (program.outs.empty()) return;  // such programs use cooperative copies; a link has one offer at a time
   Marker marker(program, geometry, links);
   for (const Range& lane : program.lanes) marker.mark(lane);
 }
 
-void mark_cooperative(Program& program) {
+void mark_cooperative(WindowProgram& program, LinkTable& links, const DeliveryRules& rules) {
   if (!program.outs.empty()) return;
   for (Instruction& op : program.ops) {
-    const auto arrivals = op.arrivals.end - op.arrivals.begin, segments = op.segments.end - op.segments.begin;
-    op.cooperative = op.bytes >= machine_constants().cooperative_from && op.sources == 1 && arrivals == 1 &&
-                     segments == 1 && program.segments[op.segments.begin].to.base != Base::None;
-    op.involves_peers = op.involves_peers || op.cooperative;
+    if (op.bytes < rules.cooperative_from || op.sources != 1 || size(op.arrivals) != 1 || size(op.segments) != 1)
+      continue;
+    const bool stored = program.segments[op.segments.begin].to.base != Base::None;
+    if (stored && links.in_traits(program.arrivals[op.arrivals.begin]).cooperative) op.remote |= kCooperativeCopy;
   }
 }
 
-void mark_zcopy(Program& program, Links& links) {
+void mark_zero_copy_arrivals(WindowProgram& program, LinkTable& links, const DeliveryRules& rules) {
   for (Instruction& op : program.ops) {
     for (uint32_t a = op.arrivals.begin; a < op.arrivals.end; ++a) {
-      op.zcopy_arrivals = op.zcopy_arrivals || op.bytes >= links.ins()[program.arrivals[a]].zcopy_threshold;
+      const link::Access in = links.in_traits(program.arrivals[a]);
+      if (may_arrive_zero_copy(op.bytes, in, rules)) op.remote |= kZeroCopyArrivals;
     }
-    op.involves_peers = op.involves_peers || op.zcopy_arrivals;
   }
 }
 

@@ -7,19 +7,19 @@
 // peer first, and the peer counts them.
 #pragma once
 
-#include "exec/compile/lower.hpp"
+#include "exec/compile/link_table.hpp"
 
 namespace tutti::exec {
 
 /// Marks the instructions that may offer a destination, and those that may use such an offer. For in-place calls, input
 /// and output must begin at the same address.
-void mark_direct_stores(Program& program, const Geometry& geometry, Links& links);
+void mark_direct_stores(WindowProgram& program, const Geometry& geometry, LinkTable& links);
 
 /// Marks the instructions for cooperative copies: those that copy one long message unchanged to one destination, in a
 /// program that sends nothing. When both ends send, both are busy, and cooperation costs more than it gains.
-void mark_cooperative(Program& program);
+void mark_cooperative(WindowProgram& program, LinkTable& links, const DeliveryRules& rules);
 
 /// Marks the instructions that may receive zero-copy messages, which their writers may revoke (link/revoke.hpp).
-void mark_zcopy(Program& program, Links& links);
+void mark_zero_copy_arrivals(WindowProgram& program, LinkTable& links, const DeliveryRules& rules);
 
 }  // namespace tutti::exec

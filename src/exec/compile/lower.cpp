@@ -4,6 +4,7 @@
 
 #include "base/format.hpp"
 #include "exec/compile/direct_store.hpp"
+#include "exec/compile/link_table.hpp"
 #include "plan/verify.hpp"
 
 namespace tutti::exec {
@@ -121,39 +122,39 @@ std::vector<std::vector<Draft>> fuse(const RankPlan& plan) {
 /// Scales drafts to one window size.
 class Scaling {
  public:
-  Scaling(const RankPlan& plan, const Geometry& geometry, uint64_t window, Links& links, Lowered& lowered)
-      : plan_(plan), geometry_(geometry), window_(window), links_(links), lowered_(lowered) {
+  Scaling(const RankPlan& plan, const Geometry& geometry, uint64_t window, LinkTable& links, Program& whole)
+      : plan_(plan), geometry_(geometry), window_(window), links_(links), whole_(whole) {
     if (geometry.nontemporal) output_read_ = output_read(plan);
   }
 
-  Program scale(const std::vector<std::vector<Draft>>& lanes) {
+  WindowProgram scale(const std::vector<std::vector<Draft>>& lanes) {
     for (size_t lane = 0; lane < lanes.size(); ++lane) {
       Range ops{static_cast<uint32_t>(program_.ops.size()), 0};
       for (const Draft& draft : lanes[lane]) add(draft, static_cast<uint32_t>(lane), lanes);
       ops.end = static_cast<uint32_t>(program_.ops.size());
       program_.lanes.push_back(ops);
     }
-    if (geometry_.cooperative) mark_cooperative(program_);
-    if (geometry_.direct_store_from != link::kNever) mark_direct_stores(program_, geometry_, links_);
-    mark_zcopy(program_, links_);
+    mark_cooperative(program_, links_, geometry_.rules);
+    mark_direct_stores(program_, geometry_, links_);
+    mark_zero_copy_arrivals(program_, links_, geometry_.rules);
     return std::move(program_);
   }
 
  private:
   void add(const Draft& draft, uint32_t lane, const std::vector<std::vector<Draft>>& lanes) {
-    Instruction op{.step = draft.index, .shape = draft.step->shape, .completes = draft.step->completes};
+    Instruction op{.shape = draft.step->shape, .completes = draft.step->completes, .step = draft.index};
     op.has_pieces = draft.step->pieces.size() != 0;
     const Runs to = draft.store ? runs_of(draft.step->pieces) : Runs{};
     op.bytes = total(runs_of(draft.step->pieces));
     const std::vector<Runs> operands = operands_of(draft, lane, op);
     if (draft.send != nullptr) add_sends(*draft.send, lane, draft.store ? to : operands[0], operands[0], draft, op);
-    op.nontemporal =
-        geometry_.nontemporal && draft.store && (!op.zcopy || op.zcopy_first) && never_read_again(draft.step->pieces);
+    op.nontemporal = geometry_.nontemporal && draft.store && (!is_zero_copy(op) || op.publishes_first) &&
+                     never_read_again(draft.step->pieces);
     add_segments(operands, to, draft.store, op);
     if (draft.step->after != plan::kNone) find_after(draft.step->after, lanes, op);
-    lowered_.has_zcopy = lowered_.has_zcopy || op.zcopy;
-    lowered_.most_sources = std::max(lowered_.most_sources, op.sources);
-    lowered_.most_arrivals = std::max(lowered_.most_arrivals, op.arrivals.end - op.arrivals.begin);
+    whole_.has_zero_copy = whole_.has_zero_copy || is_zero_copy(op);
+    whole_.most_sources = std::max(whole_.most_sources, op.sources);
+    whole_.most_arrivals = std::max(whole_.most_arrivals, op.arrivals.end - op.arrivals.begin);
     program_.ops.push_back(op);
   }
 
@@ -163,7 +164,12 @@ class Scaling {
         [&](const plan::Piece& p) { return p.buffer == plan::Buffer::Output && !output_read_[p.block]; });
   }
 
-  /// The operands' runs. Connects the links of operands that are messages.
+  bool is_zero_copy(const Instruction& op) const {
+    return std::any_of(program_.outs.begin() + op.outs.begin, program_.outs.begin() + op.outs.end,
+                       [](const Out& out) { return exec::is_zero_copy(out.delivery); });
+  }
+
+  /// The operands' runs.
   std::vector<Runs> operands_of(const Draft& draft, uint32_t lane, Instruction& op) {
     const Step& step = *draft.step;
     std::vector<Runs> operands;
@@ -193,58 +199,57 @@ class Scaling {
     return operands;
   }
 
-  struct ZcopySupport {
-    bool some = false, all = true;  // of the links
-    bool mapped = false;            // by mapped memory, on links that can
-  };
-  /// Which links can send the message of `op` zero-copy from `base`.
-  ZcopySupport zcopy_support(const Instruction& op, Base base) const {
-    ZcopySupport found{.mapped = geometry_.shared[static_cast<uint32_t>(base)]};
-    for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) {
-      const link::OutLink& out = links_.outs()[program_.outs[i]];
-      const uint64_t from = out.by_cma && !geometry_.allow_cma ? link::kNever : out.zcopy_threshold;
-      const bool zcopy = (found.mapped && op.bytes >= out.mapped_threshold) || op.bytes >= from;
-      found.some = found.some || zcopy;
-      found.all = found.all && zcopy;
-    }
-    return found;
+  /// Can the message of `result` be read in its memory until all its readers are done?
+  OutMessage message_of(const Instruction& op, const Runs& result, bool lent) const {
+    const bool in_memory = result.size() == 1 && result[0].base != Base::Message && result[0].base != Base::None;
+    if (!lent || !in_memory) return {.bytes = op.bytes};
+    const Base base = result[0].base;
+    return {.bytes = op.bytes,
+            .stays = !(geometry_.scaled && base == Base::Input),
+            .shared = geometry_.shared[static_cast<uint32_t>(base)]};
   }
 
-  /// Chooses the delivery of the result: inline, zero-copy or staged.
+  bool all_zero_copy(const std::vector<uint32_t>& links, const OutMessage& message) const {
+    return std::all_of(links.begin(), links.end(), [&](uint32_t link) {
+      return exec::is_zero_copy(delivery_of(message, links_.out_traits(link), geometry_.rules));
+    });
+  }
+
+  /// Decides the delivery of the result to each reader. `first`: the first operand.
   void add_sends(const Step& send, uint32_t lane, const Runs& result, const Runs& first, const Draft& draft,
                  Instruction& op) {
-    op.outs.begin = static_cast<uint32_t>(program_.outs.size());
+    std::vector<uint32_t> links;
     for (uint32_t p = send.peers.begin; p < send.peers.end; ++p) {
-      program_.outs.push_back(links_.out(actual(plan_.peers[p]), lane));
+      links.push_back(links_.out(actual(plan_.peers[p]), lane));
     }
-    op.outs.end = static_cast<uint32_t>(program_.outs.size());
     const bool lent = send.lend == plan::Lend::Always || (send.lend == plan::Lend::OutOfPlace && !geometry_.in_place);
-    const bool in_memory = (draft.store || draft.step == draft.send) && result.size() == 1;
-    const bool may =
-        lent && in_memory && op.bytes > link::kInlineBytes && !(geometry_.scaled && result[0].base == Base::Input);
+    const bool stored = draft.store || draft.step == draft.send;
+    OutMessage message = message_of(op, stored ? result : Runs{}, lent);
+    const Runs* at = &result;
     // A copy of the input is sent from the input itself, before the copy is made.
     const bool copies_input = op.sources == 1 && first.size() == 1 && first[0].base == Base::Input && !geometry_.scaled;
-    ZcopySupport support;
-    if (may && copies_input) support = zcopy_support(op, Base::Input);
-    op.zcopy_first = support.some && support.all;
-    if (may && !op.zcopy_first) support = zcopy_support(op, result[0].base);
-    op.zcopy = support.some;
-    op.mapped = support.some && support.mapped;
-    op.allow_cma = geometry_.allow_cma;
-    if (op.zcopy)
-      op.zcopy_at = op.zcopy_first ? Ref{first[0].base, first[0].offset} : Ref{result[0].base, result[0].offset};
-    op.inlined = !op.zcopy && op.bytes <= link::kInlineBytes;
-    if (!op.inlined && !(op.zcopy && support.all)) op.stage = stage_for(op);
+    if (message.stays && copies_input) {
+      const OutMessage original = message_of(op, first, lent);
+      op.publishes_first = all_zero_copy(links, original);
+      if (op.publishes_first) message = original, at = &first;
+    }
+    if (message.stays) op.message = {(*at)[0].base, (*at)[0].offset};
+    add_outs(links, message, op);
   }
 
-  uint32_t stage_for(const Instruction& op) {
-    const std::vector<uint32_t> outs(program_.outs.begin() + op.outs.begin, program_.outs.begin() + op.outs.end);
-    uint32_t stage = 0;  // a link belongs to one lane, so equal out-links imply the same lane
-    while (stage < lowered_.stages.size() && lowered_.stages[stage].outs != outs) ++stage;
-    if (stage == lowered_.stages.size()) lowered_.stages.push_back({.outs = outs});
-    uint64_t& slot = lowered_.stages[stage].stage.slot_bytes;
-    slot = std::max(slot, op.bytes);
-    return stage;
+  void add_outs(const std::vector<uint32_t>& links, const OutMessage& message, Instruction& op) {
+    op.outs.begin = static_cast<uint32_t>(program_.outs.size());
+    bool staged = false;
+    for (const uint32_t link : links) {
+      const Delivery delivery = delivery_of(message, links_.out_traits(link), geometry_.rules);
+      if (delivery == Delivery::Inline) op.slot = Slot::Small;
+      staged = staged || delivery == Delivery::Staged;
+      program_.outs.push_back({link, delivery});
+    }
+    op.outs.end = static_cast<uint32_t>(program_.outs.size());
+    if (!staged) return;
+    op.slot = Slot::Stage;
+    op.stage = stage_for(whole_, links, op.bytes);
   }
 
   /// Cuts operands and destination into segments that are contiguous in all of them.
@@ -351,14 +356,14 @@ class Scaling {
   const RankPlan& plan_;
   const Geometry& geometry_;
   uint64_t window_;
-  Links& links_;
-  Lowered& lowered_;
+  LinkTable& links_;
+  Program& whole_;
   std::vector<bool> output_read_;  // by block
-  Program program_;
+  WindowProgram program_;
 };
 
 /// Does the program touch scratch? Fusing may have removed all uses.
-bool uses_scratch(const Program& program) {
+bool uses_scratch(const WindowProgram& program) {
   const auto is_scratch = [](const Ref& ref) { return ref.base == Base::Scratch; };
   return std::any_of(program.sources.begin(), program.sources.end(), is_scratch) ||
          std::any_of(program.segments.begin(), program.segments.end(),
@@ -367,24 +372,27 @@ bool uses_scratch(const Program& program) {
 
 }  // namespace
 
-Lowered lower(const RankPlan& plan, const Geometry& wanted, Links& links) {
+Program lower(const RankPlan& plan, const Geometry& wanted, const TraitsOf& traits) {
   Geometry geometry = wanted;
   geometry.window = std::max<uint64_t>(1, std::min(wanted.window, wanted.count));  // scratch has the size of a window
-  Lowered lowered;
-  lowered.rounds = std::max<uint64_t>(1, (geometry.count + geometry.window - 1) / geometry.window);
-  lowered.window_bytes = geometry.window * geometry.element_bytes;
-  lowered.scratch_bytes = plan.scratch_blocks * Scaling::scratch_window(geometry);
+  Program program;
+  program.rounds = std::max<uint64_t>(1, (geometry.count + geometry.window - 1) / geometry.window);
+  program.width = static_cast<uint32_t>(std::clamp<uint64_t>(wanted.width, 1, program.rounds));
+  program.window_bytes = geometry.window * geometry.element_bytes;
+  program.scratch_bytes = plan.scratch_blocks * Scaling::scratch_window(geometry);
   const auto drafts = fuse(plan);
-  const uint64_t rest = geometry.count - (lowered.rounds - 1) * geometry.window;
-  lowered.last = Scaling(plan, geometry, rest, links, lowered).scale(drafts);
-  if (lowered.rounds > 1) lowered.full = Scaling(plan, geometry, geometry.window, links, lowered).scale(drafts);
-  lowered.fenced = plan.scratch_blocks > 0;
-  const auto offers = [](const Program& program) {
-    return std::any_of(program.ops.begin(), program.ops.end(), [](const Instruction& op) { return op.offers; });
+  LinkTable links(program, traits);
+  const uint64_t rest = geometry.count - (program.rounds - 1) * geometry.window;
+  program.last = Scaling(plan, geometry, rest, links, program).scale(drafts);
+  if (program.rounds > 1) program.full = Scaling(plan, geometry, geometry.window, links, program).scale(drafts);
+  program.fenced = plan.scratch_blocks > 0;
+  const auto offers = [](const WindowProgram& window) {
+    return std::any_of(window.ops.begin(), window.ops.end(),
+                       [](const Instruction& op) { return (op.remote & kOffersDestination) != 0; });
   };
-  lowered.offers = offers(lowered.full) || offers(lowered.last);
-  if (!uses_scratch(lowered.last) && !uses_scratch(lowered.full)) lowered.scratch_bytes = 0;
-  return lowered;
+  program.offers = offers(program.full) || offers(program.last);
+  if (!uses_scratch(program.last) && !uses_scratch(program.full)) program.scratch_bytes = 0;
+  return program;
 }
 
 }  // namespace tutti::exec

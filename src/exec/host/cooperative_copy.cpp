@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/log.hpp"
-#include "exec/host/host_policies.hpp"
+#include "exec/host/remote_access.hpp"
 #include "link/cma.hpp"
 #include "link/host_memory.hpp"
 #include "link/mapped_memory.hpp"
@@ -81,22 +81,23 @@ bool copy_for_reader(OutLink& out) {
 
 }  // namespace
 
-bool copy_for_readers(std::span<OutLink> outs) {
-  return std::any_of(outs.begin(), outs.end(), [](OutLink& out) {
+bool copy_for_readers(OutLink* outs, std::span<const uint32_t> numbers) {
+  return std::any_of(numbers.begin(), numbers.end(), [outs](uint32_t number) {
+    OutLink& out = outs[number];
     return out.acked < out.zcopied && out.cooperative_writer != nullptr && !out.cooperative_writer->stopped &&
            copy_for_reader(out);
   });
 }
 
-void HostReduce::claim_direct_stores(RankState& rank, LaneState& lane, const Instruction& op) {
-  // All offers are found before any is claimed: mapping memory may wait for its owner, and a claim must not wait.
-  uint32_t found = 0;
-  for (uint32_t i = op.outs.begin; i < op.outs.end && found < kMaxDirectStores; ++i) {
-    const uint32_t number = lane.tables->outs[i];
+void HostRemoteAccess::find_direct_stores(RankState& rank, LaneState& lane, const Instruction& op) {
+  lane.direct_stores = 0;
+  for (uint32_t i = op.outs.begin; i < op.outs.end && lane.direct_stores < kMaxDirectStores; ++i) {
+    const uint32_t number = lane.tables->outs[i].link;
     OutLink& out = rank.out[number];
     OfferCopy offered;
     if (out.cooperative_writer == nullptr || out.cooperative_writer->no_direct_stores) continue;
-    if (!HostCooperativeWire::find_early_offer(out, rank.tag ^ op.salt, op.bytes, op.received, offered)) continue;
+    if (!HostCooperativeWire::find_early_offer(out, rank.tag ^ op.salt, op.bytes, op.direct.received, offered))
+      continue;
     bool reachable = false;
     unsigned char* const to = destination(out, offered, reachable);
     if (to == nullptr) {  // permanently, or every fold would try to map that memory again
@@ -104,20 +105,24 @@ void HostReduce::claim_direct_stores(RankState& rank, LaneState& lane, const Ins
       log_info("the memory of rank {} cannot be reached: no direct stores, it copies results itself", out.peer);
       continue;
     }
-    lane.direct_to[found] = to;
-    lane.direct_edges[found] = offered.edges;
-    lane.direct_outs[found++] = number;
-  }
-  lane.direct_stores = 0;
-  for (uint32_t i = 0; i < found; ++i) {
-    if (!HostCooperativeWire::claim_all(rank.out[lane.direct_outs[i]], op.bytes)) continue;
-    lane.direct_to[lane.direct_stores] = lane.direct_to[i];
-    lane.direct_edges[lane.direct_stores] = lane.direct_edges[i];
-    lane.direct_outs[lane.direct_stores++] = lane.direct_outs[i];
+    lane.direct_to[lane.direct_stores] = to;
+    lane.direct_edges[lane.direct_stores] = offered.edges;
+    lane.direct_outs[lane.direct_stores++] = number;
   }
 }
 
-void HostReduce::finish_direct_stores(RankState& rank, LaneState& lane) {
+void HostRemoteAccess::claim_direct_stores(RankState& rank, LaneState& lane, const Instruction& op) {
+  uint32_t claimed = 0;
+  for (uint32_t i = 0; i < lane.direct_stores; ++i) {
+    if (!HostCooperativeWire::claim_all(rank.out[lane.direct_outs[i]], op.bytes)) continue;
+    lane.direct_to[claimed] = lane.direct_to[i];
+    lane.direct_edges[claimed] = lane.direct_edges[i];
+    lane.direct_outs[claimed++] = lane.direct_outs[i];
+  }
+  lane.direct_stores = claimed;
+}
+
+void HostRemoteAccess::finish_direct_stores(RankState& rank, LaneState& lane) {
   for (uint32_t i = 0; i < lane.direct_stores; ++i) HostCooperativeWire::finish(rank.out[lane.direct_outs[i]]);
   lane.direct_stores = 0;
 }

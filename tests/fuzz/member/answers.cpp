@@ -132,7 +132,7 @@ void Answers::answer(Fd fd) {
 Answers::Prepared Answers::honest(const std::string& request) {
   if (control::kind_of(request) == control::Kind::Stream) return {pack(control::Accepted{}), Fd()};
   const auto ask = control::unpack<control::Ask>(request);
-  if (ask.service == "shm-cma") return {pack(control::Reply{"yes"}), Fd()};
+  if (ask.service == "readable") return {pack(control::Reply{"yes"}), Fd()};
   if (ask.service != "shm" && ask.service != "shm-map") return {pack(control::Reply{"no"}), Fd()};
   if (arena_.base() == nullptr) arena_ = transports::Segment::create(kArena);
   std::string answer = bytes_of(RegionAnswer{kMagic, kArena});

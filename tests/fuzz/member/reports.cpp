@@ -22,9 +22,7 @@ json report(const transports::Word& word) {
           {"name", "elsewhere"}};
 }
 
-json conclusion(const std::string& table) {
-  return {{"reading", 1}, {"oversubscribed", false}, {"always", false}, {"table", table}};
-}
+json conclusion(const std::string& table) { return {{"reading", 1}, {"oversubscribed", false}, {"table", table}}; }
 
 /// A row for each collective, with `algorithm` if the collective has it.
 std::string table(const std::string& algorithm, const json& below, const json& window) {

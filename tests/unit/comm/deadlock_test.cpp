@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "control/wait_table.hpp"
 #include "support/scoped_env.hpp"
 #include "support/thread_ranks.hpp"
 #include "tutti/tutti.h"
@@ -38,14 +39,30 @@ class Deadlock : public ::testing::Test {
   void SetUp() override {
     if (!kOnlyOurThreads) GTEST_SKIP() << "what a thread of the sanitizer's will do cannot be known";
   }
+  const test::ScopedEnv patient_{"TUTTI_TIMEOUT", "50"};
 };
 
-/// Ranks create a world of `n`, and from it a pair, ranks 0 and 1 in reverse order; then `body` runs.
-void with_pair(int n, const std::function<LineResult(int rank, tuttiComm_t world, tuttiComm_t pair)>& body,
-               std::vector<LineResult>& report) {
+LineResult of(tuttiResult_t result) { return {result, result == tuttiSuccess ? "" : tuttiGetLastError()}; }
+
+/// What `body` returns on each of two ranks.
+std::vector<LineResult> on_two_ranks(const std::function<LineResult(int rank, tuttiComm_t comm)>& body) {
+  std::vector<tuttiComm_t> comms(2);
+  std::vector<LineResult> report(2);
+  EXPECT_EQ(tuttiCommInitAll(comms.data(), 2), tuttiSuccess);
+  run_ranks(2, [&](int rank) {
+    const auto r = static_cast<size_t>(rank);
+    report[r] = body(rank, comms[r]);
+    tuttiCommDestroy(comms[r]);
+  });
+  return report;
+}
+
+/// What `body` returns on each of `n` ranks, of which ranks 0 and 1 also form a pair, in reverse order.
+std::vector<LineResult> with_pair(
+    int n, const std::function<LineResult(int rank, tuttiComm_t world, tuttiComm_t pair)>& body) {
   std::vector<tuttiComm_t> worlds(static_cast<size_t>(n));
-  report.resize(static_cast<size_t>(n));
-  ASSERT_EQ(tuttiCommInitAll(worlds.data(), n), tuttiSuccess);
+  std::vector<LineResult> report(worlds.size());
+  EXPECT_EQ(tuttiCommInitAll(worlds.data(), n), tuttiSuccess);
   run_ranks(n, [&](int rank) {
     const tuttiComm_t world = worlds[static_cast<size_t>(rank)];
     tuttiComm_t pair = nullptr;
@@ -54,25 +71,18 @@ void with_pair(int n, const std::function<LineResult(int rank, tuttiComm_t world
     if (pair != nullptr) tuttiCommDestroy(pair);
     tuttiCommDestroy(world);
   });
+  return report;
 }
 
-LineResult barrier(tuttiComm_t comm) {
-  const tuttiResult_t result = tuttiBarrier(comm, nullptr);
-  return {result, result == tuttiSuccess ? "" : tuttiGetLastError()};
-}
+LineResult barrier(tuttiComm_t comm) { return of(tuttiBarrier(comm, nullptr)); }
 
 TEST_F(Deadlock, OfTwoCommunicatorsInDifferentOrderFailsEveryRank) {
-  const test::ScopedEnv patient("TUTTI_TIMEOUT", "50");
   const auto start = std::chrono::steady_clock::now();
-  std::vector<LineResult> report;
-  with_pair(
-      3,
-      [](int rank, tuttiComm_t world, tuttiComm_t pair) {
-        barrier(world);
-        const LineResult first = barrier(rank == 0 ? pair : world);
-        return first.result != tuttiSuccess || rank == 2 ? first : barrier(rank == 0 ? world : pair);
-      },
-      report);
+  const auto report = with_pair(3, [](int rank, tuttiComm_t world, tuttiComm_t pair) {
+    barrier(world);
+    const LineResult first = barrier(rank == 0 ? pair : world);
+    return first.result != tuttiSuccess || rank == 2 ? first : barrier(rank == 0 ? world : pair);
+  });
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
   for (const LineResult& one : report) {
     expect_words(one, {"ranks wait for each other, and none of them can go on", "of 3 ranks", "barrier(), call 3",
@@ -81,15 +91,9 @@ TEST_F(Deadlock, OfTwoCommunicatorsInDifferentOrderFailsEveryRank) {
 }
 
 TEST_F(Deadlock, OfTwoReceivesFailsBothRanks) {
-  const test::ScopedEnv patient("TUTTI_TIMEOUT", "50");
-  std::vector<tuttiComm_t> comms(2);
-  ASSERT_EQ(tuttiCommInitAll(comms.data(), 2), tuttiSuccess);
-  LineResult report[2];
-  run_ranks(2, [&](int rank) {
+  const auto report = on_two_ranks([](int rank, tuttiComm_t comm) {
     int data = 0;
-    const tuttiResult_t result = tuttiRecv(&data, 1, tuttiInt32, 1 - rank, comms[static_cast<size_t>(rank)], nullptr);
-    report[rank] = {result, tuttiGetLastError()};
-    tuttiCommDestroy(comms[static_cast<size_t>(rank)]);
+    return of(tuttiRecv(&data, 1, tuttiInt32, 1 - rank, comm, nullptr));
   });
   for (const LineResult& one : report) {
     expect_words(one, {"ranks wait for each other", "waits in recv(count=1, i32, from rank 1), for rank 1, which waits",
@@ -99,24 +103,13 @@ TEST_F(Deadlock, OfTwoReceivesFailsBothRanks) {
 
 /// Rank 0's messages lie unread, since rank 1 is in another call: they let neither continue.
 TEST_F(Deadlock, OfACollectiveAndSentTransfersFailsBothRanks) {
-  const test::ScopedEnv patient("TUTTI_TIMEOUT", "50");
-  std::vector<tuttiComm_t> comms(2);
-  ASSERT_EQ(tuttiCommInitAll(comms.data(), 2), tuttiSuccess);
-  LineResult report[2];
-  run_ranks(2, [&](int rank) {
-    const tuttiComm_t comm = comms[static_cast<size_t>(rank)];
+  const auto report = on_two_ranks([](int rank, tuttiComm_t comm) {
     std::vector<unsigned char> out(5000), in(5000);
-    tuttiResult_t result = tuttiSuccess;
-    if (rank == 0) {
-      EXPECT_EQ(tuttiGroupStart(), tuttiSuccess);
-      EXPECT_EQ(tuttiSend(out.data(), out.size(), tuttiUint8, 1, comm, nullptr), tuttiSuccess);
-      EXPECT_EQ(tuttiRecv(in.data(), in.size(), tuttiUint8, 1, comm, nullptr), tuttiSuccess);
-      result = tuttiGroupEnd();
-    } else {
-      result = tuttiBroadcast(out.data(), in.data(), in.size(), tuttiUint8, 0, comm, nullptr);
-    }
-    report[rank] = {result, tuttiGetLastError()};
-    tuttiCommDestroy(comm);
+    if (rank == 1) return of(tuttiBroadcast(out.data(), in.data(), in.size(), tuttiUint8, 0, comm, nullptr));
+    EXPECT_EQ(tuttiGroupStart(), tuttiSuccess);
+    EXPECT_EQ(tuttiSend(out.data(), out.size(), tuttiUint8, 1, comm, nullptr), tuttiSuccess);
+    EXPECT_EQ(tuttiRecv(in.data(), in.size(), tuttiUint8, 1, comm, nullptr), tuttiSuccess);
+    return of(tuttiGroupEnd());
   });
   for (const LineResult& one : report) {
     expect_words(one, {"ranks wait for each other", "broadcast(count=5000, u8, root=0), call 1",
@@ -126,41 +119,31 @@ TEST_F(Deadlock, OfACollectiveAndSentTransfersFailsBothRanks) {
 
 /// Rank 0's staging memory is full of a message that rank 1 does not receive, since it waits for the next one.
 TEST_F(Deadlock, ThroughFullStagingMemoryFailsBothRanks) {
-  const test::ScopedEnv patient("TUTTI_TIMEOUT", "50"), little("TUTTI_ARENA", "128K");
-  std::vector<tuttiComm_t> comms(2);
-  ASSERT_EQ(tuttiCommInitAll(comms.data(), 2), tuttiSuccess);
-  LineResult report[2];
-  run_ranks(2, [&](int rank) {
-    const tuttiComm_t comm = comms[static_cast<size_t>(rank)];
+  const test::ScopedEnv little("TUTTI_ARENA", "128K");
+  const auto report = on_two_ranks([](int rank, tuttiComm_t comm) {
     std::vector<unsigned char> out(5000), in(5000);
     if (rank == 0) {
       EXPECT_EQ(tuttiSend(out.data(), 1000, tuttiUint8, 1, comm, nullptr), tuttiSuccess);
     }
-    for (size_t count = 100; report[rank].result == tuttiSuccess && count < 5000; count += 10) {
-      report[rank].result = tuttiAllReduce(out.data(), in.data(), count, tuttiUint8, tuttiSum, comm, nullptr);
-      report[rank].words = tuttiGetLastError();
+    LineResult last;
+    for (size_t count = 100; last.result == tuttiSuccess && count < 5000; count += 10) {
+      last = of(tuttiAllReduce(out.data(), in.data(), count, tuttiUint8, tuttiSum, comm, nullptr));
     }
-    tuttiCommDestroy(comm);
+    return last;
   });
   for (const LineResult& one : report) expect_words(one, {"ranks wait for each other", "waits in all_reduce(count="});
+  auto& table = control::WaitTable::of_this_process();
+  EXPECT_TRUE(table.learn(1, table.answer(1, 0, 0, 0, 0), 0).processes.front().waits.empty())
+      << "a call that could not begin has ended, and waits for nobody";
 }
 
 TEST_F(Deadlock, OfASplitAndAReceiveFailsBothRanks) {
-  const test::ScopedEnv patient("TUTTI_TIMEOUT", "50");
-  std::vector<tuttiComm_t> comms(2);
-  ASSERT_EQ(tuttiCommInitAll(comms.data(), 2), tuttiSuccess);
-  LineResult report[2];
-  run_ranks(2, [&](int rank) {
-    const tuttiComm_t comm = comms[static_cast<size_t>(rank)];
+  const auto report = on_two_ranks([](int rank, tuttiComm_t comm) {
     unsigned char data = 0;
     tuttiComm_t part = nullptr;
-    EXPECT_EQ(rank == 0 ? tuttiSend(&data, 1, tuttiUint8, 1, comm, nullptr)
-                        : tuttiRecv(&data, 1, tuttiUint8, 0, comm, nullptr),
-              tuttiSuccess);
-    const tuttiResult_t result =
-        rank == 0 ? tuttiCommSplit(comm, 0, 0, &part) : tuttiRecv(&data, 1, tuttiUint8, 0, comm, nullptr);
-    report[rank] = {result, tuttiGetLastError()};
-    tuttiCommDestroy(comm);
+    const auto receive = [&] { return tuttiRecv(&data, 1, tuttiUint8, 0, comm, nullptr); };
+    EXPECT_EQ(rank == 0 ? tuttiSend(&data, 1, tuttiUint8, 1, comm, nullptr) : receive(), tuttiSuccess);
+    return of(rank == 0 ? tuttiCommSplit(comm, 0, 0, &part) : receive());
   });
   for (const LineResult& one : report) {
     expect_words(one, {"ranks wait for each other", "in split(), call 1", "recv(count=1, u8, from rank 0)"});
@@ -169,17 +152,11 @@ TEST_F(Deadlock, OfASplitAndAReceiveFailsBothRanks) {
 
 /// Ranks 0 and 2 split the world; rank 1 waits for rank 0 in the pair.
 TEST_F(Deadlock, OfASplitAndACallOfAnotherCommunicatorFailsEveryRank) {
-  const test::ScopedEnv patient("TUTTI_TIMEOUT", "50");
-  std::vector<LineResult> report;
-  with_pair(
-      3,
-      [](int rank, tuttiComm_t world, tuttiComm_t pair) {
-        if (rank == 1) return barrier(pair);
-        tuttiComm_t part = nullptr;
-        const tuttiResult_t result = tuttiCommSplit(world, 0, 0, &part);
-        return LineResult{result, result == tuttiSuccess ? "" : tuttiGetLastError()};
-      },
-      report);
+  const auto report = with_pair(3, [](int rank, tuttiComm_t world, tuttiComm_t pair) {
+    if (rank == 1) return barrier(pair);
+    tuttiComm_t part = nullptr;
+    return of(tuttiCommSplit(world, 0, 0, &part));
+  });
   for (const LineResult& one : report) {
     expect_words(one, {"ranks wait for each other, and none of them can go on", "in split(), call 2",
                        "split of communicator", "barrier(), call 1"});
@@ -189,38 +166,30 @@ TEST_F(Deadlock, OfASplitAndACallOfAnotherCommunicatorFailsEveryRank) {
 /// Until rank 1's other thread has made its call, rank 1 may come at any time: no deadlock is reported.
 TEST(NoDeadlock, WhileAThreadOfARankMayStillMakeTheCall) {
   const test::ScopedEnv patient("TUTTI_TIMEOUT", "120");
-  std::vector<LineResult> report;
-  with_pair(
-      2,
-      [](int rank, tuttiComm_t world, tuttiComm_t pair) {
-        if (rank == 0) {
-          const LineResult first = barrier(world);
-          return first.result != tuttiSuccess ? first : barrier(pair);
-        }
-        LineResult late;
-        std::thread other([&] {
-          std::this_thread::sleep_for(std::chrono::seconds(6));  // longer than it takes to find a deadlock
-          late = barrier(world);
-        });
-        const LineResult mine = barrier(pair);
-        other.join();
-        return mine.result != tuttiSuccess ? mine : late;
-      },
-      report);
+  const auto report = with_pair(2, [](int rank, tuttiComm_t world, tuttiComm_t pair) {
+    if (rank == 0) {
+      const LineResult first = barrier(world);
+      return first.result != tuttiSuccess ? first : barrier(pair);
+    }
+    LineResult late;
+    std::thread other([&] {
+      std::this_thread::sleep_for(std::chrono::seconds(6));  // longer than it takes to find a deadlock
+      late = barrier(world);
+    });
+    const LineResult mine = barrier(pair);
+    other.join();
+    return mine.result != tuttiSuccess ? mine : late;
+  });
   for (const LineResult& one : report) EXPECT_EQ(one.result, tuttiSuccess) << one.words;
 }
 
 TEST(NoDeadlock, WhileARankIsOnlySlow) {
   const test::ScopedEnv patient("TUTTI_TIMEOUT", "120");
-  std::vector<LineResult> report;
-  with_pair(
-      3,
-      [](int rank, tuttiComm_t world, tuttiComm_t pair) {
-        if (rank == 2) std::this_thread::sleep_for(std::chrono::seconds(6));
-        const LineResult first = barrier(world);
-        return first.result != tuttiSuccess || rank == 2 ? first : barrier(pair);
-      },
-      report);
+  const auto report = with_pair(3, [](int rank, tuttiComm_t world, tuttiComm_t pair) {
+    if (rank == 2) std::this_thread::sleep_for(std::chrono::seconds(6));
+    const LineResult first = barrier(world);
+    return first.result != tuttiSuccess || rank == 2 ? first : barrier(pair);
+  });
   for (const LineResult& one : report) EXPECT_EQ(one.result, tuttiSuccess) << one.words;
 }
 
@@ -230,22 +199,18 @@ TEST(NoDeadlock, WhileARankComputes) {
   std::mutex mutex;
   std::condition_variable changed;
   bool over = false;
-  std::vector<LineResult> report;
-  with_pair(
-      2,
-      [&](int rank, tuttiComm_t world, tuttiComm_t) {
-        if (rank == 0) {
-          LineResult one = barrier(world);
-          const std::lock_guard lock(mutex);
-          over = true;
-          changed.notify_all();
-          return one;
-        }
-        std::unique_lock lock(mutex);
-        changed.wait_for(lock, std::chrono::seconds(60), [&] { return over; });
-        return LineResult{};
-      },
-      report);
+  const auto report = with_pair(2, [&](int rank, tuttiComm_t world, tuttiComm_t) {
+    if (rank == 0) {
+      LineResult one = barrier(world);
+      const std::lock_guard lock(mutex);
+      over = true;
+      changed.notify_all();
+      return one;
+    }
+    std::unique_lock lock(mutex);
+    changed.wait_for(lock, std::chrono::seconds(60), [&] { return over; });
+    return LineResult{};
+  });
   EXPECT_EQ(report[0].result, tuttiTimeout);
   EXPECT_NE(report[0].words.find("for rank 1, which is in no call that waits for others (does it compute?)"),
             std::string::npos)

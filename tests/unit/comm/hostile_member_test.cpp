@@ -108,7 +108,7 @@ nlohmann::json report() {
           {"routes", nlohmann::json::object()},
           {"name", "elsewhere"}};
 }
-nlohmann::json conclusion() { return {{"reading", 0}, {"oversubscribed", false}, {"always", false}}; }
+nlohmann::json conclusion() { return {{"reading", 0}, {"oversubscribed", false}}; }
 std::string nested(size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); }
 
 TEST(HostileMember, DeeplyNestedReportsAreRejected) {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "support/no_links.hpp"
+#include "support/planner_of.hpp"
 #include "topo/constants.hpp"
 
 namespace tutti::comm {
@@ -18,36 +18,18 @@ using transports::ReadAccess;
 constexpr uint64_t kMessage = 64 << 10, kBlock = 1 << 20;  // bytes
 
 /// Rank 0's planner, for ranks that can read each other's memory as given.
-struct Ranks {
-  Ranks(ReadAccess reading, const char* forced, Rank n = 2) : ranks(n) {
-    const std::vector<std::string> hosts(static_cast<size_t>(n), "here");
-    const Groups groups = groups_of(hosts, "");
-    const select::Setting setting{.ranks = n,
-                                  .groups = groups,
-                                  .staging = arena.staging_bytes(),
-                                  .message = kMessage,
-                                  .forced = select::parse_forced(forced)};
-    planner.agree(select::DecisionTable(setting), {.staging = arena.staging_bytes(), .reading = reading}, groups);
-  }
-  const exec::Lowered& program(Collective collective, uint64_t bytes, const void* in, void* out, Op op = Op::Sum) {
+struct Ranks : PlannerOf {
+  Ranks(ReadAccess reading, const char* forced, Rank n = 2, uint32_t threads = 1)
+      : PlannerOf(n, {.reading = reading, .threads = threads}, forced, kMessage) {}
+  const exec::Program& program(Collective collective, uint64_t bytes, const void* in, void* out, Op op = Op::Sum) {
     const uint64_t count = bytes / sizeof(float);
-    return planner
-        .collective(
-            {.spec = {.collective = collective, .type = DType::F32, .op = op, .count = count}, .in = in, .out = out})
-        .program.lowered;
+    const Call call{
+        .spec = {.collective = collective, .type = DType::F32, .op = op, .count = count}, .in = in, .out = out};
+    return planner.collective(call).program->execution->program();
   }
   uint64_t rounds(Collective collective, Op op = Op::Sum, uint64_t bytes = kBlock) {
     return program(collective, bytes, memory.data(), memory.data() + 1, op).rounds;
   }
-  const Rank ranks;
-  std::vector<unsigned char> memory = std::vector<unsigned char>(2 << 20);
-  link::Arena arena{memory.data(), memory.size(), 1 << 16};
-  exec::NoLinks nowhere{machine_constants().zcopy_from};
-  exec::Links links{nowhere};
-  exec::Staging staging{arena};
-  exec::Execution execution;
-  exec::Backoff backoff;
-  Planner planner{0, ranks, links, staging, execution, backoff};
 };
 
 TEST(Planner, MessagesFitStagingMemoryUnlessAllRanksCanReadDirectly) {
@@ -84,8 +66,9 @@ TEST(Planner, ShortSharedBlocksSentToAllAreStaged) {
   void* const out = memory.allocate(kBlock);
   Ranks ranks(ReadAccess::None, "all_reduce:two_shot,broadcast:one_shot,all_to_all:one_shot");
   const auto shares = [&](Collective collective, uint64_t bytes) {
-    const auto& ops = ranks.program(collective, bytes, in, out).last.ops;
-    return std::count_if(ops.begin(), ops.end(), [](const exec::Instruction& op) { return op.mapped; });
+    const auto& outs = ranks.program(collective, bytes, in, out).last.outs;
+    return std::count_if(outs.begin(), outs.end(),
+                         [](const exec::Out& one) { return one.delivery == exec::Delivery::Mapped; });
   };
   EXPECT_EQ(shares(Collective::AllReduce, (32 << 10) - 4), 0);
   EXPECT_EQ(shares(Collective::AllReduce, 32 << 10), 2) << "the input, and the result";
@@ -99,7 +82,7 @@ TEST(Planner, ShortSharedBlocksSentToAllAreStaged) {
 TEST(Planner, AProgramSaysWhetherItLends) {  // else the call would end while peers still read its memory
   Ranks ranks(ReadAccess::None, "broadcast:one_shot");
   const auto lends = [&](uint64_t bytes) {
-    return ranks.program(Collective::Broadcast, bytes, ranks.memory.data(), ranks.memory.data()).has_zcopy;
+    return ranks.program(Collective::Broadcast, bytes, ranks.memory.data(), ranks.memory.data()).has_zero_copy;
   };
   EXPECT_FALSE(lends(machine_constants().zcopy_from - 4));
   EXPECT_TRUE(lends(machine_constants().zcopy_from));
@@ -108,24 +91,23 @@ TEST(Planner, AProgramSaysWhetherItLends) {  // else the call would end while pe
 TEST(Planner, AllRoundsMoveEqualAmounts) {
   for (const uint64_t bytes : {2 * kMessage, 4 * kMessage, kBlock, kBlock - 4}) {  // windows are a little shorter
     Ranks ranks(ReadAccess::None, "broadcast:one_shot");
-    const exec::Lowered& lowered =
+    const exec::Program& lowered =
         ranks.program(Collective::Broadcast, bytes, ranks.memory.data(), ranks.memory.data());
     EXPECT_GT(lowered.rounds, 1);
     EXPECT_LT(lowered.rounds * lowered.window_bytes - bytes, lowered.rounds * 128) << bytes;
   }
 }
 
-TEST(Planner, ARepeatedCallGetsNewStagingMemoryAfterAReset) {
-  Ranks ranks(ReadAccess::None, "all_reduce:one_shot");
-  const auto generation = [&] {
-    const exec::Lowered& lowered =
-        ranks.program(Collective::AllReduce, 4 << 10, ranks.memory.data(), ranks.memory.data() + kBlock);
-    EXPECT_FALSE(lowered.stages.empty());
-    return lowered.generation;
+TEST(Planner, AWideProgramHasAWindowForEachThread) {
+  Ranks ranks(ReadAccess::Direct, "all_reduce:two_shot", 2, 4);
+  const auto width = [&](uint64_t bytes) {
+    const exec::Program& program =
+        ranks.program(Collective::AllReduce, bytes, ranks.memory.data(), ranks.memory.data() + kBlock);
+    EXPECT_GE(program.rounds, program.width);
+    return program.width;
   };
-  EXPECT_EQ(generation(), ranks.staging.generation());
-  ranks.staging.reset();  // as transfers may do
-  EXPECT_EQ(generation(), ranks.staging.generation());
+  EXPECT_EQ(width(1 << 20), 4u);
+  EXPECT_EQ(width(8), 1u) << "one round";
 }
 
 TEST(Planner, ScaledAndFoldedMessagesAreStaged) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/planner.hpp"
+#include "support/planner_of.hpp"
 #include "support/thread_ranks.hpp"
 #include "tutti/tutti.h"
 
@@ -95,27 +95,9 @@ TEST(RepeatedCalls, AnotherTypeOrOperatorIsAnotherCall) {
   });
 }
 
-struct Nobody final : exec::Connector {
-  link::OutLink connect_out(Rank, uint32_t) override { return {}; }
-  link::InLink connect_in(Rank, uint32_t) override { return {}; }
-};
-
 /// The planner of a communicator of one rank.
-struct Alone {
-  Alone() {
-    const std::vector<std::string> hosts = {"here"};
-    const Groups groups = groups_of(hosts, "");
-    const select::Setting setting{.ranks = 1, .groups = groups, .staging = 1 << 19, .message = 1 << 16};
-    planner.agree(select::DecisionTable(setting), {.staging = arena.staging_bytes()}, groups);
-  }
-  std::vector<unsigned char> memory = std::vector<unsigned char>(1 << 20);
-  link::Arena arena{memory.data(), memory.size()};
-  Nobody nobody;
-  exec::Links links{nobody};
-  exec::Staging staging{arena};
-  exec::Execution execution;
-  exec::Backoff backoff;
-  Planner planner{0, 1, links, staging, execution, backoff};
+struct Alone : PlannerOf {
+  Alone() : PlannerOf(1) {}
 };
 
 Call call_of(const void* in, void* out, uint64_t count) {
@@ -128,8 +110,7 @@ TEST(RepeatedCalls, ReallocatedMemoryIsAnotherRegion) {
   constexpr uint64_t kBytes = 1 << 20;
   void* const first = memory.allocate(kBytes);
   const Call call = call_of(first, first, 8);
-  alone.planner.collective(call);
-  const uint64_t region = alone.planner.input().id;
+  const uint64_t region = alone.planner.collective(call).in_region.id;
   EXPECT_EQ(region, memory.find(first, 1).id);
   memory.release(first);
   void* const second = memory.allocate(kBytes);
@@ -137,10 +118,10 @@ TEST(RepeatedCalls, ReallocatedMemoryIsAnotherRegion) {
     memory.release(second);
     GTEST_SKIP() << "the system gave other addresses";
   }
-  alone.planner.collective(call);
-  EXPECT_EQ(alone.planner.input().id, memory.find(second, 1).id);
-  EXPECT_EQ(alone.planner.output().id, memory.find(second, 1).id);
-  EXPECT_NE(alone.planner.input().id, region);
+  const KnownCall& known = alone.planner.collective(call);
+  EXPECT_EQ(known.in_region.id, memory.find(second, 1).id);
+  EXPECT_EQ(known.out_region.id, memory.find(second, 1).id);
+  EXPECT_NE(known.in_region.id, region);
   memory.release(second);
 }
 
@@ -158,7 +139,7 @@ TEST(RepeatedCalls, AnEvictedProgramIsNotUsed) {
     EXPECT_EQ(alone.planner.was_checked(call(1)), made <= 1024) << made;
     alone.planner.collective(call(count));
   }
-  EXPECT_EQ(alone.planner.collective(call(1)).key.spec, call(1).spec);
+  EXPECT_EQ(alone.planner.collective(call(1)).spec, call(1).spec);
 }
 
 }  // namespace

@@ -1,10 +1,12 @@
 // Two ranks whose last calls differ, though neither receives anything from the other: only leaving reveals it.
 #include <gtest/gtest.h>
 
+#include <latch>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "control/control_thread.hpp"
 #include "tutti/tutti.h"
 
 namespace tutti {
@@ -65,6 +67,22 @@ TEST(Leave, ReportsASendWithoutAReceive) {
   for (int i = 0; i < 2; ++i) EXPECT_EQ(tuttiRecv(&got, 1, tuttiFloat32, 0, comms[1], nullptr), tuttiSuccess);
   const std::string mismatch = destroy_all({comms[0], comms[1]});
   EXPECT_NE(mismatch.find(": rank 0 sent rank 1 3 messages, rank 1 received 2 of them"), std::string::npos) << mismatch;
+}
+
+/// A rank whose call has failed may tell another thread; that rank's destroy() must not succeed then.
+TEST(Leave, RanksOfOneProcessKnowAFailureAtOnce) {
+  tuttiComm_t comms[2];
+  ASSERT_EQ(tuttiCommInitAll(comms, 2), tuttiSuccess) << tuttiGetLastError();
+  std::latch busy(1), over(1);
+  control::ControlThread::get().loop().post([&] {  // no message arrives meanwhile
+    busy.count_down();
+    over.wait();
+  });
+  busy.wait();
+  EXPECT_EQ(tuttiCommAbort(comms[0]), tuttiSuccess);
+  EXPECT_EQ(tuttiCommDestroy(comms[1]), tuttiAborted) << tuttiGetLastError();
+  over.count_down();
+  EXPECT_EQ(tuttiCommDestroy(comms[0]), tuttiAborted) << tuttiGetLastError();
 }
 
 }  // namespace

@@ -77,6 +77,31 @@ TEST_F(Parked, ARunningThreadIsNotParked) {
   runs.join();
 }
 
+TEST_F(Parked, AThreadThatRanBetweenTwoLooksIsSeen) {
+  int turns = 0, wanted = 1;  // under the mutex
+  std::thread turning([&] {
+    std::unique_lock lock(mutex_);
+    while (!over_) {
+      turns = wanted;
+      changed_.notify_all();
+      changed_.wait(lock, [&] { return over_ || turns != wanted; });
+    }
+  });
+  EXPECT_TRUE(become_parked(true));
+  const auto first = look_at_threads(before_), second = look_at_threads(before_);
+  EXPECT_TRUE(first);
+  EXPECT_EQ(first, second) << "it did not run";
+  {
+    std::unique_lock lock(mutex_);
+    ++wanted;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return turns == wanted; });
+  }
+  EXPECT_TRUE(become_parked(true)) << "it sleeps as before";
+  EXPECT_NE(look_at_threads(before_), first);
+  finish(turning);
+}
+
 TEST_F(Parked, AThreadInAJoinIsParked) {
   std::thread joins([&] {
     std::thread waits([&] {

@@ -190,6 +190,17 @@ TEST(RendezvousServer, AListenerOfAnotherProcessThanTheRanksIsNotAsked) {
   }
 }
 
+TEST(RendezvousServer, AProcessThatIsAnotherThanTheRanksIsNotConfirmed) {
+  const Impostor impostor;
+  EXPECT_NO_THROW(impostor.endpoint->confirm_process(0, soon())) << "its own";
+  try {
+    impostor.endpoint->confirm_process(1, soon());
+    FAIL() << "it was confirmed";
+  } catch (const Error& error) {
+    EXPECT_TRUE(contains(error.what(), "process " + std::to_string(getpid()) + " listens there")) << error.what();
+  }
+}
+
 /// The next frame to a rank that is not a Ping.
 template <class M>
 M next(const Fd& fd) {

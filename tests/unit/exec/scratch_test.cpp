@@ -5,7 +5,6 @@
 
 #include "exec/compile/lower.hpp"
 #include "plan/algorithm.hpp"
-#include "support/no_links.hpp"
 
 namespace tutti::exec {
 namespace {
@@ -13,11 +12,10 @@ namespace {
 /// The number of stores to scratch in rank `me`'s program, for large staged messages.
 int64_t scratch_stores(Collective collective, const char* name, Rank ranks, Rank me) {
   const plan::RankPlan plan = plan::generate(*plan::find_algorithm(collective, name), {collective, ranks}, me);
-  NoLinks connector;
-  Links links(connector);
   const uint64_t count = 1 << 20;
-  const Lowered lowered = lower(plan, {.count = count, .window = count, .element_bytes = 4}, links);
-  const auto& segments = lowered.last.segments;
+  const Program program =
+      lower(plan, {.count = count, .window = count, .element_bytes = 4}, [](Rank) { return link::LinkTraits{}; });
+  const auto& segments = program.last.segments;
   return std::count_if(segments.begin(), segments.end(), [](const Segment& s) { return s.to.base == Base::Scratch; });
 }
 

@@ -11,29 +11,17 @@
 #include <vector>
 
 #include "link/host_memory.hpp"
+#include "support/interrupted.hpp"
 
 namespace tutti::link {
 namespace {
+
+using test::Interrupted;
 
 constexpr uint64_t kCma = static_cast<uint64_t>(Route::CmaWrite);
 
 /// The bytes of a message of `tiles` tiles; the tests here do not use its content.
 uint64_t bytes_of(uint64_t tiles) { return tiles * tile_of(1); }
-
-/// Memory whose accesses can be interrupted by a step of the other end.
-struct Interrupted {
-  static inline std::function<void()> interrupt;
-  static void pause() {
-    if (!interrupt) return;
-    const auto now = std::exchange(interrupt, nullptr);  // an interrupt is not interrupted
-    now();
-    interrupt = now;
-  }
-  static uint64_t load_acquire(const uint64_t* word) { return pause(), *word; }
-  static uint64_t load_ordered(const uint64_t* word) { return pause(), *word; }
-  static void store_release(uint64_t* word, uint64_t value) { pause(), *word = value; }
-  static void store_ordered(uint64_t* word, uint64_t value) { pause(), *word = value; }
-};
 
 template <class Memory>
 struct Ends {
@@ -42,7 +30,7 @@ struct Ends {
   std::unique_ptr<LinkMemory> memory = std::make_unique<LinkMemory>();
   CooperativeWriter writer;
   OutLink out{.memory = memory.get(), .cooperative_writer = &writer};
-  InLink in{.memory = memory.get(), .cooperative = true};
+  InLink in{.memory = memory.get()};
   OfferCopy offered;
 
   void publish(uint64_t tiles) {

@@ -11,24 +11,12 @@
 #include <vector>
 
 #include "link/host_memory.hpp"
+#include "support/interrupted.hpp"
 
 namespace tutti::link {
 namespace {
 
-/// Memory whose accesses can be interrupted by a step of the other end.
-struct Interrupted {
-  static inline std::function<void()> interrupt;
-  static void pause() {
-    if (!interrupt) return;
-    const auto now = std::exchange(interrupt, nullptr);  // an interrupt is not interrupted
-    now();
-    interrupt = now;
-  }
-  static uint64_t load_last(const uint64_t* word) { return pause(), *word; }
-  static uint64_t load_ordered(const uint64_t* word) { return pause(), *word; }
-  static void store_release(uint64_t* word, uint64_t value) { pause(), *word = value; }
-  static void store_ordered(uint64_t* word, uint64_t value) { pause(), *word = value; }
-};
+using test::Interrupted;
 
 template <class Memory>
 struct Ends {

@@ -1,5 +1,10 @@
 // The parts of `tutti run` that start no process.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <csignal>
 
 #include "tools/run/binding.hpp"
 #include "tools/run/hosts.hpp"
@@ -78,6 +83,56 @@ TEST(LinePrefixer, LimitsTheLengthOfABufferedLine) {
   LinePrefixer lines("");
   EXPECT_EQ(lines.add(std::string(LinePrefixer::kMaxLine - 1, 'x')), "");
   EXPECT_EQ(lines.add("x").size(), LinePrefixer::kMaxLine + 1);
+}
+
+/// A pipe whose reader reads only when told to.
+struct SlowReader {
+  SlowReader() { EXPECT_EQ(pipe(ends), 0); }
+  ~SlowReader() {
+    close(ends[0]);
+    close(ends[1]);
+  }
+  /// All that is in the pipe.
+  std::string take() {
+    int bytes = 0;
+    ioctl(ends[0], FIONREAD, &bytes);
+    std::string text(static_cast<size_t>(bytes), 0);
+    EXPECT_EQ(read(ends[0], text.data(), text.size()), bytes);
+    return text;
+  }
+  int ends[2];
+};
+
+TEST(Sink, KeepsWhatItsReaderDoesNotTakeYet) {
+  SlowReader reader;
+  Sink sink(reader.ends[1]);
+  std::string all;
+  for (int line = 0; !sink.blocked() && line < 1000000; ++line) {
+    all += "line " + std::to_string(line) + "\n";
+    EXPECT_TRUE(sink.put("line " + std::to_string(line) + "\n"));
+  }
+  const std::string large(300000, 'x');
+  EXPECT_TRUE(sink.put(large));
+  std::string taken;
+  for (int turn = 0; sink.blocked() && turn < 1000; ++turn) {
+    taken += reader.take();
+    EXPECT_TRUE(sink.pump());
+  }
+  EXPECT_EQ(taken + reader.take(), all + large);
+  EXPECT_EQ(fcntl(reader.ends[1], F_GETFL) & O_NONBLOCK, 0) << "others share that descriptor";
+}
+
+TEST(Sink, KnowsThatItsReaderIsGone) {
+  const auto before = std::signal(SIGPIPE, SIG_IGN);
+  SlowReader reader;
+  Sink sink(reader.ends[1]);
+  while (!sink.blocked()) EXPECT_TRUE(sink.put(std::string(10000, 'x')));
+  close(reader.ends[0]);
+  EXPECT_FALSE(sink.pump());
+  EXPECT_FALSE(sink.blocked());
+  EXPECT_FALSE(sink.put("y"));
+  reader.ends[0] = -1;
+  std::signal(SIGPIPE, before);
 }
 
 TEST(Remote, QuotesForTheShell) { EXPECT_EQ(shell_quoted("it's $HOME"), "'it'\\''s $HOME'"); }

@@ -178,8 +178,10 @@ TEST(Launch, ALoopbackMasterAddressMeansOneHost) {
 
 TEST(Launch, RanksOfSeveralHostsUseTheirLaunchersSecret) {
   const auto torchrun = recognise(kTorchrun);
-  EXPECT_EQ(torchrun->store, (StoreAddress{"node1", 29500}));
+  EXPECT_EQ(torchrun->store, (StoreAddress{"node1", 29500, false}));
   EXPECT_EQ(torchrun->secret, "");
+  EXPECT_EQ(recognise(with(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "True"}}))->store,
+            (StoreAddress{"node1", 29500, true}));
   const Variables key{{"OMPI_MCA_orte_precondition_transports", "a2424b0d2bfbe942-6fa0f588984c2537"},
                       {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
                       {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}};

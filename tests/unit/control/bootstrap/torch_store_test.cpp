@@ -138,5 +138,37 @@ TEST(TorchStore, AMissingStoreIsNamed) {
   EXPECT_NE(complaint({"127.0.0.1", port}, 0.05).find("Connection refused"), std::string::npos);
 }
 
+/// An address at which nothing listens.
+StoreAddress missing_store(bool opened_before) {
+  const Fd listener = listen_tcp(0);
+  return {"127.0.0.1", port_of(listener.get()), opened_before};
+}
+
+TEST(TorchStore, OneThatWasOpenedBeforeIsNotWaitedForLong) {
+  try {
+    secret_from_store(missing_store(true), "x", Deadline::in(1000), {.warn_after = 1000, .refused = 0});
+    FAIL() << "there is none";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::PeerFailed);
+    EXPECT_NE(std::string(error.what()).find("is gone"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("Connection refused"), std::string::npos) << error.what();
+  }
+}
+
+TEST(TorchStore, OneThatMayOpenLateIsWaitedForWithAWarning) {
+  const StoreAddress store = missing_store(false);
+  testing::internal::CaptureStderr();
+  try {
+    secret_from_store(store, "x", Deadline::in(0.3), {.warn_after = 0, .refused = 0});
+    FAIL() << "there is none";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::Timeout) << "it gave up: " << error.what();
+  }
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("still waiting for torchrun's store at 127.0.0.1:" + std::to_string(store.port)), log.npos) << log;
+  EXPECT_NE(log.find("TUTTI_KEY"), log.npos) << log;
+  EXPECT_EQ(log.find("still waiting"), log.rfind("still waiting")) << "it is said once";
+}
+
 }  // namespace
 }  // namespace tutti::control

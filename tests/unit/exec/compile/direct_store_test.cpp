@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "exec/compile/direct_store.hpp"
-#include "support/exec_ranks.hpp"
+#include "exec/compile/link_table.hpp"
 
 namespace tutti::exec {
 namespace {
@@ -11,11 +11,12 @@ constexpr uint64_t kBytes = 100;
 
 /// Builds programs of rank 0.
 struct Sketch {
-  Program program;
-  Wires wires;
-  Wired connector{wires, 0};
-  Links links{connector};
-  Geometry geometry{.direct_store_from = kBytes};
+  WindowProgram program;
+  Program whole;
+  link::LinkTraits traits{.out = {.address = true, .cooperative = true}, .in = {.address = true, .cooperative = true}};
+  TraitsOf traits_of = [this](Rank) { return traits; };
+  LinkTable links{whole, traits_of};
+  Geometry geometry{.rules = {.direct_store_from = kBytes}};
 
   Sketch() { program.lanes.push_back({}); }
   void lane() { program.lanes.push_back({end(), end()}); }
@@ -28,8 +29,8 @@ struct Sketch {
     std::vector<Ref> sources(peers.size(), Ref{Base::Message, 0});
     sources.push_back(mine);
     Instruction& op = add(sources, to, peers, readers, kBytes);
-    op.zcopy = true;
-    op.zcopy_at = to;
+    deliver(op, Delivery::Address);
+    op.message = to;
     return op;
   }
   /// Two ranks: each sends half of its input, folds the other half, and gets the first one back.
@@ -38,11 +39,17 @@ struct Sketch {
     fold({1}, {Base::Input, kBytes}, {Base::Output, kBytes}, {1});
     recv(1, {Base::Output, 0});
   }
+  void deliver(const Instruction& op, Delivery how) {
+    for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) program.outs[i].delivery = how;
+  }
   Sketch& mark() {
+    for (Instruction& op : program.ops) op.remote = 0, op.direct = {};
     mark_direct_stores(program, geometry, links);
     return *this;
   }
   const Instruction& op(size_t i) const { return program.ops[i]; }
+  bool offers(size_t i) const { return (op(i).remote & kOffersDestination) != 0; }
+  bool stores(size_t i) const { return (op(i).remote & kStoresDirect) != 0; }
 
  private:
   uint32_t end() const { return static_cast<uint32_t>(program.ops.size()); }
@@ -54,7 +61,7 @@ struct Sketch {
     for (const Rank peer : from) program.arrivals.push_back(links.in(peer, link_lane));
     op.arrivals.end = static_cast<uint32_t>(program.arrivals.size());
     op.outs.begin = static_cast<uint32_t>(program.outs.size());
-    for (const Rank peer : readers) program.outs.push_back(links.out(peer, link_lane));
+    for (const Rank peer : readers) program.outs.push_back({links.out(peer, link_lane), Delivery::Staged});
     op.outs.end = static_cast<uint32_t>(program.outs.size());
     const auto segment = static_cast<uint32_t>(program.segments.size());
     op.segments = {segment, segment + 1};
@@ -70,11 +77,11 @@ TEST(DirectStoreMarks, AFoldIsStoredWhereItIsReceivedUnchanged) {
   Sketch sketch;
   sketch.two_shot();
   sketch.mark();
-  EXPECT_TRUE(sketch.op(1).stores_direct);
-  EXPECT_TRUE(sketch.op(2).offers);
-  EXPECT_EQ(sketch.op(2).ahead, 1u) << "the peer's input comes first";
-  EXPECT_EQ(sketch.op(2).after, 0u);
-  EXPECT_FALSE(sketch.op(0).stores_direct || sketch.op(0).offers || sketch.op(1).offers || sketch.op(2).stores_direct);
+  EXPECT_TRUE(sketch.stores(1));
+  EXPECT_TRUE(sketch.offers(2));
+  EXPECT_EQ(sketch.op(2).direct.ahead, 1u) << "the peer's input comes first";
+  EXPECT_EQ(sketch.op(2).direct.after, 0u);
+  EXPECT_FALSE(sketch.stores(0) || sketch.offers(0) || sketch.offers(1) || sketch.stores(2));
 }
 
 TEST(DirectStoreMarks, InPlaceTheInputMustHaveBeenReceived) {
@@ -82,9 +89,9 @@ TEST(DirectStoreMarks, InPlaceTheInputMustHaveBeenReceived) {
   sketch.geometry.in_place = true;
   sketch.two_shot();
   sketch.mark();
-  EXPECT_TRUE(sketch.op(2).offers);
-  EXPECT_EQ(sketch.op(2).after, 1u);
-  EXPECT_EQ(sketch.op(1).received, 1u);
+  EXPECT_TRUE(sketch.offers(2));
+  EXPECT_EQ(sketch.op(2).direct.after, 1u);
+  EXPECT_EQ(sketch.op(1).direct.received, 1u);
 }
 
 TEST(DirectStoreMarks, AllMessagesOfTheSameBytesCount) {
@@ -95,8 +102,8 @@ TEST(DirectStoreMarks, AllMessagesOfTheSameBytesCount) {
   sketch.send({1}, {Base::Input, 0});
   sketch.send({1}, {Base::Scratch, 0});
   sketch.mark();
-  EXPECT_TRUE(sketch.op(3).offers);
-  EXPECT_EQ(sketch.op(3).after, 4u) << "after one message of scratch, and the sum";
+  EXPECT_TRUE(sketch.offers(3));
+  EXPECT_EQ(sketch.op(3).direct.after, 4u) << "after one message of scratch, and the sum";
 }
 
 TEST(DirectStoreMarks, NothingIsOfferedThatIsReadOrWrittenElsewhere) {
@@ -105,7 +112,7 @@ TEST(DirectStoreMarks, NothingIsOfferedThatIsReadOrWrittenElsewhere) {
     sketch.geometry.in_place = in_place;
     sketch.two_shot();
     more(sketch);
-    return sketch.mark().op(2).offers;
+    return sketch.mark().offers(2);
   };
   EXPECT_TRUE(offers([](Sketch&) {}));
   EXPECT_TRUE(offers([](Sketch& s) { s.send({1}, {Base::Output, kBytes}); })) << "beside it";
@@ -114,8 +121,8 @@ TEST(DirectStoreMarks, NothingIsOfferedThatIsReadOrWrittenElsewhere) {
   EXPECT_FALSE(offers([](Sketch& s) { s.fold({2}, {Base::Output, 99}, {Base::Scratch, 0}, {}); })) << "folded";
   EXPECT_FALSE(offers([](Sketch& s) {
     Instruction& op = s.send({2}, {Base::Scratch, 0});
-    op.zcopy = true;
-    op.zcopy_at = {Base::Output, 99};
+    s.deliver(op, Delivery::Address);
+    op.message = {Base::Output, 99};
   })) << "zero-copy";
   EXPECT_FALSE(offers([](Sketch& s) {
     s.lane();
@@ -141,27 +148,27 @@ TEST(DirectStoreMarks, OneOfferPerLinkAndOnlyAfterMessagesOfEveryRound) {
   sketch.recv(1, {Base::Output, 2 * kBytes});
   sketch.recv(2, {Base::Output, 3 * kBytes});
   sketch.mark();
-  EXPECT_TRUE(sketch.op(2).offers);
-  EXPECT_FALSE(sketch.op(3).offers);
-  EXPECT_TRUE(sketch.op(4).offers) << "another link";
-  EXPECT_EQ(sketch.op(4).ahead, 0u);
+  EXPECT_TRUE(sketch.offers(2));
+  EXPECT_FALSE(sketch.offers(3));
+  EXPECT_TRUE(sketch.offers(4)) << "another link";
+  EXPECT_EQ(sketch.op(4).direct.ahead, 0u);
   sketch.program.ops[0].has_pieces = false;
-  EXPECT_FALSE(sketch.mark().op(2).offers);
+  EXPECT_FALSE(sketch.mark().offers(2));
 }
 
 TEST(DirectStoreMarks, NothingShortOrOutOfReach) {
   Sketch sketch;
   sketch.two_shot();
-  sketch.geometry.direct_store_from = kBytes + 1;
+  sketch.geometry.rules.direct_store_from = kBytes + 1;
   sketch.mark();
-  EXPECT_FALSE(sketch.op(1).stores_direct || sketch.op(2).offers);
-  sketch.geometry.direct_store_from = kBytes;
-  sketch.links.ins()[0].addresses = false;
-  EXPECT_FALSE(sketch.mark().op(2).offers);
+  EXPECT_FALSE(sketch.stores(1) || sketch.offers(2));
+  sketch.geometry.rules.direct_store_from = kBytes;
+  sketch.traits.in = {.mapped = true, .cooperative = true};
+  EXPECT_FALSE(sketch.mark().offers(2));
   sketch.geometry.shared[1] = true;
-  EXPECT_TRUE(sketch.mark().op(2).offers);
-  sketch.links.ins()[0].cooperative = false;
-  EXPECT_FALSE(sketch.mark().op(2).offers);
+  EXPECT_TRUE(sketch.mark().offers(2));
+  sketch.traits.in = {.mapped = true};
+  EXPECT_FALSE(sketch.mark().offers(2));
 }
 
 TEST(DirectStoreMarks, AFoldForSeveralReadersCountsMessagesOfEach) {
@@ -169,30 +176,27 @@ TEST(DirectStoreMarks, AFoldForSeveralReadersCountsMessagesOfEach) {
   sketch.fold({1, 2}, {Base::Input, 0}, {Base::Output, 0}, {1, 2});
   sketch.fold({1}, {Base::Input, kBytes}, {Base::Output, kBytes}, {1, 2});
   sketch.mark();
-  EXPECT_EQ(sketch.op(0).received, 1u);
-  EXPECT_EQ(sketch.op(1).received, 1u) << "two of rank 1, one of rank 2";
+  EXPECT_EQ(sketch.op(0).direct.received, 1u);
+  EXPECT_EQ(sketch.op(1).direct.received, 1u) << "two of rank 1, one of rank 2";
 }
 
 TEST(DirectStoreMarks, ResultsThatAreNotReadAgainGoPastTheCache) {
   Sketch sketch;
   sketch.two_shot();
-  EXPECT_FALSE(sketch.mark().op(1).nontemporal_stores);
+  EXPECT_FALSE(sketch.mark().op(1).direct.nontemporal);
   sketch.geometry.nontemporal = true;
-  EXPECT_TRUE(sketch.mark().op(1).nontemporal_stores);
+  EXPECT_TRUE(sketch.mark().op(1).direct.nontemporal);
   sketch.fold({1, 2}, {Base::Input, 0}, {Base::Output, 3 * kBytes}, {1, 2});
-  EXPECT_FALSE(sketch.mark().op(3).nontemporal_stores) << "one of the two may read it";
+  EXPECT_FALSE(sketch.mark().op(3).direct.nontemporal) << "one of the two may read it";
   sketch.send({2}, {Base::Output, kBytes});
-  EXPECT_FALSE(sketch.mark().op(1).nontemporal_stores);
+  EXPECT_FALSE(sketch.mark().op(1).direct.nontemporal);
 }
 
 TEST(DirectStoreMarks, OnlyFoldsThatAreSentZeroCopy) {
   Sketch sketch;
   sketch.two_shot();
-  sketch.program.ops[1].stage = 0;
-  EXPECT_FALSE(sketch.mark().op(1).stores_direct) << "some reader gets a copy";
-  sketch.program.ops[1].stage = kNone;
-  sketch.program.ops[1].zcopy = false;
-  EXPECT_FALSE(sketch.mark().op(1).stores_direct);
+  sketch.program.ops[1].slot = Slot::Stage;
+  EXPECT_FALSE(sketch.mark().stores(1)) << "some reader gets a copy";
 }
 
 }  // namespace

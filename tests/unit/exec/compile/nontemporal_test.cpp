@@ -5,25 +5,27 @@
 
 #include "exec/compile/lower.hpp"
 #include "plan/algorithm.hpp"
-#include "support/no_links.hpp"
 
 namespace tutti::exec {
 namespace {
 
-constexpr uint64_t kAlways = 0, kNever = link::kNever;  // zero-copy threshold
+constexpr uint64_t kAlways = 0, kNever = link::kNever;  // bytes from which messages are zero-copy
 enum class Stores { None, Some, All };
 
 /// Which stores to the output in rank 1's program go past the cache?
-Stores streamed(Collective collective, const char* name, Rank ranks, uint64_t zcopy_threshold, bool stream = true) {
+Stores streamed(Collective collective, const char* name, Rank ranks, uint64_t zcopy_from, bool stream = true) {
   const plan::RankPlan plan = plan::generate(*plan::find_algorithm(collective, name), {collective, ranks}, 1);
-  NoLinks connector(zcopy_threshold);
-  Links links(connector);
-  const Geometry geometry{.count = 1 << 20, .window = 1 << 20, .element_bytes = 4, .nontemporal = stream};
-  const Lowered lowered = lower(plan, geometry, links);
+  const Geometry geometry{.count = 1 << 20,
+                          .window = 1 << 20,
+                          .element_bytes = 4,
+                          .nontemporal = stream,
+                          .rules = {.address_from = zcopy_from}};
+  const Program program =
+      lower(plan, geometry, [](Rank) { return link::LinkTraits{.out = {.address = true}, .in = {}}; });
   int64_t all = 0, past = 0;
-  for (const Instruction& op : lowered.last.ops) {
-    const auto begin = lowered.last.segments.begin() + op.segments.begin;
-    const bool to_output = std::any_of(begin, lowered.last.segments.begin() + op.segments.end,
+  for (const Instruction& op : program.last.ops) {
+    const auto begin = program.last.segments.begin() + op.segments.begin;
+    const bool to_output = std::any_of(begin, program.last.segments.begin() + op.segments.end,
                                        [](const Segment& s) { return s.to.base == Base::Output; });
     all += to_output ? 1 : 0;
     past += to_output && op.nontemporal ? 1 : 0;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "exec/host/host_policies.hpp"
 #include "exec/host/release_buffers.hpp"
 #include "link/cma.hpp"
+#include "link/mapped_memory.hpp"
 
 namespace tutti::exec {
 namespace {
@@ -30,8 +32,8 @@ struct HostCooperativeCopy : testing::Test {
   std::vector<unsigned char> from = std::vector<unsigned char>(kBytes, 7), to = std::vector<unsigned char>(kBytes);
   link::CooperativeWriter writer;
   link::OutLink out{.memory = memory.get(), .cooperative_writer = &writer};
-  link::InLink in{.memory = memory.get(), .addresses = true, .cooperative = true};
-  Instruction op{.bytes = kBytes, .sources = 1, .cooperative = true};
+  link::InLink in{.memory = memory.get(), .addresses = true};
+  Instruction op{.bytes = kBytes, .sources = 1, .remote = kCooperativeCopy};
   link::CmaGate gate;
   link::Arrival arrival;
   const unsigned char* pointer = nullptr;
@@ -43,7 +45,7 @@ struct HostCooperativeCopy : testing::Test {
     link::Header header;
     EXPECT_EQ(HostWire::poll(in, header, arrival), link::Poll::Ready);
     lane.arrivals = &arrival;
-    lane.pointers = &pointer;
+    lane.operands = &pointer;
     reader.in = &in;
     reader.lanes = &lane;
     reader.lane_count = 1;
@@ -60,14 +62,16 @@ struct HostCooperativeCopy : testing::Test {
   SharedRegion region(uint64_t first, uint64_t up_to) const {
     return {.id = 5, .base = to.data(), .pages = to.data() + first, .pages_end = to.data() + up_to};
   }
-  int read_some(const SharedRegion& region = {}) { return HostReduce::copy_next_tile(in, region, op, to.data(), lane); }
+  int read_some(const SharedRegion& region = {}) {
+    return HostRemoteAccess::copy_next_tile(in, region, op, to.data(), lane);
+  }
   int read_all(const SharedRegion& region = {}) {
     int error = 0;
     do error = read_some(region);
     while (error == 0 && in.cooperative_reader.phase != link::CooperativeReader::Phase::None);
     return error;
   }
-  bool copy() { return copy_for_readers({&out, 1}); }
+  bool copy() { return copy_for_readers(&out, std::array<uint32_t, 1>{0}); }
   /// The reader ends with the whole message, of which the writer has copied a part, or nothing.
   void expect_copied(bool cooperative) {
     EXPECT_EQ(copy(), cooperative);
@@ -177,7 +181,7 @@ TEST(HostDirectStore, LeavesTheEdgesToTheReader) {
       const Ref sources[2] = {{Base::Input, 0}, {Base::Message, 0}};
       LaneState lane;
       lane.arrivals = &arrival;
-      lane.pointers = pointers;
+      lane.operands = pointers;
       lane.direct_stores = readers;
       lane.direct_to[0] = target.data(), lane.direct_to[1] = other.data();
       lane.direct_edges[0] = {1024, 128}, lane.direct_edges[1] = {0, 4096};
@@ -185,9 +189,10 @@ TEST(HostDirectStore, LeavesTheEdgesToTheReader) {
       const Arithmetic how{.fold = fold_function(DType::U32, tutti::Op::Sum), .element_bytes = 4};
       auto* const to = reinterpret_cast<unsigned char*>(sum.data());
       if (readers == 1 && !by_cma) {
-        HostReduce::store_direct(how, op, {.bytes = kCount * 4}, to, lane);
+        HostRemoteAccess::store_direct(how, op, {.bytes = kCount * 4}, to, lane);
       } else {
-        const CmaResult result = HostReduce::run_tiled(how, op, {.bytes = kCount * 4}, to, nullptr, sources, lane);
+        const CmaResult result =
+            HostRemoteAccess::run_tiled(how, op, {.bytes = kCount * 4}, to, nullptr, sources, lane);
         if (result.error == EPERM) GTEST_SKIP() << "the kernel does not permit it here";
         ASSERT_EQ(result.error, 0);
       }
@@ -280,18 +285,18 @@ TEST(HostDirectStoreOutOfReach, IsTriedOnce) {
   link::CooperativeWriter writer{.mappings = &mappings};
   unsigned char arena = 0;
   link::OutLink out{.memory = memory.get(), .arena = &arena, .peer = 1, .cooperative_writer = &writer};
-  link::InLink in{.memory = memory.get(), .cooperative = true};
-  const uint32_t number = 0;
-  const Tables tables{.outs = &number};
+  link::InLink in{.memory = memory.get()};
+  const Out only{0, Delivery::Mapped};
+  const Tables tables{.outs = &only};
   RankState rank;
   rank.out = &out;
   LaneState lane;
   lane.tables = &tables;
-  const Instruction op{.outs = {0, 1}, .bytes = kBytes, .stores_direct = true};
+  const Instruction op{.outs = {0, 1}, .bytes = kBytes, .remote = kStoresDirect};
   for (uint64_t message = 0; message < 3; ++message) {
     const auto shared = static_cast<uint64_t>(link::Route::Mapped);
     HostCooperativeWire::offer(in, link::tiles_of(kBytes), {.route = shared | link::kEarly, .region = 5});
-    HostReduce::claim_direct_stores(rank, lane, op);
+    HostRemoteAccess::find_direct_stores(rank, lane, op);
     EXPECT_EQ(lane.direct_stores, 0u);
     ++out.next, ++in.next;
   }
@@ -312,11 +317,11 @@ TEST(CmaTiles, HoldMoreMessagesThanTheUsualMemory) {
   std::vector<const unsigned char*> pointers(kMessages);
   LaneState lane;
   lane.arrivals = arrivals.data();
-  lane.pointers = pointers.data();
+  lane.operands = pointers.data();
   std::vector<uint32_t> sum(kCount);
   const Instruction op{.arrivals = {0, kMessages}, .bytes = kCount * 4, .sources = kMessages};
   const Arithmetic how{.fold = fold_function(DType::U32, tutti::Op::Sum), .element_bytes = 4};
-  const CmaResult by_cma = HostReduce::run_tiled(
+  const CmaResult by_cma = HostRemoteAccess::run_tiled(
       how, op, {.bytes = kCount * 4}, reinterpret_cast<unsigned char*>(sum.data()), nullptr, sources.data(), lane);
   if (by_cma.error == EPERM) GTEST_SKIP() << "the kernel does not permit it here";
   ASSERT_EQ(by_cma.error, 0);

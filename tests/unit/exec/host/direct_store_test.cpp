@@ -169,11 +169,12 @@ TEST(DirectStore, IsUsedIfTheAlgorithmSaysSo) {
       for (Rank me = 0; me < ranks; ++me) {
         Wires wires;
         Wired connector(wires, me);
-        Links links(connector);
-        const Geometry geometry{.count = 1000, .window = 1000, .element_bytes = 4, .direct_store_from = 1};
-        for (const Instruction& op : lower(plans_of(*algorithm, ranks)(me), geometry, links).last.ops) {
-          offered = offered || op.offers;
-          stored = stored || op.stores_direct;
+        const Geometry geometry{
+            .count = 1000, .window = 1000, .element_bytes = 4, .rules = {.address_from = 0, .direct_store_from = 1}};
+        const auto traits = [&](Rank peer) { return connector.traits(peer); };
+        for (const Instruction& op : lower(plans_of(*algorithm, ranks)(me), geometry, traits).last.ops) {
+          offered = offered || (op.remote & kOffersDestination) != 0;
+          stored = stored || (op.remote & kStoresDirect) != 0;
         }
       }
     }

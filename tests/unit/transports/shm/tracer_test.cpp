@@ -2,6 +2,7 @@
 #include "transports/shm/tracer.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <map>
 #include <vector>
@@ -51,6 +52,58 @@ TEST(Tracer, IsFoundDespiteACycleOfParents) {
   const auto circle = [](int process) { return process == 5 ? 6 : 5; };
   const int others[] = {7};
   EXPECT_EQ(tracer_for(5, others, circle, kMachine), 5);
+}
+
+/// A process of a launcher whose other ranks' processes are 30 and 31; 50 is a process of another session.
+struct UnderYama {
+  static constexpr int kLauncher = 20, kRank = 30, kOtherRank = 31, kSession = 10, kForeign = 50;
+
+  void permit(const std::vector<int>& others, const Confirm& confirm) { permit_cma(others, confirm, yama); }
+
+  std::vector<int> named;
+  Yama yama{.restricts = [] { return true; },
+            .parent_of =
+                [](int process) {
+                  if (process == kLauncher || process == kForeign) return kSession;
+                  return process == getpid() || process == kRank || process == kOtherRank ? kLauncher : 0;
+                },
+            .name =
+                [this](int process) {
+                  named.push_back(process);
+                  return true;
+                },
+            .whole_machine = kMachine};
+};
+
+TEST(Tracer, NobodyIsNamedForAProcessThatIsNotConfirmed) {
+  UnderYama under;
+  under.permit({UnderYama::kRank, UnderYama::kForeign}, [](int process) { return process != UnderYama::kForeign; });
+  EXPECT_EQ(under.named, std::vector{UnderYama::kLauncher}) << "a liar widened the permission to the session";
+}
+
+TEST(Tracer, AProcessIsConfirmedBeforeItIsNamed) {
+  UnderYama under;
+  under.permit({UnderYama::kRank, UnderYama::kOtherRank}, [&](int) {
+    EXPECT_TRUE(under.named.empty());
+    return true;
+  });
+  EXPECT_EQ(under.named, std::vector{UnderYama::kLauncher});
+}
+
+TEST(Tracer, NobodyIsNamedWhenNoneIsConfirmed) {
+  UnderYama under;
+  under.permit({UnderYama::kForeign}, [](int) { return false; });
+  EXPECT_TRUE(under.named.empty());
+}
+
+TEST(Tracer, WhereYamaDoesNotRestrictNobodyIsAsked) {
+  UnderYama under;
+  under.yama.restricts = [] { return false; };
+  under.permit({UnderYama::kRank}, [](int) {
+    ADD_FAILURE();
+    return true;
+  });
+  EXPECT_TRUE(under.named.empty());
 }
 
 }  // namespace

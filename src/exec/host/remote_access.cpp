@@ -1,9 +1,11 @@
-#include "exec/host/host_policies.hpp"
+#include "exec/host/remote_access.hpp"
 
 #include <algorithm>
 #include <memory>
 
+#include "exec/host/host_policies.hpp"
 #include "link/cma.hpp"
+#include "link/mapped_memory.hpp"
 #include "topo/constants.hpp"
 
 namespace tutti::exec {
@@ -30,7 +32,7 @@ void offer(link::InLink& in, const link::SharedRegion& region, const Instruction
   link::Edges edges;
   const auto publish = [&](Route route, uint64_t target, uint64_t id) {
     const uint64_t how = static_cast<uint64_t>(route) | (op.nontemporal ? link::kNontemporal : 0) | flags;
-    HostCooperativeWire::offer(in, link::tiles_of(op.bytes), {how, target, id, ahead, tag, op.after, edges});
+    HostCooperativeWire::offer(in, link::tiles_of(op.bytes), {how, target, id, ahead, tag, op.direct.after, edges});
     in.cooperative_reader.to = to;
     in.cooperative_reader.bytes = op.bytes;
   };
@@ -62,15 +64,15 @@ Part interior(const LaneState& lane, uint32_t i, uint64_t at, uint64_t bytes, ui
 void run_direct(const Arithmetic& how, const Instruction& op, Segment tile, unsigned char* to, LaneState& lane) {
   const uint64_t bytes = tile.bytes, at = tile.at;
   const Part direct = lane.direct_stores > 0 ? interior(lane, 0, at, bytes, op.bytes) : Part{};
-  const bool past = lane.direct_stores == 1 && op.nontemporal_stores;
+  const bool past = lane.direct_stores == 1 && op.direct.nontemporal;
   const uint64_t ends[] = {direct.from, direct.up_to, bytes};
   uint64_t done = 0;
   for (const uint64_t end : ends) {
     tile.bytes = end - done;
     if (tile.bytes == 0) continue;
     unsigned char* const slot = done == direct.from && end == direct.up_to ? lane.direct_to[0] + at + done : nullptr;
-    HostReduce::run({}, how, op, tile, to + done, slot, lane.pointers, past);
-    for (uint32_t k = 0; k < op.sources; ++k) lane.pointers[k] += tile.bytes;
+    HostReduce::run({}, how, op, tile, to + done, slot, lane.operands, past);
+    for (uint32_t k = 0; k < op.sources; ++k) lane.operands[k] += tile.bytes;
     done = end;
   }
 }
@@ -92,7 +94,7 @@ uint32_t messages_of(const Instruction& op) { return op.arrivals.end - op.arriva
 int copy_edges(const link::InLink& in, const Instruction& op, unsigned char* to, const LaneState& lane) {
   const auto& [front, back] = in.cooperative_reader.edges;
   const auto copy = [&](uint64_t at, uint64_t bytes) {
-    const unsigned char* const from = lane.pointers[0] + at;
+    const unsigned char* const from = lane.operands[0] + at;
     if (const int process = lane.arrivals[0].process) return link::cma_read(process, from, to + at, bytes);
     copy_bytes(reinterpret_cast<std::byte*>(to + at), nullptr, reinterpret_cast<const std::byte*>(from), bytes, false);
     return 0;
@@ -108,9 +110,9 @@ link::InLink& arrival_link(RankState& rank, const LaneState& lane, const Instruc
   return rank.in[lane.tables->arrivals[op.arrivals.begin + i]];
 }
 
-}  // namespace
-
-uint32_t HostReduce::begin_reads(RankState& rank, const LaneState& lane, const Instruction& op) {
+/// Called before and after the zero-copy messages of an instruction are read (link/revoke.hpp). The index of a revoked
+/// message, or kNone. In between nothing may wait, nor ask a control thread.
+uint32_t begin_reads(RankState& rank, const LaneState& lane, const Instruction& op) {
   uint32_t refused = kNone;
   for (uint32_t i = 0; i < messages_of(op); ++i) {
     link::InLink& in = arrival_link(rank, lane, op, i);
@@ -119,7 +121,7 @@ uint32_t HostReduce::begin_reads(RankState& rank, const LaneState& lane, const I
   return refused;
 }
 
-uint32_t HostReduce::end_reads(RankState& rank, const LaneState& lane, const Instruction& op) {
+uint32_t end_reads(RankState& rank, const LaneState& lane, const Instruction& op) {
   uint32_t lost = kNone;
   for (uint32_t i = 0; i < messages_of(op); ++i) {
     link::InLink& in = arrival_link(rank, lane, op, i);
@@ -133,15 +135,106 @@ uint32_t HostReduce::end_reads(RankState& rank, const LaneState& lane, const Ins
   return lost;
 }
 
-void HostReduce::store_direct(const Arithmetic& how, const Instruction& op, const Segment& segment, unsigned char* to,
-                              LaneState& lane) {
+Outcome unreadable(RankState& rank, const LaneState& lane, const link::InLink& in, const Instruction& op, int error) {
+  return HostInterpreter::fail(rank, {FaultKind::Unreadable, in.peer, lane.lane, op.step, op.bytes, {}, error});
+}
+
+/// Moves all segments. With direct stores claimed, the result is also stored to `lane.direct_to`, and there is no slot.
+Outcome move_segments(RankState& rank, LaneState& lane, const Instruction& op, unsigned char* slot) {
+  const Tables& tables = *lane.tables;
+  for (uint32_t s = op.segments.begin; s < op.segments.end; ++s) {
+    const Segment& segment = tables.segments[s];
+    const bool elsewhere = set_operands(lane, op, segment, lane.operands);
+    unsigned char* to = segment.to.base == Base::None ? nullptr : address(lane, segment.to);
+    unsigned char* to_slot = slot == nullptr ? nullptr : slot + segment.at;
+    if (!elsewhere && lane.direct_stores == 0) {
+      HostReduce::run({}, rank.arithmetic, op, segment, to, to_slot, lane.operands);
+    } else if (!elsewhere && lane.direct_stores == 1) {
+      HostRemoteAccess::store_direct(rank.arithmetic, op, segment, to, lane);
+    } else {
+      const CmaResult result = HostRemoteAccess::run_tiled(rank.arithmetic, op, segment, to, to_slot,
+                                                           tables.sources + segment.sources, lane);
+      if (result.error != 0)
+        return unreadable(rank, lane, arrival_link(rank, lane, op, result.message), op, result.error);
+    }
+  }
+  return Outcome::Progress;
+}
+
+/// Is it a cooperative copy: is there an offer, or is the message zero-copy from a writer that cooperates?
+bool is_cooperative(RankState& rank, const LaneState& lane, const Instruction& op) {
+  const link::InLink& in = arrival_link(rank, lane, op, 0);
+  const link::Arrival& arrival = lane.arrivals[0];
+  if ((op.remote & kOffersDestination) != 0) {
+    return in.cooperative_reader.phase != link::CooperativeReader::Phase::None;
+  }
+  return (op.remote & kCooperativeCopy) != 0 && (in.addresses || arrival.process != 0 || arrival.region != 0);
+}
+
+/// Copies the next tiles of such a message.
+Outcome copy_tile(RankState& rank, LaneState& lane, const Instruction& op) {
+  const Segment& segment = lane.tables->segments[op.segments.begin];
+  link::InLink& in = arrival_link(rank, lane, op, 0);
+  lane.operands[0] = lane.arrivals[0].data + lane.tables->sources[segment.sources].offset;
+  const int error = HostRemoteAccess::copy_next_tile(in, *rank.shared[static_cast<uint32_t>(segment.to.base)], op,
+                                                     address(lane, segment.to), lane);
+  lane.copying = in.cooperative_reader.phase != link::CooperativeReader::Phase::None;
+  if (error > 0) return unreadable(rank, lane, in, op, error);
+  if (error == 0) return Outcome::Progress;
+  lane.await = Await::Message;
+  lane.peer = in.peer;
+  lane.link_lane = in.link_lane;
+  return Outcome::Waiting;
+}
+
+Outcome move_message(RankState& rank, LaneState& lane, const Instruction& op, unsigned char* slot) {
+  if ((op.remote & kStoresDirect) != 0) {
+    HostRemoteAccess::claim_direct_stores(rank, lane, op);
+    const Outcome outcome = move_segments(rank, lane, op, nullptr);
+    HostRemoteAccess::finish_direct_stores(rank, lane);
+    return outcome;
+  }
+  return is_cooperative(rank, lane, op) ? copy_tile(rank, lane, op) : move_segments(rank, lane, op, slot);
+}
+
+}  // namespace
+
+int HostRemoteAccess::locate(const link::InLink& in, link::Arrival& arrival, uint64_t bytes) {
+  int error = 0;
+  arrival.data = in.mappings->find(arrival.region, arrival.offset, bytes, error);
+  return error;
+}
+
+void HostRemoteAccess::enter_round(RankState& rank, const LaneState& lane) {
+  for (const Instruction* op = lane.next; op != lane.end; ++op) {
+    if ((op->remote & kOffersDestination) == 0) continue;
+    const Ref& to = lane.tables->segments[op->segments.begin].to;
+    offer_direct_store(arrival_link(rank, lane, *op, 0), *rank.shared[static_cast<uint32_t>(to.base)], *op,
+                       address(lane, to), rank.tag ^ op->salt);
+  }
+}
+
+Outcome HostRemoteAccess::move(const HostGroup&, RankState& rank, LaneState& lane, const Instruction& op,
+                               unsigned char* slot) {
+  if ((op.remote & kStoresDirect) != 0) find_direct_stores(rank, lane, op);
+  if ((op.remote & kZeroCopyArrivals) == 0) return move_message(rank, lane, op, slot);
+  const uint32_t refused = begin_reads(rank, lane, op);
+  const Outcome outcome = refused == kNone ? move_message(rank, lane, op, slot) : Outcome::Fault;
+  const uint32_t lost = end_reads(rank, lane, op);
+  if (refused == kNone && (lost == kNone || outcome == Outcome::Fault)) return outcome;
+  const link::InLink& in = arrival_link(rank, lane, op, refused != kNone ? refused : lost);
+  return HostInterpreter::fail(rank, {FaultKind::Revoked, in.peer, lane.lane, op.step, op.bytes, {}, 0});
+}
+
+void HostRemoteAccess::store_direct(const Arithmetic& how, const Instruction& op, const Segment& segment,
+                                    unsigned char* to, LaneState& lane) {
   run_direct(how, op, segment, to, lane);
 }
 
-CmaResult HostReduce::run_tiled(const Arithmetic& how, const Instruction& op, const Segment& segment, unsigned char* to,
-                                unsigned char* slot, const Ref* sources, LaneState& lane) {
+CmaResult HostRemoteAccess::run_tiled(const Arithmetic& how, const Instruction& op, const Segment& segment,
+                                      unsigned char* to, unsigned char* slot, const Ref* sources, LaneState& lane) {
   const bool straight = op.sources == 1 && slot == nullptr && (how.scale == nullptr || segment.raw < 0);
-  if (straight) return {link::cma_read(lane.arrivals[0].process, lane.pointers[0], to, segment.bytes), 0};
+  if (straight) return {link::cma_read(lane.arrivals[0].process, lane.operands[0], to, segment.bytes), 0};
   const uint32_t messages = std::max(1U, messages_of(op));
   const uint64_t most = std::max<uint64_t>(kGrain, machine_constants().cma_tiles / messages / kGrain * kGrain);
   Segment tile = segment;
@@ -154,7 +247,7 @@ CmaResult HostReduce::run_tiled(const Arithmetic& how, const Instruction& op, co
       if (arrival.process == 0) continue;
       const unsigned char* const from = arrival.data + sources[k].offset + done;
       if (const int error = link::cma_read(arrival.process, from, room, tile.bytes)) return {error, message - 1};
-      lane.pointers[k] = room;
+      lane.operands[k] = room;
       room += most;
     }
     tile.at = segment.at + done;
@@ -162,8 +255,8 @@ CmaResult HostReduce::run_tiled(const Arithmetic& how, const Instruction& op, co
       run_direct(how, op, tile, to, lane);
       copy_to_other_readers(op, tile.at, tile.bytes, to, lane);
     } else {
-      run({}, how, op, tile, to, slot, lane.pointers);
-      for (uint32_t k = 0; k < op.sources; ++k) lane.pointers[k] += tile.bytes;  // the CMA ones are set again
+      HostReduce::run({}, how, op, tile, to, slot, lane.operands);
+      for (uint32_t k = 0; k < op.sources; ++k) lane.operands[k] += tile.bytes;  // the CMA ones are set again
     }
     if (to != nullptr) to += tile.bytes;
     if (slot != nullptr) slot += tile.bytes;
@@ -171,16 +264,16 @@ CmaResult HostReduce::run_tiled(const Arithmetic& how, const Instruction& op, co
   return {};
 }
 
-void HostReduce::offer_direct_store(link::InLink& in, const link::SharedRegion& region, const Instruction& op,
-                                    unsigned char* to, uint64_t tag) {
-  if (in.cooperative && (in.addresses || region.id != 0)) offer(in, region, op, to, op.ahead, tag, link::kEarly);
+void HostRemoteAccess::offer_direct_store(link::InLink& in, const link::SharedRegion& region, const Instruction& op,
+                                          unsigned char* to, uint64_t tag) {
+  if (in.addresses || region.id != 0) offer(in, region, op, to, op.direct.ahead, tag, link::kEarly);
 }
 
-int HostReduce::copy_next_tile(link::InLink& in, const link::SharedRegion& region, const Instruction& op,
-                               unsigned char* to, LaneState& lane) {
+int HostRemoteAccess::copy_next_tile(link::InLink& in, const link::SharedRegion& region, const Instruction& op,
+                                     unsigned char* to, LaneState& lane) {
   using Phase = link::CooperativeReader::Phase;
   if (in.cooperative_reader.phase == Phase::None) offer(in, region, op, to, 0, 0, 0);
-  if (op.offers && in.cooperative_reader.phase == Phase::Open)
+  if ((op.remote & kOffersDestination) != 0 && in.cooperative_reader.phase == Phase::Open)
     HostCooperativeWire::close(in);  // the message has come: the writer has used the offer, or will not
   link::Tiles mine;
   switch (HostCooperativeWire::claim_front(in, mine)) {
@@ -194,7 +287,7 @@ int HostReduce::copy_next_tile(link::InLink& in, const link::SharedRegion& regio
   }
   const uint64_t tile = link::tile_of(op.bytes), at = mine.first * tile;
   const uint64_t bytes = std::min(mine.count * tile, op.bytes - at);
-  const unsigned char* const from = lane.pointers[0] + at;
+  const unsigned char* const from = lane.operands[0] + at;
   if (const int process = lane.arrivals[0].process) return link::cma_read(process, from, to + at, bytes);
   copy_bytes(reinterpret_cast<std::byte*>(to + at), nullptr, reinterpret_cast<const std::byte*>(from), bytes,
              op.nontemporal);

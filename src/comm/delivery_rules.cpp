@@ -1,8 +1,7 @@
-#include "comm/delivery_policy.hpp"
+#include "comm/delivery_rules.hpp"
 
 #include <algorithm>
 
-#include "base/env.hpp"
 #include "plan/plan.hpp"
 #include "topo/constants.hpp"
 
@@ -20,23 +19,11 @@ uint64_t bytes_touched(const CallSpec& spec, Rank ranks, Rank near, bool in_plac
   return blocks * spec.count * size_of(spec.type);
 }
 
-/// True if results are stored past the cache: if the call touches more than stays in the cache anyway. Never over the
-/// input of an in-place call.
-bool is_nontemporal(const CallSpec& spec, Rank ranks, Rank near, bool in_place) {
-  const bool stores_elsewhere = spec.collective == Collective::Broadcast || spec.collective == Collective::AllGather ||
-                                spec.collective == Collective::Gather;
-  if (in_place && !stores_elsewhere) return false;
-  return bytes_touched(spec, ranks, near, in_place) >= (spec.collective == Collective::AllReduce
-                                                            ? machine_constants().nontemporal_all_reduce_from
-                                                            : machine_constants().nontemporal_from);
-}
-
 /// True if processes read each other's blocks by CMA: one copy instead of two, but a slower one, and not from the cache
 /// of the core that wrote the block. With fresh data it pays from a certain block size on, which is larger if blocks
 /// are folded (never when oversubscribed). If all ranks read the same blocks, it pays only while all blocks stay in the
 /// cache. In a broadcast both ends copy (link/cooperative_copy.hpp).
 bool reads_by_cma(const CallSpec& spec, Rank ranks, const AgreedCapabilities& agreed) {
-  if (agreed.always_cma) return true;
   const bool oversubscribed = agreed.oversubscribed;
   const uint64_t block = spec.count * size_of(spec.type), all = block * static_cast<uint64_t>(ranks);
   switch (spec.collective) {
@@ -59,10 +46,9 @@ bool reads_by_cma(const CallSpec& spec, Rank ranks, const AgreedCapabilities& ag
 }
 
 /// True if peers read and write a call's buffers in place, if these are shared memory. For small, freshly written
-/// blocks of an all-reduce or broadcast, staging is faster: its cache lines stay in the same place. (If
-/// the data is the same in every call, reading in place takes a third of the time.)
+/// blocks of an all-reduce or broadcast, staging is faster: its cache lines stay in the same place. (If the
+/// data is the same in every call, reading in place takes a third of the time.)
 bool shares_buffers(const CallSpec& spec) {
-  if (env().cma == Cma::Always) return true;
   const uint64_t block = spec.count * size_of(spec.type);
   if (spec.collective == Collective::AllReduce) return block >= machine_constants().mapped_all_reduce_from;
   if (spec.collective == Collective::Broadcast) return block >= machine_constants().mapped_broadcast_from;
@@ -71,12 +57,28 @@ bool shares_buffers(const CallSpec& spec) {
 
 }  // namespace
 
-DeliveryPolicy delivery_policy_for(const CallSpec& spec, Rank ranks, Rank near, const AgreedCapabilities& agreed,
-                                   bool in_place) {
-  return {.pull = reads_by_cma(spec, ranks, agreed),
-          .share = shares_buffers(spec),
-          .direct_store_from = env().cma == Cma::Always ? 1 : machine_constants().zcopy_from,
-          .nontemporal = is_nontemporal(spec, ranks, near, in_place)};
+exec::DeliveryRules delivery_rules_for(const CallSpec& spec, Rank ranks, const AgreedCapabilities& agreed) {
+  const uint64_t zcopy_from = machine_constants().zcopy_from;
+  if (agreed.always_cma) return {.address_from = zcopy_from, .mapped_from = 0, .cma_from = 0, .direct_store_from = 1};
+  return {.address_from = zcopy_from,
+          .mapped_from = shares_buffers(spec) ? zcopy_from : link::kNever,
+          .cma_from = reads_by_cma(spec, ranks, agreed) ? zcopy_from : link::kNever,
+          .direct_store_from = zcopy_from};
+}
+
+exec::DeliveryRules delivery_rules_for_transfers(const AgreedCapabilities& agreed) {
+  return {.address_from = machine_constants().zcopy_from,
+          .cma_from = agreed.always_cma ? 0 : machine_constants().cma_transfer_from};
+}
+
+// Never over the input of an in-place call.
+bool is_nontemporal(const CallSpec& spec, Rank ranks, Rank near, bool in_place) {
+  const bool stores_elsewhere = spec.collective == Collective::Broadcast || spec.collective == Collective::AllGather ||
+                                spec.collective == Collective::Gather;
+  if (in_place && !stores_elsewhere) return false;
+  return bytes_touched(spec, ranks, near, in_place) >= (spec.collective == Collective::AllReduce
+                                                            ? machine_constants().nontemporal_all_reduce_from
+                                                            : machine_constants().nontemporal_from);
 }
 
 }  // namespace tutti::comm

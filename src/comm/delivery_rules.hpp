@@ -1,0 +1,32 @@
+// From how many bytes on each kind of delivery is the fastest, by collective: rules from measurements. The decision
+// for each message follows them in exec/compile/delivery.hpp.
+#pragma once
+
+#include <cstdint>
+
+#include "comm/call.hpp"
+#include "exec/compile/delivery.hpp"
+#include "transports/transport.hpp"
+
+namespace tutti::comm {
+
+/// What the ranks have agreed on. The length of messages depends only on this and on the call.
+struct AgreedCapabilities {
+  uint64_t staging = 0;  ///< bytes, the smallest staging memory of any rank
+  transports::ReadAccess reading =
+      transports::ReadAccess::None;  ///< the weakest access of any rank to another's zero-copy data
+  bool oversubscribed = false;       ///< some ranks share their cores
+  bool always_cma = false;           ///< TUTTI_CMA is "always"
+  uint32_t threads = 1;              ///< that run a wide program on each rank
+};
+
+/// Of a collective. Equal on all ranks; but `cooperative_from`, which is this host's, is left to the caller.
+exec::DeliveryRules delivery_rules_for(const CallSpec& spec, Rank ranks, const AgreedCapabilities& agreed);
+/// Of transfers and vector calls, whose blocks only their two ends know.
+exec::DeliveryRules delivery_rules_for_transfers(const AgreedCapabilities& agreed);
+
+/// True if results are stored past the cache: if the call touches more than stays in the cache anyway. `near`: ranks of
+/// this call on this host.
+bool is_nontemporal(const CallSpec& spec, Rank ranks, Rank near, bool in_place);
+
+}  // namespace tutti::comm

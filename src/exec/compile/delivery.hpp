@@ -1,0 +1,42 @@
+// The one place that decides how a message's bytes reach a reader. It is decided when a program is compiled, from facts
+// that do not change while the program is kept; the interpreter only executes it. (UCX chooses its protocols in the
+// same way: short, bcopy and zcopy.)
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "exec/program.hpp"
+#include "link/link.hpp"
+#include "link/traits.hpp"
+
+namespace tutti::exec {
+
+/// From how many bytes on each kind of zero-copy delivery, and each kind of help between ranks, is used in a call.
+/// Equal on all ranks of the call: they follow from its arguments and from what the ranks have agreed on.
+struct DeliveryRules {
+  uint64_t address_from = link::kNever;
+  uint64_t mapped_from = link::kNever;
+  uint64_t cma_from = link::kNever;
+  uint64_t cooperative_from = link::kNever;   ///< cooperative copies
+  uint64_t direct_store_from = link::kNever;  ///< peers store folds directly into the output
+};
+
+/// What the sender knows of a message.
+struct OutMessage {
+  uint64_t bytes = 0;
+  bool stays = false;   ///< it lies in one piece of memory, unchanged until all its readers are done
+  bool shared = false;  ///< that memory is a SharedRegion, which peers can map
+};
+
+/// Of several kinds that a link supports, the cheapest: inline; mapped; at its address; CMA. Staged where none applies.
+Delivery delivery_of(const OutMessage& message, const link::Access& out, const DeliveryRules& rules);
+/// Why delivery_of() decides so, in words for the user.
+std::string reason_for(const OutMessage& message, const link::Access& out, const DeliveryRules& rules);
+
+/// May a message of `bytes` bytes arrive zero-copy? The writer's delivery_of() is not known in full to its reader.
+bool may_arrive_zero_copy(uint64_t bytes, const link::Access& in, const DeliveryRules& rules);
+
+const char* name_of(Delivery delivery);
+
+}  // namespace tutti::exec

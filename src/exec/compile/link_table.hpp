@@ -1,0 +1,39 @@
+// The links of a program while it is compiled: their numbers, and what they can do.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "exec/compile/lower.hpp"
+
+namespace tutti::exec {
+
+class LinkTable {
+ public:
+  LinkTable(Program& program, const TraitsOf& traits) : program_(program), traits_(traits) {}
+  /// The number of the link to (from) `peer` on `link_lane`; added at first use.
+  uint32_t out(Rank peer, uint32_t link_lane) { return number({peer, link_lane}, out_numbers_, program_.out_links); }
+  uint32_t in(Rank peer, uint32_t link_lane) { return number({peer, link_lane}, in_numbers_, program_.in_links); }
+  Rank reader(uint32_t out) const { return program_.out_links[out].peer; }
+  Rank writer(uint32_t in) const { return program_.in_links[in].peer; }
+  link::Access out_traits(uint32_t out) const { return traits_(reader(out)).out; }
+  link::Access in_traits(uint32_t in) const { return traits_(writer(in)).in; }
+
+ private:
+  using Numbers = std::map<LinkId, uint32_t>;
+  static uint32_t number(const LinkId& link, Numbers& numbers, std::vector<LinkId>& links) {
+    const auto [found, is_new] = numbers.try_emplace(link, static_cast<uint32_t>(links.size()));
+    if (is_new) links.push_back(link);
+    return found->second;
+  }
+
+  Program& program_;
+  const TraitsOf& traits_;
+  Numbers out_numbers_, in_numbers_;
+};
+
+/// The program's stage for messages of `bytes` bytes to these links. A link belongs to one lane, so equal links imply
+/// the same lane.
+uint32_t stage_for(Program& program, const std::vector<uint32_t>& outs, uint64_t bytes);
+
+}  // namespace tutti::exec

@@ -1,0 +1,233 @@
+#include "exec/host/host_executor.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/format.hpp"
+#include "exec/host/cooperative_copy.hpp"
+#include "exec/host/host_policies.hpp"
+#include "exec/host/idle_loop.hpp"
+#include "exec/host/release_buffers.hpp"
+#include "exec/host/stall.hpp"
+#include "exec/host/steps.hpp"
+#include "reduce/float_environment.hpp"
+
+namespace tutti::exec {
+namespace {
+
+constexpr uint32_t kScratchVersions = 4;
+constexpr uint64_t kScratchAlignment = 128;
+
+Arithmetic arithmetic_of(const Reduction* reduction) {
+  if (reduction == nullptr) return {};
+  return {.fold = fold_function(reduction->type, reduction->op),
+          .element_bytes = static_cast<uint32_t>(size_of(reduction->type)),
+          .divide_by = reduction->divide_by,
+          .round_each = reduction->round_each};
+}
+
+}  // namespace
+
+HostExecutor::HostExecutor(Context context)
+    : context_(std::move(context)), links_(*context_.links), staging_(*context_.arena) {}
+
+HostExecutor::~HostExecutor() { stop_ = true; }
+
+std::unique_ptr<Execution> HostExecutor::compile(const plan::RankPlan& plan, const Geometry& geometry,
+                                                 const Reduction* reduction) {
+  const auto traits = [this](Rank peer) { return links_.traits(peer); };
+  auto made = std::make_unique<HostExecution>(lower(plan, geometry, traits), kScratchVersions, arithmetic_of(reduction),
+                                              links_);
+  made->own_stages();
+  return made;
+}
+
+std::unique_ptr<Execution> HostExecutor::compile(const Direct& direct, const Reduction* reduction) {
+  const auto traits = [this](Rank peer) { return links_.traits(peer); };
+  auto made = std::make_unique<HostExecution>(lower_direct(direct, context_.rank, context_.ranks, traits),
+                                              kScratchVersions, arithmetic_of(reduction), links_);
+  made->replicas.front()->use(shared_stages(*made));
+  return made;
+}
+
+void HostExecutor::give_staging(HostExecution& execution) {
+  if (staging_.assign(execution.stages())) return;
+  drain_staging().throw_if_bad();
+  staging_.reset();
+  if (!staging_.assign(execution.stages())) {
+    throw_error(Code::OutOfMemory, "this rank's staging memory is too small for the call; raise TUTTI_ARENA");
+  }
+}
+
+std::vector<Stage*> HostExecutor::shared_stages(const HostExecution& execution) {
+  for (int attempt = 0; attempt < 2; ++attempt) {  // a second time if the staging memory was reset
+    const uint64_t generation = staging_.generation();
+    std::vector<Stage*> stages;
+    for (const StageNeed& need : execution.program().stages) {
+      std::vector<uint32_t> outs;
+      for (const uint32_t out : need.outs) outs.push_back(execution.replicas.front()->outs[out]);
+      const uint64_t bytes = std::max<uint64_t>(link::kStride, std::bit_ceil(need.slot_bytes));
+      auto& stage = shared_stages_[{outs, bytes}];
+      if (stage == nullptr) stage = std::make_unique<OwnedStage>(bytes, outs);
+      OwnedStage* const one = stage.get();
+      if (stage->generation != staging_.generation() && !staging_.assign({&one, 1})) {
+        drain_staging().throw_if_bad();
+        staging_.reset();
+        if (!staging_.assign({&one, 1})) break;
+      }
+      stages.push_back(&stage->stage);
+    }
+    if (generation == staging_.generation() && stages.size() == execution.program().stages.size()) return stages;
+  }
+  throw_error(Code::OutOfMemory, "this rank's staging memory is too small for {} transfers; raise TUTTI_ARENA",
+              execution.program().stages.size());
+}
+
+unsigned char* HostExecutor::scratch_for(const HostExecution& execution) {
+  const uint64_t bytes = execution.scratch_bytes * execution.replicas.size();
+  if (scratch_bytes_ < bytes) {
+    scratch_.reset(new unsigned char[bytes + kScratchAlignment]);  // uninitialised: only what was written is read
+    scratch_begin_ = scratch_.get() + (0 - reinterpret_cast<uintptr_t>(scratch_.get())) % kScratchAlignment;
+    scratch_bytes_ = bytes;
+  }
+  return scratch_begin_;
+}
+
+void HostExecutor::launch(Execution& execution, const Binding& binding) {
+  auto& made = static_cast<HostExecution&>(execution);  // compile() makes no others
+  if (!made.has_memory(staging_.generation())) give_staging(made);
+  unsigned char* scratch = made.scratch_bytes > 0 ? scratch_for(made) : nullptr;
+  for (const auto& replica : made.replicas) {
+    replica->bind(binding, scratch, links_);
+    scratch += made.scratch_bytes;
+  }
+  current_ = &made;
+  done_ = false;
+  if (!status_.ok()) status_ = {};
+  wide_ = made.replicas.size() > 1;
+  if (wide_) launch_shares();
+}
+
+bool HostExecutor::poll() {
+  bool flushed = true;
+  Turn turn = wide_ ? turn_of_share(0) : step(*current_->replicas.front(), *current_, context_.backoff->spins > 0);
+  if (turn.fault != nullptr) end_by_fault(*turn.fault);
+  if (!context_.engines.empty() && status_.ok()) turn.moved = move_engines(flushed) || turn.moved;
+  if (wide_) join_shares(turn);
+  done_ = (turn.done && flushed) || !status_.ok();
+  return turn.moved || done_;
+}
+
+void HostExecutor::end_by_fault(const Replica& replica) { status_ = context_.observer->fault(replica.state.fault); }
+
+bool HostExecutor::move_engines(bool& flushed) {
+  bool moved = false;
+  flushed = true;
+  for (transports::Transport* engine : context_.engines) {
+    bool some = false;
+    Status status = engine->progress(some);
+    moved = moved || some;
+    flushed = flushed && engine->flushed();
+    if (!status.ok()) {
+      status_ = std::move(status);
+      return moved;
+    }
+  }
+  return moved;
+}
+
+void HostExecutor::drain() {
+  Executor* const alone = this;
+  IdleLoop idle(*context_.backoff);
+  while (!done_) poll() ? idle.ended() : idle.turn({&alone, 1});
+  if (!status_.ok()) abort();
+}
+
+void HostExecutor::abort() {
+  done_ = true;
+  if (wide_) {
+    stop_ = true;
+    while (!workers_.done()) nap(50e-6);
+    stop_ = wide_ = false;
+  }
+  for (transports::Transport* engine : context_.engines) engine->stop();
+  release_buffers(links_.outs(), links_.ins(), [this](Rank peer) { return context_.observer->lost(peer); });
+}
+
+void HostExecutor::check_failure() {
+  if (done_ || context_.failed->load(std::memory_order_acquire) == 0) return;
+  status_ = context_.observer->failed();
+  done_ = true;
+}
+
+void HostExecutor::check_stall(double seconds, uint64_t stall_id) {
+  if (done_ || (wide_ && !pause_shares())) return;
+  Fault fault;
+  if (!refresh_counters(links_, fault)) {
+    status_ = context_.observer->fault(fault);
+  } else {
+    Stall stall = stall_of(*current_);
+    stall.seconds = seconds;
+    stall.id = stall_id;
+    stall.links = &links_;
+    stall.engines = !context_.engines.empty();
+    Status status = context_.observer->stalled(stall);
+    if (!status.ok()) status_ = std::move(status);
+  }
+  pause_ = false;
+  done_ = !status_.ok();
+}
+
+bool HostExecutor::sleep(double seconds) {
+  return std::any_of(context_.engines.begin(), context_.engines.end(),
+                     [seconds](transports::Transport* engine) { return engine->sleep(seconds); });
+}
+
+Status HostExecutor::drain_staging() {
+  Waiter waiter(*context_.backoff);
+  double next_check = kFirstStallCheck;
+  const uint64_t stall_id = new_stall_id();
+  for (link::OutLink& out : links_.outs()) {
+    while (out.acked < out.staged) {
+      link::HostWire::refresh(out);
+      if (out.acked >= out.staged) break;
+      bool flushed = false;
+      if (move_engines(flushed)) waiter.progressed();
+      if (!status_.ok()) return status_;
+      if (context_.failed->load(std::memory_order_acquire) != 0) return context_.observer->failed();
+      const double rest = waiter.turn();
+      if (rest == 0) continue;
+      if (waiter.stalled() >= next_check) {
+        next_check = waiter.stalled() + std::min(next_check, kLongestStallInterval);
+        const PeerAwait awaited{out.peer, out.link_lane, Await::Staging};
+        Status status = context_.observer->stalled({.await = Await::Staging,
+                                                    .peer = out.peer,
+                                                    .seconds = waiter.stalled(),
+                                                    .id = stall_id,
+                                                    .all = {awaited},
+                                                    .links = &links_,
+                                                    .engines = !context_.engines.empty()});
+        if (!status.ok()) return status;
+      }
+      nap(rest);
+    }
+  }
+  return {};
+}
+
+void drain_one(std::span<Executor* const> executors, const Backoff& backoff) {
+  IdleLoop idle(backoff);
+  for (bool one_is_done = false; !one_is_done;) {
+    bool moved = false;
+    for (Executor* e : executors) {
+      if (!e->done()) moved = e->poll() || moved;
+      one_is_done = one_is_done || e->done();
+    }
+    moved ? idle.ended() : idle.turn(executors);
+  }
+  for (Executor* e : executors) {
+    if (e->done() && !e->status().ok()) e->abort();
+  }
+}
+
+}  // namespace tutti::exec

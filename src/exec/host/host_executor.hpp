@@ -1,0 +1,96 @@
+// The executor for host memory: runs calls on the calling thread, and wide programs on further threads too.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "exec/executor.hpp"
+#include "exec/host/steps.hpp"
+#include "exec/host/wait.hpp"
+#include "exec/host/workers.hpp"
+#include "exec/observer.hpp"
+#include "transports/transport.hpp"
+
+namespace tutti::exec {
+
+inline constexpr uint32_t kMaxThreads = 64;  ///< of one rank
+
+class HostExecutor final : public Executor {
+ public:
+  /// What it stands on; all of it outlives the executor.
+  struct Context {
+    Rank rank = 0, ranks = 1;
+    Links* links = nullptr;
+    link::Arena* arena = nullptr;
+    std::vector<transports::Transport*> engines;
+    const std::atomic<uint32_t>* failed = nullptr;  ///< non-zero: the communicator has failed
+    Observer* observer = nullptr;
+    const Backoff* backoff = nullptr;
+    uint32_t threads = 1;  ///< that run a wide program
+  };
+  explicit HostExecutor(Context context);
+  ~HostExecutor() override;
+
+  std::unique_ptr<Execution> compile(const plan::RankPlan& plan, const Geometry& geometry,
+                                     const Reduction* reduction) override;
+  std::unique_ptr<Execution> compile(const Direct& direct, const Reduction* reduction) override;
+  void launch(Execution& execution, const Binding& binding) override;
+  bool poll() override;
+  void drain() override;
+  void abort() override;
+  void check_failure() override;
+  void check_stall(double seconds, uint64_t stall_id) override;
+  bool sleep(double seconds) override;
+
+ private:
+  /// A thread's part of a wide call.
+  struct Share {
+    enum State : uint32_t { kRuns, kPaused, kDone };
+    std::atomic<uint32_t> state{kDone};
+    std::atomic<uint64_t> moves{0};  // raised when something has moved
+    const Replica* faulted = nullptr;
+    std::exception_ptr exception;
+  };
+
+  void give_staging(HostExecution& execution);
+  std::vector<Stage*> shared_stages(const HostExecution& execution);
+  Status drain_staging();
+  unsigned char* scratch_for(const HostExecution& execution);
+  void launch_shares();
+  void run_share(uint32_t thread);
+  void pause(Share& share);
+  bool pause_shares();
+  uint32_t shares() const;
+  Turn turn_of_share(uint32_t thread);
+  void join_shares(Turn& turn);
+  bool move_engines(bool& flushed);
+  void end_by_fault(const Replica& replica);
+
+  const Context context_;
+  Links& links_;
+  Staging staging_;
+  HostExecution* current_ = nullptr;
+  std::unique_ptr<unsigned char[]> scratch_;
+  unsigned char* scratch_begin_ = nullptr;  // scratch_, aligned
+  uint64_t scratch_bytes_ = 0;
+  // Stages of direct programs, by out-links and slot size: data that a peer has not read yet stays in place.
+  std::map<std::pair<std::vector<uint32_t>, uint64_t>, std::unique_ptr<OwnedStage>> shared_stages_;
+
+  bool wide_ = false;  // the current call has several replicas
+  std::atomic<bool> stop_{false}, pause_{false};
+  std::array<Share, kMaxThreads> shares_;  // by thread; the calling thread's is not used
+  uint64_t moves_seen_ = 0;
+  Workers workers_;
+};
+
+/// Runs calls until at least one of them is done. The calls that are done and have failed are aborted.
+void drain_one(std::span<Executor* const> executors, const Backoff& backoff);
+
+}  // namespace tutti::exec

@@ -1,0 +1,45 @@
+// What a thread does while none of its calls moves: it waits, and checks for failures and stalls.
+#pragma once
+
+#include <algorithm>
+#include <span>
+
+#include "exec/executor.hpp"
+#include "exec/host/wait.hpp"
+#include "exec/observer.hpp"
+
+namespace tutti::exec {
+
+inline constexpr double kFirstStallCheck = 20e-3;     ///< seconds without progress until the first check of a stall
+inline constexpr double kLongestStallInterval = 1.0;  ///< seconds between checks at most; the interval doubles
+
+class IdleLoop {
+ public:
+  explicit IdleLoop(const Backoff& backoff) : waiter_(backoff) {}
+  /// Something has moved.
+  void ended() {
+    waiter_.progressed();
+    next_check_ = kFirstStallCheck;
+  }
+  /// Nothing has.
+  void turn(std::span<Executor* const> executors) {
+    const double rest = waiter_.turn();
+    for (Executor* e : executors) e->check_failure();
+    if (rest == 0) return;
+    if (waiter_.stalled() >= next_check_) {
+      if (next_check_ == kFirstStallCheck) stall_id_ = new_stall_id();
+      next_check_ = waiter_.stalled() + std::min(next_check_, kLongestStallInterval);
+      for (Executor* e : executors) e->check_stall(waiter_.stalled(), stall_id_);
+    }
+    const bool slept =
+        std::any_of(executors.begin(), executors.end(), [rest](Executor* e) { return !e->done() && e->sleep(rest); });
+    if (!slept) nap(rest);
+  }
+
+ private:
+  Waiter waiter_;
+  double next_check_ = kFirstStallCheck;
+  uint64_t stall_id_ = 0;
+};
+
+}  // namespace tutti::exec

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <cstdint>
+
+namespace tutti::exec {
+
+/// Where a call's buffers lie; it decides which executor runs the call.
+enum class MemoryKind : uint8_t { Host };
+
+}  // namespace tutti::exec

@@ -1,0 +1,54 @@
+// What an executor tells the communicator while a call runs: faults and stalls, which it turns into error texts.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/status.hpp"
+#include "exec/links.hpp"
+#include "exec/state.hpp"
+
+namespace tutti::exec {
+
+/// What a lane needs from a peer before it can continue.
+struct PeerAwait {
+  Rank peer = kNoRank;
+  uint32_t link_lane = 0;  ///< of the link between the two
+  Await await = Await::Nothing;
+  bool operator==(const PeerAwait&) const = default;
+};
+
+/// A stall: nothing moves. The fields up to `rounds` describe one lane.
+struct Stall {
+  Await await = Await::Nothing;
+  Rank peer = kNoRank;
+  uint32_t lane = 0;
+  uint32_t step = 0;
+  uint32_t steps = 0;  ///< instructions of the lane in a round
+  uint64_t round = 0;
+  uint64_t rounds = 0;
+  double seconds = 0;            ///< since the last progress
+  uint64_t id = 0;               ///< of this stall, unique in the process; progress ends a stall
+  std::vector<PeerAwait> all;    ///< the call continues when one of these comes; empty: that is not known
+  const Links* links = nullptr;  ///< with current counters of consumed messages
+  bool engines = false;          ///< the call uses engines: acknowledgements may be under way
+};
+
+/// A stall id that is unique in this process.
+uint64_t new_stall_id();
+
+/// Turns faults and stalls of a call into errors that name the call.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  /// A message or counter was invalid.
+  virtual Status fault(const Fault& fault) = 0;
+  /// Nothing has moved for a while; called repeatedly. An error ends the call.
+  virtual Status stalled(const Stall& stall) = 0;
+  /// The error with which the communicator has failed.
+  virtual Status failed() = 0;
+  /// Is this peer known to have died?
+  virtual bool lost(Rank peer) const = 0;
+};
+
+}  // namespace tutti::exec

@@ -1,0 +1,50 @@
+// A planner without a communicator, for tests that inspect programs and do not run them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "comm/planner.hpp"
+#include "exec/host/host_executor.hpp"
+#include "support/no_links.hpp"
+
+namespace tutti::comm {
+
+/// Rank 0's, of `ranks` ranks of one host.
+struct PlannerOf {
+  explicit PlannerOf(Rank n, const AgreedCapabilities& capabilities = {}, const char* forced = "",
+                     uint64_t message = 64 << 10)
+      : ranks(n) {
+    const std::vector<std::string> hosts(static_cast<size_t>(n), "here");
+    const Groups groups = groups_of(hosts, "");
+    const select::Setting setting{.ranks = n,
+                                  .groups = groups,
+                                  .staging = arena.staging_bytes(),
+                                  .message = message,
+                                  .forced = select::parse_forced(forced)};
+    AgreedCapabilities agreed = capabilities;
+    agreed.staging = arena.staging_bytes();
+    planner.agree(select::DecisionTable(setting), agreed, groups);
+  }
+
+  const Rank ranks;
+  std::vector<unsigned char> memory = std::vector<unsigned char>(2 << 20);
+  link::Arena arena{memory.data(), memory.size(), 1 << 16};
+  exec::NoLinks nowhere{{.out = {.address = true, .mapped = true}, .in = {.address = true, .mapped = true}}};
+  exec::Links links{nowhere};
+  std::atomic<uint32_t> failed{0};
+  exec::Backoff backoff;
+  exec::HostExecutor executor{{.rank = 0,
+                               .ranks = ranks,
+                               .links = &links,
+                               .arena = &arena,
+                               .engines = {},
+                               .failed = &failed,
+                               .observer = nullptr,
+                               .backoff = &backoff}};
+  Planner planner{0, ranks, executor, backoff};
+};
+
+}  // namespace tutti::comm

@@ -1,0 +1,45 @@
+// The rules by which a call's bytes are delivered between ranks that can read each other's memory.
+#include "comm/delivery_rules.hpp"
+
+#include <gtest/gtest.h>
+
+namespace tutti::comm {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+
+bool nontemporal(Collective collective, uint64_t block, Rank ranks = 2, bool in_place = false, Rank near = 0) {
+  return is_nontemporal({.collective = collective, .type = DType::U8, .count = block}, ranks, near > 0 ? near : ranks,
+                        in_place);
+}
+
+TEST(DeliveryRules, NontemporalStoresStartAtTheCacheSizeOfAllRanks) {
+  EXPECT_FALSE(nontemporal(Collective::AllToAll, 4 * kMiB - 1));  // two ranks, two buffers of two blocks each
+  EXPECT_TRUE(nontemporal(Collective::AllToAll, 4 * kMiB));
+  EXPECT_TRUE(nontemporal(Collective::AllToAll, kMiB, 4));
+  EXPECT_FALSE(nontemporal(Collective::AllReduce, 4 * kMiB - 1));
+  EXPECT_TRUE(nontemporal(Collective::AllReduce, 4 * kMiB));
+  EXPECT_TRUE(nontemporal(Collective::AllReduce, 2 * kMiB, 4));
+}
+
+TEST(DeliveryRules, OnlyRanksOfOneHostShareTheCache) {
+  EXPECT_FALSE(nontemporal(Collective::AllReduce, kMiB, 64, false, 4));
+  EXPECT_TRUE(nontemporal(Collective::AllReduce, kMiB, 64, false, 8));
+}
+
+TEST(DeliveryRules, OnlyTheRootTouchesABlockOfEachRank) {
+  EXPECT_FALSE(nontemporal(Collective::Gather, kMiB, 8)) << "16 MiB, not 72";
+  EXPECT_TRUE(nontemporal(Collective::Gather, 2 * kMiB, 8));
+}
+
+TEST(DeliveryRules, InPlaceInputIsNotOverwrittenPastTheCache) {
+  EXPECT_FALSE(nontemporal(Collective::AllReduce, 256 * kMiB, 2, true));
+  EXPECT_FALSE(nontemporal(Collective::AllToAll, 256 * kMiB, 2, true));
+  EXPECT_TRUE(nontemporal(Collective::AllGather, 8 * kMiB, 2, true));
+  EXPECT_FALSE(nontemporal(Collective::AllGather, 8 * kMiB - 1, 2, true));
+  EXPECT_TRUE(nontemporal(Collective::Broadcast, 16 * kMiB, 2, true));
+  EXPECT_FALSE(nontemporal(Collective::Broadcast, 16 * kMiB - 1, 2, true));
+}
+
+}  // namespace
+}  // namespace tutti::comm

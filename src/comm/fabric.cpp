@@ -6,12 +6,12 @@
 #include <map>
 #include <mutex>
 
-#include "base/cores.hpp"
 #include "base/env.hpp"
 #include "base/format.hpp"
 #include "base/log.hpp"
 #include "base/secret.hpp"
 #include "base/spelling.hpp"
+#include "topo/cores.hpp"
 #include "transports/fault/fault.hpp"
 
 namespace tutti::comm {

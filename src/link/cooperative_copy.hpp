@@ -33,6 +33,7 @@
 
 #include "link/host_ends.hpp"
 #include "link/link.hpp"
+#include "topo/constants.hpp"
 
 namespace tutti::link {
 
@@ -48,8 +49,8 @@ inline constexpr uint32_t kCountBits =
 /// Bytes of a tile of a message of `bytes` bytes. Tiles are short, because the end that is done first waits for the
 /// other's last tile, and few enough for kCountBits.
 inline uint64_t tile_of(uint64_t bytes) {
-  constexpr uint64_t kLeast = 32 << 10, kMostTiles = 1 << 12;
-  uint64_t tile = kLeast;
+  constexpr uint64_t kMostTiles = 1 << 12;
+  uint64_t tile = machine_constants().cooperative_tile;
   while (bytes / tile >= kMostTiles) tile *= 2;
   return tile;
 }
@@ -58,9 +59,9 @@ inline uint64_t tiles_of(uint64_t bytes) { return (bytes + tile_of(bytes) - 1) /
 /// How many tiles to claim of `tiles` when `left` are unclaimed: nearly half at first, because with CMA each claim
 /// costs as much as copying many KiB; few towards the end.
 inline uint64_t claim_size(uint64_t tiles, uint64_t left, bool first) {
-  constexpr uint64_t kMost = 32;
+  const uint64_t most = machine_constants().cooperative_claim;
   const uint64_t wanted = first ? tiles * 7 / 16 : left / 3;
-  return wanted < 1 ? 1 : wanted < kMost ? wanted : kMost;
+  return wanted < 1 ? 1 : wanted < most ? wanted : most;
 }
 
 inline constexpr uint64_t kEdgeGrain = 64;  ///< bytes: a multiple of every element size

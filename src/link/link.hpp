@@ -9,8 +9,8 @@
 // them: LinkMemory. Where loads from afar are slow (GPUs, RDMA) they lie with the reader, and the writer *pushes*: the
 // ring and the payload slots in the reader's memory, the counter in the writer's. Each end polls its own memory then.
 //
-// Both ends are plain data, the same for threads, processes and GPUs; what only hosts do is behind a pointer. Transports
-// over a wire (tcp) keep such a ring at each end and move the messages between them.
+// Both ends are plain data, the same for threads, processes and GPUs; what only hosts do is behind a pointer.
+// Transports over a wire (tcp) keep such a ring at each end and move the messages between them.
 #pragma once
 
 #include <cstddef>
@@ -45,7 +45,6 @@ inline constexpr uint64_t kClosed = ~uint64_t{0};  ///< value of `consumed` afte
 /// writer's process, read by CMA (link/cma.hpp). Mapped: in a region that the reader maps (link/mapped_memory.hpp).
 enum class Where : uint16_t { Inline = 1, Offset = 2, Address = 3, Cma = 4, Mapped = 5 };
 
-inline constexpr uint64_t kZcopyFrom = 8192;  ///< bytes; below, staging is cheaper than waiting for the reader
 inline constexpr uint64_t kNever = ~uint64_t{0};
 
 struct HostWriter;  // link/host_ends.hpp

@@ -10,7 +10,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/cores.hpp"
 #include "base/secret.hpp"
 #include "base/shallow_json.hpp"
 #include "comm/call.hpp"
@@ -21,6 +20,7 @@
 #include "link/cooperative_copy.hpp"
 #include "link/host_memory.hpp"
 #include "select/select.hpp"
+#include "topo/cores.hpp"
 #include "transports/tcp/receiver.hpp"
 
 namespace tutti {

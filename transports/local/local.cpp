@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "link/host_ends.hpp"
+#include "topo/constants.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti::transports {
@@ -53,7 +54,7 @@ class Local final : public Transport {
   Reach probe(Rank peer) const override {
     if (wireup_.process_id(peer) != wireup_.process_id(wireup_.rank()))
       return {.ok = false, .why_not = "another process"};
-    return {.ok = true, .alpha = 150e-9, .beta = 1 / 12e9};
+    return {.ok = true, .alpha = machine_constants().local_alpha, .beta = machine_constants().local_beta};
   }
 
   Capabilities capabilities(Rank, const Word&) const override {

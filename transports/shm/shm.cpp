@@ -21,6 +21,7 @@
 #include "link/cma.hpp"
 #include "link/host_ends.hpp"
 #include "link/mapped_memory.hpp"
+#include "topo/constants.hpp"
 #include "transports/shm/segment.hpp"
 #include "transports/shm/tracer.hpp"
 #include "transports/transport.hpp"
@@ -218,7 +219,7 @@ class Shm final : public Transport {
                     &theirs = context_.wireup->process_id(peer);
     if (mine.host != theirs.host) return {.ok = false, .why_not = "another host, or other namespaces of this host"};
     if (!outgoing_) return {.ok = false, .why_not = "this rank's arena is not shared memory"};
-    return {.ok = true, .alpha = 250e-9, .beta = 1 / 10e9};
+    return {.ok = true, .alpha = machine_constants().shm_alpha, .beta = machine_constants().shm_beta};
   }
 
   Capabilities capabilities(Rank peer, const Word& word) const override {

@@ -6,6 +6,7 @@
 #include "exec/host/host_policies.hpp"
 #include "link/cma.hpp"
 #include "link/mapped_memory.hpp"
+#include "topo/constants.hpp"
 
 namespace tutti::exec {
 namespace {
@@ -14,14 +15,13 @@ using link::HostCooperativeWire;
 using link::HostRevokeWire;
 using link::Where;
 
-constexpr uint64_t kTiles = 256 << 10;  // bytes of CMA tiles of all messages: folded while they are in the cache
-constexpr uint64_t kGrain = 4096;       // bytes of a message's tile, at least
+constexpr uint64_t kGrain = 4096;  // bytes of a message's tile, at least
 
 /// Memory for the CMA tiles of `messages` messages.
 unsigned char* tiles(uint32_t messages) {
   thread_local std::unique_ptr<unsigned char[]> memory;
   thread_local uint64_t room = 0;
-  const uint64_t wanted = std::max(kTiles, messages * kGrain);
+  const uint64_t wanted = std::max(machine_constants().cma_tiles, messages * kGrain);
   if (room < wanted) memory.reset(new unsigned char[wanted]), room = wanted;
   return memory.get();
 }
@@ -248,7 +248,7 @@ CmaResult HostRemoteAccess::run_tiled(const Arithmetic& how, const Instruction& 
   const bool straight = op.sources == 1 && slot == nullptr && (how.scale == nullptr || segment.raw < 0);
   if (straight) return {link::cma_read(process_of(lane.arrivals[0]), lane.operands[0], to, segment.bytes), 0};
   const uint32_t messages = std::max(1U, messages_of(op));
-  const uint64_t most = std::max<uint64_t>(kGrain, kTiles / messages / kGrain * kGrain);
+  const uint64_t most = std::max<uint64_t>(kGrain, machine_constants().cma_tiles / messages / kGrain * kGrain);
   Segment tile = segment;
   for (uint64_t done = 0; done < segment.bytes; done += tile.bytes) {
     tile.bytes = std::min(most, segment.bytes - done);

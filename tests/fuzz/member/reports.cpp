@@ -68,7 +68,8 @@ std::string hostile_report(Words& words, const transports::Word& word) {
       break;
     }
     case 4: {
-      const std::string which = words.one_of({"staging", "longest", "cores", "plans", "arena", "name", "word", "routes"}, 64);
+      const std::string which =
+          words.one_of({"staging", "longest", "cores", "plans", "arena", "name", "word", "routes"}, 64);
       said[which] = some_number(words);
       break;
     }

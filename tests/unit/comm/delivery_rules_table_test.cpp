@@ -1,0 +1,135 @@
+// What travels how: the delivery of every collective, size, memory and reader, as the page docs/delivery.md.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "comm/delivery_rules.hpp"
+#include "exec/compile/delivery.hpp"
+#include "plan/plan.hpp"
+
+namespace tutti::comm {
+namespace {
+
+namespace fs = std::filesystem;
+using exec::Delivery;
+
+constexpr uint64_t kMost = 64 << 20;  // bytes
+
+struct Reader {
+  const char* name;
+  link::Access access;
+};
+const std::vector<Reader> kReaders = {{"a thread of the process", {.address = true, .cooperative = true}},
+                                      {"a process", {.mapped = true, .cma = true, .cooperative = true}},
+                                      {"a process, CMA refused", {.mapped = true, .cooperative = true}},
+                                      {"another host, by tcp", {.address = true}},
+                                      {"one that holds the ring", {.push_bytes = kMost}}};
+
+exec::DeliveryRules rules_for(Collective collective, Rank ranks, uint64_t block) {
+  if (collective == Collective::SendRecv) return delivery_rules_for_transfers({});
+  return delivery_rules_for({.collective = collective, .type = DType::U8, .count = block}, ranks, {});
+}
+
+Delivery delivery(Collective collective, Rank ranks, uint64_t block, bool shared, const Reader& reader) {
+  const exec::OutMessage message{.bytes = block, .stays = true, .shared = shared && collective != Collective::SendRecv};
+  return delivery_of(message, reader.access, rules_for(collective, ranks, block));
+}
+
+std::string size_text(uint64_t bytes) {
+  if (bytes >= 1 << 20 && bytes % (1 << 20) == 0) return fmt::format("{} MiB", bytes >> 20);
+  if (bytes >= 1 << 10 && bytes % (1 << 10) == 0) return fmt::format("{} KiB", bytes >> 10);
+  return fmt::format("{} B", bytes);
+}
+
+/// "staged, zcopy from 8 KiB": of messages that are longer than inline ones.
+std::string deliveries(Collective collective, Rank ranks, bool shared, const Reader& reader) {
+  const auto at = [&](uint64_t bytes) { return delivery(collective, ranks, bytes, shared, reader); };
+  Delivery last = at(64);
+  std::string text = exec::name_of(last);
+  for (uint64_t low = 64, high = 128; high <= kMost; low = high, high *= 2) {
+    if (at(high) == last) continue;
+    uint64_t same = low, first = high;  // the first size with another delivery, by bisection
+    while (first - same > 1) {
+      const uint64_t middle = same + (first - same) / 2;
+      (at(middle) == last ? same : first) = middle;
+    }
+    last = at(high);
+    const bool above = size_text(first - 1).ends_with("iB");
+    text +=
+        fmt::format(", {} {} {}", exec::name_of(last), above ? "above" : "from", size_text(above ? first - 1 : first));
+  }
+  return text;
+}
+
+std::string table(Rank ranks, bool shared) {
+  std::string text = "| collective |";
+  for (const Reader& reader : kReaders) text += fmt::format(" {} |", reader.name);
+  text += "\n|---|";
+  for (size_t i = 0; i < kReaders.size(); ++i) text += "---|";
+  for (size_t c = 0; c < kCollectives; ++c) {
+    const auto collective = static_cast<Collective>(c);
+    if (collective == Collective::Barrier) continue;
+    text += fmt::format("\n| {} |", name_of(collective));
+    for (const Reader& reader : kReaders) text += fmt::format(" {} |", deliveries(collective, ranks, shared, reader));
+  }
+  return text + "\n";
+}
+
+std::string page() {
+  return "# What travels how\n\n"
+         "How a message of a block of so many bytes reaches one reader, with the constants that are compiled in\n"
+         "(`src/topo/constants.def`). It holds for messages that lie in one piece of memory which stays unchanged "
+         "until\n"
+         "their readers are done; others are staged or pushed. Up to 40 bytes are inline. "
+         "`src/exec/compile/delivery.hpp` decides it,\n"
+         "by rules of `src/comm/delivery_rules.hpp`; docs/glossary.md has the words. A test prints this page and "
+         "compares "
+         "it.\n\n"
+         "## 2 ranks, any memory\n\n" +
+         table(2, false) + "\n## 2 ranks, memory of tuttiMemAlloc\n\n" + table(2, true) +
+         "\n## 8 ranks, any memory\n\n" + table(8, false) + "\n## 8 ranks, memory of tuttiMemAlloc\n\n" +
+         table(8, true);
+}
+
+TEST(DeliveryRules, HaveTheirTableInTheDocumentation) {
+  const fs::path path = fs::path(TUTTI_SOURCE_DIR) / "docs/delivery.md";
+  std::ifstream file(path);
+  const std::string there{std::istreambuf_iterator<char>(file), {}};
+  if (there == page()) return;
+  const fs::path right = fs::absolute("delivery.md");
+  std::ofstream(right) << page();
+  FAIL() << "docs/delivery.md does not say what the rules do. Copy " << right;
+}
+
+TEST(DeliveryRules, StageWhatDoesNotStay) {
+  for (const Reader& reader : kReaders) {
+    const Delivery copied = reader.access.push_bytes > 0 ? Delivery::Pushed : Delivery::Staged;
+    EXPECT_EQ(
+        delivery_of({.bytes = 1 << 20, .shared = true}, reader.access, rules_for(Collective::AllToAll, 2, 1 << 20)),
+        copied);
+  }
+}
+
+/// A reader must expect every zero-copy message that the writer may send, whatever the writer's memory.
+TEST(DeliveryRules, ReadersExpectWhateverWritersDecide) {
+  for (size_t c = 0; c < kCollectives; ++c) {
+    for (const Reader& reader : kReaders) {
+      for (uint64_t bytes = 1; bytes <= kMost; bytes *= 2) {
+        const auto rules = rules_for(static_cast<Collective>(c), 2, bytes);
+        for (const bool shared : {false, true}) {
+          if (!is_zero_copy(delivery_of({.bytes = bytes, .stays = true, .shared = shared}, reader.access, rules)))
+            continue;
+          EXPECT_TRUE(may_arrive_zero_copy(bytes, reader.access, rules)) << bytes;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tutti::comm

@@ -1,0 +1,104 @@
+// Programs: what lowering fuses, and how it delivers.
+#include "exec/compile/lower.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "plan/algorithm.hpp"
+
+namespace tutti::exec {
+namespace {
+
+/// The number of stores to scratch in rank `me`'s program, for large staged messages.
+int64_t scratch_stores(Collective collective, const char* name, Rank ranks, Rank me) {
+  const plan::RankPlan plan = plan::generate(*plan::find_algorithm(collective, name), {collective, ranks}, me);
+  const uint64_t count = 1 << 20;
+  const Program program =
+      lower(plan, {.count = count, .window = count, .element_bytes = 4}, [](Rank) { return link::LinkTraits{}; });
+  const auto& segments = program.last.segments;
+  return std::count_if(segments.begin(), segments.end(), [](const Segment& s) { return s.to.base == Base::Scratch; });
+}
+
+TEST(LowerScratch, OfARingIsNeverStored) {
+  EXPECT_EQ(scratch_stores(Collective::AllReduce, "ring", 6, 2), 0);
+  EXPECT_EQ(scratch_stores(Collective::ReduceScatter, "ring", 6, 2), 0);
+  EXPECT_EQ(scratch_stores(Collective::Reduce, "chain", 6, 2), 0);
+}
+
+TEST(LowerScratch, OfATreeOnTheWayUpIsNeverStored) {
+  EXPECT_EQ(scratch_stores(Collective::AllReduce, "binomial", 8, 4), 0);
+}
+
+TEST(LowerScratch, ThatIsReadAgainIsStored) {
+  EXPECT_GT(scratch_stores(Collective::ReduceScatter, "recursive_doubling", 8, 4), 0);
+}
+
+Program all_reduce(const char* name, Rank ranks, Rank me, const TraitsOf& traits, uint32_t width = 1) {
+  const plan::RankPlan plan =
+      plan::generate(*plan::find_algorithm(Collective::AllReduce, name), {Collective::AllReduce, ranks}, me);
+  return lower(plan,
+               {.count = 100000, .window = 30000, .element_bytes = 4, .width = width, .rules = {.address_from = 8192}},
+               traits);
+}
+
+TEST(Lower, AsksOnlyForTheTraitsOfPeersItHasLinksTo) {
+  std::set<Rank> asked;
+  const Program program = all_reduce("ring", 8, 3, [&](Rank peer) {
+    asked.insert(peer);
+    return link::LinkTraits{};
+  });
+  EXPECT_EQ(asked, (std::set<Rank>{2, 4}));
+  EXPECT_EQ(program.out_links.size(), 1u);
+  EXPECT_EQ(program.out_links[0].peer, 4);
+  EXPECT_EQ(program.in_links[0].peer, 2);
+}
+
+TEST(Lower, DecidesForEachReader) {  // of a message to two ranks, one reads it in place, the other gets a copy
+  const Program program =
+      all_reduce("two_shot", 3, 0, [](Rank peer) { return link::LinkTraits{.out = {.address = peer == 1}, .in = {}}; });
+  int mixed = 0;
+  for (const Instruction& op : program.full.ops) {
+    if (op.outs.end - op.outs.begin < 2) continue;
+    ++mixed;
+    EXPECT_EQ(op.slot, Slot::Stage);
+    EXPECT_FALSE(op.publishes_first) << "the copy does not exist before the instruction runs";
+    for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) {
+      const Out& out = program.full.outs[i];
+      const bool in_place = program.out_links[out.link].peer == 1;
+      EXPECT_EQ(out.delivery, in_place ? Delivery::Address : Delivery::Staged);
+    }
+  }
+  EXPECT_GT(mixed, 0);
+  EXPECT_TRUE(program.has_zero_copy);
+}
+
+TEST(Lower, PushesToTheFirstReaderAndCopiesForTheOthers) {
+  const Program program =
+      all_reduce("two_shot", 3, 0, [](Rank) { return link::LinkTraits{.out = {.push_bytes = 1 << 20}, .in = {}}; });
+  bool copies = false;
+  for (const Instruction& op : program.full.ops) {
+    if (op.outs.begin == op.outs.end) continue;
+    EXPECT_EQ(op.slot, Slot::Push);
+    EXPECT_EQ(op.push_to, op.outs.begin);
+    EXPECT_EQ(op.push_copies, op.outs.end - op.outs.begin > 1);
+    copies = copies || op.push_copies;
+  }
+  EXPECT_TRUE(copies);
+  EXPECT_TRUE(program.stages.empty());
+}
+
+TEST(Lower, RefusesAMessageThatIsTooLongToPush) {
+  EXPECT_THROW(all_reduce("ring", 3, 0, [](Rank) { return link::LinkTraits{.out = {.push_bytes = 1024}, .in = {}}; }),
+               Error);
+}
+
+TEST(Lower, IsNoWiderThanItHasRounds) {
+  const auto traits = [](Rank) { return link::LinkTraits{}; };
+  EXPECT_EQ(all_reduce("ring", 2, 0, traits, 3).width, 3u);
+  EXPECT_EQ(all_reduce("ring", 2, 0, traits, 64).width, 4u);
+}
+
+}  // namespace
+}  // namespace tutti::exec

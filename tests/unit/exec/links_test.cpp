@@ -1,0 +1,66 @@
+// Links are connected once; staging memory is divided among stages until it is full.
+#include "exec/links.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "support/no_links.hpp"
+
+namespace tutti::exec {
+namespace {
+
+TEST(Links, AreConnectedOnceAndKeepTheirNumbers) {
+  struct Counting : NoLinks {
+    int made = 0;
+    link::OutLink connect_out(Rank peer, uint32_t) override { return ++made, link::OutLink{.peer = peer}; }
+  } connector;
+  Links links(connector);
+  const uint32_t first = links.out({1, 0}), other_lane = links.out({1, 1}), other_peer = links.out({2, 0});
+  EXPECT_EQ(links.out({1, 0}), first);
+  EXPECT_EQ(links.out({1, 1}), other_lane);
+  EXPECT_EQ(connector.made, 3);
+  EXPECT_EQ(links.outs()[other_peer].peer, 2);
+  EXPECT_EQ(links.outs()[other_lane].link_lane, 1u);
+}
+
+struct StagingOfAnArena : testing::Test {
+  std::vector<unsigned char> memory = std::vector<unsigned char>(1 << 20);
+  link::Arena arena{memory.data(), memory.size()};
+  Staging staging{arena};
+};
+
+TEST_F(StagingOfAnArena, GivesStagesThatDoNotOverlap) {
+  OwnedStage one(1000, {0}), two(5000, {0, 1});
+  OwnedStage* const both[] = {&one, &two};
+  ASSERT_TRUE(staging.assign(both));
+  EXPECT_GE(one.stage.slots, link::kSlots);
+  EXPECT_EQ(one.stage.slot_bytes, 1024u) << "whole pairs of cache lines";
+  EXPECT_GE(two.stage.base, one.stage.base + one.stage.slots * one.stage.slot_bytes);
+  EXPECT_LE(two.stage.base + two.stage.slots * two.stage.slot_bytes, arena.staging() + arena.staging_bytes());
+  EXPECT_EQ(two.held.size(), two.stage.slots * 2);
+  EXPECT_EQ(one.generation, staging.generation());
+}
+
+TEST_F(StagingOfAnArena, GivesNothingWhenAllDoNotFit) {
+  OwnedStage small(1000, {0}), large(arena.staging_bytes(), {0});
+  OwnedStage* const both[] = {&small, &large};
+  EXPECT_FALSE(staging.assign(both));
+  EXPECT_EQ(small.stage.base, nullptr);
+}
+
+TEST_F(StagingOfAnArena, IsWholeAgainAfterAReset) {
+  const uint64_t half = arena.staging_bytes() / 2 / link::kFewestSlots / 128 * 128;
+  OwnedStage one(half, {0}), two(half, {0}), three(half, {0});
+  OwnedStage *first = &one, *second = &two, *third = &three;
+  ASSERT_TRUE(staging.assign({&first, 1}));
+  ASSERT_TRUE(staging.assign({&second, 1}));
+  EXPECT_FALSE(staging.assign({&third, 1}));
+  staging.reset();
+  EXPECT_NE(one.generation, staging.generation()) << "its memory is gone";
+  ASSERT_TRUE(staging.assign({&third, 1}));
+  EXPECT_EQ(three.stage.base, one.stage.base);
+}
+
+}  // namespace
+}  // namespace tutti::exec

@@ -64,6 +64,9 @@ class Transport {
     return {};
   }
 
+  /// Bytes of the longest message that its links carry, but for zero-copy ones.
+  virtual uint64_t longest_message() const { return uint64_t{1} << 40; }
+
   /// One end of the link to (from) `peer` on `link_lane`; each end is made once, the other end at any time. Needs no
   /// user thread of the peer. Throws Error; `deadline` bounds the wait for the peer's control thread.
   virtual link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline deadline) = 0;

@@ -207,7 +207,9 @@ Agreement agree(control::Endpoint& endpoint, Fabric& fabric, const Groups& group
   const CoresOfHosts hosts = cores_of_hosts(agreed.reports, endpoint);
   const std::string& my_host = endpoint.process_id(endpoint.rank()).host;
   setting.oversubscription = oversubscription_of(hosts, my_host);
-  agreed.backoff = exec::backoff_for(parse_cores(fabric.report().cores), hosts.at(my_host), core_quota());
+  std::vector<Cores> threads;  // of all ranks of this host, each with the cores that it may run on
+  for (const Cores& cores : hosts.at(my_host)) threads.insert(threads.end(), static_cast<size_t>(env().threads), cores);
+  agreed.backoff = exec::backoff_for(parse_cores(fabric.report().cores), threads, core_quota());
   json conclusions = conclusions_from(agreed.reports, fabric, agreed.backoff.spins == 0);
   if (endpoint.rank() == 0) conclusions["table"] = select::DecisionTable(setting).text();
   const auto all = endpoint.exchange(conclusions.dump(), deadline);

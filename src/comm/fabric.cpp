@@ -175,8 +175,7 @@ void Fabric::make_routes(const plan::Grouping& groups) {
         slowest.alpha = std::max(slowest.alpha, reach.alpha);
         slowest.beta = std::max(slowest.beta, reach.beta);
         slowest.in_place = slowest.in_place && !routes_[static_cast<size_t>(peer)]->is_engine();
-        const uint64_t push_bytes = routes_[static_cast<size_t>(peer)]->capabilities(peer, {}).out.push_bytes;
-        if (push_bytes > 0) report_.longest = std::min(report_.longest, push_bytes);
+        report_.longest = std::min(report_.longest, routes_[static_cast<size_t>(peer)]->longest_message());
         note_route(peer, entry.name, reasons);
         break;
       }
@@ -243,13 +242,13 @@ bool Fabric::is_read_by(Rank peer) {
   if (all_read_) return true;
   const auto known = readers_.find(peer);
   if (known != readers_.end()) return known->second;
-  bool reads = false;
   try {
-    reads = endpoint_.ask(peer, kReadableService, "", Deadline::in(link_timeout_)).bytes == kYes;
+    const bool reads = endpoint_.ask(peer, kReadableService, "", Deadline::in(link_timeout_)).bytes == kYes;
+    return readers_[peer] = reads;
   } catch (const Error& error) {
     log_debug("rank {} does not say whether it can read this process's memory: {}", peer, error.what());
+    return false;
   }
-  return readers_[peer] = reads;
 }
 
 link::LinkTraits Fabric::traits(Rank peer) {

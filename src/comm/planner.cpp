@@ -104,21 +104,26 @@ void Planner::bring_to_front(const ProgramKey& key) {
 /// Bytes of a block that a round moves. All rounds move about as much, since a short last round would be staged while
 /// the others are zero-copy. If every message is certain to be read in its sender's memory, staging memory does not
 /// limit the window: messages are then fewer and longer.
-uint64_t Planner::window_of(const select::Choice& choice, const CallSpec& spec,
-                            const exec::DeliveryRules& rules) const {
+uint64_t Planner::window_of(const select::Choice& choice, const CallSpec& spec, const exec::DeliveryRules& rules,
+                            uint32_t width) const {
   using transports::ReadAccess;
   constexpr uint64_t kGrain = 128;
   const uint64_t block = spec.count * size_of(spec.type);
   const bool read =
       agreed_.reading == ReadAccess::Direct || (agreed_.reading == ReadAccess::Cma && rules.cma_from != link::kNever);
   const bool lent = choice.algorithm->lends && spec.op != Op::PreMulSum && block >= machine_constants().zcopy_from;
-  const uint64_t staged = std::max(kGrain, choice.window / agreed_.threads);  // the threads share the staging memory
+  const uint64_t staged = std::max(kGrain, choice.window / width);  // the threads share the staging memory
   uint64_t most = read && lent ? std::max(choice.window, machine_constants().zcopy_longest) : staged;
-  if (block >= machine_constants().block_per_thread * agreed_.threads)
-    most = std::min(most, block / agreed_.threads);  // a part for each thread
+  if (width > 1) most = std::min(most, block / width);
   if (block <= most) return most;
   const uint64_t rounds = (block + most - 1) / most;
   return ((block + rounds - 1) / rounds + kGrain - 1) / kGrain * kGrain;
+}
+
+/// Threads of this rank that run the call: a short one is done before another thread has woken.
+uint32_t Planner::width_of(const CallSpec& spec) const {
+  const uint64_t parts = spec.count * size_of(spec.type) / machine_constants().block_per_thread;
+  return static_cast<uint32_t>(std::clamp<uint64_t>(parts, 1, agreed_.threads));
 }
 
 Prepared Planner::make(const ProgramKey& key) {
@@ -130,11 +135,12 @@ Prepared Planner::make(const ProgramKey& key) {
   prepared.rules = delivery_rules_for(spec, ranks_, agreed_);
   prepared.rules.cooperative_from = cooperative_from();
   if (!choice.algorithm->direct_stores) prepared.rules.direct_store_from = link::kNever;
-  const uint64_t window = window_of(choice, spec, prepared.rules);
+  const uint32_t width = width_of(spec);
+  const uint64_t window = window_of(choice, spec, prepared.rules, width);
   const exec::Geometry geometry{.count = spec.count,
                                 .window = std::max<uint64_t>(1, window / element),
                                 .element_bytes = element,
-                                .width = agreed_.threads,
+                                .width = width,
                                 .root = spec.root,
                                 .in_place = key.in_place,
                                 .scaled = spec.op == Op::PreMulSum,

@@ -97,7 +97,9 @@ class Planner {
   void look_up(const Call& call, KnownCall& known);
   void bring_to_front(const ProgramKey& key);
   Prepared make(const ProgramKey& key);
-  uint64_t window_of(const select::Choice& choice, const CallSpec& spec, const exec::DeliveryRules& rules) const;
+  uint64_t window_of(const select::Choice& choice, const CallSpec& spec, const exec::DeliveryRules& rules,
+                     uint32_t width) const;
+  uint32_t width_of(const CallSpec& spec) const;
   const plan::RankPlan& plan_for(const plan::Algorithm& algorithm, Rank root);
   Prepared& prepare(exec::Direct direct, const CallSpec& spec);
   uint64_t cooperative_from() const;

@@ -104,7 +104,8 @@ void Stalls::publish(const exec::Stall& stall, const std::string& call) {
                              .process = control::process_key(endpoint_.process_id(on.peer)),
                              .settled = known == settled_.end() ? 0 : known->second});
   }
-  entry.thread = static_cast<pid_t>(syscall(SYS_gettid));
+  entry.threads = stall.threads;
+  entry.threads.push_back(static_cast<pid_t>(syscall(SYS_gettid)));
   entry.links = links_;
   entry.fail = endpoint_.failing();
   control::WaitTable::of_this_process().publish(this, std::move(entry));

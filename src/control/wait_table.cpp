@@ -74,7 +74,7 @@ ProcessWaits WaitTable::own_waits(uint64_t process) {
   for (const auto& [who, own] : own_) {
     Wait& wait = result.waits.emplace_back(own.entry.wait);
     wait.age_ms = milliseconds(seconds_since(own.looked));
-    accounted.push_back(own.entry.thread);
+    accounted.insert(accounted.end(), own.entry.threads.begin(), own.entry.threads.end());
   }
   if (result.waits.empty()) return result;
   if (seconds_since(checked_) > kCheckEvery) {

@@ -28,8 +28,8 @@ class WaitTable {
   using Tickets = std::vector<uint64_t>;
   using Fail = std::function<void(Code code, const std::string& text, const Tickets& tickets)>;
   struct Entry {
-    Wait wait;         ///< its age is not set
-    pid_t thread = 0;  ///< that is in the call
+    Wait wait;                   ///< its age is not set
+    std::vector<pid_t> threads;  ///< that are in the call
     std::vector<LinkCounts> links;
     Fail fail;  ///< fails the communicator
   };

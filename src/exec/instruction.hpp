@@ -57,8 +57,8 @@ struct Out {
 };
 
 /// Where the outgoing message is written: nowhere (all readers read it in its memory), to the lane's buffer for inline
-/// messages, to staging, or to the memory of the reader Instruction::push_to. Other readers to whom it is pushed get
-/// copies of that.
+/// messages, to staging, or to the memory of the one reader to whom it is pushed, Instruction::push_to. Several such
+/// readers get copies of what is in staging or in the rank's own memory.
 enum class Slot : uint8_t { None, Small, Stage, Push };
 
 /// What an instruction does beyond the links' messages: bits, see exec/host/remote_access.hpp.
@@ -90,7 +90,7 @@ struct Instruction {
   Slot slot = Slot::None;
   uint8_t remote = 0;            ///< kZeroCopyArrivals | …
   bool completes = false;        ///< the fold's result is final: averages divide it
-  bool push_copies = false;      ///< the message is pushed to readers beside the slot's
+  bool push_copies = false;      ///< the message is copied to the readers to whom it is pushed
   bool publishes_first = false;  ///< the outgoing message exists before the instruction runs
   bool has_pieces = true;        ///< false: a bare signal, sent in the first round only
   bool nontemporal = false;      ///< the local result is not read again soon: store it past the cache

@@ -164,7 +164,7 @@ struct Interpreter {
       if (poll == link::Poll::Empty) return wait(lane, Await::Message, in);
       FaultKind wrong = FaultKind::None;
       int error = 0;
-      if (poll == link::Poll::Bad) {
+      if (poll == link::Poll::Bad || !is_expected(op, arrival)) {
         wrong = FaultKind::BadHeader;
       } else if (header.tag != (rank.tag ^ op.salt)) {
         wrong = FaultKind::OtherCall;
@@ -180,6 +180,13 @@ struct Interpreter {
       if (lane.arrived == 0) fetch_ahead(rank, lane, op);
     }
     return Outcome::Progress;
+  }
+
+  /// A message in another process's memory comes only where the program expects one: elsewhere it would be read as if
+  /// it were here.
+  TUTTI_HD static bool is_expected(const Instruction& op, const link::Arrival& arrival) {
+    return (op.remote & kZeroCopyArrivals) != 0 ||
+           (arrival.where != link::Where::Cma && arrival.where != link::Where::Mapped);
   }
 
   /// When one message has come, the others probably have too: fetching their lines together is faster than one by one.
@@ -225,15 +232,14 @@ struct Interpreter {
     }
   }
 
-  /// Pushes the message in `slot` to the other readers.
+  /// Pushes the message, which is in `slot` or in the rank's own memory, to readers.
   [[gnu::noinline]] TUTTI_HD static void copy_to_readers(const Group& group, RankState& rank, LaneState& lane,
                                                          const Instruction& op, unsigned char* slot) {
     group.sync();  // the message is complete
+    const unsigned char* const from = slot != nullptr ? slot : address(lane, op.message);
     for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) {
       const Out& to = lane.tables->outs[i];
-      const bool in_slot = op.slot == Slot::Push && i == op.push_to;
-      if (to.delivery == Delivery::Pushed && !in_slot)
-        Reduce::copy(group, link::push_slot(rank.out[to.link]), slot, op.bytes);
+      if (to.delivery == Delivery::Pushed) Reduce::copy(group, link::push_slot(rank.out[to.link]), from, op.bytes);
     }
   }
 

@@ -1,6 +1,8 @@
 // What an executor tells the communicator while a call runs: faults and stalls, which it turns into error texts.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <vector>
 
@@ -31,6 +33,7 @@ struct Stall {
   uint64_t id = 0;               ///< of this stall, unique in the process; progress ends a stall
   std::vector<PeerAwait> all;    ///< the call continues when one of these comes; empty: that is not known
   const Links* links = nullptr;  ///< with current counters of consumed messages
+  std::vector<pid_t> threads;    ///< of the call, beside the calling one
   bool engines = false;          ///< the call uses engines: acknowledgements may be under way
 };
 

@@ -30,6 +30,7 @@ class Fault final : public Transport {
     if (!is_gated(peer)) return {.out = inner.out, .in = inner.in};
     return {.out = {.address = in_process}, .in = inner.in};
   }
+  uint64_t longest_message() const override { return inner_->longest_message(); }
   link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline deadline) override {
     const link::OutLink inner = inner_->connect_out(peer, link_lane, deadline);
     if (!is_gated(peer)) return inner;

@@ -10,6 +10,7 @@ void add_outs(Program& program, WindowProgram& window, LinkTable& links, const s
               const OutMessage& message, const DeliveryRules& rules, Instruction& op) {
   op.outs.begin = static_cast<uint32_t>(window.outs.size());
   bool staged = false;
+  uint32_t pushed = 0;
   for (const uint32_t link : readers) {
     const link::Access out = links.out_traits(link);
     const Delivery delivery = delivery_of(message, out, rules);
@@ -17,10 +18,8 @@ void add_outs(Program& program, WindowProgram& window, LinkTable& links, const s
     if (delivery == Delivery::Inline) op.slot = Slot::Small;
     staged = staged || delivery == Delivery::Staged;
     if (delivery == Delivery::Pushed) {
-      if (op.push_to == kNone)
-        op.slot = Slot::Push, op.push_to = static_cast<uint32_t>(window.outs.size());
-      else
-        op.push_copies = true;
+      ++pushed;
+      op.push_to = static_cast<uint32_t>(window.outs.size());
       if (op.bytes > out.push_bytes) {
         throw_error(Code::Unsupported,
                     "a message of {} bytes to rank {}, whose memory takes {} at a time: lower TUTTI_MESSAGE", op.bytes,
@@ -30,8 +29,9 @@ void add_outs(Program& program, WindowProgram& window, LinkTable& links, const s
     window.outs.push_back({link, delivery});
   }
   op.outs.end = static_cast<uint32_t>(window.outs.size());
-  if (!staged) return;
-  op.push_copies = op.push_to != kNone;
+  op.push_copies = pushed > 1 || (pushed > 0 && staged);
+  if (pushed == 1 && !staged) op.slot = Slot::Push;
+  if (!staged && !(op.push_copies && !message.stays)) return;
   op.slot = Slot::Stage;
   op.stage = stage_for(program, readers, op.bytes);
 }

@@ -110,11 +110,12 @@ void HostExecutor::launch(Execution& execution, const Binding& binding) {
 
 bool HostExecutor::poll() {
   bool flushed = true;
+  const bool joined = !wide_ || workers_.done();  // before engines move: what workers publish later is not flushed yet
   Turn turn = wide_ ? turn_of_share(0) : step(*current_->replicas.front(), *current_, context_.backoff->spins > 0);
   if (turn.fault != nullptr) end_by_fault(*turn.fault);
   if (!context_.engines.empty() && status_.ok()) turn.moved = move_engines(flushed) || turn.moved;
   if (wide_) join_shares(turn);
-  done_ = (turn.done && flushed) || !status_.ok();
+  done_ = (turn.done && joined && flushed) || !status_.ok();
   return turn.moved || done_;
 }
 
@@ -171,10 +172,11 @@ void HostExecutor::check_stall(double seconds, uint64_t stall_id) {
     stall.id = stall_id;
     stall.links = &links_;
     stall.engines = !context_.engines.empty();
+    if (wide_) stall.threads = workers_.threads();
     Status status = context_.observer->stalled(stall);
     if (!status.ok()) status_ = std::move(status);
   }
-  pause_ = false;
+  pause_ = kNoPause;
   done_ = !status_.ok();
 }
 

@@ -50,9 +50,10 @@ class HostExecutor final : public Executor {
   bool sleep(double seconds) override;
 
  private:
-  /// A thread's part of a wide call.
-  struct Share {
-    enum State : uint32_t { kRuns, kPaused, kDone };
+  static constexpr uint32_t kNoPause = 0;
+  /// A worker's part of a wide call.
+  struct alignas(2 * link::kLine) Share {
+    static constexpr uint32_t kRuns = 0, kDone = ~uint32_t{0};  // others: paused, the number of the pause
     std::atomic<uint32_t> state{kDone};
     std::atomic<uint64_t> moves{0};  // raised when something has moved
     const Replica* faulted = nullptr;
@@ -65,7 +66,7 @@ class HostExecutor final : public Executor {
   unsigned char* scratch_for(const HostExecution& execution);
   void launch_shares();
   void run_share(uint32_t thread);
-  void pause(Share& share);
+  void pause(Share& share, uint32_t number);
   bool pause_shares();
   uint32_t shares() const;
   Turn turn_of_share(uint32_t thread);
@@ -84,7 +85,9 @@ class HostExecutor final : public Executor {
   std::map<std::pair<std::vector<uint32_t>, uint64_t>, std::unique_ptr<OwnedStage>> shared_stages_;
 
   bool wide_ = false;  // the current call has several replicas
-  std::atomic<bool> stop_{false}, pause_{false};
+  std::atomic<bool> stop_{false};
+  std::atomic<uint32_t> pause_{kNoPause};
+  uint32_t last_pause_ = 0;
   std::array<Share, kMaxThreads> shares_;  // by thread; the calling thread's is not used
   uint64_t moves_seen_ = 0;
   Workers workers_;

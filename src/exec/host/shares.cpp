@@ -8,7 +8,7 @@
 namespace tutti::exec {
 namespace {
 
-constexpr double kLongestPause = 2e-3;  // seconds to wait until all shares have paused
+constexpr double kLongestPause = 5e-3;  // seconds to wait for each worker; a choice, longer than they sleep
 
 }  // namespace
 
@@ -46,7 +46,8 @@ void HostExecutor::run_share(uint32_t thread) {
     for (Turn turn; !turn.done && turn.fault == nullptr && !stop_.load(std::memory_order_relaxed);) {
       turn = turn_of_share(thread);
       share.faulted = turn.fault;
-      if (pause_.load(std::memory_order_acquire)) pause(share);
+      const uint32_t asked = pause_.load(std::memory_order_acquire);
+      if (asked != kNoPause) pause(share, asked);
       if (turn.moved) {
         share.moves.store(share.moves.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
         waiter.progressed();
@@ -61,20 +62,26 @@ void HostExecutor::run_share(uint32_t thread) {
   share.state.store(Share::kDone, std::memory_order_release);
 }
 
-void HostExecutor::pause(Share& share) {
-  share.state.store(Share::kPaused, std::memory_order_release);
-  while (pause_.load(std::memory_order_acquire) && !stop_.load(std::memory_order_relaxed)) nap(50e-6);
+/// States are numbers of pauses: a worker is paused if it says the number of the current one.
+void HostExecutor::pause(Share& share, uint32_t number) {
+  share.state.store(number, std::memory_order_release);
+  while (pause_.load(std::memory_order_acquire) == number && !stop_.load(std::memory_order_relaxed)) nap(50e-6);
   share.state.store(Share::kRuns, std::memory_order_relaxed);
 }
 
-/// Stops all shares between two steps, so that the caller may look at their state. False: one is in a long step.
+/// Stops all workers between two steps, so that the caller may look at their state. False: one is in a long step.
 bool HostExecutor::pause_shares() {
-  pause_ = true;
-  const Deadline end = Deadline::in(kLongestPause);
+  last_pause_ = last_pause_ >= Share::kDone - 1 ? 1 : last_pause_ + 1;
+  pause_.store(last_pause_, std::memory_order_release);
   for (uint32_t t = 1; t < shares(); ++t) {
-    while (shares_[t].state.load(std::memory_order_acquire) == Share::kRuns) {
+    const Deadline end = Deadline::in(kLongestPause);
+    const auto stopped = [&] {
+      const uint32_t state = shares_[t].state.load(std::memory_order_acquire);
+      return state == last_pause_ || state == Share::kDone;
+    };
+    while (!stopped()) {
       if (end.passed()) {
-        pause_ = false;
+        pause_ = kNoPause;
         return false;
       }
       nap(50e-6);
@@ -83,16 +90,14 @@ bool HostExecutor::pause_shares() {
   return true;
 }
 
-/// Adds what the other threads have done to the caller's turn.
+/// Adds what the other threads have done to the caller's turn. A worker that has failed ends the call at once.
 void HostExecutor::join_shares(Turn& turn) {
   uint64_t moves = 0;
-  for (const Share& share : shares_) moves += share.moves.load(std::memory_order_relaxed);
+  for (uint32_t t = 1; t < shares(); ++t) moves += shares_[t].moves.load(std::memory_order_relaxed);
   turn.moved = std::exchange(moves_seen_, moves) != moves || turn.moved;
-  if (!workers_.done()) {
-    turn.done = false;
-    return;
-  }
-  for (Share& share : shares_) {
+  for (uint32_t t = 1; t < shares(); ++t) {
+    Share& share = shares_[t];
+    if (share.state.load(std::memory_order_acquire) != Share::kDone) continue;
     if (share.exception != nullptr) std::rethrow_exception(std::exchange(share.exception, nullptr));
     const Replica* const faulted = std::exchange(share.faulted, nullptr);
     if (faulted != nullptr && status_.ok()) end_by_fault(*faulted);

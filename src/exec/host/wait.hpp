@@ -19,7 +19,7 @@ struct Backoff {
   double longest_nap = machine_constants().longest_nap;  ///< and at most
 };
 
-/// The backoff of a rank that may run on the cores `mine`. `all`: the cores of each rank of the host, its own included;
+/// The backoff of a rank that may run on the cores `mine`. `all`: the cores of each thread of every rank of the host;
 /// `quota`: processor time of the host in cores.
 Backoff backoff_for(const Cores& mine, const std::vector<Cores>& all, double quota);
 

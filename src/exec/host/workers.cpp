@@ -1,5 +1,8 @@
 #include "exec/host/workers.hpp"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include "base/limits.hpp"
 #include "base/process_generation.hpp"
 
@@ -22,6 +25,7 @@ void Workers::start(uint32_t count, std::function<void(uint32_t)> job) {
   while (threads_.size() < count) {
     const auto index = static_cast<uint32_t>(threads_.size());
     threads_.push_back(start_thread([this, index, seen = calls_.load()]() mutable {
+      ids_[index] = static_cast<pid_t>(syscall(SYS_gettid));
       for (;; ++seen) {
         calls_.wait(seen, std::memory_order_acquire);
         if (ending_) return;
@@ -34,6 +38,12 @@ void Workers::start(uint32_t count, std::function<void(uint32_t)> job) {
   running_.store(static_cast<uint32_t>(threads_.size()), std::memory_order_relaxed);
   calls_.fetch_add(1, std::memory_order_release);
   calls_.notify_all();
+}
+
+std::vector<pid_t> Workers::threads() const {
+  std::vector<pid_t> all;
+  for (size_t i = 0; i < threads_.size(); ++i) all.push_back(ids_[i]);
+  return all;
 }
 
 void Workers::work(uint32_t index) {

@@ -112,7 +112,7 @@ TEST(WaitTable, PassesOnWhatItLearnedWithItsAge) {
   const std::vector<LinkCounts> links{
       {.peer = 0, .link_lane = 7, .sent = 5, .acked = 4, .received = 3, .acknowledged = 2},
       {.peer = 1, .link_lane = 7, .sent = 6, .acked = 6, .received = 6, .acknowledged = 6}};
-  theirs.publish(&theirs, {.wait = cycle.second.waits[0], .thread = 0, .links = links, .fail = nullptr});
+  theirs.publish(&theirs, {.wait = cycle.second.waits[0], .threads = {}, .links = links, .fail = nullptr});
   const auto reply = mine.learn(10, theirs.answer(11, kPair, 1, 0, 6), 0.5);
   EXPECT_EQ(reply.begun, 6U);
   EXPECT_EQ(reply.ticket, 101U);
@@ -120,7 +120,7 @@ TEST(WaitTable, PassesOnWhatItLearnedWithItsAge) {
   EXPECT_EQ(reply.links[0].link_lane, 7U);
   EXPECT_EQ(reply.links[0].sent, 5U);
   EXPECT_EQ(reply.links[0].acknowledged, 2U);
-  mine.publish(&mine, {.wait = cycle.first.waits[0], .thread = 0, .links = {}, .fail = nullptr});
+  mine.publish(&mine, {.wait = cycle.first.waits[0], .threads = {}, .links = {}, .fail = nullptr});
 
   WaitTable third;
   const auto learned = third.learn(12, mine.answer(10, kWorld, 0, 2, 3), 0.25);
@@ -134,7 +134,7 @@ TEST(WaitTable, PassesOnWhatItLearnedWithItsAge) {
 
 TEST(WaitTable, RemovesWithdrawnWaits) {
   WaitTable table;
-  table.publish(&table, {.wait = Cycle().first.waits[0], .thread = 0, .links = {}, .fail = nullptr});
+  table.publish(&table, {.wait = Cycle().first.waits[0], .threads = {}, .links = {}, .fail = nullptr});
   table.withdraw(&table);
   WaitTable asking;
   const auto reply = asking.learn(11, table.answer(10, kWorld, 0, 1, 3), 0);
@@ -150,7 +150,7 @@ TEST(WaitTable, FailsTheNamedWaits) {
   const auto entry = [&](uint64_t ticket, const char* name) {
     return WaitTable::Entry{
         .wait = wait(ticket, kWorld, 0, {}),
-        .thread = 0,
+        .threads = {},
         .links = {},
         .fail = [&failed, name](Code, const std::string& text, const auto&) { failed.push_back(name + text); }};
   };
@@ -164,7 +164,7 @@ TEST(WaitTable, FailsTheNamedWaits) {
 TEST(WaitTable, InvalidRepliesAreRefused) {
   WaitTable table;
   Cycle cycle;
-  table.publish(&table, {.wait = cycle.first.waits[0], .thread = 0, .links = {}, .fail = nullptr});
+  table.publish(&table, {.wait = cycle.first.waits[0], .threads = {}, .links = {}, .fail = nullptr});
   const std::string good = table.answer(10, kWorld, 0, 1, 3);
   for (size_t length = 0; length < good.size(); ++length) {
     EXPECT_THROW(table.learn(11, good.substr(0, length), 0), Error) << length;
@@ -177,12 +177,12 @@ TEST(WaitTable, ARepliesSizeIsLimited) {
   for (uint64_t p = 100; p < 400; ++p) {  // a long chain, reported by others
     WaitTable other;
     other.publish(&other, {.wait = wait(p, kWorld, static_cast<Rank>(p), {{static_cast<Rank>(p) + 1, p + 1, 1}}),
-                           .thread = 0,
+                           .threads = {},
                            .links = {},
                            .fail = nullptr});
     table.learn(10, other.answer(p, kWorld, static_cast<Rank>(p), 0, 3), 0);
   }
-  table.publish(&table, {.wait = wait(1, kWorld, 0, {{100, 100, 1}}), .thread = 0, .links = {}, .fail = nullptr});
+  table.publish(&table, {.wait = wait(1, kWorld, 0, {{100, 100, 1}}), .threads = {}, .links = {}, .fail = nullptr});
   const std::string bytes = table.answer(10, kWorld, 0, 1, 3);
   EXPECT_LE(bytes.size(), kMaxEntry);
   EXPECT_GT(WaitTable().learn(11, bytes, 0).processes.size(), 50U);

@@ -212,5 +212,35 @@ TEST(Interpreter, KeepsOneOfTheFaultsThatLanesFindAtTheSameTime) {
   EXPECT_EQ(state.fault.step, state.fault.lane + 1);
 }
 
+/// A writer that claims that its message lies in another process, where the program expects a plain one.
+TEST(Interpreter, RefusesAMessageInAnotherProcessWhereItExpectsNone) {
+  for (const link::Where where : {link::Where::Cma, link::Where::Mapped}) {
+    link::LinkMemory memory{};
+    link::HostWriter writer;
+    link::HostReader reader;
+    link::OutLink out = link::writing_end(memory, &writer);
+    unsigned char arena = 0;
+    out.arena = &arena;
+    const link::SharedRegion region{.id = 5};
+    if (where == link::Where::Cma) link::HostWire::publish_zcopy(out, 0, &arena, 4);
+    if (where == link::Where::Mapped) link::HostWire::publish_mapped(out, 0, region, nullptr, 4);
+    link::InLink in = link::reading_end(memory, &reader);
+    in.cma = 1, in.mapped = true;
+    const Range lane_ops{0, 1};
+    const Instruction op{.arrivals = {0, 1}, .bytes = 4, .sources = 1};
+    const uint32_t arrivals = 0;
+    RankState state;
+    state.last = {.lanes = &lane_ops, .ops = &op, .arrivals = &arrivals};
+    state.in = &in;
+    link::Arrival arrival;
+    const unsigned char* operand = nullptr;
+    LaneState lane;
+    lane.arrivals = &arrival;
+    lane.operands = &operand;
+    EXPECT_EQ(HostInterpreter::try_step({}, state, lane), Outcome::Fault);
+    EXPECT_EQ(state.fault.kind, FaultKind::BadHeader);
+  }
+}
+
 }  // namespace
 }  // namespace tutti::exec

@@ -133,7 +133,8 @@ ModuleSearch module_search(const Env& variables, const std::string& own, bool pr
       }
     }
   } else if (!variables.modules.empty() || !variables.module_path.empty()) {
-    search.ignored = "; TUTTI_MODULES and TUTTI_MODULE_PATH are ignored: this program runs with rights of another user";
+    search.ignored =
+        "; TUTTI_MODULES and TUTTI_MODULE_PATH are ignored: this program runs with rights that its caller lacks";
   }
   if (!own.empty()) {
     const fs::path here(own);
@@ -146,14 +147,18 @@ ModuleSearch module_search(const Env& variables, const std::string& own, bool pr
 }
 
 /// Not from dladdr(): of a program that would return argv[0], which its caller chooses.
-std::string own_folder() {
+std::string own_folder(bool privileged) {
   const auto here = reinterpret_cast<uintptr_t>(&own_folder);
   std::ifstream maps("/proc/self/maps");  // "begin-end rights offset device inode   path"
   for (std::string line; std::getline(maps, line);) {
     uintptr_t begin = 0, end = 0;
     if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR, &begin, &end) != 2 || here < begin || here >= end) continue;
-    const size_t path = line.find('/');
-    return path == std::string::npos ? "" : fs::path(line.substr(path)).parent_path().string();
+    if (line.find('/') == std::string::npos) break;
+    const fs::path file(line.substr(line.find('/')));
+    std::error_code failure;
+    const fs::path program = fs::read_symlink("/proc/self/exe", failure);
+    if (privileged && (failure || file == program)) break;
+    return file.parent_path().string();
   }
   return "";
 }
@@ -172,6 +177,7 @@ ModuleLoad load_module(const std::string& name, const ModuleSearch& search) {
     std::error_code ignored;
     if (fs::exists(path, ignored)) return open_module(path.string(), name);
   }
+  if (search.folders.empty()) return {.why_not = "not looked for: there is no folder to search" + search.ignored};
   return {.why_not = fmt::format("not installed ({} is in none of {}{})", file, fmt::join(search.folders, ", "),
                                  search.ignored)};
 }

@@ -28,7 +28,7 @@ bool is_registered(const std::string& name) {
 /// Adds the modules to the registry; returns those that cannot be used.
 std::vector<UnusableModule> load_modules() {
   std::vector<UnusableModule> unusable;
-  const ModuleSearch search = module_search(env(), own_folder(), is_privileged());
+  const ModuleSearch search = module_search(env(), own_folder(is_privileged()), is_privileged());
   for (const std::string& name : search.names) {
     const bool listed = std::find(search.listed.begin(), search.listed.end(), name) != search.listed.end();
     if (is_registered(name)) {

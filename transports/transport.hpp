@@ -75,8 +75,8 @@ class Transport {
   virtual link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline deadline) = 0;
   virtual link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline deadline) = 0;
 
-  /// Registers [data, data + bytes) with the transport's device, so that zero-copy messages can lie there: pins, maps or
-  /// exports it (verbs: ibv_reg_mr; UCX: ucp_mem_map; libfabric: fi_mr_reg; NCCL's network plugins: regMr).
+  /// Registers [data, data + bytes) with the transport's device, so that zero-copy messages can lie there: pins, maps
+  /// or exports it (verbs: ibv_reg_mr; UCX: ucp_mem_map; libfabric: fi_mr_reg; NCCL's network plugins: regMr).
   ///
   ///   When      A program is bound to new buffers, and before it publishes a zero-copy message in them. Never for a
   ///             message: it may take milliseconds. An engine that gets such a message finds the registration by the

@@ -134,7 +134,10 @@ TEST(ModuleSearch, IgnoresTheEnvironmentOfAPrivilegedProgram) {
 }
 
 TEST(ModuleSearch, KnowsTheFolderOfThisProgram) {
-  EXPECT_EQ(own_folder(), std::filesystem::read_symlink("/proc/self/exe").parent_path().string());
+  EXPECT_EQ(own_folder(false), std::filesystem::read_symlink("/proc/self/exe").parent_path().string());
+  EXPECT_EQ(own_folder(true), "") << "a program may have been linked to where its caller likes";
+  EXPECT_EQ(load_module("verbs", {.ignored = "; and more"}).why_not,
+            "not looked for: there is no folder to search; and more");
 }
 
 }  // namespace

@@ -102,19 +102,18 @@ print(result, tutti.tuttiGetLastError().decode())
 
 
 class SetUid(unittest.TestCase):
-    def test_takes_no_module_from_the_environment(self):
+    def test_takes_no_module_from_the_environment_or_from_beside_it(self):
         with tempfile.TemporaryDirectory() as folder:
             if os.geteuid() != 0 or os.statvfs(folder).f_flag & os.ST_NOSUID:
                 self.skipTest("a set-uid program needs root, and a file system that permits it")
             os.chmod(folder, 0o755)
             program = shutil.copy(TUTTI, folder)
             os.chmod(program, 0o4755)
+            shutil.copy(FOLDER + "/libtutti_push.so", folder + "/libtutti_verbs.so")
             page = run(program, "info", env={"TUTTI_MODULES": "push", "TUTTI_MODULE_PATH": FOLDER}, user=NOBODY).stdout
             self.assertNotIn("push", page)
-            self.assertIn(f"(libtutti_verbs.so is in none of {folder}, ", page)
-            self.assertNotIn(f"none of {FOLDER}", page)
-            self.assertIn("; TUTTI_MODULES and TUTTI_MODULE_PATH are ignored: this program runs with rights of another",
-                          page)
+            self.assertIn("\n  verbs              not usable: not looked for: there is no folder to search; TUTTI_MODULES "
+                          "and TUTTI_MODULE_PATH are ignored: this program runs with rights that its caller lacks", page)
 
 
 if __name__ == "__main__":

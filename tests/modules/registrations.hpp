@@ -9,6 +9,7 @@
 namespace tutti::transports::push {
 
 /// The device of this example has kEntries registrations. Those that nobody uses stay, until another needs the room.
+/// They pin nothing, so it does no harm that their memory may be gone: a real cache watches for that.
 class Registrations {
  public:
   static constexpr size_t kEntries = 16;

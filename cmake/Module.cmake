@@ -5,7 +5,7 @@
 # another such part does not link, until ModuleServices has it. An archive: a module gets only what it uses.
 set(support "$<FILTER:$<TARGET_OBJECTS:tutti_objects>,INCLUDE,/src/(base|link)/>")
 set(single "/src/(base/env|base/env_text|base/log|link/mapped_memory)[.]cpp")
-add_library(tutti_module_support STATIC "$<FILTER:${support},EXCLUDE,${single}>")
+add_library(tutti_module_support STATIC EXCLUDE_FROM_ALL "$<FILTER:${support},EXCLUDE,${single}>")
 set_target_properties(tutti_module_support PROPERTIES LINKER_LANGUAGE CXX)
 target_include_directories(tutti_module_support INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include
                                                           ${PROJECT_SOURCE_DIR}/src)

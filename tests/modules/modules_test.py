@@ -80,7 +80,7 @@ class CommandLine(unittest.TestCase):
 
 
 class Library(unittest.TestCase):
-    """libtutti.so exports nothing that its modules could use, and takes their exceptions."""
+    """libtutti.so and its modules share no symbols; still it takes their exceptions."""
 
     MAKE_TWO_RANKS = """
 import ctypes, sys
@@ -93,6 +93,10 @@ print(result, tutti.tuttiGetLastError().decode())
     def make_two_ranks(self, transport, **options):
         env = {**MODULES, "TUTTI_MODULES": "push,thrower", "TUTTI_TRANSPORT": transport}
         return run(sys.executable, "-c", self.MAKE_TWO_RANKS, LIBRARY, env=env, **options).stdout
+
+    def test_has_modules_that_export_one_symbol(self):
+        shown = run("nm", "-D", "--defined-only", FOLDER + "/libtutti_push.so").stdout
+        self.assertRegex(shown, r"^\w+ T tutti_module\n$")
 
     def test_opens_a_module(self):
         self.assertEqual(self.make_two_ranks("push"), "0 \n")

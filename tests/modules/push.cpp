@@ -33,10 +33,10 @@ struct Landing {
 /// both ends are gone.
 std::shared_ptr<Landing> landing(const std::string& communicator, Rank from, Rank to, uint32_t link_lane) {
   static std::mutex mutex;
-  static auto* const links = new std::map<std::tuple<std::string, Rank, Rank, uint32_t>, std::weak_ptr<Landing>>;
+  static auto* const kLinks = new std::map<std::tuple<std::string, Rank, Rank, uint32_t>, std::weak_ptr<Landing>>;
   const std::lock_guard lock(mutex);
-  std::erase_if(*links, [](const auto& entry) { return entry.second.expired(); });
-  auto& entry = (*links)[{communicator, from, to, link_lane}];
+  std::erase_if(*kLinks, [](const auto& entry) { return entry.second.expired(); });
+  auto& entry = (*kLinks)[{communicator, from, to, link_lane}];
   auto known = entry.lock();
   if (known == nullptr) entry = known = std::make_shared<Landing>();
   return known;

@@ -118,21 +118,21 @@ ModuleLoad open_module(const std::string& path, const std::string& name) {
 
 }  // namespace
 
-ModuleSearch module_search(const Env& variables, const std::string& own, bool privileged) {
+ModuleSearch module_search(const Env& environment, const std::string& own, bool privileged) {
   ModuleSearch search{.names = {std::begin(kKnown), std::end(kKnown)}};
   if (!privileged) {
-    search.listed = split(variables.modules, ',');
+    search.listed = split(environment.modules, ',');
     for (const std::string& name : search.listed) {
       if (std::find(search.names.begin(), search.names.end(), name) == search.names.end()) search.names.push_back(name);
     }
-    for (const std::string& folder : split(variables.module_path, ':')) {
+    for (const std::string& folder : split(environment.module_path, ':')) {
       if (fs::path(folder).is_absolute()) {
         add_folder(search.folders, folder);
       } else {
         search.ignored += fmt::format("; '{}' in TUTTI_MODULE_PATH is ignored: it is not an absolute path", folder);
       }
     }
-  } else if (!variables.modules.empty() || !variables.module_path.empty()) {
+  } else if (!environment.modules.empty() || !environment.module_path.empty()) {
     search.ignored =
         "; TUTTI_MODULES and TUTTI_MODULE_PATH are ignored: this program runs with rights that its caller lacks";
   }

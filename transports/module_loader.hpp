@@ -19,7 +19,7 @@ struct ModuleSearch {
 };
 
 /// `own`: the folder of this library, "" if unknown. `privileged`: nothing of the environment is used.
-ModuleSearch module_search(const Env& variables, const std::string& own, bool privileged);
+ModuleSearch module_search(const Env& environment, const std::string& own, bool privileged);
 
 /// The folder of the file that holds this code: of libtutti.so, or of a program that contains it. "" for a privileged
 /// program: its caller may have linked it into a folder of his own.

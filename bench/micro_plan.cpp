@@ -98,12 +98,14 @@ class Peers final : public exec::Connector, public transports::Transport {
  public:
   link::LinkTraits traits(Rank) override { return {}; }
   link::OutLink connect_out(Rank peer, uint32_t) override {
-    readers_.push_back({.memory = memory(), .peer = kMe, .addresses = true});
-    return {.memory = readers_.back().memory, .peer = peer};
+    link::LinkMemory& link = memory_.emplace_back();
+    readers_.push_back({.ring = link.ring, .consumed = &link.consumed, .peer = kMe, .addresses = true});
+    return {.ring = link.ring, .consumed = &link.consumed, .peer = peer};
   }
   link::InLink connect_in(Rank peer, uint32_t) override {
-    writers_.push_back({.memory = memory(), .peer = kMe});
-    return {.memory = writers_.back().memory, .peer = peer, .addresses = true};
+    link::LinkMemory& link = memory_.emplace_back();
+    writers_.push_back({.ring = link.ring, .consumed = &link.consumed, .peer = kMe});
+    return {.ring = link.ring, .consumed = &link.consumed, .peer = peer, .addresses = true};
   }
 
   /// Counts what the program sends and receives on each link. Links are numbered in the order of connecting.
@@ -151,7 +153,6 @@ class Peers final : public exec::Connector, public transports::Transport {
   }
 
  private:
-  link::LinkMemory* memory() { return &memory_.emplace_back(); }
   bool send(size_t i) {
     const uint64_t before = writers_[i].next;
     const float one = 1;

@@ -40,8 +40,9 @@ using Work = std::function<int()>;
 struct Link {
   std::unique_ptr<link::LinkMemory> memory = std::make_unique<link::LinkMemory>();
   std::array<unsigned char, 4096> arena{};
-  link::OutLink out{.memory = memory.get(), .arena = arena.data()};
-  link::InLink in{.memory = memory.get(), .arena = arena.data(), .arena_bytes = arena.size()};
+  link::OutLink out{.ring = memory->ring, .consumed = &memory->consumed, .arena = arena.data()};
+  link::InLink in{
+      .ring = memory->ring, .consumed = &memory->consumed, .arena = arena.data(), .arena_bytes = arena.size()};
   link::Header header{};
   link::Arrival arrival;
 
@@ -149,10 +150,12 @@ class Exchange {
     Memories* memory = nullptr;
     link::LinkTraits traits(Rank peer) override { return by_messages(peer); }
     link::OutLink connect_out(Rank peer, uint32_t) override {
-      return {.memory = &(*memory)[{self, peer}], .peer = peer};
+      link::LinkMemory& link = (*memory)[{self, peer}];
+      return {.ring = link.ring, .consumed = &link.consumed, .peer = peer};
     }
     link::InLink connect_in(Rank peer, uint32_t) override {
-      return {.memory = &(*memory)[{peer, self}], .peer = peer, .addresses = true};
+      link::LinkMemory& link = (*memory)[{peer, self}];
+      return {.ring = link.ring, .consumed = &link.consumed, .peer = peer, .addresses = true};
     }
   };
   struct Side {

@@ -1,16 +1,16 @@
 # Transports that are loaded at run time: docs/howto/transport.md.
 
-# What modules may use of the library, to be linked into each: base and link, without the parts of which a process may
-# have only one. The environment and the log come from the library (transports/module_entry.cpp); a module that needs
+# What modules may use of the library, to be linked into each: base, topo and link, without the parts of which a process may
+# have only one. The environment, the log and the constants come from the library (transports/module_entry.cpp); a module that needs
 # another such part does not link, until ModuleServices has it. An archive: a module gets only what it uses.
-set(support "$<FILTER:$<TARGET_OBJECTS:tutti_objects>,INCLUDE,/src/(base|link)/>")
+set(support "$<FILTER:$<TARGET_OBJECTS:tutti_objects>,INCLUDE,/src/(base|topo|link)/>")
 set(single "/src/(base/env|base/env_text|base/log|link/mapped_memory)[.]cpp")
 add_library(tutti_module_support STATIC EXCLUDE_FROM_ALL "$<FILTER:${support},EXCLUDE,${single}>")
 set_target_properties(tutti_module_support PROPERTIES LINKER_LANGUAGE CXX)
 target_include_directories(tutti_module_support INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include
                                                           ${PROJECT_SOURCE_DIR}/src)
 target_compile_definitions(tutti_module_support INTERFACE SPDLOG_FMT_EXTERNAL)
-target_link_libraries(tutti_module_support INTERFACE Threads::Threads fmt::fmt PkgConfig::SODIUM)
+target_link_libraries(tutti_module_support INTERFACE Threads::Threads fmt::fmt PkgConfig::SODIUM PkgConfig::HWLOC)
 
 # tutti_module(NAME SOURCES... [TEST]): the transport NAME as a module, libtutti_NAME.so; its target is tutti_NAME. It is
 # installed to the folder tutti beside libtutti.so; with TEST only as the component `tutti_test_modules`.

@@ -1,11 +1,13 @@
-// tutti info: version, build, machine, and the transports that can be used on it.
+// tutti info: version, build, machine, the transports that can be used on it, and the measured constants.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <memory>
 
+#include "base/bytes.hpp"
 #include "base/format.hpp"
 #include "tools/commands.hpp"
 #include "tools/info_machine.hpp"
@@ -37,6 +39,23 @@ ordered_json build_facts() {
   return facts;
 }
 
+/// "64K", "0.15 us", "2000 turns".
+std::string quantity(double value, const std::string& unit) {
+  if (unit == "B") return to_text(Bytes{static_cast<uint64_t>(value)});
+  if (unit == "s") return fmt::format("{:.4g} us", value * 1e6);
+  if (unit == "s/B") return fmt::format("{:.4g} ns/B", value * 1e9);
+  return fmt::format("{:.4g} {}", value, unit);
+}
+
+/// Of a measured constant: its value, its meaning, who may change it, and where it was measured.
+std::string text_of(const ordered_json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_object()) return value.dump();
+  const auto word = [&](const char* name) { return value.at(name).get<std::string>(); };
+  return fmt::format("{:<15} {} ({}; measured on {})", quantity(value.at("value").get<double>(), word("unit")),
+                     word("meaning"), word("scope"), word("measured"));
+}
+
 /// Sections of "name: value" lines.
 void print(const ordered_json& facts) {
   for (const auto& [section, content] : facts.items()) {
@@ -45,8 +64,10 @@ void print(const ordered_json& facts) {
       continue;
     }
     fmt::print("\n{}\n", section);
+    size_t width = 18;
+    for (const auto& [name, value] : content.items()) width = std::max(width, name.size());
     for (const auto& [name, value] : content.items()) {
-      fmt::print("  {:<18} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
+      fmt::print("  {:<{}} {}\n", name, width, text_of(value));
     }
   }
 }
@@ -61,7 +82,8 @@ void write(const ordered_json& facts, const std::string& path) {
 }  // namespace
 
 void add_info(CLI::App& app, int& status) {
-  CLI::App* command = app.add_subcommand("info", "version, build, machine, and the transports usable on it");
+  CLI::App* command =
+      app.add_subcommand("info", "version, build, machine, transports usable on it, and the measured constants");
   const auto path = std::make_shared<std::string>();
   command->add_option("--json", *path, "writes the same to a file as well")->type_name("FILE");
   command->footer("Example:\n  tutti info --json info.json\n");
@@ -69,9 +91,11 @@ void add_info(CLI::App& app, int& status) {
     ordered_json facts;
     facts["tutti"] = tuttiGetVersion();
     facts["build"] = build_facts();
-    facts["machine"] = machine_facts();
-    facts["this process"] = share_facts();
+    const Machine machine = read_machine();
+    facts["machine"] = machine_facts(machine);
+    facts["this process"] = share_facts(machine);
     facts["transports"] = transport_lines();
+    facts["constants"] = constant_facts();
     print(facts);
     if (!path->empty()) write(facts, *path);
     status = 0;

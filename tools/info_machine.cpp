@@ -1,36 +1,22 @@
 #include "tools/info_machine.hpp"
 
 #include <fmt/format.h>
-#include <hwloc.h>
-#include <sched.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <memory>
-#include <sstream>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string>
+#include <utility>
 
-#include "base/bytes.hpp"
-#include "tools/run/binding.hpp"
+#include "base/counted.hpp"
 
 namespace tutti::tools {
 namespace {
 
 using nlohmann::ordered_json;
-namespace fs = std::filesystem;
 
-using Topology = std::unique_ptr<hwloc_topology, decltype(&hwloc_topology_destroy)>;
-
-Topology load_topology() {
-  hwloc_topology_t raw = nullptr;
-  if (hwloc_topology_init(&raw) != 0) return {nullptr, hwloc_topology_destroy};
-  hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
-  Topology topology(raw, hwloc_topology_destroy);
-  if (hwloc_topology_load(raw) != 0) topology.reset();
-  return topology;
-}
+constexpr const char* kNotTold = "not told by this machine";
 
 /// "1.9G"; exact if few digits suffice.
 std::string size_text(uint64_t bytes) {
@@ -41,106 +27,119 @@ std::string size_text(uint64_t bytes) {
   return fmt::format("{:.4g}{}", value, kUnits[unit]);
 }
 
-/// "2 of 32K": how many there are, and how large the first one is.
-std::string caches(hwloc_topology_t topology, hwloc_obj_type_t type) {
-  const int number = hwloc_get_nbobjs_by_type(topology, type);
-  if (number <= 0) return "not told by this machine";
-  const uint64_t bytes = hwloc_get_obj_by_type(topology, type, 0)->attr->cache.size;
-  return fmt::format("{} of {}", number, size_text(bytes));
+/// "32M"; what is unknown, or has no limit, in words.
+std::string size_or(uint64_t bytes, uint64_t none, const char* words) {
+  return bytes == none ? words : size_text(bytes);
 }
 
-std::string processor_model(hwloc_topology_t topology) {
-  const hwloc_obj_t package = hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, 0);
-  const char* const model = package == nullptr ? nullptr : hwloc_obj_get_info_by_name(package, "CPUModel");
-  return model == nullptr ? "not told by this machine" : model;
-}
-
-void add_processors(ordered_json& facts) {
-  const Topology topology = load_topology();
-  if (!topology) {
-    facts["processors"] = "hwloc could not read this machine";
-    return;
+/// "2 of 48K, one for each core", "1 of 32M, shared by 8 cores".
+std::string caches_text(const std::vector<Cache>& caches, const std::vector<Cores>& cores) {
+  std::map<std::pair<uint64_t, size_t>, uint64_t> alike;  // by size and number of cores: how many there are
+  for (const Cache& cache : caches) {
+    size_t sharers = 0;
+    for (const Cores& core : cores)
+      sharers += std::binary_search(cache.processors.begin(), cache.processors.end(), core.front()) ? 1 : 0;
+    ++alike[{cache.bytes, sharers}];
   }
-  const auto number = [&](hwloc_obj_type_t type) {
-    return std::max(0, hwloc_get_nbobjs_by_type(topology.get(), type));
-  };
-  facts["processor"] = processor_model(topology.get());
-  facts["sockets"] = number(HWLOC_OBJ_PACKAGE);
-  facts["numa_nodes"] = number(HWLOC_OBJ_NUMANODE);
-  facts["cores"] = number(HWLOC_OBJ_CORE);
-  facts["processors"] = number(HWLOC_OBJ_PU);
-  facts["l1d"] = caches(topology.get(), HWLOC_OBJ_L1CACHE);
-  facts["l2"] = caches(topology.get(), HWLOC_OBJ_L2CACHE);
-  facts["l3"] = caches(topology.get(), HWLOC_OBJ_L3CACHE);
-  facts["memory"] = size_text(hwloc_get_root_obj(topology.get())->total_memory);
+  std::string text;
+  for (const auto& [kind, number] : alike) {
+    const auto& [bytes, sharers] = kind;
+    const std::string shared = fmt::format("{}shared by {} cores", number > 1 ? "each " : "", sharers);
+    text += fmt::format("{}{} of {}, {}", text.empty() ? "" : "; ", number, size_or(bytes, 0, "unknown size"),
+                        sharers > 1 ? shared : "one for each core");
+  }
+  return text.empty() ? kNotTold : text;
 }
 
-std::string first_line(const fs::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
+/// "8", "8, of 2 hardware threads each", "8, of up to 2 hardware threads".
+std::string cores_text(const std::vector<Cores>& cores) {
+  size_t most = 0, least = std::numeric_limits<size_t>::max();
+  for (const Cores& core : cores) most = std::max(most, core.size()), least = std::min(least, core.size());
+  if (most == 0) return kNotTold;
+  if (most == 1) return fmt::format("{}", cores.size());
+  return least == most ? fmt::format("{}, of {} hardware threads each", cores.size(), most)
+                       : fmt::format("{}, of up to {} hardware threads", cores.size(), most);
 }
 
-/// Keeps the tighter of the two limits.
-void tighten(std::optional<double>& limit, double quota, double period) {
-  if (quota <= 0 || period <= 0) return;
-  limit = limit ? std::min(*limit, quota / period) : quota / period;
+std::string nodes_text(const std::vector<NumaNode>& nodes) {
+  std::string text;
+  for (const NumaNode& node : nodes) {
+    text += fmt::format("{}{} (processors {})", text.empty() ? "" : ", ", size_or(node.bytes, 0, "unknown size"),
+                        node.processors.empty() ? "none" : to_text(node.processors));
+  }
+  return text.empty() ? kNotTold : text;
 }
 
-/// The limits in one control group's folder.
-void add_limits(const fs::path& folder, std::optional<double>& limit) {
-  double quota = 0, period = 0;
-  std::istringstream second(first_line(folder / "cpu.max"));  // "max 100000" if there is no limit
-  if (second >> quota >> period) tighten(limit, quota, period);
-  std::istringstream first(
-      fmt::format("{} {}", first_line(folder / "cpu.cfs_quota_us"), first_line(folder / "cpu.cfs_period_us")));
-  if (first >> quota >> period) tighten(limit, quota, period);  // -1 if there is no limit
+std::string count_or(size_t number) { return number == 0 ? kNotTold : fmt::format("{}", number); }
+
+void add_caches(ordered_json& facts, const Machine& machine, const Cores& processors) {
+  const std::vector<Cores> cores = cores_within(machine, processors);
+  for (const auto& [name, level] : {std::pair("l1d", 1), {"l2", 2}, {"l3", 3}}) {
+    facts[name] = caches_text(caches_within(machine, level, processors), cores);
+  }
+}
+
+const char* scope_text(ConstantScope scope) {
+  switch (scope) {
+    case ConstantScope::Compiled:
+      return "compiled in";
+    case ConstantScope::PerRank:
+      return "of each rank";
+    case ConstantScope::PerJob:
+      return "equal on all ranks";
+  }
+  return "";
 }
 
 }  // namespace
 
-ordered_json machine_facts() {
+ordered_json machine_facts(const Machine& machine) {
   ordered_json facts;
   utsname system{};
   uname(&system);
   facts["host"] = system.nodename;
   facts["kernel"] = fmt::format("{} {} {}", system.sysname, system.release, system.machine);
-  add_processors(facts);
+  if (!machine.is_this_one) facts["described_by"] = "HWLOC_XMLFILE or HWLOC_SYNTHETIC: perhaps another machine";
+  facts["processor"] = machine.model.empty() ? kNotTold : machine.model;
+  facts["sockets"] = count_or(machine.sockets.size());
+  facts["cores"] = cores_text(machine.cores);
+  facts["processors"] = count_or(machine.processors.size());
+  add_caches(facts, machine, machine.processors);
+  facts["numa_nodes"] = nodes_text(machine.nodes);
+  facts["memory"] = size_or(machine.memory, 0, kNotTold);
   return facts;
 }
 
-ordered_json share_facts() {
-  cpu_set_t mine;
-  CPU_ZERO(&mine);
-  sched_getaffinity(0, sizeof mine, &mine);
+ordered_json share_facts(const Machine& machine) {
+  constexpr uint64_t kNone = std::numeric_limits<uint64_t>::max();
   ordered_json facts;
+  const Cores mine = allowed_cores();
   facts["affinity"] = to_text(mine);
-  facts["usable_processors"] = CPU_COUNT(&mine);
-  facts["usable_cores"] = usable_cores().size();
-  const auto quota = cpu_quota();
-  facts["cpu_quota"] = quota ? ordered_json(*quota) : ordered_json("none");
+  facts["usable_processors"] = mine.size();
+  if (machine.is_this_one) {
+    facts["usable_cores"] = cores_text(cores_within(machine, mine));
+    add_caches(facts, machine, mine);
+  } else {
+    facts["usable_cores"] = "not known: hwloc describes another machine";
+  }
+  const double quota = core_quota();
+  facts["cpu_quota"] = std::isinf(quota) ? "none" : fmt::format("{:.4g} cores", quota);
+  facts["memory_limit"] = size_or(memory_limit(), kNone, "none");
+  facts["memory_left"] = size_or(available_memory(), kNone, kNotTold);
+  facts["tasks_left"] = tasks_left() == kNone ? ordered_json("no limit") : ordered_json(tasks_left());
   return facts;
 }
 
-std::optional<double> cpu_quota(const std::string& root) {
-  std::optional<double> limit;
-  std::ifstream groups(root + "/proc/self/cgroup");  // lines "0::/path", or "4:cpu,cpuacct:/path" in version 1
-  for (std::string line; std::getline(groups, line);) {
-    const size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
-    const bool unified = controllers == ",,";
-    if (!unified && controllers.find(",cpu,") == std::string::npos) continue;
-    // In a container its own group may appear as the mount's root, whatever its path; so every level on the path
-    // counts.
-    const fs::path mount = root + (unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu");
-    for (fs::path group = fs::path(line.substr(second + 1)).relative_path();; group = group.parent_path()) {
-      add_limits(mount / group, limit);
-      if (group.empty()) break;
-    }
+ordered_json constant_facts() {
+  ordered_json facts;
+  for (const ConstantInfo& row : constant_table()) {
+    facts[row.name] = {{"value", row.value},
+                       {"unit", row.unit},
+                       {"scope", scope_text(row.scope)},
+                       {"meaning", row.meaning},
+                       {"measured", row.measured}};
   }
-  return limit;
+  return facts;
 }
 
 }  // namespace tutti::tools

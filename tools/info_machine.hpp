@@ -1,20 +1,19 @@
-// The machine, and this process's share of it, for `tutti info`.
+// The machine, this process's share of it, and the measured constants, for `tutti info`.
 #pragma once
 
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <string>
+
+#include "topo/machine.hpp"
 
 namespace tutti::tools {
 
 /// Host, kernel, processors, caches, memory, in display order.
-nlohmann::ordered_json machine_facts();
+nlohmann::ordered_json machine_facts(const Machine& machine);
 
-/// Processors and processor time that this process may use.
-nlohmann::ordered_json share_facts();
+/// Processors, caches, processor time and memory that this process may use.
+nlohmann::ordered_json share_facts(const Machine& machine);
 
-/// Processors' worth of time that control groups (version 1 or 2) allow this process; empty if there is no limit.
-/// `root` is prepended to /proc and /sys, for tests.
-std::optional<double> cpu_quota(const std::string& root = "");
+/// By name: value, unit, scope, meaning and where it was measured.
+nlohmann::ordered_json constant_facts();
 
 }  // namespace tutti::tools

@@ -10,6 +10,7 @@
 #include "base/env.hpp"
 #include "link/arena.hpp"
 #include "link/link.hpp"
+#include "topo/constants.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti::transports {
@@ -21,17 +22,19 @@ inline constexpr uint32_t kTransportAbi = 1;
 /// Differs where what the two share differs in size: because of other headers, or another standard library.
 inline constexpr uint64_t kTransportLayout = [] {
   uint64_t hash = 0;
-  for (const size_t size : {sizeof(TransportEntry), sizeof(Context), sizeof(Capabilities), sizeof(Reach),
-                            sizeof(Registration), sizeof(Wireup::Reply), sizeof(Wireup::Service), sizeof(ProcessId),
-                            sizeof(Status), sizeof(Error), sizeof(Deadline), sizeof(Env), sizeof(link::Arena),
-                            sizeof(link::LinkMemory), sizeof(link::OutLink), sizeof(link::InLink)}) {
+  for (const size_t size :
+       {sizeof(TransportEntry), sizeof(Context), sizeof(Capabilities), sizeof(Reach), sizeof(Registration),
+        sizeof(Wireup::Reply), sizeof(Wireup::Service), sizeof(ProcessId), sizeof(Status), sizeof(Error),
+        sizeof(Deadline), sizeof(Env), sizeof(MachineConstants), sizeof(link::Arena), sizeof(link::LinkMemory),
+        sizeof(link::OutLink), sizeof(link::InLink)}) {
     hash = hash * 1099511628211 + size;
   }
   return hash;
 }();
 
-/// What the library does for its modules: there is one environment and one log in a process.
+/// What the library does for its modules: there is one environment, one log and one set of constants in a process.
 struct ModuleServices {
+  const MachineConstants& (*constants)();
   const Env& (*env)();
   bool (*log_enabled)(LogLevel level) noexcept;
   void (*log)(LogLevel level, const char* line) noexcept;

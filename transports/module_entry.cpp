@@ -1,5 +1,5 @@
 // Compiled into each module, not into the library: exports the module's transport, and passes on to the library what
-// there may be only once in a process (the environment, the log).
+// there may be only once in a process (the environment, the log, the measured constants).
 #include <fmt/format.h>
 
 #include "base/log.hpp"
@@ -18,7 +18,10 @@ Module& module() {
                      .link_format = link::kLinkFormat,
                      .abi = kTransportAbi,
                      .layout = kTransportLayout,
-                     .use = [](const ModuleServices& library) { services = &library; }};
+                     .use = [](const ModuleServices& library) {
+                       services = &library;
+                       internal::constants_in_use = library.constants();
+                     }};
   return made;
 }
 

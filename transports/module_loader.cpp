@@ -50,10 +50,12 @@ void add_folder(std::vector<std::string>& folders, const fs::path& path) {
 }
 
 const ModuleServices& services() {
-  static constexpr ModuleServices kServices{
-      .env = env, .log_enabled = log_enabled, .log = [](LogLevel level, const char* line) noexcept {
-        detail::write_log(level, "{}", fmt::make_format_args(line));
-      }};
+  static constexpr ModuleServices kServices{.constants = machine_constants,
+                                            .env = env,
+                                            .log_enabled = log_enabled,
+                                            .log = [](LogLevel level, const char* line) noexcept {
+                                              detail::write_log(level, "{}", fmt::make_format_args(line));
+                                            }};
   return kServices;
 }
 

@@ -91,7 +91,7 @@ typedef enum {
  * and maximum, not minimumNumber and C's fmin). Payload and sign of the NaN are not specified. Zeros are equal: the
  * minimum of -0 and +0 is either. 8-bit floats saturate: too large results become the largest finite value. */
 typedef int tuttiRedOp_t;
-enum { tuttiSum = 0, tuttiProd = 1, tuttiMin = 2, tuttiMax = 3, tuttiAvg = 4 };
+enum { tuttiSum = 0, tuttiProd = 1, tuttiMin = 2, tuttiMax = 3, tuttiAvg = 4, tuttiNumOps = 5 /* built-in ones */ };
 
 typedef struct tuttiComm* tuttiComm_t;
 typedef struct tuttiStream* tuttiStream_t;

@@ -10,11 +10,22 @@ namespace tutti {
 enum class DType : uint8_t { I8, U8, I32, U32, I64, U64, F16, F32, F64, BF16, F8E4M3, F8E5M2, I16, U16 };
 inline constexpr int kDTypes = 14;
 
-/// Reduction operator. The values are those of `tuttiRedOp_t`.
-/// `Avg` is the sum divided by the number of ranks; `PreMulSum` first multiplies each rank's input by that rank's
-/// scalar.
-enum class Op : uint8_t { Sum, Prod, Min, Max, Avg, PreMulSum };
-inline constexpr int kOps = 6;
+/// The operators with a value of `tuttiRedOp_t`, in its order: X(name in code, name in texts, other libraries' names).
+/// docs/howto/operator.md says how to add one.
+#define TUTTI_OPERATORS(X)       \
+  X(Sum, "sum", "add")           \
+  X(Prod, "prod", "product mul") \
+  X(Min, "min", "minimum")       \
+  X(Max, "max", "maximum")       \
+  X(Avg, "avg", "average mean")
+
+/// Reduction operator. `Avg` is the sum divided by the number of ranks; `PreMulSum` first multiplies each rank's input
+/// by that rank's scalar. PreMulSum has no value of its own in C: tuttiRedOpCreatePreMulSum makes one for each scalar.
+#define TUTTI_OPERATOR(name, text, others) name,
+enum class Op : uint8_t { TUTTI_OPERATORS(TUTTI_OPERATOR) PreMulSum };
+#undef TUTTI_OPERATOR
+inline constexpr int kNamedOps = static_cast<int>(Op::PreMulSum);  ///< those with a value in C
+inline constexpr int kOps = kNamedOps + 1;
 
 /// The collective operations. `Barrier` moves no data.
 enum class Collective : uint8_t {
@@ -54,7 +65,9 @@ constexpr const char* name_of(DType type) {
 
 /// "sum", "prod", "min", "max", "avg", "premulsum".
 constexpr const char* name_of(Op op) {
-  constexpr const char* kNames[kOps] = {"sum", "prod", "min", "max", "avg", "premulsum"};
+#define TUTTI_OPERATOR(name, text, others) text,
+  constexpr const char* kNames[kOps] = {TUTTI_OPERATORS(TUTTI_OPERATOR) "premulsum"};
+#undef TUTTI_OPERATOR
   return static_cast<int>(op) < kOps ? kNames[static_cast<int>(op)] : "?";
 }
 

@@ -38,8 +38,9 @@ constexpr Spelling<DType> kTypeSpellings[] = {{DType::I8, "int8 int8t char signe
                                               {DType::F8E4M3, "float8e4m3 fp8e4m3 float8e4m3fn e4m3"},
                                               {DType::F8E5M2, "float8e5m2 fp8e5m2 e5m2"}};
 
-constexpr Spelling<Op> kOpSpellings[] = {{Op::Sum, "add"},     {Op::Prod, "product mul"}, {Op::Min, "minimum"},
-                                         {Op::Max, "maximum"}, {Op::Avg, "average mean"}, {Op::PreMulSum, "mulsum"}};
+#define TUTTI_OPERATOR(name, text, others) {Op::name, others},
+constexpr Spelling<Op> kOpSpellings[] = {TUTTI_OPERATORS(TUTTI_OPERATOR){Op::PreMulSum, "mulsum"}};
+#undef TUTTI_OPERATOR
 
 /// The word in lower case, without separators, a library's prefix and a test's suffix.
 std::string bare(std::string_view word) {

@@ -9,6 +9,14 @@
 namespace tutti::capi {
 namespace {
 
+// The table of types.hpp and the enumerators of tutti.h: typed() casts one to the other.
+#define TUTTI_OPERATOR(name, text, others) \
+  static_assert(static_cast<int>(Op::name) == tutti##name, "tutti.h gives tutti" #name " another value");
+TUTTI_OPERATORS(TUTTI_OPERATOR)
+#undef TUTTI_OPERATOR
+static_assert(kNamedOps == tuttiNumOps, "tutti.h has operators that types.hpp lacks, or another tuttiNumOps");
+static_assert(tuttiNumOps <= comm::kFirstPreMulSum, "values from kFirstPreMulSum on are handles");
+
 [[noreturn]] void refuse(const comm::Call& call, int value, const char* what) {
   throw_error(Code::InvalidArgument, "{}: {} is not {}", name_of(call.spec.collective), value, what);
 }
@@ -19,7 +27,7 @@ comm::Call& typed(comm::Communicator& communicator, comm::Call& call, int type, 
   call.spec.type = static_cast<DType>(type);
   if (op >= comm::kFirstPreMulSum) {
     communicator.pre_mul_scalars().apply(op - comm::kFirstPreMulSum, call);
-  } else if (op < tuttiSum || op > tuttiAvg) {
+  } else if (op < 0 || op >= tuttiNumOps) {
     refuse(call, op, "a reduction operator");
   } else {
     call.spec.op = static_cast<Op>(op);

@@ -3,38 +3,11 @@
 #include <cstring>
 #include <utility>
 
-#include "base/env.hpp"
 #include "base/format.hpp"
 #include "base/version.hpp"
 #include "capi/handles.hpp"
+#include "comm/join.hpp"
 #include "comm/submit.hpp"
-#include "control/bootstrap/launch.hpp"
-#include "control/messages.hpp"
-
-namespace tutti::capi {
-namespace {
-
-/// A mistake in one rank's environment is to end the wait of the others too.
-std::optional<control::Launch> recognise_own_launch() {
-  try {
-    return control::recognise_launch();
-  } catch (const Error& error) {
-    if (const auto launch = control::recognise_launch_despite_mistakes()) control::withdraw(*launch, error);
-    throw;
-  }
-}
-
-std::shared_ptr<comm::Communicator> join_from_environment() {
-  const auto launch = recognise_own_launch();
-  if (!launch)
-    return comm::Communicator::join(control::on_this_host([] { return control::create_unique_id(); }), 1, 0,
-                                    {.title = "world"});
-  const control::UniqueId id = control::exchange_unique_id(*launch, Deadline::in(env().init_timeout));
-  return comm::Communicator::join(id, launch->size, launch->rank, {.title = "world"});
-}
-
-}  // namespace
-}  // namespace tutti::capi
 
 using namespace tutti;        // NOLINT: this file is the border
 using namespace tutti::capi;  // NOLINT
@@ -46,7 +19,7 @@ const char* tuttiGetLastError(void) { return last_error(); }
 tuttiResult_t tuttiGetUniqueId(tuttiUniqueId* id) {
   return guarded([&] {
     tuttiUniqueId& raw = required(id, "id");
-    const control::UniqueId::Bytes bytes = control::on_this_host([] { return control::create_unique_id(); }).to_bytes();
+    const comm::UniqueId::Bytes bytes = comm::create_unique_id().to_bytes();
     static_assert(sizeof raw.bytes == sizeof bytes);
     std::memcpy(raw.bytes, bytes.data(), bytes.size());
   });
@@ -55,7 +28,7 @@ tuttiResult_t tuttiGetUniqueId(tuttiUniqueId* id) {
 tuttiResult_t tuttiCommInitEnv(tuttiComm_t* comm) {
   return guarded([&] {
     required(comm, "comm") = nullptr;
-    *comm = make_handle(join_from_environment());
+    *comm = make_handle(comm::join_from_environment());
   });
 }
 

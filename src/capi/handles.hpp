@@ -14,7 +14,6 @@
 #include "base/status.hpp"
 #include "comm/communicator.hpp"
 #include "comm/stream.hpp"
-#include "control/host.hpp"
 #include "tutti/tutti.h"
 
 /// A shell outlives its object, so that use after destroy is an error and not a crash. `mark` identifies the kind of

@@ -8,8 +8,8 @@
 
 #include "base/format.hpp"
 #include "capi/handles.hpp"
+#include "comm/join.hpp"
 #include "comm/submit.hpp"
-#include "control/messages.hpp"
 
 namespace tutti::capi {
 namespace {
@@ -47,16 +47,16 @@ Configured configured(const tuttiConfig_t* config) {
   return result;
 }
 
-control::UniqueId id_from(const tuttiUniqueId& raw) {
-  control::UniqueId::Bytes bytes;
+comm::UniqueId id_from(const tuttiUniqueId& raw) {
+  comm::UniqueId::Bytes bytes;
   std::memcpy(bytes.data(), raw.bytes, bytes.size());
-  return control::UniqueId::from_bytes(bytes);
+  return comm::UniqueId::from_bytes(bytes);
 }
 
 void check_place(int ranks, int rank) {
   if (ranks < 1) throw_error(Code::InvalidArgument, "a communicator of {} ranks: at least 1 is needed", ranks);
-  if (ranks > control::kMaxRanks)
-    throw_error(Code::InvalidArgument, "a communicator of {} ranks: {} are the most", ranks, control::kMaxRanks);
+  if (ranks > comm::kMaxRanks)
+    throw_error(Code::InvalidArgument, "a communicator of {} ranks: {} are the most", ranks, comm::kMaxRanks);
   if (rank < 0 || rank >= ranks) {
     throw_error(Code::InvalidArgument, "rank {} of {}: ranks are 0 to {}", rank, ranks, ranks - 1);
   }
@@ -81,8 +81,7 @@ Status status_of(const std::function<void()>& body) {
 }
 
 /// On a thread of its own.
-void join_in_background(tuttiComm_t handle, const control::UniqueId& id, int ranks, int rank,
-                        comm::JoinOptions options) {
+void join_in_background(tuttiComm_t handle, const comm::UniqueId& id, int ranks, int rank, comm::JoinOptions options) {
   options.stop = &handle->stop;
   std::shared_ptr<comm::Communicator> made;
   Status outcome = status_of([&] { made = comm::Communicator::join(id, ranks, rank, std::move(options)); });
@@ -163,7 +162,7 @@ tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t* comm, int ranks, tuttiUniqueI
       comm::in_group() ? comm::group_add(join) : join();
       return;
     }
-    const control::UniqueId parsed = id_from(id);
+    const comm::UniqueId parsed = id_from(id);
     const tuttiComm_t made = make_handle(std::shared_ptr<comm::Communicator>());
     made->blocking = false;
     made->work = std::thread([=, options = with.options] { join_in_background(made, parsed, ranks, rank, options); });
@@ -176,7 +175,7 @@ tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ranks) {
   return guarded([&] {
     required(comms, "comms");
     check_place(ranks, 0);
-    const control::UniqueId id = control::on_this_host([] { return control::create_unique_id(); });
+    const comm::UniqueId id = comm::create_unique_id();
     std::fill_n(comms, ranks, nullptr);
     comm::group_start();
     try {

@@ -1,7 +1,7 @@
 // The C interface's memory: allocation.
+#include "comm/memory.hpp"
 #include "base/format.hpp"
 #include "capi/handles.hpp"
-#include "link/mapped_memory.hpp"
 
 using namespace tutti;        // NOLINT: this file is the border
 using namespace tutti::capi;  // NOLINT
@@ -15,14 +15,13 @@ tuttiResult_t tuttiMemAllocWithFlags(void** pointer, size_t bytes, unsigned flag
       throw_error(Code::InvalidArgument, "flags {:#x}: there is only TUTTI_MEM_MAPPED ({:#x})", flags,
                   TUTTI_MEM_MAPPED);
     }
-    const auto kind =
-        (flags & TUTTI_MEM_MAPPED) != 0 ? link::SharedMemory::Kind::Mapped : link::SharedMemory::Kind::Any;
-    *pointer = control::on_this_host([&] { return link::SharedMemory::of_this_process().allocate(bytes, kind); });
+    const bool mapped = (flags & TUTTI_MEM_MAPPED) != 0;
+    *pointer = comm::allocate_buffer(bytes, mapped ? comm::BufferKind::Mapped : comm::BufferKind::Any);
   });
 }
 
 tuttiResult_t tuttiMemFree(void* pointer) {
   return guarded([&] {
-    if (pointer != nullptr) link::SharedMemory::of_this_process().release(pointer);
+    if (pointer != nullptr) comm::free_buffer(pointer);
   });
 }

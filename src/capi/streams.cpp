@@ -34,7 +34,7 @@ using namespace tutti::capi;  // NOLINT
 tuttiResult_t tuttiStreamCreate(tuttiStream_t* stream) {
   return guarded([&] {
     required(stream, "stream") = nullptr;
-    *stream = make_handle(control::on_this_host([] { return std::make_shared<comm::Stream>(); }));
+    *stream = make_handle(std::make_shared<comm::Stream>());
   });
 }
 

@@ -1,20 +1,13 @@
 #include "comm/communicator.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <map>
-#include <nlohmann/json.hpp>
-#include <set>
 
-#include "base/cgroup.hpp"
-#include "base/cores.hpp"
 #include "base/counted.hpp"
 #include "base/env.hpp"
 #include "base/format.hpp"
 #include "base/log.hpp"
-#include "base/shallow_json.hpp"
-#include "base/version.hpp"
 #include "comm/vector_calls.hpp"
 #include "control/describe.hpp"
 #include "control/host.hpp"
@@ -23,155 +16,7 @@
 namespace tutti::comm {
 namespace {
 
-using nlohmann::json;
-
-constexpr int kPlanFormat = 1;
 constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;  // a multiplicative hash constant: mixes into the high bits
-
-constexpr const char* kCmaWords[] = {"off", "auto", "always"};  // by Cma
-
-/// The settings that must be equal on all ranks so that they understand each other and choose alike. TUTTI_CMA: a
-/// reader looks for revoked messages only where it expects zero-copy ones.
-std::string configuration() {
-  std::vector<std::string> usable;  // two ranks must choose the same, and some are modules that a host may lack
-  if (env().transport.empty()) {
-    for (const transports::TransportEntry& entry : transports::transports()) usable.emplace_back(entry.name);
-  }
-  const json all = {{"version", version()},
-                    {"plan format", kPlanFormat},
-                    {"link format", link::kLinkFormat},
-                    {"TUTTI_ALGO", env().algorithm},
-                    {"TUTTI_CMA", kCmaWords[static_cast<size_t>(env().cma)]},
-                    {"TUTTI_GROUPS", env().groups},
-                    {"TUTTI_REPRODUCIBLE", env().reproducible},
-                    {"TUTTI_MESSAGE", env().message.value},
-                    {"TUTTI_THREADS", env().threads},
-                    {"TUTTI_TRANSPORT", env().transport},
-                    {"the list of transports (TUTTI_MODULES adds to it, TUTTI_TRANSPORT takes one)", usable}};
-  return all.dump();
-}
-
-void compare_configurations(const control::Endpoint& endpoint) {
-  const json mine = json::parse(endpoint.info(endpoint.rank()));
-  for (Rank peer = 0; peer < endpoint.ranks(); ++peer) {
-    if (endpoint.info(peer) == endpoint.info(endpoint.rank())) continue;
-    const json theirs = parse_shallow_json(endpoint.info(peer), false);
-    for (const auto& [name, value] : mine.items()) {
-      const json other = theirs.is_object() && theirs.contains(name) ? theirs[name] : json();
-      if (other == value) continue;
-      throw_error(Code::Mismatch, "{} is {} on rank {} but {} on rank {}; it must be the same on all ranks", name,
-                  value.dump(), endpoint.rank(), other.dump(), peer);
-    }
-    throw_error(Code::Mismatch, "the configurations of ranks {} and {} differ", peer, endpoint.rank());
-  }
-}
-
-/// The algorithms' names with hashes.
-json to_json(const select::Given& given) {
-  json names = json::object();
-  for (const auto& [collective, algorithm] : given) names[name_of(collective)] = algorithm->name;
-  return names;
-}
-
-json to_json(const FabricReport& report, const select::Given& given) {
-  return {{"plans", to_json(given)},
-          {"staging", report.staging},
-          {"inside", {report.inside.alpha, report.inside.beta, report.inside.in_place}},
-          {"between", {report.between.alpha, report.between.beta, report.between.in_place}},
-          {"unreachable", report.unreachable},
-          {"word", {report.word.at, report.word.value}},
-          {"cores", report.cores},
-          {"arena", report.arena},
-          {"routes", report.routes},
-          {"name", control::host_name()}};
-}
-
-/// How long this rank may spin: less if ranks share its host's cores.
-exec::Backoff common_backoff(const std::vector<std::string>& reports, const control::Endpoint& endpoint) {
-  std::vector<Cores> all;
-  Cores mine;
-  for (Rank peer = 0; peer < endpoint.ranks(); ++peer) {
-    if (endpoint.process_id(peer).host != endpoint.process_id(endpoint.rank()).host) continue;
-    all.push_back(parse_cores(parse_shallow_json(reports[static_cast<size_t>(peer)]).at("cores").get<std::string>()));
-    if (peer == endpoint.rank()) mine = all.back();
-  }
-  return exec::backoff_for(mine, all, core_quota());
-}
-
-/// TUTTI_PLAN must give the same plans on all ranks.
-void compare_plans(const std::vector<std::string>& reports, Rank rank) {
-  const json mine = json::parse(reports[static_cast<size_t>(rank)]).at("plans");
-  for (size_t peer = 0; peer < reports.size(); ++peer) {
-    const json theirs = parse_shallow_json(reports[peer]).at("plans");
-    if (theirs == mine) continue;
-    throw_error(Code::Mismatch, "TUTTI_PLAN gives {} on rank {} but {} on rank {}; it must be the same on all ranks",
-                mine.dump(), rank, theirs.dump(), peer);
-  }
-}
-
-void take_slower(select::LinkCost& link_cost, const json& slowest) {
-  link_cost.alpha = std::max(link_cost.alpha, slowest.at(0).get<double>());
-  link_cost.beta = std::max(link_cost.beta, slowest.at(1).get<double>());
-  link_cost.message = link_cost.alpha / 3;
-  link_cost.in_place = link_cost.in_place && slowest.at(2).get<bool>();
-}
-
-/// Ranks per core on the most oversubscribed host.
-double oversubscription_of(const std::vector<std::string>& reports, const control::Endpoint& endpoint) {
-  std::map<std::string, std::pair<double, std::set<int>>> hosts;  // number of ranks, and their cores
-  for (Rank peer = 0; peer < endpoint.ranks(); ++peer) {
-    auto& [ranks, cores] = hosts[endpoint.process_id(peer).host];
-    ++ranks;
-    const json report = parse_shallow_json(reports[static_cast<size_t>(peer)]);
-    for (const int core : parse_cores(report.at("cores").get<std::string>())) cores.insert(core);
-  }
-  double oversubscription = 1;
-  for (const auto& [host, all] : hosts)
-    oversubscription = std::max(oversubscription, all.first / static_cast<double>(all.second.size()));
-  const double mine = hosts[endpoint.process_id(endpoint.rank()).host].first;
-  return std::max(oversubscription, mine / std::ceil(core_quota()));
-}
-
-/// The slowest links and the smallest staging memory of any rank apply to all.
-select::Setting common_setting(const std::vector<std::string>& reports, const Groups& groups) {
-  constexpr double kFoldSpeed = 40e9;  // bytes per second and core, in cache: the cost of folding beyond copying
-  select::Setting setting{.ranks = static_cast<Rank>(reports.size()), .groups = groups, .gamma = 1 / kFoldSpeed};
-  setting.inside = setting.between = {0, 0, 0, true};
-  setting.staging = ~uint64_t{0};
-  setting.message = env().message.value;
-  setting.forced = select::parse_forced(env().algorithm);
-  setting.reproducible = env().reproducible;
-  for (const std::string& text : reports) {
-    const json report = parse_shallow_json(text);
-    if (const auto why = report.at("unreachable").get<std::string>(); !why.empty()) throw Error(Code::Unsupported, why);
-    take_slower(setting.inside, report.at("inside"));
-    take_slower(groups->has_two_levels() ? setting.between : setting.inside, report.at("between"));
-    setting.staging = std::min(setting.staging, whole_number(report.at("staging")));
-  }
-  return setting;
-}
-
-/// A rank's conclusions from the reports.
-json conclusions_from(const std::vector<std::string>& reports, Fabric& fabric, bool oversubscribed) {
-  std::vector<transports::Word> words;
-  for (const std::string& report : reports) {
-    const json word = parse_shallow_json(report).at("word");
-    words.push_back({whole_number(word.at(0)), whole_number(word.at(1))});
-  }
-  return {{"reading", fabric.try_words(words)}, {"oversubscribed", oversubscribed}};
-}
-
-/// The conclusions of all ranks, combined.
-AgreedCapabilities agreed_capabilities(const std::vector<std::string>& conclusions) {
-  AgreedCapabilities agreed{.reading = transports::ReadAccess::Direct};
-  for (const std::string& text : conclusions) {
-    const json conclusion = parse_shallow_json(text);
-    const uint64_t reading = std::min(whole_number(conclusion.at("reading")), static_cast<uint64_t>(agreed.reading));
-    agreed.reading = static_cast<transports::ReadAccess>(reading);
-    agreed.oversubscribed = agreed.oversubscribed || conclusion.at("oversubscribed").get<bool>();
-  }
-  return agreed;
-}
 
 const void* scale_of(const Call& call) { return call.spec.op == Op::PreMulSum ? call.scale : nullptr; }
 
@@ -201,11 +46,6 @@ std::shared_ptr<Communicator> Communicator::join(const control::UniqueId& id, Ra
     made->endpoint_->fail(error.code(), text);
     made->endpoint_->leave(0, Deadline::in(seconds));  // the others are to hear of it before this process ends
     throw Error(error.code(), text);
-  } catch (const json::exception& error) {
-    const std::string text = fmt::format("rank {}: a rank's report is invalid ({})", rank, error.what());
-    made->endpoint_->fail(Code::ProtocolError, text);
-    made->endpoint_->leave(0, Deadline::in(seconds));
-    throw Error(Code::ProtocolError, text);
   }
   return made;
 }
@@ -251,27 +91,11 @@ void Communicator::retire() {
 }
 
 void Communicator::agree(bool groups_given) {
-  const Deadline deadline = Deadline::in(timeouts_.of_init());
-  select::Given given = select::given_plans(env().plan, ranks());
-  const auto reports = endpoint_->exchange(to_json(fabric_->report(), given).dump(), deadline);
-  compare_plans(reports, rank());
-  select::Setting setting = common_setting(reports, groups_);
-  setting.given = std::move(given);
-  setting.groups_given = groups_given;
-  setting.oversubscription = oversubscription_of(reports, *endpoint_);
-  backoff_ = common_backoff(reports, *endpoint_);
-  json mine = conclusions_from(reports, *fabric_, backoff_.spins == 0);
-  if (rank() == 0) mine["table"] = select::DecisionTable(setting).text();
-  const auto conclusions = endpoint_->exchange(mine.dump(), deadline);
-  AgreedCapabilities agreed = agreed_capabilities(conclusions);
-  agreed.staging = setting.staging;
-  agreed.always_cma = fabric_->cma() == Cma::Always;
-  agreed.threads = static_cast<uint32_t>(env().threads);
-  if (agreed.reading != transports::ReadAccess::None) fabric_->all_read();
-  const auto table = parse_shallow_json(conclusions.front()).at("table").get<std::string>();
-  const auto decisions = select::DecisionTable::parse(table, setting);
-  planner_->agree(decisions, agreed, groups_);
-  log_decisions(reports, agreed, decisions, std::move(setting));
+  Agreement agreed = comm::agree(*endpoint_, *fabric_, groups_, groups_given, Deadline::in(timeouts_.of_init()));
+  backoff_ = agreed.backoff;
+  if (agreed.capabilities.reading != transports::ReadAccess::None) fabric_->all_read();
+  planner_->agree(agreed.table, agreed.capabilities, groups_);
+  log_decisions(std::move(agreed));
 }
 
 void Communicator::await_others(uint64_t ticket) const {

@@ -14,6 +14,7 @@
 #include "base/env.hpp"
 #include "base/log.hpp"
 #include "base/status.hpp"
+#include "comm/agreement.hpp"
 #include "comm/call.hpp"
 #include "comm/call_board.hpp"
 #include "comm/call_diagnostics.hpp"
@@ -107,8 +108,7 @@ class Communicator {
   Communicator(std::unique_ptr<control::Endpoint> endpoint, std::string title, const Timeouts& timeouts);
   void wire_up(Groups groups);
   void agree(bool groups_given);
-  void log_decisions(const std::vector<std::string>& reports, const AgreedCapabilities& agreed,
-                     const select::DecisionTable& table, select::Setting setting);
+  void log_decisions(Agreement agreed);
   void await_others(uint64_t ticket) const;
   exec::Executor& executor_for(const Call& call) const;
   void begin_collective(const Call& call);

@@ -5,13 +5,12 @@
 
 namespace tutti::comm {
 
-void Communicator::log_decisions(const std::vector<std::string>& reports, const AgreedCapabilities& agreed,
-                                 const select::DecisionTable& table, select::Setting setting) {
+void Communicator::log_decisions(Agreement agreed) {
   if (rank() == 0 && log_enabled(LogLevel::Info)) {
-    log_info("{}", summary(*endpoint_, reports, *fabric_, *groups_, agreed, table));
+    log_info("{}", summary(*endpoint_, *fabric_, *groups_, agreed));
   }
   if (!log_enabled(LogLevel::Debug)) return;
-  decision_log_ = std::make_unique<DecisionLog>(rank(), std::move(setting));
+  decision_log_ = std::make_unique<DecisionLog>(rank(), std::move(agreed.setting));
   planner_->on_new_program(
       [this](const Prepared& made) { decision_log_->log_first(made.key.spec, call_info(made, *links_, *fabric_)); });
 }

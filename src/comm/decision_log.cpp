@@ -12,7 +12,6 @@
 #include "base/counted.hpp"
 #include "base/env.hpp"
 #include "base/log.hpp"
-#include "base/shallow_json.hpp"
 #include "base/version.hpp"
 
 namespace tutti::comm {
@@ -36,7 +35,7 @@ std::string text_of(const ByRanks& facts) {
   return text;
 }
 
-std::string hosts_text(const control::Endpoint& endpoint, const std::vector<json>& reports) {
+std::string hosts_text(const control::Endpoint& endpoint, const std::vector<RankReport>& reports) {
   std::vector<std::pair<std::string, std::vector<Rank>>> hosts;  // identity and ranks; ordered by first rank
   for (Rank r = 0; r < endpoint.ranks(); ++r) {
     const std::string& host = endpoint.process_id(r).host;
@@ -48,19 +47,19 @@ std::string hosts_text(const control::Endpoint& endpoint, const std::vector<json
   for (const auto& [host, ranks] : hosts) {
     std::set<std::pair<uint32_t, uint64_t>> processes;
     for (const Rank r : ranks) processes.emplace(endpoint.process_id(r).process, endpoint.process_id(r).nonce);
-    const auto name = reports[static_cast<size_t>(ranks.front())].at("name").get<std::string>();
-    text += fmt::format("{}{} on {} ({})", text.empty() ? "" : "; ", ranges(ranks), name,
+    text += fmt::format("{}{} on {} ({})", text.empty() ? "" : "; ", ranges(ranks),
+                        reports[static_cast<size_t>(ranks.front())].host,
                         processes.size() == 1 ? "1 process" : fmt::format("{} processes", processes.size()));
   }
   return text;
 }
 
 /// One line for each relation between ranks: the transport, and why no better one.
-std::string transports_text(const std::vector<json>& reports, const Fabric& fabric) {
+std::string transports_text(const std::vector<RankReport>& reports, const Fabric& fabric) {
   std::map<std::string, ByRanks> relations;
   for (size_t r = 0; r < reports.size(); ++r) {
-    for (const auto& [relation, transport] : reports[r].at("routes").items()) {
-      relations[relation][transport.get<std::string>()].push_back(static_cast<Rank>(r));
+    for (const auto& [relation, transport] : reports[r].fabric.routes) {
+      relations[relation][transport].push_back(static_cast<Rank>(r));
     }
   }
   std::string text;
@@ -123,22 +122,21 @@ std::string ranges(const std::vector<Rank>& ranks) {
   return text;
 }
 
-std::string summary(const control::Endpoint& endpoint, const std::vector<std::string>& reports, const Fabric& fabric,
-                    const plan::Grouping& groups, const AgreedCapabilities& agreed,
-                    const select::DecisionTable& table) {
-  std::vector<json> parsed;
+std::string summary(const control::Endpoint& endpoint, const Fabric& fabric, const plan::Grouping& groups,
+                    const Agreement& agreed) {
   ByRanks staging;
-  for (const std::string& report : reports) {
-    const json& one = parsed.emplace_back(json::parse(report));
-    staging[to_text(Bytes{whole_number(one.at("arena"))})].push_back(static_cast<Rank>(parsed.size() - 1));
+  for (size_t r = 0; r < agreed.reports.size(); ++r) {
+    staging[to_text(Bytes{agreed.reports[r].fabric.arena})].push_back(static_cast<Rank>(r));
   }
   return fmt::format(
       "communicator of {} (tutti {})\n  ranks: {}{}\n  others' buffers: {}\n  groups: {}\n  staging memory of a "
       "rank: {}\n  waiting: {}\n  algorithms, by bytes of a block:{}",
-      counted(static_cast<uint64_t>(endpoint.ranks()), "rank"), version(), hosts_text(endpoint, parsed),
-      transports_text(parsed, fabric), read_access_text(agreed.reading), groups_text(groups), text_of(staging),
-      agreed.oversubscribed ? "ranks share cores and yield to each other" : "every rank has a core and spins on it",
-      algorithms_text(table));
+      counted(static_cast<uint64_t>(endpoint.ranks()), "rank"), version(), hosts_text(endpoint, agreed.reports),
+      transports_text(agreed.reports, fabric), read_access_text(agreed.capabilities.reading), groups_text(groups),
+      text_of(staging),
+      agreed.capabilities.oversubscribed ? "ranks share cores and yield to each other"
+                                         : "every rank has a core and spins on it",
+      algorithms_text(agreed.table));
 }
 
 /// Why this algorithm: which setting forces it, or its modelled cost and the next best one's.

@@ -10,16 +10,16 @@
 #include <tuple>
 #include <vector>
 
+#include "comm/agreement.hpp"
 #include "comm/call_info.hpp"
 #include "control/endpoint.hpp"
-#include "exec/host/wait.hpp"
 #include "select/select.hpp"
 
 namespace tutti::comm {
 
-/// The block for a new communicator. `reports`: every rank's report on its fabric.
-std::string summary(const control::Endpoint& endpoint, const std::vector<std::string>& reports, const Fabric& fabric,
-                    const plan::Grouping& groups, const AgreedCapabilities& agreed, const select::DecisionTable& table);
+/// The block for a new communicator.
+std::string summary(const control::Endpoint& endpoint, const Fabric& fabric, const plan::Grouping& groups,
+                    const Agreement& agreed);
 
 /// "0-3, 7".
 std::string ranges(const std::vector<Rank>& ranks);

@@ -12,7 +12,8 @@ namespace tutti::comm {
 
 /// What the ranks have agreed on. The length of messages depends only on this and on the call.
 struct AgreedCapabilities {
-  uint64_t staging = 0;  ///< bytes, the smallest staging memory of any rank
+  uint64_t staging = 0;          ///< bytes, the smallest staging memory of any rank
+  uint64_t message = 256 << 10;  ///< bytes, the longest message that is not read in its sender's memory
   transports::ReadAccess reading =
       transports::ReadAccess::None;  ///< the weakest access of any rank to another's zero-copy data
   bool oversubscribed = false;       ///< some ranks share their cores

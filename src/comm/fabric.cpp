@@ -6,12 +6,12 @@
 #include <map>
 #include <mutex>
 
-#include "base/cores.hpp"
 #include "base/env.hpp"
 #include "base/format.hpp"
 #include "base/log.hpp"
 #include "base/secret.hpp"
 #include "base/spelling.hpp"
+#include "topo/cores.hpp"
 #include "transports/fault/fault.hpp"
 
 namespace tutti::comm {
@@ -180,6 +180,8 @@ void Fabric::make_routes(const plan::Grouping& groups) {
         slowest.alpha = std::max(slowest.alpha, reach.alpha);
         slowest.beta = std::max(slowest.beta, reach.beta);
         slowest.in_place = slowest.in_place && !routes_[static_cast<size_t>(peer)]->is_engine();
+        const uint64_t push_bytes = routes_[static_cast<size_t>(peer)]->capabilities(peer, {}).out.push_bytes;
+        if (push_bytes > 0) report_.longest = std::min(report_.longest, push_bytes);
         note_route(peer, entry.name, reasons);
         break;
       }

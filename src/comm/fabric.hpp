@@ -23,10 +23,11 @@ struct FabricReport {
     double alpha = 0, beta = 0;
     bool in_place = true;  ///< all of them can read the peer's memory
   };
-  uint64_t staging = 0;     ///< bytes
-  Slowest inside;           ///< links within the rank's group
-  Slowest between;          ///< its other links
-  std::string unreachable;  ///< why some peer is unreachable; empty if all are reachable
+  uint64_t staging = 0;                  ///< bytes
+  uint64_t longest = uint64_t{1} << 40;  ///< bytes of a message that all links can carry
+  Slowest inside;                        ///< links within the rank's group
+  Slowest between;                       ///< its other links
+  std::string unreachable;               ///< why some peer is unreachable; empty if all are reachable
   transports::Word word;
   std::string cores;                          ///< cores on which it may run, as to_text(Cores)
   uint64_t arena = 0;                         ///< of its staging memory and links

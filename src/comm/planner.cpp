@@ -6,15 +6,14 @@
 #include "base/format.hpp"
 #include "base/hash.hpp"
 #include "comm/vector_calls.hpp"
+#include "topo/constants.hpp"
 
 namespace tutti::comm {
 namespace {
 
-constexpr size_t kCached = 1024;                  // programs
-constexpr uint32_t kTransferLinkLane = 1 << 16;   // links of sends and receives; collectives number theirs from 0
-constexpr uint64_t kWidestFrom = 64 << 10;        // bytes of a block for each thread that is woken to help
-constexpr uint64_t kCooperativeFrom = 128 << 10;  // bytes of a message from which a cooperative copy pays
-constexpr uint64_t kDirectStaging = 4;            // messages to all peers together get 1/4 of the staging memory
+constexpr size_t kCached = 1024;                 // programs
+constexpr uint32_t kTransferLinkLane = 1 << 16;  // links of sends and receives; collectives number theirs from 0
+constexpr uint64_t kDirectStaging = 4;           // messages to all peers together get 1/4 of the staging memory
 
 Hash hash_of(const CallSpec& spec) {
   Hash hash;
@@ -108,14 +107,15 @@ void Planner::bring_to_front(const ProgramKey& key) {
 uint64_t Planner::window_of(const select::Choice& choice, const CallSpec& spec,
                             const exec::DeliveryRules& rules) const {
   using transports::ReadAccess;
-  constexpr uint64_t kLongest = 4 << 20, kGrain = 128;
+  constexpr uint64_t kGrain = 128;
   const uint64_t block = spec.count * size_of(spec.type);
   const bool read =
       agreed_.reading == ReadAccess::Direct || (agreed_.reading == ReadAccess::Cma && rules.cma_from != link::kNever);
-  const bool lent = choice.algorithm->lends && spec.op != Op::PreMulSum && block >= link::kZcopyFrom;
+  const bool lent = choice.algorithm->lends && spec.op != Op::PreMulSum && block >= machine_constants().zcopy_from;
   const uint64_t staged = std::max(kGrain, choice.window / agreed_.threads);  // the threads share the staging memory
-  uint64_t most = read && lent ? std::max(choice.window, kLongest) : staged;
-  if (block >= kWidestFrom * agreed_.threads) most = std::min(most, block / agreed_.threads);  // a part for each thread
+  uint64_t most = read && lent ? std::max(choice.window, machine_constants().zcopy_longest) : staged;
+  if (block >= machine_constants().block_per_thread * agreed_.threads)
+    most = std::min(most, block / agreed_.threads);  // a part for each thread
   if (block <= most) return most;
   const uint64_t rounds = (block + most - 1) / most;
   return ((block + rounds - 1) / rounds + kGrain - 1) / kGrain * kGrain;
@@ -149,7 +149,9 @@ Prepared Planner::make(const ProgramKey& key) {
 }
 
 /// Ranks cooperate if every rank has a core of its own, also while it waits.
-uint64_t Planner::cooperative_from() const { return backoff_.spins > 0 ? kCooperativeFrom : link::kNever; }
+uint64_t Planner::cooperative_from() const {
+  return backoff_.spins > 0 ? machine_constants().cooperative_from : link::kNever;
+}
 
 const plan::RankPlan& Planner::plan_for(const plan::Algorithm& algorithm, Rank root) {
   const Rank planned = (rank_ - root + ranks_) % ranks_;  // the plan counts ranks from the root
@@ -211,7 +213,7 @@ Prepared& Planner::vector(const Call& call) {
 /// Both ends must split a transfer alike, so the message length depends only on what both know.
 Prepared& Planner::prepare(exec::Direct direct, const CallSpec& spec) {
   const uint64_t share = agreed_.staging / kDirectStaging / link::kSlots / static_cast<uint64_t>(ranks_);
-  const uint64_t most = std::min<uint64_t>(env().message.value, share);
+  const uint64_t most = std::min(agreed_.message, share);
   direct.message = std::max<uint64_t>(link::kStride, most / link::kStride * link::kStride);
   direct.rules = delivery_rules_for_transfers(agreed_);
   direct.rules.cooperative_from = cooperative_from();

@@ -10,7 +10,7 @@
 
 namespace tutti::comm {
 
-/// The first value of tuttiRedOp_t that tuttiRedOpCreatePreMulSum returns.
+/// The first value of tuttiRedOp_t that tuttiRedOpCreatePreMulSum returns. Built-in operators have smaller ones.
 inline constexpr int kFirstPreMulSum = 16;
 
 class PreMulScalars {

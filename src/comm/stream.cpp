@@ -8,6 +8,7 @@
 
 #include "base/format.hpp"
 #include "base/limits.hpp"
+#include "control/host.hpp"
 
 namespace tutti::comm {
 namespace {
@@ -36,7 +37,9 @@ struct Stream::Queue {
   Status first;
 };
 
-Stream::Stream() : queue_(std::make_shared<Queue>()), worker_(start_thread([queue = queue_] { work(*queue); })) {}
+Stream::Stream()
+    : queue_(std::make_shared<Queue>()),
+      worker_(control::on_this_host([&] { return start_thread([queue = queue_] { work(*queue); }); })) {}
 
 Stream::~Stream() {
   {

@@ -43,6 +43,7 @@ struct Segment {
 enum class Delivery : uint32_t {
   Inline,   ///< in the descriptor
   Staged,   ///< copied to the writer's arena, read there
+  Pushed,   ///< written to a slot in the reader's memory
   Address,  ///< at its address, by a thread of the same process or by the link's engine
   Mapped,   ///< in a region that the reader maps
   Cma       ///< copied by the reader's kernel
@@ -56,8 +57,9 @@ struct Out {
 };
 
 /// Where the outgoing message is written: nowhere (all readers read it in its memory), to the lane's buffer for inline
-/// messages, or to staging.
-enum class Slot : uint8_t { None, Small, Stage };
+/// messages, to staging, or to the memory of the reader Instruction::push_to. Other readers to whom it is pushed get
+/// copies of that.
+enum class Slot : uint8_t { None, Small, Stage, Push };
 
 /// What an instruction does beyond the links' messages: bits, see exec/host/remote_access.hpp.
 inline constexpr uint8_t kZeroCopyArrivals = 1;   ///< its messages may be zero-copy
@@ -81,12 +83,14 @@ struct Instruction {
   uint64_t salt = 0;     ///< xored into the tag: distinguishes the messages of one send or recv from the rank's others
   uint32_t sources = 0;  ///< operands
   uint32_t after_lane = kNone;
-  uint32_t after_op = 0;   ///< index within that lane
-  uint32_t stage = kNone;  ///< with Slot::Stage
+  uint32_t after_op = 0;     ///< index within that lane
+  uint32_t stage = kNone;    ///< with Slot::Stage
+  uint32_t push_to = kNone;  ///< with Slot::Push: an entry of Tables::outs
   FoldShape shape = FoldShape::Left;
   Slot slot = Slot::None;
   uint8_t remote = 0;            ///< kZeroCopyArrivals | …
   bool completes = false;        ///< the fold's result is final: averages divide it
+  bool push_copies = false;      ///< the message is pushed to readers beside the slot's
   bool publishes_first = false;  ///< the outgoing message exists before the instruction runs
   bool has_pieces = true;        ///< false: a bare signal, sent in the first round only
   bool nontemporal = false;      ///< the local result is not read again soon: store it past the cache

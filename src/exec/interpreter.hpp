@@ -5,7 +5,7 @@
 //   Group   the threads that execute a lane: one on a host, a block on a GPU. The leader polls and publishes; all of
 //           them move bytes: leader(), thread(), sync(), broadcast(outcome).
 //   Wire    the operations on links (link/wire.hpp).
-//   Reduce  folds and copies the bytes of a segment: run(group, how, op, segment, to, slot, operands).
+//   Reduce  folds and copies bytes: run(group, how, op, segment, to, slot, operands); copy(group, to, from, bytes).
 //   Remote  what goes beyond messages: a rank reads and writes the memory of others (exec/host/remote_access.hpp).
 //
 // State lies in memory that the whole group sees. Lanes of one rank may run on different processors: each is written by
@@ -53,6 +53,7 @@ struct Interpreter {
     } else {
       move(group, rank, lane, op, slot);
     }
+    if (op.push_copies) copy_to_readers(group, rank, lane, op, slot);
     group.sync();
     if (group.leader()) {
       if (op.outs.begin != op.outs.end && !op.publishes_first) publish(rank, lane, op, slot);
@@ -169,7 +170,7 @@ struct Interpreter {
         wrong = FaultKind::OtherCall;
       } else if (header.length != op.bytes) {
         wrong = FaultKind::BadLength;
-      } else if (Remote::kAny && arrival.region != 0) {
+      } else if (Remote::kAny && arrival.where == link::Where::Mapped) {
         error = Remote::locate(in, arrival, op.bytes);
         if (error != 0) wrong = FaultKind::Unreadable;
       }
@@ -188,8 +189,10 @@ struct Interpreter {
 
   TUTTI_HD static Outcome room_ready(RankState& rank, LaneState& lane, const Instruction& op) {
     for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) {
-      link::OutLink& out = rank.out[lane.tables->outs[i].link];
+      const Out& to = lane.tables->outs[i];
+      link::OutLink& out = rank.out[to.link];
       if (!Wire::can_publish(out)) return wait(lane, Await::Credit, out);
+      if (to.delivery == Delivery::Pushed && !Wire::can_push(out)) return wait(lane, Await::Staging, out);
     }
     return op.slot == Slot::Stage ? stage_ready(rank, lane, *rank.stages[op.stage]) : Outcome::Progress;
   }
@@ -206,6 +209,7 @@ struct Interpreter {
 
   TUTTI_HD static unsigned char* outgoing(RankState& rank, LaneState& lane, const Instruction& op) {
     if (op.slot == Slot::Small) return lane.small;
+    if (op.slot == Slot::Push) return link::push_slot(rank.out[lane.tables->outs[op.push_to].link]);
     const Stage& stage = *rank.stages[op.stage];
     return stage.base + stage.uses % stage.slots * stage.slot_bytes;
   }
@@ -218,6 +222,18 @@ struct Interpreter {
       set_operands(lane, op, segment, operands);
       unsigned char* to = segment.to.base == Base::None ? nullptr : address(lane, segment.to);
       Reduce::run(group, rank.arithmetic, op, segment, to, slot == nullptr ? nullptr : slot + segment.at, operands);
+    }
+  }
+
+  /// Pushes the message in `slot` to the other readers.
+  [[gnu::noinline]] TUTTI_HD static void copy_to_readers(const Group& group, RankState& rank, LaneState& lane,
+                                                         const Instruction& op, unsigned char* slot) {
+    group.sync();  // the message is complete
+    for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) {
+      const Out& to = lane.tables->outs[i];
+      const bool in_slot = op.slot == Slot::Push && i == op.push_to;
+      if (to.delivery == Delivery::Pushed && !in_slot)
+        Reduce::copy(group, link::push_slot(rank.out[to.link]), slot, op.bytes);
     }
   }
 
@@ -234,6 +250,9 @@ struct Interpreter {
         case Delivery::Staged:
           Wire::publish_staged(out, tag, slot, op.bytes);
           stage->held[stage->uses % stage->slots * stage->readers + (i - op.outs.begin)] = out.next;
+          break;
+        case Delivery::Pushed:
+          Wire::publish_pushed(out, tag, op.bytes);
           break;
         case Delivery::Mapped:
           Wire::publish_mapped(out, tag, *rank.shared[static_cast<uint32_t>(op.message.base)],

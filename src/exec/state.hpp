@@ -131,7 +131,7 @@ TUTTI_HD inline bool set_operands(const LaneState& lane, const Instruction& op, 
     if (sources[k].base == Base::Message) {
       const link::Arrival& arrival = lane.arrivals[message++];
       operands[k] = arrival.data + sources[k].offset;
-      elsewhere = elsewhere || arrival.process != 0;
+      elsewhere = elsewhere || arrival.where == link::Where::Cma;
     } else {
       operands[k] = address(lane, sources[k]);
     }

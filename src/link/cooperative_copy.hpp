@@ -31,7 +31,9 @@
 
 #include <cstdint>
 
+#include "link/host_ends.hpp"
 #include "link/link.hpp"
+#include "topo/constants.hpp"
 
 namespace tutti::link {
 
@@ -47,8 +49,8 @@ inline constexpr uint32_t kCountBits =
 /// Bytes of a tile of a message of `bytes` bytes. Tiles are short, because the end that is done first waits for the
 /// other's last tile, and few enough for kCountBits.
 inline uint64_t tile_of(uint64_t bytes) {
-  constexpr uint64_t kLeast = 32 << 10, kMostTiles = 1 << 12;
-  uint64_t tile = kLeast;
+  constexpr uint64_t kMostTiles = 1 << 12;
+  uint64_t tile = machine_constants().cooperative_tile;
   while (bytes / tile >= kMostTiles) tile *= 2;
   return tile;
 }
@@ -57,9 +59,9 @@ inline uint64_t tiles_of(uint64_t bytes) { return (bytes + tile_of(bytes) - 1) /
 /// How many tiles to claim of `tiles` when `left` are unclaimed: nearly half at first, because with CMA each claim
 /// costs as much as copying many KiB; few towards the end.
 inline uint64_t claim_size(uint64_t tiles, uint64_t left, bool first) {
-  constexpr uint64_t kMost = 32;
+  const uint64_t most = machine_constants().cooperative_claim;
   const uint64_t wanted = first ? tiles * 7 / 16 : left / 3;
-  return wanted < 1 ? 1 : wanted < kMost ? wanted : kMost;
+  return wanted < 1 ? 1 : wanted < most ? wanted : most;
 }
 
 inline constexpr uint64_t kEdgeGrain = 64;  ///< bytes: a multiple of every element size
@@ -67,26 +69,6 @@ inline constexpr uint64_t kEdgeGrain = 64;  ///< bytes: a multiple of every elem
 struct Tiles {
   uint64_t first = 0;
   uint64_t count = 0;
-};
-
-/// A zero-copy message: its number plus one, and where it lies.
-struct ZcopyMessage {
-  uint64_t number = 0;
-  const unsigned char* data = nullptr;
-  uint64_t bytes = 0;
-};
-
-/// The writer's state of cooperative copies and direct stores on a link.
-struct CooperativeWriter {
-  int process = 0;                   ///< the reader's process, writable by CMA; 0: not writable
-  PeerMappings* mappings = nullptr;  ///< the reader's regions, if this process can map them
-  ZcopyMessage messages[kCapacity];  ///< by slot
-  uint64_t number = 0;               ///< of the message whose tiles are claimed, plus one
-  uint64_t claimed = 0;              ///< tiles of it claimed so far
-  uint64_t done = 0;                 ///< tiles of it copied so far
-  uint64_t unreachable = 0;          ///< number, plus one, of the message whose destination cannot be reached
-  bool stopped = false;              ///< cooperative copy has failed on this link
-  bool no_direct_stores = false;     ///< the reader's memory cannot be reached for direct stores
 };
 
 /// Do the edges leave a non-empty interior of whole elements of any type?
@@ -138,8 +120,8 @@ struct CooperativeWire {
 
   /// Offers the destination of message `in.next + ahead` to the writer.
   static void offer(InLink& in, uint64_t tiles, const Destination& to) {
-    Offer& offer = in.memory->offer;
-    CooperativeReader& reader = in.cooperative_reader;
+    Offer& offer = in.host->memory->offer;
+    CooperativeReader& reader = in.host->cooperative;
     reader = {.phase = CooperativeReader::Phase::Open,
               .number = in.next + to.ahead + 1,
               .tiles = tiles,
@@ -156,10 +138,10 @@ struct CooperativeWire {
 
   /// Claims the next tiles for the reader. Wait: the writer is still copying its last ones. Done: all tiles are copied.
   static TileStatus claim_front(InLink& in, Tiles& mine) {
-    CooperativeReader& reader = in.cooperative_reader;
+    CooperativeReader& reader = in.host->cooperative;
     if (reader.phase == CooperativeReader::Phase::Open) {
       mine = {reader.taken, claim_size(reader.tiles, left(reader, claimed(in)), reader.taken == 0)};
-      Memory::store_ordered(&in.memory->offer.front, word(reader.number, reader.taken + mine.count));
+      Memory::store_ordered(&in.host->memory->offer.front, word(reader.number, reader.taken + mine.count));
       if (mine.count > left(reader, claimed(in))) close(in);
     }
     if (reader.phase == CooperativeReader::Phase::Closed) {
@@ -173,8 +155,8 @@ struct CooperativeWire {
 
   /// No later claim of the writer succeeds.
   static void close(InLink& in) {
-    Memory::store_ordered(&in.memory->offer.front, word(in.cooperative_reader.number, in.cooperative_reader.tiles));
-    in.cooperative_reader.phase = CooperativeReader::Phase::Closed;
+    Memory::store_ordered(&in.host->memory->offer.front, word(in.host->cooperative.number, in.host->cooperative.tiles));
+    in.host->cooperative.phase = CooperativeReader::Phase::Closed;
   }
 
   /// After close(): has the writer left the destination for good?
@@ -184,8 +166,8 @@ struct CooperativeWire {
 
   /// Is there an offer for a zero-copy message that has unclaimed tiles?
   static bool find_offer(const OutLink& out, OfferCopy& offered) {
-    const CooperativeWriter& writer = *out.cooperative_writer;
-    const Offer& offer = out.memory->offer;
+    const HostWriter& writer = *out.host;
+    const Offer& offer = out.host->memory->offer;
     const uint64_t front = Memory::load_acquire(&offer.front), number = front >> kCountBits;
     if (number <= out.acked || number > out.next || number == writer.unreachable) return false;
     if (number < writer.number)
@@ -201,14 +183,14 @@ struct CooperativeWire {
 
   /// Claims tiles for the writer, the last of the unclaimed ones. False: the reader has just claimed them.
   static bool claim_back(OutLink& out, const OfferCopy& offered, Tiles& mine) {
-    CooperativeWriter& writer = *out.cooperative_writer;
+    HostWriter& writer = *out.host;
     const uint64_t number = offered.message.number, tiles = tiles_of(offered.message.bytes);
     if (writer.number != number) writer.number = number, writer.claimed = writer.done = 0;
     const uint64_t wanted = claim_size(tiles, offered.left, writer.claimed == 0);
     writer.claimed += wanted < offered.left ? wanted : offered.left;
     mine = {tiles - writer.claimed, writer.claimed - writer.done};
-    Memory::store_ordered(&out.memory->claim.back, word(number, writer.claimed));
-    const uint64_t front = Memory::load_ordered(&out.memory->offer.front);
+    Memory::store_ordered(&out.host->memory->claim.back, word(number, writer.claimed));
+    const uint64_t front = Memory::load_ordered(&out.host->memory->offer.front);
     if (front >> kCountBits == number && count(front, number) + writer.claimed <= tiles) return true;
     withdraw(out);
     return false;
@@ -218,7 +200,7 @@ struct CooperativeWire {
   /// the reader that have arrived in this round.
   static bool find_early_offer(const OutLink& out, uint64_t tag, uint64_t bytes, uint64_t received,
                                OfferCopy& offered) {
-    const Offer& offer = out.memory->offer;
+    const Offer& offer = out.host->memory->offer;
     if (Memory::load_acquire(&offer.front) != word(out.next + 1, 0)) return false;
     if (Memory::load_acquire(&offer.tag) != tag || Memory::load_acquire(&offer.after) > received) return false;
     offered.message = {out.next + 1, nullptr, bytes};
@@ -228,28 +210,28 @@ struct CooperativeWire {
 
   /// Claims all tiles of that message. False: the reader has just closed the offer.
   static bool claim_all(OutLink& out, uint64_t bytes) {
-    CooperativeWriter& writer = *out.cooperative_writer;
+    HostWriter& writer = *out.host;
     writer.number = out.next + 1;
     writer.done = 0;
     writer.claimed = tiles_of(bytes);
-    Memory::store_ordered(&out.memory->claim.back, word(writer.number, writer.claimed));
-    if (Memory::load_ordered(&out.memory->offer.front) == word(writer.number, 0)) return true;
+    Memory::store_ordered(&out.host->memory->claim.back, word(writer.number, writer.claimed));
+    if (Memory::load_ordered(&out.host->memory->offer.front) == word(writer.number, 0)) return true;
     withdraw(out);
     return false;
   }
 
   /// The claimed tiles are copied.
   static void finish(OutLink& out) {
-    CooperativeWriter& writer = *out.cooperative_writer;
+    HostWriter& writer = *out.host;
     writer.done = writer.claimed;
-    Memory::store_release(&out.memory->claim.done, word(writer.number, writer.done));
+    Memory::store_release(&out.host->memory->claim.done, word(writer.number, writer.done));
   }
 
   /// Gives up the tiles that are claimed and not copied; they are not touched any more.
   static void withdraw(OutLink& out) {
-    CooperativeWriter& writer = *out.cooperative_writer;
+    HostWriter& writer = *out.host;
     writer.claimed = writer.done;
-    Memory::store_release(&out.memory->claim.back, word(writer.number, writer.claimed));
+    Memory::store_release(&out.host->memory->claim.back, word(writer.number, writer.claimed));
   }
 
  private:
@@ -267,10 +249,10 @@ struct CooperativeWire {
     return is_valid(offered.edges, offered.message.bytes);
   }
   static uint64_t claimed(const InLink& in) {
-    return count(Memory::load_ordered(&in.memory->claim.back), in.cooperative_reader.number);
+    return count(Memory::load_ordered(&in.host->memory->claim.back), in.host->cooperative.number);
   }
   static uint64_t copied(const InLink& in) {
-    return count(Memory::load_acquire(&in.memory->claim.done), in.cooperative_reader.number);
+    return count(Memory::load_acquire(&in.host->memory->claim.done), in.host->cooperative.number);
   }
   /// Unclaimed tiles, when the writer has claimed `claimed`.
   static uint64_t left(const CooperativeReader& reader, uint64_t claimed) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "link/cooperative_copy.hpp"
 #include "link/revoke.hpp"
 #include "link/wire.hpp"
 #include "reduce/prefetch.hpp"

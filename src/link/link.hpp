@@ -5,8 +5,12 @@
 // its descriptor: one cache line, one transfer. A longer one is staged in the writer's arena, or is zero-copy: the
 // reader reads it in the user's buffer. Each word has one writer, so there is no atomic read-modify-write.
 //
-// Both ends are plain data, the same for threads, processes and GPUs. Transports over a wire (tcp) keep such a ring at
-// each end and move the messages between them.
+// Where the parts lie is up to the transport. Between CPUs ring and payload lie with the writer, and the reader fetches
+// them: LinkMemory. Where loads from afar are slow (GPUs, RDMA) they lie with the reader, and the writer *pushes*: the
+// ring and the payload slots in the reader's memory, the counter in the writer's. Each end polls its own memory then.
+//
+// Both ends are plain data, the same for threads, processes and GPUs; what only hosts do is behind a pointer.
+// Transports over a wire (tcp) keep such a ring at each end and move the messages between them.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +21,7 @@
 
 namespace tutti::link {
 
-inline constexpr int kLinkFormat = 4;  ///< raise it with any change of the structures below, of slot() or of tags
+inline constexpr int kLinkFormat = 5;  ///< raise it with any change of the structures below, of slot() or of tags
 
 /// Several threads of a rank may use links at the same time: one the link lanes 0 to kThreadLinkLanes − 1, another the
 /// next ones, and so on.
@@ -29,6 +33,7 @@ inline constexpr uint32_t kCapacity = 32;                ///< messages that a li
 inline constexpr uint32_t kCredits = kCapacity / 2 + 1;  ///< unread messages that always fit, see SlotWire::consume
 inline constexpr uint32_t kSlots = 8;                    ///< staging slots of a stage: messages that may be unread
 inline constexpr uint32_t kFewestSlots = 4;              ///< the same when staging memory is short
+inline constexpr uint32_t kPushSlots = 8;                ///< payload slots of a link whose writer pushes
 inline constexpr uint32_t kInlineBytes = 40;             ///< payload that fits into a descriptor
 inline constexpr uint32_t kLine = 64;                    ///< bytes of a cache line
 inline constexpr uint32_t kStride = 2 * kLine;           ///< processors prefetch lines in pairs
@@ -40,12 +45,10 @@ inline constexpr uint64_t kClosed = ~uint64_t{0};  ///< value of `consumed` afte
 /// writer's process, read by CMA (link/cma.hpp). Mapped: in a region that the reader maps (link/mapped_memory.hpp).
 enum class Where : uint16_t { Inline = 1, Offset = 2, Address = 3, Cma = 4, Mapped = 5 };
 
-inline constexpr uint64_t kZcopyFrom = 8192;  ///< bytes; below, staging is cheaper than waiting for the reader
 inline constexpr uint64_t kNever = ~uint64_t{0};
 
-class PeerMappings;        // link/mapped_memory.hpp
-struct CooperativeWriter;  // link/cooperative_copy.hpp
-class CmaGate;             // link/cma.hpp
+struct HostWriter;  // link/host_ends.hpp
+struct HostReader;
 
 /// Memory of a process that peers can map, with a buffer in it.
 struct SharedRegion {
@@ -92,20 +95,7 @@ struct Claim {
   uint64_t revoked_from;  ///< link/revoke.hpp: number, plus one, of the first revoked message; 0: none
 };
 
-/// The reader's state of a cooperative copy or direct store.
-struct CooperativeReader {
-  enum class Phase : uint32_t { None, Open, Closed };
-  Phase phase = Phase::None;
-  uint64_t number = 0;  ///< of the message, plus one
-  uint64_t tiles = 0;
-  uint64_t taken = 0;           ///< tiles that the reader has claimed, from the front
-  uint64_t route = 0;           ///< as in Offer
-  unsigned char* to = nullptr;  ///< the destination
-  uint64_t bytes = 0;
-  Edges edges;  ///< of the destination, not written by the writer
-};
-
-/// The shared memory of one link. All zero when new.
+/// All shared memory of a link between CPUs, with its writer. All zero when new.
 struct LinkMemory {
   unsigned char ring[kCapacity * kLine];
   alignas(kStride) uint64_t consumed;  ///< messages that the reader has consumed; written by the reader
@@ -119,40 +109,43 @@ static_assert(sizeof(LinkMemory) == kCapacity * kLine + 2 * kStride);
 
 /// The writing end.
 struct OutLink {
-  LinkMemory* memory = nullptr;
-  unsigned char* arena = nullptr;  ///< what offsets count from; null: payloads are published by address
-  uint64_t next = 0;               ///< number of the next message
-  uint64_t acked = 0;              ///< the reader's counter as last loaded
-  uint64_t zcopied = 0;            ///< all messages below this must be consumed before the call ends
-  uint64_t staged = 0;             ///< all messages below this must be consumed before staging memory is reassigned
+  unsigned char* ring = nullptr;        ///< of descriptors: kCapacity · kLine bytes
+  const uint64_t* consumed = nullptr;   ///< messages that the reader has consumed; written by the reader
+  unsigned char* arena = nullptr;       ///< what offsets count from; null: payloads are published by address
+  uint64_t push_bytes = 0;              ///< not 0: `arena` is kPushSlots slots of so many bytes, in the reader's memory
+  uint64_t pushed = 0;                  ///< messages pushed
+  uint64_t push_held[kPushSlots] = {};  ///< by slot: the count of consumed messages that frees it
+  uint64_t next = 0;                    ///< number of the next message
+  uint64_t acked = 0;                   ///< the reader's counter as last loaded
+  uint64_t zcopied = 0;                 ///< all messages below this must be consumed before the call ends
+  uint64_t staged = 0;  ///< all messages below this must be consumed before staging memory is reassigned
   Rank peer = kNoRank;
-  uint32_t link_lane = 0;  ///< a pair of ranks has one link in each direction on each link lane
-  CooperativeWriter* cooperative_writer = nullptr;  ///< null: no cooperative copies, no direct stores
+  uint32_t link_lane = 0;      ///< a pair of ranks has one link in each direction on each link lane
+  HostWriter* host = nullptr;  ///< null: messages are all there is
 };
 
 /// The reading end.
 struct InLink {
-  LinkMemory* memory = nullptr;
-  const unsigned char* arena = nullptr;  ///< the writer's arena as mapped here
+  const unsigned char* ring = nullptr;
+  uint64_t* consumed = nullptr;
+  const unsigned char* arena = nullptr;  ///< where payloads of Where::Offset lie, as mapped here
   uint64_t arena_bytes = 0;
   uint64_t next = 0;       ///< number of the next message
   uint64_t published = 0;  ///< what `consumed` holds
   Rank peer = kNoRank;
   uint32_t link_lane = 0;
-  bool addresses = false;            ///< the writer is in this process: payloads may be published by address
-  int process = 0;                   ///< the writer's process, readable by CMA; 0: not readable
-  PeerMappings* mappings = nullptr;  ///< the writer's regions, if this process can map them
-  CmaGate* gate = nullptr;           ///< the gate that the writer passes when it writes to this process by CMA
-  CooperativeReader cooperative_reader;
+  bool addresses = false;      ///< the writer is in this process: payloads may be published by address
+  uint64_t cma = 0;            ///< the writer's process, whose memory is read by CMA; 0: it is not
+  bool mapped = false;         ///< the writer's regions can be mapped
+  HostReader* host = nullptr;  ///< null: messages are all there is
 };
 
 /// A message that has arrived, not yet consumed.
 struct Arrival {
-  const unsigned char* data = nullptr;
-  bool inlined = false;
-  int process = 0;      ///< not 0: `data` is an address in that process, to be read by CMA
-  uint64_t region = 0;  ///< not 0: the payload lies in this region of the writer at `offset`; `data` is not set yet
-  uint64_t offset = 0;
+  const unsigned char* data = nullptr;  ///< Mapped: not set yet
+  Where where = Where::Offset;
+  uint64_t id = 0;      ///< Mapped: the writer's region; Cma: its process
+  uint64_t offset = 0;  ///< Mapped: in the region
 };
 
 // Consecutive messages are not in neighbouring lines. A reader that polls a slot would prefetch the neighbouring line,
@@ -161,9 +154,14 @@ inline constexpr uint64_t kSlotStride = 5;  ///< slots from one message to the n
 static_assert(kSlotStride % 2 == 1 && (kCapacity & (kCapacity - 1)) == 0, "all messages of a ring have their own slot");
 static_assert(kSlotStride >= 2 && kSlotStride <= kCapacity - 2, "no two in a row share a pair of lines");
 
-TUTTI_HD inline Descriptor* slot(const LinkMemory* memory, uint64_t message) {
+TUTTI_HD inline Descriptor* slot(const unsigned char* ring, uint64_t message) {
   const uint64_t index = message * kSlotStride % kCapacity;
-  return reinterpret_cast<Descriptor*>(const_cast<unsigned char*>(memory->ring) + index * kLine);
+  return reinterpret_cast<Descriptor*>(const_cast<unsigned char*>(ring) + index * kLine);
+}
+
+/// Where a pushing writer puts the next payload.
+TUTTI_HD inline unsigned char* push_slot(const OutLink& out) {
+  return out.arena + out.pushed % kPushSlots * out.push_bytes;
 }
 
 }  // namespace tutti::link

@@ -12,10 +12,11 @@
 #include <utility>
 
 #include "base/bytes.hpp"
-#include "base/cgroup.hpp"
 #include "base/format.hpp"
 #include "base/limits.hpp"
 #include "base/log.hpp"
+#include "topo/cgroup.hpp"
+#include "topo/constants.hpp"
 
 namespace tutti::link {
 namespace {
@@ -77,7 +78,7 @@ SharedMemory& SharedMemory::of_this_process() {
 void* SharedMemory::allocate(uint64_t bytes, Kind kind) {
   if (bytes > UINT64_MAX / 4) throw_no_memory(bytes, ENOMEM);
   const uint64_t length = std::max(page_bytes(), whole_pages(bytes));
-  Fd fd = kind == Kind::Any && bytes < kZcopyFrom ? Fd() : make_file(length);
+  Fd fd = kind == Kind::Any && bytes < machine_constants().zcopy_from ? Fd() : make_file(length);
   if (kind == Kind::Mapped && !fd) {
     throw_error(Code::OutOfMemory, "{} bytes that peers can map cannot be had (the reason was logged)", bytes);
   }

@@ -15,7 +15,7 @@
 
 #include <cstdint>
 
-#include "link/link.hpp"
+#include "link/host_ends.hpp"
 
 namespace tutti::link {
 
@@ -23,19 +23,21 @@ namespace tutti::link {
 template <class Memory>
 struct RevokeWire {
   /// The writer's call has failed: the reader begins no further read of an unconsumed message in place.
-  static void revoke(OutLink& out) { Memory::store_ordered(&out.memory->claim.revoked_from, out.acked + 1); }
+  static void revoke(OutLink& out) { Memory::store_ordered(&out.host->memory->claim.revoked_from, out.acked + 1); }
   /// After revoke(): is a reader in this process still reading?
-  static bool being_read(const OutLink& out) { return Memory::load_ordered(&out.memory->reading) != 0; }
+  static bool being_read(const OutLink& out) { return Memory::load_ordered(&out.host->memory->reading) != 0; }
 
   /// A reader in the writer's process announces that it reads message `in.next`. False: the message is revoked.
   static bool begin_read(InLink& in) {
-    Memory::store_ordered(&in.memory->reading, in.next + 1);
-    return valid(in, Memory::load_ordered(&in.memory->claim.revoked_from));
+    Memory::store_ordered(&in.host->memory->reading, in.next + 1);
+    return valid(in, Memory::load_ordered(&in.host->memory->claim.revoked_from));
   }
-  static void end_read(InLink& in) { Memory::store_release(&in.memory->reading, 0); }
+  static void end_read(InLink& in) { Memory::store_release(&in.host->memory->reading, 0); }
 
   /// A reader in another process has read message `in.next`: was the message valid throughout?
-  static bool still_valid(const InLink& in) { return valid(in, Memory::load_last(&in.memory->claim.revoked_from)); }
+  static bool still_valid(const InLink& in) {
+    return valid(in, Memory::load_last(&in.host->memory->claim.revoked_from));
+  }
 
  private:
   static bool valid(const InLink& in, uint64_t revoked_from) { return revoked_from == 0 || in.next + 1 < revoked_from; }

@@ -10,7 +10,7 @@
 #pragma once
 
 #include "base/hd.hpp"
-#include "link/cooperative_copy.hpp"
+#include "link/host_ends.hpp"
 #include "link/link.hpp"
 #include "reduce/copy_small.hpp"
 
@@ -36,7 +36,7 @@ struct SlotWire {
   /// Polls message `in.next + ahead`. When it is Ready, `arrival` is set, and valid until the message is consumed.
   TUTTI_HD static Poll poll(const InLink& in, Header& header, Arrival& arrival, uint64_t ahead = 0) {
     const uint64_t message = in.next + ahead;
-    const Descriptor* from = slot(in.memory, message);
+    const Descriptor* from = slot(in.ring, message);
     const uint64_t sequence = Memory::load_acquire(&from->sequence);
     if (sequence != message + 1) {
       const uint64_t before = message < kCapacity ? 0 : message + 1 - kCapacity;  // the slot's last message
@@ -50,15 +50,15 @@ struct SlotWire {
   }
 
   /// Prefetches the next message's line.
-  TUTTI_HD static void fetch(const InLink& in) { Memory::prefetch(slot(in.memory, in.next)); }
+  TUTTI_HD static void fetch(const InLink& in) { Memory::prefetch(slot(in.ring, in.next)); }
 
   /// Consumes message `in.next`: its slot and payload go back to the writer. Inline messages are acknowledged once per
   /// half ring, others at once. So a writer always has room for kCredits unread messages.
   TUTTI_HD static void consume(InLink& in, const Arrival& arrival) {
     ++in.next;
-    if (arrival.inlined && in.next - in.published < kCapacity / 2) return;
+    if (arrival.where == Where::Inline && in.next - in.published < kCapacity / 2) return;
     in.published = in.next;
-    Memory::store_release(&in.memory->consumed, in.next);
+    Memory::store_release(in.consumed, in.next);
   }
 
   /// Is there a slot for another message? Loads the reader's counter only if the cached value does not suffice.
@@ -70,7 +70,7 @@ struct SlotWire {
 
   /// Updates `out.acked`. An impossible counter is ignored, so the link then stays full.
   TUTTI_HD static void refresh(OutLink& out) {
-    const uint64_t consumed = Memory::load_acquire(&out.memory->consumed);
+    const uint64_t consumed = Memory::load_acquire(out.consumed);
     if (consumed == kClosed) {
       out.acked = out.next;
     } else if (consumed - out.acked <= out.next - out.acked) {
@@ -79,17 +79,17 @@ struct SlotWire {
   }
 
   /// The reader stops for good: all messages count as consumed.
-  TUTTI_HD static void close(InLink& in) { Memory::store_release(&in.memory->consumed, kClosed); }
+  TUTTI_HD static void close(InLink& in) { Memory::store_release(in.consumed, kClosed); }
 
   /// Is the reader's counter impossible: more than has been published, or less than before?
   TUTTI_HD static bool broken(const OutLink& out) {
-    const uint64_t consumed = Memory::load(&out.memory->consumed);
+    const uint64_t consumed = Memory::load(out.consumed);
     return consumed != kClosed && consumed - out.acked > out.next - out.acked;
   }
 
   /// Needs can_publish(). `length` ≤ kInlineBytes.
   TUTTI_HD static void publish_inline(OutLink& out, uint64_t tag, const unsigned char* payload, uint64_t length) {
-    Descriptor* to = slot(out.memory, out.next);
+    Descriptor* to = slot(out.ring, out.next);
     copy_small(to->payload, payload, length);
     publish(out, to, tag, length, Where::Inline);
   }
@@ -97,17 +97,32 @@ struct SlotWire {
   /// Needs can_publish(). The payload stays at `data` until the message is consumed; on a link with an arena, `data`
   /// lies in it.
   TUTTI_HD static void publish_staged(OutLink& out, uint64_t tag, const unsigned char* data, uint64_t length) {
-    Descriptor* to = slot(out.memory, out.next);
+    Descriptor* to = slot(out.ring, out.next);
     const bool offset = out.arena != nullptr;
     to->where = offset ? static_cast<uint64_t>(data - out.arena) : reinterpret_cast<uint64_t>(data);
     publish(out, to, tag, length, offset ? Where::Offset : Where::Address);
     out.staged = out.next;
   }
 
+  /// Is there a slot in the reader's memory for another payload? Loads the reader's counter only if needed.
+  TUTTI_HD static bool can_push(OutLink& out) {
+    const uint64_t held = out.push_held[out.pushed % kPushSlots];
+    if (out.acked < held) refresh(out);
+    return out.acked >= held;
+  }
+
+  /// Needs can_publish() and can_push(). The payload has been written to push_slot().
+  TUTTI_HD static void publish_pushed(OutLink& out, uint64_t tag, uint64_t length) {
+    Descriptor* to = slot(out.ring, out.next);
+    to->where = static_cast<uint64_t>(push_slot(out) - out.arena);
+    publish(out, to, tag, length, Where::Offset);
+    out.push_held[out.pushed++ % kPushSlots] = out.next;
+  }
+
   /// Needs can_publish() and a link with zero-copy. The payload is read at `data`, anywhere in this rank's memory: the
   /// call must not end before the message is consumed.
   TUTTI_HD static void publish_zcopy(OutLink& out, uint64_t tag, const unsigned char* data, uint64_t length) {
-    Descriptor* to = slot(out.memory, out.next);
+    Descriptor* to = slot(out.ring, out.next);
     to->where = reinterpret_cast<uint64_t>(data);
     publish(out, to, tag, length, out.arena != nullptr ? Where::Cma : Where::Address);
     record_zcopy(out, data, length);
@@ -116,7 +131,7 @@ struct SlotWire {
   /// Needs can_publish() and a reader that maps this rank's regions. As publish_zcopy, with `data` in `region`.
   TUTTI_HD static void publish_mapped(OutLink& out, uint64_t tag, const SharedRegion& region, const unsigned char* data,
                                       uint64_t length) {
-    Descriptor* to = slot(out.memory, out.next);
+    Descriptor* to = slot(out.ring, out.next);
     to->mapped[0] = static_cast<uint64_t>(data - region.base);
     to->mapped[1] = region.id;
     publish(out, to, tag, length, Where::Mapped);
@@ -127,8 +142,7 @@ struct SlotWire {
   /// Keeps a private record of the last message, for cooperative copies: the shared descriptor is not to be trusted.
   TUTTI_HD static void record_zcopy(OutLink& out, const unsigned char* data, uint64_t length) {
     out.zcopied = out.next;
-    if (out.cooperative_writer != nullptr)
-      out.cooperative_writer->messages[(out.next - 1) % kCapacity] = {out.next, data, length};
+    if (out.host != nullptr) out.host->messages[(out.next - 1) % kCapacity] = {out.next, data, length};
   }
 
   TUTTI_HD static void publish(OutLink& out, Descriptor* to, uint64_t tag, uint64_t length, Where where) {
@@ -136,30 +150,33 @@ struct SlotWire {
     to->length = length;
     Memory::store_release(&to->sequence, ++out.next);
     Memory::prefetch_for_writing(
-        slot(out.memory, out.next));  // the reader's core has held this line since it read the last message there
+        slot(out.ring, out.next));  // the reader's core has held this line since it read the last message there
   }
 
   /// Sets `arrival` from a copied header. False if this link does not accept such a payload.
   TUTTI_HD static bool locate(const InLink& in, const Descriptor& from, const Header& header, Arrival& arrival) {
     switch (header.where) {
       case Where::Inline:
-        arrival = {.data = from.payload, .inlined = true};
+        arrival = {.data = from.payload, .where = Where::Inline};
         return header.length <= kInlineBytes;
       case Where::Offset: {
         const uint64_t offset = Memory::load(&from.where);
         if (offset > in.arena_bytes || header.length > in.arena_bytes - offset) return false;
-        arrival = {.data = in.arena + offset};
+        arrival = {.data = in.arena + offset, .where = Where::Offset};
         return true;
       }
       case Where::Address:
-        arrival = {.data = reinterpret_cast<const unsigned char*>(Memory::load(&from.where))};
+        arrival = {.data = reinterpret_cast<const unsigned char*>(Memory::load(&from.where)), .where = Where::Address};
         return in.addresses;
       case Where::Cma:
-        arrival = {.data = reinterpret_cast<const unsigned char*>(Memory::load(&from.where)), .process = in.process};
-        return in.process != 0;
+        arrival = {.data = reinterpret_cast<const unsigned char*>(Memory::load(&from.where)),
+                   .where = Where::Cma,
+                   .id = in.cma};
+        return in.cma != 0;
       case Where::Mapped:
-        arrival = {.region = Memory::load(&from.mapped[1]), .offset = Memory::load(&from.mapped[0])};
-        return in.mappings != nullptr && arrival.region != 0;
+        arrival = {
+            .where = Where::Mapped, .id = Memory::load(&from.mapped[1]), .offset = Memory::load(&from.mapped[0])};
+        return in.mapped && arrival.id != 0;
     }
     return false;
   }

@@ -12,8 +12,6 @@
 
 namespace tutti {
 
-inline constexpr uint64_t kSmallBytes = 64;  ///< bytes up to which copy_small is faster than memcpy
-
 template <class T>
 TUTTI_HD inline T load_as(const unsigned char* from) {
   T word;

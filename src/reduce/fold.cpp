@@ -16,21 +16,13 @@ void demand_processor() {
 #endif
 }
 
-FoldFn kernel_for(DType type, Op op) {
-  if (static_cast<int>(type) >= kDTypes) return nullptr;
-  switch (op) {
-    case Op::Sum:
-    case Op::Avg:
-    case Op::PreMulSum:
-      return sum_kernel_for(type);
-    case Op::Prod:
-      return prod_kernel_for(type);
-    case Op::Min:
-      return min_kernel_for(type);
-    case Op::Max:
-      return max_kernel_for(type);
-  }
-  return nullptr;
+#define TUTTI_OPERATOR(name, text, others) kernel_for<Op::name>,
+constexpr FoldFn (*kKernels[kOps])(DType) = {TUTTI_OPERATORS(TUTTI_OPERATOR) kernel_for<Op::PreMulSum>};
+#undef TUTTI_OPERATOR
+
+FoldFn find_kernel(DType type, Op op) {
+  if (static_cast<int>(type) >= kDTypes || static_cast<int>(op) >= kOps) return nullptr;
+  return kKernels[static_cast<int>(op)](type);
 }
 
 }  // namespace
@@ -42,7 +34,7 @@ int64_t supported_targets() {
 
 FoldFn fold_function(DType type, Op op) {
   demand_processor();
-  const FoldFn kernel = kernel_for(type, op);
+  const FoldFn kernel = find_kernel(type, op);
   if (kernel == nullptr) {
     throw_error(Code::Unsupported, "no reduction for element type {} ({}) and operator {} ({})", name_of(type),
                 static_cast<int>(type), name_of(op), static_cast<int>(op));

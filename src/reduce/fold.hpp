@@ -7,6 +7,7 @@
 
 #include "reduce/copy_small.hpp"
 #include "reduce/fold_shape.hpp"
+#include "topo/constants.hpp"
 #include "tutti/types.hpp"
 
 namespace tutti {
@@ -48,7 +49,7 @@ void copy_through_registers(std::byte* dst, std::byte* dst2, const std::byte* sr
 /// dst[0, bytes) = src[0, bytes), and dst2 too if it is not null. dst may equal src; otherwise nothing overlaps.
 /// With `stream`, dst is stored past the cache, and is visible before later stores when the call returns.
 inline void copy_bytes(std::byte* dst, std::byte* dst2, const std::byte* src, size_t bytes, bool stream) {
-  if (bytes <= kSmallBytes) {
+  if (bytes <= MachineConstants::small_copy) {
     if (dst != nullptr && dst != src) copy_small(dst, src, bytes);
     if (dst2 != nullptr) copy_small(dst2, src, bytes);
     return;

@@ -11,10 +11,16 @@ namespace tutti {
 /// in a virtual machine.
 int64_t supported_targets();
 
-FoldFn sum_kernel_for(DType type);
-FoldFn prod_kernel_for(DType type);
-FoldFn min_kernel_for(DType type);
-FoldFn max_kernel_for(DType type);
+/// The kernel of an operator for a type; null for a value that is no type. Each operator's file defines its own.
+template <Op op>
+FoldFn kernel_for(DType type);
+
+#define TUTTI_OPERATOR(name, text, others) \
+  template <>                              \
+  FoldFn kernel_for<Op::name>(DType type);
+TUTTI_OPERATORS(TUTTI_OPERATOR)
+TUTTI_OPERATOR(PreMulSum, , )
+#undef TUTTI_OPERATOR
 
 }  // namespace tutti
 

@@ -13,7 +13,18 @@
 HWY_BEFORE_NAMESPACE();
 namespace tutti {
 namespace HWY_NAMESPACE {
+
+struct Minimum {
+  static constexpr bool kIsSum = false, kOrders = true;
+  template <class D, class V>
+  static HWY_INLINE V apply(D, V a, V b) {
+    if constexpr (std::is_floating_point_v<hn::TFromD<D>>) return select_or_nan(hn::Lt(a, b), a, b);
+    return hn::Min(a, b);
+  }
+};
+
 FoldFn min_kernel(DType type) { return kernel_of<Minimum>(type); }
+
 }  // namespace HWY_NAMESPACE
 }  // namespace tutti
 HWY_AFTER_NAMESPACE();
@@ -21,6 +32,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tutti {
 HWY_EXPORT(min_kernel);
-FoldFn min_kernel_for(DType type) { return TUTTI_DISPATCH(min_kernel)(type); }
+
+template <>
+FoldFn kernel_for<Op::Min>(DType type) {
+  return TUTTI_DISPATCH(min_kernel)(type);
+}
 }  // namespace tutti
 #endif

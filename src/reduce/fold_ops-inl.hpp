@@ -1,4 +1,9 @@
-// Per-target: the operators of a fold's nodes, and the division of averages.
+// Per-target: what operators share, and the division of averages.
+//
+// An operator is a struct with
+//   static V apply(D tag, V a, V b)      one node of the fold, on vectors of integers, f32 or f64; `a` comes earlier
+//   static constexpr bool kIsSum         it serves averages and scaled operands too
+//   static constexpr bool kOrders        its result depends on an integer's sign
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -18,15 +23,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace tutti {
 namespace HWY_NAMESPACE {
-
-/// Operators. kIsSum: it serves averages and scaled operands too; kOrders: it depends on an integer's sign.
-struct Sum {
-  static constexpr bool kIsSum = true, kOrders = false;
-  template <class D, class V>
-  static HWY_INLINE V apply(D, V a, V b) {
-    return hn::Add(a, b);
-  }
-};
 
 /// Prod, and the scaling of an operand.
 struct Multiply {
@@ -59,24 +55,6 @@ template <class M, class V>
 HWY_INLINE V select_or_nan(M chosen, V first, V second) {
   return hn::IfThenElse(hn::Eq(first, first), hn::IfThenElse(chosen, first, second), first);
 }
-
-struct Minimum {
-  static constexpr bool kIsSum = false, kOrders = true;
-  template <class D, class V>
-  static HWY_INLINE V apply(D, V a, V b) {
-    if constexpr (std::is_floating_point_v<hn::TFromD<D>>) return select_or_nan(hn::Lt(a, b), a, b);
-    return hn::Min(a, b);
-  }
-};
-
-struct Maximum {
-  static constexpr bool kIsSum = false, kOrders = true;
-  template <class D, class V>
-  static HWY_INLINE V apply(D, V a, V b) {
-    if constexpr (std::is_floating_point_v<hn::TFromD<D>>) return select_or_nan(hn::Gt(a, b), a, b);
-    return hn::Max(a, b);
-  }
-};
 
 /// `Op` on each vector of two groups.
 template <class Lanes, class Op>

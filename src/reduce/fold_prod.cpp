@@ -21,6 +21,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tutti {
 HWY_EXPORT(prod_kernel);
-FoldFn prod_kernel_for(DType type) { return TUTTI_DISPATCH(prod_kernel)(type); }
+
+template <>
+FoldFn kernel_for<Op::Prod>(DType type) {
+  return TUTTI_DISPATCH(prod_kernel)(type);
+}
 }  // namespace tutti
 #endif

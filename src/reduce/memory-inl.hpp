@@ -7,6 +7,7 @@
 #include "reduce/copy_small.hpp"
 #include "reduce/prefetch.hpp"
 #include "reduce/simd_targets.hpp"
+#include "topo/constants.hpp"
 
 #if defined(TUTTI_REDUCE_MEMORY_INL_HPP_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TUTTI_REDUCE_MEMORY_INL_HPP_
@@ -123,16 +124,16 @@ class Output {
 ///   static constexpr size_t kBlock, kPagedBlock                    the best n, within cache and for long buffers
 ///   uint32_t sources() const                                       buffers it reads
 /// In long buffers it works on several pages at once, because the processor's prefetchers stop at the end of a page,
-/// and more memory banks work in parallel. (glibc's memcpy uses four pages; copies and sums of two sources measured
-/// best with eight.) Prefetchers and address translation keep up with about sixteen pages that are read.
+/// and more memory banks work in parallel. (glibc's memcpy uses four.)
 template <class Maker>
 HWY_INLINE void make(const Maker& maker, const Output& out, size_t bytes) {
   constexpr size_t kStep = Maker::kBlock * kRawBytes, kPagedStep = Maker::kPagedBlock * kRawBytes;
-  constexpr size_t kPage = 4096, kLong = size_t{1} << 20, kAhead = 1024;
+  constexpr size_t kPage = 4096, kAhead = MachineConstants::fetched_ahead;
   size_t at = out.head(bytes);
   if (at > 0) out.put_some(0, at, maker.some(0, at));
-  if (bytes >= kLong && maker.sources() <= 8) {
-    const size_t pages = maker.sources() <= 2 ? 8 : 16 / maker.sources();
+  if (bytes >= MachineConstants::paged_from && maker.sources() <= 8) {
+    const size_t pages =
+        maker.sources() <= 2 ? MachineConstants::pages_at_once : MachineConstants::pages_read / maker.sources();
     for (; bytes - at >= pages * kPage; at += pages * kPage) {
       for (size_t in_page = 0; in_page < kPage; in_page += kPagedStep) {
         for (size_t page = 0; page < pages; ++page) {

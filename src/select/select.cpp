@@ -11,15 +11,14 @@
 #include "base/shallow_json.hpp"
 #include "base/spelling.hpp"
 #include "link/link.hpp"
+#include "topo/constants.hpp"
 
 namespace tutti::select {
 namespace {
 
 constexpr uint64_t kGranule = 128;
 constexpr uint64_t kUnbounded = std::numeric_limits<uint64_t>::max();
-constexpr double kSwitch = 0.7e-6;                  // seconds of a context switch by sched_yield (bench/ceilings)
-constexpr double kOversubscribedMessage = 0.45e-6;  // seconds, at least: measured with 2 and 4 ranks per core
-constexpr int kBuckets = 40;                        // sizes are decided by powers of two, up to 1 TiB
+constexpr int kBuckets = 40;  // sizes are decided by powers of two, up to 1 TiB
 
 Collective collective_named(std::string_view name) {
   for (int i = 0; i < kCollectives; ++i) {
@@ -68,11 +67,11 @@ uint64_t window_of(const plan::Cost& cost, const Setting& setting) {
   if (cost.message == plan::Ratio(0)) return kUnbounded / 2 / kGranule * kGranule;  // no message has a payload
   // A plan gets half of the staging memory, so two plans can alternate without waiting for each other.
   const auto stages = static_cast<uint64_t>(std::max<int64_t>(1, cost.stages));
-  // If that is little, half as many messages of twice the length: each message costs as much as copying a few KiB.
-  constexpr uint64_t kAmple = 64 << 10;  // bytes
+  // If that is little, half as many messages of twice the length.
   const uint64_t share = setting.staging / 2 / stages;
   const uint64_t slot =
-      std::min(setting.message, std::max(share / link::kSlots, std::min(kAmple, share / link::kFewestSlots)));
+      std::min(setting.message,
+               std::max(share / link::kSlots, std::min(machine_constants().ample_slot, share / link::kFewestSlots)));
   // Rounding may lengthen a chunk by a granule.
   const uint64_t payload = std::max(slot, 2 * kGranule) - kGranule;
   const auto window = static_cast<uint64_t>(static_cast<double>(payload) / cost.message.value());
@@ -172,9 +171,9 @@ struct Part {
 /// would spend it while it waits.
 LinkCost oversubscribed(LinkCost link_cost, double oversubscription) {
   if (oversubscription <= 1) return link_cost;
-  link_cost.alpha += (oversubscription - 1) * kSwitch;
+  link_cost.alpha += (oversubscription - 1) * machine_constants().context_switch;
   link_cost.beta *= oversubscription;
-  link_cost.message = std::max(link_cost.message * oversubscription, kOversubscribedMessage);
+  link_cost.message = std::max(link_cost.message * oversubscription, machine_constants().oversubscribed_message);
   return link_cost;
 }
 

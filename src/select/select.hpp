@@ -28,9 +28,9 @@ namespace tutti::select {
 
 /// The cost of messages between the slowest of some pairs of ranks.
 struct LinkCost {
-  double alpha = 1e-6;    ///< seconds for an empty message
-  double beta = 1e-10;    ///< seconds per byte
-  double message = 1e-7;  ///< seconds of processor time for each message beyond the first of a round
+  double alpha = 0;       ///< seconds for an empty message
+  double beta = 0;        ///< seconds per byte
+  double message = 0;     ///< seconds of processor time for each message beyond the first of a round
   bool in_place = false;  ///< readers read the writer's memory: a message to several readers is written once
 };
 
@@ -40,7 +40,7 @@ struct Setting {
   std::shared_ptr<const plan::Grouping> groups = nullptr;  ///< null: groups are unknown
   LinkCost inside;                                         ///< inside groups; of all links, without two levels
   LinkCost between;                                        ///< between groups, with two levels
-  double gamma = 1e-10;                                    ///< seconds per byte folded
+  double gamma = 0;                                        ///< seconds per byte folded
   double oversubscription = 1;                             ///< ranks on the core that most ranks share; at least 1
   uint64_t staging = 0;                                    ///< bytes of the smallest staging memory of any rank
   uint64_t message = 0;                                    ///< bytes of the largest message

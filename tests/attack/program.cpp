@@ -6,6 +6,8 @@
 #include <random>
 #include <stdexcept>
 
+#include "tutti/types.hpp"
+
 namespace tutti::attack {
 namespace {
 
@@ -235,11 +237,10 @@ std::string describe(const Line& line) {
         return "u8";
     }
   };
-  constexpr const char* kOps[] = {"sum", "prod", "min", "max", "avg"};
   if (line.call == Call::Exchange) return fmt::format("(count={}, {}, ", line.count, type_name());
   const bool varies = line.call >= Call::AllGatherV && line.call <= Call::AllToAllV;
   return fmt::format("{}({}{}{}{}", name, varies ? "" : fmt::format("count={}, ", line.count), type_name(),
-                     folds(line.call) ? fmt::format(", {}", kOps[line.op]) : "",
+                     folds(line.call) ? fmt::format(", {}", name_of(static_cast<Op>(line.op))) : "",
                      varies              ? ""
                      : rooted(line.call) ? ", root="
                                          : ")");

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import tempfile
 import unittest
 
@@ -23,10 +24,48 @@ class Info(unittest.TestCase):
         self.assertIn("usable", page["transports"]["local"])
         for section, content in page.items():
             self.assertIn(section, done.stdout)
-            if isinstance(content, dict):
+            if section != "constants" and isinstance(content, dict):
                 for name, value in content.items():
                     self.assertIn(name, done.stdout)
                     self.assertIn(str(value), done.stdout)
+
+    def test_lists_the_measured_constants(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = tutti("info", "--json", folder + "/info.json")
+            with open(folder + "/info.json") as file:
+                constants = json.load(file)["constants"]
+        self.assertEqual(constants["zcopy_from"]["value"], 8192)
+        self.assertEqual(constants["zcopy_from"]["unit"], "B")
+        self.assertEqual(constants["zcopy_from"]["scope"], "equal on all ranks")
+        self.assertRegex(done.stdout, r"(?m)^  zcopy_from +8K +shorter messages are staged,")
+        self.assertRegex(done.stdout, r"(?m)^  shm_alpha +0.25 us +an empty message between processes")
+        for name, row in constants.items():
+            line = next(line for line in done.stdout.splitlines() if line.split()[:1] == [name])
+            for word in row["scope"], row["meaning"], row["measured"]:
+                self.assertTrue(word, name)
+                self.assertIn(word, line)
+
+    def test_describes_the_machine_that_hwloc_is_given(self):
+        sockets = "package:2 [numa(memory=1073741824)] l3:1(size=33554432) l2:2(size=1048576) l1d:2(size=32768) core:1 pu:2"
+        done = tutti("info", env={"HWLOC_SYNTHETIC": sockets})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for name, text in (
+            ("described_by", "HWLOC_XMLFILE or HWLOC_SYNTHETIC: perhaps another machine"),
+            ("cores", "8, of 2 hardware threads each"),
+            ("l1d", "8 of 32K, one for each core"),
+            ("l2", "4 of 1M, each shared by 2 cores"),
+            ("l3", "2 of 32M, each shared by 4 cores"),
+            ("numa_nodes", "1G (processors 0-7), 1G (processors 8-15)"),
+            ("usable_cores", "not known: hwloc describes another machine"),
+        ):
+            self.assertRegex(done.stdout, rf"(?m)^  {name} +{re.escape(text)}$")
+
+    def test_says_what_it_cannot_know(self):
+        done = tutti("info", env={"HWLOC_SYNTHETIC": "core:3 pu:1"})
+        self.assertRegex(done.stdout, r"(?m)^  l2 +not told by this machine$")
+        done = tutti("info", env={"HWLOC_XMLFILE": "/no/such/file.xml"})
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("hwloc cannot read HWLOC_XMLFILE=/no/such/file.xml", done.stderr)
 
     def test_fails_if_it_cannot_write(self):
         done = tutti("info", "--json", "/no/such/folder/x.json")

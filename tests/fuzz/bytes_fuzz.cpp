@@ -10,7 +10,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/cores.hpp"
 #include "base/secret.hpp"
 #include "base/shallow_json.hpp"
 #include "comm/call.hpp"
@@ -21,6 +20,7 @@
 #include "link/cooperative_copy.hpp"
 #include "link/host_memory.hpp"
 #include "select/select.hpp"
+#include "topo/cores.hpp"
 #include "transports/tcp/receiver.hpp"
 
 namespace tutti {
@@ -149,14 +149,20 @@ void read_link(std::string_view bytes) {
   LinkMemory memory{};
   std::memcpy(static_cast<void*>(&memory), bytes.data(), std::min(bytes.size(), sizeof memory));
   std::vector<unsigned char> arena(1000);
-  InLink in{.memory = &memory, .arena = arena.data(), .arena_bytes = arena.size(), .peer = 1};
+  HostReader host{.memory = &memory};
+  InLink in{.ring = memory.ring,
+            .consumed = &memory.consumed,
+            .arena = arena.data(),
+            .arena_bytes = arena.size(),
+            .peer = 1,
+            .host = &host};
   for (int turn = 0; turn < 64; ++turn) {
     Header header;
     Arrival arrival;
     if (HostWire::poll(in, header, arrival) != Poll::Ready) break;
-    if (arrival.region == 0) {
-      const unsigned char* begin = arrival.inlined ? memory.ring : arena.data();
-      const size_t size = arrival.inlined ? sizeof memory.ring : arena.size();
+    if (arrival.where == Where::Inline || arrival.where == Where::Offset) {
+      const unsigned char* begin = arrival.where == Where::Inline ? memory.ring : arena.data();
+      const size_t size = arrival.where == Where::Inline ? sizeof memory.ring : arena.size();
       if (arrival.data < begin || header.length > size ||
           static_cast<size_t>(arrival.data - begin) > size - header.length)
         defect("a message outside of its arena");
@@ -178,8 +184,8 @@ void read_link(std::string_view bytes) {
 void write_link(std::string_view bytes) {
   using namespace link;
   LinkMemory memory{};
-  CooperativeWriter writer{};
-  OutLink out{.memory = &memory, .peer = 1, .cooperative_writer = &writer};
+  HostWriter writer{.memory = &memory};
+  OutLink out{.ring = memory.ring, .consumed = &memory.consumed, .peer = 1, .host = &writer};
   std::vector<unsigned char> payload(1 << 20);
   for (int turn = 0; turn < 16; ++turn) {
     if (HostWire::can_publish(out)) HostWire::publish_zcopy(out, 1, payload.data(), payload.size() - 17 * turn);

@@ -316,7 +316,7 @@ class Hostile {
     for (uint64_t turn = 0; turn <= turns; ++turn) {
       LinkMemory* const mine = answers_.link(channel_);
       std::memcpy(mine->ring, theirs_->ring, sizeof mine->ring);
-      for (size_t i = 0; i < changes.size(); ++i) change(*link::slot(mine, from + i), changes[i]);
+      for (size_t i = 0; i < changes.size(); ++i) change(*link::slot(mine->ring, from + i), changes[i]);
       theirs_->consumed = consumed == 0 ? last_of(*theirs_) : consumed;
       wait_a_moment();
     }
@@ -332,7 +332,7 @@ class Hostile {
 
   static uint64_t last_of(const LinkMemory& link) {
     uint64_t last = 0;
-    for (uint64_t i = 0; i < link::kCapacity; ++i) last = std::max(last, link::slot(&link, i)->sequence);
+    for (uint64_t i = 0; i < link::kCapacity; ++i) last = std::max(last, link::slot(link.ring, i)->sequence);
     return last;
   }
 
@@ -359,7 +359,7 @@ class Hostile {
     offer.edges = front << 32U | back;
     if (!has_links()) return;
     const uint64_t last = last_of(*theirs_);
-    offer.tag = last == 0 ? 0 : link::slot(theirs_, last - 1)->tag >> 16;
+    offer.tag = last == 0 ? 0 : link::slot(theirs_->ring, last - 1)->tag >> 16;
     offer.front = (last + (how & 1)) << link::kCountBits | tiles;
     theirs_->offer = offer;
     wait_a_moment();

@@ -39,6 +39,9 @@ struct DeviceMemory {
 /// Sums of T; the host's kernel table has no counterpart on a device, so the type is the policy's.
 template <class T>
 struct BlockSum {
+  __device__ static void copy(const BlockGroup&, unsigned char* to, const unsigned char* from, uint64_t bytes) {
+    for (uint64_t i = threadIdx.x; i < bytes; i += blockDim.x) to[i] = from[i];
+  }
   __device__ static void run(const BlockGroup&, const Arithmetic& how, const Instruction& op, const Segment& segment,
                              unsigned char* to, unsigned char* slot, const unsigned char* const* sources) {
     for (uint64_t i = threadIdx.x; i < segment.bytes / sizeof(T); i += blockDim.x) {

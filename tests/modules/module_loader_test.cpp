@@ -5,9 +5,11 @@
 
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "base/version.hpp"
 #include "support/fake_wireup.hpp"
+#include "topo/constants.hpp"
 #include "transports/rank_group.hpp"
 
 namespace tutti::transports {
@@ -84,8 +86,10 @@ TEST(ModuleLoader, OpensNothingByAPath) {
 }
 
 TEST(ModuleLoader, PassesOnWhatAModuleSaysOfTheMachine) {
-  EXPECT_EQ(reason("unfit"), file_of("unfit") + ": no device (TUTTI_MODULES is push)")
-      << "an exception of the module, and the library's environment";
+  const double alpha = std::exchange(internal::constants_in_use.tcp_alpha, 42);
+  EXPECT_EQ(reason("unfit"), file_of("unfit") + ": no device (TUTTI_MODULES is push, an empty message takes 42 s)")
+      << "an exception of the module, and the library's environment and constants";
+  internal::constants_in_use.tcp_alpha = alpha;
 }
 
 TEST(ModuleLoader, CatchesAnErrorOfAModuleAsItsOwn) {

@@ -46,12 +46,12 @@ std::shared_ptr<Landing> landing(const std::string& communicator, Rank from, Ran
 class Pusher {
  public:
   Pusher(std::shared_ptr<Landing> to, Rank peer) : to_(std::move(to)) {
-    from_ = {.memory = ring_.get(), .peer = peer, .addresses = true};
-    into_ = {.memory = &to_->ring, .peer = peer};
+    from_ = {.ring = ring_->ring, .consumed = &ring_->consumed, .peer = peer, .addresses = true};
+    into_ = {.ring = to_->ring.ring, .consumed = &to_->ring.consumed, .peer = peer};
   }
 
   /// What the executor writes to. Without an arena, payloads are published by address.
-  link::OutLink link() const { return {.memory = ring_.get(), .peer = from_.peer}; }
+  link::OutLink link() const { return {.ring = ring_->ring, .consumed = &ring_->consumed, .peer = from_.peer}; }
 
   bool progress() {
     bool moved = false;
@@ -110,7 +110,8 @@ class Push final : public Transport {
   }
   link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline) override {
     landings_.push_back(landing(wireup_.name(), peer, wireup_.rank(), link_lane));
-    return {.memory = &landings_.back()->ring, .peer = peer, .addresses = true};
+    link::LinkMemory& memory = landings_.back()->ring;
+    return {.ring = memory.ring, .consumed = &memory.consumed, .peer = peer, .addresses = true};
   }
 
   Registration register_memory(const void* data, uint64_t bytes, MemoryUse use) override {

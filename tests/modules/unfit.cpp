@@ -1,6 +1,7 @@
 // A module that this machine has no device for.
 #include "base/env.hpp"
 #include "base/format.hpp"
+#include "topo/constants.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti::transports {
@@ -8,7 +9,8 @@ namespace {
 
 const TransportRegistration unfit(
     {.name = "unfit", .summary = "needs a device", .preference = 90, .make = nullptr, .why_not = []() -> std::string {
-       throw_error(Code::Unsupported, "no device (TUTTI_MODULES is {})", env().modules);
+       throw_error(Code::Unsupported, "no device (TUTTI_MODULES is {}, an empty message takes {} s)", env().modules,
+                   machine_constants().tcp_alpha);
      }});
 
 }  // namespace

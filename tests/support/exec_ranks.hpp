@@ -17,6 +17,7 @@
 #include "exec/host/host_policies.hpp"
 #include "exec/host/release_buffers.hpp"
 #include "plan/plan.hpp"
+#include "support/link_ends.hpp"
 
 namespace tutti::exec {
 
@@ -28,7 +29,8 @@ struct Wires {
     auto operator<=>(const Key&) const = default;
   };
   std::map<Key, std::unique_ptr<link::LinkMemory>> memory;
-  std::map<Key, link::CooperativeWriter> cooperative_writers;
+  std::map<Key, link::HostWriter> writers;
+  std::map<Key, link::HostReader> readers;
 
   link::LinkMemory* of(const Key& key) {
     auto& made = memory[key];
@@ -47,10 +49,16 @@ class Wired : public Connector {
   }
   link::OutLink connect_out(Rank peer, uint32_t link_lane) override {
     const Wires::Key key{rank_, peer, link_lane};
-    return {.memory = wires_.of(key), .peer = peer, .cooperative_writer = &wires_.cooperative_writers[key]};
+    link::OutLink out = link::writing_end(*wires_.of(key), &wires_.writers[key]);
+    out.peer = peer;
+    return out;
   }
   link::InLink connect_in(Rank peer, uint32_t link_lane) override {
-    return {.memory = wires_.of({peer, rank_, link_lane}), .peer = peer, .addresses = true};
+    const Wires::Key key{peer, rank_, link_lane};
+    link::InLink in = link::reading_end(*wires_.of(key), &wires_.readers[key]);
+    in.peer = peer;
+    in.addresses = true;
+    return in;
   }
 
  private:

@@ -104,9 +104,9 @@ class Reader {
   void take(uint64_t tag, const Payload& expected) {
     ASSERT_EQ(header_.tag, tag);
     ASSERT_EQ(header_.length, expected.size());
-    if (arrival_.process != 0) {
+    if (arrival_.where == link::Where::Cma) {
       copy_.resize(header_.length);
-      ASSERT_EQ(link::cma_read(arrival_.process, arrival_.data, copy_.data(), copy_.size()), 0);
+      ASSERT_EQ(link::cma_read(static_cast<int>(arrival_.id), arrival_.data, copy_.data(), copy_.size()), 0);
       arrival_.data = copy_.data();
     }
     if (!expected.empty()) {

@@ -109,7 +109,7 @@ struct MappedLink {
   }
   int error_at(uint64_t id, uint64_t offset, uint64_t bytes) const {
     int error = 0;
-    const unsigned char* const found = in.mappings->find(id, offset, bytes, error);
+    const unsigned char* const found = in.host->mappings->find(id, offset, bytes, error);
     EXPECT_EQ(found == nullptr, error != 0);
     return error;
   }
@@ -137,7 +137,7 @@ TEST(Shm, MapsARegionOnceAndReadsNothingOutsideIt) {
     return Wireup::Reply{map_answer(8192), Fd(::dup(theirs.fd()))};
   });
   int error = 0;
-  const unsigned char* const found = link.in.mappings->find(1, 100, 8092, error);
+  const unsigned char* const found = link.in.host->mappings->find(1, 100, 8092, error);
   ASSERT_NE(found, nullptr);
   EXPECT_EQ(*found, 42);
   EXPECT_EQ(link.error_at(1, 0, 8192), 0);
@@ -157,10 +157,10 @@ TEST(Shm, UnmapsNoRegionThatTheCallMayBeReading) {
     return Wireup::Reply{map_answer(8192), Fd(::dup(theirs.fd()))};
   });
   int error = 0;
-  const unsigned char* const first = link.in.mappings->find(1, 0, 8192, error);
+  const unsigned char* const first = link.in.host->mappings->find(1, 0, 8192, error);
   constexpr uint64_t kMany = 200;
   for (uint64_t id = 2; id <= kMany; ++id) EXPECT_EQ(link.error_at(id, 0, 1), 0);
-  EXPECT_EQ(link.in.mappings->find(1, 0, 8192, error), first);
+  EXPECT_EQ(link.in.host->mappings->find(1, 0, 8192, error), first);
   EXPECT_EQ(asked, kMany) << "region 1 was unmapped";
 
   ++link.calls;  // nothing of the last call is read any more
@@ -288,7 +288,7 @@ TEST(Shm, RejectsForgedDescriptors) {
     all_cases.push_back({1, word[0], word[1], word[2], false});
   }
   for (const Forged& forged : all_cases) {
-    Descriptor* const to = slot(out.memory, 0);
+    Descriptor* const to = link::slot(out.ring, 0);
     to->tag = forged.tag;
     to->length = forged.length;
     to->where = forged.where;
@@ -298,7 +298,7 @@ TEST(Shm, RejectsForgedDescriptors) {
     const link::Poll poll = HostWire::poll(in, header, arrival);
     if (forged.bad) {
       EXPECT_EQ(poll, link::Poll::Bad) << forged.tag << ' ' << forged.length << ' ' << forged.where;
-    } else if (poll == link::Poll::Ready && !arrival.inlined && arrival.process == 0 && arrival.region == 0) {
+    } else if (poll == link::Poll::Ready && arrival.where == link::Where::Offset) {
       ASSERT_GE(arrival.data, in.arena);
       ASSERT_LE(arrival.data + header.length, in.arena + in.arena_bytes);
     }

@@ -32,6 +32,18 @@ TEST(Types, ValuesOfTheCInterfaceStay) {
     EXPECT_STREQ(name_of(static_cast<DType>(value)), name);
   }
   EXPECT_EQ(next, kDTypes);
+  next = 0;
+  for (const auto& [value, name] : {std::pair(int{tuttiSum}, "sum"),
+                                    {tuttiProd, "prod"},
+                                    {tuttiMin, "min"},
+                                    {tuttiMax, "max"},
+                                    {tuttiAvg, "avg"}}) {
+    EXPECT_EQ(value, next++);
+    EXPECT_STREQ(name_of(static_cast<Op>(value)), name);
+  }
+  EXPECT_EQ(next, tuttiNumOps);
+  EXPECT_EQ(next, kNamedOps);
+  EXPECT_STREQ(name_of(Op::PreMulSum), "premulsum");
 }
 
 TEST(Types, KnowTheirKind) {

@@ -10,7 +10,6 @@
 #include <mutex>
 
 #include "base/bytes.hpp"
-#include "base/cgroup.hpp"
 #include "base/format.hpp"
 #include "base/spelling.hpp"
 #include "tools/commands.hpp"
@@ -22,6 +21,7 @@
 #include "tools/run/binding.hpp"
 #include "tools/run/hosts.hpp"
 #include "tools/run/job.hpp"
+#include "topo/cgroup.hpp"
 
 namespace tutti::tools {
 namespace {

@@ -9,9 +9,9 @@
 #include <cstring>
 #include <thread>
 
-#include "base/cgroup.hpp"
 #include "tools/run/binding.hpp"
 #include "tools/run/hosts.hpp"
+#include "topo/cgroup.hpp"
 
 namespace tutti::tools {
 namespace {

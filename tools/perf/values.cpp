@@ -22,11 +22,6 @@ int64_t extended(uint64_t bits, DType type) {
 
 uint64_t largest_integer(DType type) { return is_signed_integer(type) ? mask_of(type) >> 1 : mask_of(type); }
 
-bool less(uint64_t a, uint64_t b, DType type) {
-  if (is_float(type)) return decode(a, format_of(type)) < decode(b, format_of(type));
-  return is_signed_integer(type) ? extended(a, type) < extended(b, type) : a < b;
-}
-
 // ---- choosing
 
 /// A number from 1 to `most`, signed if `with_sign`.
@@ -107,19 +102,10 @@ uint64_t any_float(uint64_t random, FloatFormat format) {
 uint64_t float_value(const Spot& spot, int rank, DType type, Op op) {
   const FloatFormat format = format_of(type);
   const auto limit = static_cast<uint64_t>(format.exact_integers());
-  switch (op) {
-    case Op::Prod:
-      return factor(spot, rank, format);
-    case Op::Min:
-    case Op::Max:
-      return any_float(own(spot, rank), format);
-    case Op::Avg:
-      if (static_cast<uint64_t>(spot.ranks) <= limit) {
-        return encode(static_cast<double>(averaged(spot, rank, limit)), format);
-      }
-      break;
-    default:
-      break;
+  if (chooses(op)) return any_float(own(spot, rank), format);
+  if (op == Op::Prod) return factor(spot, rank, format);
+  if (op == Op::Avg && static_cast<uint64_t>(spot.ranks) <= limit) {
+    return encode(static_cast<double>(averaged(spot, rank, limit)), format);
   }
   const auto value = static_cast<double>(summand(spot, rank, limit, true));
   if (op != Op::PreMulSum) return encode(value, format);
@@ -137,11 +123,6 @@ uint64_t integer_value(const Spot& spot, int rank, DType type, Op op) {
   }
   const bool odd = op == Op::Prod && turned(spot, rank) != 0;
   return (random | static_cast<uint64_t>(odd)) & mask_of(type);
-}
-
-uint64_t fold_floats(uint64_t a, uint64_t b, FloatFormat format, Op op) {
-  const double x = decode(a, format), y = decode(b, format);
-  return encode(op == Op::Prod ? x * y : x + y, format);
 }
 
 }  // namespace
@@ -171,10 +152,12 @@ uint64_t scalar_value(uint64_t seed, int rank, DType type) {
 }
 
 uint64_t fold(uint64_t a, uint64_t b, DType type, Op op) {
-  if (op == Op::Min) return less(b, a, type) ? b : a;
-  if (op == Op::Max) return less(a, b, type) ? b : a;
-  if (is_float(type)) return fold_floats(a, b, format_of(type), op);
-  return (op == Op::Prod ? a * b : a + b) & mask_of(type);
+  if (is_float(type)) {
+    const FloatFormat format = format_of(type);
+    return encode(fold_numbers(decode(a, format), decode(b, format), op), format);
+  }
+  if (!is_signed_integer(type)) return fold_numbers(a, b, op) & mask_of(type);
+  return static_cast<uint64_t>(fold_numbers(extended(a, type), extended(b, type), op)) & mask_of(type);
 }
 
 uint64_t divide(uint64_t sum, int ranks, DType type) {

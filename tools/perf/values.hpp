@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "tutti/types.hpp"
 
@@ -25,7 +26,43 @@ uint64_t folded_value(const Spot& spot, int rank, DType type, Op op);
 /// Bits of the rank's factor in a pre-multiplied sum.
 uint64_t scalar_value(uint64_t seed, int rank, DType type);
 
-/// Folds two values by sum, prod, min or max, rounded to the type as its arithmetic does.
+/// One node of a fold, on numbers (T: double, int64_t or uint64_t). The one reference that results are checked against,
+/// here and in the tests of the kernels.
+template <class T>
+T fold_numbers(T a, T b, Op op) {
+  using Wraps = std::conditional_t<std::is_integral_v<T>, uint64_t, T>;
+  const auto x = static_cast<Wraps>(a), y = static_cast<Wraps>(b);
+  switch (op) {
+    case Op::Sum:
+    case Op::Avg:
+    case Op::PreMulSum:
+      return static_cast<T>(x + y);
+    case Op::Prod:
+      return static_cast<T>(x * y);
+    case Op::Min:
+      return a < b ? a : b;
+    case Op::Max:
+      return a > b ? a : b;
+  }
+  return a;
+}
+
+/// True if the result is one of the operands. Any numbers then fold exactly, and a doubled one changes nothing.
+constexpr bool chooses(Op op) {
+  switch (op) {
+    case Op::Min:
+    case Op::Max:
+      return true;
+    case Op::Sum:
+    case Op::Prod:
+    case Op::Avg:
+    case Op::PreMulSum:
+      return false;
+  }
+  return false;
+}
+
+/// Folds two values, rounded to the type as its arithmetic does.
 uint64_t fold(uint64_t a, uint64_t b, DType type, Op op);
 /// sum/ranks: rounded to the nearest for floats, towards zero for integers.
 uint64_t divide(uint64_t sum, int ranks, DType type);

@@ -9,8 +9,8 @@
 #include <sstream>
 
 #include "base/bytes.hpp"
-#include "base/cgroup.hpp"
 #include "base/format.hpp"
+#include "topo/cgroup.hpp"
 
 namespace tutti::tools {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstring>
 #include <thread>
 
 namespace tutti::transports {
@@ -15,14 +16,14 @@ Gate::Clock::duration ticks(double seconds) {
 
 Gate::Gate(const link::OutLink& inner, const FaultPlan& plan, uint64_t link_seed)
     : plan_(plan), inner_(inner), times_(link_seed), corruptions_(~link_seed) {
-  in_ = {.memory = ring_.get(), .peer = inner.peer, .addresses = true};
+  in_ = {.ring = ring_->ring, .consumed = &ring_->consumed, .peer = inner.peer, .addresses = true};
 }
 
 bool Gate::progress(Clock::time_point now) {
   if (stopped_) return false;
   bool moved = schedule(now);
   while (inner_.next < scheduled_ && inner_.next < plan_.stall && due_[inner_.next % link::kCapacity] <= now &&
-         link::HostWire::can_publish(inner_)) {
+         link::HostWire::can_publish(inner_) && link::HostWire::can_push(inner_)) {
     link::Header header{};
     link::Arrival arrival;
     link::HostWire::poll(in_, header, arrival, inner_.next - in_.next);
@@ -56,13 +57,16 @@ bool Gate::release_consumed() {
   if (in_.next == inner_.next) return false;
   link::HostWire::refresh(inner_);
   const bool any = in_.next < inner_.acked;
-  while (in_.next < inner_.acked) link::HostWire::consume(in_, {.data = nullptr, .inlined = false});
+  while (in_.next < inner_.acked) link::HostWire::consume(in_, {.data = nullptr});
   return any;
 }
 
 void Gate::send(const link::Header& header, const unsigned char* data) {
   if (header.where == link::Where::Inline) {
     link::HostWire::publish_inline(inner_, header.tag, data, header.length);
+  } else if (inner_.push_bytes > 0) {
+    std::memcpy(link::push_slot(inner_), data, header.length);
+    link::HostWire::publish_pushed(inner_, header.tag, header.length);
   } else {
     link::HostWire::publish_staged(inner_, header.tag, data, header.length);
   }
@@ -79,7 +83,7 @@ void Gate::send_corrupted(link::Header header, const link::Arrival& arrival) {
       header.length = header.length == 0 ? 1 : header.length / 2;
       return send(header, arrival.data);
     case FaultPlan::Corrupt::Header: {
-      link::Descriptor* const to = link::slot(inner_.memory, inner_.next);
+      link::Descriptor* const to = link::slot(inner_.ring, inner_.next);
       to->tag = header.tag << 16 | 0xffff;  // no Where has this number
       to->length = header.length;
       link::HostMemory::store_release(&to->sequence, ++inner_.next);
@@ -91,7 +95,7 @@ void Gate::send_corrupted(link::Header header, const link::Arrival& arrival) {
 /// corrupted in place, for all peers that it was published to.
 unsigned char* Gate::corrupt_payload(const link::Header& header, const link::Arrival& arrival) {
   auto* data = const_cast<unsigned char*>(arrival.data);
-  if (inner_.arena == nullptr || arrival.inlined) {
+  if (inner_.arena == nullptr || inner_.push_bytes > 0 || arrival.where == link::Where::Inline) {
     corrupted_.assign(arrival.data, arrival.data + header.length);
     data = corrupted_.data();
   }
@@ -116,7 +120,7 @@ std::optional<Gate::Clock::time_point> Gate::due() const {
 
 void Gate::stop() {
   stopped_ = true;
-  if (inner_.arena == nullptr) {  // a thread may be reading zero-copy messages
+  if (inner_.host != nullptr && inner_.arena == nullptr) {  // a thread may be reading zero-copy messages
     link::HostWire::refresh(inner_);
     link::HostRevokeWire::revoke(inner_);
     while (link::HostRevokeWire::being_read(inner_)) std::this_thread::yield();

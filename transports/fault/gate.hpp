@@ -22,7 +22,7 @@ class Gate {
   Gate(const link::OutLink& inner, const FaultPlan& plan, uint64_t link_seed);
 
   /// The link that the executor writes to. Its payloads lie where the inner link's do.
-  link::OutLink link() const { return {.memory = ring_.get(), .peer = inner_.peer}; }
+  link::OutLink link() const { return {.ring = ring_->ring, .consumed = &ring_->consumed, .peer = inner_.peer}; }
 
   /// Forwards the messages that are due and have room. True when anything moved.
   bool progress(Clock::time_point now);

@@ -4,7 +4,8 @@
 #include <mutex>
 #include <tuple>
 
-#include "link/cooperative_copy.hpp"
+#include "link/host_ends.hpp"
+#include "topo/constants.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti::transports {
@@ -53,7 +54,7 @@ class Local final : public Transport {
   Reach probe(Rank peer) const override {
     if (wireup_.process_id(peer) != wireup_.process_id(wireup_.rank()))
       return {.ok = false, .why_not = "another process"};
-    return {.ok = true, .alpha = 150e-9, .beta = 1 / 12e9};
+    return {.ok = true, .alpha = machine_constants().local_alpha, .beta = machine_constants().local_beta};
   }
 
   Capabilities capabilities(Rank, const Word&) const override {
@@ -62,12 +63,19 @@ class Local final : public Transport {
   }
 
   link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline) override {
-    return {.memory = memory_of(wireup_.rank(), peer, link_lane),
+    link::LinkMemory* const memory = memory_of(wireup_.rank(), peer, link_lane);
+    return {.ring = memory->ring,
+            .consumed = &memory->consumed,
             .peer = peer,
-            .cooperative_writer = &writers_.emplace_back()};
+            .host = &writers_.emplace_back(link::HostWriter{.memory = memory})};
   }
   link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline) override {
-    return {.memory = memory_of(peer, wireup_.rank(), link_lane), .peer = peer, .addresses = true};
+    link::LinkMemory* const memory = memory_of(peer, wireup_.rank(), link_lane);
+    return {.ring = memory->ring,
+            .consumed = &memory->consumed,
+            .peer = peer,
+            .addresses = true,
+            .host = &readers_.emplace_back(link::HostReader{.memory = memory})};
   }
 
  private:
@@ -78,7 +86,8 @@ class Local final : public Transport {
 
   Wireup& wireup_;
   std::vector<std::shared_ptr<link::LinkMemory>> memory_;
-  std::deque<link::CooperativeWriter> writers_;
+  std::deque<link::HostWriter> writers_;
+  std::deque<link::HostReader> readers_;
 };
 
 const TransportRegistration local({.name = "local",

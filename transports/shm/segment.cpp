@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "base/bytes.hpp"
-#include "base/cgroup.hpp"
 #include "base/format.hpp"
 #include "base/limits.hpp"
+#include "topo/cgroup.hpp"
 
 namespace tutti::transports {
 namespace {

@@ -19,8 +19,9 @@
 #include "base/format.hpp"
 #include "base/log.hpp"
 #include "link/cma.hpp"
-#include "link/cooperative_copy.hpp"
+#include "link/host_ends.hpp"
 #include "link/mapped_memory.hpp"
+#include "topo/constants.hpp"
 #include "transports/shm/segment.hpp"
 #include "transports/shm/tracer.hpp"
 #include "transports/transport.hpp"
@@ -218,7 +219,7 @@ class Shm final : public Transport {
                     &theirs = context_.wireup->process_id(peer);
     if (mine.host != theirs.host) return {.ok = false, .why_not = "another host, or other namespaces of this host"};
     if (!outgoing_) return {.ok = false, .why_not = "this rank's arena is not shared memory"};
-    return {.ok = true, .alpha = 250e-9, .beta = 1 / 10e9};
+    return {.ok = true, .alpha = machine_constants().shm_alpha, .beta = machine_constants().shm_beta};
   }
 
   Capabilities capabilities(Rank peer, const Word& word) const override {
@@ -230,11 +231,13 @@ class Shm final : public Transport {
   link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline) override {
     check(peer);
     unsigned char* const arena = context_.arena->base();
-    return {.memory = reinterpret_cast<link::LinkMemory*>(arena + outgoing_->link(peer, link_lane)),
+    auto* const memory = reinterpret_cast<link::LinkMemory*>(arena + outgoing_->link(peer, link_lane));
+    return {.ring = memory->ring,
+            .consumed = &memory->consumed,
             .arena = arena,
             .peer = peer,
-            .cooperative_writer = &writers_.emplace_back(
-                link::CooperativeWriter{.process = cma_process(peer), .mappings = &mappings_of(peer, link_lane)})};
+            .host = &writers_.emplace_back(link::HostWriter{
+                .memory = memory, .process = cma_process(peer), .mappings = &mappings_of(peer, link_lane)})};
   }
 
   link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline deadline) override {
@@ -256,13 +259,16 @@ class Shm final : public Transport {
                   answer.link, theirs.bytes());
     }
     auto* const memory = reinterpret_cast<link::LinkMemory*>(theirs.base() + answer.link);
-    return {.memory = memory,
+    const int process = cma_process(peer);
+    return {.ring = memory->ring,
+            .consumed = &memory->consumed,
             .arena = theirs.base(),
             .arena_bytes = theirs.bytes(),
             .peer = peer,
-            .process = cma_process(peer),
-            .mappings = &mappings_of(peer, link_lane),
-            .gate = &gate_};
+            .cma = static_cast<uint64_t>(process),
+            .mapped = true,
+            .host = &readers_.emplace_back(link::HostReader{
+                .memory = memory, .process = process, .mappings = &mappings_of(peer, link_lane), .gate = &gate_})};
   }
 
  private:
@@ -331,7 +337,8 @@ class Shm final : public Transport {
   std::map<Rank, Segment> arenas_;
   uint64_t entered_ = 0;  // bytes of arenas_ that are in the page tables
   std::map<std::pair<Rank, uint32_t>, ShmMappings> mappings_;
-  std::deque<link::CooperativeWriter> writers_;
+  std::deque<link::HostWriter> writers_;
+  std::deque<link::HostReader> readers_;
   link::CmaGate gate_;
 };
 

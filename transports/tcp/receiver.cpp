@@ -19,7 +19,7 @@ constexpr uint64_t kStage = 16384;  // bytes received per call while no large pa
 }  // namespace
 
 Receiver::Receiver(Rank peer, uint32_t link_lane) : link_lane_(link_lane), bytes_(new unsigned char[kStage]) {
-  out_ = {.memory = ring_.get(), .peer = peer};
+  out_ = {.ring = ring_->ring, .consumed = &ring_->consumed, .peer = peer};
 }
 
 void Receiver::attach(Fd stream) {

@@ -23,7 +23,9 @@ class Receiver {
   Receiver(Rank peer, uint32_t link_lane);
 
   /// The link that the executor reads from.
-  link::InLink link() const { return {.memory = ring_.get(), .peer = out_.peer, .addresses = true}; }
+  link::InLink link() const {
+    return {.ring = ring_->ring, .consumed = &ring_->consumed, .peer = out_.peer, .addresses = true};
+  }
 
   /// The peer's stream has arrived; it becomes non-blocking.
   void attach(Fd stream);

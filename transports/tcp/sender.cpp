@@ -30,7 +30,7 @@ struct Batch {
 
 Sender::Sender(Fd stream, Rank peer, uint32_t link_lane) : stream_(std::move(stream)), link_lane_(link_lane) {
   ::fcntl(stream_.get(), F_SETFL, ::fcntl(stream_.get(), F_GETFL) | O_NONBLOCK);
-  in_ = {.memory = ring_.get(), .peer = peer, .addresses = true};
+  in_ = {.ring = ring_->ring, .consumed = &ring_->consumed, .peer = peer, .addresses = true};
 }
 
 bool Sender::waiting() const {

@@ -17,7 +17,7 @@ class Sender {
 
   /// The link that the executor writes to. All longer messages are zero-copy: a payload is read in place, and consumed
   /// when its last byte is in the kernel.
-  link::OutLink link() const { return {.memory = ring_.get(), .peer = in_.peer}; }
+  link::OutLink link() const { return {.ring = ring_->ring, .consumed = &ring_->consumed, .peer = in_.peer}; }
   int fd() const { return stream_.get(); }
 
   /// Call it when the kernel reports that the stream can take more.

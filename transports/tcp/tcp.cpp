@@ -18,6 +18,7 @@
 
 #include "base/format.hpp"
 #include "base/limits.hpp"
+#include "topo/constants.hpp"
 #include "transports/tcp/receiver.hpp"
 #include "transports/tcp/sender.hpp"
 #include "transports/transport.hpp"
@@ -34,7 +35,9 @@ class Tcp final : public Transport {
   const char* name() const override { return "tcp"; }
   bool is_engine() const override { return true; }
 
-  Reach probe(Rank) const override { return {.ok = true, .alpha = 20e-6, .beta = 1 / 2e9}; }
+  Reach probe(Rank) const override {
+    return {.ok = true, .alpha = machine_constants().tcp_alpha, .beta = machine_constants().tcp_beta};
+  }
 
   /// The engine reads outgoing messages where they lie.
   Capabilities capabilities(Rank, const Word&) const override { return {.out = {.address = true}, .in = {}}; }

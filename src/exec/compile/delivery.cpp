@@ -8,11 +8,12 @@ namespace tutti::exec {
 
 Delivery delivery_of(const OutMessage& message, const link::Access& out, const DeliveryRules& rules) {
   if (message.bytes <= link::kInlineBytes) return Delivery::Inline;
-  if (!message.stays) return Delivery::Staged;
+  const Delivery copied = out.push_bytes > 0 ? Delivery::Pushed : Delivery::Staged;
+  if (!message.stays) return copied;
   if (message.shared && out.mapped && message.bytes >= rules.mapped_from) return Delivery::Mapped;
   if (out.address && message.bytes >= rules.address_from) return Delivery::Address;
   if (out.cma && message.bytes >= rules.cma_from) return Delivery::Cma;
-  return Delivery::Staged;
+  return copied;
 }
 
 std::string reason_for(const OutMessage& message, const link::Access& out, const DeliveryRules& rules) {
@@ -25,6 +26,8 @@ std::string reason_for(const OutMessage& message, const link::Access& out, const
       return "the buffer is read where it lies, without a copy";
     case Delivery::Cma:
       return "the peer's kernel copies straight out of the buffer, which is faster for such blocks";
+    case Delivery::Pushed:
+      return "reading from afar is slow, so it is written to the peer's memory";
     case Delivery::Staged:
       break;
   }
@@ -53,6 +56,8 @@ const char* name_of(Delivery delivery) {
       return "inline";
     case Delivery::Staged:
       return "staged";
+    case Delivery::Pushed:
+      return "pushed";
     case Delivery::Address:
       return "zcopy";
     case Delivery::Mapped:

@@ -94,16 +94,7 @@ class DirectLowering {
   void choose_delivery(const std::vector<uint32_t>& links, const Ref& data, Instruction& op) {
     const OutMessage message{.bytes = op.bytes, .stays = !direct_.scaled};
     if (message.stays) op.message = data;
-    op.outs.begin = static_cast<uint32_t>(program_.outs.size());
-    for (const uint32_t link : links) {
-      const Delivery delivery = delivery_of(message, links_.out_traits(link), direct_.rules);
-      program_.outs.push_back({link, delivery});
-      whole_.has_zero_copy = whole_.has_zero_copy || is_zero_copy(delivery);
-      if (delivery == Delivery::Inline) op.slot = Slot::Small;
-      if (delivery == Delivery::Staged) op.slot = Slot::Stage;
-    }
-    op.outs.end = static_cast<uint32_t>(program_.outs.size());
-    if (op.slot == Slot::Stage) op.stage = stage_for(whole_, links, op.bytes);
+    add_outs(whole_, program_, links_, links, message, direct_.rules, op);
   }
 
   uint32_t begin_lane() const { return static_cast<uint32_t>(program_.ops.size()); }

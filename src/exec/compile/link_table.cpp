@@ -2,7 +2,39 @@
 
 #include <algorithm>
 
+#include "base/format.hpp"
+
 namespace tutti::exec {
+
+void add_outs(Program& program, WindowProgram& window, LinkTable& links, const std::vector<uint32_t>& readers,
+              const OutMessage& message, const DeliveryRules& rules, Instruction& op) {
+  op.outs.begin = static_cast<uint32_t>(window.outs.size());
+  bool staged = false;
+  for (const uint32_t link : readers) {
+    const link::Access out = links.out_traits(link);
+    const Delivery delivery = delivery_of(message, out, rules);
+    program.has_zero_copy = program.has_zero_copy || is_zero_copy(delivery);
+    if (delivery == Delivery::Inline) op.slot = Slot::Small;
+    staged = staged || delivery == Delivery::Staged;
+    if (delivery == Delivery::Pushed) {
+      if (op.push_to == kNone)
+        op.slot = Slot::Push, op.push_to = static_cast<uint32_t>(window.outs.size());
+      else
+        op.push_copies = true;
+      if (op.bytes > out.push_bytes) {
+        throw_error(Code::Unsupported,
+                    "a message of {} bytes to rank {}, whose memory takes {} at a time: lower TUTTI_MESSAGE", op.bytes,
+                    links.reader(link), out.push_bytes);
+      }
+    }
+    window.outs.push_back({link, delivery});
+  }
+  op.outs.end = static_cast<uint32_t>(window.outs.size());
+  if (!staged) return;
+  op.push_copies = op.push_to != kNone;
+  op.slot = Slot::Stage;
+  op.stage = stage_for(program, readers, op.bytes);
+}
 
 uint32_t stage_for(Program& program, const std::vector<uint32_t>& outs, uint64_t bytes) {
   uint32_t stage = 0;

@@ -32,6 +32,11 @@ class LinkTable {
   Numbers out_numbers_, in_numbers_;
 };
 
+/// Decides how the message of `op` reaches each reader, given by the numbers of their links. Throws Error(Unsupported)
+/// for a message that is too long to be pushed.
+void add_outs(Program& program, WindowProgram& window, LinkTable& links, const std::vector<uint32_t>& readers,
+              const OutMessage& message, const DeliveryRules& rules, Instruction& op);
+
 /// The program's stage for messages of `bytes` bytes to these links. A link belongs to one lane, so equal links imply
 /// the same lane.
 uint32_t stage_for(Program& program, const std::vector<uint32_t>& outs, uint64_t bytes);

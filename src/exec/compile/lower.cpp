@@ -152,7 +152,6 @@ class Scaling {
                      never_read_again(draft.step->pieces);
     add_segments(operands, to, draft.store, op);
     if (draft.step->after != plan::kNone) find_after(draft.step->after, lanes, op);
-    whole_.has_zero_copy = whole_.has_zero_copy || is_zero_copy(op);
     whole_.most_sources = std::max(whole_.most_sources, op.sources);
     whole_.most_arrivals = std::max(whole_.most_arrivals, op.arrivals.end - op.arrivals.begin);
     program_.ops.push_back(op);
@@ -234,22 +233,7 @@ class Scaling {
       if (op.publishes_first) message = original, at = &first;
     }
     if (message.stays) op.message = {(*at)[0].base, (*at)[0].offset};
-    add_outs(links, message, op);
-  }
-
-  void add_outs(const std::vector<uint32_t>& links, const OutMessage& message, Instruction& op) {
-    op.outs.begin = static_cast<uint32_t>(program_.outs.size());
-    bool staged = false;
-    for (const uint32_t link : links) {
-      const Delivery delivery = delivery_of(message, links_.out_traits(link), geometry_.rules);
-      if (delivery == Delivery::Inline) op.slot = Slot::Small;
-      staged = staged || delivery == Delivery::Staged;
-      program_.outs.push_back({link, delivery});
-    }
-    op.outs.end = static_cast<uint32_t>(program_.outs.size());
-    if (!staged) return;
-    op.slot = Slot::Stage;
-    op.stage = stage_for(whole_, links, op.bytes);
+    add_outs(whole_, program_, links_, links, message, geometry_.rules, op);
   }
 
   /// Cuts operands and destination into segments that are contiguous in all of them.

@@ -12,15 +12,15 @@
 namespace tutti::exec {
 namespace {
 
-using link::CooperativeWriter;
 using link::HostCooperativeWire;
+using link::HostWriter;
 using link::OfferCopy;
 using link::OutLink;
 using link::Route;
 
 /// The address of the offered destination in this process. Null if the bytes go by CMA (`reachable`), or not at all.
 unsigned char* destination(const OutLink& out, const OfferCopy& offered, bool& reachable) {
-  const CooperativeWriter& writer = *out.cooperative_writer;
+  const HostWriter& writer = *out.host;
   reachable = false;
   int error = 0;
   unsigned char* found = nullptr;
@@ -52,7 +52,7 @@ int copy(const OutLink& out, const OfferCopy& offered, unsigned char* to, const 
   const unsigned char* const from = offered.message.data + at;
   if (to == nullptr) {
     auto* const there = reinterpret_cast<unsigned char*>(offered.target + at);
-    return link::cma_write(out.cooperative_writer->process, from, there, end - at, offered.region);
+    return link::cma_write(out.host->process, from, there, end - at, offered.region);
   }
   copy_bytes(reinterpret_cast<std::byte*>(to + at), nullptr, reinterpret_cast<const std::byte*>(from), end - at,
              (offered.route & link::kNontemporal) != 0);
@@ -66,13 +66,13 @@ bool copy_for_reader(OutLink& out) {
   unsigned char* const to = destination(out, offered, reachable);
   link::Tiles tiles;
   if (!reachable) {
-    out.cooperative_writer->unreachable = offered.message.number;
+    out.host->unreachable = offered.message.number;
     return false;
   }
   if (!HostCooperativeWire::claim_back(out, offered, tiles)) return false;
   if (copy(out, offered, to, tiles) != 0) {
     HostCooperativeWire::withdraw(out);
-    out.cooperative_writer->stopped = true;
+    out.host->stopped = true;
     return false;
   }
   HostCooperativeWire::finish(out);
@@ -84,8 +84,7 @@ bool copy_for_reader(OutLink& out) {
 bool copy_for_readers(OutLink* outs, std::span<const uint32_t> numbers) {
   return std::any_of(numbers.begin(), numbers.end(), [outs](uint32_t number) {
     OutLink& out = outs[number];
-    return out.acked < out.zcopied && out.cooperative_writer != nullptr && !out.cooperative_writer->stopped &&
-           copy_for_reader(out);
+    return out.acked < out.zcopied && out.host != nullptr && !out.host->stopped && copy_for_reader(out);
   });
 }
 
@@ -95,13 +94,13 @@ void HostRemoteAccess::find_direct_stores(RankState& rank, LaneState& lane, cons
     const uint32_t number = lane.tables->outs[i].link;
     OutLink& out = rank.out[number];
     OfferCopy offered;
-    if (out.cooperative_writer == nullptr || out.cooperative_writer->no_direct_stores) continue;
+    if (out.host == nullptr || out.host->no_direct_stores) continue;
     if (!HostCooperativeWire::find_early_offer(out, rank.tag ^ op.salt, op.bytes, op.direct.received, offered))
       continue;
     bool reachable = false;
     unsigned char* const to = destination(out, offered, reachable);
     if (to == nullptr) {  // permanently, or every fold would try to map that memory again
-      out.cooperative_writer->no_direct_stores = true;
+      out.host->no_direct_stores = true;
       log_info("the memory of rank {} cannot be reached: no direct stores, it copies results itself", out.peer);
       continue;
     }

@@ -16,6 +16,9 @@ struct HostGroup {
 };
 
 struct HostReduce {
+  static void copy(const HostGroup&, unsigned char* to, const unsigned char* from, uint64_t bytes) {
+    copy_bytes(reinterpret_cast<std::byte*>(to), nullptr, reinterpret_cast<const std::byte*>(from), bytes, false);
+  }
   /// `past`: store the local copy past the cache even if the instruction is not nontemporal.
   static void run(const HostGroup&, const Arithmetic& how, const Instruction& op, const Segment& segment,
                   unsigned char* to, unsigned char* slot, const unsigned char* const* operands, bool past = false) {

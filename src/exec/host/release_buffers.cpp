@@ -24,11 +24,12 @@ constexpr double kGrace = 1.0;            // seconds that other processes get to
 constexpr double kMaxSyscallWait = 10.0;  // seconds for processes that may be inside a CMA system call
 
 bool has_route(const InLink& in, Route route) {
-  return (in.cooperative_reader.route & ~(link::kNontemporal | link::kEarly)) == static_cast<uint64_t>(route);
+  return (in.host->cooperative.route & ~(link::kNontemporal | link::kEarly)) == static_cast<uint64_t>(route);
 }
 
 /// Is the reader of this link's zero-copy messages done, or is there no need or use to wait longer?
 bool is_read(OutLink& out, bool grace_over, const Lost& lost) {
+  if (out.host == nullptr) return true;                               // its engine has stopped
   if (out.arena == nullptr) return !HostRevokeWire::being_read(out);  // the reader is in this process
   if (grace_over || out.acked >= out.zcopied) return true;
   HostWire::refresh(out);
@@ -39,7 +40,7 @@ bool is_read(OutLink& out, bool grace_over, const Lost& lost) {
 bool is_written(const InLink& in, bool grace_over, bool syscall_wait_over, const Lost& lost) {
   if (writer_done(in)) return true;
   if (in.addresses) return false;
-  if (has_route(in, Route::CmaWrite)) return syscall_wait_over || !link::may_be_in_kernel(in.process);
+  if (has_route(in, Route::CmaWrite)) return syscall_wait_over || !link::may_be_in_kernel(in.host->process);
   return grace_over || lost(in.peer);
 }
 
@@ -57,7 +58,7 @@ void wait_for_others(std::span<OutLink> outs, std::span<InLink> ins, const Lost&
 
 /// Replaces the pages that the writer maps: its later stores go to pages that this process does not use.
 void detach_pages(const InLink& in) {
-  const CooperativeReader& reader = in.cooperative_reader;
+  const CooperativeReader& reader = in.host->cooperative;
   const uint64_t page = link::page_bytes();
   const auto begin = reinterpret_cast<uintptr_t>(reader.to) + reader.edges.front;
   const auto end = reinterpret_cast<uintptr_t>(reader.to) + reader.bytes - reader.edges.back;
@@ -77,33 +78,37 @@ void detach_pages(const InLink& in) {
 
 void close_offers(std::span<InLink> ins) {
   for (InLink& in : ins) {
-    if (in.cooperative_reader.phase == CooperativeReader::Phase::Open) HostCooperativeWire::close(in);
+    if (in.host != nullptr && in.host->cooperative.phase == CooperativeReader::Phase::Open)
+      HostCooperativeWire::close(in);
   }
 }
 
 bool writer_done(const InLink& in) {
-  return in.cooperative_reader.phase == CooperativeReader::Phase::None || HostCooperativeWire::settled(in);
+  return in.host == nullptr || in.host->cooperative.phase == CooperativeReader::Phase::None ||
+         HostCooperativeWire::settled(in);
 }
 
 void release_buffers(std::span<OutLink> outs, std::span<InLink> ins, const Lost& lost) {
   for (OutLink& out : outs) {
     HostWire::refresh(out);
-    if (out.acked < out.zcopied) HostRevokeWire::revoke(out);
+    if (out.host != nullptr && out.acked < out.zcopied) HostRevokeWire::revoke(out);
   }
   close_offers(ins);
   for (InLink& in : ins) {
-    if (!writer_done(in) && has_route(in, Route::CmaWrite)) in.gate->shut();
+    if (!writer_done(in) && has_route(in, Route::CmaWrite)) in.host->gate->shut();
     HostWire::close(in);
   }
   wait_for_others(outs, ins, lost);
   for (const InLink& in : ins) {
-    if (!writer_done(in) && has_route(in, Route::Mapped) && (in.process == 0 || !link::is_gone(in.process)))
+    if (!writer_done(in) && has_route(in, Route::Mapped) && (in.host->process == 0 || !link::is_gone(in.host->process)))
       detach_pages(in);
   }
   // Buffers are released once. A later call on the failed communicator must not wait again, nor replace pages that the
   // caller has used since.
   for (OutLink& out : outs) out.zcopied = out.acked;
-  for (InLink& in : ins) in.cooperative_reader = {};
+  for (InLink& in : ins) {
+    if (in.host != nullptr) in.host->cooperative = {};
+  }
 }
 
 }  // namespace tutti::exec

@@ -6,21 +6,22 @@
 #include "exec/host/host_policies.hpp"
 #include "link/cma.hpp"
 #include "link/mapped_memory.hpp"
+#include "topo/constants.hpp"
 
 namespace tutti::exec {
 namespace {
 
 using link::HostCooperativeWire;
 using link::HostRevokeWire;
+using link::Where;
 
-constexpr uint64_t kTiles = 256 << 10;  // bytes of CMA tiles of all messages: folded while they are in the cache
-constexpr uint64_t kGrain = 4096;       // bytes of a message's tile, at least
+constexpr uint64_t kGrain = 4096;  // bytes of a message's tile, at least
 
 /// Memory for the CMA tiles of `messages` messages.
 unsigned char* tiles(uint32_t messages) {
   thread_local std::unique_ptr<unsigned char[]> memory;
   thread_local uint64_t room = 0;
-  const uint64_t wanted = std::max(kTiles, messages * kGrain);
+  const uint64_t wanted = std::max(machine_constants().cma_tiles, messages * kGrain);
   if (room < wanted) memory.reset(new unsigned char[wanted]), room = wanted;
   return memory.get();
 }
@@ -33,8 +34,8 @@ void offer(link::InLink& in, const link::SharedRegion& region, const Instruction
   const auto publish = [&](Route route, uint64_t target, uint64_t id) {
     const uint64_t how = static_cast<uint64_t>(route) | (op.nontemporal ? link::kNontemporal : 0) | flags;
     HostCooperativeWire::offer(in, link::tiles_of(op.bytes), {how, target, id, ahead, tag, op.direct.after, edges});
-    in.cooperative_reader.to = to;
-    in.cooperative_reader.bytes = op.bytes;
+    in.host->cooperative.to = to;
+    in.host->cooperative.bytes = op.bytes;
   };
   const auto address = reinterpret_cast<uint64_t>(to);
   if (in.addresses) return publish(Route::Address, address, 0);
@@ -43,9 +44,11 @@ void offer(link::InLink& in, const link::SharedRegion& region, const Instruction
     if (!has_interior && (flags & link::kEarly) != 0) return;
     return publish(has_interior ? Route::Mapped : Route::None, static_cast<uint64_t>(to - region.base), region.id);
   }
-  const uint64_t gate = in.process != 0 && in.gate != nullptr ? in.gate->address() : 0;
+  const uint64_t gate = in.cma && in.host->gate != nullptr ? in.host->gate->address() : 0;
   publish(gate != 0 ? Route::CmaWrite : Route::None, address, gate);
 }
+
+int process_of(const link::Arrival& arrival) { return static_cast<int>(arrival.id); }
 
 /// The part [from, up_to) of a segment of the lane's instruction.
 struct Part {
@@ -87,21 +90,30 @@ void copy_to_other_readers(const Instruction& op, uint64_t at, uint64_t bytes, c
   }
 }
 
+/// Does the link's writer lend memory of this process?
+bool is_lent_here(const link::InLink& in) { return in.addresses && in.host != nullptr; }
+
+/// In another process.
+bool is_zero_copy(const link::Arrival& arrival) {
+  return arrival.where == Where::Cma || arrival.where == Where::Mapped;
+}
+
 uint32_t messages_of(const Instruction& op) { return op.arrivals.end - op.arrivals.begin; }
 
 /// Copies the edges of a message that its writer has copied or stored: all but the `taken` tiles that the reader has
 /// copied already. 0, or an errno.
 int copy_edges(const link::InLink& in, const Instruction& op, unsigned char* to, const LaneState& lane) {
-  const auto& [front, back] = in.cooperative_reader.edges;
+  const auto& [front, back] = in.host->cooperative.edges;
   const auto copy = [&](uint64_t at, uint64_t bytes) {
     const unsigned char* const from = lane.operands[0] + at;
-    if (const int process = lane.arrivals[0].process) return link::cma_read(process, from, to + at, bytes);
+    if (const link::Arrival& arrival = lane.arrivals[0]; arrival.where == Where::Cma)
+      return link::cma_read(process_of(arrival), from, to + at, bytes);
     copy_bytes(reinterpret_cast<std::byte*>(to + at), nullptr, reinterpret_cast<const std::byte*>(from), bytes, false);
     return 0;
   };
   int error = 0;
-  if (front > 0 && in.cooperative_reader.taken == 0) error = copy(0, front);
-  if (back > 0 && in.cooperative_reader.taken < in.cooperative_reader.tiles && error == 0)
+  if (front > 0 && in.host->cooperative.taken == 0) error = copy(0, front);
+  if (back > 0 && in.host->cooperative.taken < in.host->cooperative.tiles && error == 0)
     error = copy(op.bytes - back, back);
   return error;
 }
@@ -116,7 +128,7 @@ uint32_t begin_reads(RankState& rank, const LaneState& lane, const Instruction& 
   uint32_t refused = kNone;
   for (uint32_t i = 0; i < messages_of(op); ++i) {
     link::InLink& in = arrival_link(rank, lane, op, i);
-    if (in.addresses && !HostRevokeWire::begin_read(in)) refused = i;
+    if (is_lent_here(in) && !HostRevokeWire::begin_read(in)) refused = i;
   }
   return refused;
 }
@@ -126,9 +138,9 @@ uint32_t end_reads(RankState& rank, const LaneState& lane, const Instruction& op
   for (uint32_t i = 0; i < messages_of(op); ++i) {
     link::InLink& in = arrival_link(rank, lane, op, i);
     const link::Arrival& arrival = lane.arrivals[i];
-    if (in.addresses) {
+    if (is_lent_here(in)) {
       HostRevokeWire::end_read(in);
-    } else if ((arrival.process != 0 || arrival.region != 0) && !HostRevokeWire::still_valid(in)) {
+    } else if (is_zero_copy(arrival) && !HostRevokeWire::still_valid(in)) {
       lost = i;
     }
   }
@@ -166,9 +178,9 @@ bool is_cooperative(RankState& rank, const LaneState& lane, const Instruction& o
   const link::InLink& in = arrival_link(rank, lane, op, 0);
   const link::Arrival& arrival = lane.arrivals[0];
   if ((op.remote & kOffersDestination) != 0) {
-    return in.cooperative_reader.phase != link::CooperativeReader::Phase::None;
+    return in.host->cooperative.phase != link::CooperativeReader::Phase::None;
   }
-  return (op.remote & kCooperativeCopy) != 0 && (in.addresses || arrival.process != 0 || arrival.region != 0);
+  return (op.remote & kCooperativeCopy) != 0 && (in.addresses || is_zero_copy(arrival));
 }
 
 /// Copies the next tiles of such a message.
@@ -178,7 +190,7 @@ Outcome copy_tile(RankState& rank, LaneState& lane, const Instruction& op) {
   lane.operands[0] = lane.arrivals[0].data + lane.tables->sources[segment.sources].offset;
   const int error = HostRemoteAccess::copy_next_tile(in, *rank.shared[static_cast<uint32_t>(segment.to.base)], op,
                                                      address(lane, segment.to), lane);
-  lane.copying = in.cooperative_reader.phase != link::CooperativeReader::Phase::None;
+  lane.copying = in.host->cooperative.phase != link::CooperativeReader::Phase::None;
   if (error > 0) return unreadable(rank, lane, in, op, error);
   if (error == 0) return Outcome::Progress;
   lane.await = Await::Message;
@@ -201,7 +213,7 @@ Outcome move_message(RankState& rank, LaneState& lane, const Instruction& op, un
 
 int HostRemoteAccess::locate(const link::InLink& in, link::Arrival& arrival, uint64_t bytes) {
   int error = 0;
-  arrival.data = in.mappings->find(arrival.region, arrival.offset, bytes, error);
+  arrival.data = in.host->mappings->find(arrival.id, arrival.offset, bytes, error);
   return error;
 }
 
@@ -234,9 +246,9 @@ void HostRemoteAccess::store_direct(const Arithmetic& how, const Instruction& op
 CmaResult HostRemoteAccess::run_tiled(const Arithmetic& how, const Instruction& op, const Segment& segment,
                                       unsigned char* to, unsigned char* slot, const Ref* sources, LaneState& lane) {
   const bool straight = op.sources == 1 && slot == nullptr && (how.scale == nullptr || segment.raw < 0);
-  if (straight) return {link::cma_read(lane.arrivals[0].process, lane.operands[0], to, segment.bytes), 0};
+  if (straight) return {link::cma_read(process_of(lane.arrivals[0]), lane.operands[0], to, segment.bytes), 0};
   const uint32_t messages = std::max(1U, messages_of(op));
-  const uint64_t most = std::max<uint64_t>(kGrain, kTiles / messages / kGrain * kGrain);
+  const uint64_t most = std::max<uint64_t>(kGrain, machine_constants().cma_tiles / messages / kGrain * kGrain);
   Segment tile = segment;
   for (uint64_t done = 0; done < segment.bytes; done += tile.bytes) {
     tile.bytes = std::min(most, segment.bytes - done);
@@ -244,9 +256,9 @@ CmaResult HostRemoteAccess::run_tiled(const Arithmetic& how, const Instruction& 
     for (uint32_t k = 0, message = 0; k < op.sources; ++k) {
       if (sources[k].base != Base::Message) continue;
       const link::Arrival& arrival = lane.arrivals[message++];
-      if (arrival.process == 0) continue;
+      if (arrival.where != Where::Cma) continue;
       const unsigned char* const from = arrival.data + sources[k].offset + done;
-      if (const int error = link::cma_read(arrival.process, from, room, tile.bytes)) return {error, message - 1};
+      if (const int error = link::cma_read(process_of(arrival), from, room, tile.bytes)) return {error, message - 1};
       lane.operands[k] = room;
       room += most;
     }
@@ -272,15 +284,15 @@ void HostRemoteAccess::offer_direct_store(link::InLink& in, const link::SharedRe
 int HostRemoteAccess::copy_next_tile(link::InLink& in, const link::SharedRegion& region, const Instruction& op,
                                      unsigned char* to, LaneState& lane) {
   using Phase = link::CooperativeReader::Phase;
-  if (in.cooperative_reader.phase == Phase::None) offer(in, region, op, to, 0, 0, 0);
-  if ((op.remote & kOffersDestination) != 0 && in.cooperative_reader.phase == Phase::Open)
+  if (in.host->cooperative.phase == Phase::None) offer(in, region, op, to, 0, 0, 0);
+  if ((op.remote & kOffersDestination) != 0 && in.host->cooperative.phase == Phase::Open)
     HostCooperativeWire::close(in);  // the message has come: the writer has used the offer, or will not
   link::Tiles mine;
   switch (HostCooperativeWire::claim_front(in, mine)) {
     case link::TileStatus::Wait:
       return kWait;
     case link::TileStatus::Done:
-      in.cooperative_reader.phase = Phase::None;
+      in.host->cooperative.phase = Phase::None;
       return copy_edges(in, op, to, lane);
     case link::TileStatus::Claimed:
       break;
@@ -288,7 +300,8 @@ int HostRemoteAccess::copy_next_tile(link::InLink& in, const link::SharedRegion&
   const uint64_t tile = link::tile_of(op.bytes), at = mine.first * tile;
   const uint64_t bytes = std::min(mine.count * tile, op.bytes - at);
   const unsigned char* const from = lane.operands[0] + at;
-  if (const int process = lane.arrivals[0].process) return link::cma_read(process, from, to + at, bytes);
+  if (const link::Arrival& arrival = lane.arrivals[0]; arrival.where == Where::Cma)
+    return link::cma_read(process_of(arrival), from, to + at, bytes);
   copy_bytes(reinterpret_cast<std::byte*>(to + at), nullptr, reinterpret_cast<const std::byte*>(from), bytes,
              op.nontemporal);
   return 0;

@@ -5,6 +5,7 @@
 #include "exec/host/cooperative_copy.hpp"
 #include "exec/host/host_policies.hpp"
 #include "reduce/prefetch.hpp"
+#include "topo/constants.hpp"
 
 namespace tutti::exec {
 namespace {
@@ -16,14 +17,14 @@ constexpr int kBurst = 64;  // instructions of one lane before the next lane's t
 void warm(const Replica& replica, LaneState& lane) {
   if (lane.warm == lane.round + 1) return;
   lane.warm = lane.round + 1;
-  constexpr uint64_t kLine = 64, kMost = 8192;  // bytes of a slot: more would evict what the rank reads next
+  constexpr uint64_t kLine = 64, kMost = MachineConstants::warm_slot;
   for (const Stage* stage : replica.stages()) {
     const unsigned char* slot = stage->base + stage->uses % stage->slots * stage->slot_bytes;
     const uint64_t bytes = std::min(stage->slot_bytes, kMost);
     for (uint64_t at = 0; at < bytes; at += kLine) prefetch_for_writing(slot + at);
     for (uint32_t r = 0; r < stage->readers; ++r) {
       const link::OutLink& out = replica.state.out[stage->outs[r]];
-      prefetch_for_writing(link::slot(out.memory, out.next));
+      prefetch_for_writing(link::slot(out.ring, out.next));
     }
   }
 }

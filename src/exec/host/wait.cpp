@@ -15,8 +15,6 @@
 namespace tutti::exec {
 namespace {
 
-constexpr uint64_t kPausesToAYield = 64;  // in case the awaited rank shares this core now
-
 void pause() {
 #if defined(__x86_64__)
   _mm_pause();
@@ -46,11 +44,10 @@ Backoff backoff_for(const Cores& mine, const std::vector<Cores>& all, double quo
 double Waiter::turn() {
   if (turns_ == 0) since_ = {};
   if (++turns_ <= backoff_.spins) {
-    turns_ % kPausesToAYield == 0 ? void(sched_yield()) : pause();
+    turns_ % machine_constants().spins_to_a_yield == 0 ? void(sched_yield()) : pause();
     return 0;
   }
-  constexpr uint64_t kUntimed = 32;  // reading the clock takes a tenth of a yield, and most waits end before
-  if (turns_ <= backoff_.spins + kUntimed) {
+  if (turns_ <= backoff_.spins + machine_constants().untimed_yields) {
     sched_yield();
     return 0;
   }

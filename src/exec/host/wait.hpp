@@ -4,18 +4,19 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/cores.hpp"
 #include "base/deadline.hpp"
+#include "topo/constants.hpp"
+#include "topo/cores.hpp"
 
 namespace tutti::exec {
 
 /// How long to spin, yield and sleep. Spinning is fastest when every rank has its own core. When ranks share cores, a
 /// spin keeps the awaited rank from running, so there are no spins and the first turn yields.
 struct Backoff {
-  uint32_t spins = 2000;      ///< turns with a pause instruction
-  double yield_for = 2e-3;    ///< then seconds of sched_yield
-  double nap = 50e-6;         ///< then sleeps of an eighth of the time waited: seconds at least,
-  double longest_nap = 1e-3;  ///< and at most
+  uint32_t spins = machine_constants().spins;        ///< turns with a pause instruction
+  double yield_for = machine_constants().yield_for;  ///< then seconds of sched_yield
+  double nap = machine_constants().shortest_nap;     ///< then sleeps of an eighth of the time waited: seconds at least,
+  double longest_nap = machine_constants().longest_nap;  ///< and at most
 };
 
 /// The backoff of a rank that may run on the cores `mine`. `all`: the cores of each rank of the host, its own included;

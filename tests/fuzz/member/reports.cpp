@@ -12,6 +12,7 @@ using nlohmann::json;
 json report(const transports::Word& word) {
   return {{"plans", json::object()},
           {"staging", 65536},
+          {"longest", 65536},
           {"inside", {1e-6, 1e-10, true}},
           {"between", {1e-6, 1e-10, true}},
           {"unreachable", ""},
@@ -67,7 +68,8 @@ std::string hostile_report(Words& words, const transports::Word& word) {
       break;
     }
     case 4: {
-      const std::string which = words.one_of({"staging", "cores", "plans", "arena", "name", "word", "routes"}, 64);
+      const std::string which =
+          words.one_of({"staging", "longest", "cores", "plans", "arena", "name", "word", "routes"}, 64);
       said[which] = some_number(words);
       break;
     }

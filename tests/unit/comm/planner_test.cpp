@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "support/planner_of.hpp"
+#include "topo/constants.hpp"
 
 namespace tutti::comm {
 namespace {
@@ -83,8 +84,8 @@ TEST(Planner, AProgramSaysWhetherItLends) {  // else the call would end while pe
   const auto lends = [&](uint64_t bytes) {
     return ranks.program(Collective::Broadcast, bytes, ranks.memory.data(), ranks.memory.data()).has_zero_copy;
   };
-  EXPECT_FALSE(lends(link::kZcopyFrom - 4));
-  EXPECT_TRUE(lends(link::kZcopyFrom));
+  EXPECT_FALSE(lends(machine_constants().zcopy_from - 4));
+  EXPECT_TRUE(lends(machine_constants().zcopy_from));
 }
 
 TEST(Planner, AllRoundsMoveEqualAmounts) {

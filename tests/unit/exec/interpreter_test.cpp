@@ -5,6 +5,7 @@
 
 #include <barrier>
 #include <list>
+#include <map>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -44,6 +45,9 @@ struct BlockGroup {
 
 /// Each thread folds a part of the elements.
 struct BlockReduce {
+  static void copy(const BlockGroup& group, unsigned char* to, const unsigned char* from, uint64_t bytes) {
+    for (uint64_t i = group.number; i < bytes; i += group.block.threads) to[i] = from[i];
+  }
   static void run(const BlockGroup& group, const Arithmetic& how, const Instruction& op, const Segment& whole,
                   unsigned char* to, unsigned char* slot, const unsigned char* const* operands) {
     const uint64_t elements = whole.bytes / how.element_bytes;
@@ -61,23 +65,61 @@ struct BlockReduce {
 
 using BlockInterpreter = Interpreter<BlockGroup, link::HostWire, BlockReduce, NoRemoteAccess>;
 
+/// Links as between GPUs: ring and payload slots lie with the reader, the counter with the writer.
+class Pushing : public Connector {
+  static constexpr uint64_t kPushBytes = 1024;
+
+ public:
+  struct Link {
+    alignas(link::kStride) unsigned char ring[link::kCapacity * link::kLine] = {};
+    unsigned char slots[link::kPushSlots * kPushBytes];
+    alignas(link::kStride) uint64_t consumed = 0;
+  };
+  using All = std::map<Wires::Key, Link>;
+
+  Pushing(All& all, Rank rank) : all_(all), rank_(rank) {}
+  link::LinkTraits traits(Rank) override { return {.out = {.push_bytes = kPushBytes}, .in = {}}; }
+  link::OutLink connect_out(Rank peer, uint32_t link_lane) override {
+    Link& link = all_[{rank_, peer, link_lane}];
+    return {.ring = link.ring, .consumed = &link.consumed, .arena = link.slots, .push_bytes = kPushBytes, .peer = peer};
+  }
+  link::InLink connect_in(Rank peer, uint32_t link_lane) override {
+    Link& link = all_[{peer, rank_, link_lane}];
+    return {.ring = link.ring,
+            .consumed = &link.consumed,
+            .arena = link.slots,
+            .arena_bytes = sizeof link.slots,
+            .peer = peer};
+  }
+
+ private:
+  All& all_;
+  Rank rank_;
+};
+
 /// All ranks of an all-reduce of u32 sums, in several rounds.
 class BlockRanks {
  public:
-  BlockRanks(const char* algorithm, Rank ranks, uint32_t threads) : threads_(threads) {
+  BlockRanks(const char* algorithm, Rank ranks, uint32_t threads, bool pushes) : threads_(threads) {
     for (Rank r = 0; r < ranks; ++r) {
       const plan::RankPlan plan =
           plan::generate(*plan::find_algorithm(Collective::AllReduce, algorithm), {Collective::AllReduce, ranks}, r);
-      auto& one = *ranks_.emplace_back(std::make_unique<One>(wires_, r));
+      auto& one = *ranks_.emplace_back(std::make_unique<One>());
+      if (pushes) {
+        one.connector = std::make_unique<Pushing>(pushing_, r);
+      } else {
+        one.connector = std::make_unique<Wired>(wires_, r);
+      }
+      one.links = std::make_unique<Links>(*one.connector);
       for (uint32_t i = 0; i < kCount; ++i) one.in.push_back(value(r, i));
       const Geometry geometry{.count = kCount, .window = kCount / 9, .element_bytes = 4};
+      const auto traits = [&](Rank peer) { return pushes ? one.connector->traits(peer) : link::LinkTraits{}; };
       const Arithmetic sum{.fold = fold_function(DType::U32, Op::Sum), .element_bytes = 4};
-      one.execution = std::make_unique<HostExecution>(lower(plan, geometry, [](Rank) { return link::LinkTraits{}; }), 4,
-                                                      sum, one.links);
+      one.execution = std::make_unique<HostExecution>(lower(plan, geometry, traits), 4, sum, *one.links);
       one.execution->own_stages();
       EXPECT_TRUE(one.staging.assign(one.execution->stages()));
       one.scratch.resize(one.execution->scratch_bytes + 1);
-      one.replica().bind({.in = one.in.data(), .out = one.out.data(), .tag = 42}, one.scratch.data(), one.links);
+      one.replica().bind({.in = one.in.data(), .out = one.out.data(), .tag = 42}, one.scratch.data(), *one.links);
       for (LaneState& lane : one.replica().lanes) {  // operands of each thread
         lane.operand_room = one.execution->program().most_sources;
         lane.operands = one.operands.emplace_back(threads * lane.operand_room).data();
@@ -113,10 +155,9 @@ class BlockRanks {
  private:
   static constexpr uint32_t kCount = 1000;
   struct One {
-    One(Wires& wires, Rank rank) : connector(wires, rank), links(connector) {}
     Replica& replica() const { return *execution->replicas.front(); }
-    Wired connector;
-    Links links;
+    std::unique_ptr<Connector> connector;
+    std::unique_ptr<Links> links;
     std::vector<uint32_t> in, out = std::vector<uint32_t>(kCount);
     std::vector<unsigned char> memory = std::vector<unsigned char>(1 << 20), scratch;
     link::Arena arena{memory.data(), memory.size()};
@@ -137,20 +178,25 @@ class BlockRanks {
 
   const uint32_t threads_;
   Wires wires_;
+  Pushing::All pushing_;
   std::vector<std::unique_ptr<One>> ranks_;
 };
 
-TEST(Interpreter, RunsLanesByBlocksOfThreads) {
+void expect_sums(bool pushes) {
   for (const char* algorithm : {"ring", "binomial", "double_tree", "two_shot", "recursive_doubling"}) {
     SCOPED_TRACE(algorithm);
-    BlockRanks ranks(algorithm, 4, 4);
+    BlockRanks ranks(algorithm, 4, 4, pushes);
     ranks.run();
     ranks.expect_sums();
-    BlockRanks larger(algorithm, 2, 32);
+    BlockRanks larger(algorithm, 2, 32, pushes);
     larger.run();
     larger.expect_sums();
   }
 }
+
+TEST(Interpreter, RunsLanesByBlocksOfThreads) { expect_sums(false); }
+
+TEST(Interpreter, PushesMessagesToReadersThatHoldTheRing) { expect_sums(true); }
 
 TEST(Interpreter, KeepsOneOfTheFaultsThatLanesFindAtTheSameTime) {
   RankState state;

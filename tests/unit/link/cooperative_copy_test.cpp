@@ -1,5 +1,6 @@
 // Cooperative copies and direct stores: all interleavings of steps, full speed, and a hostile other end.
 #include "link/cooperative_copy.hpp"
+#include "support/link_ends.hpp"
 
 #include <gtest/gtest.h>
 
@@ -28,9 +29,10 @@ struct Ends {
   using Wire = CooperativeWire<Memory>;
 
   std::unique_ptr<LinkMemory> memory = std::make_unique<LinkMemory>();
-  CooperativeWriter writer;
-  OutLink out{.memory = memory.get(), .cooperative_writer = &writer};
-  InLink in{.memory = memory.get()};
+  HostWriter writer;
+  HostReader reader;
+  OutLink out = writing_end(*memory, &writer);
+  InLink in = reading_end(*memory, &reader);
   OfferCopy offered;
 
   void publish(uint64_t tiles) {
@@ -265,16 +267,16 @@ class Interleaved : public Ends<Interrupted> {
     offer(tiles);
     bool done = false;
     while (!done && !testing::Test::HasFatalFailure()) {
-      const bool reader = random_() % 2 == 0;
-      Interrupted::interrupt = [this, reader, &done] {
+      const bool is_reader = random_() % 2 == 0;
+      Interrupted::interrupt = [this, is_reader, &done] {
         if (random_() % 4 != 0) return;
-        if (reader) {
+        if (is_reader) {
           write();
         } else if (!done) {
           done = read();
         }
       };
-      if (reader) {
+      if (is_reader) {
         done = read();
       } else {
         write();
@@ -359,7 +361,7 @@ TEST(DirectStoreInAnyOrder, NeverContinuesWhenTheReaderOwnsTheMemory) {
     bool writing = false, readers = false;
     const auto give_up = [&] {
       if (readers || random() % 8 != 0) return;
-      if (ends.in.cooperative_reader.phase == CooperativeReader::Phase::Open) Wire::close(ends.in);
+      if (ends.in.host->cooperative.phase == CooperativeReader::Phase::Open) Wire::close(ends.in);
       readers = Wire::settled(ends.in);
       EXPECT_FALSE(readers && writing);
     };

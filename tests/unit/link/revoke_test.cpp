@@ -1,5 +1,6 @@
 // Revoking zero-copy messages of a failed call: all interleavings of steps, and full speed.
 #include "link/revoke.hpp"
+#include "support/link_ends.hpp"
 
 #include <gtest/gtest.h>
 
@@ -22,8 +23,10 @@ template <class Memory>
 struct Ends {
   using Wire = RevokeWire<Memory>;
   std::unique_ptr<LinkMemory> memory = std::make_unique<LinkMemory>();
-  OutLink out{.memory = memory.get()};
-  InLink in{.memory = memory.get(), .addresses = true};
+  HostWriter writer;
+  HostReader reader;
+  OutLink out = writing_end(*memory, &writer);
+  InLink in = reading_end(*memory, &reader);
 };
 
 struct Revocation : testing::Test, Ends<HostMemory> {};

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "reduce/fold.hpp"
+#include "topo/constants.hpp"
 
 namespace tutti {
 namespace {
@@ -29,9 +30,9 @@ void expect_copied(const std::vector<unsigned char>& room, const std::vector<uns
 }
 
 TEST(CopySmall, EveryLengthAndNoByteMore) {
-  for (size_t bytes = 0; bytes <= kSmallBytes; ++bytes) {
+  for (size_t bytes = 0; bytes <= MachineConstants::small_copy; ++bytes) {
     const auto source = source_of(bytes);  // of exactly this size, so that a sanitizer reports reads beyond
-    std::vector<unsigned char> room(kSmallBytes + 8, kPoison);
+    std::vector<unsigned char> room(MachineConstants::small_copy + 8, kPoison);
     copy_small(room.data(), source.data(), bytes);
     expect_copied(room, source);
   }
@@ -47,7 +48,7 @@ TEST(CopySmall, AWordOfUpToEightBytes) {
 }
 
 TEST(CopySmall, ToOneOrTwoDestinationsOfAnyLength) {
-  for (size_t bytes = 0; bytes <= 2 * kSmallBytes; ++bytes) {
+  for (size_t bytes = 0; bytes <= 2 * MachineConstants::small_copy; ++bytes) {
     const auto source = source_of(bytes);
     const auto* const from = reinterpret_cast<const std::byte*>(source.data());
     for (const bool to_first : {false, true}) {

@@ -1,7 +1,6 @@
 // A slow reference fold for the kernels: one element at a time, in a number that holds any element exactly.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -9,11 +8,11 @@
 
 #include "reduce/convert.hpp"
 #include "reduce/fold.hpp"
+#include "tools/perf/values.hpp"
 
 namespace tutti::reference {
 
 __extension__ typedef __int128 Wide;
-__extension__ typedef unsigned __int128 UnsignedWide;
 
 /// One element: `real` for the types with a fraction, `whole` (wrapped to the type's range) for the others.
 struct Number {
@@ -103,41 +102,16 @@ class Reference {
 
  private:
   Number node(Op op, Number a, Number b) const {
-    Number n;
-    const bool later = op == Op::Min ? !(a.real < b.real) : !(a.real > b.real);
-    switch (op) {
-      case Op::Prod:
-        n.real = a.real * b.real;
-        break;
-      case Op::Min:
-      case Op::Max:
-        n.real = std::isnan(a.real) || !later ? a.real : b.real;
-        break;
-      default:
-        n.real = a.real + b.real;
-    }
+    Number n{.real = tools::fold_numbers(a.real, b.real, op)};
     if (std::isnan(a.real) || std::isnan(b.real)) n.real = NAN;
     n.real = call_.round_each ? rounded(type_, computed(type_, n.real)) : computed(type_, n.real);
-    switch (op) {
-      case Op::Prod:
-        n.whole = multiplied(a.whole, b.whole);
-        break;
-      case Op::Min:
-        n.whole = std::min(a.whole, b.whole);
-        break;
-      case Op::Max:
-        n.whole = std::max(a.whole, b.whole);
-        break;
-      default:
-        n.whole = a.whole + b.whole;
-    }
+    n.whole = is_signed_integer(type_) ? Wide{folded<int64_t>(a, b, op)} : Wide{folded<uint64_t>(a, b, op)};
     return wrapped(type_, n);
   }
 
-  /// Right in the lowest 64 bits, and not negative.
-  static Wide multiplied(Wide a, Wide b) {
-    constexpr UnsignedWide kKept = (static_cast<UnsignedWide>(1) << 100) - 1;
-    return static_cast<Wide>((static_cast<UnsignedWide>(a) * static_cast<UnsignedWide>(b)) & kKept);
+  template <class T>
+  static T folded(Number a, Number b, Op op) {
+    return tools::fold_numbers(static_cast<T>(a.whole), static_cast<T>(b.whole), op);
   }
 
   Number left(const std::vector<Number>& operands) const {

@@ -305,7 +305,7 @@ TEST(FoldAverage, TruncatesIntegersTowardZero) {
 
 TEST(FoldFunction, RefusesUnknownTypesAndOperators) {
   EXPECT_THROW(fold_function(static_cast<DType>(kDTypes), Op::Sum), Error);
-  EXPECT_THROW(fold_function(DType::F32, static_cast<Op>(6)), Error);
+  EXPECT_THROW(fold_function(DType::F32, static_cast<Op>(kOps)), Error);
 }
 
 TEST(CopyBytes, CopiesToOneOrTwoDestinationsAndNothingElse) {

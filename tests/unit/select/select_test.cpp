@@ -9,7 +9,15 @@
 namespace tutti::select {
 namespace {
 
-Setting setting(Rank ranks) { return {.ranks = ranks, .staging = 6 << 20, .message = 256 << 10}; }
+Setting setting(Rank ranks) {
+  const LinkCost link_cost{.alpha = 1e-6, .beta = 1e-10, .message = 1e-7};
+  return {.ranks = ranks,
+          .inside = link_cost,
+          .between = link_cost,
+          .gamma = 1e-10,
+          .staging = 6 << 20,
+          .message = 256 << 10};
+}
 
 /// The same in groups; links between groups are ten times slower.
 Setting in_groups(const test::Labels& labels) {

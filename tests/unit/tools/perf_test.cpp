@@ -1,17 +1,11 @@
-// The parts of `tutti perf` and `tutti info` that make no collective call.
+// The parts of `tutti perf` that make no collective call.
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
-
-#include "tools/info_machine.hpp"
 #include "tools/perf/options.hpp"
 #include "tutti/error.hpp"
 
 namespace tutti::tools {
 namespace {
-
-namespace fs = std::filesystem;
 
 TEST(Sweep, GoesByFactorAndByStep) {
   EXPECT_EQ(sweep(8, 128, 0, 4), (std::vector<size_t>{8, 32, 128}));
@@ -67,48 +61,6 @@ TEST(Names, OfNcclTestsAreKnown) {
   EXPECT_EQ(parse_types("f8e4m3"), std::vector<DType>{DType::F8E4M3});
   EXPECT_EQ(parse_ops("mulsum"), std::vector<Op>{Op::PreMulSum});
   EXPECT_THROW(parse_types(""), Error);
-}
-
-/// A folder used as the root of a file system.
-class FakeRoot {
- public:
-  FakeRoot() {
-    std::string name = (fs::temp_directory_path() / "tutti-root-XXXXXX").string();
-    path_ = mkdtemp(name.data());
-  }
-  ~FakeRoot() { fs::remove_all(path_); }
-  FakeRoot(const FakeRoot&) = delete;
-  FakeRoot& operator=(const FakeRoot&) = delete;
-  std::string path() const { return path_.string(); }
-  void write(const std::string& name, const std::string& text) const {
-    fs::create_directories((path_ / name).parent_path());
-    std::ofstream(path_ / name) << text;
-  }
-
- private:
-  fs::path path_;
-};
-
-TEST(CpuQuota, IsTheTightestOfAllLevels) {
-  const FakeRoot root;
-  EXPECT_EQ(cpu_quota(root.path()), std::nullopt);
-  root.write("proc/self/cgroup", "0::/a/b\n");
-  root.write("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
-  EXPECT_EQ(cpu_quota(root.path()), std::nullopt);
-  root.write("sys/fs/cgroup/a/cpu.max", "150000 100000\n");
-  EXPECT_EQ(cpu_quota(root.path()), 1.5);
-  root.write("sys/fs/cgroup/a/b/cpu.max", "50000 100000\n");
-  EXPECT_EQ(cpu_quota(root.path()), 0.5);
-}
-
-TEST(CpuQuota, IsReadFromControlGroupsOfVersion1) {
-  const FakeRoot root;
-  root.write("proc/self/cgroup", "5:memory:/x\n4:cpu,cpuacct:/x\n");
-  root.write("sys/fs/cgroup/cpu/x/cpu.cfs_quota_us", "-1\n");
-  root.write("sys/fs/cgroup/cpu/x/cpu.cfs_period_us", "100000\n");
-  EXPECT_EQ(cpu_quota(root.path()), std::nullopt);
-  root.write("sys/fs/cgroup/cpu/x/cpu.cfs_quota_us", "200000\n");
-  EXPECT_EQ(cpu_quota(root.path()), 2);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // The writer's half of a cooperative copy: how it reaches the destination, and when it does not copy.
 #include "exec/host/cooperative_copy.hpp"
+#include "support/link_ends.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -30,9 +31,10 @@ constexpr uint64_t kBytes = 300001;
 struct HostCooperativeCopy : testing::Test {
   std::unique_ptr<link::LinkMemory> memory = std::make_unique<link::LinkMemory>();
   std::vector<unsigned char> from = std::vector<unsigned char>(kBytes, 7), to = std::vector<unsigned char>(kBytes);
-  link::CooperativeWriter writer;
-  link::OutLink out{.memory = memory.get(), .cooperative_writer = &writer};
-  link::InLink in{.memory = memory.get(), .addresses = true};
+  link::HostWriter writer;
+  link::HostReader host;
+  link::OutLink out = link::writing_end(*memory, &writer);
+  link::InLink in = link::reading_end(*memory, &host);
   Instruction op{.bytes = kBytes, .sources = 1, .remote = kCooperativeCopy};
   link::CmaGate gate;
   link::Arrival arrival;
@@ -41,6 +43,7 @@ struct HostCooperativeCopy : testing::Test {
   RankState reader;
 
   HostCooperativeCopy() {
+    in.addresses = true;
     HostWire::publish_zcopy(out, 7, from.data(), kBytes);
     link::Header header;
     EXPECT_EQ(HostWire::poll(in, header, arrival), link::Poll::Ready);
@@ -55,8 +58,9 @@ struct HostCooperativeCopy : testing::Test {
   void apart() {
     out.arena = from.data();
     in.addresses = false;
-    in.process = writer.process = getpid();
-    in.gate = &gate;
+    host.process = writer.process = getpid();
+    in.cma = static_cast<uint64_t>(getpid());
+    host.gate = &gate;
   }
   /// `to` as a region of which the pages [first, up_to) can be offered.
   SharedRegion region(uint64_t first, uint64_t up_to) const {
@@ -68,7 +72,7 @@ struct HostCooperativeCopy : testing::Test {
   int read_all(const SharedRegion& region = {}) {
     int error = 0;
     do error = read_some(region);
-    while (error == 0 && in.cooperative_reader.phase != link::CooperativeReader::Phase::None);
+    while (error == 0 && host.cooperative.phase != link::CooperativeReader::Phase::None);
     return error;
   }
   bool copy() { return copy_for_readers(&out, std::array<uint32_t, 1>{0}); }
@@ -106,7 +110,7 @@ TEST_F(HostCooperativeCopy, FailsIfTheGateIsShut) {
 
 TEST_F(HostCooperativeCopy, GetsNoOfferWithoutAGate) {
   apart();
-  in.gate = nullptr;
+  host.gate = nullptr;
   EXPECT_EQ(read_some(), 0);
   EXPECT_EQ(memory->offer.route, static_cast<uint64_t>(link::Route::None));
   memory->offer.route = static_cast<uint64_t>(link::Route::CmaWrite);
@@ -176,7 +180,7 @@ TEST(HostDirectStore, LeavesTheEdgesToTheReader) {
       std::vector<uint32_t> one(kCount, 1), two(kCount, 2), sum(kCount);
       std::vector<unsigned char> target(kCount * 4, 0xee), other(kCount * 4, 0xee);
       link::Arrival arrival{.data = reinterpret_cast<unsigned char*>(two.data())};
-      if (by_cma) arrival.process = getpid();
+      if (by_cma) arrival.where = link::Where::Cma, arrival.id = static_cast<uint64_t>(getpid());
       const unsigned char* pointers[2] = {reinterpret_cast<unsigned char*>(one.data()), arrival.data};
       const Ref sources[2] = {{Base::Input, 0}, {Base::Message, 0}};
       LaneState lane;
@@ -282,10 +286,13 @@ TEST(HostDirectStoreOutOfReach, IsTriedOnce) {
     }
   } mappings;
   auto memory = std::make_unique<link::LinkMemory>();
-  link::CooperativeWriter writer{.mappings = &mappings};
+  link::HostWriter writer{.mappings = &mappings};
+  link::HostReader host;
   unsigned char arena = 0;
-  link::OutLink out{.memory = memory.get(), .arena = &arena, .peer = 1, .cooperative_writer = &writer};
-  link::InLink in{.memory = memory.get()};
+  link::OutLink out = link::writing_end(*memory, &writer);
+  out.arena = &arena;
+  out.peer = 1;
+  link::InLink in = link::reading_end(*memory, &host);
   const Out only{0, Delivery::Mapped};
   const Tables tables{.outs = &only};
   RankState rank;
@@ -312,7 +319,9 @@ TEST(CmaTiles, HoldMoreMessagesThanTheUsualMemory) {
   std::vector<Ref> sources(kMessages, Ref{Base::Message, 0});
   for (uint32_t k = 0; k < kMessages; ++k) {
     from.emplace_back(kCount, k + 1);
-    arrivals.push_back({.data = reinterpret_cast<unsigned char*>(from.back().data()), .process = getpid()});
+    arrivals.push_back({.data = reinterpret_cast<unsigned char*>(from.back().data()),
+                        .where = link::Where::Cma,
+                        .id = static_cast<uint64_t>(getpid())});
   }
   std::vector<const unsigned char*> pointers(kMessages);
   LaneState lane;

@@ -1,5 +1,6 @@
 // After a failed call, no other rank touches the caller's buffers, whatever it was doing.
 #include "exec/host/release_buffers.hpp"
+#include "support/link_ends.hpp"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -13,6 +14,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -92,8 +94,8 @@ void offer(link::InLink& in, const SharedRegion& region, unsigned char* to, uint
 }
 
 bool claim_all(link::LinkMemory* link, uint64_t bytes) {
-  link::CooperativeWriter state;
-  link::OutLink out{.memory = link, .cooperative_writer = &state};
+  link::HostWriter state;
+  link::OutLink out = link::writing_end(*link, &state);
   return HostCooperativeWire::claim_all(out, bytes);
 }
 
@@ -106,12 +108,14 @@ TEST_F(ReleaseBuffers, ReplacesPagesThatAStoppedWriterMayStoreTo) {
   auto* const data = static_cast<unsigned char*>(memory.allocate(3 * kBytes));
   unsigned char* const to = data + kBytes + 100;  // the first page reading something else too
   std::memset(data, 1, 3 * kBytes);
-  link::InLink in{.memory = &Writer::common().link, .peer = 1};
+  link::HostReader host;
+  link::InLink in = link::reading_end(Writer::common().link, &host);
+  in.peer = 1;
   const SharedRegion region = memory.find(to, kBytes);
   const link::SharedMemory::Exported exported = memory.export_region(region.id);
   offer(in, region, to, kBytes);
-  ASSERT_EQ(in.cooperative_reader.phase, link::CooperativeReader::Phase::Open);
-  const auto [front, back] = in.cooperative_reader.edges;
+  ASSERT_EQ(in.host->cooperative.phase, link::CooperativeReader::Phase::Open);
+  const auto [front, back] = in.host->cooperative.edges;
   ASSERT_GT(front, 0u);
   ASSERT_GT(back, 0u);
   Writer writer([&, &front = front, &back = back] {
@@ -122,7 +126,7 @@ TEST_F(ReleaseBuffers, ReplacesPagesThatAStoppedWriterMayStoreTo) {
     std::memset(target + front, kStored, kBytes - front - back);
     return 0;
   });
-  in.process = writer.process();
+  host.process = writer.process();
   int waits = 0;  // while it waits for the writer, it asks again and again whether that is lost
   const Lost counted = [&](Rank) { return ++waits < 0; };
   release_buffers({}, {&in, 1}, counted);
@@ -144,7 +148,9 @@ TEST_F(ReleaseBuffers, ReplacesPagesThatAStoppedWriterMayStoreTo) {
 
 TEST_F(ReleaseBuffers, KeepsMemoryThatOnlyDeadProcessesHaveMapped) {
   auto* const data = static_cast<unsigned char*>(memory.allocate(kBytes));
-  link::InLink in{.memory = &Writer::common().link, .peer = 1};
+  link::HostReader host;
+  link::InLink in = link::reading_end(Writer::common().link, &host);
+  in.peer = 1;
   const SharedRegion region = memory.find(data, kBytes);
   offer(in, region, data, kBytes);
   Writer writer([&] {
@@ -152,7 +158,7 @@ TEST_F(ReleaseBuffers, KeepsMemoryThatOnlyDeadProcessesHaveMapped) {
     raise(SIGSTOP);
     return 0;
   });
-  in.process = writer.process();
+  host.process = writer.process();
   writer.kill();
   release_buffers({}, {&in, 1}, [](Rank) { return true; });
   EXPECT_EQ(memory.find(data, kBytes).id, region.id);
@@ -163,7 +169,10 @@ TEST_F(ReleaseBuffers, ShutsTheGateBeforeAStoppedWriterPassesIt) {
   std::vector<unsigned char> from(kBytes, kStored), to(kBytes);
   link::CmaGate gate;
   prctl(PR_SET_PTRACER, getpid(), 0, 0, 0);  // Yama: this process's children may attach to it
-  link::InLink in{.memory = &Writer::common().link, .peer = 1, .process = getpid(), .gate = &gate};
+  link::HostReader host{.process = getpid(), .gate = &gate};
+  link::InLink in = link::reading_end(Writer::common().link, &host);
+  in.peer = 1;
+  in.cma = static_cast<uint64_t>(getpid());
   const Instruction op{.bytes = kBytes, .sources = 1, .remote = kCooperativeCopy};
   link::Arrival arrival{.data = from.data()};
   const unsigned char* pointer = from.data();
@@ -174,9 +183,10 @@ TEST_F(ReleaseBuffers, ShutsTheGateBeforeAStoppedWriterPassesIt) {
   const pid_t owner = getpid();
   Writer writer([&] {
     const link::Offer& offer = Writer::common().link.offer;
-    link::CooperativeWriter state;
+    link::HostWriter state;
     state.messages[0] = {1, from.data(), kBytes};
-    link::OutLink out{.memory = &Writer::common().link, .next = 1, .cooperative_writer = &state};
+    link::OutLink out = link::writing_end(Writer::common().link, &state);
+    out.next = 1;
     link::OfferCopy offered;
     link::Tiles tiles;
     if (!HostCooperativeWire::find_offer(out, offered) || !HostCooperativeWire::claim_back(out, offered, tiles))
@@ -186,7 +196,7 @@ TEST_F(ReleaseBuffers, ShutsTheGateBeforeAStoppedWriterPassesIt) {
     raise(SIGSTOP);
     return link::cma_write(owner, from.data(), reinterpret_cast<unsigned char*>(offer.target), kBytes, offer.region);
   });
-  in.process = writer.process();
+  host.process = writer.process();
   EXPECT_FALSE(writer_done(in));
   release_buffers({}, {&in, 1}, nobody);
   std::fill(to.begin(), to.end(), kPattern);
@@ -200,16 +210,19 @@ TEST_F(ReleaseBuffers, ShutsTheGateBeforeAStoppedWriterPassesIt) {
 TEST_F(ReleaseBuffers, WaitsForAThreadThatReadsAZeroCopyMessage) {
   std::vector<std::unique_ptr<link::LinkMemory>> links;
   std::vector<link::OutLink> outs;
+  std::deque<link::HostWriter> hosts;
   for (int i = 0; i < 3; ++i) {
     links.push_back(std::make_unique<link::LinkMemory>());
-    outs.push_back({.memory = links.back().get()});
+    outs.push_back(link::writing_end(*links.back(), &hosts.emplace_back()));
   }
   auto message = std::make_unique<std::vector<int>>(1000, 1);
   for (auto& out : outs) HostWire::publish_zcopy(out, 7, reinterpret_cast<unsigned char*>(message->data()), 4000);
   std::atomic<bool> reading = false, returned = false, over = false;
   int sum = 0;
   std::thread reader([&] {
-    link::InLink in{.memory = links[1].get(), .addresses = true};
+    link::HostReader host;
+    link::InLink in = link::reading_end(*links[1], &host);
+    in.addresses = true;
     EXPECT_TRUE(HostRevokeWire::begin_read(in));
     const int* const words = message->data();
     reading = true;
@@ -226,19 +239,23 @@ TEST_F(ReleaseBuffers, WaitsForAThreadThatReadsAZeroCopyMessage) {
   reader.join();
   EXPECT_TRUE(over);
   EXPECT_EQ(sum, 1000);
-  link::InLink late{.memory = links[0].get(), .addresses = true};
+  link::HostReader host;
+  link::InLink late = link::reading_end(*links[0], &host);
+  late.addresses = true;
   EXPECT_FALSE(HostRevokeWire::begin_read(late));
 }
 
 TEST_F(ReleaseBuffers, WaitsForAThreadThatStoresWhatItHasClaimed) {
   auto link = std::make_unique<link::LinkMemory>();
   std::vector<unsigned char> to(kBytes);
-  link::InLink in{.memory = link.get(), .addresses = true};
+  link::HostReader host;
+  link::InLink in = link::reading_end(*link, &host);
+  in.addresses = true;
   offer(in, {}, to.data(), kBytes);
   std::atomic<bool> claimed = false, returned = false;
   std::thread writer([&] {
-    link::CooperativeWriter state;
-    link::OutLink out{.memory = link.get(), .cooperative_writer = &state};
+    link::HostWriter state;
+    link::OutLink out = link::writing_end(*link, &state);
     EXPECT_TRUE(HostCooperativeWire::claim_all(out, kBytes));
     claimed = true;
     nap(1.5);
@@ -255,10 +272,15 @@ TEST_F(ReleaseBuffers, WaitsForAThreadThatStoresWhatItHasClaimed) {
 
 TEST_F(ReleaseBuffers, RevokesMessagesOfAReaderInAnotherProcess) {
   unsigned char arena = 0;
-  link::OutLink out{.memory = &Writer::common().link, .arena = &arena, .peer = 1};
+  link::HostWriter writer;
+  link::OutLink out = link::writing_end(Writer::common().link, &writer);
+  out.arena = &arena;
+  out.peer = 1;
   std::vector<unsigned char> data(100000);
   HostWire::publish_zcopy(out, 7, data.data(), data.size());
-  link::InLink in{.memory = &Writer::common().link, .process = getpid()};
+  link::HostReader host{.process = getpid()};
+  link::InLink in = link::reading_end(Writer::common().link, &host);
+  in.cma = static_cast<uint64_t>(getpid());
   EXPECT_TRUE(HostRevokeWire::still_valid(in));
   release_buffers({&out, 1}, {}, nobody);
   EXPECT_FALSE(HostRevokeWire::still_valid(in));

@@ -1,4 +1,4 @@
-#include "base/cores.hpp"
+#include "topo/cores.hpp"
 
 #include <gtest/gtest.h>
 

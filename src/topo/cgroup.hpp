@@ -12,6 +12,9 @@ namespace tutti {
 /// that then use it: check here before large allocations.
 uint64_t available_memory(const std::string& root = "");
 
+/// Bytes that the control groups of this process allow in all; the largest number if there is no limit.
+uint64_t memory_limit(const std::string& root = "");
+
 /// Processes and threads that the control groups of this process still allow; the largest number if there is no limit.
 uint64_t tasks_left(const std::string& root = "");
 

@@ -1,4 +1,4 @@
-#include "base/cgroup.hpp"
+#include "topo/cgroup.hpp"
 
 #include <algorithm>
 #include <fstream>
@@ -9,6 +9,7 @@ namespace tutti {
 namespace {
 
 constexpr uint64_t kUnlimited = std::numeric_limits<uint64_t>::max();
+constexpr uint64_t kNoLimitInVersion1 = uint64_t{1} << 60;  // it writes the largest number of whole pages
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 /// The number after `key` in a file of "key value" lines; with an empty key, the file's first word. `otherwise` if
@@ -89,6 +90,15 @@ uint64_t available_memory(const std::string& root) {
                                    : left_in(folder, "/memory.limit_in_bytes", "/memory.usage_in_bytes"));
   });
   return least;
+}
+
+uint64_t memory_limit(const std::string& root) {
+  uint64_t least = kUnlimited;
+  each_group(root, "memory", [&](const std::string& folder, bool second) {
+    const char* const file = second ? "/memory.max" : "/memory.limit_in_bytes";
+    least = std::min(least, number_in(folder + file, "", kUnlimited));
+  });
+  return least < kNoLimitInVersion1 ? least : kUnlimited;
 }
 
 uint64_t tasks_left(const std::string& root) {

@@ -1,4 +1,4 @@
-#include "base/cgroup.hpp"
+#include "topo/cgroup.hpp"
 
 #include <gtest/gtest.h>
 
@@ -52,6 +52,22 @@ TEST_F(AvailableMemory, KnowsTheLimitOfAContainerThatSeesItselfAsRoot) {
   put("/sys/fs/cgroup/memory.max", "4096\n");
   put("/sys/fs/cgroup/memory.current", "96\n");
   EXPECT_EQ(available(), 4000u);
+}
+
+TEST_F(AvailableMemory, HasALimitThatDoesNotDependOnItsUse) {
+  EXPECT_EQ(memory_limit(root), std::numeric_limits<uint64_t>::max());
+  put("/proc/self/cgroup", "0::/a/b\n");
+  put("/sys/fs/cgroup/a/memory.max", "100000\n");
+  put("/sys/fs/cgroup/a/b/memory.max", "max\n");
+  put("/sys/fs/cgroup/a/b/memory.current", "10000\n");
+  EXPECT_EQ(memory_limit(root), 100000u);
+  put("/sys/fs/cgroup/a/b/memory.max", "5000\n");
+  EXPECT_EQ(memory_limit(root), 5000u);
+  put("/proc/self/cgroup", "3:memory:/old\n");  // version 1
+  put("/sys/fs/cgroup/memory/old/memory.limit_in_bytes", "4096\n");
+  EXPECT_EQ(memory_limit(root), 4096u);
+  put("/sys/fs/cgroup/memory/old/memory.limit_in_bytes", "9223372036854771712\n");  // its way to say "none"
+  EXPECT_EQ(memory_limit(root), std::numeric_limits<uint64_t>::max());
 }
 
 TEST_F(AvailableMemory, HasTasksBesideItThatGroupsMayLimitToo) {

@@ -1,0 +1,47 @@
+// What the ranks of a new communicator tell each other, and what they agree on. They exchange JSON. Other ranks' texts
+// are not trusted: an invalid one is an Error(ProtocolError).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/deadline.hpp"
+#include "comm/delivery_rules.hpp"
+#include "comm/fabric.hpp"
+#include "comm/groups.hpp"
+#include "control/endpoint.hpp"
+#include "exec/host/wait.hpp"
+#include "select/select.hpp"
+
+namespace tutti::comm {
+
+/// The settings that must be equal on all ranks, so that they understand each other and choose alike (of TUTTI_CMA: a
+/// reader looks for revoked messages only where it expects zero-copy ones). A rank passes this to Endpoint::join.
+std::string configuration();
+/// Throws Error(Mismatch), which names both ranks and the setting, unless all ranks have joined with the same.
+void compare_configurations(const control::Endpoint& endpoint);
+
+/// What a rank tells the others when its fabric is made.
+struct RankReport {
+  FabricReport fabric;
+  std::string plans = "{}";  ///< JSON: the algorithms that TUTTI_PLAN gives, by collective
+  std::string host;          ///< the host's name in messages
+};
+std::string to_text(const RankReport& report);
+/// Reads what rank `peer` sent. Throws Error(ProtocolError).
+RankReport parse_report(const std::string& text, Rank peer);
+
+struct Agreement {
+  std::vector<RankReport> reports;  ///< by rank
+  select::Setting setting;
+  select::DecisionTable table;
+  AgreedCapabilities capabilities;
+  exec::Backoff backoff;  ///< this rank's
+};
+
+/// Exchanges reports and conclusions. Collective. Throws Error: Mismatch if the ranks' plans differ, Unsupported if a
+/// rank cannot reach another or a forced algorithm cannot be used, and what Endpoint::exchange throws.
+Agreement agree(control::Endpoint& endpoint, Fabric& fabric, const Groups& groups, bool groups_given,
+                Deadline deadline);
+
+}  // namespace tutti::comm

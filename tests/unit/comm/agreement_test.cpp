@@ -1,0 +1,86 @@
+#include "comm/agreement.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "support/scoped_env.hpp"
+#include "tutti/error.hpp"
+
+namespace tutti::comm {
+namespace {
+
+RankReport report() {
+  return {.fabric = {.staging = 4096,
+                     .inside = {1e-6, 2e-10, true},
+                     .between = {3e-6, 4e-10, false},
+                     .unreachable = "too far",
+                     .word = {~uint64_t{0}, 7},
+                     .cores = "0-3,8",
+                     .arena = 8192,
+                     .routes = {{"between hosts", "tcp"}}},
+          .plans = R"({"all_reduce":"mine@1f"})",
+          .host = "node07"};
+}
+
+TEST(RankReport, ArrivesAsItWasSent) {
+  const RankReport sent = report(), got = parse_report(to_text(sent), 1);
+  EXPECT_EQ(got.fabric.staging, sent.fabric.staging);
+  EXPECT_EQ(got.fabric.inside.alpha, sent.fabric.inside.alpha);
+  EXPECT_EQ(got.fabric.inside.beta, sent.fabric.inside.beta);
+  EXPECT_TRUE(got.fabric.inside.in_place);
+  EXPECT_EQ(got.fabric.between.alpha, sent.fabric.between.alpha);
+  EXPECT_FALSE(got.fabric.between.in_place);
+  EXPECT_EQ(got.fabric.unreachable, sent.fabric.unreachable);
+  EXPECT_EQ(got.fabric.word.at, sent.fabric.word.at);
+  EXPECT_EQ(got.fabric.word.value, sent.fabric.word.value);
+  EXPECT_EQ(got.fabric.cores, sent.fabric.cores);
+  EXPECT_EQ(got.fabric.arena, sent.fabric.arena);
+  EXPECT_EQ(got.fabric.routes, sent.fabric.routes);
+  EXPECT_EQ(got.plans, sent.plans);
+  EXPECT_EQ(got.host, sent.host);
+}
+
+/// The text with `from` replaced by `to`.
+std::string changed(const std::string& from, const std::string& to) {
+  std::string text = to_text(report());
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from << " in " << text;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(RankReport, OfAHostileRankIsAnErrorThatNamesIt) {
+  for (const std::string& text :
+       {std::string(), std::string("7"), std::string("[]"), std::string("{}"), std::string("{\"staging\":"),
+        changed("\"staging\":4096", "\"staging\":-1"), changed("\"staging\":4096", "\"staging\":1e300"),
+        changed("\"cores\":\"0-3,8\"", "\"cores\":[]"), changed("\"tcp\"", "5"), changed("\"name\"", "\"nome\""),
+        changed("true]", "\"true\"]"), changed("\"arena\":8192", "\"arena\":\"8192\""), std::string(1000, '[')}) {
+    try {
+      parse_report(text, 3);
+      ADD_FAILURE() << "accepted: " << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::ProtocolError) << text;
+      const std::string why = error.what();
+      EXPECT_TRUE(why.find("rank 3") != std::string::npos || why.find("another rank") != std::string::npos ||
+                  why.find("nested") != std::string::npos)
+          << why;
+    }
+  }
+}
+
+TEST(Configuration, HasWhatMustBeEqual) {
+  const std::string usual = configuration();
+  EXPECT_EQ(usual, configuration());
+  for (const auto& [variable, value] : {std::pair("TUTTI_ALGO", "all_reduce:ring"),
+                                        {"TUTTI_MESSAGE", "64K"},
+                                        {"TUTTI_GROUPS", "2"},
+                                        {"TUTTI_REPRODUCIBLE", "1"},
+                                        {"TUTTI_TRANSPORT", "tcp"}}) {
+    const test::ScopedEnv given(variable, value);
+    EXPECT_NE(configuration(), usual) << variable;
+    EXPECT_NE(configuration().find(variable), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace tutti::comm

@@ -120,8 +120,8 @@ std::string line_of(const transports::TransportEntry& entry) {
 nlohmann::ordered_json transport_lines() {
   nlohmann::ordered_json lines;
   for (const transports::TransportEntry& entry : transports::transports()) lines[entry.name] = line_of(entry);
-  for (const char* later : {"cuda", "ucx", "verbs"}) {
-    if (!lines.contains(later)) lines[later] = "not built in yet";
+  for (const transports::UnusableModule& module : transports::unusable_modules()) {
+    lines[module.name] = "not usable: " + module.why_not;
   }
   return lines;
 }

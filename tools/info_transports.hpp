@@ -5,7 +5,7 @@
 
 namespace tutti::tools {
 
-/// "name": "usable: …", "not usable: why" or "not built in: why", most preferred first.
+/// "name": "usable: …" or "not usable: why", most preferred first.
 nlohmann::ordered_json transport_lines();
 
 }  // namespace tutti::tools

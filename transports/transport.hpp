@@ -50,6 +50,12 @@ struct Context {
   bool direct_access = true;  ///< ranks may read and write each other's memory, where they can
 };
 
+/// What a device does with registered memory. Read: sends it; it may be mapped read-only.
+enum class MemoryUse : uint8_t { Read, ReadWrite };
+
+/// Keeps memory registered; null if the transport needs no registration. See Transport::register_memory.
+using Registration = std::shared_ptr<const void>;
+
 /// Calls on one instance come from one thread at a time; `probe` from any.
 class Transport {
  public:
@@ -71,6 +77,28 @@ class Transport {
   /// user thread of the peer. Throws Error; `deadline` bounds the wait for the peer's control thread.
   virtual link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline deadline) = 0;
   virtual link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline deadline) = 0;
+
+  /// Registers [data, data + bytes) with the transport's device, so that zero-copy messages can lie there: pins, maps
+  /// or exports it (verbs: ibv_reg_mr; UCX: ucp_mem_map; libfabric: fi_mr_reg; NCCL's network plugins: regMr).
+  ///
+  ///   When      A program is bound to new buffers, and before it publishes a zero-copy message in them. Never for a
+  ///             message: it may take milliseconds. An engine that gets such a message finds the registration by the
+  ///             message's address, which is anywhere in the range.
+  ///   Release   The memory is registered until the last copy of the handle is gone. Until then the caller keeps it
+  ///             allocated, at this address. Handles are independent of each other: ranges may overlap, and be
+  ///             registered again. They go before the transport does, by the thread that calls it.
+  ///   Cache     A transport may keep a registration longer, to find it again. Then it must notice when the memory is
+  ///             unmapped or replaced (UCX and libfabric watch the process's mappings); if it cannot, it keeps none.
+  ///   Kind      The transport finds out whose memory it is: a host's, or a device's (verbs: as a dmabuf).
+  ///   Errors    Throws Error(OutOfMemory) if it cannot be pinned, with the limit and how to raise it, or
+  ///             Error(Unsupported) if the device cannot reach it. Then nothing is registered; the caller stages its
+  ///             messages.
+  virtual Registration register_memory(const void* data, uint64_t bytes, MemoryUse use) {
+    (void)data;
+    (void)bytes;
+    (void)use;
+    return nullptr;
+  }
 
   /// True for an engine: a transport whose messages move only inside `progress`.
   virtual bool is_engine() const = 0;
@@ -95,15 +123,25 @@ struct TransportEntry {
   const char* summary;
   int preference;  ///< of the transports that reach a peer, the smallest wins
   std::unique_ptr<Transport> (*make)(const Context& context);
+  /// What this machine lacks for it, "" if nothing. Null: it needs nothing. Asked when a module is loaded.
+  std::string (*why_not)() = nullptr;
 };
 
-/// Registers a transport; each folder transports/<name>/ has one.
+/// Registers a transport; each folder transports/<name>/ has one, and so has each module.
 class TransportRegistration {
  public:
   explicit TransportRegistration(const TransportEntry& entry);
 };
 
-/// All transports of this build, most preferred first.
+/// The transports that can be used, most preferred first: those of the library and, loaded at the first call, its
+/// modules (transports/module_loader.hpp).
 const std::vector<TransportEntry>& transports();
+
+/// A module that cannot be used.
+struct UnusableModule {
+  std::string name;
+  std::string why_not;
+};
+const std::vector<UnusableModule>& unusable_modules();
 
 }  // namespace tutti::transports

@@ -130,6 +130,10 @@ AgreedCapabilities combined(const std::vector<std::string>& all) {
 }  // namespace
 
 std::string configuration() {
+  std::vector<std::string> usable;  // two ranks must choose the same, and some are modules that a host may lack
+  if (env().transport.empty()) {
+    for (const transports::TransportEntry& entry : transports::transports()) usable.emplace_back(entry.name);
+  }
   const json all = {{"version", version()},
                     {"plan format", kPlanFormat},
                     {"link format", link::kLinkFormat},
@@ -139,7 +143,8 @@ std::string configuration() {
                     {"TUTTI_REPRODUCIBLE", env().reproducible},
                     {"TUTTI_MESSAGE", env().message.value},
                     {"TUTTI_THREADS", env().threads},
-                    {"TUTTI_TRANSPORT", env().transport}};
+                    {"TUTTI_TRANSPORT", env().transport},
+                    {"the list of transports (TUTTI_MODULES adds to it, TUTTI_TRANSPORT takes one)", usable}};
   return all.dump();
 }
 

@@ -55,7 +55,12 @@ void check_is_transport(const std::string& name) {
     if (name == entry.name) return;
     known.emplace_back(entry.name);
   }
-  throw_error(Code::InvalidArgument, "TUTTI_TRANSPORT: there is no transport '{}'{}; there are {}", name,
+  for (const transports::UnusableModule& module : transports::unusable_modules()) {
+    if (name != module.name) continue;
+    throw_error(Code::Unsupported, "TUTTI_TRANSPORT: transport {} cannot be used: {}", name, module.why_not);
+  }
+  throw_error(Code::InvalidArgument,
+              "TUTTI_TRANSPORT: there is no transport '{}'{}; there are {} (TUTTI_MODULES adds more)", name,
               did_you_mean(name, known), fmt::join(known, ", "));
 }
 

@@ -28,7 +28,7 @@ struct Placement {
 };
 
 Placement placement_of(const Options& options) {
-  if (options.transport == "local") return {1, "local"};
+  if (options.transport == "local" || options.transport == "push") return {1, options.transport};
   if (options.transport == "tcp-threads") return {1, "tcp"};
   if (options.transport == "mixed") return {std::min(2, options.ranks), ""};
   return {options.ranks, options.transport};
@@ -200,8 +200,8 @@ int main(int argc, char** argv) {
   tutti::conformance::Options options;
   CLI::App app("Checks every collective against exact results.\nExample: tutti_conformance --transport shm -n 5");
   app.add_option("--transport", options.transport,
-                 "local (threads), shm (processes), tcp (processes), tcp-threads, mixed")
-      ->check(CLI::IsMember({"local", "shm", "tcp", "tcp-threads", "mixed"}));
+                 "local (threads), shm (processes), tcp (processes), tcp-threads, push (threads; a module), mixed")
+      ->check(CLI::IsMember({"local", "shm", "tcp", "tcp-threads", "push", "mixed"}));
   app.add_option("-n", options.ranks, "number of ranks")->check(CLI::Range(1, tutti::conformance::kMostRanks));
   app.add_flag("--only-forced", options.only_forced, "each algorithm forced, and nothing else; with TUTTI_CMA=always");
   app.add_flag("--only-sums", options.only_sums, "sums in the reproducible mode, by each algorithm; nothing else");

@@ -48,4 +48,18 @@ want="rank 0: left is 2, 2 of my colour, sum 3
 rank 1: left is 0, 1 of my colour, sum 3
 rank 2: left is 1, 2 of my colour, sum 3"
 [[ $three == "$want" ]] || { printf 'under launch.py 3:\n%s\n' "$three" >&2 && exit 1; }
+
+# A transport module in the prefix is found by its library and its command line; without it nothing changes.
+[[ ! -e $libdir/tutti ]] || { echo "modules of the tests were installed" >&2 && exit 1; }
+export TUTTI_MODULES=push TUTTI_TRANSPORT=push
+! "$work/cpp/sum" >"$work/absent.log" 2>&1 || { echo "ran over a module that is not there" >&2 && exit 1; }
+real=$(realpath "$libdir")
+grep -q "push cannot be used: not installed (libtutti_push.so is in none of $real, $real/tutti)" "$work/absent.log" ||
+  { cat "$work/absent.log" >&2 && exit 1; }
+cmake --install "$build" --prefix "$prefix" --component tutti_test_modules >"$work/install.log" ||
+  { cat "$work/install.log" && exit 1; }
+expect "rank 0 of 1: the sum is 1" "$work/cpp/sum"
+if [[ -x $prefix/bin/tutti ]]; then
+  "$prefix/bin/tutti" info | grep -q "^  push  *usable: " || { echo "tutti info does not find a module" >&2 && exit 1; }
+fi
 echo "installed, built from outside and run: find_package and pkg-config"

@@ -42,6 +42,9 @@ class Fault final : public Transport {
   link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline deadline) override {
     return inner_->connect_in(peer, link_lane, deadline);
   }
+  Registration register_memory(const void* data, uint64_t bytes, MemoryUse use) override {
+    return inner_->register_memory(data, bytes, use);
+  }
 
   Status progress(bool& moved) override {
     const auto now = Gate::Clock::now();

@@ -1,0 +1,49 @@
+// Modules that the library must refuse: each describes itself with one thing wrong.
+#include "transports/module.hpp"
+
+#ifndef STUB_FORMAT
+#define STUB_FORMAT 0
+#endif
+#ifndef STUB_ABI
+#define STUB_ABI 0
+#endif
+#ifndef STUB_LAYOUT
+#define STUB_LAYOUT 0
+#endif
+#ifndef STUB_SIZE
+#define STUB_SIZE 0
+#endif
+
+namespace tutti::transports {
+
+#ifdef STUB_UNRESOLVED
+int no_library_has_this();
+const int unresolved = no_library_has_this();
+#endif
+
+#ifndef STUB_NO_SYMBOL
+extern "C" __attribute__((visibility("default"))) const Module* tutti_module() {
+  static Module module{.bytes = sizeof(Module) + STUB_SIZE,
+                       .version = STUB_VERSION,
+                       .link_format = link::kLinkFormat + STUB_FORMAT,
+                       .abi = kTransportAbi + STUB_ABI,
+                       .layout = kTransportLayout + STUB_LAYOUT,
+                       .entry = {.name = STUB_NAME, .summary = "unusable", .preference = 1, .make = nullptr},
+                       .use = [](const ModuleServices&) {}};
+#ifdef STUB_OTHER_VERSION
+  module.version = "0.0.9";
+#endif
+#ifdef STUB_RENAMED
+  module.entry.name = "somebody";
+#endif
+#ifdef STUB_EMPTY
+  module.entry.name = nullptr;
+#endif
+#ifdef STUB_NULL
+  return nullptr;
+#endif
+  return &module;
+}
+#endif
+
+}  // namespace tutti::transports

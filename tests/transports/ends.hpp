@@ -52,6 +52,7 @@ class Writer {
       HostWire::publish_inline(link_, tag, bytes.data(), bytes.size());
       return true;
     }
+    if (link_.push_bytes > 0) return try_push(tag, bytes);
     if (bytes.size() > largest_) throw_error(Code::InvalidArgument, "{} bytes do not fit", bytes.size());
     // Wait for the message that used this part of the staging, not for a number of messages: the reader acknowledges
     // inline messages late, but this one at once.
@@ -63,6 +64,13 @@ class Writer {
     unsigned char* const at = staging_ + part * largest_;
     std::memcpy(at, bytes.data(), bytes.size());
     HostWire::publish_staged(link_, tag, at, bytes.size());
+    return true;
+  }
+  bool try_push(uint64_t tag, const Payload& bytes) {
+    if (bytes.size() > link_.push_bytes) throw_error(Code::InvalidArgument, "{} bytes do not fit", bytes.size());
+    if (!HostWire::can_push(link_)) return false;
+    std::memcpy(link::push_slot(link_), bytes.data(), bytes.size());
+    HostWire::publish_pushed(link_, tag, bytes.size());
     return true;
   }
   void write(uint64_t tag, const Payload& bytes) {

@@ -60,6 +60,7 @@ cmake --install "$build" --prefix "$prefix" --component tutti_test_modules >"$wo
   { cat "$work/install.log" && exit 1; }
 expect "rank 0 of 1: the sum is 1" "$work/cpp/sum"
 if [[ -x $prefix/bin/tutti ]]; then
-  "$prefix/bin/tutti" info | grep -q "^  push  *usable: " || { echo "tutti info does not find a module" >&2 && exit 1; }
+  info=$("$prefix/bin/tutti" info)
+  grep -q "^  push  *usable: " <<<"$info" || { printf 'tutti info does not find a module:\n%s\n' "$info" >&2 && exit 1; }
 fi
 echo "installed, built from outside and run: find_package and pkg-config"

@@ -66,6 +66,8 @@ class Writer {
     HostWire::publish_staged(link_, tag, at, bytes.size());
     return true;
   }
+  /// Messages that fit while nothing is read.
+  uint64_t room() const { return link_.push_bytes > 0 ? link::kPushSlots : kCapacity; }
   bool try_push(uint64_t tag, const Payload& bytes) {
     if (bytes.size() > link_.push_bytes) throw_error(Code::InvalidArgument, "{} bytes do not fit", bytes.size());
     if (!HostWire::can_push(link_)) return false;

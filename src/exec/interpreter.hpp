@@ -164,12 +164,14 @@ struct Interpreter {
       if (poll == link::Poll::Empty) return wait(lane, Await::Message, in);
       FaultKind wrong = FaultKind::None;
       int error = 0;
-      if (poll == link::Poll::Bad || !is_expected(op, arrival)) {
+      if (poll == link::Poll::Bad) {
         wrong = FaultKind::BadHeader;
       } else if (header.tag != (rank.tag ^ op.salt)) {
         wrong = FaultKind::OtherCall;
       } else if (header.length != op.bytes) {
         wrong = FaultKind::BadLength;
+      } else if (!is_expected(op, arrival)) {
+        wrong = FaultKind::BadHeader;
       } else if (Remote::kAny && arrival.where == link::Where::Mapped) {
         error = Remote::locate(in, arrival, op.bytes);
         if (error != 0) wrong = FaultKind::Unreadable;

@@ -187,8 +187,7 @@ struct Interpreter {
   /// A message in another process's memory comes only where the program expects one: elsewhere it would be read as if
   /// it were here.
   TUTTI_HD static bool is_expected(const Instruction& op, const link::Arrival& arrival) {
-    return (op.remote & kZeroCopyArrivals) != 0 ||
-           (arrival.where != link::Where::Cma && arrival.where != link::Where::Mapped);
+    return arrival.where <= link::Where::Address || (op.remote & kZeroCopyArrivals) != 0;
   }
 
   /// When one message has come, the others probably have too: fetching their lines together is faster than one by one.

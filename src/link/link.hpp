@@ -43,6 +43,7 @@ inline constexpr uint64_t kClosed = ~uint64_t{0};  ///< value of `consumed` afte
 
 /// Where a message's payload is. Offset: in the writer's arena. Address: in this process. Cma: at an address of the
 /// writer's process, read by CMA (link/cma.hpp). Mapped: in a region that the reader maps (link/mapped_memory.hpp).
+/// Those up to Address can be read as they are.
 enum class Where : uint16_t { Inline = 1, Offset = 2, Address = 3, Cma = 4, Mapped = 5 };
 
 inline constexpr uint64_t kNever = ~uint64_t{0};

@@ -170,12 +170,8 @@ struct Interpreter {
         wrong = FaultKind::OtherCall;
       } else if (header.length != op.bytes) {
         wrong = FaultKind::BadLength;
-      } else if (!is_expected(op, arrival)) {
-        wrong = FaultKind::BadHeader;
-      } else if (Remote::kAny && arrival.where == link::Where::Mapped) {
-        error = Remote::locate(in, arrival, op.bytes);
-        if (error != 0) wrong = FaultKind::Unreadable;
       }
+      if (arrival.where > link::Where::Address && wrong == FaultKind::None) wrong = locate(in, op, arrival, error);
       if (wrong != FaultKind::None) {
         return fail(rank, {wrong, in.peer, lane.lane, op.step, op.bytes, header, error});
       }
@@ -184,10 +180,13 @@ struct Interpreter {
     return Outcome::Progress;
   }
 
-  /// A message in another process's memory comes only where the program expects one: elsewhere it would be read as if
-  /// it were here.
-  TUTTI_HD static bool is_expected(const Instruction& op, const link::Arrival& arrival) {
-    return arrival.where <= link::Where::Address || (op.remote & kZeroCopyArrivals) != 0;
+  /// Finds a message in another process's memory. It comes only where the program expects one: elsewhere it would be
+  /// read as if it were here.
+  [[gnu::noinline]] TUTTI_HD static FaultKind locate(const link::InLink& in, const Instruction& op,
+                                                     link::Arrival& arrival, int& error) {
+    if (!Remote::kAny || (op.remote & kZeroCopyArrivals) == 0) return FaultKind::BadHeader;
+    if (arrival.where == link::Where::Mapped) error = Remote::locate(in, arrival, op.bytes);
+    return error == 0 ? FaultKind::None : FaultKind::Unreadable;
   }
 
   /// When one message has come, the others probably have too: fetching their lines together is faster than one by one.

@@ -3,6 +3,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <new>
+
 #include "base/limits.hpp"
 #include "base/process_generation.hpp"
 
@@ -11,7 +13,7 @@ namespace tutti::exec {
 Workers::~Workers() {
   if (threads_.empty()) return;
   if (process_ != process_generation()) {  // in a fork's child: the threads are its parent's
-    static_cast<void>(new std::vector<std::thread>(std::move(threads_)));
+    static_cast<void>(new (std::nothrow) std::vector<std::thread>(std::move(threads_)));
     return;
   }
   ending_ = true;

@@ -227,16 +227,16 @@ LeaveResult Endpoint::leave(uint64_t calls, Deadline deadline, uint64_t digest, 
   LeaveResult result;
   result.rank = rank();
   if (control_.forked()) return result;
-  bool waited = false;
+  bool waited = false, idle = true;
+  const double limit = deadline.left();
   if (!gone_.exchange(true)) {
     client_->send_leave_notice({calls, digest, last, std::move(traffic)});
     waited = control_.endpoint_closed();
-    if (waited) {
-      const double limit = deadline.left();
-      if (!control_.wait_until_idle(deadline, kAfterFailureSeconds)) describe_late_ranks(result, limit);
-    }
+    if (waited) idle = control_.wait_until_idle(deadline, kAfterFailureSeconds);
   }
   result.complete = client_->done(&result.mismatch);
+  // The rendezvous server may have ended before its word that all have left: its rank waited in vain, too.
+  if (waited && !(idle && result.complete)) describe_late_ranks(result, limit - std::max(0.0, deadline.left()));
   const auto mismatch_is_late = waited ? control_.take_late_mismatch() : std::nullopt;
   if (mismatch_is_late && result.mismatch.empty()) {
     result.rank = mismatch_is_late->rank;

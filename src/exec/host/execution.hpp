@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "exec/executor.hpp"
+#include "exec/host/host_lane.hpp"
 #include "exec/links.hpp"
 #include "exec/state.hpp"
 
@@ -40,9 +41,10 @@ class Replica {
     state.tag = binding.tag;
     state.arithmetic.scale = binding.scale;
     for (LaneState& lane : lanes) {
-      lane.progress = lane.round = lane.warm = 0;
+      lane.progress = lane.round = 0;
       lane.arrived = 0;
       lane.next = nullptr;
+      lane.host->warm = 0;
     }
   }
   std::span<Stage* const> stages() const { return stages_; }
@@ -61,6 +63,7 @@ class Replica {
   };
 
   Connected full_, last_;
+  std::vector<HostLane> host_lanes_;
   std::vector<link::Arrival> arrivals_;
   std::vector<const unsigned char*> operands_;
   std::vector<Stage*> stages_;

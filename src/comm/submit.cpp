@@ -14,7 +14,7 @@
 #include "base/limits.hpp"
 #include "base/process_generation.hpp"
 #include "comm/stream.hpp"
-#include "exec/host/host_executor.hpp"
+#include "exec/executor.hpp"
 #include "reduce/float_environment.hpp"
 
 namespace tutti::comm {

@@ -12,7 +12,7 @@ void add_outs(Program& program, WindowProgram& window, LinkTable& links, const s
   bool staged = false;
   uint32_t pushed = 0;
   for (const uint32_t link : readers) {
-    const link::Access out = links.out_traits(link);
+    const link::Access& out = links.out_traits(link);
     const Delivery delivery = delivery_of(message, out, rules);
     program.has_zero_copy = program.has_zero_copy || is_zero_copy(delivery);
     if (delivery == Delivery::Inline) op.slot = Slot::Small;

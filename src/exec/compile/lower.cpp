@@ -1,6 +1,7 @@
 #include "exec/compile/lower.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "base/format.hpp"
 #include "exec/compile/direct_store.hpp"
@@ -356,7 +357,17 @@ bool uses_scratch(const WindowProgram& program) {
 
 }  // namespace
 
-Program lower(const RankPlan& plan, const Geometry& wanted, const TraitsOf& traits) {
+std::vector<Rank> peers_of(const RankPlan& plan, Rank root) {
+  std::set<Rank> peers;
+  const auto add = [&](Rank planned) {
+    if (planned != kNoRank) peers.insert((planned + root) % plan.shape.ranks);
+  };
+  for (const Rank peer : plan.peers) add(peer);
+  for (const plan::Operand& operand : plan.operands) add(operand.peer);
+  return {peers.begin(), peers.end()};
+}
+
+Program lower(const RankPlan& plan, const Geometry& wanted, const PeerTraits& traits) {
   Geometry geometry = wanted;
   geometry.window = std::max<uint64_t>(1, std::min(wanted.window, wanted.count));  // scratch has the size of a window
   Program program;

@@ -7,7 +7,6 @@
 #include <exception>
 #include <map>
 #include <memory>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -60,6 +59,7 @@ class HostExecutor final : public Executor {
     std::exception_ptr exception;
   };
 
+  PeerTraits traits_of(const std::vector<Rank>& peers);
   void give_staging(HostExecution& execution);
   std::vector<Stage*> shared_stages(const HostExecution& execution);
   Status drain_staging();
@@ -92,8 +92,5 @@ class HostExecutor final : public Executor {
   uint64_t moves_seen_ = 0;
   Workers workers_;
 };
-
-/// Runs calls until at least one of them is done. The calls that are done and have failed are aborted.
-void drain_one(std::span<Executor* const> executors, const Backoff& backoff);
 
 }  // namespace tutti::exec

@@ -83,11 +83,11 @@ struct Stage {
   const uint32_t* outs = nullptr;  ///< the readers' out-links
 };
 
-/// One rank in one call; or one of its copies over disjoint windows, if the program is wider than one.
+/// One rank in one call; or one replica, if the program is wider than one.
 struct RankState {
   Tables full;               ///< for all rounds but the last
   Tables last;               ///< for the call's last round
-  uint64_t rounds = 1;       ///< of this copy
+  uint64_t rounds = 1;       ///< of this replica
   uint64_t full_rounds = 0;  ///< of these, how many use `full`
   uint32_t lane_count = 0;
   uint32_t versions = 1;       ///< of scratch

@@ -16,10 +16,10 @@
 
 namespace tutti::exec {
 
-/// The lanes of a program over every width-th window, with links of their own.
+/// A replica: the lanes of a program over every width-th window, with links of their own.
 class Replica {
  public:
-  /// Copy `index` of the program; it runs the rounds index, index + width, …. Connects its links.
+  /// Replica `index` of the program; it runs the rounds index, index + width, …. Connects its links.
   Replica(const Program& program, uint32_t index, uint32_t versions, const Arithmetic& arithmetic, Links& links);
   Replica(const Replica&) = delete;
   Replica& operator=(const Replica&) = delete;

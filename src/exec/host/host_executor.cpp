@@ -112,16 +112,16 @@ void HostExecutor::launch(Execution& execution, const Binding& binding) {
   done_ = false;
   if (!status_.ok()) status_ = {};
   wide_ = made.replicas.size() > 1;
-  if (wide_) launch_shares();
+  if (wide_) start_workers();
 }
 
 bool HostExecutor::poll() {
   bool flushed = true;
   const bool joined = !wide_ || workers_.done();  // before engines move: what workers publish later is not flushed yet
-  Turn turn = wide_ ? turn_of_share(0) : step(*current_->replicas.front(), *current_, context_.backoff->spins > 0);
+  Turn turn = wide_ ? step_replicas(0) : step(*current_->replicas.front(), *current_, context_.backoff->spins > 0);
   if (turn.fault != nullptr) end_by_fault(*turn.fault);
   if (!context_.engines.empty() && status_.ok()) turn.moved = move_engines(flushed) || turn.moved;
-  if (wide_) join_shares(turn);
+  if (wide_) collect_workers(turn);
   done_ = (turn.done && joined && flushed) || !status_.ok();
   return turn.moved || done_;
 }
@@ -169,7 +169,7 @@ void HostExecutor::check_failure() {
 }
 
 void HostExecutor::check_stall(double seconds, uint64_t stall_id) {
-  if (done_ || (wide_ && !pause_shares())) return;
+  if (done_ || (wide_ && !pause_workers())) return;
   Fault fault;
   if (!refresh_counters(links_, fault)) {
     status_ = context_.observer->fault(fault);

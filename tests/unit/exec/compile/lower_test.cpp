@@ -51,15 +51,20 @@ TEST(PeersOf, APlanAreThoseThatItHasLinksTo) {
   };
   EXPECT_EQ(peers_of(plan_of(3), 0), (std::vector<Rank>{2, 4}));
   EXPECT_EQ(peers_of(plan_of(3), 6), (std::vector<Rank>{0, 2})) << "the plan's rank 0 is rank 6";
-  for (const plan::Algorithm* algorithm : plan::algorithms_of(Collective::AllReduce)) {
-    for (Rank me = 0; me < 8; ++me) {
-      if (!algorithm->allows(plan::Shape{Collective::AllReduce, 8})) continue;
-      const auto plan = plan::generate(*algorithm, {Collective::AllReduce, 8}, me);
-      const Program program = lower(plan, {.count = 100, .window = 100, .element_bytes = 4, .root = 5}, PeerTraits(8));
-      std::set<Rank> linked;
-      for (const LinkId& link : program.out_links) linked.insert(link.peer);
-      for (const LinkId& link : program.in_links) linked.insert(link.peer);
-      EXPECT_EQ(peers_of(plan, 5), std::vector<Rank>(linked.begin(), linked.end())) << algorithm->name;
+}
+
+TEST(PeersOf, APlanAreAllThatItsProgramHasLinksTo) {
+  for (const Collective collective : {Collective::AllReduce, Collective::ReduceScatter, Collective::Reduce}) {
+    for (const plan::Algorithm* algorithm : plan::algorithms_of(collective)) {
+      if (!algorithm->allows(plan::Shape{collective, 8})) continue;
+      for (Rank me = 0; me < 8; ++me) {
+        const auto plan = plan::generate(*algorithm, {collective, 8}, me);
+        const Program made = lower(plan, {.count = 100, .window = 100, .element_bytes = 4, .root = 5}, PeerTraits(8));
+        std::set<Rank> linked;
+        for (const LinkId& link : made.out_links) linked.insert(link.peer);
+        for (const LinkId& link : made.in_links) linked.insert(link.peer);
+        EXPECT_EQ(peers_of(plan, 5), std::vector<Rank>(linked.begin(), linked.end())) << algorithm->name;
+      }
     }
   }
 }

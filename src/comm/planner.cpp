@@ -13,7 +13,6 @@ namespace {
 
 constexpr size_t kCached = 1024;                 // programs
 constexpr uint32_t kTransferLinkLane = 1 << 16;  // links of sends and receives; collectives number theirs from 0
-constexpr uint64_t kDirectStaging = 4;           // messages to all peers together get 1/4 of the staging memory
 
 Hash hash_of(const CallSpec& spec) {
   Hash hash;
@@ -218,7 +217,8 @@ Prepared& Planner::vector(const Call& call) {
 
 /// Both ends must split a transfer alike, so the message length depends only on what both know.
 Prepared& Planner::prepare(exec::Direct direct, const CallSpec& spec) {
-  const uint64_t share = agreed_.staging / kDirectStaging / link::kSlots / static_cast<uint64_t>(ranks_);
+  const uint64_t share =
+      agreed_.staging / machine_constants().transfer_staging / link::kSlots / static_cast<uint64_t>(ranks_);
   const uint64_t most = std::min(agreed_.message, share);
   direct.message = std::max<uint64_t>(link::kStride, most / link::kStride * link::kStride);
   direct.rules = delivery_rules_for_transfers(agreed_);

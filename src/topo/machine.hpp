@@ -1,5 +1,5 @@
 // The machine as hwloc sees it: cores, caches, memory. Beside it: what this process may use (topo/cores.hpp,
-// topo/cgroup.hpp), and what was measured (topo/constants.hpp).
+// topo/cgroup.hpp), and what was measured or chosen (topo/constants.hpp).
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@ using link::HostCooperativeWire;
 using link::HostRevokeWire;
 using link::Where;
 
-constexpr uint64_t kGrain = 4096;  // bytes of a message's tile, at least
+constexpr uint64_t kGrain = MachineConstants::cma_shortest_tile;
 
 /// Memory for the CMA tiles of `messages` messages.
 unsigned char* tiles(uint32_t messages) {

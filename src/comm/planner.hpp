@@ -38,7 +38,6 @@ struct Prepared {
   ProgramKey key;
   const char* algorithm = "";
   uint64_t salt = 0;  ///< the part of the tag that is equal in all calls with this program
-  exec::DeliveryRules rules;
   std::unique_ptr<exec::Execution> execution;
 };
 

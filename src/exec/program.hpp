@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/rank.hpp"
+#include "exec/compile/delivery.hpp"
 #include "exec/instruction.hpp"
 
 namespace tutti::exec {
@@ -18,6 +19,7 @@ struct WindowProgram {
   std::vector<Ref> sources;
   std::vector<uint32_t> arrivals;
   std::vector<Out> outs;
+  std::vector<Decision> decisions;  ///< of `outs`: nothing runs by them, they explain
 };
 
 /// A link of a rank, to or from `peer`.

@@ -46,6 +46,8 @@ class HostExecutor final : public Executor {
   void abort() override;
   void check_failure() override;
   void check_stall(double seconds, uint64_t stall_id) override;
+  /// A message that a worker publishes meanwhile does not end it: engines send that afterwards. The delay is that of
+  /// every thread that sleeps in a call, MachineConstants::longest_nap at most, and only where nothing has moved before.
   bool sleep(double seconds) override;
 
  private:

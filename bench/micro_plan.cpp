@@ -187,7 +187,9 @@ exec::Geometry geometry_of(const plan::RankPlan& plan) {
 void lower(benchmark::State& state, Collective collective, const char* name) {
   const plan::RankPlan plan =
       plan::generate(algorithm(collective, name), {collective, static_cast<Rank>(state.range(0))}, kMe);
-  const auto make = [&] { return exec::lower(plan, geometry_of(plan), [](Rank) { return link::LinkTraits{}; }); };
+  const auto make = [&] {
+    return exec::lower(plan, geometry_of(plan), exec::PeerTraits(static_cast<size_t>(plan.shape.ranks)));
+  };
   for (auto _ : state) benchmark::DoNotOptimize(make());
   report(state, plan, heap_of(make));
 }

@@ -70,10 +70,8 @@ Work staged_message() {
   };
 }
 
-link::LinkTraits by_messages(Rank) { return {}; }
-
 struct NoPeers final : exec::Connector {
-  link::LinkTraits traits(Rank peer) override { return by_messages(peer); }
+  link::LinkTraits traits(Rank) override { return {}; }
   link::OutLink connect_out(Rank, uint32_t) override { throw std::runtime_error("no peer"); }
   link::InLink connect_in(Rank, uint32_t) override { throw std::runtime_error("no peer"); }
 };
@@ -93,7 +91,10 @@ struct Steps {
   NoPeers nobody;
   exec::Links links{nobody};
   exec::HostExecution execution{
-      exec::lower(copies(), {.count = kSteps, .window = kSteps, .element_bytes = 4}, by_messages), 1, {}, links};
+      exec::lower(copies(), {.count = kSteps, .window = kSteps, .element_bytes = 4}, exec::PeerTraits(1)),
+      1,
+      {},
+      links};
   std::vector<unsigned char> in = std::vector<unsigned char>(kSteps * 4), out = in;
 
   int run() {
@@ -122,7 +123,8 @@ class Exchange {
       const plan::RankPlan plan = plan::generate(algorithm, {Collective::AllReduce, ranks}, r);
       const exec::Arithmetic sum{.fold = fold_function(DType::F32, Op::Sum), .element_bytes = 4};
       side.execution = std::make_unique<exec::HostExecution>(
-          exec::lower(plan, {.count = 2, .window = 2, .element_bytes = 4}, by_messages), 1, sum, side.links);
+          exec::lower(plan, {.count = 2, .window = 2, .element_bytes = 4}, exec::PeerTraits(ranks_.size())), 1, sum,
+          side.links);
     }
   }
   int run() {
@@ -148,7 +150,7 @@ class Exchange {
   struct Ends final : exec::Connector {
     Rank self = 0;
     Memories* memory = nullptr;
-    link::LinkTraits traits(Rank peer) override { return by_messages(peer); }
+    link::LinkTraits traits(Rank) override { return {}; }
     link::OutLink connect_out(Rank peer, uint32_t) override {
       link::LinkMemory& link = (*memory)[{self, peer}];
       return {.ring = link.ring, .consumed = &link.consumed, .peer = peer};

@@ -7,7 +7,7 @@
  *   - Buffers may have any alignment their element type allows. Output may be the input only where "in place" is
  *     described; any other overlap of input and output is tuttiInvalidArgument.
  *   - `stream` NULL: the call blocks until this rank's part is done: output is valid, input may be reused. Otherwise
- *     the call returns at once and runs, in order, on that stream's worker (tuttiStreamCreate).
+ *     the call returns at once and runs, in order, on that stream's thread (tuttiStreamCreate).
  *   - When a call has returned (on a stream: when it has been synchronised), with success or an error, its buffers
  *     belong to the caller: no rank writes to them any more, and no rank succeeds with data that it reads from them
  *     later, even if it was stopped (SIGSTOP, a debugger) in the middle of a copy and continues. After an error the

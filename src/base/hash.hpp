@@ -13,10 +13,13 @@ constexpr uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
+/// 2^64 / golden ratio, odd: a product with it is mixed in the high bits (Fibonacci hashing; Knuth, TAOCP 3, 6.4).
+inline constexpr uint64_t kGoldenRatio = 0x9e3779b97f4a7c15u;
+
 class Hash {
  public:
   constexpr Hash& add(uint64_t x) {
-    state_ = mix(state_ + 0x9e3779b97f4a7c15u + x);
+    state_ = mix(state_ + kGoldenRatio + x);
     return *this;
   }
   constexpr Hash& add(std::string_view text) {

@@ -214,7 +214,7 @@ Agreement agree(control::Endpoint& endpoint, Fabric& fabric, const Groups& group
   setting.oversubscription = oversubscription_of(hosts, my_host);
   std::vector<Cores> threads;  // of all ranks of this host, each with the cores that it may run on
   for (const Cores& cores : hosts.at(my_host)) threads.insert(threads.end(), static_cast<size_t>(env().threads), cores);
-  agreed.backoff = exec::backoff_for(parse_cores(fabric.report().cores), threads, core_quota());
+  agreed.backoff = exec::backoff_for(shares_cores(parse_cores(fabric.report().cores), threads, core_quota()));
   json conclusions = conclusions_from(agreed.reports, fabric, agreed.backoff.spins == 0);
   if (endpoint.rank() == 0) conclusions["table"] = select::DecisionTable(setting).text();
   const auto all = endpoint.exchange(conclusions.dump(), deadline);

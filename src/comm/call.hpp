@@ -42,9 +42,6 @@ static_assert(sizeof(CallSpec) == 16 && std::has_unique_object_representations_v
 /// "all_gather_v(f32)", "split()".
 std::string describe(const CallSpec& spec);
 
-/// What a call runs on: the calling thread, which it blocks, or a host stream.
-enum class StreamKind : uint8_t { None, Host };
-
 /// A call with its buffers. `scale` holds one element if the operator is PreMulSum.
 struct Call {
   CallSpec spec;
@@ -52,7 +49,6 @@ struct Call {
   void* out = nullptr;
   unsigned char scale[8] = {};
   exec::MemoryKind memory = exec::MemoryKind::Host;
-  StreamKind stream = StreamKind::None;
   std::shared_ptr<const VectorBlocks> blocks;  ///< of a vector call
 };
 

@@ -5,7 +5,6 @@
 
 #include "comm/fabric.hpp"
 #include "comm/planner.hpp"
-#include "exec/links.hpp"
 
 namespace tutti::comm {
 
@@ -16,6 +15,6 @@ struct CallInfo {
   std::string delivery;   ///< of this rank's messages: "inline", "staged", "mapped", "cma", …; joined by '+'
   std::string why;        ///< of each delivery, joined by "; "
 };
-CallInfo call_info(const Prepared& prepared, const exec::Links& links, const Fabric& fabric);
+CallInfo call_info(const Prepared& prepared, const Fabric& fabric);
 
 }  // namespace tutti::comm

@@ -7,6 +7,7 @@
 #include "base/counted.hpp"
 #include "base/env.hpp"
 #include "base/format.hpp"
+#include "base/hash.hpp"
 #include "base/log.hpp"
 #include "comm/vector_calls.hpp"
 #include "control/describe.hpp"
@@ -15,8 +16,6 @@
 
 namespace tutti::comm {
 namespace {
-
-constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;  // a multiplicative hash constant: mixes into the high bits
 
 const void* scale_of(const Call& call) { return call.spec.op == Op::PreMulSum ? call.scale : nullptr; }
 
@@ -168,7 +167,7 @@ void Communicator::begin_collective(const Call& call) {
 
 /// The tag of the current call, which is equal on all ranks.
 uint64_t Communicator::next_tag(const Prepared& prepared) {
-  digest_ = (digest_ ^ prepared.salt) * kOdd;
+  digest_ = (digest_ ^ prepared.salt) * kGoldenRatio;
   return (prepared.salt + calls_) & link::kTagMask;  // salts are hashes, so no other salt is close
 }
 

@@ -12,12 +12,12 @@ void Communicator::log_decisions(Agreement agreed) {
   if (!log_enabled(LogLevel::Debug)) return;
   decision_log_ = std::make_unique<DecisionLog>(rank(), std::move(agreed.setting));
   planner_->on_new_program(
-      [this](const Prepared& made) { decision_log_->log_first(made.key.spec, call_info(made, *links_, *fabric_)); });
+      [this](const Prepared& made) { decision_log_->log_first(made.key.spec, call_info(made, *fabric_)); });
 }
 
 CallInfo Communicator::last_call() {
   if (current_ == nullptr) return {.algorithm = "none", .transport = "none", .delivery = "none", .why = ""};
-  return call_info(*current_, *links_, *fabric_);
+  return call_info(*current_, *fabric_);
 }
 
 void Communicator::trace(Work work, const Status& status, double seconds) {

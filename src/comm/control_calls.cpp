@@ -4,13 +4,12 @@
 #include <sstream>
 
 #include "base/format.hpp"
+#include "base/hash.hpp"
 #include "comm/communicator.hpp"
 #include "control/describe.hpp"
 
 namespace tutti::comm {
 namespace {
-
-constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;  // a multiplicative hash constant: mixes into the high bits
 
 /// A split request is "colour key". Throws Error(ProtocolError) if the text is not one.
 std::pair<int, int> parse_request(const std::string& text, Rank from) {
@@ -43,7 +42,7 @@ std::optional<SplitResult> Communicator::split(int colour, int key) {
   const CallSpec spec{.splits = true};
   board_->enter(++calls_, spec);
   diagnostics_.begin(calls_, spec);
-  digest_ = (digest_ ^ spec.kinds()) * kOdd;
+  digest_ = (digest_ ^ spec.kinds()) * kGoldenRatio;
   try {
     const auto requests = exchange(fmt::format("{} {}", colour, key), deadline);
     std::vector<std::pair<int, Rank>> members;  // (key, rank)

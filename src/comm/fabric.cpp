@@ -11,6 +11,7 @@
 #include "base/log.hpp"
 #include "base/secret.hpp"
 #include "base/spelling.hpp"
+#include "topo/constants.hpp"
 #include "topo/cores.hpp"
 #include "transports/fault/fault.hpp"
 
@@ -20,11 +21,9 @@ namespace {
 using transports::ProcessId;
 using transports::Transport;
 
-constexpr uint64_t kProcessArena = 8 << 20;  // bytes
-constexpr uint64_t kLinksToAPeer = 3;        // the lanes of an algorithm in which all ranks are peers, and transfers
+constexpr uint64_t kLinksToAPeer = 3;  // the lanes of an algorithm in which all ranks are peers, and transfers
 constexpr const char* kReadableService = "readable";
 constexpr const char* kYes = "yes";
-constexpr uint64_t kThreadArena = 512 << 10;  // there may be many thread ranks
 
 const char* relation_of(const ProcessId& a, const ProcessId& b) {
   if (a == b) return "between threads of a process";
@@ -72,7 +71,16 @@ struct Fabric::Parts {
   std::unique_ptr<link::Arena> arena;
   const volatile uint64_t word = random_u64();  // peers try to read it
   uint64_t calls = 0;
+  std::map<std::string, Transport*> by_name;
   std::vector<std::unique_ptr<Transport>> transports;  // last: they release the arena first
+
+  /// The transport of this entry, made at first use.
+  Transport& transport(const transports::TransportEntry& entry, const transports::Context& context) {
+    Transport*& known = by_name[entry.name];
+    if (known == nullptr)
+      known = transports.emplace_back(with_faults_of_environment(entry.make(context), context)).get();
+    return *known;
+  }
 };
 
 struct Fabric::ProcessShared {
@@ -130,7 +138,9 @@ void Fabric::make_arena() {
     others_on_host = others_on_host || !same;
     shares_process_ = shares_process_ || (same && peer != endpoint_.rank());
   }
-  uint64_t bytes = env().arena ? env().arena->value : (shares_process_ ? kThreadArena : kProcessArena);
+  uint64_t bytes = env().arena
+                       ? env().arena->value
+                       : (shares_process_ ? machine_constants().thread_arena : machine_constants().process_arena);
   bytes = (bytes + 4095) / 4096 * 4096;  // whole pages, since peers map it
   unsigned char* base = nullptr;
   if (others_on_host) {
@@ -151,51 +161,62 @@ void Fabric::make_arena() {
   if (cma_ != Cma::Off) report_.word = {reinterpret_cast<uint64_t>(&parts_->word), parts_->word};
 }
 
+struct Fabric::Route {
+  Transport* transport = nullptr;  ///< null: none reaches the peer
+  const char* name = "";
+  transports::Reach reach;
+  std::string reasons;  ///< why those that are preferred do not
+};
+
 void Fabric::make_routes(const plan::Grouping& groups) {
   const transports::Context context{.wireup = &endpoint_,
                                     .arena = arena_,
                                     .arena_fd = parts_->segment.base() != nullptr ? parts_->segment.fd() : -1,
                                     .calls = calls_,
                                     .direct_access = cma_ != Cma::Off};
-  std::map<std::string, Transport*> made;
-  const auto instance = [&](const transports::TransportEntry& entry) {
-    auto& known = made[entry.name];
-    if (known == nullptr)
-      known = parts_->transports.emplace_back(with_faults_of_environment(entry.make(context), context)).get();
-    return known;
-  };
   if (!env().transport.empty()) check_is_transport(env().transport);
   routes_.assign(static_cast<size_t>(endpoint_.ranks()), nullptr);
   for (Rank peer = 0; peer < endpoint_.ranks(); ++peer) {
     if (peer == endpoint_.rank()) continue;
-    std::string reasons;
-    for (const transports::TransportEntry& entry : transports::transports()) {
-      const std::string& wanted = env().transport;
-      transports::Reach reach{.ok = false, .why_not = "TUTTI_TRANSPORT is " + wanted};
-      if (wanted.empty() || wanted == entry.name) reach = instance(entry)->probe(peer);
-      if (reach.ok) {
-        routes_[static_cast<size_t>(peer)] = instance(entry);
-        const bool near = groups.group_of(peer) == groups.group_of(endpoint_.rank());
-        FabricReport::Slowest& slowest = near ? report_.inside : report_.between;
-        slowest.alpha = std::max(slowest.alpha, reach.alpha);
-        slowest.beta = std::max(slowest.beta, reach.beta);
-        slowest.in_place = slowest.in_place && !routes_[static_cast<size_t>(peer)]->is_engine();
-        report_.longest = std::min(report_.longest, routes_[static_cast<size_t>(peer)]->longest_message());
-        note_route(peer, entry.name, reasons);
-        break;
-      }
-      reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", entry.name, reach.why_not);
-    }
-    Transport* route = routes_[static_cast<size_t>(peer)];
-    if (route == nullptr && report_.unreachable.empty()) {
+    const Route route = find_route(peer, context);
+    if (route.transport != nullptr) {
+      use_route(peer, route, groups.group_of(peer) == groups.group_of(endpoint_.rank()));
+    } else if (report_.unreachable.empty()) {
       report_.unreachable =
-          fmt::format("rank {} cannot reach {} ({})", endpoint_.rank(), endpoint_.describe(peer), reasons);
-    }
-    if (route != nullptr && route->is_engine() &&
-        std::find(engines_.begin(), engines_.end(), route) == engines_.end()) {
-      engines_.push_back(route);
+          fmt::format("rank {} cannot reach {} ({})", endpoint_.rank(), endpoint_.describe(peer), route.reasons);
     }
   }
+}
+
+Fabric::Route Fabric::find_route(Rank peer, const transports::Context& context) {
+  const std::string& wanted = env().transport;
+  Route route;
+  for (const transports::TransportEntry& entry : transports::transports()) {
+    route.reach = {.ok = false, .why_not = "TUTTI_TRANSPORT is " + wanted};
+    if (wanted.empty() || wanted == entry.name) {
+      Transport& made = parts_->transport(entry, context);
+      route.reach = made.probe(peer);
+      route.name = entry.name;
+      if (route.reach.ok) route.transport = &made;
+    }
+    if (route.transport != nullptr) return route;
+    route.reasons += fmt::format("{}{}: {}", route.reasons.empty() ? "" : "; ", entry.name, route.reach.why_not);
+  }
+  return route;
+}
+
+/// `near`: the peer is in this rank's group.
+void Fabric::use_route(Rank peer, const Route& route, bool near) {
+  Transport* const transport = route.transport;
+  routes_[static_cast<size_t>(peer)] = transport;
+  FabricReport::Slowest& slowest = near ? report_.inside : report_.between;
+  slowest.alpha = std::max(slowest.alpha, route.reach.alpha);
+  slowest.beta = std::max(slowest.beta, route.reach.beta);
+  slowest.in_place = slowest.in_place && !transport->is_engine();
+  report_.longest = std::min(report_.longest, transport->longest_message());
+  note_route(peer, route.name, route.reasons);
+  const bool known = std::find(engines_.begin(), engines_.end(), transport) != engines_.end();
+  if (transport->is_engine() && !known) engines_.push_back(transport);
 }
 
 void Fabric::note_route(Rank peer, const std::string& transport, const std::string& why_no_better) {

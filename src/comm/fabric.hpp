@@ -67,10 +67,13 @@ class Fabric final : public exec::Connector {
 
  private:
   struct Parts;          // arena and transports
+  struct Route;          // what reaches a peer
   struct Readable;       // the peers whose memory this rank can read
   struct ProcessShared;  // what departed ranks of this process leave to the others
   void make_arena();
   void make_routes(const plan::Grouping& groups);
+  Route find_route(Rank peer, const transports::Context& context);
+  void use_route(Rank peer, const Route& route, bool near);
   void serve_readability();
   bool is_read_by(Rank peer);
   void note_route(Rank peer, const std::string& transport, const std::string& why_no_better);

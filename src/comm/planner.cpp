@@ -13,7 +13,6 @@ namespace {
 
 constexpr size_t kCached = 1024;                 // programs
 constexpr uint32_t kTransferLinkLane = 1 << 16;  // links of sends and receives; collectives number theirs from 0
-constexpr uint64_t kDirectStaging = 4;           // messages to all peers together get 1/4 of the staging memory
 
 Hash hash_of(const CallSpec& spec) {
   Hash hash;
@@ -132,11 +131,11 @@ Prepared Planner::make(const ProgramKey& key) {
   const select::Choice choice = table_.choose(spec.collective, spec.count * element);
   const Rank near = groups_ == nullptr ? ranks_ : groups_->size(groups_->group_of(rank_));
   Prepared prepared{.key = key, .algorithm = choice.algorithm->name};
-  prepared.rules = delivery_rules_for(spec, ranks_, agreed_);
-  prepared.rules.cooperative_from = cooperative_from();
-  if (!choice.algorithm->direct_stores) prepared.rules.direct_store_from = link::kNever;
+  exec::DeliveryRules rules = delivery_rules_for(spec, ranks_, agreed_);
+  rules.cooperative_from = cooperative_from();
+  if (!choice.algorithm->direct_stores) rules.direct_store_from = link::kNever;
   const uint32_t width = width_of(spec);
-  const uint64_t window = window_of(choice, spec, prepared.rules, width);
+  const uint64_t window = window_of(choice, spec, rules, width);
   const exec::Geometry geometry{.count = spec.count,
                                 .window = std::max<uint64_t>(1, window / element),
                                 .element_bytes = element,
@@ -146,7 +145,7 @@ Prepared Planner::make(const ProgramKey& key) {
                                 .scaled = spec.op == Op::PreMulSum,
                                 .shared = {key.shared_in, key.shared_out},
                                 .nontemporal = is_nontemporal(spec, ranks_, near, key.in_place),
-                                .rules = prepared.rules};
+                                .rules = rules};
   prepared.salt = hash_of(spec).add(std::string_view(choice.algorithm->name)).add(window).value();
   const exec::Reduction reduction = reduction_of(spec, ranks_, reproducible_);
   prepared.execution = executor_.compile(plan_for(*choice.algorithm, spec.root), geometry,
@@ -218,13 +217,14 @@ Prepared& Planner::vector(const Call& call) {
 
 /// Both ends must split a transfer alike, so the message length depends only on what both know.
 Prepared& Planner::prepare(exec::Direct direct, const CallSpec& spec) {
-  const uint64_t share = agreed_.staging / kDirectStaging / link::kSlots / static_cast<uint64_t>(ranks_);
+  const uint64_t share =
+      agreed_.staging / machine_constants().transfer_staging / link::kSlots / static_cast<uint64_t>(ranks_);
   const uint64_t most = std::min(agreed_.message, share);
   direct.message = std::max<uint64_t>(link::kStride, most / link::kStride * link::kStride);
   direct.rules = delivery_rules_for_transfers(agreed_);
   direct.rules.cooperative_from = cooperative_from();
   const exec::Reduction reduction = reduction_of(spec, ranks_, reproducible_);
-  direct_ = {.key = {.spec = spec}, .algorithm = "direct", .salt = hash_of(spec).value(), .rules = direct.rules};
+  direct_ = {.key = {.spec = spec}, .algorithm = "direct", .salt = hash_of(spec).value()};
   direct_.execution = executor_.compile(direct, reduces(spec.collective) ? &reduction : nullptr);
   if (on_new_program_) on_new_program_(direct_);
   return direct_;

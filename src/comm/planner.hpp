@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/env.hpp"
+#include "base/hash.hpp"
 #include "comm/call.hpp"
 #include "comm/delivery_rules.hpp"
 #include "comm/groups.hpp"
@@ -37,7 +38,6 @@ struct Prepared {
   ProgramKey key;
   const char* algorithm = "";
   uint64_t salt = 0;  ///< the part of the tag that is equal in all calls with this program
-  exec::DeliveryRules rules;
   std::unique_ptr<exec::Execution> execution;
 };
 
@@ -90,8 +90,7 @@ class Planner {
   /// The slot of a call; calls with the same slot replace each other.
   static size_t slot_of(const Call& call) {
     const auto in = reinterpret_cast<uintptr_t>(call.in), out = reinterpret_cast<uintptr_t>(call.out);
-    constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;  // a multiplicative hash constant: mixes into the high bits
-    return (in + 3 * out + 5 * call.spec.count + static_cast<uint64_t>(call.spec.collective)) * kOdd >> 59;
+    return (in + 3 * out + 5 * call.spec.count + static_cast<uint64_t>(call.spec.collective)) * kGoldenRatio >> 59;
   }
   const KnownCall& find(const Call& call);
   void look_up(const Call& call, KnownCall& known);

@@ -14,7 +14,7 @@
 #include "base/limits.hpp"
 #include "base/process_generation.hpp"
 #include "comm/stream.hpp"
-#include "exec/host/host_executor.hpp"
+#include "exec/executor.hpp"
 #include "reduce/float_environment.hpp"
 
 namespace tutti::comm {
@@ -132,19 +132,19 @@ void check_and_run(Communicator& comm, const Call& call) {
 
 /// The progress of a group on one communicator.
 struct Progress {
-  CommunicatorCalls& share;
+  CommunicatorCalls& calls;
   size_t next = 0;                     // work to begin next
   std::optional<TicketGuard> guard;    // of the running work …
   exec::Executor* executor = nullptr;  // … if any, which runs it
   std::chrono::steady_clock::time_point start{};
 
   bool begin_next(Status& first) {
-    while (executor == nullptr && next < share.works.size()) {
-      guard.emplace(*share.comm, share.tickets[next]);
+    while (executor == nullptr && next < calls.works.size()) {
+      guard.emplace(*calls.comm, calls.tickets[next]);
       Status status;
-      if (share.comm->traces()) start = std::chrono::steady_clock::now();
-      executor = share.comm->begin(share.works[next++], status);
-      if (share.comm->traces() && executor == nullptr) share.comm->trace(share.works[next - 1], status, 0);
+      if (calls.comm->traces()) start = std::chrono::steady_clock::now();
+      executor = calls.comm->begin(calls.works[next++], status);
+      if (calls.comm->traces() && executor == nullptr) calls.comm->trace(calls.works[next - 1], status, 0);
       if (executor == nullptr) guard.reset();
       if (first.ok()) first = std::move(status);
     }
@@ -154,8 +154,8 @@ struct Progress {
   void finish(Status& first) {
     executor = nullptr;
     Status status;
-    share.comm->finish(status);
-    if (share.comm->traces()) share.comm->trace(share.works[next - 1], status, seconds_since(start));
+    calls.comm->finish(status);
+    if (calls.comm->traces()) calls.comm->trace(calls.works[next - 1], status, seconds_since(start));
     guard.reset();
     if (first.ok()) first = std::move(status);
   }
@@ -168,7 +168,7 @@ bool run_on(std::vector<Progress>& all, std::vector<exec::Executor*>& executors,
     if (one.begin_next(first)) executors.push_back(one.executor);
   }
   if (executors.empty()) return false;
-  exec::drain_one(executors, all.front().share.comm->backoff());
+  exec::drain_one(executors, all.front().calls.comm->backoff());
   for (Progress& one : all) {
     if (one.executor != nullptr && one.executor->done()) one.finish(first);
   }
@@ -181,14 +181,14 @@ Status run_communicators(std::vector<CommunicatorCalls>& per_communicator) {
   const FloatEnvironment environment;
   Status first;
   std::vector<Progress> all;
-  for (CommunicatorCalls& share : per_communicator) all.push_back({share});
+  for (CommunicatorCalls& calls : per_communicator) all.push_back({calls});
   std::vector<exec::Executor*> executors;
   for (bool more = true; more;) {
     try {
       more = run_on(all, executors, first);
     } catch (const std::exception& error) {  // the remaining work fails, each when its ticket is served
       for (Progress& one : all) {
-        first = one.share.comm->fail_internally(error.what());
+        first = one.calls.comm->fail_internally(error.what());
         if (one.executor != nullptr) std::exchange(one.executor, nullptr)->abort();
         one.guard.reset();
       }
@@ -206,8 +206,8 @@ void take_tickets(std::vector<Task>& tasks) {
 
 /// Needs order().
 void take_tickets(std::vector<CommunicatorCalls>& per_communicator) {
-  for (CommunicatorCalls& share : per_communicator) {
-    for (size_t i = 0; i < share.works.size(); ++i) share.tickets.push_back(share.comm->take_ticket());
+  for (CommunicatorCalls& calls : per_communicator) {
+    for (size_t i = 0; i < calls.works.size(); ++i) calls.tickets.push_back(calls.comm->take_ticket());
   }
 }
 
@@ -215,10 +215,10 @@ void take_tickets(std::vector<CommunicatorCalls>& per_communicator) {
 void collect(const std::shared_ptr<Communicator>& comm, const Call& call, const std::shared_ptr<Stream>& stream) {
   refuse_if_discarded();
   auto& per_communicator = t_group.per_communicator;
-  auto share = std::find_if(per_communicator.begin(), per_communicator.end(),
+  auto calls = std::find_if(per_communicator.begin(), per_communicator.end(),
                             [&](const CommunicatorCalls& s) { return s.comm == comm; });
-  if (share == per_communicator.end()) share = per_communicator.insert(per_communicator.end(), {comm, {}, {}});
-  auto& works = share->works;
+  if (calls == per_communicator.end()) calls = per_communicator.insert(per_communicator.end(), {comm, {}, {}});
+  auto& works = calls->works;
   const auto is_transfer = [](const Call& c) { return c.spec.collective == Collective::SendRecv; };
   if (!is_transfer(call)) {
     works.push_back({call});

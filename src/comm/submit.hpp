@@ -1,4 +1,4 @@
-// Runs a user's call: at once, on a stream's worker, or with the other calls of a group.
+// Runs a user's call: at once, on a stream's thread, or with the other calls of a group.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@ namespace tutti::comm {
 
 class Stream;
 
-/// Checks the call, then runs it and blocks until it ends (no stream), or passes it to the stream's worker. In a group
+/// Checks the call, then runs it and blocks until it ends (no stream), or passes it to the stream's thread. In a group
 /// it only collects the call. Throws the first mistake in the call and, if it blocks, the call's error.
 void submit(const std::shared_ptr<Communicator>& comm, const Call& call, const std::shared_ptr<Stream>& stream);
 

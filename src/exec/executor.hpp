@@ -23,6 +23,8 @@
 
 namespace tutti::exec {
 
+struct Backoff;  // exec/host/wait.hpp: how the calling thread waits
+
 /// How a call folds elements.
 struct Reduction {
   DType type = DType::U8;
@@ -89,5 +91,8 @@ class Executor {
   bool done_ = true;
   Status status_;
 };
+
+/// Runs calls until at least one of them is done. The calls that are done and have failed are aborted.
+void drain_one(std::span<Executor* const> executors, const Backoff& backoff);
 
 }  // namespace tutti::exec

@@ -14,8 +14,6 @@ namespace tutti::exec {
 
 inline constexpr uint32_t kNone = 0xffffffff;
 
-inline constexpr uint32_t kMaxDirectStores = 8;  ///< of one fold
-
 struct Range {
   uint32_t begin = 0;
   uint32_t end = 0;

@@ -30,6 +30,7 @@ struct NoRemoteAccess {
   TUTTI_HD static Outcome move(const Group&, RankState&, LaneState&, const Instruction&, unsigned char*) {
     return Outcome::Fault;
   }
+  TUTTI_HD static bool continues(const LaneState&) { return false; }
 };
 
 template <class Group, class Wire, class Reduce, class Remote>
@@ -49,7 +50,7 @@ struct Interpreter {
     if (op.publishes_first && group.leader()) publish(rank, lane, op, slot);
     if (Remote::kAny && op.remote != 0) {
       outcome = Remote::move(group, rank, lane, op, slot);
-      if (outcome != Outcome::Progress || lane.copying) return outcome;
+      if (outcome != Outcome::Progress || Remote::continues(lane)) return outcome;
     } else {
       move(group, rank, lane, op, slot);
     }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "topo/constants.hpp"
+
 namespace tutti::exec {
 namespace {
 
@@ -36,9 +38,9 @@ OwnedStage::OwnedStage(uint64_t slot_bytes, std::vector<uint32_t> links) : outs(
 uint32_t Staging::slots_for(uint64_t one_each) const {
   const uint64_t all = arena_.staging_bytes();
   if (one_each * link::kSlots > all / 2) return link::kFewestSlots;
-  constexpr uint64_t kPrograms = 16;  // programs with that many slots that fit at the same time
+  const uint64_t programs = machine_constants().staged_programs;
   return static_cast<uint32_t>(
-      std::clamp<uint64_t>(all / kPrograms / std::max<uint64_t>(1, one_each), link::kSlots, link::kCapacity));
+      std::clamp<uint64_t>(all / programs / std::max<uint64_t>(1, one_each), link::kSlots, link::kCapacity));
 }
 
 bool Staging::assign(std::span<OwnedStage* const> stages) {

@@ -24,6 +24,8 @@ struct PeerAwait {
 struct Stall {
   Await await = Await::Nothing;
   Rank peer = kNoRank;
+  uint32_t replica = 0;   ///< that has the lane, …
+  uint32_t replicas = 1;  ///< … of so many: the width of the program
   uint32_t lane = 0;
   uint32_t step = 0;
   uint32_t steps = 0;  ///< instructions of the lane in a round

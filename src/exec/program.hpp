@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/rank.hpp"
+#include "exec/compile/delivery.hpp"
 #include "exec/instruction.hpp"
 
 namespace tutti::exec {
@@ -18,6 +19,7 @@ struct WindowProgram {
   std::vector<Ref> sources;
   std::vector<uint32_t> arrivals;
   std::vector<Out> outs;
+  std::vector<Decision> decisions;  ///< of `outs`: nothing runs by them, they explain
 };
 
 /// A link of a rank, to or from `peer`.
@@ -41,7 +43,7 @@ struct Program {
   uint64_t rounds = 1;
   uint64_t window_bytes = 0;   ///< by which a round advances input and output
   uint64_t scratch_bytes = 0;  ///< of one version; 0 if no instruction touches scratch
-  uint32_t width = 1;          ///< the executor runs so many copies of the lanes, over disjoint windows
+  uint32_t width = 1;          ///< replicas of the lanes that the executor runs, over disjoint windows
   bool fenced = false;         ///< the plan has scratch, so its rounds are ordered as the verifier assumes
   bool offers = false;         ///< some instruction offers a destination for a direct store
   bool has_zero_copy = false;  ///< some message is zero-copy: its reader must be done before the call ends

@@ -15,6 +15,8 @@ struct FoldCall;
 
 namespace tutti::exec {
 
+struct HostLane;  // exec/host/host_lane.hpp
+
 enum class Outcome : uint32_t { Progress, Waiting, LaneDone, Fault };
 
 /// What a lane waits for. Exchange: the control plane, not a link.
@@ -47,10 +49,9 @@ struct LaneState {
   uint32_t lane = 0;
   uint32_t arrived = 0;  ///< messages of this instruction that have arrived
   uint64_t round = 0;
-  uint64_t warm = 0;                  ///< the round, plus one, whose slots have been prefetched for writing
-  const Tables* tables = nullptr;     ///< of this round
-  const Instruction* next = nullptr;  ///< null: the round has not been entered
-  const Instruction* end = nullptr;   ///< of the lane's instructions
+  const Tables* tables = nullptr;                         ///< of this round
+  const Instruction* next = nullptr;                      ///< null: the round has not been entered
+  const Instruction* end = nullptr;                       ///< of the lane's instructions
   unsigned char* bases[3] = {nullptr, nullptr, nullptr};  ///< where this round's part of each buffer begins
   Await await = Await::Nothing;
   Rank peer = kNoRank;                       ///< the peer that `await` is about,
@@ -59,11 +60,7 @@ struct LaneState {
   const unsigned char** operands = nullptr;  ///< for each thread of the group: room for the operands of any instruction
   uint32_t operand_room = 0;                 ///< of one thread
   unsigned char small[link::kInlineBytes] = {};
-  bool copying = false;                             ///< a cooperative copy is under way: the instruction continues
-  uint32_t direct_stores = 0;                       ///< readers to whose destinations the current fold is stored
-  unsigned char* direct_to[kMaxDirectStores] = {};  ///< their destinations
-  link::Edges direct_edges[kMaxDirectStores] = {};  ///< the bytes of each that are not stored
-  uint32_t direct_outs[kMaxDirectStores] = {};      ///< their out-links
+  HostLane* host = nullptr;  ///< on a host: what only hosts keep of a lane
 };
 
 /// How this call folds elements.
@@ -86,11 +83,11 @@ struct Stage {
   const uint32_t* outs = nullptr;  ///< the readers' out-links
 };
 
-/// One rank in one call; or one of its copies over disjoint windows, if the program is wider than one.
+/// One rank in one call; or one replica, if the program is wider than one.
 struct RankState {
   Tables full;               ///< for all rounds but the last
   Tables last;               ///< for the call's last round
-  uint64_t rounds = 1;       ///< of this copy
+  uint64_t rounds = 1;       ///< of this replica
   uint64_t full_rounds = 0;  ///< of these, how many use `full`
   uint32_t lane_count = 0;
   uint32_t versions = 1;       ///< of scratch

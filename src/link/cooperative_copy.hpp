@@ -60,7 +60,8 @@ inline uint64_t tiles_of(uint64_t bytes) { return (bytes + tile_of(bytes) - 1) /
 /// costs as much as copying many KiB; few towards the end.
 inline uint64_t claim_size(uint64_t tiles, uint64_t left, bool first) {
   const uint64_t most = machine_constants().cooperative_claim;
-  const uint64_t wanted = first ? tiles * 7 / 16 : left / 3;
+  const uint64_t wanted =
+      first ? tiles * MachineConstants::cooperative_first / 16 : left / MachineConstants::cooperative_later;
   return wanted < 1 ? 1 : wanted < most ? wanted : most;
 }
 

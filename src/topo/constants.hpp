@@ -1,4 +1,4 @@
-// The numbers that were measured: costs, thresholds, budgets. All of them are here, in one object that is read.
+// The numbers that were measured or chosen: costs, thresholds, budgets. All of them are here, in one object.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace tutti {
 #define TUTTI_CONSTANT(scope, type, name, value, unit, meaning, measured) \
   TUTTI_CONSTANT_FIELD_##scope(type, name, value)
 
-/// topo/constants.def documents each field: its unit, its meaning, and where it was measured.
+/// topo/constants.def documents each field: its unit, its meaning, and where it was measured, or that it was chosen.
 struct MachineConstants {
 #include "topo/constants.def"
 };

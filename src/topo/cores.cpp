@@ -29,6 +29,21 @@ Cores allowed_cores() {
   return cores;
 }
 
+AffinityMask affinity_mask(const Cores& cores) {
+  AffinityMask mask;
+  constexpr size_t kBits = 8 * sizeof(unsigned long);
+  for (const int core : cores) {
+    const auto bit = static_cast<size_t>(core);
+    if (mask.size() <= bit / kBits) mask.resize(bit / kBits + 1);
+    mask[bit / kBits] |= 1UL << bit % kBits;
+  }
+  return mask;
+}
+
+void run_on(const AffinityMask& mask) {
+  sched_setaffinity(0, mask.size() * sizeof(unsigned long), reinterpret_cast<const cpu_set_t*>(mask.data()));
+}
+
 std::string to_text(const Cores& cores) {
   std::string text;
   for (size_t i = 0; i < cores.size();) {

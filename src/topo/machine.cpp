@@ -136,4 +136,11 @@ double ranks_per_core(const std::vector<Cores>& ranks, double quota) {
   return std::max(1.0, static_cast<double>(ranks.size()) / std::max(1.0, room));
 }
 
+bool shares_cores(const Cores& mine, const std::vector<Cores>& all, double quota) {
+  const auto confined = std::count_if(all.begin(), all.end(), [&](const Cores& theirs) {  // to this rank's cores
+    return std::includes(mine.begin(), mine.end(), theirs.begin(), theirs.end());
+  });
+  return ranks_per_core(all, quota) > 1 || static_cast<size_t>(confined) > mine.size();
+}
+
 }  // namespace tutti

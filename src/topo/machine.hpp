@@ -1,5 +1,5 @@
 // The machine as hwloc sees it: cores, caches, memory. Beside it: what this process may use (topo/cores.hpp,
-// topo/cgroup.hpp), and what was measured (topo/constants.hpp).
+// topo/cgroup.hpp), and what was measured or chosen (topo/constants.hpp).
 #pragma once
 
 #include <cstdint>
@@ -49,5 +49,9 @@ std::vector<Cache> caches_within(const Machine& machine, int level, const Cores&
 
 /// Ranks per core of a host, at least 1, where rank i may run on `ranks[i]`; `quota`: processor time in cores.
 double ranks_per_core(const std::vector<Cores>& ranks, double quota);
+
+/// Must a rank of a host that may run on the cores `mine` share one? `all`: of each thread of every rank of the host;
+/// `quota`: as above.
+bool shares_cores(const Cores& mine, const std::vector<Cores>& all, double quota);
 
 }  // namespace tutti

@@ -82,7 +82,7 @@ class ExecRanks {
       auto& data = *ranks_.emplace_back(std::make_unique<RankData>(wires_, r));
       for (uint64_t i = 0; i < setting.count; ++i) data.in.push_back(value(r, i));
       data.out.assign(setting.count, kPoison);
-      const auto traits = [&](Rank peer) { return data.connector.traits(peer); };
+      const PeerTraits traits(static_cast<size_t>(setting.ranks), data.connector.traits(0));
       const Arithmetic arithmetic{.fold = fold_function(DType::U32, tutti::Op::Sum), .element_bytes = 4};
       data.execution =
           std::make_unique<HostExecution>(lower(plan_of(r), geometry(), traits), 4, arithmetic, data.links);

@@ -9,9 +9,9 @@
 #include <cstring>
 #include <thread>
 
-#include "tools/run/binding.hpp"
 #include "tools/run/hosts.hpp"
 #include "topo/cgroup.hpp"
+#include "topo/cores.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -72,10 +72,7 @@ bool run_ranks(int threads, const std::function<void(Communicator&)>& body) {
 std::vector<RankPlace> gather_places(Communicator& comm) {
   RankPlace mine{};
   std::snprintf(mine.host, sizeof mine.host, "%s", host_name().c_str());
-  cpu_set_t cpus;
-  CPU_ZERO(&cpus);
-  sched_getaffinity(0, sizeof cpus, &cpus);
-  std::snprintf(mine.bound_to, sizeof mine.bound_to, "%s", to_text(cpus).c_str());
+  std::snprintf(mine.bound_to, sizeof mine.bound_to, "%s", to_text(allowed_cores()).c_str());
   mine.memory = available_memory();
   mine.pid = getpid();
   mine.cpu = sched_getcpu();

@@ -1,21 +1,21 @@
 // A job of `tutti run` as plain data, and the function that runs it.
 #pragma once
 
-#include <sched.h>
-
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "topo/cores.hpp"
+
 namespace tutti::tools {
 
 /// The placement of one rank.
 struct Placement {
-  std::string host;               ///< as the user wrote it; empty: this host
-  int local_rank = 0;             ///< among the ranks of its host
-  int local_size = 1;             ///< number of ranks of its host
-  std::optional<cpu_set_t> cpus;  ///< the processors it is bound to; empty: the launcher's
+  std::string host;           ///< as the user wrote it; empty: this host
+  int local_rank = 0;         ///< among the ranks of its host
+  int local_size = 1;         ///< number of ranks of its host
+  std::optional<Cores> cpus;  ///< the processors it is bound to; empty: the launcher's
 };
 
 struct Job {

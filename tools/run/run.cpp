@@ -82,7 +82,7 @@ int run(Options& options, const std::vector<std::string>& words) {
     throw_error(Code::InvalidArgument, "no program given: write it after --, e.g. tutti run -n 4 -- ./program");
   }
   const std::string here = host_name();
-  const std::vector<cpu_set_t> cores = usable_cores();
+  const std::vector<Cores> cores = usable_cores();
   if (options.hosts.empty()) {
     job.ranks = place_here(options.ranks != 0 ? options.ranks : static_cast<int>(cores.size()));
   } else {

@@ -34,7 +34,8 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 }
 
 /// Steps of the child between fork and exec. The first that fails ends it and reports why through `report`.
-[[noreturn]] void become(const SpawnRequest& request, char* const* argv, char* const* envp, pid_t parent, int report) {
+[[noreturn]] void become(const SpawnRequest& request, const AffinityMask& cores, char* const* argv, char* const* envp,
+                         pid_t parent, int report) {
   const auto give_up = [report] {
     const int why = errno;
     const bool told = write(report, &why, sizeof why) == sizeof why;
@@ -43,7 +44,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   if (setpgid(0, 0) != 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) give_up();
   if (getppid() != parent) _exit(127);  // the parent died before the death signal was set
   if (request.open_files) setrlimit(RLIMIT_NOFILE, &*request.open_files);
-  if (request.cpus) sched_setaffinity(0, sizeof *request.cpus, &*request.cpus);
+  if (!cores.empty()) run_on(cores);
   const int in = request.in >= 0 ? request.in : open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (in < 0 || (in != 0 && dup2(in, 0) < 0)) give_up();
   if (request.out >= 0 && dup2(request.out, 1) < 0) give_up();
@@ -68,11 +69,12 @@ Pipe make_pipe() {
 pid_t spawn(const SpawnRequest& request) {
   std::vector<std::string> program = request.program, environment = merged_environment(request.environment);
   const std::vector<char*> argv = pointers(program), envp = pointers(environment);
+  const AffinityMask cores = request.cpus ? affinity_mask(*request.cpus) : AffinityMask{};
   Pipe report = make_pipe();
   const pid_t parent = getpid();
   const pid_t child = fork();
   if (child < 0) throw_error(Code::SystemError, "cannot start a process: {}; see ulimit -u", std::strerror(errno));
-  if (child == 0) become(request, argv.data(), envp.data(), parent, report.write.get());
+  if (child == 0) become(request, cores, argv.data(), envp.data(), parent, report.write.get());
 
   report.write.reset();
   int why = 0;

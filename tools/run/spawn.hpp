@@ -1,7 +1,6 @@
 // Starts one process of a job.
 #pragma once
 
-#include <sched.h>
 #include <sys/resource.h>
 #include <sys/types.h>
 
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "base/fd.hpp"
+#include "topo/cores.hpp"
 #include "tutti/error.hpp"
 
 namespace tutti::tools {
@@ -35,7 +35,7 @@ class CannotRun : public Error {
 struct SpawnRequest {
   std::vector<std::string> program;      ///< found through PATH
   std::vector<std::string> environment;  ///< "NAME=value", in addition to this process's
-  std::optional<cpu_set_t> cpus;
+  std::optional<Cores> cpus;
   sigset_t mask{};                   ///< the program's signal mask
   std::optional<rlimit> open_files;  ///< the program's RLIMIT_NOFILE; empty: this process's
   int in = -1, out = -1, err = -1;   ///< its standard streams; -1: empty input, or our own output

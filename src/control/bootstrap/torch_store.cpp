@@ -111,9 +111,9 @@ Attempt try_once(const StoreAddress& store, const std::string& request, Deadline
 }  // namespace
 
 std::string secret_from_store(const StoreAddress& store, const std::string& name, Deadline deadline,
-                              const StorePatience& patience) {
+                              const StoreWaitLimits& limits) {
   const std::string request = request_for(name, random_hex(kSecretBytes));
-  const Deadline silent = Deadline::in(patience.warn_after), gone = Deadline::in(patience.refused);
+  const Deadline silent = Deadline::in(limits.warn_after), gone = Deadline::in(limits.refused);
   bool answered = false, warned = false;
   for (;;) {
     const Attempt attempt = try_once(store, request, deadline);

@@ -20,8 +20,8 @@ struct StoreAddress {
   bool operator==(const StoreAddress&) const = default;
 };
 
-/// How long, in seconds, a store may be missing.
-struct StorePatience {
+/// For how many seconds a store may be missing.
+struct StoreWaitLimits {
   double warn_after = 2;
   double refused = 3;  ///< by a store that was opened before
 };
@@ -30,6 +30,6 @@ struct StorePatience {
 /// runs may open late, or never: it is tried until the deadline, and a warning says so. Where the launcher has opened
 /// it before, it is gone if it only refuses. Throws Error(Timeout | PeerFailed) with the reason.
 std::string secret_from_store(const StoreAddress& store, const std::string& name, Deadline deadline,
-                              const StorePatience& patience = {});
+                              const StoreWaitLimits& limits = {});
 
 }  // namespace tutti::control

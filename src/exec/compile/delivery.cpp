@@ -6,41 +6,42 @@
 
 namespace tutti::exec {
 
-Delivery delivery_of(const OutMessage& message, const link::Access& out, const DeliveryRules& rules) {
-  if (message.bytes <= link::kInlineBytes) return Delivery::Inline;
+Decision decide(const OutMessage& message, const link::Access& out, const DeliveryRules& rules) {
+  if (message.bytes <= link::kInlineBytes) return {Delivery::Inline, Reason::Fits};
   const Delivery copied = out.push_bytes > 0 ? Delivery::Pushed : Delivery::Staged;
-  if (!message.stays) return copied;
-  if (message.shared && out.mapped && message.bytes >= rules.mapped_from) return Delivery::Mapped;
-  if (out.address && message.bytes >= rules.address_from) return Delivery::Address;
-  if (out.cma && message.bytes >= rules.cma_from) return Delivery::Cma;
-  return copied;
+  if (!message.stays) return {copied, Reason::Changes};
+  const uint64_t mapped_from = message.shared && out.mapped ? rules.mapped_from : link::kNever;
+  const uint64_t address_from = out.address ? rules.address_from : link::kNever;
+  const uint64_t cma_from = out.cma ? rules.cma_from : link::kNever;
+  if (message.bytes >= mapped_from) return {Delivery::Mapped, Reason::Maps};
+  if (message.bytes >= address_from) return {Delivery::Address, Reason::InPlace};
+  if (message.bytes >= cma_from) return {Delivery::Cma, Reason::KernelCopies};
+  const uint64_t from = std::min({mapped_from, address_from, cma_from});
+  if (from != link::kNever) return {copied, Reason::Short, from};
+  return {copied, out.cma ? Reason::CopiesAreFaster : Reason::Unreadable};
 }
 
-std::string reason_for(const OutMessage& message, const link::Access& out, const DeliveryRules& rules) {
-  switch (delivery_of(message, out, rules)) {
-    case Delivery::Inline:
-      return fmt::format("{} bytes fit into the message's descriptor", message.bytes);
-    case Delivery::Mapped:
+std::string describe(const Decision& decision, uint64_t bytes) {
+  if (decision.delivery == Delivery::Pushed) return "reading from afar is slow, so it is written to the peer's memory";
+  switch (decision.reason) {
+    case Reason::Fits:
+      return fmt::format("{} bytes fit into the message's descriptor", bytes);
+    case Reason::Maps:
       return "the buffer is tuttiMemAlloc's, and the peer maps it";
-    case Delivery::Address:
+    case Reason::InPlace:
       return "the buffer is read where it lies, without a copy";
-    case Delivery::Cma:
+    case Reason::KernelCopies:
       return "the peer's kernel copies straight out of the buffer, which is faster for such blocks";
-    case Delivery::Pushed:
-      return "reading from afar is slow, so it is written to the peer's memory";
-    case Delivery::Staged:
+    case Reason::Changes:
+      return "the memory is written to again before all readers are done";
+    case Reason::Short:
+      return fmt::format("messages of {} bytes are shorter than the {} from which a buffer is read in place", bytes,
+                         decision.from);
+    case Reason::CopiesAreFaster:
+      return "two copies through staging memory are faster here than one by the kernel";
+    case Reason::Unreadable:
       break;
   }
-  if (!message.stays) return "the memory is written to again before all readers are done";
-  uint64_t from = link::kNever;
-  if (message.shared && out.mapped) from = std::min(from, rules.mapped_from);
-  if (out.address) from = std::min(from, rules.address_from);
-  if (out.cma) from = std::min(from, rules.cma_from);
-  if (from != link::kNever) {
-    return fmt::format("messages of {} bytes are shorter than the {} from which a buffer is read in place",
-                       message.bytes, from);
-  }
-  if (out.cma) return "two copies through staging memory are faster here than one by the kernel";
   return "this link's peer cannot read the buffer";
 }
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "exec/program.hpp"
+#include "exec/instruction.hpp"
 #include "link/link.hpp"
 #include "link/traits.hpp"
 
@@ -29,10 +29,22 @@ struct OutMessage {
   bool shared = false;  ///< that memory is a SharedRegion, which peers can map
 };
 
+/// Why a message is delivered as it is. The last four: why it is copied, to staging or to the reader.
+enum class Reason : uint8_t { Fits, Maps, InPlace, KernelCopies, Changes, Short, CopiesAreFaster, Unreadable };
+
+struct Decision {
+  Delivery delivery = Delivery::Staged;
+  Reason reason = Reason::Unreadable;
+  uint64_t from = link::kNever;  ///< with Reason::Short: messages of so many bytes would be read in place
+};
+
 /// Of several kinds that a link supports, the cheapest: inline; mapped; at its address; CMA. Staged where none applies.
-Delivery delivery_of(const OutMessage& message, const link::Access& out, const DeliveryRules& rules);
-/// Why delivery_of() decides so, in words for the user.
-std::string reason_for(const OutMessage& message, const link::Access& out, const DeliveryRules& rules);
+Decision decide(const OutMessage& message, const link::Access& out, const DeliveryRules& rules);
+inline Delivery delivery_of(const OutMessage& message, const link::Access& out, const DeliveryRules& rules) {
+  return decide(message, out, rules).delivery;
+}
+/// Why, in words for the user. `bytes`: of the message.
+std::string describe(const Decision& decision, uint64_t bytes);
 
 /// May a message of `bytes` bytes arrive zero-copy? The writer's delivery_of() is not known in full to its reader.
 bool may_arrive_zero_copy(uint64_t bytes, const link::Access& in, const DeliveryRules& rules);

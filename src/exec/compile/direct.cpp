@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "exec/compile/direct_store.hpp"
 #include "exec/compile/link_table.hpp"
@@ -11,7 +12,7 @@ namespace {
 
 class DirectLowering {
  public:
-  DirectLowering(const Direct& direct, const TraitsOf& traits) : direct_(direct), links_(whole_, traits) {
+  DirectLowering(const Direct& direct, const PeerTraits& traits) : direct_(direct), links_(whole_, traits) {
     whole_.most_arrivals = whole_.most_sources = 1;
   }
 
@@ -120,7 +121,16 @@ class DirectLowering {
 
 }  // namespace
 
-Program lower_direct(const Direct& direct, Rank rank, Rank ranks, const TraitsOf& traits) {
+std::vector<Rank> peers_of(const Direct& direct, Rank rank, Rank ranks) {
+  std::set<Rank> peers;
+  for (const Transfer& t : direct.transfers) peers.insert(t.peers.begin(), t.peers.end());
+  for (Rank peer = 0; peer < ranks && !direct.folds.empty(); ++peer) {
+    if (peer != rank) peers.insert(peer);
+  }
+  return {peers.begin(), peers.end()};
+}
+
+Program lower_direct(const Direct& direct, Rank rank, Rank ranks, const PeerTraits& traits) {
   DirectLowering lowering(direct, traits);
   std::map<std::pair<std::vector<Rank>, bool>, std::vector<const Transfer*>> lanes;
   for (const Transfer& t : direct.transfers) lanes[{t.peers, t.send}].push_back(&t);

@@ -36,9 +36,12 @@ struct Direct {
   DeliveryRules rules;
 };
 
+/// The ranks that its messages go to or come from. Ascending.
+std::vector<Rank> peers_of(const Direct& direct, Rank rank, Rank ranks);
+
 /// One lane for each set of peers and direction, which runs its transfers one after the other; and one lane for the
 /// fold, which takes one message of every other rank at a time. Offsets are addresses: the program's bases must be
 /// null. Pure, as lower() is.
-Program lower_direct(const Direct& direct, Rank rank, Rank ranks, const TraitsOf& traits);
+Program lower_direct(const Direct& direct, Rank rank, Rank ranks, const PeerTraits& traits);
 
 }  // namespace tutti::exec

@@ -52,7 +52,7 @@ class Marker {
     const Instruction& op = program_.ops[i];
     const bool one = op.sources == 1 && size(op.arrivals) == 1 && size(op.outs) == 0 && size(op.segments) == 1;
     if (!one || op.bytes < geometry_.rules.direct_store_from || first_of(op).to.base != Base::Output) return false;
-    const link::Access in = links_.in_traits(in_of(op));
+    const link::Access& in = links_.in_traits(in_of(op));
     const bool shared = in.mapped && geometry_.shared[static_cast<uint32_t>(Base::Output)];
     if (!in.cooperative || !(in.address || shared)) return false;
     for (uint32_t k = 0; k < program_.ops.size(); ++k) {
@@ -159,7 +159,7 @@ void mark_cooperative(WindowProgram& program, LinkTable& links, const DeliveryRu
 void mark_zero_copy_arrivals(WindowProgram& program, LinkTable& links, const DeliveryRules& rules) {
   for (Instruction& op : program.ops) {
     for (uint32_t a = op.arrivals.begin; a < op.arrivals.end; ++a) {
-      const link::Access in = links.in_traits(program.arrivals[a]);
+      const link::Access& in = links.in_traits(program.arrivals[a]);
       if (may_arrive_zero_copy(op.bytes, in, rules)) op.remote |= kZeroCopyArrivals;
     }
   }

@@ -12,8 +12,9 @@ void add_outs(Program& program, WindowProgram& window, LinkTable& links, const s
   bool staged = false;
   uint32_t pushed = 0;
   for (const uint32_t link : readers) {
-    const link::Access out = links.out_traits(link);
-    const Delivery delivery = delivery_of(message, out, rules);
+    const link::Access& out = links.out_traits(link);
+    const Decision decision = decide(message, out, rules);
+    const Delivery delivery = decision.delivery;
     program.has_zero_copy = program.has_zero_copy || is_zero_copy(delivery);
     if (delivery == Delivery::Inline) op.slot = Slot::Small;
     staged = staged || delivery == Delivery::Staged;
@@ -27,6 +28,7 @@ void add_outs(Program& program, WindowProgram& window, LinkTable& links, const s
       }
     }
     window.outs.push_back({link, delivery});
+    window.decisions.push_back(decision);
   }
   op.outs.end = static_cast<uint32_t>(window.outs.size());
   op.push_copies = pushed > 1 || (pushed > 0 && staged);

@@ -10,16 +10,17 @@ namespace tutti::exec {
 
 class LinkTable {
  public:
-  LinkTable(Program& program, const TraitsOf& traits) : program_(program), traits_(traits) {}
+  LinkTable(Program& program, const PeerTraits& traits) : program_(program), traits_(traits) {}
   /// The number of the link to (from) `peer` on `link_lane`; added at first use.
   uint32_t out(Rank peer, uint32_t link_lane) { return number({peer, link_lane}, out_numbers_, program_.out_links); }
   uint32_t in(Rank peer, uint32_t link_lane) { return number({peer, link_lane}, in_numbers_, program_.in_links); }
   Rank reader(uint32_t out) const { return program_.out_links[out].peer; }
   Rank writer(uint32_t in) const { return program_.in_links[in].peer; }
-  link::Access out_traits(uint32_t out) const { return traits_(reader(out)).out; }
-  link::Access in_traits(uint32_t in) const { return traits_(writer(in)).in; }
+  const link::Access& out_traits(uint32_t out) const { return traits_of(reader(out)).out; }
+  const link::Access& in_traits(uint32_t in) const { return traits_of(writer(in)).in; }
 
  private:
+  const link::LinkTraits& traits_of(Rank peer) const { return traits_.at(static_cast<size_t>(peer)); }
   using Numbers = std::map<LinkId, uint32_t>;
   static uint32_t number(const LinkId& link, Numbers& numbers, std::vector<LinkId>& links) {
     const auto [found, is_new] = numbers.try_emplace(link, static_cast<uint32_t>(links.size()));
@@ -28,7 +29,7 @@ class LinkTable {
   }
 
   Program& program_;
-  const TraitsOf& traits_;
+  const PeerTraits& traits_;
   Numbers out_numbers_, in_numbers_;
 };
 

@@ -1,9 +1,12 @@
 #include "exec/compile/lower.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "base/format.hpp"
 #include "exec/compile/direct_store.hpp"
+#include "exec/compile/fuse.hpp"
+#include "exec/compile/layout.hpp"
 #include "exec/compile/link_table.hpp"
 #include "plan/verify.hpp"
 
@@ -17,113 +20,11 @@ using plan::StepKind;
 static_assert(plan::VerifyOptions{}.capacity < link::kCredits, "plans are verified for links with less room");
 static_assert(plan::VerifyOptions{}.capacity <= link::kFewestSlots, "plans are verified for as few staging slots");
 
-/// Contiguous bytes of one operand or destination.
-struct Run {
-  Base base = Base::None;
-  uint64_t offset = 0;
-  uint64_t bytes = 0;
-};
-using Runs = std::vector<Run>;
-
-uint64_t total(const Runs& runs) {
-  uint64_t bytes = 0;
-  for (const Run& run : runs) bytes += run.bytes;
-  return bytes;
-}
-
-/// One instruction before it is scaled: a step, and the send of its result if that is fused to it.
-struct Draft {
-  const Step* step = nullptr;
-  const Step* send = nullptr;
-  uint32_t index = 0;  ///< of the step, within its lane
-  bool store = false;  ///< the result is stored in local memory
-};
-
-bool same_pieces(const RankPlan& plan, plan::Range a, plan::Range b) {
-  const auto equal = [](const plan::Piece& x, const plan::Piece& y) {
-    return x.buffer == y.buffer && x.block == y.block && x.partition == y.partition && x.first == y.first &&
-           x.last == y.last;
-  };
-  return std::equal(plan.pieces.begin() + a.begin, plan.pieces.begin() + a.end, plan.pieces.begin() + b.begin,
-                    plan.pieces.begin() + b.end, equal);
-}
-
-/// The step after step `s` of a lane if it sends the result of `s`; else null.
-const Step* send_of(const RankPlan& plan, const plan::Lane& lane, uint32_t s) {
-  if (s + 1 == lane.steps.end || plan.steps[s].kind == StepKind::Send) return nullptr;
-  const Step& next = plan.steps[s + 1];
-  const bool fits =
-      next.kind == StepKind::Send && next.after == plan::kNone && same_pieces(plan, plan.steps[s].pieces, next.pieces);
-  return fits ? &next : nullptr;
-}
-
-/// Calls visit(piece) for every piece that a step reads, except for sends that are fused to the step before them.
-template <class Visit>
-void each_piece_read(const RankPlan& plan, Visit&& visit) {
-  const auto visit_all = [&](plan::Range pieces) {
-    for (uint32_t p = pieces.begin; p < pieces.end; ++p) visit(plan.pieces[p]);
-  };
-  for (const plan::Lane& lane : plan.lanes) {
-    for (uint32_t s = lane.steps.begin; s < lane.steps.end; ++s) {
-      const Step& step = plan.steps[s];
-      const bool fused = s > lane.steps.begin && send_of(plan, lane, s - 1) != nullptr;
-      if (step.kind == StepKind::Send && !fused) visit_all(step.pieces);
-      for (uint32_t o = step.operands.begin; o < step.operands.end; ++o) visit_all(plan.operands[o].pieces);
-    }
-  }
-}
-
-/// Which scratch blocks are read.
-std::vector<bool> scratch_read(const RankPlan& plan) {
-  std::vector<bool> read(plan.scratch_blocks, false);
-  each_piece_read(plan, [&](const plan::Piece& piece) {
-    if (piece.buffer == plan::Buffer::Scratch) read[piece.block] = true;
-  });
-  return read;
-}
-
-/// Which blocks of the output are read again.
-std::vector<bool> output_read(const RankPlan& plan) {
-  std::vector<bool> read(plan::blocks(plan.shape, plan::Buffer::Output, plan.rank), false);
-  each_piece_read(plan, [&](const plan::Piece& piece) {
-    if (piece.buffer == plan::Buffer::Output) read[piece.block] = true;
-  });
-  return read;
-}
-
-/// True if these pieces are not read any more once they are sent.
-bool only_sent(const RankPlan& plan, plan::Range pieces, const std::vector<bool>& read) {
-  return std::all_of(
-      plan.pieces.begin() + pieces.begin, plan.pieces.begin() + pieces.end,
-      [&](const plan::Piece& piece) { return piece.buffer == plan::Buffer::Scratch && !read[piece.block]; });
-}
-
-/// Fuses the steps of every lane into drafts of instructions.
-std::vector<std::vector<Draft>> fuse(const RankPlan& plan) {
-  std::vector<std::vector<Draft>> lanes;
-  const std::vector<bool> read = scratch_read(plan);
-  for (const plan::Lane& lane : plan.lanes) {
-    auto& drafts = lanes.emplace_back();
-    for (uint32_t s = lane.steps.begin; s < lane.steps.end; ++s) {
-      const Step& step = plan.steps[s];
-      Draft draft{.step = &step, .index = s - lane.steps.begin, .store = step.kind != StepKind::Send};
-      if (const Step* send = send_of(plan, lane, s)) {
-        draft.send = send;
-        draft.store = send->pieces.size() != 0 && !only_sent(plan, send->pieces, read);
-        ++s;
-      }
-      if (step.kind == StepKind::Send) draft.send = &step;
-      drafts.push_back(draft);
-    }
-  }
-  return lanes;
-}
-
 /// Scales drafts to one window size.
 class Scaling {
  public:
   Scaling(const RankPlan& plan, const Geometry& geometry, uint64_t window, LinkTable& links, Program& whole)
-      : plan_(plan), geometry_(geometry), window_(window), links_(links), whole_(whole) {
+      : plan_(plan), geometry_(geometry), layout_(plan, geometry, window), links_(links), whole_(whole) {
     if (geometry.nontemporal) output_read_ = output_read(plan);
   }
 
@@ -144,8 +45,8 @@ class Scaling {
   void add(const Draft& draft, uint32_t lane, const std::vector<std::vector<Draft>>& lanes) {
     Instruction op{.shape = draft.step->shape, .completes = draft.step->completes, .step = draft.index};
     op.has_pieces = draft.step->pieces.size() != 0;
-    const Runs to = draft.store ? runs_of(draft.step->pieces) : Runs{};
-    op.bytes = total(runs_of(draft.step->pieces));
+    const Runs to = draft.store ? layout_.runs_of(draft.step->pieces) : Runs{};
+    op.bytes = total(layout_.runs_of(draft.step->pieces));
     const std::vector<Runs> operands = operands_of(draft, lane, op);
     if (draft.send != nullptr) add_sends(*draft.send, lane, draft.store ? to : operands[0], operands[0], draft, op);
     op.nontemporal = geometry_.nontemporal && draft.store && (!is_zero_copy(op) || op.publishes_first) &&
@@ -174,7 +75,7 @@ class Scaling {
     std::vector<Runs> operands;
     op.arrivals.begin = static_cast<uint32_t>(program_.arrivals.size());
     const auto message = [&](Rank peer) {
-      const uint32_t link = links_.in(actual(peer), lane);
+      const uint32_t link = links_.in(layout_.actual(peer), lane);
       const auto begin = program_.arrivals.begin() + op.arrivals.begin;
       if (std::find(begin, program_.arrivals.end(), link) != program_.arrivals.end()) {
         throw_error(Code::Unsupported, "rank {}, lane {}, step {}: the plan folds two messages of rank {} in one step",
@@ -183,12 +84,12 @@ class Scaling {
       program_.arrivals.push_back(link);
       operands.push_back({{Base::Message, 0, op.bytes}});
     };
-    if (step.kind == StepKind::Send) operands.push_back(runs_of(step.pieces));
+    if (step.kind == StepKind::Send) operands.push_back(layout_.runs_of(step.pieces));
     if (step.kind == StepKind::Recv) message(plan_.peers[step.peers.begin]);
     for (uint32_t o = step.operands.begin; o < step.operands.end; ++o) {
       const plan::Operand& operand = plan_.operands[o];
       if (operand.peer == kNoRank) {
-        operands.push_back(runs_of(operand.pieces));
+        operands.push_back(layout_.runs_of(operand.pieces));
       } else {
         message(operand.peer);
       }
@@ -219,7 +120,7 @@ class Scaling {
                  Instruction& op) {
     std::vector<uint32_t> links;
     for (uint32_t p = send.peers.begin; p < send.peers.end; ++p) {
-      links.push_back(links_.out(actual(plan_.peers[p]), lane));
+      links.push_back(links_.out(layout_.actual(plan_.peers[p]), lane));
     }
     const bool lent = send.lend == plan::Lend::Always || (send.lend == plan::Lend::OutOfPlace && !geometry_.in_place);
     const bool stored = draft.store || draft.step == draft.send;
@@ -240,12 +141,12 @@ class Scaling {
   void add_segments(const std::vector<Runs>& operands, const Runs& to, bool store, Instruction& op) {
     for (const Runs& runs : operands) check(total(runs) == op.bytes, op);
     op.segments.begin = static_cast<uint32_t>(program_.segments.size());
-    std::vector<Cursor> cursors;
+    std::vector<RunCursor> cursors;
     for (const Runs& runs : operands) cursors.emplace_back(runs);
-    Cursor destination(to);
+    RunCursor destination(to);
     for (uint64_t at = 0; at < op.bytes;) {
       uint64_t bytes = store ? destination.left() : op.bytes - at;
-      for (Cursor& cursor : cursors) bytes = std::min(bytes, cursor.left());
+      for (RunCursor& cursor : cursors) bytes = std::min(bytes, cursor.left());
       Segment segment{.bytes = bytes, .at = at, .sources = static_cast<uint32_t>(program_.sources.size())};
       if (store) segment.to = destination.take(bytes);
       for (size_t k = 0; k < cursors.size(); ++k) {
@@ -275,71 +176,15 @@ class Scaling {
     }
   }
 
-  /// Walks along runs.
-  class Cursor {
-   public:
-    explicit Cursor(const Runs& runs) : runs_(&runs) {}
-    uint64_t left() const { return (*runs_)[at_].bytes - done_; }
-    Ref take(uint64_t bytes) {
-      const Run& run = (*runs_)[at_];
-      const Ref ref{run.base, run.offset + done_};
-      done_ += bytes;
-      if (done_ == run.bytes) ++at_, done_ = 0;
-      return ref;
-    }
-
-   private:
-    const Runs* runs_;
-    size_t at_ = 0;
-    uint64_t done_ = 0;
-  };
-
-  Runs runs_of(plan::Range pieces) const {
-    Runs runs;
-    for (uint32_t p = pieces.begin; p < pieces.end; ++p) {
-      const plan::Piece& piece = plan_.pieces[p];
-      const auto base = static_cast<Base>(piece.buffer);
-      const uint64_t first = cut(piece, piece.first), last = cut(piece, piece.last);
-      if (first == last) continue;
-      const uint64_t offset = block_offset(piece) + first * geometry_.element_bytes;
-      const uint64_t bytes = (last - first) * geometry_.element_bytes;
-      if (!runs.empty() && runs.back().base == base && runs.back().offset + runs.back().bytes == offset) {
-        runs.back().bytes += bytes;
-      } else {
-        runs.push_back({base, offset, bytes});
-      }
-    }
-    return runs;
-  }
-  uint64_t cut(const plan::Piece& piece, uint32_t index) const {
-    return plan::cut(plan::boundary(plan_, piece.partition, index), window_, geometry_.element_bytes, plan_.grain);
-  }
-  uint64_t block_offset(const plan::Piece& piece) const {
-    if (piece.buffer == plan::Buffer::Scratch) return piece.block * scratch_window(geometry_);
-    // Several blocks belong to ranks, which a plan counts from the root.
-    const bool by_rank = plan::blocks(plan_.shape, piece.buffer, plan_.rank) > 1;
-    const auto block = static_cast<Rank>(piece.block);
-    const auto index = static_cast<uint64_t>(by_rank ? actual(block) : block);
-    return index * geometry_.count * geometry_.element_bytes;
-  }
-  /// The communicator's rank of a plan's rank, which counts from the root.
-  Rank actual(Rank planned) const { return (planned + geometry_.root) % plan_.shape.ranks; }
-
   static void check(bool fits, const Instruction& op) {
     if (!fits)
       throw_error(Code::InternalError, "step {}: operands of different lengths; the plan was not verified", op.step);
   }
 
- public:
-  static uint64_t scratch_window(const Geometry& geometry) {
-    constexpr uint64_t kAlignment = 128;
-    return (geometry.window * geometry.element_bytes + kAlignment - 1) / kAlignment * kAlignment;
-  }
-
  private:
   const RankPlan& plan_;
   const Geometry& geometry_;
-  uint64_t window_;
+  const Layout layout_;
   LinkTable& links_;
   Program& whole_;
   std::vector<bool> output_read_;  // by block
@@ -356,14 +201,24 @@ bool uses_scratch(const WindowProgram& program) {
 
 }  // namespace
 
-Program lower(const RankPlan& plan, const Geometry& wanted, const TraitsOf& traits) {
+std::vector<Rank> peers_of(const RankPlan& plan, Rank root) {
+  std::set<Rank> peers;
+  const auto add = [&](Rank planned) {
+    if (planned != kNoRank) peers.insert((planned + root) % plan.shape.ranks);
+  };
+  for (const Rank peer : plan.peers) add(peer);
+  for (const plan::Operand& operand : plan.operands) add(operand.peer);
+  return {peers.begin(), peers.end()};
+}
+
+Program lower(const RankPlan& plan, const Geometry& wanted, const PeerTraits& traits) {
   Geometry geometry = wanted;
   geometry.window = std::max<uint64_t>(1, std::min(wanted.window, wanted.count));  // scratch has the size of a window
   Program program;
   program.rounds = std::max<uint64_t>(1, (geometry.count + geometry.window - 1) / geometry.window);
   program.width = static_cast<uint32_t>(std::clamp<uint64_t>(wanted.width, 1, program.rounds));
   program.window_bytes = geometry.window * geometry.element_bytes;
-  program.scratch_bytes = plan.scratch_blocks * Scaling::scratch_window(geometry);
+  program.scratch_bytes = plan.scratch_blocks * Layout::scratch_window(geometry);
   const auto drafts = fuse(plan);
   LinkTable links(program, traits);
   const uint64_t rest = geometry.count - (program.rounds - 1) * geometry.window;

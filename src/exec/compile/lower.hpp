@@ -6,7 +6,7 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <vector>
 
 #include "exec/compile/delivery.hpp"
 #include "exec/program.hpp"
@@ -29,10 +29,15 @@ struct Geometry {
   DeliveryRules rules;
 };
 
-/// What the links between this rank and a peer can do.
-using TraitsOf = std::function<link::LinkTraits(Rank peer)>;
+/// What the links between this rank and each peer can do, by rank; gathered before a program is compiled. Of ranks that
+/// the program has no link to, nothing need be known.
+using PeerTraits = std::vector<link::LinkTraits>;
 
-/// A pure function: connects nothing. Throws Error(Unsupported) for a fold of two messages from one peer.
-Program lower(const plan::RankPlan& plan, const Geometry& geometry, const TraitsOf& traits);
+/// The ranks that a plan has links to or from; `root`: the plan's rank 0. Ascending.
+std::vector<Rank> peers_of(const plan::RankPlan& plan, Rank root);
+
+/// A pure function: connects nothing and asks nobody. Throws Error(Unsupported) for a fold of two messages from one
+/// peer.
+Program lower(const plan::RankPlan& plan, const Geometry& geometry, const PeerTraits& traits);
 
 }  // namespace tutti::exec

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.hpp"
+#include "exec/host/host_lane.hpp"
 #include "exec/host/remote_access.hpp"
 #include "link/cma.hpp"
 #include "link/host_memory.hpp"
@@ -89,8 +90,9 @@ bool copy_for_readers(OutLink* outs, std::span<const uint32_t> numbers) {
 }
 
 void HostRemoteAccess::find_direct_stores(RankState& rank, LaneState& lane, const Instruction& op) {
-  lane.direct_stores = 0;
-  for (uint32_t i = op.outs.begin; i < op.outs.end && lane.direct_stores < kMaxDirectStores; ++i) {
+  HostLane& mine = *lane.host;
+  mine.direct_stores = 0;
+  for (uint32_t i = op.outs.begin; i < op.outs.end && mine.direct_stores < kMaxDirectStores; ++i) {
     const uint32_t number = lane.tables->outs[i].link;
     OutLink& out = rank.out[number];
     OfferCopy offered;
@@ -104,26 +106,28 @@ void HostRemoteAccess::find_direct_stores(RankState& rank, LaneState& lane, cons
       log_info("the memory of rank {} cannot be reached: no direct stores, it copies results itself", out.peer);
       continue;
     }
-    lane.direct_to[lane.direct_stores] = to;
-    lane.direct_edges[lane.direct_stores] = offered.edges;
-    lane.direct_outs[lane.direct_stores++] = number;
+    mine.direct_to[mine.direct_stores] = to;
+    mine.direct_edges[mine.direct_stores] = offered.edges;
+    mine.direct_outs[mine.direct_stores++] = number;
   }
 }
 
 void HostRemoteAccess::claim_direct_stores(RankState& rank, LaneState& lane, const Instruction& op) {
+  HostLane& mine = *lane.host;
   uint32_t claimed = 0;
-  for (uint32_t i = 0; i < lane.direct_stores; ++i) {
-    if (!HostCooperativeWire::claim_all(rank.out[lane.direct_outs[i]], op.bytes)) continue;
-    lane.direct_to[claimed] = lane.direct_to[i];
-    lane.direct_edges[claimed] = lane.direct_edges[i];
-    lane.direct_outs[claimed++] = lane.direct_outs[i];
+  for (uint32_t i = 0; i < mine.direct_stores; ++i) {
+    if (!HostCooperativeWire::claim_all(rank.out[mine.direct_outs[i]], op.bytes)) continue;
+    mine.direct_to[claimed] = mine.direct_to[i];
+    mine.direct_edges[claimed] = mine.direct_edges[i];
+    mine.direct_outs[claimed++] = mine.direct_outs[i];
   }
-  lane.direct_stores = claimed;
+  mine.direct_stores = claimed;
 }
 
 void HostRemoteAccess::finish_direct_stores(RankState& rank, LaneState& lane) {
-  for (uint32_t i = 0; i < lane.direct_stores; ++i) HostCooperativeWire::finish(rank.out[lane.direct_outs[i]]);
-  lane.direct_stores = 0;
+  HostLane& mine = *lane.host;
+  for (uint32_t i = 0; i < mine.direct_stores; ++i) HostCooperativeWire::finish(rank.out[mine.direct_outs[i]]);
+  mine.direct_stores = 0;
 }
 
 }  // namespace tutti::exec

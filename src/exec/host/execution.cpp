@@ -47,6 +47,7 @@ Replica::Replica(const Program& program, uint32_t index, uint32_t versions, cons
   first_bytes_ = program.window_bytes * index;
   const size_t count = program.last.lanes.size();
   lanes.resize(count);
+  host_lanes_.resize(count);
   arrivals_.resize(count * program.most_arrivals);
   operands_.resize(count * program.most_sources);
   for (size_t i = 0; i < count; ++i) {
@@ -54,6 +55,7 @@ Replica::Replica(const Program& program, uint32_t index, uint32_t versions, cons
     lanes[i].arrivals = arrivals_.data() + i * program.most_arrivals;
     lanes[i].operands = operands_.data() + i * program.most_sources;
     lanes[i].operand_room = program.most_sources;
+    lanes[i].host = &host_lanes_[i];
   }
   state.lanes = lanes.data();
   state.lane_count = static_cast<uint32_t>(count);

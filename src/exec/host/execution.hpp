@@ -10,15 +10,16 @@
 #include <vector>
 
 #include "exec/executor.hpp"
+#include "exec/host/host_lane.hpp"
 #include "exec/links.hpp"
 #include "exec/state.hpp"
 
 namespace tutti::exec {
 
-/// The lanes of a program over every width-th window, with links of their own.
+/// A replica: the lanes of a program over every width-th window, with links of their own.
 class Replica {
  public:
-  /// Copy `index` of the program; it runs the rounds index, index + width, …. Connects its links.
+  /// Replica `index` of the program; it runs the rounds index, index + width, …. Connects its links.
   Replica(const Program& program, uint32_t index, uint32_t versions, const Arithmetic& arithmetic, Links& links);
   Replica(const Replica&) = delete;
   Replica& operator=(const Replica&) = delete;
@@ -40,9 +41,10 @@ class Replica {
     state.tag = binding.tag;
     state.arithmetic.scale = binding.scale;
     for (LaneState& lane : lanes) {
-      lane.progress = lane.round = lane.warm = 0;
+      lane.progress = lane.round = 0;
       lane.arrived = 0;
       lane.next = nullptr;
+      lane.host->warm = 0;
     }
   }
   std::span<Stage* const> stages() const { return stages_; }
@@ -61,6 +63,7 @@ class Replica {
   };
 
   Connected full_, last_;
+  std::vector<HostLane> host_lanes_;
   std::vector<link::Arrival> arrivals_;
   std::vector<const unsigned char*> operands_;
   std::vector<Stage*> stages_;

@@ -33,9 +33,16 @@ HostExecutor::HostExecutor(Context context)
 
 HostExecutor::~HostExecutor() { stop_ = true; }
 
+/// Asks what the links to these peers can do.
+PeerTraits HostExecutor::traits_of(const std::vector<Rank>& peers) {
+  PeerTraits traits(static_cast<size_t>(context_.ranks));
+  for (const Rank peer : peers) traits.at(static_cast<size_t>(peer)) = links_.traits(peer);
+  return traits;
+}
+
 std::unique_ptr<Execution> HostExecutor::compile(const plan::RankPlan& plan, const Geometry& geometry,
                                                  const Reduction* reduction) {
-  const auto traits = [this](Rank peer) { return links_.traits(peer); };
+  const PeerTraits traits = traits_of(peers_of(plan, geometry.root));
   auto made = std::make_unique<HostExecution>(lower(plan, geometry, traits), kScratchVersions, arithmetic_of(reduction),
                                               links_);
   made->own_stages();
@@ -43,7 +50,7 @@ std::unique_ptr<Execution> HostExecutor::compile(const plan::RankPlan& plan, con
 }
 
 std::unique_ptr<Execution> HostExecutor::compile(const Direct& direct, const Reduction* reduction) {
-  const auto traits = [this](Rank peer) { return links_.traits(peer); };
+  const PeerTraits traits = traits_of(peers_of(direct, context_.rank, context_.ranks));
   auto made = std::make_unique<HostExecution>(lower_direct(direct, context_.rank, context_.ranks, traits),
                                               kScratchVersions, arithmetic_of(reduction), links_);
   made->replicas.front()->use(shared_stages(*made));
@@ -105,16 +112,16 @@ void HostExecutor::launch(Execution& execution, const Binding& binding) {
   done_ = false;
   if (!status_.ok()) status_ = {};
   wide_ = made.replicas.size() > 1;
-  if (wide_) launch_shares();
+  if (wide_) start_workers();
 }
 
 bool HostExecutor::poll() {
   bool flushed = true;
   const bool joined = !wide_ || workers_.done();  // before engines move: what workers publish later is not flushed yet
-  Turn turn = wide_ ? turn_of_share(0) : step(*current_->replicas.front(), *current_, context_.backoff->spins > 0);
+  Turn turn = wide_ ? step_replicas(0) : step(*current_->replicas.front(), *current_, context_.backoff->spins > 0);
   if (turn.fault != nullptr) end_by_fault(*turn.fault);
   if (!context_.engines.empty() && status_.ok()) turn.moved = move_engines(flushed) || turn.moved;
-  if (wide_) join_shares(turn);
+  if (wide_) collect_workers(turn);
   done_ = (turn.done && joined && flushed) || !status_.ok();
   return turn.moved || done_;
 }
@@ -162,7 +169,7 @@ void HostExecutor::check_failure() {
 }
 
 void HostExecutor::check_stall(double seconds, uint64_t stall_id) {
-  if (done_ || (wide_ && !pause_shares())) return;
+  if (done_ || (wide_ && !pause_workers())) return;
   Fault fault;
   if (!refresh_counters(links_, fault)) {
     status_ = context_.observer->fault(fault);
@@ -215,21 +222,6 @@ Status HostExecutor::drain_staging() {
     }
   }
   return {};
-}
-
-void drain_one(std::span<Executor* const> executors, const Backoff& backoff) {
-  IdleLoop idle(backoff);
-  for (bool one_is_done = false; !one_is_done;) {
-    bool moved = false;
-    for (Executor* e : executors) {
-      if (!e->done()) moved = e->poll() || moved;
-      one_is_done = one_is_done || e->done();
-    }
-    moved ? idle.ended() : idle.turn(executors);
-  }
-  for (Executor* e : executors) {
-    if (e->done() && !e->status().ok()) e->abort();
-  }
 }
 
 }  // namespace tutti::exec

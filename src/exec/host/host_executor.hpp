@@ -7,7 +7,6 @@
 #include <exception>
 #include <map>
 #include <memory>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -47,12 +46,14 @@ class HostExecutor final : public Executor {
   void abort() override;
   void check_failure() override;
   void check_stall(double seconds, uint64_t stall_id) override;
+  /// A message that a worker publishes meanwhile does not end it: engines send that afterwards. The delay is that of
+  /// every thread that sleeps in a call, MachineConstants::longest_nap at most, and only where nothing has moved before.
   bool sleep(double seconds) override;
 
  private:
   static constexpr uint32_t kNoPause = 0;
-  /// A worker's part of a wide call.
-  struct alignas(2 * link::kLine) Share {
+  /// What a worker and the calling thread tell each other.
+  struct alignas(2 * link::kLine) WorkerState {
     static constexpr uint32_t kRuns = 0, kDone = ~uint32_t{0};  // others: paused, the number of the pause
     std::atomic<uint32_t> state{kDone};
     std::atomic<uint64_t> moves{0};  // raised when something has moved
@@ -60,17 +61,18 @@ class HostExecutor final : public Executor {
     std::exception_ptr exception;
   };
 
+  PeerTraits traits_of(const std::vector<Rank>& peers);
   void give_staging(HostExecution& execution);
   std::vector<Stage*> shared_stages(const HostExecution& execution);
   Status drain_staging();
   unsigned char* scratch_for(const HostExecution& execution);
-  void launch_shares();
-  void run_share(uint32_t thread);
-  void pause(Share& share, uint32_t number);
-  bool pause_shares();
-  uint32_t shares() const;
-  Turn turn_of_share(uint32_t thread);
-  void join_shares(Turn& turn);
+  void start_workers();
+  void run_worker(uint32_t thread);
+  void pause(WorkerState& worker, uint32_t number);
+  bool pause_workers();
+  uint32_t threads_used() const;
+  Turn step_replicas(uint32_t thread);
+  void collect_workers(Turn& turn);
   bool move_engines(bool& flushed);
   void end_by_fault(const Replica& replica);
 
@@ -88,12 +90,9 @@ class HostExecutor final : public Executor {
   std::atomic<bool> stop_{false};
   std::atomic<uint32_t> pause_{kNoPause};
   uint32_t last_pause_ = 0;
-  std::array<Share, kMaxThreads> shares_;  // by thread; the calling thread's is not used
+  std::array<WorkerState, kMaxThreads> worker_states_;  // by thread; the calling thread's is not used
   uint64_t moves_seen_ = 0;
   Workers workers_;
 };
-
-/// Runs calls until at least one of them is done. The calls that are done and have failed are aborted.
-void drain_one(std::span<Executor* const> executors, const Backoff& backoff);
 
 }  // namespace tutti::exec

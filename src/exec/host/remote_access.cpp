@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "exec/host/host_lane.hpp"
 #include "exec/host/host_policies.hpp"
 #include "link/cma.hpp"
 #include "link/mapped_memory.hpp"
@@ -15,7 +16,7 @@ using link::HostCooperativeWire;
 using link::HostRevokeWire;
 using link::Where;
 
-constexpr uint64_t kGrain = 4096;  // bytes of a message's tile, at least
+constexpr uint64_t kGrain = MachineConstants::cma_shortest_tile;
 
 /// Memory for the CMA tiles of `messages` messages.
 unsigned char* tiles(uint32_t messages) {
@@ -57,35 +58,18 @@ struct Part {
 
 /// The part of bytes [at, at + bytes) of a message that lies in the interior of direct store `i`.
 Part interior(const LaneState& lane, uint32_t i, uint64_t at, uint64_t bytes, uint64_t message) {
-  const link::Edges& edges = lane.direct_edges[i];
+  const link::Edges& edges = lane.host->direct_edges[i];
   const uint64_t begin = std::clamp<uint64_t>(edges.front, at, at + bytes) - at;
   const uint64_t end = std::clamp<uint64_t>(message - edges.back, at, at + bytes) - at;
   return {begin, std::max(begin, end)};
 }
 
-/// Folds a tile, and stores it also to the lane's first direct store, if there is one, except for its edges.
-void run_direct(const Arithmetic& how, const Instruction& op, Segment tile, unsigned char* to, LaneState& lane) {
-  const uint64_t bytes = tile.bytes, at = tile.at;
-  const Part direct = lane.direct_stores > 0 ? interior(lane, 0, at, bytes, op.bytes) : Part{};
-  const bool past = lane.direct_stores == 1 && op.direct.nontemporal;
-  const uint64_t ends[] = {direct.from, direct.up_to, bytes};
-  uint64_t done = 0;
-  for (const uint64_t end : ends) {
-    tile.bytes = end - done;
-    if (tile.bytes == 0) continue;
-    unsigned char* const slot = done == direct.from && end == direct.up_to ? lane.direct_to[0] + at + done : nullptr;
-    HostReduce::run({}, how, op, tile, to + done, slot, lane.operands, past);
-    for (uint32_t k = 0; k < op.sources; ++k) lane.operands[k] += tile.bytes;
-    done = end;
-  }
-}
-
 /// Copies a folded tile, which is in this core's cache, to the other direct stores.
 void copy_to_other_readers(const Instruction& op, uint64_t at, uint64_t bytes, const unsigned char* from,
                            const LaneState& lane) {
-  for (uint32_t i = 1; i < lane.direct_stores; ++i) {
+  for (uint32_t i = 1; i < lane.host->direct_stores; ++i) {
     const Part part = interior(lane, i, at, bytes, op.bytes);
-    copy_bytes(reinterpret_cast<std::byte*>(lane.direct_to[i] + at + part.from), nullptr,
+    copy_bytes(reinterpret_cast<std::byte*>(lane.host->direct_to[i] + at + part.from), nullptr,
                reinterpret_cast<const std::byte*>(from + part.from), part.up_to - part.from, false);
   }
 }
@@ -151,7 +135,7 @@ Outcome unreadable(RankState& rank, const LaneState& lane, const link::InLink& i
   return HostInterpreter::fail(rank, {FaultKind::Unreadable, in.peer, lane.lane, op.step, op.bytes, {}, error});
 }
 
-/// Moves all segments. With direct stores claimed, the result is also stored to `lane.direct_to`, and there is no slot.
+/// Moves all segments. With direct stores claimed, the result is also stored to HostLane::direct_to, without a slot.
 Outcome move_segments(RankState& rank, LaneState& lane, const Instruction& op, unsigned char* slot) {
   const Tables& tables = *lane.tables;
   for (uint32_t s = op.segments.begin; s < op.segments.end; ++s) {
@@ -159,9 +143,9 @@ Outcome move_segments(RankState& rank, LaneState& lane, const Instruction& op, u
     const bool elsewhere = set_operands(lane, op, segment, lane.operands);
     unsigned char* to = segment.to.base == Base::None ? nullptr : address(lane, segment.to);
     unsigned char* to_slot = slot == nullptr ? nullptr : slot + segment.at;
-    if (!elsewhere && lane.direct_stores == 0) {
+    if (!elsewhere && lane.host->direct_stores == 0) {
       HostReduce::run({}, rank.arithmetic, op, segment, to, to_slot, lane.operands);
-    } else if (!elsewhere && lane.direct_stores == 1) {
+    } else if (!elsewhere && lane.host->direct_stores == 1) {
       HostRemoteAccess::store_direct(rank.arithmetic, op, segment, to, lane);
     } else {
       const CmaResult result = HostRemoteAccess::run_tiled(rank.arithmetic, op, segment, to, to_slot,
@@ -190,7 +174,7 @@ Outcome copy_tile(RankState& rank, LaneState& lane, const Instruction& op) {
   lane.operands[0] = lane.arrivals[0].data + lane.tables->sources[segment.sources].offset;
   const int error = HostRemoteAccess::copy_next_tile(in, *rank.shared[static_cast<uint32_t>(segment.to.base)], op,
                                                      address(lane, segment.to), lane);
-  lane.copying = in.host->cooperative.phase != link::CooperativeReader::Phase::None;
+  lane.host->copying = in.host->cooperative.phase != link::CooperativeReader::Phase::None;
   if (error > 0) return unreadable(rank, lane, in, op, error);
   if (error == 0) return Outcome::Progress;
   lane.await = Await::Message;
@@ -240,7 +224,21 @@ Outcome HostRemoteAccess::move(const HostGroup&, RankState& rank, LaneState& lan
 
 void HostRemoteAccess::store_direct(const Arithmetic& how, const Instruction& op, const Segment& segment,
                                     unsigned char* to, LaneState& lane) {
-  run_direct(how, op, segment, to, lane);
+  const uint64_t bytes = segment.bytes, at = segment.at;
+  const Part direct = lane.host->direct_stores > 0 ? interior(lane, 0, at, bytes, op.bytes) : Part{};
+  const bool past = lane.host->direct_stores == 1 && op.direct.nontemporal;
+  const uint64_t ends[] = {direct.from, direct.up_to, bytes};
+  uint64_t done = 0;
+  Segment part = segment;
+  for (const uint64_t end : ends) {
+    part.bytes = end - done;
+    if (part.bytes == 0) continue;
+    unsigned char* const slot =
+        done == direct.from && end == direct.up_to ? lane.host->direct_to[0] + at + done : nullptr;
+    HostReduce::run({}, how, op, part, to + done, slot, lane.operands, past);
+    for (uint32_t k = 0; k < op.sources; ++k) lane.operands[k] += part.bytes;
+    done = end;
+  }
 }
 
 CmaResult HostRemoteAccess::run_tiled(const Arithmetic& how, const Instruction& op, const Segment& segment,
@@ -263,8 +261,8 @@ CmaResult HostRemoteAccess::run_tiled(const Arithmetic& how, const Instruction& 
       room += most;
     }
     tile.at = segment.at + done;
-    if (lane.direct_stores > 0) {
-      run_direct(how, op, tile, to, lane);
+    if (lane.host->direct_stores > 0) {
+      store_direct(how, op, tile, to, lane);
       copy_to_other_readers(op, tile.at, tile.bytes, to, lane);
     } else {
       HostReduce::run({}, how, op, tile, to, slot, lane.operands);

@@ -6,6 +6,7 @@
 //   direct stores        a fold is stored to the readers' destinations (link/cooperative_copy.hpp)
 #pragma once
 
+#include "exec/host/host_lane.hpp"
 #include "exec/state.hpp"
 
 namespace tutti::exec {
@@ -30,9 +31,12 @@ struct HostRemoteAccess {
   /// Moves the bytes of an instruction with `remote` bits.
   static Outcome move(const HostGroup&, RankState& rank, LaneState& lane, const Instruction& op, unsigned char* slot);
 
+  /// True if that has moved a part of the bytes only: the same instruction is to be run again.
+  static bool continues(const LaneState& lane) { return lane.host->copying; }
+
   // The parts, for tests.
 
-  /// As HostReduce::run, and stores the fold also to `lane.direct_to[0]`, except for its edges.
+  /// As HostReduce::run, and stores the fold also to HostLane::direct_to[0], if there is one, except for its edges.
   static void store_direct(const Arithmetic& how, const Instruction& op, const Segment& segment, unsigned char* to,
                            LaneState& lane);
   /// As HostReduce::run, tile by tile: for sources in other processes, and for several direct stores of the result.

@@ -42,8 +42,9 @@ std::vector<PeerAwait> awaits_of(const HostExecution& execution) {
   return all;
 }
 
-void describe(const Replica& replica, const LaneState& lane, Stall& stall) {
+void describe(const Replica& replica, uint32_t index, const LaneState& lane, Stall& stall) {
   const RankState& state = replica.state;
+  stall.replica = index;
   const Tables& tables = lane.round < state.full_rounds ? state.full : state.last;
   const Range ops = tables.lanes[lane.lane];
   stall.await = lane.await;
@@ -63,12 +64,12 @@ uint64_t new_stall_id() {
 }
 
 Stall stall_of(const HostExecution& execution) {
-  Stall stall{.all = awaits_of(execution)};
-  for (const auto& one : execution.replicas) {
-    const Replica& replica = *one;
+  Stall stall{.replicas = execution.program().width, .all = awaits_of(execution)};
+  for (uint32_t i = 0; i < stall.replicas; ++i) {
+    const Replica& replica = *execution.replicas[i];
     for (const LaneState& lane : replica.lanes) {
       if (is_done(replica, lane)) continue;
-      describe(replica, lane, stall);
+      describe(replica, i, lane, stall);
       if (lane.peer != kNoRank) return stall;  // it tells more than a lane that waits for another lane
     }
   }

@@ -10,13 +10,11 @@
 namespace tutti::exec {
 namespace {
 
-constexpr int kBurst = 64;  // instructions of one lane before the next lane's turn
-
 /// Prefetches for writing the lines that the lane writes next, while there is nothing else to do. Readers' cores hold
 /// these lines; fetching them one by one as they are written would take longer than a message.
 void warm(const Replica& replica, LaneState& lane) {
-  if (lane.warm == lane.round + 1) return;
-  lane.warm = lane.round + 1;
+  if (lane.host->warm == lane.round + 1) return;
+  lane.host->warm = lane.round + 1;
   constexpr uint64_t kLine = 64, kMost = MachineConstants::warm_slot;
   for (const Stage* stage : replica.stages()) {
     const unsigned char* slot = stage->base + stage->uses % stage->slots * stage->slot_bytes;
@@ -40,7 +38,7 @@ Turn step(Replica& replica, const HostExecution& execution, bool cooperates) {
   Turn turn{.done = true};
   for (LaneState& lane : replica.lanes) {
     Outcome outcome = Outcome::Progress;
-    for (int i = 0; i < kBurst && outcome == Outcome::Progress; ++i) {
+    for (int i = 0; i < MachineConstants::burst && outcome == Outcome::Progress; ++i) {
       outcome = HostInterpreter::try_step(HostGroup{}, replica.state, lane);
       turn.moved = turn.moved || outcome == Outcome::Progress;
     }

@@ -4,9 +4,6 @@
 #include <time.h>
 
 #include <algorithm>
-#include <cmath>
-#include <iterator>
-#include <utility>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -25,19 +22,9 @@ void pause() {
 
 }  // namespace
 
-Backoff backoff_for(const Cores& mine, const std::vector<Cores>& all, double quota) {
-  Cores all_cores;
-  size_t confined = 0;  // ranks that may run only on this rank's cores
-  for (const Cores& theirs : all) {
-    Cores joined;
-    std::set_union(all_cores.begin(), all_cores.end(), theirs.begin(), theirs.end(), std::back_inserter(joined));
-    all_cores = std::move(joined);
-    if (std::includes(mine.begin(), mine.end(), theirs.begin(), theirs.end())) ++confined;
-  }
-  const bool oversubscribed =
-      all.size() > all_cores.size() || static_cast<double>(all.size()) > std::ceil(quota) || confined > mine.size();
+Backoff backoff_for(bool shares_cores) {
   Backoff backoff;
-  if (oversubscribed) backoff.spins = 0;
+  if (shares_cores) backoff.spins = 0;
   return backoff;
 }
 

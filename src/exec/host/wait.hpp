@@ -2,11 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "base/deadline.hpp"
 #include "topo/constants.hpp"
-#include "topo/cores.hpp"
 
 namespace tutti::exec {
 
@@ -19,9 +17,8 @@ struct Backoff {
   double longest_nap = machine_constants().longest_nap;  ///< and at most
 };
 
-/// The backoff of a rank that may run on the cores `mine`. `all`: the cores of each thread of every rank of the host;
-/// `quota`: processor time of the host in cores.
-Backoff backoff_for(const Cores& mine, const std::vector<Cores>& all, double quota);
+/// `shares_cores`: the rank must share a core with others (topo/machine.hpp).
+Backoff backoff_for(bool shares_cores);
 
 /// One wait, since the last progress. The backoff must outlive it.
 class Waiter {

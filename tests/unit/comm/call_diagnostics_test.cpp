@@ -108,5 +108,29 @@ TEST(CallDiagnostics, ARefusedLinkWithoutAnotherReasonIsReported) {
   EXPECT_NE(status.text.find("rank 1 made no link"), std::string::npos) << status.text;
 }
 
+/// The error of a call that has waited for too long, in a program of `replicas` replicas.
+std::string timed_out_in(uint32_t replica, uint32_t replicas) {
+  const control::UniqueId id = control::create_unique_id();
+  std::unique_ptr<control::Endpoint> peer;
+  std::thread joining([&] { peer = control::Endpoint::join(id, 2, 1, "", soon()); });
+  const auto endpoint = control::Endpoint::join(id, 2, 0, "", soon());
+  joining.join();
+  const CallBoard board;
+  CallDiagnostics diagnostics(*endpoint, board);
+  diagnostics.begin(1, {.collective = Collective::Barrier});
+  exec::Stall stall{.await = exec::Await::Message, .peer = 1, .replica = replica, .replicas = replicas, .lane = 3};
+  stall.seconds = 1e9;
+  const Status status = diagnostics.stalled(stall);
+  EXPECT_EQ(status.code, Code::Timeout);
+  peer->leave(0, soon());
+  endpoint->leave(1, soon());
+  return status.text;
+}
+
+TEST(CallDiagnostics, ATimeOutOfAWideCallNamesTheReplica) {
+  EXPECT_NE(timed_out_in(2, 4).find("at replica 2 of 4, lane 3, step"), std::string::npos);
+  EXPECT_NE(timed_out_in(0, 1).find("at lane 3, step"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace tutti::comm

@@ -173,7 +173,8 @@ TEST(NoDeadlock, WhileAThreadOfARankMayStillMakeTheCall) {
     }
     LineResult late;
     std::thread other([&] {
-      std::this_thread::sleep_for(std::chrono::seconds(6));  // longer than it takes to find a deadlock
+      // Only time can show that nothing is reported: this is longer than it takes to find a deadlock.
+      std::this_thread::sleep_for(std::chrono::seconds(6));
       late = barrier(world);
     });
     const LineResult mine = barrier(pair);
@@ -186,7 +187,7 @@ TEST(NoDeadlock, WhileAThreadOfARankMayStillMakeTheCall) {
 TEST(NoDeadlock, WhileARankIsOnlySlow) {
   const test::ScopedEnv patient("TUTTI_TIMEOUT", "120");
   const auto report = with_pair(3, [](int rank, tuttiComm_t world, tuttiComm_t pair) {
-    if (rank == 2) std::this_thread::sleep_for(std::chrono::seconds(6));
+    if (rank == 2) std::this_thread::sleep_for(std::chrono::seconds(6));  // as above: only time can show it
     const LineResult first = barrier(world);
     return first.result != tuttiSuccess || rank == 2 ? first : barrier(pair);
   });

@@ -250,7 +250,8 @@ TEST(Dial, GivesUpAfterSomeSecondsOfRefusalsOnly) {
     port = port_of(taken.get());
   }
   auto listener = std::async(std::launch::async, [&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));  // a listener that starts late
+    // A listener that starts late: that dial() was refused before is an event in no other place than dial().
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
     const Fd late = listen_tcp(port);
     serve(late, {reset});
   });

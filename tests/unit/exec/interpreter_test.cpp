@@ -113,7 +113,7 @@ class BlockRanks {
       one.links = std::make_unique<Links>(*one.connector);
       for (uint32_t i = 0; i < kCount; ++i) one.in.push_back(value(r, i));
       const Geometry geometry{.count = kCount, .window = kCount / 9, .element_bytes = 4};
-      const auto traits = [&](Rank peer) { return pushes ? one.connector->traits(peer) : link::LinkTraits{}; };
+      const PeerTraits traits(static_cast<size_t>(ranks), pushes ? one.connector->traits(0) : link::LinkTraits{});
       const Arithmetic sum{.fold = fold_function(DType::U32, Op::Sum), .element_bytes = 4};
       one.execution = std::make_unique<HostExecution>(lower(plan, geometry, traits), 4, sum, *one.links);
       one.execution->own_stages();

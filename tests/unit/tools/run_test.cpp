@@ -52,11 +52,7 @@ TEST(Hosts, RankZerosAddressIsReachableFromTheOthers) {
 }
 
 TEST(Binding, GoesRoundTheCores) {
-  std::vector<cpu_set_t> cores(2);
-  for (int i = 0; i < 2; ++i) CPU_ZERO(&cores[static_cast<size_t>(i)]);
-  CPU_SET(0, &cores[0]);
-  CPU_SET(4, &cores[0]);
-  CPU_SET(1, &cores[1]);
+  const std::vector<Cores> cores = {{0, 4}, {1}};
   auto three = place_here(3);
   EXPECT_EQ(bind_ranks(three, Binding::Auto, cores), "ranks are not bound to cores: 3 ranks, 2 cores");
   EXPECT_FALSE(three[0].cpus);

@@ -24,6 +24,23 @@ TEST(Cores, InvalidListsAreRefused) {
   }
 }
 
+TEST(Cores, ConfineAThread) {
+  const Cores before = allowed_cores();
+  const Cores last = {before.back()};
+  run_on(affinity_mask(last));
+  EXPECT_EQ(allowed_cores(), last);
+  run_on(affinity_mask(before));
+  EXPECT_EQ(allowed_cores(), before);
+}
+
+TEST(Cores, BeyondAWordHaveTheirBits) {
+  const AffinityMask mask = affinity_mask({0, 63, 64, 1030});
+  ASSERT_EQ(mask.size(), 17u);
+  EXPECT_EQ(mask[0], 1UL << 63 | 1);
+  EXPECT_EQ(mask[1], 1UL);
+  EXPECT_EQ(mask[16], 1UL << 6);
+}
+
 TEST(Cores, AreAtLeastOneHere) { EXPECT_FALSE(allowed_cores().empty()); }
 
 }  // namespace

@@ -132,5 +132,26 @@ TEST(RanksPerCore, CountsTheQuotaOfTheControlGroup) {
   EXPECT_EQ(ranks_per_core({{}, {}}, 8), 2);  // nobody knows of a core
 }
 
+bool shares(const Cores& mine, const std::vector<Cores>& all, double quota = std::numeric_limits<double>::infinity()) {
+  return shares_cores(mine, all, quota);
+}
+
+TEST(SharesCores, NotWhereEachRankHasOne) {
+  EXPECT_FALSE(shares({0, 1}, {{0, 1}, {0, 1}}));
+  EXPECT_FALSE(shares({0}, {{0}, {1}})) << "each bound to its own";
+  EXPECT_FALSE(shares({0, 1}, {{0, 1}, {2, 3}, {4, 5}}));
+}
+
+TEST(SharesCores, WhereRanksOutnumberTheirCores) {
+  EXPECT_TRUE(shares({0, 1}, {{0, 1}, {0, 1}, {0, 1}}));
+  EXPECT_TRUE(shares({0}, {{0}, {0}, {1}, {2}})) << "two on one core, though others are free";
+  EXPECT_TRUE(shares({0, 1}, {{0, 1}, {0}, {1}}));
+}
+
+TEST(SharesCores, AQuotaCountsAsFewerCores) {
+  EXPECT_TRUE(shares({0, 1, 2, 3}, {{0, 1, 2, 3}, {0, 1, 2, 3}, {0, 1, 2, 3}}, 1.5));
+  EXPECT_FALSE(shares({0, 1, 2, 3}, {{0, 1, 2, 3}, {0, 1, 2, 3}}, 1.5));
+}
+
 }  // namespace
 }  // namespace tutti

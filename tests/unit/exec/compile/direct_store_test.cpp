@@ -13,9 +13,9 @@ constexpr uint64_t kBytes = 100;
 struct Sketch {
   WindowProgram program;
   Program whole;
-  link::LinkTraits traits{.out = {.address = true, .cooperative = true}, .in = {.address = true, .cooperative = true}};
-  TraitsOf traits_of = [this](Rank) { return traits; };
-  LinkTable links{whole, traits_of};
+  PeerTraits traits = PeerTraits(
+      8, {.out = {.address = true, .cooperative = true}, .in = {.address = true, .cooperative = true}});  // of 8 ranks
+  LinkTable links{whole, traits};
   Geometry geometry{.rules = {.direct_store_from = kBytes}};
 
   Sketch() { program.lanes.push_back({}); }
@@ -163,11 +163,11 @@ TEST(DirectStoreMarks, NothingShortOrOutOfReach) {
   sketch.mark();
   EXPECT_FALSE(sketch.stores(1) || sketch.offers(2));
   sketch.geometry.rules.direct_store_from = kBytes;
-  sketch.traits.in = {.mapped = true, .cooperative = true};
+  sketch.traits[1].in = {.mapped = true, .cooperative = true};
   EXPECT_FALSE(sketch.mark().offers(2));
   sketch.geometry.shared[1] = true;
   EXPECT_TRUE(sketch.mark().offers(2));
-  sketch.traits.in = {.mapped = true};
+  sketch.traits[1].in = {.mapped = true};
   EXPECT_FALSE(sketch.mark().offers(2));
 }
 

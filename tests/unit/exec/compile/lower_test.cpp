@@ -17,7 +17,7 @@ int64_t scratch_stores(Collective collective, const char* name, Rank ranks, Rank
   const plan::RankPlan plan = plan::generate(*plan::find_algorithm(collective, name), {collective, ranks}, me);
   const uint64_t count = 1 << 20;
   const Program program =
-      lower(plan, {.count = count, .window = count, .element_bytes = 4}, [](Rank) { return link::LinkTraits{}; });
+      lower(plan, {.count = count, .window = count, .element_bytes = 4}, PeerTraits(static_cast<size_t>(ranks)));
   const auto& segments = program.last.segments;
   return std::count_if(segments.begin(), segments.end(), [](const Segment& s) { return s.to.base == Base::Scratch; });
 }
@@ -36,7 +36,7 @@ TEST(LowerScratch, ThatIsReadAgainIsStored) {
   EXPECT_GT(scratch_stores(Collective::ReduceScatter, "recursive_doubling", 8, 4), 0);
 }
 
-Program all_reduce(const char* name, Rank ranks, Rank me, const TraitsOf& traits, uint32_t width = 1) {
+Program all_reduce(const char* name, Rank ranks, Rank me, const PeerTraits& traits, uint32_t width = 1) {
   const plan::RankPlan plan =
       plan::generate(*plan::find_algorithm(Collective::AllReduce, name), {Collective::AllReduce, ranks}, me);
   return lower(plan,
@@ -44,21 +44,40 @@ Program all_reduce(const char* name, Rank ranks, Rank me, const TraitsOf& traits
                traits);
 }
 
-TEST(Lower, AsksOnlyForTheTraitsOfPeersItHasLinksTo) {
-  std::set<Rank> asked;
-  const Program program = all_reduce("ring", 8, 3, [&](Rank peer) {
-    asked.insert(peer);
-    return link::LinkTraits{};
-  });
-  EXPECT_EQ(asked, (std::set<Rank>{2, 4}));
+/// Only these are asked what their links can do.
+TEST(PeersOf, APlanAreThoseThatItHasLinksTo) {
+  const auto plan_of = [](Rank me) {
+    return plan::generate(*plan::find_algorithm(Collective::AllReduce, "ring"), {Collective::AllReduce, 8}, me);
+  };
+  EXPECT_EQ(peers_of(plan_of(3), 0), (std::vector<Rank>{2, 4}));
+  EXPECT_EQ(peers_of(plan_of(3), 6), (std::vector<Rank>{0, 2})) << "the plan's rank 0 is rank 6";
+}
+
+TEST(PeersOf, APlanAreAllThatItsProgramHasLinksTo) {
+  for (const Collective collective : {Collective::AllReduce, Collective::ReduceScatter, Collective::Reduce}) {
+    for (const plan::Algorithm* algorithm : plan::algorithms_of(collective)) {
+      if (!algorithm->allows(plan::Shape{collective, 8})) continue;
+      for (Rank me = 0; me < 8; ++me) {
+        const auto plan = plan::generate(*algorithm, {collective, 8}, me);
+        const Program made = lower(plan, {.count = 100, .window = 100, .element_bytes = 4, .root = 5}, PeerTraits(8));
+        std::set<Rank> linked;
+        for (const LinkId& link : made.out_links) linked.insert(link.peer);
+        for (const LinkId& link : made.in_links) linked.insert(link.peer);
+        EXPECT_EQ(peers_of(plan, 5), std::vector<Rank>(linked.begin(), linked.end())) << algorithm->name;
+      }
+    }
+  }
+}
+
+TEST(Lower, NumbersTheLinksOfARing) {
+  const Program program = all_reduce("ring", 8, 3, PeerTraits(8));
   EXPECT_EQ(program.out_links.size(), 1u);
   EXPECT_EQ(program.out_links[0].peer, 4);
   EXPECT_EQ(program.in_links[0].peer, 2);
 }
 
 TEST(Lower, DecidesForEachReader) {  // of a message to two ranks, one reads it in place, the other gets a copy
-  const Program program =
-      all_reduce("two_shot", 3, 0, [](Rank peer) { return link::LinkTraits{.out = {.address = peer == 1}, .in = {}}; });
+  const Program program = all_reduce("two_shot", 3, 0, {{}, {.out = {.address = true}, .in = {}}, {}});
   int mixed = 0;
   for (const Instruction& op : program.full.ops) {
     if (op.outs.end - op.outs.begin < 2) continue;
@@ -76,8 +95,7 @@ TEST(Lower, DecidesForEachReader) {  // of a message to two ranks, one reads it 
 }
 
 TEST(Lower, PushesStraightToOneReaderAndCopiesForSeveral) {
-  const Program program =
-      all_reduce("two_shot", 3, 0, [](Rank) { return link::LinkTraits{.out = {.push_bytes = 1 << 20}, .in = {}}; });
+  const Program program = all_reduce("two_shot", 3, 0, PeerTraits(3, {.out = {.push_bytes = 1 << 20}, .in = {}}));
   int straight = 0, copied = 0;
   for (const Instruction& op : program.full.ops) {
     const uint32_t readers = op.outs.end - op.outs.begin;
@@ -95,12 +113,11 @@ TEST(Lower, PushesStraightToOneReaderAndCopiesForSeveral) {
 }
 
 TEST(Lower, RefusesAMessageThatIsTooLongToPush) {
-  EXPECT_THROW(all_reduce("ring", 3, 0, [](Rank) { return link::LinkTraits{.out = {.push_bytes = 1024}, .in = {}}; }),
-               Error);
+  EXPECT_THROW(all_reduce("ring", 3, 0, PeerTraits(3, {.out = {.push_bytes = 1024}, .in = {}})), Error);
 }
 
 TEST(Lower, IsNoWiderThanItHasRounds) {
-  const auto traits = [](Rank) { return link::LinkTraits{}; };
+  const PeerTraits traits(2);
   EXPECT_EQ(all_reduce("ring", 2, 0, traits, 3).width, 3u);
   EXPECT_EQ(all_reduce("ring", 2, 0, traits, 64).width, 4u);
 }

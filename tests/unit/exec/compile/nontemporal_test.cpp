@@ -21,7 +21,7 @@ Stores streamed(Collective collective, const char* name, Rank ranks, uint64_t zc
                           .nontemporal = stream,
                           .rules = {.address_from = zcopy_from}};
   const Program program =
-      lower(plan, geometry, [](Rank) { return link::LinkTraits{.out = {.address = true}, .in = {}}; });
+      lower(plan, geometry, PeerTraits(static_cast<size_t>(ranks), {.out = {.address = true}, .in = {}}));
   int64_t all = 0, past = 0;
   for (const Instruction& op : program.last.ops) {
     const auto begin = program.last.segments.begin() + op.segments.begin;

@@ -39,6 +39,7 @@ struct HostCooperativeCopy : testing::Test {
   link::CmaGate gate;
   link::Arrival arrival;
   const unsigned char* pointer = nullptr;
+  HostLane host_lane;
   LaneState lane;
   RankState reader;
 
@@ -47,6 +48,7 @@ struct HostCooperativeCopy : testing::Test {
     HostWire::publish_zcopy(out, 7, from.data(), kBytes);
     link::Header header;
     EXPECT_EQ(HostWire::poll(in, header, arrival), link::Poll::Ready);
+    lane.host = &host_lane;
     lane.arrivals = &arrival;
     lane.operands = &pointer;
     reader.in = &in;
@@ -183,12 +185,14 @@ TEST(HostDirectStore, LeavesTheEdgesToTheReader) {
       if (by_cma) arrival.where = link::Where::Cma, arrival.id = static_cast<uint64_t>(getpid());
       const unsigned char* pointers[2] = {reinterpret_cast<unsigned char*>(one.data()), arrival.data};
       const Ref sources[2] = {{Base::Input, 0}, {Base::Message, 0}};
+      HostLane host_lane;
       LaneState lane;
+      lane.host = &host_lane;
       lane.arrivals = &arrival;
       lane.operands = pointers;
-      lane.direct_stores = readers;
-      lane.direct_to[0] = target.data(), lane.direct_to[1] = other.data();
-      lane.direct_edges[0] = {1024, 128}, lane.direct_edges[1] = {0, 4096};
+      lane.host->direct_stores = readers;
+      lane.host->direct_to[0] = target.data(), lane.host->direct_to[1] = other.data();
+      lane.host->direct_edges[0] = {1024, 128}, lane.host->direct_edges[1] = {0, 4096};
       const Instruction op{.arrivals = {0, 1}, .bytes = kCount * 4, .sources = 2};
       const Arithmetic how{.fold = fold_function(DType::U32, tutti::Op::Sum), .element_bytes = 4};
       auto* const to = reinterpret_cast<unsigned char*>(sum.data());
@@ -208,8 +212,8 @@ TEST(HostDirectStore, LeavesTheEdgesToTheReader) {
         EXPECT_TRUE(
             std::all_of(at.begin() + static_cast<ptrdiff_t>(end), at.end(), [](unsigned char b) { return b == 0xee; }));
       };
-      expect_interior(target, lane.direct_edges[0]);
-      if (readers == 2) expect_interior(other, lane.direct_edges[1]);
+      expect_interior(target, lane.host->direct_edges[0]);
+      if (readers == 2) expect_interior(other, lane.host->direct_edges[1]);
     }
   }
 }
@@ -297,14 +301,16 @@ TEST(HostDirectStoreOutOfReach, IsTriedOnce) {
   const Tables tables{.outs = &only};
   RankState rank;
   rank.out = &out;
+  HostLane host_lane;
   LaneState lane;
+  lane.host = &host_lane;
   lane.tables = &tables;
   const Instruction op{.outs = {0, 1}, .bytes = kBytes, .remote = kStoresDirect};
   for (uint64_t message = 0; message < 3; ++message) {
     const auto shared = static_cast<uint64_t>(link::Route::Mapped);
     HostCooperativeWire::offer(in, link::tiles_of(kBytes), {.route = shared | link::kEarly, .region = 5});
     HostRemoteAccess::find_direct_stores(rank, lane, op);
-    EXPECT_EQ(lane.direct_stores, 0u);
+    EXPECT_EQ(lane.host->direct_stores, 0u);
     ++out.next, ++in.next;
   }
   EXPECT_EQ(mappings.asked, 1);
@@ -324,7 +330,9 @@ TEST(CmaTiles, HoldMoreMessagesThanTheUsualMemory) {
                         .id = static_cast<uint64_t>(getpid())});
   }
   std::vector<const unsigned char*> pointers(kMessages);
+  HostLane host_lane;
   LaneState lane;
+  lane.host = &host_lane;
   lane.arrivals = arrivals.data();
   lane.operands = pointers.data();
   std::vector<uint32_t> sum(kCount);

@@ -171,7 +171,7 @@ TEST(DirectStore, IsUsedIfTheAlgorithmSaysSo) {
         Wired connector(wires, me);
         const Geometry geometry{
             .count = 1000, .window = 1000, .element_bytes = 4, .rules = {.address_from = 0, .direct_store_from = 1}};
-        const auto traits = [&](Rank peer) { return connector.traits(peer); };
+        const PeerTraits traits(static_cast<size_t>(ranks), connector.traits(0));
         for (const Instruction& op : lower(plans_of(*algorithm, ranks)(me), geometry, traits).last.ops) {
           offered = offered || (op.remote & kOffersDestination) != 0;
           stored = stored || (op.remote & kStoresDirect) != 0;

@@ -1,0 +1,25 @@
+// The first half of lowering, which needs no sizes: which steps of a plan become one instruction.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plan/plan.hpp"
+
+namespace tutti::exec {
+
+/// One instruction before it is scaled: a step, and the send of its result if that is fused to it.
+struct Draft {
+  const plan::Step* step = nullptr;
+  const plan::Step* send = nullptr;
+  uint32_t index = 0;  ///< of the step, within its lane
+  bool store = false;  ///< the result is stored in local memory
+};
+
+/// Fuses the steps of every lane into drafts of instructions, by lane.
+std::vector<std::vector<Draft>> fuse(const plan::RankPlan& plan);
+
+/// Which blocks of the output are read again.
+std::vector<bool> output_read(const plan::RankPlan& plan);
+
+}  // namespace tutti::exec

@@ -1,0 +1,22 @@
+#include "exec/executor.hpp"
+
+#include "exec/host/idle_loop.hpp"
+
+namespace tutti::exec {
+
+void drain_one(std::span<Executor* const> executors, const Backoff& backoff) {
+  IdleLoop idle(backoff);
+  for (bool one_is_done = false; !one_is_done;) {
+    bool moved = false;
+    for (Executor* e : executors) {
+      if (!e->done()) moved = e->poll() || moved;
+      one_is_done = one_is_done || e->done();
+    }
+    moved ? idle.ended() : idle.turn(executors);
+  }
+  for (Executor* e : executors) {
+    if (e->done() && !e->status().ok()) e->abort();
+  }
+}
+
+}  // namespace tutti::exec

@@ -13,7 +13,7 @@ namespace tutti::control {
 namespace {
 
 constexpr double kGraceSeconds = 0.05;  // a death may be seen before the message that explains it
-constexpr double kHubSeconds = 0.4;     // for the rendezvous server to confirm a death that this host saw
+constexpr double kServerSeconds = 0.4;     // for the rendezvous server to confirm a death that this host saw
 
 }  // namespace
 
@@ -239,7 +239,7 @@ void ControlClient::on_process_died(const Member& member) {
   for (const Rank rank : dead) {
     if (channel_) channel_->send(pack(Report{rank}));
   }
-  control_.loop().at(Deadline::in(channel_ ? kHubSeconds : kGraceSeconds), [weak = weak_from_this(), member] {
+  control_.loop().at(Deadline::in(channel_ ? kServerSeconds : kGraceSeconds), [weak = weak_from_this(), member] {
     const auto self = weak.lock();
     if (!self || self->closed_) return;
     const std::vector<Rank> still = self->still_here(member);

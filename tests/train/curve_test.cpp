@@ -1,0 +1,72 @@
+// Every mode trains the same model: its loss at each step is that of one process with the whole batch.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <thread>
+
+#include "train/world.hpp"
+#include "tutti/train/trainer.hpp"
+
+namespace tutti::train {
+namespace {
+
+TrainOptions options_for(int ranks, DataParallelMode mode = DataParallelMode::Ddp) {
+  TrainOptions options;
+  options.model = {.layers = 4, .width = 32, .heads = 4, .length = 32};
+  options.batch = 8;
+  options.mesh.dp = ranks;
+  options.data_parallel.mode = mode;
+  options.data_parallel.first_bucket = 10 << 10;  // several buckets, although the model is small
+  options.data_parallel.bucket = 64 << 10;
+  return options;
+}
+
+/// The losses of 30 steps; the same on all ranks.
+std::vector<double> curve(const TrainOptions& options, int steps = 30) {
+  std::vector<std::vector<double>> losses(static_cast<size_t>(options.mesh.ranks()));
+  run_world(options.mesh.ranks(), [&](Communicator& comm) {
+    Trainer trainer(comm, options, sample_text());
+    for (int i = 0; i < steps; ++i) losses[static_cast<size_t>(comm.rank())].push_back(trainer.step().loss);
+  });
+  for (const auto& of_rank : losses) EXPECT_EQ(of_rank, losses[0]);
+  return losses[0];
+}
+
+const std::vector<double>& one_process() {
+  static const std::vector<double> losses = curve(options_for(1));
+  return losses;
+}
+
+void expect_same_curve(const std::vector<double>& losses) {
+  ASSERT_EQ(losses.size(), one_process().size());
+  for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i] / one_process()[i], 1, 1e-4) << "step " << i + 1;
+}
+
+TEST(Curve, LossFalls) {
+  EXPECT_NEAR(one_process().front(), std::log(256), 0.1);
+  EXPECT_LT(one_process().back(), 0.75 * one_process().front());
+}
+
+TEST(Curve, DdpIsOneProcess) {
+  for (const int ranks : {2, 4}) expect_same_curve(curve(options_for(ranks)));
+}
+
+TEST(Curve, ParameterServerIsOneProcess) {
+  for (const int ranks : {1, 2, 4}) expect_same_curve(curve(options_for(ranks, DataParallelMode::ParameterServer)));
+}
+
+TEST(Curve, AccumulationIsOneBatch) {
+  TrainOptions options = options_for(2);
+  options.micro_batches = 2;
+  expect_same_curve(curve(options));
+}
+
+TEST(Curve, ReproducibleDdpIsAccumulationBitForBit) {
+  TrainOptions two = options_for(2), one = options_for(1);
+  two.reproducible = one.reproducible = true;
+  one.micro_batches = 2;
+  EXPECT_EQ(curve(two), curve(one));
+}
+
+}  // namespace
+}  // namespace tutti::train

@@ -2,6 +2,10 @@
 include(CMakePackageConfigHelpers)
 install(TARGETS tutti EXPORT TuttiTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY include/tutti DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+if(TUTTI_BUILD_TRAIN)
+  install(TARGETS tutti_train EXPORT TuttiTrainTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(EXPORT TuttiTrainTargets NAMESPACE Tutti:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Tutti)
+endif()
 install(EXPORT TuttiTargets NAMESPACE Tutti:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Tutti)
 configure_package_config_file(cmake/TuttiConfig.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/TuttiConfig.cmake
                               INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Tutti)

@@ -87,10 +87,12 @@ int obey(std::vector<std::string> arguments) {
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("tutti ") + tuttiGetVersion());
   app.footer(
-      "Examples:\n  tutti perf all_reduce --np 4\n  tutti run -n 4 -- ./program\n  tutti info\n  tutti help perf\n");
+      "Examples:\n  tutti perf all_reduce --np 4\n  tutti run -n 4 -- ./program\n  tutti train -n 2\n  tutti info\n  "
+      "tutti help perf\n");
   tutti::tools::add_perf(app, whole, status);
   tutti::tools::add_run(app, program, status);
   tutti::tools::add_plan(app, status);
+  tutti::tools::add_train(app, whole, status);
   tutti::tools::add_info(app, status);
   tutti::tools::add_env(app, status);
   take_words_for_flags(app, arguments);

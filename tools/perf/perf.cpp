@@ -1,10 +1,10 @@
 // tutti perf: measures and checks a collective, with nccl-tests' flags, columns and definitions.
 #include <fmt/format.h>
-#include <limits.h>
-#include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -18,9 +18,7 @@
 #include "tools/perf/options.hpp"
 #include "tools/perf/ranks.hpp"
 #include "tools/perf/report.hpp"
-#include "tools/run/binding.hpp"
-#include "tools/run/hosts.hpp"
-#include "tools/run/job.hpp"
+#include "tools/run/self_job.hpp"
 #include "topo/cgroup.hpp"
 
 namespace tutti::tools {
@@ -193,7 +191,7 @@ uint64_t run_rank(Communicator& comm, const PerfOptions& options) {
 
 int run_here(const PerfOptions& options) {
   std::atomic<bool> all_right{true};
-  const bool went_well = run_ranks(options.threads, [&](Communicator& comm) {
+  const bool went_well = run_ranks("tutti perf", options.threads, [&](Communicator& comm) {
     if (run_rank(comm, options) != 0) all_right = false;
   });
   return went_well && all_right ? 0 : 1;
@@ -203,25 +201,7 @@ int run_here(const PerfOptions& options) {
 int run_processes(const Words& words, const std::vector<std::string>& arguments) {
   const int ranks = words.processes * words.options.threads;
   check_memory(rows_of(words.options, ranks), static_cast<uint64_t>(ranks), available_memory(), "this host");
-  char self[PATH_MAX] = {};
-  if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) {
-    throw_error(Code::SystemError, "this program's own file cannot be found: {}", std::strerror(errno));
-  }
-  Job job;
-  job.speaker = "tutti perf";
-  job.program = {self};
-  job.program.insert(job.program.end(), arguments.begin(), arguments.end());
-  job.program.emplace_back("--launched");
-  job.ranks = place_here(words.processes);
-  bind_ranks(job.ranks, words.options.threads > 1 ? Binding::None : Binding::Auto, usable_cores());
-  name_job(job);
-  job.prefix = false;
-  const auto threads = static_cast<uint64_t>(words.options.threads);
-  job.tasks = threads > 1 ? threads + 2 : 2;  // the main thread and the control thread
-  job.bytes = words.processes > 1 ? staging_bytes() : 0;
-  job.bytes_for = "staging memory (TUTTI_ARENA)";
-  job.feed_stdin = false;
-  return run_job(job);
+  return run_job(job_of_self("tutti perf", arguments, words.processes, words.options.threads));
 }
 
 void add_flags(CLI::App& command, Words& words) {

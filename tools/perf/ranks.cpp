@@ -17,19 +17,19 @@ namespace tutti::tools {
 namespace {
 
 /// "rank 1: …", unless the library's text begins so already.
-void tell(int rank, const std::string& text) {
+void tell(const char* speaker, int rank, const std::string& text) {
   const std::string prefix = fmt::format("rank {}: ", rank);
-  fmt::print(stderr, "tutti perf: {}{}\n", text.compare(0, prefix.size(), prefix) == 0 ? "" : prefix, text);
+  fmt::print(stderr, "{}: {}{}\n", speaker, text.compare(0, prefix.size(), prefix) == 0 ? "" : prefix, text);
 }
 
-bool run_one(Communicator& comm, const std::function<void(Communicator&)>& body) {
+bool run_one(const char* speaker, Communicator& comm, const std::function<void(Communicator&)>& body) {
   const int rank = comm.rank();
   try {
     body(comm);
     comm.close();
     return true;
   } catch (const std::exception& error) {
-    tell(rank, error.what());
+    tell(speaker, rank, error.what());
     if (!comm.empty()) tuttiCommAbort(comm.handle());
     return false;
   }
@@ -45,9 +45,9 @@ tuttiUniqueId agree_on_id(Communicator& processes) {
 
 }  // namespace
 
-bool run_ranks(int threads, const std::function<void(Communicator&)>& body) {
+bool run_ranks(const char* speaker, int threads, const std::function<void(Communicator&)>& body) {
   Communicator processes = Communicator::from_environment();
-  if (threads == 1) return run_one(processes, body);
+  if (threads == 1) return run_one(speaker, processes, body);
 
   const tuttiUniqueId id = agree_on_id(processes);
   const int first = processes.rank() * threads, ranks = processes.size() * threads;
@@ -57,9 +57,9 @@ bool run_ranks(int threads, const std::function<void(Communicator&)>& body) {
     workers.emplace_back([&, i] {
       try {
         Communicator comm(ranks, id, first + i);
-        failed += run_one(comm, body) ? 0 : 1;
+        failed += run_one(speaker, comm, body) ? 0 : 1;
       } catch (const std::exception& error) {
-        tell(first + i, error.what());
+        tell(speaker, first + i, error.what());
         ++failed;
       }
     });

@@ -12,8 +12,8 @@ namespace tutti::tools {
 
 /// Joins all ranks of the launch, `threads` of them in this process, and calls `body` for each on a thread of its own.
 /// Without a launcher the ranks are those threads. If one fails, its communicator is aborted so that the others end
-/// soon; errors are printed on stderr. True if none failed.
-bool run_ranks(int threads, const std::function<void(Communicator&)>& body);
+/// soon; errors are printed on stderr, after `speaker`. True if none failed.
+bool run_ranks(const char* speaker, int threads, const std::function<void(Communicator&)>& body);
 
 /// Where a rank runs.
 struct RankPlace {

@@ -1,0 +1,94 @@
+// Data parallelism: replicas of the model (or shards of its state) that train on different data.
+//
+// A strategy owns the memory of the parameters, their gradients and the optimizer, and communicates. The executor calls
+// its hooks around each unit's computation. It knows spans and layouts, not models, so any framework that has its
+// gradients in flat buffers can use it. One strategy a file in src/train/data_parallel/.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "tutti/train/adam.hpp"
+#include "tutti/train/collectives.hpp"
+#include "tutti/train/parameters.hpp"
+
+namespace tutti::train {
+
+enum class DataParallelMode : uint8_t { Ddp, ParameterServer };
+
+struct DataParallelOptions {
+  DataParallelMode mode = DataParallelMode::Ddp;
+  DType weights = DType::F32;             ///< f32 or bf16, also of the gradients; bf16 keeps an f32 master
+  DType communication = DType::F32;       ///< of gradients on the wire, at most as wide as `weights`: else that
+  size_t first_bucket = size_t{1} << 20;  ///< bytes. Small, so that communication starts early
+  size_t bucket = size_t{25} << 20;       ///< bytes of each later one
+};
+
+/// The ranks that take part. For models of a single process, absent communicators.
+struct ReplicaGroups {
+  Collectives& dense;    ///< Mesh::replicas
+  Collectives& experts;  ///< Mesh::expert_replicas
+  int tp_rank = 0;       ///< parameters that tensor-parallel ranks share count in the norm of rank 0 alone
+};
+
+enum class Pass : uint8_t { Forward, Backward };
+
+/// The order of calls in a step:
+///
+///     start_step
+///     for each micro-batch and unit, as the schedule says:
+///       parameters_needed → forward → parameters_done                                        (Pass::Forward)
+///       parameters_needed → backward_input → gradients_needed → backward_weight → gradients_ready → parameters_done
+///     finish_backward → square_sum → step
+///
+/// Gradients accumulate over the micro-batches of a step; gradients_ready says when the last has been added, and only
+/// then are they communicated (PyTorch's no_sync before). After finish_backward they are the average over replicas of
+/// the sum over micro-batches.
+class DataParallel {
+ public:
+  virtual ~DataParallel() = default;
+
+  /// Allocates for these units and sets their spans. `units` must outlast the strategy. Called once.
+  virtual void attach(std::span<UnitState> units) = 0;
+  /// Takes a unit's values: f32 on the host, all of layout->count().
+  virtual void load(size_t unit, std::span<const float> values) = 0;
+  /// The unit's current values (of the master), on the host. Collective where the state is sharded.
+  virtual void read(size_t unit, std::span<float> values) = 0;
+  /// After all load(): replica 0's parameters to all.
+  virtual void broadcast_parameters() = 0;
+
+  /// Gradients are zero, and nothing is under way.
+  virtual void start_step() = 0;
+  /// On return units[unit].weights holds the whole unit. May begin to fetch the unit that comes next in this pass.
+  virtual void parameters_needed(size_t /*unit*/, Pass /*pass*/) {}
+  virtual void parameters_done(size_t /*unit*/, Pass /*pass*/) {}
+  /// On return units[unit].gradients can be added to.
+  virtual void gradients_needed(size_t /*unit*/) {}
+  /// A micro-batch has been added; `last`: of this step.
+  virtual void gradients_ready(size_t unit, bool last) = 0;
+  /// On return all gradients that this rank will use are averaged. Units that were never ready count with what they
+  /// hold: zeros, if no micro-batch used them on this rank.
+  virtual void finish_backward() = 0;
+  /// Σ g² over all parameters of this rank's units, complete over replicas: the same on all. Tensor-parallel and
+  /// pipeline ranks add theirs.
+  virtual double square_sum() = 0;
+  /// The optimizer; afterwards all replicas have the new parameters.
+  virtual void step(const AdamStep& step) = 0;
+
+  /// Seconds of the current step's gradient communication: how long it ran, and how long the rank waited for it. The
+  /// difference was hidden behind the backward pass.
+  struct Overlap {
+    double busy = 0, waited = 0;
+  };
+  virtual Overlap overlap() const { return {}; }
+};
+
+/// Throws Error(InvalidArgument) for options that do not fit together.
+std::unique_ptr<DataParallel> make_data_parallel(const DataParallelOptions& options, Ledger& ledger,
+                                                 const ReplicaGroups& groups);
+
+/// Σ g² of `gradients`, the span of `layout`'s parameters; parameters that tensor-parallel ranks share count only on
+/// tp_rank 0.
+double square_sum(Device& device, const Layout& layout, Span gradients, int tp_rank);
+
+}  // namespace tutti::train

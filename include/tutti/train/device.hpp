@@ -1,0 +1,117 @@
+// The device that a rank computes on: memory and math. Nothing else of the training layer reads or writes tensor
+// memory, so another Device (cuBLAS and CUDA kernels) can stand here without a change elsewhere.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "tutti/tutti.hpp"
+
+namespace tutti::train {
+
+/// `count` elements of device memory that somebody else owns. Element types are f32 and bf16.
+struct Span {
+  void* data = nullptr;
+  size_t count = 0;
+  DType type = DType::F32;
+
+  size_t bytes() const { return count * size_of(type); }
+  bool empty() const { return count == 0; }
+  /// The elements [first, first + length).
+  Span part(size_t first, size_t length) const {
+    return {static_cast<char*>(data) + first * size_of(type), length, type};
+  }
+  /// For kernels that know only f32. The caller has checked the type.
+  float* f32() const { return static_cast<float*>(data); }
+};
+
+/// C (m×n) ← alpha · op(A) (m×k) · op(B) (k×n) + beta · C. Row-major; `ld` is the distance of two rows in elements.
+struct Gemm {
+  bool transpose_a = false, transpose_b = false;
+  size_t m = 0, n = 0, k = 0;
+  const float* a = nullptr;
+  size_t lda = 0;
+  const float* b = nullptr;
+  size_t ldb = 0;
+  float* c = nullptr;
+  size_t ldc = 0;
+  float alpha = 1, beta = 0;
+};
+
+/// One step of Adam (Kingma & Ba, ICLR 2015, algorithm 1) with decoupled weight decay.
+struct AdamStep {
+  float rate = 1e-3f, beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f, decay = 0;
+  float scale = 1;   ///< the gradients are multiplied by it first: averaging and clipping
+  int64_t step = 1;  ///< 1 is the first
+};
+
+/// The rows and columns of a matrix.
+struct Extent {
+  size_t rows = 0, columns = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  // ---- memory
+  /// Uninitialised memory. `shared`: collectives will use it, so peers should be able to map it. Throws
+  /// Error(OutOfMemory). Only the Ledger calls this.
+  virtual void* allocate(size_t bytes, bool shared) = 0;
+  virtual void release(void* data, size_t bytes, bool shared) noexcept = 0;
+  virtual void upload(void* to, const void* host, size_t bytes) = 0;
+  virtual void download(void* host, const void* from, size_t bytes) = 0;
+  virtual void copy(void* to, const void* from, size_t bytes) = 0;
+  virtual void zero(void* data, size_t bytes) = 0;
+  /// Calls made on `later` from now on see what this device has computed so far.
+  virtual void order_before(Stream& later) = 0;
+
+  // ---- vectors
+  /// to ← from, rounded to nearest even where `to` is bf16. Equal counts.
+  virtual void convert(Span to, Span from) = 0;
+  /// to ← to + from. Equal counts; types may differ.
+  virtual void add(Span to, Span from) = 0;
+  virtual void scale(Span data, float factor) = 0;
+  /// Summed in f64, in the order of the elements.
+  virtual double sum_of_squares(Span data) = 0;
+  /// Updates `master` (f32) and the moments from `gradients`, and stores the rounded master in `weights`. For f32
+  /// weights, `master` is the weights themselves.
+  virtual void adam(const AdamStep& step, Span weights, float* master, float* moment1, float* moment2,
+                    Span gradients) = 0;
+
+  // ---- the model's kernels, f32
+  virtual void gemm(const Gemm& gemm) = 0;
+  /// y[r] ← (x[r] − mean[r]) · rstd[r] · gain + bias, and keeps mean and rstd = 1/√(variance + 1e-5).
+  virtual void layer_norm(Extent extent, const float* x, const float* gain, const float* bias, float* y, float* mean,
+                          float* rstd) = 0;
+  /// dx ← dx + the gradient by x.
+  virtual void layer_norm_backward_input(Extent extent, const float* dy, const float* x, const float* gain,
+                                         const float* mean, const float* rstd, float* dx) = 0;
+  /// d_gain and d_bias are added to.
+  virtual void layer_norm_backward_weight(Extent extent, const float* dy, const float* x, const float* mean,
+                                          const float* rstd, float* d_gain, float* d_bias) = 0;
+  /// GELU, tanh form: y ← x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))).
+  virtual void gelu(size_t count, const float* x, float* y) = 0;
+  /// dx ← dy · gelu'(x). dx may be dy.
+  virtual void gelu_backward(size_t count, const float* x, const float* dy, float* dx) = 0;
+  /// y[r] ← y[r] + bias.
+  virtual void add_bias(Extent extent, float* y, const float* bias) = 0;
+  /// sums ← sums + the sum of dy's rows.
+  virtual void add_rows(Extent extent, const float* dy, float* sums) = 0;
+  /// Row r of `scores` (rows × rows) ← softmax of its first r + 1 elements, times `factor`; zero beyond.
+  virtual void causal_softmax(size_t rows, float factor, float* scores) = 0;
+  /// d_scores ← factor · p · (d_scores − Σ d_scores · p), by rows.
+  virtual void softmax_backward(Extent extent, float factor, const float* p, float* d_scores) = 0;
+  /// y[r] ← table[index[r]]; with `accumulate`, added.
+  virtual void embed(Extent extent, const int32_t* index, const float* table, float* y, bool accumulate) = 0;
+  /// d_table[index[r]] ← … + dy[r].
+  virtual void embed_backward(Extent extent, const int32_t* index, const float* dy, float* d_table) = 0;
+  /// Returns Σ_r −log softmax(logits[r])[target[r]] and replaces the logits by `factor` times their gradient.
+  virtual double cross_entropy(Extent extent, const int32_t* target, float factor, float* logits) = 0;
+};
+
+/// The host: OpenBLAS, one thread a rank.
+std::unique_ptr<Device> make_host_device();
+
+}  // namespace tutti::train

@@ -1,0 +1,83 @@
+// The trainer: puts mesh, model, data parallelism, executor and data together. All ranks of a world make one, with the
+// same options, and call step().
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tutti/train/data.hpp"
+#include "tutti/train/executor.hpp"
+#include "tutti/train/gpt.hpp"
+#include "tutti/train/mesh.hpp"
+
+namespace tutti::train {
+
+struct TrainOptions {
+  GptConfig model;
+  MeshShape mesh;
+  DataParallelOptions data_parallel;
+  bool sequence_parallel = false;
+  size_t batch = 8;           ///< sequences of a step, over all ranks and micro-batches
+  size_t micro_batches = 1;   ///< into which each rank divides its part of the batch
+  uint64_t seed = 1;          ///< of the initial parameters and the order of the data
+  AdamStep adam;              ///< rate: after the warm-up
+  int64_t warmup = 10;        ///< steps over which the rate rises linearly
+  double clip = 1;            ///< the gradients' global norm is at most that; 0: not clipped
+  bool reproducible = false;  ///< see Executor; set TUTTI_REPRODUCIBLE too, for more than two ranks
+};
+
+/// One step, as rank 0 would print it. The same on all ranks, but for times.
+struct StepReport {
+  int64_t step = 0;          ///< 1 is the first
+  double loss = 0;           ///< mean over the global batch, nats a token, before the step
+  double gradient_norm = 0;  ///< before clipping
+  double seconds = 0;
+  double waiting = 0;  ///< seconds in which this rank waited for communication
+  double busy = 0;     ///< seconds in which gradient communication ran …
+  double exposed = 0;  ///< … and for which the rank waited: the rest was hidden behind the backward pass
+  double hidden() const { return busy > exposed ? busy - exposed : 0; }
+  size_t tokens = 0;  ///< of the global batch
+};
+
+class Trainer {
+ public:
+  /// Throws Error(InvalidArgument) if the options do not fit together or the world, Error(Mismatch) if ranks differ.
+  Trainer(Communicator& world, const TrainOptions& options, Corpus corpus);
+  ~Trainer();
+
+  StepReport step();
+
+  Mesh& mesh() { return mesh_; }
+  Ledger& ledger() { return ledger_; }
+  Counters& counters() { return counters_; }
+  DataParallel& data_parallel() { return *data_parallel_; }
+  Executor& executor() { return *executor_; }
+  const Model& units() const { return units_; }
+  size_t parameters() const;  ///< of this rank's units
+
+ private:
+  struct Batch;  // the device memory of a micro-batch
+  void make_batches();
+  void load_batches();
+  double mean_loss();
+  double gradient_norm();
+
+  TrainOptions options_;
+  Corpus corpus_;
+  Counters counters_;
+  std::unique_ptr<Device> device_;
+  Ledger ledger_;
+  Mesh mesh_;
+  ParallelContext parallel_;
+  Model units_;
+  std::vector<UnitState> states_;
+  std::unique_ptr<DataParallel> data_parallel_;
+  std::unique_ptr<Boundary> boundary_;
+  std::unique_ptr<Executor> executor_;
+  std::vector<Batch> batches_;
+  std::vector<MicroBatch> views_;
+  int64_t done_ = 0;  // steps
+};
+
+}  // namespace tutti::train

@@ -1,0 +1,105 @@
+#include "tutti/train/mesh.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+#include <vector>
+
+namespace tutti::train {
+namespace {
+
+constexpr size_t kHostBytes = 64;
+
+struct Axis {
+  const char* name;
+  int ranks;
+};
+
+std::vector<Axis> axes_of(const MeshShape& s) {
+  return {{"dp", s.dp}, {"pp", s.pp}, {"cp", s.cp}, {"ep", s.ep}, {"tp", s.tp}};
+}
+
+std::string product(const std::vector<Axis>& axes) {
+  std::string text;
+  for (const Axis& axis : axes) text += fmt::format("{}{} {}", text.empty() ? "" : " x ", axis.name, axis.ranks);
+  return text;
+}
+
+std::string divisors(int n) {
+  std::string text;
+  for (int d = 1; d <= n; ++d) {
+    if (n % d == 0) text += fmt::format("{}{}", text.empty() ? "" : ", ", d);
+  }
+  return text;
+}
+
+/// The ranks whose coordinates are equal but for those left out of `colour`.
+Collectives split(Communicator& world, int colour, int key, int size, Counters& counters) {
+  if (size == 1) return {};
+  return {world.split(colour, key), counters};
+}
+
+}  // namespace
+
+std::string objection(const MeshShape& shape, int ranks) {
+  const std::vector<Axis> axes = axes_of(shape);
+  for (const Axis& axis : axes) {
+    if (axis.ranks < 1)
+      return fmt::format("{} is {}: each axis of the mesh has at least 1 rank", axis.name, axis.ranks);
+  }
+  if (shape.ranks() == ranks) return "";
+  std::string text = fmt::format("the mesh {} has {} ranks, but there are {}", product(axes), shape.ranks(), ranks);
+  const int others = shape.ranks() / shape.dp;  // than data parallelism, which takes what is left
+  if (ranks % others == 0) return text + fmt::format(": with dp {} it fits", ranks / others);
+  return text + fmt::format(": pp x cp x ep x tp is {}, which does not divide {}; what does: {}", others, ranks,
+                            divisors(ranks));
+}
+
+Mesh::Mesh(Communicator& world, const MeshShape& shape, Counters& counters) : shape_(shape) {
+  const std::string wrong = objection(shape, world.size());
+  if (!wrong.empty()) throw Error(Code::InvalidArgument, fmt::format("rank {}: {}", world.rank(), wrong));
+  const int rank = world.rank();
+  int rest = rank;
+  const auto next = [&rest](int size) { return std::exchange(rest, rest / size) % size; };
+  at_.tp = next(shape.tp);
+  at_.cp = next(shape.cp);
+  at_.ep = next(shape.ep);
+  at_.pp = next(shape.pp);
+  at_.dp = rest;
+  // How far apart, in ranks, neighbours of an axis are.
+  const int cp_step = shape.tp, ep_step = cp_step * shape.cp, pp_step = ep_step * shape.ep,
+            dp_step = pp_step * shape.pp;
+  const auto along = [&](int size, int without) { return split(world, rank - without, rank, size, counters); };
+  world_ = split(world, 0, rank, world.size(), counters);
+  tp_ = along(shape.tp, at_.tp);
+  cp_ = along(shape.cp, at_.cp * cp_step);
+  ep_ = along(shape.ep, at_.ep * ep_step);
+  pp_ = along(shape.pp, at_.pp * pp_step);
+  dp_ = along(shape.dp, at_.dp * dp_step);
+  replicas_ = along(shape.dp * shape.ep * shape.cp, at_.dp * dp_step + at_.ep * ep_step + at_.cp * cp_step);
+  expert_replicas_ = along(shape.dp * shape.cp, at_.dp * dp_step + at_.cp * cp_step);
+  warn_of_hosts(world);
+}
+
+void Mesh::warn_of_hosts(Communicator& world) {
+  if (shape_.tp == 1) return;
+  std::vector<char> mine(kHostBytes), all(kHostBytes * static_cast<size_t>(world.size()));
+  gethostname(mine.data(), mine.size() - 1);
+  world.all_gather(mine, all);
+  const auto host = [&](int rank) { return std::string_view(all.data() + static_cast<size_t>(rank) * kHostBytes); };
+  for (int first = 0; first < world.size(); first += shape_.tp) {
+    for (int rank = first + 1; rank < first + shape_.tp; ++rank) {
+      if (host(rank) == host(first)) continue;
+      warning_ = fmt::format(
+          "tensor parallelism crosses hosts: ranks {} ({}) and {} ({}) exchange activations several times a layer; "
+          "choose a tp that divides the ranks of one host",
+          first, host(first), rank, host(rank));
+      return;
+    }
+  }
+}
+
+}  // namespace tutti::train

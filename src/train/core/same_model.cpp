@@ -1,0 +1,65 @@
+// All ranks must train the same model: a difference would end in a mismatch, or worse in a wrong sum, much later.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <sstream>
+
+#include "tutti/train/collectives.hpp"
+#include "tutti/train/parameters.hpp"
+
+namespace tutti::train {
+namespace {
+
+constexpr size_t kTextBytes = 400;
+
+std::string describe(std::span<const UnitState> units, DType type, const std::string& also) {
+  std::string text = also + "\n";
+  for (const UnitState& unit : units) {
+    for (const Parameter& p : unit.layout->parameters()) {
+      text += fmt::format("{} [{}] {}\n", p.name, fmt::join(p.shape, ", "), name_of(type));
+    }
+  }
+  return text;
+}
+
+/// Where `mine` first differs from rank 0's `theirs`; "" if nowhere.
+std::string first_difference(const std::string& mine, const std::string& theirs) {
+  std::istringstream here(mine), there(theirs);
+  while (true) {
+    std::string a, b;
+    const bool more_here = static_cast<bool>(std::getline(here, a));
+    const bool more_there = static_cast<bool>(std::getline(there, b));
+    if (!more_here && !more_there) return "";
+    if (a == b) continue;
+    return fmt::format("has {} where rank 0 has {}", more_here ? a : "no more parameters",
+                       more_there ? b : "no more parameters");
+  }
+}
+
+}  // namespace
+
+void check_same_model(Collectives& comm, std::span<const UnitState> units, DType type, const std::string& also) {
+  if (comm.absent()) return;
+  const std::string mine = describe(units, type, also);
+  uint64_t length = mine.size();
+  comm.communicator().broadcast(length, 0);
+  std::string theirs = mine;
+  theirs.resize(length);
+  comm.communicator().broadcast(theirs, 0);
+  std::array<char, kTextBytes> difference{};
+  const std::string text = first_difference(mine, theirs);
+  text.copy(difference.data(), difference.size() - 1);
+  std::vector<char> all(kTextBytes * static_cast<size_t>(comm.size()));
+  comm.communicator().all_gather(difference, all);
+  for (size_t rank = 0; rank < static_cast<size_t>(comm.size()); ++rank) {
+    const char* const found = all.data() + rank * kTextBytes;
+    if (*found == '\0') continue;
+    throw Error(Code::Mismatch, fmt::format("the ranks' models differ: rank {} {}; start all ranks with the same "
+                                            "options and text",
+                                            rank, found));
+  }
+}
+
+}  // namespace tutti::train

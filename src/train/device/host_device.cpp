@@ -1,0 +1,141 @@
+// The host as a device: memory, vectors, and OpenBLAS.
+#include <cblas.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+#include <new>
+#include <unordered_map>
+#include <vector>
+
+#include "train/device/host_kernels.hpp"
+
+namespace tutti::train {
+namespace {
+
+float widen(BFloat16 value) {
+  const uint32_t bits = uint32_t{value.bits} << 16;
+  float wide = 0;
+  std::memcpy(&wide, &bits, sizeof wide);
+  return wide;
+}
+
+/// To nearest, ties to even.
+BFloat16 narrow(float value) {
+  uint32_t bits = 0;
+  std::memcpy(&bits, &value, sizeof bits);
+  if (std::isnan(value)) return {static_cast<uint16_t>((bits >> 16) | 0x40)};
+  return {static_cast<uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16)};
+}
+
+float load(const float* data, size_t i) { return data[i]; }
+float load(const BFloat16* data, size_t i) { return widen(data[i]); }
+void store(float* data, size_t i, float value) { data[i] = value; }
+void store(BFloat16* data, size_t i, float value) { data[i] = narrow(value); }
+
+/// Calls `function` with the span's pointer, typed.
+template <class Function>
+auto typed(Span span, Function function) {
+  if (span.type == DType::F32) return function(static_cast<float*>(span.data));
+  if (span.type == DType::BF16) return function(static_cast<BFloat16*>(span.data));
+  throw Error(Code::InvalidArgument,
+              fmt::format("the training layer computes in f32 and bf16, not {}", name_of(span.type)));
+}
+
+class HostDevice final : public HostKernels {
+ public:
+  HostDevice() { openblas_set_num_threads(1); }
+  ~HostDevice() override {
+    for (auto& [bytes, blocks] : free_) {
+      for (void* block : blocks) std::free(block);
+    }
+    for (auto& [bytes, blocks] : free_shared_) {
+      for (void* block : blocks) tuttiMemFree(block);
+    }
+  }
+
+  // Blocks are kept for the next request of the same size: a step makes the same requests as the step before, and
+  // fresh pages would cost a fault each.
+  void* allocate(size_t bytes, bool shared) override {
+    std::vector<void*>& blocks = (shared ? free_shared_ : free_)[bytes];
+    if (!blocks.empty()) {
+      void* const block = blocks.back();
+      blocks.pop_back();
+      return block;
+    }
+    void* made = nullptr;
+    if (shared) {
+      check(tuttiMemAlloc(&made, bytes));
+    } else {
+      made = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
+    }
+    if (made == nullptr) throw Error(Code::OutOfMemory, fmt::format("{} bytes for the model cannot be had", bytes));
+    return made;
+  }
+  void release(void* data, size_t bytes, bool shared) noexcept override {
+    (shared ? free_shared_ : free_)[bytes].push_back(data);
+  }
+  void upload(void* to, const void* host, size_t bytes) override { std::memcpy(to, host, bytes); }
+  void download(void* host, const void* from, size_t bytes) override { std::memcpy(host, from, bytes); }
+  void copy(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
+  void zero(void* data, size_t bytes) override { std::memset(data, 0, bytes); }
+  void order_before(Stream&) override {}  // what the host computes is done when the call returns
+
+  void convert(Span to, Span from) override {
+    typed(to, [&](auto* out) {
+      typed(from, [&](const auto* in) {
+        for (size_t i = 0; i < to.count; ++i) store(out, i, load(in, i));
+      });
+    });
+  }
+  void add(Span to, Span from) override {
+    typed(to, [&](auto* out) {
+      typed(from, [&](const auto* in) {
+        for (size_t i = 0; i < to.count; ++i) store(out, i, load(out, i) + load(in, i));
+      });
+    });
+  }
+  void scale(Span data, float factor) override {
+    typed(data, [&](auto* out) {
+      for (size_t i = 0; i < data.count; ++i) store(out, i, load(out, i) * factor);
+    });
+  }
+  double sum_of_squares(Span data) override {
+    return typed(data, [&](const auto* in) {
+      double sum = 0;
+      for (size_t i = 0; i < data.count; ++i) sum += double{load(in, i)} * double{load(in, i)};
+      return sum;
+    });
+  }
+  void adam(const AdamStep& s, Span weights, float* master, float* moment1, float* moment2, Span gradients) override {
+    const auto steps = static_cast<double>(s.step);
+    const auto unbias1 = static_cast<float>(1 / (1 - std::pow(double{s.beta1}, steps)));
+    const auto unbias2 = static_cast<float>(1 / (1 - std::pow(double{s.beta2}, steps)));
+    typed(gradients, [&](const auto* gradient) {
+      for (size_t i = 0; i < weights.count; ++i) {
+        const float g = load(gradient, i) * s.scale;
+        moment1[i] = s.beta1 * moment1[i] + (1 - s.beta1) * g;
+        moment2[i] = s.beta2 * moment2[i] + (1 - s.beta2) * g * g;
+        const float update = moment1[i] * unbias1 / (std::sqrt(moment2[i] * unbias2) + s.epsilon);
+        master[i] -= s.rate * (update + s.decay * master[i]);
+      }
+    });
+    if (weights.data != master) convert(weights, {master, weights.count, DType::F32});
+  }
+
+  void gemm(const Gemm& g) override {
+    const auto flag = [](bool transpose) { return transpose ? CblasTrans : CblasNoTrans; };
+    const auto small = [](size_t value) { return static_cast<blasint>(value); };
+    cblas_sgemm(CblasRowMajor, flag(g.transpose_a), flag(g.transpose_b), small(g.m), small(g.n), small(g.k), g.alpha,
+                g.a, small(g.lda), g.b, small(g.ldb), g.beta, g.c, small(g.ldc));
+  }
+
+ private:
+  std::unordered_map<size_t, std::vector<void*>> free_, free_shared_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_host_device() { return std::make_unique<HostDevice>(); }
+
+}  // namespace tutti::train

@@ -1,0 +1,126 @@
+#include "tutti/train/executor.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <map>
+#include <utility>
+
+namespace tutti::train {
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+}  // namespace
+
+const char* name_of(Action::What what) {
+  constexpr const char* kNames[] = {"forward", "backward", "backward_input", "backward_weight"};
+  return kNames[static_cast<size_t>(what)];
+}
+
+Schedule one_stage_schedule(int micro_batches) {
+  Schedule schedule;
+  for (int i = 0; i < micro_batches; ++i) {
+    schedule.push_back({Action::What::Forward, 0, i});
+    schedule.push_back({Action::What::Backward, 0, i});
+  }
+  return schedule;
+}
+
+struct Executor::InFlight {
+  std::vector<std::unique_ptr<Record>> records;  // [unit of the chunk]
+};
+
+Executor::Executor(const Parts& parts, std::vector<Chunk> chunks, bool isolate)
+    : parts_(parts), chunks_(std::move(chunks)), isolate_(isolate) {}
+
+void Executor::run(const Schedule& schedule, std::span<const MicroBatch> batches) {
+  micro_batches_left_.assign(parts_.units.size(), static_cast<int>(batches.size()));
+  std::map<std::pair<int, int>, InFlight> in_flight;  // by chunk and micro-batch
+  for (const Action& action : schedule) {
+    const double start = observer ? now() : 0;
+    const MicroBatch& batch = batches[static_cast<size_t>(action.micro_batch)];
+    const std::pair key(action.chunk, action.micro_batch);
+    InFlight& flight = in_flight[key];
+    switch (action.what) {
+      case Action::What::Forward:
+        forward(action, batch, flight);
+        break;
+      case Action::What::Backward:
+        backward(action, batch, flight, true, true);
+        in_flight.erase(key);
+        break;
+      case Action::What::BackwardInput:
+        backward(action, batch, flight, true, false);
+        break;
+      case Action::What::BackwardWeight:
+        backward(action, batch, flight, false, true);
+        in_flight.erase(key);
+        break;
+    }
+    if (observer) observer(action, start, now());
+  }
+  parts_.boundary.finish();
+  parts_.data_parallel.finish_backward();
+}
+
+void Executor::forward(const Action& action, const MicroBatch& batch, InFlight& flight) {
+  const Chunk& chunk = chunks_[static_cast<size_t>(action.chunk)];
+  Tensor x = parts_.boundary.receive_forward(action, input_count(chunk, batch));
+  for (size_t unit = chunk.first; unit < chunk.last; ++unit) {
+    parts_.data_parallel.parameters_needed(unit, Pass::Forward);
+    Buffer copy;
+    const Call call{parts_.ledger, batch, weights_of(unit, copy)};
+    x = parts_.units[unit]->forward(call, x, flight.records.emplace_back());
+    parts_.data_parallel.parameters_done(unit, Pass::Forward);
+  }
+  parts_.boundary.send_forward(action, x);
+}
+
+void Executor::backward(const Action& action, const MicroBatch& batch, InFlight& flight, bool input, bool weight) {
+  const Chunk& chunk = chunks_[static_cast<size_t>(action.chunk)];
+  Tensor dy;
+  if (input)
+    dy = parts_.boundary.receive_backward(action, parts_.units[chunk.last - 1]->output_count(batch.tokens_count()));
+  for (size_t unit = chunk.last; unit-- > chunk.first;) {
+    std::unique_ptr<Record>& record = flight.records.at(unit - chunk.first);
+    parts_.data_parallel.parameters_needed(unit, Pass::Backward);
+    Buffer copy;
+    const Call call{parts_.ledger, batch, weights_of(unit, copy)};
+    if (input) dy = parts_.units[unit]->backward_input(call, *record, dy);
+    if (weight) {
+      weight_gradients(unit, call, *record);
+      record.reset();
+    }
+    parts_.data_parallel.parameters_done(unit, Pass::Backward);
+  }
+  if (input) parts_.boundary.send_backward(action, dy);
+}
+
+void Executor::weight_gradients(size_t unit, const Call& call, Record& record) {
+  parts_.data_parallel.gradients_needed(unit);
+  const Span gradients = parts_.states[unit].gradients;
+  if (gradients.type == DType::F32 && !isolate_) {
+    parts_.units[unit]->backward_weight(call, record, gradients.f32());
+  } else {
+    Buffer alone = parts_.ledger.allocate(Kind::Buffers, gradients.count);
+    call.device().zero(alone.f32(), alone.bytes());
+    parts_.units[unit]->backward_weight(call, record, alone.f32());
+    call.device().add(gradients, alone.span());
+  }
+  parts_.data_parallel.gradients_ready(unit, --micro_batches_left_[unit] == 0);
+}
+
+const float* Executor::weights_of(size_t unit, Buffer& copy) {
+  const Span weights = parts_.states[unit].weights;
+  if (weights.type == DType::F32) return weights.f32();
+  copy = parts_.ledger.allocate(Kind::Buffers, weights.count);
+  parts_.ledger.device().convert(copy.span(), weights);
+  return copy.f32();
+}
+
+size_t Executor::input_count(const Chunk& chunk, const MicroBatch& batch) const {
+  return parts_.units[chunk.first]->input_count(batch.tokens_count());
+}
+
+}  // namespace tutti::train

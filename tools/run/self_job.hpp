@@ -1,0 +1,15 @@
+// This program as a job of its own: how commands start their ranks.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/run/job.hpp"
+
+namespace tutti::tools {
+
+/// A job that runs this program again as `processes` ranks on this host, with `arguments` and --launched: named, bound
+/// to processors unless a rank has several `threads`, without stdin and without prefixes. Throws Error(SystemError).
+Job job_of_self(const std::string& speaker, const std::vector<std::string>& arguments, int processes, int threads);
+
+}  // namespace tutti::tools

@@ -1,0 +1,104 @@
+#include "tools/train/progress.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <numbers>
+
+#include "base/format.hpp"
+#include "tools/train/curve.hpp"
+
+namespace tutti::tools {
+namespace {
+
+constexpr int kMostLines = 50;
+constexpr double kMiB = 1 << 20;
+
+double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
+
+}  // namespace
+
+Progress::File Progress::open(const char* flag, const std::string& path) {
+  if (path.empty()) return nullptr;
+  File file(std::fopen(path.c_str(), "we"));
+  if (file == nullptr) throw_error(Code::SystemError, "{} {}: {}", flag, path, std::strerror(errno));
+  return file;
+}
+
+Progress::Progress(const ProgressOptions& options, bool speaks, int steps) : speaks_(speaks), steps_(steps) {
+  if (!speaks) return;
+  svg_ = open("--svg", options.svg);
+  json_ = open("--json", options.json);
+}
+
+void Progress::begin(train::Trainer& trainer, int ranks) {
+  if (!speaks_) return;
+  const train::MeshShape& mesh = trainer.mesh().shape();
+  title_ = fmt::format("{} parameters a rank, {} rank{}: dp {}, pp {}, cp {}, ep {}, tp {}", trainer.parameters(),
+                       ranks, ranks == 1 ? "" : "s", mesh.dp, mesh.pp, mesh.cp, mesh.ep, mesh.tp);
+  fmt::print("# {}\n", title_);
+  if (!trainer.mesh().warning().empty()) fmt::print(stderr, "tutti train: warning: {}\n", trainer.mesh().warning());
+  fmt::print("#  step      loss  bits/byte    norm   tokens/s  waiting  hidden\n");
+}
+
+void Progress::step(const train::StepReport& report) {
+  if (!speaks_) return;
+  const double bits = report.loss / std::numbers::ln2;
+  const double rate = static_cast<double>(report.tokens) / report.seconds;
+  bits_.push_back(bits);
+  seconds_ += report.seconds;
+  waiting_ += report.waiting;
+  busy_ += report.busy;
+  hidden_ += report.hidden();
+  tokens_ += report.tokens;
+  const int stride = (steps_ + kMostLines - 1) / kMostLines;
+  if (report.step == 1 || report.step == steps_ || report.step % stride == 0) {
+    fmt::print("{:7} {:9.5f} {:10.4f} {:7.3f} {:10.0f} {:7.1f}% {:6.1f}%\n", report.step, report.loss, bits,
+               report.gradient_norm, rate, percent(report.waiting, report.seconds),
+               percent(report.hidden(), report.busy));
+    std::fflush(stdout);
+  }
+  if (json_ == nullptr) return;
+  const nlohmann::json line{{"step", report.step},         {"loss", report.loss},
+                            {"bits_per_byte", bits},       {"gradient_norm", report.gradient_norm},
+                            {"seconds", report.seconds},   {"waiting_seconds", report.waiting},
+                            {"busy_seconds", report.busy}, {"tokens", report.tokens}};
+  fmt::print(json_.get(), "{}\n", line.dump());
+  std::fflush(json_.get());
+}
+
+void Progress::end(train::Trainer& trainer) {
+  if (!speaks_) return;
+  if (svg_ != nullptr) fmt::print(svg_.get(), "{}", learning_curve(bits_, title_));
+  fmt::print(
+      "# {:.2f} s, {:.0f} tokens/s; waiting for communication {:.1f} %; gradient communication {:.2f} s, {:.1f} % "
+      "of it hidden behind backward\n",
+      seconds_, static_cast<double>(tokens_) / seconds_, percent(waiting_, seconds_), busy_, percent(hidden_, busy_));
+  nlohmann::json memory, traffic;
+  fmt::print("# most memory of rank 0, MiB:");
+  for (int i = 0; i < train::kKinds; ++i) {
+    const auto kind = static_cast<train::Kind>(i);
+    fmt::print("{} {} {:.2f}", i == 0 ? "" : ",", name_of(kind),
+               static_cast<double>(trainer.ledger().peak(kind)) / kMiB);
+    memory[name_of(kind)] = trainer.ledger().peak(kind);
+  }
+  fmt::print("\n");
+  for (int i = 0; i < train::kPurposes; ++i) {
+    const auto purpose = static_cast<train::Purpose>(i);
+    const train::Count& count = trainer.counters()[purpose];
+    if (count.calls == 0) continue;
+    fmt::print("# {:<10} {:6} calls, {:9.3f} MiB sent, {:9.3f} MiB received by rank 0\n", name_of(purpose), count.calls,
+               count.sent / kMiB, count.received / kMiB);
+    traffic[name_of(purpose)] = {
+        {"calls", count.calls}, {"elements", count.elements}, {"sent", count.sent}, {"received", count.received}};
+  }
+  if (json_ == nullptr) return;
+  const nlohmann::json summary{
+      {"seconds", seconds_}, {"tokens", tokens_}, {"peak_bytes", memory}, {"traffic", traffic}};
+  fmt::print(json_.get(), "{}\n", nlohmann::json{{"summary", summary}}.dump());
+}
+
+}  // namespace tutti::tools

@@ -147,13 +147,15 @@ class Failure(unittest.TestCase):
         # Rank 0 fails with its own error because rank 1 has ended.
         with tempfile.TemporaryDirectory() as folder:
             os.mkfifo(folder + "/pipe")
+            os.mkfifo(folder + "/watched")
             done = tutti("run", "-n", "2", "--", "python3", "-c", f"""
 import os, select, sys
 if os.environ["TUTTI_RANK"] == "1":
     with open("{folder}/pipe", "w") as pipe: pipe.write(str(os.getpid()))
-    sys.stdin.read()
+    open("{folder}/watched").close()
     sys.exit(3)
 with open("{folder}/pipe") as pipe: other = os.pidfd_open(int(pipe.read()))
+open("{folder}/watched", "w").close()
 select.select([other], [], [])
 print("I saw it", file=sys.stderr)
 sys.exit(4)""")

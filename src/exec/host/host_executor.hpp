@@ -47,7 +47,7 @@ class HostExecutor final : public Executor {
   void check_failure() override;
   void check_stall(double seconds, uint64_t stall_id) override;
   /// A message that a worker publishes meanwhile does not end it: engines send that afterwards. The delay is that of
-  /// every thread that sleeps in a call, MachineConstants::longest_nap at most, and only where nothing has moved before.
+  /// every thread that sleeps in a call: MachineConstants::longest_nap at most, and only where nothing moved before.
   bool sleep(double seconds) override;
 
  private:

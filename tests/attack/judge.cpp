@@ -85,6 +85,9 @@ class Judge {
     return program_.fault == Fault::Swap && (usual_.starts_with("(") || odd_.starts_with("("));
   }
 
+  /// Two equal calls in another order: no rank can notice, and each gets the other's data.
+  bool swaps_equals() const { return program_.fault == Fault::Swap && usual_.empty(); }
+
   bool touches(int slot, int rank) const {
     const auto us = members(program_, slot, rank);
     if (ends_process(program_.fault))
@@ -99,7 +102,7 @@ class Judge {
     bool heard = false;
     const int slots = static_cast<int>(program_.colours.size());
     for (const LineResult& report : story) {
-      if (report.code == kWrongData && !(touched_line(report.index, lines, rank) && !harmless()))
+      if (report.code == kWrongData && !(touched_line(report.index, lines, rank) && (!harmless() || swaps_equals())))
         add("data", fmt::format("rank {} got wrong data from line {}", rank, report.index));
       if (report.code == tuttiSuccess || report.code == kWrongData) continue;
       const int slot = slot_of(report.index, lines, slots);

@@ -87,6 +87,7 @@ Status Communicator::leave() {
   if (failed.ok() && failure().code == Code::Mismatch) failed = failure();  // a slower rank found it meanwhile
   if (!failed.ok()) return failed;
   if (!result.mismatch.empty()) return {Code::Mismatch, fmt::format("rank {}: {}", result.rank, result.mismatch)};
+  if (!result.lost.empty()) return {Code::PeerFailed, fmt::format("rank {}: destroy(): {}", rank(), result.lost)};
   if (!result.late.empty()) {
     const std::string now = result.awaited != kNoRank ? diagnostics_.describe_activity(result.awaited) : "";
     return {Code::Timeout, fmt::format("rank {}: destroy(): {}{}. Raise TUTTI_TIMEOUT if that may take longer", rank(),

@@ -13,7 +13,7 @@ namespace tutti::control {
 namespace {
 
 constexpr double kGraceSeconds = 0.05;  // a death may be seen before the message that explains it
-constexpr double kServerSeconds = 0.4;     // for the rendezvous server to confirm a death that this host saw
+constexpr double kServerSeconds = 0.4;  // for the rendezvous server to confirm a death that this host saw
 
 }  // namespace
 
@@ -166,12 +166,15 @@ void ControlClient::on_end(const std::string& why) {
 
 void ControlClient::server_lost(const std::string& why) {
   if (closed_) return;
+  set_failure(Code::PeerFailed,
+              fmt::format("{} is gone; it held the rendezvous server of all ranks: {}", server_holder(), why));
+}
+
+std::string ControlClient::server_holder() const {
   const auto rank =
       std::find_if(members_.begin(), members_.end(), [&](const Member& m) { return same_process(m, server_); });
-  const std::string who = rank == members_.end()
-                              ? fmt::format("the process that made the unique id ({})", describe_process(server_))
-                              : describe_rank(static_cast<Rank>(rank - members_.begin()), *rank);
-  set_failure(Code::PeerFailed, fmt::format("{} is gone; it held the rendezvous server of all ranks: {}", who, why));
+  return rank == members_.end() ? fmt::format("the process that made the unique id ({})", describe_process(server_))
+                                : describe_rank(static_cast<Rank>(rank - members_.begin()), *rank);
 }
 
 void ControlClient::heartbeat() {
@@ -183,9 +186,14 @@ void ControlClient::heartbeat() {
   last_beat_ = now;
   const double silent = std::chrono::duration<double>(now - channel_->heard()).count();
   if (silent > heartbeat_seconds_) {
+    const std::string why =
+        fmt::format("nothing was heard of it for {:.1f} s (its host is lost, or its process is stopped)", silent);
+    {
+      const std::lock_guard lock(mutex_);
+      server_silence_ = fmt::format("{} held the rendezvous server of all ranks: {}", server_holder(), why);
+    }
     channel_->close();
-    return on_end(
-        fmt::format("nothing was heard of it for {:.1f} s (its host is lost, or its process is stopped)", silent));
+    return on_end(why);
   }
   channel_->send(pack(Ping{}));
   heartbeat_timer_ = control_.loop().at(Deadline::in(beat), [weak = weak_from_this()] {

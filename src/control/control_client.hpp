@@ -69,6 +69,8 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   /// True once every rank has left; `mismatch` then gets the rendezvous server's comparison of the ranks' calls. A
   /// mismatch found after the first call of this goes to ControlThread::add_late_mismatch.
   bool done(std::string* mismatch);
+  /// "the rendezvous server …" if its process, though it may live, has not answered for a heartbeat time-out; or empty.
+  std::string server_silence() const;
 
  private:
   enum class Membership : uint8_t { Present, Left, Lost };
@@ -88,6 +90,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   void on_done(Done done);
   void on_end(const std::string& why);
   void server_lost(const std::string& why);
+  std::string server_holder() const;
   void heartbeat();
   void watch_processes();
   void on_process_died(const Member& member);
@@ -130,6 +133,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   std::vector<bool> dead_;              // ranks whose process died, as this host saw it
   std::vector<Left> departed_;          // valid for ranks that left
   std::string mismatch_;
+  std::string server_silence_;
 
   // control thread only
   std::shared_ptr<Channel> channel_;

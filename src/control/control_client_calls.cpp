@@ -196,4 +196,9 @@ bool ControlClient::done(std::string* mismatch) {
   return done_;
 }
 
+std::string ControlClient::server_silence() const {
+  const std::lock_guard lock(mutex_);
+  return server_silence_;
+}
+
 }  // namespace tutti::control

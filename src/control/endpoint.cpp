@@ -258,6 +258,8 @@ void Endpoint::describe_late_ranks(LeaveResult& result, double waited) const {
   if (awaited->failed().load(std::memory_order_acquire) != 0) return;
   const auto ranks = awaited->remaining_ranks();
   if (ranks.empty()) return;
+  result.lost = awaited->server_silence();
+  if (!result.lost.empty()) return;
   result.late =
       fmt::format("rank {} waited {:.1f} s for {} to leave{}", awaited->rank(), waited, list_ranks(ranks), which);
   if (awaited == client_) result.awaited = ranks.front();

@@ -35,6 +35,7 @@ struct LeaveResult {
   std::string mismatch;    ///< "rank 2 left after 16 calls, rank 0 after 17"; empty where the ranks made the same calls
   Rank rank = 0;           ///< the rank of this process in the communicator of `mismatch`
   std::string late;        ///< "rank 0 waited 600.0 s for rank 2 to leave"; empty if the wait did not time out
+  std::string lost;        ///< instead of `late`: the rank that has not left is known to be lost or stopped
   Rank awaited = kNoRank;  ///< the first late rank, if it belongs to this communicator
 };
 

@@ -88,7 +88,8 @@ void obey(control::Endpoint& endpoint, Line& test) {
       line >> calls;
       test.tell("leaving");
       const control::LeaveResult result = endpoint.leave(calls, soon());
-      test.tell(result.complete ? "complete " + result.mismatch : "incomplete");
+      const std::string not_complete = result.lost.empty() ? "incomplete" : "lost " + result.lost;
+      test.tell(result.complete ? "complete " + result.mismatch : not_complete);
       return;
     } else {
       return;
@@ -243,6 +244,15 @@ TEST(Process, TheLossOfTheRendezvousServersHostIsNoticed) {
   job[0].signal(SIGSTOP);
   const std::string failure = job[1].receive();
   EXPECT_TRUE(contains(failure, named(job, 0)) && contains(failure, "nothing was heard of it")) << failure;
+}
+
+TEST(Process, ARankThatHasLeftHearsThatTheRendezvousServersProcessWasStopped) {
+  Job job(2, "TUTTI_HEARTBEAT_TIMEOUT=0.3");
+  job[1].tell("leave 5");
+  EXPECT_EQ(job[1].receive(), "leaving");
+  job[0].signal(SIGSTOP);
+  const std::string lost = job[1].receive();
+  EXPECT_TRUE(contains(lost, "lost " + named(job, 0)) && contains(lost, "nothing was heard of it")) << lost;
 }
 
 /// Every order of leaving, also with the rendezvous server's process first: each rank learns that all have left, and

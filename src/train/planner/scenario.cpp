@@ -126,6 +126,7 @@ void check(const Scenario& scenario) {
   in_range("the usable share of the memory", c.usable, 0.01, 1);
   in_range("a GPU's FLOP/s", c.flops, 1e9, 1e18);
   in_range("the share of the peak", c.efficiency, 0.001, 1);
+  in_range("the share of hidden communication that shows", c.contention, 0, 1);
   in_range("the latency inside a host", c.alpha_in, 0, 1);
   in_range("the latency between hosts", c.alpha_out, 0, 1);
   in_range("the bandwidth inside a host", c.bandwidth_in, 1e6, kMost);
@@ -145,7 +146,7 @@ std::vector<double> values_of(const Scenario& scenario) {
   put("g", m.kv_heads), put("s", m.sequence), put("V", m.vocabulary), put("E", m.experts), put("k", m.top_k);
   put("G", c.gpus), put("H", c.gpus_per_host), put("M", c.memory), put("u", c.usable), put("F", c.flops);
   put("η", c.efficiency), put("α_in", c.alpha_in), put("α_out", c.alpha_out);
-  put("W_in", c.bandwidth_in), put("W_out", c.bandwidth_out), put("B", scenario.job.batch);
+  put("W_in", c.bandwidth_in), put("W_out", c.bandwidth_out), put("B", scenario.job.batch), put("ω", c.contention);
   put("sched", scenario.job.schedule), put("v", interleaved ? scenario.job.chunks : 1);
   put("sp", scenario.job.sequence_parallel);
   return values;

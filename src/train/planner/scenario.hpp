@@ -27,6 +27,7 @@ struct Cluster {
   double efficiency = 0.5;                            ///< share of the peak
   double alpha_in = 3.4e-6, alpha_out = 14e-6;        ///< s
   double bandwidth_in = 450e9, bandwidth_out = 50e9;  ///< B/s of a GPU, one direction
+  double contention = 0.1;  ///< share of hidden communication that the arithmetic beside it is delayed by
 };
 
 enum class Schedule { GPipe, OneForwardOneBackward, Interleaved, ZeroBubbleH1 };

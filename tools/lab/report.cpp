@@ -44,13 +44,15 @@ std::string padded(std::string text, size_t width) {
   return text.append(width > has ? width - has : 0, ' ');
 }
 
-/// Formulas that find no room stand on a line of their own.
+/// A label or a formula that finds no room stands on a line of its own.
 std::string line(const Figure& figure) {
+  constexpr size_t kLabel = 23, kName = 11;
   const planner::Row& row = *figure.row;
-  std::string text =
-      fmt::format("  {} {} {:>11}", padded(row.label, 23), padded(row.name, 11), value_text(figure.value, row.unit));
-  const bool fits = width_of(text) + 2 + width_of(row.formula) <= kColumns;
-  return text + (fits ? "  " : "\n      = ") + row.formula + "\n";
+  const bool short_label = width_of(row.label) <= kLabel;
+  const std::string label = short_label ? padded(row.label, kLabel) : fmt::format("{}\n  {:23}", row.label, "");
+  const std::string value = fmt::format(" {} {:>11}", padded(row.name, kName), value_text(figure.value, row.unit));
+  const bool fits = 2 + kLabel + width_of(value) + 2 + width_of(row.formula) <= kColumns;
+  return fmt::format("  {}{}{}{}\n", label, value, fits ? "  " : "\n      = ", row.formula);
 }
 
 /// The names in a formula: letters of any alphabet, digits after them, '_'.

@@ -70,6 +70,7 @@ constexpr Row kRows[] = {
     {Layout, "q_end", "sched=2", "min(m, ((v − 1)·pp + 1)/v)", "", "micro-batches in flight, last stage", kPipe},
     {Layout, "q_end", "", "1", "", "micro-batches in flight, last stage", kPipe},
     {Layout, "bubble", "sched=2", "(pp − 1)/(v·m + pp − 1)", "share", "pipeline bubble", kPipe},
+    {Layout, "bubble", "sched=3 and m<pp", "(2·pp − m − 1)/(2·pp + 2·m − 1)", "share", "pipeline bubble", kModel},
     {Layout, "bubble", "sched=3", "(pp − 1)/(3·m + pp − 1)", "share", "pipeline bubble", "Qi 2023, §2"},
     {Layout, "bubble", "", "(pp − 1)/(m + pp − 1)", "share", "pipeline bubble", "Huang 2019"},
 

@@ -19,7 +19,7 @@ def find_browser():
 
 
 class Browser:
-    """One page. Use as a context manager."""
+    """One page, until close()."""
 
     def __init__(self, width=1280, height=900, dark=False):
         self.profile = tempfile.TemporaryDirectory()
@@ -40,17 +40,14 @@ class Browser:
             preexec_fn=give_pipes)
         os.close(to_browser)
         os.close(from_browser)
-        self.buffer, self.number, self.session, self.events = b"", 0, None, []
+        self.buffer, self.calls, self.session, self.events = b"", 0, None, []
         page = next(t for t in self.call("Target.getTargets")["targetInfos"] if t["type"] == "page")
         self.session = self.call("Target.attachToTarget", targetId=page["targetId"], flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
         self.shape(width, height, dark)
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
+    def close(self):
         os.close(self.write_end)
         self.process.terminate()
         try:
@@ -79,22 +76,26 @@ class Browser:
         return json.loads(message)
 
     def call(self, method, **parameters):
-        self.number += 1
-        message = {"id": self.number, "method": method, "params": parameters}
+        self.calls += 1
+        message = {"id": self.calls, "method": method, "params": parameters}
         if self.session:
             message["sessionId"] = self.session
         os.write(self.write_end, json.dumps(message).encode() + b"\0")
         while True:
             answer = self.read()
-            if answer.get("id") == self.number:
+            if answer.get("id") == self.calls:
                 if "error" in answer:
                     raise RuntimeError(f"{method}: {answer['error']}")
                 return answer["result"]
             self.events.append(answer)
 
     def open(self, path):
+        def loaded():
+            return sum(event["method"] == "Page.loadEventFired" for event in self.events)
+
+        before = loaded()
         self.call("Page.navigate", url="file://" + os.path.abspath(path))
-        while not any(event["method"] == "Page.loadEventFired" for event in self.events):
+        while loaded() == before:
             self.events.append(self.read())
 
     def run(self, script):
@@ -139,6 +140,7 @@ class Browser:
         entries = self.run(f"[...document.getElementById({json.dumps(select)}).options].map((o) => o.value)")
         self.key("Home")
         self.key("ArrowDown", entries.index(value))
+        self.key("Tab")  # an open list closes
 
     def number(self, name, within="body"):
         """The full value of a number that the page shows."""

@@ -90,7 +90,7 @@ std::string label_of(const LabOptions& o, const planner::Model& model) {
   const bool as_named = o.model && !o.parameters && !o.layers && !o.hidden && !o.heads && !o.kv_heads && !o.ffn &&
                         !o.vocabulary && !o.experts && !o.top_k;
   if (as_named) return named(planner::named_models(), *o.model, "--model").label;
-  return fmt::format("A model of {:.4g} billion parameters", model.parameters / 1e9);
+  return fmt::format("{:.4g} billion parameters", model.parameters / 1e9);
 }
 
 }  // namespace

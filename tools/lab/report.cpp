@@ -103,11 +103,11 @@ std::string layout_text(const Candidate& of) {
 std::string scenario_text(const LabScenario& lab) {
   const planner::Model& m = lab.scenario.model;
   const planner::Cluster& c = lab.scenario.cluster;
-  std::string text =
-      fmt::format("{} on {} GPUs of {}, {} a host; a step: {} sequences of {} tokens\n", lab.model_label, c.gpus,
-                  value_text(c.memory, "B"), c.gpus_per_host, lab.scenario.job.batch, m.sequence);
-  text += fmt::format("  {} layers, hidden size {}, {} heads; links {} inside a host, {} between hosts\n", m.layers,
-                      m.hidden, m.heads, value_text(c.bandwidth_in, "B/s"), value_text(c.bandwidth_out, "B/s"));
+  std::string text = fmt::format("{} on {} GPUs of {}, {} a host; links {} inside, {} between hosts\n", lab.model_label,
+                                 c.gpus, value_text(c.memory, "B"), c.gpus_per_host, value_text(c.bandwidth_in, "B/s"),
+                                 value_text(c.bandwidth_out, "B/s"));
+  text += fmt::format("  {} layers, hidden size {}, {} heads; a step: {} sequences of {} tokens\n", m.layers, m.hidden,
+                      m.heads, lab.scenario.job.batch, m.sequence);
   const double counted = planner::counted_parameters(m);
   if (std::abs(counted / m.parameters - 1) > 0.005) {
     text +=

@@ -47,7 +47,8 @@ constexpr Misstatement kMisstatements[] = {
     {"“ZeRO-2 needs 8× less memory.”",
      "Only for N → ∞. Model states shrink from 16Ψ to 2Ψ + 14Ψ/N: with N = 64, by 16/2.22 = 7.2×."},
     {"“7B with ZeRO-1 on 64 GPUs: 27.6 GB.”",
-     "4Ψ + 12Ψ/N = 28 GB + 1.3 GB = 29.3 GB. Weights and gradients alone are 28 GB, for any N."},
+     "4Ψ + 12Ψ/N = 28 GB + 1.3 GB = 29.3 GB; weights and gradients alone are 28 GB, for any N. 27.6 GB is what such a rank "
+     "sends in a step: 2·(63/64)·14 GB."},
     {"“The bubble is (p − 1)/m.”",
      "That is the bubble ÷ the ideal time. As a share of the whole step it is (p − 1)/(m + p − 1): p = 4, m = 8 gives 27.3 %, "
      "not 37.5 %."},

@@ -83,6 +83,12 @@ function decades(least, most) {
   return list;
 }
 
+/** "7 billion" */
+function parameters(Ψ) {
+  const [unit, name] = Ψ >= 1e12 ? [1e12, 'trillion'] : Ψ >= 1e9 ? [1e9, 'billion'] : [1e6, 'million'];
+  return `${Number((Ψ / unit).toPrecision(3))} ${name}`;
+}
+
 /** A number of the sheet as an element that tests can read. */
 function number(name, value, unit) {
   return element('b', {class: 'number', 'data-name': name, 'data-value': value}, format(value, unit));
@@ -118,7 +124,7 @@ function bar(parts, whole, unit, limit = null) {
     if (part.value <= 0) continue;
     const share = part.value / whole * 100;
     made.append(element('div', {class: 'part', style: `width: ${share}%; background: var(--${part.colour})`,
-      title: `${part.label}: ${format(part.value, unit)}`}, share > 9 ? part.label : ''));
+      title: `${part.label}: ${format(part.value, unit)}`}, share > 4 + 1.1 * part.label.length ? part.label : ''));
   }
   if (limit) {
     const at = Math.min(100, limit.value / whole * 100);

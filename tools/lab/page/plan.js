@@ -22,7 +22,7 @@ class Planner {
     this.select('plan-schedule', ['GPipe', '1F1B', 'interleaved 1F1B', 'ZB-H1'].map((text, i) => [i, text]), start.sched, again);
     const gb = (value) => format(value, 'B'), speed = (value) => format(value, 'B/s');
     const one = (value) => format(value);
-    this.size = new Slider('plan-size', 'parameters', decades(1e8, 2e12), this.model.Ψ, one, () => this.chooseSize());
+    this.size = new Slider('plan-size', 'parameters', decades(1e8, 2e12), this.model.Ψ, parameters, () => this.chooseSize());
     this.gpus = new Slider('plan-gpus', 'GPUs', powers(0, 14, start.G), start.G, one, again);
     this.memory = new Slider('plan-memory', 'memory of a GPU',
         stopsWith([16, 24, 32, 40, 48, 64, 80, 96, 128, 141, 180, 192, 288].map((g) => g * 1e9), start.cluster.M), start.cluster.M, gb, again);

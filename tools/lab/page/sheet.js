@@ -12,7 +12,7 @@ function statement(name, rows) {
   const choices = rows.map((row) => row.when === ''
       ? `(${toJavaScript(row.formula)})` : `(${toJavaScript(row.when)}) ? (${toJavaScript(row.formula)})`);
   const always = rows[rows.length - 1].when === '';
-  return `const ${name} = v.${name} = ${choices.join(' : ')}${always ? '' : ' : NaN'};`;
+  return `const ${name} = $.${name} = ${choices.join(' : ')}${always ? '' : ' : NaN'};`;
 }
 
 /** Groups of rows that follow each other and have one name. */
@@ -27,7 +27,7 @@ function grouped(rows) {
 }
 
 /**
- * A function that computes the rows of these parts into `v`, which holds the inputs (and the parts before, if they are
+ * A function that computes the rows of these parts into its argument, which holds the inputs (and the parts before, if they are
  * not among `parts`).
  */
 function compile(sheet, parts) {
@@ -35,9 +35,9 @@ function compile(sheet, parts) {
   const mine = groups.filter((group) => parts.includes(group.rows[0].part));
   const first = groups.indexOf(mine[0]);
   const known = [...sheet.inputs.map((input) => input.name), ...groups.slice(0, first).map((group) => group.name)];
-  const body = `const {min, max, floor, ceil, cbrt} = Math; const {${known.join(', ')}} = v;\n` +
-      mine.map((group) => statement(group.name, group.rows)).join('\n') + '\nreturn v;';
-  return new Function('v', body);
+  const body = `const {min, max, floor, ceil, cbrt} = Math; const {${known.join(', ')}} = $;\n` +
+      mine.map((group) => statement(group.name, group.rows)).join('\n') + '\nreturn $;';
+  return new Function('$', body);
 }
 
 const PARTS = ['layout', 'memory', 'links', 'volume', 'time'];
@@ -50,7 +50,7 @@ const computeStep = (v) => computeTime(computeMemory(v));
 /** The row of `name` that applies to the values `v`. */
 function rowOf(sheet, name, v) {
   const rows = sheet.rows.filter((row) => row.name === name);
-  return rows.find((row) => row.when === '' || new Function('v', `with (v) return ${toJavaScript(row.when)};`)(v));
+  return rows.find((row) => row.when === '' || new Function('$', `with ($) return ${toJavaScript(row.when)};`)(v));
 }
 
 const NAMES = /[A-Za-zΑ-ω_][A-Za-zΑ-ω_0-9]*/g;

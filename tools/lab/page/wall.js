@@ -13,7 +13,7 @@ function states(Ψ, N = 1, zero = 0) {
 class Wall {
   constructor() {
     const again = () => this.update();
-    this.size = new Slider('wall-size', 'parameters', decades(1e8, 2e12), 7e9, (Ψ) => format(Ψ), again);
+    this.size = new Slider('wall-size', 'parameters', decades(1e8, 2e12), 7e9, parameters, again);
     this.memory = new Slider('wall-memory', 'memory of a GPU', [16, 24, 32, 40, 48, 80, 141, 192, 288].map((g) => g * 1e9), 80e9,
         (M) => format(M, 'B'), again);
     this.update();
@@ -24,13 +24,15 @@ class Wall {
     const v = states(Ψ);
     const gpus = Math.ceil(v.states / M);
     fill('wall-chart', this.chart(Ψ, M));
-    fill('wall-numbers', figureTable(step, [...KINDS, 'states'], v, {colours: COLOURS, caption: 'Model states on one GPU'}),
+    fill('wall-numbers', bar(KINDS.map((kind) => ({label: kind, value: v[kind], colour: COLOURS[kind]})), Math.max(v.states, M) * 1.04, 'B',
+        {value: M, label: `one GPU: ${format(M, 'B')}`}),
+        figureTable(step, [...KINDS, 'states'], v, {colours: COLOURS, caption: 'Model states on one GPU'}),
         element('p', {class: 'verdict'}, v.states <= M
             ? 'The model states fit on one GPU; activations come on top.'
             : `The wall: the states alone fill ${plural(gpus, 'GPU')} of ${format(M, 'B')} (⌈${format(v.states, 'B')} / ${format(M, 'B')}⌉).`));
   }
 
-  /** Bars on a logarithmic scale, in three parts, and the GPU's memory as a line. */
+  /** Bars on a logarithmic scale, and the GPU's memory as a line. */
   chart(Ψ, M) {
     const sizes = [...WALL_SIZES, ['yours', Ψ]].sort((a, b) => a[1] - b[1]);
     const left = 64, right = 610, top = 26, high = 30, least = Math.log10(1e9), most = Math.log10(4e13);
@@ -44,17 +46,12 @@ class Wall {
     }
     sizes.forEach(([name, size], i) => {
       const y = top + i * high, own = name === 'yours';
-      let before = 0;
       picture.append(element('text', {x: left - 8, y: y + 17, class: own ? 'tick strong' : 'tick', 'text-anchor': 'end'}, name));
-      for (const [kind, bytes] of [['weights', 2], ['gradients', 2], ['optimizer', 12]]) {
-        const from = before === 0 ? left : x(before * size);
-        picture.append(element('rect', {x: from, y: y + 4, width: Math.max(0, x((before + bytes) * size) - from), height: high - 10,
-          style: `fill: var(--${kind})`, opacity: own ? 1 : 0.55}));
-        before += bytes;
-      }
-      picture.append(element('text', {x: x(16 * size) + 6, y: y + 17, class: own ? 'tick strong' : 'tick'}, format(16 * size, 'B')));
+      picture.append(element('rect', {x: left, y: y + 4, width: x(16 * size) - left, height: high - 10, rx: 3,
+        class: 16 * size > M ? 'too-large' : 'fitting', opacity: own ? 1 : 0.5}),
+          element('text', {x: x(16 * size) + 6, y: y + 17, class: own ? 'tick strong' : 'tick'}, format(16 * size, 'B')));
     });
-    picture.append(element('line', {x1: x(M), x2: x(M), y1: 16, y2: height - 20, class: 'wall'}),
+    picture.append(element('line', {x1: x(M), x2: x(M), y1: 19, y2: height - 20, class: 'wall'}),
         element('text', {x: x(M), y: 12, class: 'tick strong', 'text-anchor': 'middle'}, `one GPU: ${format(M, 'B')}`));
     return picture;
   }

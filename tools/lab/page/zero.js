@@ -6,7 +6,7 @@ const STAGE_FORMULAS = ['16·Ψ', '4·Ψ + 12·Ψ/N', '2·Ψ + 14·Ψ/N', '16·�
 class Zero {
   constructor() {
     const again = () => this.update();
-    this.size = new Slider('zero-size', 'parameters', decades(1e8, 2e12), 7e9, (Ψ) => format(Ψ), again);
+    this.size = new Slider('zero-size', 'parameters', decades(1e8, 2e12), 7e9, parameters, again);
     this.ranks = new Slider('zero-ranks', 'N: ranks', powers(0, 10), 64, (N) => format(N), again);
     this.update();
   }

@@ -127,52 +127,55 @@ LabScenario scenario_of(const LabOptions& o) {
 }
 
 void LabOptions::add_to(CLI::App& command) {
-  const char* const kModel = "Model";
-  command.add_option("--model,-m", model, "7b, 8b, 13b, 70b, 175b, 405b, 1t or 8x7b")->group(kModel);
+  const char* const model_group = "Model";
+  command.add_option("--model,-m", model, "7b, 8b, 13b, 70b, 175b, 405b, 1t or 8x7b")->group(model_group);
   command.add_option("--params", parameters, "parameters, such as 7b; without a shape, a usual one is assumed")
-      ->group(kModel);
-  command.add_option("--layers", layers, "layers")->group(kModel);
-  command.add_option("--hidden", hidden, "hidden size")->group(kModel);
-  command.add_option("--heads", heads, "attention heads (hidden / 128)")->group(kModel);
-  command.add_option("--kv-heads", kv_heads, "key-value heads (as many)")->group(kModel);
-  command.add_option("--ffn", ffn, "width of the MLP (4 · hidden)")->group(kModel);
-  command.add_option("--vocab", vocabulary, "words of the vocabulary (32000)")->group(kModel);
-  command.add_option("--seq", sequence, "tokens of a sequence (the model's, else 4096)")->group(kModel);
-  command.add_option("--experts", experts, "experts of a layer (1)")->group(kModel);
-  command.add_option("--top-k", top_k, "experts that a token uses (1)")->group(kModel);
-  const char* const kCluster = "Cluster";
-  command.add_option("-n,--gpus", gpus, "GPUs (8)")->group(kCluster);
+      ->group(model_group);
+  command.add_option("--layers", layers, "layers")->group(model_group);
+  command.add_option("--hidden", hidden, "hidden size")->group(model_group);
+  command.add_option("--heads", heads, "attention heads (hidden / 128)")->group(model_group);
+  command.add_option("--kv-heads", kv_heads, "key-value heads (as many)")->group(model_group);
+  command.add_option("--ffn", ffn, "width of the MLP (4 · hidden)")->group(model_group);
+  command.add_option("--vocab", vocabulary, "words of the vocabulary (32000)")->group(model_group);
+  command.add_option("--seq", sequence, "tokens of a sequence (the model's, else 4096)")->group(model_group);
+  command.add_option("--experts", experts, "experts of a layer (1)")->group(model_group);
+  command.add_option("--top-k", top_k, "experts that a token uses (1)")->group(model_group);
+  const char* const cluster_group = "Cluster";
+  command.add_option("-n,--gpus", gpus, "GPUs (8)")->group(cluster_group);
   command.add_option("--gpu", gpu, "v100, a100, h100 (default), h200, b200 or l40s: sets what follows")
-      ->group(kCluster);
-  command.add_option("--memory", memory, "memory of a GPU: 80GB or 80GiB")->group(kCluster);
-  command.add_option("--usable", usable, "% of the memory that the job may use (90)")->group(kCluster);
-  command.add_option("--gpus-per-host", gpus_per_host, "GPUs of a host (8)")->group(kCluster);
-  command.add_option("--intra", bandwidth_in, "GB/s of a GPU inside its host, one direction")->group(kCluster);
-  command.add_option("--inter", bandwidth_out, "GB/s of a GPU to other hosts, one direction")->group(kCluster);
-  command.add_option("--alpha-intra", alpha_in_us, "µs of an empty message inside a host")->group(kCluster);
-  command.add_option("--alpha-inter", alpha_out_us, "µs of an empty message between hosts")->group(kCluster);
-  command.add_option("--tflops", tflops, "peak of a GPU, dense bf16")->group(kCluster);
-  command.add_option("--efficiency", efficiency, "% of the peak that the arithmetic reaches (50)")->group(kCluster);
+      ->group(cluster_group);
+  command.add_option("--memory", memory, "memory of a GPU: 80GB or 80GiB")->group(cluster_group);
+  command.add_option("--usable", usable, "% of the memory that the job may use (90)")->group(cluster_group);
+  command.add_option("--gpus-per-host", gpus_per_host, "GPUs of a host (8)")->group(cluster_group);
+  command.add_option("--intra", bandwidth_in, "GB/s of a GPU inside its host, one direction")->group(cluster_group);
+  command.add_option("--inter", bandwidth_out, "GB/s of a GPU to other hosts, one direction")->group(cluster_group);
+  command.add_option("--alpha-intra", alpha_in_us, "µs of an empty message inside a host")->group(cluster_group);
+  command.add_option("--alpha-inter", alpha_out_us, "µs of an empty message between hosts")->group(cluster_group);
+  command.add_option("--tflops", tflops, "peak of a GPU, dense bf16")->group(cluster_group);
+  command.add_option("--efficiency", efficiency, "% of the peak that the arithmetic reaches (50)")
+      ->group(cluster_group);
   command.add_option("--contention", contention, "% of hidden communication that shows all the same (10)")
-      ->group(kCluster);
-  const char* const kJob = "Job, and what is not to be searched";
-  command.add_option("--batch", batch, "sequences of a step (about 4 million tokens)")->group(kJob);
-  command.add_option("--schedule", schedule, "pipeline: gpipe, 1f1b (default), interleaved or zb-h1")->group(kJob);
-  command.add_option("--chunks", chunks, "model chunks of a rank, interleaved (2)")->group(kJob);
-  command.add_flag("--no-sp", no_sequence_parallel, "tensor parallelism without sequence parallelism")->group(kJob);
-  command.add_option("--dp", fixed.dp, "data-parallel size")->group(kJob);
-  command.add_option("--pp", fixed.pp, "pipeline stages")->group(kJob);
-  command.add_option("--cp", fixed.cp, "context-parallel size")->group(kJob);
-  command.add_option("--ep", fixed.ep, "expert-parallel size")->group(kJob);
-  command.add_option("--tp", fixed.tp, "tensor-parallel size")->group(kJob);
-  command.add_option("--zero", fixed.zero, "ZeRO stage: 0, 1, 2 or 3")->group(kJob);
-  command.add_option("--recompute", recompute, "activations: none, attention or all")->group(kJob);
-  command.add_option("--micro-batch", fixed.micro_batch, "sequences of a micro-batch")->group(kJob);
-  const char* const kOutput = "Output";
-  command.add_flag("--all", all, "every intermediate value too")->group(kOutput);
+      ->group(cluster_group);
+  const char* const job_group = "Job, and what is not to be searched";
+  command.add_option("--batch", batch, "sequences of a step (about 4 million tokens)")->group(job_group);
+  command.add_option("--schedule", schedule, "pipeline: gpipe, 1f1b (default), interleaved or zb-h1")->group(job_group);
+  command.add_option("--chunks", chunks, "model chunks of a rank, interleaved (2)")->group(job_group);
+  command.add_flag("--no-sp", no_sequence_parallel, "tensor parallelism without sequence parallelism")
+      ->group(job_group);
+  command.add_option("--dp", fixed.dp, "data-parallel size")->group(job_group);
+  command.add_option("--pp", fixed.pp, "pipeline stages")->group(job_group);
+  command.add_option("--cp", fixed.cp, "context-parallel size")->group(job_group);
+  command.add_option("--ep", fixed.ep, "expert-parallel size")->group(job_group);
+  command.add_option("--tp", fixed.tp, "tensor-parallel size")->group(job_group);
+  command.add_option("--zero", fixed.zero, "ZeRO stage: 0, 1, 2 or 3")->group(job_group);
+  command.add_option("--recompute", recompute, "activations: none, attention or all")->group(job_group);
+  command.add_option("--micro-batch", fixed.micro_batch, "sequences of a micro-batch")->group(job_group);
+  const char* const output_group = "Output";
+  command.add_flag("--all", all, "every intermediate value too")->group(output_group);
   command.add_option("--json", json, "write everything to this file (\"-\": standard output, instead of the table)")
-      ->group(kOutput);
-  command.add_option("--html", html, "write a page to play with to this file; it needs no network")->group(kOutput);
+      ->group(output_group);
+  command.add_option("--html", html, "write a page to play with to this file; it needs no network")
+      ->group(output_group);
 }
 
 }  // namespace tutti::tools

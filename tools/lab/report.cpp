@@ -14,7 +14,6 @@ namespace {
 namespace planner = train::planner;
 using planner::Candidate;
 using planner::Figure;
-using planner::Part;
 
 constexpr size_t kColumns = 100;
 constexpr const char* kRecomputed[] = {"nothing recomputed", "attention recomputed", "all recomputed"};
@@ -51,8 +50,8 @@ std::string line(const Figure& figure) {
   const bool short_label = width_of(row.label) <= kLabel;
   const std::string label = short_label ? padded(row.label, kLabel) : fmt::format("{}\n  {:23}", row.label, "");
   const std::string value = fmt::format(" {} {:>11}", padded(row.name, kName), value_text(figure.value, row.unit));
-  const bool fits = 2 + kLabel + width_of(value) + 2 + width_of(row.formula) <= kColumns;
-  return fmt::format("  {}{}{}{}\n", label, value, fits ? "  " : "\n      = ", row.formula);
+  const bool fits = 2 + kLabel + width_of(value) + 2 + width_of(figure.formula) <= kColumns;
+  return fmt::format("  {}{}{}{}\n", label, value, fits ? "  " : "\n      = ", figure.formula);
 }
 
 /// The names in a formula: letters of any alphabet, digits after them, '_'.
@@ -103,11 +102,12 @@ std::string layout_text(const Candidate& of) {
 std::string scenario_text(const LabScenario& lab) {
   const planner::Model& m = lab.scenario.model;
   const planner::Cluster& c = lab.scenario.cluster;
-  std::string text = fmt::format("{} on {} GPUs of {}, {} a host; links {} inside, {} between hosts\n", lab.model_label,
-                                 c.gpus, value_text(c.memory, "B"), c.gpus_per_host, value_text(c.bandwidth_in, "B/s"),
-                                 value_text(c.bandwidth_out, "B/s"));
-  text += fmt::format("  {} layers, hidden size {}, {} heads; a step: {} sequences of {} tokens\n", m.layers, m.hidden,
-                      m.heads, lab.scenario.job.batch, m.sequence);
+  std::string text =
+      fmt::format("{} on {} GPUs of {}, {} a host; a step: {} sequences of {} tokens\n", lab.model_label, c.gpus,
+                  value_text(c.memory, "B"), c.gpus_per_host, lab.scenario.job.batch, m.sequence);
+  text += fmt::format("  {} layers, hidden size {}, {} heads\n", m.layers, m.hidden, m.heads);
+  text += fmt::format("  links of a GPU: {} inside a host, {} between hosts\n", value_text(c.bandwidth_in, "B/s"),
+                      value_text(c.bandwidth_out, "B/s"));
   const double counted = planner::counted_parameters(m);
   if (std::abs(counted / m.parameters - 1) > 0.005) {
     text +=
@@ -123,17 +123,22 @@ std::string figures_text(const Candidate& of, bool all) {
   const auto show = [&](const Figure& figure) {
     text += line(figure);
     shown.insert(figure.row->name);
-    add_names(figure.row->formula, used);
+    add_names(figure.formula, used);
   };
   for (const Section& section : sections()) {
-    const std::string before = std::exchange(text, fmt::format("{}\n", section.title));
+    const size_t before = text.size();
+    text += fmt::format("{}\n", section.title);
     const size_t empty = text.size();
     for (const Figure& figure : figures) {
       const bool in = std::find(section.rows.begin(), section.rows.end(), figure.row->name) != section.rows.end();
       const bool zero = figure.value == 0 && std::string_view(figure.row->name) != "free";
       if (!all && in && !zero) show(figure);
     }
-    text = text.size() > empty ? before + text + "\n" : before;
+    if (text.size() > empty) {
+      text += "\n";
+    } else {
+      text.resize(before);
+    }
   }
   for (const Figure& figure : figures) {
     if (all) show(figure);
@@ -166,7 +171,7 @@ nlohmann::ordered_json candidate_json(const Candidate& of) {
                        {"label", row.label},
                        {"value", figure.value},
                        {"unit", row.unit},
-                       {"formula", row.formula},
+                       {"formula", figure.formula},
                        {"source", row.source}});
     symbols[row.name] = figure.value;
   }

@@ -11,7 +11,7 @@ namespace tutti::train::planner {
 namespace {
 
 // clang-format off
-// parameters, in experts, layers, hidden, heads, key-value heads, MLP, vocabulary, sequence, experts, top-k, MLP matrices
+// parameters, in experts, layers, hidden, heads, key-value heads, MLP, vocabulary, sequence, experts, top-k, matrices
 constexpr NamedModel kModels[] = {
     {"7b", "7B (Llama 2)", {7e9, 0, 32, 4096, 32, 32, 11008, 32000, 4096, 1, 1, 3}},
     {"8b", "8B (Llama 3)", {8e9, 0, 32, 4096, 32, 8, 14336, 128256, 8192, 1, 1, 3}},

@@ -1,5 +1,5 @@
-// The fastest layout that fits, among all: every way to write the number of GPUs as dp·pp·cp·ep·tp, with every ZeRO stage,
-// recomputation and micro-batch.
+// The fastest layout that fits, among all: every way to write the number of GPUs as dp·pp·cp·ep·tp, with every ZeRO
+// stage, recomputation and micro-batch.
 #pragma once
 
 #include "train/planner/scenario.hpp"

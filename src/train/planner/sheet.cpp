@@ -45,7 +45,8 @@ std::vector<Figure> Sheet::figures(std::span<const double> values) const {
     const Compiled& row = compiled_[i];
     if (std::string_view(previous) == rows_[i].name || std::isnan(values[row.slot])) continue;
     if (row.when && (*row.when)(values) == 0) continue;
-    figures.push_back({&rows_[i], values[row.slot]});
+    const double value = values[row.slot];
+    figures.push_back({&rows_[i], value, row.formula(values) == value ? rows_[i].formula : "given"});
     previous = rows_[i].name;
   }
   return figures;

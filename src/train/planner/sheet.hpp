@@ -1,6 +1,6 @@
-// The planner's formulas are a table, like a spreadsheet: each row is a name, a formula over the rows above it and the
-// inputs, a unit, a meaning and a source. What is computed is what is shown: there is no second version in code. The page
-// of `tutti lab` evaluates the same rows in JavaScript, and so does a test in Python.
+// The planner's formulas are a table, like a spreadsheet: each row is a name, a formula over the rows above and the
+// inputs, a unit, a meaning and a source. What is computed is what is shown: there is no second version in code. The
+// page of `tutti lab` evaluates the same rows in JavaScript, and so does a test in Python.
 #pragma once
 
 #include <optional>
@@ -43,6 +43,7 @@ struct Row {
 struct Figure {
   const Row* row;
   double value;
+  const char* formula;  ///< the row's, or "given" for a value that was an input instead
 };
 
 class Sheet {
@@ -59,8 +60,8 @@ class Sheet {
   /// One place for each name; nothing is known.
   std::vector<double> blank() const;
 
-  /// Computes the rows of these parts. A row that is already known keeps its value: so a better model (measured costs of
-  /// links, say) replaces rows by giving them as inputs.
+  /// Computes the rows of these parts. A row that is already known keeps its value: so a better model (measured costs
+  /// of collectives, say) replaces rows by giving them as inputs.
   void evaluate(std::vector<double>& values, Part first, Part last) const;
 
   /// All rows that apply, with their values.

@@ -90,18 +90,18 @@ constexpr Source kSources[] = {
 }  // namespace
 
 const Sheet& count_sheet() {
-  static const Sheet sheet(kCountInputs, kCountRows);
-  return sheet;
+  static const Sheet kSheet(kCountInputs, kCountRows);
+  return kSheet;
 }
 
 const Sheet& guess_sheet() {
-  static const Sheet sheet(kGuessInputs, kGuessRows);
-  return sheet;
+  static const Sheet kSheet(kGuessInputs, kGuessRows);
+  return kSheet;
 }
 
 const Sheet& ring_sheet() {
-  static const Sheet sheet(kRingInputs, kRingRows);
-  return sheet;
+  static const Sheet kSheet(kRingInputs, kRingRows);
+  return kSheet;
 }
 
 std::span<const Misstatement> misstatements() { return kMisstatements; }

@@ -1,7 +1,7 @@
-// One training step on many GPUs. Mixed precision: parameters and gradients of 2 bytes, Adam with an f32 master copy and
-// two f32 moments (12 bytes). Every rank holds Ψr dense and Ψx expert parameters; dense ones are replicated on the N ranks
-// of data, context and expert parallelism, expert ones on the Nx ranks of data and context parallelism. Stages of the
-// pipeline have equal shares. Tensor parallelism is innermost, then context, expert, pipeline, data parallelism.
+// One training step on many GPUs. Mixed precision: parameters and gradients of 2 bytes, Adam with an f32 master copy
+// and two f32 moments (12 bytes). Every rank holds Ψr dense and Ψx expert parameters; dense ones are replicated on the N
+// ranks of data, context and expert parallelism, expert ones on the Nx ranks of data and context parallelism. Stages of
+// the pipeline have equal shares. Tensor parallelism is innermost, then context, expert, pipeline, data parallelism.
 #include "train/planner/formulas.hpp"
 
 namespace tutti::train::planner {
@@ -87,7 +87,7 @@ constexpr Row kRows[] = {
     {Memory, "optimizer", "zero<1", "12·(Ψr + Ψx)", "B", "optimizer", kZero},
     {Memory, "optimizer", "", "12·Ψr/N + 12·Ψx/Nx", "B", "optimizer", kZero},
     {Memory, "states", "", "weights + gradients + optimizer", "B", "model states", kZero},
-    // Of the 34 bytes an element, 15 are beside the MLP and 19 in it; the MLP's are counted for each of a token's k experts.
+    // Of the 34 bytes an element, 15 are beside the MLP and 19 in it; the MLP's count for each of a token's k experts.
     {Memory, "A_1", "sp=1 and k=1", "34·x/tp", "B", "saved by a layer for a micro-batch, without attention", kAct},
     {Memory, "A_1", "sp=1", "(15 + 19·k)·x/tp", "B", "saved by a layer for a micro-batch, without attention", kExperts},
     {Memory, "A_1", "k=1", "(10 + 24/tp)·x", "B", "saved by a layer for a micro-batch, without attention", kAct},
@@ -168,7 +168,7 @@ constexpr Row kRows[] = {
     {Volume, "sent_dp", "", "n_dp·2·(Ψr·(N − 1)/N + Ψx·(Nx − 1)/Nx)", "B", "data", kRing},
     {Volume, "sent", "", "sent_tp + sent_cp + sent_ep + sent_pp + sent_dp", "B", "total", ""},
 
-    // One collective each: t_…; a measured or selected cost may replace it. In a step: T_…; the part that nothing hides: E_….
+    // t_…: one collective; a measured or selected cost may replace it. T_…: all of a step. E_…: what nothing hides.
     {Time, "Ψa", "", "Ψ − Ψe + Ψe·k/E", "", "parameters that a token uses", ""},
     {Time, "C_0", "", "B·s·(6·Ψa + 12·L·h·s)", "FLOP", "arithmetic of the model", kFlop},
     {Time, "C", "rc=0", "C_0", "FLOP", "arithmetic", kFlop},
@@ -203,8 +203,8 @@ constexpr Row kRows[] = {
 }  // namespace
 
 const Sheet& step_sheet() {
-  static const Sheet sheet(kInputs, kRows);
-  return sheet;
+  static const Sheet kSheet(kInputs, kRows);
+  return kSheet;
 }
 
 }  // namespace tutti::train::planner

@@ -104,6 +104,9 @@ TEST(Sheet, AGivenValueReplacesItsRow) {
   values[step_sheet().slot("t_dp")] = 100;  // a measured cost, say
   step_sheet().evaluate(values, Part::Layout, Part::Time);
   EXPECT_EQ(values[step_sheet().slot("T_dp")], 3 * 4 * 100);
+  for (const Figure& figure : step_sheet().figures(values)) {
+    EXPECT_EQ(std::string(figure.formula) == "given", std::string(figure.row->name) == "t_dp") << figure.row->name;
+  }
 }
 
 TEST(Sheet, EveryRowHasAMeaningAndAKnownSource) {

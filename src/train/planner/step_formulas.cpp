@@ -1,7 +1,7 @@
 // One training step on many GPUs. Mixed precision: parameters and gradients of 2 bytes, Adam with an f32 master copy
-// and two f32 moments (12 bytes). Every rank holds Ψr dense and Ψx expert parameters; dense ones are replicated on the N
-// ranks of data, context and expert parallelism, expert ones on the Nx ranks of data and context parallelism. Stages of
-// the pipeline have equal shares. Tensor parallelism is innermost, then context, expert, pipeline, data parallelism.
+// and two f32 moments (12 bytes). Every rank holds Ψr dense and Ψx expert parameters; dense ones are replicated on the
+// N ranks of data, context and expert parallelism, expert ones on the Nx ranks of data and context parallelism. Stages
+// of the pipeline have equal shares. Tensor parallelism is innermost, then context, expert, pipeline, data parallelism.
 #include "train/planner/formulas.hpp"
 
 namespace tutti::train::planner {

@@ -40,7 +40,9 @@ TEST(PlannerSearch, PruningLosesNothing) {
           EXPECT_EQ(quick.best[i].at("T_step"), slow.best[i].at("T_step"))
               << named_models()[model].name << " on " << gpus;
         }
-        if (quick.best.empty()) EXPECT_EQ(quick.smallest->at("total"), slow.smallest->at("total"));
+        if (quick.best.empty()) {
+          EXPECT_EQ(quick.smallest->at("total"), slow.smallest->at("total"));
+        }
         EXPECT_LE(quick.timed, slow.timed);
       }
     }

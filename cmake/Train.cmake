@@ -18,6 +18,7 @@ endif()
 
 if(TUTTI_BUILD_TRAIN)
   file(GLOB_RECURSE train_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/train/*.cpp)
+  list(FILTER train_sources EXCLUDE REGEX "/src/train/planner/")  # needs neither OpenBLAS nor a communicator
   # The objects alone are for programs that already hold the library's objects: the command line and tests.
   add_library(tutti_train_objects OBJECT ${train_sources})
   target_include_directories(tutti_train_objects PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)

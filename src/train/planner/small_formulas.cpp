@@ -1,0 +1,111 @@
+// The smaller tables, the sources and the notes.
+#include "train/planner/formulas.hpp"
+
+namespace tutti::train::planner {
+namespace {
+
+using enum Part;
+
+// clang-format off
+constexpr Input kCountInputs[] = {
+    {"L", "", "layers"}, {"h", "", "hidden size"}, {"a", "", "attention heads"}, {"g", "", "key-value heads"},
+    {"f", "", "width of the MLP"}, {"w", "", "matrices of an MLP: 3 gated, 2 plain"}, {"V", "", "words of the vocabulary"},
+    {"E", "", "experts of a layer"},
+};
+constexpr Row kCountRows[] = {
+    {Layout, "Ψ_attention", "", "L·2·h·h·(1 + g/a)", "", "queries, keys, values, output", ""},
+    {Layout, "Ψ_mlp", "", "L·w·h·f·E", "", "MLPs, all experts", ""},
+    {Layout, "Ψ_router", "E=1", "0", "", "routers", ""},
+    {Layout, "Ψ_router", "", "L·h·E", "", "routers", ""},
+    {Layout, "Ψ_rest", "", "2·V·h + (2·L + 1)·h", "", "embedding, output layer, norms", ""},
+    {Layout, "Ψe", "E=1", "0", "", "parameters in experts", ""},
+    {Layout, "Ψe", "", "Ψ_mlp", "", "parameters in experts", ""},
+    {Layout, "Ψ", "", "Ψ_attention + Ψ_mlp + Ψ_router + Ψ_rest", "", "parameters", ""},
+};
+
+// 12·L·h² parameters with h = 128·L, the proportion of GPT-3; L a multiple of 8, which divides well.
+constexpr Input kGuessInputs[] = {{"Ψ", "", "parameters"}};
+constexpr Row kGuessRows[] = {
+    {Layout, "L", "", "max(8, 8·floor(cbrt(Ψ/(12·128·128))/8 + 0.5))", "", "layers", "Brown 2020, table 2.1"},
+    {Layout, "h", "", "128·L", "", "hidden size", "Brown 2020, table 2.1"},
+    {Layout, "a", "", "h/128", "", "attention heads", "Brown 2020, table 2.1"},
+    {Layout, "g", "", "a", "", "key-value heads", ""},
+    {Layout, "f", "", "4·h", "", "width of the MLP", "Brown 2020, table 2.1"},
+};
+
+constexpr Input kRingInputs[] = {{"n", "", "ranks"}, {"S", "B", "bytes"}};
+constexpr Row kRingRows[] = {
+    {Volume, "steps", "", "2·(n − 1)", "", "steps", "Patarasuk 2009"},
+    {Volume, "chunk", "", "S/n", "B", "bytes of a chunk", "Patarasuk 2009"},
+    {Volume, "ring_sent", "", "2·(n − 1)/n·S", "B", "sent by each rank", "Patarasuk 2009"},
+    {Volume, "root_moved", "", "2·(n − 1)·S", "B", "through the root of a parameter server", ""},
+};
+
+constexpr Misstatement kMisstatements[] = {
+    {"“ZeRO-1 needs 4× less memory.”",
+     "Only for N → ∞. Model states shrink from 16Ψ to 4Ψ + 12Ψ/N: with N = 64, by 16/4.19 = 3.8×."},
+    {"“ZeRO-2 needs 8× less memory.”",
+     "Only for N → ∞. Model states shrink from 16Ψ to 2Ψ + 14Ψ/N: with N = 64, by 16/2.22 = 7.2×."},
+    {"“7B with ZeRO-1 on 64 GPUs: 27.6 GB.”",
+     "4Ψ + 12Ψ/N = 28 GB + 1.3 GB = 29.3 GB; weights and gradients alone are 28 GB, for any N. 27.6 GB is what such a rank "
+     "sends in a step: 2·(63/64)·14 GB."},
+    {"“The bubble is (p − 1)/m.”",
+     "That is the bubble ÷ the ideal time. As a share of the whole step it is (p − 1)/(m + p − 1): p = 4, m = 8 gives 27.3 %, "
+     "not 37.5 %."},
+    {"“An all-reduce sends 2S bytes per rank.”",
+     "2·(n − 1)/n·S: 4 GB over 8 ranks are 7 GB, not 8 GB. 2S is the limit for many ranks."},
+    {"“A 7B model has 14 GB, so it trains on a 24 GB GPU.”",
+     "14 GB are the 2-byte weights. Training with Adam in mixed precision holds 16 bytes a parameter, 112 GB, and activations."},
+};
+
+constexpr Source kSources[] = {
+    {"Rajbhandari 2020", "Rajbhandari, Rasley, Ruwase, He: ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, SC20",
+     "https://arxiv.org/abs/1910.02054"},
+    {"Korthikanti 2022", "Korthikanti, Casper, Lym, McAfee, Andersch, Shoeybi, Catanzaro: Reducing Activation Recomputation in Large Transformer Models",
+     "https://arxiv.org/abs/2205.05198"},
+    {"Narayanan 2021", "Narayanan et al.: Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM, SC21",
+     "https://arxiv.org/abs/2104.04473"},
+    {"Shoeybi 2019", "Shoeybi et al.: Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism",
+     "https://arxiv.org/abs/1909.08053"},
+    {"Huang 2019", "Huang et al.: GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism, NeurIPS 2019",
+     "https://arxiv.org/abs/1811.06965"},
+    {"Qi 2023", "Qi, Wan, Huang, Lin: Zero Bubble Pipeline Parallelism", "https://arxiv.org/abs/2401.10241"},
+    {"Liu 2023", "Liu, Zaharia, Abbeel: Ring Attention with Blockwise Transformers for Near-Infinite Context",
+     "https://arxiv.org/abs/2310.01889"},
+    {"Lepikhin 2020", "Lepikhin et al.: GShard: Scaling Giant Models with Conditional Computation and Automatic Sharding",
+     "https://arxiv.org/abs/2006.16668"},
+    {"Li 2020", "Li et al.: PyTorch Distributed: Experiences on Accelerating Data Parallel Training, VLDB 2020",
+     "https://arxiv.org/abs/2006.15704"},
+    {"Chowdhery 2022", "Chowdhery et al.: PaLM: Scaling Language Modeling with Pathways", "https://arxiv.org/abs/2204.02311"},
+    {"Brown 2020", "Brown et al.: Language Models are Few-Shot Learners", "https://arxiv.org/abs/2005.14165"},
+    {"Patarasuk 2009", "Patarasuk, Yuan: Bandwidth optimal all-reduce algorithms for clusters of workstations, JPDC 69(2)",
+     "https://doi.org/10.1016/j.jpdc.2008.09.002"},
+    {"Hockney 1994", "Hockney: The communication challenge for MPP: Intel Paragon and Meiko CS-2, Parallel Computing 20(3)",
+     "https://doi.org/10.1016/S0167-8191(06)80021-9"},
+    {"NCCL tuning.cc", "NCCL, src/graph/tuning.cc: latency of a hop of the ring (Simple protocol): NVLink 3.4 µs, PCI 5.7 µs, network 14 µs",
+     "https://github.com/NVIDIA/nccl"},
+};
+// clang-format on
+
+}  // namespace
+
+const Sheet& count_sheet() {
+  static const Sheet kSheet(kCountInputs, kCountRows);
+  return kSheet;
+}
+
+const Sheet& guess_sheet() {
+  static const Sheet kSheet(kGuessInputs, kGuessRows);
+  return kSheet;
+}
+
+const Sheet& ring_sheet() {
+  static const Sheet kSheet(kRingInputs, kRingRows);
+  return kSheet;
+}
+
+std::span<const Misstatement> misstatements() { return kMisstatements; }
+
+std::span<const Source> sources() { return kSources; }
+
+}  // namespace tutti::train::planner

@@ -1,0 +1,210 @@
+// One training step on many GPUs. Mixed precision: parameters and gradients of 2 bytes, Adam with an f32 master copy
+// and two f32 moments (12 bytes). Every rank holds Ψr dense and Ψx expert parameters; dense ones are replicated on the
+// N ranks of data, context and expert parallelism, expert ones on the Nx ranks of data and context parallelism. Stages
+// of the pipeline have equal shares. Tensor parallelism is innermost, then context, expert, pipeline, data parallelism.
+#include "train/planner/formulas.hpp"
+
+namespace tutti::train::planner {
+namespace {
+
+constexpr Input kInputs[] = {
+    {"Ψ", "", "parameters of the model"},
+    {"Ψe", "", "of them in experts"},
+    {"L", "", "layers"},
+    {"h", "", "hidden size"},
+    {"a", "", "attention heads"},
+    {"g", "", "key-value heads"},
+    {"s", "", "tokens of a sequence"},
+    {"V", "", "words of the vocabulary"},
+    {"E", "", "experts of a layer"},
+    {"k", "", "experts that a token uses"},
+    {"G", "", "GPUs"},
+    {"H", "", "GPUs of a host"},
+    {"M", "B", "memory of a GPU"},
+    {"u", "share", "usable share of the memory"},
+    {"F", "FLOP/s", "peak of a GPU's arithmetic"},
+    {"η", "share", "share of the peak that the arithmetic reaches"},
+    {"α_in", "s", "latency inside a host"},
+    {"α_out", "s", "latency between hosts"},
+    {"W_in", "B/s", "a GPU's bandwidth inside its host, one direction"},
+    {"W_out", "B/s", "a GPU's bandwidth to other hosts, one direction"},
+    {"ω", "share", "share of hidden communication that shows all the same"},
+    {"B", "", "sequences of a step"},
+    {"sched", "", "schedule: 0 GPipe, 1 1F1B, 2 interleaved 1F1B, 3 ZB-H1"},
+    {"v", "", "model chunks of a rank (interleaved)"},
+    {"sp", "", "sequence parallelism: 1 or 0"},
+    {"dp", "", "data-parallel"},
+    {"pp", "", "pipeline stages"},
+    {"cp", "", "context-parallel"},
+    {"ep", "", "expert-parallel"},
+    {"tp", "", "tensor-parallel"},
+    {"zero", "", "ZeRO stage"},
+    {"rc", "", "recomputation: 0 none, 1 attention only, 2 whole layers"},
+    {"b", "", "sequences of a micro-batch"},
+};
+
+constexpr const char* kZero = "Rajbhandari 2020, §5";
+constexpr const char* kAct = "Korthikanti 2022, table 2";
+constexpr const char* kRing = "Patarasuk 2009";
+constexpr const char* kMega = "Shoeybi 2019, §3";
+constexpr const char* kPipe = "Narayanan 2021, §2.2";
+constexpr const char* kAlpha = "Hockney 1994; NCCL tuning.cc";
+constexpr const char* kFlop = "Chowdhery 2022, app. B";
+constexpr const char* kModel = "model of this planner";
+constexpr const char* kEnds = "Korthikanti 2022, §4.3";
+constexpr const char* kExperts = "Korthikanti 2022, table 2, with k MLPs";
+using enum Part;
+
+// clang-format off
+constexpr Row kRows[] = {
+    {Layout, "N", "", "dp·cp·ep", "", "copies of a dense parameter", ""},
+    {Layout, "Nx", "", "dp·cp", "", "copies of an expert parameter", ""},
+    {Layout, "Ψr", "", "(Ψ − Ψe)/(tp·pp)", "", "dense parameters of a rank", kMega},
+    {Layout, "Ψx", "", "Ψe/(tp·pp·ep)", "", "expert parameters of a rank", "Lepikhin 2020"},
+    {Layout, "m", "", "B/(dp·ep·b)", "", "micro-batches of a step", ""},
+    {Layout, "x", "", "s/cp·b·h", "", "elements of a hidden state", ""},
+    {Layout, "q", "sched=0", "m", "", "micro-batches in flight, first stage", "Huang 2019"},
+    {Layout, "q", "sched=2", "min(m, pp + (pp − 1)/v)", "", "micro-batches in flight, first stage", "Korthikanti 2022, §4.2.3"},
+    {Layout, "q", "", "min(m, pp)", "", "micro-batches in flight, first stage", kPipe},
+    {Layout, "q_end", "sched=0", "m", "", "micro-batches in flight, last stage", "Huang 2019"},
+    {Layout, "q_end", "sched=2", "min(m, ((v − 1)·pp + 1)/v)", "", "micro-batches in flight, last stage", kPipe},
+    {Layout, "q_end", "", "1", "", "micro-batches in flight, last stage", kPipe},
+    {Layout, "bubble", "sched=2", "(pp − 1)/(v·m + pp − 1)", "share", "pipeline bubble", kPipe},
+    {Layout, "bubble", "sched=3 and m<pp", "(2·pp − m − 1)/(2·pp + 2·m − 1)", "share", "pipeline bubble", kModel},
+    {Layout, "bubble", "sched=3", "(pp − 1)/(3·m + pp − 1)", "share", "pipeline bubble", "Qi 2023, §2"},
+    {Layout, "bubble", "", "(pp − 1)/(m + pp − 1)", "share", "pipeline bubble", "Huang 2019"},
+
+    {Memory, "weights", "zero<3 and Ψx=0", "2·Ψr", "B", "weights", kZero},
+    {Memory, "weights", "zero=3 and Ψx=0", "2·Ψr/N", "B", "weights", kZero},
+    {Memory, "weights", "zero<3", "2·(Ψr + Ψx)", "B", "weights", kZero},
+    {Memory, "weights", "", "2·Ψr/N + 2·Ψx/Nx", "B", "weights", kZero},
+    {Memory, "gradients", "zero<2 and Ψx=0", "2·Ψr", "B", "gradients", kZero},
+    {Memory, "gradients", "zero≥2 and Ψx=0", "2·Ψr/N", "B", "gradients", kZero},
+    {Memory, "gradients", "zero<2", "2·(Ψr + Ψx)", "B", "gradients", kZero},
+    {Memory, "gradients", "", "2·Ψr/N + 2·Ψx/Nx", "B", "gradients", kZero},
+    {Memory, "optimizer", "zero<1 and Ψx=0", "12·Ψr", "B", "optimizer", kZero},
+    {Memory, "optimizer", "zero≥1 and Ψx=0", "12·Ψr/N", "B", "optimizer", kZero},
+    {Memory, "optimizer", "zero<1", "12·(Ψr + Ψx)", "B", "optimizer", kZero},
+    {Memory, "optimizer", "", "12·Ψr/N + 12·Ψx/Nx", "B", "optimizer", kZero},
+    {Memory, "states", "", "weights + gradients + optimizer", "B", "model states", kZero},
+    // Of the 34 bytes an element, 15 are beside the MLP and 19 in it; the MLP's count for each of a token's k experts.
+    {Memory, "A_1", "sp=1 and k=1", "34·x/tp", "B", "saved by a layer for a micro-batch, without attention", kAct},
+    {Memory, "A_1", "sp=1", "(15 + 19·k)·x/tp", "B", "saved by a layer for a micro-batch, without attention", kExperts},
+    {Memory, "A_1", "k=1", "(10 + 24/tp)·x", "B", "saved by a layer for a micro-batch, without attention", kAct},
+    {Memory, "A_1", "", "(7 + 3·k + (8 + 16·k)/tp)·x", "B", "saved by a layer for a micro-batch, without attention", kExperts},
+    {Memory, "A", "rc=0", "A_1 + 5·a·s·s·b/(cp·tp)", "B", "saved by a layer for a micro-batch", kAct},
+    {Memory, "A", "rc=1", "A_1", "B", "saved by a layer for a micro-batch", kAct},
+    {Memory, "A", "sp=1", "2·x/tp", "B", "saved by a layer for a micro-batch", kAct},
+    {Memory, "A", "", "2·x", "B", "saved by a layer for a micro-batch", kAct},
+    {Memory, "A_first", "pp=1", "L·A + x/tp + 4·x·(1 + V/h)/tp", "B", "activations of the only stage", kEnds},
+    {Memory, "A_first", "", "q·(L/pp)·A + q·x/tp", "B", "activations of the first stage", kEnds},
+    {Memory, "A_last", "pp=1", "A_first", "B", "activations of the last stage", kEnds},
+    {Memory, "A_last", "", "q_end·((L/pp)·A + 4·x·(1 + V/h)/tp)", "B", "activations of the last stage", kEnds},
+    {Memory, "activations", "", "max(A_first, A_last)", "B", "activations", ""},
+    {Memory, "Ψl", "", "(Ψr + Ψx)·pp/L", "", "parameters of a layer on a rank", ""},
+    {Memory, "buf_zero", "zero<2", "0", "B", "layers gathered or to be reduced", ""},
+    {Memory, "buf_zero", "zero=2", "2·2·Ψl", "B", "gradients of two layers, to be reduced", kModel},
+    {Memory, "buf_zero", "", "4·2·Ψl", "B", "weights and gradients of two layers, gathered", kModel},
+    {Memory, "buf_pp", "pp=1", "0", "B", "pipeline messages", ""},
+    {Memory, "buf_pp", "", "4·2·x/tp", "B", "activation and gradient, in and out", kModel},
+    {Memory, "buf_rc", "rc=2", "A_1", "B", "the layer that is recomputed", kModel},
+    {Memory, "buf_rc", "", "0", "B", "the layer that is recomputed", ""},
+    {Memory, "buffers", "", "buf_zero + buf_pp + buf_rc", "B", "buffers", kModel},
+    {Memory, "total", "", "states + activations + buffers", "B", "total", ""},
+    {Memory, "budget", "", "M·u", "B", "usable", ""},
+    {Memory, "free", "", "budget − total", "B", "left over", ""},
+
+    // k_…: how many ranks of a group share a host. λ_…: one turn of a ring, which leaves each host once. A ring through
+    // several hosts uses the network cards of all its members there; a message between two ranks uses one.
+    {Links, "k_tp", "", "max(1, min(tp, H))", "", "ranks of a tensor group in a host", ""},
+    {Links, "k_cp", "", "max(1, min(cp, floor(H/tp)))", "", "ranks of a context group in a host", ""},
+    {Links, "k_ep", "", "max(1, min(ep, floor(H/(tp·cp))))", "", "ranks of an expert group in a host", ""},
+    {Links, "k_pp", "", "max(1, min(pp, floor(H/(tp·cp·ep))))", "", "stages of a pipeline in a host", ""},
+    {Links, "k_dp", "", "max(1, min(dp, floor(H/(tp·cp·ep·pp))))", "", "ranks of a data group in a host", ""},
+    {Links, "k_N", "", "k_cp·k_ep·k_dp", "", "copies of a dense parameter in a host", ""},
+    {Links, "k_Nx", "", "k_cp·k_dp", "", "copies of an expert parameter in a host", ""},
+    {Links, "λ_tp", "", "(ceil(tp/k_tp) − 1)·α_out + (tp − ceil(tp/k_tp))·α_in", "s", "a turn of the tensor ring", kAlpha},
+    {Links, "λ_ep", "", "(ceil(ep/k_ep) − 1)·α_out + (ep − ceil(ep/k_ep))·α_in", "s", "a turn of the expert ring", kAlpha},
+    {Links, "λ_N", "", "(ceil(N/k_N) − 1)·α_out + (N − ceil(N/k_N))·α_in", "s", "a turn of the data ring", kAlpha},
+    {Links, "λ_Nx", "", "(ceil(Nx/k_Nx) − 1)·α_out + (Nx − ceil(Nx/k_Nx))·α_in", "s", "a turn of the experts' data ring", kAlpha},
+    {Links, "α_cp", "k_cp<cp", "α_out", "s", "latency, context", kAlpha},
+    {Links, "α_cp", "", "α_in", "s", "latency, context", kAlpha},
+    {Links, "α_pp", "k_pp<pp", "α_out", "s", "latency, pipeline", kAlpha},
+    {Links, "α_pp", "", "α_in", "s", "latency, pipeline", kAlpha},
+    {Links, "β_tp", "k_tp<tp", "1/min(W_in, k_tp·W_out)", "s/B", "a byte, tensor", kAlpha},
+    {Links, "β_tp", "", "1/W_in", "s/B", "a byte, tensor", kAlpha},
+    {Links, "β_cp", "k_cp<cp", "1/W_out", "s/B", "a byte, context", kAlpha},
+    {Links, "β_cp", "", "1/W_in", "s/B", "a byte, context", kAlpha},
+    {Links, "β_ep", "k_ep<ep", "1/W_out", "s/B", "a byte, expert", kAlpha},
+    {Links, "β_ep", "", "1/W_in", "s/B", "a byte, expert", kAlpha},
+    {Links, "β_pp", "k_pp<pp", "1/W_out", "s/B", "a byte, pipeline", kAlpha},
+    {Links, "β_pp", "", "1/W_in", "s/B", "a byte, pipeline", kAlpha},
+    {Links, "β_N", "k_N<N", "1/min(W_in, k_N·W_out)", "s/B", "a byte, data", kAlpha},
+    {Links, "β_N", "", "1/W_in", "s/B", "a byte, data", kAlpha},
+    {Links, "β_Nx", "k_Nx<Nx", "1/min(W_in, k_Nx·W_out)", "s/B", "a byte, experts' data", kAlpha},
+    {Links, "β_Nx", "", "1/W_in", "s/B", "a byte, experts' data", kAlpha},
+
+    {Volume, "l", "", "L/pp", "", "layers of a rank", ""},
+    {Volume, "S_tp", "", "2·x", "B", "a tensor-parallel all-reduce", kMega},
+    {Volume, "n_tp", "rc=2", "6·l·m", "", "tensor-parallel all-reduces, 2 again for recomputation", kMega},
+    {Volume, "n_tp", "", "4·l·m", "", "tensor-parallel all-reduces: 2 forward, 2 backward", kMega},
+    {Volume, "sent_tp", "", "n_tp·2·(tp − 1)/tp·S_tp", "B", "tensor", kRing},
+    {Volume, "S_cp", "", "2·2·x·(g/a)/tp", "B", "a block of keys and values", "Liu 2023"},
+    {Volume, "n_cp", "rc=2", "4·l·m", "", "turns of keys and values: 2 forward, 2 backward", "Liu 2023"},
+    {Volume, "n_cp", "", "3·l·m", "", "turns of keys and values: 1 forward, 2 backward", "Liu 2023"},
+    {Volume, "sent_cp", "", "n_cp·(cp − 1)·S_cp", "B", "context", "Liu 2023"},
+    {Volume, "S_ep", "", "2·x·k/tp", "B", "tokens that a rank dispatches", "Lepikhin 2020"},
+    {Volume, "n_ep", "rc=2", "6·l·m", "", "all-to-alls, 2 again for recomputation", "Lepikhin 2020"},
+    {Volume, "n_ep", "", "4·l·m", "", "all-to-alls: dispatch and combine, forward and backward", "Lepikhin 2020"},
+    {Volume, "sent_ep", "", "n_ep·(ep − 1)/ep·S_ep", "B", "expert", "Lepikhin 2020"},
+    {Volume, "S_pp", "", "2·x/tp", "B", "a message between stages", "Narayanan 2021, §4.1"},
+    {Volume, "n_pp", "pp=1", "0", "", "messages of a stage", kPipe},
+    {Volume, "n_pp", "", "2·m·v", "", "messages of a stage: activations on, gradients back", kPipe},
+    {Volume, "sent_pp", "", "n_pp·S_pp", "B", "pipeline", kPipe},
+    {Volume, "n_dp", "zero<2", "2", "", "passes: reduce-scatter, all-gather", "Rajbhandari 2020, §7"},
+    {Volume, "n_dp", "zero=2", "m + 1", "", "passes: a reduce-scatter each micro-batch, an all-gather", "Rajbhandari 2020, §7"},
+    {Volume, "n_dp", "", "3·m", "", "passes: 2 all-gathers, a reduce-scatter each micro-batch", "Rajbhandari 2020, §7"},
+    {Volume, "sent_dp", "Ψx=0", "n_dp·2·Ψr·(N − 1)/N", "B", "data", kRing},
+    {Volume, "sent_dp", "", "n_dp·2·(Ψr·(N − 1)/N + Ψx·(Nx − 1)/Nx)", "B", "data", kRing},
+    {Volume, "sent", "", "sent_tp + sent_cp + sent_ep + sent_pp + sent_dp", "B", "total", ""},
+
+    // t_…: one collective; a measured or selected cost may replace it. T_…: all of a step. E_…: what nothing hides.
+    {Time, "Ψa", "", "Ψ − Ψe + Ψe·k/E", "", "parameters that a token uses", ""},
+    {Time, "C_0", "", "B·s·(6·Ψa + 12·L·h·s)", "FLOP", "arithmetic of the model", kFlop},
+    {Time, "C", "rc=0", "C_0", "FLOP", "arithmetic", kFlop},
+    {Time, "C", "rc=1", "C_0 + B·s·4·L·h·s", "FLOP", "arithmetic, attention recomputed", "Korthikanti 2022, §5"},
+    {Time, "C", "", "C_0 + B·s·(2·Ψa + 4·L·h·s)", "FLOP", "arithmetic, all recomputed", "Korthikanti 2022, §5"},
+    {Time, "T_comp", "", "C/(G·F·η)", "s", "arithmetic", "Narayanan 2021, §5.1"},
+    {Time, "t_tp", "", "2·(λ_tp + (tp − 1)/tp·S_tp·β_tp)", "s", "one tensor-parallel all-reduce", kRing},
+    {Time, "T_tp", "", "n_tp·t_tp", "s", "tensor", kMega},
+    {Time, "t_cp", "", "(cp − 1)·(α_cp + S_cp·β_cp)", "s", "one turn of keys and values", "Liu 2023"},
+    {Time, "T_cp", "", "n_cp·t_cp", "s", "context, all", "Liu 2023"},
+    {Time, "T_attn", "", "B·s·12·L·h·s/(G·F·η)", "s", "attention's arithmetic, which hides it", "Liu 2023"},
+    {Time, "E_cp", "", "T_cp − (1 − ω)·min(T_cp, T_attn)", "s", "context, not hidden", "Liu 2023"},
+    {Time, "t_ep", "", "λ_ep + (ep − 1)/ep·S_ep·β_ep", "s", "one all-to-all", kAlpha},
+    {Time, "T_ep", "", "n_ep·t_ep", "s", "expert", "Lepikhin 2020"},
+    {Time, "T_work", "", "T_comp + T_tp + E_cp + T_ep", "s", "a stage's work", ""},
+    {Time, "T_bubble", "", "T_work·bubble/(1 − bubble)", "s", "pipeline bubble", kPipe},
+    {Time, "T_pp", "", "n_pp·(α_pp + S_pp·β_pp)", "s", "pipeline messages", kModel},
+    {Time, "t_dp", "Ψx=0", "l·λ_N + 2·Ψr·(N − 1)/N·β_N", "s", "one pass, a call each layer", kRing},
+    {Time, "t_dp", "", "l·(λ_N + λ_Nx) + 2·Ψr·(N − 1)/N·β_N + 2·Ψx·(Nx − 1)/Nx·β_Nx", "s", "one pass, two calls each layer", kRing},
+    {Time, "T_dp", "", "n_dp·t_dp", "s", "data, all", "Rajbhandari 2020, §7"},
+    {Time, "hidden", "zero=0", "2/3·T_comp/m", "s", "arithmetic that hides it: the last backward", "Li 2020"},
+    {Time, "hidden", "zero=1", "T_comp/m", "s", "arithmetic that hides it: last backward, first forward", kModel},
+    {Time, "hidden", "zero=2", "2/3·T_comp + 1/3·T_comp/m", "s", "arithmetic that hides it: backward, first forward", kModel},
+    {Time, "hidden", "", "T_comp", "s", "arithmetic that hides it: all", kModel},
+    {Time, "E_dp", "", "T_dp − (1 − ω)·min(T_dp, hidden)", "s", "data, not hidden", "Li 2020"},
+    {Time, "T_step", "", "T_work + T_bubble + T_pp + E_dp", "s", "step", ""},
+    {Time, "tokens", "", "B·s/T_step", "token/s", "tokens a second", ""},
+    {Time, "MFU", "", "C_0/(G·F·T_step)", "share", "model FLOPs utilization", kFlop},
+};
+// clang-format on
+
+}  // namespace
+
+const Sheet& step_sheet() {
+  static const Sheet kSheet(kInputs, kRows);
+  return kSheet;
+}
+
+}  // namespace tutti::train::planner

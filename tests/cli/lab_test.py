@@ -1,0 +1,148 @@
+"""tutti lab: the table, the JSON, and what it says of input that cannot be."""
+
+import json
+import math
+import os
+import re
+import tempfile
+import unittest
+
+from support import main, tutti
+
+WIDTH = 100  # columns
+
+
+def plan(*arguments):
+    """The JSON of a plan."""
+    done = tutti("lab", *arguments, "--json", "-")
+    if done.returncode != 0 and not done.stdout:
+        raise AssertionError(done.stderr)
+    return json.loads(done.stdout)
+
+
+def evaluate(formula, symbols):
+    """A formula's text, computed by Python."""
+    for text, operator in (("·", "*"), ("−", "-"), ("≥", ">="), ("≤", "<=")):
+        formula = formula.replace(text, operator)
+    functions = {"min": min, "max": max, "floor": math.floor, "ceil": math.ceil}
+    return eval(formula, {"__builtins__": {}}, {**symbols, **functions})
+
+
+class Lab(unittest.TestCase):
+    def check_error(self, arguments, words, status=2):
+        done = tutti("lab", *arguments)
+        self.assertEqual(done.returncode, status, done.stdout)
+        self.assertIn(words, done.stderr)
+
+    def test_prints_a_table_of_a_hundred_columns(self):
+        for arguments in ((), ("-m", "70b", "-n", "128"), ("-m", "8x7b", "-n", "256", "--all"), ("-m", "405b", "-n", "4096"),
+                          ("--params", "1.3b", "-n", "24", "--gpu", "v100", "--schedule", "interleaved"), ("-m", "1t", "-n", "3072", "--all")):
+            done = tutti("lab", *arguments)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("Best: dp ", done.stdout)
+            for line in done.stdout.splitlines():
+                self.assertLessEqual(len(line), WIDTH, line)
+
+    def test_gives_the_reference_values(self):
+        def states(*arguments):
+            found = plan(*arguments, "--memory", "2000GB")
+            return found["best"]["symbols"]["states"]
+
+        self.assertEqual(states("-m", "7b", "-n", "1"), 112e9)
+        self.assertEqual(states("-m", "70b", "-n", "1"), 1120e9)
+        flat = ("--tp", "1", "--pp", "1", "--cp", "1")
+        for zero, value in (("1", 29.3125e9), ("2", 15.53125e9), ("3", 1.75e9)):
+            self.assertEqual(states("-m", "7b", "-n", "64", *flat, "--zero", zero), value)
+        self.assertEqual(states("-m", "70b", "-n", "128", *flat, "--zero", "3"), 8.75e9)
+        self.assertEqual(states("-m", "13b", "-n", "64", "--dp", "16", "--pp", "4", "--zero", "3"), 3.25e9)
+        done = tutti("lab", "-m", "7b", "-n", "64", *flat, "--zero", "1")
+        self.assertRegex(done.stdout, r"model states +states +29\.3 GB +weights \+ gradients \+ optimizer")
+        sent = plan("-m", "7b", "-n", "8", "--dp", "8", "--zero", "0", "--memory", "500")["best"]["symbols"]["sent_dp"]
+        self.assertEqual(sent, 24.5e9)
+
+    def test_every_number_is_what_its_formula_says(self):
+        count = 0
+        for arguments in (("-m", "7b", "-n", "64"), ("-m", "8x7b", "-n", "128", "--ep", "8", "--gpu", "h200"), ("-m", "405b", "-n", "4096"),
+                          ("-m", "175b", "-n", "1024", "--gpu", "a100", "--schedule", "zb-h1", "--no-sp"),
+                          ("-m", "70b", "-n", "128", "--schedule", "interleaved", "--pp", "4", "--recompute", "all")):
+            found = plan(*arguments)
+            for one in [found["best"], *found["others"]]:
+                for figure in one["figures"]:
+                    value = evaluate(figure["formula"], one["symbols"])
+                    self.assertTrue(math.isclose(value, figure["value"], rel_tol=1e-12, abs_tol=1e-30), figure)
+                    self.assertNotEqual(figure["label"], "")
+                    count += 1
+        self.assertGreater(count, 1000)
+
+    def test_the_best_is_the_fastest_that_fits(self):
+        found = plan("-m", "13b", "-n", "64")
+        steps = [one["symbols"]["T_step"] for one in [found["best"], *found["others"]]]
+        self.assertEqual(steps, sorted(steps))
+        for one in [found["best"], *found["others"]]:
+            self.assertLessEqual(one["symbols"]["total"], one["symbols"]["budget"])
+            sizes = one["layout"]
+            self.assertEqual(sizes["dp"] * sizes["pp"] * sizes["cp"] * sizes["ep"] * sizes["tp"], 64)
+
+    def test_says_what_is_short_and_by_how_much(self):
+        done = tutti("lab", "-m", "175b", "-n", "8")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, r"nothing fits: the smallest layout needs \d+ GB on each GPU, \d+ GB more than the usable 72.0 GB "
+                                      r"\(80.0 GB · 90.0 %\); GPUs of \d+ GB would do, or \d+ of these\n")
+        self.assertIn("The smallest layout: dp ", done.stdout)
+        enough = re.search(r"or (\d+) of these", done.stderr)[1]
+        self.assertEqual(tutti("lab", "-m", "175b", "-n", enough).returncode, 0)
+        memory = re.search(r"GPUs of (\d+) GB", done.stderr)[1]
+        self.assertEqual(tutti("lab", "-m", "175b", "-n", "8", "--memory", str(int(memory) + 1)).returncode, 0)
+        found = plan("-m", "175b", "-n", "8")
+        self.assertFalse(found["fits"])
+        self.assertIsNone(found["best"])
+        self.assertLess(found["smallest"]["symbols"]["free"], 0)
+
+    def test_refuses_what_cannot_be(self):
+        self.check_error(("-m", "7bb"), "--model knows no '7bb' (did you mean 7b?); it knows 7b, 8b")
+        self.check_error(("--gpu", "h1000"), "--gpu knows no 'h1000' (did you mean h100?)")
+        self.check_error(("--memory", "much"), "--memory takes a number such as 80GB or 80GiB, not 'much'")
+        self.check_error(("--memory", "-5"), "--memory takes a number")
+        self.check_error(("--params", "7q"), "--params takes a number such as 7b or 350m, not '7q'")
+        self.check_error(("--params", "nan"), "--params takes a number")
+        self.check_error(("-n", "0"), "the number of GPUs must be between 1 and")
+        self.check_error(("-n", "-8"), "the number of GPUs must be between 1 and")
+        self.check_error(("--gpus-per-host", "0"), "the number of GPUs of a host must be between")
+        self.check_error(("--inter", "0"), "the bandwidth between hosts must be between")
+        self.check_error(("--efficiency", "200"), "the share of the peak must be between")
+        self.check_error(("--tp", "3"), "tp = 3 does not divide the 32 attention heads")
+        self.check_error(("--tp", "16"), "the product of the given sizes = 16 does not divide the 8 GPUs")
+        self.check_error(("--zero", "5"), "the ZeRO stage is 0, 1, 2 or 3, not 5")
+        self.check_error(("--ep", "2"), "the model is dense")
+        self.check_error(("--layers", "4"), "a shape needs both layers and hidden size")
+        self.check_error(("--layers", "0", "--hidden", "8"), "--layers must be at least 1, not 0")
+        self.check_error(("--layers", "4", "--hidden", "1000", "--heads", "3"), "3 heads do not divide the hidden size 1000")
+        self.check_error(("--schedule", "1f2b"), "--schedule is one of gpipe, 1f1b, interleaved, zb-h1, not '1f2b'")
+        self.check_error(("--recompute", "some"), "--recompute is none, attention or all, not 'some'")
+        self.check_error(("-n", "7", "--batch", "1000"), "no layout uses all 7 GPUs")
+        self.check_error(("--gups", "8"), "there is no option --gups (did you mean --gpus?)")
+        self.check_error(("--json", "/nowhere/x.json"), "--json /nowhere/x.json: No such file", status=1)
+        self.check_error(("--html", "/nowhere/x.html"), "--html /nowhere/x.html: No such file", status=1)
+
+    def test_a_size_alone_is_a_model(self):
+        symbols = plan("--params", "175b", "-n", "1024")["best"]["symbols"]
+        self.assertEqual((symbols["L"], symbols["h"], symbols["a"], symbols["Ψ"]), (96, 12288, 96, 175e9))
+        counted = plan("--layers", "32", "--hidden", "4096", "--ffn", "11008", "-n", "64")["best"]["symbols"]
+        self.assertEqual(counted["Ψ"], 6738415616)
+
+    def test_writes_a_page_that_stands_alone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "lab.html")
+            done = tutti("lab", "-n", "64", "--html", path)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(path) as file:
+                page = file.read()
+        self.assertNotIn("{{", page)
+        self.assertEqual(re.findall(r"""(?:src|@import|url\()\s*=?\s*["'(]?\s*(?:https?:)?//""", page), [])
+        for words in ("27.6 GB", "Only for N → ∞"):
+            self.assertIn(words, page)
+        self.assertIn('<meta name="viewport"', page)
+
+
+if __name__ == "__main__":
+    main()

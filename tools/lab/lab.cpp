@@ -1,0 +1,66 @@
+// tutti lab: which layout a training job should have, what it takes, and why.
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <memory>
+
+#include "base/format.hpp"
+#include "tools/commands.hpp"
+#include "tools/lab/options.hpp"
+#include "tools/lab/page.hpp"
+#include "tools/lab/report.hpp"
+
+namespace tutti::tools {
+namespace {
+
+namespace planner = train::planner;
+constexpr const char* kStandardOutput = "-";
+
+void write(const std::string& path, const char* option, const std::string& text) {
+  if (path == kStandardOutput) {
+    std::fputs(text.c_str(), stdout);
+    return;
+  }
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  if (!file) throw_error(Code::SystemError, "{} {}: {}", option, path, std::strerror(errno));
+}
+
+void plan_training(LabOptions options) {
+  if (options.recompute) {
+    const std::string& word = *options.recompute;
+    if (word != "none" && word != "attention" && word != "all") {
+      throw_error(Code::InvalidArgument, "--recompute is none, attention or all, not '{}'", word);
+    }
+    options.fixed.recompute = word == "none" ? 0 : word == "attention" ? 1 : 2;
+  }
+  const LabScenario lab = scenario_of(options);
+  const planner::Outcome outcome = planner::search(lab.scenario, options.fixed);
+  if (!options.html.empty()) write(options.html, "--html", lab_page(lab));
+  if (!options.json.empty()) write(options.json, "--json", lab_json(lab, outcome).dump(1) + "\n");
+  const bool output_taken = options.json == kStandardOutput || options.html == kStandardOutput;
+  if (!output_taken) std::fputs(lab_table(lab, outcome, options.all).c_str(), stdout);
+  if (outcome.best.empty()) {
+    std::fflush(stdout);
+    throw Error(Code::OutOfMemory, shortage(lab, options.fixed, *outcome.smallest));
+  }
+}
+
+}  // namespace
+
+void add_lab(CLI::App& app, int&) {
+  CLI::App* command = app.add_subcommand("lab", "plans a training job: memory, communication, time, the best layout");
+  const auto options = std::make_shared<LabOptions>();
+  options->add_to(*command);
+  command->footer(
+      "Examples:\n  tutti lab --model 7b --gpus 64\n  tutti lab --model 70b --gpus 128 --gpu h100 --zero 3\n"
+      "  tutti lab --layers 48 --hidden 8192 --gpus 256 --memory 40GB --json plan.json\n"
+      "  tutti lab --model 13b --gpus 64 --html lab.html\n");
+  command->callback([options] {
+    if (!options->model && !options->parameters && !options->layers && !options->hidden) options->model = "7b";
+    plan_training(*options);
+  });
+}
+
+}  // namespace tutti::tools

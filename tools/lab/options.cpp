@@ -1,0 +1,181 @@
+#include "tools/lab/options.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <vector>
+
+#include "base/format.hpp"
+#include "base/spelling.hpp"
+
+namespace tutti::tools {
+namespace {
+
+namespace planner = train::planner;
+
+struct Suffix {
+  const char* text;
+  double factor;
+};
+
+double read_number(const std::string& text, const char* option, std::initializer_list<Suffix> suffixes,
+                   const char* example) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  std::string rest(end);
+  std::transform(rest.begin(), rest.end(), rest.begin(), [](unsigned char c) { return std::tolower(c); });
+  const auto suffix = std::find_if(suffixes.begin(), suffixes.end(), [&](const Suffix& s) { return rest == s.text; });
+  if (end == text.c_str() || suffix == suffixes.end() || !std::isfinite(number) || number <= 0) {
+    throw_error(Code::InvalidArgument, "{} takes a number such as {}, not '{}'", option, example, text);
+  }
+  return number * suffix->factor;
+}
+
+template <class Named>
+const Named& named(std::span<const Named> all, const std::string& name, const char* option) {
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Named& n) { return name == n.name; });
+  if (found != all.end()) return *found;
+  std::vector<std::string> names;
+  for (const Named& n : all) names.emplace_back(n.name);
+  throw_error(Code::InvalidArgument, "{} knows no '{}'{}; it knows {}", option, name, did_you_mean(name, names),
+              fmt::join(names, ", "));
+}
+
+int64_t one_of(const std::string& word, const char* option, const std::vector<std::string>& words) {
+  const auto found = std::find(words.begin(), words.end(), word);
+  if (found != words.end()) return found - words.begin();
+  throw_error(Code::InvalidArgument, "{} is one of {}, not '{}'{}", option, fmt::join(words, ", "), word,
+              did_you_mean(word, words));
+}
+
+planner::Model model_of(const LabOptions& o) {
+  planner::Model model;
+  if (o.model) model = named(planner::named_models(), *o.model, "--model").model;
+  if (o.parameters) model.parameters = read_count(*o.parameters, "--params");
+  const bool shape_changes = o.layers || o.hidden || o.heads || o.kv_heads || o.ffn || o.vocabulary || o.experts;
+  if (o.model && shape_changes && !o.parameters) model.parameters = 0;  // counted again
+  const auto given = [](int64_t& value, const std::optional<int64_t>& option, const char* name) {
+    if (option && *option < 1) throw_error(Code::InvalidArgument, "{} must be at least 1, not {}", name, *option);
+    value = option.value_or(value);
+  };
+  given(model.layers, o.layers, "--layers");
+  given(model.hidden, o.hidden, "--hidden");
+  given(model.heads, o.heads, "--heads");
+  given(model.kv_heads, o.kv_heads, "--kv-heads");
+  given(model.ffn, o.ffn, "--ffn");
+  given(model.vocabulary, o.vocabulary, "--vocab");
+  given(model.sequence, o.sequence, "--seq");
+  given(model.experts, o.experts, "--experts");
+  given(model.top_k, o.top_k, "--top-k");
+  return planner::completed(model);
+}
+
+planner::Cluster cluster_of(const LabOptions& o) {
+  planner::Cluster cluster = named(planner::named_clusters(), o.gpu.value_or("h100"), "--gpu").cluster;
+  cluster.gpus = o.gpus;
+  cluster.gpus_per_host = o.gpus_per_host.value_or(cluster.gpus_per_host);
+  if (o.memory) cluster.memory = read_memory(*o.memory, "--memory");
+  if (o.usable) cluster.usable = *o.usable / 100;
+  if (o.tflops) cluster.flops = *o.tflops * 1e12;
+  if (o.efficiency) cluster.efficiency = *o.efficiency / 100;
+  if (o.contention) cluster.contention = *o.contention / 100;
+  if (o.bandwidth_in) cluster.bandwidth_in = *o.bandwidth_in * 1e9;
+  if (o.bandwidth_out) cluster.bandwidth_out = *o.bandwidth_out * 1e9;
+  if (o.alpha_in_us) cluster.alpha_in = *o.alpha_in_us * 1e-6;
+  if (o.alpha_out_us) cluster.alpha_out = *o.alpha_out_us * 1e-6;
+  return cluster;
+}
+
+std::string label_of(const LabOptions& o, const planner::Model& model) {
+  const bool as_named = o.model && !o.parameters && !o.layers && !o.hidden && !o.heads && !o.kv_heads && !o.ffn &&
+                        !o.vocabulary && !o.experts && !o.top_k;
+  if (as_named) return named(planner::named_models(), *o.model, "--model").label;
+  return fmt::format("{:.4g} billion parameters", model.parameters / 1e9);
+}
+
+}  // namespace
+
+double read_count(const std::string& text, const char* option) {
+  return read_number(text, option, {{"", 1}, {"k", 1e3}, {"m", 1e6}, {"b", 1e9}, {"g", 1e9}, {"t", 1e12}},
+                     "7b or 350m");
+}
+
+double read_memory(const std::string& text, const char* option) {
+  constexpr double kGiB = 1024.0 * 1024 * 1024;
+  return read_number(text, option, {{"", 1e9}, {"g", 1e9}, {"gb", 1e9}, {"gib", kGiB}}, "80GB or 80GiB");
+}
+
+LabScenario scenario_of(const LabOptions& o) {
+  LabScenario lab;
+  planner::Scenario& scenario = lab.scenario;
+  scenario.model = model_of(o);
+  scenario.cluster = cluster_of(o);
+  lab.model_label = label_of(o, scenario.model);
+  lab.model_name =
+      o.model && lab.model_label == named(planner::named_models(), *o.model, "--model").label ? *o.model : "custom";
+  lab.cluster_name = o.gpu.value_or("h100");
+  scenario.job.batch = 1;  // until the rest is known to be right
+  scenario.job.chunks = o.chunks.value_or(scenario.job.chunks);
+  scenario.job.sequence_parallel = !o.no_sequence_parallel;
+  if (o.schedule) {
+    const std::vector<std::string> schedules = {"gpipe", "1f1b", "interleaved", "zb-h1"};
+    scenario.job.schedule = static_cast<planner::Schedule>(one_of(*o.schedule, "--schedule", schedules));
+  }
+  planner::check(scenario);
+  scenario.job.batch = o.batch.value_or(planner::usual_batch(scenario.model, scenario.cluster));
+  return lab;
+}
+
+void LabOptions::add_to(CLI::App& command) {
+  const char* const model_group = "Model";
+  command.add_option("--model,-m", model, "7b, 8b, 13b, 70b, 175b, 405b, 1t or 8x7b")->group(model_group);
+  command.add_option("--params", parameters, "parameters, such as 7b; without a shape, a usual one is assumed")
+      ->group(model_group);
+  command.add_option("--layers", layers, "layers")->group(model_group);
+  command.add_option("--hidden", hidden, "hidden size")->group(model_group);
+  command.add_option("--heads", heads, "attention heads (hidden / 128)")->group(model_group);
+  command.add_option("--kv-heads", kv_heads, "key-value heads (as many)")->group(model_group);
+  command.add_option("--ffn", ffn, "width of the MLP (4 · hidden)")->group(model_group);
+  command.add_option("--vocab", vocabulary, "words of the vocabulary (32000)")->group(model_group);
+  command.add_option("--seq", sequence, "tokens of a sequence (the model's, else 4096)")->group(model_group);
+  command.add_option("--experts", experts, "experts of a layer (1)")->group(model_group);
+  command.add_option("--top-k", top_k, "experts that a token uses (1)")->group(model_group);
+  const char* const cluster_group = "Cluster";
+  command.add_option("-n,--gpus", gpus, "GPUs (8)")->group(cluster_group);
+  command.add_option("--gpu", gpu, "v100, a100, h100 (default), h200, b200 or l40s: sets what follows")
+      ->group(cluster_group);
+  command.add_option("--memory", memory, "memory of a GPU: 80GB or 80GiB")->group(cluster_group);
+  command.add_option("--usable", usable, "% of the memory that the job may use (90)")->group(cluster_group);
+  command.add_option("--gpus-per-host", gpus_per_host, "GPUs of a host (8)")->group(cluster_group);
+  command.add_option("--intra", bandwidth_in, "GB/s of a GPU inside its host, one direction")->group(cluster_group);
+  command.add_option("--inter", bandwidth_out, "GB/s of a GPU to other hosts, one direction")->group(cluster_group);
+  command.add_option("--alpha-intra", alpha_in_us, "µs of an empty message inside a host")->group(cluster_group);
+  command.add_option("--alpha-inter", alpha_out_us, "µs of an empty message between hosts")->group(cluster_group);
+  command.add_option("--tflops", tflops, "peak of a GPU, dense bf16")->group(cluster_group);
+  command.add_option("--efficiency", efficiency, "% of the peak that the arithmetic reaches (50)")
+      ->group(cluster_group);
+  command.add_option("--contention", contention, "% of hidden communication that shows all the same (10)")
+      ->group(cluster_group);
+  const char* const job_group = "Job, and what is not to be searched";
+  command.add_option("--batch", batch, "sequences of a step (about 4 million tokens)")->group(job_group);
+  command.add_option("--schedule", schedule, "pipeline: gpipe, 1f1b (default), interleaved or zb-h1")->group(job_group);
+  command.add_option("--chunks", chunks, "model chunks of a rank, interleaved (2)")->group(job_group);
+  command.add_flag("--no-sp", no_sequence_parallel, "tensor parallelism without sequence parallelism")
+      ->group(job_group);
+  command.add_option("--dp", fixed.dp, "data-parallel size")->group(job_group);
+  command.add_option("--pp", fixed.pp, "pipeline stages")->group(job_group);
+  command.add_option("--cp", fixed.cp, "context-parallel size")->group(job_group);
+  command.add_option("--ep", fixed.ep, "expert-parallel size")->group(job_group);
+  command.add_option("--tp", fixed.tp, "tensor-parallel size")->group(job_group);
+  command.add_option("--zero", fixed.zero, "ZeRO stage: 0, 1, 2 or 3")->group(job_group);
+  command.add_option("--recompute", recompute, "activations: none, attention or all")->group(job_group);
+  command.add_option("--micro-batch", fixed.micro_batch, "sequences of a micro-batch")->group(job_group);
+  const char* const output_group = "Output";
+  command.add_flag("--all", all, "every intermediate value too")->group(output_group);
+  command.add_option("--json", json, "write everything to this file (\"-\": standard output, instead of the table)")
+      ->group(output_group);
+  command.add_option("--html", html, "write a page to play with to this file; it needs no network")
+      ->group(output_group);
+}
+
+}  // namespace tutti::tools

@@ -1,0 +1,36 @@
+// Puts the page together.
+
+/** Light, dark or the system's choice; remembered where the browser permits it. */
+function startTheme() {
+  const button = byId('theme'), order = ['auto', 'light', 'dark'], system = matchMedia('(prefers-color-scheme: dark)');
+  let choice = 'auto';
+  try { choice = localStorage.getItem('theme') || choice; } catch { /* a file may have no storage */ }
+  const show = () => {
+    const dark = choice === 'dark' || (choice === 'auto' && system.matches);
+    document.documentElement.dataset.theme = dark ? 'dark' : 'light';
+    button.textContent = `Theme: ${choice}`;
+  };
+  system.addEventListener('change', show);
+  button.addEventListener('click', () => {
+    choice = order[(order.indexOf(choice) + 1) % order.length];
+    try { localStorage.setItem('theme', choice); } catch { /* as above */ }
+    show();
+  });
+  show();
+}
+
+function showNotes() {
+  fill('misstatements', ...data.misstatements.map(({claim, truth}) =>
+    element('div', {class: 'claim'}, element('dt', {}, claim), element('dd', {}, truth))));
+  fill('sources', ...data.sources.map(({key, text, url}) =>
+    element('li', {}, element('b', {}, key), ': ', text, '. ', element('a', {href: url, rel: 'noreferrer'}, url.replace('https://', '')))));
+}
+
+startTheme();
+showNotes();
+new Planner();
+new Wall();
+new Zero();
+new Ring();
+new Pipeline();
+new Grid();

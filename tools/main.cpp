@@ -91,6 +91,7 @@ int obey(std::vector<std::string> arguments) {
   tutti::tools::add_perf(app, whole, status);
   tutti::tools::add_run(app, program, status);
   tutti::tools::add_plan(app, status);
+  tutti::tools::add_topo(app, status);
   tutti::tools::add_info(app, status);
   tutti::tools::add_env(app, status);
   take_words_for_flags(app, arguments);

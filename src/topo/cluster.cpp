@@ -61,6 +61,9 @@ Graph merge(std::span<const Graph> parts) {
 }
 
 Graph cluster(const Graph& part, uint32_t hosts) {
+  if (part.nodes.size() * hosts > kMostNodes) {
+    throw_error(Code::InvalidArgument, "{} such topologies have more than {} nodes", hosts, kMostNodes);
+  }
   Graph all;
   for (uint32_t host = 0; host < hosts; ++host) {
     const std::vector<NodeId> moved = append(all, part);

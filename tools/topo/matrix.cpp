@@ -103,8 +103,11 @@ size_t widest(const Matrix& matrix, const Cell& cell) {
 Ends ends_of(const Graph& graph) {
   Ends ends;
   if (!graph.ranks.empty()) {
-    const bool gpus = std::all_of(graph.ranks.begin(), graph.ranks.end(),
-                                  [&](NodeId node) { return graph.nodes[node].kind == NodeKind::Gpu; });
+    bool gpus = graph.all(NodeKind::Host).size() == 1;  // in the tree, too, rank i is GPU i
+    for (size_t rank = 0; rank < graph.ranks.size(); ++rank) {
+      const topo::Node& node = graph.nodes[graph.ranks[rank]];
+      gpus = gpus && node.kind == NodeKind::Gpu && node.number == static_cast<int>(rank);
+    }
     for (size_t rank = 0; rank < graph.ranks.size(); ++rank) {
       ends.nodes.push_back(graph.ranks[rank]);
       ends.names.push_back(fmt::format("{} {}", gpus ? "GPU" : "rank", rank));

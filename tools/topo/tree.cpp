@@ -179,7 +179,7 @@ class Shapes {
 
 std::string figure(double value) {
   if (value >= 100) return fmt::format("{:.0f}", value);
-  const std::string text = fmt::format("{:.{}f}", value, value >= 10 ? 1 : value >= 0.1 ? 2 : 3);
+  const std::string text = fmt::format("{:.{}f}", value, value >= 10 ? 1 : value >= 1 ? 2 : 3);
   const size_t last = text.find_last_not_of('0');
   return text.substr(0, text[last] == '.' ? last : last + 1);
 }

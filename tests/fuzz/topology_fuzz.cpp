@@ -14,8 +14,8 @@
 namespace tutti::topo {
 namespace {
 
-constexpr size_t kSearched = 8;     // ends of paths
-constexpr size_t kSmall = 4096;     // nodes of a graph that is multiplied
+constexpr size_t kSearched = 8;  // ends of paths
+constexpr size_t kSmall = 4096;  // nodes of a graph that is multiplied
 
 [[noreturn]] void defect(const char* what) {
   std::fprintf(stderr, "defect: %s\n", what);

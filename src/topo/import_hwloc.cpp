@@ -1,5 +1,5 @@
-// hwloc's XML: <topology> of <object>, which lie in each other and have processors (cpuset), of hwloc 1 and 2. Read here,
-// not by hwloc, which trusts its files.
+// hwloc's XML: <topology> of <object>, which lie in each other and have processors (cpuset), of hwloc 1 and 2. Read
+// here, not by hwloc, which trusts its files.
 #include <algorithm>
 #include <map>
 #include <optional>

@@ -1,7 +1,7 @@
 // The best path between two nodes of a topology.
 //
-// Best: of the widest paths (the narrowest link decides) the one of least latency. A path inside a host does not use the
-// network. Cores and GPUs do not forward; NICs do, between PCIe and the network.
+// Best: of the widest paths (the narrowest link decides) the one of least latency. A path inside a host does not use
+// the network. Cores and GPUs do not forward; NICs do, between PCIe and the network.
 #pragma once
 
 #include <cstdint>

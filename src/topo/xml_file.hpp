@@ -1,5 +1,5 @@
-// An XML file from outside: bounded, and every complaint names its line. Parsed by pugixml, which knows no entities of a
-// file's own and reads no other file.
+// An XML file from outside: bounded, and every complaint names its line. Parsed by pugixml, which knows no entities of
+// a file's own and reads no other file.
 #pragma once
 
 #include <fmt/format.h>
@@ -48,8 +48,8 @@ class XmlFile {
   pugi::xml_document document_;
 };
 
-/// Hexadecimal, most significant digit first, in words of at most 8 digits with commas between ("0x0000ffff,0x00000001",
-/// "ff,00000000"): the numbers of the bits that are set. Throws Error(InvalidArgument) without a line.
+/// Hexadecimal, most significant digit first, in words of at most 8 digits with commas between
+/// ("0x0000ffff,0x00000001", "ff,00000000"): the numbers of the bits that are set. Throws Error(InvalidArgument) without a line.
 std::vector<int> parse_mask(std::string_view text);
 
 }  // namespace tutti::topo

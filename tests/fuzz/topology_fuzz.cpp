@@ -1,5 +1,5 @@
-// Topologies from outside: NCCL's XML, hwloc's XML, JSON. A file is refused, with its line, or becomes a valid graph that
-// can be searched, multiplied, and written as JSON that is read as the same.
+// Topologies from outside: NCCL's XML, hwloc's XML, JSON. A file is refused, with its line, or becomes a valid graph
+// that can be searched, multiplied, and written as JSON that is read as the same.
 #include <cstdio>
 #include <cstdlib>
 #include <string>

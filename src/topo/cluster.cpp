@@ -21,8 +21,7 @@ std::vector<NodeId> append(Graph& all, const Graph& part) {
     link.a = moved[link.a];
     link.b = moved[link.b];
     if (link.a == kNoNode || link.b == kNoNode) continue;
-    if (all.links.size() >= kMostLinks)
-      throw_error(Code::InvalidArgument, "a topology has at most {} links", kMostLinks);
+    if (all.links.size() >= kMostLinks) throw_error(Code::InvalidArgument, "more than {} links", kMostLinks);
     all.links.push_back(link);
   }
   for (const std::string& note : part.notes) {

@@ -33,13 +33,13 @@ const char* name_of(NodeKind kind) { return kNodeNames[static_cast<size_t>(kind)
 const char* name_of(LinkKind kind) { return kLinkNames[static_cast<size_t>(kind)]; }
 
 NodeId Graph::add(Node node) {
-  if (nodes.size() >= kMostNodes) throw_error(Code::InvalidArgument, "a topology has at most {} nodes", kMostNodes);
+  if (nodes.size() >= kMostNodes) throw_error(Code::InvalidArgument, "more than {} nodes", kMostNodes);
   nodes.push_back(std::move(node));
   return static_cast<NodeId>(nodes.size() - 1);
 }
 
 void Graph::connect(Link link) {
-  if (links.size() >= kMostLinks) throw_error(Code::InvalidArgument, "a topology has at most {} links", kMostLinks);
+  if (links.size() >= kMostLinks) throw_error(Code::InvalidArgument, "more than {} links", kMostLinks);
   links.push_back(link);
 }
 

@@ -1,5 +1,5 @@
-// A topology as JSON: {"format": "tutti-topology", "version": 1, "nodes": […], "links": […], "ranks": […], "notes": […]},
-// a node or link a line. docs/topology.md describes the fields.
+// A topology as JSON: {"format": "tutti-topology", "version": 1, "nodes": […], "links": […], "ranks": […], "notes":
+// […]}, a node or link a line. docs/topology.md describes the fields.
 #pragma once
 
 #include <string>

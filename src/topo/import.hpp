@@ -1,5 +1,5 @@
-// Topologies from files: NCCL's XML (NCCL_TOPO_DUMP_FILE), hwloc's XML (lstopo file.xml), and Tutti's own JSON. Files are
-// not trusted: a fault is an Error(InvalidArgument) "FILE:LINE: what".
+// Topologies from files: NCCL's XML (NCCL_TOPO_DUMP_FILE), hwloc's XML (lstopo file.xml), and Tutti's own JSON. Files
+// are not trusted: a fault is an Error(InvalidArgument) "FILE:LINE: what".
 #pragma once
 
 #include <string>

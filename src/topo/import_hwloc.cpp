@@ -230,6 +230,8 @@ class Reader {
 
 }  // namespace
 
-Graph import_hwloc(const XmlFile& file) { return Reader(file).read(); }
+Graph import_hwloc(const XmlFile& file) {
+  return file.naming([&] { return Reader(file).read(); });
+}
 
 }  // namespace tutti::topo

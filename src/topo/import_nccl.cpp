@@ -183,6 +183,8 @@ class Reader {
 
 }  // namespace
 
-Graph import_nccl(const XmlFile& file) { return Reader(file).read(); }
+Graph import_nccl(const XmlFile& file) {
+  return file.naming([&] { return Reader(file).read(); });
+}
 
 }  // namespace tutti::topo

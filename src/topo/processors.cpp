@@ -15,7 +15,9 @@ bool contains(const Cores& all, const Cores& some) {
 bool is_root_of_devices(NodeKind kind) { return kind == NodeKind::Package || kind == NodeKind::Numa; }
 
 void assume_package(const Graph& graph, NodeId host, std::vector<Node>& areas) {
-  const bool known = std::any_of(areas.begin(), areas.end(), [](const Node& a) { return is_root_of_devices(a.kind); });
+  const bool known = std::any_of(areas.begin(), areas.end(), [](const Node& area) {
+    return is_root_of_devices(area.kind) && !area.processors.empty();
+  });
   if (known) return;
   Cores all = graph.nodes[host].processors;
   for (const Node& area : areas) {
@@ -23,7 +25,7 @@ void assume_package(const Graph& graph, NodeId host, std::vector<Node>& areas) {
     std::set_union(all.begin(), all.end(), area.processors.begin(), area.processors.end(), std::back_inserter(joined));
     all = std::move(joined);
   }
-  areas.push_back({.kind = NodeKind::Package, .processors = std::move(all), .number = 0});
+  areas.push_back({.kind = NodeKind::Package, .processors = std::move(all), .number = 0});  // perhaps of no processors
 }
 
 /// Larger ones first; of equal ones, packages first and cores last.
@@ -127,7 +129,9 @@ DeviceRoot device_root(const Graph& graph, NodeId host, const Cores& near) {
   for (NodeId i = host + 1; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     if (!is_root_of_devices(node.kind) || graph.host_of(i) != host) continue;
-    if (fallback == kNoNode && (!node.processors.empty() || node.number >= 0)) fallback = i;
+    // Nodes of memory alone have no processors; where none is known to have any, the first will do.
+    const bool better = fallback != kNoNode && graph.nodes[fallback].processors.empty() && !node.processors.empty();
+    if (fallback == kNoNode || better) fallback = i;
     if (near.empty() || !contains(node.processors, near)) continue;
     if (best.node == kNoNode || node.processors.size() <= graph.nodes[best.node].processors.size()) best = {i, true};
   }

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "tutti/error.hpp"
+
 namespace tutti::topo {
 
 class XmlFile {
@@ -31,6 +33,17 @@ class XmlFile {
     fail_at(line(at), fmt::format(text, std::forward<Args>(args)...));
   }
 
+  /// Runs a reader: its errors that name no line get the file's name.
+  template <class Read>
+  auto naming(const Read& read) const {
+    try {
+      return read();
+    } catch (const Error& error) {
+      if (std::string_view(error.what()).starts_with(name_)) throw;
+      throw Error(error.code(), fmt::format("{}:1: {}", name_, error.what()));
+    }
+  }
+
   /// The attribute's text, cut if it is very long; "" if it is missing.
   std::string text(pugi::xml_node node, const char* attribute) const;
   /// A whole number within the bounds; `otherwise` if it is missing or empty. Throws as fail() does.
@@ -49,7 +62,8 @@ class XmlFile {
 };
 
 /// Hexadecimal, most significant digit first, in words of at most 8 digits with commas between
-/// ("0x0000ffff,0x00000001", "ff,00000000"): the numbers of the bits that are set. Throws Error(InvalidArgument) without a line.
+/// ("0x0000ffff,0x00000001", "ff,00000000"): the numbers of the bits that are set. Throws Error(InvalidArgument) without
+/// a line.
 std::vector<int> parse_mask(std::string_view text);
 
 }  // namespace tutti::topo

@@ -6,6 +6,7 @@
 
 #include "support/topologies.hpp"
 #include "topo/link_figures.hpp"
+#include "topo/paths.hpp"
 #include "topo/xml_file.hpp"
 #include "tutti/error.hpp"
 
@@ -140,6 +141,15 @@ TEST(ImportHwloc, ReadsVersionOneAndHiddenParts) {
       "<object type='PU' os_index='1' cpuset='0x2'/></object></topology>",
       "file");
   EXPECT_EQ(label(bare, bare.nodes[node_called(bare, "core 1")].parent), "package 0");
+}
+
+TEST(ImportHwloc, PutsDevicesSomewhereEvenIfNoProcessorsAreKnown) {
+  const Graph graph = import_text(
+      "<topology><object type='Machine'><object type='NUMANode'/><object type='Bridge'>"
+      "<object type='PCIDev' pci_type='0302 ['/></object></object></topology>",
+      "file");
+  EXPECT_EQ(PathFinder(graph).between(node_called(graph, "GPU 0"), node_called(graph, "package 0")).kind,
+            PathKind::HostBridge);
 }
 
 TEST(ImportHwloc, NamesTheLineOfAFault) {

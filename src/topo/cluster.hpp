@@ -8,8 +8,8 @@
 namespace tutti::topo {
 
 /// All hosts of all parts, in order. If there are several, one fabric joins their NICs: any two ports can use their
-/// full rate (how switches are wired is not known). Ranks keep the order of the parts. Throws Error(InvalidArgument) if it
-/// becomes too large.
+/// full rate (how switches are wired is not known). Ranks keep the order of the parts. Throws Error(InvalidArgument)
+/// if it becomes too large.
 Graph merge(std::span<const Graph> parts);
 
 /// `hosts` copies of one host (or of several). The names of hosts get numbers.

@@ -62,8 +62,8 @@ class XmlFile {
 };
 
 /// Hexadecimal, most significant digit first, in words of at most 8 digits with commas between
-/// ("0x0000ffff,0x00000001", "ff,00000000"): the numbers of the bits that are set. Throws Error(InvalidArgument) without
-/// a line.
+/// ("0x0000ffff,0x00000001", "ff,00000000"): the numbers of the bits that are set. Throws Error(InvalidArgument),
+/// without a line.
 std::vector<int> parse_mask(std::string_view text);
 
 }  // namespace tutti::topo

@@ -63,7 +63,8 @@ TEST(Paths, TakeNvlinksAndNoGpuForwards) {
   EXPECT_EQ(direct.kind, PathKind::NvLink);
   EXPECT_DOUBLE_EQ(direct.gbps, 2 * figures::nvlink_sm70.gbps);
   EXPECT_EQ(path(graph, "GPU 1", "GPU 2").kind, PathKind::HostBridge);
-  EXPECT_EQ(path(graph, "GPU 0", "NUMA node 0").kind, PathKind::NvLink);  // 3 NVLinks to the processor
+  EXPECT_EQ(path(graph, "GPU 0", "NUMA node 0").kind, PathKind::NvLink);      // 3 NVLinks to the processor
+  EXPECT_EQ(path(graph, "GPU 1", "NUMA node 0").kind, PathKind::HostBridge);  // through GPU 0 it would be wider
 }
 
 TEST(Paths, GoThroughAllNvSwitchesTogether) {
@@ -75,7 +76,9 @@ TEST(Paths, GoThroughAllNvSwitchesTogether) {
 }
 
 TEST(Paths, BetweenHostsTakeTheNetworkAndInsideThemNever) {
-  const Graph graph = cluster(sample("nccl-pcie-2-sockets.xml"), 2);
+  Graph one = sample("nccl-pcie-2-sockets.xml");
+  one.nodes[node_called(one, "NIC eth0")].port = 12;
+  const Graph graph = cluster(one, 2);
   ASSERT_EQ(graph.ranks.size(), 8u);
   const PathFinder finder(graph);
   const std::vector<Path> paths = finder.from(graph.ranks[0], graph.ranks);

@@ -127,8 +127,8 @@ Graph detect(const Sources& sources) {
 }
 
 const Graph& local_topology() {
-  static const Graph graph = detect();
-  return graph;
+  static const Graph kGraph = detect();
+  return kGraph;
 }
 
 }  // namespace tutti::topo

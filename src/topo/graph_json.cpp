@@ -195,44 +195,39 @@ Link link_of(const Fields& fields) {
           .assumed = fields.flag("assumed")};
 }
 
-/// The file, and the line where each object of each list ends.
-struct Parsed {
-  json root;
-  std::map<std::string, std::vector<size_t>> lines;
-};
+/// The line where each object of each list ends.
+using Lines = std::map<std::string, std::vector<size_t>>;
 
-Parsed parse(std::string_view text, const std::string& name) {
+json parse(std::string_view text, const std::string& name, Lines& lines) {
   if (text.size() > kLongestJson) {
     throw_error(Code::InvalidArgument, "{}: {} bytes; at most {} are read", name, text.size(), kLongestJson);
   }
-  Parsed parsed;
   size_t line = 1;
   std::string list;
   const auto watch = [&](int depth, json::parse_event_t event, json& value) {
     if (depth > kDeepest) throw_error(Code::InvalidArgument, "{}:{}: nested deeper than {}", name, line, kDeepest);
     if (event == json::parse_event_t::key && depth == 1) list = value.get<std::string>().substr(0, kLongestText);
-    if (event == json::parse_event_t::object_end && depth == 2) parsed.lines[list].push_back(line);
+    if (event == json::parse_event_t::object_end && depth == 2) lines[list].push_back(line);
     return true;
   };
   try {
-    parsed.root = json::parse(LineCounter(text.data(), &line), LineCounter(text.data() + text.size(), &line), watch);
+    return json::parse(LineCounter(text.data(), &line), LineCounter(text.data() + text.size(), &line), watch);
   } catch (const json::exception& error) {
     throw_error(Code::InvalidArgument, "{}:{}: {}", name, line, error.what());
   }
-  return parsed;
 }
 
 /// Calls read(fields) for each object of a list.
 template <class Read>
-void each(const Parsed& parsed, const char* list, const std::string& name, const Read& read) {
-  const auto at = parsed.root.find(list);
-  if (at == parsed.root.end() || !at->is_array()) {
+void each(const json& root, const Lines& lines, const char* list, const std::string& name, const Read& read) {
+  const auto at = root.find(list);
+  if (at == root.end() || !at->is_array()) {
     throw_error(Code::InvalidArgument, "{}:1: there is no list \"{}\"", name, list);
   }
-  const auto found = parsed.lines.find(list);
+  const auto found = lines.find(list);
   size_t next = 0;
   for (const json& object : *at) {
-    const bool known = object.is_object() && found != parsed.lines.end() && next < found->second.size();
+    const bool known = object.is_object() && found != lines.end() && next < found->second.size();
     read(Fields(object, name, known ? found->second[next++] : 1));
   }
 }
@@ -261,8 +256,8 @@ std::string to_json(const Graph& graph) {
 }
 
 Graph graph_of_json(std::string_view text, const std::string& name) {
-  const Parsed parsed = parse(text, name);
-  const json& root = parsed.root;
+  Lines lines;
+  const json root = parse(text, name, lines);
   const auto bad = [&](const char* why) { throw_error(Code::InvalidArgument, "{}:1: {}", name, why); };
   if (!root.is_object() || root.value("format", json()) != "tutti-topology")
     bad("\"format\" is not \"tutti-topology\"");
@@ -275,11 +270,11 @@ Graph graph_of_json(std::string_view text, const std::string& name) {
       fields.fail(error.what());
     }
   };
-  each(parsed, "nodes", name, [&](const Fields& fields) {
+  each(root, lines, "nodes", name, [&](const Fields& fields) {
     Node node = node_of(fields);
     checked(fields, [&] { check_node(graph, graph.add(std::move(node))); });
   });
-  each(parsed, "links", name, [&](const Fields& fields) {
+  each(root, lines, "links", name, [&](const Fields& fields) {
     if (graph.links.size() >= kMostLinks) fields.fail("too many links");
     graph.links.push_back(link_of(fields));
     checked(fields, [&] { check_link(graph, graph.links.size() - 1); });

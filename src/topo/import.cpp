@@ -1,10 +1,10 @@
 #include "topo/import.hpp"
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 
 #include "base/format.hpp"
 #include "topo/graph_json.hpp"
@@ -43,10 +43,12 @@ Graph import_file(const std::string& path) {
     throw_error(Code::SystemError, "{}: {}", path, error ? error.message() : "not a regular file");
   }
   std::ifstream file(path, std::ios::binary);
-  std::string text(kLongestJson + 1, '\0');  // what is longer than this is refused
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
-  if (!file.eof() && !file) throw_error(Code::SystemError, "{}: {}", path, std::strerror(errno));
+  std::string text;
+  std::array<char, 1 << 16> piece{};
+  while (text.size() <= kLongestJson && (file.read(piece.data(), piece.size()) || file.gcount() > 0)) {
+    text.append(piece.data(), static_cast<size_t>(file.gcount()));
+  }
+  if (!file.eof() && file.fail()) throw_error(Code::SystemError, "{}: {}", path, std::strerror(errno));
   return import_text(text, path);
 }
 

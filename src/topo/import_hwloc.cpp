@@ -22,7 +22,7 @@ constexpr int64_t kMostBytes = int64_t{1} << 56;
 
 /// hwloc 1 says "Socket" and "Cache" with a depth.
 std::string type_of(pugi::xml_node object) {
-  const std::string type = object.attribute("type").value();
+  std::string type = object.attribute("type").value();
   if (type == "Socket") return "Package";
   if (type == "Cache") return fmt::format("L{}Cache", object.attribute("depth").value());
   return type;

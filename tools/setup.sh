@@ -20,7 +20,7 @@ sources_in() {
 # A required command, and the package that provides it.
 needed_commands=(g++:g++ cmake:cmake ninja:ninja-build pkg-config:pkg-config python3:python3)
 needed_packages=(libhwy-dev libspdlog-dev libfmt-dev libsodium-dev libhwloc-dev libcli11-dev nlohmann-json3-dev
-  libgtest-dev libbenchmark-dev libopenblas-dev)
+  libpugixml-dev libgtest-dev libbenchmark-dev libopenblas-dev)
 
 # Prints the packages that are missing, out of those above and those given (command:package).
 missing_packages() {

@@ -1,50 +1,14 @@
 #include "topo/machine.hpp"
 
-#include <hwloc.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <iterator>
-#include <memory>
 #include <utility>
 
-#include "base/env.hpp"
-#include "base/format.hpp"
+#include "topo/hwloc_topology.hpp"
 
 namespace tutti {
 namespace {
-
-using Topology = std::unique_ptr<hwloc_topology, decltype(&hwloc_topology_destroy)>;
-
-/// Makes hwloc read the description that the user gives instead of this machine. Left to itself, hwloc would silently
-/// ignore one that it cannot read.
-void use_description(hwloc_topology_t topology) {
-  const auto use = [&](const char* variable, auto&& set) {
-    const auto value = foreign_env(variable);
-    if (!value || value->empty()) return;
-    errno = 0;
-    if (set(topology, value->c_str()) == 0) return;
-    throw_error(Code::InvalidArgument, "hwloc cannot read {}={}: {}", variable, *value,
-                std::strerror(errno != 0 ? errno : EINVAL));
-  };
-  use("HWLOC_XMLFILE", hwloc_topology_set_xml);
-  use("HWLOC_SYNTHETIC", hwloc_topology_set_synthetic);
-}
-
-/// The whole machine, with what this process may not use. Throws Error.
-Topology load() {
-  hwloc_topology_t raw = nullptr;
-  if (hwloc_topology_init(&raw) != 0) throw_error(Code::SystemError, "hwloc cannot start: {}", std::strerror(errno));
-  Topology topology(raw, hwloc_topology_destroy);
-  use_description(raw);
-  hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
-  if (hwloc_topology_load(raw) != 0) {
-    throw_error(Code::SystemError, "hwloc cannot read the machine: {}", std::strerror(errno));
-  }
-  return topology;
-}
 
 Cores cores_of(hwloc_const_bitmap_t set) {
   Cores cores;
@@ -77,7 +41,7 @@ Cores intersection(const Cores& a, const Cores& b) {
 
 Machine read_machine() {
   Machine machine;
-  const Topology owner = load();
+  const HwlocTopology owner = load_hwloc(HwlocScope::Processors);
   const hwloc_topology_t topology = owner.get();
   machine.is_this_one = hwloc_topology_is_thissystem(topology) != 0;
   machine.model = model_of(topology);

@@ -93,7 +93,7 @@ class Env(unittest.TestCase):
 
 class AllCommands(unittest.TestCase):
     def test_have_help_with_an_example(self):
-        for command in [], ["perf"], ["run"], ["info"], ["env"]:
+        for command in [], ["perf"], ["run"], ["topo"], ["info"], ["env"]:
             done = tutti(*command, "--help")
             self.assertEqual(done.returncode, 0)
             self.assertIn("Example", done.stdout)

@@ -1,0 +1,143 @@
+// tutti topo: this machine's topology, or a file's.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/format.hpp"
+#include "tools/commands.hpp"
+#include "tools/topo/view.hpp"
+#include "topo/cluster.hpp"
+#include "topo/detect.hpp"
+#include "topo/graph_json.hpp"
+#include "topo/import.hpp"
+#include "topo/link_figures.hpp"
+
+namespace tutti::tools {
+namespace {
+
+using nlohmann::ordered_json;
+using topo::Graph;
+
+constexpr uint32_t kMostHosts = 4096;
+constexpr int kMostRanks = 4096;
+
+struct Options {
+  std::string import, svg, json;
+  uint32_t hosts = 1;
+  int ranks = 0;  // 0: as the topology has it
+  bool figures = false;
+};
+
+void write(const std::string& path, const char* flag, const std::string& text) {
+  if (path == "-") {
+    fmt::print("{}", text);
+    return;
+  }
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  if (!file) throw_error(Code::SystemError, "{} {}: {}", flag, path, std::strerror(errno));
+}
+
+/// Ranks on each host, each on an equal share of its cores, as `tutti run` binds them.
+void place_ranks(Graph& graph, int ranks) {
+  graph.ranks.clear();
+  for (const topo::NodeId host : graph.all(topo::NodeKind::Host)) {
+    const topo::Node& node = graph.nodes[host];
+    const Cores& cores = node.usable.empty() ? node.processors : node.usable;
+    if (cores.empty()) {
+      throw_error(Code::InvalidArgument, "-n {}: {} does not tell its processors", ranks, label(graph, host));
+    }
+    const size_t all = cores.size(), wanted = static_cast<size_t>(ranks);
+    for (size_t rank = 0; rank < wanted; ++rank) {
+      const size_t first = rank * all / wanted;
+      const size_t last = std::max(first + 1, (rank + 1) * all / wanted);
+      graph.ranks.push_back(graph.place(
+          host, Cores(cores.begin() + static_cast<ptrdiff_t>(first), cores.begin() + static_cast<ptrdiff_t>(last))));
+    }
+  }
+}
+
+/// The topology, and beside it, which an import ignores, the paths of the matrix.
+std::string json_text(const Graph& graph, const Matrix& matrix) {
+  ordered_json kinds = ordered_json::array(), gbps = ordered_json::array(), us = ordered_json::array();
+  for (const auto& row : matrix.paths) {
+    ordered_json row_kinds = ordered_json::array(), row_gbps = ordered_json::array(), row_us = ordered_json::array();
+    for (const topo::Path& path : row) {
+      row_kinds.push_back(name_of(path.kind));
+      row_gbps.push_back(path.gbps);
+      row_us.push_back(path.us);
+    }
+    kinds.push_back(std::move(row_kinds));
+    gbps.push_back(std::move(row_gbps));
+    us.push_back(std::move(row_us));
+  }
+  const ordered_json paths{{"ends", matrix.ends.names}, {"kind", kinds}, {"gbps", gbps}, {"us", us}};
+  std::string text = to_json(graph);
+  text.erase(text.rfind("\n}"));
+  return text + ",\n\"paths\": " + paths.dump() + "\n}\n";
+}
+
+void print_figures() {
+  fmt::print("{:<31}{:>9} {:>7}  {}\n", "published figure", "GB/s", "us", "of what");
+  for (const topo::LinkFigureInfo& row : topo::link_figure_table()) {
+    const auto told = [](double value) { return value > 0 ? fmt::format("{:.4g}", value) : std::string("-"); };
+    fmt::print("{:<31}{:>9} {:>7}  {}\n    {}\n    source: {}\n", row.name, told(row.figure.gbps), told(row.figure.us),
+               row.of, row.meaning, row.source);
+  }
+}
+
+Graph topology_of(const Options& options) {
+  Graph graph = options.import.empty() ? topo::local_topology() : topo::import_file(options.import);
+  if (options.hosts > 1) graph = topo::cluster(graph, options.hosts);
+  if (options.ranks > 0) place_ranks(graph, options.ranks);
+  return graph;
+}
+
+void show(const Options& options) {
+  if (options.figures) {
+    print_figures();
+    return;
+  }
+  const Graph graph = topology_of(options);
+  const Matrix matrix = matrix_of(graph);
+  if (options.json != "-" && options.svg != "-") {
+    const std::string paths = matrix_text(graph, matrix);
+    fmt::print("{}{}{}", tree_text(graph), paths.empty() ? "" : "\n", paths);
+  }
+  if (!options.json.empty()) write(options.json, "--json", json_text(graph, matrix));
+  if (options.svg.empty()) return;
+  const std::string source = options.import.substr(options.import.find_last_of('/') + 1);
+  write(options.svg, "--svg", draw_topology(graph, options.import.empty() ? label(graph, 0) : source));
+}
+
+}  // namespace
+
+void add_topo(CLI::App& app, int& status) {
+  CLI::App* command = app.add_subcommand("topo", "the machine's topology: a tree, and the paths between GPUs or cores");
+  const auto options = std::make_shared<Options>();
+  command
+      ->add_option("--import", options->import,
+                   "shows a file's topology: NCCL's XML (NCCL_TOPO_DUMP_FILE), hwloc's XML, or Tutti's JSON")
+      ->type_name("FILE");
+  command->add_option("--hosts", options->hosts, "this many such hosts, joined by a network")
+      ->check(CLI::Range(uint32_t{1}, kMostHosts));
+  command->add_option("-n", options->ranks, "paths between N ranks of each host, each on its share of the cores")
+      ->check(CLI::Range(1, kMostRanks));
+  command->add_option("--svg", options->svg, "draws it; - is the standard output")->type_name("FILE");
+  command->add_option("--json", options->json, "writes it, and the paths, as JSON")->type_name("FILE");
+  command->add_flag("--figures", options->figures, "lists the published figures of links, with their sources");
+  command->footer(
+      "\"?\" marks a figure that is assumed, because nothing told it. docs/topology.md explains the output.\n"
+      "Examples:\n  tutti topo\n  tutti topo --import hgx.xml --hosts 4 --svg cluster.svg\n");
+  command->callback([options, &status] {
+    show(*options);
+    status = 0;
+  });
+}
+
+}  // namespace tutti::tools

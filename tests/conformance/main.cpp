@@ -28,7 +28,7 @@ struct Placement {
 };
 
 Placement placement_of(const Options& options) {
-  if (options.transport == "local" || options.transport == "push") return {1, options.transport};
+  if (options.transport == "local" || options.transport == "push" || options.transport == "fakeverbs") return {1, options.transport};
   if (options.transport == "tcp-threads") return {1, "tcp"};
   if (options.transport == "mixed") return {std::min(2, options.ranks), ""};
   return {options.ranks, options.transport};

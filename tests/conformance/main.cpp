@@ -28,7 +28,8 @@ struct Placement {
 };
 
 Placement placement_of(const Options& options) {
-  if (options.transport == "local" || options.transport == "push" || options.transport == "fakeverbs") return {1, options.transport};
+  if (options.transport == "local" || options.transport == "push" || options.transport == "fakeverbs")
+    return {1, options.transport};
   if (options.transport == "tcp-threads") return {1, "tcp"};
   if (options.transport == "mixed") return {std::min(2, options.ranks), ""};
   return {options.ranks, options.transport};
@@ -201,7 +202,7 @@ int main(int argc, char** argv) {
   CLI::App app("Checks every collective against exact results.\nExample: tutti_conformance --transport shm -n 5");
   app.add_option("--transport", options.transport,
                  "local (threads), shm (processes), tcp (processes), tcp-threads, push (threads; a module), mixed")
-      ->check(CLI::IsMember({"local", "shm", "tcp", "tcp-threads", "push", "mixed"}));
+      ->check(CLI::IsMember({"local", "shm", "tcp", "tcp-threads", "push", "fakeverbs", "verbs", "mixed"}));
   app.add_option("-n", options.ranks, "number of ranks")->check(CLI::Range(1, tutti::conformance::kMostRanks));
   app.add_flag("--only-forced", options.only_forced, "each algorithm forced, and nothing else; with TUTTI_CMA=always");
   app.add_flag("--only-sums", options.only_sums, "sums in the reproducible mode, by each algorithm; nothing else");

@@ -178,8 +178,10 @@ class FakeQueue final : public Queue {
     }
     for (size_t at = 0; at < bytes.size();) {
       const size_t some = std::min<size_t>(bytes.size() - at, 1 + wire().random() % 100000);
-      placements_.push_back({work.remote + at, {bytes.begin() + static_cast<ptrdiff_t>(at),
-                                                bytes.begin() + static_cast<ptrdiff_t>(at + some)}, false});
+      placements_.push_back(
+          {work.remote + at,
+           {bytes.begin() + static_cast<ptrdiff_t>(at), bytes.begin() + static_cast<ptrdiff_t>(at + some)},
+           false});
       at += some;
     }
   }
@@ -212,7 +214,8 @@ class FakeQueue final : public Queue {
     posted_.pop_front();
     --works_;
     if (result == Completion::Result::Ok) {
-      const bool implied = std::any_of(posted_.begin(), posted_.end(), [](const Posted& p) { return p.work.completes; });
+      const bool implied =
+          std::any_of(posted_.begin(), posted_.end(), [](const Posted& p) { return p.work.completes; });
       if (!work.completes || fake_nic_rules().drop_all) return;
       if (implied && wire().chance(fake_nic_rules().drop)) return;
     }

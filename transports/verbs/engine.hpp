@@ -27,6 +27,10 @@ class Engine final : public Transport {
   link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline deadline) override;
   link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline deadline) override;
 
+  Registration register_memory(const void* data, uint64_t bytes, MemoryUse use) override {
+    return memory_.acquire(data, bytes, use);
+  }
+
   Status progress(bool& moved) override;
   bool flushed() const override;
   void stop() override;

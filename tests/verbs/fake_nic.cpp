@@ -127,7 +127,7 @@ class FakeQueue final : public Queue {
     const auto found = wire().queues.find(peer_);
     if (found == wire().queues.end()) return fail(Completion::Result::Unreachable, "transport retry counter exceeded");
     FakeQueue& peer = *found->second;
-    if (peer.failed_) return fail(Completion::Result::Unreachable, "transport retry counter exceeded");
+    if (peer.failed_ || peer.deaf_) return fail(Completion::Result::Unreachable, "transport retry counter exceeded");
     const bool notifies = first.work.kind != Work::Kind::Write;
     if (notifies && !peer.takes_notice(retries_)) {
       if (++retries_ > kRetries) fail(Completion::Result::NotReady, "RNR retry counter exceeded");
@@ -143,7 +143,7 @@ class FakeQueue final : public Queue {
     if (notifies) peer.notify(first.work.notice);
     finish(Completion::Result::Ok, "success");
   }
-  void break_it() { failed_ = true; }
+  void deafen() { deaf_ = true; }
 
  private:
   struct Posted {
@@ -228,7 +228,7 @@ class FakeQueue final : public Queue {
   std::deque<Posted> posted_;
   std::vector<Placement> placements_;
   uint32_t works_ = 0, receives_ = 0, retries_ = 0;
-  bool failed_ = false, stopped_ = false;
+  bool failed_ = false, deaf_ = false, stopped_ = false;
 };
 
 class FakeNic final : public Nic {
@@ -274,9 +274,9 @@ uint32_t fake_regions() {
   return static_cast<uint32_t>(wire().regions.size());
 }
 
-void break_fake_queues() {
+void deafen_fake_queues() {
   const std::lock_guard lock(wire().mutex);
-  for (auto& [number, queue] : wire().queues) queue->break_it();
+  for (auto& [number, queue] : wire().queues) queue->deafen();
 }
 
 std::unique_ptr<Nic> make_fake_nic() { return std::make_unique<FakeNic>(); }

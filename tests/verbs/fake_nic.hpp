@@ -31,8 +31,8 @@ FakeNicRules& fake_nic_rules();
 
 /// Regions that are registered now, on all devices.
 uint32_t fake_regions();
-/// Puts all queues of all devices into error state, as when a peer's queue pair is destroyed.
-void break_fake_queues();
+/// No queue answers any more, as when the network fails or the peers' queue pairs are destroyed.
+void deafen_fake_queues();
 
 std::unique_ptr<transports::verbs::Nic> make_fake_nic();
 

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <random>
 
+#include "base/env.hpp"
 #include "base/fd.hpp"
 #include "base/format.hpp"
 #include "transports/verbs/ibv_port.hpp"
@@ -73,10 +75,15 @@ Completion::Result result_of(ibv_wc_status status) {
   }
 }
 
+class IbvQueue;
+/// By the upper half of their receive ids.
+using Queues = std::map<uint64_t, IbvQueue*>;
+
 class IbvQueue final : public Queue {
  public:
-  IbvQueue(const Port& port, ibv_pd* domain, QueuePair pair, const QueueNeeds& needs)
+  IbvQueue(const Port& port, ibv_pd* domain, Queues& all, QueuePair pair, const QueueNeeds& needs)
       : port_(port),
+        all_(all),
         pair_(std::move(pair)),
         receive_id_(needs.receive_id),
         receives_(needs.receives),
@@ -89,7 +96,9 @@ class IbvQueue final : public Queue {
     to.port_num = port_.number;
     to.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
     modify(to, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, "set up");
+    all_[receive_id_ >> 32] = this;
   }
+  ~IbvQueue() override { all_.erase(receive_id_ >> 32); }
 
   QueueAddress address() const override { return {pair_->qp_num, first_}; }
 
@@ -157,10 +166,11 @@ class IbvQueue final : public Queue {
 
   int post_receives(uint32_t count) override {
     for (; count > 0; --count) {
-      uint32_t& word = notices_[posted_++ % receives_];
+      const uint64_t index = posted_++ % receives_;
+      uint32_t& word = notices_[index];
       ibv_sge piece{reinterpret_cast<uint64_t>(&word), sizeof word, notices_region_->lkey};
       ibv_recv_wr request{};
-      request.wr_id = receive_id_;
+      request.wr_id = receive_id_ | index;
       request.sg_list = &piece;
       request.num_sge = 1;
       ibv_recv_wr* wrong = nullptr;
@@ -170,6 +180,9 @@ class IbvQueue final : public Queue {
   }
 
   void stop() override { pair_.reset(); }
+
+  /// The notice that a SEND has brought to the receive of this id.
+  uint32_t sent_notice(uint64_t id) const { return notices_[static_cast<uint32_t>(id) % receives_]; }
 
  private:
   // An unanswered packet is sent again after 4.096 µs · 2^18 = 1.07 s, seven times: a network that fails for 8 s loses
@@ -185,6 +198,7 @@ class IbvQueue final : public Queue {
   }
 
   const Port& port_;
+  Queues& all_;
   QueuePair pair_;
   const uint64_t receive_id_;
   const uint32_t receives_;
@@ -202,7 +216,7 @@ class IbvNic final : public Nic {
     room_ = std::min(1024, limits_.max_cqe);
     completions_.reset(ibv_create_cq(device(), room_, nullptr, channel_.get(), 0));
     if (completions_ == nullptr) fail("cannot make a completion queue");
-    info_ = {.name = port_.name, .address = port_.address, .relaxed = true};
+    info_ = {.name = port_.name, .address = port_.address, .immediate = env().verbs_immediate};
     info_.most_work = static_cast<uint32_t>(limits_.max_qp_wr) / 4;
     find_most_inline();
     watch(device()->async_fd);
@@ -228,7 +242,7 @@ class IbvNic final : public Nic {
     }
     QueuePair pair = make_pair(needs.works, needs.receives, info_.most_inline);
     if (pair == nullptr) fail("cannot make a queue pair");
-    return std::make_unique<IbvQueue>(port_, domain_.get(), std::move(pair), needs);
+    return std::make_unique<IbvQueue>(port_, domain_.get(), queues_, std::move(pair), needs);
   }
 
   int poll(Completion* into, int most) override {
@@ -240,7 +254,13 @@ class IbvNic final : public Nic {
       into[i] = {.id = from.wr_id, .result = result_of(from.status), .text = ibv_wc_status_str(from.status)};
       if (from.status != IBV_WC_SUCCESS) continue;
       into[i].received = (from.opcode & IBV_WC_RECV) != 0;
-      if ((from.wc_flags & IBV_WC_WITH_IMM) != 0) into[i].notice = be32toh(from.imm_data);
+      if (!into[i].received) continue;
+      const auto queue = queues_.find(from.wr_id >> 32);
+      if ((from.wc_flags & IBV_WC_WITH_IMM) != 0) {
+        into[i].notice = be32toh(from.imm_data);
+      } else if (queue != queues_.end()) {
+        into[i].notice = queue->second->sent_notice(from.wr_id);
+      }
     }
     return count;
   }
@@ -305,6 +325,7 @@ class IbvNic final : public Nic {
   CompletionQueue completions_;
   ibv_device_attr limits_{};
   int room_ = 0, needed_ = 0;
+  Queues queues_;
   NicInfo info_;
   const Fd events_{::epoll_create1(EPOLL_CLOEXEC)};
 };

@@ -33,7 +33,6 @@ struct NicInfo {
   NicAddress address;
   uint32_t most_inline = 0;   ///< bytes that a write may carry in its work request
   bool immediate = true;      ///< writes can carry a notice; else a send follows them
-  bool relaxed = false;       ///< regions for data allow relaxed ordering of the bus
   uint32_t most_work = 1024;  ///< work requests that a queue may hold
 };
 

@@ -103,6 +103,18 @@ TEST_F(VerbsFailure, APeerThatClosesHavingReceivedAllIsNoError) {
   EXPECT_NE(status.text.find("rank 1"), std::string::npos) << status.text;
 }
 
+TEST_F(VerbsFailure, APeerThatClosesAfterAFailureIsAnError) {
+  Writer writer(writing, 1, 0, 0);
+  Reader reader(reading, 0, 0);
+  writer.write(0, payload_of(0, 8));
+  writing.until([&] { return reading.turn(), reader.ready(); }, "a message");
+  writing.transport->stop();
+  writing.transport.reset();
+  const Status status = failure_of({&reading});
+  EXPECT_EQ(status.code, Code::PeerFailed);
+  EXPECT_NE(status.text.find("from rank 0"), std::string::npos) << status.text;
+}
+
 /// A rank that does not use the engine, but writes what it likes to the landing, or the feedback, of another's.
 struct Hostile {
   explicit Hostile(TestRank& as, bool writes)

@@ -31,7 +31,7 @@ const char* meaning_of(Completion::Result result) {
     case Completion::Result::Flushed:
       return "the queue pair is in error state, and the device does not say why";
     default:
-      return "the device reports an error";
+      return "the device could not carry out a work request: is its network interface down?";
   }
 }
 
@@ -123,7 +123,7 @@ Status Connection::greet() {
     }
     if (!who_.writes) send_hello(*area_);
   } catch (const Error& error) {
-    return Status::from(error);
+    return {error.code(), fmt::format("{}: {}", name(), error.what())};
   }
   phase_ = Phase::Ready;
   return {};

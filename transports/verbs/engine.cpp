@@ -27,7 +27,8 @@ Engine::Engine(const Context& context, std::unique_ptr<Nic> nic, uint32_t queues
       memory_(*nic_, context.arena->base(), context.arena->bytes()) {}
 
 Engine::~Engine() {
-  if (!stopped_ && failure_.ok()) drain();
+  if (stopped_ || !failure_.ok()) return;  // peers take the end of a stream without a goodbye for a failure
+  drain();
   for (InEnd& in : ins_) in.connection().say_goodbye(in.received());
   for (OutEnd& out : outs_) out.connection().say_goodbye(0);
 }
@@ -62,7 +63,7 @@ Status Engine::progress(bool& moved) {
   } catch (const Error& error) {  // no memory for a buffer, or no queue pair
     failure_ = Status::from(error);
   }
-  if (!failure_.ok()) failure_ = explained(std::move(failure_));
+  if (!failure_.ok()) explain(failure_);
   return failure_;
 }
 
@@ -164,10 +165,10 @@ void Engine::note_event() {
   last_event_ = std::move(event);
 }
 
-/// An error text, with the last event of the port.
-Status Engine::explained(Status status) const {
+/// Adds the last event of the port.
+void Engine::explain(Status& status) {
+  note_event();
   if (!last_event_.empty()) status.text += fmt::format("; last event of {}: {}", nic_->info().name, last_event_);
-  return status;
 }
 
 bool Engine::flushed() const {

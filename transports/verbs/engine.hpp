@@ -45,7 +45,7 @@ class Engine final : public Transport {
   Status take_streams(bool& moved);
   Status read_streams(bool& moved);
   void note_event();
-  Status explained(Status status) const;
+  void explain(Status& status);
   void drain() noexcept;
   bool busy() const;
 

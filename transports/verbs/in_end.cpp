@@ -91,7 +91,8 @@ Status InEnd::progress(bool& moved) {
   reclaim();
   if (connection_.closed()) {
     if (connection_.received_by_peer() != Connection::kLost) return {};
-    return {Code::PeerFailed, fmt::format("{}: the peer's process or host is gone", connection_.name())};
+    return {Code::PeerFailed,
+            fmt::format("{}: the peer's process is gone, or its communicator has failed", connection_.name())};
   }
   if (Status status = send_credit(); !status.ok()) return status;
   return send_adverts();

@@ -15,7 +15,6 @@ namespace {
 using transports::MemoryUse;
 using transports::verbs::MappingWatch;
 using transports::verbs::Memory;
-using transports::verbs::Region;
 
 constexpr uint64_t kBytes = 1 << 20, kPage = 4096;
 

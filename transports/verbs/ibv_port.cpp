@@ -141,7 +141,8 @@ std::string why_no_memory(ibv_context* device) {
   void* const memory = ::mmap(nullptr, kTried, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   std::string reason;
   if (memory != MAP_FAILED) {
-    ibv_mr* const region = ibv_reg_mr(domain, memory, kTried, IBV_ACCESS_LOCAL_WRITE);
+    const int access = IBV_ACCESS_LOCAL_WRITE;
+    ibv_mr* const region = ibv_reg_mr(domain, memory, kTried, access);
     if (region == nullptr) reason = locked_memory_words(kTried, errno);
     if (region != nullptr) ibv_dereg_mr(region);
     ::munmap(memory, kTried);

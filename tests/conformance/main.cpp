@@ -18,7 +18,7 @@ namespace {
 struct Options {
   std::string transport = "local";
   int ranks = 2;
-  bool exhaustive = false, only_forced = false, only_sums = false;
+  bool exhaustive = false, only_forced = false, only_sums = false, reduced = false;
 };
 
 /// Where the ranks run, and what they may use.
@@ -28,7 +28,8 @@ struct Placement {
 };
 
 Placement placement_of(const Options& options) {
-  if (options.transport == "local" || options.transport == "push") return {1, options.transport};
+  if (options.transport == "local" || options.transport == "push" || options.transport == "fakeverbs")
+    return {1, options.transport};
   if (options.transport == "tcp-threads") return {1, "tcp"};
   if (options.transport == "mixed") return {std::min(2, options.ranks), ""};
   return {options.ranks, options.transport};
@@ -166,6 +167,11 @@ bool run_table(const Options& options) {
                                                        : "512"},
                              {"TUTTI_ARENA", fmt::format("{}K", arena)}};
   Table table(options);
+  if (options.reduced) {
+    table.run("few kinds, little memory", few_kinds(n), tight);
+    table.run("few kinds", few_kinds(n), {});
+    return table.print();
+  }
   if (!options.only_forced) {
     table.run("all kinds, little memory", all_kinds(n, options.exhaustive), tight);
     table.run("many sizes", many_sizes(options.exhaustive), {});
@@ -200,11 +206,13 @@ int main(int argc, char** argv) {
   tutti::conformance::Options options;
   CLI::App app("Checks every collective against exact results.\nExample: tutti_conformance --transport shm -n 5");
   app.add_option("--transport", options.transport,
-                 "local (threads), shm (processes), tcp (processes), tcp-threads, push (threads; a module), mixed")
-      ->check(CLI::IsMember({"local", "shm", "tcp", "tcp-threads", "push", "mixed"}));
+                 "local (threads), shm (processes), tcp (processes), tcp-threads, push, fakeverbs (threads; modules), "
+                 "verbs (processes; a module), mixed")
+      ->check(CLI::IsMember({"local", "shm", "tcp", "tcp-threads", "push", "fakeverbs", "verbs", "mixed"}));
   app.add_option("-n", options.ranks, "number of ranks")->check(CLI::Range(1, tutti::conformance::kMostRanks));
   app.add_flag("--only-forced", options.only_forced, "each algorithm forced, and nothing else; with TUTTI_CMA=always");
   app.add_flag("--only-sums", options.only_sums, "sums in the reproducible mode, by each algorithm; nothing else");
+  app.add_flag("--reduced", options.reduced, "few types and counts, and each collective's own choice of algorithm");
   app.add_flag("--exhaustive", options.exhaustive, "more counts and types; takes many minutes");
   CLI11_PARSE(app, argc, argv);
   using namespace tutti::conformance;

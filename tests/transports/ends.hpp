@@ -128,6 +128,8 @@ class Reader {
     self_.until([&] { return ready(); }, "a message");
     take(tag, expected);
   }
+  /// After ready(): consumes the message unseen.
+  void drop() { HostWire::consume(link_, arrival_); }
   /// After ready(): the length of the message.
   uint64_t length() const { return header_.length; }
 

@@ -1,0 +1,39 @@
+// A device in this process that is as unhelpful as the standard permits, and worse if it is told to:
+//
+//   - bytes of data are placed in pieces and in any order, until a notice comes on the same queue;
+//   - queues overtake each other; a work request's source is read late, right before its completion;
+//   - the receiver is not ready from time to time (RNR), so a notice is tried again;
+//   - completions that a later one of the same queue implies are dropped.
+//
+// Each access is checked as a device would: keys, bounds, access rights, room in the queues.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "transports/verbs/nic.hpp"
+
+namespace tutti::test {
+
+/// How the devices that are made from now on behave.
+struct FakeNicRules {
+  bool immediate = true;       ///< else notices are sends
+  uint32_t most_inline = 220;  ///< bytes
+  uint32_t most_regions = 1u << 30;
+  uint32_t lazy = 4;         ///< one of so many turns of a queue moves something
+  uint32_t not_ready = 8;    ///< one of so many notices finds no receive at first; 0: none
+  uint32_t drop = 4;         ///< one of so many implied completions is dropped; 0: none
+  bool drop_all = false;     ///< no completion of own work comes
+  bool never_ready = false;  ///< every notice finds no receive: the device gives up
+};
+FakeNicRules& fake_nic_rules();
+
+/// Regions that are registered now, on all devices.
+uint32_t fake_regions();
+/// No queue answers any more, as when the network fails or the peers' queue pairs are destroyed.
+void deafen_fake_queues();
+
+std::unique_ptr<transports::verbs::Nic> make_fake_nic();
+
+}  // namespace tutti::test

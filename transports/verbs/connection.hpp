@@ -1,0 +1,124 @@
+// What both ends of a link have: queue pairs to the peer, and the stream over which they were agreed on.
+//
+// The writer opens the stream and sends a Hello; the reader answers with its own when its queues can receive. The
+// reader sends nothing before the writer's first notice, which shows that the writer's queues can receive. The stream
+// stays open: its end tells that the peer has closed the link, long before a device gives up.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/deadline.hpp"
+#include "base/fd.hpp"
+#include "base/status.hpp"
+#include "transports/verbs/wire.hpp"
+
+namespace tutti::transports::verbs {
+
+/// The id of a work request: which end, which queue, and how many the queue was given before.
+struct WorkId {
+  uint32_t end = 0;    ///< 23 bits
+  uint32_t queue = 0;  ///< 8 bits
+  uint32_t sequence = 0;
+  bool receive = false;
+
+  uint64_t word() const { return uint64_t{receive} << 63 | uint64_t{end} << 40 | uint64_t{queue} << 32 | sequence; }
+  static WorkId of(uint64_t word) {
+    return {static_cast<uint32_t>(word >> 40 & 0x7fffff), static_cast<uint32_t>(word >> 32 & 0xff),
+            static_cast<uint32_t>(word), (word >> 63) != 0};
+  }
+};
+
+/// Position in a queue: done when the queue has completed so many work requests.
+struct Place {
+  uint32_t queue = 0;
+  uint64_t works = 0;
+};
+
+class Connection {
+ public:
+  struct Who {
+    Rank peer = kNoRank;
+    uint32_t link_lane = 0;
+    uint32_t end = 0;  ///< of this rank's ends
+    bool writes = false;
+  };
+  Connection(Nic& nic, const Who& who);
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  const Who& who() const { return who_; }
+  /// "verbs: the link to rank 3 (link lane 0, mlx5_0:1)"
+  std::string name() const;
+  bool ready() const { return phase_ == Phase::Ready; }
+  bool has_stream() const { return static_cast<bool>(stream_); }
+  int stream() const { return stream_.get(); }
+
+  /// Writer: `queues` queue pairs, and a Hello to the peer. Throws Error.
+  void open(Fd stream, uint32_t queues, const Region& area, const Deadline& deadline);
+  /// Reader: the peer's stream has come.
+  void attach(Fd stream, const Region& area);
+  /// Reads what the peer has sent on the stream: its Hello, or its Goodbye. Never waits.
+  Status read_stream(bool& moved);
+  /// Did the peer close the link, and how many messages had it received then? kLost: it has died, or the connection.
+  static constexpr uint64_t kLost = ~uint64_t{0};
+  bool closed() const { return closed_; }
+  uint64_t received_by_peer() const { return goodbye_; }
+  /// Tells the peer that this end closes, having received `messages`.
+  void say_goodbye(uint64_t messages) noexcept;
+  /// Nothing is sent or received any more.
+  void stop();
+
+  const Hello& peer() const { return peer_; }
+  uint32_t queues() const { return static_cast<uint32_t>(queues_.size()); }
+
+  /// Has the queue room for `count` work requests?
+  bool has_room(uint32_t queue, uint32_t count = 1) const {
+    return queues_[queue].posted - queues_[queue].done + count <= works_;
+  }
+  /// Posts it; needs room, for two if it is a notice. Sets `id`, and asks for a completion from time to time.
+  Status post(uint32_t queue, Work& work);
+  /// Position after what has been posted.
+  Place place(uint32_t queue) const { return {queue, queues_[queue].posted}; }
+  bool is_done(const Place& place) const { return queues_[place.queue].done >= place.works; }
+  bool all_done() const;
+  /// Asks for a completion of all that has been posted.
+  Status ask_for_completions();
+  /// A completion of this end. A notice is passed on in `notice` with `has_notice`.
+  Status complete(const Completion& completion, bool& has_notice);
+  /// The peer has told that it received everything.
+  void assume_all_done();
+
+ private:
+  enum class Phase : uint8_t { New, Hello, Ready, Stopped };
+  struct QueueState {
+    std::unique_ptr<Queue> queue;
+    uint64_t posted = 0, done = 0, asked = 0;  // asked: a completion will tell that so many are done
+  };
+  struct Goodbye {
+    static constexpr uint64_t kMagic = 0x6579622d69747475;  // "utti-bye"
+    uint64_t magic = kMagic;
+    uint64_t messages = 0;
+  };
+
+  void make_queues(uint32_t count);
+  void send_hello(const Region& area);
+  Status greet();
+  Status post_one(uint32_t queue, Work& work);
+
+  Nic& nic_;
+  const Who who_;
+  const uint32_t works_;
+  Phase phase_ = Phase::New;
+  Fd stream_;
+  const Region* area_ = nullptr;
+  std::vector<QueueState> queues_;
+  Hello peer_{};
+  unsigned char bytes_[sizeof(Hello)] = {};
+  size_t filled_ = 0;
+  bool closed_ = false;
+  uint64_t goodbye_ = kLost;
+};
+
+}  // namespace tutti::transports::verbs

@@ -1,0 +1,21 @@
+// Registers the transport `verbs`: InfiniBand and RoCE, by libibverbs.
+#include "base/env.hpp"
+#include "transports/verbs/engine.hpp"
+#include "transports/verbs/ibv_nic.hpp"
+#include "transports/verbs/ibv_port.hpp"
+
+namespace tutti::transports {
+namespace {
+
+const TransportRegistration verbs_entry({.name = "verbs",
+                                         .summary = "hosts, over InfiniBand or RoCE; reliable queue pairs",
+                                         .preference = 40,
+                                         .make = [](const Context& context) -> std::unique_ptr<Transport> {
+                                           return std::make_unique<verbs::Engine>(
+                                               context, verbs::make_ibv_nic(),
+                                               static_cast<uint32_t>(env().verbs_queues), "verbs");
+                                         },
+                                         .why_not = verbs::why_not});
+
+}  // namespace
+}  // namespace tutti::transports

@@ -1,0 +1,122 @@
+// What the engine needs of an RDMA device: regions, reliable queue pairs, one completion queue. ibv_nic.cpp implements
+// it with libibverbs; tests have a device in this process that reorders what the standard lets be reordered.
+//
+// A *notice* is 32 bits that a write delivers to the peer as a completion, after all earlier writes of the same queue
+// are visible there (verbs: RDMA WRITE WITH IMMEDIATE, or a SEND after the write). Nothing else orders writes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/status.hpp"
+
+namespace tutti::transports::verbs {
+
+inline constexpr uint32_t kGidBytes = 16;
+
+/// Where a device can be reached: both ends exchange it.
+struct NicAddress {
+  uint16_t lid = 0;  ///< InfiniBand; 0 with RoCE
+  uint16_t mtu = 0;  ///< bytes
+  unsigned char gid[kGidBytes] = {};
+};
+
+/// One end of a queue pair.
+struct QueueAddress {
+  uint32_t number = 0;  ///< 24 bits
+  uint32_t first = 0;   ///< first packet sequence number, 24 bits
+};
+
+struct NicInfo {
+  std::string name;  ///< "mlx5_0:1"
+  NicAddress address;
+  uint32_t most_inline = 0;   ///< bytes that a write may carry in its work request
+  bool immediate = true;      ///< writes can carry a notice; else a send follows them
+  uint32_t most_work = 1024;  ///< work requests that a queue may hold
+};
+
+/// What the device may do with a region. The peer writes data there; or single words that must stay in order; or this
+/// device only sends from there.
+enum class RegionUse : uint8_t { Send, Data, Words };
+
+/// Registered memory; deregistered when destroyed.
+class Region {
+ public:
+  virtual ~Region() = default;
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  uint32_t local_key = 0;
+  uint32_t remote_key = 0;
+};
+
+struct Piece {
+  const void* at = nullptr;
+  uint32_t bytes = 0;
+  uint32_t key = 0;  ///< local_key; unused if the bytes are inline
+};
+
+/// A work request: writes its pieces, one after the other, to `remote`.
+struct Work {
+  enum class Kind : uint8_t { Write, WriteNotice, SendNotice };
+  uint64_t id = 0;  ///< of its completion
+  Kind kind = Kind::Write;
+  bool completes = false;  ///< a completion is wanted also if it succeeds
+  bool inlined = false;    ///< the pieces may change as soon as it is posted
+  Piece pieces[2];
+  uint32_t count = 0;  ///< pieces
+  uint32_t notice = 0;
+  uint64_t remote = 0;
+  uint32_t remote_key = 0;
+};
+
+struct Completion {
+  enum class Result : uint8_t { Ok, Unreachable, NotReady, Refused, Flushed, Other };
+  uint64_t id = 0;
+  bool received = false;  ///< a notice of the peer; else own work is done
+  uint32_t notice = 0;
+  Result result = Result::Ok;
+  const char* text = "";  ///< the device's words for `result`
+};
+
+/// One end of a queue pair. Destroyed: what was posted and has not been sent yet is lost.
+class Queue {
+ public:
+  virtual ~Queue() = default;
+  virtual QueueAddress address() const = 0;
+  /// To the peer's end. Throws Error.
+  virtual void connect(const NicAddress& nic, const QueueAddress& peer) = 0;
+  /// Posts one work request; 0 or an errno.
+  virtual int post(const Work& work) = 0;
+  /// Posts room for `count` more notices; their completions have `id`. 0 or an errno.
+  virtual int post_receives(uint32_t count) = 0;
+  /// Nothing is sent or received any more when it returns.
+  virtual void stop() = 0;
+};
+
+struct QueueNeeds {
+  uint64_t receive_id = 0;
+  uint32_t works = 0;     ///< own work requests at a time
+  uint32_t receives = 0;  ///< notices of the peer at a time
+};
+
+/// One port of one device, for one rank. Calls come from one thread at a time.
+class Nic {
+ public:
+  virtual ~Nic() = default;
+  virtual const NicInfo& info() const = 0;
+  /// Throws Error(OutOfMemory) with the limit and how to raise it, or Error(Unsupported).
+  virtual std::unique_ptr<Region> register_memory(void* data, uint64_t bytes, RegionUse use) = 0;
+  /// Throws Error.
+  virtual std::unique_ptr<Queue> make_queue(const QueueNeeds& needs) = 0;
+  /// Takes up to `most` completions; −1 if the device has failed.
+  virtual int poll(Completion* into, int most) = 0;
+
+  /// What has happened to the port or a queue since the last call, in words; "" if nothing.
+  virtual std::string next_event() = 0;
+  /// A descriptor that becomes readable with the next completion or event, after arm(); −1: there is none.
+  virtual int descriptor() const { return -1; }
+  virtual void arm() {}
+};
+
+}  // namespace tutti::transports::verbs

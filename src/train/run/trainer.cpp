@@ -19,6 +19,10 @@ void check_options(const TrainOptions& o) {
     bad(fmt::format("the batch of {} sequences cannot be divided by dp {} x ep {} x {} micro-batches", o.batch,
                     o.mesh.dp, o.mesh.ep, o.micro_batches));
   }
+  if (o.sequence_parallel) {
+    const size_t tokens = o.batch / parts * o.model.length / static_cast<size_t>(o.mesh.cp);
+    check_divides("tp", static_cast<size_t>(o.mesh.tp), "the tokens of a micro-batch", tokens);
+  }
   if (o.data_parallel.weights != DType::F32 && o.data_parallel.weights != DType::BF16) {
     bad(fmt::format("weights are f32 or bf16, not {}", name_of(o.data_parallel.weights)));
   }

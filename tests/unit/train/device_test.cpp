@@ -45,7 +45,8 @@ TEST_F(HostDeviceTest, RefusesOtherTypes) {
 // The first step of Adam moves each weight by the rate, whatever the gradient's size.
 TEST_F(HostDeviceTest, AdamsFirstStepIsTheRate) {
   for (const DType type : {DType::F32, DType::BF16}) {
-    const Buffer weights = ledger_.allocate(Kind::Weights, 3, type), gradients = ledger_.allocate(Kind::Gradients, 3, type);
+    const Buffer weights = ledger_.allocate(Kind::Weights, 3, type),
+                 gradients = ledger_.allocate(Kind::Gradients, 3, type);
     Adam adam(ledger_, weights.span());
     const std::vector<float> start{1, -2, 0.5f}, slopes{4, -0.25f, 64};
     adam.load(*device_, 0, start, weights.span());
@@ -60,7 +61,7 @@ TEST_F(HostDeviceTest, AdamsFirstStepIsTheRate) {
 
 TEST_F(HostDeviceTest, SoftmaxAndCrossEntropyAreRight) {
   std::vector<float> scores{1, 9, 9, 1, 2, 9, 1, 1, 1};
-  device_->causal_softmax(3, 1, scores.data());
+  device_->softmax({3, 3}, 1, true, scores.data(), nullptr);
   EXPECT_FLOAT_EQ(scores[0], 1);
   EXPECT_EQ(scores[1], 0);
   EXPECT_NEAR(scores[4], 1 / (1 + std::exp(-1.0)), 1e-6);
@@ -68,7 +69,11 @@ TEST_F(HostDeviceTest, SoftmaxAndCrossEntropyAreRight) {
 
   std::vector<float> logits{0, std::log(3.0f)};
   const int32_t target = 1;
-  EXPECT_NEAR(device_->cross_entropy({1, 2}, &target, 1, logits.data()), -std::log(0.75), 1e-6);
+  float most = 0, sum = 0, scored = 0;
+  device_->row_max({1, 2}, logits.data(), &most);
+  device_->cross_entropy_sums({1, 2}, &target, {0, 2}, &most, logits.data(), &sum, &scored);
+  EXPECT_NEAR(device_->cross_entropy_gradient({1, 2}, &target, {0, 2}, &sum, &scored, 1, logits.data()),
+              -std::log(0.75), 1e-6);
   EXPECT_NEAR(logits[0], 0.25, 1e-6);
   EXPECT_NEAR(logits[1], -0.25, 1e-6);
 }

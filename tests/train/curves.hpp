@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "train/world.hpp"
@@ -32,6 +33,20 @@ inline std::vector<double> losses_of(const TrainOptions& options, const std::fun
 inline void expect_same_losses(const std::vector<double>& losses, const std::vector<double>& expected) {
   ASSERT_EQ(losses.size(), expected.size());
   for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i] / expected[i], 1, 1e-4) << "step " << i + 1;
+}
+
+/// The text of the error in which these options end on every rank; that of rank 0.
+inline std::string refusal(const TrainOptions& options) {
+  std::vector<std::string> texts(static_cast<size_t>(options.mesh.ranks()));
+  run_world(options.mesh.ranks(), [&](Communicator& comm) {
+    try {
+      const Trainer trainer(comm, options, sample_text());
+    } catch (const Error& error) {
+      texts[static_cast<size_t>(comm.rank())] = error.what();
+    }
+  });
+  for (const std::string& text : texts) EXPECT_EQ(text, texts[0]);
+  return texts[0];
 }
 
 }  // namespace tutti::train

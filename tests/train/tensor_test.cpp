@@ -114,16 +114,6 @@ TEST(SequenceParallel, DividesActivationsOutsideTheRegions) {
   }
 }
 
-/// The text of the error that these options end in.
-std::string refusal(const TrainOptions& options) {
-  try {
-    run_world(options.mesh.ranks(), [&](Communicator& comm) { Trainer(comm, options, sample_text()); });
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
 TEST(TensorParallel, SaysWhatDivides) {
   EXPECT_NE(refusal(split(3)).find("tp (3) does not divide the number of heads (4); what does: 1, 2, 4"),
             std::string::npos);

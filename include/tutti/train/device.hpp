@@ -87,6 +87,7 @@ class Device {
   /// to ← to + from. Equal counts; types may differ.
   virtual void add(Span to, Span from) = 0;
   virtual void scale(Span data, float factor) = 0;
+  virtual void fill(Span data, float value) = 0;
   /// Summed in f64, in the order of the elements.
   virtual double sum_of_squares(Span data) = 0;
   /// Updates `master` (f32) and the moments from `gradients`, and stores the rounded master in `weights`. For f32

@@ -18,13 +18,14 @@ struct TrainOptions {
   MeshShape mesh;
   DataParallelOptions data_parallel;
   bool sequence_parallel = false;
-  size_t batch = 8;           ///< sequences of a step, over all ranks and micro-batches
-  size_t micro_batches = 1;   ///< into which each rank divides its part of the batch
-  uint64_t seed = 1;          ///< of the initial parameters and the order of the data
-  AdamStep adam;              ///< rate: after the warm-up
-  int64_t warmup = 10;        ///< steps over which the rate rises linearly
-  double clip = 1;            ///< the gradients' global norm is at most that; 0: not clipped
-  bool reproducible = false;  ///< see Executor; set TUTTI_REPRODUCIBLE too, for more than two ranks
+  ContextMode context = ContextMode::Ring;  ///< of context parallelism: mesh.cp > 1
+  size_t batch = 8;                         ///< sequences of a step, over all ranks and micro-batches
+  size_t micro_batches = 1;                 ///< into which each rank divides its part of the batch
+  uint64_t seed = 1;                        ///< of the initial parameters and the order of the data
+  AdamStep adam;                            ///< rate: after the warm-up
+  int64_t warmup = 10;                      ///< steps over which the rate rises linearly
+  double clip = 1;                          ///< the gradients' global norm is at most that; 0: not clipped
+  bool reproducible = false;                ///< see Executor; set TUTTI_REPRODUCIBLE too, for more than two ranks
 };
 
 /// One step, as rank 0 would print it. The same on all ranks, but for times.
@@ -62,6 +63,7 @@ class Trainer {
   void load_batches();
   double mean_loss();
   double gradient_norm();
+  GptParts parts();
 
   TrainOptions options_;
   Corpus corpus_;
@@ -70,6 +72,8 @@ class Trainer {
   Ledger ledger_;
   Mesh mesh_;
   ParallelContext parallel_;
+  Stream context_stream_;           // of ring attention
+  std::vector<int32_t> positions_;  // of this rank's tokens in a sequence
   Model units_;
   std::vector<UnitState> states_;
   std::unique_ptr<DataParallel> data_parallel_;

@@ -13,7 +13,7 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 /// The modes that this build has no code for yet.
 void check_options(const TrainOptions& o) {
   const auto bad = [](const std::string& text) { throw Error(Code::InvalidArgument, text); };
-  if (o.mesh.pp > 1 || o.mesh.cp > 1 || o.mesh.ep > 1) bad("pp, cp and ep above 1 are not built yet: leave them out");
+  if (o.mesh.pp > 1) bad("pp above 1 is not built yet: leave it out");
   const size_t parts = static_cast<size_t>(o.mesh.dp * o.mesh.ep) * o.micro_batches;
   if (parts == 0 || o.batch == 0 || o.batch % parts != 0) {
     bad(fmt::format("the batch of {} sequences cannot be divided by dp {} x ep {} x {} micro-batches", o.batch,
@@ -43,7 +43,8 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options, Corpus corpus
       ledger_(*device_),
       mesh_(world, options.mesh, counters_),
       parallel_(mesh_.tp(), options.sequence_parallel, mesh_.cp(), mesh_.ep()),
-      units_(make_gpt(options.model, parallel_)),
+      positions_(context_positions(options.context, options.model.length, mesh_.at().cp, options.mesh.cp)),
+      units_(make_gpt(options.model, parallel_, parts())),
       boundary_(std::make_unique<Boundary>()) {
   for (const auto& unit : units_) states_.push_back({.layout = &unit->layout()});
   check_same_model(mesh_.world(), states_, options.data_parallel.weights,
@@ -69,11 +70,22 @@ size_t Trainer::parameters() const {
   return count;
 }
 
+GptParts Trainer::parts() {
+  GptParts parts;
+  if (options_.mesh.cp > 1) {
+    parts.attention = [this](size_t heads, size_t head_width) {
+      return options_.context == ContextMode::Ring ? make_ring_attention(heads, head_width, mesh_.cp(), context_stream_)
+                                                   : make_ulysses_attention(heads, head_width, mesh_.cp());
+    };
+  }
+  return parts;
+}
+
 void Trainer::make_batches() {
   const size_t sequences = options_.batch / static_cast<size_t>(mesh_.data_ways()) / options_.micro_batches;
-  const size_t length = options_.model.length, tokens = sequences * length;
+  const size_t length = positions_.size(), tokens = sequences * length;
   std::vector<int32_t> positions(tokens);
-  for (size_t i = 0; i < tokens; ++i) positions[i] = static_cast<int32_t>(i % length);
+  for (size_t i = 0; i < tokens; ++i) positions[i] = positions_[i % length];
   batches_.resize(options_.micro_batches);
   for (Batch& batch : batches_) {
     for (Buffer* part : {&batch.tokens, &batch.positions, &batch.targets}) {
@@ -93,10 +105,16 @@ void Trainer::make_batches() {
 void Trainer::load_batches() {
   const size_t length = options_.model.length;
   std::vector<int32_t> tokens(views_[0].tokens_count()), targets(tokens.size());
+  std::vector<int32_t> whole(length), whole_targets(length);  // a sequence, of which this rank has some positions
   uint64_t index = static_cast<uint64_t>(mesh_.data_index()) * batches_.size() * views_[0].sequences;
   for (Batch& batch : batches_) {
-    for (size_t i = 0; i < tokens.size(); i += length) {
-      corpus_.sequence(options_.seed, static_cast<uint64_t>(done_), index++, length, &tokens[i], &targets[i]);
+    for (size_t i = 0; i < tokens.size();) {
+      corpus_.sequence(options_.seed, static_cast<uint64_t>(done_), index++, length, whole.data(),
+                       whole_targets.data());
+      for (const auto position : positions_) {
+        tokens[i] = whole[static_cast<size_t>(position)];
+        targets[i++] = whole_targets[static_cast<size_t>(position)];
+      }
     }
     device_->upload(batch.tokens.span().data, tokens.data(), batch.tokens.bytes());
     device_->upload(batch.targets.span().data, targets.data(), batch.targets.bytes());

@@ -1,7 +1,7 @@
 // Causal attention of heads that lie on this rank, over the whole sequence: softmax(q kᵀ / √width) v.
 #include <cmath>
 
-#include "tutti/train/gpt.hpp"
+#include "tutti/train/attention.hpp"
 
 namespace tutti::train {
 namespace {

@@ -132,8 +132,8 @@ class Device {
   /// of out and log_sum over one, block and block_log_sum over the other. log_sum −∞: over none yet.
   virtual void merge_attention(Extent extent, const float* block, const float* block_log_sum, Matrix out,
                                float* log_sum) = 0;
-  /// The k largest of each row, largest first: of equals, the first. index and value: rows × k.
-  virtual void top_k(Extent extent, size_t k, const float* x, int32_t* index, float* value) = 0;
+  /// index (rows × k) ← the columns of the k largest elements of each row, largest first: of equals, the first.
+  virtual void top_k(Extent extent, size_t k, const float* x, int32_t* index) = 0;
 
   // ---- tables. Rows of `table` are the entries `here`
   /// y[r] ← table[index[r] − first]; zero for entries that are not here. With `accumulate`, added.

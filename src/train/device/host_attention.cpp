@@ -73,8 +73,8 @@ void HostKernels::merge_attention(Extent extent, const float* block, const float
   }
 }
 
-void HostKernels::top_k(Extent extent, size_t k, const float* x, int32_t* index, float* value) {
-  for (size_t row = 0; row < extent.rows; ++row, x += extent.columns, index += k, value += k) {
+void HostKernels::top_k(Extent extent, size_t k, const float* x, int32_t* index) {
+  for (size_t row = 0; row < extent.rows; ++row, x += extent.columns, index += k) {
     for (size_t found = 0; found < k; ++found) {
       int32_t best = -1;
       for (size_t i = 0; i < extent.columns; ++i) {
@@ -83,7 +83,6 @@ void HostKernels::top_k(Extent extent, size_t k, const float* x, int32_t* index,
         if (!taken && (best < 0 || x[i] > x[best])) best = candidate;
       }
       index[found] = best;
-      value[found] = x[best];
     }
   }
 }

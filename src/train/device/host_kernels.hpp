@@ -25,7 +25,7 @@ class HostKernels : public Device {
   void softmax_backward(Extent extent, float factor, const float* p, const float* along, float* d_scores) override;
   void merge_attention(Extent extent, const float* block, const float* block_log_sum, Matrix out,
                        float* log_sum) override;
-  void top_k(Extent extent, size_t k, const float* x, int32_t* index, float* value) override;
+  void top_k(Extent extent, size_t k, const float* x, int32_t* index) override;
   void embed(Extent extent, const int32_t* index, Entries here, const float* table, float* y, bool accumulate) override;
   void embed_backward(Extent extent, const int32_t* index, Entries here, const float* dy, float* d_table) override;
   void row_max(Extent extent, const float* x, float* most) override;

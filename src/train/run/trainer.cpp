@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -14,6 +15,10 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 void check_options(const TrainOptions& o) {
   const auto bad = [](const std::string& text) { throw Error(Code::InvalidArgument, text); };
   if (o.mesh.pp > 1) bad("pp above 1 is not built yet: leave it out");
+  if (o.mesh.ep > 1 && o.moe.experts == 0) {
+    bad(fmt::format("ep is {}, but the model has no experts: choose their number, a multiple of ep, or leave out ep",
+                    o.mesh.ep));
+  }
   const size_t parts = static_cast<size_t>(o.mesh.dp * o.mesh.ep) * o.micro_batches;
   if (parts == 0 || o.batch == 0 || o.batch % parts != 0) {
     bad(fmt::format("the batch of {} sequences cannot be divided by dp {} x ep {} x {} micro-batches", o.batch,
@@ -50,8 +55,8 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options, Corpus corpus
   check_same_model(mesh_.world(), states_, options.data_parallel.weights,
                    fmt::format("a text of hash {:016x}\na batch of {}, in {} micro-batches, seed {}", corpus_.hash(),
                                options.batch, options.micro_batches, options.seed));
-  data_parallel_ =
-      make_data_parallel(options.data_parallel, ledger_, {mesh_.replicas(), mesh_.expert_replicas(), mesh_.at().tp});
+  data_parallel_ = make_data_parallel(options.data_parallel, ledger_,
+                                      {mesh_.replicas(), mesh_.expert_replicas(), mesh_.at().tp, mesh_.at().ep});
   data_parallel_->attach(states_);
   for (size_t i = 0; i < units_.size(); ++i) {
     data_parallel_->load(i, initial_values(units_[i]->layout(), options.seed));
@@ -78,7 +83,21 @@ GptParts Trainer::parts() {
                                                    : make_ulysses_attention(heads, head_width, mesh_.cp());
     };
   }
+  if (options_.moe.experts > 0) {
+    parts.feed_forward = [this](Layout& layout, const std::string& prefix, size_t /*index*/) {
+      expert_loads_.push_back(std::make_unique<ExpertLoad>());
+      return make_moe(layout, prefix, options_.model.width, options_.model.hidden(), 0.02f, options_.moe, parallel_,
+                      mesh_.replicas(), *expert_loads_.back());
+    };
+  }
   return parts;
+}
+
+void Trainer::report_experts(StepReport& report) const {
+  for (const auto& load : expert_loads_) {
+    report.balance += load->balance / static_cast<double>(load->calls * expert_loads_.size());
+    report.busiest = std::max(report.busiest, load->busiest());
+  }
 }
 
 void Trainer::make_batches() {
@@ -124,6 +143,7 @@ void Trainer::load_batches() {
 StepReport Trainer::step() {
   const double start = now(), waited = counters_.waited();
   load_batches();
+  for (const auto& load : expert_loads_) load->reset();
   data_parallel_->start_step();
   executor_->run(one_stage_schedule(static_cast<int>(options_.micro_batches)), views_);
   ++done_;
@@ -137,6 +157,7 @@ StepReport Trainer::step() {
   if (done_ < options_.warmup) adam.rate *= static_cast<float>(done_) / static_cast<float>(options_.warmup);
   data_parallel_->step(adam);
   report.loss = mean_loss();
+  report_experts(report);
   report.tokens = options_.batch * options_.model.length;
   report.waiting = counters_.waited() - waited;
   report.busy = data_parallel_->overlap().busy;
@@ -154,7 +175,7 @@ double Trainer::mean_loss() {
 
 double Trainer::gradient_norm() {
   double sum = data_parallel_->square_sum();
-  sum = mesh_.pp().sum(Purpose::Norm, mesh_.tp().sum(Purpose::Norm, sum));
+  for (Collectives* axis : {&mesh_.tp(), &mesh_.ep(), &mesh_.pp()}) sum = axis->sum(Purpose::Norm, sum);
   return std::sqrt(sum) / static_cast<double>(options_.micro_batches);
 }
 

@@ -82,20 +82,20 @@ class ContextAttention : public testing::TestWithParam<ContextMode> {
     return traffic;
   }
 
-  std::vector<double> curve(int cp, int tp = 1, int dp = 1, bool sequence_parallel = false) {
+  Curve curve(int cp, int tp = 1, int dp = 1, bool sequence_parallel = false) {
     TrainOptions options = small_gpt();
     options.mesh.cp = cp;
     options.mesh.tp = tp;
     options.mesh.dp = dp;
     options.context = GetParam();
     options.sequence_parallel = sequence_parallel;
-    return losses_of(options);
+    return curve_of(options);
   }
 };
 
-const std::vector<double>& one_process() {
-  static const std::vector<double> losses = losses_of(small_gpt());
-  return losses;
+const Curve& one_process() {
+  static const Curve curve = curve_of(small_gpt());
+  return curve;
 }
 
 TEST_P(ContextAttention, EqualsFullAttention) {
@@ -110,13 +110,13 @@ TEST_P(ContextAttention, EqualsFullAttention) {
 }
 
 TEST_P(ContextAttention, IsOneProcess) {
-  for (const int cp : {2, 4}) expect_same_losses(curve(cp), one_process());
+  for (const int cp : {2, 4}) expect_same_curve(curve(cp), one_process());
 }
 
 TEST_P(ContextAttention, WithOtherKindsIsOneProcess) {
-  expect_same_losses(curve(2, 1, 2), one_process());
-  expect_same_losses(curve(2, 2), one_process());
-  expect_same_losses(curve(2, 2, 1, true), one_process());
+  expect_same_curve(curve(2, 1, 2), one_process());
+  expect_same_curve(curve(2, 2), one_process());
+  expect_same_curve(curve(2, 2, 1, true), one_process());
 }
 
 /// Bytes of activations that a block holds between forward and backward, and the most that it held.

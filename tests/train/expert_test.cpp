@@ -11,34 +11,34 @@ namespace {
 
 TrainOptions mixture(int ep, int dp = 1, int tp = 1, int cp = 1) {
   TrainOptions options = small_gpt();
-  options.moe = {.experts = 4, .top_k = 2};
+  options.moe = {.experts = 4, .top_k = 2, .balance = 0.1};
   options.mesh = {.dp = dp, .cp = cp, .ep = ep, .tp = tp};
   return options;
 }
 
-const std::vector<double>& one_process() {
-  static const std::vector<double> losses = losses_of(mixture(1));
-  return losses;
+const Curve& one_process() {
+  static const Curve curve = curve_of(mixture(1));
+  return curve;
 }
 
 TEST(ExpertParallel, IsOneProcess) {
-  EXPECT_LT(one_process().back(), 0.75 * one_process().front());
-  for (const int ep : {2, 4}) expect_same_losses(losses_of(mixture(ep)), one_process());
+  EXPECT_LT(one_process().losses.back(), 0.75 * one_process().losses.front());
+  for (const int ep : {2, 4}) expect_same_curve(curve_of(mixture(ep)), one_process());
 }
 
 TEST(ExpertParallel, WithOtherKindsIsOneProcess) {
-  expect_same_losses(losses_of(mixture(2, 2)), one_process());
-  expect_same_losses(losses_of(mixture(2, 1, 2)), one_process());
-  expect_same_losses(losses_of(mixture(2, 1, 1, 2)), one_process());
+  expect_same_curve(curve_of(mixture(2, 2)), one_process());
+  expect_same_curve(curve_of(mixture(2, 1, 2)), one_process());
+  expect_same_curve(curve_of(mixture(2, 1, 1, 2)), one_process());
   TrainOptions options = mixture(2, 1, 2);
   options.sequence_parallel = true;
-  expect_same_losses(losses_of(options), one_process());
+  expect_same_curve(curve_of(options), one_process());
 }
 
 TEST(ExpertParallel, OneExpertATokenIsOneProcess) {
   TrainOptions one = mixture(1), two = mixture(2);
   one.moe.top_k = two.moe.top_k = 1;
-  expect_same_losses(losses_of(two), losses_of(one));
+  expect_same_curve(curve_of(two), curve_of(one));
 }
 
 /// Rows travel to the ranks of their experts and back to their places.
@@ -171,7 +171,7 @@ TEST(Moe, BalanceLossIsOneWhereEvenAndSpreadsTokens) {
     TrainOptions options = mixture(2);
     options.moe.balance = weight;
     double busiest = 0, balance = 0;
-    losses_of(options, [&](Trainer& trainer) {
+    curve_of(options, [&](Trainer& trainer) {
       if (trainer.mesh().world().rank() != 0) return;
       for (const auto& load : trainer.expert_loads()) {
         EXPECT_EQ(load->pairs(), 2.0 * 8 * 32);  // of all ranks

@@ -6,9 +6,9 @@
 namespace tutti::train {
 namespace {
 
-const std::vector<double>& one_process() {
-  static const std::vector<double> losses = losses_of(small_gpt());
-  return losses;
+const Curve& one_process() {
+  static const Curve curve = curve_of(small_gpt());
+  return curve;
 }
 
 TrainOptions split(int tp, int dp = 1, bool sequence_parallel = false) {
@@ -20,27 +20,27 @@ TrainOptions split(int tp, int dp = 1, bool sequence_parallel = false) {
 }
 
 TEST(TensorParallel, IsOneProcess) {
-  for (const int tp : {2, 4}) expect_same_losses(losses_of(split(tp)), one_process());
+  for (const int tp : {2, 4}) expect_same_curve(curve_of(split(tp)), one_process());
 }
 
-TEST(TensorParallel, WithDataParallelIsOneProcess) { expect_same_losses(losses_of(split(2, 2)), one_process()); }
+TEST(TensorParallel, WithDataParallelIsOneProcess) { expect_same_curve(curve_of(split(2, 2)), one_process()); }
 
 TEST(TensorParallel, UnevenVocabularyIsOneProcess) {
   TrainOptions one = small_gpt(), three = split(3);
   one.model.heads = three.model.heads = 3;
   one.model.width = three.model.width = 24;
-  expect_same_losses(losses_of(three), losses_of(one));  // 256 entries over 3 ranks
+  expect_same_curve(curve_of(three), curve_of(one));  // 256 entries over 3 ranks
 }
 
 TEST(SequenceParallel, IsOneProcess) {
-  for (const int tp : {2, 4}) expect_same_losses(losses_of(split(tp, 1, true)), one_process());
-  expect_same_losses(losses_of(split(2, 2, true)), one_process());
+  for (const int tp : {2, 4}) expect_same_curve(curve_of(split(tp, 1, true)), one_process());
+  expect_same_curve(curve_of(split(2, 2, true)), one_process());
 }
 
 TEST(SequenceParallel, AccumulatesMicroBatches) {
   TrainOptions options = split(2, 1, true);
   options.micro_batches = 4;
-  expect_same_losses(losses_of(options), one_process());
+  expect_same_curve(curve_of(options), one_process());
 }
 
 /// One step's traffic of rank 0.
@@ -117,6 +117,7 @@ TEST(SequenceParallel, DividesActivationsOutsideTheRegions) {
 TEST(TensorParallel, SaysWhatDivides) {
   EXPECT_NE(refusal(split(3)).find("tp (3) does not divide the number of heads (4); what does: 1, 2, 4"),
             std::string::npos);
+  EXPECT_NE(refusal(split(1, 2, true)).find("it needs tp above 1"), std::string::npos);
   TrainOptions odd = split(4, 1, true);
   odd.model.length = 5;
   odd.batch = 1;

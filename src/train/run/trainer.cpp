@@ -24,6 +24,9 @@ void check_options(const TrainOptions& o) {
     bad(fmt::format("the batch of {} sequences cannot be divided by dp {} x ep {} x {} micro-batches", o.batch,
                     o.mesh.dp, o.mesh.ep, o.micro_batches));
   }
+  if (o.sequence_parallel && o.mesh.tp == 1) {
+    bad("sequence parallelism divides among tensor-parallel ranks what they would each hold: it needs tp above 1");
+  }
   if (o.sequence_parallel) {
     const size_t tokens = o.batch / parts * o.model.length / static_cast<size_t>(o.mesh.cp);
     check_divides("tp", static_cast<size_t>(o.mesh.tp), "the tokens of a micro-batch", tokens);

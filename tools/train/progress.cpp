@@ -41,7 +41,8 @@ void Progress::begin(train::Trainer& trainer, int ranks) {
                        ranks, ranks == 1 ? "" : "s", mesh.dp, mesh.pp, mesh.cp, mesh.ep, mesh.tp);
   fmt::print("# {}\n", title_);
   if (!trainer.mesh().warning().empty()) fmt::print(stderr, "tutti train: warning: {}\n", trainer.mesh().warning());
-  fmt::print("#  step      loss  bits/byte    norm   tokens/s  waiting  hidden\n");
+  fmt::print("#  step      loss  bits/byte    norm   tokens/s  waiting  hidden{}\n",
+             trainer.expert_loads().empty() ? "" : "  balance  busiest");
 }
 
 void Progress::step(const train::StepReport& report) {
@@ -56,16 +57,19 @@ void Progress::step(const train::StepReport& report) {
   tokens_ += report.tokens;
   const int stride = (steps_ + kMostLines - 1) / kMostLines;
   if (report.step == 1 || report.step == steps_ || report.step % stride == 0) {
-    fmt::print("{:7} {:9.5f} {:10.4f} {:7.3f} {:10.0f} {:7.1f}% {:6.1f}%\n", report.step, report.loss, bits,
+    fmt::print("{:7} {:9.5f} {:10.4f} {:7.3f} {:10.0f} {:7.1f}% {:6.1f}%", report.step, report.loss, bits,
                report.gradient_norm, rate, percent(report.waiting, report.seconds),
                percent(report.hidden(), report.busy));
+    if (report.busiest > 0) fmt::print(" {:8.4f} {:8.3f}", report.balance, report.busiest);
+    fmt::print("\n");
     std::fflush(stdout);
   }
   if (json_ == nullptr) return;
   const nlohmann::json line{{"step", report.step},         {"loss", report.loss},
                             {"bits_per_byte", bits},       {"gradient_norm", report.gradient_norm},
                             {"seconds", report.seconds},   {"waiting_seconds", report.waiting},
-                            {"busy_seconds", report.busy}, {"tokens", report.tokens}};
+                            {"busy_seconds", report.busy}, {"tokens", report.tokens},
+                            {"balance", report.balance},   {"busiest", report.busiest}};
   fmt::print(json_.get(), "{}\n", line.dump());
   std::fflush(json_.get());
 }
@@ -77,7 +81,14 @@ void Progress::end(train::Trainer& trainer) {
       "# {:.2f} s, {:.0f} tokens/s; waiting for communication {:.1f} %; gradient communication {:.2f} s, {:.1f} % "
       "of it hidden behind backward\n",
       seconds_, static_cast<double>(tokens_) / seconds_, percent(waiting_, seconds_), busy_, percent(hidden_, busy_));
-  nlohmann::json memory, traffic;
+  nlohmann::json memory, traffic, experts;
+  for (const auto& load : trainer.expert_loads()) {
+    fmt::print("# {}: last step's load-balance loss {:.4f}, dropped {:.1f} %, tokens of each expert:", load->name,
+               load->balance / static_cast<double>(load->calls), percent(load->dropped, load->pairs()));
+    for (const double chosen : load->chosen) fmt::print(" {:.1f}%", percent(chosen, load->pairs()));
+    fmt::print("\n");
+    experts[load->name] = {{"chosen", load->chosen}, {"dropped", load->dropped}};
+  }
   fmt::print("# most memory of rank 0, MiB:");
   for (int i = 0; i < train::kKinds; ++i) {
     const auto kind = static_cast<train::Kind>(i);
@@ -97,7 +108,7 @@ void Progress::end(train::Trainer& trainer) {
   }
   if (json_ == nullptr) return;
   const nlohmann::json summary{
-      {"seconds", seconds_}, {"tokens", tokens_}, {"peak_bytes", memory}, {"traffic", traffic}};
+      {"seconds", seconds_}, {"tokens", tokens_}, {"peak_bytes", memory}, {"traffic", traffic}, {"experts", experts}};
   fmt::print(json_.get(), "{}\n", nlohmann::json{{"summary", summary}}.dump());
 }
 

@@ -20,18 +20,22 @@ ranks together, so the loss is the same however many there are. Ranks are -n pro
 (tutti run, torchrun, srun, mpirun).
 
 waiting: the share of a step in which rank 0 waits for communication. hidden: the share of the gradients' communication
-that ran while the backward pass computed.
+that ran while the backward pass computed. balance, busiest: with --experts, the load-balance loss (1 where the experts
+have equal shares of the tokens) and the largest share by the mean one, in the layer where it is largest.
 
 Examples:
   tutti train -n 2 --steps 50
   tutti train -n 4 --data-parallel server --svg curve.svg
+  tutti train -n 4 --tp 2 --sp
+  tutti train -n 4 --cp 4 --length 512
+  tutti train -n 4 --ep 4 --experts 8 --top-k 2
   tutti run --hosts a,b -- tutti train --text book.txt --json log.jsonl
 )";
 
 struct Words {
   int processes = 0, steps = 50;
   bool launched = false;
-  std::string text, data_parallel = "ddp", type = "f32", wire = "f32";
+  std::string text, data_parallel = "ddp", type = "f32", wire = "f32", cp_mode = "ring";
   double bucket = 25, first_bucket = 1;  // MiB
   int dp = 0;                            // 0: what the other axes leave
   train::TrainOptions options;
@@ -45,6 +49,7 @@ void read_words(Words& words) {
   train::DataParallelOptions& data = options.data_parallel;
   const auto type = [](const std::string& word) { return word == "bf16" ? DType::BF16 : DType::F32; };
   data.mode = words.data_parallel == "server" ? train::DataParallelMode::ParameterServer : train::DataParallelMode::Ddp;
+  options.context = words.cp_mode == "ulysses" ? train::ContextMode::Ulysses : train::ContextMode::Ring;
   data.weights = type(words.type);
   data.communication = type(words.wire);
   data.bucket = static_cast<size_t>(words.bucket * kMiB);
@@ -64,6 +69,42 @@ void run_rank(Communicator& comm, const Words& words) {
   progress.end(trainer);
 }
 
+/// The kinds of parallelism that split layers.
+void add_split_flags(CLI::App& command, Words& words) {
+  train::TrainOptions& o = words.options;
+  const auto least = [](int lowest) { return CLI::Range(lowest, INT_MAX); };
+  CLI::Option* const tp =
+      command.add_option("--tp", o.mesh.tp, "tensor-parallel ranks, which divide each layer; default 1")
+          ->check(least(1));
+  command
+      .add_flag("--sp", o.sequence_parallel,
+                "sequence parallelism: tensor-parallel ranks divide the tokens where layers are not split")
+      ->needs(tp);
+  CLI::Option* const cp =
+      command.add_option("--cp", o.mesh.cp, "context-parallel ranks, which divide each sequence; default 1")
+          ->check(least(1));
+  command
+      .add_option("--cp-mode", words.cp_mode,
+                  "ring (keys and values circulate) or ulysses (all-to-all of heads and sequence); default ring")
+      ->check(CLI::IsMember({"ring", "ulysses"}))
+      ->needs(cp);
+  CLI::Option* const experts =
+      command.add_option("--experts", o.moe.experts, "in each layer, over all ranks, instead of an MLP; default: none")
+          ->check(least(1));
+  command.add_option("--ep", o.mesh.ep, "expert-parallel ranks, which divide the experts; default 1")
+      ->check(least(1))
+      ->needs(experts);
+  command.add_option("--top-k", o.moe.top_k, "experts of a token; default 2")->check(least(1))->needs(experts);
+  command
+      .add_option("--capacity", o.moe.capacity,
+                  "an expert takes so many even shares of tokens and drops the rest; default 0: takes all")
+      ->check(CLI::Range(0.0, 1e9))
+      ->needs(experts);
+  command.add_option("--balance", o.moe.balance, "weight of the load-balance loss; default 0.01")
+      ->check(CLI::Range(0.0, 1e9))
+      ->needs(experts);
+}
+
 void add_flags(CLI::App& command, Words& words) {
   train::TrainOptions& o = words.options;
   const auto least = [](int lowest) { return CLI::Range(lowest, INT_MAX); };
@@ -79,7 +120,7 @@ void add_flags(CLI::App& command, Words& words) {
   command.add_option("--micro-batches", o.micro_batches, "into which each rank divides its batch; default 1")
       ->check(least(1));
   command.add_option("--dp", words.dp, "data-parallel ranks; default: what the other kinds leave")->check(least(1));
-  command.add_option("--tp", o.mesh.tp, "tensor-parallel ranks; default 1")->check(least(1));
+  add_split_flags(command, words);
   command
       .add_option("--data-parallel", words.data_parallel,
                   "ddp, or server (a parameter server, to compare); default ddp")

@@ -29,6 +29,7 @@ struct ReplicaGroups {
   Collectives& dense;    ///< Mesh::replicas
   Collectives& experts;  ///< Mesh::expert_replicas
   int tp_rank = 0;       ///< parameters that tensor-parallel ranks share count in the norm of rank 0 alone
+  int ep_rank = 0;       ///< so do dense parameters, which expert-parallel ranks share
 };
 
 enum class Pass : uint8_t { Forward, Backward };
@@ -69,8 +70,8 @@ class DataParallel {
   /// On return all gradients that this rank will use are averaged. Units that were never ready count with what they
   /// hold: zeros, if no micro-batch used them on this rank.
   virtual void finish_backward() = 0;
-  /// Σ g² over all parameters of this rank's units, complete over replicas: the same on all. Tensor-parallel and
-  /// pipeline ranks add theirs.
+  /// Σ g² over all parameters of this rank's units, complete over replicas: the same on all of them. Tensor-parallel,
+  /// expert-parallel and pipeline ranks add theirs.
   virtual double square_sum() = 0;
   /// The optimizer; afterwards all replicas have the new parameters.
   virtual void step(const AdamStep& step) = 0;
@@ -87,8 +88,8 @@ class DataParallel {
 std::unique_ptr<DataParallel> make_data_parallel(const DataParallelOptions& options, Ledger& ledger,
                                                  const ReplicaGroups& groups);
 
-/// Σ g² of `gradients`, the span of `layout`'s parameters; parameters that tensor-parallel ranks share count only on
-/// tp_rank 0.
-double square_sum(Device& device, const Layout& layout, Span gradients, int tp_rank);
+/// Σ g² of `gradients`, the span of `layout`'s parameters; those that tensor- or expert-parallel ranks share count only
+/// on rank 0 of them.
+double square_sum(Device& device, const Layout& layout, Span gradients, int tp_rank, int ep_rank);
 
 }  // namespace tutti::train

@@ -51,6 +51,20 @@ struct Extent {
   size_t rows = 0, columns = 0;
 };
 
+/// Entries [first, first + count) of a table with a row an entry; the others lie on other ranks.
+struct Entries {
+  size_t first = 0, count = 0;
+  bool have(int32_t index) const {
+    return index >= 0 && static_cast<size_t>(index) >= first && static_cast<size_t>(index) < first + count;
+  }
+};
+
+/// A matrix in memory: `ld` is the distance of two rows in elements.
+struct Matrix {
+  float* data = nullptr;
+  size_t ld = 0;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -73,6 +87,7 @@ class Device {
   /// to ← to + from. Equal counts; types may differ.
   virtual void add(Span to, Span from) = 0;
   virtual void scale(Span data, float factor) = 0;
+  virtual void fill(Span data, float value) = 0;
   /// Summed in f64, in the order of the elements.
   virtual double sum_of_squares(Span data) = 0;
   /// Updates `master` (f32) and the moments from `gradients`, and stores the rounded master in `weights`. For f32
@@ -99,16 +114,45 @@ class Device {
   virtual void add_bias(Extent extent, float* y, const float* bias) = 0;
   /// sums ← sums + the sum of dy's rows.
   virtual void add_rows(Extent extent, const float* dy, float* sums) = 0;
-  /// Row r of `scores` (rows × rows) ← softmax of its first r + 1 elements, times `factor`; zero beyond.
-  virtual void causal_softmax(size_t rows, float factor, float* scores) = 0;
-  /// d_scores ← factor · p · (d_scores − Σ d_scores · p), by rows.
-  virtual void softmax_backward(Extent extent, float factor, const float* p, float* d_scores) = 0;
-  /// y[r] ← table[index[r]]; with `accumulate`, added.
-  virtual void embed(Extent extent, const int32_t* index, const float* table, float* y, bool accumulate) = 0;
-  /// d_table[index[r]] ← … + dy[r].
-  virtual void embed_backward(Extent extent, const int32_t* index, const float* dy, float* d_table) = 0;
-  /// Returns Σ_r −log softmax(logits[r])[target[r]] and replaces the logits by `factor` times their gradient.
-  virtual double cross_entropy(Extent extent, const int32_t* target, float factor, float* logits) = 0;
+  /// y[r] ← factors[r] · x[r]. y may be x.
+  virtual void scale_rows(Extent extent, const float* factors, const float* x, float* y) = 0;
+  /// dots[r] ← Σ a[r] · b[r].
+  virtual void row_dots(Extent extent, const float* a, const float* b, float* dots) = 0;
+  virtual void copy_rows(Extent extent, Matrix from, Matrix to) = 0;
+
+  // ---- softmax and attention. `causal`: row r has r + 1 elements, and zeros beyond
+  /// Rows of `scores` ← softmax of factor · scores; log_sum[r] ← log Σ exp(factor · scores[r]), unless it is null.
+  virtual void softmax(Extent extent, float factor, bool causal, float* scores, float* log_sum) = 0;
+  /// The same softmax again, from its log_sum: possibly of a longer row, of which `scores` is a block of columns.
+  virtual void softmax_again(Extent extent, float factor, bool causal, const float* log_sum, float* scores) = 0;
+  /// d_scores ← factor · p · (d_scores − along[r]), where along[r] = Σ d_scores · p over the whole row. Null: `extent` is
+  /// the whole row, and the kernel computes it.
+  virtual void softmax_backward(Extent extent, float factor, const float* p, const float* along, float* d_scores) = 0;
+  /// Joins attention over two sets of keys (online softmax: Milakov & Gimelshein, 2018): out and log_sum ← over both,
+  /// of out and log_sum over one, block and block_log_sum over the other. log_sum −∞: over none yet.
+  virtual void merge_attention(Extent extent, const float* block, const float* block_log_sum, Matrix out,
+                               float* log_sum) = 0;
+  /// index (rows × k) ← the columns of the k largest elements of each row, largest first: of equals, the first.
+  virtual void top_k(Extent extent, size_t k, const float* x, int32_t* index) = 0;
+
+  // ---- tables. Rows of `table` are the entries `here`
+  /// y[r] ← table[index[r] − first]; zero for entries that are not here. With `accumulate`, added.
+  virtual void embed(Extent extent, const int32_t* index, Entries here, const float* table, float* y,
+                     bool accumulate) = 0;
+  /// d_table[index[r] − first] ← … + dy[r], for entries that are here.
+  virtual void embed_backward(Extent extent, const int32_t* index, Entries here, const float* dy, float* d_table) = 0;
+
+  // ---- cross-entropy in three parts, between which ranks that each have some columns combine their rows' values
+  /// most[r] ← the largest element of row r.
+  virtual void row_max(Extent extent, const float* x, float* most) = 0;
+  /// logits ← exp(logits − most[r]); sums[r] ← their sum; scored[r] ← logits[r][target[r]] − most[r], or 0 if the target
+  /// is not one of the entries `here`.
+  virtual void cross_entropy_sums(Extent extent, const int32_t* target, Entries here, const float* most, float* logits,
+                                  float* sums, float* scored) = 0;
+  /// Returns Σ_r −log softmax(logits[r])[target[r]], and replaces the exponentials by `factor` times the gradient by
+  /// the logits.
+  virtual double cross_entropy_gradient(Extent extent, const int32_t* target, Entries here, const float* sums,
+                                        const float* scored, float factor, float* logits) = 0;
 };
 
 /// The host: OpenBLAS, one thread a rank.

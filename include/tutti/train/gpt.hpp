@@ -7,6 +7,7 @@
 
 #include <functional>
 
+#include "tutti/train/attention.hpp"
 #include "tutti/train/parallel.hpp"
 
 namespace tutti::train {
@@ -21,19 +22,6 @@ struct GptConfig {
 
 /// Throws Error(InvalidArgument), which says what must divide what, unless the model can be made and split so.
 void check_config(const GptConfig& config, const ParallelContext& parallel);
-
-/// Attention without its projections, a seam for context parallelism: from q, k, v (rows × 3 × heads × head width, of
-/// this rank's heads and part of the sequence) to the heads' outputs (rows × heads × head width). No parameters.
-class Attention {
- public:
-  virtual ~Attention() = default;
-  virtual Tensor forward(const Call& call, const Tensor& qkv, std::unique_ptr<Record>& record) = 0;
-  /// d_qkv.
-  virtual Tensor backward(const Call& call, Record& record, const Tensor& qkv, const Tensor& d_out) = 0;
-};
-
-/// Causal attention over the whole sequence on this rank. `heads`: of this rank.
-std::unique_ptr<Attention> make_causal_attention(size_t heads, size_t head_width);
 
 /// Which parts the blocks are made of. Empty functions: the causal attention and the MLP.
 struct GptParts {

@@ -26,18 +26,24 @@ struct Parameter {
   std::vector<size_t> full;   ///< of the whole tensor
   std::vector<size_t> start;  ///< where the piece begins in it
   Initial initial;
-  bool expert = false;  ///< averaged over Mesh::expert_replicas, not Mesh::replicas
-  size_t offset = 0;    ///< in the flat buffer, in elements
+  bool expert = false;   ///< one of the axis-0 pieces of expert parallelism: averaged over Mesh::expert_replicas
+  bool partial = false;  ///< tensor-parallel ranks each compute a part of its gradient: see PartialGradients
+  size_t offset = 0;     ///< in the flat buffer, in elements
   size_t count = 0;
   /// True if tensor-parallel ranks hold different pieces; false: the same tensor, counted once in norms.
-  bool sharded() const { return shape != full && !expert; }
+  bool sharded() const {
+    for (size_t axis = expert ? 1 : 0; axis < shape.size(); ++axis) {
+      if (shape[axis] != full[axis]) return true;
+    }
+    return false;
+  }
 };
 
 /// The tensors of a flat buffer, in order, without gaps.
 class Layout {
  public:
   /// A whole tensor. Returns its offset.
-  size_t add(const std::string& name, const std::vector<size_t>& shape, Initial initial);
+  size_t add(const std::string& name, const std::vector<size_t>& shape, Initial initial, bool partial = false);
   /// A piece of one.
   size_t add_piece(Parameter parameter);
   std::span<const Parameter> parameters() const { return parameters_; }

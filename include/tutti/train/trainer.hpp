@@ -10,6 +10,7 @@
 #include "tutti/train/executor.hpp"
 #include "tutti/train/gpt.hpp"
 #include "tutti/train/mesh.hpp"
+#include "tutti/train/moe.hpp"
 
 namespace tutti::train {
 
@@ -18,13 +19,15 @@ struct TrainOptions {
   MeshShape mesh;
   DataParallelOptions data_parallel;
   bool sequence_parallel = false;
-  size_t batch = 8;           ///< sequences of a step, over all ranks and micro-batches
-  size_t micro_batches = 1;   ///< into which each rank divides its part of the batch
-  uint64_t seed = 1;          ///< of the initial parameters and the order of the data
-  AdamStep adam;              ///< rate: after the warm-up
-  int64_t warmup = 10;        ///< steps over which the rate rises linearly
-  double clip = 1;            ///< the gradients' global norm is at most that; 0: not clipped
-  bool reproducible = false;  ///< see Executor; set TUTTI_REPRODUCIBLE too, for more than two ranks
+  ContextMode context = ContextMode::Ring;  ///< of context parallelism: mesh.cp > 1
+  MoeConfig moe;                            ///< experts 0: MLPs
+  size_t batch = 8;                         ///< sequences of a step, over all ranks and micro-batches
+  size_t micro_batches = 1;                 ///< into which each rank divides its part of the batch
+  uint64_t seed = 1;                        ///< of the initial parameters and the order of the data
+  AdamStep adam;                            ///< rate: after the warm-up
+  int64_t warmup = 10;                      ///< steps over which the rate rises linearly
+  double clip = 1;                          ///< the gradients' global norm is at most that; 0: not clipped
+  bool reproducible = false;                ///< see Executor; set TUTTI_REPRODUCIBLE too, for more than two ranks
 };
 
 /// One step, as rank 0 would print it. The same on all ranks, but for times.
@@ -37,7 +40,9 @@ struct StepReport {
   double busy = 0;     ///< seconds in which gradient communication ran …
   double exposed = 0;  ///< … and for which the rank waited: the rest was hidden behind the backward pass
   double hidden() const { return busy > exposed ? busy - exposed : 0; }
-  size_t tokens = 0;  ///< of the global batch
+  size_t tokens = 0;                ///< of the global batch
+  double balance = 0, busiest = 0;  ///< with experts: load-balance loss, mean over this rank's layers; the worst
+                                    ///< layer's ExpertLoad::busiest
 };
 
 class Trainer {
@@ -55,6 +60,8 @@ class Trainer {
   Executor& executor() { return *executor_; }
   const Model& units() const { return units_; }
   size_t parameters() const;  ///< of this rank's units
+  /// Of the last step: this rank's layers that have experts.
+  const std::vector<std::unique_ptr<ExpertLoad>>& expert_loads() const { return expert_loads_; }
 
  private:
   struct Batch;  // the device memory of a micro-batch
@@ -62,6 +69,8 @@ class Trainer {
   void load_batches();
   double mean_loss();
   double gradient_norm();
+  GptParts parts();
+  void report_experts(StepReport& report) const;
 
   TrainOptions options_;
   Corpus corpus_;
@@ -70,6 +79,9 @@ class Trainer {
   Ledger ledger_;
   Mesh mesh_;
   ParallelContext parallel_;
+  Stream context_stream_;           // of ring attention
+  std::vector<int32_t> positions_;  // of this rank's tokens in a sequence
+  std::vector<std::unique_ptr<ExpertLoad>> expert_loads_;
   Model units_;
   std::vector<UnitState> states_;
   std::unique_ptr<DataParallel> data_parallel_;

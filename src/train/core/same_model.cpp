@@ -18,7 +18,7 @@ std::string describe(std::span<const UnitState> units, DType type, const std::st
   std::string text = also + "\n";
   for (const UnitState& unit : units) {
     for (const Parameter& p : unit.layout->parameters()) {
-      text += fmt::format("{} [{}] {}\n", p.name, fmt::join(p.shape, ", "), name_of(type));
+      text += fmt::format("{} [{}] {}\n", p.name, fmt::join(p.full, ", "), name_of(type));
     }
   }
   return text;

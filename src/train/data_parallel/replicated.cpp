@@ -49,16 +49,17 @@ void Replicated::start_step() { device().zero(gradients_.span().data, gradients_
 double Replicated::square_sum() {
   double sum = 0;
   for (const UnitState& unit : units_)
-    sum += train::square_sum(device(), *unit.layout, unit.gradients, groups_.tp_rank);
+    sum += train::square_sum(device(), *unit.layout, unit.gradients, groups_.tp_rank, groups_.ep_rank);
   return sum;
 }
 
 void Replicated::step(const AdamStep& step) { adam_.step(device(), step, weights_.span(), gradients_.span()); }
 
-double square_sum(Device& device, const Layout& layout, Span gradients, int tp_rank) {
+double square_sum(Device& device, const Layout& layout, Span gradients, int tp_rank, int ep_rank) {
   double sum = 0;
   for (const Parameter& p : layout.parameters()) {
-    if (tp_rank == 0 || p.sharded()) sum += device.sum_of_squares(gradients.part(p.offset, p.count));
+    const bool counts = (tp_rank == 0 || p.sharded()) && (ep_rank == 0 || p.expert);
+    if (counts) sum += device.sum_of_squares(gradients.part(p.offset, p.count));
   }
   return sum;
 }

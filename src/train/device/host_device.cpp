@@ -100,6 +100,11 @@ class HostDevice final : public HostKernels {
       for (size_t i = 0; i < data.count; ++i) store(out, i, load(out, i) * factor);
     });
   }
+  void fill(Span data, float value) override {
+    typed(data, [&](auto* out) {
+      for (size_t i = 0; i < data.count; ++i) store(out, i, value);
+    });
+  }
   double sum_of_squares(Span data) override {
     return typed(data, [&](const auto* in) {
       double sum = 0;

@@ -2,31 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+
+#include "train/device/host_exp.hpp"
 
 namespace tutti::train {
 namespace {
-
-/// e^x to 2 units in the last place, without branches, so that compilers vectorise loops of it: 2^n · e^r with
-/// x = n·ln 2 + r, and Cephes' polynomial for e^r.
-inline float exponential(float x) {
-  constexpr float kRound = 12582912;  // 1.5 · 2^23: adding it rounds to an integer
-  x = std::min(std::max(x, -87.0f), 88.0f);
-  const float shifted = x * 1.44269504f + kRound;
-  const float n = shifted - kRound;
-  const float r = x - n * 0.693359375f + n * 2.12194440e-4f;
-  float p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * r * r + r + 1;
-  const int32_t bits = (static_cast<int32_t>(n) + 127) << 23;
-  float power = 0;
-  std::memcpy(&power, &bits, sizeof power);
-  return p * power;
-}
 
 inline float hyperbolic_tangent(float x) { return 1 - 2 / (exponential(2 * x) + 1); }
 
@@ -105,56 +85,55 @@ void HostKernels::add_rows(Extent extent, const float* dy, float* sums) {
   }
 }
 
-void HostKernels::causal_softmax(size_t rows, float factor, float* scores) {
-  for (size_t row = 0; row < rows; ++row, scores += rows) {
-    const size_t n = row + 1;
-    float most = scores[0], sum = 0;
-    for (size_t i = 1; i < n; ++i) most = std::max(most, scores[i]);
-    for (size_t i = 0; i < n; ++i) scores[i] = exponential((scores[i] - most) * factor);
-    for (size_t i = 0; i < n; ++i) sum += scores[i];
-    for (size_t i = 0; i < n; ++i) scores[i] /= sum;
-    std::fill(scores + n, scores + rows, 0.0f);
-  }
-}
-
-void HostKernels::softmax_backward(Extent extent, float factor, const float* p, float* d_scores) {
-  const size_t n = extent.columns;
-  for (size_t row = 0; row < extent.rows; ++row, p += n, d_scores += n) {
-    float along = 0;
-    for (size_t i = 0; i < n; ++i) along += p[i] * d_scores[i];
-    for (size_t i = 0; i < n; ++i) d_scores[i] = factor * p[i] * (d_scores[i] - along);
-  }
-}
-
-void HostKernels::embed(Extent extent, const int32_t* index, const float* table, float* y, bool accumulate) {
+void HostKernels::embed(Extent extent, const int32_t* index, Entries here, const float* table, float* y,
+                        bool accumulate) {
   const size_t n = extent.columns;
   for (size_t row = 0; row < extent.rows; ++row, y += n) {
-    const float* const from = table + static_cast<size_t>(index[row]) * n;
+    if (!here.have(index[row])) {
+      if (!accumulate) std::fill(y, y + n, 0.0f);
+      continue;
+    }
+    const float* const from = table + (static_cast<size_t>(index[row]) - here.first) * n;
     for (size_t i = 0; i < n; ++i) y[i] = accumulate ? y[i] + from[i] : from[i];
   }
 }
 
-void HostKernels::embed_backward(Extent extent, const int32_t* index, const float* dy, float* d_table) {
+void HostKernels::embed_backward(Extent extent, const int32_t* index, Entries here, const float* dy, float* d_table) {
   const size_t n = extent.columns;
   for (size_t row = 0; row < extent.rows; ++row, dy += n) {
-    float* const to = d_table + static_cast<size_t>(index[row]) * n;
+    if (!here.have(index[row])) continue;
+    float* const to = d_table + (static_cast<size_t>(index[row]) - here.first) * n;
     for (size_t i = 0; i < n; ++i) to[i] += dy[i];
   }
 }
 
-double HostKernels::cross_entropy(Extent extent, const int32_t* target, float factor, float* logits) {
+void HostKernels::row_max(Extent extent, const float* x, float* most) {
+  for (size_t row = 0; row < extent.rows; ++row, x += extent.columns)
+    most[row] = *std::max_element(x, x + extent.columns);
+}
+
+void HostKernels::cross_entropy_sums(Extent extent, const int32_t* target, Entries here, const float* most,
+                                     float* logits, float* sums, float* scored) {
+  const size_t n = extent.columns;
+  for (size_t row = 0; row < extent.rows; ++row, logits += n) {
+    const auto wanted = static_cast<size_t>(target[row]) - here.first;
+    scored[row] = here.have(target[row]) ? logits[wanted] - most[row] : 0;
+    double sum = 0;
+    for (size_t i = 0; i < n; ++i) logits[i] = exponential(logits[i] - most[row]);
+    for (size_t i = 0; i < n; ++i) sum += double{logits[i]};
+    sums[row] = static_cast<float>(sum);
+  }
+}
+
+double HostKernels::cross_entropy_gradient(Extent extent, const int32_t* target, Entries here, const float* sums,
+                                           const float* scored, float factor, float* logits) {
   const size_t n = extent.columns;
   double losses = 0;
   for (size_t row = 0; row < extent.rows; ++row, logits += n) {
-    const auto wanted = static_cast<size_t>(target[row]);
-    const float most = *std::max_element(logits, logits + n), scored = logits[wanted] - most;
-    double sum = 0;
-    for (size_t i = 0; i < n; ++i) logits[i] = exponential(logits[i] - most);
-    for (size_t i = 0; i < n; ++i) sum += double{logits[i]};
-    losses += std::log(sum) - double{scored};
-    const auto each = static_cast<float>(double{factor} / sum);
+    losses += std::log(double{sums[row]}) - double{scored[row]};
+    const float each = factor / sums[row];
     for (size_t i = 0; i < n; ++i) logits[i] *= each;
-    logits[wanted] -= factor;
+    if (here.have(target[row])) logits[static_cast<size_t>(target[row]) - here.first] -= factor;
   }
   return losses;
 }

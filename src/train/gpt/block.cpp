@@ -21,10 +21,10 @@ class Block final : public Unit {
     const size_t heads = config.heads / parallel.tp_size();
     // Each block adds two terms to the residual stream: GPT-2 scales them so that depth does not add variance.
     const float deviation = 0.02f, last = deviation / std::sqrt(2 * static_cast<float>(config.layers));
-    norm1_ = LayerNorm(layout_, name() + ".norm1", width_);
+    norm1_ = LayerNorm(layout_, name() + ".norm1", width_, parallel.sequence_parallel());
     qkv_ = column_linear(layout_, name() + ".qkv", width_, 3 * width_, 3, deviation, parallel);
     projection_ = row_linear(layout_, name() + ".projection", width_, width_, last, parallel);
-    norm2_ = LayerNorm(layout_, name() + ".norm2", width_);
+    norm2_ = LayerNorm(layout_, name() + ".norm2", width_, parallel.sequence_parallel());
     feed_forward_ = parts.feed_forward
                         ? parts.feed_forward(layout_, name() + ".mlp", index)
                         : make_mlp(layout_, name() + ".mlp", width_, config.hidden(), deviation, parallel);
@@ -75,12 +75,14 @@ class Block final : public Unit {
   void backward_weight(const Call& call, Record& record, float* gradients) override {
     auto& kept = static_cast<BlockRecord&>(record);
     const size_t rows = kept.entered->count() / width_;
+    PartialGradients partial(call, parallel_, layout_, gradients);
     feed_forward_->backward_weight(call, *kept.feed_forward, gradients);
     norm2_.backward_weight(call, kept.norm2, kept.d_normed2->f32(), gradients);
     projection_.backward_only_weight(call, rows, kept.attended->f32(), kept.d_projected->f32(), gradients);
     call.device().add_rows({kept.d_h->count() / width_, width_}, kept.d_h->f32(), gradients + projection_.bias);
     qkv_.backward_weight(call, rows, kept.entered->f32(), kept.d_qkv->f32(), gradients);
     norm1_.backward_weight(call, kept.norm1, kept.d_normed1->f32(), gradients);
+    partial.sum();
   }
 
  private:

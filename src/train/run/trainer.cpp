@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -15,11 +16,22 @@ void check_options(const TrainOptions& o, const Communicator& world) {
   const auto bad = [](const std::string& text) { throw Error(Code::InvalidArgument, text); };
   const std::string mesh = objection(o.mesh, world.size());
   if (!mesh.empty()) bad(fmt::format("rank {}: {}", world.rank(), mesh));
-  if (o.mesh.pp > 1 || o.mesh.cp > 1 || o.mesh.ep > 1) bad("pp, cp and ep above 1 are not built yet: leave them out");
+  if (o.mesh.pp > 1) bad("pp above 1 is not built yet: leave it out");
+  if (o.mesh.ep > 1 && o.moe.experts == 0) {
+    bad(fmt::format("ep is {}, but the model has no experts: choose their number, a multiple of ep, or leave out ep",
+                    o.mesh.ep));
+  }
   const size_t parts = static_cast<size_t>(o.mesh.dp * o.mesh.ep) * o.micro_batches;
   if (parts == 0 || o.batch == 0 || o.batch % parts != 0) {
     bad(fmt::format("the batch of {} sequences cannot be divided by dp {} x ep {} x {} micro-batches", o.batch,
                     o.mesh.dp, o.mesh.ep, o.micro_batches));
+  }
+  if (o.sequence_parallel && o.mesh.tp == 1) {
+    bad("sequence parallelism divides among tensor-parallel ranks what they would each hold: it needs tp above 1");
+  }
+  if (o.sequence_parallel) {
+    const size_t tokens = o.batch / parts * o.model.length / static_cast<size_t>(o.mesh.cp);
+    check_divides("tp", static_cast<size_t>(o.mesh.tp), "the tokens of a micro-batch", tokens);
   }
   if (o.data_parallel.weights != DType::F32 && o.data_parallel.weights != DType::BF16) {
     bad(fmt::format("weights are f32 or bf16, not {}", name_of(o.data_parallel.weights)));
@@ -41,14 +53,15 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options, Corpus corpus
       ledger_(*device_),
       mesh_(world, options.mesh, counters_),
       parallel_(mesh_.tp(), options.sequence_parallel, mesh_.cp(), mesh_.ep()),
-      units_(make_gpt(options.model, parallel_)),
+      positions_(context_positions(options.context, options.model.length, mesh_.at().cp, options.mesh.cp)),
+      units_(make_gpt(options.model, parallel_, parts())),
       boundary_(std::make_unique<Boundary>()) {
   for (const auto& unit : units_) states_.push_back({.layout = &unit->layout()});
   check_same_model(mesh_.world(), states_, options.data_parallel.weights,
                    fmt::format("a text of hash {:016x}\na batch of {}, in {} micro-batches, seed {}", corpus_.hash(),
                                options.batch, options.micro_batches, options.seed));
-  data_parallel_ =
-      make_data_parallel(options.data_parallel, ledger_, {mesh_.replicas(), mesh_.expert_replicas(), mesh_.at().tp});
+  data_parallel_ = make_data_parallel(options.data_parallel, ledger_,
+                                      {mesh_.replicas(), mesh_.expert_replicas(), mesh_.at().tp, mesh_.at().ep});
   data_parallel_->attach(states_);
   for (size_t i = 0; i < units_.size(); ++i) {
     data_parallel_->load(i, initial_values(units_[i]->layout(), options.seed));
@@ -67,11 +80,36 @@ size_t Trainer::parameters() const {
   return count;
 }
 
+GptParts Trainer::parts() {
+  GptParts parts;
+  if (options_.mesh.cp > 1) {
+    parts.attention = [this](size_t heads, size_t head_width) {
+      return options_.context == ContextMode::Ring ? make_ring_attention(heads, head_width, mesh_.cp(), context_stream_)
+                                                   : make_ulysses_attention(heads, head_width, mesh_.cp());
+    };
+  }
+  if (options_.moe.experts > 0) {
+    parts.feed_forward = [this](Layout& layout, const std::string& prefix, size_t /*index*/) {
+      expert_loads_.push_back(std::make_unique<ExpertLoad>());
+      return make_moe(layout, prefix, options_.model.width, options_.model.hidden(), 0.02f, options_.moe, parallel_,
+                      mesh_.replicas(), *expert_loads_.back());
+    };
+  }
+  return parts;
+}
+
+void Trainer::report_experts(StepReport& report) const {
+  for (const auto& load : expert_loads_) {
+    report.balance += load->balance / static_cast<double>(load->calls * expert_loads_.size());
+    report.busiest = std::max(report.busiest, load->busiest());
+  }
+}
+
 void Trainer::make_batches() {
   const size_t sequences = options_.batch / static_cast<size_t>(mesh_.data_ways()) / options_.micro_batches;
-  const size_t length = options_.model.length, tokens = sequences * length;
+  const size_t length = positions_.size(), tokens = sequences * length;
   std::vector<int32_t> positions(tokens);
-  for (size_t i = 0; i < tokens; ++i) positions[i] = static_cast<int32_t>(i % length);
+  for (size_t i = 0; i < tokens; ++i) positions[i] = positions_[i % length];
   batches_.resize(options_.micro_batches);
   for (Batch& batch : batches_) {
     for (Buffer* part : {&batch.tokens, &batch.positions, &batch.targets}) {
@@ -91,10 +129,16 @@ void Trainer::make_batches() {
 void Trainer::load_batches() {
   const size_t length = options_.model.length;
   std::vector<int32_t> tokens(views_[0].tokens_count()), targets(tokens.size());
+  std::vector<int32_t> whole(length), whole_targets(length);  // a sequence, of which this rank has some positions
   uint64_t index = static_cast<uint64_t>(mesh_.data_index()) * batches_.size() * views_[0].sequences;
   for (Batch& batch : batches_) {
-    for (size_t i = 0; i < tokens.size(); i += length) {
-      corpus_.sequence(options_.seed, static_cast<uint64_t>(done_), index++, length, &tokens[i], &targets[i]);
+    for (size_t i = 0; i < tokens.size();) {
+      corpus_.sequence(options_.seed, static_cast<uint64_t>(done_), index++, length, whole.data(),
+                       whole_targets.data());
+      for (const auto position : positions_) {
+        tokens[i] = whole[static_cast<size_t>(position)];
+        targets[i++] = whole_targets[static_cast<size_t>(position)];
+      }
     }
     device_->upload(batch.tokens.span().data, tokens.data(), batch.tokens.bytes());
     device_->upload(batch.targets.span().data, targets.data(), batch.targets.bytes());
@@ -104,6 +148,7 @@ void Trainer::load_batches() {
 StepReport Trainer::step() {
   const double start = now(), waited = counters_.waited();
   load_batches();
+  for (const auto& load : expert_loads_) load->reset();
   data_parallel_->start_step();
   executor_->run(one_stage_schedule(static_cast<int>(options_.micro_batches)), views_);
   ++done_;
@@ -117,6 +162,7 @@ StepReport Trainer::step() {
   if (done_ < options_.warmup) adam.rate *= static_cast<float>(done_) / static_cast<float>(options_.warmup);
   data_parallel_->step(adam);
   report.loss = mean_loss();
+  report_experts(report);
   report.tokens = options_.batch * options_.model.length;
   report.waiting = counters_.waited() - waited;
   report.busy = data_parallel_->overlap().busy;
@@ -134,7 +180,7 @@ double Trainer::mean_loss() {
 
 double Trainer::gradient_norm() {
   double sum = data_parallel_->square_sum();
-  sum = mesh_.pp().sum(Purpose::Norm, mesh_.tp().sum(Purpose::Norm, sum));
+  for (Collectives* axis : {&mesh_.tp(), &mesh_.ep(), &mesh_.pp()}) sum = axis->sum(Purpose::Norm, sum);
   return std::sqrt(sum) / static_cast<double>(options_.micro_batches);
 }
 

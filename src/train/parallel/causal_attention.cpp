@@ -1,7 +1,7 @@
 // Causal attention of heads that lie on this rank, over the whole sequence: softmax(q kᵀ / √width) v.
 #include <cmath>
 
-#include "tutti/train/gpt.hpp"
+#include "tutti/train/attention.hpp"
 
 namespace tutti::train {
 namespace {
@@ -34,7 +34,7 @@ class CausalAttention final : public Attention {
                           .ldb = 3 * row(),
                           .c = p,
                           .ldc = t});
-      call.device().causal_softmax(t, factor_, p);
+      call.device().softmax({t, t}, factor_, true, p, nullptr);
       call.device().gemm({.m = t,
                           .n = width_,
                           .k = t,
@@ -81,7 +81,7 @@ class CausalAttention final : public Attention {
                           .ldb = ld,
                           .c = ds,
                           .ldc = t});
-      call.device().softmax_backward({t, t}, factor_, p, ds);
+      call.device().softmax_backward({t, t}, factor_, p, nullptr, ds);
       call.device().gemm({.m = t, .n = width_, .k = t, .a = ds, .lda = t, .b = k, .ldb = ld, .c = dq, .ldc = ld});
       call.device().gemm(
           {.transpose_a = true, .m = t, .n = width_, .k = t, .a = ds, .lda = t, .b = q, .ldb = ld, .c = dk, .ldc = ld});

@@ -1,0 +1,263 @@
+// Ring attention. Each rank keeps its queries. Keys and values go round the ring: in each of n steps a rank attends to
+// those it holds, while it sends them on and receives the next. Attention over one block of keys after another is
+// joined by the logarithm of the sum of exponentials of each query's scores (online softmax), so no rank ever has more
+// than a block of scores.
+//
+// Causal balance: the sequence has 2n chunks, and rank r has the r-th and the (2n−1−r)-th. Of the four pairs of a
+// rank's query chunks and another's key chunks, two are wholly in the past and two wholly in the future, whoever they
+// are: so every step costs every rank the same.
+//
+// Backward computes the scores again. The gradients of keys and values go round with them, one step later, and are home
+// after n steps. Per rank, in elements of its own tokens × width: forward sends 2(n−1), backward 2(n−1) + 2n.
+// Source: Liu, Zaharia & Abbeel, Ring attention with blockwise transformers, 2023; zig-zag: Zhu, ring-flash-attention.
+#include <chrono>
+#include <cmath>
+#include <limits>
+
+#include "tutti/train/attention.hpp"
+#include "tutti/train/parallel.hpp"
+
+namespace tutti::train {
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+struct RingRecord : Record {
+  Tensor out, log_sum;  // log_sum: sequences × heads × length
+};
+
+class RingAttention final : public Attention {
+ public:
+  RingAttention(size_t heads, size_t width, Collectives& cp, Stream& stream)
+      : heads_(heads), width_(width), row_(heads * width), cp_(cp), stream_(stream) {}
+
+  Tensor forward(const Call& call, const Tensor& qkv, std::unique_ptr<Record>& record) override {
+    check_divides("2", 2, "the length of a rank's part of a sequence", call.batch.length);
+    auto kept = std::make_unique<RingRecord>();
+    kept->out = call.make(call.batch.tokens_count() * row_);
+    kept->log_sum = call.make(call.batch.tokens_count() * heads_);
+    call.device().zero(kept->out->f32(), kept->out->bytes());
+    call.device().fill(kept->log_sum->span(), -std::numeric_limits<float>::infinity());
+    Scratch scratch(call, *this);
+    Tensor keys = keys_of(call, *qkv), next;
+    for (int step = 0; step < cp_.size(); ++step) {
+      const bool more = step + 1 < cp_.size();
+      if (more) exchange(call, {{&keys, &next}});
+      each_block(call, step, [&](const Block& block) { attend(call, block, *qkv, *keys, *kept, scratch); });
+      if (more) wait();
+      keys = std::move(next);
+    }
+    Tensor out = kept->out;
+    record = std::move(kept);
+    return out;
+  }
+
+  Tensor backward(const Call& call, Record& record, const Tensor& qkv, const Tensor& d_out) override {
+    const auto& kept = static_cast<RingRecord&>(record);
+    Tensor d_qkv = call.make(qkv->count());
+    call.device().zero(d_qkv->f32(), d_qkv->bytes());
+    Scratch scratch(call, *this);
+    scratch.along = output_dots(call, *kept.out, *d_out);
+    Tensor keys = keys_of(call, *qkv), next, done, arriving;  // done: gradients of the keys of the step before
+    for (int step = 0; step < cp_.size(); ++step) {
+      std::vector<Pass> passes;
+      if (step + 1 < cp_.size()) passes.push_back({&keys, &next});
+      if (step > 0) passes.push_back({&done, &arriving});
+      exchange(call, passes);
+      const Tensor d_keys = call.make(keys->count());
+      call.device().zero(d_keys->f32(), d_keys->bytes());
+      const Gradients gradients{*d_out, *d_qkv, *d_keys};
+      each_block(call, step, [&](const Block& block) { back(call, block, *qkv, *keys, kept, gradients, scratch); });
+      if (!passes.empty()) wait();
+      if (step > 0) call.device().add(d_keys->span(), arriving->span());
+      done = d_keys;
+      keys = std::move(next);
+    }
+    if (!cp_.absent()) {
+      exchange(call, {{&done, &arriving}});
+      wait();
+      done = arriving;
+    }
+    const size_t tokens = call.batch.tokens_count();
+    call.device().copy_rows({tokens, 2 * row_}, {done->f32(), 2 * row_}, {d_qkv->f32() + row_, 3 * row_});
+    return d_qkv;
+  }
+
+ private:
+  /// One head of a sequence: a chunk of its queries and a chunk of keys that they attend to.
+  struct Block {
+    size_t query, key;  // the first row of each, in this rank's tokens
+    size_t head;        // the first column of it
+    size_t log_sum;     // the first query's place in log_sum
+    bool causal;        // the same chunk; else the keys are all before
+  };
+  struct Pass {
+    Tensor *out, *in;
+  };
+  struct Gradients {
+    const Buffer& out;
+    Buffer &qkv, &keys;
+  };
+  struct Scratch {
+    Scratch(const Call& call, const RingAttention& of)
+        : half(call.batch.length / 2),
+          scores(call.make(half * half)),
+          d_scores(call.make(half * half)),
+          out(call.make(half * of.width_)),
+          log_sum(call.make(half)) {}
+    size_t half;
+    Tensor scores, d_scores, out, log_sum, along;
+  };
+
+  /// Keys and values without queries: tokens × 2 × heads × width.
+  Tensor keys_of(const Call& call, const Buffer& qkv) const {
+    const size_t tokens = call.batch.tokens_count();
+    Tensor keys = call.make(tokens * 2 * row_);
+    call.device().copy_rows({tokens, 2 * row_}, {qkv.f32() + row_, 3 * row_}, {keys->f32(), 2 * row_});
+    return keys;
+  }
+
+  /// All passes to the next rank, and from the one before, in one group: it runs until wait().
+  void exchange(const Call& call, const std::vector<Pass>& passes) const {
+    if (passes.empty()) return;
+    const int next = (cp_.rank() + 1) % cp_.size(), before = (cp_.rank() + cp_.size() - 1) % cp_.size();
+    for (const Pass& pass : passes) *pass.in = call.make((*pass.out)->count());
+    call.device().order_before(stream_);
+    Group group;
+    for (const Pass& pass : passes) {
+      cp_.send(Purpose::ContextAxis, (*pass.out)->span(), next, stream_);
+      cp_.recv(Purpose::ContextAxis, (*pass.in)->span(), before, stream_);
+    }
+    group.end();
+  }
+  void wait() const {
+    const double start = now();
+    stream_.synchronize();
+    cp_.waited(Purpose::ContextAxis, now() - start);
+  }
+
+  /// Calls function(block) for all that this rank's queries attend to in the keys that it has in this step.
+  template <class Function>
+  void each_block(const Call& call, int step, Function function) const {
+    const int n = cp_.size(), source = (cp_.rank() + n - step) % n;
+    const size_t length = call.batch.length, half = length / 2;
+    const int queries[] = {cp_.rank(), 2 * n - 1 - cp_.rank()}, keys[] = {source, 2 * n - 1 - source};  // chunks
+    for (size_t i = 0; i < call.batch.sequences * heads_ * 4; ++i) {
+      const size_t query = i % 2, key = i / 2 % 2, head = i / 4 % heads_, sequence = i / 4 / heads_;
+      if (keys[key] > queries[query]) continue;
+      function(Block{.query = sequence * length + query * half,
+                     .key = sequence * length + key * half,
+                     .head = head * width_,
+                     .log_sum = (sequence * heads_ + head) * length + query * half,
+                     .causal = keys[key] == queries[query]});
+    }
+  }
+
+  void scores(const Call& call, const Block& block, const Buffer& qkv, const Buffer& keys, const Scratch& s) const {
+    call.device().gemm({.transpose_b = true,
+                        .m = s.half,
+                        .n = s.half,
+                        .k = width_,
+                        .a = qkv.f32() + block.query * 3 * row_ + block.head,
+                        .lda = 3 * row_,
+                        .b = keys.f32() + block.key * 2 * row_ + block.head,
+                        .ldb = 2 * row_,
+                        .c = s.scores->f32(),
+                        .ldc = s.half});
+  }
+
+  void attend(const Call& call, const Block& block, const Buffer& qkv, const Buffer& keys, const RingRecord& kept,
+              const Scratch& s) const {
+    scores(call, block, qkv, keys, s);
+    call.device().softmax({s.half, s.half}, factor(), block.causal, s.scores->f32(), s.log_sum->f32());
+    call.device().gemm({.m = s.half,
+                        .n = width_,
+                        .k = s.half,
+                        .a = s.scores->f32(),
+                        .lda = s.half,
+                        .b = keys.f32() + block.key * 2 * row_ + row_ + block.head,
+                        .ldb = 2 * row_,
+                        .c = s.out->f32(),
+                        .ldc = width_});
+    call.device().merge_attention({s.half, width_}, s.out->f32(), s.log_sum->f32(),
+                                  {kept.out->f32() + block.query * row_ + block.head, row_},
+                                  kept.log_sum->f32() + block.log_sum);
+  }
+
+  void back(const Call& call, const Block& block, const Buffer& qkv, const Buffer& keys, const RingRecord& kept,
+            const Gradients& gradients, const Scratch& s) const {
+    Device& device = call.device();
+    const size_t t = s.half, ld = 2 * row_;
+    const float* const q = qkv.f32() + block.query * 3 * row_ + block.head;
+    const float* const k = keys.f32() + block.key * ld + block.head;
+    const float* const d_out = gradients.out.f32() + block.query * row_ + block.head;
+    float* const dq = gradients.qkv.f32() + block.query * 3 * row_ + block.head;
+    float* const dk = gradients.keys.f32() + block.key * ld + block.head;
+    float *const p = s.scores->f32(), *const ds = s.d_scores->f32();
+    scores(call, block, qkv, keys, s);
+    device.softmax_again({t, t}, factor(), block.causal, kept.log_sum->f32() + block.log_sum, p);
+    device.gemm({.transpose_a = true,
+                 .m = t,
+                 .n = width_,
+                 .k = t,
+                 .a = p,
+                 .lda = t,
+                 .b = d_out,
+                 .ldb = row_,
+                 .c = dk + row_,
+                 .ldc = ld,
+                 .beta = 1});
+    device.gemm({.transpose_b = true,
+                 .m = t,
+                 .n = t,
+                 .k = width_,
+                 .a = d_out,
+                 .lda = row_,
+                 .b = k + row_,
+                 .ldb = ld,
+                 .c = ds,
+                 .ldc = t});
+    device.softmax_backward({t, t}, factor(), p, s.along->f32() + block.log_sum, ds);
+    device.gemm(
+        {.m = t, .n = width_, .k = t, .a = ds, .lda = t, .b = k, .ldb = ld, .c = dq, .ldc = 3 * row_, .beta = 1});
+    device.gemm({.transpose_a = true,
+                 .m = t,
+                 .n = width_,
+                 .k = t,
+                 .a = ds,
+                 .lda = t,
+                 .b = q,
+                 .ldb = 3 * row_,
+                 .c = dk,
+                 .ldc = ld,
+                 .beta = 1});
+  }
+
+  /// Σ out · d_out of each query: what softmax_backward needs of the whole row. In log_sum's order.
+  Tensor output_dots(const Call& call, const Buffer& out, const Buffer& d_out) const {
+    const size_t tokens = call.batch.tokens_count(), length = call.batch.length;
+    const Tensor by_token = call.make(tokens * heads_);
+    Tensor by_head = call.make(tokens * heads_);
+    call.device().row_dots({tokens * heads_, width_}, out.f32(), d_out.f32(), by_token->f32());
+    for (size_t i = 0; i < call.batch.sequences * heads_; ++i) {
+      const size_t sequence = i / heads_, head = i % heads_;
+      call.device().copy_rows({length, 1}, {by_token->f32() + sequence * length * heads_ + head, heads_},
+                              {by_head->f32() + i * length, 1});
+    }
+    return by_head;
+  }
+
+  float factor() const { return 1 / std::sqrt(static_cast<float>(width_)); }
+
+  size_t heads_, width_, row_;
+  Collectives& cp_;
+  Stream& stream_;
+};
+
+}  // namespace
+
+std::unique_ptr<Attention> make_ring_attention(size_t heads, size_t head_width, Collectives& cp, Stream& stream) {
+  return std::make_unique<RingAttention>(heads, head_width, cp, stream);
+}
+
+}  // namespace tutti::train

@@ -18,6 +18,7 @@ struct TrainOptions {
   MeshShape mesh;
   DataParallelOptions data_parallel;
   bool sequence_parallel = false;
+  bool checkpoint_activations = false;  ///< see Executor
   size_t batch = 8;           ///< sequences of a step, over all ranks and micro-batches
   size_t micro_batches = 1;   ///< into which each rank divides its part of the batch
   uint64_t seed = 1;          ///< of the initial parameters and the order of the data

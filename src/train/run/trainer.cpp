@@ -54,6 +54,7 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options, Corpus corpus
   data_parallel_->broadcast_parameters();
   executor_ = std::make_unique<Executor>(Executor::Parts{ledger_, units_, states_, *data_parallel_, *boundary_},
                                          std::vector<Chunk>{{0, units_.size()}}, options.reproducible);
+  executor_->checkpoint_activations = options.checkpoint_activations;
   make_batches();
 }
 

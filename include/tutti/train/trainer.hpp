@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tutti/train/checkpoint.hpp"
 #include "tutti/train/data.hpp"
 #include "tutti/train/executor.hpp"
 #include "tutti/train/gpt.hpp"
@@ -19,13 +20,13 @@ struct TrainOptions {
   DataParallelOptions data_parallel;
   bool sequence_parallel = false;
   bool checkpoint_activations = false;  ///< see Executor
-  size_t batch = 8;           ///< sequences of a step, over all ranks and micro-batches
-  size_t micro_batches = 1;   ///< into which each rank divides its part of the batch
-  uint64_t seed = 1;          ///< of the initial parameters and the order of the data
-  AdamStep adam;              ///< rate: after the warm-up
-  int64_t warmup = 10;        ///< steps over which the rate rises linearly
-  double clip = 1;            ///< the gradients' global norm is at most that; 0: not clipped
-  bool reproducible = false;  ///< see Executor; set TUTTI_REPRODUCIBLE too, for more than two ranks
+  size_t batch = 8;                     ///< sequences of a step, over all ranks and micro-batches
+  size_t micro_batches = 1;             ///< into which each rank divides its part of the batch
+  uint64_t seed = 1;                    ///< of the initial parameters and the order of the data
+  AdamStep adam;                        ///< rate: after the warm-up
+  int64_t warmup = 10;                  ///< steps over which the rate rises linearly
+  double clip = 1;                      ///< the gradients' global norm is at most that; 0: not clipped
+  bool reproducible = false;            ///< see Executor; set TUTTI_REPRODUCIBLE too, for more than two ranks
 };
 
 /// One step, as rank 0 would print it. The same on all ranks, but for times.
@@ -48,6 +49,11 @@ class Trainer {
   ~Trainer();
 
   StepReport step();
+  /// Saves to a folder that all ranks see, and goes on from its newest checkpoint: see checkpoint.hpp. The model must be
+  /// the same; mesh, data parallelism and types may differ. All ranks call.
+  void save(const std::string& folder);
+  void resume(const std::string& folder);
+  int64_t steps_done() const { return done_; }
 
   Mesh& mesh() { return mesh_; }
   Ledger& ledger() { return ledger_; }
@@ -56,6 +62,8 @@ class Trainer {
   Executor& executor() { return *executor_; }
   const Model& units() const { return units_; }
   size_t parameters() const;  ///< of this rank's units
+  /// What the formulas say that this rank holds.
+  StateBytes expected_state() const;
 
  private:
   struct Batch;  // the device memory of a micro-batch
@@ -63,6 +71,7 @@ class Trainer {
   void load_batches();
   double mean_loss();
   double gradient_norm();
+  CheckpointPart checkpoint_part();
 
   TrainOptions options_;
   Corpus corpus_;

@@ -24,6 +24,12 @@ void check_options(const TrainOptions& o) {
   }
 }
 
+/// What a checkpoint's model must have in common with this one.
+std::string facts_of(const GptConfig& m) {
+  return fmt::format("{} layers\nwidth {}\n{} heads\nlength {}\n{} tokens of vocabulary", m.layers, m.width, m.heads,
+                     m.length, m.vocabulary);
+}
+
 }  // namespace
 
 /// A micro-batch: the sequences' tokens, positions and targets.
@@ -64,6 +70,21 @@ size_t Trainer::parameters() const {
   size_t count = 0;
   for (const auto& unit : units_) count += unit->layout().count();
   return count;
+}
+
+StateBytes Trainer::expected_state() const {
+  return state_bytes(options_.data_parallel.mode, options_.data_parallel.weights, static_cast<double>(parameters()),
+                     options_.mesh.dp * options_.mesh.ep * options_.mesh.cp);
+}
+
+CheckpointPart Trainer::checkpoint_part() { return {mesh_.world(), *device_, states_, *data_parallel_, mesh_.at().tp}; }
+
+void Trainer::save(const std::string& folder) {
+  save_checkpoint(folder, {done_, facts_of(options_.model)}, checkpoint_part());
+}
+
+void Trainer::resume(const std::string& folder) {
+  done_ = load_checkpoint(folder, facts_of(options_.model), checkpoint_part());
 }
 
 void Trainer::make_batches() {

@@ -70,6 +70,12 @@ void Progress::step(const train::StepReport& report) {
   std::fflush(json_.get());
 }
 
+void Progress::saved(const std::string& folder, int64_t step) {
+  if (!speaks_) return;
+  fmt::print("# saved step {} in {}\n", step, folder);
+  std::fflush(stdout);
+}
+
 void Progress::end(train::Trainer& trainer) {
   if (!speaks_) return;
   if (svg_ != nullptr) fmt::print(svg_.get(), "{}", learning_curve(bits_, title_));
@@ -78,11 +84,14 @@ void Progress::end(train::Trainer& trainer) {
       "of it hidden behind backward\n",
       seconds_, static_cast<double>(tokens_) / seconds_, percent(waiting_, seconds_), busy_, percent(hidden_, busy_));
   nlohmann::json memory, traffic;
+  const train::StateBytes state = trainer.expected_state();
+  const double formula[] = {state.weights, state.gradients, state.optimizer};
   fmt::print("# most memory of rank 0, MiB:");
   for (int i = 0; i < train::kKinds; ++i) {
     const auto kind = static_cast<train::Kind>(i);
     fmt::print("{} {} {:.2f}", i == 0 ? "" : ",", name_of(kind),
                static_cast<double>(trainer.ledger().peak(kind)) / kMiB);
+    if (static_cast<size_t>(i) < std::size(formula)) fmt::print(" (formula {:.2f})", formula[i] / kMiB);
     memory[name_of(kind)] = trainer.ledger().peak(kind);
   }
   fmt::print("\n");
@@ -96,8 +105,11 @@ void Progress::end(train::Trainer& trainer) {
         {"calls", count.calls}, {"elements", count.elements}, {"sent", count.sent}, {"received", count.received}};
   }
   if (json_ == nullptr) return;
-  const nlohmann::json summary{
-      {"seconds", seconds_}, {"tokens", tokens_}, {"peak_bytes", memory}, {"traffic", traffic}};
+  const nlohmann::json summary{{"seconds", seconds_},
+                               {"tokens", tokens_},
+                               {"peak_bytes", memory},
+                               {"formula_bytes", formula},
+                               {"traffic", traffic}};
   fmt::print(json_.get(), "{}\n", nlohmann::json{{"summary", summary}}.dump());
 }
 

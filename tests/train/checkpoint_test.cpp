@@ -28,7 +28,7 @@ class Checkpoint : public testing::Test {
 
   static TrainOptions options_for(int ranks, DataParallelMode mode) {
     TrainOptions options;
-    options.model = {.layers = 2, .width = 20, .heads = 4, .length = 23};
+    options.model = {.layers = 2, .width = 21, .heads = 3, .length = 23};
     options.batch = 8;
     options.mesh.dp = ranks;
     options.data_parallel.mode = mode;
@@ -103,11 +103,17 @@ TEST_F(Checkpoint, GoesOnOnOtherRanksWithOtherStrategies) {
 }
 
 TEST_F(Checkpoint, GoesOnWithOtherTensorParallelism) {
-  const std::vector<double> whole = run(options_for(1, kDdp), false, 10, false);
-  TrainOptions split = options_for(2, kZero3);
+  const auto four_heads = [](int ranks, DataParallelMode mode) {
+    TrainOptions options = options_for(ranks, mode);
+    options.model.width = 20;
+    options.model.heads = 4;
+    return options;
+  };
+  const std::vector<double> whole = run(four_heads(1, kDdp), false, 10, false);
+  TrainOptions split = four_heads(2, kZero3);
   split.mesh.tp = 2;
   run(split, false, 5, true);
-  std::vector<double> rest = run(options_for(2, kZero1), true, 1, true);
+  std::vector<double> rest = run(four_heads(2, kZero1), true, 1, true);
   split.mesh = {.dp = 1, .tp = 4};
   split.data_parallel.mode = kDdp;
   for (const double loss : run(split, true, 4, false)) rest.push_back(loss);
@@ -166,7 +172,7 @@ TEST_F(Checkpoint, RefusesAnotherModel) {
   TrainOptions options = options_for(2, kZero3);
   options.model.width = 24;
   const std::string text = complaint(options);
-  EXPECT_NE(text.find("is of another model: it has width 20, where this one has width 24"), std::string::npos) << text;
+  EXPECT_NE(text.find("is of another model: it has width 21, where this one has width 24"), std::string::npos) << text;
 }
 
 TEST_F(Checkpoint, RefusesToResumeFromNothing) {

@@ -68,6 +68,7 @@ void save_checkpoint(const std::string& folder, const CheckpointOf& of, const Ch
     }
     std::filesystem::remove_all(partial);
     std::filesystem::create_directories(partial);
+    sync_folder(std::filesystem::absolute(folder).parent_path());
   });
   all_or_none(part.world, [&] { write_rank(partial, part); });
   all_or_none(part.world, [&] {

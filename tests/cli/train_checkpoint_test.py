@@ -13,7 +13,6 @@ import support
 from support import children, main, start, tutti
 
 SMALL = ["--layers", "2", "--width", "32", "--length", "32", "--batch", "6"]
-HAS_TRAIN = "not in this build" not in tutti("train", "--help").stdout
 
 
 def losses(log):
@@ -22,7 +21,6 @@ def losses(log):
     return {line["step"]: line["loss"] for line in lines if "step" in line}
 
 
-@unittest.skipUnless(HAS_TRAIN, "the training layer was not built")
 class Checkpoints(unittest.TestCase):
     def setUp(self):
         scratch = tempfile.TemporaryDirectory()

@@ -50,8 +50,10 @@ int main() try {
     if (step == 1) first = last;
   }
   const size_t held = ledger.held(Kind::Weights) + ledger.held(Kind::Gradients) + ledger.held(Kind::Optimizer);
-  std::cout << "rank " << world.rank() << " of " << world.size() << ": the error fell " << (last < 0.1 * first)
-            << ", holds " << held << " of " << 16 * kLayers * kWidth << " bytes of state\n";
+  if (world.rank() == 0) {
+    std::cout << world.size() << " ranks: the error " << (last < 0.1 * first ? "fell" : "did not fall")
+              << "; rank 0 holds " << held << " of " << 16 * kLayers * kWidth << " bytes of state\n";
+  }
   world.close();
 } catch (const tutti::Error& error) {
   std::cerr << error.what() << '\n';

@@ -18,8 +18,8 @@ std::vector<double> curve(const TrainOptions& options, int steps = 30) {
 }
 
 const std::vector<double>& one_process() {
-  static const std::vector<double> losses = curve(zero_options(1, DataParallelMode::Ddp));
-  return losses;
+  static const std::vector<double> kLosses = curve(zero_options(1, DataParallelMode::Ddp));
+  return kLosses;
 }
 
 void expect_same_curve(const std::vector<double>& losses, const std::vector<double>& expected = one_process()) {

@@ -56,6 +56,9 @@ if [[ -e $libdir/libtutti_train.so ]]; then
   cmake --build "$work/train"
   expect "1 ranks: the weight is 3.00" "$work/train/ddp"
   [[ ! -x $prefix/bin/tutti ]] || expect "2 ranks: the weight is 3.00" "$prefix/bin/tutti" run -n 2 --no-prefix -- "$work/train/ddp"
+  expect "1 ranks: the error fell; rank 0 holds 64064 of 64064 bytes of state" "$work/train/zero"
+  [[ ! -x $prefix/bin/tutti ]] || expect "2 ranks: the error fell; rank 0 holds 32064 of 64064 bytes of state" \
+    "$prefix/bin/tutti" run -n 2 --no-prefix -- "$work/train/zero"
 fi
 
 # A transport module in the prefix is found by its library and its command line; without it nothing changes.

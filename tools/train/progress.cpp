@@ -74,6 +74,12 @@ void Progress::step(const train::StepReport& report) {
   std::fflush(json_.get());
 }
 
+void Progress::saved(const std::string& folder, int64_t step) {
+  if (!speaks_) return;
+  fmt::print("# saved step {} in {}\n", step, folder);
+  std::fflush(stdout);
+}
+
 void Progress::end(train::Trainer& trainer) {
   if (!speaks_) return;
   if (svg_ != nullptr) fmt::print(svg_.get(), "{}", learning_curve(bits_, title_));
@@ -89,11 +95,14 @@ void Progress::end(train::Trainer& trainer) {
     fmt::print("\n");
     experts[load->name] = {{"chosen", load->chosen}, {"dropped", load->dropped}};
   }
+  const train::StateBytes state = trainer.expected_state();
+  const double formula[] = {state.weights, state.gradients, state.optimizer};
   fmt::print("# most memory of rank 0, MiB:");
   for (int i = 0; i < train::kKinds; ++i) {
     const auto kind = static_cast<train::Kind>(i);
     fmt::print("{} {} {:.2f}", i == 0 ? "" : ",", name_of(kind),
                static_cast<double>(trainer.ledger().peak(kind)) / kMiB);
+    if (static_cast<size_t>(i) < std::size(formula)) fmt::print(" (formula {:.2f})", formula[i] / kMiB);
     memory[name_of(kind)] = trainer.ledger().peak(kind);
   }
   fmt::print("\n");
@@ -107,8 +116,8 @@ void Progress::end(train::Trainer& trainer) {
         {"calls", count.calls}, {"elements", count.elements}, {"sent", count.sent}, {"received", count.received}};
   }
   if (json_ == nullptr) return;
-  const nlohmann::json summary{
-      {"seconds", seconds_}, {"tokens", tokens_}, {"peak_bytes", memory}, {"traffic", traffic}, {"experts", experts}};
+  const nlohmann::json summary{{"seconds", seconds_},      {"tokens", tokens_},  {"peak_bytes", memory},
+                               {"formula_bytes", formula}, {"traffic", traffic}, {"experts", experts}};
   fmt::print(json_.get(), "{}\n", nlohmann::json{{"summary", summary}}.dump());
 }
 

@@ -21,6 +21,7 @@ class Progress {
   Progress(const ProgressOptions& options, bool speaks, int steps);
   void begin(train::Trainer& trainer, int ranks);
   void step(const train::StepReport& report);
+  void saved(const std::string& folder, int64_t step);
   void end(train::Trainer& trainer);
 
  private:

@@ -3,6 +3,7 @@
 
 #include <climits>
 #include <memory>
+#include <optional>
 
 #include "base/format.hpp"
 #include "tools/commands.hpp"
@@ -29,6 +30,9 @@ Examples:
   tutti train -n 4 --tp 2 --sp
   tutti train -n 4 --cp 4 --length 512
   tutti train -n 4 --ep 4 --experts 8 --top-k 2
+  tutti train -n 4 --zero 3 --bf16 --checkpoint-activations
+  tutti train -n 4 --zero 1 --steps 200 --save ckpt --save-every 50
+  tutti train -n 2 --zero 3 --steps 300 --save ckpt --resume
   tutti run --hosts a,b -- tutti train --text book.txt --json log.jsonl
 )";
 
@@ -36,6 +40,10 @@ struct Words {
   int processes = 0, steps = 50;
   bool launched = false;
   std::string text, data_parallel = "ddp", type = "f32", wire = "f32", cp_mode = "ring";
+  int zero = 0;
+  bool bf16 = false, keep_gathered = false, resume = false;
+  std::string save;
+  int save_every = 0;
   double bucket = 25, first_bucket = 1;  // MiB
   int dp = 0;                            // 0: what the other axes leave
   train::TrainOptions options;
@@ -50,10 +58,34 @@ void read_words(Words& words) {
   const auto type = [](const std::string& word) { return word == "bf16" ? DType::BF16 : DType::F32; };
   data.mode = words.data_parallel == "server" ? train::DataParallelMode::ParameterServer : train::DataParallelMode::Ddp;
   options.context = words.cp_mode == "ulysses" ? train::ContextMode::Ulysses : train::ContextMode::Ring;
-  data.weights = type(words.type);
+  if (words.zero > 0 && words.data_parallel != "ddp") {
+    throw_error(Code::InvalidArgument, "--zero {} and --data-parallel {} exclude each other: leave out one", words.zero,
+                words.data_parallel);
+  }
+  constexpr train::DataParallelMode kStages[] = {train::DataParallelMode::Zero1, train::DataParallelMode::Zero2,
+                                                 train::DataParallelMode::Zero3};
+  if (words.zero > 0) data.mode = kStages[words.zero - 1];
+  data.reshard_after_forward = !words.keep_gathered;
+  data.weights = words.bf16 ? DType::BF16 : type(words.type);
   data.communication = type(words.wire);
   data.bucket = static_cast<size_t>(words.bucket * kMiB);
   data.first_bucket = static_cast<size_t>(words.first_bucket * kMiB);
+}
+
+/// Before any rank is started: a run that does not resume must not add to another run's checkpoints.
+void check_save(const Words& words) {
+  if (words.save.empty()) {
+    if (words.resume || words.save_every > 0)
+      throw_error(Code::InvalidArgument, "--resume and --save-every need a folder: --save DIR");
+    return;
+  }
+  const std::optional<int64_t> newest = train::newest_checkpoint(words.save);
+  if (newest && !words.resume) {
+    throw_error(Code::InvalidArgument,
+                "--save {}: there is a checkpoint of step {}; go on from it with --resume, or "
+                "choose another folder",
+                words.save, *newest);
+  }
 }
 
 /// One rank's whole run.
@@ -65,7 +97,15 @@ void run_rank(Communicator& comm, const Words& words) {
   train::Trainer trainer(comm, options, train::Corpus::read(words.text));
   Progress progress(words.progress, comm.rank() == 0, words.steps);
   progress.begin(trainer, comm.size());
-  for (int i = 0; i < words.steps; ++i) progress.step(trainer.step());
+  if (words.resume) trainer.resume(words.save);
+  while (trainer.steps_done() < words.steps) {
+    progress.step(trainer.step());
+    const int64_t done = trainer.steps_done();
+    const bool due = done == words.steps || (words.save_every > 0 && done % words.save_every == 0);
+    if (words.save.empty() || !due) continue;
+    trainer.save(words.save);
+    progress.saved(words.save, done);
+  }
   progress.end(trainer);
 }
 
@@ -133,6 +173,16 @@ void add_flags(CLI::App& command, Words& words) {
       ->check(CLI::Range(0.001, 4096.0));
   command.add_option("--first-bucket", words.first_bucket, "MiB in the first; default 1")
       ->check(CLI::Range(0.001, 4096.0));
+  command
+      .add_option("--zero", words.zero, "shards optimizer states (1), gradients (2), weights (3); default 0: nothing")
+      ->check(CLI::Range(0, 3));
+  command.add_flag("--keep-gathered", words.keep_gathered, "ZeRO-3 keeps weights from forward to backward");
+  command.add_flag("--bf16", words.bf16, "as --type bf16");
+  command.add_flag("--checkpoint-activations", o.checkpoint_activations,
+                   "keeps only each unit's input, and runs forward again in backward");
+  command.add_option("--save", words.save, "the folder of checkpoints; one is saved at the end")->type_name("DIR");
+  command.add_option("--save-every", words.save_every, "steps from one checkpoint to the next")->check(least(1));
+  command.add_flag("--resume", words.resume, "goes on from the newest checkpoint of --save, with any ranks and --zero");
   command.add_option("--rate", o.adam.rate, "of learning; default 0.001")->check(CLI::Range(0.0, 10.0));
   command.add_option("--warmup", o.warmup, "steps over which the rate rises; default 10")->check(least(0));
   command.add_option("--clip", o.clip, "the gradients' largest norm; 0: any; default 1")->check(CLI::Range(0.0, 1e9));
@@ -153,6 +203,7 @@ void add_train(CLI::App& app, const std::vector<std::string>& arguments, int& st
   command->footer(kDetails);
   command->callback([words, &arguments, &status] {
     read_words(*words);
+    if (!words->launched) check_save(*words);
     if (words->processes > 0 && !words->launched) {
       train::Corpus::read(words->text);  // an error before any rank is started
       status = run_job(job_of_self("tutti train", arguments, words->processes, 1));

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "tutti/train/adam.hpp"
 #include "tutti/train/collectives.hpp"
@@ -14,7 +15,7 @@
 
 namespace tutti::train {
 
-enum class DataParallelMode : uint8_t { Ddp, ParameterServer };
+enum class DataParallelMode : uint8_t { Ddp, ParameterServer, Zero1, Zero2, Zero3 };
 
 struct DataParallelOptions {
   DataParallelMode mode = DataParallelMode::Ddp;
@@ -22,6 +23,7 @@ struct DataParallelOptions {
   DType communication = DType::F32;       ///< of gradients on the wire, at most as wide as `weights`: else that
   size_t first_bucket = size_t{1} << 20;  ///< bytes. Small, so that communication starts early
   size_t bucket = size_t{25} << 20;       ///< bytes of each later one
+  bool reshard_after_forward = true;      ///< ZeRO-3: release weights after forward, and gather them again for backward
 };
 
 /// The ranks that take part. For models of a single process, absent communicators.
@@ -33,6 +35,14 @@ struct ReplicaGroups {
 };
 
 enum class Pass : uint8_t { Forward, Backward };
+
+/// Consecutive parameters of a unit whose optimizer state this rank holds: what checkpoints save and load.
+struct StatePiece {
+  size_t unit = 0, first = 0;               ///< where it begins, in the unit's flat parameters
+  Span master, moment1, moment2;            ///< f32, of equal length
+  size_t saved_first = 0, saved_count = 0;  ///< the part that this rank saves: replicas share out the work
+  size_t count() const { return master.count; }
+};
 
 /// The order of calls in a step:
 ///
@@ -51,12 +61,17 @@ class DataParallel {
 
   /// Allocates for these units and sets their spans. `units` must outlast the strategy. Called once.
   virtual void attach(std::span<UnitState> units) = 0;
-  /// Takes a unit's values: f32 on the host, all of layout->count().
+  /// Takes a unit's values: f32 on the host, all of layout->count(). Collective where the state is sharded.
   virtual void load(size_t unit, std::span<const float> values) = 0;
   /// The unit's current values (of the master), on the host. Collective where the state is sharded.
   virtual void read(size_t unit, std::span<float> values) = 0;
   /// After all load(): replica 0's parameters to all.
   virtual void broadcast_parameters() = 0;
+
+  /// Between steps. Pieces of the same unit do not overlap.
+  virtual std::vector<StatePiece> state() = 0;
+  /// The state's values have been replaced, equally on all ranks that hold them: all weights follow. Collective.
+  virtual void state_replaced() = 0;
 
   /// Gradients are zero, and nothing is under way.
   virtual void start_step() = 0;
@@ -83,6 +98,16 @@ class DataParallel {
   };
   virtual Overlap overlap() const { return {}; }
 };
+
+/// Bytes that a rank holds.
+struct StateBytes {
+  double weights = 0, gradients = 0, optimizer = 0;
+  double all() const { return weights + gradients + optimizer; }
+};
+/// By the formulas of data parallelism and ZeRO, for so many parameters on `replicas` ranks, of which this is an
+/// optimizing one. Mixed precision (bf16 with an f32 master): 16 bytes a parameter without sharding; f32: 16 too, without
+/// a master. Shards are not padded: they exceed their share by less than one element a unit.
+StateBytes state_bytes(DataParallelMode mode, DType weights, double parameters, int replicas);
 
 /// Throws Error(InvalidArgument) for options that do not fit together.
 std::unique_ptr<DataParallel> make_data_parallel(const DataParallelOptions& options, Ledger& ledger,

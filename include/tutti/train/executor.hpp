@@ -58,6 +58,10 @@ class Executor {
   /// One step's passes, between DataParallel::start_step and finish_backward, which it calls.
   void run(const Schedule& schedule, std::span<const MicroBatch> batches);
 
+  /// Activation checkpointing (Chen et al., Training deep nets with sublinear memory cost, 2016): forward keeps of each
+  /// unit only its input, and backward runs the unit's forward again. Costs one more forward pass.
+  bool checkpoint_activations = false;
+
   /// Called after each action, with seconds of a steady clock: for timelines.
   std::function<void(const Action&, double start, double end)> observer;
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tutti/train/checkpoint.hpp"
 #include "tutti/train/data.hpp"
 #include "tutti/train/executor.hpp"
 #include "tutti/train/gpt.hpp"
@@ -21,6 +22,7 @@ struct TrainOptions {
   bool sequence_parallel = false;
   ContextMode context = ContextMode::Ring;  ///< of context parallelism: mesh.cp > 1
   MoeConfig moe;                            ///< experts 0: MLPs
+  bool checkpoint_activations = false;      ///< see Executor
   size_t batch = 8;                         ///< sequences of a step, over all ranks and micro-batches
   size_t micro_batches = 1;                 ///< into which each rank divides its part of the batch
   uint64_t seed = 1;                        ///< of the initial parameters and the order of the data
@@ -52,6 +54,11 @@ class Trainer {
   ~Trainer();
 
   StepReport step();
+  /// Saves to a folder that all ranks see, and goes on from its newest checkpoint: see checkpoint.hpp. The model must be
+  /// the same; mesh, data parallelism and types may differ. All ranks call.
+  void save(const std::string& folder);
+  void resume(const std::string& folder);
+  int64_t steps_done() const { return done_; }
 
   Mesh& mesh() { return mesh_; }
   Ledger& ledger() { return ledger_; }
@@ -62,6 +69,8 @@ class Trainer {
   size_t parameters() const;  ///< of this rank's units
   /// Of the last step: this rank's layers that have experts.
   const std::vector<std::unique_ptr<ExpertLoad>>& expert_loads() const { return expert_loads_; }
+  /// What the formulas say that this rank holds.
+  StateBytes expected_state() const;
 
  private:
   struct Batch;  // the device memory of a micro-batch
@@ -71,6 +80,7 @@ class Trainer {
   double gradient_norm();
   GptParts parts();
   void report_experts(StepReport& report) const;
+  CheckpointPart checkpoint_part();
 
   TrainOptions options_;
   Corpus corpus_;

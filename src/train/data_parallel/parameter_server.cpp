@@ -31,6 +31,15 @@ class ParameterServer final : public Replicated {
     device().scale(gradients_.span(), 1 / static_cast<float>(group().size()));
   }
 
+  std::vector<StatePiece> state() override {
+    std::vector<StatePiece> pieces = Replicated::state();
+    for (StatePiece& piece : pieces) {  // there is no replica to share the work with
+      piece.saved_first = piece.first;
+      piece.saved_count = piece.count();
+    }
+    return pieces;
+  }
+
   double square_sum() override { return group().sum(Purpose::Norm, serves() ? Replicated::square_sum() : 0); }
 
   void step(const AdamStep& step) override {

@@ -1,5 +1,7 @@
 #include "train/data_parallel/replicated.hpp"
 
+#include "train/data_parallel/partition.hpp"
+
 namespace tutti::train {
 
 void Replicated::attach(std::span<UnitState> units) {
@@ -55,6 +57,30 @@ double Replicated::square_sum() {
 
 void Replicated::step(const AdamStep& step) { adam_.step(device(), step, weights_.span(), gradients_.span()); }
 
+std::vector<StatePiece> Replicated::state() {
+  std::vector<StatePiece> pieces;
+  if (!optimizes()) return pieces;
+  const Span master = adam_.master().empty() ? weights_.span() : adam_.master();
+  for (size_t unit = 0; unit < units_.size(); ++unit) {
+    for (const Run& run : runs_of(unit, *units_[unit].layout, groups_)) {
+      const auto part = [&](Span all) { return all.part(first_[unit] + run.first, run.count); };
+      pieces.push_back({.unit = unit,
+                        .first = run.first,
+                        .master = part(master),
+                        .moment1 = part(adam_.moment1()),
+                        .moment2 = part(adam_.moment2()),
+                        .saved_first = run.piece_first,
+                        .saved_count = run.piece_count()});
+    }
+  }
+  return pieces;
+}
+
+void Replicated::state_replaced() {
+  if (optimizes() && !adam_.master().empty()) device().convert(weights_.span(), adam_.master());
+  broadcast_parameters();
+}
+
 double square_sum(Device& device, const Layout& layout, Span gradients, int tp_rank, int ep_rank) {
   double sum = 0;
   for (const Parameter& p : layout.parameters()) {
@@ -71,6 +97,10 @@ std::unique_ptr<DataParallel> make_data_parallel(const DataParallelOptions& opti
       return make_ddp(options, ledger, groups);
     case DataParallelMode::ParameterServer:
       return make_parameter_server(options, ledger, groups);
+    case DataParallelMode::Zero1:
+    case DataParallelMode::Zero2:
+    case DataParallelMode::Zero3:
+      return make_zero(options, ledger, groups);
   }
   throw Error(Code::InvalidArgument, "there is no such mode of data parallelism");
 }

@@ -20,6 +20,8 @@ class Replicated : public DataParallel {
   void start_step() override;
   double square_sum() override;
   void step(const AdamStep& step) override;
+  std::vector<StatePiece> state() override;
+  void state_replaced() override;
 
  protected:
   Device& device() const { return ledger_.device(); }
@@ -40,5 +42,7 @@ class Replicated : public DataParallel {
 std::unique_ptr<DataParallel> make_ddp(const DataParallelOptions& options, Ledger& ledger, const ReplicaGroups& groups);
 std::unique_ptr<DataParallel> make_parameter_server(const DataParallelOptions& options, Ledger& ledger,
                                                     const ReplicaGroups& groups);
+std::unique_ptr<DataParallel> make_zero(const DataParallelOptions& options, Ledger& ledger,
+                                        const ReplicaGroups& groups);
 
 }  // namespace tutti::train

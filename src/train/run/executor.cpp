@@ -29,6 +29,7 @@ Schedule one_stage_schedule(int micro_batches) {
 
 struct Executor::InFlight {
   std::vector<std::unique_ptr<Record>> records;  // [unit of the chunk]
+  std::vector<Tensor> inputs;                    // [unit of the chunk], with activation checkpointing
 };
 
 Executor::Executor(const Parts& parts, std::vector<Chunk> chunks, bool isolate)
@@ -71,7 +72,9 @@ void Executor::forward(const Action& action, const MicroBatch& batch, InFlight& 
     parts_.data_parallel.parameters_needed(unit, Pass::Forward);
     Buffer copy;
     const Call call{parts_.ledger, batch, weights_of(unit, copy)};
+    if (checkpoint_activations) flight.inputs.push_back(x);
     x = parts_.units[unit]->forward(call, x, flight.records.emplace_back());
+    if (checkpoint_activations) flight.records.back().reset();
     parts_.data_parallel.parameters_done(unit, Pass::Forward);
   }
   parts_.boundary.send_forward(action, x);
@@ -87,6 +90,10 @@ void Executor::backward(const Action& action, const MicroBatch& batch, InFlight&
     parts_.data_parallel.parameters_needed(unit, Pass::Backward);
     Buffer copy;
     const Call call{parts_.ledger, batch, weights_of(unit, copy)};
+    if (record == nullptr) {
+      const Tensor kept = std::move(flight.inputs.at(unit - chunk.first));
+      parts_.units[unit]->forward(call, kept, record);
+    }
     if (input) dy = parts_.units[unit]->backward_input(call, *record, dy);
     if (weight) {
       weight_gradients(unit, call, *record);

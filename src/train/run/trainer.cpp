@@ -38,6 +38,12 @@ void check_options(const TrainOptions& o, const Communicator& world) {
   }
 }
 
+/// What a checkpoint's model must have in common with this one.
+std::string facts_of(const GptConfig& m) {
+  return fmt::format("{} layers\nwidth {}\n{} heads\nlength {}\n{} tokens of vocabulary", m.layers, m.width, m.heads,
+                     m.length, m.vocabulary);
+}
+
 }  // namespace
 
 /// A micro-batch: the sequences' tokens, positions and targets.
@@ -69,6 +75,7 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options, Corpus corpus
   data_parallel_->broadcast_parameters();
   executor_ = std::make_unique<Executor>(Executor::Parts{ledger_, units_, states_, *data_parallel_, *boundary_},
                                          std::vector<Chunk>{{0, units_.size()}}, options.reproducible);
+  executor_->checkpoint_activations = options.checkpoint_activations;
   make_batches();
 }
 
@@ -103,6 +110,21 @@ void Trainer::report_experts(StepReport& report) const {
     report.balance += load->balance / static_cast<double>(load->calls * expert_loads_.size());
     report.busiest = std::max(report.busiest, load->busiest());
   }
+}
+
+StateBytes Trainer::expected_state() const {
+  return state_bytes(options_.data_parallel.mode, options_.data_parallel.weights, static_cast<double>(parameters()),
+                     options_.mesh.dp * options_.mesh.ep * options_.mesh.cp);
+}
+
+CheckpointPart Trainer::checkpoint_part() { return {mesh_.world(), *device_, states_, *data_parallel_, mesh_.at().tp}; }
+
+void Trainer::save(const std::string& folder) {
+  save_checkpoint(folder, {done_, facts_of(options_.model)}, checkpoint_part());
+}
+
+void Trainer::resume(const std::string& folder) {
+  done_ = load_checkpoint(folder, facts_of(options_.model), checkpoint_part());
 }
 
 void Trainer::make_batches() {

@@ -1,0 +1,45 @@
+// Sharded checkpoints: each rank saves the pieces of the optimizer's state that it holds, and loads what it needs, by
+// the parameters' names and places in the whole tensors. So ranks, mesh and ZeRO stage may differ when it is loaded.
+//
+//     FOLDER/step-00000030/manifest.json     version, step, model, number of ranks
+//     FOLDER/step-00000030/rank-00000.json   what lies where in …
+//     FOLDER/step-00000030/rank-00000.bin    … this file: of each piece the f32 master and both moments, little-endian
+//
+// All files have checksums (BLAKE2b). A checkpoint is written beside (step-….partial), synced to disk and then renamed,
+// so a folder of that name is complete; the one before is removed only when two newer ones are. All ranks must see the
+// same folder.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "tutti/train/data_parallel.hpp"
+
+namespace tutti::train {
+
+/// What the checkpoint is of.
+struct CheckpointOf {
+  int64_t step = 0;   ///< steps that have been made
+  std::string model;  ///< must be the same when it is loaded: one fact a line
+};
+
+/// A rank's part in saving and loading.
+struct CheckpointPart {
+  Collectives& world;  ///< all ranks, which call together
+  Device& device;
+  std::span<const UnitState> units;
+  DataParallel& data_parallel;
+  int tp_rank = 0;  ///< parameters that tensor-parallel ranks share are saved by rank 0
+};
+
+/// The newest checkpoint's step; nothing if there is none.
+std::optional<int64_t> newest_checkpoint(const std::string& folder);
+
+/// Throws Error(SystemError) on all ranks if a rank cannot write; the checkpoints before are kept.
+void save_checkpoint(const std::string& folder, const CheckpointOf& of, const CheckpointPart& part);
+
+/// Loads the newest. Returns its step. Throws on all ranks, and says on which rank and why: Error(InvalidArgument) if
+/// there is none, or of another version; Error(Mismatch) if it is of another model; Error(SystemError) if it is torn.
+int64_t load_checkpoint(const std::string& folder, const std::string& model, const CheckpointPart& part);
+
+}  // namespace tutti::train

@@ -1,0 +1,62 @@
+// Files of a checkpoint: written to disk before anything relies on them, and checked when read.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tutti/train/collectives.hpp"
+
+namespace tutti::train {
+
+using Path = std::filesystem::path;
+using Bytes = std::span<const std::byte>;
+
+inline constexpr const char* kFormat = "tutti checkpoint";
+inline constexpr int kVersion = 1;
+inline constexpr size_t kArrays = 3;  // of a piece: master and two moments
+
+Path step_folder(const Path& folder, int64_t step);
+Path rank_file(const Path& folder, int rank, const char* suffix);
+
+/// The steps of a folder's complete checkpoints, the newest first.
+std::vector<int64_t> steps_in(const Path& folder);
+
+/// BLAKE2b, 256 bits, in hexadecimal.
+std::string checksum(Bytes bytes);
+
+/// A file that is being written. Throws Error(SystemError).
+class Writer {
+ public:
+  explicit Writer(Path path);
+  ~Writer();
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+  void append(Bytes bytes);
+  size_t size() const { return size_; }
+  /// All is on disk when it returns.
+  void sync();
+
+ private:
+  Path path_;
+  int fd_;
+  size_t size_ = 0;
+};
+
+/// Names made and removed in `folder` are on disk when it returns.
+void sync_folder(const Path& folder);
+
+/// {"content": …, "checksum": …}
+void write_json(const Path& path, const nlohmann::json& content);
+/// Throws Error(SystemError) if the file is torn.
+nlohmann::json read_json(const Path& path);
+/// `bytes.size()` bytes from `offset` on. Throws Error(SystemError) if they are not there.
+void read_bytes(const Path& path, size_t offset, std::span<std::byte> bytes);
+
+/// Calls `function`; if it throws on any rank, throws the first such rank's error on all of them.
+void all_or_none(Collectives& world, const std::function<void()>& function);
+
+}  // namespace tutti::train

@@ -1,0 +1,207 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+
+#include "train/checkpoint/files.hpp"
+#include "tutti/train/checkpoint.hpp"
+
+namespace tutti::train {
+namespace {
+
+/// Elements [first, first + count) of the box that begins at `start` of a tensor of shape `full`.
+struct Box {
+  std::vector<size_t> full, start, shape;
+  size_t first = 0, count = 0;
+};
+
+/// A piece that some rank has saved.
+struct Saved : Box {
+  std::string name, checksum;
+  Path file;
+  size_t offset = 0;
+};
+
+/// A piece's values, and where they come from: arrays of `count` elements, one after another.
+struct Values {
+  std::vector<float> arrays;
+  std::vector<bool> known;
+  explicit Values(size_t count) : arrays(kArrays * count), known(count) {}
+  size_t count() const { return known.size(); }
+};
+
+bool same_box(const Box& a, const Box& b) { return a.start == b.start && a.shape == b.shape; }
+
+bool fits(const Box& box) {
+  if (box.full.size() != box.shape.size() || box.full.size() != box.start.size() || box.full.empty()) return false;
+  size_t elements = 1;
+  for (size_t d = 0; d < box.full.size(); ++d) {
+    if (box.shape[d] > box.full[d] || box.start[d] > box.full[d] - box.shape[d]) return false;
+    elements *= box.shape[d];
+  }
+  return box.first <= elements && box.count <= elements - box.first;
+}
+
+/// Copies what two boxes of the same tensor have in common, row by row: a row is a run of the last dimension.
+void copy_common(const Box& from, const std::vector<float>& values, const Box& to, Values& into) {
+  const size_t dimensions = from.full.size(), last = dimensions - 1;
+  for (size_t i = 0; i < from.count;) {
+    // Where element i lies in the tensor, and where its row begins in the other box.
+    size_t rest = from.first + i, place = 0, stride = 1, in_row = 0;
+    bool inside = true;
+    for (size_t d = dimensions; d-- > 0;) {
+      const size_t at = from.start[d] + rest % from.shape[d];
+      rest /= from.shape[d];
+      if (d == last) {
+        in_row = at;
+      } else {
+        inside = inside && at >= to.start[d] && at < to.start[d] + to.shape[d];
+        place += (at - to.start[d]) * stride;
+      }
+      stride *= to.shape[d];
+    }
+    const size_t row = std::min(from.start[last] + from.shape[last] - in_row, from.count - i);
+    const size_t begin = std::max(in_row, to.start[last]),
+                 end = std::min(in_row + row, to.start[last] + to.shape[last]);
+    for (size_t at = begin; inside && at < end; ++at) {
+      const size_t target = place + at - to.start[last];
+      if (target < to.first || target >= to.first + to.count) continue;
+      for (size_t k = 0; k < kArrays; ++k)
+        into.arrays[k * to.count + target - to.first] = values[k * from.count + i + at - in_row];
+      into.known[target - to.first] = true;
+    }
+    i += row;
+  }
+}
+
+class Loader {
+ public:
+  Loader(Path folder, const CheckpointPart& part) : folder_(std::move(folder)), part_(part) {}
+
+  /// The manifest, if it is one of this version and model.
+  void check(const std::string& model) {
+    manifest_ = read_json(folder_ / "manifest.json");
+    if (manifest_.value("format", "") != kFormat || manifest_.value("version", 0) != kVersion) {
+      throw Error(Code::InvalidArgument,
+                  fmt::format("checkpoint: {} is {} version {}; this library reads {} version {}", folder_.string(),
+                              manifest_.value("format", "?"), manifest_.value("version", 0), kFormat, kVersion));
+    }
+    std::istringstream here(model), there(manifest_.at("model").get<std::string>());
+    for (std::string mine, theirs; here || there;) {
+      if (!std::getline(here, mine)) mine = "nothing";
+      if (!std::getline(there, theirs)) theirs = "nothing";
+      if (mine == theirs) continue;
+      throw Error(Code::Mismatch, fmt::format("checkpoint: {} is of another model: it has {}, where this one has {}",
+                                              folder_.string(), theirs, mine));
+    }
+  }
+
+  void load() {
+    read_tables();
+    for (const StatePiece& piece : part_.data_parallel.state()) {
+      for (const Parameter& p : part_.units[piece.unit].layout->parameters()) {
+        const size_t from = std::max(piece.first, p.offset),
+                     to = std::min(piece.first + piece.count(), p.offset + p.count);
+        if (from < to) load(p, from - p.offset, to - from, piece, from - piece.first);
+      }
+    }
+  }
+
+ private:
+  void read_tables() {
+    const int ranks = manifest_.at("ranks").get<int>();
+    for (int rank = 0; rank < ranks; ++rank) {
+      for (const nlohmann::json& entry : read_json(rank_file(folder_, rank, "json"))) {
+        Saved saved;
+        entry.at("name").get_to(saved.name);
+        entry.at("full").get_to(saved.full);
+        entry.at("start").get_to(saved.start);
+        entry.at("shape").get_to(saved.shape);
+        entry.at("first").get_to(saved.first);
+        entry.at("count").get_to(saved.count);
+        entry.at("offset").get_to(saved.offset);
+        entry.at("checksum").get_to(saved.checksum);
+        saved.file = rank_file(folder_, rank, "bin");
+        saved_[saved.name].push_back(std::move(saved));
+      }
+    }
+  }
+
+  /// `count` elements of p from `first` on; they lie at `at` of the piece.
+  void load(const Parameter& p, size_t first, size_t count, const StatePiece& piece, size_t at) {
+    const Box mine{p.full, p.start, p.shape, first, count};
+    Values values(count);
+    for (const Saved& saved : saved_[p.name]) {
+      if (saved.full != p.full) {
+        throw Error(Code::Mismatch,
+                    fmt::format("checkpoint: {} is of another model: {} is [{}] there and [{}] here", folder_.string(),
+                                p.name, fmt::join(saved.full, ", "), fmt::join(p.full, ", ")));
+      }
+      if (!fits(saved))
+        throw Error(Code::SystemError,
+                    fmt::format("checkpoint: {} is torn: {} does not fit its tensor", saved.file.string(), p.name));
+      const bool apart = same_box(saved, mine) && (saved.first >= first + count || first >= saved.first + saved.count);
+      if (!apart) copy_common(saved, read(saved), mine, values);
+    }
+    const auto missing = static_cast<size_t>(std::count(values.known.begin(), values.known.end(), false));
+    if (missing > 0) {
+      throw Error(Code::Mismatch, fmt::format("checkpoint: {} lacks {} of {} elements of {}: it is of another model",
+                                              folder_.string(), missing, count, p.name));
+    }
+    const Span arrays[kArrays] = {piece.master, piece.moment1, piece.moment2};
+    for (size_t k = 0; k < kArrays; ++k) {
+      const Span to = arrays[k].part(at, count);
+      part_.device.upload(to.data, values.arrays.data() + k * count, to.bytes());
+    }
+  }
+
+  std::vector<float> read(const Saved& saved) const {
+    std::vector<float> values(kArrays * saved.count);
+    const auto bytes = std::as_writable_bytes(std::span(values));
+    read_bytes(saved.file, saved.offset, bytes);
+    if (checksum(bytes) == saved.checksum) return values;
+    throw Error(Code::SystemError,
+                fmt::format("checkpoint: {} is torn: {} has another checksum", saved.file.string(), saved.name));
+  }
+
+  Path folder_;
+  const CheckpointPart& part_;
+  nlohmann::json manifest_;
+  std::map<std::string, std::vector<Saved>> saved_;  // by the parameter's name
+};
+
+/// What to do about a checkpoint that cannot be loaded.
+std::string way_back(const Path& folder) {
+  const std::vector<int64_t> steps = steps_in(folder);
+  if (steps.size() < 2) return "";
+  return fmt::format("; remove {} to go on from step {}", step_folder(folder, steps[0]).string(), steps[1]);
+}
+
+}  // namespace
+
+int64_t load_checkpoint(const std::string& folder, const std::string& model, const CheckpointPart& part) {
+  int64_t step = 0;
+  all_or_none(part.world, [&] {
+    if (part.world.rank() != 0) return;
+    const std::optional<int64_t> newest = newest_checkpoint(folder);
+    if (!newest)
+      throw Error(Code::InvalidArgument, fmt::format("checkpoint: there is none in {}: begin without one", folder));
+    step = *newest;
+  });
+  if (!part.world.absent()) part.world.communicator().broadcast(step, 0);
+  Loader loader(step_folder(folder, step), part);
+  all_or_none(part.world, [&] {
+    try {
+      loader.check(model);
+      loader.load();
+    } catch (const Error& error) {
+      throw Error(error.code(), error.what() + way_back(folder));
+    }
+  });
+  part.data_parallel.state_replaced();
+  return step;
+}
+
+}  // namespace tutti::train

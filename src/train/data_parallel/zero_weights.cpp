@@ -1,0 +1,114 @@
+// ZeRO's two ways of holding weights.
+#include "train/data_parallel/zero.hpp"
+
+namespace tutti::train {
+namespace {
+
+/// What both do: the weights of a unit come by all-gather, on a stream.
+class Gathered : public ZeroWeights {
+ public:
+  explicit Gathered(ZeroState& state) : state_(state) {}
+  void attach() override { arrived_.resize(state_.units.size()); }
+
+ protected:
+  /// Starts to gather a unit's weights into `all`.
+  void fetch(size_t unit, Span all, Purpose purpose) {
+    for (const Shard& shard : state_.shards[unit])
+      gather(state_.device(), shard, purpose, shard.weights, shard.whole(all), stream_);
+    arrived_[unit].record(stream_);
+  }
+  void await(size_t unit) {
+    state_.groups.dense.waited(Purpose::Parameters, seconds_of([&] { arrived_[unit].synchronize(); }));
+  }
+  ZeroState& state_;
+  Stream stream_;
+
+ private:
+  std::vector<Event> arrived_;  // [unit]
+};
+
+/// Stages 1 and 2: all weights, whole. After the optimizer's step each replica has the new values of its own pieces, and
+/// the next forward pass computes its first units while the others' are still being gathered.
+class WholeWeights final : public Gathered {
+ public:
+  using Gathered::Gathered;
+  ~WholeWeights() override { (void)tuttiStreamSynchronize(stream_); }  // the memory is in use until then
+
+  void attach() override {
+    Gathered::attach();
+    memory_ = state_.ledger.allocate(Kind::Weights, state_.parameters(), state_.options.weights, true);
+    state_.device().zero(memory_.span().data, memory_.bytes());
+    size_t first = 0;
+    for (size_t unit = 0; unit < state_.units.size(); ++unit) {
+      UnitState& of = state_.units[unit];
+      of.weights = memory_.span().part(first, of.layout->count());
+      first += of.layout->count();
+      for (Shard& shard : state_.shards[unit]) shard.weights = shard.piece(of.weights);
+    }
+  }
+  void needed(size_t unit, Pass /*pass*/) override { await(unit); }
+  void done(size_t /*unit*/, Pass /*pass*/) override {}
+  void changed(size_t unit, Purpose purpose) override { fetch(unit, state_.units[unit].weights, purpose); }
+
+ private:
+  Buffer memory_;
+};
+
+/// Stage 3: this rank's pieces alone. A unit is gathered just before it computes, while the unit before it computes, and
+/// released after. So two units' weights are held at a time, as buffers. Each micro-batch gathers the weights twice;
+/// without `reshard_after_forward` once: the forward pass then leaves all of them for the backward pass.
+class ShardedWeights final : public Gathered {
+ public:
+  using Gathered::Gathered;
+  ~ShardedWeights() override { (void)tuttiStreamSynchronize(stream_); }
+
+  void attach() override {
+    Gathered::attach();
+    gathered_.resize(state_.units.size());
+    memory_ = state_.ledger.allocate(Kind::Weights, state_.shard_elements(), state_.options.weights, true);
+    if (memory_.count() > 0) state_.device().zero(memory_.span().data, memory_.bytes());
+    size_t first = 0;
+    for (auto& shards : state_.shards) {
+      for (Shard& shard : shards) {
+        shard.weights = memory_.span().part(first, shard.piece_count());
+        first += shard.piece_count();
+      }
+    }
+  }
+  void needed(size_t unit, Pass pass) override {
+    hold(unit);
+    await(unit);
+    state_.units[unit].weights = gathered_[unit].span();
+    const bool forward = pass == Pass::Forward;
+    if (forward && unit + 1 < gathered_.size()) hold(unit + 1);
+    if (!forward && unit > 0) hold(unit - 1);
+  }
+  void done(size_t unit, Pass pass) override {
+    if (pass == Pass::Backward || state_.options.reshard_after_forward) release(unit);
+  }
+  void changed(size_t unit, Purpose /*purpose*/) override {
+    await(unit);
+    release(unit);
+  }
+
+ private:
+  void hold(size_t unit) {
+    if (gathered_[unit].count() > 0) return;
+    gathered_[unit] =
+        state_.ledger.allocate(Kind::Buffers, state_.units[unit].layout->count(), state_.options.weights, true);
+    fetch(unit, gathered_[unit].span(), Purpose::Parameters);
+  }
+  void release(size_t unit) {
+    gathered_[unit] = {};
+    state_.units[unit].weights = {};
+  }
+  Buffer memory_;
+  std::vector<Buffer> gathered_;  // [unit]; empty: not held
+};
+
+}  // namespace
+
+std::unique_ptr<ZeroWeights> make_whole_weights(ZeroState& state) { return std::make_unique<WholeWeights>(state); }
+std::unique_ptr<ZeroWeights> make_sharded_weights(ZeroState& state) { return std::make_unique<ShardedWeights>(state); }
+
+}  // namespace tutti::train

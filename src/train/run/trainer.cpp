@@ -12,8 +12,10 @@ namespace {
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 /// The modes that this build has no code for yet.
-void check_options(const TrainOptions& o) {
+void check_options(const TrainOptions& o, const Communicator& world) {
   const auto bad = [](const std::string& text) { throw Error(Code::InvalidArgument, text); };
+  const std::string mesh = objection(o.mesh, world.size());
+  if (!mesh.empty()) bad(fmt::format("rank {}: {}", world.rank(), mesh));
   if (o.mesh.pp > 1) bad("pp above 1 is not built yet: leave it out");
   if (o.mesh.ep > 1 && o.moe.experts == 0) {
     bad(fmt::format("ep is {}, but the model has no experts: choose their number, a multiple of ep, or leave out ep",
@@ -45,7 +47,7 @@ struct Trainer::Batch {
 };
 
 Trainer::Trainer(Communicator& world, const TrainOptions& options, Corpus corpus)
-    : options_((check_options(options), options)),
+    : options_((check_options(options, world), options)),
       corpus_(std::move(corpus)),
       device_(make_host_device()),
       ledger_(*device_),

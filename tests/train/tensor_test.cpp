@@ -7,8 +7,8 @@ namespace tutti::train {
 namespace {
 
 const Curve& one_process() {
-  static const Curve curve = curve_of(small_gpt());
-  return curve;
+  static const Curve kCurve = curve_of(small_gpt());
+  return kCurve;
 }
 
 TrainOptions split(int tp, int dp = 1, bool sequence_parallel = false) {

@@ -59,6 +59,10 @@ if [[ -e $libdir/libtutti_train.so ]]; then
   expect "1 ranks: the error fell; rank 0 holds 64064 of 64064 bytes of state" "$work/train/zero"
   [[ ! -x $prefix/bin/tutti ]] || expect "2 ranks: the error fell; rank 0 holds 32064 of 64064 bytes of state" \
     "$prefix/bin/tutti" run -n 2 --no-prefix -- "$work/train/zero"
+  for kind in tensor context expert; do
+    expect "1 ranks: $kind agrees" "$work/train/$kind"
+    [[ ! -x $prefix/bin/tutti ]] || expect "2 ranks: $kind agrees" "$prefix/bin/tutti" run -n 2 --no-prefix -- "$work/train/$kind"
+  done
 fi
 
 # A transport module in the prefix is found by its library and its command line; without it nothing changes.

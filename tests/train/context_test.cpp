@@ -94,8 +94,8 @@ class ContextAttention : public testing::TestWithParam<ContextMode> {
 };
 
 const Curve& one_process() {
-  static const Curve curve = curve_of(small_gpt());
-  return curve;
+  static const Curve kCurve = curve_of(small_gpt());
+  return kCurve;
 }
 
 TEST_P(ContextAttention, EqualsFullAttention) {

@@ -109,7 +109,7 @@ TEST(Trainer, NamesWhatDoesNotDivide) {
       return "none";
     };
     EXPECT_EQ(complaint([](TrainOptions& o) { o.model.heads = 5; }),
-              "the number of heads (5) does not divide the width (32)");
+              "the number of heads (5) does not divide the width (32); what does: 1, 2, 4, 8, 16, 32");
     EXPECT_EQ(complaint([](TrainOptions& o) { o.micro_batches = 3; }),
               "the batch of 8 sequences cannot be divided by dp 1 x ep 1 x 3 micro-batches");
     EXPECT_EQ(complaint([](TrainOptions& o) { o.mesh.tp = 2; }),

@@ -17,8 +17,8 @@ TrainOptions mixture(int ep, int dp = 1, int tp = 1, int cp = 1) {
 }
 
 const Curve& one_process() {
-  static const Curve curve = curve_of(mixture(1));
-  return curve;
+  static const Curve kCurve = curve_of(mixture(1));
+  return kCurve;
 }
 
 TEST(ExpertParallel, IsOneProcess) {
@@ -74,6 +74,37 @@ TEST(ExpertDispatch, RowsReachTheirExpertsAndReturn) {
     const Tensor home = dispatch.combine(call, arrived, kWidth);
     for (size_t i = 0; i < home->count(); ++i) EXPECT_EQ(home->f32()[i], rows->f32()[i]);
   });
+}
+
+/// All rows go to one expert, and one rank has none to send.
+TEST(ExpertDispatch, RanksMaySendAndReceiveNothing) {
+  run_world(3, [&](Communicator& comm) {
+    Counters counters;
+    Collectives ep(comm.split(0, comm.rank()), counters);
+    const auto device = make_host_device();
+    Ledger ledger(*device);
+    const MicroBatch batch;
+    const Call call{ledger, batch, nullptr};
+    const std::vector<int32_t> expert(comm.rank() == 2 ? 0 : 5, 1);
+    const ExpertDispatch dispatch(ep, 3, expert);
+    EXPECT_EQ(dispatch.received(), comm.rank() == 1 ? 10u : 0u);
+    const Tensor rows = call.make(dispatch.sent() * 2);
+    for (size_t i = 0; i < rows->count(); ++i) rows->f32()[i] = static_cast<float>(i);
+    const Tensor home = dispatch.combine(call, dispatch.dispatch(call, rows, 2), 2);
+    ASSERT_EQ(home->count(), rows->count());
+    for (size_t i = 0; i < home->count(); ++i) EXPECT_EQ(home->f32()[i], rows->f32()[i]);
+  });
+}
+
+TEST(ExpertDispatch, NamesAnExpertThatIsNotThere) {
+  Collectives alone;
+  const std::vector<int32_t> expert{0, 4};
+  try {
+    const ExpertDispatch dispatch(alone, 4, expert);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "row 1 goes to expert 4 of 4: experts are 0 to 3, and -1 drops a row");
+  }
 }
 
 /// One layer alone, whose value Σ w · y + balance loss can be asked for.

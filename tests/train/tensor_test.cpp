@@ -7,8 +7,8 @@ namespace tutti::train {
 namespace {
 
 const Curve& one_process() {
-  static const Curve curve = curve_of(small_gpt());
-  return curve;
+  static const Curve kCurve = curve_of(small_gpt());
+  return kCurve;
 }
 
 TrainOptions split(int tp, int dp = 1, bool sequence_parallel = false) {
@@ -60,7 +60,7 @@ TEST(TensorParallel, TwoAllReducesALayerForwardAndTwoBackward) {
     const TrainOptions options = split(tp);
     const Count count = traffic(options)[Purpose::TensorAxis];
     const size_t tokens = options.batch * options.model.length, layers = options.model.layers;
-    // The embedding sums forward, the head backward; the loss exchanges a maximum, and two sums together, of each token.
+    // The embedding sums forward, the head backward; the loss exchanges a maximum, then two sums at once.
     EXPECT_EQ(count.calls, 4 * layers + 2 + 2);
     EXPECT_EQ(count.elements, (4 * layers + 2) * tokens * options.model.width + 3 * tokens);
     EXPECT_DOUBLE_EQ(count.sent, 2.0 * (tp - 1) / tp * 4 * static_cast<double>(count.elements));

@@ -125,8 +125,8 @@ class Device {
   virtual void softmax(Extent extent, float factor, bool causal, float* scores, float* log_sum) = 0;
   /// The same softmax again, from its log_sum: possibly of a longer row, of which `scores` is a block of columns.
   virtual void softmax_again(Extent extent, float factor, bool causal, const float* log_sum, float* scores) = 0;
-  /// d_scores ← factor · p · (d_scores − along[r]), where along[r] = Σ d_scores · p over the whole row. Null: `extent` is
-  /// the whole row, and the kernel computes it.
+  /// d_scores ← factor · p · (d_scores − along[r]), where along[r] = Σ d_scores · p over the whole row. Null:
+  /// `extent` is the whole row, and the kernel computes it.
   virtual void softmax_backward(Extent extent, float factor, const float* p, const float* along, float* d_scores) = 0;
   /// Joins attention over two sets of keys (online softmax: Milakov & Gimelshein, 2018): out and log_sum ← over both,
   /// of out and log_sum over one, block and block_log_sum over the other. log_sum −∞: over none yet.
@@ -145,8 +145,8 @@ class Device {
   // ---- cross-entropy in three parts, between which ranks that each have some columns combine their rows' values
   /// most[r] ← the largest element of row r.
   virtual void row_max(Extent extent, const float* x, float* most) = 0;
-  /// logits ← exp(logits − most[r]); sums[r] ← their sum; scored[r] ← logits[r][target[r]] − most[r], or 0 if the target
-  /// is not one of the entries `here`.
+  /// logits ← exp(logits − most[r]); sums[r] ← their sum; scored[r] ← logits[r][target[r]] − most[r], or 0 if the
+  /// target is not one of the entries `here`.
   virtual void cross_entropy_sums(Extent extent, const int32_t* target, Entries here, const float* most, float* logits,
                                   float* sums, float* scored) = 0;
   /// Returns Σ_r −log softmax(logits[r])[target[r]], and replaces the exponentials by `factor` times the gradient by

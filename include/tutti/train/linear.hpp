@@ -33,7 +33,7 @@ struct Linear {
 Linear column_linear(Layout& layout, const std::string& name, size_t in, size_t out, size_t groups, float deviation,
                      const ParallelContext& parallel);
 /// Row-parallel: split by inputs. Rank r has columns [r·in/t, (r+1)·in/t) of W. The bias is whole on every rank, and
-/// added after the sum over ranks: so `multiply`, ParallelContext::leave, add_bias. Throws as above unless t divides in.
+/// added after the sum over ranks: `multiply`, ParallelContext::leave, add_bias. Throws as above unless t divides in.
 Linear row_linear(Layout& layout, const std::string& name, size_t in, size_t out, float deviation,
                   const ParallelContext& parallel);
 

@@ -65,10 +65,10 @@ struct ExpertLoad {
   double busiest() const;
 };
 
-/// The layer y = Σ over a token's top_k experts of p[e] · expert_e(x), where p is the softmax of x · Rᵀ over all experts
-/// and an expert is an MLP without biases. To the model's loss it adds balance · E · Σ_e f[e] · P[e], with f the share of
-/// pairs that chose e and P the mean of p[e], both over the ranks of `batch` (Fedus et al., Switch Transformers, JMLR
-/// 2022, §2.2). Only the gradient knows of it: the reported loss is the cross-entropy.
+/// The layer y = Σ over a token's top_k experts of p[e] · expert_e(x), where p is the softmax of x · Rᵀ over the
+/// experts and an expert is an MLP without biases. To the model's loss it adds balance · E · Σ_e f[e] · P[e], with f
+/// the share of pairs that chose e and P the mean of p[e], both over the ranks of `batch` (Fedus et al., Switch
+/// Transformers, JMLR 2022, §2.2). Only the gradient knows of it: the reported loss is the cross-entropy.
 ///
 /// Tensor parallelism divides each expert's hidden width. `batch` and `load` must outlast the layer. Throws
 /// Error(InvalidArgument), which says what divides.

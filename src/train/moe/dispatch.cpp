@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <cstdint>
+
 #include "tutti/train/moe.hpp"
 
 namespace tutti::train {
@@ -9,7 +11,15 @@ ExpertDispatch::ExpertDispatch(Collectives& ep, size_t experts, std::span<const 
   check_divides("ep", ranks, "the number of experts", experts);
   std::vector<std::vector<int32_t>> rows_of(experts);
   for (size_t i = 0; i < expert.size(); ++i) {
-    if (expert[i] >= 0) rows_of.at(static_cast<size_t>(expert[i])).push_back(static_cast<int32_t>(i));
+    if (expert[i] < 0) continue;
+    const auto to = static_cast<size_t>(expert[i]);
+    if (to >= experts) {
+      throw Error(Code::InvalidArgument,
+                  fmt::format("row {} goes to expert {} of {}: experts are 0 to {}, and -1 drops "
+                              "a row",
+                              i, to, experts, experts - 1));
+    }
+    rows_of[to].push_back(static_cast<int32_t>(i));
   }
   std::vector<uint64_t> sent, arriving(experts);  // [expert]; [rank][expert of this rank]
   for (const auto& rows : rows_of) {
@@ -18,6 +28,14 @@ ExpertDispatch::ExpertDispatch(Collectives& ep, size_t experts, std::span<const 
   }
   ep.all_to_all(Purpose::ExpertAxis, {sent.data(), experts, DType::U64}, {arriving.data(), experts, DType::U64});
   if (ep.absent()) arriving = sent;
+  for (const uint64_t count : arriving) {
+    if (count > INT32_MAX) {
+      throw Error(Code::Mismatch,
+                  fmt::format("rank {} of the expert axis is to receive {} rows for one expert: another "
+                              "rank's library differs",
+                              ep.rank(), count));
+    }
+  }
 
   const size_t here = experts / ranks;
   to_.resize(ranks);

@@ -1,6 +1,6 @@
 // A mixture of experts as a feed-forward layer.
 //
-// Each rank routes its own tokens. A token's row is sent once for each of its experts (all-to-all), each expert computes
+// Each rank routes its own tokens. A token's row is sent once for each of its experts (all-to-all); an expert computes
 // the rows that have come from all ranks, the results return (all-to-all), and are added with the router's weights.
 // Backward sends the gradients the same two ways. Per rank and pass: 2 · (n−1)/n · tokens · top_k · width elements if
 // the experts are used evenly.

@@ -1,5 +1,5 @@
-// Ulysses: before attention an all-to-all gives each rank the whole sequence of its share of the heads; after it another
-// gives each rank all heads of its part of the sequence. Attention itself is the same as on one rank.
+// Ulysses: before attention an all-to-all gives each rank the whole sequence of its share of the heads; after it
+// another gives each rank all heads of its part of the sequence. Attention itself is the same as on one rank.
 //
 // The parts lie one after another: rank r has tokens [r·L/n, (r+1)·L/n) of each sequence. Each all-to-all divides the
 // q, k and v (3 · tokens · width elements), or the outputs (1 ·), by destination: block d holds the heads of rank d.

@@ -49,6 +49,15 @@ rank 1: left is 0, 1 of my colour, sum 3
 rank 2: left is 1, 2 of my colour, sum 3"
 [[ $three == "$want" ]] || { printf 'under launch.py 3:\n%s\n' "$three" >&2 && exit 1; }
 
+# The training layer, where it was built.
+if [[ -e $libdir/libtutti_train.so ]]; then
+  cmake -S "$here/train" -B "$work/train" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" >"$work/configure.log" ||
+    { cat "$work/configure.log" && exit 1; }
+  cmake --build "$work/train"
+  expect "1 ranks: the weight is 3.00" "$work/train/ddp"
+  [[ ! -x $prefix/bin/tutti ]] || expect "2 ranks: the weight is 3.00" "$prefix/bin/tutti" run -n 2 --no-prefix -- "$work/train/ddp"
+fi
+
 # A transport module in the prefix is found by its library and its command line; without it nothing changes.
 [[ ! -e $libdir/tutti ]] || { echo "modules of the tests were installed" >&2 && exit 1; }
 export TUTTI_MODULES=push TUTTI_TRANSPORT=push

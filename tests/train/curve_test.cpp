@@ -55,6 +55,22 @@ TEST(Curve, ParameterServerIsOneProcess) {
   for (const int ranks : {1, 2, 4}) expect_same_curve(curve(options_for(ranks, DataParallelMode::ParameterServer)));
 }
 
+// The units' columns, rows and heads are cut; the ends are whole on every rank.
+TEST(Curve, SplitBlocksAreOneProcess) {
+  TrainOptions options = options_for(2);
+  options.mesh.tp = 2;
+  expect_same_curve(curve(options));
+}
+
+// bf16 has 8 bits: the curve is near, not the same.
+TEST(Curve, Bf16LearnsAsWell) {
+  for (const bool wire_alone : {false, true}) {
+    TrainOptions options = options_for(2);
+    (wire_alone ? options.data_parallel.communication : options.data_parallel.weights) = DType::BF16;
+    EXPECT_NEAR(curve(options).back() / one_process().back(), 1, 0.05);
+  }
+}
+
 TEST(Curve, AccumulationIsOneBatch) {
   TrainOptions options = options_for(2);
   options.micro_batches = 2;
@@ -66,6 +82,29 @@ TEST(Curve, ReproducibleDdpIsAccumulationBitForBit) {
   two.reproducible = one.reproducible = true;
   one.micro_batches = 2;
   EXPECT_EQ(curve(two), curve(one));
+}
+
+TEST(Trainer, NamesWhatDoesNotDivide) {
+  run_world(1, [](Communicator& world) {
+    const auto complaint = [&](const std::function<void(TrainOptions&)>& change) -> std::string {
+      TrainOptions options = options_for(1);
+      change(options);
+      try {
+        Trainer(world, options, sample_text());
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Code::InvalidArgument);
+        return error.what();
+      }
+      return "none";
+    };
+    EXPECT_EQ(complaint([](TrainOptions& o) { o.model.heads = 5; }),
+              "the number of heads (5) does not divide the width (32)");
+    EXPECT_EQ(complaint([](TrainOptions& o) { o.micro_batches = 3; }),
+              "the batch of 8 sequences cannot be divided by dp 1 x ep 1 x 3 micro-batches");
+    EXPECT_EQ(complaint([](TrainOptions& o) { o.mesh.tp = 2; }),
+              "rank 0: the mesh dp 1 x pp 1 x cp 1 x ep 1 x tp 2 has 2 ranks, but there are 1: pp x cp x ep x tp is 2, "
+              "which does not divide 1; what does: 1");
+  });
 }
 
 }  // namespace

@@ -38,6 +38,11 @@ class Ddp final : public Replicated {
     for (Bucket& bucket : buckets_) bucket.wire = wire_.span().part(bucket.first, bucket.count);
   }
 
+  void broadcast_parameters() override {
+    Replicated::broadcast_parameters();
+    if (!adam_.master().empty()) broadcast(adam_.master());
+  }
+
   void start_step() override {
     Replicated::start_step();
     ready_.assign(units_.size(), false);

@@ -33,14 +33,13 @@ void Replicated::read(size_t unit, std::span<float> values) {
   device().download(values.data(), wide.f32(), values.size_bytes());
 }
 
-void Replicated::broadcast_parameters() {
-  for (const UnitState& unit : units_) {
-    for (const Parameter& p : unit.layout->parameters()) {
+void Replicated::broadcast_parameters() { broadcast(weights_.span()); }
+
+void Replicated::broadcast(Span flat) {
+  for (size_t unit = 0; unit < units_.size(); ++unit) {
+    for (const Parameter& p : units_[unit].layout->parameters()) {
       Collectives& comm = p.expert ? groups_.experts : groups_.dense;
-      comm.broadcast(Purpose::Setup, unit.weights.part(p.offset, p.count), 0);
-      if (!optimizes() || adam_.master().empty()) continue;
-      const size_t first = first_[static_cast<size_t>(&unit - units_.data())] + p.offset;
-      comm.broadcast(Purpose::Setup, adam_.master().part(first, p.count), 0);
+      comm.broadcast(Purpose::Setup, flat.part(first_[unit] + p.offset, p.count), 0);
     }
   }
 }

@@ -23,6 +23,8 @@ class Replicated : public DataParallel {
 
  protected:
   Device& device() const { return ledger_.device(); }
+  /// Replica 0's values of a buffer laid out as the weights are, to all.
+  void broadcast(Span flat);
   /// True if this rank has the optimizer's state.
   virtual bool optimizes() const { return true; }
 

@@ -11,8 +11,10 @@ namespace {
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 /// The modes that this build has no code for yet.
-void check_options(const TrainOptions& o) {
+void check_options(const TrainOptions& o, const Communicator& world) {
   const auto bad = [](const std::string& text) { throw Error(Code::InvalidArgument, text); };
+  const std::string mesh = objection(o.mesh, world.size());
+  if (!mesh.empty()) bad(fmt::format("rank {}: {}", world.rank(), mesh));
   if (o.mesh.pp > 1 || o.mesh.cp > 1 || o.mesh.ep > 1) bad("pp, cp and ep above 1 are not built yet: leave them out");
   const size_t parts = static_cast<size_t>(o.mesh.dp * o.mesh.ep) * o.micro_batches;
   if (parts == 0 || o.batch == 0 || o.batch % parts != 0) {
@@ -33,7 +35,7 @@ struct Trainer::Batch {
 };
 
 Trainer::Trainer(Communicator& world, const TrainOptions& options, Corpus corpus)
-    : options_((check_options(options), options)),
+    : options_((check_options(options, world), options)),
       corpus_(std::move(corpus)),
       device_(make_host_device()),
       ledger_(*device_),

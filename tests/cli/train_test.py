@@ -1,0 +1,78 @@
+"""tutti train: the loss falls and does not depend on the ranks, files, errors."""
+
+import json
+import os
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+from support import main, tutti
+
+SMALL = ("--layers", "2", "--width", "32", "--length", "32", "--steps", "20", "--rate", "0.01", "--warmup", "2")
+
+
+class Train(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.text = self.path("text")
+        with open(self.text, "w") as text:
+            text.write("".join(f"{i} and {i + 1} are neighbours.\n" for i in range(1000)))
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def train(self, *arguments):
+        return tutti("train", "--text", self.text, *SMALL, *arguments)
+
+    def lines(self, *arguments):
+        log = self.path("log")
+        done = self.train("--json", log, *arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(log) as file:
+            return [json.loads(line) for line in file]
+
+    def test_two_ranks_learn_what_one_learns(self):
+        one, two = self.lines(), self.lines("-n", "2")
+        self.assertEqual([line["step"] for line in one[:-1]], list(range(1, 21)))
+        for a, b in zip(one[:-1], two[:-1]):
+            self.assertAlmostEqual(a["loss"] / b["loss"], 1, delta=1e-4)
+        self.assertLess(two[-2]["bits_per_byte"], 0.8 * two[0]["bits_per_byte"])
+        self.assertNotIn("gradients", one[-1]["summary"]["traffic"] or {})
+        self.assertEqual(two[-1]["summary"]["traffic"]["gradients"]["elements"] % 20, 0)
+
+    def test_prints_a_table_and_what_was_hidden(self):
+        done = self.train("-n", "2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("2 ranks: dp 2, pp 1, cp 1, ep 1, tp 1", done.stdout)
+        self.assertRegex(done.stdout, r"(?m)^ +20 +\d\.\d+ +\d\.\d+ +\d+\.\d+ +\d+ +[\d.]+% +[\d.]+%$")
+        self.assertRegex(done.stdout, r"# .* of it hidden behind backward\n")
+        self.assertRegex(done.stdout, r"# gradients +\d+ calls, +[\d.]+ MiB sent")
+
+    def test_draws_the_curve(self):
+        svg = self.path("curve.svg")
+        self.assertEqual(self.train("--svg", svg).returncode, 0)
+        picture = xml.etree.ElementTree.parse(svg).getroot()
+        points = picture.find("{http://www.w3.org/2000/svg}polyline").get("points").split()
+        self.assertEqual(len(points), 20)
+
+    def test_reproducible_ranks_are_micro_batches_bit_for_bit(self):
+        losses = [[line["loss"] for line in self.lines("--reproducible", *how)[:-1]]
+                  for how in (("-n", "2"), ("--micro-batches", "2"))]
+        self.assertEqual(*losses)
+
+    def test_says_what_is_wrong(self):
+        for arguments, text in ((("--text", "/nowhere/book"), "--text /nowhere/book: there is no such file"),
+                                (("-n", "2", "--batch", "3"), "the batch of 3 sequences cannot be divided by dp 2"),
+                                (("--heads", "5"), "the number of heads (5) does not divide the width (128)"),
+                                (("-n", "2", "--dp", "3"), "with dp 2 it fits"),
+                                (("--svg", "/nowhere/x"), "--svg /nowhere/x: No such file or directory"),
+                                (("--data-parallel", "hope"), "hope")):
+            done = tutti("train", *arguments)
+            self.assertNotEqual(done.returncode, 0, arguments)
+            self.assertIn(text, done.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -10,12 +10,14 @@
 #include "tutti/train/executor.hpp"
 #include "tutti/train/gpt.hpp"
 #include "tutti/train/mesh.hpp"
+#include "tutti/train/timeline.hpp"
 
 namespace tutti::train {
 
 struct TrainOptions {
   GptConfig model;
   MeshShape mesh;
+  PipelineOptions pipeline;
   DataParallelOptions data_parallel;
   bool sequence_parallel = false;
   size_t batch = 8;           ///< sequences of a step, over all ranks and micro-batches
@@ -24,6 +26,7 @@ struct TrainOptions {
   AdamStep adam;              ///< rate: after the warm-up
   int64_t warmup = 10;        ///< steps over which the rate rises linearly
   double clip = 1;            ///< the gradients' global norm is at most that; 0: not clipped
+  double pace = 0;            ///< seconds; see make_paced: to show schedules where ranks share cores
   bool reproducible = false;  ///< see Executor; set TUTTI_REPRODUCIBLE too, for more than two ranks
 };
 
@@ -47,6 +50,8 @@ class Trainer {
   ~Trainer();
 
   StepReport step();
+  /// step(), and what all ranks did in it. On every rank.
+  Timeline trace_step(StepReport& report);
 
   Mesh& mesh() { return mesh_; }
   Ledger& ledger() { return ledger_; }
@@ -58,6 +63,7 @@ class Trainer {
 
  private:
   struct Batch;  // the device memory of a micro-batch
+  void cut_into_stages();
   void make_batches();
   void load_batches();
   double mean_loss();
@@ -71,9 +77,13 @@ class Trainer {
   Mesh mesh_;
   ParallelContext parallel_;
   Model units_;
+  std::vector<Chunk> chunks_;  // of this rank
+  PipelineShape pipeline_shape_;
+  Schedule schedule_;
   std::vector<UnitState> states_;
   std::unique_ptr<DataParallel> data_parallel_;
   std::unique_ptr<Boundary> boundary_;
+  PipelineBoundary* pipeline_ = nullptr;  // the boundary, if there are several stages
   std::unique_ptr<Executor> executor_;
   std::vector<Batch> batches_;
   std::vector<MicroBatch> views_;

@@ -15,12 +15,15 @@ void check_options(const TrainOptions& o, const Communicator& world) {
   const auto bad = [](const std::string& text) { throw Error(Code::InvalidArgument, text); };
   const std::string mesh = objection(o.mesh, world.size());
   if (!mesh.empty()) bad(fmt::format("rank {}: {}", world.rank(), mesh));
-  if (o.mesh.pp > 1 || o.mesh.cp > 1 || o.mesh.ep > 1) bad("pp, cp and ep above 1 are not built yet: leave them out");
+  if (o.mesh.cp > 1 || o.mesh.ep > 1) bad("cp and ep above 1 are not built yet: leave them out");
   const size_t parts = static_cast<size_t>(o.mesh.dp * o.mesh.ep) * o.micro_batches;
   if (parts == 0 || o.batch == 0 || o.batch % parts != 0) {
     bad(fmt::format("the batch of {} sequences cannot be divided by dp {} x ep {} x {} micro-batches", o.batch,
                     o.mesh.dp, o.mesh.ep, o.micro_batches));
   }
+  const PipelineShape pipeline{o.mesh.pp, static_cast<int>(o.micro_batches), o.pipeline.chunks};
+  const std::string schedule = objection(o.pipeline.schedule, pipeline);
+  if (!schedule.empty()) bad(schedule);
   if (o.data_parallel.weights != DType::F32 && o.data_parallel.weights != DType::BF16) {
     bad(fmt::format("weights are f32 or bf16, not {}", name_of(o.data_parallel.weights)));
   }
@@ -41,12 +44,14 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options, Corpus corpus
       ledger_(*device_),
       mesh_(world, options.mesh, counters_),
       parallel_(mesh_.tp(), options.sequence_parallel, mesh_.cp(), mesh_.ep()),
-      units_(make_gpt(options.model, parallel_)),
-      boundary_(std::make_unique<Boundary>()) {
+      units_(make_gpt(options.model, parallel_)) {
   for (const auto& unit : units_) states_.push_back({.layout = &unit->layout()});
-  check_same_model(mesh_.world(), states_, options.data_parallel.weights,
-                   fmt::format("a text of hash {:016x}\na batch of {}, in {} micro-batches, seed {}", corpus_.hash(),
-                               options.batch, options.micro_batches, options.seed));
+  check_same_model(
+      mesh_.world(), states_, options.data_parallel.weights,
+      fmt::format("a text of hash {:016x}\na batch of {}, in {} micro-batches, seed {}\nschedule {}, {} chunks",
+                  corpus_.hash(), options.batch, options.micro_batches, options.seed,
+                  name_of(options.pipeline.schedule), options.pipeline.chunks));
+  cut_into_stages();
   data_parallel_ =
       make_data_parallel(options.data_parallel, ledger_, {mesh_.replicas(), mesh_.expert_replicas(), mesh_.at().tp});
   data_parallel_->attach(states_);
@@ -55,7 +60,7 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options, Corpus corpus
   }
   data_parallel_->broadcast_parameters();
   executor_ = std::make_unique<Executor>(Executor::Parts{ledger_, units_, states_, *data_parallel_, *boundary_},
-                                         std::vector<Chunk>{{0, units_.size()}}, options.reproducible);
+                                         chunks_, options.reproducible);
   make_batches();
 }
 
@@ -105,7 +110,8 @@ StepReport Trainer::step() {
   const double start = now(), waited = counters_.waited();
   load_batches();
   data_parallel_->start_step();
-  executor_->run(one_stage_schedule(static_cast<int>(options_.micro_batches)), views_);
+  if (pipeline_ != nullptr) pipeline_->start_step(schedule_, units_, chunks_, views_);
+  executor_->run(schedule_, views_);
   ++done_;
   StepReport report{.step = done_, .gradient_norm = gradient_norm()};
   AdamStep adam = options_.adam;
@@ -129,7 +135,8 @@ double Trainer::mean_loss() {
   double sum = 0;
   for (const Batch& batch : batches_) sum += batch.loss;
   const double mean = sum / static_cast<double>(batches_.size());
-  return mesh_.replicas().sum(Purpose::Loss, mean) / mesh_.replicas().size();
+  // Of a pipeline, only the rank that has the head has losses.
+  return mesh_.pp().sum(Purpose::Loss, mesh_.replicas().sum(Purpose::Loss, mean)) / mesh_.replicas().size();
 }
 
 double Trainer::gradient_norm() {

@@ -1,0 +1,2 @@
+#include "tutti/train/timeline.hpp"
+namespace tutti::train {}

@@ -83,7 +83,8 @@ TEST(Ddp, SendsWhatAnAllReduceSends) {
       const Count& count = replica.counters[Purpose::Gradients];
       EXPECT_EQ(count.elements, replica.parameters());
       EXPECT_DOUBLE_EQ(count.sent, 2.0 * 3 / 4 * 4000 * static_cast<double>(size_of(wire)));
-      EXPECT_EQ(count.calls, 5u);  // the last bias alone; each weight with the bias of the unit before; the first weight
+      EXPECT_EQ(count.calls,
+                5u);  // the last bias alone; each weight with the bias of the unit before; the first weight
     });
   }
 }
@@ -154,7 +155,8 @@ TEST(ParameterServer, ItsRootsTrafficIsProportionalToTheRanks) {
 }
 
 /// What check_same_model says on each rank.
-std::vector<std::string> complaints(const std::function<void(Layout&, int)>& change, const char* also_of_rank_1 = "text") {
+std::vector<std::string> complaints(const std::function<void(Layout&, int)>& change,
+                                    const char* also_of_rank_1 = "text") {
   std::vector<std::string> texts(3);
   run_world(3, [&](Communicator& world) {
     Counters counters;
@@ -175,9 +177,11 @@ std::vector<std::string> complaints(const std::function<void(Layout&, int)>& cha
 TEST(SameModel, NamesTheRankAndTheFirstDifference) {
   EXPECT_EQ(complaints([](Layout&, int) {}), std::vector<std::string>(3));
   const std::string end = "; start all ranks with the same options and text";
-  EXPECT_EQ(complaints([](Layout& layout, int rank) { layout.add("w", {4, rank == 2 ? 5u : 6u}, Initial::zero()); }),
-            std::vector<std::string>(3, "the ranks' models differ: rank 2 has w [4, 5] f32 where rank 0 has w [4, 6] f32" +
-                                            end));
+  EXPECT_EQ(complaints([](Layout& layout, int rank) {
+              layout.add("w", {4, rank == 2 ? 5u : 6u}, Initial::zero());
+            }),
+            std::vector<std::string>(
+                3, "the ranks' models differ: rank 2 has w [4, 5] f32 where rank 0 has w [4, 6] f32" + end));
   const auto shorter = [](Layout& layout, int rank) {
     if (rank == 0) layout.add("last", {4}, Initial::zero());
   };

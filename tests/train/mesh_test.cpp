@@ -13,9 +13,10 @@ TEST(Mesh, SaysWhatDivides) {
   EXPECT_EQ(objection({.dp = 2, .tp = 2}, 4), "");
   EXPECT_EQ(objection({.dp = 2, .tp = 2}, 8),
             "the mesh dp 2 x pp 1 x cp 1 x ep 1 x tp 2 has 4 ranks, but there are 8: with dp 4 it fits");
-  EXPECT_EQ(objection({.pp = 3}, 8),
-            "the mesh dp 1 x pp 3 x cp 1 x ep 1 x tp 1 has 3 ranks, but there are 8: pp x cp x ep x tp is 3, which does "
-            "not divide 8; what does: 1, 2, 4, 8");
+  EXPECT_EQ(
+      objection({.pp = 3}, 8),
+      "the mesh dp 1 x pp 3 x cp 1 x ep 1 x tp 1 has 3 ranks, but there are 8: pp x cp x ep x tp is 3, which does "
+      "not divide 8; what does: 1, 2, 4, 8");
   EXPECT_EQ(objection({.tp = 0}, 1), "tp is 0: each axis of the mesh has at least 1 rank");
 }
 

@@ -9,6 +9,7 @@
 #include "tools/perf/ranks.hpp"
 #include "tools/run/self_job.hpp"
 #include "tools/train/progress.hpp"
+#include "tools/train/trace.hpp"
 #include "tutti/train/trainer.hpp"
 
 namespace tutti::tools {
@@ -25,13 +26,16 @@ that ran while the backward pass computed.
 Examples:
   tutti train -n 2 --steps 50
   tutti train -n 4 --data-parallel server --svg curve.svg
+  tutti train -n 4 --pp 4 --micro-batches 8 --schedule zb-h1 --pace 5 --trace timeline.svg --trace timeline.json
   tutti run --hosts a,b -- tutti train --text book.txt --json log.jsonl
 )";
 
 struct Words {
   int processes = 0, steps = 50;
   bool launched = false;
-  std::string text, data_parallel = "ddp", type = "f32", wire = "f32";
+  std::string text, data_parallel = "ddp", type = "f32", wire = "f32", schedule = "1f1b";
+  std::vector<std::string> traces;
+  double pace = 0;                       // milliseconds
   double bucket = 25, first_bucket = 1;  // MiB
   int dp = 0;                            // 0: what the other axes leave
   train::TrainOptions options;
@@ -49,6 +53,8 @@ void read_words(Words& words) {
   data.communication = type(words.wire);
   data.bucket = static_cast<size_t>(words.bucket * kMiB);
   data.first_bucket = static_cast<size_t>(words.first_bucket * kMiB);
+  options.pipeline.schedule = train::schedule_kind(words.schedule);
+  options.pace = words.pace * 1e-3;
 }
 
 /// One rank's whole run.
@@ -60,7 +66,10 @@ void run_rank(Communicator& comm, const Words& words) {
   train::Trainer trainer(comm, options, train::Corpus::read(words.text));
   Progress progress(words.progress, comm.rank() == 0, words.steps);
   progress.begin(trainer, comm.size());
-  for (int i = 0; i < words.steps; ++i) progress.step(trainer.step());
+  for (int i = 0; i < words.steps; ++i) {
+    const bool traced = !words.traces.empty() && i + 1 == words.steps;
+    progress.step(traced ? traced_step(trainer, words.traces, comm.rank() == 0) : trainer.step());
+  }
   progress.end(trainer);
 }
 
@@ -80,6 +89,21 @@ void add_flags(CLI::App& command, Words& words) {
       ->check(least(1));
   command.add_option("--dp", words.dp, "data-parallel ranks; default: what the other kinds leave")->check(least(1));
   command.add_option("--tp", o.mesh.tp, "tensor-parallel ranks; default 1")->check(least(1));
+  command.add_option("--pp", o.mesh.pp, "pipeline-parallel ranks: stages of layers; default 1")->check(least(1));
+  command
+      .add_option("--schedule", words.schedule,
+                  "of the pipeline: naive, gpipe, 1f1b, interleaved or zb-h1; default 1f1b")
+      ->check(CLI::IsMember({"naive", "gpipe", "1f1b", "interleaved", "zb-h1"}));
+  command.add_option("--chunks", o.pipeline.chunks, "of layers on each rank, for --schedule interleaved; default 1")
+      ->check(least(1));
+  command
+      .add_option("--pace", words.pace,
+                  "ms that each stage's F, B and W last at least (they sleep): shows a schedule on few cores")
+      ->check(CLI::Range(0.0, 1e4));
+  command
+      .add_option("--trace", words.traces,
+                  "draws the last step's timeline: FILE.svg a picture, FILE.json for Perfetto; may be given twice")
+      ->type_name("FILE");
   command
       .add_option("--data-parallel", words.data_parallel,
                   "ddp, or server (a parameter server, to compare); default ddp")
@@ -112,6 +136,7 @@ void add_train(CLI::App& app, const std::vector<std::string>& arguments, int& st
   command->footer(kDetails);
   command->callback([words, &arguments, &status] {
     read_words(*words);
+    check_trace_names(words->traces);
     if (words->processes > 0 && !words->launched) {
       train::Corpus::read(words->text);  // an error before any rank is started
       status = run_job(job_of_self("tutti train", arguments, words->processes, 1));

@@ -10,6 +10,8 @@
 namespace tutti::train {
 namespace {
 
+constexpr int kSteps = 30;
+
 TrainOptions options_for(int ranks, DataParallelMode mode = DataParallelMode::Ddp) {
   TrainOptions options;
   options.model = {.layers = 4, .width = 32, .heads = 4, .length = 32};
@@ -21,12 +23,19 @@ TrainOptions options_for(int ranks, DataParallelMode mode = DataParallelMode::Dd
   return options;
 }
 
-/// The losses of 30 steps; the same on all ranks.
-std::vector<double> curve(const TrainOptions& options, int steps = 30) {
+/// The losses of 30 steps, the same on all ranks, and then the gradients' norms: Adam alone would hide a wrong factor.
+std::vector<double> curve(const TrainOptions& options, int steps = kSteps) {
   std::vector<std::vector<double>> losses(static_cast<size_t>(options.mesh.ranks()));
   run_world(options.mesh.ranks(), [&](Communicator& comm) {
     Trainer trainer(comm, options, sample_text());
-    for (int i = 0; i < steps; ++i) losses[static_cast<size_t>(comm.rank())].push_back(trainer.step().loss);
+    std::vector<double>& mine = losses[static_cast<size_t>(comm.rank())];
+    std::vector<double> norms;
+    for (int i = 0; i < steps; ++i) {
+      const StepReport report = trainer.step();
+      mine.push_back(report.loss);
+      norms.push_back(report.gradient_norm);
+    }
+    mine.insert(mine.end(), norms.begin(), norms.end());
   });
   for (const auto& of_rank : losses) EXPECT_EQ(of_rank, losses[0]);
   return losses[0];
@@ -39,12 +48,14 @@ const std::vector<double>& one_process() {
 
 void expect_same_curve(const std::vector<double>& losses) {
   ASSERT_EQ(losses.size(), one_process().size());
-  for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i] / one_process()[i], 1, 1e-4) << "step " << i + 1;
+  for (size_t i = 0; i < losses.size(); ++i) {
+    EXPECT_NEAR(losses[i] / one_process()[i], 1, i < size_t{kSteps} ? 1e-4 : 1e-3) << "step " << i % size_t{kSteps} + 1;
+  }
 }
 
 TEST(Curve, LossFalls) {
   EXPECT_NEAR(one_process().front(), std::log(256), 0.1);
-  EXPECT_LT(one_process().back(), 0.75 * one_process().front());
+  EXPECT_LT(one_process()[kSteps - 1], 0.75 * one_process().front());
 }
 
 TEST(Curve, DdpIsOneProcess) {
@@ -67,7 +78,7 @@ TEST(Curve, Bf16LearnsAsWell) {
   for (const bool wire_alone : {false, true}) {
     TrainOptions options = options_for(2);
     (wire_alone ? options.data_parallel.communication : options.data_parallel.weights) = DType::BF16;
-    EXPECT_NEAR(curve(options).back() / one_process().back(), 1, 0.05);
+    EXPECT_NEAR(curve(options)[kSteps - 1] / one_process()[kSteps - 1], 1, 0.05);
   }
 }
 

@@ -25,8 +25,8 @@ enum class Purpose : uint8_t {
 inline constexpr int kPurposes = 10;
 const char* name_of(Purpose purpose);
 
-/// What one rank's calls for one purpose have moved. Bytes are by the formula of a bandwidth-optimal algorithm: n ranks,
-/// S bytes: all-reduce 2(n−1)/n · S; reduce-scatter, all-gather, all-to-all (n−1)/n · S of the whole buffer; broadcast
+/// What one rank's calls for one purpose have moved. Bytes are by a bandwidth-optimal algorithm's formula: n ranks, S
+/// bytes: all-reduce 2(n−1)/n · S; reduce-scatter, all-gather, all-to-all (n−1)/n · S of the whole buffer; broadcast
 /// and reduce S (a chain: each rank sends at most once); send and recv S.
 struct Count {
   uint64_t calls = 0;

@@ -69,7 +69,7 @@ class DataParallel {
   /// On return all gradients that this rank will use are averaged. Units that were never ready count with what they
   /// hold: zeros, if no micro-batch used them on this rank.
   virtual void finish_backward() = 0;
-  /// Σ g² over all parameters of this rank's units, complete over replicas; the same on all of them. Tensor-parallel and
+  /// Σ g² over all parameters of this rank's units, complete over replicas: the same on all. Tensor-parallel and
   /// pipeline ranks add theirs.
   virtual double square_sum() = 0;
   /// The optimizer; afterwards all replicas have the new parameters.

@@ -51,7 +51,7 @@ class Executor {
     DataParallel& data_parallel;
     Boundary& boundary;
   };
-  /// `isolate`: each micro-batch's gradients are computed alone and then added, so the result has the same bits as a sum
+  /// `isolate`: each micro-batch's gradients are computed alone, then added, so the result has the same bits as a sum
   /// of single micro-batches (reproducible mode). Takes a buffer of the largest unit's gradients.
   Executor(const Parts& parts, std::vector<Chunk> chunks, bool isolate);
 

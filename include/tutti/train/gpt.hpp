@@ -22,7 +22,7 @@ struct GptConfig {
 /// Throws Error(InvalidArgument), which says what must divide what, unless the model can be made and split so.
 void check_config(const GptConfig& config, const ParallelContext& parallel);
 
-/// Attention without its projections, a seam for context parallelism: from q, k and v (rows × 3 × heads × head width, of
+/// Attention without its projections, a seam for context parallelism: from q, k, v (rows × 3 × heads × head width, of
 /// this rank's heads and part of the sequence) to the heads' outputs (rows × heads × head width). No parameters.
 class Attention {
  public:

@@ -17,7 +17,7 @@ struct MeshShape {
   int ranks() const { return dp * pp * cp * ep * tp; }
 };
 
-/// One rank's coordinates and communicators. tp is innermost (neighbouring ranks, so the fastest links), then cp, ep and
+/// One rank's coordinates and communicators. tp is innermost (neighbouring ranks: the fastest links), then cp, ep and
 /// pp; dp is outermost: rank = (((dp·PP + pp)·EP + ep)·CP + cp)·TP + tp.
 class Mesh {
  public:

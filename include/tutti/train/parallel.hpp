@@ -12,7 +12,7 @@ namespace tutti::train {
 ///     enter (f): forward identity,   backward all-reduce       with sequence parallelism: all-gather / reduce-scatter
 ///     leave (g): forward all-reduce, backward identity         with sequence parallelism: reduce-scatter / all-gather
 ///
-/// The ranks outside a region hold the same activations, or with sequence parallelism (Korthikanti et al., 2022) each an
+/// The ranks outside a region hold the same activations, or by sequence parallelism (Korthikanti et al., 2022) each an
 /// equal part of the tokens. Axes of size 1 are absent: then all four return their argument.
 class ParallelContext {
  public:

@@ -37,7 +37,7 @@ struct Parameter {
 class Layout {
  public:
   /// A whole tensor. Returns its offset.
-  size_t add(const std::string& name, std::vector<size_t> shape, Initial initial);
+  size_t add(const std::string& name, const std::vector<size_t>& shape, Initial initial);
   /// A piece of one.
   size_t add_piece(Parameter parameter);
   std::span<const Parameter> parameters() const { return parameters_; }
@@ -48,7 +48,7 @@ class Layout {
   size_t count_ = 0;
 };
 
-/// The initial values of a layout, on the host. Each element is a function of (seed, name, place in the full tensor), so
+/// The initial values of a layout, on the host. An element is a function of (seed, name, place in the full tensor), so
 /// every sharding begins with the same model.
 std::vector<float> initial_values(const Layout& layout, uint64_t seed);
 

@@ -1,7 +1,7 @@
 // A unit: the part of a model that is computed, sharded, gathered and scheduled as a whole. A model is a list of units
 // (the embedding; each transformer block; final norm and head), and a layer is a part of a unit (attention, MLP).
 //
-// The backward pass has two parts that are called separately, because zero-bubble pipelines run them at different times:
+// The backward pass has two parts that are called separately: zero-bubble pipelines run them at different times:
 // backward_input makes the gradient by the input, backward_weight the gradients by the parameters. What they need lies
 // in the record that forward made, one for each micro-batch in flight.
 #pragma once
@@ -60,7 +60,7 @@ class Unit : public Layer {
   explicit Unit(std::string name) : name_(std::move(name)) {}
   const std::string& name() const { return name_; }
   const Layout& layout() const { return layout_; }
-  /// Elements of x and of y for a micro-batch of so many tokens on this rank: what a pipeline receives. 0: there is none.
+  /// Elements of x and of y for a micro-batch of so many tokens on this rank, as a pipeline sends them. 0: none.
   virtual size_t input_count(size_t tokens) const = 0;
   virtual size_t output_count(size_t tokens) const = 0;
 

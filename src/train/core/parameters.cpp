@@ -47,7 +47,7 @@ size_t place_in_full(const Parameter& p, size_t i) {
 
 }  // namespace
 
-size_t Layout::add(const std::string& name, std::vector<size_t> shape, Initial initial) {
+size_t Layout::add(const std::string& name, const std::vector<size_t>& shape, Initial initial) {
   Parameter whole{.name = name, .shape = shape, .full = shape, .start = std::vector<size_t>(shape.size(), 0)};
   whole.initial = initial;
   return add_piece(std::move(whole));

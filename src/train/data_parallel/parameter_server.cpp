@@ -1,8 +1,8 @@
 // Parameter server: the contrast to DDP. Rank 0 alone optimizes: it receives every other rank's gradients, steps, and
 // sends the new weights to every other rank.
 //
-// Per step the server receives (n−1) · Ψ elements and sends (n−1) · Ψ, where DDP's ranks each send and receive 2(n−1)/n · Ψ:
-// its link is the bottleneck as n grows. Nothing overlaps with the backward pass.
+// Per step the server receives (n−1) · Ψ elements and sends (n−1) · Ψ, where each of DDP's ranks sends and
+// receives 2(n−1)/n · Ψ: its link is the bottleneck as n grows. Nothing overlaps with the backward pass.
 // Source: Li et al., Scaling distributed machine learning with the parameter server, OSDI 2014.
 #include "train/data_parallel/replicated.hpp"
 

@@ -19,7 +19,7 @@ class Block final : public Unit {
   Block(const GptConfig& config, const ParallelContext& parallel, size_t index, const GptParts& parts)
       : Unit("block." + std::to_string(index)), parallel_(parallel), width_(config.width) {
     const size_t heads = config.heads / parallel.tp_size();
-    // Each block adds two terms to the residual stream: GPT-2 scales them so that its variance does not grow with depth.
+    // Each block adds two terms to the residual stream: GPT-2 scales them so that depth does not add variance.
     const float deviation = 0.02f, last = deviation / std::sqrt(2 * static_cast<float>(config.layers));
     norm1_ = LayerNorm(layout_, name() + ".norm1", width_);
     qkv_ = column_linear(layout_, name() + ".qkv", width_, 3 * width_, 3, deviation, parallel);

@@ -23,7 +23,7 @@ struct Linear {
   void backward_only_weight(const Call& call, size_t rows, const float* x, const float* dy, float* gradients) const;
 };
 
-/// Split by outputs: rank r has rows [r·out/t, (r+1)·out/t) of W and of b. `groups`: W is that many matrices, each split
+/// Split by outputs: rank r has rows [r·out/t, (r+1)·out/t) of W and of b. `groups`: W is so many matrices, each split
 /// so (q, k and v: 3).
 Linear column_linear(Layout& layout, const std::string& name, size_t in, size_t out, size_t groups, float deviation,
                      const ParallelContext& parallel);

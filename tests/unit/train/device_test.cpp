@@ -45,7 +45,8 @@ TEST_F(HostDeviceTest, RefusesOtherTypes) {
 // The first step of Adam moves each weight by the rate, whatever the gradient's size.
 TEST_F(HostDeviceTest, AdamsFirstStepIsTheRate) {
   for (const DType type : {DType::F32, DType::BF16}) {
-    const Buffer weights = ledger_.allocate(Kind::Weights, 3, type), gradients = ledger_.allocate(Kind::Gradients, 3, type);
+    const Buffer weights = ledger_.allocate(Kind::Weights, 3, type),
+                 gradients = ledger_.allocate(Kind::Gradients, 3, type);
     Adam adam(ledger_, weights.span());
     const std::vector<float> start{1, -2, 0.5f}, slopes{4, -0.25f, 64};
     adam.load(*device_, 0, start, weights.span());

@@ -56,6 +56,7 @@ if [[ -e $libdir/libtutti_train.so ]]; then
   cmake --build "$work/train"
   expect "1 ranks: the weight is 3.00" "$work/train/ddp"
   [[ ! -x $prefix/bin/tutti ]] || expect "2 ranks: the weight is 3.00" "$prefix/bin/tutti" run -n 2 --no-prefix -- "$work/train/ddp"
+  [[ ! -x $prefix/bin/tutti ]] || expect "2 stages: the product of the weights is 3.00" "$prefix/bin/tutti" run -n 2 --no-prefix -- "$work/train/pipeline"
 fi
 
 # A transport module in the prefix is found by its library and its command line; without it nothing changes.

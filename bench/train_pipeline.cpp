@@ -10,7 +10,7 @@
 #include <cstring>
 #include <thread>
 
-#include "tests/train/holding_unit.hpp"
+#include "bench/holding_pipeline.hpp"
 
 namespace {
 

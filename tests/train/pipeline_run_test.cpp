@@ -4,7 +4,7 @@
 #include <atomic>
 #include <nlohmann/json.hpp>
 
-#include "train/holding_unit.hpp"
+#include "bench/holding_pipeline.hpp"
 #include "train/world.hpp"
 
 namespace tutti::train {

@@ -48,7 +48,7 @@ constexpr const char* kStyle = R"(<style>
   .activation { fill: #93c5fd } .gradient { fill: #6ee7b7 }
   @media (prefers-color-scheme: dark) {
     .paper { fill: #0f172a } .ink { fill: #f1f5f9 } .soft { fill: #94a3b8 } .idle { fill: #1e293b } .grid { stroke: #334155 }
-    .activation { fill: #1d4ed8 } .gradient { fill: #047857 }
+    .activation { fill: #60a5fa } .gradient { fill: #34d399 }
   }
 </style>
 )";

@@ -97,6 +97,7 @@ TEST(Schedule, MessagesThatTakeTimeStretchIt) {
   const auto schedules = make_schedules(ScheduleKind::GPipe, shape);
   const double alone = simulate(schedules, shape, {}).seconds;
   EXPECT_NEAR(simulate(schedules, shape, {1, 1, 1, 0.5}).seconds, alone + 2 * 3 * 0.5, 1e-9);  // two ways, three hops
+  EXPECT_NEAR(simulate(make_schedules(ScheduleKind::ZeroBubble, shape), shape, {1, 1, 1, 0.2}).bubble, 0.184, 1e-3);
 }
 
 // What the checker must refuse: one change each to a right set of schedules.

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -121,7 +122,7 @@ int option(int argc, char** argv, const char* name, int otherwise) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   Setting setting;
   setting.ranks = option(argc, argv, "--ranks", 2);
   setting.steps = option(argc, argv, "--steps", 15);
@@ -156,4 +157,7 @@ int main(int argc, char** argv) {
                compute * 1e3, communication * 1e3, both.step * 1e3, both.step / most, least / most, 100 * both.hidden);
     std::fflush(stdout);
   }
+} catch (const std::exception& error) {
+  std::fputs(error.what(), stderr);
+  return 1;
 }

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
@@ -58,7 +59,7 @@ int option(int argc, char** argv, const char* name, int otherwise) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   const double pace = option(argc, argv, "--pace", 10) * 1e-3;
   const int steps = option(argc, argv, "--steps", 5);
   const std::vector<std::pair<ScheduleKind, PipelineShape>> cases = {
@@ -82,4 +83,7 @@ int main(int argc, char** argv) {
                100 * *std::max_element(row.bubbles.begin(), row.bubbles.end()), row.peak);
     std::fflush(stdout);
   }
+} catch (const std::exception& error) {
+  std::fputs(error.what(), stderr);
+  return 1;
 }

@@ -62,11 +62,36 @@ class Train(unittest.TestCase):
                   for how in (("-n", "2"), ("--micro-batches", "2"))]
         self.assertEqual(*losses)
 
+    def test_pipelines_learn_the_same_and_draw_their_timeline(self):
+        one = self.lines("--micro-batches", "4")
+        for schedule in ("naive", "gpipe", "1f1b", "interleaved", "zb-h1"):
+            svg, trace = self.path("timeline.svg"), self.path("timeline.json")
+            chunks = ("--chunks", "2") if schedule == "interleaved" else ()
+            two = self.lines("-n", "2", "--pp", "2", "--micro-batches", "4", "--schedule", schedule, *chunks,
+                             "--trace", svg, "--trace", trace)
+            for a, b in zip(one[:-1], two[:-1]):
+                self.assertAlmostEqual(a["loss"] / b["loss"], 1, delta=1e-4)
+            with open(trace) as file:
+                trace = json.load(file)
+            self.assertEqual(trace["otherData"]["schedule"], schedule)
+            computed = [event for event in trace["traceEvents"] if event["ph"] == "X" and event["tid"] == 0]
+            passes = {"interleaved": 2 * 2, "zb-h1": 3}.get(schedule, 2)
+            self.assertEqual(len(computed), 2 * 4 * passes)
+            numbers = [text.text for text in xml.etree.ElementTree.parse(svg).getroot()]
+            self.assertIn(f"Pipeline schedule {schedule}: {4 if chunks else 2} stages, 4 micro-batches" +
+                          (", 2 chunks a rank" if chunks else ""), numbers)
+
     def test_says_what_is_wrong(self):
         for arguments, text in ((("--text", "/nowhere/book"), "--text /nowhere/book: there is no such file"),
                                 (("-n", "2", "--batch", "3"), "the batch of 3 sequences cannot be divided by dp 2"),
                                 (("--heads", "5"), "the number of heads (5) does not divide the width (128)"),
                                 (("-n", "2", "--dp", "3"), "with dp 2 it fits"),
+                                (("--chunks", "2"), "schedule 1f1b has 1 chunk a rank, not 2: use interleaved"),
+                                (("-n", "2", "--pp", "2", "--schedule", "interleaved", "--chunks", "2",
+                                  "--micro-batches", "1"), "1 is not a multiple of pp 2; the nearest that is: 2"),
+                                (("-n", "2", "--pp", "2", "--layers", "1", "--chunks", "2", "--micro-batches", "2",
+                                  "--schedule", "interleaved"), "3 units cannot be cut into 4 stages"),
+                                (("--trace", "picture.png"), "--trace picture.png: the name ends in .svg"),
                                 (("--svg", "/nowhere/x"), "--svg /nowhere/x: No such file or directory"),
                                 (("--data-parallel", "hope"), "hope")):
             done = tutti("train", *arguments)

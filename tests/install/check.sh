@@ -63,6 +63,7 @@ if [[ -e $libdir/libtutti_train.so ]]; then
     expect "1 ranks: $kind agrees" "$work/train/$kind"
     [[ ! -x $prefix/bin/tutti ]] || expect "2 ranks: $kind agrees" "$prefix/bin/tutti" run -n 2 --no-prefix -- "$work/train/$kind"
   done
+  [[ ! -x $prefix/bin/tutti ]] || expect "2 stages: the product of the weights is 3.00" "$prefix/bin/tutti" run -n 2 --no-prefix -- "$work/train/pipeline"
 fi
 
 # A transport module in the prefix is found by its library and its command line; without it nothing changes.

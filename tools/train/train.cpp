@@ -10,6 +10,7 @@
 #include "tools/perf/ranks.hpp"
 #include "tools/run/self_job.hpp"
 #include "tools/train/progress.hpp"
+#include "tools/train/trace.hpp"
 #include "tutti/train/trainer.hpp"
 
 namespace tutti::tools {
@@ -33,17 +34,20 @@ Examples:
   tutti train -n 4 --zero 3 --bf16 --checkpoint-activations
   tutti train -n 4 --zero 1 --steps 200 --save ckpt --save-every 50
   tutti train -n 2 --zero 3 --steps 300 --save ckpt --resume
+  tutti train -n 4 --pp 4 --micro-batches 8 --schedule zb-h1 --pace 5 --trace timeline.svg --trace timeline.json
   tutti run --hosts a,b -- tutti train --text book.txt --json log.jsonl
 )";
 
 struct Words {
   int processes = 0, steps = 50;
   bool launched = false;
-  std::string text, data_parallel = "ddp", type = "f32", wire = "f32", cp_mode = "ring";
+  std::string text, data_parallel = "ddp", type = "f32", wire = "f32", cp_mode = "ring", schedule = "1f1b";
   int zero = 0;
   bool bf16 = false, keep_gathered = false, resume = false;
   std::string save;
   int save_every = 0;
+  std::vector<std::string> traces;
+  double pace = 0;                       // milliseconds
   double bucket = 25, first_bucket = 1;  // MiB
   int dp = 0;                            // 0: what the other axes leave
   train::TrainOptions options;
@@ -70,6 +74,8 @@ void read_words(Words& words) {
   data.communication = type(words.wire);
   data.bucket = static_cast<size_t>(words.bucket * kMiB);
   data.first_bucket = static_cast<size_t>(words.first_bucket * kMiB);
+  options.pipeline.schedule = train::schedule_kind(words.schedule);
+  options.pace = words.pace * 1e-3;
 }
 
 /// Before any rank is started: a run that does not resume must not add to another run's checkpoints.
@@ -99,7 +105,8 @@ void run_rank(Communicator& comm, const Words& words) {
   progress.begin(trainer, comm.size());
   if (words.resume) trainer.resume(words.save);
   while (trainer.steps_done() < words.steps) {
-    progress.step(trainer.step());
+    const bool traced = !words.traces.empty() && trainer.steps_done() + 1 == words.steps;
+    progress.step(traced ? traced_step(trainer, words.traces, comm.rank() == 0) : trainer.step());
     const int64_t done = trainer.steps_done();
     const bool due = done == words.steps || (words.save_every > 0 && done % words.save_every == 0);
     if (words.save.empty() || !due) continue;
@@ -145,6 +152,26 @@ void add_split_flags(CLI::App& command, Words& words) {
       ->needs(experts);
 }
 
+void add_pipeline_flags(CLI::App& command, Words& words) {
+  train::TrainOptions& o = words.options;
+  const auto least = [](int lowest) { return CLI::Range(lowest, INT_MAX); };
+  command.add_option("--pp", o.mesh.pp, "pipeline-parallel ranks: stages of layers; default 1")->check(least(1));
+  command
+      .add_option("--schedule", words.schedule,
+                  "of the pipeline: naive, gpipe, 1f1b, interleaved or zb-h1; default 1f1b")
+      ->check(CLI::IsMember({"naive", "gpipe", "1f1b", "interleaved", "zb-h1"}));
+  command.add_option("--chunks", o.pipeline.chunks, "of layers on each rank, for --schedule interleaved; default 1")
+      ->check(least(1));
+  command
+      .add_option("--pace", words.pace,
+                  "ms that each stage's F, B and W last at least (they sleep): shows a schedule on few cores")
+      ->check(CLI::Range(0.0, 1e4));
+  command
+      .add_option("--trace", words.traces,
+                  "draws the last step's timeline: FILE.svg a picture, FILE.json for Perfetto; may be given twice")
+      ->type_name("FILE");
+}
+
 void add_flags(CLI::App& command, Words& words) {
   train::TrainOptions& o = words.options;
   const auto least = [](int lowest) { return CLI::Range(lowest, INT_MAX); };
@@ -161,6 +188,7 @@ void add_flags(CLI::App& command, Words& words) {
       ->check(least(1));
   command.add_option("--dp", words.dp, "data-parallel ranks; default: what the other kinds leave")->check(least(1));
   add_split_flags(command, words);
+  add_pipeline_flags(command, words);
   command
       .add_option("--data-parallel", words.data_parallel,
                   "ddp, or server (a parameter server, to compare); default ddp")
@@ -204,6 +232,7 @@ void add_train(CLI::App& app, const std::vector<std::string>& arguments, int& st
   command->callback([words, &arguments, &status] {
     read_words(*words);
     if (!words->launched) check_save(*words);
+    check_trace_names(words->traces);
     if (words->processes > 0 && !words->launched) {
       train::Corpus::read(words->text);  // an error before any rank is started
       status = run_job(job_of_self("tutti train", arguments, words->processes, 1));

@@ -45,7 +45,8 @@ bool Gate::schedule(Clock::time_point now) {
   link::Arrival arrival;
   for (; link::HostWire::poll(in_, header, arrival, scheduled_ - in_.next) == link::Poll::Ready; ++scheduled_) {
     const double chance = static_cast<double>(times_() >> 11) * 0x1p-53;  // uniform in [0, 1)
-    free_ = std::max(free_, now) + ticks(plan_.delay);
+    const double passing = plan_.rate > 0 ? static_cast<double>(header.length) / plan_.rate : 0;
+    free_ = std::max(free_, now) + ticks(plan_.delay + passing);
     due_[scheduled_ % link::kCapacity] = free_ + ticks(plan_.latency + plan_.jitter * chance);
     any = true;
   }

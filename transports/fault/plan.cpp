@@ -42,6 +42,17 @@ bool read_seconds(std::string_view text, double& value) {
   return true;
 }
 
+bool read_rate(std::string_view text, double& value) {
+  const size_t unit_at = text.find_first_not_of("0123456789.");
+  if (unit_at == std::string_view::npos) return false;
+  const auto count = number<double>(text.substr(0, unit_at));
+  const std::string_view unit = text.substr(unit_at);
+  const double scale = unit == "GB/s" ? 1e9 : unit == "MB/s" ? 1e6 : unit == "kB/s" ? 1e3 : NAN;
+  if (!count || std::isnan(scale) || *count <= 0) return false;
+  value = *count * scale;
+  return true;
+}
+
 bool read_corruption(std::string_view text, FaultPlan& plan) {
   using Corrupt = FaultPlan::Corrupt;
   const size_t at = text.find('@');
@@ -59,6 +70,7 @@ bool read_part(std::string_view part, FaultPlan& plan) {
   if (equals == std::string_view::npos) return false;
   const std::string_view key = part.substr(0, equals), value = part.substr(equals + 1);
   if (key == "delay") return read_seconds(value, plan.delay);
+  if (key == "rate") return read_rate(value, plan.rate);
   if (key == "latency") return read_seconds(value, plan.latency);
   if (key == "jitter") return read_seconds(value, plan.jitter);
   if (key == "stall") return read_count(value, plan.stall);
@@ -80,7 +92,8 @@ FaultPlan parse_fault_plan(std::string_view text) {
       throw_error(
           Code::InvalidArgument,
           "TUTTI_FAULT: \"{}\" cannot be used; it takes a list of delay=TIME, latency=TIME, jitter=TIME (1.5ms, 20us, "
-          "1s), stall=MESSAGE, kill=MESSAGE, corrupt=payload|tag|length|header@MESSAGE, rank=RANK, peer=RANK, "
+          "1s), rate=SPEED (2GB/s, 100MB/s), stall=MESSAGE, kill=MESSAGE, corrupt=payload|tag|length|header@MESSAGE, "
+          "rank=RANK, peer=RANK, "
           "seed=NUMBER",
           part);
     }

@@ -22,6 +22,7 @@ struct FaultPlan {
   };
 
   double delay = 0;         ///< seconds that a message occupies its link, during which no other passes
+  double rate = 0;          ///< bytes a second of each link: further seconds by a message's length. 0: no limit
   double latency = 0;       ///< further seconds until it arrives, during which others may follow
   double jitter = 0;        ///< at most so many further seconds, at random: reorders messages of different links
   uint64_t stall = kNever;  ///< this message and all after it never arrive
@@ -33,8 +34,8 @@ struct FaultPlan {
   uint64_t seed = 1;
 };
 
-/// Reads "delay=1ms,latency=50us,jitter=2ms,stall=5,kill=7,corrupt=payload@3,rank=1,peer=0,seed=4": any of these, in
-/// any order; times in s, ms or us; corrupt is payload, tag, length or header. Throws Error(InvalidArgument) that names
+/// Reads "delay=1ms,rate=2GB/s,latency=50us,jitter=2ms,stall=5,kill=7,corrupt=payload@3,rank=1,peer=0,seed=4": any of these, in
+/// any order; times in s, ms or us; rates in GB/s, MB/s or kB/s; corrupt is payload, tag, length or header. Throws Error(InvalidArgument) that names
 /// the part that cannot be used.
 FaultPlan parse_fault_plan(std::string_view text);
 

@@ -12,12 +12,14 @@
 #include "tutti/train/gpt.hpp"
 #include "tutti/train/mesh.hpp"
 #include "tutti/train/moe.hpp"
+#include "tutti/train/timeline.hpp"
 
 namespace tutti::train {
 
 struct TrainOptions {
   GptConfig model;
   MeshShape mesh;
+  PipelineOptions pipeline;
   DataParallelOptions data_parallel;
   bool sequence_parallel = false;
   ContextMode context = ContextMode::Ring;  ///< of context parallelism: mesh.cp > 1
@@ -29,6 +31,7 @@ struct TrainOptions {
   AdamStep adam;                            ///< rate: after the warm-up
   int64_t warmup = 10;                      ///< steps over which the rate rises linearly
   double clip = 1;                          ///< the gradients' global norm is at most that; 0: not clipped
+  double pace = 0;                          ///< seconds; see make_paced: to show schedules where ranks share cores
   bool reproducible = false;                ///< see Executor; set TUTTI_REPRODUCIBLE too, for more than two ranks
 };
 
@@ -59,6 +62,8 @@ class Trainer {
   void save(const std::string& folder);
   void resume(const std::string& folder);
   int64_t steps_done() const { return done_; }
+  /// step(), and what all ranks did in it. On every rank.
+  Timeline trace_step(StepReport& report);
 
   Mesh& mesh() { return mesh_; }
   Ledger& ledger() { return ledger_; }
@@ -74,6 +79,7 @@ class Trainer {
 
  private:
   struct Batch;  // the device memory of a micro-batch
+  void cut_into_stages();
   void make_batches();
   void load_batches();
   double mean_loss();
@@ -93,9 +99,13 @@ class Trainer {
   std::vector<int32_t> positions_;  // of this rank's tokens in a sequence
   std::vector<std::unique_ptr<ExpertLoad>> expert_loads_;
   Model units_;
+  std::vector<Chunk> chunks_;  // of this rank
+  PipelineShape pipeline_shape_;
+  Schedule schedule_;
   std::vector<UnitState> states_;
   std::unique_ptr<DataParallel> data_parallel_;
   std::unique_ptr<Boundary> boundary_;
+  PipelineBoundary* pipeline_ = nullptr;  // the boundary, if there are several stages
   std::unique_ptr<Executor> executor_;
   std::vector<Batch> batches_;
   std::vector<MicroBatch> views_;

@@ -80,6 +80,7 @@ class Zero final : public DataParallel {
       (expert ? experts : dense) += square_sum_of(shard);
     });
     dense = state_.groups.dense.sum(Purpose::Norm, dense);
+    if (state_.groups.ep_rank != 0) dense = 0;  // expert-parallel ranks share them, and add theirs
     return have_experts ? dense + state_.groups.experts.sum(Purpose::Norm, experts) : dense;
   }
 
@@ -109,8 +110,7 @@ class Zero final : public DataParallel {
     const size_t first = shard.piece_first, last = first + shard.piece_count();
     for (const Parameter& p : state_.units[shard.unit].layout->parameters()) {
       const size_t from = std::max(first, p.offset), to = std::min(last, p.offset + p.count);
-      const bool counts = (state_.groups.tp_rank == 0 || p.sharded()) && (state_.groups.ep_rank == 0 || p.expert);
-      if (from >= to || !counts) continue;
+      if (from >= to || (state_.groups.tp_rank != 0 && !p.sharded())) continue;
       sum += device().sum_of_squares(shard.gradients.part(from - first, to - from));
     }
     return sum;

@@ -16,7 +16,6 @@ void check_options(const TrainOptions& o, const Communicator& world) {
   const auto bad = [](const std::string& text) { throw Error(Code::InvalidArgument, text); };
   const std::string mesh = objection(o.mesh, world.size());
   if (!mesh.empty()) bad(fmt::format("rank {}: {}", world.rank(), mesh));
-  if (o.mesh.pp > 1) bad("pp above 1 is not built yet: leave it out");
   if (o.mesh.ep > 1 && o.moe.experts == 0) {
     bad(fmt::format("ep is {}, but the model has no experts: choose their number, a multiple of ep, or leave out ep",
                     o.mesh.ep));
@@ -33,15 +32,21 @@ void check_options(const TrainOptions& o, const Communicator& world) {
     const size_t tokens = o.batch / parts * o.model.length / static_cast<size_t>(o.mesh.cp);
     check_divides("tp", static_cast<size_t>(o.mesh.tp), "the tokens of a micro-batch", tokens);
   }
+  const PipelineShape pipeline{o.mesh.pp, static_cast<int>(o.micro_batches), o.pipeline.chunks};
+  const std::string schedule = objection(o.pipeline.schedule, pipeline);
+  if (!schedule.empty()) bad(schedule);
   if (o.data_parallel.weights != DType::F32 && o.data_parallel.weights != DType::BF16) {
     bad(fmt::format("weights are f32 or bf16, not {}", name_of(o.data_parallel.weights)));
   }
 }
 
 /// What a checkpoint's model must have in common with this one.
-std::string facts_of(const GptConfig& m) {
-  return fmt::format("{} layers\nwidth {}\n{} heads\nlength {}\n{} tokens of vocabulary", m.layers, m.width, m.heads,
-                     m.length, m.vocabulary);
+std::string facts_of(const TrainOptions& options) {
+  const GptConfig& m = options.model;
+  std::string facts = fmt::format("{} layers\nwidth {}\n{} heads\nlength {}\n{} tokens of vocabulary", m.layers,
+                                  m.width, m.heads, m.length, m.vocabulary);
+  if (options.moe.experts > 0) facts += fmt::format("\n{} experts, {} a token", options.moe.experts, options.moe.top_k);
+  return facts;
 }
 
 }  // namespace
@@ -60,12 +65,14 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options, Corpus corpus
       mesh_(world, options.mesh, counters_),
       parallel_(mesh_.tp(), options.sequence_parallel, mesh_.cp(), mesh_.ep()),
       positions_(context_positions(options.context, options.model.length, mesh_.at().cp, options.mesh.cp)),
-      units_(make_gpt(options.model, parallel_, parts())),
-      boundary_(std::make_unique<Boundary>()) {
+      units_(make_gpt(options.model, parallel_, parts())) {
   for (const auto& unit : units_) states_.push_back({.layout = &unit->layout()});
-  check_same_model(mesh_.world(), states_, options.data_parallel.weights,
-                   fmt::format("a text of hash {:016x}\na batch of {}, in {} micro-batches, seed {}", corpus_.hash(),
-                               options.batch, options.micro_batches, options.seed));
+  check_same_model(
+      mesh_.world(), states_, options.data_parallel.weights,
+      fmt::format("a text of hash {:016x}\na batch of {}, in {} micro-batches, seed {}\nschedule {}, {} chunks",
+                  corpus_.hash(), options.batch, options.micro_batches, options.seed,
+                  name_of(options.pipeline.schedule), options.pipeline.chunks));
+  cut_into_stages();
   data_parallel_ = make_data_parallel(options.data_parallel, ledger_,
                                       {mesh_.replicas(), mesh_.expert_replicas(), mesh_.at().tp, mesh_.at().ep});
   data_parallel_->attach(states_);
@@ -74,7 +81,7 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options, Corpus corpus
   }
   data_parallel_->broadcast_parameters();
   executor_ = std::make_unique<Executor>(Executor::Parts{ledger_, units_, states_, *data_parallel_, *boundary_},
-                                         std::vector<Chunk>{{0, units_.size()}}, options.reproducible);
+                                         chunks_, options.reproducible);
   executor_->checkpoint_activations = options.checkpoint_activations;
   make_batches();
 }
@@ -120,11 +127,11 @@ StateBytes Trainer::expected_state() const {
 CheckpointPart Trainer::checkpoint_part() { return {mesh_.world(), *device_, states_, *data_parallel_, mesh_.at().tp}; }
 
 void Trainer::save(const std::string& folder) {
-  save_checkpoint(folder, {done_, facts_of(options_.model)}, checkpoint_part());
+  save_checkpoint(folder, {done_, facts_of(options_)}, checkpoint_part());
 }
 
 void Trainer::resume(const std::string& folder) {
-  done_ = load_checkpoint(folder, facts_of(options_.model), checkpoint_part());
+  done_ = load_checkpoint(folder, facts_of(options_), checkpoint_part());
 }
 
 void Trainer::make_batches() {
@@ -172,7 +179,8 @@ StepReport Trainer::step() {
   load_batches();
   for (const auto& load : expert_loads_) load->reset();
   data_parallel_->start_step();
-  executor_->run(one_stage_schedule(static_cast<int>(options_.micro_batches)), views_);
+  if (pipeline_ != nullptr) pipeline_->start_step(schedule_, units_, chunks_, views_);
+  executor_->run(schedule_, views_);
   ++done_;
   StepReport report{.step = done_, .gradient_norm = gradient_norm()};
   AdamStep adam = options_.adam;
@@ -197,7 +205,8 @@ double Trainer::mean_loss() {
   double sum = 0;
   for (const Batch& batch : batches_) sum += batch.loss;
   const double mean = sum / static_cast<double>(batches_.size());
-  return mesh_.replicas().sum(Purpose::Loss, mean) / mesh_.replicas().size();
+  // Of a pipeline, only the rank that has the head has losses.
+  return mesh_.pp().sum(Purpose::Loss, mesh_.replicas().sum(Purpose::Loss, mean)) / mesh_.replicas().size();
 }
 
 double Trainer::gradient_norm() {

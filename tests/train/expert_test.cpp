@@ -1,6 +1,7 @@
 // Expert parallelism: the same model, the same gradients as differences, the stated traffic and statistics.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 #include <random>
 
@@ -31,6 +32,9 @@ TEST(ExpertParallel, WithOtherKindsIsOneProcess) {
   expect_same_curve(curve_of(mixture(2, 1, 2)), one_process());
   expect_same_curve(curve_of(mixture(2, 1, 1, 2)), one_process());
   TrainOptions options = mixture(2, 1, 2);
+  options.sequence_parallel = true;
+  expect_same_curve(curve_of(options), one_process());
+  options = mixture(2, 1, 2, 2);  // all of them: 8 ranks
   options.sequence_parallel = true;
   expect_same_curve(curve_of(options), one_process());
 }
@@ -128,6 +132,18 @@ class Probe {
     for (size_t i = 0; i < w.size(); ++i) sum += double{w[i]} * double{y->f32()[i]};
     return sum;
   }
+  /// Tokens to which no expert adds anything.
+  size_t untouched() {
+    std::unique_ptr<Record> record;
+    load_.reset();
+    const Tensor y = layer_->forward(call(), uploaded(x), record);
+    size_t count = 0;
+    for (size_t row = 0; row < kTokens; ++row) {
+      const float* const at = y->f32() + row * kWidth;
+      if (std::all_of(at, at + kWidth, [](float value) { return value == 0; })) ++count;
+    }
+    return count;
+  }
   /// dx; gradients are added to.
   std::vector<float> backward() {
     std::unique_ptr<Record> record;
@@ -195,6 +211,13 @@ TEST(Moe, CapacityDropsWhatIsBeyond) {
   for (const double chosen : tight.load().chosen) beyond += std::max(0.0, chosen - 5);  // 0.5 · 20 · 2 / 4
   EXPECT_EQ(tight.load().dropped, beyond);
   EXPECT_GT(beyond, 0);
+}
+
+TEST(Moe, DroppedTokensPassUnchanged) {
+  Probe tight({.experts = 4, .top_k = 1, .capacity = 0.5});
+  const size_t untouched = tight.untouched();
+  EXPECT_GT(untouched, 0u);
+  EXPECT_EQ(static_cast<double>(untouched), tight.load().dropped);
 }
 
 TEST(Moe, BalanceLossIsOneWhereEvenAndSpreadsTokens) {

@@ -34,6 +34,9 @@ uint32_t fake_regions();
 /// No queue answers any more, as when the network fails or the peers' queue pairs are destroyed.
 void deafen_fake_queues();
 
+/// Raises an event: one for each queue, or one of the port or device, for the device that asks first.
+void raise_fake_events(const char* text, bool of_queues, bool fatal = false);
+
 std::unique_ptr<transports::verbs::Nic> make_fake_nic();
 
 }  // namespace tutti::test

@@ -236,6 +236,7 @@ class FakeQueue final : public Queue {
 class FakeNic final : public Nic {
  public:
   FakeNic() {
+    const std::lock_guard lock(wire().mutex);
     info_ = {.name = "fake:1", .most_inline = fake_nic_rules().most_inline, .immediate = fake_nic_rules().immediate};
     info_.address.mtu = 1024;
   }
@@ -279,6 +280,11 @@ class FakeNic final : public Nic {
 FakeNicRules& fake_nic_rules() {
   static FakeNicRules rules;
   return rules;
+}
+
+void set_fake_nic_rules(const FakeNicRules& rules) {
+  const std::lock_guard lock(wire().mutex);
+  fake_nic_rules() = rules;
 }
 
 uint32_t fake_regions() {

@@ -28,6 +28,8 @@ struct FakeNicRules {
   bool never_ready = false;  ///< every notice finds no receive: the device gives up
 };
 FakeNicRules& fake_nic_rules();
+/// The same while other threads use devices.
+void set_fake_nic_rules(const FakeNicRules& rules);
 
 /// Regions that are registered now, on all devices.
 uint32_t fake_regions();

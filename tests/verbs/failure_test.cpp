@@ -103,6 +103,27 @@ TEST_F(VerbsFailure, APeerThatClosesHavingReceivedAllIsNoError) {
   EXPECT_NE(status.text.find("rank 1"), std::string::npos) << status.text;
 }
 
+TEST_F(VerbsFailure, EventsOfQueuesAndDevicesAreErrorsAndThoseOfPortsAreRemembered) {
+  Writer writer(writing, 1, 3, 300);
+  Reader reader(reading, 0, 3);
+  writer.write(0, payload_of(0, 300));
+  writing.until([&] { return reading.turn(), reader.ready(); }, "a message");
+  reader.take(0, payload_of(0, 300));
+  raise_fake_events("the port is down", false);
+  for (int i = 0; i < 1000; ++i) writing.turn();
+  raise_fake_events("local work queue catastrophic error", true);
+  const Status queue = failure_of({&writing});
+  EXPECT_EQ(queue.code, Code::PeerFailed);
+  for (const char* part :
+       {"to rank 1 (link lane 3, fake:1)", "catastrophic", "last event of fake:1: the port is down"}) {
+    EXPECT_NE(queue.text.find(part), std::string::npos) << queue.text;
+  }
+  raise_fake_events("local catastrophic error", false, true);
+  const Status device = failure_of({&reading});
+  EXPECT_EQ(device.code, Code::SystemError);
+  EXPECT_NE(device.text.find("the device of fake:1 has failed"), std::string::npos) << device.text;
+}
+
 TEST_F(VerbsFailure, APeerThatClosesAfterAFailureIsAnError) {
   Writer writer(writing, 1, 0, 0);
   Reader reader(reading, 0, 0);

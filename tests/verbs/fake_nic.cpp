@@ -29,6 +29,7 @@ struct Wire {
     RegionUse use = RegionUse::Send;
   };
   std::map<uint32_t, Memory> regions;  // by key
+  std::deque<Event> events;
   uint32_t last_queue = 100, last_key = 1000;
   std::minstd_rand random{12345};
 
@@ -144,6 +145,7 @@ class FakeQueue final : public Queue {
     finish(Completion::Result::Ok, "success");
   }
   void deafen() { deaf_ = true; }
+  bool is_of(const std::deque<Completion>& device) const { return &into_ == &device; }
 
  private:
   struct Posted {
@@ -234,6 +236,7 @@ class FakeQueue final : public Queue {
 class FakeNic final : public Nic {
  public:
   FakeNic() {
+    const std::lock_guard lock(wire().mutex);
     info_ = {.name = "fake:1", .most_inline = fake_nic_rules().most_inline, .immediate = fake_nic_rules().immediate};
     info_.address.mtu = 1024;
   }
@@ -255,7 +258,17 @@ class FakeNic final : public Nic {
     }
     return count;
   }
-  std::string next_event() override { return {}; }
+  Event next_event() override {
+    const std::lock_guard lock(wire().mutex);
+    for (auto event = wire().events.begin(); event != wire().events.end(); ++event) {
+      const auto queue = wire().queues.find(event->queue);
+      if (event->queue != 0 && (queue == wire().queues.end() || !queue->second->is_of(completions_))) continue;
+      Event found = std::move(*event);
+      wire().events.erase(event);
+      return found;
+    }
+    return {};
+  }
 
  private:
   NicInfo info_;
@@ -269,6 +282,11 @@ FakeNicRules& fake_nic_rules() {
   return rules;
 }
 
+void set_fake_nic_rules(const FakeNicRules& rules) {
+  const std::lock_guard lock(wire().mutex);
+  fake_nic_rules() = rules;
+}
+
 uint32_t fake_regions() {
   const std::lock_guard lock(wire().mutex);
   return static_cast<uint32_t>(wire().regions.size());
@@ -277,6 +295,13 @@ uint32_t fake_regions() {
 void deafen_fake_queues() {
   const std::lock_guard lock(wire().mutex);
   for (auto& [number, queue] : wire().queues) queue->deafen();
+}
+
+void raise_fake_events(const char* text, bool of_queues, bool fatal) {
+  const std::lock_guard lock(wire().mutex);
+  wire().events.clear();
+  if (!of_queues) return wire().events.push_back({text, 0, fatal});
+  for (const auto& [number, queue] : wire().queues) wire().events.push_back({text, number, fatal});
 }
 
 std::unique_ptr<Nic> make_fake_nic() { return std::make_unique<FakeNic>(); }

@@ -28,11 +28,16 @@ struct FakeNicRules {
   bool never_ready = false;  ///< every notice finds no receive: the device gives up
 };
 FakeNicRules& fake_nic_rules();
+/// The same while other threads use devices.
+void set_fake_nic_rules(const FakeNicRules& rules);
 
 /// Regions that are registered now, on all devices.
 uint32_t fake_regions();
 /// No queue answers any more, as when the network fails or the peers' queue pairs are destroyed.
 void deafen_fake_queues();
+
+/// Raises an event: one for each queue, or one of the port or device, for the device that asks first.
+void raise_fake_events(const char* text, bool of_queues, bool fatal = false);
 
 std::unique_ptr<transports::verbs::Nic> make_fake_nic();
 

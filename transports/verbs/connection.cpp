@@ -196,6 +196,12 @@ Status Connection::complete(const Completion& completion, bool& has_notice) {
   return {};
 }
 
+bool Connection::has_queue(uint32_t number) const {
+  return phase_ != Phase::Stopped && std::any_of(queues_.begin(), queues_.end(), [number](const QueueState& q) {
+           return q.queue->address().number == number;
+         });
+}
+
 void Connection::assume_all_done() {
   for (QueueState& state : queues_) state.done = state.posted;
 }

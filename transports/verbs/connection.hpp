@@ -87,6 +87,8 @@ class Connection {
   Status ask_for_completions();
   /// A completion of this end. A notice is passed on in `notice` with `has_notice`.
   Status complete(const Completion& completion, bool& has_notice);
+  /// Is it one of this end's queues?
+  bool has_queue(uint32_t number) const;
   /// The peer has told that it received everything.
   void assume_all_done();
 

@@ -119,7 +119,7 @@ Status Engine::take(const Completion& completion) {
 
 /// Looks at what changes rarely: the device's events, new streams, and what comes on streams.
 Status Engine::look_around(bool& moved) {
-  note_event();
+  if (Status status = take_events(); !status.ok()) return status;
   if (Status status = take_streams(moved); !status.ok()) return status;
   return read_streams(moved);
 }
@@ -158,16 +158,35 @@ Status Engine::read_streams(bool& moved) {
   return take_completions(moved);
 }
 
-void Engine::note_event() {
-  std::string event = nic_->next_event();
-  if (event.empty()) return;
-  log_warn("verbs: rank {}, {}: {}", wireup_.rank(), nic_->info().name, event);
-  last_event_ = std::move(event);
+/// A queue or device that fails is an error. A port that is down may come back: the device tries for some seconds.
+Status Engine::take_events() {
+  for (Event event = nic_->next_event(); !event.text.empty(); event = nic_->next_event()) {
+    const Connection* broken = event.queue != 0 ? connection_of(event.queue) : nullptr;
+    if (broken != nullptr && !broken->closed()) {
+      return {Code::PeerFailed, fmt::format("{} broke: the device reports: {}", broken->name(), event.text)};
+    }
+    if (event.fatal) {
+      return {Code::SystemError, fmt::format("verbs: the device of {} has failed: {}", nic_->info().name, event.text)};
+    }
+    log_warn("verbs: rank {}, {}: {}", wireup_.rank(), nic_->info().name, event.text);
+    last_event_ = std::move(event.text);
+  }
+  return {};
+}
+
+const Connection* Engine::connection_of(uint32_t queue) const {
+  for (const OutEnd& out : outs_) {
+    if (out.connection().has_queue(queue)) return &out.connection();
+  }
+  for (const InEnd& in : ins_) {
+    if (in.connection().has_queue(queue)) return &in.connection();
+  }
+  return nullptr;
 }
 
 /// Adds the last event of the port.
 void Engine::explain(Status& status) {
-  note_event();
+  (void)take_events();  // one error is enough
   if (!last_event_.empty()) status.text += fmt::format("; last event of {}: {}", nic_->info().name, last_event_);
 }
 

@@ -44,7 +44,8 @@ class Engine final : public Transport {
   Status look_around(bool& moved);
   Status take_streams(bool& moved);
   Status read_streams(bool& moved);
-  void note_event();
+  Status take_events();
+  const Connection* connection_of(uint32_t queue) const;
   void explain(Status& status);
   void drain() noexcept;
   bool busy() const;

@@ -265,14 +265,28 @@ class IbvNic final : public Nic {
     return count;
   }
 
-  std::string next_event() override {
+  Event next_event() override {
     ibv_async_event event{};
     if (ibv_get_async_event(device(), &event) != 0) return {};
-    std::string text = ibv_event_type_str(event.event_type);
-    if (event.event_type == IBV_EVENT_PORT_ERR) text = "the port is down";
-    if (event.event_type == IBV_EVENT_PORT_ACTIVE) text = "the port is active again";
+    Event found{.text = ibv_event_type_str(event.event_type), .fatal = event.event_type == IBV_EVENT_DEVICE_FATAL};
+    switch (event.event_type) {
+      case IBV_EVENT_PORT_ERR:
+        found.text = "the port is down";
+        break;
+      case IBV_EVENT_PORT_ACTIVE:
+        found.text = "the port is active again";
+        break;
+      case IBV_EVENT_QP_FATAL:
+      case IBV_EVENT_QP_REQ_ERR:
+      case IBV_EVENT_QP_ACCESS_ERR:
+      case IBV_EVENT_PATH_MIG_ERR:
+        found.queue = event.element.qp->qp_num;
+        break;
+      default:
+        break;
+    }
     ibv_ack_async_event(&event);
-    return text;
+    return found;
   }
 
   int descriptor() const override { return events_.get(); }

@@ -94,6 +94,13 @@ class Queue {
   virtual void stop() = 0;
 };
 
+/// What a device reports beside completions.
+struct Event {
+  std::string text;    ///< in words; "": nothing has happened
+  uint32_t queue = 0;  ///< number of the queue that has failed; 0: none
+  bool fatal = false;  ///< the device has failed
+};
+
 struct QueueNeeds {
   uint64_t receive_id = 0;
   uint32_t works = 0;     ///< own work requests at a time
@@ -112,8 +119,8 @@ class Nic {
   /// Takes up to `most` completions; −1 if the device has failed.
   virtual int poll(Completion* into, int most) = 0;
 
-  /// What has happened to the port or a queue since the last call, in words; "" if nothing.
-  virtual std::string next_event() = 0;
+  /// The next thing that has happened to the device, the port or a queue.
+  virtual Event next_event() = 0;
   /// A descriptor that becomes readable with the next completion or event, after arm(); −1: there is none.
   virtual int descriptor() const { return -1; }
   virtual void arm() {}

@@ -36,9 +36,9 @@ struct Ends {
 };
 Ends ends_of(const topo::Graph& graph);
 
-/// Paths from the first ends (at most kMostRows) to all.
+/// Paths from the first ends to all: at most kMostRows rows, and some kMostPaths paths.
 struct Matrix {
-  static constexpr size_t kMostRows = 256;
+  static constexpr size_t kMostRows = 256, kMostPaths = size_t{1} << 19;
   Ends ends;
   std::vector<std::vector<topo::Path>> paths;  ///< [from][to]
 };

@@ -149,6 +149,9 @@ void ControlClient::on_end(const std::string& why) {
   {
     const std::lock_guard lock(mutex_);
     leave_sent = leave_sent_ || done_;
+    if (leave_sent_ && !done_) {
+      server_loss_ = fmt::format("{} held the rendezvous server of all ranks and is gone: {}", server_holder(), why);
+    }
     if (!joined_ && !refusal_) {
       refusal_ = Failure(Code::PeerFailed, "the rendezvous server is gone: the process that made the unique id ended");
     }
@@ -188,10 +191,6 @@ void ControlClient::heartbeat() {
   if (silent > heartbeat_seconds_) {
     const std::string why =
         fmt::format("nothing was heard of it for {:.1f} s (its host is lost, or its process is stopped)", silent);
-    {
-      const std::lock_guard lock(mutex_);
-      server_silence_ = fmt::format("{} held the rendezvous server of all ranks: {}", server_holder(), why);
-    }
     channel_->close();
     return on_end(why);
   }

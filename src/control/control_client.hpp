@@ -69,8 +69,9 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   /// True once every rank has left; `mismatch` then gets the rendezvous server's comparison of the ranks' calls. A
   /// mismatch found after the first call of this goes to ControlThread::add_late_mismatch.
   bool done(std::string* mismatch);
-  /// "the rendezvous server …" if its process, though it may live, has not answered for a heartbeat time-out; or empty.
-  std::string server_silence() const;
+  /// "rank 0 (…) held the rendezvous server of all ranks and is gone: …", if that was before the server's word that all
+  /// have left; or empty.
+  std::string server_loss() const;
 
  private:
   enum class Membership : uint8_t { Present, Left, Lost };
@@ -133,7 +134,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   std::vector<bool> dead_;              // ranks whose process died, as this host saw it
   std::vector<Left> departed_;          // valid for ranks that left
   std::string mismatch_;
-  std::string server_silence_;
+  std::string server_loss_;
 
   // control thread only
   std::shared_ptr<Channel> channel_;

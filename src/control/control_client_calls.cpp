@@ -196,9 +196,9 @@ bool ControlClient::done(std::string* mismatch) {
   return done_;
 }
 
-std::string ControlClient::server_silence() const {
+std::string ControlClient::server_loss() const {
   const std::lock_guard lock(mutex_);
-  return server_silence_;
+  return server_loss_;
 }
 
 }  // namespace tutti::control

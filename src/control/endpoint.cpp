@@ -236,7 +236,7 @@ LeaveResult Endpoint::leave(uint64_t calls, Deadline deadline, uint64_t digest, 
   }
   result.complete = client_->done(&result.mismatch);
   // The rendezvous server may have ended before its word that all have left: its rank waited in vain, too.
-  if (waited && !(idle && result.complete)) describe_late_ranks(result, limit - std::max(0.0, deadline.left()));
+  if (waited && !(idle && result.complete)) describe_late_ranks(result, limit, std::max(0.0, deadline.left()));
   const auto mismatch_is_late = waited ? control_.take_late_mismatch() : std::nullopt;
   if (mismatch_is_late && result.mismatch.empty()) {
     result.rank = mismatch_is_late->rank;
@@ -246,8 +246,9 @@ LeaveResult Endpoint::leave(uint64_t calls, Deadline deadline, uint64_t digest, 
   return result;
 }
 
-/// The wait for the other ranks has timed out. If a failure ended it, there is nothing to add.
-void Endpoint::describe_late_ranks(LeaveResult& result, double waited) const {
+/// The wait of `limit` seconds for the other ranks has ended, `left` seconds early. If a failure ended it, there is
+/// nothing to add.
+void Endpoint::describe_late_ranks(LeaveResult& result, double limit, double left) const {
   auto awaited = client_;
   std::string which;
   if (awaited->remaining_ranks().empty()) {
@@ -258,10 +259,11 @@ void Endpoint::describe_late_ranks(LeaveResult& result, double waited) const {
   if (awaited->failed().load(std::memory_order_acquire) != 0) return;
   const auto ranks = awaited->remaining_ranks();
   if (ranks.empty()) return;
-  result.lost = awaited->server_silence();
+  // Ranks that wait together run out of time together, and the server's process may then be the first to end.
+  if (left > limit / 10) result.lost = awaited->server_loss();
   if (!result.lost.empty()) return;
   result.late =
-      fmt::format("rank {} waited {:.1f} s for {} to leave{}", awaited->rank(), waited, list_ranks(ranks), which);
+      fmt::format("rank {} waited {:.1f} s for {} to leave{}", awaited->rank(), limit - left, list_ranks(ranks), which);
   if (awaited == client_) result.awaited = ranks.front();
 }
 

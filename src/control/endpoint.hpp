@@ -120,7 +120,7 @@ class Endpoint final : public transports::Wireup {
  private:
   Endpoint(ControlThread& control, std::shared_ptr<ControlClient> client);
   void check_usable() const;
-  void describe_late_ranks(LeaveResult& result, double waited) const;
+  void describe_late_ranks(LeaveResult& result, double limit, double left) const;
 
   ControlThread& control_;
   std::shared_ptr<ControlClient> client_;

@@ -137,8 +137,7 @@ class Judge {
   bool is_circle(const LineResult& report) const {
     if (report.code == tuttiMismatch) return report.text.find("ranks wait for each other") != std::string::npos;
     return report.code == tuttiTimeout && program_.transport != "local" && program_.transport != "shm" &&
-           report.text.find("waits in a group of") != std::string::npos &&
-           report.text.find("which has not come to that call: it waits") != std::string::npos;
+           report.text.find("in a group of") != std::string::npos && report.text.find("it waits") != std::string::npos;
   }
   /// A rank that has left learns of it when its process leaves its last communicator.
   bool told_late(const LineResult& report, int rank) const {

@@ -255,6 +255,15 @@ TEST(Process, ARankThatHasLeftHearsThatTheRendezvousServersProcessWasStopped) {
   EXPECT_TRUE(contains(lost, "lost " + named(job, 0)) && contains(lost, "nothing was heard of it")) << lost;
 }
 
+TEST(Process, ARankThatHasLeftHearsThatTheRendezvousServersProcessDied) {
+  Job job(2);
+  job[1].tell("leave 5");
+  EXPECT_EQ(job[1].receive(), "leaving");
+  job[0].signal(SIGKILL);
+  const std::string lost = job[1].receive();
+  EXPECT_TRUE(contains(lost, "lost " + named(job, 0))) << lost;
+}
+
 /// Every order of leaving, also with the rendezvous server's process first: each rank learns that all have left, and
 /// none gets an error.
 TEST(Process, AnyOrderOfLeavingSucceeds) {

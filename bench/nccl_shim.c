@@ -1,7 +1,7 @@
-/* What libnccl.so.2 adds to a call: ncclAllReduce and tuttiAllReduce of 8 bytes, two ranks (threads), host memory. Rounds
+/* What libnccl.so.2 adds to a call: ncclAllReduce and tuttiAllReduce of 8 bytes, host memory, two ranks (threads) or one. Rounds
  * of both alternate on the same machine state; each rank times its own, and the median round counts.
  *
- *   nccl_shim [ROUNDS]
+ *   nccl_shim [ROUNDS [RANKS]]
  */
 #define _GNU_SOURCE
 #include <nccl.h>
@@ -11,10 +11,10 @@
 #include <time.h>
 #include <tutti/tutti.h>
 
-enum { kCalls = 2000, kMost = 10000 };
+enum { kCalls = 200, kMost = 10000 };
 static ncclComm_t shims[2];
 static tuttiComm_t bare[2];
-static int rounds = 401;
+static int rounds = 401, ranks = 2;
 static double figures[2][kMost]; /* of rank 0: nanoseconds a call, by what is called */
 
 static double now(void) {
@@ -47,11 +47,12 @@ static void* run(void* argument) {
 int main(int argc, char** argv) {
   pthread_t other;
   if (argc > 1) rounds = atoi(argv[1]);
-  if (rounds < 1 || rounds > kMost) return 2;
-  if (ncclCommInitAll(shims, 2, NULL) != ncclSuccess || tuttiCommInitAll(bare, 2) != tuttiSuccess) return 1;
-  pthread_create(&other, NULL, run, (void*)1);
+  if (argc > 2) ranks = atoi(argv[2]);
+  if (rounds < 1 || rounds > kMost || ranks < 1 || ranks > 2) return 2;
+  if (ncclCommInitAll(shims, ranks, NULL) != ncclSuccess || tuttiCommInitAll(bare, ranks) != tuttiSuccess) return 1;
+  if (ranks == 2) pthread_create(&other, NULL, run, (void*)1);
   run(NULL);
-  pthread_join(other, NULL);
+  if (ranks == 2) pthread_join(other, NULL);
   for (int which = 0; which < 2; ++which) qsort(figures[which], (size_t)rounds, sizeof(double), ascending);
   for (int which = 0; which < 2; ++which) {
     printf("%s: median %.1f ns, quartiles %.1f to %.1f\n", which == 0 ? "ncclAllReduce " : "tuttiAllReduce",
@@ -59,7 +60,7 @@ int main(int argc, char** argv) {
   }
   printf("difference of the medians: %.1f ns, of the fastest tenths: %.1f ns\n",
          figures[0][rounds / 2] - figures[1][rounds / 2], figures[0][rounds / 10] - figures[1][rounds / 10]);
-  for (int rank = 0; rank < 2; ++rank) {
+  for (int rank = 0; rank < ranks; ++rank) {
     ncclCommDestroy(shims[rank]);
     tuttiCommDestroy(bare[rank]);
   }

@@ -29,9 +29,8 @@ typedef struct CUevent_st* cudaEvent_t;
 #define NCCL_PATCH 3
 #define NCCL_SUFFIX ""
 /* Up to 2.8 the minor version had three digits' place, later four. */
-#define NCCL_VERSION(major, minor, patch)                                                  \
-  ((major) <= 2 && (minor) <= 8 ? (major)*1000 + (minor)*100 + (patch)                     \
-                                : (major)*10000 + (minor)*100 + (patch))
+#define NCCL_VERSION(major, minor, patch) \
+  ((major) <= 2 && (minor) <= 8 ? (major)*1000 + (minor)*100 + (patch) : (major)*10000 + (minor)*100 + (patch))
 #define NCCL_VERSION_CODE 23203
 
 #ifdef __cplusplus
@@ -185,15 +184,17 @@ typedef struct ncclConfig_v23100 {
   int nvlsHostMode;
 } ncclConfig_t;
 /* clang-format off: one row of values for each row of fields */
-#define NCCL_CONFIG_INITIALIZER                                                                                      \
-  {                                                                                                                  \
-    sizeof(ncclConfig_t), NCCL_API_MAGIC, NCCL_VERSION_CODE,                                                         \
-    NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, /* blocking … */     \
-    NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR, /* netName … */      \
-    NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, /* collnetEnable … */ \
-    NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, /* nChannels… … */   \
-    NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, /* maxP2pPeers … */  \
-    NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,                        /* rmaEagerInit … */ \
+#define NCCL_CONFIG_INITIALIZER                                                                                            \
+  {                                                                                                                        \
+    sizeof(ncclConfig_t), NCCL_API_MAGIC, NCCL_VERSION_CODE, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,                 \
+        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,                                               /* blocking … */     \
+        NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR, /* netName … */      \
+        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,                                               \
+        NCCL_CONFIG_UNDEF_INT, /* collnetEnable … */                                                                     \
+        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, /* nChannels… … */ \
+        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,                                               \
+        NCCL_CONFIG_UNDEF_INT,                                               /* maxP2pPeers … */                         \
+        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, /* rmaEagerInit … */                        \
   }
 /* clang-format on */
 
@@ -252,8 +253,11 @@ typedef struct ncclEncryptionConfig_v23200 {
   int mode;
   const char* psk;
 } ncclEncryptionConfig_t;
-#define NCCL_ENCRYPTION_CONFIG_INITIALIZER \
-  { sizeof(ncclEncryptionConfig_t), NCCL_API_MAGIC, NCCL_VERSION_CODE, NCCL_ENCRYPTION_MODE_NONE, NCCL_CONFIG_UNDEF_PTR }
+#define NCCL_ENCRYPTION_CONFIG_INITIALIZER                                                        \
+  {                                                                                               \
+    sizeof(ncclEncryptionConfig_t), NCCL_API_MAGIC, NCCL_VERSION_CODE, NCCL_ENCRYPTION_MODE_NONE, \
+        NCCL_CONFIG_UNDEF_PTR                                                                     \
+  }
 
 typedef struct {
   int opCnt;

@@ -139,7 +139,8 @@ void reload_env() {
 }
 
 void set_env_default(const std::string& name, const std::string& value) {
-  const auto row = std::find_if(env_table().begin(), env_table().end(), [&](const EnvRow& r) { return name == r.name; });
+  const auto row =
+      std::find_if(env_table().begin(), env_table().end(), [&](const EnvRow& r) { return name == r.name; });
   if (row == env_table().end()) throw_error(Code::InvalidArgument, "{} is not a variable of Tutti", name);
   Env checked;
   row->set(checked, value);

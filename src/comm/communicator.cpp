@@ -107,7 +107,8 @@ double Communicator::estimate(Work work) const {
   }
   uint64_t sent = 0, received = 0;
   for (const Call& call : work) (call.spec.sends ? sent : received) += bytes(call.spec);
-  const auto& link = setting_.groups != nullptr && setting_.groups->has_two_levels() ? setting_.between : setting_.inside;
+  const auto& link =
+      setting_.groups != nullptr && setting_.groups->has_two_levels() ? setting_.between : setting_.inside;
   return link.alpha + static_cast<double>(std::max(sent, received)) * link.beta;
 }
 

@@ -34,7 +34,7 @@ struct self {
 
 static const struct format {
   int bytes, exponent, mantissa; /* exponent 0: an integer */
-} kFormats[12] = {{1, 0, 0}, {1, 0, 0}, {4, 0, 0}, {4, 0, 0},  {8, 0, 0}, {8, 0, 0},
+} kFormats[12] = {{1, 0, 0},  {1, 0, 0},  {4, 0, 0},   {4, 0, 0}, {8, 0, 0}, {8, 0, 0},
                   {2, 5, 10}, {4, 8, 23}, {8, 11, 52}, {2, 8, 7}, {1, 4, 3}, {1, 5, 2}};
 
 /* Positive values that the type holds exactly. */
@@ -329,8 +329,9 @@ static int load(const char* library) {
   if (handle == NULL) return fprintf(stderr, "%s\n", dlerror());
 #define FIND(name) *(void**)&api.name = dlsym(handle, #name);
   FUNCTIONS(FIND)
-  FIND(ncclCommGrow) FIND(ncclCommGetUniqueId) FIND(ncclSignal) FIND(ncclAllReduceConfig) FIND(ncclDevCommCreate)
-  return api.ncclSignal == NULL;
+  FIND(ncclCommGrow)
+      FIND(ncclCommGetUniqueId) FIND(ncclSignal) FIND(ncclAllReduceConfig)
+          FIND(ncclDevCommCreate) return api.ncclSignal == NULL;
 }
 
 int main(int argc, char** argv) {

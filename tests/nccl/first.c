@@ -8,13 +8,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CHECK(call)                                                                                        \
-  do {                                                                                                     \
-    ncclResult_t result_ = (call);                                                                         \
-    if (result_ != ncclSuccess) {                                                                          \
-      fprintf(stderr, "%s: %s: %s\n", #call, ncclGetErrorString(result_), ncclGetLastError(NULL));         \
-      return 1;                                                                                            \
-    }                                                                                                      \
+#define CHECK(call)                                                                                \
+  do {                                                                                             \
+    ncclResult_t result_ = (call);                                                                 \
+    if (result_ != ncclSuccess) {                                                                  \
+      fprintf(stderr, "%s: %s: %s\n", #call, ncclGetErrorString(result_), ncclGetLastError(NULL)); \
+      return 1;                                                                                    \
+    }                                                                                              \
   } while (0)
 
 static int run(int rank, int ranks, int pipes[][2]) {

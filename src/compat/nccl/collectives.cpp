@@ -62,7 +62,8 @@ class Operator {
 
 /// The result of a call that moves data. A communicator that is not made yet must not be used: NCCL's word for it.
 ncclResult_t moved(tuttiResult_t result, ncclComm_t comm) {
-  if (result == tuttiSuccess) [[likely]] return ncclSuccess;
+  if (result == tuttiSuccess) [[likely]]
+    return ncclSuccess;
   const ncclResult_t code = failed(result, comm);
   return code == ncclInProgress ? ncclInvalidArgument : code;
 }
@@ -76,7 +77,8 @@ template <class Function>
     const tuttiDataType_t converted_type = type_of(type);
     check_buffer(send, "sendbuff");
     check_buffer(recv, "recvbuff");
-    if (config != nullptr) [[unlikely]] check_call_config(config);
+    if (config != nullptr) [[unlikely]]
+      check_call_config(config);
     return moved(call(handle, converted_type, stream_of(stream)), comm);
   });
 }
@@ -91,15 +93,13 @@ using namespace tutti::nccl;  // NOLINT: this file is the border
 TUTTI_NCCL_API ncclResult_t ncclAllReduceConfig(const void* send, void* recv, size_t count, ncclDataType_t type,
                                                 ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream,
                                                 const ncclCollConfig_t* config) {
-  return run(send, recv, type, comm, stream, config, [&](TYPE_AND_STREAM) {
-    return tuttiAllReduce(send, recv, count, t, Operator(c, op).value(), c.comm, s);
-  });
+  return run(send, recv, type, comm, stream, config,
+             [&](TYPE_AND_STREAM) { return tuttiAllReduce(send, recv, count, t, Operator(c, op).value(), c.comm, s); });
 }
 TUTTI_NCCL_API ncclResult_t ncclAllReduce(const void* send, void* recv, size_t count, ncclDataType_t type,
                                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-  return run(send, recv, type, comm, stream, nullptr, [&](TYPE_AND_STREAM) {
-    return tuttiAllReduce(send, recv, count, t, Operator(c, op).value(), c.comm, s);
-  });
+  return run(send, recv, type, comm, stream, nullptr,
+             [&](TYPE_AND_STREAM) { return tuttiAllReduce(send, recv, count, t, Operator(c, op).value(), c.comm, s); });
 }
 
 TUTTI_NCCL_API ncclResult_t ncclReduceConfig(const void* send, void* recv, size_t count, ncclDataType_t type,
@@ -117,9 +117,8 @@ TUTTI_NCCL_API ncclResult_t ncclReduce(const void* send, void* recv, size_t coun
 TUTTI_NCCL_API ncclResult_t ncclBroadcastConfig(const void* send, void* recv, size_t count, ncclDataType_t type,
                                                 int root, ncclComm_t comm, cudaStream_t stream,
                                                 const ncclCollConfig_t* config) {
-  return run(send, recv, type, comm, stream, config, [&](TYPE_AND_STREAM) {
-    return tuttiBroadcast(send, recv, count, t, root, c.comm, s);
-  });
+  return run(send, recv, type, comm, stream, config,
+             [&](TYPE_AND_STREAM) { return tuttiBroadcast(send, recv, count, t, root, c.comm, s); });
 }
 TUTTI_NCCL_API ncclResult_t ncclBroadcast(const void* send, void* recv, size_t count, ncclDataType_t type, int root,
                                           ncclComm_t comm, cudaStream_t stream) {
@@ -144,9 +143,8 @@ TUTTI_NCCL_API ncclResult_t ncclReduceScatter(const void* send, void* recv, size
 
 TUTTI_NCCL_API ncclResult_t ncclAllGatherConfig(const void* send, void* recv, size_t count, ncclDataType_t type,
                                                 ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
-  return run(send, recv, type, comm, stream, config, [&](TYPE_AND_STREAM) {
-    return tuttiAllGather(send, recv, count, t, c.comm, s);
-  });
+  return run(send, recv, type, comm, stream, config,
+             [&](TYPE_AND_STREAM) { return tuttiAllGather(send, recv, count, t, c.comm, s); });
 }
 TUTTI_NCCL_API ncclResult_t ncclAllGather(const void* send, void* recv, size_t count, ncclDataType_t type,
                                           ncclComm_t comm, cudaStream_t stream) {
@@ -155,9 +153,8 @@ TUTTI_NCCL_API ncclResult_t ncclAllGather(const void* send, void* recv, size_t c
 
 TUTTI_NCCL_API ncclResult_t ncclAlltoAllConfig(const void* send, void* recv, size_t count, ncclDataType_t type,
                                                ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
-  return run(send, recv, type, comm, stream, config, [&](TYPE_AND_STREAM) {
-    return tuttiAllToAll(send, recv, count, t, c.comm, s);
-  });
+  return run(send, recv, type, comm, stream, config,
+             [&](TYPE_AND_STREAM) { return tuttiAllToAll(send, recv, count, t, c.comm, s); });
 }
 TUTTI_NCCL_API ncclResult_t ncclAlltoAll(const void* send, void* recv, size_t count, ncclDataType_t type,
                                          ncclComm_t comm, cudaStream_t stream) {
@@ -166,21 +163,18 @@ TUTTI_NCCL_API ncclResult_t ncclAlltoAll(const void* send, void* recv, size_t co
 
 TUTTI_NCCL_API ncclResult_t ncclGatherConfig(const void* send, void* recv, size_t count, ncclDataType_t type, int root,
                                              ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
-  return run(send, recv, type, comm, stream, config, [&](TYPE_AND_STREAM) {
-    return tuttiGather(send, recv, count, t, root, c.comm, s);
-  });
+  return run(send, recv, type, comm, stream, config,
+             [&](TYPE_AND_STREAM) { return tuttiGather(send, recv, count, t, root, c.comm, s); });
 }
 TUTTI_NCCL_API ncclResult_t ncclGather(const void* send, void* recv, size_t count, ncclDataType_t type, int root,
                                        ncclComm_t comm, cudaStream_t stream) {
   return pncclGatherConfig(send, recv, count, type, root, comm, stream, nullptr);
 }
 
-TUTTI_NCCL_API ncclResult_t ncclScatterConfig(const void* send, void* recv, size_t count, ncclDataType_t type,
-                                              int root, ncclComm_t comm, cudaStream_t stream,
-                                              const ncclCollConfig_t* config) {
-  return run(send, recv, type, comm, stream, config, [&](TYPE_AND_STREAM) {
-    return tuttiScatter(send, recv, count, t, root, c.comm, s);
-  });
+TUTTI_NCCL_API ncclResult_t ncclScatterConfig(const void* send, void* recv, size_t count, ncclDataType_t type, int root,
+                                              ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
+  return run(send, recv, type, comm, stream, config,
+             [&](TYPE_AND_STREAM) { return tuttiScatter(send, recv, count, t, root, c.comm, s); });
 }
 TUTTI_NCCL_API ncclResult_t ncclScatter(const void* send, void* recv, size_t count, ncclDataType_t type, int root,
                                         ncclComm_t comm, cudaStream_t stream) {

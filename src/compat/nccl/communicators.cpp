@@ -133,7 +133,8 @@ TUTTI_NCCL_API ncclResult_t ncclCommInitAll(ncclComm_t* comms, int ranks, const 
 TUTTI_NCCL_API ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   return guarded(comm, [&] {
     ncclComm& handle = live(comm);
-    if (handle.revoked.load()) refuse(ncclInvalidUsage, "the communicator was revoked: what is left is ncclCommDestroy");
+    if (handle.revoked.load())
+      refuse(ncclInvalidUsage, "the communicator was revoked: what is left is ncclCommDestroy");
     return done(tuttiCommFinalize(handle.comm), comm);
   });
 }

@@ -85,7 +85,8 @@ void check_call_config(const ncclCollConfig_t* config) {
                                  "TUTTI_ALGO for all calls");
   }
   if (known.launchCompletionEvent != nullptr) {
-    refuse(ncclInvalidUsage, "ncclCollConfig_t.launchCompletionEvent is set: Tutti launches no kernel here. Leave it NULL");
+    refuse(ncclInvalidUsage,
+           "ncclCollConfig_t.launchCompletionEvent is set: Tutti launches no kernel here. Leave it NULL");
   }
 }
 

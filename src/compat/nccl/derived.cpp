@@ -42,7 +42,8 @@ std::vector<int> survivors(const Place& place, const int* excluded, int count) {
     out[static_cast<size_t>(excluded[i])] = true;
   }
   if (out[static_cast<size_t>(place.rank)]) {
-    refuse_argument("rank " + std::to_string(place.rank) + " is in excludeRanksList: only the others call ncclCommShrink");
+    refuse_argument("rank " + std::to_string(place.rank) +
+                    " is in excludeRanksList: only the others call ncclCommShrink");
   }
   std::vector<int> left;
   for (int rank = 0; rank < place.ranks; ++rank) {
@@ -78,14 +79,14 @@ ncclResult_t id_of_root(ncclComm_t comm, const Place& place, const ncclUniqueId*
   std::vector<ncclUniqueId> all(static_cast<size_t>(place.ranks));
   ncclUniqueId own = {};
   if (mine != nullptr) own = *mine;
-  const ncclResult_t result =
-      done(tuttiAllGather(&own, all.data(), sizeof own, tuttiInt8, comm->comm, nullptr), comm);
+  const ncclResult_t result = done(tuttiAllGather(&own, all.data(), sizeof own, tuttiInt8, comm->comm, nullptr), comm);
   if (result != ncclSuccess) return result;
   const ncclUniqueId none = {};
   const auto is_set = [&](const ncclUniqueId& one) { return std::memcmp(&one, &none, sizeof one) != 0; };
   const auto roots = std::count_if(all.begin(), all.end(), is_set);
   if (roots != 1) {
-    refuse_argument(std::to_string(roots) + " of the communicator's ranks passed an id: exactly one does, which got it "
+    refuse_argument(std::to_string(roots) +
+                    " of the communicator's ranks passed an id: exactly one does, which got it "
                     "from ncclCommGetUniqueId");
   }
   id = *std::find_if(all.begin(), all.end(), is_set);
@@ -119,9 +120,10 @@ TUTTI_NCCL_API ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int c
     tuttiResult_t state = tuttiSuccess;
     if (tuttiCommGetAsyncError(parent.comm, &state) == tuttiSuccess && state != tuttiSuccess) {
       if (state == tuttiInProgress) refuse_argument("the communicator is still being made or finalized");
-      refuse(ncclInvalidUsage, std::string("the communicator has failed, and Tutti cannot shrink a failed one: destroy it "
-                                           "and join anew with an id of ncclGetUniqueId. It failed because: ") +
-                                   tuttiCommGetErrorText(parent.comm));
+      refuse(ncclInvalidUsage,
+             std::string("the communicator has failed, and Tutti cannot shrink a failed one: destroy it "
+                         "and join anew with an id of ncclGetUniqueId. It failed because: ") +
+                 tuttiCommGetErrorText(parent.comm));
     }
     const Place place = place_of(comm);
     const std::vector<int> left = survivors(place, excluded, count);
@@ -148,8 +150,8 @@ TUTTI_NCCL_API ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId* i
   });
 }
 
-TUTTI_NCCL_API ncclResult_t ncclCommGrow(ncclComm_t comm, int ranks, const ncclUniqueId* id, int rank,
-                                         ncclComm_t* made, ncclConfig_t* config) {
+TUTTI_NCCL_API ncclResult_t ncclCommGrow(ncclComm_t comm, int ranks, const ncclUniqueId* id, int rank, ncclComm_t* made,
+                                         ncclConfig_t* config) {
   return guarded(comm, [&]() -> ncclResult_t {
     required(made, "newcomm") = nullptr;
     refuse_in_group("ncclCommGrow");

@@ -34,9 +34,10 @@ void refuse_device_memory(const void* buffer, const char* name) {
   unsigned type = 0, managed = 0;
   if (query(&type, kMemoryType, address) != 0 || type != kOnDevice) return;
   if (query(&managed, kIsManaged, address) == 0 && managed != 0) return;
-  refuse(ncclInvalidUsage, std::string(name) +
-                               " is device memory: this build of Tutti moves host memory only. Use NVIDIA's libnccl, or "
-                               "copy to host memory first");
+  refuse(ncclInvalidUsage,
+         std::string(name) +
+             " is device memory: this build of Tutti moves host memory only. Use NVIDIA's libnccl, or "
+             "copy to host memory first");
 }
 
 int current_device() {

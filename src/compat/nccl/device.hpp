@@ -14,7 +14,8 @@ void find_driver();
 /// Throws Refusal if only a device can read this memory.
 void refuse_device_memory(const void* buffer, const char* name);
 inline void check_buffer(const void* buffer, const char* name) {
-  if (g_pointer_query.load(std::memory_order_relaxed) != nullptr) [[unlikely]] refuse_device_memory(buffer, name);
+  if (g_pointer_query.load(std::memory_order_relaxed) != nullptr) [[unlikely]]
+    refuse_device_memory(buffer, name);
 }
 /// The number of the current context's device; -1: none.
 int current_device();

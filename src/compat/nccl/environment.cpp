@@ -15,9 +15,9 @@
 namespace tutti::nccl {
 namespace {
 
-constexpr const char* kHonoured[] = {"NCCL_DEBUG",       "NCCL_DEBUG_FILE",  "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA",
-                                     "NCCL_IB_DISABLE",  "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE",   "NCCL_ALGO",
-                                     "NCCL_BUFFSIZE",    "NCCL_COMM_ID"};
+constexpr const char* kHonoured[] = {"NCCL_DEBUG",      "NCCL_DEBUG_FILE",  "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA",
+                                     "NCCL_IB_DISABLE", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE",   "NCCL_ALGO",
+                                     "NCCL_BUFFSIZE",   "NCCL_COMM_ID"};
 
 std::optional<std::string> variable(const char* name) {
   const char* value = nullptr;
@@ -86,7 +86,8 @@ void pass_on_transports() {
   if (const auto bytes = variable("NCCL_BUFFSIZE")) {
     constexpr uint64_t kSteps = 8;  // into which NCCL divides the buffer
     uint64_t number = 0;
-    for (const char digit : *bytes) number = digit >= '0' && digit <= '9' ? number * 10 + (digit - '0') : UINT64_MAX / 16;
+    for (const char digit : *bytes)
+      number = digit >= '0' && digit <= '9' ? number * 10 + (digit - '0') : UINT64_MAX / 16;
     pass_on("NCCL_BUFFSIZE", "TUTTI_MESSAGE", std::to_string(number / kSteps));
   }
 }
@@ -96,7 +97,8 @@ void report_ignored() {
     const std::string_view line(*entry);
     const std::string name(line.substr(0, line.find('=')));
     if (name.rfind("NCCL_", 0) != 0) continue;
-    const bool honoured = std::any_of(std::begin(kHonoured), std::end(kHonoured), [&](auto known) { return name == known; });
+    const bool honoured =
+        std::any_of(std::begin(kHonoured), std::end(kHonoured), [&](auto known) { return name == known; });
     if (!honoured) warn("environment variable " + name + " is set and ignored: it has no meaning in Tutti");
   }
 }
@@ -112,8 +114,8 @@ void read_environment() {
     report_ignored();
     const auto level = variable("NCCL_DEBUG");
     if (!level) return;
-    const std::string text = std::string("Tutti ") + tuttiGetVersion() + " answers as NCCL " +
-                             variable("TUTTI_NCCL_VERSION").value_or("");
+    const std::string text =
+        std::string("Tutti ") + tuttiGetVersion() + " answers as NCCL " + variable("TUTTI_NCCL_VERSION").value_or("");
     tuttiLog(lower(*level) == "version" ? "warn" : "info", text.c_str());
   });
 }

@@ -98,13 +98,13 @@ template <class Function>
   } catch (...) {
     result = of_exception(comm);
   }
-  if (result != ncclSuccess) [[unlikely]] note_in_group(result);
+  if (result != ncclSuccess) [[unlikely]]
+    note_in_group(result);
   return result;
 }
 
 }  // namespace tutti::nccl
 
 /// Defines NCCL's second name of a function, p…, after the first.
-#define TUTTI_NCCL_ALIAS(name) \
-  extern "C" __attribute__((visibility("default"), alias(#name))) decltype(name) p##name;
+#define TUTTI_NCCL_ALIAS(name) extern "C" __attribute__((visibility("default"), alias(#name))) decltype(name) p##name;
 #define TUTTI_NCCL_API extern "C" __attribute__((visibility("default")))

@@ -15,11 +15,15 @@ namespace tutti::nccl {
 namespace {
 
 constexpr std::array<const char*, ncclNumResults> kTexts = {
-    "no error",         "unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
-    "system error",     "internal error: a defect of Tutti",
-    "invalid argument", "invalid usage",
+    "no error",
+    "unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
+    "system error",
+    "internal error: a defect of Tutti",
+    "invalid argument",
+    "invalid usage",
     "remote process exited, a network error occurred, or the call was aborted",
-    "in progress",      "a wait passed its deadline"};
+    "in progress",
+    "a wait passed its deadline"};
 
 /// NULL is the only handle that Tutti gives out for a buffer or a window.
 ncclResult_t deregister(ncclComm_t comm, const void* handle, const char* what) {
@@ -139,9 +143,10 @@ TUTTI_NCCL_API ncclResult_t ncclCommQueryProperties(ncclComm_t comm, CommPropert
     if (result == ncclSuccess) result = done(tuttiCommGetName(handle.comm, &name), comm);
     if (result != ncclSuccess) return ready(result);
     known.cudaDev = known.nvmlDev = handle.device;
-    known.nLsaTeams = known.nRanks;  // no rank can load from another's device memory
+    known.nLsaTeams = known.nRanks;          // no rank can load from another's device memory
     known.commHash = 14695981039346656037u;  // FNV-1a
-    for (const char* c = name; *c != '\0'; ++c) known.commHash = (known.commHash ^ static_cast<uint8_t>(*c)) * 1099511628211u;
+    for (const char* c = name; *c != '\0'; ++c)
+      known.commHash = (known.commHash ^ static_cast<uint8_t>(*c)) * 1099511628211u;
     const size_t begin = offsetof(CommProperties, rank), end = std::min(properties->size, sizeof known);
     if (end > begin) std::memcpy(&properties->rank, &known.rank, end - begin);
     return ncclSuccess;

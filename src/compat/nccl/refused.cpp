@@ -14,10 +14,10 @@ ncclResult_t say(const char* name, const char* reason) {
 // Their arguments are not looked at, and the caller removes them, so one signature serves all. nccl.h, which declares
 // some of them otherwise, names the same symbols: the functions here have names of their own, and theirs as labels.
 #define TUTTI_NCCL_WORKS(name, note)
-#define TUTTI_NCCL_REFUSED(name, reason)                                                                     \
-  extern "C" __attribute__((visibility("default"))) ncclResult_t tutti_refused_##name(void) __asm__(#name);   \
+#define TUTTI_NCCL_REFUSED(name, reason)                                                                         \
+  extern "C" __attribute__((visibility("default"))) ncclResult_t tutti_refused_##name(void) __asm__(#name);      \
   extern "C" __attribute__((visibility("default"))) ncclResult_t tutti_refused_p##name(void) __asm__("p" #name); \
-  ncclResult_t tutti_refused_##name(void) { return tutti::nccl::say(#name, reason); }                         \
+  ncclResult_t tutti_refused_##name(void) { return tutti::nccl::say(#name, reason); }                            \
   ncclResult_t tutti_refused_p##name(void) { return tutti::nccl::say(#name, reason); }
 #include "compat/nccl/symbols.def"
 

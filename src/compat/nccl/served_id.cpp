@@ -84,8 +84,8 @@ void serve(const ncclUniqueId& id, int others, Clock::time_point until) {
   }
   for (int served = 0; served < others; ++served) {
     if (!await(listener.fd(), POLLIN, until)) {
-      refuse(ncclTimeout, "rank 0: " + std::to_string(others - served) + " ranks did not ask for the id at NCCL_COMM_ID=" +
-                              text + " within TUTTI_INIT_TIMEOUT");
+      refuse(ncclTimeout, "rank 0: " + std::to_string(others - served) +
+                              " ranks did not ask for the id at NCCL_COMM_ID=" + text + " within TUTTI_INIT_TIMEOUT");
     }
     const Socket peer(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC));
     if (peer.fd() < 0 || send(peer.fd(), &id, sizeof id, MSG_NOSIGNAL) != ssize_t{sizeof id}) --served;
@@ -121,7 +121,8 @@ bool is_served_id(const ncclUniqueId& id) {
 }
 
 ncclUniqueId exchange_served_id(int ranks, int rank) {
-  const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(patience()));
+  const auto until =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(patience()));
   ncclUniqueId id = {};
   if (rank == 0) {
     tuttiUniqueId made;

@@ -94,7 +94,8 @@ TEST(EnvironmentSources, ReadEveryVariableOfTheTable) {
     return source.text.find(std::string("tuttiGetVariable(\"") + name + '"') != std::string::npos;
   };
   for (const EnvRow& row : env_table()) {
-    EXPECT_TRUE(read_by_some(reads_field, row.field) || read_by_some(asks, row.name)) << "no code reads env()." << row.field << " (" << row.name << ")";
+    EXPECT_TRUE(read_by_some(reads_field, row.field) || read_by_some(asks, row.name))
+        << "no code reads env()." << row.field << " (" << row.name << ")";
   }
   for (const ForeignRow& row : foreign_table()) {
     EXPECT_TRUE(read_by_some(reads_foreign, row.name)) << "no code reads foreign_env(\"" << row.name << "\")";

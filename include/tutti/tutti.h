@@ -115,6 +115,17 @@ TUTTI_API const char* tuttiGetErrorString(tuttiResult_t result);
  * thread's next call. */
 TUTTI_API const char* tuttiGetLastError(void);
 
+/* For libraries built on this one: the settings of `tutti env`, and the log. */
+
+/* *value: the text of a variable that `tutti env` lists: of Tutti's own the value in effect, of another program's what
+ * the environment says, or NULL if that is unset. Valid until this thread's next call. */
+TUTTI_API tuttiResult_t tuttiGetVariable(const char* name, const char** value);
+/* A default for one of Tutti's own variables: it applies where the environment does not set the variable, to what is
+ * made from now on. */
+TUTTI_API tuttiResult_t tuttiSetDefault(const char* name, const char* value);
+/* Writes a line to the library's log if TUTTI_LOG admits the level, "error", "warn", "info" or "debug". */
+TUTTI_API tuttiResult_t tuttiLog(const char* level, const char* text);
+
 /* --- communicators ----------------------------------------------------------------------------------------------- */
 
 /* Makes an id and opens the rendezvous server in this process, which must take part (usually as rank 0). */
@@ -321,6 +332,9 @@ TUTTI_API tuttiResult_t tuttiRecv(void* recvbuff, size_t count, tuttiDataType_t 
  * arguments are reported at the call, errors in execution at the end. */
 TUTTI_API tuttiResult_t tuttiGroupStart(void);
 TUTTI_API tuttiResult_t tuttiGroupEnd(void);
+/* *seconds: how long the calls collected so far, on all levels, would take if they ran now, by the cost model that also
+ * chooses algorithms. Runs and drops nothing. */
+TUTTI_API tuttiResult_t tuttiGroupEstimate(double* seconds);
 /* Ends one level of grouping and drops the whole group: for leaving a group because of an error. All calls collected
  * so far, on every level, are dropped. Outer levels remain open until they are ended or discarded; each call made
  * there returns tuttiInvalidUsage, and the outermost tuttiGroupEnd runs nothing and returns tuttiInvalidUsage. The

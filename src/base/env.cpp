@@ -32,10 +32,23 @@ T parse_or_throw(const char* name, const std::string& value, const Rule& rule) {
 
 using Snapshot = UsableEnv;
 
+/// What set_env_default was told.
+struct Defaults {
+  std::mutex mutex;
+  std::map<std::string, std::string, std::less<>> values;
+};
+
+Defaults& defaults() {
+  static auto* const kDefaults = new Defaults;
+  return *kDefaults;
+}
+
 std::optional<std::string> read(const char* name) {
   const char* value = std::getenv(name);  // the only call, once per variable
-  if (value == nullptr || *value == '\0') return std::nullopt;
-  return value;
+  if (value != nullptr && *value != '\0') return value;
+  const std::lock_guard lock(defaults().mutex);
+  const auto found = defaults().values.find(name);
+  return found == defaults().values.end() ? std::nullopt : std::optional(found->second);
 }
 
 /// Calls `mistaken` for each invalid value; it may throw.
@@ -123,6 +136,19 @@ void reload_env() {
   auto snapshot = read_environment();
   const std::lock_guard lock(r.mutex);
   set_log_level(adopt(r, std::move(snapshot)).ours.log);
+}
+
+void set_env_default(const std::string& name, const std::string& value) {
+  const auto row =
+      std::find_if(env_table().begin(), env_table().end(), [&](const EnvRow& r) { return name == r.name; });
+  if (row == env_table().end()) throw_error(Code::InvalidArgument, "{} is not a variable of Tutti", name);
+  Env checked;
+  row->set(checked, value);
+  {
+    const std::lock_guard lock(defaults().mutex);
+    defaults().values[name] = value;
+  }
+  reload_env();
 }
 
 const std::vector<EnvRow>& env_table() {

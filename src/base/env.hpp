@@ -42,6 +42,10 @@ struct UsableEnv {
 };
 UsableEnv usable_env();
 
+/// One of Tutti's own variables, where the environment does not set it, for what reads it from now on. Throws
+/// Error(InvalidArgument) for an unknown name or an invalid value.
+void set_env_default(const std::string& name, const std::string& value);
+
 /// Reads the environment again. For tests, and for programs that set variables for themselves before they start
 /// threads; earlier references keep their old values.
 void reload_env();

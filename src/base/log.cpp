@@ -1,19 +1,45 @@
 #include "base/log.hpp"
 
 #include <spdlog/logger.h>
+#include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
+#include <unistd.h>
 
 #include <memory>
+#include <string>
 
 #include "tutti/error.hpp"
 
 namespace tutti {
 namespace {
 
+/// TUTTI_LOG_FILE with what %h and %p stand for.
+std::string log_path(std::string text) {
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  const auto put = [&](const char* sign, const std::string& value) {
+    for (size_t at = 0; (at = text.find(sign, at)) != std::string::npos; at += value.size()) text.replace(at, 2, value);
+  };
+  put("%h", host);
+  put("%p", std::to_string(getpid()));
+  return text;
+}
+
+/// The file of TUTTI_LOG_FILE; stderr without one, or where it cannot be opened.
+spdlog::sink_ptr log_sink() {
+  try {
+    if (const std::string& file = env().log_file; !file.empty()) {
+      return std::make_shared<spdlog::sinks::basic_file_sink_mt>(log_path(file));
+    }
+  } catch (const std::exception&) {  // an invalid environment too: the next caller of env() reports it
+  }
+  return std::make_shared<spdlog::sinks::stderr_sink_mt>();
+}
+
 /// Never destroyed: static objects of the program may log while it exits.
 spdlog::logger& logger() {
   static auto* const kLogger = [] {
-    auto* made = new spdlog::logger("tutti", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    auto* made = new spdlog::logger("tutti", log_sink());
     made->set_pattern("%Y-%m-%d %H:%M:%S.%e tutti %P %l: %v");
     made->set_level(spdlog::level::trace);  // log_limit has already filtered
     made->flush_on(spdlog::level::trace);

@@ -94,6 +94,10 @@ tuttiResult_t tuttiGroupEnd(void) {
   return guarded([] { comm::group_end(); });
 }
 
+tuttiResult_t tuttiGroupEstimate(double* seconds) {
+  return guarded([&] { required(seconds, "seconds") = comm::group_estimate(); });
+}
+
 tuttiResult_t tuttiGroupDiscard(void) {
   return guarded([] { comm::group_discard(); });
 }

@@ -94,7 +94,22 @@ void Communicator::agree(bool groups_given) {
   backoff_ = agreed.backoff;
   if (agreed.capabilities.reading != transports::ReadAccess::None) fabric_->all_read();
   planner_->agree(agreed.table, agreed.capabilities, groups_);
+  setting_ = agreed.setting;
   log_decisions(std::move(agreed));
+}
+
+double Communicator::estimate(Work work) const {
+  const auto bytes = [](const CallSpec& spec) { return spec.count * size_of(spec.type); };
+  const CallSpec& first = work.front().spec;
+  if (first.collective != Collective::SendRecv) {
+    const auto all = select::candidates(first.collective, bytes(first), setting_);
+    return all.empty() || !all.front().rejected.empty() ? 0 : all.front().seconds;
+  }
+  uint64_t sent = 0, received = 0;
+  for (const Call& call : work) (call.spec.sends ? sent : received) += bytes(call.spec);
+  const auto& link =
+      setting_.groups != nullptr && setting_.groups->has_two_levels() ? setting_.between : setting_.inside;
+  return link.alpha + static_cast<double>(std::max(sent, received)) * link.beta;
 }
 
 void Communicator::await_others(uint64_t ticket) const {

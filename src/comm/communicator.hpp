@@ -87,6 +87,8 @@ class Communicator {
   bool traces() const { return traces_; }
   /// Logs what has run. Only the thread whose ticket is served.
   void trace(Work work, const Status& status, double seconds);
+  /// Seconds that `work` would take, by the cost model.
+  double estimate(Work work) const;
   /// How the last call was executed. Only the thread whose ticket is served.
   CallInfo last_call();
 
@@ -134,6 +136,7 @@ class Communicator {
   std::unique_ptr<exec::Executor> executor_;  // for host memory
   std::unique_ptr<Planner> planner_;
   PreMulScalars pre_mul_scalars_;
+  select::Setting setting_;  // what the decision table was made from
   std::unique_ptr<DecisionLog> decision_log_;  // null: nothing is logged
   const bool traces_ = log_enabled(LogLevel::Trace);
 

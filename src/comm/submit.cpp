@@ -343,6 +343,19 @@ void submit_split(const std::shared_ptr<Communicator>& comm, int colour, int key
                            }});
 }
 
+double group_estimate() {
+  if (t_depth == 0) throw_error(Code::InvalidUsage, "tuttiGroupEstimate without tuttiGroupStart");
+  check_own_group();
+  refuse_if_discarded();
+  double longest = 0;
+  for (const CommunicatorCalls& calls : t_group.per_communicator) {
+    double seconds = 0;
+    for (const auto& work : calls.works) seconds += calls.comm->estimate(work);
+    longest = std::max(longest, seconds);
+  }
+  return longest;
+}
+
 void group_discard() {
   if (t_depth == 0) throw_error(Code::InvalidUsage, "tuttiGroupDiscard without tuttiGroupStart");
   check_own_group();

@@ -25,6 +25,8 @@ void group_end();
 /// (Error(InvalidUsage) at each call), and the outermost end throws the same error.
 void group_discard();
 bool in_group();
+/// Seconds that the collected calls would take, by the cost model. Communicators run at the same time.
+double group_estimate();
 /// Splits the communicator when its ticket is served, and passes the new communicator to `made` (null for a negative
 /// colour). In a group, at its end, before the group's other calls on the communicator.
 void submit_split(const std::shared_ptr<Communicator>& comm, int colour, int key,

@@ -1,0 +1,256 @@
+// Calls that move data: arguments converted, and passed on.
+#include <cstdint>
+#include <string>
+
+#include "compat/nccl/config.hpp"
+#include "compat/nccl/device.hpp"
+#include "compat/nccl/handles.hpp"
+
+namespace tutti::nccl {
+namespace {
+
+tuttiDataType_t type_of(ncclDataType_t type) {
+  const auto index = static_cast<unsigned>(type);
+  if (index < kTypes.size()) return kTypes[index];
+  refuse_argument("datatype " + std::to_string(static_cast<int>(type)) + " is not an ncclDataType_t");
+}
+
+/// CUDA's names of the default streams are 0, 1 and 2: with host memory, the call blocks. Other streams are Tutti's
+/// own, cast to cudaStream_t.
+tuttiStream_t stream_of(cudaStream_t stream) {
+  return reinterpret_cast<uintptr_t>(stream) <= 2 ? nullptr : reinterpret_cast<tuttiStream_t>(stream);
+}
+
+/// Tutti's operator for one call.
+class Operator {
+ public:
+  Operator(ncclComm& comm, ncclRedOp_t op) : comm_(comm.comm) {
+    const int value = static_cast<int>(op);
+    if (value >= 0 && value < ncclNumOps) {
+      value_ = kOperators[static_cast<size_t>(value)];
+    } else if (value < kFirstDeviceScalar) {
+      value_ = value;  // Tutti's own, or none: then Tutti says so
+    } else {
+      make(comm, static_cast<size_t>(value - kFirstDeviceScalar));
+    }
+  }
+  Operator(const Operator&) = delete;
+  Operator& operator=(const Operator&) = delete;
+  ~Operator() {
+    if (made_) tuttiRedOpDestroy(value_, comm_);
+  }
+  tuttiRedOp_t value() const { return value_; }
+
+ private:
+  /// The scalar has its value now.
+  void make(ncclComm& comm, size_t index) {
+    const std::lock_guard lock(comm.mutex);
+    if (index >= comm.device_scalars.size() || comm.device_scalars[index].first == nullptr) {
+      refuse_argument("the operator was not made on this communicator, or was destroyed");
+    }
+    const auto [scalar, type] = comm.device_scalars[index];
+    if (tuttiRedOpCreatePreMulSum(&value_, scalar, type, comm_) != tuttiSuccess) {
+      refuse_argument(tuttiGetLastError());
+    }
+    made_ = true;
+  }
+
+  tuttiComm_t comm_;
+  tuttiRedOp_t value_ = tuttiSum;
+  bool made_ = false;
+};
+
+/// The result of a call that moves data. A communicator that is not made yet must not be used: NCCL's word for it.
+ncclResult_t moved(tuttiResult_t result, ncclComm_t comm) {
+  if (result == tuttiSuccess) [[likely]]
+    return ncclSuccess;
+  const ncclResult_t code = failed(result, comm);
+  return code == ncclInProgress ? ncclInvalidArgument : code;
+}
+
+/// Checks what both kinds of calls have, and runs `call` with Tutti's communicator, type and stream.
+template <class Function>
+[[gnu::always_inline]] inline ncclResult_t run(const void* send, const void* recv, ncclDataType_t type, ncclComm_t comm,
+                                               cudaStream_t stream, const ncclCollConfig_t* config, Function&& call) {
+  return guarded(comm, [&]() -> ncclResult_t {
+    ncclComm& handle = live(comm);
+    const tuttiDataType_t converted_type = type_of(type);
+    check_buffer(send, "sendbuff");
+    check_buffer(recv, "recvbuff");
+    if (config != nullptr) [[unlikely]]
+      check_call_config(config);
+    return moved(call(handle, converted_type, stream_of(stream)), comm);
+  });
+}
+
+}  // namespace
+}  // namespace tutti::nccl
+
+using namespace tutti::nccl;  // NOLINT: this file is the border
+
+#define TYPE_AND_STREAM ncclComm &c, tuttiDataType_t t, tuttiStream_t s
+
+TUTTI_NCCL_API ncclResult_t ncclAllReduceConfig(const void* send, void* recv, size_t count, ncclDataType_t type,
+                                                ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream,
+                                                const ncclCollConfig_t* config) {
+  return run(send, recv, type, comm, stream, config,
+             [&](TYPE_AND_STREAM) { return tuttiAllReduce(send, recv, count, t, Operator(c, op).value(), c.comm, s); });
+}
+TUTTI_NCCL_API ncclResult_t ncclAllReduce(const void* send, void* recv, size_t count, ncclDataType_t type,
+                                          ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  return run(send, recv, type, comm, stream, nullptr,
+             [&](TYPE_AND_STREAM) { return tuttiAllReduce(send, recv, count, t, Operator(c, op).value(), c.comm, s); });
+}
+
+TUTTI_NCCL_API ncclResult_t ncclReduceConfig(const void* send, void* recv, size_t count, ncclDataType_t type,
+                                             ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream,
+                                             const ncclCollConfig_t* config) {
+  return run(send, recv, type, comm, stream, config, [&](TYPE_AND_STREAM) {
+    return tuttiReduce(send, recv, count, t, Operator(c, op).value(), root, c.comm, s);
+  });
+}
+TUTTI_NCCL_API ncclResult_t ncclReduce(const void* send, void* recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                                       int root, ncclComm_t comm, cudaStream_t stream) {
+  return pncclReduceConfig(send, recv, count, type, op, root, comm, stream, nullptr);
+}
+
+TUTTI_NCCL_API ncclResult_t ncclBroadcastConfig(const void* send, void* recv, size_t count, ncclDataType_t type,
+                                                int root, ncclComm_t comm, cudaStream_t stream,
+                                                const ncclCollConfig_t* config) {
+  return run(send, recv, type, comm, stream, config,
+             [&](TYPE_AND_STREAM) { return tuttiBroadcast(send, recv, count, t, root, c.comm, s); });
+}
+TUTTI_NCCL_API ncclResult_t ncclBroadcast(const void* send, void* recv, size_t count, ncclDataType_t type, int root,
+                                          ncclComm_t comm, cudaStream_t stream) {
+  return pncclBroadcastConfig(send, recv, count, type, root, comm, stream, nullptr);
+}
+TUTTI_NCCL_API ncclResult_t ncclBcast(void* buffer, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+                                      cudaStream_t stream) {
+  return pncclBroadcastConfig(buffer, buffer, count, type, root, comm, stream, nullptr);
+}
+
+TUTTI_NCCL_API ncclResult_t ncclReduceScatterConfig(const void* send, void* recv, size_t count, ncclDataType_t type,
+                                                    ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream,
+                                                    const ncclCollConfig_t* config) {
+  return run(send, recv, type, comm, stream, config, [&](TYPE_AND_STREAM) {
+    return tuttiReduceScatter(send, recv, count, t, Operator(c, op).value(), c.comm, s);
+  });
+}
+TUTTI_NCCL_API ncclResult_t ncclReduceScatter(const void* send, void* recv, size_t count, ncclDataType_t type,
+                                              ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  return pncclReduceScatterConfig(send, recv, count, type, op, comm, stream, nullptr);
+}
+
+TUTTI_NCCL_API ncclResult_t ncclAllGatherConfig(const void* send, void* recv, size_t count, ncclDataType_t type,
+                                                ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
+  return run(send, recv, type, comm, stream, config,
+             [&](TYPE_AND_STREAM) { return tuttiAllGather(send, recv, count, t, c.comm, s); });
+}
+TUTTI_NCCL_API ncclResult_t ncclAllGather(const void* send, void* recv, size_t count, ncclDataType_t type,
+                                          ncclComm_t comm, cudaStream_t stream) {
+  return pncclAllGatherConfig(send, recv, count, type, comm, stream, nullptr);
+}
+
+TUTTI_NCCL_API ncclResult_t ncclAlltoAllConfig(const void* send, void* recv, size_t count, ncclDataType_t type,
+                                               ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
+  return run(send, recv, type, comm, stream, config,
+             [&](TYPE_AND_STREAM) { return tuttiAllToAll(send, recv, count, t, c.comm, s); });
+}
+TUTTI_NCCL_API ncclResult_t ncclAlltoAll(const void* send, void* recv, size_t count, ncclDataType_t type,
+                                         ncclComm_t comm, cudaStream_t stream) {
+  return pncclAlltoAllConfig(send, recv, count, type, comm, stream, nullptr);
+}
+
+TUTTI_NCCL_API ncclResult_t ncclGatherConfig(const void* send, void* recv, size_t count, ncclDataType_t type, int root,
+                                             ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
+  return run(send, recv, type, comm, stream, config,
+             [&](TYPE_AND_STREAM) { return tuttiGather(send, recv, count, t, root, c.comm, s); });
+}
+TUTTI_NCCL_API ncclResult_t ncclGather(const void* send, void* recv, size_t count, ncclDataType_t type, int root,
+                                       ncclComm_t comm, cudaStream_t stream) {
+  return pncclGatherConfig(send, recv, count, type, root, comm, stream, nullptr);
+}
+
+TUTTI_NCCL_API ncclResult_t ncclScatterConfig(const void* send, void* recv, size_t count, ncclDataType_t type, int root,
+                                              ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
+  return run(send, recv, type, comm, stream, config,
+             [&](TYPE_AND_STREAM) { return tuttiScatter(send, recv, count, t, root, c.comm, s); });
+}
+TUTTI_NCCL_API ncclResult_t ncclScatter(const void* send, void* recv, size_t count, ncclDataType_t type, int root,
+                                        ncclComm_t comm, cudaStream_t stream) {
+  return pncclScatterConfig(send, recv, count, type, root, comm, stream, nullptr);
+}
+
+TUTTI_NCCL_API ncclResult_t ncclSend(const void* send, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                                     cudaStream_t stream) {
+  return run(send, nullptr, type, comm, stream, nullptr,
+             [&](TYPE_AND_STREAM) { return tuttiSend(send, count, t, peer, c.comm, s); });
+}
+TUTTI_NCCL_API ncclResult_t ncclRecv(void* recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                                     cudaStream_t stream) {
+  return run(nullptr, recv, type, comm, stream, nullptr,
+             [&](TYPE_AND_STREAM) { return tuttiRecv(recv, count, t, peer, c.comm, s); });
+}
+#undef TYPE_AND_STREAM
+
+TUTTI_NCCL_API ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t type,
+                                                     ncclScalarResidence_t residence, ncclComm_t comm) {
+  return guarded(comm, [&]() -> ncclResult_t {
+    ncclComm& handle = live(comm);
+    ncclRedOp_t& made = required(op, "op");
+    if (scalar == nullptr) refuse_argument("scalar is NULL");
+    const tuttiDataType_t converted_type = type_of(type);
+    check_buffer(scalar, "scalar");
+    if (residence == ncclScalarHostImmediate) {
+      tuttiRedOp_t value = 0;
+      const ncclResult_t result = moved(tuttiRedOpCreatePreMulSum(&value, scalar, converted_type, handle.comm), comm);
+      if (result == ncclSuccess) made = static_cast<ncclRedOp_t>(value);
+      return result;
+    }
+    if (residence != ncclScalarDevice) {
+      refuse_argument("residence " + std::to_string(static_cast<int>(residence)) + " is not an ncclScalarResidence_t");
+    }
+    const std::lock_guard lock(handle.mutex);
+    handle.device_scalars.emplace_back(scalar, converted_type);
+    made = static_cast<ncclRedOp_t>(kFirstDeviceScalar + static_cast<int>(handle.device_scalars.size()) - 1);
+    return ncclSuccess;
+  });
+}
+
+TUTTI_NCCL_API ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm) {
+  return guarded(comm, [&]() -> ncclResult_t {
+    ncclComm& handle = live(comm);
+    const int value = static_cast<int>(op);
+    if (value >= 0 && value < ncclNumOps) refuse_argument("a built-in operator cannot be destroyed");
+    if (value < kFirstDeviceScalar) return moved(tuttiRedOpDestroy(value, handle.comm), comm);
+    const auto index = static_cast<size_t>(value - kFirstDeviceScalar);
+    const std::lock_guard lock(handle.mutex);
+    if (index >= handle.device_scalars.size() || handle.device_scalars[index].first == nullptr) {
+      refuse_argument("the operator was not made on this communicator, or was destroyed");
+    }
+    handle.device_scalars[index].first = nullptr;
+    return ncclSuccess;
+  });
+}
+
+TUTTI_NCCL_ALIAS(ncclAllReduce)
+TUTTI_NCCL_ALIAS(ncclReduce)
+TUTTI_NCCL_ALIAS(ncclBcast)
+TUTTI_NCCL_ALIAS(ncclBroadcast)
+TUTTI_NCCL_ALIAS(ncclReduceScatter)
+TUTTI_NCCL_ALIAS(ncclAllGather)
+TUTTI_NCCL_ALIAS(ncclAlltoAll)
+TUTTI_NCCL_ALIAS(ncclGather)
+TUTTI_NCCL_ALIAS(ncclScatter)
+TUTTI_NCCL_ALIAS(ncclAllReduceConfig)
+TUTTI_NCCL_ALIAS(ncclReduceConfig)
+TUTTI_NCCL_ALIAS(ncclBroadcastConfig)
+TUTTI_NCCL_ALIAS(ncclReduceScatterConfig)
+TUTTI_NCCL_ALIAS(ncclAllGatherConfig)
+TUTTI_NCCL_ALIAS(ncclAlltoAllConfig)
+TUTTI_NCCL_ALIAS(ncclGatherConfig)
+TUTTI_NCCL_ALIAS(ncclScatterConfig)
+TUTTI_NCCL_ALIAS(ncclSend)
+TUTTI_NCCL_ALIAS(ncclRecv)
+TUTTI_NCCL_ALIAS(ncclRedOpCreatePreMulSum)
+TUTTI_NCCL_ALIAS(ncclRedOpDestroy)

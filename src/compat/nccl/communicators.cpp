@@ -1,0 +1,199 @@
+// Making and ending communicators.
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "compat/nccl/config.hpp"
+#include "compat/nccl/device.hpp"
+#include "compat/nccl/environment.hpp"
+#include "compat/nccl/handles.hpp"
+#include "compat/nccl/making.hpp"
+
+namespace tutti::nccl {
+namespace {
+
+tuttiUniqueId converted(const ncclUniqueId& id) {
+  static_assert(sizeof(ncclUniqueId) == sizeof(tuttiUniqueId));
+  tuttiUniqueId result;
+  std::memcpy(result.bytes, id.internal, sizeof result.bytes);
+  return result;
+}
+
+/// Finalizes a communicator's end: its handle is Gone, whatever Tutti says.
+ncclResult_t end(ncclComm& handle, bool abort) {
+  auto expected = ncclComm::State::Live;
+  if (!handle.state.compare_exchange_strong(expected, ncclComm::State::Gone)) refuse_handle(&handle);
+  if (abort) tuttiCommAbort(handle.comm);
+  const tuttiResult_t result = tuttiCommDestroy(handle.comm);
+  retire_handle(&handle);
+  return abort || (result != tuttiSuccess && handle.revoked.load()) ? ncclSuccess : done(result);
+}
+
+}  // namespace
+
+ncclResult_t make(ncclComm_t* out, const std::function<tuttiResult_t(tuttiComm_t*)>& create, bool blocking) {
+  required(out, "newcomm") = nullptr;
+  ncclComm* const handle = make_handle();
+  handle->blocking = blocking;
+  find_driver();
+  handle->device = current_device();
+  const tuttiResult_t result = create(&handle->comm);
+  if (result != tuttiSuccess && result != tuttiInProgress) {
+    drop_handle(handle);
+    return failed(result, nullptr);
+  }
+  if (handle->comm != nullptr) {
+    handle->state.store(ncclComm::State::Live, std::memory_order_release);
+    *out = handle;
+  } else if (group_depth() > 0) {
+    add_pending({handle, out});
+    *out = handle;
+  } else {
+    drop_handle(handle);  // the rank joins none
+  }
+  return result == tuttiInProgress ? ncclInProgress : ncclSuccess;
+}
+
+ncclResult_t join(ncclComm_t* out, int ranks, const ncclUniqueId& id, int rank, const ncclConfig_t* config) {
+  read_environment();
+  const tuttiConfig_t settings = converted(config);
+  ncclUniqueId real = id;
+  if (is_served_id(id)) real = exchange_served_id(ranks, rank);
+  return make(
+      out, [&](tuttiComm_t* comm) { return tuttiCommInitRankConfig(comm, ranks, converted(real), rank, &settings); },
+      settings.blocking != 0);
+}
+
+}  // namespace tutti::nccl
+
+using namespace tutti::nccl;  // NOLINT: this file is the border
+
+TUTTI_NCCL_API ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  return guarded(nullptr, [&]() -> ncclResult_t {
+    read_environment();
+    ncclUniqueId& out = required(id, "uniqueId");
+    if (serves_id()) {
+      out = served_id();
+      return ncclSuccess;
+    }
+    tuttiUniqueId made;
+    const ncclResult_t result = done(tuttiGetUniqueId(&made));
+    if (result == ncclSuccess) std::memcpy(out.internal, made.bytes, sizeof out.internal);
+    return result;
+  });
+}
+
+TUTTI_NCCL_API ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
+                                                   ncclConfig_t* config) {
+  return guarded(nullptr, [&] { return join(comm, ranks, id, rank, config); });
+}
+
+TUTTI_NCCL_API ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
+  return guarded(nullptr, [&] { return join(comm, ranks, id, rank, nullptr); });
+}
+
+// Several ids spread NCCL's rendezvous over several processes. Tutti's needs one: the first, on every rank.
+TUTTI_NCCL_API ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int ranks, int rank, int count,
+                                                     ncclUniqueId* ids, ncclConfig_t* config) {
+  return guarded(nullptr, [&] {
+    required(ids, "commIds");
+    if (count < 1 || count > ranks) {
+      refuse_argument("nId is " + std::to_string(count) + ": there are from 1 id to one for each of the " +
+                      std::to_string(ranks) + " ranks");
+    }
+    return join(comm, ranks, ids[0], rank, config);
+  });
+}
+
+TUTTI_NCCL_API ncclResult_t ncclCommInitAll(ncclComm_t* comms, int ranks, const int* devices) {
+  return guarded(nullptr, [&]() -> ncclResult_t {
+    read_environment();
+    required(comms, "comms");
+    if (group_depth() > 0) refuse(ncclInvalidUsage, "ncclCommInitAll within a group: call it outside, it needs none");
+    if (ranks < 1 || ranks > 65536) refuse_argument("ndev is " + std::to_string(ranks) + ": it is 1 to 65536");
+    for (int i = 0; devices != nullptr && i < ranks; ++i) {
+      if (devices[i] < 0) refuse_argument("devlist[" + std::to_string(i) + "] is " + std::to_string(devices[i]));
+    }
+    find_driver();
+    std::vector<tuttiComm_t> made(static_cast<size_t>(ranks));
+    const ncclResult_t result = done(tuttiCommInitAll(made.data(), ranks));
+    if (result != ncclSuccess) return result;
+    for (int i = 0; i < ranks; ++i) {
+      ncclComm* const handle = make_handle();
+      handle->comm = made[static_cast<size_t>(i)];
+      handle->device = devices != nullptr ? devices[i] : current_device();
+      handle->state.store(ncclComm::State::Live, std::memory_order_release);
+      comms[i] = handle;
+    }
+    return ncclSuccess;
+  });
+}
+
+TUTTI_NCCL_API ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  return guarded(comm, [&] {
+    ncclComm& handle = live(comm);
+    if (handle.revoked.load())
+      refuse(ncclInvalidUsage, "the communicator was revoked: what is left is ncclCommDestroy");
+    return done(tuttiCommFinalize(handle.comm), comm);
+  });
+}
+
+TUTTI_NCCL_API ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  return guarded(comm, [&] { return comm == nullptr ? ncclSuccess : end(live(comm), false); });
+}
+
+// As in NCCL it also frees the communicator. Tutti tells the other ranks, whose calls fail too.
+TUTTI_NCCL_API ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  return guarded(comm, [&] { return comm == nullptr ? ncclSuccess : end(live(comm), true); });
+}
+
+TUTTI_NCCL_API ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags) {
+  return guarded(comm, [&] {
+    ncclComm& handle = live(comm);
+    if (flags != NCCL_REVOKE_DEFAULT) refuse_argument("revokeFlags is " + std::to_string(flags) + ": it must be 0");
+    if (handle.revoked.exchange(true)) refuse(ncclInvalidUsage, "the communicator was revoked before");
+    return done(tuttiCommAbort(handle.comm), comm);
+  });
+}
+
+TUTTI_NCCL_API ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
+  return guarded(comm, [&] {
+    ncclComm& handle = live(comm);
+    ncclResult_t& out = required(error, "asyncError");
+    tuttiResult_t state = tuttiSuccess;
+    const ncclResult_t result = done(tuttiCommGetAsyncError(handle.comm, &state), comm);
+    const bool quiescent = state == tuttiAborted && handle.revoked.load();  // what was asked for is no error
+    if (result == ncclSuccess) out = quiescent ? ncclSuccess : kResults[static_cast<size_t>(state)];
+    return result;
+  });
+}
+
+TUTTI_NCCL_API ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
+  return guarded(comm, [&] { return ready(done(tuttiCommCount(live(comm).comm, &required(count, "count")), comm)); });
+}
+
+TUTTI_NCCL_API ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
+  return guarded(comm, [&] { return ready(done(tuttiCommUserRank(live(comm).comm, &required(rank, "rank")), comm)); });
+}
+
+TUTTI_NCCL_API ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int* device) {
+  return guarded(comm, [&] {
+    required(device, "device") = live(comm).device;
+    return ncclSuccess;
+  });
+}
+
+TUTTI_NCCL_ALIAS(ncclGetUniqueId)
+TUTTI_NCCL_ALIAS(ncclCommInitRankConfig)
+TUTTI_NCCL_ALIAS(ncclCommInitRank)
+TUTTI_NCCL_ALIAS(ncclCommInitRankScalable)
+TUTTI_NCCL_ALIAS(ncclCommInitAll)
+TUTTI_NCCL_ALIAS(ncclCommFinalize)
+TUTTI_NCCL_ALIAS(ncclCommDestroy)
+TUTTI_NCCL_ALIAS(ncclCommAbort)
+TUTTI_NCCL_ALIAS(ncclCommRevoke)
+TUTTI_NCCL_ALIAS(ncclCommGetAsyncError)
+TUTTI_NCCL_ALIAS(ncclCommCount)
+TUTTI_NCCL_ALIAS(ncclCommUserRank)
+TUTTI_NCCL_ALIAS(ncclCommCuDevice)

@@ -1,0 +1,88 @@
+// Groups. A call that failed within a group makes the outermost end return its code and run nothing, as in NCCL.
+#include <utility>
+
+#include "compat/nccl/config.hpp"
+#include "compat/nccl/handles.hpp"
+
+namespace tutti::nccl {
+namespace {
+
+struct Group {
+  int depth = 0;
+  ncclResult_t failure = ncclSuccess;
+  std::vector<Pending> pending;
+};
+thread_local Group t_group;
+
+/// The communicators of the group are made, or are not.
+void settle(std::vector<Pending> pending) {
+  for (const auto& [handle, out] : pending) {
+    if (handle->comm != nullptr) {
+      handle->state.store(ncclComm::State::Live, std::memory_order_release);
+    } else {
+      *out = nullptr;
+      drop_handle(handle);
+    }
+  }
+}
+
+ncclResult_t end() {
+  if (t_group.depth == 0) refuse(ncclInvalidUsage, "ncclGroupEnd without a ncclGroupStart on this thread");
+  if (--t_group.depth > 0) return done(tuttiGroupEnd());
+  const ncclResult_t failure = std::exchange(t_group.failure, ncclSuccess);
+  ncclResult_t result = failure;
+  if (failure == ncclSuccess) {
+    result = done(tuttiGroupEnd());
+  } else {
+    tuttiGroupDiscard();  // the text of the call that failed stays
+  }
+  settle(std::exchange(t_group.pending, {}));
+  return result;
+}
+
+}  // namespace
+
+int group_depth() { return t_group.depth; }
+
+void note_in_group(ncclResult_t result) {
+  if (t_group.depth > 0 && result != ncclInProgress && t_group.failure == ncclSuccess) t_group.failure = result;
+}
+
+void add_pending(Pending pending) { t_group.pending.push_back(pending); }
+
+}  // namespace tutti::nccl
+
+using namespace tutti::nccl;  // NOLINT: this file is the border
+
+TUTTI_NCCL_API ncclResult_t ncclGroupStart(void) {
+  return guarded(nullptr, [] {
+    const ncclResult_t result = done(tuttiGroupStart());
+    if (result == ncclSuccess) ++t_group.depth;
+    return result;
+  });
+}
+TUTTI_NCCL_ALIAS(ncclGroupStart)
+
+TUTTI_NCCL_API ncclResult_t ncclGroupEnd(void) {
+  return guarded(nullptr, [] { return end(); });
+}
+TUTTI_NCCL_ALIAS(ncclGroupEnd)
+
+TUTTI_NCCL_API ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* info) {
+  return guarded(nullptr, [&] {
+    if (t_group.depth == 0) refuse(ncclInvalidUsage, "ncclGroupSimulateEnd without a ncclGroupStart on this thread");
+    check_header(info, 0x74685283, "ncclSimInfo_t", "NCCL_SIM_INFO_INITIALIZER");
+    double seconds = 0;
+    const ncclResult_t result = done(tuttiGroupEstimate(&seconds));
+    while (t_group.depth > 0) {  // a simulated group runs nothing
+      tuttiGroupDiscard();
+      --t_group.depth;
+    }
+    settle(std::exchange(t_group.pending, {}));
+    const ncclResult_t failure = std::exchange(t_group.failure, ncclSuccess);
+    if (failure != ncclSuccess) return failure;
+    if (result == ncclSuccess) info->estimatedTime = static_cast<float>(seconds * 1e6);
+    return result;
+  });
+}
+TUTTI_NCCL_ALIAS(ncclGroupSimulateEnd)

@@ -1,0 +1,214 @@
+// The library, memory, registration and windows, and what can be said of a communicator.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+
+#include "compat/nccl/config.hpp"
+#include "compat/nccl/device.hpp"
+#include "compat/nccl/device_api.hpp"
+#include "compat/nccl/environment.hpp"
+#include "compat/nccl/handles.hpp"
+#include "compat/nccl/making.hpp"
+
+namespace tutti::nccl {
+namespace {
+
+constexpr std::array<const char*, ncclNumResults> kTexts = {
+    "no error",
+    "unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
+    "system error",
+    "internal error: a defect of Tutti",
+    "invalid argument",
+    "invalid usage",
+    "remote process exited, a network error occurred, or the call was aborted",
+    "in progress",
+    "a wait passed its deadline"};
+
+/// NULL is the only handle that Tutti gives out for a buffer or a window.
+ncclResult_t deregister(ncclComm_t comm, const void* handle, const char* what) {
+  live(comm);
+  if (handle == nullptr) return ncclSuccess;
+  refuse_argument(std::string("this ") + what + " was not registered here: Tutti's are NULL");
+}
+
+void check_range(const void* buffer, size_t size) {
+  if (buffer == nullptr) refuse_argument("buff is NULL");
+  if (size == 0) refuse_argument("size is 0");
+  if (reinterpret_cast<uintptr_t>(buffer) + size < reinterpret_cast<uintptr_t>(buffer)) {
+    refuse_argument("the buffer of " + std::to_string(size) + " bytes would pass the end of memory");
+  }
+}
+
+}  // namespace
+}  // namespace tutti::nccl
+
+using namespace tutti::nccl;  // NOLINT: this file is the border
+
+TUTTI_NCCL_API ncclResult_t ncclGetVersion(int* version) {
+  return guarded(nullptr, [&] {
+    int& out = required(version, "version");
+    const char* value = nullptr;
+    const ncclResult_t result = done(tuttiGetVariable("TUTTI_NCCL_VERSION", &value));
+    if (result == ncclSuccess) out = std::stoi(value);
+    return result;
+  });
+}
+
+TUTTI_NCCL_API const char* ncclGetErrorString(ncclResult_t result) {
+  const auto index = static_cast<unsigned>(result);
+  return index < kTexts.size() ? kTexts[index] : "unknown result code";
+}
+
+TUTTI_NCCL_API const char* ncclGetLastError(ncclComm_t comm) { return last_error(comm); }
+
+// The log's settings are read once: nothing to reset.
+TUTTI_NCCL_API void ncclResetDebugInit(void) {}
+TUTTI_NCCL_API void ncclResetDebugInitInternal(void) {}
+
+TUTTI_NCCL_API ncclResult_t ncclSetEncryption(const ncclEncryptionConfig_t* config) {
+  return guarded(nullptr, [&] {
+    check_header(config, "ncclEncryptionConfig_t", "NCCL_ENCRYPTION_CONFIG_INITIALIZER");
+    if (config->size < sizeof *config) refuse_argument("the ncclEncryptionConfig_t is too short");
+    if (config->mode == NCCL_ENCRYPTION_MODE_NONE) return ncclSuccess;
+    refuse(ncclInvalidUsage, "Tutti does not encrypt data on TCP: see SECURITY.md. Use NCCL_ENCRYPTION_MODE_NONE");
+  });
+}
+
+TUTTI_NCCL_API ncclResult_t ncclMemAlloc(void** pointer, size_t size) {
+  return guarded(nullptr, [&] {
+    void*& out = required(pointer, "ptr");
+    find_driver();
+    if (current_device() >= 0) {
+      refuse(ncclInvalidUsage, "this build of Tutti allocates host memory only: use cudaMalloc for device memory");
+    }
+    return done(tuttiMemAlloc(&out, size));
+  });
+}
+
+TUTTI_NCCL_API ncclResult_t ncclMemFree(void* pointer) {
+  return guarded(nullptr, [&] { return pointer == nullptr ? ncclSuccess : done(tuttiMemFree(pointer)); });
+}
+
+TUTTI_NCCL_API ncclResult_t ncclCommRegister(const ncclComm_t comm, void* buffer, size_t size, void** handle) {
+  return guarded(comm, [&] {
+    live(comm);
+    check_range(buffer, size);
+    required(handle, "handle") = nullptr;
+    return ncclSuccess;
+  });
+}
+
+TUTTI_NCCL_API ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle) {
+  return guarded(comm, [&] { return deregister(comm, handle, "buffer"); });
+}
+
+TUTTI_NCCL_API ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buffer, size_t size, ncclWindow_t* window,
+                                                   int flags) {
+  return guarded(comm, [&] {
+    live(comm);
+    check_range(buffer, size);
+    constexpr int kKnown =
+        NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING | NCCL_WIN_GIN_ONLY | NCCL_WIN_CFT_COUNTED;
+    if ((flags & ~kKnown) != 0) refuse_argument("winFlags is " + std::to_string(flags) + ": it has unknown flags");
+    required(window, "win") = nullptr;
+    return ncclSuccess;
+  });
+}
+
+TUTTI_NCCL_API ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
+  return guarded(comm, [&] { return deregister(comm, window, "window"); });
+}
+
+// Tutti holds no device memory.
+TUTTI_NCCL_API ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t* value) {
+  return guarded(comm, [&] {
+    live(comm);
+    if (static_cast<unsigned>(stat) > ncclStatGpuMemTotal) {
+      refuse_argument("stat " + std::to_string(static_cast<int>(stat)) + " is not an ncclCommMemStat_t");
+    }
+    required(value, "value") = 0;
+    return ncclSuccess;
+  });
+}
+
+TUTTI_NCCL_API ncclResult_t ncclCommQueryProperties(ncclComm_t comm, CommProperties* properties) {
+  return guarded(comm, [&] {
+    const ncclComm& handle = live(comm);
+    check_header(properties, "ncclCommProperties_t", "NCCL_COMM_PROPERTIES_INITIALIZER");
+    CommProperties known = {};
+    const char* name = "";
+    ncclResult_t result = done(tuttiCommUserRank(handle.comm, &known.rank), comm);
+    if (result == ncclSuccess) result = done(tuttiCommCount(handle.comm, &known.nRanks), comm);
+    if (result == ncclSuccess) result = done(tuttiCommGetName(handle.comm, &name), comm);
+    if (result != ncclSuccess) return ready(result);
+    known.cudaDev = known.nvmlDev = handle.device;
+    known.nLsaTeams = known.nRanks;          // no rank can load from another's device memory
+    known.commHash = 14695981039346656037u;  // FNV-1a
+    for (const char* c = name; *c != '\0'; ++c)
+      known.commHash = (known.commHash ^ static_cast<uint8_t>(*c)) * 1099511628211u;
+    const size_t begin = offsetof(CommProperties, rank), end = std::min(properties->size, sizeof known);
+    if (end > begin) std::memcpy(&properties->rank, &known.rank, end - begin);
+    return ncclSuccess;
+  });
+}
+
+namespace {
+
+/// A failure gives an empty team: there is no code to return.
+Team team(ncclComm_t comm, bool alone) {
+  Team made{0, 0, 0};
+  guarded(comm, [&] {
+    const ncclComm& handle = live(comm);
+    made.stride = 1;
+    if (alone) {
+      made.nRanks = 1;
+      return ncclSuccess;
+    }
+    const ncclResult_t result = done(tuttiCommCount(handle.comm, &made.nRanks), comm);
+    return result != ncclSuccess ? result : done(tuttiCommUserRank(handle.comm, &made.rank), comm);
+  });
+  return made;
+}
+
+}  // namespace
+
+// No rank can load from another's device memory: each is alone in its LSA team, and the rail team is everybody.
+TUTTI_NCCL_API Team ncclTeamWorld(ncclComm_t comm) { return team(comm, false); }
+TUTTI_NCCL_API Team ncclTeamRail(ncclComm_t comm) { return team(comm, false); }
+TUTTI_NCCL_API Team ncclTeamLsa(ncclComm_t comm) { return team(comm, true); }
+TUTTI_NCCL_API int ncclTeamRankToWorld(ncclComm_t comm, Team of, int rank) {
+  return team(comm, false).rank + (rank - of.rank) * of.stride;
+}
+TUTTI_NCCL_API int ncclTeamRankToLsa(ncclComm_t comm, Team of, int rank) {
+  return team(comm, true).rank + (rank - of.rank) * of.stride;
+}
+TUTTI_NCCL_API Team ncclTeamCft(ncclComm_t, int) {
+  set_error("ncclTeamCft: Tutti has no fabric of this kind; the team is empty");
+  return {0, 0, 0};
+}
+TUTTI_NCCL_API Team ncclTeamCftMultimem(ncclComm_t) {
+  set_error("ncclTeamCftMultimem: Tutti has no fabric of this kind; the team is empty");
+  return {0, 0, 0};
+}
+
+TUTTI_NCCL_ALIAS(ncclGetVersion)
+TUTTI_NCCL_ALIAS(ncclGetErrorString)
+TUTTI_NCCL_ALIAS(ncclGetLastError)
+TUTTI_NCCL_ALIAS(ncclResetDebugInit)
+TUTTI_NCCL_ALIAS(ncclSetEncryption)
+TUTTI_NCCL_ALIAS(ncclMemAlloc)
+TUTTI_NCCL_ALIAS(ncclMemFree)
+TUTTI_NCCL_ALIAS(ncclCommRegister)
+TUTTI_NCCL_ALIAS(ncclCommDeregister)
+TUTTI_NCCL_ALIAS(ncclCommWindowRegister)
+TUTTI_NCCL_ALIAS(ncclCommWindowDeregister)
+TUTTI_NCCL_ALIAS(ncclCommMemStats)
+TUTTI_NCCL_ALIAS(ncclCommQueryProperties)
+TUTTI_NCCL_ALIAS(ncclTeamWorld)
+TUTTI_NCCL_ALIAS(ncclTeamRail)
+TUTTI_NCCL_ALIAS(ncclTeamLsa)
+TUTTI_NCCL_ALIAS(ncclTeamRankToWorld)
+TUTTI_NCCL_ALIAS(ncclTeamRankToLsa)
+TUTTI_NCCL_ALIAS(ncclTeamCft)
+TUTTI_NCCL_ALIAS(ncclTeamCftMultimem)

@@ -1,0 +1,19 @@
+// How the calls that make communicators share their work.
+#pragma once
+
+#include <functional>
+
+#include "compat/nccl/handles.hpp"
+
+namespace tutti::nccl {
+
+/// A new communicator in *out. `create` makes Tutti's: at once, in the background, or, in a group, at its end. Throws
+/// Refusal.
+ncclResult_t make(ncclComm_t* out, const std::function<tuttiResult_t(tuttiComm_t*)>& create, bool blocking = true);
+/// Joins by an id.
+ncclResult_t join(ncclComm_t* out, int ranks, const ncclUniqueId& id, int rank, const ncclConfig_t* config);
+
+/// A call came before the communicator was made: NCCL's code for it.
+inline ncclResult_t ready(ncclResult_t result) { return result == ncclInProgress ? ncclInvalidArgument : result; }
+
+}  // namespace tutti::nccl

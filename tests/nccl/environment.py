@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""NCCL's environment variables through libnccl.so.2.
+
+    environment.py PROGRAM      the program of first.c
+"""
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+
+program = sys.argv[1]
+problems = []
+
+
+def run(expect_log: list[str], never: tuple[str, ...] = (), **variables: str) -> str:
+    """Runs two ranks; both must succeed, and the log must have these words."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("NCCL_", "TUTTI_"))}
+    done = subprocess.run([program, "2"], env=environment | variables, capture_output=True, text=True, timeout=100)
+    text = done.stdout + done.stderr
+    if done.returncode != 0 or done.stdout.count("the sum is 3") != 2:
+        problems.append(f"{variables}: status {done.returncode}\n{text}")
+    problems.extend(f"{variables}: the log lacks {word!r}:\n{text}" for word in expect_log if word not in text)
+    problems.extend(f"{variables}: the log has {word!r}:\n{text}" for word in never if word in text)
+    return text
+
+
+run([], never=("tutti",))
+run(["answers as NCCL 23007"], NCCL_DEBUG="INFO")
+run(["answers as NCCL 22809", "NCCL 22809, the sum"], NCCL_DEBUG="VERSION", TUTTI_NCCL_VERSION="22809")
+run(["is ignored: it is VERSION"], NCCL_DEBUG="LOUD")
+run(["one_shot over tcp"], never=("over shm",), NCCL_DEBUG="TRACE", NCCL_SHM_DISABLE="1")
+run(["ring"], NCCL_DEBUG="TRACE", NCCL_ALGO="Ring")
+run(["NCCL_ALGO=NVLS is ignored"], NCCL_ALGO="NVLS")
+run([], NCCL_P2P_DISABLE="1", NCCL_BUFFSIZE="1048576", NCCL_IB_DISABLE="1")
+run(["NCCL_BUFFSIZE is ignored"], NCCL_BUFFSIZE="12")
+run([], NCCL_SOCKET_IFNAME="lo", NCCL_SHM_DISABLE="1")
+text = run(["NCCL_NVLS_ENABLE is set and ignored"], NCCL_NVLS_ENABLE="0")
+if text.count("NCCL_NVLS_ENABLE") != 2:
+    problems.append(f"a variable without a meaning is named once by each of 2 processes:\n{text}")
+with socket.socket() as probe:
+    probe.bind(("127.0.0.1", 0))
+    port = probe.getsockname()[1]
+run([], NCCL_COMM_ID=f"127.0.0.1:{port}")
+with tempfile.TemporaryDirectory() as folder:
+    run([], never=("answers as",), NCCL_DEBUG="INFO", NCCL_DEBUG_FILE=f"{folder}/log.%p")
+    logs = list(pathlib.Path(folder).iterdir())
+    if len(logs) != 2 or not all("answers as NCCL" in log.read_text() for log in logs):
+        problems.append(f"NCCL_DEBUG_FILE: {logs}")
+print("\n".join(problems) or "NCCL's variables: honoured or named")
+sys.exit(bool(problems))

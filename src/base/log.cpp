@@ -3,6 +3,7 @@
 #include <spdlog/logger.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "tutti/error.hpp"
@@ -46,6 +47,7 @@ void read_limit_once() {
   LogLevel wanted = Env{}.log;
   try {
     wanted = env().log;
+    if (env().explain && wanted != LogLevel::Off) wanted = std::max(wanted, LogLevel::Info);
   } catch (const Error&) {
   }
   int unread = detail::kLogLevelUnread;

@@ -36,7 +36,7 @@ std::string verdict(const Candidate& candidate, const Candidate& best) {
     return candidate.algorithm->lends == best.algorithm->lends ? "as long, but more staging"
                                                                : "as long, but copies more";
   }
-  return best.seconds > 0 ? fmt::format("{:.3g} times as long", candidate.seconds / best.seconds) : "longer";
+  return best.seconds > 0 ? fmt::format("{:.4g} times as long", candidate.seconds / best.seconds) : "longer";
 }
 
 std::string explanation(const std::vector<Candidate>& candidates) {

@@ -16,6 +16,13 @@ def profile(times, situation="2 ranks, shm"):
                        "gamma": 1e-11, "measured": rows})
 
 
+def lines_of(path):
+    if not os.path.exists(path):
+        return 0
+    with open(path) as file:
+        return sum(1 for _ in file)
+
+
 class Profile(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -59,7 +66,7 @@ class Profile(unittest.TestCase):
         env = {"TUTTI_PROFILE": path}
         child = start("tune", env={**os.environ, **env})
         while child.poll() is None:  # some measurements
-            if os.path.exists(part) and sum(1 for _ in open(part)) > 5:
+            if lines_of(part) > 5:
                 break
         self.assertIsNone(child.poll(), "ended before it could be interrupted")
         child.terminate()
@@ -70,6 +77,10 @@ class Profile(unittest.TestCase):
         self.assertEqual({line["link"] for line in lines if "link" in line}, {"processes", "threads"})
         self.assertEqual(stat.S_IMODE(os.stat(part).st_mode), 0o600)
         self.assertEqual(stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode), 0o700)
+        child = start("tune", env={**os.environ, **env})
+        self.assertRegex(child.stdout.readline(), rf"goes on after {len(lines) - 3} measurements")
+        child.terminate()
+        child.communicate()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <limits>
 #include <memory>
@@ -85,6 +86,7 @@ class Tuning {
     if (!known_.done.empty()) {
       fmt::print("{}: goes on after {} that an interrupted run has made\n", kSpeaker,
                  counted(known_.done.size(), "measurement"));
+      std::fflush(stdout);
     }
   }
 

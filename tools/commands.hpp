@@ -10,10 +10,12 @@
 namespace tutti::tools {
 
 void add_env(CLI::App& app, int& status);
+void add_explain(CLI::App& app, int& status);
 void add_info(CLI::App& app, int& status);
 void add_lab(CLI::App& app, int& status);
 void add_plan(CLI::App& app, int& status);
 void add_topo(CLI::App& app, int& status);
+void add_tune(CLI::App& app, int& status);
 /// `arguments`: the whole command line, with which this program starts itself again as several processes.
 void add_perf(CLI::App& app, const std::vector<std::string>& arguments, int& status);
 /// As add_perf. In a build without OpenBLAS the command says so.

@@ -5,6 +5,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -72,6 +73,7 @@ void read_limit_once() {
   LogLevel wanted = Env{}.log;
   try {
     wanted = env().log;
+    if (env().explain && wanted != LogLevel::Off) wanted = std::max(wanted, LogLevel::Info);
   } catch (const Error&) {
   }
   int unread = detail::kLogLevelUnread;

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "base/env.hpp"
@@ -127,6 +128,27 @@ AgreedCapabilities combined(const std::vector<std::string>& all) {
   return agreed;
 }
 
+/// A profile is named by its contents.
+std::string profile_text() {
+  const auto profile = select::local_profile();
+  return profile == nullptr ? "none" : fmt::format("{:016x}", profile->hash());
+}
+
+/// The transports between any two ranks: "shm", "shm+tcp".
+std::string transports_of(const std::vector<RankReport>& reports) {
+  std::set<std::string> used;
+  for (const RankReport& report : reports) {
+    for (const auto& [relation, names] : report.fabric.routes) {
+      for (size_t at = 0; at <= names.size();) {
+        const size_t end = std::min(names.find('+', at), names.size());
+        used.insert(names.substr(at, end - at));
+        at = end + 1;
+      }
+    }
+  }
+  return fmt::format("{}", fmt::join(used, "+"));
+}
+
 }  // namespace
 
 std::string configuration() {
@@ -140,6 +162,7 @@ std::string configuration() {
                     {"TUTTI_ALGO", env().algorithm},
                     {"TUTTI_CMA", kCmaWords[static_cast<size_t>(env().cma)]},
                     {"TUTTI_GROUPS", env().groups},
+                    {"the profile (TUTTI_PROFILE, `tutti tune`; TUTTI_PROFILE=off uses none)", profile_text()},
                     {"TUTTI_REPRODUCIBLE", env().reproducible},
                     {"TUTTI_MESSAGE", env().message.value},
                     {"TUTTI_THREADS", env().threads},
@@ -212,6 +235,8 @@ Agreement agree(control::Endpoint& endpoint, Fabric& fabric, const Groups& group
   const CoresOfHosts hosts = cores_of_hosts(agreed.reports, endpoint);
   const std::string& my_host = endpoint.process_id(endpoint.rank()).host;
   setting.oversubscription = oversubscription_of(hosts, my_host);
+  setting.profile = select::local_profile();
+  setting.situation = select::situation_of(*groups, transports_of(agreed.reports), setting.oversubscription > 1);
   std::vector<Cores> threads;  // of all ranks of this host, each with the cores that it may run on
   for (const Cores& cores : hosts.at(my_host)) threads.insert(threads.end(), static_cast<size_t>(env().threads), cores);
   agreed.backoff = exec::backoff_for(shares_cores(parse_cores(fabric.report().cores), threads, core_quota()));

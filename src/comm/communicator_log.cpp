@@ -1,4 +1,5 @@
 // A communicator's log messages, and the information on its last call.
+#include "base/env.hpp"
 #include "base/format.hpp"
 #include "base/log.hpp"
 #include "comm/communicator.hpp"
@@ -9,7 +10,8 @@ void Communicator::log_decisions(Agreement agreed) {
   if (rank() == 0 && log_enabled(LogLevel::Info)) {
     log_info("{}", summary(*endpoint_, *fabric_, *groups_, agreed));
   }
-  if (!log_enabled(LogLevel::Debug)) return;
+  const bool explains = env().explain && rank() == 0;
+  if (!explains && !log_enabled(LogLevel::Debug)) return;
   decision_log_ = std::make_unique<DecisionLog>(rank(), std::move(agreed.setting));
   planner_->on_new_program(
       [this](const Prepared& made) { decision_log_->log_first(made.key.spec, call_info(made, *fabric_)); });

@@ -13,6 +13,7 @@
 #include "base/env.hpp"
 #include "base/log.hpp"
 #include "base/version.hpp"
+#include "select/explain.hpp"
 
 namespace tutti::comm {
 namespace {
@@ -159,9 +160,18 @@ std::string DecisionLog::why(const CallSpec& spec, const std::string& algorithm)
   return next.empty() ? "no other algorithm can do it" : fmt::format("the model says {}, next {}", mine, next);
 }
 
+/// The table of all candidates, once for a collective and size class.
+void DecisionLog::explain(const CallSpec& spec, uint64_t bytes) {
+  if (spec.is_vector || spec.collective == Collective::SendRecv) return;
+  if (!explained_.emplace(spec.collective, std::bit_width(bytes)).second) return;
+  log_info("why {} ({}):\n{}", describe(spec), setting_.situation,
+           select::explanation(select::candidates(spec.collective, select::decided_at(bytes), setting_)));
+}
+
 void DecisionLog::log_first(const CallSpec& spec, const CallInfo& info) {
   const uint64_t bytes = spec.count * size_of(spec.type);
   if (!logged_.insert({spec.collective, std::bit_width(bytes), info.algorithm + " " + info.delivery}).second) return;
+  if (rank_ == 0 && env().explain) explain(spec, bytes);
   log_debug("rank {}: first {}: {} over {} ({}); {} ({})", rank_, describe(spec), info.algorithm, info.transport,
             why(spec, info.algorithm), info.delivery, info.why);
 }

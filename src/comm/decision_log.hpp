@@ -1,6 +1,7 @@
 // What TUTTI_LOG logs of a communicator and its calls. A repeated call does not come here.
 //
 //   info    one block when a communicator is created, by its rank 0
+//   info    with TUTTI_EXPLAIN, rank 0's table of candidates at the first call of a (collective, size class)
 //   debug   each rank's first choice for a (collective, size): algorithm, delivery, and why
 //   trace   every call, when it ends (submit.cpp)
 #pragma once
@@ -8,6 +9,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "comm/agreement.hpp"
@@ -32,10 +34,12 @@ class DecisionLog {
   void log_first(const CallSpec& spec, const CallInfo& info);
 
  private:
+  void explain(const CallSpec& spec, uint64_t bytes);
   std::string why(const CallSpec& spec, const std::string& algorithm) const;
 
   Rank rank_;
   select::Setting setting_;
+  std::set<std::pair<Collective, int>> explained_;
   std::set<std::tuple<Collective, int, std::string>> logged_;  // logged: collective, size class, algorithm and delivery
 };
 

@@ -1,7 +1,6 @@
 #include "select/select.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -18,7 +17,7 @@ namespace {
 
 constexpr uint64_t kGranule = 128;
 constexpr uint64_t kUnbounded = std::numeric_limits<uint64_t>::max();
-constexpr int kBuckets = 40;  // sizes are decided by powers of two, up to 1 TiB
+constexpr int kLeastBucket = 3, kBuckets = 40;  // sizes are decided by powers of two, up to 1 TiB
 
 Collective collective_named(std::string_view name) {
   for (int i = 0; i < kCollectives; ++i) {
@@ -152,69 +151,17 @@ std::vector<Entry> entries(Collective collective, const Setting& setting) {
   return all;
 }
 
-/// The part of a cost that is inside groups, or between them.
-struct Part {
-  int64_t rounds = 0;
-  double moved = 0, chain = 0;  // in units of the count
-  int64_t stages = 0;
-
-  /// Seconds. A chain of dependent messages takes at least the time of its own bytes, even if each rank moves less;
-  /// with several windows, only the first one pays for that.
-  double at(const LinkCost& link_cost, double size, double window) const {
-    return static_cast<double>(rounds) * link_cost.alpha +
-           std::max(moved * size, chain * std::min(size, window)) * link_cost.beta +
-           static_cast<double>(stages) * link_cost.message;
-  }
-};
-
-/// The link cost of ranks that share a core. The processor time of a message counts fully: on a core of its own, a rank
-/// would spend it while it waits.
-LinkCost oversubscribed(LinkCost link_cost, double oversubscription) {
-  if (oversubscription <= 1) return link_cost;
-  link_cost.alpha += (oversubscription - 1) * machine_constants().context_switch;
-  link_cost.beta *= oversubscription;
-  link_cost.message = std::max(link_cost.message * oversubscription, machine_constants().oversubscribed_message);
-  return link_cost;
-}
-
-/// Messages that a rank sends or receives, whichever is more.
-int64_t messages_of(const plan::Cost& cost) {
-  if (cost.message == plan::Ratio(0)) return cost.stages;
-  return std::max(cost.stages, static_cast<int64_t>(std::ceil(cost.received.value() / cost.message.value() - 1e-9)));
-}
-
-/// The modelled time of one call.
-double seconds(const Entry& entry, uint64_t bytes, const Setting& s) {
-  const plan::Cost& cost = entry.cost;
-  const auto size = static_cast<double>(bytes), window = static_cast<double>(entry.window);
-  const auto chain_of = [&](int64_t rounds) { return static_cast<double>(rounds) * cost.message.value(); };
-  const LinkCost inside = oversubscribed(s.inside, s.oversubscription);
-  // Each set of peers gets a message once. Algorithms that send to the same peers again (rings) receive as much as they
-  // send.
-  const double published = static_cast<double>(cost.stages) * cost.message.value();
-  const double sent = inside.in_place ? std::min(cost.sent.value(), published) : cost.sent.value();
-  // α includes the processor time of each round's first message.
-  Part all{.rounds = cost.rounds,
-           .moved = std::max(sent, cost.received.value()),
-           .chain = cost.chain == plan::Ratio(0) ? chain_of(cost.rounds) : cost.chain.value(),
-           .stages = std::max<int64_t>(0, messages_of(cost) - cost.rounds)};
-  const double folding = cost.folded.value() * size * s.gamma * s.oversubscription;
-  if (s.groups == nullptr || !s.groups->has_two_levels()) return all.at(inside, size, window) + folding;
-  if (!cost.between) return all.at(s.between, size, window) + folding;
-  const Part between{.rounds = cost.between->rounds,
-                     .moved = cost.between->moved.value(),
-                     .chain = cost.between->chain.value(),
-                     .stages = std::min(all.stages, std::max<int64_t>(0, cost.between->stages - cost.between->rounds))};
-  all.rounds -= between.rounds;
-  all.moved = std::max(0.0, all.moved - between.moved);
-  all.chain = cost.chain == plan::Ratio(0) ? chain_of(all.rounds) : std::max(0.0, all.chain - between.chain);
-  all.stages -= between.stages;
-  return all.at(inside, size, window) + between.at(s.between, size, window) + folding;
-}
-
 Candidate rate(const Entry& entry, uint64_t bytes, const Setting& setting) {
   if (entry.rejected.empty()) {
-    return {.algorithm = entry.algorithm, .seconds = seconds(entry, bytes, setting), .stages = entry.cost.stages};
+    Candidate candidate{.algorithm = entry.algorithm,
+                        .predicted = predict(entry.cost, bytes, entry.window, setting),
+                        .stages = entry.cost.stages};
+    if (setting.profile != nullptr) {
+      candidate.measured =
+          setting.profile->seconds(setting.situation, entry.algorithm->collective, entry.algorithm->name, bytes);
+    }
+    candidate.seconds = candidate.measured.value_or(candidate.predicted.seconds());
+    return candidate;
   }
   // The demanded algorithm comes before the others, because its rejection has a reason of its own.
   return {.algorithm = entry.algorithm,
@@ -224,6 +171,7 @@ Candidate rate(const Entry& entry, uint64_t bytes, const Setting& setting) {
 
 bool is_better(const Candidate& a, const Candidate& b) {
   if (a.rejected.empty() != b.rejected.empty()) return a.rejected.empty();
+  if (a.measured.has_value() != b.measured.has_value()) return a.measured.has_value();
   if (a.seconds != b.seconds || !a.rejected.empty()) return a.seconds < b.seconds;
   // Prefer longer messages: lent ones need no staging memory, the others share it among their stages.
   if (a.algorithm->lends != b.algorithm->lends) return a.algorithm->lends;
@@ -301,6 +249,12 @@ std::vector<Candidate> candidates(Collective collective, uint64_t bytes, const S
   return all;
 }
 
+uint64_t decided_at(uint64_t bytes) {
+  uint64_t size = uint64_t{1} << kLeastBucket;
+  while (size < uint64_t{1} << kBuckets && bytes >= size + size / 2) size *= 2;
+  return size;
+}
+
 uint64_t window_bytes(const plan::Algorithm& algorithm, const Setting& setting) {
   return window_of(cost_of(algorithm, setting), setting);
 }
@@ -312,7 +266,7 @@ DecisionTable::DecisionTable(const Setting& setting) {
     if (all.empty()) continue;
     warn_of_one_level(all, setting);
     auto& rows = rows_[collective];
-    for (int bucket = 3; bucket <= kBuckets; ++bucket) {
+    for (int bucket = kLeastBucket; bucket <= kBuckets; ++bucket) {
       const uint64_t bytes = uint64_t{1} << bucket;
       const auto [best, rated] = best_of(all, bytes, setting);
       if (!rated.rejected.empty()) refuse(*best, rated.rejected, setting);

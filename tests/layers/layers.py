@@ -33,7 +33,7 @@ GUESTS = [
     (r"src/(train|compat)/", []),
     (r"bench/micro_", list(FLOORS)),  # a micro-benchmark measures an internal part
     (r"tools/info", ["src/base", "src/topo", "src/link", "transports"]),  # shows which transports are usable
-    (r"tools/(plan|verify|explain|sim|tune|draw)", ["src/base", "src/plan", "src/select", "src/sim"]),
+    (r"tools/(plan|verify|explain|sim|tune|draw)", ["src/base", "src/topo", "src/plan", "src/select", "src/sim"]),
     (r"tools/lab/", ["src/base", "src/train/planner"]),  # the planner is formulas, no part of the training library
     (r"bench/", ["src/base", "src/reduce"]),
     (r"tools/", ["src/base", "src/topo"]),

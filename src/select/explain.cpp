@@ -1,0 +1,57 @@
+#include "select/explain.hpp"
+
+#include <algorithm>
+
+#include "base/format.hpp"
+
+namespace tutti::select {
+namespace {
+
+/// "0.25", "12.3", "1234".
+std::string microseconds(double seconds) {
+  const double us = seconds * 1e6;
+  return us < 10 ? fmt::format("{:.2f}", us) : us < 1000 ? fmt::format("{:.1f}", us) : fmt::format("{:.0f}", us);
+}
+
+}  // namespace
+
+uint64_t block_bytes(Collective collective, uint64_t bytes, Rank ranks) {
+  switch (collective) {
+    case Collective::AllGather:
+    case Collective::ReduceScatter:
+    case Collective::AllToAll:
+    case Collective::Gather:
+    case Collective::Scatter:
+      return bytes / static_cast<uint64_t>(ranks);
+    default:
+      return bytes;
+  }
+}
+
+std::string verdict(const Candidate& candidate, const Candidate& best) {
+  if (!candidate.rejected.empty()) return "rejected: " + candidate.rejected;
+  if (candidate.algorithm == best.algorithm) return "chosen";
+  if (best.measured && !candidate.measured) return "not measured: predicted at over twice the best";
+  if (candidate.seconds == best.seconds) {
+    return candidate.algorithm->lends == best.algorithm->lends ? "as long, but more staging"
+                                                               : "as long, but copies more";
+  }
+  return best.seconds > 0 ? fmt::format("{:.4g} times as long", candidate.seconds / best.seconds) : "longer";
+}
+
+std::string explanation(const std::vector<Candidate>& candidates) {
+  std::string text = fmt::format("  {:<20}{:>10}{:>10}{:>11}{:>11}{:>11}  {}", "algorithm", "predicted", "latency",
+                                 "bandwidth", "reduction", "measured", "verdict (times in us)");
+  for (const Candidate& candidate : candidates) {
+    const bool usable = candidate.rejected.empty();
+    const auto told = [&](double seconds) { return usable ? microseconds(seconds) : std::string("-"); };
+    const Predicted& of = candidate.predicted;
+    text += fmt::format(
+        "\n{} {:<20}{:>10}{:>10}{:>11}{:>11}{:>11}  {}", usable && &candidate == &candidates.front() ? "*" : " ",
+        candidate.algorithm->name, told(of.seconds()), told(of.latency), told(of.bandwidth), told(of.reduction),
+        candidate.measured ? microseconds(*candidate.measured) : "-", verdict(candidate, candidates.front()));
+  }
+  return text;
+}
+
+}  // namespace tutti::select

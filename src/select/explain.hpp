@@ -1,0 +1,21 @@
+// Why an algorithm: the table of all candidates, from the selector's own figures and reasons.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "select/select.hpp"
+
+namespace tutti::select {
+
+/// The block of a call whose whole buffer (as `tutti perf` has it) has `bytes` bytes.
+uint64_t block_bytes(Collective collective, uint64_t bytes, Rank ranks);
+
+/// "chosen", "1.4 times as long", "rejected: …": of candidates as candidates() orders them.
+std::string verdict(const Candidate& candidate, const Candidate& best);
+
+/// The table, a candidate a line, the chosen one first. Without a line break at its end.
+std::string explanation(const std::vector<Candidate>& candidates);
+
+}  // namespace tutti::select

@@ -1,0 +1,75 @@
+#include "select/model.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "topo/constants.hpp"
+
+namespace tutti::select {
+namespace {
+
+/// The part of a cost that is inside groups, or between them.
+struct Part {
+  int64_t rounds = 0;
+  double moved = 0, chain = 0;  // in units of the count
+  int64_t stages = 0;
+
+  /// A chain of dependent messages takes at least the time of its own bytes, even if each rank moves less; with several
+  /// windows, only the first one pays for that.
+  void pay(const LinkCost& link_cost, double size, double window, Predicted& all) const {
+    all.latency += static_cast<double>(rounds) * link_cost.alpha + static_cast<double>(stages) * link_cost.message;
+    all.bandwidth += std::max(moved * size, chain * std::min(size, window)) * link_cost.beta;
+  }
+};
+
+/// The link cost of ranks that share a core. The processor time of a message counts fully: on a core of its own, a rank
+/// would spend it while it waits.
+LinkCost oversubscribed(LinkCost link_cost, double oversubscription) {
+  if (oversubscription <= 1) return link_cost;
+  link_cost.alpha += (oversubscription - 1) * machine_constants().context_switch;
+  link_cost.beta *= oversubscription;
+  link_cost.message = std::max(link_cost.message * oversubscription, machine_constants().oversubscribed_message);
+  return link_cost;
+}
+
+/// Messages that a rank sends or receives, whichever is more.
+int64_t messages_of(const plan::Cost& cost) {
+  if (cost.message == plan::Ratio(0)) return cost.stages;
+  return std::max(cost.stages, static_cast<int64_t>(std::ceil(cost.received.value() / cost.message.value() - 1e-9)));
+}
+
+}  // namespace
+
+Predicted predict(const plan::Cost& cost, uint64_t bytes, uint64_t of_window, const Setting& s) {
+  const auto size = static_cast<double>(bytes), window = static_cast<double>(of_window);
+  const auto chain_of = [&](int64_t rounds) { return static_cast<double>(rounds) * cost.message.value(); };
+  const LinkCost inside = oversubscribed(s.inside, s.oversubscription);
+  // Each set of peers gets a message once. Algorithms that send to the same peers again (rings) receive as much as they
+  // send.
+  const double published = static_cast<double>(cost.stages) * cost.message.value();
+  const double sent = inside.in_place ? std::min(cost.sent.value(), published) : cost.sent.value();
+  // α includes the processor time of each round's first message.
+  Part all{.rounds = cost.rounds,
+           .moved = std::max(sent, cost.received.value()),
+           .chain = cost.chain == plan::Ratio(0) ? chain_of(cost.rounds) : cost.chain.value(),
+           .stages = std::max<int64_t>(0, messages_of(cost) - cost.rounds)};
+  Predicted predicted{.reduction = cost.folded.value() * size * s.gamma * s.oversubscription};
+  const bool two_levels = s.groups != nullptr && s.groups->has_two_levels();
+  if (!two_levels || !cost.between) {
+    all.pay(two_levels ? s.between : inside, size, window, predicted);
+    return predicted;
+  }
+  const Part between{.rounds = cost.between->rounds,
+                     .moved = cost.between->moved.value(),
+                     .chain = cost.between->chain.value(),
+                     .stages = std::min(all.stages, std::max<int64_t>(0, cost.between->stages - cost.between->rounds))};
+  all.rounds -= between.rounds;
+  all.moved = std::max(0.0, all.moved - between.moved);
+  all.chain = cost.chain == plan::Ratio(0) ? chain_of(all.rounds) : std::max(0.0, all.chain - between.chain);
+  all.stages -= between.stages;
+  all.pay(inside, size, window, predicted);
+  between.pay(s.between, size, window, predicted);
+  return predicted;
+}
+
+}  // namespace tutti::select

@@ -1,0 +1,111 @@
+// Where profiles lie.
+#include <dirent.h>
+
+#include <mutex>
+
+#include "base/env.hpp"
+#include "base/format.hpp"
+#include "base/log.hpp"
+#include "base/private_file.hpp"
+#include "select/profile.hpp"
+#include "topo/constants.hpp"
+#include "topo/detect.hpp"
+
+namespace tutti::select {
+namespace {
+
+constexpr size_t kMostText = size_t{16} << 20;
+constexpr const char* kNone = "off";
+
+bool describes_another_machine() { return foreign_env("HWLOC_XMLFILE") || foreign_env("HWLOC_SYNTHETIC"); }
+
+bool has_profiles(const std::string& folder) {
+  DIR* const open = opendir(folder.c_str());
+  if (open == nullptr) return false;
+  bool any = false;
+  while (const dirent* const entry = readdir(open)) {
+    const std::string_view name(entry->d_name);
+    any = any || (name.size() > 5 && name.substr(name.size() - 5) == ".json");
+  }
+  closedir(open);
+  return any;
+}
+
+/// This machine's key. Detection takes longer than creating a communicator, so the key is kept, by boot.
+std::string key_of_this_machine(const std::string& folder) {
+  const auto boot =
+      describes_another_machine() ? std::nullopt : read_file("/proc/sys/kernel/random/boot_id", kMostText, false);
+  const std::string memo = folder + "/boot-" + (boot ? boot->substr(0, boot->find('\n')) : "");
+  constexpr size_t kDigits = 16;
+  if (boot) {
+    const auto known = read_file(memo, kMostText, true);
+    if (known && known->size() == kDigits && known->find_first_not_of("0123456789abcdef") == std::string::npos) {
+      return *known;
+    }
+  }
+  const std::string key = fmt::format("{:016x}", machine_key(topo::local_topology()));
+  if (boot) write_private(memo, key);
+  return key;
+}
+
+std::string path_in(const std::string& folder) { return folder + "/" + key_of_this_machine(folder) + ".json"; }
+
+void use(const Profile& profile) {
+  MachineConstants& constants = internal::constants_in_use;
+  const auto put = [&](const char* kind, double& alpha, double& beta) {
+    const auto link = profile.links.find(kind);
+    if (link != profile.links.end()) alpha = link->second.alpha, beta = link->second.beta;
+  };
+  put("threads", constants.local_alpha, constants.local_beta);
+  put("processes", constants.shm_alpha, constants.shm_beta);
+  if (profile.gamma) constants.fold_gamma = *profile.gamma;
+}
+
+std::shared_ptr<const Profile> load() {
+  const std::string& given = env().profile;
+  if (given == kNone) return nullptr;
+  if (!given.empty()) {
+    const auto text = read_file(given, kMostText, false);
+    if (!text) throw_error(Code::InvalidArgument, "TUTTI_PROFILE: there is no file {}; `tutti tune` makes it", given);
+    return std::make_shared<const Profile>(parse_profile(*text, "TUTTI_PROFILE: " + given));
+  }
+  const std::string folder = cache_folder();
+  if (folder.empty() || !has_profiles(folder)) return nullptr;
+  try {
+    const std::string path = path_in(folder);
+    const auto text = read_file(path, kMostText, true);
+    return text ? std::make_shared<const Profile>(parse_profile(*text, path)) : nullptr;
+  } catch (const Error& error) {
+    log_warn("the profile of this machine is not used: {}; `tutti tune` makes a new one, TUTTI_PROFILE=off uses none",
+             error.what());
+    return nullptr;
+  }
+}
+
+}  // namespace
+
+uint64_t machine_key(topo::Graph graph) {
+  for (topo::Node& node : graph.nodes) node.usable.clear(), node.quota = 0;
+  return hash_of(graph);
+}
+
+std::string profile_path() {
+  if (env().profile == kNone) return "";
+  if (!env().profile.empty()) return env().profile;
+  const std::string folder = cache_folder();
+  return folder.empty() ? "" : path_in(folder);
+}
+
+std::shared_ptr<const Profile> local_profile() {
+  static std::once_flag once;  // a failed attempt is made again
+  static std::shared_ptr<const Profile> loaded;
+  std::call_once(once, [] {
+    loaded = load();
+    if (loaded != nullptr) use(*loaded);
+  });
+  return loaded;
+}
+
+void save_profile(const Profile& profile, const std::string& path) { write_private(path, profile.text()); }
+
+}  // namespace tutti::select

@@ -1,0 +1,68 @@
+"""tutti explain: the table of candidates, on this machine and on imported ones."""
+
+import json
+import os
+import unittest
+
+from support import main, tutti
+
+SAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "topologies")
+HERE = {"TUTTI_PROFILE": "off"}
+
+
+def explained(*arguments, env=None):
+    done = tutti("explain", *arguments, "--json", env={**HERE, **(env or {})})
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+class Explain(unittest.TestCase):
+    def test_prints_every_candidate_with_the_parts_of_its_time(self):
+        done = tutti("explain", "all_reduce", "--bytes", "1M", "-n", "8", env=HERE)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"(?m)^  algorithm +predicted +latency +bandwidth +reduction +measured  verdict")
+        self.assertRegex(done.stdout, r"(?m)^\* \w+( +[\d.]+){4} +-  chosen$")
+        self.assertRegex(done.stdout, r"(?m)^  hierarchical( +-){5}  rejected: all ranks are in one group")
+        page = explained("all_reduce", "--bytes", "1M", "-n", "8")
+        for row in page["candidates"]:
+            if "seconds" in row:
+                self.assertAlmostEqual(row["seconds"], row["latency"] + row["bandwidth"] + row["reduction"])
+        self.assertGreater(len(page["candidates"]), 8)
+
+    def test_says_what_the_environment_rules_out(self):
+        page = explained("all_reduce", "-n", "4", env={"TUTTI_REPRODUCIBLE": "1"})
+        reasons = {row["algorithm"]: row["verdict"] for row in page["candidates"]}
+        self.assertIn("another order than the canonical one", reasons["ring"])
+        page = explained("all_reduce", "-n", "4", env={"TUTTI_ALGO": "all_reduce:swing"})
+        self.assertEqual(page["candidates"][0]["algorithm"], "swing")
+        self.assertEqual({row["verdict"] for row in page["candidates"][1:]}, {"rejected: TUTTI_ALGO forces swing"})
+
+    def test_takes_links_from_a_topology(self):
+        topology = os.path.join(SAMPLES, "nccl-8-gpus-8-nics.xml")
+        page = explained("all_reduce", "--bytes", "1G", "--topo", topology, "--hosts", "4")
+        self.assertEqual((page["ranks"], page["hosts"], page["rails"]), (32, 4, 8))
+        self.assertEqual((page["inside"]["kind"], page["between"]["kind"]), ("NVSwitch", "network"))
+        self.assertAlmostEqual(1e-9 / page["between"]["beta"], 47, delta=1)
+        done = tutti("explain", "all_reduce", "-n", "3", "--topo", topology, "--hosts", "4")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("3 ranks are too few for 4 hosts", done.stderr)
+
+    def test_a_communicator_logs_the_same_choice(self):
+        env = {"TUTTI_EXPLAIN": "1", **HERE}
+        done = tutti("perf", "all_reduce", "-t", "2", "-b", "8", "-e", "8", "-n", "3", "-c", "0", env=env)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr.count("why all_reduce(count=2, "), 1, done.stderr)
+        self.assertRegex(done.stderr, r"(?m)^\* one_shot .*chosen$")
+        quiet = tutti("perf", "all_reduce", "-t", "2", "-b", "8", "-e", "8", "-n", "3", "-c", "0", env=HERE)
+        self.assertNotIn("why all_reduce", quiet.stderr)
+
+    def test_names_a_wrong_word(self):
+        for arguments, words in ((("alreduce",), "did you mean all_reduce?"), (("all_reduce", "--bytes", "x"), "--bytes x"),
+                                 (("all_reduce", "--topo", "/no/such.xml"), "/no/such.xml")):
+            done = tutti("explain", *arguments, env=HERE)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(words, done.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+#include "select/machine.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <set>
+
+#include "plan/verify.hpp"
+#include "select/explain.hpp"
+#include "support/topologies.hpp"
+#include "topo/cluster.hpp"
+#include "tutti/error.hpp"
+
+namespace tutti::select {
+namespace {
+
+/// The samples that are written for the tests, and one beside the repository where that is there.
+std::vector<std::string> nodes_of_eight_gpus() {
+  std::vector<std::string> paths{test::topology_path("nccl-8-gpus-8-nics.xml")};
+  for (const char* beside : {"/../shared/topologies/", "/../../shared/topologies/"}) {
+    const std::string path = std::string(TUTTI_SOURCE_DIR) + beside + "hgx-8xH200.xml";
+    if (std::ifstream(path).good()) paths.push_back(path);
+  }
+  return paths;
+}
+
+MachineSetting cluster_of(const std::string& path, uint32_t hosts) {
+  return setting_of(topo::cluster(topo::import_file(path), hosts), 0);
+}
+
+const plan::Algorithm& chosen(Collective collective, uint64_t bytes, const Setting& setting) {
+  return *DecisionTable(setting).choose(collective, bytes).algorithm;
+}
+
+/// Ranks of each group that send to another group.
+std::map<Rank, std::set<Rank>> senders_between(const plan::Algorithm& algorithm, const Setting& setting) {
+  std::map<Rank, std::set<Rank>> senders;
+  const plan::Grouping& groups = *setting.groups;
+  const auto plans = plan::generate_all(algorithm, {algorithm.collective, setting.ranks, setting.groups});
+  for (const plan::LinkCount& link : plan::count(plans).links) {
+    if (groups.group_of(link.from) != groups.group_of(link.to)) senders[groups.group_of(link.from)].insert(link.from);
+  }
+  return senders;
+}
+
+TEST(Machine, FourNodesOfEightGpusAreSeenAsTheyAre) {
+  for (const std::string& path : nodes_of_eight_gpus()) {
+    const auto [setting, notes] = cluster_of(path, 4);
+    EXPECT_EQ(setting.ranks, 32);
+    EXPECT_EQ(setting.groups->groups(), 4);
+    EXPECT_EQ(notes.rails, 8u) << path;
+    EXPECT_EQ(notes.sharing, 1) << path;
+    EXPECT_NEAR(1e-9 / setting.inside.beta, 371, 15) << path;
+    EXPECT_NEAR(1e-9 / setting.between.beta, 47, 1.5) << path;
+    EXPECT_GT(setting.between.alpha, setting.inside.alpha);
+  }
+}
+
+TEST(Machine, OnFourNodesOfEightGpusAFewBytesGoInFewRounds) {
+  for (const std::string& path : nodes_of_eight_gpus()) {
+    const Setting setting = cluster_of(path, 4).setting;
+    const plan::Algorithm& algorithm = chosen(Collective::AllReduce, 8, setting);
+    const plan::Cost cost = algorithm.cost({Collective::AllReduce, setting.ranks, setting.groups});
+    EXPECT_LE(cost.rounds, 10) << algorithm.name << ": about twice log2 32 at most";
+    EXPECT_LE(cost.stages, 10) << algorithm.name << ": not a message to everyone";
+  }
+}
+
+TEST(Machine, OnFourNodesOfEightGpusAGibibyteUsesAllNics) {
+  for (const std::string& path : nodes_of_eight_gpus()) {
+    const Setting setting = cluster_of(path, 4).setting;
+    const plan::Algorithm& algorithm = chosen(Collective::AllReduce, 1 << 30, setting);
+    const auto senders = senders_between(algorithm, setting);
+    ASSERT_EQ(senders.size(), 4u) << algorithm.name;
+    for (const auto& [group, ranks] : senders) EXPECT_EQ(ranks.size(), 8u) << algorithm.name << ", host " << group;
+    // 2(G−1)/G of the buffer leaves a host, in eight equal parts.
+    const plan::Cost cost = algorithm.cost({Collective::AllReduce, setting.ranks, setting.groups});
+    ASSERT_TRUE(cost.between) << algorithm.name;
+    EXPECT_NEAR(cost.between->moved.value(), 2 * 0.75 / 8, 0.01) << algorithm.name;
+  }
+}
+
+TEST(Machine, RanksOfAHostShareItsOnlyNic) {
+  const topo::Graph host = test::sample("nccl-pcie-2-sockets.xml");
+  const auto [setting, notes] = setting_of(topo::cluster(host, 2), 0);
+  ASSERT_EQ(notes.rails, 1u);
+  EXPECT_EQ(notes.sharing, setting.groups->largest());
+  const topo::Graph two = topo::cluster(host, 2);
+  const Setting alone = setting_of(two, 2).setting;
+  EXPECT_NEAR(setting.between.beta / alone.inside.beta, notes.sharing, 0.01) << "one rank a host has all of it";
+}
+
+TEST(Machine, TooFewRanksAndUnconnectedHostsAreRefused) {
+  const topo::Graph host = test::sample("nccl-nvlink-pairs.xml");
+  EXPECT_THROW(setting_of(topo::cluster(host, 4), 3), Error);
+  EXPECT_THROW(setting_of(topo::Graph(), 2), Error);
+}
+
+TEST(Explain, EveryCandidateHasAVerdict) {
+  const Setting setting = setting_here(8, 1).setting;
+  const auto all = candidates(Collective::AllReduce, 1 << 20, setting);
+  const std::string text = explanation(all);
+  for (const Candidate& candidate : all) {
+    EXPECT_NE(text.find(candidate.algorithm->name), std::string::npos);
+    EXPECT_DOUBLE_EQ(candidate.seconds, candidate.predicted.seconds());
+  }
+  EXPECT_EQ(verdict(all.front(), all.front()), "chosen");
+  EXPECT_EQ(verdict(all.back(), all.front()).rfind("rejected: ", 0), 0u);
+}
+
+}  // namespace
+}  // namespace tutti::select

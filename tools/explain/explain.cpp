@@ -1,0 +1,148 @@
+// tutti explain: which algorithm a call gets, and why no other.
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/bytes.hpp"
+#include "base/counted.hpp"
+#include "base/format.hpp"
+#include "base/spelling.hpp"
+#include "select/explain.hpp"
+#include "select/machine.hpp"
+#include "tools/commands.hpp"
+#include "topo/cluster.hpp"
+#include "topo/cores.hpp"
+#include "topo/import.hpp"
+
+namespace tutti::tools {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr Rank kMostRanks = 4096;
+
+struct Options {
+  std::string collective, bytes = "1M", topology;
+  Rank ranks = 0, hosts = 1;
+  bool json = false;
+};
+
+select::MachineSetting machine_of(const Options& options) {
+  if (!options.topology.empty()) {
+    topo::Graph graph = topo::import_file(options.topology);
+    if (options.hosts > 1) graph = topo::cluster(graph, static_cast<uint32_t>(options.hosts));
+    return select::setting_of(graph, options.ranks);
+  }
+  const Rank ranks = options.ranks > 0 ? options.ranks : 2 * options.hosts;
+  if (ranks < options.hosts) {
+    throw_error(Code::InvalidArgument, "-n {}: {} need at least as many ranks", ranks,
+                counted(static_cast<uint64_t>(options.hosts), "host"));
+  }
+  auto profile = select::local_profile();  // before its figures are asked for
+  select::MachineSetting made = select::setting_here(ranks, options.hosts);
+  const Rank here = made.setting.groups->largest();
+  made.setting.oversubscription = std::max(1.0, static_cast<double>(here) / static_cast<double>(allowed_cores().size()));
+  made.setting.profile = std::move(profile);
+  made.setting.situation = select::situation_of(*made.setting.groups, options.hosts > 1 ? "shm+tcp" : "shm",
+                                                made.setting.oversubscription > 1);
+  return made;
+}
+
+std::string link_text(const select::LinkCost& cost, const std::string& kind) {
+  return fmt::format("{:.3g} us and {:.3g} GB/s ({})", cost.alpha * 1e6, 1e-9 / cost.beta, kind);
+}
+
+void print_text(const Options& options, Collective collective, uint64_t bytes, const select::MachineSetting& machine,
+                const std::vector<select::Candidate>& all) {
+  const select::Setting& s = machine.setting;
+  const select::MachineNotes& notes = machine.notes;
+  fmt::print("{} of {} on {}", name_of(collective), to_text(Bytes{bytes}),
+             counted(static_cast<uint64_t>(s.ranks), "rank"));
+  if (notes.hosts > 1) fmt::print(" of {}", counted(static_cast<uint64_t>(notes.hosts), "host"));
+  fmt::print(", {}\n", options.topology.empty() ? "this machine" : "on the " + notes.ends + " of " + options.topology);
+  const bool alone = notes.hosts > 1 && !s.groups->has_two_levels();
+  if (!alone) fmt::print("  inside a host: {}\n", link_text(s.inside, notes.inside));
+  if (notes.hosts > 1) fmt::print("  between hosts: {}\n", link_text(s.between, notes.between));
+  if (notes.rails > 0) {
+    fmt::print("  rails: {} a host, {:g} of its ranks on the busiest\n", counted(notes.rails, "NIC"), notes.sharing);
+  }
+  if (s.oversubscription > 1) fmt::print("  {:g} ranks share a core\n", s.oversubscription);
+  const bool measured = !all.empty() && all.front().measured;
+  fmt::print("\n{}\n\n{}\n", select::explanation(all),
+             measured ? "Measured by `tutti tune`." : "Times are a model's, not measured ones.");
+}
+
+void print_json(Collective collective, uint64_t bytes, const select::MachineSetting& machine,
+                const std::vector<select::Candidate>& all) {
+  const select::Setting& s = machine.setting;
+  const auto link = [](const select::LinkCost& cost, const std::string& kind) {
+    return ordered_json{{"kind", kind}, {"alpha", cost.alpha}, {"beta", cost.beta}};
+  };
+  ordered_json page{{"collective", name_of(collective)},
+                    {"bytes", bytes},
+                    {"ranks", s.ranks},
+                    {"hosts", machine.notes.hosts},
+                    {"inside", link(s.inside, machine.notes.inside)}};
+  if (machine.notes.hosts > 1) page["between"] = link(s.between, machine.notes.between);
+  if (machine.notes.rails > 0) page["rails"] = machine.notes.rails;
+  page["candidates"] = ordered_json::array();
+  for (const select::Candidate& candidate : all) {
+    ordered_json row{{"algorithm", candidate.algorithm->name}};
+    if (candidate.rejected.empty()) {
+      row["seconds"] = candidate.predicted.seconds();
+      row["latency"] = candidate.predicted.latency;
+      row["bandwidth"] = candidate.predicted.bandwidth;
+      row["reduction"] = candidate.predicted.reduction;
+      if (candidate.measured) row["measured"] = *candidate.measured;
+    }
+    row["verdict"] = select::verdict(candidate, all.front());
+    page["candidates"].push_back(std::move(row));
+  }
+  fmt::print("{}\n", page.dump(2));
+}
+
+void explain(const Options& options) {
+  const Collective collective = read_collective(options.collective, "");
+  const auto bytes = parse_bytes(options.bytes);
+  if (!bytes) {
+    throw_error(Code::InvalidArgument, "--bytes {}: write a number of bytes such as 8, 64K or 1G", options.bytes);
+  }
+  const select::MachineSetting machine = machine_of(options);
+  const uint64_t block = select::block_bytes(collective, *bytes, machine.setting.ranks);
+  // The communicator decides by powers of two.
+  const auto all = select::candidates(collective, select::decided_at(block), machine.setting);
+  if (all.empty()) {
+    throw_error(Code::InvalidArgument, "{} has no algorithms to choose from: it is sent directly", name_of(collective));
+  }
+  if (options.json) return print_json(collective, *bytes, machine, all);
+  print_text(options, collective, *bytes, machine, all);
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app, int& status) {
+  CLI::App* command = app.add_subcommand("explain", "which algorithm a call gets, and why no other");
+  const auto options = std::make_shared<Options>();
+  command->add_option("COLLECTIVE", options->collective, "all_reduce, ncclAllGather, MPI_Bcast …")->required();
+  command->add_option("--bytes", options->bytes,
+                      "the call's size, as `tutti perf` has it: of the whole buffer; default 1M");
+  command
+      ->add_option("-n", options->ranks,
+                   "ranks, of all hosts together; default one a GPU (core) of --topo, else 2 a host")
+      ->check(CLI::Range(1, kMostRanks));
+  command->add_option("--topo", options->topology, "on this machine: NCCL's XML, hwloc's XML, or Tutti's JSON")
+      ->type_name("FILE");
+  command->add_option("--hosts", options->hosts, "this many such hosts, joined by a network; default 1")
+      ->check(CLI::Range(1, kMostRanks));
+  command->add_flag("--json", options->json, "as JSON, times in seconds");
+  command->footer(
+      "TUTTI_ALGO, TUTTI_REPRODUCIBLE and TUTTI_PROFILE count as in a communicator. docs/selection.md explains the "
+      "table.\n"
+      "Examples:\n  tutti explain all_reduce --bytes 1M -n 8\n"
+      "  tutti explain all_reduce --bytes 1G --topo hgx.xml --hosts 4\n");
+  command->callback([options, &status] {
+    explain(*options);
+    status = 0;
+  });
+}
+
+}  // namespace tutti::tools

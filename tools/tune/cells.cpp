@@ -1,0 +1,124 @@
+#include "tools/tune/cells.hpp"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/format.hpp"
+#include "select/explain.hpp"
+
+namespace tutti::tools {
+namespace {
+
+using nlohmann::json;
+
+constexpr uint64_t kSmallest = 8, kLargest = 256ULL << 20, kFactor = 4;
+
+std::vector<uint64_t> sizes() {
+  std::vector<uint64_t> all;
+  for (uint64_t bytes = kSmallest; bytes < kLargest; bytes *= kFactor) all.push_back(bytes);
+  all.push_back(kLargest);
+  return all;
+}
+
+/// Algorithms that may be the best for blocks of this size.
+std::set<std::string> hopeful(Collective collective, uint64_t block, const select::Setting& setting, double within) {
+  std::set<std::string> names;
+  const auto all = select::candidates(collective, block, setting);
+  for (const select::Candidate& candidate : all) {
+    if (candidate.rejected.empty() && candidate.seconds <= within * all.front().seconds) {
+      names.insert(candidate.algorithm->name);
+    }
+  }
+  return names;
+}
+
+void read_line(const std::string& text, const std::string& situation, Partial& partial) {
+  const json line = json::parse(text);
+  if (line.contains("link")) {
+    partial.profile.links[line["link"]] = {line.at("alpha"), line.at("beta")};
+    return;
+  }
+  if (line.contains("gamma")) {
+    partial.profile.gamma = line["gamma"].get<double>();
+    return;
+  }
+  const auto collective = static_cast<Collective>(line.at("collective").get<int>());
+  const Cell cell{collective, line.at("algorithm"), line.at("bytes")};
+  partial.profile.measured[situation][cell.collective][cell.algorithm][cell.bytes] = line.at("seconds");
+  partial.done.insert(cell);
+}
+
+}  // namespace
+
+double effort_of(const Cell& cell) { return 0.02 + 2.5e-9 * static_cast<double>(cell.bytes); }
+
+std::vector<Cell> cells_of(const select::Setting& setting, double within) {
+  std::vector<Cell> cells;
+  const std::vector<uint64_t> all = sizes();
+  for (int c = 0; c < kCollectives; ++c) {
+    const auto collective = static_cast<Collective>(c);
+    if (plan::algorithms_of(collective).empty()) continue;
+    std::vector<uint64_t> blocks;
+    for (const uint64_t bytes : all) {
+      if (collective == Collective::Barrier && !blocks.empty()) break;
+      const uint64_t block = select::block_bytes(collective, bytes, setting.ranks) / sizeof(float) * sizeof(float);
+      if (block >= sizeof(float)) blocks.push_back(block);
+    }
+    std::vector<std::set<std::string>> names;
+    for (const uint64_t block : blocks) names.push_back(hopeful(collective, block, setting, within));
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      std::set<std::string> wanted = names[i];
+      if (i > 0) wanted.insert(names[i - 1].begin(), names[i - 1].end());
+      if (i + 1 < blocks.size()) wanted.insert(names[i + 1].begin(), names[i + 1].end());
+      for (const std::string& name : wanted) cells.push_back({collective, name, blocks[i]});
+    }
+  }
+  return cells;
+}
+
+std::vector<std::vector<Cell>> jobs_of(const std::vector<Cell>& cells) {
+  std::map<Collective, std::vector<std::string>> algorithms;
+  std::vector<std::vector<Cell>> jobs;
+  for (const Cell& cell : cells) {
+    auto& known = algorithms[cell.collective];
+    auto at = std::find(known.begin(), known.end(), cell.algorithm);
+    if (at == known.end()) at = known.insert(known.end(), cell.algorithm);
+    const auto job = static_cast<size_t>(at - known.begin());
+    if (jobs.size() <= job) jobs.resize(job + 1);
+    jobs[job].push_back(cell);
+  }
+  return jobs;
+}
+
+std::string forced_by(const std::vector<Cell>& job) {
+  std::set<std::string> words;
+  for (const Cell& cell : job) words.insert(fmt::format("{}:{}", name_of(cell.collective), cell.algorithm));
+  return fmt::format("{}", fmt::join(words, ","));
+}
+
+std::string line_of(const Cell& cell, double seconds) {
+  return json{{"collective", static_cast<int>(cell.collective)},
+              {"algorithm", cell.algorithm},
+              {"bytes", cell.bytes},
+              {"seconds", seconds}}
+             .dump() +
+         "\n";
+}
+
+Partial read_partial(const std::string& text, const std::string& heading, const std::string& situation) {
+  Partial partial;
+  std::istringstream lines(text);
+  std::string line;
+  if (!std::getline(lines, line) || line != heading) return partial;
+  while (std::getline(lines, line)) {
+    try {
+      read_line(line, situation, partial);
+    } catch (const json::exception&) {  // cut short when the run was interrupted
+    }
+  }
+  return partial;
+}
+
+}  // namespace tutti::tools

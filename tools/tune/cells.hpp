@@ -1,0 +1,46 @@
+// What `tutti tune` measures: cells, and the file in which they are kept until all are done.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "select/profile.hpp"
+#include "select/select.hpp"
+
+namespace tutti::tools {
+
+/// One algorithm at one size.
+struct Cell {
+  Collective collective = Collective::AllReduce;
+  std::string algorithm;
+  uint64_t bytes = 0;  ///< of a block
+
+  auto operator<=>(const Cell&) const = default;
+};
+
+/// Seconds that measuring takes, roughly.
+double effort_of(const Cell& cell);
+
+/// Every factor of four from 8 B to 256 MiB of the whole buffer; of those, the algorithms that are predicted within
+/// `within` times the best there or at a neighbouring size.
+std::vector<Cell> cells_of(const select::Setting& setting, double within);
+
+/// Cells that one job can measure: of each collective, those of one algorithm, which it forces.
+std::vector<std::vector<Cell>> jobs_of(const std::vector<Cell>& cells);
+/// TUTTI_ALGO of such a job.
+std::string forced_by(const std::vector<Cell>& job);
+
+/// One line of the file of partial results; its first line names what they are of.
+std::string line_of(const Cell& cell, double seconds);
+
+/// What an earlier run that was interrupted has measured.
+struct Partial {
+  select::Profile profile;  ///< links and γ, and times under `situation`
+  std::set<Cell> done;
+};
+/// Lines of another heading, and lines that cannot be read, count as none.
+Partial read_partial(const std::string& text, const std::string& heading, const std::string& situation);
+
+}  // namespace tutti::tools

@@ -1,0 +1,228 @@
+#include "tools/tune/measure.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/bytes.hpp"
+#include "base/format.hpp"
+#include "select/explain.hpp"
+#include "tools/perf/estimate.hpp"
+#include "tools/perf/report.hpp"
+
+namespace tutti::tools {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kBatches = 5;
+constexpr double kBatchSeconds = 3e-3;
+constexpr uint64_t kMostCalls = 2000;
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+/// The same on all ranks: the slowest rank's.
+double of_slowest(Communicator& comm, double seconds) {
+  double most = 0;
+  check(tuttiAllReduce(&seconds, &most, 1, tuttiFloat64, tuttiMax, comm.handle(), nullptr));
+  return most;
+}
+
+/// Seconds of a call on the slowest rank: of several batches the second best, which a busy machine disturbs little.
+template <class Call>
+double time_of(Communicator& comm, const Call& call) {
+  const auto batch = [&](uint64_t calls) {
+    check(tuttiBarrier(comm.handle(), nullptr));
+    const double start = now();
+    for (uint64_t i = 0; i < calls; ++i) call();
+    return of_slowest(comm, (now() - start) / static_cast<double>(calls));
+  };
+  batch(2);
+  const double rough = batch(2);
+  const auto calls = static_cast<uint64_t>(std::clamp(kBatchSeconds / rough, 1.0, static_cast<double>(kMostCalls)));
+  std::array<double, kBatches> times{};
+  for (double& time : times) time = batch(calls);
+  std::sort(times.begin(), times.end());
+  return times[1];
+}
+
+/// Buffers for the largest cell.
+class Bench {
+ public:
+  Bench(Communicator& comm, const std::vector<Cell>& cells) : comm_(comm) {
+    uint64_t most = sizeof(float);
+    for (const Cell& cell : cells) {
+      const auto ranks = static_cast<uint64_t>(comm.size());
+      const bool has_blocks = select::block_bytes(cell.collective, ranks, comm.size()) == 1;
+      most = std::max(most, has_blocks ? cell.bytes * ranks : cell.bytes);
+    }
+    in_.assign(most / sizeof(float), 1);
+    out_.assign(most / sizeof(float), 0);
+  }
+
+  double measure(const Cell& cell) {
+    return time_of(comm_, [&] { call(cell.collective, cell.bytes / sizeof(float)); });
+  }
+
+ private:
+  void call(Collective collective, size_t count) {
+    const float* const in = in_.data();
+    float* const out = out_.data();
+    tuttiComm_t const comm = comm_.handle();
+    constexpr tuttiDataType_t kType = tuttiFloat32;
+    switch (collective) {
+      case Collective::AllReduce:
+        return check(tuttiAllReduce(in, out, count, kType, tuttiSum, comm, nullptr));
+      case Collective::AllGather:
+        return check(tuttiAllGather(in, out, count, kType, comm, nullptr));
+      case Collective::ReduceScatter:
+        return check(tuttiReduceScatter(in, out, count, kType, tuttiSum, comm, nullptr));
+      case Collective::AllToAll:
+        return check(tuttiAllToAll(in, out, count, kType, comm, nullptr));
+      case Collective::Broadcast:
+        return check(tuttiBroadcast(in, out, count, kType, 0, comm, nullptr));
+      case Collective::Reduce:
+        return check(tuttiReduce(in, out, count, kType, tuttiSum, 0, comm, nullptr));
+      case Collective::Gather:
+        return check(tuttiGather(in, out, count, kType, 0, comm, nullptr));
+      case Collective::Scatter:
+        return check(tuttiScatter(in, out, count, kType, 0, comm, nullptr));
+      default:
+        return check(tuttiBarrier(comm, nullptr));
+    }
+  }
+
+  Communicator& comm_;
+  std::vector<float> in_, out_;
+};
+
+/// Rank 0 writes each result at once, so that an interrupted run has lost little.
+class Results {
+ public:
+  explicit Results(const std::string& path) : file_(std::fopen(path.c_str(), "ae")), path_(path) {
+    if (file_ == nullptr) fail();
+  }
+  ~Results() { std::fclose(file_); }
+  Results(const Results&) = delete;
+  Results& operator=(const Results&) = delete;
+  void add(const std::string& line) {
+    if (std::fputs(line.c_str(), file_) < 0 || std::fflush(file_) != 0) fail();
+  }
+
+ private:
+  [[noreturn]] void fail() const { throw_error(Code::SystemError, "{}: {}", path_, std::strerror(errno)); }
+  FILE* file_;
+  std::string path_;
+};
+
+/// "tutti tune [#####               ] 25 %: all_reduce ring 64K; about 40 s left".
+std::string progress_text(const Task& task, double done, const Cell& cell) {
+  constexpr size_t kWidth = 20;
+  const double part = std::clamp(done / task.all, 0.0, 1.0);
+  const auto marks = static_cast<size_t>(part * kWidth);
+  const double passed =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count() - task.began;
+  const std::string left =
+      done > 0.02 * task.all ? fmt::format("; about {} left", rough_time(passed / part * (1 - part))) : "";
+  return fmt::format("tutti tune [{}{}] {:.0f} %: {} {} {}{}", std::string(marks, '#'),
+                     std::string(kWidth - marks, ' '), part * 100, name_of(cell.collective), cell.algorithm,
+                     to_text(Bytes{cell.bytes}), left);
+}
+
+void measure_cells(Communicator& comm, const Task& task) {
+  Bench bench(comm, task.cells);
+  std::optional<Results> results;
+  std::optional<Progress> progress;
+  if (comm.rank() == 0) {
+    results.emplace(task.results);
+    progress.emplace();
+  }
+  double done = task.done;
+  for (const Cell& cell : task.cells) {
+    if (progress) progress->show(progress_text(task, done, cell));
+    const double seconds = bench.measure(cell);
+    done += effort_of(cell);
+    if (results) results->add(line_of(cell, seconds));
+  }
+}
+
+/// Seconds of one message of this many bytes between rank 0 and a peer; other ranks wait.
+double one_way(Communicator& comm, int peer, std::vector<float>& data, size_t count) {
+  const auto call = [&] {
+    const auto send = [&](int to) { check(tuttiSend(data.data(), count, tuttiFloat32, to, comm.handle(), nullptr)); };
+    const auto receive = [&](int from) {
+      check(tuttiRecv(data.data(), count, tuttiFloat32, from, comm.handle(), nullptr));
+    };
+    if (comm.rank() == 0) send(peer), receive(peer);
+    if (comm.rank() == peer) receive(0), send(0);
+  };
+  return time_of(comm, call) / 2;
+}
+
+/// α and β of the slowest pair with rank 0, and γ: what folding adds to a reduce-scatter, compared with an all-to-all of as many bytes.
+void measure_links(Communicator& comm, const Task& task) {
+  constexpr size_t kLong = size_t{1} << 20;  // elements
+  constexpr size_t kFolded = 16 << 10;
+  const auto ranks = static_cast<size_t>(comm.size());
+  std::vector<float> data(kLong, 1), blocks(ranks * kFolded, 1), others(ranks * kFolded);
+  double alpha = 0, beta = 0;
+  for (int peer = 1; peer < comm.size(); ++peer) {
+    const double small = one_way(comm, peer, data, 1), large = one_way(comm, peer, data, kLong);
+    alpha = std::max(alpha, small);
+    beta = std::max(beta, (large - small) / static_cast<double>(kLong * sizeof(float)));
+  }
+  const double reduce = time_of(comm, [&] {
+    check(tuttiReduceScatter(blocks.data(), data.data(), kFolded, tuttiFloat32, tuttiSum, comm.handle(), nullptr));
+  });
+  const double exchange = time_of(
+      comm, [&] { check(tuttiAllToAll(blocks.data(), others.data(), kFolded, tuttiFloat32, comm.handle(), nullptr)); });
+  const double folded = static_cast<double>(comm.size() - 1) * kFolded * sizeof(float);
+  if (comm.rank() != 0) return;
+  Results results(task.results);
+  results.add(json{{"link", task.links}, {"alpha", alpha}, {"beta", std::max(beta, 1e-13)}}.dump() + "\n");
+  if (task.links == "processes") {
+    results.add(json{{"gamma", std::max(0.0, (reduce - exchange) / folded)}}.dump() + "\n");
+  }
+}
+
+}  // namespace
+
+std::string to_text(const Task& task) {
+  json page{{"links", task.links}, {"results", task.results}, {"done", task.done},
+            {"all", task.all},     {"began", task.began},     {"cells", json::array()}};
+  for (const Cell& cell : task.cells) {
+    page["cells"].push_back({static_cast<int>(cell.collective), cell.algorithm, cell.bytes});
+  }
+  return page.dump();
+}
+
+Task parse_task(const std::string& text) {
+  const json page = json::parse(text);
+  Task task{.links = page.at("links"),
+            .cells = {},
+            .results = page.at("results"),
+            .done = page.at("done"),
+            .all = page.at("all"),
+            .began = page.at("began")};
+  for (const json& cell : page.at("cells")) {
+    task.cells.push_back({static_cast<Collective>(cell.at(0).get<int>()), cell.at(1), cell.at(2)});
+  }
+  return task;
+}
+
+void work_on(Communicator& comm, const Task& task) {
+  if (task.links.empty()) {
+    measure_cells(comm, task);
+  } else {
+    measure_links(comm, task);
+  }
+}
+
+}  // namespace tutti::tools

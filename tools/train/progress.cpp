@@ -42,7 +42,7 @@ void Progress::begin(train::Trainer& trainer, int ranks) {
   fmt::print("# {}\n", title_);
   if (!trainer.mesh().warning().empty()) fmt::print(stderr, "tutti train: warning: {}\n", trainer.mesh().warning());
   fmt::print("#  step      loss  bits/byte    norm   tokens/s  waiting  hidden{}\n",
-             trainer.expert_loads().empty() ? "" : "  balance  busiest");
+             trainer.options().moe.experts == 0 ? "" : "  balance  busiest");
 }
 
 void Progress::step(const train::StepReport& report) {

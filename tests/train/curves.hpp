@@ -36,7 +36,10 @@ inline Curve curve_of(const TrainOptions& options, const std::function<void(Trai
     }
     if (inspect) inspect(trainer);
   });
-  for (const Curve& curve : curves) EXPECT_EQ(curve.losses, curves[0].losses);
+  for (const Curve& curve : curves) {
+    EXPECT_EQ(curve.losses, curves[0].losses);
+    EXPECT_EQ(curve.norms, curves[0].norms);
+  }
   return curves[0];
 }
 

@@ -45,7 +45,8 @@ std::string facts_of(const TrainOptions& options) {
   const GptConfig& m = options.model;
   std::string facts = fmt::format("{} layers\nwidth {}\n{} heads\nlength {}\n{} tokens of vocabulary", m.layers,
                                   m.width, m.heads, m.length, m.vocabulary);
-  if (options.moe.experts > 0) facts += fmt::format("\n{} experts, {} a token", options.moe.experts, options.moe.top_k);
+  facts += options.moe.experts == 0 ? "\nno experts"
+                                    : fmt::format("\n{} experts, {} a token", options.moe.experts, options.moe.top_k);
   return facts;
 }
 

@@ -47,6 +47,7 @@ class Train(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("2 ranks: dp 2, pp 1, cp 1, ep 1, tp 1", done.stdout)
         self.assertRegex(done.stdout, r"(?m)^ +20 +\d\.\d+ +\d\.\d+ +\d+\.\d+ +\d+ +[\d.]+% +[\d.]+%$")
+        self.assertRegex(done.stdout, r"# bits per byte: 8\.\d+ in the first step, \d\.\d+ over the last 20\n")
         self.assertRegex(done.stdout, r"# .* of it hidden behind backward\n")
         self.assertRegex(done.stdout, r"# gradients +\d+ calls, +[\d.]+ MiB sent")
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import tempfile
 import unittest
 import xml.etree.ElementTree
@@ -47,8 +48,17 @@ class Train(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("2 ranks: dp 2, pp 1, cp 1, ep 1, tp 1", done.stdout)
         self.assertRegex(done.stdout, r"(?m)^ +20 +\d\.\d+ +\d\.\d+ +\d+\.\d+ +\d+ +[\d.]+% +[\d.]+%$")
+        self.assertRegex(done.stdout, r"# bits per byte: 8\.\d+ in the first step, \d\.\d+ over the last 20\n")
         self.assertRegex(done.stdout, r"# .* of it hidden behind backward\n")
         self.assertRegex(done.stdout, r"# gradients +\d+ calls, +[\d.]+ MiB sent")
+
+    def test_every_flag_is_documented(self):
+        docs = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "training.md")
+        with open(docs) as file:
+            table = file.read().partition("## All flags")[2]
+        for flag in re.findall(r"(?m)^  (?:-\w,)?(--[\w-]+)", tutti("train", "--help").stdout):
+            if flag != "--help":
+                self.assertRegex(table, rf"`{flag}[ `]")
 
     def test_draws_the_curve(self):
         svg = self.path("curve.svg")
@@ -84,7 +94,7 @@ class Train(unittest.TestCase):
     def test_says_what_is_wrong(self):
         for arguments, text in ((("--text", "/nowhere/book"), "--text /nowhere/book: there is no such file"),
                                 (("-n", "2", "--batch", "3"), "the batch of 3 sequences cannot be divided by dp 2"),
-                                (("--heads", "5"), "the number of heads (5) does not divide the width (128)"),
+                                (("--heads", "5"), "the number of heads (5) does not divide the width (64)"),
                                 (("-n", "2", "--dp", "3"), "with dp 2 it fits"),
                                 (("--chunks", "2"), "schedule 1f1b has 1 chunk a rank, not 2: use interleaved"),
                                 (("-n", "2", "--pp", "2", "--schedule", "interleaved", "--chunks", "2",

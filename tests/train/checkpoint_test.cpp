@@ -120,6 +120,45 @@ TEST_F(Checkpoint, GoesOnWithOtherTensorParallelism) {
   for (size_t i = 0; i < rest.size(); ++i) EXPECT_NEAR(rest[i] / whole[5 + i], 1, 1e-4) << "step " << 6 + i;
 }
 
+TEST_F(Checkpoint, GoesOnOnOtherMeshes) {
+  const auto on = [](const MeshShape& mesh, DataParallelMode mode) {
+    TrainOptions options = options_for(1, mode);
+    options.model.width = 20;
+    options.model.heads = 4;
+    options.model.length = 24;
+    options.moe = {.experts = 4, .top_k = 2, .balance = 0.1};
+    options.micro_batches = 2;
+    options.mesh = mesh;
+    return options;
+  };
+  const std::vector<double> whole = run(on({}, kDdp), false, 6, false);
+  // Two steps on each mesh; each goes on from the one before.
+  std::vector<double> parts = run(on({.pp = 2, .ep = 2, .tp = 2}, kDdp), false, 2, true);
+  for (const auto& [mesh, mode] : {std::pair(MeshShape{.dp = 2, .cp = 2}, kZero3), {{.pp = 4}, kZero1}}) {
+    const std::vector<double> more = run(on(mesh, mode), true, 2, true);
+    parts.insert(parts.end(), more.begin(), more.end());
+  }
+  for (size_t i = 0; i < parts.size(); ++i) EXPECT_NEAR(parts[i] / whole[i], 1, 1e-4) << "step " << 1 + i;
+  for (const MeshShape& mesh : {MeshShape{.ep = 4}, {.dp = 2, .ep = 2}, {.pp = 2, .ep = 2}}) {
+    const std::vector<double> same = run(on(mesh, kZero2), true, 1, false);
+    const std::vector<double> one = run(on({}, kDdp), true, 1, false);
+    EXPECT_NEAR(same[0] / one[0], 1, 1e-4);
+  }
+}
+
+TEST_F(Checkpoint, RefusesAnotherNumberOfExperts) {
+  TrainOptions options = options_for(2, kZero1);
+  options.moe = {.experts = 4, .top_k = 2};
+  run(options, false, 1, true);
+  options.moe.experts = 2;
+  EXPECT_NE(complaint(options).find("is of another model: it has 4 experts, 2 a token, where this one has 2 experts"),
+            std::string::npos)
+      << complaint(options);
+  options.moe.experts = 0;
+  EXPECT_NE(complaint(options).find("it has 4 experts, 2 a token, where this one has no experts"), std::string::npos)
+      << complaint(options);
+}
+
 TEST_F(Checkpoint, GoesOnBitForBit) {
   for (const DType type : {DType::F32, DType::BF16}) {
     TrainOptions options = options_for(2, kZero3);

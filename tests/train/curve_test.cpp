@@ -2,20 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <thread>
 
-#include "train/world.hpp"
-#include "tutti/train/trainer.hpp"
+#include "train/curves.hpp"
 
 namespace tutti::train {
 namespace {
 
-constexpr int kSteps = 30;
-
 TrainOptions options_for(int ranks, DataParallelMode mode = DataParallelMode::Ddp) {
-  TrainOptions options;
-  options.model = {.layers = 4, .width = 32, .heads = 4, .length = 32};
-  options.batch = 8;
+  TrainOptions options = small_gpt();
   options.mesh.dp = ranks;
   options.data_parallel.mode = mode;
   options.data_parallel.first_bucket = 10 << 10;  // several buckets, although the model is small
@@ -23,54 +17,24 @@ TrainOptions options_for(int ranks, DataParallelMode mode = DataParallelMode::Dd
   return options;
 }
 
-/// The losses of 30 steps, the same on all ranks, and then the gradients' norms: Adam alone would hide a wrong factor.
-std::vector<double> curve(const TrainOptions& options, int steps = kSteps) {
-  std::vector<std::vector<double>> losses(static_cast<size_t>(options.mesh.ranks()));
-  run_world(options.mesh.ranks(), [&](Communicator& comm) {
-    Trainer trainer(comm, options, sample_text());
-    std::vector<double>& mine = losses[static_cast<size_t>(comm.rank())];
-    std::vector<double> norms;
-    for (int i = 0; i < steps; ++i) {
-      const StepReport report = trainer.step();
-      mine.push_back(report.loss);
-      norms.push_back(report.gradient_norm);
-    }
-    mine.insert(mine.end(), norms.begin(), norms.end());
-  });
-  for (const auto& of_rank : losses) EXPECT_EQ(of_rank, losses[0]);
-  return losses[0];
+const Curve& one_process() {
+  static const Curve kCurve = curve_of(options_for(1));
+  return kCurve;
 }
 
-const std::vector<double>& one_process() {
-  static const std::vector<double> losses = curve(options_for(1));
-  return losses;
-}
-
-void expect_same_curve(const std::vector<double>& losses) {
-  ASSERT_EQ(losses.size(), one_process().size());
-  for (size_t i = 0; i < losses.size(); ++i) {
-    EXPECT_NEAR(losses[i] / one_process()[i], 1, i < size_t{kSteps} ? 1e-4 : 1e-3) << "step " << i % size_t{kSteps} + 1;
-  }
-}
+void expect_one_process(const TrainOptions& options) { expect_same_curve(curve_of(options), one_process()); }
 
 TEST(Curve, LossFalls) {
-  EXPECT_NEAR(one_process().front(), std::log(256), 0.1);
-  EXPECT_LT(one_process()[kSteps - 1], 0.75 * one_process().front());
+  EXPECT_NEAR(one_process().losses.front(), std::log(256), 0.1);
+  EXPECT_LT(one_process().losses.back(), 0.75 * one_process().losses.front());
 }
 
 TEST(Curve, DdpIsOneProcess) {
-  for (const int ranks : {2, 4}) expect_same_curve(curve(options_for(ranks)));
+  for (const int ranks : {2, 4}) expect_one_process(options_for(ranks));
 }
 
 TEST(Curve, ParameterServerIsOneProcess) {
-  for (const int ranks : {1, 2, 4}) expect_same_curve(curve(options_for(ranks, DataParallelMode::ParameterServer)));
-}
-
-// The units' columns, rows and heads are cut; the ends are whole on every rank.
-TEST(Curve, SplitBlocksAreOneProcess) {
-  TrainOptions options = options_for(2);
-  options.mesh.tp = 2;
-  expect_same_curve(curve(options));
+  for (const int ranks : {1, 2, 4}) expect_one_process(options_for(ranks, DataParallelMode::ParameterServer));
 }
 
 // bf16 has 8 bits: the curve is near, not the same.
@@ -78,21 +42,23 @@ TEST(Curve, Bf16LearnsAsWell) {
   for (const bool wire_alone : {false, true}) {
     TrainOptions options = options_for(2);
     (wire_alone ? options.data_parallel.communication : options.data_parallel.weights) = DType::BF16;
-    EXPECT_NEAR(curve(options)[kSteps - 1] / one_process()[kSteps - 1], 1, 0.05);
+    EXPECT_NEAR(curve_of(options).losses.back() / one_process().losses.back(), 1, 0.05);
   }
 }
 
 TEST(Curve, AccumulationIsOneBatch) {
   TrainOptions options = options_for(2);
   options.micro_batches = 2;
-  expect_same_curve(curve(options));
+  expect_one_process(options);
 }
 
 TEST(Curve, ReproducibleDdpIsAccumulationBitForBit) {
   TrainOptions two = options_for(2), one = options_for(1);
   two.reproducible = one.reproducible = true;
   one.micro_batches = 2;
-  EXPECT_EQ(curve(two), curve(one));
+  const Curve ranks = curve_of(two), micro_batches = curve_of(one);
+  EXPECT_EQ(ranks.losses, micro_batches.losses);
+  EXPECT_EQ(ranks.norms, micro_batches.norms);
 }
 
 TEST(Trainer, NamesWhatDoesNotDivide) {

@@ -36,7 +36,10 @@ inline Curve curve_of(const TrainOptions& options, const std::function<void(Trai
     }
     if (inspect) inspect(trainer);
   });
-  for (const Curve& curve : curves) EXPECT_EQ(curve.losses, curves[0].losses);
+  for (const Curve& curve : curves) {
+    EXPECT_EQ(curve.losses, curves[0].losses);
+    EXPECT_EQ(curve.norms, curves[0].norms);
+  }
   return curves[0];
 }
 
@@ -45,7 +48,7 @@ inline void expect_same_curve(const Curve& curve, const Curve& expected) {
   ASSERT_EQ(curve.losses.size(), expected.losses.size());
   for (size_t i = 0; i < curve.losses.size(); ++i) {
     EXPECT_NEAR(curve.losses[i] / expected.losses[i], 1, 1e-4) << "step " << i + 1;
-    EXPECT_NEAR(curve.norms[i] / expected.norms[i], 1, 2e-3) << "step " << i + 1;
+    EXPECT_NEAR(curve.norms[i] / expected.norms[i], 1, 1e-4) << "step " << i + 1;
   }
 }
 

@@ -3,50 +3,27 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <map>
-#include <thread>
 
-#include "train/world.hpp"
-#include "tutti/train/trainer.hpp"
+#include "train/curves.hpp"
 
 namespace tutti::train {
 namespace {
 
 TrainOptions options_for(const MeshShape& mesh, ScheduleKind schedule, int chunks = 1, size_t layers = 4) {
-  TrainOptions options;
-  options.model = {.layers = layers, .width = 32, .heads = 4, .length = 32};
-  options.batch = 8;
+  TrainOptions options = small_gpt();
+  options.model.layers = layers;
   options.mesh = mesh;
   options.micro_batches = mesh.pp > 1 ? 8 / static_cast<size_t>(mesh.dp) : 1;
   options.pipeline = {schedule, chunks};
   return options;
 }
 
-std::vector<double> curve(const TrainOptions& options, int steps = 30) {
-  std::vector<std::vector<StepReport>> reports(static_cast<size_t>(options.mesh.ranks()));
-  run_world(options.mesh.ranks(), [&](Communicator& comm) {
-    Trainer trainer(comm, options, sample_text());
-    for (int i = 0; i < steps; ++i) reports[static_cast<size_t>(comm.rank())].push_back(trainer.step());
-  });
-  std::vector<double> losses;
-  for (const StepReport& report : reports[0]) losses.push_back(report.loss);
-  for (const auto& of_rank : reports) {
-    for (size_t i = 0; i < losses.size(); ++i) {
-      EXPECT_EQ(of_rank[i].loss, losses[i]);
-      EXPECT_EQ(of_rank[i].gradient_norm, reports[0][i].gradient_norm);
-    }
-  }
-  return losses;
-}
-
 void expect_one_process(const TrainOptions& options) {
-  static std::map<size_t, std::vector<double>> references;  // by layers
-  std::vector<double>& reference = references[options.model.layers];
-  if (reference.empty()) reference = curve(options_for({}, ScheduleKind::OneFOneB, 1, options.model.layers));
-  const std::vector<double> losses = curve(options);
-  ASSERT_EQ(losses.size(), reference.size());
-  for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i] / reference[i], 1, 1e-4) << "step " << i + 1;
+  static std::map<size_t, Curve> references;  // by layers
+  Curve& reference = references[options.model.layers];
+  if (reference.losses.empty()) reference = curve_of(options_for({}, ScheduleKind::OneFOneB, 1, options.model.layers));
+  expect_same_curve(curve_of(options), reference);
 }
 
 TEST(Pipeline, EveryScheduleIsOneProcess) {

@@ -1,67 +1,43 @@
 // ZeRO: the same curve as one process, whatever is sharded.
 #include <gtest/gtest.h>
 
-#include "train/world.hpp"
+#include "train/curves.hpp"
 #include "train/zero_options.hpp"
 
 namespace tutti::train {
 namespace {
 
-std::vector<double> curve(const TrainOptions& options, int steps = 30) {
-  std::vector<std::vector<double>> losses(static_cast<size_t>(options.mesh.ranks()));
-  run_world(options.mesh.ranks(), [&](Communicator& comm) {
-    Trainer trainer(comm, options, sample_text());
-    for (int i = 0; i < steps; ++i) losses[static_cast<size_t>(comm.rank())].push_back(trainer.step().loss);
-  });
-  for (const auto& of_rank : losses) EXPECT_EQ(of_rank, losses[0]);
-  return losses[0];
+const Curve& one_process() {
+  static const Curve kCurve = curve_of(zero_options(1, DataParallelMode::Ddp));
+  return kCurve;
 }
 
-const std::vector<double>& one_process() {
-  static const std::vector<double> kLosses = curve(zero_options(1, DataParallelMode::Ddp));
-  return kLosses;
-}
-
-void expect_same_curve(const std::vector<double>& losses, const std::vector<double>& expected = one_process()) {
-  ASSERT_EQ(losses.size(), expected.size());
-  for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i] / expected[i], 1, 1e-4) << "step " << i + 1;
-}
+void expect_one_process(const TrainOptions& options) { expect_same_curve(curve_of(options), one_process()); }
 
 class Zero : public testing::TestWithParam<DataParallelMode> {};
 
 TEST_P(Zero, IsOneProcess) {
   for (const int ranks : {1, 2, 4, 8}) {
     SCOPED_TRACE(ranks);
-    expect_same_curve(curve(zero_options(ranks, GetParam())));
+    expect_one_process(zero_options(ranks, GetParam()));
   }
 }
 
 TEST_P(Zero, AccumulatesMicroBatches) {
   TrainOptions options = zero_options(2, GetParam());
   options.micro_batches = 4;
-  expect_same_curve(curve(options));
+  expect_one_process(options);
 }
 
 TEST_P(Zero, ClipsByTheGlobalNorm) {
-  const auto norms = [](DataParallelMode mode, int ranks) {
+  const auto clipped = [](DataParallelMode mode, int ranks) {
     TrainOptions options = zero_options(ranks, mode);
     options.clip = 0.1;
-    std::vector<StepReport> reports;
-    run_world(ranks, [&](Communicator& comm) {
-      Trainer trainer(comm, options, sample_text());
-      for (int i = 0; i < 10; ++i) {
-        const StepReport report = trainer.step();
-        if (comm.rank() == 0) reports.push_back(report);
-      }
-    });
-    return reports;
+    return curve_of(options);
   };
-  const auto one = norms(DataParallelMode::Ddp, 1), four = norms(GetParam(), 4);
-  for (size_t i = 0; i < one.size(); ++i) {
-    EXPECT_GT(one[i].gradient_norm, 0.1) << "is to be clipped";
-    EXPECT_NEAR(four[i].gradient_norm / one[i].gradient_norm, 1, 1e-3);
-    EXPECT_NEAR(four[i].loss / one[i].loss, 1, 1e-4);
-  }
+  const Curve one = clipped(DataParallelMode::Ddp, 1);
+  for (const double norm : one.norms) EXPECT_GT(norm, 0.1) << "is to be clipped";
+  expect_same_curve(clipped(GetParam(), 4), one);
 }
 
 // Two ranks' sums have one order, so sharding changes no bit of what is computed.
@@ -90,18 +66,19 @@ TEST_P(Zero, IsOneProcessWithTensorParallelism) {
   TrainOptions options = zero_options(1, DataParallelMode::Ddp);
   options.model.width = 20;
   options.model.heads = 4;  // tp must divide them
-  const std::vector<double> one = curve(options);
+  const Curve one = curve_of(options);
   options.data_parallel.mode = GetParam();
   options.mesh = {.dp = 2, .tp = 2};
-  expect_same_curve(curve(options), one);
+  expect_same_curve(curve_of(options), one);
 }
 
 TEST_P(Zero, LearnsInBf16) {
   TrainOptions options = zero_options(2, GetParam());
   options.data_parallel.weights = DType::BF16;
-  const std::vector<double> losses = curve(options);
+  const std::vector<double> losses = curve_of(options).losses;
   EXPECT_LT(losses.back(), 0.9 * losses.front());
-  for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i] / one_process()[i], 1, 0.02) << "step " << i + 1;
+  for (size_t i = 0; i < losses.size(); ++i)
+    EXPECT_NEAR(losses[i] / one_process().losses[i], 1, 0.02) << "step " << i + 1;
 }
 
 INSTANTIATE_TEST_SUITE_P(Stages, Zero, testing::Values(kZero1, kZero2, kZero3), [](const auto& of) {
@@ -111,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(Stages, Zero, testing::Values(kZero1, kZero2, kZero3), 
 TEST(Zero3, KeepsWeightsAfterForwardIfAsked) {
   TrainOptions options = zero_options(2, kZero3);
   options.data_parallel.reshard_after_forward = false;
-  expect_same_curve(curve(options));
+  expect_one_process(options);
 }
 
 /// Three units of 10, 20 and 30 parameters under ZeRO-3, on two ranks.

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <numbers>
+#include <numeric>
 
 #include "base/format.hpp"
 #include "tools/train/curve.hpp"
@@ -15,9 +16,54 @@ namespace tutti::tools {
 namespace {
 
 constexpr int kMostLines = 50;
+constexpr size_t kLastSteps = 20;  // whose mean is the result: single batches differ
 constexpr double kMiB = 1 << 20;
 
 double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
+
+/// The end's parts print, and add what they print to the summary.
+void print_experts(const train::Trainer& trainer, nlohmann::json& summary) {
+  nlohmann::json experts;
+  for (const auto& load : trainer.expert_loads()) {
+    fmt::print("# {}: last step's load-balance loss {:.4f}, dropped {:.1f} %, tokens of each expert:", load->name,
+               load->balance / static_cast<double>(load->calls), percent(load->dropped, load->pairs()));
+    for (const double chosen : load->chosen) fmt::print(" {:.1f}%", percent(chosen, load->pairs()));
+    fmt::print("\n");
+    experts[load->name] = {{"chosen", load->chosen}, {"dropped", load->dropped}};
+  }
+  summary["experts"] = experts;
+}
+
+void print_memory(train::Trainer& trainer, nlohmann::json& summary) {
+  const train::StateBytes state = trainer.expected_state();
+  const double formula[] = {state.weights, state.gradients, state.optimizer};
+  nlohmann::json memory;
+  fmt::print("# most memory of rank 0, MiB:");
+  for (int i = 0; i < train::kKinds; ++i) {
+    const auto kind = static_cast<train::Kind>(i);
+    const auto bytes = trainer.ledger().peak(kind);
+    fmt::print("{} {} {:.2f}", i == 0 ? "" : ",", name_of(kind), static_cast<double>(bytes) / kMiB);
+    if (static_cast<size_t>(i) < std::size(formula)) fmt::print(" (formula {:.2f})", formula[i] / kMiB);
+    memory[name_of(kind)] = bytes;
+  }
+  fmt::print("\n");
+  summary["peak_bytes"] = memory;
+  summary["formula_bytes"] = formula;
+}
+
+void print_traffic(train::Trainer& trainer, nlohmann::json& summary) {
+  nlohmann::json traffic;
+  for (int i = 0; i < train::kPurposes; ++i) {
+    const auto purpose = static_cast<train::Purpose>(i);
+    const train::Count& count = trainer.counters()[purpose];
+    if (count.calls == 0) continue;
+    fmt::print("# {:<10} {:6} calls, {:9.3f} MiB sent, {:9.3f} MiB received by rank 0\n", name_of(purpose), count.calls,
+               count.sent / kMiB, count.received / kMiB);
+    traffic[name_of(purpose)] = {
+        {"calls", count.calls}, {"elements", count.elements}, {"sent", count.sent}, {"received", count.received}};
+  }
+  summary["traffic"] = traffic;
+}
 
 }  // namespace
 
@@ -42,7 +88,7 @@ void Progress::begin(train::Trainer& trainer, int ranks) {
   fmt::print("# {}\n", title_);
   if (!trainer.mesh().warning().empty()) fmt::print(stderr, "tutti train: warning: {}\n", trainer.mesh().warning());
   fmt::print("#  step      loss  bits/byte    norm   tokens/s  waiting  hidden{}\n",
-             trainer.expert_loads().empty() ? "" : "  balance  busiest");
+             trainer.options().moe.experts == 0 ? "" : "  balance  busiest");
 }
 
 void Progress::step(const train::StepReport& report) {
@@ -80,6 +126,13 @@ void Progress::saved(const std::string& folder, int64_t step) {
   std::fflush(stdout);
 }
 
+size_t Progress::last_steps() const { return std::min<size_t>(kLastSteps, bits_.size()); }
+
+double Progress::last_bits() const {
+  return std::accumulate(bits_.end() - static_cast<ptrdiff_t>(last_steps()), bits_.end(), 0.0) /
+         static_cast<double>(last_steps());
+}
+
 void Progress::end(train::Trainer& trainer) {
   if (!speaks_) return;
   if (svg_ != nullptr) fmt::print(svg_.get(), "{}", learning_curve(bits_, title_));
@@ -87,38 +140,15 @@ void Progress::end(train::Trainer& trainer) {
       "# {:.2f} s, {:.0f} tokens/s; waiting for communication {:.1f} %; gradient communication {:.2f} s, {:.1f} % "
       "of it hidden behind backward\n",
       seconds_, static_cast<double>(tokens_) / seconds_, percent(waiting_, seconds_), busy_, percent(hidden_, busy_));
-  nlohmann::json memory, traffic, experts;
-  for (const auto& load : trainer.expert_loads()) {
-    fmt::print("# {}: last step's load-balance loss {:.4f}, dropped {:.1f} %, tokens of each expert:", load->name,
-               load->balance / static_cast<double>(load->calls), percent(load->dropped, load->pairs()));
-    for (const double chosen : load->chosen) fmt::print(" {:.1f}%", percent(chosen, load->pairs()));
-    fmt::print("\n");
-    experts[load->name] = {{"chosen", load->chosen}, {"dropped", load->dropped}};
+  if (!bits_.empty()) {
+    fmt::print("# bits per byte: {:.3f} in the first step, {:.3f} over the last {}\n", bits_.front(), last_bits(),
+               last_steps());
   }
-  const train::StateBytes state = trainer.expected_state();
-  const double formula[] = {state.weights, state.gradients, state.optimizer};
-  fmt::print("# most memory of rank 0, MiB:");
-  for (int i = 0; i < train::kKinds; ++i) {
-    const auto kind = static_cast<train::Kind>(i);
-    fmt::print("{} {} {:.2f}", i == 0 ? "" : ",", name_of(kind),
-               static_cast<double>(trainer.ledger().peak(kind)) / kMiB);
-    if (static_cast<size_t>(i) < std::size(formula)) fmt::print(" (formula {:.2f})", formula[i] / kMiB);
-    memory[name_of(kind)] = trainer.ledger().peak(kind);
-  }
-  fmt::print("\n");
-  for (int i = 0; i < train::kPurposes; ++i) {
-    const auto purpose = static_cast<train::Purpose>(i);
-    const train::Count& count = trainer.counters()[purpose];
-    if (count.calls == 0) continue;
-    fmt::print("# {:<10} {:6} calls, {:9.3f} MiB sent, {:9.3f} MiB received by rank 0\n", name_of(purpose), count.calls,
-               count.sent / kMiB, count.received / kMiB);
-    traffic[name_of(purpose)] = {
-        {"calls", count.calls}, {"elements", count.elements}, {"sent", count.sent}, {"received", count.received}};
-  }
-  if (json_ == nullptr) return;
-  const nlohmann::json summary{{"seconds", seconds_},      {"tokens", tokens_},  {"peak_bytes", memory},
-                               {"formula_bytes", formula}, {"traffic", traffic}, {"experts", experts}};
-  fmt::print(json_.get(), "{}\n", nlohmann::json{{"summary", summary}}.dump());
+  nlohmann::json summary{{"seconds", seconds_}, {"tokens", tokens_}};
+  print_experts(trainer, summary);
+  print_memory(trainer, summary);
+  print_traffic(trainer, summary);
+  if (json_ != nullptr) fmt::print(json_.get(), "{}\n", nlohmann::json{{"summary", summary}}.dump());
 }
 
 }  // namespace tutti::tools

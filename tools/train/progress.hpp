@@ -29,6 +29,9 @@ class Progress {
     void operator()(FILE* file) const { std::fclose(file); }
   };
   using File = std::unique_ptr<FILE, Close>;
+  /// Of how many steps last_bits() is the mean.
+  size_t last_steps() const;
+  double last_bits() const;
   static File open(const char* flag, const std::string& path);
 
   bool speaks_;

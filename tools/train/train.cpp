@@ -26,7 +26,7 @@ that ran while the backward pass computed. balance, busiest: with --experts, the
 have equal shares of the tokens) and the largest share by the mean one, in the layer where it is largest.
 
 Examples:
-  tutti train -n 2 --steps 50
+  tutti train -n 2
   tutti train -n 4 --data-parallel server --svg curve.svg
   tutti train -n 4 --tp 2 --sp
   tutti train -n 4 --cp 4 --length 512
@@ -39,7 +39,7 @@ Examples:
 )";
 
 struct Words {
-  int processes = 0, steps = 50;
+  int processes = 0, steps = 600;
   bool launched = false;
   std::string text, data_parallel = "ddp", type = "f32", wire = "f32", cp_mode = "ring", schedule = "1f1b";
   int zero = 0;
@@ -177,13 +177,13 @@ void add_flags(CLI::App& command, Words& words) {
   const auto least = [](int lowest) { return CLI::Range(lowest, INT_MAX); };
   command.add_option("-n,--np", words.processes, "starts so many process ranks on this host")
       ->check(CLI::Range(1, 65536));
-  command.add_option("--steps", words.steps, "of the optimizer; default 50")->check(least(1));
+  command.add_option("--steps", words.steps, "of the optimizer; default 600")->check(least(1));
   command.add_option("--text", words.text, "the file to learn; default: the licences in /usr/share/common-licenses");
   command.add_option("--layers", o.model.layers, "transformer blocks; default 4")->check(least(1));
-  command.add_option("--width", o.model.width, "of the model; default 128")->check(least(1));
+  command.add_option("--width", o.model.width, "of the model; default 64")->check(least(1));
   command.add_option("--heads", o.model.heads, "of attention; default 4")->check(least(1));
-  command.add_option("--length", o.model.length, "bytes in a sequence; default 128")->check(least(1));
-  command.add_option("--batch", o.batch, "sequences in a step, over all ranks; default 8")->check(least(1));
+  command.add_option("--length", o.model.length, "bytes in a sequence; default 64")->check(least(1));
+  command.add_option("--batch", o.batch, "sequences in a step, over all ranks; default 16")->check(least(1));
   command.add_option("--micro-batches", o.micro_batches, "into which each rank divides its batch; default 1")
       ->check(least(1));
   command.add_option("--dp", words.dp, "data-parallel ranks; default: what the other kinds leave")->check(least(1));
@@ -211,7 +211,7 @@ void add_flags(CLI::App& command, Words& words) {
   command.add_option("--save", words.save, "the folder of checkpoints; one is saved at the end")->type_name("DIR");
   command.add_option("--save-every", words.save_every, "steps from one checkpoint to the next")->check(least(1));
   command.add_flag("--resume", words.resume, "goes on from the newest checkpoint of --save, with any ranks and --zero");
-  command.add_option("--rate", o.adam.rate, "of learning; default 0.001")->check(CLI::Range(0.0, 10.0));
+  command.add_option("--rate", o.adam.rate, "of learning; default 0.003")->check(CLI::Range(0.0, 10.0));
   command.add_option("--warmup", o.warmup, "steps over which the rate rises; default 10")->check(least(0));
   command.add_option("--clip", o.clip, "the gradients' largest norm; 0: any; default 1")->check(CLI::Range(0.0, 1e9));
   command.add_option("--seed", o.seed, "of parameters and data; default 1");
@@ -226,7 +226,10 @@ void add_flags(CLI::App& command, Words& words) {
 void add_train(CLI::App& app, const std::vector<std::string>& arguments, int& status) {
   CLI::App* command = app.add_subcommand("train", "trains a small GPT over all ranks");
   const auto words = std::make_shared<Words>();
-  words->options.adam.rate = 1e-3f;
+  train::TrainOptions& options = words->options;  // these learn the default text within a minute of processor time
+  options.model = {.layers = 4, .width = 64, .heads = 4, .length = 64};
+  options.batch = 16;
+  options.adam.rate = 3e-3f;
   add_flags(*command, *words);
   command->footer(kDetails);
   command->callback([words, &arguments, &status] {

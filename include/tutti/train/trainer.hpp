@@ -46,8 +46,8 @@ struct StepReport {
   double exposed = 0;  ///< … and for which the rank waited: the rest was hidden behind the backward pass
   double hidden() const { return busy > exposed ? busy - exposed : 0; }
   size_t tokens = 0;                ///< of the global batch
-  double balance = 0, busiest = 0;  ///< with experts: load-balance loss, mean over this rank's layers; the worst
-                                    ///< layer's ExpertLoad::busiest
+  double balance = 0, busiest = 0;  ///< with experts: load-balance loss, mean over layers; the worst layer's
+                                    ///< ExpertLoad::busiest
 };
 
 class Trainer {
@@ -65,6 +65,7 @@ class Trainer {
   /// step(), and what all ranks did in it. On every rank.
   Timeline trace_step(StepReport& report);
 
+  const TrainOptions& options() const { return options_; }
   Mesh& mesh() { return mesh_; }
   Ledger& ledger() { return ledger_; }
   Counters& counters() { return counters_; }
@@ -85,7 +86,7 @@ class Trainer {
   double mean_loss();
   double gradient_norm();
   GptParts parts();
-  void report_experts(StepReport& report) const;
+  void report_experts(StepReport& report);
   CheckpointPart checkpoint_part();
 
   TrainOptions options_;

@@ -1,11 +1,20 @@
 // The trainer's part of pipeline parallelism: this rank's units and schedule, and its timeline.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "tutti/train/trainer.hpp"
 
 namespace tutti::train {
+namespace {
+
+bool has_layer(const Model& units, const std::string& layer) {
+  return std::any_of(units.begin(), units.end(),
+                     [&](const auto& unit) { return layer.starts_with(unit->name() + "."); });
+}
+
+}  // namespace
 
 /// Keeps this rank's chunks of the model. Their cost is their number of parameters: all but the embedding's take part in
 /// one multiplication and one addition for each token.
@@ -26,6 +35,7 @@ void Trainer::cut_into_stages() {
     }
   }
   units_ = std::move(mine);
+  std::erase_if(expert_loads_, [&](const auto& load) { return !has_layer(units_, load->name); });  // of other stages
   states_.clear();
   for (const auto& unit : units_) states_.push_back({.layout = &unit->layout()});
   if (p == 1) {

@@ -11,7 +11,7 @@ namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-/// The modes that this build has no code for yet.
+/// Throws Error(InvalidArgument), which says what does not fit.
 void check_options(const TrainOptions& o, const Communicator& world) {
   const auto bad = [](const std::string& text) { throw Error(Code::InvalidArgument, text); };
   const std::string mesh = objection(o.mesh, world.size());
@@ -45,7 +45,8 @@ std::string facts_of(const TrainOptions& options) {
   const GptConfig& m = options.model;
   std::string facts = fmt::format("{} layers\nwidth {}\n{} heads\nlength {}\n{} tokens of vocabulary", m.layers,
                                   m.width, m.heads, m.length, m.vocabulary);
-  if (options.moe.experts > 0) facts += fmt::format("\n{} experts, {} a token", options.moe.experts, options.moe.top_k);
+  facts += options.moe.experts == 0 ? "\nno experts"
+                                    : fmt::format("\n{} experts, {} a token", options.moe.experts, options.moe.top_k);
   return facts;
 }
 
@@ -112,16 +113,29 @@ GptParts Trainer::parts() {
   return parts;
 }
 
-void Trainer::report_experts(StepReport& report) const {
+/// Over all stages: a rank has the loads of its own layers alone.
+void Trainer::report_experts(StepReport& report) {
+  if (options_.moe.experts == 0) return;
   for (const auto& load : expert_loads_) {
-    report.balance += load->balance / static_cast<double>(load->calls * expert_loads_.size());
+    report.balance += load->balance / static_cast<double>(load->calls * options_.model.layers);
     report.busiest = std::max(report.busiest, load->busiest());
   }
+  report.balance = mesh_.pp().sum(Purpose::Loss, report.balance);
+  mesh_.pp().all_reduce(Purpose::Loss, {&report.busiest, 1, DType::F64}, Op::Max);
 }
 
 StateBytes Trainer::expected_state() const {
-  return state_bytes(options_.data_parallel.mode, options_.data_parallel.weights, static_cast<double>(parameters()),
-                     options_.mesh.dp * options_.mesh.ep * options_.mesh.cp);
+  size_t dense = 0, experts = 0;
+  for (const auto& unit : units_) {
+    for (const Parameter& p : unit->layout().parameters()) (p.expert ? experts : dense) += p.count;
+  }
+  const auto bytes = [&](size_t count, int replicas) {
+    return state_bytes(options_.data_parallel.mode, options_.data_parallel.weights, static_cast<double>(count),
+                       replicas);
+  };
+  const MeshShape& m = options_.mesh;
+  const StateBytes a = bytes(dense, m.dp * m.ep * m.cp), b = bytes(experts, m.dp * m.cp);
+  return {a.weights + b.weights, a.gradients + b.gradients, a.optimizer + b.optimizer};
 }
 
 CheckpointPart Trainer::checkpoint_part() { return {mesh_.world(), *device_, states_, *data_parallel_, mesh_.at().tp}; }
@@ -159,8 +173,11 @@ void Trainer::load_batches() {
   const size_t length = options_.model.length;
   std::vector<int32_t> tokens(views_[0].tokens_count()), targets(tokens.size());
   std::vector<int32_t> whole(length), whole_targets(length);  // a sequence, of which this rank has some positions
-  uint64_t index = static_cast<uint64_t>(mesh_.data_index()) * batches_.size() * views_[0].sequences;
-  for (Batch& batch : batches_) {
+  const auto ways = static_cast<uint64_t>(mesh_.data_ways()), mine = static_cast<uint64_t>(mesh_.data_index());
+  for (size_t micro = 0; micro < batches_.size(); ++micro) {
+    Batch& batch = batches_[micro];
+    // Over all ranks a micro-batch has the same sequences as one process's: experts' load balance depends on them.
+    uint64_t index = (micro * ways + mine) * views_[0].sequences;
     for (size_t i = 0; i < tokens.size();) {
       corpus_.sequence(options_.seed, static_cast<uint64_t>(done_), index++, length, whole.data(),
                        whole_targets.data());

@@ -25,6 +25,8 @@ if(TUTTI_BUILD_TRAIN)
   # C++ classes: all that the headers declare is exported.
   set_target_properties(tutti_train_objects PROPERTIES CXX_VISIBILITY_PRESET default VISIBILITY_INLINES_HIDDEN OFF)
   target_compile_options(tutti_train_objects PRIVATE -ffp-contract=off)
+  # Else no loop with a comparison or a square root is vectorised. Nothing here reads errno or floating-point exceptions.
+  target_compile_options(tutti_train_objects PRIVATE -fno-math-errno -fno-trapping-math)
   target_link_libraries(tutti_train_objects PUBLIC fmt::fmt nlohmann_json::nlohmann_json PkgConfig::OPENBLAS PkgConfig::SODIUM
                         PRIVATE tutti_warnings)
 

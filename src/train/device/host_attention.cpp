@@ -4,6 +4,7 @@
 
 #include "train/device/host_exp.hpp"
 #include "train/device/host_kernels.hpp"
+#include "train/device/host_loops.hpp"
 
 namespace tutti::train {
 
@@ -32,7 +33,7 @@ void HostKernels::softmax(Extent extent, float factor, bool causal, float* score
     const size_t n = causal ? row + 1 : extent.columns;
     float most = scores[0], sum = 0;
     for (size_t i = 1; i < n; ++i) most = std::max(most, scores[i]);
-    for (size_t i = 0; i < n; ++i) scores[i] = exponential((scores[i] - most) * factor);
+    exponentials(n, most, factor, scores);
     for (size_t i = 0; i < n; ++i) sum += scores[i];
     for (size_t i = 0; i < n; ++i) scores[i] /= sum;
     std::fill(scores + n, scores + extent.columns, 0.0f);

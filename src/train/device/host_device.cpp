@@ -2,6 +2,8 @@
 #include <cblas.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <new>
@@ -9,6 +11,7 @@
 #include <vector>
 
 #include "train/device/host_kernels.hpp"
+#include "train/device/host_loops.hpp"
 
 namespace tutti::train {
 namespace {
@@ -113,18 +116,14 @@ class HostDevice final : public HostKernels {
     });
   }
   void adam(const AdamStep& s, Span weights, float* master, float* moment1, float* moment2, Span gradients) override {
-    const auto steps = static_cast<double>(s.step);
-    const auto unbias1 = static_cast<float>(1 / (1 - std::pow(double{s.beta1}, steps)));
-    const auto unbias2 = static_cast<float>(1 / (1 - std::pow(double{s.beta2}, steps)));
-    typed(gradients, [&](const auto* gradient) {
-      for (size_t i = 0; i < weights.count; ++i) {
-        const float g = load(gradient, i) * s.scale;
-        moment1[i] = s.beta1 * moment1[i] + (1 - s.beta1) * g;
-        moment2[i] = s.beta2 * moment2[i] + (1 - s.beta2) * g * g;
-        const float update = moment1[i] * unbias1 / (std::sqrt(moment2[i] * unbias2) + s.epsilon);
-        master[i] -= s.rate * (update + s.decay * master[i]);
-      }
-    });
+    std::array<float, 4096> wide;  // gradients that are not f32, by blocks
+    const bool narrow = gradients.type != DType::F32;
+    const size_t most = narrow ? wide.size() : weights.count;
+    for (size_t i = 0; i < weights.count; i += most) {
+      const Span some = gradients.part(i, std::min(most, weights.count - i));
+      if (narrow) convert({wide.data(), some.count, DType::F32}, some);
+      adam_loop(s, some.count, narrow ? wide.data() : some.f32(), master + i, moment1 + i, moment2 + i);
+    }
     if (weights.data != master) convert(weights, {master, weights.count, DType::F32});
   }
 

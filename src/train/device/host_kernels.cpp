@@ -3,16 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "train/device/host_exp.hpp"
+#include "train/device/host_loops.hpp"
 
 namespace tutti::train {
-namespace {
-
-inline float hyperbolic_tangent(float x) { return 1 - 2 / (exponential(2 * x) + 1); }
-
-constexpr float kRoot = 0.7978845608f, kCube = 0.044715f;  // of GELU: √(2/π)
-
-}  // namespace
 
 void HostKernels::layer_norm(Extent extent, const float* x, const float* gain, const float* bias, float* y, float* mean,
                              float* rstd) {
@@ -58,19 +51,10 @@ void HostKernels::layer_norm_backward_weight(Extent extent, const float* dy, con
   }
 }
 
-void HostKernels::gelu(size_t count, const float* x, float* y) {
-  for (size_t i = 0; i < count; ++i) {
-    const float v = x[i];
-    y[i] = 0.5f * v * (1 + hyperbolic_tangent(kRoot * (v + kCube * v * v * v)));
-  }
-}
+void HostKernels::gelu(size_t count, const float* x, float* y) { gelu_loop(count, x, y); }
 
 void HostKernels::gelu_backward(size_t count, const float* x, const float* dy, float* dx) {
-  for (size_t i = 0; i < count; ++i) {
-    const float v = x[i], t = hyperbolic_tangent(kRoot * (v + kCube * v * v * v));
-    const float slope = 0.5f * (1 + t) + 0.5f * v * (1 - t * t) * kRoot * (1 + 3 * kCube * v * v);
-    dx[i] = dy[i] * slope;
-  }
+  gelu_backward_loop(count, x, dy, dx);
 }
 
 void HostKernels::add_bias(Extent extent, float* y, const float* bias) {
@@ -119,7 +103,7 @@ void HostKernels::cross_entropy_sums(Extent extent, const int32_t* target, Entri
     const auto wanted = static_cast<size_t>(target[row]) - here.first;
     scored[row] = here.have(target[row]) ? logits[wanted] - most[row] : 0;
     double sum = 0;
-    for (size_t i = 0; i < n; ++i) logits[i] = exponential(logits[i] - most[row]);
+    exponentials(n, most[row], 1, logits);
     for (size_t i = 0; i < n; ++i) sum += double{logits[i]};
     sums[row] = static_cast<float>(sum);
   }

@@ -118,10 +118,14 @@ Status Engine::read(Stream& stream, bool& moved) {
   if (greeted) {
     worker_.connect(stream.who().peer, address);
     if (!stream.who().writes) stream.say_hello(worker_.address());
+  }
+  // Before, a flush might need the peer to be in a call too.
+  if (stream.greeted() && !stream.ready() && worker_.connected(stream.who().peer)) {
     stream.set_ready();
+    moved = true;
   }
   const char* const broken = worker_.broken(stream.who().peer);
-  return broken != nullptr && stream.ready() ? stream.lost(broken) : Status{};
+  return broken != nullptr && stream.greeted() ? stream.lost(broken) : Status{};
 }
 
 bool Engine::take_message(Fabric::Piece header, void* data, uint64_t bytes, bool announced) {

@@ -12,7 +12,8 @@ namespace tutti::transports::ucx {
 struct Operation {
   enum class State : uint8_t { Idle, UnderWay, Done, Failed };
   State state = State::Idle;
-  const char* text = "";  ///< of a failure, in UCX's words
+  const char* text = "";     ///< of a failure, in UCX's words
+  uint64_t* open = nullptr;  ///< the fabric's count of operations under way
 
   bool under_way() const { return state == State::UnderWay; }
   bool failed() const { return state == State::Failed; }

@@ -1,5 +1,8 @@
 #include "transports/ucx/stream.hpp"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/format.hpp"
 #include "base/secret.hpp"
 #include "base/socket.hpp"
@@ -43,13 +46,12 @@ Status Stream::read(bool& moved, bool& greeted, std::string& address) {
     return {Code::PeerFailed, fmt::format("{}: the peer closed it while addresses were exchanged", name())};
   }
   if (bytes_.size() < wanted) return {};
-  const std::string bytes = std::move(bytes_);
-  bytes_.clear();
-  return take(bytes.data(), greeted, address.assign(bytes));
+  address = std::exchange(bytes_, {});
+  return take(address.data(), greeted);
 }
 
 /// What was wanted is complete.
-Status Stream::take(const char* bytes, bool& greeted, std::string&) {
+Status Stream::take(const char* bytes, bool& greeted) {
   if (!has_hello_) {
     std::memcpy(&peer_, bytes, sizeof peer_);
     has_hello_ = true;

@@ -27,6 +27,8 @@ class Stream {
   const Who& who() const { return who_; }
   /// "ucx: the link to rank 3 (link lane 0)"
   std::string name() const;
+  /// The peer's greeting has come.
+  bool greeted() const { return greeted_; }
   bool ready() const { return ready_; }
   /// What this end's headers must have.
   uint64_t token() const { return token_; }
@@ -50,7 +52,7 @@ class Stream {
   Status lost(const char* text);
 
  private:
-  Status take(const char* bytes, bool& greeted, std::string& address);
+  Status take(const char* bytes, bool& greeted);
 
   const Who who_;
   const uint64_t token_;

@@ -1,8 +1,6 @@
 #include "transports/ucx/worker.hpp"
 
-#include "base/env.hpp"
 #include "base/format.hpp"
-#include "base/log.hpp"
 #include "transports/ucx/wire.hpp"
 
 namespace tutti::transports::ucx {
@@ -33,6 +31,7 @@ ucp_context_h make_context() {
 void finish(ucs_status_t status, Operation& operation) {
   operation.state = status == UCS_OK ? Operation::State::Done : Operation::State::Failed;
   operation.text = ucs_status_string(status);
+  --*operation.open;
 }
 
 void on_sent(void* request, ucs_status_t status, void* operation) {
@@ -86,8 +85,9 @@ void Worker::make_worker() {
   address_.assign(reinterpret_cast<const char*>(address), bytes);
   ucp_worker_release_address(worker, address);
   if (bytes > kMaxAddress) {
-    throw_error(Code::Unsupported, "ucx: the worker's address has {} bytes, more than {}; choose fewer devices "
-                                   "(UCX_NET_DEVICES) or transports (UCX_TLS)",
+    throw_error(Code::Unsupported,
+                "ucx: the worker's address has {} bytes, more than {}; choose fewer devices "
+                "(UCX_NET_DEVICES) or transports (UCX_TLS)",
                 bytes, kMaxAddress);
   }
   if (ucp_worker_get_efd(worker, &descriptor_) != UCS_OK) descriptor_ = -1;
@@ -116,7 +116,10 @@ void Worker::connect(Rank peer, const std::string& address) {
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler = {.cb = on_broken, .arg = &endpoint.status};
   const ucs_status_t status = ucp_ep_create(worker_.get(), &params, &endpoint.handle);
-  if (status == UCS_OK) return;
+  if (status == UCS_OK) {
+    const ucp_request_param_t flush = parameters(endpoint.connecting);
+    return begin(ucp_ep_flush_nbx(endpoint.handle, &flush), endpoint.connecting);
+  }
   endpoints_.erase(peer);
   throw_error(Code::SystemError,
               "ucx: rank {} cannot be reached: {}; UCX finds no transport that both ranks have and that reports "
@@ -135,26 +138,31 @@ void Worker::begin(ucs_status_ptr_t request, Operation& operation) {
   finish(UCS_PTR_RAW_STATUS(request), operation);
 }
 
+/// Begins an operation, of which UCX shall tell when it is done.
+ucp_request_param_t Worker::parameters(Operation& operation) {
+  operation = {.state = Operation::State::UnderWay, .open = &open_};
+  ++open_;
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  param.cb.send = on_sent;
+  param.user_data = &operation;
+  return param;
+}
+
 void Worker::send(Rank peer, unsigned id, Piece header, Piece data, bool rendezvous, Operation& operation) {
-  operation.state = Operation::State::UnderWay;
+  ucp_request_param_t param = parameters(operation);
   const auto endpoint = endpoints_.find(peer);
   if (endpoint == endpoints_.end() || endpoint->second.handle == nullptr) return finish(UCS_ERR_UNREACHABLE, operation);
   if (endpoint->second.status != UCS_OK) return finish(endpoint->second.status, operation);
-  ucp_request_param_t param{};
-  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+  param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = rendezvous ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER;
-  param.cb.send = on_sent;
-  param.user_data = &operation;
   unflushed_ = true;
   begin(ucp_am_send_nbx(endpoint->second.handle, id, header.at, header.bytes, data.at, data.bytes, &param), operation);
 }
 
 void Worker::fetch(void* announced, void* into, uint64_t bytes, Operation& operation) {
-  operation.state = Operation::State::UnderWay;
-  ucp_request_param_t param{};
-  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  ucp_request_param_t param = parameters(operation);
   param.cb.recv_am = on_fetched;
-  param.user_data = &operation;
   unflushed_ = true;  // the peer is told when it is done
   begin(ucp_am_recv_data_nbx(worker_.get(), announced, into, bytes, &param), operation);
 }
@@ -166,11 +174,7 @@ bool Worker::progress() { return ucp_worker_progress(worker_.get()) != 0; }
 void Worker::flush() {
   if (!unflushed_ || flush_.under_way()) return;
   unflushed_ = false;
-  flush_.state = Operation::State::UnderWay;
-  ucp_request_param_t param{};
-  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
-  param.cb.send = on_sent;
-  param.user_data = &flush_;
+  const ucp_request_param_t param = parameters(flush_);
   begin(ucp_worker_flush_nbx(worker_.get(), &param), flush_);
 }
 
@@ -190,6 +194,7 @@ void Worker::close() noexcept {
     while (ucp_request_check_status(request) == UCS_INPROGRESS && !limit.passed()) progress();
     ucp_request_free(request);
   }
+  while (open_ > 0 && !limit.passed()) progress();  // they fail
 }
 
 bool Worker::arm() { return ucp_worker_arm(worker_.get()) == UCS_OK; }

@@ -40,6 +40,8 @@ class Worker final : public Fabric {
   void connect(Rank peer, const std::string& address);
   /// UCX's words for why the endpoint to the peer is broken; null if it is not.
   const char* broken(Rank peer) const;
+  /// Needs sending to the peer nothing of the peer's any more? Before, UCX agrees with it on transports.
+  bool connected(Rank peer) const { return !endpoints_.at(peer).connecting.under_way(); }
 
   void send(Rank peer, unsigned id, Piece header, Piece data, bool rendezvous, Operation& operation) override;
   void fetch(void* announced, void* into, uint64_t bytes, Operation& operation) override;
@@ -60,6 +62,7 @@ class Worker final : public Fabric {
   struct Endpoint {
     ucp_ep_h handle = nullptr;
     ucs_status_t status = UCS_OK;
+    Operation connecting;
   };
   struct Free {
     void operator()(ucp_context_h context) const { ucp_cleanup(context); }
@@ -68,6 +71,7 @@ class Worker final : public Fabric {
 
   void make_worker();
   void set_handler(unsigned id, ucp_am_recv_callback_t callback);
+  ucp_request_param_t parameters(Operation& operation);
   static void begin(ucs_status_ptr_t request, Operation& operation);
 
   Sink& sink_;
@@ -77,6 +81,7 @@ class Worker final : public Fabric {
   std::map<Rank, Endpoint> endpoints_;  // a map: addresses are stable
   int descriptor_ = -1;
   bool unflushed_ = false;
+  uint64_t open_ = 0;  // operations under way
   Operation flush_;
 };
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <memory>
 #include <set>
@@ -43,7 +44,30 @@ bool is_bridge(std::string_view name) {
   return name.starts_with("docker") || name.starts_with("virbr") || name.starts_with("veth") || name.starts_with("br-");
 }
 
-bool chosen(std::string_view name, std::string_view choice) {
+/// Is `word` a subnet, such as 10.0.0.0/8 or fd00::/64, and `address` in it? Throws Error(InvalidArgument).
+bool in_subnet(const Address& address, std::string_view word) {
+  const size_t slash = word.find('/');
+  const std::string base(word.substr(0, slash));
+  const std::string_view digits = word.substr(slash + 1);
+  Address net;
+  net.family = base.find(':') == std::string::npos ? 4 : 6;
+  const uint32_t most = net.family == 4 ? 32 : 128;
+  uint32_t bits = 0;
+  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), bits);
+  const bool number = failure == std::errc{} && end == digits.data() + digits.size() && bits <= most;
+  if (!number || inet_pton(net.family == 4 ? AF_INET : AF_INET6, base.c_str(), net.bytes.data()) != 1) {
+    throw_error(Code::InvalidArgument, "TUTTI_INTERFACE: '{}' is not a subnet; write one as 10.0.0.0/8 or fd00::/64",
+                word);
+  }
+  if (address.family != net.family) return false;
+  for (uint32_t bit = 0; bit < bits; ++bit) {
+    const uint8_t mask = static_cast<uint8_t>(0x80 >> bit % 8);
+    if (((address.bytes[bit / 8] ^ net.bytes[bit / 8]) & mask) != 0) return false;
+  }
+  return true;
+}
+
+bool chosen(std::string_view name, const Address& address, std::string_view choice) {
   if (choice.empty()) return true;
   const bool exclude = choice.front() == '^';
   if (exclude) choice.remove_prefix(1);
@@ -53,7 +77,11 @@ bool chosen(std::string_view name, std::string_view choice) {
   while (!choice.empty()) {
     const auto word = choice.substr(0, choice.find(','));
     choice.remove_prefix(std::min(choice.size(), word.size() + 1));
-    if (!word.empty()) found |= exact ? name == word : name.starts_with(word);
+    if (word.find('/') != std::string_view::npos) {
+      found |= in_subnet(address, word);
+    } else if (!word.empty()) {
+      found |= exact ? name == word : name.starts_with(word);
+    }
   }
   return found != exclude;
 }
@@ -122,9 +150,9 @@ std::vector<Address> local_addresses(const std::string& choice) {
   std::set<std::string> names;
   for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
     if ((i->ifa_flags & IFF_UP) != 0) names.insert(i->ifa_name);
-    if (i->ifa_addr == nullptr || (i->ifa_flags & IFF_UP) == 0 || !chosen(i->ifa_name, choice)) continue;
+    if (i->ifa_addr == nullptr || (i->ifa_flags & IFF_UP) == 0) continue;
     const Address address = from_sockaddr(i->ifa_addr);
-    if (!address.valid() || is_link_local(address)) continue;
+    if (!address.valid() || is_link_local(address) || !chosen(i->ifa_name, address, choice)) continue;
     (address.is_loopback() ? loopbacks : is_bridge(i->ifa_name) ? bridges : good).push_back(address);
   }
   std::stable_partition(good.begin(), good.end(), [](const Address& a) { return a.family == 4; });

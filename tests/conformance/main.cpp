@@ -207,8 +207,8 @@ int main(int argc, char** argv) {
   CLI::App app("Checks every collective against exact results.\nExample: tutti_conformance --transport shm -n 5");
   app.add_option("--transport", options.transport,
                  "local (threads), shm (processes), tcp (processes), tcp-threads, push, fakeverbs (threads; modules), "
-                 "verbs (processes; a module), mixed")
-      ->check(CLI::IsMember({"local", "shm", "tcp", "tcp-threads", "push", "fakeverbs", "verbs", "mixed"}));
+                 "verbs, ucx (processes; modules), mixed")
+      ->check(CLI::IsMember({"local", "shm", "tcp", "tcp-threads", "push", "fakeverbs", "verbs", "ucx", "mixed"}));
   app.add_option("-n", options.ranks, "number of ranks")->check(CLI::Range(1, tutti::conformance::kMostRanks));
   app.add_flag("--only-forced", options.only_forced, "each algorithm forced, and nothing else; with TUTTI_CMA=always");
   app.add_flag("--only-sums", options.only_sums, "sums in the reproducible mode, by each algorithm; nothing else");

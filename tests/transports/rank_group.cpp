@@ -79,11 +79,12 @@ void RankGroup::run_processes(const std::function<void(Rank)>& body, Rank victim
   }
 }
 
-void RankGroup::barrier() {
+void RankGroup::barrier(const std::function<void()>& meanwhile) {
   const auto ranks = static_cast<uint32_t>(ranks_);
   const uint32_t full = (shared_->arrived++ / ranks + 1) * ranks;
   for (const Deadline deadline = Deadline::in(kWaitLimit); shared_->arrived < full; std::this_thread::yield()) {
     check();
+    if (meanwhile) meanwhile();
     if (deadline.passed()) throw_error(Code::Timeout, "not all ranks came");
   }
 }

@@ -29,8 +29,8 @@ class RankGroup {
   /// `victim`: the rank that will kill itself.
   void run(const std::function<void(Rank)>& body, Rank victim = kNoRank);
 
-  /// A barrier of all ranks. Throws if another rank has failed.
-  void barrier();
+  /// A barrier of all ranks, which calls `meanwhile` while it waits. Throws if another rank has failed.
+  void barrier(const std::function<void()>& meanwhile = {});
   /// Throws if a rank has failed, so that no rank waits for it.
   void check() const;
 

@@ -63,7 +63,7 @@ void OutputStream::close() {
 }
 
 RankProcess::RankProcess(const Job& job, int rank, const Inherited& inherited, int stdin_source, Outputs& outputs)
-    : rank_(rank), host_(job.ranks[static_cast<size_t>(rank)].host), inherited_(inherited) {
+    : rank_(rank), host_(job.ranks[static_cast<size_t>(rank)].host), launcher_(job.launcher), inherited_(inherited) {
   const bool remote = !host_.empty();
   SpawnRequest request;
   request.mask = inherited.mask;
@@ -150,7 +150,7 @@ void RankProcess::send(int signal) const {
   if (host_.empty() || signal == SIGKILL || !remote) kill(-pid_, signal);
   if (!remote) return;
   SpawnRequest request;
-  request.program = remote_signal(host_, *remote, signal);
+  request.program = remote_signal(launcher_, host_, *remote, signal);
   request.mask = inherited_.mask;
   request.open_files = inherited_.open_files;
   try {

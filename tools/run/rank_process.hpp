@@ -93,6 +93,7 @@ class RankProcess {
 
   int rank_;
   std::string host_;
+  const std::string launcher_;
   Inherited inherited_;
   pid_t pid_ = -1;
   bool ended_ = false;

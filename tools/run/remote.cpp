@@ -5,6 +5,7 @@
 #include <charconv>
 #include <csignal>
 #include <cstring>
+#include <sstream>
 
 #include "base/format.hpp"
 
@@ -13,7 +14,22 @@ namespace {
 
 constexpr std::string_view kPidLine = "tutti-run-pid ";
 
-std::vector<std::string> ssh(const std::string& host, const std::string& script) {
+constexpr std::string_view kHost = "{host}";
+
+/// What runs a script on a host.
+std::vector<std::string> on_host(const std::string& launcher, const std::string& host, const std::string& script) {
+  if (!launcher.empty()) {
+    std::vector<std::string> words;
+    std::istringstream text(launcher);
+    for (std::string word; text >> word;) {
+      for (size_t at = 0; (at = word.find(kHost, at)) != std::string::npos; at += host.size()) {
+        word.replace(at, kHost.size(), host);
+      }
+      words.push_back(std::move(word));
+    }
+    words.insert(words.end(), {"sh", "-c", script});
+    return words;
+  }
   // exec: the script replaces the login shell, and so leads the process group that sshd made.
   return {
       "ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-T", "--", host, "exec sh -c " + shell_quoted(script)};
@@ -59,7 +75,7 @@ std::vector<std::string> remote_command(const Job& job, const std::string& host,
       "kill -s KILL $w 2>/dev/null; exit $s",
       fmt::arg("pid_line", kPidLine), fmt::arg("folder", shell_quoted(folder)), fmt::arg("grace", job.grace),
       fmt::arg("program", program));
-  return ssh(host, script);
+  return on_host(job.launcher, host, script);
 }
 
 std::string remote_preamble(const Job& job, int rank) {
@@ -81,8 +97,15 @@ std::string remote_preamble(const Job& job, int rank) {
   return text + '\n';
 }
 
-std::vector<std::string> remote_signal(const std::string& host, int pid, int signal) {
-  return ssh(host, fmt::format("kill -s {} -- -{}", sigabbrev_np(signal), pid));
+std::vector<std::string> remote_signal(const std::string& launcher, const std::string& host, int pid, int signal) {
+  return on_host(launcher, host, fmt::format("kill -s {} -- -{}", sigabbrev_np(signal), pid));
+}
+
+void check_launcher(const std::string& launcher) {
+  if (launcher.empty() || launcher.find(kHost) != std::string::npos) return;
+  throw_error(Code::InvalidArgument,
+              "--launcher \"{}\": it does not say where {} goes; e.g. --launcher 'ip netns exec {}'", launcher, kHost,
+              kHost);
 }
 
 std::optional<int> remote_pid(std::string_view line) {

@@ -1,4 +1,5 @@
-// Ranks on other hosts: started through ssh, which must log in without a prompt (BatchMode).
+// Ranks on other hosts: started through ssh, which must log in without a prompt (BatchMode), or through the command of
+// --launcher, to which "sh -c SCRIPT" is appended.
 //
 // The environment is sent over ssh's standard input, not its command line, which other users of both hosts can read: it
 // contains the job's secret. A remote watcher ends the rank when the connection is lost. The first line of output is
@@ -17,15 +18,18 @@ namespace tutti::tools {
 /// 'text' for a POSIX shell.
 std::string shell_quoted(std::string_view text);
 
-/// The ssh command that starts the job's program on `host` in `folder`.
+/// The command that starts the job's program on `host` in `folder`.
 std::vector<std::string> remote_command(const Job& job, const std::string& host, const std::string& folder);
 
 /// The input that it reads first: rank `rank`'s variables, one per line, and an empty line. Throws
 /// Error(InvalidArgument) if a value cannot be passed.
 std::string remote_preamble(const Job& job, int rank);
 
-/// The ssh command that sends a signal to all processes of a remote rank.
-std::vector<std::string> remote_signal(const std::string& host, int pid, int signal);
+/// The command that sends a signal to all processes of a remote rank.
+std::vector<std::string> remote_signal(const std::string& launcher, const std::string& host, int pid, int signal);
+
+/// Throws Error(InvalidArgument) unless `launcher` has words, and {host} among them.
+void check_launcher(const std::string& launcher);
 
 /// The process id in the first line of `remote_command`'s output; empty for any other line.
 std::optional<int> remote_pid(std::string_view line);

@@ -10,6 +10,7 @@
 #include "tools/run/binding.hpp"
 #include "tools/run/hosts.hpp"
 #include "tools/run/job.hpp"
+#include "tools/run/remote.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -38,7 +39,7 @@ Ranks find TUTTI_RANK, TUTTI_SIZE, TUTTI_LOCAL_RANK, TUTTI_LOCAL_SIZE, TUTTI_JOB
 environment; between hosts also TUTTI_ROOT_ADDR, those addresses of rank 0's host from which the others are reached, and
 TUTTI_PORT. Where you export TUTTI_KEY, TUTTI_ROOT_ADDR or TUTTI_PORT yourself, yours are used. On other hosts the
 program starts in the same folder, with the TUTTI_ variables, LD_LIBRARY_PATH and what -x names; ssh must log in without
-a password.
+a password. --launcher names another command than ssh: {host} becomes the host's name, and "sh -c SCRIPT" is appended.
 
 Examples:
   tutti run -n 4 -- ./train --steps 10
@@ -88,6 +89,7 @@ int run(Options& options, const std::vector<std::string>& words) {
   } else {
     job.ranks = place(options.hosts, options.ranks, here);
   }
+  check_launcher(job.launcher);
   set_meeting_point(job, options.port, here);
   name_job(job);
   job.prefix = !options.no_prefix;
@@ -112,6 +114,10 @@ void add_run(CLI::App& app, const std::vector<std::string>& program, int& status
       ->type_name("N");
   command->add_option("--hosts", options->hosts, "hosts and how many ranks each takes, e.g. a:4,b:4,localhost:2")
       ->type_name("HOST[:SLOTS],...");
+  command
+      ->add_option("--launcher", options->job.launcher,
+                   "what runs a command on another host, e.g. 'ip netns exec {host}'; default: ssh")
+      ->type_name("COMMAND");
   command->add_option("--port", options->port, "where rank 0 meets the others, between hosts; default: a random one")
       ->check(CLI::Range(1, 65535))
       ->type_name("PORT");

@@ -127,6 +127,18 @@ TEST(Address, InterfacesAreChosenByPrefixExactNameOrExclusion) {
             Code::InvalidArgument);
 }
 
+TEST(Address, ChoosesInterfacesBySubnet) {
+  const std::vector<Address> home = local_addresses("127.0.0.0/8");
+  ASSERT_EQ(home.size(), 1u);
+  EXPECT_EQ(home[0], Address::loopback());
+  EXPECT_EQ(local_addresses("no-such-interface,127.0.0.1/32"), home);
+  EXPECT_EQ(local_addresses("^10.0.0.0/8"), local_addresses("^no-such-interface,10.0.0.0/8"));
+  for (const char* wrong : {"127.0.0.0/33", "127.0.0/8", "eth0/8", "127.0.0.0/", "::/129", "127.0.0.0/-1"}) {
+    EXPECT_EQ(code_of([&] { local_addresses(wrong); }), Code::InvalidArgument) << wrong;
+  }
+  EXPECT_EQ(code_of([] { local_addresses("127.1.0.0/16"); }), Code::InvalidArgument);
+}
+
 TEST(Address, HostNamesAndWrittenAddressesAreFound) {
   const auto v4 = resolve("127.0.0.1");
   ASSERT_EQ(v4.size(), 1u);

@@ -1,5 +1,5 @@
-/* What libnccl.so.2 adds to a call: ncclAllReduce and tuttiAllReduce of 8 bytes, host memory, two ranks (threads) or one. Rounds
- * of both alternate on the same machine state; each rank times its own, and the median round counts.
+/* What libnccl.so.2 adds to a call: ncclAllReduce and tuttiAllReduce of 8 bytes, host memory, two ranks (threads) or
+ * one. Rounds of both alternate on the same machine state; each rank times its own, and the median round counts.
  *
  *   nccl_shim [ROUNDS [RANKS]]
  */

@@ -1,6 +1,6 @@
-// DDP's overlap of gradient communication with the backward pass, over links of an artificial speed: the fault transport
-// lets each link pass so many bytes a second. Units compute nothing but sleep, as a host does whose GPU computes, because
-// ranks and links share this machine's cores otherwise. No optimizer.
+// DDP's overlap of gradient communication with the backward pass, over links of an artificial speed: the fault
+// transport lets each link pass so many bytes a second. Units compute nothing but sleep, as a host does whose GPU
+// computes, because ranks and links share this machine's cores otherwise. No optimizer.
 //
 // compute        a step of one rank: forward and backward
 // communication  the same step's all-reduces, one after another, with nothing to compute

@@ -1,6 +1,6 @@
-// Pipeline schedules in real runs with calibrated stages: the bubble on the timeline beside its formula, and the peak of
-// activations in flight by the ledger. Each F, B and W sleeps a given time, because the ranks of a pipeline would otherwise
-// share this machine's cores; messages, streams, executor and memory are those of `tutti train`.
+// Pipeline schedules in real runs with calibrated stages: the bubble on the timeline beside its formula, and the peak
+// of activations in flight by the ledger. Each F, B and W sleeps a given time, because the ranks of a pipeline would
+// otherwise share this machine's cores; messages, streams, executor and memory are those of `tutti train`.
 //
 //   train_pipeline [--pace MILLISECONDS] [--steps N]        prints a table in Markdown
 #include <fmt/format.h>

@@ -10,8 +10,8 @@ namespace tutti {
 std::string cache_folder();
 
 /// The text of a file; empty if there is none. Throws Error(SystemError) if it cannot be read, and
-/// Error(InvalidArgument) if it is longer than `most` bytes or, with `only_ours`, if it belongs to another user or others
-/// may write to it.
+/// Error(InvalidArgument) if it is longer than `most` bytes or, with `only_ours`, if it belongs to another user or
+/// others may write to it.
 std::optional<std::string> read_file(const std::string& path, size_t most, bool only_ours);
 
 /// Writes a file that only this user can read: readers find the old text or the new one, never a part. Makes the last

@@ -136,7 +136,7 @@ class Communicator {
   std::unique_ptr<exec::Executor> executor_;  // for host memory
   std::unique_ptr<Planner> planner_;
   PreMulScalars pre_mul_scalars_;
-  select::Setting setting_;  // what the decision table was made from
+  select::Setting setting_;                    // what the decision table was made from
   std::unique_ptr<DecisionLog> decision_log_;  // null: nothing is logged
   const bool traces_ = log_enabled(LogLevel::Trace);
 

@@ -23,15 +23,15 @@ struct MachineSetting {
   MachineNotes notes;
 };
 
-/// `ranks` ranks (0: one for each GPU or, without GPUs, each core) on the hosts of a topology, in equal shares, each on a
-/// GPU or core of its own as far as there are enough.
+/// `ranks` ranks (0: one for each GPU or, without GPUs, each core) on the hosts of a topology, in equal shares, each on
+/// a GPU or core of its own as far as there are enough.
 ///
 /// Inside a host, α is that of the slowest pair of ranks. β is that of the narrowest pair, or of the link that is most
-/// contended when every rank sends to its next neighbour, whichever is slower. Between hosts, each rank sends to the rank
-/// of its place on the next host; ranks whose paths share a link (a NIC's port, a PCIe switch) get a share of it each.
-/// Only so many ranks are looked at as can be in reasonable time: hosts are usually alike. On GPUs a fold is fused with
-/// the copy, and their memory is much faster than their links, so γ is 0. Throws Error(InvalidArgument) if there are
-/// more hosts than ranks, or if there is no path.
+/// contended when every rank sends to its next neighbour, whichever is slower. Between hosts, each rank sends to the
+/// rank of its place on the next host; ranks whose paths share a link (a NIC's port, a PCIe switch) get a share of it
+/// each. Only so many ranks are looked at as can be in reasonable time: hosts are usually alike. On GPUs a fold is
+/// fused with the copy, and their memory is much faster than their links, so γ is 0. Throws Error(InvalidArgument) if
+/// there are more hosts than ranks, or if there is no path.
 MachineSetting setting_of(const topo::Graph& graph, Rank ranks);
 
 /// The same without a topology: the constants of this machine (shared memory inside a host, TCP between).

@@ -1,6 +1,6 @@
 /* A client of libnccl.so.2 in C, compiled against either nccl.h, that finds every function by dlsym. Host memory only.
  *
- *   client LIBRARY threads|processes RANKS     every collective, type, operator, in place and not; derived communicators;
+ *   client LIBRARY threads|processes RANKS     every collective, type, operator, in place and not; made communicators;
  *                                              calls that differ between ranks
  *   client LIBRARY bad 2                       wrong arguments
  */
@@ -30,7 +30,7 @@ struct self {
   int rank, ranks;
 };
 
-/* --- elements ------------------------------------------------------------------------------------------------------ */
+/* --- elements ----------------------------------------------------------------------------------------------------- */
 
 static const struct format {
   int bytes, exponent, mantissa; /* exponent 0: an integer */
@@ -67,7 +67,7 @@ static double folded(int ranks, int i, int op) {
   return value;
 }
 
-/* --- collectives --------------------------------------------------------------------------------------------------- */
+/* --- collectives -------------------------------------------------------------------------------------------------- */
 
 enum kind { AllReduce, Reduce, Broadcast, Bcast, ReduceScatter, AllGather, AlltoAll, Gather, Scatter, SendRecv, Kinds };
 static const char* const kNames[] = {"AllReduce", "Reduce",   "Broadcast", "Bcast",   "ReduceScatter",
@@ -164,7 +164,7 @@ static void collectives(struct self self, ncclComm_t comm) {
   }
 }
 
-/* --- communicators ------------------------------------------------------------------------------------------------- */
+/* --- communicators ------------------------------------------------------------------------------------------------ */
 
 static ncclUniqueId new_id(struct self self) {
   ncclUniqueId id;
@@ -285,7 +285,7 @@ static void not_blocking(struct self self) {
   SUCCEED(api.ncclCommDestroy(comm));
 }
 
-/* --- calls that differ --------------------------------------------------------------------------------------------- */
+/* --- calls that differ -------------------------------------------------------------------------------------------- */
 
 static void mismatches(struct self self) {
   static const char* const kWhat[] = {"count", "type", "operator", "root", "collective", "order"};
@@ -330,8 +330,8 @@ static int load(const char* library) {
 #define FIND(name) *(void**)&api.name = dlsym(handle, #name);
   FUNCTIONS(FIND)
   FIND(ncclCommGrow)
-      FIND(ncclCommGetUniqueId) FIND(ncclSignal) FIND(ncclAllReduceConfig)
-          FIND(ncclDevCommCreate) return api.ncclSignal == NULL;
+  FIND(ncclCommGetUniqueId)
+      FIND(ncclSignal) FIND(ncclAllReduceConfig) FIND(ncclDevCommCreate) return api.ncclSignal == NULL;
 }
 
 int main(int argc, char** argv) {

@@ -35,8 +35,8 @@ TEST(ActivationCheckpointing, HasTheSameBits) {
   EXPECT_EQ(run(true, 4, DataParallelMode::Zero3, 2).losses, run(false, 4, DataParallelMode::Zero3, 2).losses);
 }
 
-// What one more block adds at the peak: its input alone (tokens × width), where without checkpointing it is all that the
-// block keeps for backward.
+// What one more block adds at the peak: its input alone (tokens × width), where without checkpointing it is all that
+// the block keeps for backward.
 TEST(ActivationCheckpointing, KeepsOnlyInputs) {
   constexpr size_t kInput = 4UL * 32 * 32 * sizeof(float);
   EXPECT_EQ(run(true, 8).activations - run(true, 7).activations, kInput);

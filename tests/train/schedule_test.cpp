@@ -1,5 +1,5 @@
-// Schedules over a grid of p ≤ 8, m ≤ 16, v ≤ 4: proven complete, ordered and free of deadlock; idle time and activations in
-// flight by the formulas.
+// Schedules over a grid of p ≤ 8, m ≤ 16, v ≤ 4: proven complete, ordered and free of deadlock; idle time and
+// activations in flight by the formulas.
 #include "tutti/train/schedule.hpp"
 
 #include <gtest/gtest.h>

@@ -40,7 +40,8 @@ select::MachineSetting machine_of(const Options& options) {
   auto profile = select::local_profile();  // before its figures are asked for
   select::MachineSetting made = select::setting_here(ranks, options.hosts);
   const Rank here = made.setting.groups->largest();
-  made.setting.oversubscription = std::max(1.0, static_cast<double>(here) / static_cast<double>(allowed_cores().size()));
+  made.setting.oversubscription =
+      std::max(1.0, static_cast<double>(here) / static_cast<double>(allowed_cores().size()));
   made.setting.profile = std::move(profile);
   made.setting.situation = select::situation_of(*made.setting.groups, options.hosts > 1 ? "shm+tcp" : "shm",
                                                 made.setting.oversubscription > 1);

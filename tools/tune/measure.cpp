@@ -166,7 +166,8 @@ double one_way(Communicator& comm, int peer, std::vector<float>& data, size_t co
   return time_of(comm, call) / 2;
 }
 
-/// α and β of the slowest pair with rank 0, and γ: what folding adds to a reduce-scatter, compared with an all-to-all of as many bytes.
+/// α and β of the slowest pair with rank 0, and γ: what folding adds to a reduce-scatter, compared with an all-to-all
+/// of as many bytes.
 void measure_links(Communicator& comm, const Task& task) {
   constexpr size_t kLong = size_t{1} << 20;  // elements
   constexpr size_t kFolded = 16 << 10;

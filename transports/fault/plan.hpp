@@ -34,9 +34,9 @@ struct FaultPlan {
   uint64_t seed = 1;
 };
 
-/// Reads "delay=1ms,rate=2GB/s,latency=50us,jitter=2ms,stall=5,kill=7,corrupt=payload@3,rank=1,peer=0,seed=4": any of these, in
-/// any order; times in s, ms or us; rates in GB/s, MB/s or kB/s; corrupt is payload, tag, length or header. Throws Error(InvalidArgument) that names
-/// the part that cannot be used.
+/// Reads "delay=1ms,rate=2GB/s,latency=50us,jitter=2ms,stall=5,kill=7,corrupt=payload@3,rank=1,peer=0,seed=4": any of
+/// these, in any order; times in s, ms or us; rates in GB/s, MB/s or kB/s; corrupt is payload, tag, length or header.
+/// Throws Error(InvalidArgument) that names the part that cannot be used.
 FaultPlan parse_fault_plan(std::string_view text);
 
 }  // namespace tutti::transports

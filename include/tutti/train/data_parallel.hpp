@@ -105,8 +105,8 @@ struct StateBytes {
   double all() const { return weights + gradients + optimizer; }
 };
 /// By the formulas of data parallelism and ZeRO, for so many parameters on `replicas` ranks, of which this is an
-/// optimizing one. Mixed precision (bf16 with an f32 master): 16 bytes a parameter without sharding; f32: 16 too, without
-/// a master. Shards are not padded: they exceed their share by less than one element a unit.
+/// optimizing one. Mixed precision (bf16 with an f32 master): 16 bytes a parameter without sharding; f32: 16 too,
+/// without a master. Shards are not padded: they exceed their share by less than one element a unit.
 StateBytes state_bytes(DataParallelMode mode, DType weights, double parameters, int replicas);
 
 /// Throws Error(InvalidArgument) for options that do not fit together.

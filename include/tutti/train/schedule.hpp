@@ -1,11 +1,13 @@
 // Pipeline schedules as data: what each rank computes, in which order. Pure functions; nothing here communicates.
 //
 // p ranks in a row, m micro-batches, v chunks of units on each rank. The model's chunks are stages 0 … vp−1; stage s is
-// chunk s / p of rank s mod p. F is a forward pass, B the backward pass by the input, W the backward pass by the weights.
+// chunk s / p of rank s mod p. F is a forward pass, B the backward pass by the input, W the backward pass by the
+// weights.
 //
 //     naive        one micro-batch in the pipeline at a time: share of idle time ("bubble") (p−1)/p
 //     gpipe        all F, then all B: bubble (p−1)/(m+p−1), m micro-batches' activations (Huang et al., NeurIPS 2019)
-//     1f1b         B as soon as possible: the same bubble, at most p activations (Narayanan et al., PipeDream, SOSP 2019)
+//     1f1b         B as soon as possible: the same bubble, at most p activations
+//                  (Narayanan et al., PipeDream, SOSP 2019)
 //     interleaved  v chunks a rank: bubble (p−1)/(vm+p−1), v times the messages (Narayanan et al., SC 2021, §2.2)
 //     zb-h1        1f1b, whose W fill the bubble: (p−1)/(3m+p−1) if F, B and W last equally long (Qi et al., ICLR 2024)
 #pragma once

@@ -51,8 +51,8 @@ class TimelineRecorder {
   std::vector<Slot> slots_;
 };
 
-/// The timeline as a picture: a row for each rank, computations in colours with the micro-batch's number, messages as thin
-/// bars, and the bubble with its formula in the caption. Follows the reader's light or dark mode.
+/// The timeline as a picture: a row for each rank, computations in colours with the micro-batch's number, messages as
+/// thin bars, and the bubble with its formula in the caption. Follows the reader's light or dark mode.
 std::string timeline_svg(const Timeline& timeline);
 /// The same for chrome://tracing and Perfetto (Trace Event Format).
 std::string chrome_trace(const Timeline& timeline);

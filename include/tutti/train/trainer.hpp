@@ -57,8 +57,8 @@ class Trainer {
   ~Trainer();
 
   StepReport step();
-  /// Saves to a folder that all ranks see, and goes on from its newest checkpoint: see checkpoint.hpp. The model must be
-  /// the same; mesh, data parallelism and types may differ. All ranks call.
+  /// Saves to a folder that all ranks see, and goes on from its newest checkpoint: see checkpoint.hpp. The model must
+  /// be the same; mesh, data parallelism and types may differ. All ranks call.
   void save(const std::string& folder);
   void resume(const std::string& folder);
   int64_t steps_done() const { return done_; }

@@ -73,8 +73,8 @@ class Unit : public Layer {
 
 using Model = std::vector<std::unique_ptr<Unit>>;
 
-/// The unit, but each of its three passes lasts `seconds` at least: what is missing is slept. So stages are balanced, and
-/// ranks that share a core run side by side as if each had its own: for looking at schedules.
+/// The unit, but each of its three passes lasts `seconds` at least: what is missing is slept. So stages are balanced,
+/// and ranks that share a core run side by side as if each had its own: for looking at schedules.
 std::unique_ptr<Unit> make_paced(std::unique_ptr<Unit> unit, double seconds);
 
 }  // namespace tutti::train

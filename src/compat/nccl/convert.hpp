@@ -1,5 +1,5 @@
-// NCCL's codes, element types and operators to Tutti's and back: by tables, since their values differ (ncclMax is 2 where
-// tuttiMin is 2).
+// NCCL's codes, element types and operators to Tutti's and back: by tables, since their values differ (ncclMax is 2
+// where tuttiMin is 2).
 #pragma once
 
 #include <array>
@@ -15,8 +15,8 @@ inline constexpr std::array<tuttiDataType_t, ncclNumTypes> kTypes = {
 inline constexpr std::array<tuttiRedOp_t, ncclNumOps> kOperators = {tuttiSum, tuttiProd, tuttiMax, tuttiMin, tuttiAvg};
 static_assert(int{tuttiNumOps} <= int{ncclNumOps}, "Tutti has built-in operators where NCCL's made ones begin");
 
-/// An operator made by ncclRedOpCreatePreMulSum keeps Tutti's value, unless its scalar is read at each call: then it has
-/// one of these.
+/// An operator made by ncclRedOpCreatePreMulSum keeps Tutti's value, unless its scalar is read at each call: then it
+/// has one of these.
 inline constexpr int kFirstDeviceScalar = 1 << 30;
 
 /// By tuttiResult_t.

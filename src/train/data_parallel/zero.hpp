@@ -4,7 +4,7 @@
 //     stage   weights 2Ψ   gradients 2Ψ   Adam: master, 2 moments 12Ψ    bytes held     elements sent, × (N−1)/N
 //     1       whole        whole          1/N                            4Ψ + 12Ψ/N     2Ψ: reduce-scatter, all-gather
 //     2       whole        1/N            1/N                            2Ψ + 14Ψ/N     2Ψ
-//     3       1/N          1/N            1/N                            16Ψ/N          3Ψ: and weights are gathered twice
+//     3       1/N          1/N            1/N                            16Ψ/N          3Ψ: weights are gathered twice
 //
 // A strategy is two parts: who holds the weights, and who holds the gradients; each is whole or sharded. Each rank's
 // optimizer updates the rank's piece of every unit.

@@ -83,9 +83,9 @@ class WholeGradients final : public Scattered {
   size_t left_ = 0;          // units [0, left_) are still to be scattered
 };
 
-/// Stages 2 and 3: this rank's pieces alone. A unit's whole gradients are held, as a buffer, from its backward pass until
-/// they are scattered: two units' at a time. Each micro-batch is scattered by itself and added to the pieces, so all
-/// replicas of a unit must run it equally often in a step.
+/// Stages 2 and 3: this rank's pieces alone. A unit's whole gradients are held, as a buffer, from its backward pass
+/// until they are scattered: two units' at a time. Each micro-batch is scattered by itself and added to the pieces, so
+/// all replicas of a unit must run it equally often in a step.
 class ShardedGradients final : public Scattered {
  public:
   using Scattered::Scattered;

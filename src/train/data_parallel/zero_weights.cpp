@@ -27,8 +27,8 @@ class Gathered : public ZeroWeights {
   std::vector<Event> arrived_;  // [unit]
 };
 
-/// Stages 1 and 2: all weights, whole. After the optimizer's step each replica has the new values of its own pieces, and
-/// the next forward pass computes its first units while the others' are still being gathered.
+/// Stages 1 and 2: all weights, whole. After the optimizer's step each replica has the new values of its own pieces,
+/// and the next forward pass computes its first units while the others' are still being gathered.
 class WholeWeights final : public Gathered {
  public:
   using Gathered::Gathered;
@@ -54,9 +54,9 @@ class WholeWeights final : public Gathered {
   Buffer memory_;
 };
 
-/// Stage 3: this rank's pieces alone. A unit is gathered just before it computes, while the unit before it computes, and
-/// released after. So two units' weights are held at a time, as buffers. Each micro-batch gathers the weights twice;
-/// without `reshard_after_forward` once: the forward pass then leaves all of them for the backward pass.
+/// Stage 3: this rank's pieces alone. A unit is gathered just before it computes, while the unit before it computes,
+/// and released after. So two units' weights are held at a time, as buffers. Each micro-batch gathers the weights
+/// twice; without `reshard_after_forward` once: the forward pass then leaves all of them for the backward pass.
 class ShardedWeights final : public Gathered {
  public:
   using Gathered::Gathered;

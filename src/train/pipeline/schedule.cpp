@@ -49,8 +49,8 @@ int forwards_ahead(const PipelineShape& shape, int rank) {
   return std::min(2 * hops + (shape.chunks - 1) * shape.ranks, passes);
 }
 
-/// 1F1B with B and W apart. Rank r lets r of its W wait, so that it has as many activations as rank 0, and runs those in
-/// the gaps at the end, where 1F1B is idle.
+/// 1F1B with B and W apart. Rank r lets r of its W wait, so that it has as many activations as rank 0, and runs those
+/// in the gaps at the end, where 1F1B is idle.
 Schedule zero_bubble(const PipelineShape& shape, int rank) {
   const int m = shape.micro_batches, ahead = forwards_ahead(shape, rank);
   Schedule schedule;

@@ -16,8 +16,8 @@ bool has_layer(const Model& units, const std::string& layer) {
 
 }  // namespace
 
-/// Keeps this rank's chunks of the model. Their cost is their number of parameters: all but the embedding's take part in
-/// one multiplication and one addition for each token.
+/// Keeps this rank's chunks of the model. Their cost is their number of parameters: all but the embedding's take part
+/// in one multiplication and one addition for each token.
 void Trainer::cut_into_stages() {
   const int p = mesh_.shape().pp, chunks = options_.pipeline.chunks;
   pipeline_shape_ = {p, static_cast<int>(options_.micro_batches), chunks};

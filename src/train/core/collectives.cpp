@@ -1,13 +1,11 @@
 #include "tutti/train/collectives.hpp"
 
-#include <chrono>
+#include "train/core/clock.hpp"
 
 namespace tutti::train {
 namespace {
 
 tuttiDataType_t type_of(Span span) { return static_cast<tuttiDataType_t>(span.type); }
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
 

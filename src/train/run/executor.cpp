@@ -8,6 +8,7 @@
 #include "train/core/clock.hpp"
 
 namespace tutti::train {
+
 const char* name_of(Action::What what) {
   constexpr const char* kNames[] = {"forward", "backward", "backward_input", "backward_weight"};
   return kNames[static_cast<size_t>(what)];

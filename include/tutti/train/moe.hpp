@@ -36,6 +36,8 @@ class ExpertDispatch {
   struct Segment {
     size_t arrived, sorted, count;
   };
+  /// Where the rows that arrive rank by rank lie, expert by expert. `here`: experts of this rank.
+  void sort(const std::vector<uint64_t>& arriving, size_t here);
   Tensor exchange(const Call& call, const Tensor& rows, size_t width, bool back) const;
   Collectives& ep_;
   std::vector<int32_t> order_;

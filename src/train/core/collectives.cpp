@@ -1,7 +1,8 @@
 #include "tutti/train/collectives.hpp"
 
 #include <algorithm>
-#include <chrono>
+
+#include "train/core/clock.hpp"
 
 namespace tutti::train {
 namespace {
@@ -12,8 +13,6 @@ tuttiDataType_t type_of(Span span) { return static_cast<tuttiDataType_t>(span.ty
 bool even(std::span<const size_t> counts) {
   return std::all_of(counts.begin(), counts.end(), [&](size_t count) { return count == counts[0]; });
 }
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
 

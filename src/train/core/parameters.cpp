@@ -6,21 +6,10 @@
 #include <numeric>
 #include <utility>
 
+#include "train/core/hash.hpp"
+
 namespace tutti::train {
 namespace {
-
-uint64_t mix(uint64_t x) {  // splitmix64 (Steele, Lea & Flood, OOPSLA 2014)
-  x += 0x9E3779B97F4A7C15;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
-  return x ^ (x >> 31);
-}
-
-uint64_t hash(const std::string& text) {  // FNV-1a
-  uint64_t h = 0xCBF29CE484222325;
-  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001B3;
-  return h;
-}
 
 /// Element `index` of a sequence of standard normal numbers (Box & Muller, 1958).
 float normal(uint64_t key, uint64_t index) {

@@ -8,14 +8,12 @@
 //
 // Per step and rank: 2(n−1)/n · Ψ elements sent; 16Ψ bytes held, 2Ψ more for bf16 buckets of f32 gradients.
 // Source: Li et al., PyTorch Distributed, VLDB 2020, §3.2 and §4.2.
-#include <chrono>
 
+#include "train/core/clock.hpp"
 #include "train/data_parallel/replicated.hpp"
 
 namespace tutti::train {
 namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 struct Bucket {
   size_t first = 0, count = 0;           // elements of the flat gradients

@@ -10,10 +10,10 @@
 // optimizer updates the rank's piece of every unit.
 #pragma once
 
-#include <chrono>
 #include <memory>
 #include <vector>
 
+#include "train/core/clock.hpp"
 #include "train/data_parallel/partition.hpp"
 
 namespace tutti::train {
@@ -66,13 +66,5 @@ std::unique_ptr<ZeroWeights> make_whole_weights(ZeroState& state);
 std::unique_ptr<ZeroWeights> make_sharded_weights(ZeroState& state);
 std::unique_ptr<ZeroGradients> make_whole_gradients(ZeroState& state);
 std::unique_ptr<ZeroGradients> make_sharded_gradients(ZeroState& state);
-
-/// Seconds for which waiting for something took.
-template <class Waiting>
-double seconds_of(Waiting&& waiting) {
-  const auto start = std::chrono::steady_clock::now();
-  waiting();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 }  // namespace tutti::train

@@ -6,8 +6,6 @@
 namespace tutti::train {
 namespace {
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 /// What both do: a unit's gradients are reduced and scattered on a stream, in place: each rank's piece of the unit's
 /// buffer becomes the average.
 class Scattered : public ZeroGradients {

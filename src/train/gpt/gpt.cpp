@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 namespace tutti::train {
+
 void check_config(const GptConfig& config, const ParallelContext& parallel) {
   if (config.layers == 0 || config.width == 0 || config.length == 0 || config.vocabulary == 0) {
     throw Error(Code::InvalidArgument, fmt::format("a model of {} layers, width {}, length {} and {} tokens is empty",

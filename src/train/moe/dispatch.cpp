@@ -6,23 +6,31 @@
 
 namespace tutti::train {
 
-ExpertDispatch::ExpertDispatch(Collectives& ep, size_t experts, std::span<const int32_t> expert) : ep_(ep) {
-  const auto ranks = static_cast<size_t>(ep.size());
-  check_divides("ep", ranks, "the number of experts", experts);
-  std::vector<std::vector<int32_t>> rows_of(experts);
+namespace {
+
+/// [expert]: the rows that go to it.
+std::vector<std::vector<int32_t>> rows_by_expert(size_t experts, std::span<const int32_t> expert) {
+  std::vector<std::vector<int32_t>> rows(experts);
   for (size_t i = 0; i < expert.size(); ++i) {
     if (expert[i] < 0) continue;
     const auto to = static_cast<size_t>(expert[i]);
     if (to >= experts) {
       throw Error(Code::InvalidArgument,
-                  fmt::format("row {} goes to expert {} of {}: experts are 0 to {}, and -1 drops "
-                              "a row",
-                              i, to, experts, experts - 1));
+                  fmt::format("row {} goes to expert {} of {}: experts are 0 to {}, and -1 drops a row", i, to, experts,
+                              experts - 1));
     }
-    rows_of[to].push_back(static_cast<int32_t>(i));
+    rows[to].push_back(static_cast<int32_t>(i));
   }
+  return rows;
+}
+
+}  // namespace
+
+ExpertDispatch::ExpertDispatch(Collectives& ep, size_t experts, std::span<const int32_t> expert) : ep_(ep) {
+  const auto ranks = static_cast<size_t>(ep.size());
+  check_divides("ep", ranks, "the number of experts", experts);
   std::vector<uint64_t> sent, arriving(experts);  // [expert]; [rank][expert of this rank]
-  for (const auto& rows : rows_of) {
+  for (const auto& rows : rows_by_expert(experts, expert)) {
     sent.push_back(rows.size());
     order_.insert(order_.end(), rows.begin(), rows.end());
   }
@@ -36,7 +44,6 @@ ExpertDispatch::ExpertDispatch(Collectives& ep, size_t experts, std::span<const 
                               ep.rank(), count));
     }
   }
-
   const size_t here = experts / ranks;
   to_.resize(ranks);
   from_.resize(ranks);
@@ -44,10 +51,14 @@ ExpertDispatch::ExpertDispatch(Collectives& ep, size_t experts, std::span<const 
     to_[i / here] += sent[i];
     from_[i / here] += arriving[i];
   }
+  sort(arriving, here);
+}
+
+void ExpertDispatch::sort(const std::vector<uint64_t>& arriving, size_t here) {
   for (size_t e = 0; e < here; ++e) {
     experts_.push_back({received_, 0});
     size_t before = 0;  // rows of the ranks before
-    for (size_t rank = 0; rank < ranks; ++rank) {
+    for (size_t rank = 0; rank < from_.size(); ++rank) {
       size_t arrived = before;
       for (size_t other = 0; other < e; ++other) arrived += arriving[rank * here + other];
       const size_t count = arriving[rank * here + e];

@@ -10,17 +10,15 @@
 // Backward computes the scores again. The gradients of keys and values go round with them, one step later, and are home
 // after n steps. Per rank, in elements of its own tokens × width: forward sends 2(n−1), backward 2(n−1) + 2n.
 // Source: Liu, Zaharia & Abbeel, Ring attention with blockwise transformers, 2023; zig-zag: Zhu, ring-flash-attention.
-#include <chrono>
 #include <cmath>
 #include <limits>
 
+#include "train/core/clock.hpp"
 #include "tutti/train/attention.hpp"
 #include "tutti/train/parallel.hpp"
 
 namespace tutti::train {
 namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 struct RingRecord : Record {
   Tensor out, log_sum;  // log_sum: sequences × heads × length

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
-#include <chrono>
-
+#include "train/core/clock.hpp"
 #include "tutti/train/pipeline.hpp"
 
 namespace tutti::train {
@@ -9,8 +8,6 @@ namespace {
 
 /// Receives of each direction that are posted before the schedule needs them.
 constexpr size_t kEarly = 1;
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
 

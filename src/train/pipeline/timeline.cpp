@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstring>
 #include <limits>
+
+#include "train/core/clock.hpp"
 
 namespace tutti::train {
 namespace {
@@ -14,8 +15,6 @@ namespace {
 using What = Action::What;
 
 constexpr size_t kTextBytes = 64;
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 /// What a rank tells the others first.
 struct Introduction {

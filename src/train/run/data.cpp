@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 
+#include "train/core/hash.hpp"
 #include "tutti/error.hpp"
 
 namespace tutti::train {
@@ -20,13 +21,6 @@ std::string contents(const std::filesystem::path& path) {
   std::ostringstream text;
   text << file.rdbuf();
   return file ? text.str() : "";
-}
-
-uint64_t mix(uint64_t x) {  // splitmix64
-  x += 0x9E3779B97F4A7C15;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
-  return x ^ (x >> 31);
 }
 
 /// Each licence once, in the order of names; links are other names of the same.
@@ -57,11 +51,7 @@ Corpus Corpus::read(const std::string& path) {
   return Corpus(std::move(text), path);
 }
 
-uint64_t Corpus::hash() const {
-  uint64_t h = 0xCBF29CE484222325;  // FNV-1a
-  for (const char c : bytes_) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001B3;
-  return h;
-}
+uint64_t Corpus::hash() const { return train::hash(bytes_); }
 
 void Corpus::sequence(uint64_t seed, uint64_t step, uint64_t index, size_t length, int32_t* tokens,
                       int32_t* targets) const {

@@ -2,16 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <map>
 #include <utility>
 
+#include "train/core/clock.hpp"
+
 namespace tutti::train {
-namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-}  // namespace
 
 const char* name_of(Action::What what) {
   constexpr const char* kNames[] = {"forward", "backward", "backward_input", "backward_weight"};

@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
+
+#include "train/core/clock.hpp"
 
 namespace tutti::train {
 namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 /// Throws Error(InvalidArgument), which says what does not fit.
 void check_options(const TrainOptions& o, const Communicator& world) {

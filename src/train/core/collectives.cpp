@@ -1,11 +1,17 @@
 #include "tutti/train/collectives.hpp"
 
+#include <algorithm>
 #include <chrono>
 
 namespace tutti::train {
 namespace {
 
 tuttiDataType_t type_of(Span span) { return static_cast<tuttiDataType_t>(span.type); }
+
+/// Equal pieces: the calls for these have faster algorithms than those for any pieces.
+bool even(std::span<const size_t> counts) {
+  return std::all_of(counts.begin(), counts.end(), [&](size_t count) { return count == counts[0]; });
+}
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -73,6 +79,7 @@ void Collectives::reduce_scatter(Purpose purpose, Span all, Span mine, Op op, tu
 void Collectives::all_gather_v(Purpose purpose, Span mine, Span all, std::span<const size_t> counts,
                                tuttiStream_t stream) {
   if (absent()) return;
+  if (even(counts)) return all_gather(purpose, mine, all, stream);
   // A ring: every block but the next rank's passes on from here, and every block but this rank's comes here.
   const size_t next = counts[static_cast<size_t>((rank_ + 1) % size_)];
   const Counted counted(*this, purpose, all.count, static_cast<double>((all.count - next) * size_of(all.type)),
@@ -83,6 +90,7 @@ void Collectives::all_gather_v(Purpose purpose, Span mine, Span all, std::span<c
 void Collectives::reduce_scatter_v(Purpose purpose, Span all, Span mine, std::span<const size_t> counts, Op op,
                                    tuttiStream_t stream) {
   if (absent()) return;
+  if (even(counts)) return reduce_scatter(purpose, all, mine, op, stream);
   const size_t before = counts[static_cast<size_t>((rank_ + size_ - 1) % size_)];
   const Counted counted(*this, purpose, all.count, static_cast<double>((all.count - mine.count) * size_of(all.type)),
                         static_cast<double>((all.count - before) * size_of(all.type)), stream);

@@ -57,10 +57,10 @@ struct Trainer::Batch {
   double loss = 0;
 };
 
-Trainer::Trainer(Communicator& world, const TrainOptions& options, Corpus corpus)
+Trainer::Trainer(Communicator& world, const TrainOptions& options, Corpus corpus, std::unique_ptr<Device> device)
     : options_((check_options(options, world), options)),
       corpus_(std::move(corpus)),
-      device_(make_host_device()),
+      device_(std::move(device)),
       ledger_(*device_),
       mesh_(world, options.mesh, counters_),
       parallel_(mesh_.tp(), options.sequence_parallel, mesh_.cp(), mesh_.ep()),

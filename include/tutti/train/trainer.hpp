@@ -53,7 +53,8 @@ struct StepReport {
 class Trainer {
  public:
   /// Throws Error(InvalidArgument) if the options do not fit together or the world, Error(Mismatch) if ranks differ.
-  Trainer(Communicator& world, const TrainOptions& options, Corpus corpus);
+  Trainer(Communicator& world, const TrainOptions& options, Corpus corpus,
+          std::unique_ptr<Device> device = make_host_device());
   ~Trainer();
 
   StepReport step();

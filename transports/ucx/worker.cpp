@@ -1,7 +1,5 @@
 #include "transports/ucx/worker.hpp"
 
-#include <cstdlib>
-
 #include "base/format.hpp"
 #include "transports/ucx/wire.hpp"
 
@@ -18,8 +16,6 @@ void expect(ucs_status_t status, const char* what) {
 ucp_context_h make_context() {
   ucp_config_t* config = nullptr;
   expect(ucp_config_read(nullptr, nullptr, &config), "ucp_config_read");
-  // UCX 1.13's own PUT over TCP aborts the process when an endpoint is closed while an acknowledgement is on its way.
-  if (std::getenv("UCX_TCP_PUT_ENABLE") == nullptr) (void)ucp_config_modify(config, "TCP_PUT_ENABLE", "n");
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_NAME;
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;

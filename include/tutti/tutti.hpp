@@ -43,6 +43,12 @@ class Group {
     open_ = false;
     check(tuttiGroupEnd());
   }
+  /// Seconds that the calls collected so far would take, by the cost model.
+  static double estimate() {
+    double seconds = 0;
+    check(tuttiGroupEstimate(&seconds));
+    return seconds;
+  }
 
  private:
   bool open_ = true;

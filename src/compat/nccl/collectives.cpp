@@ -9,10 +9,10 @@
 namespace tutti::nccl {
 namespace {
 
-tuttiDataType_t type_of(ncclDataType_t type) {
-  const auto index = static_cast<unsigned>(type);
+tuttiDataType_t type_of(const ncclDataType_t& type) {
+  const auto index = static_cast<unsigned>(number_of(type));
   if (index < kTypes.size()) return kTypes[index];
-  refuse_argument("datatype " + std::to_string(static_cast<int>(type)) + " is not an ncclDataType_t");
+  refuse_argument("datatype " + std::to_string(number_of(type)) + " is not an ncclDataType_t");
 }
 
 /// CUDA's names of the default streams are 0, 1 and 2: with host memory, the call blocks. Other streams are Tutti's
@@ -24,8 +24,8 @@ tuttiStream_t stream_of(cudaStream_t stream) {
 /// Tutti's operator for one call.
 class Operator {
  public:
-  Operator(ncclComm& comm, ncclRedOp_t op) : comm_(comm.comm) {
-    const int value = static_cast<int>(op);
+  Operator(ncclComm& comm, const ncclRedOp_t& op) : comm_(comm.comm) {
+    const int value = number_of(op);
     if (value >= 0 && value < ncclNumOps) {
       value_ = kOperators[static_cast<size_t>(value)];
     } else if (value < kFirstDeviceScalar) {
@@ -70,8 +70,9 @@ ncclResult_t moved(tuttiResult_t result, ncclComm_t comm) {
 
 /// Checks what both kinds of calls have, and runs `call` with Tutti's communicator, type and stream.
 template <class Function>
-[[gnu::always_inline]] inline ncclResult_t run(const void* send, const void* recv, ncclDataType_t type, ncclComm_t comm,
-                                               cudaStream_t stream, const ncclCollConfig_t* config, Function&& call) {
+[[gnu::always_inline]] inline ncclResult_t run(const void* send, const void* recv, const ncclDataType_t& type,
+                                               ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config,
+                                               Function&& call) {
   return guarded(comm, [&]() -> ncclResult_t {
     ncclComm& handle = live(comm);
     const tuttiDataType_t converted_type = type_of(type);
@@ -201,14 +202,14 @@ TUTTI_NCCL_API ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scal
     if (scalar == nullptr) refuse_argument("scalar is NULL");
     const tuttiDataType_t converted_type = type_of(type);
     check_buffer(scalar, "scalar");
-    if (residence == ncclScalarHostImmediate) {
+    if (number_of(residence) == ncclScalarHostImmediate) {
       tuttiRedOp_t value = 0;
       const ncclResult_t result = moved(tuttiRedOpCreatePreMulSum(&value, scalar, converted_type, handle.comm), comm);
-      if (result == ncclSuccess) made = static_cast<ncclRedOp_t>(value);
+      if (result == ncclSuccess) std::memcpy(&made, &value, sizeof made);
       return result;
     }
-    if (residence != ncclScalarDevice) {
-      refuse_argument("residence " + std::to_string(static_cast<int>(residence)) + " is not an ncclScalarResidence_t");
+    if (number_of(residence) != ncclScalarDevice) {
+      refuse_argument("residence " + std::to_string(number_of(residence)) + " is not an ncclScalarResidence_t");
     }
     const std::lock_guard lock(handle.mutex);
     handle.device_scalars.emplace_back(scalar, converted_type);
@@ -220,7 +221,7 @@ TUTTI_NCCL_API ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scal
 TUTTI_NCCL_API ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm) {
   return guarded(comm, [&]() -> ncclResult_t {
     ncclComm& handle = live(comm);
-    const int value = static_cast<int>(op);
+    const int value = number_of(op);
     if (value >= 0 && value < ncclNumOps) refuse_argument("a built-in operator cannot be destroyed");
     if (value < kFirstDeviceScalar) return moved(tuttiRedOpDestroy(value, handle.comm), comm);
     const auto index = static_cast<size_t>(value - kFirstDeviceScalar);

@@ -3,11 +3,21 @@
 #pragma once
 
 #include <array>
+#include <cstring>
 
 #include "nccl.h"
 #include "tutti/tutti.h"
 
 namespace tutti::nccl {
+
+/// What a caller passed as an enumerator, which may be none: C++ has no such values, so it is read as a number.
+template <class Enum>
+int number_of(const Enum& value) {
+  int number = 0;
+  static_assert(sizeof number == sizeof value);
+  std::memcpy(&number, &value, sizeof number);
+  return number;
+}
 
 inline constexpr std::array<tuttiDataType_t, ncclNumTypes> kTypes = {
     tuttiInt8,    tuttiUint8,   tuttiInt32,   tuttiUint32,   tuttiInt64,      tuttiUint64,

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "nccl.h"
+
 namespace tutti::nccl {
 
 struct Team {
@@ -27,3 +29,17 @@ struct CommProperties {
 };
 
 }  // namespace tutti::nccl
+
+// Functions of nccl_device.h. NOLINTBEGIN(readability-identifier-naming): NCCL's names
+extern "C" {
+ncclResult_t ncclCommQueryProperties(ncclComm_t comm, tutti::nccl::CommProperties* properties);
+tutti::nccl::Team ncclTeamWorld(ncclComm_t comm);
+tutti::nccl::Team ncclTeamRail(ncclComm_t comm);
+tutti::nccl::Team ncclTeamLsa(ncclComm_t comm);
+tutti::nccl::Team ncclTeamCft(ncclComm_t comm, int mode);
+tutti::nccl::Team ncclTeamCftMultimem(ncclComm_t comm);
+int ncclTeamRankToWorld(ncclComm_t comm, tutti::nccl::Team of, int rank);
+int ncclTeamRankToLsa(ncclComm_t comm, tutti::nccl::Team of, int rank);
+void ncclResetDebugInitInternal(void);
+}
+// NOLINTEND(readability-identifier-naming)

@@ -15,7 +15,7 @@ struct Group {
 thread_local Group t_group;
 
 /// The communicators of the group are made, or are not.
-void settle(std::vector<Pending> pending) {
+void settle(const std::vector<Pending>& pending) {
   for (const auto& [handle, out] : pending) {
     if (handle->comm != nullptr) {
       handle->state.store(ncclComm::State::Live, std::memory_order_release);

@@ -56,7 +56,7 @@ TUTTI_NCCL_API ncclResult_t ncclGetVersion(int* version) {
 }
 
 TUTTI_NCCL_API const char* ncclGetErrorString(ncclResult_t result) {
-  const auto index = static_cast<unsigned>(result);
+  const auto index = static_cast<unsigned>(number_of(result));
   return index < kTexts.size() ? kTexts[index] : "unknown result code";
 }
 
@@ -124,8 +124,8 @@ TUTTI_NCCL_API ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow
 TUTTI_NCCL_API ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t* value) {
   return guarded(comm, [&] {
     live(comm);
-    if (static_cast<unsigned>(stat) > ncclStatGpuMemTotal) {
-      refuse_argument("stat " + std::to_string(static_cast<int>(stat)) + " is not an ncclCommMemStat_t");
+    if (static_cast<unsigned>(number_of(stat)) > ncclStatGpuMemTotal) {
+      refuse_argument("stat " + std::to_string(number_of(stat)) + " is not an ncclCommMemStat_t");
     }
     required(value, "value") = 0;
     return ncclSuccess;

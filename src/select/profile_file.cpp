@@ -43,7 +43,7 @@ std::string key_of_this_machine(const std::string& folder) {
       return *known;
     }
   }
-  const std::string key = fmt::format("{:016x}", machine_key(topo::local_topology()));
+  std::string key = fmt::format("{:016x}", machine_key(topo::local_topology()));
   if (boot) write_private(memo, key);
   return key;
 }

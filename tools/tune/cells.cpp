@@ -13,12 +13,12 @@ namespace {
 
 using nlohmann::json;
 
-constexpr uint64_t kSmallest = 8, kLargest = 256ULL << 20, kFactor = 4;
+constexpr uint64_t kSmallest = 8;
 
-std::vector<uint64_t> sizes() {
+std::vector<uint64_t> list(const Sizes& sizes) {
   std::vector<uint64_t> all;
-  for (uint64_t bytes = kSmallest; bytes < kLargest; bytes *= kFactor) all.push_back(bytes);
-  all.push_back(kLargest);
+  for (uint64_t bytes = kSmallest; bytes < sizes.largest; bytes *= sizes.factor) all.push_back(bytes);
+  all.push_back(sizes.largest);
   return all;
 }
 
@@ -54,9 +54,9 @@ void read_line(const std::string& text, const std::string& situation, Partial& p
 
 double effort_of(const Cell& cell) { return 0.02 + 2.5e-9 * static_cast<double>(cell.bytes); }
 
-std::vector<Cell> cells_of(const select::Setting& setting, double within) {
+std::vector<Cell> cells_of(const select::Setting& setting, const Sizes& sizes, double within) {
   std::vector<Cell> cells;
-  const std::vector<uint64_t> all = sizes();
+  const std::vector<uint64_t> all = list(sizes);
   for (int c = 0; c < kCollectives; ++c) {
     const auto collective = static_cast<Collective>(c);
     if (plan::algorithms_of(collective).empty()) continue;

@@ -23,9 +23,14 @@ struct Cell {
 /// Seconds that measuring takes, roughly.
 double effort_of(const Cell& cell);
 
-/// Every factor of four from 8 B to 256 MiB of the whole buffer; of those, the algorithms that are predicted within
-/// `within` times the best there or at a neighbouring size.
-std::vector<Cell> cells_of(const select::Setting& setting, double within);
+/// Sizes of the whole buffer from 8 B on.
+struct Sizes {
+  uint64_t largest = 256ULL << 20;
+  uint64_t factor = 4;  ///< from one to the next
+};
+
+/// At each size, the algorithms that are predicted within `within` times the best there or at a neighbouring size.
+std::vector<Cell> cells_of(const select::Setting& setting, const Sizes& sizes, double within);
 
 /// Cells that one job can measure: of each collective, those of one algorithm, which it forces.
 std::vector<std::vector<Cell>> jobs_of(const std::vector<Cell>& cells);

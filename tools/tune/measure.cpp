@@ -1,12 +1,12 @@
 #include "tools/tune/measure.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -22,9 +22,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kBatches = 5;
-constexpr double kBatchSeconds = 3e-3;
-constexpr uint64_t kMostCalls = 2000;
+constexpr int kBatches = 5, kMostBatches = 20;
+constexpr double kBatchSeconds = 3e-3, kMostCalls = 2000;
+constexpr double kAgreed = 1.1;  // times of two batches, as a ratio
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -35,7 +35,8 @@ double of_slowest(Communicator& comm, double seconds) {
   return most;
 }
 
-/// Seconds of a call on the slowest rank: of several batches the second best, which a busy machine disturbs little.
+/// Seconds of a call on the slowest rank: the best batch's, which others on a busy machine have disturbed least. A first
+/// guess may be far too long, so each batch is as long as the best time so far tells. More batches follow until two agree.
 template <class Call>
 double time_of(Communicator& comm, const Call& call) {
   const auto batch = [&](uint64_t calls) {
@@ -45,12 +46,13 @@ double time_of(Communicator& comm, const Call& call) {
     return of_slowest(comm, (now() - start) / static_cast<double>(calls));
   };
   batch(2);
-  const double rough = batch(2);
-  const auto calls = static_cast<uint64_t>(std::clamp(kBatchSeconds / rough, 1.0, static_cast<double>(kMostCalls)));
-  std::array<double, kBatches> times{};
-  for (double& time : times) time = batch(calls);
-  std::sort(times.begin(), times.end());
-  return times[1];
+  double best = batch(2), second = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kMostBatches && (i < kBatches || second > kAgreed * best); ++i) {
+    const double time = batch(static_cast<uint64_t>(std::clamp(kBatchSeconds / best, 1.0, kMostCalls)));
+    second = std::min(second, std::max(time, best));
+    best = std::min(best, time);
+  }
+  return best;
 }
 
 /// Buffers for the largest cell.

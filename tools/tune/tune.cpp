@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 
+#include "base/bytes.hpp"
 #include "base/counted.hpp"
 #include "base/env.hpp"
 #include "base/format.hpp"
@@ -33,6 +34,8 @@ constexpr double kWithin = 2;
 struct Options {
   int ranks = 2;
   bool all = false;
+  std::string largest = "256M";
+  Sizes sizes;
   std::string output;
   std::string task;  // of a rank that this command has started
   int threads = 1;
@@ -72,7 +75,7 @@ class Tuning {
     if (known_.profile.links.count("threads") == 0) measure_links("threads", 1, 2);
     take_links();
     const std::vector<Cell> cells =
-        cells_of(setting_, options_.all ? std::numeric_limits<double>::infinity() : kWithin);
+        cells_of(setting_, options_.sizes, options_.all ? std::numeric_limits<double>::infinity() : kWithin);
     for (const Cell& cell : cells) all_ += known_.done.count(cell) > 0 ? 0 : effort_of(cell);
     for (const std::vector<Cell>& job : jobs_of(cells)) measure(job);
     save(cells.size());
@@ -185,6 +188,9 @@ void add_tune(CLI::App& app, int& status) {
   command->add_option("-n", options->ranks, "process ranks, on this host; default 2")->check(CLI::Range(2, 1024));
   command->add_option("-o", options->output, "the profile; default TUTTI_PROFILE, else one in the user's cache folder")
       ->type_name("FILE");
+  command->add_option("-e,--maxbytes", options->largest, "the largest size; default 256M");
+  command->add_option("-f,--stepfactor", options->sizes.factor, "from one size to the next; default 4")
+      ->check(CLI::Range(uint64_t{2}, uint64_t{1} << 20));
   command->add_flag("--all", options->all, "measures all algorithms, not only those predicted within twice the best");
   command->add_option("--task", options->task)->group("");
   command->add_option("--threads", options->threads)->group("");
@@ -192,7 +198,15 @@ void add_tune(CLI::App& app, int& status) {
   command->footer(
       "An interrupted run goes on where it was. docs/selection.md says how communicators use the profile.\n"
       "Examples:\n  tutti tune\n  tutti tune -n 4\n  TUTTI_PROFILE=here.json tutti tune\n");
-  command->callback([options, &status] { status = tune(*options); });
+  command->callback([options, &status] {
+    const auto largest = parse_bytes(options->largest);
+    if (!largest || *largest < sizeof(uint64_t)) {
+      throw_error(Code::InvalidArgument, "-e {}: write a number of bytes from 8 on, such as 64K or 256M",
+                  options->largest);
+    }
+    options->sizes.largest = *largest;
+    status = tune(*options);
+  });
 }
 
 }  // namespace tutti::tools

@@ -1,5 +1,5 @@
-// Writes a small GPT, a batch, its loss and the gradients of all parameters as JSON: what gradients_test.py compares with
-// PyTorch's.
+// Writes a small GPT, a batch, its loss and the gradients of all parameters as JSON, for gradients_test.py to compare
+// with PyTorch's.
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>

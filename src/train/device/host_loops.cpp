@@ -5,8 +5,8 @@
 #include "train/device/host_exp.hpp"
 
 // The function is compiled for several levels of x86-64, and the loader takes the best that this host has. Nothing is
-// contracted or reordered (cmake/Train.cmake), so ranks on unlike processors still compute the same bits. Sanitizers are
-// not ready when the loader chooses. GCC cannot do so with virtual functions.
+// contracted or reordered (cmake/Train.cmake), so ranks on unlike processors still compute the same bits. Sanitizers
+// are not ready when the loader chooses. GCC cannot do so with virtual functions.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define TUTTI_CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))

@@ -1,5 +1,5 @@
-// The host's loops over elements in which a step spends the most time beside the matrix products, each for the processor
-// that it runs on.
+// The host's loops over elements in which a step spends the most time beside the matrix products, each for the
+// processor that it runs on.
 #pragma once
 
 #include "tutti/train/device.hpp"

@@ -2,7 +2,7 @@
 //
 // math     the model and the optimizer
 // moving   copies, zeros and uploads: the layer asks for them, so they are counted as its cost too
-// layer    what is left of the step: data, units, records, memory, hooks, counters, the hand-over to ZeRO's streams; reading the clock
+// layer    the rest: data, units, records, memory, hooks, counters, the hand-over to ZeRO's streams, reading the clock
 //
 //   train_overhead [--steps N]      prints a table in Markdown
 #include <fmt/format.h>

@@ -331,7 +331,7 @@ static int load(const char* library) {
   FUNCTIONS(FIND)
   FIND(ncclCommGrow)
   FIND(ncclCommGetUniqueId)
-      FIND(ncclSignal) FIND(ncclAllReduceConfig) FIND(ncclDevCommCreate) return api.ncclSignal == NULL;
+  FIND(ncclSignal) FIND(ncclAllReduceConfig) FIND(ncclDevCommCreate) return api.ncclSignal == NULL;
 }
 
 int main(int argc, char** argv) {

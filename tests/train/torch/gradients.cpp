@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 // Writes a small GPT, a batch, its loss and the gradients of all parameters as JSON: what gradients_test.py compares
-=======
-// Writes a small GPT, a batch, its loss and the gradients of all parameters as JSON, for gradients_test.py to compare
->>>>>>> torch
 // with PyTorch's.
 #include <cmath>
 #include <cstdio>

@@ -10,8 +10,9 @@
   X(ncclGetVersion)                                                                                                \
   X(ncclGetErrorString)                                                                                            \
   X(ncclGetLastError)                                                                                              \
-  X(ncclGetUniqueId) X(ncclCommInitRank) X(ncclCommInitRankConfig) X(ncclCommInitRankScalable) X(ncclCommInitAll)  \
-      X(ncclCommFinalize) X(ncclCommDestroy) X(ncclCommAbort) X(ncclCommRevoke) X(ncclCommSplit) X(ncclCommShrink) \
+  X(ncclGetUniqueId)                                                                                               \
+  X(ncclCommInitRank) X(ncclCommInitRankConfig) X(ncclCommInitRankScalable) X(ncclCommInitAll) X(ncclCommFinalize) \
+      X(ncclCommDestroy) X(ncclCommAbort) X(ncclCommRevoke) X(ncclCommSplit) X(ncclCommShrink)                     \
           X(ncclCommGetAsyncError) X(ncclCommCount) X(ncclCommUserRank) X(ncclCommCuDevice) X(ncclCommRegister)    \
               X(ncclCommDeregister) X(ncclCommWindowRegister) X(ncclCommWindowDeregister) X(ncclMemAlloc)          \
                   X(ncclMemFree) X(ncclRedOpCreatePreMulSum) X(ncclRedOpDestroy) X(ncclAllReduce) X(ncclReduce)    \

@@ -6,19 +6,17 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FUNCTIONS(X)                                                                                               \
-  X(ncclGetVersion)                                                                                                \
-  X(ncclGetErrorString)                                                                                            \
-  X(ncclGetLastError)                                                                                              \
-  X(ncclGetUniqueId)                                                                                               \
-  X(ncclCommInitRank) X(ncclCommInitRankConfig) X(ncclCommInitRankScalable) X(ncclCommInitAll) X(ncclCommFinalize) \
-      X(ncclCommDestroy) X(ncclCommAbort) X(ncclCommRevoke) X(ncclCommSplit) X(ncclCommShrink)                     \
-          X(ncclCommGetAsyncError) X(ncclCommCount) X(ncclCommUserRank) X(ncclCommCuDevice) X(ncclCommRegister)    \
-              X(ncclCommDeregister) X(ncclCommWindowRegister) X(ncclCommWindowDeregister) X(ncclMemAlloc)          \
-                  X(ncclMemFree) X(ncclRedOpCreatePreMulSum) X(ncclRedOpDestroy) X(ncclAllReduce) X(ncclReduce)    \
-                      X(ncclBcast) X(ncclBroadcast) X(ncclReduceScatter) X(ncclAllGather) X(ncclAlltoAll)          \
-                          X(ncclGather) X(ncclScatter) X(ncclSend) X(ncclRecv) X(ncclGroupStart) X(ncclGroupEnd)   \
-                              X(ncclGroupSimulateEnd)
+/* clang-format off */
+#define FUNCTIONS(X) \
+  X(ncclGetVersion) X(ncclGetErrorString) X(ncclGetLastError) X(ncclGetUniqueId) X(ncclCommInitRank) \
+  X(ncclCommInitRankConfig) X(ncclCommInitRankScalable) X(ncclCommInitAll) X(ncclCommFinalize) X(ncclCommDestroy) \
+  X(ncclCommAbort) X(ncclCommRevoke) X(ncclCommSplit) X(ncclCommShrink) X(ncclCommGetAsyncError) X(ncclCommCount) \
+  X(ncclCommUserRank) X(ncclCommCuDevice) X(ncclCommRegister) X(ncclCommDeregister) X(ncclCommWindowRegister) \
+  X(ncclCommWindowDeregister) X(ncclMemAlloc) X(ncclMemFree) X(ncclRedOpCreatePreMulSum) X(ncclRedOpDestroy) \
+  X(ncclAllReduce) X(ncclReduce) X(ncclBcast) X(ncclBroadcast) X(ncclReduceScatter) X(ncclAllGather) \
+  X(ncclAlltoAll) X(ncclGather) X(ncclScatter) X(ncclSend) X(ncclRecv) X(ncclGroupStart) X(ncclGroupEnd) \
+  X(ncclGroupSimulateEnd)
+/* clang-format on */
 
 struct api {
 #define MEMBER(name) __typeof__(name)* name;

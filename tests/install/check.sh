@@ -67,7 +67,7 @@ if [[ -e $libdir/libtutti_train.so ]]; then
 fi
 
 # A transport module in the prefix is found by its library and its command line; without it nothing changes.
-[[ ! -e $libdir/tutti ]] || { echo "modules of the tests were installed" >&2 && exit 1; }
+[[ ! -e $libdir/tutti/libtutti_push.so ]] || { echo "modules of the tests were installed" >&2 && exit 1; }
 export TUTTI_MODULES=push TUTTI_TRANSPORT=push
 ! "$work/cpp/sum" >"$work/absent.log" 2>&1 || { echo "ran over a module that is not there" >&2 && exit 1; }
 real=$(realpath "$libdir")

@@ -10,7 +10,7 @@
 namespace tutti::transports::ucx {
 namespace {
 
-constexpr double kPatience = 0.5;  // seconds
+constexpr double kGoodbyeLimit = 0.5;  // seconds in which the words of an orderly close may still arrive
 
 }  // namespace
 
@@ -80,9 +80,9 @@ void Stream::say_goodbye(uint64_t messages) noexcept {
 }
 
 Status Stream::lost(const char* text) {
-  if (!lost_) patience_ = Deadline::in(kPatience);
+  if (!lost_) goodbye_until_ = Deadline::in(kGoodbyeLimit);
   lost_ = true;
-  if (closed_ || !patience_.passed()) return {};
+  if (closed_ || !goodbye_until_.passed()) return {};
   return {Code::PeerFailed, fmt::format("{} broke: UCX reports: {}; the peer's process or host is gone, or the network "
                                         "between them fails",
                                         name(), text)};

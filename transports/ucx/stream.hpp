@@ -62,7 +62,7 @@ class Stream {
   std::string bytes_;  // of what comes next
   uint64_t goodbye_ = kLost;
   bool lost_ = false;
-  Deadline patience_ = Deadline::in(0);
+  Deadline goodbye_until_ = Deadline::in(0);
 };
 
 }  // namespace tutti::transports::ucx

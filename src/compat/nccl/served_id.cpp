@@ -24,7 +24,8 @@ std::string address() {
   return tuttiGetVariable("NCCL_COMM_ID", &value) == tuttiSuccess && value != nullptr ? value : "";
 }
 
-double patience() {
+/// Seconds.
+double join_timeout() {
   const char* value = nullptr;
   return tuttiGetVariable("TUTTI_INIT_TIMEOUT", &value) == tuttiSuccess && value != nullptr ? std::stod(value) : 60;
 }
@@ -122,7 +123,7 @@ bool is_served_id(const ncclUniqueId& id) {
 
 ncclUniqueId exchange_served_id(int ranks, int rank) {
   const auto until =
-      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(patience()));
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(join_timeout()));
   ncclUniqueId id = {};
   if (rank == 0) {
     tuttiUniqueId made;

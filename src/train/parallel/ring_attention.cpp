@@ -4,8 +4,8 @@
 // than a block of scores.
 //
 // Causal balance: the sequence has 2n chunks, and rank r has the r-th and the (2n−1−r)-th. Of the four pairs of a
-// rank's query chunks and another's key chunks, two are wholly in the past and two wholly in the future, whoever they
-// are: so every step costs every rank the same.
+// rank's query chunks and another's key chunks, two are wholly in the past and two wholly in the future, for every
+// pair of ranks. So every step costs every rank the same.
 //
 // Backward computes the scores again. The gradients of keys and values go round with them, one step later, and are home
 // after n steps. Per rank, in elements of its own tokens × width: forward sends 2(n−1), backward 2(n−1) + 2n.

@@ -89,7 +89,7 @@ class Run {
     result.slots.resize(schedules.size());
   }
 
-  /// Who waits for what, if not all came to their end.
+  /// Empty if all schedules ran to their end; otherwise which rank waits for which action.
   std::string run() {
     for (bool moved = true; moved;) {
       moved = false;

@@ -191,6 +191,13 @@ class Communicator {
     return made;
   }
 
+  /// The ranks that are not excluded, in their order; those call it, also after a failure. See tuttiCommShrink.
+  Communicator shrink(std::span<const int> excluded) const {
+    Communicator made;
+    check(tuttiCommShrink(handle(), excluded.data(), static_cast<int>(excluded.size()), made.comm_.get()));
+    return made;
+  }
+
   /// Makes every rank's pending and later calls fail with Code::Aborted, in bounded time. From any thread.
   void abort() { check(tuttiCommAbort(handle())); }
   /// Code::Ok, or why the communicator has failed, also in calls that run on streams; Code::InProgress while it is made

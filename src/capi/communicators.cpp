@@ -42,6 +42,17 @@ tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int colour, int key, tuttiComm_t*
   });
 }
 
+tuttiResult_t tuttiCommShrink(tuttiComm_t comm, const int* excluded, int count, tuttiComm_t* shrunk) {
+  return guarded([&] {
+    required(shrunk, "shrunk") = nullptr;
+    if (count < 0) throw_error(Code::InvalidArgument, "shrink: {} excluded ranks", count);
+    if (comm::in_group()) throw_error(Code::InvalidUsage, "tuttiCommShrink cannot be called within a group");
+    std::vector<Rank> ranks;
+    if (count > 0) ranks.assign(&required(excluded, "excluded"), excluded + count);
+    *shrunk = make_handle(communicator_of(comm)->shrink(std::move(ranks)));
+  });
+}
+
 tuttiResult_t tuttiCommGetLastCall(tuttiComm_t comm, tuttiCallInfo* info) {
   return guarded([&] {
     if (required(info, "info").size < sizeof(tuttiCallInfo)) {

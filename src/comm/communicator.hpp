@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -95,6 +96,10 @@ class Communicator {
   /// The communicator of the ranks with the same colour; empty for a negative colour. Called on all ranks, by the
   /// thread whose ticket is served.
   std::optional<SplitResult> split(int colour, int key);
+  /// The communicator of the ranks that are not excluded, in their order. These ranks call it, in any thread and without
+  /// a ticket; it needs nothing of the others, and works on a communicator that has failed. The calls of a communicator
+  /// with the same excluded ranks belong together in their order.
+  std::shared_ptr<Communicator> shrink(std::vector<Rank> excluded);
   void abort() { endpoint_->abort(); }
   /// The first failure; Ok if there is none.
   Status failure() const;
@@ -147,6 +152,8 @@ class Communicator {
   std::vector<NumberedCall> group_;
   std::map<std::pair<Rank, bool>, uint64_t> transfer_counts_;  // by peer and direction
   std::atomic<uint64_t> next_ticket_{0}, serving_{0};
+  std::mutex shrinks_mutex_;
+  std::map<std::vector<Rank>, uint32_t> shrinks_;  // calls of shrink(), by excluded ranks
 };
 
 }  // namespace tutti::comm

@@ -151,9 +151,12 @@ void ControlThread::remove_if_unused(const std::string& name) {
   changed_.notify_all();
 }
 
-void ControlThread::add_server(std::shared_ptr<RendezvousServer> server) {
+bool ControlThread::add_server(std::shared_ptr<RendezvousServer> server) {
   const std::lock_guard lock(mutex_);
-  entry(server->key()).server = std::move(server);
+  auto& present = entry(server->key()).server;
+  if (present != nullptr) return false;
+  present = std::move(server);
+  return true;
 }
 
 std::shared_ptr<RendezvousServer> ControlThread::server(const std::string& name) {

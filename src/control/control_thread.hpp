@@ -48,7 +48,8 @@ class ControlThread {
   void add_handler(std::shared_ptr<ConnectionHandler> handler);
   void remove_handler(const Key& key);
 
-  void add_server(std::shared_ptr<RendezvousServer> server);
+  /// False if this process has a server with that key.
+  bool add_server(std::shared_ptr<RendezvousServer> server);
   std::shared_ptr<RendezvousServer> server(const std::string& name);
   void remove_server(const std::string& name);
   /// Called when a rendezvous server is no longer busy, or a communicator has failed.

@@ -49,6 +49,11 @@ inline std::string title_of_split(const std::string& parent, int colour, const s
   return fmt::format("split of {} (colour {}, {})", parent.substr(0, kLongest), colour, list_ranks(ranks));
 }
 
+inline std::string title_of_shrunk(const std::string& parent, const std::vector<Rank>& excluded) {
+  constexpr size_t kLongest = 80;  // bytes of the parent's title
+  return fmt::format("{} without {}", parent.substr(0, kLongest), list_ranks(excluded));
+}
+
 /// True if both members are the same process.
 inline bool same_process(const Member& a, const Member& b) {
   return a.host == b.host && a.process == b.process && a.started == b.started && a.nonce == b.nonce;

@@ -1,5 +1,7 @@
 #include "control/endpoint.hpp"
 
+#include <poll.h>
+
 #include <algorithm>
 
 #include "base/format.hpp"
@@ -15,6 +17,7 @@
 namespace tutti::control {
 namespace {
 
+constexpr int kOpensLaterPauseMs = 10;
 constexpr double kAfterFailureSeconds = 2;  // for the other ranks to receive a failure before this process ends
 
 /// The addresses at which this process reaches `member`.
@@ -46,20 +49,30 @@ Fd dial_process(const Member& member, const Key& key, WaitLimit limit) {
 
 uint32_t milliseconds(Deadline deadline) { return static_cast<uint32_t>(std::min(deadline.left() * 1e3, 4e9)); }
 
+/// What an id says of its maker's process.
+UniqueId id_of(const Member& maker, const Key& key) {
+  UniqueId id;
+  id.key = key;
+  id.host = hash64(maker.host);
+  id.port = maker.port;
+  id.addresses = maker.addresses;
+  id.addresses.resize(std::min(id.addresses.size(), UniqueId::kMaxAddresses));
+  return id;
+}
+
+/// Opens a rendezvous server, unless this process has it already.
+void open_server(ControlThread& control, const Key& key) {
+  const auto server = std::make_shared<RendezvousServer>(control, key);
+  if (control.add_server(server)) control.loop().post([server] { server->open(); });
+}
+
 }  // namespace
 
 UniqueId create_unique_id() {
   ControlThread& control = ControlThread::get();
   control.check_addresses();
-  UniqueId id;
-  id.key = random_key();
-  id.host = hash64(control.local_member().host);
-  id.port = control.local_member().port;
-  id.addresses = control.local_member().addresses;
-  id.addresses.resize(std::min(id.addresses.size(), UniqueId::kMaxAddresses));
-  const auto server = std::make_shared<RendezvousServer>(control, id.key);
-  control.add_server(server);
-  control.loop().post([server] { server->open(); });
+  const UniqueId id = id_of(control.local_member(), random_key());
+  open_server(control, id.key);
   return id;
 }
 
@@ -88,12 +101,20 @@ namespace {
 Fd dial_server(const UniqueId& id, const ControlThread& control, WaitLimit limit) {
   const bool here = id.host == hash64(control.local_member().host);
   const std::vector<Address> addresses = here ? std::vector{Address::loopback()} : id.addresses;
-  try {
-    return dial(addresses, id.port, id.key, limit);
-  } catch (const Error& error) {
-    if (error.code() == Code::Aborted) throw;
-    throw_error(error.code(), "the process that made the unique id (usually rank 0's) cannot be reached: {}",
-                explain(error.what(), addresses, here));
+  for (;;) {
+    try {
+      return dial(addresses, id.port, id.key, limit);
+    } catch (const Error& error) {
+      if (error.code() == Code::Aborted) throw;
+      if (id.opens_later && error.code() == Code::InvalidArgument) {
+        if (limit.deadline.passed())
+          throw_error(Code::Timeout, "its first rank has not made this call ({})", error.what());
+        poll(nullptr, 0, kOpensLaterPauseMs);
+        continue;
+      }
+      throw_error(error.code(), "the process that made the unique id (usually rank 0's) cannot be reached: {}",
+                  explain(error.what(), addresses, here));
+    }
   }
 }
 
@@ -170,10 +191,27 @@ const std::string& Endpoint::name() const { return client_->name(); }
 const std::string& Endpoint::info(Rank r) const { return client_->member(r).info; }
 std::string Endpoint::describe(Rank r) const { return describe_rank(r, client_->member(r)); }
 
-void Endpoint::check_usable() const {
+void Endpoint::check_not_left() const {
   control_.check_not_forked();
   if (gone_) throw_error(Code::InvalidUsage, "rank {} has left its communicator", rank());
+}
+
+void Endpoint::check_usable() const {
+  check_not_left();
   check();
+}
+
+UniqueId Endpoint::derive_id(Rank leader, std::string_view purpose) const {
+  check_not_left();
+  const Key& key = client_->key();
+  std::string words(key.begin(), key.end());
+  words += purpose;
+  const Member& maker = client_->member(leader);
+  UniqueId id = id_of(maker, derive_key(words));
+  id.opens_later = true;
+  // Any rank of the leader's process opens it: once a client with this key is there, its absence would be final.
+  if (same_process(maker, control_.local_member())) open_server(control_, id.key);
+  return id;
 }
 
 std::vector<std::string> Endpoint::exchange(std::string mine, Deadline deadline, const ExchangePurpose& purpose) {

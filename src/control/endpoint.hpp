@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -63,6 +64,11 @@ class Endpoint final : public transports::Wireup {
   const std::string& info(Rank rank) const;
   /// A rank in messages: "rank 2 (process 4711 on node17)".
   std::string describe(Rank rank) const;
+
+  /// The id of a communicator of some of these ranks, which they derive without a message: also on one that has failed,
+  /// since `leader`, one of them, opens a rendezvous server of its own. `purpose` tells such ids apart; it is equal on all
+  /// of them. Throws Error(InvalidUsage) after leave().
+  UniqueId derive_id(Rank leader, std::string_view purpose) const;
 
   /// Every rank contributes bytes (≤ 16 MiB) and receives those of all ranks, in order of rank. Collective, one at a
   /// time. A time-out fails the communicator, since the ranks are then no longer in step; so do ranks with different
@@ -119,6 +125,7 @@ class Endpoint final : public transports::Wireup {
 
  private:
   Endpoint(ControlThread& control, std::shared_ptr<ControlClient> client);
+  void check_not_left() const;
   void check_usable() const;
   void describe_late_ranks(LeaveResult& result, double limit, double left) const;
 

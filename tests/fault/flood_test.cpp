@@ -32,7 +32,11 @@ using testing::Line;
 constexpr int kRate = 3000;          // connections per second
 constexpr size_t kMostOpen = 15000;  // of the flood's own, if its limit allows: more than any acceptor keeps
 constexpr double kMoreSeconds = 2;   // that a start may take longer
+#ifdef __SANITIZE_ADDRESS__
+constexpr long kMoreMemory = 131072;  // freed memory is kept for a while
+#else
 constexpr long kMoreMemory = 32768;  // KiB that a rank may take
+#endif
 
 double flood_seconds() {
   const char* text = std::getenv("FLOOD_SECONDS");

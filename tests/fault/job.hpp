@@ -2,7 +2,8 @@
 //
 // A script is lines of words: `all_reduce COUNT TYPE OP`, `reduce COUNT TYPE OP ROOT`, `reduce_scatter COUNT TYPE OP`,
 // `all_gather COUNT TYPE`, `all_to_all COUNT TYPE`, `broadcast COUNT TYPE ROOT`, `gather`, `scatter` likewise,
-// `split COLOUR KEY`, `use N` (calls that follow are made on the communicator of the N-th split; 0: the first one),
+// `split COLOUR KEY`, `shrink EXCLUDED`, `use N` (calls that follow are made on the communicator of the N-th split or
+// shrink; 0: the first one),
 // `barrier`, `send COUNT TYPE PEER`, `recv COUNT TYPE PEER`, `start` and `end` of a group, `destroy`, `repeat LINE`
 // (again and again until it fails), `exit` (the process ends at once), `wait` (until the test says `go`), `fill` (all
 // outputs so far get a pattern), `intact` (fails where an output has not kept it).

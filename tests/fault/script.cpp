@@ -91,6 +91,11 @@ class Player {
       words >> count >> peer;
       return split(static_cast<int>(count), peer);
     }
+    if (name == "shrink") {
+      words >> peer;
+      comms_.push_back(nullptr);
+      return tuttiCommShrink(comms_[current_], &peer, 1, &comms_.back());
+    }
     const tuttiComm_t comm = comms_[current_];
     if (name == "barrier") return tuttiBarrier(comm, nullptr);
     if (name == "destroy") return tuttiCommDestroy(comm);

@@ -218,7 +218,17 @@ static void derived(struct self self, ncclComm_t comm) {
     SUCCEED(api.ncclCommGrow(NULL, self.ranks, &id, last, &grown, NULL));
   }
   check_sum(grown, self.rank, self.ranks);
-  SUCCEED(api.ncclCommDestroy(grown));
+  pthread_barrier_wait(&shared->barrier);
+  if (self.rank != last) { /* NCCL_SHRINK_ABORT: the parent fails on all its ranks */
+    int excluded = last;
+    SUCCEED(api.ncclCommShrink(grown, &excluded, 1, &part, NULL, NCCL_SHRINK_ABORT));
+    check_sum(part, self.rank, last);
+    SUCCEED(api.ncclCommDestroy(part));
+    ncclResult_t state = ncclSuccess;
+    SUCCEED(api.ncclCommGetAsyncError(grown, &state));
+    REQUIRE(state == ncclRemoteError);
+  }
+  EXPECT(ncclRemoteError, api.ncclCommDestroy(grown));
 }
 
 static void operators_and_memory(struct self self, ncclComm_t comm) {

@@ -26,50 +26,6 @@ Place place_of(ncclComm_t comm) {
   return place;
 }
 
-/// The ranks that remain. Throws Refusal.
-std::vector<int> survivors(const Place& place, const int* excluded, int count) {
-  if (count < 1 || count >= place.ranks) {
-    refuse_argument("excludeRanksCount is " + std::to_string(count) + ": from 1 to all but one of the " +
-                    std::to_string(place.ranks) + " ranks can be excluded");
-  }
-  required(excluded, "excludeRanksList");
-  std::vector<bool> out(static_cast<size_t>(place.ranks));
-  for (int i = 0; i < count; ++i) {
-    if (excluded[i] < 0 || excluded[i] >= place.ranks || out[static_cast<size_t>(excluded[i])]) {
-      refuse_argument("excludeRanksList[" + std::to_string(i) + "] is " + std::to_string(excluded[i]) +
-                      ": it names each rank from 0 to " + std::to_string(place.ranks - 1) + " at most once");
-    }
-    out[static_cast<size_t>(excluded[i])] = true;
-  }
-  if (out[static_cast<size_t>(place.rank)]) {
-    refuse_argument("rank " + std::to_string(place.rank) +
-                    " is in excludeRanksList: only the others call ncclCommShrink");
-  }
-  std::vector<int> left;
-  for (int rank = 0; rank < place.ranks; ++rank) {
-    if (!out[static_cast<size_t>(rank)]) left.push_back(rank);
-  }
-  return left;
-}
-
-/// The first of `left` makes an id and sends it to the others over the parent; excluded ranks take no part.
-tuttiResult_t share_id(tuttiComm_t parent, int rank, const std::vector<int>& left, ncclUniqueId& id) {
-  if (rank != left.front()) {
-    return tuttiRecv(id.internal, sizeof id.internal, tuttiInt8, left.front(), parent, nullptr);
-  }
-  tuttiUniqueId made;
-  tuttiResult_t result = tuttiGetUniqueId(&made);
-  if (result != tuttiSuccess) return result;
-  std::memcpy(id.internal, made.bytes, sizeof id.internal);
-  result = tuttiGroupStart();
-  for (size_t i = 1; i < left.size() && result == tuttiSuccess; ++i) {
-    result = tuttiSend(id.internal, sizeof id.internal, tuttiInt8, left[i], parent, nullptr);
-  }
-  if (result == tuttiSuccess) return tuttiGroupEnd();
-  tuttiGroupDiscard();
-  return result;
-}
-
 void refuse_in_group(const char* call) {
   if (group_depth() > 0) refuse(ncclInvalidUsage, std::string(call) + " within a group: Tutti makes it outside only");
 }
@@ -117,21 +73,17 @@ TUTTI_NCCL_API ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int c
     if (flags != NCCL_SHRINK_DEFAULT && flags != NCCL_SHRINK_ABORT) {
       refuse_argument("shrinkFlags is " + std::to_string(flags) + ": it is NCCL_SHRINK_DEFAULT or NCCL_SHRINK_ABORT");
     }
+    converted(config);  // checked; Tutti's shrunk communicators take over the parent's configuration
+    if (count < 1) refuse_argument("excludeRanksCount is " + std::to_string(count) + ": at least 1 rank is excluded");
+    required(excluded, "excludeRanksList");
     tuttiResult_t state = tuttiSuccess;
-    if (tuttiCommGetAsyncError(parent.comm, &state) == tuttiSuccess && state != tuttiSuccess) {
-      if (state == tuttiInProgress) refuse_argument("the communicator is still being made or finalized");
-      refuse(ncclInvalidUsage,
-             std::string("the communicator has failed, and Tutti cannot shrink a failed one: destroy it "
-                         "and join anew with an id of ncclGetUniqueId. It failed because: ") +
-                 tuttiCommGetErrorText(parent.comm));
+    if (flags == NCCL_SHRINK_ABORT && tuttiCommGetAsyncError(parent.comm, &state) == tuttiSuccess &&
+        state == tuttiSuccess) {
+      tuttiCommAbort(parent.comm);
     }
-    const Place place = place_of(comm);
-    const std::vector<int> left = survivors(place, excluded, count);
-    ncclUniqueId id = {};
-    const ncclResult_t result = done(share_id(parent.comm, place.rank, left, id), comm);
-    if (result != ncclSuccess) return result;
-    const auto mine = std::find(left.begin(), left.end(), place.rank) - left.begin();
-    return join(made, static_cast<int>(left.size()), id, static_cast<int>(mine), config);
+    const ncclResult_t result = make(
+        made, [&](tuttiComm_t* shrunk) { return tuttiCommShrink(parent.comm, excluded, count, shrunk); });
+    return ready(result);
   });
 }
 

@@ -67,8 +67,8 @@ TEST(GraphJson, NamesTheLineOfAFault) {
 }
 
 TEST(GraphJson, RefusesFiguresThatNoLinkHas) {
-  const std::string nodes =
-      std::string(kHead) + "\"nodes\":[{\"kind\":\"host\"},{\"kind\":\"gpu\",\"in\":0}],\"links\":[";
+  std::string nodes(kHead);
+  nodes += "\"nodes\":[{\"kind\":\"host\"},{\"kind\":\"gpu\",\"in\":0}],\"links\":[";
   const auto link = [&](const std::string& fields) {
     return refusal(nodes + "{\"kind\":\"pci\",\"a\":0,\"b\":1," + fields + "}]}");
   };

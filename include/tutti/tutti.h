@@ -162,10 +162,10 @@ TUTTI_API tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ranks);
  * splits of a group run before its other calls. */
 #define TUTTI_NO_COLOUR (-1)
 TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int colour, int key, tuttiComm_t* split);
-/* A communicator of the ranks that are not among the `count` excluded ones, in their order. Those ranks call it, outside
- * groups, with the same excluded ranks in any order; the excluded ones need not exist any more. It works on a communicator
- * that has failed, which is then destroyed as ever, and on a healthy one. After TUTTI_INIT_TIMEOUT seconds an error
- * names the ranks that have not called it. */
+/* A communicator of the ranks that are not among the `count` excluded ones, in their order. Those ranks call it,
+ * outside groups, with the same excluded ranks in any order; the excluded ones need not exist any more. It works on a
+ * communicator that has failed, which is then destroyed as ever, and on a healthy one. After TUTTI_INIT_TIMEOUT seconds
+ * an error names the ranks that have not called it. */
 TUTTI_API tuttiResult_t tuttiCommShrink(tuttiComm_t comm, const int* excluded, int count, tuttiComm_t* shrunk);
 
 /* Waits for the communicator's calls on streams and leaves, as tuttiCommDestroy does, with the same results. `comm`

@@ -96,9 +96,9 @@ class Communicator {
   /// The communicator of the ranks with the same colour; empty for a negative colour. Called on all ranks, by the
   /// thread whose ticket is served.
   std::optional<SplitResult> split(int colour, int key);
-  /// The communicator of the ranks that are not excluded, in their order. These ranks call it, in any thread and without
-  /// a ticket; it needs nothing of the others, and works on a communicator that has failed. The calls of a communicator
-  /// with the same excluded ranks belong together in their order.
+  /// The communicator of the ranks that are not excluded, in their order. These ranks call it, in any thread and
+  /// without a ticket; it needs nothing of the others, and works on a communicator that has failed. The calls of a
+  /// communicator with the same excluded ranks belong together in their order.
   std::shared_ptr<Communicator> shrink(std::vector<Rank> excluded);
   void abort() { endpoint_->abort(); }
   /// The first failure; Ok if there is none.

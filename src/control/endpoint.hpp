@@ -66,8 +66,8 @@ class Endpoint final : public transports::Wireup {
   std::string describe(Rank rank) const;
 
   /// The id of a communicator of some of these ranks, which they derive without a message: also on one that has failed,
-  /// since `leader`, one of them, opens a rendezvous server of its own. `purpose` tells such ids apart; it is equal on all
-  /// of them. Throws Error(InvalidUsage) after leave().
+  /// since `leader`, one of them, opens a rendezvous server of its own. `purpose` tells such ids apart; it is equal on
+  /// all of them. Throws Error(InvalidUsage) after leave().
   UniqueId derive_id(Rank leader, std::string_view purpose) const;
 
   /// Every rank contributes bytes (≤ 16 MiB) and receives those of all ranks, in order of rank. Collective, one at a

@@ -1,6 +1,6 @@
 // The planner's rows beside what the layer holds and sends, on small meshes. The layer computes in f32, so where the
-// planner counts 2 bytes of an activation the layer has 4; what it holds of the model is bf16 with an f32 master, as the
-// planner assumes. Activations of the two ends of the model are no row of the planner's: two models are subtracted.
+// planner counts 2 bytes of an activation the layer has 4; what it holds of the model is bf16 with an f32 master, as
+// the planner assumes. Activations of the model's two ends are no row of the planner's: two models are subtracted.
 #include <gtest/gtest.h>
 
 #include <mutex>

@@ -42,8 +42,8 @@ void save_checkpoint(const std::string& folder, const CheckpointOf& of, const Ch
 /// What two texts of facts do not have in common: "the batch was 16 and is 8, …"; "" if nothing.
 std::string differences(const std::string& before, const std::string& now);
 
-/// Loads the newest. Returns of what it is. Throws on all ranks, and says on which rank and why: Error(InvalidArgument) if
-/// there is none, or of another version; Error(Mismatch) if it is of another model; Error(SystemError) if it is torn.
+/// Loads the newest. Returns of what it is. Throws on all ranks, and says on which rank and why: Error(InvalidArgument)
+/// if there is none, or of another version; Error(Mismatch) if it is of another model; Error(SystemError) if it is torn.
 CheckpointOf load_checkpoint(const std::string& folder, const std::string& model, const CheckpointPart& part);
 
 }  // namespace tutti::train

@@ -1,10 +1,11 @@
 // Distributed data parallel: every rank holds the whole model and averages gradients by all-reduce, bucket by bucket,
 // while the backward pass is still computing the gradients of earlier units.
 //
-// Gradients become ready in the reverse order of use. They are cut in that order into buckets: contiguous spans of the
-// flat gradients, at most 25 MiB (the first 1 MiB, so that the wire is busy early), at parameters' borders. Experts are
-// averaged over fewer ranks and have buckets of their own. A bucket is launched on its own stream when all units that it touches are ready and all buckets before it are launched: so all
-// ranks launch the same calls in the same order, also where a rank did not use a unit.
+// Gradients become ready in the reverse order of use. They are cut in that order into buckets of at most 25 MiB (the
+// first 1 MiB, so that the wire is busy early), at parameters' borders. Experts are averaged over fewer ranks and have
+// buckets of their own. A bucket is launched on the strategy's stream when all units that it touches are ready and all
+// buckets before it are launched: so all ranks launch the same calls in the same order, also where a rank did not use a
+// unit.
 //
 // Per step and rank: 2(n−1)/n · Ψ elements sent; 16Ψ bytes held. Buckets that cannot be sent as they lie are copied: in
 // bf16 those of f32 gradients, and those of several pieces.

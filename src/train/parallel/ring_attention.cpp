@@ -7,8 +7,8 @@
 // rank's query chunks and another's key chunks, two are wholly in the past and two wholly in the future, for every
 // pair of ranks. So every step costs every rank the same.
 //
-// Backward computes the scores again. The gradients of keys and values follow them, one step later, and are home after n
-// steps; what a rank adds to its own it keeps. Per rank, in elements of its own tokens × width: forward sends 2(n−1),
+// Backward computes the scores again. The gradients of keys and values follow them, one step later, and are home after
+// n steps; what a rank adds to its own it keeps. Per rank, in elements of its own tokens × width: forward sends 2(n−1),
 // backward 4(n−1).
 // Source: Liu, Zaharia & Abbeel, Ring attention with blockwise transformers, 2023; zig-zag: Zhu, ring-flash-attention.
 #include <cmath>

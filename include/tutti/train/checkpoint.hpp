@@ -43,7 +43,8 @@ void save_checkpoint(const std::string& folder, const CheckpointOf& of, const Ch
 std::string differences(const std::string& before, const std::string& now);
 
 /// Loads the newest. Returns of what it is. Throws on all ranks, and says on which rank and why: Error(InvalidArgument)
-/// if there is none, or of another version; Error(Mismatch) if it is of another model; Error(SystemError) if it is torn.
+/// if there is none, or of another version; Error(Mismatch) if it is of another model; Error(SystemError) if it is
+/// torn.
 CheckpointOf load_checkpoint(const std::string& folder, const std::string& model, const CheckpointPart& part);
 
 }  // namespace tutti::train

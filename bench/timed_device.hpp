@@ -21,6 +21,7 @@ class TimedDevice final : public Device {
   // Taking and giving back memory is the layer's own work: not timed.
   void* allocate(size_t bytes, bool shared) override { return device_->allocate(bytes, shared); }
   void release(void* data, size_t bytes, bool shared) noexcept override { device_->release(data, bytes, shared); }
+  size_t reserved() const override { return device_->reserved(); }
   void order_before(Stream& later) override { device_->order_before(later); }
 
   void upload(void* to, const void* host, size_t bytes) override { moving(&Device::upload, to, host, bytes); }

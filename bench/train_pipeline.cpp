@@ -2,10 +2,12 @@
 // of activations in flight by the ledger. Each F, B and W sleeps a given time, because the ranks of a pipeline would
 // otherwise share this machine's cores; messages, streams, executor and memory are those of `tutti train`.
 //
-//   train_pipeline [--pace MILLISECONDS] [--steps N]        prints a table in Markdown
+//   train_pipeline [--pace MILLISECONDS] [--steps N]        prints a table in Markdown; fails where the medians of the
+//                                                           bubble and of its formula differ by more than 5 points
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -17,6 +19,8 @@ namespace {
 
 using namespace tutti;         // NOLINT: a program
 using namespace tutti::train;  // NOLINT
+
+constexpr double kMostApart = 0.05;  // bubbles
 
 struct Row {
   std::vector<double> bubbles, formulas;  // [step]
@@ -71,6 +75,7 @@ int main(int argc, char** argv) try {
       {ScheduleKind::GPipe, {4, 16, 1}},      {ScheduleKind::OneFOneB, {4, 16, 1}},
       {ScheduleKind::ZeroBubble, {4, 16, 1}}, {ScheduleKind::OneFOneB, {8, 16, 1}},
   };
+  bool all_near = true;
   fmt::print(
       "| schedule | p | m | v | formula | %  | measured, least % | median % | most % | records in flight, of a rank "
       "|\n");
@@ -82,7 +87,13 @@ int main(int argc, char** argv) try {
                100 * *std::min_element(row.bubbles.begin(), row.bubbles.end()), 100 * median(row.bubbles),
                100 * *std::max_element(row.bubbles.begin(), row.bubbles.end()), row.peak);
     std::fflush(stdout);
+    const double apart = median(row.bubbles) - median(row.formulas);
+    if (std::abs(apart) <= kMostApart) continue;
+    fmt::print(stderr, "train_pipeline: {} with p = {}, m = {} is {:.1f} points from its formula\n", name_of(kind),
+               shape.ranks, shape.micro_batches, 100 * apart);
+    all_near = false;
   }
+  return all_near ? 0 : 1;
 } catch (const std::exception& error) {
   std::fputs(error.what(), stderr);
   return 1;

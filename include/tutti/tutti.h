@@ -197,6 +197,16 @@ typedef struct {
  * tools; programs should not depend on it. */
 TUTTI_API tuttiResult_t tuttiCommGetLastCall(tuttiComm_t comm, tuttiCallInfo* info);
 
+/* What one rank's calls on a communicator have sent. Set `size` to sizeof(tuttiTraffic) first. */
+typedef struct {
+  size_t size;
+  uint64_t sent; /* bytes of payload in all messages of the plans that ran, one copy for each receiver; what a rank
+                  * sends itself is not counted, nor what a transport adds or sends again */
+} tuttiTraffic;
+/* This rank's traffic since the communicator was made, by calls that succeeded; waits for calls that are still queued
+ * on streams. Compare it with an algorithm's formula: a ring all-reduce of S bytes sends 2(n-1)/n * S. */
+TUTTI_API tuttiResult_t tuttiCommGetTraffic(tuttiComm_t comm, tuttiTraffic* traffic);
+
 /* What messages call the communicator. Valid until it is destroyed. */
 TUTTI_API tuttiResult_t tuttiCommGetName(tuttiComm_t comm, const char** name);
 TUTTI_API tuttiResult_t tuttiCommCount(tuttiComm_t comm, int* ranks);

@@ -210,6 +210,13 @@ class Communicator {
   /// The text of this communicator's first failure, or "".
   std::string error_text() const { return tuttiCommGetErrorText(handle()); }
 
+  /// Bytes that this rank's calls have sent, by the plans that ran; waits for calls that are queued on streams.
+  uint64_t sent_bytes() const {
+    tuttiTraffic traffic{};
+    traffic.size = sizeof traffic;
+    check(tuttiCommGetTraffic(handle(), &traffic));
+    return traffic.sent;
+  }
   /// How this rank's last call was executed: algorithm, transport, delivery. Waits for calls that are queued on
   /// streams.
   tuttiCallInfo last_call() const {

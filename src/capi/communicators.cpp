@@ -67,6 +67,16 @@ tuttiResult_t tuttiCommGetLastCall(tuttiComm_t comm, tuttiCallInfo* info) {
   });
 }
 
+tuttiResult_t tuttiCommGetTraffic(tuttiComm_t comm, tuttiTraffic* traffic) {
+  return guarded([&] {
+    if (required(traffic, "traffic").size < sizeof(tuttiTraffic)) {
+      throw_error(Code::InvalidArgument, "traffic->size is {}; set it to sizeof(tuttiTraffic), which is {}",
+                  traffic->size, sizeof(tuttiTraffic));
+    }
+    traffic->sent = comm::sent_bytes(*communicator_of(comm));
+  });
+}
+
 tuttiResult_t tuttiCommGetName(tuttiComm_t comm, const char** name) {
   return guarded([&] { required(name, "name") = communicator_of(comm)->title().c_str(); });
 }

@@ -76,7 +76,11 @@ class Communicator {
   void finish(Status& status) {
     board_->leave(calls_);
     diagnostics_.end();
-    if (!executor_->status().ok()) status = failure_status();
+    if (!executor_->status().ok()) {
+      status = failure_status();
+    } else {
+      sent_ += current_->execution->sent();
+    }
   }
   void end_ticket() {  // only the thread whose ticket is served writes it
     serving_.store(serving_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
@@ -92,6 +96,8 @@ class Communicator {
   double estimate(Work work) const;
   /// How the last call was executed. Only the thread whose ticket is served.
   CallInfo last_call();
+  /// Bytes that this rank's calls have sent. Only the thread whose ticket is served.
+  uint64_t sent() const { return sent_; }
 
   /// The communicator of the ranks with the same colour; empty for a negative colour. Called on all ranks, by the
   /// thread whose ticket is served.
@@ -149,6 +155,7 @@ class Communicator {
   uint64_t calls_ = 0;                 // collectives
   uint64_t digest_ = 0;                // of all collectives, in order
   const Prepared* current_ = nullptr;  // the running call, or the last one
+  uint64_t sent_ = 0;                  // bytes, by the calls that have succeeded
   std::vector<NumberedCall> group_;
   std::map<std::pair<Rank, bool>, uint64_t> transfer_counts_;  // by peer and direction
   std::atomic<uint64_t> next_ticket_{0}, serving_{0};

@@ -318,6 +318,11 @@ CallInfo last_call(Communicator& comm) {
   return comm.last_call();
 }
 
+uint64_t sent_bytes(Communicator& comm) {
+  const TicketGuard guard(comm, comm.take_ticket());
+  return comm.sent();
+}
+
 void group_start() {
   if (t_depth > 0) {
     check_own_group();

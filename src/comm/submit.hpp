@@ -16,6 +16,8 @@ void submit(const std::shared_ptr<Communicator>& comm, const Call& call, const s
 
 /// How the communicator's last call was executed; waits for earlier calls.
 CallInfo last_call(Communicator& comm);
+/// Bytes that this rank's calls have sent. Waits for the calls before it.
+uint64_t sent_bytes(Communicator& comm);
 
 /// Groups nest; collected calls belong to the calling thread.
 void group_start();

@@ -4,6 +4,15 @@
 
 namespace tutti::exec {
 
+uint64_t sent_bytes(const Program& program) {
+  const auto of_window = [](const WindowProgram& window) {
+    uint64_t bytes = 0;
+    for (const Instruction& op : window.ops) bytes += op.bytes * (op.outs.end - op.outs.begin);
+    return bytes;
+  };
+  return (program.rounds - 1) * of_window(program.full) + of_window(program.last);
+}
+
 void drain_one(std::span<Executor* const> executors, const Backoff& backoff) {
   IdleLoop idle(backoff);
   for (bool one_is_done = false; !one_is_done;) {

@@ -46,14 +46,17 @@ struct Binding {
 /// A program that is ready to run on its executor.
 class Execution {
  public:
-  explicit Execution(Program program) : program_(std::move(program)) {}
+  explicit Execution(Program program) : program_(std::move(program)), sent_(sent_bytes(program_)) {}
   virtual ~Execution() = default;
   Execution(const Execution&) = delete;
   Execution& operator=(const Execution&) = delete;
   const Program& program() const { return program_; }
+  /// Bytes that this rank sends in a call.
+  uint64_t sent() const { return sent_; }
 
  private:
   const Program program_;
+  const uint64_t sent_;
 };
 
 class Executor {

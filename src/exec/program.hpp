@@ -51,4 +51,7 @@ struct Program {
   uint32_t most_sources = 0;
 };
 
+/// Bytes of payload in all messages that the program sends, one copy for each reader.
+uint64_t sent_bytes(const Program& program);
+
 }  // namespace tutti::exec

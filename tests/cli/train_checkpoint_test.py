@@ -74,6 +74,35 @@ class Checkpoints(unittest.TestCase):
         self.assertIn("to go on from step 2", resumed.stderr)
         self.assertEqual(self.steps(), [2, 4])
 
+    def test_another_model_is_refused_without_advice_to_remove(self):
+        self.train("-n", "2", "--steps", "4", "--save", self.folder, "--save-every", "2")
+        resumed = tutti("train", "-n", "2", "--layers", "3", *SMALL[2:], "--steps", "9", "--save", self.folder, "--resume")
+        self.assertNotEqual(resumed.returncode, 0)
+        self.assertIn("its layers is 2, and here it is 3: restore --layers 2", resumed.stderr)
+        self.assertNotIn("remove", resumed.stderr)
+        self.assertNotRegex(resumed.stderr, r"rank \d: rank \d")
+
+    def test_a_run_that_is_already_done_says_so(self):
+        self.train("-n", "1", "--steps", "3", "--save", self.folder)
+        again = tutti("train", *SMALL, "--steps", "3", "--save", self.folder, "--resume", "--svg", self.log)
+        self.assertGreater(again.returncode, 0)
+        self.assertIn("step 3 of 3 is already done; raise --steps", again.stderr)
+
+    def test_resuming_appends_to_the_log_and_warns_of_differences(self):
+        self.train("-n", "1", "--steps", "3", "--save", self.folder)
+        curve = os.path.join(self.folder, "curve.svg")
+        resumed = tutti("train", *SMALL, "--steps", "5", "--save", self.folder, "--resume", "--json", self.log, "--rate",
+                        "0.01", "--svg", curve, "--seed", "2")
+        self.assertEqual(resumed.returncode, 0, resumed.stderr)
+        self.assertIn("warning: the rate was 0.003 and is 0.01, the seed was 1 and is 2", resumed.stderr)
+        self.assertEqual(sorted(losses(self.log)), [1, 2, 3, 4, 5])
+        self.assertIn("middle'>4</text>", pathlib.Path(curve).read_text())
+
+    def test_the_remains_of_a_killed_save_are_removed(self):
+        os.makedirs(os.path.join(self.folder, "step-00000007.partial"))
+        self.train("-n", "1", "--steps", "3", "--save", self.folder)
+        self.assertEqual(os.listdir(self.folder), ["step-00000003"])
+
     def test_flags_that_do_not_fit_together(self):
         for flags, words in ((["--resume"], "--save DIR"), (["--zero", "1", "--data-parallel", "server"], "exclude"),
                              (["--zero", "1", "--wire-type", "bf16"], "choose bf16 weights, or DDP")):

@@ -34,7 +34,7 @@ class TrainSplit(unittest.TestCase):
         split, printed, summary = losses("-n", "2", "--ep", "2", "--experts", "4")
         for a, b in zip(one, split, strict=True):
             self.assertAlmostEqual(a, b, delta=1e-4 * a)
-        self.assertRegex(printed, r"busiest\n +1 ")
+        self.assertRegex(printed, r"imbalance\n +1 ")
         self.assertRegex(printed, r"# block\.1\.mlp: last step's load-balance loss [0-9.]+, dropped 0\.0 %, tokens of each")
         self.assertEqual(sum(summary["experts"]["block.0.mlp"]["chosen"]), 4 * 32 * 2)
         _, printed, _ = losses("-n", "1", "--experts", "4", "--top-k", "1", "--capacity", "0.5")

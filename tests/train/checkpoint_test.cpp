@@ -151,11 +151,11 @@ TEST_F(Checkpoint, RefusesAnotherNumberOfExperts) {
   options.moe = {.experts = 4, .top_k = 2};
   run(options, false, 1, true);
   options.moe.experts = 2;
-  EXPECT_NE(complaint(options).find("is of another model: it has 4 experts, 2 a token, where this one has 2 experts"),
+  EXPECT_NE(complaint(options).find("is of another model: its experts is 4, and here it is 2: restore --experts 4"),
             std::string::npos)
       << complaint(options);
   options.moe.experts = 0;
-  EXPECT_NE(complaint(options).find("it has 4 experts, 2 a token, where this one has no experts"), std::string::npos)
+  EXPECT_NE(complaint(options).find("its experts is 4, and here it is 0: restore --experts 4"), std::string::npos)
       << complaint(options);
 }
 
@@ -203,7 +203,7 @@ TEST_F(Checkpoint, RefusesAShortFile) {
   damage("step-00000002/rank-00001.bin", [](std::string& bytes) { bytes.resize(bytes.size() - 1); });
   EXPECT_NE(complaint(options_for(1, kDdp)).find("rank-00001.bin is torn: it ends before byte"), std::string::npos);
   fs::remove(fs::path(folder_) / "step-00000002/rank-00001.bin");
-  EXPECT_NE(complaint(options_for(1, kDdp)).find("cannot be read: No such file"), std::string::npos);
+  EXPECT_NE(complaint(options_for(1, kDdp)).find("is torn: there is no such file"), std::string::npos);
 }
 
 TEST_F(Checkpoint, RefusesAnotherModel) {
@@ -211,7 +211,9 @@ TEST_F(Checkpoint, RefusesAnotherModel) {
   TrainOptions options = options_for(2, kZero3);
   options.model.width = 24;
   const std::string text = complaint(options);
-  EXPECT_NE(text.find("is of another model: it has width 21, where this one has width 24"), std::string::npos) << text;
+  EXPECT_NE(text.find("is of another model: its width is 21, and here it is 24: restore --width 21"), std::string::npos)
+      << text;
+  EXPECT_EQ(text.find("remove"), std::string::npos) << "it is whole";
 }
 
 TEST_F(Checkpoint, RefusesToResumeFromNothing) {

@@ -103,7 +103,7 @@ TEST(Combination, PipelinesReportAllExperts) {
     });
     for (const StepReport& report : reports) {
       EXPECT_DOUBLE_EQ(report.balance, reports[0].balance);
-      EXPECT_EQ(report.busiest, reports[0].busiest);
+      EXPECT_EQ(report.imbalance, reports[0].imbalance);
     }
     return reports[0];
   };
@@ -111,7 +111,7 @@ TEST(Combination, PipelinesReportAllExperts) {
   EXPECT_GT(one.balance, 0);
   for (const StepReport& report : {six, four}) {
     EXPECT_NEAR(report.balance / one.balance, 1, 1e-3);
-    EXPECT_NEAR(report.busiest / one.busiest, 1, 2e-2);
+    EXPECT_NEAR(report.imbalance / one.imbalance, 1, 2e-2);
   }
 }
 

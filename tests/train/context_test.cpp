@@ -102,8 +102,7 @@ TEST_P(ContextAttention, EqualsFullAttention) {
   for (const int ranks : {2, 4}) {
     const Counters traffic = compare_with_whole(ranks);
     const double n = ranks, mine = 4.0 * kSequences * kLength / n * kRow;  // bytes of this rank's tokens
-    const double sent =
-        GetParam() == ContextMode::Ring ? (2 * (n - 1) + 2 * (n - 1) + 2 * n) * mine : 2 * 4 * (n - 1) / n * mine;
+    const double sent = GetParam() == ContextMode::Ring ? 6 * (n - 1) * mine : 2 * 4 * (n - 1) / n * mine;
     EXPECT_DOUBLE_EQ(traffic[Purpose::ContextAxis].sent, sent);
   }
   if (GetParam() == ContextMode::Ring) compare_with_whole(3);

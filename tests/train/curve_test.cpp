@@ -77,9 +77,9 @@ TEST(Trainer, NamesWhatDoesNotDivide) {
     EXPECT_EQ(complaint([](TrainOptions& o) { o.model.heads = 5; }),
               "the number of heads (5) does not divide the width (32); what does: 1, 2, 4, 8, 16, 32");
     EXPECT_EQ(complaint([](TrainOptions& o) { o.micro_batches = 3; }),
-              "the batch of 8 sequences cannot be divided by dp 1 x ep 1 x 3 micro-batches");
+              "the batch of 8 sequences cannot be divided by dp 1 x ep 1 x 3 micro-batches: 6 or 9 can");
     EXPECT_EQ(complaint([](TrainOptions& o) { o.mesh.tp = 2; }),
-              "rank 0: the mesh dp 1 x pp 1 x cp 1 x ep 1 x tp 2 has 2 ranks, but there are 1: pp x cp x ep x tp is 2, "
+              "the mesh dp 1 x pp 1 x cp 1 x ep 1 x tp 2 has 2 ranks, but there are 1: pp x cp x ep x tp is 2, "
               "which does not divide 1; what does: 1");
   });
 }

@@ -89,6 +89,48 @@ TEST(Ddp, SendsWhatAnAllReduceSends) {
   }
 }
 
+// Experts lie between dense parameters, but do not end their buckets.
+TEST(Ddp, ExpertsHaveBucketsOfTheirOwn) {
+  run_world(4, [](Communicator& world) {
+    Counters counters;
+    const auto device = make_host_device();
+    Ledger ledger(*device);
+    Mesh mesh(world, {.dp = 2, .ep = 2}, counters);
+    std::vector<Layout> layouts(4);
+    std::vector<UnitState> states;
+    for (size_t i = 0; i < 4; ++i) {
+      layouts[i].add("a" + std::to_string(i), {100}, Initial::zero());
+      layouts[i].add_piece({.name = "e" + std::to_string(i),
+                            .shape = {1, 50},
+                            .full = {2, 50},
+                            .start = {0, 0},
+                            .initial = Initial::zero(),
+                            .expert = true});
+      layouts[i].add("z" + std::to_string(i), {10}, Initial::zero());
+      states.push_back({.layout = &layouts[i]});
+    }
+    const auto ddp = make_data_parallel({}, ledger, {mesh.replicas(), mesh.expert_replicas(), 0, mesh.at().ep});
+    ddp->attach(states);
+    counters.reset();
+    ddp->start_step();
+    for (size_t unit = 4; unit-- > 0;) {
+      for (size_t i = 0; i < 160; ++i) {
+        states[unit].gradients.f32()[i] = static_cast<float>(world.rank() * 1000 + static_cast<int>(unit * 160 + i));
+      }
+      ddp->gradients_ready(unit, true);
+    }
+    ddp->finish_backward();
+    EXPECT_EQ(counters[Purpose::Gradients].calls, 2u);
+    for (size_t unit = 0; unit < 4; ++unit) {
+      for (size_t i = 0; i < 160; ++i) {
+        const bool expert = i >= 100 && i < 150;  // ranks 0 and 2 hold the same, and 1 and 3
+        const int mean = expert ? 1000 + world.rank() % 2 * 1000 : 1500;
+        EXPECT_EQ(states[unit].gradients.f32()[i], static_cast<float>(mean + static_cast<int>(unit * 160 + i)));
+      }
+    }
+  });
+}
+
 TEST(Ddp, RanksMayUseDifferentUnits) {
   run_world(3, [](Communicator& world) {
     Replica replica(world, small_buckets());
@@ -186,7 +228,7 @@ TEST(SameModel, NamesTheRankAndTheFirstDifference) {
     if (rank == 0) layout.add("last", {4}, Initial::zero());
   };
   EXPECT_EQ(complaints(shorter)[0],
-            "the ranks' models differ: rank 1 has no more parameters where rank 0 has last [4] f32" + end);
+            "the ranks' models differ: rank 1 has nothing more where rank 0 has last [4] f32" + end);
   EXPECT_EQ(complaints([](Layout&, int) {}, "book")[2],
             "the ranks' models differ: rank 1 has book where rank 0 has text" + end);
 }

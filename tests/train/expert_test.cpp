@@ -115,7 +115,7 @@ TEST(ExpertDispatch, NamesAnExpertThatIsNotThere) {
 class Probe {
  public:
   explicit Probe(const MoeConfig& config)
-      : config_(config), layer_(make_moe(layout_, "moe", kWidth, 8, 0.5f, config, {}, alone_, load_)) {
+      : config_(config), layer_(make_moe(layout_, "moe", kWidth, 8, {0.5f, 0.5f}, config, {}, alone_, load_)) {
     std::mt19937 random(11);
     std::normal_distribution<float> normal;
     weights = initial_values(layout_, 3);
@@ -224,20 +224,20 @@ TEST(Moe, BalanceLossIsOneWhereEvenAndSpreadsTokens) {
   const auto load_after = [](double weight) {
     TrainOptions options = mixture(2);
     options.moe.balance = weight;
-    double busiest = 0, balance = 0;
+    double imbalance = 0, balance = 0;
     curve_of(options, [&](Trainer& trainer) {
       if (trainer.mesh().world().rank() != 0) return;
-      for (const auto& load : trainer.expert_loads()) {
-        EXPECT_EQ(load->pairs(), 2.0 * 8 * 32);  // of all ranks
-        busiest = std::max(busiest, load->busiest());
-        balance += load->balance / static_cast<double>(trainer.expert_loads().size());
+      for (const ExpertLoad& load : trainer.expert_loads()) {
+        EXPECT_EQ(load.pairs(), 2.0 * 8 * 32);  // of all ranks
+        imbalance = std::max(imbalance, load.imbalance());
+        balance += load.balance / static_cast<double>(trainer.expert_loads().size());
       }
     });
-    return std::pair(busiest, balance);
+    return std::pair(imbalance, balance);
   };
-  const auto [free_busiest, free_loss] = load_after(0);
-  const auto [busiest, loss] = load_after(1);
-  EXPECT_LT(busiest, free_busiest);
+  const auto [free_imbalance, free_loss] = load_after(0);
+  const auto [imbalance, loss] = load_after(1);
+  EXPECT_LT(imbalance, free_imbalance);
   EXPECT_LT(loss, free_loss);
   EXPECT_NEAR(loss, 1, 0.1);
 }
@@ -258,6 +258,69 @@ TEST(ExpertParallel, SendsRowsOfOtherRanksExperts) {
     EXPECT_LT(sent, 2.0 * static_cast<double>(layers) * 4 * rows);
     EXPECT_DOUBLE_EQ(sent, trainer.mesh().ep().sum(Purpose::Loss, count.received));
   });
+}
+
+// The experts' rows change from step to step, and so do the sizes of what is allocated.
+TEST(ExpertParallel, MemoryDoesNotGrow) {
+  const TrainOptions options = mixture(2);
+  run_world(2, [&](Communicator& comm) {
+    Trainer trainer(comm, options, sample_text());
+    for (int i = 0; i < 200; ++i) trainer.step();
+    EXPECT_LE(static_cast<double>(trainer.ledger().reserved()), 1.3 * static_cast<double>(trainer.ledger().peak()));
+    EXPECT_GE(trainer.ledger().reserved(), trainer.ledger().held());
+  });
+}
+
+TEST(ExpertParallel, StatisticsCountEachPassOnce) {
+  TrainOptions options = mixture(1);
+  options.mesh = {};
+  for (const bool checkpoint : {false, true}) {
+    options.checkpoint_activations = checkpoint;
+    curve_of(options, [&](Trainer& trainer) {
+      const std::vector<ExpertLoad> loads = trainer.expert_loads();
+      ASSERT_EQ(loads.size(), options.model.layers);
+      for (const ExpertLoad& load : loads) {
+        EXPECT_EQ(load.calls, 1u);
+        EXPECT_EQ(load.pairs(), static_cast<double>(options.moe.top_k * options.batch * options.model.length));
+      }
+    });
+  }
+}
+
+TEST(ExpertParallel, StatisticsAreOfAllStages) {
+  TrainOptions options = mixture(1);
+  options.mesh = {.pp = 2};
+  options.micro_batches = 2;
+  curve_of(options, [&](Trainer& trainer) {  // on both ranks
+    const std::vector<ExpertLoad> loads = trainer.expert_loads();
+    ASSERT_EQ(loads.size(), options.model.layers);
+    for (size_t i = 0; i < loads.size(); ++i) {
+      EXPECT_EQ(loads[i].name, "block." + std::to_string(i) + ".mlp");
+      EXPECT_EQ(loads[i].pairs(), static_cast<double>(options.moe.top_k * options.batch * options.model.length));
+    }
+  });
+}
+
+// By design: each rank gives each expert so many of its own tokens' places, so what is dropped depends on the ranks
+// where a capacity is set.
+TEST(ExpertParallel, CapacityIsOfEachRank) {
+  const auto dropped = [](const MeshShape& mesh) {
+    TrainOptions options = mixture(1);
+    options.mesh = mesh;
+    options.moe.capacity = 1;
+    double pairs = 0;
+    run_world(static_cast<int>(mesh.ranks()), [&](Communicator& comm) {
+      Trainer trainer(comm, options, sample_text());
+      trainer.step();
+      for (const ExpertLoad& load : trainer.expert_loads()) {
+        if (comm.rank() == 0) pairs += load.dropped;
+      }
+    });
+    return pairs;
+  };
+  const double alone = dropped({}), spread = dropped({.ep = 2});
+  EXPECT_GT(alone, 0);
+  EXPECT_NE(alone, spread);
 }
 
 TEST(ExpertParallel, ErrorsSayWhatDivides) {

@@ -124,7 +124,7 @@ TEST(Schedule, FaultsAreFound) {
        "rank 0 has the backward_weight of micro-batch 0"},
       {"no such chunk", [](auto& s) { s[0][0].chunk = 1; },
        "rank 0 has the forward of micro-batch 0 in chunk 1, which"},
-      {"no such micro-batch", [](auto& s) { s[0][0].micro_batch = 4; }, "which there is not"},
+      {"no such micro-batch", [](auto& s) { s[0][0].micro_batch = 4; }, "which does not exist"},
       {"another order", [](auto& s) { std::swap(s[0][0], s[0][1]); }, "rank 0 sends activations to rank 1 in another"},
       {"a rank short", [](auto& s) { s.pop_back(); }, "there are 2 schedules for 3 ranks"},
   };

@@ -78,6 +78,26 @@ TEST_P(ZeroBytes, BuffersAreThoseStated) {
   });
 }
 
+// A rank's chunks do not follow each other: what is prefetched at a chunk's end is the unit that the schedule has next.
+TEST(Zero3, BuffersAreThoseStatedInPipelines) {
+  for (const ScheduleKind kind : {ScheduleKind::OneFOneB, ScheduleKind::Interleaved, ScheduleKind::ZeroBubble}) {
+    SCOPED_TRACE(name_of(kind));
+    TrainOptions options = zero_options(2, kZero3);
+    options.model.layers = 6;
+    options.mesh.pp = 2;
+    options.micro_batches = 4;
+    options.pipeline = {kind, kind == ScheduleKind::Interleaved ? 2 : 1};
+    train(options, 2, [&](int /*rank*/, Trainer& trainer) {
+      size_t unit = 0;
+      for (const auto& u : trainer.units()) unit = std::max(unit, u->layout().count());
+      const size_t batch = 3 * sizeof(int32_t) * options.batch / 2 * options.model.length;
+      trainer.ledger().reset_peaks();
+      trainer.step();
+      EXPECT_LE(trainer.ledger().peak(Kind::Buffers), batch + 4 * sizeof(float) * unit);
+    });
+  }
+}
+
 TEST_P(ZeroBytes, SentAreThoseOfTheFormula) {
   const auto [mode, type, ranks] = GetParam();
   TrainOptions options = zero_options(ranks, mode);

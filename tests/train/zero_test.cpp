@@ -112,28 +112,32 @@ void with_three_units(const std::function<void(DataParallel&, const std::vector<
   });
 }
 
-TEST(Zero3, PrefetchesTheNextUnitOfThePassAndReleasesTheLast) {
+TEST(Zero3, PrefetchesTheUnitThatItIsToldAndReleasesTheLast) {
   with_three_units([](DataParallel& zero, const std::vector<UnitState>& units, const Ledger& ledger) {
     const auto buffers = [&] { return ledger.held(Kind::Buffers) / sizeof(float); };
     EXPECT_EQ(buffers(), 0U);
     zero.parameters_needed(0, Pass::Forward);
     EXPECT_EQ(units[0].weights.count, 10U);
+    zero.parameters_next(1);
     EXPECT_TRUE(units[1].weights.empty());
     EXPECT_EQ(buffers(), 10U + 20U) << "unit 1 is on its way";
     zero.parameters_done(0, Pass::Forward);
     EXPECT_TRUE(units[0].weights.empty());
     zero.parameters_needed(1, Pass::Forward);
+    EXPECT_EQ(buffers(), 20U) << "only the schedule knows what comes next";
+    zero.parameters_next(2);
     EXPECT_EQ(buffers(), 20U + 30U);
     zero.parameters_done(1, Pass::Forward);
     zero.parameters_needed(2, Pass::Forward);
-    EXPECT_EQ(buffers(), 30U) << "there is no unit 3";
+    EXPECT_EQ(buffers(), 30U);
     zero.parameters_done(2, Pass::Forward);
     zero.parameters_needed(2, Pass::Backward);
-    EXPECT_EQ(buffers(), 30U + 20U) << "unit 1 comes next in this pass";
+    zero.parameters_next(1);
+    EXPECT_EQ(buffers(), 30U + 20U);
     for (size_t i = 0; i < 30; ++i) EXPECT_EQ(units[2].weights.f32()[i], 1);
     zero.parameters_done(2, Pass::Backward);
     zero.parameters_needed(1, Pass::Backward);
-    EXPECT_EQ(buffers(), 20U + 10U);
+    EXPECT_EQ(buffers(), 20U);
   });
 }
 

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <string_view>
 #include <thread>
 
 #include "tools/run/hosts.hpp"
@@ -16,10 +17,18 @@
 namespace tutti::tools {
 namespace {
 
-/// "rank 1: …", unless the library's text begins so already.
+/// True if the text begins with "rank 1: ", whatever the rank: it may be another that was asked to report.
+bool names_a_rank(const std::string& text) {
+  constexpr std::string_view kRank = "rank ";
+  if (!text.starts_with(kRank)) return false;
+  const size_t end = text.find_first_not_of("0123456789", kRank.size());
+  return end != std::string::npos && end > kRank.size() && text.compare(end, 2, ": ") == 0;
+}
+
+/// After "rank 1: ", unless the text names a rank already.
 void tell(const char* speaker, int rank, const std::string& text) {
-  const std::string prefix = fmt::format("rank {}: ", rank);
-  fmt::print(stderr, "{}: {}{}\n", speaker, text.compare(0, prefix.size(), prefix) == 0 ? "" : prefix, text);
+  const std::string prefix = names_a_rank(text) ? "" : fmt::format("rank {}: ", rank);
+  fmt::print(stderr, "{}: {}{}\n", speaker, prefix, text);
 }
 
 bool run_one(const char* speaker, Communicator& comm, const std::function<void(Communicator&)>& body) {

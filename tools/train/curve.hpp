@@ -1,12 +1,13 @@
 // The learning curve as a picture.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 namespace tutti::tools {
 
-/// An SVG of the loss in bits a byte over the steps 1, 2, …
-std::string learning_curve(const std::vector<double>& bits, const std::string& title);
+/// An SVG of the loss in bits a byte over the steps `first`, `first` + 1, …
+std::string learning_curve(const std::vector<double>& bits, int64_t first, const std::string& title);
 
 }  // namespace tutti::tools

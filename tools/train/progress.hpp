@@ -1,11 +1,10 @@
 // What `tutti train` prints and writes: a line for each step, the learning curve, and a summary.
 #pragma once
 
-#include <cstdio>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "tools/train/output_file.hpp"
 #include "tutti/train/trainer.hpp"
 
 namespace tutti::tools {
@@ -15,29 +14,27 @@ struct ProgressOptions {
 };
 
 /// Rank 0 prints; the others keep silent.
-class Progress {
+class TrainProgress {
  public:
-  /// Throws Error(SystemError) if a file cannot be written.
-  Progress(const ProgressOptions& options, bool speaks, int steps);
+  /// `appends`: to the log, since an earlier run is continued. Throws Error(SystemError) if a file cannot be written;
+  /// so do the others.
+  TrainProgress(const ProgressOptions& options, bool prints, int steps, bool appends);
   void begin(train::Trainer& trainer, int ranks);
   void step(const train::StepReport& report);
   void saved(const std::string& folder, int64_t step);
+  /// On all ranks: what it prints is gathered.
   void end(train::Trainer& trainer);
 
  private:
-  struct Close {
-    void operator()(FILE* file) const { std::fclose(file); }
-  };
-  using File = std::unique_ptr<FILE, Close>;
   /// Of how many steps last_bits() is the mean.
   size_t last_steps() const;
   double last_bits() const;
-  static File open(const char* flag, const std::string& path);
 
-  bool speaks_;
+  bool prints_;
   int steps_;
-  File svg_, json_;
+  OutputFile svg_, json_;
   std::string title_;
+  int64_t first_step_ = 1;
   std::vector<double> bits_;
   double seconds_ = 0, waiting_ = 0, busy_ = 0, hidden_ = 0;
   size_t tokens_ = 0;

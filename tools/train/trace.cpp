@@ -2,10 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-
 #include "base/format.hpp"
 
 namespace tutti::tools {
@@ -17,14 +13,20 @@ void check_trace_names(const std::vector<std::string>& files) {
   }
 }
 
-train::StepReport traced_step(train::Trainer& trainer, const std::vector<std::string>& files, bool writes) {
+std::vector<OutputFile> open_traces(const std::vector<std::string>& names) {
+  std::vector<OutputFile> files;
+  for (const std::string& name : names) files.emplace_back("--trace", name, false);
+  return files;
+}
+
+train::StepReport traced_step(train::Trainer& trainer, const std::vector<std::string>& names,
+                              std::vector<OutputFile>& files) {
   train::StepReport report;
   const train::Timeline timeline = trainer.trace_step(report);
-  if (!writes) return report;
-  for (const std::string& file : files) {
-    std::ofstream out(file);
-    out << (file.ends_with(".svg") ? timeline_svg(timeline) : chrome_trace(timeline)) << std::flush;
-    if (!out) throw_error(Code::SystemError, "--trace {}: {}", file, std::strerror(errno));
+  if (files.empty()) return report;
+  for (size_t i = 0; i < files.size(); ++i) {
+    files[i].write(names[i].ends_with(".svg") ? timeline_svg(timeline) : chrome_trace(timeline));
+    files[i].close();
   }
   fmt::print("# bubble of step {}: {:.1f} % measured, {:.1f} % by {}\n", report.step, 100 * timeline.bubble(),
              100 * timeline.formula(), bubble_text(timeline.schedule));

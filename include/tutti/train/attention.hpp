@@ -37,7 +37,7 @@ enum class ContextMode : uint8_t { Ring, Ulysses };
 std::vector<int32_t> context_positions(ContextMode mode, size_t length, int rank, int ranks);
 
 /// Ring attention. Sends and receives go over `stream` while this thread computes; layers may share it. Each rank sends
-/// (n−1) · 2 · tokens · width elements forward and (2n−1) · 2 · tokens · width backward, with its own tokens. Keeps the
+/// (n−1) · 2 · tokens · width elements forward and twice as many backward, with its own tokens. Keeps the
 /// output and one number for each token and head.
 std::unique_ptr<Attention> make_ring_attention(size_t heads, size_t head_width, Collectives& cp, Stream& stream);
 

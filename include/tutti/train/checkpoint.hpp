@@ -20,7 +20,8 @@ namespace tutti::train {
 /// What the checkpoint is of.
 struct CheckpointOf {
   int64_t step = 0;   ///< steps that have been made
-  std::string model;  ///< must be the same when it is loaded: one fact a line
+  std::string model;  ///< must be the same when it is loaded: one fact a line, "name value"
+  std::string run;    ///< may differ when it is loaded: the same
 };
 
 /// A rank's part in saving and loading.
@@ -38,8 +39,12 @@ std::optional<int64_t> newest_checkpoint(const std::string& folder);
 /// Throws Error(SystemError) on all ranks if a rank cannot write; the checkpoints before are kept.
 void save_checkpoint(const std::string& folder, const CheckpointOf& of, const CheckpointPart& part);
 
-/// Loads the newest. Returns its step. Throws on all ranks, and says on which rank and why: Error(InvalidArgument) if
-/// there is none, or of another version; Error(Mismatch) if it is of another model; Error(SystemError) if it is torn.
-int64_t load_checkpoint(const std::string& folder, const std::string& model, const CheckpointPart& part);
+/// What two texts of facts do not have in common: "the batch was 16 and is 8, …"; "" if nothing.
+std::string differences(const std::string& before, const std::string& now);
+
+/// Loads the newest. Returns of what it is. Throws on all ranks, and says on which rank and why: Error(InvalidArgument)
+/// if there is none, or of another version; Error(Mismatch) if it is of another model; Error(SystemError) if it is
+/// torn.
+CheckpointOf load_checkpoint(const std::string& folder, const std::string& model, const CheckpointPart& part);
 
 }  // namespace tutti::train

@@ -59,6 +59,10 @@ class Collectives {
   int rank() const { return rank_; }
   int size() const { return size_; }
   bool absent() const { return size_ == 1; }
+  /// Bytes that this rank's calls have sent: as Count::sent says, and by the plans that ran, which are another
+  /// algorithm's if the selector chose one. The second waits for calls on streams.
+  double sent_by_formula() const { return formula_; }
+  uint64_t sent() const { return absent() ? 0 : comm_->sent_bytes(); }
   /// Throws Error(InvalidUsage) if absent.
   Communicator& communicator();
 
@@ -90,6 +94,7 @@ class Collectives {
   tuttiComm_t handle() const { return comm_->handle(); }
   std::optional<Communicator> comm_;
   Counters* counters_ = nullptr;
+  double formula_ = 0;  // sent
   int rank_ = 0, size_ = 1;
 };
 

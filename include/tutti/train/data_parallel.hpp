@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "tutti/train/adam.hpp"
@@ -25,6 +26,9 @@ struct DataParallelOptions {
   size_t bucket = size_t{25} << 20;       ///< bytes of each later one
   bool reshard_after_forward = true;      ///< ZeRO-3: release weights after forward, and gather them again for backward
 };
+
+/// Why there is no such strategy; "" if there is one. `spread`: expert-parallel ranks divide the experts.
+std::string objection(const DataParallelOptions& options, bool spread);
 
 /// The ranks that take part. For models of a single process, absent communicators.
 struct ReplicaGroups {
@@ -48,8 +52,9 @@ struct StatePiece {
 ///
 ///     start_step
 ///     for each micro-batch and unit, as the schedule says:
-///       parameters_needed → forward → parameters_done                                        (Pass::Forward)
-///       parameters_needed → backward_input → gradients_needed → backward_weight → gradients_ready → parameters_done
+///       parameters_needed → parameters_next → forward → parameters_done                      (Pass::Forward)
+///       parameters_needed → parameters_next → backward_input → gradients_needed → backward_weight → gradients_ready
+///         → parameters_done                                                                  (Pass::Backward)
 ///     finish_backward → square_sum → step
 ///
 /// Gradients accumulate over the micro-batches of a step; gradients_ready says when the last has been added, and only
@@ -75,8 +80,11 @@ class DataParallel {
 
   /// Gradients are zero, and nothing is under way.
   virtual void start_step() = 0;
-  /// On return units[unit].weights holds the whole unit. May begin to fetch the unit that comes next in this pass.
+  /// On return units[unit].weights holds the whole unit.
   virtual void parameters_needed(size_t /*unit*/, Pass /*pass*/) {}
+  /// This unit will be needed after the one that is in use: its weights may be fetched meanwhile. Only the schedule
+  /// knows which one it is: a pipeline's chunks do not follow each other.
+  virtual void parameters_next(size_t /*unit*/) {}
   virtual void parameters_done(size_t /*unit*/, Pass /*pass*/) {}
   /// On return units[unit].gradients can be added to.
   virtual void gradients_needed(size_t /*unit*/) {}

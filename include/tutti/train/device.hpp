@@ -74,6 +74,8 @@ class Device {
   /// Error(OutOfMemory). Only the Ledger calls this.
   virtual void* allocate(size_t bytes, bool shared) = 0;
   virtual void release(void* data, size_t bytes, bool shared) noexcept = 0;
+  /// Bytes that the device has taken from the system: what is allocated, and what it keeps for later.
+  virtual size_t reserved() const = 0;
   virtual void upload(void* to, const void* host, size_t bytes) = 0;
   virtual void download(void* host, const void* from, size_t bytes) = 0;
   virtual void copy(void* to, const void* from, size_t bytes) = 0;

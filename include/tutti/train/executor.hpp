@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -70,6 +71,8 @@ class Executor {
   void forward(const Action& action, const MicroBatch& batch, InFlight& flight);
   void backward(const Action& action, const MicroBatch& batch, InFlight& flight, bool input, bool weight);
   void weight_gradients(size_t unit, const Call& call, Record& record);
+  size_t first_unit(const Action& action) const;
+  void need(size_t unit, Pass pass, bool last_of_action);
   const float* weights_of(size_t unit, Buffer& copy);
   size_t input_count(const Chunk& chunk, const MicroBatch& batch) const;
 
@@ -77,6 +80,7 @@ class Executor {
   std::vector<Chunk> chunks_;
   bool isolate_;
   std::vector<int> micro_batches_left_;  // [unit], of this step
+  std::optional<size_t> unit_after_;     // the first that the next action needs
 };
 
 }  // namespace tutti::train

@@ -5,6 +5,7 @@
 //   head        cross-entropy of norm(x) · Wᵀ
 #pragma once
 
+#include <cmath>
 #include <functional>
 
 #include "tutti/train/attention.hpp"
@@ -18,10 +19,16 @@ struct GptConfig {
   size_t vocabulary = 256;  ///< bytes
   size_t head_width() const { return width / heads; }
   size_t hidden() const { return 4 * width; }
+  /// Each block adds two terms to the residual stream: GPT-2 scales both, so that depth does not add variance.
+  Deviations deviations() const {
+    constexpr float kInner = 0.02f;
+    return {kInner, kInner / std::sqrt(2 * static_cast<float>(layers))};
+  }
 };
 
-/// Throws Error(InvalidArgument), which says what must divide what, unless the model can be made and split so.
-void check_config(const GptConfig& config, const ParallelContext& parallel);
+/// Throws Error(InvalidArgument), which says what must divide what, unless the model can be made and split over `tp`
+/// tensor-parallel ranks.
+void check_config(const GptConfig& config, size_t tp);
 
 /// Which parts the blocks are made of. Empty functions: the causal attention and the MLP.
 struct GptParts {

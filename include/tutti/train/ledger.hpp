@@ -30,6 +30,8 @@ class Ledger {
   size_t held(Kind kind) const { return held_[static_cast<size_t>(kind)]; }
   size_t peak(Kind kind) const { return peak_[static_cast<size_t>(kind)]; }
   size_t held() const;
+  /// Bytes that the device has taken from the system for this rank: what is held, and what it keeps for later.
+  size_t reserved() const { return device_->reserved(); }
   /// The most bytes of all kinds together, at one time.
   size_t peak() const { return peak_of_all_; }
   /// From now on peaks are those since this call.

@@ -1,7 +1,10 @@
 // The mesh: the world's ranks as a grid with one axis for each kind of parallelism.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tutti/train/collectives.hpp"
 
@@ -14,7 +17,8 @@ struct MeshShape {
   int cp = 1;  ///< context: pieces of the sequence
   int ep = 1;  ///< expert: pieces of the experts; for all else, replicas with data of their own
   int tp = 1;  ///< tensor: pieces of each matrix
-  int ranks() const { return dp * pp * cp * ep * tp; }
+  /// The product; INT64_MAX if it is more.
+  int64_t ranks() const;
 };
 
 /// One rank's coordinates and communicators. tp is innermost (neighbouring ranks: the fastest links), then cp, ep and
@@ -30,6 +34,10 @@ class Mesh {
   const MeshShape& shape() const { return shape_; }
   /// This rank's coordinates.
   const MeshShape& at() const { return at_; }
+  /// Those of any rank of the world.
+  MeshShape coordinates(int rank) const;
+  /// Ends the pending and later calls of every rank on all of the mesh's communicators with Error(Aborted).
+  void abort();
   Collectives& world() { return world_; }
   Collectives& dp() { return dp_; }
   Collectives& pp() { return pp_; }
@@ -40,6 +48,8 @@ class Mesh {
   Collectives& replicas() { return replicas_; }
   /// The ranks that hold the same experts: dp × cp.
   Collectives& expert_replicas() { return expert_replicas_; }
+  /// All of them, with their names.
+  std::vector<std::pair<const char*, Collectives*>> axes();
   /// Ranks with data of their own (dp × ep), and this rank among them.
   int data_ways() const { return shape_.dp * shape_.ep; }
   int data_index() const { return at_.dp * shape_.ep + at_.ep; }

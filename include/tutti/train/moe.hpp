@@ -54,17 +54,24 @@ struct MoeConfig {
   double balance = 0.01;  ///< weight of the load-balance loss
 };
 
+/// Throws Error(InvalidArgument), which says what must divide what, unless `ep` ranks can share the experts and `tp`
+/// their hidden width.
+void check_config(const MoeConfig& config, size_t hidden, size_t ep, size_t tp);
+
 /// How a layer's tokens were spread over its experts, summed over all ranks that share the batch.
 struct ExpertLoad {
   std::string name;            ///< of the layer
+  size_t block = 0;            ///< that it is part of
   std::vector<double> chosen;  ///< [expert]: how many (token, choice) pairs chose it
   double dropped = 0;          ///< pairs beyond the capacity
   double balance = 0;          ///< load-balance loss, summed over calls, without its weight; 1 a call is even
   size_t calls = 0;
   void reset();
+  /// One call's pairs of each expert, those beyond the capacity, and its load-balance loss.
+  void add(std::span<const double> pairs, double beyond, double loss);
   double pairs() const;
-  /// The busiest expert's pairs by the mean's: 1 is even, the number of experts is the worst.
-  double busiest() const;
+  /// The pairs of the expert that has most, by the mean: 1 is even, the number of experts is the worst.
+  double imbalance() const;
 };
 
 /// The layer y = Σ over a token's top_k experts of p[e] · expert_e(x), where p is the softmax of x · Rᵀ over the
@@ -74,8 +81,8 @@ struct ExpertLoad {
 ///
 /// Tensor parallelism divides each expert's hidden width. `batch` and `load` must outlast the layer. Throws
 /// Error(InvalidArgument), which says what divides.
-std::unique_ptr<Layer> make_moe(Layout& layout, const std::string& prefix, size_t width, size_t hidden, float deviation,
-                                const MoeConfig& config, const ParallelContext& parallel, Collectives& batch,
-                                ExpertLoad& load);
+std::unique_ptr<Layer> make_moe(Layout& layout, const std::string& prefix, size_t width, size_t hidden,
+                                const Deviations& deviations, const MoeConfig& config, const ParallelContext& parallel,
+                                Collectives& batch, ExpertLoad& load);
 
 }  // namespace tutti::train

@@ -19,6 +19,11 @@ struct Initial {
   static Initial normal(float deviation) { return {Form::Normal, deviation}; }
 };
 
+/// Standard deviations of initial weights: of matrices, and of those whose products are added to the residual stream.
+struct Deviations {
+  float inner = 0.02f, last = 0.02f;
+};
+
 /// One tensor, or this rank's piece of it: the box that begins at `start` of the tensor of shape `full`.
 struct Parameter {
   std::string name;           ///< global, e.g. "block.3.qkv.weight": the same whatever the sharding
@@ -66,6 +71,9 @@ struct UnitState {
 };
 
 class Collectives;
+/// Checks that `mine`, one fact a line, is the same on all ranks: collective. Throws Error(Mismatch) on every rank; the
+/// text names the first rank that differs from rank 0, and the first difference. `what`: e.g. "options".
+void check_same(Communicator& world, const char* what, const std::string& mine);
 /// Checks that the models of all ranks of `comm` have the same parameters (name, shape, type): collective, before
 /// anything else. Throws Error(Mismatch) on every rank; the text names the first rank that differs from rank 0, and the
 /// first difference. `also`: what else must be the same, one fact a line.

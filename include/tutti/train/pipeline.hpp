@@ -53,6 +53,9 @@ class PipelineBoundary final : public Boundary {
   /// While set, finish() leaves the messages of the step in `transfers`.
   bool records = false;
   std::deque<Transfer> transfers;
+  /// Bytes that this rank has sent to its neighbours: see Collectives.
+  uint64_t sent() const;
+  double sent_by_formula() const;
   /// When the last receive of this step ended, and so the computation that waited for it began.
   double last_wait_ended() const { return last_wait_ended_; }
 

@@ -2,7 +2,9 @@
 // same options, and call step().
 #pragma once
 
+#include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,7 +35,13 @@ struct TrainOptions {
   double clip = 1;                          ///< the gradients' global norm is at most that; 0: not clipped
   double pace = 0;                          ///< seconds; see make_paced: to show schedules where ranks share cores
   bool reproducible = false;                ///< see Executor; set TUTTI_REPRODUCIBLE too, for more than two ranks
+  int64_t compare_every = 100;              ///< steps from one comparison of replicas' weights to the next; 0: none
 };
+
+/// Throws Error(InvalidArgument), which says what does not fit together, or not on so many ranks, and what would.
+void check_options(const TrainOptions& options, int ranks);
+/// All options, one a line.
+std::string describe(const TrainOptions& options);
 
 /// One step, as rank 0 would print it. The same on all ranks, but for times.
 struct StepReport {
@@ -45,9 +53,16 @@ struct StepReport {
   double busy = 0;     ///< seconds in which gradient communication ran …
   double exposed = 0;  ///< … and for which the rank waited: the rest was hidden behind the backward pass
   double hidden() const { return busy > exposed ? busy - exposed : 0; }
-  size_t tokens = 0;                ///< of the global batch
-  double balance = 0, busiest = 0;  ///< with experts: load-balance loss, mean over layers; the worst layer's
-                                    ///< ExpertLoad::busiest
+  size_t tokens = 0;                  ///< of the global batch
+  double balance = 0, imbalance = 0;  ///< with experts: load-balance loss, mean over layers; the worst layer's
+                                      ///< ExpertLoad::imbalance
+};
+
+/// Bytes.
+struct Traffic {
+  std::string name;
+  uint64_t sent = 0;
+  double formula = 0;
 };
 
 class Trainer {
@@ -57,11 +72,17 @@ class Trainer {
           std::unique_ptr<Device> device = make_host_device());
   ~Trainer();
 
+  /// Throws Error(InvalidUsage) on all ranks, before the weights change, if the loss or the gradients are not finite.
   StepReport step();
+  /// Checks that ranks that hold the same weights hold the same bits: collective; step() calls it now and then. Throws
+  /// Error(Mismatch) on all ranks, which names two that differ. ZeRO-3 has no second copy to compare.
+  void compare_replicas();
   /// Saves to a folder that all ranks see, and goes on from its newest checkpoint: see checkpoint.hpp. The model must
   /// be the same; mesh, data parallelism and types may differ. All ranks call.
   void save(const std::string& folder);
-  void resume(const std::string& folder);
+  /// Returns what is not as in the run that saved it, for people: the text, the batch, the seed or the rate; "" if
+  /// nothing.
+  std::string resume(const std::string& folder);
   int64_t steps_done() const { return done_; }
   /// step(), and what all ranks did in it. On every rank.
   Timeline trace_step(StepReport& report);
@@ -74,17 +95,25 @@ class Trainer {
   Executor& executor() { return *executor_; }
   const Model& units() const { return units_; }
   size_t parameters() const;  ///< of this rank's units
-  /// Of the last step: this rank's layers that have experts.
-  const std::vector<std::unique_ptr<ExpertLoad>>& expert_loads() const { return expert_loads_; }
+  /// Of one of this rank's units, where the strategy holds them whole between steps; else empty.
+  Span weights(size_t unit) const { return states_[unit].weights; }
+  /// Of the last step: all layers that have experts. Collective over the pipeline.
+  std::vector<ExpertLoad> expert_loads();
+  /// What this rank has sent over each communicator that it has: by the plans that ran, and by the formulas of
+  /// Count. Waits for calls on streams.
+  std::vector<Traffic> traffic();
   /// What the formulas say that this rank holds.
   StateBytes expected_state() const;
 
  private:
   struct Batch;  // the device memory of a micro-batch
+  std::array<uint64_t, 2> hash_of_weights();
+  std::string facts_of_run() const;
   void cut_into_stages();
   void make_batches();
   void load_batches();
   double mean_loss();
+  AdamStep adam_of(const StepReport& report) const;
   double gradient_norm();
   GptParts parts();
   void report_experts(StepReport& report);
@@ -97,8 +126,8 @@ class Trainer {
   Ledger ledger_;
   Mesh mesh_;
   ParallelContext parallel_;
-  Stream context_stream_;           // of ring attention
-  std::vector<int32_t> positions_;  // of this rank's tokens in a sequence
+  std::optional<Stream> context_stream_;  // of ring attention
+  std::vector<int32_t> positions_;        // of this rank's tokens in a sequence
   std::vector<std::unique_ptr<ExpertLoad>> expert_loads_;
   Model units_;
   std::vector<Chunk> chunks_;  // of this rank
@@ -111,7 +140,8 @@ class Trainer {
   std::unique_ptr<Executor> executor_;
   std::vector<Batch> batches_;
   std::vector<MicroBatch> views_;
-  int64_t done_ = 0;  // steps
+  int64_t done_ = 0;      // steps
+  bool running_ = false;  // a step's calls: an error now is this rank's alone
 };
 
 }  // namespace tutti::train

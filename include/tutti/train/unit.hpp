@@ -30,6 +30,7 @@ struct Call {
   Ledger& ledger;
   const MicroBatch& batch;
   const float* weights;  ///< the unit's flat buffer in f32
+  bool again = false;    ///< forward runs a second time, for backward (activation checkpointing)
   Device& device() const { return ledger.device(); }
   /// An uninitialised activation.
   Tensor make(size_t count) const {

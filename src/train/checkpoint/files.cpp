@@ -22,13 +22,17 @@ namespace {
               fmt::format("checkpoint: {} cannot be {}: {}", path.string(), what, std::strerror(error)));
 }
 
-[[noreturn]] void torn(const Path& path, const std::string& why) {
-  throw Error(Code::SystemError, fmt::format("checkpoint: {} is torn: {}", path.string(), why));
+[[noreturn]] void cannot_read(const Path& path) {
+  if (errno == ENOENT) throw Torn(path, "there is no such file");
+  cannot("read", path);
 }
 
 Bytes bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
 
 }  // namespace
+
+Torn::Torn(const Path& path, const std::string& why)
+    : Error(Code::SystemError, fmt::format("checkpoint: {} is torn: {}", path.string(), why)) {}
 
 Path step_folder(const Path& folder, int64_t step) { return folder / fmt::format("step-{:08}", step); }
 Path rank_file(const Path& folder, int rank, const char* suffix) {
@@ -46,6 +50,16 @@ std::vector<int64_t> steps_in(const Path& folder) {
   }
   std::sort(steps.rbegin(), steps.rend());
   return steps;
+}
+
+void remove_partial(const Path& folder) {
+  std::error_code error;
+  std::vector<Path> found;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("step-") && name.ends_with(".partial")) found.push_back(entry.path());
+  }
+  for (const Path& path : found) std::filesystem::remove_all(path);
 }
 
 std::string checksum(Bytes bytes) {
@@ -96,21 +110,21 @@ void write_json(const Path& path, const nlohmann::json& content) {
 
 nlohmann::json read_json(const Path& path) {
   const std::ifstream file(path, std::ios::binary);
-  if (!file) cannot("read", path);
+  if (!file) cannot_read(path);
   std::ostringstream text;
   text << file.rdbuf();
   const nlohmann::json all = nlohmann::json::parse(text.str(), nullptr, false);
-  if (!all.is_object() || !all.contains("content") || !all.contains("checksum")) torn(path, "it is not whole");
-  if (all["checksum"] != checksum(bytes_of(all["content"].dump()))) torn(path, "its checksum is another");
+  if (!all.is_object() || !all.contains("content") || !all.contains("checksum")) throw Torn(path, "it is not whole");
+  if (all["checksum"] != checksum(bytes_of(all["content"].dump()))) throw Torn(path, "its checksum is another");
   return all["content"];
 }
 
 void read_bytes(const Path& path, size_t offset, std::span<std::byte> bytes) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) cannot("read", path);
+  if (!file) cannot_read(path);
   file.seekg(static_cast<std::streamoff>(offset));
   file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  if (!file) torn(path, fmt::format("it ends before byte {}", offset + bytes.size()));
+  if (!file) throw Torn(path, fmt::format("it ends before byte {}", offset + bytes.size()));
 }
 
 void all_or_none(Collectives& world, const std::function<void()>& function) {

@@ -19,11 +19,20 @@ inline constexpr const char* kFormat = "tutti checkpoint";
 inline constexpr int kVersion = 1;
 inline constexpr size_t kArrays = 3;  // of a piece: master and two moments
 
+/// A checkpoint's file is not as it was saved.
+class Torn : public Error {
+ public:
+  Torn(const Path& path, const std::string& why);
+};
+
 Path step_folder(const Path& folder, int64_t step);
 Path rank_file(const Path& folder, int rank, const char* suffix);
 
 /// The steps of a folder's complete checkpoints, the newest first.
 std::vector<int64_t> steps_in(const Path& folder);
+
+/// Removes what saves have left that did not end, because a rank was killed.
+void remove_partial(const Path& folder);
 
 /// BLAKE2b, 256 bits, in hexadecimal.
 std::string checksum(Bytes bytes);
@@ -51,9 +60,9 @@ void sync_folder(const Path& folder);
 
 /// {"content": …, "checksum": …}
 void write_json(const Path& path, const nlohmann::json& content);
-/// Throws Error(SystemError) if the file is torn.
+/// Throws Torn if the file is.
 nlohmann::json read_json(const Path& path);
-/// `bytes.size()` bytes from `offset` on. Throws Error(SystemError) if they are not there.
+/// `bytes.size()` bytes from `offset` on. Throws Torn if they are not there.
 void read_bytes(const Path& path, size_t offset, std::span<std::byte> bytes);
 
 /// Calls `function`; if it throws on any rank, throws the first such rank's error on all of them.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <sstream>
+#include <utility>
 
 #include "train/checkpoint/files.hpp"
 #include "tutti/train/checkpoint.hpp"
@@ -76,6 +77,20 @@ void copy_common(const Box& from, const std::vector<float>& values, const Box& t
   }
 }
 
+/// The values of two texts of facts, by name; "none" where one has none.
+std::map<std::string, std::pair<std::string, std::string>> pairs_of(const std::string& before, const std::string& now) {
+  std::map<std::string, std::pair<std::string, std::string>> pairs;
+  const auto read = [&pairs](const std::string& text, auto member) {
+    std::istringstream lines(text);
+    for (std::string name, value; lines >> name >> value;)
+      pairs.try_emplace(name, "none", "none").first->second.*member = value;
+  };
+  using Pair = std::pair<std::string, std::string>;
+  read(before, &Pair::first);
+  read(now, &Pair::second);
+  return pairs;
+}
+
 class Loader {
  public:
   Loader(Path folder, const CheckpointPart& part) : folder_(std::move(folder)), part_(part) {}
@@ -85,17 +100,25 @@ class Loader {
     manifest_ = read_json(folder_ / "manifest.json");
     if (manifest_.value("format", "") != kFormat || manifest_.value("version", 0) != kVersion) {
       throw Error(Code::InvalidArgument,
-                  fmt::format("checkpoint: {} is {} version {}; this library reads {} version {}", folder_.string(),
-                              manifest_.value("format", "?"), manifest_.value("version", 0), kFormat, kVersion));
+                  fmt::format("checkpoint: {} is {} version {}; this library reads {} version {}: go on with the Tutti "
+                              "that saved it, or begin in another folder",
+                              folder_.string(), manifest_.value("format", "?"), manifest_.value("version", 0), kFormat,
+                              kVersion));
     }
-    std::istringstream here(model), there(manifest_.at("model").get<std::string>());
-    for (std::string mine, theirs; here || there;) {
-      if (!std::getline(here, mine)) mine = "nothing";
-      if (!std::getline(there, theirs)) theirs = "nothing";
-      if (mine == theirs) continue;
-      throw Error(Code::Mismatch, fmt::format("checkpoint: {} is of another model: it has {}, where this one has {}",
-                                              folder_.string(), theirs, mine));
+    const std::string saved = manifest_.at("model").get<std::string>();
+    for (const auto& [name, values] : pairs_of(saved, model)) {
+      if (values.first == values.second) continue;
+      const bool had = values.first != "none" && values.first != "0";
+      throw Error(
+          Code::Mismatch,
+          fmt::format("checkpoint: {} is of another model: its {} is {}, and here it is {}: {} --{}{}, or begin "
+                      "in another folder",
+                      folder_.string(), name, values.first, values.second, had ? "restore" : "leave out", name,
+                      had ? " " + values.first : ""));
     }
+  }
+  CheckpointOf of() const {
+    return {manifest_.at("step").get<int64_t>(), manifest_.at("model").get<std::string>(), manifest_.value("run", "")};
   }
 
   void load() {
@@ -139,9 +162,7 @@ class Loader {
                     fmt::format("checkpoint: {} is of another model: {} is [{}] there and [{}] here", folder_.string(),
                                 p.name, fmt::join(saved.full, ", "), fmt::join(p.full, ", ")));
       }
-      if (!fits(saved))
-        throw Error(Code::SystemError,
-                    fmt::format("checkpoint: {} is torn: {} does not fit its tensor", saved.file.string(), p.name));
+      if (!fits(saved)) throw Torn(saved.file, p.name + " does not fit its tensor");
       const bool apart = same_box(saved, mine) && (saved.first >= first + count || first >= saved.first + saved.count);
       if (!apart) copy_common(saved, read(saved), mine, values);
     }
@@ -162,8 +183,7 @@ class Loader {
     const auto bytes = std::as_writable_bytes(std::span(values));
     read_bytes(saved.file, saved.offset, bytes);
     if (checksum(bytes) == saved.checksum) return values;
-    throw Error(Code::SystemError,
-                fmt::format("checkpoint: {} is torn: {} has another checksum", saved.file.string(), saved.name));
+    throw Torn(saved.file, saved.name + " has another checksum");
   }
 
   Path folder_;
@@ -172,7 +192,7 @@ class Loader {
   std::map<std::string, std::vector<Saved>> saved_;  // by the parameter's name
 };
 
-/// What to do about a checkpoint that cannot be loaded.
+/// What to do about a checkpoint that is torn.
 std::string way_back(const Path& folder) {
   const std::vector<int64_t> steps = steps_in(folder);
   if (steps.size() < 2) return "";
@@ -181,7 +201,16 @@ std::string way_back(const Path& folder) {
 
 }  // namespace
 
-int64_t load_checkpoint(const std::string& folder, const std::string& model, const CheckpointPart& part) {
+std::string differences(const std::string& before, const std::string& now) {
+  std::string text;
+  for (const auto& [name, values] : pairs_of(before, now)) {
+    if (values.first == values.second || values.first == "none") continue;
+    text += fmt::format("{}the {} was {} and is {}", text.empty() ? "" : ", ", name, values.first, values.second);
+  }
+  return text;
+}
+
+CheckpointOf load_checkpoint(const std::string& folder, const std::string& model, const CheckpointPart& part) {
   int64_t step = 0;
   all_or_none(part.world, [&] {
     if (part.world.rank() != 0) return;
@@ -196,12 +225,14 @@ int64_t load_checkpoint(const std::string& folder, const std::string& model, con
     try {
       loader.check(model);
       loader.load();
-    } catch (const Error& error) {
+    } catch (const Torn& error) {
       throw Error(error.code(), error.what() + way_back(folder));
     }
   });
   part.data_parallel.state_replaced();
-  return step;
+  CheckpointOf of = loader.of();
+  of.step = step;
+  return of;
 }
 
 }  // namespace tutti::train

@@ -66,7 +66,7 @@ void save_checkpoint(const std::string& folder, const CheckpointOf& of, const Ch
           Code::InvalidArgument,
           fmt::format("checkpoint: {} is there already: remove it, or choose another folder", complete.string()));
     }
-    std::filesystem::remove_all(partial);
+    remove_partial(folder);
     std::filesystem::create_directories(partial);
     sync_folder(std::filesystem::absolute(folder).parent_path());
   });
@@ -77,6 +77,7 @@ void save_checkpoint(const std::string& folder, const CheckpointOf& of, const Ch
                                            {"version", kVersion},
                                            {"step", of.step},
                                            {"model", of.model},
+                                           {"run", of.run},
                                            {"ranks", part.world.size()}});
     sync_folder(partial);
     std::filesystem::rename(partial, complete);

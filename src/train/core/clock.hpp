@@ -9,7 +9,7 @@ inline double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Seconds for which waiting for something took.
+/// How many seconds a wait took.
 template <class Waiting>
 double seconds_of(Waiting&& waiting) {
   const double start = now();

@@ -39,6 +39,7 @@ class Collectives::Counted {
     count_.elements += elements;
     count_.sent += sent;
     count_.received += received;
+    of.formula_ += sent;
   }
   Counted(const Counted&) = delete;
   Counted& operator=(const Counted&) = delete;

@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <set>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tutti::train {
@@ -44,6 +46,14 @@ Collectives split(Communicator& world, int colour, int key, int size, Counters& 
 
 }  // namespace
 
+int64_t MeshShape::ranks() const {
+  int64_t all = 1;
+  for (const Axis& axis : axes_of(*this)) {
+    if (__builtin_mul_overflow(all, int64_t{axis.ranks}, &all)) return INT64_MAX;
+  }
+  return all;
+}
+
 std::string objection(const MeshShape& shape, int ranks) {
   const std::vector<Axis> axes = axes_of(shape);
   for (const Axis& axis : axes) {
@@ -52,7 +62,9 @@ std::string objection(const MeshShape& shape, int ranks) {
   }
   if (shape.ranks() == ranks) return "";
   std::string text = fmt::format("the mesh {} has {} ranks, but there are {}", product(axes), shape.ranks(), ranks);
-  const int others = shape.ranks() / shape.dp;  // than data parallelism, which takes what is left
+  MeshShape rest = shape;  // than data parallelism, which takes what is left
+  rest.dp = 1;
+  const int64_t others = rest.ranks();
   if (ranks % others == 0) return text + fmt::format(": with dp {} it fits", ranks / others);
   return text + fmt::format(": pp x cp x ep x tp is {}, which does not divide {}; what does: {}", others, ranks,
                             divisors(ranks));
@@ -62,13 +74,7 @@ Mesh::Mesh(Communicator& world, const MeshShape& shape, Counters& counters) : sh
   const std::string wrong = objection(shape, world.size());
   if (!wrong.empty()) throw Error(Code::InvalidArgument, fmt::format("rank {}: {}", world.rank(), wrong));
   const int rank = world.rank();
-  int rest = rank;
-  const auto next = [&rest](int size) { return std::exchange(rest, rest / size) % size; };
-  at_.tp = next(shape.tp);
-  at_.cp = next(shape.cp);
-  at_.ep = next(shape.ep);
-  at_.pp = next(shape.pp);
-  at_.dp = rest;
+  at_ = coordinates(rank);
   // How far apart, in ranks, neighbours of an axis are.
   const int cp_step = shape.tp, ep_step = cp_step * shape.cp, pp_step = ep_step * shape.ep,
             dp_step = pp_step * shape.pp;
@@ -82,6 +88,34 @@ Mesh::Mesh(Communicator& world, const MeshShape& shape, Counters& counters) : sh
   replicas_ = along(shape.dp * shape.ep * shape.cp, at_.dp * dp_step + at_.ep * ep_step + at_.cp * cp_step);
   expert_replicas_ = along(shape.dp * shape.cp, at_.dp * dp_step + at_.cp * cp_step);
   warn_of_hosts(world);
+}
+
+MeshShape Mesh::coordinates(int rank) const {
+  MeshShape at;
+  const auto next = [&rank](int size) { return std::exchange(rank, rank / size) % size; };
+  at.tp = next(shape_.tp);
+  at.cp = next(shape_.cp);
+  at.ep = next(shape_.ep);
+  at.pp = next(shape_.pp);
+  at.dp = rank;
+  return at;
+}
+
+void Mesh::abort() {
+  for (const auto& [name, comm] : axes()) {
+    if (!comm->absent()) tuttiCommAbort(comm->communicator().handle());
+  }
+}
+
+std::vector<std::pair<const char*, Collectives*>> Mesh::axes() {
+  return {{"world", &world_},
+          {"dp", &dp_},
+          {"pp", &pp_},
+          {"cp", &cp_},
+          {"ep", &ep_},
+          {"tp", &tp_},
+          {"replicas", &replicas_},
+          {"expert replicas", &expert_replicas_}};
 }
 
 void Mesh::warn_of_hosts(Communicator& world) {

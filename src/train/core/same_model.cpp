@@ -33,33 +33,35 @@ std::string first_difference(const std::string& mine, const std::string& theirs)
     const bool more_there = static_cast<bool>(std::getline(there, b));
     if (!more_here && !more_there) return "";
     if (a == b) continue;
-    return fmt::format("has {} where rank 0 has {}", more_here ? a : "no more parameters",
-                       more_there ? b : "no more parameters");
+    return fmt::format("has {} where rank 0 has {}", more_here ? a : "nothing more", more_there ? b : "nothing more");
   }
 }
 
 }  // namespace
 
-void check_same_model(Collectives& comm, std::span<const UnitState> units, DType type, const std::string& also) {
-  if (comm.absent()) return;
-  const std::string mine = describe(units, type, also);
+void check_same(Communicator& world, const char* what, const std::string& mine) {
+  if (world.size() == 1) return;
   uint64_t length = mine.size();
-  comm.communicator().broadcast(length, 0);
+  world.broadcast(length, 0);
   std::string theirs = mine;
   theirs.resize(length);
-  comm.communicator().broadcast(theirs, 0);
+  world.broadcast(theirs, 0);
   std::array<char, kTextBytes> difference{};
   const std::string text = first_difference(mine, theirs);
   text.copy(difference.data(), difference.size() - 1);
-  std::vector<char> all(kTextBytes * static_cast<size_t>(comm.size()));
-  comm.communicator().all_gather(difference, all);
-  for (size_t rank = 0; rank < static_cast<size_t>(comm.size()); ++rank) {
+  std::vector<char> all(kTextBytes * static_cast<size_t>(world.size()));
+  world.all_gather(difference, all);
+  for (size_t rank = 0; rank < static_cast<size_t>(world.size()); ++rank) {
     const char* const found = all.data() + rank * kTextBytes;
     if (*found == '\0') continue;
-    throw Error(Code::Mismatch, fmt::format("the ranks' models differ: rank {} {}; start all ranks with the same "
-                                            "options and text",
-                                            rank, found));
+    throw Error(Code::Mismatch, fmt::format("the ranks' {} differ: rank {} {}; start all ranks with the same options "
+                                            "and text",
+                                            what, rank, found));
   }
+}
+
+void check_same_model(Collectives& comm, std::span<const UnitState> units, DType type, const std::string& also) {
+  if (!comm.absent()) check_same(comm.communicator(), "models", describe(units, type, also));
 }
 
 }  // namespace tutti::train

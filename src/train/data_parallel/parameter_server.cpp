@@ -62,9 +62,6 @@ class ParameterServer final : public Replicated {
 
 std::unique_ptr<DataParallel> make_parameter_server(const DataParallelOptions& options, Ledger& ledger,
                                                     const ReplicaGroups& groups) {
-  if (groups.experts.size() != groups.dense.size()) {
-    throw Error(Code::InvalidArgument, "the parameter server knows no expert parallelism: leave out ep, or use DDP");
-  }
   return std::make_unique<ParameterServer>(options, ledger, groups);
 }
 

@@ -1,5 +1,7 @@
 #include "train/data_parallel/replicated.hpp"
 
+#include <fmt/format.h>
+
 #include "train/data_parallel/partition.hpp"
 
 namespace tutti::train {
@@ -90,8 +92,26 @@ double square_sum(Device& device, const Layout& layout, Span gradients, int tp_r
   return sum;
 }
 
+std::string objection(const DataParallelOptions& options, bool spread) {
+  const auto known = [](DType type) { return type == DType::F32 || type == DType::BF16; };
+  if (!known(options.weights) || !known(options.communication)) {
+    return fmt::format("weights are {} and gradients on the wire {}: both are f32 or bf16", name_of(options.weights),
+                       name_of(options.communication));
+  }
+  const bool zero = options.mode >= DataParallelMode::Zero1;
+  if (zero && size_of(options.communication) < size_of(options.weights)) {
+    return "ZeRO sends gradients as it holds them: for bf16 on the wire, choose bf16 weights, or DDP";
+  }
+  if (options.mode == DataParallelMode::ParameterServer && spread) {
+    return "the parameter server knows no expert parallelism: leave out ep, or use DDP";
+  }
+  return "";
+}
+
 std::unique_ptr<DataParallel> make_data_parallel(const DataParallelOptions& options, Ledger& ledger,
                                                  const ReplicaGroups& groups) {
+  const std::string wrong = objection(options, groups.experts.size() != groups.dense.size());
+  if (!wrong.empty()) throw Error(Code::InvalidArgument, wrong);
   switch (options.mode) {
     case DataParallelMode::Ddp:
       return make_ddp(options, ledger, groups);
@@ -100,6 +120,7 @@ std::unique_ptr<DataParallel> make_data_parallel(const DataParallelOptions& opti
     case DataParallelMode::Zero1:
     case DataParallelMode::Zero2:
     case DataParallelMode::Zero3:
+      if (groups.dense.absent()) return make_ddp(options, ledger, groups);  // nobody to share with: nothing is sharded
       return make_zero(options, ledger, groups);
   }
   throw Error(Code::InvalidArgument, "there is no such mode of data parallelism");

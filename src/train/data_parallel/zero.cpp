@@ -65,6 +65,7 @@ class Zero final : public DataParallel {
 
   void start_step() override { gradients_->start_step(); }
   void parameters_needed(size_t unit, Pass pass) override { weights_->needed(unit, pass); }
+  void parameters_next(size_t unit) override { weights_->next(unit); }
   void parameters_done(size_t unit, Pass pass) override { weights_->done(unit, pass); }
   void gradients_needed(size_t unit) override { gradients_->needed(unit); }
   void gradients_ready(size_t unit, bool last) override { gradients_->ready(unit, last); }
@@ -147,10 +148,6 @@ StateBytes state_bytes(DataParallelMode mode, DType weights, double parameters, 
 
 std::unique_ptr<DataParallel> make_zero(const DataParallelOptions& options, Ledger& ledger,
                                         const ReplicaGroups& groups) {
-  if (size_of(options.communication) < size_of(options.weights)) {
-    throw Error(Code::InvalidArgument,
-                "ZeRO sends gradients as it holds them: for bf16 on the wire, choose bf16 weights, or DDP");
-  }
   return std::make_unique<Zero>(options, ledger, groups);
 }
 

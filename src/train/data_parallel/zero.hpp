@@ -45,6 +45,7 @@ class ZeroWeights {
   /// Allocates; sets the shards' spans, and those of the units that are held whole.
   virtual void attach() = 0;
   virtual void needed(size_t unit, Pass pass) = 0;
+  virtual void next(size_t unit) = 0;
   virtual void done(size_t unit, Pass pass) = 0;
   /// A unit's shards have new values. Other replicas may not have them until needed().
   virtual void changed(size_t unit, Purpose purpose) = 0;

@@ -47,6 +47,7 @@ class WholeWeights final : public Gathered {
     }
   }
   void needed(size_t unit, Pass /*pass*/) override { await(unit); }
+  void next(size_t /*unit*/) override {}
   void done(size_t /*unit*/, Pass /*pass*/) override {}
   void changed(size_t unit, Purpose purpose) override { fetch(unit, state_.units[unit].weights, purpose); }
 
@@ -54,8 +55,8 @@ class WholeWeights final : public Gathered {
   Buffer memory_;
 };
 
-/// Stage 3: this rank's pieces alone. A unit is gathered just before it computes, while the unit before it computes,
-/// and released after. So two units' weights are held at a time, as buffers. Each micro-batch gathers the weights
+/// Stage 3: this rank's pieces alone. A unit is gathered while the one that the schedule has before it computes, and
+/// released after it. So two units' weights are held at a time, as buffers. Each micro-batch gathers the weights
 /// twice; without `reshard_after_forward` once: the forward pass then leaves all of them for the backward pass.
 class ShardedWeights final : public Gathered {
  public:
@@ -75,14 +76,12 @@ class ShardedWeights final : public Gathered {
       }
     }
   }
-  void needed(size_t unit, Pass pass) override {
+  void needed(size_t unit, Pass /*pass*/) override {
     hold(unit);
     await(unit);
     state_.units[unit].weights = gathered_[unit].span();
-    const bool forward = pass == Pass::Forward;
-    if (forward && unit + 1 < gathered_.size()) hold(unit + 1);
-    if (!forward && unit > 0) hold(unit - 1);
   }
+  void next(size_t unit) override { hold(unit); }
   void done(size_t unit, Pass pass) override {
     if (pass == Pass::Backward || state_.options.reshard_after_forward) release(unit);
   }

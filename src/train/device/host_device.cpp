@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
-#include <new>
-#include <unordered_map>
-#include <vector>
 
+#include "train/device/block_cache.hpp"
 #include "train/device/host_kernels.hpp"
 #include "train/device/host_loops.hpp"
 
@@ -45,45 +44,40 @@ auto typed(Span span, Function function) {
               fmt::format("the training layer computes in f32 and bf16, not {}", name_of(span.type)));
 }
 
+void* take(size_t bytes, bool shared) {
+  void* made = nullptr;
+  if (shared) {
+    check(tuttiMemAlloc(&made, bytes));
+  } else {
+    made = std::aligned_alloc(64, bytes);
+  }
+  if (made == nullptr) throw Error(Code::OutOfMemory, fmt::format("{} bytes for the model cannot be had", bytes));
+  return made;
+}
+
+void give_back(void* block, bool shared) {
+  if (shared) {
+    tuttiMemFree(block);
+  } else {
+    std::free(block);
+  }
+}
+
 class HostDevice final : public HostKernels {
  public:
   HostDevice() { openblas_set_num_threads(1); }
-  ~HostDevice() override {
-    for (auto& [bytes, blocks] : free_) {
-      for (void* block : blocks) std::free(block);
-    }
-    for (auto& [bytes, blocks] : free_shared_) {
-      for (void* block : blocks) tuttiMemFree(block);
-    }
-  }
 
-  // Blocks are kept for the next request of the same size: a step makes the same requests as the step before, and
-  // fresh pages would cost a fault each.
-  void* allocate(size_t bytes, bool shared) override {
-    std::vector<void*>& blocks = (shared ? free_shared_ : free_)[bytes];
-    if (!blocks.empty()) {
-      void* const block = blocks.back();
-      blocks.pop_back();
-      return block;
-    }
-    void* made = nullptr;
-    if (shared) {
-      check(tuttiMemAlloc(&made, bytes));
-    } else {
-      made = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
-    }
-    if (made == nullptr) throw Error(Code::OutOfMemory, fmt::format("{} bytes for the model cannot be had", bytes));
-    return made;
-  }
-  void release(void* data, size_t bytes, bool shared) noexcept override {
-    (shared ? free_shared_ : free_)[bytes].push_back(data);
-  }
+  void* allocate(size_t bytes, bool shared) override { return blocks_.allocate(bytes, shared); }
+  void release(void* data, size_t bytes, bool shared) noexcept override { blocks_.release(data, bytes, shared); }
+  size_t reserved() const override { return blocks_.reserved(); }
   void upload(void* to, const void* host, size_t bytes) override { copy(to, host, bytes); }
   void download(void* host, const void* from, size_t bytes) override { copy(host, from, bytes); }
   void copy(void* to, const void* from, size_t bytes) override {
     if (bytes != 0) std::memcpy(to, from, bytes);  // an empty tensor has no address
   }
-  void zero(void* data, size_t bytes) override { std::memset(data, 0, bytes); }
+  void zero(void* data, size_t bytes) override {
+    if (bytes != 0) std::memset(data, 0, bytes);
+  }
   void order_before(Stream&) override {}  // what the host computes is done when the call returns
 
   void convert(Span to, Span from) override {
@@ -137,7 +131,7 @@ class HostDevice final : public HostKernels {
   }
 
  private:
-  std::unordered_map<size_t, std::vector<void*>> free_, free_shared_;
+  BlockCache blocks_{{.take = take, .give_back = give_back}};
 };
 
 }  // namespace

@@ -1,6 +1,4 @@
 // A transformer block with pre-norm: h = x + proj(attention(qkv(norm1(x)))); y = h + feed_forward(norm2(h)).
-#include <cmath>
-
 #include "train/gpt/layers.hpp"
 #include "tutti/train/gpt.hpp"
 
@@ -19,15 +17,14 @@ class Block final : public Unit {
   Block(const GptConfig& config, const ParallelContext& parallel, size_t index, const GptParts& parts)
       : Unit("block." + std::to_string(index)), parallel_(parallel), width_(config.width) {
     const size_t heads = config.heads / parallel.tp_size();
-    // Each block adds two terms to the residual stream: GPT-2 scales them so that depth does not add variance.
-    const float deviation = 0.02f, last = deviation / std::sqrt(2 * static_cast<float>(config.layers));
+    const Deviations deviations = config.deviations();
     norm1_ = LayerNorm(layout_, name() + ".norm1", width_, parallel.sequence_parallel());
-    qkv_ = column_linear(layout_, name() + ".qkv", width_, 3 * width_, 3, deviation, parallel);
-    projection_ = row_linear(layout_, name() + ".projection", width_, width_, last, parallel);
+    qkv_ = column_linear(layout_, name() + ".qkv", width_, 3 * width_, 3, deviations.inner, parallel);
+    projection_ = row_linear(layout_, name() + ".projection", width_, width_, deviations.last, parallel);
     norm2_ = LayerNorm(layout_, name() + ".norm2", width_, parallel.sequence_parallel());
     feed_forward_ = parts.feed_forward
                         ? parts.feed_forward(layout_, name() + ".mlp", index)
-                        : make_mlp(layout_, name() + ".mlp", width_, config.hidden(), deviation, parallel);
+                        : make_mlp(layout_, name() + ".mlp", width_, config.hidden(), deviations, parallel);
     attention_ = parts.attention ? parts.attention(heads, config.head_width())
                                  : make_causal_attention(heads, config.head_width());
   }

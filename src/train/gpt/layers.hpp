@@ -23,7 +23,7 @@ struct LayerNorm {
 };
 
 /// h → gelu → : the MLP, split over tensor-parallel ranks by its hidden width.
-std::unique_ptr<Layer> make_mlp(Layout& layout, const std::string& prefix, size_t width, size_t hidden, float deviation,
-                                const ParallelContext& parallel);
+std::unique_ptr<Layer> make_mlp(Layout& layout, const std::string& prefix, size_t width, size_t hidden,
+                                const Deviations& deviations, const ParallelContext& parallel);
 
 }  // namespace tutti::train

@@ -11,11 +11,11 @@ struct MlpRecord : Record {
 
 class Mlp final : public Layer {
  public:
-  Mlp(Layout& layout, const std::string& prefix, size_t width, size_t hidden, float deviation,
+  Mlp(Layout& layout, const std::string& prefix, size_t width, size_t hidden, const Deviations& deviations,
       const ParallelContext& parallel)
       : parallel_(parallel),
-        up_(column_linear(layout, prefix + ".up", width, hidden, 1, deviation, parallel)),
-        down_(row_linear(layout, prefix + ".down", hidden, width, deviation, parallel)) {}
+        up_(column_linear(layout, prefix + ".up", width, hidden, 1, deviations.inner, parallel)),
+        down_(row_linear(layout, prefix + ".down", hidden, width, deviations.last, parallel)) {}
 
   Tensor forward(const Call& call, const Tensor& x, std::unique_ptr<Record>& record) override {
     auto kept = std::make_unique<MlpRecord>();
@@ -62,9 +62,9 @@ class Mlp final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_mlp(Layout& layout, const std::string& prefix, size_t width, size_t hidden, float deviation,
-                                const ParallelContext& parallel) {
-  return std::make_unique<Mlp>(layout, prefix, width, hidden, deviation, parallel);
+std::unique_ptr<Layer> make_mlp(Layout& layout, const std::string& prefix, size_t width, size_t hidden,
+                                const Deviations& deviations, const ParallelContext& parallel) {
+  return std::make_unique<Mlp>(layout, prefix, width, hidden, deviations, parallel);
 }
 
 }  // namespace tutti::train

@@ -27,15 +27,13 @@ struct MoeRecord : Record {
 
 class Moe final : public Layer {
  public:
-  Moe(Layout& layout, const std::string& prefix, size_t width, size_t hidden, float deviation, const MoeConfig& config,
-      const ParallelContext& parallel, Collectives& batch, ExpertLoad& load)
+  Moe(Layout& layout, const std::string& prefix, size_t width, size_t hidden, const Deviations& deviations,
+      const MoeConfig& config, const ParallelContext& parallel, Collectives& batch, ExpertLoad& load)
       : parallel_(parallel),
         config_(config),
         width_(width),
-        router_(layout, prefix, width, deviation, config, parallel, batch, load) {
+        router_(layout, prefix, width, deviations.inner, config, parallel, batch, load) {
     const auto ranks = static_cast<size_t>(parallel.ep().size()), rank = static_cast<size_t>(parallel.ep().rank());
-    check_divides("ep", ranks, "the number of experts", config.experts);
-    check_divides("tp", parallel.tp_size(), "the hidden width of an expert", hidden);
     here_ = config.experts / ranks;
     hidden_ = hidden / parallel.tp_size();
     const size_t expert = rank * here_, column = parallel.tp_rank() * hidden_;
@@ -43,13 +41,13 @@ class Moe final : public Layer {
                             .shape = {here_, hidden_, width},
                             .full = {config.experts, hidden, width},
                             .start = {expert, column, 0},
-                            .initial = Initial::normal(deviation),
+                            .initial = Initial::normal(deviations.inner),
                             .expert = true});
     down_ = layout.add_piece({.name = prefix + ".experts.down",
                               .shape = {here_, width, hidden_},
                               .full = {config.experts, width, hidden},
                               .start = {expert, 0, column},
-                              .initial = Initial::normal(deviation),
+                              .initial = Initial::normal(deviations.last),
                               .expert = true});
   }
 
@@ -197,10 +195,11 @@ class Moe final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_moe(Layout& layout, const std::string& prefix, size_t width, size_t hidden, float deviation,
-                                const MoeConfig& config, const ParallelContext& parallel, Collectives& batch,
-                                ExpertLoad& load) {
-  return std::make_unique<Moe>(layout, prefix, width, hidden, deviation, config, parallel, batch, load);
+std::unique_ptr<Layer> make_moe(Layout& layout, const std::string& prefix, size_t width, size_t hidden,
+                                const Deviations& deviations, const MoeConfig& config, const ParallelContext& parallel,
+                                Collectives& batch, ExpertLoad& load) {
+  check_config(config, hidden, static_cast<size_t>(parallel.ep().size()), parallel.tp_size());
+  return std::make_unique<Moe>(layout, prefix, width, hidden, deviations, config, parallel, batch, load);
 }
 
 }  // namespace tutti::train

@@ -14,16 +14,21 @@ void ExpertLoad::reset() {
   calls = 0;
 }
 
+void ExpertLoad::add(std::span<const double> pairs, double beyond, double loss) {
+  for (size_t e = 0; e < pairs.size(); ++e) chosen[e] += pairs[e];
+  dropped += beyond;
+  balance += loss;
+  ++calls;
+}
+
 double ExpertLoad::pairs() const { return std::accumulate(chosen.begin(), chosen.end(), 0.0); }
 
-double ExpertLoad::busiest() const {
+double ExpertLoad::imbalance() const {
   const double all = pairs();
   return all > 0 ? *std::max_element(chosen.begin(), chosen.end()) * static_cast<double>(chosen.size()) / all : 1;
 }
 
-Router::Router(Layout& layout, const std::string& prefix, size_t width, float deviation, const MoeConfig& config,
-               const ParallelContext& parallel, Collectives& batch, ExpertLoad& load)
-    : config_(config), parallel_(parallel), batch_(batch), load_(load), linear_{.in = width, .out = config.experts} {
+void check_config(const MoeConfig& config, size_t hidden, size_t ep, size_t tp) {
   if (config.top_k == 0 || config.top_k > config.experts) {
     throw Error(Code::InvalidArgument, fmt::format("a token goes to {} of {} experts: top-k is from 1 to their number",
                                                    config.top_k, config.experts));
@@ -34,6 +39,13 @@ Router::Router(Layout& layout, const std::string& prefix, size_t width, float de
                             "loss ({}) are 0 or more",
                             config.capacity, config.balance));
   }
+  check_divides("ep", ep, "the number of experts", config.experts);
+  check_divides("tp", tp, "the hidden width of an expert", hidden);
+}
+
+Router::Router(Layout& layout, const std::string& prefix, size_t width, float deviation, const MoeConfig& config,
+               const ParallelContext& parallel, Collectives& batch, ExpertLoad& load)
+    : config_(config), parallel_(parallel), batch_(batch), load_(load), linear_{.in = width, .out = config.experts} {
   // Tensor-parallel ranks have parts of the experts' outputs, so their gates' gradients are parts too.
   linear_.biased = false;
   linear_.weight = layout.add(prefix + ".router.weight", {config.experts, width}, Initial::normal(deviation),
@@ -104,11 +116,8 @@ void Router::balance(const Call& call, Routing& routing, const std::vector<int32
     const double share = sums[e] / (all * static_cast<double>(config_.top_k));
     loss += experts * share * sums[n + e] / all;
     slopes[e] = static_cast<float>(config_.balance * experts * share / static_cast<double>(tokens));
-    load_.chosen[e] += sums[e];
   }
-  load_.dropped += sums[2 * n];
-  load_.balance += loss;
-  ++load_.calls;
+  if (!call.again) load_.add({sums.data(), n}, sums[2 * n], loss);
   routing.slopes = call.make(n);
   call.device().upload(routing.slopes->f32(), slopes.data(), routing.slopes->bytes());
 }

@@ -7,8 +7,9 @@
 // rank's query chunks and another's key chunks, two are wholly in the past and two wholly in the future, for every
 // pair of ranks. So every step costs every rank the same.
 //
-// Backward computes the scores again. The gradients of keys and values go round with them, one step later, and are home
-// after n steps. Per rank, in elements of its own tokens × width: forward sends 2(n−1), backward 2(n−1) + 2n.
+// Backward computes the scores again. The gradients of keys and values follow them, one step later, and are home after
+// n steps; what a rank adds to its own it keeps. Per rank, in elements of its own tokens × width: forward sends 2(n−1),
+// backward 4(n−1).
 // Source: Liu, Zaharia & Abbeel, Ring attention with blockwise transformers, 2023; zig-zag: Zhu, ring-flash-attention.
 #include <cmath>
 #include <limits>
@@ -56,28 +57,29 @@ class RingAttention final : public Attention {
     call.device().zero(d_qkv->f32(), d_qkv->bytes());
     Scratch scratch(call, *this);
     scratch.along = output_dots(call, *kept.out, *d_out);
-    Tensor keys = keys_of(call, *qkv), next, done, arriving;  // done: gradients of the keys of the step before
+    Tensor keys = keys_of(call, *qkv), next;
+    Tensor own, done, arriving;  // gradients: of this rank's keys; of the keys of the step before
     for (int step = 0; step < cp_.size(); ++step) {
       std::vector<Pass> passes;
       if (step + 1 < cp_.size()) passes.push_back({&keys, &next});
-      if (step > 0) passes.push_back({&done, &arriving});
+      if (step > 1) passes.push_back({&done, &arriving});
       exchange(call, passes);
       const Tensor d_keys = call.make(keys->count());
       call.device().zero(d_keys->f32(), d_keys->bytes());
       const Gradients gradients{*d_out, *d_qkv, *d_keys};
       each_block(call, step, [&](const Block& block) { back(call, block, *qkv, *keys, kept, gradients, scratch); });
       if (!passes.empty()) wait();
-      if (step > 0) call.device().add(d_keys->span(), arriving->span());
-      done = d_keys;
+      if (step > 1) call.device().add(d_keys->span(), arriving->span());
+      (step == 0 ? own : done) = d_keys;
       keys = std::move(next);
     }
     if (!cp_.absent()) {
       exchange(call, {{&done, &arriving}});
       wait();
-      done = arriving;
+      call.device().add(own->span(), arriving->span());
     }
     const size_t tokens = call.batch.tokens_count();
-    call.device().copy_rows({tokens, 2 * row_}, {done->f32(), 2 * row_}, {d_qkv->f32() + row_, 3 * row_});
+    call.device().copy_rows({tokens, 2 * row_}, {own->f32(), 2 * row_}, {d_qkv->f32() + row_, 3 * row_});
     return d_qkv;
   }
 

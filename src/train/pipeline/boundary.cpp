@@ -138,6 +138,18 @@ void PipelineBoundary::send_backward(const Action& action, const Tensor& dx) {
   if (has_before(action)) send(BackwardOut, action, dx);
 }
 
+uint64_t PipelineBoundary::sent() const {
+  uint64_t bytes = 0;
+  for (const Channel& channel : channels_) bytes += channel.comm.sent();
+  return bytes;
+}
+
+double PipelineBoundary::sent_by_formula() const {
+  double bytes = 0;
+  for (const Channel& channel : channels_) bytes += channel.comm.sent_by_formula();
+  return bytes;
+}
+
 void PipelineBoundary::finish() {
   for (Channel& channel : channels_) {
     const double start = now();

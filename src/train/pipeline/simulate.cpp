@@ -32,7 +32,7 @@ std::string fault_of_rank(const Schedule& schedule, const PipelineShape& shape, 
   for (const Action& action : schedule) {
     if (action.chunk < 0 || action.chunk >= shape.chunks || action.micro_batch < 0 ||
         action.micro_batch >= shape.micro_batches) {
-      return fmt::format("rank {} has the {}, which there is not", rank, described(action));
+      return fmt::format("rank {} has the {}, which does not exist", rank, described(action));
     }
     Progress& at = progress[{action.chunk, action.micro_batch}];
     const Progress needed = is_forward(action)    ? Progress::None

@@ -17,7 +17,7 @@ using What = Action::What;
 constexpr size_t kTextBytes = 64;
 
 /// What a rank tells the others first.
-struct Introduction {
+struct Header {
   std::array<char, kTextBytes> host{}, label{};
   double time = 0;
   size_t slots = 0, transfers = 0;
@@ -64,10 +64,10 @@ Timeline TimelineRecorder::gather(Collectives& world, ScheduleKind schedule, con
                                   const std::string& label) const {
   const auto ranks = static_cast<size_t>(world.size());
   world.sum(Purpose::Setup, 0);  // so that all read their clocks at about the same time
-  Introduction mine{.time = now(), .slots = slots_.size(), .transfers = boundary_ ? boundary_->transfers.size() : 0};
+  Header mine{.time = now(), .slots = slots_.size(), .transfers = boundary_ ? boundary_->transfers.size() : 0};
   gethostname(mine.host.data(), kTextBytes - 1);
   std::strncpy(mine.label.data(), label.c_str(), kTextBytes - 1);
-  std::vector<Introduction> all(ranks);
+  std::vector<Header> all(ranks);
   all[0] = mine;
   world.all_gather(Purpose::Setup, {&mine, sizeof mine, DType::U8}, {all.data(), ranks * sizeof mine, DType::U8});
 
@@ -80,13 +80,13 @@ Timeline TimelineRecorder::gather(Collectives& world, ScheduleKind schedule, con
     entries.push_back({t.start, t.end, t.chunk, t.micro_batch, 0, t.sent, t.forward});
   }
   std::vector<size_t> counts;
-  for (const Introduction& rank : all) counts.push_back(rank.slots + rank.transfers);
+  for (const Header& rank : all) counts.push_back(rank.slots + rank.transfers);
   entries = gather_entries(world, std::move(entries), counts);
 
   Timeline timeline{schedule, shape, {}};
   double first = std::numeric_limits<double>::infinity();
   auto entry = entries.begin();
-  for (const Introduction& rank : all) {
+  for (const Header& rank : all) {
     // Processes of one host share the steady clock; other hosts' are as exact as the ranks were at the same place.
     const double shift = rank.host == all[0].host ? 0 : all[0].time - rank.time;
     RankTimeline& to = timeline.ranks.emplace_back(RankTimeline{rank.label.data(), {}, {}});

@@ -92,6 +92,7 @@ constexpr Row kRows[] = {
     {Memory, "A_1", "sp=1", "(15 + 19·k)·x/tp", "B", "saved by a layer for a micro-batch, without attention", kExperts},
     {Memory, "A_1", "k=1", "(10 + 24/tp)·x", "B", "saved by a layer for a micro-batch, without attention", kAct},
     {Memory, "A_1", "", "(7 + 3·k + (8 + 16·k)/tp)·x", "B", "saved by a layer for a micro-batch, without attention", kExperts},
+    {Memory, "A", "rc=0 and cp>1", "A_1", "B", "saved by a layer for a micro-batch; a ring keeps no scores", "Liu 2023"},
     {Memory, "A", "rc=0", "A_1 + 5·a·s·s·b/(cp·tp)", "B", "saved by a layer for a micro-batch", kAct},
     {Memory, "A", "rc=1", "A_1", "B", "saved by a layer for a micro-batch", kAct},
     {Memory, "A", "sp=1", "2·x/tp", "B", "saved by a layer for a micro-batch", kAct},
@@ -163,6 +164,7 @@ constexpr Row kRows[] = {
     {Volume, "sent_pp", "", "n_pp·S_pp", "B", "pipeline", kPipe},
     {Volume, "n_dp", "zero<2", "2", "", "passes: reduce-scatter, all-gather", "Rajbhandari 2020, §7"},
     {Volume, "n_dp", "zero=2", "m + 1", "", "passes: a reduce-scatter each micro-batch, an all-gather", "Rajbhandari 2020, §7"},
+    {Volume, "n_dp", "sched=3 and pp>1", "4·m", "", "passes: 3 all-gathers, a reduce-scatter each micro-batch", "Qi 2023, §2"},
     {Volume, "n_dp", "", "3·m", "", "passes: 2 all-gathers, a reduce-scatter each micro-batch", "Rajbhandari 2020, §7"},
     {Volume, "sent_dp", "Ψx=0", "n_dp·2·Ψr·(N − 1)/N", "B", "data", kRing},
     {Volume, "sent_dp", "", "n_dp·2·(Ψr·(N − 1)/N + Ψx·(Nx − 1)/Nx)", "B", "data", kRing},
@@ -171,6 +173,7 @@ constexpr Row kRows[] = {
     // t_…: one collective; a measured or selected cost may replace it. T_…: all of a step. E_…: what nothing hides.
     {Time, "Ψa", "", "Ψ − Ψe + Ψe·k/E", "", "parameters that a token uses", ""},
     {Time, "C_0", "", "B·s·(6·Ψa + 12·L·h·s)", "FLOP", "arithmetic of the model", kFlop},
+    {Time, "C", "rc=0 and cp>1", "C_0 + B·s·2·L·h·s", "FLOP", "arithmetic, a ring's scores again", "Liu 2023"},
     {Time, "C", "rc=0", "C_0", "FLOP", "arithmetic", kFlop},
     {Time, "C", "rc=1", "C_0 + B·s·4·L·h·s", "FLOP", "arithmetic, attention recomputed", "Korthikanti 2022, §5"},
     {Time, "C", "", "C_0 + B·s·(2·Ψa + 4·L·h·s)", "FLOP", "arithmetic, all recomputed", "Korthikanti 2022, §5"},

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "train/core/clock.hpp"
@@ -34,7 +35,9 @@ Executor::Executor(const Parts& parts, std::vector<Chunk> chunks, bool isolate)
 void Executor::run(const Schedule& schedule, std::span<const MicroBatch> batches) {
   micro_batches_left_.assign(parts_.units.size(), static_cast<int>(batches.size()));
   std::map<std::pair<int, int>, InFlight> in_flight;  // by chunk and micro-batch
-  for (const Action& action : schedule) {
+  for (size_t i = 0; i < schedule.size(); ++i) {
+    const Action& action = schedule[i];
+    unit_after_ = i + 1 < schedule.size() ? std::optional(first_unit(schedule[i + 1])) : std::nullopt;
     const double start = observer ? now() : 0;
     const MicroBatch& batch = batches[static_cast<size_t>(action.micro_batch)];
     const std::pair key(action.chunk, action.micro_batch);
@@ -61,11 +64,23 @@ void Executor::run(const Schedule& schedule, std::span<const MicroBatch> batches
   parts_.data_parallel.finish_backward();
 }
 
+size_t Executor::first_unit(const Action& action) const {
+  const Chunk& chunk = chunks_[static_cast<size_t>(action.chunk)];
+  return action.what == Action::What::Forward ? chunk.first : chunk.last - 1;
+}
+
+/// Has the strategy bring a unit's weights, and begin to bring those of the unit after it in the schedule.
+void Executor::need(size_t unit, Pass pass, bool last_of_action) {
+  parts_.data_parallel.parameters_needed(unit, pass);
+  const std::optional<size_t> next = last_of_action ? unit_after_ : pass == Pass::Forward ? unit + 1 : unit - 1;
+  if (next && *next != unit) parts_.data_parallel.parameters_next(*next);
+}
+
 void Executor::forward(const Action& action, const MicroBatch& batch, InFlight& flight) {
   const Chunk& chunk = chunks_[static_cast<size_t>(action.chunk)];
   Tensor x = parts_.boundary.receive_forward(action, input_count(chunk, batch));
   for (size_t unit = chunk.first; unit < chunk.last; ++unit) {
-    parts_.data_parallel.parameters_needed(unit, Pass::Forward);
+    need(unit, Pass::Forward, unit + 1 == chunk.last);
     Buffer copy;
     const Call call{parts_.ledger, batch, weights_of(unit, copy)};
     if (checkpoint_activations) flight.inputs.push_back(x);
@@ -83,12 +98,13 @@ void Executor::backward(const Action& action, const MicroBatch& batch, InFlight&
     dy = parts_.boundary.receive_backward(action, parts_.units[chunk.last - 1]->output_count(batch.tokens_count()));
   for (size_t unit = chunk.last; unit-- > chunk.first;) {
     std::unique_ptr<Record>& record = flight.records.at(unit - chunk.first);
-    parts_.data_parallel.parameters_needed(unit, Pass::Backward);
+    need(unit, Pass::Backward, unit == chunk.first);
     Buffer copy;
     const Call call{parts_.ledger, batch, weights_of(unit, copy)};
     if (record == nullptr) {
       const Tensor kept = std::move(flight.inputs.at(unit - chunk.first));
-      parts_.units[unit]->forward(call, kept, record);
+      parts_.units[unit]->forward({.ledger = call.ledger, .batch = call.batch, .weights = call.weights, .again = true},
+                                  kept, record);
     }
     if (input) dy = parts_.units[unit]->backward_input(call, *record, dy);
     if (weight) {

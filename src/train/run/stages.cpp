@@ -1,4 +1,4 @@
-// The trainer's part of pipeline parallelism: this rank's units and schedule, and its timeline.
+// The trainer's part of pipeline parallelism: this rank's units and schedule, its traffic and its timeline.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -45,6 +45,15 @@ void Trainer::cut_into_stages() {
     pipeline_ = pipeline.get();
     boundary_ = std::move(pipeline);
   }
+}
+
+std::vector<Traffic> Trainer::traffic() {
+  std::vector<Traffic> all;
+  for (const auto& [name, comm] : mesh_.axes()) {
+    if (!comm->absent()) all.push_back({name, comm->sent(), comm->sent_by_formula()});
+  }
+  if (pipeline_ != nullptr) all.push_back({"stages", pipeline_->sent(), pipeline_->sent_by_formula()});
+  return all;
 }
 
 Timeline Trainer::trace_step(StepReport& report) {

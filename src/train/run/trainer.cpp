@@ -10,42 +10,19 @@
 namespace tutti::train {
 namespace {
 
-/// Throws Error(InvalidArgument), which says what does not fit.
-void check_options(const TrainOptions& o, const Communicator& world) {
-  const auto bad = [](const std::string& text) { throw Error(Code::InvalidArgument, text); };
-  const std::string mesh = objection(o.mesh, world.size());
-  if (!mesh.empty()) bad(fmt::format("rank {}: {}", world.rank(), mesh));
-  if (o.mesh.ep > 1 && o.moe.experts == 0) {
-    bad(fmt::format("ep is {}, but the model has no experts: choose their number, a multiple of ep, or leave out ep",
-                    o.mesh.ep));
-  }
-  const size_t parts = static_cast<size_t>(o.mesh.dp * o.mesh.ep) * o.micro_batches;
-  if (parts == 0 || o.batch == 0 || o.batch % parts != 0) {
-    bad(fmt::format("the batch of {} sequences cannot be divided by dp {} x ep {} x {} micro-batches", o.batch,
-                    o.mesh.dp, o.mesh.ep, o.micro_batches));
-  }
-  if (o.sequence_parallel && o.mesh.tp == 1) {
-    bad("sequence parallelism divides among tensor-parallel ranks what they would each hold: it needs tp above 1");
-  }
-  if (o.sequence_parallel) {
-    const size_t tokens = o.batch / parts * o.model.length / static_cast<size_t>(o.mesh.cp);
-    check_divides("tp", static_cast<size_t>(o.mesh.tp), "the tokens of a micro-batch", tokens);
-  }
-  const PipelineShape pipeline{o.mesh.pp, static_cast<int>(o.micro_batches), o.pipeline.chunks};
-  const std::string schedule = objection(o.pipeline.schedule, pipeline);
-  if (!schedule.empty()) bad(schedule);
-  if (o.data_parallel.weights != DType::F32 && o.data_parallel.weights != DType::BF16) {
-    bad(fmt::format("weights are f32 or bf16, not {}", name_of(o.data_parallel.weights)));
-  }
+/// The options, if all ranks have the same and they can be carried out. Nothing else has been exchanged by then.
+const TrainOptions& checked(Communicator& world, const TrainOptions& options, const Corpus& corpus) {
+  check_same(world, "options", fmt::format("a text of hash {:016x}\n{}", corpus.hash(), describe(options)));
+  check_options(options, world.size());
+  return options;
 }
 
-/// What a checkpoint's model must have in common with this one.
+/// What a checkpoint's model must have in common with this one. The words are the flags of `tutti train`.
 std::string facts_of(const TrainOptions& options) {
   const GptConfig& m = options.model;
-  std::string facts = fmt::format("{} layers\nwidth {}\n{} heads\nlength {}\n{} tokens of vocabulary", m.layers,
-                                  m.width, m.heads, m.length, m.vocabulary);
-  facts += options.moe.experts == 0 ? "\nno experts"
-                                    : fmt::format("\n{} experts, {} a token", options.moe.experts, options.moe.top_k);
+  std::string facts = fmt::format("layers {}\nwidth {}\nheads {}\nlength {}\nvocabulary {}\nexperts {}", m.layers,
+                                  m.width, m.heads, m.length, m.vocabulary, options.moe.experts);
+  if (options.moe.experts > 0) facts += fmt::format("\ntop-k {}", options.moe.top_k);
   return facts;
 }
 
@@ -58,7 +35,7 @@ struct Trainer::Batch {
 };
 
 Trainer::Trainer(Communicator& world, const TrainOptions& options, Corpus corpus, std::unique_ptr<Device> device)
-    : options_((check_options(options, world), options)),
+    : options_(checked(world, options, corpus)),
       corpus_(std::move(corpus)),
       device_(std::move(device)),
       ledger_(*device_),
@@ -67,11 +44,6 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options, Corpus corpus
       positions_(context_positions(options.context, options.model.length, mesh_.at().cp, options.mesh.cp)),
       units_(make_gpt(options.model, parallel_, parts())) {
   for (const auto& unit : units_) states_.push_back({.layout = &unit->layout()});
-  check_same_model(
-      mesh_.world(), states_, options.data_parallel.weights,
-      fmt::format("a text of hash {:016x}\na batch of {}, in {} micro-batches, seed {}\nschedule {}, {} chunks",
-                  corpus_.hash(), options.batch, options.micro_batches, options.seed,
-                  name_of(options.pipeline.schedule), options.pipeline.chunks));
   cut_into_stages();
   data_parallel_ = make_data_parallel(options.data_parallel, ledger_,
                                       {mesh_.replicas(), mesh_.expert_replicas(), mesh_.at().tp, mesh_.at().ep});
@@ -86,7 +58,9 @@ Trainer::Trainer(Communicator& world, const TrainOptions& options, Corpus corpus
   make_batches();
 }
 
-Trainer::~Trainer() = default;
+Trainer::~Trainer() {
+  if (running_) mesh_.abort();  // else strategies would wait here for the others, and these for this rank
+}
 
 size_t Trainer::parameters() const {
   size_t count = 0;
@@ -98,29 +72,21 @@ GptParts Trainer::parts() {
   GptParts parts;
   if (options_.mesh.cp > 1) {
     parts.attention = [this](size_t heads, size_t head_width) {
-      return options_.context == ContextMode::Ring ? make_ring_attention(heads, head_width, mesh_.cp(), context_stream_)
-                                                   : make_ulysses_attention(heads, head_width, mesh_.cp());
+      if (options_.context == ContextMode::Ulysses) return make_ulysses_attention(heads, head_width, mesh_.cp());
+      if (!context_stream_) context_stream_.emplace();
+      return make_ring_attention(heads, head_width, mesh_.cp(), *context_stream_);
     };
   }
   if (options_.moe.experts > 0) {
-    parts.feed_forward = [this](Layout& layout, const std::string& prefix, size_t /*index*/) {
+    parts.feed_forward = [this](Layout& layout, const std::string& prefix, size_t index) {
       expert_loads_.push_back(std::make_unique<ExpertLoad>());
-      return make_moe(layout, prefix, options_.model.width, options_.model.hidden(), 0.02f, options_.moe, parallel_,
+      expert_loads_.back()->block = index;
+      const GptConfig& model = options_.model;
+      return make_moe(layout, prefix, model.width, model.hidden(), model.deviations(), options_.moe, parallel_,
                       mesh_.replicas(), *expert_loads_.back());
     };
   }
   return parts;
-}
-
-/// Over all stages: a rank has the loads of its own layers alone.
-void Trainer::report_experts(StepReport& report) {
-  if (options_.moe.experts == 0) return;
-  for (const auto& load : expert_loads_) {
-    report.balance += load->balance / static_cast<double>(load->calls * options_.model.layers);
-    report.busiest = std::max(report.busiest, load->busiest());
-  }
-  report.balance = mesh_.pp().sum(Purpose::Loss, report.balance);
-  mesh_.pp().all_reduce(Purpose::Loss, {&report.busiest, 1, DType::F64}, Op::Max);
 }
 
 StateBytes Trainer::expected_state() const {
@@ -139,12 +105,20 @@ StateBytes Trainer::expected_state() const {
 
 CheckpointPart Trainer::checkpoint_part() { return {mesh_.world(), *device_, states_, *data_parallel_, mesh_.at().tp}; }
 
-void Trainer::save(const std::string& folder) {
-  save_checkpoint(folder, {done_, facts_of(options_)}, checkpoint_part());
+/// What a run may change when it resumes, although its curve then is another.
+std::string Trainer::facts_of_run() const {
+  return fmt::format("text {:016x}\nbatch {}\nseed {}\nrate {}", corpus_.hash(), options_.batch, options_.seed,
+                     options_.adam.rate);
 }
 
-void Trainer::resume(const std::string& folder) {
-  done_ = load_checkpoint(folder, facts_of(options_), checkpoint_part());
+void Trainer::save(const std::string& folder) {
+  save_checkpoint(folder, {done_, facts_of(options_), facts_of_run()}, checkpoint_part());
+}
+
+std::string Trainer::resume(const std::string& folder) {
+  const CheckpointOf of = load_checkpoint(folder, facts_of(options_), checkpoint_part());
+  done_ = of.step;
+  return differences(of.run, facts_of_run());
 }
 
 void Trainer::make_batches() {
@@ -194,27 +168,39 @@ StepReport Trainer::step() {
   const double start = now(), waited = counters_.waited();
   load_batches();
   for (const auto& load : expert_loads_) load->reset();
+  running_ = true;
   data_parallel_->start_step();
   if (pipeline_ != nullptr) pipeline_->start_step(schedule_, units_, chunks_, views_);
   executor_->run(schedule_, views_);
-  ++done_;
-  StepReport report{.step = done_, .gradient_norm = gradient_norm()};
-  AdamStep adam = options_.adam;
-  adam.step = done_;
-  adam.scale = 1 / static_cast<float>(options_.micro_batches);
-  if (options_.clip > 0 && report.gradient_norm > options_.clip) {
-    adam.scale *= static_cast<float>(options_.clip / report.gradient_norm);
+  StepReport report{.step = done_ + 1, .loss = mean_loss(), .gradient_norm = gradient_norm()};
+  if (!std::isfinite(report.loss) || !std::isfinite(report.gradient_norm)) {
+    running_ = false;  // all ranks know
+    throw Error(Code::InvalidUsage, fmt::format("step {}: the loss is {} and the norm of the gradients {}: training "
+                                                "diverges. Take a lower rate, a longer warm-up, or clip more",
+                                                report.step, report.loss, report.gradient_norm));
   }
-  if (done_ < options_.warmup) adam.rate *= static_cast<float>(done_) / static_cast<float>(options_.warmup);
-  data_parallel_->step(adam);
-  report.loss = mean_loss();
+  data_parallel_->step(adam_of(report));
+  done_ = report.step;
   report_experts(report);
+  running_ = false;
+  if (options_.compare_every > 0 && done_ % options_.compare_every == 0) compare_replicas();
   report.tokens = options_.batch * options_.model.length;
   report.waiting = counters_.waited() - waited;
   report.busy = data_parallel_->overlap().busy;
   report.exposed = data_parallel_->overlap().waited;
   report.seconds = now() - start;
   return report;
+}
+
+AdamStep Trainer::adam_of(const StepReport& report) const {
+  AdamStep adam = options_.adam;
+  adam.step = report.step;
+  adam.scale = 1 / static_cast<float>(options_.micro_batches);
+  if (options_.clip > 0 && report.gradient_norm > options_.clip) {
+    adam.scale *= static_cast<float>(options_.clip / report.gradient_norm);
+  }
+  if (adam.step < options_.warmup) adam.rate *= static_cast<float>(adam.step) / static_cast<float>(options_.warmup);
+  return adam;
 }
 
 double Trainer::mean_loss() {

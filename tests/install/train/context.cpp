@@ -7,9 +7,7 @@
 #include "tutti/train/attention.hpp"
 
 using namespace tutti::train;
-
 constexpr size_t kHeads = 12, kWidth = 4, kRow = kHeads * kWidth;
-
 /// The outputs at `positions` of one sequence, and the gradients by q, k and v there of ½ Σ outputs².
 std::vector<float> attend(Ledger& ledger, Attention& attention, const std::vector<int32_t>& positions) {
   const MicroBatch batch{.sequences = 1, .length = positions.size()};
@@ -34,7 +32,6 @@ std::vector<float> attend(Ledger& ledger, Attention& attention, const std::vecto
   }
   return result;
 }
-
 int main() try {
   auto world = tutti::Communicator::from_environment();
   Counters counters;

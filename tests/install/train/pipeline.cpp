@@ -1,13 +1,11 @@
 // Pipeline parallelism for a model of one's own: rank r multiplies by its weight, so all ranks in a row learn y = 3x. A
 // unit says how to go forward and back; the schedule, the messages and the micro-batches are the library's.
-#include <cstdio>
-
 #include "tutti/train/pipeline.hpp"
-
+#include <cstdio>
 using namespace tutti::train;
-
 struct Kept : Record {
-  float x = 0, dy = 0;
+  Kept(float in, float d_out) : x(in), dy(d_out) {}
+  float x, dy;
 };
 struct Stage : Unit {  // the first one makes its own x; the last one's loss is (y − 3x)² / 2
   Stage(int rank, int ranks) : Unit("stage"), first(rank == 0), last(rank + 1 == ranks) {
@@ -16,11 +14,8 @@ struct Stage : Unit {  // the first one makes its own x; the last one's loss is 
   size_t input_count(size_t) const override { return first ? 0 : 1; }
   size_t output_count(size_t) const override { return last ? 0 : 1; }
   Tensor forward(const Call& call, const Tensor& x, std::unique_ptr<Record>& record) override {
-    auto kept = std::make_unique<Kept>();
-    kept->x = first ? 0.5f : *x->f32();  // host memory; on a GPU these would be kernels
-    const float y = call.weights[0] * kept->x;
-    kept->dy = y - 3 * 0.5f;
-    record = std::move(kept);
+    const float in = first ? 0.5f : *x->f32(), y = call.weights[0] * in;  // host memory; on a GPU these were kernels
+    record = std::make_unique<Kept>(in, y - 3 * 0.5f);
     return last ? nullptr : tensor(call, y);
   }
   Tensor backward_input(const Call& call, Record& record, const Tensor& dy) override {
@@ -38,7 +33,6 @@ struct Stage : Unit {  // the first one makes its own x; the last one's loss is 
   }
   bool first, last;
 };
-
 int main() {
   tutti::Communicator world = tutti::Communicator::from_environment();
   Counters counters;
@@ -47,8 +41,8 @@ int main() {
   Ledger ledger(*device);
   Model units;
   units.push_back(std::make_unique<Stage>(world.rank(), world.size()));
-  std::vector<UnitState> states{{.layout = &units[0]->layout()}};
   const std::vector<Chunk> chunks{{0, 1}};  // of units on this rank
+  std::vector<UnitState> states{{.layout = &units[0]->layout()}};
   const auto optimizer = make_data_parallel({}, ledger, {alone, alone});
   optimizer->attach(states);
   optimizer->load(0, initial_values(units[0]->layout(), 1));
@@ -63,8 +57,7 @@ int main() {
     executor.run(schedule, batches);
     optimizer->step({.rate = 0.01f, .scale = 1.0f / 8, .step = step});
   }
-  std::vector<float> product(1);
-  optimizer->read(0, product);
-  world.all_reduce(product, tutti::Op::Prod);
-  if (world.rank() == 0) std::printf("%d stages: the product of the weights is %.2f\n", world.size(), product[0]);
+  float product = *states[0].weights.f32();
+  world.all_reduce(std::span(&product, 1), tutti::Op::Prod);
+  if (world.rank() == 0) std::printf("%d stages: the product of the weights is %.2f\n", world.size(), product);
 }

@@ -9,14 +9,12 @@
 using namespace tutti::train;
 
 constexpr size_t kRows = 4, kWidth = 8, kHidden = 24;
-
 struct Mlp {
   explicit Mlp(const ParallelContext& context)
       : parallel(context),
         up(column_linear(layout, "up", kWidth, kHidden, 1, 0.5f, context)),
         down(row_linear(layout, "down", kHidden, kWidth, 0.5f, context)),
         weights(initial_values(layout, 1)) {}  // this rank's piece of the same numbers, however many ranks there are
-
   /// y of x, and then dx of dy = y.
   std::vector<float> run(Ledger& ledger, const std::vector<float>& input) const {
     const MicroBatch batch;
@@ -30,7 +28,6 @@ struct Mlp {
     down.multiply(call, kRows, active->f32(), partial->f32());
     const Tensor y = parallel.leave(call, partial);  // the all-reduce
     device.add_bias({kRows, kWidth}, y->f32(), call.weights + down.bias);
-
     down.backward_input(call, kRows, parallel.leave_backward(call, y)->f32(), active->f32());
     device.gelu_backward(hidden->count(), hidden->f32(), active->f32(), active->f32());
     up.backward_input(call, kRows, active->f32(), partial_dx->f32());
@@ -40,13 +37,11 @@ struct Mlp {
     device.download(result.data() + kRows * kWidth, dx->f32(), dx->bytes());
     return result;
   }
-
   Layout layout;
   ParallelContext parallel;
   Linear up, down;
   std::vector<float> weights;
 };
-
 int main() try {
   auto world = tutti::Communicator::from_environment();
   Counters counters;

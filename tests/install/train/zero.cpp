@@ -18,7 +18,6 @@ int main() try {
   Mesh mesh(world, {.dp = world.size()}, counters);
   const auto device = make_host_device();
   Ledger ledger(*device);
-
   std::vector<Layout> layouts(kLayers);
   std::vector<UnitState> layers;
   for (size_t l = 0; l < kLayers; ++l) {
@@ -29,13 +28,13 @@ int main() try {
   const auto zero = make_data_parallel(options, ledger, {mesh.replicas(), mesh.expert_replicas()});
   zero->attach(layers);
   for (size_t l = 0; l < kLayers; ++l) zero->load(l, initial_values(layouts[l], 1));
-
   double first = 0, last = 0;
   for (int step = 1; step <= 50; ++step) {
     zero->start_step();
     float y = -1;  // what it should be is 1
     for (size_t l = 0; l < kLayers; ++l) {
-      zero->parameters_needed(l, Pass::Forward);  // and the next layer's weights are on their way
+      zero->parameters_needed(l, Pass::Forward);
+      if (l + 1 < kLayers) zero->parameters_next(l + 1);  // its weights are on their way while this layer computes
       for (size_t i = 0; i < kWidth; ++i) y += layers[l].weights.f32()[i] * input(world.rank(), step, l, i);
       zero->parameters_done(l, Pass::Forward);
     }

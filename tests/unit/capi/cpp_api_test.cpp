@@ -178,6 +178,35 @@ TEST(CppApi, LastCallDescribesTheExecution) {
   });
 }
 
+TEST(CppApi, TrafficIsWhatThePlansSend) {
+  with_ranks(3, [](Communicator& comm) {
+    EXPECT_EQ(comm.sent_bytes(), 0u);
+    std::vector<float> one(1 << 20), all(3 << 20);
+    uint64_t sent = 0;
+    for (int i = 0; i < 2; ++i) {  // every algorithm of an all-gather sends each rank's block twice, over all ranks
+      const uint64_t before = comm.sent_bytes();
+      comm.all_gather(one, all);
+      std::vector<uint64_t> of_call{comm.sent_bytes() - before};
+      comm.all_reduce(of_call);
+      EXPECT_EQ(of_call[0], 3 * 2 * one.size() * sizeof(float));
+    }
+    sent = comm.sent_bytes();
+    const std::array<size_t, 3> counts{5, 0, 7};  // a vector call sends directly
+    std::vector<float> blocks(12);
+    const size_t mine = counts[static_cast<size_t>(comm.rank())];
+    check(
+        tuttiAllGatherV(one.data(), mine, blocks.data(), counts.data(), nullptr, tuttiFloat32, comm.handle(), nullptr));
+    EXPECT_EQ(comm.sent_bytes() - sent, 2 * mine * sizeof(float));
+    sent = comm.sent_bytes();
+    if (comm.rank() == 0) check(tuttiSend(one.data(), one.size(), tuttiFloat32, 1, comm.handle(), nullptr));
+    if (comm.rank() == 1) check(tuttiRecv(one.data(), one.size(), tuttiFloat32, 0, comm.handle(), nullptr));
+    EXPECT_EQ(comm.sent_bytes() - sent, comm.rank() == 0 ? one.size() * sizeof(float) : 0);
+    tuttiTraffic traffic{};  // without its size
+    EXPECT_EQ(tuttiCommGetTraffic(comm.handle(), &traffic), tuttiInvalidArgument);
+    EXPECT_EQ(tuttiCommGetTraffic(comm.handle(), nullptr), tuttiInvalidArgument);
+  });
+}
+
 TEST(CppApi, SmallFloatsSumToTheExactBits) {
   with_ranks(3, [](Communicator& comm) {  // 1 + 2 + 3 = 6
     EXPECT_EQ(sum_of<Half>(comm, {{{0x3C00}, {0x4000}, {0x4200}}}).bits, 0x4600);

@@ -38,7 +38,8 @@ std::string chrome_trace(const Replay& replay, const std::string& title) {
   std::map<Rank, std::map<std::pair<uint32_t, uint32_t>, int>> threads;
   for (const Event& event : replay.events) {
     auto& known = threads[event.rank];
-    const int thread = known.emplace(std::pair(event.replica, event.lane), static_cast<int>(known.size())).first->second;
+    const int thread =
+        known.emplace(std::pair(event.replica, event.lane), static_cast<int>(known.size())).first->second;
     events.push_back({{"ph", "X"},
                       {"pid", event.rank},
                       {"tid", thread},
@@ -48,10 +49,12 @@ std::string chrome_trace(const Replay& replay, const std::string& title) {
                       {"args", {{"round", event.round}, {"bytes", event.bytes}}}});
   }
   for (const auto& [rank, known] : threads) {
-    events.push_back({{"ph", "M"}, {"pid", rank}, {"name", "process_name"}, {"args", {{"name", fmt::format("rank {}", rank)}}}});
+    events.push_back(
+        {{"ph", "M"}, {"pid", rank}, {"name", "process_name"}, {"args", {{"name", fmt::format("rank {}", rank)}}}});
     for (const auto& [lane, thread] : known) {
       const std::string name = fmt::format("lane {}, replica {}", lane.second, lane.first);
-      events.push_back({{"ph", "M"}, {"pid", rank}, {"tid", thread}, {"name", "thread_name"}, {"args", {{"name", name}}}});
+      events.push_back(
+          {{"ph", "M"}, {"pid", rank}, {"tid", thread}, {"name", "thread_name"}, {"args", {{"name", name}}}});
     }
   }
   const ordered_json page{{"otherData", {{"title", title}, {"note", "a model's times, not measured ones"}}},
@@ -79,8 +82,9 @@ std::string timeline_svg(const Replay& replay, const std::string& title) {
       "fill=\"#777777\">a model's times, not measured ones; {3:.3g} us of the first rounds</text>\n",
       kLeft + kWidth + 20, height, title, until * 1e6);
   for (const auto& [row, at] : rows) {
-    svg += fmt::format("<text x=\"10\" y=\"{:.0f}\">rank {} lane {}.{}</text>\n",
-                       kTop + kRow * static_cast<double>(at) + 10, std::get<0>(row), std::get<2>(row), std::get<1>(row));
+    svg +=
+        fmt::format("<text x=\"10\" y=\"{:.0f}\">rank {} lane {}.{}</text>\n",
+                    kTop + kRow * static_cast<double>(at) + 10, std::get<0>(row), std::get<2>(row), std::get<1>(row));
   }
   for (const Event& event : replay.events) {
     if (event.rank >= kMostDrawn) continue;

@@ -36,7 +36,8 @@ Work work_of(const exec::WindowProgram& program, const exec::Instruction& op) {
   work.publishes_first = op.publishes_first;
   work.has_pieces = op.has_pieces;
   work.cooperative = (op.remote & exec::kCooperativeCopy) != 0;
-  const bool stores = op.segments.begin != op.segments.end && program.segments[op.segments.begin].to.base != exec::Base::None;
+  const bool stores =
+      op.segments.begin != op.segments.end && program.segments[op.segments.begin].to.base != exec::Base::None;
   const bool stages = op.outs.begin != op.outs.end && op.slot != exec::Slot::None;
   work.writes = static_cast<uint16_t>((stores ? 1 : 0) + (stages ? 1 : 0));
   return work;

@@ -16,13 +16,13 @@ struct Channel {
 
 /// An instruction, without its addresses.
 struct Work {
-  uint64_t bytes = 0;       ///< of each message
-  exec::Range arrivals;     ///< in RankWork::arrivals: channels
-  exec::Range outs;         ///< in RankWork::outs
+  uint64_t bytes = 0;    ///< of each message
+  exec::Range arrivals;  ///< in RankWork::arrivals: channels
+  exec::Range outs;      ///< in RankWork::outs
   uint32_t after_lane = exec::kNone, after_op = 0;
-  uint32_t step = 0;        ///< of the plan, within its lane
-  uint16_t local = 0;       ///< operands in the rank's own memory
-  uint16_t writes = 0;      ///< of the result: to the rank's memory, to staging
+  uint32_t step = 0;    ///< of the plan, within its lane
+  uint16_t local = 0;   ///< operands in the rank's own memory
+  uint16_t writes = 0;  ///< of the result: to the rank's memory, to staging
   bool folds = false;
   bool publishes_first = false;
   bool has_pieces = true;
@@ -51,16 +51,16 @@ struct Programs {
   std::vector<RankWork> ranks;
   std::vector<Channel> channels;
   uint64_t rounds = 1;
-  uint64_t bytes = 0;        ///< of a block
-  uint64_t full_ops = 0;     ///< instructions of one full window, of all ranks
-  bool verified = false;     ///< by this call; else the algorithm's tests have proven its kind
+  uint64_t bytes = 0;     ///< of a block
+  uint64_t full_ops = 0;  ///< instructions of one full window, of all ranks
+  bool verified = false;  ///< by this call; else the algorithm's tests have proven its kind
 };
 
 struct Call {
   const plan::Algorithm* algorithm = nullptr;
   plan::Shape shape;
   exec::Geometry geometry;
-  link::Access near, far;  ///< what links inside a host, and between hosts, can do
+  link::Access near, far;       ///< what links inside a host, and between hosts, can do
   std::vector<uint32_t> hosts;  ///< by rank
 };
 

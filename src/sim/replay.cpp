@@ -50,8 +50,8 @@ class Replayer {
   struct Lane {
     Rank rank = 0;
     uint32_t lane = 0, replica = 0, worker = 0;
-    uint64_t round = 0;   // of the call
-    uint32_t next = 0;    // within the lane's instructions
+    uint64_t round = 0;    // of the call
+    uint32_t next = 0;     // within the lane's instructions
     uint32_t pending = 0;  // messages of the running instruction that are under way
     bool done = false;
     double began = 0;

@@ -22,9 +22,9 @@ struct Event {
 };
 
 struct ReplayOptions {
-  uint32_t width = 1;         ///< replicas of the lanes, over disjoint windows
-  uint64_t rounds = 1;        ///< of these, the last is the short one
-  size_t most_events = 0;     ///< that are kept
+  uint32_t width = 1;      ///< replicas of the lanes, over disjoint windows
+  uint64_t rounds = 1;     ///< of these, the last is the short one
+  size_t most_events = 0;  ///< that are kept
 };
 
 struct Replay {

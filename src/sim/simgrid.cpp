@@ -1,11 +1,9 @@
 // SimGrid as the network: max-min fair shares of all links at once.
-#include <simgrid/s4u.hpp>
-#include <simgrid/version.h>
-
 #include <exception>
 #include <functional>
 #include <map>
 #include <memory>
+#include <simgrid/s4u.hpp>
 #include <utility>
 
 #include "base/format.hpp"
@@ -134,10 +132,6 @@ void with_simgrid(std::span<const Resource> resources, std::span<const std::vect
   if (failure) std::rethrow_exception(failure);
 }
 
-std::string simgrid_version() {
-  int major = 0, minor = 0, patch = 0;
-  sg_version_get(&major, &minor, &patch);
-  return fmt::format("{}.{}", major, minor);
-}
+std::string simgrid_version() { return TUTTI_SIMGRID_VERSION; }
 
 }  // namespace tutti::sim

@@ -17,9 +17,9 @@ struct SimulateOptions {
 };
 
 struct Busiest {
-  std::string name;   ///< "": no link was used
-  double share = 0;   ///< of its rate, over the whole call
-  double bytes = 0;   ///< carried in the whole call
+  std::string name;  ///< "": no link was used
+  double share = 0;  ///< of its rate, over the whole call
+  double bytes = 0;  ///< carried in the whole call
 };
 
 struct Simulated {

@@ -5,6 +5,7 @@
 #include "base/counted.hpp"
 #include "base/format.hpp"
 #include "comm/delivery_rules.hpp"
+#include "select/calibration.hpp"
 #include "select/explain.hpp"
 #include "topo/cluster.hpp"
 #include "topo/constants.hpp"
@@ -50,7 +51,8 @@ void Scene::take_this_machine() {
     throw_error(Code::InvalidArgument, "--hosts {}: give the hosts' topology too, by --topo (`tutti topo --json FILE`)",
                 options_.hosts);
   }
-  select::local_profile();  // puts its figures into the constants
+  // What was measured of this machine, in place of the table's figures.
+  if (select::local_profile() == nullptr) select::local_calibration();
   const Rank ranks = options_.ranks > 0 ? options_.ranks : 2;
   setting_ = select::setting_here(ranks, 1);
   const auto cores = static_cast<Rank>(allowed_cores().size());
@@ -74,7 +76,8 @@ sim::Call Scene::call_of(const plan::Algorithm& algorithm) const {
   constexpr uint32_t kElement = 4;
   const select::Setting& setting = setting_.setting;
   const bool gpus = machine_->gpus();
-  const comm::CallSpec spec{.collective = collective_, .type = DType::F32, .count = std::max<uint64_t>(1, block_ / kElement)};
+  const comm::CallSpec spec{
+      .collective = collective_, .type = DType::F32, .count = std::max<uint64_t>(1, block_ / kElement)};
   const comm::AgreedCapabilities agreed{.staging = setting.staging,
                                         .message = setting.message,
                                         .reading = transports::ReadAccess::Cma,
@@ -88,7 +91,8 @@ sim::Call Scene::call_of(const plan::Algorithm& algorithm) const {
   }
   const uint64_t block = spec.count * kElement;
   uint64_t window = std::max(kGrain, select::window_bytes(algorithm, setting));
-  const bool read = !gpus && rules.cma_from != link::kNever && algorithm.lends && block >= machine_constants().zcopy_from;
+  const bool read =
+      !gpus && rules.cma_from != link::kNever && algorithm.lends && block >= machine_constants().zcopy_from;
   if (read) window = std::max(window, machine_constants().zcopy_longest);
   // Windows of about the same length, and as many as there are replicas.
   const uint64_t parts = std::clamp<uint64_t>(block / machine_constants().block_per_thread, 1, options_.width);

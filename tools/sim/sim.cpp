@@ -33,7 +33,7 @@ struct Row {
   const plan::Algorithm* algorithm = nullptr;
   double predicted = 0;  // by the selector's formulas
   sim::Simulated simulated;
-  std::string skipped;   // why it was not simulated
+  std::string skipped;  // why it was not simulated
 };
 
 void write(const std::string& path, const char* flag, const std::string& text) {
@@ -125,8 +125,8 @@ void print_all(const Scene& scene, const std::vector<Row>& rows) {
              "busiest (times in us)");
   for (const Row& row : rows) {
     if (!row.skipped.empty()) {
-      fmt::print("  {:<22}{:>12}{:>12}{:>12}  {:>5}  {}\n", row.algorithm->name, "-", "-", time_text(row.predicted), "-",
-                 row.skipped);
+      fmt::print("  {:<22}{:>12}{:>12}{:>12}  {:>5}  {}\n", row.algorithm->name, "-", "-", time_text(row.predicted),
+                 "-", row.skipped);
       continue;
     }
     const sim::Simulated& s = row.simulated;
@@ -134,8 +134,8 @@ void print_all(const Scene& scene, const std::vector<Row>& rows) {
     const std::string busiest =
         s.busiest.name.empty() ? "-" : fmt::format("{} {:.0f} %", s.busiest.name, 100 * s.busiest.share);
     fmt::print("{} {:<22}{:>12}{:>12.4g}{:>12}  {:>5.2f}  {}\n", &row == rows.data() ? "*" : " ", row.algorithm->name,
-               time_text(s.seconds), bandwidth, time_text(row.predicted),
-               s.seconds / rows.front().simulated.seconds, busiest);
+               time_text(s.seconds), bandwidth, time_text(row.predicted), s.seconds / rows.front().simulated.seconds,
+               busiest);
   }
 }
 

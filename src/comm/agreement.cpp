@@ -134,12 +134,13 @@ const select::Calibration* local_figures() {
   return select::local_profile() == nullptr ? select::local_calibration() : nullptr;
 }
 
+constexpr int kMostShift = 2;  // either way; on the wire it is counted from there
+
 /// The shift of rank 0, whose machine is taken for all.
 int cma_shift_of(const json& conclusions) {
-  constexpr int kMost = 2;
-  const int shift = conclusions.at("cma_shift").get<int>();
-  if (shift < -kMost || shift > kMost) throw_error(Code::ProtocolError, "rank 0's shift of CMA is {}", shift);
-  return shift;
+  const uint64_t shift = whole_number(conclusions.at("cma_shift"));
+  if (shift > 2 * kMostShift) throw_error(Code::ProtocolError, "rank 0 states an impossible shift of CMA ({})", shift);
+  return static_cast<int>(shift) - kMostShift;
 }
 
 /// A profile is named by its contents.
@@ -260,7 +261,7 @@ Agreement agree(control::Endpoint& endpoint, Fabric& fabric, const Groups& group
   json conclusions = conclusions_from(agreed.reports, fabric, agreed.backoff.spins == 0);
   if (endpoint.rank() == 0) {
     const select::Calibration* const measured = local_figures();
-    conclusions["cma_shift"] = measured == nullptr ? 0 : select::cma_shift(*measured);
+    conclusions["cma_shift"] = kMostShift + (measured == nullptr ? 0 : select::cma_shift(*measured));
     conclusions["table"] = select::DecisionTable(setting).text();
   }
   const auto all = endpoint.exchange(conclusions.dump(), deadline);

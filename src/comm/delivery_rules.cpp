@@ -19,7 +19,8 @@ uint64_t bytes_touched(const CallSpec& spec, Rank ranks, Rank near, bool in_plac
   return blocks * spec.count * size_of(spec.type);
 }
 
-/// A length of the table from which CMA pays, as this machine's figures shift it.
+/// A length of the table from which CMA pays, as this machine's figures shift it: where one copy by the kernel is held
+/// against two out of the cache. (Of blocks that are folded, and of a broadcast that both ends copy, it is more than that.)
 uint64_t shifted(uint64_t bytes, const AgreedCapabilities& agreed) {
   return agreed.cma_shift < 0 ? bytes >> -agreed.cma_shift : bytes << agreed.cma_shift;
 }
@@ -33,9 +34,8 @@ bool reads_by_cma(const CallSpec& spec, Rank ranks, const AgreedCapabilities& ag
   const uint64_t block = spec.count * size_of(spec.type), all = block * static_cast<uint64_t>(ranks);
   switch (spec.collective) {
     case Collective::AllToAll:
-      return block >= shifted(oversubscribed ? machine_constants().cma_all_to_all_oversubscribed_from
-                                             : machine_constants().cma_all_to_all_from,
-                              agreed);
+      return block >= (oversubscribed ? machine_constants().cma_all_to_all_oversubscribed_from
+                                      : shifted(machine_constants().cma_all_to_all_from, agreed));
     case Collective::Gather:
     case Collective::Scatter:
       return block >= shifted(machine_constants().cma_gather_from, agreed);
@@ -43,10 +43,10 @@ bool reads_by_cma(const CallSpec& spec, Rank ranks, const AgreedCapabilities& ag
       return block >= shifted(machine_constants().cma_all_gather_from, agreed) &&
              all <= machine_constants().cma_all_gather_up_to;
     case Collective::ReduceScatter:
-      return !oversubscribed && block >= shifted(machine_constants().cma_reduce_scatter_from, agreed) &&
+      return !oversubscribed && block >= machine_constants().cma_reduce_scatter_from &&
              all <= machine_constants().cma_reduce_scatter_up_to;
     case Collective::Broadcast:
-      return ranks == 2 && !oversubscribed && block >= shifted(machine_constants().cma_broadcast_from, agreed);
+      return ranks == 2 && !oversubscribed && block >= machine_constants().cma_broadcast_from;
     default:
       return false;
   }

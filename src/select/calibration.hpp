@@ -36,7 +36,8 @@ std::string implausible(const Calibration& measured);
 
 /// The figures that follow from it, in place of the table's: costs of local links, and of a context switch.
 void apply(const Calibration& measured, MachineConstants& constants);
-/// From how many times the table's lengths on messages are read by CMA, as a power of two from −2 to 2: how this
+/// From how many times the table's lengths on blocks are read by CMA (of all-gather, all-to-all, gather, scatter and
+/// transfers), as a power of two from −2 to 2: how this
 /// machine's crossing of the kernel's copy with two copies compares with that of the table. Equal on all ranks, which
 /// take rank 0's.
 int cma_shift(const Calibration& measured);

@@ -64,8 +64,8 @@ struct Call {
   std::vector<uint32_t> hosts;  ///< by rank
 };
 
-inline constexpr uint64_t kMostInstructions = uint64_t{12} << 20;  ///< of a window, of all ranks
-inline constexpr uint64_t kMostVerified = uint64_t{1} << 16;       ///< steps that are verified before they are replayed
+inline constexpr uint64_t kMostInstructions = uint64_t{6} << 20;  ///< of a window, of all ranks
+inline constexpr uint64_t kMostVerified = uint64_t{1} << 16;      ///< steps that are verified before they are replayed
 
 /// Generates all ranks' plans, verifies them if they are few enough, and compiles them as an executor would. Throws
 /// Error(InvalidArgument) for plans that the verifier rejects, Error(Unsupported) for too many instructions.

@@ -5,18 +5,30 @@
 namespace tutti::sim {
 namespace {
 
-constexpr uint64_t kFewestRounds = 8;  // the first and the last of which are not steady
-constexpr uint64_t kRoundsAReplica = 4;
+constexpr uint64_t kFewest = 3;        // rounds of each replica that are replayed, at least: the last is not steady
+constexpr uint64_t kFewestAtOnce = 2;  // replicas, so that one's messages move while another waits
 
-/// How many rounds to replay, and with how many replicas.
+/// With fewer replicas of longer windows, as many bytes are under way: for calls of so many ranks that the replicas that
+/// there would be take too long to replay. `ops`: instructions of a window.
+Call with_fewer_replicas(Call call, uint64_t ops, uint64_t most) {
+  exec::Geometry& geometry = call.geometry;
+  const uint64_t rounds = std::max<uint64_t>(1, (geometry.count + geometry.window - 1) / geometry.window);
+  const uint64_t width = std::clamp<uint64_t>(geometry.width, 1, rounds);
+  const uint64_t fits = std::max(kFewestAtOnce, most / kFewest / std::max<uint64_t>(1, ops));
+  if (width <= fits) return call;
+  geometry.window = geometry.window * width / fits;
+  geometry.width = static_cast<uint32_t>(fits);
+  return call;
+}
+
+/// How many rounds to replay.
 ReplayOptions extent_of(const Programs& programs, uint32_t wanted, const SimulateOptions& options) {
-  const uint64_t most = std::max(kFewestRounds, options.most_work / std::max<uint64_t>(1, programs.full_ops));
-  uint64_t width = std::clamp<uint64_t>(wanted, 1, programs.rounds);
-  if (programs.rounds > most) width = std::clamp<uint64_t>(most / kRoundsAReplica, 1, width);
-  const uint64_t enough = std::max(kFewestRounds, 2 * kRoundsAReplica * width);
-  uint64_t rounds = std::min({programs.rounds, most, enough});
-  if (rounds < programs.rounds) rounds = std::max(width, rounds / width * width);  // all replicas alike
-  return {.width = static_cast<uint32_t>(width), .rounds = rounds, .most_events = options.most_events};
+  const uint64_t width = std::clamp<uint64_t>(wanted, 1, programs.rounds);
+  const uint64_t affordable = options.most_work / std::max<uint64_t>(1, programs.full_ops) / width;
+  const uint64_t generations = std::clamp(affordable, kFewest, std::max(kFewest, options.most_generations));
+  return {.width = static_cast<uint32_t>(width),
+          .rounds = std::min(programs.rounds, generations * width),
+          .most_events = options.most_events};
 }
 
 /// Seconds of a further round: how far the rounds of the replicas lie behind those before, without the first, which fill
@@ -28,9 +40,8 @@ double seconds_a_round(const Replay& replay, uint32_t width) {
     for (size_t i = first; i < first + width; ++i) sum += replay.round_ends[i];
     means.push_back(sum / width);
   }
-  if (means.size() < 4) return replay.seconds / static_cast<double>(replay.round_ends.size());
-  const size_t last = means.size() - 2;
-  return (means[last] - means[1]) / static_cast<double>(last - 1) / width;
+  const size_t first = means.size() > kFewest ? 1 : 0, last = means.size() - 2;
+  return (means[last] - means[first]) / static_cast<double>(last - first) / width;
 }
 
 Busiest busiest_of(const Machine& machine, const Replay& replay, double times, double seconds) {
@@ -46,8 +57,10 @@ Busiest busiest_of(const Machine& machine, const Replay& replay, double times, d
 }  // namespace
 
 Simulated simulate(const Call& call, Machine& machine, const SimulateOptions& options) {
-  const Programs programs = compile(call);
-  const ReplayOptions extent = extent_of(programs, call.geometry.width, options);
+  Programs programs = compile(call);
+  const Call fewer = with_fewer_replicas(call, programs.full_ops, kMostReplayed);
+  if (fewer.geometry.width != call.geometry.width) programs = compile(fewer);
+  const ReplayOptions extent = extent_of(programs, fewer.geometry.width, options);
   Simulated result{.rounds = programs.rounds, .replayed = extent.rounds, .width = extent.width};
   result.verified = programs.verified;
   const auto run = [&](Network& network) { result.replay = replay(programs, machine, network, extent); };

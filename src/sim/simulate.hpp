@@ -12,9 +12,13 @@ enum class Engine : uint8_t { Fast, SimGrid };
 
 struct SimulateOptions {
   Engine engine = Engine::Fast;
-  uint64_t most_work = uint64_t{3} << 20;  ///< instructions that are replayed; later rounds are extrapolated
-  size_t most_events = 0;                  ///< that are kept, of the first rounds
+  /// What is replayed: instructions, and rounds of each replica, but at least three of these. Others are extrapolated.
+  uint64_t most_work = uint64_t{3} << 20, most_generations = 8;
+  size_t most_events = 0;  ///< that are kept, of the first rounds
 };
+
+/// With more instructions, fewer replicas run longer windows.
+inline constexpr uint64_t kMostReplayed = uint64_t{4} << 20;
 
 struct Busiest {
   std::string name;  ///< "": no link was used
@@ -32,8 +36,7 @@ struct Simulated {
   Replay replay;
 };
 
-/// `call.geometry.width` is the executor's; fewer replicas are run where all would take too long to replay. Throws what
-/// compile() and replay() throw.
+/// `call.geometry.width` is the executor's; see kMostReplayed. Throws what compile() and replay() throw.
 Simulated simulate(const Call& call, Machine& machine, const SimulateOptions& options = {});
 
 }  // namespace tutti::sim

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/counted.hpp"
+#include "base/env.hpp"
 #include "base/format.hpp"
 #include "comm/delivery_rules.hpp"
 #include "select/calibration.hpp"
@@ -16,6 +17,7 @@ namespace tutti::tools {
 namespace {
 
 constexpr uint64_t kGrain = 128;
+constexpr uint64_t kGpuStaging = 128 << 20, kGpuMessage = 1 << 20;
 
 /// Of ranks on cores.
 sim::WorkCosts costs_of_cores() {
@@ -42,6 +44,11 @@ void Scene::take_topology() {
   setting_ = select::setting_of(graph, options_.ranks);
   const select::RankNodes placed = select::place_ranks(graph, options_.ranks);
   hosts_.assign(placed.hosts.begin(), placed.hosts.end());
+  // What an executor of GPUs would take: NCCL's buffers have 4 MiB for each of some 16 to 32 channels.
+  if (setting_.notes.ends == "GPUs") {
+    if (!env().arena) setting_.setting.staging = kGpuStaging;
+    setting_.setting.message = std::max(setting_.setting.message, kGpuMessage);
+  }
   const bool gpus = graph.nodes[placed.nodes.front()].kind == topo::NodeKind::Gpu;
   machine_ = std::make_unique<sim::Machine>(graph, placed.nodes, gpus ? sim::WorkCosts{} : costs_of_cores());
 }

@@ -40,12 +40,14 @@ TEST(Calibration, ReplacesTheFiguresOfLocalLinks) {
 
 TEST(Calibration, TheKernelsCopyIsUsedFromWhereItIsFaster) {
   Calibration m = ordinary();
-  EXPECT_EQ(cma_shift(m), -2) << "from 13 KB on";
+  EXPECT_EQ(cma_shift(m), -1) << "from some 20 KB on";
   for (double& seconds : m.kernel) seconds *= 3;
   EXPECT_EQ(cma_shift(m), 2) << "never";
   m = ordinary();
-  for (double& seconds : m.kernel) seconds += 5e-6;
-  EXPECT_EQ(cma_shift(m), 0) << "from 80 KB on";
+  for (double& seconds : m.kernel) seconds += 3e-6;
+  EXPECT_EQ(cma_shift(m), 0) << "from some 55 KB on";
+  for (double& seconds : m.kernel) seconds -= 3.9e-6;
+  EXPECT_EQ(cma_shift(m), -2) << "always, but no further than that";
   m.kernel = {};
   EXPECT_EQ(cma_shift(m), 0) << "not permitted";
 }

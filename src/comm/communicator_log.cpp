@@ -51,20 +51,27 @@ PathFacts facts_of(const control::Endpoint& endpoint, const Fabric& fabric, cons
   return facts;
 }
 
-/// Each once a process: a program may make many communicators.
-void warn_of_slow_paths(const PathFacts& facts) {
+/// False from the second time on in this process: a program may make many communicators.
+bool is_new(const std::string& text) {
   static std::mutex* const mutex = new std::mutex;
   static auto* const said = new std::set<std::string>;
+  const std::lock_guard lock(*mutex);
+  return said->insert(text).second;
+}
+
+void tell_slow_paths(const PathFacts& facts) {
   for (const std::string& text : slow_paths(facts)) {
-    const std::lock_guard lock(*mutex);
-    if (said->insert(text).second) log_warn("slow path: {}", text);
+    if (is_new(text)) log_warn("slow path: {}", text);
   }
+  const std::string sharing = shared_cores(facts);
+  if (sharing.empty() || !(env().explain || log_enabled(LogLevel::Debug))) return;
+  if (is_new(sharing)) log_info("slow path: {}", sharing);
 }
 
 }  // namespace
 
 void Communicator::log_decisions(Agreement agreed) {
-  if (rank() == 0 && log_enabled(LogLevel::Warn)) warn_of_slow_paths(facts_of(*endpoint_, *fabric_, agreed));
+  if (rank() == 0 && log_enabled(LogLevel::Warn)) tell_slow_paths(facts_of(*endpoint_, *fabric_, agreed));
   if (rank() == 0 && log_enabled(LogLevel::Info)) {
     log_info("{}", summary(*endpoint_, *fabric_, *groups_, agreed));
   }

@@ -53,24 +53,24 @@ std::string adapter(const PathFacts& facts) {
                      active->name, facts.why_no_better.empty() ? "no transport for it" : facts.why_no_better);
 }
 
-std::string cores(const PathFacts& facts) {
+}  // namespace
+
+std::vector<std::string> slow_paths(const PathFacts& facts) {
+  std::vector<std::string> all;
+  for (const auto& reason : {containers, cma, adapter}) {
+    std::string text = reason(facts);
+    if (!text.empty()) all.push_back(std::move(text));
+  }
+  return all;
+}
+
+std::string shared_cores(const PathFacts& facts) {
   if (facts.ranks_per_core <= 1) return "";
   return fmt::format(
       "{:.3g} ranks share a core, so each message waits for a context switch; start fewer ranks, or give them more "
       "cores "
       "(affinity, the control group's limit)",
       facts.ranks_per_core);
-}
-
-}  // namespace
-
-std::vector<std::string> slow_paths(const PathFacts& facts) {
-  std::vector<std::string> all;
-  for (const auto& reason : {containers, cma, adapter, cores}) {
-    std::string text = reason(facts);
-    if (!text.empty()) all.push_back(std::move(text));
-  }
-  return all;
 }
 
 }  // namespace tutti::comm

@@ -29,5 +29,7 @@ struct PathFacts {
 
 /// A sentence each, with cause and remedy; empty if nothing is slow.
 std::vector<std::string> slow_paths(const PathFacts& facts);
+/// The same of ranks that share cores, which is often meant so; "" if none do.
+std::string shared_cores(const PathFacts& facts);
 
 }  // namespace tutti::comm

@@ -26,6 +26,8 @@ struct WorkCosts {
   double copy = 0;            ///< for a byte that a core copies from another rank's memory
   double write = 0;           ///< for a byte that a core copies to memory that another rank reads, or to its own
   double fold = 0;            ///< for a byte that is folded, beyond copying it
+  double kernel = 0;          ///< for a byte that the kernel copies (CMA), beyond `copy`
+  double kernel_call = 0;     ///< for each message that it copies
   double context_switch = 0;  ///< between ranks that share a core
 };
 

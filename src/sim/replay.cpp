@@ -66,6 +66,7 @@ class Replayer {
   struct Stream {
     uint32_t sent = 0, here = 0, used = 0;
     uint32_t reader = kNobody, writer = kNobody;  // lanes
+    bool by_kernel = false;                       // how the last message is read
   };
   struct Timer {
     enum Kind : uint8_t { Worked, Arrived } kind;
@@ -185,7 +186,7 @@ class Replayer {
   void begin(uint32_t number, Worker& worker) {
     Lane& lane = lanes_[number];
     const Work& work = work_of(lane);
-    double seconds = is_silent(lane, work) ? 0 : local_seconds(work);
+    double seconds = is_silent(lane, work) ? 0 : local_seconds(lane, work);
     if (!machine_.gpus() && worker.last != kNoRank && worker.last != lane.rank) {
       seconds += machine_.costs().context_switch;
     }
@@ -197,7 +198,7 @@ class Replayer {
   }
 
   /// Of an instruction, without the messages that it reads or writes.
-  double local_seconds(const Work& work) const {
+  double local_seconds(const Lane& lane, const Work& work) const {
     const WorkCosts& costs = machine_.costs();
     const auto bytes = static_cast<double>(work.bytes);
     const auto arrivals = static_cast<double>(work.arrivals.end - work.arrivals.begin);
@@ -206,7 +207,12 @@ class Replayer {
     const double copies = arrivals > 0 ? std::max(0, work.writes - 1) : work.writes;
     const double folds = work.folds ? arrivals + work.local - 1 : 0;
     const double messages = std::max(0.0, arrivals - 1) + std::max(0.0, outs - 1);
-    return copies * bytes * costs.write + folds * bytes * costs.fold + messages * costs.message;
+    double kernel = 0;
+    for (uint32_t i = work.arrivals.begin; i < work.arrivals.end; ++i) {
+      if (!streams_[stream_of(window_of(lane).arrivals[i], lane.replica)].by_kernel) continue;
+      kernel += costs.kernel_call + bytes * costs.kernel * (work.cooperative ? kReadersShare : 1);
+    }
+    return copies * bytes * costs.write + folds * bytes * costs.fold + messages * costs.message + kernel;
   }
 
   void after(double seconds, Timer::Kind kind, uint32_t of) { events_.push({kind, now_ + seconds, ++order_, of}); }
@@ -258,6 +264,7 @@ class Replayer {
       const uint32_t channel = window.outs[i].channel, stream = stream_of(channel, lane.replica);
       const Route& route = *routes_[channel];
       ++streams_[stream].sent;
+      streams_[stream].by_kernel = window.outs[i].delivery == exec::Delivery::Cma;
       ++replay_.messages;
       if (!machine_.gpus() && route.network && work.bytes > 0) {
         transfer(channel, static_cast<double>(work.bytes), {.stream = stream, .latency = route.seconds});

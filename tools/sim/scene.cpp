@@ -19,15 +19,25 @@ namespace {
 constexpr uint64_t kGrain = 128;
 constexpr uint64_t kGpuStaging = 128 << 20, kGpuMessage = 1 << 20;
 
-/// Of ranks on cores.
-sim::WorkCosts costs_of_cores() {
+/// Of ranks on cores: the figures in use and, of this machine, what the quick calibration has measured beside them.
+sim::WorkCosts costs_of_cores(const select::Calibration* measured) {
   const MachineConstants& known = machine_constants();
-  return {.software = known.shm_alpha,
-          .message = known.shm_alpha * known.message_share,
-          .copy = known.shm_beta,
-          .write = known.shm_beta,
-          .fold = known.fold_gamma,
-          .context_switch = known.context_switch};
+  sim::WorkCosts costs{.software = known.shm_alpha,
+                       .message = known.shm_alpha * known.message_share,
+                       .copy = known.shm_beta,
+                       .write = known.shm_beta,
+                       .fold = known.fold_gamma,
+                       .context_switch = known.context_switch};
+  if (measured == nullptr) return costs;
+  constexpr size_t kLong = 2;
+  const auto bytes = static_cast<double>(select::Calibration::kSizes[kLong]);
+  costs.copy = measured->read[kLong] / bytes;
+  costs.write = measured->write[kLong] / bytes;
+  if (measured->kernel[0] <= 0) return costs;
+  const double each = (measured->kernel[kLong] - measured->kernel[0]) / (bytes - 4096);
+  costs.kernel = std::max(0.0, each - costs.copy);
+  costs.kernel_call = std::max(0.0, measured->kernel[0] - each * 4096);
+  return costs;
 }
 
 }  // namespace
@@ -50,7 +60,7 @@ void Scene::take_topology() {
     setting_.setting.message = std::max(setting_.setting.message, kGpuMessage);
   }
   const bool gpus = graph.nodes[placed.nodes.front()].kind == topo::NodeKind::Gpu;
-  machine_ = std::make_unique<sim::Machine>(graph, placed.nodes, gpus ? sim::WorkCosts{} : costs_of_cores());
+  machine_ = std::make_unique<sim::Machine>(graph, placed.nodes, gpus ? sim::WorkCosts{} : costs_of_cores(nullptr));
 }
 
 void Scene::take_this_machine() {
@@ -59,13 +69,15 @@ void Scene::take_this_machine() {
                 options_.hosts);
   }
   // What was measured of this machine, in place of the table's figures.
-  if (select::local_profile() == nullptr) select::local_calibration();
+  const bool tuned = select::local_profile() != nullptr;
+  const select::Calibration* const measured = tuned ? nullptr : select::local_calibration();
+  if (measured != nullptr) cma_shift_ = select::cma_shift(*measured);
   const Rank ranks = options_.ranks > 0 ? options_.ranks : 2;
   setting_ = select::setting_here(ranks, 1);
   const auto cores = static_cast<Rank>(allowed_cores().size());
   setting_.setting.oversubscription = std::max(1.0, static_cast<double>(ranks) / cores);
   hosts_.assign(static_cast<size_t>(ranks), 0);
-  machine_ = std::make_unique<sim::Machine>(ranks, cores, costs_of_cores());
+  machine_ = std::make_unique<sim::Machine>(ranks, cores, costs_of_cores(measured));
 }
 
 std::string Scene::words() const {
@@ -88,7 +100,8 @@ sim::Call Scene::call_of(const plan::Algorithm& algorithm) const {
   const comm::AgreedCapabilities agreed{.staging = setting.staging,
                                         .message = setting.message,
                                         .reading = transports::ReadAccess::Cma,
-                                        .oversubscribed = setting.oversubscription > 1};
+                                        .oversubscribed = setting.oversubscription > 1,
+                                        .cma_shift = cma_shift_};
   sim::Call call{.algorithm = &algorithm, .shape = {collective_, setting.ranks, setting.groups}, .hosts = hosts_};
   exec::DeliveryRules rules;
   if (!gpus) {

@@ -40,6 +40,7 @@ class Scene {
   uint64_t bytes_, block_;
   SceneOptions options_;
   select::MachineSetting setting_;
+  int cma_shift_ = 0;
   std::vector<uint32_t> hosts_;  // by rank
   std::unique_ptr<sim::Machine> machine_;
 };

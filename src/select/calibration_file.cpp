@@ -24,6 +24,7 @@ constexpr size_t kMostText = 64 << 10;
 constexpr int kMostAttempts = 3;
 constexpr auto kPatience = std::chrono::milliseconds(100);
 constexpr const char* kFailed = "implausible ";  // and how often
+constexpr const char* kNothing = "\n";
 
 /// One file a boot and set of cores: containers of one host may have different ones.
 std::string path_in(const std::string& folder, const Cores& cores) {
@@ -42,16 +43,23 @@ struct Known {
 Known read(const std::string& path) {
   const auto text = read_file(path, kMostText, true);
   if (!text) return {};
-  if (text->rfind(kFailed, 0) == 0)
-    return {{}, std::clamp((*text)[std::string(kFailed).size()] - '0', 1, kMostAttempts)};
+  if (text->rfind(kFailed, 0) == 0) {
+    return {{}, std::clamp((*text)[std::string_view(kFailed).size()] - '0', 1, kMostAttempts)};
+  }
   auto calibration = parse_calibration(*text);
   if (calibration && !implausible(*calibration).empty()) calibration.reset();
-  return {calibration, calibration ? 0 : 1};
+  return {calibration, 0};  // what cannot be read is measured again
 }
 
-/// Waits a little while another process measures.
+/// Waits a little while another process measures. None: it still does, or nothing can be written there.
 Fd lock(const std::string& path) {
-  Fd file(::open((path + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  const std::string name = path + ".lock";
+  const auto open_it = [&] { return Fd(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)); };
+  Fd file = open_it();
+  if (file.get() < 0) {
+    write_private(path, kNothing);  // makes the folder
+    file = open_it();
+  }
   const auto until = std::chrono::steady_clock::now() + kPatience;
   while (file.get() >= 0 && ::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
     if (std::chrono::steady_clock::now() > until) return {};
@@ -96,7 +104,6 @@ std::optional<Calibration> load() {
     if (path.empty()) return {};
     Known known = read(path);
     if (known.calibration || known.attempts >= kMostAttempts) return known.calibration;
-    write_private(folder + "/calibration", "one file a boot and set of cores\n");  // makes the folder
     const Fd held = lock(path);
     if (held.get() < 0) return {};
     known = read(path);  // another process may have been faster

@@ -46,7 +46,7 @@ class EqualShares final : public Network {
       return now_;
     }
     now_ = next;
-    while (!ends_.empty() && ends_.top().time <= now_) {
+    while (!ends_.empty() && ends_.top().time <= now_ + kInstant) {
       const End end = ends_.top();
       ends_.pop();
       if (messages_[end.message].version != end.version) continue;

@@ -16,6 +16,9 @@ struct Resource {
   double rate = 0;   ///< bytes a second
 };
 
+/// Times that differ by less are the same: messages that share a link evenly end together, but for rounding.
+inline constexpr double kInstant = 1e-13;
+
 /// Time is in seconds from the start. A network starts empty, at 0.
 class Network {
  public:

@@ -36,7 +36,7 @@ class Replayer {
       ended.clear();
       now_ = network_.advance(next, ended);
       for (const uint32_t message : ended) end_transfer(message);
-      while (ended.empty() && !events_.empty() && events_.top().time <= now_) {
+      while (ended.empty() && !events_.empty() && events_.top().time <= now_ + kInstant) {
         const Timer timer = events_.top();
         events_.pop();
         timer.kind == Timer::Worked ? start_reads(timer.of) : arrive(timer.of);

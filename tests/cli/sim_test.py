@@ -44,6 +44,12 @@ class Sim(unittest.TestCase):
         self.assertGreater(best["busbw"], 150, best)
         self.assertGreater(next(row for row in page["algorithms"] if row["algorithm"] == "ring")["seconds"], best["seconds"])
 
+    def test_a_few_bytes_go_in_few_messages(self):
+        page = simulated("all_reduce", "--bytes", "8", "--topo", GPUS, "--hosts", "4", "--compare")
+        times = {row["algorithm"]: row["seconds"] for row in page["algorithms"]}
+        self.assertLess(times["recursive_doubling"], times["one_shot"])
+        self.assertLess(times["recursive_doubling"], times["ring"])
+
     def test_simulates_this_machine_by_its_own_figures(self):
         page = simulated("all_gather", "--bytes", "1M", "-n", "2")
         self.assertEqual((page["ranks"], page["hosts"]), (2, 1))

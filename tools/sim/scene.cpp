@@ -60,7 +60,9 @@ void Scene::take_topology() {
     setting_.setting.message = std::max(setting_.setting.message, kGpuMessage);
   }
   const bool gpus = graph.nodes[placed.nodes.front()].kind == topo::NodeKind::Gpu;
-  machine_ = std::make_unique<sim::Machine>(graph, placed.nodes, gpus ? sim::WorkCosts{} : costs_of_cores(nullptr));
+  sim::WorkCosts costs = costs_of_cores(nullptr);
+  if (gpus) costs = {.message = setting_.setting.inside.message};
+  machine_ = std::make_unique<sim::Machine>(graph, placed.nodes, costs);
 }
 
 void Scene::take_this_machine() {

@@ -53,10 +53,10 @@ PathFacts facts_of(const control::Endpoint& endpoint, const Fabric& fabric, cons
 
 /// False from the second time on in this process: a program may make many communicators.
 bool is_new(const std::string& text) {
-  static std::mutex* const mutex = new std::mutex;
-  static auto* const said = new std::set<std::string>;
-  const std::lock_guard lock(*mutex);
-  return said->insert(text).second;
+  static std::mutex* const kMutex = new std::mutex;
+  static auto* const kSaid = new std::set<std::string>;
+  const std::lock_guard lock(*kMutex);
+  return kSaid->insert(text).second;
 }
 
 void tell_slow_paths(const PathFacts& facts) {

@@ -11,7 +11,7 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 
 class EqualShares final : public Network {
  public:
-  explicit EqualShares(std::span<const Resource> resources) : resources_(resources), users_(resources.size()) {
+  explicit EqualShares(std::span<const SharedResource> resources) : resources_(resources), users_(resources.size()) {
     dirty_mark_.resize(resources.size());
   }
 
@@ -112,7 +112,7 @@ class EqualShares final : public Network {
     ends_.push({now_ + message.left / share, number, ++message.version});
   }
 
-  std::span<const Resource> resources_;
+  std::span<const SharedResource> resources_;
   std::vector<std::vector<uint32_t>> users_;  // by resource
   std::vector<Message> messages_;
   std::vector<uint32_t> free_, dirty_;
@@ -124,7 +124,7 @@ class EqualShares final : public Network {
 
 }  // namespace
 
-std::unique_ptr<Network> equal_shares(std::span<const Resource> resources) {
+std::unique_ptr<Network> equal_shares(std::span<const SharedResource> resources) {
   return std::make_unique<EqualShares>(resources);
 }
 

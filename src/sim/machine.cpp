@@ -54,8 +54,8 @@ void Machine::add_links(const Graph& graph) {
     const NodeId end = graph.nodes[link.a].kind == NodeKind::Fabric ? link.b : link.a;
     const std::string where = hosts ? label(graph, graph.host_of(end)) + ": " : "";
     const std::string a = label(graph, link.a), b = label(graph, link.b);
-    resources_.push_back({where + a + " > " + b, link.gbps * 1e9});
-    resources_.push_back({where + b + " > " + a, link.gbps * 1e9});
+    resources_.push_back({fmt::format("{}{} > {}", where, a, b), link.gbps * 1e9});
+    resources_.push_back({fmt::format("{}{} > {}", where, b, a), link.gbps * 1e9});
   }
   if (!gpus_) resources_.resize(resources_.size() + cores_);
 }

@@ -43,7 +43,7 @@ class Machine {
   Rank ranks() const { return static_cast<Rank>(core_.size()); }
   bool gpus() const { return gpus_; }
   const WorkCosts& costs() const { return costs_; }
-  std::span<const Resource> resources() const { return resources_; }
+  std::span<const SharedResource> resources() const { return resources_; }
   /// The core that a rank runs on: ranks of one core have equal numbers. Of GPUs, the rank.
   uint32_t core_of(Rank rank) const { return core_[static_cast<size_t>(rank)]; }
   uint32_t cores() const { return cores_; }
@@ -72,7 +72,7 @@ class Machine {
   uint32_t cores_ = 0;
   bool gpus_ = false;
   WorkCosts costs_;
-  std::vector<Resource> resources_;  // links, two each; then cores
+  std::vector<SharedResource> resources_;  // links, two each; then cores
   std::vector<std::unique_ptr<Host>> hosts_;
   std::map<std::pair<Rank, Rank>, Route> routes_;
   std::map<Rank, std::pair<Route, Route>> out_;  // to the fabric, and from it

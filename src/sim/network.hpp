@@ -11,7 +11,7 @@
 namespace tutti::sim {
 
 /// What messages share: one direction of a link, or the copying of a core.
-struct Resource {
+struct SharedResource {
   std::string name;  ///< for people: "NIC mlx5_0 > network"
   double rate = 0;   ///< bytes a second
 };
@@ -39,11 +39,11 @@ class Network {
 /// Tutti's own network: each link divides its rate equally among its messages, and a message gets the least of its
 /// shares. What it leaves of the other shares is not given to others, so times are rather too long than too short.
 /// `resources` must outlive it.
-std::unique_ptr<Network> equal_shares(std::span<const Resource> resources);
+std::unique_ptr<Network> equal_shares(std::span<const SharedResource> resources);
 
 /// SimGrid's fluid model (max-min fair), for `run`, which gets the network and may use it until it returns. `routes`:
 /// all sets of resources that messages use. Throws what `run` throws, and Error(Unsupported) in a build without SimGrid.
-void with_simgrid(std::span<const Resource> resources, std::span<const std::vector<uint32_t>> routes,
+void with_simgrid(std::span<const SharedResource> resources, std::span<const std::vector<uint32_t>> routes,
                   const std::function<void(Network&)>& run);
 /// "3.32"; "": the build is without SimGrid.
 std::string simgrid_version();

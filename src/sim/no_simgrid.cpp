@@ -4,7 +4,7 @@
 
 namespace tutti::sim {
 
-void with_simgrid(std::span<const Resource> /*resources*/, std::span<const std::vector<uint32_t>> /*routes*/,
+void with_simgrid(std::span<const SharedResource> /*resources*/, std::span<const std::vector<uint32_t>> /*routes*/,
                   const std::function<void(Network&)>& /*run*/) {
   throw_error(Code::Unsupported,
               "this build has no SimGrid; install libsimgrid-dev and configure again, or use --engine fast");

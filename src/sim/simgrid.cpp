@@ -36,7 +36,7 @@ std::unique_ptr<s4u::Engine> make_engine() {
 /// For each set of links that a message uses, a zone of two hosts.
 class SimGrid final : public Network {
  public:
-  SimGrid(std::span<const Resource> resources, std::span<const std::vector<uint32_t>> routes)
+  SimGrid(std::span<const SharedResource> resources, std::span<const std::vector<uint32_t>> routes)
       : zone_(s4u::create_full_zone("tutti")) {
     for (size_t i = 0; i < resources.size(); ++i) {
       links_.push_back(zone_->create_link(fmt::format("link-{}", i), resources[i].rate / kScale)->seal());
@@ -115,7 +115,7 @@ class SimGrid final : public Network {
 
 }  // namespace
 
-void with_simgrid(std::span<const Resource> resources, std::span<const std::vector<uint32_t>> routes,
+void with_simgrid(std::span<const SharedResource> resources, std::span<const std::vector<uint32_t>> routes,
                   const std::function<void(Network&)>& run) {
   const auto engine = make_engine();  // a process may have one at a time
   SimGrid network(resources, routes);

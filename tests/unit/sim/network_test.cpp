@@ -9,7 +9,7 @@
 namespace tutti::sim {
 namespace {
 
-const std::vector<Resource> kLinks = {{"a", 1e9}, {"b", 2e9}, {"c", 4e9}};
+const std::vector<SharedResource> kLinks = {{"a", 1e9}, {"b", 2e9}, {"c", 4e9}};
 const std::vector<std::vector<uint32_t>> kRoutes = {{0}, {0, 1}, {1}, {2}};
 
 /// When each message ends, if all start together: message i has `bytes[i]` and uses kRoutes[i].

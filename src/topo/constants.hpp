@@ -22,8 +22,8 @@ struct MachineConstants {
 #undef TUTTI_CONSTANT_FIELD_PerJob
 
 namespace internal {
-/// A machine's profile (select/profile.hpp) or the quick calibration (select/calibration.hpp) replaces figures of scope
-/// PerRank before the process has its first communicator. Those of scope PerJob stay as in the table.
+/// A profile (select/profile.hpp) or the quick calibration (select/calibration.hpp) replaces figures of scope PerRank
+/// before the process has its first communicator. Those of scope PerJob are the table's.
 inline constinit MachineConstants constants_in_use;
 }  // namespace internal
 

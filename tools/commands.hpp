@@ -14,6 +14,7 @@ void add_explain(CLI::App& app, int& status);
 void add_info(CLI::App& app, int& status);
 void add_lab(CLI::App& app, int& status);
 void add_plan(CLI::App& app, int& status);
+void add_sim(CLI::App& app, int& status);
 void add_topo(CLI::App& app, int& status);
 void add_tune(CLI::App& app, int& status);
 /// `arguments`: the whole command line, with which this program starts itself again as several processes.

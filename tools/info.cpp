@@ -9,6 +9,9 @@
 
 #include "base/bytes.hpp"
 #include "base/format.hpp"
+#include "select/calibration.hpp"
+#include "select/profile.hpp"
+#include "sim/network.hpp"
 #include "tools/commands.hpp"
 #include "tools/info_machine.hpp"
 #include "tools/info_transports.hpp"
@@ -36,6 +39,9 @@ ordered_json build_facts() {
 #elif defined(__SANITIZE_THREAD__)
   facts["sanitizer"] = "thread";
 #endif
+  const std::string simgrid = sim::simgrid_version();
+  facts["SimGrid"] = simgrid.empty() ? "not in this build (libsimgrid-dev): tutti sim has its own network alone"
+                                     : simgrid + ", for tutti sim --engine simgrid";
   return facts;
 }
 
@@ -54,6 +60,40 @@ std::string text_of(const ordered_json& value) {
   const auto word = [&](const char* name) { return value.at(name).get<std::string>(); };
   return fmt::format("{:<15} {} ({}; measured on {})", quantity(value.at("value").get<double>(), word("unit")),
                      word("meaning"), word("scope"), word("measured"));
+}
+
+/// What replaces the table's figures of local links, as in a communicator.
+ordered_json calibration_facts() {
+  ordered_json facts;
+  if (select::local_profile() != nullptr) {
+    facts["source"] = "the profile of `tutti tune`, " + select::profile_path();
+    return facts;
+  }
+  const select::Calibration* const measured = select::local_calibration();
+  if (measured == nullptr) {
+    facts["source"] = "none: switched off, one core, no cache folder, or a machine too busy to measure";
+    return facts;
+  }
+  const auto rates = [](const select::Calibration::Times& times) {
+    std::string text;
+    for (size_t i = 0; i < times.size(); ++i) {
+      const uint64_t bytes = select::Calibration::kSizes[i];
+      text += fmt::format("{}{} {:.3g} GB/s", text.empty() ? "" : ", ", to_text(Bytes{bytes}),
+                          times[i] > 0 ? static_cast<double>(bytes) / times[i] / 1e9 : 0);
+    }
+    return text;
+  };
+  facts["source"] = "the quick calibration of this boot";
+  facts["cache line"] = fmt::format("{:.0f} ns to the next core, {:.0f} ns to the last", measured->near_line * 1e9,
+                                    measured->far_line * 1e9);
+  facts["written for others"] = rates(measured->write);
+  facts["read from others"] = rates(measured->read);
+  facts["by the kernel"] = rates(measured->kernel);
+  facts["ordinary stores"] = rates(measured->stored);
+  facts["streaming stores"] = rates(measured->streamed);
+  facts["switch of threads"] = fmt::format("{:.2f} us", measured->thread_switch * 1e6);
+  facts["CMA from"] = fmt::format("the table's lengths times 2 to the power of {}", select::cma_shift(*measured));
+  return facts;
 }
 
 /// Sections of "name: value" lines.
@@ -95,6 +135,7 @@ void add_info(CLI::App& app, int& status) {
     facts["machine"] = machine_facts(machine);
     facts["this process"] = share_facts(machine);
     facts["transports"] = transport_lines();
+    facts["calibration"] = calibration_facts();
     facts["constants"] = constant_facts();
     print(facts);
     if (!path->empty()) write(facts, *path);

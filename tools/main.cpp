@@ -94,6 +94,7 @@ int obey(std::vector<std::string> arguments) {
   tutti::tools::add_plan(app, status);
   tutti::tools::add_topo(app, status);
   tutti::tools::add_explain(app, status);
+  tutti::tools::add_sim(app, status);
   tutti::tools::add_tune(app, status);
   tutti::tools::add_train(app, whole, status);
   tutti::tools::add_lab(app, status);

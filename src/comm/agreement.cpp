@@ -12,6 +12,7 @@
 #include "base/shallow_json.hpp"
 #include "base/version.hpp"
 #include "control/host.hpp"
+#include "select/calibration.hpp"
 #include "topo/machine.hpp"
 
 namespace tutti::comm {
@@ -128,6 +129,20 @@ AgreedCapabilities combined(const std::vector<std::string>& all) {
   return agreed;
 }
 
+/// The quick calibration, if there is no profile, which knows better.
+const select::Calibration* local_figures() {
+  return select::local_profile() == nullptr ? select::local_calibration() : nullptr;
+}
+
+constexpr int kMostShift = 2;  // either way; on the wire it is counted from there
+
+/// The shift of rank 0, whose machine is taken for all.
+int cma_shift_of(const json& conclusions) {
+  const uint64_t shift = whole_number(conclusions.at("cma_shift"));
+  if (shift > 2 * kMostShift) throw_error(Code::ProtocolError, "rank 0 states an impossible shift of CMA ({})", shift);
+  return static_cast<int>(shift) - kMostShift;
+}
+
 /// A profile is named by its contents.
 std::string profile_text() {
   const auto profile = select::local_profile();
@@ -152,6 +167,7 @@ std::string transports_of(const std::vector<RankReport>& reports) {
 }  // namespace
 
 std::string configuration() {
+  local_figures();                  // before links' costs are asked for
   std::vector<std::string> usable;  // two ranks must choose the same, and some are modules that a host may lack
   if (env().transport.empty()) {
     for (const transports::TransportEntry& entry : transports::transports()) usable.emplace_back(entry.name);
@@ -198,7 +214,8 @@ std::string to_text(const RankReport& report) {
                     {"cores", fabric.cores},
                     {"arena", fabric.arena},
                     {"routes", fabric.routes},
-                    {"name", report.host}};
+                    {"name", report.host},
+                    {"boot", report.boot}};
   return all.dump();
 }
 
@@ -216,7 +233,8 @@ RankReport parse_report(const std::string& text, Rank peer) {
                                  .arena = whole_number(report.at("arena")),
                                  .routes = report.at("routes").get<std::map<std::string, std::string>>()},
                       .plans = report.at("plans").dump(),
-                      .host = report.at("name").get<std::string>()};
+                      .host = report.at("name").get<std::string>(),
+                      .boot = report.at("boot").get<std::string>()};
   });
 }
 
@@ -224,7 +242,7 @@ Agreement agree(control::Endpoint& endpoint, Fabric& fabric, const Groups& group
                 Deadline deadline) {
   Agreement agreed;
   select::Given given = select::given_plans(env().plan, endpoint.ranks());
-  const RankReport mine{fabric.report(), plans_text(given), control::host_name()};
+  const RankReport mine{fabric.report(), plans_text(given), control::host_name(), control::boot_identity()};
   for (const std::string& text : endpoint.exchange(to_text(mine), deadline)) {
     agreed.reports.push_back(parse_report(text, static_cast<Rank>(agreed.reports.size())));
   }
@@ -241,7 +259,11 @@ Agreement agree(control::Endpoint& endpoint, Fabric& fabric, const Groups& group
   for (const Cores& cores : hosts.at(my_host)) threads.insert(threads.end(), static_cast<size_t>(env().threads), cores);
   agreed.backoff = exec::backoff_for(shares_cores(parse_cores(fabric.report().cores), threads, core_quota()));
   json conclusions = conclusions_from(agreed.reports, fabric, agreed.backoff.spins == 0);
-  if (endpoint.rank() == 0) conclusions["table"] = select::DecisionTable(setting).text();
+  if (endpoint.rank() == 0) {
+    const select::Calibration* const measured = local_figures();
+    conclusions["cma_shift"] = kMostShift + (measured == nullptr ? 0 : select::cma_shift(*measured));
+    conclusions["table"] = select::DecisionTable(setting).text();
+  }
   const auto all = endpoint.exchange(conclusions.dump(), deadline);
   agreed.capabilities = combined(all);
   agreed.capabilities.staging = setting.staging;
@@ -249,7 +271,9 @@ Agreement agree(control::Endpoint& endpoint, Fabric& fabric, const Groups& group
   agreed.capabilities.always_cma = fabric.cma() == Cma::Always;
   agreed.capabilities.threads = static_cast<uint32_t>(env().threads);
   agreed.table = read(0, [&] {
-    const auto table = parse_shallow_json(all.front()).at("table").get<std::string>();
+    const json first = parse_shallow_json(all.front());
+    agreed.capabilities.cma_shift = cma_shift_of(first);
+    const auto table = first.at("table").get<std::string>();
     return select::DecisionTable::parse(table, setting);
   });
   return agreed;

@@ -26,6 +26,7 @@ struct RankReport {
   FabricReport fabric;
   std::string plans = "{}";  ///< JSON: the algorithms that TUTTI_PLAN gives, by collective
   std::string host;          ///< the host's name in messages
+  std::string boot;          ///< of its kernel (control/host.hpp); "": unknown
 };
 std::string to_text(const RankReport& report);
 /// Reads what rank `peer` sent. Throws Error(ProtocolError).

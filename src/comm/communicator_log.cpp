@@ -1,12 +1,77 @@
 // A communicator's log messages, and the information on its last call.
+#include <unistd.h>
+
+#include <fstream>
+#include <mutex>
+#include <set>
+
 #include "base/env.hpp"
 #include "base/format.hpp"
 #include "base/log.hpp"
 #include "comm/communicator.hpp"
+#include "comm/slow_paths.hpp"
+#include "link/cma.hpp"
 
 namespace tutti::comm {
+namespace {
+
+int ptrace_scope() {
+  int scope = 0;
+  std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> scope;
+  return scope;
+}
+
+bool reads_itself() {
+  const volatile unsigned char word = 1;
+  unsigned char copy = 0;
+  return link::cma_read(getpid(), const_cast<const unsigned char*>(&word), &copy, 1) == 0;
+}
+
+PathFacts facts_of(const control::Endpoint& endpoint, const Fabric& fabric, const Agreement& agreed) {
+  PathFacts facts{.ranks_per_core = agreed.setting.oversubscription, .cma_wanted = fabric.cma() != Cma::Off};
+  for (Rank rank = 0; rank < endpoint.ranks(); ++rank) {
+    const RankReport& report = agreed.reports[static_cast<size_t>(rank)];
+    facts.ranks.push_back({endpoint.process_id(rank).host, report.host, report.boot});
+    const auto processes = report.fabric.routes.find(kBetweenProcesses);
+    facts.processes_meet = facts.processes_meet || (processes != report.fabric.routes.end() &&
+                                                    processes->second.find("shm") != std::string::npos);
+  }
+  facts.cma_works = agreed.capabilities.reading != transports::ReadAccess::None;
+  if (!facts.cma_works) {
+    facts.cma_on_itself = reads_itself();
+    facts.ptrace_scope = ptrace_scope();
+  }
+  const auto& mine = agreed.reports[static_cast<size_t>(endpoint.rank())].fabric.routes;
+  const auto between = mine.find(kBetweenHosts);
+  if (between == mine.end()) return facts;
+  facts.processes_meet = false;  // what all ranks can read tells nothing of those of one host
+  facts.between = between->second;
+  facts.why_no_better = fabric.why_no_better(kBetweenHosts);
+  if (facts.between.find("tcp") != std::string::npos) facts.ports = topo::read_ports();
+  return facts;
+}
+
+/// False from the second time on in this process: a program may make many communicators.
+bool is_new(const std::string& text) {
+  static std::mutex* const kMutex = new std::mutex;
+  static auto* const kSaid = new std::set<std::string>;
+  const std::lock_guard lock(*kMutex);
+  return kSaid->insert(text).second;
+}
+
+void tell_slow_paths(const PathFacts& facts) {
+  for (const std::string& text : slow_paths(facts)) {
+    if (is_new(text)) log_warn("slow path: {}", text);
+  }
+  const std::string sharing = shared_cores(facts);
+  if (sharing.empty() || !(env().explain || log_enabled(LogLevel::Debug))) return;
+  if (is_new(sharing)) log_info("slow path: {}", sharing);
+}
+
+}  // namespace
 
 void Communicator::log_decisions(Agreement agreed) {
+  if (rank() == 0 && log_enabled(LogLevel::Warn)) tell_slow_paths(facts_of(*endpoint_, *fabric_, agreed));
   if (rank() == 0 && log_enabled(LogLevel::Info)) {
     log_info("{}", summary(*endpoint_, *fabric_, *groups_, agreed));
   }

@@ -19,6 +19,12 @@ uint64_t bytes_touched(const CallSpec& spec, Rank ranks, Rank near, bool in_plac
   return blocks * spec.count * size_of(spec.type);
 }
 
+/// A length of the table from which CMA pays, as this machine's figures shift it: where one copy by the kernel is held
+/// against two out of the cache. (Of blocks that are folded, and of a broadcast that both ends copy, it is more than that.)
+uint64_t shifted(uint64_t bytes, const AgreedCapabilities& agreed) {
+  return agreed.cma_shift < 0 ? bytes >> -agreed.cma_shift : bytes << agreed.cma_shift;
+}
+
 /// True if processes read each other's blocks by CMA: one copy instead of two, but a slower one, and not from the cache
 /// of the core that wrote the block. With fresh data it pays from a certain block size on, which is larger if blocks
 /// are folded (never when oversubscribed). If all ranks read the same blocks, it pays only while all blocks stay in the
@@ -29,12 +35,13 @@ bool reads_by_cma(const CallSpec& spec, Rank ranks, const AgreedCapabilities& ag
   switch (spec.collective) {
     case Collective::AllToAll:
       return block >= (oversubscribed ? machine_constants().cma_all_to_all_oversubscribed_from
-                                      : machine_constants().cma_all_to_all_from);
+                                      : shifted(machine_constants().cma_all_to_all_from, agreed));
     case Collective::Gather:
     case Collective::Scatter:
-      return block >= machine_constants().cma_gather_from;
+      return block >= shifted(machine_constants().cma_gather_from, agreed);
     case Collective::AllGather:
-      return block >= machine_constants().cma_all_gather_from && all <= machine_constants().cma_all_gather_up_to;
+      return block >= shifted(machine_constants().cma_all_gather_from, agreed) &&
+             all <= machine_constants().cma_all_gather_up_to;
     case Collective::ReduceScatter:
       return !oversubscribed && block >= machine_constants().cma_reduce_scatter_from &&
              all <= machine_constants().cma_reduce_scatter_up_to;
@@ -68,7 +75,7 @@ exec::DeliveryRules delivery_rules_for(const CallSpec& spec, Rank ranks, const A
 
 exec::DeliveryRules delivery_rules_for_transfers(const AgreedCapabilities& agreed) {
   return {.address_from = machine_constants().zcopy_from,
-          .cma_from = agreed.always_cma ? 0 : machine_constants().cma_transfer_from};
+          .cma_from = agreed.always_cma ? 0 : shifted(machine_constants().cma_transfer_from, agreed)};
 }
 
 // Never over the input of an in-place call.

@@ -18,6 +18,7 @@ struct AgreedCapabilities {
       transports::ReadAccess::None;  ///< the weakest access of any rank to another's zero-copy data
   bool oversubscribed = false;       ///< some ranks share their cores
   bool always_cma = false;           ///< TUTTI_CMA is "always"
+  int cma_shift = 0;                 ///< lengths from which CMA is used: the table's times 2 to the power of this
   uint32_t threads = 1;              ///< that run a wide program on each rank
 };
 

@@ -27,7 +27,7 @@ constexpr const char* kYes = "yes";
 
 const char* relation_of(const ProcessId& a, const ProcessId& b) {
   if (a == b) return "between threads of a process";
-  return a.host == b.host ? "between processes of a host" : "between hosts";
+  return a.host == b.host ? kBetweenProcesses : kBetweenHosts;
 }
 
 /// Anonymous zeroed memory.

@@ -17,6 +17,10 @@
 
 namespace tutti::comm {
 
+/// Kinds of pairs of ranks, in FabricReport::routes.
+inline constexpr const char* kBetweenProcesses = "between processes of a host";
+inline constexpr const char* kBetweenHosts = "between hosts";
+
 /// A rank's report on its fabric to the others.
 struct FabricReport {
   struct Slowest {  ///< the slowest of some links

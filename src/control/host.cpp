@@ -76,6 +76,15 @@ const std::string& host_identity() {
   return *kIdentity;
 }
 
+std::string boot_identity() {
+  static const auto* const kIdentity = [] {
+    std::string boot;
+    std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+    return new std::string(boot.empty() ? "" : public_name(derive_key("tutti boot " + boot)));
+  }();
+  return *kIdentity;
+}
+
 std::string host_name() {
   std::array<char, 256> name{};
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown host";

@@ -169,6 +169,13 @@ Setting common_setting(const std::vector<Rank>& labels) {
 
 }  // namespace
 
+RankNodes place_ranks(const Graph& graph, Rank ranks) {
+  const Placement placement = place(graph, ranks);
+  RankNodes all{.nodes = {}, .hosts = placement.labels};
+  for (const auto& host : placement.hosts) all.nodes.insert(all.nodes.end(), host.begin(), host.end());
+  return all;
+}
+
 MachineSetting setting_of(const Graph& graph, Rank ranks) {
   const Placement placement = place(graph, ranks);
   const topo::PathFinder finder(graph);

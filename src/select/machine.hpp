@@ -23,6 +23,14 @@ struct MachineSetting {
   MachineNotes notes;
 };
 
+/// Where ranks are, by rank.
+struct RankNodes {
+  std::vector<topo::NodeId> nodes;  ///< a GPU or a core; a host of unknown parts
+  std::vector<Rank> hosts;          ///< the number of its host
+};
+/// Places ranks as setting_of() does.
+RankNodes place_ranks(const topo::Graph& graph, Rank ranks);
+
 /// `ranks` ranks (0: one for each GPU or, without GPUs, each core) on the hosts of a topology, in equal shares, each on
 /// a GPU or core of its own as far as there are enough.
 ///

@@ -22,8 +22,8 @@ struct MachineConstants {
 #undef TUTTI_CONSTANT_FIELD_PerJob
 
 namespace internal {
-/// The place of calibration: a machine's profile may replace it before the process has its first communicator, with the
-/// constants of scope PerJob equal on all ranks. Today the values are those of the table.
+/// A profile (select/profile.hpp) or the quick calibration (select/calibration.hpp) replaces figures of scope PerRank
+/// before the process has its first communicator. Those of scope PerJob are the table's.
 inline constinit MachineConstants constants_in_use;
 }  // namespace internal
 

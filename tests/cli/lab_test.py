@@ -34,6 +34,20 @@ class Lab(unittest.TestCase):
         self.assertEqual(done.returncode, status, done.stdout)
         self.assertIn(words, done.stderr)
 
+    def test_takes_hosts_and_links_from_a_topology(self):
+        topology = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "topologies", "nccl-8-gpus-8-nics.xml")
+        text = json.dumps(plan("--model", "7b", "--topo", topology, "--hosts", "4"))
+        given = json.dumps(plan("--model", "7b", "-n", "32"))
+        self.assertNotEqual(text, given)
+        done = tutti("lab", "--model", "7b", "--topo", topology, "--hosts", "4")
+        self.assertIn("on 32 GPUs", done.stdout)
+        self.assertIn("8 a host", done.stdout)
+        page = json.loads(text)
+        values = {row["symbol"]: row["value"] for row in page["rows"]} if "rows" in page else {}
+        if "B_out" in values:
+            self.assertAlmostEqual(values["B_out"], 47e9, delta=2e9)
+        self.check_error(("--topo", topology + ".absent"), "absent", status=1)
+
     def test_prints_a_table_of_a_hundred_columns(self):
         for arguments in ((), ("-m", "70b", "-n", "128"), ("-m", "8x7b", "-n", "256", "--all"), ("-m", "405b", "-n", "4096"),
                           ("--params", "1.3b", "-n", "24", "--gpu", "v100", "--schedule", "interleaved"), ("-m", "1t", "-n", "3072", "--all")):

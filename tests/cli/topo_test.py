@@ -6,7 +6,7 @@ import tempfile
 import unittest
 import xml.etree.ElementTree
 
-from support import main, tutti
+from support import TUTTI, main, tutti
 
 SAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "topologies")
 TWO_SOCKETS = "package:2 [numa(memory=68719476736)] l3:8(size=33554432) l2:8(size=1048576) l1d:1(size=32768) core:1 pu:2"
@@ -129,6 +129,13 @@ class Topo(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertRegex(done.stdout, words)
             self.assertRegex(done.stdout, r"(?m)^\S+ +network +\d+")
+
+    def test_of_a_job_shows_the_paths_between_its_ranks(self):
+        done = tutti("run", "-n", "3", "--", TUTTI, "topo")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.count("path, GB/s, us"), 1, "one rank prints")
+        for rank in range(3):
+            self.assertRegex(done.stdout, rf"(?m)^\[0\] rank {rank} ")
 
 
 if __name__ == "__main__":

@@ -32,9 +32,11 @@ GUESTS = [
     (r"src/capi/", ["src/base", "src/comm"]),
     (r"src/(train|compat)/", []),
     (r"bench/micro_", list(FLOORS)),  # a micro-benchmark measures an internal part
-    (r"tools/info", ["src/base", "src/topo", "src/link", "transports"]),  # shows which transports are usable
+    (r"tools/info", ["src/base", "src/topo", "src/link", "src/select", "src/sim", "transports"]),  # shows which transports are usable
+    (r"tools/sim/", ["src/base", "src/topo", "src/plan", "src/select", "src/sim", "src/exec", "src/comm"]),  # a call's deliveries
+    (r"src/sim/", ["src/base", "src/topo", "src/link", "src/plan", "src/exec"]),  # what programs are, and where they run
     (r"tools/(plan|verify|explain|sim|tune|draw)", ["src/base", "src/topo", "src/plan", "src/select", "src/sim"]),
-    (r"tools/lab/", ["src/base", "src/train/planner"]),  # the planner is formulas, no part of the training library
+    (r"tools/lab/", ["src/base", "src/topo", "src/plan", "src/select", "src/train/planner"]),  # the planner is formulas, no part of the training library
     (r"bench/", ["src/base", "src/reduce"]),
     (r"tools/", ["src/base", "src/topo"]),
 ]

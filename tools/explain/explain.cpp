@@ -6,6 +6,7 @@
 #include "base/counted.hpp"
 #include "base/format.hpp"
 #include "base/spelling.hpp"
+#include "select/calibration.hpp"
 #include "select/explain.hpp"
 #include "select/machine.hpp"
 #include "tools/commands.hpp"
@@ -38,6 +39,7 @@ select::MachineSetting machine_of(const Options& options) {
                 counted(static_cast<uint64_t>(options.hosts), "host"));
   }
   auto profile = select::local_profile();  // before its figures are asked for
+  if (profile == nullptr) select::local_calibration();
   select::MachineSetting made = select::setting_here(ranks, options.hosts);
   const Rank here = made.setting.groups->largest();
   made.setting.oversubscription =

@@ -7,6 +7,9 @@
 
 #include "base/format.hpp"
 #include "base/spelling.hpp"
+#include "select/machine.hpp"
+#include "topo/cluster.hpp"
+#include "topo/import.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -70,9 +73,26 @@ planner::Model model_of(const LabOptions& o) {
   return planner::completed(model);
 }
 
+/// Hosts and links as the selector sees them: α and β of its model, in place of the data sheet's.
+void take_topology(const LabOptions& o, planner::Cluster& cluster) {
+  topo::Graph graph = topo::import_file(o.topology);
+  if (o.hosts > 1) graph = topo::cluster(graph, static_cast<uint32_t>(o.hosts));
+  const auto [setting, notes] = select::setting_of(graph, 0);
+  if (notes.ends != "GPUs") throw_error(Code::InvalidArgument, "--topo {}: it has no GPUs", o.topology);
+  const select::LinkCost& inside = setting.inside;
+  const select::LinkCost& outside = notes.hosts > 1 ? setting.between : inside;
+  cluster.gpus = setting.ranks;
+  cluster.gpus_per_host = setting.groups->largest();
+  cluster.alpha_in = inside.alpha;
+  cluster.bandwidth_in = 1 / inside.beta;
+  cluster.alpha_out = outside.alpha;
+  cluster.bandwidth_out = 1 / outside.beta;
+}
+
 planner::Cluster cluster_of(const LabOptions& o) {
   planner::Cluster cluster = named(planner::named_clusters(), o.gpu.value_or("h100"), "--gpu").cluster;
-  cluster.gpus = o.gpus;
+  if (!o.topology.empty()) take_topology(o, cluster);
+  cluster.gpus = o.gpus.value_or(cluster.gpus);
   cluster.gpus_per_host = o.gpus_per_host.value_or(cluster.gpus_per_host);
   if (o.memory) cluster.memory = read_memory(*o.memory, "--memory");
   if (o.usable) cluster.usable = *o.usable / 100;
@@ -143,6 +163,12 @@ void LabOptions::add_to(CLI::App& command) {
   const char* const cluster_group = "Cluster";
   command.add_option("-n,--gpus", gpus, "GPUs (8)")->group(cluster_group);
   command.add_option("--gpu", gpu, "v100, a100, h100 (default), h200, b200 or l40s: sets what follows")
+      ->group(cluster_group);
+  command.add_option("--topo", topology, "hosts and links from NCCL's XML or Tutti's JSON (`tutti topo --import`)")
+      ->type_name("FILE")
+      ->group(cluster_group);
+  command.add_option("--hosts", hosts, "with --topo: this many such hosts (1)")
+      ->check(CLI::Range(1, 4096))
       ->group(cluster_group);
   command.add_option("--memory", memory, "memory of a GPU: 80GB or 80GiB")->group(cluster_group);
   command.add_option("--usable", usable, "% of the memory that the job may use (90)")->group(cluster_group);

@@ -15,7 +15,9 @@ struct LabOptions {
   std::optional<int64_t> layers, hidden, heads, kv_heads, ffn, vocabulary, sequence, experts, top_k;
   std::optional<int64_t> gpus_per_host, batch, chunks;
   std::optional<double> bandwidth_in, bandwidth_out, alpha_in_us, alpha_out_us, tflops, efficiency, usable, contention;
-  int64_t gpus = 8;
+  std::optional<int64_t> gpus;
+  std::string topology;
+  int64_t hosts = 1;
   bool no_sequence_parallel = false, all = false;
   train::planner::Fixed fixed;
   std::string json, html;

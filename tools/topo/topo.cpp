@@ -9,6 +9,7 @@
 
 #include "base/format.hpp"
 #include "tools/commands.hpp"
+#include "tools/topo/job.hpp"
 #include "tools/topo/view.hpp"
 #include "topo/cluster.hpp"
 #include "topo/detect.hpp"
@@ -103,7 +104,11 @@ void show(const Options& options) {
     print_figures();
     return;
   }
-  const Graph graph = topology_of(options);
+  const bool of_job = options.import.empty() && options.ranks == 0 && options.hosts == 1 && is_in_job();
+  JobTopology job;
+  if (of_job) job = topology_of_job();
+  if (job.rank != 0) return;  // all have the same
+  const Graph graph = of_job ? std::move(job.graph) : topology_of(options);
   const Matrix matrix = matrix_of(graph);
   if (options.json != "-" && options.svg != "-") {
     const std::string paths = matrix_text(graph, matrix);
@@ -133,7 +138,8 @@ void add_topo(CLI::App& app, int& status) {
   command->add_flag("--figures", options->figures, "lists the published figures of links, with their sources");
   command->footer(
       "\"?\" marks a figure that is assumed, because nothing told it. docs/topology.md explains the output.\n"
-      "Examples:\n  tutti topo\n  tutti topo --import hgx.xml --hosts 4 --svg cluster.svg\n");
+      "Examples:\n  tutti topo\n  tutti run -n 4 -- tutti topo\n  tutti topo --import hgx.xml --hosts 4 --svg "
+      "cluster.svg\n");
   command->callback([options, &status] {
     show(*options);
     status = 0;

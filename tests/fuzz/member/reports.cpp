@@ -20,10 +20,13 @@ json report(const transports::Word& word) {
           {"cores", "0-1"},
           {"arena", 131072},
           {"routes", {{"between hosts", "tcp"}}},
-          {"name", "elsewhere"}};
+          {"name", "elsewhere"},
+          {"boot", ""}};
 }
 
-json conclusion(const std::string& table) { return {{"reading", 1}, {"oversubscribed", false}, {"table", table}}; }
+json conclusion(const std::string& table) {
+  return {{"reading", 1}, {"oversubscribed", false}, {"cma_shift", 2}, {"table", table}};
+}
 
 /// A row for each collective, with `algorithm` if the collective has it.
 std::string table(const std::string& algorithm, const json& below, const json& window) {
@@ -69,7 +72,7 @@ std::string hostile_report(Words& words, const transports::Word& word) {
     }
     case 4: {
       const std::string which =
-          words.one_of({"staging", "longest", "cores", "plans", "arena", "name", "word", "routes"}, 64);
+          words.one_of({"staging", "longest", "cores", "plans", "arena", "name", "word", "routes", "boot"}, 64);
       said[which] = some_number(words);
       break;
     }

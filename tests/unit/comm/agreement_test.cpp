@@ -20,7 +20,8 @@ RankReport report() {
                      .arena = 8192,
                      .routes = {{"between hosts", "tcp"}}},
           .plans = R"({"all_reduce":"mine@1f"})",
-          .host = "node07"};
+          .host = "node07",
+          .boot = "1f"};
 }
 
 TEST(RankReport, ArrivesAsItWasSent) {
@@ -39,6 +40,7 @@ TEST(RankReport, ArrivesAsItWasSent) {
   EXPECT_EQ(got.fabric.routes, sent.fabric.routes);
   EXPECT_EQ(got.plans, sent.plans);
   EXPECT_EQ(got.host, sent.host);
+  EXPECT_EQ(got.boot, sent.boot);
 }
 
 /// The text with `from` replaced by `to`.

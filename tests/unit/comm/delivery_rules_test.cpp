@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "topo/constants.hpp"
+
 namespace tutti::comm {
 namespace {
 
@@ -20,6 +22,20 @@ TEST(DeliveryRules, NontemporalStoresStartAtTheCacheSizeOfAllRanks) {
   EXPECT_FALSE(nontemporal(Collective::AllReduce, 4 * kMiB - 1));
   EXPECT_TRUE(nontemporal(Collective::AllReduce, 4 * kMiB));
   EXPECT_TRUE(nontemporal(Collective::AllReduce, 2 * kMiB, 4));
+}
+
+TEST(DeliveryRules, TheLengthsOfCmaFollowTheAgreedShift) {
+  const auto reads = [](uint64_t block, int shift) {
+    const CallSpec spec{.collective = Collective::AllToAll, .type = DType::U8, .count = block};
+    return delivery_rules_for(spec, 2, {.cma_shift = shift}).cma_from != link::kNever;
+  };
+  const uint64_t table = machine_constants().cma_all_to_all_from;
+  EXPECT_TRUE(reads(table, 0));
+  EXPECT_FALSE(reads(table, 1));
+  EXPECT_TRUE(reads(2 * table, 1));
+  EXPECT_TRUE(reads(table / 4, -2));
+  EXPECT_FALSE(reads(table / 4 - 1, -2));
+  EXPECT_EQ(delivery_rules_for_transfers({.cma_shift = 1}).cma_from, 2 * machine_constants().cma_transfer_from);
 }
 
 TEST(DeliveryRules, OnlyRanksOfOneHostShareTheCache) {

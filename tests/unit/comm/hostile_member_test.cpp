@@ -107,9 +107,10 @@ nlohmann::json report() {
           {"cores", "0"},
           {"arena", 1 << 21},
           {"routes", nlohmann::json::object()},
-          {"name", "elsewhere"}};
+          {"name", "elsewhere"},
+          {"boot", ""}};
 }
-nlohmann::json conclusion() { return {{"reading", 0}, {"oversubscribed", false}}; }
+nlohmann::json conclusion() { return {{"reading", 0}, {"oversubscribed", false}, {"cma_shift", 2}}; }
 std::string nested(size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); }
 
 TEST(HostileMember, DeeplyNestedReportsAreRejected) {
@@ -142,6 +143,19 @@ TEST(HostileMember, InvalidNumbersAreRejected) {
   odd["reading"] = 1e300;
   member.give(odd.dump());
   EXPECT_TRUE(contains(member.outcome(), "in place of a whole number"));
+}
+
+TEST(HostileMember, AnImpossibleShiftOfCmaIsRejected) {
+  for (const nlohmann::json& shift : {nlohmann::json(5), nlohmann::json(-1), nlohmann::json(1e300)}) {
+    HostileMember member(0);
+    member.give(report().dump());
+    auto odd = conclusion();
+    odd["table"] = "[]";
+    odd["cma_shift"] = shift;
+    member.give(odd.dump());
+    const std::string told = member.outcome();
+    EXPECT_TRUE(contains(told, "impossible shift") || contains(told, "in place of a whole number")) << told;
+  }
 }
 
 /// Also of what is used in log messages only.

@@ -1,0 +1,130 @@
+// Where the calibration lies, and who makes it.
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+#include "base/env.hpp"
+#include "base/fd.hpp"
+#include "base/format.hpp"
+#include "base/hash.hpp"
+#include "base/log.hpp"
+#include "base/private_file.hpp"
+#include "select/calibration.hpp"
+#include "topo/cores.hpp"
+
+namespace tutti::select {
+namespace {
+
+constexpr size_t kMostText = 64 << 10;
+constexpr int kMostAttempts = 3;
+constexpr auto kPatience = std::chrono::milliseconds(100);
+constexpr const char* kFailed = "implausible ";  // and how often
+constexpr const char* kNothing = "\n";
+
+/// One file a boot and set of cores: containers of one host may have different ones.
+std::string path_in(const std::string& folder, const Cores& cores) {
+  const auto boot = read_file("/proc/sys/kernel/random/boot_id", kMostText, false);
+  if (!boot) return "";
+  return fmt::format("{}/calibration-{}-{:08x}", folder, boot->substr(0, boot->find('\n')),
+                     static_cast<uint32_t>(Hash().add(tutti::to_text(cores)).value()));
+}
+
+/// A measurement, or how many attempts have failed.
+struct Known {
+  std::optional<Calibration> calibration;
+  int attempts = 0;
+};
+
+Known read(const std::string& path) {
+  const auto text = read_file(path, kMostText, true);
+  if (!text) return {};
+  if (text->rfind(kFailed, 0) == 0) {
+    return {{}, std::clamp((*text)[std::string_view(kFailed).size()] - '0', 1, kMostAttempts)};
+  }
+  auto calibration = parse_calibration(*text);
+  if (calibration && !implausible(*calibration).empty()) calibration.reset();
+  return {calibration, 0};  // what cannot be read is measured again
+}
+
+/// Waits a little while another process measures. None: it still does, or nothing can be written there.
+Fd lock(const std::string& path) {
+  const std::string name = path + ".lock";
+  const auto open_it = [&] { return Fd(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)); };
+  Fd file = open_it();
+  if (file.get() < 0) {
+    write_private(path, kNothing);  // makes the folder
+    file = open_it();
+  }
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  while (file.get() >= 0 && ::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (std::chrono::steady_clock::now() > until) return {};
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return file;
+}
+
+std::optional<Calibration> measure(const std::string& path, const Cores& cores, int attempts) {
+  const auto measured = calibrate(cores);
+  const std::string fault = measured ? implausible(*measured) : "it took too long";
+  if (fault.empty()) {
+    write_private(path, to_text(*measured));
+    return measured;
+  }
+  log_debug("the quick calibration is not used ({}); the table's figures are", fault);
+  write_private(path, kFailed + std::to_string(attempts + 1) + "\n");
+  return {};
+}
+
+/// All that this process's control group lets it use: launchers confine ranks to a core each, and what is measured lies
+/// between the ranks' cores.
+Cores permitted_cores() {
+  constexpr int kMostProcessors = 4096;
+  Cores permitted;
+  std::thread([&] {
+    Cores all(kMostProcessors);
+    std::iota(all.begin(), all.end(), 0);
+    run_on(affinity_mask(all));
+    permitted = allowed_cores();
+  }).join();
+  return permitted;
+}
+
+std::optional<Calibration> load() {
+  if (!env().calibration) return {};
+  const Cores cores = permitted_cores();
+  const std::string folder = cache_folder();
+  if (folder.empty() || cores.size() < 2) return {};
+  try {
+    const std::string path = path_in(folder, cores);
+    if (path.empty()) return {};
+    Known known = read(path);
+    if (known.calibration || known.attempts >= kMostAttempts) return known.calibration;
+    const Fd held = lock(path);
+    if (held.get() < 0) return {};
+    known = read(path);  // another process may have been faster
+    if (known.calibration || known.attempts >= kMostAttempts) return known.calibration;
+    return measure(path, cores, known.attempts);
+  } catch (const Error& error) {
+    log_debug("there is no quick calibration: {}", error.what());
+    return {};
+  }
+}
+
+}  // namespace
+
+const Calibration* local_calibration() {
+  static std::once_flag once;
+  static std::optional<Calibration> loaded;
+  std::call_once(once, [] {
+    loaded = load();
+    if (loaded) apply(*loaded, internal::constants_in_use);
+  });
+  return loaded ? &*loaded : nullptr;
+}
+
+}  // namespace tutti::select

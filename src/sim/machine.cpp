@@ -1,0 +1,157 @@
+#include "sim/machine.hpp"
+
+#include <algorithm>
+
+#include "base/format.hpp"
+
+namespace tutti::sim {
+namespace {
+
+using topo::Graph;
+using topo::kNoNode;
+using topo::Link;
+using topo::NodeId;
+using topo::NodeKind;
+using topo::Path;
+
+/// Two resources a link: from a to b, and from b to a.
+uint32_t way(uint32_t link, bool from_b) { return 2 * link + (from_b ? 1 : 0); }
+
+}  // namespace
+
+Machine::Machine(const Graph& graph, std::vector<NodeId> nodes, const WorkCosts& costs)
+    : nodes_(std::move(nodes)), costs_(costs) {
+  std::map<NodeId, uint32_t> cores;
+  gpus_ = !nodes_.empty() && graph.nodes[nodes_.front()].kind == NodeKind::Gpu;
+  for (const NodeId node : nodes_) {
+    if ((graph.nodes[node].kind == NodeKind::Gpu) != gpus_) {
+      throw_error(Code::InvalidArgument, "some ranks are on GPUs and others on cores; a simulation has one kind");
+    }
+    core_.push_back(cores.emplace(node, static_cast<uint32_t>(cores.size())).first->second);
+  }
+  cores_ = static_cast<uint32_t>(cores.size());
+  add_links(graph);
+  for (const auto& [node, core] : cores) {
+    // Its copying, by which whatever it reads is limited.
+    if (!gpus_) resources_[2 * graph.links.size() + core] = {label(graph, node) + " copying", 1 / costs_.copy};
+  }
+  take_hosts(graph);
+}
+
+Machine::Machine(Rank ranks, Rank cores, const WorkCosts& costs) : costs_(costs) {
+  cores_ = static_cast<uint32_t>(std::min(ranks, cores));
+  for (Rank rank = 0; rank < ranks; ++rank) {
+    core_.push_back(static_cast<uint32_t>(int64_t{rank} * cores_ / ranks));
+  }
+  for (uint32_t core = 0; core < cores_; ++core) {
+    resources_.push_back({fmt::format("core {} copying", core), 1 / costs_.copy});
+  }
+}
+
+void Machine::add_links(const Graph& graph) {
+  const bool hosts = graph.all(NodeKind::Host).size() > 1;
+  for (const Link& link : graph.links) {
+    const NodeId end = graph.nodes[link.a].kind == NodeKind::Fabric ? link.b : link.a;
+    const std::string where = hosts ? label(graph, graph.host_of(end)) + ": " : "";
+    const std::string a = label(graph, link.a), b = label(graph, link.b);
+    resources_.push_back({fmt::format("{}{} > {}", where, a, b), link.gbps * 1e9});
+    resources_.push_back({fmt::format("{}{} > {}", where, b, a), link.gbps * 1e9});
+  }
+  if (!gpus_) resources_.resize(resources_.size() + cores_);
+}
+
+void Machine::take_hosts(const Graph& graph) {
+  std::map<NodeId, uint32_t> numbers;
+  std::vector<NodeId> host_of(graph.nodes.size());
+  NodeId fabric = kNoNode;
+  for (NodeId i = 0; i < graph.nodes.size(); ++i) {
+    const topo::Node& node = graph.nodes[i];
+    host_of[i] = node.parent == kNoNode ? i : host_of[node.parent];
+    if (node.kind == NodeKind::Fabric) {
+      fabric = i;
+      continue;
+    }
+    const auto [at, is_new] = numbers.emplace(host_of[i], static_cast<uint32_t>(hosts_.size()));
+    if (is_new) hosts_.push_back(std::make_unique<Host>());
+    Host& host = *hosts_[at->second];
+    topo::Node copy = node;
+    if (copy.parent != kNoNode) copy.parent = host.own.at(copy.parent);
+    host.own[i] = host.graph.add(std::move(copy));
+  }
+  for (const auto& host : hosts_) {
+    if (fabric != kNoNode) host->fabric = host->graph.add({.kind = NodeKind::Fabric});
+  }
+  for (uint32_t i = 0; i < graph.links.size(); ++i) {
+    Link link = graph.links[i];
+    Host& host = *hosts_[numbers.at(host_of[link.a == fabric ? link.b : link.a])];
+    const auto moved = [&](NodeId node) { return node == fabric ? host.fabric : host.own.at(node); };
+    link.a = moved(link.a);
+    link.b = moved(link.b);
+    host.graph.connect(link);
+    host.links.push_back(i);
+  }
+  for (const auto& host : hosts_) host->finder = std::make_unique<topo::PathFinder>(host->graph);
+  for (const NodeId node : nodes_) host_.push_back(numbers.at(host_of[node]));
+}
+
+Route Machine::route_of(const Host& host, const Path& path, NodeId from, bool backwards) const {
+  Route route{.resources = {}, .seconds = path.us * 1e-6, .network = false};
+  NodeId at = from;
+  for (const uint32_t i : path.links) {
+    const Link& link = host.graph.links[i];
+    if (link.a != at && link.b != at) at = link.a;  // from one of several cores
+    const bool from_b = link.b == at;
+    route.resources.push_back(way(host.links[i], from_b != backwards));
+    at = from_b ? link.a : link.b;
+  }
+  if (backwards) std::reverse(route.resources.begin(), route.resources.end());
+  return route;
+}
+
+Route Machine::inside(Rank from, Rank to) const {
+  const auto f = static_cast<size_t>(from), t = static_cast<size_t>(to);
+  const Host& host = *hosts_[host_[f]];
+  const NodeId a = host.own.at(nodes_[f]), b = host.own.at(nodes_[t]);
+  const Path path = host.finder->between(a, b);
+  if (path.kind == topo::PathKind::None) {
+    throw_error(Code::InvalidArgument, "the topology has no path from rank {} to rank {}", from, to);
+  }
+  return route_of(host, path, a, false);
+}
+
+const std::pair<Route, Route>& Machine::ways_out(Rank rank) {
+  const auto known = out_.find(rank);
+  if (known != out_.end()) return known->second;
+  const auto r = static_cast<size_t>(rank);
+  const Host& host = *hosts_[host_[r]];
+  const NodeId node = host.own.at(nodes_[r]);
+  const Path path = host.fabric == kNoNode ? Path{} : host.finder->between(node, host.fabric);
+  if (path.kind == topo::PathKind::None) {
+    throw_error(Code::InvalidArgument, "the topology has no path from rank {} to other hosts; does it have a NIC?",
+                rank);
+  }
+  return out_[rank] = {route_of(host, path, node, false), route_of(host, path, node, true)};
+}
+
+Route Machine::between(Rank from, Rank to) {
+  Route route = ways_out(from).first;
+  const Route& down = ways_out(to).second;
+  route.resources.insert(route.resources.end(), down.resources.begin(), down.resources.end());
+  route.seconds += down.seconds;
+  route.network = true;
+  return route;
+}
+
+const Route& Machine::route(Rank from, Rank to) {
+  const auto known = routes_.find({from, to});
+  if (known != routes_.end()) return known->second;
+  const auto f = static_cast<size_t>(from), t = static_cast<size_t>(to);
+  Route route;
+  if (!hosts_.empty()) route = host_[f] == host_[t] ? inside(from, to) : between(from, to);
+  route.seconds += costs_.software;
+  // The reader copies what is in its own host; what came over the network lies there already.
+  if (!gpus_ && !route.network) route.resources.push_back(static_cast<uint32_t>(resources_.size()) - cores_ + core_[t]);
+  return routes_[{from, to}] = std::move(route);
+}
+
+}  // namespace tutti::sim

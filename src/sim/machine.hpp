@@ -1,0 +1,81 @@
+// The machine of a simulation: where ranks are, what their messages share on the way, and what work costs.
+#pragma once
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "base/rank.hpp"
+#include "sim/network.hpp"
+#include "topo/graph.hpp"
+#include "topo/paths.hpp"
+
+namespace tutti::sim {
+
+/// How messages get from one rank to another.
+struct Route {
+  std::vector<uint32_t> resources;
+  double seconds = 0;    ///< of an empty message
+  bool network = false;  ///< between hosts
+};
+
+/// What work costs, in seconds.
+struct WorkCosts {
+  double software = 0;        ///< of a message between processes, beyond its way; of GPUs: none
+  double message = 0;         ///< processor time of each message of an instruction beyond the first
+  double copy = 0;            ///< for a byte that a core copies from another rank's memory
+  double write = 0;           ///< for a byte that a core copies to memory that another rank reads, or to its own
+  double fold = 0;            ///< for a byte that is folded, beyond copying it
+  double kernel = 0;          ///< for a byte that the kernel copies (CMA), beyond `copy`
+  double kernel_call = 0;     ///< for each message that it copies
+  double context_switch = 0;  ///< between ranks that share a core
+};
+
+/// Ranks on GPUs write to their readers' memory, each lane on its own. Ranks on cores read their writers' memory, and
+/// all lanes of a rank (and all ranks of a core) share the core.
+class Machine {
+ public:
+  /// `nodes`: by rank, its GPU or core. Throws Error(InvalidArgument) if a node is something else.
+  Machine(const topo::Graph& graph, std::vector<topo::NodeId> nodes, const WorkCosts& costs);
+  /// `ranks` processes on the `cores` cores of a host of unknown parts.
+  Machine(Rank ranks, Rank cores, const WorkCosts& costs);
+
+  Rank ranks() const { return static_cast<Rank>(core_.size()); }
+  bool gpus() const { return gpus_; }
+  const WorkCosts& costs() const { return costs_; }
+  std::span<const SharedResource> resources() const { return resources_; }
+  /// The core that a rank runs on: ranks of one core have equal numbers. Of GPUs, the rank.
+  uint32_t core_of(Rank rank) const { return core_[static_cast<size_t>(rank)]; }
+  uint32_t cores() const { return cores_; }
+  /// Throws Error(InvalidArgument) if the topology has no path.
+  const Route& route(Rank from, Rank to);
+
+ private:
+  struct Host {
+    topo::Graph graph;                         // the host alone, and the fabric if there is one
+    std::map<topo::NodeId, topo::NodeId> own;  // number of a node of the whole graph
+    std::vector<uint32_t> links;               // number in the whole graph
+    topo::NodeId fabric = topo::kNoNode;
+    std::unique_ptr<topo::PathFinder> finder;
+  };
+
+  void take_hosts(const topo::Graph& graph);
+  void add_links(const topo::Graph& graph);
+  /// Of a path that starts at a node of `host`.
+  Route route_of(const Host& host, const topo::Path& path, topo::NodeId from, bool backwards) const;
+  Route inside(Rank from, Rank to) const;
+  Route between(Rank from, Rank to);
+  const std::pair<Route, Route>& ways_out(Rank rank);
+
+  std::vector<topo::NodeId> nodes_;
+  std::vector<uint32_t> core_, host_;
+  uint32_t cores_ = 0;
+  bool gpus_ = false;
+  WorkCosts costs_;
+  std::vector<SharedResource> resources_;  // links, two each; then cores
+  std::vector<std::unique_ptr<Host>> hosts_;
+  std::map<std::pair<Rank, Rank>, Route> routes_;
+  std::map<Rank, std::pair<Route, Route>> out_;  // to the fabric, and from it
+};
+
+}  // namespace tutti::sim

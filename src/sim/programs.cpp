@@ -1,0 +1,114 @@
+#include "sim/programs.hpp"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "base/format.hpp"
+#include "plan/verify.hpp"
+
+namespace tutti::sim {
+namespace {
+
+/// The channels of all ranks, numbered.
+class Channels {
+ public:
+  explicit Channels(std::vector<Channel>& all) : all_(all) {}
+
+  uint32_t number(Rank from, Rank to, uint32_t lane) {
+    const auto [at, is_new] = numbers_.emplace(std::tuple(from, to, lane), static_cast<uint32_t>(all_.size()));
+    if (is_new) all_.push_back({from, to});
+    return at->second;
+  }
+
+ private:
+  std::vector<Channel>& all_;
+  std::map<std::tuple<Rank, Rank, uint32_t>, uint32_t> numbers_;
+};
+
+Work work_of(const exec::WindowProgram& program, const exec::Instruction& op) {
+  Work work{.bytes = op.bytes, .step = op.step};
+  work.after_lane = op.after_lane;
+  work.after_op = op.after_op;
+  const uint32_t messages = op.arrivals.end - op.arrivals.begin;
+  work.local = static_cast<uint16_t>(op.sources - messages);
+  work.folds = op.sources > 1;
+  work.publishes_first = op.publishes_first;
+  work.has_pieces = op.has_pieces;
+  work.cooperative = (op.remote & exec::kCooperativeCopy) != 0;
+  const bool stores =
+      op.segments.begin != op.segments.end && program.segments[op.segments.begin].to.base != exec::Base::None;
+  const bool stages = op.outs.begin != op.outs.end && op.slot != exec::Slot::None;
+  work.writes = static_cast<uint16_t>((stores ? 1 : 0) + (stages ? 1 : 0));
+  return work;
+}
+
+WindowWork window_of(const exec::WindowProgram& program, const std::vector<uint32_t>& in,
+                     const std::vector<uint32_t>& out) {
+  WindowWork window{.lanes = program.lanes, .ops = {}, .arrivals = {}, .outs = {}};
+  window.ops.reserve(program.ops.size());
+  for (const exec::Instruction& op : program.ops) {
+    Work work = work_of(program, op);
+    work.arrivals.begin = static_cast<uint32_t>(window.arrivals.size());
+    for (uint32_t i = op.arrivals.begin; i < op.arrivals.end; ++i) window.arrivals.push_back(in[program.arrivals[i]]);
+    work.arrivals.end = static_cast<uint32_t>(window.arrivals.size());
+    work.outs.begin = static_cast<uint32_t>(window.outs.size());
+    for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) {
+      window.outs.push_back({out[program.outs[i].link], program.outs[i].delivery});
+    }
+    work.outs.end = static_cast<uint32_t>(window.outs.size());
+    window.ops.push_back(work);
+  }
+  return window;
+}
+
+/// Proves them where that takes no more than about a second.
+bool verified(const std::vector<plan::RankPlan>& plans) {
+  uint64_t steps = 0;
+  for (const plan::RankPlan& plan : plans) steps += plan.steps.size();
+  if (steps > kMostVerified) return false;
+  const plan::Verdict verdict = plan::verify(plans);
+  if (!verdict.ok) throw_error(Code::InvalidArgument, "the plan is not valid: {}", verdict.reason);
+  return true;
+}
+
+exec::PeerTraits traits_of(const Call& call, Rank rank) {
+  exec::PeerTraits traits(call.hosts.size());
+  for (size_t peer = 0; peer < traits.size(); ++peer) {
+    const bool near = call.hosts[peer] == call.hosts[static_cast<size_t>(rank)];
+    traits[peer] = {.out = near ? call.near : call.far, .in = near ? call.near : call.far};
+  }
+  return traits;
+}
+
+}  // namespace
+
+Programs compile(const Call& call) {
+  Programs all;
+  const Rank ranks = call.shape.ranks;
+  const auto first = plan::generate(*call.algorithm, call.shape, 0);
+  const uint64_t expected = first.steps.size() * static_cast<uint64_t>(ranks);
+  if (expected > kMostInstructions) {
+    throw_error(Code::Unsupported, "{} on {} ranks has some {} steps; at most {} can be simulated",
+                call.algorithm->name, ranks, expected, kMostInstructions);
+  }
+  if (expected <= kMostVerified) all.verified = verified(plan::generate_all(*call.algorithm, call.shape));
+  Channels channels(all.channels);
+  for (Rank rank = 0; rank < ranks; ++rank) {
+    const plan::RankPlan plan = rank == 0 ? first : plan::generate(*call.algorithm, call.shape, rank);
+    const exec::Program program = exec::lower(plan, call.geometry, traits_of(call, rank));
+    std::vector<uint32_t> in, out;
+    for (const exec::LinkId& link : program.in_links) in.push_back(channels.number(link.peer, rank, link.link_lane));
+    for (const exec::LinkId& link : program.out_links) out.push_back(channels.number(rank, link.peer, link.link_lane));
+    all.ranks.push_back({window_of(program.full, in, out), window_of(program.last, in, out), program.fenced});
+    all.rounds = program.rounds;
+    all.full_ops += program.last.ops.size();
+    if (all.full_ops > kMostInstructions) {
+      throw_error(Code::Unsupported, "{} on {} ranks has too many steps; at most {} can be simulated",
+                  call.algorithm->name, ranks, kMostInstructions);
+    }
+  }
+  return all;
+}
+
+}  // namespace tutti::sim

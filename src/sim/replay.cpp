@@ -1,0 +1,364 @@
+#include "sim/replay.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <queue>
+
+#include "base/format.hpp"
+#include "link/link.hpp"
+
+namespace tutti::sim {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr uint64_t kVersions = 4;  // of scratch, as executors have it
+constexpr uint32_t kNobody = 0xffffffff;
+constexpr double kReadersShare = 0.55;  // of a cooperative copy: its writer, which waits, copies the rest
+
+class Replayer {
+ public:
+  Replayer(const Programs& programs, Machine& machine, Network& network, const ReplayOptions& options)
+      : programs_(programs), machine_(machine), network_(network), options_(options) {
+    replay_.rank_seconds.resize(programs.ranks.size());
+    replay_.round_ends.resize(options.rounds);
+    replay_.carried.resize(machine.resources().size());
+    streams_.resize(programs.channels.size() * options.width);
+    for (const Channel& channel : programs.channels) routes_.push_back(&machine.route(channel.from, channel.to));
+    make_lanes();
+  }
+
+  Replay run() {
+    for (uint32_t worker = 0; worker < workers_.size(); ++worker) find_work(worker);
+    std::vector<uint32_t> ended;
+    while (open_lanes_ > 0 || !events_.empty() || !network_.idle()) {
+      const double next = events_.empty() ? kNever : events_.top().time;
+      if (next == kNever && network_.idle()) report_deadlock();
+      ended.clear();
+      now_ = network_.advance(next, ended);
+      for (const uint32_t message : ended) end_transfer(message);
+      while (ended.empty() && !events_.empty() && events_.top().time <= now_ + kInstant) {
+        const Timer timer = events_.top();
+        events_.pop();
+        timer.kind == Timer::Worked ? start_reads(timer.of) : arrive(timer.of);
+      }
+    }
+    replay_.seconds = *std::max_element(replay_.rank_seconds.begin(), replay_.rank_seconds.end());
+    return std::move(replay_);
+  }
+
+ private:
+  struct Lane {
+    Rank rank = 0;
+    uint32_t lane = 0, replica = 0, worker = 0;
+    uint64_t round = 0;    // of the call
+    uint32_t next = 0;     // within the lane's instructions
+    uint32_t pending = 0;  // messages of the running instruction that are under way
+    bool done = false;
+    double began = 0;
+  };
+  struct Worker {
+    std::vector<uint32_t> lanes;
+    uint32_t turn = 0;
+    bool busy = false;
+    Rank last = kNoRank;  // whose instruction it ran
+  };
+  /// The messages of one channel and replica. They arrive in order.
+  struct Stream {
+    uint32_t sent = 0, here = 0, used = 0;
+    uint32_t reader = kNobody, writer = kNobody;  // lanes
+    bool by_kernel = false;                       // how the last message is read
+  };
+  struct Timer {
+    enum Kind : uint8_t { Worked, Arrived } kind;
+    double time;
+    uint64_t order;
+    uint32_t of;  // lane, or stream
+    bool operator<(const Timer& other) const { return std::tie(time, order) > std::tie(other.time, other.order); }
+  };
+  /// What a message on the network belongs to.
+  struct Transfer {
+    uint32_t lane = kNobody;    // whose instruction ends with it, or …
+    uint32_t stream = kNobody;  // … where it arrives then
+    double latency = 0;
+  };
+
+  void make_lanes() {
+    first_lane_.assign(programs_.ranks.size() + 1, 0);
+    if (!machine_.gpus()) workers_.resize(machine_.cores());
+    for (size_t rank = 0; rank < programs_.ranks.size(); ++rank) {
+      first_lane_[rank] = static_cast<uint32_t>(lanes_.size());
+      const auto lanes = static_cast<uint32_t>(programs_.ranks[rank].last.lanes.size());
+      for (uint32_t replica = 0; replica < options_.width; ++replica) {
+        for (uint32_t lane = 0; lane < lanes; ++lane) add_lane(static_cast<Rank>(rank), replica, lane);
+      }
+    }
+    first_lane_.back() = static_cast<uint32_t>(lanes_.size());
+  }
+
+  void add_lane(Rank rank, uint32_t replica, uint32_t lane) {
+    const auto number = static_cast<uint32_t>(lanes_.size());
+    if (machine_.gpus()) workers_.emplace_back();
+    const auto worker = machine_.gpus() ? static_cast<uint32_t>(workers_.size() - 1) : machine_.core_of(rank);
+    workers_[worker].lanes.push_back(number);
+    lanes_.push_back({.rank = rank, .lane = lane, .replica = replica, .worker = worker, .round = replica});
+    const WindowWork& window = programs_.ranks[static_cast<size_t>(rank)].last;
+    for (uint32_t op = window.lanes[lane].begin; op < window.lanes[lane].end; ++op) {
+      const Work& work = window.ops[op];
+      for (uint32_t i = work.arrivals.begin; i < work.arrivals.end; ++i) {
+        streams_[stream_of(window.arrivals[i], replica)].reader = number;
+      }
+      for (uint32_t i = work.outs.begin; i < work.outs.end; ++i) {
+        streams_[stream_of(window.outs[i].channel, replica)].writer = number;
+      }
+    }
+    lanes_.back().done = replica >= options_.rounds || window.lanes[lane].begin == window.lanes[lane].end;
+    if (!lanes_.back().done) ++open_lanes_;
+  }
+
+  uint32_t stream_of(uint32_t channel, uint32_t replica) const { return channel * options_.width + replica; }
+
+  const WindowWork& window_of(const Lane& lane) const {
+    const RankWork& work = programs_.ranks[static_cast<size_t>(lane.rank)];
+    return lane.round + 1 < options_.rounds ? work.full : work.last;
+  }
+  const Work& work_of(const Lane& lane) const {
+    const WindowWork& window = window_of(lane);
+    return window.ops[window.lanes[lane.lane].begin + lane.next];
+  }
+  /// The other lanes of this rank and replica.
+  std::span<Lane> siblings(const Lane& lane) {
+    const auto lanes = static_cast<uint32_t>(window_of(lane).lanes.size());
+    return {&lanes_[first_lane_[static_cast<size_t>(lane.rank)] + lane.replica * lanes], lanes};
+  }
+
+  bool ready(const Lane& lane) {
+    const WindowWork& window = window_of(lane);
+    const Work& work = work_of(lane);
+    if (work.after_lane != exec::kNone) {
+      const Lane& other = siblings(lane)[work.after_lane];
+      if (!other.done && (other.round < lane.round || (other.round == lane.round && other.next <= work.after_op))) {
+        return false;
+      }
+    }
+    if (lane.next == 0 && !fence_open(lane)) return false;
+    if (is_silent(lane, work)) return true;
+    for (uint32_t i = work.arrivals.begin; i < work.arrivals.end; ++i) {
+      const Stream& stream = streams_[stream_of(window.arrivals[i], lane.replica)];
+      if (stream.here == stream.used) return false;
+    }
+    for (uint32_t i = work.outs.begin; i < work.outs.end; ++i) {
+      const Sent& sent = window.outs[i];
+      const Stream& stream = streams_[stream_of(sent.channel, lane.replica)];
+      const bool slots = sent.delivery == exec::Delivery::Staged || sent.delivery == exec::Delivery::Pushed;
+      if (stream.sent - stream.used >= (slots ? link::kSlots : link::kCredits)) return false;
+    }
+    return true;
+  }
+
+  /// A message without pieces is sent in the first round only.
+  static bool is_silent(const Lane& lane, const Work& work) { return !work.has_pieces && lane.round != lane.replica; }
+
+  bool fence_open(const Lane& lane) {
+    if (!programs_.ranks[static_cast<size_t>(lane.rank)].fenced) return true;
+    for (const Lane& other : siblings(lane)) {
+      if (!other.done && other.round + kVersions * options_.width <= lane.round) return false;
+    }
+    return true;
+  }
+
+  void find_work(uint32_t number) {
+    Worker& worker = workers_[number];
+    if (worker.busy) return;
+    const auto lanes = static_cast<uint32_t>(worker.lanes.size());
+    // First the rank that ran last: another one on this core would need a context switch.
+    for (const bool same : {true, false}) {
+      for (uint32_t i = 0; i < lanes; ++i) {
+        const uint32_t turn = (worker.turn + i) % lanes;
+        Lane& lane = lanes_[worker.lanes[turn]];
+        if (lane.done || (same && worker.last != kNoRank && lane.rank != worker.last) || !ready(lane)) continue;
+        worker.turn = turn;
+        begin(worker.lanes[turn], worker);
+        return;
+      }
+    }
+  }
+
+  void begin(uint32_t number, Worker& worker) {
+    Lane& lane = lanes_[number];
+    const Work& work = work_of(lane);
+    double seconds = is_silent(lane, work) ? 0 : local_seconds(lane, work);
+    if (!machine_.gpus() && worker.last != kNoRank && worker.last != lane.rank) {
+      seconds += machine_.costs().context_switch;
+    }
+    worker.busy = true;
+    worker.last = lane.rank;
+    lane.began = now_;
+    if (work.publishes_first && !is_silent(lane, work)) publish(number);
+    after(seconds, Timer::Worked, number);
+  }
+
+  /// Of an instruction, without the messages that it reads or writes.
+  double local_seconds(const Lane& lane, const Work& work) const {
+    const WorkCosts& costs = machine_.costs();
+    const auto bytes = static_cast<double>(work.bytes);
+    const auto arrivals = static_cast<double>(work.arrivals.end - work.arrivals.begin);
+    const auto outs = static_cast<double>(work.outs.end - work.outs.begin);
+    // Reading a message writes the result once; without one, the rank's own memory is copied.
+    const double copies = arrivals > 0 ? std::max(0, work.writes - 1) : work.writes;
+    const double folds = work.folds ? arrivals + work.local - 1 : 0;
+    const double messages = std::max(0.0, arrivals - 1) + std::max(0.0, outs - 1);
+    double kernel = 0;
+    for (uint32_t i = work.arrivals.begin; i < work.arrivals.end; ++i) {
+      if (!streams_[stream_of(window_of(lane).arrivals[i], lane.replica)].by_kernel) continue;
+      kernel += costs.kernel_call + bytes * costs.kernel * (work.cooperative ? kReadersShare : 1);
+    }
+    return copies * bytes * costs.write + folds * bytes * costs.fold + messages * costs.message + kernel;
+  }
+
+  void after(double seconds, Timer::Kind kind, uint32_t of) { events_.push({kind, now_ + seconds, ++order_, of}); }
+
+  /// The messages that move while the instruction runs: on GPUs those that it writes, else those that it reads.
+  void start_reads(uint32_t number) {
+    Lane& lane = lanes_[number];
+    const Work& work = work_of(lane);
+    const WindowWork& window = window_of(lane);
+    lane.pending = 0;
+    if (!is_silent(lane, work)) {
+      const auto bytes = static_cast<double>(work.bytes);
+      for (uint32_t i = work.outs.begin; machine_.gpus() && i < work.outs.end && work.bytes > 0; ++i) {
+        transfer(window.outs[i].channel, bytes, {.lane = number});
+      }
+      const bool reads = !machine_.gpus() && work.bytes > link::kInlineBytes;
+      for (uint32_t i = work.arrivals.begin; reads && i < work.arrivals.end; ++i) {
+        if (routes_[window.arrivals[i]]->network) continue;  // it lies here already
+        transfer(window.arrivals[i], bytes * (work.cooperative ? kReadersShare : 1), {.lane = number});
+      }
+    }
+    if (lane.pending == 0) complete(number);
+  }
+
+  void transfer(uint32_t channel, double bytes, const Transfer& transfer) {
+    const Route& route = *routes_[channel];
+    if (route.resources.empty()) {  // ranks of one GPU
+      if (transfer.stream != kNobody) after(transfer.latency, Timer::Arrived, transfer.stream);
+      return;
+    }
+    if (transfer.lane != kNobody) ++lanes_[transfer.lane].pending;
+    const uint32_t number = network_.start(route.resources, bytes);
+    if (number >= transfers_.size()) transfers_.resize(number + 1);
+    transfers_[number] = transfer;
+    for (const uint32_t resource : route.resources) replay_.carried[resource] += bytes;
+  }
+
+  void end_transfer(uint32_t number) {
+    const Transfer transfer = transfers_[number];
+    if (transfer.stream != kNobody) return after(transfer.latency, Timer::Arrived, transfer.stream);
+    if (--lanes_[transfer.lane].pending == 0) complete(transfer.lane);
+  }
+
+  void publish(uint32_t number) {
+    const Lane& lane = lanes_[number];
+    const Work& work = work_of(lane);
+    const WindowWork& window = window_of(lane);
+    for (uint32_t i = work.outs.begin; i < work.outs.end; ++i) {
+      const uint32_t channel = window.outs[i].channel, stream = stream_of(channel, lane.replica);
+      const Route& route = *routes_[channel];
+      ++streams_[stream].sent;
+      streams_[stream].by_kernel = window.outs[i].delivery == exec::Delivery::Cma;
+      ++replay_.messages;
+      if (!machine_.gpus() && route.network && work.bytes > 0) {
+        transfer(channel, static_cast<double>(work.bytes), {.stream = stream, .latency = route.seconds});
+      } else {
+        after(route.seconds, Timer::Arrived, stream);
+      }
+    }
+  }
+
+  void arrive(uint32_t stream) {
+    ++streams_[stream].here;
+    wake(streams_[stream].reader);
+  }
+
+  void wake(uint32_t lane) {
+    if (lane != kNobody) find_work(lanes_[lane].worker);
+  }
+
+  void complete(uint32_t number) {
+    Lane& lane = lanes_[number];
+    const Work& work = work_of(lane);
+    const WindowWork& window = window_of(lane);
+    const bool silent = is_silent(lane, work);
+    if (!silent && !work.publishes_first) publish(number);
+    record(lane, work, window);
+    advance(lane, window);
+    workers_[lane.worker].busy = false;
+    if (!silent) {
+      for (uint32_t i = work.arrivals.begin; i < work.arrivals.end; ++i) {
+        Stream& stream = streams_[stream_of(window.arrivals[i], lane.replica)];
+        ++stream.used;
+        wake(stream.writer);
+      }
+    }
+    find_work(lane.worker);
+    if (!machine_.gpus()) return;
+    for (const Lane& other : siblings(lane)) find_work(other.worker);  // they may wait for this step, or this round
+  }
+
+  void record(const Lane& lane, const Work& work, const WindowWork& window) {
+    replay_.rank_seconds[static_cast<size_t>(lane.rank)] = now_;
+    if (replay_.events.size() >= options_.most_events) return;
+    Event event{.rank = lane.rank, .lane = lane.lane, .replica = lane.replica, .step = work.step, .round = lane.round};
+    event.bytes = work.bytes;
+    event.folds = work.folds;
+    event.begin = lane.began;
+    event.end = now_;
+    if (work.arrivals.begin != work.arrivals.end) {
+      event.from = programs_.channels[window.arrivals[work.arrivals.begin]].from;
+    }
+    if (work.outs.begin != work.outs.end) event.to = programs_.channels[window.outs[work.outs.begin].channel].to;
+    replay_.events.push_back(event);
+  }
+
+  void advance(Lane& lane, const WindowWork& window) {
+    const exec::Range ops = window.lanes[lane.lane];
+    if (++lane.next < ops.end - ops.begin) return;
+    replay_.round_ends[lane.round] = std::max(replay_.round_ends[lane.round], now_);
+    lane.next = 0;
+    lane.round += options_.width;
+    if (lane.round < options_.rounds) return;
+    lane.done = true;
+    --open_lanes_;
+  }
+
+  [[noreturn]] void report_deadlock() {
+    for (const Lane& lane : lanes_) {
+      if (lane.done) continue;
+      throw_error(Code::InternalError, "the simulation stands still: rank {} waits in lane {} at step {} of round {}",
+                  lane.rank, lane.lane, work_of(lane).step, lane.round);
+    }
+    throw_error(Code::InternalError, "the simulation stands still");
+  }
+
+  const Programs& programs_;
+  Machine& machine_;
+  Network& network_;
+  const ReplayOptions options_;
+  std::vector<const Route*> routes_;  // by channel
+  std::vector<Lane> lanes_;
+  std::vector<uint32_t> first_lane_;  // by rank
+  std::vector<Worker> workers_;
+  std::vector<Stream> streams_;
+  std::vector<Transfer> transfers_;  // by number of a message on the network
+  std::priority_queue<Timer> events_;
+  uint64_t order_ = 0, open_lanes_ = 0;
+  double now_ = 0;
+  Replay replay_;
+};
+
+}  // namespace
+
+Replay replay(const Programs& programs, Machine& machine, Network& network, const ReplayOptions& options) {
+  return Replayer(programs, machine, network, options).run();
+}
+
+}  // namespace tutti::sim

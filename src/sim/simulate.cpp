@@ -1,0 +1,83 @@
+#include "sim/simulate.hpp"
+
+#include <algorithm>
+
+namespace tutti::sim {
+namespace {
+
+constexpr uint64_t kFewest = 3;        // rounds of each replica that are replayed, at least: the last is not steady
+constexpr uint64_t kFewestAtOnce = 2;  // replicas, so that one's messages move while another waits
+
+/// With fewer replicas of longer windows, as many bytes are under way: for calls of so many ranks that the replicas that
+/// there would be take too long to replay. `ops`: instructions of a window.
+Call with_fewer_replicas(Call call, uint64_t ops, uint64_t most) {
+  exec::Geometry& geometry = call.geometry;
+  const uint64_t rounds = std::max<uint64_t>(1, (geometry.count + geometry.window - 1) / geometry.window);
+  const uint64_t width = std::clamp<uint64_t>(geometry.width, 1, rounds);
+  const uint64_t fits = std::max(kFewestAtOnce, most / kFewest / std::max<uint64_t>(1, ops));
+  if (width <= fits) return call;
+  geometry.window = geometry.window * width / fits;
+  geometry.width = static_cast<uint32_t>(fits);
+  return call;
+}
+
+/// How many rounds to replay.
+ReplayOptions extent_of(const Programs& programs, uint32_t wanted, const SimulateOptions& options) {
+  const uint64_t width = std::clamp<uint64_t>(wanted, 1, programs.rounds);
+  const uint64_t affordable = options.most_work / std::max<uint64_t>(1, programs.full_ops) / width;
+  const uint64_t generations = std::clamp(affordable, kFewest, std::max(kFewest, options.most_generations));
+  return {.width = static_cast<uint32_t>(width),
+          .rounds = std::min(programs.rounds, generations * width),
+          .most_events = options.most_events};
+}
+
+/// Seconds of a further round: how far the rounds of the replicas lie behind those before, without the first, which fill
+/// the pipeline, and the last, which drain it.
+double seconds_a_round(const Replay& replay, uint32_t width) {
+  std::vector<double> means;
+  for (size_t first = 0; first + width <= replay.round_ends.size(); first += width) {
+    double sum = 0;
+    for (size_t i = first; i < first + width; ++i) sum += replay.round_ends[i];
+    means.push_back(sum / width);
+  }
+  const size_t first = means.size() > kFewest ? 1 : 0, last = means.size() - 2;
+  return (means[last] - means[first]) / static_cast<double>(last - first) / width;
+}
+
+Busiest busiest_of(const Machine& machine, const Replay& replay, double times, double seconds) {
+  Busiest busiest;
+  for (size_t i = 0; i < replay.carried.size(); ++i) {
+    const double bytes = replay.carried[i] * times;
+    const double share = seconds > 0 ? bytes / machine.resources()[i].rate / seconds : 0;
+    if (bytes > 0 && share > busiest.share) busiest = {machine.resources()[i].name, share, bytes};
+  }
+  return busiest;
+}
+
+}  // namespace
+
+Simulated simulate(const Call& call, Machine& machine, const SimulateOptions& options) {
+  Programs programs = compile(call);
+  const Call fewer = with_fewer_replicas(call, programs.full_ops, kMostReplayed);
+  if (fewer.geometry.width != call.geometry.width) programs = compile(fewer);
+  const ReplayOptions extent = extent_of(programs, fewer.geometry.width, options);
+  Simulated result{.rounds = programs.rounds, .replayed = extent.rounds, .width = extent.width};
+  result.verified = programs.verified;
+  const auto run = [&](Network& network) { result.replay = replay(programs, machine, network, extent); };
+  if (options.engine == Engine::SimGrid) {
+    std::vector<std::vector<uint32_t>> routes;
+    for (const Channel& channel : programs.channels)
+      routes.push_back(machine.route(channel.from, channel.to).resources);
+    with_simgrid(machine.resources(), routes, run);
+  } else {
+    run(*equal_shares(machine.resources()));
+  }
+  const double further = static_cast<double>(programs.rounds - extent.rounds);
+  result.seconds = result.replay.seconds + (further > 0 ? further * seconds_a_round(result.replay, extent.width) : 0);
+  const double times = static_cast<double>(programs.rounds) / static_cast<double>(extent.rounds);
+  result.messages = static_cast<double>(result.replay.messages) * times;
+  result.busiest = busiest_of(machine, result.replay, times, result.seconds);
+  return result;
+}
+
+}  // namespace tutti::sim

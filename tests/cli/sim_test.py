@@ -1,0 +1,97 @@
+"""tutti sim: times of a model, on this machine and on imported ones."""
+
+import json
+import os
+import tempfile
+import unittest
+
+from support import main, tutti
+
+SAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "topologies")
+GPUS = os.path.join(SAMPLES, "nccl-8-gpus-8-nics.xml")
+HERE = {"TUTTI_PROFILE": "off", "TUTTI_CALIBRATION": "0"}
+
+
+def simulated(*arguments, env=None):
+    done = tutti("sim", *arguments, "--json", env={**HERE, **(env or {})})
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+class Sim(unittest.TestCase):
+    def test_prints_time_busiest_link_and_that_it_is_a_model(self):
+        done = tutti("sim", "all_reduce", "--bytes", "256M", "--topo", GPUS, "--hosts", "2", env=HERE)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"(?m)^all_reduce of 256M on 16 ranks of 2 hosts, on the GPUs of ")
+        self.assertRegex(done.stdout, r"(?m)^\w+: [\d.]+ us, [\d.]+ GB/s busbw$")
+        self.assertRegex(done.stdout, r"(?m)^  busiest: .+, \d+ % of its rate")
+        self.assertTrue(done.stdout.endswith("\nTimes are a model's, not measured ones.\n"))
+
+    def test_compares_all_algorithms(self):
+        page = simulated("all_reduce", "--bytes", "1G", "--topo", GPUS, "--compare")
+        rows = page["algorithms"]
+        self.assertGreater(len(rows), 8)
+        times = [row["seconds"] for row in rows]
+        self.assertEqual(times, sorted(times))
+        ring = next(row for row in rows if row["algorithm"] == "ring")
+        self.assertGreater(ring["busbw"], 340)
+        self.assertLess(ring["busbw"], 375)
+        self.assertIn("not measured", page["model"])
+
+    def test_all_eight_nics_make_the_bandwidth_between_hosts(self):
+        page = simulated("all_reduce", "--bytes", "1G", "--topo", GPUS, "--hosts", "4", "--compare")
+        best = page["algorithms"][0]
+        self.assertGreater(best["busbw"], 150, best)
+        self.assertGreater(next(row for row in page["algorithms"] if row["algorithm"] == "ring")["seconds"], best["seconds"])
+
+    def test_a_few_bytes_go_in_few_messages(self):
+        page = simulated("all_reduce", "--bytes", "8", "--topo", GPUS, "--hosts", "4", "--compare")
+        times = {row["algorithm"]: row["seconds"] for row in page["algorithms"]}
+        self.assertLess(times["recursive_doubling"], times["one_shot"])
+        self.assertLess(times["recursive_doubling"], times["ring"])
+
+    def test_simulates_this_machine_by_its_own_figures(self):
+        page = simulated("all_gather", "--bytes", "1M", "-n", "2")
+        self.assertEqual((page["ranks"], page["hosts"]), (2, 1))
+        self.assertGreater(page["algorithms"][0]["seconds"], 10e-6)
+        self.assertLess(page["algorithms"][0]["seconds"], 10e-3)
+
+    def test_writes_a_trace_and_a_timeline(self):
+        with tempfile.TemporaryDirectory() as folder:
+            trace, svg = os.path.join(folder, "trace.json"), os.path.join(folder, "timeline.svg")
+            simulated("all_reduce", "--bytes", "1M", "--topo", GPUS, "--trace", trace, "--svg", svg)
+            with open(trace) as file:
+                page = json.load(file)
+            self.assertGreater(sum(event["ph"] == "X" for event in page["traceEvents"]), 100)
+            self.assertIn("not measured", page["otherData"]["note"])
+            with open(svg) as file:
+                self.assertIn("not measured", file.read())
+
+    def test_takes_the_algorithm_that_is_named(self):
+        page = simulated("all_reduce", "--topo", GPUS, "--algo", "swing")
+        self.assertEqual([row["algorithm"] for row in page["algorithms"]], ["swing"])
+        page = simulated("all_reduce", "--topo", GPUS, env={"TUTTI_ALGO": "all_reduce:chain"})
+        self.assertEqual([row["algorithm"] for row in page["algorithms"]], ["chain"])
+
+    def test_says_what_is_wrong(self):
+        for arguments, words in ((("all_reduce", "--algo", "rign"), "did you mean ring?"),
+                                 (("all_reduce", "--algo", "hierarchical"), "all ranks are in one group"),
+                                 (("all_reduce", "--bytes", "x"), "--bytes x"),
+                                 (("all_reduce", "--hosts", "4"), "--topo"),
+                                 (("all_reduce", "--engine", "ns3"), "ns3")):
+            done = tutti("sim", *arguments, env=HERE)
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertIn(words, done.stderr)
+
+    def test_simgrid_agrees_or_is_said_to_be_absent(self):
+        done = tutti("sim", "all_reduce", "--bytes", "16M", "--topo", GPUS, "--algo", "ring", "--engine", "simgrid", "--json", env=HERE)
+        if done.returncode != 0:
+            self.assertIn("this build has no SimGrid", done.stderr)
+            return
+        fast = simulated("all_reduce", "--bytes", "16M", "--topo", GPUS, "--algo", "ring")
+        ratio = json.loads(done.stdout)["algorithms"][0]["seconds"] / fast["algorithms"][0]["seconds"]
+        self.assertAlmostEqual(ratio, 1, delta=0.1)
+
+
+if __name__ == "__main__":
+    main()

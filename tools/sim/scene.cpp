@@ -1,0 +1,135 @@
+#include "tools/sim/scene.hpp"
+
+#include <algorithm>
+
+#include "base/counted.hpp"
+#include "base/env.hpp"
+#include "base/format.hpp"
+#include "comm/delivery_rules.hpp"
+#include "select/calibration.hpp"
+#include "select/explain.hpp"
+#include "topo/cluster.hpp"
+#include "topo/constants.hpp"
+#include "topo/cores.hpp"
+#include "topo/import.hpp"
+
+namespace tutti::tools {
+namespace {
+
+constexpr uint64_t kGrain = 128;
+constexpr uint64_t kGpuStaging = 128 << 20, kGpuMessage = 1 << 20;
+
+/// Of ranks on cores: the figures in use and, of this machine, what the quick calibration has measured beside them.
+sim::WorkCosts costs_of_cores(const select::Calibration* measured) {
+  const MachineConstants& known = machine_constants();
+  sim::WorkCosts costs{.software = known.shm_alpha,
+                       .message = known.shm_alpha * known.message_share,
+                       .copy = known.shm_beta,
+                       .write = known.shm_beta,
+                       .fold = known.fold_gamma,
+                       .context_switch = known.context_switch};
+  if (measured == nullptr) return costs;
+  constexpr size_t kLong = 2;
+  const auto bytes = static_cast<double>(select::Calibration::kSizes[kLong]);
+  costs.copy = measured->read[kLong] / bytes;
+  costs.write = measured->write[kLong] / bytes;
+  if (measured->kernel[0] <= 0) return costs;
+  const double each = (measured->kernel[kLong] - measured->kernel[0]) / (bytes - 4096);
+  costs.kernel = std::max(0.0, each - costs.copy);
+  costs.kernel_call = std::max(0.0, measured->kernel[0] - each * 4096);
+  return costs;
+}
+
+}  // namespace
+
+Scene::Scene(Collective collective, uint64_t bytes, const SceneOptions& options)
+    : collective_(collective), bytes_(bytes), block_(bytes), options_(options) {
+  options_.topology.empty() ? take_this_machine() : take_topology();
+  block_ = select::block_bytes(collective, bytes, ranks());
+}
+
+void Scene::take_topology() {
+  topo::Graph graph = topo::import_file(options_.topology);
+  if (options_.hosts > 1) graph = topo::cluster(graph, static_cast<uint32_t>(options_.hosts));
+  setting_ = select::setting_of(graph, options_.ranks);
+  const select::RankNodes placed = select::place_ranks(graph, options_.ranks);
+  hosts_.assign(placed.hosts.begin(), placed.hosts.end());
+  // What an executor of GPUs would take: NCCL's buffers have 4 MiB for each of some 16 to 32 channels.
+  if (setting_.notes.ends == "GPUs") {
+    if (!env().arena) setting_.setting.staging = kGpuStaging;
+    setting_.setting.message = std::max(setting_.setting.message, kGpuMessage);
+  }
+  const bool gpus = graph.nodes[placed.nodes.front()].kind == topo::NodeKind::Gpu;
+  sim::WorkCosts costs = costs_of_cores(nullptr);
+  if (gpus) costs = {.message = setting_.setting.inside.message};
+  machine_ = std::make_unique<sim::Machine>(graph, placed.nodes, costs);
+}
+
+void Scene::take_this_machine() {
+  if (options_.hosts > 1) {
+    throw_error(Code::InvalidArgument, "--hosts {}: give the hosts' topology too, by --topo (`tutti topo --json FILE`)",
+                options_.hosts);
+  }
+  // What was measured of this machine, in place of the table's figures.
+  const bool tuned = select::local_profile() != nullptr;
+  const select::Calibration* const measured = tuned ? nullptr : select::local_calibration();
+  if (measured != nullptr) cma_shift_ = select::cma_shift(*measured);
+  const Rank ranks = options_.ranks > 0 ? options_.ranks : 2;
+  setting_ = select::setting_here(ranks, 1);
+  const auto cores = static_cast<Rank>(allowed_cores().size());
+  setting_.setting.oversubscription = std::max(1.0, static_cast<double>(ranks) / cores);
+  hosts_.assign(static_cast<size_t>(ranks), 0);
+  machine_ = std::make_unique<sim::Machine>(ranks, cores, costs_of_cores(measured));
+}
+
+std::string Scene::words() const {
+  std::string text = counted(static_cast<uint64_t>(ranks()), "rank");
+  if (hosts() > 1) text += " of " + counted(static_cast<uint64_t>(hosts()), "host");
+  if (options_.topology.empty()) return text + ", this machine";
+  return text + ", on the " + setting_.notes.ends + " of " + options_.topology;
+}
+
+std::vector<select::Candidate> Scene::candidates() const {
+  return select::candidates(collective_, select::decided_at(block_), setting_.setting);
+}
+
+sim::Call Scene::call_of(const plan::Algorithm& algorithm) const {
+  constexpr uint32_t kElement = 4;
+  const select::Setting& setting = setting_.setting;
+  const bool gpus = machine_->gpus();
+  const comm::CallSpec spec{
+      .collective = collective_, .type = DType::F32, .count = std::max<uint64_t>(1, block_ / kElement)};
+  const comm::AgreedCapabilities agreed{.staging = setting.staging,
+                                        .message = setting.message,
+                                        .reading = transports::ReadAccess::Cma,
+                                        .oversubscribed = setting.oversubscription > 1,
+                                        .cma_shift = cma_shift_};
+  sim::Call call{.algorithm = &algorithm, .shape = {collective_, setting.ranks, setting.groups}, .hosts = hosts_};
+  exec::DeliveryRules rules;
+  if (!gpus) {
+    rules = comm::delivery_rules_for(spec, setting.ranks, agreed);
+    rules.cooperative_from = setting.oversubscription > 1 ? link::kNever : machine_constants().cooperative_from;
+    call.near = {.cma = true, .cooperative = true};
+  }
+  const uint64_t block = spec.count * kElement;
+  uint64_t window = std::max(kGrain, select::window_bytes(algorithm, setting));
+  const bool read =
+      !gpus && rules.cma_from != link::kNever && algorithm.lends && block >= machine_constants().zcopy_from;
+  if (read) window = std::max(window, machine_constants().zcopy_longest);
+  // Windows of about the same length, and as many as there are replicas.
+  const uint64_t parts = std::clamp<uint64_t>(block / machine_constants().block_per_thread, 1, options_.width);
+  const uint64_t width = gpus ? parts : 1;
+  if (width > 1) window = std::min(window, block / width);
+  if (block > window) {
+    const uint64_t rounds = (block + window - 1) / window;
+    window = ((block + rounds - 1) / rounds + kGrain - 1) / kGrain * kGrain;
+  }
+  call.geometry = {.count = spec.count,
+                   .window = std::max<uint64_t>(1, window / kElement),
+                   .element_bytes = kElement,
+                   .width = static_cast<uint32_t>(width),
+                   .rules = rules};
+  return call;
+}
+
+}  // namespace tutti::tools

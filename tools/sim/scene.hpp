@@ -1,0 +1,48 @@
+// What `tutti sim` simulates: a call, its candidates, and the machine.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "select/machine.hpp"
+#include "select/select.hpp"
+#include "sim/simulate.hpp"
+
+namespace tutti::tools {
+
+struct SceneOptions {
+  std::string topology;  ///< a file; "": this machine
+  Rank ranks = 0, hosts = 1;
+  uint32_t width = 16;  ///< of a GPU's programs, as far as the call is long enough
+};
+
+class Scene {
+ public:
+  Scene(Collective collective, uint64_t bytes, const SceneOptions& options);
+
+  Collective collective() const { return collective_; }
+  uint64_t bytes() const { return bytes_; }
+  Rank ranks() const { return setting_.setting.ranks; }
+  Rank hosts() const { return setting_.notes.hosts; }
+  /// "32 ranks of 4 hosts, on the GPUs of hgx.xml".
+  std::string words() const;
+  /// As the selector orders them.
+  std::vector<select::Candidate> candidates() const;
+  sim::Call call_of(const plan::Algorithm& algorithm) const;
+  sim::Machine& machine() { return *machine_; }
+
+ private:
+  void take_topology();
+  void take_this_machine();
+
+  Collective collective_;
+  uint64_t bytes_, block_;
+  SceneOptions options_;
+  select::MachineSetting setting_;
+  int cma_shift_ = 0;
+  std::vector<uint32_t> hosts_;  // by rank
+  std::unique_ptr<sim::Machine> machine_;
+};
+
+}  // namespace tutti::tools

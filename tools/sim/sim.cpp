@@ -1,0 +1,238 @@
+// tutti sim: a call's time on a machine that need not be there.
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/bytes.hpp"
+#include "base/counted.hpp"
+#include "base/format.hpp"
+#include "base/spelling.hpp"
+#include "sim/draw.hpp"
+#include "sim/simulate.hpp"
+#include "tools/commands.hpp"
+#include "tools/sim/scene.hpp"
+
+namespace tutti::tools {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr Rank kMostRanks = 4096;
+constexpr size_t kMostEvents = 200'000;
+constexpr const char* kModel = "Times are a model's, not measured ones.";
+
+struct Options {
+  std::string collective, bytes = "1M", algorithm, engine = "fast", trace, svg;
+  SceneOptions scene;
+  bool compare = false, json = false;
+};
+
+struct Row {
+  const plan::Algorithm* algorithm = nullptr;
+  double predicted = 0;  // by the selector's formulas
+  sim::Simulated simulated;
+  std::string skipped;  // why it was not simulated
+};
+
+void write(const std::string& path, const char* flag, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  if (!file) throw_error(Code::SystemError, "{} {}: {}", flag, path, std::strerror(errno));
+}
+
+std::string time_text(double seconds) {
+  const double us = seconds * 1e6;
+  return us < 10 ? fmt::format("{:.2f}", us) : us < 1000 ? fmt::format("{:.1f}", us) : fmt::format("{:.0f}", us);
+}
+
+/// As nccl-tests defines it: what each rank's link must carry.
+double bus_bandwidth(Collective collective, uint64_t bytes, Rank ranks, double seconds) {
+  const double n = ranks;
+  double factor = 1;
+  if (collective == Collective::AllReduce) factor = 2 * (n - 1) / n;
+  if (collective == Collective::AllGather || collective == Collective::ReduceScatter ||
+      collective == Collective::AllToAll) {
+    factor = (n - 1) / n;
+  }
+  return seconds > 0 ? factor * static_cast<double>(bytes) / seconds / 1e9 : 0;
+}
+
+Row simulate(Scene& scene, const select::Candidate& candidate, const Options& options, bool events) {
+  Row row{.algorithm = candidate.algorithm, .predicted = candidate.predicted.seconds(), .simulated = {}, .skipped = {}};
+  sim::SimulateOptions how;
+  if (options.engine == "simgrid") how = {.engine = sim::Engine::SimGrid, .most_work = 1U << 17};
+  if (events) how.most_events = kMostEvents;
+  try {
+    row.simulated = sim::simulate(scene.call_of(*candidate.algorithm), scene.machine(), how);
+  } catch (const Error& error) {
+    if (!options.compare || error.code() != Code::Unsupported) throw;
+    row.skipped = error.what();
+  }
+  return row;
+}
+
+std::vector<select::Candidate> wanted(const Scene& scene, const Options& options) {
+  std::vector<select::Candidate> usable;
+  std::vector<std::string> names;
+  for (const select::Candidate& candidate : scene.candidates()) {
+    names.emplace_back(candidate.algorithm->name);
+    const bool named = options.algorithm.empty() || options.algorithm == candidate.algorithm->name;
+    if (!candidate.rejected.empty()) {
+      if (!options.algorithm.empty() && named) {
+        throw_error(Code::InvalidArgument, "--algo {}: {}", options.algorithm, candidate.rejected);
+      }
+      continue;
+    }
+    if (named) usable.push_back(candidate);
+  }
+  if (usable.empty() && names.empty()) {
+    throw_error(Code::InvalidArgument, "{} has no algorithms to choose from: it is sent directly", options.collective);
+  }
+  if (usable.empty()) {
+    throw_error(Code::InvalidArgument, "--algo {}: {} has no such algorithm{}", options.algorithm, options.collective,
+                did_you_mean(options.algorithm, names));
+  }
+  if (!options.compare) usable.resize(1);
+  return usable;
+}
+
+std::string notes_of(const sim::Simulated& simulated) {
+  std::string text;
+  if (simulated.replayed < simulated.rounds) {
+    text = fmt::format("{} of {} windows replayed, the rest extrapolated", simulated.replayed, simulated.rounds);
+  }
+  return text + (text.empty() ? "" : "; ") +
+         (simulated.verified ? "verified" : "too many steps to verify here: the tests prove the algorithm");
+}
+
+void print_one(const Scene& scene, const Row& row) {
+  const sim::Simulated& s = row.simulated;
+  fmt::print("\n{}: {} us, {:.4g} GB/s busbw\n", row.algorithm->name, time_text(s.seconds),
+             bus_bandwidth(scene.collective(), scene.bytes(), scene.ranks(), s.seconds));
+  fmt::print("  the selector's formula predicts {} us\n", time_text(row.predicted));
+  if (!s.busiest.name.empty()) {
+    fmt::print("  busiest: {}, {:.0f} % of its rate, {:.4g} GB\n", s.busiest.name, 100 * s.busiest.share,
+               s.busiest.bytes / 1e9);
+  }
+  fmt::print("  {:.6g} messages, {} at a time a lane; {}\n", s.messages, counted(s.width, "window"), notes_of(s));
+}
+
+void print_all(const Scene& scene, const std::vector<Row>& rows) {
+  fmt::print("\n  {:<22}{:>12}{:>12}{:>12}  {:>5}  {}\n", "algorithm", "simulated", "busbw GB/s", "formula", "times",
+             "busiest (times in us)");
+  for (const Row& row : rows) {
+    if (!row.skipped.empty()) {
+      fmt::print("  {:<22}{:>12}{:>12}{:>12}  {:>5}  {}\n", row.algorithm->name, "-", "-", time_text(row.predicted),
+                 "-", row.skipped);
+      continue;
+    }
+    const sim::Simulated& s = row.simulated;
+    const double bandwidth = bus_bandwidth(scene.collective(), scene.bytes(), scene.ranks(), s.seconds);
+    const std::string busiest =
+        s.busiest.name.empty() ? "-" : fmt::format("{} {:.0f} %", s.busiest.name, 100 * s.busiest.share);
+    fmt::print("{} {:<22}{:>12}{:>12.4g}{:>12}  {:>5.2f}  {}\n", &row == rows.data() ? "*" : " ", row.algorithm->name,
+               time_text(s.seconds), bandwidth, time_text(row.predicted), s.seconds / rows.front().simulated.seconds,
+               busiest);
+  }
+}
+
+void print_json(const Scene& scene, const Options& options, const std::vector<Row>& rows) {
+  ordered_json page{{"model", kModel},
+                    {"engine", options.engine},
+                    {"collective", name_of(scene.collective())},
+                    {"bytes", scene.bytes()},
+                    {"ranks", scene.ranks()},
+                    {"hosts", scene.hosts()},
+                    {"algorithms", ordered_json::array()}};
+  for (const Row& row : rows) {
+    ordered_json one{{"algorithm", row.algorithm->name}, {"formula_seconds", row.predicted}};
+    if (!row.skipped.empty()) {
+      one["skipped"] = row.skipped;
+      page["algorithms"].push_back(std::move(one));
+      continue;
+    }
+    const sim::Simulated& s = row.simulated;
+    one["seconds"] = s.seconds;
+    one["busbw"] = bus_bandwidth(scene.collective(), scene.bytes(), scene.ranks(), s.seconds);
+    one["messages"] = s.messages;
+    one["windows"] = s.rounds;
+    one["replayed"] = s.replayed;
+    one["verified"] = s.verified;
+    one["busiest"] = {{"name", s.busiest.name}, {"share", s.busiest.share}, {"bytes", s.busiest.bytes}};
+    page["algorithms"].push_back(std::move(one));
+  }
+  fmt::print("{}\n", page.dump(2));
+}
+
+void run(const Options& options) {
+  if (options.engine == "simgrid" && sim::simgrid_version().empty()) {
+    sim::with_simgrid({}, {}, [](sim::Network&) {});  // throws, with the remedy
+  }
+  const auto bytes = parse_bytes(options.bytes);
+  if (!bytes) {
+    throw_error(Code::InvalidArgument, "--bytes {}: write a number of bytes such as 8, 64K or 1G", options.bytes);
+  }
+  Scene scene(read_collective(options.collective, ""), *bytes, options.scene);
+  const bool draws = !options.trace.empty() || !options.svg.empty();
+  std::vector<Row> rows;
+  for (const select::Candidate& candidate : wanted(scene, options)) {
+    rows.push_back(simulate(scene, candidate, options, draws && rows.empty()));
+  }
+  const std::string title = fmt::format("{} {} of {} on {}", rows.front().algorithm->name, name_of(scene.collective()),
+                                        to_text(Bytes{scene.bytes()}), scene.words());
+  if (!options.trace.empty()) write(options.trace, "--trace", sim::chrome_trace(rows.front().simulated.replay, title));
+  if (!options.svg.empty()) write(options.svg, "--svg", sim::timeline_svg(rows.front().simulated.replay, title));
+  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
+    if (a.skipped.empty() != b.skipped.empty()) return a.skipped.empty();
+    return a.simulated.seconds < b.simulated.seconds;
+  });
+  if (options.json) return print_json(scene, options, rows);
+  const std::string with = options.engine == "simgrid" ? "SimGrid " + sim::simgrid_version()
+                           : sim::simgrid_version().empty()
+                               ? "equal shares (this build has no SimGrid)"
+                               : "equal shares (--engine simgrid: SimGrid " + sim::simgrid_version() + ")";
+  fmt::print("{} of {} on {}\n  network: {}\n", name_of(scene.collective()), to_text(Bytes{scene.bytes()}),
+             scene.words(), with);
+  options.compare ? print_all(scene, rows) : print_one(scene, rows.front());
+  fmt::print("\n{}\n", kModel);
+}
+
+}  // namespace
+
+void add_sim(CLI::App& app, int& status) {
+  CLI::App* command = app.add_subcommand("sim", "simulates a call on a machine that need not be there");
+  const auto options = std::make_shared<Options>();
+  command->add_option("COLLECTIVE", options->collective, "all_reduce, ncclAllGather, MPI_Bcast …")->required();
+  command->add_option("--bytes", options->bytes,
+                      "the call's size, as `tutti perf` has it: of the whole buffer; default 1M");
+  command
+      ->add_option("-n", options->scene.ranks,
+                   "ranks, of all hosts together; default one a GPU (core) of --topo, else 2 a host")
+      ->check(CLI::Range(1, kMostRanks));
+  command->add_option("--topo", options->scene.topology, "the machine: NCCL's XML, hwloc's XML, or Tutti's JSON")
+      ->type_name("FILE");
+  command->add_option("--hosts", options->scene.hosts, "this many such hosts, joined by a network; default 1")
+      ->check(CLI::Range(1, kMostRanks));
+  command->add_option("--algo", options->algorithm, "this algorithm; default the selector's")->type_name("NAME");
+  command->add_flag("--compare", options->compare, "simulates all algorithms and ranks them");
+  command->add_option("--engine", options->engine, "the network: fast (equal shares), or simgrid")
+      ->check(CLI::IsMember({"fast", "simgrid"}));
+  command->add_option("--width", options->scene.width, "windows at a time in each lane of a GPU; default 16")
+      ->check(CLI::Range(1, 64));
+  command->add_option("--trace", options->trace, "writes a Chrome trace of the first windows")->type_name("FILE");
+  command->add_option("--svg", options->svg, "draws a timeline of the first windows")->type_name("FILE");
+  command->add_flag("--json", options->json, "as JSON, times in seconds");
+  command->footer(
+      "A model: docs/simulation.md tells what it knows. TUTTI_ALGO, TUTTI_PLAN and TUTTI_REPRODUCIBLE count as in a "
+      "communicator.\nExamples:\n  tutti sim all_reduce --bytes 1G --topo hgx.xml --hosts 128 --compare\n"
+      "  tutti sim all_gather --bytes 64M -n 4 --trace trace.json --svg timeline.svg\n");
+  command->callback([options, &status] {
+    run(*options);
+    status = 0;
+  });
+}
+
+}  // namespace tutti::tools

@@ -1,0 +1,75 @@
+#include "tools/topo/job.hpp"
+
+#include <unistd.h>
+
+#include <array>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/env.hpp"
+#include "base/private_file.hpp"
+#include "topo/cluster.hpp"
+#include "topo/detect.hpp"
+#include "topo/graph_json.hpp"
+#include "tutti/tutti.hpp"
+
+namespace tutti::tools {
+namespace {
+
+constexpr size_t kMostId = 256;
+
+/// Equal for ranks of one host: the kernel's boot, and the name, which containers have each their own of.
+std::string host_key() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  const auto boot = read_file("/proc/sys/kernel/random/boot_id", kMostId, false);
+  return boot.value_or("") + name.data();
+}
+
+/// The texts of all ranks, in order.
+std::vector<std::string> gather(Communicator& comm, const std::string& mine) {
+  const auto ranks = static_cast<size_t>(comm.size());
+  std::vector<uint64_t> length(1, mine.size()), lengths(ranks);
+  comm.all_gather(length, lengths);
+  size_t most = 1;
+  for (const uint64_t bytes : lengths) most = std::max<size_t>(most, bytes);
+  std::vector<uint8_t> in(most), out(most * ranks);
+  std::copy(mine.begin(), mine.end(), in.begin());
+  comm.all_gather(in, out);
+  std::vector<std::string> texts;
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    const auto begin = out.begin() + static_cast<ptrdiff_t>(rank * most);
+    texts.emplace_back(begin, begin + static_cast<ptrdiff_t>(lengths[rank]));
+  }
+  return texts;
+}
+
+}  // namespace
+
+bool is_in_job() { return env().size.value_or(1) > 1; }
+
+JobTopology topology_of_job() {
+  Communicator comm = Communicator::from_environment();
+  const std::vector<std::string> keys = gather(comm, host_key());
+  std::map<std::string, uint32_t> numbers;
+  std::vector<topo::RankPlace> places;
+  std::vector<size_t> first;  // rank of each host
+  for (size_t rank = 0; rank < keys.size(); ++rank) {
+    const auto [host, is_new] = numbers.emplace(keys[rank], static_cast<uint32_t>(first.size()));
+    if (is_new) first.push_back(rank);
+    places.push_back({host->second, {}});
+  }
+  const auto me = static_cast<size_t>(comm.rank());
+  const bool speaks = first[places[me].part] == me;
+  topo::Graph mine = speaks ? topo::local_topology() : topo::Graph{};
+  mine.ranks.clear();
+  const std::vector<std::string> graphs = gather(comm, speaks ? to_json(mine) : "");
+  const std::vector<std::string> cores = gather(comm, to_text(allowed_cores()));
+  std::vector<topo::Graph> parts;
+  for (const size_t rank : first) parts.push_back(topo::graph_of_json(graphs[rank], "rank " + std::to_string(rank)));
+  for (size_t rank = 0; rank < places.size(); ++rank) places[rank].processors = parse_cores(cores[rank]);
+  return {topo::merge_ranks(parts, places), comm.rank()};
+}
+
+}  // namespace tutti::tools

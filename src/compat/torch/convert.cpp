@@ -128,7 +128,7 @@ bool in_order(const at::Tensor& tensor) { return tensor.is_contiguous() && !tens
 ScalarType real_of(ScalarType type) { return c10::isComplexType(type) ? c10::toRealValueType(type) : type; }
 
 at::Tensor scalar_of(const char* call, const c10d::ReduceOp& op, ScalarType type) {
-  const auto* supplement = dynamic_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
+  const auto* supplement = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
   if (supplement == nullptr) refuse(call, "PREMUL_SUM needs its factor: torch.distributed._make_nccl_premul_sum(f)");
   const auto real = at::TensorOptions().dtype(real_of(type));
   if (!supplement->tensor_factor.defined()) return at::scalar_tensor(supplement->double_factor, at::kDouble).to(real);

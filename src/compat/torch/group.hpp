@@ -24,7 +24,7 @@ using TensorLists = std::vector<Tensors>;
 class Group : public c10d::Backend {
  public:
   struct Options : c10d::Backend::Options {
-    explicit Options(std::chrono::milliseconds timeout) : c10d::Backend::Options("tutti", timeout) {}
+    explicit Options(std::chrono::milliseconds time) : c10d::Backend::Options("tutti", time) {}
     c10::intrusive_ptr<c10d::Backend::Options> clone() const;
   };
 
@@ -76,17 +76,21 @@ class Group : public c10d::Backend {
   void setSequenceNumberForGroup() override {}
   virtual void setTimeout(std::chrono::milliseconds timeout);
   bool supportsSplitting() const override { return true; }
-  c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
-                                          const c10::intrusive_ptr<c10d::Backend::Options>& opts) override;
+  virtual c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
+                                                  const std::vector<int>& ranks,
+                                                  const c10::intrusive_ptr<c10d::Backend::Options>& opts);
+  /// As older versions ask, with the group's own store.
+  virtual c10::intrusive_ptr<c10d::Backend> split(const std::vector<int>& ranks,
+                                                  const c10::intrusive_ptr<c10d::Backend::Options>& opts);
   virtual bool supportsShrinking() const { return true; }
   virtual c10::intrusive_ptr<c10d::Backend> shrink(const std::vector<int64_t>& excluded, int flags,
                                                    const c10::intrusive_ptr<c10d::Backend::Options>& opts);
-  void abort() override;
+  virtual void abort();
   /// Waits for all operations and leaves; throws what was still found to differ.
-  void shutdown() override;
-  c10d::ErrorType getError() override;
-  bool supportsTensorAlloc(c10::DeviceIndex device) override;
-  at::Tensor allocateTensor(long size, at::TensorOptions options) override;  // NOLINT: PyTorch's type
+  virtual void shutdown();
+  virtual c10d::ErrorType getError();
+  virtual bool supportsTensorAlloc(c10::DeviceIndex device);
+  virtual at::Tensor allocateTensor(long size, at::TensorOptions options);  // NOLINT: PyTorch's type
 
   /// How often each way of delivery was used, and by how many calls, since the group was made: "mapped" → 12, …
   std::map<std::string, uint64_t> deliveries() const;
@@ -112,11 +116,14 @@ class Group : public c10d::Backend {
   std::optional<PointToPoint> point_to_point_;
   std::atomic<uint64_t> sequence_{0};
   std::atomic<bool> counting_{false}, left_{false};
-  uint64_t barriers_ = 0, shrinks_ = 0;
+  uint64_t barriers_ = 0, children_ = 0;
   mutable std::mutex mutex_;  // of what follows
   bool coalescing_ = false;
   std::vector<WorkPtr> coalesced_;
   std::map<std::string, uint64_t> deliveries_;
 };
+
+/// At the program's end: leaves all groups that are not destroyed; aborts them first if the program has failed.
+void end_all(bool failed);
 
 }  // namespace tutti_torch

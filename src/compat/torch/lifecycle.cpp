@@ -16,6 +16,35 @@ namespace tutti_torch {
 using c10d::OpType;
 using std::chrono::milliseconds;
 
+namespace {
+
+/// Groups that nobody has destroyed, in the order in which they were made.
+struct Living {
+  std::mutex mutex;
+  std::vector<Group*> groups;
+};
+Living& living() {
+  static Living* const kOne = new Living;  // groups may outlive static objects
+  return *kOne;
+}
+
+}  // namespace
+
+void end_all(bool failed) {
+  std::vector<Group*> groups;
+  {
+    const std::lock_guard lock(living().mutex);
+    groups = living().groups;
+  }
+  for (Group* group : groups) {
+    try {
+      if (failed) group->abort();
+      group->shutdown();
+    } catch (...) {  // the program has ended: nobody is left to be told
+    }
+  }
+}
+
 c10::intrusive_ptr<c10d::Backend::Options> Group::Options::clone() const { return c10::make_intrusive<Options>(*this); }
 
 Group::Group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, const std::string& name,
@@ -25,10 +54,18 @@ Group::Group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, c
   const int64_t round = round_of(*store, "tutti/joined", size);
   store_ = c10::make_intrusive<c10d::PrefixStore>(c10::str("tutti/", round), store);
   comm_ = join(*store_, {.key = "id", .name = name, .rank = rank, .ranks = size, .timeout = timeout});
+  queue_.serve(comm_);
   point_to_point_.emplace(store_, name, comm_, rank, size, timeout);
+  const std::lock_guard lock(living().mutex);
+  living().groups.push_back(this);
 }
 
 Group::~Group() {
+  {
+    const std::lock_guard lock(living().mutex);
+    auto& groups = living().groups;
+    groups.erase(std::find(groups.begin(), groups.end(), this));
+  }
   try {
     shutdown();
   } catch (...) {  // a group that nobody ended has nobody to tell
@@ -70,9 +107,16 @@ c10::intrusive_ptr<c10d::Backend> Group::split(const c10::intrusive_ptr<c10d::St
                                                const c10::intrusive_ptr<c10d::Backend::Options>& opts) {
   const auto mine = std::find(ranks.begin(), ranks.end(), getRank());
   if (mine == ranks.end()) return nullptr;
-  return c10::make_intrusive<Group>(
-      store->clone(), static_cast<int>(mine - ranks.begin()), static_cast<int>(ranks.size()),
-      opts && !opts->group_name.empty() ? opts->group_name : name_ + "/split", opts ? opts->timeout : timeout_);
+  return c10::make_intrusive<Group>(store, static_cast<int>(mine - ranks.begin()), static_cast<int>(ranks.size()),
+                                    opts && !opts->group_name.empty() ? opts->group_name : name_ + "/split",
+                                    opts ? opts->timeout : timeout_);
+}
+
+c10::intrusive_ptr<c10d::Backend> Group::split(const std::vector<int>& ranks,
+                                               const c10::intrusive_ptr<c10d::Backend::Options>& opts) {
+  std::string key = c10::str("child ", ++children_);
+  for (const int rank : ranks) key += c10::str(" ", rank);
+  return split(c10::make_intrusive<c10d::PrefixStore>(key, store_), ranks, opts);
 }
 
 c10::intrusive_ptr<c10d::Backend> Group::shrink(const std::vector<int64_t>& excluded, int flags,
@@ -84,7 +128,7 @@ c10::intrusive_ptr<c10d::Backend> Group::shrink(const std::vector<int64_t>& excl
   if (flags != 0) abort();
   const auto mine = std::find(left.begin(), left.end(), getRank());
   demand(mine != left.end(), "shrink_group", "this rank is one of those to be excluded");
-  const auto store = c10::make_intrusive<c10d::PrefixStore>(c10::str("shrunk ", ++shrinks_), store_);
+  const auto store = c10::make_intrusive<c10d::PrefixStore>(c10::str("child ", ++children_), store_);
   return c10::make_intrusive<Group>(store, static_cast<int>(mine - left.begin()), static_cast<int>(left.size()),
                                     name_ + "/shrunk", opts ? opts->timeout : timeout_);
 }

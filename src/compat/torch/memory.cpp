@@ -45,11 +45,11 @@ class MappedAllocator : public c10::Allocator {
   }
   c10::Allocator* usual() const { return usual_; }
   c10::DataPtr allocate(size_t bytes) override {
-    if (bytes < from_) return usual_->allocate(bytes);
+    if (bytes < from_) return usual()->allocate(bytes);
     try {
       return mapped_block(bytes);
     } catch (const tutti::Error&) {  // no descriptor or no memory of this kind is left: any other will do
-      return usual_->allocate(bytes);
+      return usual()->allocate(bytes);
     }
   }
   void copy_data(void* to, const void* from, size_t count) const override { default_copy_data(to, from, count); }

@@ -1,4 +1,6 @@
 // The Python module tutti_torch._C: see tutti_torch/__init__.py.
+#include <pybind11/chrono.h>
+#include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -62,6 +64,7 @@ py::tuple mapped_now() {
 
 PYBIND11_MODULE(_C, module) {
   module.def("make_group", &make_group);
+  module.def("end_all", &tutti_torch::end_all);
   module.def("version", &tuttiGetVersion);
   module.def("empty", &empty);
   module.def("map_allocations", &tutti_torch::map_allocations);

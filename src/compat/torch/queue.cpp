@@ -5,6 +5,9 @@
 #include <exception>
 #include <utility>
 
+#include "compat/torch/interrupt.hpp"
+#include "compat/torch/python.hpp"
+
 namespace tutti_torch {
 namespace {
 
@@ -26,11 +29,17 @@ void execute(Work& work, const Body& body) {
 
 void Queue::run(const c10::intrusive_ptr<Work>& work, Body body, bool waits) {
   // A future's callback runs on this queue's thread: what it waits for must not stand behind it.
-  if (current == this || (waits && idle())) {
+  if (current == this) {
     execute(*work, body);
-    return;
+  } else if (waits && idle()) {
+    {
+      const Interruptible call(comm_);
+      execute(*work, body);
+    }
+    if (!work->isSuccess()) check_signals();
+  } else {
+    launch([work, body = std::move(body)] { execute(*work, body); });
   }
-  launch([work, body = std::move(body)] { execute(*work, body); });
 }
 
 void Queue::launch(Body body) {

@@ -14,6 +14,8 @@ using Body = std::function<void()>;
 
 class Queue {
  public:
+  /// The communicator of the operations, which an interrupted call aborts.
+  void serve(tuttiComm_t comm) { comm_ = comm; }
   /// Runs `body` after all earlier ones, then completes `work`. `waits`: the caller waits for it anyway, so its own
   /// thread may run it, which saves two switches between threads.
   void run(const c10::intrusive_ptr<Work>& work, Body body, bool waits);
@@ -25,6 +27,7 @@ class Queue {
   void drain();
 
  private:
+  tuttiComm_t comm_ = nullptr;
   tutti::Stream stream_;
   std::atomic<int> pending_{0};
 };

@@ -11,7 +11,6 @@ docs/pytorch.md says what it can do.
 import atexit
 import contextlib
 import sys
-import weakref
 
 import torch
 import torch.distributed as dist
@@ -21,25 +20,17 @@ from . import _C
 __version__ = _C.version()
 __all__ = ["counters", "count_deliveries", "empty", "last_call", "mapped_memory"]
 
-_groups = weakref.WeakSet()
-
 
 def _make(options, backend_options):
     """Called by torch.distributed for each new process group."""
     timeout = backend_options.timeout if backend_options is not None else options.timeout
-    group = _C.make_group(options.store, options.group_rank, options.group_size, options.group_id, timeout)
-    _groups.add(group)
-    return group
+    return _C.make_group(options.store, options.group_rank, options.group_size, options.group_id, timeout)
 
 
 @atexit.register
 def _leave():
     """Groups that the program did not destroy: the other ranks learn that this one needs them no more, or has failed."""
-    for group in list(_groups):
-        if getattr(sys, "last_value", None) is not None:
-            group.abort()
-        with contextlib.suppress(Exception):
-            group.shutdown()
+    _C.end_all(getattr(sys, "last_value", None) is not None)
 
 
 def _backend(group):

@@ -1,0 +1,121 @@
+"""A rank that dies, that makes another call, that does not come: every other rank gets an error which says so."""
+
+import os
+import signal
+import time
+import unittest
+
+import torch
+import torch.distributed as dist
+from ranks import error_of, run
+
+
+def killed(rank, ranks):
+    dist.all_reduce(torch.ones(1))
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    start = time.monotonic()
+    text = error_of(dist.all_reduce, torch.ones(1000))
+    took = time.monotonic() - start
+    dist.destroy_process_group()
+    return text, took, time.monotonic() - start
+
+
+def mismatched(rank, ranks, is_async):
+    if rank == 0:
+        text = error_of(dist.all_reduce, torch.ones(10), async_op=is_async)
+    else:
+        text = error_of(dist.all_gather_into_tensor, torch.empty(ranks * 4), torch.ones(4), async_op=is_async)
+    start = time.monotonic()
+    with_error = error_of(dist.destroy_process_group) if rank < 0 else None
+    return text, with_error, time.monotonic() - start
+
+
+def late(rank, ranks):
+    if rank == 1:
+        try:
+            dist.distributed_c10d._get_default_store().wait(["done"])
+        finally:
+            return None
+    text = error_of(dist.all_reduce, torch.ones(10))
+    dist.distributed_c10d._get_default_store().set("done", "1")
+    return text
+
+
+def aborted(rank, ranks):
+    backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+    if rank == 0:
+        work = dist.all_reduce(torch.ones(1), async_op=True)
+        backend.abort()
+        return error_of(work.wait)
+    return error_of(dist.all_gather_into_tensor, torch.empty(ranks), torch.ones(1))
+
+
+def monitored(rank, ranks):
+    from datetime import timedelta
+
+    group = dist.group.WORLD
+    store = dist.distributed_c10d._get_default_store()
+    group.monitored_barrier(timedelta(seconds=20))
+    if rank == 1:
+        store.wait(["missed"])
+        text = None
+    else:
+        text = error_of(group.monitored_barrier, timedelta(seconds=0.3))
+        store.set("missed", "1")
+    dist.all_reduce(torch.ones(1))  # the group is still usable
+    return text
+
+
+def missing_at_init(rank, ranks, folder):
+    if rank == 1:
+        return None
+    from datetime import timedelta
+
+    start = time.monotonic()
+    text = error_of(dist.init_process_group, "tutti", init_method=f"file://{folder}/s", rank=0, world_size=2, timeout=timedelta(seconds=1))
+    return text, time.monotonic() - start
+
+
+class Failures(unittest.TestCase):
+    def test_a_rank_is_killed(self):
+        results = run(3, killed, may_die=(1,))
+        for rank in (0, 2):
+            text, took, ended = results[rank]
+            self.assertIn("DistBackendError", text)
+            self.assertRegex(text, rf"rank {rank}\b")
+            self.assertRegex(text, r"rank 1\b")
+            self.assertLess(ended, 2)
+
+    def test_calls_differ(self):
+        for is_async in (False, True):
+            for text, _, _ in run(2, mismatched, is_async):
+                self.assertIn("all_reduce(count=10, f32, sum)", text)
+                self.assertIn("all_gather(count=4, f32)", text)
+                self.assertIn("rank 0", text)
+                self.assertIn("rank 1", text)
+
+    def test_a_rank_does_not_come(self):
+        text = run(2, late, timeout=1)[0]
+        self.assertIn("rank 1", text)
+        self.assertIn("all_reduce(count=10, f32, sum)", text)
+
+    def test_abort(self):
+        for text in run(2, aborted):
+            self.assertIn("abort", text)
+
+    def test_monitored_barrier_names_the_missing(self):
+        results = run(3, monitored)
+        self.assertIn("rank 1", results[0])
+
+    def test_a_rank_is_missing_at_init(self):
+        import tempfile
+
+        with tempfile.TemporaryDirectory() as folder:
+            text, took = run(2, missing_at_init, folder, init=False)[0]
+        self.assertLess(took, 10)
+        print(text)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -121,9 +121,6 @@ def shapes(rank, ranks):
     flat[rank] = rank + 1
     dist.all_gather_into_tensor(flat, flat[rank])
     same(flat, torch.arange(1.0, ranks + 1).view(-1, 1).expand(ranks, 5).contiguous())
-    conjugate = torch.complex(torch.ones(4), torch.full((4,), float(rank))).conj()
-    dist.all_reduce(conjugate)
-    same(conjugate.resolve_conj(), torch.complex(torch.full((4,), float(ranks)), torch.full((4,), -float(sum(range(ranks))))))
 
 
 def blocks(rank, ranks):
@@ -196,7 +193,6 @@ def wrong_arguments(rank, ranks):
     assert "moved, not reduced" in text, text
     text = error_of(dist.all_gather_into_tensor, torch.empty(ranks * 2 + 1), torch.empty(2))
     assert "must have 2 for each of" in text, text
-    text = error_of(dist.all_reduce, torch.ones(2, device="meta"))
     dist.all_reduce(torch.ones(1))  # the group is still usable
 
 

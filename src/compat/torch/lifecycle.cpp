@@ -28,6 +28,25 @@ Living& living() {
   return *kOne;
 }
 
+/// Options of older versions have no name of the group.
+template <class Options>
+std::string name_in(const Options& options) {
+  if constexpr (requires { options.group_name; }) {
+    return options.group_name;
+  } else {
+    return "";
+  }
+}
+
+/// A connection of our own: the program may block in its.
+c10::intrusive_ptr<c10d::Store> own(const c10::intrusive_ptr<c10d::Store>& store) {
+  try {
+    return store->clone();
+  } catch (const std::exception&) {  // a store of the program's own that cannot
+    return store;
+  }
+}
+
 }  // namespace
 
 void end_all(bool failed) {
@@ -52,7 +71,7 @@ Group::Group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, c
     : Backend(rank, size), name_(name), timeout_(timeout) {
   const WithoutGil without;
   const int64_t round = round_of(*store, "tutti/joined", size);
-  store_ = c10::make_intrusive<c10d::PrefixStore>(c10::str("tutti/", round), store);
+  store_ = c10::make_intrusive<c10d::PrefixStore>(c10::str("tutti/", round), own(store));
   comm_ = join(*store_, {.key = "id", .name = name, .rank = rank, .ranks = size, .timeout = timeout});
   queue_.serve(comm_);
   point_to_point_.emplace(store_, name, comm_, rank, size, timeout);
@@ -77,7 +96,13 @@ void Group::shutdown() {
   const WithoutGil without;
   point_to_point_->close();
   queue_.drain();
-  leave(std::exchange(comm_, nullptr));
+  tuttiResult_t state = tuttiSuccess;
+  tuttiCommGetAsyncError(comm_, &state);
+  try {
+    leave(std::exchange(comm_, nullptr));
+  } catch (const tutti::Error&) {
+    if (state == tuttiSuccess) std::rethrow_exception(as_torch_error());  // else it is the error that is known
+  }
 }
 
 void Group::abort() {
@@ -107,9 +132,9 @@ c10::intrusive_ptr<c10d::Backend> Group::split(const c10::intrusive_ptr<c10d::St
                                                const c10::intrusive_ptr<c10d::Backend::Options>& opts) {
   const auto mine = std::find(ranks.begin(), ranks.end(), getRank());
   if (mine == ranks.end()) return nullptr;
+  const std::string name = opts ? name_in(*opts) : "";
   return c10::make_intrusive<Group>(store, static_cast<int>(mine - ranks.begin()), static_cast<int>(ranks.size()),
-                                    opts && !opts->group_name.empty() ? opts->group_name : name_ + "/split",
-                                    opts ? opts->timeout : timeout_);
+                                    name.empty() ? name_ + "/split" : name, opts ? opts->timeout : timeout_);
 }
 
 c10::intrusive_ptr<c10d::Backend> Group::split(const std::vector<int>& ranks,

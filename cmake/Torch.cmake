@@ -40,6 +40,8 @@ target_link_libraries(tutti_torch PRIVATE tutti tutti_warnings ${torch_folder}/l
 # PyTorch's libraries are in memory before this one; Tutti's lies beside it.
 set_target_properties(tutti_torch PROPERTIES PREFIX "" OUTPUT_NAME _C SUFFIX ${python_suffix} BUILD_WITH_INSTALL_RPATH ON
                       INSTALL_RPATH "$ORIGIN" LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/torch)
+file(WRITE ${PROJECT_BINARY_DIR}/torch/_built_for.py "\"\"\"Written by the build.\"\"\"\n\nTORCH = \"${torch_version}\"\n")
+install(FILES ${PROJECT_BINARY_DIR}/torch/_built_for.py DESTINATION tutti_torch COMPONENT tutti_torch)
 install(TARGETS tutti_torch LIBRARY DESTINATION tutti_torch COMPONENT tutti_torch)
 install(TARGETS tutti LIBRARY DESTINATION tutti_torch COMPONENT tutti_torch NAMELINK_SKIP)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/compat/torch/tutti_torch DESTINATION . COMPONENT tutti_torch

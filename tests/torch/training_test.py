@@ -5,11 +5,22 @@ import tempfile
 import unittest
 
 import torch
+import torch._dynamo  # noqa: F401: DDP wants it, and each rank is a fork of this process
 import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
 import tutti_torch
 from ranks import run
-from small_model import LENGTH, BATCH, Block, batch, loss_of, model, train
+from small_model import LENGTH, Block, batch, loss_of, model, train
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor.experimental._context_parallel import _cp_custom_ops  # noqa: F401
+from torch.distributed.tensor.parallel import (ColwiseParallel, PrepareModuleInput, RowwiseParallel, SequenceParallel,
+                                               parallelize_module)
 
 STEPS = 5
 
@@ -19,16 +30,12 @@ def ddp(rank, ranks):
 
 
 def ddp_with_hook(rank, ranks):
-    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
-
     parallel = nn.parallel.DistributedDataParallel(model())
     parallel.register_comm_hook(None, default_hooks.bf16_compress_hook)
     return train(parallel, STEPS, rank)
 
 
 def sharded():
-    from torch.distributed.fsdp import fully_shard
-
     whole = model()
     for block in whole.blocks:
         fully_shard(block)
@@ -49,16 +56,11 @@ def fsdp_mapped(rank, ranks):
 
 def hybrid(rank, ranks):
     """Shards inside of two ranks, replicas between."""
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
-
     mesh = init_device_mesh("cpu", (ranks // 2, 2), mesh_dim_names=("replicate", "shard"))
     return train(fully_shard(model(), mesh=mesh), STEPS, rank)
 
 
 def tensor_parallel(rank, ranks):
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
     whole, mesh = model(), init_device_mesh("cpu", (ranks,))
     column, row = ColwiseParallel(), RowwiseParallel()
@@ -70,11 +72,6 @@ def tensor_parallel(rank, ranks):
 
 def sequence_parallel(rank, ranks):
     """DTensor's other collectives: all-gathers and reduce-scatters of activations."""
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor import Replicate, Shard
-    from torch.distributed.tensor.parallel import ColwiseParallel, PrepareModuleInput, RowwiseParallel, SequenceParallel
-    from torch.distributed.tensor.parallel import parallelize_module
-
     mesh = init_device_mesh("cpu", (ranks,))
     torch.manual_seed(1)
     whole = nn.Sequential(nn.LayerNorm(32), nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 32), nn.Linear(32, 64))
@@ -95,7 +92,6 @@ def sequence_parallel(rank, ranks):
 
 class Stage(nn.Module):
     """A part of the model's blocks; the first and the last rank have its ends."""
-
     def __init__(self, whole, blocks, first, last):
         super().__init__()
         self.ends = nn.ModuleDict(({"tokens": whole.tokens, "places": whole.places} if first else {})
@@ -111,8 +107,6 @@ class Stage(nn.Module):
 
 
 def pipeline(rank, ranks):
-    from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
-
     whole, losses = model(), []
     torch.manual_seed(2)
     blocks = [*whole.blocks, *(Block() for _ in range(ranks - len(whole.blocks)))]
@@ -140,8 +134,6 @@ class Gather(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, k, v):
-        from torch.distributed.tensor.experimental._context_parallel import _cp_custom_ops  # noqa: F401
-
         return torch.ops.cplib.flex_cp_allgather(k, v, 2, dist.group.WORLD.group_name)
 
     @staticmethod
@@ -170,9 +162,6 @@ def context_parallel(rank, ranks):
 
 
 def checkpoint(rank, ranks, folder):
-    import torch.distributed.checkpoint as dcp
-    from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
-
     folder = os.path.join(folder, dist.get_backend())
     whole = sharded()
     optimizer = torch.optim.Adam(whole.parameters(), lr=1e-2)

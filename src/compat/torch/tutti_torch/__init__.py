@@ -15,7 +15,13 @@ import sys
 import torch
 import torch.distributed as dist
 
-from . import _C
+from ._built_for import TORCH
+
+if TORCH.split(".")[:2] != torch.__version__.split(".")[:2]:
+    raise ImportError(f"tutti_torch was built for torch {TORCH}, and this is torch {torch.__version__}: build it again, with "
+                      "pip install --force-reinstall --no-deps . in Tutti's sources")
+
+from . import _C  # noqa: E402: it can be loaded beside that version only
 
 __version__ = _C.version()
 __all__ = ["counters", "count_deliveries", "empty", "last_call", "mapped_memory"]

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 import tutti_torch
 from ranks import run
+from torch.distributed.device_mesh import init_device_mesh
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -27,8 +28,6 @@ def subgroups(rank, ranks):
         if rank in members:
             assert total(group) == sum(members)
     dist.destroy_process_group(groups[0])
-    from torch.distributed.device_mesh import init_device_mesh
-
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("a", "b"))
     assert total(mesh["b"].get_group()) == (1 if rank < 2 else 5)
     assert total(mesh["a"].get_group()) == (2 if rank % 2 == 0 else 4)

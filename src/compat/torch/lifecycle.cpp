@@ -1,6 +1,8 @@
 // A group's making, ending and failing, its messages between two ranks, and what is told of it.
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include <c10/util/StringUtil.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -133,15 +135,15 @@ c10::intrusive_ptr<c10d::Backend> Group::split(const c10::intrusive_ptr<c10d::St
   const auto mine = std::find(ranks.begin(), ranks.end(), getRank());
   if (mine == ranks.end()) return nullptr;
   const std::string name = opts ? name_in(*opts) : "";
-  return c10::make_intrusive<Group>(store, static_cast<int>(mine - ranks.begin()), static_cast<int>(ranks.size()),
+  // Groups that are split off together may have the same name, and then the same store.
+  const auto apart = c10::make_intrusive<c10d::PrefixStore>(c10::str("ranks ", c10::Join(" ", ranks)), store);
+  return c10::make_intrusive<Group>(apart, static_cast<int>(mine - ranks.begin()), static_cast<int>(ranks.size()),
                                     name.empty() ? name_ + "/split" : name, opts ? opts->timeout : timeout_);
 }
 
 c10::intrusive_ptr<c10d::Backend> Group::split(const std::vector<int>& ranks,
                                                const c10::intrusive_ptr<c10d::Backend::Options>& opts) {
-  std::string key = c10::str("child ", ++children_);
-  for (const int rank : ranks) key += c10::str(" ", rank);
-  return split(c10::make_intrusive<c10d::PrefixStore>(key, store_), ranks, opts);
+  return split(c10::make_intrusive<c10d::PrefixStore>(c10::str("child ", ++children_), store_), ranks, opts);
 }
 
 c10::intrusive_ptr<c10d::Backend> Group::shrink(const std::vector<int64_t>& excluded, int flags,

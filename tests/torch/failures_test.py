@@ -42,6 +42,32 @@ def late(rank, ranks):
     return text
 
 
+def unsent(rank, ranks):
+    store = dist.distributed_c10d._get_default_store()
+    if rank == 1:
+        store.wait(["done"])
+        dist.send(torch.ones(4), 0, tag=7)
+        return None
+    text = error_of(dist.recv, torch.empty(4), 1, tag=6)
+    store.set("done", "1")
+    got = torch.empty(4)
+    dist.recv(got, 1, tag=7)  # the group is still usable
+    assert got.sum() == 4
+    return text
+
+
+def sender_killed(rank, ranks, has_sent, any_source):
+    if rank == 1:
+        if has_sent:
+            dist.send(torch.ones(1), 0)
+        os.kill(os.getpid(), signal.SIGKILL)
+    if has_sent:
+        dist.recv(torch.empty(1), 1)
+    start = time.monotonic()
+    text = error_of(dist.recv, torch.empty(1), None if any_source else 1)
+    return text, time.monotonic() - start
+
+
 def aborted(rank, ranks):
     backend = dist.group.WORLD._get_backend(torch.device("cpu"))
     if rank == 0:
@@ -99,6 +125,19 @@ class Failures(unittest.TestCase):
         text = run(2, late, timeout=1)[0]
         self.assertIn("rank 1", text)
         self.assertIn("all_reduce(count=10, f32, sum)", text)
+
+    def test_a_message_does_not_come(self):
+        text = run(2, unsent, timeout=1)[0]
+        self.assertIn("recv(4 elements of Float from rank 1, tag 6)", text)
+        self.assertIn("rank 0", text)
+
+    def test_a_sender_is_killed(self):
+        for has_sent in (True, False):
+            for any_source in (False, True):
+                with self.subTest(has_sent=has_sent, any_source=any_source):
+                    text, took = run(2, sender_killed, has_sent, any_source, timeout=20, may_die=(1,))[0]
+                    self.assertRegex(text, r"rank 1\b|rank 0\b")
+                    self.assertLess(took, 3, text)
 
     def test_abort(self):
         for text in run(2, aborted):

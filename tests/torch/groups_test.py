@@ -54,7 +54,12 @@ def shrink(rank, ranks):
     data = torch.tensor([float(rank)])
     smaller.allreduce([data]).wait()
     assert data.item() == sum(range(ranks)) - 1
-    dist.distributed_c10d._get_default_store().set("shrunk", "1")
+    store = dist.distributed_c10d._get_default_store()
+    if hasattr(dist, "shrink_group"):
+        data = torch.tensor([float(rank)])
+        dist.all_reduce(data, group=dist.shrink_group([1]))
+        assert data.item() == sum(range(ranks)) - 1
+    store.set("shrunk", "1")
 
 
 def again(rank, ranks, folder):

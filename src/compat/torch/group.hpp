@@ -101,7 +101,9 @@ class Group : public c10d::Backend {
  private:
   /// Queues `body`, or runs it here if the caller waits for it anyway.
   WorkPtr run(c10d::OpType type, const char* title, Tensors outputs, bool async, Body body);
-  Description describe(c10d::OpType type, const char* title);
+  Description describe(c10d::OpType type, const char* title, std::string detail = "");
+  /// The operation of one message to or from `peer`.
+  c10::intrusive_ptr<Work> message(c10d::OpType type, const char* title, Tensors& tensors, int peer, int tag);
   WorkPtr coalesced(WorkPtr work);
   void check_usable(const char* call) const;
   void check_root(const char* call, int64_t root) const;

@@ -173,7 +173,9 @@ void Group::check_root(const char* call, int64_t root) const {
   demand(root >= 0 && root < size_, call, c10::str("root ", root, " is not one of the ", size_, " ranks"));
 }
 
-Description Group::describe(OpType type, const char* title) { return {rank_, type, title, ++sequence_, name_}; }
+Description Group::describe(OpType type, const char* title, std::string detail) {
+  return {rank_, type, title, ++sequence_, name_, std::move(detail)};
+}
 
 WorkPtr Group::coalesced(WorkPtr work) {
   const std::lock_guard lock(mutex_);
@@ -204,30 +206,34 @@ WorkPtr Group::endCoalescing() {
   return c10::make_intrusive<CoalescedWork>(rank_, std::exchange(coalesced_, {}));
 }
 
+c10::intrusive_ptr<Work> Group::message(OpType type, const char* title, Tensors& tensors, int peer, int tag) {
+  const char* const call = type == OpType::SEND ? "send" : "recv";
+  const at::Tensor& tensor = only(call, tensors);
+  check_tensor(call, tensor);
+  check_usable(call);
+  const std::string other = peer == kAnySource ? "any rank" : c10::str("rank ", peer);
+  return c10::make_intrusive<Work>(
+      describe(type, title,
+               c10::str("(", tensor.numel(), " elements of ", tensor.scalar_type(),
+                        type == OpType::SEND ? " to " : " from ", other, ", tag ", tag, ")")),
+      tensors);
+}
+
 WorkPtr Group::send(Tensors& tensors, int peer, int tag) {
-  const at::Tensor tensor = only("send", tensors);
-  check_tensor("send", tensor);
-  check_usable("send");
-  auto work = c10::make_intrusive<Work>(describe(OpType::SEND, "tutti:send"), Tensors{tensor});
-  point_to_point_->send(work, tensor, peer, tag);
+  auto work = message(OpType::SEND, "tutti:send", tensors, peer, tag);
+  point_to_point_->send(work, tensors.front(), peer, tag);
   return coalesced(std::move(work));
 }
 
 WorkPtr Group::recv(Tensors& tensors, int peer, int tag) {
-  const at::Tensor tensor = only("recv", tensors);
-  check_tensor("recv", tensor);
-  check_usable("recv");
-  auto work = c10::make_intrusive<Work>(describe(OpType::RECV, "tutti:recv"), Tensors{tensor});
-  point_to_point_->recv(work, tensor, peer, tag);
+  auto work = message(OpType::RECV, "tutti:recv", tensors, peer, tag);
+  point_to_point_->recv(work, tensors.front(), peer, tag);
   return coalesced(std::move(work));
 }
 
 WorkPtr Group::recvAnysource(Tensors& tensors, int tag) {
-  const at::Tensor tensor = only("recv", tensors);
-  check_tensor("recv", tensor);
-  check_usable("recv");
-  auto work = c10::make_intrusive<Work>(describe(OpType::RECVANYSOURCE, "tutti:recv"), Tensors{tensor});
-  point_to_point_->recv(work, tensor, kAnySource, tag);
+  auto work = message(OpType::RECVANYSOURCE, "tutti:recv", tensors, kAnySource, tag);
+  point_to_point_->recv(work, tensors.front(), kAnySource, tag);
   return coalesced(std::move(work));
 }
 

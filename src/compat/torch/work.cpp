@@ -85,9 +85,9 @@ void Work::time_out(milliseconds after) const {
   const double seconds = static_cast<double>(after.count()) / 1000;
   C10_THROW_ERROR(
       DistBackendError,
-      c10::str("rank ", description_.rank, ": ", description_.title + sizeof "tutti:" - 1, ", call ",
-               description_.sequence, " of group '", description_.group, "', has not finished after ", seconds,
-               " s: another rank has not made the matching call, or is slow. The call still runs; ",
+      c10::str("rank ", description_.rank, ": ", description_.title + sizeof "tutti:" - 1, description_.detail,
+               ", call ", description_.sequence, " of group '", description_.group, "', has not finished after ",
+               seconds, " s: another rank has not made the matching call, or is slow. The call still runs; ",
                "abort() of the group would end it"));
 }
 

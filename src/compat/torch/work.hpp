@@ -18,6 +18,7 @@ struct Description {
   const char* title;  ///< "tutti:all_reduce"
   uint64_t sequence = 0;
   std::string group;
+  std::string detail;  ///< "(…)": of a message, its peer and tag; may be empty
 };
 
 /// One operation. It is completed by the thread that ran it; any threads may wait.

@@ -21,8 +21,10 @@ void send_bytes(const void* data, size_t bytes, tuttiComm_t comm) {
   tutti::check(tuttiSend(data, bytes, tuttiUint8, 1, comm, nullptr));
 }
 
-void recv_bytes(void* data, size_t bytes, tuttiComm_t comm) {
-  tutti::check(tuttiRecv(data, bytes, tuttiUint8, 0, comm, nullptr));
+/// The error of a pair's communicator, in which the ranks have numbers of their own.
+tutti::Error of_pair(const tutti::Error& error, int rank, const char* call, int peer, const std::string& group) {
+  return {error.code(), c10::str("rank ", rank, ": ", call, " rank ", peer, " of group '", group,
+                                 "' failed: (here the sender is rank 0 and the receiver rank 1) ", error.what())};
 }
 
 }  // namespace
@@ -77,8 +79,12 @@ void PointToPoint::send(const c10::intrusive_ptr<Work>& work, const at::Tensor& 
     const tuttiComm_t comm = open(to, rank_, peer);
     const Packed data(tensor, Use::In);
     const Header header{tensor.nbytes(), tag};
-    send_bytes(&header, sizeof header, comm);
-    if (header.bytes > 0) send_bytes(data.data(), header.bytes, comm);
+    try {
+      send_bytes(&header, sizeof header, comm);
+      if (header.bytes > 0) send_bytes(data.data(), header.bytes, comm);
+    } catch (const tutti::Error& error) {
+      throw of_pair(error, rank_, "send to", peer, name_);
+    }
   };
   to.queue.run(work, body, false);
 }
@@ -161,7 +167,14 @@ void PointToPoint::pump(int source) {
 
 void PointToPoint::receive(int source, tuttiComm_t comm) {
   Header header{};
-  recv_bytes(&header, sizeof header, comm);
+  const auto read = [&](void* data, size_t bytes) {
+    try {
+      if (bytes > 0) tutti::check(tuttiRecv(data, bytes, tuttiUint8, 0, comm, nullptr));
+    } catch (const tutti::Error& error) {
+      throw of_pair(error, rank_, "recv from", source, name_);
+    }
+  };
+  read(&header, sizeof header);
   Posted posted;
   std::unique_lock lock(mutex_);
   const bool taken = take(source, header.tag, posted);
@@ -171,13 +184,13 @@ void PointToPoint::receive(int source, tuttiComm_t comm) {
     execute(*posted.work, [&] {
       const at::Tensor tensor = posted.tensor;
       Packed out(tensor, Use::Out);
-      if (header.bytes > 0) recv_bytes(out.data(), header.bytes, comm);
+      read(out.data(), header.bytes);
       out.unpack();
     });
     return;
   }
   std::vector<std::byte> data(header.bytes);
-  if (header.bytes > 0) recv_bytes(data.data(), data.size(), comm);
+  read(data.data(), data.size());
   lock.lock();
   if (!taken && !take(source, header.tag, posted)) {
     kept_.push_back({source, header.tag, std::move(data)});

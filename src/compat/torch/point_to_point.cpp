@@ -189,8 +189,14 @@ void PointToPoint::receive(int source, tuttiComm_t comm) {
     });
     return;
   }
-  std::vector<std::byte> data(header.bytes);
-  read(data.data(), data.size());
+  std::vector<std::byte> data;
+  try {
+    data.resize(header.bytes);
+    read(data.data(), data.size());
+  } catch (...) {
+    if (taken) posted.work->complete(as_torch_error());
+    throw;
+  }
   lock.lock();
   if (!taken && !take(source, header.tag, posted)) {
     kept_.push_back({source, header.tag, std::move(data)});

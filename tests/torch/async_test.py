@@ -1,4 +1,4 @@
-"""Operations that run while Python goes on: futures, waits with limits, signals, and what ten thousand of them leave."""
+"""Operations that run while Python goes on: futures, limits, signals, and what ten thousand leave."""
 
 import os
 import resource
@@ -92,7 +92,8 @@ def ten_thousand(rank, ranks):
     def some(times):
         peer = 1 - rank
         for turn in range(times):
-            works = [dist.all_reduce(torch.ones(100), async_op=True), dist.all_gather_into_tensor(torch.empty(200), torch.ones(100), async_op=True),
+            works = [dist.all_reduce(torch.ones(100), async_op=True),
+                     dist.all_gather_into_tensor(torch.empty(200), torch.ones(100), async_op=True),
                      dist.isend(torch.ones(10), peer), dist.irecv(torch.empty(10), peer)]
             if turn % 10 == 0:
                 works[0].get_future().then(lambda done: None).wait()

@@ -87,7 +87,7 @@ def every_operator(rank, ranks):
             for operator, expected in cases.items():
                 reduced = all_of[rank].clone()
                 dist.all_reduce(reduced, operator)
-                assert torch.allclose(reduced.double(), expected.to(dtype).double()), (operator, dtype, reduced, expected)
+                assert torch.allclose(reduced.double(), expected.to(dtype).double()), (operator, dtype, reduced)
                 reduced = all_of[rank].clone()
                 dist.reduce(reduced, ranks - 1, operator)
                 if rank == ranks - 1:

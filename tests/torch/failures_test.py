@@ -2,8 +2,10 @@
 
 import os
 import signal
+import tempfile
 import time
 import unittest
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -80,8 +82,6 @@ def aborted(rank, ranks):
 
 
 def monitored(rank, ranks):
-    from datetime import timedelta
-
     group = dist.group.WORLD
     store = dist.distributed_c10d._get_default_store()
     group.monitored_barrier(timedelta(seconds=20))
@@ -98,10 +98,9 @@ def monitored(rank, ranks):
 def missing_at_init(rank, ranks, folder):
     if rank == 1:
         return None
-    from datetime import timedelta
-
     start = time.monotonic()
-    text = error_of(dist.init_process_group, "tutti", init_method=f"file://{folder}/s", rank=0, world_size=2, timeout=timedelta(seconds=1))
+    text = error_of(dist.init_process_group, "tutti", init_method=f"file://{folder}/s", rank=0, world_size=2,
+                    timeout=timedelta(seconds=1))
     return text, time.monotonic() - start
 
 
@@ -150,8 +149,6 @@ class Failures(unittest.TestCase):
         self.assertIn("rank 1", results[0])
 
     def test_a_rank_is_missing_at_init(self):
-        import tempfile
-
         with tempfile.TemporaryDirectory() as folder:
             text, took = run(2, missing_at_init, folder, init=False)[0]
         self.assertLess(took, 10)

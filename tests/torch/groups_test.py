@@ -113,14 +113,16 @@ class Groups(unittest.TestCase):
     def test_torchrun(self):
         """Also a restart: rank 1 dies in the first attempt."""
         with tempfile.TemporaryDirectory() as folder:
-            done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1",
-                                   os.path.join(HERE, "torchrun_program.py"), folder], capture_output=True, text=True, timeout=300)
+            done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
+                                   "--max-restarts=1", os.path.join(HERE, "torchrun_program.py"), folder],
+                                  capture_output=True, text=True, timeout=300)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             self.assertIn("attempt 1: sum 3.0", done.stdout)
 
     def test_debug_wrapper(self):
         env = dict(os.environ, TORCH_DISTRIBUTED_DEBUG="DETAIL")
-        code = "import sys; sys.path.insert(0, sys.argv[1]); import groups_test, ranks; ranks.run(2, groups_test.wrapped)"
+        code = ("import sys; sys.path.insert(0, sys.argv[1])\n"
+                "import groups_test, ranks; ranks.run(2, groups_test.wrapped)")
         done = subprocess.run([sys.executable, "-c", code, HERE], env=env, capture_output=True, text=True, timeout=300)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 

@@ -12,7 +12,8 @@ LARGE = 3_000_000  # elements: more than any staging memory holds
 def tags(rank, ranks):
     peer = 1 - rank
     if rank == 0:
-        pending = [dist.isend(torch.full((n,), float(tag)), 1, tag=tag) for tag, n in ((3, 10), (5, LARGE), (4, 0), (3, 11))]
+        messages = ((3, 10), (5, LARGE), (4, 0), (3, 11))
+        pending = [dist.isend(torch.full((n,), float(tag)), 1, tag=tag) for tag, n in messages]
     else:
         got = {}
         for tag, n, turn in ((5, LARGE, 0), (3, 10, 0), (3, 11, 1), (4, 0, 0)):

@@ -41,8 +41,8 @@ def run(ranks, function, *args, backend="tutti", timeout=60, init=True, within=1
         pipes, processes = [], []
         for rank in range(ranks):
             receiver, sender = _fork.Pipe(duplex=False)
-            process = _fork.Process(target=_rank, daemon=True, args=(function, rank, ranks, backend, f"{folder}/store", timeout,
-                                                                     init, sender, args))
+            process = _fork.Process(target=_rank, daemon=True, args=(
+                function, rank, ranks, backend, f"{folder}/store", timeout, init, sender, args))
             process.start()
             sender.close()
             pipes.append(receiver)

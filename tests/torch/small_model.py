@@ -15,7 +15,8 @@ class Attention(nn.Module):
         self.gather = None  # context parallel: keys and values of all ranks
 
     def forward(self, x):
-        q, k, v = (part(x).unflatten(-1, (-1, WIDTH // HEADS)).transpose(1, 2) for part in (self.query, self.key, self.value))
+        q, k, v = (part(x).unflatten(-1, (-1, WIDTH // HEADS)).transpose(1, 2)
+                   for part in (self.query, self.key, self.value))
         if self.gather is None:
             y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         else:

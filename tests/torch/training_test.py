@@ -65,8 +65,8 @@ def tensor_parallel(rank, ranks):
     whole, mesh = model(), init_device_mesh("cpu", (ranks,))
     column, row = ColwiseParallel(), RowwiseParallel()
     for block in whole.blocks:
-        parallelize_module(block, mesh, {"attention.query": column, "attention.key": column, "attention.value": column,
-                                         "attention.out": row, "up": column, "down": row})
+        plan = {"attention.query": column, "attention.key": column, "attention.value": column, "attention.out": row}
+        parallelize_module(block, mesh, plan | {"up": column, "down": row})
     return train(whole, STEPS, 0)
 
 
@@ -78,7 +78,8 @@ def sequence_parallel(rank, ranks):
     parallelize_module(whole, mesh, {"0": SequenceParallel(), "1": ColwiseParallel(input_layouts=Shard(1)),
                                      "3": RowwiseParallel(output_layouts=Shard(1)),
                                      "4": ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate())})
-    whole = parallelize_module(whole, mesh, PrepareModuleInput(input_layouts=Replicate(), desired_input_layouts=Shard(1)))
+    whole = parallelize_module(whole, mesh, PrepareModuleInput(input_layouts=Replicate(),
+                                                               desired_input_layouts=Shard(1)))
     optimizer, losses = torch.optim.Adam(whole.parameters(), lr=1e-2), []
     for step in range(STEPS):
         tokens, targets = batch(step, 0)
@@ -138,7 +139,8 @@ class Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad_k, grad_v):
-        return torch.ops.cplib.flex_cp_allgather_backward(grad_k.contiguous(), grad_v.contiguous(), 2, dist.group.WORLD.group_name)
+        return torch.ops.cplib.flex_cp_allgather_backward(grad_k.contiguous(), grad_v.contiguous(), 2,
+                                                          dist.group.WORLD.group_name)
 
 
 def context_parallel(rank, ranks):
@@ -200,7 +202,8 @@ class Training(unittest.TestCase):
                 expected = run(ranks, body, *args, backend="gloo")
                 actual = run(ranks, body, *args)
                 worst = max(abs(a - b) for one, other in zip(expected, actual) for a, b in zip(one, other))
-                print(f"{body.__name__}, {ranks} ranks: losses {actual[-1][0]:.6f} … {actual[-1][-1]:.6f}, differ by {worst:.1e}")
+                print(f"{body.__name__}, {ranks} ranks: losses {actual[-1][0]:.6f} … {actual[-1][-1]:.6f}, "
+                      f"differ by {worst:.1e}")
                 self.assertLessEqual(worst, 1e-6)
 
     def test_ddp(self):

@@ -18,8 +18,8 @@ import torch.distributed as dist
 from ._built_for import TORCH
 
 if TORCH.split(".")[:2] != torch.__version__.split(".")[:2]:
-    raise ImportError(f"tutti_torch was built for torch {TORCH}, and this is torch {torch.__version__}: build it again, with "
-                      "pip install --force-reinstall --no-deps . in Tutti's sources")
+    raise ImportError(f"tutti_torch was built for torch {TORCH}, and this is torch {torch.__version__}: build it again, "
+                      "with pip install --force-reinstall --no-deps . in Tutti's sources")
 
 from . import _C  # noqa: E402: it can be loaded beside that version only
 
@@ -35,7 +35,7 @@ def _make(options, backend_options):
 
 @atexit.register
 def _leave():
-    """Groups that the program did not destroy: the other ranks learn that this one needs them no more, or has failed."""
+    """Ends groups that the program did not destroy: the other ranks learn that it needs them no more, or has failed."""
     _C.end_all(getattr(sys, "last_value", None) is not None)
 
 

@@ -89,9 +89,20 @@ typedef enum {
  * sums and products wrap; tuttiAvg of integers rounds towards zero.
  * NaN: an element that is NaN on any rank is NaN in the result, also of tuttiMin and tuttiMax (IEEE 754's minimum
  * and maximum, not minimumNumber and C's fmin). Payload and sign of the NaN are not specified. Zeros are equal: the
- * minimum of -0 and +0 is either. 8-bit floats saturate: too large results become the largest finite value. */
+ * minimum of -0 and +0 is either. 8-bit floats saturate: too large results become the largest finite value.
+ * tuttiBitAnd, tuttiBitOr and tuttiBitXor combine the bits of the elements, of floats too. */
 typedef int tuttiRedOp_t;
-enum { tuttiSum = 0, tuttiProd = 1, tuttiMin = 2, tuttiMax = 3, tuttiAvg = 4, tuttiNumOps = 5 /* built-in ones */ };
+enum {
+  tuttiSum = 0,
+  tuttiProd = 1,
+  tuttiMin = 2,
+  tuttiMax = 3,
+  tuttiAvg = 4,
+  tuttiBitAnd = 5,
+  tuttiBitOr = 6,
+  tuttiBitXor = 7,
+  tuttiNumOps = 8 /* built-in ones */
+};
 
 typedef struct tuttiComm* tuttiComm_t;
 typedef struct tuttiStream* tuttiStream_t;

@@ -12,12 +12,15 @@ inline constexpr int kDTypes = 14;
 
 /// The operators with a value of `tuttiRedOp_t`, in its order: X(name in code, name in texts, other libraries' names).
 /// docs/howto/operator.md says how to add one.
-#define TUTTI_OPERATORS(X)       \
-  X(Sum, "sum", "add")           \
-  X(Prod, "prod", "product mul") \
-  X(Min, "min", "minimum")       \
-  X(Max, "max", "maximum")       \
-  X(Avg, "avg", "average mean")
+#define TUTTI_OPERATORS(X)        \
+  X(Sum, "sum", "add")            \
+  X(Prod, "prod", "product mul")  \
+  X(Min, "min", "minimum")        \
+  X(Max, "max", "maximum")        \
+  X(Avg, "avg", "average mean")   \
+  X(BitAnd, "bitand", "band and") \
+  X(BitOr, "bitor", "bor or")     \
+  X(BitXor, "bitxor", "bxor xor")
 
 /// Reduction operator. `Avg` is the sum divided by the number of ranks; `PreMulSum` first multiplies each rank's input
 /// by that rank's scalar. PreMulSum has no value of its own in C: tuttiRedOpCreatePreMulSum makes one for each scalar.
@@ -63,7 +66,7 @@ constexpr const char* name_of(DType type) {
   return static_cast<int>(type) < kDTypes ? kNames[static_cast<int>(type)] : "?";
 }
 
-/// "sum", "prod", "min", "max", "avg", "premulsum".
+/// "sum", "prod", "min", "max", "avg", "bitand", "bitor", "bitxor", "premulsum".
 constexpr const char* name_of(Op op) {
 #define TUTTI_OPERATOR(name, text, others) text,
   constexpr const char* kNames[kOps] = {TUTTI_OPERATORS(TUTTI_OPERATOR) "premulsum"};
@@ -83,6 +86,9 @@ constexpr const char* name_of(Collective collective) {
 constexpr bool reduces(Collective c) {
   return c == Collective::AllReduce || c == Collective::ReduceScatter || c == Collective::Reduce;
 }
+
+/// True for operators that combine the bits of the elements, whatever their type.
+constexpr bool acts_on_bits(Op op) { return op == Op::BitAnd || op == Op::BitOr || op == Op::BitXor; }
 
 /// True if the collective has a root.
 constexpr bool has_root(Collective c) {

@@ -37,7 +37,10 @@ TEST(Types, ValuesOfTheCInterfaceStay) {
                                     {tuttiProd, "prod"},
                                     {tuttiMin, "min"},
                                     {tuttiMax, "max"},
-                                    {tuttiAvg, "avg"}}) {
+                                    {tuttiAvg, "avg"},
+                                    {tuttiBitAnd, "bitand"},
+                                    {tuttiBitOr, "bitor"},
+                                    {tuttiBitXor, "bitxor"}}) {
     EXPECT_EQ(value, next++);
     EXPECT_STREQ(name_of(static_cast<Op>(value)), name);
   }

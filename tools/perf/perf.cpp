@@ -223,7 +223,8 @@ void add_flags(CLI::App& command, Words& words) {
   command.add_option("-m,--agg_iters", options.aggregate, "calls in one group; default 1")->check(at_least(1));
   command.add_option("-c,--check", options.checks, "checked calls for each size, with other data each; default 1")
       ->check(at_least(0));
-  command.add_option("-o,--op", words.op, "sum prod min max avg premulsum (mulsum), or all; default sum");
+  command.add_option("-o,--op", words.op,
+                     "sum prod min max avg bitand bitor bitxor premulsum (mulsum), or all; default sum");
   command.add_option(
       "-d,--datatype", words.type,
       "i8 u8 i16 u16 i32 u32 i64 u64 f16 f32 f64 bf16 f8e4m3 f8e5m2 (or int8 half float …), or all; default f32");

@@ -125,6 +125,18 @@ uint64_t integer_value(const Spot& spot, int rank, DType type, Op op) {
   return (random | static_cast<uint64_t>(odd)) & mask_of(type);
 }
 
+/// Each bit of an AND or OR is decided by one rank, which may be any: so none is missed unnoticed.
+uint64_t bits_value(const Spot& spot, int rank, DType type, Op op) {
+  if (op == Op::BitXor) return own(spot, rank) & mask_of(type);
+  uint64_t decided = 0;
+  for (int bit = 0; bit < bits_of(type); ++bit) {
+    const uint64_t random = mix(spot.seed, spot.place, 32 + static_cast<uint64_t>(bit));
+    if (random % static_cast<uint64_t>(spot.ranks) == static_cast<uint64_t>(rank)) decided |= uint64_t{1} << bit;
+  }
+  const uint64_t value = own(spot, rank) & decided;
+  return op == Op::BitOr ? value : ~value & mask_of(type);
+}
+
 }  // namespace
 
 uint64_t mix(uint64_t a, uint64_t b, uint64_t c) {
@@ -141,6 +153,7 @@ uint64_t mix(uint64_t a, uint64_t b, uint64_t c) {
 uint64_t copied_value(const Spot& spot, int rank, DType type) { return own(spot, rank) & mask_of(type); }
 
 uint64_t folded_value(const Spot& spot, int rank, DType type, Op op) {
+  if (acts_on_bits(op)) return bits_value(spot, rank, type, op);
   return is_float(type) ? float_value(spot, rank, type, op) : integer_value(spot, rank, type, op);
 }
 
@@ -152,6 +165,7 @@ uint64_t scalar_value(uint64_t seed, int rank, DType type) {
 }
 
 uint64_t fold(uint64_t a, uint64_t b, DType type, Op op) {
+  if (acts_on_bits(op)) return fold_numbers(a, b, op);
   if (is_float(type)) {
     const FloatFormat format = format_of(type);
     return encode(fold_numbers(decode(a, format), decode(b, format), op), format);

@@ -27,7 +27,7 @@ uint64_t folded_value(const Spot& spot, int rank, DType type, Op op);
 uint64_t scalar_value(uint64_t seed, int rank, DType type);
 
 /// One node of a fold, on numbers (T: double, int64_t or uint64_t). The one reference that results are checked against,
-/// here and in the tests of the kernels.
+/// here and in the tests of the kernels. What acts on bits is asked with integers only.
 template <class T>
 T fold_numbers(T a, T b, Op op) {
   using Wraps = std::conditional_t<std::is_integral_v<T>, uint64_t, T>;
@@ -43,6 +43,13 @@ T fold_numbers(T a, T b, Op op) {
       return a < b ? a : b;
     case Op::Max:
       return a > b ? a : b;
+    case Op::BitAnd:
+    case Op::BitOr:
+    case Op::BitXor:
+      break;  // of words
+  }
+  if constexpr (std::is_integral_v<T>) {
+    return op == Op::BitAnd ? a & b : op == Op::BitOr ? a | b : a ^ b;
   }
   return a;
 }
@@ -57,6 +64,9 @@ constexpr bool chooses(Op op) {
     case Op::Prod:
     case Op::Avg:
     case Op::PreMulSum:
+    case Op::BitAnd:
+    case Op::BitOr:
+    case Op::BitXor:
       return false;
   }
   return false;

@@ -28,6 +28,8 @@ class Operator {
     const int value = number_of(op);
     if (value >= 0 && value < ncclNumOps) {
       value_ = kOperators[static_cast<size_t>(value)];
+    } else if (value >= ncclNumOps && value < tuttiNumOps) {  // one that Tutti has and NCCL has not
+      refuse_argument("op: " + std::to_string(value) + " is not a reduction operator");
     } else if (value < kFirstDeviceScalar) {
       value_ = value;  // Tutti's own, or none: then Tutti says so
     } else {

@@ -23,7 +23,6 @@ inline constexpr std::array<tuttiDataType_t, ncclNumTypes> kTypes = {
     tuttiInt8,    tuttiUint8,   tuttiInt32,   tuttiUint32,   tuttiInt64,      tuttiUint64,
     tuttiFloat16, tuttiFloat32, tuttiFloat64, tuttiBfloat16, tuttiFloat8e4m3, tuttiFloat8e5m2};
 inline constexpr std::array<tuttiRedOp_t, ncclNumOps> kOperators = {tuttiSum, tuttiProd, tuttiMax, tuttiMin, tuttiAvg};
-static_assert(int{tuttiNumOps} <= int{ncclNumOps}, "Tutti has built-in operators where NCCL's made ones begin");
 
 /// An operator made by ncclRedOpCreatePreMulSum keeps Tutti's value, unless its scalar is read at each call: then it
 /// has one of these.

@@ -8,6 +8,7 @@
 
 #include "reduce/convert.hpp"
 #include "reduce/fold.hpp"
+#include "reduce/fold_kernels.hpp"
 #include "tools/perf/values.hpp"
 
 namespace tutti::reference {
@@ -83,7 +84,8 @@ inline double rounded(DType type, double value) {
 /// A sum, product or quotient of two f32 in f64, rounded to f32, is the f32 operation's result (Figueroa 1995).
 class Reference {
  public:
-  Reference(DType type, Op op, const FoldCall& call) : type_(type), op_(op), call_(call) {}
+  Reference(DType type, Op op, const FoldCall& call)
+      : given_(type), type_(acts_on_bits(op) ? word_of(type) : type), op_(op), call_(call) {}
 
   Number operator()(uint64_t i) const {
     std::vector<Number> level;
@@ -97,7 +99,9 @@ class Reference {
     Number n = call_.shape == FoldShape::Left ? left(level) : tree(level);
     if (call_.divide_by > 1) n = divided(n);
     n.real = is_float(type_) ? rounded(type_, n.real) : 0;
-    return n;
+    if (given_ == type_) return n;
+    const auto word = static_cast<uint64_t>(n.whole);
+    return decode(given_, reinterpret_cast<const std::byte*>(&word));
   }
 
  private:
@@ -142,7 +146,7 @@ class Reference {
     return n;
   }
 
-  DType type_;
+  DType given_, type_;  // the second is what the fold computes with
   Op op_;
   const FoldCall& call_;
 };

@@ -1,0 +1,53 @@
+# tutti_torch: the backend `tutti` of torch.distributed, a Python package on the public API. Only where TUTTI_BUILD_TORCH
+# asks for it: it is compiled with the headers of the PyTorch that TUTTI_TORCH_PYTHON imports, and serves that version.
+if(NOT TUTTI_BUILD_TORCH)
+  return()
+endif()
+if(NOT TUTTI_TORCH_PYTHON)
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  set(TUTTI_TORCH_PYTHON ${Python3_EXECUTABLE})
+endif()
+# pip's isolated build environments hide the packages that are installed by PYTHONPATH; torch is one of them.
+execute_process(COMMAND ${CMAKE_COMMAND} -E env --unset=PYTHONPATH ${TUTTI_TORCH_PYTHON} -c "
+import os, sysconfig, torch
+from torch.utils import cpp_extension
+print(os.path.dirname(torch.__file__), sysconfig.get_path('include'), sysconfig.get_config_var('EXT_SUFFIX'),
+      int(torch._C._GLIBCXX_USE_CXX11_ABI), torch.__version__, sep=';')"
+                OUTPUT_VARIABLE torch_facts OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE no_torch
+                ERROR_VARIABLE torch_words)
+if(no_torch)
+  message(FATAL_ERROR "tutti_torch needs PyTorch, and ${TUTTI_TORCH_PYTHON} has none: pip install torch
+${torch_words}")
+endif()
+list(GET torch_facts 0 torch_folder)
+list(GET torch_facts 1 python_include)
+list(GET torch_facts 2 python_suffix)
+list(GET torch_facts 3 torch_abi)
+list(GET torch_facts 4 torch_version)
+message(STATUS "PyTorch ${torch_version} in ${torch_folder}")
+if(torch_version VERSION_LESS 2.8)
+  message(FATAL_ERROR "tutti_torch needs PyTorch 2.8 or newer, and this is ${torch_version}")
+endif()
+
+file(GLOB torch_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/compat/torch/*.cpp)
+add_library(tutti_torch MODULE ${torch_sources})
+target_include_directories(tutti_torch PRIVATE ${PROJECT_SOURCE_DIR}/src)
+target_include_directories(tutti_torch SYSTEM PRIVATE
+                           ${torch_folder}/include ${torch_folder}/include/torch/csrc/api/include ${python_include})
+target_compile_definitions(tutti_torch PRIVATE _GLIBCXX_USE_CXX11_ABI=${torch_abi} TORCH_API_INCLUDE_EXTENSION_H
+                           USE_DISTRIBUTED USE_C10D)
+target_precompile_headers(tutti_torch PRIVATE <torch/csrc/distributed/c10d/Backend.hpp> <string> <vector>)
+foreach(library torch_python torch torch_cpu c10)
+  target_link_libraries(tutti_torch PRIVATE ${torch_folder}/lib/lib${library}.so)
+endforeach()
+target_link_libraries(tutti_torch PRIVATE tutti tutti_warnings)
+# PyTorch's libraries are in memory before this one; Tutti's lies beside it.
+set_target_properties(tutti_torch PROPERTIES PREFIX "" OUTPUT_NAME _C SUFFIX ${python_suffix}
+                      BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN" LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/torch)
+file(WRITE ${PROJECT_BINARY_DIR}/torch/_built_for.py
+     "\"\"\"Written by the build.\"\"\"\n\nTORCH = \"${torch_version}\"\n")
+install(FILES ${PROJECT_BINARY_DIR}/torch/_built_for.py DESTINATION tutti_torch COMPONENT tutti_torch)
+install(TARGETS tutti_torch LIBRARY DESTINATION tutti_torch COMPONENT tutti_torch)
+install(TARGETS tutti LIBRARY DESTINATION tutti_torch COMPONENT tutti_torch NAMELINK_SKIP)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/compat/torch/tutti_torch DESTINATION . COMPONENT tutti_torch
+        FILES_MATCHING PATTERN "*.py")

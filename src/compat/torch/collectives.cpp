@@ -1,0 +1,220 @@
+// Collectives on tensors. Each checks its arguments here and runs as a blocking call on the group's stream.
+#include <torch/csrc/distributed/c10d/Utils.hpp>
+
+#include <memory>
+#include <utility>
+
+#include "compat/torch/convert.hpp"
+#include "compat/torch/group.hpp"
+#include "tutti/check.hpp"
+
+namespace tutti_torch {
+namespace {
+
+using c10d::OpType;
+using tutti::check;
+
+/// Calls that run together.
+template <class Calls>
+void grouped(const Calls& calls) {
+  check(tuttiGroupStart());
+  try {
+    calls();
+  } catch (...) {
+    tuttiGroupDiscard();
+    throw;
+  }
+  check(tuttiGroupEnd());
+}
+
+void check_pair(const char* call, const at::Tensor& small, const at::Tensor& large, int ranks) {
+  check_tensor(call, small);
+  check_tensor(call, large);
+  demand(small.scalar_type() == large.scalar_type(), call, "input and output have different types");
+  demand(large.numel() == small.numel() * ranks, call,
+         c10::str("the larger tensor has ", large.numel(), " elements; it must have ", small.numel(), " for each of ",
+                  ranks, " ranks"));
+}
+
+void check_pairs(const char* call, const Tensors& small, const Tensors& large, int ranks) {
+  demand(small.size() == large.size(), call, "as many inputs as outputs");
+  for (size_t i = 0; i < small.size(); ++i) check_pair(call, small[i], large[i], ranks);
+}
+
+}  // namespace
+
+WorkPtr Group::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
+  constexpr auto kCall = "broadcast";
+  const at::Tensor tensor = only(kCall, tensors);
+  check_tensor(kCall, tensor);
+  check_root(kCall, opts.rootRank);
+  return run(
+      OpType::BROADCAST, "tutti:broadcast", {tensor}, opts.asyncOp,
+      [this, tensor, root = static_cast<int>(opts.rootRank)] {
+        const Elements elements = moved(tensor.scalar_type());
+        Packed data(tensor, root == getRank() ? Use::In : Use::Out);
+        check(tuttiBroadcast(data.data(), data.data(), data.count(elements), elements.type, root, comm_, nullptr));
+        if (root != getRank()) data.unpack();
+      });
+}
+
+WorkPtr Group::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
+  constexpr auto kCall = "all_reduce";
+  const at::Tensor tensor = only(kCall, tensors);
+  check_tensor(kCall, tensor);
+  const auto fold = std::make_shared<Fold>(kCall, opts.reduceOp, tensor.scalar_type());
+  return run(OpType::ALLREDUCE, "tutti:all_reduce", {tensor}, opts.asyncOp, [this, tensor, fold] {
+    Packed data(tensor, Use::InOut);
+    check(tuttiAllReduce(data.data(), data.data(), data.count(fold->elements()), fold->elements().type, fold->on(comm_),
+                         comm_, nullptr));
+    data.unpack();
+  });
+}
+
+WorkPtr Group::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions&) {
+  check_tensor("all_reduce", only("all_reduce", tensors));
+  C10_THROW_ERROR(NotImplementedError, "all_reduce of sparse tensors is not supported");
+}
+
+WorkPtr Group::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) {
+  constexpr auto kCall = "all_reduce";
+  std::vector<std::shared_ptr<Fold>> folds;
+  for (const auto& tensor : tensors) {
+    check_tensor(kCall, tensor);
+    folds.push_back(std::make_shared<Fold>(kCall, opts.reduceOp, tensor.scalar_type()));
+  }
+  return run(OpType::ALLREDUCE_COALESCED, "tutti:all_reduce_coalesced", tensors, opts.asyncOp, [this, tensors, folds] {
+    std::vector<Packed> all;
+    for (const auto& tensor : tensors) all.emplace_back(tensor, Use::InOut);
+    grouped([&] {
+      for (size_t i = 0; i < all.size(); ++i) {
+        const Elements& elements = folds[i]->elements();
+        check(tuttiAllReduce(all[i].data(), all[i].data(), all[i].count(elements), elements.type, folds[i]->on(comm_),
+                             comm_, nullptr));
+      }
+    });
+    for (auto& data : all) data.unpack();
+  });
+}
+
+WorkPtr Group::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
+  constexpr auto kCall = "reduce";
+  const at::Tensor tensor = only(kCall, tensors);
+  check_tensor(kCall, tensor);
+  check_root(kCall, opts.rootRank);
+  const auto fold = std::make_shared<Fold>(kCall, opts.reduceOp, tensor.scalar_type());
+  return run(OpType::REDUCE, "tutti:reduce", {tensor}, opts.asyncOp,
+             [this, tensor, fold, root = static_cast<int>(opts.rootRank)] {
+               Packed data(tensor, root == getRank() ? Use::InOut : Use::In);
+               check(tuttiReduce(data.data(), root == getRank() ? data.data() : nullptr, data.count(fold->elements()),
+                                 fold->elements().type, fold->on(comm_), root, comm_, nullptr));
+               if (root == getRank()) data.unpack();
+             });
+}
+
+WorkPtr Group::_allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& opts) {
+  Tensors outputs{output}, inputs{input};
+  return allgather_into_tensor_coalesced(outputs, inputs, opts);
+}
+
+WorkPtr Group::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
+  check_pairs("all_gather", inputs, outputs, getSize());
+  const auto type = outputs.size() == 1 ? OpType::_ALLGATHER_BASE : OpType::COALESCED;
+  return run(type, "tutti:all_gather", outputs, opts.asyncOp, [this, outputs, inputs] {
+    std::vector<Packed> in, out;
+    for (const auto& input : inputs) in.emplace_back(input, Use::In);
+    for (const auto& output : outputs) out.emplace_back(output, Use::Out);
+    const auto gather = [&] {
+      for (size_t i = 0; i < in.size(); ++i) {
+        const Elements elements = moved(inputs[i].scalar_type());
+        check(tuttiAllGather(in[i].data(), out[i].data(), in[i].count(elements), elements.type, comm_, nullptr));
+      }
+    };
+    in.size() == 1 ? gather() : grouped(gather);
+    for (auto& data : out) data.unpack();
+  });
+}
+
+WorkPtr Group::_reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& opts) {
+  Tensors outputs{output}, inputs{input};
+  return reduce_scatter_tensor_coalesced(outputs, inputs, opts);
+}
+
+WorkPtr Group::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                               const c10d::ReduceScatterOptions& opts) {
+  constexpr auto kCall = "reduce_scatter";
+  check_pairs(kCall, outputs, inputs, getSize());
+  std::vector<std::shared_ptr<Fold>> folds;
+  for (const auto& input : inputs) {
+    folds.push_back(std::make_shared<Fold>(kCall, opts.reduceOp, input.scalar_type()));
+  }
+  const auto type = outputs.size() == 1 ? OpType::_REDUCE_SCATTER_BASE : OpType::COALESCED;
+  return run(type, "tutti:reduce_scatter", outputs, opts.asyncOp, [this, outputs, inputs, folds] {
+    std::vector<Packed> in, out;
+    for (const auto& input : inputs) in.emplace_back(input, Use::In);
+    for (const auto& output : outputs) out.emplace_back(output, Use::Out);
+    const auto scatter = [&] {
+      for (size_t i = 0; i < in.size(); ++i) {
+        const Elements& elements = folds[i]->elements();
+        check(tuttiReduceScatter(in[i].data(), out[i].data(), out[i].count(elements), elements.type,
+                                 folds[i]->on(comm_), comm_, nullptr));
+      }
+    };
+    in.size() == 1 ? scatter() : grouped(scatter);
+    for (auto& data : out) data.unpack();
+  });
+}
+
+WorkPtr Group::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
+                             std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& opts) {
+  constexpr auto kCall = "all_to_all";
+  check_tensor(kCall, input);
+  check_tensor(kCall, output);
+  demand(input.scalar_type() == output.scalar_type(), kCall, "input and output have different types");
+  c10d::checkSplitSizes(input_splits, input, getSize());
+  c10d::checkSplitSizes(output_splits, output, getSize());
+  const bool even = input_splits.empty() && output_splits.empty();
+  return run(OpType::ALLTOALL_BASE, "tutti:all_to_all", {output}, opts.asyncOp,
+             [this, output, input, output_splits, input_splits, even] {
+               const Elements elements = moved(input.scalar_type());
+               const bool overlap = input.is_alias_of(output);
+               Packed in(overlap ? input.clone() : input, Use::In), out(output, Use::Out);
+               const auto ranks = static_cast<size_t>(getSize());
+               if (even) {
+                 check(tuttiAllToAll(in.data(), out.data(), in.count(elements) / ranks, elements.type, comm_, nullptr));
+               } else {
+                 std::vector<size_t> sends(ranks), recvs(ranks), unused(ranks);
+                 c10d::computeLengthsAndOffsets(input_splits, input, &sends, &unused);
+                 c10d::computeLengthsAndOffsets(output_splits, output, &recvs, &unused);
+                 for (auto* counts : {&sends, &recvs}) {
+                   for (size_t& count : *counts) count *= elements.units;
+                 }
+                 check(tuttiAllToAllV(in.data(), sends.data(), nullptr, out.data(), recvs.data(), nullptr,
+                                      elements.type, comm_, nullptr));
+               }
+               out.unpack();
+             });
+}
+
+WorkPtr Group::gather_into_tensor(at::Tensor& output, at::Tensor& input, const c10d::GatherOptions& opts) {
+  constexpr auto kCall = "gather";
+  check_root(kCall, opts.rootRank);
+  const bool root = opts.rootRank == getRank();
+  root ? check_pair(kCall, input, output, getSize()) : check_tensor(kCall, input);
+  return run(OpType::GATHER, "tutti:gather", root ? Tensors{output} : Tensors{}, opts.asyncOp,
+             [this, root, output, input, to = static_cast<int>(opts.rootRank)] {
+               const Elements elements = moved(input.scalar_type());
+               Packed in(input, Use::In);
+               std::optional<Packed> out;
+               if (root) out.emplace(output, Use::Out);
+               check(tuttiGather(in.data(), root ? out->data() : nullptr, in.count(elements), elements.type, to, comm_,
+                                 nullptr));
+               if (root) out->unpack();
+             });
+}
+
+WorkPtr Group::barrier(const c10d::BarrierOptions& opts) {
+  return run(OpType::BARRIER, "tutti:barrier", {}, opts.asyncOp, [this] { check(tuttiBarrier(comm_, nullptr)); });
+}
+
+}  // namespace tutti_torch

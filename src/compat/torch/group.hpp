@@ -1,0 +1,131 @@
+// The backend `tutti` of torch.distributed: one rank of a process group.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compat/torch/point_to_point.hpp"
+#include "compat/torch/queue.hpp"
+
+namespace tutti_torch {
+
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+using Tensors = std::vector<at::Tensor>;
+using TensorLists = std::vector<Tensors>;
+
+/// Functions that newer versions of PyTorch have and older ones lack are virtual here and override where they can.
+class Group : public c10d::Backend {
+ public:
+  struct Options : c10d::Backend::Options {
+    explicit Options(std::chrono::milliseconds time) : c10d::Backend::Options("tutti", time) {}
+    c10::intrusive_ptr<c10d::Backend::Options> clone() const;
+  };
+
+  /// Returns when all ranks have joined.
+  Group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, const std::string& name,
+        std::chrono::milliseconds timeout);
+  ~Group() override;
+
+  const std::string getBackendName() const override { return "tutti"; }  // NOLINT: PyTorch's signature
+  c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions();
+
+  // ---- collectives (collectives.cpp, lists.cpp)
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
+  WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override;
+  WorkPtr allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& opts) override;
+  WorkPtr allgather_coalesced(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& opts) override;
+  WorkPtr gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) override;
+  virtual WorkPtr gather_into_tensor(at::Tensor& output, at::Tensor& input, const c10d::GatherOptions& opts);
+  WorkPtr scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) override;
+  WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
+                        std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& opts) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) override;
+  WorkPtr barrier(const c10d::BarrierOptions& opts) override;
+  /// Rank 0 throws with the ranks that have not come in time; the group stays usable.
+  void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_for_all) override;
+
+  // ---- point to point
+  WorkPtr send(Tensors& tensors, int peer, int tag) override;
+  WorkPtr recv(Tensors& tensors, int peer, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+
+  // ---- several calls as one
+  bool supportsCoalescing() const override { return true; }
+  void startCoalescing() override;
+  WorkPtr endCoalescing() override;
+
+  // ---- the group itself (lifecycle.cpp)
+  uint64_t getSequenceNumberForGroup() override { return sequence_; }
+  void setSequenceNumberForGroup() override {}
+  virtual void setTimeout(std::chrono::milliseconds timeout);
+  bool supportsSplitting() const override { return true; }
+  virtual c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
+                                                  const std::vector<int>& ranks,
+                                                  const c10::intrusive_ptr<c10d::Backend::Options>& opts);
+  /// As older versions ask, with the group's own store.
+  virtual c10::intrusive_ptr<c10d::Backend> split(const std::vector<int>& ranks,
+                                                  const c10::intrusive_ptr<c10d::Backend::Options>& opts);
+  virtual bool supportsShrinking() const { return true; }
+  virtual c10::intrusive_ptr<c10d::Backend> shrink(const std::vector<int64_t>& excluded, int flags,
+                                                   const c10::intrusive_ptr<c10d::Backend::Options>& opts);
+  virtual void abort();
+  /// Waits for all operations and leaves; throws what was still found to differ.
+  virtual void shutdown();
+  virtual c10d::ErrorType getError();
+  virtual bool supportsTensorAlloc(c10::DeviceIndex device);
+  virtual at::Tensor allocateTensor(long size, at::TensorOptions options);  // NOLINT: PyTorch's type
+
+  /// How often each way of delivery was used, and by how many calls, since the group was made: "mapped" → 12, …
+  std::map<std::string, uint64_t> deliveries() const;
+  /// From now on each call is counted: some 100 ns.
+  void count_deliveries(bool on) { counting_ = on; }
+  tuttiCallInfo last_call();
+
+ private:
+  /// Queues `body`, or runs it here if the caller waits for it anyway.
+  WorkPtr run(c10d::OpType type, const char* title, Tensors outputs, bool async, Body body);
+  Description describe(c10d::OpType type, const char* title, std::string detail = "");
+  /// The operation of one message to or from `peer`.
+  c10::intrusive_ptr<Work> message(c10d::OpType type, const char* title, Tensors& tensors, int peer, int tag);
+  WorkPtr coalesced(WorkPtr work);
+  void check_usable(const char* call) const;
+  void check_root(const char* call, int64_t root) const;
+  void count_delivery();
+  void monitor(c10d::Store& store, std::chrono::milliseconds timeout, bool wait_for_all);
+
+  c10::intrusive_ptr<c10d::Store> store_;
+  const std::string name_;
+  std::chrono::milliseconds timeout_;
+  tuttiComm_t comm_ = nullptr;
+  Queue queue_;
+  std::optional<PointToPoint> point_to_point_;
+  std::atomic<uint64_t> sequence_{0};
+  std::atomic<bool> counting_{false}, left_{false};
+  uint64_t barriers_ = 0, children_ = 0;
+  mutable std::mutex mutex_;  // of what follows
+  bool coalescing_ = false;
+  std::vector<WorkPtr> coalesced_;
+  std::map<std::string, uint64_t> deliveries_;
+};
+
+/// At the program's end: leaves all groups that are not destroyed; aborts them first if the program has failed.
+void end_all(bool failed);
+
+}  // namespace tutti_torch

@@ -1,0 +1,270 @@
+// A group's making, ending and failing, its messages between two ranks, and what is told of it.
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include <c10/util/StringUtil.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "compat/torch/convert.hpp"
+#include "compat/torch/group.hpp"
+#include "compat/torch/memory.hpp"
+#include "compat/torch/python.hpp"
+#include "compat/torch/rendezvous.hpp"
+#include "tutti/check.hpp"
+
+namespace tutti_torch {
+
+using c10d::OpType;
+using std::chrono::milliseconds;
+
+namespace {
+
+/// Groups that nobody has destroyed, in the order in which they were made.
+struct Living {
+  std::mutex mutex;
+  std::vector<Group*> groups;
+};
+Living& living() {
+  static Living* const kOne = new Living;  // groups may outlive static objects
+  return *kOne;
+}
+
+/// Options of older versions have no name of the group.
+template <class Options>
+std::string name_in(const Options& options) {
+  if constexpr (requires { options.group_name; }) {
+    return options.group_name;
+  } else {
+    return "";
+  }
+}
+
+/// A connection of our own: the program may block in its.
+c10::intrusive_ptr<c10d::Store> own(const c10::intrusive_ptr<c10d::Store>& store) {
+  try {
+    return store->clone();
+  } catch (const std::exception&) {  // a store of the program's own that cannot
+    return store;
+  }
+}
+
+}  // namespace
+
+void end_all(bool failed) {
+  std::vector<Group*> groups;
+  {
+    const std::lock_guard lock(living().mutex);
+    groups = living().groups;
+  }
+  for (Group* group : groups) {
+    try {
+      if (failed) group->abort();
+      group->shutdown();
+    } catch (...) {  // the program has ended: nobody is left to be told
+    }
+  }
+}
+
+c10::intrusive_ptr<c10d::Backend::Options> Group::Options::clone() const { return c10::make_intrusive<Options>(*this); }
+
+Group::Group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, const std::string& name,
+             milliseconds timeout)
+    : Backend(rank, size), name_(name), timeout_(timeout) {
+  const WithoutGil without;
+  const int64_t round = round_of(*store, "tutti/joined", size);
+  store_ = c10::make_intrusive<c10d::PrefixStore>(c10::str("tutti/", round), own(store));
+  comm_ = join(*store_, {.key = "id", .name = name, .rank = rank, .ranks = size, .timeout = timeout});
+  queue_.serve(comm_);
+  point_to_point_.emplace(store_, name, comm_, rank, size, timeout);
+  const std::lock_guard lock(living().mutex);
+  living().groups.push_back(this);
+}
+
+Group::~Group() {
+  {
+    const std::lock_guard lock(living().mutex);
+    auto& groups = living().groups;
+    groups.erase(std::find(groups.begin(), groups.end(), this));
+  }
+  try {
+    shutdown();
+  } catch (...) {  // a group that nobody ended has nobody to tell
+  }
+}
+
+void Group::shutdown() {
+  if (left_.exchange(true)) return;
+  const WithoutGil without;
+  point_to_point_->close();
+  queue_.drain();
+  tuttiResult_t state = tuttiSuccess;
+  tuttiCommGetAsyncError(comm_, &state);
+  try {
+    leave(std::exchange(comm_, nullptr));
+  } catch (const tutti::Error&) {
+    if (state == tuttiSuccess) std::rethrow_exception(as_torch_error());  // else it is the error that is known
+  }
+}
+
+void Group::abort() {
+  if (left_) return;
+  const WithoutGil without;
+  point_to_point_->abort();
+  tutti::check(tuttiCommAbort(comm_));
+}
+
+c10d::ErrorType Group::getError() {
+  tuttiResult_t state = tuttiSuccess;
+  if (!left_) tutti::check(tuttiCommGetAsyncError(comm_, &state));
+  return state == tuttiSuccess      ? c10d::ErrorType::SUCCESS
+         : state == tuttiTimeout    ? c10d::ErrorType::TIMEOUT
+         : state == tuttiPeerFailed ? c10d::ErrorType::REMOTE_ERROR
+                                    : c10d::ErrorType::COMM_ERROR;
+}
+
+c10::intrusive_ptr<c10d::Backend::Options> Group::getBackendOptions() { return c10::make_intrusive<Options>(timeout_); }
+
+void Group::setTimeout(milliseconds timeout) { timeout_ = timeout; }
+
+// ---- groups made of this one
+
+c10::intrusive_ptr<c10d::Backend> Group::split(const c10::intrusive_ptr<c10d::Store>& store,
+                                               const std::vector<int>& ranks,
+                                               const c10::intrusive_ptr<c10d::Backend::Options>& opts) {
+  const auto mine = std::find(ranks.begin(), ranks.end(), getRank());
+  if (mine == ranks.end()) return nullptr;
+  const std::string name = opts ? name_in(*opts) : "";
+  // Groups that are split off together may have the same name, and then the same store.
+  const auto apart = c10::make_intrusive<c10d::PrefixStore>(c10::str("ranks ", c10::Join(" ", ranks)), store);
+  return c10::make_intrusive<Group>(apart, static_cast<int>(mine - ranks.begin()), static_cast<int>(ranks.size()),
+                                    name.empty() ? name_ + "/split" : name, opts ? opts->timeout : timeout_);
+}
+
+c10::intrusive_ptr<c10d::Backend> Group::split(const std::vector<int>& ranks,
+                                               const c10::intrusive_ptr<c10d::Backend::Options>& opts) {
+  return split(c10::make_intrusive<c10d::PrefixStore>(c10::str("child ", ++children_), store_), ranks, opts);
+}
+
+c10::intrusive_ptr<c10d::Backend> Group::shrink(const std::vector<int64_t>& excluded, int flags,
+                                                const c10::intrusive_ptr<c10d::Backend::Options>& opts) {
+  std::vector<int> left;
+  for (int rank = 0; rank < getSize(); ++rank) {
+    if (std::find(excluded.begin(), excluded.end(), rank) == excluded.end()) left.push_back(rank);
+  }
+  if (flags != 0) abort();
+  const auto mine = std::find(left.begin(), left.end(), getRank());
+  demand(mine != left.end(), "shrink_group", "this rank is one of those to be excluded");
+  const auto store = c10::make_intrusive<c10d::PrefixStore>(c10::str("child ", ++children_), store_);
+  return c10::make_intrusive<Group>(store, static_cast<int>(mine - left.begin()), static_cast<int>(left.size()),
+                                    name_ + "/shrunk", opts ? opts->timeout : timeout_);
+}
+
+// ---- operations
+
+void Group::check_usable(const char* call) const {
+  if (left_) {
+    throw tutti::Error(tutti::Code::InvalidUsage,
+                       c10::str("rank ", rank_, ": ", call, ": the group '", name_, "' was shut down"));
+  }
+}
+
+void Group::check_root(const char* call, int64_t root) const {
+  demand(root >= 0 && root < size_, call, c10::str("root ", root, " is not one of the ", size_, " ranks"));
+}
+
+Description Group::describe(OpType type, const char* title, std::string detail) {
+  return {rank_, type, title, ++sequence_, name_, std::move(detail)};
+}
+
+WorkPtr Group::coalesced(WorkPtr work) {
+  const std::lock_guard lock(mutex_);
+  if (coalescing_) coalesced_.push_back(work);
+  return work;
+}
+
+WorkPtr Group::run(OpType type, const char* title, Tensors outputs, bool async, Body body) {
+  try {
+    check_usable(title);
+    auto work = c10::make_intrusive<Work>(describe(type, title), std::move(outputs));
+    queue_.run(work, std::move(body), !async);
+    if (counting_) queue_.launch([this] { count_delivery(); });
+    return coalesced(std::move(work));
+  } catch (...) {
+    std::rethrow_exception(as_torch_error());
+  }
+}
+
+void Group::startCoalescing() {
+  const std::lock_guard lock(mutex_);
+  coalescing_ = true;
+}
+
+WorkPtr Group::endCoalescing() {
+  const std::lock_guard lock(mutex_);
+  coalescing_ = false;
+  return c10::make_intrusive<CoalescedWork>(rank_, std::exchange(coalesced_, {}));
+}
+
+c10::intrusive_ptr<Work> Group::message(OpType type, const char* title, Tensors& tensors, int peer, int tag) {
+  const char* const call = type == OpType::SEND ? "send" : "recv";
+  const at::Tensor& tensor = only(call, tensors);
+  check_tensor(call, tensor);
+  check_usable(call);
+  const std::string other = peer == kAnySource ? "any rank" : c10::str("rank ", peer);
+  return c10::make_intrusive<Work>(
+      describe(type, title,
+               c10::str("(", tensor.numel(), " elements of ", tensor.scalar_type(),
+                        type == OpType::SEND ? " to " : " from ", other, ", tag ", tag, ")")),
+      tensors);
+}
+
+WorkPtr Group::send(Tensors& tensors, int peer, int tag) {
+  auto work = message(OpType::SEND, "tutti:send", tensors, peer, tag);
+  point_to_point_->send(work, tensors.front(), peer, tag);
+  return coalesced(std::move(work));
+}
+
+WorkPtr Group::recv(Tensors& tensors, int peer, int tag) {
+  auto work = message(OpType::RECV, "tutti:recv", tensors, peer, tag);
+  point_to_point_->recv(work, tensors.front(), peer, tag);
+  return coalesced(std::move(work));
+}
+
+WorkPtr Group::recvAnysource(Tensors& tensors, int tag) {
+  auto work = message(OpType::RECVANYSOURCE, "tutti:recv", tensors, kAnySource, tag);
+  point_to_point_->recv(work, tensors.front(), kAnySource, tag);
+  return coalesced(std::move(work));
+}
+
+// ---- what is told
+
+void Group::count_delivery() {
+  tuttiCallInfo info{.size = sizeof info};
+  if (tuttiCommGetLastCall(comm_, &info) != tuttiSuccess) return;
+  const std::lock_guard lock(mutex_);
+  ++deliveries_[info.delivery];
+}
+
+std::map<std::string, uint64_t> Group::deliveries() const {
+  const std::lock_guard lock(mutex_);
+  return deliveries_;
+}
+
+tuttiCallInfo Group::last_call() {
+  check_usable("last_call");
+  queue_.drain();
+  tuttiCallInfo info{.size = sizeof info};
+  tutti::check(tuttiCommGetLastCall(comm_, &info));
+  return info;
+}
+
+// ---- memory
+
+bool Group::supportsTensorAlloc(c10::DeviceIndex) { return true; }
+
+at::Tensor Group::allocateTensor(long size, at::TensorOptions options) {  // NOLINT: PyTorch's type
+  return mapped_tensor({size}, options);
+}
+
+}  // namespace tutti_torch

@@ -1,0 +1,77 @@
+// The Python module tutti_torch._C: see tutti_torch/__init__.py.
+#include <pybind11/chrono.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+
+#include "compat/torch/group.hpp"
+#include "compat/torch/memory.hpp"
+#include "tutti/tutti.h"
+
+namespace py = pybind11;
+using tutti_torch::Group;
+
+namespace {
+
+/// Errors of making a group, as those of its calls.
+template <class Function>
+auto translated(const Function& function) {
+  try {
+    return function();
+  } catch (...) {
+    std::rethrow_exception(tutti_torch::as_torch_error());
+  }
+}
+
+c10::intrusive_ptr<c10d::Backend> make_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                             const std::string& name, std::chrono::milliseconds timeout) {
+  return translated([&] { return c10::make_intrusive<Group>(store, rank, size, name, timeout); });
+}
+
+Group& group_of(const c10::intrusive_ptr<c10d::Backend>& backend) {
+  auto* const group = dynamic_cast<Group*>(backend.get());
+  if (group == nullptr)
+    throw py::type_error("the process group's backend is '" + backend->getBackendName() + "', not 'tutti'");
+  return *group;
+}
+
+py::dict last_call(const c10::intrusive_ptr<c10d::Backend>& backend) {
+  Group& group = group_of(backend);
+  const tuttiCallInfo info = translated([&] {
+    const py::gil_scoped_release release;
+    return group.last_call();
+  });
+  py::dict told;
+  told["algorithm"] = info.algorithm;
+  told["transport"] = info.transport;
+  told["delivery"] = info.delivery;
+  return told;
+}
+
+at::Tensor empty(const std::vector<int64_t>& sizes, const py::object& type) {
+  const auto scalar = reinterpret_cast<THPDtype*>(type.ptr())->scalar_type;
+  return translated([&] { return tutti_torch::mapped_tensor(sizes, at::TensorOptions().dtype(scalar)); });
+}
+
+py::tuple mapped_now() {
+  const auto now = tutti_torch::mapped_now();
+  return py::make_tuple(now.blocks, now.bytes);
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_C, module) {
+  module.def("make_group", &make_group);
+  module.def("end_all", &tutti_torch::end_all);
+  module.def("version", &tuttiGetVersion);
+  module.def("empty", &empty);
+  module.def("map_allocations", &tutti_torch::map_allocations);
+  module.def("mapped_now", &mapped_now);
+  module.def("last_call", &last_call);
+  module.def("deliveries",
+             [](const c10::intrusive_ptr<c10d::Backend>& backend) { return group_of(backend).deliveries(); });
+  module.def("count_deliveries",
+             [](const c10::intrusive_ptr<c10d::Backend>& backend, bool on) { group_of(backend).count_deliveries(on); });
+}

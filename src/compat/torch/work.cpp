@@ -1,0 +1,157 @@
+#include "compat/torch/work.hpp"
+
+#include <ATen/record_function.h>
+#include <c10/util/Exception.h>
+
+#include <atomic>
+#include <memory>
+#include <utility>
+
+#include "compat/torch/python.hpp"
+#include "tutti/error.hpp"
+
+namespace tutti_torch {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+/// How often a wait lets Python look for signals.
+constexpr milliseconds kSignalsEvery{50};
+
+/// A profiler's event costs an allocation: only where somebody records.
+const char* title_of(const Description& description) { return at::hasCallbacks() ? description.title : nullptr; }
+
+template <class Thrown>
+std::exception_ptr made(const char* text) {
+  return std::make_exception_ptr(Thrown(c10::SourceLocation{"tutti", __FILE__, __LINE__}, text));
+}
+
+}  // namespace
+
+std::exception_ptr as_torch_error() {
+  try {
+    throw;
+  } catch (const tutti::Error& error) {
+    switch (error.code()) {
+      case tutti::Code::InvalidArgument:
+        return made<c10::ValueError>(error.what());
+      case tutti::Code::Unsupported:
+        return made<c10::NotImplementedError>(error.what());
+      default:
+        return made<c10::DistBackendError>(error.what());
+    }
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+Work::Work(Description description, std::vector<at::Tensor> outputs)
+    : c10d::Work(description.rank, description.type, title_of(description)),
+      description_(std::move(description)),
+      outputs_(std::move(outputs)) {}
+
+void Work::complete(std::exception_ptr error) {
+  finish(std::move(error));
+  c10::intrusive_ptr<c10::ivalue::Future> waiting;
+  {
+    const std::lock_guard lock(mutex_);
+    done_ = true;
+    waiting = future_;
+  }
+  if (waiting) mark(*waiting);
+}
+
+void Work::mark(c10::ivalue::Future& future) const {
+  if (exception_ != nullptr) {
+    future.setError(exception_);
+  } else {
+    future.markCompleted(at::IValue(outputs_));
+  }
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
+  std::unique_lock lock(mutex_);
+  if (future_) return future_;
+  future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+  const auto made = future_;
+  const bool done = done_;
+  lock.unlock();
+  if (done) mark(*made);
+  return made;
+}
+
+void Work::time_out(milliseconds after) const {
+  const double seconds = static_cast<double>(after.count()) / 1000;
+  C10_THROW_ERROR(
+      DistBackendError,
+      c10::str("rank ", description_.rank, ": ", description_.title + sizeof "tutti:" - 1, description_.detail,
+               ", call ", description_.sequence, " of group '", description_.group, "', has not finished after ",
+               seconds, " s: another rank has not made the matching call, or is slow. The call still runs; ",
+               "abort() of the group would end it"));
+}
+
+bool Work::wait(milliseconds timeout) {
+  std::unique_lock lock(mutex_);
+  if (!completed_) {
+    const WithoutGil without;  // futures' callbacks may need it
+    const milliseconds limit = timeout != kNoTimeout && timeout.count() > 0 ? timeout : limit_;
+    const auto start = Clock::now();
+    while (!cv_.wait_for(lock, kSignalsEvery, [this] { return completed_; })) {
+      lock.unlock();
+      check_signals();
+      if (limit.count() > 0 && Clock::now() - start >= limit) time_out(limit);
+      lock.lock();
+    }
+  }
+  if (exception_ != nullptr) std::rethrow_exception(exception_);
+  return true;
+}
+
+bool CoalescedWork::isCompleted() {
+  for (const auto& part : parts_) {
+    if (!part->isCompleted()) return false;
+  }
+  return true;
+}
+
+bool CoalescedWork::isSuccess() const { return exception() == nullptr; }
+
+std::exception_ptr CoalescedWork::exception() const {
+  for (const auto& part : parts_) {
+    if (auto error = part->exception()) return error;
+  }
+  return nullptr;
+}
+
+bool CoalescedWork::wait(milliseconds timeout) {
+  for (const auto& part : parts_) part->wait(timeout);
+  return true;
+}
+
+std::vector<at::Tensor> CoalescedWork::result() {
+  std::vector<at::Tensor> all;
+  for (const auto& part : parts_) {
+    for (auto& tensor : part->result()) all.push_back(std::move(tensor));
+  }
+  return all;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> CoalescedWork::getFuture() {
+  auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+  const auto left = std::make_shared<std::atomic<size_t>>(parts_.size() + 1);
+  const auto self = c10::intrusive_ptr<CoalescedWork>::reclaim_copy(this);
+  const auto one_done = [future, left, self](c10::ivalue::Future&) {
+    if (left->fetch_sub(1) != 1) return;
+    if (const auto error = self->exception()) {
+      future->setError(error);
+    } else {
+      future->markCompleted(at::IValue(self->result()));
+    }
+  };
+  for (const auto& part : parts_) part->getFuture()->addCallback(one_done);
+  one_done(*future);
+  return future;
+}
+
+}  // namespace tutti_torch

@@ -1,0 +1,79 @@
+// What a call on a group returns: waits, exceptions and futures of one operation.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <vector>
+
+namespace tutti_torch {
+
+/// What messages, profilers and waits say of an operation.
+struct Description {
+  int rank;
+  c10d::OpType type;
+  const char* title;  ///< "tutti:all_reduce"
+  uint64_t sequence = 0;
+  std::string group;
+  std::string detail;  ///< "(…)": of a message, its peer and tag; may be empty
+};
+
+/// One operation. It is completed by the thread that ran it; any threads may wait.
+class Work : public c10d::Work {
+ public:
+  Work(Description description, std::vector<at::Tensor> outputs);
+
+  /// Throws the operation's error. `timeout` not 0: after that time it throws an error, and the operation goes on.
+  /// Python's signal handlers run while it waits: so Ctrl-C ends a wait.
+  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+  std::vector<at::Tensor> result() override { return outputs_; }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  int sourceRank() const override { return source_; }
+  uint64_t getSequencenumber() const override { return description_.sequence; }
+  void synchronize() override {}
+
+  /// Once, by whoever ran it.
+  void complete(std::exception_ptr error = nullptr);
+  /// Before `complete`: the sender of a message from any rank.
+  void set_source(int rank) { source_ = rank; }
+  /// After `limit` without completion `wait` throws, even where it was given no time.
+  void set_limit(std::chrono::milliseconds limit) { limit_ = limit; }
+
+ private:
+  void mark(c10::ivalue::Future& future) const;
+  [[noreturn]] void time_out(std::chrono::milliseconds after) const;
+
+  const Description description_;
+  const std::vector<at::Tensor> outputs_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+  bool done_ = false;
+  int source_ = -1;
+  std::chrono::milliseconds limit_{0};
+};
+
+/// Several operations as one: startCoalescing … endCoalescing.
+class CoalescedWork : public c10d::Work {
+ public:
+  CoalescedWork(int rank, std::vector<c10::intrusive_ptr<c10d::Work>> parts)
+      : c10d::Work(rank, c10d::OpType::COALESCED), parts_(std::move(parts)) {}
+
+  bool isCompleted() override;
+  bool isSuccess() const override;
+  std::exception_ptr exception() const override;
+  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+  std::vector<at::Tensor> result() override;
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  void synchronize() override {}
+
+ private:
+  const std::vector<c10::intrusive_ptr<c10d::Work>> parts_;
+};
+
+/// The current exception as Python is to see it: wrong arguments as ValueError, what is not supported as
+/// NotImplementedError, everything else as DistBackendError (a RuntimeError).
+std::exception_ptr as_torch_error();
+
+}  // namespace tutti_torch

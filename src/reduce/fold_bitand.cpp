@@ -1,0 +1,40 @@
+// Kernels of BitAnd.
+#include "reduce/fold_kernels.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "reduce/fold_bitand.cpp"
+#include "reduce/simd_targets.hpp"
+
+#include "hwy/foreach_target.h"
+// foreach_target comes first
+#include "hwy/highway.h"
+#include "reduce/fold_engine-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace tutti {
+namespace HWY_NAMESPACE {
+
+struct BitwiseAnd {
+  static constexpr bool kIsSum = false, kOrders = false;
+  template <class D, class V>
+  static HWY_INLINE V apply(D, V a, V b) {
+    return hn::And(a, b);
+  }
+};
+
+FoldFn bitand_kernel(DType type) { return kernel_of<BitwiseAnd>(word_of(type)); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tutti
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tutti {
+HWY_EXPORT(bitand_kernel);
+
+template <>
+FoldFn kernel_for<Op::BitAnd>(DType type) {
+  return TUTTI_DISPATCH(bitand_kernel)(type);
+}
+}  // namespace tutti
+#endif

@@ -1,0 +1,237 @@
+"""Every collective, type and operator against what PyTorch computes on all ranks' inputs."""
+
+import unittest
+
+import torch
+import torch.distributed as dist
+from ranks import error_of, run
+
+RANKS = (2, 3)
+COUNTS = (0, 1, 7, 1000, 70001)
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64)
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+SMALL_FLOATS = (torch.float8_e4m3fn, torch.float8_e5m2)
+COMPLEX = (torch.complex32, torch.complex64, torch.complex128)
+MOVED_ONLY = (torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)
+ALL = (torch.bool, *INTEGERS, *FLOATS, *SMALL_FLOATS, *COMPLEX, *MOVED_ONLY)
+
+
+def data(rank, count, dtype, most=3):
+    """Small whole numbers, other ones on each rank, whose sums every type holds."""
+    numbers = (torch.arange(count, dtype=torch.int64) * 7 + rank * 5) % most
+    if dtype.is_complex:
+        return torch.complex(numbers.double(), (numbers + 1).double() % most).to(dtype)
+    return numbers.to(dtype)
+
+
+def bits(tensor):
+    """Comparable: some types have no comparison of their own."""
+    return tensor.contiguous().view(-1).view(torch.uint8)
+
+
+def same(actual, expected):
+    assert actual.dtype == expected.dtype and actual.shape == expected.shape, (actual, expected)
+    assert torch.equal(bits(actual), bits(expected)), (actual, expected)
+
+
+def summed(ranks, count, dtype):
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+    return sum(data(r, count, dtype).to(wide) for r in range(ranks)).to(dtype)
+
+
+def every_type(rank, ranks):
+    for dtype in ALL:
+        for count in COUNTS:
+            mine, all_of = data(rank, count, dtype), [data(r, count, dtype) for r in range(ranks)]
+            out = [torch.empty_like(mine) for _ in range(ranks)]
+            dist.all_gather(out, mine)
+            for actual, expected in zip(out, all_of):
+                same(actual, expected)
+            whole = torch.empty(ranks * count, dtype=dtype)
+            dist.all_gather_into_tensor(whole, mine)
+            same(whole, torch.cat([bits(t) for t in all_of]).view(dtype) if count else whole)
+            moved = mine.clone() if rank == 1 else torch.empty_like(mine)
+            dist.broadcast(moved, 1)
+            same(moved, all_of[1])
+            if dtype in MOVED_ONLY:
+                continue
+            reduced = mine.clone()
+            dist.all_reduce(reduced)
+            if dtype != torch.bool:
+                same(reduced, summed(ranks, count, dtype))
+            else:
+                same(reduced, torch.stack(all_of).any(0))
+            mine = torch.cat([bits(data(rank + r, count, dtype)) for r in range(ranks)]).view(dtype)
+            part = torch.empty(count, dtype=dtype)
+            dist.reduce_scatter_tensor(part, mine)
+            if dtype != torch.bool and not dtype.is_complex:
+                same(part, sum(data(rank + r, count, dtype).double() for r in range(ranks)).to(dtype))
+
+
+def every_operator(rank, ranks):
+    op = dist.ReduceOp
+    for count in COUNTS:
+        for dtype in (torch.int64, torch.uint8, torch.float32):
+            all_of = torch.stack([data(r, count, dtype) + (dtype != torch.uint8) for r in range(ranks)])
+            cases = {op.SUM: all_of.sum(0), op.PRODUCT: all_of.prod(0), op.MIN: all_of.amin(0), op.MAX: all_of.amax(0),
+                     op.AVG: (all_of.double().sum(0) / ranks).to(dtype)}
+            if not dtype.is_floating_point:
+                fold = torch.zeros_like(all_of[0])
+                for row in all_of:
+                    fold ^= row
+                both, either = all_of[0].clone(), all_of[0].clone()
+                for row in all_of[1:]:
+                    both &= row
+                    either |= row
+                cases |= {op.BAND: both, op.BOR: either, op.BXOR: fold}
+            for operator, expected in cases.items():
+                reduced = all_of[rank].clone()
+                dist.all_reduce(reduced, operator)
+                assert torch.allclose(reduced.double(), expected.to(dtype).double()), (operator, dtype, reduced)
+                reduced = all_of[rank].clone()
+                dist.reduce(reduced, ranks - 1, operator)
+                if rank == ranks - 1:
+                    assert torch.allclose(reduced.double(), expected.to(dtype).double()), (operator, dtype)
+        scaled = data(rank, count, torch.float32)
+        dist.all_reduce(scaled, dist._make_nccl_premul_sum(0.5))
+        same(scaled, summed(ranks, count, torch.float32) / 2)
+        scaled = data(rank, count, torch.float32)
+        dist.all_reduce(scaled, dist._make_nccl_premul_sum(torch.tensor([2.0])))
+        same(scaled, summed(ranks, count, torch.float32) * 2)
+    truth = torch.tensor([rank == 0, True, False])
+    for operator, expected in ((op.SUM, [True, True, False]), (op.PRODUCT, [False, True, False]),
+                               (op.BAND, [False, True, False]), (op.BXOR, [True, ranks % 2 == 1, False])):
+        folded = truth.clone()
+        dist.all_reduce(folded, operator)
+        assert folded.tolist() == expected, (operator, folded)
+
+
+def shapes(rank, ranks):
+    """Tensors with gaps, in other orders, of several dimensions; the same memory in and out."""
+    for make in (lambda t: t.t(), lambda t: t[::2], lambda t: t[:, 1:], lambda t: t.unsqueeze(0).expand(1, -1, -1)):
+        base = torch.arange(48.0).view(6, 8) + rank
+        view = make(base)
+        expected = sum(make(torch.arange(48.0).view(6, 8) + r) for r in range(ranks))
+        dist.all_reduce(view)
+        same(view.contiguous(), expected.contiguous())
+        out = [torch.zeros(8, 6).t() for _ in range(ranks)]
+        dist.all_gather(out, torch.full((6, 8), float(rank)).t().contiguous().t())
+        assert [t[3, 2].item() for t in out] == list(range(ranks))
+    flat = torch.zeros(ranks, 5)
+    flat[rank] = rank + 1
+    dist.all_gather_into_tensor(flat, flat[rank])
+    same(flat, torch.arange(1.0, ranks + 1).view(-1, 1).expand(ranks, 5).contiguous())
+
+
+def blocks(rank, ranks):
+    """All-to-all, gather, scatter; blocks of different lengths."""
+    out = torch.empty(ranks * 3)
+    dist.all_to_all_single(out, torch.arange(ranks * 3.0) + 100 * rank)
+    same(out.view(ranks, 3), torch.stack([torch.arange(3.0) + 3 * rank + 100 * r for r in range(ranks)]))
+    sends, recvs = [r + rank for r in range(ranks)], [rank + r for r in range(ranks)]
+    out = torch.empty(sum(recvs), 2)
+    dist.all_to_all_single(out, torch.full((sum(sends), 2), float(rank)), recvs, sends)
+    same(out, torch.cat([torch.full((rank + r, 2), float(r)) for r in range(ranks)]))
+    outs = [torch.empty(rank + r) for r in range(ranks)]
+    dist.all_to_all(outs, [torch.full((r + rank,), float(rank)) for r in range(ranks)])
+    for r in range(ranks):
+        same(outs[r], torch.full((rank + r,), float(r)))
+    outs = [torch.empty(r) for r in range(ranks)]
+    dist.all_gather(outs, torch.full((rank,), float(rank)))
+    for r in range(ranks):
+        same(outs[r], torch.full((r,), float(r)))
+    part = torch.empty(rank + 1)
+    dist.reduce_scatter(part, [torch.ones(r + 1) for r in range(ranks)])
+    same(part, torch.full((rank + 1,), float(ranks)))
+    for root in range(ranks):
+        outs = [torch.empty(4) for _ in range(ranks)] if rank == root else None
+        dist.gather(torch.full((4,), float(rank)), outs, root)
+        if rank == root:
+            assert [t[0].item() for t in outs] == list(range(ranks))
+        part = torch.empty(4)
+        dist.scatter(part, [torch.full((4,), float(r * 2)) for r in range(ranks)] if rank == root else None, root)
+        same(part, torch.full((4,), 2.0 * rank))
+
+
+def together(rank, ranks):
+    """Several calls as one, objects, barriers."""
+    tensors = [torch.full((count,), float(rank)) for count in (1, 0, 1000)]
+    with dist.distributed_c10d._coalescing_manager(async_ops=True) as pending:
+        for tensor in tensors:
+            dist.all_reduce(tensor)
+    pending.wait()
+    assert all((t == sum(range(ranks))).all() for t in tensors)
+    outs = [torch.empty(ranks * 2), torch.empty(ranks * 3)]
+    with dist.distributed_c10d._coalescing_manager():
+        for out, count in zip(outs, (2, 3)):
+            dist.all_gather_into_tensor(out, torch.full((count,), float(rank)))
+    assert outs[1].view(ranks, 3)[:, 0].tolist() == list(range(ranks))
+    objects = [None] * ranks
+    dist.all_gather_object(objects, {"rank": rank, "text": "x" * rank})
+    assert [o["rank"] for o in objects] == list(range(ranks))
+    told = [("from", 1)] if rank == 1 else [None]
+    dist.broadcast_object_list(told, 1)
+    assert told == [("from", 1)]
+    got = [None]
+    dist.scatter_object_list(got, [f"for {r}" for r in range(ranks)] if rank == 0 else None, 0)
+    assert got == [f"for {rank}"]
+    gathered = [None] * ranks if rank == 0 else None
+    dist.gather_object(rank, gathered, 0)
+    assert rank != 0 or gathered == list(range(ranks))
+    dist.barrier()
+    dist.group.WORLD._get_backend(torch.device("cpu"))
+
+
+def wrong_arguments(rank, ranks):
+    sparse = torch.eye(3).to_sparse()
+    assert "sparse" in error_of(dist.all_reduce, sparse).lower()
+    text = error_of(dist.all_reduce, torch.ones(2), dist.ReduceOp.BAND)
+    assert text.startswith("ValueError") and "BAND is not defined for Float" in text, text
+    text = error_of(dist.all_reduce, torch.ones(2, dtype=torch.complex64), dist.ReduceOp.MAX)
+    assert "MAX" in text, text
+    text = error_of(dist.all_reduce, torch.ones(2).to(torch.float8_e4m3fnuz))
+    assert "moved, not reduced" in text, text
+    text = error_of(dist.all_gather_into_tensor, torch.empty(ranks * 2 + 1), torch.empty(2))
+    assert "must have 2 for each of" in text, text
+    dist.all_reduce(torch.ones(1))  # the group is still usable
+
+
+def large(rank, ranks):
+    """More elements than 32 bits count."""
+    count = 2**31 + 3
+    data = torch.zeros(count, dtype=torch.int8)
+    data[-1] = rank + 1
+    dist.all_reduce(data)
+    assert data[-1].item() == sum(range(1, ranks + 1)) and data[0].item() == 0
+
+
+class Collectives(unittest.TestCase):
+    def check(self, body):
+        for ranks in RANKS:
+            with self.subTest(ranks=ranks):
+                run(ranks, body)
+
+    def test_every_type(self):
+        self.check(every_type)
+
+    def test_every_operator(self):
+        self.check(every_operator)
+
+    def test_shapes(self):
+        self.check(shapes)
+
+    def test_blocks(self):
+        self.check(blocks)
+
+    def test_together(self):
+        self.check(together)
+
+    def test_wrong_arguments(self):
+        self.check(wrong_arguments)
+
+    def test_more_than_two_to_the_31_elements(self):
+        run(2, large)
+
+
+if __name__ == "__main__":
+    unittest.main()

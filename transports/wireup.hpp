@@ -5,7 +5,9 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "base/address.hpp"
 #include "base/deadline.hpp"
 #include "base/fd.hpp"
 #include "base/rank.hpp"
@@ -22,6 +24,13 @@ struct ProcessId {
   uint64_t nonce = 0;
 
   bool operator==(const ProcessId&) const = default;
+};
+
+/// A way between two hosts: from one of this host's interfaces to an address of the peer's.
+struct Path {
+  std::string interface;
+  Address from, to;
+  double mbps = 0;  ///< speed of the interface; 0: unknown
 };
 
 /// Wire-up services of one rank of one communicator. All calls may come from any thread. They need the peer's control
@@ -41,6 +50,17 @@ class Wireup {
 
   /// Opens an authenticated stream to `peer`, labelled `label` (≤ 64 bytes). Throws Error(Timeout | PeerFailed | …).
   virtual Fd open_stream(Rank peer, const std::string& label, Deadline deadline) = 0;
+  /// The ways to a rank of another host that this rank should use, fastest first, each over another interface. Whether a
+  /// way leads there is not tried. Empty: there is no choice.
+  virtual std::vector<Path> paths(Rank peer) const {
+    (void)peer;
+    return {};
+  }
+  /// open_stream() over one of paths().
+  virtual Fd open_stream_over(const Path& path, Rank peer, const std::string& label, Deadline deadline) {
+    (void)path;
+    return open_stream(peer, label, deadline);
+  }
   /// The stream that `peer` opened to this rank under `label`, once it has arrived. Never waits.
   virtual std::optional<Fd> take_stream(Rank peer, const std::string& label) = 0;
 

@@ -39,6 +39,14 @@ Fd bind_and_listen(Fd fd, const sockaddr* address, socklen_t length, const std::
   return fd;
 }
 
+/// Closes `fd` and keeps errno.
+Fd without_descriptor(Fd fd) {
+  const int error = errno;
+  fd.reset();
+  errno = error;
+  return fd;
+}
+
 socklen_t fill(sockaddr_un& address, const std::string& name) {
   address = {};
   address.sun_family = AF_UNIX;
@@ -106,17 +114,22 @@ Fd listen_unix(const std::string& name) {
 
 Fd accept_now(int listener) { return Fd(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)); }
 
-Fd start_connect(const Address& address, uint16_t port) {
+Fd start_connect(const Address& address, uint16_t port, const Address* from) {
   socklen_t length = 0;
   const sockaddr_storage to = to_sockaddr(address, port, &length);
   Fd fd(socket(to.ss_family, kKind, 0));
   if (!fd && out_of_descriptors(errno)) throw_system("open a socket", errno);
   if (!fd) return fd;
+  if (from != nullptr) {
+    const int on = 1;  // the port is chosen when both ends are known
+    setsockopt(fd.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
+    socklen_t size = 0;
+    const sockaddr_storage mine = to_sockaddr(*from, 0, &size);
+    if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&mine), size) != 0) return without_descriptor(std::move(fd));
+  }
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), length) != 0 && errno != EINPROGRESS &&
       errno != EINTR) {
-    const int error = errno;
-    fd.reset();
-    errno = error;
+    return without_descriptor(std::move(fd));
   }
   return fd;
 }

@@ -31,8 +31,9 @@ Fd listen_unix(const std::string& name);
 /// The next connection of a listener; else an invalid Fd and errno: none pending, or a system resource is exhausted.
 Fd accept_now(int listener);
 
-/// A TCP connection in progress: non-blocking; wait for POLLOUT, then call `connect_error`.
-Fd start_connect(const Address& address, uint16_t port);
+/// A TCP connection in progress, `from` an address of this host or any: non-blocking; wait for POLLOUT, then call
+/// `connect_error`.
+Fd start_connect(const Address& address, uint16_t port, const Address* from = nullptr);
 /// 0 when connected, else the errno of the attempt.
 int connect_error(int fd);
 /// Connects to an abstract name. Throws Error(PeerFailed) if nothing listens, Timeout, Aborted, SystemError.

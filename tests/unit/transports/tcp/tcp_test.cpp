@@ -22,6 +22,12 @@ struct Stream {
   Fd ours, theirs;
 };
 
+std::vector<Fd> list_of(Fd fd) {
+  std::vector<Fd> list;
+  list.push_back(std::move(fd));
+  return list;
+}
+
 std::string header(uint64_t number, uint64_t tag, uint64_t length) {
   unsigned char bytes[kHeaderBytes];
   write_header(bytes, {number, tag, length});
@@ -34,11 +40,11 @@ struct TcpReceiver : testing::Test {
 
   void feed(const std::string& bytes) {
     ASSERT_EQ(::send(stream.ours.get(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
-    receiver.wake(false);
+    receiver.wake(0, false);
   }
   void hang_up() {
     stream.ours.reset();
-    receiver.wake(true);
+    receiver.wake(0, true);
   }
   Status progress() {
     bool moved = false;
@@ -136,7 +142,7 @@ TEST_F(TcpReceiver, SaysWhoseStreamEndedInTheMiddleOfAMessage) {
     const std::string message = header(0, 0, 100) + std::string(100, 'x');
     ASSERT_EQ(::send(other.ours.get(), message.data(), cut, 0), static_cast<ssize_t>(cut));
     other.ours.reset();
-    fresh.wake(true);
+    fresh.wake(0, true);
     bool moved = false;
     const Status status = fresh.progress(moved);
     EXPECT_EQ(status.code, Code::PeerFailed) << cut;
@@ -147,7 +153,7 @@ TEST_F(TcpReceiver, SaysWhoseStreamEndedInTheMiddleOfAMessage) {
 /// A sender whose stream the test reads.
 struct TcpSender : testing::Test {
   Stream stream;
-  Sender sender{std::move(stream.theirs), 5, 2};
+  Sender sender{list_of(std::move(stream.theirs)), 5, 2};
   link::OutLink out = sender.link();
 
   Status progress() {
@@ -188,7 +194,7 @@ TEST_F(TcpSender, ContinuesAfterAFullStream) {
       EXPECT_FALSE(sender.busy()) << "nothing can be sent before the kernel says so";
     }
     got += receive(100000);
-    sender.wake();
+    sender.wake(0);
   }
   while (got.size() < large.size() + 2 * kHeaderBytes + 3) {
     const std::string more = receive(100000);

@@ -24,6 +24,8 @@ struct WaitLimit {
 
 /// Listens on all interfaces, IPv4 and IPv6, at `port` (0: any free one). Throws Error(SystemError).
 Fd listen_tcp(uint16_t port);
+/// The same at the first free port from `first` to `last`. Throws Error(SystemError) if all are in use.
+Fd listen_tcp(uint16_t first, uint16_t last);
 /// The port a socket is bound to.
 uint16_t port_of(int fd);
 /// Listens under an abstract name. Throws Error(SystemError), InvalidArgument if the name is too long (> 100 bytes).

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/format.hpp"
+#include "topo/constants.hpp"
 #include "transports/fault/fault.hpp"
 #include "transports/rank_group.hpp"
 
@@ -39,6 +40,16 @@ struct TcpThreads {
   static constexpr bool kWire = true;  // a broken connection is detected
   static auto make(const transports::Context& context) { return make_by_name("tcp", context); }
 };
+/// Two streams for each of two ways, and stripes of short messages.
+struct StripedTcp : TcpThreads {
+  static auto make(const transports::Context& context) {
+    static const uint64_t kFrom = internal::constants_in_use.tcp_striped_from = 4096;
+    constexpr double kFast = 25e3;
+    static_cast<FakeWireup&>(*context.wireup).ways = {{"eth0", {}, {}, kFast}, {"eth1", {}, {}, kFast}};
+    EXPECT_EQ(kFrom, machine_constants().tcp_striped_from);
+    return make_by_name("tcp", context);
+  }
+};
 struct TcpProcesses : TcpThreads {
   static constexpr bool kProcesses = true;
 };
@@ -53,7 +64,7 @@ struct Faulty : Inner {
   }
 };
 
-using OverThreads = testing::Types<LocalThreads, ShmThreads, TcpThreads, Faulty<LocalThreads>, Faulty<TcpThreads>>;
+using OverThreads = testing::Types<LocalThreads, ShmThreads, TcpThreads, StripedTcp, Faulty<LocalThreads>, Faulty<TcpThreads>>;
 using OverProcesses = testing::Types<ShmProcesses, TcpProcesses, Faulty<ShmProcesses>>;
 using Media = testing::Types<ShmProcesses, TcpProcesses>;
 

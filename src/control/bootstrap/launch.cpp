@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "base/format.hpp"
+#include "base/port_range.hpp"
 #include "base/secret.hpp"
 #include "control/host.hpp"
 #include "control/messages.hpp"
@@ -227,8 +228,9 @@ void complete(Launch& launch, const Env& environment, const Lookup& lookup) {
   choose_job(launch, environment);
   choose_secret(launch, environment);
   constexpr uint64_t kFirst = 10000, kPorts = 20000;  // below the ports that kernels assign by themselves
-  launch.port =
-      static_cast<uint16_t>(environment.port.value_or(static_cast<int>(kFirst + hash64(launch.job) % kPorts)));
+  const uint64_t usual = environment.ports.empty() ? kFirst + hash64(launch.job) % kPorts
+                                                   : uint64_t{parse_port_range(environment.ports).first};
+  launch.port = static_cast<uint16_t>(environment.port.value_or(static_cast<int>(usual)));
 }
 
 }  // namespace

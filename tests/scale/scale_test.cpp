@@ -65,9 +65,9 @@ StartUp start(int ranks) {
 }
 
 TEST(Scale, StartUpIsLinearAtTheRoot) {
-  constexpr double kLimit = 20;                      // seconds
-  constexpr uint64_t kReceived = 6, kSent = 6;       // messages for each rank: registration, and a few exchanges
-  constexpr uint64_t kStateOfAPair = 2048;           // bytes: what a rank knows of another one, not a link
+  constexpr double kLimit = 20;                 // seconds
+  constexpr uint64_t kReceived = 6, kSent = 6;  // messages for each rank: registration, and a few exchanges
+  constexpr uint64_t kStateOfAPair = 2048;      // bytes: what a rank knows of another one, not a link
   for (const int ranks : {16, 64, 256}) {
     const StartUp done = start(ranks);
     const auto n = static_cast<uint64_t>(ranks);

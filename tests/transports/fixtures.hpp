@@ -29,6 +29,7 @@ struct ShmThreads {
   static constexpr bool kProcesses = false;
   static constexpr uint64_t kMessages = 100000;
   static constexpr bool kWire = false;
+  static constexpr bool kNamesTheDead = false;
   static auto make(const transports::Context& context) { return make_by_name("shm", context); }
 };
 struct ShmProcesses : ShmThreads {
@@ -37,7 +38,8 @@ struct ShmProcesses : ShmThreads {
 struct TcpThreads {
   static constexpr bool kProcesses = false;
   static constexpr uint64_t kMessages = 100000;
-  static constexpr bool kWire = true;  // a broken connection is detected
+  static constexpr bool kWire = true;           // a broken connection is detected
+  static constexpr bool kNamesTheDead = false;  // the transport itself reports a writer that died between messages
   static auto make(const transports::Context& context) { return make_by_name("tcp", context); }
 };
 /// Two streams for each of two ways, and stripes of short messages.
@@ -64,7 +66,8 @@ struct Faulty : Inner {
   }
 };
 
-using OverThreads = testing::Types<LocalThreads, ShmThreads, TcpThreads, StripedTcp, Faulty<LocalThreads>, Faulty<TcpThreads>>;
+using OverThreads =
+    testing::Types<LocalThreads, ShmThreads, TcpThreads, StripedTcp, Faulty<LocalThreads>, Faulty<TcpThreads>>;
 using OverProcesses = testing::Types<ShmProcesses, TcpProcesses, Faulty<ShmProcesses>>;
 using Media = testing::Types<ShmProcesses, TcpProcesses>;
 

@@ -68,9 +68,8 @@ bool Sender::has_more(const Stream& stream) const {
 }
 
 bool Sender::busy() const {
-  return !stopped_ && std::any_of(streams_.begin(), streams_.end(), [this](const Stream& stream) {
-    return stream.writable && has_more(stream);
-  });
+  return !stopped_ && std::any_of(streams_.begin(), streams_.end(),
+                                  [this](const Stream& stream) { return stream.writable && has_more(stream); });
 }
 
 bool Sender::blocked() const {

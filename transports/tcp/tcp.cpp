@@ -27,7 +27,8 @@ namespace {
 
 class Tcp final : public Transport {
  public:
-  explicit Tcp(const Context& context) : wireup_(*context.wireup), opener_(wireup_), events_(::epoll_create1(EPOLL_CLOEXEC)) {
+  explicit Tcp(const Context& context)
+      : wireup_(*context.wireup), opener_(wireup_), events_(::epoll_create1(EPOLL_CLOEXEC)) {
     if (!events_) throw_system("open epoll for tcp", errno);
   }
 
@@ -148,8 +149,7 @@ class Tcp final : public Transport {
       try {
         while (receiver.streams() < receiver.streams_expected()) {
           const uint32_t number = receiver.streams();
-          std::optional<Fd> stream =
-              wireup_.take_stream(receiver.peer(), tcp::label_of(receiver.link_lane(), number));
+          std::optional<Fd> stream = wireup_.take_stream(receiver.peer(), tcp::label_of(receiver.link_lane(), number));
           if (!stream) break;
           const int fd = receiver.attach(std::move(*stream));
           watch(fd, EPOLLIN | EPOLLRDHUP | EPOLLET, {expected_[i], number, Kind::Receiver});

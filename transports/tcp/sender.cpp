@@ -16,8 +16,8 @@ namespace tutti::transports::tcp {
 /// What one system call sends: this stream's parts of the messages in the ring, without the bytes sent before.
 struct Sender::Batch {
   struct Part {
-    uint64_t message = 0;
-    uint64_t bytes = 0;  // with the header
+    uint64_t message;
+    uint64_t bytes;  // with the header
   };
   unsigned char headers[link::kCapacity][kHeaderBytes];
   iovec pieces[2 * link::kCapacity];
@@ -94,9 +94,10 @@ Status Sender::progress(bool& moved) {
 Status Sender::progress(uint32_t index, bool& moved) {
   Stream& stream = streams_[index];
   while (true) {
+    skip_short(index);
+    if (!has_more(stream)) return {};
     Batch batch;
     if (Status status = gather(index, batch); !status.ok()) return status;
-    if (batch.count == 0) return {};
     msghdr message{};
     message.msg_iov = batch.pieces;
     message.msg_iovlen = batch.piece_count;
@@ -119,7 +120,6 @@ Status Sender::progress(uint32_t index, bool& moved) {
 
 /// Collects this stream's parts of the messages in the ring.
 Status Sender::gather(uint32_t index, Batch& batch) {
-  skip_short(index);
   const Stream& stream = streams_[index];
   batch.skip = stream.sent;
   link::Header header{};

@@ -11,6 +11,7 @@
 #include "base/deadline.hpp"
 #include "base/fd.hpp"
 #include "base/rank.hpp"
+#include "topo/share.hpp"
 
 namespace tutti::transports {
 
@@ -75,5 +76,16 @@ class Wireup {
   /// Asks the service `name` of `peer`, a process of this host. Throws Error(Timeout | PeerFailed | …).
   virtual Reply ask(Rank peer, const std::string& service, const std::string& request, Deadline deadline) = 0;
 };
+
+/// Where this rank stands among those of its host.
+inline topo::HostPlace place_on_host(const Wireup& wireup) {
+  topo::HostPlace place;
+  for (Rank other = 0; other < wireup.ranks(); ++other) {
+    if (wireup.process_id(other).host != wireup.process_id(wireup.rank()).host) continue;
+    place.index += other < wireup.rank() ? 1 : 0;
+    ++place.ranks;
+  }
+  return place;
+}
 
 }  // namespace tutti::transports

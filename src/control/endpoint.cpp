@@ -284,13 +284,7 @@ Fd Endpoint::open_stream_over(const transports::Path& path, Rank peer, const std
 std::vector<transports::Path> Endpoint::paths(Rank peer) const {
   const Member& member = client_->member(peer);
   if (member.host == control_.local_member().host) return {};
-  HostShare share;
-  for (Rank other = 0; other < ranks(); ++other) {
-    if (client_->member(other).host != control_.local_member().host) continue;
-    share.index += other < rank() ? 1 : 0;
-    ++share.ranks;
-  }
-  return share_out(paths_to(member.addresses), numa_node_of(allowed_cores()), share);
+  return share_out(paths_to(member.addresses), numa_node_of(allowed_cores()), transports::place_on_host(*this));
 }
 
 Fd Endpoint::open_stream(const std::vector<Address>& addresses, const Address* from, Rank peer,

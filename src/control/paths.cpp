@@ -31,14 +31,11 @@ std::vector<NumaPath> paths_to(const std::vector<Address>& addresses) {
   return paths;
 }
 
-std::vector<transports::Path> share_out(std::vector<NumaPath> paths, int numa, const HostShare& share) {
-  const auto far = [numa](const NumaPath& p) { return p.numa != numa; };
-  if (numa >= 0 && !std::all_of(paths.begin(), paths.end(), far)) std::erase_if(paths, far);
+std::vector<transports::Path> share_out(const std::vector<NumaPath>& paths, int numa, const topo::HostPlace& place) {
+  std::vector<int> nodes;
+  for (const NumaPath& path : paths) nodes.push_back(path.numa);
   std::vector<transports::Path> mine;
-  if (paths.empty()) return mine;
-  const size_t count = std::max<size_t>(1, paths.size() / static_cast<size_t>(std::max(1, share.ranks)));
-  const size_t first = static_cast<size_t>(share.index) * count;
-  for (size_t i = 0; i < count; ++i) mine.push_back(std::move(paths[(first + i) % paths.size()].path));
+  for (const size_t i : topo::share_out(nodes, numa, place)) mine.push_back(paths[i].path);
   return mine;
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/address.hpp"
+#include "topo/share.hpp"
 #include "transports/wireup.hpp"
 
 namespace tutti::control {
@@ -19,14 +20,7 @@ struct NumaPath {
 /// interfaces of unknown speed unless TUTTI_INTERFACE names what is to be used.
 std::vector<NumaPath> paths_to(const std::vector<Address>& addresses);
 
-/// This rank's place among those of its host.
-struct HostShare {
-  int index = 0;
-  int ranks = 0;
-};
-
-/// This rank's part of the ways. Interfaces near to its cores (`numa`) come before others, which are left out if there
-/// are near ones. Ranks of a host begin at different interfaces. As many are striped as there are for each rank.
-std::vector<transports::Path> share_out(std::vector<NumaPath> paths, int numa, const HostShare& share);
+/// This rank's part of the ways, as topo::share_out() divides them: the fastest first.
+std::vector<transports::Path> share_out(const std::vector<NumaPath>& paths, int numa, const topo::HostPlace& place);
 
 }  // namespace tutti::control

@@ -48,13 +48,14 @@ StartUp start(int ranks) {
     EXPECT_EQ(tuttiCommInitRank(&comms[static_cast<size_t>(rank)], ranks, id, rank), tuttiSuccess)
         << tuttiGetLastError();
   });
+  const int expected = ranks * (ranks - 1) / 2;
   result.state_bytes = (allocated() - before) / static_cast<uint64_t>(ranks);
   run_ranks(ranks, [&](int rank) {
     float value = static_cast<float>(rank), sum = 0;
     EXPECT_EQ(tuttiAllReduce(&value, &sum, 1, tuttiFloat32, tuttiSum, comms[static_cast<size_t>(rank)], nullptr),
               tuttiSuccess)
         << tuttiGetLastError();
-    EXPECT_EQ(sum, static_cast<float>(ranks * (ranks - 1) / 2));
+    EXPECT_EQ(sum, static_cast<float>(expected));
   });
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   result.at_root = server->messages();

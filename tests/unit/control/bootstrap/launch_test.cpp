@@ -87,7 +87,7 @@ TEST(Launch, TuttiRunIsRecognised) {
 TEST(Launch, RanksMeetAtTheFirstOfTheFixedPorts) {
   EXPECT_EQ(recognise(with(kTorchrun, {{"TUTTI_PORTS", "23000-23007"}}))->port, 23000);
   EXPECT_EQ(recognise(with(kTorchrun, {{"TUTTI_PORTS", "23000-23007"}, {"TUTTI_PORT", "5"}}))->port, 5);
-  EXPECT_THROW(recognise(with(kTorchrun, {{"TUTTI_PORTS", "23000"}})), Error);
+  EXPECT_TRUE(recognise(with(kTorchrun, {{"TUTTI_PORTS", "23000"}}))) << "it must be able to tell the others";
 }
 
 TEST(Launch, RanksStartedByHandAreOnThisHost) {

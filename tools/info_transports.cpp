@@ -3,24 +3,29 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <memory>
-#include <set>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "base/address.hpp"
+#include "base/env.hpp"
 #include "base/fd.hpp"
+#include "base/port_range.hpp"
 #include "link/cma.hpp"
+#include "topo/constants.hpp"
+#include "topo/ports.hpp"
 #include "transports/shm/tracer.hpp"
+#include "transports/tcp/streams.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti::tools {
@@ -84,27 +89,43 @@ std::string pulling() {
   return fmt::format("never straight from its memory: process_vm_readv was refused: {}", std::strerror(error));
 }
 
-/// Names of interfaces that are up and have an address, except loopback.
-std::set<std::string> interfaces() {
-  std::set<std::string> names;
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return names;
-  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
-  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-    const bool up = (entry->ifa_flags & IFF_UP) != 0 && (entry->ifa_flags & IFF_LOOPBACK) == 0;
-    const bool internet =
-        entry->ifa_addr != nullptr && (entry->ifa_addr->sa_family == AF_INET || entry->ifa_addr->sa_family == AF_INET6);
-    if (up && internet) names.insert(entry->ifa_name);
+/// The interfaces that TUTTI_INTERFACE permits, with their addresses, speeds and streams. Throws Error.
+std::vector<std::string> interfaces() {
+  std::vector<std::string> names, words;
+  for (const Address& address : local_addresses()) {
+    const std::string name = interface_of(address);
+    if (address.is_loopback() || name.empty() || std::find(names.begin(), names.end(), name) != names.end()) continue;
+    names.push_back(name);
+    const double mbps = topo::read_interface(name).mbps;
+    const uint32_t streams = transports::tcp::streams_for(mbps);
+    words.push_back(fmt::format("{} ({}, {}, {} stream{} for each link)", name, to_string(address),
+                                transports::tcp::speed_words(mbps), streams, streams == 1 ? "" : "s"));
   }
-  return names;
+  return words;
+}
+
+/// The congestion control of data connections, as far as it is known without a peer.
+std::string congestion_words() {
+  if (const std::string& wanted = env().tcp_congestion; !wanted.empty() && wanted != "system") return wanted;
+  std::string usual;
+  std::getline(std::ifstream("/proc/sys/net/ipv4/tcp_congestion_control"), usual);
+  if (!usual.starts_with("bbr") || !env().tcp_congestion.empty()) return usual;
+  return fmt::format("{}, but cubic or reno where a round trip takes less than {:g} ms", usual,
+                     machine_constants().tcp_short_path * 1e3);
 }
 
 std::string tcp_line() {
   const Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket) return "not usable: " + refused("a TCP socket");
-  const auto names = interfaces();
-  if (names.empty()) return "usable: on this host only; no interface but loopback is up with an address";
-  return fmt::format("usable: over {}", fmt::join(names, ", "));
+  try {
+    const std::optional<PortRange> ports = fixed_ports();
+    const auto words = interfaces();
+    if (words.empty()) return "usable: on this host only; no interface but loopback is up with an address";
+    return fmt::format("usable: over {}; congestion control {}{}", fmt::join(words, ", "), congestion_words(),
+                       ports ? fmt::format("; listening at ports {}-{}", ports->first, ports->last) : "");
+  } catch (const Error& error) {
+    return fmt::format("not usable: {}", error.what());
+  }
 }
 
 std::string line_of(const transports::TransportEntry& entry) {

@@ -5,10 +5,13 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "base/address.hpp"
 #include "base/deadline.hpp"
 #include "base/fd.hpp"
 #include "base/rank.hpp"
+#include "topo/share.hpp"
 
 namespace tutti::transports {
 
@@ -22,6 +25,13 @@ struct ProcessId {
   uint64_t nonce = 0;
 
   bool operator==(const ProcessId&) const = default;
+};
+
+/// A way between two hosts: from one of this host's interfaces to an address of the peer's.
+struct Path {
+  std::string interface;
+  Address from, to;
+  double mbps = 0;  ///< speed of the interface; 0: unknown
 };
 
 /// Wire-up services of one rank of one communicator. All calls may come from any thread. They need the peer's control
@@ -41,6 +51,17 @@ class Wireup {
 
   /// Opens an authenticated stream to `peer`, labelled `label` (≤ 64 bytes). Throws Error(Timeout | PeerFailed | …).
   virtual Fd open_stream(Rank peer, const std::string& label, Deadline deadline) = 0;
+  /// The ways to a rank of another host that this rank should use, fastest first, each over another interface. Whether a
+  /// way leads there is not tried. Empty: there is no choice.
+  virtual std::vector<Path> paths(Rank peer) const {
+    (void)peer;
+    return {};
+  }
+  /// open_stream() over one of paths().
+  virtual Fd open_stream_over(const Path& path, Rank peer, const std::string& label, Deadline deadline) {
+    (void)path;
+    return open_stream(peer, label, deadline);
+  }
   /// The stream that `peer` opened to this rank under `label`, once it has arrived. Never waits.
   virtual std::optional<Fd> take_stream(Rank peer, const std::string& label) = 0;
 
@@ -55,5 +76,16 @@ class Wireup {
   /// Asks the service `name` of `peer`, a process of this host. Throws Error(Timeout | PeerFailed | …).
   virtual Reply ask(Rank peer, const std::string& service, const std::string& request, Deadline deadline) = 0;
 };
+
+/// Where this rank stands among those of its host.
+inline topo::HostPlace place_on_host(const Wireup& wireup) {
+  topo::HostPlace place;
+  for (Rank other = 0; other < wireup.ranks(); ++other) {
+    if (wireup.process_id(other).host != wireup.process_id(wireup.rank()).host) continue;
+    place.index += other < wireup.rank() ? 1 : 0;
+    ++place.ranks;
+  }
+  return place;
+}
 
 }  // namespace tutti::transports

@@ -169,6 +169,16 @@ std::vector<Address> local_addresses(const std::string& choice) {
 
 std::vector<Address> local_addresses() { return local_addresses(env().interfaces); }
 
+std::string interface_of(const Address& address) {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return "";
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
+  for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
+    if (i->ifa_addr != nullptr && from_sockaddr(i->ifa_addr) == address) return i->ifa_name;
+  }
+  return "";
+}
+
 std::vector<Address> resolve(const std::string& hosts) {
   std::vector<Address> found;
   for (size_t start = 0; start <= hosts.size();) {

@@ -45,4 +45,7 @@ std::vector<Address> resolve(const std::string& hosts);
 /// The address of this host from which packets to `address` would be sent; empty if there is no route.
 std::optional<Address> source_towards(const Address& address);
 
+/// The name of the interface that has this address; "" if none has.
+std::string interface_of(const Address& address);
+
 }  // namespace tutti

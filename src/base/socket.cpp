@@ -32,9 +32,34 @@ Fd open_socket(int family) {
   return fd;
 }
 
-Fd bind_and_listen(Fd fd, const sockaddr* address, socklen_t length, const std::string& where) {
-  if (bind(fd.get(), address, length) != 0 || listen(fd.get(), SOMAXCONN) != 0) {
-    throw_error(Code::SystemError, "cannot listen at {}: {}", where, std::strerror(errno));
+/// Closes `fd` and keeps errno.
+Fd without_descriptor(Fd fd) {
+  const int error = errno;
+  fd.reset();
+  errno = error;
+  return fd;
+}
+
+/// Listens on all interfaces, IPv4 and IPv6 if the host has it. An invalid Fd and errno if it cannot.
+Fd try_listen_tcp(uint16_t port) {
+  const int on = 1, off = 0;
+  if (Fd fd(socket(AF_INET6, kKind, 0)); fd) {
+    setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    sockaddr_in6 any{};
+    any.sin6_family = AF_INET6;
+    any.sin6_port = htons(port);
+    if (bind(fd.get(), reinterpret_cast<sockaddr*>(&any), sizeof any) == 0 && listen(fd.get(), SOMAXCONN) == 0)
+      return fd;
+    if (errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT) return without_descriptor(std::move(fd));
+  }
+  Fd fd = open_socket(AF_INET);
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  sockaddr_in any{};
+  any.sin_family = AF_INET;
+  any.sin_port = htons(port);
+  if (bind(fd.get(), reinterpret_cast<sockaddr*>(&any), sizeof any) != 0 || listen(fd.get(), SOMAXCONN) != 0) {
+    return without_descriptor(std::move(fd));
   }
   return fd;
 }
@@ -66,26 +91,22 @@ void take_descriptors(msghdr& message, Fd& kept) {
 }  // namespace
 
 Fd listen_tcp(uint16_t port) {
-  const std::string where = fmt::format("TCP port {}", port);
-  const int on = 1, off = 0;
-  if (Fd fd(socket(AF_INET6, kKind, 0)); fd) {
-    setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-    sockaddr_in6 any{};
-    any.sin6_family = AF_INET6;
-    any.sin6_port = htons(port);
-    if (bind(fd.get(), reinterpret_cast<sockaddr*>(&any), sizeof any) == 0 && listen(fd.get(), SOMAXCONN) == 0)
-      return fd;
-    if (errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT) {
-      throw_error(Code::SystemError, "cannot listen at {}: {}", where, std::strerror(errno));
+  Fd fd = try_listen_tcp(port);
+  if (!fd) throw_error(Code::SystemError, "cannot listen at TCP port {}: {}", port, std::strerror(errno));
+  return fd;
+}
+
+Fd listen_tcp(uint16_t first, uint16_t last) {
+  for (uint32_t port = first; port <= last; ++port) {
+    if (Fd fd = try_listen_tcp(static_cast<uint16_t>(port))) return fd;
+    if (errno != EADDRINUSE) {
+      throw_error(Code::SystemError, "cannot listen at TCP port {}: {}", port, std::strerror(errno));
     }
   }
-  Fd fd = open_socket(AF_INET);  // the host has no IPv6
-  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  sockaddr_in any{};
-  any.sin_family = AF_INET;
-  any.sin_port = htons(port);
-  return bind_and_listen(std::move(fd), reinterpret_cast<sockaddr*>(&any), sizeof any, where);
+  throw_error(Code::SystemError,
+              "all TCP ports from {} to {} are in use on this host (TUTTI_PORTS): each process takes one, so give it "
+              "more ports, or end what holds them",
+              first, last);
 }
 
 uint16_t port_of(int fd) {
@@ -100,23 +121,31 @@ uint16_t port_of(int fd) {
 Fd listen_unix(const std::string& name) {
   sockaddr_un address;
   const socklen_t length = fill(address, name);
-  return bind_and_listen(open_socket(AF_UNIX), reinterpret_cast<sockaddr*>(&address), length,
-                         fmt::format("the abstract UNIX socket '{}'", name));
+  Fd fd = open_socket(AF_UNIX);
+  if (bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 || listen(fd.get(), SOMAXCONN) != 0) {
+    throw_error(Code::SystemError, "cannot listen at the abstract UNIX socket '{}': {}", name, std::strerror(errno));
+  }
+  return fd;
 }
 
 Fd accept_now(int listener) { return Fd(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)); }
 
-Fd start_connect(const Address& address, uint16_t port) {
+Fd start_connect(const Address& address, uint16_t port, const Address* from) {
   socklen_t length = 0;
   const sockaddr_storage to = to_sockaddr(address, port, &length);
   Fd fd(socket(to.ss_family, kKind, 0));
   if (!fd && out_of_descriptors(errno)) throw_system("open a socket", errno);
   if (!fd) return fd;
+  if (from != nullptr) {
+    const int on = 1;  // the port is chosen when both ends are known
+    setsockopt(fd.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
+    socklen_t size = 0;
+    const sockaddr_storage mine = to_sockaddr(*from, 0, &size);
+    if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&mine), size) != 0) return without_descriptor(std::move(fd));
+  }
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), length) != 0 && errno != EINPROGRESS &&
       errno != EINTR) {
-    const int error = errno;
-    fd.reset();
-    errno = error;
+    return without_descriptor(std::move(fd));
   }
   return fd;
 }

@@ -24,6 +24,8 @@ struct WaitLimit {
 
 /// Listens on all interfaces, IPv4 and IPv6, at `port` (0: any free one). Throws Error(SystemError).
 Fd listen_tcp(uint16_t port);
+/// The same at the first free port from `first` to `last`. Throws Error(SystemError) if all are in use.
+Fd listen_tcp(uint16_t first, uint16_t last);
 /// The port a socket is bound to.
 uint16_t port_of(int fd);
 /// Listens under an abstract name. Throws Error(SystemError), InvalidArgument if the name is too long (> 100 bytes).
@@ -31,8 +33,9 @@ Fd listen_unix(const std::string& name);
 /// The next connection of a listener; else an invalid Fd and errno: none pending, or a system resource is exhausted.
 Fd accept_now(int listener);
 
-/// A TCP connection in progress: non-blocking; wait for POLLOUT, then call `connect_error`.
-Fd start_connect(const Address& address, uint16_t port);
+/// A TCP connection in progress, `from` an address of this host or any: non-blocking; wait for POLLOUT, then call
+/// `connect_error`.
+Fd start_connect(const Address& address, uint16_t port, const Address* from = nullptr);
 /// 0 when connected, else the errno of the attempt.
 int connect_error(int fd);
 /// Connects to an abstract name. Throws Error(PeerFailed) if nothing listens, Timeout, Aborted, SystemError.

@@ -14,6 +14,7 @@
 #include "base/format.hpp"
 #include "base/limits.hpp"
 #include "base/log.hpp"
+#include "base/port_range.hpp"
 #include "base/socket.hpp"
 #include "control/communicator_connections.hpp"
 #include "control/control_client.hpp"
@@ -81,7 +82,13 @@ ControlThread::ControlThread()
         const auto found = handlers_.find(name);
         return found == handlers_.end() ? nullptr : found->second;
       }) {
-  tcp_ = listen_tcp(0);
+  try {
+    const std::optional<PortRange> ports = fixed_ports();
+    tcp_ = ports ? listen_tcp(static_cast<uint16_t>(ports->first + 1), ports->last) : listen_tcp(0);
+  } catch (const Error& error) {  // this rank cannot join, and must be able to say so
+    no_addresses_ = error;
+    tcp_ = listen_tcp(0);
+  }
   local_member_.unix_name = "tutti-" + random_hex(16);
   unix_ = listen_unix(local_member_.unix_name);
   local_member_.nonce = random_u64();

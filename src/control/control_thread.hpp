@@ -37,8 +37,8 @@ class ControlThread {
   Acceptor& acceptor() { return acceptor_; }
   /// This process as a member: its identity and the addresses where it listens.
   const Member& local_member() const { return local_member_; }
-  /// Throws the reason if this host has no address to offer (TUTTI_INTERFACE). Then `local_member()` has only the
-  /// loopback address, which is enough to inform ranks of this host.
+  /// Throws the reason if this process has no address or port to offer (TUTTI_INTERFACE, TUTTI_PORTS). Then
+  /// `local_member()` has only the loopback address, which is enough to inform ranks of this host.
   void check_addresses() const;
   /// Throws Error(InvalidUsage) in a child that was forked after this thread started.
   void check_not_forked() const;

@@ -12,7 +12,9 @@
 #include "control/control_thread.hpp"
 #include "control/describe.hpp"
 #include "control/host.hpp"
+#include "control/paths.hpp"
 #include "control/rendezvous_server.hpp"
+#include "topo/cores.hpp"
 
 namespace tutti::control {
 namespace {
@@ -310,13 +312,27 @@ std::optional<Left> Endpoint::left(Rank r) const { return client_->left(r); }
 // ---- transports::Wireup
 
 Fd Endpoint::open_stream(Rank peer, const std::string& label, Deadline deadline) {
+  return open_stream(addresses_of(client_->member(peer), control_.local_member()), nullptr, peer, label, deadline);
+}
+
+Fd Endpoint::open_stream_over(const transports::Path& path, Rank peer, const std::string& label, Deadline deadline) {
+  return open_stream({path.to}, &path.from, peer, label, deadline);
+}
+
+std::vector<transports::Path> Endpoint::paths(Rank peer) const {
+  const Member& member = client_->member(peer);
+  if (member.host == control_.local_member().host) return {};
+  return share_out(paths_to(member.addresses), numa_node_of(allowed_cores()), transports::place_on_host(*this));
+}
+
+Fd Endpoint::open_stream(const std::vector<Address>& addresses, const Address* from, Rank peer,
+                         const std::string& label, Deadline deadline) {
   check_usable();
   if (label.size() > kMaxLabel) throw_error(Code::InvalidArgument, "a stream's label has at most {} bytes", kMaxLabel);
   const Member& member = client_->member(peer);
   const WaitLimit limit{deadline, &failed()};
-  const std::vector<Address> addresses = addresses_of(member, control_.local_member());
   try {
-    Fd fd = dial(addresses, member.port, client_->key(), limit);
+    Fd fd = dial(addresses, member.port, client_->key(), limit, from);
     call<Accepted>(fd.get(), OpenStream{rank(), peer, label}, limit);
     return fd;
   } catch (const Error& error) {

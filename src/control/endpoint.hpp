@@ -118,6 +118,8 @@ class Endpoint final : public transports::Wireup {
 
   // ---- transports::Wireup
   Fd open_stream(Rank peer, const std::string& label, Deadline deadline) override;
+  std::vector<transports::Path> paths(Rank peer) const override;
+  Fd open_stream_over(const transports::Path& path, Rank peer, const std::string& label, Deadline deadline) override;
   std::optional<Fd> take_stream(Rank peer, const std::string& label) override;
   void serve(const std::string& service, Service answer) override;
   /// Waits until `peer` offers the service, then for its reply.
@@ -127,6 +129,8 @@ class Endpoint final : public transports::Wireup {
   Endpoint(ControlThread& control, std::shared_ptr<ControlClient> client);
   void check_not_left() const;
   void check_usable() const;
+  Fd open_stream(const std::vector<Address>& addresses, const Address* from, Rank peer, const std::string& label,
+                 Deadline deadline);
   void describe_late_ranks(LeaveResult& result, double limit, double left) const;
 
   ControlThread& control_;

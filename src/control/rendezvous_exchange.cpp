@@ -100,7 +100,7 @@ EventLoop::Id RendezvousServer::after(double seconds, void (RendezvousServer::*t
 void RendezvousServer::send_missing(const std::vector<Rank>& ranks) {
   const size_t first = first_contributor();
   for (size_t r = first; r < joined_.size(); ++r) {
-    if (joined_[r].contribution) joined_[r].channel->send(pack(Missing{exchange_, r == first, ranks}));
+    if (joined_[r].contribution) send(*joined_[r].channel, pack(Missing{exchange_, r == first, ranks}));
   }
 }
 

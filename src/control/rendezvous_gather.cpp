@@ -53,6 +53,7 @@ void RendezvousServer::check_request(const Register& r) const {
 }
 
 void RendezvousServer::admit(Fd& fd, Register request) {
+  ++received_;
   if (refusal_) count_informed(request.rank);
   check_request(request);
   if (!busy_) control_.loop().cancel(timer_);
@@ -108,7 +109,7 @@ void RendezvousServer::fix_size(Rank ranks) {
 }
 
 void RendezvousServer::refuse(const Applicant& applicant, Code code, const std::string& text) {
-  applicant.channel->send(pack(Refused{code, text.substr(0, kMaxSmall)}));
+  send(*applicant.channel, pack(Refused{code, text.substr(0, kMaxSmall)}));
 }
 
 void RendezvousServer::drop(const std::shared_ptr<Applicant>& applicant) {

@@ -39,6 +39,7 @@ RendezvousServer::~RendezvousServer() = default;
 
 void RendezvousServer::on_frame(Rank from, std::string_view body) {
   const auto self = shared_from_this();
+  ++received_;
   switch (kind_of(body)) {
     case Kind::Ping:
       return;
@@ -121,12 +122,12 @@ void RendezvousServer::relay(Rank from, M message) {
   const RankState& target = joined_[static_cast<size_t>(to)];
   if (target.channel->is_open() && target.channel->queued() < kBusyChannel) {
     message.peer = from;
-    target.channel->send(pack(message));
+    send(*target.channel, pack(message));
   } else if constexpr (std::is_same_v<M, BoardAsk>) {
     BoardReply nothing;
     nothing.peer = to;
     nothing.ticket = message.ticket;
-    joined_[static_cast<size_t>(from)].channel->send(pack(nothing));
+    send(*joined_[static_cast<size_t>(from)].channel, pack(nothing));
   }
 }
 
@@ -159,7 +160,7 @@ void RendezvousServer::send_membership_update() {
   if (membership_update_.departures.empty()) return;
   for (RankState& client : joined_) {
     if (client.transfers.traffic.empty()) continue;
-    client.channel->send(pack(client.transfers));
+    send(*client.channel, pack(client.transfers));
     client.transfers.traffic.clear();
   }
   send_all(pack(membership_update_));
@@ -167,9 +168,14 @@ void RendezvousServer::send_membership_update() {
   check_all_departed();
 }
 
+void RendezvousServer::send(Channel& channel, std::shared_ptr<const std::string> frame) {
+  ++sent_;
+  channel.send(std::move(frame));
+}
+
 void RendezvousServer::send_all(std::string frame) {
   const auto shared = std::make_shared<const std::string>(std::move(frame));
-  for (const RankState& client : joined_) client.channel->send(shared);
+  for (const RankState& client : joined_) send(*client.channel, shared);
 }
 
 void RendezvousServer::heartbeat() {

@@ -36,6 +36,11 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
   bool busy() const { return busy_; }
   /// How many ranks have been told that the communicator cannot be created. Any thread.
   size_t informed_ranks() const { return informed_count_; }
+  /// Messages that ranks have sent to the server, and it to them. Any thread.
+  struct MessageCounts {
+    uint64_t received = 0, sent = 0;
+  };
+  MessageCounts messages() const { return {received_, sent_}; }
 
   // ---- control thread
   /// Starts the hour after which an unused server closes.
@@ -102,6 +107,10 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
   void fail(Code code, const std::string& text, std::vector<uint64_t> tickets = {});
   void mark_lost(Rank rank, const std::string& why);
   void record_departure(Rank rank);
+  void send(Channel& channel, std::shared_ptr<const std::string> frame);
+  void send(Channel& channel, std::string frame) {
+    send(channel, std::make_shared<const std::string>(std::move(frame)));
+  }
   void send_all(std::string frame);
   void send_membership_update();
   void heartbeat();
@@ -123,6 +132,7 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
   std::optional<Refused> refusal_;
   std::set<Rank> informed_;  // ranks that have been told of the refusal
   std::atomic<size_t> informed_count_{0};
+  std::atomic<uint64_t> received_{0}, sent_{0};
 
   std::vector<RankState> joined_;
   bool failed_ = false;

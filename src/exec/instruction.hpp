@@ -90,6 +90,7 @@ struct Instruction {
   bool completes = false;        ///< the fold's result is final: averages divide it
   bool push_copies = false;      ///< the message is copied to the readers to whom it is pushed
   bool publishes_first = false;  ///< the outgoing message exists before the instruction runs
+  bool lands = false;            ///< copies one message unchanged to one place: an engine may receive it there
   bool has_pieces = true;        ///< false: a bare signal, sent in the first round only
   bool nontemporal = false;      ///< the local result is not read again soon: store it past the cache
   uint32_t step = 0;             ///< the plan's step, within its lane, for messages to users

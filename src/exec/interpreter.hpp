@@ -162,7 +162,10 @@ struct Interpreter {
       link::Header header;
       link::Arrival& arrival = lane.arrivals[lane.arrived];
       const link::Poll poll = Wire::poll(in, header, arrival);
-      if (poll == link::Poll::Empty) return wait(lane, Await::Message, in);
+      if (poll == link::Poll::Empty) {
+        if (in.posted != nullptr && op.lands) post(rank, lane, op, in);
+        return wait(lane, Await::Message, in);
+      }
       FaultKind wrong = FaultKind::None;
       int error = 0;
       if (poll == link::Poll::Bad) {
@@ -179,6 +182,13 @@ struct Interpreter {
       if (lane.arrived == 0) fetch_ahead(rank, lane, op);
     }
     return Outcome::Progress;
+  }
+
+  /// Posts the destination of a message that is only received. Nothing else uses that memory until the message has
+  /// come: all steps before this one are done, and the sender had a cause to send.
+  [[gnu::noinline]] TUTTI_HD static void post(const RankState& rank, const LaneState& lane, const Instruction& op,
+                                              const link::InLink& in) {
+    Wire::post(in, rank.tag ^ op.salt, op.bytes, address(lane, lane.tables->segments[op.segments.begin].to));
   }
 
   /// Finds a message in another process's memory. It comes only where the program expects one: elsewhere it would be

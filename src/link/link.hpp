@@ -21,7 +21,7 @@
 
 namespace tutti::link {
 
-inline constexpr int kLinkFormat = 5;  ///< raise it with any change of the structures below, of slot() or of tags
+inline constexpr int kLinkFormat = 6;  ///< raise it with any change of the structures below, of slot() or of tags
 
 /// Several threads of a rank may use links at the same time: one the link lanes 0 to kThreadLinkLanes − 1, another the
 /// next ones, and so on.
@@ -108,6 +108,15 @@ struct LinkMemory {
 };
 static_assert(sizeof(LinkMemory) == kCapacity * kLine + 2 * kStride);
 
+/// Where the reader of a link with an engine wants the payload of its next message. Written by the reader, read by the
+/// engine when the message begins to come; see SlotWire::post.
+struct Posted {
+  uint64_t number = 0;  ///< of the message plus one; written last, with release order. 0: nothing is posted
+  uint64_t tag = 0;
+  uint64_t length = 0;
+  uint64_t to = 0;  ///< an address
+};
+
 /// The writing end.
 struct OutLink {
   unsigned char* ring = nullptr;        ///< of descriptors: kCapacity · kLine bytes
@@ -139,6 +148,7 @@ struct InLink {
   uint64_t cma = 0;            ///< the writer's process, whose memory is read by CMA; 0: it is not
   bool mapped = false;         ///< the writer's regions can be mapped
   HostReader* host = nullptr;  ///< null: messages are all there is
+  Posted* posted = nullptr;    ///< an engine's: it can receive a payload at its destination
 };
 
 /// A message that has arrived, not yet consumed.

@@ -78,6 +78,24 @@ struct SlotWire {
     }
   }
 
+  /// Tells the link's engine where the payload of message `in.next` belongs. The engine may write there from now on; the
+  /// message then arrives at that address. If it has a different tag or length, or has begun to come, it arrives
+  /// elsewhere.
+  TUTTI_HD static void post(const InLink& in, uint64_t tag, uint64_t length, unsigned char* to) {
+    Posted& posted = *in.posted;
+    if (Memory::load(&posted.number) == in.next + 1) return;
+    Memory::store_release(&posted.tag, tag);
+    Memory::store_release(&posted.length, length);
+    Memory::store_release(&posted.to, reinterpret_cast<uint64_t>(to));
+    Memory::store_release(&posted.number, in.next + 1);
+  }
+  /// Where the reader wants the payload of this message; null if it has posted nothing for it.
+  TUTTI_HD static unsigned char* posted(const Posted& posted, uint64_t message, uint64_t tag, uint64_t length) {
+    if (Memory::load_acquire(&posted.number) != message + 1) return nullptr;
+    if (Memory::load(&posted.tag) != tag || Memory::load(&posted.length) != length) return nullptr;
+    return reinterpret_cast<unsigned char*>(Memory::load(&posted.to));
+  }
+
   /// The reader stops for good: all messages count as consumed.
   TUTTI_HD static void close(InLink& in) { Memory::store_release(in.consumed, kClosed); }
 

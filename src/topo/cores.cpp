@@ -2,7 +2,10 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <charconv>
+#include <filesystem>
+#include <fstream>
 
 #include "base/format.hpp"
 
@@ -27,6 +30,25 @@ Cores allowed_cores() {
   }
   if (cores.empty()) cores.push_back(0);
   return cores;
+}
+
+int numa_node_of(const Cores& cores, const std::string& root) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(root + "/sys/devices/system/node", error), end; !error && at != end;
+       at.increment(error)) {
+    const std::string name = at->path().filename();
+    int node = 0;
+    if (!name.starts_with("node") ||
+        std::from_chars(name.data() + 4, name.data() + name.size(), node).ec != std::errc{}) {
+      continue;
+    }
+    std::string text;
+    std::ifstream file(at->path() / "cpulist");
+    if (!std::getline(file, text) || text.empty()) continue;
+    const Cores of_node = parse_cores(text);
+    if (std::includes(of_node.begin(), of_node.end(), cores.begin(), cores.end())) return node;
+  }
+  return -1;
 }
 
 AffinityMask affinity_mask(const Cores& cores) {

@@ -12,6 +12,9 @@ using Cores = std::vector<int>;
 /// The affinity mask of the calling thread; {0} if it cannot be read.
 Cores allowed_cores();
 
+/// The NUMA node that has all of them; −1 if several do, or it is not known.
+int numa_node_of(const Cores& cores, const std::string& root = "");
+
 /// An affinity mask, as the kernel wants it.
 using AffinityMask = std::vector<unsigned long>;
 AffinityMask affinity_mask(const Cores& cores);

@@ -98,4 +98,8 @@ std::vector<PortReport> read_ports(const std::string& root) {
   return reports.empty() ? without_device : reports;
 }
 
+PortReport read_interface(const std::string& name, const std::string& root) {
+  return interface(fs::path(root + "/sys/class/net") / name);
+}
+
 }  // namespace tutti::topo

@@ -29,6 +29,20 @@ class Info(unittest.TestCase):
                     self.assertIn(name, done.stdout)
                     self.assertIn(str(value), done.stdout)
 
+    def test_tells_how_tcp_will_be_used(self):
+        def tcp(**variables):
+            return next(line for line in tutti("info", env=variables).stdout.splitlines() if line.split()[:1] == ["tcp"])
+        usual = tcp()
+        if "on this host only" in usual:
+            self.skipTest("no interface but loopback has an address")
+        self.assertRegex(usual, r"usable: over \S+ \([0-9a-f.:]+, (unknown speed|[0-9.e+]+ Gb/s), [124] streams? for each link")
+        self.assertIn("congestion control", usual)
+        self.assertIn("3 streams for each link", tcp(TUTTI_TCP_STREAMS="3"))
+        self.assertIn("congestion control reno", tcp(TUTTI_TCP_CONGESTION="reno"))
+        self.assertIn("listening at ports 23000-23007", tcp(TUTTI_PORTS="23000-23007"))
+        self.assertIn("not usable: TUTTI_PORTS=\"23000\" is not a range", tcp(TUTTI_PORTS="23000"))
+        self.assertIn("not usable: TUTTI_INTERFACE='=none' matches no network interface", tcp(TUTTI_INTERFACE="=none"))
+
     def test_lists_the_measured_constants(self):
         with tempfile.TemporaryDirectory() as folder:
             done = tutti("info", "--json", folder + "/info.json")

@@ -116,20 +116,29 @@ void read_answers(const std::string& bytes) {
   });
 }
 
-/// Receives `bytes` in pieces of `piece`; reads and consumes each message.
-void receive(std::string_view bytes, size_t piece) {
+/// Receives `bytes` in pieces of `piece`; reads and consumes each message. With two streams the first byte of a piece
+/// says to which of them the rest of it goes.
+void receive(std::string_view bytes, size_t piece, size_t streams) {
   using namespace link;
-  int ends[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0) return;
-  const Fd ours(ends[0]);
   transports::tcp::Receiver receiver(1, 0);
-  receiver.attach(Fd(ends[1]));
+  std::vector<Fd> ours;
+  for (size_t i = 0; i < streams; ++i) {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0) return;
+    ours.emplace_back(ends[0]);
+    receiver.attach(Fd(ends[1]));
+  }
   InLink in = receiver.link();
   uint64_t sum = 0;
   for (bool ok = true; ok && !bytes.empty();) {
-    const ssize_t sent = send(ours.get(), bytes.data(), std::min(piece, bytes.size()), MSG_NOSIGNAL);
+    uint32_t stream = 0;
+    if (streams > 1) {
+      stream = static_cast<uint32_t>(static_cast<unsigned char>(bytes.front()) % streams);
+      bytes.remove_prefix(1);
+    }
+    const ssize_t sent = send(ours[stream].get(), bytes.data(), std::min(piece, bytes.size()), MSG_NOSIGNAL);
     if (sent > 0) bytes.remove_prefix(static_cast<size_t>(sent));
-    receiver.wake(false);
+    receiver.wake(stream, false);
     bool moved = false;
     ok = receiver.progress(moved).ok();
     Header header;
@@ -227,7 +236,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       read_texts(rest);
       break;
     case 2:
-      receive(rest, 1 + data[0] / 6U * 20U);
+      receive(rest, 1 + data[0] / 6U % 21U * 40U, data[0] < 126 ? 1 : 2);
       break;
     case 3:
       read_link(rest);

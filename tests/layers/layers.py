@@ -28,7 +28,7 @@ API_FROM = FLOORS["src/comm"]
 GUESTS = [
     (r"algorithms/", ["src/base", "src/reduce", "src/plan"]),
     (r"transports/", ["src/base", "src/topo", "src/reduce", "src/link"]),
-    (r"src/control/", ["src/base", "transports"]),
+    (r"src/control/", ["src/base", "src/topo", "transports"]),  # topo: speeds and places of network interfaces
     (r"src/capi/", ["src/base", "src/comm"]),
     (r"src/(train|compat)/", []),
     (r"bench/micro_", list(FLOORS)),  # a micro-benchmark measures an internal part

@@ -26,6 +26,8 @@ class FakeWireup final : public transports::Wireup {
   void confirm_process(Rank, Deadline) override {}
   const std::string& name() const override { return job_; }
 
+  /// `ways`, none of which is another network.
+  std::vector<transports::Path> paths(Rank) const override { return ways; }
   /// A TCP connection through the loopback device.
   Fd open_stream(Rank peer, const std::string& label, Deadline deadline) override;
   std::optional<Fd> take_stream(Rank peer, const std::string& label) override;
@@ -34,6 +36,7 @@ class FakeWireup final : public transports::Wireup {
 
   /// What process_id() returns for all ranks; by default this host and this process.
   transports::ProcessId everywhere;
+  std::vector<transports::Path> ways;  ///< what paths() returns
 
  private:
   void answer_calls();

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/format.hpp"
+#include "topo/constants.hpp"
 #include "transports/fault/fault.hpp"
 #include "transports/rank_group.hpp"
 
@@ -28,6 +29,7 @@ struct ShmThreads {
   static constexpr bool kProcesses = false;
   static constexpr uint64_t kMessages = 100000;
   static constexpr bool kWire = false;
+  static constexpr bool kNamesTheDead = false;
   static auto make(const transports::Context& context) { return make_by_name("shm", context); }
 };
 struct ShmProcesses : ShmThreads {
@@ -36,8 +38,19 @@ struct ShmProcesses : ShmThreads {
 struct TcpThreads {
   static constexpr bool kProcesses = false;
   static constexpr uint64_t kMessages = 100000;
-  static constexpr bool kWire = true;  // a broken connection is detected
+  static constexpr bool kWire = true;           // a broken connection is detected
+  static constexpr bool kNamesTheDead = false;  // the transport itself reports a writer that died between messages
   static auto make(const transports::Context& context) { return make_by_name("tcp", context); }
+};
+/// Two streams for each of two ways, and stripes of short messages.
+struct StripedTcp : TcpThreads {
+  static auto make(const transports::Context& context) {
+    static const uint64_t kFrom = internal::constants_in_use.tcp_striped_from = 4096;
+    constexpr double kFast = 25e3;
+    static_cast<FakeWireup&>(*context.wireup).ways = {{"eth0", {}, {}, kFast}, {"eth1", {}, {}, kFast}};
+    EXPECT_EQ(kFrom, machine_constants().tcp_striped_from);
+    return make_by_name("tcp", context);
+  }
 };
 struct TcpProcesses : TcpThreads {
   static constexpr bool kProcesses = true;
@@ -53,7 +66,8 @@ struct Faulty : Inner {
   }
 };
 
-using OverThreads = testing::Types<LocalThreads, ShmThreads, TcpThreads, Faulty<LocalThreads>, Faulty<TcpThreads>>;
+using OverThreads =
+    testing::Types<LocalThreads, ShmThreads, TcpThreads, StripedTcp, Faulty<LocalThreads>, Faulty<TcpThreads>>;
 using OverProcesses = testing::Types<ShmProcesses, TcpProcesses, Faulty<ShmProcesses>>;
 using Media = testing::Types<ShmProcesses, TcpProcesses>;
 

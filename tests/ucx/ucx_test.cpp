@@ -1,11 +1,9 @@
 // The conformance suite of links over UCX, what is left of a rank that dies, and strangers' messages.
 #include <gtest/gtest.h>
 
-#include <csignal>
-#include <string>
-
 #include "transports/conformance.hpp"
 #include "transports/fixtures.hpp"
+#include "transports/killed.hpp"
 
 namespace tutti::test {
 namespace {
@@ -17,6 +15,8 @@ struct UcxThreads {
 };
 struct UcxProcesses : UcxThreads {
   static constexpr bool kProcesses = true;
+  static constexpr bool kWire = true;
+  static constexpr bool kNamesTheDead = true;
 };
 
 #if !defined(__SANITIZE_THREAD__)
@@ -24,61 +24,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(Processes, Conformance, testing::Types<UcxProcess
 #endif
 INSTANTIATE_TYPED_TEST_SUITE_P(Threads, Conformance, testing::Types<UcxThreads>);
 
-TEST(Ucx, NamesTheWriterThatDies) {
-  constexpr Rank kVictim = 0;
-  constexpr uint64_t kLast = 5 << 19;
-  RankGroup group(2, true);
-  group.run(
-      [&](Rank rank) {
-        TestRank self(group, rank, UcxProcesses::make);
-        group.barrier();
-        if (rank == kVictim) {
-          Writer writer(self, 1, 0, kLast);
-          group.barrier();
-          for (uint64_t m = 0; m < 5; ++m) writer.write(m, payload_of(m, m * 10));
-          self.until([&] { return self.transport->flushed(); }, "the messages to leave");
-          writer.write(5, payload_of(5, kLast));
-          self.turn();
-          std::raise(SIGKILL);
-        }
-        Reader reader(self, kVictim, 0);
-        group.barrier();
-        for (uint64_t m = 0; m < 5; ++m) reader.read(m, payload_of(m, m * 10));
-        try {
-          reader.read(5, payload_of(5, kLast));
-          reader.read(6, {});
-          ADD_FAILURE() << "nothing was noticed";
-        } catch (const Error& error) {
-          EXPECT_EQ(error.code(), Code::PeerFailed) << error.what();
-          EXPECT_NE(std::string(error.what()).find("rank 0"), std::string::npos) << error.what();
-        }
-      },
-      kVictim);
-}
-
-TEST(Ucx, NamesTheReaderThatDies) {
-  constexpr Rank kVictim = 1;
-  RankGroup group(2, true);
-  group.run(
-      [&](Rank rank) {
-        TestRank self(group, rank, UcxProcesses::make);
-        group.barrier();
-        if (rank == kVictim) {
-          Reader reader(self, 0, 0);
-          reader.read(0, payload_of(0, 70000));
-          std::raise(SIGKILL);
-        }
-        Writer writer(self, kVictim, 0, 70000);
-        try {
-          for (uint64_t m = 0; m < 1000; ++m) writer.write(m, payload_of(m, 70000));
-          ADD_FAILURE() << "nothing was noticed";
-        } catch (const Error& error) {
-          EXPECT_EQ(error.code(), Code::PeerFailed) << error.what();
-          EXPECT_NE(std::string(error.what()).find("rank 1"), std::string::npos) << error.what();
-        }
-      },
-      kVictim);
-}
+INSTANTIATE_TYPED_TEST_SUITE_P(Ucx, Killed, testing::Types<UcxProcesses>);
 
 /// A stopped engine reads no user memory, and its memory may go.
 TEST(Ucx, StopsWithSendsUnderWay) {

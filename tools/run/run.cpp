@@ -6,6 +6,7 @@
 
 #include "base/env.hpp"
 #include "base/format.hpp"
+#include "base/port_range.hpp"
 #include "tools/commands.hpp"
 #include "tools/run/binding.hpp"
 #include "tools/run/hosts.hpp"
@@ -60,6 +61,7 @@ void set_meeting_point(Job& job, int port, const std::string& here) {
   const bool nested = env().rank.has_value();
   job.root = env().root_addr.empty() || nested ? host : env().root_addr;
   if (port == 0 && env().port && !nested) port = *env().port;
+  if (const auto ports = fixed_ports(); port == 0 && ports) port = ports->first;
   // Below the ports that kernels assign to outgoing connections.
   job.port = static_cast<uint16_t>(
       port != 0 ? port : std::uniform_int_distribution(20000, 29999)(*std::make_unique<std::random_device>()));

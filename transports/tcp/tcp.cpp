@@ -1,13 +1,11 @@
-// Links between hosts: one TCP connection for each link, opened by its writer.
+// Links between hosts: TCP connections, opened by the writer of a link.
 //
 // An engine: messages go from a ring in the writer's process to a ring in the reader's. The kernel's buffers in between
-// stop a writer whose reader lags. One edge-triggered epoll set reports which streams can continue, so a turn with
-// nothing to do costs one system call for any number of links.
-#include <netinet/in.h>
-#include <netinet/tcp.h>
+// stop a writer whose reader lags. An edge-triggered epoll set reports which streams can continue, so a turn with
+// nothing to do costs one system call for any number of links. A rank that reads few streams asks them directly, which
+// saves that call for each message.
 #include <poll.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -21,6 +19,7 @@
 #include "topo/constants.hpp"
 #include "transports/tcp/receiver.hpp"
 #include "transports/tcp/sender.hpp"
+#include "transports/tcp/streams.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti::transports {
@@ -28,7 +27,8 @@ namespace {
 
 class Tcp final : public Transport {
  public:
-  explicit Tcp(const Context& context) : wireup_(*context.wireup), events_(::epoll_create1(EPOLL_CLOEXEC)) {
+  explicit Tcp(const Context& context)
+      : wireup_(*context.wireup), opener_(wireup_), events_(::epoll_create1(EPOLL_CLOEXEC)) {
     if (!events_) throw_system("open epoll for tcp", errno);
   }
 
@@ -43,15 +43,14 @@ class Tcp final : public Transport {
   Capabilities capabilities(Rank, const Word&) const override { return {.out = {.address = true}, .in = {}}; }
 
   link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline deadline) override {
-    Fd stream = wireup_.open_stream(peer, label(link_lane), deadline);
-    const int on = 1;  // no delay for small messages (has no effect on a stream that is not TCP)
-    ::setsockopt(stream.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    senders_.emplace_back(std::move(stream), peer, link_lane);
-    watch(senders_.back().fd(), EPOLLOUT | EPOLLET, senders_.size() - 1, kSender);
-    return senders_.back().link();
+    tcp::Sender& sender = senders_.emplace_back(opener_.open(peer, link_lane, deadline), peer, link_lane);
+    for (uint32_t i = 0; i < sender.streams(); ++i) {
+      watch(sender.fd(i), EPOLLOUT | EPOLLET, {senders_.size() - 1, i, Kind::Sender});
+    }
+    return sender.link();
   }
 
-  /// The stream may come later: progress() takes it when it comes.
+  /// The streams may come later: progress() takes them when they come.
   link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline) override {
     receivers_.emplace_back(peer, link_lane);
     expected_.push_back(receivers_.size() - 1);
@@ -61,11 +60,13 @@ class Tcp final : public Transport {
   Status progress(bool& moved) override {
     moved = false;
     if (stopped_ || !failure_.ok()) return failure_;
-    collect_events();
+    const bool ask = streams_read_ <= kAskedDirectly;
+    if (!ask || blocked()) collect_events();
     failure_ = attach_arrivals();
     for (size_t i = 0; i < senders_.size() && failure_.ok(); ++i) failure_ = senders_[i].progress(moved);
     for (size_t i = 0; i < receivers_.size() && failure_.ok(); ++i) {
-      if (receivers_[i].attached()) failure_ = receivers_[i].progress(moved);
+      failure_ = receivers_[i].progress(moved, ask);
+      if (receivers_[i].streams() > 0 && receivers_[i].streams() < receivers_[i].streams_expected()) expect(i);
     }
     return failure_;
   }
@@ -80,9 +81,7 @@ class Tcp final : public Transport {
   }
 
   bool sleep(double seconds) override {
-    const bool busy = std::any_of(senders_.begin(), senders_.end(), [](const tcp::Sender& s) { return s.busy(); }) ||
-                      std::any_of(receivers_.begin(), receivers_.end(), [](tcp::Receiver& r) { return r.busy(); });
-    if (busy) return true;
+    if (collect_events() || busy()) return true;
     constexpr double kLookForStreams = 1e-3;  // seconds: a new stream raises no event
     if (!expected_.empty()) seconds = std::min(seconds, kLookForStreams);
     const double whole = std::floor(seconds);
@@ -93,32 +92,54 @@ class Tcp final : public Transport {
   }
 
  private:
-  enum Kind : uint64_t { kSender, kReceiver };
+  static constexpr uint32_t kAskedDirectly = 4;  // streams
 
-  static std::string label(uint32_t link_lane) { return fmt::format("tcp:{}", link_lane); }
+  enum class Kind : uint8_t { Sender, Receiver };
+  /// What an event is about.
+  struct Source {
+    size_t link = 0;
+    uint32_t stream = 0;
+    Kind kind = Kind::Sender;
+  };
 
-  void watch(int fd, uint32_t what, size_t index, Kind kind) {
+  void watch(int fd, uint32_t what, const Source& source) {
     epoll_event event{};
     event.events = what;
-    event.data.u64 = index << 1 | kind;
+    event.data.u64 = source.link << 16 | source.stream << 1 | static_cast<uint64_t>(source.kind);
     if (::epoll_ctl(events_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
       throw_error(Code::SystemError, "tcp: epoll_ctl: {}", std::strerror(errno));
     }
   }
 
-  /// Wakes the links whose streams can continue. Events beyond the first 64 come with the next call.
-  void collect_events() {
+  /// Is there a sender that only an event can wake?
+  bool blocked() const {
+    return std::any_of(senders_.begin(), senders_.end(), [](const tcp::Sender& s) { return s.blocked(); });
+  }
+  bool busy() {
+    return std::any_of(senders_.begin(), senders_.end(), [](const tcp::Sender& s) { return s.busy(); }) ||
+           std::any_of(receivers_.begin(), receivers_.end(), [](tcp::Receiver& r) { return r.busy(); });
+  }
+
+  /// Wakes the links whose streams can continue; true if there were any. Events beyond the first 64 come with the next
+  /// call.
+  bool collect_events() {
     std::array<epoll_event, 64> ready;
     const int count = ::epoll_wait(events_.get(), ready.data(), static_cast<int>(ready.size()), 0);
     for (int i = 0; i < count; ++i) {
       const epoll_event& event = ready[static_cast<size_t>(i)];
-      const size_t index = event.data.u64 >> 1;
-      if ((event.data.u64 & 1) == kSender) {
-        senders_[index].wake();
+      const size_t link = event.data.u64 >> 16;
+      const auto stream = static_cast<uint32_t>(event.data.u64 >> 1 & 0x7fff);
+      if ((event.data.u64 & 1) == static_cast<uint64_t>(Kind::Sender)) {
+        senders_[link].wake(stream);
       } else {
-        receivers_[index].wake((event.events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
+        receivers_[link].wake(stream, (event.events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
       }
     }
+    return count > 0;
+  }
+
+  void expect(size_t receiver) {
+    if (std::find(expected_.begin(), expected_.end(), receiver) == expected_.end()) expected_.push_back(receiver);
   }
 
   /// Gives streams that peers have opened to the receivers that wait for them.
@@ -126,32 +147,39 @@ class Tcp final : public Transport {
     for (size_t i = 0; i < expected_.size();) {
       tcp::Receiver& receiver = receivers_[expected_[i]];
       try {
-        std::optional<Fd> stream = wireup_.take_stream(receiver.peer(), label(receiver.link_lane()));
-        if (!stream) {
-          ++i;
-          continue;
+        while (receiver.streams() < receiver.streams_expected()) {
+          const uint32_t number = receiver.streams();
+          std::optional<Fd> stream = wireup_.take_stream(receiver.peer(), tcp::label_of(receiver.link_lane(), number));
+          if (!stream) break;
+          const int fd = receiver.attach(std::move(*stream));
+          watch(fd, EPOLLIN | EPOLLRDHUP | EPOLLET, {expected_[i], number, Kind::Receiver});
+          ++streams_read_;
         }
-        receiver.attach(std::move(*stream));
-        watch(receiver.fd(), EPOLLIN | EPOLLRDHUP | EPOLLET, expected_[i], kReceiver);
       } catch (const Error& error) {
         return Status::from(error);
       }
-      expected_.erase(expected_.begin() + static_cast<ptrdiff_t>(i));
+      if (receiver.streams() < receiver.streams_expected()) {
+        ++i;
+      } else {
+        expected_.erase(expected_.begin() + static_cast<ptrdiff_t>(i));
+      }
     }
     return {};
   }
 
   Wireup& wireup_;
+  tcp::StreamOpener opener_;
   const Fd events_;
   std::deque<tcp::Sender> senders_;  // a deque: addresses are stable
   std::deque<tcp::Receiver> receivers_;
-  std::vector<size_t> expected_;  // receivers whose streams have not come yet
-  Status failure_;                // the first one; it is permanent
+  std::vector<size_t> expected_;  // receivers of which a stream has not come yet
+  uint32_t streams_read_ = 0;
+  Status failure_;  // the first one; it is permanent
   bool stopped_ = false;
 };
 
 const TransportRegistration tcp_entry({.name = "tcp",
-                                       .summary = "hosts, over TCP connections; one for each link",
+                                       .summary = "hosts, over TCP connections",
                                        .preference = 50,
                                        .make = [](const Context& context) -> std::unique_ptr<Transport> {
                                          return std::make_unique<Tcp>(context);

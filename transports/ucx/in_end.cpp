@@ -77,18 +77,22 @@ Status InEnd::fetch_next(bool& moved) {
     if (slot.state == State::Missing) return {};
     if (slot.state != State::Announced) continue;
     if (buffers_ >= kBuffers) return {};
-    if (!take_buffer(slot)) {
+    if (!find_place(slot)) {
       return {Code::OutOfMemory,
               fmt::format("{}: no memory for a message of {} bytes", stream_.name(), slot.header.length)};
     }
     slot.state = State::Fetched;
-    fabric_.fetch(std::exchange(slot.announced, nullptr), slot.buffer.bytes.get(), slot.header.length, slot.fetch);
+    fabric_.fetch(std::exchange(slot.announced, nullptr), slot.to, slot.header.length, slot.fetch);
     moved = true;
   }
   return {};
 }
 
-bool InEnd::take_buffer(Slot& slot) {
+/// Where the executor waits for the payload, or a buffer. False: no memory.
+bool InEnd::find_place(Slot& slot) {
+  const Message& header = slot.header;
+  slot.to = link::HostWire::posted(*posted_, header.number, header.tag, header.length);
+  if (slot.to != nullptr) return true;
   if (!unused_.empty()) {
     slot.buffer = std::move(unused_.back());
     unused_.pop_back();
@@ -99,6 +103,7 @@ bool InEnd::take_buffer(Slot& slot) {
     slot.buffer.size = slot.buffer.bytes != nullptr ? slot.header.length : 0;
   }
   if (slot.buffer.size == 0) return false;
+  slot.to = slot.buffer.bytes.get();
   ++buffers_;
   return true;
 }
@@ -115,8 +120,7 @@ Status InEnd::publish(bool& moved) {
     if (length <= link::kInlineBytes) {
       link::HostWire::publish_inline(out_, slot.header.tag, slot.small, length);
     } else {
-      const unsigned char* const at =
-          slot.state == State::Fetched ? slot.buffer.bytes.get() : eager_.get() + index * kEager;
+      const unsigned char* const at = slot.state == State::Fetched ? slot.to : eager_.get() + index * kEager;
       link::HostWire::publish_staged(out_, slot.header.tag, at, length);
     }
     slot.state = State::Missing;

@@ -19,8 +19,12 @@ class InEnd {
   InEnd(const InEnd&) = delete;
   InEnd& operator=(const InEnd&) = delete;
 
-  link::InLink link() const {
-    return {.ring = ring_->ring, .consumed = &ring_->consumed, .peer = out_.peer, .addresses = true};
+  link::InLink link() {
+    return {.ring = ring_->ring,
+            .consumed = &ring_->consumed,
+            .peer = out_.peer,
+            .addresses = true,
+            .posted = posted_.get()};
   }
   Stream& stream() { return stream_; }
   const Stream& stream() const { return stream_; }
@@ -44,13 +48,14 @@ class InEnd {
     Message header{};
     void* announced = nullptr;
     Operation fetch;
+    unsigned char* to = nullptr;  // where the payload is fetched to: the posted destination, or the buffer
     Buffer buffer;
     unsigned char small[link::kInlineBytes];
   };
 
   void place(Slot& slot, const void* data);
   Status fetch_next(bool& moved);
-  bool take_buffer(Slot& slot);
+  bool find_place(Slot& slot);
   Status publish(bool& moved);
   void reclaim();
   Status send_credit();
@@ -58,6 +63,7 @@ class InEnd {
 
   Fabric& fabric_;
   std::unique_ptr<link::LinkMemory> ring_ = std::make_unique<link::LinkMemory>();
+  std::unique_ptr<link::Posted> posted_ = std::make_unique<link::Posted>();
   link::OutLink out_;
   std::array<Slot, kSlots> slots_;
   std::unique_ptr<unsigned char[]> eager_;  // kSlots payloads of kEager bytes

@@ -210,7 +210,8 @@ class IbvQueue final : public Queue {
 
 class IbvNic final : public Nic {
  public:
-  IbvNic() : port_(find_port()), domain_(ibv_alloc_pd(device())), channel_(ibv_create_comp_channel(device())) {
+  explicit IbvNic(const topo::HostPlace& place)
+      : port_(find_port(place)), domain_(ibv_alloc_pd(device())), channel_(ibv_create_comp_channel(device())) {
     if (domain_ == nullptr || channel_ == nullptr) fail("cannot open a protection domain and an event channel");
     if (ibv_query_device(device(), &limits_) != 0) fail("cannot be queried");
     room_ = std::min(1024, limits_.max_cqe);
@@ -346,6 +347,6 @@ class IbvNic final : public Nic {
 
 }  // namespace
 
-std::unique_ptr<Nic> make_ibv_nic() { return std::make_unique<IbvNic>(); }
+std::unique_ptr<Nic> make_ibv_nic(const topo::HostPlace& place) { return std::make_unique<IbvNic>(place); }
 
 }  // namespace tutti::transports::verbs

@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/env.hpp"
 #include "base/format.hpp"
+#include "topo/cores.hpp"
 
 namespace tutti::transports::verbs {
 namespace {
@@ -151,9 +154,16 @@ std::string why_no_memory(ibv_context* device) {
   return reason;
 }
 
+/// −1: unknown.
+int numa_node_of(const ibv_device& device) {
+  int node = -1;
+  std::ifstream(std::string(device.ibdev_path) + "/device/numa_node") >> node;
+  return node;
+}
+
 }  // namespace
 
-Port find_port() {
+Port find_port(const topo::HostPlace& place) {
   int count = 0;
   const std::unique_ptr<ibv_device*, FreeDevices> all(ibv_get_device_list(&count));
   if (all == nullptr || count == 0) {
@@ -162,16 +172,21 @@ Port find_port() {
                 "and ib_uverbs; a container needs /dev/infiniband");
   }
   std::string reasons;
+  std::vector<Port> usable;
+  std::vector<int> nodes;
   for (int i = 0; i < count; ++i) {
     Port port;
-    if (find_port_of(all.get()[i], port, reasons)) return port;
+    if (!find_port_of(all.get()[i], port, reasons)) continue;
+    usable.push_back(std::move(port));
+    nodes.push_back(numa_node_of(*all.get()[i]));
   }
-  throw_error(Code::Unsupported, "no RDMA port can be used: {}", reasons);
+  if (usable.empty()) throw_error(Code::Unsupported, "no RDMA port can be used: {}", reasons);
+  return std::move(usable[topo::share_out(nodes, tutti::numa_node_of(allowed_cores()), place).front()]);
 }
 
 std::string why_not() {
   try {
-    const Port port = find_port();
+    const Port port = find_port({});
     return why_no_memory(port.device.get());
   } catch (const Error& error) {
     return error.what();

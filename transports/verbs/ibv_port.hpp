@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "topo/share.hpp"
 #include "transports/verbs/nic.hpp"
 
 namespace tutti::transports::verbs {
@@ -27,9 +28,9 @@ struct Port {
   NicAddress address;
 };
 
-/// The first active port that TUTTI_VERBS_HCA permits. Throws Error(Unsupported) that says what this host lacks and
-/// what to do.
-Port find_port();
+/// The active port that a rank at this place of its host uses, of those that TUTTI_VERBS_HCA permits: of each device
+/// the first, divided by topo::share_out(). Throws Error(Unsupported) that says what this host lacks and what to do.
+Port find_port(const topo::HostPlace& place);
 
 /// "" if this host has what the transport needs, else what it lacks.
 std::string why_not();

@@ -12,7 +12,7 @@ const TransportRegistration verbs_entry({.name = "verbs",
                                          .preference = 40,
                                          .make = [](const Context& context) -> std::unique_ptr<Transport> {
                                            return std::make_unique<verbs::Engine>(
-                                               context, verbs::make_ibv_nic(),
+                                               context, verbs::make_ibv_nic(place_on_host(*context.wireup)),
                                                static_cast<uint32_t>(env().verbs_queues), "verbs");
                                          },
                                          .why_not = verbs::why_not});

@@ -98,11 +98,12 @@ bool try_challenge(Attempt& attempt, uint16_t port, const Key& key, WaitLimit li
 }
 
 /// Connects to all addresses at the same time, since some may drop every packet.
-Round dial_round(const std::vector<Address>& addresses, uint16_t port, const Key& key, WaitLimit limit, int tries) {
+Round dial_round(const std::vector<Address>& addresses, uint16_t port, const Key& key, WaitLimit limit, int tries,
+                 const Address* from) {
   Round round;
   std::vector<Attempt> open;
   for (const Address& address : addresses) {
-    if (Fd fd = start_connect(address, port)) {
+    if (Fd fd = start_connect(address, port, from)) {
       open.push_back({address, std::move(fd)});
     } else {
       round.failed(address, port, std::strerror(errno), errno == ECONNREFUSED);
@@ -131,12 +132,12 @@ Round dial_round(const std::vector<Address>& addresses, uint16_t port, const Key
 
 }  // namespace
 
-Fd dial(const std::vector<Address>& addresses, uint16_t port, const Key& key, WaitLimit limit) {
+Fd dial(const std::vector<Address>& addresses, uint16_t port, const Key& key, WaitLimit limit, const Address* from) {
   const Deadline refused = Deadline::in(kRefusedSeconds);
   bool answered = false;  // some address did not refuse
   std::string exhausted;  // the last round's reasons in which a listener could not accept connections
   for (int tries = 1;; ++tries) {
-    Round round = dial_round(addresses, port, key, limit, tries);
+    Round round = dial_round(addresses, port, key, limit, tries, from);
     if (round.connected) return std::move(round.connected);
     const std::string reasons = fmt::format("{}", fmt::join(round.reasons, "; "));
     if (round.unauthenticated) throw_error(Code::InvalidArgument, "cannot connect ({})", reasons);

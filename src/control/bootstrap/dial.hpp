@@ -15,7 +15,9 @@ namespace tutti::control {
 /// Connects to the first of `addresses` that proves `key`. Tries again until the deadline after a reset, an early close
 /// or no answer, since an overloaded acceptor causes those. Throws Error: Timeout; PeerFailed after some seconds of
 /// refusals only, since then nothing listens; InvalidArgument if the listener does not know the key.
-Fd dial(const std::vector<Address>& addresses, uint16_t port, const Key& key, WaitLimit limit);
+/// `from`: the address of this host to connect from; null: any.
+Fd dial(const std::vector<Address>& addresses, uint16_t port, const Key& key, WaitLimit limit,
+        const Address* from = nullptr);
 /// The same for an abstract UNIX socket, where one refusal is final. `same_user`: the listener must be a process of
 /// this user.
 Fd dial_unix(const std::string& name, const Key& key, WaitLimit limit, bool same_user = false);

@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "base/format.hpp"
+#include "base/port_range.hpp"
 #include "base/secret.hpp"
 #include "control/host.hpp"
 #include "control/messages.hpp"
@@ -219,6 +220,19 @@ void choose_secret(Launch& launch, const Env& environment) {
   }
 }
 
+/// The first of TUTTI_PORTS, else one derived from the job. If TUTTI_PORTS is invalid, the control thread says so, after
+/// the ranks have met.
+uint16_t usual_port(const Launch& launch, const Env& environment) {
+  constexpr uint64_t kFirst = 10000, kPorts = 20000;  // below the ports that kernels assign by themselves
+  const auto derived = static_cast<uint16_t>(kFirst + hash64(launch.job) % kPorts);
+  if (environment.ports.empty()) return derived;
+  try {
+    return parse_port_range(environment.ports).first;
+  } catch (const Error&) {
+    return derived;
+  }
+}
+
 /// Tutti's own variables take precedence over the launcher's.
 void complete(Launch& launch, const Env& environment, const Lookup& lookup) {
   if (!environment.root_addr.empty()) launch.root = environment.root_addr;
@@ -226,9 +240,7 @@ void complete(Launch& launch, const Env& environment, const Lookup& lookup) {
   launch.id = environment.id;
   choose_job(launch, environment);
   choose_secret(launch, environment);
-  constexpr uint64_t kFirst = 10000, kPorts = 20000;  // below the ports that kernels assign by themselves
-  launch.port =
-      static_cast<uint16_t>(environment.port.value_or(static_cast<int>(kFirst + hash64(launch.job) % kPorts)));
+  launch.port = environment.port ? static_cast<uint16_t>(*environment.port) : usual_port(launch, environment);
 }
 
 }  // namespace

@@ -47,6 +47,7 @@ class DirectLowering {
   }
 
   Program take() {
+    mark_landing(program_);
     mark_cooperative(program_, links_, direct_.rules);
     mark_zero_copy_arrivals(program_, links_, direct_.rules);
     whole_.last = std::move(program_);

@@ -156,6 +156,13 @@ void mark_cooperative(WindowProgram& program, LinkTable& links, const DeliveryRu
   }
 }
 
+void mark_landing(WindowProgram& program) {
+  for (Instruction& op : program.ops) {
+    if (op.bytes <= link::kInlineBytes || op.sources != 1 || size(op.arrivals) != 1 || size(op.segments) != 1) continue;
+    op.lands = program.segments[op.segments.begin].to.base != Base::None;
+  }
+}
+
 void mark_zero_copy_arrivals(WindowProgram& program, LinkTable& links, const DeliveryRules& rules) {
   for (Instruction& op : program.ops) {
     for (uint32_t a = op.arrivals.begin; a < op.arrivals.end; ++a) {

@@ -19,6 +19,9 @@ void mark_direct_stores(WindowProgram& program, const Geometry& geometry, LinkTa
 /// program that sends nothing. When both ends send, both are busy, and cooperation costs more than it gains.
 void mark_cooperative(WindowProgram& program, LinkTable& links, const DeliveryRules& rules);
 
+/// Marks the instructions whose message an engine may receive at its destination.
+void mark_landing(WindowProgram& program);
+
 /// Marks the instructions that may receive zero-copy messages, which their writers may revoke (link/revoke.hpp).
 void mark_zero_copy_arrivals(WindowProgram& program, LinkTable& links, const DeliveryRules& rules);
 

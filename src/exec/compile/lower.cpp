@@ -35,6 +35,7 @@ class Scaling {
       ops.end = static_cast<uint32_t>(program_.ops.size());
       program_.lanes.push_back(ops);
     }
+    mark_landing(program_);
     mark_cooperative(program_, links_, geometry_.rules);
     mark_direct_stores(program_, geometry_, links_);
     mark_zero_copy_arrivals(program_, links_, geometry_.rules);

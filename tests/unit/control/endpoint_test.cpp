@@ -3,10 +3,13 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <cstring>
 #include <future>
 #include <thread>
 
@@ -333,6 +336,21 @@ TEST(Endpoint, StreamsAreKeptUnderTheirLabelUntilTaken) {
   recv_all(in->get(), heard.data(), heard.size(), {soon(), nullptr});
   EXPECT_EQ(heard, "hello");
   EXPECT_ERROR(all[0]->open_stream(1, std::string(65, 'x'), soon()), Code::InvalidArgument, "at most 64");
+  leave_all(all);
+}
+
+TEST(Endpoint, AStreamOverAPathBeginsAtItsAddress) {
+  Endpoints all = join_all(create_unique_id(), 2);
+  EXPECT_TRUE(all[0]->paths(1).empty()) << "the peer runs on this host";
+  const Address here{4, {127, 0, 0, 5}}, there{4, {127, 0, 0, 6}};
+  const Fd out = all[0]->open_stream_over({"lo", here, there}, 1, "tcp:0:1", soon());
+  const auto in = all[1]->take_stream(0, "tcp:0:1");
+  ASSERT_TRUE(in);
+  sockaddr_storage storage{};
+  socklen_t size = sizeof storage;
+  ASSERT_EQ(getpeername(in->get(), reinterpret_cast<sockaddr*>(&storage), &size), 0);
+  const auto& peer = reinterpret_cast<const sockaddr_in6&>(storage);  // IPv4, as IPv6 shows it
+  EXPECT_EQ(std::memcmp(peer.sin6_addr.s6_addr + 12, here.bytes.data(), 4), 0);
   leave_all(all);
 }
 

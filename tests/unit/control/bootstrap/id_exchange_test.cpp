@@ -136,6 +136,7 @@ void expect_error_on_all(Rank mistaken, const std::string& mistake, const std::s
 TEST(IdExchange, AMistakeInOneRanksEnvironmentFailsAllRanks) {
   for (Rank mistaken : {0, 1, 2}) {
     expect_error_on_all(mistaken, "TUTTI_TIMEOUT=soon", "TUTTI_TIMEOUT=\"soon\" cannot be used");
+    expect_error_on_all(mistaken, "TUTTI_PORTS=23000", "TUTTI_PORTS=\"23000\" is not a range of two ports");
     expect_error_on_all(mistaken, "TUTTI_INTERFACE=nope0", "TUTTI_INTERFACE='nope0' matches no network interface");
   }
 }

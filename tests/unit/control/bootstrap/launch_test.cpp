@@ -84,6 +84,12 @@ TEST(Launch, TuttiRunIsRecognised) {
   EXPECT_EQ(launch->port, 7777);
 }
 
+TEST(Launch, RanksMeetAtTheFirstOfTheFixedPorts) {
+  EXPECT_EQ(recognise(with(kTorchrun, {{"TUTTI_PORTS", "23000-23007"}}))->port, 23000);
+  EXPECT_EQ(recognise(with(kTorchrun, {{"TUTTI_PORTS", "23000-23007"}, {"TUTTI_PORT", "5"}}))->port, 5);
+  EXPECT_TRUE(recognise(with(kTorchrun, {{"TUTTI_PORTS", "23000"}}))) << "it must be able to tell the others";
+}
+
 TEST(Launch, RanksStartedByHandAreOnThisHost) {
   const auto launch = recognise({{"TUTTI_RANK", "0"}, {"TUTTI_SIZE", "2"}});
   ASSERT_TRUE(launch);

@@ -3,63 +3,17 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <cstring>
 #include <set>
 #include <string>
+#include <tuple>
+#include <vector>
 
-#include "transports/tcp/receiver.hpp"
 #include "transports/tcp/sender.hpp"
+#include "unit/transports/tcp/ends.hpp"
 
 namespace tutti::transports::tcp {
 namespace {
-
-struct Stream {
-  Stream() {
-    int ends[2];
-    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-    ours = Fd(ends[0]);
-    theirs = Fd(ends[1]);
-  }
-  Fd ours, theirs;
-};
-
-std::string header(uint64_t number, uint64_t tag, uint64_t length) {
-  unsigned char bytes[kHeaderBytes];
-  write_header(bytes, {number, tag, length});
-  return {reinterpret_cast<const char*>(bytes), sizeof bytes};
-}
-
-/// A receiver whose stream the test writes.
-struct TcpReceiver : testing::Test {
-  TcpReceiver() { receiver.attach(std::move(stream.theirs)); }
-
-  void feed(const std::string& bytes) {
-    ASSERT_EQ(::send(stream.ours.get(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
-    receiver.wake(false);
-  }
-  void hang_up() {
-    stream.ours.reset();
-    receiver.wake(true);
-  }
-  Status progress() {
-    bool moved = false;
-    return receiver.progress(moved);
-  }
-  /// The next message, or "(none)".
-  std::string take() {
-    link::Header got{};
-    link::Arrival arrival;
-    if (link::HostWire::poll(in, got, arrival) != link::Poll::Ready) return "(none)";
-    const std::string bytes(reinterpret_cast<const char*>(arrival.data), got.length);
-    last = arrival.data;
-    link::HostWire::consume(in, arrival);
-    return bytes;
-  }
-
-  Stream stream;
-  Receiver receiver{3, 9};
-  link::InLink in = receiver.link();
-  const unsigned char* last = nullptr;
-};
 
 TEST_F(TcpReceiver, PutsTogetherWhatArrivesByteByByte) {
   const std::string small(link::kInlineBytes, 's'), large(70000, 'l');
@@ -136,7 +90,7 @@ TEST_F(TcpReceiver, SaysWhoseStreamEndedInTheMiddleOfAMessage) {
     const std::string message = header(0, 0, 100) + std::string(100, 'x');
     ASSERT_EQ(::send(other.ours.get(), message.data(), cut, 0), static_cast<ssize_t>(cut));
     other.ours.reset();
-    fresh.wake(true);
+    fresh.wake(0, true);
     bool moved = false;
     const Status status = fresh.progress(moved);
     EXPECT_EQ(status.code, Code::PeerFailed) << cut;
@@ -144,10 +98,49 @@ TEST_F(TcpReceiver, SaysWhoseStreamEndedInTheMiddleOfAMessage) {
   }
 }
 
+// ---- posted destinations
+
+TEST_F(TcpReceiver, ReceivesAMessageWhereItIsAwaited) {
+  const std::string large(70000, 'l');
+  std::string place(large.size(), '-');
+  feed(header(0, 1, 3) + "abc" + header(1, 7, large.size()) + large.substr(0, 100));
+  ASSERT_TRUE(progress().ok());
+  EXPECT_EQ(take(), "abc");
+  // It has begun to come: this is too late, and the message goes to memory of the receiver.
+  link::HostWire::post(in, 7, large.size(), reinterpret_cast<unsigned char*>(place.data()));
+  feed(large.substr(100));
+  ASSERT_TRUE(progress().ok());
+  EXPECT_EQ(take(), large);
+  EXPECT_EQ(place, std::string(large.size(), '-'));
+  link::HostWire::post(in, 8, large.size(), reinterpret_cast<unsigned char*>(place.data()));
+  feed(header(2, 8, large.size()) + large);
+  ASSERT_TRUE(progress().ok());
+  EXPECT_EQ(take(), large);
+  EXPECT_EQ(static_cast<const void*>(last), place.data());
+}
+
+TEST_F(TcpReceiver, WritesNoOtherMessageToAPostedDestination) {
+  const std::string text(5000, 'x');
+  for (const auto& [number, tag, length] :
+       {std::tuple<uint64_t, uint64_t, uint64_t>{0, 9, 5000}, {0, 8, 4999}, {0, 8, 5001}}) {
+    Stream other;
+    Receiver fresh(3, 9);
+    fresh.attach(std::move(other.theirs));
+    std::string place(5000, '-');
+    link::InLink link = fresh.link();
+    link::HostWire::post(link, 8, place.size(), reinterpret_cast<unsigned char*>(place.data()));
+    const std::string bytes = header(number, tag, length) + std::string(length, 'x');
+    ASSERT_EQ(::send(other.ours.get(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+    bool moved = false;
+    ASSERT_TRUE(fresh.progress(moved).ok());
+    EXPECT_EQ(place, std::string(5000, '-')) << "tag " << tag << ", " << length << " bytes";
+  }
+}
+
 /// A sender whose stream the test reads.
 struct TcpSender : testing::Test {
   Stream stream;
-  Sender sender{std::move(stream.theirs), 5, 2};
+  Sender sender{list_of(std::move(stream.theirs)), 5, 2};
   link::OutLink out = sender.link();
 
   Status progress() {
@@ -188,7 +181,7 @@ TEST_F(TcpSender, ContinuesAfterAFullStream) {
       EXPECT_FALSE(sender.busy()) << "nothing can be sent before the kernel says so";
     }
     got += receive(100000);
-    sender.wake();
+    sender.wake(0);
   }
   while (got.size() < large.size() + 2 * kHeaderBytes + 3) {
     const std::string more = receive(100000);

@@ -19,6 +19,7 @@ struct AgreedCapabilities {
   bool oversubscribed = false;       ///< some ranks share their cores
   bool always_cma = false;           ///< TUTTI_CMA is "always"
   uint32_t threads = 1;              ///< that run a wide program on each rank
+  bool shares_staging = true;        ///< the replicas of a wide program share the staging memory
 };
 
 /// Of a collective. Equal on all ranks; but `cooperative_from`, which is this host's, is left to the caller.

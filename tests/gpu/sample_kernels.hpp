@@ -3,7 +3,36 @@
 
 #include "exec/cuda/device.hpp"
 
+/// to[i] = value + i
 struct SampleFill {
   uint32_t* to;
   uint32_t count, value;
+};
+
+/// Waits until *flag >= value, then adds 1 to *counter for each thread.
+struct SampleWait {
+  const uint64_t* flag;
+  uint64_t value;
+  uint64_t* counter;
+};
+
+/// sums[block] = the sum of in[0, count), by all threads of the block: shuffles in warps, then shared memory.
+struct SampleSum {
+  const uint32_t* in;
+  uint32_t count;
+  uint64_t* sums;
+  uint32_t without_barrier;  ///< a mutant: another thread reads what it did not wait for
+};
+
+/// Sends `rounds` lines to the peer, and receives as many from it.
+struct SampleLines {
+  tutti::gpu::Line* mine;
+  tutti::gpu::Line* peers;
+  uint32_t rounds;
+  uint64_t* received;
+};
+
+/// All threads wait at barriers, but thread 0 at a shuffle that the others do not make.
+struct SampleStuck {
+  uint32_t* to;
 };

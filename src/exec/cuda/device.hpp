@@ -103,7 +103,7 @@ std::atomic_ref<Word> word(const Word* at) {
 }  // namespace host
 #endif
 
-// ---- threads and blocks --------------------------------------------------------------------------------------------
+// ---- threads and blocks -----------------------------------------------------------------------------------
 
 #if defined(__CUDACC__)
 TUTTI_DEVICE uint32_t thread_index() { return threadIdx.x; }
@@ -132,7 +132,7 @@ TUTTI_DEVICE unsigned char* dynamic_shared() {
   return tutti_dynamic_shared;
 }
 /// Declares a variable of the block, not initialised: one object for all its threads.
-#define TUTTI_SHARED(Type, name) __shared__ Type name
+#define TUTTI_SHARED(Type, name) __shared__ std::type_identity_t<Type> name
 #else
 // What each means stands beside the device's body.
 TUTTI_DEVICE uint32_t thread_index() { return host::self().thread; }
@@ -148,9 +148,10 @@ TUTTI_DEVICE uint64_t time_ns() {
   return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
 }
 TUTTI_DEVICE unsigned char* dynamic_shared() { return host::self().dynamic_shared; }
-#define TUTTI_SHARED(Type, name)    \
-  static const char name##_key = 0; \
-  Type& name = *static_cast<Type*>(::tutti::gpu::host::runtime->shared(&name##_key, sizeof(Type), alignof(Type)))
+#define TUTTI_SHARED(Type, name)                                                \
+  static const char name##_key = 0;                                             \
+  std::type_identity_t<Type>& name = *static_cast<std::type_identity_t<Type>*>( \
+      ::tutti::gpu::host::runtime->shared(&name##_key, sizeof(Type), alignof(Type)))
 #endif
 
 TUTTI_DEVICE uint32_t lane_index() { return thread_index() % kWarp; }
@@ -170,7 +171,7 @@ TUTTI_DEVICE T shuffle(uint32_t mask, T value, uint32_t from_lane) {
 #endif
 }
 
-// ---- words: 4 or 8 bytes -------------------------------------------------------------------------------------------
+// ---- words: 4 or 8 bytes ----------------------------------------------------------------------------------
 
 #if defined(__CUDACC__)
 /// Defines the accesses of one scope to words of one size.
@@ -269,7 +270,7 @@ TUTTI_DEVICE void fence() {
 #endif
 }
 
-// ---- 16 bytes ------------------------------------------------------------------------------------------------------
+// ---- 16 bytes ---------------------------------------------------------------------------------------------
 
 /// Ordinary accesses, for data that flags guard. `at` is a multiple of 16.
 TUTTI_DEVICE Pack load_pack(const void* at) {
@@ -344,7 +345,7 @@ TUTTI_DEVICE void store_line(Line* at, const Line& line) {
 
 }  // namespace tutti::gpu
 
-// ---- kernels -------------------------------------------------------------------------------------------------------
+// ---- kernels ----------------------------------------------------------------------------------------------
 
 /// TUTTI_KERNEL(name, Arguments, max_threads[, min_blocks]) { body }: a kernel with one parameter, Arguments `arguments`.
 /// max_threads: the largest block; min_blocks: how many must fit a multiprocessor.

@@ -20,6 +20,8 @@ const EnqueuedCalls::Entry& EnqueuedCalls::entry(uint64_t device_number) const {
 }
 
 void EnqueuedCalls::describe(uint64_t device_number) {
+  if (described_ == device_number) return;  // what its peers have answered is kept
+  described_ = device_number;
   const Entry& call = entry(device_number);
   diagnostics_.begin(call.board_number, call.spec);
   diagnostics_.set_algorithm(call.algorithm);

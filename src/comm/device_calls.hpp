@@ -43,6 +43,7 @@ class EnqueuedCalls final : public exec::Observer {
   CallDiagnostics diagnostics_;
   std::array<Entry, CallBoard::kEntries> last_;
   uint64_t count_ = 0;
+  uint64_t described_ = 0;  // the number of the call that diagnostics_ is about
 };
 
 class DeviceCalls {

@@ -1,5 +1,9 @@
 #include "comm/devices.hpp"
 
+#include <algorithm>
+#include <array>
+#include <mutex>
+
 #include "base/format.hpp"
 #include "transports/transport.hpp"
 
@@ -17,13 +21,49 @@ int current_device() {
   return module == nullptr ? kNoDevice : module->current();
 }
 
-exec::MemoryKind memory_of(const Call& call, bool device_stream) {
-  using Kind = exec::Pointer::Kind;
-  exec::DeviceModule* const module = device_module();
-  const auto kind_of = [&](const void* data) { return module->look_up(data).kind; };
-  if (call.in == nullptr && call.out == nullptr) {
-    return device_stream ? exec::MemoryKind::Device : exec::MemoryKind::Host;
+namespace {
+
+using Kind = exec::Pointer::Kind;
+
+/// Allocations of devices that calls had buffers in. The driver does not know an address of memory that was freed; without
+/// this it would count as the host's.
+class KnownAllocations {
+ public:
+  void add(const exec::Pointer& allocation) {
+    const std::lock_guard lock(mutex_);
+    if (!contains(allocation.begin)) all_[next_++ % all_.size()] = allocation;
   }
+  bool had(const void* address) {
+    const std::lock_guard lock(mutex_);
+    return contains(reinterpret_cast<uint64_t>(address));
+  }
+  static KnownAllocations& of_this_process() {
+    static auto* const kAll = new KnownAllocations;
+    return *kAll;
+  }
+
+ private:
+  bool contains(uint64_t address) const {
+    return std::any_of(all_.begin(), all_.end(),
+                       [&](const exec::Pointer& one) { return address - one.begin < one.bytes; });
+  }
+  std::mutex mutex_;
+  std::array<exec::Pointer, 64> all_;
+  size_t next_ = 0;
+};
+
+Kind kind_of(const void* data) {
+  const exec::Pointer at = device_module()->look_up(data);
+  if (at.kind == Kind::Device) KnownAllocations::of_this_process().add(at);
+  if (at.kind == Kind::Host && KnownAllocations::of_this_process().had(data)) return Kind::Device;
+  return at.kind;
+}
+
+}  // namespace
+
+exec::MemoryKind memory_of(const Call& call, bool device_stream) {
+  if (device_stream) return exec::MemoryKind::Device;
+  if (call.in == nullptr && call.out == nullptr) return exec::MemoryKind::Host;
   const Kind in = kind_of(call.in != nullptr ? call.in : call.out);
   const Kind out = kind_of(call.out != nullptr ? call.out : call.in);
   if (in != out) {

@@ -185,8 +185,8 @@ double RankBench::time_calls(const PerfRow& row, tuttiRedOp_t op) {
 
 /// The same for calls that are captured once and replayed.
 double RankBench::time_graph(const PerfRow& row, tuttiRedOp_t op) {
-  gpu_->capture([&] { run_calls(row, op, options_.iterations); });
   comm_.barrier();
+  gpu_->capture([&] { run_calls(row, op, options_.iterations); });
   const auto start = std::chrono::steady_clock::now();
   gpu_->replay(options_.graphs);
   synchronize();

@@ -30,6 +30,7 @@ Device::Device(int number) : number_(number) {
   name_ = fmt::format("GPU {} ({})", number, name);
   check(cuda.cuDeviceGetAttribute(&multiprocessors_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, handle_), name_.c_str());
   check(cuda.cuDevicePrimaryCtxRetain(&context_, handle_), name_.c_str());
+  stream_ = std::make_unique<OwnStream>(*this);
 }
 
 int Device::current() {
@@ -51,32 +52,24 @@ OwnStream::OwnStream(const Device& device) : device_(device) {
   check(driver().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "a stream cannot be made");
 }
 
-OwnStream::~OwnStream() {
-  try {
-    const WithContext with(device_.context());
-    driver().cuStreamDestroy(stream_);
-  } catch (const Error&) {  // the driver has gone already: the process ends
-  }
-}
-
-void OwnStream::upload(CUdeviceptr to, const void* from, uint64_t bytes) {
+void OwnStream::upload(CUdeviceptr to, const void* from, uint64_t bytes) const {
   const WithContext with(device_.context());
   check(driver().cuMemcpyHtoDAsync(to, from, bytes, stream_), "memory of the GPU cannot be written");
   wait();
 }
 
-void OwnStream::download(void* to, CUdeviceptr from, uint64_t bytes) {
+void OwnStream::download(void* to, CUdeviceptr from, uint64_t bytes) const {
   const WithContext with(device_.context());
   check(driver().cuMemcpyDtoHAsync(to, from, bytes, stream_), "memory of the GPU cannot be read");
   wait();
 }
 
-void OwnStream::zero(CUdeviceptr at, uint64_t bytes) {
+void OwnStream::zero(CUdeviceptr at, uint64_t bytes) const {
   const WithContext with(device_.context());
   check(driver().cuMemsetD8Async(at, 0, bytes, stream_), "memory of the GPU cannot be set");
   wait();
 }
 
-void OwnStream::wait() { check(driver().cuStreamSynchronize(stream_), "work on the GPU has failed"); }
+void OwnStream::wait() const { check(driver().cuStreamSynchronize(stream_), "work on the GPU has failed"); }
 
 }  // namespace tutti::cuda

@@ -2,11 +2,33 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "transports/cuda/driver.hpp"
 
 namespace tutti::cuda {
+
+class Device;
+
+/// The library's stream on a device, ordered with no other. Its work may run while the user's streams are captured. There
+/// is one for all ranks of the process: a device has few hardware queues (CUDA_DEVICE_MAX_CONNECTIONS, 8), streams share
+/// them, and a kernel that waits for another rank holds up all that comes after it in its queue.
+class OwnStream {
+ public:
+  explicit OwnStream(const Device& device);
+  OwnStream(const OwnStream&) = delete;
+  OwnStream& operator=(const OwnStream&) = delete;
+  /// These wait until it is done. Throw Error(SystemError).
+  void upload(CUdeviceptr to, const void* from, uint64_t bytes) const;
+  void download(void* to, CUdeviceptr from, uint64_t bytes) const;
+  void zero(CUdeviceptr at, uint64_t bytes) const;
+
+ private:
+  void wait() const;
+  const Device& device_;
+  CUstream stream_ = nullptr;
+};
 
 /// Lives as long as the process.
 class Device {
@@ -22,6 +44,7 @@ class Device {
   /// "GPU 0 (NVIDIA H200)"
   const std::string& name() const { return name_; }
   int multiprocessors() const { return multiprocessors_; }
+  const OwnStream& stream() const { return *stream_; }
   /// Can this device load and store the memory of `other`?
   bool reaches(const Device& other) const;
 
@@ -32,24 +55,7 @@ class Device {
   CUcontext context_ = nullptr;
   std::string name_;
   int multiprocessors_ = 0;
-};
-
-/// A stream of the library's own, ordered with no other. Its work may run while the user's streams are captured.
-class OwnStream {
- public:
-  explicit OwnStream(const Device& device);
-  ~OwnStream();
-  OwnStream(const OwnStream&) = delete;
-  OwnStream& operator=(const OwnStream&) = delete;
-  /// These wait until it is done. Throw Error(SystemError).
-  void upload(CUdeviceptr to, const void* from, uint64_t bytes);
-  void download(void* to, CUdeviceptr from, uint64_t bytes);
-  void zero(CUdeviceptr at, uint64_t bytes);
-
- private:
-  void wait();
-  const Device& device_;
-  CUstream stream_ = nullptr;
+  std::unique_ptr<OwnStream> stream_;
 };
 
 }  // namespace tutti::cuda

@@ -40,7 +40,6 @@ namespace tutti::cuda {
   X(cuMemAlloc)                                  \
   X(cuMemFree)                                   \
   X(cuMemHostAlloc)                              \
-  X(cuMemFreeHost)                               \
   X(cuMemHostGetDevicePointer)                   \
   X(cuMemcpyHtoDAsync)                           \
   X(cuMemcpyDtoHAsync)                           \

@@ -52,7 +52,7 @@ std::shared_ptr<PeerMemory> PeerMemory::create(const Device& device, uint64_t wa
   }
   check(driver().cuMemSetAccess(made->base_, made->bytes_, access.data(), access.size()),
         "memory for links on the GPU cannot be made accessible");
-  OwnStream(device).zero(made->base_, made->bytes_);
+  device.stream().zero(made->base_, made->bytes_);
   return made;
 }
 

@@ -20,6 +20,7 @@ using tutti::cuda::driver;
 using tutti::cuda::WithContext;
 
 constexpr size_t kMostLinks = 4096;  // in each direction
+constexpr double kEndWithin = 2;     // seconds in which kernels notice that they are to end
 
 uint64_t load(const uint64_t& word) {
   return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(word)).load(std::memory_order_acquire);
@@ -46,23 +47,41 @@ T* at(const Pool::Block& block) {
 
 }  // namespace
 
-PinnedRecord::PinnedRecord(const tutti::cuda::Device& device) : device_(device) {
+/// Records of executors that are gone. They are used again, because freeing pinned memory waits for kernels.
+struct PinnedRecord::Spare {
+  std::mutex mutex;
+  std::vector<HostRecord*> records;
+  static Spare& of_this_process() {
+    static auto* const kSpare = new Spare;
+    return *kSpare;
+  }
+};
+
+PinnedRecord::PinnedRecord(const tutti::cuda::Device& device) {
+  Spare& spare = Spare::of_this_process();
   const WithContext with(device.context());
-  void* memory = nullptr;
-  check(driver().cuMemHostAlloc(&memory, sizeof(HostRecord), CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
-        "pinned memory of the host");
-  host_ = new (memory) HostRecord;
+  {
+    const std::lock_guard lock(spare.mutex);
+    if (!spare.records.empty()) {
+      host_ = new (spare.records.back()) HostRecord;
+      spare.records.pop_back();
+    }
+  }
+  if (host_ == nullptr) {
+    void* memory = nullptr;
+    check(driver().cuMemHostAlloc(&memory, sizeof(HostRecord), CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
+          "pinned memory of the host");
+    host_ = new (memory) HostRecord;
+  }
   CUdeviceptr there = 0;
-  check(driver().cuMemHostGetDevicePointer(&there, memory, 0), "pinned memory of the host");
+  check(driver().cuMemHostGetDevicePointer(&there, host_, 0), "pinned memory of the host");
   device_record_ = reinterpret_cast<HostRecord*>(there);
 }
 
 PinnedRecord::~PinnedRecord() {
-  try {
-    const WithContext with(device_.context());
-    driver().cuMemFreeHost(host_);
-  } catch (const Error&) {  // the driver has gone already: the process ends
-  }
+  Spare& spare = Spare::of_this_process();
+  const std::lock_guard lock(spare.mutex);
+  spare.records.push_back(host_);
 }
 
 struct CudaExecutor::Dying {
@@ -73,7 +92,6 @@ struct CudaExecutor::Dying {
 CudaExecutor::CudaExecutor(const DeviceContext& context)
     : context_(context),
       device_(tutti::cuda::Device::get(context.device)),
-      own_(device_),
       record_(device_),
       pool_(std::make_shared<Pool>(device_)),
       dying_(std::make_shared<Dying>()),
@@ -93,7 +111,7 @@ CudaExecutor::CudaExecutor(const DeviceContext& context)
   in_ = at<link::InLink>(pool_->take(kMostLinks * sizeof(link::InLink)));
   counters_ = at<Counters>(pool_->take(sizeof(Counters)));
   const Counters zero;
-  own_.upload(reinterpret_cast<CUdeviceptr>(counters_), &zero, sizeof zero);
+  device_.stream().upload(reinterpret_cast<CUdeviceptr>(counters_), &zero, sizeof zero);
   const WithContext with(device_.context());
   check(driver().cuEventCreate(&last_, CU_EVENT_DISABLE_TIMING), "an event cannot be made");
 }
@@ -101,6 +119,7 @@ CudaExecutor::CudaExecutor(const DeviceContext& context)
 CudaExecutor::~CudaExecutor() {
   watcher_.end_kernels();
   try {
+    for (const Deadline deadline = Deadline::in(kEndWithin); runs() && !deadline.passed();) nap(100e-6);
     const WithContext with(device_.context());
     driver().cuEventDestroy(last_);
   } catch (const Error&) {  // the driver has gone already: the process ends
@@ -148,7 +167,7 @@ std::unique_ptr<Execution> CudaExecutor::place(Program program, const std::strin
   reuse_memory();
   const Pool::Block block = pool_->take(bytes);
   const Image image = make_image(program, links, arithmetic, around, at<unsigned char>(block));
-  own_.upload(block.at, image.bytes.data(), image.bytes.size());
+  device_.stream().upload(block.at, image.bytes.data(), image.bytes.size());
   auto made = std::make_unique<CudaExecution>(std::move(program));
   made->call = {.ranks = image.ranks,
                 .items = image.items,
@@ -190,8 +209,8 @@ void CudaExecutor::upload_links() {
   const auto upload = [this](auto* there, const auto& links, size_t& uploaded) {
     if (links.size() > kMostLinks) throw_error(Code::Unsupported, "more than {} links between GPUs", kMostLinks);
     if (links.size() == uploaded) return;
-    own_.upload(reinterpret_cast<CUdeviceptr>(there + uploaded), links.data() + uploaded,
-                (links.size() - uploaded) * sizeof *there);
+    device_.stream().upload(reinterpret_cast<CUdeviceptr>(there + uploaded), links.data() + uploaded,
+                            (links.size() - uploaded) * sizeof *there);
     uploaded = links.size();
   };
   upload(out_, links_.outs(), outs_there_);

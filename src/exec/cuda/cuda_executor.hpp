@@ -28,7 +28,7 @@ class PinnedRecord {
   HostRecord* device() const { return device_record_; }
 
  private:
-  const tutti::cuda::Device& device_;
+  struct Spare;
   HostRecord *host_ = nullptr, *device_record_ = nullptr;
 };
 
@@ -82,7 +82,6 @@ class CudaExecutor final : public DeviceExecutor, private Connector {
 
   const DeviceContext context_;
   const tutti::cuda::Device& device_;
-  tutti::cuda::OwnStream own_;
   PinnedRecord record_;
   const std::shared_ptr<Pool> pool_;
   const std::shared_ptr<Dying> dying_;

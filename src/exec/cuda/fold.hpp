@@ -70,19 +70,19 @@ class Fold {
     if (scaled_ >= 0) scale_ = T::widen(*static_cast<const Stored*>(how.scale));
   }
 
-  /// The elements of the pack at byte `at`.
+  static constexpr uint32_t kElements = sizeof(gpu::Pack) / sizeof(Stored);
+
+  /// A tree keeps several values of each element: it is folded one by one.
+  TUTTI_DEVICE bool by_packs() const { return !tree_; }
+
+  /// The elements of the pack at byte `at`. Needs by_packs().
   TUTTI_DEVICE gpu::Pack pack(uint64_t at) const {
-    constexpr uint32_t kElements = sizeof(gpu::Pack) / sizeof(Stored);
-    if (tree_) return pack_of_trees(at);
     Value values[kElements];
-    for (uint32_t j = 0; j < sources_; ++j) {
-      const gpu::Pack loaded = gpu::load_pack(operands_[j] + at);
-      Stored elements[kElements];
-      __builtin_memcpy(elements, &loaded, sizeof loaded);
-      for (uint32_t e = 0; e < kElements; ++e) {
-        const Value value = operand(j, elements[e]);
-        values[e] = j == 0 ? value : node(values[e], value);
-      }
+    load_values(0, at, values);
+    for (uint32_t j = 1; j < sources_; ++j) {
+      Value more[kElements];
+      load_values(j, at, more);
+      for (uint32_t e = 0; e < kElements; ++e) values[e] = node(values[e], more[e]);
     }
     Stored results[kElements];
     for (uint32_t e = 0; e < kElements; ++e) results[e] = finished(values[e]);
@@ -100,14 +100,11 @@ class Fold {
   }
 
  private:
-  TUTTI_DEVICE gpu::Pack pack_of_trees(uint64_t at) const {
-    Stored results[sizeof(gpu::Pack) / sizeof(Stored)];
-    for (uint32_t e = 0; e < sizeof(gpu::Pack) / sizeof(Stored); ++e) {
-      results[e] = finished(tree(at + e * sizeof(Stored)));
-    }
-    gpu::Pack folded;
-    __builtin_memcpy(&folded, results, sizeof folded);
-    return folded;
+  TUTTI_DEVICE void load_values(uint32_t j, uint64_t at, Value* values) const {
+    const gpu::Pack loaded = gpu::load_pack(operands_[j] + at);
+    Stored elements[kElements];
+    __builtin_memcpy(elements, &loaded, sizeof loaded);
+    for (uint32_t e = 0; e < kElements; ++e) values[e] = operand(j, elements[e]);
   }
 
   TUTTI_DEVICE Value settle(Value value) const { return rounds_ ? T::widen(T::narrow(value)) : value; }
@@ -197,7 +194,8 @@ TUTTI_DEVICE void fold_block(const Arithmetic& how, const Instruction& op, const
                              unsigned char* slot, const unsigned char* const* operands) {
   const Fold<T, kOp> fold(how, op, segment, operands);
   const uint64_t head = to_whole_pack(operands[0]);
-  bool alike = (to == nullptr || to_whole_pack(to) == head) && (slot == nullptr || to_whole_pack(slot) == head);
+  bool alike = fold.by_packs() && (to == nullptr || to_whole_pack(to) == head) &&
+               (slot == nullptr || to_whole_pack(slot) == head);
   for (uint32_t j = 1; j < op.sources; ++j) alike = alike && to_whole_pack(operands[j]) == head;
   each(
       segment.bytes, sizeof(typename T::Stored), alike, head,

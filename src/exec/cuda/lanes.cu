@@ -97,6 +97,7 @@ class Block {
       gpu::store_relaxed(&told.link_lane_step, pair(waits.link_lane, waits.next != nullptr ? waits.next->step : 0));
       gpu::store_relaxed(&told.replica_lane, pair(item / call_.lanes, waits.lane));
       gpu::store_relaxed(&told.round, waits.round);
+      gpu::store_relaxed(&told.rounds, rank(item).rounds);
       System::store_release(&told.turn, System::load(&told.turn) + 1);
       return;
     }

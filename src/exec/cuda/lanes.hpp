@@ -31,7 +31,7 @@ struct BlockWait {
   uint64_t await_peer = 0;  ///< Await << 32 | peer
   uint64_t link_lane_step = 0;
   uint64_t replica_lane = 0;
-  uint64_t round = 0;
+  uint64_t round = 0, rounds = 0;
 };
 
 /// What a kernel reports if another launch of the same communicator runs beside it.

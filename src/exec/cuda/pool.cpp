@@ -1,6 +1,8 @@
 #include "exec/cuda/pool.hpp"
 
 #include <algorithm>
+#include <map>
+#include <mutex>
 
 #include "base/status.hpp"
 
@@ -9,14 +11,42 @@ namespace {
 
 constexpr uint64_t kChunk = 2 << 20, kAlignment = 512;
 
+/// What pools that are gone have left, by device.
+struct Spare {
+  std::mutex mutex;
+  std::map<int, std::vector<Pool::Block>> chunks;
+  static Spare& of_this_process() {
+    static auto* const kSpare = new Spare;
+    return *kSpare;
+  }
+};
+
 }  // namespace
 
 Pool::~Pool() {
-  try {
-    const tutti::cuda::WithContext with(device_.context());
-    for (const CUdeviceptr chunk : chunks_) tutti::cuda::driver().cuMemFree(chunk);
-  } catch (const Error&) {  // the driver has gone already: the process ends
+  Spare& spare = Spare::of_this_process();
+  const std::lock_guard lock(spare.mutex);
+  for (const Block& chunk : chunks_) spare.chunks[device_.number()].push_back(chunk);
+}
+
+/// A chunk of so many bytes or more.
+Pool::Block Pool::chunk(uint64_t bytes) const {
+  Spare& spare = Spare::of_this_process();
+  {
+    const std::lock_guard lock(spare.mutex);
+    auto& chunks = spare.chunks[device_.number()];
+    const auto found = std::find_if(chunks.begin(), chunks.end(),
+                                    [&](const Block& one) { return one.bytes >= bytes && one.bytes <= 2 * bytes; });
+    if (found != chunks.end()) {
+      const Block block = *found;
+      chunks.erase(found);
+      return block;
+    }
   }
+  const tutti::cuda::WithContext with(device_.context());
+  Block made{0, bytes};
+  tutti::cuda::check(tutti::cuda::driver().cuMemAlloc(&made.at, bytes), "memory of the GPU for programs");
+  return made;
 }
 
 Pool::Block Pool::take(uint64_t wanted) {
@@ -31,11 +61,9 @@ Pool::Block Pool::take(uint64_t wanted) {
     return found;
   }
   if (rest_.bytes < bytes) {
-    const tutti::cuda::WithContext with(device_.context());
     if (rest_.bytes > 0) free_.push_back(rest_);
-    rest_ = {0, std::max(kChunk, bytes)};
-    tutti::cuda::check(tutti::cuda::driver().cuMemAlloc(&rest_.at, rest_.bytes), "memory of the GPU for programs");
-    chunks_.push_back(rest_.at);
+    rest_ = chunk(std::max(kChunk, bytes));
+    chunks_.push_back(rest_);
   }
   const Block taken{rest_.at, bytes};
   rest_.at += bytes;

@@ -1,5 +1,5 @@
-// Memory of a GPU for an executor's tables. It goes back to the driver only with the pool: giving back waits for kernels,
-// which may wait for other ranks.
+// Memory of a GPU for an executor's tables. It never goes back to the driver, but to later executors of the process:
+// giving back waits for kernels, which may wait for other ranks.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,9 @@ class Pool {
   void give(const Block& block) { free_.push_back(block); }
 
  private:
+  Block chunk(uint64_t bytes) const;
   const tutti::cuda::Device& device_;
-  std::vector<CUdeviceptr> chunks_;
+  std::vector<Block> chunks_;
   std::vector<Block> free_;
   Block rest_;  // of the last chunk
 };

@@ -98,6 +98,7 @@ void Watcher::check_stall(uint64_t started, uint64_t ended) {
     stall.replica = static_cast<uint32_t>(replica_lane >> 32);
     stall.lane = static_cast<uint32_t>(replica_lane);
     stall.round = load(wait.round);
+    stall.rounds = load(wait.rounds);
     break;
   }
   if (!context_.observer->stalled(stall).ok()) end_kernels();

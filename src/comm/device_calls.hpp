@@ -1,5 +1,5 @@
-// A communicator's calls on memory of a device: its executor and its programs, and what becomes of errors that are found
-// after a call has been enqueued.
+// A communicator's calls on memory of a device: its executor and its programs, and what becomes of errors that are
+// found after a call has been enqueued.
 #pragma once
 
 #include <array>

@@ -25,8 +25,8 @@ namespace {
 
 using Kind = exec::Pointer::Kind;
 
-/// Allocations of devices that calls had buffers in. The driver does not know an address of memory that was freed; without
-/// this it would count as the host's.
+/// Allocations of devices that calls had buffers in. The driver does not know an address of memory that was freed;
+/// without this it would count as the host's.
 class KnownAllocations {
  public:
   void add(const exec::Pointer& allocation) {

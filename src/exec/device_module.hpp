@@ -1,5 +1,5 @@
-// What a module brings along that can run programs on a device's memory (GPUs). The library finds it beside the module's
-// transport: transports::TransportEntry::device.
+// What a module brings along that can run programs on a device's memory (GPUs). The library finds it beside the
+// module's transport: transports::TransportEntry::device.
 #pragma once
 
 #include <atomic>
@@ -22,9 +22,9 @@ struct Pointer {
   uint64_t id = 0;                ///< of its allocation, never used again
 };
 
-/// Runs programs on the memory of one device. launch() enqueues a call on Binding::stream and does not wait for it: then
-/// done() is true, and status() says whether it could be enqueued. What fails later reaches the observer, on a thread of
-/// the executor's own, with the number of the call. Calls are numbered by the device, from 1.
+/// Runs programs on the memory of one device. launch() enqueues a call on Binding::stream and does not wait for it:
+/// then done() is true, and status() says whether it could be enqueued. What fails later reaches the observer, on a
+/// thread of the executor's own, with the number of the call. Calls are numbered by the device, from 1.
 class DeviceExecutor : public Executor {
  public:
   /// Makes the links of this executor.

@@ -11,9 +11,9 @@ namespace tutti::cuda {
 
 class Device;
 
-/// The library's stream on a device, ordered with no other. Its work may run while the user's streams are captured. There
-/// is one for all ranks of the process: a device has few hardware queues (CUDA_DEVICE_MAX_CONNECTIONS, 8), streams share
-/// them, and a kernel that waits for another rank holds up all that comes after it in its queue.
+/// The library's stream on a device, ordered with no other. Its work may run while the user's streams are captured.
+/// There is one for all ranks of the process: a device has few hardware queues (CUDA_DEVICE_MAX_CONNECTIONS, 8),
+/// streams share them, and a kernel that waits for another rank holds up all that comes after it in its queue.
 class OwnStream {
  public:
   explicit OwnStream(const Device& device);

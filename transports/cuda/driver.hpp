@@ -84,8 +84,8 @@ std::string why_no_driver();
 /// Throws Error(OutOfMemory | SystemError) with `what` and the driver's words, unless the call was successful.
 void check(CUresult result, const char* what);
 
-/// Makes a context current on this thread, for as long as this object lives. What is done meanwhile is permitted while a
-/// stream is captured.
+/// Makes a context current on this thread, for as long as this object lives. What is done meanwhile is permitted while
+/// a stream is captured.
 class WithContext {
  public:
   explicit WithContext(CUcontext context);

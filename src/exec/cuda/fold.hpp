@@ -1,5 +1,5 @@
-// Folds and copies by a block of threads, with the bits of src/reduce: the same operations on the same types in the same
-// order.
+// Folds and copies by a block of threads, with the bits of src/reduce: the same operations on the same types in the
+// same order.
 //
 // Elements move in packs of 16 bytes where all operands and destinations lie alike within a pack; the ragged ends, and
 // everything else, one by one.

@@ -107,7 +107,8 @@ nlohmann::json report() {
           {"cores", "0"},
           {"arena", 1 << 21},
           {"routes", nlohmann::json::object()},
-          {"name", "elsewhere"}};
+          {"name", "elsewhere"},
+          {"no device", "none"}};
 }
 nlohmann::json conclusion() { return {{"reading", 0}, {"oversubscribed", false}}; }
 std::string nested(size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); }

@@ -11,7 +11,7 @@ constexpr size_t kCount = 1000;
 class Graph {
  public:
   Graph(const GpuStream& stream, const std::function<void()>& calls) {
-    EXPECT_EQ(cuStreamBeginCapture(stream.get(), CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamBeginCapture(stream.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_SUCCESS);
     calls();
     EXPECT_EQ(cuStreamEndCapture(stream.get(), &graph_), CUDA_SUCCESS);
     EXPECT_EQ(cuGraphInstantiate(&runnable_, graph_, 0), CUDA_SUCCESS);

@@ -53,7 +53,7 @@ TEST_F(Refusals, AFreedPointer) {
 }
 
 TEST_F(Refusals, MoreThanTheAllocationHas) {
-  refused(call(in_->get(), out_->get(), (64 << 20) / 4, stream_->handle()), "its allocation ends after");
+  refused(call(in_->get(), out_->get(), kBytes / 4 + 1, stream_->handle()), "its allocation ends after 4096");
 }
 
 TEST_F(Refusals, AMisalignedPointer) {

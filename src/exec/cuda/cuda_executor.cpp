@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <deque>
+#include <cstring>
 #include <mutex>
 #include <new>
 
 #include "base/env.hpp"
 #include "base/format.hpp"
 #include "exec/cuda/kernels.hpp"
+#include "exec/cuda/pinned.hpp"
 #include "exec/host/wait.hpp"
 
 namespace tutti::exec::cuda {
@@ -47,41 +48,12 @@ T* at(const Pool::Block& block) {
 
 }  // namespace
 
-/// Records of executors that are gone. They are used again, because freeing pinned memory waits for kernels.
-struct PinnedRecord::Spare {
-  std::mutex mutex;
-  std::vector<HostRecord*> records;
-  static Spare& of_this_process() {
-    static auto* const kSpare = new Spare;
-    return *kSpare;
-  }
-};
-
-PinnedRecord::PinnedRecord(const tutti::cuda::Device& device) {
-  Spare& spare = Spare::of_this_process();
+PinnedRecord::PinnedRecord(const tutti::cuda::Device& device) : memory_(pinned(device, sizeof(HostRecord))) {
+  host_ = new (memory_.get()) HostRecord;
   const WithContext with(device.context());
-  {
-    const std::lock_guard lock(spare.mutex);
-    if (!spare.records.empty()) {
-      host_ = new (spare.records.back()) HostRecord;
-      spare.records.pop_back();
-    }
-  }
-  if (host_ == nullptr) {
-    void* memory = nullptr;
-    check(driver().cuMemHostAlloc(&memory, sizeof(HostRecord), CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
-          "pinned memory of the host");
-    host_ = new (memory) HostRecord;
-  }
   CUdeviceptr there = 0;
   check(driver().cuMemHostGetDevicePointer(&there, host_, 0), "pinned memory of the host");
   device_record_ = reinterpret_cast<HostRecord*>(there);
-}
-
-PinnedRecord::~PinnedRecord() {
-  Spare& spare = Spare::of_this_process();
-  const std::lock_guard lock(spare.mutex);
-  spare.records.push_back(host_);
 }
 
 struct CudaExecutor::Dying {
@@ -167,7 +139,7 @@ std::unique_ptr<Execution> CudaExecutor::place(Program program, const std::strin
   reuse_memory();
   const Pool::Block block = pool_->take(bytes);
   const Image image = make_image(program, links, arithmetic, around, at<unsigned char>(block));
-  device_.stream().upload(block.at, image.bytes.data(), image.bytes.size());
+  upload_later(block.at, image.bytes.data(), image.bytes.size());
   auto made = std::make_unique<CudaExecution>(std::move(program));
   made->call = {.ranks = image.ranks,
                 .items = image.items,
@@ -187,7 +159,8 @@ std::unique_ptr<Execution> CudaExecutor::place(Program program, const std::strin
 /// When nothing runs, what executions have left can be used again.
 void CudaExecutor::reuse_memory() {
   const std::lock_guard lock(dying_->mutex);
-  if (dying_->blocks.empty() || runs()) return;
+  if ((dying_->blocks.empty() && under_way_.empty()) || runs()) return;
+  under_way_.clear();
   for (const Pool::Block& block : dying_->blocks) pool_->give(block);
   dying_->blocks.clear();
 }
@@ -209,12 +182,34 @@ void CudaExecutor::upload_links() {
   const auto upload = [this](auto* there, const auto& links, size_t& uploaded) {
     if (links.size() > kMostLinks) throw_error(Code::Unsupported, "more than {} links between GPUs", kMostLinks);
     if (links.size() == uploaded) return;
-    device_.stream().upload(reinterpret_cast<CUdeviceptr>(there + uploaded), links.data() + uploaded,
-                            (links.size() - uploaded) * sizeof *there);
+    upload_later(reinterpret_cast<CUdeviceptr>(there + uploaded), links.data() + uploaded,
+                 (links.size() - uploaded) * sizeof *there);
     uploaded = links.size();
   };
   upload(out_, links_.outs(), outs_there_);
   upload(in_, links_.ins(), ins_there_);
+}
+
+/// Before the next launch.
+void CudaExecutor::upload_later(CUdeviceptr to, const void* from, uint64_t bytes) {
+  const auto copy = pinned(device_, bytes);
+  std::memcpy(copy.get(), from, bytes);
+  pending_.push_back({to, copy, bytes});
+}
+
+/// On the call's own stream: on another one it could wait, in a hardware queue, behind a kernel that waits for this call.
+/// But a graph must not repeat it.
+void CudaExecutor::upload_pending(CUstream stream, bool captured) {
+  for (const Upload& upload : pending_) {
+    if (captured) {
+      device_.stream().upload(upload.to, upload.from.get(), upload.bytes);
+    } else {
+      check(driver().cuMemcpyHtoDAsync(upload.to, upload.from.get(), upload.bytes, stream),
+            "memory of the GPU cannot be written");
+      under_way_.push_back(upload.from);
+    }
+  }
+  pending_.clear();
 }
 
 void CudaExecutor::launch(Execution& execution, const Binding& binding) {
@@ -236,6 +231,7 @@ void CudaExecutor::launch(Execution& execution, const Binding& binding) {
   if (binding.scale != nullptr)
     std::copy_n(static_cast<const unsigned char*>(binding.scale), sizeof call.scale, call.scale);
   order_after_last(stream, captured);
+  upload_pending(stream, captured);
   void* parameters[] = {&call};
   check(driver().cuLaunchKernel(made.kernel, made.blocks, 1, 1, threads_, 1, 1, 0, stream, parameters, nullptr),
         "the kernel cannot be launched");

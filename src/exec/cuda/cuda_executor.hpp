@@ -17,18 +17,15 @@
 
 namespace tutti::exec::cuda {
 
-/// Memory that the host and all GPUs of the process see.
+/// The words that kernels and the host tell each other.
 class PinnedRecord {
  public:
   explicit PinnedRecord(const tutti::cuda::Device& device);
-  ~PinnedRecord();
-  PinnedRecord(const PinnedRecord&) = delete;
-  PinnedRecord& operator=(const PinnedRecord&) = delete;
   HostRecord& host() const { return *host_; }
   HostRecord* device() const { return device_record_; }
 
  private:
-  struct Spare;
+  const std::shared_ptr<unsigned char> memory_;
   HostRecord *host_ = nullptr, *device_record_ = nullptr;
 };
 
@@ -75,6 +72,8 @@ class CudaExecutor final : public DeviceExecutor, private Connector {
   std::unique_ptr<Execution> place(Program program, const std::string& type, const Reduction* reduction);
   unsigned char* workspace_for(const Program& program);
   void upload_links();
+  void upload_later(CUdeviceptr to, const void* from, uint64_t bytes);
+  void upload_pending(CUstream stream, bool captured);
   void reuse_memory();
   bool runs() const;
   void order_after_last(CUstream stream, bool captured);
@@ -90,6 +89,13 @@ class CudaExecutor final : public DeviceExecutor, private Connector {
   link::OutLink* out_ = nullptr;  // in the memory of the GPU
   link::InLink* in_ = nullptr;
   size_t outs_there_ = 0, ins_there_ = 0;  // of them have been uploaded
+  struct Upload {
+    CUdeviceptr to = 0;
+    std::shared_ptr<unsigned char> from;
+    uint64_t bytes = 0;
+  };
+  std::vector<Upload> pending_;                            // before the next launch
+  std::vector<std::shared_ptr<unsigned char>> under_way_;  // sources of uploads on users' streams
   Counters* counters_ = nullptr;
   Pool::Block workspace_;
   uint32_t most_blocks_ = 1, threads_ = 1;

@@ -112,7 +112,7 @@ class Block {
   TUTTI_DEVICE void report(uint64_t kind, const Fault& what, uint64_t other) const {
     if (!System::claim(&call_.counters->faulted)) return;
     call_.record->what = what;
-    call_.record->call = number_;
+    call_.record->call = kind == kTwoAtOnce ? call_.launch : number_;
     call_.record->other = other;
     System::store_release(&call_.record->fault, kind);
     System::store_release(&call_.record->abort, 1);  // other blocks end too

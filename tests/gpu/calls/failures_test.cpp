@@ -49,6 +49,23 @@ TEST(DeviceFailures, AMismatchNamesBothCalls) {
   });
 }
 
+TEST(DeviceFailures, TwoCallsAtOnceAreNamed) {
+  each_rank(2, tuttiInvalidUsage, [](int rank, tuttiComm_t comm, DeviceRank& mine) {
+    if (rank == 0) {
+      const GpuStream other;
+      const Graph graph(mine.stream, [&] { EXPECT_EQ(mine.all_reduce(comm, 8), tuttiSuccess); });
+      graph.launch(mine.stream);  // waits for rank 1; nothing orders the next call after it
+      EXPECT_EQ(tuttiBroadcast(mine.in.get(), mine.out.get(), 9, tuttiFloat32, 0, comm, other.handle()), tuttiSuccess);
+      mine.stream.synchronize();
+      other.synchronize();
+    }
+    const std::string text = failure_of(comm, tuttiInvalidUsage);
+    expect_contains(text, "two calls of the communicator ran on the device at the same time");
+    expect_contains(text, "all_reduce(count=8, f32, sum)");
+    expect_contains(text, "broadcast(count=9, f32, root=0)");
+  });
+}
+
 TEST(DeviceFailures, AbortEndsAWaitingKernel) {
   each_rank(2, tuttiAborted, [](int rank, tuttiComm_t comm, DeviceRank& mine) {
     if (rank == 0) {

@@ -38,6 +38,14 @@ class GpuBuffer {
     memory_ = nullptr;
   }
   unsigned char* get() const { return memory_; }
+  void set(const std::vector<float>& values) const {
+    cuda::Device::get(0).stream().upload(reinterpret_cast<CUdeviceptr>(memory_), values.data(), values.size() * 4);
+  }
+  std::vector<float> floats(size_t count) const {
+    std::vector<float> values(count);
+    cuda::Device::get(0).stream().download(values.data(), reinterpret_cast<CUdeviceptr>(memory_), count * 4);
+    return values;
+  }
 
  private:
   unsigned char* memory_ = nullptr;
@@ -59,6 +67,28 @@ class GpuStream {
 
  private:
   CUstream stream_ = nullptr;
+};
+
+/// What is captured while `calls` runs.
+class Graph {
+ public:
+  Graph(const GpuStream& stream, const std::function<void()>& calls) {
+    EXPECT_EQ(cuStreamBeginCapture(stream.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_SUCCESS);
+    calls();
+    EXPECT_EQ(cuStreamEndCapture(stream.get(), &graph_), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphInstantiate(&runnable_, graph_, 0), CUDA_SUCCESS);
+  }
+  ~Graph() {
+    cuGraphExecDestroy(runnable_);
+    cuGraphDestroy(graph_);
+  }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  void launch(const GpuStream& stream) const { EXPECT_EQ(cuGraphLaunch(runnable_, stream.get()), CUDA_SUCCESS); }
+
+ private:
+  CUgraph graph_ = nullptr;
+  CUgraphExec runnable_ = nullptr;
 };
 
 inline void expect_contains(const std::string& text, const std::string& part) {

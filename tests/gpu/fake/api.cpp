@@ -54,8 +54,17 @@ Context* begin_call(const char* name, unsigned need) {
 
 void Call::drain(Stream& stream) {
   const auto mark = std::make_shared<Mark>();
-  enqueue(stream, [mark] { return mark->done = true; });
+  enqueue(stream, [mark] {
+    tsan_release(&mark->tsan);
+    return mark->done = true;
+  });
   wait([&] { return mark->done; });
+  follow(&mark->tsan);
+}
+
+void Call::drain() {
+  wait([this] { return idle(context); });
+  for (Stream* stream : streams_of(*context)) follow(&stream->tsan);
 }
 
 Stream& stream_of(Call& call, CUstream handle) {

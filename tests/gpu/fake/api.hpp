@@ -30,8 +30,11 @@ struct Call {
   /// Waits until all work of the stream that is there now is done. Not for a capturing stream.
   void drain(Stream& stream);
   /// Waits until the context has nothing to do.
-  void drain() {
-    wait([this] { return idle(context); });
+  void drain();
+  /// To ThreadSanitizer: what this thread does from now on follows `at`.
+  static void follow(void* at) {
+    const Seen seen;
+    tsan_acquire(at);
   }
 };
 

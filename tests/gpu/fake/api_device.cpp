@@ -92,7 +92,7 @@ CUresult cuInit(unsigned flags) {
     state().initialised = true;
     state().primaries.resize(config().devices);
     for (int i = 0; i < config().devices; ++i) {
-      state().machines.push_back(std::make_unique<Machine>(config().multiprocessors));
+      state().machines.push_back(std::make_unique<Machine>(i, config().multiprocessors));
     }
     start_engine();
   });

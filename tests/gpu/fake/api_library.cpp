@@ -87,7 +87,6 @@ std::shared_ptr<Grid> new_grid(const Grid& like) {
   grid->order = new_id();
   if (config().fails("ecc", like.device)) grid->injected = CUDA_ERROR_ECC_UNCORRECTABLE;
   if (config().fails("fault", like.device)) grid->injected = CUDA_ERROR_ILLEGAL_ADDRESS;
-  grid->fails_after = static_cast<uint32_t>(random_number() % 32);
   return grid;
 }
 
@@ -119,9 +118,12 @@ void launch(Call& one, const CUlaunchConfig& how, CUfunction function, void** pa
     return [model, grid = std::shared_ptr<Grid>()]() mutable {
       if (grid == nullptr) {
         grid = new_grid(*model);
+        tsan_release(&grid->tsan_start);
         state().machines[grid->device]->launch(grid.get());
       }
-      return grid->done();
+      if (!grid->done()) return false;
+      tsan_acquire(&grid->tsan_end);
+      return true;
     };
   });
 }

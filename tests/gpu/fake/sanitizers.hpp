@@ -51,4 +51,48 @@ class Unseen {
   Unseen& operator=(const Unseen&) = delete;
 };
 
+/// Within an Unseen: what the driver does promise.
+class Seen {
+ public:
+  Seen() {
+    if (AnnotateIgnoreSyncBegin == nullptr) return;
+    AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+    AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+    AnnotateIgnoreSyncEnd(__FILE__, __LINE__);
+  }
+  ~Seen() {
+    if (AnnotateIgnoreSyncBegin == nullptr) return;
+    AnnotateIgnoreSyncBegin(__FILE__, __LINE__);
+    AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+    AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+  }
+  Seen(const Seen&) = delete;
+  Seen& operator=(const Seen&) = delete;
+};
+
+/// A stream, as ThreadSanitizer sees it: a thread that does its copies and orders its work.
+class StreamThread {
+ public:
+  StreamThread() : fiber_(__tsan_create_fiber == nullptr ? nullptr : __tsan_create_fiber(0)) {}
+  ~StreamThread() {
+    if (fiber_ != nullptr) __tsan_destroy_fiber(fiber_);
+  }
+  StreamThread(const StreamThread&) = delete;
+  StreamThread& operator=(const StreamThread&) = delete;
+
+  /// The engine is that thread from now on, until it leaves.
+  void enter() {
+    if (fiber_ == nullptr) return;
+    engine_ = __tsan_get_current_fiber();
+    __tsan_switch_to_fiber(fiber_, kNoSync);
+  }
+  void leave() {
+    if (fiber_ != nullptr) __tsan_switch_to_fiber(engine_, kNoSync);
+  }
+
+ private:
+  void* fiber_;
+  void* engine_ = nullptr;
+};
+
 }  // namespace fake

@@ -17,6 +17,7 @@
 #include "config.hpp"
 #include "machine.hpp"
 #include "memory.hpp"
+#include "sanitizers.hpp"
 
 namespace fake {
 
@@ -64,7 +65,8 @@ struct Stream {
   std::deque<std::unique_ptr<Work>> works;
   std::shared_ptr<Capture> capture;  ///< null: it does not capture
   std::vector<CUgraphNode> tail;     ///< while it does: what its next node depends on
-  std::unique_ptr<char> tsan = std::make_unique<char>();
+  StreamThread thread;
+  char tsan = 0;  ///< what follows its finished work
 };
 
 struct Event {
@@ -116,6 +118,8 @@ State& state();
 
 /// Starts the thread that runs all work, once.
 void start_engine();
+/// All streams of a context; the legacy stream is the first.
+std::vector<Stream*> streams_of(Context& context);
 /// Appends to a stream; wakes the engine.
 void enqueue(Stream& stream, std::function<bool()> turn);
 /// True when nothing of the context, or of the device (null: of the process), is left to do.

@@ -55,3 +55,8 @@ TUTTI_KERNEL(sample_stuck, SampleStuck, 64) {
     gpu::sync_block();
   }
 }
+
+TUTTI_KERNEL(sample_order, SampleOrder, 32) {
+  const uint32_t number = gpu::fetch_add<gpu::Scope::Device>(arguments.count, 1);
+  arguments.order[number] = gpu::block_index() * gpu::block_size() + gpu::thread_index();
+}

@@ -36,3 +36,9 @@ struct SampleLines {
 struct SampleStuck {
   uint32_t* to;
 };
+
+/// order[i] = the thread of the grid that counted as number i.
+struct SampleOrder {
+  uint32_t* count;
+  uint32_t* order;
+};

@@ -128,7 +128,7 @@ ON_FAKE(FakeStreams, haveAsManyBlocksAtATimeAsOccupancySays, "FAKE_CUDA_MULTIPRO
   const CUstream first = new_stream(), second = new_stream();
   CHECK_CUDA(gpu.launch("sample_wait", gate.arguments(), 4, 512, first));
   const CUstream third = new_stream();
-  CHECK_CUDA(cuStreamSynchronize(third));  // by then the first has begun
+  CHECK_CUDA(cuStreamSynchronize(third));                                  // by then the first has begun
   CHECK_CUDA(gpu.launch("sample_wait", free.arguments(), 1, 32, second));  // there is no room
   CHECK_CUDA(cuStreamSynchronize(third));
   EXPECT_EQ(free.passed(), 0U);

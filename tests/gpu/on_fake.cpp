@@ -41,6 +41,10 @@ class PlayRole : public ::testing::Environment {
 [[noreturn]] void start_again(const std::string& filter) {
   const std::string argument = "--gtest_filter=" + filter;
   setenv("FAKE_CUDA_TWINS", TUTTI_SAMPLE_TWINS, 0);
+#if defined(__SANITIZE_THREAD__)
+  const char* const options = std::getenv("TSAN_OPTIONS");
+  setenv("TSAN_OPTIONS", (std::string(options == nullptr ? "" : options) + " atexit_sleep_ms=0").c_str(), 1);
+#endif
   execl("/proc/self/exe", "gpu_test", argument.c_str(), static_cast<char*>(nullptr));
   std::_Exit(98);
 }

@@ -55,7 +55,7 @@ Context* begin_call(const char* name, unsigned need) {
 void Call::drain(Stream& stream) {
   const auto mark = std::make_shared<Mark>();
   enqueue(stream, [mark] {
-    tsan_release(&mark->tsan);
+    precede(&mark->tsan);
     return mark->done = true;
   });
   wait([&] { return mark->done; });

@@ -31,11 +31,6 @@ struct Call {
   void drain(Stream& stream);
   /// Waits until the context has nothing to do.
   void drain();
-  /// To ThreadSanitizer: what this thread does from now on follows `at`.
-  static void follow(void* at) {
-    const Seen seen;
-    tsan_acquire(at);
-  }
 };
 
 /// The contexts that this thread has made current.

@@ -84,6 +84,7 @@ std::shared_ptr<Grid> new_grid(const Grid& like) {
   grid->threads = like.threads;
   grid->dynamic_shared = like.dynamic_shared;
   grid->parameters = like.parameters;
+  grid->parameter_memory();  // made now, before its threads are
   grid->order = new_id();
   if (config().fails("ecc", like.device)) grid->injected = CUDA_ERROR_ECC_UNCORRECTABLE;
   if (config().fails("fault", like.device)) grid->injected = CUDA_ERROR_ILLEGAL_ADDRESS;
@@ -118,11 +119,11 @@ void launch(Call& one, const CUlaunchConfig& how, CUfunction function, void** pa
     return [model, grid = std::shared_ptr<Grid>()]() mutable {
       if (grid == nullptr) {
         grid = new_grid(*model);
-        tsan_release(&grid->tsan_start);
+        precede(&grid->tsan_start);
         state().machines[grid->device]->launch(grid.get());
       }
       if (!grid->done()) return false;
-      tsan_acquire(&grid->tsan_end);
+      follow(&grid->tsan_end);
       return true;
     };
   });

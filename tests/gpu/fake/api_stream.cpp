@@ -45,7 +45,7 @@ void wait_event(Call& one, Stream& stream, Event& event) {
   }
   submit(one, stream, CU_GRAPH_NODE_TYPE_WAIT_EVENT, [mark = event.mark] {
     return [mark] {
-      if (mark->done) tsan_acquire(&mark->tsan);
+      if (mark->done) follow(&mark->tsan);
       return mark->done;
     };
   });
@@ -54,7 +54,7 @@ void wait_event(Call& one, Stream& stream, Event& event) {
 std::function<bool()> marker(const std::shared_ptr<Mark>& mark) {
   return [mark] {
     mark->time_ns = now_ns();
-    tsan_release(&mark->tsan);
+    precede(&mark->tsan);
     return mark->done = true;
   };
 }
@@ -84,7 +84,7 @@ Maker host_call(CUhostFn function, void* data) {
     return [=, mark = std::shared_ptr<Mark>()]() mutable {
       if (mark == nullptr) {
         mark = std::make_shared<Mark>();
-        tsan_release(&mark->tsan);
+        precede(&mark->tsan);
         std::thread([function, data, mark] {
           tsan_acquire(&mark->tsan);
           function(data);
@@ -95,7 +95,7 @@ Maker host_call(CUhostFn function, void* data) {
           state().work.notify_all();
         }).detach();
       }
-      if (mark->done) tsan_acquire(&mark->tsan);
+      if (mark->done) follow(&mark->tsan);
       return mark->done;
     };
   };
@@ -122,7 +122,7 @@ Maker wait_value(CUdeviceptr at, Word value, unsigned flags) {
       memory().open(at, sizeof(Word));
       auto* const word = reinterpret_cast<Word*>(at);
       if (!satisfied(std::atomic_ref<Word>(*word).load(std::memory_order_acquire), value, flags)) return false;
-      tsan_acquire(word);
+      follow(word);
       return true;
     };
   };
@@ -133,7 +133,7 @@ Maker write_value(CUdeviceptr at, Word value) {
   return [=] {
     return [=] {
       memory().open(at, sizeof(Word));
-      tsan_release(reinterpret_cast<Word*>(at));
+      precede(reinterpret_cast<Word*>(at));
       std::atomic_ref<Word>(*reinterpret_cast<Word*>(at)).store(value, std::memory_order_release);
       return true;
     };
@@ -195,7 +195,7 @@ CUresult cuStreamQuery(CUstream handle) {
     forbid_capturing(stream);
     forbid_in_capture();
     require(stream.works.empty(), CUDA_ERROR_NOT_READY);
-    Call::follow(&stream.tsan);
+    follow(&stream.tsan);
   });
 }
 
@@ -279,7 +279,7 @@ CUresult cuEventQuery(CUevent handle) {
   return call("cuEventQuery", kContext | kUnsafe, [&](Call&) {
     const Event& event = finished_event(handle);
     require(event.mark == nullptr || event.mark->done, CUDA_ERROR_NOT_READY);
-    if (event.mark != nullptr) Call::follow(&event.mark->tsan);
+    if (event.mark != nullptr) follow(&event.mark->tsan);
   });
 }
 
@@ -288,7 +288,7 @@ CUresult cuEventSynchronize(CUevent handle) {
     const auto mark = finished_event(handle).mark;
     if (mark == nullptr) return;
     one.wait([&] { return mark->done; });
-    Call::follow(&mark->tsan);
+    follow(&mark->tsan);
   });
 }
 

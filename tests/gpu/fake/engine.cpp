@@ -33,13 +33,13 @@ bool waits_for_legacy(const Stream& stream, uint64_t order) {
 
 // To ThreadSanitizer: this work follows what the caller did before it gave it, and what it waited for.
 void order_start(Stream& stream, Work& work) {
-  tsan_acquire(&work.tsan);
-  const auto follow = [&](Stream& other) {
-    if ((other.flags & CU_STREAM_NON_BLOCKING) == 0) tsan_acquire(&other.tsan);
+  follow(&work.tsan);
+  const auto follow_all = [&](Stream& other) {
+    if ((other.flags & CU_STREAM_NON_BLOCKING) == 0) follow(&other.tsan);
   };
-  if (!stream.legacy && (stream.flags & CU_STREAM_NON_BLOCKING) == 0) follow(*stream.context->legacy);
+  if (!stream.legacy && (stream.flags & CU_STREAM_NON_BLOCKING) == 0) follow_all(*stream.context->legacy);
   if (!stream.legacy) return;
-  for (auto& other : stream.context->streams) follow(*other);
+  for (auto& other : stream.context->streams) follow_all(*other);
 }
 
 // Lets the work go on. True when it has ended.
@@ -53,7 +53,7 @@ bool take_turn(Stream& stream, Work& work, bool first) {
   } catch (const Failure& failure) {
     error = failure.code;
   }
-  if (ended) tsan_release(&stream.tsan);
+  if (ended) precede(&stream.tsan);
   stream.thread.leave();
   if (error != CUDA_SUCCESS) {
     state().machines[stream.context->device]->kill();
@@ -207,10 +207,7 @@ void enqueue(Stream& stream, std::function<bool()> turn) {
   auto work = std::make_unique<Work>();
   work->turn = std::move(turn);
   work->order = ++state().last_order;
-  {
-    const Seen seen;
-    tsan_release(&work->tsan);
-  }
+  precede(&work->tsan);
   stream.context->queues[stream.queue].not_started.push_back(work->order);
   stream.works.push_back(std::move(work));
   state().work.notify_all();

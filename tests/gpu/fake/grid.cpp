@@ -62,9 +62,11 @@ uint32_t Occupancy::blocks(const Twin& twin, uint32_t threads, size_t dynamic_sh
 
 void fault(int code, const std::string& what) {
   GpuThread& thread = *Machine::current;
+  begin_unseen();
   Machine::fault_code = code;
   Machine::fault_text = std::string(thread.block.grid.twin->name) + ": block " + std::to_string(thread.place.block) +
                         ", thread " + std::to_string(thread.place.thread) + ": " + what;
+  end_unseen();
   thread.fiber.end();
 }
 
@@ -153,6 +155,7 @@ void* shared(const void* key, size_t bytes, size_t alignment) {
 
 // Called by the last that arrives, who has its turn, or after the end of a thread.
 void release_barrier(Block& block) {
+  const Unseen unseen;
   block.arrived = 0;
   block.any_result = block.any;
   block.any = false;
@@ -162,6 +165,7 @@ void release_barrier(Block& block) {
 }
 
 bool release_lanes(GpuThread& caller) {
+  const Unseen unseen;
   auto& threads = caller.block.threads;
   const uint32_t first = caller.place.thread - lane_of(caller);
   std::vector<GpuThread*> lanes;

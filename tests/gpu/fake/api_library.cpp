@@ -78,6 +78,7 @@ void set_attribute(Kernel& kernel, CUfunction_attribute what, int value) {
 
 std::shared_ptr<Grid> new_grid(const Grid& like) {
   auto grid = std::make_shared<Grid>();
+  grid->fibers = state().turning->fibers;
   grid->twin = like.twin;
   grid->device = like.device;
   grid->blocks = like.blocks;

@@ -44,6 +44,7 @@ void order_start(Stream& stream, Work& work) {
 
 // Lets the work go on. True when it has ended.
 bool take_turn(Stream& stream, Work& work, bool first) {
+  state().turning = &stream;
   stream.thread.enter();
   if (first) order_start(stream, work);
   CUresult error = CUDA_SUCCESS;

@@ -28,7 +28,14 @@ void run_thread(void* argument) {
 GpuThread::GpuThread(Block& its_block, uint32_t index)
     : block(its_block),
       place{index, its_block.grid.threads, its_block.index, its_block.grid.blocks, its_block.dynamic_shared.get()},
-      fiber(run_thread, this) {}
+      fiber(*its_block.grid.fibers, run_thread, this) {}
+
+GpuThread::~GpuThread() { block.grid.used_fibers.push_back(fiber.item()); }
+
+Grid::~Grid() {
+  resident.clear();
+  for (const FiberPool::Item& item : used_fibers) fibers->give(item);
+}
 
 Block::Block(Grid& its_grid, uint32_t its_index) : grid(its_grid), index(its_index), live(its_grid.threads) {
   dynamic_shared = std::make_unique<unsigned char[]>(grid.dynamic_shared + 1);

@@ -66,6 +66,7 @@ struct Stream {
   std::shared_ptr<Capture> capture;  ///< null: it does not capture
   std::vector<CUgraphNode> tail;     ///< while it does: what its next node depends on
   StreamThread thread;
+  std::shared_ptr<FiberPool> fibers = std::make_shared<FiberPool>();
   char tsan = 0;  ///< what follows its finished work
 };
 
@@ -108,7 +109,7 @@ struct State {
   std::list<std::unique_ptr<Event>> events;
   std::list<std::unique_ptr<Library>> libraries;
   uint64_t last_order = 0;
-  bool loading = false;
+  Stream* turning = nullptr;  ///< whose work the engine runs
 
   std::vector<Context*> contexts();
   Context* find(CUcontext handle);

@@ -1,6 +1,9 @@
 // The fake driver's rules of memory.
 #include <unistd.h>
 
+#include <atomic>
+#include <vector>
+
 #include "on_fake.hpp"
 
 namespace tutti::testing {
@@ -162,6 +165,45 @@ ON_FAKE(FakeMemory, isSharedWithAProcessByADescriptor, "FAKE_CUDA_DEVICES=2") {
   EXPECT_EQ(read_back(reinterpret_cast<uint32_t*>(map(handle, kBytes)) + 999), 1002U);
 }
 
+// The first half of the memory is this process's, the second the other's: each stores into the other's lines.
+void exchange_lines(const Gpu& gpu, CUdeviceptr memory, bool first) {
+  auto* const here = reinterpret_cast<gpu::Line*>(memory);
+  gpu::Line* const there = here + 32;
+  uint64_t* const received = device_memory<uint64_t>(1);
+  const SampleLines arguments{first ? here : there, first ? there : here, 100, received};
+  CHECK_CUDA(gpu.launch("sample_lines", arguments, 1, 32, nullptr));
+  EXPECT_EQ(read_back(received), 3200U);
+}
+
+CUdeviceptr map_for(int device, CUmemGenericAllocationHandle handle) {
+  const CUdeviceptr memory = map(handle, kBytes);
+  const CUmemAccessDesc grant = grant_to(device);
+  CHECK_CUDA(cuMemSetAccess(memory, kBytes, &grant, 1));
+  return memory;
+}
+
+const Role partner("partner", [](int socket) {
+  Gpu gpu(1);
+  char byte = 0;
+  const int fd = receive_bytes(socket, &byte, 1);
+  CUmemGenericAllocationHandle handle = 0;
+  CHECK_CUDA(cuMemImportFromShareableHandle(&handle, reinterpret_cast<void*>(static_cast<intptr_t>(fd)),
+                                            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+  exchange_lines(gpu, map_for(1, handle), false);
+});
+
+ON_FAKE(FakeMemory, isPolledByKernelsOfTwoProcesses, "FAKE_CUDA_DEVICES=2") {
+  Other other("partner");
+  Gpu gpu(0);
+  const CUmemAllocationProp properties = on_device(0);
+  CUmemGenericAllocationHandle handle = 0;
+  CHECK_CUDA(cuMemCreate(&handle, kBytes, &properties, 0));
+  int fd = -1;
+  CHECK_CUDA(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  send_bytes(other.socket(), "", 1, fd);
+  exchange_lines(gpu, map_for(0, handle), true);
+}
+
 const Role opener("opener", [](int socket) {
   Gpu gpu(1);
   CUipcMemHandle handle{};
@@ -231,6 +273,20 @@ ON_FAKE(FakeMemory, ofTheHostIsKnownAsSuch, "") {
   CHECK_CUDA(cuPointerGetAttributes(2, what, data, address(device_memory(1))));
   EXPECT_EQ(type, static_cast<unsigned>(CU_MEMORYTYPE_DEVICE));
   EXPECT_EQ(ordinal, 0);
+}
+
+ON_FAKE(FakeMemory, ofTheHostIsReachedByKernelsOnceItIsRegistered, "") {
+  Gpu gpu;
+  std::vector<uint32_t> words(10000);
+  CUdeviceptr device = 0;
+  EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, cuMemHostGetDevicePointer(&device, words.data(), 0));
+  CHECK_CUDA(cuMemHostRegister(words.data(), words.size() * 4, 0));
+  CHECK_CUDA(cuMemHostGetDevicePointer(&device, words.data(), 0));
+  CHECK_CUDA(gpu.launch("sample_fill", SampleFill{reinterpret_cast<uint32_t*>(device), 10000, 1}, 2, 64, nullptr));
+  CHECK_CUDA(cuCtxSynchronize());
+  EXPECT_EQ(words[9999], 10000U);
+  CHECK_CUDA(cuMemHostUnregister(words.data()));
+  EXPECT_CUDA(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cuMemHostUnregister(words.data()));
 }
 
 ON_FAKE(FakeMemory, endsWhereTheGpuEnds, "FAKE_CUDA_MEMORY=1048576") {

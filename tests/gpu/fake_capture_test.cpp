@@ -178,14 +178,18 @@ ON_FAKE(FakeCapture, isNotMergedWithAnother, "") {
   EXPECT_CUDA(CUDA_ERROR_STREAM_CAPTURE_MERGE, cuStreamWaitEvent(other, event, 0));
 }
 
+CUuserObject new_object(std::atomic<int>* destroyed) {
+  CUuserObject object = nullptr;
+  const CUhostFn count = [](void* at) { ++*static_cast<std::atomic<int>*>(at); };
+  CHECK_CUDA(cuUserObjectCreate(&object, destroyed, count, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+  return object;
+}
+
 ON_FAKE(FakeCapture, tellsItsGraphWhichKeepsUserObjects, "") {
   Gpu gpu;
   const CUstream stream = new_stream();
   std::atomic<int> destroyed{0};
-  CUuserObject object = nullptr;
-  CHECK_CUDA(cuUserObjectCreate(
-      &object, &destroyed, [](void* at) { ++*static_cast<std::atomic<int>*>(at); }, 1,
-      CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+  const CUuserObject object = new_object(&destroyed);
   uint64_t* const words = host_memory(2);
   begin(stream);
   CHECK_CUDA(gpu.launch("sample_wait", SampleWait{words, 1, words + 1}, 1, 1, stream));
@@ -203,6 +207,9 @@ ON_FAKE(FakeCapture, tellsItsGraphWhichKeepsUserObjects, "") {
   CHECK_CUDA(cuGraphLaunch(executable, stream));
   CHECK_CUDA(cuGraphDestroy(graph));
   CHECK_CUDA(cuGraphExecDestroy(executable));
+  std::atomic<int> other{0};
+  CHECK_CUDA(cuUserObjectRelease(new_object(&other), 1));
+  while (other == 0) std::this_thread::yield();
   EXPECT_EQ(destroyed, 0);  // a launch is in flight
   std::atomic_ref(words[0]).store(1);
   CHECK_CUDA(cuStreamSynchronize(stream));

@@ -130,7 +130,7 @@ ON_FAKE(FakeStreams, haveAsManyBlocksAtATimeAsOccupancySays, "FAKE_CUDA_MULTIPRO
   const CUstream third = new_stream();
   CHECK_CUDA(cuStreamSynchronize(third));                                  // by then the first has begun
   CHECK_CUDA(gpu.launch("sample_wait", free.arguments(), 1, 32, second));  // there is no room
-  CHECK_CUDA(cuStreamSynchronize(third));
+  for (int i = 0; i < 200; ++i) CHECK_CUDA(cuStreamSynchronize(third));    // time enough for thousands of turns
   EXPECT_EQ(free.passed(), 0U);
   gate.open();
   CHECK_CUDA(cuStreamSynchronize(first));
@@ -214,27 +214,34 @@ ON_FAKE(FakeStreams, waitForWords, "") {
   EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, cuStreamWaitValue32(first, address(word) + 2, 3, CU_STREAM_WAIT_VALUE_GEQ));
 }
 
-// Which block counted first, as bits: the order in which 8 blocks of 1 thread passed.
-std::vector<uint32_t> order_of_blocks(const Gpu& gpu) {
+// The order in which the threads of a grid counted.
+std::string order_of_threads(const Gpu& gpu, unsigned blocks, unsigned threads) {
   uint32_t* const memory = device_memory(64);
-  CHECK_CUDA(gpu.launch("sample_order", SampleOrder{memory, memory + 1}, 8, 4, nullptr));
-  std::vector<uint32_t> order(32);
-  CHECK_CUDA(cuMemcpyDtoH(order.data(), address(memory + 1), 32 * 4));
-  return order;
-}
-void print_order() {
-  Gpu gpu;
+  CHECK_CUDA(gpu.launch("sample_order", SampleOrder{memory, memory + 1}, blocks, threads, nullptr));
+  std::vector<uint32_t> order(blocks * threads);
+  CHECK_CUDA(cuMemcpyDtoH(order.data(), address(memory + 1), order.size() * 4));
   std::string text;
-  for (const uint32_t thread : order_of_blocks(gpu)) text += std::to_string(thread) + " ";
-  std::printf("order: %s\n", text.c_str());
+  for (const uint32_t thread : order) text += std::to_string(thread) + " ";
+  return text;
 }
-std::string order_in(const Ended& ended) { return ended.output.substr(ended.output.find("order: "), 90); }
+void print_orders() {
+  const Gpu gpu;
+  std::printf("blocks: %s\n", order_of_threads(gpu, 32, 1).c_str());
+  std::printf("threads: %s\n", order_of_threads(gpu, 1, 32).c_str());
+}
+std::string line_of(const Ended& ended, const char* name) {
+  const size_t at = ended.output.find(name);
+  return ended.output.substr(at, ended.output.find('\n', at) - at);
+}
 
 TEST(FakeStreams, haveThreadsInTheOrderOfTheSeed) {
-  if (inside()) return print_order();
-  const std::string first = order_in(run_again("FAKE_CUDA_SEED=1"));
-  EXPECT_EQ(first, order_in(run_again("FAKE_CUDA_SEED=1")));
-  EXPECT_NE(first, order_in(run_again("FAKE_CUDA_SEED=2")));
+  if (inside()) return print_orders();
+  const Ended first = run_again("FAKE_CUDA_SEED=1"), same = run_again("FAKE_CUDA_SEED=1");
+  const Ended other = run_again("FAKE_CUDA_SEED=2");
+  for (const char* name : {"blocks: ", "threads: "}) {
+    EXPECT_EQ(line_of(first, name), line_of(same, name));
+    EXPECT_NE(line_of(first, name), line_of(other, name));
+  }
 }
 
 ON_FAKE(FakeStreams, exchangeLinesBetweenKernels, "FAKE_CUDA_DEVICES=2") {

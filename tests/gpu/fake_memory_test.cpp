@@ -76,12 +76,12 @@ CUmemAllocationProp on_device(int device) {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
   return properties;
 }
 
 CUmemAccessDesc grant_to(int device, CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
-  return {{CU_MEM_LOCATION_TYPE_DEVICE, {device}}, flags};
+  return {{CU_MEM_LOCATION_TYPE_DEVICE, device}, flags};
 }
 
 constexpr size_t kBytes = 2 << 20;

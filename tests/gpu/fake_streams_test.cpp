@@ -174,6 +174,19 @@ ON_FAKE(FakeStreams, ofOtherContextsOrDestroyedAreRefused, "FAKE_CUDA_DEVICES=2"
   EXPECT_CUDA(CUDA_ERROR_INVALID_HANDLE, cuEventQuery(event));
 }
 
+ON_FAKE(FakeStreams, endTheirWorkAfterTheyAreDestroyed, "") {
+  Gpu gpu;
+  Gate gate;
+  const CUstream stream = new_stream();
+  CHECK_CUDA(gpu.launch("sample_wait", gate.arguments(), 1, 1, stream));
+  CHECK_CUDA(cuStreamDestroy(stream));  // does not wait
+  EXPECT_EQ(gate.passed(), 0U);
+  EXPECT_CUDA(CUDA_ERROR_INVALID_HANDLE, cuStreamQuery(stream));
+  gate.open();
+  CHECK_CUDA(cuCtxSynchronize());
+  EXPECT_EQ(gate.passed(), 1U);
+}
+
 ON_FAKE(FakeStreams, mustBeDoneBeforeMemoryIsFreed, "") {
   Gpu gpu;
   uint32_t* const memory = device_memory(4);

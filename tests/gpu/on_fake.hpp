@@ -1,5 +1,5 @@
-// Tests on the fake driver. Each runs in a process of its own: what the machine is like is read once, and faults are for
-// ever.
+// Tests on the fake driver. Each runs in a process of its own: what the machine is like is read once, and faults are
+// for ever.
 //
 //   ON_FAKE(FakeMemory, isClosedForTheHost, "FAKE_CUDA_DEVICES=2") { Gpu gpu; ... }
 #pragma once

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Each kernel of a cubin has a twin, and each twin a kernel, with parameters of the same size and the same largest block.
+"""Each kernel of a cubin has a twin, and each twin a kernel, with as many bytes of parameters and as large blocks.
 
     twins_test.py CUBIN TWINS     TWINS is the shared object that FAKE_CUDA_TWINS names; exit status 0 if all agree
 """

@@ -80,7 +80,7 @@ Stream& stream_of(Call& call, CUstream handle) {
   if (handle == CU_STREAM_PER_THREAD) return thread_stream(*call.context);
   for (Context* context : state().contexts()) {
     for (auto& stream : context->streams) {
-      if (reinterpret_cast<CUstream>(stream.get()) == handle) return *stream;
+      if (reinterpret_cast<CUstream>(stream.get()) == handle && !stream->destroyed) return *stream;
     }
   }
   fail(CUDA_ERROR_INVALID_HANDLE);

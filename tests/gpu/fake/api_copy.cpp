@@ -30,7 +30,7 @@ void open_end(uintptr_t at, size_t bytes) {
   memory().open(at, bytes);
 }
 
-Maker copier(uintptr_t to, uintptr_t from, size_t bytes, std::shared_ptr<std::vector<unsigned char>> staged) {
+Maker copier(uintptr_t to, uintptr_t from, size_t bytes, const std::shared_ptr<std::vector<unsigned char>>& staged) {
   return [=] {
     return [=] {
       open_end(to, bytes);

@@ -168,15 +168,15 @@ CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priori
   });
 }
 
-// Its work goes on; the handle is gone at once.
+// Its work goes on, and is not waited for.
 CUresult cuStreamDestroy(CUstream handle) {
   return call("cuStreamDestroy", kContext, [&](Call& one) {
     require(handle != nullptr && handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD,
             CUDA_ERROR_INVALID_HANDLE);
     Stream& stream = stream_of(one, handle);
     if (stream.capture != nullptr) drop(*stream.capture);
-    state().done.wait(one.lock, [&] { return stream.works.empty(); });
-    std::erase_if(stream.context->streams, [&](const auto& other) { return other.get() == &stream; });
+    stream.destroyed = true;
+    state().work.notify_all();
   });
 }
 

@@ -94,6 +94,7 @@ bool advance_streams() {
     std::vector<Stream*> streams = streams_of(*context);
     const size_t first = random_number() % streams.size();
     for (size_t i = 0; i < streams.size(); ++i) progress |= advance(*streams[(first + i) % streams.size()]);
+    std::erase_if(context->streams, [](const auto& stream) { return stream->destroyed && stream->works.empty(); });
   }
   return progress;
 }

@@ -208,9 +208,9 @@ void thread_ended(GpuThread& thread) {
 }
 
 const tutti::gpu::host::BlockRuntime& block_runtime() {
-  static const tutti::gpu::host::BlockRuntime runtime{sync_block, sync_block_or, sync_warp, shuffle,
-                                                      ballot,     pause,         step,      shared};
-  return runtime;
+  static const tutti::gpu::host::BlockRuntime kRuntime{sync_block, sync_block_or, sync_warp, shuffle,
+                                                       ballot,     pause,         step,      shared};
+  return kRuntime;
 }
 
 }  // namespace fake

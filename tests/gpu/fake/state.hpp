@@ -62,6 +62,7 @@ struct Stream {
   uint64_t id = 0;
   int queue = 0;
   bool legacy = false;
+  bool destroyed = false;  ///< its work goes on
   std::deque<std::unique_ptr<Work>> works;
   std::shared_ptr<Capture> capture;  ///< null: it does not capture
   std::vector<CUgraphNode> tail;     ///< while it does: what its next node depends on

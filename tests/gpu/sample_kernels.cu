@@ -55,3 +55,24 @@ TUTTI_KERNEL(sample_stuck, SampleStuck, 64) {
     gpu::sync_block();
   }
 }
+
+TUTTI_KERNEL(sample_order, SampleOrder, 32) {
+  const uint32_t number = gpu::fetch_add<gpu::Scope::Device>(arguments.count, 1);
+  arguments.order[number] = gpu::block_index() * gpu::block_size() + gpu::thread_index();
+}
+
+TUTTI_KERNEL(sample_votes, SampleVotes, 64) {
+  const bool vote = (arguments.bits >> gpu::thread_index() & 1) != 0;
+  const uint32_t of_warp = gpu::ballot(gpu::kWholeWarp, vote);
+  const bool any = gpu::sync_block_or(vote);
+  arguments.out[gpu::thread_index()] = any ? of_warp : 0;
+  auto* const shared = reinterpret_cast<gpu::Pack*>(gpu::dynamic_shared());
+  // Within a warp, each lane reads what its neighbour has stored.
+  for (uint32_t i = gpu::thread_index(); i < arguments.packs; i += gpu::block_size()) {
+    shared[i] = gpu::load_pack(arguments.from + i);
+    gpu::sync_warp();
+    const uint32_t neighbour = i ^ 1;
+    gpu::store_pack(arguments.to + neighbour, shared[neighbour]);
+    gpu::sync_warp();
+  }
+}

@@ -36,3 +36,19 @@ struct SampleLines {
 struct SampleStuck {
   uint32_t* to;
 };
+
+/// order[i] = the thread of the grid that counted as number i.
+struct SampleOrder {
+  uint32_t* count;
+  uint32_t* order;
+};
+
+/// Each thread's bit of `bits`: out[thread] has the votes of its warp, or 0 where nobody of the block voted; then the
+/// block copies `packs` packs through its dynamic shared memory.
+struct SampleVotes {
+  uint64_t bits;
+  uint32_t* out;
+  const tutti::gpu::Pack* from;
+  tutti::gpu::Pack* to;
+  uint32_t packs;
+};

@@ -197,8 +197,8 @@ void CudaExecutor::upload_later(CUdeviceptr to, const void* from, uint64_t bytes
   pending_.push_back({to, copy, bytes});
 }
 
-/// On the call's own stream: on another one it could wait, in a hardware queue, behind a kernel that waits for this call.
-/// But a graph must not repeat it.
+/// On the call's own stream: on another one it could wait, in a hardware queue, behind a kernel that waits for this
+/// call. But a graph must not repeat it.
 void CudaExecutor::upload_pending(CUstream stream, bool captured) {
   for (const Upload& upload : pending_) {
     if (captured) {

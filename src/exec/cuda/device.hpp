@@ -93,6 +93,11 @@ struct Registration {
   }
 };
 
+template <class T>
+T& shared_variable(const void* key) {
+  return *static_cast<T*>(runtime->shared(key, sizeof(T), alignof(T)));
+}
+
 template <class Word>
 std::atomic_ref<Word> word(const Word* at) {
   static_assert(sizeof(Word) == 4 || sizeof(Word) == 8);
@@ -148,10 +153,9 @@ TUTTI_DEVICE uint64_t time_ns() {
   return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
 }
 TUTTI_DEVICE unsigned char* dynamic_shared() { return host::self().dynamic_shared; }
-#define TUTTI_SHARED(Type, name)                                                \
-  static const char name##_key = 0;                                             \
-  std::type_identity_t<Type>& name = *static_cast<std::type_identity_t<Type>*>( \
-      ::tutti::gpu::host::runtime->shared(&name##_key, sizeof(Type), alignof(Type)))
+#define TUTTI_SHARED(Type, name)    \
+  static const char name##_key = 0; \
+  auto& name = ::tutti::gpu::host::shared_variable<Type>(&name##_key)  // NOLINT(bugprone-macro-parentheses)
 #endif
 
 TUTTI_DEVICE uint32_t lane_index() { return thread_index() % kWarp; }
@@ -347,7 +351,7 @@ TUTTI_DEVICE void store_line(Line* at, const Line& line) {
 
 // ---- kernels ----------------------------------------------------------------------------------------------
 
-/// TUTTI_KERNEL(name, Arguments, max_threads[, min_blocks]) { body }: a kernel with one parameter, Arguments `arguments`.
+/// TUTTI_KERNEL(name, Arguments, max_threads[, min_blocks]) { body }: a kernel with a parameter, `arguments`.
 /// max_threads: the largest block; min_blocks: how many must fit a multiprocessor.
 #if defined(__CUDACC__)
 #define TUTTI_KERNEL(name, Arguments, ...)                \

@@ -54,8 +54,17 @@ Context* begin_call(const char* name, unsigned need) {
 
 void Call::drain(Stream& stream) {
   const auto mark = std::make_shared<Mark>();
-  enqueue(stream, [mark] { return mark->done = true; });
+  enqueue(stream, [mark] {
+    precede(&mark->tsan);
+    return mark->done = true;
+  });
   wait([&] { return mark->done; });
+  follow(&mark->tsan);
+}
+
+void Call::drain() {
+  wait([this] { return idle(context); });
+  for (Stream* stream : streams_of(*context)) follow(&stream->tsan);
 }
 
 Stream& stream_of(Call& call, CUstream handle) {
@@ -71,7 +80,7 @@ Stream& stream_of(Call& call, CUstream handle) {
   if (handle == CU_STREAM_PER_THREAD) return thread_stream(*call.context);
   for (Context* context : state().contexts()) {
     for (auto& stream : context->streams) {
-      if (reinterpret_cast<CUstream>(stream.get()) == handle) return *stream;
+      if (reinterpret_cast<CUstream>(stream.get()) == handle && !stream->destroyed) return *stream;
     }
   }
   fail(CUDA_ERROR_INVALID_HANDLE);

@@ -30,9 +30,7 @@ struct Call {
   /// Waits until all work of the stream that is there now is done. Not for a capturing stream.
   void drain(Stream& stream);
   /// Waits until the context has nothing to do.
-  void drain() {
-    wait([this] { return idle(context); });
-  }
+  void drain();
 };
 
 /// The contexts that this thread has made current.

@@ -30,11 +30,12 @@ void open_end(uintptr_t at, size_t bytes) {
   memory().open(at, bytes);
 }
 
-Maker copier(uintptr_t to, uintptr_t from, size_t bytes, std::shared_ptr<std::vector<unsigned char>> staged) {
+Maker copier(uintptr_t to, uintptr_t from, size_t bytes, const std::shared_ptr<std::vector<unsigned char>>& staged) {
   return [=] {
     return [=] {
       open_end(to, bytes);
       if (staged == nullptr) open_end(from, bytes);
+      const Seen seen;
       std::memmove(reinterpret_cast<void*>(to), staged != nullptr ? staged->data() : reinterpret_cast<void*>(from),
                    bytes);
       return true;
@@ -67,6 +68,7 @@ void fill(Call& one, uintptr_t at, Value value, size_t count, CUstream handle, b
   submit(one, stream, CU_GRAPH_NODE_TYPE_MEMSET, [=] {
     return [=] {
       open_end(at, count * sizeof value);
+      const Seen seen;
       std::fill_n(reinterpret_cast<Value*>(at), count, value);
       return true;
     };

@@ -72,8 +72,6 @@ int attribute(CUdevice_attribute what, int device) {
       return config().fails("no_vmm", device) ? 0 : 1;
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
       return config().fails("no_export", device) ? 0 : 1;
-    case CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED:
-      return 0;
     default:
       return 0;  // multicast, fabric handles, managed memory, memory pools, dmabuf: none of them
   }
@@ -92,7 +90,7 @@ CUresult cuInit(unsigned flags) {
     state().initialised = true;
     state().primaries.resize(config().devices);
     for (int i = 0; i < config().devices; ++i) {
-      state().machines.push_back(std::make_unique<Machine>(config().multiprocessors));
+      state().machines.push_back(std::make_unique<Machine>(i, config().multiprocessors));
     }
     start_engine();
   });
@@ -174,8 +172,6 @@ CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute what, CUdevic
     const Path path = config().path(from, to);
     switch (what) {
       case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK:
-        *value = path == Path::NvLink ? 1 : 0;
-        return;
       case CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED:
         *value = path == Path::NvLink ? 1 : 0;
         return;

@@ -103,8 +103,11 @@ void release(UserObject& object, unsigned count) {
   object.references -= std::min(count, object.references);
   if (object.references != 0) return;
   objects().erase(&object);
-  std::thread([destroy = object.destroy, pointer = object.object] { destroy(pointer); }).detach();
-  delete &object;
+  std::thread([&object] {
+    tsan_acquire(&object.tsan);
+    object.destroy(object.object);
+    delete &object;
+  }).detach();
 }
 
 }  // namespace fake
@@ -181,7 +184,10 @@ CUresult cuUserObjectCreate(CUuserObject* handle, void* pointer, CUhostFn destro
   return call("cuUserObjectCreate", kInitialised, [&](Call&) {
     require_pointers(handle, destroy);
     require(flags == CU_USER_OBJECT_NO_DESTRUCTOR_SYNC && references > 0, CUDA_ERROR_INVALID_VALUE);
-    *handle = reinterpret_cast<CUuserObject>(*objects().insert(new UserObject{pointer, destroy, references}).first);
+    auto* const object = new UserObject{pointer, destroy, references};
+    objects().insert(object);
+    precede(&object->tsan);
+    *handle = reinterpret_cast<CUuserObject>(object);
   });
 }
 

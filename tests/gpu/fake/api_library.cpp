@@ -78,16 +78,17 @@ void set_attribute(Kernel& kernel, CUfunction_attribute what, int value) {
 
 std::shared_ptr<Grid> new_grid(const Grid& like) {
   auto grid = std::make_shared<Grid>();
+  grid->fibers = state().turning->fibers;
   grid->twin = like.twin;
   grid->device = like.device;
   grid->blocks = like.blocks;
   grid->threads = like.threads;
   grid->dynamic_shared = like.dynamic_shared;
   grid->parameters = like.parameters;
+  grid->parameter_memory();  // made now, before its threads are
   grid->order = new_id();
   if (config().fails("ecc", like.device)) grid->injected = CUDA_ERROR_ECC_UNCORRECTABLE;
   if (config().fails("fault", like.device)) grid->injected = CUDA_ERROR_ILLEGAL_ADDRESS;
-  grid->fails_after = static_cast<uint32_t>(random_number() % 32);
   return grid;
 }
 
@@ -119,9 +120,12 @@ void launch(Call& one, const CUlaunchConfig& how, CUfunction function, void** pa
     return [model, grid = std::shared_ptr<Grid>()]() mutable {
       if (grid == nullptr) {
         grid = new_grid(*model);
+        precede(&grid->tsan_start);
         state().machines[grid->device]->launch(grid.get());
       }
-      return grid->done();
+      if (!grid->done()) return false;
+      follow(&grid->tsan_end);
+      return true;
     };
   });
 }

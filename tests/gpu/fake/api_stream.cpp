@@ -43,12 +43,18 @@ void wait_event(Call& one, Stream& stream, Event& event) {
     stream.capture->invalid = true;
     fail(CUDA_ERROR_STREAM_CAPTURE_ISOLATION);  // the event is outside of the capture
   }
-  submit(one, stream, CU_GRAPH_NODE_TYPE_WAIT_EVENT, [mark = event.mark] { return [mark] { return mark->done; }; });
+  submit(one, stream, CU_GRAPH_NODE_TYPE_WAIT_EVENT, [mark = event.mark] {
+    return [mark] {
+      if (mark->done) follow(&mark->tsan);
+      return mark->done;
+    };
+  });
 }
 
 std::function<bool()> marker(const std::shared_ptr<Mark>& mark) {
   return [mark] {
     mark->time_ns = now_ns();
+    precede(&mark->tsan);
     return mark->done = true;
   };
 }
@@ -75,19 +81,38 @@ const Event& finished_event(CUevent handle) {
 // A function of the user's runs on a thread of its own, for it may wait.
 Maker host_call(CUhostFn function, void* data) {
   return [=] {
-    return [=, mark = std::shared_ptr<std::atomic<bool>>()]() mutable {
+    return [=, mark = std::shared_ptr<Mark>()]() mutable {
       if (mark == nullptr) {
-        mark = std::make_shared<std::atomic<bool>>(false);
+        mark = std::make_shared<Mark>();
+        precede(&mark->tsan);
         std::thread([function, data, mark] {
+          tsan_acquire(&mark->tsan);
           function(data);
-          mark->store(true, std::memory_order_release);
+          tsan_release(&mark->tsan);
+          const Unseen unseen;
           const std::lock_guard lock(state().mutex);
+          mark->done = true;
           state().work.notify_all();
         }).detach();
       }
-      return mark->load(std::memory_order_acquire);
+      if (mark->done) follow(&mark->tsan);
+      return mark->done;
     };
   };
+}
+
+template <class Word>
+bool satisfied(Word now, Word value, unsigned flags) {
+  switch (flags & 3) {
+    case CU_STREAM_WAIT_VALUE_EQ:
+      return now == value;
+    case CU_STREAM_WAIT_VALUE_AND:
+      return (now & value) != 0;
+    case CU_STREAM_WAIT_VALUE_NOR:
+      return static_cast<Word>(~(now | value)) != 0;
+    default:  // GEQ, in a circle
+      return static_cast<std::make_signed_t<Word>>(now - value) >= 0;
+  }
 }
 
 template <class Word>
@@ -95,17 +120,10 @@ Maker wait_value(CUdeviceptr at, Word value, unsigned flags) {
   return [=] {
     return [=] {
       memory().open(at, sizeof(Word));
-      const Word now = std::atomic_ref<Word>(*reinterpret_cast<Word*>(at)).load(std::memory_order_acquire);
-      switch (flags & 3) {
-        case CU_STREAM_WAIT_VALUE_EQ:
-          return now == value;
-        case CU_STREAM_WAIT_VALUE_AND:
-          return (now & value) != 0;
-        case CU_STREAM_WAIT_VALUE_NOR:
-          return static_cast<Word>(~(now | value)) != 0;
-        default:  // GEQ, in a circle
-          return static_cast<std::make_signed_t<Word>>(now - value) >= 0;
-      }
+      auto* const word = reinterpret_cast<Word*>(at);
+      if (!satisfied(std::atomic_ref<Word>(*word).load(std::memory_order_acquire), value, flags)) return false;
+      follow(word);
+      return true;
     };
   };
 }
@@ -115,6 +133,7 @@ Maker write_value(CUdeviceptr at, Word value) {
   return [=] {
     return [=] {
       memory().open(at, sizeof(Word));
+      precede(reinterpret_cast<Word*>(at));
       std::atomic_ref<Word>(*reinterpret_cast<Word*>(at)).store(value, std::memory_order_release);
       return true;
     };
@@ -149,15 +168,15 @@ CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priori
   });
 }
 
-// Its work goes on; the handle is gone at once.
+// Its work goes on, and is not waited for.
 CUresult cuStreamDestroy(CUstream handle) {
   return call("cuStreamDestroy", kContext, [&](Call& one) {
     require(handle != nullptr && handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD,
             CUDA_ERROR_INVALID_HANDLE);
     Stream& stream = stream_of(one, handle);
     if (stream.capture != nullptr) drop(*stream.capture);
-    state().done.wait(one.lock, [&] { return stream.works.empty(); });
-    std::erase_if(stream.context->streams, [&](const auto& other) { return other.get() == &stream; });
+    stream.destroyed = true;
+    state().work.notify_all();
   });
 }
 
@@ -176,6 +195,7 @@ CUresult cuStreamQuery(CUstream handle) {
     forbid_capturing(stream);
     forbid_in_capture();
     require(stream.works.empty(), CUDA_ERROR_NOT_READY);
+    follow(&stream.tsan);
   });
 }
 
@@ -259,13 +279,16 @@ CUresult cuEventQuery(CUevent handle) {
   return call("cuEventQuery", kContext | kUnsafe, [&](Call&) {
     const Event& event = finished_event(handle);
     require(event.mark == nullptr || event.mark->done, CUDA_ERROR_NOT_READY);
+    if (event.mark != nullptr) follow(&event.mark->tsan);
   });
 }
 
 CUresult cuEventSynchronize(CUevent handle) {
   return call("cuEventSynchronize", kContext | kUnsafe, [&](Call& one) {
     const auto mark = finished_event(handle).mark;
-    if (mark != nullptr) one.wait([&] { return mark->done; });
+    if (mark == nullptr) return;
+    one.wait([&] { return mark->done; });
+    follow(&mark->tsan);
   });
 }
 

@@ -18,14 +18,14 @@ constexpr Since kSince[] = {{"cuStreamGetCaptureInfo", 12030}, {"cuStreamUpdateC
 
 /// The newest form of an entry point, by the name that it has without a version.
 void* find_symbol(const std::string& name) {
-  static void* const self = [] {
+  static void* const kSelf = [] {
     Dl_info here{};
     dladdr(reinterpret_cast<void*>(&find_symbol), &here);
     return dlopen(here.dli_fname, RTLD_NOW | RTLD_NOLOAD);
   }();
   for (const char* suffix : {"_v4", "_v3", "_v2", "WithFlags", ""}) {
     if (suffix[0] == 'W' && name != "cuGraphInstantiate") continue;
-    if (void* const found = dlsym(self, (name + suffix).c_str()); found != nullptr) return found;
+    if (void* const found = dlsym(kSelf, (name + suffix).c_str()); found != nullptr) return found;
   }
   return nullptr;
 }

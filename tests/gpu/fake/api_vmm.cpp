@@ -212,6 +212,6 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties,
     std::memset(properties, 0, sizeof *properties);
     properties->type = CU_MEM_ALLOCATION_TYPE_PINNED;
     properties->requestedHandleTypes = static_cast<CUmemAllocationHandleType>(physical->handle_types);
-    properties->location = {CU_MEM_LOCATION_TYPE_DEVICE, {physical->device}};
+    properties->location = {CU_MEM_LOCATION_TYPE_DEVICE, physical->device};
   });
 }

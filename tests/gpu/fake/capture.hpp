@@ -28,6 +28,7 @@ struct UserObject {
   void* object;
   CUhostFn destroy;
   unsigned references;
+  char tsan = 0;
 };
 
 struct Graph {

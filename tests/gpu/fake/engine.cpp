@@ -17,12 +17,6 @@ constexpr uint32_t kTurns = 512;  // of threads, between looks at the streams
 constexpr unsigned kYields = 64;  // turns without progress, before the engine sleeps
 constexpr auto kShortSleep = std::chrono::microseconds(50);
 
-std::vector<Stream*> streams_of(Context& context) {
-  std::vector<Stream*> all{context.legacy.get()};
-  for (auto& stream : context.streams) all.push_back(stream.get());
-  return all;
-}
-
 bool older_work(const Stream& stream, uint64_t order) {
   return !stream.works.empty() && stream.works.front()->order < order;
 }
@@ -37,23 +31,61 @@ bool waits_for_legacy(const Stream& stream, uint64_t order) {
   return false;
 }
 
-// Starts and ends what can of one stream. Whether anything ended.
+// To ThreadSanitizer: this work follows what the caller did before it gave it, and what it waited for.
+void order_start(Stream& stream, Work& work) {
+  follow(&work.tsan);
+  const auto follow_all = [&](Stream& other) {
+    if ((other.flags & CU_STREAM_NON_BLOCKING) == 0) follow(&other.tsan);
+  };
+  if (!stream.legacy && (stream.flags & CU_STREAM_NON_BLOCKING) == 0) follow_all(*stream.context->legacy);
+  if (!stream.legacy) return;
+  for (auto& other : stream.context->streams) follow_all(*other);
+}
+
+// Lets the work go on. True when it has ended.
+bool take_turn(Stream& stream, Work& work, bool first) {
+  state().turning = &stream;
+  stream.thread.enter();
+  if (first) order_start(stream, work);
+  CUresult error = CUDA_SUCCESS;
+  bool ended = false;
+  try {
+    ended = work.turn();
+  } catch (const Failure& failure) {
+    error = failure.code;
+  }
+  if (ended) precede(&stream.tsan);
+  stream.thread.leave();
+  if (error != CUDA_SUCCESS) {
+    state().machines[stream.context->device]->kill();
+    set_error(*stream.context, error);  // the work is gone
+  }
+  return ended;
+}
+
+// Starts and ends what can of one stream. Whether anything started or ended.
 bool advance(Stream& stream) {
   bool progress = false;
   while (!stream.works.empty()) {
     Work& work = *stream.works.front();
     Queue& queue = stream.context->queues[stream.queue];
-    if (!work.started) {
+    const bool first = !work.started;
+    if (first) {
       if (queue.not_started.front() != work.order || waits_for_legacy(stream, work.order)) break;
       work.started = true;
       queue.not_started.pop_front();
       progress = true;
     }
-    if (!work.turn()) break;
+    if (!take_turn(stream, work, first)) break;
     stream.works.pop_front();
     progress = true;
   }
   return progress;
+}
+
+uint64_t random_number() {
+  static Random random(~0ULL);
+  return random.next();
 }
 
 bool advance_streams() {
@@ -62,6 +94,7 @@ bool advance_streams() {
     std::vector<Stream*> streams = streams_of(*context);
     const size_t first = random_number() % streams.size();
     for (size_t i = 0; i < streams.size(); ++i) progress |= advance(*streams[(first + i) % streams.size()]);
+    std::erase_if(context->streams, [](const auto& stream) { return stream->destroyed && stream->works.empty(); });
   }
   return progress;
 }
@@ -158,6 +191,12 @@ Context* State::find(CUcontext handle) {
   return nullptr;
 }
 
+std::vector<Stream*> streams_of(Context& context) {
+  std::vector<Stream*> all{context.legacy.get()};
+  for (auto& stream : context.streams) all.push_back(stream.get());
+  return all;
+}
+
 void start_engine() {
   static bool started = false;
   if (started) return;
@@ -170,6 +209,7 @@ void enqueue(Stream& stream, std::function<bool()> turn) {
   auto work = std::make_unique<Work>();
   work->turn = std::move(turn);
   work->order = ++state().last_order;
+  precede(&work->tsan);
   stream.context->queues[stream.queue].not_started.push_back(work->order);
   stream.works.push_back(std::move(work));
   state().work.notify_all();

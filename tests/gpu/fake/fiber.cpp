@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <cstdlib>
-#include <vector>
 
 #include "sanitizers.hpp"
 
@@ -45,41 +44,37 @@ thread_local void* engine_tsan = nullptr;
 thread_local const void* engine_bottom = nullptr;
 thread_local size_t engine_bytes = 0;
 
-// Stacks are used again: a launch has thousands.
-std::vector<unsigned char*>& free_stacks() {
-  static auto& stacks = *new std::vector<unsigned char*>;
-  return stacks;
-}
-
-unsigned char* take_stack() {
-  auto& stacks = free_stacks();
-  if (stacks.empty()) {
-    void* const memory =
-        mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) std::abort();
-    mprotect(memory, kGuard, PROT_NONE);
-    return static_cast<unsigned char*>(memory);
-  }
-  unsigned char* const stack = stacks.back();
-  stacks.pop_back();
-  return stack;
-}
-
 }  // namespace
 
-Fiber::Fiber(void (*run)(void*), void* argument) : run_(run), argument_(argument), stack_(take_stack()) {
+FiberPool::~FiberPool() {
+  for (const Item& item : items_) {
+    if (item.tsan != nullptr) __tsan_destroy_fiber(item.tsan);
+    munmap(item.stack, kStack);
+  }
+}
+
+FiberPool::Item FiberPool::take() {
+  if (!items_.empty()) {
+    const Item item = items_.back();
+    items_.pop_back();
+    return item;
+  }
+  void* const stack = mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (stack == MAP_FAILED) std::abort();
+  mprotect(stack, kGuard, PROT_NONE);
+  return {static_cast<unsigned char*>(stack), __tsan_create_fiber == nullptr ? nullptr : __tsan_create_fiber(0)};
+}
+
+Fiber::Fiber(FiberPool& pool, void (*run)(void*), void* argument) : run_(run), argument_(argument) {
+  const FiberPool::Item item = pool.take();
+  stack_ = item.stack;
+  tsan_ = item.tsan;
   // The first switch "returns" into enter() with an empty stack, aligned as after a call.
   auto* top = reinterpret_cast<uint64_t*>(stack_ + kStack);
   *--top = 0;
   *--top = reinterpret_cast<uint64_t>(&Fiber::enter);
   for (int i = 0; i < 6; ++i) *--top = 0;
   stack_pointer_ = top;
-  if (__tsan_create_fiber != nullptr) tsan_ = __tsan_create_fiber(0);
-}
-
-Fiber::~Fiber() {
-  if (tsan_ != nullptr) __tsan_destroy_fiber(tsan_);
-  free_stacks().push_back(stack_);
 }
 
 Fiber* Fiber::current() { return running; }

@@ -28,7 +28,14 @@ void run_thread(void* argument) {
 GpuThread::GpuThread(Block& its_block, uint32_t index)
     : block(its_block),
       place{index, its_block.grid.threads, its_block.index, its_block.grid.blocks, its_block.dynamic_shared.get()},
-      fiber(run_thread, this) {}
+      fiber(*its_block.grid.fibers, run_thread, this) {}
+
+GpuThread::~GpuThread() { block.grid.used_fibers.push_back(fiber.item()); }
+
+Grid::~Grid() {
+  resident.clear();
+  for (const FiberPool::Item& item : used_fibers) fibers->give(item);
+}
 
 Block::Block(Grid& its_grid, uint32_t its_index) : grid(its_grid), index(its_index), live(its_grid.threads) {
   dynamic_shared = std::make_unique<unsigned char[]>(grid.dynamic_shared + 1);
@@ -62,9 +69,11 @@ uint32_t Occupancy::blocks(const Twin& twin, uint32_t threads, size_t dynamic_sh
 
 void fault(int code, const std::string& what) {
   GpuThread& thread = *Machine::current;
+  begin_unseen();
   Machine::fault_code = code;
   Machine::fault_text = std::string(thread.block.grid.twin->name) + ": block " + std::to_string(thread.place.block) +
                         ", thread " + std::to_string(thread.place.thread) + ": " + what;
+  end_unseen();
   thread.fiber.end();
 }
 
@@ -153,6 +162,7 @@ void* shared(const void* key, size_t bytes, size_t alignment) {
 
 // Called by the last that arrives, who has its turn, or after the end of a thread.
 void release_barrier(Block& block) {
+  const Unseen unseen;
   block.arrived = 0;
   block.any_result = block.any;
   block.any = false;
@@ -162,6 +172,7 @@ void release_barrier(Block& block) {
 }
 
 bool release_lanes(GpuThread& caller) {
+  const Unseen unseen;
   auto& threads = caller.block.threads;
   const uint32_t first = caller.place.thread - lane_of(caller);
   std::vector<GpuThread*> lanes;
@@ -197,9 +208,9 @@ void thread_ended(GpuThread& thread) {
 }
 
 const tutti::gpu::host::BlockRuntime& block_runtime() {
-  static const tutti::gpu::host::BlockRuntime runtime{sync_block, sync_block_or, sync_warp, shuffle,
-                                                      ballot,     pause,         step,      shared};
-  return runtime;
+  static const tutti::gpu::host::BlockRuntime kRuntime{sync_block, sync_block_or, sync_warp, shuffle,
+                                                       ballot,     pause,         step,      shared};
+  return kRuntime;
 }
 
 }  // namespace fake

@@ -26,6 +26,9 @@ enum class WarpCall : uint32_t { None, Sync, Shuffle, Ballot };
 
 struct GpuThread {
   GpuThread(Block& block, uint32_t index);
+  ~GpuThread();
+  GpuThread(const GpuThread&) = delete;
+  GpuThread& operator=(const GpuThread&) = delete;
 
   Block& block;
   tutti::gpu::host::Thread place;
@@ -61,6 +64,13 @@ struct Block {
 };
 
 struct Grid {
+  Grid() = default;
+  Grid(const Grid&) = delete;
+  Grid& operator=(const Grid&) = delete;
+  ~Grid();
+
+  std::shared_ptr<FiberPool> fibers;
+  std::vector<FiberPool::Item> used_fibers;  ///< of threads that have ended; another block is not ordered after them
   const Twin* twin = nullptr;
   Machine* machine = nullptr;
   int device = 0;

@@ -13,21 +13,29 @@ int Machine::fault_code = 0;
 std::string Machine::fault_text;
 const void* Machine::fault_address = nullptr;
 
-uint64_t random_number() {
-  static uint64_t state = config().seed * 0x9E3779B97F4A7C15ULL;
-  state += 0x9E3779B97F4A7C15ULL;
-  uint64_t z = state;
+// SplitMix64.
+Random::Random(uint64_t stream) : state_(config().seed * 0xD1342543DE82EF95ULL + stream) { next(); }
+
+uint64_t Random::next() {
+  state_ += 0x9E3779B97F4A7C15ULL;
+  uint64_t z = state_;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
   return z ^ (z >> 31);
 }
 
+Machine::Machine(int device, uint32_t multiprocessors) : device_(device), random_(device), used_(multiprocessors) {}
+
 void Machine::launch(Grid* grid) {
   grid->machine = this;
+  ++launches_;
+  // What a launch on an idle GPU does follows from the seed alone, not from the time that has passed.
+  if (grids_.empty()) random_ = Random(launches_ << 8 | static_cast<uint64_t>(device_));
+  grid->fails_after = static_cast<uint32_t>(random_.next() % 32);
   grid->waiting.resize(grid->blocks);
   for (uint32_t i = 0; i < grid->blocks; ++i) grid->waiting[i] = i;
   // No order of a grid's blocks is promised.
-  for (uint32_t i = grid->blocks; i > 1; --i) std::swap(grid->waiting[i - 1], grid->waiting[random_number() % i]);
+  for (uint32_t i = grid->blocks; i > 1; --i) std::swap(grid->waiting[i - 1], grid->waiting[random_.next() % i]);
   grids_.push_back(grid);
   fill();
 }
@@ -41,7 +49,7 @@ void Machine::take(Grid& grid, uint32_t multiprocessor, int sign) {
 }
 
 bool Machine::place(Grid& grid) {
-  const uint32_t first = random_number() % used_.size();
+  const uint32_t first = random_.next() % used_.size();
   for (uint32_t i = 0; i < used_.size(); ++i) {
     const uint32_t multiprocessor = (first + i) % used_.size();
     const Used& used = used_[multiprocessor];
@@ -86,7 +94,7 @@ bool Machine::run(uint32_t turns) {
   bool progress = false;
   size_t polls = 0;  // since the last progress
   for (uint32_t i = 0; i < turns && !runnable_.empty() && polls < 2 * runnable_.size() + 2; ++i) {
-    GpuThread& thread = *runnable_[random_number() % runnable_.size()];
+    GpuThread& thread = *runnable_[random_.next() % runnable_.size()];
     thread.turn = Turn::Progress;
     turn(thread);
     if (fault_code != 0) return true;
@@ -104,7 +112,7 @@ bool Machine::run(uint32_t turns) {
 void Machine::turn(GpuThread& thread) {
   current = &thread;
   set_running_thread(&thread.place);
-  thread.steps_left = 1 + random_number() % 64;
+  thread.steps_left = 1 + random_.next() % 64;
   thread.fiber.resume();
   current = nullptr;
 }

@@ -10,12 +10,19 @@
 
 namespace fake {
 
-/// Random numbers from FAKE_CUDA_SEED: one sequence for the process.
-uint64_t random_number();
+/// Random numbers from FAKE_CUDA_SEED.
+class Random {
+ public:
+  explicit Random(uint64_t stream);
+  uint64_t next();
+
+ private:
+  uint64_t state_;
+};
 
 class Machine {
  public:
-  explicit Machine(uint32_t multiprocessors) : used_(multiprocessors) {}
+  Machine(int device, uint32_t multiprocessors);
 
   /// Its blocks become resident after those of the grids launched before.
   void launch(Grid* grid);
@@ -50,6 +57,9 @@ class Machine {
   void ended(GpuThread& thread);
   void take(Grid& grid, uint32_t multiprocessor, int sign);
 
+  const int device_;
+  uint64_t launches_ = 0;
+  Random random_;
   std::vector<Used> used_;
   std::deque<Grid*> grids_;  ///< in the order of their launches
   std::vector<GpuThread*> runnable_;

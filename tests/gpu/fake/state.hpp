@@ -17,6 +17,7 @@
 #include "config.hpp"
 #include "machine.hpp"
 #include "memory.hpp"
+#include "sanitizers.hpp"
 
 namespace fake {
 
@@ -61,10 +62,13 @@ struct Stream {
   uint64_t id = 0;
   int queue = 0;
   bool legacy = false;
+  bool destroyed = false;  ///< its work goes on
   std::deque<std::unique_ptr<Work>> works;
   std::shared_ptr<Capture> capture;  ///< null: it does not capture
   std::vector<CUgraphNode> tail;     ///< while it does: what its next node depends on
-  std::unique_ptr<char> tsan = std::make_unique<char>();
+  StreamThread thread;
+  std::shared_ptr<FiberPool> fibers = std::make_shared<FiberPool>();
+  char tsan = 0;  ///< what follows its finished work
 };
 
 struct Event {
@@ -106,7 +110,7 @@ struct State {
   std::list<std::unique_ptr<Event>> events;
   std::list<std::unique_ptr<Library>> libraries;
   uint64_t last_order = 0;
-  bool loading = false;
+  Stream* turning = nullptr;  ///< whose work the engine runs
 
   std::vector<Context*> contexts();
   Context* find(CUcontext handle);
@@ -116,6 +120,8 @@ State& state();
 
 /// Starts the thread that runs all work, once.
 void start_engine();
+/// All streams of a context; the legacy stream is the first.
+std::vector<Stream*> streams_of(Context& context);
 /// Appends to a stream; wakes the engine.
 void enqueue(Stream& stream, std::function<bool()> turn);
 /// True when nothing of the context, or of the device (null: of the process), is left to do.

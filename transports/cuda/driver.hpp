@@ -66,7 +66,7 @@ namespace tutti::cuda {
   X(cuGraphRetainUserObject)
 
 struct Driver {
-#define TUTTI_CUDA_POINTER(name) decltype(&::name) name = nullptr;
+#define TUTTI_CUDA_POINTER(name) decltype(&::name) name = nullptr;  // NOLINT(bugprone-macro-parentheses)
   TUTTI_CUDA_FUNCTIONS(TUTTI_CUDA_POINTER)
 #undef TUTTI_CUDA_POINTER
 

@@ -86,7 +86,8 @@ LinkSizes link_sizes(Rank ranks, uint32_t width) {
 
 /// Answers peers of other processes. Outlives the transport: a reader may ask after its writer has left.
 struct CudaLinks::Service {
-  std::shared_ptr<LinkArena> arena;
+  explicit Service(std::shared_ptr<LinkArena> memory) : arena(std::move(memory)) {}
+  const std::shared_ptr<LinkArena> arena;
 
   Wireup::Reply answer(Rank from, const std::string& bytes) const {
     Request request{};

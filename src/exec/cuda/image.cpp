@@ -1,6 +1,6 @@
 #include "exec/cuda/image.hpp"
 
-#include <cstring>
+#include <algorithm>
 
 #include "base/format.hpp"
 
@@ -21,14 +21,14 @@ class Builder {
   template <class T>
   T* add(const std::vector<T>& objects) {
     T* const at = room<T>(objects.size());
-    if (!objects.empty()) std::memcpy(here(at), objects.data(), objects.size() * sizeof(T));
+    std::copy(objects.begin(), objects.end(), here(at));
     return at;
   }
   /// Room for so many, zeroed.
   template <class T>
   T* room(size_t count) {
     const uint64_t begin = aligned(bytes_.size());
-    bytes_.resize(begin + count * sizeof(T));
+    bytes_.resize(begin + count * sizeof(T));  // NOLINT(bugprone-sizeof-expression): T may be a pointer
     return reinterpret_cast<T*>(base_ + begin);
   }
   /// The object that will lie at `at`.

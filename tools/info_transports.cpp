@@ -131,6 +131,7 @@ std::string tcp_line() {
 std::string line_of(const transports::TransportEntry& entry) {
   const std::string name = entry.name;
   if (name == "tcp") return tcp_line();
+  if (entry.state != nullptr) return entry.state();
   const std::string objection = name == "shm" ? shm_objection() : "";
   if (!objection.empty()) return "not usable: " + objection;
   return fmt::format("usable: {}{}", entry.summary, name == "shm" ? "; " + pulling() : "");

@@ -14,6 +14,10 @@
 #include "link/traits.hpp"
 #include "transports/wireup.hpp"
 
+namespace tutti::exec {
+class DeviceModule;  // exec/device_module.hpp
+}
+
 namespace tutti::transports {
 
 /// Whether a peer can be reached, at what cost, or exactly why not.
@@ -125,6 +129,10 @@ struct TransportEntry {
   std::unique_ptr<Transport> (*make)(const Context& context);
   /// What this machine lacks for it, "" if nothing. Null: it needs nothing. Asked when a module is loaded.
   std::string (*why_not)() = nullptr;
+  /// Not null: its links are between devices, and this runs programs there. It serves no call in host memory.
+  exec::DeviceModule* device = nullptr;
+  /// Its devices, or why it has none, for people: "usable: …" or "not usable: …". Null: it is usable.
+  std::string (*state)() = nullptr;
 };
 
 /// Registers a transport; each folder transports/<name>/ has one, and so has each module.

@@ -242,6 +242,8 @@ TUTTI_API tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm);
 TUTTI_API tuttiResult_t tuttiMemAlloc(void** pointer, size_t bytes);
 /* tuttiMemAlloc with flags. TUTTI_MEM_MAPPED: memory of any size that peers can map, or else tuttiOutOfMemory. */
 #define TUTTI_MEM_MAPPED 1u
+/* TUTTI_MEM_DEVICE: memory of the GPU that the calling thread uses (cudaSetDevice), not zeroed. */
+#define TUTTI_MEM_DEVICE 2u
 TUTTI_API tuttiResult_t tuttiMemAllocWithFlags(void** pointer, size_t bytes, unsigned flags);
 TUTTI_API tuttiResult_t tuttiMemFree(void* pointer);
 

@@ -3,6 +3,7 @@
 
 #include "base/format.hpp"
 #include "capi/handles.hpp"
+#include "comm/devices.hpp"
 #include "comm/submit.hpp"
 #include "comm/vector_calls.hpp"
 
@@ -35,12 +36,27 @@ comm::Call& typed(comm::Communicator& communicator, comm::Call& call, int type, 
   return call;
 }
 
+/// Submits a call. Where a rank of this process uses a device, its buffers say where it runs, and the stream of a call
+/// on device memory is CUDA's.
+[[gnu::noinline]] void submit_anywhere(const std::shared_ptr<comm::Communicator>& communicator, comm::Call& call,
+                                       tuttiStream_t stream) {
+  call.memory = comm::memory_of(call, stream != nullptr && !is_stream(stream));
+  if (call.memory == exec::MemoryKind::Host) return comm::submit(communicator, call, stream_of(stream));
+  call.stream = stream;
+  comm::submit(communicator, call, nullptr);
+}
+
+void submit(const std::shared_ptr<comm::Communicator>& communicator, comm::Call& call, tuttiStream_t stream) {
+  if (comm::devices_in_use()) return submit_anywhere(communicator, call, stream);
+  comm::submit(communicator, call, stream_of(stream));
+}
+
 /// The common path of all collectives' functions, in one place so that it stays in the instruction cache.
 [[gnu::noinline]] tuttiResult_t run(comm::Call&& call, int type, tuttiRedOp_t op, tuttiComm_t comm,
                                     tuttiStream_t stream) {
   return guarded([&] {
     const auto& communicator = communicator_of(comm);
-    comm::submit(communicator, typed(*communicator, call, type, op), stream_of(stream));
+    submit(communicator, typed(*communicator, call, type, op), stream);
   });
 }
 
@@ -56,10 +72,9 @@ tuttiResult_t run(Collective collective, const void* in, size_t in_count, comm::
   return guarded([&] {
     const auto& communicator = communicator_of(comm);
     comm::Call call{.spec = {.collective = collective, .is_vector = true, .root = root}, .in = in, .out = out};
-    comm::submit(communicator,
-                 vector_call(typed(*communicator, call, type, op), communicator->rank(), communicator->ranks(),
-                             in_count, in_blocks, out_count, out_blocks),
-                 stream_of(stream));
+    call = vector_call(typed(*communicator, call, type, op), communicator->rank(), communicator->ranks(), in_count,
+                       in_blocks, out_count, out_blocks);
+    submit(communicator, call, stream);
   });
 }
 

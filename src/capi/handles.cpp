@@ -1,5 +1,6 @@
 #include "capi/handles.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <mutex>
@@ -20,9 +21,15 @@ std::mutex& shells_mutex() {
 
 /// Under shells_mutex().
 template <class Shell>
-Shell& new_shell() {
+std::deque<Shell>& shells() {
   static auto* const kShells = new std::deque<Shell>;  // pointers into a deque remain valid
-  Shell& shell = kShells->emplace_back();
+  return *kShells;
+}
+
+/// Under shells_mutex().
+template <class Shell>
+Shell& new_shell() {
+  Shell& shell = shells<Shell>().emplace_back();
   shell.mark = Shell::kKind + process_generation();
   return shell;
 }
@@ -69,6 +76,12 @@ tuttiStream* make_handle(std::shared_ptr<comm::Stream> stream) {
   auto& shell = new_shell<tuttiStream>();
   shell.stream = std::move(stream);
   return &shell;
+}
+
+bool is_stream(tuttiStream_t handle) {
+  const std::lock_guard lock(shells_mutex());
+  const auto& all = shells<tuttiStream>();
+  return std::any_of(all.begin(), all.end(), [&](const tuttiStream& shell) { return &shell == handle; });
 }
 
 tuttiEvent* make_event() {

@@ -58,6 +58,8 @@ void retire(tuttiComm_t handle);
 /// A new shell, which lives as long as the process. Without a communicator it is Joining.
 tuttiComm* make_handle(std::shared_ptr<comm::Communicator> comm);
 tuttiStream* make_handle(std::shared_ptr<comm::Stream> stream);
+/// Is this the handle of one of the library's streams? Any value may be asked for.
+bool is_stream(tuttiStream_t handle);
 /// A program may make any number of events: the shells of events destroyed long ago are reused.
 tuttiEvent* make_event();
 

@@ -24,6 +24,7 @@ struct Configured {
 /// Fields that the caller's structure is too short to have keep their defaults. Throws Error(InvalidArgument).
 Configured configured(const tuttiConfig_t* config) {
   Configured result;
+  result.options.device = comm::current_device();  // of this thread; another one may join
   if (config == nullptr) return result;
   if (config->size < sizeof config->size || config->size > 4096) {
     throw_error(Code::InvalidArgument, "config->size is {}: begin with TUTTI_CONFIG_INITIALIZER", config->size);
@@ -179,8 +180,9 @@ tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ranks) {
     std::fill_n(comms, ranks, nullptr);
     comm::group_start();
     try {
+      const comm::JoinOptions options{.device = comm::current_device()};
       for (int rank = 0; rank < ranks; ++rank) {
-        comm::group_add([=] { comms[rank] = make_handle(comm::Communicator::join(id, ranks, rank)); });
+        comm::group_add([=] { comms[rank] = make_handle(comm::Communicator::join(id, ranks, rank, options)); });
       }
     } catch (...) {
       comm::group_discard();

@@ -11,12 +11,23 @@ tuttiResult_t tuttiMemAlloc(void** pointer, size_t bytes) { return tuttiMemAlloc
 tuttiResult_t tuttiMemAllocWithFlags(void** pointer, size_t bytes, unsigned flags) {
   return guarded([&] {
     if (pointer == nullptr) throw Error(Code::InvalidArgument, "pointer is null");
-    if ((flags & ~unsigned{TUTTI_MEM_MAPPED}) != 0) {
-      throw_error(Code::InvalidArgument, "flags {:#x}: there is only TUTTI_MEM_MAPPED ({:#x})", flags,
-                  TUTTI_MEM_MAPPED);
+    comm::BufferKind kind{};
+    switch (flags) {
+      case 0:
+        kind = comm::BufferKind::Any;
+        break;
+      case TUTTI_MEM_MAPPED:
+        kind = comm::BufferKind::Mapped;
+        break;
+      case TUTTI_MEM_DEVICE:
+        kind = comm::BufferKind::Device;
+        break;
+      default:
+        throw_error(Code::InvalidArgument,
+                    "flags {:#x}: there are only TUTTI_MEM_MAPPED ({:#x}) and TUTTI_MEM_DEVICE ({:#x})", flags,
+                    TUTTI_MEM_MAPPED, TUTTI_MEM_DEVICE);
     }
-    const bool mapped = (flags & TUTTI_MEM_MAPPED) != 0;
-    *pointer = comm::allocate_buffer(bytes, mapped ? comm::BufferKind::Mapped : comm::BufferKind::Any);
+    *pointer = comm::allocate_buffer(bytes, kind);
   });
 }
 

@@ -181,6 +181,7 @@ std::string configuration() {
                     {"the profile (TUTTI_PROFILE, `tutti tune`; TUTTI_PROFILE=off uses none)", profile_text()},
                     {"TUTTI_REPRODUCIBLE", env().reproducible},
                     {"TUTTI_MESSAGE", env().message.value},
+                    {"TUTTI_MAX_BLOCKS", env().max_blocks},
                     {"TUTTI_THREADS", env().threads},
                     {"TUTTI_TRANSPORT", env().transport},
                     {"the list of transports (TUTTI_MODULES adds to it, TUTTI_TRANSPORT takes one)", usable}};
@@ -215,7 +216,8 @@ std::string to_text(const RankReport& report) {
                     {"arena", fabric.arena},
                     {"routes", fabric.routes},
                     {"name", report.host},
-                    {"boot", report.boot}};
+                    {"boot", report.boot},
+                    {"no device", report.no_device}};
   return all.dump();
 }
 
@@ -234,15 +236,16 @@ RankReport parse_report(const std::string& text, Rank peer) {
                                  .routes = report.at("routes").get<std::map<std::string, std::string>>()},
                       .plans = report.at("plans").dump(),
                       .host = report.at("name").get<std::string>(),
-                      .boot = report.at("boot").get<std::string>()};
+                      .boot = report.at("boot").get<std::string>(),
+                      .no_device = report.at("no device").get<std::string>()};
   });
 }
 
 Agreement agree(control::Endpoint& endpoint, Fabric& fabric, const Groups& groups, bool groups_given,
-                Deadline deadline) {
+                const std::string& no_device, Deadline deadline) {
   Agreement agreed;
   select::Given given = select::given_plans(env().plan, endpoint.ranks());
-  const RankReport mine{fabric.report(), plans_text(given), control::host_name(), control::boot_identity()};
+  const RankReport mine{fabric.report(), plans_text(given), control::host_name(), control::boot_identity(), no_device};
   for (const std::string& text : endpoint.exchange(to_text(mine), deadline)) {
     agreed.reports.push_back(parse_report(text, static_cast<Rank>(agreed.reports.size())));
   }

@@ -27,6 +27,7 @@ struct RankReport {
   std::string plans = "{}";  ///< JSON: the algorithms that TUTTI_PLAN gives, by collective
   std::string host;          ///< the host's name in messages
   std::string boot;          ///< of its kernel (control/host.hpp); "": unknown
+  std::string no_device;     ///< why the rank serves no calls on device memory; "" if it does
 };
 std::string to_text(const RankReport& report);
 /// Reads what rank `peer` sent. Throws Error(ProtocolError).
@@ -43,6 +44,6 @@ struct Agreement {
 /// Exchanges reports and conclusions. Collective. Throws Error: Mismatch if the ranks' plans differ, Unsupported if a
 /// rank cannot reach another or a forced algorithm cannot be used, and what Endpoint::exchange throws.
 Agreement agree(control::Endpoint& endpoint, Fabric& fabric, const Groups& groups, bool groups_given,
-                Deadline deadline);
+                const std::string& no_device, Deadline deadline);
 
 }  // namespace tutti::comm

@@ -49,6 +49,7 @@ struct Call {
   void* out = nullptr;
   unsigned char scale[8] = {};
   exec::MemoryKind memory = exec::MemoryKind::Host;
+  void* stream = nullptr;                      ///< of the device, where `memory` is Device
   std::shared_ptr<const VectorBlocks> blocks;  ///< of a vector call
 };
 

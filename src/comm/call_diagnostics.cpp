@@ -344,9 +344,10 @@ std::string CallDiagnostics::describe_timeout(const exec::Stall& stall) const {
   if (stall.peer == kNoRank) return fmt::format("no progress for {:.1f} s", stall.seconds);
   const std::string replica =
       stall.replicas > 1 ? fmt::format("replica {} of {}, ", stall.replica, stall.replicas) : std::string();
-  std::string text = fmt::format("rank {} waited {:.1f} s for rank {} ({}) at {}lane {}, step {} of {}, round {} of {}",
-                                 endpoint_.rank(), stall.seconds, stall.peer, waits_for(stall.await), replica,
-                                 stall.lane, stall.step, stall.steps, stall.round, stall.rounds);
+  std::string text =
+      fmt::format("rank {} waited {:.1f} s for rank {} ({}) at {}lane {}, step {}{}, round {} of {}", endpoint_.rank(),
+                  stall.seconds, stall.peer, waits_for(stall.await), replica, stall.lane, stall.step,
+                  stall.steps > 0 ? fmt::format(" of {}", stall.steps) : "", stall.round, stall.rounds);
   if (!board_) {
     text += fmt::format("; rank {} does not answer", stall.peer);
   } else if (call_ != 0 && board_->begun < call_) {

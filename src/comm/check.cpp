@@ -76,6 +76,7 @@ class Checker {
 
 void Communicator::check(const Call& call) const {
   if (!call.spec.is_vector) Checker(call, rank(), ranks()).run();  // else vector_call() has checked it
+  if (call.memory == exec::MemoryKind::Device) device_calls().check(call, rank(), ranks());
 }
 
 }  // namespace tutti::comm

@@ -36,7 +36,7 @@ std::shared_ptr<Communicator> Communicator::join(const control::UniqueId& id, Ra
   std::shared_ptr<Communicator> made(new Communicator(std::move(endpoint), std::move(options.title), options.timeouts));
   try {
     const bool groups_given = options.groups != nullptr || !env().groups.empty();
-    made->wire_up(std::move(options.groups));
+    made->wire_up(std::move(options.groups), options.device);
     made->agree(groups_given);
   } catch (const Error& error) {
     const bool of_the_system = control::is_of_the_system(error.code());
@@ -54,7 +54,7 @@ Communicator::Communicator(std::unique_ptr<control::Endpoint> endpoint, std::str
       timeouts_(timeouts),
       diagnostics_(*endpoint_, *board_, std::move(title), timeouts_) {}
 
-void Communicator::wire_up(Groups groups) {
+void Communicator::wire_up(Groups groups, int device) {
   compare_configurations(*endpoint_);
   std::vector<std::string> hosts;
   for (Rank peer = 0; peer < ranks(); ++peer) hosts.push_back(endpoint_->process_id(peer).host);
@@ -74,15 +74,18 @@ void Communicator::wire_up(Groups groups) {
                                   .backoff = &backoff_,
                                   .threads = static_cast<uint32_t>(env().threads)});
   planner_ = std::make_unique<Planner>(rank(), ranks(), *executor_, backoff_);
+  wire_up_device(device);
 }
 
 Communicator::~Communicator() {
+  device_calls_.reset();
   executor_.reset();
   Fabric::retire(std::move(fabric_), endpoint_);
 }
 
 void Communicator::retire() {
   current_ = nullptr;
+  device_calls_.reset();
   planner_.reset();
   executor_.reset();
   links_.reset();
@@ -90,10 +93,12 @@ void Communicator::retire() {
 }
 
 void Communicator::agree(bool groups_given) {
-  Agreement agreed = comm::agree(*endpoint_, *fabric_, groups_, groups_given, Deadline::in(timeouts_.of_init()));
+  Agreement agreed =
+      comm::agree(*endpoint_, *fabric_, groups_, groups_given, no_device_, Deadline::in(timeouts_.of_init()));
   backoff_ = agreed.backoff;
   if (agreed.capabilities.reading != transports::ReadAccess::None) fabric_->all_read();
   planner_->agree(agreed.table, agreed.capabilities, groups_);
+  agree_on_device(agreed);
   setting_ = agreed.setting;
   log_decisions(std::move(agreed));
 }
@@ -128,15 +133,6 @@ Status Communicator::unusable_status() const {
           fmt::format("rank {}: the communicator was destroyed before this call could run", rank())};
 }
 
-/// The executor for the call's memory.
-exec::Executor& Communicator::executor_for(const Call& call) const {
-  switch (call.memory) {
-    case exec::MemoryKind::Host:
-      return *executor_;
-  }
-  throw_error(Code::Unsupported, "rank {}: there is no executor for this kind of memory", rank());
-}
-
 exec::Executor* Communicator::begin(Work work, Status& status) {
   current_ = nullptr;
   if (has_failed() || left_) {
@@ -144,12 +140,16 @@ exec::Executor* Communicator::begin(Work work, Status& status) {
     if (!left_) executor_->abort();  // others may wait for it to read what came before it heard of that
     return nullptr;
   }
+  if (work.front().memory == exec::MemoryKind::Device) {
+    status = enqueue_on_device(work);
+    return nullptr;
+  }
   try {
     if (work.front().spec.collective != Collective::SendRecv) {
       begin_collective(work.front());
       return executor_.get();
     }
-    status = copy_to_self(work);  // a mistake of this rank alone: the communicator remains usable
+    status = copy_to_self(work, std::memmove);  // a mistake of this rank alone: the communicator remains usable
     return status.ok() && begin_transfers(work) ? executor_.get() : nullptr;
   } catch (const Error& error) {
     status = diagnostics_.link_failed(error.code(), error.what());
@@ -168,16 +168,15 @@ void Communicator::begin_collective(const Call& call) {
     board_->enter_blocks(calls_, call.blocks);
     Prepared& prepared = planner_->vector(call);
     copy_own_block(call, rank());
-    return launch(prepared, call, {.tag = next_tag(prepared), .scale = scale_of(call)});
+    return launch(prepared, {.tag = next_tag(prepared), .scale = scale_of(call)});
   }
   const KnownCall& known = planner_->collective(call);
-  launch(*known.program, call,
-         {.in = call.in,
-          .out = call.out,
-          .in_region = &known.in_region,
-          .out_region = &known.out_region,
-          .tag = next_tag(*known.program),
-          .scale = scale_of(call)});
+  launch(*known.program, {.in = call.in,
+                          .out = call.out,
+                          .in_region = &known.in_region,
+                          .out_region = &known.out_region,
+                          .tag = next_tag(*known.program),
+                          .scale = scale_of(call)});
 }
 
 /// The tag of the current call, which is equal on all ranks.
@@ -186,15 +185,16 @@ uint64_t Communicator::next_tag(const Prepared& prepared) {
   return (prepared.salt + calls_) & link::kTagMask;  // salts are hashes, so no other salt is close
 }
 
-void Communicator::launch(const Prepared& prepared, const Call& call, const exec::Binding& binding) {
+void Communicator::launch(const Prepared& prepared, const exec::Binding& binding) {
   current_ = &prepared;
+  current_on_device_ = false;
   diagnostics_.set_algorithm(prepared.algorithm);
   fabric_->begin_call();
-  executor_for(call).launch(*prepared.execution, binding);
+  executor_->launch(*prepared.execution, binding);
 }
 
 /// Transfers between this rank and itself need no link: the k-th send is copied to the k-th receive.
-Status Communicator::copy_to_self(Work work) const {
+Status Communicator::copy_to_self(Work work, const Copy& copy) const {
   std::vector<const Call*> sends, receives;
   for (const Call& call : work) {
     if (call.spec.root == rank()) (call.spec.sends ? sends : receives).push_back(&call);
@@ -210,13 +210,13 @@ Status Communicator::copy_to_self(Work work) const {
   }
   for (size_t i = 0; i < sends.size(); ++i) {
     const size_t bytes = sends[i]->spec.count * size_of(sends[i]->spec.type);
-    if (bytes > 0) std::memmove(receives[i]->out, sends[i]->in, bytes);
+    if (bytes > 0) copy(receives[i]->out, sends[i]->in, bytes);
   }
   return {};
 }
 
-/// False if every transfer is with this rank itself.
-bool Communicator::begin_transfers(Work work) {
+/// Numbers the transfers with other ranks: group_.
+void Communicator::enter_transfers(Work work) {
   group_.clear();
   for (const Call& call : work) {
     if (call.spec.root == rank()) continue;
@@ -224,9 +224,14 @@ bool Communicator::begin_transfers(Work work) {
     board_->enter_transfer(transfer_key(call.spec.sends, call.spec.root, number), call.spec);
     group_.push_back({call, number});
   }
+}
+
+/// False if every transfer is with this rank itself.
+bool Communicator::begin_transfers(Work work) {
+  enter_transfers(work);
   diagnostics_.begin(group_);
   if (group_.empty()) return false;
-  launch(planner_->transfers(group_), work.front(), {});
+  launch(planner_->transfers(group_), {});
   return true;
 }
 

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -20,6 +21,7 @@
 #include "comm/call_board.hpp"
 #include "comm/call_diagnostics.hpp"
 #include "comm/decision_log.hpp"
+#include "comm/device_calls.hpp"
 #include "comm/fabric.hpp"
 #include "comm/groups.hpp"
 #include "comm/join_options.hpp"
@@ -56,6 +58,8 @@ class Communicator {
   const std::string& title() const { return diagnostics_.title(); }
   /// Splits have the same.
   const Timeouts& timeouts() const { return timeouts_; }
+  /// On which this rank's calls on device memory run; kNoDevice: they are refused.
+  int device() const { return device_calls_ == nullptr ? kNoDevice : device_calls_->device(); }
   PreMulScalars& pre_mul_scalars() { return pre_mul_scalars_; }
 
   /// Throws Error(InvalidArgument) with the first mistake in a call; touches no buffer.
@@ -119,15 +123,22 @@ class Communicator {
 
  private:
   Communicator(std::unique_ptr<control::Endpoint> endpoint, std::string title, const Timeouts& timeouts);
-  void wire_up(Groups groups);
+  void wire_up(Groups groups, int device);
   void agree(bool groups_given);
   void log_decisions(Agreement agreed);
   void await_others(uint64_t ticket) const;
-  exec::Executor& executor_for(const Call& call) const;
+  void wire_up_device(int device);
+  void agree_on_device(const Agreement& agreed);
+  DeviceCalls& device_calls() const;
+  Status enqueue_on_device(Work work);
+  void enqueue_collective(const Call& call);
+  Status enqueue_transfers(Work work);
   void begin_collective(const Call& call);
   uint64_t next_tag(const Prepared& prepared);
-  void launch(const Prepared& prepared, const Call& call, const exec::Binding& binding);
-  Status copy_to_self(Work work) const;
+  void launch(const Prepared& prepared, const exec::Binding& binding);
+  using Copy = std::function<void(void* to, const void* from, size_t bytes)>;
+  Status copy_to_self(Work work, const Copy& copy) const;
+  void enter_transfers(Work work);
   bool begin_transfers(Work work);
   Status failure_status();
   Status unusable_status() const;
@@ -146,6 +157,8 @@ class Communicator {
   exec::Backoff backoff_;
   std::unique_ptr<exec::Executor> executor_;  // for host memory
   std::unique_ptr<Planner> planner_;
+  std::unique_ptr<DeviceCalls> device_calls_;  // null: calls on device memory are refused, because of …
+  std::string no_device_;                      // … this
   PreMulScalars pre_mul_scalars_;
   select::Setting setting_;                    // what the decision table was made from
   std::unique_ptr<DecisionLog> decision_log_;  // null: nothing is logged
@@ -153,8 +166,10 @@ class Communicator {
 
   bool left_ = false;
   uint64_t calls_ = 0;                 // collectives
+  uint64_t enqueued_ = 0;              // of them on the device
   uint64_t digest_ = 0;                // of all collectives, in order
-  const Prepared* current_ = nullptr;  // the running call, or the last one
+  const Prepared* current_ = nullptr;  // the running call, or the last one …
+  bool current_on_device_ = false;     // … and where it runs
   uint64_t sent_ = 0;                  // bytes, by the calls that have succeeded
   std::vector<NumberedCall> group_;
   std::map<std::pair<Rank, bool>, uint64_t> transfer_counts_;  // by peer and direction

@@ -84,7 +84,9 @@ void Communicator::log_decisions(Agreement agreed) {
 
 CallInfo Communicator::last_call() {
   if (current_ == nullptr) return {.algorithm = "none", .transport = "none", .delivery = "none", .why = ""};
-  return call_info(*current_, *fabric_);
+  CallInfo info = call_info(*current_, *fabric_);
+  if (current_on_device_ && info.transport != "none") info.transport = device_calls_->executor().transport().name();
+  return info;
 }
 
 void Communicator::trace(Work work, const Status& status, double seconds) {

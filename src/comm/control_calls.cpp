@@ -82,8 +82,13 @@ Status Communicator::leave() {
   }
   const std::string last = describe(board_->collective(calls_).value_or(CallSpec{}));
   board_->enter(calls_ + 1, {.leaves = true});
+  uint64_t calls = calls_;
+  if (device_calls_ != nullptr) {  // a graph may have replayed calls that were enqueued once
+    calls += device_calls_->executor().finish(timeouts_.of_calls()) - enqueued_;
+    if (failed.ok()) failed = failure();
+  }
   const control::LeaveResult result =
-      endpoint_->leave(calls_, Deadline::in(timeouts_.of_calls()), digest_, last, std::move(traffic));
+      endpoint_->leave(calls, Deadline::in(timeouts_.of_calls()), digest_, last, std::move(traffic));
   if (failed.ok() && failure().code == Code::Mismatch) failed = failure();  // a slower rank found it meanwhile
   if (!failed.ok()) return failed;
   if (!result.mismatch.empty()) return {Code::Mismatch, fmt::format("rank {}: {}", result.rank, result.mismatch)};

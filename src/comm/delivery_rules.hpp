@@ -20,6 +20,7 @@ struct AgreedCapabilities {
   bool always_cma = false;           ///< TUTTI_CMA is "always"
   int cma_shift = 0;                 ///< lengths from which CMA is used: the table's times 2 to the power of this
   uint32_t threads = 1;              ///< that run a wide program on each rank
+  bool shares_staging = true;        ///< the replicas of a wide program share the staging memory
 };
 
 /// Of a collective. Equal on all ranks; but `cooperative_from`, which is this host's, is left to the caller.

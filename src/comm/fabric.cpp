@@ -192,6 +192,7 @@ Fabric::Route Fabric::find_route(Rank peer, const transports::Context& context) 
   const std::string& wanted = env().transport;
   Route route;
   for (const transports::TransportEntry& entry : transports::transports()) {
+    if (entry.device != nullptr) continue;  // its links are between devices
     route.reach = {.ok = false, .why_not = "TUTTI_TRANSPORT is " + wanted};
     if (wanted.empty() || wanted == entry.name) {
       Transport& made = parts_->transport(entry, context);

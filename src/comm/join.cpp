@@ -27,9 +27,9 @@ UniqueId create_unique_id() {
 
 std::shared_ptr<Communicator> join_from_environment() {
   const auto launch = recognise_own_launch();
-  if (!launch) return Communicator::join(create_unique_id(), 1, 0, {.title = "world"});
+  if (!launch) return Communicator::join(create_unique_id(), 1, 0, {.title = "world", .device = current_device()});
   const UniqueId id = control::exchange_unique_id(*launch, Deadline::in(env().init_timeout));
-  return Communicator::join(id, launch->size, launch->rank, {.title = "world"});
+  return Communicator::join(id, launch->size, launch->rank, {.title = "world", .device = current_device()});
 }
 
 }  // namespace tutti::comm

@@ -23,6 +23,7 @@ struct JoinOptions {
   Groups groups;  ///< of near ranks, where the ranks know them already; null: TUTTI_GROUPS, or else their hosts tell
   std::string title;  ///< names the communicator in messages, alike on all ranks; empty: one is made of the id
   Timeouts timeouts;
+  int device = -1;                              ///< on which this rank's calls on device memory run; −1: none
   const std::atomic<uint32_t>* stop = nullptr;  ///< joining is given up with Error(Aborted) when this is not 0
 };
 

@@ -8,6 +8,7 @@ namespace tutti::comm {
 enum class BufferKind : uint8_t {
   Any,     ///< ordinary memory where peers need not or cannot map it (link/mapped_memory.hpp says where)
   Mapped,  ///< memory that peers can map, or an error
+  Device,  ///< memory of the device that the calling thread uses, not zeroed
 };
 
 /// Zeroed, aligned to 2 MiB. Throws Error(OutOfMemory).

@@ -111,7 +111,7 @@ uint64_t Planner::window_of(const select::Choice& choice, const CallSpec& spec, 
   const bool read =
       agreed_.reading == ReadAccess::Direct || (agreed_.reading == ReadAccess::Cma && rules.cma_from != link::kNever);
   const bool lent = choice.algorithm->lends && spec.op != Op::PreMulSum && block >= machine_constants().zcopy_from;
-  const uint64_t staged = std::max(kGrain, choice.window / width);  // the threads share the staging memory
+  const uint64_t staged = std::max(kGrain, choice.window / (agreed_.shares_staging ? width : 1));
   uint64_t most = read && lent ? std::max(choice.window, machine_constants().zcopy_longest) : staged;
   if (width > 1) most = std::min(most, block / width);
   if (block <= most) return most;

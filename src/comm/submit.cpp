@@ -279,7 +279,7 @@ std::shared_ptr<Communicator> split_with_ticket(Communicator& comm, uint64_t tic
   if (!part) return nullptr;
   try {
     return Communicator::join(part->id, part->ranks, part->rank,
-                              {part->groups, part->title, comm.timeouts(), &comm.failed()});
+                              {part->groups, part->title, comm.timeouts(), comm.device(), &comm.failed()});
   } catch (const Error& error) {
     if (error.code() == Code::Aborted) comm.failure().throw_if_bad();
     throw;

@@ -129,13 +129,18 @@ uint64_t hash_of(const std::vector<uint64_t>& counts) {
 
 }  // namespace
 
-void copy_own_block(const Call& call, Rank rank) {
-  if (reduces(call.spec.collective) || !sends_block(call.spec, rank, rank)) return;
+OwnBlock own_block(const Call& call, Rank rank) {
+  if (reduces(call.spec.collective) || !sends_block(call.spec, rank, rank)) return {};
   const auto me = static_cast<size_t>(rank);
   const uint64_t element = size_of(call.spec.type), bytes = call.blocks->in.counts[me] * element;
   const auto* from = static_cast<const unsigned char*>(call.in) + call.blocks->in.offsets[me] * element;
   auto* to = static_cast<unsigned char*>(call.out) + call.blocks->out.offsets[me] * element;
-  if (bytes > 0 && from != to) std::memcpy(to, from, bytes);
+  return {to, from, from != to ? bytes : 0};
+}
+
+void copy_own_block(const Call& call, Rank rank) {
+  const OwnBlock block = own_block(call, rank);
+  if (block.bytes > 0) std::memcpy(block.to, block.from, block.bytes);
 }
 
 bool sends_block(const CallSpec& spec, Rank from, Rank to) {

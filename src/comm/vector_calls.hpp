@@ -31,7 +31,14 @@ struct UserBlocks {
 /// Touches no buffer.
 Call vector_call(Call call, Rank rank, Rank ranks, size_t in_count, UserBlocks in, size_t out_count, UserBlocks out);
 
-/// Copies the block that this rank sends to itself, unless the collective folds it.
+/// The block that this rank sends to itself; of 0 bytes if there is nothing to copy, or the collective folds it.
+struct OwnBlock {
+  void* to = nullptr;
+  const void* from = nullptr;
+  uint64_t bytes = 0;
+};
+OwnBlock own_block(const Call& call, Rank rank);
+/// Copies it in host memory.
 void copy_own_block(const Call& call, Rank rank);
 
 /// True if rank `from` sends a block to rank `to` in such a call.

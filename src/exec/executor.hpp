@@ -41,6 +41,8 @@ struct Binding {
   const link::SharedRegion* out_region = &link::kNoRegion;
   uint64_t tag = 0;             ///< 48 bits, equal on all ranks
   const void* scale = nullptr;  ///< pre-multiplied sums: one element
+  void* stream = nullptr;       ///< of a device: the stream on which the call is enqueued
+  bool numbered = true;         ///< of a device: the tag is `tag` plus the number of the collective there
 };
 
 /// A program that is ready to run on its executor.

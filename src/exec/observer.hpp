@@ -37,6 +37,7 @@ struct Stall {
   const Links* links = nullptr;  ///< with current counters of consumed messages
   std::vector<pid_t> threads;    ///< of the call, beside the calling one
   bool engines = false;          ///< the call uses engines: acknowledgements may be under way
+  uint64_t call = 0;             ///< of a device: the number of the call
 };
 
 /// A stall id that is unique in this process.

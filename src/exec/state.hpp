@@ -8,6 +8,7 @@
 #include "exec/instruction.hpp"
 #include "link/link.hpp"
 #include "link/wire.hpp"
+#include "tutti/types.hpp"
 
 namespace tutti {
 struct FoldCall;
@@ -29,7 +30,8 @@ enum class FaultKind : uint32_t {
   BadHeader,   ///< the descriptor is not one that this library writes
   BadCounter,  ///< the reader's counter of consumed messages is impossible
   Unreadable,  ///< the peer's zero-copy message can be neither read by CMA nor mapped
-  Revoked      ///< the peer revoked its zero-copy message before it was read: the peer's call has failed
+  Revoked,     ///< the peer revoked its zero-copy message before it was read: the peer's call has failed
+  TwoAtOnce    ///< of a device: two calls of the communicator ran at the same time
 };
 
 /// The first error of a call. The communicator turns it into an error text.
@@ -40,7 +42,9 @@ struct Fault {
   uint32_t step = 0;
   uint64_t expected_bytes = 0;
   link::Header got{};
-  int error = 0;  ///< errno, for Unreadable
+  int error = 0;      ///< errno, for Unreadable
+  uint64_t call = 0;   ///< of a device: the number of the call; TwoAtOnce: of its launch
+  uint64_t other = 0;  ///< TwoAtOnce: the number of the other call's launch
 };
 
 /// A lane of a rank. One group of threads runs it; of its fields others read only `progress`.
@@ -66,6 +70,7 @@ struct LaneState {
 /// How this call folds elements.
 struct Arithmetic {
   void (*fold)(const FoldCall&) = nullptr;  ///< the host's kernel for this type and operator
+  Op op = Op::Sum;                          ///< a device's kernel for this type chooses by it
   uint32_t element_bytes = 1;
   uint32_t divide_by = 0;       ///< averages: completing folds divide by this
   const void* scale = nullptr;  ///< pre-multiplied sums: the factor of raw operands

@@ -9,6 +9,8 @@
 #include <numeric>
 #include <string_view>
 
+#include "base/status.hpp"
+
 namespace tutti::tools {
 namespace {
 
@@ -63,6 +65,42 @@ RankBench::RankBench(Communicator& comm, const PerfOptions& options, const std::
   first_.emplace(most, kind);
   second_.emplace(most, kind);
   if (!options.blocking) stream_.emplace();
+  if (!options.device) return;
+  gpu_.emplace();
+  first_there_ = static_cast<std::byte*>(gpu_->allocate(most + 2 * GuardedBuffer::kGuard));
+  second_there_ = static_cast<std::byte*>(gpu_->allocate(most + 2 * GuardedBuffer::kGuard));
+}
+
+std::byte* RankBench::address(const Place& place) const {
+  if (!gpu_ || place.buffer == nullptr) return place.data();
+  return (place.buffer == &*first_ ? first_there_ : second_there_) + GuardedBuffer::kGuard + place.offset;
+}
+
+void RankBench::upload() {
+  if (!gpu_) return;
+  gpu_->upload(first_there_, first_->whole(), first_->whole_size());
+  gpu_->upload(second_there_, second_->whole(), second_->whole_size());
+}
+
+void RankBench::download() {
+  if (!gpu_) return;
+  gpu_->download(first_->whole(), first_there_, first_->whole_size());
+  gpu_->download(second_->whole(), second_there_, second_->whole_size());
+}
+
+tuttiStream_t RankBench::stream() const {
+  if (gpu_) return static_cast<tuttiStream_t>(gpu_->stream());
+  return stream_ ? static_cast<tuttiStream_t>(*stream_) : nullptr;
+}
+
+/// Waits for the calls on the stream. What fails on a GPU is known by the communicator, not by the stream.
+void RankBench::synchronize() {
+  if (stream_) stream_->synchronize();
+  if (!gpu_) return;
+  gpu_->synchronize();
+  tuttiResult_t result = tuttiSuccess;
+  check(tuttiCommGetAsyncError(comm_.handle(), &result));
+  if (result != tuttiSuccess) throw Error(static_cast<Code>(result), tuttiCommGetErrorText(comm_.handle()));
 }
 
 CallShape RankBench::shape_of(const PerfRow& row) const {
@@ -94,6 +132,7 @@ Measurement RankBench::measure(const PerfRow& row, bool in_place) {
   place_buffers(row, pattern, in_place);
   // In place each call's output is the next call's input: only zeros stay unchanged, and never become subnormal.
   if (in_place && in_.buffer != nullptr) std::memset(in_.buffer->data(), 0, in_.buffer->size());
+  upload();
   RankResult mine{};
   mine.seconds = time_calls(row, RowOp(comm_, row, pattern.scalar(rank_)).get());
   mine.how = comm_.last_call();
@@ -133,29 +172,49 @@ double RankBench::time_of_all(const std::vector<double>& times) const {
 
 /// Seconds per call, averaged over the iterations, as this rank measures it.
 double RankBench::time_calls(const PerfRow& row, tuttiRedOp_t op) {
-  const tuttiStream_t stream = stream_ ? static_cast<tuttiStream_t>(*stream_) : nullptr;
-  const auto run = [&](int iterations) {
-    for (int i = 0; i < iterations; ++i) {
-      if (options_.aggregate > 1) check(tuttiGroupStart());
-      for (int k = 0; k < options_.aggregate; ++k) call(row, op, stream);
-      if (options_.aggregate > 1) check(tuttiGroupEnd());
-    }
-    if (stream_) stream_->synchronize();
-  };
-  run(options_.warmup);
+  run_calls(row, op, options_.warmup);
+  synchronize();
+  if (options_.graphs > 0) return time_graph(row, op);
   comm_.barrier();
   const auto start = std::chrono::steady_clock::now();
-  run(options_.iterations);
+  run_calls(row, op, options_.iterations);
+  synchronize();
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   return options_.iterations == 0 ? 0 : elapsed.count() / options_.iterations / options_.aggregate;
+}
+
+/// The same for calls that are captured once and replayed.
+double RankBench::time_graph(const PerfRow& row, tuttiRedOp_t op) {
+  comm_.barrier();
+  gpu_->capture([&] { run_calls(row, op, options_.iterations); });
+  const auto start = std::chrono::steady_clock::now();
+  gpu_->replay(options_.graphs);
+  synchronize();
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  return elapsed.count() / options_.graphs / options_.iterations / options_.aggregate;
+}
+
+void RankBench::run_calls(const PerfRow& row, tuttiRedOp_t op, int calls) {
+  for (int i = 0; i < calls; ++i) {
+    if (options_.aggregate > 1) check(tuttiGroupStart());
+    for (int k = 0; k < options_.aggregate; ++k) call(row, op);
+    if (options_.aggregate > 1) check(tuttiGroupEnd());
+  }
 }
 
 uint64_t RankBench::check_once(const PerfRow& row, bool in_place, uint64_t seed) {
   Pattern pattern(shape_of(row), seed);
   place_buffers(row, pattern, in_place);
   const RowOp op(comm_, row, pattern.scalar(rank_));
-  call(row, op.get(), stream_ ? static_cast<tuttiStream_t>(*stream_) : nullptr);
-  if (stream_) stream_->synchronize();
+  upload();
+  if (options_.graphs > 0) {
+    gpu_->capture([&] { call(row, op.get()); });
+    gpu_->replay(in_place ? 1 : options_.graphs);  // in place each call's output is the next one's input
+  } else {
+    call(row, op.get());
+  }
+  synchronize();
+  download();
   return count_wrong(pattern, row, in_place);
 }
 
@@ -182,9 +241,10 @@ uint64_t RankBench::count_wrong(Pattern& pattern, const PerfRow& row, bool in_pl
   return output.wrong + input.wrong + beside;
 }
 
-void RankBench::call(const PerfRow& row, tuttiRedOp_t op, tuttiStream_t stream) {
-  const void* const in = in_.data();
-  void* const out = out_.data();
+void RankBench::call(const PerfRow& row, tuttiRedOp_t op) {
+  const tuttiStream_t stream = this->stream();
+  const void* const in = address(in_);
+  void* const out = address(out_);
   const auto type = static_cast<tuttiDataType_t>(row.type);
   tuttiComm_t const comm = comm_.handle();
   switch (options_.collective) {
@@ -207,16 +267,17 @@ void RankBench::call(const PerfRow& row, tuttiRedOp_t op, tuttiStream_t stream) 
     case Collective::Barrier:
       return check(tuttiBarrier(comm, stream));
     case Collective::SendRecv:
-      return exchange(row, stream);
+      return exchange(row);
   }
 }
 
 /// Each rank sends to the next and receives from the previous one.
-void RankBench::exchange(const PerfRow& row, tuttiStream_t stream) {
+void RankBench::exchange(const PerfRow& row) {
+  const tuttiStream_t stream = this->stream();
   const auto type = static_cast<tuttiDataType_t>(row.type);
   Group group;
-  check(tuttiSend(in_.data(), row.count, type, (rank_ + 1) % ranks_, comm_.handle(), stream));
-  check(tuttiRecv(out_.data(), row.count, type, (rank_ + ranks_ - 1) % ranks_, comm_.handle(), stream));
+  check(tuttiSend(address(in_), row.count, type, (rank_ + 1) % ranks_, comm_.handle(), stream));
+  check(tuttiRecv(address(out_), row.count, type, (rank_ + ranks_ - 1) % ranks_, comm_.handle(), stream));
   group.end();
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/perf/gpu.hpp"
 #include "tools/perf/guarded_buffer.hpp"
 #include "tools/perf/options.hpp"
 #include "tools/perf/pattern.hpp"
@@ -40,9 +41,17 @@ class RankBench {
   void place_buffers(const PerfRow& row, Pattern& pattern, bool in_place);
   double time_calls(const PerfRow& row, tuttiRedOp_t op);
   uint64_t check_once(const PerfRow& row, bool in_place, uint64_t seed);
+  /// What a call is given: the address on the GPU, if there is one.
+  std::byte* address(const Place& place) const;
+  void upload();
+  void download();
+  void run_calls(const PerfRow& row, tuttiRedOp_t op, int calls);
+  double time_graph(const PerfRow& row, tuttiRedOp_t op);
+  void synchronize();
+  tuttiStream_t stream() const;
   uint64_t count_wrong(Pattern& pattern, const PerfRow& row, bool in_place);
-  void call(const PerfRow& row, tuttiRedOp_t op, tuttiStream_t stream);
-  void exchange(const PerfRow& row, tuttiStream_t stream);
+  void call(const PerfRow& row, tuttiRedOp_t op);
+  void exchange(const PerfRow& row);
   double time_of_all(const std::vector<double>& times) const;
   CallShape shape_of(const PerfRow& row) const;
 
@@ -51,6 +60,8 @@ class RankBench {
   int rank_, ranks_;
   std::optional<Stream> stream_;
   std::optional<GuardedBuffer> first_, second_;
+  std::optional<Gpu> gpu_;
+  std::byte *first_there_ = nullptr, *second_there_ = nullptr;  // the two buffers with their guards, on the GPU
   Place in_, out_;
   uint64_t seed_ = 1;
 };

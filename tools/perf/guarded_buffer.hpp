@@ -8,7 +8,8 @@ namespace tutti::tools {
 
 class GuardedBuffer {
  public:
-  enum class Kind { Plain, Mapped };  // Mapped: tuttiMemAlloc's, which peers can map
+  static constexpr size_t kGuard = 512;  ///< bytes of each guard
+  enum class Kind { Plain, Mapped };     // Mapped: tuttiMemAlloc's, which peers can map
   /// Room for any `arm` of at most this many bytes; the data starts on a page boundary. Throws Error(OutOfMemory).
   explicit GuardedBuffer(size_t capacity, Kind kind = Kind::Plain);
 
@@ -16,6 +17,9 @@ class GuardedBuffer {
   void arm(size_t bytes);
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
+  /// The data with its guards.
+  std::byte* whole() const { return data_ - kGuard; }
+  size_t whole_size() const { return size_ + 2 * kGuard; }
   /// Bytes of the guards that have changed since `arm`.
   size_t damaged() const;
 
@@ -24,7 +28,6 @@ class GuardedBuffer {
     Kind kind = Kind::Plain;
     void operator()(std::byte* memory) const;
   };
-  static constexpr size_t kGuard = 512;
 
   size_t capacity_, size_ = 0;
   std::unique_ptr<std::byte, Free> memory_;

@@ -25,6 +25,8 @@ struct PerfOptions {
   int aggregate = 1;     ///< calls in one group
   int threads = 1;       ///< ranks in this process
   bool blocking = true;  ///< else calls are queued on a stream, which is synchronised once
+  bool device = false;   ///< buffers lie on GPUs; calls go to a stream of CUDA
+  int graphs = 0;        ///< with `device`, not 0: the iterations are captured in a graph, which is replayed so often
   bool mapped = false;   ///< buffers are allocated by tuttiMemAlloc
   TimeOf time_of = TimeOf::Slowest;
   std::string json;  ///< file; empty: none

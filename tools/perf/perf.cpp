@@ -15,6 +15,7 @@
 #include "tools/commands.hpp"
 #include "tools/perf/bench.hpp"
 #include "tools/perf/estimate.hpp"
+#include "tools/perf/gpu.hpp"
 #include "tools/perf/options.hpp"
 #include "tools/perf/ranks.hpp"
 #include "tools/perf/report.hpp"
@@ -38,6 +39,7 @@ Ranks are --np processes times -t threads; without --np, those of the launcher (
 Examples:
   tutti perf all_reduce --np 4 -b 8 -e 64M -f 4
   tutti perf reduce -t 4 -o all -d all -r all
+  tutti perf all_reduce -t 4 --device cuda -G 100
   tutti run --hosts a,b -- tutti perf send_recv
 )";
 
@@ -48,10 +50,9 @@ struct Foreign {
 };
 constexpr Foreign kForeign[] = {
     {"-g,--ngpus",
-     "there are no GPU ranks in this build; give the number of ranks by --np (processes) or -t (threads)"},
+     "each rank has one GPU (--device cuda); give the number of ranks by --np (processes) or -t (threads)"},
     {"-p,--parallel_init", "ranks always join at the same time; leave it out"},
-    {"-G,--cudagraph", "there are no GPU ranks in this build; leave it out"},
-    {"-y,--stream_null", "there are no GPU streams in this build; -z 0 queues calls on a host stream"},
+    {"-y,--stream_null", "calls of --device cuda go to a stream of the rank's; -z 0 queues others on a host stream"},
     {"-C,--report_cputime", "calls run on the CPU, so its time is what is reported; leave it out"},
     {"-T,--timeout", "set TUTTI_TIMEOUT (seconds) in the environment instead"},
     {"-N,--run_cycles", "repeat the command instead"}};
@@ -59,6 +60,7 @@ constexpr Foreign kForeign[] = {
 struct Words {
   std::string collective, first = "8", last = "64M", step, op, type = "f32", root;
   double factor = 0;
+  std::string device = "host";
   int blocking = 1, mapped = 0, time_of = static_cast<int>(TimeOf::Slowest);
   int processes = 0;
   bool launched = false;
@@ -109,6 +111,11 @@ void read_words(Words& words, bool last_given) {
   read_sizes(words, last_given);
   options.blocking = words.blocking != 0;
   options.mapped = words.mapped != 0;
+  options.device = words.device == "cuda";
+  if (options.graphs > 0 && !options.device) throw_error(Code::InvalidArgument, "-G needs --device cuda");
+  if (options.device && (options.mapped || words.blocking == 0)) {
+    throw_error(Code::InvalidArgument, "--device cuda has neither -R nor -z: calls go to a stream of CUDA");
+  }
   options.time_of = static_cast<TimeOf>(words.time_of);
 }
 
@@ -191,9 +198,12 @@ uint64_t run_rank(Communicator& comm, const PerfOptions& options) {
 
 int run_here(const PerfOptions& options) {
   std::atomic<bool> all_right{true};
-  const bool went_well = run_ranks("tutti perf", options.threads, [&](Communicator& comm) {
-    if (run_rank(comm, options) != 0) all_right = false;
-  });
+  const bool went_well = run_ranks(
+      "tutti perf", options.threads,
+      [&](Communicator& comm) {
+        if (run_rank(comm, options) != 0) all_right = false;
+      },
+      options.device ? &Gpu::use : std::function<void(int)>());
   return went_well && all_right ? 0 : 1;
 }
 
@@ -237,6 +247,13 @@ void add_flags(CLI::App& command, Words& words) {
       .add_option("-R,--local_register", words.mapped,
                   "1: buffers are tuttiMemAlloc's, which the ranks of a host can map; 0: malloc's; default 0")
       ->check(CLI::Range(0, 1));
+  command.add_option("--device", words.device, "where the buffers lie: host or cuda; default host")
+      ->check(CLI::IsMember({"host", "cuda"}));
+  command
+      .add_option(
+          "-G,--cudagraph", options.graphs,
+          "with --device cuda: captures the iterations in a graph, and replays it so often; default 0: no graph")
+      ->check(at_least(0));
   command
       .add_option("-a,--average", words.time_of, "time of: 0 rank 0, 1 average, 2 fastest, 3 slowest rank; default 3")
       ->check(CLI::Range(0, 3));

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <thread>
 
+#include "base/env.hpp"
 #include "tools/run/hosts.hpp"
 #include "topo/cgroup.hpp"
 #include "topo/cores.hpp"
@@ -54,7 +55,10 @@ tuttiUniqueId agree_on_id(Communicator& processes) {
 
 }  // namespace
 
-bool run_ranks(const char* speaker, int threads, const std::function<void(Communicator&)>& body) {
+bool run_ranks(const char* speaker, int threads, const std::function<void(Communicator&)>& body,
+               const std::function<void(int)>& prepare) {
+  const int local = env().local_rank.value_or(0);
+  if (prepare && threads == 1) prepare(local);
   Communicator processes = Communicator::from_environment();
   if (threads == 1) return run_one(speaker, processes, body);
 
@@ -65,6 +69,7 @@ bool run_ranks(const char* speaker, int threads, const std::function<void(Commun
   for (int i = 0; i < threads; ++i) {
     workers.emplace_back([&, i] {
       try {
+        if (prepare) prepare(local * threads + i);
         Communicator comm(ranks, id, first + i);
         failed += run_one(speaker, comm, body) ? 0 : 1;
       } catch (const std::exception& error) {

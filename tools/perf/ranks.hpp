@@ -13,7 +13,9 @@ namespace tutti::tools {
 /// Joins all ranks of the launch, `threads` of them in this process, and calls `body` for each on a thread of its own.
 /// Without a launcher the ranks are those threads. If one fails, its communicator is aborted so that the others end
 /// soon; errors are printed on stderr, after `speaker`. True if none failed.
-bool run_ranks(const char* speaker, int threads, const std::function<void(Communicator&)>& body);
+/// `prepare`, if set, is called by each rank's thread before it joins, with the rank's number on this host.
+bool run_ranks(const char* speaker, int threads, const std::function<void(Communicator&)>& body,
+               const std::function<void(int local_rank)>& prepare = {});
 
 /// Where a rank runs.
 struct RankPlace {

@@ -108,7 +108,8 @@ nlohmann::json report() {
           {"arena", 1 << 21},
           {"routes", nlohmann::json::object()},
           {"name", "elsewhere"},
-          {"boot", ""}};
+          {"boot", ""},
+          {"no device", "none"}};
 }
 nlohmann::json conclusion() { return {{"reading", 0}, {"oversubscribed", false}, {"cma_shift", 2}}; }
 std::string nested(size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); }

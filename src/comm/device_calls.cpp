@@ -1,0 +1,107 @@
+#include "comm/device_calls.hpp"
+
+#include <algorithm>
+
+#include "base/format.hpp"
+#include "plan/plan.hpp"
+#include "topo/constants.hpp"
+
+namespace tutti::comm {
+
+void EnqueuedCalls::add(uint64_t board_number, const CallSpec& spec, const char* algorithm) {
+  const std::lock_guard lock(mutex_);
+  last_[count_++ % last_.size()] = {board_number, spec, algorithm};
+}
+
+/// A replayed call has a number that none was enqueued under: then the last one is meant, as far as is known.
+const EnqueuedCalls::Entry& EnqueuedCalls::entry(uint64_t device_number) const {
+  const bool known = device_number >= 1 && device_number <= count_ && device_number + last_.size() > count_;
+  return last_[((known ? device_number : std::max<uint64_t>(1, count_)) - 1) % last_.size()];
+}
+
+void EnqueuedCalls::describe(uint64_t device_number) {
+  if (described_ == device_number) return;  // what its peers have answered is kept
+  described_ = device_number;
+  const Entry& call = entry(device_number);
+  diagnostics_.begin(call.board_number, call.spec);
+  diagnostics_.set_algorithm(call.algorithm);
+}
+
+Status EnqueuedCalls::fault(const exec::Fault& fault) {
+  const std::lock_guard lock(mutex_);
+  describe(fault.call);
+  if (fault.kind != exec::FaultKind::TwoAtOnce) return diagnostics_.fault(fault);
+  return diagnostics_.fail(
+      Code::InvalidUsage,
+      fmt::format("two calls of the communicator ran on the device at the same time: {} and {}; order the streams or "
+                  "graphs that make them",
+                  tutti::comm::describe(entry(fault.call).spec), tutti::comm::describe(entry(fault.other).spec)));
+}
+
+Status EnqueuedCalls::stalled(const exec::Stall& stall) {
+  const std::lock_guard lock(mutex_);
+  describe(stall.call);
+  return diagnostics_.stalled(stall);
+}
+
+Status EnqueuedCalls::failed() {
+  const std::lock_guard lock(mutex_);
+  return diagnostics_.failed();
+}
+
+DeviceCalls::DeviceCalls(control::Endpoint& endpoint, const CallBoard& board, std::string title,
+                         const Timeouts& timeouts, int device, const exec::Backoff& backoff)
+    : enqueued_(endpoint, board, std::move(title), timeouts),
+      executor_(device_module()->make(
+          {.wireup = &endpoint, .failed = &endpoint.failed(), .observer = &enqueued_, .device = device})),
+      planner_(endpoint.rank(), endpoint.ranks(), *executor_, backoff) {}
+
+void DeviceCalls::agree(const Agreement& agreed, const Groups& groups) {
+  select::Setting setting = agreed.setting;
+  const uint64_t message = executor_->transport().longest_message();
+  const double alpha = machine_constants().cuda_alpha;
+  setting.inside = setting.between = {alpha, machine_constants().cuda_beta, alpha * machine_constants().message_share};
+  setting.gamma = machine_constants().cuda_fold_gamma;
+  setting.oversubscription = 1;
+  setting.staging = uint64_t{1} << 40;  // messages are pushed to slots of the link
+  setting.message = message;
+  setting.profile = nullptr;
+  AgreedCapabilities capabilities{.staging = setting.staging,
+                                  .message = message,
+                                  .threads = static_cast<uint32_t>(env().max_blocks),
+                                  .shares_staging = false};
+  planner_.agree(select::DecisionTable(setting), capabilities, groups);
+}
+
+void DeviceCalls::check(const Call& call, Rank rank, Rank ranks) const {
+  const auto bad = [&](const std::string& why) {
+    throw_error(Code::InvalidArgument, "rank {}: {}: {}", rank, describe(call.spec), why);
+  };
+  const uint64_t unit = size_of(call.spec.type);
+  const auto check_buffer = [&](const void* data, plan::Buffer buffer, const char* what) {
+    if (data == nullptr) return;
+    const bool transfer = call.spec.collective == Collective::SendRecv;
+    const uint64_t blocks =
+        transfer ? 1 : plan::blocks(call.spec.collective, ranks, buffer, rank == call.spec.root ? 0 : 1);
+    const uint64_t bytes = call.spec.is_vector ? 0 : blocks * call.spec.count * unit;
+    const exec::Pointer at = device_module()->look_up(data);
+    const auto begin = reinterpret_cast<uint64_t>(data);
+    if (at.kind != exec::Pointer::Kind::Device) bad(fmt::format("{} is no memory of a device, or was freed", what));
+    if (at.device != device()) {
+      bad(fmt::format("{} lies on device {}, but this rank uses {}", what, at.device, executor_->device_name()));
+    }
+    if (begin % unit != 0) bad(fmt::format("{} is not aligned to its elements of {} bytes", what, unit));
+    if (begin - at.begin > at.bytes || bytes > at.bytes - (begin - at.begin)) {
+      bad(fmt::format("{} has {} bytes, and its allocation ends after {}", what, bytes, at.bytes - (begin - at.begin)));
+    }
+  };
+  check_buffer(call.in, plan::Buffer::Input, "the input (sendbuff)");
+  check_buffer(call.out, plan::Buffer::Output, "the output (recvbuff)");
+  try {
+    executor_->check_stream(call.stream);
+  } catch (const Error& error) {
+    throw_error(error.code(), "rank {}: {}: {}", rank, describe(call.spec), error.what());
+  }
+}
+
+}  // namespace tutti::comm

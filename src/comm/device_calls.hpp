@@ -1,0 +1,70 @@
+// A communicator's calls on memory of a device: its executor and its programs, and what becomes of errors that are
+// found after a call has been enqueued.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "comm/agreement.hpp"
+#include "comm/call_diagnostics.hpp"
+#include "comm/devices.hpp"
+#include "comm/planner.hpp"
+
+namespace tutti::comm {
+
+/// The calls that were enqueued last, by the number that the device gives them; and the errors in which they end.
+class EnqueuedCalls final : public exec::Observer {
+ public:
+  EnqueuedCalls(control::Endpoint& endpoint, const CallBoard& board, std::string title, const Timeouts& timeouts)
+      : diagnostics_(endpoint, board, std::move(title), timeouts) {}
+
+  /// A collective with its number on the call board; a group of transfers has none.
+  void add(uint64_t board_number, const CallSpec& spec, const char* algorithm);
+  uint64_t count() const { return count_; }
+
+  Status fault(const exec::Fault& fault) override;
+  Status stalled(const exec::Stall& stall) override;
+  Status failed() override;
+  bool lost(Rank peer) const override { return diagnostics_.lost(peer); }
+
+ private:
+  struct Entry {
+    uint64_t board_number = 0;
+    CallSpec spec;
+    const char* algorithm = "";
+  };
+  void describe(uint64_t device_number);
+  const Entry& entry(uint64_t device_number) const;
+
+  std::mutex mutex_;
+  CallDiagnostics diagnostics_;
+  std::array<Entry, CallBoard::kEntries> last_;
+  uint64_t count_ = 0;
+  uint64_t described_ = 0;  // the number of the call that diagnostics_ is about
+};
+
+class DeviceCalls {
+ public:
+  /// Throws Error(Unsupported) where the device cannot be used.
+  DeviceCalls(control::Endpoint& endpoint, const CallBoard& board, std::string title, const Timeouts& timeouts,
+              int device, const exec::Backoff& backoff);
+
+  exec::DeviceExecutor& executor() { return *executor_; }
+  Planner& planner() { return planner_; }
+  EnqueuedCalls& enqueued() { return enqueued_; }
+  int device() const { return executor_->device(); }
+  /// Makes the decision table for links between devices, alike on all ranks.
+  void agree(const Agreement& agreed, const Groups& groups);
+  /// Throws Error(InvalidArgument | InvalidUsage) with the first mistake in the call's buffers and stream.
+  void check(const Call& call, Rank rank, Rank ranks) const;
+
+ private:
+  EnqueuedCalls enqueued_;
+  std::unique_ptr<exec::DeviceExecutor> executor_;
+  Planner planner_;
+};
+
+}  // namespace tutti::comm

@@ -1,0 +1,106 @@
+// The communicator's part of calls on device memory: they are enqueued on the user's stream, and do not wait.
+#include "base/format.hpp"
+#include "base/hash.hpp"
+#include "comm/communicator.hpp"
+#include "comm/vector_calls.hpp"
+
+namespace tutti::comm {
+
+void Communicator::wire_up_device(int device) {
+  if (device == kNoDevice) {
+    exec::DeviceModule* const module = device_module();
+    no_device_ = module == nullptr ? "the module cuda is not installed (`tutti info` says why)"
+                                   : "no GPU was current (cudaSetDevice) when the communicator was made";
+    return;
+  }
+  try {
+    device_calls_ = std::make_unique<DeviceCalls>(*endpoint_, *board_, title(), timeouts_, device, backoff_);
+    detail::devices_in_use.store(true, std::memory_order_relaxed);
+  } catch (const Error& error) {
+    no_device_ = error.what();
+  }
+}
+
+/// All ranks must have a device; else each refuses such calls, and says which rank lacks one.
+void Communicator::agree_on_device(const Agreement& agreed) {
+  for (size_t peer = 0; peer < agreed.reports.size(); ++peer) {
+    const std::string& why_not = agreed.reports[peer].no_device;
+    if (why_not.empty()) continue;
+    no_device_ = fmt::format("rank {} has no device: {}", peer, why_not);
+    device_calls_.reset();
+    return;
+  }
+  device_calls_->agree(agreed, groups_);
+}
+
+DeviceCalls& Communicator::device_calls() const {
+  if (device_calls_ != nullptr) return *device_calls_;
+  throw_error(Code::Unsupported, "rank {}: calls on device memory cannot be made on {}: {}", rank(), title(),
+              no_device_);
+}
+
+Status Communicator::enqueue_on_device(Work work) {
+  try {
+    if (work.front().spec.collective == Collective::SendRecv) return enqueue_transfers(work);
+    enqueue_collective(work.front());
+    return {};
+  } catch (const Error& error) {
+    return diagnostics_.fail(error.code(), fmt::format("rank {}: {}", rank(), error.what()));
+  } catch (const std::exception& error) {
+    return diagnostics_.fail(Code::OutOfMemory, error.what());
+  }
+}
+
+void Communicator::enqueue_collective(const Call& call) {
+  DeviceCalls& device = device_calls();
+  board_->enter(++calls_, call.spec);
+  ++enqueued_;
+  exec::Binding binding{.scale = call.spec.op == Op::PreMulSum ? call.scale : nullptr, .stream = call.stream};
+  if (call.spec.is_vector) {
+    board_->enter_blocks(calls_, call.blocks);
+    current_ = &device.planner().vector(call);
+    const OwnBlock own = own_block(call, rank());
+    if (own.bytes > 0) device.executor().copy(own.to, own.from, own.bytes, call.stream);
+  } else {
+    current_ = device.planner().collective(call).program;
+    binding.in = call.in;
+    binding.out = call.out;
+  }
+  binding.tag = current_->salt & link::kTagMask;
+  current_on_device_ = true;
+  device.enqueued().add(calls_, call.spec, current_->algorithm);
+  device.executor().launch(*current_->execution, binding);
+  board_->leave(calls_);
+}
+
+/// The transfers of a group run on the first one's stream; the others' streams wait for them.
+Status Communicator::enqueue_transfers(Work work) {
+  DeviceCalls& device = device_calls();
+  exec::DeviceExecutor& executor = device.executor();
+  void* const stream = work.front().stream;
+  for (const Call& call : work) {
+    if (call.memory != exec::MemoryKind::Device) {
+      return {Code::InvalidUsage,
+              fmt::format("rank {}: the transfers of one group lie in host memory and in memory of a "
+                          "device: make two groups of them",
+                          rank())};
+    }
+    if (call.stream != stream) executor.order(call.stream, stream);
+  }
+  Status status =
+      copy_to_self(work, [&](void* to, const void* from, size_t bytes) { executor.copy(to, from, bytes, stream); });
+  if (!status.ok()) return status;
+  enter_transfers(work);
+  if (!group_.empty()) {
+    current_ = &device.planner().transfers(group_);
+    current_on_device_ = true;
+    device.enqueued().add(0, group_.front().call.spec, current_->algorithm);
+    executor.launch(*current_->execution, {.stream = stream, .numbered = false});
+  }
+  for (const Call& call : work) {
+    if (call.stream != stream) executor.order(stream, call.stream);
+  }
+  return {};
+}
+
+}  // namespace tutti::comm

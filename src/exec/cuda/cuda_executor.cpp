@@ -1,0 +1,311 @@
+#include "exec/cuda/cuda_executor.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <mutex>
+#include <new>
+
+#include "base/env.hpp"
+#include "base/format.hpp"
+#include "exec/cuda/kernels.hpp"
+#include "exec/cuda/pinned.hpp"
+#include "exec/host/wait.hpp"
+
+namespace tutti::exec::cuda {
+namespace {
+
+using tutti::cuda::check;
+using tutti::cuda::driver;
+using tutti::cuda::WithContext;
+
+constexpr size_t kMostLinks = 4096;  // in each direction
+constexpr double kEndWithin = 2;     // seconds in which kernels notice that they are to end
+
+uint64_t load(const uint64_t& word) {
+  return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(word)).load(std::memory_order_acquire);
+}
+
+/// The type of this size for programs that fold nothing.
+const char* word_of(uint32_t element_bytes) {
+  switch (element_bytes) {
+    case 2:
+      return "u16";
+    case 4:
+      return "u32";
+    case 8:
+      return "u64";
+    default:
+      return "u8";
+  }
+}
+
+template <class T>
+T* at(const Pool::Block& block) {
+  return reinterpret_cast<T*>(block.at);
+}
+
+}  // namespace
+
+PinnedRecord::PinnedRecord(const tutti::cuda::Device& device) : memory_(pinned(device, sizeof(HostRecord))) {
+  host_ = new (memory_.get()) HostRecord;
+  const WithContext with(device.context());
+  CUdeviceptr there = 0;
+  check(driver().cuMemHostGetDevicePointer(&there, host_, 0), "pinned memory of the host");
+  device_record_ = reinterpret_cast<HostRecord*>(there);
+}
+
+struct CudaExecutor::Dying {
+  std::mutex mutex;
+  std::vector<Pool::Block> blocks;
+};
+
+CudaExecutor::CudaExecutor(const DeviceContext& context)
+    : context_(context),
+      device_(tutti::cuda::Device::get(context.device)),
+      record_(device_),
+      pool_(std::make_shared<Pool>(device_)),
+      dying_(std::make_shared<Dying>()),
+      transport_(*context.wireup, device_,
+                 tutti::cuda::link_sizes(context.wireup->ranks(), static_cast<uint32_t>(env().max_blocks))),
+      links_(*this),
+      watcher_(context, record_.host()) {
+  load_kernels(device_);
+  threads_ = static_cast<uint32_t>(env().block_threads);
+  const uint32_t resident = resident_blocks(device_, threads_) / static_cast<uint32_t>(context.wireup->ranks());
+  if (resident == 0) {
+    throw_error(Code::Unsupported, "{} cannot run {} ranks at the same time: lower TUTTI_BLOCK_THREADS", device_.name(),
+                context.wireup->ranks());
+  }
+  most_blocks_ = std::min(resident, static_cast<uint32_t>(env().max_blocks));
+  out_ = at<link::OutLink>(pool_->take(kMostLinks * sizeof(link::OutLink)));
+  in_ = at<link::InLink>(pool_->take(kMostLinks * sizeof(link::InLink)));
+  counters_ = at<Counters>(pool_->take(sizeof(Counters)));
+  const Counters zero;
+  device_.stream().upload(reinterpret_cast<CUdeviceptr>(counters_), &zero, sizeof zero);
+  const WithContext with(device_.context());
+  check(driver().cuEventCreate(&last_, CU_EVENT_DISABLE_TIMING), "an event cannot be made");
+}
+
+CudaExecutor::~CudaExecutor() {
+  watcher_.end_kernels();
+  try {
+    for (const Deadline deadline = Deadline::in(kEndWithin); runs() && !deadline.passed();) nap(100e-6);
+    const WithContext with(device_.context());
+    driver().cuEventDestroy(last_);
+  } catch (const Error&) {  // the driver has gone already: the process ends
+  }
+}
+
+link::LinkTraits CudaExecutor::traits(Rank peer) {
+  const transports::Capabilities can = transport_.capabilities(peer, {});
+  return {can.out, can.in};
+}
+
+link::OutLink CudaExecutor::connect_out(Rank peer, uint32_t link_lane) {
+  return transport_.connect_out(peer, link_lane, Deadline::in(env().init_timeout));
+}
+
+link::InLink CudaExecutor::connect_in(Rank peer, uint32_t link_lane) {
+  return transport_.connect_in(peer, link_lane, Deadline::in(env().init_timeout));
+}
+
+std::unique_ptr<Execution> CudaExecutor::compile(const plan::RankPlan& plan, const Geometry& geometry,
+                                                 const Reduction* reduction) {
+  const PeerTraits traits(static_cast<size_t>(context_.wireup->ranks()), this->traits(0));  // alike for all peers
+  return place(lower(plan, geometry, traits), word_of(geometry.element_bytes), reduction);
+}
+
+std::unique_ptr<Execution> CudaExecutor::compile(const Direct& direct, const Reduction* reduction) {
+  const transports::Wireup& wireup = *context_.wireup;
+  const PeerTraits traits(static_cast<size_t>(wireup.ranks()), this->traits(0));
+  return place(lower_direct(direct, wireup.rank(), wireup.ranks(), traits), word_of(1), reduction);
+}
+
+/// Connects the program's links and puts it into the memory of the GPU.
+std::unique_ptr<Execution> CudaExecutor::place(Program program, const std::string& type, const Reduction* reduction) {
+  const std::vector<ReplicaLinks> links = connect_links(program, links_);
+  upload_links();
+  Arithmetic arithmetic;
+  if (reduction != nullptr) {
+    arithmetic = {.op = reduction->op,
+                  .element_bytes = static_cast<uint32_t>(size_of(reduction->type)),
+                  .divide_by = reduction->divide_by,
+                  .round_each = reduction->round_each};
+  }
+  const Surroundings around{.out = out_, .in = in_, .workspace = workspace_for(program), .threads = threads_};
+  const uint64_t bytes = make_image(program, links, arithmetic, around, nullptr).bytes.size();
+  reuse_memory();
+  const Pool::Block block = pool_->take(bytes);
+  const Image image = make_image(program, links, arithmetic, around, at<unsigned char>(block));
+  upload_later(block.at, image.bytes.data(), image.bytes.size());
+  auto made = std::make_unique<CudaExecution>(std::move(program));
+  made->call = {.ranks = image.ranks,
+                .items = image.items,
+                .lanes = static_cast<uint32_t>(made->program().last.lanes.size()),
+                .window_bytes = made->program().window_bytes,
+                .counters = counters_,
+                .record = record_.device()};
+  made->kernel = lanes_kernel(device_, reduction != nullptr ? name_of(reduction->type) : type);
+  made->blocks = std::clamp(image.items, 1U, most_blocks_);
+  made->memory = std::shared_ptr<void>(nullptr, [dying = dying_, pool = pool_, block](void*) {
+    const std::lock_guard lock(dying->mutex);
+    dying->blocks.push_back(block);
+  });
+  return made;
+}
+
+/// When nothing runs, what executions have left can be used again.
+void CudaExecutor::reuse_memory() {
+  const std::lock_guard lock(dying_->mutex);
+  if ((dying_->blocks.empty() && under_way_.empty()) || runs()) return;
+  under_way_.clear();
+  for (const Pool::Block& block : dying_->blocks) pool_->give(block);
+  dying_->blocks.clear();
+}
+
+bool CudaExecutor::runs() const {
+  const WithContext with(device_.context());
+  const HostRecord& record = record_.host();
+  return driver().cuEventQuery(last_) == CUDA_ERROR_NOT_READY || load(record.started) > load(record.ended);
+}
+
+/// One workspace serves all programs, since calls follow each other. Older, smaller ones stay: graphs may use them.
+unsigned char* CudaExecutor::workspace_for(const Program& program) {
+  const uint64_t bytes = workspace_of(program);
+  if (workspace_.bytes < bytes) workspace_ = pool_->take(std::max(bytes, 2 * workspace_.bytes));
+  return at<unsigned char>(workspace_);
+}
+
+void CudaExecutor::upload_links() {
+  const auto upload = [this](auto* there, const auto& links, size_t& uploaded) {
+    if (links.size() > kMostLinks) throw_error(Code::Unsupported, "more than {} links between GPUs", kMostLinks);
+    if (links.size() == uploaded) return;
+    upload_later(reinterpret_cast<CUdeviceptr>(there + uploaded), links.data() + uploaded,
+                 (links.size() - uploaded) * sizeof *there);
+    uploaded = links.size();
+  };
+  upload(out_, links_.outs(), outs_there_);
+  upload(in_, links_.ins(), ins_there_);
+}
+
+/// Before the next launch.
+void CudaExecutor::upload_later(CUdeviceptr to, const void* from, uint64_t bytes) {
+  const auto copy = pinned(device_, bytes);
+  std::memcpy(copy.get(), from, bytes);
+  pending_.push_back({to, copy, bytes});
+}
+
+/// On the call's own stream: on another one it could wait, in a hardware queue, behind a kernel that waits for this
+/// call. But a graph must not repeat it.
+void CudaExecutor::upload_pending(CUstream stream, bool captured) {
+  for (const Upload& upload : pending_) {
+    if (captured) {
+      device_.stream().upload(upload.to, upload.from.get(), upload.bytes);
+    } else {
+      check(driver().cuMemcpyHtoDAsync(upload.to, upload.from.get(), upload.bytes, stream),
+            "memory of the GPU cannot be written");
+      under_way_.push_back(upload.from);
+    }
+  }
+  pending_.clear();
+}
+
+void CudaExecutor::launch(Execution& execution, const Binding& binding) {
+  auto& made = static_cast<CudaExecution&>(execution);  // compile() makes no others
+  const WithContext with(device_.context());
+  const auto stream = static_cast<CUstream>(binding.stream);
+  auto status = CU_STREAM_CAPTURE_STATUS_NONE;
+  CUgraph graph = nullptr;
+  check(driver().cuStreamGetCaptureInfo(stream, &status, nullptr, &graph, nullptr, nullptr, nullptr),
+        "the stream cannot be used");
+  const bool captured = status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  LanesCall call = made.call;
+  call.in = static_cast<unsigned char*>(const_cast<void*>(binding.in));
+  call.out = static_cast<unsigned char*>(binding.out);
+  call.salt = binding.tag;
+  call.numbered = binding.numbered ? 1 : 0;
+  call.launch = ++launches_;
+  call.scaled = binding.scale != nullptr ? 1 : 0;
+  if (binding.scale != nullptr)
+    std::copy_n(static_cast<const unsigned char*>(binding.scale), sizeof call.scale, call.scale);
+  order_after_last(stream, captured);
+  upload_pending(stream, captured);
+  void* parameters[] = {&call};
+  check(driver().cuLaunchKernel(made.kernel, made.blocks, 1, 1, threads_, 1, 1, 0, stream, parameters, nullptr),
+        "the kernel cannot be launched");
+  if (captured) {
+    keep_for_graph(graph, made);
+  } else {
+    check(driver().cuEventRecord(last_, stream), "an event cannot be recorded");
+    last_stream_ = stream;
+  }
+  watcher_.called();
+  done_ = true;
+  if (!status_.ok()) status_ = {};
+}
+
+/// Calls on several streams run in the order in which they were made. A graph's calls are ordered by who launches it.
+void CudaExecutor::order_after_last(CUstream stream, bool captured) {
+  if (captured || launches_ == 1 || stream == last_stream_) return;
+  check(driver().cuStreamWaitEvent(stream, last_, CU_EVENT_WAIT_DEFAULT), "the stream cannot wait for another");
+}
+
+/// What a captured call uses is kept until its graph, and all that were made from it, are gone.
+void CudaExecutor::keep_for_graph(CUgraph graph, const CudaExecution& execution) {
+  auto* const kept = new std::shared_ptr<void>(execution.memory);
+  CUuserObject object = nullptr;
+  const auto drop = [](void* memory) { delete static_cast<std::shared_ptr<void>*>(memory); };
+  check(driver().cuUserObjectCreate(&object, kept, drop, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC), "the graph's memory");
+  check(driver().cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE), "the graph's memory");
+}
+
+void CudaExecutor::copy(void* to, const void* from, uint64_t bytes, void* stream) {
+  const WithContext with(device_.context());
+  check(driver().cuMemcpyDtoDAsync(reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from), bytes,
+                                   static_cast<CUstream>(stream)),
+        "memory of the GPU cannot be copied");
+}
+
+void CudaExecutor::order(void* before, void* after) {
+  const WithContext with(device_.context());
+  CUevent event = nullptr;
+  check(driver().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "an event cannot be made");
+  const CUresult recorded = driver().cuEventRecord(event, static_cast<CUstream>(before));
+  const CUresult waits = driver().cuStreamWaitEvent(static_cast<CUstream>(after), event, CU_EVENT_WAIT_DEFAULT);
+  driver().cuEventDestroy(event);  // the driver keeps it until it is recorded
+  check(recorded, "an event cannot be recorded");
+  check(waits, "the stream cannot wait for another");
+}
+
+void CudaExecutor::check_stream(void* handle) {
+  const auto stream = static_cast<CUstream>(handle);
+  const WithContext with(device_.context());
+  CUcontext context = nullptr;
+  auto status = CU_STREAM_CAPTURE_STATUS_NONE;
+  CUresult result = driver().cuStreamGetCtx(stream, &context);
+  if (result != CUDA_SUCCESS) {
+    throw_error(Code::InvalidArgument, "the stream is no stream of CUDA, or was destroyed: {}",
+                driver().describe(result));
+  }
+  if (context != device_.context()) {
+    throw_error(Code::InvalidArgument, "the stream is not one of {}, which this rank uses", device_.name());
+  }
+  result = driver().cuStreamGetCaptureInfo(stream, &status, nullptr, nullptr, nullptr, nullptr, nullptr);
+  if (result != CUDA_SUCCESS || status == CU_STREAM_CAPTURE_STATUS_INVALIDATED) {
+    throw_error(Code::InvalidUsage, "the stream's capture is spoilt by an earlier call that cannot be captured");
+  }
+}
+
+uint64_t CudaExecutor::finish(double seconds) {
+  const HostRecord& record = record_.host();
+  const Deadline deadline = Deadline::in(seconds);
+  while (launches_ > 0 && runs() && !deadline.passed()) {
+    if (context_.failed->load(std::memory_order_acquire) != 0) watcher_.end_kernels();
+    nap(100e-6);
+  }
+  return load(record.collectives);
+}
+
+}  // namespace tutti::exec::cuda

@@ -1,0 +1,368 @@
+// What a kernel does beyond C++. Each function has two bodies: nvcc compiles the one for a GPU, any other compiler the
+// one for a host.
+//
+// A kernel is written once. nvcc makes it an entry of the fatbin; g++ makes its *twin*, an ordinary function that a
+// block runtime calls once for each thread of each block (tests/gpu/fake/). So kernels run, and are raced and fuzzed,
+// where there is no GPU.
+//
+//   struct FillArguments { uint32_t* to; uint32_t count, value; };
+//   TUTTI_KERNEL(tutti_fill, FillArguments, 256) {
+//     for (uint32_t i = gpu::thread_index(); i < arguments.count; i += gpu::block_size()) {
+//       arguments.to[i] = arguments.value;
+//     }
+//   }
+//
+// Rules for code that must run as a twin, too: no builtin variable of CUDA and no intrinsic outside this header; memory
+// of the block is declared with TUTTI_SHARED; a loop that waits for another thread calls poll_pause(); nothing lives in
+// a thread that a destructor must end (a fault drops the thread where it stands).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#if defined(__CUDACC__)
+#define TUTTI_DEVICE __device__ __forceinline__
+#else
+#include <atomic>
+#include <chrono>
+#define TUTTI_DEVICE inline
+#endif
+
+namespace tutti::gpu {
+
+constexpr uint32_t kWarp = 32;               ///< threads that share an instruction stream
+constexpr uint32_t kWholeWarp = 0xFFFFFFFF;  ///< a mask of threads: all of the warp
+
+/// Who agrees on the order of an access: all threads of this GPU, or all GPUs and hosts.
+enum class Scope { Device, System };
+
+/// 16 bytes that one access moves. Only its bytes are meant: elements are copied in and out.
+struct alignas(16) Pack {
+  uint32_t words[4];
+};
+
+/// 16 bytes that become visible at once: 12 of data and the flag that says whose they are (the wire "LL").
+struct alignas(16) Line {
+  uint32_t data[3];
+  uint32_t flag;
+};
+
+#if !defined(__CUDACC__)
+namespace host {
+
+/// The place of a thread in its grid.
+struct Thread {
+  uint32_t thread, threads, block, blocks;
+  unsigned char* dynamic_shared;
+};
+
+/// What a twin asks of the runtime that runs its block.
+struct BlockRuntime {
+  void (*sync)();               ///< barrier of the block's threads
+  bool (*sync_or)(bool value);  ///< the same; whether any passed true
+  void (*sync_warp)(uint32_t mask);
+  uint64_t (*shuffle)(uint32_t mask, uint64_t value, uint32_t from_lane);  ///< the value of another of the warp
+  uint32_t (*ballot)(uint32_t mask, bool value);                           ///< the lanes that passed true
+  void (*pause)();                                                         ///< others run first
+  void (*step)();                                                          ///< others may run first
+  void* (*shared)(const void* key, size_t bytes, size_t alignment);        ///< the block's variable called `key`
+};
+
+/// Set by the runtime, at load and at each change of thread. One system thread runs all threads of all grids.
+inline const BlockRuntime* runtime = nullptr;
+inline std::atomic<const Thread*> current{nullptr};
+inline const Thread& self() { return *current.load(std::memory_order_relaxed); }
+
+/// A kernel as the runtime finds it.
+struct Twin {
+  const char* name;
+  uint32_t parameter_bytes, parameter_alignment;
+  void (*run)(const void* parameters);
+  uint32_t max_threads, min_blocks;  ///< as given to TUTTI_KERNEL; 0: not given
+  Twin* next;
+};
+inline Twin* twins = nullptr;
+struct Registration {
+  Twin twin;
+  Registration(const char* name, uint32_t bytes, uint32_t alignment, void (*run)(const void*), uint32_t max_threads,
+               uint32_t min_blocks = 0)
+      : twin{name, bytes, alignment, run, max_threads, min_blocks, twins} {
+    twins = &twin;
+  }
+};
+
+template <class T>
+T& shared_variable(const void* key) {
+  return *static_cast<T*>(runtime->shared(key, sizeof(T), alignof(T)));
+}
+
+template <class Word>
+std::atomic_ref<Word> word(const Word* at) {
+  static_assert(sizeof(Word) == 4 || sizeof(Word) == 8);
+  runtime->step();
+  return std::atomic_ref<Word>(*const_cast<Word*>(at));
+}
+
+}  // namespace host
+#endif
+
+// ---- threads and blocks -----------------------------------------------------------------------------------
+
+#if defined(__CUDACC__)
+TUTTI_DEVICE uint32_t thread_index() { return threadIdx.x; }
+TUTTI_DEVICE uint32_t block_size() { return blockDim.x; }
+TUTTI_DEVICE uint32_t block_index() { return blockIdx.x; }
+TUTTI_DEVICE uint32_t grid_size() { return gridDim.x; }
+/// Waits for all threads of the block. What they wrote before is visible to all after.
+TUTTI_DEVICE void sync_block() { __syncthreads(); }
+/// sync_block(); whether any thread of the block passed true.
+TUTTI_DEVICE bool sync_block_or(bool value) { return __syncthreads_or(value) != 0; }
+/// Waits for the threads of `mask`, which are of one warp. What they wrote before is visible to them after.
+TUTTI_DEVICE void sync_warp(uint32_t mask = kWholeWarp) { __syncwarp(mask); }
+/// The lanes of `mask` that passed true, as a mask. All lanes of `mask` call it.
+TUTTI_DEVICE uint32_t ballot(uint32_t mask, bool value) { return __ballot_sync(mask, value); }
+/// To be called in each turn of a loop that waits.
+TUTTI_DEVICE void poll_pause() {}
+/// Nanoseconds since a fixed moment.
+TUTTI_DEVICE uint64_t time_ns() {
+  uint64_t now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+}
+/// Memory of the block whose size the launch gives; 16-byte aligned.
+TUTTI_DEVICE unsigned char* dynamic_shared() {
+  extern __shared__ __align__(16) unsigned char tutti_dynamic_shared[];
+  return tutti_dynamic_shared;
+}
+/// Declares a variable of the block, not initialised: one object for all its threads.
+#define TUTTI_SHARED(Type, name) __shared__ std::type_identity_t<Type> name
+#else
+// What each means stands beside the device's body.
+TUTTI_DEVICE uint32_t thread_index() { return host::self().thread; }
+TUTTI_DEVICE uint32_t block_size() { return host::self().threads; }
+TUTTI_DEVICE uint32_t block_index() { return host::self().block; }
+TUTTI_DEVICE uint32_t grid_size() { return host::self().blocks; }
+TUTTI_DEVICE void sync_block() { host::runtime->sync(); }
+TUTTI_DEVICE bool sync_block_or(bool value) { return host::runtime->sync_or(value); }
+TUTTI_DEVICE void sync_warp(uint32_t mask = kWholeWarp) { host::runtime->sync_warp(mask); }
+TUTTI_DEVICE uint32_t ballot(uint32_t mask, bool value) { return host::runtime->ballot(mask, value); }
+TUTTI_DEVICE void poll_pause() { host::runtime->pause(); }
+TUTTI_DEVICE uint64_t time_ns() {
+  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
+}
+TUTTI_DEVICE unsigned char* dynamic_shared() { return host::self().dynamic_shared; }
+#define TUTTI_SHARED(Type, name)    \
+  static const char name##_key = 0; \
+  auto& name = ::tutti::gpu::host::shared_variable<Type>(&name##_key)  // NOLINT(bugprone-macro-parentheses)
+#endif
+
+TUTTI_DEVICE uint32_t lane_index() { return thread_index() % kWarp; }
+
+/// The value that lane `from_lane` passed. All lanes of `mask` call it. It orders no memory.
+template <class T>
+TUTTI_DEVICE T shuffle(uint32_t mask, T value, uint32_t from_lane) {
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 8);
+#if defined(__CUDACC__)
+  return __shfl_sync(mask, value, from_lane);
+#else
+  uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof value);
+  bits = host::runtime->shuffle(mask, bits, from_lane);
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+#endif
+}
+
+// ---- words: 4 or 8 bytes ----------------------------------------------------------------------------------
+
+#if defined(__CUDACC__)
+/// Defines the accesses of one scope to words of one size.
+#define TUTTI_WORD_ACCESSES(SCOPE, scope, Word, bits, constraint)                                            \
+  TUTTI_DEVICE Word load_relaxed_##scope(const Word* at) {                                                   \
+    Word value;                                                                                              \
+    asm volatile("ld.relaxed." #scope ".u" #bits " %0, [%1];" : "=" constraint(value) : "l"(at) : "memory"); \
+    return value;                                                                                            \
+  }                                                                                                          \
+  TUTTI_DEVICE Word load_acquire_##scope(const Word* at) {                                                   \
+    Word value;                                                                                              \
+    asm volatile("ld.acquire." #scope ".u" #bits " %0, [%1];" : "=" constraint(value) : "l"(at) : "memory"); \
+    return value;                                                                                            \
+  }                                                                                                          \
+  TUTTI_DEVICE void store_relaxed_##scope(Word* at, Word value) {                                            \
+    asm volatile("st.relaxed." #scope ".u" #bits " [%0], %1;" : : "l"(at), constraint(value) : "memory");    \
+  }                                                                                                          \
+  TUTTI_DEVICE void store_release_##scope(Word* at, Word value) {                                            \
+    asm volatile("st.release." #scope ".u" #bits " [%0], %1;" : : "l"(at), constraint(value) : "memory");    \
+  }                                                                                                          \
+  TUTTI_DEVICE Word exchange_relaxed_##scope(Word* at, Word value) {                                         \
+    Word old;                                                                                                \
+    asm volatile("atom.relaxed." #scope ".exch.b" #bits " %0, [%1], %2;"                                     \
+                 : "=" constraint(old)                                                                       \
+                 : "l"(at), constraint(value)                                                                \
+                 : "memory");                                                                                \
+    return old;                                                                                              \
+  }                                                                                                          \
+  TUTTI_DEVICE Word fetch_add_##scope(Word* at, Word value) {                                                \
+    Word old;                                                                                                \
+    asm volatile("atom.acq_rel." #scope ".add.u" #bits " %0, [%1], %2;"                                      \
+                 : "=" constraint(old)                                                                       \
+                 : "l"(at), constraint(value)                                                                \
+                 : "memory");                                                                                \
+    return old;                                                                                              \
+  }
+TUTTI_WORD_ACCESSES(System, sys, uint32_t, 32, "r")
+TUTTI_WORD_ACCESSES(System, sys, uint64_t, 64, "l")
+TUTTI_WORD_ACCESSES(Device, gpu, uint32_t, 32, "r")
+TUTTI_WORD_ACCESSES(Device, gpu, uint64_t, 64, "l")
+#undef TUTTI_WORD_ACCESSES
+#define TUTTI_WORD_ACCESS(access, otherwise, ...) \
+  if constexpr (scope == Scope::System) {         \
+    return access##_sys(__VA_ARGS__);             \
+  } else {                                        \
+    return access##_gpu(__VA_ARGS__);             \
+  }
+#else
+#define TUTTI_WORD_ACCESS(access, otherwise, ...) return otherwise;
+#endif
+
+/// No order but the word's own.
+template <Scope scope = Scope::System, class Word>
+TUTTI_DEVICE Word load_relaxed(const Word* at) {
+  TUTTI_WORD_ACCESS(load_relaxed, host::word(at).load(std::memory_order_relaxed), at)
+}
+/// What the writer of this value wrote before is visible to this thread's later accesses.
+template <Scope scope = Scope::System, class Word>
+TUTTI_DEVICE Word load_acquire(const Word* at) {
+  TUTTI_WORD_ACCESS(load_acquire, host::word(at).load(std::memory_order_acquire), at)
+}
+template <Scope scope = Scope::System, class Word>
+TUTTI_DEVICE void store_relaxed(Word* at, std::type_identity_t<Word> value) {
+  TUTTI_WORD_ACCESS(store_relaxed, host::word(at).store(value, std::memory_order_relaxed), at, value)
+}
+/// What this thread wrote before (and what others wrote before a barrier with it) is visible to who acquires the value.
+template <Scope scope = Scope::System, class Word>
+TUTTI_DEVICE void store_release(Word* at, std::type_identity_t<Word> value) {
+  TUTTI_WORD_ACCESS(store_release, host::word(at).store(value, std::memory_order_release), at, value)
+}
+/// The former value. It orders nothing.
+template <Scope scope = Scope::System, class Word>
+TUTTI_DEVICE Word exchange_relaxed(Word* at, std::type_identity_t<Word> value) {
+  TUTTI_WORD_ACCESS(exchange_relaxed, host::word(at).exchange(value, std::memory_order_relaxed), at, value)
+}
+/// The former value; acquires and releases.
+template <Scope scope = Scope::System, class Word>
+TUTTI_DEVICE Word fetch_add(Word* at, std::type_identity_t<Word> value) {
+  TUTTI_WORD_ACCESS(fetch_add, host::word(at).fetch_add(value, std::memory_order_acq_rel), at, value)
+}
+#undef TUTTI_WORD_ACCESS
+
+/// Orders all accesses before it with all after it, for `scope`.
+template <Scope scope = Scope::System>
+TUTTI_DEVICE void fence() {
+#if defined(__CUDACC__)
+  if constexpr (scope == Scope::System) {
+    asm volatile("fence.acq_rel.sys;" ::: "memory");
+  } else {
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
+  }
+#else
+  static std::atomic<uint32_t> fenced{
+      0};  // ThreadSanitizer knows no fences; an exchange is one to the processor as well
+  fenced.exchange(0, std::memory_order_seq_cst);
+#endif
+}
+
+// ---- 16 bytes ---------------------------------------------------------------------------------------------
+
+/// Ordinary accesses, for data that flags guard. `at` is a multiple of 16.
+TUTTI_DEVICE Pack load_pack(const void* at) {
+#if defined(__CUDACC__)
+  const uint4 value = *static_cast<const uint4*>(at);
+  return {{value.x, value.y, value.z, value.w}};
+#else
+  return *static_cast<const Pack*>(at);
+#endif
+}
+TUTTI_DEVICE void store_pack(void* at, const Pack& pack) {
+#if defined(__CUDACC__)
+  *static_cast<uint4*>(at) = make_uint4(pack.words[0], pack.words[1], pack.words[2], pack.words[3]);
+#else
+  *static_cast<Pack*>(at) = pack;
+#endif
+}
+/// The same for data that is not used again soon: it leaves the cache first.
+TUTTI_DEVICE Pack load_pack_once(const void* at) {
+#if defined(__CUDACC__)
+  const uint4 value = __ldcs(static_cast<const uint4*>(at));
+  return {{value.x, value.y, value.z, value.w}};
+#else
+  return load_pack(at);
+#endif
+}
+TUTTI_DEVICE void store_pack_once(void* at, const Pack& pack) {
+#if defined(__CUDACC__)
+  __stcs(static_cast<uint4*>(at), make_uint4(pack.words[0], pack.words[1], pack.words[2], pack.words[3]));
+#else
+  store_pack(at, pack);
+#endif
+}
+
+/// All 16 bytes at once, relaxed, system scope: a reader that sees the flag has the data.
+TUTTI_DEVICE Line load_line(const Line* at) {
+  uint64_t low, high;
+#if defined(__CUDACC__)
+  asm volatile("{ .reg .b128 line; ld.relaxed.sys.b128 line, [%2]; mov.b128 {%0, %1}, line; }"
+               : "=l"(low), "=l"(high)
+               : "l"(at)
+               : "memory");
+#elif defined(__x86_64__)
+  host::runtime->step();
+  // Aligned vector accesses of 16 bytes are single accesses on processors with AVX.
+  asm volatile("movdqa %2, %%xmm0; movq %%xmm0, %0; psrldq $8, %%xmm0; movq %%xmm0, %1"
+               : "=r"(low), "=r"(high)
+               : "m"(*at)
+               : "xmm0", "memory");
+#else
+#error "twins need a processor with 16-byte accesses that are known to be single"
+#endif
+  return {{static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32), static_cast<uint32_t>(high)},
+          static_cast<uint32_t>(high >> 32)};
+}
+TUTTI_DEVICE void store_line(Line* at, const Line& line) {
+  const uint64_t low = line.data[0] | static_cast<uint64_t>(line.data[1]) << 32;
+  const uint64_t high = line.data[2] | static_cast<uint64_t>(line.flag) << 32;
+#if defined(__CUDACC__)
+  asm volatile("{ .reg .b128 line; mov.b128 line, {%1, %2}; st.relaxed.sys.b128 [%0], line; }"
+               :
+               : "l"(at), "l"(low), "l"(high)
+               : "memory");
+#else
+  host::runtime->step();
+  asm volatile("movq %1, %%xmm0; movq %2, %%xmm1; punpcklqdq %%xmm1, %%xmm0; movdqa %%xmm0, %0"
+               : "=m"(*at)
+               : "r"(low), "r"(high)
+               : "xmm0", "xmm1", "memory");
+#endif
+}
+
+}  // namespace tutti::gpu
+
+// ---- kernels ----------------------------------------------------------------------------------------------
+
+/// TUTTI_KERNEL(name, Arguments, max_threads[, min_blocks]) { body }: a kernel with a parameter, `arguments`.
+/// max_threads: the largest block; min_blocks: how many must fit a multiprocessor.
+#if defined(__CUDACC__)
+#define TUTTI_KERNEL(name, Arguments, ...)                \
+  static_assert(std::is_trivially_copyable_v<Arguments>); \
+  extern "C" __global__ void __launch_bounds__(__VA_ARGS__) name(const __grid_constant__ Arguments arguments)
+#else
+#define TUTTI_KERNEL(name, Arguments, ...)                                                                   \
+  static_assert(std::is_trivially_copyable_v<Arguments>);                                                    \
+  extern "C" void name##_twin(const Arguments& arguments);                                                   \
+  static const ::tutti::gpu::host::Registration name##_registration(                                         \
+      #name, sizeof(Arguments), alignof(Arguments),                                                          \
+      [](const void* parameters) { name##_twin(*static_cast<const Arguments*>(parameters)); }, __VA_ARGS__); \
+  extern "C" void name##_twin(const Arguments& arguments)
+#endif

@@ -1,0 +1,239 @@
+// Folds and copies by a block of threads, with the bits of src/reduce: the same operations on the same types in the
+// same order.
+//
+// Elements move in packs of 16 bytes where all operands and destinations lie alike within a pack; the ragged ends, and
+// everything else, one by one.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "exec/cuda/device.hpp"
+#include "exec/state.hpp"
+#include "reduce/convert.hpp"
+#include "tutti/types.hpp"
+
+namespace tutti::exec::cuda {
+
+/// The arithmetic of a type: stored as Stored, computed as Value.
+template <class T>
+struct Plain {
+  using Stored = T;
+  using Value = T;
+  static constexpr bool kRounds = false;
+  TUTTI_DEVICE static Value widen(Stored x) { return x; }
+  TUTTI_DEVICE static Stored narrow(Value x) { return x; }
+};
+template <class T, float (*Widen)(T), T (*Narrow)(float)>
+struct Small {
+  using Stored = T;
+  using Value = float;
+  static constexpr bool kRounds = true;
+  TUTTI_DEVICE static Value widen(Stored x) { return Widen(x); }
+  TUTTI_DEVICE static Stored narrow(Value x) { return Narrow(x); }
+};
+using F16 = Small<uint16_t, f16_to_float, float_to_f16>;
+using Bf16 = Small<uint16_t, bf16_to_float, float_to_bf16>;
+using F8E4M3 = Small<uint8_t, f8e4m3_to_float, float_to_f8e4m3>;
+using F8E5M2 = Small<uint8_t, f8e5m2_to_float, float_to_f8e5m2>;
+
+/// One node of a fold; `a` comes earlier. Integers wrap; a NaN stays one.
+template <class V, Op kOp>
+TUTTI_DEVICE V combine(V a, V b) {
+  if constexpr (kOp == Op::Min) {
+    return a == a ? (a < b ? a : b) : a;
+  } else if constexpr (kOp == Op::Max) {
+    return a == a ? (a > b ? a : b) : a;
+  } else if constexpr (std::is_floating_point_v<V>) {
+    return kOp == Op::Prod ? a * b : a + b;
+  } else {
+    const auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
+    return static_cast<V>(kOp == Op::Prod ? x * y : x + y);
+  }
+}
+
+/// A fold of one segment: what is equal for all its elements.
+template <class T, Op kOp>
+class Fold {
+ public:
+  using Stored = typename T::Stored;
+  using Value = typename T::Value;
+
+  TUTTI_DEVICE Fold(const Arithmetic& how, const Instruction& op, const Segment& segment,
+                    const unsigned char* const* operands)
+      : operands_(operands),
+        sources_(op.sources),
+        divide_by_(op.completes ? how.divide_by : 0),
+        scaled_(how.scale != nullptr ? segment.raw : -1),
+        rounds_(T::kRounds && how.round_each),
+        tree_(op.shape == FoldShape::Tree && op.sources > 3) {
+    if (scaled_ >= 0) scale_ = T::widen(*static_cast<const Stored*>(how.scale));
+  }
+
+  static constexpr uint32_t kElements = sizeof(gpu::Pack) / sizeof(Stored);
+
+  /// A tree keeps several values of each element: it is folded one by one.
+  TUTTI_DEVICE bool by_packs() const { return !tree_; }
+
+  /// The elements of the pack at byte `at`. Needs by_packs().
+  TUTTI_DEVICE gpu::Pack pack(uint64_t at) const {
+    Value values[kElements];
+    load_values(0, at, values);
+    for (uint32_t j = 1; j < sources_; ++j) {
+      Value more[kElements];
+      load_values(j, at, more);
+      for (uint32_t e = 0; e < kElements; ++e) values[e] = node(values[e], more[e]);
+    }
+    Stored results[kElements];
+    for (uint32_t e = 0; e < kElements; ++e) results[e] = finished(values[e]);
+    gpu::Pack folded;
+    __builtin_memcpy(&folded, results, sizeof folded);
+    return folded;
+  }
+
+  /// The element at byte `at`.
+  TUTTI_DEVICE Stored element(uint64_t at) const {
+    if (tree_) return finished(tree(at));
+    Value value = source(0, at);
+    for (uint32_t j = 1; j < sources_; ++j) value = node(value, source(j, at));
+    return finished(value);
+  }
+
+ private:
+  TUTTI_DEVICE void load_values(uint32_t j, uint64_t at, Value* values) const {
+    const gpu::Pack loaded = gpu::load_pack(operands_[j] + at);
+    Stored elements[kElements];
+    __builtin_memcpy(elements, &loaded, sizeof loaded);
+    for (uint32_t e = 0; e < kElements; ++e) values[e] = operand(j, elements[e]);
+  }
+
+  TUTTI_DEVICE Value settle(Value value) const { return rounds_ ? T::widen(T::narrow(value)) : value; }
+  TUTTI_DEVICE Value node(Value a, Value b) const { return settle(combine<Value, kOp>(a, b)); }
+  TUTTI_DEVICE Value operand(uint32_t j, Stored stored) const {
+    const Value value = T::widen(stored);
+    return static_cast<int32_t>(j) == scaled_ ? settle(combine<Value, Op::Prod>(value, scale_)) : value;
+  }
+  TUTTI_DEVICE Value source(uint32_t j, uint64_t at) const {
+    return operand(j, *reinterpret_cast<const Stored*>(operands_[j] + at));
+  }
+
+  TUTTI_DEVICE Stored finished(Value value) const {
+    if (kOp != Op::Sum || divide_by_ <= 1) return T::narrow(value);
+    if constexpr (std::is_floating_point_v<Value>) {
+      return T::narrow(value / static_cast<Value>(divide_by_));
+    } else if constexpr (std::is_signed_v<Value>) {
+      return static_cast<Stored>(static_cast<int64_t>(value) / int64_t{divide_by_});
+    } else {
+      return static_cast<Stored>(uint64_t{value} / divide_by_);
+    }
+  }
+
+  /// The canonical order of FoldShape::Tree, as AnyFold::tree() has it.
+  TUTTI_DEVICE Value tree(uint64_t at) const {
+    Value waiting[16];
+    uint32_t leaves = 1, depth = 0, j = 0;
+    while (2 * leaves <= sources_) leaves *= 2;
+    for (uint32_t leaf = 0; leaf < leaves; ++leaf) {
+      Value value = source(j++, at);
+      if (leaf < sources_ - leaves) value = node(value, source(j++, at));
+      for (uint32_t complete = leaf; (complete & 1) != 0; complete >>= 1) value = node(waiting[--depth], value);
+      waiting[depth++] = value;
+    }
+    return waiting[0];
+  }
+
+  const unsigned char* const* operands_;
+  uint32_t sources_, divide_by_;
+  int32_t scaled_;
+  bool rounds_, tree_;
+  Value scale_{};
+};
+
+/// Bytes to the next whole pack.
+TUTTI_DEVICE uint64_t to_whole_pack(const void* at) {
+  return (0 - reinterpret_cast<uintptr_t>(at)) % sizeof(gpu::Pack);
+}
+
+/// Calls pack(at) and element(at) for all bytes of a segment, in steps of `unit` bytes, each thread for its own.
+/// `alike`: all operands and destinations lie alike within a pack, the first whole one of which begins at `head`.
+template <class Packs, class Elements>
+TUTTI_DEVICE void each(uint64_t bytes, uint32_t unit, bool alike, uint64_t head, Packs&& packs, Elements&& elements) {
+  const uint64_t thread = gpu::thread_index(), threads = gpu::block_size();
+  head = alike && head < bytes ? head : (alike ? bytes : 0);
+  const uint64_t body = alike ? head + (bytes - head) / sizeof(gpu::Pack) * sizeof(gpu::Pack) : 0;
+  for (uint64_t at = thread * unit; at < head; at += threads * unit) elements(at);
+  for (uint64_t at = head + thread * sizeof(gpu::Pack); at < body; at += threads * sizeof(gpu::Pack)) packs(at);
+  for (uint64_t at = body + thread * unit; at < bytes; at += threads * unit) elements(at);
+}
+
+TUTTI_DEVICE void store_as(unsigned char* at, const gpu::Pack& pack) { gpu::store_pack(at, pack); }
+template <class T>
+TUTTI_DEVICE void store_as(unsigned char* at, const T& element) {
+  *reinterpret_cast<T*>(at) = element;
+}
+
+template <class T>
+TUTTI_DEVICE void store_both(unsigned char* to, unsigned char* slot, uint64_t at, const T& value) {
+  if (to != nullptr) store_as(to + at, value);
+  if (slot != nullptr) store_as(slot + at, value);
+}
+
+/// to[0, bytes) = slot[0, bytes) = from[0, bytes); `to` or `slot` may be null. By bytes of `unit`, to which all are
+/// aligned.
+template <class Unit>
+TUTTI_DEVICE void copy_block(unsigned char* to, unsigned char* slot, const unsigned char* from, uint64_t bytes) {
+  const uint64_t head = to_whole_pack(from);
+  const bool alike = (to == nullptr || to_whole_pack(to) == head) && (slot == nullptr || to_whole_pack(slot) == head);
+  each(
+      bytes, sizeof(Unit), alike, head, [&](uint64_t at) { store_both(to, slot, at, gpu::load_pack(from + at)); },
+      [&](uint64_t at) { store_both(to, slot, at, *reinterpret_cast<const Unit*>(from + at)); });
+}
+
+template <class T, Op kOp>
+TUTTI_DEVICE void fold_block(const Arithmetic& how, const Instruction& op, const Segment& segment, unsigned char* to,
+                             unsigned char* slot, const unsigned char* const* operands) {
+  const Fold<T, kOp> fold(how, op, segment, operands);
+  const uint64_t head = to_whole_pack(operands[0]);
+  bool alike = fold.by_packs() && (to == nullptr || to_whole_pack(to) == head) &&
+               (slot == nullptr || to_whole_pack(slot) == head);
+  for (uint32_t j = 1; j < op.sources; ++j) alike = alike && to_whole_pack(operands[j]) == head;
+  each(
+      segment.bytes, sizeof(typename T::Stored), alike, head,
+      [&](uint64_t at) { store_both(to, slot, at, fold.pack(at)); },
+      [&](uint64_t at) { store_both(to, slot, at, fold.element(at)); });
+}
+
+/// The interpreter's policy for elements of type T.
+template <class T>
+struct BlockReduce {
+  using Stored = typename T::Stored;
+
+  template <class Group>
+  TUTTI_DEVICE static void copy(const Group&, unsigned char* to, const unsigned char* from, uint64_t bytes) {
+    copy_block<Stored>(to, nullptr, from, bytes);
+  }
+
+  template <class Group>
+  TUTTI_DEVICE static void run(const Group&, const Arithmetic& how, const Instruction& op, const Segment& segment,
+                               unsigned char* to, unsigned char* slot, const unsigned char* const* operands) {
+    const bool scales = how.scale != nullptr && segment.raw >= 0;
+    if (op.sources == 1 && !scales) {
+      copy_block<Stored>(to == operands[0] ? nullptr : to, slot, operands[0], segment.bytes);
+      return;
+    }
+    switch (how.op) {
+      case Op::Sum:
+      case Op::Avg:
+      case Op::PreMulSum:
+        return fold_block<T, Op::Sum>(how, op, segment, to, slot, operands);
+      case Op::Prod:
+        return fold_block<T, Op::Prod>(how, op, segment, to, slot, operands);
+      case Op::Min:
+        return fold_block<T, Op::Min>(how, op, segment, to, slot, operands);
+      case Op::Max:
+        return fold_block<T, Op::Max>(how, op, segment, to, slot, operands);
+    }
+  }
+};
+
+}  // namespace tutti::exec::cuda

@@ -1,0 +1,161 @@
+#include "exec/cuda/image.hpp"
+
+#include <algorithm>
+
+#include "base/format.hpp"
+
+namespace tutti::exec::cuda {
+namespace {
+
+constexpr uint32_t kScratchVersions = 4;
+constexpr uint64_t kAlignment = 128;
+
+uint64_t aligned(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+/// Bytes that will lie at an address of the GPU.
+class Builder {
+ public:
+  explicit Builder(unsigned char* base) : base_(base) {}
+
+  /// Appends these objects; returns where they will lie.
+  template <class T>
+  T* add(const std::vector<T>& objects) {
+    T* const at = room<T>(objects.size());
+    std::copy(objects.begin(), objects.end(), here(at));
+    return at;
+  }
+  /// Room for so many, zeroed.
+  template <class T>
+  T* room(size_t count) {
+    const uint64_t begin = aligned(bytes_.size());
+    bytes_.resize(begin + count * sizeof(T));  // NOLINT(bugprone-sizeof-expression): T may be a pointer
+    return reinterpret_cast<T*>(base_ + begin);
+  }
+  /// The object that will lie at `at`.
+  template <class T>
+  T* here(T* at) {
+    return reinterpret_cast<T*>(bytes_.data() + (reinterpret_cast<unsigned char*>(at) - base_));
+  }
+  std::vector<unsigned char> take() { return std::move(bytes_); }
+
+ private:
+  unsigned char* const base_;
+  std::vector<unsigned char> bytes_;
+};
+
+/// The tables that all replicas share.
+Tables add_tables(Builder& builder, const WindowProgram& window) {
+  return {.lanes = builder.add(window.lanes),
+          .ops = builder.add(window.ops),
+          .segments = builder.add(window.segments),
+          .sources = builder.add(window.sources)};
+}
+
+/// The tables of one replica: with its links' numbers.
+Tables with_links(Builder& builder, Tables tables, const WindowProgram& window, const ReplicaLinks& links) {
+  std::vector<uint32_t> arrivals;
+  std::vector<Out> outs;
+  for (const uint32_t in : window.arrivals) arrivals.push_back(links.ins[in]);
+  for (const Out& out : window.outs) outs.push_back({links.outs[out.link], out.delivery});
+  tables.arrivals = builder.add(arrivals);
+  tables.outs = builder.add(outs);
+  return tables;
+}
+
+LaneState* add_lanes(Builder& builder, const Program& program, uint32_t threads) {
+  const size_t count = program.last.lanes.size();
+  auto* const arrivals = builder.room<link::Arrival>(count * program.most_arrivals);
+  const size_t room = size_t{program.most_sources} * threads;
+  auto* const operands = builder.room<const unsigned char*>(count * room);
+  std::vector<LaneState> lanes(count);
+  for (size_t i = 0; i < count; ++i) {
+    lanes[i].lane = static_cast<uint32_t>(i);
+    lanes[i].arrivals = arrivals + i * program.most_arrivals;
+    lanes[i].operands = operands + i * room;
+    lanes[i].operand_room = program.most_sources;
+  }
+  return builder.add(lanes);
+}
+
+/// A stage has one slot: all that it publishes is pushed before the step ends.
+Stage* const* add_stages(Builder& builder, const Program& program, const ReplicaLinks& links, unsigned char* memory) {
+  std::vector<Stage*> stages;
+  for (const StageNeed& need : program.stages) {
+    std::vector<uint32_t> outs;
+    for (const uint32_t out : need.outs) outs.push_back(links.outs[out]);
+    const auto readers = static_cast<uint32_t>(outs.size());
+    const Stage stage{.base = memory,
+                      .slot_bytes = aligned(need.slot_bytes),
+                      .slots = 1,
+                      .readers = readers,
+                      .held = builder.room<uint64_t>(readers),
+                      .outs = builder.add(outs)};
+    memory += stage.slot_bytes;
+    stages.push_back(builder.add(std::vector{stage}));
+  }
+  return builder.add(stages);
+}
+
+uint64_t scratch_of(const Program& program) { return aligned(program.scratch_bytes * kScratchVersions); }
+
+uint64_t workspace_of_replica(const Program& program) {
+  uint64_t bytes = scratch_of(program);
+  for (const StageNeed& need : program.stages) bytes += aligned(need.slot_bytes);
+  return bytes;
+}
+
+}  // namespace
+
+std::vector<ReplicaLinks> connect_links(const Program& program, Links& links) {
+  std::vector<ReplicaLinks> replicas(program.width);
+  for (uint32_t replica = 0; replica < program.width; ++replica) {
+    const auto own = [&](const LinkId& id) {
+      if (replica > 0 && id.link_lane >= link::kThreadLinkLanes) {
+        throw_error(Code::Unsupported, "a plan with {} lanes has one replica only: set TUTTI_MAX_BLOCKS=1",
+                    id.link_lane + 1);
+      }
+      return LinkId{id.peer, id.link_lane + replica * link::kThreadLinkLanes};
+    };
+    for (const LinkId& id : program.out_links) replicas[replica].outs.push_back(links.out(own(id)));
+    for (const LinkId& id : program.in_links) replicas[replica].ins.push_back(links.in(own(id)));
+  }
+  return replicas;
+}
+
+uint64_t workspace_of(const Program& program) { return program.width * workspace_of_replica(program); }
+
+Image make_image(const Program& program, const std::vector<ReplicaLinks>& links, const Arithmetic& arithmetic,
+                 const Surroundings& around, unsigned char* base) {
+  Builder builder(base);
+  const Tables full = add_tables(builder, program.full), last = add_tables(builder, program.last);
+  std::vector<RankState> ranks;
+  unsigned char* workspace = around.workspace;
+  for (uint32_t replica = 0; replica < program.width; ++replica) {
+    RankState state;
+    state.full = with_links(builder, full, program.full, links[replica]);
+    state.last = with_links(builder, last, program.last, links[replica]);
+    state.rounds = (program.rounds - replica + program.width - 1) / program.width;
+    state.full_rounds = state.rounds - ((program.rounds - 1) % program.width == replica ? 1 : 0);
+    state.lane_count = static_cast<uint32_t>(program.last.lanes.size());
+    state.versions = kScratchVersions;
+    state.scratch_bytes = program.scratch_bytes;
+    state.fenced = program.fenced;
+    state.advance_bytes = program.window_bytes * program.width;
+    state.bases[2] = workspace;
+    state.out = around.out;
+    state.in = around.in;
+    state.stages = add_stages(builder, program, links[replica], workspace + scratch_of(program));
+    state.lanes = add_lanes(builder, program, around.threads);
+    state.arithmetic = arithmetic;
+    for (int i = 0; i < 3; ++i) state.shared[i] = nullptr;
+    ranks.insert(ranks.end(), state.lane_count, state);
+    workspace += workspace_of_replica(program);
+  }
+  Image image;
+  image.items = static_cast<uint32_t>(ranks.size());
+  image.ranks = builder.add(ranks);
+  image.bytes = builder.take();
+  return image;
+}
+
+}  // namespace tutti::exec::cuda

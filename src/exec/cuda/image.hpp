@@ -1,0 +1,40 @@
+// A program as it lies in a GPU's memory: its tables, and the state of its lanes.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "exec/cuda/lanes.hpp"
+#include "exec/links.hpp"
+#include "exec/program.hpp"
+
+namespace tutti::exec::cuda {
+
+/// What an image points to beyond itself.
+struct Surroundings {
+  link::OutLink* out = nullptr;  ///< all links of the rank, in the GPU's memory
+  link::InLink* in = nullptr;
+  unsigned char* workspace = nullptr;  ///< scratch and stages: nothing in it outlives a call
+  uint32_t threads = 1;                ///< of a block
+};
+
+/// The number of each of a replica's links.
+struct ReplicaLinks {
+  std::vector<uint32_t> outs, ins;
+};
+/// Connects the links of all replicas. Throws what connecting throws.
+std::vector<ReplicaLinks> connect_links(const Program& program, Links& links);
+
+/// Bytes of workspace.
+uint64_t workspace_of(const Program& program);
+
+struct Image {
+  std::vector<unsigned char> bytes;
+  RankState* ranks = nullptr;  ///< where they lie in the GPU's memory, one for each lane of each replica
+  uint32_t items = 0;
+};
+/// The image for address `base`. Its size depends on the program and the number of threads alone.
+Image make_image(const Program& program, const std::vector<ReplicaLinks>& links, const Arithmetic& arithmetic,
+                 const Surroundings& around, unsigned char* base);
+
+}  // namespace tutti::exec::cuda

@@ -1,0 +1,19 @@
+// The kernels, loaded once for each device of the process: before any of them runs, since loading waits for kernels.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "transports/cuda/device.hpp"
+
+namespace tutti::exec::cuda {
+
+/// The kernel that runs lanes whose elements have the type of this name. Throws Error(Unsupported) if the device cannot
+/// run it.
+CUfunction lanes_kernel(const tutti::cuda::Device& device, const std::string& type);
+/// Loads all of them.
+void load_kernels(const tutti::cuda::Device& device);
+/// Blocks of so many threads of any kernel that the device runs at the same time.
+uint32_t resident_blocks(const tutti::cuda::Device& device, uint32_t threads);
+
+}  // namespace tutti::exec::cuda

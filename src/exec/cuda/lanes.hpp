@@ -1,0 +1,70 @@
+// What the host and the kernel that runs lanes tell each other: plain data.
+//
+// A call is one launch. Its blocks divide the program's lanes among them, and each runs its lanes to their end. What
+// changes from call to call and must be right in a replayed graph lies in the GPU's memory: the number of the call, the
+// counters of the links. The launch's own arguments are frozen in a graph, so they hold only what a graph repeats.
+#pragma once
+
+#include <cstdint>
+
+#include "exec/state.hpp"
+
+namespace tutti::exec::cuda {
+
+inline constexpr uint32_t kMaxBlocks = 64;    ///< of a rank's call
+inline constexpr uint32_t kMaxThreads = 512;  ///< of a block
+inline constexpr uint32_t kTurnsToALook =
+    512;  ///< turns without progress from one look at the host's words to the next
+
+/// A communicator's words in the memory of its GPU.
+struct Counters {
+  uint64_t calls = 0;        ///< that have ended
+  uint64_t collectives = 0;  ///< of them those that all ranks number alike
+  uint64_t owner = 0;        ///< launch that runs now; 0: none
+  uint64_t left = 0;         ///< blocks of it that have ended
+  uint64_t faulted = 0;      ///< a block has claimed HostRecord::fault
+};
+
+/// What a block waits for, as it last told; two numbers a word, each stored for itself.
+struct BlockWait {
+  uint64_t turn = 0;        ///< changes with each report
+  uint64_t await_peer = 0;  ///< Await << 32 | peer
+  uint64_t link_lane_step = 0;
+  uint64_t replica_lane = 0;
+  uint64_t round = 0, rounds = 0;
+};
+
+/// What a kernel reports if another launch of the same communicator runs beside it.
+inline constexpr uint64_t kTwoAtOnce = 2, kFaultOfALink = 1;
+
+/// Words in pinned memory of the host.
+struct HostRecord {
+  uint64_t abort = 0;        ///< written by the host: kernels end
+  uint64_t started = 0;      ///< the number of the call that began last
+  uint64_t ended = 0;        ///< of the one that ended last, well or badly
+  uint64_t collectives = 0;  ///< Counters::collectives after that one
+  uint64_t fault = 0;        ///< 0: none; kFaultOfALink: `what` is valid; kTwoAtOnce
+  uint64_t call = 0;         ///< number of the call that has failed
+  uint64_t other = 0;        ///< kTwoAtOnce: the launch that was running
+  Fault what;
+  BlockWait waits[kMaxBlocks];
+};
+
+/// The kernel's parameter.
+struct LanesCall {
+  RankState* ranks = nullptr;  ///< one for each item: a lane of a replica
+  uint32_t items = 0;
+  uint32_t lanes = 0;         ///< of a replica
+  uint64_t window_bytes = 0;  ///< by which a replica's part of the buffers begins after that of the one before
+  uint64_t scaled = 0;        ///< `scale` holds an element
+  Counters* counters = nullptr;
+  HostRecord* record = nullptr;
+  unsigned char* in = nullptr;
+  unsigned char* out = nullptr;
+  uint64_t salt = 0;      ///< the tag is the salt plus, of a collective, its number
+  uint64_t numbered = 0;  ///< 1: a collective
+  uint64_t launch = 0;    ///< number of the launch, unique in the communicator
+  unsigned char scale[8] = {};
+};
+
+}  // namespace tutti::exec::cuda

@@ -1,0 +1,15 @@
+// Pinned memory of the host, which devices read and write while kernels run. It never goes back to the driver, but to
+// later users in the process: giving back waits for kernels, which may wait for other ranks.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "transports/cuda/device.hpp"
+
+namespace tutti::exec::cuda {
+
+/// So many bytes at least, for all devices. Throws Error(OutOfMemory).
+std::shared_ptr<unsigned char> pinned(const tutti::cuda::Device& device, uint64_t bytes);
+
+}  // namespace tutti::exec::cuda

@@ -1,0 +1,67 @@
+// What a module brings along that can run programs on a device's memory (GPUs). The library finds it beside the
+// module's transport: transports::TransportEntry::device.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "exec/executor.hpp"
+#include "exec/observer.hpp"
+#include "transports/transport.hpp"
+
+namespace tutti::exec {
+
+/// Where an address lies.
+struct Pointer {
+  enum class Kind : uint8_t { Host, Device };
+  Kind kind = Kind::Host;  ///< Host: of what is unknown to the device's driver too
+  int device = -1;
+  uint64_t begin = 0, bytes = 0;  ///< of its allocation
+  uint64_t id = 0;                ///< of its allocation, never used again
+};
+
+/// Runs programs on the memory of one device. launch() enqueues a call on Binding::stream and does not wait for it:
+/// then done() is true, and status() says whether it could be enqueued. What fails later reaches the observer, on a
+/// thread of the executor's own, with the number of the call. Calls are numbered by the device, from 1.
+class DeviceExecutor : public Executor {
+ public:
+  /// Makes the links of this executor.
+  virtual transports::Transport& transport() = 0;
+  /// "GPU 0 (NVIDIA H200)"
+  virtual const std::string& device_name() const = 0;
+  virtual int device() const = 0;
+  /// Copies bytes of the device's memory, on a stream.
+  virtual void copy(void* to, const void* from, uint64_t bytes, void* stream) = 0;
+  /// What is enqueued on `after` from now on waits for what is on `before`.
+  virtual void order(void* before, void* after) = 0;
+  /// Throws Error(InvalidArgument | InvalidUsage) if no call can be enqueued on this stream.
+  virtual void check_stream(void* stream) = 0;
+  /// Waits, at most so long, until the calls that were enqueued have ended; afterwards no kernel runs. Returns how many
+  /// have run, those of graphs included.
+  virtual uint64_t finish(double seconds) = 0;
+};
+
+/// What an executor is made from. All of it outlives the executor.
+struct DeviceContext {
+  transports::Wireup* wireup = nullptr;
+  const std::atomic<uint32_t>* failed = nullptr;  ///< non-zero: the communicator has failed
+  Observer* observer = nullptr;
+  int device = 0;
+};
+
+/// Lives as long as the process; any thread may call it.
+class DeviceModule {
+ public:
+  virtual ~DeviceModule() = default;
+  /// The number of the device that the calling thread uses; −1: none. Cheap where the process uses no device.
+  virtual int current() = 0;
+  virtual Pointer look_up(const void* address) = 0;
+  virtual std::unique_ptr<DeviceExecutor> make(const DeviceContext& context) = 0;
+  /// Memory of the calling thread's device. Throws Error(OutOfMemory | InvalidUsage).
+  virtual void* allocate(uint64_t bytes) = 0;
+  virtual void release(void* memory) = 0;
+};
+
+}  // namespace tutti::exec

@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""All collectives on device memory: every algorithm that can run, out of place and in place, held against the exact result bit by bit.
+
+    conformance.py TUTTI algorithms THREADS RANKS...   each algorithm with blocks of so many threads, for each number of ranks
+    conformance.py TUTTI types THREADS RANKS...        each element type and operator
+"""
+
+import os
+import subprocess
+import sys
+
+COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "gather", "scatter"]
+SIZES = ["-b", "20", "-e", "400020", "-i", "200000"]  # odd numbers of elements; one round and several
+
+
+def algorithms(tutti, collective, ranks):
+    """The algorithms that can run."""
+    text = subprocess.run([tutti, "explain", collective, "--bytes", "64K", "-n", str(ranks)], check=True, capture_output=True,
+                          text=True).stdout
+    rows = text.split("verdict", 1)[1].split("\n\n")[0].splitlines()[1:]
+    return [row.lstrip("* ").split()[0] for row in rows if "rejected" not in row]
+
+
+def perf(tutti, collective, ranks, flags, env):
+    """Runs it; the complaint if the results are wrong."""
+    command = [tutti, "perf", collective, "-t", str(ranks), "--device", "cuda", "-n", "1", "-w", "0", "-c", "1", *flags]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, env={**os.environ, **env})
+    if done.returncode == 0:
+        return ""
+    return f"{env} {' '.join(command)}: exit status {done.returncode}\n{done.stdout[-600:]}{done.stderr[-1500:]}\n"
+
+
+def main():
+    tutti, what, threads, *all_ranks = sys.argv[1:]
+    runs, wrong = 0, []
+    for ranks in map(int, all_ranks):
+        for collective in COLLECTIVES:
+            cases = [(SIZES, {"TUTTI_ALGO": f"{collective}:{name}"}) for name in algorithms(tutti, collective, ranks)]
+            if what == "types":
+                reduces = ["-o", "all"] if "reduce" in collective else []
+                cases = [(["-b", "1000", "-e", "9000", "-i", "8000", "-d", "all", *reduces], {})]
+            for flags, env in cases:
+                runs += 1
+                wrong.append(perf(tutti, collective, ranks, flags, {**env, "TUTTI_BLOCK_THREADS": threads}))
+        for collective in ("send_recv", "barrier"):
+            runs += 1
+            wrong.append(perf(tutti, collective, ranks, ["-b", "20", "-e", "20"] if collective == "barrier" else SIZES,
+                              {"TUTTI_BLOCK_THREADS": threads}))
+    wrong = [text for text in wrong if text]
+    print(f"{runs} runs, {len(wrong)} wrong")
+    sys.exit("\n".join(wrong) or 0)
+
+
+if __name__ == "__main__":
+    main()

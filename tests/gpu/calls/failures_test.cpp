@@ -1,0 +1,118 @@
+// Calls on device memory that cannot end well: every rank's stream ends, and the communicator says why.
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "calls/gpu_program.hpp"
+
+namespace tutti {
+namespace {
+
+constexpr size_t kBytes = 1 << 16;
+
+/// Waits for the communicator to know why it has failed.
+std::string failure_of(tuttiComm_t comm, tuttiResult_t expected) {
+  tuttiResult_t result = tuttiSuccess;
+  while (tuttiCommGetAsyncError(comm, &result) == tuttiSuccess && result == tuttiSuccess) std::this_thread::yield();
+  EXPECT_EQ(result, expected);
+  return tuttiCommGetErrorText(comm);
+}
+
+struct DeviceRank {
+  GpuBuffer in{kBytes}, out{kBytes};
+  GpuStream stream;
+  tuttiResult_t all_reduce(tuttiComm_t comm, size_t count) const {
+    return tuttiAllReduce(in.get(), out.get(), count, tuttiFloat32, tuttiSum, comm, stream.handle());
+  }
+};
+
+void each_rank(int ranks, tuttiResult_t at_the_end, const std::function<void(int, tuttiComm_t, DeviceRank&)>& body) {
+  use_gpu(0);
+  with_ranks(
+      ranks,
+      [&](int rank, tuttiComm_t comm) {
+        use_gpu(0);
+        DeviceRank mine;
+        body(rank, comm, mine);
+      },
+      at_the_end);
+}
+
+TEST(DeviceFailures, AMismatchNamesBothCalls) {
+  each_rank(2, tuttiMismatch, [](int rank, tuttiComm_t comm, DeviceRank& mine) {
+    EXPECT_EQ(mine.all_reduce(comm, rank == 0 ? 8 : 16), tuttiSuccess);
+    mine.stream.synchronize();
+    const std::string text = failure_of(comm, tuttiMismatch);
+    expect_contains(text, "all_reduce(count=8, f32, sum)");
+    expect_contains(text, "all_reduce(count=16, f32, sum)");
+    EXPECT_EQ(mine.all_reduce(comm, 8), tuttiMismatch);
+  });
+}
+
+TEST(DeviceFailures, TwoCallsAtOnceAreNamed) {
+  each_rank(2, tuttiInvalidUsage, [](int rank, tuttiComm_t comm, DeviceRank& mine) {
+    if (rank == 0) {
+      const GpuStream other;
+      const Graph graph(mine.stream, [&] { EXPECT_EQ(mine.all_reduce(comm, 8), tuttiSuccess); });
+      graph.launch(mine.stream);  // waits for rank 1; nothing orders the next call after it
+      EXPECT_EQ(tuttiBroadcast(mine.in.get(), mine.out.get(), 9, tuttiFloat32, 0, comm, other.handle()), tuttiSuccess);
+      mine.stream.synchronize();
+      other.synchronize();
+    }
+    const std::string text = failure_of(comm, tuttiInvalidUsage);
+    expect_contains(text, "two calls of the communicator ran on the device at the same time");
+    expect_contains(text, "all_reduce(count=8, f32, sum)");
+    expect_contains(text, "broadcast(count=9, f32, root=0)");
+  });
+}
+
+TEST(DeviceFailures, AbortEndsAWaitingKernel) {
+  each_rank(2, tuttiAborted, [](int rank, tuttiComm_t comm, DeviceRank& mine) {
+    if (rank == 0) {
+      EXPECT_EQ(mine.all_reduce(comm, 8), tuttiSuccess);  // rank 1 never comes
+      std::thread([&] { EXPECT_EQ(tuttiCommAbort(comm), tuttiSuccess); }).join();
+      mine.stream.synchronize();
+    }
+    failure_of(comm, tuttiAborted);
+  });
+}
+
+TEST(DeviceFailures, AWaitThatIsTooLongNamesThePeerAndTheStep) {
+  use_gpu(0);
+  tuttiComm_t comms[2];
+  tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+  config.timeout = 0.3;
+  tuttiUniqueId id;
+  ASSERT_EQ(tuttiGetUniqueId(&id), tuttiSuccess);
+  run_ranks(2, [&](int rank) {
+    use_gpu(0);
+    ASSERT_EQ(tuttiCommInitRankConfig(&comms[rank], 2, id, rank, &config), tuttiSuccess) << tuttiGetLastError();
+  });
+  {
+    const DeviceRank mine;
+    EXPECT_EQ(mine.all_reduce(comms[0], 8), tuttiSuccess);
+    mine.stream.synchronize();
+    expect_contains(failure_of(comms[0], tuttiTimeout), "rank 0 waited");
+    expect_contains(failure_of(comms[0], tuttiTimeout), "for rank 1 (a message) at lane 0, step");
+  }
+  for (tuttiComm_t comm : comms) tuttiCommDestroy(comm);
+}
+
+TEST(DeviceFailures, ARankThatLeavesEarlyIsAMismatch) {
+  use_gpu(0);
+  tuttiComm_t comms[2];
+  ASSERT_EQ(tuttiCommInitAll(comms, 2), tuttiSuccess);
+  run_ranks(2, [&](int rank) {
+    use_gpu(0);
+    if (rank == 0) {
+      const DeviceRank mine;
+      EXPECT_EQ(mine.all_reduce(comms[0], 8), tuttiSuccess);
+      mine.stream.synchronize();
+      expect_contains(failure_of(comms[0], tuttiMismatch), "rank 1 called destroy()");
+    }
+    tuttiCommDestroy(comms[rank]);
+  });
+}
+
+}  // namespace
+}  // namespace tutti

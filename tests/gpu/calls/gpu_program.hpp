@@ -1,0 +1,98 @@
+// What tests of calls on device memory do as an application would: memory, streams and graphs, by the driver.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <optional>
+
+#include <string>
+#include <vector>
+
+#include "support/thread_ranks.hpp"
+#include "transports/cuda/device.hpp"
+#include "tutti/tutti.h"
+
+namespace tutti {
+
+/// Makes a device the calling thread's.
+inline void use_gpu(int device) {
+  CUcontext popped = nullptr;
+  cuCtxPopCurrent(&popped);
+  ASSERT_EQ(cuCtxPushCurrent(cuda::Device::get(device).context()), CUDA_SUCCESS);
+}
+
+/// Memory of the calling thread's device.
+class GpuBuffer {
+ public:
+  explicit GpuBuffer(size_t bytes) {
+    void* memory = nullptr;
+    EXPECT_EQ(tuttiMemAllocWithFlags(&memory, bytes, TUTTI_MEM_DEVICE), tuttiSuccess) << tuttiGetLastError();
+    memory_ = static_cast<unsigned char*>(memory);
+  }
+  ~GpuBuffer() { free(); }
+  GpuBuffer(const GpuBuffer&) = delete;
+  GpuBuffer& operator=(const GpuBuffer&) = delete;
+  void free() {
+    if (memory_ != nullptr) tuttiMemFree(memory_);
+    memory_ = nullptr;
+  }
+  unsigned char* get() const { return memory_; }
+  void set(const std::vector<float>& values) const {
+    cuda::Device::get(0).stream().upload(reinterpret_cast<CUdeviceptr>(memory_), values.data(), values.size() * 4);
+  }
+  std::vector<float> floats(size_t count) const {
+    std::vector<float> values(count);
+    cuda::Device::get(0).stream().download(values.data(), reinterpret_cast<CUdeviceptr>(memory_), count * 4);
+    return values;
+  }
+
+ private:
+  unsigned char* memory_ = nullptr;
+};
+
+class GpuStream {
+ public:
+  GpuStream() { EXPECT_EQ(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS); }
+  ~GpuStream() { destroy(); }
+  GpuStream(const GpuStream&) = delete;
+  GpuStream& operator=(const GpuStream&) = delete;
+  void destroy() {
+    if (stream_ != nullptr) cuStreamDestroy(stream_);
+    stream_ = nullptr;
+  }
+  void synchronize() const { EXPECT_EQ(cuStreamSynchronize(stream_), CUDA_SUCCESS); }
+  CUstream get() const { return stream_; }
+  tuttiStream_t handle() const { return reinterpret_cast<tuttiStream_t>(stream_); }
+
+ private:
+  CUstream stream_ = nullptr;
+};
+
+/// What is captured while `calls` runs.
+class Graph {
+ public:
+  Graph(const GpuStream& stream, const std::function<void()>& calls) {
+    EXPECT_EQ(cuStreamBeginCapture(stream.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_SUCCESS);
+    calls();
+    EXPECT_EQ(cuStreamEndCapture(stream.get(), &graph_), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphInstantiate(&runnable_, graph_, 0), CUDA_SUCCESS);
+  }
+  ~Graph() {
+    cuGraphExecDestroy(runnable_);
+    cuGraphDestroy(graph_);
+  }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  void launch(const GpuStream& stream) const { EXPECT_EQ(cuGraphLaunch(runnable_, stream.get()), CUDA_SUCCESS); }
+
+ private:
+  CUgraph graph_ = nullptr;
+  CUgraphExec runnable_ = nullptr;
+};
+
+inline void expect_contains(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << text;
+}
+
+}  // namespace tutti

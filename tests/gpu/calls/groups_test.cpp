@@ -1,0 +1,95 @@
+// Vector calls and groups of transfers on device memory: blocks whose sizes only their two ends know.
+#include "calls/gpu_program.hpp"
+
+namespace tutti {
+namespace {
+
+constexpr int kRanks = 3;
+
+/// count[r] elements of rank r: 5, 10, 15.
+std::vector<size_t> counts() { return {5, 10, 15}; }
+
+std::vector<float> repeated(float value, size_t count) { return std::vector<float>(count, value); }
+
+std::vector<float> joined(const std::vector<std::vector<float>>& parts) {
+  std::vector<float> all;
+  for (const auto& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+/// Ranks share a device. Freeing memory waits for all its kernels, also other ranks', so a rank's body has one call.
+class DeviceGroups : public ::testing::Test {
+ protected:
+  static void each_rank(const std::function<void(int rank, tuttiComm_t comm, const GpuStream& stream)>& body) {
+    use_gpu(0);
+    with_ranks(kRanks, [&](int rank, tuttiComm_t comm) {
+      use_gpu(0);
+      const GpuStream stream;
+      body(rank, comm, stream);
+    });
+  }
+};
+
+TEST_F(DeviceGroups, AllGatherV) {
+  each_rank([](int rank, tuttiComm_t comm, const GpuStream& stream) {
+    const size_t mine = counts()[static_cast<size_t>(rank)];
+    const GpuBuffer in(mine * 4), out(30 * 4);
+    in.set(repeated(static_cast<float>(rank), mine));
+    ASSERT_EQ(tuttiAllGatherV(in.get(), mine, out.get(), counts().data(), nullptr, tuttiFloat32, comm, stream.handle()),
+              tuttiSuccess)
+        << tuttiGetLastError();
+    stream.synchronize();
+    EXPECT_EQ(out.floats(30), joined({repeated(0, 5), repeated(1, 10), repeated(2, 15)}));
+  });
+}
+
+TEST_F(DeviceGroups, ReduceScatterV) {
+  each_rank([](int rank, tuttiComm_t comm, const GpuStream& stream) {
+    const size_t mine = counts()[static_cast<size_t>(rank)];
+    const GpuBuffer in(30 * 4), out(mine * 4);
+    in.set(joined({repeated(1, 5), repeated(2, 10), repeated(3, 15)}));
+    ASSERT_EQ(tuttiReduceScatterV(in.get(), out.get(), counts().data(), tuttiFloat32, tuttiSum, comm, stream.handle()),
+              tuttiSuccess)
+        << tuttiGetLastError();
+    stream.synchronize();
+    EXPECT_EQ(out.floats(mine), repeated(static_cast<float>(kRanks * (rank + 1)), mine));
+  });
+}
+
+TEST_F(DeviceGroups, SendsAndReceivesToAllAndToItself) {
+  each_rank([](int rank, tuttiComm_t comm, const GpuStream& stream) {
+    constexpr size_t kCount = 3000;
+    const GpuBuffer in(kCount * 4), out(kRanks * kCount * 4);
+    in.set(repeated(static_cast<float>(rank + 1), kCount));
+    ASSERT_EQ(tuttiGroupStart(), tuttiSuccess);
+    for (int peer = 0; peer < kRanks; ++peer) {
+      EXPECT_EQ(tuttiSend(in.get(), kCount, tuttiFloat32, peer, comm, stream.handle()), tuttiSuccess);
+      EXPECT_EQ(tuttiRecv(out.get() + static_cast<size_t>(peer) * kCount * 4, kCount, tuttiFloat32, peer, comm,
+                          stream.handle()),
+                tuttiSuccess);
+    }
+    ASSERT_EQ(tuttiGroupEnd(), tuttiSuccess) << tuttiGetLastError();
+    stream.synchronize();
+    EXPECT_EQ(out.floats(kRanks * kCount), joined({repeated(1, kCount), repeated(2, kCount), repeated(3, kCount)}));
+  });
+}
+
+TEST_F(DeviceGroups, StreamsOfOneCommunicatorAreOrdered) {
+  use_gpu(0);
+  with_ranks(kRanks, [](int, tuttiComm_t comm) {
+    use_gpu(0);
+    const GpuStream first, second;
+    const GpuBuffer data(1000 * 4);
+    data.set(repeated(1, 1000));
+    for (const GpuStream* stream : {&first, &second, &first}) {
+      ASSERT_EQ(tuttiAllReduce(data.get(), data.get(), 1000, tuttiFloat32, tuttiSum, comm, stream->handle()),
+                tuttiSuccess)
+          << tuttiGetLastError();
+    }
+    first.synchronize();
+    EXPECT_EQ(data.floats(1000), repeated(27, 1000));
+  });
+}
+
+}  // namespace
+}  // namespace tutti

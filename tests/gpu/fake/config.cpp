@@ -1,0 +1,79 @@
+#include "config.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+
+namespace fake {
+namespace {
+
+std::string text(const char* name, const char* otherwise) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? otherwise : value;
+}
+uint64_t number(const char* name, uint64_t otherwise) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? otherwise : std::strtoull(value, nullptr, 0);
+}
+
+}  // namespace
+
+Config::Config()
+    : devices(static_cast<int>(number("FAKE_CUDA_DEVICES", 1))),
+      multiprocessors(static_cast<uint32_t>(number("FAKE_CUDA_MULTIPROCESSORS", 8))),
+      memory(number("FAKE_CUDA_MEMORY", 1ULL << 30)),
+      seed(number("FAKE_CUDA_SEED", 1)),
+      twins(text("FAKE_CUDA_TWINS", "")) {
+  read_links(text("FAKE_CUDA_LINKS", "all"));
+  read_injections(text("FAKE_CUDA_INJECT", ""));
+}
+
+Path Config::path(int from, int to) const { return from == to ? Path::None : paths_[from * devices + to]; }
+
+void Config::read_links(const std::string& links) {
+  paths_.assign(devices * devices, links == "all" ? Path::NvLink : Path::None);
+  if (links == "all" || links == "none") return;
+  std::istringstream in(links);
+  std::string pair;
+  while (std::getline(in, pair, ',')) {
+    int a = 0, b = 0;
+    char kind = 0;
+    if (std::sscanf(pair.c_str(), "%d%c%d", &a, &kind, &b) != 3 || a >= devices || b >= devices) continue;
+    paths_[a * devices + b] = paths_[b * devices + a] = kind == '~' ? Path::Pcie : Path::NvLink;
+  }
+}
+
+void Config::read_injections(const std::string& injections) {
+  std::istringstream in(injections);
+  std::string item;
+  while (std::getline(in, item, ',')) {
+    Injection one;
+    if (const size_t at = item.find(':'); at != std::string::npos) {
+      one.nth = std::strtoull(item.c_str() + at + 1, nullptr, 0);
+      item.resize(at);
+    }
+    if (const size_t at = item.find('@'); at != std::string::npos) {
+      one.device = std::atoi(item.c_str() + at + 1);
+      item.resize(at);
+    }
+    one.what = item;
+    injections_.push_back(one);
+  }
+}
+
+bool Config::fails(const char* what, int device) {
+  bool failed = false;
+  for (Injection& one : injections_) {
+    if (one.what != what || (one.device >= 0 && one.device != device)) continue;
+    ++one.times;
+    failed |= one.nth == 0 || one.times == one.nth;
+  }
+  return failed;
+}
+
+Config& config() {
+  static auto& the_config = *new Config;  // the engine outlives main()
+  return the_config;
+}
+
+}  // namespace fake

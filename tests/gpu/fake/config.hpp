@@ -1,0 +1,49 @@
+// What the fake machine is like: read once from the environment.
+//
+//   FAKE_CUDA_DEVICES=k        GPUs (1)
+//   FAKE_CUDA_LINKS=...        which GPUs reach each other: "all" (the default), "none", or pairs: "0-1,2-3" by NVLink,
+//                              "0~2" by PCIe
+//   FAKE_CUDA_MULTIPROCESSORS  of each GPU (8)
+//   FAKE_CUDA_MEMORY=n         bytes of each GPU (1 GiB)
+//   FAKE_CUDA_SEED=n           of the order of threads (1)
+//   FAKE_CUDA_TWINS=path       the shared object with the kernels' twins
+//   FAKE_CUDA_INJECT=...       what fails: name[@device][:n], comma-separated. With n, the n-th time only; without,
+//                              always. launch, ecc, fault, no_memory, no_peer, no_export, no_ipc, no_vmm
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace fake {
+
+struct Injection {
+  std::string what;
+  int device = -1;   ///< -1: any
+  uint64_t nth = 0;  ///< 0: always
+  uint64_t times = 0;
+};
+
+enum class Path { None, Pcie, NvLink };
+
+struct Config {
+  Config();
+  Path path(int from, int to) const;
+  /// Whether `what` fails now, on this device. Each call counts.
+  bool fails(const char* what, int device);
+
+  int devices = 1;
+  uint32_t multiprocessors = 8;
+  uint64_t memory = 1ULL << 30, seed = 1;
+  std::string twins;
+
+ private:
+  void read_links(const std::string& text);
+  void read_injections(const std::string& text);
+  std::vector<Path> paths_;
+  std::vector<Injection> injections_;
+};
+
+Config& config();
+
+}  // namespace fake

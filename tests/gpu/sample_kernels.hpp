@@ -1,0 +1,54 @@
+// The parameters of the sample kernels.
+#pragma once
+
+#include "exec/cuda/device.hpp"
+
+/// to[i] = value + i
+struct SampleFill {
+  uint32_t* to;
+  uint32_t count, value;
+};
+
+/// Waits until *flag >= value, then adds 1 to *counter for each thread.
+struct SampleWait {
+  const uint64_t* flag;
+  uint64_t value;
+  uint64_t* counter;
+};
+
+/// sums[block] = the sum of in[0, count), by all threads of the block: shuffles in warps, then shared memory.
+struct SampleSum {
+  const uint32_t* in;
+  uint32_t count;
+  uint64_t* sums;
+  uint32_t without_barrier;  ///< a mutant: another thread reads what it did not wait for
+};
+
+/// Sends `rounds` lines to the peer, and receives as many from it.
+struct SampleLines {
+  tutti::gpu::Line* mine;
+  tutti::gpu::Line* peers;
+  uint32_t rounds;
+  uint64_t* received;
+};
+
+/// All threads wait at barriers, but thread 0 at a shuffle that the others do not make.
+struct SampleStuck {
+  uint32_t* to;
+};
+
+/// order[i] = the thread of the grid that counted as number i.
+struct SampleOrder {
+  uint32_t* count;
+  uint32_t* order;
+};
+
+/// Each thread's bit of `bits`: out[thread] has the votes of its warp, or 0 where nobody of the block voted; then the
+/// block copies `packs` packs through its dynamic shared memory.
+struct SampleVotes {
+  uint64_t bits;
+  uint32_t* out;
+  const tutti::gpu::Pack* from;
+  tutti::gpu::Pack* to;
+  uint32_t packs;
+};

@@ -1,0 +1,185 @@
+#include "transports/cuda/cuda.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/format.hpp"
+#include "topo/constants.hpp"
+
+namespace tutti::cuda {
+namespace {
+
+using transports::Capabilities;
+using transports::Reach;
+using transports::Wireup;
+using transports::Word;
+
+constexpr const char* kService = "cuda";
+constexpr uint64_t kMagic = 0x31616475'63697474;  // "ttcuda1"
+constexpr uint32_t kLinksToAPeer = 3;             // lanes of an algorithm in which all ranks are peers, and transfers
+constexpr uint64_t kShortest = 4096, kLongest = 128 << 10;  // bytes of a message
+
+struct Request {
+  uint32_t link_lane;
+  uint32_t part;
+  uint32_t needs_memory;  // 1: the answer brings the memory's descriptor
+};
+/// Any other answer is a refusal: text for the user.
+struct Answer {
+  uint64_t magic;
+  uint64_t bytes;   // of the memory
+  uint64_t offset;  // of the part, in it
+};
+
+template <class T>
+std::string pack(const T& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+template <class T>
+bool unpack(const std::string& bytes, T& value) {
+  if (bytes.size() != sizeof value) return false;
+  std::memcpy(&value, bytes.data(), sizeof value);
+  return true;
+}
+
+std::string printable(std::string text) {
+  text.resize(std::min<size_t>(text.size(), 300));
+  for (char& c : text) c = c >= ' ' && c <= '~' ? c : '?';  // the text came from a peer
+  return text;
+}
+
+/// The memory of this process's ranks. It is kept until all who have connected to it are gone.
+class Neighbours {
+ public:
+  using Key = std::pair<std::string, Rank>;  // communicator, rank
+  void add(const Key& key, const std::shared_ptr<LinkArena>& arena) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(arenas_, [](const auto& entry) { return entry.second.expired(); });
+    arenas_[key] = arena;
+  }
+  std::shared_ptr<LinkArena> find(const Key& key) {
+    const std::lock_guard lock(mutex_);
+    const auto found = arenas_.find(key);
+    return found == arenas_.end() ? nullptr : found->second.lock();
+  }
+  static Neighbours& instance() {
+    static auto* const kAll = new Neighbours;  // never destroyed: static objects may still hold links
+    return *kAll;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<Key, std::weak_ptr<LinkArena>> arenas_;
+};
+
+}  // namespace
+
+LinkSizes link_sizes(Rank ranks, uint32_t width) {
+  LinkSizes sizes;
+  const uint64_t links = uint64_t{kLinksToAPeer} * width * static_cast<uint64_t>(std::max(1, ranks - 1));
+  sizes.message = std::bit_floor(std::clamp(sizes.arena / links / link::kPushSlots, kShortest, kLongest));
+  return sizes;
+}
+
+/// Answers peers of other processes. Outlives the transport: a reader may ask after its writer has left.
+struct CudaLinks::Service {
+  explicit Service(std::shared_ptr<LinkArena> memory) : arena(std::move(memory)) {}
+  const std::shared_ptr<LinkArena> arena;
+
+  Wireup::Reply answer(Rank from, const std::string& bytes) const {
+    Request request{};
+    if (!unpack(bytes, request)) return {"the request is invalid", Fd()};
+    try {
+      const uint64_t offset = request.part == static_cast<uint32_t>(Part::Ring)
+                                  ? arena->ring(from, request.link_lane)
+                                  : arena->counter(from, request.link_lane);
+      const Answer answer{kMagic, arena->memory().bytes(), offset};
+      return {pack(answer), request.needs_memory != 0 ? arena->memory().export_fd() : Fd()};
+    } catch (const std::exception& error) {
+      return {error.what(), Fd()};
+    }
+  }
+};
+
+CudaLinks::CudaLinks(Wireup& wireup, const Device& device, const LinkSizes& sizes)
+    : wireup_(wireup),
+      device_(device),
+      sizes_(sizes),
+      service_(std::make_shared<Service>(std::make_shared<LinkArena>(device, sizes.arena, sizes.message))) {
+  Neighbours::instance().add({wireup.name(), wireup.rank()}, service_->arena);
+  wireup.serve(kService,
+               [service = service_](Rank from, const std::string& request) { return service->answer(from, request); });
+}
+
+CudaLinks::~CudaLinks() = default;
+
+bool CudaLinks::is_thread(Rank peer) const { return wireup_.process_id(peer) == wireup_.process_id(wireup_.rank()); }
+
+Reach CudaLinks::probe(Rank peer) const {
+  if (wireup_.process_id(peer).host != wireup_.process_id(wireup_.rank()).host) {
+    return {.ok = false, .why_not = "another host, or other namespaces of this host"};
+  }
+  return {.ok = true, .alpha = machine_constants().cuda_alpha, .beta = machine_constants().cuda_beta};
+}
+
+Capabilities CudaLinks::capabilities(Rank, const Word&) const {
+  const link::Access access{.push_bytes = sizes_.message};
+  return {.out = access, .in = access};
+}
+
+link::OutLink CudaLinks::connect_out(Rank peer, uint32_t link_lane, Deadline deadline) {
+  unsigned char* const ring = part_of(peer, link_lane, Part::Ring, deadline);
+  const uint64_t counter = service_->arena->counter(peer, link_lane);
+  return {.ring = ring,
+          .consumed = reinterpret_cast<const uint64_t*>(service_->arena->memory().base() + counter),
+          .arena = ring + link::kCapacity * link::kLine,
+          .push_bytes = sizes_.message,
+          .peer = peer};
+}
+
+link::InLink CudaLinks::connect_in(Rank peer, uint32_t link_lane, Deadline deadline) {
+  unsigned char* const counter = part_of(peer, link_lane, Part::Counter, deadline);
+  const unsigned char* const ring = service_->arena->memory().base() + service_->arena->ring(peer, link_lane);
+  return {.ring = ring,
+          .consumed = reinterpret_cast<uint64_t*>(counter),
+          .arena = ring + link::kCapacity * link::kLine,
+          .arena_bytes = link::kPushSlots * sizes_.message,
+          .peer = peer};
+}
+
+/// Where the peer's part of a link is, as this GPU addresses it.
+unsigned char* CudaLinks::part_of(Rank peer, uint32_t link_lane, Part part, Deadline deadline) {
+  if (!is_thread(peer)) return ask_part(peer, link_lane, part, deadline);
+  auto& arena = neighbours_[peer];
+  if (arena == nullptr) arena = Neighbours::instance().find({wireup_.name(), peer});
+  if (arena == nullptr) throw_error(Code::PeerFailed, "cuda: rank {} has left, or uses no GPU", peer);
+  if (!device_.reaches(arena->device())) {
+    throw_error(Code::Unsupported, "cuda: {} cannot reach the memory of {}, which rank {} uses", device_.name(),
+                arena->device().name(), peer);
+  }
+  const uint64_t offset =
+      part == Part::Ring ? arena->ring(wireup_.rank(), link_lane) : arena->counter(wireup_.rank(), link_lane);
+  return arena->memory().base() + offset;
+}
+
+unsigned char* CudaLinks::ask_part(Rank peer, uint32_t link_lane, Part part, Deadline deadline) {
+  std::shared_ptr<PeerMemory>& theirs = mapped_[peer];
+  const Request request{link_lane, static_cast<uint32_t>(part), theirs == nullptr ? 1U : 0U};
+  Wireup::Reply reply = wireup_.ask(peer, kService, pack(request), deadline);
+  Answer answer{};
+  if (!unpack(reply.bytes, answer) || answer.magic != kMagic) {
+    throw_error(Code::PeerFailed, "cuda: rank {} made no link: {}", peer, printable(reply.bytes));
+  }
+  if (theirs == nullptr) theirs = PeerMemory::import(device_, reply.fd, answer.bytes);
+  const uint64_t needed = part == Part::Ring ? service_->arena->ring_bytes() : link::kStride;
+  if (answer.offset % link::kStride != 0 || theirs->bytes() < needed || answer.offset > theirs->bytes() - needed) {
+    throw_error(Code::ProtocolError, "cuda: rank {} states an invalid link: at byte {} of its {} bytes", peer,
+                answer.offset, theirs->bytes());
+  }
+  return theirs->base() + answer.offset;
+}
+
+}  // namespace tutti::cuda

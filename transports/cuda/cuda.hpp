@@ -1,0 +1,52 @@
+// Links between GPUs: the ring and the payload slots of a link lie in the memory of its reader's GPU, and the writer
+// pushes into them; the counter of consumed messages lies with the writer. So each end polls memory of its own GPU.
+//
+// Threads of a process use each other's memory at its address, processes map it: the first answer of a peer's control
+// thread brings the descriptor. Neither end waits for the other's user threads.
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "transports/cuda/memory.hpp"
+#include "transports/transport.hpp"
+
+namespace tutti::cuda {
+
+/// What the rank's memory of links is made for.
+struct LinkSizes {
+  uint64_t arena = 16 << 20;  ///< bytes
+  uint64_t message = 0;       ///< bytes of the longest message
+};
+/// Equal on all ranks that agree on their number and on TUTTI_MAX_BLOCKS. `width`: links in parallel to each peer.
+LinkSizes link_sizes(Rank ranks, uint32_t width);
+
+class CudaLinks final : public transports::Transport {
+ public:
+  CudaLinks(transports::Wireup& wireup, const Device& device, const LinkSizes& sizes);
+  ~CudaLinks() override;
+
+  const char* name() const override { return "cuda"; }
+  bool is_engine() const override { return false; }
+  transports::Reach probe(Rank peer) const override;
+  transports::Capabilities capabilities(Rank peer, const transports::Word& word) const override;
+  uint64_t longest_message() const override { return sizes_.message; }
+  link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline deadline) override;
+  link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline deadline) override;
+
+ private:
+  struct Service;
+  enum class Part : uint32_t { Ring, Counter };
+  unsigned char* part_of(Rank peer, uint32_t link_lane, Part part, Deadline deadline);
+  unsigned char* ask_part(Rank peer, uint32_t link_lane, Part part, Deadline deadline);
+  bool is_thread(Rank peer) const;
+
+  transports::Wireup& wireup_;
+  const Device& device_;
+  const LinkSizes sizes_;
+  std::shared_ptr<Service> service_;                       // with this rank's memory
+  std::map<Rank, std::shared_ptr<LinkArena>> neighbours_;  // memory of this process's ranks
+  std::map<Rank, std::shared_ptr<PeerMemory>> mapped_;     // memory of other processes' ranks
+};
+
+}  // namespace tutti::cuda

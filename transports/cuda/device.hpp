@@ -1,0 +1,61 @@
+// The GPUs of this process, each with its primary context, which CUDA's runtime and PyTorch use too.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "transports/cuda/driver.hpp"
+
+namespace tutti::cuda {
+
+class Device;
+
+/// The library's stream on a device, ordered with no other. Its work may run while the user's streams are captured.
+/// There is one for all ranks of the process: a device has few hardware queues (CUDA_DEVICE_MAX_CONNECTIONS, 8),
+/// streams share them, and a kernel that waits for another rank holds up all that comes after it in its queue.
+class OwnStream {
+ public:
+  explicit OwnStream(const Device& device);
+  OwnStream(const OwnStream&) = delete;
+  OwnStream& operator=(const OwnStream&) = delete;
+  /// These wait until it is done. Throw Error(SystemError).
+  void upload(CUdeviceptr to, const void* from, uint64_t bytes) const;
+  void download(void* to, CUdeviceptr from, uint64_t bytes) const;
+  void zero(CUdeviceptr at, uint64_t bytes) const;
+
+ private:
+  void wait() const;
+  const Device& device_;
+  CUstream stream_ = nullptr;
+};
+
+/// Lives as long as the process.
+class Device {
+ public:
+  /// The device with this number. Throws what driver() throws, and Error(InvalidArgument | SystemError).
+  static const Device& get(int number);
+  /// The number of the device that the calling thread uses; −1 if it uses none. Loads nothing.
+  static int current();
+
+  int number() const { return number_; }
+  CUcontext context() const { return context_; }
+  CUdevice handle() const { return handle_; }
+  /// "GPU 0 (NVIDIA H200)"
+  const std::string& name() const { return name_; }
+  int multiprocessors() const { return multiprocessors_; }
+  const OwnStream& stream() const { return *stream_; }
+  /// Can this device load and store the memory of `other`?
+  bool reaches(const Device& other) const;
+
+ private:
+  explicit Device(int number);
+  int number_;
+  CUdevice handle_ = 0;
+  CUcontext context_ = nullptr;
+  std::string name_;
+  int multiprocessors_ = 0;
+  std::unique_ptr<OwnStream> stream_;
+};
+
+}  // namespace tutti::cuda

@@ -1,0 +1,90 @@
+#include "transports/cuda/driver.hpp"
+
+#include <dlfcn.h>
+
+#include "base/format.hpp"
+
+namespace tutti::cuda {
+namespace {
+
+constexpr const char* kLibrary = "libcuda.so.1";
+
+/// The driver, or why there is none.
+struct Loaded {
+  Driver driver;
+  std::string why_not;
+};
+
+std::string load(Driver& driver) {
+  void* const library = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);  // never closed: it does not support that
+  if (library == nullptr) return fmt::format("NVIDIA's driver is not installed: {}", ::dlerror());
+  const auto find = reinterpret_cast<decltype(&::cuGetProcAddress)>(::dlsym(library, "cuGetProcAddress_v2"));
+  if (find == nullptr) return "NVIDIA's driver is too old: version 525 (CUDA 12) is the oldest that is used";
+  std::string missing;
+  const auto resolve = [&](const char* name, auto& function) {
+    void* found = nullptr;
+    CUdriverProcAddressQueryResult why{};
+    const CUresult result = find(name, &found, CUDA_VERSION, CU_GET_PROC_ADDRESS_DEFAULT, &why);
+    if (result != CUDA_SUCCESS || found == nullptr) missing = name;
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(found);
+  };
+#define TUTTI_CUDA_RESOLVE(name) resolve(#name, driver.name);
+  TUTTI_CUDA_FUNCTIONS(TUTTI_CUDA_RESOLVE)
+#undef TUTTI_CUDA_RESOLVE
+  if (!missing.empty()) return fmt::format("NVIDIA's driver lacks {}; install a newer one", missing);
+  const CUresult started = driver.cuInit(0);
+  if (started != CUDA_SUCCESS) return fmt::format("NVIDIA's driver cannot start: {}", driver.describe(started));
+  int devices = 0;
+  if (driver.cuDeviceGetCount(&devices) != CUDA_SUCCESS || devices == 0) return "there is no GPU here";
+  return "";
+}
+
+const Loaded& loaded() {
+  static const auto* const kLoaded = [] {
+    auto* made = new Loaded;
+    made->why_not = load(made->driver);
+    return made;
+  }();
+  return *kLoaded;
+}
+
+}  // namespace
+
+std::string Driver::describe(CUresult result) const {
+  const char *name = nullptr, *text = nullptr;
+  cuGetErrorName(result, &name);
+  cuGetErrorString(result, &text);
+  return fmt::format("{} ({})", name != nullptr ? name : std::to_string(result), text != nullptr ? text : "no text");
+}
+
+bool is_loaded() {
+  void* const library = ::dlopen(kLibrary, RTLD_NOW | RTLD_NOLOAD);
+  if (library != nullptr) ::dlclose(library);
+  return library != nullptr;
+}
+
+const Driver& driver() {
+  if (!loaded().why_not.empty()) throw Error(Code::Unsupported, loaded().why_not);
+  return loaded().driver;
+}
+
+std::string why_no_driver() { return loaded().why_not; }
+
+void check(CUresult result, const char* what) {
+  if (result == CUDA_SUCCESS) return;
+  throw_error(result == CUDA_ERROR_OUT_OF_MEMORY ? Code::OutOfMemory : Code::SystemError, "{}: {}", what,
+              driver().describe(result));
+}
+
+WithContext::WithContext(CUcontext context) {
+  check(driver().cuCtxPushCurrent(context), "the GPU's context cannot be used");
+  driver().cuThreadExchangeStreamCaptureMode(&mode_);
+}
+
+WithContext::~WithContext() {
+  driver().cuThreadExchangeStreamCaptureMode(&mode_);
+  CUcontext popped = nullptr;
+  driver().cuCtxPopCurrent(&popped);
+}
+
+}  // namespace tutti::cuda

@@ -1,0 +1,100 @@
+// NVIDIA's driver library, loaded at run time: nothing of Tutti is linked with it.
+#pragma once
+
+#include <cuda.h>
+
+#include <string>
+
+namespace tutti::cuda {
+
+/// The functions that are used: X(name). cuda.h renames some to their newest version; the driver is asked for the name
+/// and for the version of cuda.h.
+#define TUTTI_CUDA_FUNCTIONS(X)                  \
+  X(cuInit)                                      \
+  X(cuDriverGetVersion)                          \
+  X(cuGetErrorName)                              \
+  X(cuGetErrorString)                            \
+  X(cuDeviceGet)                                 \
+  X(cuDeviceGetCount)                            \
+  X(cuDeviceGetName)                             \
+  X(cuDeviceGetUuid)                             \
+  X(cuDeviceGetAttribute)                        \
+  X(cuDeviceCanAccessPeer)                       \
+  X(cuDevicePrimaryCtxRetain)                    \
+  X(cuDevicePrimaryCtxRelease)                   \
+  X(cuCtxPushCurrent)                            \
+  X(cuCtxPopCurrent)                             \
+  X(cuCtxGetCurrent)                             \
+  X(cuCtxGetDevice)                              \
+  X(cuStreamCreate)                              \
+  X(cuStreamDestroy)                             \
+  X(cuStreamSynchronize)                         \
+  X(cuStreamGetCtx)                              \
+  X(cuStreamWaitEvent)                           \
+  X(cuStreamGetCaptureInfo)                      \
+  X(cuThreadExchangeStreamCaptureMode)           \
+  X(cuEventCreate)                               \
+  X(cuEventDestroy)                              \
+  X(cuEventRecord)                               \
+  X(cuEventQuery)                                \
+  X(cuMemAlloc)                                  \
+  X(cuMemFree)                                   \
+  X(cuMemHostAlloc)                              \
+  X(cuMemHostGetDevicePointer)                   \
+  X(cuMemcpyHtoDAsync)                           \
+  X(cuMemcpyDtoHAsync)                           \
+  X(cuMemcpyDtoDAsync)                           \
+  X(cuMemsetD8Async)                             \
+  X(cuMemGetAllocationGranularity)               \
+  X(cuMemCreate)                                 \
+  X(cuMemRelease)                                \
+  X(cuMemAddressReserve)                         \
+  X(cuMemAddressFree)                            \
+  X(cuMemMap)                                    \
+  X(cuMemUnmap)                                  \
+  X(cuMemSetAccess)                              \
+  X(cuMemExportToShareableHandle)                \
+  X(cuMemImportFromShareableHandle)              \
+  X(cuPointerGetAttributes)                      \
+  X(cuMemGetAddressRange)                        \
+  X(cuLibraryLoadData)                           \
+  X(cuLibraryGetKernel)                          \
+  X(cuKernelGetFunction)                         \
+  X(cuOccupancyMaxActiveBlocksPerMultiprocessor) \
+  X(cuLaunchKernel)                              \
+  X(cuUserObjectCreate)                          \
+  X(cuGraphRetainUserObject)
+
+struct Driver {
+#define TUTTI_CUDA_POINTER(name) decltype(&::name) name = nullptr;  // NOLINT(bugprone-macro-parentheses)
+  TUTTI_CUDA_FUNCTIONS(TUTTI_CUDA_POINTER)
+#undef TUTTI_CUDA_POINTER
+
+  /// "CUDA_ERROR_OUT_OF_MEMORY (out of memory)"
+  std::string describe(CUresult result) const;
+};
+
+/// Is the driver library loaded in this process, by whomever? Only then can it have memory of a GPU.
+bool is_loaded();
+/// The driver, loaded and initialised at the first call. Throws Error(Unsupported) with the reason if there is none.
+const Driver& driver();
+/// Why there is no usable driver or device here; "" if there is one.
+std::string why_no_driver();
+
+/// Throws Error(OutOfMemory | SystemError) with `what` and the driver's words, unless the call was successful.
+void check(CUresult result, const char* what);
+
+/// Makes a context current on this thread, for as long as this object lives. What is done meanwhile is permitted while
+/// a stream is captured.
+class WithContext {
+ public:
+  explicit WithContext(CUcontext context);
+  ~WithContext();
+  WithContext(const WithContext&) = delete;
+  WithContext& operator=(const WithContext&) = delete;
+
+ private:
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+};
+
+}  // namespace tutti::cuda

@@ -48,6 +48,7 @@ file(WRITE ${PROJECT_BINARY_DIR}/torch/_built_for.py
      "\"\"\"Written by the build.\"\"\"\n\nTORCH = \"${torch_version}\"\n")
 install(FILES ${PROJECT_BINARY_DIR}/torch/_built_for.py DESTINATION tutti_torch COMPONENT tutti_torch)
 install(TARGETS tutti_torch LIBRARY DESTINATION tutti_torch COMPONENT tutti_torch)
-install(TARGETS tutti LIBRARY DESTINATION tutti_torch COMPONENT tutti_torch NAMELINK_SKIP)
+# One file by the name that it is loaded by: wheels have no links.
+install(FILES $<TARGET_FILE:tutti> DESTINATION tutti_torch RENAME $<TARGET_SONAME_FILE_NAME:tutti> COMPONENT tutti_torch)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/compat/torch/tutti_torch DESTINATION . COMPONENT tutti_torch
         FILES_MATCHING PATTERN "*.py")

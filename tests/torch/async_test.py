@@ -84,7 +84,8 @@ def interrupted(rank, ranks, is_async):
 
 
 def counts():
-    status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+    with open("/proc/self/status") as lines:
+        status = dict(line.split(":", 1) for line in lines)
     return int(status["VmRSS"].split()[0]), len(os.listdir("/proc/self/fd")), int(status["Threads"])
 
 

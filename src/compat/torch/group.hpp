@@ -21,6 +21,10 @@ using Tensors = std::vector<at::Tensor>;
 using TensorLists = std::vector<Tensors>;
 
 /// Functions that newer versions of PyTorch have and older ones lack are virtual here and override where they can.
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Winconsistent-missing-override"
+#endif
+// NOLINTBEGIN(modernize-use-override)
 class Group : public c10d::Backend {
  public:
   struct Options : c10d::Backend::Options {
@@ -85,12 +89,12 @@ class Group : public c10d::Backend {
   virtual bool supportsShrinking() const { return true; }
   virtual c10::intrusive_ptr<c10d::Backend> shrink(const std::vector<int64_t>& excluded, int flags,
                                                    const c10::intrusive_ptr<c10d::Backend::Options>& opts);
-  virtual void abort();
+  void abort() override;
   /// Waits for all operations and leaves; throws what was still found to differ.
-  virtual void shutdown();
-  virtual c10d::ErrorType getError();
-  virtual bool supportsTensorAlloc(c10::DeviceIndex device);
-  virtual at::Tensor allocateTensor(long size, at::TensorOptions options);  // NOLINT: PyTorch's type
+  void shutdown() override;
+  c10d::ErrorType getError() override;
+  bool supportsTensorAlloc(c10::DeviceIndex device) override;
+  at::Tensor allocateTensor(long size, at::TensorOptions options) override;  // NOLINT: PyTorch's type
 
   /// How often each way of delivery was used, and by how many calls, since the group was made: "mapped" → 12, …
   std::map<std::string, uint64_t> deliveries() const;
@@ -124,6 +128,8 @@ class Group : public c10d::Backend {
   std::vector<WorkPtr> coalesced_;
   std::map<std::string, uint64_t> deliveries_;
 };
+
+// NOLINTEND(modernize-use-override)
 
 /// At the program's end: leaves all groups that are not destroyed; aborts them first if the program has failed.
 void end_all(bool failed);

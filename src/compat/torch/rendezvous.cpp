@@ -44,7 +44,7 @@ std::vector<uint8_t> made_id() {
 
 std::vector<uint8_t> exchanged_id(c10d::Store& store, const Joining& joining, Clock::time_point deadline) {
   if (joining.rank == 0) {
-    const auto bytes = made_id();
+    auto bytes = made_id();
     store.set(joining.key, bytes);
     return bytes;
   }

@@ -74,7 +74,7 @@ c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
   std::unique_lock lock(mutex_);
   if (future_) return future_;
   future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-  const auto made = future_;
+  auto made = future_;
   const bool done = done_;
   lock.unlock();
   if (done) mark(*made);

@@ -169,6 +169,10 @@ void ControlClient::on_end(const std::string& why) {
 
 void ControlClient::server_lost(const std::string& why) {
   if (closed_) return;
+  {
+    const std::lock_guard lock(mutex_);
+    server_loss_ = fmt::format("{} held the rendezvous server of all ranks and is gone: {}", server_holder(), why);
+  }
   set_failure(Code::PeerFailed,
               fmt::format("{} is gone; it held the rendezvous server of all ranks: {}", server_holder(), why));
 }

@@ -296,12 +296,11 @@ void Endpoint::describe_late_ranks(LeaveResult& result, double limit, double lef
     if (awaited == nullptr) return;
     which = fmt::format(" a communicator of {} ranks that it has left before", awaited->ranks());
   }
-  if (awaited->failed().load(std::memory_order_acquire) != 0) return;
   const auto ranks = awaited->remaining_ranks();
   if (ranks.empty()) return;
   // Ranks that wait together run out of time together, and the server's process may then be the first to end.
   if (left > limit / 10) result.lost = awaited->server_loss();
-  if (!result.lost.empty()) return;
+  if (!result.lost.empty() || awaited->failed().load(std::memory_order_acquire) != 0) return;
   result.late =
       fmt::format("rank {} waited {:.1f} s for {} to leave{}", awaited->rank(), limit - left, list_ranks(ranks), which);
   if (awaited == client_) result.awaited = ranks.front();

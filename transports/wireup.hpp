@@ -51,7 +51,7 @@ class Wireup {
 
   /// Opens an authenticated stream to `peer`, labelled `label` (≤ 64 bytes). Throws Error(Timeout | PeerFailed | …).
   virtual Fd open_stream(Rank peer, const std::string& label, Deadline deadline) = 0;
-  /// The ways to a rank of another host that this rank should use, fastest first, each over another interface. Whether a
+  /// The ways to a rank of another host that this rank should use, fastest first, each over its interface. Whether a
   /// way leads there is not tried. Empty: there is no choice.
   virtual std::vector<Path> paths(Rank peer) const {
     (void)peer;

@@ -20,7 +20,7 @@ uint64_t bytes_touched(const CallSpec& spec, Rank ranks, Rank near, bool in_plac
 }
 
 /// A length of the table from which CMA pays, as this machine's figures shift it: where one copy by the kernel is held
-/// against two out of the cache. (Of blocks that are folded, and of a broadcast that both ends copy, it is more than that.)
+/// against two out of the cache. (Of blocks that are folded, and of a broadcast that both ends copy, it is more.)
 uint64_t shifted(uint64_t bytes, const AgreedCapabilities& agreed) {
   return agreed.cma_shift < 0 ? bytes >> -agreed.cma_shift : bytes << agreed.cma_shift;
 }

@@ -14,7 +14,7 @@ namespace tutti::control {
 /// each other's memory are thus two hosts. So are two copies of one virtual machine, which have the same boot id. Empty
 /// if /proc is not readable; then it is unknown which processes share this host.
 const std::string& host_identity();
-/// The kernel that runs, as long as it runs: a hash of its boot id, which containers of one machine share. Empty if /proc
+/// The running kernel, as long as it runs: a hash of its boot id, which containers of one machine share. Empty if /proc
 /// is not readable.
 std::string boot_identity();
 /// The host's name in messages.

@@ -42,7 +42,7 @@ struct Fault {
   uint32_t step = 0;
   uint64_t expected_bytes = 0;
   link::Header got{};
-  int error = 0;      ///< errno, for Unreadable
+  int error = 0;       ///< errno, for Unreadable
   uint64_t call = 0;   ///< of a device: the number of the call; TwoAtOnce: of its launch
   uint64_t other = 0;  ///< TwoAtOnce: the number of the other call's launch
 };

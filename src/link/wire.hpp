@@ -78,7 +78,7 @@ struct SlotWire {
     }
   }
 
-  /// Tells the link's engine where the payload of message `in.next` belongs. The engine may write there from now on; the
+  /// Tells the link's engine where the payload of message `in.next` belongs. It may write there from now on; the
   /// message then arrives at that address. If it has a different tag or length, or has begun to come, it arrives
   /// elsewhere.
   TUTTI_HD static void post(const InLink& in, uint64_t tag, uint64_t length, unsigned char* to) {

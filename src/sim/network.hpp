@@ -42,7 +42,7 @@ class Network {
 std::unique_ptr<Network> equal_shares(std::span<const SharedResource> resources);
 
 /// SimGrid's fluid model (max-min fair), for `run`, which gets the network and may use it until it returns. `routes`:
-/// all sets of resources that messages use. Throws what `run` throws, and Error(Unsupported) in a build without SimGrid.
+/// all sets of resources that messages use. Throws as `run` does, and Error(Unsupported) in a build without SimGrid.
 void with_simgrid(std::span<const SharedResource> resources, std::span<const std::vector<uint32_t>> routes,
                   const std::function<void(Network&)>& run);
 /// "3.32"; "": the build is without SimGrid.

@@ -36,7 +36,7 @@ struct Replay {
   std::vector<Event> events;  ///< the first ones
 };
 
-/// Runs the rounds with their messages on `network`, which must be idle and at time 0. Throws Error(InternalError), which
+/// Runs the rounds with their messages on `network`, which is idle and at time 0. Throws Error(InternalError), which
 /// names a rank and what it waits for, if ranks wait for each other.
 Replay replay(const Programs& programs, Machine& machine, Network& network, const ReplayOptions& options);
 

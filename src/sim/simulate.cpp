@@ -8,7 +8,7 @@ namespace {
 constexpr uint64_t kFewest = 3;        // rounds of each replica that are replayed, at least: the last is not steady
 constexpr uint64_t kFewestAtOnce = 2;  // replicas, so that one's messages move while another waits
 
-/// With fewer replicas of longer windows, as many bytes are under way: for calls of so many ranks that the replicas that
+/// With fewer replicas of longer windows, as many bytes are under way: for calls of so many ranks that replicas that
 /// there would be take too long to replay. `ops`: instructions of a window.
 Call with_fewer_replicas(Call call, uint64_t ops, uint64_t most) {
   exec::Geometry& geometry = call.geometry;
@@ -31,7 +31,7 @@ ReplayOptions extent_of(const Programs& programs, uint32_t wanted, const Simulat
           .most_events = options.most_events};
 }
 
-/// Seconds of a further round: how far the rounds of the replicas lie behind those before, without the first, which fill
+/// Seconds of a further round: how far the replicas' rounds lie behind those before, without the first, which fill
 /// the pipeline, and the last, which drain it.
 double seconds_a_round(const Replay& replay, uint32_t width) {
   std::vector<double> means;

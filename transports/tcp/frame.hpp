@@ -1,4 +1,4 @@
-// The format of a stream: parts of messages one after the other, each a header of 24 bytes and its bytes. Little-endian.
+// The format of a stream: parts of messages one after another, each a header of 24 bytes and its bytes. Little-endian.
 //
 // A link has one or more streams. A short message travels on the first one, whole. A long one is cut into stripes, one
 // for each of the first `parts` streams; each has a header of its own, so they may arrive in any order.
@@ -57,7 +57,7 @@ inline void write_header(unsigned char (&to)[kHeaderBytes], const FrameHeader& h
   detail::store(to + 16, header.length | uint64_t{header.part} << 48 | uint64_t{header.parts - 1} << 56);
 }
 
-/// What is wrong with a header on stream `stream`, or null if it is valid. `number`: of the message that it must begin on
+/// What is wrong with a header on stream `stream`, or null if it is valid. `number`: of the message that must begin on
 /// the first stream, and the least one on others. Sets header.number to the full number.
 inline const char* read_header(const unsigned char* from, uint64_t number, uint32_t stream, FrameHeader& header) {
   const uint64_t first = detail::load(from), last = detail::load(from + 16);

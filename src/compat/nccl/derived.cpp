@@ -81,8 +81,8 @@ TUTTI_NCCL_API ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int c
         state == tuttiSuccess) {
       tuttiCommAbort(parent.comm);
     }
-    const ncclResult_t result = make(
-        made, [&](tuttiComm_t* shrunk) { return tuttiCommShrink(parent.comm, excluded, count, shrunk); });
+    const ncclResult_t result =
+        make(made, [&](tuttiComm_t* shrunk) { return tuttiCommShrink(parent.comm, excluded, count, shrunk); });
     return ready(result);
   });
 }

@@ -220,7 +220,7 @@ void choose_secret(Launch& launch, const Env& environment) {
   }
 }
 
-/// The first of TUTTI_PORTS, else one derived from the job. If TUTTI_PORTS is invalid, the control thread says so, after
+/// The first of TUTTI_PORTS, else one derived from the job. If TUTTI_PORTS is invalid, the control thread says so after
 /// the ranks have met.
 uint16_t usual_port(const Launch& launch, const Env& environment) {
   constexpr uint64_t kFirst = 10000, kPorts = 20000;  // below the ports that kernels assign by themselves

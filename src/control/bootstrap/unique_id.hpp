@@ -26,7 +26,7 @@ struct UniqueId {
   uint64_t host = 0;  ///< hash of the maker's host identity: ranks on that host use the loopback interface
   uint16_t port = 0;
   std::vector<Address> addresses;  ///< 1 … kMaxAddresses
-  bool opens_later = false;        ///< its rendezvous server may not be open yet (Endpoint::derive_id); not in the bytes
+  bool opens_later = false;  ///< its rendezvous server may not be open yet (Endpoint::derive_id); not in the bytes
 
   /// The communicator's name: public, the same on all its ranks, different from every other.
   std::string name() const { return public_name(key); }

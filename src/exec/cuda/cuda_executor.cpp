@@ -27,7 +27,7 @@ uint64_t load(const uint64_t& word) {
   return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(word)).load(std::memory_order_acquire);
 }
 
-/// The type of this size for programs that fold nothing.
+/// The type of this size for programs that fold nothing, or bits.
 const char* word_of(uint32_t element_bytes) {
   switch (element_bytes) {
     case 2:
@@ -39,6 +39,11 @@ const char* word_of(uint32_t element_bytes) {
     default:
       return "u8";
   }
+}
+
+/// The type whose kernel folds elements so.
+std::string kernel_type(const Reduction& reduction) {
+  return acts_on_bits(reduction.op) ? word_of(static_cast<uint32_t>(size_of(reduction.type))) : name_of(reduction.type);
 }
 
 template <class T>
@@ -147,7 +152,7 @@ std::unique_ptr<Execution> CudaExecutor::place(Program program, const std::strin
                 .window_bytes = made->program().window_bytes,
                 .counters = counters_,
                 .record = record_.device()};
-  made->kernel = lanes_kernel(device_, reduction != nullptr ? name_of(reduction->type) : type);
+  made->kernel = lanes_kernel(device_, reduction != nullptr ? kernel_type(*reduction) : type);
   made->blocks = std::clamp(image.items, 1U, most_blocks_);
   made->memory = std::shared_ptr<void>(nullptr, [dying = dying_, pool = pool_, block](void*) {
     const std::lock_guard lock(dying->mutex);

@@ -44,6 +44,12 @@ TUTTI_DEVICE V combine(V a, V b) {
     return a == a ? (a < b ? a : b) : a;
   } else if constexpr (kOp == Op::Max) {
     return a == a ? (a > b ? a : b) : a;
+  } else if constexpr (kOp == Op::BitAnd) {
+    return static_cast<V>(a & b);
+  } else if constexpr (kOp == Op::BitOr) {
+    return static_cast<V>(a | b);
+  } else if constexpr (kOp == Op::BitXor) {
+    return static_cast<V>(a ^ b);
   } else if constexpr (std::is_floating_point_v<V>) {
     return kOp == Op::Prod ? a * b : a + b;
   } else {
@@ -232,6 +238,22 @@ struct BlockReduce {
         return fold_block<T, Op::Min>(how, op, segment, to, slot, operands);
       case Op::Max:
         return fold_block<T, Op::Max>(how, op, segment, to, slot, operands);
+      default:
+        if constexpr (std::is_unsigned_v<typename T::Value>) run_on_bits(how, op, segment, to, slot, operands);
+    }
+  }
+
+ private:
+  /// For words: operators on bits are launched with the kernel of the word that is as long as the type.
+  TUTTI_DEVICE static void run_on_bits(const Arithmetic& how, const Instruction& op, const Segment& segment,
+                                       unsigned char* to, unsigned char* slot, const unsigned char* const* operands) {
+    switch (how.op) {
+      case Op::BitAnd:
+        return fold_block<T, Op::BitAnd>(how, op, segment, to, slot, operands);
+      case Op::BitOr:
+        return fold_block<T, Op::BitOr>(how, op, segment, to, slot, operands);
+      default:
+        return fold_block<T, Op::BitXor>(how, op, segment, to, slot, operands);
     }
   }
 };

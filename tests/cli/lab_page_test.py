@@ -104,6 +104,7 @@ class LabPage(unittest.TestCase):
         self.page.slide("plan-tp", "8")
         self.page.slide("plan-cp", "1")
         self.page.slide("plan-zero", "3")
+        self.page.slide("plan-b", "1")
         self.page.slide("plan-rc", "whole layers")
         own = ("--tp", "8", "--cp", "1", "--pp", "1", "--zero", "3", "--micro-batch", "1", "--recompute", "all")
         self.check_plan("-m", "7b", "-n", "64", *own)

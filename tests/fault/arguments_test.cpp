@@ -41,7 +41,7 @@ TEST(Arguments, AreRefusedBeforeAnythingIsTouched) {
     refused(tuttiAllReduce(a.at(), nullptr, 8, tuttiFloat32, sum, comm, nullptr), "the output (recvbuff) is null");
     refused(tuttiAllReduce(a.at(), b.at(), 8, kNoType, sum, comm, nullptr), "14 is not an element type");
     refused(tuttiAllReduce(a.at(), b.at(), 8, static_cast<tuttiDataType_t>(-1), sum, comm, nullptr), "-1 is no");
-    refused(tuttiAllReduce(a.at(), b.at(), 8, tuttiFloat32, 5, comm, nullptr), "5 is not a reduction operator");
+    refused(tuttiAllReduce(a.at(), b.at(), 8, tuttiFloat32, 8, comm, nullptr), "8 is not a reduction operator");
     refused(tuttiAllReduce(a.at(), b.at(), 8, tuttiFloat32, -1, comm, nullptr), "-1 is not a reduction operator");
     refused(tuttiAllReduce(a.at(), b.at(), 8, tuttiFloat32, 99, comm, nullptr), "was not made on this communicator");
     refused(tuttiAllReduce(a.at(), b.at(), static_cast<size_t>(-8), tuttiUint8, sum, comm, nullptr), "is negative");

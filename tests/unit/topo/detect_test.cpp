@@ -2,10 +2,12 @@
 #include "topo/detect.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <string>
 
 #include "support/topologies.hpp"
 #include "topo/link_figures.hpp"
@@ -22,7 +24,7 @@ using test::node_called;
 /// A folder with files as the kernel presents them.
 class FakeRoot {
  public:
-  FakeRoot() : root_(fs::path(testing::TempDir()) / "tutti-topo-root") {
+  FakeRoot() : root_(fs::path(testing::TempDir()) / ("tutti-topo-root-" + std::to_string(::getpid()))) {
     fs::remove_all(root_);
     fs::create_directories(root_ / "sys/class/net");
   }

@@ -119,7 +119,10 @@ class Browser:
 
     def slide(self, slider, value):
         """Moves a slider of the page to `value` as a user does: a click on it, then the arrow keys."""
-        self.click("#" + slider)
+        for _ in range(10):  # the page may still move under the mouse: it writes its numbers anew after each change
+            self.click("#" + slider)
+            if self.run("document.activeElement.id") == slider:
+                break
         self.key("Home")
         steps = self.run(f"Number(document.getElementById({json.dumps(slider)}).max)")
         shown = [self.shown(slider)]

@@ -50,6 +50,7 @@ class Zero final : public DataParallel {
   void broadcast_parameters() override {}  // load() has done it: no rank holds all
 
   std::vector<StatePiece> state() override {
+    weights_->settle();  // the caller may write the pieces
     std::vector<StatePiece> pieces;
     each_shard([&](Shard& shard) {
       pieces.push_back({shard.unit, shard.piece_first, shard.master(), shard.adam.moment1(), shard.adam.moment2(),

@@ -49,6 +49,8 @@ class ZeroWeights {
   virtual void done(size_t unit, Pass pass) = 0;
   /// A unit's shards have new values. Other replicas may not have them until needed().
   virtual void changed(size_t unit, Purpose purpose) = 0;
+  /// Waits until no gather that has been started reads the shards.
+  virtual void settle() = 0;
 };
 
 /// Who holds the gradients. Hooks as in DataParallel.

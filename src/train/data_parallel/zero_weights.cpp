@@ -9,6 +9,7 @@ class Gathered : public ZeroWeights {
  public:
   explicit Gathered(ZeroState& state) : state_(state) {}
   void attach() override { arrived_.resize(state_.units.size()); }
+  void settle() override { stream_.synchronize(); }
 
  protected:
   /// Starts to gather a unit's weights into `all`.

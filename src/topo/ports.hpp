@@ -19,7 +19,7 @@ struct PortReport {
 /// are up and nothing else is there, as in containers. `root` is prepended to /sys.
 std::vector<PortReport> read_ports(const std::string& root = "");
 
-/// A network interface by its name; unknown speed and node if it tells none.
+/// A network interface by its name; speed and node are unknown where the kernel does not report them.
 PortReport read_interface(const std::string& name, const std::string& root = "");
 
 }  // namespace tutti::topo

@@ -1,4 +1,4 @@
-// What fails on the fake driver, and how: faults of kernels, injections, and what ThreadSanitizer is told.
+// Failures on the fake driver: faults of kernels and injected errors.
 #include <dlfcn.h>
 
 #include <cstdlib>

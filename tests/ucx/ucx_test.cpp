@@ -1,4 +1,4 @@
-// The conformance suite of links over UCX, what is left of a rank that dies, and strangers' messages.
+// The conformance suite of links over UCX, what is left of a rank that dies, and messages from unknown peers.
 #include <gtest/gtest.h>
 
 #include "transports/conformance.hpp"

@@ -36,8 +36,8 @@ double of_slowest(Communicator& comm, double seconds) {
 }
 
 /// Seconds of a call on the slowest rank: the best batch's, which others on a busy machine have disturbed least. A
-/// first guess may be far too long, so each batch is as long as the best time so far tells. More batches follow until
-/// two agree.
+/// first guess may be far too long, so the best time so far decides each batch's length. More batches follow until two
+/// agree.
 template <class Call>
 double time_of(Communicator& comm, const Call& call) {
   const auto batch = [&](uint64_t calls) {

@@ -2,18 +2,20 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <string>
 #include <utility>
 
 #include "base/format.hpp"
 #include "topo/constants.hpp"
+#include "transports/pod_text.hpp"
 
 namespace tutti::cuda {
 namespace {
 
 using transports::Capabilities;
+using transports::pack;
 using transports::Reach;
+using transports::unpack;
 using transports::Wireup;
 using transports::Word;
 
@@ -33,17 +35,6 @@ struct Answer {
   uint64_t bytes;   // of the memory
   uint64_t offset;  // of the part, in it
 };
-
-template <class T>
-std::string pack(const T& value) {
-  return {reinterpret_cast<const char*>(&value), sizeof value};
-}
-template <class T>
-bool unpack(const std::string& bytes, T& value) {
-  if (bytes.size() != sizeof value) return false;
-  std::memcpy(&value, bytes.data(), sizeof value);
-  return true;
-}
 
 std::string printable(std::string text) {
   text.resize(std::min<size_t>(text.size(), 300));

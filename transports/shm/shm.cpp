@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -22,6 +21,7 @@
 #include "link/host_ends.hpp"
 #include "link/mapped_memory.hpp"
 #include "topo/constants.hpp"
+#include "transports/pod_text.hpp"
 #include "transports/shm/segment.hpp"
 #include "transports/shm/tracer.hpp"
 #include "transports/transport.hpp"
@@ -55,17 +55,6 @@ struct MapAnswer {
   uint64_t bytes;
 };
 constexpr uint64_t kMagic = 0x316d6873'69747574;  // "tutishm1"
-
-template <class T>
-std::string pack(const T& value) {
-  return {reinterpret_cast<const char*>(&value), sizeof value};
-}
-template <class T>
-bool unpack(const std::string& bytes, T& value) {
-  if (bytes.size() != sizeof value) return false;
-  std::memcpy(&value, bytes.data(), sizeof value);
-  return true;
-}
 
 /// The links that this rank writes. Outlives the transport: a reader may ask for a link after its writer has written
 /// everything and left.

@@ -50,7 +50,7 @@ class Engine final : public Transport, private Worker::Sink {
   std::vector<size_t> expected_;  // of ins_, whose streams have not come yet
   uint32_t greeting_ = 0;         // ends that are not ready
   uint32_t idle_turns_ = 0;
-  uint64_t ignored_ = 0;  // messages of strangers
+  uint64_t ignored_ = 0;  // messages from unknown peers
   Status failure_;        // the first one; it is permanent
   bool stopped_ = false;
 };

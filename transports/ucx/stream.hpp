@@ -1,4 +1,4 @@
-// The stream over which a link was agreed on. It stays open: its end tells that the peer has closed the link, or died.
+// The stream over which a link was agreed on. It stays open: its end means that the peer has closed the link, or died.
 //
 // The writer opens it and sends a Hello; the reader answers with its own when its worker knows the writer's. Nothing is
 // sent over UCX before that.

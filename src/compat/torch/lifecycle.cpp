@@ -1,4 +1,4 @@
-// A group's making, ending and failing, its messages between two ranks, and what is told of it.
+// A process group: how it is made, ends and fails, its sends and receives, and its counters.
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <c10/util/StringUtil.h>
@@ -237,7 +237,7 @@ WorkPtr Group::recvAnysource(Tensors& tensors, int tag) {
   return coalesced(std::move(work));
 }
 
-// ---- what is told
+// ---- reports
 
 void Group::count_delivery() {
   tuttiCallInfo info{.size = sizeof info};

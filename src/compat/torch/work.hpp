@@ -35,7 +35,7 @@ class Work : public c10d::Work {
   uint64_t getSequencenumber() const override { return description_.sequence; }
   void synchronize() override {}
 
-  /// Once, by whoever ran it.
+  /// Called once, by the thread that ran the operation.
   void complete(std::exception_ptr error = nullptr);
   /// Before `complete`: the sender of a message from any rank.
   void set_source(int rank) { source_ = rank; }

@@ -25,7 +25,7 @@ struct Counters {
   uint64_t faulted = 0;      ///< a block has claimed HostRecord::fault
 };
 
-/// What a block waits for, as it last told; two numbers a word, each stored for itself.
+/// What a block waits for, as last reported; two numbers a word, each word stored on its own.
 struct BlockWait {
   uint64_t turn = 0;        ///< changes with each report
   uint64_t await_peer = 0;  ///< Await << 32 | peer

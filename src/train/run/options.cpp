@@ -1,4 +1,4 @@
-// What the trainer is told: whether it fits together, and all of it as text, for comparing ranks.
+// The options of a run: whether they fit together, and all of them as text, for comparing ranks.
 #include <fmt/format.h>
 
 #include <vector>

@@ -5,6 +5,7 @@
 """
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,48 +14,24 @@ import time
 LIMIT = 60  # seconds until a hanging test fails
 
 
-def children(process):
-    """The processes that it has started, and those that they have."""
-    found = []
-    for task in os.listdir(f"/proc/{process}/task"):
-        with open(f"/proc/{process}/task/{task}/children") as listed:
-            for child in map(int, listed.read().split()):
-                found += [child, *children(child)]
-    return found
-
-
-def ranks_of(process):
-    """The rank processes, once they make calls: those that have the driver loaded."""
-    with_driver = []
-    for child in children(process):
-        try:
-            with open(f"/proc/{child}/maps") as maps:
-                if "libcuda.so" in maps.read():
-                    with_driver.append(child)
-        except (FileNotFoundError, ProcessLookupError):
-            pass
-    return with_driver
-
-
 def main():
-    command = [sys.argv[1], "perf", "all_reduce", "--np", "3", "--device", "cuda", "-b", "64K", "-e", "64K", "-n", "1000000", "-w", "100"]
+    command = [sys.argv[1], "perf", "all_reduce", "--np", "3", "--device", "cuda", "-b", "8", "-e", "4M", "-f", "524288",
+               "-n", "200"]
     job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + LIMIT
-    while len(ranks_of(job.pid)) < 3:
-        assert time.monotonic() < deadline and job.poll() is None, "the ranks did not start"
-        time.sleep(0.05)
-    for line in job.stdout:  # the header is printed when all ranks have joined
-        if line.startswith("# size"):
+    ranks = {}
+    for line in job.stdout:
+        if found := re.match(r"#  Rank +(\d+) Pid +(\d+) ", line):
+            ranks[int(found[1])] = int(found[2])
+        if re.match(r" +8 ", line):  # the first size is done: the ranks are in the calls of the second
             break
-    time.sleep(0.5)  # now they are in their calls
-    victim = ranks_of(job.pid)[1]
-    os.kill(victim, signal.SIGKILL)
+    assert len(ranks) == 3, f"the ranks did not start: {job.communicate(timeout=LIMIT)}"
+    os.kill(ranks[1], signal.SIGKILL)
     killed = time.monotonic()
     _, errors = job.communicate(timeout=LIMIT)
     seconds = time.monotonic() - killed
     print(f"ended {seconds:.2f} s after the kill\n{errors[-1200:]}")
     assert job.returncode != 0
-    assert f"pid {victim}" in errors or f"process {victim}" in errors or str(victim) in errors, "nobody names the process that was killed"
+    assert f"rank 1 (process {ranks[1]}" in errors, "nobody names the rank that was killed"
     assert seconds < 10, seconds
 
 

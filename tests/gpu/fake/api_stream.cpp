@@ -18,7 +18,7 @@ Stream& new_stream(Context& context, unsigned flags, int priority) {
   return stream;
 }
 
-// An event that was recorded in a capture stands for nodes: who waits for it takes part in the capture.
+// An event that was recorded in a capture stands for nodes of the graph: a stream that waits for it joins the capture.
 void join(Stream& stream, const Event& event) {
   if (stream.capture == nullptr) {
     require(!event.capture->invalid, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);

@@ -293,11 +293,12 @@ class Replayer {
     advance(lane, window);
     workers_[lane.worker].busy = false;
     if (!silent) {
-      for (uint32_t i = work.arrivals.begin; i < work.arrivals.end; ++i) {
-        Stream& stream = streams_[stream_of(window.arrivals[i], lane.replica)];
-        ++stream.used;
-        wake(stream.writer);
-      }
+      const auto stream = [&](uint32_t arrival) -> Stream& {
+        return streams_[stream_of(window.arrivals[arrival], lane.replica)];
+      };
+      for (uint32_t i = work.arrivals.begin; i < work.arrivals.end; ++i) ++stream(i).used;
+      // Only now: a writer on this core lets the core look for work, and this lane's next instruction may read them too.
+      for (uint32_t i = work.arrivals.begin; i < work.arrivals.end; ++i) wake(stream(i).writer);
     }
     find_work(lane.worker);
     if (!machine_.gpus()) return;

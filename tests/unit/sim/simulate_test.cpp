@@ -124,6 +124,25 @@ TEST(Simulate, RanksOnCoresShareThem) {
   EXPECT_NEAR(seconds(4), 6 * (64 * 1024 * 2e-10 + 250e-9), 20e-6);
 }
 
+// A rank that has read its messages frees their slots, for which writers on the same core may wait.
+TEST(Simulate, AllCollectivesEndWhereRanksShareCores) {
+  const WorkCosts costs{.software = 250e-9, .copy = 1e-10, .write = 1e-10, .context_switch = 1e-6};
+  for (const auto& [ranks, cores] : {std::pair<Rank, Rank>{6, 2}, {8, 2}, {9, 4}}) {
+    Machine machine(ranks, cores, costs);
+    for (int c = 0; c < kCollectives; ++c) {
+      const auto collective = static_cast<Collective>(c);
+      for (const plan::Algorithm* algorithm : plan::algorithms_of(collective)) {
+        Call call{.algorithm = algorithm, .shape = {collective, ranks}};
+        call.geometry = {.count = 1 << 16, .window = 1 << 14, .element_bytes = 4};
+        call.hosts.assign(static_cast<size_t>(ranks), 0);
+        if (algorithm->allows(call.shape)) {
+          EXPECT_NO_THROW(simulate(call, machine)) << name_of(collective) << " " << algorithm->name << " " << ranks;
+        }
+      }
+    }
+  }
+}
+
 TEST(Simulate, BothNetworksAgreeWhereLinksAreEvenlyShared) {
   if (simgrid_version().empty()) GTEST_SKIP() << "no SimGrid in this build";
   Gpus gpus(1);

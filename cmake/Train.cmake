@@ -1,16 +1,14 @@
-# The training layer: libtutti_train, on the public API and OpenBLAS. Sets TUTTI_BUILD_TRAIN to OFF without OpenBLAS.
+# The training layer: libtutti_train, on the public API and OpenBLAS. Sets TUTTI_BUILD_TRAIN to OFF without OpenBLAS, which
+# is not linked but loaded when it is needed (src/train/device/blas.hpp), by the name that it gives itself.
 if(TUTTI_BUILD_TRAIN)
-  pkg_check_modules(OPENBLAS QUIET IMPORTED_TARGET openblas)
-  if(NOT OPENBLAS_FOUND)  # some distributions have no .pc file
-    find_path(OPENBLAS_INCLUDE cblas.h PATH_SUFFIXES openblas openblas-pthread)
-    find_library(OPENBLAS_LIBRARY openblas)
-    if(OPENBLAS_INCLUDE AND OPENBLAS_LIBRARY)
-      add_library(PkgConfig::OPENBLAS INTERFACE IMPORTED)
-      target_include_directories(PkgConfig::OPENBLAS INTERFACE ${OPENBLAS_INCLUDE})
-      target_link_libraries(PkgConfig::OPENBLAS INTERFACE ${OPENBLAS_LIBRARY})
-    endif()
-  endif()
-  if(NOT TARGET PkgConfig::OPENBLAS)
+  pkg_check_modules(OPENBLAS QUIET openblas)  # not in all distributions
+  find_path(OPENBLAS_HEADERS cblas.h HINTS ${OPENBLAS_INCLUDE_DIRS} PATH_SUFFIXES openblas openblas-pthread)
+  find_library(OPENBLAS_LIBRARY openblas HINTS ${OPENBLAS_LIBRARY_DIRS})
+  if(OPENBLAS_HEADERS AND OPENBLAS_LIBRARY)
+    execute_process(COMMAND ${CMAKE_OBJDUMP} -p ${OPENBLAS_LIBRARY} OUTPUT_VARIABLE openblas_facts COMMAND_ERROR_IS_FATAL ANY)
+    string(REGEX MATCH "SONAME +([^ \n]+)" openblas_name "${openblas_facts}")
+    set(openblas_name ${CMAKE_MATCH_1})
+  else()
     message(STATUS "The training layer is left out: there is no OpenBLAS (libopenblas-dev)")
     set(TUTTI_BUILD_TRAIN OFF)
   endif()
@@ -22,12 +20,15 @@ if(TUTTI_BUILD_TRAIN)
   # The objects alone are for programs that already hold the library's objects: the command line and tests.
   add_library(tutti_train_objects OBJECT ${train_sources})
   target_include_directories(tutti_train_objects PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+  target_include_directories(tutti_train_objects PRIVATE ${OPENBLAS_HEADERS})
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/train/device/blas.cpp PROPERTIES COMPILE_DEFINITIONS
+                                                                                         TUTTI_OPENBLAS="${openblas_name}")
   # C++ classes: all that the headers declare is exported.
   set_target_properties(tutti_train_objects PROPERTIES CXX_VISIBILITY_PRESET default VISIBILITY_INLINES_HIDDEN OFF)
   target_compile_options(tutti_train_objects PRIVATE -ffp-contract=off)
   # Else no loop with a comparison or a square root is vectorised. Nothing here reads errno or floating-point exceptions.
   target_compile_options(tutti_train_objects PRIVATE -fno-math-errno -fno-trapping-math)
-  target_link_libraries(tutti_train_objects PUBLIC fmt::fmt nlohmann_json::nlohmann_json PkgConfig::OPENBLAS PkgConfig::SODIUM
+  target_link_libraries(tutti_train_objects PUBLIC fmt::fmt nlohmann_json::nlohmann_json PkgConfig::SODIUM ${CMAKE_DL_LIBS}
                         PRIVATE tutti_warnings)
 
   add_library(tutti_train SHARED)

@@ -1,5 +1,4 @@
 // The host as a device: memory, vectors, and OpenBLAS.
-#include <cblas.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "train/device/blas.hpp"
 #include "train/device/block_cache.hpp"
 #include "train/device/host_kernels.hpp"
 #include "train/device/host_loops.hpp"
@@ -65,7 +65,7 @@ void give_back(void* block, bool shared) {
 
 class HostDevice final : public HostKernels {
  public:
-  HostDevice() { openblas_set_num_threads(1); }
+  HostDevice() { blas_.set_num_threads(1); }
 
   void* allocate(size_t bytes, bool shared) override { return blocks_.allocate(bytes, shared); }
   void release(void* data, size_t bytes, bool shared) noexcept override { blocks_.release(data, bytes, shared); }
@@ -126,11 +126,12 @@ class HostDevice final : public HostKernels {
   void gemm(const Gemm& g) override {
     const auto flag = [](bool transpose) { return transpose ? CblasTrans : CblasNoTrans; };
     const auto small = [](size_t value) { return static_cast<blasint>(value); };
-    cblas_sgemm(CblasRowMajor, flag(g.transpose_a), flag(g.transpose_b), small(g.m), small(g.n), small(g.k), g.alpha,
+    blas_.sgemm(CblasRowMajor, flag(g.transpose_a), flag(g.transpose_b), small(g.m), small(g.n), small(g.k), g.alpha,
                 g.a, small(g.lda), g.b, small(g.ldb), g.beta, g.c, small(g.ldc));
   }
 
  private:
+  const Blas& blas_ = blas();
   BlockCache blocks_{{.take = take, .give_back = give_back}};
 };
 

@@ -13,6 +13,8 @@ import unittest
 TUTTI = sys.argv[1] if len(sys.argv) > 1 else ""
 LIAR = sys.argv[2] if len(sys.argv) > 2 else ""  # a tutti whose all-reduce is wrong as the variable LIAR says
 LIMIT = 60  # seconds until a hanging test fails
+# Prints its process id and waits to be ended.
+WAIT_FOREVER = "echo $$; exec sleep 1000"
 
 
 def tutti(*arguments, stdin="", env=None, binary=None):

@@ -21,6 +21,7 @@ class Replayer {
       : programs_(programs), machine_(machine), network_(network), options_(options) {
     replay_.rank_seconds.resize(programs.ranks.size());
     replay_.round_ends.resize(options.rounds);
+    replay_.call_ends.resize(options.calls);
     replay_.carried.resize(machine.resources().size());
     streams_.resize(programs.channels.size() * options.width);
     for (const Channel& channel : programs.channels) routes_.push_back(&machine.route(channel.from, channel.to));
@@ -28,9 +29,9 @@ class Replayer {
   }
 
   Replay run() {
-    for (uint32_t worker = 0; worker < workers_.size(); ++worker) find_work(worker);
+    for (size_t rank = 0; rank < programs_.ranks.size(); ++rank) begin_call(static_cast<Rank>(rank));
     std::vector<uint32_t> ended;
-    while (open_lanes_ > 0 || !events_.empty() || !network_.idle()) {
+    while (open_lanes_ > 0 || calls_beginning_ > 0 || !events_.empty() || !network_.idle()) {
       const double next = events_.empty() ? kNever : events_.top().time;
       if (next == kNever && network_.idle()) report_deadlock();
       ended.clear();
@@ -39,7 +40,7 @@ class Replayer {
       while (ended.empty() && !events_.empty() && events_.top().time <= now_ + kInstant) {
         const Timer timer = events_.top();
         events_.pop();
-        timer.kind == Timer::Worked ? start_reads(timer.of) : arrive(timer.of);
+        on(timer);
       }
     }
     replay_.seconds = *std::max_element(replay_.rank_seconds.begin(), replay_.rank_seconds.end());
@@ -50,10 +51,11 @@ class Replayer {
   struct Lane {
     Rank rank = 0;
     uint32_t lane = 0, replica = 0, worker = 0;
-    uint64_t round = 0;    // of the call
+    uint64_t round = 0;  // of the call
+    uint32_t call = 0;
     uint32_t next = 0;     // within the lane's instructions
     uint32_t pending = 0;  // messages of the running instruction that are under way
-    bool done = false;
+    bool done = true;      // with this call
     double began = 0;
   };
   struct Worker {
@@ -66,13 +68,14 @@ class Replayer {
   struct Stream {
     uint32_t sent = 0, here = 0, used = 0;
     uint32_t reader = kNobody, writer = kNobody;  // lanes
+    uint32_t lent = 0;                            // unread messages in their sender's own memory
     bool by_kernel = false;                       // how the last message is read
   };
   struct Timer {
-    enum Kind : uint8_t { Worked, Arrived } kind;
+    enum Kind : uint8_t { Called, Worked, Arrived } kind;
     double time;
     uint64_t order;
-    uint32_t of;  // lane, or stream
+    uint32_t of;  // rank, lane, or stream
     bool operator<(const Timer& other) const { return std::tie(time, order) > std::tie(other.time, other.order); }
   };
   /// What a message on the network belongs to.
@@ -82,7 +85,56 @@ class Replayer {
     double latency = 0;
   };
 
+  void on(const Timer& timer) {
+    switch (timer.kind) {
+      case Timer::Called:
+        return open_lanes(static_cast<Rank>(timer.of));
+      case Timer::Worked:
+        return start_reads(timer.of);
+      case Timer::Arrived:
+        return arrive(timer.of);
+    }
+  }
+
+  /// A rank's next call: its lanes begin when the call's own work is done.
+  void begin_call(Rank rank) {
+    if (calls_begun_[static_cast<size_t>(rank)]++ == options_.calls) return;
+    if (machine_.costs().call == 0) return open_lanes(rank);
+    ++calls_beginning_;
+    after(machine_.costs().call, Timer::Called, static_cast<uint32_t>(rank));
+  }
+
+  void open_lanes(Rank rank) {
+    if (machine_.costs().call > 0) --calls_beginning_;
+    const auto r = static_cast<size_t>(rank);
+    const std::span<Lane> mine(&lanes_[first_lane_[r]], first_lane_[r + 1] - first_lane_[r]);
+    for (Lane& lane : mine) {
+      const exec::Range ops = programs_.ranks[r].last.lanes[lane.lane];
+      lane.call = calls_begun_[r] - 1;
+      lane.round = lane.replica;
+      lane.next = 0;
+      lane.done = lane.replica >= options_.rounds || ops.begin == ops.end;
+      if (lane.done) continue;
+      ++open_lanes_;
+      ++open_of_rank_[r];
+    }
+    if (open_of_rank_[r] == 0) return end_call_if_done(rank);
+    for (const Lane& lane : mine) find_work(lane.worker);
+  }
+
+  /// A call ends when what it lent has been read.
+  void end_call_if_done(Rank rank) {
+    const auto r = static_cast<size_t>(rank);
+    if (open_of_rank_[r] > 0 || lent_by_rank_[r] > 0) return;
+    double& end = replay_.call_ends[calls_begun_[r] - 1];
+    end = std::max(end, now_);
+    begin_call(rank);
+  }
+
   void make_lanes() {
+    calls_begun_.resize(programs_.ranks.size());
+    open_of_rank_.resize(programs_.ranks.size());
+    lent_by_rank_.resize(programs_.ranks.size());
     first_lane_.assign(programs_.ranks.size() + 1, 0);
     if (!machine_.gpus()) workers_.resize(machine_.cores());
     for (size_t rank = 0; rank < programs_.ranks.size(); ++rank) {
@@ -111,8 +163,6 @@ class Replayer {
         streams_[stream_of(window.outs[i].channel, replica)].writer = number;
       }
     }
-    lanes_.back().done = replica >= options_.rounds || window.lanes[lane].begin == window.lanes[lane].end;
-    if (!lanes_.back().done) ++open_lanes_;
   }
 
   uint32_t stream_of(uint32_t channel, uint32_t replica) const { return channel * options_.width + replica; }
@@ -207,12 +257,14 @@ class Replayer {
     const double copies = arrivals > 0 ? std::max(0, work.writes - 1) : work.writes;
     const double folds = work.folds ? arrivals + work.local - 1 : 0;
     const double messages = std::max(0.0, arrivals - 1) + std::max(0.0, outs - 1);
-    double kernel = 0;
+    double kernel = 0, wait = 0;
     for (uint32_t i = work.arrivals.begin; i < work.arrivals.end; ++i) {
-      if (!streams_[stream_of(window_of(lane).arrivals[i], lane.replica)].by_kernel) continue;
+      const uint32_t channel = window_of(lane).arrivals[i];
+      if (work.bytes > link::kInlineBytes && !routes_[channel]->network) wait = costs.first_read;
+      if (!streams_[stream_of(channel, lane.replica)].by_kernel) continue;
       kernel += costs.kernel_call + bytes * costs.kernel * (work.cooperative ? kReadersShare : 1);
     }
-    return copies * bytes * costs.write + folds * bytes * costs.fold + messages * costs.message + kernel;
+    return copies * bytes * costs.write + folds * bytes * costs.fold + messages * costs.message + wait + kernel;
   }
 
   void after(double seconds, Timer::Kind kind, uint32_t of) { events_.push({kind, now_ + seconds, ++order_, of}); }
@@ -265,6 +317,10 @@ class Replayer {
       const Route& route = *routes_[channel];
       ++streams_[stream].sent;
       streams_[stream].by_kernel = window.outs[i].delivery == exec::Delivery::Cma;
+      if (!machine_.gpus() && exec::is_zero_copy(window.outs[i].delivery)) {
+        ++streams_[stream].lent;
+        ++lent_by_rank_[static_cast<size_t>(lane.rank)];
+      }
       ++replay_.messages;
       if (!machine_.gpus() && route.network && work.bytes > 0) {
         transfer(channel, static_cast<double>(work.bytes), {.stream = stream, .latency = route.seconds});
@@ -272,6 +328,13 @@ class Replayer {
         after(route.seconds, Timer::Arrived, stream);
       }
     }
+  }
+
+  void give_back(Stream& stream) {
+    --stream.lent;
+    const Rank writer = lanes_[stream.writer].rank;
+    --lent_by_rank_[static_cast<size_t>(writer)];
+    end_call_if_done(writer);
   }
 
   void arrive(uint32_t stream) {
@@ -296,9 +359,11 @@ class Replayer {
       for (uint32_t i = work.arrivals.begin; i < work.arrivals.end; ++i) {
         Stream& stream = streams_[stream_of(window.arrivals[i], lane.replica)];
         ++stream.used;
+        if (stream.lent > 0) give_back(stream);
         wake(stream.writer);
       }
     }
+    end_call_if_done(lane.rank);
     find_work(lane.worker);
     if (!machine_.gpus()) return;
     for (const Lane& other : siblings(lane)) find_work(other.worker);  // they may wait for this step, or this round
@@ -322,12 +387,13 @@ class Replayer {
   void advance(Lane& lane, const WindowWork& window) {
     const exec::Range ops = window.lanes[lane.lane];
     if (++lane.next < ops.end - ops.begin) return;
-    replay_.round_ends[lane.round] = std::max(replay_.round_ends[lane.round], now_);
+    if (lane.call == 0) replay_.round_ends[lane.round] = std::max(replay_.round_ends[lane.round], now_);
     lane.next = 0;
     lane.round += options_.width;
     if (lane.round < options_.rounds) return;
     lane.done = true;
     --open_lanes_;
+    --open_of_rank_[static_cast<size_t>(lane.rank)];
   }
 
   [[noreturn]] void report_deadlock() {
@@ -350,7 +416,10 @@ class Replayer {
   std::vector<Stream> streams_;
   std::vector<Transfer> transfers_;  // by number of a message on the network
   std::priority_queue<Timer> events_;
-  uint64_t order_ = 0, open_lanes_ = 0;
+  std::vector<uint32_t> calls_begun_;   // by rank
+  std::vector<uint32_t> open_of_rank_;  // lanes that are not done with the rank's call
+  std::vector<uint32_t> lent_by_rank_;  // unread messages in its own memory
+  uint64_t order_ = 0, open_lanes_ = 0, calls_beginning_ = 0;
   double now_ = 0;
   Replay replay_;
 };

@@ -27,7 +27,7 @@ TEST(DeliveryRules, NontemporalStoresStartAtTheCacheSizeOfAllRanks) {
 TEST(DeliveryRules, TheLengthsOfCmaFollowTheAgreedShift) {
   const auto reads = [](uint64_t block, int shift) {
     const CallSpec spec{.collective = Collective::AllToAll, .type = DType::U8, .count = block};
-    return delivery_rules_for(spec, 2, {.cma_shift = shift}).cma_from != link::kNever;
+    return delivery_rules_for(spec, 2, {.shifts = {.cma = shift}}).cma_from != link::kNever;
   };
   const uint64_t table = machine_constants().cma_all_to_all_from;
   EXPECT_TRUE(reads(table, 0));
@@ -35,7 +35,7 @@ TEST(DeliveryRules, TheLengthsOfCmaFollowTheAgreedShift) {
   EXPECT_TRUE(reads(2 * table, 1));
   EXPECT_TRUE(reads(table / 4, -2));
   EXPECT_FALSE(reads(table / 4 - 1, -2));
-  EXPECT_EQ(delivery_rules_for_transfers({.cma_shift = 1}).cma_from, 2 * machine_constants().cma_transfer_from);
+  EXPECT_EQ(delivery_rules_for_transfers({.shifts = {.cma = 1}}).cma_from, 2 * machine_constants().cma_transfer_from);
 }
 
 TEST(DeliveryRules, OnlyRanksOfOneHostShareTheCache) {

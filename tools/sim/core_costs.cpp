@@ -1,0 +1,60 @@
+#include "tools/sim/core_costs.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tutti::tools {
+namespace {
+
+using select::Calibration;
+
+/// Of a point between two, on a logarithmic scale; 0 to 1.
+double part_of(double at, double low, double high) {
+  return std::clamp((std::log(at) - std::log(low)) / (std::log(high) - std::log(low)), 0.0, 1.0);
+}
+
+/// Seconds for a byte in a call that touches `bytes` bytes a core, beside `first`, which each copy takes. A measured
+/// copy touched twice its own size.
+double each(const Calibration::Times& times, double first, double bytes) {
+  const auto rate = [&](size_t i) {
+    return std::max(0.25 * times[i], times[i] - first) / static_cast<double>(Calibration::kSizes[i]);
+  };
+  constexpr size_t kLast = Calibration::kSizes.size() - 1;
+  for (size_t i = 0; i < kLast; ++i) {
+    const auto low = 2 * static_cast<double>(Calibration::kSizes[i]);
+    const auto high = 2 * static_cast<double>(Calibration::kSizes[i + 1]);
+    if (bytes < high) return std::lerp(rate(i), rate(i + 1), part_of(std::max(bytes, low), low, high));
+  }
+  return rate(kLast);
+}
+
+/// How much of a call's memory no cache holds: 0 to 1.
+double part_beyond(const Calibration& measured, const Footprint& footprint) {
+  constexpr double kAllIn = 0.6, kNoneIn = 1.4;  // times the caches
+  if (measured.caches.last == 0 || measured.beyond_stored <= 0) return 0;
+  const auto users = std::min<uint64_t>(static_cast<uint64_t>(footprint.cores), measured.caches.lasts);
+  const double caches = static_cast<double>(measured.caches.last * users);
+  const double all = static_cast<double>(footprint.bytes) * footprint.ranks;
+  return all <= 0 ? 0 : part_of(all, kAllIn * caches, kNoneIn * caches);
+}
+
+}  // namespace
+
+void refine(const Calibration& measured, const Footprint& footprint, sim::WorkCosts& costs) {
+  const double bytes = std::max(1.0, static_cast<double>(footprint.bytes) * footprint.ranks / footprint.cores);
+  const double line = measured.far_line;
+  const double read = each(measured.read[0], line, bytes);
+  // A byte's way between memory and cache: streaming takes two of them, ordinary stores a third, to fetch the line.
+  const double beyond =
+      part_beyond(measured, footprint) * std::min(measured.beyond_streamed / 2, measured.beyond_stored / 3);
+  costs.first_read = line;
+  costs.copy = read + 1.5 * beyond;
+  costs.write = each(measured.write, 0, bytes) + beyond;
+  costs.fold = std::max(0.0, each(measured.fold, line, bytes) - read) + beyond;
+  if (measured.kernel[0] <= 0) return;
+  const double kernel = each(measured.kernel, measured.kernel[0], bytes);
+  costs.kernel = std::max(0.0, kernel + 3 * beyond - costs.copy);
+  costs.kernel_call = std::max(0.0, measured.kernel[0] - kernel * static_cast<double>(Calibration::kSizes[0]));
+}
+
+}  // namespace tutti::tools

@@ -110,8 +110,8 @@ ordered_json calibration_facts() {
   facts["switch of threads"] = fmt::format("{:.2f} us", measured->thread_switch * 1e6);
   const select::LengthShifts shifts = select::shifts_of(*measured);
   facts["lengths of the table"] =
-      fmt::format("times 2 to the power of {} for CMA, {} where a wait is held against a copy, {} by the caches",
-                  shifts.cma, shifts.wait, shifts.caches);
+      fmt::format("times 2 to the power of {} for CMA{}, {} where a wait is held against a copy, {} by the caches",
+                  shifts.cma, shifts.no_cma ? " (which never pays)" : "", shifts.wait, shifts.caches);
   return facts;
 }
 

@@ -137,7 +137,7 @@ const select::Calibration* local_figures() {
 /// On the wire a shift is counted from the least.
 json to_json(const select::LengthShifts& shifts) {
   constexpr int kMost = select::LengthShifts::kMost;
-  return {kMost + shifts.cma, kMost + shifts.wait, kMost + shifts.caches};
+  return {kMost + shifts.cma, kMost + shifts.wait, kMost + shifts.caches, shifts.no_cma ? 1 : 0};
 }
 
 /// Those of rank 0, whose machine is taken for all.
@@ -149,7 +149,10 @@ select::LengthShifts shifts_from(const json& conclusions) {
       throw_error(Code::ProtocolError, "rank 0 scales lengths by an impossible shift ({})", counted);
     return static_cast<int>(counted) - kMost;
   };
-  return {.cma = shift(0), .wait = shift(1), .caches = shift(2)};
+  return {.cma = shift(0),
+          .no_cma = whole_number(conclusions.at("shifts").at(3)) != 0,
+          .wait = shift(1),
+          .caches = shift(2)};
 }
 
 /// A profile is named by its contents.

@@ -21,7 +21,9 @@ uint64_t bytes_touched(const CallSpec& spec, Rank ranks, Rank near, bool in_plac
 
 /// A length of the table from which CMA pays, as this machine's figures shift it: one copy by the kernel, held against
 /// two out of the cache.
-uint64_t by_cma(uint64_t bytes, const AgreedCapabilities& agreed) { return select::shifted(bytes, agreed.shifts.cma); }
+uint64_t by_cma(uint64_t bytes, const AgreedCapabilities& agreed) {
+  return agreed.shifts.no_cma ? link::kNever : select::shifted(bytes, agreed.shifts.cma);
+}
 /// A length beside which waiting for another rank is short.
 uint64_t by_wait(uint64_t bytes, const AgreedCapabilities& agreed) {
   return select::shifted(bytes, agreed.shifts.wait);

@@ -111,7 +111,8 @@ LengthShifts shifts_of(const Calibration& m) {
     Calibration::Times staged;
     for (size_t i = 0; i < staged.size(); ++i) staged[i] = m.write[i] + m.read[0][i];
     const double from = crossing(m.kernel, staged);
-    shifts.cma = from > 0 ? shift(from / static_cast<double>(table.cma_transfer_from)) : LengthShifts::kMost;
+    shifts.no_cma = from <= 0;
+    if (from > 0) shifts.cma = shift(from / static_cast<double>(table.cma_transfer_from));
   }
   constexpr size_t kMiddle = 1;
   const double copied = (m.far_line + kOverhead) * static_cast<double>(Calibration::kSizes[kMiddle]) / m.write[kMiddle];

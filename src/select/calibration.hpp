@@ -56,6 +56,8 @@ struct LengthShifts {
   static constexpr int kMost = 2;
   /// From how many bytes on blocks are read by CMA: where the kernel's copy crosses two copies.
   int cma = 0;
+  /// It crosses nowhere: no block is read by CMA, however long.
+  bool no_cma = false;
   /// From how many bytes on waiting for another rank costs less than a copy: the bytes copied while a message comes.
   int wait = 0;
   /// Up to how many bytes a call stays in the cache: the last caches' sizes.

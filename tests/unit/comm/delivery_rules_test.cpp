@@ -38,6 +38,34 @@ TEST(DeliveryRules, TheLengthsOfCmaFollowTheAgreedShift) {
   EXPECT_EQ(delivery_rules_for_transfers({.shifts = {.cma = 1}}).cma_from, 2 * machine_constants().cma_transfer_from);
 }
 
+TEST(DeliveryRules, WhereTheKernelsCopyNeverPaysNothingIsReadByIt) {
+  const AgreedCapabilities agreed{.shifts = {.no_cma = true}};
+  for (int c = 0; c < kCollectives; ++c) {
+    const CallSpec spec{.collective = static_cast<Collective>(c), .type = DType::U8, .count = 2 * kMiB};
+    EXPECT_EQ(delivery_rules_for(spec, 2, agreed).cma_from, link::kNever) << name_of(spec.collective);
+  }
+  EXPECT_EQ(delivery_rules_for_transfers(agreed).cma_from, link::kNever);
+  EXPECT_EQ(delivery_rules_for_transfers({.always_cma = true, .shifts = {.no_cma = true}}).cma_from, 0u) << "demanded";
+}
+
+TEST(DeliveryRules, LengthsAboutWaitingAndCachesFollowTheAgreedShifts) {
+  const uint64_t zcopy = machine_constants().zcopy_from;
+  EXPECT_EQ(zcopy_from({.shifts = {.wait = 1}}), 2 * zcopy);
+  EXPECT_EQ(cooperative_from({.shifts = {.wait = -1}}), machine_constants().cooperative_from / 2);
+  const auto maps = [](uint64_t block, int shift) {
+    const CallSpec spec{.collective = Collective::AllReduce, .type = DType::U8, .count = block};
+    return delivery_rules_for(spec, 2, {.shifts = {.wait = shift}}).mapped_from != link::kNever;
+  };
+  EXPECT_TRUE(maps(machine_constants().mapped_all_reduce_from, 0));
+  EXPECT_FALSE(maps(machine_constants().mapped_all_reduce_from, 1));
+  const auto gathers = [](uint64_t block, int shift) {
+    const CallSpec spec{.collective = Collective::AllGather, .type = DType::U8, .count = block};
+    return delivery_rules_for(spec, 2, {.shifts = {.caches = shift}}).cma_from != link::kNever;
+  };
+  EXPECT_FALSE(gathers(8 * kMiB, 0));
+  EXPECT_TRUE(gathers(8 * kMiB, 1));
+}
+
 TEST(DeliveryRules, OnlyRanksOfOneHostShareTheCache) {
   EXPECT_FALSE(nontemporal(Collective::AllReduce, kMiB, 64, false, 4));
   EXPECT_TRUE(nontemporal(Collective::AllReduce, kMiB, 64, false, 8));

@@ -62,7 +62,7 @@ AgreedCapabilities capabilities(Dice& dice, const select::Setting& setting) {
           .reading = static_cast<transports::ReadAccess>(dice.below(3)),
           .oversubscribed = setting.oversubscription > 1,
           .always_cma = dice.below(4) == 0,
-          .shifts = {.cma = shift(), .wait = shift(), .caches = shift()},
+          .shifts = {.cma = shift(), .no_cma = dice.below(4) == 0, .wait = shift(), .caches = shift()},
           .threads = 1 + static_cast<uint32_t>(dice.below(3))};
 }
 

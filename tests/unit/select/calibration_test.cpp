@@ -82,8 +82,9 @@ TEST(Calibration, TilesAndWaysToCopyAreTheFastestOnes) {
 TEST(Calibration, TheKernelsCopyIsUsedFromWhereItIsFaster) {
   Calibration m = ordinary();
   EXPECT_EQ(shifts_of(m).cma, -1) << "from some 20 KB on";
+  EXPECT_FALSE(shifts_of(m).no_cma);
   for (double& seconds : m.kernel) seconds *= 3;
-  EXPECT_EQ(shifts_of(m).cma, 2) << "never";
+  EXPECT_TRUE(shifts_of(m).no_cma);
   m = ordinary();
   for (double& seconds : m.kernel) seconds += 3e-6;
   EXPECT_EQ(shifts_of(m).cma, 0) << "from some 55 KB on";
@@ -91,6 +92,7 @@ TEST(Calibration, TheKernelsCopyIsUsedFromWhereItIsFaster) {
   EXPECT_EQ(shifts_of(m).cma, -2) << "always, but no further than that";
   m.kernel = {};
   EXPECT_EQ(shifts_of(m).cma, 0) << "not permitted";
+  EXPECT_FALSE(shifts_of(m).no_cma);
 }
 
 TEST(Calibration, LengthsFollowTheCachesAndWhatIsCopiedDuringAMessage) {

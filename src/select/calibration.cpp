@@ -90,9 +90,10 @@ void apply(const Calibration& m, MachineConstants& constants) {
   constexpr size_t kLong = 2;  // 512 KiB: longer than a message, so that the latency is small beside it
   const auto bytes = static_cast<double>(Calibration::kSizes[kLong]);
   constants.shm_alpha = constants.local_alpha = m.far_line + kOverhead;
-  // A staged message is written by one core while the other reads the one before.
-  constants.shm_beta = std::max(m.write[kLong], m.read[0][kLong]) / bytes;
+  // Of a staged message each core copies twice: what it sends to staging memory, and what comes out of the other's.
+  constants.shm_beta = (m.write[kLong] + m.read[0][kLong]) / bytes;
   constants.local_beta = m.read[0][kLong] / bytes;
+  constants.fold_gamma = std::max(0.0, m.fold[kLong] - m.read[0][kLong]) / bytes;
   constants.context_switch = m.thread_switch;
   take_caches(m, constants);
   constants.copy_short = best_way(m, 0);

@@ -42,9 +42,9 @@ bool reads_by_cma(const CallSpec& spec, Rank ranks, const AgreedCapabilities& ag
   const uint64_t block = spec.count * size_of(spec.type), all = block * static_cast<uint64_t>(ranks);
   switch (spec.collective) {
     case Collective::AllToAll:
-      return block >= by_cma(oversubscribed ? machine_constants().cma_all_to_all_oversubscribed_from
-                                            : machine_constants().cma_all_to_all_from,
-                             agreed);
+      // Ranks that share cores wait for each other at each of the two copies: one is better even if it is slow.
+      return block >= (oversubscribed ? machine_constants().cma_all_to_all_oversubscribed_from
+                                      : by_cma(machine_constants().cma_all_to_all_from, agreed));
     case Collective::Gather:
     case Collective::Scatter:
       return block >= by_cma(machine_constants().cma_gather_from, agreed);

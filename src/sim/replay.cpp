@@ -256,6 +256,7 @@ class Replayer {
     // Reading a message writes the result once; without one, the rank's own memory is copied.
     const double copies = arrivals > 0 ? std::max(0, work.writes - 1) : work.writes;
     const double folds = work.folds ? arrivals + work.local - 1 : 0;
+    const double own = (work.writes > 0 ? work.local * costs.load : 0) + (work.stores ? costs.store : 0);
     const double messages = std::max(0.0, arrivals - 1) + std::max(0.0, outs - 1);
     double kernel = 0, wait = 0;
     for (uint32_t i = work.arrivals.begin; i < work.arrivals.end; ++i) {
@@ -264,7 +265,7 @@ class Replayer {
       if (!streams_[stream_of(channel, lane.replica)].by_kernel) continue;
       kernel += costs.kernel_call + bytes * costs.kernel * (work.cooperative ? kReadersShare : 1);
     }
-    return copies * bytes * costs.write + folds * bytes * costs.fold + messages * costs.message + wait + kernel;
+    return bytes * (copies * costs.write + folds * costs.fold + own) + messages * costs.message + wait + kernel;
   }
 
   void after(double seconds, Timer::Kind kind, uint32_t of) { events_.push({kind, now_ + seconds, ++order_, of}); }

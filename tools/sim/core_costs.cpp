@@ -28,32 +28,36 @@ double each(const Calibration::Times& times, double first, double bytes) {
   return rate(kLast);
 }
 
-/// How much of a call's memory no cache holds: 0 to 1.
-double part_beyond(const Calibration& measured, const Footprint& footprint) {
+/// How much of `bytes` bytes, which all ranks use again and again, no cache holds: 0 to 1.
+double part_beyond(const Calibration& measured, const Footprint& footprint, double bytes) {
   constexpr double kAllIn = 0.6, kNoneIn = 1.4;  // times the caches
-  if (measured.caches.last == 0 || measured.beyond_stored <= 0) return 0;
+  if (measured.caches.last == 0 || bytes <= 0) return 0;
   const auto users = std::min<uint64_t>(static_cast<uint64_t>(footprint.cores), measured.caches.lasts);
-  const double caches = static_cast<double>(measured.caches.last * users);
-  const double all = static_cast<double>(footprint.bytes) * footprint.ranks;
-  return all <= 0 ? 0 : part_of(all, kAllIn * caches, kNoneIn * caches);
+  const auto caches = static_cast<double>(measured.caches.last * users);
+  return part_of(bytes, kAllIn * caches, kNoneIn * caches);
 }
 
 }  // namespace
 
 void refine(const Calibration& measured, const Footprint& footprint, sim::WorkCosts& costs) {
-  const double bytes = std::max(1.0, static_cast<double>(footprint.bytes) * footprint.ranks / footprint.cores);
+  const auto in = static_cast<double>(footprint.in), out = static_cast<double>(footprint.out);
+  const double bytes = std::max(1.0, (in + out) * footprint.ranks / footprint.cores);
   const double line = measured.far_line;
   const double read = each(measured.read[0], line, bytes);
-  // A byte's way between memory and cache: streaming takes two of them, ordinary stores a third, to fetch the line.
-  const double beyond =
-      part_beyond(measured, footprint) * std::min(measured.beyond_streamed / 2, measured.beyond_stored / 3);
   costs.first_read = line;
-  costs.copy = read + 1.5 * beyond;
-  costs.write = each(measured.write, 0, bytes) + beyond;
-  costs.fold = std::max(0.0, each(measured.fold, line, bytes) - read) + beyond;
+  costs.copy = read;
+  costs.write = each(measured.write, 0, bytes);
+  costs.fold = std::max(0.0, each(measured.fold, line, bytes) - read);
+  // A byte's way between memory and cache. A copy by streaming stores takes two of them, one by ordinary stores a third,
+  // which fetches the line that is written.
+  const double way = std::min(measured.beyond_streamed / 2, measured.beyond_stored / 3);
+  const double kept = footprint.ranks * (footprint.streams ? in : in + out);
+  const double beyond = part_beyond(measured, footprint, kept);
+  costs.load = beyond * way;
+  costs.store = footprint.streams ? way : 2 * beyond * way;
   if (measured.kernel[0] <= 0) return;
   const double kernel = each(measured.kernel, measured.kernel[0], bytes);
-  costs.kernel = std::max(0.0, kernel + 3 * beyond - costs.copy);
+  costs.kernel = std::max(0.0, kernel + costs.load - costs.copy);
   costs.kernel_call = std::max(0.0, measured.kernel[0] - kernel * static_cast<double>(Calibration::kSizes[0]));
 }
 

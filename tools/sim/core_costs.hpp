@@ -8,7 +8,8 @@ namespace tutti::tools {
 
 /// What a call touches.
 struct Footprint {
-  uint64_t bytes = 0;  ///< of a rank's input and output
+  uint64_t in = 0, out = 0;  ///< bytes of a rank's buffers
+  bool streams = false;      ///< results are stored past the cache
   Rank ranks = 1, cores = 1;
 };
 

@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t kGrain = 128;
 // Of a rank's call, beside its messages: it is checked and numbered, and its program found. Measured on an AMD EPYC.
-constexpr double kCall = 60e-9;  // seconds
+constexpr double kCall = 30e-9;  // seconds
 constexpr uint64_t kGpuStaging = 128 << 20, kGpuMessage = 1 << 20;
 
 /// Of ranks on cores, by the figures in use.
@@ -34,14 +34,24 @@ sim::WorkCosts costs_of_cores() {
           .context_switch = known.context_switch};
 }
 
+constexpr uint32_t kElement = 4;
+
+comm::CallSpec spec_of(Collective collective, uint64_t block) {
+  return {.collective = collective, .type = DType::F32, .count = std::max<uint64_t>(1, block / kElement)};
+}
+
 /// What a call touches: the largest rank's input and output.
-uint64_t bytes_of_a_rank(Collective collective, uint64_t block, Rank ranks) {
-  uint64_t most = 0;
-  for (const Rank rank : {0, 1}) {
-    most = std::max<uint64_t>(most, plan::blocks(collective, ranks, plan::Buffer::Input, rank) +
-                                        plan::blocks(collective, ranks, plan::Buffer::Output, rank));
-  }
-  return most * block;
+Footprint footprint_of(Collective collective, uint64_t block, Rank ranks, Rank cores) {
+  const auto most = [&](plan::Buffer buffer) {
+    const auto blocks =
+        std::max(plan::blocks(collective, ranks, buffer, 0), plan::blocks(collective, ranks, buffer, 1));
+    return static_cast<uint64_t>(blocks) * block;
+  };
+  return {.in = most(plan::Buffer::Input),
+          .out = most(plan::Buffer::Output),
+          .streams = comm::is_nontemporal(spec_of(collective, block), ranks, ranks, false),
+          .ranks = ranks,
+          .cores = std::min(ranks, cores)};
 }
 
 }  // namespace
@@ -85,8 +95,7 @@ void Scene::take_this_machine() {
   hosts_.assign(static_cast<size_t>(ranks), 0);
   sim::WorkCosts costs = costs_of_cores();
   if (measured != nullptr) {
-    const uint64_t blocks = select::block_bytes(collective_, bytes_, ranks);
-    refine(*measured, {.bytes = bytes_of_a_rank(collective_, blocks, ranks), .ranks = ranks, .cores = cores}, costs);
+    refine(*measured, footprint_of(collective_, select::block_bytes(collective_, bytes_, ranks), ranks, cores), costs);
   }
   machine_ = std::make_unique<sim::Machine>(ranks, cores, costs);
 }
@@ -103,11 +112,9 @@ std::vector<select::Candidate> Scene::candidates() const {
 }
 
 sim::Call Scene::call_of(const plan::Algorithm& algorithm) const {
-  constexpr uint32_t kElement = 4;
   const select::Setting& setting = setting_.setting;
   const bool gpus = machine_->gpus();
-  const comm::CallSpec spec{
-      .collective = collective_, .type = DType::F32, .count = std::max<uint64_t>(1, block_ / kElement)};
+  const comm::CallSpec spec = spec_of(collective_, block_);
   const comm::AgreedCapabilities agreed{.staging = setting.staging,
                                         .message = setting.message,
                                         .reading = transports::ReadAccess::Cma,

@@ -163,6 +163,18 @@ TEST(Simulate, TheFirstBytesOfAMessageComeLater) {
   EXPECT_NEAR(seconds(16, with) - seconds(16, without), 0, 1e-9) << "they are in the descriptor";
 }
 
+TEST(Simulate, OwnMemoryThatNoCacheHoldsCostsMore) {
+  const WorkCosts cached{.copy = 1e-10, .write = 1e-10};
+  WorkCosts beyond = cached;
+  beyond.load = 2e-11;
+  beyond.store = 3e-11;
+  const auto seconds = [](const WorkCosts& costs) {
+    return on_cores(Collective::AllGather, "one_shot", 1 << 20, costs, {}).seconds;
+  };
+  // Its block is read once, and stored beside staging it; the other's block is stored.
+  EXPECT_NEAR((seconds(beyond) - seconds(cached)) / (1 << 20), 2e-11 + 2 * 3e-11, 1e-12);
+}
+
 TEST(Simulate, BothNetworksAgreeWhereLinksAreEvenlyShared) {
   if (simgrid_version().empty()) GTEST_SKIP() << "no SimGrid in this build";
   Gpus gpus(1);

@@ -64,13 +64,10 @@ bool reads_by_cma(const CallSpec& spec, Rank ranks, const AgreedCapabilities& ag
 /// True if peers read and write a call's buffers in place, if these are shared memory. For small, freshly written
 /// blocks of an all-reduce or broadcast, staging is faster: its cache lines stay in the same place. (If the
 /// data is the same in every call, reading in place takes a third of the time.)
-bool shares_buffers(const CallSpec& spec, const AgreedCapabilities& agreed) {
+bool shares_buffers(const CallSpec& spec) {
   const uint64_t block = spec.count * size_of(spec.type);
-  if (spec.collective == Collective::AllReduce) {
-    return block >= by_wait(machine_constants().mapped_all_reduce_from, agreed);
-  }
-  if (spec.collective == Collective::Broadcast)
-    return block >= by_wait(machine_constants().mapped_broadcast_from, agreed);
+  if (spec.collective == Collective::AllReduce) return block >= machine_constants().mapped_all_reduce_from;
+  if (spec.collective == Collective::Broadcast) return block >= machine_constants().mapped_broadcast_from;
   return true;
 }
 
@@ -83,10 +80,10 @@ uint64_t cooperative_from(const AgreedCapabilities& agreed) {
 }
 
 exec::DeliveryRules delivery_rules_for(const CallSpec& spec, Rank ranks, const AgreedCapabilities& agreed) {
-  const uint64_t from = zcopy_from(agreed);
-  if (agreed.always_cma) return {.address_from = from, .mapped_from = 0, .cma_from = 0, .direct_store_from = 1};
-  return {.address_from = from,
-          .mapped_from = shares_buffers(spec, agreed) ? from : link::kNever,
+  const uint64_t at_address = zcopy_from(agreed), from = machine_constants().zcopy_from;
+  if (agreed.always_cma) return {.address_from = at_address, .mapped_from = 0, .cma_from = 0, .direct_store_from = 1};
+  return {.address_from = at_address,
+          .mapped_from = shares_buffers(spec) ? from : link::kNever,
           .cma_from = reads_by_cma(spec, ranks, agreed) ? from : link::kNever,
           .direct_store_from = from};
 }

@@ -29,7 +29,8 @@ exec::DeliveryRules delivery_rules_for(const CallSpec& spec, Rank ranks, const A
 /// Of transfers and vector calls, whose blocks only their two ends know.
 exec::DeliveryRules delivery_rules_for_transfers(const AgreedCapabilities& agreed);
 
-/// Bytes from which a message is read in its sender's memory, where nothing else is against it.
+/// Bytes from which a thread reads a message of another one of its process in place. (Memory that peers map has lengths
+/// of its own, which are the table's: its lines lie elsewhere than those of staging memory, which matters more there.)
 uint64_t zcopy_from(const AgreedCapabilities& agreed);
 /// Bytes from which both ends of a message copy, where every rank has a core of its own.
 uint64_t cooperative_from(const AgreedCapabilities& agreed);

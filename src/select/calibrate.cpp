@@ -75,6 +75,7 @@ class Duet {
   bool meet(size_t me) {
     const uint32_t here = met_[me].count.load(std::memory_order_relaxed) + 1;
     met_[me].count.store(here, std::memory_order_release);
+    if (Clock::now() > deadline_) late_ = true;
     return wait([&] { return met_[1 - me].count.load(std::memory_order_acquire) >= here; });
   }
   void yield_while_waiting(bool yes) { yields_ = yes; }

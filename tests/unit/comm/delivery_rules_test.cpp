@@ -52,12 +52,6 @@ TEST(DeliveryRules, LengthsAboutWaitingAndCachesFollowTheAgreedShifts) {
   const uint64_t zcopy = machine_constants().zcopy_from;
   EXPECT_EQ(zcopy_from({.shifts = {.wait = 1}}), 2 * zcopy);
   EXPECT_EQ(cooperative_from({.shifts = {.wait = -1}}), machine_constants().cooperative_from / 2);
-  const auto maps = [](uint64_t block, int shift) {
-    const CallSpec spec{.collective = Collective::AllReduce, .type = DType::U8, .count = block};
-    return delivery_rules_for(spec, 2, {.shifts = {.wait = shift}}).mapped_from != link::kNever;
-  };
-  EXPECT_TRUE(maps(machine_constants().mapped_all_reduce_from, 0));
-  EXPECT_FALSE(maps(machine_constants().mapped_all_reduce_from, 1));
   const auto gathers = [](uint64_t block, int shift) {
     const CallSpec spec{.collective = Collective::AllGather, .type = DType::U8, .count = block};
     return delivery_rules_for(spec, 2, {.shifts = {.caches = shift}}).cma_from != link::kNever;

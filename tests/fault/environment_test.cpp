@@ -41,7 +41,7 @@ class ProfileFile {
   ProfileFile() : path_(fmt::format("{}/profile.{}.json", ::testing::TempDir(), ::getpid())) {
     FILE* const file = std::fopen(path_.c_str(), "we");
     std::fputs(R"({"format":"tutti-profile","version":1,"links":{},"measured":[{"situation":"2 ranks, shm",)"
-               R"("collective":"all_reduce","algorithm":"reduce_broadcast","times":[[8,1e-9],[1048576,1e-9]]}]})",
+               R"("collective":"all_reduce","algorithm":"ring","times":[[8,1e-9],[1048576,1e-9]]}]})",
                file);
     std::fclose(file);
   }

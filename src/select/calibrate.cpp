@@ -286,19 +286,19 @@ class Copies {
                           bytes) == 0;
   }
   static void sum(std::byte* to, const std::byte* a, const std::byte* b, uint64_t bytes) {
-    static const FoldFn fold = fold_function(DType::F32, Op::Sum);
+    static const FoldFn kFold = fold_function(DType::F32, Op::Sum);
     const std::byte* const sources[] = {a, b};
-    fold({.dst = to,
-          .dst2 = nullptr,
-          .sources = sources,
-          .source_count = 2,
-          .count = bytes / sizeof(float),
-          .shape = FoldShape::Left,
-          .stream = false,
-          .round_each = false,
-          .divide_by = 0,
-          .scaled_source = -1,
-          .scale = nullptr});
+    kFold({.dst = to,
+           .dst2 = nullptr,
+           .sources = sources,
+           .source_count = 2,
+           .count = bytes / sizeof(float),
+           .shape = FoldShape::Left,
+           .stream = false,
+           .round_each = false,
+           .divide_by = 0,
+           .scaled_source = -1,
+           .scale = nullptr});
   }
 
   Duet& duet_;

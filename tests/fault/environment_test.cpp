@@ -4,7 +4,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <tuple>
 
@@ -13,6 +14,8 @@
 
 namespace tutti::fault {
 namespace {
+
+namespace fs = std::filesystem;
 
 struct Difference {
   const char* name;
@@ -35,27 +38,29 @@ constexpr Difference kDifferences[] = {
     {"Explain", "", "TUTTI_EXPLAIN=0", ""},
 };
 
-/// A profile that prefers what no model would.
+/// A profile that prefers what no model would, in a folder of its own.
 class ProfileFile {
  public:
-  ProfileFile() : path_(fmt::format("{}/profile.{}.json", ::testing::TempDir(), ::getpid())) {
-    FILE* const file = std::fopen(path_.c_str(), "we");
-    std::fputs(R"({"format":"tutti-profile","version":1,"links":{},"measured":[{"situation":"2 ranks, shm",)"
-               R"("collective":"all_reduce","algorithm":"ring","times":[[8,1e-9],[1048576,1e-9]]}]})",
-               file);
-    std::fclose(file);
+  ProfileFile() : folder_(fs::path(::testing::TempDir()) / fmt::format("environment.{}", ::getpid())) {
+    fs::create_directories(folder_);
+    std::ofstream(path())
+        << R"({"format":"tutti-profile","version":1,"links":{},"measured":[{"situation":"2 ranks, shm",)"
+           R"("collective":"all_reduce","algorithm":"ring","times":[[8,1e-9],[1048576,1e-9]]}]})";
   }
-  ~ProfileFile() { std::remove(path_.c_str()); }
+  ~ProfileFile() { fs::remove_all(folder_); }
   ProfileFile(const ProfileFile&) = delete;
   ProfileFile& operator=(const ProfileFile&) = delete;
+  /// For caches.
+  std::string folder() const { return folder_; }
   /// `text` with this file's path in place of "@".
   std::string in(std::string text) const {
     const size_t at = text.find('@');
-    return at == std::string::npos ? text : text.replace(at, 1, path_);
+    return at == std::string::npos ? text : text.replace(at, 1, path());
   }
 
  private:
-  std::string path_;
+  std::string path() const { return folder_ / "profile.json"; }
+  fs::path folder_;
 };
 
 using Parameters = std::tuple<std::string, int, Difference>;
@@ -65,7 +70,8 @@ class Environment : public ::testing::TestWithParam<Parameters> {};
 TEST_P(Environment, OfOneRankIsAnErrorOnAllOrMakesNoDifference) {
   const auto& [transport, ranks, difference] = GetParam();
   const ProfileFile profile;
-  Job job({transport, ranks, std::string("TUTTI_TIMEOUT=20 ") + difference.usual, profile.in(difference.odd)}, [](int) {
+  const std::string all = fmt::format("TUTTI_TIMEOUT=20 XDG_CACHE_HOME={} {}", profile.folder(), difference.usual);
+  Job job({transport, ranks, all, profile.in(difference.odd)}, [](int) {
     return "all_reduce 1024 f32 sum\nall_gather 30000 f32\nall_to_all 100000 u8\nreduce 300 f64 max 1\ndestroy";
   });
   const std::string named = difference.named;

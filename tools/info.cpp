@@ -95,6 +95,7 @@ ordered_json calibration_facts() {
   facts["took"] = fmt::format("{:.0f} ms", measured->took * 1e3);
   facts["caches"] = caches_text(measured->caches);
   facts["written for others"] = rates(measured->write);
+  facts["written for others and itself"] = rates(measured->both);
   const char* const ways[] = {"by memcpy", "by rep movsb", "by own loops"};
   for (size_t way = 0; way < measured->read.size(); ++way) {
     facts[std::string("read from others ") + ways[way]] = rates(measured->read[way]);

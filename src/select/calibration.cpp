@@ -68,7 +68,7 @@ std::string implausible(const Calibration& m) {
   }
   if (outside(m.thread_switch, 0.05e-6, 50e-6))
     return fmt::format("a switch of threads in {:.1f} us", m.thread_switch * 1e6);
-  for (const auto* times : {&m.write, &m.read[0], &m.read[1], &m.read[2], &m.fold, &m.stored, &m.streamed}) {
+  for (const auto* times : {&m.write, &m.both, &m.read[0], &m.read[1], &m.read[2], &m.fold, &m.stored, &m.streamed}) {
     for (size_t i = 0; i < times->size(); ++i) {
       const double rate = static_cast<double>(Calibration::kSizes[i]) / (*times)[i];
       if (outside(rate, 0.3e9, 500e9))
@@ -130,6 +130,7 @@ std::string to_text(const Calibration& m) {
                      {"near_line", m.near_line},
                      {"far_line", m.far_line},
                      {"write", m.write},
+                     {"both", m.both},
                      {"read", m.read},
                      {"kernel", m.kernel},
                      {"fold", m.fold},
@@ -152,6 +153,7 @@ std::optional<Calibration> parse_calibration(const std::string& text) {
     return Calibration{.near_line = page.at("near_line"),
                        .far_line = page.at("far_line"),
                        .write = times("write"),
+                       .both = times("both"),
                        .read = page.at("read").get<decltype(Calibration::read)>(),
                        .kernel = times("kernel"),
                        .fold = times("fold"),

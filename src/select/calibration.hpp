@@ -25,6 +25,7 @@ struct Calibration {
   double near_line = 0;                ///< a cache line's way between the first core and the next
   double far_line = 0;                 ///< and between the first core and the last
   Times write = {};                    ///< a copy of data that this core wrote, to memory that another core reads
+  Times both = {};                     ///< the same, and at once to memory of its own
   std::array<Times, kWays> read = {};  ///< a copy of data that another core wrote, in each way to copy
   Times kernel = {};                   ///< the same by the kernel (CMA)
   Times fold = {};                     ///< a sum of floats that this core wrote and of such data

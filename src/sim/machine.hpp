@@ -27,6 +27,7 @@ struct WorkCosts {
   double first_read = 0;      ///< until the first bytes of messages that lie in another rank's memory have come
   double copy = 0;            ///< for a byte that a core copies from another rank's memory
   double write = 0;           ///< for a byte that a core copies to memory that another rank reads, or to its own
+  double second = 0;          ///< for a byte that is written to a second place at once
   double load = 0;            ///< for a byte of its own memory, beyond `write` and `fold`: no cache may hold it
   double store = 0;           ///< for a byte of a result in its own memory, beyond `copy` and `write`
   double fold = 0;            ///< for a byte that is folded, beyond copying it

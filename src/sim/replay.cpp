@@ -254,7 +254,8 @@ class Replayer {
     const auto arrivals = static_cast<double>(work.arrivals.end - work.arrivals.begin);
     const auto outs = static_cast<double>(work.outs.end - work.outs.begin);
     // Reading a message writes the result once; without one, the rank's own memory is copied.
-    const double copies = arrivals > 0 ? std::max(0, work.writes - 1) : work.writes;
+    const double first = arrivals == 0 && work.writes > 0 ? costs.write : 0;
+    const double second = work.writes > 1 ? costs.second : 0;
     const double folds = work.folds ? arrivals + work.local - 1 : 0;
     const double own = (work.writes > 0 ? work.local * costs.load : 0) + (work.stores ? costs.store : 0);
     const double messages = std::max(0.0, arrivals - 1) + std::max(0.0, outs - 1);
@@ -265,7 +266,7 @@ class Replayer {
       if (!streams_[stream_of(channel, lane.replica)].by_kernel) continue;
       kernel += costs.kernel_call + bytes * costs.kernel * (work.cooperative ? kReadersShare : 1);
     }
-    return bytes * (copies * costs.write + folds * costs.fold + own) + messages * costs.message + wait + kernel;
+    return bytes * (first + second + folds * costs.fold + own) + messages * costs.message + wait + kernel;
   }
 
   void after(double seconds, Timer::Kind kind, uint32_t of) { events_.push({kind, now_ + seconds, ++order_, of}); }

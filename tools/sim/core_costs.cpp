@@ -47,6 +47,7 @@ void refine(const Calibration& measured, const Footprint& footprint, sim::WorkCo
   costs.first_read = line;
   costs.copy = read;
   costs.write = each(measured.write, 0, bytes);
+  costs.second = std::max(0.0, each(measured.both, 0, bytes) - costs.write);
   costs.fold = std::max(0.0, each(measured.fold, line, bytes) - read);
   // A byte's way between memory and cache. A copy by streaming stores takes two of them, one by ordinary stores a third,
   // which fetches the line that is written.

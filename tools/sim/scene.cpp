@@ -30,6 +30,7 @@ sim::WorkCosts costs_of_cores() {
           .message = known.shm_alpha * known.message_share,
           .copy = known.shm_beta,
           .write = known.shm_beta,
+          .second = known.shm_beta,
           .fold = known.fold_gamma,
           .context_switch = known.context_switch};
 }

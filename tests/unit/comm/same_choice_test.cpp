@@ -32,7 +32,8 @@ select::Calibration calibration(Dice& dice) {
   m.far_line = m.near_line * 2;
   for (size_t i = 0; i < m.write.size(); ++i) {
     const auto bytes = static_cast<double>(select::Calibration::kSizes[i]);
-    for (auto* times : {&m.write, &m.read[0], &m.read[1], &m.read[2], &m.kernel, &m.fold, &m.stored, &m.streamed}) {
+    for (auto* times :
+         {&m.write, &m.both, &m.read[0], &m.read[1], &m.read[2], &m.kernel, &m.fold, &m.stored, &m.streamed}) {
       (*times)[i] = bytes / dice.between(1e9, 200e9);
     }
   }

@@ -13,7 +13,8 @@ Calibration ordinary() {
   Calibration m{.near_line = 50e-9, .far_line = 100e-9, .thread_switch = 1e-6};
   for (size_t i = 0; i < Calibration::kSizes.size(); ++i) {
     const auto bytes = static_cast<double>(Calibration::kSizes[i]);
-    m.write[i] = m.read[0][i] = m.read[1][i] = m.read[2][i] = m.fold[i] = m.stored[i] = m.streamed[i] = bytes / 10e9;
+    m.write[i] = m.both[i] = m.read[0][i] = m.read[1][i] = m.read[2][i] = m.fold[i] = m.stored[i] = m.streamed[i] =
+        bytes / 10e9;
     m.kernel[i] = 1e-6 + bytes / 8e9;
   }
   m.tiled = {300e-6, 200e-6, 250e-6};

@@ -111,7 +111,7 @@ TEST(Simulate, AllCollectivesEnd) {
 }
 
 TEST(Simulate, RanksOnCoresShareThem) {
-  const WorkCosts costs{.software = 250e-9, .copy = 1e-10, .write = 1e-10, .context_switch = 1e-6};
+  const WorkCosts costs{.software = 250e-9, .copy = 1e-10, .write = 1e-10, .second = 1e-10, .context_switch = 1e-6};
   const auto seconds = [&](Rank cores) {
     Machine machine(4, cores, costs);
     Call call{.algorithm = plan::find_algorithm(Collective::AllReduce, "ring"), .shape = {Collective::AllReduce, 4}};

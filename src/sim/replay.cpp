@@ -31,7 +31,7 @@ class Replayer {
   Replay run() {
     for (size_t rank = 0; rank < programs_.ranks.size(); ++rank) begin_call(static_cast<Rank>(rank));
     std::vector<uint32_t> ended;
-    while (open_lanes_ > 0 || calls_beginning_ > 0 || !events_.empty() || !network_.idle()) {
+    while (open_lanes_ > 0 || !events_.empty() || !network_.idle()) {
       const double next = events_.empty() ? kNever : events_.top().time;
       if (next == kNever && network_.idle()) report_deadlock();
       ended.clear();
@@ -75,7 +75,7 @@ class Replayer {
     enum Kind : uint8_t { Called, Worked, Arrived } kind;
     double time;
     uint64_t order;
-    uint32_t of;  // rank, lane, or stream
+    uint32_t of;  // lane, or stream
     bool operator<(const Timer& other) const { return std::tie(time, order) > std::tie(other.time, other.order); }
   };
   /// What a message on the network belongs to.
@@ -88,7 +88,8 @@ class Replayer {
   void on(const Timer& timer) {
     switch (timer.kind) {
       case Timer::Called:
-        return open_lanes(static_cast<Rank>(timer.of));
+        workers_[lanes_[timer.of].worker].busy = false;
+        return begin(timer.of, workers_[lanes_[timer.of].worker]);
       case Timer::Worked:
         return start_reads(timer.of);
       case Timer::Arrived:
@@ -96,16 +97,10 @@ class Replayer {
     }
   }
 
-  /// A rank's next call: its lanes begin when the call's own work is done.
+  /// A rank's next call. Its first instruction begins when the call's own work is done.
   void begin_call(Rank rank) {
     if (calls_begun_[static_cast<size_t>(rank)]++ == options_.calls) return;
-    if (machine_.costs().call == 0) return open_lanes(rank);
-    ++calls_beginning_;
-    after(machine_.costs().call, Timer::Called, static_cast<uint32_t>(rank));
-  }
-
-  void open_lanes(Rank rank) {
-    if (machine_.costs().call > 0) --calls_beginning_;
+    owes_call_[static_cast<size_t>(rank)] = machine_.costs().call > 0;
     const auto r = static_cast<size_t>(rank);
     const std::span<Lane> mine(&lanes_[first_lane_[r]], first_lane_[r + 1] - first_lane_[r]);
     for (Lane& lane : mine) {
@@ -134,6 +129,7 @@ class Replayer {
   void make_lanes() {
     calls_begun_.resize(programs_.ranks.size());
     open_of_rank_.resize(programs_.ranks.size());
+    owes_call_.resize(programs_.ranks.size());
     lent_by_rank_.resize(programs_.ranks.size());
     first_lane_.assign(programs_.ranks.size() + 1, 0);
     if (!machine_.gpus()) workers_.resize(machine_.cores());
@@ -236,12 +232,15 @@ class Replayer {
   void begin(uint32_t number, Worker& worker) {
     Lane& lane = lanes_[number];
     const Work& work = work_of(lane);
-    double seconds = is_silent(lane, work) ? 0 : local_seconds(lane, work);
-    if (!machine_.gpus() && worker.last != kNoRank && worker.last != lane.rank) {
-      seconds += machine_.costs().context_switch;
-    }
+    const bool switches = !machine_.gpus() && worker.last != kNoRank && worker.last != lane.rank;
+    double seconds = switches ? machine_.costs().context_switch : 0;
     worker.busy = true;
     worker.last = lane.rank;
+    if (owes_call_[static_cast<size_t>(lane.rank)]) {
+      owes_call_[static_cast<size_t>(lane.rank)] = false;
+      return after(seconds + machine_.costs().call, Timer::Called, number);
+    }
+    if (!is_silent(lane, work)) seconds += local_seconds(lane, work);
     lane.began = now_;
     if (work.publishes_first && !is_silent(lane, work)) publish(number);
     after(seconds, Timer::Worked, number);
@@ -420,8 +419,9 @@ class Replayer {
   std::priority_queue<Timer> events_;
   std::vector<uint32_t> calls_begun_;   // by rank
   std::vector<uint32_t> open_of_rank_;  // lanes that are not done with the rank's call
+  std::vector<bool> owes_call_;         // by rank: its call's own work is still to be done
   std::vector<uint32_t> lent_by_rank_;  // unread messages in its own memory
-  uint64_t order_ = 0, open_lanes_ = 0, calls_beginning_ = 0;
+  uint64_t order_ = 0, open_lanes_ = 0;
   double now_ = 0;
   Replay replay_;
 };

@@ -20,8 +20,8 @@ class Sys {
   Sys& operator=(const Sys&) = delete;
 
   void cache(int processor, int index, const char* level, const char* type, const char* size, const char* shared) {
-    const fs::path folder =
-        root_ / "sys/devices/system/cpu" / ("cpu" + std::to_string(processor)) / ("index" + std::to_string(index));
+    const fs::path folder = root_ / "sys/devices/system/cpu" / ("cpu" + std::to_string(processor)) / "cache" /
+                            ("index" + std::to_string(index));
     fs::create_directories(folder);
     std::ofstream(folder / "level") << level << "\n";
     std::ofstream(folder / "type") << type << "\n";

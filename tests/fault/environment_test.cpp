@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <ostream>
 #include <string>
 #include <tuple>
 
@@ -23,6 +24,9 @@ struct Difference {
   const char* odd;    ///< of the first one
   const char* named;  ///< in the error; "": there is none
 };
+
+/// For the tests' names.
+void PrintTo(const Difference& difference, std::ostream* out) { *out << difference.name; }
 
 constexpr Difference kDifferences[] = {
     {"Algorithm", "", "TUTTI_ALGO=all_reduce:ring", "TUTTI_ALGO"},

@@ -20,9 +20,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Sizes = Calibration::Times;
 
-constexpr auto kLongest = std::chrono::milliseconds(40);
+constexpr auto kLongest = std::chrono::milliseconds(45);
 constexpr int kLines = 200, kSwitches = 100, kTries = 3;
-constexpr int kQuickTries = 8;                        // of copies that take microseconds
+constexpr int kQuickTries = 6;                        // of copies that take microseconds
 constexpr uint64_t kQuick = 64 << 10;                 // bytes
 constexpr uint64_t kMostBeyond = uint64_t{48} << 20;  // bytes that both cores copy to or from, to find no cache
 constexpr double kBeyond = 1.4;                       // times the caches
@@ -66,6 +66,11 @@ class Duet {
   }
 
   bool late() const { return late_.load(std::memory_order_relaxed); }
+  /// Is the time over? Then both end.
+  bool over() {
+    if (Clock::now() > deadline_) late_ = true;
+    return late();
+  }
   /// Waits until it is this turn; false if the time is over.
   bool await(uint32_t turn) {
     return wait([&] { return turn_.load(std::memory_order_acquire) == turn; });
@@ -75,7 +80,7 @@ class Duet {
   bool meet(size_t me) {
     const uint32_t here = met_[me].count.load(std::memory_order_relaxed) + 1;
     met_[me].count.store(here, std::memory_order_release);
-    if (Clock::now() > deadline_) late_ = true;
+    if (over()) return false;
     return wait([&] { return met_[1 - me].count.load(std::memory_order_acquire) >= here; });
   }
   void yield_while_waiting(bool yes) { yields_ = yes; }
@@ -89,7 +94,7 @@ class Duet {
   bool wait(const Condition& holds) {
     for (uint32_t spins = 0; !holds(); ++spins) {
       if (late()) return false;
-      if (spins % 64 == 63 && Clock::now() > deadline_) late_ = true;
+      if (spins % 64 == 63 && over()) return false;
       if (yields_) sched_yield();
     }
     return !late();
@@ -124,21 +129,23 @@ double one_way(Duet& duet, int a, int b, int turns) {
   return duet.play(a, b, first, second) ? best : 0;
 }
 
-/// Memory of one of the two threads, on its own node, in the pages that programs get; or in large ones, which take less
-/// time to make.
+/// Memory of one of the two threads, on its own node, in the pages that programs get. None if the time is over before
+/// all of it is there.
 class Area {
  public:
-  enum class Pages { Usual, Large };
-  Area(uint64_t bytes, Pages pages) : bytes_(bytes) {
-    constexpr uint64_t kPage = 4096;
+  Area(uint64_t bytes, Duet& duet) : bytes_(bytes) {
+    constexpr uint64_t kPage = 4096, kPages = uint64_t{1} << 20;
     void* const made = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (made == MAP_FAILED) return;
-    data_ = static_cast<std::byte*>(made);
-    if (pages == Pages::Large) madvise(data_, bytes, MADV_HUGEPAGE);
-    for (uint64_t at = 0; at < bytes; at += kPage) data_[at] = std::byte{1};
+    mapped_ = static_cast<std::byte*>(made);
+    for (uint64_t at = 0; at < bytes; at += kPage) {
+      if (at % kPages == 0 && duet.over()) return;
+      mapped_[at] = std::byte{1};
+    }
+    data_ = mapped_;
   }
   ~Area() {
-    if (data_ != nullptr) munmap(data_, bytes_);
+    if (mapped_ != nullptr) munmap(mapped_, bytes_);
   }
   Area(const Area&) = delete;
   Area& operator=(const Area&) = delete;
@@ -146,7 +153,7 @@ class Area {
 
  private:
   uint64_t bytes_;
-  std::byte* data_ = nullptr;
+  std::byte *mapped_ = nullptr, *data_ = nullptr;
 };
 
 /// What both threads do, each with its own area and its own figures.
@@ -158,7 +165,7 @@ class Copies {
   }
 
   void run(size_t me) {
-    const Area area(3 * Calibration::kSizes.back(), Area::Pages::Usual);
+    const Area area(3 * Calibration::kSizes.back(), duet_);
     areas_[me] = area.data();
     if (!duet_.meet(me) || areas_[0] == nullptr || areas_[1] == nullptr) return;
     complete_[me] = measure_copies(me) && measure_tiles(me) && measure_stores(me);
@@ -190,7 +197,7 @@ class Copies {
   }
 
  private:
-  static constexpr uint64_t kGrain = 2 << 20;  // bytes of a large page
+  static constexpr uint64_t kGrain = 64 << 10;
 
   std::byte* source(size_t of) const { return areas_[of]; }
   std::byte* slot(size_t of) const { return areas_[of] + Calibration::kSizes.back(); }
@@ -198,7 +205,7 @@ class Copies {
 
   void measure_beyond(size_t me) {
     if (beyond_ == 0) return;
-    const Area area(2 * beyond_, Area::Pages::Large);
+    const Area area(2 * beyond_, duet_);
     if (area.data() == nullptr) return;
     const auto bytes = static_cast<double>(beyond_);
     for (int turn = 0; turn < 2 * 2; ++turn) {

@@ -170,8 +170,8 @@ Candidate rate(const Entry& entry, uint64_t bytes, const Setting& setting) {
           .rejected = entry.rejected};
 }
 
-/// Of algorithms that are level, the model's favourite comes first: it is the same at neighbouring sizes, and in the next
-/// measurement.
+/// Of algorithms that are level, the model's favourite comes first: it is the same at neighbouring sizes, and in the
+/// next measurement.
 bool is_better(const Candidate& a, const Candidate& b) {
   if (a.rejected.empty() != b.rejected.empty()) return a.rejected.empty();
   if (a.measured.has_value() != b.measured.has_value()) return a.measured.has_value();

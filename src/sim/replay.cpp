@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <limits>
 #include <queue>
+#include <utility>
 
 #include "base/format.hpp"
 #include "link/link.hpp"
 #include "sim/replay_state.hpp"
+#include "topo/constants.hpp"
 
 namespace tutti::sim {
 namespace {
@@ -63,7 +65,7 @@ class Replayer {
   /// A rank's next call. Its first instruction begins when the call's own work is done.
   void begin_call(Rank rank) {
     if (calls_begun_[static_cast<size_t>(rank)]++ == options_.calls) return;
-    owes_call_[static_cast<size_t>(rank)] = machine_.costs().call > 0;
+    owes_call_[static_cast<size_t>(rank)] = machine_.costs().call > 0 ? 1 : 0;
     const auto r = static_cast<size_t>(rank);
     const std::span<Lane> mine(&lanes_[first_lane_[r]], first_lane_[r + 1] - first_lane_[r]);
     for (Lane& lane : mine) {
@@ -90,10 +92,8 @@ class Replayer {
   }
 
   void make_lanes() {
-    calls_begun_.resize(programs_.ranks.size());
-    open_of_rank_.resize(programs_.ranks.size());
+    for (auto* counts : {&calls_begun_, &open_of_rank_, &lent_by_rank_}) counts->resize(programs_.ranks.size());
     owes_call_.resize(programs_.ranks.size());
-    lent_by_rank_.resize(programs_.ranks.size());
     first_lane_.assign(programs_.ranks.size() + 1, 0);
     if (!machine_.gpus()) workers_.resize(machine_.cores());
     for (size_t rank = 0; rank < programs_.ranks.size(); ++rank) {
@@ -156,12 +156,17 @@ class Replayer {
       if (stream.here == stream.used) return false;
     }
     for (uint32_t i = work.outs.begin; i < work.outs.end; ++i) {
-      const Sent& sent = window.outs[i];
-      const Stream& stream = streams_[stream_of(sent.channel, lane.replica)];
-      const bool slots = sent.delivery == exec::Delivery::Staged || sent.delivery == exec::Delivery::Pushed;
-      if (stream.sent - stream.used >= (slots ? link::kSlots : link::kCredits)) return false;
+      const Stream& stream = streams_[stream_of(window.outs[i].channel, lane.replica)];
+      if (stream.sent - stream.used >= room_for(work, window.outs[i].delivery)) return false;
     }
     return true;
+  }
+
+  /// Unread messages of this kind on a channel. Short ones get as many slots in staging memory as a link holds.
+  uint32_t room_for(const Work& work, exec::Delivery delivery) const {
+    const uint64_t most = machine_.gpus() ? 0 : machine_constants().process_arena / machine_constants().staged_programs;
+    const bool copied = delivery == exec::Delivery::Staged || delivery == exec::Delivery::Pushed;
+    return copied && work.bytes * link::kCredits > most ? link::kSlots : link::kCredits;
   }
 
   /// A message without pieces is sent in the first round only.
@@ -199,8 +204,7 @@ class Replayer {
     double seconds = switches ? machine_.costs().context_switch : 0;
     worker.busy = true;
     worker.last = lane.rank;
-    if (owes_call_[static_cast<size_t>(lane.rank)]) {
-      owes_call_[static_cast<size_t>(lane.rank)] = false;
+    if (std::exchange(owes_call_[static_cast<size_t>(lane.rank)], uint8_t{0}) != 0) {
       return after(seconds + machine_.costs().call, Timer::Called, number);
     }
     if (!is_silent(lane, work)) seconds += local_seconds(lane, work);
@@ -296,9 +300,8 @@ class Replayer {
 
   void give_back(Stream& stream) {
     --stream.lent;
-    const Rank writer = lanes_[stream.writer].rank;
-    --lent_by_rank_[static_cast<size_t>(writer)];
-    end_call_if_done(writer);
+    --lent_by_rank_[static_cast<size_t>(lanes_[stream.writer].rank)];
+    end_call_if_done(lanes_[stream.writer].rank);
   }
 
   void arrive(uint32_t stream) {
@@ -349,8 +352,7 @@ class Replayer {
   }
 
   void advance(Lane& lane, const WindowWork& window) {
-    const exec::Range ops = window.lanes[lane.lane];
-    if (++lane.next < ops.end - ops.begin) return;
+    if (++lane.next < window.lanes[lane.lane].end - window.lanes[lane.lane].begin) return;
     if (lane.call == 0) replay_.round_ends[lane.round] = std::max(replay_.round_ends[lane.round], now_);
     lane.next = 0;
     lane.round += options_.width;
@@ -380,10 +382,10 @@ class Replayer {
   std::vector<Stream> streams_;
   std::vector<Transfer> transfers_;  // by number of a message on the network
   std::priority_queue<Timer> events_;
-  std::vector<uint32_t> calls_begun_;   // by rank
-  std::vector<uint32_t> open_of_rank_;  // lanes that are not done with the rank's call
-  std::vector<bool> owes_call_;         // by rank: its call's own work is still to be done
-  std::vector<uint32_t> lent_by_rank_;  // unread messages in its own memory
+  // By rank: calls begun; lanes that are not done with the call; unread messages in its own memory; is the call's own
+  // work still to be done?
+  std::vector<uint32_t> calls_begun_, open_of_rank_, lent_by_rank_;
+  std::vector<uint8_t> owes_call_;
   uint64_t order_ = 0, open_lanes_ = 0;
   double now_ = 0;
   Replay replay_;

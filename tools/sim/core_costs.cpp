@@ -8,6 +8,8 @@ namespace {
 
 using select::Calibration;
 
+constexpr double kStaged = 1 << 20;  // bytes: what a copy of 512 KiB touches
+
 // Of a byte between memory and cache, while another core uses the memory too, where the calibration had no time to
 // measure it, or the caches are too large for it.
 constexpr double kWay = 1 / 45e9;  // seconds; measured on an AMD EPYC (Zen 5)
@@ -51,10 +53,12 @@ void refine(const Calibration& measured, const Footprint& footprint, sim::WorkCo
   costs.first_read = line;
   costs.copy = read;
   costs.write = each(measured.write, 0, bytes);
-  costs.second = std::max(0.0, each(measured.both, 0, bytes) - costs.write);
+  // The second place is staging memory, whose slots stay in a core's cache: long messages are cut.
+  const double short_bytes = std::min(bytes, kStaged);
+  costs.second = std::max(0.0, each(measured.both, 0, short_bytes) - each(measured.write, 0, short_bytes));
   costs.fold = std::max(0.0, each(measured.fold, line, bytes) - read);
-  // A byte's way between memory and cache. A copy by streaming stores takes two of them, one by ordinary stores a third,
-  // which fetches the line that is written.
+  // A byte's way between memory and cache. A copy by streaming stores takes two of them, one by ordinary stores a
+  // third, which fetches the line that is written.
   const bool known = measured.beyond_stored > 0 && measured.beyond_streamed > 0;
   const double way = known ? std::min(measured.beyond_streamed / 2, measured.beyond_stored / 3) : kWay;
   const double kept = footprint.ranks * (footprint.streams ? in : in + out);

@@ -131,7 +131,7 @@ TEST(Calibration, OneCoreIsNotMeasured) { EXPECT_FALSE(calibrate({0})); }
 TEST(Calibration, IsBriefWhateverTheMachineDoes) {
   const auto start = std::chrono::steady_clock::now();
   calibrate(allowed_cores());
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5)) << "some 20 ms where it is idle";
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5)) << "some 30 ms where it is idle";
 }
 
 }  // namespace

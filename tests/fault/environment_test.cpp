@@ -26,7 +26,7 @@ struct Difference {
 };
 
 /// For the tests' names.
-void PrintTo(const Difference& difference, std::ostream* out) { *out << difference.name; }
+std::ostream& operator<<(std::ostream& out, const Difference& difference) { return out << difference.name; }
 
 constexpr Difference kDifferences[] = {
     {"Algorithm", "", "TUTTI_ALGO=all_reduce:ring", "TUTTI_ALGO"},

@@ -62,6 +62,12 @@ std::string text_of(const ordered_json& value) {
                      word("meaning"), word("scope"), word("measured"));
 }
 
+std::string caches_text(const CacheSizes& caches) {
+  if (caches.last == 0) return "not told by the kernel";
+  return fmt::format("{} of a core's own, {} of {} of the last level", to_text(Bytes{caches.own}), caches.lasts,
+                     to_text(Bytes{caches.last}));
+}
+
 /// What replaces the table's figures of local links, as in a communicator.
 ordered_json calibration_facts() {
   ordered_json facts;
@@ -86,13 +92,27 @@ ordered_json calibration_facts() {
   facts["source"] = "the quick calibration of this boot";
   facts["cache line"] = fmt::format("{:.0f} ns to the next core, {:.0f} ns to the last", measured->near_line * 1e9,
                                     measured->far_line * 1e9);
+  facts["took"] = fmt::format("{:.0f} ms", measured->took * 1e3);
+  facts["caches"] = caches_text(measured->caches);
   facts["written for others"] = rates(measured->write);
-  facts["read from others"] = rates(measured->read);
-  facts["by the kernel"] = rates(measured->kernel);
+  facts["written for others and itself"] = rates(measured->both);
+  const char* const ways[] = {"by memcpy", "by rep movsb", "by own loops"};
+  for (size_t way = 0; way < measured->read.size(); ++way) {
+    facts[std::string("read from others ") + ways[way]] = rates(measured->read[way]);
+  }
+  facts["read from others by the kernel"] = rates(measured->kernel);
+  facts["sums with others' data"] = rates(measured->fold);
   facts["ordinary stores"] = rates(measured->stored);
   facts["streaming stores"] = rates(measured->streamed);
+  if (measured->beyond_stored > 0) {
+    facts["beyond the caches"] = fmt::format("{:.3g} GB/s by ordinary stores, {:.3g} by streaming ones",
+                                             1e-9 / measured->beyond_stored, 1e-9 / measured->beyond_streamed);
+  }
   facts["switch of threads"] = fmt::format("{:.2f} us", measured->thread_switch * 1e6);
-  facts["CMA from"] = fmt::format("the table's lengths times 2 to the power of {}", select::cma_shift(*measured));
+  const select::LengthShifts shifts = select::shifts_of(*measured);
+  facts["lengths of the table"] =
+      fmt::format("times 2 to the power of {} for CMA{}, {} where a wait is held against a copy, {} by the caches",
+                  shifts.cma, shifts.no_cma ? " (which never pays)" : "", shifts.wait, shifts.caches);
   return facts;
 }
 

@@ -134,13 +134,25 @@ const select::Calibration* local_figures() {
   return select::local_profile() == nullptr ? select::local_calibration() : nullptr;
 }
 
-constexpr int kMostShift = 2;  // either way; on the wire it is counted from there
+/// On the wire a shift is counted from the least.
+json to_json(const select::LengthShifts& shifts) {
+  constexpr int kMost = select::LengthShifts::kMost;
+  return {kMost + shifts.cma, kMost + shifts.wait, kMost + shifts.caches, shifts.no_cma ? 1 : 0};
+}
 
-/// The shift of rank 0, whose machine is taken for all.
-int cma_shift_of(const json& conclusions) {
-  const uint64_t shift = whole_number(conclusions.at("cma_shift"));
-  if (shift > 2 * kMostShift) throw_error(Code::ProtocolError, "rank 0 states an impossible shift of CMA ({})", shift);
-  return static_cast<int>(shift) - kMostShift;
+/// Those of rank 0, whose machine is taken for all.
+select::LengthShifts shifts_from(const json& conclusions) {
+  constexpr int kMost = select::LengthShifts::kMost;
+  const auto shift = [&](size_t i) {
+    const uint64_t counted = whole_number(conclusions.at("shifts").at(i));
+    if (counted > 2 * kMost)
+      throw_error(Code::ProtocolError, "rank 0 scales lengths by an impossible shift ({})", counted);
+    return static_cast<int>(counted) - kMost;
+  };
+  return {.cma = shift(0),
+          .no_cma = whole_number(conclusions.at("shifts").at(3)) != 0,
+          .wait = shift(1),
+          .caches = shift(2)};
 }
 
 /// A profile is named by its contents.
@@ -264,7 +276,7 @@ Agreement agree(control::Endpoint& endpoint, Fabric& fabric, const Groups& group
   json conclusions = conclusions_from(agreed.reports, fabric, agreed.backoff.spins == 0);
   if (endpoint.rank() == 0) {
     const select::Calibration* const measured = local_figures();
-    conclusions["cma_shift"] = kMostShift + (measured == nullptr ? 0 : select::cma_shift(*measured));
+    conclusions["shifts"] = to_json(measured == nullptr ? select::LengthShifts{} : select::shifts_of(*measured));
     conclusions["table"] = select::DecisionTable(setting).text();
   }
   const auto all = endpoint.exchange(conclusions.dump(), deadline);
@@ -275,7 +287,7 @@ Agreement agree(control::Endpoint& endpoint, Fabric& fabric, const Groups& group
   agreed.capabilities.threads = static_cast<uint32_t>(env().threads);
   agreed.table = read(0, [&] {
     const json first = parse_shallow_json(all.front());
-    agreed.capabilities.cma_shift = cma_shift_of(first);
+    agreed.capabilities.shifts = shifts_from(first);
     const auto table = first.at("table").get<std::string>();
     return select::DecisionTable::parse(table, setting);
   });

@@ -19,10 +19,18 @@ uint64_t bytes_touched(const CallSpec& spec, Rank ranks, Rank near, bool in_plac
   return blocks * spec.count * size_of(spec.type);
 }
 
-/// A length of the table from which CMA pays, as this machine's figures shift it: where one copy by the kernel is held
-/// against two out of the cache. (Of blocks that are folded, and of a broadcast that both ends copy, it is more.)
-uint64_t shifted(uint64_t bytes, const AgreedCapabilities& agreed) {
-  return agreed.cma_shift < 0 ? bytes >> -agreed.cma_shift : bytes << agreed.cma_shift;
+/// A length of the table from which CMA pays, as this machine's figures shift it: one copy by the kernel, held against
+/// two out of the cache.
+uint64_t by_cma(uint64_t bytes, const AgreedCapabilities& agreed) {
+  return agreed.shifts.no_cma ? link::kNever : select::shifted(bytes, agreed.shifts.cma);
+}
+/// A length beside which waiting for another rank is short.
+uint64_t by_wait(uint64_t bytes, const AgreedCapabilities& agreed) {
+  return select::shifted(bytes, agreed.shifts.wait);
+}
+/// A length that stays in the cache.
+uint64_t by_caches(uint64_t bytes, const AgreedCapabilities& agreed) {
+  return select::shifted(bytes, agreed.shifts.caches);
 }
 
 /// True if processes read each other's blocks by CMA: one copy instead of two, but a slower one, and not from the cache
@@ -34,19 +42,20 @@ bool reads_by_cma(const CallSpec& spec, Rank ranks, const AgreedCapabilities& ag
   const uint64_t block = spec.count * size_of(spec.type), all = block * static_cast<uint64_t>(ranks);
   switch (spec.collective) {
     case Collective::AllToAll:
+      // Ranks that share cores wait for each other at each of the two copies: one is better even if it is slow.
       return block >= (oversubscribed ? machine_constants().cma_all_to_all_oversubscribed_from
-                                      : shifted(machine_constants().cma_all_to_all_from, agreed));
+                                      : by_cma(machine_constants().cma_all_to_all_from, agreed));
     case Collective::Gather:
     case Collective::Scatter:
-      return block >= shifted(machine_constants().cma_gather_from, agreed);
+      return block >= by_cma(machine_constants().cma_gather_from, agreed);
     case Collective::AllGather:
-      return block >= shifted(machine_constants().cma_all_gather_from, agreed) &&
-             all <= machine_constants().cma_all_gather_up_to;
+      return block >= by_cma(machine_constants().cma_all_gather_from, agreed) &&
+             all <= by_caches(machine_constants().cma_all_gather_up_to, agreed);
     case Collective::ReduceScatter:
-      return !oversubscribed && block >= machine_constants().cma_reduce_scatter_from &&
-             all <= machine_constants().cma_reduce_scatter_up_to;
+      return !oversubscribed && block >= by_cma(machine_constants().cma_reduce_scatter_from, agreed) &&
+             all <= by_caches(machine_constants().cma_reduce_scatter_up_to, agreed);
     case Collective::Broadcast:
-      return ranks == 2 && !oversubscribed && block >= machine_constants().cma_broadcast_from;
+      return ranks == 2 && !oversubscribed && block >= by_cma(machine_constants().cma_broadcast_from, agreed);
     default:
       return false;
   }
@@ -64,18 +73,24 @@ bool shares_buffers(const CallSpec& spec) {
 
 }  // namespace
 
+uint64_t zcopy_from(const AgreedCapabilities& agreed) { return by_wait(machine_constants().zcopy_from, agreed); }
+
+uint64_t cooperative_from(const AgreedCapabilities& agreed) {
+  return by_wait(machine_constants().cooperative_from, agreed);
+}
+
 exec::DeliveryRules delivery_rules_for(const CallSpec& spec, Rank ranks, const AgreedCapabilities& agreed) {
-  const uint64_t zcopy_from = machine_constants().zcopy_from;
-  if (agreed.always_cma) return {.address_from = zcopy_from, .mapped_from = 0, .cma_from = 0, .direct_store_from = 1};
-  return {.address_from = zcopy_from,
-          .mapped_from = shares_buffers(spec) ? zcopy_from : link::kNever,
-          .cma_from = reads_by_cma(spec, ranks, agreed) ? zcopy_from : link::kNever,
-          .direct_store_from = zcopy_from};
+  const uint64_t at_address = zcopy_from(agreed), from = machine_constants().zcopy_from;
+  if (agreed.always_cma) return {.address_from = at_address, .mapped_from = 0, .cma_from = 0, .direct_store_from = 1};
+  return {.address_from = at_address,
+          .mapped_from = shares_buffers(spec) ? from : link::kNever,
+          .cma_from = reads_by_cma(spec, ranks, agreed) ? from : link::kNever,
+          .direct_store_from = from};
 }
 
 exec::DeliveryRules delivery_rules_for_transfers(const AgreedCapabilities& agreed) {
-  return {.address_from = machine_constants().zcopy_from,
-          .cma_from = agreed.always_cma ? 0 : shifted(machine_constants().cma_transfer_from, agreed)};
+  return {.address_from = zcopy_from(agreed),
+          .cma_from = agreed.always_cma ? 0 : by_cma(machine_constants().cma_transfer_from, agreed)};
 }
 
 // Never over the input of an in-place call.
@@ -83,9 +98,10 @@ bool is_nontemporal(const CallSpec& spec, Rank ranks, Rank near, bool in_place) 
   const bool stores_elsewhere = spec.collective == Collective::Broadcast || spec.collective == Collective::AllGather ||
                                 spec.collective == Collective::Gather;
   if (in_place && !stores_elsewhere) return false;
-  return bytes_touched(spec, ranks, near, in_place) >= (spec.collective == Collective::AllReduce
-                                                            ? machine_constants().nontemporal_all_reduce_from
-                                                            : machine_constants().nontemporal_from);
+  const uint64_t caches = std::min<uint64_t>(static_cast<uint64_t>(near), machine_constants().last_caches);
+  return bytes_touched(spec, ranks, near, in_place) >= caches * (spec.collective == Collective::AllReduce
+                                                                     ? machine_constants().nontemporal_all_reduce_from
+                                                                     : machine_constants().nontemporal_from);
 }
 
 }  // namespace tutti::comm

@@ -6,6 +6,7 @@
 
 #include "comm/call.hpp"
 #include "exec/compile/delivery.hpp"
+#include "select/calibration.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti::comm {
@@ -18,7 +19,7 @@ struct AgreedCapabilities {
       transports::ReadAccess::None;  ///< the weakest access of any rank to another's zero-copy data
   bool oversubscribed = false;       ///< some ranks share their cores
   bool always_cma = false;           ///< TUTTI_CMA is "always"
-  int cma_shift = 0;                 ///< lengths from which CMA is used: the table's times 2 to the power of this
+  select::LengthShifts shifts;       ///< how the table's lengths are scaled: rank 0's
   uint32_t threads = 1;              ///< that run a wide program on each rank
   bool shares_staging = true;        ///< the replicas of a wide program share the staging memory
 };
@@ -27,6 +28,12 @@ struct AgreedCapabilities {
 exec::DeliveryRules delivery_rules_for(const CallSpec& spec, Rank ranks, const AgreedCapabilities& agreed);
 /// Of transfers and vector calls, whose blocks only their two ends know.
 exec::DeliveryRules delivery_rules_for_transfers(const AgreedCapabilities& agreed);
+
+/// Bytes from which a thread reads a message of another one of its process in place. (Memory that peers map has lengths
+/// of its own, which are the table's: its lines lie elsewhere than those of staging memory, which matters more there.)
+uint64_t zcopy_from(const AgreedCapabilities& agreed);
+/// Bytes from which both ends of a message copy, where every rank has a core of its own.
+uint64_t cooperative_from(const AgreedCapabilities& agreed);
 
 /// True if results are stored past the cache: if the call touches more than stays in the cache anyway. `near`: ranks of
 /// this call on this host.

@@ -110,7 +110,7 @@ uint64_t Planner::window_of(const select::Choice& choice, const CallSpec& spec, 
   const uint64_t block = spec.count * size_of(spec.type);
   const bool read =
       agreed_.reading == ReadAccess::Direct || (agreed_.reading == ReadAccess::Cma && rules.cma_from != link::kNever);
-  const bool lent = choice.algorithm->lends && spec.op != Op::PreMulSum && block >= machine_constants().zcopy_from;
+  const bool lent = choice.algorithm->lends && spec.op != Op::PreMulSum && block >= zcopy_from(agreed_);
   const uint64_t staged = std::max(kGrain, choice.window / (agreed_.shares_staging ? width : 1));
   uint64_t most = read && lent ? std::max(choice.window, machine_constants().zcopy_longest) : staged;
   if (width > 1) most = std::min(most, block / width);
@@ -155,7 +155,7 @@ Prepared Planner::make(const ProgramKey& key) {
 
 /// Ranks cooperate if every rank has a core of its own, also while it waits.
 uint64_t Planner::cooperative_from() const {
-  return backoff_.spins > 0 ? machine_constants().cooperative_from : link::kNever;
+  return backoff_.spins > 0 ? comm::cooperative_from(agreed_) : link::kNever;
 }
 
 const plan::RankPlan& Planner::plan_for(const plan::Algorithm& algorithm, Rank root) {

@@ -46,6 +46,31 @@ FoldFn fold_function(DType type, Op op);
 /// As copy_bytes(), by this library's own loops: for two destinations and for streaming.
 void copy_through_registers(std::byte* dst, std::byte* dst2, const std::byte* src, size_t bytes, bool stream);
 
+/// Ways to copy to one destination, which does not overlap the source.
+enum class CopyWay : uint32_t {
+  Memcpy = 1,  ///< the C library's
+  Movsb,       ///< the processor's own string copy; memcpy on processors without it
+  Registers,   ///< this library's own loops
+};
+
+inline void copy_by(CopyWay way, std::byte* dst, const std::byte* src, size_t bytes) {
+#if defined(__x86_64__)
+  if (way == CopyWay::Movsb) {
+    asm volatile("rep movsb" : "+D"(dst), "+S"(src), "+c"(bytes)::"memory");
+    return;
+  }
+#endif
+  if (way == CopyWay::Registers) return copy_through_registers(dst, nullptr, src, bytes, false);
+  std::memcpy(dst, src, bytes);
+}
+
+/// The fastest way on this machine for so many bytes.
+inline CopyWay copy_way(size_t bytes) {
+  if (bytes < MachineConstants::copy_middle_from) return static_cast<CopyWay>(machine_constants().copy_short);
+  if (bytes < MachineConstants::copy_long_from) return static_cast<CopyWay>(machine_constants().copy_middle);
+  return static_cast<CopyWay>(machine_constants().copy_long);
+}
+
 /// dst[0, bytes) = src[0, bytes), and dst2 too if it is not null. dst may equal src; otherwise nothing overlaps.
 /// With `stream`, dst is stored past the cache, and is visible before later stores when the call returns.
 inline void copy_bytes(std::byte* dst, std::byte* dst2, const std::byte* src, size_t bytes, bool stream) {
@@ -55,7 +80,7 @@ inline void copy_bytes(std::byte* dst, std::byte* dst2, const std::byte* src, si
     return;
   }
   if (dst2 != nullptr || stream) return copy_through_registers(dst, dst2, src, bytes, stream);
-  if (dst != src) std::memcpy(dst, src, bytes);  // for one destination, glibc's is the fastest
+  if (dst != src) copy_by(copy_way(bytes), dst, src, bytes);
 }
 
 }  // namespace tutti

@@ -1,177 +1,20 @@
 #include "select/calibration.hpp"
 
-#include <sched.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <cmath>
-#include <cstring>
-#include <functional>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "base/format.hpp"
 #include "base/shallow_json.hpp"
-#include "link/cma.hpp"
-#include "reduce/fold.hpp"
 
 namespace tutti::select {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using nlohmann::json;
 
-constexpr auto kLongest = std::chrono::milliseconds(45);
-constexpr int kLines = 200, kSwitches = 100, kTries = 3;
-constexpr double kOverhead = 40e-9;  // of a message beside its cache line: 250 ns where the line takes 210 (table)
-constexpr const char* kFormat = "tutti-calibration 1";
-
-double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-void bind(int processor) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(static_cast<size_t>(processor), &set);
-  sched_setaffinity(0, sizeof set, &set);  // where it is not permitted, the kernel's choice is measured
-}
-
-/// Two threads that take turns.
-class Duet {
- public:
-  explicit Duet(Clock::time_point deadline) : deadline_(deadline) {}
-
-  /// `first` runs on the processor `a`, `second` on `b`. False if they have not ended in time.
-  bool play(int a, int b, const std::function<void()>& first, const std::function<void()>& second) {
-    turn_ = 0;
-    std::thread other([&] {
-      bind(b);
-      second();
-    });
-    std::thread one([&] {
-      bind(a);
-      first();
-    });
-    one.join();
-    other.join();
-    return !late();
-  }
-
-  bool late() const { return late_.load(std::memory_order_relaxed); }
-  /// Waits until it is this turn; false if the time is over.
-  bool await(uint32_t turn) {
-    for (uint32_t spins = 0; turn_.load(std::memory_order_acquire) != turn; ++spins) {
-      if (late()) return false;
-      if (spins % 64 == 63 && Clock::now() > deadline_) late_ = true;
-      if (yields_) sched_yield();
-    }
-    return true;
-  }
-  void pass(uint32_t turn) { turn_.store(turn, std::memory_order_release); }
-  void yield_while_waiting(bool yes) { yields_ = yes; }
-
- private:
-  Clock::time_point deadline_;
-  alignas(128) std::atomic<uint32_t> turn_{0};
-  alignas(128) std::atomic<bool> late_{false};
-  bool yields_ = false;
-};
-
-/// Seconds from a store on one core until the other has seen it and stored in turn.
-double one_way(Duet& duet, int a, int b, int turns) {
-  double best = 1;
-  duet.play(
-      a, b,
-      [&] {
-        for (int attempt = 0; attempt < kTries; ++attempt) {
-          const auto start = Clock::now();
-          for (int i = 0; i < turns; ++i) {
-            duet.pass(1);
-            if (!duet.await(2)) return;
-          }
-          best = std::min(best, since(start) / turns / 2);
-        }
-        duet.pass(3);
-      },
-      [&] {
-        for (int i = 0; i < turns * kTries; ++i) {
-          if (!duet.await(1)) return;
-          duet.pass(2);
-        }
-      });
-  return duet.late() ? 0 : best;
-}
-
-class Buffers {
- public:
-  Buffers() {
-    for (auto& buffer : all_) {
-      buffer = std::make_unique<std::byte[]>(Calibration::kSizes.back());
-      std::memset(buffer.get(), 1, Calibration::kSizes.back());
-    }
-  }
-  std::byte* source() { return all_[0].get(); }
-  std::byte* slot() { return all_[1].get(); }
-  std::byte* destination() { return all_[2].get(); }
-
- private:
-  std::array<std::unique_ptr<std::byte[]>, 3> all_;
-};
-
-void keep_best(double& best, double seconds) { best = best == 0 ? seconds : std::min(best, seconds); }
-
-/// The writer's core writes data and copies them to the slot; the reader's core copies from the slot, then the kernel
-/// does. Then the same size again.
-void measure_copies(Duet& duet, Buffers& memory, int a, int b, Calibration& measured) {
-  const int turns = static_cast<int>(Calibration::kSizes.size()) * kTries;
-  const auto size_at = [](int turn) { return static_cast<size_t>(turn / kTries); };
-  const auto timed = [](const auto& copy) {
-    const auto start = Clock::now();
-    copy();
-    return since(start);
-  };
-  const auto writer = [&] {
-    for (int turn = 0; turn < turns; ++turn) {
-      const size_t i = size_at(turn), bytes = Calibration::kSizes[i];
-      std::memset(memory.source(), turn, bytes);
-      keep_best(measured.write[i], timed([&] { copy_bytes(memory.slot(), nullptr, memory.source(), bytes, false); }));
-      duet.pass(static_cast<uint32_t>(2 * turn + 1));
-      if (!duet.await(static_cast<uint32_t>(2 * turn + 2))) return;
-    }
-  };
-  const auto reader = [&] {
-    for (int turn = 0; turn < turns; ++turn) {
-      const size_t i = size_at(turn), bytes = Calibration::kSizes[i];
-      if (!duet.await(static_cast<uint32_t>(2 * turn + 1))) return;
-      keep_best(measured.read[i],
-                timed([&] { copy_bytes(memory.destination(), nullptr, memory.slot(), bytes, false); }));
-      int error = 0;
-      const double kernel = timed([&] {
-        error = link::cma_read(getpid(), reinterpret_cast<unsigned char*>(memory.source()),
-                               reinterpret_cast<unsigned char*>(memory.destination()), bytes);
-      });
-      if (error == 0) keep_best(measured.kernel[i], kernel);
-      duet.pass(static_cast<uint32_t>(2 * turn + 2));
-    }
-  };
-  duet.play(a, b, writer, reader);
-}
-
-void measure_stores(Duet& duet, Buffers& memory, int a, int b, Calibration& measured) {
-  const auto work = [&] {
-    for (int turn = 0; turn < 2 * kTries && !duet.late(); ++turn) {
-      for (size_t i = 0; i < Calibration::kSizes.size(); ++i) {
-        const bool streams = turn % 2 == 1;
-        const auto start = Clock::now();
-        copy_bytes(memory.destination(), nullptr, memory.source(), Calibration::kSizes[i], streams);
-        keep_best(streams ? measured.streamed[i] : measured.stored[i], since(start));
-      }
-    }
-  };
-  duet.play(a, b, work, [] {});
-}
+constexpr double kOverhead = 40e-9;       // of a message beside its cache line: 250 ns where the line takes 210 (table)
+constexpr double kTableCache = 36 << 20;  // bytes: where the table's lengths were measured that depend on the cache
+constexpr const char* kFormat = "tutti-calibration 2";
 
 /// Where a line from `sizes` with `values` first lies at or below `other`; 0: nowhere.
 double crossing(const Calibration::Times& values, const Calibration::Times& other) {
@@ -186,22 +29,37 @@ double crossing(const Calibration::Times& values, const Calibration::Times& othe
   return 0;
 }
 
-}  // namespace
-
-std::optional<Calibration> calibrate(const Cores& cores) {
-  if (cores.size() < 2) return {};
-  const int a = cores.front(), next = cores[1], last = cores.back();
-  Duet duet(Clock::now() + kLongest);
-  Calibration measured;
-  Buffers memory;
-  measured.near_line = one_way(duet, a, next, kLines);
-  measured.far_line = last == next ? measured.near_line : one_way(duet, a, last, kLines);
-  measure_copies(duet, memory, a, last, measured);
-  measure_stores(duet, memory, a, last, measured);
-  duet.yield_while_waiting(true);
-  measured.thread_switch = one_way(duet, a, a, kSwitches);
-  return duet.late() ? std::nullopt : std::optional(measured);
+/// The way to copy of this size: the first, unless another one is clearly faster.
+uint32_t best_way(const Calibration& m, size_t size) {
+  constexpr double kClearly = 0.93;
+  size_t best = 0;
+  for (size_t way = 1; way < m.read.size(); ++way) {
+    if (m.read[way][size] < m.read[best][size] && m.read[way][size] < kClearly * m.read[0][size]) best = way;
+  }
+  return static_cast<uint32_t>(best + 1);
 }
+
+void take_caches(const Calibration& m, MachineConstants& constants) {
+  constexpr uint64_t kNever = uint64_t{1} << 60;  // bytes
+  const MachineConstants table;
+  if (m.caches.last > 0) {
+    constants.last_caches = m.caches.lasts;
+    // The same part of the cache as in the table.
+    const auto part = [&](uint64_t bytes) {
+      const double of_cache = static_cast<double>(bytes) / kTableCache;
+      return static_cast<uint64_t>(of_cache * static_cast<double>(m.caches.last));
+    };
+    constants.nontemporal_from = part(table.nontemporal_from);
+    constants.nontemporal_all_reduce_from = part(table.nontemporal_all_reduce_from);
+  }
+  if (m.beyond_stored > 0 && m.beyond_streamed >= m.beyond_stored) {
+    constants.nontemporal_from = constants.nontemporal_all_reduce_from = kNever;
+  }
+  const auto best = std::min_element(m.tiled.begin(), m.tiled.end());
+  if (*best > 0) constants.cma_tiles = Calibration::kTiles[static_cast<size_t>(best - m.tiled.begin())];
+}
+
+}  // namespace
 
 std::string implausible(const Calibration& m) {
   const auto outside = [](double value, double least, double most) { return !(value >= least && value <= most); };
@@ -210,7 +68,7 @@ std::string implausible(const Calibration& m) {
   }
   if (outside(m.thread_switch, 0.05e-6, 50e-6))
     return fmt::format("a switch of threads in {:.1f} us", m.thread_switch * 1e6);
-  for (const auto* times : {&m.write, &m.read, &m.stored, &m.streamed}) {
+  for (const auto* times : {&m.write, &m.both, &m.read[0], &m.read[1], &m.read[2], &m.fold, &m.stored, &m.streamed}) {
     for (size_t i = 0; i < times->size(); ++i) {
       const double rate = static_cast<double>(Calibration::kSizes[i]) / (*times)[i];
       if (outside(rate, 0.3e9, 500e9))
@@ -220,6 +78,11 @@ std::string implausible(const Calibration& m) {
         return fmt::format("{} bytes copied faster than fewer", Calibration::kSizes[i]);
     }
   }
+  for (const double each : {m.beyond_stored, m.beyond_streamed}) {
+    if (each != 0 && outside(each, 2e-12, 10e-9))
+      return fmt::format("copies beyond the caches at {:.2g} GB/s", 1e-9 / each);
+  }
+  if (outside(m.took, 0, 1)) return fmt::format("a calibration of {:.2g} s", m.took);
   return "";
 }
 
@@ -227,27 +90,57 @@ void apply(const Calibration& m, MachineConstants& constants) {
   constexpr size_t kLong = 2;  // 512 KiB: longer than a message, so that the latency is small beside it
   const auto bytes = static_cast<double>(Calibration::kSizes[kLong]);
   constants.shm_alpha = constants.local_alpha = m.far_line + kOverhead;
-  // A staged message is written by one core while the other reads the one before.
-  constants.shm_beta = std::max(m.write[kLong], m.read[kLong]) / bytes;
-  constants.local_beta = m.read[kLong] / bytes;
+  // Of a staged message each core copies twice: what it sends to staging memory, and what comes out of the other's.
+  constants.shm_beta = (m.write[kLong] + m.read[0][kLong]) / bytes;
+  constants.local_beta = m.read[0][kLong] / bytes;
+  constants.fold_gamma = std::max(0.0, m.fold[kLong] - m.read[0][kLong]) / bytes;
   constants.context_switch = m.thread_switch;
+  take_caches(m, constants);
+  constants.copy_short = best_way(m, 0);
+  constants.copy_middle = best_way(m, 1);
+  // The same way for the two long ones, for the sum of both: per byte.
+  constants.copy_long = best_way(m, 3);
 }
 
-int cma_shift(const Calibration& m) {
-  Calibration::Times staged;
-  for (size_t i = 0; i < staged.size(); ++i) staged[i] = m.write[i] + m.read[i];
-  if (*std::min_element(m.kernel.begin(), m.kernel.end()) <= 0) return 0;  // not permitted: nothing is known
-  constexpr int kMost = 2;
-  const double from = crossing(m.kernel, staged);
-  if (from <= 0) return kMost;
-  const auto table = static_cast<double>(MachineConstants{}.cma_transfer_from);
-  return std::clamp(static_cast<int>(std::lround(std::log2(from / table))), -kMost, kMost);
+LengthShifts shifts_of(const Calibration& m) {
+  LengthShifts shifts;
+  const auto shift = [](double times) {
+    return std::clamp(static_cast<int>(std::lround(std::log2(times))), -LengthShifts::kMost, LengthShifts::kMost);
+  };
+  const MachineConstants table;
+  if (*std::min_element(m.kernel.begin(), m.kernel.end()) > 0) {  // else not permitted: nothing is known
+    Calibration::Times staged;
+    for (size_t i = 0; i < staged.size(); ++i) staged[i] = m.write[i] + m.read[0][i];
+    const double from = crossing(m.kernel, staged);
+    shifts.no_cma = from <= 0;
+    if (from > 0) shifts.cma = shift(from / static_cast<double>(table.cma_transfer_from));
+  }
+  constexpr size_t kMiddle = 1;
+  const double copied = (m.far_line + kOverhead) * static_cast<double>(Calibration::kSizes[kMiddle]) / m.write[kMiddle];
+  shifts.wait = shift(copied / (table.shm_alpha / table.shm_beta));
+  if (m.caches.last > 0) {
+    const auto all = static_cast<double>(m.caches.last * m.caches.lasts);
+    shifts.caches = shift(all / kTableCache);
+  }
+  return shifts;
 }
 
 std::string to_text(const Calibration& m) {
-  const json page = {{"format", kFormat},  {"near_line", m.near_line}, {"far_line", m.far_line},
-                     {"write", m.write},   {"read", m.read},           {"kernel", m.kernel},
-                     {"stored", m.stored}, {"streamed", m.streamed},   {"thread_switch", m.thread_switch}};
+  const json page = {{"format", kFormat},
+                     {"near_line", m.near_line},
+                     {"far_line", m.far_line},
+                     {"write", m.write},
+                     {"both", m.both},
+                     {"read", m.read},
+                     {"kernel", m.kernel},
+                     {"fold", m.fold},
+                     {"stored", m.stored},
+                     {"streamed", m.streamed},
+                     {"tiled", m.tiled},
+                     {"thread_switch", m.thread_switch},
+                     {"caches", {m.caches.own, m.caches.last, m.caches.lasts}},
+                     {"beyond", {m.beyond_stored, m.beyond_streamed}},
+                     {"took", m.took}};
   return page.dump() + "\n";
 }
 
@@ -256,14 +149,22 @@ std::optional<Calibration> parse_calibration(const std::string& text) {
     const json page = parse_shallow_json(text);
     if (page.at("format") != kFormat) return {};
     const auto times = [&](const char* name) { return page.at(name).get<Calibration::Times>(); };
+    const json &caches = page.at("caches"), &beyond = page.at("beyond");
     return Calibration{.near_line = page.at("near_line"),
                        .far_line = page.at("far_line"),
                        .write = times("write"),
-                       .read = times("read"),
+                       .both = times("both"),
+                       .read = page.at("read").get<decltype(Calibration::read)>(),
                        .kernel = times("kernel"),
+                       .fold = times("fold"),
                        .stored = times("stored"),
                        .streamed = times("streamed"),
-                       .thread_switch = page.at("thread_switch")};
+                       .tiled = page.at("tiled").get<decltype(Calibration::tiled)>(),
+                       .thread_switch = page.at("thread_switch"),
+                       .caches = {whole_number(caches.at(0)), whole_number(caches.at(1)), whole_number(caches.at(2))},
+                       .beyond_stored = beyond.at(0),
+                       .beyond_streamed = beyond.at(1),
+                       .took = page.at("took")};
   } catch (const std::exception&) {
     return {};
   }

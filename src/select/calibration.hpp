@@ -7,40 +7,66 @@
 #include <optional>
 #include <string>
 
+#include "topo/caches.hpp"
 #include "topo/constants.hpp"
 #include "topo/cores.hpp"
 
 namespace tutti::select {
 
-/// Seconds, each the best of a few tries; 0: it was not possible.
+/// Seconds, each the best of a few tries; 0: it was not possible. Two cores, the first and the last, copy at the same
+/// time, as ranks do; of both, the slower one's time.
 struct Calibration {
   static constexpr std::array<uint64_t, 4> kSizes = {4 << 10, 64 << 10, 512 << 10, 2 << 20};  ///< bytes of a copy
   using Times = std::array<double, kSizes.size()>;
+  static constexpr size_t kWays = 3;  ///< to copy, as CopyWay (reduce/fold.hpp) numbers them, from 1 on
+  static constexpr std::array<uint64_t, 3> kTiles = {64 << 10, 256 << 10, 1 << 20};
+  static constexpr uint64_t kTiled = 1 << 20;  ///< bytes that are read in such tiles
 
-  double near_line = 0;      ///< a cache line's way between the first core and the next
-  double far_line = 0;       ///< and between the first core and the last
-  Times write = {};          ///< a copy of data that this core wrote, to memory that another core reads
-  Times read = {};           ///< a copy of data that another core wrote: of a staged message, of mapped memory
-  Times kernel = {};         ///< the same by the kernel (CMA)
-  Times stored = {};         ///< a copy by ordinary stores
-  Times streamed = {};       ///< a copy by stores past the cache
-  double thread_switch = 0;  ///< from one thread to another on a core, by sched_yield
+  double near_line = 0;                ///< a cache line's way between the first core and the next
+  double far_line = 0;                 ///< and between the first core and the last
+  Times write = {};                    ///< a copy of data that this core wrote, to memory that another core reads
+  Times both = {};                     ///< the same, and at once to memory of its own
+  std::array<Times, kWays> read = {};  ///< a copy of data that another core wrote, in each way to copy
+  Times kernel = {};                   ///< the same by the kernel (CMA)
+  Times fold = {};                     ///< a sum of floats that this core wrote and of such data
+  Times stored = {};                   ///< a copy of this core's own data by ordinary stores
+  Times streamed = {};                 ///< the same by stores past the cache
+  std::array<double, kTiles.size()> tiled =
+      {};                      ///< kTiled bytes read by the kernel in tiles, each folded from the cache
+  double thread_switch = 0;    ///< from one thread to another on a core, by sched_yield
+  CacheSizes caches;           ///< as the kernel tells them
+  double beyond_stored = 0;    ///< for each byte copied between buffers that no cache holds
+  double beyond_streamed = 0;  ///< the same by stores past the cache
+  double took = 0;             ///< the calibration itself, all in all
 };
 
-/// Measures between the cores `cores` (processors), in threads of its own. Takes at most some 50 ms. None if there is
+/// Measures between the cores `cores` (processors), in threads of its own. Takes at most some 45 ms. None if there is
 /// only one core, or if the machine was so busy that it took too long.
 std::optional<Calibration> calibrate(const Cores& cores);
 
 /// Why it cannot be right; "" if it can: figures outside what machines have, or that contradict each other.
 std::string implausible(const Calibration& measured);
 
-/// The figures that follow from it, in place of the table's: costs of local links, and of a context switch.
+/// The figures that follow from it, in place of the table's, and in which ranks may differ: costs of local links and of
+/// a context switch, from where on results are stored past the cache, tiles, and ways to copy.
 void apply(const Calibration& measured, MachineConstants& constants);
-/// From how many times the table's lengths on blocks are read by CMA (of all-gather, all-to-all, gather, scatter and
-/// transfers), as a power of two from −2 to 2: how this
-/// machine's crossing of the kernel's copy with two copies compares with that of the table. Equal on all ranks, which
-/// take rank 0's.
-int cma_shift(const Calibration& measured);
+
+/// By how many powers of two, from −kMost to kMost, lengths of the table of which ranks must have the same are scaled.
+/// All ranks take rank 0's.
+struct LengthShifts {
+  static constexpr int kMost = 2;
+  /// From how many bytes on blocks are read by CMA: where the kernel's copy crosses two copies.
+  int cma = 0;
+  /// It crosses nowhere: no block is read by CMA, however long.
+  bool no_cma = false;
+  /// From how many bytes on waiting for another rank costs less than a copy: the bytes copied while a message comes.
+  int wait = 0;
+  /// Up to how many bytes a call stays in the cache: the last caches' sizes.
+  int caches = 0;
+};
+LengthShifts shifts_of(const Calibration& measured);
+/// `bytes` times 2 to the power of `shift`.
+inline uint64_t shifted(uint64_t bytes, int shift) { return shift < 0 ? bytes >> -shift : bytes << shift; }
 
 std::string to_text(const Calibration& measured);
 /// None for anything that to_text() does not write.

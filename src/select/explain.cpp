@@ -32,6 +32,7 @@ std::string verdict(const Candidate& candidate, const Candidate& best) {
   if (!candidate.rejected.empty()) return "rejected: " + candidate.rejected;
   if (candidate.algorithm == best.algorithm) return "chosen";
   if (best.measured && !candidate.measured) return "not measured: predicted at over twice the best";
+  if (candidate.level && best.level && candidate.seconds != best.seconds) return "measured as fast, predicted slower";
   if (candidate.seconds == best.seconds) {
     return candidate.algorithm->lends == best.algorithm->lends ? "as long, but more staging"
                                                                : "as long, but copies more";

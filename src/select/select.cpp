@@ -17,6 +17,7 @@ namespace {
 
 constexpr uint64_t kGranule = 128;
 constexpr uint64_t kUnbounded = std::numeric_limits<uint64_t>::max();
+constexpr double kNoise = 1.05;  // by which times of equally fast algorithms differ from one measurement to the next
 constexpr int kLeastBucket = 3, kBuckets = 40;  // sizes are decided by powers of two, up to 1 TiB
 
 Collective collective_named(std::string_view name) {
@@ -169,23 +170,36 @@ Candidate rate(const Entry& entry, uint64_t bytes, const Setting& setting) {
           .rejected = entry.rejected};
 }
 
+/// Of algorithms that are level, the model's favourite comes first: it is the same at neighbouring sizes, and in the
+/// next measurement.
 bool is_better(const Candidate& a, const Candidate& b) {
   if (a.rejected.empty() != b.rejected.empty()) return a.rejected.empty();
   if (a.measured.has_value() != b.measured.has_value()) return a.measured.has_value();
+  if (a.level != b.level) return a.level;
+  if (a.level && a.predicted.seconds() != b.predicted.seconds()) return a.predicted.seconds() < b.predicted.seconds();
   if (a.seconds != b.seconds || !a.rejected.empty()) return a.seconds < b.seconds;
   // Prefer longer messages: lent ones need no staging memory, the others share it among their stages.
   if (a.algorithm->lends != b.algorithm->lends) return a.algorithm->lends;
   return a.stages < b.stages;
 }
 
-/// The best candidate; if none can be used, the first that the user does not rule out.
-std::pair<const Entry*, Candidate> best_of(const std::vector<Entry>& all, uint64_t bytes, const Setting& setting) {
-  std::pair<const Entry*, Candidate> best(&all.front(), rate(all.front(), bytes, setting));
-  for (const Entry& entry : all) {
-    const Candidate candidate = rate(entry, bytes, setting);
-    if (is_better(candidate, best.second)) best = {&entry, candidate};
+/// In the order of the entries.
+std::vector<Candidate> rate_all(const std::vector<Entry>& entries, uint64_t bytes, const Setting& setting) {
+  std::vector<Candidate> all;
+  double least = std::numeric_limits<double>::infinity();
+  for (const Entry& entry : entries) {
+    all.push_back(rate(entry, bytes, setting));
+    if (all.back().rejected.empty() && all.back().measured) least = std::min(least, *all.back().measured);
   }
-  return best;
+  for (Candidate& candidate : all) candidate.level = candidate.measured && *candidate.measured <= kNoise * least;
+  return all;
+}
+
+/// The best candidate; if none can be used, the first that the user does not rule out.
+std::pair<const Entry*, Candidate> best_of(const std::vector<Entry>& entries, uint64_t bytes, const Setting& setting) {
+  const std::vector<Candidate> all = rate_all(entries, bytes, setting);
+  const auto best = std::min_element(all.begin(), all.end(), is_better);
+  return {&entries[static_cast<size_t>(best - all.begin())], *best};
 }
 
 /// Throws the reason: `entry` cannot be used, and no other algorithm can.
@@ -243,8 +257,7 @@ std::map<std::string, std::string> parse_forced(const std::string& text) {
 }
 
 std::vector<Candidate> candidates(Collective collective, uint64_t bytes, const Setting& setting) {
-  std::vector<Candidate> all;
-  for (const Entry& entry : entries(collective, setting)) all.push_back(rate(entry, bytes, setting));
+  std::vector<Candidate> all = rate_all(entries(collective, setting), bytes, setting);
   std::stable_sort(all.begin(), all.end(), is_better);
   return all;
 }

@@ -27,6 +27,7 @@ struct Candidate {
   double seconds = 0;              ///< measured, else predicted
   Predicted predicted;             ///< of the model, if it can be used
   std::optional<double> measured;  ///< by `tutti tune`
+  bool level = false;              ///< measured, and as fast as the best measured one but for noise
   std::string rejected;            ///< why it cannot be used; empty if it can
   int64_t stages = 0;              ///< sets of peers that share the staging memory
 };

@@ -21,10 +21,15 @@ struct Route {
 
 /// What work costs, in seconds.
 struct WorkCosts {
+  double call = 0;            ///< of a rank's call, beside its instructions
   double software = 0;        ///< of a message between processes, beyond its way; of GPUs: none
   double message = 0;         ///< processor time of each message of an instruction beyond the first
+  double first_read = 0;      ///< until the first bytes of messages that lie in another rank's memory have come
   double copy = 0;            ///< for a byte that a core copies from another rank's memory
   double write = 0;           ///< for a byte that a core copies to memory that another rank reads, or to its own
+  double second = 0;          ///< for a byte that is written to a second place at once
+  double load = 0;            ///< for a byte of its own memory, beyond `write` and `fold`: no cache may hold it
+  double store = 0;           ///< for a byte of a result in its own memory, beyond `copy` and `write`
   double fold = 0;            ///< for a byte that is folded, beyond copying it
   double kernel = 0;          ///< for a byte that the kernel copies (CMA), beyond `copy`
   double kernel_call = 0;     ///< for each message that it copies

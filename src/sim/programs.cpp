@@ -39,6 +39,7 @@ Work work_of(const exec::WindowProgram& program, const exec::Instruction& op) {
   const bool stores =
       op.segments.begin != op.segments.end && program.segments[op.segments.begin].to.base != exec::Base::None;
   const bool stages = op.outs.begin != op.outs.end && op.slot != exec::Slot::None;
+  work.stores = stores;
   work.writes = static_cast<uint16_t>((stores ? 1 : 0) + (stages ? 1 : 0));
   return work;
 }

@@ -23,6 +23,7 @@ struct Work {
   uint32_t step = 0;    ///< of the plan, within its lane
   uint16_t local = 0;   ///< operands in the rank's own memory
   uint16_t writes = 0;  ///< of the result: to the rank's memory, to staging
+  bool stores = false;  ///< the result is stored in the rank's memory
   bool folds = false;
   bool publishes_first = false;
   bool has_pieces = true;

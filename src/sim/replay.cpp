@@ -3,16 +3,18 @@
 #include <algorithm>
 #include <limits>
 #include <queue>
+#include <utility>
 
 #include "base/format.hpp"
 #include "link/link.hpp"
+#include "sim/replay_state.hpp"
+#include "topo/constants.hpp"
 
 namespace tutti::sim {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr uint64_t kVersions = 4;  // of scratch, as executors have it
-constexpr uint32_t kNobody = 0xffffffff;
+constexpr uint64_t kVersions = 4;       // of scratch, as executors have it
 constexpr double kReadersShare = 0.55;  // of a cooperative copy: its writer, which waits, copies the rest
 
 class Replayer {
@@ -21,6 +23,7 @@ class Replayer {
       : programs_(programs), machine_(machine), network_(network), options_(options) {
     replay_.rank_seconds.resize(programs.ranks.size());
     replay_.round_ends.resize(options.rounds);
+    replay_.call_ends.resize(options.calls);
     replay_.carried.resize(machine.resources().size());
     streams_.resize(programs.channels.size() * options.width);
     for (const Channel& channel : programs.channels) routes_.push_back(&machine.route(channel.from, channel.to));
@@ -28,7 +31,7 @@ class Replayer {
   }
 
   Replay run() {
-    for (uint32_t worker = 0; worker < workers_.size(); ++worker) find_work(worker);
+    for (size_t rank = 0; rank < programs_.ranks.size(); ++rank) begin_call(static_cast<Rank>(rank));
     std::vector<uint32_t> ended;
     while (open_lanes_ > 0 || !events_.empty() || !network_.idle()) {
       const double next = events_.empty() ? kNever : events_.top().time;
@@ -39,7 +42,7 @@ class Replayer {
       while (ended.empty() && !events_.empty() && events_.top().time <= now_ + kInstant) {
         const Timer timer = events_.top();
         events_.pop();
-        timer.kind == Timer::Worked ? start_reads(timer.of) : arrive(timer.of);
+        on(timer);
       }
     }
     replay_.seconds = *std::max_element(replay_.rank_seconds.begin(), replay_.rank_seconds.end());
@@ -47,42 +50,50 @@ class Replayer {
   }
 
  private:
-  struct Lane {
-    Rank rank = 0;
-    uint32_t lane = 0, replica = 0, worker = 0;
-    uint64_t round = 0;    // of the call
-    uint32_t next = 0;     // within the lane's instructions
-    uint32_t pending = 0;  // messages of the running instruction that are under way
-    bool done = false;
-    double began = 0;
-  };
-  struct Worker {
-    std::vector<uint32_t> lanes;
-    uint32_t turn = 0;
-    bool busy = false;
-    Rank last = kNoRank;  // whose instruction it ran
-  };
-  /// The messages of one channel and replica. They arrive in order.
-  struct Stream {
-    uint32_t sent = 0, here = 0, used = 0;
-    uint32_t reader = kNobody, writer = kNobody;  // lanes
-    bool by_kernel = false;                       // how the last message is read
-  };
-  struct Timer {
-    enum Kind : uint8_t { Worked, Arrived } kind;
-    double time;
-    uint64_t order;
-    uint32_t of;  // lane, or stream
-    bool operator<(const Timer& other) const { return std::tie(time, order) > std::tie(other.time, other.order); }
-  };
-  /// What a message on the network belongs to.
-  struct Transfer {
-    uint32_t lane = kNobody;    // whose instruction ends with it, or …
-    uint32_t stream = kNobody;  // … where it arrives then
-    double latency = 0;
-  };
+  void on(const Timer& timer) {
+    switch (timer.kind) {
+      case Timer::Called:
+        workers_[lanes_[timer.of].worker].busy = false;
+        return begin(timer.of, workers_[lanes_[timer.of].worker]);
+      case Timer::Worked:
+        return start_reads(timer.of);
+      case Timer::Arrived:
+        return arrive(timer.of);
+    }
+  }
+
+  /// A rank's next call. Its first instruction begins when the call's own work is done.
+  void begin_call(Rank rank) {
+    if (calls_begun_[static_cast<size_t>(rank)]++ == options_.calls) return;
+    owes_call_[static_cast<size_t>(rank)] = machine_.costs().call > 0 ? 1 : 0;
+    const auto r = static_cast<size_t>(rank);
+    const std::span<Lane> mine(&lanes_[first_lane_[r]], first_lane_[r + 1] - first_lane_[r]);
+    for (Lane& lane : mine) {
+      const exec::Range ops = programs_.ranks[r].last.lanes[lane.lane];
+      lane.call = calls_begun_[r] - 1;
+      lane.round = lane.replica;
+      lane.next = 0;
+      lane.done = lane.replica >= options_.rounds || ops.begin == ops.end;
+      if (lane.done) continue;
+      ++open_lanes_;
+      ++open_of_rank_[r];
+    }
+    if (open_of_rank_[r] == 0) return end_call_if_done(rank);
+    for (const Lane& lane : mine) find_work(lane.worker);
+  }
+
+  /// A call ends when what it lent has been read.
+  void end_call_if_done(Rank rank) {
+    const auto r = static_cast<size_t>(rank);
+    if (open_of_rank_[r] > 0 || lent_by_rank_[r] > 0) return;
+    double& end = replay_.call_ends[calls_begun_[r] - 1];
+    end = std::max(end, now_);
+    begin_call(rank);
+  }
 
   void make_lanes() {
+    for (auto* counts : {&calls_begun_, &open_of_rank_, &lent_by_rank_}) counts->resize(programs_.ranks.size());
+    owes_call_.resize(programs_.ranks.size());
     first_lane_.assign(programs_.ranks.size() + 1, 0);
     if (!machine_.gpus()) workers_.resize(machine_.cores());
     for (size_t rank = 0; rank < programs_.ranks.size(); ++rank) {
@@ -111,8 +122,6 @@ class Replayer {
         streams_[stream_of(window.outs[i].channel, replica)].writer = number;
       }
     }
-    lanes_.back().done = replica >= options_.rounds || window.lanes[lane].begin == window.lanes[lane].end;
-    if (!lanes_.back().done) ++open_lanes_;
   }
 
   uint32_t stream_of(uint32_t channel, uint32_t replica) const { return channel * options_.width + replica; }
@@ -147,12 +156,17 @@ class Replayer {
       if (stream.here == stream.used) return false;
     }
     for (uint32_t i = work.outs.begin; i < work.outs.end; ++i) {
-      const Sent& sent = window.outs[i];
-      const Stream& stream = streams_[stream_of(sent.channel, lane.replica)];
-      const bool slots = sent.delivery == exec::Delivery::Staged || sent.delivery == exec::Delivery::Pushed;
-      if (stream.sent - stream.used >= (slots ? link::kSlots : link::kCredits)) return false;
+      const Stream& stream = streams_[stream_of(window.outs[i].channel, lane.replica)];
+      if (stream.sent - stream.used >= room_for(work, window.outs[i].delivery)) return false;
     }
     return true;
+  }
+
+  /// Unread messages of this kind on a channel. Short ones get as many slots in staging memory as a link holds.
+  uint32_t room_for(const Work& work, exec::Delivery delivery) const {
+    const uint64_t most = machine_.gpus() ? 0 : machine_constants().process_arena / machine_constants().staged_programs;
+    const bool copied = delivery == exec::Delivery::Staged || delivery == exec::Delivery::Pushed;
+    return copied && work.bytes * link::kCredits > most ? link::kSlots : link::kCredits;
   }
 
   /// A message without pieces is sent in the first round only.
@@ -186,12 +200,14 @@ class Replayer {
   void begin(uint32_t number, Worker& worker) {
     Lane& lane = lanes_[number];
     const Work& work = work_of(lane);
-    double seconds = is_silent(lane, work) ? 0 : local_seconds(lane, work);
-    if (!machine_.gpus() && worker.last != kNoRank && worker.last != lane.rank) {
-      seconds += machine_.costs().context_switch;
-    }
+    const bool switches = !machine_.gpus() && worker.last != kNoRank && worker.last != lane.rank;
+    double seconds = switches ? machine_.costs().context_switch : 0;
     worker.busy = true;
     worker.last = lane.rank;
+    if (std::exchange(owes_call_[static_cast<size_t>(lane.rank)], uint8_t{0}) != 0) {
+      return after(seconds + machine_.costs().call, Timer::Called, number);
+    }
+    if (!is_silent(lane, work)) seconds += local_seconds(lane, work);
     lane.began = now_;
     if (work.publishes_first && !is_silent(lane, work)) publish(number);
     after(seconds, Timer::Worked, number);
@@ -204,15 +220,19 @@ class Replayer {
     const auto arrivals = static_cast<double>(work.arrivals.end - work.arrivals.begin);
     const auto outs = static_cast<double>(work.outs.end - work.outs.begin);
     // Reading a message writes the result once; without one, the rank's own memory is copied.
-    const double copies = arrivals > 0 ? std::max(0, work.writes - 1) : work.writes;
+    const double first = arrivals == 0 && work.writes > 0 ? costs.write : 0;
+    const double second = work.writes > 1 ? costs.second : 0;
     const double folds = work.folds ? arrivals + work.local - 1 : 0;
+    const double own = (work.writes > 0 ? work.local * costs.load : 0) + (work.stores ? costs.store : 0);
     const double messages = std::max(0.0, arrivals - 1) + std::max(0.0, outs - 1);
-    double kernel = 0;
+    double kernel = 0, wait = 0;
     for (uint32_t i = work.arrivals.begin; i < work.arrivals.end; ++i) {
-      if (!streams_[stream_of(window_of(lane).arrivals[i], lane.replica)].by_kernel) continue;
+      const uint32_t channel = window_of(lane).arrivals[i];
+      if (work.bytes > link::kInlineBytes && !routes_[channel]->network) wait = costs.first_read;
+      if (!streams_[stream_of(channel, lane.replica)].by_kernel) continue;
       kernel += costs.kernel_call + bytes * costs.kernel * (work.cooperative ? kReadersShare : 1);
     }
-    return copies * bytes * costs.write + folds * bytes * costs.fold + messages * costs.message + kernel;
+    return bytes * (first + second + folds * costs.fold + own) + messages * costs.message + wait + kernel;
   }
 
   void after(double seconds, Timer::Kind kind, uint32_t of) { events_.push({kind, now_ + seconds, ++order_, of}); }
@@ -265,6 +285,10 @@ class Replayer {
       const Route& route = *routes_[channel];
       ++streams_[stream].sent;
       streams_[stream].by_kernel = window.outs[i].delivery == exec::Delivery::Cma;
+      if (!machine_.gpus() && exec::is_zero_copy(window.outs[i].delivery)) {
+        ++streams_[stream].lent;
+        ++lent_by_rank_[static_cast<size_t>(lane.rank)];
+      }
       ++replay_.messages;
       if (!machine_.gpus() && route.network && work.bytes > 0) {
         transfer(channel, static_cast<double>(work.bytes), {.stream = stream, .latency = route.seconds});
@@ -272,6 +296,12 @@ class Replayer {
         after(route.seconds, Timer::Arrived, stream);
       }
     }
+  }
+
+  void give_back(Stream& stream) {
+    --stream.lent;
+    --lent_by_rank_[static_cast<size_t>(lanes_[stream.writer].rank)];
+    end_call_if_done(lanes_[stream.writer].rank);
   }
 
   void arrive(uint32_t stream) {
@@ -298,8 +328,12 @@ class Replayer {
       };
       for (uint32_t i = work.arrivals.begin; i < work.arrivals.end; ++i) ++stream(i).used;
       // Only now: a writer on this core lets the core look for work, and this lane's next instruction may read them too.
-      for (uint32_t i = work.arrivals.begin; i < work.arrivals.end; ++i) wake(stream(i).writer);
+      for (uint32_t i = work.arrivals.begin; i < work.arrivals.end; ++i) {
+        if (stream(i).lent > 0) give_back(stream(i));
+        wake(stream(i).writer);
+      }
     }
+    end_call_if_done(lane.rank);
     find_work(lane.worker);
     if (!machine_.gpus()) return;
     for (const Lane& other : siblings(lane)) find_work(other.worker);  // they may wait for this step, or this round
@@ -321,14 +355,14 @@ class Replayer {
   }
 
   void advance(Lane& lane, const WindowWork& window) {
-    const exec::Range ops = window.lanes[lane.lane];
-    if (++lane.next < ops.end - ops.begin) return;
-    replay_.round_ends[lane.round] = std::max(replay_.round_ends[lane.round], now_);
+    if (++lane.next < window.lanes[lane.lane].end - window.lanes[lane.lane].begin) return;
+    if (lane.call == 0) replay_.round_ends[lane.round] = std::max(replay_.round_ends[lane.round], now_);
     lane.next = 0;
     lane.round += options_.width;
     if (lane.round < options_.rounds) return;
     lane.done = true;
     --open_lanes_;
+    --open_of_rank_[static_cast<size_t>(lane.rank)];
   }
 
   [[noreturn]] void report_deadlock() {
@@ -351,6 +385,10 @@ class Replayer {
   std::vector<Stream> streams_;
   std::vector<Transfer> transfers_;  // by number of a message on the network
   std::priority_queue<Timer> events_;
+  // By rank: calls begun; lanes that are not done with the call; unread messages in its own memory; is the call's own
+  // work still to be done?
+  std::vector<uint32_t> calls_begun_, open_of_rank_, lent_by_rank_;
+  std::vector<uint8_t> owes_call_;
   uint64_t order_ = 0, open_lanes_ = 0;
   double now_ = 0;
   Replay replay_;

@@ -24,12 +24,14 @@ struct Event {
 struct ReplayOptions {
   uint32_t width = 1;      ///< replicas of the lanes, over disjoint windows
   uint64_t rounds = 1;     ///< of these, the last is the short one
+  uint32_t calls = 1;      ///< that each rank makes, one right after the other
   size_t most_events = 0;  ///< that are kept
 };
 
 struct Replay {
   double seconds = 0;                ///< until the last rank is done
-  std::vector<double> round_ends;    ///< when all ranks are through a round
+  std::vector<double> call_ends;     ///< when all ranks are done with each call
+  std::vector<double> round_ends;    ///< when all ranks are through a round of the first call
   std::vector<double> rank_seconds;  ///< when each rank is done
   std::vector<double> carried;       ///< bytes, by resource
   uint64_t messages = 0;

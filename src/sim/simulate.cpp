@@ -28,6 +28,7 @@ ReplayOptions extent_of(const Programs& programs, uint32_t wanted, const Simulat
   const uint64_t generations = std::clamp(affordable, kFewest, std::max(kFewest, options.most_generations));
   return {.width = static_cast<uint32_t>(width),
           .rounds = std::min(programs.rounds, generations * width),
+          .calls = std::max<uint32_t>(1, options.calls),
           .most_events = options.most_events};
 }
 
@@ -72,9 +73,12 @@ Simulated simulate(const Call& call, Machine& machine, const SimulateOptions& op
   } else {
     run(*equal_shares(machine.resources()));
   }
-  const double further = static_cast<double>(programs.rounds - extent.rounds);
-  result.seconds = result.replay.seconds + (further > 0 ? further * seconds_a_round(result.replay, extent.width) : 0);
-  const double times = static_cast<double>(programs.rounds) / static_cast<double>(extent.rounds);
+  const auto further = static_cast<double>(programs.rounds - extent.rounds);
+  const double rest = further > 0 ? further * seconds_a_round(result.replay, extent.width) : 0;
+  const std::vector<double>& ends = result.replay.call_ends;
+  result.seconds = ends.front() + rest;
+  if (ends.size() > 1) result.interval = (ends.back() - ends.front()) / static_cast<double>(ends.size() - 1) + rest;
+  const double times = static_cast<double>(programs.rounds) / static_cast<double>(extent.rounds) / extent.calls;
   result.messages = static_cast<double>(result.replay.messages) * times;
   result.busiest = busiest_of(machine, result.replay, times, result.seconds);
   return result;

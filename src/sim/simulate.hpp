@@ -15,6 +15,7 @@ struct SimulateOptions {
   /// What is replayed: instructions, and rounds of each replica, but at least three of these. Others are extrapolated.
   uint64_t most_work = uint64_t{3} << 20, most_generations = 8;
   size_t most_events = 0;  ///< that are kept, of the first rounds
+  uint32_t calls = 1;      ///< one right after the other, from 1 on
 };
 
 /// With more instructions, fewer replicas run longer windows.
@@ -27,7 +28,8 @@ struct Busiest {
 };
 
 struct Simulated {
-  double seconds = 0;
+  double seconds = 0;   ///< of one call, from its start on all ranks to its end on the last
+  double interval = 0;  ///< with several calls: from the end of one to that of the next, which may overlap
   uint64_t rounds = 1, replayed = 1;  ///< windows of the call, and those that were replayed
   uint32_t width = 1;                 ///< replicas of the lanes
   double messages = 0;                ///< of the whole call

@@ -46,6 +46,9 @@ class Calibration(unittest.TestCase):
         text = self.read()
         self.perf()
         self.assertEqual((os.stat(path).st_mtime_ns, self.read()), (made, text))
+        if "tutti-calibration" in text:
+            told = tutti("info", env={"XDG_CACHE_HOME": self.folder, "TUTTI_CALIBRATION": "1", "TUTTI_PROFILE": "off"}).stdout
+            self.assertRegex(told, r"(?m)^  took +\d+ ms$")
 
     @unittest.skipIf(os.cpu_count() < 2, "one processor")
     def test_a_file_that_cannot_be_read_is_replaced(self):

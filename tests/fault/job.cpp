@@ -72,7 +72,8 @@ Job::Job(const Stage& stage, const std::function<std::string(int)>& script)
     const int begin = p * stage.ranks / processes, end = (p + 1) * stage.ranks / processes;
     Child& child = children_.emplace_back(
         stage.role, fmt::format("{} {} {}", stage.ranks, begin, end),
-        fmt::format("TUTTI_TRANSPORT={} {} {}", stage.transport, stage.environment, p == 0 ? stage.only_first : ""));
+        // Of a variable that is given twice, the first value counts.
+        fmt::format("TUTTI_TRANSPORT={} {} {}", stage.transport, p == 0 ? stage.only_first : "", stage.environment));
     if (p == 0) {
       id = child.receive();
     } else {

@@ -12,8 +12,13 @@
 
 namespace tutti::comm {
 
-/// Rank 0's, of `ranks` ranks of one host.
+/// One rank's, by default rank 0's, of `ranks` ranks of one host.
 struct PlannerOf {
+  /// As rank `me`, by a table that another rank has made.
+  PlannerOf(Rank n, Rank me, const AgreedCapabilities& agreed, const select::DecisionTable& table)
+      : ranks(n), rank(me) {
+    planner.agree(table, agreed, groups_of(std::vector<std::string>(static_cast<size_t>(n), "here"), ""));
+  }
   explicit PlannerOf(Rank n, const AgreedCapabilities& capabilities = {}, const char* forced = "",
                      uint64_t message = 64 << 10)
       : ranks(n) {
@@ -29,14 +34,14 @@ struct PlannerOf {
     planner.agree(select::DecisionTable(setting), agreed, groups);
   }
 
-  const Rank ranks;
+  const Rank ranks, rank = 0;
   std::vector<unsigned char> memory = std::vector<unsigned char>(2 << 20);
   link::Arena arena{memory.data(), memory.size(), 1 << 16};
   exec::NoLinks nowhere{{.out = {.address = true, .mapped = true}, .in = {.address = true, .mapped = true}}};
   exec::Links links{nowhere};
   std::atomic<uint32_t> failed{0};
   exec::Backoff backoff;
-  exec::HostExecutor executor{{.rank = 0,
+  exec::HostExecutor executor{{.rank = rank,
                                .ranks = ranks,
                                .links = &links,
                                .arena = &arena,
@@ -44,7 +49,7 @@ struct PlannerOf {
                                .failed = &failed,
                                .observer = nullptr,
                                .backoff = &backoff}};
-  Planner planner{0, ranks, executor, backoff};
+  Planner planner{rank, ranks, executor, backoff};
 };
 
 }  // namespace tutti::comm

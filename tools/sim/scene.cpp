@@ -8,6 +8,7 @@
 #include "comm/delivery_rules.hpp"
 #include "select/calibration.hpp"
 #include "select/explain.hpp"
+#include "tools/sim/core_costs.hpp"
 #include "topo/cluster.hpp"
 #include "topo/constants.hpp"
 #include "topo/cores.hpp"
@@ -17,27 +18,41 @@ namespace tutti::tools {
 namespace {
 
 constexpr uint64_t kGrain = 128;
+// Of a rank's call, beside its messages: it is checked and numbered, and its program found. Measured on an AMD EPYC.
+constexpr double kCall = 30e-9;  // seconds
 constexpr uint64_t kGpuStaging = 128 << 20, kGpuMessage = 1 << 20;
 
-/// Of ranks on cores: the figures in use and, of this machine, what the quick calibration has measured beside them.
-sim::WorkCosts costs_of_cores(const select::Calibration* measured) {
+/// Of ranks on cores, by the figures in use.
+sim::WorkCosts costs_of_cores() {
   const MachineConstants& known = machine_constants();
-  sim::WorkCosts costs{.software = known.shm_alpha,
-                       .message = known.shm_alpha * known.message_share,
-                       .copy = known.shm_beta,
-                       .write = known.shm_beta,
-                       .fold = known.fold_gamma,
-                       .context_switch = known.context_switch};
-  if (measured == nullptr) return costs;
-  constexpr size_t kLong = 2;
-  const auto bytes = static_cast<double>(select::Calibration::kSizes[kLong]);
-  costs.copy = measured->read[kLong] / bytes;
-  costs.write = measured->write[kLong] / bytes;
-  if (measured->kernel[0] <= 0) return costs;
-  const double each = (measured->kernel[kLong] - measured->kernel[0]) / (bytes - 4096);
-  costs.kernel = std::max(0.0, each - costs.copy);
-  costs.kernel_call = std::max(0.0, measured->kernel[0] - each * 4096);
-  return costs;
+  return {.call = kCall,
+          .software = known.shm_alpha,
+          .message = known.shm_alpha * known.message_share,
+          .copy = known.shm_beta,
+          .write = known.shm_beta,
+          .second = known.shm_beta,
+          .fold = known.fold_gamma,
+          .context_switch = known.context_switch};
+}
+
+constexpr uint32_t kElement = 4;
+
+comm::CallSpec spec_of(Collective collective, uint64_t block) {
+  return {.collective = collective, .type = DType::F32, .count = std::max<uint64_t>(1, block / kElement)};
+}
+
+/// What a call touches: the largest rank's input and output.
+Footprint footprint_of(Collective collective, uint64_t block, Rank ranks, Rank cores) {
+  const auto most = [&](plan::Buffer buffer) {
+    const auto blocks =
+        std::max(plan::blocks(collective, ranks, buffer, 0), plan::blocks(collective, ranks, buffer, 1));
+    return static_cast<uint64_t>(blocks) * block;
+  };
+  return {.in = most(plan::Buffer::Input),
+          .out = most(plan::Buffer::Output),
+          .streams = comm::is_nontemporal(spec_of(collective, block), ranks, ranks, false),
+          .ranks = ranks,
+          .cores = std::min(ranks, cores)};
 }
 
 }  // namespace
@@ -60,7 +75,7 @@ void Scene::take_topology() {
     setting_.setting.message = std::max(setting_.setting.message, kGpuMessage);
   }
   const bool gpus = graph.nodes[placed.nodes.front()].kind == topo::NodeKind::Gpu;
-  sim::WorkCosts costs = costs_of_cores(nullptr);
+  sim::WorkCosts costs = costs_of_cores();
   if (gpus) costs = {.message = setting_.setting.inside.message};
   machine_ = std::make_unique<sim::Machine>(graph, placed.nodes, costs);
 }
@@ -73,13 +88,17 @@ void Scene::take_this_machine() {
   // What was measured of this machine, in place of the table's figures.
   const bool tuned = select::local_profile() != nullptr;
   const select::Calibration* const measured = tuned ? nullptr : select::local_calibration();
-  if (measured != nullptr) cma_shift_ = select::cma_shift(*measured);
+  if (measured != nullptr) shifts_ = select::shifts_of(*measured);
   const Rank ranks = options_.ranks > 0 ? options_.ranks : 2;
   setting_ = select::setting_here(ranks, 1);
   const auto cores = static_cast<Rank>(allowed_cores().size());
   setting_.setting.oversubscription = std::max(1.0, static_cast<double>(ranks) / cores);
   hosts_.assign(static_cast<size_t>(ranks), 0);
-  machine_ = std::make_unique<sim::Machine>(ranks, cores, costs_of_cores(measured));
+  sim::WorkCosts costs = costs_of_cores();
+  if (measured != nullptr) {
+    refine(*measured, footprint_of(collective_, select::block_bytes(collective_, bytes_, ranks), ranks, cores), costs);
+  }
+  machine_ = std::make_unique<sim::Machine>(ranks, cores, costs);
 }
 
 std::string Scene::words() const {
@@ -94,27 +113,24 @@ std::vector<select::Candidate> Scene::candidates() const {
 }
 
 sim::Call Scene::call_of(const plan::Algorithm& algorithm) const {
-  constexpr uint32_t kElement = 4;
   const select::Setting& setting = setting_.setting;
   const bool gpus = machine_->gpus();
-  const comm::CallSpec spec{
-      .collective = collective_, .type = DType::F32, .count = std::max<uint64_t>(1, block_ / kElement)};
+  const comm::CallSpec spec = spec_of(collective_, block_);
   const comm::AgreedCapabilities agreed{.staging = setting.staging,
                                         .message = setting.message,
                                         .reading = transports::ReadAccess::Cma,
                                         .oversubscribed = setting.oversubscription > 1,
-                                        .cma_shift = cma_shift_};
+                                        .shifts = shifts_};
   sim::Call call{.algorithm = &algorithm, .shape = {collective_, setting.ranks, setting.groups}, .hosts = hosts_};
   exec::DeliveryRules rules;
   if (!gpus) {
     rules = comm::delivery_rules_for(spec, setting.ranks, agreed);
-    rules.cooperative_from = setting.oversubscription > 1 ? link::kNever : machine_constants().cooperative_from;
+    rules.cooperative_from = setting.oversubscription > 1 ? link::kNever : comm::cooperative_from(agreed);
     call.near = {.cma = true, .cooperative = true};
   }
   const uint64_t block = spec.count * kElement;
   uint64_t window = std::max(kGrain, select::window_bytes(algorithm, setting));
-  const bool read =
-      !gpus && rules.cma_from != link::kNever && algorithm.lends && block >= machine_constants().zcopy_from;
+  const bool read = !gpus && rules.cma_from != link::kNever && algorithm.lends && block >= comm::zcopy_from(agreed);
   if (read) window = std::max(window, machine_constants().zcopy_longest);
   // Windows of about the same length, and as many as there are replicas.
   const uint64_t parts = std::clamp<uint64_t>(block / machine_constants().block_per_thread, 1, options_.width);

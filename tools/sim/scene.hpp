@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "select/calibration.hpp"
 #include "select/machine.hpp"
 #include "select/select.hpp"
 #include "sim/simulate.hpp"
@@ -40,7 +41,7 @@ class Scene {
   uint64_t bytes_, block_;
   SceneOptions options_;
   select::MachineSetting setting_;
-  int cma_shift_ = 0;
+  select::LengthShifts shifts_;
   std::vector<uint32_t> hosts_;  // by rank
   std::unique_ptr<sim::Machine> machine_;
 };

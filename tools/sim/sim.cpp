@@ -26,6 +26,7 @@ constexpr const char* kModel = "Times are a model's, not measured ones.";
 struct Options {
   std::string collective, bytes = "1M", algorithm, engine = "fast", trace, svg;
   SceneOptions scene;
+  uint32_t calls = 1;
   bool compare = false, json = false;
 };
 
@@ -65,6 +66,7 @@ Row simulate(Scene& scene, const select::Candidate& candidate, const Options& op
   sim::SimulateOptions how;
   if (options.engine == "simgrid") how = {.engine = sim::Engine::SimGrid, .most_work = 1U << 17};
   if (events) how.most_events = kMostEvents;
+  how.calls = options.calls;
   try {
     row.simulated = sim::simulate(scene.call_of(*candidate.algorithm), scene.machine(), how);
   } catch (const Error& error) {
@@ -112,6 +114,7 @@ void print_one(const Scene& scene, const Row& row) {
   const sim::Simulated& s = row.simulated;
   fmt::print("\n{}: {} us, {:.4g} GB/s busbw\n", row.algorithm->name, time_text(s.seconds),
              bus_bandwidth(scene.collective(), scene.bytes(), scene.ranks(), s.seconds));
+  if (s.interval > 0) fmt::print("  back to back: {} us a call\n", time_text(s.interval));
   fmt::print("  the selector's formula predicts {} us\n", time_text(row.predicted));
   if (!s.busiest.name.empty()) {
     fmt::print("  busiest: {}, {:.0f} % of its rate, {:.4g} GB\n", s.busiest.name, 100 * s.busiest.share,
@@ -156,6 +159,7 @@ void print_json(const Scene& scene, const Options& options, const std::vector<Ro
     }
     const sim::Simulated& s = row.simulated;
     one["seconds"] = s.seconds;
+    if (s.interval > 0) one["interval"] = s.interval;
     one["busbw"] = bus_bandwidth(scene.collective(), scene.bytes(), scene.ranks(), s.seconds);
     one["messages"] = s.messages;
     one["windows"] = s.rounds;
@@ -224,6 +228,8 @@ void add_sim(CLI::App& app, int& status) {
       ->check(CLI::Range(1, 64));
   command->add_option("--trace", options->trace, "writes a Chrome trace of the first windows")->type_name("FILE");
   command->add_option("--svg", options->svg, "draws a timeline of the first windows")->type_name("FILE");
+  command->add_option("--calls", options->calls, "calls that each rank makes one right after the other; default 1")
+      ->check(CLI::Range(1, 100));
   command->add_flag("--json", options->json, "as JSON, times in seconds");
   command->footer(
       "A model: docs/simulation.md tells what it knows. TUTTI_ALGO, TUTTI_PLAN and TUTTI_REPRODUCIBLE count as in a "

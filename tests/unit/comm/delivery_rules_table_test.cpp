@@ -90,6 +90,9 @@ std::string page() {
          "by rules of `src/comm/delivery_rules.hpp`; docs/glossary.md has the words. A test prints this page and "
          "compares "
          "it.\n\n"
+         "The quick calibration shifts these lengths by what it measures: those of CMA, down to never; those of zcopy, "
+         "by a\n"
+         "power of two (docs/selection.md); `tutti info` tells by how much.\n\n"
          "## 2 ranks, any memory\n\n" +
          table(2, false) + "\n## 2 ranks, memory of tuttiMemAlloc\n\n" + table(2, true) +
          "\n## 8 ranks, any memory\n\n" + table(8, false) + "\n## 8 ranks, memory of tuttiMemAlloc\n\n" +

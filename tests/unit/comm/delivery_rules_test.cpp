@@ -27,7 +27,7 @@ TEST(DeliveryRules, NontemporalStoresStartAtTheCacheSizeOfAllRanks) {
 TEST(DeliveryRules, TheLengthsOfCmaFollowTheAgreedShift) {
   const auto reads = [](uint64_t block, int shift) {
     const CallSpec spec{.collective = Collective::AllToAll, .type = DType::U8, .count = block};
-    return delivery_rules_for(spec, 2, {.cma_shift = shift}).cma_from != link::kNever;
+    return delivery_rules_for(spec, 2, {.shifts = {.cma = shift}}).cma_from != link::kNever;
   };
   const uint64_t table = machine_constants().cma_all_to_all_from;
   EXPECT_TRUE(reads(table, 0));
@@ -35,7 +35,29 @@ TEST(DeliveryRules, TheLengthsOfCmaFollowTheAgreedShift) {
   EXPECT_TRUE(reads(2 * table, 1));
   EXPECT_TRUE(reads(table / 4, -2));
   EXPECT_FALSE(reads(table / 4 - 1, -2));
-  EXPECT_EQ(delivery_rules_for_transfers({.cma_shift = 1}).cma_from, 2 * machine_constants().cma_transfer_from);
+  EXPECT_EQ(delivery_rules_for_transfers({.shifts = {.cma = 1}}).cma_from, 2 * machine_constants().cma_transfer_from);
+}
+
+TEST(DeliveryRules, WhereTheKernelsCopyNeverPaysNothingIsReadByIt) {
+  const AgreedCapabilities agreed{.shifts = {.no_cma = true}};
+  for (int c = 0; c < kCollectives; ++c) {
+    const CallSpec spec{.collective = static_cast<Collective>(c), .type = DType::U8, .count = 2 * kMiB};
+    EXPECT_EQ(delivery_rules_for(spec, 2, agreed).cma_from, link::kNever) << name_of(spec.collective);
+  }
+  EXPECT_EQ(delivery_rules_for_transfers(agreed).cma_from, link::kNever);
+  EXPECT_EQ(delivery_rules_for_transfers({.always_cma = true, .shifts = {.no_cma = true}}).cma_from, 0u) << "demanded";
+}
+
+TEST(DeliveryRules, LengthsAboutWaitingAndCachesFollowTheAgreedShifts) {
+  const uint64_t zcopy = machine_constants().zcopy_from;
+  EXPECT_EQ(zcopy_from({.shifts = {.wait = 1}}), 2 * zcopy);
+  EXPECT_EQ(cooperative_from({.shifts = {.wait = -1}}), machine_constants().cooperative_from / 2);
+  const auto gathers = [](uint64_t block, int shift) {
+    const CallSpec spec{.collective = Collective::AllGather, .type = DType::U8, .count = block};
+    return delivery_rules_for(spec, 2, {.shifts = {.caches = shift}}).cma_from != link::kNever;
+  };
+  EXPECT_FALSE(gathers(8 * kMiB, 0));
+  EXPECT_TRUE(gathers(8 * kMiB, 1));
 }
 
 TEST(DeliveryRules, OnlyRanksOfOneHostShareTheCache) {

@@ -111,7 +111,7 @@ nlohmann::json report() {
           {"boot", ""},
           {"no device", "none"}};
 }
-nlohmann::json conclusion() { return {{"reading", 0}, {"oversubscribed", false}, {"cma_shift", 2}}; }
+nlohmann::json conclusion() { return {{"reading", 0}, {"oversubscribed", false}, {"shifts", {2, 2, 2, 0}}}; }
 std::string nested(size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); }
 
 TEST(HostileMember, DeeplyNestedReportsAreRejected) {
@@ -146,13 +146,13 @@ TEST(HostileMember, InvalidNumbersAreRejected) {
   EXPECT_TRUE(contains(member.outcome(), "in place of a whole number"));
 }
 
-TEST(HostileMember, AnImpossibleShiftOfCmaIsRejected) {
+TEST(HostileMember, AnImpossibleShiftOfLengthsIsRejected) {
   for (const nlohmann::json& shift : {nlohmann::json(5), nlohmann::json(-1), nlohmann::json(1e300)}) {
     HostileMember member(0);
     member.give(report().dump());
     auto odd = conclusion();
     odd["table"] = "[]";
-    odd["cma_shift"] = shift;
+    odd["shifts"][1] = shift;
     member.give(odd.dump());
     const std::string told = member.outcome();
     EXPECT_TRUE(contains(told, "impossible shift") || contains(told, "in place of a whole number")) << told;

@@ -8,14 +8,20 @@
 namespace tutti::select {
 namespace {
 
-/// Of an ordinary machine: copies of 10 GB/s, by the kernel of 8 GB/s and 1 µs.
+/// Of an ordinary machine: copies of 10 GB/s, by the kernel of 8 GB/s and 1 µs; 32 MiB of cache.
 Calibration ordinary() {
   Calibration m{.near_line = 50e-9, .far_line = 100e-9, .thread_switch = 1e-6};
   for (size_t i = 0; i < Calibration::kSizes.size(); ++i) {
     const auto bytes = static_cast<double>(Calibration::kSizes[i]);
-    m.write[i] = m.read[i] = m.stored[i] = m.streamed[i] = bytes / 10e9;
+    m.write[i] = m.both[i] = m.read[0][i] = m.read[1][i] = m.read[2][i] = m.fold[i] = m.stored[i] = m.streamed[i] =
+        bytes / 10e9;
     m.kernel[i] = 1e-6 + bytes / 8e9;
   }
+  m.tiled = {300e-6, 200e-6, 250e-6};
+  m.caches = {1 << 20, 32 << 20, 1};
+  m.beyond_stored = 4e-10;
+  m.beyond_streamed = 3e-10;
+  m.took = 0.03;
   return m;
 }
 
@@ -25,31 +31,83 @@ TEST(Calibration, IsReadAsItWasWritten) {
   EXPECT_EQ(to_text(*read), to_text(ordinary()));
   EXPECT_FALSE(parse_calibration(""));
   EXPECT_FALSE(parse_calibration("{}"));
-  EXPECT_FALSE(parse_calibration("{\"format\":\"tutti-calibration 1\",\"near_line\":[]}"));
+  EXPECT_FALSE(parse_calibration("{\"format\":\"tutti-calibration 2\",\"near_line\":[]}"));
 }
 
 TEST(Calibration, ReplacesTheFiguresOfLocalLinks) {
   MachineConstants constants;
   apply(ordinary(), constants);
   EXPECT_NEAR(constants.shm_alpha, 140e-9, 1e-12);
-  EXPECT_NEAR(constants.shm_beta, 1e-10, 1e-13);
+  EXPECT_NEAR(constants.shm_beta, 2e-10, 1e-13) << "written and read";
+  EXPECT_NEAR(constants.local_beta, 1e-10, 1e-13);
+  EXPECT_NEAR(constants.fold_gamma, 0, 1e-15) << "as fast as a copy";
   EXPECT_NEAR(constants.context_switch, 1e-6, 1e-12);
   EXPECT_EQ(constants.cma_transfer_from, MachineConstants{}.cma_transfer_from)
       << "equal on all ranks: agreed on instead";
 }
 
+TEST(Calibration, StoresPastTheCacheFollowItsSizeAndWhetherTheyPay) {
+  const MachineConstants table;
+  MachineConstants constants;
+  Calibration m = ordinary();
+  m.caches = {1 << 20, 72 << 20, 2};  // twice the table's, two of them
+  apply(m, constants);
+  EXPECT_EQ(constants.nontemporal_from, 2 * table.nontemporal_from);
+  EXPECT_EQ(constants.nontemporal_all_reduce_from, 2 * table.nontemporal_all_reduce_from);
+  EXPECT_EQ(constants.last_caches, 2u);
+  m.beyond_streamed = 2 * m.beyond_stored;
+  apply(m, constants);
+  EXPECT_GT(constants.nontemporal_from, uint64_t{1} << 40) << "never";
+  constants = table;
+  m = ordinary();
+  m.caches = {};
+  apply(m, constants);
+  EXPECT_EQ(constants.nontemporal_from, table.nontemporal_from) << "unknown sizes";
+}
+
+TEST(Calibration, TilesAndWaysToCopyAreTheFastestOnes) {
+  MachineConstants constants;
+  Calibration m = ordinary();
+  apply(m, constants);
+  EXPECT_EQ(constants.cma_tiles, 256u << 10);
+  EXPECT_EQ(constants.copy_short, 1u) << "memcpy, where all are equal";
+  m.tiled = {100e-6, 200e-6, 250e-6};
+  m.read[1][0] /= 2;
+  m.read[2][3] /= 2;
+  m.read[2][1] /= 1.02;
+  apply(m, constants);
+  EXPECT_EQ(constants.cma_tiles, 64u << 10);
+  EXPECT_EQ(constants.copy_short, 2u);
+  EXPECT_EQ(constants.copy_middle, 1u) << "2 % are noise";
+  EXPECT_EQ(constants.copy_long, 3u);
+}
+
 TEST(Calibration, TheKernelsCopyIsUsedFromWhereItIsFaster) {
   Calibration m = ordinary();
-  EXPECT_EQ(cma_shift(m), -1) << "from some 20 KB on";
+  EXPECT_EQ(shifts_of(m).cma, -1) << "from some 20 KB on";
+  EXPECT_FALSE(shifts_of(m).no_cma);
   for (double& seconds : m.kernel) seconds *= 3;
-  EXPECT_EQ(cma_shift(m), 2) << "never";
+  EXPECT_TRUE(shifts_of(m).no_cma);
   m = ordinary();
   for (double& seconds : m.kernel) seconds += 3e-6;
-  EXPECT_EQ(cma_shift(m), 0) << "from some 55 KB on";
+  EXPECT_EQ(shifts_of(m).cma, 0) << "from some 55 KB on";
   for (double& seconds : m.kernel) seconds -= 3.9e-6;
-  EXPECT_EQ(cma_shift(m), -2) << "always, but no further than that";
+  EXPECT_EQ(shifts_of(m).cma, -2) << "always, but no further than that";
   m.kernel = {};
-  EXPECT_EQ(cma_shift(m), 0) << "not permitted";
+  EXPECT_EQ(shifts_of(m).cma, 0) << "not permitted";
+  EXPECT_FALSE(shifts_of(m).no_cma);
+}
+
+TEST(Calibration, LengthsFollowTheCachesAndWhatIsCopiedDuringAMessage) {
+  Calibration m = ordinary();
+  EXPECT_EQ(shifts_of(m).caches, 0);
+  EXPECT_EQ(shifts_of(m).wait, -1) << "1.4 KB in 140 ns, the table's 2.5 KB in 250 ns";
+  m.caches.lasts = 4;
+  EXPECT_EQ(shifts_of(m).caches, 2);
+  m.caches = {};
+  EXPECT_EQ(shifts_of(m).caches, 0) << "unknown";
+  for (double& seconds : m.write) seconds /= 8;
+  EXPECT_EQ(shifts_of(m).wait, 2);
 }
 
 TEST(Calibration, FiguresOfABusyMachineAreRefused) {
@@ -61,7 +119,7 @@ TEST(Calibration, FiguresOfABusyMachineAreRefused) {
   m.write[1] = 10e-3;
   EXPECT_NE(implausible(m).find("copies of 65536 bytes"), std::string::npos) << implausible(m);
   m = ordinary();
-  m.read[3] = m.read[2] / 2;
+  m.read[0][3] = m.read[0][2] / 2;
   EXPECT_NE(implausible(m).find("faster than fewer"), std::string::npos) << implausible(m);
   m = ordinary();
   m.thread_switch = std::nan("");
@@ -73,7 +131,7 @@ TEST(Calibration, OneCoreIsNotMeasured) { EXPECT_FALSE(calibrate({0})); }
 TEST(Calibration, IsBriefWhateverTheMachineDoes) {
   const auto start = std::chrono::steady_clock::now();
   calibrate(allowed_cores());
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5)) << "some 50 ms where it is idle";
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5)) << "some 30 ms where it is idle";
 }
 
 }  // namespace

@@ -52,6 +52,22 @@ TEST(Profile, MeasuredTimesDecide) {
   EXPECT_STREQ(DecisionTable(setting).choose(Collective::AllReduce, 8).algorithm->name, "one_shot");
 }
 
+TEST(Profile, OfThoseThatAreMeasuredAsFastTheModelsFavouriteIsChosen) {
+  Setting setting = setting_here(2, 1).setting;
+  setting.situation = "s";
+  const auto chosen = [&](double favourite, double other) {
+    Profile profile;
+    auto& times = profile.measured["s"][Collective::AllReduce];
+    times["one_shot"] = {{8, favourite}};
+    times["ring"] = {{8, other}};
+    setting.profile = std::make_shared<const Profile>(profile);
+    return std::string(DecisionTable(setting).choose(Collective::AllReduce, 8).algorithm->name);
+  };
+  EXPECT_EQ(chosen(1.04e-6, 1e-6), "one_shot") << "4 % are noise";
+  EXPECT_EQ(chosen(1.1e-6, 1e-6), "ring");
+  EXPECT_EQ(chosen(1e-6, 1.04e-6), "one_shot");
+}
+
 TEST(Profile, TheKeyIsThatOfTheMachineNotOfTheProcess) {
   topo::Graph graph = topo::local_topology();
   const uint64_t key = machine_key(graph);

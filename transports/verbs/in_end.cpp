@@ -36,7 +36,7 @@ Status InEnd::notice(uint32_t word) {
       if (!announced(notice)) break;
       return {};
     case NoticeKind::Posted:
-      if (notice.number != (arrived_ & kNumberMask) || place_.posted.number != arrived_ + 1) break;
+      if (notice.number != (arrived_ & kNumberMask) || wanted_.posted.to == 0) break;
       return take_posted();
   }
   return {Code::ProtocolError, fmt::format("{}: the peer sent an impossible notice, {:#x}, after {} messages",
@@ -82,6 +82,7 @@ Status InEnd::take_header() {
       return wrong("it has an unknown kind", header);
   }
   ++arrived_;
+  wanted_ = {};  // the peer has used another destination
   return {};
 }
 
@@ -114,14 +115,18 @@ Status InEnd::take_placed(const Header& header) {
 /// Message `arrived_` is, or will be when all stripes have come, where the executor wants it.
 Status InEnd::take_posted() {
   Header& header = headers_[arrived_ % kSlots];
-  header = {arrived_ + 1, place_.posted.tag << 16 | static_cast<uint64_t>(Delivery::Placed), place_.posted.length, {}};
+  const link::Posted& posted = wanted_.posted;
+  header = {arrived_ + 1, posted.tag << 16 | static_cast<uint64_t>(Delivery::Placed), posted.length, {}};
   reclaim();
   if (arrived_ - out_.acked >= kSlots) return wrong("there was no room for it", header);
-  if (place_.buffer != nullptr) unused_.push_back(std::move(place_.buffer));
+  if (posted.length > kAheadMost) {
+    if (place_.buffer != nullptr) unused_.push_back(std::move(place_.buffer));
+    place_ = {};
+    ++places_;
+  }
   in_use_[arrived_ % kSlots] = {
-      .buffer = nullptr, .posted = std::move(place_.region), .at = reinterpret_cast<unsigned char*>(place_.posted.to)};
-  place_ = {};
-  ++places_;
+      .buffer = nullptr, .posted = std::move(wanted_.region), .at = reinterpret_cast<unsigned char*>(posted.to)};
+  wanted_ = {};
   ++arrived_;
   return {};
 }
@@ -211,15 +216,16 @@ Status InEnd::send_ahead() {
   return {};
 }
 
-/// Advertises the destination of the next longer message: where the executor waits for it, or if the peer asks before
-/// the executor does, a buffer.
+/// Advertises where the executor waits for the next message; or a buffer for a longer one, if the peer asks before the
+/// executor does.
 Status InEnd::send_place() {
   if (!connection_.has_room(0, 2)) return {};
   if (find_posted()) {
-    return advertise({places_ + 1, place_.posted.to, place_.posted.length, place_.posted.tag, place_.region->remote_key,
-                      AdvertKind::Posted});
+    const link::Posted& posted = wanted_.posted;
+    return advertise(
+        {wanted_.number, posted.to, posted.length, posted.tag, wanted_.region->remote_key, AdvertKind::Posted});
   }
-  const bool wanted = place_.announced && (place_.posted.to == 0 || place_.refused);
+  const bool wanted = place_.announced && (wanted_.posted.to == 0 || place_.refused);
   if (!wanted || place_.buffer != nullptr) return {};
   place_.buffer = make_destination(place_.bytes);
   if (place_.buffer == nullptr) return {};
@@ -229,13 +235,15 @@ Status InEnd::send_place() {
 
 /// Has the executor posted a destination for the next message, that the peer can write to and does not know yet?
 bool InEnd::find_posted() {
-  if (place_.posted.to != 0 || place_.buffer != nullptr || place_.refused || arrived_ != out_.next) return false;
-  const link::Posted wanted = link::HostWire::posted_for(*posted_, out_.next);
-  if (wanted.to == 0 || wanted.length <= kAheadMost || wanted.length > kMaxMessage) return false;
-  place_.region = memory_.find(reinterpret_cast<const void*>(wanted.to), wanted.length, RegionUse::Data);
-  place_.refused = place_.region == nullptr;
-  if (!place_.refused) place_.posted = wanted;
-  return !place_.refused;
+  if (arrived_ != out_.next || wanted_.number == arrived_ + 1 || place_.buffer != nullptr) return false;
+  const link::Posted posted = link::HostWire::posted_for(*posted_, out_.next);
+  if (posted.to == 0) return false;
+  wanted_ = {.number = arrived_ + 1, .posted = {}, .region = nullptr};
+  if (posted.length <= kEager || posted.length > kMaxMessage) return false;
+  wanted_.region = memory_.find(reinterpret_cast<const void*>(posted.to), posted.length, RegionUse::Data);
+  if (wanted_.region == nullptr) return false;
+  wanted_.posted = posted;
+  return true;
 }
 
 Status InEnd::advertise(const Advert& advert) {

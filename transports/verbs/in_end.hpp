@@ -41,12 +41,16 @@ class InEnd {
 
   /// What the peer knows of the next message of more than kAheadMost bytes.
   struct Place {
-    bool announced = false;                // the peer asks
-    bool refused = false;                  // the posted destination does not serve
-    uint64_t bytes = 0;                    // that a buffer must have
+    bool announced = false;  // the peer asks
+    bool refused = false;    // the posted destination does not serve
+    uint64_t bytes = 0;      // that a buffer must have
+    Destination buffer;      // advertised, if it is not null
+  };
+  /// What the executor has posted for the next message.
+  struct Wanted {
+    uint64_t number = 0;                   // of the message plus one, once it is known
     link::Posted posted;                   // advertised, if posted.to is not 0
     std::shared_ptr<const Region> region;  // of posted.to
-    Destination buffer;                    // advertised, if it is not null
   };
 
   bool announced(const Notice& notice);
@@ -89,6 +93,7 @@ class InEnd {
   std::vector<Destination> unused_;
   bool wants_ahead_ = false;
   Place place_;
+  Wanted wanted_;
   uint32_t destinations_ = 0;  // all of them
   uint64_t aheads_ = 0;        // messages that have come in a buffer advertised ahead
   uint64_t places_ = 0;        // longer ones

@@ -146,7 +146,8 @@ Status OutEnd::post_long(const link::Header& header, const unsigned char* data, 
   Sent& sent = sent_[next() % link::kCapacity];
   for (sent.count = 0; sent.count < stripes; ++sent.count) sent.places[sent.count] = connection_.place(sent.count);
   sent.source = std::move(long_.source);
-  ++(long_.to.kind == AdvertKind::Ahead ? aheads_ : places_);
+  if (long_.to.kind == AdvertKind::Ahead) ++aheads_;
+  if (header.length > kAheadMost) ++places_;
   long_ = {};
   ++ahead_;
   posted = true;
@@ -157,7 +158,7 @@ Status OutEnd::post_long(const link::Header& header, const unsigned char* data, 
 Status OutEnd::begin_long(const link::Header& header, const unsigned char* data) {
   const Advert* const to = destination_of(header);
   if (to == nullptr) {
-    const bool refuses = header.length > kAheadMost && posted_.number == places_ + 1;
+    const bool refuses = header.length > kAheadMost && posted_.number == next() + 1;
     if (long_.announced && refuses == long_.refused) return {};
     return announce(header.length, refuses);
   }
@@ -169,13 +170,12 @@ Status OutEnd::begin_long(const link::Header& header, const unsigned char* data)
 
 /// The advertised destination of the next message; null if there is none.
 const Advert* OutEnd::destination_of(const link::Header& header) const {
+  if (posted_.number == next() + 1 && posted_.bytes == header.length && posted_.tag == header.tag) return &posted_;
   if (header.length <= kAheadMost) {
     const Advert& ahead = ahead_adverts_[aheads_ % kAdverts];
     return ahead.number == aheads_ + 1 ? &ahead : nullptr;
   }
-  const uint64_t number = places_ + 1;
-  if (posted_.number == number && posted_.bytes == header.length && posted_.tag == header.tag) return &posted_;
-  return buffer_.number == number && buffer_.bytes >= header.length ? &buffer_ : nullptr;
+  return buffer_.number == places_ + 1 && buffer_.bytes >= header.length ? &buffer_ : nullptr;
 }
 
 /// `refuses`: the reader has posted a destination that is for another message.
@@ -288,9 +288,12 @@ Status OutEnd::take_advert(const Advert& advert) {
       ahead_adverts_[(advert.number - 1) % kAdverts] = advert;
       return {};
     case AdvertKind::Buffer:
-    case AdvertKind::Posted:
       if (advert.number != places_ + 1) break;
-      (advert.kind == AdvertKind::Posted ? posted_ : buffer_) = advert;
+      buffer_ = advert;
+      return {};
+    case AdvertKind::Posted:  // of a message that has begun to go elsewhere, it comes too late
+      if (advert.number == 0 || advert.number - 1 > next()) break;
+      posted_ = advert;
       return {};
   }
   return {Code::ProtocolError,

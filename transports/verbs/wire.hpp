@@ -42,13 +42,14 @@ static_assert(sizeof(Header) == 64);
 inline constexpr uint64_t kSlotBytes = sizeof(Header) + kEager;
 inline constexpr uint64_t kLandingBytes = kSlots * kSlotBytes;
 
-/// What an advert is for. Ahead: a message of up to kAheadMost bytes. Buffer: a longer one. Posted: a longer one that
-/// has exactly this tag and length; the memory is the user's.
+/// What an advert is for. Ahead: a message of up to kAheadMost bytes. Buffer: a longer one. Posted: one of more than
+/// kEager bytes that has exactly this number, tag and length; the memory is the user's.
 enum class AdvertKind : uint32_t { Ahead = 1, Buffer = 2, Posted = 3 };
 
 /// A destination.
 struct Advert {
-  uint64_t number;  ///< of the message plus one, counted among those of up to kAheadMost bytes, or the longer ones
+  uint64_t
+      number;  ///< of the message plus one; Ahead: among those that went to such buffers; Buffer: among longer ones
   uint64_t address;
   uint64_t bytes;
   uint64_t tag;  ///< Posted

@@ -249,7 +249,7 @@ TEST(VerbsMeasure, Latency) {
   two_processes([&](TestRank& self) { play(self, true); }, [&](TestRank& self) { play(self, false); });
 }
 
-/// Long messages, one after the other. Who has nothing to do sleeps, as perftest's receiver does.
+/// Long messages, one after the other, into the reader's memory. Who has nothing to do sleeps, as perftest's receiver does.
 TEST(VerbsMeasure, Bandwidth) {
   constexpr uint64_t kMessages = 100, kWarmUp = 8;
   two_processes(
@@ -265,7 +265,9 @@ TEST(VerbsMeasure, Bandwidth) {
       },
       [](TestRank& self) {
         Reader reader(self, 0, 0);
+        Payload to(kMiB);
         for (uint64_t m = 0; m < kWarmUp + kMessages; ++m) {
+          reader.post(0, to.data(), to.size());
           self.until([&] { return reader.ready(); }, "a message");
           reader.drop();
         }

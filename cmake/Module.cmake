@@ -12,19 +12,24 @@ target_include_directories(tutti_module_support INTERFACE ${PROJECT_SOURCE_DIR} 
 target_compile_definitions(tutti_module_support INTERFACE SPDLOG_FMT_EXTERNAL)
 target_link_libraries(tutti_module_support INTERFACE Threads::Threads fmt::fmt PkgConfig::SODIUM PkgConfig::HWLOC)
 
-# tutti_module(NAME SOURCES... [TEST]): the transport NAME as a module, libtutti_NAME.so; its target is tutti_NAME. It is
-# installed to the folder tutti beside libtutti.so; with TEST only as the component `tutti_test_modules`.
+# tutti_module(NAME SOURCES... [TEST] [MAP FILE]): the transport NAME as a module, libtutti_NAME.so; its target is
+# tutti_NAME. It is installed to the folder tutti beside libtutti.so; with TEST only as the component `tutti_test_modules`.
+# MAP: what it exports, if that is more than the one symbol.
 function(tutti_module name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "TEST" "" "")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TEST" "MAP" "")
+  set(map ${PROJECT_SOURCE_DIR}/cmake/module.map)
+  if(arg_MAP)
+    set(map ${CMAKE_CURRENT_SOURCE_DIR}/${arg_MAP})
+  endif()
   set(target tutti_${name})
   add_library(${target} MODULE ${arg_UNPARSED_ARGUMENTS} ${PROJECT_SOURCE_DIR}/transports/module_entry.cpp)
   target_link_libraries(${target} PRIVATE tutti_module_support tutti_warnings)
   # Nothing but the one symbol is exported: a module cannot change the meaning of another's names, or of the library's.
-  target_link_options(${target} PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/module.map -Wl,--as-needed)
+  target_link_options(${target} PRIVATE -Wl,--version-script=${map} -Wl,--as-needed)
   if(NOT TUTTI_SANITIZE)
     target_link_options(${target} PRIVATE -Wl,--no-undefined)
   endif()
-  set_target_properties(${target} PROPERTIES LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/module.map)
+  set_target_properties(${target} PROPERTIES LINK_DEPENDS ${map})
   set(only_asked)
   if(arg_TEST)
     set(only_asked COMPONENT tutti_test_modules EXCLUDE_FROM_ALL)

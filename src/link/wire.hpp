@@ -91,9 +91,13 @@ struct SlotWire {
   }
   /// Where the reader wants the payload of this message; null if it has posted nothing for it.
   TUTTI_HD static unsigned char* posted(const Posted& posted, uint64_t message, uint64_t tag, uint64_t length) {
-    if (Memory::load_acquire(&posted.number) != message + 1) return nullptr;
-    if (Memory::load(&posted.tag) != tag || Memory::load(&posted.length) != length) return nullptr;
-    return reinterpret_cast<unsigned char*>(Memory::load(&posted.to));
+    const Posted wanted = posted_for(posted, message);
+    return wanted.tag == tag && wanted.length == length ? reinterpret_cast<unsigned char*>(wanted.to) : nullptr;
+  }
+  /// What the reader has posted for this message; `to` is 0 if it is nothing.
+  TUTTI_HD static Posted posted_for(const Posted& posted, uint64_t message) {
+    if (Memory::load_acquire(&posted.number) != message + 1) return {};
+    return {message + 1, Memory::load(&posted.tag), Memory::load(&posted.length), Memory::load(&posted.to)};
   }
 
   /// The reader stops for good: all messages count as consumed.

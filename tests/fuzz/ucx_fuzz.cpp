@@ -68,11 +68,11 @@ void attack_stream(Input& input) {
   victim.attach(Fd(ends[1]));
   (void)send_now(mine.get(), {reinterpret_cast<const char*>(input.data), input.size});
   for (int turn = 0; turn < 8; ++turn) {
-    bool moved = false, greeted = false;
+    bool moved = false;
     std::string address;
-    if (ended(victim.read(moved, greeted, address))) return;
-    if (greeted && (address.empty() || address.size() > kMaxAddress)) defect("an address of an impossible length");
-    if (greeted) victim.set_ready();
+    if (ended(victim.read(moved, address))) return;
+    if (address.size() > kMaxAddress) defect("an address of an impossible length");
+    if (!address.empty()) victim.set_ready();
   }
 }
 

@@ -119,12 +119,12 @@ Status turn(Nic& nic, End& end) {
     const int count = nic.poll(got, 16);
     for (int i = 0; i < count; ++i) {
       bool has_notice = false;
-      if (Status status = end.connection().complete(got[i], has_notice); !status.ok()) return status;
+      if (Status status = end.stream().complete(got[i], has_notice); !status.ok()) return status;
       if (!has_notice) continue;
       if (Status status = end.notice(got[i].notice); !status.ok()) return status;
     }
     bool moved = false;
-    if (Status status = end.connection().read_stream(moved); !status.ok()) return status;
+    if (Status status = end.stream().read_stream(moved); !status.ok()) return status;
     if (Status status = end.progress(moved); !status.ok()) return status;
   }
   return {};
@@ -133,8 +133,10 @@ Status turn(Nic& nic, End& end) {
 void attack_reader(Input& input, bool valid_greeting) {
   Attacker attacker;
   const std::unique_ptr<Nic> nic = test::make_fake_nic();
-  InEnd victim(*nic, {5, 0, 0, false});
+  Memory memory(*nic, nullptr, 0);
+  InEnd victim(*nic, memory, {5, 0, 0, false});
   link::InLink in = victim.link();
+  std::vector<unsigned char> wanted(2 * kAheadMost);
   victim.attach(std::move(attacker.theirs));
   attacker.greet(input, valid_greeting, *attacker.feedback.region);
   if (ended(turn(*nic, victim)) || !attacker.hear()) return;
@@ -145,6 +147,7 @@ void attack_reader(Input& input, bool valid_greeting) {
     if ((how & 1) != 0) header.number = message + 1;
     if ((how & 2) != 0) header.length %= 2 * kEager;
     const uint32_t notice = (how & 4) != 0 ? static_cast<uint32_t>(message) & kNumberMask : input.take<uint32_t>();
+    if ((how & 16) != 0) link::HostWire::post(in, header.tag >> 16, header.length % wanted.size(), wanted.data());
     attacker.write(message % kSlots * kSlotBytes, &header, sizeof header, notice);
     if (ended(turn(*nic, victim))) return;
     attacker.receive_notices();
@@ -168,7 +171,7 @@ void attack_writer(Input& input, bool valid_greeting) {
   (void)attacker.queue->post_receives(90);
   attacker.greet(input, valid_greeting, *attacker.landing.region);
   if (ended(turn(*nic, victim))) return;
-  const std::vector<unsigned char> payload(4 * kEager);
+  const std::vector<unsigned char> payload(2 * kAheadMost);
   for (uint32_t adverts = 0; !input.empty() && adverts < 200; ++adverts) {
     const auto how = input.take<uint8_t>();
     auto advert = input.take<Advert>();
@@ -181,9 +184,9 @@ void attack_writer(Input& input, bool valid_greeting) {
     std::memcpy(attacker.feedback.data.get(), &consumed, sizeof consumed);
     attacker.write(offsetof(Feedback, consumed), &consumed, sizeof consumed, 0, Work::Kind::Write);
     attacker.write(offsetof(Feedback, adverts) + adverts % kAdverts * sizeof advert, &advert, sizeof advert,
-                   (how & 2) != 0 ? input.take<uint32_t>() : uint32_t{3} << 30 | adverts);
+                   (how & 2) != 0 ? input.take<uint32_t>() : adverts);
     if (link::HostWire::can_publish(out) && (how & 4) != 0) {
-      const uint64_t length = input.take<uint16_t>() % payload.size();
+      const uint64_t length = input.take<uint32_t>() % payload.size();
       if (length <= link::kInlineBytes) {
         link::HostWire::publish_inline(out, 1, payload.data(), length);
       } else {

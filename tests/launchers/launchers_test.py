@@ -86,6 +86,46 @@ def free_port():
         return probe.getsockname()[1]
 
 
+class Ssh(Launcher):
+    """`tutti run --hosts` through a real sshd, on a port of its own: two hosts by name, both of them this machine."""
+
+    def test_two_hosts(self):
+        sshd, ssh, keygen = (need(program, package) for program, package in
+                             (("sshd", "openssh-server"), ("ssh", "openssh-client"), ("ssh-keygen", "openssh-client")))
+        if os.geteuid() == 0:
+            os.makedirs("/run/sshd", exist_ok=True)  # it wants that of root
+        with tempfile.TemporaryDirectory() as folder:
+            for name in "host", "user":
+                subprocess.run([keygen, "-q", "-t", "ed25519", "-N", "", "-f", f"{folder}/{name}"], check=True)
+            port = free_port()
+            with open(f"{folder}/sshd_config", "w") as file:
+                file.write(f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nPidFile none\nUsePAM no\n"
+                           f"AuthorizedKeysFile {folder}/user.pub\nStrictModes no\nPermitRootLogin yes\n")
+            with open(f"{folder}/ssh_config", "w") as file:
+                file.write(f"Host one two\n  HostName 127.0.0.1\n  Port {port}\n  IdentityFile {folder}/user\n"
+                           f"  UserKnownHostsFile {folder}/known\n  StrictHostKeyChecking accept-new\n  BatchMode yes\n")
+            with open(f"{folder}/sshd.log", "w") as log:
+                server = subprocess.Popen([sshd, "-D", "-e", "-f", f"{folder}/sshd_config"], stderr=log)
+            try:
+                self.await_listener(port)
+                self.run_ranks([TUTTI, "run", "--no-prefix", "--launcher", f"{ssh} -F {folder}/ssh_config {{host}}",
+                                "--hosts", "one:2,two:2", "--"], "tutti run over ssh", TUTTI_ROOT_ADDR="127.0.0.1")
+            except AssertionError as error:
+                raise AssertionError(f"{error}\nsshd: {tail_of(folder + '/sshd.log')}") from None
+            finally:
+                server.kill()
+                server.wait()
+
+
+    def await_listener(self, port):
+        end = time.monotonic() + LIMIT
+        while time.monotonic() < end:
+            with socket.socket() as trial:
+                if trial.connect_ex(("127.0.0.1", port)) == 0:
+                    return
+        self.fail("sshd does not listen")
+
+
 class Slurm(Launcher):
     """A cluster of one host, all of whose files lie in a temporary folder."""
 

@@ -128,6 +128,10 @@ class Reader {
     self_.until([&] { return ready(); }, "a message");
     take(tag, expected);
   }
+  /// Tells the link's engine where the payload of the next message belongs.
+  void post(uint64_t tag, unsigned char* to, uint64_t length) { HostWire::post(link_, tag, length, to); }
+  /// After ready(): where the payload is.
+  const unsigned char* at() const { return arrival_.data; }
   /// After ready(): consumes the message unseen.
   void drop() { HostWire::consume(link_, arrival_); }
   /// After ready(): the length of the message.

@@ -150,7 +150,7 @@ struct Hostile {
   void greet(TestRank& victim) {
     const Deadline limit = Deadline::in(kWaitLimit);
     while (!connection.ready() && !limit.passed()) {
-      if (!connection.has_stream()) {
+      if (!connection.has_fd()) {
         if (auto stream = self.wireup.take_stream(1 - self.rank, "verbs:0"))
           connection.attach(std::move(*stream), *landing.region);
       }
@@ -190,13 +190,15 @@ TEST(VerbsHostilePeer, HeadersAndNoticesOfAWriterAreChecked) {
       {"inline length", {1, tag(Delivery::Inline), 41, {}}, {}, "too long for its header"},
       {"huge inline length", {1, tag(Delivery::Inline), ~0ull, {}}, {}, "too long for its header"},
       {"eager length", {1, tag(Delivery::Eager), verbs::kEager + 1, {}}, {}, "too long for its slot"},
-      {"destination", {1, tag(Delivery::Landed), 9000, {}}, {}, "no destination"},
+      {"buffer ahead", {1, tag(Delivery::Ahead), 9000, {}}, {}, "no destination"},
+      {"buffer", {1, tag(Delivery::Placed), 90000, {}}, {}, "no destination"},
       {"kind", {1, tag(static_cast<Delivery>(9)), 8, {}}, {}, "unknown kind"},
       {"skipped", {1, tag(Delivery::Inline), 8, {}}, {NoticeKind::Message, 0, 5}, "impossible notice"},
       {"stripe", {}, {NoticeKind::Stripe, 0, 1000}, "impossible notice"},
       {"size", {}, {NoticeKind::Announce, 27, 0}, "impossible notice"},
       {"announced number", {}, {NoticeKind::Announce, 20, 3}, "impossible notice"},
-      {"advert", {}, {NoticeKind::Advert, 0, 0}, "impossible notice"},
+      {"long announced number", {}, {NoticeKind::Announce, 10, 1}, "impossible notice"},
+      {"posted", {}, {NoticeKind::Posted, 0, 0}, "impossible notice"},
   };
   for (const Case& one : cases) {
     RankGroup group(2, false);
@@ -234,18 +236,28 @@ TEST(VerbsHostilePeer, AWriterThatIgnoresItsCreditIsStopped) {
 }
 
 TEST(VerbsHostilePeer, AdvertsAndCreditsOfAReaderAreChecked) {
-  for (const uint64_t number : {uint64_t{0}, uint64_t{17}, ~uint64_t{0}}) {
+  using verbs::Advert;
+  using verbs::AdvertKind;
+  const Advert all[] = {
+      {0, 1, verbs::kAheadMost, 0, 3, AdvertKind::Ahead},
+      {17, 1, verbs::kAheadMost, 0, 3, AdvertKind::Ahead},
+      {~0ull, 1, verbs::kAheadMost, 0, 3, AdvertKind::Ahead},
+      {1, 1, 9000, 0, 3, AdvertKind::Ahead},
+      {2, 1, 100000, 0, 3, AdvertKind::Buffer},
+      {0, 1, 100000, 0, 3, AdvertKind::Posted},
+      {1, 1, 100000, 0, 3, static_cast<AdvertKind>(9)},
+  };
+  for (const Advert& advert : all) {
     RankGroup group(2, false);
     TestRank victim(group, 0, make_engine), mine(group, 1, make_engine);
     Writer writer(victim, 1, 0, 100);
     Hostile hostile(mine, false);
     hostile.greet(victim);
     const uint64_t absurd = ~uint64_t{0} - 5;  // a count that nobody has published: ignored
-    const verbs::Advert advert{number, 1, 2, 3};
     std::memcpy(hostile.landing.data.get(), &absurd, sizeof absurd);
     hostile.write(offsetof(verbs::Feedback, adverts), &advert, sizeof advert, Notice{NoticeKind::Advert, 0, 0}.word());
     const Status status = failure_of({&victim});
-    EXPECT_EQ(status.code, Code::ProtocolError) << number;
+    EXPECT_EQ(status.code, Code::ProtocolError) << static_cast<int>(advert.kind) << ' ' << advert.number;
     EXPECT_NE(status.text.find("to rank 1"), std::string::npos) << status.text;
   }
 }

@@ -48,7 +48,7 @@ Wire& wire() {
 
 class FakeRegion final : public Region {
  public:
-  FakeRegion(void* data, uint64_t size, RegionUse use) {
+  FakeRegion(void* data, uint64_t size, RegionUse allowed) {
     const std::lock_guard lock(wire().mutex);
     if (wire().regions.size() >= fake_nic_rules().most_regions) {
       throw_error(Code::OutOfMemory, "verbs: {} bytes cannot be registered: the fake device is full", size);
@@ -56,7 +56,7 @@ class FakeRegion final : public Region {
     address = reinterpret_cast<uint64_t>(data);
     bytes = size;
     local_key = remote_key = ++wire().last_key;
-    wire().regions[local_key] = {address, size, use};
+    wire().regions[local_key] = {address, size, allowed};
   }
   ~FakeRegion() override {
     const std::lock_guard lock(wire().mutex);
@@ -238,11 +238,17 @@ class FakeNic final : public Nic {
   FakeNic() {
     const std::lock_guard lock(wire().mutex);
     info_ = {.name = "fake:1", .most_inline = fake_nic_rules().most_inline, .immediate = fake_nic_rules().immediate};
+    info_.adaptive = fake_nic_rules().adaptive;
+    info_.dmabuf = fake_nic_rules().dmabuf;
     info_.address.mtu = 1024;
   }
   const NicInfo& info() const override { return info_; }
   std::unique_ptr<Region> register_memory(void* data, uint64_t bytes, RegionUse use) override {
     return std::make_unique<FakeRegion>(data, bytes, use);
+  }
+  std::unique_ptr<Region> register_dmabuf(const DmaBuf& memory, RegionUse use) override {
+    if (memory.fd < 0) throw_error(Code::OutOfMemory, "verbs: the fake device gets no descriptor");
+    return std::make_unique<FakeRegion>(reinterpret_cast<void*>(memory.address), memory.bytes, use);
   }
   std::unique_ptr<Queue> make_queue(const QueueNeeds& needs) override {
     return std::make_unique<FakeQueue>(completions_, needs);

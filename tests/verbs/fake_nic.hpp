@@ -19,6 +19,8 @@ namespace tutti::test {
 /// How the devices that are made from now on behave.
 struct FakeNicRules {
   bool immediate = true;       ///< else notices are sends
+  bool adaptive = false;       ///< NicInfo
+  bool dmabuf = false;         ///< NicInfo
   uint32_t most_inline = 220;  ///< bytes
   uint32_t most_regions = 1u << 30;
   uint32_t lazy = 4;         ///< one of so many turns of a queue moves something

@@ -109,5 +109,56 @@ TEST_F(RegistrationCache, FindsWhatACallerHasRegisteredUntilItIsReleased) {
   EXPECT_EQ(memory.find(mine.data() + 10, 500), nullptr);
 }
 
+TEST_F(RegistrationCache, MemoryThatThePeerMayWriteToIsRegisteredForThat) {
+  using transports::verbs::RegionUse;
+  const auto sends = memory.find(at, 100000);
+  const auto takes = memory.find(at, 100000, RegionUse::Data);
+  ASSERT_NE(takes, nullptr);
+  EXPECT_NE(takes, sends);
+  EXPECT_EQ(takes->use, RegionUse::Data);
+  EXPECT_EQ(memory.find(at, 100000), takes) << "it serves both ways";
+  ::munmap(at, kBytes);
+  ASSERT_EQ(map(at), at);
+  EXPECT_NE(memory.find(at, 100000, RegionUse::Data), takes);
+  std::vector<unsigned char> mine(1000);
+  const auto held = memory.acquire(mine.data(), 1000, MemoryUse::Read);
+  EXPECT_EQ(memory.find(mine.data(), 1000, RegionUse::Data), nullptr);
+}
+
+/// A GPU's memory reaches a device as a dmabuf, if the device takes these.
+TEST(DeviceMemory, IsRegisteredAsADmaBufOrRefusedWithAReason) {
+  using transports::verbs::ExportedMemory;
+  static unsigned char bytes[4096];
+  const auto exported = [](const void* data, uint64_t size) -> ExportedMemory {
+    return {.is_device = true,
+            .buffer = {.fd = 0, .bytes = size, .address = reinterpret_cast<uint64_t>(data)},
+            .owner = {}};
+  };
+  const auto not_exported = [](const void*, uint64_t) -> ExportedMemory {
+    return {.is_device = true, .buffer = {}, .owner = {}};
+  };
+  fake_nic_rules() = {.dmabuf = true};
+  const auto with = make_fake_nic();
+  fake_nic_rules() = {};
+  const auto without = make_fake_nic();
+  Memory good(*with, nullptr, 0, exported);
+  auto held = good.acquire(bytes, sizeof bytes, MemoryUse::ReadWrite);
+  const auto found = good.find(bytes, sizeof bytes, transports::verbs::RegionUse::Data);
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(found->address, reinterpret_cast<uint64_t>(bytes));
+  const auto reason = [](Memory& memory) -> std::string {
+    try {
+      (void)memory.acquire(bytes, sizeof bytes, MemoryUse::Read);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::Unsupported);
+      return error.what();
+    }
+    return "";
+  };
+  Memory old(*without, nullptr, 0, exported), silent(*with, nullptr, 0, not_exported);
+  EXPECT_NE(reason(old).find("fake:1 cannot reach memory of a GPU: its driver registers no dmabuf"), std::string::npos);
+  EXPECT_NE(reason(silent).find("the GPU's driver exports it as no dmabuf"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace tutti::test

@@ -1,7 +1,5 @@
 #include "transports/ucx/engine.hpp"
 
-#include <poll.h>
-
 #include <algorithm>
 
 #include "base/format.hpp"
@@ -11,111 +9,82 @@
 namespace tutti::transports::ucx {
 namespace {
 
-constexpr uint32_t kLookEvery = 256;    // turns without progress, between two looks at streams and endpoints
-constexpr double kDrainLimit = 1;       // seconds that a closing rank waits for the last bytes to leave
-constexpr double kLongestSleep = 1e-3;  // seconds: streams raise no event of the worker
+constexpr double kDrainLimit = 1;      // seconds that a closing rank waits for the last bytes to leave
+constexpr double kGivenUpLimit = 0.5;  // seconds in which a stream may tell why UCX has given up
 
 }  // namespace
 
-Engine::Engine(const Context& context) : wireup_(*context.wireup), worker_(*this) {}
+Engine::Engine(const Context& context) : LinkEngine(*context.wireup), worker_(*this) {}
 
 Engine::~Engine() {
-  if (stopped_ || !failure_.ok()) {  // peers take the end of a stream without a goodbye for a failure
-    for (InEnd& in : ins_) in.stop();
-  } else {
+  if (!ended()) {
     drain();
-    for (InEnd& in : ins_) in.stream().say_goodbye(in.received());
-    for (OutEnd& out : outs_) out.stream().say_goodbye(0);
-    for (InEnd& in : ins_) in.stop();
+    say_goodbye();
   }
+  for (InEnd& in : ins_) in.stop();
   stopped_ = true;
   worker_.close();
+  remove_ends();
 }
-
-std::string Engine::label(uint32_t link_lane) { return fmt::format("ucx:{}", link_lane); }
 
 Reach Engine::probe(Rank) const {
   return {.ok = true, .alpha = machine_constants().ucx_alpha, .beta = machine_constants().ucx_beta};
 }
 
 link::OutLink Engine::connect_out(Rank peer, uint32_t link_lane, Deadline deadline) {
-  const auto end = static_cast<uint32_t>(outs_.size());
   Fd stream = wireup_.open_stream(peer, label(link_lane), deadline);
-  outs_.emplace_back(worker_, Stream::Who{peer, link_lane, end, true});
-  outs_.back().stream().attach(std::move(stream));
-  outs_.back().stream().say_hello(worker_.address());
-  ++greeting_;
-  return outs_.back().link();
+  OutEnd& out = add_out(worker_, Stream::Who{peer, link_lane, static_cast<uint32_t>(outs_.size()), true});
+  out.stream().attach(std::move(stream));
+  out.stream().say_hello(worker_.address());
+  return out.link();
 }
 
 link::InLink Engine::connect_in(Rank peer, uint32_t link_lane, Deadline) {
-  const auto end = static_cast<uint32_t>(ins_.size());
-  ins_.emplace_back(worker_, Stream::Who{peer, link_lane, end, false});
-  expected_.push_back(end);
-  ++greeting_;
-  return ins_.back().link();
-}
-
-Status Engine::progress(bool& moved) {
-  moved = false;
-  if (stopped_ || !failure_.ok()) return failure_;
-  try {
-    failure_ = turn(moved);
-  } catch (const Error& error) {  // no endpoint, or a stream that broke
-    failure_ = Status::from(error);
-  }
-  return failure_;
+  return add_in(worker_, Stream::Who{peer, link_lane, static_cast<uint32_t>(ins_.size()), false}).link();
 }
 
 Status Engine::turn(bool& moved) {
   moved = worker_.progress();
-  if (greeting_ > 0 || ++idle_turns_ % kLookEvery == 0) {
-    take_streams(moved);
-    if (Status status = read_streams(moved); !status.ok()) return status;
+  if (!worker_.fatal().empty()) return given_up(moved);
+  if (look_due()) {
+    if (Status status = look_at_streams(moved); !status.ok()) return status;
   }
-  for (InEnd& in : ins_) {
-    if (Status status = in.progress(moved); !status.ok()) return status;
-  }
-  for (OutEnd& out : outs_) {
-    if (Status status = out.progress(moved); !status.ok()) return status;
-  }
-  if (moved) idle_turns_ = 0;
+  if (Status status = move_ends(moved); !status.ok()) return status;
   worker_.flush();
   return {};
 }
 
-/// Gives streams that peers have opened to the ends that wait for them.
-void Engine::take_streams(bool& moved) {
-  std::erase_if(expected_, [&](size_t index) {
-    Stream& stream = ins_[index].stream();
-    std::optional<Fd> taken = wireup_.take_stream(stream.who().peer, label(stream.who().link_lane));
-    if (!taken) return false;
-    stream.attach(std::move(*taken));
-    moved = true;
-    return true;
-  });
-}
-
-Status Engine::read_streams(bool& moved) {
-  uint32_t greeting = 0;
+/// UCX cannot go on. Often that is because a peer has died, and its stream tells which, perhaps a little later.
+Status Engine::given_up(bool& moved) {
+  if (!given_up_until_) given_up_until_ = Deadline::in(kGivenUpLimit);
+  const auto lost = [&](Stream& stream) {
+    std::string address;
+    (void)stream.read(moved, address);
+    return stream.closed() && stream.received_by_peer() == Stream::kLost;
+  };
+  const auto gone = [&](const Stream& stream) {
+    return Status{Code::PeerFailed, fmt::format("{}: the peer's process is gone, or its communicator has failed; UCX "
+                                                "cannot go on, as it reports: {}",
+                                                stream.name(), worker_.fatal())};
+  };
   for (OutEnd& out : outs_) {
-    if (Status status = read(out.stream(), moved); !status.ok()) return status;
-    greeting += out.stream().ready() ? 0 : 1;
+    if (lost(out.stream())) return gone(out.stream());
   }
   for (InEnd& in : ins_) {
-    if (Status status = read(in.stream(), moved); !status.ok()) return status;
-    greeting += in.stream().ready() ? 0 : 1;
+    if (lost(in.stream())) return gone(in.stream());
   }
-  greeting_ = greeting;
-  return {};
+  if (!given_up_until_->passed()) return {};
+  return {Code::SystemError,
+          fmt::format("ucx: UCX cannot go on, as it reports: {}; the links of rank {} are lost. If it comes back, try "
+                      "other devices or transports (UCX_NET_DEVICES, UCX_TLS), or TUTTI_TRANSPORT=tcp",
+                      worker_.fatal(), wireup_.rank())};
 }
 
 /// What the peer has sent on a stream, and whether UCX has lost it.
 Status Engine::read(Stream& stream, bool& moved) {
-  bool greeted = false;
   std::string address;
-  if (Status status = stream.read(moved, greeted, address); !status.ok()) return status;
-  if (greeted) {
+  if (Status status = stream.read(moved, address); !status.ok()) return status;
+  if (!address.empty()) {
     worker_.connect(stream.who().peer, address);
     if (!stream.who().writes) stream.say_hello(worker_.address());
   }
@@ -153,27 +122,9 @@ void Engine::ignore(const char* what) {
   if (ignored_++ == 0) log_warn("ucx: rank {} ignores a message that {}", wireup_.rank(), what);
 }
 
-bool Engine::waiting() const {
-  return std::any_of(outs_.begin(), outs_.end(), [](const OutEnd& out) { return out.waiting(); });
-}
-
-bool Engine::flushed() const { return !waiting() && worker_.flushed(); }
-
 void Engine::stop() {
-  stopped_ = true;
-  for (InEnd& in : ins_) in.stop();
-  for (OutEnd& out : outs_) out.stop();
+  LinkEngine::stop();
   worker_.close();
-}
-
-bool Engine::sleep(double seconds) {
-  if (worker_.descriptor() < 0) return false;
-  const bool busy = std::any_of(outs_.begin(), outs_.end(), [](const OutEnd& out) { return out.busy(); });
-  if (busy || stopped_ || !failure_.ok() || !worker_.arm()) return true;  // arm() fails if something has happened
-  const timespec limit{0, static_cast<long>(std::min(seconds, kLongestSleep) * 1e9)};
-  pollfd wait{worker_.descriptor(), POLLIN, 0};
-  ::ppoll(&wait, 1, &limit, nullptr);
-  return true;
 }
 
 /// Waits until what was sent has left this process.

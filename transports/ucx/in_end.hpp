@@ -26,6 +26,8 @@ class InEnd {
             .addresses = true,
             .posted = posted_.get()};
   }
+  /// The peer's stream has come.
+  void attach(Fd stream) { stream_.attach(std::move(stream)); }
   Stream& stream() { return stream_; }
   const Stream& stream() const { return stream_; }
   uint64_t received() const { return out_.next; }

@@ -1,9 +1,9 @@
 // What the two ends of a link tell each other. Little-endian, as all hosts that Tutti runs on.
 //
-// On the link's stream: a Hello in each direction, followed by the address of the sender's UCX worker; at the end a
-// Goodbye. Over UCX, as headers of active messages: Message to the reader, with a payload; Credit to the writer. UCX
-// delivers what anybody sends to a worker's address, so each header has the token that its receiver drew for this link
-// and told the peer over the stream, which is authenticated. What does not have it is not looked at.
+// On the link's stream: a Hello in each direction, followed by the address of the sender's UCX worker. Over UCX, as
+// headers of active messages: Message to the reader, with a payload; Credit to the writer. UCX delivers what anybody
+// sends to a worker's address, so each header has the token that its receiver drew for this link and told the peer over
+// the stream, which is authenticated. What does not have it is not looked at.
 #pragma once
 
 #include <bit>
@@ -74,11 +74,5 @@ inline const char* check(const Hello& hello) {
   if (hello.address_bytes == 0 || hello.address_bytes > kMaxAddress) return "its address has an impossible length";
   return nullptr;
 }
-
-struct Goodbye {
-  static constexpr uint64_t kMagic = 0x6579622d69747475;  // "utti-bye"
-  uint64_t magic = kMagic;
-  uint64_t messages = 0;  ///< that the sender has received
-};
 
 }  // namespace tutti::transports::ucx

@@ -1,6 +1,8 @@
 #include "transports/ucx/worker.hpp"
 
 #include "base/format.hpp"
+#include "base/log.hpp"
+#include "transports/ucx/fatal.hpp"
 #include "transports/ucx/wire.hpp"
 
 namespace tutti::transports::ucx {
@@ -57,9 +59,20 @@ ucs_status_t on_credit(void* sink, const void* header, size_t header_bytes, void
   return UCS_OK;
 }
 
+/// Calls UCX for the last time.
+template <class Call>
+void end(const Call& call) {
+  try {
+    const Guard guard;
+    call();
+  } catch (const Fatal&) {  // its memory stays
+  }
+}
+
 }  // namespace
 
 std::string why_not() {
+  remove_signal_handlers();
   unsigned major = 0, minor = 0, patch = 0;
   ucp_get_version(&major, &minor, &patch);
   if (major < 1 || (major == 1 && minor < 12)) {
@@ -68,7 +81,34 @@ std::string why_not() {
   return "";
 }
 
-Worker::Worker(Sink& sink) : sink_(sink), context_(make_context()) { make_worker(); }
+Worker::Worker(Sink& sink) : sink_(sink) {
+  guarded([&] {
+    context_.reset(make_context());
+    make_worker();
+  });
+  check();
+}
+
+template <class Call>
+bool Worker::guarded(const Call& call) {
+  if (!fatal_.empty()) return false;
+  try {
+    const Guard guard;
+    call();
+    return true;
+  } catch (const Fatal& fatal) {
+    fatal_ = fatal.text;
+    log_warn("ucx: UCX cannot go on: {}", fatal_);
+    (void)worker_.release();  // their destruction would trust what UCX has given up
+    (void)context_.release();
+    return false;
+  }
+}
+
+/// Throws Error if UCX has given up.
+void Worker::check() const {
+  if (!fatal_.empty()) throw_error(Code::SystemError, "ucx: UCX cannot go on, as it reports: {}", fatal_);
+}
 
 void Worker::make_worker() {
   ucp_worker_params_t params{};
@@ -106,6 +146,13 @@ void Worker::set_handler(unsigned id, ucp_am_recv_callback_t callback) {
 
 Worker::~Worker() { close(); }
 
+void Worker::Free::operator()(ucp_context_h context) const {
+  end([=] { ucp_cleanup(context); });
+}
+void Worker::Free::operator()(ucp_worker_h worker) const {
+  end([=] { ucp_worker_destroy(worker); });
+}
+
 void Worker::connect(Rank peer, const std::string& address) {
   if (endpoints_.contains(peer)) return;
   Endpoint& endpoint = endpoints_[peer];
@@ -115,11 +162,15 @@ void Worker::connect(Rank peer, const std::string& address) {
   params.address = reinterpret_cast<const ucp_address_t*>(address.data());
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler = {.cb = on_broken, .arg = &endpoint.status};
-  const ucs_status_t status = ucp_ep_create(worker_.get(), &params, &endpoint.handle);
-  if (status == UCS_OK) {
+  ucs_status_t status = UCS_OK;
+  guarded([&] {
+    status = ucp_ep_create(worker_.get(), &params, &endpoint.handle);
+    if (status != UCS_OK) return;
     const ucp_request_param_t flush = parameters(endpoint.connecting);
-    return begin(ucp_ep_flush_nbx(endpoint.handle, &flush), endpoint.connecting);
-  }
+    begin(ucp_ep_flush_nbx(endpoint.handle, &flush), endpoint.connecting);
+  });
+  check();
+  if (status == UCS_OK) return;
   endpoints_.erase(peer);
   throw_error(Code::SystemError,
               "ucx: rank {} cannot be reached: {}; UCX finds no transport that both ranks have and that reports "
@@ -157,28 +208,41 @@ void Worker::send(Rank peer, unsigned id, Piece header, Piece data, bool rendezv
   param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = rendezvous ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER;
   unflushed_ = true;
-  begin(ucp_am_send_nbx(endpoint->second.handle, id, header.at, header.bytes, data.at, data.bytes, &param), operation);
+  guarded([&] {
+    begin(ucp_am_send_nbx(endpoint->second.handle, id, header.at, header.bytes, data.at, data.bytes, &param),
+          operation);
+  });
 }
 
 void Worker::fetch(void* announced, void* into, uint64_t bytes, Operation& operation) {
   ucp_request_param_t param = parameters(operation);
   param.cb.recv_am = on_fetched;
   unflushed_ = true;  // the peer is told when it is done
-  begin(ucp_am_recv_data_nbx(worker_.get(), announced, into, bytes, &param), operation);
+  guarded([&] { begin(ucp_am_recv_data_nbx(worker_.get(), announced, into, bytes, &param), operation); });
 }
 
-void Worker::drop(void* announced) { ucp_am_data_release(worker_.get(), announced); }
+void Worker::drop(void* announced) {
+  guarded([&] { ucp_am_data_release(worker_.get(), announced); });
+}
 
-bool Worker::progress() { return ucp_worker_progress(worker_.get()) != 0; }
+bool Worker::progress() {
+  bool moved = false;
+  guarded([&] { moved = ucp_worker_progress(worker_.get()) != 0; });
+  return moved;
+}
 
 void Worker::flush() {
   if (!unflushed_ || flush_.under_way()) return;
   unflushed_ = false;
   const ucp_request_param_t param = parameters(flush_);
-  begin(ucp_worker_flush_nbx(worker_.get(), &param), flush_);
+  guarded([&] { begin(ucp_worker_flush_nbx(worker_.get(), &param), flush_); });
 }
 
 void Worker::close() noexcept {
+  guarded([&] { close_endpoints(); });
+}
+
+void Worker::close_endpoints() {
   std::vector<void*> closing;
   for (auto& [peer, endpoint] : endpoints_) {
     if (endpoint.handle == nullptr) continue;
@@ -191,12 +255,16 @@ void Worker::close() noexcept {
   }
   const Deadline limit = Deadline::in(kCloseLimit);
   for (void* request : closing) {
-    while (ucp_request_check_status(request) == UCS_INPROGRESS && !limit.passed()) progress();
+    while (ucp_request_check_status(request) == UCS_INPROGRESS && !limit.passed()) ucp_worker_progress(worker_.get());
     ucp_request_free(request);
   }
-  while (open_ > 0 && !limit.passed()) progress();  // they fail
+  while (open_ > 0 && !limit.passed()) ucp_worker_progress(worker_.get());  // they fail
 }
 
-bool Worker::arm() { return ucp_worker_arm(worker_.get()) == UCS_OK; }
+bool Worker::arm() {
+  bool armed = false;
+  guarded([&] { armed = ucp_worker_arm(worker_.get()) == UCS_OK; });
+  return armed;
+}
 
 }  // namespace tutti::transports::ucx

@@ -49,6 +49,8 @@ class Worker final : public Fabric {
 
   /// Moves something: true. Never waits.
   bool progress();
+  /// Why UCX cannot go on; "" if it can. If not, nothing of it is called any more.
+  const std::string& fatal() const { return fatal_; }
   /// Has all that was sent left this process? Starts to see to it.
   void flush();
   bool flushed() const { return !unflushed_ && !flush_.under_way(); }
@@ -65,16 +67,22 @@ class Worker final : public Fabric {
     Operation connecting;
   };
   struct Free {
-    void operator()(ucp_context_h context) const { ucp_cleanup(context); }
-    void operator()(ucp_worker_h worker) const { ucp_worker_destroy(worker); }
+    void operator()(ucp_context_h context) const;
+    void operator()(ucp_worker_h worker) const;
   };
 
+  /// Calls UCX; with what it gives up for, the worker is left alone for good. False then, or if it was before.
+  template <class Call>
+  bool guarded(const Call& call);
+  void check() const;
   void make_worker();
+  void close_endpoints();
   void set_handler(unsigned id, ucp_am_recv_callback_t callback);
   ucp_request_param_t parameters(Operation& operation);
   static void begin(ucs_status_ptr_t request, Operation& operation);
 
   Sink& sink_;
+  std::string fatal_;
   std::unique_ptr<std::remove_pointer_t<ucp_context_h>, Free> context_;
   std::unique_ptr<std::remove_pointer_t<ucp_worker_h>, Free> worker_;
   std::string address_;

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string_view>
+#include <string>
 
 #include "base/format.hpp"
 #include "base/socket.hpp"
@@ -16,8 +16,6 @@ constexpr uint32_t kWorks = 128;         // work requests of a queue at a time
 constexpr uint32_t kCompleteEvery = 32;  // work requests, at least
 // Notices of a queue at a time: a message and its announcement, for every slot; or stripes; or adverts.
 constexpr uint32_t kReceives = 2 * kSlots + kAdverts;
-
-std::string_view as_bytes(const void* data, size_t bytes) { return {static_cast<const char*>(data), bytes}; }
 
 /// What a failed work request means, and what to do.
 const char* meaning_of(Completion::Result result) {
@@ -38,33 +36,28 @@ const char* meaning_of(Completion::Result result) {
 }  // namespace
 
 Connection::Connection(Nic& nic, const Who& who)
-    : nic_(nic), who_(who), works_(std::min(kWorks, nic.info().most_work)) {}
+    : LinkStream("verbs", ", " + nic.info().name, who), nic_(nic), works_(std::min(kWorks, nic.info().most_work)) {}
 
 Connection::~Connection() { stop(); }
 
-std::string Connection::name() const {
-  return fmt::format("verbs: the link {} rank {} (link lane {}, {})", who_.writes ? "to" : "from", who_.peer,
-                     who_.link_lane, nic_.info().name);
-}
-
 void Connection::open(Fd stream, uint32_t queues, const Region& area, const Deadline& deadline) {
-  stream_ = std::move(stream);
+  LinkStream::attach(std::move(stream));
   make_queues(queues);
   area_ = &area;
-  await_ready(stream_.get(), POLLOUT, {deadline});
+  await_ready(fd(), POLLOUT, {deadline});
   send_hello(area);
   phase_ = Phase::Hello;
 }
 
 void Connection::attach(Fd stream, const Region& area) {
-  stream_ = std::move(stream);
+  LinkStream::attach(std::move(stream));
   area_ = &area;
   phase_ = Phase::Hello;
 }
 
 void Connection::make_queues(uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
-    const uint64_t id = WorkId{who_.end, i, 0, true}.word();
+    const uint64_t id = WorkId{who().end, i, 0, true}.word();
     queues_.push_back({.queue = nic_.make_queue({.receive_id = id, .works = works_, .receives = kReceives})});
   }
 }
@@ -76,63 +69,37 @@ void Connection::send_hello(const Region& area) {
               .queues = queues(),
               .nic = nic_.info().address};
   for (uint32_t i = 0; i < queues(); ++i) hello.queue[i] = queues_[i].queue->address();
-  // The stream is new, so its buffer has room.
-  if (send_now(stream_.get(), as_bytes(&hello, sizeof hello)) != static_cast<ptrdiff_t>(sizeof hello)) {
-    throw_error(Code::PeerFailed, "{}: the connection broke while queue pairs were agreed on", name());
-  }
+  greet({reinterpret_cast<const char*>(&hello), sizeof hello});
 }
 
 Status Connection::read_stream(bool& moved) {
-  if (!stream_ || closed_ || phase_ == Phase::Stopped) return {};
-  const size_t wanted = phase_ == Phase::Ready ? sizeof(Goodbye) : sizeof(Hello);
-  const ptrdiff_t got = recv_now(stream_.get(), bytes_ + filled_, wanted - filled_);
-  if (got == 0) return {};
-  moved = true;
-  if (got < 0) {
-    closed_ = true;
-    if (phase_ == Phase::Ready) return {};
-    return {Code::PeerFailed, fmt::format("{}: the peer closed it while queue pairs were agreed on", name())};
-  }
-  filled_ += static_cast<size_t>(got);
-  if (filled_ < wanted) return {};
-  filled_ = 0;
-  if (phase_ == Phase::Hello) return greet();
-  Goodbye goodbye;
-  std::memcpy(&goodbye, bytes_, sizeof goodbye);
-  if (goodbye.magic != Goodbye::kMagic || goodbye.messages == kLost) {
-    return {Code::ProtocolError, fmt::format("{}: the peer sent something else than its goodbye", name())};
-  }
-  goodbye_ = goodbye.messages;
-  closed_ = true;
-  return {};
+  if (phase_ == Phase::Stopped) return {};
+  if (phase_ == Phase::Ready) return read_goodbye(moved);
+  std::string hello;
+  if (Status status = read_greeting(sizeof(Hello), moved, hello); !status.ok() || hello.empty()) return status;
+  std::memcpy(&peer_, hello.data(), sizeof peer_);
+  return take_hello();
 }
 
-Status Connection::greet() {
-  std::memcpy(&peer_, bytes_, sizeof peer_);
-  const char* wrong = check(peer_, who_.writes ? kLandingBytes : sizeof(Feedback));
-  if (wrong == nullptr && who_.writes && peer_.queues != queues()) wrong = "it has another number of queue pairs";
+Status Connection::take_hello() {
+  const char* wrong = check(peer_, who().writes ? kLandingBytes : sizeof(Feedback));
+  if (wrong == nullptr && who().writes && peer_.queues != queues()) wrong = "it has another number of queue pairs";
   if (wrong != nullptr)
     return {Code::ProtocolError, fmt::format("{}: the peer's greeting is invalid: {}", name(), wrong)};
   try {
-    if (!who_.writes) make_queues(peer_.queues);
+    if (!who().writes) make_queues(peer_.queues);
     for (uint32_t i = 0; i < queues(); ++i) {
       queues_[i].queue->connect(peer_.nic, peer_.queue[i]);
       if (const int error = queues_[i].queue->post_receives(kReceives); error != 0) {
         throw_error(Code::SystemError, "{}: cannot post receives: {}", name(), std::strerror(error));
       }
     }
-    if (!who_.writes) send_hello(*area_);
+    if (!who().writes) send_hello(*area_);
   } catch (const Error& error) {
     return {error.code(), fmt::format("{}: {}", name(), error.what())};
   }
   phase_ = Phase::Ready;
   return {};
-}
-
-void Connection::say_goodbye(uint64_t messages) noexcept {
-  if (phase_ != Phase::Ready) return;
-  const Goodbye goodbye{.messages = messages};
-  (void)send_now(stream_.get(), as_bytes(&goodbye, sizeof goodbye));
 }
 
 void Connection::stop() {
@@ -142,7 +109,7 @@ void Connection::stop() {
 
 Status Connection::post_one(uint32_t queue, Work& work) {
   QueueState& state = queues_[queue];
-  work.id = WorkId{who_.end, queue, static_cast<uint32_t>(state.posted), false}.word();
+  work.id = WorkId{who().end, queue, static_cast<uint32_t>(state.posted), false}.word();
   if (state.posted + 1 - state.asked >= kCompleteEvery) work.completes = true;
   if (const int error = state.queue->post(work); error != 0) {
     return {Code::SystemError, fmt::format("{}: the device takes no work: {}", name(), std::strerror(error))};

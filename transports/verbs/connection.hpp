@@ -1,16 +1,14 @@
 // What both ends of a link have: queue pairs to the peer, and the stream over which they were agreed on.
 //
-// The writer opens the stream and sends a Hello; the reader answers with its own when its queues can receive. The
-// reader sends nothing before the writer's first notice, which shows that the writer's queues can receive. The stream
-// stays open: its end tells that the peer has closed the link, long before a device gives up.
+// The writer sends a Hello; the reader answers with its own when its queues can receive. The reader sends nothing
+// before the writer's first notice, which shows that the writer's queues can receive.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "base/deadline.hpp"
-#include "base/fd.hpp"
-#include "base/status.hpp"
+#include "transports/link_stream.hpp"
 #include "transports/verbs/wire.hpp"
 
 namespace tutti::transports::verbs {
@@ -35,38 +33,21 @@ struct Place {
   uint64_t works = 0;
 };
 
-class Connection {
+class Connection : public LinkStream {
  public:
-  struct Who {
-    Rank peer = kNoRank;
-    uint32_t link_lane = 0;
-    uint32_t end = 0;  ///< of this rank's ends
-    bool writes = false;
-  };
   Connection(Nic& nic, const Who& who);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  const Who& who() const { return who_; }
-  /// "verbs: the link to rank 3 (link lane 0, mlx5_0:1)"
-  std::string name() const;
   bool ready() const { return phase_ == Phase::Ready; }
-  bool has_stream() const { return static_cast<bool>(stream_); }
-  int stream() const { return stream_.get(); }
 
   /// Writer: `queues` queue pairs, and a Hello to the peer. Throws Error.
   void open(Fd stream, uint32_t queues, const Region& area, const Deadline& deadline);
   /// Reader: the peer's stream has come.
   void attach(Fd stream, const Region& area);
-  /// Reads what the peer has sent on the stream: its Hello, or its Goodbye. Never waits.
+  /// Reads what the peer has sent on the stream: its Hello, or its goodbye. Never waits.
   Status read_stream(bool& moved);
-  /// Did the peer close the link, and how many messages had it received then? kLost: it has died, or the connection.
-  static constexpr uint64_t kLost = ~uint64_t{0};
-  bool closed() const { return closed_; }
-  uint64_t received_by_peer() const { return goodbye_; }
-  /// Tells the peer that this end closes, having received `messages`.
-  void say_goodbye(uint64_t messages) noexcept;
   /// Nothing is sent or received any more.
   void stop();
 
@@ -98,29 +79,18 @@ class Connection {
     std::unique_ptr<Queue> queue;
     uint64_t posted = 0, done = 0, asked = 0;  // asked: a completion will tell that so many are done
   };
-  struct Goodbye {
-    static constexpr uint64_t kMagic = 0x6579622d69747475;  // "utti-bye"
-    uint64_t magic = kMagic;
-    uint64_t messages = 0;
-  };
 
   void make_queues(uint32_t count);
   void send_hello(const Region& area);
-  Status greet();
+  Status take_hello();
   Status post_one(uint32_t queue, Work& work);
 
   Nic& nic_;
-  const Who who_;
   const uint32_t works_;
   Phase phase_ = Phase::New;
-  Fd stream_;
   const Region* area_ = nullptr;
   std::vector<QueueState> queues_;
   Hello peer_{};
-  unsigned char bytes_[sizeof(Hello)] = {};
-  size_t filled_ = 0;
-  bool closed_ = false;
-  uint64_t goodbye_ = kLost;
 };
 
 }  // namespace tutti::transports::verbs

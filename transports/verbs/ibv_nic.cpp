@@ -45,17 +45,30 @@ class IbvRegion final : public Region {
   MemoryRegion region_;
 };
 
-MemoryRegion register_with(ibv_pd* domain, void* data, uint64_t bytes, RegionUse use) {
+/// Calls `make(access)`, with relaxed ordering if the device has it: the bus may reorder the bytes of writes, but not a
+/// completion with them. libibverbs leaves the flag out where it knows that the device lacks it; others refuse it.
+template <class Make>
+MemoryRegion register_with(RegionUse use, const Make& make) {
   int access = 0;
   if (use != RegionUse::Send) access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-  // A flag that the kernel may ignore: the bus may reorder the bytes of writes, but not a completion with them.
   if (use == RegionUse::Data) access |= IBV_ACCESS_RELAXED_ORDERING;
-  MemoryRegion region(ibv_reg_mr(domain, data, bytes, access));
-  if (region == nullptr && use == RegionUse::Data) {
-    region.reset(ibv_reg_mr(domain, data, bytes, access & ~IBV_ACCESS_RELAXED_ORDERING));
-  }
+  MemoryRegion region(make(access));
+  if (region == nullptr && use == RegionUse::Data) region.reset(make(access & ~IBV_ACCESS_RELAXED_ORDERING));
+  return region;
+}
+
+MemoryRegion register_host(ibv_pd* domain, void* data, uint64_t bytes, RegionUse use) {
+  MemoryRegion region = register_with(use, [&](int access) { return ibv_reg_mr(domain, data, bytes, access); });
   if (region == nullptr) throw_error(Code::OutOfMemory, "verbs: {}", locked_memory_words(bytes, errno));
   return region;
+}
+
+/// Does the device register dmabufs? One that does says of an invalid descriptor that it is invalid.
+bool has_dmabuf(ibv_pd* domain) {
+  constexpr uint64_t kPage = 4096;
+  errno = 0;
+  const MemoryRegion none(ibv_reg_dmabuf_mr(domain, 0, kPage, 0, -1, 0));
+  return none == nullptr && errno == EBADF;
 }
 
 Completion::Result result_of(ibv_wc_status status) {
@@ -88,7 +101,7 @@ class IbvQueue final : public Queue {
         receive_id_(needs.receive_id),
         receives_(needs.receives),
         notices_(new uint32_t[needs.receives]()),
-        notices_region_(register_with(domain, notices_.get(), needs.receives * sizeof(uint32_t), RegionUse::Words)),
+        notices_region_(register_host(domain, notices_.get(), needs.receives * sizeof(uint32_t), RegionUse::Words)),
         first_(std::random_device{}() & kNumberMask) {
     ibv_qp_attr to{};
     to.qp_state = IBV_QPS_INIT;
@@ -131,7 +144,7 @@ class IbvQueue final : public Queue {
     to.sq_psn = first_;
     to.timeout = kTimeout;
     to.retry_cnt = kRetries;
-    to.rnr_retry = kRetriesForever;
+    to.rnr_retry = kNotReadyRetries;
     to.max_rd_atomic = 1;
     modify(
         to,
@@ -187,8 +200,9 @@ class IbvQueue final : public Queue {
  private:
   // An unanswered packet is sent again after 4.096 µs · 2^18 = 1.07 s, seven times: a network that fails for 8 s loses
   // nothing.
-  static constexpr uint8_t kTimeout = 18, kRetries = 7, kRetriesForever = 7;
-  static constexpr uint8_t kNotReadyTimer = 12;  // 0.64 ms
+  static constexpr uint8_t kTimeout = 18, kRetries = 7;
+  // A peer has posted receives for all notices that the protocol permits. One without is waited for 6 · 164 ms.
+  static constexpr uint8_t kNotReadyTimer = 28, kNotReadyRetries = 6;
 
   void modify(ibv_qp_attr& to, int what, const char* purpose) {
     const int error = ibv_modify_qp(pair_.get(), &to, what);
@@ -218,6 +232,8 @@ class IbvNic final : public Nic {
     completions_.reset(ibv_create_cq(device(), room_, nullptr, channel_.get(), 0));
     if (completions_ == nullptr) fail("cannot make a completion queue");
     info_ = {.name = port_.name, .address = port_.address, .immediate = env().verbs_immediate};
+    info_.adaptive = env().verbs_adaptive.value_or(!port_.ethernet);
+    info_.dmabuf = has_dmabuf(domain_.get());
     info_.most_work = static_cast<uint32_t>(limits_.max_qp_wr) / 4;
     find_most_inline();
     watch(device()->async_fd);
@@ -227,7 +243,20 @@ class IbvNic final : public Nic {
   const NicInfo& info() const override { return info_; }
 
   std::unique_ptr<Region> register_memory(void* data, uint64_t bytes, RegionUse use) override {
-    return std::make_unique<IbvRegion>(register_with(domain_.get(), data, bytes, use));
+    return std::make_unique<IbvRegion>(register_host(domain_.get(), data, bytes, use));
+  }
+
+  std::unique_ptr<Region> register_dmabuf(const DmaBuf& memory, RegionUse use) override {
+    MemoryRegion region = register_with(use, [&](int access) {
+      return ibv_reg_dmabuf_mr(domain_.get(), memory.offset, memory.bytes, memory.address, memory.fd, access);
+    });
+    if (region == nullptr) {
+      throw_error(Code::OutOfMemory, "verbs: {} cannot register {} bytes of a GPU: {}", port_.name, memory.bytes,
+                  std::strerror(errno));
+    }
+    auto made = std::make_unique<IbvRegion>(std::move(region));
+    made->address = memory.address;
+    return made;
   }
 
   std::unique_ptr<Queue> make_queue(const QueueNeeds& needs) override {

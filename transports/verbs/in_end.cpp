@@ -10,13 +10,15 @@
 namespace tutti::transports::verbs {
 namespace {
 
-constexpr uint64_t kCreditEvery = 8;              // messages
-constexpr uint32_t kDestinations = link::kSlots;  // for long messages that are unread or expected
+constexpr uint64_t kCreditEvery = 8;                       // messages
+constexpr uint32_t kDestinations = link::kSlots + kAhead;  // buffers, for long messages that are unread or expected
+constexpr uint32_t kAheadSize = 16;
+static_assert(uint64_t{1} << kAheadSize == kAheadMost);
 
 }  // namespace
 
-InEnd::InEnd(Nic& nic, const Connection::Who& who)
-    : nic_(nic), landing_(nic, kLandingBytes, RegionUse::Data), connection_(nic, who) {
+InEnd::InEnd(Nic& nic, Memory& memory, const Connection::Who& who)
+    : nic_(nic), memory_(memory), landing_(nic, kLandingBytes, RegionUse::Data), connection_(nic, who) {
   out_ = {.ring = ring_->ring, .consumed = &ring_->consumed, .peer = who.peer};
 }
 
@@ -31,15 +33,28 @@ Status InEnd::notice(uint32_t word) {
       if (++stripes_[notice.number % kSlots] >= kMostQueues) break;
       return {};
     case NoticeKind::Announce:
-      if (notice.size > kLargestSize || notice.number != (longs_ & kNumberMask)) break;
-      long_bytes_ = std::max(long_bytes_, uint64_t{1} << notice.size);
-      first_is_small_ = !expected_.empty() && expected_.front()->bytes() < uint64_t{1} << notice.size;
+      if (!announced(notice)) break;
       return {};
-    case NoticeKind::Advert:
-      break;
+    case NoticeKind::Posted:
+      if (notice.number != (arrived_ & kNumberMask) || wanted_.posted.to == 0) break;
+      return take_posted();
   }
   return {Code::ProtocolError, fmt::format("{}: the peer sent an impossible notice, {:#x}, after {} messages",
                                            connection_.name(), word, arrived_)};
+}
+
+/// The peer has a message and no destination for it. False: that is impossible.
+bool InEnd::announced(const Notice& notice) {
+  const uint32_t size = notice.size & ~kNotThere;
+  if (size > kLargestSize || notice.number != ((size <= kAheadSize ? aheads_ : places_) & kNumberMask)) return false;
+  if (size <= kAheadSize) {
+    wants_ahead_ = true;
+    return true;
+  }
+  place_.announced = true;
+  place_.bytes = uint64_t{1} << size;
+  place_.refused = place_.refused || (notice.size & kNotThere) != 0;
+  return true;
 }
 
 /// The header of message `arrived_` is in the landing.
@@ -57,25 +72,62 @@ Status InEnd::take_header() {
     case Delivery::Eager:
       if (header.length > kEager) return wrong("it is too long for its slot", header);
       break;
-    case Delivery::Landed:
-      if (Status status = take_destination(header); !status.ok()) return status;
+    case Delivery::Ahead:
+      if (Status status = take_ahead(header); !status.ok()) return status;
+      break;
+    case Delivery::Placed:
+      if (Status status = take_placed(header); !status.ok()) return status;
       break;
     default:
       return wrong("it has an unknown kind", header);
   }
   ++arrived_;
+  wanted_ = {};  // the peer has used another destination
   return {};
 }
 
-/// The payload is, or will be when all stripes have come, in the first of the destinations that the peer knows.
-Status InEnd::take_destination(const Header& header) {
-  if (expected_.empty()) return wrong("no destination was advertised for it", header);
-  if (header.length <= kEager || header.length > expected_.front()->bytes()) {
+/// The payload is in the first of the buffers that the peer knows.
+Status InEnd::take_ahead(const Header& header) {
+  if (ahead_.empty()) return wrong("no destination was advertised for it", header);
+  if (header.length <= kEager || header.length > ahead_.front()->bytes()) {
     return wrong("it does not fit its destination", header);
   }
-  in_use_[arrived_ % kSlots] = std::move(expected_.front());
-  expected_.pop_front();
-  ++longs_;
+  unsigned char* const at = ahead_.front()->data.get();
+  in_use_[arrived_ % kSlots] = {.buffer = std::move(ahead_.front()), .posted = nullptr, .at = at};
+  ahead_.pop_front();
+  ++aheads_;
+  return {};
+}
+
+/// The payload is, or will be when all stripes have come, in the buffer that was advertised for it.
+Status InEnd::take_placed(const Header& header) {
+  if (place_.buffer == nullptr) return wrong("no destination was advertised for it", header);
+  if (header.length <= kAheadMost || header.length > place_.buffer->bytes()) {
+    return wrong("it does not fit its destination", header);
+  }
+  unsigned char* const at = place_.buffer->data.get();
+  in_use_[arrived_ % kSlots] = {.buffer = std::move(place_.buffer), .posted = nullptr, .at = at};
+  place_ = {};
+  ++places_;
+  return {};
+}
+
+/// Message `arrived_` is, or will be when all stripes have come, where the executor wants it.
+Status InEnd::take_posted() {
+  Header& header = headers_[arrived_ % kSlots];
+  const link::Posted& posted = wanted_.posted;
+  header = {arrived_ + 1, posted.tag << 16 | static_cast<uint64_t>(Delivery::Placed), posted.length, {}};
+  reclaim();
+  if (arrived_ - out_.acked >= kSlots) return wrong("there was no room for it", header);
+  if (posted.length > kAheadMost) {
+    if (place_.buffer != nullptr) unused_.push_back(std::move(place_.buffer));
+    place_ = {};
+    ++places_;
+  }
+  in_use_[arrived_ % kSlots] = {
+      .buffer = nullptr, .posted = std::move(wanted_.region), .at = reinterpret_cast<unsigned char*>(posted.to)};
+  wanted_ = {};
+  ++arrived_;
   return {};
 }
 
@@ -95,11 +147,12 @@ Status InEnd::progress(bool& moved) {
             fmt::format("{}: the peer's process is gone, or its communicator has failed", connection_.name())};
   }
   if (Status status = send_credit(); !status.ok()) return status;
-  return send_adverts();
+  if (Status status = send_ahead(); !status.ok()) return status;
+  return send_place();
 }
 
 bool InEnd::is_complete(const Header& header) const {
-  if (in_use_[out_.next % kSlots] == nullptr) return true;
+  if (in_use_[out_.next % kSlots].at == nullptr) return true;
   return stripes_[out_.next % kSlots] + 1u == stripes_of(header.length, connection_.queues());
 }
 
@@ -114,8 +167,8 @@ Status InEnd::publish(bool& moved) {
     stripes_[slot] = 0;
     if (header.length <= link::kInlineBytes && static_cast<Delivery>(header.tag & 0xffff) == Delivery::Inline) {
       link::HostWire::publish_inline(out_, tag, header.payload, header.length);
-    } else if (in_use_[slot] != nullptr) {
-      link::HostWire::publish_staged(out_, tag, in_use_[slot]->data.get(), header.length);
+    } else if (in_use_[slot].at != nullptr) {
+      link::HostWire::publish_staged(out_, tag, in_use_[slot].at, header.length);
     } else {
       link::HostWire::publish_staged(out_, tag, landing_.data.get() + slot * kSlotBytes + sizeof(Header),
                                      header.length);
@@ -129,8 +182,8 @@ Status InEnd::publish(bool& moved) {
 void InEnd::reclaim() {
   link::HostWire::refresh(out_);
   for (; reclaimed_ < out_.acked; ++reclaimed_) {
-    Destination& used = in_use_[reclaimed_ % kSlots];
-    if (used != nullptr) unused_.push_back(std::move(used));
+    InUse used = std::exchange(in_use_[reclaimed_ % kSlots], {});
+    if (used.buffer != nullptr) unused_.push_back(std::move(used.buffer));
   }
 }
 
@@ -147,27 +200,53 @@ Status InEnd::send_credit() {
   return connection_.post(0, work);
 }
 
-/// Advertises destinations for the next long messages.
-Status InEnd::send_adverts() {
-  if (long_bytes_ == 0) return {};
-  if (first_is_small_ && connection_.has_room(0, 2)) {
-    Destination larger = make_destination();
-    if (larger == nullptr) return {};
-    unused_.push_back(std::exchange(expected_.front(), std::move(larger)));
-    first_is_small_ = false;
-    if (Status status = advertise(longs_, *expected_.front()); !status.ok()) return status;
-  }
-  while (expected_.size() < kAhead && connection_.has_room(0, 2)) {
-    Destination to = make_destination();
+/// Advertises buffers for the next messages of up to kAheadMost bytes.
+Status InEnd::send_ahead() {
+  while (wants_ahead_ && ahead_.size() < kAhead && connection_.has_room(0, 2)) {
+    Destination to = make_destination(kAheadMost);
     if (to == nullptr) return {};
-    expected_.push_back(std::move(to));
-    if (Status status = advertise(longs_ + expected_.size() - 1, *expected_.back()); !status.ok()) return status;
+    ahead_.push_back(std::move(to));
+    const Region& region = *ahead_.back()->region;
+    const uint64_t number = aheads_ + ahead_.size() - 1;
+    if (Status status = advertise({number + 1, region.address, region.bytes, 0, region.remote_key, AdvertKind::Ahead});
+        !status.ok()) {
+      return status;
+    }
   }
   return {};
 }
 
-Status InEnd::advertise(uint64_t number, const Buffer& to) {
-  const Advert advert{number + 1, to.region->address, to.region->bytes, to.region->remote_key};
+/// Advertises where the executor waits for the next message; or a buffer for a longer one, if the peer asks before the
+/// executor does.
+Status InEnd::send_place() {
+  if (!connection_.has_room(0, 2)) return {};
+  if (find_posted()) {
+    const link::Posted& posted = wanted_.posted;
+    return advertise(
+        {wanted_.number, posted.to, posted.length, posted.tag, wanted_.region->remote_key, AdvertKind::Posted});
+  }
+  const bool wanted = place_.announced && (wanted_.posted.to == 0 || place_.refused);
+  if (!wanted || place_.buffer != nullptr) return {};
+  place_.buffer = make_destination(place_.bytes);
+  if (place_.buffer == nullptr) return {};
+  const Region& region = *place_.buffer->region;
+  return advertise({places_ + 1, region.address, region.bytes, 0, region.remote_key, AdvertKind::Buffer});
+}
+
+/// Has the executor posted a destination for the next message, that the peer can write to and does not know yet?
+bool InEnd::find_posted() {
+  if (arrived_ != out_.next || wanted_.number == arrived_ + 1 || place_.buffer != nullptr) return false;
+  const link::Posted posted = link::HostWire::posted_for(*posted_, out_.next);
+  if (posted.to == 0) return false;
+  wanted_ = {.number = arrived_ + 1, .posted = {}, .region = nullptr};
+  if (posted.length <= kEager || posted.length > kMaxMessage) return false;
+  wanted_.region = memory_.find(reinterpret_cast<const void*>(posted.to), posted.length, RegionUse::Data);
+  if (wanted_.region == nullptr) return false;
+  wanted_.posted = posted;
+  return true;
+}
+
+Status InEnd::advertise(const Advert& advert) {
   Work work{.kind = Work::Kind::WriteNotice,
             .inlined = true,
             .count = 1,
@@ -179,17 +258,21 @@ Status InEnd::advertise(uint64_t number, const Buffer& to) {
   return connection_.post(0, work);
 }
 
-/// A destination of `long_bytes_`; null if all are in use.
-InEnd::Destination InEnd::make_destination() {
-  while (!unused_.empty()) {
-    Destination last = std::move(unused_.back());
+/// A buffer of at least so many bytes; null if all are in use.
+InEnd::Destination InEnd::make_destination(uint64_t bytes) {
+  const auto fits = [bytes](const Destination& one) { return one->bytes() >= bytes; };
+  if (const auto found = std::find_if(unused_.rbegin(), unused_.rend(), fits); found != unused_.rend()) {
+    Destination taken = std::move(*found);
+    unused_.erase(std::next(found).base());
+    return taken;
+  }
+  if (destinations_ >= kDestinations && !unused_.empty()) {
     unused_.pop_back();
-    if (last->bytes() >= long_bytes_) return last;
     --destinations_;
   }
   if (destinations_ >= kDestinations) return nullptr;
   ++destinations_;
-  return std::make_unique<Buffer>(nic_, long_bytes_, RegionUse::Data);
+  return std::make_unique<Buffer>(nic_, bytes, RegionUse::Data);
 }
 
 }  // namespace tutti::transports::verbs

@@ -15,15 +15,19 @@ namespace tutti::transports::verbs {
 
 class InEnd {
  public:
-  InEnd(Nic& nic, const Connection::Who& who);
+  InEnd(Nic& nic, Memory& memory, const Connection::Who& who);
 
   /// The peer's stream has come.
   void attach(Fd stream) { connection_.attach(std::move(stream), *landing_.region); }
   link::InLink link() const {
-    return {.ring = ring_->ring, .consumed = &ring_->consumed, .peer = out_.peer, .addresses = true};
+    return {.ring = ring_->ring,
+            .consumed = &ring_->consumed,
+            .peer = out_.peer,
+            .addresses = true,
+            .posted = posted_.get()};
   }
-  Connection& connection() { return connection_; }
-  const Connection& connection() const { return connection_; }
+  Connection& stream() { return connection_; }
+  const Connection& stream() const { return connection_; }
   uint64_t received() const { return out_.next; }
 
   Status notice(uint32_t word);
@@ -32,40 +36,69 @@ class InEnd {
   void stop() { connection_.stop(); }
 
  private:
-  /// Where a long message goes, once the peer knows.
+  /// A buffer for a payload of more than kEager bytes.
   using Destination = std::unique_ptr<Buffer>;
 
+  /// What the peer knows of the next message of more than kAheadMost bytes.
+  struct Place {
+    bool announced = false;  // the peer asks
+    bool refused = false;    // the posted destination does not serve
+    uint64_t bytes = 0;      // that a buffer must have
+    Destination buffer;      // advertised, if it is not null
+  };
+  /// What the executor has posted for the next message.
+  struct Wanted {
+    uint64_t number = 0;                   // of the message plus one, once it is known
+    link::Posted posted;                   // advertised, if posted.to is not 0
+    std::shared_ptr<const Region> region;  // of posted.to
+  };
+
+  bool announced(const Notice& notice);
   Status take_header();
-  Status take_destination(const Header& header);
+  Status take_posted();
+  Status take_ahead(const Header& header);
+  Status take_placed(const Header& header);
   Status wrong(const char* what, const Header& header) const;
   bool is_complete(const Header& header) const;
   Status publish(bool& moved);
   void reclaim();
   Status send_credit();
-  Status send_adverts();
-  Status advertise(uint64_t number, const Buffer& to);
-  Destination make_destination();
+  Status send_ahead();
+  Status send_place();
+  bool find_posted();
+  Status advertise(const Advert& advert);
+  Destination make_destination(uint64_t bytes);
 
   Nic& nic_;
+  Memory& memory_;
   std::unique_ptr<link::LinkMemory> ring_ = std::make_unique<link::LinkMemory>();
+  std::unique_ptr<link::Posted> posted_ = std::make_unique<link::Posted>();
   link::OutLink out_;
   Buffer landing_;
 
-  uint64_t arrived_ = 0;                    // messages whose headers have come
-  std::array<Header, kSlots> headers_{};    // copies, checked
-  std::array<uint8_t, kSlots> stripes_{};   // that have come, by message
-  std::array<Destination, kSlots> in_use_;  // of the message in each slot of the ring
+  /// Where the payload of a message in the ring is, unless it is in the landing.
+  struct InUse {
+    Destination buffer;
+    std::shared_ptr<const Region> posted;  // null: in the buffer
+    unsigned char* at = nullptr;
+  };
+  uint64_t arrived_ = 0;                   // messages of which the peer has told
+  std::array<Header, kSlots> headers_{};   // copies, checked
+  std::array<uint8_t, kSlots> stripes_{};  // that have come, by message
+  std::array<InUse, kSlots> in_use_;       // of the message in each slot of the ring
   uint64_t reclaimed_ = 0;
   uint64_t credited_ = 0;  // what the peer knows of out_.acked
 
-  std::deque<Destination> expected_;  // of the next long messages; the peer knows them
+  std::deque<Destination> ahead_;  // of the next messages of up to kAheadMost bytes; the peer knows them
   std::vector<Destination> unused_;
-  uint32_t destinations_ = 0;    // all of them
-  uint64_t long_bytes_ = 0;      // that a destination should have; 0: none is wanted yet
-  uint64_t longs_ = 0;           // long messages that have come
-  uint64_t adverts_ = 0;         // sent
-  bool first_is_small_ = false;  // the peer has announced a message that does not fit into expected_.front()
-  Connection connection_;        // last: its queues use the memory above
+  bool wants_ahead_ = false;
+  Place place_;
+  Wanted wanted_;
+  uint32_t destinations_ = 0;  // all of them
+  uint64_t aheads_ = 0;        // messages that have come in a buffer advertised ahead
+  uint64_t places_ = 0;        // longer ones
+  uint64_t adverts_ = 0;       // sent
+  Connection connection_;      // last: its queues use the memory above
 };
 
 }  // namespace tutti::transports::verbs

@@ -13,8 +13,9 @@ namespace {
 
 constexpr uint64_t kPage = 4096;  // a multiple of it would do as well
 
-bool holds(const Region& region, uint64_t begin, uint64_t bytes) {
-  return begin >= region.address && bytes <= region.bytes && begin - region.address <= region.bytes - bytes;
+bool holds(const Region& region, uint64_t begin, uint64_t bytes, RegionUse use) {
+  return (use == RegionUse::Send || region.use == RegionUse::Data) && begin >= region.address &&
+         bytes <= region.bytes && begin - region.address <= region.bytes - bytes;
 }
 
 }  // namespace
@@ -28,7 +29,8 @@ Buffer::Buffer(Nic& nic, uint64_t bytes, RegionUse use) {
   region = nic.register_memory(memory, bytes, use);
 }
 
-Memory::Memory(Nic& nic, unsigned char* arena, uint64_t arena_bytes) : nic_(nic) {
+Memory::Memory(Nic& nic, unsigned char* arena, uint64_t arena_bytes, ExportDevice export_device)
+    : nic_(nic), export_device_(export_device) {
   if (arena_bytes == 0) return;
   try {
     arena_ = nic.register_memory(arena, arena_bytes, RegionUse::Send);
@@ -37,47 +39,47 @@ Memory::Memory(Nic& nic, unsigned char* arena, uint64_t arena_bytes) : nic_(nic)
   }
 }
 
-std::shared_ptr<const Region> Memory::find(const void* data, uint64_t bytes) {
+std::shared_ptr<const Region> Memory::find(const void* data, uint64_t bytes, RegionUse use) {
   const auto begin = reinterpret_cast<uint64_t>(data);
-  if (arena_ != nullptr && holds(*arena_, begin, bytes)) return arena_;
-  if (auto region = find_held(begin, bytes)) return region;
+  if (arena_ != nullptr && holds(*arena_, begin, bytes, use)) return arena_;
+  if (auto region = find_held(begin, bytes, use)) return region;
   if (bytes < kRegisterFrom) return nullptr;
   forget_unmapped();
   ++clock_;
-  if (auto region = find_cached(begin, bytes)) return region;
-  return full_ ? nullptr : register_pages(begin / kPage * kPage, (begin + bytes + kPage - 1) / kPage * kPage);
+  if (auto region = find_cached(begin, bytes, use)) return region;
+  return full_ ? nullptr : register_pages(begin / kPage * kPage, (begin + bytes + kPage - 1) / kPage * kPage, use);
 }
 
-std::shared_ptr<const Region> Memory::find_held(uint64_t begin, uint64_t bytes) {
+std::shared_ptr<const Region> Memory::find_held(uint64_t begin, uint64_t bytes, RegionUse use) {
   if (held_.empty()) return nullptr;
   std::erase_if(held_, [](const auto& region) { return region.expired(); });
   for (const auto& known : held_) {
     auto region = known.lock();
-    if (region != nullptr && holds(*region, begin, bytes)) return region;
+    if (region != nullptr && holds(*region, begin, bytes, use)) return region;
   }
   return nullptr;
 }
 
-std::shared_ptr<const Region> Memory::find_cached(uint64_t begin, uint64_t bytes) {
+std::shared_ptr<const Region> Memory::find_cached(uint64_t begin, uint64_t bytes, RegionUse use) {
   // Any region that holds the bytes begins at most `longest_` before them.
   for (auto at = cached_.upper_bound(begin); at != cached_.begin();) {
     --at;
     if (begin - at->first > longest_) return nullptr;
-    if (!holds(*at->second.region, begin, bytes)) continue;
+    if (!holds(*at->second.region, begin, bytes, use)) continue;
     at->second.used = clock_;
     return at->second.region;
   }
   return nullptr;
 }
 
-std::shared_ptr<const Region> Memory::register_pages(uint64_t begin, uint64_t end) {
+std::shared_ptr<const Region> Memory::register_pages(uint64_t begin, uint64_t end, RegionUse use) {
   // First watched, then registered: a change in between is noticed.
   if (!MappingWatch::of_this_process().watch(begin, end)) return nullptr;
   if (cached_.size() >= kMostCached) make_room();
-  std::shared_ptr<const Region> region;
-  for (int attempt = 0; region == nullptr; ++attempt) {
+  std::unique_ptr<Region> made;
+  for (int attempt = 0; made == nullptr; ++attempt) {
     try {
-      region = nic_.register_memory(reinterpret_cast<void*>(begin), end - begin, RegionUse::Send);
+      made = nic_.register_memory(reinterpret_cast<void*>(begin), end - begin, use);
     } catch (const Error& error) {
       if (attempt > 0 || cached_.empty()) {
         log_warn("{}; long messages are copied before they are sent", error.what());
@@ -87,9 +89,9 @@ std::shared_ptr<const Region> Memory::register_pages(uint64_t begin, uint64_t en
       cached_.clear();
     }
   }
+  made->use = use;
   longest_ = std::max(longest_, end - begin);
-  cached_[begin] = {region, clock_};
-  return region;
+  return (cached_[begin] = {std::move(made), clock_}).region;
 }
 
 /// Forgets the half of the cache that was not used for longest.
@@ -113,7 +115,18 @@ void Memory::forget_unmapped() {
 
 Registration Memory::acquire(const void* data, uint64_t bytes, MemoryUse use) {
   const RegionUse kind = use == MemoryUse::Read ? RegionUse::Send : RegionUse::Data;
-  std::shared_ptr<const Region> region = nic_.register_memory(const_cast<void*>(data), bytes, kind);
+  std::unique_ptr<Region> made;
+  if (const ExportedMemory device = export_device_(data, bytes); device.is_device) {
+    if (!nic_.info().dmabuf || device.buffer.fd < 0) {
+      throw_error(Code::Unsupported, "verbs: {} cannot reach memory of a GPU: {}", nic_.info().name,
+                  nic_.info().dmabuf ? "the GPU's driver exports it as no dmabuf" : "its driver registers no dmabuf");
+    }
+    made = nic_.register_dmabuf(device.buffer, kind);
+  } else {
+    made = nic_.register_memory(const_cast<void*>(data), bytes, kind);
+  }
+  made->use = kind;
+  std::shared_ptr<const Region> region = std::move(made);
   held_.push_back(region);
   return region;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "transports/transport.hpp"
+#include "transports/verbs/device_memory.hpp"
 #include "transports/verbs/nic.hpp"
 
 namespace tutti::transports::verbs {
@@ -38,11 +39,11 @@ struct Buffer {
 class Memory {
  public:
   /// `arena` is registered for sending at once, if it can be.
-  Memory(Nic& nic, unsigned char* arena, uint64_t arena_bytes);
+  Memory(Nic& nic, unsigned char* arena, uint64_t arena_bytes, ExportDevice export_device = export_device_memory);
 
-  /// A region from which all `bytes` bytes at `data` can be sent. Null: copy them, because the message is short, or
-  /// the memory cannot be watched or registered.
-  std::shared_ptr<const Region> find(const void* data, uint64_t bytes);
+  /// A region that has all `bytes` bytes at `data`, from which they can be sent, or (RegionUse::Data) to which the peer
+  /// may write too. Null: copy them, because the message is short, or the memory cannot be watched or registered.
+  std::shared_ptr<const Region> find(const void* data, uint64_t bytes, RegionUse use = RegionUse::Send);
   /// As Transport::register_memory.
   Registration acquire(const void* data, uint64_t bytes, MemoryUse use);
 
@@ -55,12 +56,13 @@ class Memory {
     uint64_t used = 0;  // when, in calls of find()
   };
   void forget_unmapped();
-  std::shared_ptr<const Region> find_cached(uint64_t begin, uint64_t bytes);
-  std::shared_ptr<const Region> find_held(uint64_t begin, uint64_t bytes);
-  std::shared_ptr<const Region> register_pages(uint64_t begin, uint64_t end);
+  std::shared_ptr<const Region> find_cached(uint64_t begin, uint64_t bytes, RegionUse use);
+  std::shared_ptr<const Region> find_held(uint64_t begin, uint64_t bytes, RegionUse use);
+  std::shared_ptr<const Region> register_pages(uint64_t begin, uint64_t end, RegionUse use);
   void make_room();
 
   Nic& nic_;
+  const ExportDevice export_device_;
   std::shared_ptr<const Region> arena_;
   std::map<uint64_t, Cached> cached_;              // by address; they may overlap
   std::vector<std::weak_ptr<const Region>> held_;  // that callers of acquire() hold

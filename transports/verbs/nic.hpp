@@ -33,6 +33,8 @@ struct NicInfo {
   NicAddress address;
   uint32_t most_inline = 0;   ///< bytes that a write may carry in its work request
   bool immediate = true;      ///< writes can carry a notice; else a send follows them
+  bool adaptive = false;      ///< the network may route each packet of a write without a notice by itself
+  bool dmabuf = false;        ///< register_dmabuf() works
   uint32_t most_work = 1024;  ///< work requests that a queue may hold
 };
 
@@ -44,10 +46,19 @@ enum class RegionUse : uint8_t { Send, Data, Words };
 class Region {
  public:
   virtual ~Region() = default;
+  RegionUse use = RegionUse::Send;
   uint64_t address = 0;
   uint64_t bytes = 0;
   uint32_t local_key = 0;
   uint32_t remote_key = 0;
+};
+
+/// Memory of a device, as other devices can reach it.
+struct DmaBuf {
+  int fd = -1;
+  uint64_t offset = 0;  ///< in the dmabuf
+  uint64_t bytes = 0;
+  uint64_t address = 0;  ///< where the owning device has it
 };
 
 struct Piece {
@@ -114,6 +125,8 @@ class Nic {
   virtual const NicInfo& info() const = 0;
   /// Throws Error(OutOfMemory) with the limit and how to raise it, or Error(Unsupported).
   virtual std::unique_ptr<Region> register_memory(void* data, uint64_t bytes, RegionUse use) = 0;
+  /// Throws Error likewise. Only with NicInfo::dmabuf.
+  virtual std::unique_ptr<Region> register_dmabuf(const DmaBuf& memory, RegionUse use) = 0;
   /// Throws Error.
   virtual std::unique_ptr<Queue> make_queue(const QueueNeeds& needs) = 0;
   /// Takes up to `most` completions; −1 if the device has failed.

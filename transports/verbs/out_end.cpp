@@ -124,7 +124,8 @@ Status OutEnd::post_header(Header& header, const Piece* payload, bool inlined, b
   return connection_.post(0, work);
 }
 
-/// The payload goes to the destination that the reader has advertised, in stripes over all queues; then the header.
+/// The payload goes to the destination that the reader has advertised, in stripes over all queues. A notice at the end
+/// of the first stripe tells of it at a posted destination; else a header does.
 Status OutEnd::post_long(const link::Header& header, const unsigned char* data, bool& posted) {
   if (!long_.begun) {
     if (Status status = begin_long(header, data); !status.ok() || !long_.begun) return status;
@@ -135,14 +136,19 @@ Status OutEnd::post_long(const link::Header& header, const unsigned char* data, 
     if (Status status = post_chunk(header, data, stripes, some); !status.ok()) return status;
     if (!some) return {};
   }
-  if (!connection_.has_room(0, 2)) return {};
-  Header out{next() + 1, header.tag << 16 | static_cast<uint64_t>(Delivery::Landed), header.length, {}};
-  if (Status status = post_header(out, nullptr, sizeof out <= nic_.info().most_inline, true); !status.ok())
-    return status;
+  if (long_.to.kind != AdvertKind::Posted) {
+    if (!connection_.has_room(0, 2)) return {};
+    const Delivery delivery = long_.to.kind == AdvertKind::Ahead ? Delivery::Ahead : Delivery::Placed;
+    Header out{next() + 1, header.tag << 16 | static_cast<uint64_t>(delivery), header.length, {}};
+    const bool inlined = sizeof out <= nic_.info().most_inline;
+    if (Status status = post_header(out, nullptr, inlined, true); !status.ok()) return status;
+  }
   Sent& sent = sent_[next() % link::kCapacity];
   for (sent.count = 0; sent.count < stripes; ++sent.count) sent.places[sent.count] = connection_.place(sent.count);
   sent.source = std::move(long_.source);
-  long_ = {.number = long_.number + 1};
+  if (long_.to.kind == AdvertKind::Ahead) ++aheads_;
+  if (header.length > kAheadMost) ++places_;
+  long_ = {};
   ++ahead_;
   posted = true;
   return {};
@@ -150,23 +156,38 @@ Status OutEnd::post_long(const link::Header& header, const unsigned char* data, 
 
 /// Begins the message if there is a destination for it; asks for one if not.
 Status OutEnd::begin_long(const link::Header& header, const unsigned char* data) {
-  const Advert& to = adverts_[long_.number % kAdverts];
-  if (to.number != long_.number + 1 || to.bytes < header.length) {
-    return long_.announced ? Status{} : announce(header.length);
+  const Advert* const to = destination_of(header);
+  if (to == nullptr) {
+    const bool refuses = header.length > kAheadMost && posted_.number == next() + 1;
+    if (long_.announced && refuses == long_.refused) return {};
+    return announce(header.length, refuses);
   }
-  long_.to = to;
+  long_.to = *to;
   long_.source = memory_.find(data, header.length);
   long_.begun = true;
   return {};
 }
 
-Status OutEnd::announce(uint64_t length) {
-  const auto size = static_cast<uint32_t>(std::bit_width(length - 1));
+/// The advertised destination of the next message; null if there is none.
+const Advert* OutEnd::destination_of(const link::Header& header) const {
+  if (posted_.number == next() + 1 && posted_.bytes == header.length && posted_.tag == header.tag) return &posted_;
+  if (header.length <= kAheadMost) {
+    const Advert& ahead = ahead_adverts_[aheads_ % kAdverts];
+    return ahead.number == aheads_ + 1 ? &ahead : nullptr;
+  }
+  return buffer_.number == places_ + 1 && buffer_.bytes >= header.length ? &buffer_ : nullptr;
+}
+
+/// `refuses`: the reader has posted a destination that is for another message.
+Status OutEnd::announce(uint64_t length, bool refuses) {
+  const uint32_t size = static_cast<uint32_t>(std::bit_width(length - 1)) | (refuses ? kNotThere : 0);
+  const uint64_t number = length <= kAheadMost ? aheads_ : places_;
   Work work{.kind = Work::Kind::WriteNotice,
-            .notice = Notice{NoticeKind::Announce, size, static_cast<uint32_t>(long_.number) & kNumberMask}.word(),
+            .notice = Notice{NoticeKind::Announce, size, static_cast<uint32_t>(number) & kNumberMask}.word(),
             .remote = connection_.peer().area,
             .remote_key = connection_.peer().area_key};
   long_.announced = true;
+  long_.refused = refuses;
   return connection_.post(0, work);
 }
 
@@ -190,26 +211,35 @@ Status OutEnd::post_chunk(const link::Header& header, const unsigned char* data,
     piece.key = bounce->memory.region->local_key;
   }
   piece.bytes = static_cast<uint32_t>(bytes);
-  const bool last = queue > 0 && long_.done + bytes == end;
-  Work work{.kind = Work::Kind::Write,
-            .completes = bounce != nullptr,
-            .count = 1,
-            .remote = long_.to.address + long_.done,
-            .remote_key = static_cast<uint32_t>(long_.to.key)};
+  const bool first = queue == 0, tells = !first || long_.to.kind == AdvertKind::Posted;
+  Work work{
+      .kind = Work::Kind::Write,
+      .completes = bounce != nullptr,
+      .count = 1,
+      .notice = Notice{first ? NoticeKind::Posted : NoticeKind::Stripe, 0, static_cast<uint32_t>(next()) & kNumberMask}
+                    .word(),
+      .remote = long_.to.address + long_.done,
+      .remote_key = long_.to.key};
   work.pieces[0] = piece;
-  if (Status status = connection_.post(queue, work); !status.ok()) return status;
-  if (last) {
-    Work told{.kind = Work::Kind::WriteNotice,
-              .completes = true,
-              .notice = Notice{NoticeKind::Stripe, 0, static_cast<uint32_t>(next()) & kNumberMask}.word(),
-              .remote = connection_.peer().area,
-              .remote_key = connection_.peer().area_key};
-    if (Status status = connection_.post(queue, told); !status.ok()) return status;
-  }
+  const bool last = tells && long_.done + bytes == end;
+  if (Status status = last ? post_last(queue, work) : connection_.post(queue, work); !status.ok()) return status;
   if (bounce != nullptr) bounce->busy = connection_.place(queue);
   long_.done += bytes;
   posted = true;
   return {};
+}
+
+/// Posts the last write of a stripe, with its notice. Networks route each packet of a write by itself only if it has
+/// none; there the notice follows in a write of nothing.
+Status OutEnd::post_last(uint32_t queue, Work& work) {
+  Work notice = work;
+  if (nic_.info().adaptive) {
+    if (Status status = connection_.post(queue, work); !status.ok()) return status;
+    notice.count = 0;
+  }
+  notice.kind = Work::Kind::WriteNotice;
+  notice.completes = true;
+  return connection_.post(queue, notice);
 }
 
 OutEnd::Bounce* OutEnd::free_bounce() {
@@ -248,14 +278,29 @@ Status OutEnd::notice(uint32_t word) {
   std::memcpy(&advert, &reinterpret_cast<const Feedback*>(area_->data.get())->adverts[adverts_read_ % kAdverts],
               sizeof advert);
   ++adverts_read_;
-  if (advert.number == 0 || advert.number - 1 - long_.number >= kAdverts || advert.key > 0xffffffff) {
-    return {Code::ProtocolError, fmt::format("{}: the peer advertised an impossible destination (for long message {}, "
-                                             "where {} is the next)",
-                                             connection_.name(), advert.number - 1, long_.number)};
+  return take_advert(advert);
+}
+
+Status OutEnd::take_advert(const Advert& advert) {
+  switch (advert.kind) {
+    case AdvertKind::Ahead:
+      if (advert.number == 0 || advert.number - 1 - aheads_ >= kAdverts || advert.bytes < kAheadMost) break;
+      ahead_adverts_[(advert.number - 1) % kAdverts] = advert;
+      return {};
+    case AdvertKind::Buffer:
+      if (advert.number != places_ + 1) break;
+      buffer_ = advert;
+      return {};
+    case AdvertKind::Posted:  // of a message that has begun to go elsewhere, it comes too late
+      if (advert.number == 0 || advert.number - 1 > next()) break;
+      posted_ = advert;
+      return {};
   }
-  if (long_.begun && advert.number == long_.number + 1) return {};  // too late: it has one already
-  adverts_[(advert.number - 1) % kAdverts] = advert;
-  return {};
+  return {Code::ProtocolError,
+          fmt::format("{}: the peer advertised an impossible destination (kind {}, for message {}, {} bytes; after {} "
+                      "messages of up to {} bytes and {} longer ones)",
+                      connection_.name(), static_cast<uint32_t>(advert.kind), advert.number - 1, advert.bytes, aheads_,
+                      kAheadMost, places_)};
 }
 
 /// The peer has closed the link: is anything lost?

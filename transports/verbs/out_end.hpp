@@ -19,8 +19,8 @@ class OutEnd {
     connection_.open(std::move(stream), queues, *area_->region, deadline);
   }
   link::OutLink link() const { return {.ring = ring_->ring, .consumed = &ring_->consumed, .peer = in_.peer}; }
-  Connection& connection() { return connection_; }
-  const Connection& connection() const { return connection_; }
+  Connection& stream() { return connection_; }
+  const Connection& stream() const { return connection_; }
 
   /// Posts messages until there is none left, or something is missing. Never waits.
   Status progress(bool& moved);
@@ -38,9 +38,8 @@ class OutEnd {
 
   /// The long message that is under way.
   struct Long {
-    bool begun = false, announced = false;
-    uint64_t number = 0;  // among the long ones
-    uint64_t done = 0;    // bytes that have been posted
+    bool begun = false, announced = false, refused = false;
+    uint64_t done = 0;  // bytes that have been posted
     Advert to{};
     std::shared_ptr<const Region> source;  // where it lies; null: it goes through bounce buffers
   };
@@ -62,7 +61,10 @@ class OutEnd {
   Status post_long(const link::Header& header, const unsigned char* data, bool& posted);
   Status begin_long(const link::Header& header, const unsigned char* data);
   Status post_chunk(const link::Header& header, const unsigned char* data, uint32_t stripes, bool& posted);
-  Status announce(uint64_t length);
+  Status post_last(uint32_t queue, Work& work);
+  Status announce(uint64_t length, bool refuses);
+  Status take_advert(const Advert& advert);
+  const Advert* destination_of(const link::Header& header) const;
   Status post_header(Header& header, const Piece* payload, bool inlined, bool completes);
   Bounce* free_bounce();
   void consume();
@@ -80,8 +82,10 @@ class OutEnd {
   Long long_;
   std::array<Sent, link::kCapacity> sent_;
   std::array<Bounce, kBounces> bounces_;
-  Buffer headers_;                          // kSlots headers to send from
-  std::array<Advert, kAdverts> adverts_{};  // by number of the long message
+  Buffer headers_;                                // kSlots headers to send from
+  uint64_t aheads_ = 0, places_ = 0;              // posted messages of up to kAheadMost bytes, and longer ones
+  std::array<Advert, kAdverts> ahead_adverts_{};  // by number of the message
+  Advert buffer_{}, posted_{};                    // the last of each kind
   uint64_t adverts_read_ = 0;
   Buffer area_memory_;
   Buffer* area_ = &area_memory_;

@@ -1,9 +1,11 @@
 // What the two ends of a link tell each other. Little-endian, as all hosts that Tutti runs on.
 //
 // The reader has a *landing* of kCapacity slots, one for each unread message: a Header, and room for a payload of up to
-// kEager bytes. A longer payload is written to a destination that the reader has advertised. The writer has a
-// *feedback* area: a word with the count of messages that the reader has consumed, and the reader's adverts. Everything
-// is written by the peer's device, and notices (nic.hpp) say what has come. A peer's bytes are copied, then checked.
+// kEager bytes. A longer payload is written to a destination that the reader has advertised: up to kAheadMost bytes, to
+// a buffer that was advertised ahead; beyond, to one that is advertised for this very message, because it is to be
+// where the executor wants the payload (link::Posted), if that is known in time. The writer has a *feedback* area: a
+// word with the count of messages that the reader has consumed, and the reader's adverts. Everything is written by the
+// peer's device, and notices (nic.hpp) say what has come. A peer's bytes are copied, then checked.
 #pragma once
 
 #include <bit>
@@ -19,14 +21,16 @@ static_assert(std::endian::native == std::endian::little);
 
 inline constexpr uint32_t kSlots = link::kCapacity;
 inline constexpr uint64_t kEager = 8192;                      ///< bytes of payload in a slot
+inline constexpr uint64_t kAheadMost = uint64_t{64} << 10;    ///< bytes of payload in a buffer that is advertised ahead
 inline constexpr uint64_t kMaxMessage = uint64_t{64} << 20;   ///< bytes of payload that a message may have
 inline constexpr uint32_t kMostQueues = 8;                    ///< queue pairs of a link
 inline constexpr uint64_t kStripeGrain = 128;                 ///< bytes: stripes begin at multiples
 inline constexpr uint64_t kStripeFrom = uint64_t{128} << 10;  ///< bytes: shorter messages are not striped
 
-enum class Delivery : uint16_t { Inline = 1, Eager = 2, Landed = 3 };
+enum class Delivery : uint16_t { Inline = 1, Eager = 2, Ahead = 3, Placed = 4 };
 
-/// Begins a slot. Landed: the payload is in the next advertised destination.
+/// Begins a slot. Ahead: the payload is in the next buffer that was advertised ahead. Placed: in the buffer that was
+/// advertised for this message. A message at a posted destination has no header.
 struct Header {
   uint64_t number;  ///< of the message, plus one
   uint64_t tag;     ///< fingerprint of the call (48 bits) << 16 | Delivery
@@ -38,31 +42,40 @@ static_assert(sizeof(Header) == 64);
 inline constexpr uint64_t kSlotBytes = sizeof(Header) + kEager;
 inline constexpr uint64_t kLandingBytes = kSlots * kSlotBytes;
 
-/// A destination for the long message `number`, counted among those that are Landed.
+/// What an advert is for. Ahead: a message of up to kAheadMost bytes. Buffer: a longer one. Posted: one of more than
+/// kEager bytes that has exactly this number, tag and length; the memory is the user's.
+enum class AdvertKind : uint32_t { Ahead = 1, Buffer = 2, Posted = 3 };
+
+/// A destination.
 struct Advert {
-  uint64_t number;
+  uint64_t
+      number;  ///< of the message plus one; Ahead: among those that went to such buffers; Buffer: among longer ones
   uint64_t address;
   uint64_t bytes;
-  uint64_t key;
+  uint64_t tag;  ///< Posted
+  uint32_t key;
+  AdvertKind kind;
 };
 
 inline constexpr uint32_t kAdverts = 16;  ///< more than the reader has on the way at any time
-inline constexpr uint32_t kAhead = 4;     ///< destinations that a reader advertises ahead
+inline constexpr uint32_t kAhead = 4;     ///< buffers that a reader advertises ahead
 
 struct Feedback {
   alignas(64) uint64_t consumed;
   alignas(64) Advert adverts[kAdverts];
 };
 
-/// A notice: two bits of kind, and up to 30 of content.
+/// A notice: two bits of kind, and up to 30 of content. The writer gets one kind only.
 enum class NoticeKind : uint32_t {
   Message = 0,   ///< to the reader: header of message `number` is complete
   Stripe = 1,    ///< to the reader: a stripe of message `number` is complete
-  Announce = 2,  ///< to the reader: the next long message has up to 2^size bytes, and the writer has no destination
-  Advert = 3     ///< to the writer: advert `number` is complete
+  Announce = 2,  ///< to the reader: long message `number` has up to 2^size bytes, and the writer has no destination
+  Posted = 3,    ///< to the reader: the first stripe of message `number` is complete, at the posted destination
+  Advert = 0     ///< to the writer: advert `number` is complete
 };
 inline constexpr uint32_t kNumberMask = (1u << 24) - 1;
-inline constexpr uint32_t kLargestSize = 26;  ///< of an Announce
+inline constexpr uint32_t kLargestSize = 26;    ///< of an Announce
+inline constexpr uint32_t kNotThere = 1u << 5;  ///< in the size of an Announce: the posted destination does not fit
 static_assert(uint64_t{1} << kLargestSize == kMaxMessage);
 
 struct Notice {
@@ -89,7 +102,7 @@ inline Stripe stripe_of(uint64_t length, uint32_t stripes, uint32_t index) {
 
 /// The first message on a link's stream, in both directions: the writer's, then the reader's answer.
 struct Hello {
-  static constexpr uint64_t kMagic = 0x3162762d69747475;  // "utti-vb1"
+  static constexpr uint64_t kMagic = 0x3262762d69747475;  // "utti-vb2"
   uint64_t magic = kMagic;
   uint64_t area = 0;  ///< address of the landing, or of the feedback
   uint64_t area_bytes = 0;

@@ -91,6 +91,39 @@ TEST(VerbsDevice, SendsNewBytesFromMemoryThatWasFreedAndAllocatedAgainAtTheSameA
       });
 }
 
+/// The device writes a message to where its reader wants it, also to memory that is new at an old address.
+TEST(VerbsDevice, WritesToWhereAMessageIsWanted) {
+  constexpr int kRounds = 20;
+  two_processes(
+      [](TestRank& self) {
+        Writer writer(self, 1, 0, 0);
+        for (int round = 0; round < kRounds; ++round) {
+          self.group.barrier([&] { self.turn(); });  // the reader has posted
+          const Payload payload(kMiB, static_cast<unsigned char>(round + 1));
+          writer.write_zcopy(7, payload);
+          self.until([&] { return writer.returned(); }, "the message to be sent");
+        }
+        self.until([&] { return self.transport->flushed(); }, "the last bytes to leave");
+      },
+      [](TestRank& self) {
+        Reader reader(self, 0, 0);
+        void* at = nullptr;
+        for (int round = 0; round < kRounds && !testing::Test::HasFailure(); ++round) {
+          const int fixed = at == nullptr ? 0 : MAP_FIXED_NOREPLACE;
+          void* const memory = ::mmap(at, kMiB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | fixed, -1, 0);
+          ASSERT_NE(memory, MAP_FAILED);
+          ASSERT_TRUE(at == nullptr || memory == at);
+          at = memory;
+          reader.post(7, static_cast<unsigned char*>(at), kMiB);
+          self.group.barrier([&] { self.turn(); });
+          self.until([&] { return reader.ready(); }, "a message");
+          EXPECT_EQ(reader.at(), at) << "round " << round;
+          reader.take(7, Payload(kMiB, static_cast<unsigned char>(round + 1)));
+          ::munmap(at, kMiB);
+        }
+      });
+}
+
 /// Writes long messages until that fails. Returns the error.
 Status write_until_failure(TestRank& self, Writer& writer, double limit) {
   const Payload payload = payload_of(0, kMiB);
@@ -216,7 +249,7 @@ TEST(VerbsMeasure, Latency) {
   two_processes([&](TestRank& self) { play(self, true); }, [&](TestRank& self) { play(self, false); });
 }
 
-/// Long messages, one after the other. Who has nothing to do sleeps, as perftest's receiver does.
+/// Long messages, one after the other, into the reader's memory. Who has nothing to do sleeps, as perftest's receiver does.
 TEST(VerbsMeasure, Bandwidth) {
   constexpr uint64_t kMessages = 100, kWarmUp = 8;
   two_processes(
@@ -232,7 +265,9 @@ TEST(VerbsMeasure, Bandwidth) {
       },
       [](TestRank& self) {
         Reader reader(self, 0, 0);
+        Payload to(kMiB);
         for (uint64_t m = 0; m < kWarmUp + kMessages; ++m) {
+          reader.post(0, to.data(), to.size());
           self.until([&] { return reader.ready(); }, "a message");
           reader.drop();
         }

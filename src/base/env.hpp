@@ -20,6 +20,9 @@ enum class LogLevel : uint8_t { Off, Error, Warn, Info, Debug, Trace };
 /// Whether processes read each other's memory (CMA).
 enum class Cma : uint8_t { Off, Auto, Always };
 
+/// How messages travel between GPUs.
+enum class CudaWire : uint8_t { Auto, Slot, Lines, WholeLines };
+
 /// One field for each of Tutti's own variables, e.g. `env().log`.
 struct Env {
 #define TUTTI_ENV(field, type, name, fallback, rule, meaning) type field = fallback;

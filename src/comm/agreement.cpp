@@ -22,7 +22,8 @@ using nlohmann::json;
 using Slowest = FabricReport::Slowest;
 
 constexpr int kPlanFormat = 1;
-constexpr const char* kCmaWords[] = {"off", "auto", "always"};  // by Cma
+constexpr const char* kCudaWireWords[] = {"auto", "slot", "ll", "ll128"};  // by CudaWire
+constexpr const char* kCmaWords[] = {"off", "auto", "always"};             // by Cma
 
 /// Runs `body`, which reads JSON of rank `peer`.
 template <class Body>
@@ -194,6 +195,7 @@ std::string configuration() {
                     {"TUTTI_REPRODUCIBLE", env().reproducible},
                     {"TUTTI_MESSAGE", env().message.value},
                     {"TUTTI_MAX_BLOCKS", env().max_blocks},
+                    {"TUTTI_CUDA_WIRE", kCudaWireWords[static_cast<size_t>(env().cuda_wire)]},
                     {"TUTTI_THREADS", env().threads},
                     {"TUTTI_TRANSPORT", env().transport},
                     {"the list of transports (TUTTI_MODULES adds to it, TUTTI_TRANSPORT takes one)", usable}};

@@ -126,6 +126,7 @@ class Communicator {
   void wire_up(Groups groups, int device);
   void agree(bool groups_given);
   void log_decisions(Agreement agreed);
+  CallInfo device_call_info(const Prepared& made) const;
   void await_others(uint64_t ticket) const;
   void wire_up_device(int device);
   void agree_on_device(const Agreement& agreed);
@@ -162,6 +163,7 @@ class Communicator {
   PreMulScalars pre_mul_scalars_;
   select::Setting setting_;                    // what the decision table was made from
   std::unique_ptr<DecisionLog> decision_log_;  // null: nothing is logged
+  std::unique_ptr<DecisionLog> device_log_;    // the same of calls on device memory
   const bool traces_ = log_enabled(LogLevel::Trace);
 
   bool left_ = false;

@@ -80,13 +80,21 @@ void Communicator::log_decisions(Agreement agreed) {
   decision_log_ = std::make_unique<DecisionLog>(rank(), std::move(agreed.setting));
   planner_->on_new_program(
       [this](const Prepared& made) { decision_log_->log_first(made.key.spec, call_info(made, *fabric_)); });
+  if (device_calls_ == nullptr) return;
+  device_log_ = std::make_unique<DecisionLog>(rank(), device_calls_->setting());
+  device_calls_->planner().on_new_program(
+      [this](const Prepared& made) { device_log_->log_first(made.key.spec, device_call_info(made)); });
+}
+
+CallInfo Communicator::device_call_info(const Prepared& made) const {
+  CallInfo info = call_info(made, *fabric_);
+  if (info.transport != "none") info.transport = device_calls_->executor().transport().name();
+  return info;
 }
 
 CallInfo Communicator::last_call() {
   if (current_ == nullptr) return {.algorithm = "none", .transport = "none", .delivery = "none", .why = ""};
-  CallInfo info = call_info(*current_, *fabric_);
-  if (current_on_device_ && info.transport != "none") info.transport = device_calls_->executor().transport().name();
-  return info;
+  return current_on_device_ ? device_call_info(*current_) : call_info(*current_, *fabric_);
 }
 
 void Communicator::trace(Work work, const Status& status, double seconds) {

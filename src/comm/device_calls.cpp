@@ -57,19 +57,21 @@ DeviceCalls::DeviceCalls(control::Endpoint& endpoint, const CallBoard& board, st
       planner_(endpoint.rank(), endpoint.ranks(), *executor_, backoff) {}
 
 void DeviceCalls::agree(const Agreement& agreed, const Groups& groups) {
-  select::Setting setting = agreed.setting;
+  setting_ = agreed.setting;
+  select::Setting& setting = setting_;
   const uint64_t message = executor_->transport().longest_message();
   const double alpha = machine_constants().cuda_alpha;
-  setting.inside = setting.between = {alpha, machine_constants().cuda_beta, alpha * machine_constants().message_share};
+  setting.inside = setting.between = {alpha, machine_constants().cuda_beta, machine_constants().cuda_message};
   setting.gamma = machine_constants().cuda_fold_gamma;
   setting.oversubscription = 1;
   setting.staging = uint64_t{1} << 40;  // messages are pushed to slots of the link
   setting.message = message;
   setting.profile = nullptr;
-  AgreedCapabilities capabilities{.staging = setting.staging,
-                                  .message = message,
-                                  .threads = static_cast<uint32_t>(env().max_blocks),
-                                  .shares_staging = false};
+  // Replicas have no links in lines.
+  const bool all_in_lines = env().cuda_wire == CudaWire::Lines || env().cuda_wire == CudaWire::WholeLines;
+  const uint32_t threads = all_in_lines ? 1 : static_cast<uint32_t>(env().max_blocks);
+  AgreedCapabilities capabilities{
+      .staging = setting.staging, .message = message, .threads = threads, .shares_staging = false};
   planner_.agree(select::DecisionTable(setting), capabilities, groups);
 }
 

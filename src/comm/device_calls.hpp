@@ -56,6 +56,8 @@ class DeviceCalls {
   Planner& planner() { return planner_; }
   EnqueuedCalls& enqueued() { return enqueued_; }
   int device() const { return executor_->device(); }
+  /// What the decision table was made from.
+  const select::Setting& setting() const { return setting_; }
   /// Makes the decision table for links between devices, alike on all ranks.
   void agree(const Agreement& agreed, const Groups& groups);
   /// Throws Error(InvalidArgument | InvalidUsage) with the first mistake in the call's buffers and stream.
@@ -65,6 +67,7 @@ class DeviceCalls {
   EnqueuedCalls enqueued_;
   std::unique_ptr<exec::DeviceExecutor> executor_;
   Planner planner_;
+  select::Setting setting_;
 };
 
 }  // namespace tutti::comm

@@ -39,13 +39,18 @@ struct Segment {
 /// How a message's bytes reach one reader; decided in exec/compile/delivery.hpp. The last three are zero-copy: the
 /// reader reads the message in the writer's own memory.
 enum class Delivery : uint32_t {
-  Inline,   ///< in the descriptor
-  Staged,   ///< copied to the writer's arena, read there
-  Pushed,   ///< written to a slot in the reader's memory
-  Address,  ///< at its address, by a thread of the same process or by the link's engine
-  Mapped,   ///< in a region that the reader maps
-  Cma       ///< copied by the reader's kernel
+  Inline,      ///< in the descriptor
+  Staged,      ///< copied to the writer's arena, read there
+  Pushed,      ///< written to a slot in the reader's memory
+  Lines,       ///< the same, each word with its flag, on a link of its own (link/lines.hpp)
+  WholeLines,  ///< the same, each 128 bytes with their flag
+  Address,     ///< at its address, by a thread of the same process or by the link's engine
+  Mapped,      ///< in a region that the reader maps
+  Cma          ///< copied by the reader's kernel
 };
+TUTTI_HD inline constexpr bool is_in_lines(Delivery delivery) {
+  return delivery == Delivery::Lines || delivery == Delivery::WholeLines;
+}
 TUTTI_HD inline constexpr bool is_zero_copy(Delivery delivery) { return delivery >= Delivery::Address; }
 
 /// One reader of an outgoing message.
@@ -89,6 +94,8 @@ struct Instruction {
   uint8_t remote = 0;            ///< kZeroCopyArrivals | …
   bool completes = false;        ///< the fold's result is final: averages divide it
   bool push_copies = false;      ///< the message is copied to the readers to whom it is pushed
+  bool lines = false;            ///< messages come to it in lines
+  bool only_sends = false;       ///< nothing is moved but to the readers
   bool publishes_first = false;  ///< the outgoing message exists before the instruction runs
   bool lands = false;            ///< copies one message unchanged to one place: an engine may receive it there
   bool has_pieces = true;        ///< false: a bare signal, sent in the first round only

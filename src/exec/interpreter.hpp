@@ -4,8 +4,11 @@
 // One source serves every kind of processor. Its policies:
 //   Group   the threads that execute a lane: one on a host, a block on a GPU. The leader polls and publishes; all of
 //           them move bytes: leader(), thread(), sync(), broadcast(outcome).
-//   Wire    the operations on links (link/wire.hpp).
+//   Wire    the operations on links (link/wire.hpp). Where some have messages in lines (kLines), Reduce also has
+//           send_lines(group, rank, lane, op, from), and Group any_gave_up(): a barrier, true if the call was ended
+//           while a thread waited for the rest of a message.
 //   Reduce  folds and copies bytes: run(group, how, op, segment, to, slot, operands); copy(group, to, from, bytes).
+//           operand(arrival, offset): what run() gets for a message.
 //   Remote  what goes beyond messages: a rank reads and writes the memory of others (exec/host/remote_access.hpp).
 //
 // State lies in memory that the whole group sees. Lanes of one rank may run on different processors: each is written by
@@ -51,8 +54,11 @@ struct Interpreter {
     if (Remote::kAny && op.remote != 0) {
       outcome = Remote::move(group, rank, lane, op, slot);
       if (outcome != Outcome::Progress || Remote::continues(lane)) return outcome;
-    } else {
+    } else if (!Wire::kLines || !op.only_sends) {
       move(group, rank, lane, op, slot);
+    }
+    if constexpr (Wire::kLines) {
+      if (op.lines && group.any_gave_up()) return Outcome::Waiting;
     }
     if (op.push_copies) copy_to_readers(group, rank, lane, op, slot);
     group.sync();
@@ -237,7 +243,7 @@ struct Interpreter {
     const unsigned char** const operands = lane.operands + group.thread() * lane.operand_room;
     for (uint32_t s = op.segments.begin; s < op.segments.end; ++s) {
       const Segment& segment = lane.tables->segments[s];
-      set_operands(lane, op, segment, operands);
+      set_operands<Reduce>(lane, op, segment, operands);
       unsigned char* to = segment.to.base == Base::None ? nullptr : address(lane, segment.to);
       Reduce::run(group, rank.arithmetic, op, segment, to, slot == nullptr ? nullptr : slot + segment.at, operands);
     }
@@ -246,12 +252,13 @@ struct Interpreter {
   /// Pushes the message, which is in `slot` or in the rank's own memory, to readers.
   [[gnu::noinline]] TUTTI_HD static void copy_to_readers(const Group& group, RankState& rank, LaneState& lane,
                                                          const Instruction& op, unsigned char* slot) {
-    group.sync();  // the message is complete
+    if (!Wire::kLines || !(op.only_sends || op.lines)) group.sync();  // the message is complete; else it is already
     const unsigned char* const from = slot != nullptr ? slot : address(lane, op.message);
     for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) {
       const Out& to = lane.tables->outs[i];
       if (to.delivery == Delivery::Pushed) Reduce::copy(group, link::push_slot(rank.out[to.link]), from, op.bytes);
     }
+    if constexpr (Wire::kLines) Reduce::send_lines(group, rank, lane, op, from);
   }
 
   TUTTI_HD static void publish(RankState& rank, LaneState& lane, const Instruction& op, unsigned char* slot) {
@@ -270,6 +277,10 @@ struct Interpreter {
           break;
         case Delivery::Pushed:
           Wire::publish_pushed(out, tag, op.bytes);
+          break;
+        case Delivery::Lines:
+        case Delivery::WholeLines:
+          if constexpr (Wire::kLines) Wire::published(out);
           break;
         case Delivery::Mapped:
           Wire::publish_mapped(out, tag, *rank.shared[static_cast<uint32_t>(op.message.base)],

@@ -123,7 +123,15 @@ TUTTI_HD inline unsigned char* address(const LaneState& lane, const Ref& ref) {
   return moved(lane.bases[static_cast<uint32_t>(ref.base)], ref.offset);
 }
 
+/// Messages that are in memory are given by their address.
+struct InMemory {
+  TUTTI_HD static const unsigned char* operand(const link::Arrival& arrival, uint64_t offset) {
+    return arrival.data + offset;
+  }
+};
+
 /// Sets the addresses of a segment's operands. True if one of them is an address in another process.
+template <class Reduce = InMemory>
 TUTTI_HD inline bool set_operands(const LaneState& lane, const Instruction& op, const Segment& segment,
                                   const unsigned char** operands) {
   const Ref* sources = lane.tables->sources + segment.sources;
@@ -132,7 +140,7 @@ TUTTI_HD inline bool set_operands(const LaneState& lane, const Instruction& op, 
   for (uint32_t k = 0; k < op.sources; ++k) {
     if (sources[k].base == Base::Message) {
       const link::Arrival& arrival = lane.arrivals[message++];
-      operands[k] = arrival.data + sources[k].offset;
+      operands[k] = Reduce::operand(arrival, sources[k].offset);
       elsewhere = elsewhere || arrival.where == link::Where::Cma;
     } else {
       operands[k] = address(lane, sources[k]);

@@ -21,11 +21,17 @@
 
 namespace tutti::link {
 
-inline constexpr int kLinkFormat = 6;  ///< raise it with any change of the structures below, of slot() or of tags
+inline constexpr int kLinkFormat = 7;  ///< raise it with any change of the structures below, of slot() or of tags
 
 /// Several threads of a rank may use links at the same time: one the link lanes 0 to kThreadLinkLanes − 1, another the
 /// next ones, and so on.
 inline constexpr uint32_t kThreadLinkLanes = 1 << 10;
+
+/// Added to a link lane: the link there whose messages travel in lines, or in whole lines (link/lines.hpp). They are links
+/// of their own.
+inline constexpr uint32_t kLineLanes = 1 << 20, kWholeLineLanes = 2 * kLineLanes;
+/// How the messages of a link travel: by a ring of descriptors, or without one.
+enum class Form : uint32_t { Ring, Lines, WholeLines };
 
 // In a longer ring the consumed counter crosses between the ranks more rarely; each crossing takes as long as a
 // message.
@@ -34,6 +40,7 @@ inline constexpr uint32_t kCredits = kCapacity / 2 + 1;  ///< unread messages th
 inline constexpr uint32_t kSlots = 8;                    ///< staging slots of a stage: messages that may be unread
 inline constexpr uint32_t kFewestSlots = 4;              ///< the same when staging memory is short
 inline constexpr uint32_t kPushSlots = 8;                ///< payload slots of a link whose writer pushes
+inline constexpr uint32_t kLineSlots = 8;                ///< slots of a link in lines
 inline constexpr uint32_t kInlineBytes = 40;             ///< payload that fits into a descriptor
 inline constexpr uint32_t kLine = 64;                    ///< bytes of a cache line
 inline constexpr uint32_t kStride = 2 * kLine;           ///< processors prefetch lines in pairs
@@ -43,8 +50,8 @@ inline constexpr uint64_t kClosed = ~uint64_t{0};  ///< value of `consumed` afte
 
 /// Where a message's payload is. Offset: in the writer's arena. Address: in this process. Cma: at an address of the
 /// writer's process, read by CMA (link/cma.hpp). Mapped: in a region that the reader maps (link/mapped_memory.hpp).
-/// Those up to Address can be read as they are.
-enum class Where : uint16_t { Inline = 1, Offset = 2, Address = 3, Cma = 4, Mapped = 5 };
+/// Those up to Address can be read as they are. Lines: in no descriptor, it came in lines (link/lines.hpp).
+enum class Where : uint16_t { Lines = 0, Inline = 1, Offset = 2, Address = 3, Cma = 4, Mapped = 5 };
 
 inline constexpr uint64_t kNever = ~uint64_t{0};
 
@@ -132,6 +139,7 @@ struct OutLink {
   Rank peer = kNoRank;
   uint32_t link_lane = 0;      ///< a pair of ranks has one link in each direction on each link lane
   HostWriter* host = nullptr;  ///< null: messages are all there is
+  Form form = Form::Ring;      ///< not Ring: `arena` is kLineSlots slots of push_bytes bytes
 };
 
 /// The reading end.
@@ -149,14 +157,15 @@ struct InLink {
   bool mapped = false;         ///< the writer's regions can be mapped
   HostReader* host = nullptr;  ///< null: messages are all there is
   Posted* posted = nullptr;    ///< an engine's: it can receive a payload at its destination
+  Form form = Form::Ring;      ///< not Ring: `arena` is kLineSlots slots
 };
 
 /// A message that has arrived, not yet consumed.
 struct Arrival {
-  const unsigned char* data = nullptr;  ///< Mapped: not set yet
+  const unsigned char* data = nullptr;  ///< Mapped: not set yet; Lines: the slot
   Where where = Where::Offset;
-  uint64_t id = 0;      ///< Mapped: the writer's region; Cma: its process
-  uint64_t offset = 0;  ///< Mapped: in the region
+  uint64_t id = 0;      ///< Mapped: the writer's region; Cma: its process; Lines: the message's flag
+  uint64_t offset = 0;  ///< Mapped: in the region; Lines: the Form
 };
 
 // Consecutive messages are not in neighbouring lines. A reader that polls a slot would prefetch the neighbouring line,

@@ -32,6 +32,7 @@ enum class Poll : uint8_t {
 template <class Memory>
 struct SlotWire {
   using Words = Memory;
+  static constexpr bool kLines = false;  ///< no messages come in lines (link/lines.hpp)
 
   /// Polls message `in.next + ahead`. When it is Ready, `arrival` is set, and valid until the message is consumed.
   TUTTI_HD static Poll poll(const InLink& in, Header& header, Arrival& arrival, uint64_t ahead = 0) {
@@ -199,6 +200,8 @@ struct SlotWire {
         arrival = {
             .where = Where::Mapped, .id = Memory::load(&from.mapped[1]), .offset = Memory::load(&from.mapped[0])};
         return in.mapped && arrival.id != 0;
+      case Where::Lines:
+        return false;
     }
     return false;
   }

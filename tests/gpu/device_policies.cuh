@@ -38,7 +38,7 @@ struct DeviceMemory {
 
 /// Sums of T; the host's kernel table has no counterpart on a device, so the type is the policy's.
 template <class T>
-struct BlockSum {
+struct BlockSum : InMemory {
   __device__ static void copy(const BlockGroup&, unsigned char* to, const unsigned char* from, uint64_t bytes) {
     for (uint64_t i = threadIdx.x; i < bytes; i += blockDim.x) to[i] = from[i];
   }

@@ -5,7 +5,9 @@
 #include <string>
 #include <utility>
 
+#include "base/env.hpp"
 #include "base/format.hpp"
+#include "link/lines.hpp"
 #include "topo/constants.hpp"
 #include "transports/pod_text.hpp"
 
@@ -23,6 +25,8 @@ constexpr const char* kService = "cuda";
 constexpr uint64_t kMagic = 0x31616475'63697474;  // "ttcuda1"
 constexpr uint32_t kLinksToAPeer = 3;             // lanes of an algorithm in which all ranks are peers, and transfers
 constexpr uint64_t kShortest = 4096, kLongest = 128 << 10;  // bytes of a message
+constexpr uint64_t kLinesArena = 4 << 20;                   // what links in lines take together, about
+constexpr uint64_t kShortestInLines = 512;
 
 struct Request {
   uint32_t link_lane;
@@ -66,12 +70,35 @@ class Neighbours {
   std::map<Key, std::weak_ptr<LinkArena>> arenas_;
 };
 
+/// Bytes of a slot of links in lines.
+uint64_t line_slot(const LinkSizes& sizes, uint32_t link_lane) {
+  return link_lane < link::kWholeLineLanes ? link::line_slot_bytes(sizes.lines)
+                                           : link::whole_line_slot_bytes(sizes.whole_lines);
+}
+
+link::Form form_of(uint32_t link_lane) { return static_cast<link::Form>(link_lane / link::kLineLanes); }
+
 }  // namespace
 
 LinkSizes link_sizes(Rank ranks, uint32_t width) {
   LinkSizes sizes;
   const uint64_t links = uint64_t{kLinksToAPeer} * width * static_cast<uint64_t>(std::max(1, ranks - 1));
   sizes.message = std::bit_floor(std::clamp(sizes.arena / links / link::kPushSlots, kShortest, kLongest));
+  if (env().cuda_wire == CudaWire::Slot) return sizes;
+  // Only programs of width 1 have links in lines.
+  const uint64_t slot = kLinesArena / (links / width) / link::kLineSlots;
+  const auto longest = [](uint64_t fits, uint64_t most) {
+    return std::bit_floor(std::clamp(fits, kShortestInLines, std::min(most, link::kLongestInLines)));
+  };
+  if (env().cuda_wire != CudaWire::WholeLines) {
+    sizes.lines = longest(slot / sizeof(link::Line) * link::kLineData, machine_constants().cuda_lines_up_to);
+  }
+  if (env().cuda_wire != CudaWire::Lines) {
+    sizes.whole_lines = longest(slot - slot / 8, machine_constants().cuda_whole_lines_up_to);
+  }
+  for (const uint32_t lane : {link::kLineLanes, link::kWholeLineLanes}) {
+    sizes.arena += links / width * link::kLineSlots * line_slot(sizes, lane);
+  }
   return sizes;
 }
 
@@ -99,7 +126,8 @@ CudaLinks::CudaLinks(Wireup& wireup, const Device& device, const LinkSizes& size
     : wireup_(wireup),
       device_(device),
       sizes_(sizes),
-      service_(std::make_shared<Service>(std::make_shared<LinkArena>(device, sizes.arena, sizes.message))) {
+      service_(std::make_shared<Service>(std::make_shared<LinkArena>(
+          device, sizes.arena, sizes.message, [sizes](uint32_t link_lane) { return line_slot(sizes, link_lane); }))) {
   Neighbours::instance().add({wireup.name(), wireup.rank()}, service_->arena);
   wireup.serve(kService,
                [service = service_](Rank from, const std::string& request) { return service->answer(from, request); });
@@ -116,14 +144,38 @@ Reach CudaLinks::probe(Rank peer) const {
   return {.ok = true, .alpha = machine_constants().cuda_alpha, .beta = machine_constants().cuda_beta};
 }
 
-Capabilities CudaLinks::capabilities(Rank, const Word&) const {
-  const link::Access access{.push_bytes = sizes_.message};
+/// Messages that must all travel in lines are no longer than these can be.
+uint64_t CudaLinks::longest_message() const {
+  if (env().cuda_wire == CudaWire::Lines) return sizes_.lines;
+  return env().cuda_wire == CudaWire::WholeLines ? sizes_.whole_lines : sizes_.message;
+}
+
+/// Known of GPUs that ranks of this process use. Both ends see the same.
+bool CudaLinks::keeps_lines_whole(Rank peer) const {
+  if (!is_thread(peer)) return false;
+  const auto known = whole_.find(peer);
+  if (known != whole_.end()) return known->second;
+  const auto arena = Neighbours::instance().find({wireup_.name(), peer});
+  return whole_[peer] = arena != nullptr && device_.is_joined_by_nvlink(arena->device());
+}
+
+Capabilities CudaLinks::capabilities(Rank peer, const Word&) const {
+  const link::Access access{.push_bytes = sizes_.message,
+                            .line_bytes = sizes_.lines,
+                            .whole_line_bytes = keeps_lines_whole(peer) ? sizes_.whole_lines : 0};
   return {.out = access, .in = access};
 }
 
 link::OutLink CudaLinks::connect_out(Rank peer, uint32_t link_lane, Deadline deadline) {
   unsigned char* const ring = part_of(peer, link_lane, Part::Ring, deadline);
   const uint64_t counter = service_->arena->counter(peer, link_lane);
+  if (link_lane >= link::kLineLanes) {
+    return {.consumed = reinterpret_cast<const uint64_t*>(service_->arena->memory().base() + counter),
+            .arena = ring,
+            .push_bytes = line_slot(sizes_, link_lane),
+            .peer = peer,
+            .form = form_of(link_lane)};
+  }
   return {.ring = ring,
           .consumed = reinterpret_cast<const uint64_t*>(service_->arena->memory().base() + counter),
           .arena = ring + link::kCapacity * link::kLine,
@@ -134,6 +186,13 @@ link::OutLink CudaLinks::connect_out(Rank peer, uint32_t link_lane, Deadline dea
 link::InLink CudaLinks::connect_in(Rank peer, uint32_t link_lane, Deadline deadline) {
   unsigned char* const counter = part_of(peer, link_lane, Part::Counter, deadline);
   const unsigned char* const ring = service_->arena->memory().base() + service_->arena->ring(peer, link_lane);
+  if (link_lane >= link::kLineLanes) {
+    return {.consumed = reinterpret_cast<uint64_t*>(counter),
+            .arena = ring,
+            .arena_bytes = link::kLineSlots * line_slot(sizes_, link_lane),
+            .peer = peer,
+            .form = form_of(link_lane)};
+  }
   return {.ring = ring,
           .consumed = reinterpret_cast<uint64_t*>(counter),
           .arena = ring + link::kCapacity * link::kLine,
@@ -165,7 +224,7 @@ unsigned char* CudaLinks::ask_part(Rank peer, uint32_t link_lane, Part part, Dea
     throw_error(Code::PeerFailed, "cuda: rank {} made no link: {}", peer, printable(reply.bytes));
   }
   if (theirs == nullptr) theirs = PeerMemory::import(device_, reply.fd, answer.bytes);
-  const uint64_t needed = part == Part::Ring ? service_->arena->ring_bytes() : link::kStride;
+  const uint64_t needed = part == Part::Ring ? service_->arena->ring_bytes(link_lane) : link::kStride;
   if (answer.offset % link::kStride != 0 || theirs->bytes() < needed || answer.offset > theirs->bytes() - needed) {
     throw_error(Code::ProtocolError, "cuda: rank {} states an invalid link: at byte {} of its {} bytes", peer,
                 answer.offset, theirs->bytes());

@@ -17,6 +17,8 @@ namespace tutti::cuda {
 struct LinkSizes {
   uint64_t arena = 16 << 20;  ///< bytes
   uint64_t message = 0;       ///< bytes of the longest message
+  uint64_t lines = 0;         ///< of the longest one that travels in lines; 0: none does
+  uint64_t whole_lines = 0;   ///< the same for whole lines
 };
 /// Equal on all ranks that agree on their number and on TUTTI_MAX_BLOCKS. `width`: links in parallel to each peer.
 LinkSizes link_sizes(Rank ranks, uint32_t width);
@@ -30,7 +32,7 @@ class CudaLinks final : public transports::Transport {
   bool is_engine() const override { return false; }
   transports::Reach probe(Rank peer) const override;
   transports::Capabilities capabilities(Rank peer, const transports::Word& word) const override;
-  uint64_t longest_message() const override { return sizes_.message; }
+  uint64_t longest_message() const override;
   link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline deadline) override;
   link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline deadline) override;
 
@@ -40,12 +42,14 @@ class CudaLinks final : public transports::Transport {
   unsigned char* part_of(Rank peer, uint32_t link_lane, Part part, Deadline deadline);
   unsigned char* ask_part(Rank peer, uint32_t link_lane, Part part, Deadline deadline);
   bool is_thread(Rank peer) const;
+  bool keeps_lines_whole(Rank peer) const;
 
   transports::Wireup& wireup_;
   const Device& device_;
   const LinkSizes sizes_;
   std::shared_ptr<Service> service_;                       // with this rank's memory
   std::map<Rank, std::shared_ptr<LinkArena>> neighbours_;  // memory of this process's ranks
+  mutable std::map<Rank, bool> whole_;                     // peers to whom stores of 128 bytes stay whole, as asked
   std::map<Rank, std::shared_ptr<PeerMemory>> mapped_;     // memory of other processes' ranks
 };
 

@@ -47,6 +47,14 @@ bool Device::reaches(const Device& other) const {
   return driver().cuDeviceCanAccessPeer(&can, handle_, other.handle_) == CUDA_SUCCESS && can != 0;
 }
 
+bool Device::is_joined_by_nvlink(const Device& other) const {
+  if (handle_ == other.handle_) return true;
+  int atomics = 0;  // which NVLink alone has
+  return driver().cuDeviceGetP2PAttribute(&atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, handle_,
+                                          other.handle_) == CUDA_SUCCESS &&
+         atomics != 0;
+}
+
 OwnStream::OwnStream(const Device& device) : device_(device) {
   const WithContext with(device.context());
   check(driver().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "a stream cannot be made");

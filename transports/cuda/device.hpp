@@ -47,6 +47,8 @@ class Device {
   const OwnStream& stream() const { return *stream_; }
   /// Can this device load and store the memory of `other`?
   bool reaches(const Device& other) const;
+  /// Are they one GPU, or joined by NVLink?
+  bool is_joined_by_nvlink(const Device& other) const;
 
  private:
   explicit Device(int number);

@@ -20,6 +20,7 @@ namespace tutti::cuda {
   X(cuDeviceGetUuid)                             \
   X(cuDeviceGetAttribute)                        \
   X(cuDeviceCanAccessPeer)                       \
+  X(cuDeviceGetP2PAttribute)                     \
   X(cuDevicePrimaryCtxRetain)                    \
   X(cuDevicePrimaryCtxRelease)                   \
   X(cuCtxPushCurrent)                            \

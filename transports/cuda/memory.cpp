@@ -1,5 +1,6 @@
 #include "transports/cuda/memory.hpp"
 
+#include <utility>
 #include <vector>
 
 #include "base/format.hpp"
@@ -100,12 +101,21 @@ Fd PeerMemory::export_fd() const {
   return Fd(fd);
 }
 
-LinkArena::LinkArena(const Device& device, uint64_t bytes, uint64_t push_bytes)
-    : device_(device), push_bytes_(push_bytes), memory_(PeerMemory::create(device, bytes)) {}
+LinkArena::LinkArena(const Device& device, uint64_t bytes, uint64_t push_bytes,
+                     std::function<uint64_t(uint32_t)> line_slot)
+    : device_(device),
+      push_bytes_(push_bytes),
+      line_slot_(std::move(line_slot)),
+      memory_(PeerMemory::create(device, bytes)) {}
 
-uint64_t LinkArena::ring_bytes() const { return link::kCapacity * link::kLine + link::kPushSlots * push_bytes_; }
+uint64_t LinkArena::ring_bytes(uint32_t link_lane) const {
+  if (link_lane >= link::kLineLanes) return link::kLineSlots * line_slot_(link_lane);
+  return link::kCapacity * link::kLine + link::kPushSlots * push_bytes_;
+}
 
-uint64_t LinkArena::ring(Rank writer, uint32_t link_lane) { return reserve(rings_, {writer, link_lane}, ring_bytes()); }
+uint64_t LinkArena::ring(Rank writer, uint32_t link_lane) {
+  return reserve(rings_, {writer, link_lane}, ring_bytes(link_lane));
+}
 
 uint64_t LinkArena::counter(Rank reader, uint32_t link_lane) {
   return reserve(counters_, {reader, link_lane}, link::kStride);

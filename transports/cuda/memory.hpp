@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -42,23 +43,25 @@ class PeerMemory {
 /// A rank's memory of links: what lies with it of each. The end of a link that comes first reserves it.
 class LinkArena {
  public:
-  /// Messages have `push_bytes` bytes at most.
-  LinkArena(const Device& device, uint64_t bytes, uint64_t push_bytes);
+  /// Messages have `push_bytes` bytes at most. `line_slot`: bytes of a slot on a link lane of links in lines
+  /// (link/lines.hpp).
+  LinkArena(const Device& device, uint64_t bytes, uint64_t push_bytes, std::function<uint64_t(uint32_t)> line_slot);
   const Device& device() const { return device_; }
   const PeerMemory& memory() const { return *memory_; }
 
-  /// The offset of the ring and the slots of the link from `writer`. Throws Error(OutOfMemory).
+  /// The offset of the ring, if there is one, and the slots of the link from `writer`. Throws Error(OutOfMemory).
   uint64_t ring(Rank writer, uint32_t link_lane);
   /// The offset of the counter of the link to `reader`.
   uint64_t counter(Rank reader, uint32_t link_lane);
   /// Bytes of ring and slots.
-  uint64_t ring_bytes() const;
+  uint64_t ring_bytes(uint32_t link_lane) const;
 
  private:
   using Key = std::pair<Rank, uint32_t>;
   uint64_t reserve(std::map<Key, uint64_t>& known, const Key& key, uint64_t bytes);
   const Device& device_;
   const uint64_t push_bytes_;
+  const std::function<uint64_t(uint32_t)> line_slot_;
   std::shared_ptr<PeerMemory> memory_;
   std::mutex mutex_;
   std::map<Key, uint64_t> rings_, counters_;

@@ -7,6 +7,14 @@
 namespace tutti::exec {
 
 Decision decide(const OutMessage& message, const link::Access& out, const DeliveryRules& rules) {
+  switch (form_of(message.bytes, out)) {
+    case link::Form::Lines:
+      return {Delivery::Lines, Reason::Flagged};
+    case link::Form::WholeLines:
+      return {Delivery::WholeLines, Reason::Flagged};
+    case link::Form::Ring:
+      break;
+  }
   if (message.bytes <= link::kInlineBytes) return {Delivery::Inline, Reason::Fits};
   const Delivery copied = out.push_bytes > 0 ? Delivery::Pushed : Delivery::Staged;
   if (!message.stays) return {copied, Reason::Changes};
@@ -26,6 +34,8 @@ std::string describe(const Decision& decision, uint64_t bytes) {
   switch (decision.reason) {
     case Reason::Fits:
       return fmt::format("{} bytes fit into the message's descriptor", bytes);
+    case Reason::Flagged:
+      return "each line of it brings its flag, so the peer needs no other message and no fence";
     case Reason::Maps:
       return "the buffer is tuttiMemAlloc's, and the peer maps it";
     case Reason::InPlace:
@@ -59,6 +69,10 @@ const char* name_of(Delivery delivery) {
       return "staged";
     case Delivery::Pushed:
       return "pushed";
+    case Delivery::Lines:
+      return "ll";
+    case Delivery::WholeLines:
+      return "ll128";
     case Delivery::Address:
       return "zcopy";
     case Delivery::Mapped:

@@ -25,12 +25,20 @@ struct DeliveryRules {
 /// What the sender knows of a message.
 struct OutMessage {
   uint64_t bytes = 0;
-  bool stays = false;   ///< it lies in one piece of memory, unchanged until all its readers are done
-  bool shared = false;  ///< that memory is a SharedRegion, which peers can map
+  bool stays = false;      ///< it lies in one piece of memory, unchanged until all its readers are done
+  bool shared = false;     ///< that memory is a SharedRegion, which peers can map
+  bool in_memory = false;  ///< it lies in one piece of memory when the instruction has run, but may be changed later
 };
 
+/// Does a message travel in lines? Both its ends know.
+inline link::Form form_of(uint64_t bytes, const link::Access& access) {
+  if (access.line_bytes > 0 && bytes <= access.line_bytes) return link::Form::Lines;
+  if (access.whole_line_bytes > 0 && bytes <= access.whole_line_bytes) return link::Form::WholeLines;
+  return link::Form::Ring;
+}
+
 /// Why a message is delivered as it is. The last four: why it is copied, to staging or to the reader.
-enum class Reason : uint8_t { Fits, Maps, InPlace, KernelCopies, Changes, Short, CopiesAreFaster, Unreadable };
+enum class Reason : uint8_t { Fits, Flagged, Maps, InPlace, KernelCopies, Changes, Short, CopiesAreFaster, Unreadable };
 
 struct Decision {
   Delivery delivery = Delivery::Staged;
@@ -38,7 +46,7 @@ struct Decision {
   uint64_t from = link::kNever;  ///< with Reason::Short: messages of so many bytes would be read in place
 };
 
-/// Of several kinds that a link supports, the cheapest: inline; mapped; at its address; CMA. Staged where none applies.
+/// Of several kinds that a link supports, the cheapest: in lines; inline; mapped; at its address; CMA. Staged where none applies.
 Decision decide(const OutMessage& message, const link::Access& out, const DeliveryRules& rules);
 inline Delivery delivery_of(const OutMessage& message, const link::Access& out, const DeliveryRules& rules) {
   return decide(message, out, rules).delivery;

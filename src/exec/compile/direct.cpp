@@ -94,7 +94,7 @@ class DirectLowering {
   }
 
   void choose_delivery(const std::vector<uint32_t>& links, const Ref& data, Instruction& op) {
-    const OutMessage message{.bytes = op.bytes, .stays = !direct_.scaled};
+    const OutMessage message{.bytes = op.bytes, .stays = !direct_.scaled, .in_memory = !direct_.scaled};
     if (message.stays) op.message = data;
     add_outs(whole_, program_, links_, links, message, direct_.rules, op);
   }

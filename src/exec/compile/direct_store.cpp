@@ -118,7 +118,7 @@ class Marker {
 
   /// Is it a fold whose result is sent zero-copy to all readers from where it is stored?
   bool may_store_direct(const Instruction& op) const {
-    const bool sent = size(op.outs) > 0 && op.slot == Slot::None && !op.publishes_first;
+    const bool sent = size(op.outs) > 0 && op.slot == Slot::None && !op.push_copies && !op.publishes_first;
     return op.sources > 1 && sent && op.bytes >= geometry_.rules.direct_store_from;
   }
 

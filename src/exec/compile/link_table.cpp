@@ -10,14 +10,15 @@ void add_outs(Program& program, WindowProgram& window, LinkTable& links, const s
               const OutMessage& message, const DeliveryRules& rules, Instruction& op) {
   op.outs.begin = static_cast<uint32_t>(window.outs.size());
   bool staged = false;
-  uint32_t pushed = 0;
+  uint32_t pushed = 0, in_lines = 0;
   for (const uint32_t link : readers) {
-    const link::Access& out = links.out_traits(link);
+    const link::Access out = links.out_traits(link);
     const Decision decision = decide(message, out, rules);
     const Delivery delivery = decision.delivery;
     program.has_zero_copy = program.has_zero_copy || is_zero_copy(delivery);
     if (delivery == Delivery::Inline) op.slot = Slot::Small;
     staged = staged || delivery == Delivery::Staged;
+    in_lines += is_in_lines(delivery) ? 1 : 0;
     if (delivery == Delivery::Pushed) {
       ++pushed;
       op.push_to = static_cast<uint32_t>(window.outs.size());
@@ -31,9 +32,9 @@ void add_outs(Program& program, WindowProgram& window, LinkTable& links, const s
     window.decisions.push_back(decision);
   }
   op.outs.end = static_cast<uint32_t>(window.outs.size());
-  op.push_copies = pushed > 1 || (pushed > 0 && staged);
-  if (pushed == 1 && !staged) op.slot = Slot::Push;
-  if (!staged && !(op.push_copies && !message.stays)) return;
+  op.push_copies = in_lines > 0 || pushed > 1 || (pushed > 0 && staged);
+  if (pushed == 1 && !op.push_copies) op.slot = Slot::Push;
+  if (!staged && !(op.push_copies && !message.in_memory)) return;
   op.slot = Slot::Stage;
   op.stage = stage_for(program, readers, op.bytes);
 }

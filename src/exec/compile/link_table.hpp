@@ -10,17 +10,33 @@ namespace tutti::exec {
 
 class LinkTable {
  public:
-  LinkTable(Program& program, const PeerTraits& traits) : program_(program), traits_(traits) {}
-  /// The number of the link to (from) `peer` on `link_lane`; added at first use.
-  uint32_t out(Rank peer, uint32_t link_lane) { return number({peer, link_lane}, out_numbers_, program_.out_links); }
-  uint32_t in(Rank peer, uint32_t link_lane) { return number({peer, link_lane}, in_numbers_, program_.in_links); }
+  /// `lines`: messages may travel in lines, on links that can do it.
+  LinkTable(Program& program, const PeerTraits& traits, bool lines = false)
+      : program_(program), traits_(traits), lines_(lines) {}
+  /// The number of the link to (from) `peer` on `link_lane` for a message of so many bytes; added at first use.
+  uint32_t out(Rank peer, uint32_t link_lane, uint64_t bytes = link::kNever) {
+    return number({peer, lane_for(link_lane, bytes, traits_of(peer).out)}, out_numbers_, program_.out_links);
+  }
+  uint32_t in(Rank peer, uint32_t link_lane, uint64_t bytes = link::kNever) {
+    return number({peer, lane_for(link_lane, bytes, traits_of(peer).in)}, in_numbers_, program_.in_links);
+  }
+  /// Do messages from this link come in lines?
+  bool is_in_lines(uint32_t in) const { return program_.in_links[in].link_lane >= link::kLineLanes; }
   Rank reader(uint32_t out) const { return program_.out_links[out].peer; }
   Rank writer(uint32_t in) const { return program_.in_links[in].peer; }
-  const link::Access& out_traits(uint32_t out) const { return traits_of(reader(out)).out; }
+  link::Access out_traits(uint32_t out) const {
+    link::Access access = traits_of(reader(out)).out;
+    if (!lines_) access.line_bytes = access.whole_line_bytes = 0;
+    return access;
+  }
   const link::Access& in_traits(uint32_t in) const { return traits_of(writer(in)).in; }
 
  private:
   const link::LinkTraits& traits_of(Rank peer) const { return traits_.at(static_cast<size_t>(peer)); }
+  uint32_t lane_for(uint32_t link_lane, uint64_t bytes, const link::Access& access) const {
+    const link::Form form = lines_ ? form_of(bytes, access) : link::Form::Ring;
+    return link_lane + static_cast<uint32_t>(form) * link::kLineLanes;
+  }
   using Numbers = std::map<LinkId, uint32_t>;
   static uint32_t number(const LinkId& link, Numbers& numbers, std::vector<LinkId>& links) {
     const auto [found, is_new] = numbers.try_emplace(link, static_cast<uint32_t>(links.size()));
@@ -30,6 +46,7 @@ class LinkTable {
 
   Program& program_;
   const PeerTraits& traits_;
+  const bool lines_;
   Numbers out_numbers_, in_numbers_;
 };
 

@@ -76,13 +76,14 @@ class Scaling {
     std::vector<Runs> operands;
     op.arrivals.begin = static_cast<uint32_t>(program_.arrivals.size());
     const auto message = [&](Rank peer) {
-      const uint32_t link = links_.in(layout_.actual(peer), lane);
+      const uint32_t link = links_.in(layout_.actual(peer), lane, op.bytes);
       const auto begin = program_.arrivals.begin() + op.arrivals.begin;
       if (std::find(begin, program_.arrivals.end(), link) != program_.arrivals.end()) {
         throw_error(Code::Unsupported, "rank {}, lane {}, step {}: the plan folds two messages of rank {} in one step",
                     plan_.rank, lane, draft.index, peer);
       }
       program_.arrivals.push_back(link);
+      op.lines = op.lines || links_.is_in_lines(link);
       operands.push_back({{Base::Message, 0, op.bytes}});
     };
     if (step.kind == StepKind::Send) operands.push_back(layout_.runs_of(step.pieces));
@@ -103,11 +104,13 @@ class Scaling {
   /// Can the message of `result` be read in its memory until all its readers are done?
   OutMessage message_of(const Instruction& op, const Runs& result, bool lent) const {
     const bool in_memory = result.size() == 1 && result[0].base != Base::Message && result[0].base != Base::None;
-    if (!lent || !in_memory) return {.bytes = op.bytes};
+    if (!in_memory) return {.bytes = op.bytes};
     const Base base = result[0].base;
+    const bool as_it_is = !(geometry_.scaled && base == Base::Input);
     return {.bytes = op.bytes,
-            .stays = !(geometry_.scaled && base == Base::Input),
-            .shared = geometry_.shared[static_cast<uint32_t>(base)]};
+            .stays = lent && as_it_is,
+            .shared = geometry_.shared[static_cast<uint32_t>(base)],
+            .in_memory = as_it_is};
   }
 
   bool all_zero_copy(const std::vector<uint32_t>& links, const OutMessage& message) const {
@@ -121,7 +124,7 @@ class Scaling {
                  Instruction& op) {
     std::vector<uint32_t> links;
     for (uint32_t p = send.peers.begin; p < send.peers.end; ++p) {
-      links.push_back(links_.out(layout_.actual(plan_.peers[p]), lane));
+      links.push_back(links_.out(layout_.actual(plan_.peers[p]), lane, op.bytes));
     }
     const bool lent = send.lend == plan::Lend::Always || (send.lend == plan::Lend::OutOfPlace && !geometry_.in_place);
     const bool stored = draft.store || draft.step == draft.send;
@@ -134,8 +137,9 @@ class Scaling {
       op.publishes_first = all_zero_copy(links, original);
       if (op.publishes_first) message = original, at = &first;
     }
-    if (message.stays) op.message = {(*at)[0].base, (*at)[0].offset};
+    if (message.in_memory) op.message = {(*at)[0].base, (*at)[0].offset};
     add_outs(whole_, program_, links_, links, message, geometry_.rules, op);
+    op.only_sends = !draft.store && op.slot == Slot::None;
   }
 
   /// Cuts operands and destination into segments that are contiguous in all of them.
@@ -221,7 +225,7 @@ Program lower(const RankPlan& plan, const Geometry& wanted, const PeerTraits& tr
   program.window_bytes = geometry.window * geometry.element_bytes;
   program.scratch_bytes = plan.scratch_blocks * Layout::scratch_window(geometry);
   const auto drafts = fuse(plan);
-  LinkTable links(program, traits);
+  LinkTable links(program, traits, program.width == 1);
   const uint64_t rest = geometry.count - (program.rounds - 1) * geometry.window;
   program.last = Scaling(plan, geometry, rest, links, program).scale(drafts);
   if (program.rounds > 1) program.full = Scaling(plan, geometry, geometry.window, links, program).scale(drafts);

@@ -4,14 +4,16 @@
 #include <cstdint>
 
 #include "exec/cuda/device.hpp"
+#include "exec/cuda/lanes.hpp"
 #include "exec/interpreter.hpp"
+#include "link/lines.hpp"
 
 namespace tutti::exec::cuda {
 
 class BlockGroup {
  public:
-  /// `shared`: a word of the block's memory.
-  TUTTI_DEVICE explicit BlockGroup(uint32_t& shared) : shared_(shared) {}
+  /// `shared`: a word of the block's memory; `abort`: not 0 when the host has ended the call.
+  TUTTI_DEVICE BlockGroup(uint32_t& shared, const uint64_t* abort) : shared_(shared), abort_(abort) {}
   TUTTI_DEVICE static uint32_t thread() { return gpu::thread_index(); }
   TUTTI_DEVICE static bool leader() { return gpu::thread_index() == 0; }
   TUTTI_DEVICE static void sync() { gpu::sync_block(); }
@@ -27,8 +29,25 @@ class BlockGroup {
     return everyones;
   }
 
+  /// For one thread that waits for the rest of a message, in turn `turn`: false if the call has been ended. Then what
+  /// the thread has read is nothing.
+  TUTTI_DEVICE bool keep_waiting(uint32_t turn) const {
+    gpu::poll_pause();
+    if (turn % kTurnsToALook != 0 || gpu::load_relaxed(abort_) == 0) return true;
+    gave_up_ = true;
+    return false;
+  }
+  /// A barrier of all threads: whether one of them stopped waiting since the last one.
+  TUTTI_DEVICE bool any_gave_up() const {
+    const bool any = gpu::sync_block_or(gave_up_);
+    gave_up_ = false;
+    return any;
+  }
+
  private:
   uint32_t& shared_;
+  const uint64_t* const abort_;
+  mutable bool gave_up_ = false;  // this thread
 };
 
 /// Words that hosts and other GPUs see.
@@ -38,6 +57,16 @@ struct SystemMemory {
   TUTTI_DEVICE static void store_release(uint64_t* at, uint64_t value) {
     gpu::store_release<gpu::Scope::System>(at, value);
   }
+  TUTTI_DEVICE static void store_relaxed(uint64_t* at, uint64_t value) {
+    gpu::store_relaxed<gpu::Scope::System>(at, value);
+  }
+  TUTTI_DEVICE static link::Line load_line(const link::Line* at) {
+    const gpu::Words words = gpu::load_words(reinterpret_cast<const gpu::Words*>(at));
+    return {{words.low, words.high}};
+  }
+  TUTTI_DEVICE static void store_line(link::Line* at, const link::Line& line) {
+    gpu::store_words(reinterpret_cast<gpu::Words*>(at), {line.words[0], line.words[1]});
+  }
   TUTTI_DEVICE static bool claim(uint64_t* at) {
     return gpu::exchange_relaxed<gpu::Scope::Device>(at, uint64_t{1}) == 0;
   }
@@ -45,6 +74,54 @@ struct SystemMemory {
   TUTTI_DEVICE static void prefetch_for_writing(const void*) {}
 };
 
-using BlockWire = link::SlotWire<SystemMemory>;
+using Lines = link::LineWire<SystemMemory>;
+using WholeLines = link::WholeLineWire<SystemMemory>;
+
+/// A link has one form.
+struct BlockWire : link::SlotWire<SystemMemory> {
+  using Ring = link::SlotWire<SystemMemory>;
+  static constexpr bool kLines = true;
+
+  TUTTI_DEVICE static link::Poll poll(const link::InLink& in, link::Header& header, link::Arrival& arrival) {
+    if (in.form == link::Form::Lines) return Lines::poll(in, header, arrival);
+    if (in.form == link::Form::WholeLines) return WholeLines::poll(in, header, arrival);
+    return Ring::poll(in, header, arrival);
+  }
+  TUTTI_DEVICE static void consume(link::InLink& in, const link::Arrival& arrival) {
+    return in.form != link::Form::Ring ? Lines::consume(in) : Ring::consume(in, arrival);
+  }
+  TUTTI_DEVICE static bool can_publish(link::OutLink& out) {
+    return out.form != link::Form::Ring ? Lines::can_publish(out) : Ring::can_publish(out);
+  }
+  TUTTI_DEVICE static void published(link::OutLink& out) { Lines::published(out); }
+};
+
+/// The wire of short calls: of programs with one lane whose messages all travel in lines (not whole ones). Nothing orders accesses here,
+/// so the kernel has no fence: nobody else reads the lane's progress, and a line brings its own flag.
+struct ShortWire {
+  struct Words : SystemMemory {
+    TUTTI_DEVICE static void store_release(uint64_t* at, uint64_t value) { store_relaxed(at, value); }
+  };
+  static constexpr bool kLines = true;
+
+  TUTTI_DEVICE static link::Poll poll(const link::InLink& in, link::Header& header, link::Arrival& arrival) {
+    return Lines::poll(in, header, arrival);
+  }
+  TUTTI_DEVICE static void consume(link::InLink& in, const link::Arrival&) { Lines::consume(in); }
+  TUTTI_DEVICE static bool can_publish(link::OutLink& out) { return Lines::can_publish(out); }
+  TUTTI_DEVICE static void published(link::OutLink& out) { Lines::published(out); }
+
+  // There are no other messages.
+  TUTTI_DEVICE static void fetch(const link::InLink&) {}
+  TUTTI_DEVICE static void refresh(link::OutLink&) {}
+  TUTTI_DEVICE static bool can_push(link::OutLink&) { return false; }
+  TUTTI_DEVICE static void post(const link::InLink&, uint64_t, uint64_t, unsigned char*) {}
+  TUTTI_DEVICE static void publish_inline(link::OutLink&, uint64_t, const unsigned char*, uint64_t) {}
+  TUTTI_DEVICE static void publish_staged(link::OutLink&, uint64_t, const unsigned char*, uint64_t) {}
+  TUTTI_DEVICE static void publish_pushed(link::OutLink&, uint64_t, uint64_t) {}
+  TUTTI_DEVICE static void publish_zcopy(link::OutLink&, uint64_t, const unsigned char*, uint64_t) {}
+  TUTTI_DEVICE static void publish_mapped(link::OutLink&, uint64_t, const link::SharedRegion&, const unsigned char*,
+                                          uint64_t) {}
+};
 
 }  // namespace tutti::exec::cuda

@@ -46,6 +46,16 @@ std::string kernel_type(const Reduction& reduction) {
   return acts_on_bits(reduction.op) ? word_of(static_cast<uint32_t>(size_of(reduction.type))) : name_of(reduction.type);
 }
 
+/// One lane, all of whose messages travel in lines?
+bool is_short(const Program& program) {
+  const auto in_lines = [](const LinkId& link) {
+    return link.link_lane >= link::kLineLanes && link.link_lane < link::kWholeLineLanes;
+  };
+  return program.width == 1 && program.last.lanes.size() == 1 &&
+         std::all_of(program.out_links.begin(), program.out_links.end(), in_lines) &&
+         std::all_of(program.in_links.begin(), program.in_links.end(), in_lines);
+}
+
 template <class T>
 T* at(const Pool::Block& block) {
   return reinterpret_cast<T*>(block.at);
@@ -118,13 +128,14 @@ link::InLink CudaExecutor::connect_in(Rank peer, uint32_t link_lane) {
 
 std::unique_ptr<Execution> CudaExecutor::compile(const plan::RankPlan& plan, const Geometry& geometry,
                                                  const Reduction* reduction) {
-  const PeerTraits traits(static_cast<size_t>(context_.wireup->ranks()), this->traits(0));  // alike for all peers
+  PeerTraits traits;
+  for (Rank peer = 0; peer < context_.wireup->ranks(); ++peer) traits.push_back(this->traits(peer));
   return place(lower(plan, geometry, traits), word_of(geometry.element_bytes), reduction);
 }
 
 std::unique_ptr<Execution> CudaExecutor::compile(const Direct& direct, const Reduction* reduction) {
   const transports::Wireup& wireup = *context_.wireup;
-  const PeerTraits traits(static_cast<size_t>(wireup.ranks()), this->traits(0));
+  const PeerTraits traits(static_cast<size_t>(wireup.ranks()), this->traits(0));  // without lines they are alike
   return place(lower_direct(direct, wireup.rank(), wireup.ranks(), traits), word_of(1), reduction);
 }
 
@@ -152,7 +163,8 @@ std::unique_ptr<Execution> CudaExecutor::place(Program program, const std::strin
                 .window_bytes = made->program().window_bytes,
                 .counters = counters_,
                 .record = record_.device()};
-  made->kernel = lanes_kernel(device_, reduction != nullptr ? kernel_type(*reduction) : type);
+  made->kernel =
+      lanes_kernel(device_, reduction != nullptr ? kernel_type(*reduction) : type, is_short(made->program()));
   made->blocks = std::clamp(image.items, 1U, most_blocks_);
   made->memory = std::shared_ptr<void>(nullptr, [dying = dying_, pool = pool_, block](void*) {
     const std::lock_guard lock(dying->mutex);

@@ -43,6 +43,11 @@ struct alignas(16) Pack {
   uint32_t words[4];
 };
 
+/// Two words that one access moves. Each of them becomes visible at once; which one first, nobody knows.
+struct alignas(16) Words {
+  uint64_t low, high;
+};
+
 /// 16 bytes that become visible at once: 12 of data and the flag that says whose they are (the wire "LL").
 struct alignas(16) Line {
   uint32_t data[3];
@@ -306,6 +311,42 @@ TUTTI_DEVICE void store_pack_once(void* at, const Pack& pack) {
   __stcs(static_cast<uint4*>(at), make_uint4(pack.words[0], pack.words[1], pack.words[2], pack.words[3]));
 #else
   store_pack(at, pack);
+#endif
+}
+
+/// Both words, relaxed, system scope.
+TUTTI_DEVICE Words load_words(const Words* at) {
+#if defined(__CUDACC__)
+  Words words;
+  asm volatile("ld.relaxed.sys.v2.u64 {%0, %1}, [%2];" : "=l"(words.low), "=l"(words.high) : "l"(at) : "memory");
+  return words;
+#else
+  const uint64_t high = load_relaxed(&at->high);  // the twin takes the less obvious order
+  return {load_relaxed(&at->low), high};
+#endif
+}
+TUTTI_DEVICE void store_words(Words* at, const Words& words) {
+#if defined(__CUDACC__)
+  asm volatile("st.relaxed.sys.v2.u64 [%0], {%1, %2};" : : "l"(at), "l"(words.low), "l"(words.high) : "memory");
+#else
+  store_relaxed(&at->low, words.low);
+  store_relaxed(&at->high, words.high);
+#endif
+}
+
+/// A line of 128 bytes, stored at once by eight neighbours of a warp, `lanes`: each stores its part, and the upper word
+/// of the last one's is the line's flag. A reader that acquires the flag has the rest. It needs a path that keeps such
+/// stores whole, as NVLink does; the block has whole warps.
+TUTTI_DEVICE void store_whole(Words* at, const Words& part, uint32_t lanes) {
+  sync_warp(lanes);
+#if defined(__CUDACC__)
+  store_words(at, part);
+#else
+  const bool has_flag = thread_index() % 8 == 7;
+  store_relaxed(&at->low, part.low);
+  if (!has_flag) store_relaxed(&at->high, part.high);
+  sync_warp(lanes);
+  if (has_flag) store_release(&at->high, part.high);
 #endif
 }
 

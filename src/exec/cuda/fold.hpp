@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "exec/cuda/device.hpp"
+#include "exec/cuda/line_access.hpp"
 #include "exec/state.hpp"
 #include "reduce/convert.hpp"
 #include "tutti/types.hpp"
@@ -58,16 +59,25 @@ TUTTI_DEVICE V combine(V a, V b) {
   }
 }
 
-/// A fold of one segment: what is equal for all its elements.
-template <class T, Op kOp>
+/// Operands in memory.
+template <class Stored>
+struct FromMemory {
+  TUTTI_DEVICE Stored element(const unsigned char* operand, uint64_t at) const {
+    return *reinterpret_cast<const Stored*>(operand + at);
+  }
+};
+
+/// A fold of one segment: what is equal for all its elements. `Source`: how elements of operands are read.
+template <class T, Op kOp, class Source>
 class Fold {
  public:
   using Stored = typename T::Stored;
   using Value = typename T::Value;
 
   TUTTI_DEVICE Fold(const Arithmetic& how, const Instruction& op, const Segment& segment,
-                    const unsigned char* const* operands)
+                    const unsigned char* const* operands, const Source& source)
       : operands_(operands),
+        source_(source),
         sources_(op.sources),
         divide_by_(op.completes ? how.divide_by : 0),
         scaled_(how.scale != nullptr ? segment.raw : -1),
@@ -119,9 +129,7 @@ class Fold {
     const Value value = T::widen(stored);
     return static_cast<int32_t>(j) == scaled_ ? settle(combine<Value, Op::Prod>(value, scale_)) : value;
   }
-  TUTTI_DEVICE Value source(uint32_t j, uint64_t at) const {
-    return operand(j, *reinterpret_cast<const Stored*>(operands_[j] + at));
-  }
+  TUTTI_DEVICE Value source(uint32_t j, uint64_t at) const { return operand(j, source_.element(operands_[j], at)); }
 
   TUTTI_DEVICE Stored finished(Value value) const {
     if (kOp != Op::Sum || divide_by_ <= 1) return T::narrow(value);
@@ -149,6 +157,7 @@ class Fold {
   }
 
   const unsigned char* const* operands_;
+  const Source source_;
   uint32_t sources_, divide_by_;
   int32_t scaled_;
   bool rounds_, tree_;
@@ -197,8 +206,9 @@ TUTTI_DEVICE void copy_block(unsigned char* to, unsigned char* slot, const unsig
 
 template <class T, Op kOp>
 TUTTI_DEVICE void fold_block(const Arithmetic& how, const Instruction& op, const Segment& segment, unsigned char* to,
-                             unsigned char* slot, const unsigned char* const* operands) {
-  const Fold<T, kOp> fold(how, op, segment, operands);
+                             unsigned char* slot, const unsigned char* const* operands,
+                             FromMemory<typename T::Stored> source) {
+  const Fold<T, kOp, FromMemory<typename T::Stored>> fold(how, op, segment, operands, source);
   const uint64_t head = to_whole_pack(operands[0]);
   bool alike = fold.by_packs() && (to == nullptr || to_whole_pack(to) == head) &&
                (slot == nullptr || to_whole_pack(slot) == head);
@@ -209,51 +219,88 @@ TUTTI_DEVICE void fold_block(const Arithmetic& how, const Instruction& op, const
       [&](uint64_t at) { store_both(to, slot, at, fold.element(at)); });
 }
 
-/// The interpreter's policy for elements of type T.
-template <class T>
+/// The same where messages come in lines: threads read them element by element, and so neighbours the same lines.
+template <class T, Op kOp, class Source>
+TUTTI_DEVICE void fold_block(const Arithmetic& how, const Instruction& op, const Segment& segment, unsigned char* to,
+                             unsigned char* slot, const unsigned char* const* operands, const Source& source) {
+  const Fold<T, kOp, Source> fold(how, op, segment, operands, source);
+  constexpr uint64_t kUnit = sizeof(typename T::Stored);
+  const uint64_t threads = gpu::block_size() * kUnit;
+  for (uint64_t at = gpu::thread_index() * kUnit; at < segment.bytes; at += threads) {
+    store_both(to, slot, at, fold.element(at));
+  }
+}
+
+/// The interpreter's policy for elements of type T. `kShort`: for short calls, which move nothing by packs.
+template <class T, bool kShort = false>
 struct BlockReduce {
   using Stored = typename T::Stored;
 
   template <class Group>
   TUTTI_DEVICE static void copy(const Group&, unsigned char* to, const unsigned char* from, uint64_t bytes) {
-    copy_block<Stored>(to, nullptr, from, bytes);
+    if constexpr (!kShort) copy_block<Stored>(to, nullptr, from, bytes);
+  }
+
+  TUTTI_DEVICE static const unsigned char* operand(const link::Arrival& arrival, uint64_t offset) {
+    return arrival.where == link::Where::Lines ? operand_in_lines(arrival) : arrival.data + offset;
   }
 
   template <class Group>
-  TUTTI_DEVICE static void run(const Group&, const Arithmetic& how, const Instruction& op, const Segment& segment,
+  TUTTI_DEVICE static void send_lines(const Group&, const RankState& rank, const LaneState& lane, const Instruction& op,
+                                      const unsigned char* from) {
+    send_in_lines<Stored, !kShort>(rank, lane, op, from);
+  }
+
+  template <class Group>
+  TUTTI_DEVICE static void run(const Group& group, const Arithmetic& how, const Instruction& op, const Segment& segment,
                                unsigned char* to, unsigned char* slot, const unsigned char* const* operands) {
-    const bool scales = how.scale != nullptr && segment.raw >= 0;
-    if (op.sources == 1 && !scales) {
-      copy_block<Stored>(to == operands[0] ? nullptr : to, slot, operands[0], segment.bytes);
-      return;
+    if (to == nullptr && slot == nullptr) return;
+    const bool copies = op.sources == 1 && (how.scale == nullptr || segment.raw < 0);
+    if (kShort || op.lines) {
+      const FromLines<Stored, Group, !kShort> source{group, segment.at};
+      if (copies) return copy_from_lines<Stored>(segment, to, slot, operands[0], source);
+      return fold(how, op, segment, to, slot, operands, source);
     }
-    switch (how.op) {
-      case Op::Sum:
-      case Op::Avg:
-      case Op::PreMulSum:
-        return fold_block<T, Op::Sum>(how, op, segment, to, slot, operands);
-      case Op::Prod:
-        return fold_block<T, Op::Prod>(how, op, segment, to, slot, operands);
-      case Op::Min:
-        return fold_block<T, Op::Min>(how, op, segment, to, slot, operands);
-      case Op::Max:
-        return fold_block<T, Op::Max>(how, op, segment, to, slot, operands);
-      default:
-        if constexpr (std::is_unsigned_v<typename T::Value>) run_on_bits(how, op, segment, to, slot, operands);
+    if constexpr (!kShort) {
+      if (copies) return copy_block<Stored>(to == operands[0] ? nullptr : to, slot, operands[0], segment.bytes);
+      fold(how, op, segment, to, slot, operands, FromMemory<Stored>());
     }
   }
 
  private:
+  template <class Source>
+  TUTTI_DEVICE static void fold(const Arithmetic& how, const Instruction& op, const Segment& segment, unsigned char* to,
+                                unsigned char* slot, const unsigned char* const* operands, const Source& source) {
+    switch (how.op) {
+      case Op::Sum:
+      case Op::Avg:
+      case Op::PreMulSum:
+        return fold_block<T, Op::Sum>(how, op, segment, to, slot, operands, source);
+      case Op::Prod:
+        return fold_block<T, Op::Prod>(how, op, segment, to, slot, operands, source);
+      case Op::Min:
+        return fold_block<T, Op::Min>(how, op, segment, to, slot, operands, source);
+      case Op::Max:
+        return fold_block<T, Op::Max>(how, op, segment, to, slot, operands, source);
+      default:
+        if constexpr (std::is_unsigned_v<typename T::Value>) {
+          fold_bits(how, op, segment, to, slot, operands, source);
+        }
+    }
+  }
+
   /// For words: operators on bits are launched with the kernel of the word that is as long as the type.
-  TUTTI_DEVICE static void run_on_bits(const Arithmetic& how, const Instruction& op, const Segment& segment,
-                                       unsigned char* to, unsigned char* slot, const unsigned char* const* operands) {
+  template <class Source>
+  TUTTI_DEVICE static void fold_bits(const Arithmetic& how, const Instruction& op, const Segment& segment,
+                                     unsigned char* to, unsigned char* slot, const unsigned char* const* operands,
+                                     const Source& source) {
     switch (how.op) {
       case Op::BitAnd:
-        return fold_block<T, Op::BitAnd>(how, op, segment, to, slot, operands);
+        return fold_block<T, Op::BitAnd>(how, op, segment, to, slot, operands, source);
       case Op::BitOr:
-        return fold_block<T, Op::BitOr>(how, op, segment, to, slot, operands);
+        return fold_block<T, Op::BitOr>(how, op, segment, to, slot, operands, source);
       default:
-        return fold_block<T, Op::BitXor>(how, op, segment, to, slot, operands);
+        return fold_block<T, Op::BitXor>(how, op, segment, to, slot, operands, source);
     }
   }
 };

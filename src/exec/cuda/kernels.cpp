@@ -17,6 +17,7 @@ using tutti::cuda::Device;
 using tutti::cuda::driver;
 
 using Kernels = std::map<std::string, CUfunction>;
+constexpr const char *kLanes = "tutti_lanes_", *kShort = "tutti_short_";
 
 /// Of all devices.
 CUlibrary library() {
@@ -38,12 +39,14 @@ Kernels load(const Device& device) {
   const tutti::cuda::WithContext with(device.context());
   Kernels kernels;
   for (int type = 0; type < kDTypes; ++type) {
-    const std::string name = name_of(static_cast<DType>(type));
-    CUkernel kernel = nullptr;
-    CUfunction function = nullptr;
-    check(driver().cuLibraryGetKernel(&kernel, library(), ("tutti_lanes_" + name).c_str()), "a kernel is missing");
-    check(driver().cuKernelGetFunction(&function, kernel), "a kernel cannot be loaded");
-    kernels[name] = function;
+    for (const char* const kind : {kLanes, kShort}) {
+      const std::string name = std::string(kind) + name_of(static_cast<DType>(type));
+      CUkernel kernel = nullptr;
+      CUfunction function = nullptr;
+      check(driver().cuLibraryGetKernel(&kernel, library(), name.c_str()), "a kernel is missing");
+      check(driver().cuKernelGetFunction(&function, kernel), "a kernel cannot be loaded");
+      kernels[name] = function;
+    }
   }
   return kernels;
 }
@@ -60,7 +63,9 @@ const Kernels& kernels_of(const Device& device) {
 
 void load_kernels(const Device& device) { kernels_of(device); }
 
-CUfunction lanes_kernel(const Device& device, const std::string& type) { return kernels_of(device).at(type); }
+CUfunction lanes_kernel(const Device& device, const std::string& type, bool is_short) {
+  return kernels_of(device).at((is_short ? kShort : kLanes) + type);
+}
 
 uint32_t resident_blocks(const Device& device, uint32_t threads) {
   const tutti::cuda::WithContext with(device.context());

@@ -12,11 +12,13 @@ using System = SystemMemory;
 
 enum class Verdict : uint32_t { Goes, Stops };
 
-/// The work of one block. Its leader alone calls what does not say otherwise.
-template <class T>
+/// The work of one block. Its leader alone calls what does not say otherwise. `kShort`: the call's only block, and
+/// all messages travel in lines; the end of the kernel orders what it has stored.
+template <class T, bool kShort>
 class Block {
  public:
-  using Run = Interpreter<BlockGroup, BlockWire, BlockReduce<T>, NoRemoteAccess>;
+  using Wire = std::conditional_t<kShort, ShortWire, BlockWire>;
+  using Run = Interpreter<BlockGroup, Wire, BlockReduce<T, kShort>, NoRemoteAccess>;
 
   TUTTI_DEVICE Block(const LanesCall& call, const BlockGroup& group) : call_(call), group_(group) {}
 
@@ -98,7 +100,7 @@ class Block {
       gpu::store_relaxed(&told.replica_lane, pair(item / call_.lanes, waits.lane));
       gpu::store_relaxed(&told.round, waits.round);
       gpu::store_relaxed(&told.rounds, rank(item).rounds);
-      System::store_release(&told.turn, System::load(&told.turn) + 1);
+      Wire::Words::store_release(&told.turn, System::load(&told.turn) + 1);
       return;
     }
   }
@@ -115,13 +117,15 @@ class Block {
     call_.record->call = kind == kTwoAtOnce ? call_.launch : number_;
     call_.record->other = other;
     System::store_release(&call_.record->fault, kind);
-    System::store_release(&call_.record->abort, 1);  // other blocks end too
+    Wire::Words::store_release(&call_.record->abort, 1);  // other blocks end too
   }
 
   /// The last block prepares the next call: all others have ended, and nobody looks at this call's lanes any more.
   TUTTI_DEVICE void leave() const {
-    const uint64_t left = gpu::fetch_add<gpu::Scope::Device>(&call_.counters->left, uint64_t{1}) + 1;
-    if (left != gpu::grid_size()) return;
+    if constexpr (!kShort) {
+      const uint64_t left = gpu::fetch_add<gpu::Scope::Device>(&call_.counters->left, uint64_t{1}) + 1;
+      if (left != gpu::grid_size()) return;
+    }
     for (uint32_t item = 0; item < call_.items; ++item) {
       LaneState& done = lane(item);
       done.progress = done.round = 0;
@@ -133,7 +137,7 @@ class Block {
     call_.counters->calls = number_;
     if (collective_ != 0) call_.counters->collectives = collective_;
     gpu::store_relaxed(&call_.record->collectives, call_.counters->collectives);
-    System::store_release(&call_.record->ended, number_);
+    Wire::Words::store_release(&call_.record->ended, number_);
   }
 
   const LanesCall& call_;
@@ -141,17 +145,18 @@ class Block {
   uint64_t number_ = 0, collective_ = 0;
 };
 
-template <class T>
+template <class T, bool kShort>
 TUTTI_DEVICE void run_lanes(const LanesCall& call) {
   TUTTI_SHARED(uint32_t, word);
-  const BlockGroup group(word);
-  Block<T>(call, group).run();
+  const BlockGroup group(word, &call.record->abort);
+  Block<T, kShort>(call, group).run();
 }
 
 }  // namespace
 
-#define TUTTI_LANES(name, T) \
-  TUTTI_KERNEL(tutti_lanes_##name, LanesCall, kMaxThreads) { run_lanes<T>(arguments); }
+#define TUTTI_LANES(name, T)                                                                   \
+  TUTTI_KERNEL(tutti_lanes_##name, LanesCall, kMaxThreads) { run_lanes<T, false>(arguments); } \
+  TUTTI_KERNEL(tutti_short_##name, LanesCall, kMaxThreads) { run_lanes<T, true>(arguments); }
 TUTTI_LANES(i8, Plain<int8_t>)
 TUTTI_LANES(u8, Plain<uint8_t>)
 TUTTI_LANES(i16, Plain<int16_t>)

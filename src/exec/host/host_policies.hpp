@@ -15,7 +15,7 @@ struct HostGroup {
   static Outcome broadcast(Outcome outcome) { return outcome; }
 };
 
-struct HostReduce {
+struct HostReduce : InMemory {
   static void copy(const HostGroup&, unsigned char* to, const unsigned char* from, uint64_t bytes) {
     copy_bytes(reinterpret_cast<std::byte*>(to), nullptr, reinterpret_cast<const std::byte*>(from), bytes, false);
   }

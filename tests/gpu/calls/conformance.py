@@ -3,6 +3,8 @@
 
     conformance.py TUTTI algorithms THREADS RANKS...   each algorithm with blocks of so many threads, for each number of ranks
     conformance.py TUTTI types THREADS RANKS...        each element type and operator
+
+TUTTI_CUDA_WIRE says how messages travel.
 """
 
 import os
@@ -10,7 +12,10 @@ import subprocess
 import sys
 
 COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "gather", "scatter"]
-SIZES = ["-b", "20", "-e", "400020", "-i", "200000"]  # odd numbers of elements; one round and several
+# Odd numbers of elements; one round and several. A message in lines is shorter, and so is a round.
+SIZES = ["-b", "20", "-e", "400020", "-i", "200000"]
+if os.environ.get("TUTTI_CUDA_WIRE", "").startswith("ll"):
+    SIZES = ["-b", "20", "-e", "40020", "-i", "20000"]
 
 
 def algorithms(tutti, collective, ranks):

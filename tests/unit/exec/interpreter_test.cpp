@@ -44,7 +44,7 @@ struct BlockGroup {
 };
 
 /// Each thread folds a part of the elements.
-struct BlockReduce {
+struct BlockReduce : InMemory {
   static void copy(const BlockGroup& group, unsigned char* to, const unsigned char* from, uint64_t bytes) {
     for (uint64_t i = group.number; i < bytes; i += group.block.threads) to[i] = from[i];
   }

@@ -94,6 +94,50 @@ TEST(Lower, DecidesForEachReader) {  // of a message to two ranks, one reads it 
   EXPECT_TRUE(program.has_zero_copy);
 }
 
+PeerTraits lines_up_to(uint64_t bytes, Rank ranks) {
+  const link::Access access{.push_bytes = 1 << 20, .line_bytes = bytes};
+  return PeerTraits(static_cast<size_t>(ranks), {.out = access, .in = access});
+}
+
+TEST(Lower, SendsShortMessagesInLinesOnLinksOfTheirOwn) {
+  // Windows of 30,000 elements, and one of 10,000: 40,000 bytes.
+  const Program program = all_reduce("one_shot", 3, 0, lines_up_to(40000, 3));
+  EXPECT_EQ(program.out_links.size(), 4u);
+  for (const WindowProgram* window : {&program.full, &program.last}) {
+    const bool is_short = window == &program.last;
+    const auto in_lines = [](const LinkId& link) { return link.link_lane == link::kLineLanes; };
+    for (const Out& out : window->outs) {
+      EXPECT_EQ(out.delivery, is_short ? Delivery::Lines : Delivery::Pushed);
+      EXPECT_EQ(in_lines(program.out_links[out.link]), is_short);
+    }
+    for (const uint32_t in : window->arrivals) EXPECT_EQ(in_lines(program.in_links[in]), is_short);
+    for (const Instruction& op : window->ops) {
+      const bool sends = op.outs.begin != op.outs.end;
+      EXPECT_EQ(op.only_sends, sends) << "from where the input lies";
+      EXPECT_EQ(op.lines, is_short && !sends);
+      EXPECT_EQ(op.slot, Slot::None);
+    }
+  }
+}
+
+TEST(Lower, StoresNoFoldDirectlyThatItSendsInLines) {
+  const Collective collective = Collective::AllReduce;
+  const plan::RankPlan plan =
+      plan::generate(*plan::find_algorithm(collective, "recursive_doubling"), {collective, 4}, 0);
+  const Program program =
+      lower(plan, {.count = 1000, .window = 1000, .element_bytes = 4, .rules = {.direct_store_from = 1}},
+            lines_up_to(4000, 4));
+  for (const Instruction& op : program.last.ops) EXPECT_EQ(op.remote, 0);
+}
+
+TEST(Lower, SendsNothingInLinesWhereItIsWideOrAsksForNone) {
+  const Program wide = all_reduce("one_shot", 3, 0, lines_up_to(1 << 20, 3), 2);
+  EXPECT_EQ(wide.width, 2u);
+  for (const Out& out : wide.last.outs) EXPECT_EQ(out.delivery, Delivery::Pushed);
+  const Program never = all_reduce("one_shot", 3, 0, lines_up_to(0, 3));
+  for (const Out& out : never.last.outs) EXPECT_EQ(out.delivery, Delivery::Pushed);
+}
+
 TEST(Lower, PushesStraightToOneReaderAndCopiesForSeveral) {
   const Program program = all_reduce("two_shot", 3, 0, PeerTraits(3, {.out = {.push_bytes = 1 << 20}, .in = {}}));
   int straight = 0, copied = 0;

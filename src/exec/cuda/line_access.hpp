@@ -1,0 +1,129 @@
+// Messages in lines (link/lines.hpp), as a block of threads writes and reads them.
+#pragma once
+
+#include <cstdint>
+
+#include "exec/cuda/block.hpp"
+#include "exec/cuda/device.hpp"
+#include "exec/state.hpp"
+
+namespace tutti::exec::cuda {
+
+// There is no address at which such a message could be read. As an operand it is the address of its arrival, marked by
+// a bit that no address of a GPU or a process has.
+inline constexpr uintptr_t kInLines = uintptr_t{1} << 63;
+
+TUTTI_DEVICE const unsigned char* operand_in_lines(const link::Arrival& arrival) {
+  return reinterpret_cast<const unsigned char*>(reinterpret_cast<uintptr_t>(&arrival) | kInLines);
+}
+
+/// Operands of which some are messages in lines. Each thread waits for the lines that it reads. `kWhole`: some may be in
+/// whole lines.
+template <class Stored, class Group, bool kWhole>
+struct FromLines {
+  const Group& group;
+  uint64_t begin;  ///< of the segment in the message
+
+  TUTTI_DEVICE Stored element(const unsigned char* operand, uint64_t at) const {
+    const auto bits = reinterpret_cast<uintptr_t>(operand);
+    if ((bits & kInLines) == 0) return *reinterpret_cast<const Stored*>(operand + at);
+    const auto& arrival = *reinterpret_cast<const link::Arrival*>(bits & ~kInLines);
+    const uint64_t in_message = begin + at;
+    uint64_t data = 0;
+    for (uint32_t turn = 1; !load(arrival, 1 + in_message / link::kLineData, data); ++turn) {
+      if (!group.keep_waiting(turn)) break;
+    }
+    data >>= in_message % link::kLineData * 8;
+    Stored element;
+    __builtin_memcpy(&element, &data, sizeof element);
+    return element;
+  }
+
+ private:
+  TUTTI_DEVICE static bool load(const link::Arrival& arrival, uint64_t word, uint64_t& data) {
+    if (kWhole && arrival.offset == static_cast<uint64_t>(link::Form::WholeLines)) {
+      return WholeLines::load(arrival, word, data);
+    }
+    return Lines::load(arrival, word, data);
+  }
+};
+
+template <class Stored, class Source>
+TUTTI_DEVICE void copy_from_lines(const Segment& segment, unsigned char* to, unsigned char* slot,
+                                  const unsigned char* message, const Source& source) {
+  for (uint64_t at = gpu::thread_index() * sizeof(Stored); at < segment.bytes;
+       at += gpu::block_size() * sizeof(Stored)) {
+    const Stored element = source.element(message, at);
+    if (to != nullptr) *reinterpret_cast<Stored*>(to + at) = element;
+    if (slot != nullptr) *reinterpret_cast<Stored*>(slot + at) = element;
+  }
+}
+
+/// A message as words of 8 bytes: its header, then its payload.
+template <class Stored>
+struct MessageWords {
+  uint64_t header;
+  const unsigned char* from;
+  uint64_t bytes;
+
+  TUTTI_DEVICE uint64_t operator[](uint64_t word) const {
+    if (word == 0) return header;
+    const uint64_t begin = (word - 1) * link::kLineData;
+    if (begin + link::kLineData <= bytes && reinterpret_cast<uintptr_t>(from) % alignof(uint64_t) == 0) {
+      return *reinterpret_cast<const uint64_t*>(from + begin);
+    }
+    uint64_t data = 0;
+    for (uint64_t at = begin; at < begin + link::kLineData && at < bytes; at += sizeof(Stored)) {
+      uint64_t element = 0;
+      __builtin_memcpy(&element, from + at, sizeof(Stored));
+      data |= element << (at - begin) * 8;
+    }
+    return data;
+  }
+};
+
+template <class Words>
+TUTTI_DEVICE void store_lines(const link::OutLink& out, const Words& words) {
+  const uint64_t lines = Lines::to_store(out, link::lines_of(words.bytes));
+  for (uint64_t line = gpu::thread_index(); line < lines; line += gpu::block_size()) {
+    Lines::store(out, line, words[line]);
+  }
+}
+
+/// Eight threads store a line at once. In a block that has no whole warps, one thread stores it, and its flag last.
+template <class Words>
+TUTTI_DEVICE void store_whole_lines(const link::OutLink& out, const Words& words) {
+  constexpr uint32_t kThreads = 8;
+  const uint64_t lines = WholeLines::to_store(out, WholeLines::lines_of(words.bytes));
+  const uint64_t flag = Lines::flag_of(out.next);
+  if (gpu::block_size() % gpu::kWarp != 0) {
+    for (uint64_t line = gpu::thread_index(); line < lines; line += gpu::block_size()) {
+      uint64_t* const at = WholeLines::line_of(out, line);
+      for (uint32_t i = 0; i < WholeLines::kWords; ++i)
+        gpu::store_relaxed(at + i, words[line * WholeLines::kWords + i]);
+      gpu::store_release(at + WholeLines::kWords, flag);
+    }
+    return;
+  }
+  const uint32_t part = gpu::thread_index() % kThreads;
+  const uint32_t neighbours = 0xffU << (gpu::lane_index() - part);
+  for (uint64_t line = gpu::thread_index() / kThreads; line < lines; line += gpu::block_size() / kThreads) {
+    const uint64_t first = line * WholeLines::kWords + 2 * part;
+    auto* const at = reinterpret_cast<gpu::Words*>(WholeLines::line_of(out, line)) + part;
+    gpu::store_whole(at, {words[first], part + 1 == kThreads ? flag : words[first + 1]}, neighbours);
+  }
+}
+
+/// Sends the message at `from` to those of the instruction's readers that get it in lines. All threads of the block.
+template <class Stored, bool kWhole>
+TUTTI_DEVICE void send_in_lines(const RankState& rank, const LaneState& lane, const Instruction& op,
+                                const unsigned char* from) {
+  const MessageWords<Stored> words{Lines::header_of(rank.tag ^ op.salt, op.bytes), from, op.bytes};
+  for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) {
+    const Out& to = lane.tables->outs[i];
+    if (to.delivery == Delivery::Lines) store_lines(rank.out[to.link], words);
+    if (kWhole && to.delivery == Delivery::WholeLines) store_whole_lines(rank.out[to.link], words);
+  }
+}
+
+}  // namespace tutti::exec::cuda

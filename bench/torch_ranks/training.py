@@ -33,7 +33,8 @@ def wrapped(layers, mode, group):
             fully_shard(layer, mesh=mesh)
         fully_shard(whole, mesh=mesh)
         if mode == "fsdp mapped":
-            whole.set_allocate_memory_from_process_group_for_comm(True)
+            for module in (whole, *whole):
+                module.set_allocate_memory_from_process_group_for_comm(True)
     return whole
 
 

@@ -176,8 +176,8 @@ def together(rank, ranks):
     tensors = [torch.full((3,), float(rank)), torch.full((2, 2), rank)]
     group.allreduce_coalesced(tensors).wait()
     assert all((t == sum(range(ranks))).all() for t in tensors)
-    lists = [[torch.empty(3), torch.empty(2, dtype=torch.int64)] for _ in range(ranks)]
-    dist.all_gather_coalesced(lists, [torch.full((3,), float(rank)), torch.full((2,), rank)])
+    lists = [[torch.empty(3), torch.empty(2)] for _ in range(ranks)]
+    dist.all_gather_coalesced(lists, [torch.full((count,), float(rank)) for count in (3, 2)])
     assert all((t == r).all() for r, of_rank in enumerate(lists) for t in of_rank)
     backend = group._get_backend(torch.device("cpu"))
     if hasattr(backend, "gather_single"):  # newer versions

@@ -1,4 +1,4 @@
-"""A program that makes a call which fails and does nothing about it: FAILURE RANK STORE. It prints the time before."""
+"""A program that makes a call which fails and does nothing about it: FAILURE STORE RANK. It prints the time before."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 import tutti_torch  # noqa: F401
 
-failure, rank, store = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+failure, store, rank = sys.argv[1], sys.argv[2], int(sys.argv[3])
 dist.init_process_group("tutti", init_method=f"file://{store}", rank=rank, world_size=2,
                         timeout=timedelta(seconds=0.5 if failure == "late" else 60))
 dist.all_reduce(torch.ones(1))

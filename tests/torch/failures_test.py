@@ -188,9 +188,9 @@ class Failures(unittest.TestCase):
         """A program that does nothing about the error ends with it, soon, and prints the whole text."""
         for failure in ("killed", "mismatch", "late"):
             with self.subTest(failure=failure), tempfile.TemporaryDirectory() as folder:
-                programs = [subprocess.Popen([sys.executable, FAILING, failure, str(rank), f"{folder}/store"], text=True,
-                                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-                            for rank in range(2)]
+                pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+                command = [sys.executable, FAILING, failure, f"{folder}/store"]
+                programs = [subprocess.Popen([*command, str(rank)], text=True, **pipes) for rank in range(2)]
                 for rank, program in enumerate(programs):  # the late rank makes its call when its input is closed
                     began, text = program.communicate(timeout=60)
                     took = time.time() - float(began)

@@ -139,8 +139,8 @@ class Groups(unittest.TestCase):
 
     def test_example(self):
         program = os.path.join(HERE, "../../docs/examples/torch_ddp.py")
-        done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", program],
-                              capture_output=True, text=True, timeout=300)
+        done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
+                               program], capture_output=True, text=True, timeout=300)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("step 100: loss", done.stdout)
         self.assertIn("an all-reduce went by", done.stdout)

@@ -113,13 +113,12 @@ def monitored_all(rank, ranks):
 
 
 def future_of_a_failure(rank, ranks):
-    """What an asynchronous operation that fails tells: its future, its exception, and its state."""
+    """What an asynchronous operation that fails tells: its future and its state."""
     if rank == 1:
         return error_of(dist.all_gather_into_tensor, torch.empty(ranks), torch.ones(1))
     work = dist.all_reduce(torch.ones(3), async_op=True)
     text = error_of(work.get_future().wait)
     assert work.is_completed() and not work.is_success()
-    assert "all_gather(count=1, f32)" in str(work.exception()) or "all_gather(count=1, f32)" in text
     return text
 
 

@@ -115,7 +115,7 @@ class Groups(unittest.TestCase):
     def test_split(self):
         run(4, split)
 
-    @unittest.skipUnless(hasattr(torch._C._distributed_c10d.Backend, "supports_shrinking"), "this version of torch cannot")
+    @unittest.skipUnless(hasattr(torch._C._distributed_c10d.Backend, "supports_shrinking"), "newer versions only")
     def test_shrink(self):
         run(3, shrink)
 

@@ -12,7 +12,10 @@ execute_process(COMMAND ${CMAKE_COMMAND} -E env --unset=PYTHONPATH ${TUTTI_TORCH
 import os, sysconfig, torch
 from torch.utils import cpp_extension
 print(os.path.dirname(torch.__file__), sysconfig.get_path('include'), sysconfig.get_config_var('EXT_SUFFIX'),
-      int(torch._C._GLIBCXX_USE_CXX11_ABI), torch.__version__, sep=';')"
+      int(torch._C._GLIBCXX_USE_CXX11_ABI), torch.__version__, sep=';', end='')
+for part in 'COMPILER_TYPE', 'STDLIB', 'BUILD_ABI':
+    if getattr(torch._C, '_PYBIND11_' + part, None) is not None:
+        print(';PYBIND11_' + part, '=\"', getattr(torch._C, '_PYBIND11_' + part), '\"', sep='', end='')"
                 OUTPUT_VARIABLE torch_facts OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE no_torch
                 ERROR_VARIABLE torch_words)
 if(no_torch)
@@ -24,6 +27,8 @@ list(GET torch_facts 1 python_include)
 list(GET torch_facts 2 python_suffix)
 list(GET torch_facts 3 torch_abi)
 list(GET torch_facts 4 torch_version)
+# The rest, in older versions: pybind11 shares types only with what it takes for built by the same compiler.
+list(REMOVE_AT torch_facts 0 1 2 3 4)
 message(STATUS "PyTorch ${torch_version} in ${torch_folder}")
 if(torch_version VERSION_LESS 2.8)
   message(FATAL_ERROR "tutti_torch needs PyTorch 2.8 or newer, and this is ${torch_version}")
@@ -35,7 +40,7 @@ target_include_directories(tutti_torch PRIVATE ${PROJECT_SOURCE_DIR}/src)
 target_include_directories(tutti_torch SYSTEM PRIVATE
                            ${torch_folder}/include ${torch_folder}/include/torch/csrc/api/include ${python_include})
 target_compile_definitions(tutti_torch PRIVATE _GLIBCXX_USE_CXX11_ABI=${torch_abi} TORCH_API_INCLUDE_EXTENSION_H
-                           USE_DISTRIBUTED USE_C10D)
+                           USE_DISTRIBUTED USE_C10D ${torch_facts})
 target_precompile_headers(tutti_torch PRIVATE <torch/csrc/distributed/c10d/Backend.hpp> <string> <vector>)
 foreach(library torch_python torch torch_cpu c10)
   target_link_libraries(tutti_torch PRIVATE ${torch_folder}/lib/lib${library}.so)

@@ -1,20 +1,18 @@
 """Steps of a model under DDP and FSDP2, over each backend, in turns."""
 
-import contextlib
 import os
 import statistics
 import time
 
 import torch
 import torch.distributed as dist
-import tutti_torch
 from ranks import run
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-WIDTH, BATCH, STEPS, WARM = 1020, 8, 6, 3
+WIDTH, BATCH, STEPS, WARM = 1020, 8, 4, 3
 
 
 def model(layers):
@@ -33,7 +31,8 @@ def wrapped(layers, mode, group):
             fully_shard(layer, mesh=mesh)
         fully_shard(whole, mesh=mesh)
         if mode == "fsdp mapped":
-            whole.set_allocate_memory_from_process_group_for_comm(True)
+            for module in (whole, *whole):
+                module.set_allocate_memory_from_process_group_for_comm(True)
     return whole
 
 
@@ -48,12 +47,10 @@ def rank_body(rank, ranks, turns, layers):
     groups = {"tutti": dist.new_group(backend="tutti"), "gloo": dist.new_group(backend="gloo")}
     trainers = {"alone": model(layers)}
     for backend, group in groups.items():
-        for mode in ("ddp", "fsdp", *(("ddp mapped", "fsdp mapped") if backend == "tutti" else ())):
-            with tutti_torch.mapped_memory() if mode == "ddp mapped" else contextlib.nullcontext():
-                module = wrapped(layers, mode, group)
-                trainers[backend, mode] = module
-                for _ in range(WARM):
-                    module(torch.ones(BATCH, WIDTH)).square().mean().backward()
+        for mode in ("ddp", "fsdp", *(("fsdp mapped",) if backend == "tutti" else ())):
+            trainers[backend, mode] = wrapped(layers, mode, group)
+            for _ in range(WARM):
+                trainers[backend, mode](torch.ones(BATCH, WIDTH)).square().mean().backward()
     trainers = {name: (module, torch.optim.SGD(module.parameters(), lr=1e-6)) for name, module in trainers.items()}
     times = {name: [] for name in trainers}
     for _ in range(turns):

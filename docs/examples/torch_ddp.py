@@ -12,20 +12,18 @@ dist.init_process_group("tutti")  # instead of "gloo"
 torch.set_num_threads(1)
 torch.manual_seed(0)
 
-# Buckets of gradients in memory that the ranks of this host read directly: one copy less. It is optional.
-with tutti_torch.mapped_memory():
-    model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(64, 256), nn.Tanh(), nn.Linear(256, 1)))
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for step in range(101):
-        x = torch.randn(32, 64)
-        loss = nn.functional.mse_loss(model(x), x.sum(1, keepdim=True).sin())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        if step % 20 == 0:
-            dist.all_reduce(loss.detach_(), dist.ReduceOp.AVG)
-            if dist.get_rank() == 0:
-                print(f"step {step}: loss {loss.item():.4f}", flush=True)
+model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(64, 256), nn.Tanh(), nn.Linear(256, 1)))
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+for step in range(101):
+    x = torch.randn(32, 64)
+    loss = nn.functional.mse_loss(model(x), x.sum(1, keepdim=True).sin())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if step % 20 == 0:
+        dist.all_reduce(loss.detach_(), dist.ReduceOp.AVG)
+        if dist.get_rank() == 0:
+            print(f"step {step}: loss {loss.item():.4f}", flush=True)
 
 if dist.get_rank() == 0:
     print("an all-reduce went by", tutti_torch.last_call())

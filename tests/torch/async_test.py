@@ -49,6 +49,24 @@ def overlaps(rank, ranks):
     assert (data == ranks).all() and time.monotonic() - start < 60
 
 
+def overlaps_backward(rank, ranks):
+    """Rank 0's backward ends while a gradient's all-reduce, begun in it, waits for rank 1, which has not begun."""
+    store = dist.distributed_c10d._get_default_store()
+    layers = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(4)))
+    pending = []
+    for parameter in layers.parameters():
+        parameter.register_post_accumulate_grad_hook(lambda p: pending.append(dist.all_reduce(p.grad, async_op=True)))
+    if rank == 1:
+        store.wait(["backward is over"])
+    layers(torch.full((2, 8), rank + 1.0)).sum().backward()
+    if rank == 0:
+        assert not any(work.is_completed() for work in pending)
+        store.set("backward is over", "1")
+    for work in pending:
+        work.wait()
+    assert len(pending) == 8 and layers[3].bias.grad.tolist() == [2.0 * ranks] * 8
+
+
 def limits(rank, ranks):
     if rank == 0:
         work = dist.all_reduce(torch.ones(1), async_op=True)
@@ -64,7 +82,17 @@ def limits(rank, ranks):
         dist.all_reduce(torch.ones(1))
 
 
-def interrupted(rank, ranks, is_async):
+WAITS = {
+    "all_reduce": lambda: dist.all_reduce(torch.ones(1)),
+    "async all_reduce": lambda: dist.all_reduce(torch.ones(1), async_op=True).wait(),
+    "recv": lambda: dist.recv(torch.ones(1), 1),
+    "barrier": dist.barrier,
+    "monitored_barrier": lambda: dist.group.WORLD.monitored_barrier(timedelta(seconds=60)),
+    "new_group": lambda: dist.new_group([0, 1], backend="tutti"),
+}
+
+
+def interrupted(rank, ranks, wait):
     """Ctrl-C ends a wait for a rank that does not come."""
     store = dist.distributed_c10d._get_default_store()
     if rank == 1:
@@ -74,8 +102,7 @@ def interrupted(rank, ranks, is_async):
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     start = time.monotonic()
     try:
-        work = dist.all_reduce(torch.ones(1), async_op=is_async)
-        work.wait()
+        WAITS[wait]()
         raise AssertionError("not interrupted")
     except KeyboardInterrupt:
         assert time.monotonic() - start < 10
@@ -117,13 +144,16 @@ class Async(unittest.TestCase):
     def test_python_goes_on(self):
         run(2, overlaps)
 
+    def test_backward_goes_on(self):
+        run(2, overlaps_backward)
+
     def test_limits(self):
         run(2, limits)
 
     def test_interrupts(self):
-        for is_async in (True, False):
-            with self.subTest(is_async=is_async):
-                run(2, interrupted, is_async, may_die=(1,))
+        for wait in WAITS:
+            with self.subTest(wait=wait):
+                run(2, interrupted, wait, may_die=(1,))
 
     def test_ten_thousand_leave_nothing(self):
         print(run(2, ten_thousand, within=300))

@@ -166,6 +166,26 @@ def together(rank, ranks):
         for out, count in zip(outs, (2, 3)):
             dist.all_gather_into_tensor(out, torch.full((count,), float(rank)))
     assert outs[1].view(ranks, 3)[:, 0].tolist() == list(range(ranks))
+    parts = [torch.empty(2), torch.empty(3, dtype=torch.int64)]
+    with dist.distributed_c10d._coalescing_manager(async_ops=True) as pending:
+        for part in parts:
+            dist.reduce_scatter_tensor(part, torch.full((ranks * part.numel(),), rank + 1, dtype=part.dtype))
+    pending.wait()
+    assert all((part == sum(range(1, ranks + 1))).all() for part in parts)
+    group = dist.group.WORLD
+    tensors = [torch.full((3,), float(rank)), torch.full((2, 2), rank)]
+    group.allreduce_coalesced(tensors).wait()
+    assert all((t == sum(range(ranks))).all() for t in tensors)
+    lists = [[torch.empty(3), torch.empty(2)] for _ in range(ranks)]
+    dist.all_gather_coalesced(lists, [torch.full((count,), float(rank)) for count in (3, 2)])
+    assert all((t == r).all() for r, of_rank in enumerate(lists) for t in of_rank)
+    backend = group._get_backend(torch.device("cpu"))
+    if hasattr(backend, "gather_single"):  # newer versions
+        whole = torch.empty(ranks * 3) if rank == 1 else torch.empty(0)
+        options = dist.GatherOptions()
+        options.rootRank = 1
+        backend.gather_single(whole, torch.full((3,), float(rank)), options).wait()
+        assert rank != 1 or whole.view(ranks, 3)[:, 0].tolist() == list(range(ranks))
     objects = [None] * ranks
     dist.all_gather_object(objects, {"rank": rank, "text": "x" * rank})
     assert [o["rank"] for o in objects] == list(range(ranks))
@@ -179,7 +199,6 @@ def together(rank, ranks):
     dist.gather_object(rank, gathered, 0)
     assert rank != 0 or gathered == list(range(ranks))
     dist.barrier()
-    dist.group.WORLD._get_backend(torch.device("cpu"))
 
 
 def wrong_arguments(rank, ranks):
@@ -196,13 +215,37 @@ def wrong_arguments(rank, ranks):
     dist.all_reduce(torch.ones(1))  # the group is still usable
 
 
-def large(rank, ranks):
-    """More elements than 32 bits count."""
-    count = 2**31 + 3
-    data = torch.zeros(count, dtype=torch.int8)
+MANY = 2**31 + 3  # more elements than 31 bits count
+
+
+def many_reduced(rank, ranks):
+    data = torch.zeros(MANY, dtype=torch.int8)
     data[-1] = rank + 1
     dist.all_reduce(data)
     assert data[-1].item() == sum(range(1, ranks + 1)) and data[0].item() == 0
+
+
+def many_gathered(rank, ranks):
+    out = torch.empty(2 * MANY, dtype=torch.int8)
+    mine = torch.full((MANY,), rank + 1, dtype=torch.int8)
+    dist.all_gather_into_tensor(out, mine)
+    assert [out[at].item() for at in (0, MANY - 1, MANY, -1)] == [1, 1, 2, 2]
+    dist.reduce_scatter_tensor(mine, out)
+    assert mine[0].item() == mine[-1].item() == 2 * (rank + 1)
+
+
+def many_sent(rank, ranks):
+    """A message, and a block of an all-to-all, of that length."""
+    data = torch.zeros(MANY, dtype=torch.int8)
+    if rank == 0:
+        data[-1] = 7
+        dist.send(data, 1)
+        dist.all_to_all_single(torch.empty(2, dtype=torch.int8), data, [1, 1], [1, MANY - 1])
+    else:
+        dist.recv(data, 0)
+        assert data[-1].item() == 7 and data[0].item() == 0
+        dist.all_to_all_single(data, torch.ones(2, dtype=torch.int8), [MANY - 1, 1], [1, 1])
+        assert data[-2].item() == 7 and data[-1].item() == 1
 
 
 class Collectives(unittest.TestCase):
@@ -230,7 +273,9 @@ class Collectives(unittest.TestCase):
         self.check(wrong_arguments)
 
     def test_more_than_two_to_the_31_elements(self):
-        run(2, large)
+        for body in (many_reduced, many_gathered, many_sent):
+            with self.subTest(body=body.__name__):
+                run(2, body)
 
 
 if __name__ == "__main__":

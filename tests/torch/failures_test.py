@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -10,6 +12,8 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from ranks import error_of, run
+
+FAILING = os.path.join(os.path.dirname(os.path.abspath(__file__)), "failing_program.py")
 
 
 def killed(rank, ranks):
@@ -95,6 +99,29 @@ def monitored(rank, ranks):
     return text
 
 
+def monitored_all(rank, ranks):
+    """It names every rank that is missing, not only the first."""
+    group, store = dist.group.WORLD, dist.distributed_c10d._get_default_store()
+    if rank in (1, 3):
+        store.wait(["missed"])
+        return None
+    text = error_of(group.monitored_barrier, timedelta(seconds=0.3), True)
+    store.add("told", 1)
+    if rank == 0:
+        store.set("missed", "1")
+    return text
+
+
+def future_of_a_failure(rank, ranks):
+    """What an asynchronous operation that fails tells: its future and its state."""
+    if rank == 1:
+        return error_of(dist.all_gather_into_tensor, torch.empty(ranks), torch.ones(1))
+    work = dist.all_reduce(torch.ones(3), async_op=True)
+    text = error_of(work.get_future().wait)
+    assert work.is_completed() and not work.is_success()
+    return text
+
+
 def missing_at_init(rank, ranks, folder):
     if rank == 1:
         return None
@@ -147,6 +174,35 @@ class Failures(unittest.TestCase):
     def test_monitored_barrier_names_the_missing(self):
         results = run(3, monitored)
         self.assertIn("rank 1", results[0])
+        for rank, text in enumerate(run(4, monitored_all)):
+            if rank in (0, 2):
+                self.assertIn("rank 1, 3 did not come", text)
+
+    def test_a_future_tells_the_failure(self):
+        for text in run(2, future_of_a_failure):
+            self.assertIn("all_reduce(count=3, f32, sum)", text)
+            self.assertIn("all_gather(count=1, f32)", text)
+
+    def test_programs_end(self):
+        """A program that does nothing about the error ends with it, soon, and prints the whole text."""
+        for failure in ("killed", "mismatch", "late"):
+            with self.subTest(failure=failure), tempfile.TemporaryDirectory() as folder:
+                pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+                command = [sys.executable, FAILING, failure, f"{folder}/store"]
+                programs = [subprocess.Popen([*command, str(rank)], text=True, **pipes) for rank in range(2)]
+                for rank, program in enumerate(programs):  # the late rank makes its call when its input is closed
+                    began, text = program.communicate(timeout=60)
+                    took = time.time() - float(began)
+                    if program.returncode == -signal.SIGKILL:
+                        continue
+                    print(f"{failure}, rank {rank}: ended after {took:.2f} s")
+                    self.assertEqual(program.returncode, 1)
+                    self.assertRegex(text, r"DistBackendError: (rank|call)")
+                    self.assertIn(f"rank {1 - rank}", text)
+                    if failure == "mismatch":
+                        self.assertIn("all_reduce(count=10, f32, sum)", text)
+                        self.assertIn("all_gather(count=4, f32)", text)
+                    self.assertLess(took, 2.5 if failure == "late" else 2)  # half a second is the time-out
 
     def test_a_rank_is_missing_at_init(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -41,6 +41,8 @@ def split(rank, ranks):
     data = torch.tensor([float(rank)])
     pg.allreduce([data]).wait()
     assert data.item() == (1 if rank < 2 else 5), data
+    if torch.__version__ >= (2, 15):  # older ones want a GPU here
+        assert total(dist.split_group(split_ranks=[[0, 1], [2, 3]])) == (1 if rank < 2 else 5)
 
 
 def shrink(rank, ranks):
@@ -75,6 +77,20 @@ def again(rank, ranks, folder):
         dist.destroy_process_group()
 
 
+def beside_a_gpu_backend(rank, ranks, folder):
+    """The string that stands for NCCL's users: NCCL itself needs a GPU, so another backend has its place here."""
+    dist.init_process_group("cpu:tutti,cuda:gloo", init_method=f"file://{folder}/s", rank=rank, world_size=ranks)
+    assert dist.group.WORLD._get_backend(torch.device("cpu")).name() == "tutti"
+    assert dist.group.WORLD._get_backend(torch.device("cuda")).name() == "gloo"
+    assert total() == sum(range(ranks))
+    assert total(dist.new_group(list(range(ranks)))) == sum(range(ranks))
+    objects = [None] * ranks
+    dist.all_gather_object(objects, rank)
+    assert objects == list(range(ranks))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
 def by_address(rank, ranks, port):
     dist.init_process_group("tutti", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=ranks)
     assert total() == sum(range(ranks))
@@ -97,15 +113,21 @@ class Groups(unittest.TestCase):
     def test_subgroups_and_meshes(self):
         run(4, subgroups)
 
+    @unittest.skipUnless(hasattr(dist.ProcessGroup, "split_group"), "this version of torch has it for GPUs only")
     def test_split(self):
         run(4, split)
 
+    @unittest.skipUnless(hasattr(torch._C._distributed_c10d.Backend, "supports_shrinking"), "newer versions only")
     def test_shrink(self):
         run(3, shrink)
 
     def test_again(self):
         with tempfile.TemporaryDirectory() as folder:
             run(2, again, folder, init=False)
+
+    def test_beside_a_gpu_backend(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run(2, beside_a_gpu_backend, folder, init=False)
 
     def test_by_address_and_environment(self):
         run(2, by_address, free_port(), init=False)
@@ -118,6 +140,14 @@ class Groups(unittest.TestCase):
                                   capture_output=True, text=True, timeout=300)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             self.assertIn("attempt 1: sum 3.0", done.stdout)
+
+    def test_example(self):
+        program = os.path.join(HERE, "../../docs/examples/torch_ddp.py")
+        done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
+                               program], capture_output=True, text=True, timeout=300)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("step 100: loss", done.stdout)
+        self.assertIn("an all-reduce went by", done.stdout)
 
     def test_debug_wrapper(self):
         env = dict(os.environ, TORCH_DISTRIBUTED_DEBUG="DETAIL")

@@ -5,6 +5,7 @@ import os
 import tempfile
 import time
 import traceback
+import warnings
 from datetime import timedelta
 
 import torch
@@ -17,6 +18,7 @@ _fork = multiprocessing.get_context("fork")
 def _rank(function, rank, ranks, backend, store, timeout, init, pipe, args):
     torch.set_num_threads(1)
     torch.manual_seed(1)
+    warnings.filterwarnings("ignore", "ComplexHalf support is|.*all_gather_coalesced. will be")
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK=str(rank))
     try:
         if init:

@@ -1,5 +1,7 @@
 """A small transformer, its batches and its loss: what the trainings of training_test.py have in common."""
 
+import functools
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -12,17 +14,12 @@ class Attention(nn.Module):
         super().__init__()
         self.query, self.key, self.value = (nn.Linear(WIDTH, WIDTH) for _ in range(3))
         self.out = nn.Linear(WIDTH, WIDTH)
-        self.gather = None  # context parallel: keys and values of all ranks
+        self.attend = functools.partial(F.scaled_dot_product_attention, is_causal=True)  # context parallel: other ones
 
     def forward(self, x):
         q, k, v = (part(x).unflatten(-1, (-1, WIDTH // HEADS)).transpose(1, 2)
                    for part in (self.query, self.key, self.value))
-        if self.gather is None:
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        else:
-            k, v, mask = self.gather(k, v)
-            y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-        return self.out(y.transpose(1, 2).flatten(2))
+        return self.out(self.attend(q, k, v).transpose(1, 2).flatten(2))
 
 
 class Block(nn.Module):

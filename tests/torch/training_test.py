@@ -1,5 +1,6 @@
 """PyTorch's own ways to train in parallel give the same losses over Tutti as over Gloo."""
 
+import inspect
 import os
 import tempfile
 import unittest
@@ -15,12 +16,21 @@ from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 from torch.distributed.tensor import Replicate, Shard
-from torch.distributed.tensor.experimental._context_parallel import _cp_custom_ops  # noqa: F401
 from torch.distributed.tensor.parallel import (ColwiseParallel, PrepareModuleInput, RowwiseParallel, SequenceParallel,
                                                parallelize_module)
+
+try:
+    from torch.distributed.tensor.experimental._context_parallel import _attention as ring
+    from torch.distributed.tensor.experimental._context_parallel import _cp_custom_ops  # noqa: F401
+
+    CONTEXT_PARALLEL = ("ring", "gather")
+except ImportError:  # older versions
+    from torch.distributed.tensor.experimental import _attention as ring
+
+    CONTEXT_PARALLEL = ("ring",)
 
 STEPS = 5
 
@@ -35,29 +45,43 @@ def ddp_with_hook(rank, ranks):
     return train(parallel, STEPS, rank)
 
 
+def fsdp_modules(whole):
+    return [module for module in whole.modules() if isinstance(module, FSDPModule)]
+
+
+def as_gloo_can(whole):
+    """Gloo of older versions takes an average for a sum, which FSDP2 does not expect: there it has to divide itself."""
+    for module in fsdp_modules(whole):
+        module.set_force_sum_reduction_for_comms(dist.get_backend() == "gloo")
+    return whole
+
+
 def sharded():
     whole = model()
     for block in whole.blocks:
         fully_shard(block)
-    return fully_shard(whole)
+    return as_gloo_can(fully_shard(whole))
 
 
 def fsdp(rank, ranks):
     return train(sharded(), STEPS, rank)
 
 
+def from_the_group(whole):
+    """FSDP2 takes its buffers from the backend's own memory. It is a setting of each module."""
+    for module in fsdp_modules(whole):
+        module.set_allocate_memory_from_process_group_for_comm(True)
+    return whole
+
+
 def fsdp_mapped(rank, ranks):
-    """Buffers from the backend's own memory, where it has some."""
-    whole = sharded()
-    if dist.get_backend() == "tutti":
-        whole.set_allocate_memory_from_process_group_for_comm(True)
-    return train(whole, STEPS, rank)
+    return train(from_the_group(sharded()) if dist.get_backend() == "tutti" else sharded(), STEPS, rank)
 
 
 def hybrid(rank, ranks):
     """Shards inside of two ranks, replicas between."""
     mesh = init_device_mesh("cpu", (ranks // 2, 2), mesh_dim_names=("replicate", "shard"))
-    return train(fully_shard(model(), mesh=mesh), STEPS, rank)
+    return train(as_gloo_can(fully_shard(model(), mesh=mesh)), STEPS, rank)
 
 
 def tensor_parallel(rank, ranks):
@@ -143,12 +167,47 @@ class Gather(torch.autograd.Function):
                                                           dist.group.WORLD.group_name)
 
 
-def context_parallel(rank, ranks):
+class Ring(torch.autograd.Function):
+    """PyTorch's ring attention, with the attention operator of CPUs in place of a GPU's."""
+
+    @staticmethod
+    def forward(ctx, q, k, v):
+        out, sums = ring._templated_ring_attention(ring_of_all(), 2, attention, q, k, v, is_causal=True)
+        ctx.save_for_backward(q, k, v, out, sums)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        q, k, v, out, sums = ctx.saved_tensors
+        return ring._templated_ring_attention_backward(ring_of_all(), 2, attention_backward, grad, "grad_out", q, k, v,
+                                                       out, sums, is_causal=True)
+
+
+def ring_of_all():
+    takes_group = "group" in inspect.signature(ring._templated_ring_attention).parameters  # newer versions
+    return dist.group.WORLD if takes_group else init_device_mesh("cpu", (dist.get_world_size(),))
+
+
+def attention(q, k, v, is_causal):
+    return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, is_causal=is_causal)
+
+
+def attention_backward(query, key, value, out, logsumexp, is_causal, grad_out):
+    return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
+        grad_out, query, key, value, out, logsumexp, 0.0, is_causal)
+
+
+def context_parallel(rank, ranks, kind):
+    """Each rank has a part of each sequence. It gathers the keys and values of all, or passes them around."""
     part = LENGTH // ranks
     mask = torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril()[rank * part:(rank + 1) * part]
+    ring._cp_options.enable_load_balance = False
+    ring._cp_options.rotate_method = ring._RotateMethod.ALL_TO_ALL
+    attend = {"ring": Ring.apply, "gather": lambda q, k, v: nn.functional.scaled_dot_product_attention(
+        q, *Gather.apply(k, v), attn_mask=mask)}[kind]
     whole, losses = model(), []
     for block in whole.blocks:
-        block.attention.gather = lambda k, v: (*Gather.apply(k, v), mask)
+        block.attention.attend = attend
     optimizer = torch.optim.Adam(whole.parameters(), lr=1e-2)
     for step in range(STEPS):
         tokens, targets = (t[:, rank * part:(rank + 1) * part] for t in batch(step, 0))
@@ -181,18 +240,56 @@ def checkpoint(rank, ranks, folder):
     return losses + resumed
 
 
+def direct_calls():
+    """How many calls' messages were read or written in place."""
+    return sum(n for way, n in tutti_torch.counters()["deliveries"].items() if "mapped" in way or "direct" in way)
+
+
 def mapped_buckets(rank, ranks):
-    """DDP's buckets in mapped memory: what ranks lend each other is read in place."""
-    with tutti_torch.mapped_memory(4096):
-        wide = nn.Sequential(*(nn.Linear(512, 512) for _ in range(4)))
-        parallel = nn.parallel.DistributedDataParallel(wide, gradient_as_bucket_view=True)
-        tutti_torch.count_deliveries()
-        for _ in range(3):
-            parallel(torch.ones(4, 512)).sum().backward()
+    """DDP's buckets are mapped memory: what ranks lend each other is read in place. Gradients are views of them."""
+    wide = nn.Sequential(*(nn.Linear(512, 512) for _ in range(4)))
+    parallel = nn.parallel.DistributedDataParallel(wide, gradient_as_bucket_view=True)
+    assert tutti_torch.counters()["mapped_blocks"] > 0
+    tutti_torch.count_deliveries()
+    for step in range(3):  # the second one makes other buckets
+        before = direct_calls()
+        parallel(torch.ones(4, 512)).sum().backward()
+        assert direct_calls() > before, (step, tutti_torch.counters())
     counted = tutti_torch.counters()
-    direct = sum(n for way, n in counted["deliveries"].items() if "mapped" in way or "direct" in way)
-    assert counted["mapped_blocks"] > 0 and direct > 0, counted
+    assert counted["mapped_bytes"] >= sum(p.nbytes for p in wide.parameters()), counted
+    gloo = nn.parallel.DistributedDataParallel(model(), process_group=dist.new_group(backend="gloo"))
+    assert tutti_torch.counters()["mapped_blocks"] == counted["mapped_blocks"], gloo
     return counted
+
+
+def kept_memory(rank, ranks):
+    """Blocks that are freed serve the next tensors, and no process but their own."""
+    first = tutti_torch.empty(1 << 20).fill_(1)
+    place = first.data_ptr()
+    del first
+    again = tutti_torch.empty((1 << 20) - 5)
+    assert again.data_ptr() == place
+    del again
+    child = os.fork()
+    if child == 0:
+        mine = tutti_torch.empty(1 << 20)
+        mine.fill_(2)
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert (tutti_torch.empty(1 << 20) == 1).all()
+
+
+def mapped_parameters(rank, ranks):
+    """FSDP2's buffers of gathered parameters and of gradients, in memory that it asks the backend for."""
+    wide = nn.Sequential(*(nn.Linear(512, 512) for _ in range(4)))
+    for layer in wide:
+        fully_shard(layer)
+    from_the_group(fully_shard(wide))
+    tutti_torch.count_deliveries()
+    for _ in range(3):
+        wide(torch.ones(4, 512)).sum().backward()
+    assert direct_calls() >= 3 * (4 + 4)  # an all-gather and a reduce-scatter of each layer and step, at least
+    return tutti_torch.counters()
 
 
 class Training(unittest.TestCase):
@@ -227,7 +324,9 @@ class Training(unittest.TestCase):
         self.check(pipeline)
 
     def test_context_parallel(self):
-        self.check(context_parallel)
+        for kind in CONTEXT_PARALLEL:
+            with self.subTest(kind=kind):
+                self.check(context_parallel, kind)
 
     def test_checkpoints(self):
         for ranks in (2, 4):
@@ -236,6 +335,12 @@ class Training(unittest.TestCase):
 
     def test_buckets_in_mapped_memory(self):
         print(run(2, mapped_buckets)[0])
+
+    def test_mapped_memory_is_kept(self):
+        run(2, kept_memory)
+
+    def test_fsdp2_in_mapped_memory(self):
+        print(run(2, mapped_parameters)[0])
 
 
 if __name__ == "__main__":

@@ -97,7 +97,7 @@ class Group : public c10d::Backend {
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;  // NOLINT: PyTorch's type
 
   /// How often each way of delivery was used, and by how many calls, since the group was made: "mapped" → 12, …
-  std::map<std::string, uint64_t> deliveries() const;
+  std::map<std::string, uint64_t> deliveries();
   /// From now on each call is counted: some 100 ns.
   void count_deliveries(bool on) { counting_ = on; }
   tuttiCallInfo last_call();

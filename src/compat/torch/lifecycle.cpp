@@ -246,7 +246,9 @@ void Group::count_delivery() {
   ++deliveries_[info.delivery];
 }
 
-std::map<std::string, uint64_t> Group::deliveries() const {
+std::map<std::string, uint64_t> Group::deliveries() {
+  const WithoutGil without;
+  queue_.drain();
   const std::lock_guard lock(mutex_);
   return deliveries_;
 }

@@ -54,14 +54,37 @@ def empty(*size, dtype=None):
 def mapped_memory(min_bytes=1 << 16):
     """Inside, all tensors of at least `min_bytes` that are made on the CPU are as those of `empty`.
 
-    DistributedDataParallel makes its buckets when it is made and again in its second step; FSDP2 makes buffers in each
-    step. Each block takes a file descriptor; where none is left, memory is ordinary.
+    Each block takes a file descriptor; where none is left, memory is ordinary. Blocks that are freed serve later ones.
     """
-    _C.map_allocations(True, min_bytes)
+    before = _C.map_allocations(min_bytes)
     try:
         yield
     finally:
-        _C.map_allocations(False, 0)
+        _C.map_allocations(before)
+
+
+class _Reducer(dist.Reducer):
+    """DistributedDataParallel's, with buckets in mapped memory where Tutti serves the process group."""
+
+    def __init__(self, *args, **kinds):
+        group = next(arg for arg in (*args, *kinds.values()) if isinstance(arg, dist.ProcessGroup))
+        self._mapped = mapped_memory if _serves(group) else contextlib.nullcontext
+        with self._mapped():
+            super().__init__(*args, **kinds)
+
+    def _rebuild_buckets(self):
+        with self._mapped():
+            return super()._rebuild_buckets()
+
+
+def _serves(group):
+    try:
+        return _backend(group).name() == "tutti"
+    except RuntimeError:  # it has no backend for host tensors
+        return False
+
+
+dist.Reducer = _Reducer
 
 
 def last_call(group=None):

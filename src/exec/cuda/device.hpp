@@ -283,6 +283,9 @@ TUTTI_DEVICE void fence() {
 
 // ---- arithmetic -------------------------------------------------------------------------------------------
 
+/// Between computations that compilers would else do side by side, with more values live than there are registers for.
+TUTTI_DEVICE void one_by_one() { asm volatile("" ::: "memory"); }
+
 /// Bits that are set.
 TUTTI_DEVICE uint32_t ones(uint32_t bits) {
 #if defined(__CUDACC__)

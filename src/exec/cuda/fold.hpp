@@ -45,11 +45,17 @@ TUTTI_DEVICE uint16_t float_to_half(float value) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
   return bits;
 }
+TUTTI_DEVICE uint16_t float_to_upper_half(float value) {
+  uint16_t bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
 using F16 = Small<uint16_t, half_to_float, float_to_half>;
+using Bf16 = Small<uint16_t, bf16_to_float, float_to_upper_half>;
 #else
 using F16 = Small<uint16_t, f16_to_float, float_to_f16>;
-#endif
 using Bf16 = Small<uint16_t, bf16_to_float, float_to_bf16>;
+#endif
 using F8E4M3 = Small<uint8_t, f8e4m3_to_float, float_to_f8e4m3>;
 using F8E5M2 = Small<uint8_t, f8e5m2_to_float, float_to_f8e5m2>;
 
@@ -105,11 +111,12 @@ class Fold {
       load_values(0, at, first, values);
       TUTTI_HD_ROLLED
       for (uint32_t j = 1; j < sources_; ++j) {
-        Value more[kAtATime];
-        load_values(j, at, first, more);
-        for (uint32_t e = 0; e < kAtATime; ++e) values[e] = node(values[e], more[e]);
+        add_values(j, at, first, values);
       }
-      for (uint32_t e = 0; e < kAtATime; ++e) results[first + e] = finished(values[e]);
+      for (uint32_t e = 0; e < kAtATime; ++e) {
+        results[first + e] = finished(values[e]);
+        if constexpr (sizeof(Stored) == 2) gpu::one_by_one();
+      }
     }
     gpu::Pack folded;
     __builtin_memcpy(&folded, results, sizeof folded);
@@ -127,13 +134,26 @@ class Fold {
 
  private:
   /// Elements of a pack that are folded at a time: as many as registers hold. Loading it again finds it in the cache.
-  static constexpr uint32_t kAtATime = sizeof(Stored) == 2 ? 4 : (sizeof(Stored) < sizeof(Value) ? 2 : kElements);
+  static constexpr uint32_t kAtATime = sizeof(Stored) == 1 && sizeof(Value) > 1 ? 2 : kElements;
 
   TUTTI_DEVICE void load_values(uint32_t j, uint64_t at, uint32_t first, Value* values) const {
-    const gpu::Pack loaded = gpu::load_pack(operands_[j] + at);
+    const unsigned char* const from = operands_[j] + at;
+    const gpu::Pack loaded = gpu::load_pack(from);
     Stored elements[kElements];
     __builtin_memcpy(elements, &loaded, sizeof loaded);
     for (uint32_t e = 0; e < kAtATime; ++e) values[e] = operand(j, elements[first + e]);
+  }
+
+  TUTTI_DEVICE void add_values(uint32_t j, uint64_t at, uint32_t first, Value* values) const {
+    const gpu::Pack loaded = gpu::load_pack(operands_[j] + at);
+    constexpr uint32_t kPart = sizeof(Stored) >= 4 ? 1 : (kAtATime < 4 ? kAtATime : 4 / sizeof(Stored));
+    for (uint32_t e = 0; e < kAtATime; e += kPart) {
+      Stored part[kPart];
+      __builtin_memcpy(part, reinterpret_cast<const unsigned char*>(&loaded) + (first + e) * sizeof(Stored),
+                       sizeof part);
+      for (uint32_t i = 0; i < kPart; ++i) values[e + i] = node(values[e + i], operand(j, part[i]));
+      if constexpr (kAtATime == kElements) gpu::one_by_one();
+    }
   }
 
   TUTTI_DEVICE Value settle(Value value) const { return rounds_ ? T::widen(T::narrow(value)) : value; }

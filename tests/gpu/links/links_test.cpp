@@ -42,7 +42,7 @@ struct CudaProcesses {
 /// Of this process, after the driver has opened its own.
 template <>
 size_t Conformance<CudaThreads>::open_descriptors() {
-  for (int device = 0; device < devices(); ++device) cuda::Device::get(device).stream().wait();
+  for (int device = 0; device < devices(); ++device) cuda::Device::get(device);
   return Conformance<CudaProcesses>::open_descriptors();
 }
 

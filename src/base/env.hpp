@@ -22,6 +22,8 @@ enum class Cma : uint8_t { Off, Auto, Always };
 
 /// How messages travel between GPUs.
 enum class CudaWire : uint8_t { Auto, Slot, Lines, WholeLines };
+/// How ranks reach each other's memory for links between GPUs: transports/cuda/memory.hpp.
+enum class CudaMemory : uint8_t { Auto, Fd, Ipc, Host };
 
 /// One field for each of Tutti's own variables, e.g. `env().log`.
 struct Env {

@@ -20,7 +20,10 @@ struct Driver {
   int (*cuCtxGetCurrent)(void**);
   int (*cuCtxSetCurrent)(void*);
   int (*cuPointerGetAttribute)(void* out, int attribute, unsigned long long pointer);
-  int (*cuMemcpyDtoH_v2)(void* to, unsigned long long from, size_t bytes);
+  int (*cuMemcpyDtoHAsync_v2)(void* to, unsigned long long from, size_t bytes, void* stream);
+  int (*cuStreamCreate)(void** stream, unsigned flags);
+  int (*cuStreamSynchronize)(void* stream);
+  int (*cuStreamDestroy_v2)(void* stream);
 };
 
 /// Null where no driver is loaded.
@@ -41,12 +44,16 @@ void find_driver() {
     find(driver.cuCtxGetCurrent, "cuCtxGetCurrent");
     find(driver.cuCtxSetCurrent, "cuCtxSetCurrent");
     find(driver.cuPointerGetAttribute, "cuPointerGetAttribute");
-    find(driver.cuMemcpyDtoH_v2, "cuMemcpyDtoH_v2");
+    find(driver.cuMemcpyDtoHAsync_v2, "cuMemcpyDtoHAsync_v2");
+    find(driver.cuStreamCreate, "cuStreamCreate");
+    find(driver.cuStreamSynchronize, "cuStreamSynchronize");
+    find(driver.cuStreamDestroy_v2, "cuStreamDestroy_v2");
     return driver;
   }();
   const bool complete = kDriver.cuCtxGetDevice != nullptr && kDriver.cuCtxGetCurrent != nullptr &&
                         kDriver.cuCtxSetCurrent != nullptr && kDriver.cuPointerGetAttribute != nullptr &&
-                        kDriver.cuMemcpyDtoH_v2 != nullptr;
+                        kDriver.cuMemcpyDtoHAsync_v2 != nullptr && kDriver.cuStreamCreate != nullptr &&
+                        kDriver.cuStreamSynchronize != nullptr && kDriver.cuStreamDestroy_v2 != nullptr;
   if (complete) g_driver.store(&kDriver, std::memory_order_release);
 }
 
@@ -59,11 +66,19 @@ bool is_device_memory(const void* memory) {
   return driver->cuPointerGetAttribute(&managed, kIsManaged, address) != 0 || managed == 0;
 }
 
+/// On a stream of its own: on the default stream it would wait for kernels, which may wait for this rank.
 void copy_from_device(void* to, const void* from, size_t bytes) {
-  const int result = g_driver.load()->cuMemcpyDtoH_v2(to, reinterpret_cast<unsigned long long>(from), bytes);
-  if (result != 0) {
-    refuse(ncclUnhandledCudaError, "the scalar cannot be read from the device: CUDA's error " + std::to_string(result));
+  constexpr unsigned kNonBlocking = 1;
+  const Driver& driver = *g_driver.load();
+  void* stream = nullptr;
+  int result = driver.cuStreamCreate(&stream, kNonBlocking);
+  if (result == 0) {
+    result = driver.cuMemcpyDtoHAsync_v2(to, reinterpret_cast<unsigned long long>(from), bytes, stream);
+    if (result == 0) result = driver.cuStreamSynchronize(stream);
+    driver.cuStreamDestroy_v2(stream);
   }
+  if (result == 0) return;
+  refuse(ncclUnhandledCudaError, "the scalar cannot be read from the device: CUDA's error " + std::to_string(result));
 }
 
 int current_device() {

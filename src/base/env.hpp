@@ -20,6 +20,9 @@ enum class LogLevel : uint8_t { Off, Error, Warn, Info, Debug, Trace };
 /// Whether processes read each other's memory (CMA).
 enum class Cma : uint8_t { Off, Auto, Always };
 
+/// How ranks reach each other's memory for links between GPUs: transports/cuda/memory.hpp.
+enum class CudaMemory : uint8_t { Auto, Fd, Ipc, Host };
+
 /// One field for each of Tutti's own variables, e.g. `env().log`.
 struct Env {
 #define TUTTI_ENV(field, type, name, fallback, rule, meaning) type field = fallback;

@@ -217,35 +217,36 @@ std::string to_text(const RankReport& report) {
                     {"routes", fabric.routes},
                     {"name", report.host},
                     {"boot", report.boot},
-                    {"no device", report.no_device}};
+                    {"device", {report.device.why_not, report.device.id, report.device.blocks}}};
   return all.dump();
 }
 
 RankReport parse_report(const std::string& text, Rank peer) {
   return read(peer, [&] {
     const json report = parse_shallow_json(text);
-    const json& word = report.at("word");
-    return RankReport{.fabric = {.staging = whole_number(report.at("staging")),
-                                 .longest = whole_number(report.at("longest")),
-                                 .inside = slowest_from(report.at("inside")),
-                                 .between = slowest_from(report.at("between")),
-                                 .unreachable = report.at("unreachable").get<std::string>(),
-                                 .word = {whole_number(word.at(0)), whole_number(word.at(1))},
-                                 .cores = report.at("cores").get<std::string>(),
-                                 .arena = whole_number(report.at("arena")),
-                                 .routes = report.at("routes").get<std::map<std::string, std::string>>()},
-                      .plans = report.at("plans").dump(),
-                      .host = report.at("name").get<std::string>(),
-                      .boot = report.at("boot").get<std::string>(),
-                      .no_device = report.at("no device").get<std::string>()};
+    const json &word = report.at("word"), &device = report.at("device");
+    return RankReport{
+        .fabric = {.staging = whole_number(report.at("staging")),
+                   .longest = whole_number(report.at("longest")),
+                   .inside = slowest_from(report.at("inside")),
+                   .between = slowest_from(report.at("between")),
+                   .unreachable = report.at("unreachable").get<std::string>(),
+                   .word = {whole_number(word.at(0)), whole_number(word.at(1))},
+                   .cores = report.at("cores").get<std::string>(),
+                   .arena = whole_number(report.at("arena")),
+                   .routes = report.at("routes").get<std::map<std::string, std::string>>()},
+        .plans = report.at("plans").dump(),
+        .host = report.at("name").get<std::string>(),
+        .boot = report.at("boot").get<std::string>(),
+        .device = {device.at(0).get<std::string>(), device.at(1).get<std::string>(), whole_number(device.at(2))}};
   });
 }
 
 Agreement agree(control::Endpoint& endpoint, Fabric& fabric, const Groups& groups, bool groups_given,
-                const std::string& no_device, Deadline deadline) {
+                const DeviceReport& device, Deadline deadline) {
   Agreement agreed;
   select::Given given = select::given_plans(env().plan, endpoint.ranks());
-  const RankReport mine{fabric.report(), plans_text(given), control::host_name(), control::boot_identity(), no_device};
+  const RankReport mine{fabric.report(), plans_text(given), control::host_name(), control::boot_identity(), device};
   for (const std::string& text : endpoint.exchange(to_text(mine), deadline)) {
     agreed.reports.push_back(parse_report(text, static_cast<Rank>(agreed.reports.size())));
   }

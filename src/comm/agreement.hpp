@@ -21,13 +21,20 @@ std::string configuration();
 /// Throws Error(Mismatch), which names both ranks and the setting, unless all ranks have joined with the same.
 void compare_configurations(const control::Endpoint& endpoint);
 
+/// What a rank says of its device.
+struct DeviceReport {
+  std::string why_not;  ///< why the rank serves no calls on device memory; "" if it does
+  std::string id;       ///< of the device, the same for all who use it
+  uint64_t blocks = 0;  ///< of a call's kernel that the device runs at the same time
+};
+
 /// What a rank tells the others when its fabric is made.
 struct RankReport {
   FabricReport fabric;
   std::string plans = "{}";  ///< JSON: the algorithms that TUTTI_PLAN gives, by collective
   std::string host;          ///< the host's name in messages
   std::string boot;          ///< of its kernel (control/host.hpp); "": unknown
-  std::string no_device;     ///< why the rank serves no calls on device memory; "" if it does
+  DeviceReport device;
 };
 std::string to_text(const RankReport& report);
 /// Reads what rank `peer` sent. Throws Error(ProtocolError).
@@ -44,6 +51,6 @@ struct Agreement {
 /// Exchanges reports and conclusions. Collective. Throws Error: Mismatch if the ranks' plans differ, Unsupported if a
 /// rank cannot reach another or a forced algorithm cannot be used, and what Endpoint::exchange throws.
 Agreement agree(control::Endpoint& endpoint, Fabric& fabric, const Groups& groups, bool groups_given,
-                const std::string& no_device, Deadline deadline);
+                const DeviceReport& device, Deadline deadline);
 
 }  // namespace tutti::comm

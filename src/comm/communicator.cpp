@@ -94,7 +94,7 @@ void Communicator::retire() {
 
 void Communicator::agree(bool groups_given) {
   Agreement agreed =
-      comm::agree(*endpoint_, *fabric_, groups_, groups_given, no_device_, Deadline::in(timeouts_.of_init()));
+      comm::agree(*endpoint_, *fabric_, groups_, groups_given, device_report(), Deadline::in(timeouts_.of_init()));
   backoff_ = agreed.backoff;
   if (agreed.capabilities.reading != transports::ReadAccess::None) fabric_->all_read();
   planner_->agree(agreed.table, agreed.capabilities, groups_);

@@ -128,6 +128,7 @@ class Communicator {
   void log_decisions(Agreement agreed);
   void await_others(uint64_t ticket) const;
   void wire_up_device(int device);
+  DeviceReport device_report() const;
   void agree_on_device(const Agreement& agreed);
   DeviceCalls& device_calls() const;
   Status enqueue_on_device(Work work);

@@ -56,7 +56,8 @@ DeviceCalls::DeviceCalls(control::Endpoint& endpoint, const CallBoard& board, st
           {.wireup = &endpoint, .failed = &endpoint.failed(), .observer = &enqueued_, .device = device})),
       planner_(endpoint.rank(), endpoint.ranks(), *executor_, backoff) {}
 
-void DeviceCalls::agree(const Agreement& agreed, const Groups& groups) {
+void DeviceCalls::agree(const Agreement& agreed, const Groups& groups, uint32_t sharers) {
+  executor_->share_device(sharers);
   select::Setting setting = agreed.setting;
   const uint64_t message = executor_->transport().longest_message();
   const double alpha = machine_constants().cuda_alpha;

@@ -57,7 +57,8 @@ class DeviceCalls {
   EnqueuedCalls& enqueued() { return enqueued_; }
   int device() const { return executor_->device(); }
   /// Makes the decision table for links between devices, alike on all ranks.
-  void agree(const Agreement& agreed, const Groups& groups);
+  /// `sharers`: ranks of the communicator that use the device.
+  void agree(const Agreement& agreed, const Groups& groups, uint32_t sharers);
   /// Throws Error(InvalidArgument | InvalidUsage) with the first mistake in the call's buffers and stream.
   void check(const Call& call, Rank rank, Rank ranks) const;
 

@@ -1,4 +1,7 @@
 // The communicator's part of calls on device memory: they are enqueued on the user's stream, and do not wait.
+#include <map>
+#include <utility>
+
 #include "base/format.hpp"
 #include "base/hash.hpp"
 #include "comm/communicator.hpp"
@@ -21,16 +24,37 @@ void Communicator::wire_up_device(int device) {
   }
 }
 
-/// All ranks must have a device; else each refuses such calls, and says which rank lacks one.
+DeviceReport Communicator::device_report() const {
+  if (device_calls_ == nullptr) return {.why_not = no_device_};
+  const exec::DeviceExecutor& executor = device_calls_->executor();
+  return {.id = executor.device_id(), .blocks = executor.resident_blocks()};
+}
+
+/// All ranks must have a device, and all that share one must run on it at the same time, since they wait for each other.
+/// Else each rank refuses such calls, and says which rank cannot make them.
 void Communicator::agree_on_device(const Agreement& agreed) {
-  for (size_t peer = 0; peer < agreed.reports.size(); ++peer) {
-    const std::string& why_not = agreed.reports[peer].no_device;
-    if (why_not.empty()) continue;
-    no_device_ = fmt::format("rank {} has no device: {}", peer, why_not);
+  const auto refuse = [this](const std::string& why) {
+    no_device_ = why;
     device_calls_.reset();
-    return;
+  };
+  const auto device_of = [&](size_t peer) {
+    return std::pair(endpoint_->process_id(static_cast<Rank>(peer)).host, agreed.reports[peer].device.id);
+  };
+  std::map<std::pair<std::string, std::string>, uint32_t> sharers;
+  for (size_t peer = 0; peer < agreed.reports.size(); ++peer) {
+    const std::string& why_not = agreed.reports[peer].device.why_not;
+    if (!why_not.empty()) return refuse(fmt::format("rank {} has no device: {}", peer, why_not));
+    ++sharers[device_of(peer)];
   }
-  device_calls_->agree(agreed, groups_);
+  for (size_t peer = 0; peer < agreed.reports.size(); ++peer) {
+    const uint32_t ranks = sharers[device_of(peer)];
+    if (agreed.reports[peer].device.blocks >= ranks) continue;
+    return refuse(
+        fmt::format("{} ranks share the GPU of rank {}, which runs {} of their blocks at the same time: lower "
+                    "TUTTI_BLOCK_THREADS, or use more GPUs",
+                    ranks, peer, agreed.reports[peer].device.blocks));
+  }
+  device_calls_->agree(agreed, groups_, sharers[device_of(static_cast<size_t>(rank()))]);
 }
 
 DeviceCalls& Communicator::device_calls() const {

@@ -52,7 +52,8 @@ std::shared_ptr<Communicator> Communicator::shrink(std::vector<Rank> excluded) {
     return join(id, static_cast<Rank>(remaining.size()), static_cast<Rank>(mine),
                 {.groups = groups_among(*groups_, remaining),
                  .title = control::title_of_shrunk(diagnostics_.title(), excluded),
-                 .timeouts = timeouts_});
+                 .timeouts = timeouts_,
+                 .device = device_calls_ != nullptr ? device_calls_->device() : -1});
   } catch (const Error& error) {
     throw_error(error.code(),
                 "rank {}: shrink() without {}: {}. Every rank that remains makes this call, with the same excluded "

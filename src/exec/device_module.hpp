@@ -32,6 +32,12 @@ class DeviceExecutor : public Executor {
   /// "GPU 0 (NVIDIA H200)"
   virtual const std::string& device_name() const = 0;
   virtual int device() const = 0;
+  /// The same in all processes that use the device.
+  virtual const std::string& device_id() const = 0;
+  /// Blocks of a call's kernel that the device runs at the same time; at least one.
+  virtual uint32_t resident_blocks() const = 0;
+  /// So many ranks, this one included, use the device: their calls must fit it together. At most resident_blocks().
+  virtual void share_device(uint32_t ranks) = 0;
   /// Copies bytes of the device's memory, on a stream.
   virtual void copy(void* to, const void* from, uint64_t bytes, void* stream) = 0;
   /// What is enqueued on `after` from now on waits for what is on `before`.

@@ -138,7 +138,7 @@ struct Interpreter {
     lane.bases[0] = moved(rank.bases[0], shift);
     lane.bases[1] = moved(rank.bases[1], shift);
     lane.bases[2] = rank.bases[2];
-    if (lane.round != 0) lane.bases[2] = moved(rank.bases[2], lane.round % rank.versions * rank.scratch_bytes);
+    if (lane.round != 0) lane.bases[2] = moved(rank.bases[2], (lane.round & (rank.versions - 1)) * rank.scratch_bytes);
     if (Remote::kAny && rank.offers) Remote::enter_round(rank, lane);
     return Outcome::Progress;
   }
@@ -146,6 +146,7 @@ struct Interpreter {
   /// Round k + versions reuses the scratch of round k, so every lane must have left round k.
   TUTTI_HD static bool fence_open(const RankState& rank, const LaneState& lane) {
     if (!rank.fenced || lane.round < rank.versions) return true;
+    TUTTI_HD_ROLLED
     for (uint32_t i = 0; i < rank.lane_count; ++i) {
       if ((Memory::load_acquire(&rank.lanes[i].progress) >> 32) + rank.versions <= lane.round) return false;
     }
@@ -157,6 +158,7 @@ struct Interpreter {
   }
 
   TUTTI_HD static Outcome messages_ready(RankState& rank, LaneState& lane, const Instruction& op) {
+    TUTTI_HD_ROLLED
     for (; lane.arrived < op.arrivals.end - op.arrivals.begin; ++lane.arrived) {
       const link::InLink& in = rank.in[lane.tables->arrivals[op.arrivals.begin + lane.arrived]];
       link::Header header;
@@ -186,15 +188,15 @@ struct Interpreter {
 
   /// Posts the destination of a message that is only received. Nothing else uses that memory until the message has
   /// come: all steps before this one are done, and the sender had a cause to send.
-  [[gnu::noinline]] TUTTI_HD static void post(const RankState& rank, const LaneState& lane, const Instruction& op,
-                                              const link::InLink& in) {
+  TUTTI_HD_APART static void post(const RankState& rank, const LaneState& lane, const Instruction& op,
+                                  const link::InLink& in) {
     Wire::post(in, rank.tag ^ op.salt, op.bytes, address(lane, lane.tables->segments[op.segments.begin].to));
   }
 
   /// Finds a message in another process's memory. It comes only where the program expects one: elsewhere it would be
   /// read as if it were here.
-  [[gnu::noinline]] TUTTI_HD static FaultKind locate(const link::InLink& in, const Instruction& op,
-                                                     link::Arrival& arrival, int& error) {
+  TUTTI_HD_APART static FaultKind locate(const link::InLink& in, const Instruction& op, link::Arrival& arrival,
+                                         int& error) {
     if (!Remote::kAny || (op.remote & kZeroCopyArrivals) == 0) return FaultKind::BadHeader;
     if (arrival.where == link::Where::Mapped) error = Remote::locate(in, arrival, op.bytes);
     return error == 0 ? FaultKind::None : FaultKind::Unreadable;
@@ -202,10 +204,12 @@ struct Interpreter {
 
   /// When one message has come, the others probably have too: fetching their lines together is faster than one by one.
   TUTTI_HD static void fetch_ahead(const RankState& rank, const LaneState& lane, const Instruction& op) {
+    TUTTI_HD_ROLLED
     for (uint32_t i = op.arrivals.begin + 1; i < op.arrivals.end; ++i) Wire::fetch(rank.in[lane.tables->arrivals[i]]);
   }
 
   TUTTI_HD static Outcome room_ready(RankState& rank, LaneState& lane, const Instruction& op) {
+    TUTTI_HD_ROLLED
     for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) {
       const Out& to = lane.tables->outs[i];
       link::OutLink& out = rank.out[to.link];
@@ -216,7 +220,8 @@ struct Interpreter {
   }
 
   TUTTI_HD static Outcome stage_ready(RankState& rank, LaneState& lane, const Stage& stage) {
-    const uint64_t* held = stage.held + stage.uses % stage.slots * stage.readers;
+    const uint64_t* held = stage.held + stage.next * stage.readers;
+    TUTTI_HD_ROLLED
     for (uint32_t i = 0; i < stage.readers; ++i) {
       link::OutLink& out = rank.out[stage.outs[i]];
       if (out.acked < held[i]) Wire::refresh(out);
@@ -229,12 +234,13 @@ struct Interpreter {
     if (op.slot == Slot::Small) return lane.small;
     if (op.slot == Slot::Push) return link::push_slot(rank.out[lane.tables->outs[op.push_to].link]);
     const Stage& stage = *rank.stages[op.stage];
-    return stage.base + stage.uses % stage.slots * stage.slot_bytes;
+    return stage.base + stage.next * stage.slot_bytes;
   }
 
   [[gnu::always_inline]] TUTTI_HD static void move(const Group& group, RankState& rank, LaneState& lane,
                                                    const Instruction& op, unsigned char* slot) {
     const unsigned char** const operands = lane.operands + group.thread() * lane.operand_room;
+    TUTTI_HD_ROLLED
     for (uint32_t s = op.segments.begin; s < op.segments.end; ++s) {
       const Segment& segment = lane.tables->segments[s];
       set_operands(lane, op, segment, operands);
@@ -244,10 +250,11 @@ struct Interpreter {
   }
 
   /// Pushes the message, which is in `slot` or in the rank's own memory, to readers.
-  [[gnu::noinline]] TUTTI_HD static void copy_to_readers(const Group& group, RankState& rank, LaneState& lane,
-                                                         const Instruction& op, unsigned char* slot) {
+  TUTTI_HD_APART static void copy_to_readers(const Group& group, RankState& rank, LaneState& lane,
+                                             const Instruction& op, unsigned char* slot) {
     group.sync();  // the message is complete
     const unsigned char* const from = slot != nullptr ? slot : address(lane, op.message);
+    TUTTI_HD_ROLLED
     for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) {
       const Out& to = lane.tables->outs[i];
       if (to.delivery == Delivery::Pushed) Reduce::copy(group, link::push_slot(rank.out[to.link]), from, op.bytes);
@@ -257,6 +264,7 @@ struct Interpreter {
   TUTTI_HD static void publish(RankState& rank, LaneState& lane, const Instruction& op, unsigned char* slot) {
     const uint64_t tag = rank.tag ^ op.salt;
     Stage* stage = op.slot == Slot::Stage ? rank.stages[op.stage] : nullptr;
+    TUTTI_HD_ROLLED
     for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) {
       const Out& to = lane.tables->outs[i];
       link::OutLink& out = rank.out[to.link];
@@ -266,7 +274,7 @@ struct Interpreter {
           break;
         case Delivery::Staged:
           Wire::publish_staged(out, tag, slot, op.bytes);
-          stage->held[stage->uses % stage->slots * stage->readers + (i - op.outs.begin)] = out.next;
+          stage->held[stage->next * stage->readers + (i - op.outs.begin)] = out.next;
           break;
         case Delivery::Pushed:
           Wire::publish_pushed(out, tag, op.bytes);
@@ -281,11 +289,12 @@ struct Interpreter {
           break;
       }
     }
-    if (stage != nullptr) ++stage->uses;
+    if (stage != nullptr && ++stage->next == stage->slots) stage->next = 0;
   }
 
   TUTTI_HD static void consume(RankState& rank, LaneState& lane, const Instruction& op) {
     const link::Arrival* arrival = lane.arrivals;
+    TUTTI_HD_ROLLED
     for (uint32_t i = op.arrivals.begin; i < op.arrivals.end; ++i) {
       Wire::consume(rank.in[lane.tables->arrivals[i]], *arrival++);
     }

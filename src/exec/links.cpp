@@ -51,7 +51,7 @@ bool Staging::assign(std::span<OwnedStage* const> stages) {
   for (OwnedStage* s : stages) {
     s->stage.base = arena_.staging() + used_;
     s->stage.slots = slots;
-    s->stage.uses = 0;
+    s->stage.next = 0;
     s->held.assign(static_cast<size_t>(slots) * s->outs.size(), 0);
     s->stage.held = s->held.data();
     s->generation = generation_;

@@ -63,7 +63,7 @@ struct LaneState {
   link::Arrival* arrivals = nullptr;         ///< room for the messages of any instruction
   const unsigned char** operands = nullptr;  ///< for each thread of the group: room for the operands of any instruction
   uint32_t operand_room = 0;                 ///< of one thread
-  unsigned char small[link::kInlineBytes] = {};
+  alignas(8) unsigned char small[link::kInlineBytes] = {};
   HostLane* host = nullptr;  ///< on a host: what only hosts keep of a lane
 };
 
@@ -83,7 +83,7 @@ struct Stage {
   uint64_t slot_bytes = 0;
   uint32_t slots = 0;
   uint32_t readers = 0;
-  uint64_t uses = 0;
+  uint32_t next = 0;               ///< the slot of the next message
   uint64_t* held = nullptr;        ///< [slot][reader]: the count of consumed messages that frees the slot
   const uint32_t* outs = nullptr;  ///< the readers' out-links
 };
@@ -95,7 +95,7 @@ struct RankState {
   uint64_t rounds = 1;       ///< of this replica
   uint64_t full_rounds = 0;  ///< of these, how many use `full`
   uint32_t lane_count = 0;
-  uint32_t versions = 1;       ///< of scratch
+  uint32_t versions = 1;       ///< of scratch; a power of two
   uint64_t scratch_bytes = 0;  ///< of one version
   bool offers = false;         ///< some instruction offers a destination
   bool fenced = false;         ///< no lane enters round k + versions before all have left round k
@@ -129,6 +129,7 @@ TUTTI_HD inline bool set_operands(const LaneState& lane, const Instruction& op, 
   const Ref* sources = lane.tables->sources + segment.sources;
   uint32_t message = 0;
   bool elsewhere = false;
+  TUTTI_HD_ROLLED
   for (uint32_t k = 0; k < op.sources; ++k) {
     if (sources[k].base == Base::Message) {
       const link::Arrival& arrival = lane.arrivals[message++];

@@ -19,10 +19,15 @@ TUTTI_HD inline T load_as(const unsigned char* from) {
   return word;
 }
 
-/// destination[0, bytes) = source[0, bytes), which do not overlap.
+/// destination[0, bytes) = source[0, bytes), which do not overlap. On a device both are aligned to 8 bytes.
 TUTTI_HD inline void copy_small(void* destination, const void* source, uint64_t bytes) {
   auto* to = static_cast<unsigned char*>(destination);
   const auto* from = static_cast<const unsigned char*>(source);
+#if defined(__CUDA_ARCH__)
+  to = static_cast<unsigned char*>(__builtin_assume_aligned(to, 8));  // else it would move single bytes
+  from = static_cast<const unsigned char*>(__builtin_assume_aligned(from, 8));
+#endif
+  TUTTI_HD_ROLLED
   for (; bytes >= 8; bytes -= 8, to += 8, from += 8) {
     __builtin_memcpy(to, from, 8);
     asm volatile("" ::: "memory");  // keeps compilers from turning this loop into vectors or a call of memcpy

@@ -1,7 +1,8 @@
-/* A client of libnccl.so.2 in C, compiled against either nccl.h, that finds every function by dlsym. Host memory only.
+/* A client of libnccl.so.2 in C, compiled against either nccl.h, that finds every function by dlsym.
  *
  *   client LIBRARY threads|processes RANKS     every collective, type, operator, in place and not; made communicators;
  *                                              calls that differ between ranks
+ *   client LIBRARY device_threads|device_processes RANKS     the same on memory of GPUs, half of it captured in graphs
  *   client LIBRARY bad 2                       wrong arguments
  */
 #include "client.h"
@@ -17,6 +18,9 @@
 
 #define COUNT 17
 #define MOST 4
+#define ROOM (MOST * COUNT * 8)
+
+static int on_device;
 
 struct api api;
 int failures;
@@ -97,36 +101,59 @@ static double expected(enum kind kind, struct self self, int root, int i, int op
 }
 
 static ncclResult_t call(enum kind kind, struct self self, const void* in, void* out, size_t count, ncclDataType_t type,
-                         ncclRedOp_t op, int root, ncclComm_t comm) {
+                         ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
   switch (kind) {
     case AllReduce:
-      return api.ncclAllReduce(in, out, count, type, op, comm, NULL);
+      return api.ncclAllReduce(in, out, count, type, op, comm, stream);
     case Reduce:
-      return api.ncclReduce(in, out, count, type, op, root, comm, NULL);
+      return api.ncclReduce(in, out, count, type, op, root, comm, stream);
     case Broadcast:
-      return api.ncclBroadcast(in, out, count, type, root, comm, NULL);
+      return api.ncclBroadcast(in, out, count, type, root, comm, stream);
     case Bcast:
-      return api.ncclBcast(out, count, type, root, comm, NULL);
+      return api.ncclBcast(out, count, type, root, comm, stream);
     case ReduceScatter:
-      return api.ncclReduceScatter(in, out, count, type, op, comm, NULL);
+      return api.ncclReduceScatter(in, out, count, type, op, comm, stream);
     case AllGather:
-      return api.ncclAllGather(in, out, count, type, comm, NULL);
+      return api.ncclAllGather(in, out, count, type, comm, stream);
     case AlltoAll:
-      return api.ncclAlltoAll(in, out, count, type, comm, NULL);
+      return api.ncclAlltoAll(in, out, count, type, comm, stream);
     case Gather:
-      return api.ncclGather(in, out, count, type, root, comm, NULL);
+      return api.ncclGather(in, out, count, type, root, comm, stream);
     case Scatter:
-      return api.ncclScatter(in, out, count, type, root, comm, NULL);
+      return api.ncclScatter(in, out, count, type, root, comm, stream);
     default:
       api.ncclGroupStart();
-      api.ncclSend(in, count, type, (self.rank + 1) % self.ranks, comm, NULL);
-      api.ncclRecv(out, count, type, (self.rank + self.ranks - 1) % self.ranks, comm, NULL);
+      api.ncclSend(in, count, type, (self.rank + 1) % self.ranks, comm, stream);
+      api.ncclRecv(out, count, type, (self.rank + self.ranks - 1) % self.ranks, comm, stream);
       return api.ncclGroupEnd();
   }
 }
 
+/* On host memory; or on the device, where every second call is captured and replayed. `in` and `out` lie in `from` and
+   `to`, whose contents follow each other on the device. */
+static void run(enum kind kind, struct self self, char* from, char* to, char* in, char* out, int type, int op, int root,
+                ncclComm_t comm) {
+  const int bytes = self.ranks * COUNT * kFormats[type].bytes;
+  if (!on_device) {
+    SUCCEED(call(kind, self, in, out, COUNT, (ncclDataType_t)type, (ncclRedOp_t)op, root, comm, NULL));
+    return;
+  }
+  const size_t half = DEVICE_BYTES / 2;
+  char* const memory = device_memory();
+  char* const there = out >= from && out < from + ROOM ? memory + (out - from) : memory + half + (out - to);
+  const int captured = (op + type) % 2 == 1;
+  device_put(0, from, (size_t)bytes);
+  if (captured) device_capture();
+  SUCCEED(call(kind, self, memory + (in - from), there, COUNT, (ncclDataType_t)type, (ncclRedOp_t)op, root, comm,
+               device_stream()));
+  if (captured) device_replay();
+  device_finish();
+  device_get(from, 0, (size_t)bytes);
+  device_get(to, half, (size_t)bytes);
+}
+
 static void one(enum kind kind, struct self self, int type, int op, int in_place, int root, ncclComm_t comm) {
-  _Alignas(8) char from[MOST * COUNT * 8], to[MOST * COUNT * 8], want[8];
+  _Alignas(8) char from[ROOM], to[ROOM], want[8];
   const int bytes = kFormats[type].bytes, own = self.rank * COUNT * bytes;
   const int gathers = kind == AllGather || (kind == Gather && self.rank == root);
   const int receives = (kind != Reduce && kind != Gather) || self.rank == root;
@@ -141,7 +168,7 @@ static void one(enum kind kind, struct self self, int type, int op, int in_place
   for (int i = 0; i < self.ranks * COUNT; ++i) {
     if (in == from || i < COUNT) put(in + i * bytes, type, input(self.rank, i, op));
   }
-  SUCCEED(call(kind, self, in, out, COUNT, (ncclDataType_t)type, (ncclRedOp_t)op, root, comm));
+  run(kind, self, from, to, in, out, type, op, root, comm);
   for (int i = 0; receives && i < results; ++i) {
     put(want, type, expected(kind, self, root, i, op));
     if (memcmp(out + i * bytes, want, (size_t)bytes) == 0) continue;
@@ -188,6 +215,52 @@ static void check_sum(ncclComm_t comm, int rank, int ranks) {
   SUCCEED(api.ncclCommUserRank(comm, &me));
   SUCCEED(api.ncclAllReduce(&mine, &sum, 1, ncclInt, ncclSum, comm, NULL));
   REQUIRE(count == ranks && me == rank && sum == ranks);
+  if (!on_device) return;
+  sum = 0;
+  device_put(0, &mine, sizeof mine);
+  SUCCEED(api.ncclAllReduce(device_memory(), device_memory() + 64, 1, ncclInt, ncclSum, comm, device_stream()));
+  device_get(&sum, 64, sizeof sum);
+  REQUIRE(sum == ranks);
+}
+
+/* Made in one group: all of them are there at its end. */
+static void derived_in_a_group(struct self self, ncclComm_t comm) {
+  ncclComm_t halves = NULL, smaller = NULL, grown = NULL;
+  const int last = self.ranks - 1, colour = self.rank % 2;
+  int excluded = last;
+  SUCCEED(api.ncclGroupStart());
+  SUCCEED(api.ncclCommSplit(comm, colour, self.rank, &halves, NULL));
+  if (self.rank != last) SUCCEED(api.ncclCommShrink(comm, &excluded, 1, &smaller, NULL, NCCL_SHRINK_DEFAULT));
+  SUCCEED(api.ncclGroupEnd());
+  check_sum(halves, self.rank / 2, (self.ranks + 1 - colour) / 2);
+  if (smaller != NULL) check_sum(smaller, self.rank, last);
+  pthread_barrier_wait(&shared->barrier);
+  if (self.rank == 0) SUCCEED(api.ncclCommGetUniqueId(smaller, &shared->id));
+  pthread_barrier_wait(&shared->barrier);
+  const ncclUniqueId id = shared->id;
+  SUCCEED(api.ncclGroupStart());
+  if (self.rank != last) {
+    SUCCEED(api.ncclCommGrow(smaller, self.ranks, self.rank == 0 ? &id : NULL, -1, &grown, NULL));
+  } else {
+    SUCCEED(api.ncclCommGrow(NULL, self.ranks, &id, last, &grown, NULL));
+  }
+  SUCCEED(api.ncclGroupEnd());
+  check_sum(grown, self.rank, self.ranks);
+  SUCCEED(api.ncclCommDestroy(grown));
+  if (smaller != NULL) SUCCEED(api.ncclCommDestroy(smaller));
+  SUCCEED(api.ncclCommDestroy(halves));
+}
+
+static void device_scalar(struct self self, ncclComm_t comm) {
+  ncclRedOp_t op;
+  float values[2] = {2, 3}, out = 0; /* the scalar, the input */
+  char* const memory = device_memory();
+  device_put(0, values, sizeof values);
+  SUCCEED(api.ncclRedOpCreatePreMulSum(&op, memory, ncclFloat, ncclScalarDevice, comm));
+  SUCCEED(api.ncclAllReduce(memory + 4, memory + 64, 1, ncclFloat, op, comm, device_stream()));
+  device_get(&out, 64, sizeof out);
+  REQUIRE(out == 6.0f * (float)self.ranks);
+  SUCCEED(api.ncclRedOpDestroy(op, comm));
 }
 
 static void derived(struct self self, ncclComm_t comm) {
@@ -309,8 +382,8 @@ static void mismatches(struct self self) {
     const enum kind first = what == 3 ? Broadcast : (what == 4 || what == 5) && odd ? Broadcast : AllReduce;
     const enum kind second = what == 5 && odd ? AllReduce : what == 5 ? Broadcast : AllReduce;
     result = call(first, self, in, out, what == 0 && odd ? 9 : 8, what == 1 && odd ? ncclInt32 : ncclFloat32,
-                  what == 2 && odd ? ncclMax : ncclSum, what == 3 && odd ? 1 : 0, comm);
-    if (result == ncclSuccess) result = call(second, self, in, out, 8, ncclFloat32, ncclSum, 0, comm);
+                  what == 2 && odd ? ncclMax : ncclSum, what == 3 && odd ? 1 : 0, comm, NULL);
+    if (result == ncclSuccess) result = call(second, self, in, out, 8, ncclFloat32, ncclSum, 0, comm, NULL);
     const char* const text = api.ncclGetLastError(comm);
     const char* const one_call = strstr(text, " called "); /* "rank 1 called … where rank 2 called …" */
     if (result != ncclInvalidUsage || one_call == NULL || strstr(one_call + 1, " called ") == NULL) {
@@ -324,13 +397,17 @@ static void mismatches(struct self self) {
 
 static void* run_rank(void* argument) {
   const struct self self = *(struct self*)argument;
+  if (on_device) device_use(self.rank);
   ncclComm_t comm = new_comm(self), other = new_comm(self);
   collectives(self, comm);
   groups(self, comm, other);
   operators_and_memory(self, comm);
   derived(self, comm);
+  derived_in_a_group(self, comm);
+  if (on_device) device_scalar(self, comm);
   SUCCEED(api.ncclCommDestroy(other));
   SUCCEED(api.ncclCommDestroy(comm));
+  if (on_device) return NULL;
   not_blocking(self);
   mismatches(self);
   return NULL;
@@ -343,7 +420,8 @@ static int load(const char* library) {
   FUNCTIONS(FIND)
   FIND(ncclCommGrow)
   FIND(ncclCommGetUniqueId)
-  FIND(ncclSignal) FIND(ncclAllReduceConfig) FIND(ncclDevCommCreate) return api.ncclSignal == NULL;
+  FIND(ncclSignal) FIND(ncclAllReduceConfig) FIND(ncclDevCommCreate) if (on_device) device_load();
+  return api.ncclSignal == NULL;
 }
 
 int main(int argc, char** argv) {
@@ -351,12 +429,14 @@ int main(int argc, char** argv) {
   struct self selves[MOST];
   pthread_t threads[MOST];
   pthread_barrierattr_t attributes;
-  if (ranks < 2 || ranks > MOST) return fprintf(stderr, "usage: client LIBRARY threads|processes|bad 2..4\n");
+  if (ranks < 2 || ranks > MOST)
+    return fprintf(stderr, "usage: client LIBRARY [device_]threads|[device_]processes|bad 2..4\n");
   shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   pthread_barrierattr_init(&attributes);
   pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
   pthread_barrier_init(&shared->barrier, &attributes, (unsigned)ranks);
-  const int processes = strcmp(argv[2], "processes") == 0;
+  const int processes = strstr(argv[2], "processes") != NULL;
+  on_device = strncmp(argv[2], "device_", 7) == 0;
   for (int i = 0; i < ranks; ++i) selves[i] = (struct self){i, ranks};
   for (int i = 1; processes && i < ranks; ++i) {
     if (fork() == 0) {

@@ -55,4 +55,16 @@ extern int failures; /* of this process */
 /* Wrong arguments of every kind: NCCL's code, a text, no crash. */
 void bad_input(void);
 
+/* Each rank's stream and block of device memory: client_device.c. */
+#define DEVICE_BYTES 4096
+void device_load(void);
+void device_use(int rank);
+cudaStream_t device_stream(void);
+char* device_memory(void);
+void device_put(size_t at, const void* from, size_t bytes);
+void device_get(void* to, size_t at, size_t bytes);
+void device_finish(void);
+void device_capture(void);
+void device_replay(void); /* … what was captured, once */
+
 #endif

@@ -106,7 +106,9 @@ FakeWireup::~FakeWireup() {
   if (::write(stop_.get(), &one, sizeof one) == sizeof one) thread_.join();
 }
 
-const transports::ProcessId& FakeWireup::process_id(Rank) const { return everywhere; }
+const transports::ProcessId& FakeWireup::process_id(Rank rank) const {
+  return apart_ && rank != rank_ ? elsewhere_ : everywhere;
+}
 
 void FakeWireup::answer_calls() {
   pollfd wait[2] = {{listener_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};

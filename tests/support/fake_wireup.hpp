@@ -23,6 +23,8 @@ class FakeWireup final : public transports::Wireup {
   Rank rank() const override { return rank_; }
   Rank ranks() const override { return ranks_; }
   const transports::ProcessId& process_id(Rank rank) const override;
+  /// The other ranks are processes of their own.
+  void set_apart() { elsewhere_ = everywhere, elsewhere_.nonce = ~everywhere.nonce, apart_ = true; }
   void confirm_process(Rank, Deadline) override {}
   const std::string& name() const override { return job_; }
 
@@ -44,6 +46,8 @@ class FakeWireup final : public transports::Wireup {
   Fd call(Rank peer, Deadline deadline) const;
 
   const std::string job_;
+  transports::ProcessId elsewhere_;
+  bool apart_ = false;
   const Rank rank_, ranks_;
   Fd listener_, stop_;  // stop_: an eventfd
   std::mutex mutex_;

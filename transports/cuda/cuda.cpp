@@ -20,7 +20,7 @@ using transports::Wireup;
 using transports::Word;
 
 constexpr const char* kService = "cuda";
-constexpr uint64_t kMagic = 0x31616475'63697474;  // "ttcuda1"
+constexpr uint64_t kMagic = 0x32616475'63697474;  // "ttcuda2"
 constexpr uint32_t kLinksToAPeer = 3;             // lanes of an algorithm in which all ranks are peers, and transfers
 constexpr uint64_t kShortest = 4096, kLongest = 128 << 10;  // bytes of a message
 
@@ -32,8 +32,8 @@ struct Request {
 /// Any other answer is a refusal: text for the user.
 struct Answer {
   uint64_t magic;
-  uint64_t bytes;   // of the memory
-  uint64_t offset;  // of the part, in it
+  uint64_t offset;  // of the part, in the memory
+  Share share;      // if it was asked for
 };
 
 std::string printable(std::string text) {
@@ -87,8 +87,9 @@ struct CudaLinks::Service {
       const uint64_t offset = request.part == static_cast<uint32_t>(Part::Ring)
                                   ? arena->ring(from, request.link_lane)
                                   : arena->counter(from, request.link_lane);
-      const Answer answer{kMagic, arena->memory().bytes(), offset};
-      return {pack(answer), request.needs_memory != 0 ? arena->memory().export_fd() : Fd()};
+      const bool shares = request.needs_memory != 0;
+      const Answer answer{kMagic, offset, shares ? arena->memory().share() : Share{}};
+      return {pack(answer), shares ? arena->memory().share_fd() : Fd()};
     } catch (const std::exception& error) {
       return {error.what(), Fd()};
     }
@@ -147,10 +148,7 @@ unsigned char* CudaLinks::part_of(Rank peer, uint32_t link_lane, Part part, Dead
   auto& arena = neighbours_[peer];
   if (arena == nullptr) arena = Neighbours::instance().find({wireup_.name(), peer});
   if (arena == nullptr) throw_error(Code::PeerFailed, "cuda: rank {} has left, or uses no GPU", peer);
-  if (!device_.reaches(arena->device())) {
-    throw_error(Code::Unsupported, "cuda: {} cannot reach the memory of {}, which rank {} uses", device_.name(),
-                arena->device().name(), peer);
-  }
+  arena->memory().open_to(device_);
   const uint64_t offset =
       part == Part::Ring ? arena->ring(wireup_.rank(), link_lane) : arena->counter(wireup_.rank(), link_lane);
   return arena->memory().base() + offset;
@@ -164,7 +162,9 @@ unsigned char* CudaLinks::ask_part(Rank peer, uint32_t link_lane, Part part, Dea
   if (!unpack(reply.bytes, answer) || answer.magic != kMagic) {
     throw_error(Code::PeerFailed, "cuda: rank {} made no link: {}", peer, printable(reply.bytes));
   }
-  if (theirs == nullptr) theirs = PeerMemory::import(device_, reply.fd, answer.bytes);
+  if (theirs == nullptr) {
+    theirs = PeerMemory::import(device_, answer.share, std::move(reply.fd), fmt::format("rank {}", peer));
+  }
   const uint64_t needed = part == Part::Ring ? service_->arena->ring_bytes() : link::kStride;
   if (answer.offset % link::kStride != 0 || theirs->bytes() < needed || answer.offset > theirs->bytes() - needed) {
     throw_error(Code::ProtocolError, "cuda: rank {} states an invalid link: at byte {} of its {} bytes", peer,

@@ -27,6 +27,9 @@ Device::Device(int number) : number_(number) {
   check(cuda.cuDeviceGet(&handle_, number), "a GPU cannot be used");
   char name[96] = "";
   check(cuda.cuDeviceGetName(name, sizeof name, handle_), "a GPU has no name");
+  CUuuid id{};
+  check(cuda.cuDeviceGetUuid(&id, handle_), "a GPU has no id");
+  for (const char byte : id.bytes) id_ += fmt::format("{:02x}", static_cast<unsigned char>(byte));
   name_ = fmt::format("GPU {} ({})", number, name);
   check(cuda.cuDeviceGetAttribute(&multiprocessors_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, handle_), name_.c_str());
   check(cuda.cuDevicePrimaryCtxRetain(&context_, handle_), name_.c_str());

@@ -23,9 +23,10 @@ class OwnStream {
   void upload(CUdeviceptr to, const void* from, uint64_t bytes) const;
   void download(void* to, CUdeviceptr from, uint64_t bytes) const;
   void zero(CUdeviceptr at, uint64_t bytes) const;
+  /// Until all of the above is done.
+  void wait() const;
 
  private:
-  void wait() const;
   const Device& device_;
   CUstream stream_ = nullptr;
 };
@@ -43,6 +44,8 @@ class Device {
   CUdevice handle() const { return handle_; }
   /// "GPU 0 (NVIDIA H200)"
   const std::string& name() const { return name_; }
+  /// The same in all processes.
+  const std::string& id() const { return id_; }
   int multiprocessors() const { return multiprocessors_; }
   const OwnStream& stream() const { return *stream_; }
   /// Can this device load and store the memory of `other`?
@@ -53,7 +56,7 @@ class Device {
   int number_;
   CUdevice handle_ = 0;
   CUcontext context_ = nullptr;
-  std::string name_;
+  std::string name_, id_;
   int multiprocessors_ = 0;
   std::unique_ptr<OwnStream> stream_;
 };

@@ -55,6 +55,12 @@ namespace tutti::cuda {
   X(cuMemSetAccess)                              \
   X(cuMemExportToShareableHandle)                \
   X(cuMemImportFromShareableHandle)              \
+  X(cuMemHostRegister)                           \
+  X(cuMemHostUnregister)                         \
+  X(cuIpcGetMemHandle)                           \
+  X(cuIpcOpenMemHandle)                          \
+  X(cuIpcCloseMemHandle)                         \
+  X(cuCtxEnablePeerAccess)                       \
   X(cuPointerGetAttributes)                      \
   X(cuMemGetAddressRange)                        \
   X(cuLibraryLoadData)                           \

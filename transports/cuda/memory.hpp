@@ -1,42 +1,71 @@
-// Memory of a GPU that other ranks load and store: threads of this process at its address, other processes after they
-// have mapped it through a descriptor.
+// Memory that other ranks' GPUs load and store: threads of this process at its address, other processes after they have
+// mapped it.
+//
+// It is memory of this rank's GPU, given away as a descriptor (Fd: virtual memory management) or, where the driver has no
+// such descriptors, as a handle (Ipc). Where a GPU cannot reach another one, it is memory of the host (Host): slower, but
+// every GPU reaches that.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 
+#include "base/env.hpp"
 #include "base/fd.hpp"
 #include "base/rank.hpp"
 #include "transports/cuda/device.hpp"
+#include "transports/shm/segment.hpp"
 
 namespace tutti::cuda {
 
+/// What another process maps memory by, beside a descriptor. Plain bytes.
+struct Share {
+  uint32_t form = 0;    ///< CudaMemory
+  uint64_t bytes = 0;   ///< of the memory
+  uint64_t offset = 0;  ///< Ipc: of the memory, in the allocation that the handle names
+  CUipcMemHandle handle{};
+};
+
 class PeerMemory {
  public:
-  /// Zeroed memory of `device`, for all devices of this process that reach it. Throws Error(OutOfMemory | …).
+  /// Zeroed memory for all devices of this process that reach it, in the form that TUTTI_CUDA_MEMORY and the devices
+  /// permit. Throws Error(OutOfMemory | Unsupported | …).
   static std::shared_ptr<PeerMemory> create(const Device& device, uint64_t bytes);
-  /// Maps what another process has exported, for `device`. Throws Error(Unsupported) if the device cannot reach it.
-  static std::shared_ptr<PeerMemory> import(const Device& device, const Fd& fd, uint64_t bytes);
+  /// Maps what `whose` (for error texts) has exported, for `device`. Throws Error(Unsupported) if the device cannot
+  /// reach it, Error(ProtocolError) if it is none of this library's memory.
+  static std::shared_ptr<PeerMemory> import(const Device& device, const Share& share, Fd fd, const std::string& whose);
   ~PeerMemory();
   PeerMemory(const PeerMemory&) = delete;
   PeerMemory& operator=(const PeerMemory&) = delete;
 
   unsigned char* base() const { return reinterpret_cast<unsigned char*>(base_); }
   uint64_t bytes() const { return bytes_; }
-  /// A descriptor for another process. Throws Error(Unsupported).
-  Fd export_fd() const;
+  CudaMemory form() const { return form_; }
+  /// Makes the memory accessible for another device of this process. Throws Error(Unsupported) if it cannot be.
+  void open_to(const Device& other) const;
+  /// What another process needs, with a descriptor for Fd and Host. Throws Error(Unsupported).
+  Share share() const;
+  Fd share_fd() const;
 
  private:
-  PeerMemory(const Device& device, uint64_t bytes) : device_(device), bytes_(bytes) {}
+  PeerMemory(const Device& device, uint64_t bytes, CudaMemory form) : device_(device), bytes_(bytes), form_(form) {}
+  void create_mappable();
   void map();
+  void grant_to_all();
+  void register_host();
+  void check_extent(const Share& share, const std::string& whose) const;
   const Device& device_;
   uint64_t bytes_;
-  CUmemGenericAllocationHandle handle_ = 0;
+  const CudaMemory form_;
   CUdeviceptr base_ = 0;
+  CUmemGenericAllocationHandle handle_ = 0;  // Fd
   bool has_handle_ = false, mapped_ = false;
+  CUdeviceptr opened_ = 0;       // Ipc, of a peer: the allocation
+  transports::Segment segment_;  // Host
+  bool registered_ = false;
 };
 
 /// A rank's memory of links: what lies with it of each. The end of a link that comes first reserves it.

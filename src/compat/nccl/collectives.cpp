@@ -15,8 +15,9 @@ tuttiDataType_t type_of(const ncclDataType_t& type) {
   refuse_argument("datatype " + std::to_string(number_of(type)) + " is not an ncclDataType_t");
 }
 
-/// CUDA's names of the default streams are 0, 1 and 2: with host memory, the call blocks. Other streams are Tutti's
-/// own, cast to cudaStream_t.
+/// CUDA's names of the default streams are 0, 1 and 2: with host memory, the call blocks; with device memory it runs on
+/// the default stream, which is ordered with all streams that wait for it. Other streams are CUDA's, or, with host memory,
+/// Tutti's own, cast to cudaStream_t.
 tuttiStream_t stream_of(cudaStream_t stream) {
   return reinterpret_cast<uintptr_t>(stream) <= 2 ? nullptr : reinterpret_cast<tuttiStream_t>(stream);
 }
@@ -51,7 +52,10 @@ class Operator {
       refuse_argument("the operator was not made on this communicator, or was destroyed");
     }
     const auto [scalar, type] = comm.device_scalars[index];
-    if (tuttiRedOpCreatePreMulSum(&value_, scalar, type, comm_) != tuttiSuccess) {
+    alignas(8) unsigned char copy[8] = {};
+    const bool on_device = is_device_memory(scalar);
+    if (on_device) copy_from_device(copy, scalar, kTypeBytes[type]);
+    if (tuttiRedOpCreatePreMulSum(&value_, on_device ? copy : scalar, type, comm_) != tuttiSuccess) {
       refuse_argument(tuttiGetLastError());
     }
     made_ = true;
@@ -72,14 +76,11 @@ ncclResult_t moved(tuttiResult_t result, ncclComm_t comm) {
 
 /// Checks what both kinds of calls have, and runs `call` with Tutti's communicator, type and stream.
 template <class Function>
-[[gnu::always_inline]] inline ncclResult_t run(const void* send, const void* recv, const ncclDataType_t& type,
-                                               ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config,
-                                               Function&& call) {
+[[gnu::always_inline]] inline ncclResult_t run(const ncclDataType_t& type, ncclComm_t comm, cudaStream_t stream,
+                                               const ncclCollConfig_t* config, Function&& call) {
   return guarded(comm, [&]() -> ncclResult_t {
     ncclComm& handle = live(comm);
     const tuttiDataType_t converted_type = type_of(type);
-    check_buffer(send, "sendbuff");
-    check_buffer(recv, "recvbuff");
     if (config != nullptr) [[unlikely]]
       check_call_config(config);
     return moved(call(handle, converted_type, stream_of(stream)), comm);
@@ -96,19 +97,19 @@ using namespace tutti::nccl;  // NOLINT: this file is the border
 TUTTI_NCCL_API ncclResult_t ncclAllReduceConfig(const void* send, void* recv, size_t count, ncclDataType_t type,
                                                 ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream,
                                                 const ncclCollConfig_t* config) {
-  return run(send, recv, type, comm, stream, config,
+  return run(type, comm, stream, config,
              [&](TYPE_AND_STREAM) { return tuttiAllReduce(send, recv, count, t, Operator(c, op).value(), c.comm, s); });
 }
 TUTTI_NCCL_API ncclResult_t ncclAllReduce(const void* send, void* recv, size_t count, ncclDataType_t type,
                                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-  return run(send, recv, type, comm, stream, nullptr,
+  return run(type, comm, stream, nullptr,
              [&](TYPE_AND_STREAM) { return tuttiAllReduce(send, recv, count, t, Operator(c, op).value(), c.comm, s); });
 }
 
 TUTTI_NCCL_API ncclResult_t ncclReduceConfig(const void* send, void* recv, size_t count, ncclDataType_t type,
                                              ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream,
                                              const ncclCollConfig_t* config) {
-  return run(send, recv, type, comm, stream, config, [&](TYPE_AND_STREAM) {
+  return run(type, comm, stream, config, [&](TYPE_AND_STREAM) {
     return tuttiReduce(send, recv, count, t, Operator(c, op).value(), root, c.comm, s);
   });
 }
@@ -120,7 +121,7 @@ TUTTI_NCCL_API ncclResult_t ncclReduce(const void* send, void* recv, size_t coun
 TUTTI_NCCL_API ncclResult_t ncclBroadcastConfig(const void* send, void* recv, size_t count, ncclDataType_t type,
                                                 int root, ncclComm_t comm, cudaStream_t stream,
                                                 const ncclCollConfig_t* config) {
-  return run(send, recv, type, comm, stream, config,
+  return run(type, comm, stream, config,
              [&](TYPE_AND_STREAM) { return tuttiBroadcast(send, recv, count, t, root, c.comm, s); });
 }
 TUTTI_NCCL_API ncclResult_t ncclBroadcast(const void* send, void* recv, size_t count, ncclDataType_t type, int root,
@@ -135,7 +136,7 @@ TUTTI_NCCL_API ncclResult_t ncclBcast(void* buffer, size_t count, ncclDataType_t
 TUTTI_NCCL_API ncclResult_t ncclReduceScatterConfig(const void* send, void* recv, size_t count, ncclDataType_t type,
                                                     ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream,
                                                     const ncclCollConfig_t* config) {
-  return run(send, recv, type, comm, stream, config, [&](TYPE_AND_STREAM) {
+  return run(type, comm, stream, config, [&](TYPE_AND_STREAM) {
     return tuttiReduceScatter(send, recv, count, t, Operator(c, op).value(), c.comm, s);
   });
 }
@@ -146,7 +147,7 @@ TUTTI_NCCL_API ncclResult_t ncclReduceScatter(const void* send, void* recv, size
 
 TUTTI_NCCL_API ncclResult_t ncclAllGatherConfig(const void* send, void* recv, size_t count, ncclDataType_t type,
                                                 ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
-  return run(send, recv, type, comm, stream, config,
+  return run(type, comm, stream, config,
              [&](TYPE_AND_STREAM) { return tuttiAllGather(send, recv, count, t, c.comm, s); });
 }
 TUTTI_NCCL_API ncclResult_t ncclAllGather(const void* send, void* recv, size_t count, ncclDataType_t type,
@@ -156,7 +157,7 @@ TUTTI_NCCL_API ncclResult_t ncclAllGather(const void* send, void* recv, size_t c
 
 TUTTI_NCCL_API ncclResult_t ncclAlltoAllConfig(const void* send, void* recv, size_t count, ncclDataType_t type,
                                                ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
-  return run(send, recv, type, comm, stream, config,
+  return run(type, comm, stream, config,
              [&](TYPE_AND_STREAM) { return tuttiAllToAll(send, recv, count, t, c.comm, s); });
 }
 TUTTI_NCCL_API ncclResult_t ncclAlltoAll(const void* send, void* recv, size_t count, ncclDataType_t type,
@@ -166,7 +167,7 @@ TUTTI_NCCL_API ncclResult_t ncclAlltoAll(const void* send, void* recv, size_t co
 
 TUTTI_NCCL_API ncclResult_t ncclGatherConfig(const void* send, void* recv, size_t count, ncclDataType_t type, int root,
                                              ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
-  return run(send, recv, type, comm, stream, config,
+  return run(type, comm, stream, config,
              [&](TYPE_AND_STREAM) { return tuttiGather(send, recv, count, t, root, c.comm, s); });
 }
 TUTTI_NCCL_API ncclResult_t ncclGather(const void* send, void* recv, size_t count, ncclDataType_t type, int root,
@@ -176,7 +177,7 @@ TUTTI_NCCL_API ncclResult_t ncclGather(const void* send, void* recv, size_t coun
 
 TUTTI_NCCL_API ncclResult_t ncclScatterConfig(const void* send, void* recv, size_t count, ncclDataType_t type, int root,
                                               ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
-  return run(send, recv, type, comm, stream, config,
+  return run(type, comm, stream, config,
              [&](TYPE_AND_STREAM) { return tuttiScatter(send, recv, count, t, root, c.comm, s); });
 }
 TUTTI_NCCL_API ncclResult_t ncclScatter(const void* send, void* recv, size_t count, ncclDataType_t type, int root,
@@ -186,13 +187,11 @@ TUTTI_NCCL_API ncclResult_t ncclScatter(const void* send, void* recv, size_t cou
 
 TUTTI_NCCL_API ncclResult_t ncclSend(const void* send, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                                      cudaStream_t stream) {
-  return run(send, nullptr, type, comm, stream, nullptr,
-             [&](TYPE_AND_STREAM) { return tuttiSend(send, count, t, peer, c.comm, s); });
+  return run(type, comm, stream, nullptr, [&](TYPE_AND_STREAM) { return tuttiSend(send, count, t, peer, c.comm, s); });
 }
 TUTTI_NCCL_API ncclResult_t ncclRecv(void* recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                                      cudaStream_t stream) {
-  return run(nullptr, recv, type, comm, stream, nullptr,
-             [&](TYPE_AND_STREAM) { return tuttiRecv(recv, count, t, peer, c.comm, s); });
+  return run(type, comm, stream, nullptr, [&](TYPE_AND_STREAM) { return tuttiRecv(recv, count, t, peer, c.comm, s); });
 }
 #undef TYPE_AND_STREAM
 
@@ -203,8 +202,8 @@ TUTTI_NCCL_API ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scal
     ncclRedOp_t& made = required(op, "op");
     if (scalar == nullptr) refuse_argument("scalar is NULL");
     const tuttiDataType_t converted_type = type_of(type);
-    check_buffer(scalar, "scalar");
     if (number_of(residence) == ncclScalarHostImmediate) {
+      if (is_device_memory(scalar)) refuse_argument("scalar is device memory: its residence is ncclScalarDevice");
       tuttiRedOp_t value = 0;
       const ncclResult_t result = moved(tuttiRedOpCreatePreMulSum(&value, scalar, converted_type, handle.comm), comm);
       if (result == ncclSuccess) std::memcpy(&made, &value, sizeof made);

@@ -13,13 +13,6 @@
 namespace tutti::nccl {
 namespace {
 
-tuttiUniqueId converted(const ncclUniqueId& id) {
-  static_assert(sizeof(ncclUniqueId) == sizeof(tuttiUniqueId));
-  tuttiUniqueId result;
-  std::memcpy(result.bytes, id.internal, sizeof result.bytes);
-  return result;
-}
-
 /// Finalizes a communicator's end: its handle is Gone, whatever Tutti says.
 ncclResult_t end(ncclComm& handle, bool abort) {
   auto expected = ncclComm::State::Live;
@@ -38,7 +31,13 @@ ncclResult_t make(ncclComm_t* out, const std::function<tuttiResult_t(tuttiComm_t
   handle->blocking = blocking;
   find_driver();
   handle->device = current_device();
-  const tuttiResult_t result = create(&handle->comm);
+  tuttiResult_t result;
+  try {
+    result = create(&handle->comm);
+  } catch (...) {
+    drop_handle(handle);
+    throw;
+  }
   if (result != tuttiSuccess && result != tuttiInProgress) {
     drop_handle(handle);
     return failed(result, nullptr);
@@ -53,6 +52,19 @@ ncclResult_t make(ncclComm_t* out, const std::function<tuttiResult_t(tuttiComm_t
     drop_handle(handle);  // the rank joins none
   }
   return result == tuttiInProgress ? ncclInProgress : ncclSuccess;
+}
+
+ncclResult_t make_apart(ncclComm_t* out, const std::function<tuttiResult_t(tuttiComm_t*)>& create, bool blocking) {
+  if (group_depth() == 0) return make(out, create, blocking);
+  required(out, "newcomm") = nullptr;
+  ncclComm* const handle = make_handle();
+  handle->blocking = blocking;
+  find_driver();
+  handle->device = current_device();
+  *out = handle;
+  add_pending({handle, out});
+  add_maker([handle, create] { return done(create(&handle->comm)); });
+  return ncclSuccess;
 }
 
 ncclResult_t join(ncclComm_t* out, int ranks, const ncclUniqueId& id, int rank, const ncclConfig_t* config) {

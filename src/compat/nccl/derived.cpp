@@ -26,17 +26,11 @@ Place place_of(ncclComm_t comm) {
   return place;
 }
 
-void refuse_in_group(const char* call) {
-  if (group_depth() > 0) refuse(ncclInvalidUsage, std::string(call) + " within a group: Tutti makes it outside only");
-}
-
 /// All ranks of the parent learn the id that its root passed. Throws Refusal.
-ncclResult_t id_of_root(ncclComm_t comm, const Place& place, const ncclUniqueId* mine, ncclUniqueId& id) {
+ncclUniqueId id_of_root(ncclComm_t comm, const Place& place, const ncclUniqueId& own) {
   std::vector<ncclUniqueId> all(static_cast<size_t>(place.ranks));
-  ncclUniqueId own = {};
-  if (mine != nullptr) own = *mine;
   const ncclResult_t result = done(tuttiAllGather(&own, all.data(), sizeof own, tuttiInt8, comm->comm, nullptr), comm);
-  if (result != ncclSuccess) return result;
+  if (result != ncclSuccess) refuse(result, last_error(comm));
   const ncclUniqueId none = {};
   const auto is_set = [&](const ncclUniqueId& one) { return std::memcmp(&one, &none, sizeof one) != 0; };
   const auto roots = std::count_if(all.begin(), all.end(), is_set);
@@ -45,8 +39,16 @@ ncclResult_t id_of_root(ncclComm_t comm, const Place& place, const ncclUniqueId*
                     " of the communicator's ranks passed an id: exactly one does, which got it "
                     "from ncclCommGetUniqueId");
   }
-  id = *std::find_if(all.begin(), all.end(), is_set);
-  return ncclSuccess;
+  return *std::find_if(all.begin(), all.end(), is_set);
+}
+
+/// The ranks that were not in the communicator. As join(), but a group's other calls may wait for it.
+ncclResult_t join_grown(ncclComm_t* made, int ranks, const ncclUniqueId& id, int rank, const ncclConfig_t* config) {
+  if (group_depth() == 0) return join(made, ranks, id, rank, config);
+  const tuttiConfig_t settings = converted(config);
+  return make_apart(
+      made, [=](tuttiComm_t* comm) { return tuttiCommInitRankConfig(comm, ranks, converted(id), rank, &settings); },
+      settings.blocking != 0);
 }
 
 }  // namespace
@@ -69,7 +71,6 @@ TUTTI_NCCL_API ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int c
   return guarded(comm, [&]() -> ncclResult_t {
     ncclComm& parent = live(comm);
     required(made, "newcomm") = nullptr;
-    refuse_in_group("ncclCommShrink");
     if (flags != NCCL_SHRINK_DEFAULT && flags != NCCL_SHRINK_ABORT) {
       refuse_argument("shrinkFlags is " + std::to_string(flags) + ": it is NCCL_SHRINK_DEFAULT or NCCL_SHRINK_ABORT");
     }
@@ -81,9 +82,10 @@ TUTTI_NCCL_API ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int c
         state == tuttiSuccess) {
       tuttiCommAbort(parent.comm);
     }
-    const ncclResult_t result =
-        make(made, [&](tuttiComm_t* shrunk) { return tuttiCommShrink(parent.comm, excluded, count, shrunk); });
-    return ready(result);
+    const std::vector<int> ranks(excluded, excluded + count);
+    return ready(make_apart(made, [parent = parent.comm, ranks](tuttiComm_t* shrunk) {
+      return tuttiCommShrink(parent, ranks.data(), static_cast<int>(ranks.size()), shrunk);
+    }));
   });
 }
 
@@ -106,24 +108,27 @@ TUTTI_NCCL_API ncclResult_t ncclCommGrow(ncclComm_t comm, int ranks, const ncclU
                                          ncclConfig_t* config) {
   return guarded(comm, [&]() -> ncclResult_t {
     required(made, "newcomm") = nullptr;
-    refuse_in_group("ncclCommGrow");
-    if (comm == nullptr) return join(made, ranks, required(id, "uniqueId"), rank, config);  // a new rank
-    ncclComm& parent = live(comm);
+    if (comm == nullptr) return join_grown(made, ranks, required(id, "uniqueId"), rank, config);
+    live(comm);
     const Place place = place_of(comm);
     if (rank != -1) refuse_argument("rank is " + std::to_string(rank) + ": a rank of the communicator passes -1");
     if (ranks <= place.ranks) {
       refuse_argument("nRanks is " + std::to_string(ranks) + ": more than the communicator's " +
                       std::to_string(place.ranks) + " are needed");
     }
-    ncclUniqueId shared = {};
-    const ncclResult_t result = id_of_root(comm, place, id, shared);
-    if (result != ncclSuccess) return result;
-    const ncclResult_t joined = join(made, ranks, shared, place.rank, config);
-    if (id != nullptr) {
-      const std::lock_guard lock(parent.mutex);
-      parent.grows = false;
-    }
-    return joined;
+    const tuttiConfig_t settings = converted(config);
+    const bool is_root = id != nullptr;
+    const ncclUniqueId own = is_root ? *id : ncclUniqueId{};
+    const auto grow = [=](tuttiComm_t* grown) {
+      const ncclUniqueId shared = id_of_root(comm, place, own);
+      const tuttiResult_t result = tuttiCommInitRankConfig(grown, ranks, converted(shared), place.rank, &settings);
+      if (is_root) {
+        const std::lock_guard lock(comm->mutex);
+        comm->grows = false;
+      }
+      return result;
+    };
+    return make_apart(made, grow, settings.blocking != 0);
   });
 }
 

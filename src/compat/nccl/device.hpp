@@ -1,23 +1,28 @@
-// What this process's CUDA driver says of memory, where the program has loaded one. Host memory alone is usable here.
+// What this process's CUDA driver says, where the program has loaded one. Nothing here is linked with it.
 #pragma once
 
-#include <atomic>
+#include <cstddef>
 
 namespace tutti::nccl {
 
-using PointerQuery = int (*)(void* out, int attribute, unsigned long long pointer);
-/// cuPointerGetAttribute; null where no driver is loaded.
-extern std::atomic<PointerQuery> g_pointer_query;
-
 /// Looks whether the program has loaded a driver by now.
 void find_driver();
-/// Throws Refusal if only a device can read this memory.
-void refuse_device_memory(const void* buffer, const char* name);
-inline void check_buffer(const void* buffer, const char* name) {
-  if (g_pointer_query.load(std::memory_order_relaxed) != nullptr) [[unlikely]]
-    refuse_device_memory(buffer, name);
-}
+/// Does only a device read this memory?
+bool is_device_memory(const void* memory);
+/// Copies out of a device's memory, as it is now. Throws Refusal.
+void copy_from_device(void* to, const void* from, size_t bytes);
 /// The number of the current context's device; -1: none.
 int current_device();
+
+/// The calling thread's context, for another thread.
+class Context {
+ public:
+  Context();
+  /// Makes it the calling thread's.
+  void use() const;
+
+ private:
+  void* context_ = nullptr;
+};
 
 }  // namespace tutti::nccl

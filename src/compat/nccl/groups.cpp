@@ -1,7 +1,10 @@
 // Groups. A call that failed within a group makes the outermost end return its code and run nothing, as in NCCL.
+#include <string>
+#include <thread>
 #include <utility>
 
 #include "compat/nccl/config.hpp"
+#include "compat/nccl/device.hpp"
 #include "compat/nccl/handles.hpp"
 
 namespace tutti::nccl {
@@ -11,6 +14,7 @@ struct Group {
   int depth = 0;
   ncclResult_t failure = ncclSuccess;
   std::vector<Pending> pending;
+  std::vector<std::function<ncclResult_t()>> makers;
 };
 thread_local Group t_group;
 
@@ -26,6 +30,39 @@ void settle(const std::vector<Pending>& pending) {
   }
 }
 
+/// Runs them side by side, since they may wait for each other: a thread may have several ranks of one communicator.
+ncclResult_t run_all(const std::vector<std::function<ncclResult_t()>>& makers) {
+  if (makers.empty()) return ncclSuccess;
+  struct Outcome {
+    ncclResult_t result = ncclSuccess;
+    std::string text;
+  };
+  std::vector<Outcome> outcomes(makers.size());
+  const auto run = [&](size_t i) {
+    outcomes[i].result = guarded(nullptr, makers[i]);
+    if (outcomes[i].result != ncclSuccess && outcomes[i].result != ncclInProgress)
+      outcomes[i].text = last_error(nullptr);
+  };
+  const Context context;
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < makers.size(); ++i) {
+    threads.emplace_back([&, i] {
+      context.use();
+      run(i);
+    });
+  }
+  run(0);
+  for (std::thread& thread : threads) thread.join();
+  ncclResult_t all = ncclSuccess;
+  for (const Outcome& outcome : outcomes) {
+    if (outcome.result == ncclInProgress) all = ncclInProgress;
+    if (outcome.result == ncclSuccess || outcome.result == ncclInProgress) continue;
+    set_error(outcome.text.c_str());
+    return outcome.result;
+  }
+  return all;
+}
+
 ncclResult_t end() {
   if (t_group.depth == 0) refuse(ncclInvalidUsage, "ncclGroupEnd without a ncclGroupStart on this thread");
   if (--t_group.depth > 0) return done(tuttiGroupEnd());
@@ -36,6 +73,8 @@ ncclResult_t end() {
   } else {
     tuttiGroupDiscard();  // the text of the call that failed stays
   }
+  const auto makers = std::exchange(t_group.makers, {});
+  if (result == ncclSuccess) result = run_all(makers);
   settle(std::exchange(t_group.pending, {}));
   return result;
 }
@@ -47,6 +86,8 @@ int group_depth() { return t_group.depth; }
 void note_in_group(ncclResult_t result) {
   if (t_group.depth > 0 && result != ncclInProgress && t_group.failure == ncclSuccess) t_group.failure = result;
 }
+
+void add_maker(std::function<ncclResult_t()> maker) { t_group.makers.push_back(std::move(maker)); }
 
 void add_pending(Pending pending) { t_group.pending.push_back(pending); }
 
@@ -78,6 +119,7 @@ TUTTI_NCCL_API ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* info) {
       tuttiGroupDiscard();
       --t_group.depth;
     }
+    t_group.makers.clear();
     settle(std::exchange(t_group.pending, {}));
     const ncclResult_t failure = std::exchange(t_group.failure, ncclSuccess);
     if (failure != ncclSuccess) return failure;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -85,6 +86,8 @@ struct Pending {
   ncclComm_t* out;
 };
 void add_pending(Pending pending);
+/// Makes a communicator at the end of the group, beside those of the group's other calls: handle->comm.
+void add_maker(std::function<ncclResult_t()> maker);
 
 /// What any exception means. Call within a catch clause.
 ncclResult_t of_exception(ncclComm_t comm) noexcept;

@@ -79,10 +79,8 @@ TUTTI_NCCL_API ncclResult_t ncclMemAlloc(void** pointer, size_t size) {
   return guarded(nullptr, [&] {
     void*& out = required(pointer, "ptr");
     find_driver();
-    if (current_device() >= 0) {
-      refuse(ncclInvalidUsage, "this build of Tutti allocates host memory only: use cudaMalloc for device memory");
-    }
-    return done(tuttiMemAlloc(&out, size));
+    if (current_device() < 0) return done(tuttiMemAlloc(&out, size));
+    return done(tuttiMemAllocWithFlags(&out, size, TUTTI_MEM_DEVICE));
   });
 }
 

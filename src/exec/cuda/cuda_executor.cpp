@@ -6,6 +6,7 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include "base/env.hpp"
 #include "base/format.hpp"
@@ -78,12 +79,8 @@ CudaExecutor::CudaExecutor(const DeviceContext& context)
       watcher_(context, record_.host()) {
   load_kernels(device_);
   threads_ = static_cast<uint32_t>(env().block_threads);
-  const uint32_t resident = resident_blocks(device_, threads_) / static_cast<uint32_t>(context.wireup->ranks());
-  if (resident == 0) {
-    throw_error(Code::Unsupported, "{} cannot run {} ranks at the same time: lower TUTTI_BLOCK_THREADS", device_.name(),
-                context.wireup->ranks());
-  }
-  most_blocks_ = std::min(resident, static_cast<uint32_t>(env().max_blocks));
+  resident_ = cuda::resident_blocks(device_, threads_);
+  if (resident_ == 0) throw_error(Code::Unsupported, "{} runs no block of {} threads", device_.name(), threads_);
   out_ = at<link::OutLink>(pool_->take(kMostLinks * sizeof(link::OutLink)));
   in_ = at<link::InLink>(pool_->take(kMostLinks * sizeof(link::InLink)));
   counters_ = at<Counters>(pool_->take(sizeof(Counters)));
@@ -101,6 +98,10 @@ CudaExecutor::~CudaExecutor() {
     driver().cuEventDestroy(last_);
   } catch (const Error&) {  // the driver has gone already: the process ends
   }
+}
+
+void CudaExecutor::share_device(uint32_t ranks) {
+  most_blocks_ = std::clamp(resident_ / ranks, 1U, static_cast<uint32_t>(env().max_blocks));
 }
 
 link::LinkTraits CudaExecutor::traits(Rank peer) {
@@ -147,6 +148,7 @@ std::unique_ptr<Execution> CudaExecutor::place(Program program, const std::strin
   upload_later(block.at, image.bytes.data(), image.bytes.size());
   auto made = std::make_unique<CudaExecution>(std::move(program));
   made->call = {.ranks = image.ranks,
+                .states = image.lanes,
                 .items = image.items,
                 .lanes = static_cast<uint32_t>(made->program().last.lanes.size()),
                 .window_bytes = made->program().window_bytes,
@@ -257,11 +259,13 @@ void CudaExecutor::order_after_last(CUstream stream, bool captured) {
   check(driver().cuStreamWaitEvent(stream, last_, CU_EVENT_WAIT_DEFAULT), "the stream cannot wait for another");
 }
 
-/// What a captured call uses is kept until its graph, and all that were made from it, are gone.
+/// What a captured call uses is kept until its graph, and all that were made from it, are gone. When the communicator is
+/// gone, its record still says that calls must end: they touch nothing else, least of all links.
 void CudaExecutor::keep_for_graph(CUgraph graph, const CudaExecution& execution) {
-  auto* const kept = new std::shared_ptr<void>(execution.memory);
+  using Kept = std::pair<std::shared_ptr<void>, std::shared_ptr<unsigned char>>;
+  auto* const kept = new Kept(execution.memory, record_.memory());
   CUuserObject object = nullptr;
-  const auto drop = [](void* memory) { delete static_cast<std::shared_ptr<void>*>(memory); };
+  const auto drop = [](void* memory) { delete static_cast<Kept*>(memory); };
   check(driver().cuUserObjectCreate(&object, kept, drop, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC), "the graph's memory");
   check(driver().cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE), "the graph's memory");
 }

@@ -23,6 +23,7 @@ class PinnedRecord {
   explicit PinnedRecord(const tutti::cuda::Device& device);
   HostRecord& host() const { return *host_; }
   HostRecord* device() const { return device_record_; }
+  const std::shared_ptr<unsigned char>& memory() const { return memory_; }
 
  private:
   const std::shared_ptr<unsigned char> memory_;
@@ -58,6 +59,9 @@ class CudaExecutor final : public DeviceExecutor, private Connector {
   transports::Transport& transport() override { return transport_; }
   const std::string& device_name() const override { return device_.name(); }
   int device() const override { return device_.number(); }
+  const std::string& device_id() const override { return device_.id(); }
+  uint32_t resident_blocks() const override { return resident_; }
+  void share_device(uint32_t ranks) override;
   void copy(void* to, const void* from, uint64_t bytes, void* stream) override;
   void order(void* before, void* after) override;
   void check_stream(void* stream) override;
@@ -98,7 +102,7 @@ class CudaExecutor final : public DeviceExecutor, private Connector {
   std::vector<std::shared_ptr<unsigned char>> under_way_;  // sources of uploads on users' streams
   Counters* counters_ = nullptr;
   Pool::Block workspace_;
-  uint32_t most_blocks_ = 1, threads_ = 1;
+  uint32_t resident_ = 1, most_blocks_ = 1, threads_ = 1;
   uint64_t launches_ = 0;
   CUevent last_ = nullptr;  // of the last call that was not captured
   CUstream last_stream_ = nullptr;

@@ -26,7 +26,9 @@
 #define TUTTI_DEVICE __device__ __forceinline__
 #else
 #include <atomic>
+#include <bit>
 #include <chrono>
+#include <cmath>
 #define TUTTI_DEVICE inline
 #endif
 
@@ -113,7 +115,12 @@ std::atomic_ref<Word> word(const Word* at) {
 #if defined(__CUDACC__)
 TUTTI_DEVICE uint32_t thread_index() { return threadIdx.x; }
 TUTTI_DEVICE uint32_t block_size() { return blockDim.x; }
-TUTTI_DEVICE uint32_t block_index() { return blockIdx.x; }
+/// Read anew each time, rather than kept in a register.
+TUTTI_DEVICE uint32_t block_index() {
+  uint32_t index;
+  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(index));
+  return index;
+}
 TUTTI_DEVICE uint32_t grid_size() { return gridDim.x; }
 /// Waits for all threads of the block. What they wrote before is visible to all after.
 TUTTI_DEVICE void sync_block() { __syncthreads(); }
@@ -271,6 +278,39 @@ TUTTI_DEVICE void fence() {
   static std::atomic<uint32_t> fenced{
       0};  // ThreadSanitizer knows no fences; an exchange is one to the processor as well
   fenced.exchange(0, std::memory_order_seq_cst);
+#endif
+}
+
+// ---- arithmetic -------------------------------------------------------------------------------------------
+
+/// Between computations that compilers would else do side by side, with more values live than there are registers for.
+TUTTI_DEVICE void one_by_one() { asm volatile("" ::: "memory"); }
+
+/// Bits that are set.
+TUTTI_DEVICE uint32_t ones(uint32_t bits) {
+#if defined(__CUDACC__)
+  return static_cast<uint32_t>(__popc(bits));
+#else
+  return static_cast<uint32_t>(std::popcount(bits));
+#endif
+}
+
+/// 1/x with a relative error below 2^-20, for normal x in the middle of the range.
+TUTTI_DEVICE double reciprocal_estimate(double x) {
+#if defined(__CUDACC__)
+  double y;
+  asm volatile("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
+  return y;
+#else
+  return std::bit_cast<double>(std::bit_cast<uint64_t>(1 / x) >> 32 << 32);
+#endif
+}
+/// a · b + c, rounded once.
+TUTTI_DEVICE double fused(double a, double b, double c) {
+#if defined(__CUDACC__)
+  return __fma_rn(a, b, c);
+#else
+  return std::fma(a, b, c);
 #endif
 }
 

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "exec/cuda/device.hpp"
+#include "exec/cuda/divide.hpp"
 #include "exec/state.hpp"
 #include "reduce/convert.hpp"
 #include "tutti/types.hpp"
@@ -32,8 +33,29 @@ struct Small {
   TUTTI_DEVICE static Value widen(Stored x) { return Widen(x); }
   TUTTI_DEVICE static Stored narrow(Value x) { return Narrow(x); }
 };
+#if defined(__CUDACC__)
+// The processor's own conversions: the same bits, but for those of a NaN.
+TUTTI_DEVICE float half_to_float(uint16_t bits) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+}
+TUTTI_DEVICE uint16_t float_to_half(float value) {
+  uint16_t bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
+TUTTI_DEVICE uint16_t float_to_upper_half(float value) {
+  uint16_t bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
+using F16 = Small<uint16_t, half_to_float, float_to_half>;
+using Bf16 = Small<uint16_t, bf16_to_float, float_to_upper_half>;
+#else
 using F16 = Small<uint16_t, f16_to_float, float_to_f16>;
 using Bf16 = Small<uint16_t, bf16_to_float, float_to_bf16>;
+#endif
 using F8E4M3 = Small<uint8_t, f8e4m3_to_float, float_to_f8e4m3>;
 using F8E5M2 = Small<uint8_t, f8e5m2_to_float, float_to_f8e5m2>;
 
@@ -83,15 +105,19 @@ class Fold {
 
   /// The elements of the pack at byte `at`. Needs by_packs().
   TUTTI_DEVICE gpu::Pack pack(uint64_t at) const {
-    Value values[kElements];
-    load_values(0, at, values);
-    for (uint32_t j = 1; j < sources_; ++j) {
-      Value more[kElements];
-      load_values(j, at, more);
-      for (uint32_t e = 0; e < kElements; ++e) values[e] = node(values[e], more[e]);
-    }
     Stored results[kElements];
-    for (uint32_t e = 0; e < kElements; ++e) results[e] = finished(values[e]);
+    for (uint32_t first = 0; first < kElements; first += kAtATime) {
+      Value values[kAtATime];
+      load_values(0, at, first, values);
+      TUTTI_HD_ROLLED
+      for (uint32_t j = 1; j < sources_; ++j) {
+        add_values(j, at, first, values);
+      }
+      for (uint32_t e = 0; e < kAtATime; ++e) {
+        results[first + e] = finished(values[e]);
+        if constexpr (sizeof(Stored) == 2) gpu::one_by_one();
+      }
+    }
     gpu::Pack folded;
     __builtin_memcpy(&folded, results, sizeof folded);
     return folded;
@@ -101,16 +127,33 @@ class Fold {
   TUTTI_DEVICE Stored element(uint64_t at) const {
     if (tree_) return finished(tree(at));
     Value value = source(0, at);
+    TUTTI_HD_ROLLED
     for (uint32_t j = 1; j < sources_; ++j) value = node(value, source(j, at));
     return finished(value);
   }
 
  private:
-  TUTTI_DEVICE void load_values(uint32_t j, uint64_t at, Value* values) const {
-    const gpu::Pack loaded = gpu::load_pack(operands_[j] + at);
+  /// Elements of a pack that are folded at a time: as many as registers hold. Loading it again finds it in the cache.
+  static constexpr uint32_t kAtATime = sizeof(Stored) == 1 && sizeof(Value) > 1 ? 2 : kElements;
+
+  TUTTI_DEVICE void load_values(uint32_t j, uint64_t at, uint32_t first, Value* values) const {
+    const unsigned char* const from = operands_[j] + at;
+    const gpu::Pack loaded = gpu::load_pack(from);
     Stored elements[kElements];
     __builtin_memcpy(elements, &loaded, sizeof loaded);
-    for (uint32_t e = 0; e < kElements; ++e) values[e] = operand(j, elements[e]);
+    for (uint32_t e = 0; e < kAtATime; ++e) values[e] = operand(j, elements[first + e]);
+  }
+
+  TUTTI_DEVICE void add_values(uint32_t j, uint64_t at, uint32_t first, Value* values) const {
+    const gpu::Pack loaded = gpu::load_pack(operands_[j] + at);
+    constexpr uint32_t kPart = sizeof(Stored) >= 4 ? 1 : (kAtATime < 4 ? kAtATime : 4 / sizeof(Stored));
+    for (uint32_t e = 0; e < kAtATime; e += kPart) {
+      Stored part[kPart];
+      __builtin_memcpy(part, reinterpret_cast<const unsigned char*>(&loaded) + (first + e) * sizeof(Stored),
+                       sizeof part);
+      for (uint32_t i = 0; i < kPart; ++i) values[e + i] = node(values[e + i], operand(j, part[i]));
+      if constexpr (kAtATime == kElements) gpu::one_by_one();
+    }
   }
 
   TUTTI_DEVICE Value settle(Value value) const { return rounds_ ? T::widen(T::narrow(value)) : value; }
@@ -125,25 +168,24 @@ class Fold {
 
   TUTTI_DEVICE Stored finished(Value value) const {
     if (kOp != Op::Sum || divide_by_ <= 1) return T::narrow(value);
-    if constexpr (std::is_floating_point_v<Value>) {
-      return T::narrow(value / static_cast<Value>(divide_by_));
-    } else if constexpr (std::is_signed_v<Value>) {
-      return static_cast<Stored>(static_cast<int64_t>(value) / int64_t{divide_by_});
-    } else {
-      return static_cast<Stored>(uint64_t{value} / divide_by_);
-    }
+    return T::narrow(divided(value, divide_by_));
   }
 
   /// The canonical order of FoldShape::Tree, as AnyFold::tree() has it.
   TUTTI_DEVICE Value tree(uint64_t at) const {
     Value waiting[16];
-    uint32_t leaves = 1, depth = 0, j = 0;
+    uint32_t leaves = 1;
     while (2 * leaves <= sources_) leaves *= 2;
+    const uint32_t pairs = sources_ - leaves;  // the first leaves are of two operands
+    TUTTI_HD_ROLLED
     for (uint32_t leaf = 0; leaf < leaves; ++leaf) {
-      Value value = source(j++, at);
-      if (leaf < sources_ - leaves) value = node(value, source(j++, at));
+      const uint32_t j = leaf + (leaf < pairs ? leaf : pairs);
+      Value value = source(j, at);
+      if (leaf < pairs) value = node(value, source(j + 1, at));
+      uint32_t depth = gpu::ones(leaf);  // values that wait: a subtree for each digit of the leaf's number
+      TUTTI_HD_ROLLED
       for (uint32_t complete = leaf; (complete & 1) != 0; complete >>= 1) value = node(waiting[--depth], value);
-      waiting[depth++] = value;
+      waiting[depth] = value;
     }
     return waiting[0];
   }
@@ -165,11 +207,12 @@ TUTTI_DEVICE uint64_t to_whole_pack(const void* at) {
 template <class Packs, class Elements>
 TUTTI_DEVICE void each(uint64_t bytes, uint32_t unit, bool alike, uint64_t head, Packs&& packs, Elements&& elements) {
   const uint64_t thread = gpu::thread_index(), threads = gpu::block_size();
-  head = alike && head < bytes ? head : (alike ? bytes : 0);
-  const uint64_t body = alike ? head + (bytes - head) / sizeof(gpu::Pack) * sizeof(gpu::Pack) : 0;
-  for (uint64_t at = thread * unit; at < head; at += threads * unit) elements(at);
-  for (uint64_t at = head + thread * sizeof(gpu::Pack); at < body; at += threads * sizeof(gpu::Pack)) packs(at);
-  for (uint64_t at = body + thread * unit; at < bytes; at += threads * unit) elements(at);
+  head = alike && head < bytes ? head : bytes;
+  const uint64_t body = (bytes - head) / sizeof(gpu::Pack) * sizeof(gpu::Pack);
+  TUTTI_HD_ROLLED
+  for (uint64_t at = thread * unit; at < bytes - body; at += threads * unit) elements(at < head ? at : at + body);
+  TUTTI_HD_ROLLED
+  for (uint64_t at = thread * sizeof(gpu::Pack); at < body; at += threads * sizeof(gpu::Pack)) packs(head + at);
 }
 
 TUTTI_DEVICE void store_as(unsigned char* at, const gpu::Pack& pack) { gpu::store_pack(at, pack); }
@@ -202,6 +245,7 @@ TUTTI_DEVICE void fold_block(const Arithmetic& how, const Instruction& op, const
   const uint64_t head = to_whole_pack(operands[0]);
   bool alike = fold.by_packs() && (to == nullptr || to_whole_pack(to) == head) &&
                (slot == nullptr || to_whole_pack(slot) == head);
+  TUTTI_HD_ROLLED
   for (uint32_t j = 1; j < op.sources; ++j) alike = alike && to_whole_pack(operands[j]) == head;
   each(
       segment.bytes, sizeof(typename T::Stored), alike, head,

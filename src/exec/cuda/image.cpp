@@ -62,14 +62,15 @@ Tables with_links(Builder& builder, Tables tables, const WindowProgram& window, 
   return tables;
 }
 
+/// Those of all replicas.
 LaneState* add_lanes(Builder& builder, const Program& program, uint32_t threads) {
-  const size_t count = program.last.lanes.size();
+  const size_t each = program.last.lanes.size(), count = each * program.width;
   auto* const arrivals = builder.room<link::Arrival>(count * program.most_arrivals);
   const size_t room = size_t{program.most_sources} * threads;
   auto* const operands = builder.room<const unsigned char*>(count * room);
   std::vector<LaneState> lanes(count);
   for (size_t i = 0; i < count; ++i) {
-    lanes[i].lane = static_cast<uint32_t>(i);
+    lanes[i].lane = static_cast<uint32_t>(i % each);
     lanes[i].arrivals = arrivals + i * program.most_arrivals;
     lanes[i].operands = operands + i * room;
     lanes[i].operand_room = program.most_sources;
@@ -130,6 +131,7 @@ Image make_image(const Program& program, const std::vector<ReplicaLinks>& links,
   const Tables full = add_tables(builder, program.full), last = add_tables(builder, program.last);
   std::vector<RankState> ranks;
   unsigned char* workspace = around.workspace;
+  LaneState* const lanes = add_lanes(builder, program, around.threads);
   for (uint32_t replica = 0; replica < program.width; ++replica) {
     RankState state;
     state.full = with_links(builder, full, program.full, links[replica]);
@@ -145,7 +147,7 @@ Image make_image(const Program& program, const std::vector<ReplicaLinks>& links,
     state.out = around.out;
     state.in = around.in;
     state.stages = add_stages(builder, program, links[replica], workspace + scratch_of(program));
-    state.lanes = add_lanes(builder, program, around.threads);
+    state.lanes = lanes + size_t{replica} * state.lane_count;
     state.arithmetic = arithmetic;
     for (int i = 0; i < 3; ++i) state.shared[i] = nullptr;
     ranks.insert(ranks.end(), state.lane_count, state);
@@ -154,6 +156,7 @@ Image make_image(const Program& program, const std::vector<ReplicaLinks>& links,
   Image image;
   image.items = static_cast<uint32_t>(ranks.size());
   image.ranks = builder.add(ranks);
+  image.lanes = lanes;
   image.bytes = builder.take();
   return image;
 }

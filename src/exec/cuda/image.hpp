@@ -31,6 +31,7 @@ uint64_t workspace_of(const Program& program);
 struct Image {
   std::vector<unsigned char> bytes;
   RankState* ranks = nullptr;  ///< where they lie in the GPU's memory, one for each lane of each replica
+  LaneState* lanes = nullptr;  ///< of all replicas
   uint32_t items = 0;
 };
 /// The image for address `base`. Its size depends on the program and the number of threads alone.

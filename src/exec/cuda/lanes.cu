@@ -31,19 +31,25 @@ class Block {
 
  private:
   TUTTI_DEVICE RankState& rank(uint32_t item) const { return call_.ranks[item]; }
-  TUTTI_DEVICE LaneState& lane(uint32_t item) const { return rank(item).lanes[item % call_.lanes]; }
+  TUTTI_DEVICE LaneState& lane(uint32_t item) const { return call_.states[item]; }
+
+  // Kept in no register, since the fold needs them: the counters change when the call ends.
+  TUTTI_DEVICE uint64_t number() const { return System::load(&call_.counters->calls) + 1; }
+  /// 0: it has none.
+  TUTTI_DEVICE uint64_t collective() const {
+    return call_.numbered != 0 ? System::load(&call_.counters->collectives) + 1 : 0;
+  }
 
   /// False if the call must not run.
   TUTTI_DEVICE bool enter() {
-    number_ = System::load(&call_.counters->calls) + 1;
-    collective_ = call_.numbered != 0 ? System::load(&call_.counters->collectives) + 1 : 0;
     if (System::load(&call_.record->abort) != 0) return false;
     const uint64_t before = gpu::exchange_relaxed<gpu::Scope::Device>(&call_.counters->owner, call_.launch);
     if (before != 0 && before != call_.launch) {
       report(kTwoAtOnce, {}, before);
       return false;
     }
-    if (gpu::block_index() == 0) gpu::store_relaxed(&call_.record->started, number_);
+    if (gpu::block_index() == 0) gpu::store_relaxed(&call_.record->started, number());
+    TUTTI_HD_ROLLED
     for (uint32_t item = gpu::block_index(); item < call_.items; item += gpu::grid_size()) bind(item);
     return true;
   }
@@ -53,26 +59,30 @@ class Block {
     const uint64_t first = call_.window_bytes * (item / call_.lanes);
     state.bases[0] = moved(call_.in, first);
     state.bases[1] = moved(call_.out, first);
-    state.tag = (call_.salt + collective_) & link::kTagMask;
+    state.tag = (call_.salt + collective()) & link::kTagMask;
     state.faulted = 0;
     state.arithmetic.scale = call_.scaled != 0 ? call_.scale : nullptr;
   }
 
   /// All threads.
   TUTTI_DEVICE void run_lanes() {
-    for (uint32_t idle = 0;;) {
-      bool moved = false, more = false;
+    // In one register, since the folds need all others: turns without progress << 2 | what this turn has seen.
+    constexpr uint32_t kMoved = 1, kMore = 2;
+    TUTTI_HD_ROLLED
+    for (uint32_t turn = 0;;) {
+      turn &= ~(kMoved | kMore);
+      TUTTI_HD_ROLLED
       for (uint32_t item = gpu::block_index(); item < call_.items; item += gpu::grid_size()) {
         const Outcome outcome = Run::try_step(group_, rank(item), lane(item));
         if (outcome == Outcome::Fault) return fault(item);
-        moved = moved || outcome == Outcome::Progress;
-        more = more || outcome != Outcome::LaneDone;
+        if (outcome == Outcome::Progress) turn |= kMoved;
+        if (outcome != Outcome::LaneDone) turn |= kMore;
       }
-      if (!more) return;
-      idle = moved ? 0 : idle + 1;
-      if (idle == 0) continue;
+      if ((turn & kMore) == 0) return;
+      turn = (turn & kMoved) != 0 ? 0 : turn + 4;
+      if (turn == 0) continue;
       gpu::poll_pause();
-      if (idle % kTurnsToALook == 0 && look() == Verdict::Stops) return;
+      if (turn / 4 % kTurnsToALook == 0 && look() == Verdict::Stops) return;
     }
   }
 
@@ -88,6 +98,7 @@ class Block {
 
   /// Tells the host for what the block's first waiting lane waits.
   TUTTI_DEVICE void tell_wait() const {
+    TUTTI_HD_ROLLED
     for (uint32_t item = gpu::block_index(); item < call_.items; item += gpu::grid_size()) {
       const LaneState& waits = lane(item);
       if (waits.round >= rank(item).rounds) continue;
@@ -112,7 +123,7 @@ class Block {
   TUTTI_DEVICE void report(uint64_t kind, const Fault& what, uint64_t other) const {
     if (!System::claim(&call_.counters->faulted)) return;
     call_.record->what = what;
-    call_.record->call = kind == kTwoAtOnce ? call_.launch : number_;
+    call_.record->call = kind == kTwoAtOnce ? call_.launch : number();
     call_.record->other = other;
     System::store_release(&call_.record->fault, kind);
     System::store_release(&call_.record->abort, 1);  // other blocks end too
@@ -122,23 +133,24 @@ class Block {
   TUTTI_DEVICE void leave() const {
     const uint64_t left = gpu::fetch_add<gpu::Scope::Device>(&call_.counters->left, uint64_t{1}) + 1;
     if (left != gpu::grid_size()) return;
+    TUTTI_HD_ROLLED
     for (uint32_t item = 0; item < call_.items; ++item) {
       LaneState& done = lane(item);
       done.progress = done.round = 0;
       done.arrived = 0;
       done.next = nullptr;
     }
+    const uint64_t ended = number();
+    if (call_.numbered != 0) call_.counters->collectives = collective();
     call_.counters->left = 0;
     call_.counters->owner = 0;
-    call_.counters->calls = number_;
-    if (collective_ != 0) call_.counters->collectives = collective_;
+    call_.counters->calls = ended;
     gpu::store_relaxed(&call_.record->collectives, call_.counters->collectives);
-    System::store_release(&call_.record->ended, number_);
+    System::store_release(&call_.record->ended, ended);
   }
 
   const LanesCall& call_;
   const BlockGroup& group_;
-  uint64_t number_ = 0, collective_ = 0;
 };
 
 template <class T>
@@ -150,8 +162,9 @@ TUTTI_DEVICE void run_lanes(const LanesCall& call) {
 
 }  // namespace
 
+// Two blocks of the largest size fit a multiprocessor: so many threads hide the time that loads take.
 #define TUTTI_LANES(name, T) \
-  TUTTI_KERNEL(tutti_lanes_##name, LanesCall, kMaxThreads) { run_lanes<T>(arguments); }
+  TUTTI_KERNEL(tutti_lanes_##name, LanesCall, kMaxThreads, 2) { run_lanes<T>(arguments); }
 TUTTI_LANES(i8, Plain<int8_t>)
 TUTTI_LANES(u8, Plain<uint8_t>)
 TUTTI_LANES(i16, Plain<int16_t>)

@@ -52,7 +52,8 @@ struct HostRecord {
 
 /// The kernel's parameter.
 struct LanesCall {
-  RankState* ranks = nullptr;  ///< one for each item: a lane of a replica
+  RankState* ranks = nullptr;   ///< one for each item: a lane of a replica
+  LaneState* states = nullptr;  ///< the same
   uint32_t items = 0;
   uint32_t lanes = 0;         ///< of a replica
   uint64_t window_bytes = 0;  ///< by which a replica's part of the buffers begins after that of the one before

@@ -17,7 +17,7 @@ void warm(const Replica& replica, LaneState& lane) {
   lane.host->warm = lane.round + 1;
   constexpr uint64_t kLine = 64, kMost = MachineConstants::warm_slot;
   for (const Stage* stage : replica.stages()) {
-    const unsigned char* slot = stage->base + stage->uses % stage->slots * stage->slot_bytes;
+    const unsigned char* slot = stage->base + stage->next * stage->slot_bytes;
     const uint64_t bytes = std::min(stage->slot_bytes, kMost);
     for (uint64_t at = 0; at < bytes; at += kLine) prefetch_for_writing(slot + at);
     for (uint32_t r = 0; r < stage->readers; ++r) {

@@ -38,5 +38,41 @@ TEST(DeviceGraphs, OneRankReplaysWhileAnotherCalls) {
   });
 }
 
+/// A replay after the communicator's end does nothing, also when a later communicator has taken over what was free.
+TEST(DeviceGraphs, OutliveTheirCommunicator) {
+  use_gpu(0);
+  struct Rank {
+    GpuBuffer in{kCount * 4}, out{kCount * 4};
+    GpuStream stream;
+    std::optional<Graph> graph;
+  };
+  std::vector<Rank> ranks(2);
+  const auto call = [&](Rank& own, tuttiComm_t comm) {
+    EXPECT_EQ(tuttiAllReduce(own.in.get(), own.out.get(), kCount, tuttiFloat32, tuttiSum, comm, own.stream.handle()),
+              tuttiSuccess)
+        << tuttiGetLastError();
+  };
+  with_ranks(2, [&](int rank, tuttiComm_t comm) {
+    use_gpu(0);
+    Rank& own = ranks[static_cast<size_t>(rank)];
+    own.in.set(std::vector<float>(kCount, 1.0F));
+    own.graph.emplace(own.stream, [&] { call(own, comm); });
+    own.graph->launch(own.stream);
+    own.stream.synchronize();
+    expect_all(own.out, 2);
+  });
+  with_ranks(2, [&](int rank, tuttiComm_t comm) {
+    use_gpu(0);
+    Rank& own = ranks[static_cast<size_t>(rank)];
+    for (int turn = 0; turn < 3; ++turn) {
+      own.graph->launch(own.stream);
+      own.stream.synchronize();  // it ends, though the other rank may not have launched its own
+      call(own, comm);
+      own.stream.synchronize();
+      expect_all(own.out, 2);
+    }
+  });
+}
+
 }  // namespace
 }  // namespace tutti

@@ -35,6 +35,7 @@ struct Config {
   int devices = 1;
   uint32_t multiprocessors = 8;
   uint64_t memory = 1ULL << 30, seed = 1;
+  bool open_to_host = false;  ///< the host may load and store memory of devices: for tests of links without kernels
   std::string twins;
 
  private:

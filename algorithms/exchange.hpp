@@ -1,6 +1,6 @@
 // All-gather, reduce-scatter and all-reduce out of one list of exchanges.
 //
-// Where all ranks do the same, each from its own place, an algorithm is told by whom a rank deals with in each step,
+// Where all ranks do the same, each from its own place, an algorithm is defined by which peers a rank has in each step,
 // and which blocks it gives and takes. As an all-gather: give what you have, take what you lack. If every rank takes
 // every block once, the ways of a block from its owner to all others form a tree. Walked backwards, from all others to
 // the owner, with a fold where ways meet, it is a reduction: so the same list backwards is a reduce-scatter; and that,

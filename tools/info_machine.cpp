@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kNotTold = "not told by this machine";
+constexpr const char* kNotTold = "not reported by this machine";
 
 /// "1.9G"; exact if few digits suffice.
 std::string size_text(uint64_t bytes) {

@@ -1,4 +1,4 @@
-// What a transport module and the library tell each other.
+// What a transport module and the library exchange.
 //
 // A module is a shared object libtutti_NAME.so with one transport. Its sources are those of a folder of transports/:
 // a class that derives from Transport, and a TransportRegistration. transports/module_entry.cpp, which is compiled into

@@ -32,7 +32,7 @@ T parse_or_throw(const char* name, const std::string& value, const Rule& rule) {
 
 using Snapshot = UsableEnv;
 
-/// What set_env_default was told.
+/// The defaults given to set_env_default.
 struct Defaults {
   std::mutex mutex;
   std::map<std::string, std::string, std::less<>> values;

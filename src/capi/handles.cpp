@@ -12,7 +12,7 @@ namespace tutti::capi {
 namespace {
 
 constexpr size_t kRetiredCommunicators = 1024;  // destroyed ones that are kept
-constexpr size_t kRetiredEvents = 1024;         // destroyed ones that are told from live ones for sure
+constexpr size_t kRetiredEvents = 1024;         // destroyed ones that are surely recognised as such
 
 std::mutex& shells_mutex() {
   static auto* const kMutex = new std::mutex;

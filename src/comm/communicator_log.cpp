@@ -44,7 +44,7 @@ PathFacts facts_of(const control::Endpoint& endpoint, const Fabric& fabric, cons
   const auto& mine = agreed.reports[static_cast<size_t>(endpoint.rank())].fabric.routes;
   const auto between = mine.find(kBetweenHosts);
   if (between == mine.end()) return facts;
-  facts.processes_meet = false;  // what all ranks can read tells nothing of those of one host
+  facts.processes_meet = false;  // what all ranks can read says nothing about those of one host
   facts.between = between->second;
   facts.why_no_better = fabric.why_no_better(kBetweenHosts);
   if (facts.between.find("tcp") != std::string::npos) facts.ports = topo::read_ports();

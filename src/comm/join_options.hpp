@@ -1,4 +1,4 @@
-// What a communicator may be told beside its id and its ranks.
+// The options of a communicator, beside its id and its ranks.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ struct Timeouts {
 };
 
 struct JoinOptions {
-  Groups groups;  ///< of near ranks, where the ranks know them already; null: TUTTI_GROUPS, or else their hosts tell
+  Groups groups;  ///< of near ranks, where the ranks know them already; null: from TUTTI_GROUPS, or else from their hosts
   std::string title;  ///< names the communicator in messages, alike on all ranks; empty: one is made of the id
   Timeouts timeouts;
   int device = -1;                              ///< on which this rank's calls on device memory run; −1: none

@@ -49,7 +49,7 @@ std::string adapter(const PathFacts& facts) {
   const auto active = std::find_if(facts.ports.begin(), facts.ports.end(),
                                    [](const topo::PortReport& port) { return port.rdma && port.active; });
   if (active == facts.ports.end()) return "";
-  return fmt::format("messages between hosts go over TCP, though {} is there ({}); `tutti info` tells what RDMA lacks",
+  return fmt::format("messages between hosts go over TCP, though {} is there ({}); `tutti info` shows what RDMA lacks",
                      active->name, facts.why_no_better.empty() ? "no transport for it" : facts.why_no_better);
 }
 

@@ -1,4 +1,4 @@
-// What an executor tells the communicator while a call runs: faults and stalls, which it turns into error texts.
+// What an executor reports to the communicator while a call runs: faults and stalls, which it turns into error texts.
 #pragma once
 
 #include <sys/types.h>

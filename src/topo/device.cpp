@@ -72,7 +72,7 @@ void NvLinks::add(NodeId gpu, const std::string& address, Peer peer, uint32_t co
 
 void NvLinks::connect(Graph& graph, NodeId host) const {
   const std::map<std::string, NodeId> gpus = gpus_by_address(graph, host);
-  std::map<std::pair<NodeId, NodeId>, uint32_t> pairs;  // each end's count, or the larger one if both tell it
+  std::map<std::pair<NodeId, NodeId>, uint32_t> pairs;  // each end's count, or the larger one if both report it
   std::map<NodeId, uint32_t> to_switches, to_processor;
   std::set<std::string> switches;
   for (const auto& [gpu, peers] : told_) {

@@ -24,7 +24,7 @@ double port_rate(double mbps);
 /// Lower case, as addresses are compared. NVML's "00000000:18:00.0" becomes "0000:18:00.0".
 std::string address_of(std::string_view text);
 
-/// NVLinks of one host's GPUs, as each GPU tells them. Both ends of a link may tell it.
+/// NVLinks of one host's GPUs, as each GPU reports them. Both ends of a link may report it.
 class NvLinks {
  public:
   enum class Peer : uint8_t { Unknown, Gpu, Switch, Processor };

@@ -50,7 +50,7 @@ struct Node {
   uint32_t count = 1;       ///< NVSwitches that this node stands for
   uint64_t bytes = 0;       ///< memory of a host, NUMA node or GPU; size of a complex's cache; 0: unknown
   double port = 0;          ///< of a NIC: GB/s of its port that messages can use, in each direction
-  bool assumed = false;     ///< of a NIC: nothing told its port's speed
+  bool assumed = false;     ///< of a NIC: its port's speed is unknown
 };
 
 /// Both directions alike.
@@ -60,7 +60,7 @@ struct Link {
   uint32_t width = 1;    ///< lanes of a PCIe link; NVLinks
   double gbps = 0;       ///< GB/s (1e9) in each direction
   double us = 0;         ///< µs
-  bool assumed = false;  ///< its speed is a default, because nothing told it
+  bool assumed = false;  ///< its speed is a default, because it is unknown
 };
 
 struct Graph {

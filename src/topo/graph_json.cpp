@@ -171,7 +171,7 @@ Node node_of(const Fields& fields) {
   node.name = fields.text("name");
   node.model = fields.text("model");
   node.address = fields.text("address");
-  // One more than is told, so that an absent one is -1.
+  // One more than is in the file, so that an absent one is -1.
   const uint64_t number = fields.whole("number", kMostUint, kMostInt);
   node.number = number == kMostUint ? -1 : static_cast<int>(number);
   node.processors = fields.cores("processors");

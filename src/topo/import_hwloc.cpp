@@ -65,7 +65,7 @@ class Reader {
       add_device(root.node, device);
     }
     if (unsure_ && graph_.all(NodeKind::Numa).size() + graph_.all(NodeKind::Package).size() > 2) {
-      graph_.notes.emplace_back("some devices do not tell which NUMA node they are near: taken as near the first");
+      graph_.notes.emplace_back("some devices do not report which NUMA node they are near: taken as near the first");
     }
     number_gpus(graph_, host_);
     return std::move(graph_);
@@ -204,7 +204,7 @@ class Reader {
       const auto type = type_of(system) == "OSDev" ? file_.number(system, "osdev_type", -1, -1, kMost) : -1;
       if (kind == DeviceKind::Gpu && *info(system, "GPUModel") != '\0') node.model = info(system, "GPUModel");
       if (kind != DeviceKind::Nic || (type != kNetwork && type != kOpenFabrics)) continue;
-      // An InfiniBand device's own name tells more than that of its network interface.
+      // An InfiniBand device's own name says more than that of its network interface.
       if (node.name.empty() || (type == kOpenFabrics && !fabrics)) node.name = file_.text(system, "name");
       fabrics = fabrics || type == kOpenFabrics;
     }

@@ -45,7 +45,7 @@ class Reader {
     NvLinks nvlinks;
   };
 
-  /// Dumps of several hosts tell them apart by host_hash.
+  /// Dumps of several hosts distinguish them by host_hash.
   Host& host_of(pugi::xml_node cpu) {
     const std::string hash = file_.text(cpu, "host_hash");
     auto at = std::find_if(hosts_.begin(), hosts_.end(), [&](const auto& known) { return known.first == hash; });

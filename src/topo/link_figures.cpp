@@ -6,13 +6,13 @@
 namespace tutti::topo {
 namespace {
 
-// Models of Intel's family 6, as NCCL tells them apart (src/graph/topo.cc): the first of a generation.
+// Models of Intel's family 6, as NCCL distinguishes them (src/graph/topo.cc): the first of a generation.
 constexpr int kSkylakeServer = 0x55, kSapphireRapids = 0x8F, kEmeraldRapids = 0xCF;
 
 constexpr double kFastest = 1024;  // GT/s; more is a mistake
 constexpr uint32_t kMostLanes = 32;
 
-// hwloc tells a link's rate after its line code, 128/130 from 8 GT/s on: GB/s for each GT/s and lane.
+// hwloc gives a link's rate after its line code, 128/130 from 8 GT/s on: GB/s for each GT/s and lane.
 constexpr double kAfterLineCode = 128.0 / 130 / 8;
 
 double latency_of(NodeKind child) { return child == NodeKind::Bridge ? figures::pcie_switch.us : figures::pcie.us; }

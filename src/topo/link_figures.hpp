@@ -44,7 +44,7 @@ LinkFigure nvlink_figure(int sm);
 
 /// A link of `lanes` lanes of `gts` GT/s (0: unknown) from a device or switch to what it is plugged into.
 Link pci_link(NodeId child, NodeId parent, NodeKind child_kind, double gts, uint32_t lanes);
-/// The same, of a raw rate in GB/s as hwloc tells it; 0: unknown.
+/// The same, of a raw rate in GB/s as hwloc gives it; 0: unknown.
 Link pci_link_of_rate(NodeId child, NodeId parent, NodeKind child_kind, double raw_gbps);
 
 /// Reads "16 GT/s", "16.0 GT/s PCIe", "32.0 GT/s PCIe"; 0 for anything else ("", "Unknown speed").

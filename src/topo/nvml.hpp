@@ -1,4 +1,4 @@
-// GPUs and their NVLinks, as NVIDIA's management library tells them. It is loaded if it is there; nothing of CUDA is
+// GPUs and their NVLinks, as NVIDIA's management library reports them. It is loaded if it is there; nothing of CUDA is
 // needed to build.
 #pragma once
 
@@ -24,7 +24,7 @@ struct GpuReport {
 
 struct NvmlReport {
   std::vector<GpuReport> gpus;
-  std::string problem;  ///< why it tells nothing; "" if it does, or if there is no such library
+  std::string problem;  ///< why it reports nothing; "" if it does, or if there is no such library
 };
 
 /// Takes milliseconds to a second, as the driver wakes the GPUs. `library`: its name or path.

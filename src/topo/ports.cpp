@@ -72,7 +72,7 @@ PortReport rdma_port(const fs::path& folder) {
 PortReport interface(const fs::path& folder) {
   PortReport report{.name = folder.filename(), .address = pci_address_of(folder / "device")};
   report.numa = static_cast<int>(number_in(folder / "device" / "numa_node", -1));
-  report.mbps = std::max(0.0, number_in(folder / "speed", 0));  // -1: not told
+  report.mbps = std::max(0.0, number_in(folder / "speed", 0));  // -1: unknown
   report.active = first_line(folder / "operstate") != "down";
   return report;
 }

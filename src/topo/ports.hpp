@@ -1,4 +1,4 @@
-// Network ports as the kernel tells them: /sys/class/infiniband and /sys/class/net.
+// Network ports as the kernel reports them: /sys/class/infiniband and /sys/class/net.
 #pragma once
 
 #include <string>

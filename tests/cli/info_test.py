@@ -76,7 +76,7 @@ class Info(unittest.TestCase):
 
     def test_says_what_it_cannot_know(self):
         done = tutti("info", env={"HWLOC_SYNTHETIC": "core:3 pu:1"})
-        self.assertRegex(done.stdout, r"(?m)^  l2 +not told by this machine$")
+        self.assertRegex(done.stdout, r"(?m)^  l2 +not reported by this machine$")
         done = tutti("info", env={"HWLOC_XMLFILE": "/no/such/file.xml"})
         self.assertEqual(done.returncode, 2)
         self.assertIn("hwloc cannot read HWLOC_XMLFILE=/no/such/file.xml", done.stderr)

@@ -383,7 +383,7 @@ void add_plan(CLI::App& app, int& status) {
   exports->footer("Examples:\n  tutti plan export ring -n 4 -o ring.json\n  tutti plan export swing -n 6\n");
   exports->callback([options] { export_plans(*options); });
 
-  CLI::App* imports = command->add_subcommand("import", "proves plans of a file, and tells how to run them");
+  CLI::App* imports = command->add_subcommand("import", "proves plans of a file, and says how to run them");
   imports->add_option("file", options->algorithm, "plans as JSON: see docs/plan-format.md")->required();
   imports->add_option("-o", options->file,
                       "also writes them here, a step a line; -: to standard output, and nothing else");

@@ -232,7 +232,7 @@ void add_sim(CLI::App& app, int& status) {
       ->check(CLI::Range(1, 100));
   command->add_flag("--json", options->json, "as JSON, times in seconds");
   command->footer(
-      "A model: docs/simulation.md tells what it knows. TUTTI_ALGO, TUTTI_PLAN and TUTTI_REPRODUCIBLE count as in a "
+      "A model: docs/simulation.md says what it contains. TUTTI_ALGO, TUTTI_PLAN and TUTTI_REPRODUCIBLE count as in a "
       "communicator.\nExamples:\n  tutti sim all_reduce --bytes 1G --topo hgx.xml --hosts 128 --compare\n"
       "  tutti sim all_gather --bytes 64M -n 4 --trace trace.json --svg timeline.svg\n");
   command->callback([options, &status] {

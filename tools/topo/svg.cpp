@@ -61,7 +61,7 @@ std::string draw_topology(const Graph& graph, const std::string& title) {
   }
   legend(canvas, kMargin, end + kLegend);
   canvas.text(kMargin, end + kLegend + 20, 11, "#6b7684",
-              "Figures: GB/s in each direction; \"18x 371\": 18 NVLinks together. \"?\": assumed, nothing told it.");
+              "Figures: GB/s in each direction; \"18x 371\": 18 NVLinks together. \"?\": assumed, because unknown.");
   return canvas.take(width, end + kLegend + 40);
 }
 

@@ -51,7 +51,7 @@ void place_ranks(Graph& graph, int ranks) {
     const topo::Node& node = graph.nodes[host];
     const Cores& cores = node.usable.empty() ? node.processors : node.usable;
     if (cores.empty()) {
-      throw_error(Code::InvalidArgument, "-n {}: {} does not tell its processors", ranks, label(graph, host));
+      throw_error(Code::InvalidArgument, "-n {}: the processors of {} are not known", ranks, label(graph, host));
     }
     const size_t all = cores.size(), wanted = static_cast<size_t>(ranks);
     for (size_t rank = 0; rank < wanted; ++rank) {
@@ -137,7 +137,7 @@ void add_topo(CLI::App& app, int& status) {
   command->add_option("--json", options->json, "writes it, and the paths, as JSON")->type_name("FILE");
   command->add_flag("--figures", options->figures, "lists the published figures of links, with their sources");
   command->footer(
-      "\"?\" marks a figure that is assumed, because nothing told it. docs/topology.md explains the output.\n"
+      "\"?\" marks a figure that is assumed, because it is unknown. docs/topology.md explains the output.\n"
       "Examples:\n  tutti topo\n  tutti run -n 4 -- tutti topo\n  tutti topo --import hgx.xml --hosts 4 --svg "
       "cluster.svg\n");
   command->callback([options, &status] {

@@ -17,7 +17,7 @@ using topo::Node;
 using topo::NodeId;
 using topo::NodeKind;
 
-constexpr size_t kNameColumn = 56;  // links are told from here on
+constexpr size_t kNameColumn = 56;  // links are printed from here on
 
 std::string size_text(uint64_t bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};

@@ -23,7 +23,7 @@ class Fault final : public Transport {
   Reach probe(Rank peer) const override { return inner_->probe(peer); }
 
   /// A gated link has zero-copy within one process only, because the gate could not corrupt such a message for another
-  /// process. What it holds back is not read in place, as far as other ranks are told.
+  /// process. What it holds back is not read in place, as far as other ranks know.
   Capabilities capabilities(Rank peer, const Word& word) const override {
     const Capabilities inner = inner_->capabilities(peer, word);
     const bool in_process = inner.out.address && inner.in.address;

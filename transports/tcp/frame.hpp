@@ -38,7 +38,7 @@ inline Stripe stripe_of(uint64_t length, uint32_t part, uint32_t parts) {
   return {begin, part + 1 == parts ? length - begin : std::min(length - begin, step)};
 }
 
-inline constexpr uint64_t kMark = uint64_t{0x7475} << 48;  // "tu", above the number: tells a header from noise
+inline constexpr uint64_t kMark = uint64_t{0x7475} << 48;  // "tu", above the number: distinguishes a header from noise
 
 namespace detail {
 inline void store(unsigned char* to, uint64_t value) {

@@ -1,4 +1,4 @@
-// What the two ends of a link tell each other. Little-endian, as all hosts that Tutti runs on.
+// What the two ends of a link exchange. Little-endian, as all hosts that Tutti runs on.
 //
 // On the link's stream: a Hello in each direction, followed by the address of the sender's UCX worker. Over UCX, as
 // headers of active messages: Message to the reader, with a payload; Credit to the writer. UCX delivers what anybody
@@ -55,7 +55,7 @@ inline const char* check(const Message& message, uint64_t bytes, bool announced,
   if (message.number - consumed >= kSlots) return "there was no room for it";
   if (message.tag > link::kTagMask) return "its fingerprint has more than 48 bits";
   if (message.length > kMaxMessage) return "it is longer than any message";
-  if (message.length != bytes) return "its header tells another length";
+  if (message.length != bytes) return "its header gives another length";
   if (announced != (message.length > kEager)) return "a message of its length travels otherwise";
   return nullptr;
 }

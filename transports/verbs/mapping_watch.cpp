@@ -59,7 +59,7 @@ MappingWatch& MappingWatch::of_this_process() {
 MappingWatch::MappingWatch() : reports_of_kernel_(open_reports()) {
   if (!reports_of_kernel_) {
     log_info(
-        "verbs: messages are copied before they are sent, because the system has no userfaultfd that tells when "
+        "verbs: messages are copied before they are sent, because the system has no userfaultfd that reports when "
         "registered memory is unmapped: {}",
         std::strerror(errno));
     return;

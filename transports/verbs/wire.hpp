@@ -1,4 +1,4 @@
-// What the two ends of a link tell each other. Little-endian, as all hosts that Tutti runs on.
+// What the two ends of a link exchange. Little-endian, as all hosts that Tutti runs on.
 //
 // The reader has a *landing* of kCapacity slots, one for each unread message: a Header, and room for a payload of up to
 // kEager bytes. A longer payload is written to a destination that the reader has advertised: up to kAheadMost bytes, to

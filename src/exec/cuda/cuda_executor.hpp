@@ -17,7 +17,7 @@
 
 namespace tutti::exec::cuda {
 
-/// The words that kernels and the host tell each other.
+/// The words that kernels and the host exchange.
 class PinnedRecord {
  public:
   explicit PinnedRecord(const tutti::cuda::Device& device);

@@ -1,4 +1,4 @@
-// What the host and the kernel that runs lanes tell each other: plain data.
+// What the host and the kernel that runs lanes exchange: plain data.
 //
 // A call is one launch. Its blocks divide the program's lanes among them, and each runs its lanes to their end. What
 // changes from call to call and must be right in a replayed graph lies in the GPU's memory: the number of the call, the

@@ -52,7 +52,7 @@ class HostExecutor final : public Executor {
 
  private:
   static constexpr uint32_t kNoPause = 0;
-  /// What a worker and the calling thread tell each other.
+  /// What a worker and the calling thread exchange.
   struct alignas(2 * link::kLine) WorkerState {
     static constexpr uint32_t kRuns = 0, kDone = ~uint32_t{0};  // others: paused, the number of the pause
     std::atomic<uint32_t> state{kDone};

@@ -70,7 +70,7 @@ Stall stall_of(const HostExecution& execution) {
     for (const LaneState& lane : replica.lanes) {
       if (is_done(replica, lane)) continue;
       describe(replica, i, lane, stall);
-      if (lane.peer != kNoRank) return stall;  // it tells more than a lane that waits for another lane
+      if (lane.peer != kNoRank) return stall;  // it is more informative than a lane that waits for another lane
     }
   }
   if (stall.await != Await::Nothing) return stall;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Marks a function that any compiler compiles for the host, and nvcc for the device too. TUTTI_HD_APART: on a host it is
+// Marks a function that any compiler compiles for the host, nvcc also for the device. TUTTI_HD_APART: on a host it is
 // a function of its own, so that its callers stay short. On a device a call costs the caller its registers; so does a
 // loop of which several turns run at a time, hence TUTTI_HD_ROLLED before the interpreter's loops.
 #if defined(__CUDACC__)

@@ -30,7 +30,7 @@ DeviceReport Communicator::device_report() const {
   return {.id = executor.device_id(), .blocks = executor.resident_blocks()};
 }
 
-/// All ranks must have a device, and all that share one must run on it at the same time, since they wait for each other.
+/// All ranks must have a device, and all that share one must run on it at the same time, as they wait for each other.
 /// Else each rank refuses such calls, and says which rank cannot make them.
 void Communicator::agree_on_device(const Agreement& agreed) {
   const auto refuse = [this](const std::string& why) {

@@ -20,7 +20,7 @@ struct Timeouts {
 };
 
 struct JoinOptions {
-  Groups groups;  ///< of near ranks, where the ranks know them already; null: from TUTTI_GROUPS, or else from their hosts
+  Groups groups;      ///< of near ranks, where the ranks know them already; null: by TUTTI_GROUPS, or else by host
   std::string title;  ///< names the communicator in messages, alike on all ranks; empty: one is made of the id
   Timeouts timeouts;
   int device = -1;                              ///< on which this rank's calls on device memory run; −1: none

@@ -66,7 +66,7 @@ class Endpoint final : public transports::Wireup {
   std::string describe(Rank rank) const;
 
   /// The id of a communicator of some of these ranks, which they derive without a message: also on one that has failed,
-  /// since `leader`, one of them, opens a rendezvous server of its own. `purpose` distinguishes such ids; it is equal on
+  /// since `leader`, one of them, opens a rendezvous server of its own. `purpose` tells them apart; it is equal on
   /// all of them. Throws Error(InvalidUsage) after leave().
   UniqueId derive_id(Rank leader, std::string_view purpose) const;
 

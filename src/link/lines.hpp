@@ -112,8 +112,8 @@ struct LineWire {
   }
 };
 
-/// Messages in whole lines (NCCL's LL128): 120 bytes of data and a flag of 8, stored at once, where the path between two
-/// devices keeps a store of 128 bytes whole. The data are words of 8 bytes: word 0 is the header, word k holds 8 bytes of
+/// Messages in whole lines (NCCL's LL128): 120 bytes of data and a flag of 8, stored at once, if the path between two
+/// devices keeps a store of 128 bytes whole. The data are 8-byte words: word 0 is the header, word k holds 8 bytes of
 /// the payload, from byte 8·(k − 1) on. All else is as in LineWire. Also of `Memory`: load_acquire(p).
 template <class Memory>
 struct WholeLineWire : LineWire<Memory> {

@@ -27,7 +27,7 @@ inline constexpr int kLinkFormat = 7;  ///< raise it with any change of the stru
 /// next ones, and so on.
 inline constexpr uint32_t kThreadLinkLanes = 1 << 10;
 
-/// Added to a link lane: the link there whose messages travel in lines, or in whole lines (link/lines.hpp). They are links
+/// Added to a link lane: the link whose messages travel in lines, or whole lines (link/lines.hpp). They are links
 /// of their own.
 inline constexpr uint32_t kLineLanes = 1 << 20, kWholeLineLanes = 2 * kLineLanes;
 /// How the messages of a link travel: by a ring of descriptors, or without one.

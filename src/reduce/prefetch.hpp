@@ -7,7 +7,7 @@ namespace tutti {
 /// program could see, and any address is allowed.
 inline void prefetch_for_writing(const void* address) {
 #if defined(__x86_64__)
-  // Inline assembly: compilers prefetch for reading unless they know that the processor has this instruction. Processors
+  // Inline assembly: compilers prefetch for reading unless they know that the processor has it. Processors
   // without it execute it as a no-op.
   asm volatile("prefetchw (%0)" ::"r"(address));
 #else

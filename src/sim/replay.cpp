@@ -327,7 +327,7 @@ class Replayer {
         return streams_[stream_of(window.arrivals[arrival], lane.replica)];
       };
       for (uint32_t i = work.arrivals.begin; i < work.arrivals.end; ++i) ++stream(i).used;
-      // Only now: a writer on this core lets the core look for work, and this lane's next instruction may read them too.
+      // Only now: a writer on this core makes it look for work, and this lane's next instruction may read them too.
       for (uint32_t i = work.arrivals.begin; i < work.arrivals.end; ++i) {
         if (stream(i).lent > 0) give_back(stream(i));
         wake(stream(i).writer);

@@ -146,7 +146,7 @@ TEST_P(UcxStrangers, AtItsPortDisturbNothingOrAreAClearError) {
 }
 INSTANTIATE_TEST_SUITE_P(Of, UcxStrangers, testing::Bool());
 
-/// Replaces UCX's sets of descriptors: it asserts that it can add to them when it connects, and would abort the process.
+/// Replaces UCX's sets of descriptors: it asserts that it can add to them when it connects, and would abort.
 TEST(UcxHostile, WhatUcxWouldAbortForIsAnError) {
   ::setenv("UCX_TLS", "tcp,self", 1);
   ::setenv("UCX_LOG_LEVEL", "fatal", 1);

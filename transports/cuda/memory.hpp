@@ -1,8 +1,8 @@
 // Memory that other ranks' GPUs load and store: threads of this process at its address, other processes after they have
 // mapped it.
 //
-// It is memory of this rank's GPU, given away as a descriptor (Fd: virtual memory management) or, where the driver has no
-// such descriptors, as a handle (Ipc). Where a GPU cannot reach another one, it is memory of the host (Host): slower, but
+// Memory of this rank's GPU, given away as a descriptor (Fd: virtual memory management) or, where the driver has no
+// such descriptors, as a handle (Ipc). Where a GPU cannot reach another, memory of the host (Host): slower, but
 // every GPU reaches that.
 #pragma once
 

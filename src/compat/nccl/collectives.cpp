@@ -16,7 +16,7 @@ tuttiDataType_t type_of(const ncclDataType_t& type) {
 }
 
 /// CUDA's names of the default streams are 0, 1 and 2: with host memory, the call blocks; with device memory it runs on
-/// the default stream, which is ordered with all streams that wait for it. Other streams are CUDA's, or, with host memory,
+/// the default stream, which is ordered with all streams that wait for it. Others are CUDA's or, for host memory,
 /// Tutti's own, cast to cudaStream_t.
 tuttiStream_t stream_of(cudaStream_t stream) {
   return reinterpret_cast<uintptr_t>(stream) <= 2 ? nullptr : reinterpret_cast<tuttiStream_t>(stream);

@@ -46,7 +46,7 @@ struct Decision {
   uint64_t from = link::kNever;  ///< with Reason::Short: messages of so many bytes would be read in place
 };
 
-/// Of several kinds that a link supports, the cheapest: in lines; inline; mapped; at its address; CMA. Staged where none applies.
+/// Of the kinds that a link supports, the cheapest: in lines, inline, mapped, at its address, CMA; else staged.
 Decision decide(const OutMessage& message, const link::Access& out, const DeliveryRules& rules);
 inline Delivery delivery_of(const OutMessage& message, const link::Access& out, const DeliveryRules& rules) {
   return decide(message, out, rules).delivery;

@@ -96,7 +96,7 @@ struct BlockWire : link::SlotWire<SystemMemory> {
   TUTTI_DEVICE static void published(link::OutLink& out) { Lines::published(out); }
 };
 
-/// The wire of short calls: of programs with one lane whose messages all travel in lines (not whole ones). Nothing orders accesses here,
+/// The wire of short calls: programs of one lane whose messages all travel in (not whole) lines. It orders nothing,
 /// so the kernel has no fence: nobody else reads the lane's progress, and a line brings its own flag.
 struct ShortWire {
   struct Words : SystemMemory {

@@ -271,7 +271,7 @@ void CudaExecutor::order_after_last(CUstream stream, bool captured) {
   check(driver().cuStreamWaitEvent(stream, last_, CU_EVENT_WAIT_DEFAULT), "the stream cannot wait for another");
 }
 
-/// What a captured call uses is kept until its graph, and all that were made from it, are gone. When the communicator is
+/// What a captured call uses is kept until its graph, and all made from it, are gone. When the communicator is
 /// gone, its record still says that calls must end: they touch nothing else, least of all links.
 void CudaExecutor::keep_for_graph(CUgraph graph, const CudaExecution& execution) {
   using Kept = std::pair<std::shared_ptr<void>, std::shared_ptr<unsigned char>>;

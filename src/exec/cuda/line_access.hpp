@@ -17,7 +17,7 @@ TUTTI_DEVICE const unsigned char* operand_in_lines(const link::Arrival& arrival)
   return reinterpret_cast<const unsigned char*>(reinterpret_cast<uintptr_t>(&arrival) | kInLines);
 }
 
-/// Operands of which some are messages in lines. Each thread waits for the lines that it reads. `kWhole`: some may be in
+/// Operands of which some are messages in lines. Each thread waits for the lines it reads. `kWhole`: some may be in
 /// whole lines.
 template <class Stored, class Group, bool kWhole>
 struct FromLines {

@@ -1,4 +1,4 @@
-// OpenBLAS, loaded when the first host device is made. Its threads spin for some time after they are started, so a program
+// OpenBLAS, loaded when the first host device is made. Its threads spin for some time after their start, so a program
 // that only contains the training layer, such as `tutti perf`, must not start them.
 #pragma once
 

@@ -249,7 +249,7 @@ TEST(VerbsMeasure, Latency) {
   two_processes([&](TestRank& self) { play(self, true); }, [&](TestRank& self) { play(self, false); });
 }
 
-/// Long messages, one after the other, into the reader's memory. Who has nothing to do sleeps, as perftest's receiver does.
+/// Long messages, one after the other, into the reader's memory. An idle end sleeps, as perftest's receiver does.
 TEST(VerbsMeasure, Bandwidth) {
   constexpr uint64_t kMessages = 100, kWarmUp = 8;
   two_processes(

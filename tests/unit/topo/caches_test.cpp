@@ -1,6 +1,7 @@
 #include "topo/caches.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -14,7 +15,7 @@ namespace fs = std::filesystem;
 /// A folder with /sys of some processors.
 class Sys {
  public:
-  Sys() : root_(fs::path(::testing::TempDir()) / "caches") { fs::remove_all(root_); }
+  Sys() : root_(fs::path(::testing::TempDir()) / ("caches-" + std::to_string(getpid()))) { fs::remove_all(root_); }
   ~Sys() { fs::remove_all(root_); }
   Sys(const Sys&) = delete;
   Sys& operator=(const Sys&) = delete;
@@ -70,7 +71,7 @@ TEST(Caches, SizesCountEachLastCacheOnce) {
   EXPECT_EQ(cache_sizes({2, 3}, sys.root()).lasts, 1u);
 }
 
-TEST(Caches, ThatTheKernelDoesNotTellAreUnknown) {
+TEST(Caches, ThatTheKernelDoesNotListAreUnknown) {
   Sys sys;
   const CacheSizes none = cache_sizes({0, 1}, sys.root());
   EXPECT_EQ(none.own, 0u);

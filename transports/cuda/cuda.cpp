@@ -145,10 +145,11 @@ Reach CudaLinks::probe(Rank peer) const {
   return {.ok = true, .alpha = machine_constants().cuda_alpha, .beta = machine_constants().cuda_beta};
 }
 
-/// Messages that must all travel in lines are no longer than these can be.
+/// Where all messages must travel in lines, those are no longer than lines can be, and those of links that have no lines
+/// fit their slots.
 uint64_t CudaLinks::longest_message() const {
-  if (env().cuda_wire == CudaWire::Lines) return sizes_.lines;
-  return env().cuda_wire == CudaWire::WholeLines ? sizes_.whole_lines : sizes_.message;
+  if (env().cuda_wire == CudaWire::Lines) return std::min(sizes_.message, sizes_.lines);
+  return env().cuda_wire == CudaWire::WholeLines ? std::min(sizes_.message, sizes_.whole_lines) : sizes_.message;
 }
 
 /// Known of GPUs that ranks of this process use. Both ends see the same.

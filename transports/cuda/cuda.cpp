@@ -145,7 +145,7 @@ Reach CudaLinks::probe(Rank peer) const {
   return {.ok = true, .alpha = machine_constants().cuda_alpha, .beta = machine_constants().cuda_beta};
 }
 
-/// Where all messages must travel in lines, those are no longer than lines can be, and those of links that have no lines
+/// Where all messages must travel in lines, none is longer than lines can be; those of links that have no lines
 /// fit their slots.
 uint64_t CudaLinks::longest_message() const {
   if (env().cuda_wire == CudaWire::Lines) return std::min(sizes_.message, sizes_.lines);

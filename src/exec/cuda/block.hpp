@@ -77,8 +77,8 @@ struct SystemMemory {
 using Lines = link::LineWire<SystemMemory>;
 using WholeLines = link::WholeLineWire<SystemMemory>;
 
-/// A link has one form.
-struct BlockWire : link::SlotWire<SystemMemory> {
+/// Links in lines and others. A link has one form.
+struct MixedWire : link::SlotWire<SystemMemory> {
   using Ring = link::SlotWire<SystemMemory>;
   static constexpr bool kLines = true;
 
@@ -123,5 +123,10 @@ struct ShortWire {
   TUTTI_DEVICE static void publish_mapped(link::OutLink&, uint64_t, const link::SharedRegion&, const unsigned char*,
                                           uint64_t) {}
 };
+
+template <KernelKind kKind>
+using BlockWire =
+    std::conditional_t<kKind == KernelKind::Short, ShortWire,
+                       std::conditional_t<kKind == KernelKind::Lines, MixedWire, link::SlotWire<SystemMemory>>>;
 
 }  // namespace tutti::exec::cuda

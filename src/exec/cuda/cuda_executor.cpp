@@ -47,14 +47,18 @@ std::string kernel_type(const Reduction& reduction) {
   return acts_on_bits(reduction.op) ? word_of(static_cast<uint32_t>(size_of(reduction.type))) : name_of(reduction.type);
 }
 
-/// One lane, all of whose messages travel in lines?
-bool is_short(const Program& program) {
-  const auto in_lines = [](const LinkId& link) {
-    return link.link_lane >= link::kLineLanes && link.link_lane < link::kWholeLineLanes;
-  };
-  return program.width == 1 && program.last.lanes.size() == 1 &&
-         std::all_of(program.out_links.begin(), program.out_links.end(), in_lines) &&
-         std::all_of(program.in_links.begin(), program.in_links.end(), in_lines);
+KernelKind kind_of(const Program& program) {
+  const auto in_lines = [](const LinkId& link) { return link.link_lane >= link::kLineLanes; };
+  const auto in_whole_lines = [](const LinkId& link) { return link.link_lane >= link::kWholeLineLanes; };
+  const auto& outs = program.out_links;
+  const auto& ins = program.in_links;
+  if (std::none_of(outs.begin(), outs.end(), in_lines) && std::none_of(ins.begin(), ins.end(), in_lines)) {
+    return KernelKind::Slots;
+  }
+  const bool all = std::all_of(outs.begin(), outs.end(), in_lines) && std::all_of(ins.begin(), ins.end(), in_lines);
+  const bool whole =
+      std::any_of(outs.begin(), outs.end(), in_whole_lines) || std::any_of(ins.begin(), ins.end(), in_whole_lines);
+  return all && !whole && program.width == 1 && program.last.lanes.size() == 1 ? KernelKind::Short : KernelKind::Lines;
 }
 
 template <class T>
@@ -165,8 +169,7 @@ std::unique_ptr<Execution> CudaExecutor::place(Program program, const std::strin
                 .window_bytes = made->program().window_bytes,
                 .counters = counters_,
                 .record = record_.device()};
-  made->kernel =
-      lanes_kernel(device_, reduction != nullptr ? kernel_type(*reduction) : type, is_short(made->program()));
+  made->kernel = lanes_kernel(device_, reduction != nullptr ? kernel_type(*reduction) : type, kind_of(made->program()));
   made->blocks = std::clamp(image.items, 1U, most_blocks_);
   made->memory = std::shared_ptr<void>(nullptr, [dying = dying_, pool = pool_, block](void*) {
     const std::lock_guard lock(dying->mutex);

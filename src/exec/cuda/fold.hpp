@@ -275,9 +275,10 @@ TUTTI_DEVICE void fold_block(const Arithmetic& how, const Instruction& op, const
   }
 }
 
-/// The interpreter's policy for elements of type T. `kShort`: for short calls, which move nothing by packs.
-template <class T, bool kShort = false>
+/// The interpreter's policy for elements of type T. Short calls move nothing by packs.
+template <class T, KernelKind kKind>
 struct BlockReduce {
+  static constexpr bool kShort = kKind == KernelKind::Short;
   using Stored = typename T::Stored;
 
   template <class Group>
@@ -286,7 +287,8 @@ struct BlockReduce {
   }
 
   TUTTI_DEVICE static const unsigned char* operand(const link::Arrival& arrival, uint64_t offset) {
-    return arrival.where == link::Where::Lines ? operand_in_lines(arrival) : arrival.data + offset;
+    const bool in_lines = kKind != KernelKind::Slots && arrival.where == link::Where::Lines;
+    return in_lines ? operand_in_lines(arrival) : arrival.data + offset;
   }
 
   template <class Group>
@@ -300,10 +302,12 @@ struct BlockReduce {
                                unsigned char* to, unsigned char* slot, const unsigned char* const* operands) {
     if (to == nullptr && slot == nullptr) return;
     const bool copies = op.sources == 1 && (how.scale == nullptr || segment.raw < 0);
-    if (kShort || op.lines) {
-      const FromLines<Stored, Group, !kShort> source{group, segment.at};
-      if (copies) return copy_from_lines<Stored>(segment, to, slot, operands[0], source);
-      return fold(how, op, segment, to, slot, operands, source);
+    if constexpr (kKind != KernelKind::Slots) {
+      if (kShort || op.lines) {
+        const FromLines<Stored, Group, !kShort> source{group, segment.at};
+        if (copies) return copy_from_lines<Stored>(segment, to, slot, operands[0], source);
+        return fold(how, op, segment, to, slot, operands, source);
+      }
     }
     if constexpr (!kShort) {
       if (copies) return copy_block<Stored>(to == operands[0] ? nullptr : to, slot, operands[0], segment.bytes);

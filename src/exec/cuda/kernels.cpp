@@ -17,7 +17,7 @@ using tutti::cuda::Device;
 using tutti::cuda::driver;
 
 using Kernels = std::map<std::string, CUfunction>;
-constexpr const char *kLanes = "tutti_lanes_", *kShort = "tutti_short_";
+constexpr const char* kKinds[] = {"tutti_lanes_", "tutti_lines_", "tutti_short_"};  // by KernelKind
 
 /// Of all devices.
 CUlibrary library() {
@@ -39,7 +39,7 @@ Kernels load(const Device& device) {
   const tutti::cuda::WithContext with(device.context());
   Kernels kernels;
   for (int type = 0; type < kDTypes; ++type) {
-    for (const char* const kind : {kLanes, kShort}) {
+    for (const char* const kind : kKinds) {
       const std::string name = std::string(kind) + name_of(static_cast<DType>(type));
       CUkernel kernel = nullptr;
       CUfunction function = nullptr;
@@ -63,8 +63,8 @@ const Kernels& kernels_of(const Device& device) {
 
 void load_kernels(const Device& device) { kernels_of(device); }
 
-CUfunction lanes_kernel(const Device& device, const std::string& type, bool is_short) {
-  return kernels_of(device).at((is_short ? kShort : kLanes) + type);
+CUfunction lanes_kernel(const Device& device, const std::string& type, KernelKind kind) {
+  return kernels_of(device).at(kKinds[static_cast<size_t>(kind)] + type);
 }
 
 uint32_t resident_blocks(const Device& device, uint32_t threads) {

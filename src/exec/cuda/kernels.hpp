@@ -4,13 +4,14 @@
 #include <cstdint>
 #include <string>
 
+#include "exec/cuda/lanes.hpp"
 #include "transports/cuda/device.hpp"
 
 namespace tutti::exec::cuda {
 
-/// The kernel that runs lanes whose elements have the type of this name. `is_short`: the one for short calls, in which
-/// one lane has messages in lines only. Throws Error(Unsupported) if the device cannot run it.
-CUfunction lanes_kernel(const tutti::cuda::Device& device, const std::string& type, bool is_short);
+/// The kernel that runs lanes whose elements have the type of this name. Throws Error(Unsupported) if the device cannot
+/// run it.
+CUfunction lanes_kernel(const tutti::cuda::Device& device, const std::string& type, KernelKind kind);
 /// Loads all of them.
 void load_kernels(const tutti::cuda::Device& device);
 /// Blocks of so many threads of any kernel that the device runs at the same time.

@@ -12,13 +12,13 @@ using System = SystemMemory;
 
 enum class Verdict : uint32_t { Goes, Stops };
 
-/// The work of one block. Its leader alone calls what does not say otherwise. `kShort`: the call's only block, and
-/// all messages travel in lines; the end of the kernel orders what it has stored.
-template <class T, bool kShort>
+/// The work of one block. Its leader alone calls what does not say otherwise. Of a short call it is the only block, and
+/// the end of the kernel orders what it has stored.
+template <class T, KernelKind kKind>
 class Block {
  public:
-  using Wire = std::conditional_t<kShort, ShortWire, BlockWire>;
-  using Run = Interpreter<BlockGroup, Wire, BlockReduce<T, kShort>, NoRemoteAccess>;
+  using Wire = BlockWire<kKind>;
+  using Run = Interpreter<BlockGroup, Wire, BlockReduce<T, kKind>, NoRemoteAccess>;
 
   TUTTI_DEVICE Block(const LanesCall& call, const BlockGroup& group) : call_(call), group_(group) {}
 
@@ -133,7 +133,7 @@ class Block {
 
   /// The last block prepares the next call: all others have ended, and nobody looks at this call's lanes any more.
   TUTTI_DEVICE void leave() const {
-    if constexpr (!kShort) {
+    if constexpr (kKind != KernelKind::Short) {
       const uint64_t left = gpu::fetch_add<gpu::Scope::Device>(&call_.counters->left, uint64_t{1}) + 1;
       if (left != gpu::grid_size()) return;
     }
@@ -157,19 +157,20 @@ class Block {
   const BlockGroup& group_;
 };
 
-template <class T, bool kShort>
+template <class T, KernelKind kKind>
 TUTTI_DEVICE void run_lanes(const LanesCall& call) {
   TUTTI_SHARED(uint32_t, word);
   const BlockGroup group(word, &call.record->abort);
-  Block<T, kShort>(call, group).run();
+  Block<T, kKind>(call, group).run();
 }
 
 }  // namespace
 
 // Two blocks of the largest size fit a multiprocessor: so many threads hide the time that loads take.
-#define TUTTI_LANES(name, T)                                                                      \
-  TUTTI_KERNEL(tutti_lanes_##name, LanesCall, kMaxThreads, 2) { run_lanes<T, false>(arguments); } \
-  TUTTI_KERNEL(tutti_short_##name, LanesCall, kMaxThreads, 2) { run_lanes<T, true>(arguments); }
+#define TUTTI_LANES(name, T)                                                                                   \
+  TUTTI_KERNEL(tutti_lanes_##name, LanesCall, kMaxThreads, 2) { run_lanes<T, KernelKind::Slots>(arguments); } \
+  TUTTI_KERNEL(tutti_lines_##name, LanesCall, kMaxThreads, 2) { run_lanes<T, KernelKind::Lines>(arguments); } \
+  TUTTI_KERNEL(tutti_short_##name, LanesCall, kMaxThreads, 2) { run_lanes<T, KernelKind::Short>(arguments); }
 TUTTI_LANES(i8, Plain<int8_t>)
 TUTTI_LANES(u8, Plain<uint8_t>)
 TUTTI_LANES(i16, Plain<int16_t>)

@@ -16,6 +16,14 @@ inline constexpr uint32_t kMaxThreads = 512;  ///< of a block
 inline constexpr uint32_t kTurnsToALook =
     512;  ///< turns without progress from one look at the host's words to the next
 
+/// Which kernel runs a program: by how its messages travel. Lines take registers, so programs without them have a kernel
+/// without them.
+enum class KernelKind : uint8_t {
+  Slots,  ///< none in lines
+  Lines,  ///< some in lines, others in slots
+  Short,  ///< one lane, all in lines, none of them in whole lines
+};
+
 /// A communicator's words in the memory of its GPU.
 struct Counters {
   uint64_t calls = 0;        ///< that have ended

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/env.hpp"
 #include "base/format.hpp"
@@ -70,10 +73,43 @@ class Neighbours {
   std::map<Key, std::weak_ptr<LinkArena>> arenas_;
 };
 
+/// Memory that no rank uses any more. Freeing it waits for its GPU's kernels, which may wait for other ranks of this
+/// process: so only a rank of that GPU frees it, whoever was the last to use it.
+class Retired {
+ public:
+  void put(LinkArena* arena) {
+    const std::lock_guard lock(mutex_);
+    arenas_.emplace_back(arena);
+  }
+  void free_those_of(const Device& device) {
+    std::vector<std::unique_ptr<LinkArena>> freed;  // at the end, without the lock: it may take as long as a kernel
+    const std::lock_guard lock(mutex_);
+    for (std::unique_ptr<LinkArena>& arena : arenas_) {
+      if (&arena->device() == &device) freed.push_back(std::move(arena));
+    }
+    std::erase(arenas_, nullptr);
+  }
+  static Retired& instance() {
+    static auto* const kAll = new Retired;
+    return *kAll;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<LinkArena>> arenas_;
+};
+
 /// Bytes of a slot of links in lines.
 uint64_t line_slot(const LinkSizes& sizes, uint32_t link_lane) {
   return link_lane < link::kWholeLineLanes ? link::line_slot_bytes(sizes.lines)
                                            : link::whole_line_slot_bytes(sizes.whole_lines);
+}
+
+std::shared_ptr<LinkArena> make_arena(const Device& device, const LinkSizes& sizes) {
+  Retired::instance().free_those_of(device);
+  const auto slot = [sizes](uint32_t link_lane) { return line_slot(sizes, link_lane); };
+  return {new LinkArena(device, sizes.arena, sizes.message, slot),
+          [](LinkArena* arena) { Retired::instance().put(arena); }};
 }
 
 link::Form form_of(uint32_t link_lane) { return static_cast<link::Form>(link_lane / link::kLineLanes); }
@@ -124,17 +160,17 @@ struct CudaLinks::Service {
 };
 
 CudaLinks::CudaLinks(Wireup& wireup, const Device& device, const LinkSizes& sizes)
-    : wireup_(wireup),
-      device_(device),
-      sizes_(sizes),
-      service_(std::make_shared<Service>(std::make_shared<LinkArena>(
-          device, sizes.arena, sizes.message, [sizes](uint32_t link_lane) { return line_slot(sizes, link_lane); }))) {
+    : wireup_(wireup), device_(device), sizes_(sizes), service_(std::make_shared<Service>(make_arena(device, sizes))) {
   Neighbours::instance().add({wireup.name(), wireup.rank()}, service_->arena);
   wireup.serve(kService,
                [service = service_](Rank from, const std::string& request) { return service->answer(from, request); });
 }
 
-CudaLinks::~CudaLinks() = default;
+CudaLinks::~CudaLinks() {
+  service_.reset();
+  neighbours_.clear();
+  Retired::instance().free_those_of(device_);
+}
 
 bool CudaLinks::is_thread(Rank peer) const { return wireup_.process_id(peer) == wireup_.process_id(wireup_.rank()); }
 

@@ -16,7 +16,7 @@ inline constexpr uint32_t kMaxThreads = 512;  ///< of a block
 inline constexpr uint32_t kTurnsToALook =
     512;  ///< turns without progress from one look at the host's words to the next
 
-/// Which kernel runs a program: by how its messages travel. Lines take registers, so programs without them have a kernel
+/// Which kernel runs a program: by how its messages travel. Lines take registers, so programs without them have one
 /// without them.
 enum class KernelKind : uint8_t {
   Slots,  ///< none in lines

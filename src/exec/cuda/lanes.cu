@@ -167,7 +167,7 @@ TUTTI_DEVICE void run_lanes(const LanesCall& call) {
 }  // namespace
 
 // Two blocks of the largest size fit a multiprocessor: so many threads hide the time that loads take.
-#define TUTTI_LANES(name, T)                                                                                   \
+#define TUTTI_LANES(name, T)                                                                                  \
   TUTTI_KERNEL(tutti_lanes_##name, LanesCall, kMaxThreads, 2) { run_lanes<T, KernelKind::Slots>(arguments); } \
   TUTTI_KERNEL(tutti_lines_##name, LanesCall, kMaxThreads, 2) { run_lanes<T, KernelKind::Lines>(arguments); } \
   TUTTI_KERNEL(tutti_short_##name, LanesCall, kMaxThreads, 2) { run_lanes<T, KernelKind::Short>(arguments); }

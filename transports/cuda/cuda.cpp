@@ -73,21 +73,28 @@ class Neighbours {
   std::map<Key, std::weak_ptr<LinkArena>> arenas_;
 };
 
-/// Memory that no rank uses any more. Freeing it waits for its GPU's kernels, which may wait for other ranks of this
-/// process: so only a rank of that GPU frees it, whoever was the last to use it.
+/// Memory that its last user, a rank of another GPU, has left. Freeing it waits for its own GPU's kernels, which may
+/// wait for that rank: so a rank of its GPU frees it, while there is one.
 class Retired {
  public:
-  void put(LinkArena* arena) {
+  /// Whose rank leaves its neighbours' memory on this thread.
+  static inline thread_local const Device* leaving = nullptr;
+
+  void begin(const Device& device) {
+    free_those_of(device);
     const std::lock_guard lock(mutex_);
-    arenas_.emplace_back(arena);
+    ++ranks_[&device];
   }
-  void free_those_of(const Device& device) {
-    std::vector<std::unique_ptr<LinkArena>> freed;  // at the end, without the lock: it may take as long as a kernel
+  void end(const Device& device) {
+    free_those_of(device);
     const std::lock_guard lock(mutex_);
-    for (std::unique_ptr<LinkArena>& arena : arenas_) {
-      if (&arena->device() == &device) freed.push_back(std::move(arena));
-    }
-    std::erase(arenas_, nullptr);
+    --ranks_[&device];
+  }
+  void put(LinkArena* arena) {
+    std::unique_ptr<LinkArena> freed(arena);  // at the end, without the lock: it may take as long as a kernel
+    const std::lock_guard lock(mutex_);
+    const bool waits_for_others = leaving != nullptr && leaving != &arena->device() && ranks_[&arena->device()] > 0;
+    if (waits_for_others) arenas_.push_back(std::move(freed));
   }
   static Retired& instance() {
     static auto* const kAll = new Retired;
@@ -95,7 +102,17 @@ class Retired {
   }
 
  private:
+  void free_those_of(const Device& device) {
+    std::vector<std::unique_ptr<LinkArena>> freed;
+    const std::lock_guard lock(mutex_);
+    for (std::unique_ptr<LinkArena>& arena : arenas_) {
+      if (&arena->device() == &device) freed.push_back(std::move(arena));
+    }
+    std::erase(arenas_, nullptr);
+  }
+
   std::mutex mutex_;
+  std::map<const Device*, int> ranks_;  // communicators' ranks that have links now
   std::vector<std::unique_ptr<LinkArena>> arenas_;
 };
 
@@ -106,7 +123,6 @@ uint64_t line_slot(const LinkSizes& sizes, uint32_t link_lane) {
 }
 
 std::shared_ptr<LinkArena> make_arena(const Device& device, const LinkSizes& sizes) {
-  Retired::instance().free_those_of(device);
   const auto slot = [sizes](uint32_t link_lane) { return line_slot(sizes, link_lane); };
   return {new LinkArena(device, sizes.arena, sizes.message, slot),
           [](LinkArena* arena) { Retired::instance().put(arena); }};
@@ -161,15 +177,17 @@ struct CudaLinks::Service {
 
 CudaLinks::CudaLinks(Wireup& wireup, const Device& device, const LinkSizes& sizes)
     : wireup_(wireup), device_(device), sizes_(sizes), service_(std::make_shared<Service>(make_arena(device, sizes))) {
+  Retired::instance().begin(device);
   Neighbours::instance().add({wireup.name(), wireup.rank()}, service_->arena);
   wireup.serve(kService,
                [service = service_](Rank from, const std::string& request) { return service->answer(from, request); });
 }
 
 CudaLinks::~CudaLinks() {
-  service_.reset();
+  Retired::leaving = &device_;
   neighbours_.clear();
-  Retired::instance().free_those_of(device_);
+  Retired::leaving = nullptr;
+  Retired::instance().end(device_);
 }
 
 bool CudaLinks::is_thread(Rank peer) const { return wireup_.process_id(peer) == wireup_.process_id(wireup_.rank()); }

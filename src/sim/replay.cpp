@@ -64,9 +64,9 @@ class Replayer {
 
   /// A rank's next call. Its first instruction begins when the call's own work is done.
   void begin_call(Rank rank) {
-    if (calls_begun_[static_cast<size_t>(rank)]++ == options_.calls) return;
-    owes_call_[static_cast<size_t>(rank)] = machine_.costs().call > 0 ? 1 : 0;
     const auto r = static_cast<size_t>(rank);
+    if (calls_begun_[r]++ == options_.calls) return;
+    owes_call_[r] = machine_.costs().call > 0 ? 1 : 0;
     const std::span<Lane> mine(&lanes_[first_lane_[r]], first_lane_[r + 1] - first_lane_[r]);
     for (Lane& lane : mine) {
       const exec::Range ops = programs_.ranks[r].last.lanes[lane.lane];

@@ -68,7 +68,7 @@ class Relay(threading.Thread):
                 client, _ = self.listener.accept()
             except OSError:  # closed
                 return
-            for _ in range(200):  # until rank 0 listens
+            for _ in range(200):  # until rank 0 listens; no event says so to a process that is none of its job's
                 try:
                     server = socket.create_connection(("127.0.0.1", self.to))
                     break
@@ -183,7 +183,7 @@ class Ports(unittest.TestCase):
         while any(rank.poll() is None for rank in ranks) and time.monotonic() < end:
             strangers.ports = {port}.union(*(listening_ports(rank.pid) for rank in ranks))
             memory = max(memory, *(most_memory(rank.pid) for rank in ranks))
-            time.sleep(0.02)
+            time.sleep(0.02)  # between two looks at /proc: which ports are open now, and how much memory
         for rank in ranks:
             rank.kill()  # one that hangs
         texts = [rank.communicate()[0] for rank in ranks]

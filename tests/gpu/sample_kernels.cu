@@ -33,17 +33,22 @@ TUTTI_KERNEL(sample_sum, SampleSum, 512, 2) {
 }
 
 TUTTI_KERNEL(sample_lines, SampleLines, 32) {
-  gpu::Line* const mine = arguments.mine + gpu::thread_index();
-  gpu::Line* const peers = arguments.peers + gpu::thread_index();
+  gpu::Words* const mine = arguments.mine + gpu::thread_index();
+  gpu::Words* const peers = arguments.peers + gpu::thread_index();
+  const auto flag_of = [](uint64_t word) { return static_cast<uint32_t>(word >> 32); };
   uint64_t received = 0;
   for (uint32_t round = 1; round <= arguments.rounds; ++round) {
-    gpu::store_line(peers, {{round, round * 2, round * 3}, round});
-    gpu::Line line = gpu::load_line(mine);
-    while (line.flag < round) {
+    const uint64_t flag = uint64_t{round} << 32;
+    gpu::store_words(peers, {flag | round * 2, flag | round * 3});
+    gpu::Words line = gpu::load_words(mine);
+    while (flag_of(line.low) < round || flag_of(line.high) < round) {
       gpu::poll_pause();
-      line = gpu::load_line(mine);
+      line = gpu::load_words(mine);
     }
-    received += line.data[0] + line.data[1] + line.data[2] == line.flag * 6 ? 1 : 0;
+    // The peer may be a round ahead, in one word or in both.
+    const bool right = static_cast<uint32_t>(line.low) == flag_of(line.low) * 2 &&
+                       static_cast<uint32_t>(line.high) == flag_of(line.high) * 3;
+    received += right ? 1 : 0;
   }
   gpu::fetch_add<gpu::Scope::Device>(arguments.received, received);
 }

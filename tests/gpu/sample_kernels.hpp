@@ -24,10 +24,10 @@ struct SampleSum {
   uint32_t without_barrier;  ///< a mutant: another thread reads what it did not wait for
 };
 
-/// Sends `rounds` lines to the peer, and receives as many from it.
+/// Sends `rounds` lines to the peer, and receives as many from it. In each word are 4 bytes of data, and a flag above.
 struct SampleLines {
-  tutti::gpu::Line* mine;
-  tutti::gpu::Line* peers;
+  tutti::gpu::Words* mine;
+  tutti::gpu::Words* peers;
   uint32_t rounds;
   uint64_t* received;
 };

@@ -27,7 +27,6 @@
 #else
 #include <atomic>
 #include <bit>
-#include <chrono>
 #include <cmath>
 #define TUTTI_DEVICE inline
 #endif
@@ -48,12 +47,6 @@ struct alignas(16) Pack {
 /// Two words that one access moves. Each of them becomes visible at once; which one first, nobody knows.
 struct alignas(16) Words {
   uint64_t low, high;
-};
-
-/// 16 bytes that become visible at once: 12 of data and the flag that says whose they are (the wire "LL").
-struct alignas(16) Line {
-  uint32_t data[3];
-  uint32_t flag;
 };
 
 #if !defined(__CUDACC__)
@@ -137,12 +130,6 @@ TUTTI_DEVICE void sync_warp(uint32_t mask = kWholeWarp) { __syncwarp(mask); }
 TUTTI_DEVICE uint32_t ballot(uint32_t mask, bool value) { return __ballot_sync(mask, value); }
 /// To be called in each turn of a loop that waits.
 TUTTI_DEVICE void poll_pause() {}
-/// Nanoseconds since a fixed moment.
-TUTTI_DEVICE uint64_t time_ns() {
-  uint64_t now;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-  return now;
-}
 /// Memory of the block whose size the launch gives; 16-byte aligned.
 TUTTI_DEVICE unsigned char* dynamic_shared() {
   extern __shared__ __align__(16) unsigned char tutti_dynamic_shared[];
@@ -161,9 +148,6 @@ TUTTI_DEVICE bool sync_block_or(bool value) { return host::runtime->sync_or(valu
 TUTTI_DEVICE void sync_warp(uint32_t mask = kWholeWarp) { host::runtime->sync_warp(mask); }
 TUTTI_DEVICE uint32_t ballot(uint32_t mask, bool value) { return host::runtime->ballot(mask, value); }
 TUTTI_DEVICE void poll_pause() { host::runtime->pause(); }
-TUTTI_DEVICE uint64_t time_ns() {
-  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
-}
 TUTTI_DEVICE unsigned char* dynamic_shared() { return host::self().dynamic_shared; }
 #define TUTTI_SHARED(Type, name)    \
   static const char name##_key = 0; \
@@ -270,22 +254,6 @@ TUTTI_DEVICE Word fetch_add(Word* at, std::type_identity_t<Word> value) {
 }
 #undef TUTTI_WORD_ACCESS
 
-/// Orders all accesses before it with all after it, for `scope`.
-template <Scope scope = Scope::System>
-TUTTI_DEVICE void fence() {
-#if defined(__CUDACC__)
-  if constexpr (scope == Scope::System) {
-    asm volatile("fence.acq_rel.sys;" ::: "memory");
-  } else {
-    asm volatile("fence.acq_rel.gpu;" ::: "memory");
-  }
-#else
-  static std::atomic<uint32_t> fenced{
-      0};  // ThreadSanitizer knows no fences; an exchange is one to the processor as well
-  fenced.exchange(0, std::memory_order_seq_cst);
-#endif
-}
-
 // ---- arithmetic -------------------------------------------------------------------------------------------
 
 /// Between computations that compilers would else do side by side, with more values live than there are registers for.
@@ -337,22 +305,6 @@ TUTTI_DEVICE void store_pack(void* at, const Pack& pack) {
   *static_cast<Pack*>(at) = pack;
 #endif
 }
-/// The same for data that is not used again soon: it leaves the cache first.
-TUTTI_DEVICE Pack load_pack_once(const void* at) {
-#if defined(__CUDACC__)
-  const uint4 value = __ldcs(static_cast<const uint4*>(at));
-  return {{value.x, value.y, value.z, value.w}};
-#else
-  return load_pack(at);
-#endif
-}
-TUTTI_DEVICE void store_pack_once(void* at, const Pack& pack) {
-#if defined(__CUDACC__)
-  __stcs(static_cast<uint4*>(at), make_uint4(pack.words[0], pack.words[1], pack.words[2], pack.words[3]));
-#else
-  store_pack(at, pack);
-#endif
-}
 
 /// Both words, relaxed, system scope.
 TUTTI_DEVICE Words load_words(const Words* at) {
@@ -387,44 +339,6 @@ TUTTI_DEVICE void store_whole(Words* at, const Words& part, uint32_t lanes) {
   if (!has_flag) store_relaxed(&at->high, part.high);
   sync_warp(lanes);
   if (has_flag) store_release(&at->high, part.high);
-#endif
-}
-
-/// All 16 bytes at once, relaxed, system scope: a reader that sees the flag has the data.
-TUTTI_DEVICE Line load_line(const Line* at) {
-  uint64_t low, high;
-#if defined(__CUDACC__)
-  asm volatile("{ .reg .b128 line; ld.relaxed.sys.b128 line, [%2]; mov.b128 {%0, %1}, line; }"
-               : "=l"(low), "=l"(high)
-               : "l"(at)
-               : "memory");
-#elif defined(__x86_64__)
-  host::runtime->step();
-  // Aligned vector accesses of 16 bytes are single accesses on processors with AVX.
-  asm volatile("movdqa %2, %%xmm0; movq %%xmm0, %0; psrldq $8, %%xmm0; movq %%xmm0, %1"
-               : "=r"(low), "=r"(high)
-               : "m"(*at)
-               : "xmm0", "memory");
-#else
-#error "twins need a processor with 16-byte accesses that are known to be single"
-#endif
-  return {{static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32), static_cast<uint32_t>(high)},
-          static_cast<uint32_t>(high >> 32)};
-}
-TUTTI_DEVICE void store_line(Line* at, const Line& line) {
-  const uint64_t low = line.data[0] | static_cast<uint64_t>(line.data[1]) << 32;
-  const uint64_t high = line.data[2] | static_cast<uint64_t>(line.flag) << 32;
-#if defined(__CUDACC__)
-  asm volatile("{ .reg .b128 line; mov.b128 line, {%1, %2}; st.relaxed.sys.b128 [%0], line; }"
-               :
-               : "l"(at), "l"(low), "l"(high)
-               : "memory");
-#else
-  host::runtime->step();
-  asm volatile("movq %1, %%xmm0; movq %2, %%xmm1; punpcklqdq %%xmm1, %%xmm0; movdqa %%xmm0, %0"
-               : "=m"(*at)
-               : "r"(low), "r"(high)
-               : "xmm0", "xmm1", "memory");
 #endif
 }
 

@@ -19,6 +19,19 @@ uint32_t way(uint32_t link, bool from_b) { return 2 * link + (from_b ? 1 : 0); }
 
 }  // namespace
 
+double processor_seconds(const WorkCosts& costs, const Work& work) {
+  const auto bytes = static_cast<double>(work.bytes);
+  const auto arrivals = static_cast<double>(work.arrivals.end - work.arrivals.begin);
+  const auto outs = static_cast<double>(work.outs.end - work.outs.begin);
+  // Reading a message writes the result once; without one, the rank's own memory is copied.
+  const double first = arrivals == 0 && work.writes > 0 ? costs.write : 0;
+  const double second = work.writes > 1 ? costs.second : 0;
+  const double folds = work.folds ? arrivals + work.local - 1 : 0;
+  const double own = (work.writes > 0 ? work.local * costs.load : 0) + (work.stores ? costs.store : 0);
+  const double messages = std::max(0.0, arrivals - 1) + std::max(0.0, outs - 1);
+  return bytes * (first + second + folds * costs.fold + own) + messages * costs.message;
+}
+
 Machine::Machine(const Graph& graph, std::vector<NodeId> nodes, const WorkCosts& costs)
     : nodes_(std::move(nodes)), costs_(costs) {
   std::map<NodeId, uint32_t> cores;

@@ -7,6 +7,7 @@
 
 #include "base/rank.hpp"
 #include "sim/network.hpp"
+#include "sim/programs.hpp"
 #include "topo/graph.hpp"
 #include "topo/paths.hpp"
 
@@ -35,6 +36,9 @@ struct WorkCosts {
   double kernel_call = 0;     ///< for each message that it copies
   double context_switch = 0;  ///< between ranks that share a core
 };
+
+/// Of an instruction, without its waits and what the kernel or the machine's links move.
+double processor_seconds(const WorkCosts& costs, const Work& work);
 
 /// Ranks on GPUs write to their readers' memory, each lane on its own. Ranks on cores read their writers' memory, and
 /// all lanes of a rank (and all ranks of a core) share the core.

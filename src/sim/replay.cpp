@@ -216,24 +216,17 @@ class Replayer {
   /// Of an instruction, without the messages that it reads or writes.
   double local_seconds(const Lane& lane, const Work& work) const {
     const WorkCosts& costs = machine_.costs();
-    const auto bytes = static_cast<double>(work.bytes);
-    const auto arrivals = static_cast<double>(work.arrivals.end - work.arrivals.begin);
-    const auto outs = static_cast<double>(work.outs.end - work.outs.begin);
-    // Reading a message writes the result once; without one, the rank's own memory is copied.
-    const double first = arrivals == 0 && work.writes > 0 ? costs.write : 0;
-    const double second = work.writes > 1 ? costs.second : 0;
-    const double folds = work.folds ? arrivals + work.local - 1 : 0;
-    const double own = (work.writes > 0 ? work.local * costs.load : 0) + (work.stores ? costs.store : 0);
-    const double messages = std::max(0.0, arrivals - 1) + std::max(0.0, outs - 1);
     double kernel = 0, wait = 0;
     for (uint32_t i = work.arrivals.begin; i < work.arrivals.end; ++i) {
       const uint32_t channel = window_of(lane).arrivals[i];
       if (work.bytes > link::kInlineBytes && !routes_[channel]->network) wait = costs.first_read;
       if (!streams_[stream_of(channel, lane.replica)].by_kernel) continue;
-      kernel += costs.kernel_call + bytes * costs.kernel * (work.cooperative ? kReadersShare : 1);
+      kernel += costs.kernel_call + static_cast<double>(work.bytes) * costs.kernel * readers_share(work);
     }
-    return bytes * (first + second + folds * costs.fold + own) + messages * costs.message + wait + kernel;
+    return processor_seconds(costs, work) + wait + kernel;
   }
+
+  static double readers_share(const Work& work) { return work.cooperative ? kReadersShare : 1; }
 
   void after(double seconds, Timer::Kind kind, uint32_t of) { events_.push({kind, now_ + seconds, ++order_, of}); }
 
@@ -251,7 +244,7 @@ class Replayer {
       const bool reads = !machine_.gpus() && work.bytes > link::kInlineBytes;
       for (uint32_t i = work.arrivals.begin; reads && i < work.arrivals.end; ++i) {
         if (routes_[window.arrivals[i]]->network) continue;  // it lies here already
-        transfer(window.arrivals[i], bytes * (work.cooperative ? kReadersShare : 1), {.lane = number});
+        transfer(window.arrivals[i], bytes * readers_share(work), {.lane = number});
       }
     }
     if (lane.pending == 0) complete(number);

@@ -5,22 +5,15 @@
 
 #include <atomic>
 #include <future>
-#include <thread>
 
 #include "base/format.hpp"
-#include "base/version.hpp"
 #include "control/bootstrap/dial.hpp"
 #include "control/control_thread.hpp"
-#include "control/endpoint.hpp"
 #include "control/host.hpp"
+#include "rendezvous_peer.hpp"
 
 namespace tutti::control {
 namespace {
-
-Deadline soon() { return Deadline::in(30); }
-WaitLimit wait_limit() { return {soon(), nullptr}; }
-
-Fd connect(const UniqueId& id) { return dial({Address::loopback()}, id.port, id.key, wait_limit()); }
 
 /// The text with which the first message is refused.
 std::string refusal(const UniqueId& id, const std::string& frame) {
@@ -28,19 +21,6 @@ std::string refusal(const UniqueId& id, const std::string& frame) {
   send_all(fd.get(), frame, wait_limit());
   return unpack<Refused>(receive_frame(fd.get(), kMaxFirstFrame, wait_limit())).text;
 }
-
-Register registration(Rank ranks, Rank rank) {
-  Register request;
-  request.version = version();
-  request.ranks = ranks;
-  request.rank = rank;
-  request.wait_ms = 30000;
-  request.me = ControlThread::get().local_member();
-  request.me.process = 1;  // not this one
-  return request;
-}
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 std::string framed(std::string body) {
   std::string frame(4, '\0');
@@ -339,64 +319,6 @@ TEST(RendezvousServer, ARankThatDisconnectsWhileOthersWaitFailsThem) {
     send_all(fd.get(), pack(registration(3, 1)), wait_limit());
   }
   EXPECT_TRUE(contains(joining.get(), "rank 1 (process 1 on"));
-}
-
-/// What an Endpoint that is rank 0 of two receives while it waits.
-std::string join_error(const UniqueId& id) {
-  try {
-    const auto endpoint = Endpoint::join(id, 2, 0, "", soon());
-    endpoint->exchange("", soon());  // a rank may be lost right after all have registered
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "joined";
-}
-
-TEST(RendezvousServer, AWithdrawalEndsTheOthersWaitWithItsReason) {
-  const UniqueId id = create_unique_id();
-  auto waiting = std::async(std::launch::async, join_error, id);
-  withdraw(id, {2, 1, Code::SystemError, "rank 1 has no room"});
-  const std::string text = waiting.get();
-  EXPECT_TRUE(contains(text, "rank 1 has no room")) << text;
-  EXPECT_TRUE(contains(join_error(id), "rank 1 has no room")) << "later ranks receive it too";
-}
-
-TEST(RendezvousServer, ARefusedRankEndsTheOthersWait) {
-  const UniqueId id = create_unique_id();
-  auto waiting = std::async(std::launch::async, [&] { return join_error(id); });
-  // Refused once rank 0, which decides the number of ranks, has registered.
-  EXPECT_THROW(Endpoint::join(id, 3, 1, "", soon()), Error);
-  const std::string text = waiting.get();
-  EXPECT_TRUE(contains(text, "3 ranks, the others that there are 2")) << text;
-}
-
-TEST(RendezvousServer, AnEarlyDisconnectCountsOnceTheNumberOfRanksIsDecided) {
-  const UniqueId id = create_unique_id();
-  {
-    const Fd fd = connect(id);
-    send_all(fd.get(), pack(registration(2, 1)), wait_limit());
-  }
-  const std::string text = join_error(id);
-  EXPECT_TRUE(contains(text, "rank 1 (process 1 on")) << text;
-}
-
-TEST(RendezvousServer, ALoopbackAddressOfAnotherHostIsExplained) {
-  UniqueId id = create_unique_id();
-  UniqueId elsewhere = id;
-  elsewhere.host = 1;
-  elsewhere.addresses = {Address::loopback()};
-  const Fd listener = listen_tcp(0);
-  elsewhere.port = port_of(listener.get());
-  elsewhere.key = random_key();
-  try {
-    Endpoint::join(elsewhere, 2, 1, "", Deadline::in(0.2));
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_TRUE(contains(error.what(), "only its loopback address")) << error.what();
-    EXPECT_TRUE(contains(error.what(), "TUTTI_INTERFACE")) << error.what();
-    EXPECT_FALSE(contains(error.what(), "process has ended")) << error.what();
-  }
-  release_unique_id(id);
 }
 
 }  // namespace

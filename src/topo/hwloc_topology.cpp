@@ -33,6 +33,10 @@ HwlocTopology load_hwloc(HwlocScope scope) {
   use_description(raw);
   hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
   if (scope == HwlocScope::Devices) hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+  // GPUs are asked for by NVML. These plugins would load drivers into the process, or call an X server.
+  for (const char* plugin : {"cuda", "gl", "levelzero", "nvml", "opencl", "rsmi"}) {
+    hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, plugin);
+  }
   if (hwloc_topology_load(raw) != 0) {
     throw_error(Code::SystemError, "hwloc cannot read the machine: {}", std::strerror(errno));
   }

@@ -20,7 +20,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Sizes = Calibration::Times;
 
-constexpr auto kLongest = std::chrono::milliseconds(45);
 constexpr int kLines = 200, kSwitches = 100, kTries = 3;
 constexpr int kQuickTries = 6;                        // of copies that take microseconds
 constexpr uint64_t kQuick = 64 << 10;                 // bytes
@@ -165,12 +164,10 @@ class Copies {
   }
 
   void run(size_t me) {
-    const Area area(3 * Calibration::kSizes.back(), duet_);
-    areas_[me] = area.data();
-    if (!duet_.meet(me) || areas_[0] == nullptr || areas_[1] == nullptr) return;
+    areas_[me].emplace(3 * Calibration::kSizes.back(), duet_);
+    if (!duet_.meet(me) || source(0) == nullptr || source(1) == nullptr) return;
     complete_[me] = measure_copies(me) && measure_tiles(me) && measure_stores(me);
     if (complete_[me]) measure_beyond(me);
-    duet_.meet(me);  // its memory is read until then
   }
 
   /// All but what lies beyond the caches, which comes last, was measured in time.
@@ -199,9 +196,9 @@ class Copies {
  private:
   static constexpr uint64_t kGrain = 64 << 10;
 
-  std::byte* source(size_t of) const { return areas_[of]; }
-  std::byte* slot(size_t of) const { return areas_[of] + Calibration::kSizes.back(); }
-  std::byte* destination(size_t of) const { return areas_[of] + 2 * Calibration::kSizes.back(); }
+  std::byte* source(size_t of) const { return areas_[of]->data(); }
+  std::byte* slot(size_t of) const { return source(of) + Calibration::kSizes.back(); }
+  std::byte* destination(size_t of) const { return source(of) + 2 * Calibration::kSizes.back(); }
 
   void measure_beyond(size_t me) {
     if (beyond_ == 0) return;
@@ -314,8 +311,8 @@ class Copies {
   }
 
   Duet& duet_;
-  uint64_t beyond_ = 0;  // bytes of a buffer
-  std::array<std::byte*, 2> areas_ = {};
+  uint64_t beyond_ = 0;                       // bytes of a buffer
+  std::array<std::optional<Area>, 2> areas_;  // kept until both have ended: a late one leaves while the other reads
   std::array<Calibration, 2> mine_;
   std::array<bool, 2> complete_ = {};
 };
@@ -330,11 +327,11 @@ bool share_last_cache(int a, int b) {
 
 }  // namespace
 
-std::optional<Calibration> calibrate(const Cores& cores) {
+std::optional<Calibration> calibrate(const Cores& cores, std::chrono::nanoseconds longest) {
   if (cores.size() < 2) return {};
   const auto start = Clock::now();
   const int a = cores.front(), next = cores[1], last = cores.back();
-  Duet duet(start + kLongest);
+  Duet duet(start + longest);
   const double near_line = one_way(duet, a, next, kLines);
   const double far_line = last == next ? near_line : one_way(duet, a, last, kLines);
   duet.yield_while_waiting(true);

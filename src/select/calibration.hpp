@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -42,7 +43,8 @@ struct Calibration {
 
 /// Measures between the cores `cores` (processors), in threads of its own. Takes at most some 45 ms. None if there is
 /// only one core, or if the machine was so busy that it took too long.
-std::optional<Calibration> calibrate(const Cores& cores);
+std::optional<Calibration> calibrate(const Cores& cores,
+                                     std::chrono::nanoseconds longest = std::chrono::milliseconds(45));
 
 /// Why it cannot be right; "" if it can: figures outside what machines have, or that contradict each other.
 std::string implausible(const Calibration& measured);

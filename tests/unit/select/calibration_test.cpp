@@ -134,5 +134,14 @@ TEST(Calibration, IsBriefWhateverTheMachineDoes) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5)) << "some 30 ms where it is idle";
 }
 
+/// Each thread reads memory of the other one, which may find the time over first.
+TEST(Calibration, EndsAtAnyMoment) {
+  const Cores cores = allowed_cores();
+  if (cores.size() < 2) GTEST_SKIP() << "one core is not measured";
+  for (int turn = 0; turn < 200; ++turn) {
+    calibrate({cores[0], cores[1]}, std::chrono::microseconds(turn * 100));
+  }
+}
+
 }  // namespace
 }  // namespace tutti::select

@@ -16,7 +16,8 @@ ON_FAKE(FakeFaults, areForEverInTheirContextAlone, "FAKE_CUDA_DEVICES=2") {
   const CUstream stream = new_stream();
   uint64_t* const words = host_memory(2);
   CHECK_CUDA(gpu.launch("sample_wait", SampleWait{words, 1, words + 1}, 1, 1, new_stream()));  // it will never end
-  CHECK_CUDA(gpu.launch("sample_fill", SampleFill{nullptr, 1, 1}, 1, 1, stream));
+  auto* const nowhere = reinterpret_cast<uint32_t*>(uintptr_t{64});
+  CHECK_CUDA(gpu.launch("sample_fill", SampleFill{nowhere, 1, 1}, 1, 1, stream));
   EXPECT_CUDA(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamSynchronize(stream));
   CUdeviceptr memory = 0;
   EXPECT_CUDA(CUDA_ERROR_ILLEGAL_ADDRESS, cuMemAlloc(&memory, 4));

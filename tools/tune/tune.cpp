@@ -1,4 +1,5 @@
 // tutti tune: measures this machine, so that communicators choose by measured times.
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -164,6 +165,29 @@ class Tuning {
   Partial known_;
 };
 
+/// A profile has the times of calls as they are without these.
+void refuse_what_changes_times() {
+  const auto refuse = [](bool is_set, const char* name, const auto& value) {
+    if (!is_set) return;
+    throw_error(Code::InvalidArgument, "{}={} would be measured, but a profile is used without it too; unset it", name,
+                value);
+  };
+  refuse(!env().transport.empty(), "TUTTI_TRANSPORT", env().transport);
+  refuse(!env().groups.empty(), "TUTTI_GROUPS", env().groups);
+  refuse(!env().plan.empty(), "TUTTI_PLAN", env().plan);
+  refuse(env().reproducible, "TUTTI_REPRODUCIBLE", 1);
+  refuse(env().threads > 1, "TUTTI_THREADS", env().threads);
+}
+
+/// Found out before minutes of measurements: the file is replaced as a whole.
+void check_place(const std::string& path) {
+  struct stat found {};
+  if (stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode)) {
+    throw_error(Code::InvalidArgument, "{} is not a regular file; name one for the profile by TUTTI_PROFILE or -o",
+                path);
+  }
+}
+
 int tune(const Options& options) {
   if (options.launched) {
     const auto text = read_file(options.task, kMostText, true);
@@ -171,11 +195,13 @@ int tune(const Options& options) {
     const Task task = parse_task(*text);
     return run_ranks(kSpeaker, options.threads, [&](Communicator& comm) { work_on(comm, task); }) ? 0 : 1;
   }
+  refuse_what_changes_times();
   const std::string path = options.output.empty() ? select::profile_path() : options.output;
   if (path.empty()) {
     throw_error(Code::InvalidArgument,
                 "there is no place for the profile: set HOME, or name a file by TUTTI_PROFILE or -o");
   }
+  check_place(path);
   Tuning(options, path).run();
   return 0;
 }

@@ -82,6 +82,9 @@ class Profile(unittest.TestCase):
         while child.poll() is None:  # some measurements
             if lines_of(part) > 5:
                 break
+        second = tutti("tune", env=env)  # while the first one measures
+        self.assertEqual(second.returncode, 1, second.stdout)
+        self.assertIn(f"another one writes its profile to {os.path.dirname(path)}/", second.stderr)
         self.assertIsNone(child.poll(), "ended before it could be interrupted")
         child.terminate()
         child.communicate()

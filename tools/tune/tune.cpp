@@ -1,7 +1,10 @@
 // tutti tune: measures this machine, so that communicators choose by measured times.
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +14,7 @@
 #include "base/bytes.hpp"
 #include "base/counted.hpp"
 #include "base/env.hpp"
+#include "base/fd.hpp"
 #include "base/format.hpp"
 #include "base/private_file.hpp"
 #include "base/version.hpp"
@@ -71,6 +75,7 @@ class Tuning {
         began_(wall_clock()) {}
 
   void run() {
+    claim();
     resume();
     if (known_.profile.links.count("processes") == 0) measure_links("processes", options_.ranks, 1);
     if (known_.profile.links.count("threads") == 0) measure_links("threads", 1, 2);
@@ -83,6 +88,18 @@ class Tuning {
   }
 
  private:
+  /// Two at a time would measure each other. The system lets go of the folder when this process ends, however it ends.
+  void claim() {
+    const size_t slash = partial_path_.rfind('/');
+    const std::string folder = slash == std::string::npos ? "." : partial_path_.substr(0, slash + 1);
+    if (access(folder.c_str(), F_OK) != 0) write_private(partial_path_, heading_ + "\n");  // makes it
+    folder_ = Fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (folder_ && flock(folder_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      throw_error(Code::InvalidUsage,
+                  "another one writes its profile to {}, and both would measure each other; wait for it", folder);
+    }
+  }
+
   void resume() {
     const auto text = read_file(partial_path_, kMostText, true);
     known_ = read_partial(text.value_or(""), heading_, setting_.situation);
@@ -163,6 +180,7 @@ class Tuning {
   select::Setting setting_;
   double began_, done_ = 0, all_ = 0;
   Partial known_;
+  Fd folder_;
 };
 
 /// A profile has the times of calls as they are without these.

@@ -37,7 +37,9 @@ std::string verdict(const Candidate& candidate, const Candidate& best) {
     return candidate.algorithm->lends == best.algorithm->lends ? "as long, but more staging"
                                                                : "as long, but copies more";
   }
-  return best.seconds > 0 ? fmt::format("{:.4g} times as long", candidate.seconds / best.seconds) : "longer";
+  if (best.seconds <= 0) return "longer";
+  const double ratio = candidate.seconds / best.seconds;
+  return ratio < 1.0005 ? "hardly longer" : fmt::format("{:.4g} times as long", ratio);
 }
 
 std::string explanation(const std::vector<Candidate>& candidates) {

@@ -60,6 +60,20 @@ class Profile(unittest.TestCase):
         done = tutti("explain", "all_reduce", env={"TUTTI_PROFILE": "/no/such/profile"})
         self.assertIn("TUTTI_PROFILE: there is no file /no/such/profile", done.stderr)
 
+    def test_what_changes_times_is_refused(self):
+        path = os.path.join(self.folder.name, "p.json")
+        for name, value in (("TRANSPORT", "tcp"), ("GROUPS", "1"), ("REPRODUCIBLE", "1"), ("THREADS", "2")):
+            done = tutti("tune", "-e", "8", "-o", path, env={f"TUTTI_{name}": value})
+            self.assertEqual(done.returncode, 2, done.stdout)
+            self.assertIn(f"TUTTI_{name}={value} would be measured", done.stderr)
+        self.assertFalse(os.path.exists(path))
+
+    def test_a_place_that_takes_no_profile_is_refused_at_once(self):
+        done = tutti("tune", "-e", "8", "-o", self.folder.name)
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertIn(f"{self.folder.name} is not a regular file", done.stderr)
+        self.assertFalse(os.path.exists(self.folder.name + ".2-ranks.part"))
+
     def test_an_interrupted_run_goes_on_and_the_profile_is_private(self):
         path = os.path.join(self.folder.name, "deep", "p.json")
         part = path + ".2-ranks.part"
@@ -68,6 +82,9 @@ class Profile(unittest.TestCase):
         while child.poll() is None:  # some measurements
             if lines_of(part) > 5:
                 break
+        second = tutti("tune", env=env)  # while the first one measures
+        self.assertEqual(second.returncode, 1, second.stdout)
+        self.assertIn(f"another one writes its profile to {os.path.dirname(path)}/", second.stderr)
         self.assertIsNone(child.poll(), "ended before it could be interrupted")
         child.terminate()
         child.communicate()

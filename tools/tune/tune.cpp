@@ -1,6 +1,10 @@
 // tutti tune: measures this machine, so that communicators choose by measured times.
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -10,6 +14,7 @@
 #include "base/bytes.hpp"
 #include "base/counted.hpp"
 #include "base/env.hpp"
+#include "base/fd.hpp"
 #include "base/format.hpp"
 #include "base/private_file.hpp"
 #include "base/version.hpp"
@@ -70,6 +75,7 @@ class Tuning {
         began_(wall_clock()) {}
 
   void run() {
+    claim();
     resume();
     if (known_.profile.links.count("processes") == 0) measure_links("processes", options_.ranks, 1);
     if (known_.profile.links.count("threads") == 0) measure_links("threads", 1, 2);
@@ -82,6 +88,18 @@ class Tuning {
   }
 
  private:
+  /// Two at a time would measure each other. The system lets go of the folder when this process ends, however it ends.
+  void claim() {
+    const size_t slash = partial_path_.rfind('/');
+    const std::string folder = slash == std::string::npos ? "." : partial_path_.substr(0, slash + 1);
+    if (access(folder.c_str(), F_OK) != 0) write_private(partial_path_, heading_ + "\n");  // makes it
+    folder_ = Fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (folder_ && flock(folder_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      throw_error(Code::InvalidUsage,
+                  "another one writes its profile to {}, and both would measure each other; wait for it", folder);
+    }
+  }
+
   void resume() {
     const auto text = read_file(partial_path_, kMostText, true);
     known_ = read_partial(text.value_or(""), heading_, setting_.situation);
@@ -162,7 +180,31 @@ class Tuning {
   select::Setting setting_;
   double began_, done_ = 0, all_ = 0;
   Partial known_;
+  Fd folder_;
 };
+
+/// A profile has the times of calls as they are without these.
+void refuse_what_changes_times() {
+  const auto refuse = [](bool is_set, const char* name, const auto& value) {
+    if (!is_set) return;
+    throw_error(Code::InvalidArgument, "{}={} would be measured, but a profile is used without it too; unset it", name,
+                value);
+  };
+  refuse(!env().transport.empty(), "TUTTI_TRANSPORT", env().transport);
+  refuse(!env().groups.empty(), "TUTTI_GROUPS", env().groups);
+  refuse(!env().plan.empty(), "TUTTI_PLAN", env().plan);
+  refuse(env().reproducible, "TUTTI_REPRODUCIBLE", 1);
+  refuse(env().threads > 1, "TUTTI_THREADS", env().threads);
+}
+
+/// Found out before minutes of measurements: the file is replaced as a whole.
+void check_place(const std::string& path) {
+  struct stat found {};
+  if (stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode)) {
+    throw_error(Code::InvalidArgument, "{} is not a regular file; name one for the profile by TUTTI_PROFILE or -o",
+                path);
+  }
+}
 
 int tune(const Options& options) {
   if (options.launched) {
@@ -171,11 +213,13 @@ int tune(const Options& options) {
     const Task task = parse_task(*text);
     return run_ranks(kSpeaker, options.threads, [&](Communicator& comm) { work_on(comm, task); }) ? 0 : 1;
   }
+  refuse_what_changes_times();
   const std::string path = options.output.empty() ? select::profile_path() : options.output;
   if (path.empty()) {
     throw_error(Code::InvalidArgument,
                 "there is no place for the profile: set HOME, or name a file by TUTTI_PROFILE or -o");
   }
+  check_place(path);
   Tuning(options, path).run();
   return 0;
 }

@@ -93,7 +93,9 @@ bool find_port_of(ibv_device* candidate, Port& port, std::string& reasons) {
   const std::string name = ibv_get_device_name(candidate);
   const auto reject = [&](const std::string& why) { reasons += (reasons.empty() ? "" : "; ") + why; };
   if (candidate->transport_type == IBV_TRANSPORT_IWARP) {
-    reject(name + " is an iWARP device, which needs a connection manager");
+    reject(name +
+           " is an iWARP device, whose queue pairs only rdma_cm connects, which Tutti does not use; take "
+           "TUTTI_TRANSPORT=tcp");
     return false;
   }
   port.device.reset(ibv_open_device(candidate));

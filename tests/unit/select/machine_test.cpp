@@ -106,6 +106,11 @@ TEST(Explain, EveryCandidateHasAVerdict) {
   }
   EXPECT_EQ(verdict(all.front(), all.front()), "chosen");
   EXPECT_EQ(verdict(all.back(), all.front()).rfind("rejected: ", 0), 0u);
+  Candidate other = all[1];
+  other.seconds = 1.0004 * all.front().seconds;
+  EXPECT_EQ(verdict(other, all.front()), "hardly longer");
+  other.seconds = 1.5 * all.front().seconds;
+  EXPECT_EQ(verdict(other, all.front()), "1.5 times as long");
 }
 
 }  // namespace

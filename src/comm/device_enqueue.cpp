@@ -79,7 +79,9 @@ void Communicator::enqueue_collective(const Call& call) {
   DeviceCalls& device = device_calls();
   board_->enter(++calls_, call.spec);
   ++enqueued_;
-  exec::Binding binding{.scale = call.spec.op == Op::PreMulSum ? call.scale : nullptr, .stream = call.stream};
+  exec::Binding binding{.scale = call.spec.op == Op::PreMulSum ? call.scale : nullptr,
+                        .scale_on_device = call.scale_on_device,
+                        .stream = call.stream};
   if (call.spec.is_vector) {
     board_->enter_blocks(calls_, call.blocks);
     current_ = &device.planner().vector(call);

@@ -1,3 +1,4 @@
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -176,6 +177,32 @@ static void bad_joining(void) {
   EXPECT(ncclInvalidArgument, api.ncclCommInitRank(&comm, 2, id, -1));
   EXPECT(ncclInvalidArgument, api.ncclCommInitRankConfig(&comm, 1, id, 0, &blank));
   config.blocking = 7;
+  EXPECT(ncclInvalidArgument, api.ncclCommInitRankConfig(&comm, 1, id, 0, &config));
+  /* A header from the future has more fields: refused if one is set. One from the past has fewer. */
+  union {
+    ncclConfig_t known;
+    int all[128];
+  } future;
+  for (int i = 0; i < 128; ++i) future.all[i] = NCCL_CONFIG_UNDEF_INT;
+  future.known = (ncclConfig_t)NCCL_CONFIG_INITIALIZER;
+  for (size_t at = sizeof(ncclConfig_t) / sizeof(int); at < 40; ++at) future.all[at] = NCCL_CONFIG_UNDEF_INT;
+  future.known.size = sizeof future;
+  future.known.version = NCCL_VERSION(2, 99, 0);
+  future.all[100] = 1;
+  EXPECT(ncclInvalidArgument, api.ncclCommInitRankConfig(&comm, 1, id, 0, &future.known));
+  REQUIRE(strstr(api.ncclGetLastError(NULL), "newer field at byte 400") != NULL && comm == NULL);
+  future.all[100] = NCCL_CONFIG_UNDEF_INT;
+  SUCCEED(api.ncclCommInitRankConfig(&comm, 1, id, 0, &future.known));
+  SUCCEED(api.ncclCommDestroy(comm));
+  comm = NULL;
+  SUCCEED(api.ncclGetUniqueId(&id));
+  config = (ncclConfig_t)NCCL_CONFIG_INITIALIZER;
+  config.size = offsetof(ncclConfig_t, netName);
+  SUCCEED(api.ncclCommInitRankConfig(&comm, 1, id, 0, &config));
+  SUCCEED(api.ncclCommDestroy(comm));
+  comm = NULL;
+  SUCCEED(api.ncclGetUniqueId(&id));
+  config.size = 8; /* shorter than what it begins with */
   EXPECT(ncclInvalidArgument, api.ncclCommInitRankConfig(&comm, 1, id, 0, &config));
   EXPECT(ncclInvalidArgument, api.ncclCommInitRankScalable(&comm, 1, 0, 0, &id, NULL));
   EXPECT(ncclInvalidArgument, api.ncclCommInitRankScalable(&comm, 1, 0, 1, NULL, NULL));

@@ -4,6 +4,7 @@
  *                                              calls that differ between ranks
  *   client LIBRARY device_threads|device_processes RANKS     the same on memory of GPUs, half of it captured in graphs
  *   client LIBRARY bad|device_bad 2            wrong arguments
+ *   client LIBRARY device_refused 2            memory of GPUs where Tutti cannot use them
  */
 #include "client.h"
 
@@ -77,7 +78,9 @@ int main(int argc, char** argv) {
     }
   }
   if (load(argv[1]) != 0) return 2;
-  if (strstr(argv[2], "bad") != NULL) {
+  if (strcmp(argv[2], "device_refused") == 0) {
+    refused_device_memory();
+  } else if (strstr(argv[2], "bad") != NULL) {
     on_device ? bad_device_input() : bad_input();
   } else {
     for (int i = 1; !processes && i < ranks; ++i) pthread_create(&threads[i], NULL, run_rank, &selves[i]);

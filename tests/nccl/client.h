@@ -104,6 +104,7 @@ void mismatches(struct self self);
 /* client_bad.c, client_bad_device.c. Wrong arguments of every kind: NCCL's code, a text, no crash. */
 void bad_input(void);
 void bad_device_input(void);
+void refused_device_memory(void);
 
 /* Each rank's stream and block of device memory: client_device.c. */
 #define DEVICE_BYTES 4096

@@ -108,3 +108,19 @@ void bad_device_input(void) {
   REQUIRE(state == ncclRemoteError);
   SUCCEED(api.ncclCommAbort(comms[1]));
 }
+
+/* Where Tutti cannot use GPUs, it says so, on CUDA's default streams too. */
+void refused_device_memory(void) {
+  ncclComm_t comm = NULL;
+  void* block = NULL;
+  device_use(0);
+  SUCCEED(api.ncclCommInitAll(&comm, 1, NULL));
+  for (uintptr_t stream = 0; stream <= 3; ++stream) {
+    const cudaStream_t on = stream == 3 ? device_stream() : (cudaStream_t)stream;
+    EXPECT(ncclInvalidArgument, api.ncclAllReduce(device_memory(), device_memory(), 8, ncclFloat, ncclSum, comm, on));
+    REQUIRE(strstr(api.ncclGetLastError(comm), "the module cuda") != NULL);
+  }
+  EXPECT(ncclInvalidUsage, api.ncclMemAlloc(&block, 4096));
+  SUCCEED(api.ncclAllReduce(host, host, 8, ncclFloat, ncclSum, comm, NULL));
+  SUCCEED(api.ncclCommDestroy(comm));
+}

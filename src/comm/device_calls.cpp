@@ -11,7 +11,16 @@ namespace tutti::comm {
 
 void EnqueuedCalls::add(uint64_t board_number, const CallSpec& spec, const char* algorithm) {
   const std::lock_guard lock(mutex_);
-  last_[count_++ % last_.size()] = {board_number, spec, algorithm};
+  Entry& entry = last_[count_++ % last_.size()];
+  entry.board_number = board_number;
+  entry.spec = spec;
+  entry.algorithm = algorithm;
+  entry.group.clear();
+}
+
+void EnqueuedCalls::add(const std::vector<NumberedCall>& group, const char* algorithm) {
+  const std::lock_guard lock(mutex_);
+  last_[count_++ % last_.size()] = {0, group.front().call.spec, algorithm, group};
 }
 
 /// A replayed call has a number that none was enqueued under: then the last one is meant, as far as is known.
@@ -24,6 +33,8 @@ void EnqueuedCalls::describe(uint64_t device_number) {
   if (described_ == device_number) return;  // what its peers have answered is kept
   described_ = device_number;
   const Entry& call = entry(device_number);
+  described_group_ = call.group;
+  if (!described_group_.empty()) return diagnostics_.begin(described_group_);
   diagnostics_.begin(call.board_number, call.spec);
   diagnostics_.set_algorithm(call.algorithm);
 }

@@ -120,7 +120,7 @@ Status Communicator::enqueue_transfers(Work work) {
   if (!group_.empty()) {
     current_ = &device.planner().transfers(group_);
     current_on_device_ = true;
-    device.enqueued().add(0, group_.front().call.spec, current_->algorithm);
+    device.enqueued().add(group_, current_->algorithm);
     executor.launch(*current_->execution, {.stream = stream, .numbered = false});
   }
   for (const Call& call : work) {

@@ -73,8 +73,9 @@ class Neighbours {
   std::map<Key, std::weak_ptr<LinkArena>> arenas_;
 };
 
-/// Memory that its last user, a rank of another GPU, has left. Freeing it waits for its own GPU's kernels, which may
-/// wait for that rank: so a rank of its GPU frees it, while there is one.
+/// Memory that its last user has left: a rank of another GPU, or the control thread, which held its service. Freeing it
+/// waits for its own GPU's kernels, which may wait for that rank, or for a peer that asks the control thread: so a rank of
+/// its GPU frees it, while there is one.
 class Retired {
  public:
   /// Whose rank leaves its neighbours' memory on this thread.
@@ -93,7 +94,7 @@ class Retired {
   void put(LinkArena* arena) {
     std::unique_ptr<LinkArena> freed(arena);  // at the end, without the lock: it may take as long as a kernel
     const std::lock_guard lock(mutex_);
-    const bool waits_for_others = leaving != nullptr && leaving != &arena->device() && ranks_[&arena->device()] > 0;
+    const bool waits_for_others = leaving != &arena->device() && ranks_[&arena->device()] > 0;
     if (waits_for_others) arenas_.push_back(std::move(freed));
   }
   static Retired& instance() {

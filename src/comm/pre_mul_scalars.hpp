@@ -15,8 +15,8 @@ inline constexpr int kFirstPreMulSum = 16;
 
 class PreMulScalars {
  public:
-  /// A new handle, ≥ 0 and never used before on this communicator. A scalar of the host's is read now, one in memory of a
-  /// device by each call.
+  /// A new handle, ≥ 0 and never used before on this communicator. A scalar of the host's is read now, one in memory of
+  /// a device by each call.
   int add(DType type, const void* scalar, bool on_device) {
     const std::lock_guard lock(mutex_);
     Scalar scale{.type = type, .on_device = on_device};

@@ -77,8 +77,8 @@ extern struct shared { /* by threads or processes */
 } * shared;
 
 enum kind { AllReduce, Reduce, Broadcast, Bcast, ReduceScatter, AllGather, AlltoAll, Gather, Scatter, SendRecv, Kinds };
-/* One call, by turns with the plain function, the one with a configuration, and the one whose name begins with p. SendRecv:
- * to the next rank, from the one before. */
+/* One call, by turns with the plain function, the one with a configuration, and the one whose name begins with p.
+ * SendRecv: to the next rank, from the one before. */
 ncclResult_t call(enum kind kind, struct self self, const void* in, void* out, size_t count, ncclDataType_t type,
                   ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream);
 

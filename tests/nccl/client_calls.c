@@ -94,8 +94,8 @@ void device_scalar(struct self self, ncclComm_t comm) {
   EXPECT(ncclInvalidArgument, api.ncclRedOpDestroy(op, comm));
 }
 
-/* CUDA's default streams, by their three names. Not where ranks share a GPU and its default stream: the first one's call
-   waits there for the second one's, which is behind it. */
+/* CUDA's default streams, by their three names. Not where ranks share a GPU and its default stream: the first one's
+   call waits there for the second one's, which is behind it. */
 void default_streams(struct self self, ncclComm_t comm) {
   for (uintptr_t name = 0; name <= 2; ++name) {
     const cudaStream_t stream = (cudaStream_t)name;

@@ -75,9 +75,9 @@ class Neighbours {
   std::map<Key, std::weak_ptr<LinkArena>> arenas_;
 };
 
-/// Memory of links that nobody uses any more. Freeing it waits for all kernels of its GPU, and these may wait for who frees
-/// it: for a rank whose next call comes from this thread, or for a peer that asks the control thread. So a thread that
-/// nobody waits for frees it, while ranks of this process use that GPU.
+/// Memory of links that nobody uses any more. Freeing it waits for all kernels of its GPU, and these may wait for who
+/// frees it: for a rank whose next call comes from this thread, or for a peer that asks the control thread. So a thread
+/// that nobody waits for frees it, while ranks of this process use that GPU.
 class Retired {
  public:
   void begin(const Device& device) { count(device, 1); }

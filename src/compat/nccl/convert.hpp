@@ -24,8 +24,8 @@ inline constexpr std::array<tuttiDataType_t, ncclNumTypes> kTypes = {
     tuttiFloat16, tuttiFloat32, tuttiFloat64, tuttiBfloat16, tuttiFloat8e4m3, tuttiFloat8e5m2};
 inline constexpr std::array<tuttiRedOp_t, ncclNumOps> kOperators = {tuttiSum, tuttiProd, tuttiMax, tuttiMin, tuttiAvg};
 
-/// An operator made by ncclRedOpCreatePreMulSum keeps Tutti's value, unless its scalar lies on the host and is read at each
-/// call: then it has one of these.
+/// An operator made by ncclRedOpCreatePreMulSum keeps Tutti's value, unless its scalar lies on the host and is read at
+/// each call: then it has one of these.
 inline constexpr int kFirstLateScalar = 1 << 30;
 
 /// By tuttiResult_t.

@@ -17,8 +17,8 @@ tuttiDataType_t type_of(const ncclDataType_t& type) {
 }
 
 /// CUDA's names of the default streams are 0, 1 and 2. With host memory, calls on them block. With device memory, 0
-/// goes on as 1, by which Tutti knows it from no stream: so it refuses device memory that it cannot serve. Other streams
-/// are CUDA's or, for host memory, Tutti's own, cast to cudaStream_t.
+/// goes on as 1, by which Tutti knows it from no stream: so it refuses device memory that it cannot serve. Other
+/// streams are CUDA's or, for host memory, Tutti's own, cast to cudaStream_t.
 tuttiStream_t stream_of(cudaStream_t stream, const void* buffer) {
   const auto value = reinterpret_cast<uintptr_t>(stream);
   if (value > 2) return reinterpret_cast<tuttiStream_t>(stream);

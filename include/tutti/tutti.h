@@ -224,7 +224,8 @@ TUTTI_API tuttiResult_t tuttiCommCount(tuttiComm_t comm, int* ranks);
 TUTTI_API tuttiResult_t tuttiCommUserRank(tuttiComm_t comm, int* rank);
 
 /* A sum in which this rank's input is first multiplied by *scalar (one element of `type`; ranks may differ). Local:
- * other ranks do not take part. */
+ * other ranks do not take part. A scalar of the host's is read now. One in memory of the communicator's GPU is read by
+ * each call when it runs on its stream, also in a replayed graph: it must remain until then. */
 TUTTI_API tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t* op, const void* scalar, tuttiDataType_t type,
                                                   tuttiComm_t comm);
 TUTTI_API tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm);

@@ -41,7 +41,14 @@ comm::Call& typed(comm::Communicator& communicator, comm::Call& call, int type, 
 [[gnu::noinline]] void submit_anywhere(const std::shared_ptr<comm::Communicator>& communicator, comm::Call& call,
                                        tuttiStream_t stream) {
   call.memory = comm::memory_of(call, stream != nullptr && !is_stream(stream));
-  if (call.memory == exec::MemoryKind::Host) return comm::submit(communicator, call, stream_of(stream));
+  if (call.memory == exec::MemoryKind::Host) {
+    if (call.scale_on_device) {
+      throw_error(Code::InvalidArgument,
+                  "{}: the operator's scalar lies in memory of a device, and the buffers on the host",
+                  describe(call.spec));
+    }
+    return comm::submit(communicator, call, stream_of(stream));
+  }
   call.stream = stream;
   comm::submit(communicator, call, nullptr);
 }

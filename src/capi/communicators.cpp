@@ -95,7 +95,9 @@ tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t* op, const void* scalar, tu
     if (scalar == nullptr) throw Error(Code::InvalidArgument, "scalar is null");
     const int kind = static_cast<int>(type);
     if (kind < 0 || kind >= kDTypes) throw_error(Code::InvalidArgument, "{} is not an element type", kind);
-    *op = comm::kFirstPreMulSum + communicator_of(comm)->pre_mul_scalars().add(static_cast<DType>(type), scalar);
+    const auto& communicator = communicator_of(comm);
+    const bool on_device = comm::devices_in_use() && comm::is_on_device(scalar);
+    *op = comm::kFirstPreMulSum + communicator->pre_mul_scalars().add(static_cast<DType>(type), scalar, on_device);
   });
 }
 

@@ -41,12 +41,17 @@ std::deque<tuttiEvent*>& retired_events() {
 
 /// A generation counts forks, so it is small. Any other mark was not made here.
 template <class Shell>
-void check_mark(const Shell* handle, const char* what) {
+void check_mark(const Shell* handle, const char* what, const char* remedy = "") {
   if (handle == nullptr) throw_error(Code::InvalidArgument, "the {} is null", what);
-  const uint64_t generation = handle->mark - Shell::kKind;
+  // What can be no address here has no mark to read: CUDA's names of its default streams are 1 and 2.
+  constexpr uintptr_t kFirstPage = 4096;
+  const auto address = reinterpret_cast<uintptr_t>(handle);
+  const bool is_address = address >= kFirstPage && address % alignof(Shell) == 0;
+  const uint64_t generation = is_address ? handle->mark - Shell::kKind : 0;
   if (generation == process_generation()) return;
   if (generation == 0 || generation > process_generation()) {
-    throw_error(Code::InvalidArgument, "this is not the handle of a {}: it was never set, or was overwritten", what);
+    throw_error(Code::InvalidArgument, "this is not the handle of a {}: it was never set, or was overwritten{}", what,
+                remedy);
   }
   throw_error(Code::InvalidUsage, "this process was forked from the one that made the {}; make a new one here", what);
 }
@@ -135,7 +140,10 @@ void refuse(tuttiComm_t handle) {
 }
 
 std::shared_ptr<comm::Stream> live_stream_of(tuttiStream_t handle) {
-  check_mark(handle, "stream");
+  check_mark(
+      handle, "stream",
+      ". (A stream of CUDA needs the module cuda: `tutti info` says whether it is usable. And a GPU must have been "
+      "current, as by cudaSetDevice, when the communicator was made)");
   const std::lock_guard lock(handle->mutex);
   if (handle->stream == nullptr) throw Error(Code::InvalidUsage, "the stream was destroyed");
   return handle->stream;

@@ -42,12 +42,13 @@ static_assert(sizeof(CallSpec) == 16 && std::has_unique_object_representations_v
 /// "all_gather_v(f32)", "split()".
 std::string describe(const CallSpec& spec);
 
-/// A call with its buffers. `scale` holds one element if the operator is PreMulSum.
+/// A call with its buffers. `scale` holds one element if the operator is PreMulSum, or the address of one.
 struct Call {
   CallSpec spec;
   const void* in = nullptr;
   void* out = nullptr;
   unsigned char scale[8] = {};
+  bool scale_on_device = false;  ///< `scale` is the address of an element in memory of the device
   exec::MemoryKind memory = exec::MemoryKind::Host;
   void* stream = nullptr;                      ///< of the device, where `memory` is Device
   std::shared_ptr<const VectorBlocks> blocks;  ///< of a vector call

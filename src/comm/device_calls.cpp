@@ -1,6 +1,7 @@
 #include "comm/device_calls.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/format.hpp"
 #include "plan/plan.hpp"
@@ -10,7 +11,16 @@ namespace tutti::comm {
 
 void EnqueuedCalls::add(uint64_t board_number, const CallSpec& spec, const char* algorithm) {
   const std::lock_guard lock(mutex_);
-  last_[count_++ % last_.size()] = {board_number, spec, algorithm};
+  Entry& entry = last_[count_++ % last_.size()];
+  entry.board_number = board_number;
+  entry.spec = spec;
+  entry.algorithm = algorithm;
+  entry.group.clear();
+}
+
+void EnqueuedCalls::add(const std::vector<NumberedCall>& group, const char* algorithm) {
+  const std::lock_guard lock(mutex_);
+  last_[count_++ % last_.size()] = {0, group.front().call.spec, algorithm, group};
 }
 
 /// A replayed call has a number that none was enqueued under: then the last one is meant, as far as is known.
@@ -23,6 +33,8 @@ void EnqueuedCalls::describe(uint64_t device_number) {
   if (described_ == device_number) return;  // what its peers have answered is kept
   described_ = device_number;
   const Entry& call = entry(device_number);
+  described_group_ = call.group;
+  if (!described_group_.empty()) return diagnostics_.begin(described_group_);
   diagnostics_.begin(call.board_number, call.spec);
   diagnostics_.set_algorithm(call.algorithm);
 }
@@ -81,12 +93,7 @@ void DeviceCalls::check(const Call& call, Rank rank, Rank ranks) const {
     throw_error(Code::InvalidArgument, "rank {}: {}: {}", rank, describe(call.spec), why);
   };
   const uint64_t unit = size_of(call.spec.type);
-  const auto check_buffer = [&](const void* data, plan::Buffer buffer, const char* what) {
-    if (data == nullptr) return;
-    const bool transfer = call.spec.collective == Collective::SendRecv;
-    const uint64_t blocks =
-        transfer ? 1 : plan::blocks(call.spec.collective, ranks, buffer, rank == call.spec.root ? 0 : 1);
-    const uint64_t bytes = call.spec.is_vector ? 0 : blocks * call.spec.count * unit;
+  const auto check_extent = [&](const void* data, uint64_t bytes, const char* what) {
     const exec::Pointer at = device_module()->look_up(data);
     const auto begin = reinterpret_cast<uint64_t>(data);
     if (at.kind != exec::Pointer::Kind::Device) bad(fmt::format("{} is no memory of a device, or was freed", what));
@@ -98,8 +105,20 @@ void DeviceCalls::check(const Call& call, Rank rank, Rank ranks) const {
       bad(fmt::format("{} has {} bytes, and its allocation ends after {}", what, bytes, at.bytes - (begin - at.begin)));
     }
   };
+  const auto check_buffer = [&](const void* data, plan::Buffer buffer, const char* what) {
+    if (data == nullptr) return;
+    const bool transfer = call.spec.collective == Collective::SendRecv;
+    const uint64_t blocks =
+        transfer ? 1 : plan::blocks(call.spec.collective, ranks, buffer, rank == call.spec.root ? 0 : 1);
+    check_extent(data, call.spec.is_vector ? 0 : blocks * call.spec.count * unit, what);
+  };
   check_buffer(call.in, plan::Buffer::Input, "the input (sendbuff)");
   check_buffer(call.out, plan::Buffer::Output, "the output (recvbuff)");
+  if (call.scale_on_device) {
+    const void* scalar = nullptr;
+    std::memcpy(&scalar, call.scale, sizeof scalar);
+    check_extent(scalar, unit, "the operator's scalar");
+  }
   try {
     executor_->check_stream(call.stream);
   } catch (const Error& error) {

@@ -21,8 +21,10 @@ class EnqueuedCalls final : public exec::Observer {
   EnqueuedCalls(control::Endpoint& endpoint, const CallBoard& board, std::string title, const Timeouts& timeouts)
       : diagnostics_(endpoint, board, std::move(title), timeouts) {}
 
-  /// A collective with its number on the call board; a group of transfers has none.
+  /// A collective with its number on the call board …
   void add(uint64_t board_number, const CallSpec& spec, const char* algorithm);
+  /// … or a group of transfers.
+  void add(const std::vector<NumberedCall>& group, const char* algorithm);
   uint64_t count() const { return count_; }
 
   Status fault(const exec::Fault& fault) override;
@@ -35,12 +37,14 @@ class EnqueuedCalls final : public exec::Observer {
     uint64_t board_number = 0;
     CallSpec spec;
     const char* algorithm = "";
+    std::vector<NumberedCall> group;  ///< empty: a collective
   };
   void describe(uint64_t device_number);
   const Entry& entry(uint64_t device_number) const;
 
   std::mutex mutex_;
   CallDiagnostics diagnostics_;
+  std::vector<NumberedCall> described_group_;  // which diagnostics_ is about, if that is no collective
   std::array<Entry, CallBoard::kEntries> last_;
   uint64_t count_ = 0;
   uint64_t described_ = 0;  // the number of the call that diagnostics_ is about

@@ -79,7 +79,9 @@ void Communicator::enqueue_collective(const Call& call) {
   DeviceCalls& device = device_calls();
   board_->enter(++calls_, call.spec);
   ++enqueued_;
-  exec::Binding binding{.scale = call.spec.op == Op::PreMulSum ? call.scale : nullptr, .stream = call.stream};
+  exec::Binding binding{.scale = call.spec.op == Op::PreMulSum ? call.scale : nullptr,
+                        .scale_on_device = call.scale_on_device,
+                        .stream = call.stream};
   if (call.spec.is_vector) {
     board_->enter_blocks(calls_, call.blocks);
     current_ = &device.planner().vector(call);
@@ -118,7 +120,7 @@ Status Communicator::enqueue_transfers(Work work) {
   if (!group_.empty()) {
     current_ = &device.planner().transfers(group_);
     current_on_device_ = true;
-    device.enqueued().add(0, group_.front().call.spec, current_->algorithm);
+    device.enqueued().add(group_, current_->algorithm);
     executor.launch(*current_->execution, {.stream = stream, .numbered = false});
   }
   for (const Call& call : work) {

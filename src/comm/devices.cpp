@@ -61,6 +61,8 @@ Kind kind_of(const void* data) {
 
 }  // namespace
 
+bool is_on_device(const void* data) { return kind_of(data) == Kind::Device; }
+
 exec::MemoryKind memory_of(const Call& call, bool device_stream) {
   if (device_stream) return exec::MemoryKind::Device;
   if (call.in == nullptr && call.out == nullptr) return exec::MemoryKind::Host;

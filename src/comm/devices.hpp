@@ -23,6 +23,9 @@ inline std::atomic<bool> devices_in_use{false};
 /// True once a rank of this process uses a device: only then may a buffer lie elsewhere than in host memory.
 inline bool devices_in_use() { return detail::devices_in_use.load(std::memory_order_relaxed); }
 
+/// Is it in memory of a device? Only where devices_in_use().
+bool is_on_device(const void* data);
+
 /// Where the call runs: where its stream is, if it has one of a device (`device_stream`), else where its buffers lie.
 /// Throws Error(InvalidArgument) if one lies in host memory and the other does not.
 exec::MemoryKind memory_of(const Call& call, bool device_stream);

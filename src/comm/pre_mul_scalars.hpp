@@ -15,11 +15,16 @@ inline constexpr int kFirstPreMulSum = 16;
 
 class PreMulScalars {
  public:
-  /// A new handle, ≥ 0 and never used before on this communicator.
-  int add(DType type, const void* scalar) {
+  /// A new handle, ≥ 0 and never used before on this communicator. A scalar of the host's is read now, one in memory of
+  /// a device by each call.
+  int add(DType type, const void* scalar, bool on_device) {
     const std::lock_guard lock(mutex_);
-    Scalar scale{.type = type};
-    std::memcpy(scale.value, scalar, size_of(type));
+    Scalar scale{.type = type, .on_device = on_device};
+    if (on_device) {
+      std::memcpy(scale.value, &scalar, sizeof scalar);
+    } else {
+      std::memcpy(scale.value, scalar, size_of(type));
+    }
     pre_mul_scalars_[next_] = scale;
     return next_++;
   }
@@ -39,11 +44,13 @@ class PreMulScalars {
     }
     call.spec.op = Op::PreMulSum;
     std::memcpy(call.scale, found->second.value, sizeof call.scale);
+    call.scale_on_device = found->second.on_device;
   }
 
  private:
   struct Scalar {
     DType type = DType::F32;
+    bool on_device = false;
     unsigned char value[8] = {};
   };
   mutable std::mutex mutex_;

@@ -39,10 +39,11 @@ struct Binding {
   void* out = nullptr;
   const link::SharedRegion* in_region = &link::kNoRegion;  ///< that holds `in`
   const link::SharedRegion* out_region = &link::kNoRegion;
-  uint64_t tag = 0;             ///< 48 bits, equal on all ranks
-  const void* scale = nullptr;  ///< pre-multiplied sums: one element
-  void* stream = nullptr;       ///< of a device: the stream on which the call is enqueued
-  bool numbered = true;         ///< of a device: the tag is `tag` plus the number of the collective there
+  uint64_t tag = 0;              ///< 48 bits, equal on all ranks
+  const void* scale = nullptr;   ///< pre-multiplied sums: one element
+  bool scale_on_device = false;  ///< of a device: `scale` holds the address of the element there
+  void* stream = nullptr;        ///< of a device: the stream on which the call is enqueued
+  bool numbered = true;          ///< of a device: the tag is `tag` plus the number of the collective there
 };
 
 /// A program that is ready to run on its executor.

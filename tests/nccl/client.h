@@ -3,6 +3,8 @@
 #define TUTTI_TESTS_NCCL_CLIENT_H_
 
 #include <nccl.h>
+#include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +18,17 @@
   X(ncclAllReduce) X(ncclReduce) X(ncclBcast) X(ncclBroadcast) X(ncclReduceScatter) X(ncclAllGather) \
   X(ncclAlltoAll) X(ncclGather) X(ncclScatter) X(ncclSend) X(ncclRecv) X(ncclGroupStart) X(ncclGroupEnd) \
   X(ncclGroupSimulateEnd)
+#define WITH_CONFIG(X) \
+  X(ncclAllReduceConfig, const void*, void*, size_t, ncclDataType_t, ncclRedOp_t) \
+  X(ncclReduceConfig, const void*, void*, size_t, ncclDataType_t, ncclRedOp_t, int) \
+  X(ncclBroadcastConfig, const void*, void*, size_t, ncclDataType_t, int) \
+  X(ncclReduceScatterConfig, const void*, void*, size_t, ncclDataType_t, ncclRedOp_t) \
+  X(ncclAllGatherConfig, const void*, void*, size_t, ncclDataType_t) \
+  X(ncclAlltoAllConfig, const void*, void*, size_t, ncclDataType_t) \
+  X(ncclGatherConfig, const void*, void*, size_t, ncclDataType_t, int) \
+  X(ncclScatterConfig, const void*, void*, size_t, ncclDataType_t, int)
 /* clang-format on */
+#define CONFIG_MEMBER(name, ...) ncclResult_t (*name)(__VA_ARGS__, ncclComm_t, cudaStream_t, const void*);
 
 struct api {
 #define MEMBER(name) __typeof__(name)* name;
@@ -26,12 +38,12 @@ struct api {
   ncclResult_t (*ncclCommGrow)(ncclComm_t, int, const ncclUniqueId*, int, ncclComm_t*, ncclConfig_t*);
   ncclResult_t (*ncclCommGetUniqueId)(ncclComm_t, ncclUniqueId*);
   ncclResult_t (*ncclSignal)(int, int, int, unsigned, ncclComm_t, cudaStream_t);
-  ncclResult_t (*ncclAllReduceConfig)(const void*, void*, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t,
-                                      const void*);
   ncclResult_t (*ncclDevCommCreate)(ncclComm_t, const void*, void*);
+  ncclResult_t (*ncclCommMemStats)(ncclComm_t, int, uint64_t*);
+  WITH_CONFIG(CONFIG_MEMBER)
 };
-extern struct api api;
-extern int failures; /* of this process */
+extern struct api api, papi; /* by their names; by their names with a p before them */
+extern int failures;         /* of this process */
 
 /* The call returns that code, and a failure has a text. */
 #define EXPECT(code, call)                                                                                            \
@@ -52,19 +64,69 @@ extern int failures; /* of this process */
     }                                                                         \
   } while (0)
 
-/* Wrong arguments of every kind: NCCL's code, a text, no crash. */
+#define COUNT 17
+#define MOST 4
+
+struct self {
+  int rank, ranks;
+};
+extern int on_device;  /* buffers are memory of GPUs */
+extern struct shared { /* by threads or processes */
+  pthread_barrier_t barrier;
+  ncclUniqueId id;
+} * shared;
+
+enum kind { AllReduce, Reduce, Broadcast, Bcast, ReduceScatter, AllGather, AlltoAll, Gather, Scatter, SendRecv, Kinds };
+/* One call, by turns with the plain function, the one with a configuration, and the one whose name begins with p.
+ * SendRecv: to the next rank, from the one before. */
+ncclResult_t call(enum kind kind, struct self self, const void* in, void* out, size_t count, ncclDataType_t type,
+                  ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream);
+
+/* client_collectives.c */
+void collectives(struct self self, ncclComm_t comm);
+/* client_comms.c. All ranks call new_comm; check_sum uses a communicator of that rank and size. */
+ncclComm_t new_comm(struct self self);
+ncclUniqueId new_id(struct self self);
+void check_sum(ncclComm_t comm, int rank, int ranks);
+void derived(struct self self, ncclComm_t comm);
+void derived_in_a_group(struct self self, ncclComm_t comm);
+void not_blocking(struct self self);
+void watched(struct self self);
+/* client_calls.c */
+void groups(struct self self, ncclComm_t a, ncclComm_t b);
+void device_groups(struct self self, ncclComm_t a, ncclComm_t b);
+void operators(struct self self, ncclComm_t comm);
+void memory(struct self self, ncclComm_t comm);
+void device_scalar(struct self self, ncclComm_t comm);
+void default_streams(struct self self, ncclComm_t comm);
+/* client_mismatch.c */
+void mismatches(struct self self);
+/* client_bad.c, client_bad_device.c. Wrong arguments of every kind: NCCL's code, a text, no crash. */
 void bad_input(void);
+void bad_device_input(void);
+void refused_device_memory(void);
 
 /* Each rank's stream and block of device memory: client_device.c. */
 #define DEVICE_BYTES 4096
 void device_load(void);
-void device_use(int rank);
+void device_use(int rank); /* its GPU: with fewer GPUs than ranks, they share them */
+int device_count(void);
 cudaStream_t device_stream(void);
 char* device_memory(void);
 void device_put(size_t at, const void* from, size_t bytes);
 void device_get(void* to, size_t at, size_t bytes);
 void device_finish(void);
+void device_finish_stream(cudaStream_t stream);
+/* For bad input: of the GPU in use, which is the first one's, or the one selected. */
+void device_select(int device);
+void device_put_at(char* to, const void* from, size_t bytes, cudaStream_t stream);
+void device_get_at(void* to, const char* from, size_t bytes, cudaStream_t stream);
+char* device_allocate(size_t bytes);
+void device_free(char* memory);
+cudaStream_t device_new_stream(void);
+void device_destroy_stream(cudaStream_t stream);
 void device_capture(void);
-void device_replay(void); /* … what was captured, once */
+void device_hold(void);   /* the capture ends … */
+void device_replay(void); /* … and what was captured runs, once */
 
 #endif

@@ -15,7 +15,8 @@ typedef void* handle;
   X(cuMemcpyHtoDAsync_v2, (pointer, const void*, size_t, handle)) \
   X(cuMemcpyDtoHAsync_v2, (void*, pointer, size_t, handle)) X(cuStreamBeginCapture_v2, (handle, int)) \
   X(cuStreamEndCapture, (handle, handle*)) X(cuGraphInstantiateWithFlags, (handle*, handle, unsigned long long)) \
-  X(cuGraphLaunch, (handle, handle)) X(cuGraphExecDestroy, (handle)) X(cuGraphDestroy, (handle))
+  X(cuGraphLaunch, (handle, handle)) X(cuGraphExecDestroy, (handle)) X(cuGraphDestroy, (handle)) \
+  X(cuMemFree_v2, (pointer)) X(cuStreamDestroy_v2, (handle))
 /* clang-format on */
 #define DECLARE(name, parameters) static int(*name) parameters;
 CUDA(DECLARE)
@@ -30,7 +31,7 @@ CUDA(DECLARE)
   } while (0)
 
 static __thread struct {
-  handle stream;
+  handle stream, graph;
   pointer memory;
 } mine;
 
@@ -42,13 +43,22 @@ void device_load(void) {
   CUDA_CHECK(cuInit(0));
 }
 
-void device_use(int rank) {
-  int devices = 0, device = 0;
-  handle context = NULL;
+int device_count(void) {
+  int devices = 0;
   CUDA_CHECK(cuDeviceGetCount(&devices));
-  CUDA_CHECK(cuDeviceGet(&device, rank % devices));
+  return devices;
+}
+
+void device_select(int number) {
+  int device = 0;
+  handle context = NULL;
+  CUDA_CHECK(cuDeviceGet(&device, number));
   CUDA_CHECK(cuDevicePrimaryCtxRetain(&context, device));
   CUDA_CHECK(cuCtxSetCurrent(context));
+}
+
+void device_use(int rank) {
+  device_select(rank % device_count());
   CUDA_CHECK(cuStreamCreate(&mine.stream, 1)); /* it waits for no default stream */
   CUDA_CHECK(cuMemAlloc_v2(&mine.memory, DEVICE_BYTES));
 }
@@ -56,20 +66,42 @@ void device_use(int rank) {
 cudaStream_t device_stream(void) { return (cudaStream_t)mine.stream; }
 char* device_memory(void) { return (char*)mine.memory; }
 
+void device_put_at(char* to, const void* from, size_t bytes, cudaStream_t stream) {
+  CUDA_CHECK(cuMemcpyHtoDAsync_v2((pointer)to, from, bytes, (handle)stream));
+  CUDA_CHECK(cuStreamSynchronize((handle)stream));
+}
+void device_get_at(void* to, const char* from, size_t bytes, cudaStream_t stream) {
+  CUDA_CHECK(cuMemcpyDtoHAsync_v2(to, (pointer)from, bytes, (handle)stream));
+  CUDA_CHECK(cuStreamSynchronize((handle)stream));
+}
 void device_put(size_t at, const void* from, size_t bytes) {
-  CUDA_CHECK(cuMemcpyHtoDAsync_v2(mine.memory + at, from, bytes, mine.stream));
-  device_finish();
+  device_put_at(device_memory() + at, from, bytes, device_stream());
 }
-void device_get(void* to, size_t at, size_t bytes) {
-  CUDA_CHECK(cuMemcpyDtoHAsync_v2(to, mine.memory + at, bytes, mine.stream));
-  device_finish();
-}
+void device_get(void* to, size_t at, size_t bytes) { device_get_at(to, device_memory() + at, bytes, device_stream()); }
 void device_finish(void) { CUDA_CHECK(cuStreamSynchronize(mine.stream)); }
 
+void device_finish_stream(cudaStream_t stream) { CUDA_CHECK(cuStreamSynchronize((handle)stream)); }
+
+char* device_allocate(size_t bytes) {
+  pointer memory = 0;
+  CUDA_CHECK(cuMemAlloc_v2(&memory, bytes));
+  return (char*)memory;
+}
+void device_free(char* memory) { CUDA_CHECK(cuMemFree_v2((pointer)memory)); }
+cudaStream_t device_new_stream(void) {
+  handle stream = NULL;
+  CUDA_CHECK(cuStreamCreate(&stream, 1));
+  return (cudaStream_t)stream;
+}
+void device_destroy_stream(cudaStream_t stream) { CUDA_CHECK(cuStreamDestroy_v2((handle)stream)); }
+
 void device_capture(void) { CUDA_CHECK(cuStreamBeginCapture_v2(mine.stream, 1)); /* of this thread */ }
+void device_hold(void) { CUDA_CHECK(cuStreamEndCapture(mine.stream, &mine.graph)); }
 void device_replay(void) {
-  handle graph = NULL, runnable = NULL;
-  CUDA_CHECK(cuStreamEndCapture(mine.stream, &graph));
+  handle runnable = NULL;
+  if (mine.graph == NULL) device_hold();
+  const handle graph = mine.graph;
+  mine.graph = NULL;
   CUDA_CHECK(cuGraphInstantiateWithFlags(&runnable, graph, 0));
   CUDA_CHECK(cuGraphLaunch(runnable, mine.stream));
   device_finish();

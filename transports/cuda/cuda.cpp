@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -73,28 +75,23 @@ class Neighbours {
   std::map<Key, std::weak_ptr<LinkArena>> arenas_;
 };
 
-/// Memory that its last user, a rank of another GPU, has left. Freeing it waits for its own GPU's kernels, which may
-/// wait for that rank: so a rank of its GPU frees it, while there is one.
+/// Memory of links that nobody uses any more. Freeing it waits for all kernels of its GPU, and these may wait for who
+/// frees it: for a rank whose next call comes from this thread, or for a peer that asks the control thread. So a thread
+/// that nobody waits for frees it, while ranks of this process use that GPU.
 class Retired {
  public:
-  /// Whose rank leaves its neighbours' memory on this thread.
-  static inline thread_local const Device* leaving = nullptr;
-
-  void begin(const Device& device) {
-    free_those_of(device);
+  void begin(const Device& device) { count(device, 1); }
+  void end(const Device& device) { count(device, -1); }
+  void put(const Device& device, std::shared_ptr<void> memory) {
     const std::lock_guard lock(mutex_);
-    ++ranks_[&device];
-  }
-  void end(const Device& device) {
-    free_those_of(device);
-    const std::lock_guard lock(mutex_);
-    --ranks_[&device];
-  }
-  void put(LinkArena* arena) {
-    std::unique_ptr<LinkArena> freed(arena);  // at the end, without the lock: it may take as long as a kernel
-    const std::lock_guard lock(mutex_);
-    const bool waits_for_others = leaving != nullptr && leaving != &arena->device() && ranks_[&arena->device()] > 0;
-    if (waits_for_others) arenas_.push_back(std::move(freed));
+    if (ranks_[&device] == 0) return;  // then it is freed here, by the end of `memory`
+    try {
+      if (!has_thread_) std::thread([this] { work(); }).detach();
+      has_thread_ = true;
+      waiting_.push_back(std::move(memory));
+      added_.notify_one();
+    } catch (const std::exception&) {  // no thread, or no memory: it is freed here too
+    }
   }
   static Retired& instance() {
     static auto* const kAll = new Retired;
@@ -102,18 +99,26 @@ class Retired {
   }
 
  private:
-  void free_those_of(const Device& device) {
-    std::vector<std::unique_ptr<LinkArena>> freed;
+  void count(const Device& device, int change) {
     const std::lock_guard lock(mutex_);
-    for (std::unique_ptr<LinkArena>& arena : arenas_) {
-      if (&arena->device() == &device) freed.push_back(std::move(arena));
+    ranks_[&device] += change;
+  }
+  [[noreturn]] void work() {
+    for (;;) {
+      std::shared_ptr<void> freed;
+      std::unique_lock lock(mutex_);
+      added_.wait(lock, [&] { return !waiting_.empty(); });
+      freed = std::move(waiting_.back());
+      waiting_.pop_back();
+      lock.unlock();
     }
-    std::erase(arenas_, nullptr);
   }
 
   std::mutex mutex_;
+  std::condition_variable added_;
   std::map<const Device*, int> ranks_;  // communicators' ranks that have links now
-  std::vector<std::unique_ptr<LinkArena>> arenas_;
+  std::vector<std::shared_ptr<void>> waiting_;
+  bool has_thread_ = false;
 };
 
 /// Bytes of a slot of links in lines.
@@ -125,7 +130,7 @@ uint64_t line_slot(const LinkSizes& sizes, uint32_t link_lane) {
 std::shared_ptr<LinkArena> make_arena(const Device& device, const LinkSizes& sizes) {
   const auto slot = [sizes](uint32_t link_lane) { return line_slot(sizes, link_lane); };
   return {new LinkArena(device, sizes.arena, sizes.message, slot),
-          [](LinkArena* arena) { Retired::instance().put(arena); }};
+          [](LinkArena* arena) { Retired::instance().put(arena->device(), std::shared_ptr<LinkArena>(arena)); }};
 }
 
 link::Form form_of(uint32_t link_lane) { return static_cast<link::Form>(link_lane / link::kLineLanes); }
@@ -184,10 +189,8 @@ CudaLinks::CudaLinks(Wireup& wireup, const Device& device, const LinkSizes& size
 }
 
 CudaLinks::~CudaLinks() {
-  Retired::leaving = &device_;
-  neighbours_.clear();
-  Retired::leaving = nullptr;
   Retired::instance().end(device_);
+  for (auto& [peer, memory] : mapped_) Retired::instance().put(device_, std::move(memory));
 }
 
 bool CudaLinks::is_thread(Rank peer) const { return wireup_.process_id(peer) == wireup_.process_id(wireup_.rank()); }

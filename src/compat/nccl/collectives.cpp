@@ -1,4 +1,5 @@
 // Calls that move data: arguments converted, and passed on.
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -15,11 +16,14 @@ tuttiDataType_t type_of(const ncclDataType_t& type) {
   refuse_argument("datatype " + std::to_string(number_of(type)) + " is not an ncclDataType_t");
 }
 
-/// CUDA's names of the default streams are 0, 1 and 2: with host memory, the call blocks; with device memory it runs on
-/// the default stream, which is ordered with all streams that wait for it. Others are CUDA's or, for host memory,
-/// Tutti's own, cast to cudaStream_t.
-tuttiStream_t stream_of(cudaStream_t stream) {
-  return reinterpret_cast<uintptr_t>(stream) <= 2 ? nullptr : reinterpret_cast<tuttiStream_t>(stream);
+/// CUDA's names of the default streams are 0, 1 and 2. With host memory, calls on them block. With device memory, 0
+/// goes on as 1, by which Tutti knows it from no stream: so it refuses device memory that it cannot serve. Other
+/// streams are CUDA's or, for host memory, Tutti's own, cast to cudaStream_t.
+tuttiStream_t stream_of(cudaStream_t stream, const void* buffer) {
+  const auto value = reinterpret_cast<uintptr_t>(stream);
+  if (value > 2) return reinterpret_cast<tuttiStream_t>(stream);
+  if (!has_driver() || !is_device_memory(buffer)) return nullptr;
+  return reinterpret_cast<tuttiStream_t>(std::max<uintptr_t>(value, 1));
 }
 
 /// Tutti's operator for one call.
@@ -31,10 +35,10 @@ class Operator {
       value_ = kOperators[static_cast<size_t>(value)];
     } else if (value >= ncclNumOps && value < tuttiNumOps) {  // one that Tutti has and NCCL has not
       refuse_argument("op: " + std::to_string(value) + " is not a reduction operator");
-    } else if (value < kFirstDeviceScalar) {
+    } else if (value < kFirstLateScalar) {
       value_ = value;  // Tutti's own, or none: then Tutti says so
     } else {
-      make(comm, static_cast<size_t>(value - kFirstDeviceScalar));
+      make(comm, static_cast<size_t>(value - kFirstLateScalar));
     }
   }
   Operator(const Operator&) = delete;
@@ -48,16 +52,11 @@ class Operator {
   /// The scalar has its value now.
   void make(ncclComm& comm, size_t index) {
     const std::lock_guard lock(comm.mutex);
-    if (index >= comm.device_scalars.size() || comm.device_scalars[index].first == nullptr) {
+    if (index >= comm.late_scalars.size() || comm.late_scalars[index].first == nullptr) {
       refuse_argument("the operator was not made on this communicator, or was destroyed");
     }
-    const auto [scalar, type] = comm.device_scalars[index];
-    alignas(8) unsigned char copy[8] = {};
-    const bool on_device = is_device_memory(scalar);
-    if (on_device) copy_from_device(copy, scalar, kTypeBytes[type]);
-    if (tuttiRedOpCreatePreMulSum(&value_, on_device ? copy : scalar, type, comm_) != tuttiSuccess) {
-      refuse_argument(tuttiGetLastError());
-    }
+    const auto [scalar, type] = comm.late_scalars[index];
+    if (tuttiRedOpCreatePreMulSum(&value_, scalar, type, comm_) != tuttiSuccess) refuse_argument(tuttiGetLastError());
     made_ = true;
   }
 
@@ -76,14 +75,14 @@ ncclResult_t moved(tuttiResult_t result, ncclComm_t comm) {
 
 /// Checks what both kinds of calls have, and runs `call` with Tutti's communicator, type and stream.
 template <class Function>
-[[gnu::always_inline]] inline ncclResult_t run(const ncclDataType_t& type, ncclComm_t comm, cudaStream_t stream,
-                                               const ncclCollConfig_t* config, Function&& call) {
+[[gnu::always_inline]] inline ncclResult_t run(const ncclDataType_t& type, const void* buffer, ncclComm_t comm,
+                                               cudaStream_t stream, const ncclCollConfig_t* config, Function&& call) {
   return guarded(comm, [&]() -> ncclResult_t {
     ncclComm& handle = live(comm);
     const tuttiDataType_t converted_type = type_of(type);
     if (config != nullptr) [[unlikely]]
       check_call_config(config);
-    return moved(call(handle, converted_type, stream_of(stream)), comm);
+    return moved(call(handle, converted_type, stream_of(stream, buffer)), comm);
   });
 }
 
@@ -97,19 +96,19 @@ using namespace tutti::nccl;  // NOLINT: this file is the border
 TUTTI_NCCL_API ncclResult_t ncclAllReduceConfig(const void* send, void* recv, size_t count, ncclDataType_t type,
                                                 ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream,
                                                 const ncclCollConfig_t* config) {
-  return run(type, comm, stream, config,
+  return run(type, recv, comm, stream, config,
              [&](TYPE_AND_STREAM) { return tuttiAllReduce(send, recv, count, t, Operator(c, op).value(), c.comm, s); });
 }
 TUTTI_NCCL_API ncclResult_t ncclAllReduce(const void* send, void* recv, size_t count, ncclDataType_t type,
                                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-  return run(type, comm, stream, nullptr,
+  return run(type, recv, comm, stream, nullptr,
              [&](TYPE_AND_STREAM) { return tuttiAllReduce(send, recv, count, t, Operator(c, op).value(), c.comm, s); });
 }
 
 TUTTI_NCCL_API ncclResult_t ncclReduceConfig(const void* send, void* recv, size_t count, ncclDataType_t type,
                                              ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream,
                                              const ncclCollConfig_t* config) {
-  return run(type, comm, stream, config, [&](TYPE_AND_STREAM) {
+  return run(type, send, comm, stream, config, [&](TYPE_AND_STREAM) {
     return tuttiReduce(send, recv, count, t, Operator(c, op).value(), root, c.comm, s);
   });
 }
@@ -121,7 +120,7 @@ TUTTI_NCCL_API ncclResult_t ncclReduce(const void* send, void* recv, size_t coun
 TUTTI_NCCL_API ncclResult_t ncclBroadcastConfig(const void* send, void* recv, size_t count, ncclDataType_t type,
                                                 int root, ncclComm_t comm, cudaStream_t stream,
                                                 const ncclCollConfig_t* config) {
-  return run(type, comm, stream, config,
+  return run(type, recv, comm, stream, config,
              [&](TYPE_AND_STREAM) { return tuttiBroadcast(send, recv, count, t, root, c.comm, s); });
 }
 TUTTI_NCCL_API ncclResult_t ncclBroadcast(const void* send, void* recv, size_t count, ncclDataType_t type, int root,
@@ -136,7 +135,7 @@ TUTTI_NCCL_API ncclResult_t ncclBcast(void* buffer, size_t count, ncclDataType_t
 TUTTI_NCCL_API ncclResult_t ncclReduceScatterConfig(const void* send, void* recv, size_t count, ncclDataType_t type,
                                                     ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream,
                                                     const ncclCollConfig_t* config) {
-  return run(type, comm, stream, config, [&](TYPE_AND_STREAM) {
+  return run(type, recv, comm, stream, config, [&](TYPE_AND_STREAM) {
     return tuttiReduceScatter(send, recv, count, t, Operator(c, op).value(), c.comm, s);
   });
 }
@@ -147,7 +146,7 @@ TUTTI_NCCL_API ncclResult_t ncclReduceScatter(const void* send, void* recv, size
 
 TUTTI_NCCL_API ncclResult_t ncclAllGatherConfig(const void* send, void* recv, size_t count, ncclDataType_t type,
                                                 ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
-  return run(type, comm, stream, config,
+  return run(type, recv, comm, stream, config,
              [&](TYPE_AND_STREAM) { return tuttiAllGather(send, recv, count, t, c.comm, s); });
 }
 TUTTI_NCCL_API ncclResult_t ncclAllGather(const void* send, void* recv, size_t count, ncclDataType_t type,
@@ -157,7 +156,7 @@ TUTTI_NCCL_API ncclResult_t ncclAllGather(const void* send, void* recv, size_t c
 
 TUTTI_NCCL_API ncclResult_t ncclAlltoAllConfig(const void* send, void* recv, size_t count, ncclDataType_t type,
                                                ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
-  return run(type, comm, stream, config,
+  return run(type, recv, comm, stream, config,
              [&](TYPE_AND_STREAM) { return tuttiAllToAll(send, recv, count, t, c.comm, s); });
 }
 TUTTI_NCCL_API ncclResult_t ncclAlltoAll(const void* send, void* recv, size_t count, ncclDataType_t type,
@@ -167,7 +166,7 @@ TUTTI_NCCL_API ncclResult_t ncclAlltoAll(const void* send, void* recv, size_t co
 
 TUTTI_NCCL_API ncclResult_t ncclGatherConfig(const void* send, void* recv, size_t count, ncclDataType_t type, int root,
                                              ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
-  return run(type, comm, stream, config,
+  return run(type, send, comm, stream, config,
              [&](TYPE_AND_STREAM) { return tuttiGather(send, recv, count, t, root, c.comm, s); });
 }
 TUTTI_NCCL_API ncclResult_t ncclGather(const void* send, void* recv, size_t count, ncclDataType_t type, int root,
@@ -177,7 +176,7 @@ TUTTI_NCCL_API ncclResult_t ncclGather(const void* send, void* recv, size_t coun
 
 TUTTI_NCCL_API ncclResult_t ncclScatterConfig(const void* send, void* recv, size_t count, ncclDataType_t type, int root,
                                               ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config) {
-  return run(type, comm, stream, config,
+  return run(type, recv, comm, stream, config,
              [&](TYPE_AND_STREAM) { return tuttiScatter(send, recv, count, t, root, c.comm, s); });
 }
 TUTTI_NCCL_API ncclResult_t ncclScatter(const void* send, void* recv, size_t count, ncclDataType_t type, int root,
@@ -187,11 +186,13 @@ TUTTI_NCCL_API ncclResult_t ncclScatter(const void* send, void* recv, size_t cou
 
 TUTTI_NCCL_API ncclResult_t ncclSend(const void* send, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                                      cudaStream_t stream) {
-  return run(type, comm, stream, nullptr, [&](TYPE_AND_STREAM) { return tuttiSend(send, count, t, peer, c.comm, s); });
+  return run(type, send, comm, stream, nullptr,
+             [&](TYPE_AND_STREAM) { return tuttiSend(send, count, t, peer, c.comm, s); });
 }
 TUTTI_NCCL_API ncclResult_t ncclRecv(void* recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                                      cudaStream_t stream) {
-  return run(type, comm, stream, nullptr, [&](TYPE_AND_STREAM) { return tuttiRecv(recv, count, t, peer, c.comm, s); });
+  return run(type, recv, comm, stream, nullptr,
+             [&](TYPE_AND_STREAM) { return tuttiRecv(recv, count, t, peer, c.comm, s); });
 }
 #undef TYPE_AND_STREAM
 
@@ -202,9 +203,15 @@ TUTTI_NCCL_API ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scal
     ncclRedOp_t& made = required(op, "op");
     if (scalar == nullptr) refuse_argument("scalar is NULL");
     const tuttiDataType_t converted_type = type_of(type);
-    if (number_of(residence) == ncclScalarHostImmediate) {
-      if (is_device_memory(scalar)) refuse_argument("scalar is device memory: its residence is ncclScalarDevice");
-      tuttiRedOp_t value = 0;
+    const bool on_device = has_driver() && is_device_memory(scalar);
+    if (number_of(residence) == ncclScalarHostImmediate && on_device) {
+      refuse_argument("scalar is device memory: its residence is ncclScalarDevice");
+    }
+    if (number_of(residence) == ncclScalarHostImmediate || (number_of(residence) == ncclScalarDevice && on_device)) {
+      if (on_device && handle.device < 0) {
+        refuse(ncclInvalidUsage, "scalar is device memory, and no GPU was current when the communicator was made");
+      }
+      tuttiRedOp_t value = 0;  // Tutti's calls read a scalar in device memory themselves, when they run
       const ncclResult_t result = moved(tuttiRedOpCreatePreMulSum(&value, scalar, converted_type, handle.comm), comm);
       if (result == ncclSuccess) std::memcpy(&made, &value, sizeof made);
       return result;
@@ -213,8 +220,8 @@ TUTTI_NCCL_API ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scal
       refuse_argument("residence " + std::to_string(number_of(residence)) + " is not an ncclScalarResidence_t");
     }
     const std::lock_guard lock(handle.mutex);
-    handle.device_scalars.emplace_back(scalar, converted_type);
-    made = static_cast<ncclRedOp_t>(kFirstDeviceScalar + static_cast<int>(handle.device_scalars.size()) - 1);
+    handle.late_scalars.emplace_back(scalar, converted_type);
+    made = static_cast<ncclRedOp_t>(kFirstLateScalar + static_cast<int>(handle.late_scalars.size()) - 1);
     return ncclSuccess;
   });
 }
@@ -224,13 +231,13 @@ TUTTI_NCCL_API ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm) {
     ncclComm& handle = live(comm);
     const int value = number_of(op);
     if (value >= 0 && value < ncclNumOps) refuse_argument("a built-in operator cannot be destroyed");
-    if (value < kFirstDeviceScalar) return moved(tuttiRedOpDestroy(value, handle.comm), comm);
-    const auto index = static_cast<size_t>(value - kFirstDeviceScalar);
+    if (value < kFirstLateScalar) return moved(tuttiRedOpDestroy(value, handle.comm), comm);
+    const auto index = static_cast<size_t>(value - kFirstLateScalar);
     const std::lock_guard lock(handle.mutex);
-    if (index >= handle.device_scalars.size() || handle.device_scalars[index].first == nullptr) {
+    if (index >= handle.late_scalars.size() || handle.late_scalars[index].first == nullptr) {
       refuse_argument("the operator was not made on this communicator, or was destroyed");
     }
-    handle.device_scalars[index].first = nullptr;
+    handle.late_scalars[index].first = nullptr;
     return ncclSuccess;
   });
 }

@@ -13,14 +13,68 @@
 namespace tutti::nccl {
 namespace {
 
-/// Finalizes a communicator's end: its handle is Gone, whatever Tutti says.
+/// A communicator's end: its handle is Gone, whatever Tutti says.
 ncclResult_t end(ncclComm& handle, bool abort) {
-  auto expected = ncclComm::State::Live;
-  if (!handle.state.compare_exchange_strong(expected, ncclComm::State::Gone)) refuse_handle(&handle);
+  {
+    const std::lock_guard lock(handle.mutex);  // nobody asks for its state now
+    auto expected = ncclComm::State::Live;
+    if (!handle.state.compare_exchange_strong(expected, ncclComm::State::Gone)) refuse_handle(&handle);
+  }
   if (abort) tuttiCommAbort(handle.comm);
   const tuttiResult_t result = tuttiCommDestroy(handle.comm);
   retire_handle(&handle);
   return abort || (result != tuttiSuccess && handle.revoked.load()) ? ncclSuccess : done(result);
+}
+
+/// The GPU of each rank; empty where the program uses none. Throws Refusal.
+std::vector<int> devices_of(int ranks, const int* devices) {
+  const int count = device_count();
+  std::vector<int> all;
+  for (int i = 0; i < ranks && (devices != nullptr || count > 0); ++i) {
+    const int device = devices != nullptr ? devices[i] : i;
+    if (device < 0 || (count > 0 && device >= count)) {
+      const std::string known = count > 0 ? ": there are GPUs 0 to " + std::to_string(count - 1) : "";
+      refuse_argument(devices != nullptr ? "devlist[" + std::to_string(i) + "] is " + std::to_string(device) + known
+                                         : "ndev is " + std::to_string(ranks) + known +
+                                               ". To have several ranks on one, name it in devlist");
+    }
+    all.push_back(device);
+  }
+  return all;
+}
+
+/// Each rank joins with its GPU current.
+ncclResult_t init_all(std::vector<tuttiComm_t>& made, const std::vector<int>& devices) {
+  const int ranks = static_cast<int>(made.size());
+  if (device_count() == 0) return done(tuttiCommInitAll(made.data(), ranks));
+  const Context before;
+  tuttiUniqueId id;
+  ncclResult_t result = done(tuttiGetUniqueId(&id));
+  if (result == ncclSuccess) result = done(tuttiGroupStart());
+  if (result != ncclSuccess) return result;
+  try {
+    for (int i = 0; i < ranks && result == ncclSuccess; ++i) {
+      const auto at = static_cast<size_t>(i);
+      Context(devices[at]).use();
+      result = done(tuttiCommInitRank(&made[at], ranks, id, i));
+    }
+  } catch (...) {
+    before.use();
+    tuttiGroupDiscard();
+    throw;
+  }
+  before.use();
+  if (result != ncclSuccess) {
+    tuttiGroupDiscard();
+    return result;
+  }
+  result = done(tuttiGroupEnd());
+  for (size_t i = 0; i < made.size() && result != ncclSuccess; ++i) {
+    if (made[i] == nullptr) continue;
+    tuttiCommAbort(made[i]);
+    tuttiCommDestroy(made[i]);
+  }
+  return result;
 }
 
 }  // namespace
@@ -124,17 +178,15 @@ TUTTI_NCCL_API ncclResult_t ncclCommInitAll(ncclComm_t* comms, int ranks, const 
     required(comms, "comms");
     if (group_depth() > 0) refuse(ncclInvalidUsage, "ncclCommInitAll within a group: call it outside, it needs none");
     if (ranks < 1 || ranks > 65536) refuse_argument("ndev is " + std::to_string(ranks) + ": it is 1 to 65536");
-    for (int i = 0; devices != nullptr && i < ranks; ++i) {
-      if (devices[i] < 0) refuse_argument("devlist[" + std::to_string(i) + "] is " + std::to_string(devices[i]));
-    }
     find_driver();
+    const std::vector<int> numbers = devices_of(ranks, devices);
     std::vector<tuttiComm_t> made(static_cast<size_t>(ranks));
-    const ncclResult_t result = done(tuttiCommInitAll(made.data(), ranks));
+    const ncclResult_t result = init_all(made, numbers);
     if (result != ncclSuccess) return result;
     for (int i = 0; i < ranks; ++i) {
       ncclComm* const handle = make_handle();
       handle->comm = made[static_cast<size_t>(i)];
-      handle->device = devices != nullptr ? devices[i] : current_device();
+      handle->device = numbers.empty() ? -1 : numbers[static_cast<size_t>(i)];
       handle->state.store(ncclComm::State::Live, std::memory_order_release);
       comms[i] = handle;
     }
@@ -173,11 +225,16 @@ TUTTI_NCCL_API ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t*
   return guarded(comm, [&] {
     ncclComm& handle = live(comm);
     ncclResult_t& out = required(error, "asyncError");
+    const std::lock_guard lock(handle.mutex);  // a watchdog may ask while another thread destroys the communicator
+    live(comm);
     tuttiResult_t state = tuttiSuccess;
     const ncclResult_t result = done(tuttiCommGetAsyncError(handle.comm, &state), comm);
     const bool quiescent = state == tuttiAborted && handle.revoked.load();  // what was asked for is no error
-    if (result == ncclSuccess) out = quiescent ? ncclSuccess : kResults[static_cast<size_t>(state)];
-    return result;
+    if (result != ncclSuccess) return result;
+    out = quiescent ? ncclSuccess : kResults[static_cast<size_t>(state)];
+    // What ncclGetLastError says next, whatever this thread has done wrong before.
+    if (out != ncclSuccess && out != ncclInProgress) set_error(tuttiCommGetErrorText(handle.comm), comm);
+    return ncclSuccess;
   });
 }
 

@@ -17,10 +17,12 @@ struct Header {
 /// Copies what the caller's structure has of `known`, which holds the defaults. The caller's may be longer: what this
 /// library does not know must not be set, since it could not be honoured.
 template <class Config>
-void read(Config& known, const Config* config, const char* type, const char* initializer) {
+void read(Config& known, size_t fields_end, const Config* config, const char* type, const char* initializer) {
   check_header(config, type, initializer);
   const auto* const bytes = reinterpret_cast<const char*>(config);
-  for (size_t at = sizeof known; at + sizeof(int) <= config->size; at += sizeof(int)) {
+  // A newer header has a field where this one has padding, which an older program leaves as it is.
+  for (size_t at = config->version > NCCL_VERSION_CODE ? fields_end : sizeof known; at + sizeof(int) <= config->size;
+       at += sizeof(int)) {
     int value = 0;
     std::memcpy(&value, bytes + at, sizeof value);
     if (value == 0 || value == NCCL_CONFIG_UNDEF_INT) continue;
@@ -63,7 +65,8 @@ tuttiConfig_t converted(const ncclConfig_t* config, bool blocking) {
   result.blocking = blocking ? 1 : 0;
   if (config == nullptr) return result;
   ncclConfig_t known = NCCL_CONFIG_INITIALIZER;
-  read(known, config, "ncclConfig_t", "NCCL_CONFIG_INITIALIZER");
+  read(known, offsetof(ncclConfig_t, nvlsHostMode) + sizeof known.nvlsHostMode, config, "ncclConfig_t",
+       "NCCL_CONFIG_INITIALIZER");
   check_range("ncclConfig_t", "blocking", known.blocking, 0, 1);
   check_range("ncclConfig_t", "splitShare", known.splitShare, 0, 1);
   check_range("ncclConfig_t", "shrinkShare", known.shrinkShare, 0, 1);
@@ -77,7 +80,7 @@ tuttiConfig_t converted(const ncclConfig_t* config, bool blocking) {
 void check_call_config(const ncclCollConfig_t* config) {
   if (config == nullptr) return;
   ncclCollConfig_t known = NCCL_COLLCONFIG_INITIALIZER;
-  read(known, config, "ncclCollConfig_t", "NCCL_COLLCONFIG_INITIALIZER");
+  read(known, sizeof known, config, "ncclCollConfig_t", "NCCL_COLLCONFIG_INITIALIZER");
   check_blocks("ncclCollConfig_t", known.minCTAs, known.maxCTAs, known.cgaClusterSize);
   if (known.algSelection != nullptr && *known.algSelection != '\0' && known.forceAlgSelection != 0) {
     refuse(ncclInvalidUsage, std::string("ncclCollConfig_t.algSelection is \"") + known.algSelection +
@@ -86,7 +89,7 @@ void check_call_config(const ncclCollConfig_t* config) {
   }
   if (known.launchCompletionEvent != nullptr) {
     refuse(ncclInvalidUsage,
-           "ncclCollConfig_t.launchCompletionEvent is set: Tutti launches no kernel here. Leave it NULL");
+           "ncclCollConfig_t.launchCompletionEvent is set: Tutti does not record events at launches. Leave it NULL");
   }
 }
 

@@ -22,13 +22,11 @@ int number_of(const Enum& value) {
 inline constexpr std::array<tuttiDataType_t, ncclNumTypes> kTypes = {
     tuttiInt8,    tuttiUint8,   tuttiInt32,   tuttiUint32,   tuttiInt64,      tuttiUint64,
     tuttiFloat16, tuttiFloat32, tuttiFloat64, tuttiBfloat16, tuttiFloat8e4m3, tuttiFloat8e5m2};
-/// Bytes of an element, by tuttiDataType_t.
-inline constexpr std::array<size_t, 14> kTypeBytes = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1, 2, 2};
 inline constexpr std::array<tuttiRedOp_t, ncclNumOps> kOperators = {tuttiSum, tuttiProd, tuttiMax, tuttiMin, tuttiAvg};
 
-/// An operator made by ncclRedOpCreatePreMulSum keeps Tutti's value, unless its scalar is read at each call: then it
-/// has one of these.
-inline constexpr int kFirstDeviceScalar = 1 << 30;
+/// An operator made by ncclRedOpCreatePreMulSum keeps Tutti's value, unless its scalar lies on the host and is read at
+/// each call: then it has one of these.
+inline constexpr int kFirstLateScalar = 1 << 30;
 
 /// By tuttiResult_t.
 inline constexpr std::array<ncclResult_t, tuttiInProgress + 1> kResults = {

@@ -26,6 +26,20 @@ Place place_of(ncclComm_t comm) {
   return place;
 }
 
+void check_excluded(std::vector<int> ranks, const Place& place) {
+  std::sort(ranks.begin(), ranks.end());
+  if (ranks.front() < 0 || ranks.back() >= place.ranks) {
+    refuse_argument("excludeRanksList has a rank that is none of the communicator's, 0 to " +
+                    std::to_string(place.ranks - 1));
+  }
+  if (std::adjacent_find(ranks.begin(), ranks.end()) != ranks.end()) {
+    refuse_argument("excludeRanksList has a rank twice");
+  }
+  if (std::binary_search(ranks.begin(), ranks.end(), place.rank)) {
+    refuse_argument("excludeRanksList has rank " + std::to_string(place.rank) + ", which makes this call");
+  }
+}
+
 /// All ranks of the parent learn the id that its root passed. Throws Refusal.
 ncclUniqueId id_of_root(ncclComm_t comm, const Place& place, const ncclUniqueId& own) {
   std::vector<ncclUniqueId> all(static_cast<size_t>(place.ranks));
@@ -60,6 +74,9 @@ TUTTI_NCCL_API ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, n
   return guarded(comm, [&] {
     ncclComm& parent = live(comm);
     converted(config);  // checked; Tutti's splits take over the parent's configuration
+    if (color < 0 && color != NCCL_SPLIT_NOCOLOR) {
+      refuse_argument("color is " + std::to_string(color) + ": it is 0 or more, or NCCL_SPLIT_NOCOLOR");
+    }
     const ncclResult_t result =
         make(made, [&](tuttiComm_t* split) { return tuttiCommSplit(parent.comm, color, key, split); });
     return ready(result);
@@ -77,12 +94,13 @@ TUTTI_NCCL_API ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int c
     converted(config);  // checked; Tutti's shrunk communicators take over the parent's configuration
     if (count < 1) refuse_argument("excludeRanksCount is " + std::to_string(count) + ": at least 1 rank is excluded");
     required(excluded, "excludeRanksList");
+    const std::vector<int> ranks(excluded, excluded + count);
+    check_excluded(ranks, place_of(comm));  // before the parent is aborted
     tuttiResult_t state = tuttiSuccess;
     if (flags == NCCL_SHRINK_ABORT && tuttiCommGetAsyncError(parent.comm, &state) == tuttiSuccess &&
         state == tuttiSuccess) {
       tuttiCommAbort(parent.comm);
     }
-    const std::vector<int> ranks(excluded, excluded + count);
     return ready(make_apart(made, [parent = parent.comm, ranks](tuttiComm_t* shrunk) {
       return tuttiCommShrink(parent, ranks.data(), static_cast<int>(ranks.size()), shrunk);
     }));

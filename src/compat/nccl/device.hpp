@@ -7,17 +7,22 @@ namespace tutti::nccl {
 
 /// Looks whether the program has loaded a driver by now.
 void find_driver();
-/// Does only a device read this memory?
+/// Has find_driver() found one?
+bool has_driver();
+/// Does only a device read this memory? Only where has_driver().
 bool is_device_memory(const void* memory);
-/// Copies out of a device's memory, as it is now. Throws Refusal.
-void copy_from_device(void* to, const void* from, size_t bytes);
+/// How many GPUs the driver has; 0 where there is no driver, or the program has not initialised it.
+int device_count();
 /// The number of the current context's device; -1: none.
 int current_device();
 
-/// The calling thread's context, for another thread.
+/// A context, which a thread can make its own.
 class Context {
  public:
+  /// The calling thread's.
   Context();
+  /// The one of a GPU that CUDA's runtime uses. Only where has_driver(). Throws Refusal.
+  explicit Context(int device);
   /// Makes it the calling thread's.
   void use() const;
 

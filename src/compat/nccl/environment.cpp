@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kHonoured[] = {"NCCL_DEBUG",      "NCCL_DEBUG_FILE",  "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA",
                                      "NCCL_IB_DISABLE", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE",   "NCCL_ALGO",
-                                     "NCCL_BUFFSIZE",   "NCCL_COMM_ID"};
+                                     "NCCL_BUFFSIZE",   "NCCL_COMM_ID",     "NCCL_TOPO_FILE"};
 
 std::optional<std::string> variable(const char* name) {
   const char* value = nullptr;
@@ -81,7 +81,14 @@ void pass_on_transports() {
       warn("NCCL_IB_HCA=" + *devices + " is ignored: Tutti takes a list of devices, without ^ and =");
     }
   }
-  if (is_on("NCCL_P2P_DISABLE")) pass_on("NCCL_P2P_DISABLE", "TUTTI_CMA", "off");
+  if (is_on("NCCL_P2P_DISABLE")) {
+    pass_on("NCCL_P2P_DISABLE", "TUTTI_CMA", "off");
+    pass_on("NCCL_P2P_DISABLE", "TUTTI_CUDA_MEMORY", "host");
+  }
+  if (const auto file = variable("NCCL_TOPO_FILE")) {
+    warn("NCCL_TOPO_FILE=" + *file +
+         " is not read: communicators measure their links. `tutti topo --import FILE` shows what the file says");
+  }
   if (is_on("NCCL_SHM_DISABLE")) pass_on("NCCL_SHM_DISABLE", "TUTTI_TRANSPORT", "tcp");
   if (const auto bytes = variable("NCCL_BUFFSIZE")) {
     constexpr uint64_t kSteps = 8;  // into which NCCL divides the buffer

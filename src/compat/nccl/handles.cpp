@@ -63,7 +63,7 @@ ncclComm* make_handle() {
 void retire_handle(ncclComm* handle) {
   {
     const std::lock_guard lock(handle->mutex);
-    handle->device_scalars = {};
+    handle->late_scalars = decltype(handle->late_scalars)();  // frees its memory, which `= {}` would keep
   }
   handle->state.store(ncclComm::State::Gone, std::memory_order_release);
   Region& r = region();

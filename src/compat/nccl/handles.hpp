@@ -19,8 +19,8 @@ struct ncclComm {
   int device = -1;             ///< CUDA's number; -1: none
   tuttiComm_t comm = nullptr;  ///< constant while Live
   std::mutex mutex;            ///< guards what follows
-  /// Operators whose scalar is read at each call: its address and type; null: destroyed.
-  std::vector<std::pair<const void*, tuttiDataType_t>> device_scalars;
+  /// Operators whose scalar, on the host, is read at each call: its address and type; null: destroyed.
+  std::vector<std::pair<const void*, tuttiDataType_t>> late_scalars;
   bool grows = false;  ///< ncclCommGetUniqueId has made an id that no ncclCommGrow has used
 };
 

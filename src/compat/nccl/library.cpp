@@ -118,14 +118,17 @@ TUTTI_NCCL_API ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow
   return guarded(comm, [&] { return deregister(comm, window, "window"); });
 }
 
-// Tutti holds no device memory.
+// Tutti counts no memory of GPUs; a communicator without a GPU has none.
 TUTTI_NCCL_API ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t* value) {
   return guarded(comm, [&] {
-    live(comm);
+    const ncclComm& handle = live(comm);
     if (static_cast<unsigned>(number_of(stat)) > ncclStatGpuMemTotal) {
       refuse_argument("stat " + std::to_string(number_of(stat)) + " is not an ncclCommMemStat_t");
     }
     required(value, "value") = 0;
+    if (handle.device >= 0) {
+      refuse(ncclInvalidUsage, "ncclCommMemStats: Tutti does not count a communicator's memory on GPUs");
+    }
     return ncclSuccess;
   });
 }
@@ -141,7 +144,7 @@ TUTTI_NCCL_API ncclResult_t ncclCommQueryProperties(ncclComm_t comm, CommPropert
     if (result == ncclSuccess) result = done(tuttiCommGetName(handle.comm, &name), comm);
     if (result != ncclSuccess) return ready(result);
     known.cudaDev = known.nvmlDev = handle.device;
-    known.nLsaTeams = known.nRanks;          // no rank can load from another's device memory
+    known.nLsaTeams = known.nRanks;          // no rank is given another's device memory
     known.commHash = 14695981039346656037u;  // FNV-1a
     for (const char* c = name; *c != '\0'; ++c)
       known.commHash = (known.commHash ^ static_cast<uint8_t>(*c)) * 1099511628211u;
@@ -171,7 +174,7 @@ Team team(ncclComm_t comm, bool alone) {
 
 }  // namespace
 
-// No rank can load from another's device memory: each is alone in its LSA team, and the rail team is everybody.
+// No rank is given another's device memory: each is alone in its LSA team, and the rail team is everybody.
 TUTTI_NCCL_API Team ncclTeamWorld(ncclComm_t comm) { return team(comm, false); }
 TUTTI_NCCL_API Team ncclTeamRail(ncclComm_t comm) { return team(comm, false); }
 TUTTI_NCCL_API Team ncclTeamLsa(ncclComm_t comm) { return team(comm, true); }

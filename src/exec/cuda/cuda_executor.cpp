@@ -249,7 +249,7 @@ void CudaExecutor::launch(Execution& execution, const Binding& binding) {
   call.salt = binding.tag;
   call.numbered = binding.numbered ? 1 : 0;
   call.launch = ++launches_;
-  call.scaled = binding.scale != nullptr ? 1 : 0;
+  call.scaled = binding.scale == nullptr ? 0 : binding.scale_on_device ? 2 : 1;
   if (binding.scale != nullptr)
     std::copy_n(static_cast<const unsigned char*>(binding.scale), sizeof call.scale, call.scale);
   order_after_last(stream, captured);

@@ -63,7 +63,8 @@ class Block {
     state.bases[1] = moved(call_.out, first);
     state.tag = (call_.salt + collective()) & link::kTagMask;
     state.faulted = 0;
-    state.arithmetic.scale = call_.scaled != 0 ? call_.scale : nullptr;
+    state.arithmetic.scale = call_.scaled == 1 ? call_.scale : nullptr;
+    if (call_.scaled == 2) state.arithmetic.scale = *reinterpret_cast<const void* const*>(call_.scale);
   }
 
   /// All threads.

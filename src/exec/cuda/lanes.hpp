@@ -65,7 +65,7 @@ struct LanesCall {
   uint32_t items = 0;
   uint32_t lanes = 0;         ///< of a replica
   uint64_t window_bytes = 0;  ///< by which a replica's part of the buffers begins after that of the one before
-  uint64_t scaled = 0;        ///< `scale` holds an element
+  uint64_t scaled = 0;        ///< 1: `scale` holds an element; 2: it holds the address of one
   Counters* counters = nullptr;
   HostRecord* record = nullptr;
   unsigned char* in = nullptr;

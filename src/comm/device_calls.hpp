@@ -10,6 +10,7 @@
 
 #include "comm/agreement.hpp"
 #include "comm/call_diagnostics.hpp"
+#include "comm/device_network.hpp"
 #include "comm/devices.hpp"
 #include "comm/planner.hpp"
 
@@ -28,6 +29,8 @@ class EnqueuedCalls final : public exec::Observer {
   Status fault(const exec::Fault& fault) override;
   Status stalled(const exec::Stall& stall) override;
   Status failed() override;
+  /// The network has failed while the device ran the call of this number.
+  void network_failed(const Status& status, uint64_t device_number);
   bool lost(Rank peer) const override { return diagnostics_.lost(peer); }
 
  private:
@@ -49,8 +52,8 @@ class EnqueuedCalls final : public exec::Observer {
 class DeviceCalls {
  public:
   /// Throws Error(Unsupported) where the device cannot be used.
-  DeviceCalls(control::Endpoint& endpoint, const CallBoard& board, std::string title, const Timeouts& timeouts,
-              int device, const exec::Backoff& backoff);
+  DeviceCalls(control::Endpoint& endpoint, Fabric& fabric, const CallBoard& board, std::string title,
+              const Timeouts& timeouts, int device, const exec::Backoff& backoff);
 
   exec::DeviceExecutor& executor() { return *executor_; }
   Planner& planner() { return planner_; }
@@ -65,7 +68,10 @@ class DeviceCalls {
   void check(const Call& call, Rank rank, Rank ranks) const;
 
  private:
+  bool meet_hosts(const plan::Grouping& groups, bool inside) const;
+  control::Endpoint& endpoint_;
   EnqueuedCalls enqueued_;
+  std::unique_ptr<DeviceNetwork> network_;  // null: all ranks are of this host
   std::unique_ptr<exec::DeviceExecutor> executor_;
   Planner planner_;
   select::Setting setting_;

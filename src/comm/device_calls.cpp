@@ -44,6 +44,12 @@ Status EnqueuedCalls::stalled(const exec::Stall& stall) {
   return diagnostics_.stalled(stall);
 }
 
+void EnqueuedCalls::cut_off(const exec::Stall& stall) {
+  const std::lock_guard lock(mutex_);
+  describe(stall.call);
+  cut_off_->set(diagnostics_.cut_off_by_failure(stall));
+}
+
 Status EnqueuedCalls::failed() {
   const std::lock_guard lock(mutex_);
   return diagnostics_.failed();
@@ -73,9 +79,10 @@ select::LinkCost through_proxies(const select::LinkCost& network) {
 }  // namespace
 
 DeviceCalls::DeviceCalls(control::Endpoint& endpoint, Fabric& fabric, const CallBoard& board, std::string title,
-                         const Timeouts& timeouts, int device, const exec::Backoff& backoff)
+                         const Timeouts& timeouts, int device, const exec::Backoff& backoff,
+                         std::shared_ptr<CutOffCall> cut_off)
     : endpoint_(endpoint),
-      enqueued_(endpoint, board, std::move(title), timeouts),
+      enqueued_(endpoint, board, std::move(title), timeouts, std::move(cut_off)),
       network_(has_other_hosts(endpoint)
                    ? std::make_unique<DeviceNetwork>(endpoint, fabric, enqueued_, timeouts.of_init())
                    : nullptr),

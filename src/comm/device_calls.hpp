@@ -16,11 +16,30 @@
 
 namespace tutti::comm {
 
+/// The call that ran when the communicator failed: the failure in its words. Any thread.
+class CutOffCall {
+ public:
+  void set(const Status& status) {
+    const std::lock_guard lock(mutex_);
+    status_ = status;
+  }
+  /// Ok: there was none, or it is not known.
+  Status status() const {
+    const std::lock_guard lock(mutex_);
+    return status_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  Status status_;
+};
+
 /// The calls that were enqueued last, by the number that the device gives them; and the errors in which they end.
 class EnqueuedCalls final : public exec::Observer {
  public:
-  EnqueuedCalls(control::Endpoint& endpoint, const CallBoard& board, std::string title, const Timeouts& timeouts)
-      : diagnostics_(endpoint, board, std::move(title), timeouts) {}
+  EnqueuedCalls(control::Endpoint& endpoint, const CallBoard& board, std::string title, const Timeouts& timeouts,
+                std::shared_ptr<CutOffCall> cut_off)
+      : diagnostics_(endpoint, board, std::move(title), timeouts), cut_off_(std::move(cut_off)) {}
 
   /// A collective with its number on the call board; a group of transfers has none.
   void add(uint64_t board_number, const CallSpec& spec, const char* algorithm);
@@ -28,6 +47,7 @@ class EnqueuedCalls final : public exec::Observer {
 
   Status fault(const exec::Fault& fault) override;
   Status stalled(const exec::Stall& stall) override;
+  void cut_off(const exec::Stall& stall) override;
   Status failed() override;
   /// The network has failed while the device ran the call of this number.
   void network_failed(const Status& status, uint64_t device_number);
@@ -44,6 +64,7 @@ class EnqueuedCalls final : public exec::Observer {
 
   std::mutex mutex_;
   CallDiagnostics diagnostics_;
+  const std::shared_ptr<CutOffCall> cut_off_;
   std::array<Entry, CallBoard::kEntries> last_;
   uint64_t count_ = 0;
   uint64_t described_ = 0;  // the number of the call that diagnostics_ is about
@@ -53,7 +74,7 @@ class DeviceCalls {
  public:
   /// Throws Error(Unsupported) where the device cannot be used.
   DeviceCalls(control::Endpoint& endpoint, Fabric& fabric, const CallBoard& board, std::string title,
-              const Timeouts& timeouts, int device, const exec::Backoff& backoff);
+              const Timeouts& timeouts, int device, const exec::Backoff& backoff, std::shared_ptr<CutOffCall> cut_off);
 
   exec::DeviceExecutor& executor() { return *executor_; }
   Planner& planner() { return planner_; }

@@ -17,7 +17,8 @@ void Communicator::wire_up_device(int device) {
     return;
   }
   try {
-    device_calls_ = std::make_unique<DeviceCalls>(*endpoint_, *fabric_, *board_, title(), timeouts_, device, backoff_);
+    device_calls_ =
+        std::make_unique<DeviceCalls>(*endpoint_, *fabric_, *board_, title(), timeouts_, device, backoff_, cut_off_);
     detail::devices_in_use.store(true, std::memory_order_relaxed);
   } catch (const Error& error) {
     no_device_ = error.what();

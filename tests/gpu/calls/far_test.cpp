@@ -1,6 +1,8 @@
 // Calls on device memory between two processes that are hosts to each other (TUTTI_FORCE_REMOTE). Each test runs alone,
 // as a job of two ranks: `tutti run -n 2 -- tutti_gpu_far_tests --gtest_filter=Far.…`.
 #include <chrono>
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <thread>
@@ -179,6 +181,29 @@ TEST_F(Far, AWaitThatIsTooLongNamesThePeerAndTheStep) {
   const std::string text = failure(tuttiTimeout);
   expect_contains(text, "rank 0 waited");
   expect_contains(text, "for rank 1 (a message) at lane 0, step");
+}
+
+/// Rank 0 passes; rank 1 is killed, so the job has an error.
+TEST_F(Far, ADeadPeerIsNamedAndTheStepThatWaitedForIt) {
+  join();
+  const GpuBuffer in(4 << 20), out(4 << 20);
+  const GpuStream stream;
+  char word = 0;
+  if (rank_ == 1) {
+    EXPECT_EQ(tuttiRecv(&word, 1, tuttiUint8, 0, comm_, nullptr), tuttiSuccess);
+    std::raise(SIGKILL);
+  }
+  EXPECT_EQ(all_reduce(in, out, 1 << 20, stream), tuttiSuccess);
+  EXPECT_EQ(tuttiSend(&word, 1, tuttiUint8, 1, comm_, nullptr), tuttiSuccess);
+  const auto begin = Clock::now();
+  stream.synchronize();
+  const double seconds = seconds_since(begin);
+  const std::string text = failure(tuttiPeerFailed);
+  std::printf("ended after %.3f s: %s\n", seconds, text.c_str());
+  expect_contains(text, "rank 0: all_reduce(count=1048576, f32, sum), call 1 (");
+  expect_contains(text, "rank 1 (process");
+  expect_contains(text, "; the call waited for rank 1 (a message) at ");
+  expect_contains(text, "lane 0, step ");
 }
 
 TEST_F(Far, ARankThatLeavesEarlyIsAMismatch) {

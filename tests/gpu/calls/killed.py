@@ -32,7 +32,6 @@ def main():
     print(f"ended {seconds:.2f} s after the kill\n{errors[-1200:]}")
     assert job.returncode != 0
     assert f"rank 1 (process {ranks[1]}" in errors, "nobody names the rank that was killed"
-    assert re.search(r"the call waited for rank \d \([a-z ]+\) at lane \d+, step \d+", errors), "nobody says what it waited for"
     assert seconds < 10, seconds
 
 

@@ -1,6 +1,7 @@
 // The relays between a device's links and the network's: one message for one, in order, without a copy.
 #include "exec/cuda/relay.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "calls/gpu_program.hpp"
@@ -103,7 +104,7 @@ TEST_F(Relays, WhatTheNetworkBringsIsReceivedInTheDevicesSlots) {
       if (bytes.size() <= link::kInlineBytes) {
         Wire::publish_inline(peer, sent, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
       } else if (at != nullptr && sent % 7 != 6) {  // an engine may take a buffer of its own
-        std::memcpy(at, bytes.data(), bytes.size());
+        std::copy(bytes.begin(), bytes.end(), at);
         Wire::publish_staged(peer, sent, at, bytes.size());
       } else {
         EXPECT_TRUE(at != nullptr || sent > 8) << "no slot is posted for message " << sent;

@@ -61,6 +61,8 @@ def main():
             cases = [(SIZES, {"TUTTI_ALGO": f"{collective}:{name}"}) for name in algorithms(tutti, collective, count)]
             if what == "hosts":
                 cases += [([*flags, "-G", "2"], env) for flags, env in cases]
+                if collective == "all_reduce":  # a message that lies nowhere, inline to some peers and in lines to others
+                    cases.append((["-b", "20", "-e", "20", "-o", "premulsum"], {"TUTTI_ALGO": "all_reduce:one_shot"}))
             if what == "types":
                 reduces = ["-o", "all"] if "reduce" in collective else []
                 cases = [(["-b", "1000", "-e", "9000", "-i", "8000", "-d", "all", *reduces], {})]

@@ -217,6 +217,16 @@ TEST_F(Far, ARankThatLeavesEarlyIsAMismatch) {
   expect_contains(failure(tuttiMismatch), "rank 1 called destroy()");
 }
 
+TEST_F(Far, AShortMessageArrivesAfterItsSenderHasLeft) {
+  join();
+  const GpuBuffer data(4000);
+  const GpuStream stream;
+  if (rank_ == 0) data.set(std::vector<float>(1000, 5.0F));
+  EXPECT_EQ(tuttiBroadcast(data.get(), data.get(), 1000, tuttiFloat32, 0, comm_, stream.handle()), tuttiSuccess);
+  stream.synchronize();
+  EXPECT_EQ(data.floats(1000), std::vector<float>(1000, 5.0F));
+}
+
 /// What a rank has sent arrives, though its process ends at once.
 TEST_F(Far, WhatWasSentArrivesAfterTheSenderHasLeft) {
   join();

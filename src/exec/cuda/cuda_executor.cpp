@@ -338,7 +338,6 @@ uint64_t CudaExecutor::finish(double seconds) {
     if (context_.failed->load(std::memory_order_acquire) != 0) watcher_.end_kernels();
     nap(100e-6);
   }
-  if (proxy_) proxy_->flush(deadline);
   return load(record.collectives);
 }
 

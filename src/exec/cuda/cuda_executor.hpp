@@ -111,7 +111,9 @@ class CudaExecutor final : public DeviceExecutor, private Connector {
   CUevent last_ = nullptr;  // of the last call that was not captured
   CUstream last_stream_ = nullptr;
   Watcher watcher_;
-  std::optional<Proxy> proxy_;  // none: all ranks are of this host
+  /// None: all ranks are of this host. It goes on while this rank leaves: the others' kernels have ended when they leave
+  /// too, and so have got all that this one's have sent.
+  std::optional<Proxy> proxy_;
 };
 
 }  // namespace tutti::exec::cuda

@@ -60,13 +60,6 @@ void Proxy::called(bool captured) {
   changed_.notify_all();
 }
 
-void Proxy::flush(Deadline deadline) {
-  for (bool flushed = !thread_.joinable(); !flushed && !deadline.passed() && !has_failed();) {
-    run([&] { flushed = is_flushed(); });
-    if (!flushed) nap(50e-6);
-  }
-}
-
 /// On the thread, since engines are called by one thread only. Throws what the task throws.
 void Proxy::run(const std::function<void()>& task) {
   std::packaged_task<void()> packaged(task);

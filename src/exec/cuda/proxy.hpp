@@ -29,8 +29,6 @@ class Proxy {
   link::InLink connect_in(Rank peer, uint32_t link_lane);
   /// A call has been enqueued, or captured: then it may run at any time.
   void called(bool captured);
-  /// Waits, at most so long, until all that kernels have sent needs this process no more.
-  void flush(Deadline deadline);
 
  private:
   void run(const std::function<void()>& task);

@@ -14,6 +14,7 @@ import subprocess
 import sys
 
 COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "gather", "scatter"]
+HIERARCHICAL = ("all_reduce", "all_gather", "broadcast")
 # Odd numbers of elements; one round and several. A message in lines is shorter, and so is a round.
 SIZES = ["-b", "20", "-e", "400020", "-i", "200000"]
 if os.environ.get("TUTTI_CUDA_WIRE", "").startswith("ll"):
@@ -60,6 +61,8 @@ def main():
         for collective in COLLECTIVES:
             cases = [(SIZES, {"TUTTI_ALGO": f"{collective}:{name}"}) for name in algorithms(tutti, collective, count)]
             if what == "hosts":
+                if ranks.startswith("2.") and collective in HIERARCHICAL:  # `explain` knows one host only
+                    cases.append((SIZES, {"TUTTI_ALGO": f"{collective}:hierarchical"}))
                 cases += [([*flags, "-G", "2"], env) for flags, env in cases]
                 if collective == "all_reduce":  # a message that lies nowhere, inline to some peers and in lines to others
                     cases.append((["-b", "20", "-e", "20", "-o", "premulsum"], {"TUTTI_ALGO": "all_reduce:one_shot"}))

@@ -30,6 +30,15 @@ const char* waits_for(exec::Await await) {
   }
 }
 
+/// "rank 3 (a message) at lane 0, step 2 of 4, round 1 of 8"
+std::string awaited(const exec::Stall& stall) {
+  const std::string replica =
+      stall.replicas > 1 ? fmt::format("replica {} of {}, ", stall.replica, stall.replicas) : std::string();
+  return fmt::format("rank {} ({}) at {}lane {}, step {}{}, round {} of {}", stall.peer, waits_for(stall.await),
+                     replica, stall.lane, stall.step, stall.steps > 0 ? fmt::format(" of {}", stall.steps) : "",
+                     stall.round, stall.rounds);
+}
+
 /// True when `peer` left without the counterpart of one of our transfers with it.
 bool left_without(const std::vector<NumberedCall>& group, Rank peer, const control::Left& left) {
   return std::any_of(group.begin(), group.end(), [&](const NumberedCall& ours) {
@@ -141,6 +150,12 @@ std::optional<std::string> CallDiagnostics::any_left_after_another_call() const 
                        endpoint_.rank(), describe(spec_));
   }
   return std::nullopt;
+}
+
+Status CallDiagnostics::cut_off_by_failure(const exec::Stall& stall) {
+  Status status = failed();
+  status.text += fmt::format("; the call waited for {}", awaited(stall));
+  return status;
 }
 
 Status CallDiagnostics::failed() {
@@ -342,12 +357,7 @@ std::string CallDiagnostics::describe_activity(Rank peer) const {
 
 std::string CallDiagnostics::describe_timeout(const exec::Stall& stall) const {
   if (stall.peer == kNoRank) return fmt::format("no progress for {:.1f} s", stall.seconds);
-  const std::string replica =
-      stall.replicas > 1 ? fmt::format("replica {} of {}, ", stall.replica, stall.replicas) : std::string();
-  std::string text =
-      fmt::format("rank {} waited {:.1f} s for rank {} ({}) at {}lane {}, step {}{}, round {} of {}", endpoint_.rank(),
-                  stall.seconds, stall.peer, waits_for(stall.await), replica, stall.lane, stall.step,
-                  stall.steps > 0 ? fmt::format(" of {}", stall.steps) : "", stall.round, stall.rounds);
+  std::string text = fmt::format("rank {} waited {:.1f} s for {}", endpoint_.rank(), stall.seconds, awaited(stall));
   if (!board_) {
     text += fmt::format("; rank {} does not answer", stall.peer);
   } else if (call_ != 0 && board_->begun < call_) {

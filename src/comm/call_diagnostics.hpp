@@ -51,6 +51,8 @@ class CallDiagnostics final : public exec::Observer {
   Status fault(const exec::Fault& fault) override;
   Status stalled(const exec::Stall& stall) override;
   Status failed() override;
+  /// failed(), and for what the call waited when it was ended.
+  Status cut_off_by_failure(const exec::Stall& stall);
   /// This rank waits in an exchange to which these ranks have not contributed. Fails the communicator if they never
   /// will. If `compare` is set, compares their calls with this rank's.
   void missing(const std::vector<Rank>& ranks, bool compare);

@@ -25,14 +25,14 @@ void collect_deliveries(const exec::WindowProgram& window, std::map<std::string,
 
 }  // namespace
 
-CallInfo call_info(const Prepared& prepared, const Fabric& fabric) {
+CallInfo call_info(const Prepared& prepared, const std::function<std::string(Rank)>& transport_to) {
   std::map<std::string, std::string> deliveries;  // by name: why
   const exec::Program& program = prepared.execution->program();
   collect_deliveries(program.full, deliveries);
   collect_deliveries(program.last, deliveries);
   std::set<std::string> transports;
-  for (const exec::LinkId& link : program.out_links) transports.insert(fabric.transport_to(link.peer));
-  for (const exec::LinkId& link : program.in_links) transports.insert(fabric.transport_to(link.peer));
+  for (const exec::LinkId& link : program.out_links) transports.insert(transport_to(link.peer));
+  for (const exec::LinkId& link : program.in_links) transports.insert(transport_to(link.peer));
   CallInfo info{.algorithm = prepared.algorithm, .transport = fmt::format("{}", fmt::join(transports, "+"))};
   for (const auto& [name, why] : deliveries) {
     info.delivery += fmt::format("{}{}", info.delivery.empty() ? "" : "+", name);

@@ -1,9 +1,9 @@
 // How a call was executed, as text: algorithm, transport, and delivery of its messages.
 #pragma once
 
+#include <functional>
 #include <string>
 
-#include "comm/fabric.hpp"
 #include "comm/planner.hpp"
 
 namespace tutti::comm {
@@ -15,6 +15,7 @@ struct CallInfo {
   std::string delivery;   ///< of this rank's messages: "inline", "staged", "mapped", "cma", …; joined by '+'
   std::string why;        ///< of each delivery, joined by "; "
 };
-CallInfo call_info(const Prepared& prepared, const Fabric& fabric);
+/// `transport_to`: the name of the transport of the call's links to and from a peer.
+CallInfo call_info(const Prepared& prepared, const std::function<std::string(Rank)>& transport_to);
 
 }  // namespace tutti::comm

@@ -243,6 +243,7 @@ Status Communicator::failure_status() {
 
 Status Communicator::failure() const {
   if (!has_failed()) return {};
+  if (Status cut_off = cut_off_->status(); !cut_off.ok()) return cut_off;
   const auto first = endpoint_->failure();
   return first ? Status{first->first, control::said_by(rank(), first->second)} : Status{};
 }

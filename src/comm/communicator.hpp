@@ -159,6 +159,7 @@ class Communicator {
   exec::Backoff backoff_;
   std::unique_ptr<exec::Executor> executor_;  // for host memory
   std::unique_ptr<Planner> planner_;
+  const std::shared_ptr<CutOffCall> cut_off_ = std::make_shared<CutOffCall>();
   std::unique_ptr<DeviceCalls> device_calls_;  // null: calls on device memory are refused, because of …
   std::string no_device_;                      // … this
   PreMulScalars pre_mul_scalars_;

@@ -78,8 +78,9 @@ void Communicator::log_decisions(Agreement agreed) {
   const bool explains = env().explain && rank() == 0;
   if (!explains && !log_enabled(LogLevel::Debug)) return;
   decision_log_ = std::make_unique<DecisionLog>(rank(), std::move(agreed.setting));
-  planner_->on_new_program(
-      [this](const Prepared& made) { decision_log_->log_first(made.key.spec, call_info(made, *fabric_)); });
+  planner_->on_new_program([this](const Prepared& made) {
+    decision_log_->log_first(made.key.spec, call_info(made, [this](Rank peer) { return fabric_->transport_to(peer); }));
+  });
   if (device_calls_ == nullptr) return;
   device_log_ = std::make_unique<DecisionLog>(rank(), device_calls_->setting());
   device_calls_->planner().on_new_program(
@@ -87,14 +88,14 @@ void Communicator::log_decisions(Agreement agreed) {
 }
 
 CallInfo Communicator::device_call_info(const Prepared& made) const {
-  CallInfo info = call_info(made, *fabric_);
-  if (info.transport != "none") info.transport = device_calls_->executor().transport().name();
-  return info;
+  const transports::Transport& near = device_calls_->executor().transport();
+  return call_info(made, [&](Rank peer) { return near.probe(peer).ok ? near.name() : fabric_->transport_to(peer); });
 }
 
 CallInfo Communicator::last_call() {
   if (current_ == nullptr) return {.algorithm = "none", .transport = "none", .delivery = "none", .why = ""};
-  return current_on_device_ ? device_call_info(*current_) : call_info(*current_, *fabric_);
+  return current_on_device_ ? device_call_info(*current_)
+                            : call_info(*current_, [this](Rank peer) { return fabric_->transport_to(peer); });
 }
 
 void Communicator::trace(Work work, const Status& status, double seconds) {

@@ -56,17 +56,67 @@ Status EnqueuedCalls::stalled(const exec::Stall& stall) {
   return diagnostics_.stalled(stall);
 }
 
+void EnqueuedCalls::cut_off(const exec::Stall& stall) {
+  const std::lock_guard lock(mutex_);
+  describe(stall.call);
+  cut_off_->set(diagnostics_.cut_off_by_failure(stall));
+}
+
 Status EnqueuedCalls::failed() {
   const std::lock_guard lock(mutex_);
   return diagnostics_.failed();
 }
 
-DeviceCalls::DeviceCalls(control::Endpoint& endpoint, const CallBoard& board, std::string title,
-                         const Timeouts& timeouts, int device, const exec::Backoff& backoff)
-    : enqueued_(endpoint, board, std::move(title), timeouts),
-      executor_(device_module()->make(
-          {.wireup = &endpoint, .failed = &endpoint.failed(), .observer = &enqueued_, .device = device})),
+void EnqueuedCalls::network_failed(const Status& status, uint64_t device_number) {
+  const std::lock_guard lock(mutex_);
+  describe(device_number);
+  (void)diagnostics_.link_failed(status.code, status.text);
+}
+
+namespace {
+
+bool has_other_hosts(const control::Endpoint& endpoint) {
+  const std::string& mine = endpoint.process_id(endpoint.rank()).host;
+  bool others = false;
+  for (Rank peer = 0; peer < endpoint.ranks(); ++peer) others = others || endpoint.process_id(peer).host != mine;
+  return others;
+}
+
+/// Links between hosts: the two proxies take part in every message.
+select::LinkCost through_proxies(const select::LinkCost& network) {
+  const MachineConstants& constants = machine_constants();
+  return {network.alpha + 2 * constants.cuda_proxy, std::max(network.beta, constants.cuda_beta), constants.cuda_proxy};
+}
+
+}  // namespace
+
+DeviceCalls::DeviceCalls(control::Endpoint& endpoint, Fabric& fabric, const CallBoard& board, std::string title,
+                         const Timeouts& timeouts, int device, const exec::Backoff& backoff,
+                         std::shared_ptr<CutOffCall> cut_off)
+    : endpoint_(endpoint),
+      enqueued_(endpoint, board, std::move(title), timeouts, std::move(cut_off)),
+      network_(has_other_hosts(endpoint)
+                   ? std::make_unique<DeviceNetwork>(endpoint, fabric, enqueued_, timeouts.of_init())
+                   : nullptr),
+      executor_(device_module()->make({.wireup = &endpoint,
+                                       .failed = &endpoint.failed(),
+                                       .observer = &enqueued_,
+                                       .network = network_.get(),
+                                       .backoff = &backoff,
+                                       .device = device})),
       planner_(endpoint.rank(), endpoint.ranks(), *executor_, backoff) {}
+
+/// Are two ranks of one group (or, not `inside`, of two) on different hosts? Without two levels all are one group.
+bool DeviceCalls::meet_hosts(const plan::Grouping& groups, bool inside) const {
+  const bool levels = groups.has_two_levels();
+  for (Rank a = 0; a < endpoint_.ranks(); ++a) {
+    for (Rank b = 0; b < a; ++b) {
+      const bool together = !levels || groups.group_of(a) == groups.group_of(b);
+      if (together == inside && endpoint_.process_id(a).host != endpoint_.process_id(b).host) return true;
+    }
+  }
+  return false;
+}
 
 void DeviceCalls::agree(const Agreement& agreed, const Groups& groups, uint32_t sharers) {
   executor_->share_device(sharers);
@@ -74,7 +124,9 @@ void DeviceCalls::agree(const Agreement& agreed, const Groups& groups, uint32_t 
   select::Setting& setting = setting_;
   const uint64_t message = executor_->transport().longest_message();
   const double alpha = machine_constants().cuda_alpha;
-  setting.inside = setting.between = {alpha, machine_constants().cuda_beta, machine_constants().cuda_message};
+  const select::LinkCost near{alpha, machine_constants().cuda_beta, machine_constants().cuda_message};
+  setting.inside = meet_hosts(*groups, true) ? through_proxies(agreed.setting.inside) : near;
+  setting.between = meet_hosts(*groups, false) ? through_proxies(agreed.setting.between) : near;
   setting.gamma = machine_constants().cuda_fold_gamma;
   setting.oversubscription = 1;
   setting.staging = uint64_t{1} << 40;  // messages are pushed to slots of the link

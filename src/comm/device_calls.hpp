@@ -10,16 +10,36 @@
 
 #include "comm/agreement.hpp"
 #include "comm/call_diagnostics.hpp"
+#include "comm/device_network.hpp"
 #include "comm/devices.hpp"
 #include "comm/planner.hpp"
 
 namespace tutti::comm {
 
+/// The call that ran when the communicator failed: the failure in its words. Any thread.
+class CutOffCall {
+ public:
+  void set(const Status& status) {
+    const std::lock_guard lock(mutex_);
+    status_ = status;
+  }
+  /// Ok: there was none, or it is not known.
+  Status status() const {
+    const std::lock_guard lock(mutex_);
+    return status_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  Status status_;
+};
+
 /// The calls that were enqueued last, by the number that the device gives them; and the errors in which they end.
 class EnqueuedCalls final : public exec::Observer {
  public:
-  EnqueuedCalls(control::Endpoint& endpoint, const CallBoard& board, std::string title, const Timeouts& timeouts)
-      : diagnostics_(endpoint, board, std::move(title), timeouts) {}
+  EnqueuedCalls(control::Endpoint& endpoint, const CallBoard& board, std::string title, const Timeouts& timeouts,
+                std::shared_ptr<CutOffCall> cut_off)
+      : diagnostics_(endpoint, board, std::move(title), timeouts), cut_off_(std::move(cut_off)) {}
 
   /// A collective with its number on the call board …
   void add(uint64_t board_number, const CallSpec& spec, const char* algorithm);
@@ -29,7 +49,10 @@ class EnqueuedCalls final : public exec::Observer {
 
   Status fault(const exec::Fault& fault) override;
   Status stalled(const exec::Stall& stall) override;
+  void cut_off(const exec::Stall& stall) override;
   Status failed() override;
+  /// The network has failed while the device ran the call of this number.
+  void network_failed(const Status& status, uint64_t device_number);
   bool lost(Rank peer) const override { return diagnostics_.lost(peer); }
 
  private:
@@ -45,6 +68,7 @@ class EnqueuedCalls final : public exec::Observer {
   std::mutex mutex_;
   CallDiagnostics diagnostics_;
   std::vector<NumberedCall> described_group_;  // which diagnostics_ is about, if that is no collective
+  const std::shared_ptr<CutOffCall> cut_off_;
   std::array<Entry, CallBoard::kEntries> last_;
   uint64_t count_ = 0;
   uint64_t described_ = 0;  // the number of the call that diagnostics_ is about
@@ -53,8 +77,8 @@ class EnqueuedCalls final : public exec::Observer {
 class DeviceCalls {
  public:
   /// Throws Error(Unsupported) where the device cannot be used.
-  DeviceCalls(control::Endpoint& endpoint, const CallBoard& board, std::string title, const Timeouts& timeouts,
-              int device, const exec::Backoff& backoff);
+  DeviceCalls(control::Endpoint& endpoint, Fabric& fabric, const CallBoard& board, std::string title,
+              const Timeouts& timeouts, int device, const exec::Backoff& backoff, std::shared_ptr<CutOffCall> cut_off);
 
   exec::DeviceExecutor& executor() { return *executor_; }
   Planner& planner() { return planner_; }
@@ -69,7 +93,10 @@ class DeviceCalls {
   void check(const Call& call, Rank rank, Rank ranks) const;
 
  private:
+  bool meet_hosts(const plan::Grouping& groups, bool inside) const;
+  control::Endpoint& endpoint_;
   EnqueuedCalls enqueued_;
+  std::unique_ptr<DeviceNetwork> network_;  // null: all ranks are of this host
   std::unique_ptr<exec::DeviceExecutor> executor_;
   Planner planner_;
   select::Setting setting_;

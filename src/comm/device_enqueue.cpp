@@ -17,7 +17,8 @@ void Communicator::wire_up_device(int device) {
     return;
   }
   try {
-    device_calls_ = std::make_unique<DeviceCalls>(*endpoint_, *board_, title(), timeouts_, device, backoff_);
+    device_calls_ =
+        std::make_unique<DeviceCalls>(*endpoint_, *fabric_, *board_, title(), timeouts_, device, backoff_, cut_off_);
     detail::devices_in_use.store(true, std::memory_order_relaxed);
   } catch (const Error& error) {
     no_device_ = error.what();
@@ -37,24 +38,21 @@ void Communicator::agree_on_device(const Agreement& agreed) {
     no_device_ = why;
     device_calls_.reset();
   };
-  const auto device_of = [&](size_t peer) {
-    return std::pair(endpoint_->process_id(static_cast<Rank>(peer)).host, agreed.reports[peer].device.id);
-  };
-  std::map<std::pair<std::string, std::string>, uint32_t> sharers;
+  std::map<std::string, uint32_t> sharers;  // by device: no other in the world has its id
   for (size_t peer = 0; peer < agreed.reports.size(); ++peer) {
     const std::string& why_not = agreed.reports[peer].device.why_not;
     if (!why_not.empty()) return refuse(fmt::format("rank {} has no device: {}", peer, why_not));
-    ++sharers[device_of(peer)];
+    ++sharers[agreed.reports[peer].device.id];
   }
   for (size_t peer = 0; peer < agreed.reports.size(); ++peer) {
-    const uint32_t ranks = sharers[device_of(peer)];
+    const uint32_t ranks = sharers[agreed.reports[peer].device.id];
     if (agreed.reports[peer].device.blocks >= ranks) continue;
     return refuse(
         fmt::format("{} ranks share the GPU of rank {}, which runs {} of their blocks at the same time: lower "
                     "TUTTI_BLOCK_THREADS, or use more GPUs",
                     ranks, peer, agreed.reports[peer].device.blocks));
   }
-  device_calls_->agree(agreed, groups_, sharers[device_of(static_cast<size_t>(rank()))]);
+  device_calls_->agree(agreed, groups_, sharers[device_calls_->executor().device_id()]);
 }
 
 DeviceCalls& Communicator::device_calls() const {

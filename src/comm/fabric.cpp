@@ -163,7 +163,7 @@ void Fabric::make_arena() {
 
 struct Fabric::Route {
   Transport* transport = nullptr;  ///< null: none reaches the peer
-  const char* name = "";
+  const transports::TransportEntry* entry = nullptr;
   transports::Reach reach;
   std::string reasons;  ///< why those that are preferred do not
 };
@@ -176,6 +176,7 @@ void Fabric::make_routes(const plan::Grouping& groups) {
                                     .direct_access = cma_ != Cma::Off};
   if (!env().transport.empty()) check_is_transport(env().transport);
   routes_.assign(static_cast<size_t>(endpoint_.ranks()), nullptr);
+  entries_.assign(static_cast<size_t>(endpoint_.ranks()), nullptr);
   for (Rank peer = 0; peer < endpoint_.ranks(); ++peer) {
     if (peer == endpoint_.rank()) continue;
     const Route route = find_route(peer, context);
@@ -197,7 +198,7 @@ Fabric::Route Fabric::find_route(Rank peer, const transports::Context& context) 
     if (wanted.empty() || wanted == entry.name) {
       Transport& made = parts_->transport(entry, context);
       route.reach = made.probe(peer);
-      route.name = entry.name;
+      route.entry = &entry;
       if (route.reach.ok) route.transport = &made;
     }
     if (route.transport != nullptr) return route;
@@ -210,12 +211,13 @@ Fabric::Route Fabric::find_route(Rank peer, const transports::Context& context) 
 void Fabric::use_route(Rank peer, const Route& route, bool near) {
   Transport* const transport = route.transport;
   routes_[static_cast<size_t>(peer)] = transport;
+  entries_[static_cast<size_t>(peer)] = route.entry;
   FabricReport::Slowest& slowest = near ? report_.inside : report_.between;
   slowest.alpha = std::max(slowest.alpha, route.reach.alpha);
   slowest.beta = std::max(slowest.beta, route.reach.beta);
   slowest.in_place = slowest.in_place && !transport->is_engine();
   report_.longest = std::min(report_.longest, transport->longest_message());
-  note_route(peer, route.name, route.reasons);
+  note_route(peer, route.entry->name, route.reasons);
   const bool known = std::find(engines_.begin(), engines_.end(), transport) != engines_.end();
   if (transport->is_engine() && !known) engines_.push_back(transport);
 }

@@ -58,6 +58,8 @@ class Fabric final : public exec::Connector {
   link::Arena& arena() { return *arena_; }
   /// The call before this one has ended: nothing that its lanes found is in use any more.
   void begin_call() { ++*calls_; }
+  /// The entry of the transport used for a peer.
+  const transports::TransportEntry& entry_to(Rank peer) const { return *entries_.at(static_cast<size_t>(peer)); }
   /// The transport used for a peer.
   const char* transport_to(Rank peer) const { return routes_.at(static_cast<size_t>(peer))->name(); }
   /// Why preferred transports cannot be used between ranks in this relation; "" if none is preferred.
@@ -90,6 +92,7 @@ class Fabric final : public exec::Connector {
   link::Arena* arena_ = nullptr;
   uint64_t* calls_ = nullptr;
   std::vector<transports::Transport*> routes_;  // by peer
+  std::vector<const transports::TransportEntry*> entries_;
   std::vector<transports::Transport*> engines_;
   FabricReport report_;
   std::map<std::string, std::string> reasons_;  // by relation, for its first peer

@@ -18,6 +18,7 @@
 #include <set>
 #include <sstream>
 
+#include "base/env.hpp"
 #include "base/format.hpp"
 #include "base/secret.hpp"
 
@@ -65,6 +66,7 @@ std::string make_identity() {
     struct stat entry {};
     if (stat(space, &entry) == 0) words += fmt::format(" {}:{}", entry.st_dev, entry.st_ino);
   }
+  if (env().force_remote) words += fmt::format(" of process {} alone: {}", getpid(), random_hex(16));
   return public_name(derive_key(words));
 }
 
@@ -80,7 +82,8 @@ std::string boot_identity() {
   static const auto* const kIdentity = [] {
     std::string boot;
     std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-    return new std::string(boot.empty() ? "" : public_name(derive_key("tutti boot " + boot)));
+    const bool is_unknown = boot.empty() || env().force_remote;
+    return new std::string(is_unknown ? "" : public_name(derive_key("tutti boot " + boot)));
   }();
   return *kIdentity;
 }

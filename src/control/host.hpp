@@ -12,10 +12,11 @@ namespace tutti::control {
 /// Identity of this host for shared memory: a hash of the kernel's boot id, of the network, IPC and process-id
 /// namespaces, and of the hardware addresses of the network interfaces. Two containers of one machine that cannot reach
 /// each other's memory are thus two hosts. So are two copies of one virtual machine, which have the same boot id. Empty
-/// if /proc is not readable; then it is unknown which processes share this host.
+/// if /proc is not readable; then it is unknown which processes share this host. With TUTTI_FORCE_REMOTE no other
+/// process has the same.
 const std::string& host_identity();
 /// The running kernel, as long as it runs: a hash of its boot id, which containers of one machine share. Empty if /proc
-/// is not readable.
+/// is not readable, or with TUTTI_FORCE_REMOTE.
 std::string boot_identity();
 /// The host's name in messages.
 std::string host_name();

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "exec/executor.hpp"
 #include "exec/observer.hpp"
@@ -49,11 +50,26 @@ class DeviceExecutor : public Executor {
   virtual uint64_t finish(double seconds) = 0;
 };
 
+/// Links to the ranks of other hosts, for a device's executor: all by engines. One thread at a time uses it, which also
+/// calls the engines.
+class Network {
+ public:
+  virtual ~Network() = default;
+  virtual link::OutLink connect_out(Rank peer, uint32_t link_lane) = 0;
+  virtual link::InLink connect_in(Rank peer, uint32_t link_lane) = 0;
+  /// The transports that have links, which need progress(); more with each connect_…().
+  virtual const std::vector<transports::Transport*>& engines() const = 0;
+  /// An engine has failed, during the call of this number: fails the communicator.
+  virtual void failed(const Status& status, uint64_t call) = 0;
+};
+
 /// What an executor is made from. All of it outlives the executor.
 struct DeviceContext {
   transports::Wireup* wireup = nullptr;
   const std::atomic<uint32_t>* failed = nullptr;  ///< non-zero: the communicator has failed
   Observer* observer = nullptr;
+  Network* network = nullptr;  ///< null: all ranks are of this host
+  const Backoff* backoff = nullptr;
   int device = 0;
 };
 

@@ -51,6 +51,8 @@ class Observer {
   virtual Status fault(const Fault& fault) = 0;
   /// Nothing has moved for a while; called repeatedly. An error ends the call.
   virtual Status stalled(const Stall& stall) = 0;
+  /// The communicator has failed, so a device's call is ended, which waited like this.
+  virtual void cut_off(const Stall& stall) { (void)stall; }
   /// The error with which the communicator has failed.
   virtual Status failed() = 0;
   /// Is this peer known to have died?

@@ -115,11 +115,16 @@ struct LinkMemory {
 };
 static_assert(sizeof(LinkMemory) == kCapacity * kLine + 2 * kStride);
 
-/// Where the reader of a link with an engine wants the payload of its next message. Written by the reader, read by the
-/// engine when the message begins to come; see SlotWire::post.
+/// Messages for which a reader can post destinations at one time: the next ones.
+inline constexpr uint32_t kPostedAhead = kPushSlots;
+inline constexpr uint64_t kAnyTag = ~uint64_t{0};
+
+/// Where the reader of a link with an engine wants the payload of a message that has not come. Written by the reader,
+/// read by the engine when the message begins to come; see SlotWire::post. A link has kPostedAhead of them: message m
+/// uses number m mod kPostedAhead.
 struct Posted {
   uint64_t number = 0;  ///< of the message plus one; written last, with release order. 0: nothing is posted
-  uint64_t tag = 0;
+  uint64_t tag = 0;     ///< kAnyTag: any message of up to `length` bytes is wanted there
   uint64_t length = 0;
   uint64_t to = 0;  ///< an address
 };
@@ -156,7 +161,7 @@ struct InLink {
   uint64_t cma = 0;            ///< the writer's process, whose memory is read by CMA; 0: it is not
   bool mapped = false;         ///< the writer's regions can be mapped
   HostReader* host = nullptr;  ///< null: messages are all there is
-  Posted* posted = nullptr;    ///< an engine's: it can receive a payload at its destination
+  Posted* posted = nullptr;    ///< an engine's, kPostedAhead of them: it can receive a payload at its destination
   Form form = Form::Ring;      ///< not Ring: `arena` is kLineSlots slots
 };
 

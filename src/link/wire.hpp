@@ -83,20 +83,27 @@ struct SlotWire {
   /// message then arrives at that address. If it has a different tag or length, or has begun to come, it arrives
   /// elsewhere.
   TUTTI_HD static void post(const InLink& in, uint64_t tag, uint64_t length, unsigned char* to) {
-    Posted& posted = *in.posted;
-    if (Memory::load(&posted.number) == in.next + 1) return;
+    post(in, in.next, tag, length, to);
+  }
+  /// The same for any of the next kPostedAhead messages. `tag`: kAnyTag if tag and length are not known; the message
+  /// then arrives there if it has up to `length` bytes, or elsewhere.
+  TUTTI_HD static void post(const InLink& in, uint64_t message, uint64_t tag, uint64_t length, unsigned char* to) {
+    Posted& posted = in.posted[message % kPostedAhead];
+    if (Memory::load(&posted.number) == message + 1) return;
     Memory::store_release(&posted.tag, tag);
     Memory::store_release(&posted.length, length);
     Memory::store_release(&posted.to, reinterpret_cast<uint64_t>(to));
-    Memory::store_release(&posted.number, in.next + 1);
+    Memory::store_release(&posted.number, message + 1);
   }
-  /// Where the reader wants the payload of this message; null if it has posted nothing for it.
-  TUTTI_HD static unsigned char* posted(const Posted& posted, uint64_t message, uint64_t tag, uint64_t length) {
-    const Posted wanted = posted_for(posted, message);
-    return wanted.tag == tag && wanted.length == length ? reinterpret_cast<unsigned char*>(wanted.to) : nullptr;
+  /// Where the reader wants the payload of this message; null if it has posted nothing for it. `all`: of the link.
+  TUTTI_HD static unsigned char* posted(const Posted* all, uint64_t message, uint64_t tag, uint64_t length) {
+    const Posted wanted = posted_for(all, message);
+    const bool fits = wanted.tag == kAnyTag ? length <= wanted.length : wanted.tag == tag && wanted.length == length;
+    return fits ? reinterpret_cast<unsigned char*>(wanted.to) : nullptr;
   }
   /// What the reader has posted for this message; `to` is 0 if it is nothing.
-  TUTTI_HD static Posted posted_for(const Posted& posted, uint64_t message) {
+  TUTTI_HD static Posted posted_for(const Posted* all, uint64_t message) {
+    const Posted& posted = all[message % kPostedAhead];
     if (Memory::load_acquire(&posted.number) != message + 1) return {};
     return {message + 1, Memory::load(&posted.tag), Memory::load(&posted.length), Memory::load(&posted.to)};
   }

@@ -127,7 +127,7 @@ Status Receiver::begin_message(const FrameHeader& header) {
   message.finished = 0;
   message.to = nullptr;
   if (header.length <= link::kInlineBytes) return {};
-  message.to = link::HostWire::posted(*posted_, header.number, header.tag, header.length);
+  message.to = link::HostWire::posted(posted_.get(), header.number, header.tag, header.length);
   if (message.to != nullptr) return {};
   if (!unused_.empty()) {
     message.buffer = std::move(unused_.back());

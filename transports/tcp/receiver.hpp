@@ -99,7 +99,7 @@ class Receiver {
   uint32_t streams_expected_ = 1;
 
   std::unique_ptr<link::LinkMemory> ring_ = std::make_unique<link::LinkMemory>();
-  std::unique_ptr<link::Posted> posted_ = std::make_unique<link::Posted>();
+  std::unique_ptr<link::Posted[]> posted_ = std::make_unique<link::Posted[]>(link::kPostedAhead);
   link::OutLink out_;
   uint64_t next_ = 0;  // number of the message that the next header on the first stream begins
   Incoming incoming_[link::kCapacity];

@@ -91,7 +91,7 @@ Status InEnd::fetch_next(bool& moved) {
 /// Where the executor waits for the payload, or a buffer. False: no memory.
 bool InEnd::find_place(Slot& slot) {
   const Message& header = slot.header;
-  slot.to = link::HostWire::posted(*posted_, header.number, header.tag, header.length);
+  slot.to = link::HostWire::posted(posted_.get(), header.number, header.tag, header.length);
   if (slot.to != nullptr) return true;
   if (!unused_.empty()) {
     slot.buffer = std::move(unused_.back());

@@ -65,7 +65,7 @@ class InEnd {
 
   Fabric& fabric_;
   std::unique_ptr<link::LinkMemory> ring_ = std::make_unique<link::LinkMemory>();
-  std::unique_ptr<link::Posted> posted_ = std::make_unique<link::Posted>();
+  std::unique_ptr<link::Posted[]> posted_ = std::make_unique<link::Posted[]>(link::kPostedAhead);
   link::OutLink out_;
   std::array<Slot, kSlots> slots_;
   std::unique_ptr<unsigned char[]> eager_;  // kSlots payloads of kEager bytes

@@ -236,8 +236,8 @@ Status InEnd::send_place() {
 /// Has the executor posted a destination for the next message, that the peer can write to and does not know yet?
 bool InEnd::find_posted() {
   if (arrived_ != out_.next || wanted_.number == arrived_ + 1 || place_.buffer != nullptr) return false;
-  const link::Posted posted = link::HostWire::posted_for(*posted_, out_.next);
-  if (posted.to == 0) return false;
+  const link::Posted posted = link::HostWire::posted_for(posted_.get(), out_.next);
+  if (posted.to == 0 || posted.tag == link::kAnyTag) return false;  // an advert names the message
   wanted_ = {.number = arrived_ + 1, .posted = {}, .region = nullptr};
   if (posted.length <= kEager || posted.length > kMaxMessage) return false;
   wanted_.region = memory_.find(reinterpret_cast<const void*>(posted.to), posted.length, RegionUse::Data);

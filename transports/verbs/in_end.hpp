@@ -72,7 +72,7 @@ class InEnd {
   Nic& nic_;
   Memory& memory_;
   std::unique_ptr<link::LinkMemory> ring_ = std::make_unique<link::LinkMemory>();
-  std::unique_ptr<link::Posted> posted_ = std::make_unique<link::Posted>();
+  std::unique_ptr<link::Posted[]> posted_ = std::make_unique<link::Posted[]>(link::kPostedAhead);
   link::OutLink out_;
   Buffer landing_;
 

@@ -30,7 +30,9 @@ Decision decide(const OutMessage& message, const link::Access& out, const Delive
 }
 
 std::string describe(const Decision& decision, uint64_t bytes) {
-  if (decision.delivery == Delivery::Pushed) return "reading from afar is slow, so it is written to the peer's memory";
+  if (decision.delivery == Delivery::Pushed)
+    return "reading from afar is slow, so it is written to slots: in the peer's memory, or in this host's for the "
+           "network";
   switch (decision.reason) {
     case Reason::Fits:
       return fmt::format("{} bytes fit into the message's descriptor", bytes);

@@ -34,7 +34,8 @@ void add_outs(Program& program, WindowProgram& window, LinkTable& links, const s
   op.outs.end = static_cast<uint32_t>(window.outs.size());
   op.push_copies = in_lines > 0 || pushed > 1 || (pushed > 0 && staged);
   if (pushed == 1 && !op.push_copies) op.slot = Slot::Push;
-  if (!staged && !(op.push_copies && !message.in_memory)) return;
+  const bool is_somewhere = message.in_memory || op.slot == Slot::Small;  // inline to one reader, pushed to others
+  if (!staged && !(op.push_copies && !is_somewhere)) return;
   op.slot = Slot::Stage;
   op.stage = stage_for(program, readers, op.bytes);
 }

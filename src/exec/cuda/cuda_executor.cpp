@@ -87,10 +87,11 @@ CudaExecutor::CudaExecutor(const DeviceContext& context)
       record_(device_),
       pool_(std::make_shared<Pool>(device_)),
       dying_(std::make_shared<Dying>()),
-      transport_(*context.wireup, device_,
-                 tutti::cuda::link_sizes(context.wireup->ranks(), static_cast<uint32_t>(env().max_blocks))),
+      sizes_(tutti::cuda::link_sizes(context.wireup->ranks(), static_cast<uint32_t>(env().max_blocks))),
+      transport_(*context.wireup, device_, sizes_),
       links_(*this),
       watcher_(context, record_.host()) {
+  if (context.network != nullptr) proxy_.emplace(context, device_, record_.host(), sizes_.message);
   load_kernels(device_);
   threads_ = static_cast<uint32_t>(env().block_threads);
   resident_ = cuda::resident_blocks(device_, threads_);
@@ -118,16 +119,23 @@ void CudaExecutor::share_device(uint32_t ranks) {
   most_blocks_ = std::clamp(resident_ / ranks, 1U, static_cast<uint32_t>(env().max_blocks));
 }
 
+/// Is the peer reached by the proxy alone? Both ends of a link see the same.
+bool CudaExecutor::is_far(Rank peer) const { return proxy_ && !transport_.probe(peer).ok; }
+
 link::LinkTraits CudaExecutor::traits(Rank peer) {
+  const link::Access pushed{.push_bytes = sizes_.message};
+  if (is_far(peer)) return {pushed, pushed};
   const transports::Capabilities can = transport_.capabilities(peer, {});
   return {can.out, can.in};
 }
 
 link::OutLink CudaExecutor::connect_out(Rank peer, uint32_t link_lane) {
+  if (is_far(peer)) return proxy_->connect_out(peer, link_lane);
   return transport_.connect_out(peer, link_lane, Deadline::in(env().init_timeout));
 }
 
 link::InLink CudaExecutor::connect_in(Rank peer, uint32_t link_lane) {
+  if (is_far(peer)) return proxy_->connect_in(peer, link_lane);
   return transport_.connect_in(peer, link_lane, Deadline::in(env().init_timeout));
 }
 
@@ -264,6 +272,7 @@ void CudaExecutor::launch(Execution& execution, const Binding& binding) {
     last_stream_ = stream;
   }
   watcher_.called();
+  if (proxy_) proxy_->called(captured);
   done_ = true;
   if (!status_.ok()) status_ = {};
 }

@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "exec/cuda/image.hpp"
 #include "exec/cuda/lanes.hpp"
 #include "exec/cuda/pool.hpp"
+#include "exec/cuda/proxy.hpp"
 #include "exec/cuda/watcher.hpp"
 #include "exec/device_module.hpp"
 #include "transports/cuda/cuda.hpp"
@@ -70,6 +72,7 @@ class CudaExecutor final : public DeviceExecutor, private Connector {
  private:
   /// Memory of executions that are gone, until the calls that used it have ended.
   struct Dying;
+  bool is_far(Rank peer) const;
   link::LinkTraits traits(Rank peer) override;
   link::OutLink connect_out(Rank peer, uint32_t link_lane) override;
   link::InLink connect_in(Rank peer, uint32_t link_lane) override;
@@ -88,6 +91,7 @@ class CudaExecutor final : public DeviceExecutor, private Connector {
   PinnedRecord record_;
   const std::shared_ptr<Pool> pool_;
   const std::shared_ptr<Dying> dying_;
+  const tutti::cuda::LinkSizes sizes_;
   tutti::cuda::CudaLinks transport_;
   Links links_;
   link::OutLink* out_ = nullptr;  // in the memory of the GPU
@@ -107,6 +111,9 @@ class CudaExecutor final : public DeviceExecutor, private Connector {
   CUevent last_ = nullptr;  // of the last call that was not captured
   CUstream last_stream_ = nullptr;
   Watcher watcher_;
+  /// None: all ranks are of this host. It goes on while this rank leaves: the others' kernels have ended when they leave
+  /// too, and so have got all that this one's have sent.
+  std::optional<Proxy> proxy_;
 };
 
 }  // namespace tutti::exec::cuda

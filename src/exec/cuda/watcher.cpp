@@ -1,9 +1,11 @@
 #include "exec/cuda/watcher.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 
+#include "base/deadline.hpp"
 #include "base/limits.hpp"
 #include "exec/host/idle_loop.hpp"
 
@@ -12,9 +14,25 @@ namespace {
 
 constexpr auto kTurn = std::chrono::milliseconds(5), kQuietTurn = std::chrono::milliseconds(50);
 constexpr uint64_t kQuietAfter = 400;  // turns in which nothing ran
+constexpr double kReports = 50e-3;     // seconds in which a block that waits says so
 
 uint64_t load(const uint64_t& word) {
   return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(word)).load(std::memory_order_acquire);
+}
+
+/// False: the block waits for no peer.
+bool read_wait(const BlockWait& wait, Stall& stall) {
+  const uint64_t await_peer = load(wait.await_peer), replica_lane = load(wait.replica_lane);
+  const auto peer = static_cast<Rank>(static_cast<uint32_t>(await_peer));
+  if (peer == kNoRank) return false;
+  stall.await = static_cast<Await>(await_peer >> 32);
+  stall.peer = peer;
+  stall.step = static_cast<uint32_t>(load(wait.link_lane_step));
+  stall.replica = static_cast<uint32_t>(replica_lane >> 32);
+  stall.lane = static_cast<uint32_t>(replica_lane);
+  stall.round = load(wait.round);
+  stall.rounds = load(wait.rounds);
+  return true;
 }
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -53,7 +71,10 @@ void Watcher::work() {
 }
 
 void Watcher::look() {
-  if (context_.failed->load(std::memory_order_acquire) != 0) end_kernels();
+  if (context_.failed->load(std::memory_order_acquire) != 0 && load(record_.abort) == 0) {
+    tell_wait();
+    end_kernels();
+  }
   const uint64_t fault = load(record_.fault);
   if (fault != 0 && !told_) {
     told_ = true;
@@ -74,6 +95,29 @@ void Watcher::tell_fault(uint64_t kind) {
   (void)context_.observer->fault(fault);  // it fails the communicator, which ends the kernels
 }
 
+/// The wait of the first block that reports it from now on; of earlier reports it is not known of which call they are.
+std::optional<Stall> Watcher::current_wait() const {
+  std::array<uint64_t, kMaxBlocks> before{};
+  for (size_t block = 0; block < before.size(); ++block) before[block] = load(record_.waits[block].turn);
+  for (const Deadline deadline = Deadline::in(kReports); load(record_.started) > load(record_.ended);) {
+    for (size_t block = 0; block < before.size(); ++block) {
+      if (load(record_.waits[block].turn) == before[block]) continue;
+      Stall stall;
+      if (read_wait(record_.waits[block], stall)) return stall;
+    }
+    if (deadline.passed()) break;
+    nap(100e-6);
+  }
+  return std::nullopt;
+}
+
+void Watcher::tell_wait() const {
+  std::optional<Stall> stall = current_wait();
+  if (!stall) return;
+  stall->call = load(record_.ended) + 1;
+  context_.observer->cut_off(*stall);
+}
+
 void Watcher::check_stall(uint64_t started, uint64_t ended) {
   const double time = now();
   if (running_ != ended + 1) {
@@ -87,19 +131,7 @@ void Watcher::check_stall(uint64_t started, uint64_t ended) {
   if (stall.seconds < next_check_) return;
   next_check_ = stall.seconds + std::min(next_check_, kLongestStallInterval);
   for (const BlockWait& wait : record_.waits) {
-    if (load(wait.turn) == 0) continue;
-    const uint64_t await_peer = load(wait.await_peer), link_step = load(wait.link_lane_step);
-    const uint64_t replica_lane = load(wait.replica_lane);
-    const auto peer = static_cast<Rank>(static_cast<uint32_t>(await_peer));
-    if (peer == kNoRank) continue;
-    stall.await = static_cast<Await>(await_peer >> 32);
-    stall.peer = peer;
-    stall.step = static_cast<uint32_t>(link_step);
-    stall.replica = static_cast<uint32_t>(replica_lane >> 32);
-    stall.lane = static_cast<uint32_t>(replica_lane);
-    stall.round = load(wait.round);
-    stall.rounds = load(wait.rounds);
-    break;
+    if (load(wait.turn) != 0 && read_wait(wait, stall)) break;
   }
   if (!context_.observer->stalled(stall).ok()) end_kernels();
 }

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "exec/cuda/lanes.hpp"
@@ -31,6 +32,8 @@ class Watcher {
   void look();
   void check_stall(uint64_t started, uint64_t ended);
   void tell_fault(uint64_t kind);
+  void tell_wait() const;
+  std::optional<Stall> current_wait() const;
 
   const DeviceContext context_;
   HostRecord& record_;

@@ -3,6 +3,8 @@
 
     conformance.py TUTTI algorithms THREADS RANKS...   each algorithm with blocks of so many threads, for each number of ranks
     conformance.py TUTTI types THREADS RANKS...        each element type and operator
+    conformance.py TUTTI hosts THREADS HOSTS...        each algorithm between hosts with so many ranks, called and replayed from
+                                                       a graph: 2.1 for processes, 2t.2t for threads
 
 TUTTI_CUDA_WIRE says how messages travel.
 """
@@ -12,6 +14,7 @@ import subprocess
 import sys
 
 COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "gather", "scatter"]
+HIERARCHICAL = ("all_reduce", "all_gather", "broadcast")
 # Odd numbers of elements; one round and several. A message in lines is shorter, and so is a round.
 SIZES = ["-b", "20", "-e", "400020", "-i", "200000"]
 if os.environ.get("TUTTI_CUDA_WIRE", "").startswith("ll"):
@@ -26,9 +29,24 @@ def algorithms(tutti, collective, ranks):
     return [row.lstrip("* ").split()[0] for row in rows if "rejected" not in row]
 
 
+# Each process is a host of its own but the first $FIRST.
+ON_HOSTS = 'if [ "$TUTTI_RANK" -ge "$FIRST" ]; then export TUTTI_FORCE_REMOTE=1; fi; exec "$@"'
+
+
+def launched(tutti, hosts):
+    """How to start ranks on hosts, which are processes here: "1.1.1", "2.1" (only the first has several), "2t.2t"."""
+    sizes = hosts.split(".")
+    if sizes[0].endswith("t"):
+        return [tutti, "perf", "--np", str(len(sizes)), "-t", sizes[0][:-1]], {"TUTTI_FORCE_REMOTE": "1"}
+    ranks = sum(map(int, sizes))
+    return [tutti, "run", "-n", str(ranks), "--", "sh", "-c", ON_HOSTS, "sh", tutti, "perf"], {"FIRST": sizes[0]}
+
+
 def perf(tutti, collective, ranks, flags, env):
     """Runs it; the complaint if the results are wrong."""
-    command = [tutti, "perf", collective, "-t", str(ranks), "--device", "cuda", "-n", "1", "-w", "0", "-c", "1", *flags]
+    start, own = ([tutti, "perf", "-t", str(ranks)], {}) if isinstance(ranks, int) else launched(tutti, ranks)
+    env = {**env, **own}
+    command = [*start, collective, "--device", "cuda", "-n", "1", "-w", "0", "-c", "1", *flags]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, env={**os.environ, **env})
     if done.returncode == 0:
         return ""
@@ -38,9 +56,16 @@ def perf(tutti, collective, ranks, flags, env):
 def main():
     tutti, what, threads, *all_ranks = sys.argv[1:]
     runs, wrong = 0, []
-    for ranks in map(int, all_ranks):
+    for ranks in all_ranks if what == "hosts" else map(int, all_ranks):
+        count = ranks if isinstance(ranks, int) else sum(int(size.rstrip("t")) for size in ranks.split("."))
         for collective in COLLECTIVES:
-            cases = [(SIZES, {"TUTTI_ALGO": f"{collective}:{name}"}) for name in algorithms(tutti, collective, ranks)]
+            cases = [(SIZES, {"TUTTI_ALGO": f"{collective}:{name}"}) for name in algorithms(tutti, collective, count)]
+            if what == "hosts":
+                if ranks.startswith("2.") and collective in HIERARCHICAL:  # `explain` knows one host only
+                    cases.append((SIZES, {"TUTTI_ALGO": f"{collective}:hierarchical"}))
+                cases += [([*flags, "-G", "2"], env) for flags, env in cases]
+                if collective == "all_reduce":  # a message that lies nowhere, inline to some peers and in lines to others
+                    cases.append((["-b", "20", "-e", "20", "-o", "premulsum"], {"TUTTI_ALGO": "all_reduce:one_shot"}))
             if what == "types":
                 reduces = ["-o", "all"] if "reduce" in collective else []
                 cases = [(["-b", "1000", "-e", "9000", "-i", "8000", "-d", "all", *reduces], {})]

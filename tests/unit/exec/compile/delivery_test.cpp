@@ -30,7 +30,7 @@ TEST(Decide, TellsTheReasonOfWhatItDecides) {
       {{.bytes = 1999, .stays = true, .shared = true}, kProcess, Delivery::Staged, "shorter than the 2000"},
       {{.bytes = 3000, .stays = true}, kProcess, Delivery::Cma, "kernel copies"},
       {{.bytes = 3000, .stays = true}, {.mapped = true}, Delivery::Staged, "cannot read the buffer"},
-      {{.bytes = 3000, .stays = true}, {.push_bytes = 4096}, Delivery::Pushed, "written to the peer's memory"},
+      {{.bytes = 3000, .stays = true}, {.push_bytes = 4096}, Delivery::Pushed, "written to slots"},
       {{.bytes = 8}, {.push_bytes = 4096, .line_bytes = 512}, Delivery::Lines, "brings its flag"},
       {{.bytes = 512, .stays = true}, {.push_bytes = 4096, .line_bytes = 512}, Delivery::Lines, "brings its flag"},
       {{.bytes = 513}, {.push_bytes = 4096, .line_bytes = 512, .whole_line_bytes = 999}, Delivery::WholeLines, "flag"},

@@ -119,6 +119,27 @@ TEST_F(TcpReceiver, ReceivesAMessageWhereItIsAwaited) {
   EXPECT_EQ(static_cast<const void*>(last), place.data());
 }
 
+TEST_F(TcpReceiver, ReceivesAnyMessagesWhereTheyAreAwaited) {
+  std::string places[link::kPostedAhead];
+  for (uint64_t message = 0; message < link::kPostedAhead; ++message) {
+    places[message].assign(5000, '-');
+    link::HostWire::post(in, message, link::kAnyTag, 5000, reinterpret_cast<unsigned char*>(places[message].data()));
+  }
+  const std::string full(5000, 'f'), shorter(300, 's'), longer(5001, 'l');
+  feed(header(0, 7, 5000) + full + header(1, 8, 300) + shorter + header(2, 9, 5001) + longer + header(3, 7, 2) + "ab" +
+       header(4, 7, 5000) + full);
+  ASSERT_TRUE(progress().ok());
+  EXPECT_EQ(take(), full);
+  EXPECT_EQ(static_cast<const void*>(last), places[0].data());
+  EXPECT_EQ(take(), shorter);
+  EXPECT_EQ(static_cast<const void*>(last), places[1].data());
+  EXPECT_EQ(take(), longer);
+  EXPECT_EQ(places[2], std::string(5000, '-')) << "it does not fit";
+  EXPECT_EQ(take(), "ab");
+  EXPECT_EQ(take(), full);
+  EXPECT_EQ(static_cast<const void*>(last), places[4].data());
+}
+
 TEST_F(TcpReceiver, WritesNoOtherMessageToAPostedDestination) {
   const std::string text(5000, 'x');
   for (const auto& [number, tag, length] :

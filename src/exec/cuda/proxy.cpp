@@ -1,0 +1,149 @@
+#include "exec/cuda/proxy.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <utility>
+
+#include "base/limits.hpp"
+#include "exec/host/wait.hpp"
+#include "transports/transport.hpp"
+
+namespace tutti::exec::cuda {
+namespace {
+
+constexpr double kLongestRest = 200e-6;  // seconds from one look at the kernels' rings to the next, while they run
+constexpr auto kIdle = std::chrono::milliseconds(50);
+
+uint64_t load(const uint64_t& word) {
+  return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(word)).load(std::memory_order_acquire);
+}
+
+}  // namespace
+
+Proxy::Proxy(const DeviceContext& context, const tutti::cuda::Device& device, HostRecord& record, uint64_t slot_bytes)
+    : context_(context), device_(device), record_(record), slot_bytes_(slot_bytes) {}
+
+Proxy::~Proxy() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+link::OutLink Proxy::connect_out(Rank peer, uint32_t link_lane) {
+  link::OutLink end;
+  run([&] {
+    auto memory = std::make_unique<RelayMemory>(device_, slot_bytes_);
+    outs_.emplace_back(std::move(memory), context_.network->connect_out(peer, link_lane));
+    end = outs_.back().device_end();
+  });
+  return end;
+}
+
+link::InLink Proxy::connect_in(Rank peer, uint32_t link_lane) {
+  link::InLink end;
+  run([&] {
+    auto memory = std::make_unique<RelayMemory>(device_, slot_bytes_);
+    ins_.emplace_back(std::move(memory), context_.network->connect_in(peer, link_lane));
+    end = ins_.back().device_end();
+  });
+  return end;
+}
+
+void Proxy::called(bool captured) {
+  captured ? captured_.store(true) : void(launched_.fetch_add(1));
+  const std::lock_guard lock(mutex_);  // else the thread could miss it between its look and its sleep
+  changed_.notify_all();
+}
+
+/// On the thread, since engines are called by one thread only. Throws what the task throws.
+void Proxy::run(const std::function<void()>& task) {
+  std::packaged_task<void()> packaged(task);
+  std::future<void> result = packaged.get_future();
+  {
+    const std::lock_guard lock(mutex_);
+    if (!thread_.joinable()) thread_ = start_thread([this] { work(); });
+    tasks_.emplace_back([&packaged] { packaged(); });
+    has_tasks_.store(true, std::memory_order_release);
+  }
+  changed_.notify_all();
+  result.get();
+}
+
+void Proxy::run_tasks() {
+  if (!has_tasks_.load(std::memory_order_acquire)) return;
+  std::unique_lock lock(mutex_);
+  while (!tasks_.empty()) {
+    const std::function<void()> task = std::move(tasks_.front());
+    tasks_.pop_front();
+    lock.unlock();
+    task();
+    lock.lock();
+  }
+  has_tasks_.store(false, std::memory_order_release);
+}
+
+void Proxy::work() {
+  Waiter waiter(*context_.backoff);
+  while (!ending_) {
+    run_tasks();
+    if (turn()) {
+      waiter.progressed();
+      continue;
+    }
+    const double seconds = waiter.turn();
+    if (seconds > 0) rest(seconds);
+  }
+}
+
+/// Moves what can be moved.
+bool Proxy::turn() {
+  if (stopped_) return false;
+  bool moved = false;
+  for (OutRelay& out : outs_) moved = out.progress() || moved;
+  Status status;
+  for (transports::Transport* engine : context_.network->engines()) {
+    bool some = false;
+    if (status.ok()) status = engine->progress(some);
+    moved = moved || some;
+  }
+  for (InRelay& in : ins_) moved = in.progress() || moved;
+  if (!status.ok()) context_.network->failed(status, load(record_.ended) + 1);
+  stopped_ = !status.ok() || has_failed();
+  if (!stopped_) return moved;
+  for (transports::Transport* engine : context_.network->engines()) engine->stop();
+  return false;
+}
+
+bool Proxy::is_flushed() const {
+  const auto& engines = context_.network->engines();
+  return stopped_ || (std::all_of(outs_.begin(), outs_.end(), [](const OutRelay& out) { return out.empty(); }) &&
+                      std::all_of(engines.begin(), engines.end(),
+                                  [](const transports::Transport* engine) { return engine->flushed(); }));
+}
+
+/// Nothing can move before the next call of this rank is enqueued.
+bool Proxy::is_idle() const {
+  if (stopped_) return true;
+  const uint64_t ended = load(record_.ended);
+  return !captured_ && launched_ <= ended && load(record_.started) <= ended && is_flushed();
+}
+
+void Proxy::rest(double seconds) {
+  if (is_idle()) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, kIdle, [this] { return ending_ || has_tasks_ || !is_idle(); });
+    return;
+  }
+  const double most = load(record_.started) > load(record_.ended) ? std::min(seconds, kLongestRest) : seconds;
+  for (transports::Transport* engine : context_.network->engines()) {
+    if (engine->sleep(most)) return;
+  }
+  nap(most);
+}
+
+}  // namespace tutti::exec::cuda

@@ -1,0 +1,59 @@
+// The thread that connects a GPU with ranks of other hosts: it drives the network's engines and the relays between
+// them and the kernels. Kernels and the thread talk through memory only (exec/cuda/relay.hpp).
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "exec/cuda/lanes.hpp"
+#include "exec/cuda/relay.hpp"
+#include "exec/device_module.hpp"
+
+namespace tutti::exec::cuda {
+
+class Proxy {
+ public:
+  /// Messages have `slot_bytes` bytes at most. The thread starts with the first link.
+  Proxy(const DeviceContext& context, const tutti::cuda::Device& device, HostRecord& record, uint64_t slot_bytes);
+  ~Proxy();
+  Proxy(const Proxy&) = delete;
+  Proxy& operator=(const Proxy&) = delete;
+
+  /// The device's ends of links. Throw what connecting throws.
+  link::OutLink connect_out(Rank peer, uint32_t link_lane);
+  link::InLink connect_in(Rank peer, uint32_t link_lane);
+  /// A call has been enqueued, or captured: then it may run at any time.
+  void called(bool captured);
+
+ private:
+  void run(const std::function<void()>& task);
+  void work();
+  void run_tasks();
+  bool turn();
+  bool is_flushed() const;
+  bool is_idle() const;
+  void rest(double seconds);
+  bool has_failed() const { return context_.failed->load(std::memory_order_acquire) != 0; }
+
+  const DeviceContext context_;
+  const tutti::cuda::Device& device_;
+  const HostRecord& record_;
+  const uint64_t slot_bytes_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> tasks_;
+  std::atomic<bool> ending_{false}, has_tasks_{false}, captured_{false};
+  std::atomic<uint64_t> launched_{0};  // calls that were not captured
+  // Of the thread alone.
+  std::deque<OutRelay> outs_;
+  std::deque<InRelay> ins_;
+  bool stopped_ = false;
+  std::thread thread_;
+};
+
+}  // namespace tutti::exec::cuda

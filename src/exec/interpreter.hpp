@@ -259,7 +259,7 @@ struct Interpreter {
   TUTTI_HD_APART static void copy_to_readers(const Group& group, RankState& rank, LaneState& lane,
                                              const Instruction& op, unsigned char* slot) {
     if (!Wire::kLines || !(op.only_sends || op.lines)) group.sync();  // the message is complete; else it is already
-    const bool empty = op.message.base == Base::None;  // lies nowhere
+    const bool empty = op.message.base == Base::None;                 // lies nowhere
     const unsigned char* const from = slot != nullptr ? slot : empty ? nullptr : address(lane, op.message);
     TUTTI_HD_ROLLED
     for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) {

@@ -111,8 +111,8 @@ class CudaExecutor final : public DeviceExecutor, private Connector {
   CUevent last_ = nullptr;  // of the last call that was not captured
   CUstream last_stream_ = nullptr;
   Watcher watcher_;
-  /// None: all ranks are of this host. It goes on while this rank leaves: the others' kernels have ended when they leave
-  /// too, and so have got all that this one's have sent.
+  /// None: all ranks are of this host. It goes on while this rank leaves: the others' kernels have ended when they
+  /// leave too, and so have got all that this one's have sent.
   std::optional<Proxy> proxy_;
 };
 

@@ -84,8 +84,8 @@ bool has_other_hosts(const control::Endpoint& endpoint) {
 
 /// Links between hosts: the two proxies take part in every message.
 select::LinkCost through_proxies(const select::LinkCost& network) {
-  const MachineConstants& constants = machine_constants();
-  return {network.alpha + 2 * constants.cuda_proxy, std::max(network.beta, constants.cuda_beta), constants.cuda_proxy};
+  const double proxy = machine_constants().cuda_proxy;
+  return {network.alpha + 2 * proxy, std::max(network.beta, machine_constants().cuda_beta), proxy};
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ std::string make_identity() {
     struct stat entry {};
     if (stat(space, &entry) == 0) words += fmt::format(" {}:{}", entry.st_dev, entry.st_ino);
   }
-  if (env().force_remote) words += fmt::format(" of process {} alone: {}", getpid(), random_hex(16));
+  if (usable_env().ours.force_remote) words += fmt::format(" of process {} alone: {}", getpid(), random_hex(16));
   return public_name(derive_key(words));
 }
 
@@ -82,7 +82,7 @@ std::string boot_identity() {
   static const auto* const kIdentity = [] {
     std::string boot;
     std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-    const bool is_unknown = boot.empty() || env().force_remote;
+    const bool is_unknown = boot.empty() || usable_env().ours.force_remote;
     return new std::string(is_unknown ? "" : public_name(derive_key("tutti boot " + boot)));
   }();
   return *kIdentity;

@@ -76,8 +76,10 @@ INSTANTIATE_TEST_SUITE_P(Fault, ControlCall,
                                               std::get<1>(test.param));
                          });
 
-/// A rank does not call destroy() within the others' TUTTI_TIMEOUT: they report a time-out, and no success.
+/// A rank does not call destroy() within the others' TUTTI_TIMEOUT: they report a time-out, and no success. On a busy
+/// machine the late rank's answer, its last call, may come too late for one of the texts.
 TEST(Destroy, WithoutAnotherRanksDestroyIsATimeOut) {
+  int answers = 0;
   for (const int late : {0, 2}) {
     SCOPED_TRACE(fmt::format("rank {} is late", late));
     Job job({"shm", 3, "TUTTI_TIMEOUT=1"},
@@ -91,12 +93,13 @@ TEST(Destroy, WithoutAnotherRanksDestroyIsATimeOut) {
       const LineResult& last = results[static_cast<size_t>(rank)].back();
       if (rank == late) continue;
       EXPECT_EQ(last.code, tuttiTimeout) << last.text;
-      const auto words = fmt::format(
-          "destroy(): rank {} waited 1.0 s for rank {} to leave; rank {} is alive, its last call: barrier()", rank,
-          late, late);
+      const auto words =
+          fmt::format("destroy(): rank {} waited 1.0 s for rank {} to leave; rank {} ", rank, late, late);
       EXPECT_NE(last.text.find(words), std::string::npos) << last.text;
+      if (last.text.find(words + "is alive, its last call: barrier()") != std::string::npos) ++answers;
     }
   }
+  EXPECT_GT(answers, 0) << "no text has the late rank's last call";
 }
 
 /// A broadcast's root waits for its zero-copy readers, here in a later call, and must not wait forever.

@@ -72,7 +72,7 @@ std::string complaint(const Source& source) {
 }
 
 bool reads_field(const Source& source, const std::string& field) {
-  return std::regex_search(source.text, std::regex(R"(env\w*(\(\))?\.)" + field + R"(\b)"));
+  return std::regex_search(source.text, std::regex(R"(env\w*(\(\))?\.(ours\.)?)" + field + R"(\b)"));
 }
 
 bool reads_foreign(const Source& source, const std::string& name) {
@@ -108,6 +108,7 @@ TEST(EnvironmentSources, ViolationsAreReported) {
   EXPECT_EQ(complaint({"a.cpp", R"(throw_error(code, "set TUTTI_LOG=debug");)"}), "");
   EXPECT_EQ(complaint({"a.cpp", "#define TUTTI_SOME_MACRO 1"}), "");
   EXPECT_TRUE(reads_field({"a.cpp", "if (env().log == LogLevel::Off) return;"}, "log"));
+  EXPECT_TRUE(reads_field({"a.cpp", "if (usable_env().ours.log == LogLevel::Off) return;"}, "log"));
   EXPECT_FALSE(reads_field({"a.cpp", "log(env().login, message.log);"}, "log"));
 }
 

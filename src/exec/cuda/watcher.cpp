@@ -14,7 +14,7 @@ namespace {
 
 constexpr auto kTurn = std::chrono::milliseconds(5), kQuietTurn = std::chrono::milliseconds(50);
 constexpr uint64_t kQuietAfter = 400;  // turns in which nothing ran
-constexpr double kReports = 50e-3;     // seconds in which a block that waits says so
+constexpr double kReports = 200e-3;    // seconds in which a block that waits says so
 
 uint64_t load(const uint64_t& word) {
   return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(word)).load(std::memory_order_acquire);

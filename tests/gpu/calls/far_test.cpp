@@ -194,6 +194,7 @@ TEST_F(Far, ADeadPeerIsNamedAndTheStepThatWaitedForIt) {
     std::raise(SIGKILL);
   }
   EXPECT_EQ(all_reduce(in, out, 1 << 20, stream), tuttiSuccess);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // until its kernel waits, which nothing tells a program
   EXPECT_EQ(tuttiSend(&word, 1, tuttiUint8, 1, comm_, nullptr), tuttiSuccess);
   const auto begin = Clock::now();
   stream.synchronize();

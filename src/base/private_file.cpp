@@ -55,18 +55,16 @@ std::optional<std::string> read_file(const std::string& path, size_t most, bool 
   if (only_ours && (known.st_uid != ::geteuid() || (known.st_mode & (S_IWGRP | S_IWOTH)) != 0)) {
     throw_error(Code::InvalidArgument, "{} belongs to another user, or others may write to it", path);
   }
-  std::string text(most + 1, '\0');
-  size_t length = 0;
-  while (length < text.size()) {
-    const ssize_t got = ::read(file.get(), text.data() + length, text.size() - length);
+  constexpr size_t kPart = size_t{64} << 10;  // files of /proc/sys refuse to be read by megabytes (ENOMEM)
+  std::string text, part(kPart, '\0');
+  while (text.size() <= most) {
+    const ssize_t got = ::read(file.get(), part.data(), part.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail(path);
-    if (got == 0) break;
-    length += static_cast<size_t>(got);
+    if (got == 0) return text;
+    text.append(part, 0, static_cast<size_t>(got));
   }
-  if (length > most) throw_error(Code::InvalidArgument, "{} has more than {} bytes", path, most);
-  text.resize(length);
-  return text;
+  throw_error(Code::InvalidArgument, "{} has more than {} bytes", path, most);
 }
 
 void write_private(const std::string& path, const std::string& text) {

@@ -80,4 +80,7 @@ std::optional<Calibration> parse_calibration(const std::string& text);
 /// machine_constants(). Once a process.
 const Calibration* local_calibration();
 
+/// Why local_calibration() is null, with what to do about it; "" if it is not.
+std::string why_no_calibration();
+
 }  // namespace tutti::select

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <mutex>
 #include <numeric>
 #include <thread>
 
@@ -68,16 +67,27 @@ Fd lock(const std::string& path) {
   return file;
 }
 
-std::optional<Calibration> measure(const std::string& path, const Cores& cores, int attempts) {
+/// A calibration, or why there is none.
+struct Loaded {
+  std::optional<Calibration> calibration;
+  std::string why_not;
+};
+
+std::string given_up(const std::string& path) {
+  return fmt::format("the machine was too busy, {} times; remove {} to try again", kMostAttempts, path);
+}
+
+Loaded measure(const std::string& path, const Cores& cores, int attempts) {
   const auto measured = calibrate(cores);
   const std::string fault = measured ? implausible(*measured) : "it took too long";
   if (fault.empty()) {
     write_private(path, to_text(*measured));
-    return measured;
+    return {measured, ""};
   }
   log_debug("the quick calibration is not used ({}); the table's figures are", fault);
   write_private(path, kFailed + std::to_string(attempts + 1) + "\n");
-  return {};
+  if (attempts + 1 >= kMostAttempts) return {{}, given_up(path)};
+  return {{}, fmt::format("the machine is too busy ({}); the next process tries again", fault)};
 }
 
 /// All that this process's control group lets it use: launchers confine ranks to a core each, and what is measured lies
@@ -94,37 +104,46 @@ Cores permitted_cores() {
   return permitted;
 }
 
-std::optional<Calibration> load() {
-  if (!env().calibration) return {};
+Loaded load() {
+  if (!env().calibration) return {{}, "TUTTI_CALIBRATION is off"};
   const Cores cores = permitted_cores();
+  if (cores.size() < 2) return {{}, "this process may use one core only"};
   const std::string folder = cache_folder();
-  if (folder.empty() || cores.size() < 2) return {};
+  if (folder.empty()) return {{}, "there is no cache folder: set HOME or XDG_CACHE_HOME"};
   try {
     const std::string path = path_in(folder, cores);
-    if (path.empty()) return {};
-    Known known = read(path);
-    if (known.calibration || known.attempts >= kMostAttempts) return known.calibration;
+    if (path.empty()) return {{}, "the kernel does not tell which boot this is"};
+    const auto known_from_file = [&]() -> std::optional<Loaded> {
+      const Known known = read(path);
+      if (known.calibration) return Loaded{known.calibration, ""};
+      if (known.attempts >= kMostAttempts) return Loaded{{}, given_up(path)};
+      return {};
+    };
+    if (const auto known = known_from_file()) return *known;
     const Fd held = lock(path);
-    if (held.get() < 0) return {};
-    known = read(path);  // another process may have been faster
-    if (known.calibration || known.attempts >= kMostAttempts) return known.calibration;
-    return measure(path, cores, known.attempts);
+    if (held.get() < 0) return {{}, "another process is measuring now"};
+    if (const auto known = known_from_file()) return *known;  // another process may have been faster
+    return measure(path, cores, read(path).attempts);
   } catch (const Error& error) {
     log_debug("there is no quick calibration: {}", error.what());
-    return {};
+    return {{}, error.what()};
   }
+}
+
+/// Once a process.
+const Loaded& loaded() {
+  static const Loaded kLoaded = [] {
+    Loaded made = load();
+    if (made.calibration) apply(*made.calibration, internal::constants_in_use);
+    return made;
+  }();
+  return kLoaded;
 }
 
 }  // namespace
 
-const Calibration* local_calibration() {
-  static std::once_flag once;
-  static std::optional<Calibration> loaded;
-  std::call_once(once, [] {
-    loaded = load();
-    if (loaded) apply(*loaded, internal::constants_in_use);
-  });
-  return loaded ? &*loaded : nullptr;
-}
+const Calibration* local_calibration() { return loaded().calibration ? &*loaded().calibration : nullptr; }
+
+std::string why_no_calibration() { return loaded().why_not; }
 
 }  // namespace tutti::select

@@ -31,7 +31,7 @@ uint64_t block_bytes(Collective collective, uint64_t bytes, Rank ranks) {
 std::string verdict(const Candidate& candidate, const Candidate& best) {
   if (!candidate.rejected.empty()) return "rejected: " + candidate.rejected;
   if (candidate.algorithm == best.algorithm) return "chosen";
-  if (best.measured && !candidate.measured) return "not measured: predicted at over twice the best";
+  if (best.measured && !candidate.measured) return "not measured, and measured ones are preferred";
   if (candidate.level && best.level && candidate.seconds != best.seconds) return "measured as fast, predicted slower";
   if (candidate.seconds == best.seconds) {
     return candidate.algorithm->lends == best.algorithm->lends ? "as long, but more staging"

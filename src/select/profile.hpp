@@ -25,7 +25,7 @@ struct MeasuredLink {
 };
 
 struct Profile {
-  std::map<std::string, MeasuredLink> links;  ///< "threads", "processes": the slowest pair of each
+  std::map<std::string, MeasuredLink> links;  ///< "threads", "processes", "tcp" …: the slowest pair of each
   std::optional<double> gamma;                ///< seconds per byte folded
   using Times = std::map<uint64_t, double>;   ///< seconds of a call, by bytes of a block
   /// By situation, collective, and algorithm.
@@ -45,9 +45,9 @@ Profile parse_profile(const std::string& text, const std::string& name);
 
 /// The key of a machine: as hash_of(graph), but equal whatever part of the machine a process may use.
 uint64_t machine_key(topo::Graph graph);
-/// The file of this machine's profile: TUTTI_PROFILE, else FOLDER/tutti/KEY.json in the user's cache folder. "" if
-/// TUTTI_PROFILE is "off", or there is no such folder.
-std::string profile_path();
+/// The file of this machine's profile: `given`, as TUTTI_PROFILE, else FOLDER/tutti/KEY.json in the user's cache
+/// folder. "" if `given` is "off", or if there is no such folder.
+std::string profile_path(const std::string& given);
 /// This machine's profile; null if there is none. Read once a process, and its α, β, γ put into machine_constants().
 /// Throws Error if TUTTI_PROFILE names a file that cannot be read. (A fault in the cache folder is only warned about.)
 std::shared_ptr<const Profile> local_profile();

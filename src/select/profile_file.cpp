@@ -58,6 +58,9 @@ void use(const Profile& profile) {
   };
   put("threads", constants.local_alpha, constants.local_beta);
   put("processes", constants.shm_alpha, constants.shm_beta);
+  put("tcp", constants.tcp_alpha, constants.tcp_beta);
+  put("ucx", constants.ucx_alpha, constants.ucx_beta);
+  put("verbs", constants.verbs_alpha, constants.verbs_beta);
   if (profile.gamma) constants.fold_gamma = *profile.gamma;
 }
 
@@ -89,9 +92,9 @@ uint64_t machine_key(topo::Graph graph) {
   return hash_of(graph);
 }
 
-std::string profile_path() {
-  if (env().profile == kNone) return "";
-  if (!env().profile.empty()) return env().profile;
+std::string profile_path(const std::string& given) {
+  if (given == kNone) return "";
+  if (!given.empty()) return given;
   const std::string folder = cache_folder();
   return folder.empty() ? "" : path_in(folder);
 }

@@ -2,6 +2,7 @@
 
 import glob
 import os
+import re
 import stat
 import tempfile
 import unittest
@@ -66,7 +67,17 @@ class Calibration(unittest.TestCase):
         self.perf()
         self.assertEqual(self.read(), "implausible 3\n")
         done = tutti("info", env={"XDG_CACHE_HOME": self.folder, "TUTTI_CALIBRATION": "1"})
-        self.assertRegex(done.stdout, r"(?m)^calibration\n  source +none: ")
+        self.assertIn(f"none: the machine was too busy, 3 times; remove {self.the_file()} to try again\n", done.stdout)
+
+    @unittest.skipIf(os.cpu_count() < 2, "one processor")
+    def test_info_says_why_there_is_none_and_what_to_do(self):
+        def source(**env):
+            told = tutti("info", env={"XDG_CACHE_HOME": self.folder, "TUTTI_CALIBRATION": "1", "TUTTI_PROFILE": "off", **env})
+            return re.search(r"(?m)^calibration\n  source +(.*)$", told.stdout)[1]
+
+        self.assertEqual(source(TUTTI_CALIBRATION="0"), "none: TUTTI_CALIBRATION is off")
+        self.assertEqual(source(XDG_CACHE_HOME="", HOME=""), "none: there is no cache folder: set HOME or XDG_CACHE_HOME")
+        self.assertEqual(source(XDG_CACHE_HOME="/dev/null"), "none: /dev/null/tutti: Not a directory")
 
     def test_can_be_switched_off(self):
         self.perf(TUTTI_CALIBRATION="0")

@@ -29,6 +29,9 @@ class Explain(unittest.TestCase):
                 self.assertAlmostEqual(row["seconds"], row["latency"] + row["bandwidth"] + row["reduction"])
         self.assertGreater(len(page["candidates"]), 8)
 
+    def test_a_barrier_has_no_size(self):
+        self.assertRegex(tutti("explain", "barrier", "-n", "4").stdout, r"^barrier on 4 ranks, this machine")
+
     def test_says_what_the_environment_rules_out(self):
         page = explained("all_reduce", "-n", "4", env={"TUTTI_REPRODUCIBLE": "1"})
         reasons = {row["algorithm"]: row["verdict"] for row in page["candidates"]}

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -34,8 +35,30 @@ std::set<std::string> hopeful(Collective collective, uint64_t block, const selec
   return names;
 }
 
-void read_line(const std::string& text, const std::string& situation, Partial& partial) {
+json to_json(const select::LinkCost& link) { return {link.alpha, link.beta, link.message, link.in_place}; }
+
+select::LinkCost link_from(const json& link) { return {link.at(0), link.at(1), link.at(2), link.at(3)}; }
+
+select::Setting setting_from(const json& line) {
+  const auto labels = line.at("groups").get<std::vector<Rank>>();
+  select::Setting setting{.ranks = static_cast<Rank>(labels.size()),
+                          .groups = std::make_shared<const plan::Grouping>(labels),
+                          .inside = link_from(line.at("inside")),
+                          .between = link_from(line.at("between")),
+                          .gamma = line.at("gamma"),
+                          .oversubscription = line.at("oversubscription"),
+                          .staging = line.at("staging"),
+                          .message = line.at("message")};
+  setting.situation = line.at("situation");
+  return setting;
+}
+
+void read_line(const std::string& text, Partial& partial) {
   const json line = json::parse(text);
+  if (line.contains("situation")) {
+    partial.setting = setting_from(line);
+    return;
+  }
   if (line.contains("link")) {
     partial.profile.links[line["link"]] = {line.at("alpha"), line.at("beta")};
     return;
@@ -46,7 +69,8 @@ void read_line(const std::string& text, const std::string& situation, Partial& p
   }
   const auto collective = static_cast<Collective>(line.at("collective").get<int>());
   const Cell cell{collective, line.at("algorithm"), line.at("bytes")};
-  partial.profile.measured[situation][cell.collective][cell.algorithm][cell.bytes] = line.at("seconds");
+  if (!partial.setting) return;
+  partial.profile.measured[partial.setting->situation][collective][cell.algorithm][cell.bytes] = line.at("seconds");
   partial.done.insert(cell);
 }
 
@@ -107,14 +131,29 @@ std::string line_of(const Cell& cell, double seconds) {
          "\n";
 }
 
-Partial read_partial(const std::string& text, const std::string& heading, const std::string& situation) {
+std::string line_of(const select::Setting& setting) {
+  std::vector<Rank> labels;
+  for (Rank rank = 0; rank < setting.ranks; ++rank) labels.push_back(setting.groups->group_of(rank));
+  return json{{"situation", setting.situation},
+              {"groups", labels},
+              {"inside", to_json(setting.inside)},
+              {"between", to_json(setting.between)},
+              {"gamma", setting.gamma},
+              {"oversubscription", setting.oversubscription},
+              {"staging", setting.staging},
+              {"message", setting.message}}
+             .dump() +
+         "\n";
+}
+
+Partial read_partial(const std::string& text, const std::string& heading) {
   Partial partial;
   std::istringstream lines(text);
   std::string line;
   if (!std::getline(lines, line) || line != heading) return partial;
   while (std::getline(lines, line)) {
     try {
-      read_line(line, situation, partial);
+      read_line(line, partial);
     } catch (const json::exception&) {  // cut short when the run was interrupted
     }
   }

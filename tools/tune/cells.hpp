@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -39,13 +40,15 @@ std::string forced_by(const std::vector<Cell>& job);
 
 /// One line of the file of partial results; its first line names what they are of.
 std::string line_of(const Cell& cell, double seconds);
+std::string line_of(const select::Setting& setting);
 
 /// What an earlier run that was interrupted has measured.
 struct Partial {
-  select::Profile profile;  ///< links and γ, and times under `situation`
+  std::optional<select::Setting> setting;  ///< the machine, as the communicator of the ranks sees it
+  select::Profile profile;                 ///< links and γ, and times in the setting's situation
   std::set<Cell> done;
 };
 /// Lines of another heading, and lines that cannot be read, count as none.
-Partial read_partial(const std::string& text, const std::string& heading, const std::string& situation);
+Partial read_partial(const std::string& text, const std::string& heading);
 
 }  // namespace tutti::tools

@@ -10,9 +10,13 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "base/bytes.hpp"
+#include "base/env.hpp"
 #include "base/format.hpp"
+#include "base/private_file.hpp"
+#include "capi/handles.hpp"
 #include "select/explain.hpp"
 #include "tools/perf/estimate.hpp"
 #include "tools/perf/report.hpp"
@@ -22,6 +26,7 @@ namespace {
 
 using nlohmann::json;
 
+constexpr size_t kMostTask = size_t{16} << 20;  // bytes of its text
 constexpr int kBatches = 5, kMostBatches = 20;
 constexpr double kBatchSeconds = 3e-3, kMostCalls = 2000;
 constexpr double kAgreed = 1.1;  // times of two batches, as a ratio
@@ -169,48 +174,78 @@ double one_way(Communicator& comm, int peer, std::vector<float>& data, size_t co
   return time_of(comm, call) / 2;
 }
 
-/// α and β of the slowest pair with rank 0, and γ: what folding adds to a reduce-scatter, compared with an all-to-all
-/// of as many bytes.
-void measure_links(Communicator& comm, const Task& task) {
-  constexpr size_t kLong = size_t{1} << 20;  // elements
+constexpr size_t kLong = size_t{1} << 20;  // elements
+
+/// The transport between rank 0 and a peer, on both.
+std::string transport_to(Communicator& comm, int peer, std::vector<float>& data) {
+  if (comm.rank() == 0) check(tuttiSend(data.data(), 1, tuttiFloat32, peer, comm.handle(), nullptr));
+  if (comm.rank() == peer) check(tuttiRecv(data.data(), 1, tuttiFloat32, 0, comm.handle(), nullptr));
+  tuttiCallInfo info{.size = sizeof info, .algorithm = "", .transport = "", .delivery = ""};
+  check(tuttiCommGetLastCall(comm.handle(), &info));
+  return info.transport;
+}
+
+/// α and β of the slowest pair with rank 0 that a task is about, and by what name a profile knows them.
+std::pair<std::string, select::MeasuredLink> slowest_link(Communicator& comm, const Task& task) {
+  const plan::Grouping& groups = *capi::communicator_of(comm.handle())->setting().groups;
+  std::vector<float> data(kLong, 1);
+  std::string kind = task.links;
+  select::MeasuredLink slowest;
+  for (int peer = 1; peer < comm.size(); ++peer) {
+    const bool is_near = groups.group_of(peer) == groups.group_of(0);
+    if (task.links == "hosts" && is_near) continue;
+    if (!is_near) kind = transport_to(comm, peer, data);
+    const double small = one_way(comm, peer, data, 1), large = one_way(comm, peer, data, kLong);
+    slowest.alpha = std::max(slowest.alpha, small);
+    slowest.beta = std::max({slowest.beta, 1e-13, (large - small) / static_cast<double>(kLong * sizeof(float))});
+  }
+  return {kind, slowest};
+}
+
+/// Seconds per byte: what folding adds to a reduce-scatter, compared with an all-to-all of as many bytes.
+double gamma_of(Communicator& comm) {
   constexpr size_t kFolded = 16 << 10;
   const auto ranks = static_cast<size_t>(comm.size());
-  std::vector<float> data(kLong, 1), blocks(ranks * kFolded, 1), others(ranks * kFolded);
-  double alpha = 0, beta = 0;
-  for (int peer = 1; peer < comm.size(); ++peer) {
-    const double small = one_way(comm, peer, data, 1), large = one_way(comm, peer, data, kLong);
-    alpha = std::max(alpha, small);
-    beta = std::max(beta, (large - small) / static_cast<double>(kLong * sizeof(float)));
-  }
+  std::vector<float> data(kFolded), blocks(ranks * kFolded, 1), others(ranks * kFolded);
   const double reduce = time_of(comm, [&] {
     check(tuttiReduceScatter(blocks.data(), data.data(), kFolded, tuttiFloat32, tuttiSum, comm.handle(), nullptr));
   });
   const double exchange = time_of(
       comm, [&] { check(tuttiAllToAll(blocks.data(), others.data(), kFolded, tuttiFloat32, comm.handle(), nullptr)); });
   const double folded = static_cast<double>(comm.size() - 1) * kFolded * sizeof(float);
-  if (comm.rank() != 0) return;
-  Results results(task.results);
-  results.add(json{{"link", task.links}, {"alpha", alpha}, {"beta", std::max(beta, 1e-13)}}.dump() + "\n");
-  if (task.links == "processes") {
-    results.add(json{{"gamma", std::max(0.0, (reduce - exchange) / folded)}}.dump() + "\n");
-  }
+  return std::max(0.0, (reduce - exchange) / folded);
 }
 
-}  // namespace
-
-std::string to_text(const Task& task) {
-  json page{{"links", task.links}, {"results", task.results}, {"done", task.done},
-            {"all", task.all},     {"began", task.began},     {"cells", json::array()}};
-  for (const Cell& cell : task.cells) {
-    page["cells"].push_back({static_cast<int>(cell.collective), cell.algorithm, cell.bytes});
+void measure_links(Communicator& comm, const Task& task) {
+  if (task.links == "hosts" && capi::communicator_of(comm.handle())->setting().groups->groups() == 1) {
+    throw_error(Code::InvalidUsage, "all ranks find themselves on one host: use -n in place of --hosts");
   }
-  return page.dump();
+  const auto [kind, link] = slowest_link(comm, task);
+  const double gamma = gamma_of(comm);
+  if (comm.rank() != 0) return;
+  Results results(task.results);
+  results.add(json{{"link", kind}, {"alpha", link.alpha}, {"beta", link.beta}}.dump() + "\n");
+  if (task.links == "processes") results.add(json{{"gamma", gamma}}.dump() + "\n");
+  if (task.links != "threads") results.add(line_of(capi::communicator_of(comm.handle())->setting()));
+}
+
+/// On each other host, its first rank writes the profile.
+void keep_profile(Communicator& comm, const Task& task) {
+  if (comm.rank() != 0 && env().local_rank.value_or(0) == 0) {
+    const std::string path = select::profile_path(task.place);
+    if (path.empty())
+      throw_error(Code::InvalidUsage, "there is no place for the profile on this host: set HOME, or name a file by -o");
+    select::save_profile(select::parse_profile(task.profile, "rank 0's profile"), path);
+  }
+  check(tuttiBarrier(comm.handle(), nullptr));
 }
 
 Task parse_task(const std::string& text) {
   const json page = json::parse(text);
   Task task{.links = page.at("links"),
             .cells = {},
+            .profile = page.at("profile"),
+            .place = page.at("place"),
             .results = page.at("results"),
             .done = page.at("done"),
             .all = page.at("all"),
@@ -221,12 +256,38 @@ Task parse_task(const std::string& text) {
   return task;
 }
 
-void work_on(Communicator& comm, const Task& task) {
-  if (task.links.empty()) {
-    measure_cells(comm, task);
-  } else {
-    measure_links(comm, task);
+}  // namespace
+
+std::string to_text(const Task& task) {
+  json page{{"links", task.links}, {"profile", task.profile}, {"place", task.place}, {"results", task.results},
+            {"done", task.done},   {"all", task.all},         {"began", task.began}, {"cells", json::array()}};
+  for (const Cell& cell : task.cells) {
+    page["cells"].push_back({static_cast<int>(cell.collective), cell.algorithm, cell.bytes});
   }
+  return page.dump();
+}
+
+Task shared_task(Communicator& comm, const std::string& path) {
+  std::string text;
+  if (comm.rank() == 0) {
+    const auto found = read_file(path, kMostTask, true);
+    if (!found) {
+      throw_error(Code::InvalidArgument,
+                  "there is no file {} here: name the host first on which you start this command", path);
+    }
+    text = *found;
+  }
+  uint64_t size = text.size();
+  comm.broadcast(std::span<uint64_t>(&size, 1), 0);
+  text.resize(size);
+  comm.broadcast(std::span<char>(text), 0);
+  return parse_task(text);
+}
+
+void work_on(Communicator& comm, const Task& task) {
+  if (!task.profile.empty()) return keep_profile(comm, task);
+  if (!task.links.empty()) return measure_links(comm, task);
+  measure_cells(comm, task);
 }
 
 }  // namespace tutti::tools

@@ -11,16 +11,18 @@ namespace tutti::tools {
 
 /// A job's part of the whole, for its ranks.
 struct Task {
-  std::string links;  ///< "processes", "threads": measures links only, by this name; "": cells
+  std::string links;  ///< "processes", "threads", "hosts": measures these links only; "": cells
   std::vector<Cell> cells;
+  std::string profile;       ///< if not "": the profile, for other hosts to keep …
+  std::string place;         ///< … there, as TUTTI_PROFILE would say
   std::string results;       ///< the file to append lines to
   double done = 0, all = 1;  ///< effort, of all jobs
   double began = 0;          ///< seconds on the system's clock
 };
 
 std::string to_text(const Task& task);
-Task parse_task(const std::string& text);
-
+/// The task in a file of rank 0, for all ranks. Throws Error(InvalidArgument) where rank 0 does not find it.
+Task shared_task(Communicator& comm, const std::string& path);
 /// All ranks call it with the same task.
 void work_on(Communicator& comm, const Task& task);
 

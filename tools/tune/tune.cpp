@@ -21,13 +21,14 @@
 #include "select/machine.hpp"
 #include "tools/commands.hpp"
 #include "tools/perf/ranks.hpp"
+#include "tools/run/binding.hpp"
+#include "tools/run/hosts.hpp"
+#include "tools/run/remote.hpp"
 #include "tools/run/self_job.hpp"
 #include "tools/tune/measure.hpp"
-#include "topo/cgroup.hpp"
 #include "topo/constants.hpp"
 #include "topo/cores.hpp"
 #include "topo/detect.hpp"
-#include "topo/machine.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -37,11 +38,13 @@ constexpr size_t kMostText = size_t{16} << 20;
 constexpr double kWithin = 2;
 
 struct Options {
-  int ranks = 2;
+  int ranks = 0;
   bool all = false;
   std::string largest = "256M";
   Sizes sizes;
   std::string output;
+  std::string hosts, launcher;
+  std::vector<std::string> exported;
   std::string task;  // of a rank that this command has started
   int threads = 1;
   bool launched = false;
@@ -51,15 +54,14 @@ double wall_clock() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// The machine as the communicators of the ranks will see it.
-select::Setting setting_of(int ranks) {
-  select::Setting setting = select::setting_here(ranks, 1).setting;
-  std::vector<Cores> cores;
-  const Job job = job_of_self(kSpeaker, {}, ranks, 1);
-  for (const Placement& rank : job.ranks) cores.push_back(rank.cpus.value_or(allowed_cores()));
-  setting.oversubscription = std::max(1.0, ranks_per_core(cores, core_quota()));
-  setting.situation = select::situation_of(*setting.groups, "shm", setting.oversubscription > 1);
-  return setting;
+/// The ranks of the first host.
+std::vector<Placement> near(const std::vector<Placement>& ranks, size_t most) {
+  std::vector<Placement> found;
+  for (const Placement& rank : ranks) {
+    if (rank.host == ranks.front().host && found.size() < most) found.push_back(rank);
+  }
+  for (Placement& rank : found) rank.local_size = static_cast<int>(found.size());
+  return found;
 }
 
 class Tuning {
@@ -67,24 +69,32 @@ class Tuning {
   Tuning(const Options& options, std::string path)
       : options_(options),
         path_(std::move(path)),
-        partial_path_(fmt::format("{}.{}-ranks{}.part", path_, options.ranks, options.all ? "-all" : "")),
-        heading_(fmt::format("tutti tune {}: {} on {:016x}", version(),
-                             counted(static_cast<uint64_t>(options.ranks), "rank"),
-                             select::machine_key(topo::local_topology()))),
-        setting_(setting_of(options.ranks)),
-        began_(wall_clock()) {}
+        ranks_(options.hosts.empty() ? place_here(options.ranks) : place(options.hosts, options.ranks, host_name())),
+        many_hosts_(ranks_.back().host != ranks_.front().host),
+        partial_path_(fmt::format("{}.{}-ranks{}{}.part", path_, ranks_.size(), many_hosts_ ? "-of-hosts" : "",
+                                  options.all ? "-all" : "")),
+        heading_(fmt::format("tutti tune {}: {} on {:016x}{}{}", version(),
+                             counted(static_cast<uint64_t>(ranks_.size()), "rank"),
+                             select::machine_key(topo::local_topology()), many_hosts_ ? " of " : "", options.hosts)),
+        began_(wall_clock()) {
+    if (ranks_.size() < 2) throw_error(Code::InvalidArgument, "one rank has nobody to talk to; give -n 2 or more");
+  }
 
   void run() {
     claim();
     resume();
-    if (known_.profile.links.count("processes") == 0) measure_links("processes", options_.ranks, 1);
-    if (known_.profile.links.count("threads") == 0) measure_links("threads", 1, 2);
-    take_links();
+    const std::vector<Placement> here = near(ranks_, ranks_.size());
+    if (known_.profile.links.count("threads") == 0) measure_links("threads", near(ranks_, 1), 2);
+    if (known_.profile.links.count("processes") == 0 && here.size() > 1) measure_links("processes", here, 1);
+    const bool seen = known_.setting && known_.setting->groups->ranks() == static_cast<Rank>(ranks_.size());
+    if (!seen) measure_links("hosts", ranks_, 1);
     const std::vector<Cell> cells =
-        cells_of(setting_, options_.sizes, options_.all ? std::numeric_limits<double>::infinity() : kWithin);
+        cells_of(with_links(), options_.sizes, options_.all ? std::numeric_limits<double>::infinity() : kWithin);
     for (const Cell& cell : cells) all_ += known_.done.count(cell) > 0 ? 0 : effort_of(cell);
     for (const std::vector<Cell>& job : jobs_of(cells)) measure(job);
     save(cells.size());
+    if (many_hosts_) share();
+    unlink(partial_path_.c_str());
   }
 
  private:
@@ -92,7 +102,7 @@ class Tuning {
   void claim() {
     const size_t slash = partial_path_.rfind('/');
     const std::string folder = slash == std::string::npos ? "." : partial_path_.substr(0, slash + 1);
-    if (access(folder.c_str(), F_OK) != 0) write_private(partial_path_, heading_ + "\n");  // makes it
+    if (access(folder.c_str(), F_OK) != 0) make(folder);
     folder_ = Fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (folder_ && flock(folder_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       throw_error(Code::InvalidUsage,
@@ -100,9 +110,17 @@ class Tuning {
     }
   }
 
+  void make(const std::string& folder) {
+    try {
+      write_private(partial_path_, heading_ + "\n");
+    } catch (const Error& error) {
+      throw_error(error.code(), "{}: {}; name a file for the profile by -o or TUTTI_PROFILE", folder, error.what());
+    }
+  }
+
   void resume() {
     const auto text = read_file(partial_path_, kMostText, true);
-    known_ = read_partial(text.value_or(""), heading_, setting_.situation);
+    known_ = read_partial(text.value_or(""), heading_);
     if (known_.done.empty() && known_.profile.links.empty()) write_private(partial_path_, heading_ + "\n");
     if (!known_.done.empty()) {
       fmt::print("{}: goes on after {} that an interrupted run has made\n", kSpeaker,
@@ -111,17 +129,18 @@ class Tuning {
     }
   }
 
-  void reread() {
-    known_ = read_partial(read_file(partial_path_, kMostText, true).value_or(""), heading_, setting_.situation);
-  }
+  void reread() { known_ = read_partial(read_file(partial_path_, kMostText, true).value_or(""), heading_); }
 
-  void start(const Task& task, int processes, int threads, const std::string& forced) {
+  void start(const Task& task, const std::vector<Placement>& ranks, int threads, const std::string& forced) {
     const std::string task_path = partial_path_ + ".task";
     write_private(task_path, to_text(task));
     setenv("TUTTI_ALGO", forced.c_str(), 1);
     setenv("TUTTI_PROFILE", "off", 1);
-    const int status = run_job(
-        job_of_self(kSpeaker, {"tune", "--task", task_path, "--threads", std::to_string(threads)}, processes, threads));
+    Job job =
+        job_of_self(kSpeaker, {"tune", "--task", task_path, "--threads", std::to_string(threads)}, ranks, threads);
+    job.launcher = options_.launcher;
+    job.exported = options_.exported;
+    const int status = run_job(job);
     unlink(task_path.c_str());
     if (status != 0) {
       throw_error(Code::SystemError, "the ranks have failed; what was measured is kept, and the same command goes on");
@@ -129,29 +148,41 @@ class Tuning {
     reread();
   }
 
-  void measure_links(const std::string& kind, int processes, int threads) {
-    if (processes * threads < 2) return;
-    start({.links = kind, .cells = {}, .results = partial_path_, .began = began_}, processes, threads, "");
+  void measure_links(const std::string& kind, const std::vector<Placement>& ranks, int threads) {
+    start({.links = kind, .cells = {}, .profile = "", .place = "", .results = partial_path_, .began = began_}, ranks,
+          threads, "");
   }
 
-  void take_links() {
-    const auto link = known_.profile.links.find("processes");
-    if (link != known_.profile.links.end()) {
-      setting_.inside.alpha = link->second.alpha;
-      setting_.inside.beta = link->second.beta;
-      setting_.inside.message = link->second.alpha * machine_constants().message_share;
+  /// The machine, as communicators will see it with the profile.
+  select::Setting with_links() const {
+    if (!known_.setting) throw_error(Code::InternalError, "{}: the ranks have not said what they see", partial_path_);
+    select::Setting setting = *known_.setting;
+    for (const auto& [kind, link] : known_.profile.links) {
+      if (kind == "threads") continue;
+      const bool outside = kind != "processes" && setting.groups->has_two_levels();
+      select::LinkCost& cost = outside ? setting.between : setting.inside;
+      if (kind == "processes" && many_hosts_ && !setting.groups->has_two_levels()) continue;
+      cost = {link.alpha, link.beta, link.alpha * machine_constants().message_share, cost.in_place};
     }
-    setting_.gamma = known_.profile.gamma.value_or(setting_.gamma);
+    setting.gamma = known_.profile.gamma.value_or(setting.gamma);
+    return setting;
   }
 
   void measure(const std::vector<Cell>& job) {
-    Task task{.links = "", .cells = {}, .results = partial_path_, .done = done_, .all = all_, .began = began_};
+    Task task{.links = "",
+              .cells = {},
+              .profile = "",
+              .place = "",
+              .results = partial_path_,
+              .done = done_,
+              .all = all_,
+              .began = began_};
     for (const Cell& cell : job) {
       if (known_.done.count(cell) > 0) continue;
       task.cells.push_back(cell);
       done_ += effort_of(cell);
     }
-    if (!task.cells.empty()) start(task, options_.ranks, 1, forced_by(task.cells));
+    if (!task.cells.empty()) start(task, ranks_, 1, forced_by(task.cells));
   }
 
   /// Adds this situation's times to what the profile has of others.
@@ -163,28 +194,52 @@ class Tuning {
     } catch (const Error& error) {
       fmt::print(stderr, "{}: {}; it is replaced\n", kSpeaker, error.what());
     }
-    profile.links = known_.profile.links;
-    profile.gamma = known_.profile.gamma;
-    profile.measured[setting_.situation] = known_.profile.measured[setting_.situation];
+    const std::string& situation = known_.setting->situation;
+    for (const auto& [kind, link] : known_.profile.links) profile.links[kind] = link;
+    if (known_.profile.gamma) profile.gamma = known_.profile.gamma;
+    profile.measured[situation] = known_.profile.measured[situation];
     select::save_profile(profile, path_);
-    unlink(partial_path_.c_str());
-    fmt::print("{}: {} of {} in {:.0f} s, in {}\n", kSpeaker, counted(cells, "measurement"), setting_.situation,
+    fmt::print("{}: {} of {} in {:.0f} s, in {}\n", kSpeaker, counted(cells, "measurement"), situation,
                wall_clock() - began_, path_);
     for (const auto& [kind, link] : profile.links) {
       fmt::print("  {}: {:.3g} us, {:.3g} GB/s\n", kind, link.alpha * 1e6, 1e-9 / link.beta);
     }
   }
 
+  /// Communicators want the same profile on all ranks: other hosts get this one, in place of theirs.
+  void share() {
+    const auto text = read_file(path_, kMostText, true);
+    if (!text) throw_error(Code::SystemError, "{} has gone, which the other hosts are to keep", path_);
+    start({.links = "",
+           .cells = {},
+           .profile = *text,
+           .place = options_.output.empty() ? env().profile : options_.output,
+           .results = partial_path_,
+           .began = began_},
+          ranks_, 1, "");
+    fmt::print("{}: the other hosts have it too\n", kSpeaker);
+  }
+
   const Options& options_;
-  std::string path_, partial_path_, heading_;
-  select::Setting setting_;
+  std::string path_;
+  std::vector<Placement> ranks_;
+  bool many_hosts_;
+  std::string partial_path_, heading_;
   double began_, done_ = 0, all_ = 0;
   Partial known_;
   Fd folder_;
 };
 
 /// A profile has the times of calls as they are without these.
-void refuse_what_changes_times() {
+void refuse_what_changes_times(const std::vector<std::string>& exported) {
+  for (const std::string& variable : exported) {
+    const std::string name = variable.substr(0, variable.find('='));
+    for (const char* changes : {"TUTTI_ALGO", "TUTTI_PROFILE", "TUTTI_TRANSPORT", "TUTTI_GROUPS", "TUTTI_PLAN",
+                                "TUTTI_REPRODUCIBLE", "TUTTI_THREADS"}) {
+      if (name != changes) continue;
+      throw_error(Code::InvalidArgument, "-x {}: each measurement sets it, or wants it unset; leave it out", variable);
+    }
+  }
   const auto refuse = [](bool is_set, const char* name, const auto& value) {
     if (!is_set) return;
     throw_error(Code::InvalidArgument, "{}={} would be measured, but a profile is used without it too; unset it", name,
@@ -208,13 +263,15 @@ void check_place(const std::string& path) {
 
 int tune(const Options& options) {
   if (options.launched) {
-    const auto text = read_file(options.task, kMostText, true);
-    if (!text) throw_error(Code::InvalidArgument, "{}: there is no such file", options.task);
-    const Task task = parse_task(*text);
-    return run_ranks(kSpeaker, options.threads, [&](Communicator& comm) { work_on(comm, task); }) ? 0 : 1;
+    const auto body = [&](Communicator& comm) { work_on(comm, shared_task(comm, options.task)); };
+    const std::vector<Cores> cores = usable_cores();
+    const auto bind = [&](int rank) {  // the launcher binds processes only
+      if (options.threads > 1) run_on(affinity_mask(cores[static_cast<size_t>(rank) % cores.size()]));
+    };
+    return run_ranks(kSpeaker, options.threads, body, bind) ? 0 : 1;
   }
-  refuse_what_changes_times();
-  const std::string path = options.output.empty() ? select::profile_path() : options.output;
+  refuse_what_changes_times(options.exported);
+  const std::string path = select::profile_path(options.output.empty() ? env().profile : options.output);
   if (path.empty()) {
     throw_error(Code::InvalidArgument,
                 "there is no place for the profile: set HOME, or name a file by TUTTI_PROFILE or -o");
@@ -229,7 +286,19 @@ int tune(const Options& options) {
 void add_tune(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand("tune", "measures this machine, so that the best algorithms are chosen here");
   const auto options = std::make_shared<Options>();
-  command->add_option("-n", options->ranks, "process ranks, on this host; default 2")->check(CLI::Range(2, 1024));
+  command->add_option("-n", options->ranks, "process ranks; default 2 on this host, all slots of --hosts")
+      ->check(CLI::Range(2, 1024));
+  command
+      ->add_option("--hosts", options->hosts,
+                   "hosts and how many ranks each takes, this one first; each keeps the profile")
+      ->type_name("HOST[:SLOTS],...");
+  command
+      ->add_option("--launcher", options->launcher,
+                   "what runs a command on another host, e.g. 'ip netns exec {host}'; default: ssh")
+      ->type_name("COMMAND");
+  command->add_option("-x", options->exported, "a variable for all ranks; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("NAME[=VALUE]");
   command->add_option("-o", options->output, "the profile; default TUTTI_PROFILE, else one in the user's cache folder")
       ->type_name("FILE");
   command->add_option("-e,--maxbytes", options->largest, "the largest size; default 256M");
@@ -241,7 +310,8 @@ void add_tune(CLI::App& app, int& status) {
   command->add_flag("--launched", options->launched)->group("");
   command->footer(
       "An interrupted run goes on where it was. docs/selection.md says how communicators use the profile.\n"
-      "Examples:\n  tutti tune\n  tutti tune -n 4\n  TUTTI_PROFILE=here.json tutti tune\n");
+      "Examples:\n  tutti tune\n  tutti tune -n 4\n  tutti tune --hosts a:4,b:4\n  TUTTI_PROFILE=here.json tutti "
+      "tune\n");
   command->callback([options, &status] {
     const auto largest = parse_bytes(options->largest);
     if (!largest || *largest < sizeof(uint64_t)) {
@@ -249,6 +319,8 @@ void add_tune(CLI::App& app, int& status) {
                   options->largest);
     }
     options->sizes.largest = *largest;
+    if (options->ranks == 0 && options->hosts.empty()) options->ranks = 2;
+    check_launcher(options->launcher);
     status = tune(*options);
   });
 }

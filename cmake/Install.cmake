@@ -7,9 +7,8 @@ if(TUTTI_BUILD_TRAIN)
   install(EXPORT TuttiTrainTargets NAMESPACE Tutti:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Tutti)
 endif()
 # NCCL's interface lies in folders of its own: see docs/nccl.md.
-install(TARGETS tutti_nccl EXPORT TuttiNcclTargets LIBRARY DESTINATION ${nccl_folder} COMPONENT tutti_nccl
-        NAMELINK_COMPONENT tutti_nccl)
-install(FILES include/nccl.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tutti-nccl COMPONENT tutti_nccl)
+install(TARGETS tutti_nccl EXPORT TuttiNcclTargets LIBRARY DESTINATION ${nccl_folder})
+install(FILES include/nccl.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tutti-nccl)
 install(EXPORT TuttiNcclTargets NAMESPACE Tutti:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Tutti)
 install(EXPORT TuttiTargets NAMESPACE Tutti:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Tutti)
 configure_package_config_file(cmake/TuttiConfig.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/TuttiConfig.cmake

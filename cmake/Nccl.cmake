@@ -1,5 +1,5 @@
 # libnccl.so.2 and nccl.h: NCCL's interface on the public API. Installed apart, so that it never stands in for a real one
-# by accident: headers in include/tutti-nccl, the library in lib/tutti/nccl (component tutti_nccl).
+# by accident: headers in include/tutti-nccl, the library in lib/tutti/nccl.
 file(GLOB nccl_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/compat/nccl/*.cpp)
 add_library(tutti_nccl SHARED ${nccl_sources})
 target_include_directories(tutti_nccl PRIVATE ${PROJECT_SOURCE_DIR}/src

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "base/bytes.hpp"
+#include "base/env.hpp"
 #include "base/format.hpp"
 #include "select/calibration.hpp"
 #include "select/profile.hpp"
@@ -72,12 +73,12 @@ std::string caches_text(const CacheSizes& caches) {
 ordered_json calibration_facts() {
   ordered_json facts;
   if (select::local_profile() != nullptr) {
-    facts["source"] = "the profile of `tutti tune`, " + select::profile_path();
+    facts["source"] = "the profile of `tutti tune`, " + select::profile_path(env().profile);
     return facts;
   }
   const select::Calibration* const measured = select::local_calibration();
   if (measured == nullptr) {
-    facts["source"] = "none: switched off, one core, no cache folder, or a machine too busy to measure";
+    facts["source"] = "none: " + select::why_no_calibration();
     return facts;
   }
   const auto rates = [](const select::Calibration::Times& times) {

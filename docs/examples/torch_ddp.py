@@ -10,13 +10,13 @@ from torch import nn
 
 dist.init_process_group("tutti")  # instead of "gloo"
 torch.set_num_threads(1)
-torch.manual_seed(0)
+torch.manual_seed(dist.get_rank())  # each rank has data of its own; DDP gives all of them rank 0's model
 
 model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(64, 256), nn.Tanh(), nn.Linear(256, 1)))
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
 for step in range(101):
     x = torch.randn(32, 64)
-    loss = nn.functional.mse_loss(model(x), x.sum(1, keepdim=True).sin())
+    loss = nn.functional.mse_loss(model(x), x[:, :1].sin())
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

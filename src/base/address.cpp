@@ -158,6 +158,12 @@ std::vector<Address> local_addresses(const std::string& choice) {
   std::stable_partition(good.begin(), good.end(), [](const Address& a) { return a.family == 4; });
   good.insert(good.end(), bridges.begin(), bridges.end());
   if (good.empty()) good = loopbacks;
+  if (good.empty() && choice.empty()) {
+    throw_error(
+        Code::SystemError,
+        "no network interface of this host is up and has an address, not even loopback, over which ranks of one "
+        "host meet: `ip link set lo up`, as root of this network namespace");
+  }
   if (good.empty()) {
     throw_error(Code::InvalidArgument,
                 "TUTTI_INTERFACE='{}' matches no network interface of this host that is up and has an address; there "

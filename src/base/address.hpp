@@ -33,7 +33,7 @@ sockaddr_storage to_sockaddr(const Address& address, uint16_t port, socklen_t* l
 /// Addresses of this host's interfaces that are up, best for peers first; loopback only if there is no other. `choice`:
 /// empty for all; "eth,ib0" for interfaces whose name begins so; "10.0.0.0/8" for addresses of
 /// that subnet; "=eth0" for exactly that name; "^docker,veth" for all
-/// others. Throws Error(InvalidArgument), listing the interfaces, if none matches the choice.
+/// others. Throws Error: InvalidArgument, listing the interfaces, if none matches; SystemError if none is up at all.
 std::vector<Address> local_addresses(const std::string& choice);
 /// As TUTTI_INTERFACE says.
 std::vector<Address> local_addresses();

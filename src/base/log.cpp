@@ -26,13 +26,15 @@ std::string log_path(std::string text) {
   return text;
 }
 
-/// The file of TUTTI_LOG_FILE; stderr without one, or where it cannot be opened.
-spdlog::sink_ptr log_sink() {
+/// The file of TUTTI_LOG_FILE; stderr without one, or where it cannot be opened: then `why` says so.
+spdlog::sink_ptr log_sink(std::string& why) {
   try {
     if (const std::string& file = env().log_file; !file.empty()) {
       return std::make_shared<spdlog::sinks::basic_file_sink_mt>(log_path(file));
     }
-  } catch (const std::exception&) {  // an invalid environment too: the next caller of env() reports it
+  } catch (const spdlog::spdlog_ex& error) {
+    why = error.what();
+  } catch (const std::exception&) {  // an invalid environment: the next caller of env() reports it
   }
   return std::make_shared<spdlog::sinks::stderr_sink_mt>();
 }
@@ -40,10 +42,12 @@ spdlog::sink_ptr log_sink() {
 /// Never destroyed: static objects of the program may log while it exits.
 spdlog::logger& logger() {
   static auto* const kLogger = [] {
-    auto* made = new spdlog::logger("tutti", log_sink());
+    std::string no_file;
+    auto* made = new spdlog::logger("tutti", log_sink(no_file));
     made->set_pattern("%Y-%m-%d %H:%M:%S.%e tutti %P %l: %v");
     made->set_level(spdlog::level::trace);  // log_limit has already filtered
     made->flush_on(spdlog::level::trace);
+    if (!no_file.empty()) made->warn("TUTTI_LOG_FILE is not used, and the log is written here: {}", no_file);
     return made;
   }();
   return *kLogger;

@@ -5,6 +5,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -22,7 +23,7 @@ class Browser:
     """One page, until close()."""
 
     def __init__(self, width=1280, height=900, dark=False):
-        self.profile = tempfile.TemporaryDirectory()
+        self.profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         to_browser, self.write_end = os.pipe()
         self.read_end, from_browser = os.pipe()
 
@@ -35,9 +36,10 @@ class Browser:
 
         self.process = subprocess.Popen(
             [find_browser(), "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-pipe",
-             "--no-first-run", "--disable-background-networking", f"--user-data-dir={self.profile.name}", "about:blank"],
+             "--no-first-run", "--disable-background-networking", "--disable-dev-shm-usage",  # other tests fill /dev/shm
+             f"--user-data-dir={self.profile.name}", "about:blank"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=(3, 4),
-            preexec_fn=give_pipes)
+            preexec_fn=give_pipes, start_new_session=True)
         os.close(to_browser)
         os.close(from_browser)
         self.buffer, self.calls, self.session, self.events = b"", 0, None, []
@@ -45,6 +47,7 @@ class Browser:
         self.session = self.call("Target.attachToTarget", targetId=page["targetId"], flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
+        self.call("Page.setLifecycleEventsEnabled", enabled=True)
         self.shape(width, height, dark)
 
     def close(self):
@@ -55,6 +58,10 @@ class Browser:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)  # its processes may still write to the profile
+        except ProcessLookupError:
+            pass
         os.close(self.read_end)
         self.profile.cleanup()
 
@@ -90,13 +97,14 @@ class Browser:
             self.events.append(answer)
 
     def open(self, path):
-        def loaded():
-            return sum(event["method"] == "Page.loadEventFired" for event in self.events)
-
-        before = loaded()
-        self.call("Page.navigate", url="file://" + os.path.abspath(path))
-        while loaded() == before:
+        loader = self.call("Page.navigate", url="file://" + os.path.abspath(path))["loaderId"]
+        while not any(self.has_loaded(event, loader) for event in self.events):  # about:blank's load may come late
             self.events.append(self.read())
+
+    @staticmethod
+    def has_loaded(event, loader):
+        return (event["method"] == "Page.lifecycleEvent" and event["params"]["loaderId"] == loader
+                and event["params"]["name"] == "load")
 
     def run(self, script):
         """The value of a JavaScript expression."""
@@ -123,6 +131,8 @@ class Browser:
             self.click("#" + slider)
             if self.run("document.activeElement.id") == slider:
                 break
+        else:  # the keys are what is tested
+            self.run(f"document.getElementById({json.dumps(slider)}).focus()")
         self.key("Home")
         steps = self.run(f"Number(document.getElementById({json.dumps(slider)}).max)")
         shown = [self.shown(slider)]

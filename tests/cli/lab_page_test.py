@@ -1,9 +1,11 @@
 """The page of tutti lab, in a real browser: sliders are moved by mouse and keyboard, and the numbers that the page then
 shows are those of `tutti lab --json` for the same scenario."""
 
+import functools
 import json
 import math
 import os
+import sys
 import tempfile
 import unittest
 
@@ -17,6 +19,20 @@ def plan(*arguments):
     return json.loads(tutti("lab", *arguments, "--json", "-").stdout)
 
 
+def again_if_the_browser_ends(test):
+    """A browser that dies, or answers nothing for a minute, is no defect of the page: once more, with another one."""
+    @functools.wraps(test)
+    def run(self):
+        try:
+            test(self)
+        except (ConnectionError, TimeoutError) as error:
+            print(f"{test.__name__}: {error}; again", file=sys.stderr)
+            self.page.close()
+            self.start()
+            test(self)
+    return run
+
+
 class LabPage(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -27,8 +43,15 @@ class LabPage(unittest.TestCase):
         cls.addClassCleanup(cls.folder.cleanup)
 
     def setUp(self):
+        try:
+            self.start()
+        except (ConnectionError, TimeoutError) as error:
+            print(f"{error}; again", file=sys.stderr)
+            self.start()
+        self.addCleanup(lambda: self.page.close())
+
+    def start(self):
         self.page = Browser()
-        self.addCleanup(self.page.close)
         self.open()
 
     def tearDown(self):
@@ -189,6 +212,10 @@ class LabPage(unittest.TestCase):
         shown = self.page.run("[...document.querySelectorAll('.figures tbody tr')].filter((e) => !e.querySelector('.formula').textContent)"
                               ".map((e) => e.textContent)")
         self.assertEqual(shown, [])  # a number without its formula
+
+
+for _name in unittest.TestLoader().getTestCaseNames(LabPage):
+    setattr(LabPage, _name, again_if_the_browser_ends(getattr(LabPage, _name)))
 
 
 if __name__ == "__main__":

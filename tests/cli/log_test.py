@@ -28,6 +28,13 @@ class Log(unittest.TestCase):
                       r"\n    all_reduce: \w+", r"\n    broadcast: \w+"):
             self.assertRegex(block, words)
 
+    def test_a_file_that_cannot_be_written_is_named(self):
+        env = {"TUTTI_LOG": "info", "TUTTI_LOG_FILE": "/dev/null/log"}
+        done = tutti("perf", "barrier", "-t", "1", "-n", "1", env=env)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, r"warning: TUTTI_LOG_FILE is not used, and the log is written here: .*/dev/null/log")
+        self.assertIn("info: communicator of 1 rank", done.stderr)
+
     def test_names_ranks_where_they_differ(self):
         done = tutti("run", "-n", "3", "--", "sh", "-c",
                      "[ $TUTTI_RANK != 1 ] || export TUTTI_ARENA=1M; exec $0 perf barrier -n 1",

@@ -150,6 +150,16 @@ class Ranks(unittest.TestCase):
         done = tutti("perf", "all_reduce", "--np", "3", "-b", "8", "-e", "8", *QUICK, env={"TUTTI_LOG": "info"})
         self.assertIn("groups: none", done.stderr)
 
+    def test_without_any_network_say_what_is_missing(self):
+        alone = ["unshare", "--map-root-user", "--net"]  # in which even loopback is down
+        if subprocess.run([*alone, "true"], capture_output=True).returncode != 0:
+            self.skipTest("this system lets nobody make a network namespace")
+        done = subprocess.run([*alone, os.sys.argv[1], "perf", "all_reduce", "--np", "2", *QUICK], capture_output=True, text=True,
+                              timeout=60)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("not even loopback, over which ranks of one host meet: `ip link set lo up`", done.stderr)
+        self.assertNotIn("TUTTI_INTERFACE", done.stderr)
+
     def test_can_queue_and_group_their_calls(self):
         done = tutti("perf", "reduce_scatter", "-t", "2", "-z", "0", "-m", "3", "-n", "2", "-b", "1K", "-e", "1K")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)

@@ -84,14 +84,22 @@ class Output(unittest.TestCase):
     def test_without_prefix_is_as_written(self):
         self.assertEqual(tutti("run", "-n", "1", "--no-prefix", "--", "printf", "a\\nb").stdout, "a\nb")
 
-    def test_a_closed_reader_ends_the_job(self):
-        job = start("run", "-n", "2", "--", "yes")
-        job.stdout.readline()
-        job.stdout.close()
-        self.assertEqual(job.wait(60), 128 + signal.SIGPIPE)
-        job.stdin.close()
-        job.stderr.close()
+    def test_a_closed_reader_ends_the_job_silently(self):
+        for arguments in (("run", "-n", "2", "--", "yes"), ("run", "-n", "2", "--no-prefix", "--", "yes"), ("train", "-n", "2"),
+                          ("perf", "all_reduce", "--np", "2")):
+            job = start(*arguments)
+            job.stdout.readline()
+            job.stdout.close()
+            self.assertEqual(job.wait(60), 128 + signal.SIGPIPE)
+            self.assertEqual(job.stderr.read(), "")
+            job.stdin.close()
+            job.stderr.close()
 
+    def test_a_full_device_is_named(self):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([TUTTI, "run", "-n", "2", "--", "echo", "hi"], stdout=full, stderr=subprocess.PIPE, text=True)
+        self.assertEqual((done.returncode, done.stderr),
+                         (1, "tutti run: its output cannot be written: No space left on device\n"))
 
     def stuck(self, *options, **streams):
         """A job whose output nobody reads: its pipe is full."""
@@ -316,6 +324,10 @@ class OtherHosts(unittest.TestCase):
         where = ["0 2", "1 2", "0 1"]
         self.assertEqual(sorted(done.stdout.splitlines()),
                          [f'[{r}] {r} 3 {where[r]} alpha 5000 deep red 64 it\'s "quoted"' for r in range(3)])
+
+    def test_variables_of_the_command_line_are_for_ranks_of_this_host_too(self):
+        done = tutti("run", "--hosts", "localhost,alpha", "-x", "COLOUR=red", "--", "sh", "-c", "echo $COLOUR", env=self.env)
+        self.assertEqual(sorted(done.stdout.splitlines()), ["[0] red", "[1] red"], done.stderr)
 
     def test_keep_the_secret_off_the_command_line(self):
         done = tutti("run", "--hosts", "alpha", "--", "sh", "-c",

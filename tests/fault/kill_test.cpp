@@ -16,6 +16,12 @@
 namespace tutti::fault {
 namespace {
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr double kNoticedWithin = 5;  // seconds; sanitizers slow all down
+#else
+constexpr double kNoticedWithin = 1;
+#endif
+
 using Parameters = std::tuple<std::string, int, int, std::string>;  // transport, ranks, victim, call
 
 class Killed : public ::testing::TestWithParam<Parameters> {
@@ -67,7 +73,7 @@ TEST_P(Killed, IsNoticedByAllOthersWithinASecond) {
     RecordProperty("seconds", fmt::format("{:.3f}", slowest));
     fmt::print("{:<6} n={} killed rank {} in {}: the last rank knew after {:.3f} s\n", transport, ranks, victim, call,
                slowest);
-    EXPECT_LT(slowest, 1.0);
+    EXPECT_LT(slowest, kNoticedWithin);
   }
   EXPECT_EQ(fmt::format("{}", fmt::join(left_behind(before), "; ")), "");
   EXPECT_EQ(fmt::format("{}", fmt::join(processes_with(mark), " ")), "");

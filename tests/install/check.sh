@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the build into a temporary prefix and uses it from outside: a C++ project by find_package, a C program by
-# pkg-config; each runs alone and, where the command line was built, as two ranks.
+# pkg-config, a program for NCCL as docs/nccl.md says; each runs alone and, where the command line was built, as two ranks.
 #
 #   check.sh BUILD_FOLDER      e.g. tests/install/check.sh build/release
 set -euo pipefail
@@ -48,6 +48,19 @@ want="rank 0: left is 2, 2 of my colour, sum 3
 rank 1: left is 0, 1 of my colour, sum 3
 rank 2: left is 1, 2 of my colour, sum 3"
 [[ $three == "$want" ]] || { printf 'under launch.py 3:\n%s\n' "$three" >&2 && exit 1; }
+
+# NCCL's interface: what docs/nccl.md says to type, word for word, of `prog.c`.
+mkdir "$work/nccl"
+cp "$here/../nccl/first.c" "$work/nccl/prog.c"
+typed=$(grep -o 'cc prog\.c [^`]*' "$here/../../docs/nccl.md")
+(cd "$work/nccl" && PREFIX=$prefix bash -euc "$typed" && LD_LIBRARY_PATH='' ./a.out 2) >"$work/nccl.log" ||
+  { cat "$work/nccl.log" && exit 1; }
+printf '%s\n' 'cmake_minimum_required(VERSION 3.22)' 'project(prog LANGUAGES C)' 'find_package(Tutti REQUIRED)' \
+  'add_executable(prog prog.c)' 'target_link_libraries(prog PRIVATE Tutti::nccl)' >"$work/nccl/CMakeLists.txt"
+cmake -S "$work/nccl" -B "$work/nccl/build" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" >"$work/configure.log" ||
+  { cat "$work/configure.log" && exit 1; }
+cmake --build "$work/nccl/build"
+LD_LIBRARY_PATH='' "$work/nccl/build/prog" 2
 
 # The training layer, where it was built.
 if [[ -e $libdir/libtutti_train.so ]]; then

@@ -5,10 +5,10 @@
 
 #define VALUE(name) printf("%s %lld\n", #name, (long long)(name));
 #define FIELD(type, field) printf("%s.%s %zu %zu\n", #type, #field, offsetof(type, field), sizeof(((type*)0)->field));
-/* A configuration's initializer, int by int, but for its size and version. */
+/* A configuration's initializer, int by int, but for its size and version. Static: what pads it is 0. */
 #define INITIALIZER(type, initializer)                                                     \
   do {                                                                                     \
-    type made = initializer;                                                               \
+    static type made = initializer;                                                        \
     made.version = 0;                                                                      \
     for (size_t at = sizeof(size_t); at + sizeof(int) <= END_OF_##type; at += sizeof(int)) \
       printf("%s+%zu %d\n", #initializer, at, *(const int*)((const char*)&made + at));     \

@@ -58,8 +58,8 @@ void print_text(const Options& options, Collective collective, uint64_t bytes, c
                 const std::vector<select::Candidate>& all) {
   const select::Setting& s = machine.setting;
   const select::MachineNotes& notes = machine.notes;
-  fmt::print("{} of {} on {}", name_of(collective), to_text(Bytes{bytes}),
-             counted(static_cast<uint64_t>(s.ranks), "rank"));
+  const std::string size = collective == Collective::Barrier ? "" : " of " + to_text(Bytes{bytes});
+  fmt::print("{}{} on {}", name_of(collective), size, counted(static_cast<uint64_t>(s.ranks), "rank"));
   if (notes.hosts > 1) fmt::print(" of {}", counted(static_cast<uint64_t>(notes.hosts), "host"));
   fmt::print(", {}\n", options.topology.empty() ? "this machine" : "on the " + notes.ends + " of " + options.topology);
   const bool alone = notes.hosts > 1 && !s.groups->has_two_levels();
@@ -105,10 +105,11 @@ void print_json(Collective collective, uint64_t bytes, const select::MachineSett
 
 void explain(const Options& options) {
   const Collective collective = read_collective(options.collective, "");
-  const auto bytes = parse_bytes(options.bytes);
+  auto bytes = parse_bytes(options.bytes);
   if (!bytes) {
     throw_error(Code::InvalidArgument, "--bytes {}: write a number of bytes such as 8, 64K or 1G", options.bytes);
   }
+  if (collective == Collective::Barrier) bytes = Bytes{0};
   const select::MachineSetting machine = machine_of(options);
   const uint64_t block = select::block_bytes(collective, *bytes, machine.setting.ranks);
   // The communicator decides by powers of two.

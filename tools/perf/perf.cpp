@@ -19,6 +19,7 @@
 #include "tools/perf/options.hpp"
 #include "tools/perf/ranks.hpp"
 #include "tools/perf/report.hpp"
+#include "tools/run/hosts.hpp"
 #include "tools/run/self_job.hpp"
 #include "topo/cgroup.hpp"
 
@@ -211,7 +212,7 @@ int run_here(const PerfOptions& options) {
 int run_processes(const Words& words, const std::vector<std::string>& arguments) {
   const int ranks = words.processes * words.options.threads;
   check_memory(rows_of(words.options, ranks), static_cast<uint64_t>(ranks), available_memory(), "this host");
-  return run_job(job_of_self("tutti perf", arguments, words.processes, words.options.threads));
+  return run_job(job_of_self("tutti perf", arguments, place_here(words.processes), words.options.threads));
 }
 
 void add_flags(CLI::App& command, Words& words) {

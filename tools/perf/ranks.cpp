@@ -12,6 +12,7 @@
 
 #include "base/env.hpp"
 #include "tools/run/hosts.hpp"
+#include "tools/run/output.hpp"
 #include "topo/cgroup.hpp"
 #include "topo/cores.hpp"
 
@@ -32,6 +33,12 @@ void tell(const char* speaker, int rank, const std::string& text) {
   fmt::print(stderr, "{}: {}{}\n", speaker, prefix, text);
 }
 
+/// Rank 0 was ended by SIGPIPE, as by `| head`: the user wants no more, and knows why this rank was left alone.
+bool follows_from_the_lost_reader(const std::exception& error) {
+  const auto* const known = dynamic_cast<const Error*>(&error);
+  return known != nullptr && known->code() == Code::PeerFailed && reader_gone(STDOUT_FILENO);
+}
+
 bool run_one(const char* speaker, Communicator& comm, const std::function<void(Communicator&)>& body) {
   const int rank = comm.rank();
   try {
@@ -39,7 +46,7 @@ bool run_one(const char* speaker, Communicator& comm, const std::function<void(C
     comm.close();
     return true;
   } catch (const std::exception& error) {
-    tell(speaker, rank, error.what());
+    if (!follows_from_the_lost_reader(error)) tell(speaker, rank, error.what());
     if (!comm.empty()) tuttiCommAbort(comm.handle());
     return false;
   }

@@ -5,11 +5,15 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <memory>
 #include <optional>
+#include <random>
 #include <set>
 
 #include "base/address.hpp"
+#include "base/env.hpp"
 #include "base/format.hpp"
+#include "base/port_range.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -127,6 +131,18 @@ std::string meeting_host(const std::vector<Placement>& ranks, const std::string&
   }
   if (found.empty()) std::for_each(offered.begin(), offered.end(), add);
   return found.empty() ? here : fmt::format("{}", fmt::join(found, ","));
+}
+
+void set_meeting_point(Job& job, int port, const std::string& here) {
+  const std::string host = meeting_host(job.ranks, here);
+  if (host.empty()) return;
+  const bool nested = env().rank.has_value();
+  job.root = env().root_addr.empty() || nested ? host : env().root_addr;
+  if (port == 0 && env().port && !nested) port = *env().port;
+  if (const auto ports = fixed_ports(); port == 0 && ports) port = ports->first;
+  // Below the ports that kernels assign to outgoing connections.
+  job.port = static_cast<uint16_t>(
+      port != 0 ? port : std::uniform_int_distribution(20000, 29999)(*std::make_unique<std::random_device>()));
 }
 
 std::vector<Placement> place(const std::string& hosts, int ranks, const std::string& here) {

@@ -22,6 +22,10 @@ std::vector<Placement> place_here(int ranks);
 /// resolves to loopback. Empty if all ranks are on this host.
 std::string meeting_host(const std::vector<Placement>& ranks, const std::string& here);
 
+/// Ranks on several hosts must know rank 0's host. The user's exported variables take precedence, except those that an
+/// outer tutti run set for its own ranks. `port` 0: TUTTI_PORT, the first of TUTTI_PORTS, or a random one.
+void set_meeting_point(Job& job, int port, const std::string& here);
+
 /// This host's name. Throws Error(SystemError).
 std::string host_name();
 

@@ -27,14 +27,14 @@ Fd open_again(int fd) {
 Sink::Sink(int fd) : own_(open_again(fd)), fd_(own_ ? own_.get() : fd) {}
 
 bool Sink::put(std::string_view text) {
-  if (gone_) return false;
+  if (error_ != 0) return false;
   kept_ += text;
   return kept_.size() > text.size() || pump();  // if it was blocked before, its turn comes later
 }
 
 bool Sink::pump() {
   size_t done = 0;
-  while (done < kept_.size() && !gone_) {
+  while (done < kept_.size() && error_ == 0) {
     pollfd writable{fd_, POLLOUT, 0};
     if (poll(&writable, 1, 0) == 0) break;
     // A terminal or a socket that is ready takes this much without waiting.
@@ -44,11 +44,11 @@ bool Sink::pump() {
     } else if (errno == EAGAIN) {
       break;
     } else if (errno != EINTR) {
-      gone_ = true;
+      error_ = errno;
     }
   }
-  kept_.erase(0, gone_ ? kept_.size() : done);
-  return !gone_;
+  kept_.erase(0, error_ != 0 ? kept_.size() : done);
+  return error_ == 0;
 }
 
 void Sink::wait_for(std::vector<pollfd>& fds) const {
@@ -89,6 +89,11 @@ std::string LinePrefixer::finish() {
   std::string line = prefix_ + partial_ + '\n';
   partial_.clear();
   return line;
+}
+
+bool reader_gone(int fd) {
+  pollfd stream{fd, 0, 0};
+  return poll(&stream, 1, 0) == 1 && (stream.revents & POLLERR) != 0;
 }
 
 bool shows_colours(int stream) { return foreign_env("NO_COLOR").value_or("").empty() && isatty(stream) != 0; }

@@ -25,6 +25,8 @@ class Sink {
   bool blocked() const { return !kept_.empty(); }
   /// Writes what can be written of it now. False: as in put().
   bool pump();
+  /// Why nothing more can be written: 0, or an errno such as EPIPE.
+  int error() const { return error_; }
   /// Adds the descriptor on which pump() waits.
   void wait_for(std::vector<pollfd>& fds) const;
 
@@ -32,7 +34,7 @@ class Sink {
   Fd own_;  // a pipe opened again, without waiting
   int fd_;
   std::string kept_;
-  bool gone_ = false;
+  int error_ = 0;
 };
 
 /// The launcher's two streams.
@@ -47,6 +49,8 @@ class Outputs {
     const bool written = out_.pump();
     return (!err_ || err_->pump()) && written;
   }
+  /// That of either stream, first of all of the standard output.
+  int error() const { return out_.error() != 0 || !err_ ? out_.error() : err_->error(); }
   void wait_for(std::vector<pollfd>& fds) const;
 
  private:
@@ -71,6 +75,9 @@ class LinePrefixer {
   std::string prefix_;
   std::string partial_;
 };
+
+/// True if the reader of this pipe or socket has closed it: then a write ends the writer by SIGPIPE.
+bool reader_gone(int fd);
 
 /// True if this stream is a terminal and NO_COLOR is not set (https://no-color.org).
 bool shows_colours(int stream);

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 
 #include "tools/run/remote.hpp"
 #include "tools/run/spawn.hpp"
@@ -69,7 +70,11 @@ RankProcess::RankProcess(const Job& job, int rank, const Inherited& inherited, i
   request.mask = inherited.mask;
   request.open_files = inherited.open_files;
   request.program = remote ? remote_command(job, host_, std::filesystem::current_path()) : job.program;
-  if (!remote) request.environment = rank_environment(job, rank);
+  if (!remote) {
+    request.environment = rank_environment(job, rank);
+    std::copy_if(job.exported.begin(), job.exported.end(), std::back_inserter(request.environment),
+                 [](const std::string& variable) { return variable.find('=') != std::string::npos; });
+  }
   request.cpus = job.ranks[static_cast<size_t>(rank)].cpus;
 
   // Only the launcher reads a terminal: the rank is not in the terminal's foreground. The same holds for what ssh

@@ -2,11 +2,9 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <random>
 
 #include "base/env.hpp"
 #include "base/format.hpp"
-#include "base/port_range.hpp"
 #include "tools/commands.hpp"
 #include "tools/run/binding.hpp"
 #include "tools/run/hosts.hpp"
@@ -51,20 +49,6 @@ Examples:
 Binding parse_binding(const std::string& word) {
   if (word.empty()) return Binding::Auto;
   return word == "core" ? Binding::Core : Binding::None;
-}
-
-/// Ranks on several hosts must know rank 0's host. The user's exported variables take precedence, except those that an
-/// outer tutti run set for its own ranks.
-void set_meeting_point(Job& job, int port, const std::string& here) {
-  const std::string host = meeting_host(job.ranks, here);
-  if (host.empty()) return;
-  const bool nested = env().rank.has_value();
-  job.root = env().root_addr.empty() || nested ? host : env().root_addr;
-  if (port == 0 && env().port && !nested) port = *env().port;
-  if (const auto ports = fixed_ports(); port == 0 && ports) port = ports->first;
-  // Below the ports that kernels assign to outgoing connections.
-  job.port = static_cast<uint16_t>(
-      port != 0 ? port : std::uniform_int_distribution(20000, 29999)(*std::make_unique<std::random_device>()));
 }
 
 /// A program may follow without "--": `first` is then its start, and a later "--" is its own argument.
@@ -128,7 +112,9 @@ void add_run(CLI::App& app, const std::vector<std::string>& program, int& status
                    "none, or core: rank i of this host to core i; default: core, if there are enough of them")
       ->check(CLI::IsMember({"none", "core"}))
       ->type_name("");
-  command->add_option("-x", options->job.exported, "a variable for ranks on other hosts; may be repeated")
+  command
+      ->add_option("-x", options->job.exported,
+                   "sets a variable for all ranks; NAME alone: as it is here; may be repeated")
       ->allow_extra_args(false)
       ->type_name("NAME[=VALUE]");
   command->add_option("--grace", options->job.grace, "seconds the others have to end when a rank has failed; default 5")

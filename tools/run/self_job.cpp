@@ -12,7 +12,8 @@
 
 namespace tutti::tools {
 
-Job job_of_self(const std::string& speaker, const std::vector<std::string>& arguments, int processes, int threads) {
+Job job_of_self(const std::string& speaker, const std::vector<std::string>& arguments, std::vector<Placement> ranks,
+                int threads) {
   char self[PATH_MAX] = {};
   if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) {
     throw_error(Code::SystemError, "this program's own file cannot be found: {}", std::strerror(errno));
@@ -22,12 +23,13 @@ Job job_of_self(const std::string& speaker, const std::vector<std::string>& argu
   job.program = {self};
   job.program.insert(job.program.end(), arguments.begin(), arguments.end());
   job.program.emplace_back("--launched");
-  job.ranks = place_here(processes);
+  job.ranks = std::move(ranks);
   bind_ranks(job.ranks, threads > 1 ? Binding::None : Binding::Auto, usable_cores());
+  set_meeting_point(job, 0, host_name());
   name_job(job);
   job.prefix = false;
   job.tasks = threads > 1 ? static_cast<uint64_t>(threads) + 2 : 2;  // the main thread and the control thread
-  job.bytes = processes > 1 ? staging_bytes() : 0;
+  job.bytes = job.ranks.size() > 1 ? staging_bytes() : 0;
   job.bytes_for = "staging memory (TUTTI_ARENA)";
   job.feed_stdin = false;
   return job;

@@ -93,7 +93,7 @@ class Supervisor {
   void escalate();
   void replace_guardian();
   void tell_the_rest();
-  void end_silently();
+  void end_without_output(int status);
   void send_all(int signal) {
     for (const RankProcess& rank : ranks_) rank.send(signal);
   }
@@ -131,7 +131,7 @@ class Supervisor {
   std::vector<std::string> later_;  // descriptions of later failures, at most kToldLater
   size_t failed_later_ = 0;
   int interrupted_by_ = 0;    // the signal sent to the launcher
-  bool reader_gone_ = false;  // our own output accepts no more
+  bool output_lost_ = false;  // our own output accepts no more
   std::optional<Clock::time_point> deadline_;
   int next_signal_ = 0;  // to be sent at the deadline
 };
@@ -154,7 +154,7 @@ void Supervisor::start() {
     kill_children(guardian_.pid());
     throw;
   }
-  if (ranks_.size() < job_.ranks.size()) {
+  if (ranks_.size() < job_.ranks.size() && !output_lost_) {
     say(fmt::format("{} of {} ranks had been started; no more will be", ranks_.size(), job_.ranks.size()));
   }
 }
@@ -198,13 +198,15 @@ void Supervisor::pass_output_on() {
     const int number = output.to->blocked() ? 0 : epoll_wait(output.ready.get(), ready, std::size(ready), 0);
     for (int i = 0; i < number; ++i) taken = ranks_[ready[i].data.u32].drain() && taken;
   }
-  if (!taken && !reader_gone_) end_silently();
+  if (taken || output_lost_) return;
+  if (streams_.error() != EPIPE) say(fmt::format("its output cannot be written: {}", std::strerror(streams_.error())));
+  end_without_output(streams_.error() == EPIPE ? 128 + SIGPIPE : 1);
 }
 
-/// Like a program that writes to a closed pipe.
-void Supervisor::end_silently() {
-  reader_gone_ = true;
-  first_status_ = 128 + SIGPIPE;
+/// Where a pipe's reader has closed it: silently, like a program that writes to such a pipe.
+void Supervisor::end_without_output(int status) {
+  output_lost_ = true;
+  first_status_ = status;
   send_all(SIGTERM);
   count_down(kFromTermToKill, SIGKILL);
 }
@@ -297,8 +299,11 @@ void Supervisor::note_end(RankProcess& rank, int wait_status) {
   rank.drain();  // its own output precedes our message
   rank.mark_ended(wait_status);
   if (rank.status() == 0) return;
+  // It wrote to our output itself, and the reader, perhaps `head`, has closed that.
+  const bool lost_reader = !job_.prefix && rank.killed_by(SIGPIPE) && reader_gone(STDOUT_FILENO);
+  if (first_status_ == 0 && lost_reader) return end_without_output(rank.status());
   if (first_status_ != 0) {
-    if (reader_gone_) return;
+    if (output_lost_) return;
     ++failed_later_;
     if (later_.size() < kToldLater) later_.push_back(fmt::format("{}: {}", rank.name(), rank.what_became()));
     return;

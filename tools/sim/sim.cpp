@@ -12,6 +12,7 @@
 #include "sim/draw.hpp"
 #include "sim/simulate.hpp"
 #include "tools/commands.hpp"
+#include "tools/perf/report.hpp"
 #include "tools/sim/scene.hpp"
 
 namespace tutti::tools {
@@ -182,9 +183,13 @@ void run(const Options& options) {
   Scene scene(read_collective(options.collective, ""), *bytes, options.scene);
   const bool draws = !options.trace.empty() || !options.svg.empty();
   std::vector<Row> rows;
-  for (const select::Candidate& candidate : wanted(scene, options)) {
+  const std::vector<select::Candidate> candidates = wanted(scene, options);
+  Progress progress;
+  for (const select::Candidate& candidate : candidates) {
+    progress.show(fmt::format("# {} of {}: {}", rows.size() + 1, candidates.size(), candidate.algorithm->name));
     rows.push_back(simulate(scene, candidate, options, draws && rows.empty()));
   }
+  progress.clear();
   const std::string title = fmt::format("{} {} of {} on {}", rows.front().algorithm->name, name_of(scene.collective()),
                                         to_text(Bytes{scene.bytes()}), scene.words());
   if (!options.trace.empty()) write(options.trace, "--trace", sim::chrome_trace(rows.front().simulated.replay, title));
@@ -233,7 +238,7 @@ void add_sim(CLI::App& app, int& status) {
   command->add_flag("--json", options->json, "as JSON, times in seconds");
   command->footer(
       "A model: docs/simulation.md says what it contains. TUTTI_ALGO, TUTTI_PLAN and TUTTI_REPRODUCIBLE count as in a "
-      "communicator.\nExamples:\n  tutti sim all_reduce --bytes 1G --topo hgx.xml --hosts 128 --compare\n"
+      "communicator.\nExamples:\n  tutti sim all_reduce --bytes 1G --topo hgx.xml --hosts 16 --compare\n"
       "  tutti sim all_gather --bytes 64M -n 4 --trace trace.json --svg timeline.svg\n");
   command->callback([options, &status] {
     run(*options);

@@ -6,6 +6,7 @@
 #include "base/format.hpp"
 #include "tools/commands.hpp"
 #include "tools/perf/ranks.hpp"
+#include "tools/run/hosts.hpp"
 #include "tools/run/self_job.hpp"
 #include "tools/train/flags.hpp"
 #include "tools/train/trace.hpp"
@@ -84,7 +85,7 @@ void add_train(CLI::App& app, const std::vector<std::string>& arguments, int& st
     if (!flags->launched) check_files(*flags);
     if (flags->processes > 0 && !flags->launched) {
       check_run(*flags, flags->processes);
-      status = run_job(job_of_self("tutti train", arguments, flags->processes, 1));
+      status = run_job(job_of_self("tutti train", arguments, place_here(flags->processes), 1));
       return;
     }
     const bool went_well = run_ranks("tutti train", 1, [&](Communicator& comm) { run_rank(comm, *flags); });

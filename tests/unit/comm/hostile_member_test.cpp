@@ -109,7 +109,7 @@ nlohmann::json report() {
           {"routes", nlohmann::json::object()},
           {"name", "elsewhere"},
           {"boot", ""},
-          {"device", {"none", "", 0}}};
+          {"device", {"none", "", 0, nlohmann::json::array(), ""}}};
 }
 nlohmann::json conclusion() { return {{"reading", 0}, {"oversubscribed", false}, {"shifts", {2, 2, 2, 0}}}; }
 std::string nested(size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); }

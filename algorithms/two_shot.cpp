@@ -113,7 +113,8 @@ const Registration kAllReduce(
      .generate = all_reduce,
      .cost = all_reduce_cost,
      .direct_stores = true,
-     .canonical = true});
+     .canonical = true,
+     .switched = true});
 const Registration kBroadcast(
     {.collective = Collective::Broadcast,
      .name = "two_shot",

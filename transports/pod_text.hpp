@@ -1,6 +1,7 @@
 // Plain structures as the bytes of a request or an answer (Wireup::ask).
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <type_traits>
@@ -20,6 +21,13 @@ bool unpack(const std::string& bytes, T& value) {
   if (bytes.size() != sizeof value) return false;
   std::memcpy(&value, bytes.data(), sizeof value);
   return true;
+}
+
+/// A text that a peer sent, as it may be shown to people.
+inline std::string printable(std::string text) {
+  text.resize(std::min<size_t>(text.size(), 300));
+  for (char& c : text) c = c >= ' ' && c <= '~' ? c : '?';
+  return text;
 }
 
 }  // namespace tutti::transports

@@ -202,7 +202,8 @@ typedef struct {
   size_t size;
   char algorithm[40]; /* "ring"; "direct" if blocks go straight to their receivers; "none" */
   char transport[40]; /* of the links that this rank used: "shm", "shm+tcp"; "none" */
-  char delivery[40];  /* "inline", "staged", "mapped", "pushed", "ll", "ll128", "zcopy", "cma", "direct-store"; "a+b" */
+  char delivery[40];  /* "inline", "staged", "mapped", "pushed", "ll", "ll128", "copied", "multimem", "zcopy", "cma",
+                         "direct-store"; "a+b" */
 } tuttiCallInfo;
 /* Describes this rank's last call on `comm`; waits for calls that are still queued on streams. Meant for people and
  * tools; programs should not depend on it. */

@@ -21,7 +21,7 @@ enum class LogLevel : uint8_t { Off, Error, Warn, Info, Debug, Trace };
 enum class Cma : uint8_t { Off, Auto, Always };
 
 /// How messages travel between GPUs.
-enum class CudaWire : uint8_t { Auto, Slot, Lines, WholeLines };
+enum class CudaWire : uint8_t { Auto, Slot, Lines, WholeLines, Copy, Multimem };
 /// How ranks reach each other's memory for links between GPUs: transports/cuda/memory.hpp.
 enum class CudaMemory : uint8_t { Auto, Fd, Ipc, Host };
 

@@ -22,8 +22,8 @@ using nlohmann::json;
 using Slowest = FabricReport::Slowest;
 
 constexpr int kPlanFormat = 1;
-constexpr const char* kCudaWireWords[] = {"auto", "slot", "ll", "ll128"};  // by CudaWire
-constexpr const char* kCmaWords[] = {"off", "auto", "always"};             // by Cma
+constexpr const char* kCudaWireWords[] = {"auto", "slot", "ll", "ll128", "copy", "multimem"};  // by CudaWire
+constexpr const char* kCmaWords[] = {"off", "auto", "always"};                                 // by Cma
 
 /// Runs `body`, which reads JSON of rank `peer`.
 template <class Body>
@@ -231,7 +231,9 @@ std::string to_text(const RankReport& report) {
                     {"routes", fabric.routes},
                     {"name", report.host},
                     {"boot", report.boot},
-                    {"device", {report.device.why_not, report.device.id, report.device.blocks}}};
+                    {"device",
+                     {report.device.why_not, report.device.id, report.device.blocks, report.device.joined,
+                      report.device.why_no_switch}}};
   return all.dump();
 }
 
@@ -252,7 +254,8 @@ RankReport parse_report(const std::string& text, Rank peer) {
         .plans = report.at("plans").dump(),
         .host = report.at("name").get<std::string>(),
         .boot = report.at("boot").get<std::string>(),
-        .device = {device.at(0).get<std::string>(), device.at(1).get<std::string>(), whole_number(device.at(2))}};
+        .device = {device.at(0).get<std::string>(), device.at(1).get<std::string>(), whole_number(device.at(2)),
+                   device.at(3).get<std::vector<std::string>>(), device.at(4).get<std::string>()}};
   });
 }
 

@@ -23,9 +23,11 @@ void compare_configurations(const control::Endpoint& endpoint);
 
 /// What a rank says of its device.
 struct DeviceReport {
-  std::string why_not;  ///< why the rank serves no calls on device memory; "" if it does
-  std::string id;       ///< of the device, the same for all who use it
-  uint64_t blocks = 0;  ///< of a call's kernel that the device runs at the same time
+  std::string why_not;              ///< why the rank serves no calls on device memory; "" if it does
+  std::string id;                   ///< of the device, the same for all who use it
+  uint64_t blocks = 0;              ///< of a call's kernel that the device runs at the same time
+  std::vector<std::string> joined;  ///< ids of the devices to which its stores of a line stay whole
+  std::string why_no_switch;        ///< that folds for it and others (exec::DeviceExecutor); "" if there may be one
 };
 
 /// What a rank tells the others when its fabric is made.

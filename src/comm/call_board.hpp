@@ -48,6 +48,10 @@ class CallBoard {
   /// The blocks of a collective that has been entered.
   void enter_blocks(uint64_t call, std::shared_ptr<const VectorBlocks> blocks);
 
+  /// The collective entered last is not among those that leaving counts: copies have no number on the device.
+  void uncount() { uncounted_.store(true, std::memory_order_release); }
+  bool counts_all() const { return !uncounted_.load(std::memory_order_acquire); }
+
   uint64_t begun() const { return begun_.load(std::memory_order_acquire); }
   /// Collective number `call`, if it is still on the board.
   std::optional<CallSpec> collective(uint64_t call) const { return collectives_[call % kEntries].read(call); }
@@ -83,6 +87,7 @@ class CallBoard {
   std::array<Entry, kEntries> collectives_, transfers_;
   std::atomic<uint64_t> begun_{0}, finished_{0}, transfers_begun_{0};
   std::atomic<uint64_t> last_{0};  // key of the last entry
+  std::atomic<bool> uncounted_{false};
 };
 
 }  // namespace tutti::comm

@@ -121,7 +121,8 @@ std::optional<std::string> CallDiagnostics::left_early(Rank peer, bool we_send) 
   if (!left) return std::nullopt;
   if (call_ != 0) {
     const uint64_t last = left->calls + 1;
-    if (last > call_) return std::nullopt;
+    // Where not all calls were counted, the peer's board says what it has under our number: mismatch() finds it.
+    if (last > call_ || !own_board_.counts_all()) return std::nullopt;
     return compare(peer, last, own_board_.collective(last).value_or(spec_), {.leaves = true});
   }
   if (group_ == nullptr || !left_without(*group_, peer, *left)) return std::nullopt;
@@ -142,7 +143,7 @@ std::optional<std::string> CallDiagnostics::any_left_early() const {
 
 /// A rank that left after another call with this number: it may have left no message for ours.
 std::optional<std::string> CallDiagnostics::any_left_after_another_call() const {
-  if (call_ == 0) return std::nullopt;
+  if (call_ == 0 || !own_board_.counts_all()) return std::nullopt;
   for (Rank peer = 0; peer < endpoint_.ranks(); ++peer) {
     const auto left = endpoint_.left(peer);
     if (!left || left->calls != call_ || left->last == describe(spec_)) continue;
@@ -156,6 +157,11 @@ Status CallDiagnostics::cut_off_by_failure(const exec::Stall& stall) {
   Status status = failed();
   status.text += fmt::format("; the call waited for {}", awaited(stall));
   return status;
+}
+
+void CallDiagnostics::device_failed(const std::string& why, const exec::Stall& stall) {
+  const std::string waited = stall.await == exec::Await::Nothing ? "" : ", which waited for " + awaited(stall);
+  (void)fail(Code::SystemError, fmt::format("rank {}: {} in {}{}", endpoint_.rank(), why, describe_call(), waited));
 }
 
 Status CallDiagnostics::failed() {

@@ -33,6 +33,12 @@ CallInfo call_info(const Prepared& prepared, const std::function<std::string(Ran
   std::set<std::string> transports;
   for (const exec::LinkId& link : program.out_links) transports.insert(transport_to(link.peer));
   for (const exec::LinkId& link : program.in_links) transports.insert(transport_to(link.peer));
+  if (program.by == exec::RunBy::CopyEngines) {
+    deliveries = {{kCopied, "the copy engines of the GPUs move such blocks, so that no multiprocessor is used"}};
+  }
+  if (program.by == exec::RunBy::Switch) {
+    deliveries = {{kMultimem, "the switch between the GPUs folds and multicasts"}};
+  }
   CallInfo info{.algorithm = prepared.algorithm, .transport = fmt::format("{}", fmt::join(transports, "+"))};
   for (const auto& [name, why] : deliveries) {
     info.delivery += fmt::format("{}{}", info.delivery.empty() ? "" : "+", name);

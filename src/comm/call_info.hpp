@@ -8,6 +8,11 @@
 
 namespace tutti::comm {
 
+/// The delivery of messages of a call that a device's copy engines run.
+inline constexpr const char* kCopied = "copied";
+/// The same of one that the switch between devices folds.
+inline constexpr const char* kMultimem = "multimem";
+
 /// As this rank executed it.
 struct CallInfo {
   std::string algorithm;  ///< "ring"; "direct" if every block goes straight to its receiver; "none" for a single rank

@@ -60,6 +60,8 @@ class Communicator {
   const Timeouts& timeouts() const { return timeouts_; }
   /// On which this rank's calls on device memory run; kNoDevice: they are refused.
   int device() const { return device_calls_ == nullptr ? kNoDevice : device_calls_->device(); }
+  /// The machine, as its algorithms were chosen for.
+  const select::Setting& setting() const { return setting_; }
   PreMulScalars& pre_mul_scalars() { return pre_mul_scalars_; }
 
   /// Throws Error(InvalidArgument) with the first mistake in a call; touches no buffer.
@@ -131,6 +133,7 @@ class Communicator {
   void wire_up_device(int device);
   DeviceReport device_report() const;
   void agree_on_device(const Agreement& agreed);
+  void agree_on_switch(const Agreement& agreed, bool some_share);
   DeviceCalls& device_calls() const;
   Status enqueue_on_device(Work work);
   void enqueue_collective(const Call& call);

@@ -14,6 +14,7 @@
 #include "base/log.hpp"
 #include "base/version.hpp"
 #include "select/explain.hpp"
+#include "topo/constants.hpp"
 
 namespace tutti::comm {
 namespace {
@@ -140,40 +141,50 @@ std::string summary(const control::Endpoint& endpoint, const Fabric& fabric, con
       algorithms_text(agreed.table));
 }
 
-/// Why this algorithm: which setting forces it, or its modelled cost and the next best one's.
-std::string DecisionLog::why(const CallSpec& spec, const std::string& algorithm) const {
-  const std::string collective = name_of(spec.collective);
+/// Why this algorithm: which setting forces it, or its time and the next best one's, measured ones if there are any.
+std::string DecisionLog::why(const CallSpec& spec, const CallInfo& info) const {
+  const std::string collective = name_of(spec.collective), &algorithm = info.algorithm;
   if (spec.is_vector || spec.collective == Collective::SendRecv)
     return "only the sender and the receiver know its length";
   if (setting_.given.count(spec.collective) > 0) return "TUTTI_PLAN provides it";
   if (setting_.forced.count(collective) > 0) return "TUTTI_ALGO forces it";
+  if (info.delivery == kCopied) return "the one that copy engines can run";
+  if (info.delivery == kMultimem) return "the one that switches can run";
   std::string mine, next;
+  bool measured = false;
   for (const auto& candidate : select::candidates(spec.collective, spec.count * size_of(spec.type), setting_)) {
     if (!candidate.rejected.empty()) continue;
     const std::string text = fmt::format("{} {}", candidate.algorithm->name, time_text(candidate.seconds));
     if (candidate.algorithm->name == algorithm) {
       mine = text;
+      measured = candidate.measured.has_value();
     } else if (next.empty()) {
       next = text;
     }
   }
-  return next.empty() ? "no other algorithm can do it" : fmt::format("the model says {}, next {}", mine, next);
+  return next.empty() ? "no other algorithm can do it"
+                      : fmt::format("the {} says {}, next {}", measured ? "profile" : "model", mine, next);
 }
 
 /// The table of all candidates, once for a collective and size class.
-void DecisionLog::explain(const CallSpec& spec, uint64_t bytes) {
+void DecisionLog::explain(const CallSpec& spec, uint64_t bytes, const CallInfo& info) {
   if (spec.is_vector || spec.collective == Collective::SendRecv) return;
   if (!explained_.emplace(spec.collective, std::bit_width(bytes)).second) return;
-  log_info("why {} ({}):\n{}", describe(spec), setting_.situation,
-           select::explanation(select::candidates(spec.collective, select::decided_at(bytes), setting_)));
+  std::string instead;
+  if (info.delivery == kCopied || info.delivery == kMultimem) {
+    instead = fmt::format("\nThat is what would run. {} runs instead: {} (TUTTI_CUDA_WIRE={})", info.algorithm,
+                          info.why, info.delivery == kCopied ? "copy" : "multimem");
+  }
+  log_info("why {} ({}):\n{}{}", describe(spec), setting_.situation,
+           select::explanation(select::candidates(spec.collective, select::decided_at(bytes), setting_)), instead);
 }
 
 void DecisionLog::log_first(const CallSpec& spec, const CallInfo& info) {
   const uint64_t bytes = spec.count * size_of(spec.type);
   if (!logged_.insert({spec.collective, std::bit_width(bytes), info.algorithm + " " + info.delivery}).second) return;
-  if (rank_ == 0 && env().explain) explain(spec, bytes);
+  if (rank_ == 0 && env().explain) explain(spec, bytes, info);
   log_debug("rank {}: first {}: {} over {} ({}); {} ({})", rank_, describe(spec), info.algorithm, info.transport,
-            why(spec, info.algorithm), info.delivery, info.why);
+            why(spec, info), info.delivery, info.why);
 }
 
 }  // namespace tutti::comm

@@ -34,8 +34,8 @@ class DecisionLog {
   void log_first(const CallSpec& spec, const CallInfo& info);
 
  private:
-  void explain(const CallSpec& spec, uint64_t bytes);
-  std::string why(const CallSpec& spec, const std::string& algorithm) const;
+  void explain(const CallSpec& spec, uint64_t bytes, const CallInfo& info);
+  std::string why(const CallSpec& spec, const CallInfo& info) const;
 
   Rank rank_;
   select::Setting setting_;

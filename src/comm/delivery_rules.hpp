@@ -3,9 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <vector>
 
 #include "comm/call.hpp"
 #include "exec/compile/delivery.hpp"
+#include "exec/executor.hpp"
+#include "plan/algorithm.hpp"
 #include "select/calibration.hpp"
 #include "transports/transport.hpp"
 
@@ -22,6 +26,12 @@ struct AgreedCapabilities {
   select::LengthShifts shifts;       ///< how the table's lengths are scaled: rank 0's
   uint32_t threads = 1;              ///< that run a wide program on each rank
   bool shares_staging = true;        ///< the replicas of a wide program share the staging memory
+  // Of a device.
+  std::vector<const plan::Algorithm*> copied;  ///< the copy engines run the collectives of these, …
+  uint64_t copied_round = 0;                   ///< … so many bytes to all readers in a round
+  const plan::Algorithm* switched = nullptr;   ///< the switch between devices folds this one's calls; null: none …
+  uint64_t switched_window = 0;                ///< … of which a block moves so many bytes in a round, at most …
+  std::function<bool(const exec::Reduction& how)> folds_in_switch;  ///< … where this is true
 };
 
 /// Of a collective. Equal on all ranks; but `cooperative_from`, which is this host's, is left to the caller.

@@ -5,28 +5,34 @@
 
 #include "base/format.hpp"
 #include "plan/plan.hpp"
+#include "select/blocks.hpp"
 #include "topo/constants.hpp"
 
 namespace tutti::comm {
 
-void EnqueuedCalls::add(uint64_t board_number, const CallSpec& spec, const char* algorithm) {
+void EnqueuedCalls::add(uint64_t board_number, const CallSpec& spec, const Prepared& prepared) {
   const std::lock_guard lock(mutex_);
-  Entry& entry = last_[count_++ % last_.size()];
+  Entry& entry = (prepared.execution->program().by == exec::RunBy::CopyEngines ? copies_ : kernels_).next();
   entry.board_number = board_number;
   entry.spec = spec;
-  entry.algorithm = algorithm;
+  entry.algorithm = prepared.algorithm;
   entry.group.clear();
 }
 
 void EnqueuedCalls::add(const std::vector<NumberedCall>& group, const char* algorithm) {
   const std::lock_guard lock(mutex_);
-  last_[count_++ % last_.size()] = {0, group.front().call.spec, algorithm, group};
+  kernels_.next() = {0, group.front().call.spec, algorithm, group};
 }
 
 /// A replayed call has a number that none was enqueued under: then the last one is meant, as far as is known.
+const EnqueuedCalls::Entry& EnqueuedCalls::Sequence::at(uint64_t number) const {
+  const bool known = number >= 1 && number <= count && number + last.size() > count;
+  return last[((known ? number : std::max<uint64_t>(1, count)) - 1) % last.size()];
+}
+
 const EnqueuedCalls::Entry& EnqueuedCalls::entry(uint64_t device_number) const {
-  const bool known = device_number >= 1 && device_number <= count_ && device_number + last_.size() > count_;
-  return last_[((known ? device_number : std::max<uint64_t>(1, count_)) - 1) % last_.size()];
+  const bool copied = (device_number & exec::kCopiedCall) != 0;
+  return copied ? copies_.at(device_number & ~exec::kCopiedCall) : kernels_.at(device_number);
 }
 
 void EnqueuedCalls::describe(uint64_t device_number) {
@@ -60,6 +66,12 @@ void EnqueuedCalls::cut_off(const exec::Stall& stall) {
   const std::lock_guard lock(mutex_);
   describe(stall.call);
   cut_off_->set(diagnostics_.cut_off_by_failure(stall));
+}
+
+void EnqueuedCalls::device_failed(const std::string& why, const exec::Stall& stall) {
+  const std::lock_guard lock(mutex_);
+  describe(stall.call);
+  diagnostics_.device_failed(why, stall);
 }
 
 Status EnqueuedCalls::failed() {
@@ -118,7 +130,7 @@ bool DeviceCalls::meet_hosts(const plan::Grouping& groups, bool inside) const {
   return false;
 }
 
-void DeviceCalls::agree(const Agreement& agreed, const Groups& groups, uint32_t sharers) {
+void DeviceCalls::agree(const Agreement& agreed, const Groups& groups, uint32_t sharers, bool all_whole) {
   executor_->share_device(sharers);
   setting_ = agreed.setting;
   select::Setting& setting = setting_;
@@ -137,7 +149,58 @@ void DeviceCalls::agree(const Agreement& agreed, const Groups& groups, uint32_t 
   const uint32_t threads = all_in_lines ? 1 : static_cast<uint32_t>(env().max_blocks);
   AgreedCapabilities capabilities{
       .staging = setting.staging, .message = message, .threads = threads, .shares_staging = false};
-  planner_.agree(select::DecisionTable(setting), capabilities, groups);
+  agree_on_others(capabilities);
+  select::LineLengths longest;
+  if (network_ == nullptr && endpoint_.ranks() > 1) {  // messages to other hosts travel in slots
+    const link::Access can = executor_->transport().capabilities(endpoint_.rank() == 0 ? 1 : 0, {}).out;
+    longest = {can.line_bytes, all_whole ? can.whole_line_bytes : 0};
+  }
+  const auto blocks = [this, groups, threads, longest](const select::Choice& choice, uint64_t bytes) {
+    const plan::Cost cost = choice.algorithm->cost({choice.algorithm->collective, endpoint_.ranks(), groups});
+    return select::fewest_blocks(cost, bytes, choice.window, setting_, longest, threads);
+  };
+  planner_.agree(select::DecisionTable(setting), capabilities, groups, blocks);
+}
+
+/// Which collectives others than lanes run: none, if nobody asks for it.
+void DeviceCalls::agree_on_others(AgreedCapabilities& capabilities) const {
+  if (endpoint_.ranks() == 1) return;
+  if (env().cuda_wire == CudaWire::Copy) {
+    capabilities.copied_round = executor_->copied_round();
+    if (capabilities.copied_round == 0) {
+      throw_error(Code::Unsupported,
+                  "TUTTI_CUDA_WIRE=copy: the copy engines move blocks between GPUs of one host, and "
+                  "the ranks are of several; unset it");
+    }
+    capabilities.copied = run_by("copy", &plan::Algorithm::copies);
+  }
+  if (env().cuda_wire == CudaWire::Multimem) {
+    const auto algorithms = run_by("multimem", &plan::Algorithm::switched);
+    if (algorithms.empty()) {
+      throw_error(Code::Unsupported, "TUTTI_PLAN gives another plan than TUTTI_CUDA_WIRE=multimem runs; unset one");
+    }
+    capabilities.switched = algorithms.front();
+    capabilities.switched_window = executor_->switched_window();
+    capabilities.folds_in_switch = [this](const exec::Reduction& how) { return executor_->folds_in_switch(how); };
+  }
+}
+
+/// The algorithms of this kind, but those of collectives for which TUTTI_PLAN gives a plan.
+std::vector<const plan::Algorithm*> DeviceCalls::run_by(const char* wire, bool plan::Algorithm::*kind) const {
+  std::vector<const plan::Algorithm*> all;
+  for (int i = 0; i < kCollectives; ++i) {
+    const auto collective = static_cast<Collective>(i);
+    const auto demanded = setting_.forced.find(name_of(collective));
+    for (const plan::Algorithm* algorithm : plan::algorithms_of(collective)) {
+      if (!(algorithm->*kind) || setting_.given.contains(collective)) continue;
+      if (demanded != setting_.forced.end() && demanded->second != algorithm->name) {
+        throw_error(Code::Unsupported, "TUTTI_ALGO forces {}:{}, and TUTTI_CUDA_WIRE={} runs {} alone; unset one",
+                    name_of(collective), demanded->second, wire, algorithm->name);
+      }
+      all.push_back(algorithm);
+    }
+  }
+  return all;
 }
 
 void DeviceCalls::check(const Call& call, Rank rank, Rank ranks) const {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "comm/agreement.hpp"
 #include "comm/call_diagnostics.hpp"
@@ -42,14 +43,14 @@ class EnqueuedCalls final : public exec::Observer {
       : diagnostics_(endpoint, board, std::move(title), timeouts), cut_off_(std::move(cut_off)) {}
 
   /// A collective with its number on the call board …
-  void add(uint64_t board_number, const CallSpec& spec, const char* algorithm);
+  void add(uint64_t board_number, const CallSpec& spec, const Prepared& prepared);
   /// … or a group of transfers.
   void add(const std::vector<NumberedCall>& group, const char* algorithm);
-  uint64_t count() const { return count_; }
 
   Status fault(const exec::Fault& fault) override;
   Status stalled(const exec::Stall& stall) override;
   void cut_off(const exec::Stall& stall) override;
+  void device_failed(const std::string& why, const exec::Stall& stall) override;
   Status failed() override;
   /// The network has failed while the device ran the call of this number.
   void network_failed(const Status& status, uint64_t device_number);
@@ -62,6 +63,13 @@ class EnqueuedCalls final : public exec::Observer {
     const char* algorithm = "";
     std::vector<NumberedCall> group;  ///< empty: a collective
   };
+  /// The last calls of one kind: those of kernels, or of copies, which the device numbers apart.
+  struct Sequence {
+    Entry& next() { return last[count++ % last.size()]; }
+    const Entry& at(uint64_t number) const;
+    std::array<Entry, CallBoard::kEntries> last;
+    uint64_t count = 0;
+  };
   void describe(uint64_t device_number);
   const Entry& entry(uint64_t device_number) const;
 
@@ -69,8 +77,7 @@ class EnqueuedCalls final : public exec::Observer {
   CallDiagnostics diagnostics_;
   std::vector<NumberedCall> described_group_;  // which diagnostics_ is about, if that is no collective
   const std::shared_ptr<CutOffCall> cut_off_;
-  std::array<Entry, CallBoard::kEntries> last_;
-  uint64_t count_ = 0;
+  Sequence kernels_, copies_;
   uint64_t described_ = 0;  // the number of the call that diagnostics_ is about
 };
 
@@ -87,13 +94,15 @@ class DeviceCalls {
   /// What the decision table was made from.
   const select::Setting& setting() const { return setting_; }
   /// Makes the decision table for links between devices, alike on all ranks.
-  /// `sharers`: ranks of the communicator that use the device.
-  void agree(const Agreement& agreed, const Groups& groups, uint32_t sharers);
+  /// `sharers`: ranks of the communicator that use the device. `all_whole`: lines stay whole between any two ranks.
+  void agree(const Agreement& agreed, const Groups& groups, uint32_t sharers, bool all_whole);
   /// Throws Error(InvalidArgument | InvalidUsage) with the first mistake in the call's buffers and stream.
   void check(const Call& call, Rank rank, Rank ranks) const;
 
  private:
   bool meet_hosts(const plan::Grouping& groups, bool inside) const;
+  void agree_on_others(AgreedCapabilities& capabilities) const;
+  std::vector<const plan::Algorithm*> run_by(const char* wire, bool plan::Algorithm::*kind) const;
   control::Endpoint& endpoint_;
   EnqueuedCalls enqueued_;
   std::unique_ptr<DeviceNetwork> network_;  // null: all ranks are of this host

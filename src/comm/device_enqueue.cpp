@@ -1,11 +1,16 @@
 // The communicator's part of calls on device memory: they are enqueued on the user's stream, and do not wait.
+#include <algorithm>
 #include <map>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "base/env.hpp"
 #include "base/format.hpp"
 #include "base/hash.hpp"
 #include "comm/communicator.hpp"
 #include "comm/vector_calls.hpp"
+#include "transports/pod_text.hpp"
 
 namespace tutti::comm {
 
@@ -19,7 +24,7 @@ void Communicator::wire_up_device(int device) {
   try {
     device_calls_ =
         std::make_unique<DeviceCalls>(*endpoint_, *fabric_, *board_, title(), timeouts_, device, backoff_, cut_off_);
-    detail::devices_in_use.store(true, std::memory_order_relaxed);
+    detail::devices_used_by.store(process_generation(), std::memory_order_relaxed);
   } catch (const Error& error) {
     no_device_ = error.what();
   }
@@ -28,7 +33,10 @@ void Communicator::wire_up_device(int device) {
 DeviceReport Communicator::device_report() const {
   if (device_calls_ == nullptr) return {.why_not = no_device_};
   const exec::DeviceExecutor& executor = device_calls_->executor();
-  return {.id = executor.device_id(), .blocks = executor.resident_blocks()};
+  return {.id = executor.device_id(),
+          .blocks = executor.resident_blocks(),
+          .joined = executor.joined_devices(),
+          .why_no_switch = executor.why_no_switch()};
 }
 
 /// All ranks must have a device, and all that share one must run on it at the same time, as they wait for each other.
@@ -52,7 +60,48 @@ void Communicator::agree_on_device(const Agreement& agreed) {
                     "TUTTI_BLOCK_THREADS, or use more GPUs",
                     ranks, peer, agreed.reports[peer].device.blocks));
   }
-  device_calls_->agree(agreed, groups_, sharers[device_calls_->executor().device_id()]);
+  const auto says = [&](Rank one, Rank of) {
+    const std::vector<std::string>& joined = agreed.reports[static_cast<size_t>(one)].device.joined;
+    const std::string& id = agreed.reports[static_cast<size_t>(of)].device.id;
+    return std::find(joined.begin(), joined.end(), id) != joined.end();
+  };
+  bool all_whole = true;
+  for (Rank one = 0; one < ranks(); ++one) {
+    for (Rank of = 0; of < ranks(); ++of) all_whole = all_whole && says(one, of);
+  }
+  std::vector<bool> whole;
+  for (Rank peer = 0; peer < ranks(); ++peer) whole.push_back(says(rank(), peer) && says(peer, rank()));
+  device_calls_->executor().keep_lines_whole(std::move(whole));
+  agree_on_switch(agreed, sharers.size() < static_cast<size_t>(ranks()));
+  device_calls_->agree(agreed, groups_, sharers[device_calls_->executor().device_id()], all_whole);
+}
+
+/// The switch between the ranks' devices, if it is asked for.
+void Communicator::agree_on_switch(const Agreement& agreed, bool some_share) {
+  if (env().cuda_wire != CudaWire::Multimem || ranks() == 1) return;
+  const auto refuse = [](const std::string& why) {
+    throw_error(Code::Unsupported, "TUTTI_CUDA_WIRE=multimem: {}; unset it", why);
+  };
+  for (Rank peer = 0; peer < ranks(); ++peer) {
+    const std::string& why = agreed.reports[static_cast<size_t>(peer)].device.why_no_switch;
+    if (!why.empty()) refuse(fmt::format("rank {}: {}", peer, transports::printable(why)));
+    if (endpoint_->process_id(peer).host != endpoint_->process_id(0).host) refuse("the ranks are of several hosts");
+  }
+  if (some_share) refuse("several ranks share a GPU");
+  const auto on_all = [&](auto step) {
+    std::string why;
+    try {
+      step(device_calls_->executor());
+    } catch (const std::exception& error) {
+      why = error.what();
+    }
+    const auto all = endpoint_->exchange(why, Deadline::in(timeouts_.of_init()));
+    for (size_t peer = 0; peer < all.size(); ++peer) {
+      if (!all[peer].empty()) refuse(fmt::format("rank {}: {}", peer, transports::printable(all[peer])));
+    }
+  };
+  on_all([&](exec::DeviceExecutor& executor) { executor.join_switch(Deadline::in(timeouts_.of_init())); });
+  on_all([](exec::DeviceExecutor& executor) { executor.bind_switch(); });
 }
 
 DeviceCalls& Communicator::device_calls() const {
@@ -67,7 +116,8 @@ Status Communicator::enqueue_on_device(Work work) {
     enqueue_collective(work.front());
     return {};
   } catch (const Error& error) {
-    return diagnostics_.fail(error.code(), fmt::format("rank {}: {}", rank(), error.what()));
+    return diagnostics_.fail(error.code(),
+                             fmt::format("rank {}: {}: {}", rank(), describe(work.front().spec), error.what()));
   } catch (const std::exception& error) {
     return diagnostics_.fail(Code::OutOfMemory, error.what());
   }
@@ -92,7 +142,8 @@ void Communicator::enqueue_collective(const Call& call) {
   }
   binding.tag = current_->salt & link::kTagMask;
   current_on_device_ = true;
-  device.enqueued().add(calls_, call.spec, current_->algorithm);
+  if (current_->execution->program().by == exec::RunBy::CopyEngines) board_->uncount();
+  device.enqueued().add(calls_, call.spec, *current_);
   device.executor().launch(*current_->execution, binding);
   board_->leave(calls_);
 }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/process_generation.hpp"
 #include "comm/call.hpp"
 #include "exec/device_module.hpp"
 
@@ -18,10 +19,12 @@ exec::DeviceModule* device_module();
 int current_device();
 
 namespace detail {
-inline std::atomic<bool> devices_in_use{false};
+inline std::atomic<uint64_t> devices_used_by{0};  // process_generation()
 }
-/// True once a rank of this process uses a device: only then may a buffer lie elsewhere than in host memory.
-inline bool devices_in_use() { return detail::devices_in_use.load(std::memory_order_relaxed); }
+/// True once a rank of this process uses a device: only then may a buffer lie elsewhere than in host memory. (In a
+/// child of fork() the driver does not work, and its locks may be held for ever. A communicator that uses it is the
+/// parent's.)
+inline bool devices_in_use() { return detail::devices_used_by.load(std::memory_order_relaxed) == process_generation(); }
 
 /// Is it in memory of a device? Only where devices_in_use().
 bool is_on_device(const void* data);

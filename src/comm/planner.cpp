@@ -120,22 +120,62 @@ uint64_t Planner::window_of(const select::Choice& choice, const CallSpec& spec, 
 }
 
 /// Threads of this rank that run the call: a short one is done before another thread has woken.
-uint32_t Planner::width_of(const CallSpec& spec) const {
-  const uint64_t parts = spec.count * size_of(spec.type) / machine_constants().block_per_thread;
+uint32_t Planner::width_of(const select::Choice& choice, const CallSpec& spec) const {
+  const uint64_t bytes = spec.count * size_of(spec.type);
+  if (width_) return width_(choice, bytes);
+  const uint64_t parts = bytes / machine_constants().block_per_thread;
   return static_cast<uint32_t>(std::clamp<uint64_t>(parts, 1, agreed_.threads));
+}
+
+/// The algorithm with which the device's copy engines move this call's blocks; null: they do not. A stream has room for
+/// some 1,000 items; who enqueues more waits, and with it all ranks that this thread is to call for. So kernels run
+/// calls of more rounds.
+const plan::Algorithm* Planner::copied(const CallSpec& spec) const {
+  constexpr uint64_t kMostItems = 512;
+  for (const plan::Algorithm* algorithm : agreed_.copied) {
+    if (algorithm->collective != spec.collective) continue;
+    const uint64_t bytes = spec.count * size_of(spec.type), window = copied_choice(*algorithm).window;
+    const uint64_t rounds = (bytes + window - 1) / window, items = 4 * (static_cast<uint64_t>(ranks_) + 1);
+    return rounds * items <= kMostItems ? algorithm : nullptr;
+  }
+  return nullptr;
+}
+
+select::Choice Planner::copied_choice(const plan::Algorithm& algorithm) const {
+  constexpr uint64_t kGrain = 512;
+  const auto readers = static_cast<uint64_t>(algorithm.cost({algorithm.collective, ranks_, groups_}).stages);
+  return {&algorithm, agreed_.copied_round / std::max<uint64_t>(1, readers) / kGrain * kGrain};
+}
+
+/// Does the switch between devices fold this call?
+bool Planner::switched(const CallSpec& spec) const {
+  if (agreed_.switched == nullptr || agreed_.switched->collective != spec.collective) return false;
+  return agreed_.folds_in_switch(reduction_of(spec, ranks_, reproducible_));
+}
+
+/// Windows as long as all blocks can have, but not too short.
+select::Choice Planner::switched_choice(uint64_t bytes) const {
+  constexpr uint64_t kGrain = 128;
+  const uint64_t share = (bytes / agreed_.threads + kGrain) / kGrain * kGrain;
+  const uint64_t least = machine_constants().cuda_multimem_window;
+  return {agreed_.switched, std::clamp(share, std::min(least, agreed_.switched_window), agreed_.switched_window)};
 }
 
 Prepared Planner::make(const ProgramKey& key) {
   const CallSpec& spec = key.spec;
   const auto element = static_cast<uint32_t>(size_of(spec.type));
-  const select::Choice choice = table_.choose(spec.collective, spec.count * element);
+  const plan::Algorithm* const by_copies = copied(spec);
+  const bool by_switch = switched(spec);
+  const select::Choice choice = by_copies != nullptr ? copied_choice(*by_copies)
+                                : by_switch          ? switched_choice(spec.count * element)
+                                                     : table_.choose(spec.collective, spec.count * element);
   const Rank near = groups_ == nullptr ? ranks_ : groups_->size(groups_->group_of(rank_));
   Prepared prepared{.key = key, .algorithm = choice.algorithm->name};
   exec::DeliveryRules rules = delivery_rules_for(spec, ranks_, agreed_);
   rules.cooperative_from = cooperative_from();
   if (!choice.algorithm->direct_stores) rules.direct_store_from = link::kNever;
-  const uint32_t width = width_of(spec);
-  const uint64_t window = window_of(choice, spec, rules, width);
+  const uint32_t width = by_copies != nullptr ? 1 : by_switch ? agreed_.threads : width_of(choice, spec);
+  const uint64_t window = by_switch ? choice.window : window_of(choice, spec, rules, width);
   const exec::Geometry geometry{.count = spec.count,
                                 .window = std::max<uint64_t>(1, window / element),
                                 .element_bytes = element,
@@ -144,9 +184,13 @@ Prepared Planner::make(const ProgramKey& key) {
                                 .in_place = key.in_place,
                                 .scaled = spec.op == Op::PreMulSum,
                                 .shared = {key.shared_in, key.shared_out},
+                                .by = by_copies != nullptr ? exec::RunBy::CopyEngines
+                                      : by_switch          ? exec::RunBy::Switch
+                                                           : exec::RunBy::Lanes,
                                 .nontemporal = is_nontemporal(spec, ranks_, near, key.in_place),
                                 .rules = rules};
-  prepared.salt = hash_of(spec).add(std::string_view(choice.algorithm->name)).add(window).value();
+  prepared.salt =
+      hash_of(spec).add(std::string_view(choice.algorithm->name)).add(window).add(by_switch ? 1 : 0).value();
   const exec::Reduction reduction = reduction_of(spec, ranks_, reproducible_);
   prepared.execution = executor_.compile(plan_for(*choice.algorithm, spec.root), geometry,
                                          reduces(spec.collective) ? &reduction : nullptr);

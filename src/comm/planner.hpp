@@ -66,10 +66,14 @@ class Planner {
   Planner(Rank rank, Rank ranks, exec::Executor& executor, const exec::Backoff& backoff)
       : rank_(rank), ranks_(ranks), executor_(executor), backoff_(backoff) {}
 
-  void agree(select::DecisionTable table, const AgreedCapabilities& agreed, Groups groups) {
+  /// How wide a program for `bytes` bytes a block is: equal on all ranks.
+  using Width = std::function<uint32_t(const select::Choice& choice, uint64_t bytes)>;
+  /// Without `width`, it follows from the number of bytes and of agreed threads.
+  void agree(select::DecisionTable table, const AgreedCapabilities& agreed, Groups groups, Width width = nullptr) {
     table_ = std::move(table);
     agreed_ = agreed;
     groups_ = std::move(groups);
+    width_ = std::move(width);
   }
 
   /// `first` is called with every new program.
@@ -98,7 +102,11 @@ class Planner {
   Prepared make(const ProgramKey& key);
   uint64_t window_of(const select::Choice& choice, const CallSpec& spec, const exec::DeliveryRules& rules,
                      uint32_t width) const;
-  uint32_t width_of(const CallSpec& spec) const;
+  uint32_t width_of(const select::Choice& choice, const CallSpec& spec) const;
+  const plan::Algorithm* copied(const CallSpec& spec) const;
+  select::Choice copied_choice(const plan::Algorithm& algorithm) const;
+  bool switched(const CallSpec& spec) const;
+  select::Choice switched_choice(uint64_t bytes) const;
   const plan::RankPlan& plan_for(const plan::Algorithm& algorithm, Rank root);
   Prepared& prepare(exec::Direct direct, const CallSpec& spec);
   uint64_t cooperative_from() const;
@@ -111,6 +119,7 @@ class Planner {
   AgreedCapabilities agreed_;
   const bool reproducible_ = env().reproducible;
   Groups groups_;
+  Width width_;
   std::function<void(const Prepared&)> on_new_program_;  // empty: no observer
   // By the rank's number counted from the root, and so by root: the groups counted from there are part of the shape.
   std::map<std::pair<const plan::Algorithm*, Rank>, plan::RankPlan> plans_;

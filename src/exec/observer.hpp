@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/status.hpp"
@@ -40,6 +41,9 @@ struct Stall {
   uint64_t call = 0;             ///< of a device: the number of the call
 };
 
+/// Calls that a device's copy engines run have numbers of their own, from 1, with this bit.
+inline constexpr uint64_t kCopiedCall = uint64_t{1} << 63;
+
 /// A stall id that is unique in this process.
 uint64_t new_stall_id();
 
@@ -53,6 +57,9 @@ class Observer {
   virtual Status stalled(const Stall& stall) = 0;
   /// The communicator has failed, so a device's call is ended, which waited like this.
   virtual void cut_off(const Stall& stall) { (void)stall; }
+  /// The device can do no more work, for this reason: in call `stall.call`, which waited like this when it said so last
+  /// (Await::Nothing: it has not). Fails the communicator.
+  virtual void device_failed(const std::string& why, const Stall& stall) { (void)why, (void)stall; }
   /// The error with which the communicator has failed.
   virtual Status failed() = 0;
   /// Is this peer known to have died?

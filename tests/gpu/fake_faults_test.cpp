@@ -111,7 +111,7 @@ ON_FAKE(FakeSymbols, areFoundByNameAndCounted, "") {
   EXPECT_EQ(found, reinterpret_cast<void*>(&cuMemAlloc));
   CHECK_CUDA(cuGetProcAddress("cuGraphInstantiate", &found, CUDA_VERSION, 0, &status));
   EXPECT_EQ(found, reinterpret_cast<void*>(&cuGraphInstantiate));
-  CHECK_CUDA(cuGetProcAddress("cuMulticastCreate", &found, CUDA_VERSION, 0, &status));
+  CHECK_CUDA(cuGetProcAddress("cuMulticastBindAddr", &found, CUDA_VERSION, 0, &status));
   EXPECT_EQ(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
   CHECK_CUDA(cuGetProcAddress("cuStreamGetCaptureInfo", &found, 11030, 0, &status));
   EXPECT_EQ(status, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);

@@ -108,10 +108,17 @@ ON_FAKE(FakeStreams, shareEightQueues, "") {
   CHECK_CUDA(gpu.launch("sample_wait", free.arguments(), 1, 1, streams[9]));   // another
   CHECK_CUDA(cuStreamSynchronize(streams[9]));
   EXPECT_EQ(free.passed(), 1U);
+  int greatest = 0;
+  CUstream urgent = nullptr;  // the ninth stream after the first, but of another queue
+  CHECK_CUDA(cuCtxGetStreamPriorityRange(nullptr, &greatest));
+  for (int i = 0; i < 7; ++i) CHECK_CUDA(cuStreamCreateWithPriority(&urgent, CU_STREAM_NON_BLOCKING, greatest));
+  CHECK_CUDA(gpu.launch("sample_wait", free.arguments(), 1, 1, urgent));
+  CHECK_CUDA(cuStreamSynchronize(urgent));
+  EXPECT_EQ(free.passed(), 2U);
   EXPECT_CUDA(CUDA_ERROR_NOT_READY, cuStreamQuery(streams[8]));
   gate.open();
   CHECK_CUDA(cuStreamSynchronize(streams[8]));
-  EXPECT_EQ(free.passed(), 2U);
+  EXPECT_EQ(free.passed(), 3U);
 }
 
 ON_FAKE(FakeStreams, haveAsManyBlocksAtATimeAsOccupancySays, "FAKE_CUDA_MULTIPROCESSORS=2") {
@@ -225,6 +232,33 @@ ON_FAKE(FakeStreams, waitForWords, "") {
   CHECK_CUDA(cuStreamWriteValue32(second, address(word), 3, 0));
   CHECK_CUDA(cuStreamSynchronize(first));
   EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, cuStreamWaitValue32(first, address(word) + 2, 3, CU_STREAM_WAIT_VALUE_GEQ));
+}
+
+ON_FAKE(FakeStreams, takeWordsTogetherAndInOrder, "") {
+  Gpu gpu;
+  const CUstream first = new_stream(), second = new_stream();
+  auto* const words = host_memory<uint32_t>(3);
+  const auto wait = [&](int i, uint32_t value) {
+    CUstreamBatchMemOpParams operation{};
+    operation.waitValue = {CU_STREAM_MEM_OP_WAIT_VALUE_32, address(words + i), {value}, CU_STREAM_WAIT_VALUE_GEQ, 0};
+    return operation;
+  };
+  const auto write = [&](int i, uint32_t value) {
+    CUstreamBatchMemOpParams operation{};
+    operation.writeValue = {CU_STREAM_MEM_OP_WRITE_VALUE_32, address(words + i), {value}, 0, 0};
+    return operation;
+  };
+  const auto word = [&](int i) { return std::atomic_ref(words[i]).load(); };
+  CUstreamBatchMemOpParams waits[] = {write(0, 1), wait(1, 5), write(1, 0), write(2, 1)};
+  CHECK_CUDA(cuStreamBatchMemOp(first, 4, waits, 0));
+  while (word(0) == 0) std::this_thread::yield();
+  EXPECT_EQ(word(2), 0u);
+  CUstreamBatchMemOpParams opens = write(1, 5);
+  CHECK_CUDA(cuStreamBatchMemOp(second, 1, &opens, 0));
+  CHECK_CUDA(cuStreamSynchronize(first));
+  EXPECT_EQ(word(1), 0u);
+  EXPECT_EQ(word(2), 1u);
+  EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, cuStreamBatchMemOp(first, 256, waits, 0));
 }
 
 // The order in which the threads of a grid counted.

@@ -2,6 +2,8 @@
 // driver.
 #include "sample_kernels.hpp"
 
+#include "exec/cuda/multimem_access.hpp"
+
 using namespace tutti;
 
 TUTTI_KERNEL(sample_fill, SampleFill, 256) {
@@ -51,6 +53,13 @@ TUTTI_KERNEL(sample_lines, SampleLines, 32) {
     received += right ? 1 : 0;
   }
   gpu::fetch_add<gpu::Scope::Device>(arguments.received, received);
+}
+
+TUTTI_KERNEL(sample_multicast, SampleMulticast, 32) {
+  if (arguments.without_multimem != 0) gpu::store_pack(arguments.all, gpu::load_pack(arguments.out));
+  const uint32_t value = arguments.value;
+  exec::cuda::store_to_all(arguments.all, {{value, value, value, value}});
+  gpu::store_pack(arguments.out, exec::cuda::Multimem_add_32::load(arguments.all));
 }
 
 TUTTI_KERNEL(sample_stuck, SampleStuck, 64) {

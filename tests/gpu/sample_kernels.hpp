@@ -32,6 +32,14 @@ struct SampleLines {
   uint64_t* received;
 };
 
+/// Stores `value`, in four words, to all that `all` stands for; then out[0, 4) = the sums of these words on all GPUs.
+struct SampleMulticast {
+  unsigned char* all;
+  uint32_t value;
+  uint32_t* out;
+  uint32_t without_multimem;  ///< a mutant: ordinary accesses
+};
+
 /// All threads wait at barriers, but thread 0 at a shuffle that the others do not make.
 struct SampleStuck {
   uint32_t* to;

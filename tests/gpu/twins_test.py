@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Each kernel of a cubin has a twin, and each twin a kernel, with as many bytes of parameters and as large blocks.
+"""Each kernel of these cubins has a twin, and each twin a kernel, with as many bytes of parameters and as large blocks.
 
-    twins_test.py CUBIN TWINS     TWINS is the shared object that FAKE_CUDA_TWINS names; exit status 0 if all agree
+    twins_test.py CUBIN... TWINS     TWINS is the shared object that FAKE_CUDA_TWINS names; exit status 0 if all agree
 """
 import ctypes
 import struct
@@ -69,7 +69,10 @@ def kernels(path: str) -> dict:
 
 
 def main() -> int:
-    on_device, on_host = kernels(sys.argv[1]), twins(sys.argv[2])
+    *cubins, shared_object = sys.argv[1:]
+    on_device, on_host = {}, twins(shared_object)
+    for cubin in cubins:
+        on_device.update(kernels(cubin))
     wrong = []
     for name in sorted(on_device.keys() | on_host.keys()):
         if name not in on_host:

@@ -35,7 +35,8 @@ GUESTS = [
     (r"tools/info", ["src/base", "src/topo", "src/link", "src/select", "src/sim", "transports"]),  # shows which transports are usable
     (r"tools/sim/", ["src/base", "src/topo", "src/plan", "src/select", "src/sim", "src/exec", "src/comm"]),  # a call's deliveries
     (r"src/sim/", ["src/base", "src/topo", "src/link", "src/plan", "src/exec"]),  # what programs are, and where they run
-    (r"tools/(plan|verify|explain|sim|tune|draw)", ["src/base", "src/topo", "src/plan", "src/select", "src/sim"]),
+    (r"tools/(plan|verify|explain|sim|draw)", ["src/base", "src/topo", "src/plan", "src/select", "src/sim"]),
+    (r"tools/tune/", ["src/base", "src/topo", "src/plan", "src/select", "src/comm", "src/capi"]),  # a communicator's own view of the machine
     (r"tools/lab/", ["src/base", "src/topo", "src/plan", "src/select", "src/train/planner"]),  # the planner is formulas, no part of the training library
     (r"bench/", ["src/base", "src/reduce"]),
     (r"tools/", ["src/base", "src/topo"]),

@@ -2,11 +2,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -14,6 +11,8 @@
 #include "base/format.hpp"
 #include "link/lines.hpp"
 #include "topo/constants.hpp"
+#include "transports/cuda/neighbours.hpp"
+#include "transports/cuda/retired.hpp"
 #include "transports/pod_text.hpp"
 
 namespace tutti::cuda {
@@ -21,6 +20,7 @@ namespace {
 
 using transports::Capabilities;
 using transports::pack;
+using transports::printable;
 using transports::Reach;
 using transports::unpack;
 using transports::Wireup;
@@ -43,82 +43,6 @@ struct Answer {
   uint64_t magic;
   uint64_t offset;  // of the part, in the memory
   Share share;      // if it was asked for
-};
-
-std::string printable(std::string text) {
-  text.resize(std::min<size_t>(text.size(), 300));
-  for (char& c : text) c = c >= ' ' && c <= '~' ? c : '?';  // the text came from a peer
-  return text;
-}
-
-/// The memory of this process's ranks. It is kept until all who have connected to it are gone.
-class Neighbours {
- public:
-  using Key = std::pair<std::string, Rank>;  // communicator, rank
-  void add(const Key& key, const std::shared_ptr<LinkArena>& arena) {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(arenas_, [](const auto& entry) { return entry.second.expired(); });
-    arenas_[key] = arena;
-  }
-  std::shared_ptr<LinkArena> find(const Key& key) {
-    const std::lock_guard lock(mutex_);
-    const auto found = arenas_.find(key);
-    return found == arenas_.end() ? nullptr : found->second.lock();
-  }
-  static Neighbours& instance() {
-    static auto* const kAll = new Neighbours;  // never destroyed: static objects may still hold links
-    return *kAll;
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<Key, std::weak_ptr<LinkArena>> arenas_;
-};
-
-/// Memory of links that nobody uses any more. Freeing it waits for all kernels of its GPU, and these may wait for who
-/// frees it: for a rank whose next call comes from this thread, or for a peer that asks the control thread. So a thread
-/// that nobody waits for frees it, while ranks of this process use that GPU.
-class Retired {
- public:
-  void begin(const Device& device) { count(device, 1); }
-  void end(const Device& device) { count(device, -1); }
-  void put(const Device& device, std::shared_ptr<void> memory) {
-    const std::lock_guard lock(mutex_);
-    if (ranks_[&device] == 0) return;  // then it is freed here, by the end of `memory`
-    try {
-      if (!has_thread_) std::thread([this] { work(); }).detach();
-      has_thread_ = true;
-      waiting_.push_back(std::move(memory));
-      added_.notify_one();
-    } catch (const std::exception&) {  // no thread, or no memory: it is freed here too
-    }
-  }
-  static Retired& instance() {
-    static auto* const kAll = new Retired;
-    return *kAll;
-  }
-
- private:
-  void count(const Device& device, int change) {
-    const std::lock_guard lock(mutex_);
-    ranks_[&device] += change;
-  }
-  [[noreturn]] void work() {
-    for (;;) {
-      std::shared_ptr<void> freed;
-      std::unique_lock lock(mutex_);
-      added_.wait(lock, [&] { return !waiting_.empty(); });
-      freed = std::move(waiting_.back());
-      waiting_.pop_back();
-      lock.unlock();
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable added_;
-  std::map<const Device*, int> ranks_;  // communicators' ranks that have links now
-  std::vector<std::shared_ptr<void>> waiting_;
-  bool has_thread_ = false;
 };
 
 /// Bytes of a slot of links in lines.
@@ -183,7 +107,7 @@ struct CudaLinks::Service {
 CudaLinks::CudaLinks(Wireup& wireup, const Device& device, const LinkSizes& sizes)
     : wireup_(wireup), device_(device), sizes_(sizes), service_(std::make_shared<Service>(make_arena(device, sizes))) {
   Retired::instance().begin(device);
-  Neighbours::instance().add({wireup.name(), wireup.rank()}, service_->arena);
+  Neighbours<LinkArena>::instance().add({wireup.name(), wireup.rank()}, service_->arena);
   wireup.serve(kService,
                [service = service_](Rank from, const std::string& request) { return service->answer(from, request); });
 }
@@ -209,19 +133,15 @@ uint64_t CudaLinks::longest_message() const {
   return env().cuda_wire == CudaWire::WholeLines ? std::min(sizes_.message, sizes_.whole_lines) : sizes_.message;
 }
 
-/// Known of GPUs that ranks of this process use. Both ends see the same.
-bool CudaLinks::keeps_lines_whole(Rank peer) const {
-  if (!is_thread(peer)) return false;
-  const auto known = whole_.find(peer);
-  if (known != whole_.end()) return known->second;
-  const auto arena = Neighbours::instance().find({wireup_.name(), peer});
-  return whole_[peer] = arena != nullptr && device_.is_joined_by_nvlink(arena->device());
+std::vector<std::string> CudaLinks::joined_devices() const {
+  if (service_->arena->memory().form() == CudaMemory::Host) return {};
+  return device_.joined_by_nvlink();
 }
 
 Capabilities CudaLinks::capabilities(Rank peer, const Word&) const {
-  const link::Access access{.push_bytes = sizes_.message,
-                            .line_bytes = sizes_.lines,
-                            .whole_line_bytes = keeps_lines_whole(peer) ? sizes_.whole_lines : 0};
+  const bool whole = !whole_.empty() && whole_[static_cast<size_t>(peer)];
+  const link::Access access{
+      .push_bytes = sizes_.message, .line_bytes = sizes_.lines, .whole_line_bytes = whole ? sizes_.whole_lines : 0};
   return {.out = access, .in = access};
 }
 
@@ -263,7 +183,7 @@ link::InLink CudaLinks::connect_in(Rank peer, uint32_t link_lane, Deadline deadl
 unsigned char* CudaLinks::part_of(Rank peer, uint32_t link_lane, Part part, Deadline deadline) {
   if (!is_thread(peer)) return ask_part(peer, link_lane, part, deadline);
   auto& arena = neighbours_[peer];
-  if (arena == nullptr) arena = Neighbours::instance().find({wireup_.name(), peer});
+  if (arena == nullptr) arena = Neighbours<LinkArena>::instance().find({wireup_.name(), peer});
   if (arena == nullptr) throw_error(Code::PeerFailed, "cuda: rank {} has left, or uses no GPU", peer);
   arena->memory().open_to(device_);
   const uint64_t offset =

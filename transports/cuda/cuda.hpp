@@ -7,6 +7,9 @@
 
 #include <map>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "transports/cuda/memory.hpp"
 #include "transports/transport.hpp"
@@ -33,6 +36,11 @@ class CudaLinks final : public transports::Transport {
   transports::Reach probe(Rank peer) const override;
   transports::Capabilities capabilities(Rank peer, const transports::Word& word) const override;
   uint64_t longest_message() const override;
+  /// The ids of the devices that this process sees and to which this one's stores of 128 bytes stay whole: not over
+  /// PCIe, so none if links have their memory on the host.
+  std::vector<std::string> joined_devices() const;
+  /// To these peers, by rank, stores of 128 bytes stay whole. Until this is said, to none.
+  void keep_lines_whole(std::vector<bool> peers) { whole_ = std::move(peers); }
   link::OutLink connect_out(Rank peer, uint32_t link_lane, Deadline deadline) override;
   link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline deadline) override;
 
@@ -42,14 +50,13 @@ class CudaLinks final : public transports::Transport {
   unsigned char* part_of(Rank peer, uint32_t link_lane, Part part, Deadline deadline);
   unsigned char* ask_part(Rank peer, uint32_t link_lane, Part part, Deadline deadline);
   bool is_thread(Rank peer) const;
-  bool keeps_lines_whole(Rank peer) const;
 
   transports::Wireup& wireup_;
   const Device& device_;
   const LinkSizes sizes_;
   std::shared_ptr<Service> service_;                       // with this rank's memory
   std::map<Rank, std::shared_ptr<LinkArena>> neighbours_;  // memory of this process's ranks
-  mutable std::map<Rank, bool> whole_;                     // peers to whom stores of 128 bytes stay whole, as asked
+  std::vector<bool> whole_;                                // peers to whom stores of 128 bytes stay whole; empty: none
   std::map<Rank, std::shared_ptr<PeerMemory>> mapped_;     // memory of other processes' ranks
 };
 

@@ -8,6 +8,18 @@
 
 namespace tutti::cuda {
 
+namespace {
+
+std::string id_of(CUdevice handle) {
+  CUuuid id{};
+  check(driver().cuDeviceGetUuid(&id, handle), "a GPU has no id");
+  std::string text;
+  for (const char byte : id.bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return text;
+}
+
+}  // namespace
+
 const Device& Device::get(int number) {
   static auto* const kMutex = new std::mutex;  // never destroyed: threads may outlive main()
   static auto* const kDevices = new std::map<int, std::unique_ptr<const Device>>;
@@ -27,9 +39,7 @@ Device::Device(int number) : number_(number) {
   check(cuda.cuDeviceGet(&handle_, number), "a GPU cannot be used");
   char name[96] = "";
   check(cuda.cuDeviceGetName(name, sizeof name, handle_), "a GPU has no name");
-  CUuuid id{};
-  check(cuda.cuDeviceGetUuid(&id, handle_), "a GPU has no id");
-  for (const char byte : id.bytes) id_ += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  id_ = id_of(handle_);
   name_ = fmt::format("GPU {} ({})", number, name);
   check(cuda.cuDeviceGetAttribute(&multiprocessors_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, handle_), name_.c_str());
   check(cuda.cuDevicePrimaryCtxRetain(&context_, handle_), name_.c_str());
@@ -50,17 +60,28 @@ bool Device::reaches(const Device& other) const {
   return driver().cuDeviceCanAccessPeer(&can, handle_, other.handle_) == CUDA_SUCCESS && can != 0;
 }
 
-bool Device::is_joined_by_nvlink(const Device& other) const {
-  if (handle_ == other.handle_) return true;
-  int atomics = 0;  // which NVLink alone has
-  return driver().cuDeviceGetP2PAttribute(&atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, handle_,
-                                          other.handle_) == CUDA_SUCCESS &&
-         atomics != 0;
+std::vector<std::string> Device::joined_by_nvlink() const {
+  std::vector<std::string> joined{id_};
+  int count = 0;
+  check(driver().cuDeviceGetCount(&count), "GPUs cannot be counted");
+  for (int number = 0; number < count; ++number) {
+    CUdevice other = 0;
+    int atomics = 0;  // which NVLink alone has
+    if (number == number_ || driver().cuDeviceGet(&other, number) != CUDA_SUCCESS) continue;
+    if (driver().cuDeviceGetP2PAttribute(&atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, handle_, other) ==
+            CUDA_SUCCESS &&
+        atomics != 0) {
+      joined.push_back(id_of(other));
+    }
+  }
+  return joined;
 }
 
 OwnStream::OwnStream(const Device& device) : device_(device) {
   const WithContext with(device.context());
-  check(driver().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "a stream cannot be made");
+  int least = 0, greatest = 0;
+  check(driver().cuCtxGetStreamPriorityRange(&least, &greatest), "a stream cannot be made");
+  check(driver().cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, greatest), "a stream cannot be made");
 }
 
 void OwnStream::upload(CUdeviceptr to, const void* from, uint64_t bytes) const {
@@ -79,6 +100,16 @@ void OwnStream::zero(CUdeviceptr at, uint64_t bytes) const {
   const WithContext with(device_.context());
   check(driver().cuMemsetD8Async(at, 0, bytes, stream_), "memory of the GPU cannot be set");
   wait();
+}
+
+std::string OwnStream::failure() const try {
+  const WithContext with(device_.context());
+  const CUresult result = driver().cuStreamQuery(stream_);
+  // A driver that ends with the process has not failed.
+  if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY || result == CUDA_ERROR_DEINITIALIZED) return "";
+  return driver().describe(result);
+} catch (const Error& error) {  // its context is gone
+  return error.what();
 }
 
 void OwnStream::wait() const { check(driver().cuStreamSynchronize(stream_), "work on the GPU has failed"); }

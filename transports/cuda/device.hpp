@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "transports/cuda/driver.hpp"
 
@@ -13,7 +14,8 @@ class Device;
 
 /// The library's stream on a device, ordered with no other. Its work may run while the user's streams are captured.
 /// There is one for all ranks of the process: a device has few hardware queues (CUDA_DEVICE_MAX_CONNECTIONS, 8),
-/// streams share them, and a kernel that waits for another rank holds up all that comes after it in its queue.
+/// streams share them, and a kernel that waits for another rank holds up all that comes after it in its queue. It has
+/// the greatest priority, so that it shares no queue with those of normal priority (not seen on a GPU yet).
 class OwnStream {
  public:
   explicit OwnStream(const Device& device);
@@ -25,6 +27,8 @@ class OwnStream {
   void zero(CUdeviceptr at, uint64_t bytes) const;
   /// Until all of the above is done.
   void wait() const;
+  /// Why the device can do no more work for this process, in the driver's words; "" if it can. Does not wait.
+  std::string failure() const;
 
  private:
   const Device& device_;
@@ -50,8 +54,8 @@ class Device {
   const OwnStream& stream() const { return *stream_; }
   /// Can this device load and store the memory of `other`?
   bool reaches(const Device& other) const;
-  /// Are they one GPU, or joined by NVLink?
-  bool is_joined_by_nvlink(const Device& other) const;
+  /// The ids of the GPUs that this process sees and that NVLink joins with this one, and its own.
+  std::vector<std::string> joined_by_nvlink() const;
 
  private:
   explicit Device(int number);

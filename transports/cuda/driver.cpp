@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <utility>
+
 #include "base/format.hpp"
 
 namespace tutti::cuda {
@@ -30,8 +32,10 @@ std::string load(Driver& driver) {
   };
 #define TUTTI_CUDA_RESOLVE(name) resolve(#name, driver.name);
   TUTTI_CUDA_FUNCTIONS(TUTTI_CUDA_RESOLVE)
+  const std::string needed = std::exchange(missing, "");
+  TUTTI_CUDA_OPTIONAL_FUNCTIONS(TUTTI_CUDA_RESOLVE)
 #undef TUTTI_CUDA_RESOLVE
-  if (!missing.empty()) return fmt::format("NVIDIA's driver lacks {}; install a newer one", missing);
+  if (!needed.empty()) return fmt::format("NVIDIA's driver lacks {}; install a newer one", needed);
   const CUresult started = driver.cuInit(0);
   if (started != CUDA_SUCCESS) return fmt::format("NVIDIA's driver cannot start: {}", driver.describe(started));
   int devices = 0;

@@ -27,12 +27,15 @@ namespace tutti::cuda {
   X(cuCtxPopCurrent)                             \
   X(cuCtxGetCurrent)                             \
   X(cuCtxGetDevice)                              \
-  X(cuStreamCreate)                              \
+  X(cuCtxGetStreamPriorityRange)                 \
+  X(cuStreamCreateWithPriority)                  \
   X(cuStreamDestroy)                             \
   X(cuStreamSynchronize)                         \
+  X(cuStreamQuery)                               \
   X(cuStreamGetCtx)                              \
   X(cuStreamWaitEvent)                           \
   X(cuStreamGetCaptureInfo)                      \
+  X(cuStreamBatchMemOp)                          \
   X(cuThreadExchangeStreamCaptureMode)           \
   X(cuEventCreate)                               \
   X(cuEventDestroy)                              \
@@ -42,6 +45,7 @@ namespace tutti::cuda {
   X(cuMemFree)                                   \
   X(cuMemHostAlloc)                              \
   X(cuMemHostGetDevicePointer)                   \
+  X(cuMemcpyAsync)                               \
   X(cuMemcpyHtoDAsync)                           \
   X(cuMemcpyDtoHAsync)                           \
   X(cuMemcpyDtoDAsync)                           \
@@ -72,9 +76,18 @@ namespace tutti::cuda {
   X(cuUserObjectCreate)                          \
   X(cuGraphRetainUserObject)
 
+/// Those that the driver may lack: then the pointer is null.
+#define TUTTI_CUDA_OPTIONAL_FUNCTIONS(X) \
+  X(cuMulticastGetGranularity)           \
+  X(cuMulticastCreate)                   \
+  X(cuMulticastAddDevice)                \
+  X(cuMulticastBindMem)                  \
+  X(cuMulticastUnbind)
+
 struct Driver {
 #define TUTTI_CUDA_POINTER(name) decltype(&::name) name = nullptr;  // NOLINT(bugprone-macro-parentheses)
   TUTTI_CUDA_FUNCTIONS(TUTTI_CUDA_POINTER)
+  TUTTI_CUDA_OPTIONAL_FUNCTIONS(TUTTI_CUDA_POINTER)
 #undef TUTTI_CUDA_POINTER
 
   /// "CUDA_ERROR_OUT_OF_MEMORY (out of memory)"

@@ -64,18 +64,34 @@ bool gives_handles() {
 CudaMemory form_for(const Device& device) {
   if (env().cuda_memory != CudaMemory::Auto) return env().cuda_memory;
   if (!all_reach()) return CudaMemory::Host;
-  if (has(device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
-      has(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)) {
-    return CudaMemory::Fd;
-  }
+  if (gives_descriptors(device)) return CudaMemory::Fd;
   return gives_handles() ? CudaMemory::Ipc : CudaMemory::Host;
 }
 
 }  // namespace
 
+bool gives_descriptors(const Device& device) {
+  return has(device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
+         has(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
+}
+
 std::shared_ptr<PeerMemory> PeerMemory::create(const Device& device, uint64_t wanted) {
   const WithContext with(device.context());
-  std::shared_ptr<PeerMemory> made(new PeerMemory(device, wanted, form_for(device)));
+  return create(device, wanted, form_for(device));
+}
+
+std::shared_ptr<PeerMemory> PeerMemory::create_on_host(const Device& device, uint64_t wanted) {
+  const WithContext with(device.context());
+  return create(device, wanted, CudaMemory::Host);
+}
+
+std::shared_ptr<PeerMemory> PeerMemory::create_shareable(const Device& device, uint64_t wanted) {
+  const WithContext with(device.context());
+  return create(device, wanted, CudaMemory::Fd);
+}
+
+std::shared_ptr<PeerMemory> PeerMemory::create(const Device& device, uint64_t wanted, CudaMemory form) {
+  std::shared_ptr<PeerMemory> made(new PeerMemory(device, wanted, form));
   switch (made->form_) {
     case CudaMemory::Ipc:
       check(driver().cuMemAlloc(&made->base_, wanted), "memory for links on the GPU");
@@ -87,7 +103,6 @@ std::shared_ptr<PeerMemory> PeerMemory::create(const Device& device, uint64_t wa
     default:
       made->create_mappable();
   }
-  if (made->form_ != CudaMemory::Host) device.stream().zero(made->base_, made->bytes_);
   return made;
 }
 
@@ -242,7 +257,10 @@ LinkArena::LinkArena(const Device& device, uint64_t bytes, uint64_t push_bytes,
     : device_(device),
       push_bytes_(push_bytes),
       line_slot_(std::move(line_slot)),
-      memory_(PeerMemory::create(device, bytes)) {}
+      memory_(PeerMemory::create(device, bytes)) {
+  if (memory_->form() == CudaMemory::Host) return;  // which the system has zeroed
+  device.stream().zero(reinterpret_cast<CUdeviceptr>(memory_->base()), memory_->bytes());
+}
 
 uint64_t LinkArena::ring_bytes(uint32_t link_lane) const {
   if (link_lane >= link::kLineLanes) return link::kLineSlots * line_slot_(link_lane);

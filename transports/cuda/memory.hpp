@@ -22,6 +22,9 @@
 
 namespace tutti::cuda {
 
+/// Can the device's memory be given away as a descriptor?
+bool gives_descriptors(const Device& device);
+
 /// What another process maps memory by, beside a descriptor. Plain bytes.
 struct Share {
   uint32_t form = 0;    ///< CudaMemory
@@ -32,9 +35,14 @@ struct Share {
 
 class PeerMemory {
  public:
-  /// Zeroed memory for all devices of this process that reach it, in the form that TUTTI_CUDA_MEMORY and the devices
-  /// permit. Throws Error(OutOfMemory | Unsupported | …).
+  /// Memory for all devices of this process that reach it, in the form that TUTTI_CUDA_MEMORY and the devices permit.
+  /// Waits for nothing that a device does; what is in memory of a GPU is not known. Throws Error(OutOfMemory |
+  /// Unsupported | …).
   static std::shared_ptr<PeerMemory> create(const Device& device, uint64_t bytes);
+  /// The same in memory of the host (Host), zeroed.
+  static std::shared_ptr<PeerMemory> create_on_host(const Device& device, uint64_t bytes);
+  /// The same in the form Fd.
+  static std::shared_ptr<PeerMemory> create_shareable(const Device& device, uint64_t bytes);
   /// Maps what `whose` (for error texts) has exported, for `device`. Throws Error(Unsupported) if the device cannot
   /// reach it, Error(ProtocolError) if it is none of this library's memory.
   static std::shared_ptr<PeerMemory> import(const Device& device, const Share& share, Fd fd, const std::string& whose);
@@ -43,8 +51,12 @@ class PeerMemory {
   PeerMemory& operator=(const PeerMemory&) = delete;
 
   unsigned char* base() const { return reinterpret_cast<unsigned char*>(base_); }
+  /// Of memory of the host: where this process's processors have it.
+  unsigned char* on_host() const { return segment_.base(); }
   uint64_t bytes() const { return bytes_; }
   CudaMemory form() const { return form_; }
+  /// Of the form Fd.
+  CUmemGenericAllocationHandle handle() const { return handle_; }
   /// Makes the memory accessible for another device of this process. Throws Error(Unsupported) if it cannot be.
   void open_to(const Device& other) const;
   /// What another process needs, with a descriptor for Fd and Host. Throws Error(Unsupported).
@@ -53,6 +65,7 @@ class PeerMemory {
 
  private:
   PeerMemory(const Device& device, uint64_t bytes, CudaMemory form) : device_(device), bytes_(bytes), form_(form) {}
+  static std::shared_ptr<PeerMemory> create(const Device& device, uint64_t bytes, CudaMemory form);
   void create_mappable();
   void map();
   void grant_to_all();
@@ -72,7 +85,7 @@ class PeerMemory {
 /// A rank's memory of links: what lies with it of each. The end of a link that comes first reserves it.
 class LinkArena {
  public:
-  /// Messages have `push_bytes` bytes at most. `line_slot`: bytes of a slot on a link lane of links in lines
+  /// Zeroed. Messages have `push_bytes` bytes at most. `line_slot`: bytes of a slot on a link lane of links in lines
   /// (link/lines.hpp).
   LinkArena(const Device& device, uint64_t bytes, uint64_t push_bytes, std::function<uint64_t(uint32_t)> line_slot);
   const Device& device() const { return device_; }

@@ -220,6 +220,7 @@ Program lower(const RankPlan& plan, const Geometry& wanted, const PeerTraits& tr
   Geometry geometry = wanted;
   geometry.window = std::max<uint64_t>(1, std::min(wanted.window, wanted.count));  // scratch has the size of a window
   Program program;
+  program.by = geometry.by;
   program.rounds = std::max<uint64_t>(1, (geometry.count + geometry.window - 1) / geometry.window);
   program.width = static_cast<uint32_t>(std::clamp<uint64_t>(wanted.width, 1, program.rounds));
   program.window_bytes = geometry.window * geometry.element_bytes;

@@ -25,7 +25,8 @@ struct Geometry {
   bool in_place = false;
   bool scaled = false;               ///< a pre-multiplied sum: the input must be scaled as it is read
   bool shared[plan::kBuffers] = {};  ///< which buffers lie in memory that peers can map
-  bool nontemporal = false;          ///< results do not fit in the cache: store them past it
+  RunBy by = RunBy::Lanes;
+  bool nontemporal = false;  ///< results do not fit in the cache: store them past it
   DeliveryRules rules;
 };
 

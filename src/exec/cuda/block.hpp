@@ -34,9 +34,11 @@ class BlockGroup {
   TUTTI_DEVICE bool keep_waiting(uint32_t turn) const {
     gpu::poll_pause();
     if (turn % kTurnsToALook != 0 || gpu::load_relaxed(abort_) == 0) return true;
-    gave_up_ = true;
+    give_up();
     return false;
   }
+  /// One thread: what follows the next barrier must not be done.
+  TUTTI_DEVICE void give_up() const { gave_up_ = true; }
   /// A barrier of all threads: whether one of them stopped waiting since the last one.
   TUTTI_DEVICE bool any_gave_up() const {
     const bool any = gpu::sync_block_or(gave_up_);

@@ -90,7 +90,9 @@ CudaExecutor::CudaExecutor(const DeviceContext& context)
       sizes_(tutti::cuda::link_sizes(context.wireup->ranks(), static_cast<uint32_t>(env().max_blocks))),
       transport_(*context.wireup, device_, sizes_),
       links_(*this),
-      watcher_(context, record_.host()) {
+      copies_(context.network == nullptr && context.wireup->ranks() > 1 ? std::make_unique<Copies>(context, device_)
+                                                                        : nullptr),
+      watcher_(context, device_, record_.host(), copies_.get()) {
   if (context.network != nullptr) proxy_.emplace(context, device_, record_.host(), sizes_.message);
   load_kernels(device_);
   threads_ = static_cast<uint32_t>(env().block_threads);
@@ -141,6 +143,8 @@ link::InLink CudaExecutor::connect_in(Rank peer, uint32_t link_lane) {
 
 std::unique_ptr<Execution> CudaExecutor::compile(const plan::RankPlan& plan, const Geometry& geometry,
                                                  const Reduction* reduction) {
+  if (geometry.by == RunBy::CopyEngines) return copies_->compile(plan, geometry);
+  if (geometry.by == RunBy::Switch) return multimem_->compile(plan, geometry, *reduction, most_blocks_);
   PeerTraits traits;
   for (Rank peer = 0; peer < context_.wireup->ranks(); ++peer) traits.push_back(this->traits(peer));
   return place(lower(plan, geometry, traits), word_of(geometry.element_bytes), reduction);
@@ -170,13 +174,12 @@ std::unique_ptr<Execution> CudaExecutor::place(Program program, const std::strin
   const Image image = make_image(program, links, arithmetic, around, at<unsigned char>(block));
   upload_later(block.at, image.bytes.data(), image.bytes.size());
   auto made = std::make_unique<CudaExecution>(std::move(program));
-  made->call = {.ranks = image.ranks,
+  made->call = {.head = {},
+                .ranks = image.ranks,
                 .states = image.lanes,
                 .items = image.items,
                 .lanes = static_cast<uint32_t>(made->program().last.lanes.size()),
-                .window_bytes = made->program().window_bytes,
-                .counters = counters_,
-                .record = record_.device()};
+                .window_bytes = made->program().window_bytes};
   made->kernel = lanes_kernel(device_, reduction != nullptr ? kernel_type(*reduction) : type, kind_of(made->program()));
   made->blocks = std::clamp(image.items, 1U, most_blocks_);
   made->memory = std::shared_ptr<void>(nullptr, [dying = dying_, pool = pool_, block](void*) {
@@ -198,7 +201,9 @@ void CudaExecutor::reuse_memory() {
 bool CudaExecutor::runs() const {
   const WithContext with(device_.context());
   const HostRecord& record = record_.host();
-  return driver().cuEventQuery(last_) == CUDA_ERROR_NOT_READY || load(record.started) > load(record.ended);
+  const CUresult last = driver().cuEventQuery(last_);
+  if (last != CUDA_SUCCESS) return last == CUDA_ERROR_NOT_READY;  // else the device has failed: nothing runs there
+  return load(record.started) > load(record.ended) || (copies_ != nullptr && copies_->runs());
 }
 
 /// One workspace serves all programs, since calls follow each other. Older, smaller ones stay: graphs may use them.
@@ -243,7 +248,6 @@ void CudaExecutor::upload_pending(CUstream stream, bool captured) {
 }
 
 void CudaExecutor::launch(Execution& execution, const Binding& binding) {
-  auto& made = static_cast<CudaExecution&>(execution);  // compile() makes no others
   const WithContext with(device_.context());
   const auto stream = static_cast<CUstream>(binding.stream);
   auto status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -251,47 +255,89 @@ void CudaExecutor::launch(Execution& execution, const Binding& binding) {
   check(driver().cuStreamGetCaptureInfo(stream, &status, nullptr, &graph, nullptr, nullptr, nullptr),
         "the stream cannot be used");
   const bool captured = status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
-  LanesCall call = made.call;
-  call.in = static_cast<unsigned char*>(const_cast<void*>(binding.in));
-  call.out = static_cast<unsigned char*>(binding.out);
-  call.salt = binding.tag;
-  call.numbered = binding.numbered ? 1 : 0;
-  call.launch = ++launches_;
-  call.scaled = binding.scale == nullptr ? 0 : binding.scale_on_device ? 2 : 1;
-  if (binding.scale != nullptr)
-    std::copy_n(static_cast<const unsigned char*>(binding.scale), sizeof call.scale, call.scale);
   order_after_last(stream, captured);
-  upload_pending(stream, captured);
-  void* parameters[] = {&call};
-  check(driver().cuLaunchKernel(made.kernel, made.blocks, 1, 1, threads_, 1, 1, 0, stream, parameters, nullptr),
-        "the kernel cannot be launched");
+  const bool copied = execution.program().by == RunBy::CopyEngines;
+  std::shared_ptr<void> used;
+  if (copied) {
+    copies_->launch(static_cast<CopyExecution&>(execution), binding, stream, ++copied_);
+    if (captured) used = copies_->keep();
+  } else {
+    used = launch_kernel(execution, binding, stream, captured);
+  }
   if (captured) {
-    keep_for_graph(graph, made);
+    keep_for_graph(graph, used);
   } else {
     check(driver().cuEventRecord(last_, stream), "an event cannot be recorded");
     last_stream_ = stream;
+    has_last_ = true;
   }
-  watcher_.called();
+  watcher_.called(!captured && !copied);
   if (proxy_) proxy_->called(captured);
   done_ = true;
   if (!status_.ok()) status_ = {};
 }
 
+/// What a graph keeps for the call.
+std::shared_ptr<void> CudaExecutor::launch_kernel(Execution& execution, const Binding& binding, CUstream stream,
+                                                  bool captured) {
+  if (execution.program().by == RunBy::Switch) {
+    const auto& made = static_cast<MultimemExecution&>(execution);
+    MultimemCall call = made.call;
+    call.head = head_of(binding);
+    call.in = static_cast<const unsigned char*>(binding.in);
+    call.out = static_cast<unsigned char*>(binding.out);
+    start(made.kernel, made.blocks, &call, stream);
+    return multimem_->keep();
+  }
+  const auto& made = static_cast<CudaExecution&>(execution);  // compile() makes no others
+  LanesCall call = made.call;
+  call.head = head_of(binding);
+  call.in = static_cast<unsigned char*>(const_cast<void*>(binding.in));
+  call.out = static_cast<unsigned char*>(binding.out);
+  call.scaled = binding.scale == nullptr ? 0 : binding.scale_on_device ? 2 : 1;
+  if (binding.scale != nullptr)
+    std::copy_n(static_cast<const unsigned char*>(binding.scale), sizeof call.scale, call.scale);
+  upload_pending(stream, captured);
+  start(made.kernel, made.blocks, &call, stream);
+  return made.memory;
+}
+
+CallHead CudaExecutor::head_of(const Binding& binding) {
+  return {.counters = counters_,
+          .record = record_.device(),
+          .salt = binding.tag,
+          .numbered = binding.numbered ? 1U : 0U,
+          .launch = ++launches_};
+}
+
+void CudaExecutor::start(CUfunction kernel, uint32_t blocks, void* parameter, CUstream stream) {
+  void* parameters[] = {parameter};
+  check(driver().cuLaunchKernel(kernel, blocks, 1, 1, threads_, 1, 1, 0, stream, parameters, nullptr),
+        "the kernel cannot be launched");
+}
+
 /// Calls on several streams run in the order in which they were made. A graph's calls are ordered by who launches it.
 void CudaExecutor::order_after_last(CUstream stream, bool captured) {
-  if (captured || launches_ == 1 || stream == last_stream_) return;
+  if (captured || !has_last_ || stream == last_stream_) return;
   check(driver().cuStreamWaitEvent(stream, last_, CU_EVENT_WAIT_DEFAULT), "the stream cannot wait for another");
 }
 
 /// What a captured call uses is kept until its graph, and all made from it, are gone. When the communicator is
 /// gone, its record still says that calls must end: they touch nothing else, least of all links.
-void CudaExecutor::keep_for_graph(CUgraph graph, const CudaExecution& execution) {
+void CudaExecutor::keep_for_graph(CUgraph graph, const std::shared_ptr<void>& memory) {
   using Kept = std::pair<std::shared_ptr<void>, std::shared_ptr<unsigned char>>;
-  auto* const kept = new Kept(execution.memory, record_.memory());
+  auto* const kept = new Kept(memory, record_.memory());
   CUuserObject object = nullptr;
-  const auto drop = [](void* memory) { delete static_cast<Kept*>(memory); };
+  const auto drop = [](void* gone) { delete static_cast<Kept*>(gone); };
   check(driver().cuUserObjectCreate(&object, kept, drop, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC), "the graph's memory");
   check(driver().cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE), "the graph's memory");
+}
+
+std::string CudaExecutor::why_no_switch() const { return tutti::cuda::why_no_multicast(device_); }
+
+void CudaExecutor::join_switch(Deadline deadline) {
+  multimem_ = std::make_unique<Multimem>(context_, device_, pool_);
+  multimem_->join(deadline);
 }
 
 void CudaExecutor::copy(void* to, const void* from, uint64_t bytes, void* stream) {
@@ -334,10 +380,12 @@ void CudaExecutor::check_stream(void* handle) {
 uint64_t CudaExecutor::finish(double seconds) {
   const HostRecord& record = record_.host();
   const Deadline deadline = Deadline::in(seconds);
-  while (launches_ > 0 && runs() && !deadline.passed()) {
+  while (launches_ + copied_ > 0 && runs() && !deadline.passed()) {
     if (context_.failed->load(std::memory_order_acquire) != 0) watcher_.end_kernels();
     nap(100e-6);
   }
+  // A peer may still wait for what ended calls have sent, and nobody relays it when this rank has left.
+  while (proxy_ && !proxy_->flushed() && !deadline.passed()) nap(100e-6);
   return load(record.collectives);
 }
 

@@ -1,5 +1,6 @@
-// The executor for the memory of a GPU. A call is one launch of a kernel that runs the program's lanes; nothing is
-// allocated, copied or waited for on its way, so it can be captured in a graph.
+// The executor for the memory of a GPU. A call is one launch of a kernel that runs the program's lanes, or a list of
+// copies (exec/cuda/copies.hpp); the host allocates nothing and waits for nothing on its way, so it can be captured in
+// a graph.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +8,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "exec/cuda/copies.hpp"
 #include "exec/cuda/image.hpp"
 #include "exec/cuda/lanes.hpp"
+#include "exec/cuda/multimem.hpp"
 #include "exec/cuda/pool.hpp"
 #include "exec/cuda/proxy.hpp"
 #include "exec/cuda/watcher.hpp"
@@ -62,8 +66,16 @@ class CudaExecutor final : public DeviceExecutor, private Connector {
   const std::string& device_name() const override { return device_.name(); }
   int device() const override { return device_.number(); }
   const std::string& device_id() const override { return device_.id(); }
+  std::vector<std::string> joined_devices() const override { return transport_.joined_devices(); }
+  void keep_lines_whole(std::vector<bool> peers) override { transport_.keep_lines_whole(std::move(peers)); }
   uint32_t resident_blocks() const override { return resident_; }
   void share_device(uint32_t ranks) override;
+  uint64_t copied_round() const override { return copies_ != nullptr ? Copies::slot_bytes() : 0; }
+  std::string why_no_switch() const override;
+  void join_switch(Deadline deadline) override;
+  void bind_switch() override { multimem_->bind(); }
+  bool folds_in_switch(const Reduction& reduction) const override { return cuda::folds_in_switch(reduction); }
+  uint64_t switched_window() const override { return Multimem::slot_bytes(); }
   void copy(void* to, const void* from, uint64_t bytes, void* stream) override;
   void order(void* before, void* after) override;
   void check_stream(void* stream) override;
@@ -84,7 +96,10 @@ class CudaExecutor final : public DeviceExecutor, private Connector {
   void reuse_memory();
   bool runs() const;
   void order_after_last(CUstream stream, bool captured);
-  void keep_for_graph(CUgraph graph, const CudaExecution& execution);
+  std::shared_ptr<void> launch_kernel(Execution& execution, const Binding& binding, CUstream stream, bool captured);
+  void start(CUfunction kernel, uint32_t blocks, void* parameter, CUstream stream);
+  CallHead head_of(const Binding& binding);
+  void keep_for_graph(CUgraph graph, const std::shared_ptr<void>& memory);
 
   const DeviceContext context_;
   const tutti::cuda::Device& device_;
@@ -110,9 +125,12 @@ class CudaExecutor final : public DeviceExecutor, private Connector {
   uint64_t launches_ = 0;
   CUevent last_ = nullptr;  // of the last call that was not captured
   CUstream last_stream_ = nullptr;
+  bool has_last_ = false;
+  uint32_t copied_ = 0;                 // calls that were enqueued as copies
+  std::unique_ptr<Copies> copies_;      // null: some ranks are of other hosts, or there is one rank only
+  std::unique_ptr<Multimem> multimem_;  // null: nobody has asked for it
   Watcher watcher_;
-  /// None: all ranks are of this host. It goes on while this rank leaves: the others' kernels have ended when they
-  /// leave too, and so have got all that this one's have sent.
+  /// None: all ranks are of this host. This rank leaves when the network has got all that its calls have sent.
   std::optional<Proxy> proxy_;
 };
 

@@ -5,9 +5,12 @@
 #include <mutex>
 
 #include "base/format.hpp"
+#include "exec/cuda/multimem_call.hpp"
 #include "tutti/types.hpp"
 
-extern "C" const unsigned char tutti_cuda_kernels[];  // a fatbin, embedded by the build
+// Fatbins, embedded by the build.
+extern "C" const unsigned char tutti_cuda_kernels[];
+extern "C" const unsigned char tutti_cuda_multimem_kernels[];
 
 namespace tutti::exec::cuda {
 namespace {
@@ -18,53 +21,92 @@ using tutti::cuda::driver;
 
 using Kernels = std::map<std::string, CUfunction>;
 constexpr const char* kKinds[] = {"tutti_lanes_", "tutti_lines_", "tutti_short_"};  // by KernelKind
+constexpr const char* kMultimem = "tutti_multimem_";
 
-/// Of all devices.
+CUlibrary load_library(const void* image) {
+  CUlibrary made = nullptr;
+  const CUresult result = driver().cuLibraryLoadData(&made, image, nullptr, nullptr, 0, nullptr, nullptr, 0);
+  if (result != CUDA_SUCCESS) {
+    throw_error(Code::Unsupported,
+                "the GPU cannot run Tutti's kernels, which are for compute capability 8.0 and later (for multicast "
+                "memory, 9.0): {}",
+                driver().describe(result));
+  }
+  return made;
+}
+
+// Of all devices.
 CUlibrary library() {
-  static const CUlibrary kLibrary = [] {
-    CUlibrary made = nullptr;
-    const CUresult result =
-        driver().cuLibraryLoadData(&made, tutti_cuda_kernels, nullptr, nullptr, 0, nullptr, nullptr, 0);
-    if (result != CUDA_SUCCESS) {
-      throw_error(Code::Unsupported,
-                  "the GPU cannot run Tutti's kernels, which are for compute capability 8.0 and later: {}",
-                  driver().describe(result));
-    }
-    return made;
-  }();
+  static const CUlibrary kLibrary = load_library(tutti_cuda_kernels);
   return kLibrary;
+}
+CUlibrary multimem_library() {
+  static const CUlibrary kLibrary = load_library(tutti_cuda_multimem_kernels);
+  return kLibrary;
+}
+
+void load(CUlibrary library, const std::string& name, Kernels& kernels) {
+  CUkernel kernel = nullptr;
+  CUfunction function = nullptr;
+  check(driver().cuLibraryGetKernel(&kernel, library, name.c_str()), "a kernel is missing");
+  check(driver().cuKernelGetFunction(&function, kernel), "a kernel cannot be loaded");
+  kernels[name] = function;
 }
 
 Kernels load(const Device& device) {
   const tutti::cuda::WithContext with(device.context());
   Kernels kernels;
   for (int type = 0; type < kDTypes; ++type) {
-    for (const char* const kind : kKinds) {
-      const std::string name = std::string(kind) + name_of(static_cast<DType>(type));
-      CUkernel kernel = nullptr;
-      CUfunction function = nullptr;
-      check(driver().cuLibraryGetKernel(&kernel, library(), name.c_str()), "a kernel is missing");
-      check(driver().cuKernelGetFunction(&function, kernel), "a kernel cannot be loaded");
-      kernels[name] = function;
-    }
+    for (const char* const kind : kKinds)
+      load(library(), std::string(kind) + name_of(static_cast<DType>(type)), kernels);
   }
   return kernels;
 }
 
+Kernels load_multimem(const Device& device) {
+  const tutti::cuda::WithContext with(device.context());
+  Kernels kernels;
+  for (const char* const operation : kMultimemOperations)
+    load(multimem_library(), std::string(kMultimem) + operation, kernels);
+  return kernels;
+}
+
+/// Those of one library, by device.
+class Loaded {
+ public:
+  explicit Loaded(Kernels (*load)(const Device& device)) : load_(load) {}
+  const Kernels& of(const Device& device) {
+    const std::lock_guard lock(mutex_);
+    const auto known = all_.find(device.number());
+    return known != all_.end() ? known->second : all_[device.number()] = load_(device);
+  }
+
+ private:
+  Kernels (*const load_)(const Device& device);
+  std::mutex mutex_;
+  std::map<int, Kernels> all_;
+};
+
 const Kernels& kernels_of(const Device& device) {
-  static auto* const kMutex = new std::mutex;
-  static auto* const kAll = new std::map<int, Kernels>;
-  const std::lock_guard lock(*kMutex);
-  const auto known = kAll->find(device.number());
-  return known != kAll->end() ? known->second : (*kAll)[device.number()] = load(device);
+  static auto* const kLoaded = new Loaded(load);
+  return kLoaded->of(device);
+}
+const Kernels& multimem_kernels_of(const Device& device) {
+  static auto* const kLoaded = new Loaded(load_multimem);
+  return kLoaded->of(device);
 }
 
 }  // namespace
 
 void load_kernels(const Device& device) { kernels_of(device); }
+void load_multimem_kernels(const Device& device) { multimem_kernels_of(device); }
 
 CUfunction lanes_kernel(const Device& device, const std::string& type, KernelKind kind) {
   return kernels_of(device).at(kKinds[static_cast<size_t>(kind)] + type);
+}
+
+CUfunction multimem_kernel(const Device& device, const std::string& operation) {
+  return multimem_kernels_of(device).at(kMultimem + operation);
 }
 
 uint32_t resident_blocks(const Device& device, uint32_t threads) {

@@ -14,6 +14,10 @@ namespace tutti::exec::cuda {
 CUfunction lanes_kernel(const tutti::cuda::Device& device, const std::string& type, KernelKind kind);
 /// Loads all of them.
 void load_kernels(const tutti::cuda::Device& device);
+/// Those that fold through a switch (exec/cuda/multimem.cu), by the operation's name; loaded apart, since few devices
+/// can run them.
+CUfunction multimem_kernel(const tutti::cuda::Device& device, const std::string& operation);
+void load_multimem_kernels(const tutti::cuda::Device& device);
 /// Blocks of so many threads of any kernel that the device runs at the same time.
 uint32_t resident_blocks(const tutti::cuda::Device& device, uint32_t threads);
 

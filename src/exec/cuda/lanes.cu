@@ -1,6 +1,7 @@
 // The kernels that run lanes, one for each element type: a block runs its share of a call's lanes with the interpreter
 // of src/exec/, turn by turn, until they are done, the host ends the call, or a message is wrong.
 #include "exec/cuda/block.hpp"
+#include "exec/cuda/call_frame.hpp"
 #include "exec/cuda/device.hpp"
 #include "exec/cuda/fold.hpp"
 #include "exec/cuda/lanes.hpp"
@@ -8,19 +9,16 @@
 namespace tutti::exec::cuda {
 namespace {
 
-using System = SystemMemory;
-
 enum class Verdict : uint32_t { Goes, Stops };
 
-/// The work of one block. Its leader alone calls what does not say otherwise. Of a short call it is the only block, and
-/// the end of the kernel orders what it has stored.
+/// The work of one block. Its leader alone calls what does not say otherwise. Of a short call it is the only block.
 template <class T, KernelKind kKind>
 class Block {
  public:
   using Wire = BlockWire<kKind>;
   using Run = Interpreter<BlockGroup, Wire, BlockReduce<T, kKind>, NoRemoteAccess>;
 
-  TUTTI_DEVICE Block(const LanesCall& call, const BlockGroup& group) : call_(call), group_(group) {}
+  TUTTI_DEVICE Block(const LanesCall& call, const BlockGroup& group) : call_(call), frame_(call.head), group_(group) {}
 
   /// All threads.
   TUTTI_DEVICE void run() {
@@ -35,22 +33,9 @@ class Block {
   TUTTI_DEVICE RankState& rank(uint32_t item) const { return call_.ranks[item]; }
   TUTTI_DEVICE LaneState& lane(uint32_t item) const { return call_.states[item]; }
 
-  // Kept in no register, since the fold needs them: the counters change when the call ends.
-  TUTTI_DEVICE uint64_t number() const { return System::load(&call_.counters->calls) + 1; }
-  /// 0: it has none.
-  TUTTI_DEVICE uint64_t collective() const {
-    return call_.numbered != 0 ? System::load(&call_.counters->collectives) + 1 : 0;
-  }
-
   /// False if the call must not run.
-  TUTTI_DEVICE bool enter() {
-    if (System::load(&call_.record->abort) != 0) return false;
-    const uint64_t before = gpu::exchange_relaxed<gpu::Scope::Device>(&call_.counters->owner, call_.launch);
-    if (before != 0 && before != call_.launch) {
-      report(kTwoAtOnce, {}, before);
-      return false;
-    }
-    if (gpu::block_index() == 0) gpu::store_relaxed(&call_.record->started, number());
+  TUTTI_DEVICE bool enter() const {
+    if (!frame_.enter()) return false;
     TUTTI_HD_ROLLED
     for (uint32_t item = gpu::block_index(); item < call_.items; item += gpu::grid_size()) bind(item);
     return true;
@@ -61,7 +46,7 @@ class Block {
     const uint64_t first = call_.window_bytes * (item / call_.lanes);
     state.bases[0] = moved(call_.in, first);
     state.bases[1] = moved(call_.out, first);
-    state.tag = (call_.salt + collective()) & link::kTagMask;
+    state.tag = frame_.tag();
     state.faulted = 0;
     state.arithmetic.scale = call_.scaled == 1 ? call_.scale : nullptr;
     if (call_.scaled == 2) state.arithmetic.scale = *reinterpret_cast<const void* const*>(call_.scale);
@@ -94,7 +79,7 @@ class Block {
     Verdict verdict = Verdict::Goes;
     if (group_.leader()) {
       tell_wait();
-      if (System::load(&call_.record->abort) != 0) verdict = Verdict::Stops;
+      if (frame_.is_aborted()) verdict = Verdict::Stops;
     }
     return static_cast<Verdict>(group_.broadcast(static_cast<uint32_t>(verdict)));
   }
@@ -105,39 +90,26 @@ class Block {
     for (uint32_t item = gpu::block_index(); item < call_.items; item += gpu::grid_size()) {
       const LaneState& waits = lane(item);
       if (waits.round >= rank(item).rounds) continue;
-      BlockWait& told = call_.record->waits[gpu::block_index()];
-      const auto pair = [](uint64_t high, uint32_t low) { return high << 32 | low; };
-      gpu::store_relaxed(&told.await_peer, pair(static_cast<uint64_t>(waits.await), static_cast<uint32_t>(waits.peer)));
-      gpu::store_relaxed(&told.link_lane_step, pair(waits.link_lane, waits.next != nullptr ? waits.next->step : 0));
-      gpu::store_relaxed(&told.replica_lane, pair(item / call_.lanes, waits.lane));
-      gpu::store_relaxed(&told.round, waits.round);
-      gpu::store_relaxed(&told.rounds, rank(item).rounds);
-      Wire::Words::store_release(&told.turn, System::load(&told.turn) + 1);
+      frame_.tell({.await = waits.await,
+                   .peer = waits.peer,
+                   .link_lane = waits.link_lane,
+                   .step = waits.next != nullptr ? waits.next->step : 0,
+                   .replica = item / call_.lanes,
+                   .lane = waits.lane,
+                   .round = waits.round,
+                   .rounds = rank(item).rounds});
       return;
     }
   }
 
   /// All threads.
   TUTTI_DEVICE void fault(uint32_t item) const {
-    if (group_.leader()) report(kFaultOfALink, rank(item).fault, 0);
+    if (group_.leader()) frame_.report(kFaultOfALink, rank(item).fault, 0);
   }
 
-  /// The first of all reports is kept.
-  TUTTI_DEVICE void report(uint64_t kind, const Fault& what, uint64_t other) const {
-    if (!System::claim(&call_.counters->faulted)) return;
-    call_.record->what = what;
-    call_.record->call = kind == kTwoAtOnce ? call_.launch : number();
-    call_.record->other = other;
-    System::store_release(&call_.record->fault, kind);
-    Wire::Words::store_release(&call_.record->abort, 1);  // other blocks end too
-  }
-
-  /// The last block prepares the next call: all others have ended, and nobody looks at this call's lanes any more.
+  /// The last block prepares the next call: nobody looks at this call's lanes any more.
   TUTTI_DEVICE void leave() const {
-    if constexpr (kKind != KernelKind::Short) {
-      const uint64_t left = gpu::fetch_add<gpu::Scope::Device>(&call_.counters->left, uint64_t{1}) + 1;
-      if (left != gpu::grid_size()) return;
-    }
+    if (kKind != KernelKind::Short && !frame_.is_last()) return;
     TUTTI_HD_ROLLED
     for (uint32_t item = 0; item < call_.items; ++item) {
       LaneState& done = lane(item);
@@ -145,23 +117,18 @@ class Block {
       done.arrived = 0;
       done.next = nullptr;
     }
-    const uint64_t ended = number();
-    if (call_.numbered != 0) call_.counters->collectives = collective();
-    call_.counters->left = 0;
-    call_.counters->owner = 0;
-    call_.counters->calls = ended;
-    gpu::store_relaxed(&call_.record->collectives, call_.counters->collectives);
-    Wire::Words::store_release(&call_.record->ended, ended);
+    frame_.end();
   }
 
   const LanesCall& call_;
+  const CallFrame<typename Wire::Words> frame_;
   const BlockGroup& group_;
 };
 
 template <class T, KernelKind kKind>
 TUTTI_DEVICE void run_lanes(const LanesCall& call) {
   TUTTI_SHARED(uint32_t, word);
-  const BlockGroup group(word, &call.record->abort);
+  const BlockGroup group(word, &call.head.record->abort);
   Block<T, kKind>(call, group).run();
 }
 

@@ -1,4 +1,4 @@
-// What the host and the kernel that runs lanes exchange: plain data.
+// What the host and the kernels exchange: plain data.
 //
 // A call is one launch. Its blocks divide the program's lanes among them, and each runs its lanes to their end. What
 // changes from call to call and must be right in a replayed graph lies in the GPU's memory: the number of the call, the
@@ -36,6 +36,7 @@ struct Counters {
 /// What a block waits for, as last reported; two numbers a word, each word stored on its own.
 struct BlockWait {
   uint64_t turn = 0;        ///< changes with each report
+  uint64_t call = 0;        ///< the number of the call that waits
   uint64_t await_peer = 0;  ///< Await << 32 | peer
   uint64_t link_lane_step = 0;
   uint64_t replica_lane = 0;
@@ -58,21 +59,26 @@ struct HostRecord {
   BlockWait waits[kMaxBlocks];
 };
 
-/// The kernel's parameter.
+/// What the parameter of every kernel begins with.
+struct CallHead {
+  Counters* counters = nullptr;
+  HostRecord* record = nullptr;
+  uint64_t salt = 0;      ///< the tag is the salt plus, of a collective, its number
+  uint64_t numbered = 0;  ///< 1: a collective
+  uint64_t launch = 0;    ///< number of the launch, unique in the communicator
+};
+
+/// The parameter of the kernels that run lanes.
 struct LanesCall {
+  CallHead head;
   RankState* ranks = nullptr;   ///< one for each item: a lane of a replica
   LaneState* states = nullptr;  ///< the same
   uint32_t items = 0;
   uint32_t lanes = 0;         ///< of a replica
   uint64_t window_bytes = 0;  ///< by which a replica's part of the buffers begins after that of the one before
   uint64_t scaled = 0;        ///< 1: `scale` holds an element; 2: it holds the address of one
-  Counters* counters = nullptr;
-  HostRecord* record = nullptr;
   unsigned char* in = nullptr;
   unsigned char* out = nullptr;
-  uint64_t salt = 0;      ///< the tag is the salt plus, of a collective, its number
-  uint64_t numbered = 0;  ///< 1: a collective
-  uint64_t launch = 0;    ///< number of the launch, unique in the communicator
   unsigned char scale[8] = {};
 };
 

@@ -9,6 +9,11 @@
 
 namespace tutti::exec::cuda {
 
+// A line orders nothing but its own words: that is why it needs no fence. A rank may overwrite its input with what
+// comes back in lines (in place, where one lane sends and another receives), since what comes back was made of what it
+// read: no value depends on itself (PTX ISA, memory consistency model, "No-Thin-Air"). ThreadSanitizer does not know
+// this rule; tests/gpu/calls/races.py does. Everything else that one lane leaves for another goes by `after`.
+
 // There is no address at which such a message could be read. As an operand it is the address of its arrival, marked by
 // a bit that no address of a GPU or a process has.
 inline constexpr uintptr_t kInLines = uintptr_t{1} << 63;

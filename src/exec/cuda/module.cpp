@@ -4,6 +4,7 @@
 #include "base/format.hpp"
 #include "exec/cuda/cuda_executor.hpp"
 #include "exec/cuda/kernels.hpp"
+#include "transports/cuda/multicast.hpp"
 
 namespace tutti::exec::cuda {
 namespace {
@@ -19,8 +20,14 @@ std::string state() {
   driver().cuDeviceGetCount(&count);
   driver().cuDriverGetVersion(&version);
   std::string text = "usable: ";
-  for (int i = 0; i < count; ++i) text += (i > 0 ? ", " : "") + Device::get(i).name();
-  return fmt::format("{}; driver for CUDA {}.{}", text, version / 1000, version % 1000 / 10);
+  bool all_multicast = true;
+  for (int i = 0; i < count; ++i) {
+    const Device& device = Device::get(i);
+    text += (i > 0 ? ", " : "") + device.name();
+    all_multicast = all_multicast && tutti::cuda::why_no_multicast(device).empty();
+  }
+  return fmt::format("{}; driver for CUDA {}.{}{}", text, version / 1000, version % 1000 / 10,
+                     all_multicast ? "; multicast memory (NVLink SHARP)" : "");
 }
 
 class CudaModule final : public DeviceModule {

@@ -60,6 +60,18 @@ void Proxy::called(bool captured) {
   changed_.notify_all();
 }
 
+bool Proxy::flushed() {
+  if (!has_thread()) return true;
+  bool all = false;
+  run([&] { all = is_flushed(); });
+  return all;
+}
+
+bool Proxy::has_thread() {
+  const std::lock_guard lock(mutex_);
+  return thread_.joinable();
+}
+
 /// On the thread, since engines are called by one thread only. Throws what the task throws.
 void Proxy::run(const std::function<void()>& task) {
   std::packaged_task<void()> packaged(task);

@@ -29,12 +29,15 @@ class Proxy {
   link::InLink connect_in(Rank peer, uint32_t link_lane);
   /// A call has been enqueued, or captured: then it may run at any time.
   void called(bool captured);
+  /// Has the network got all that ended calls have sent? (Of failed calls, nothing more is sent.)
+  bool flushed();
 
  private:
   void run(const std::function<void()>& task);
   void work();
   void run_tasks();
   bool turn();
+  bool has_thread();
   bool is_flushed() const;
   bool is_idle() const;
   void rest(double seconds);

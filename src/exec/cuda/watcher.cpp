@@ -4,8 +4,11 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <system_error>
+#include <utility>
 
 #include "base/deadline.hpp"
+#include "base/format.hpp"
 #include "base/limits.hpp"
 #include "exec/host/idle_loop.hpp"
 
@@ -15,13 +18,19 @@ namespace {
 constexpr auto kTurn = std::chrono::milliseconds(5), kQuietTurn = std::chrono::milliseconds(50);
 constexpr uint64_t kQuietAfter = 400;  // turns in which nothing ran
 constexpr double kReports = 200e-3;    // seconds in which a block that waits says so
+constexpr double kReleases = 50e-3;    // seconds of a turn in which the waits of streams are ended
+constexpr double kHeard = 100e-3;      // seconds after which peers have heard of a failure
+constexpr double kSilence = 100e-3;    // seconds without a word of a kernel, after which the driver is asked
+// Turns. Words and position are not read at once, but nothing of a call that waits changes.
+constexpr int kSureAfter = 3;
 
 uint64_t load(const uint64_t& word) {
   return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(word)).load(std::memory_order_acquire);
 }
 
-/// False: the block waits for no peer.
-bool read_wait(const BlockWait& wait, Stall& stall) {
+/// False: the block has told no wait for a peer in the call of this number.
+bool read_wait(const BlockWait& wait, uint64_t call, Stall& stall) {
+  if (load(wait.turn) == 0 || load(wait.call) != call) return false;
   const uint64_t await_peer = load(wait.await_peer), replica_lane = load(wait.replica_lane);
   const auto peer = static_cast<Rank>(static_cast<uint32_t>(await_peer));
   if (peer == kNoRank) return false;
@@ -46,11 +55,12 @@ Watcher::~Watcher() {
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
+  if (asker_.joinable()) asker_.join();
 }
 
-void Watcher::called() {
+void Watcher::called(bool launched) {
   const std::lock_guard lock(mutex_);
-  ++calls_;
+  if (launched) calls_ = std::max(calls_, load(record_.ended)) + 1;  // replays end too
   const bool sleeps = quiet_ > kQuietAfter;
   quiet_ = 0;
   if (!thread_.joinable()) thread_ = start_thread([this] { work(); });
@@ -81,11 +91,96 @@ void Watcher::look() {
     tell_fault(fault);
   }
   const uint64_t ended = load(record_.ended), started = load(record_.started);
-  if (started == ended || told_) {
+  const bool copies = copies_ != nullptr && copies_->runs();
+  if (copies && load(record_.abort) != 0) {
+    release_copies();
+    running_ = 1;
+  } else if (told_ || check_device(started, ended, copies)) {
+    running_ = 0;
+  } else if (copies) {
+    look_at_copies();
+  } else if (started == ended) {
     running_ = 0;
   } else {
-    check_stall(started, ended);
+    check_stall(ended + 1);
   }
+}
+
+/// The copies that follow tell peers of bytes that have no meaning, so these must know of the failure before. A word is
+/// set to 0 once it has let a wait go, so several turns may be needed.
+void Watcher::release_copies() {
+  if (aborted_ == 0) aborted_ = now();
+  if (now() - aborted_ < kHeard) return;
+  for (const Deadline deadline = Deadline::in(kReleases); copies_->runs() && !deadline.passed();) {
+    copies_->release();
+    nap(100e-6);
+  }
+}
+
+void Watcher::look_at_copies() {
+  const uint64_t progress = kCopiedCall | copies_->progress();
+  const std::optional<Fault> wrong = copies_->wrong();
+  wrong_ = wrong && progress == running_ ? wrong_ + 1 : 0;
+  if (wrong_ == kSureAfter) {
+    told_ = true;
+    (void)context_.observer->fault(*wrong);
+  } else if (const std::optional<Stall> stall = copies_->wait()) {
+    check_wait(*stall, progress);
+  }
+}
+
+/// True if the device has failed. The driver is asked when the device has told nothing for a while, in a thread of its
+/// own: it may make that thread wait behind a call of the user that waits for what only the watcher can end.
+bool Watcher::check_device(uint64_t started, uint64_t ended, bool copies) {
+  uint64_t calls = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    calls = calls_;
+  }
+  const double time = now();
+  uint64_t signs = started + ended + calls + (copies ? copies_->progress() : 0);
+  for (const BlockWait& wait : record_.waits) signs += load(wait.turn);
+  if (signs != signs_ || (!copies && started == ended && calls <= ended)) {
+    signs_ = signs;
+    alive_ = time;
+  }
+  if (time - alive_ >= kSilence) {
+    alive_ = time;
+    ask_device();
+  }
+  const std::string why = answer();
+  if (why.empty()) return false;
+  told_ = true;
+  end_kernels();  // of other ranks' devices, when they hear of it; here, of the next ones
+  Stall stall{.call = ended + 1};
+  for (const BlockWait& wait : record_.waits) {
+    if (read_wait(wait, ended + 1, stall)) break;
+  }
+  if (const std::optional<Stall> copied = copies ? copies_->wait() : std::nullopt) stall = *copied;
+  context_.observer->device_failed(fmt::format("{} has failed: {}", device_.name(), why), stall);
+  return true;
+}
+
+void Watcher::ask_device() {
+  const std::lock_guard lock(mutex_);
+  if (asking_) return;
+  if (asker_.joinable()) asker_.join();  // it has ended
+  try {
+    asker_ = std::thread([this] {
+      std::string why = device_.stream().failure();
+      const std::lock_guard answering(mutex_);
+      answer_ = std::move(why);
+      asking_ = false;
+    });
+    asking_ = true;
+  } catch (const std::system_error&) {  // no thread now; the next silence asks again
+  }
+}
+
+/// Why the device has failed; "": it has not, or the driver has not answered.
+std::string Watcher::answer() {
+  const std::lock_guard lock(mutex_);
+  return answer_;
 }
 
 void Watcher::tell_fault(uint64_t kind) {
@@ -95,7 +190,7 @@ void Watcher::tell_fault(uint64_t kind) {
   (void)context_.observer->fault(fault);  // it fails the communicator, which ends the kernels
 }
 
-/// The wait of the first block that reports it from now on; of earlier reports it is not known of which call they are.
+/// The wait of the first block that reports it from now on: what it reported before may have come since.
 std::optional<Stall> Watcher::current_wait() const {
   std::array<uint64_t, kMaxBlocks> before{};
   for (size_t block = 0; block < before.size(); ++block) before[block] = load(record_.waits[block].turn);
@@ -103,7 +198,7 @@ std::optional<Stall> Watcher::current_wait() const {
     for (size_t block = 0; block < before.size(); ++block) {
       if (load(record_.waits[block].turn) == before[block]) continue;
       Stall stall;
-      if (read_wait(record_.waits[block], stall)) return stall;
+      if (read_wait(record_.waits[block], load(record_.ended) + 1, stall)) return stall;
     }
     if (deadline.passed()) break;
     nap(100e-6);
@@ -112,27 +207,42 @@ std::optional<Stall> Watcher::current_wait() const {
 }
 
 void Watcher::tell_wait() const {
+  if (tell_copies_wait()) return;
   std::optional<Stall> stall = current_wait();
   if (!stall) return;
   stall->call = load(record_.ended) + 1;
   context_.observer->cut_off(*stall);
 }
 
-void Watcher::check_stall(uint64_t started, uint64_t ended) {
+/// False: no call of copies waits.
+bool Watcher::tell_copies_wait() const {
+  if (copies_ == nullptr || !copies_->runs()) return false;
+  const std::optional<Stall> stall = copies_->wait();
+  if (stall) context_.observer->cut_off(*stall);
+  return stall.has_value();
+}
+
+void Watcher::check_stall(uint64_t call) {
+  Stall stall{.call = call};
+  for (const BlockWait& wait : record_.waits) {
+    if (read_wait(wait, call, stall)) break;
+  }
+  check_wait(stall, call);
+}
+
+/// `waiting` changes with each progress.
+void Watcher::check_wait(Stall stall, uint64_t waiting) {
   const double time = now();
-  if (running_ != ended + 1) {
-    running_ = ended + 1;
+  if (running_ != waiting) {
+    running_ = waiting;
     since_ = time;
     next_check_ = kFirstStallCheck;
     stall_id_ = new_stall_id();
   }
-  (void)started;
-  Stall stall{.seconds = time - since_, .id = stall_id_, .call = running_};
+  stall.seconds = time - since_;
+  stall.id = stall_id_;
   if (stall.seconds < next_check_) return;
   next_check_ = stall.seconds + std::min(next_check_, kLongestStallInterval);
-  for (const BlockWait& wait : record_.waits) {
-    if (load(wait.turn) != 0 && read_wait(wait, stall)) break;
-  }
   if (!context_.observer->stalled(stall).ok()) end_kernels();
 }
 

@@ -1,5 +1,6 @@
-// The thread that stands between an executor's kernels and the communicator: it ends kernels when the communicator has
-// failed, and tells the observer what kernels report and how long they have waited.
+// The thread that stands between an executor's calls and the communicator: it ends kernels, and the waits of streams,
+// when the communicator has failed, and tells the observer what kernels report, how long calls have waited, and that
+// their GPU has failed.
 #pragma once
 
 #include <atomic>
@@ -7,47 +8,67 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 
+#include "exec/cuda/copies.hpp"
 #include "exec/cuda/lanes.hpp"
 #include "exec/device_module.hpp"
+#include "transports/cuda/device.hpp"
 
 namespace tutti::exec::cuda {
 
 class Watcher {
  public:
   /// Its thread starts with the first call.
-  Watcher(const DeviceContext& context, HostRecord& record) : context_(context), record_(record) {}
+  /// `copies`: null if the copy engines run no calls.
+  Watcher(const DeviceContext& context, const tutti::cuda::Device& device, HostRecord& record, const Copies* copies)
+      : context_(context), device_(device), record_(record), copies_(copies) {}
   ~Watcher();
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
 
-  /// A call has been enqueued.
-  void called();
-  /// Ends the kernels that run, and all later ones.
+  /// A call has been enqueued. `launched`: as a kernel that will run now, and not when its graph does.
+  void called(bool launched);
+  /// Ends the kernels and copies that run, and all later ones.
   void end_kernels();
 
  private:
   void work();
   void look();
-  void check_stall(uint64_t started, uint64_t ended);
+  void look_at_copies();
+  void release_copies();
+  void check_stall(uint64_t call);
+  void check_wait(Stall stall, uint64_t waiting);
+  bool check_device(uint64_t started, uint64_t ended, bool copies);
+  void ask_device();
+  std::string answer();
   void tell_fault(uint64_t kind);
   void tell_wait() const;
+  bool tell_copies_wait() const;
   std::optional<Stall> current_wait() const;
 
   const DeviceContext context_;
+  const tutti::cuda::Device& device_;
   HostRecord& record_;
+  const Copies* const copies_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ending_ = false;
-  uint64_t calls_ = 0;  // enqueued
+  uint64_t calls_ = 0;  // of kernels, enqueued, but not captured
   uint64_t quiet_ = 0;  // turns since anything ran
+  bool asking_ = false;
+  std::string answer_;
   // Of the thread alone.
   bool told_ = false;
-  uint64_t running_ = 0;  // the call that was running at the last turn
+  uint64_t running_ = 0;  // the call that was running at the last turn; of copies: how far it was
+  int wrong_ = 0;         // turns in a row in which a call of copies had a message of another one
   double since_ = 0, next_check_ = 0;
   uint64_t stall_id_ = 0;
-  std::thread thread_;
+  uint64_t signs_ = 0;  // of life: a sum of what kernels have told
+  double alive_ = 0;    // when that last changed, or the device was seen to work
+  double aborted_ = 0;  // when that was seen
+  std::thread thread_, asker_;
 };
 
 }  // namespace tutti::exec::cuda

@@ -1,4 +1,4 @@
-"""What nvcc made of the kernels, read in the binary: binary_test.py FATBIN [NVCC SOURCE FLAGS...]
+"""What nvcc made of the kernels, read in the binary: binary_test.py FATBIN... [-- NVCC SOURCE FLAGS...]
 
 For each GPU that the fatbin holds code for, and each kernel whose messages travel in slots (tutti_lanes_*):
   - at most 64 registers, so two blocks of 512 threads fit a multiprocessor, and nothing is spilled;
@@ -7,7 +7,12 @@ For each GPU that the fatbin holds code for, and each kernel whose messages trav
   - each flag that the source acquires or releases is loaded or stored at system scope, with the fence that this takes.
 
 Kernels whose messages travel in lines (tutti_lines_*, tutti_short_*) have as few registers, and spill some: how many do
-is printed. Those of short calls fence only where they report a fault.
+is printed. They load and store lines 16 bytes at a time, too. Those of short calls fence only where they report a fault.
+
+Kernels that all-reduce through a switch (tutti_multimem_*), on GPUs that have such: as few registers, no spills, no calls;
+they fold and multicast by multimem instructions alone, and order these with others by fence.proxy.alias.
+
+By NVIDIA's formulas (cuda_occupancy.h), two blocks of 512 threads of each kernel fit a multiprocessor of these GPUs.
 
 With NVCC and the source, the checks are checked too: the same kernel with fewer registers must be refused.
 
@@ -59,7 +64,8 @@ def by_function(listing, begins):
 def accesses(ptx):
     """How often the source acquires and releases at system scope, by kernel."""
     kernels = by_function(ptx, r"^\.(?:visible|weak)? *\.entry (\w+)")
-    return {name: {kind: len(re.findall(rf"\b{kind}\.sys\b", text)) for kind in ("ld.acquire", "st.release")}
+    return {name: {**{kind: len(re.findall(rf"\b{kind}\.sys\b", text)) for kind in ("ld.acquire", "st.release")},
+                   **{kind: text.count(kind) for kind in ("multimem.ld_reduce", "multimem.st", "fence.proxy.alias")}}
             for name, text in kernels.items()}
 
 
@@ -69,20 +75,30 @@ def wrong_with(name, code, registers, source):
         return len(re.findall(pattern, code))
 
     few = (registers <= MOST_REGISTERS, f"{registers} registers")
-    if name.startswith("tutti_lines_"):
-        return [text for good, text in [few] if not good]
+    loaded, stored = count(r"\bLDG?\.E\S*\.128"), count(r"\bSTG?\.E\S*\.128")
+    folds = OPERATORS + (OPERATORS_ON_BITS if re.search(r"_u\d+$", name) else 0)
+    if name.startswith("tutti_lines_"):  # lines of messages that are folded and that are copied, beside slots
+        wide = loaded >= 3 * folds + 2 and stored >= 2 * folds + 3
+        return [text for good, text in [few, (wide, f"{loaded} loads and {stored} stores of 16 bytes")] if not good]
     if name.startswith("tutti_short_"):
         fences = count(r"\bMEMBAR\.\w+\.SYS")
-        return [text for good, text in [few, (fences <= FENCES_OF_REPORTS, f"{fences} fences")] if not good]
-    folds = OPERATORS + (OPERATORS_ON_BITS if re.search(r"_u\d+$", name) else 0)
+        wide = loaded >= folds + 1 and stored >= 1
+        return [text for good, text in [few, (fences <= FENCES_OF_REPORTS, f"{fences} fences"),
+                                        (wide, f"{loaded} loads and {stored} stores of 16 bytes")] if not good]
+    if name.startswith("tutti_multimem_"):
+        spills, used = code.count("SpillRefill"), source or {}
+        wants = [few, (spills == 0, f"{spills} spills"), (count(FUNCTION) == 0, f"{count(FUNCTION)} calls of functions"),
+                 (used.get("multimem.ld_reduce", 0) > 0 and used.get("multimem.st", 0) > 1, f"multimem instructions: {used}"),
+                 (used.get("fence.proxy.alias", 0) >= 4 and used.get("ld.acquire", 0) > 0, f"flags and fences: {used}")]
+        return [text for good, text in wants if not good]
     spilled = [line.strip() for line in code.splitlines() if "SpillRefill" in line]
     wants = [
         few,
         (not spilled, f"{len(spilled)} spills, as {spilled[:1]}"),
         (count(FUNCTION) == 0, f"{count(FUNCTION)} calls of functions"),
         # The first operand and the others of each fold; a copy. Each stores to a buffer, to a link, or to both.
-        (count(r"\bLDG?\.E\S*\.128") >= 2 * folds + 1, f"{count(r'LDG?.E.128')} loads of 16 bytes, {folds} folds"),
-        (count(r"\bSTG?\.E\S*\.128") >= 2 * folds + 2, f"{count(r'STG?.E.128')} stores of 16 bytes, {folds} folds"),
+        (loaded >= 2 * folds + 1, f"{loaded} loads of 16 bytes, {folds} folds"),
+        (stored >= 2 * folds + 2, f"{stored} stores of 16 bytes, {folds} folds"),
     ]
     if source:
         loads, stores = count(r"\bLDG?\.E\S*\.STRONG\.SYS"), count(r"\bSTG?\.E\S*\.STRONG\.SYS")
@@ -103,10 +119,55 @@ def examine(cubin, ptx=None):
     usage = output(CUOBJDUMP, "-res-usage", cubin)
     registers = {name: int(number) for name, number in re.findall(r"Function (\w+):\s+REG:(\d+)", usage)}
     kernels = by_function(output(NVDISASM, "-c", cubin), r"^\.text\.(\w+):")
-    for kind in ("lanes", "lines", "short"):
+    for kind in ("lanes", "lines", "short", "multimem"):
         codes = [code for name, code in kernels.items() if name.startswith(f"tutti_{kind}_")]
+        if not codes:
+            continue
         print(f"  tutti_{kind}_*: {len(codes)} kernels, {sum('SpillRefill' in code for code in codes)} spill")
     return {name: wrong_with(name, code, registers[name], (ptx or {}).get(name)) for name, code in kernels.items()}
+
+
+OCCUPANCY = r"""
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <cuda_occupancy.h>
+// SM REGISTERS SHARED: the blocks of 512 threads that a multiprocessor runs.
+int main(int, char** argument) {
+  cudaOccDeviceProp gpu{};
+  const bool hopper = std::atoi(argument[1]) == 90;
+  gpu.computeMajor = hopper ? 9 : 8;
+  gpu.maxThreadsPerBlock = 1024;
+  gpu.maxThreadsPerMultiprocessor = 2048;
+  gpu.regsPerBlock = gpu.regsPerMultiprocessor = 65536;
+  gpu.warpSize = 32;
+  gpu.sharedMemPerBlock = 48 << 10;
+  gpu.sharedMemPerMultiprocessor = (hopper ? 228 : 164) << 10;
+  gpu.sharedMemPerBlockOptin = gpu.sharedMemPerMultiprocessor - 1024;
+  gpu.reservedSharedMemPerBlock = 1024;
+  gpu.numSms = hopper ? 132 : 108;
+  cudaOccFuncAttributes kernel{};
+  kernel.maxThreadsPerBlock = 512;
+  kernel.numRegs = std::atoi(argument[2]);
+  kernel.sharedSizeBytes = std::atoi(argument[3]);
+  kernel.partitionedGCConfig = PARTITIONED_GC_OFF;
+  kernel.maxDynamicSharedSizeBytes = gpu.sharedMemPerBlock;
+  cudaOccDeviceState state{};
+  cudaOccResult result{};
+  if (cudaOccMaxActiveBlocksPerMultiprocessor(&result, &gpu, &kernel, &state, 512, 0) != CUDA_OCC_SUCCESS) return 1;
+  std::printf("%d\n", result.activeBlocksPerMultiprocessor);
+}
+"""
+
+
+def fewest_resident(folder, nvcc, gpu, usages):
+    """The least of what fits a multiprocessor, of kernels with so many (registers, bytes of shared memory)."""
+    program = folder / "occupancy"
+    if not program.exists():
+        (folder / "occupancy.cpp").write_text(OCCUPANCY)
+        include = pathlib.Path(nvcc).resolve().parent.parent / "include"
+        output(os.environ.get("CXX", "c++"), "-std=c++17", f"-I{include}", str(folder / "occupancy.cpp"), "-o", str(program))
+    return min(int(output(str(program), gpu[3:], *map(str, usage))) for usage in set(usages))
 
 
 def starved(folder, nvcc, source, flags):
@@ -120,30 +181,45 @@ def starved(folder, nvcc, source, flags):
     return str(folder / "mutant")
 
 
-def main(fatbin, nvcc=None, source=None, *flags):
-    with tempfile.TemporaryDirectory() as folder:
-        output(CUOBJDUMP, "-xelf", "all", "-xptx", "all", os.path.abspath(fatbin), cwd=folder)
-        cubins = sorted(pathlib.Path(folder).glob("*.cubin"))
-        ptx = {}
-        for text in pathlib.Path(folder).glob("*.ptx"):
-            ptx.update(accesses(text.read_text()))
-        failed = not cubins or not ptx
-        for cubin in cubins:
-            gpu = re.search(r"sm_\d+", cubin.name).group()
-            found = examine(str(cubin), ptx)
-            failed = failed or not found
-            print(f"{gpu}: {len(found)} kernels, of them right: {sum(not wrong for wrong in found.values())}")
-            for name, wrong in found.items():
-                failed = failed or bool(wrong)
-                for text in wrong:
-                    print(f"  {name}: {text}")
+def examine_fatbin(fatbin, nvcc, folder):
+    """Are all kernels right?"""
+    output(CUOBJDUMP, "-xelf", "all", "-xptx", "all", os.path.abspath(fatbin), cwd=folder)
+    cubins = sorted(folder.glob("*.cubin"))
+    ptx = {}
+    for text in folder.glob("*.ptx"):
+        ptx.update(accesses(text.read_text()))
+    right = bool(cubins) and bool(ptx)
+    for cubin in cubins:
+        gpu = re.search(r"sm_\d+", cubin.name).group()
+        found = examine(str(cubin), ptx)
+        right = right and bool(found) and not any(found.values())
+        print(f"{gpu}: {len(found)} kernels, of them right: {sum(not wrong for wrong in found.values())}")
         if nvcc:
+            usage = re.findall(r"Function \w+:\s+REG:(\d+).*?SHARED:(\d+)", output(CUOBJDUMP, "-res-usage", str(cubin)))
+            fit = fewest_resident(folder, nvcc, gpu, usage)
+            print(f"  of each, {fit} blocks of 512 threads or more fit a multiprocessor")
+            right = right and fit >= 2
+        for name, wrong in found.items():
+            for text in wrong:
+                print(f"  {name}: {text}")
+    return right
+
+
+def main(*arguments):
+    separator = arguments.index("--") if "--" in arguments else len(arguments)
+    fatbins, (nvcc, source, *flags) = arguments[:separator], arguments[separator + 1:] or (None, None)
+    right = bool(fatbins)
+    for fatbin in fatbins:
+        with tempfile.TemporaryDirectory() as folder:
+            right = examine_fatbin(fatbin, nvcc, pathlib.Path(folder)) and right
+    if nvcc:
+        with tempfile.TemporaryDirectory() as folder:
             mutant = starved(pathlib.Path(folder), nvcc, source, flags)
             refused = all(any("spills" in text for text in wrong) for name, wrong in examine(mutant).items()
                           if name.startswith("tutti_lanes_"))
-            print("a kernel that is short of registers is " + ("refused" if refused else "NOT refused"))
-            failed = failed or not refused
-    sys.exit(1 if failed else 0)
+        print("a kernel that is short of registers is " + ("refused" if refused else "NOT refused"))
+        right = right and refused
+    sys.exit(0 if right else 1)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 
     conformance.py TUTTI algorithms THREADS RANKS...   each algorithm with blocks of so many threads, for each number of ranks
     conformance.py TUTTI types THREADS RANKS...        each element type and operator
+    conformance.py TUTTI product THREADS RANKS...      both: each algorithm with each element type and operator
+    conformance.py TUTTI switch THREADS RANKS...       all-reduces alone, of each element type and operator
     conformance.py TUTTI hosts THREADS HOSTS...        each algorithm between hosts with so many ranks, called and replayed from
                                                        a graph: 2.1 for processes, 2t.2t for threads
 
@@ -12,6 +14,8 @@ TUTTI_CUDA_WIRE says how messages travel.
 import os
 import subprocess
 import sys
+
+from races import passed
 
 COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "gather", "scatter"]
 HIERARCHICAL = ("all_reduce", "all_gather", "broadcast")
@@ -48,7 +52,7 @@ def perf(tutti, collective, ranks, flags, env):
     env = {**env, **own}
     command = [*start, collective, "--device", "cuda", "-n", "1", "-w", "0", "-c", "1", *flags]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, env={**os.environ, **env})
-    if done.returncode == 0:
+    if passed(done, collective):
         return ""
     return f"{env} {' '.join(command)}: exit status {done.returncode}\n{done.stdout[-600:]}{done.stderr[-1500:]}\n"
 
@@ -58,7 +62,7 @@ def main():
     runs, wrong = 0, []
     for ranks in all_ranks if what == "hosts" else map(int, all_ranks):
         count = ranks if isinstance(ranks, int) else sum(int(size.rstrip("t")) for size in ranks.split("."))
-        for collective in COLLECTIVES:
+        for collective in COLLECTIVES[:1] if what == "switch" else COLLECTIVES:
             cases = [(SIZES, {"TUTTI_ALGO": f"{collective}:{name}"}) for name in algorithms(tutti, collective, count)]
             if what == "hosts":
                 if ranks.startswith("2.") and collective in HIERARCHICAL:  # `explain` knows one host only
@@ -66,13 +70,18 @@ def main():
                 cases += [([*flags, "-G", "2"], env) for flags, env in cases]
                 if collective == "all_reduce":  # a message that lies nowhere, inline to some peers and in lines to others
                     cases.append((["-b", "20", "-e", "20", "-o", "premulsum"], {"TUTTI_ALGO": "all_reduce:one_shot"}))
+            all_types = ["-d", "all", *(["-o", "all"] if "reduce" in collective else [])]
             if what == "types":
-                reduces = ["-o", "all"] if "reduce" in collective else []
-                cases = [(["-b", "1000", "-e", "9000", "-i", "8000", "-d", "all", *reduces], {})]
+                cases = [(["-b", "1000", "-e", "9000", "-i", "8000", *all_types], {})]
+            if what == "product":
+                cases = [(["-b", "1000", "-e", "1000", *all_types], env) for _, env in cases]
+            if what == "switch":
+                cases = [(["-b", "1000", "-e", "9000", "-i", "8000", *all_types], {}),
+                         (["-b", "20", "-e", "1200020", "-i", "400000"], {"TUTTI_MAX_BLOCKS": "2"})]
             for flags, env in cases:
                 runs += 1
                 wrong.append(perf(tutti, collective, ranks, flags, {**env, "TUTTI_BLOCK_THREADS": threads}))
-        for collective in ("send_recv", "barrier"):
+        for collective in () if what == "switch" else ("send_recv", "barrier"):
             runs += 1
             wrong.append(perf(tutti, collective, ranks, ["-b", "20", "-e", "20"] if collective == "barrier" else SIZES,
                               {"TUTTI_BLOCK_THREADS": threads}))

@@ -10,14 +10,6 @@ namespace {
 
 constexpr size_t kBytes = 1 << 16;
 
-/// Waits for the communicator to know why it has failed.
-std::string failure_of(tuttiComm_t comm, tuttiResult_t expected) {
-  tuttiResult_t result = tuttiSuccess;
-  while (tuttiCommGetAsyncError(comm, &result) == tuttiSuccess && result == tuttiSuccess) std::this_thread::yield();
-  EXPECT_EQ(result, expected);
-  return tuttiCommGetErrorText(comm);
-}
-
 struct DeviceRank {
   GpuBuffer in{kBytes}, out{kBytes};
   GpuStream stream;
@@ -70,8 +62,11 @@ TEST(DeviceFailures, AbortEndsAWaitingKernel) {
   each_rank(2, tuttiAborted, [](int rank, tuttiComm_t comm, DeviceRank& mine) {
     if (rank == 0) {
       EXPECT_EQ(mine.all_reduce(comm, 8), tuttiSuccess);  // rank 1 never comes
+      const auto begin = std::chrono::steady_clock::now();
       std::thread([&] { EXPECT_EQ(tuttiCommAbort(comm), tuttiSuccess); }).join();
       mine.stream.synchronize();
+      const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+      EXPECT_LT(seconds.count(), kStreamsEndWithin);
     }
     failure_of(comm, tuttiAborted);
   });
@@ -79,15 +74,7 @@ TEST(DeviceFailures, AbortEndsAWaitingKernel) {
 
 TEST(DeviceFailures, AWaitThatIsTooLongNamesThePeerAndTheStep) {
   use_gpu(0);
-  tuttiComm_t comms[2];
-  tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
-  config.timeout = 0.3;
-  tuttiUniqueId id;
-  ASSERT_EQ(tuttiGetUniqueId(&id), tuttiSuccess);
-  run_ranks(2, [&](int rank) {
-    use_gpu(0);
-    ASSERT_EQ(tuttiCommInitRankConfig(&comms[rank], 2, id, rank, &config), tuttiSuccess) << tuttiGetLastError();
-  });
+  const std::array<tuttiComm_t, 2> comms = impatient_ranks();
   {
     const DeviceRank mine;
     EXPECT_EQ(mine.all_reduce(comms[0], 8), tuttiSuccess);

@@ -3,10 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <functional>
 #include <optional>
-
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "support/thread_ranks.hpp"
@@ -14,6 +15,13 @@
 #include "tutti/tutti.h"
 
 namespace tutti {
+
+/// Seconds after a failure in which the streams of all ranks end.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr double kStreamsEndWithin = 5;
+#else
+inline constexpr double kStreamsEndWithin = 1;
+#endif
 
 /// Makes a device the calling thread's.
 inline void use_gpu(int device) {
@@ -90,6 +98,29 @@ class Graph {
   CUgraph graph_ = nullptr;
   CUgraphExec runnable_ = nullptr;
 };
+
+/// Two ranks on GPU 0, whose calls wait 0.3 s at most.
+inline std::array<tuttiComm_t, 2> impatient_ranks() {
+  std::array<tuttiComm_t, 2> comms{};
+  tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+  config.timeout = 0.3;
+  tuttiUniqueId id;
+  EXPECT_EQ(tuttiGetUniqueId(&id), tuttiSuccess);
+  run_ranks(2, [&](int rank) {
+    use_gpu(0);
+    EXPECT_EQ(tuttiCommInitRankConfig(&comms[static_cast<size_t>(rank)], 2, id, rank, &config), tuttiSuccess)
+        << tuttiGetLastError();
+  });
+  return comms;
+}
+
+/// Waits until the communicator has failed. Its text.
+inline std::string failure_of(tuttiComm_t comm, tuttiResult_t expected) {
+  tuttiResult_t result = tuttiSuccess;
+  while (tuttiCommGetAsyncError(comm, &result) == tuttiSuccess && result == tuttiSuccess) std::this_thread::yield();
+  EXPECT_EQ(result, expected);
+  return tuttiCommGetErrorText(comm);
+}
 
 inline void expect_contains(const std::string& text, const std::string& part) {
   EXPECT_NE(text.find(part), std::string::npos) << text;

@@ -1,4 +1,6 @@
 // Mistakes in calls on device memory: refused before anything is launched, so the communicator remains usable.
+#include <dlfcn.h>
+
 #include "calls/gpu_program.hpp"
 
 namespace tutti {
@@ -15,6 +17,7 @@ class Refusals : public ::testing::Test {
     in_.emplace(kBytes);
     out_.emplace(kBytes);
     stream_.emplace();
+    launched_before_ += launches();
   }
   void TearDown() override {
     GpuBuffer in(kBytes), out(kBytes);
@@ -31,8 +34,15 @@ class Refusals : public ::testing::Test {
     EXPECT_EQ(result, expected);
     expect_contains(tuttiGetLastError(), "rank 0: all_reduce(count=");
     expect_contains(tuttiGetLastError(), why);
+    EXPECT_EQ(launches(), 0U) << "it was launched";
+  }
+  /// Of kernels, so far. With a real driver nobody counts.
+  static uint64_t launches() {
+    const auto calls_of = reinterpret_cast<uint64_t (*)(const char*)>(::dlsym(RTLD_DEFAULT, "fake_cuda_calls"));
+    return calls_of == nullptr ? 0 : calls_of("cuLaunchKernel") - launched_before_;
   }
 
+  static inline uint64_t launched_before_ = 0;
   tuttiComm_t comm_ = nullptr;
   std::optional<GpuBuffer> in_, out_;
   std::optional<GpuStream> stream_;
@@ -50,6 +60,7 @@ TEST_F(Refusals, AFreedPointer) {
   in_->free();
   refused(call(freed, out_->get(), 8, stream_->handle()), "is no memory of a device, or was freed");
   EXPECT_EQ(call(freed, out_->get(), 8, nullptr), tuttiInvalidArgument);
+  EXPECT_EQ(launches(), 0U);
 }
 
 TEST_F(Refusals, MoreThanTheAllocationHas) {
@@ -64,6 +75,7 @@ TEST_F(Refusals, HostMemoryBesideDeviceMemory) {
   std::vector<float> host(8);
   EXPECT_EQ(call(host.data(), out_->get(), 8, nullptr), tuttiInvalidArgument);
   expect_contains(tuttiGetLastError(), "the input lies in memory of the host and the output in memory of the device");
+  EXPECT_EQ(launches(), 0U);
 }
 
 TEST_F(Refusals, AStreamOfAnotherDevice) {

@@ -29,6 +29,11 @@ Stream& thread_stream(Context& context) {
 
 }  // namespace
 
+int& depth() {
+  thread_local int depth = 0;
+  return depth;
+}
+
 uint64_t now_ns() {
   return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
 }
@@ -115,6 +120,9 @@ void submit(Call& call, Stream& stream, CUgraphNodeType type, Maker make) {
 }
 
 }  // namespace fake
+
+/// Whether this thread is in an entry point: for tests that count its system calls.
+extern "C" int fake_cuda_inside() { return fake::depth(); }
 
 /// How often an entry point was called, by its name in the headers ("cuMemAlloc"): for tests of a launch path.
 extern "C" uint64_t fake_cuda_calls(const char* name) {

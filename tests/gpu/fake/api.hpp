@@ -39,10 +39,17 @@ std::vector<Context*>& current_contexts();
 /// Fails if the rules forbid the call. Counts it.
 Context* begin_call(const char* name, unsigned need);
 
+/// Entry points that this thread is in.
+int& depth();
+
 /// The body of an entry point. `body(Call&)` throws Failure.
 template <class Body>
 CUresult call(const char* name, unsigned need, Body body) {
   const Unseen unseen;
+  struct Inside {
+    Inside() { ++depth(); }
+    ~Inside() { --depth(); }
+  } const inside;
   try {
     std::unique_lock lock(state().mutex);
     Call one{lock, begin_call(name, need)};
@@ -59,6 +66,12 @@ CUresult call(const char* name, unsigned need, Body body) {
 Stream& stream_of(Call& call, CUstream handle);
 Event& event_of(CUevent handle);
 Kernel& kernel_of(CUfunction handle);
+
+const std::shared_ptr<Physical>& physical_of(CUmemGenericAllocationHandle handle);
+/// A new handle of it.
+CUmemGenericAllocationHandle keep_handle(const std::shared_ptr<Physical>& physical);
+/// A multicast object.
+std::shared_ptr<Physical> new_team(size_t bytes, uint32_t devices, unsigned handle_types);
 
 /// Appends an operation to the stream, or a node to the graph that it captures. `make()` gives a turn() for each
 /// execution.

@@ -30,15 +30,21 @@ void open_end(uintptr_t at, size_t bytes) {
   memory().open(at, bytes);
 }
 
+// Takes two turns where it is long and its ends are apart: what is done meanwhile may meet half of it.
 Maker copier(uintptr_t to, uintptr_t from, size_t bytes, const std::shared_ptr<std::vector<unsigned char>>& staged) {
+  constexpr size_t kLong = 4096;
+  const bool apart = to + bytes <= from || from + bytes <= to;
+  const size_t part = staged == nullptr && apart && bytes >= kLong ? bytes / 2 : bytes;
   return [=] {
-    return [=] {
+    return [=, done = size_t{0}]() mutable {
       open_end(to, bytes);
       if (staged == nullptr) open_end(from, bytes);
       const Seen seen;
-      std::memmove(reinterpret_cast<void*>(to), staged != nullptr ? staged->data() : reinterpret_cast<void*>(from),
-                   bytes);
-      return true;
+      const size_t now = done == 0 ? part : bytes - done;
+      const auto* const source = staged != nullptr ? staged->data() : reinterpret_cast<const unsigned char*>(from);
+      std::memmove(reinterpret_cast<unsigned char*>(to) + done, source + done, now);
+      done += now;
+      return done == bytes;
     };
   };
 }

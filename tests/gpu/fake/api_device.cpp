@@ -72,8 +72,10 @@ int attribute(CUdevice_attribute what, int device) {
       return config().fails("no_vmm", device) ? 0 : 1;
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
       return config().fails("no_export", device) ? 0 : 1;
+    case CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED:
+      return config().has_multicast(device) ? 1 : 0;
     default:
-      return 0;  // multicast, fabric handles, managed memory, memory pools, dmabuf: none of them
+      return 0;  // fabric handles, managed memory, memory pools, dmabuf: none of them
   }
 }
 
@@ -284,7 +286,7 @@ CUresult cuCtxSynchronize() {
 CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
   return call("cuCtxGetStreamPriorityRange", kContext, [&](Call&) {
     if (least != nullptr) *least = 0;
-    if (greatest != nullptr) *greatest = -5;
+    if (greatest != nullptr) *greatest = kGreatestPriority;
   });
 }
 

@@ -1,5 +1,4 @@
-// Streams, events, and what a stream does besides kernels and copies.
-#include <atomic>
+// Streams, events, and functions of the host's.
 #include <thread>
 
 #include "api.hpp"
@@ -14,7 +13,7 @@ Stream& new_stream(Context& context, unsigned flags, int priority) {
   stream.flags = flags;
   stream.priority = priority;
   stream.id = new_id();
-  stream.queue = context.next_queue++ % kQueues;
+  stream.queue = priority == kGreatestPriority ? kUrgent : context.next_queue++ % kQueues;
   return stream;
 }
 
@@ -101,52 +100,6 @@ Maker host_call(CUhostFn function, void* data) {
   };
 }
 
-template <class Word>
-bool satisfied(Word now, Word value, unsigned flags) {
-  switch (flags & 3) {
-    case CU_STREAM_WAIT_VALUE_EQ:
-      return now == value;
-    case CU_STREAM_WAIT_VALUE_AND:
-      return (now & value) != 0;
-    case CU_STREAM_WAIT_VALUE_NOR:
-      return static_cast<Word>(~(now | value)) != 0;
-    default:  // GEQ, in a circle
-      return static_cast<std::make_signed_t<Word>>(now - value) >= 0;
-  }
-}
-
-template <class Word>
-Maker wait_value(CUdeviceptr at, Word value, unsigned flags) {
-  return [=] {
-    return [=] {
-      memory().open(at, sizeof(Word));
-      auto* const word = reinterpret_cast<Word*>(at);
-      if (!satisfied(std::atomic_ref<Word>(*word).load(std::memory_order_acquire), value, flags)) return false;
-      follow(word);
-      return true;
-    };
-  };
-}
-
-template <class Word>
-Maker write_value(CUdeviceptr at, Word value) {
-  return [=] {
-    return [=] {
-      memory().open(at, sizeof(Word));
-      precede(reinterpret_cast<Word*>(at));
-      std::atomic_ref<Word>(*reinterpret_cast<Word*>(at)).store(value, std::memory_order_release);
-      return true;
-    };
-  };
-}
-
-void memory_operation(Call& one, CUstream handle, CUdeviceptr at, size_t bytes, const Maker& make) {
-  Stream& stream = stream_of(one, handle);
-  const Mapping* const mapping = memory().find(at);
-  require(mapping != nullptr && mapping->holds(at, bytes) && at % bytes == 0, CUDA_ERROR_INVALID_VALUE);
-  submit(one, stream, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, make);
-}
-
 }  // namespace
 }  // namespace fake
 
@@ -228,23 +181,6 @@ CUresult cuLaunchHostFunc(CUstream handle, CUhostFn function, void* data) {
   return call("cuLaunchHostFunc", kContext, [&](Call& one) {
     submit(one, stream_of(one, handle), CU_GRAPH_NODE_TYPE_HOST, host_call(function, data));
   });
-}
-
-CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned flags) {
-  return call("cuStreamWaitValue32", kContext,
-              [&](Call& one) { memory_operation(one, stream, at, 4, wait_value<uint32_t>(at, value, flags)); });
-}
-CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr at, cuuint64_t value, unsigned flags) {
-  return call("cuStreamWaitValue64", kContext,
-              [&](Call& one) { memory_operation(one, stream, at, 8, wait_value<uint64_t>(at, value, flags)); });
-}
-CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned) {
-  return call("cuStreamWriteValue32", kContext,
-              [&](Call& one) { memory_operation(one, stream, at, 4, write_value<uint32_t>(at, value)); });
-}
-CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr at, cuuint64_t value, unsigned) {
-  return call("cuStreamWriteValue64", kContext,
-              [&](Call& one) { memory_operation(one, stream, at, 8, write_value<uint64_t>(at, value)); });
 }
 
 // ---- events -----------------------------------------------------------------------------------------------

@@ -98,7 +98,8 @@ CUresult cuGetProcAddress(const char* name, void** function, int version, cuuint
                           CUdriverProcAddressQueryResult* status) {
   if (name == nullptr || function == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUdriverProcAddressQueryResult answer = CU_GET_PROC_ADDRESS_SUCCESS;
-  *function = find_symbol(name);
+  const bool hidden = std::strncmp(name, "cuMulticast", 11) == 0 && config().fails("no_multicast_api", 0);
+  *function = hidden ? nullptr : find_symbol(name);
   for (const Since& one : kSince) {
     if (std::strcmp(one.name, name) == 0 && version < one.version) answer = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
   }

@@ -1,10 +1,12 @@
 // Virtual memory management: physical memory, addresses, and who may use them.
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstring>
 
 #include "api.hpp"
+#include "multicast.hpp"
 
 namespace fake {
 namespace {
@@ -14,17 +16,35 @@ std::map<uint64_t, std::shared_ptr<Physical>>& handles() {
   return the_handles;
 }
 
-const std::shared_ptr<Physical>& physical_of(CUmemGenericAllocationHandle handle) {
-  const auto found = handles().find(handle);
-  require(found != handles().end(), CUDA_ERROR_INVALID_VALUE);
-  return found->second;
-}
-
 /// Stands after the last byte of an exported memfd.
 struct Label {
   uint64_t magic = 0x7574746966616b65, bytes = 0;
   int device = 0;
+  uint32_t multicast = 0;  ///< 1: a multicast object
 };
+
+void write_label(const Physical& physical, bool multicast) {
+  Label label;
+  label.bytes = physical.bytes;
+  label.device = physical.device;
+  label.multicast = multicast ? 1 : 0;
+  require(pwrite(physical.fd, &label, sizeof label, static_cast<off_t>(physical.bytes)) == sizeof label,
+          CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+/// Of no bytes: there is none.
+Label read_label(int fd) {
+  const off_t end = lseek(fd, 0, SEEK_END);
+  for (const off_t pages : {1, 2}) {  // of memory, of a multicast object
+    const off_t at = end - pages * static_cast<off_t>(kPage);
+    Label label;
+    if (at > 0 && pread(fd, &label, sizeof label, at) == sizeof label && label.magic == Label{}.magic &&
+        label.bytes == static_cast<uint64_t>(at) && label.multicast == (pages == 2 ? 1 : 0)) {
+      return label;
+    }
+  }
+  return {};
+}
 
 std::vector<Mapping*> mappings_in(uintptr_t at, size_t bytes) {
   std::vector<Mapping*> all;
@@ -40,6 +60,29 @@ std::vector<Mapping*> mappings_in(uintptr_t at, size_t bytes) {
 void check_whole(size_t bytes) { require(bytes != 0 && bytes % kGranularity == 0, CUDA_ERROR_INVALID_VALUE); }
 
 }  // namespace
+
+const std::shared_ptr<Physical>& physical_of(CUmemGenericAllocationHandle handle) {
+  const auto found = handles().find(handle);
+  require(found != handles().end(), CUDA_ERROR_INVALID_VALUE);
+  return found->second;
+}
+
+CUmemGenericAllocationHandle keep_handle(const std::shared_ptr<Physical>& physical) {
+  handles()[physical->id] = physical;
+  return physical->id;
+}
+
+std::shared_ptr<Physical> new_team(size_t bytes, uint32_t devices, unsigned handle_types) {
+  const int fd = memfd_create("fake_cuda_multicast", MFD_CLOEXEC);
+  require(fd >= 0, CUDA_ERROR_OUT_OF_MEMORY);
+  auto physical = std::make_shared<Physical>(fd, kNoDevice, bytes, handle_types);
+  require(ftruncate(fd, static_cast<off_t>(bytes + 2 * kPage)) == 0, CUDA_ERROR_OUT_OF_MEMORY);
+  write_label(*physical, true);
+  physical->team = std::make_unique<Team>(fd, bytes + kPage, bytes);
+  physical->team->page().devices.store(devices);
+  return physical;
+}
+
 }  // namespace fake
 
 using namespace fake;
@@ -66,13 +109,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const C
             CUDA_ERROR_NOT_SUPPORTED);
     check_whole(bytes);
     auto physical = std::make_shared<Physical>(device, bytes, properties->requestedHandleTypes);
-    Label label;
-    label.bytes = bytes;
-    label.device = device;
-    require(pwrite(physical->fd, &label, sizeof label, static_cast<off_t>(bytes)) == sizeof label,
-            CUDA_ERROR_OUT_OF_MEMORY);
-    *handle = physical->id;
-    handles()[*handle] = std::move(physical);
+    write_label(*physical, false);
+    *handle = keep_handle(physical);
   });
 }
 
@@ -107,6 +145,7 @@ CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGeneric
   return call("cuMemMap", kInitialised | kUnsafe, [&](Call&) {
     const auto& physical = physical_of(handle);
     check_whole(bytes);
+    require(physical->team == nullptr || physical->team->is_complete(), CUDA_ERROR_ILLEGAL_STATE);
     require(flags == 0 && offset == 0 && bytes <= physical->bytes && pointer % kGranularity == 0 &&
                 memory().within_reservation(pointer, bytes) && memory().find(pointer) == nullptr,
             CUDA_ERROR_INVALID_VALUE);
@@ -136,8 +175,10 @@ CUresult cuMemSetAccess(CUdeviceptr pointer, size_t bytes, const CUmemAccessDesc
         const int device = grants[i].location.id;
         require(grants[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE && device >= 0 && device < config().devices,
                 CUDA_ERROR_INVALID_DEVICE);
-        require(device == mapping->device ||
-                    (config().path(device, mapping->device) != Path::None && !config().fails("no_peer", device)),
+        Team* const team = mapping->physical->team.get();
+        require(team != nullptr ? team->has(device)
+                                : device == mapping->device || (config().path(device, mapping->device) != Path::None &&
+                                                                !config().fails("no_peer", device)),
                 CUDA_ERROR_INVALID_DEVICE);
         const uint32_t bit = 1U << device;
         mapping->readers &= ~bit;
@@ -182,17 +223,13 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
     require(type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CUDA_ERROR_NOT_SUPPORTED);
     const int fd = fcntl(static_cast<int>(reinterpret_cast<intptr_t>(os_handle)), F_DUPFD_CLOEXEC, 0);
     require(fd >= 0, CUDA_ERROR_INVALID_VALUE);
-    const off_t end = lseek(fd, 0, SEEK_END);
-    Label label;
-    label.magic = 0;
-    const bool labelled = end > static_cast<off_t>(kPage) &&
-                          pread(fd, &label, sizeof label, end - static_cast<off_t>(kPage)) == sizeof label &&
-                          label.magic == Label{}.magic;
+    const Label label = read_label(fd);
+    const bool labelled = label.bytes != 0;
     auto physical = std::make_shared<Physical>(fd, labelled ? label.device : 0, label.bytes,
                                                static_cast<unsigned>(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
     require(labelled, CUDA_ERROR_INVALID_VALUE);
-    *handle = physical->id;
-    handles()[*handle] = std::move(physical);
+    if (label.multicast != 0) physical->team = std::make_unique<Team>(fd, label.bytes + kPage, label.bytes);
+    *handle = keep_handle(physical);
   });
 }
 

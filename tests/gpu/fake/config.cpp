@@ -31,6 +31,13 @@ Config::Config()
 
 Path Config::path(int from, int to) const { return from == to ? Path::None : paths_[from * devices + to]; }
 
+bool Config::has_multicast(int device) {
+  for (int other = 0; other < devices; ++other) {
+    if (other != device && path(device, other) != Path::NvLink) return false;
+  }
+  return devices > 1 && !fails("no_multicast", device);
+}
+
 void Config::read_links(const std::string& links) {
   paths_.assign(devices * devices, links == "all" ? Path::NvLink : Path::None);
   if (links == "all" || links == "none") return;

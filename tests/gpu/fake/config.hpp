@@ -8,7 +8,8 @@
 //   FAKE_CUDA_SEED=n           of the order of threads (1)
 //   FAKE_CUDA_TWINS=path       the shared object with the kernels' twins
 //   FAKE_CUDA_INJECT=...       what fails: name[@device][:n], comma-separated. With n, the n-th time only; without,
-//                              always. launch, ecc, fault, no_memory, no_peer, no_export, no_ipc, no_vmm
+//                              always. launch, ecc, fault, no_memory, no_peer, no_export, no_ipc, no_vmm,
+//                              no_multicast, no_multicast_api, no_bind
 #pragma once
 
 #include <cstdint>
@@ -29,6 +30,8 @@ enum class Path { None, Pcie, NvLink };
 struct Config {
   Config();
   Path path(int from, int to) const;
+  /// Whether a switch joins the GPU to others: NVLink joins it to all.
+  bool has_multicast(int device);
   /// Whether `what` fails now, on this device. Each call counts.
   bool fails(const char* what, int device);
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "machine.hpp"
+#include "multicast.hpp"
 #include "sanitizers.hpp"
 
 namespace fake {
@@ -160,6 +161,17 @@ void* shared(const void* key, size_t bytes, size_t alignment) {
   fault(CUDA_ERROR_LAUNCH_FAILED, "more than 64 variables in shared memory");
 }
 
+// In an order of its own each time. A forbidden access is one to the address itself, which is always closed.
+uint32_t multicast(const void* address, size_t bytes, void** places) {
+  const GpuThread& thread = self();
+  begin_unseen();
+  const uint32_t count = multicast_places(address, bytes, thread.block.grid.machine->device(), places);
+  end_unseen();
+  if (count == 0) *static_cast<volatile const unsigned char*>(address);
+  for (uint32_t i = count; i > 1; --i) std::swap(places[i - 1], places[thread.block.grid.machine->random() % i]);
+  return count;
+}
+
 // Called by the last that arrives, who has its turn, or after the end of a thread.
 void release_barrier(Block& block) {
   const Unseen unseen;
@@ -208,8 +220,8 @@ void thread_ended(GpuThread& thread) {
 }
 
 const tutti::gpu::host::BlockRuntime& block_runtime() {
-  static const tutti::gpu::host::BlockRuntime kRuntime{sync_block, sync_block_or, sync_warp, shuffle,
-                                                       ballot,     pause,         step,      shared};
+  static const tutti::gpu::host::BlockRuntime kRuntime{sync_block, sync_block_or, sync_warp, shuffle,  ballot,
+                                                       pause,      step,          shared,    multicast};
   return kRuntime;
 }
 

@@ -34,6 +34,8 @@ class Machine {
   /// Drops all grids where they stand.
   void kill();
 
+  int device() const { return device_; }
+  uint64_t random() { return random_.next(); }
   void make_runnable(GpuThread& thread);
   void stop_running(GpuThread& thread);
 

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <string>
 
+#include "multicast.hpp"
 #include "state.hpp"
 
 namespace fake {
@@ -85,7 +86,8 @@ bool Memory::within_reservation(uintptr_t at, size_t bytes) const {
 
 Mapping& Memory::map(Mapping mapping) {
   if (!mapping.on_host()) {
-    const int protection = config().open_to_host ? PROT_READ | PROT_WRITE : PROT_NONE;
+    const bool open = config().open_to_host && mapping.physical->team == nullptr;
+    const int protection = open ? PROT_READ | PROT_WRITE : PROT_NONE;
     void* const at = mmap(reinterpret_cast<void*>(mapping.base), mapping.bytes, protection, MAP_SHARED | MAP_FIXED,
                           mapping.physical->fd, static_cast<off_t>(mapping.offset));
     if (at == MAP_FAILED) fail(CUDA_ERROR_OUT_OF_MEMORY);
@@ -135,6 +137,7 @@ int Memory::allowed(const Mapping& mapping, int device) const {
 
 void Memory::protect(Mapping& mapping, int protection) {
   if (mapping.on_host() || mapping.protection == protection || config().open_to_host) return;
+  if (mapping.physical->team != nullptr) return;  // for multimem instructions alone
   mprotect(reinterpret_cast<void*>(mapping.base), mapping.bytes, protection);
   mapping.protection = protection;
 }

@@ -14,8 +14,11 @@ namespace fake {
 
 constexpr size_t kGranularity = 2 << 20;  ///< of physical memory handles
 constexpr size_t kPage = 4096;
+constexpr int kNoDevice = -1;  ///< of a multicast object
 
-/// Memory of a device, or of another process's device.
+class Team;
+
+/// Memory of a device, or of another process's device; or a multicast object.
 struct Physical {
   Physical(int device, size_t bytes, unsigned handle_types);
   /// What another process exported.
@@ -30,6 +33,7 @@ struct Physical {
   const uint64_t id;            ///< of this object, never used again
   const bool counted;           ///< it is this process's share of the device's memory
   int fd = -1;
+  std::unique_ptr<Team> team;  ///< of a multicast object
 };
 
 enum class Kind { Malloc, Ipc, Vmm, Host, Registered };

@@ -29,7 +29,9 @@ inline void require(bool ok, CUresult code) {
   if (!ok) fail(code);
 }
 
-constexpr int kQueues = 8;  ///< in hardware: streams share them
+constexpr int kQueues = 8;        ///< in hardware: streams share them
+constexpr int kUrgent = kQueues;  ///< one more, for streams of the greatest priority
+constexpr int kGreatestPriority = -5;
 
 struct Stream;
 struct Context;
@@ -84,7 +86,7 @@ struct Context {
   bool primary = false;
   unsigned uses = 0;              ///< of a primary context
   CUresult error = CUDA_SUCCESS;  ///< sticky
-  Queue queues[kQueues];
+  Queue queues[kQueues + 1];
   int next_queue = 0;
   std::unique_ptr<Stream> legacy;
   std::list<std::unique_ptr<Stream>> streams;

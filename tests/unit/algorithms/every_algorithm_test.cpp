@@ -1,6 +1,9 @@
 // What holds for every algorithm of the catalogue, whatever it is: a new file of algorithms/ is tested here unasked.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <span>
+
 #include "support/prove.hpp"
 
 namespace tutti::plan {
@@ -30,6 +33,30 @@ TEST_P(EveryAlgorithm, FoldsInTheCanonicalOrderWhereItClaims) {
     EXPECT_EQ(static_cast<bool>(is_reproducible(GetParam())), claims);
   } else {
     EXPECT_FALSE(claims);
+  }
+}
+/// One message from each rank to each other, all sent before the first is received, and none of what was received.
+bool sends_straight(const RankPlan& plan) {
+  std::vector<Rank> to, from;
+  for (const Step& step : plan.steps) {
+    const auto peers = std::span(plan.peers).subspan(step.peers.begin, step.peers.size());
+    if (step.kind == StepKind::Reduce || (step.kind == StepKind::Send && !from.empty())) return false;
+    if (step.kind == StepKind::Send) to.insert(to.end(), peers.begin(), peers.end());
+    if (step.kind == StepKind::Recv) from.insert(from.end(), peers.begin(), peers.end());
+  }
+  std::vector<Rank> others;
+  for (Rank rank = 0; rank < plan.shape.ranks; ++rank) {
+    if (rank != plan.rank) others.push_back(rank);
+  }
+  std::sort(to.begin(), to.end());
+  std::sort(from.begin(), from.end());
+  return plan.lanes.size() == 1 && to == others && from == others;
+}
+
+TEST_P(EveryAlgorithm, SendsStraightWhereItClaims) {
+  if (!GetParam().algorithm().copies) return;
+  for (const Rank ranks : {2, 3, 4, 7, 8}) {
+    for (const RankPlan& plan : GetParam().plans(ranks)) EXPECT_TRUE(sends_straight(plan)) << ranks << " ranks";
   }
 }
 TEST_P(EveryAlgorithm, HasASummaryThatFitsALine) {

@@ -1,0 +1,96 @@
+// How the blocks of a call begin and end it, and what they tell the host, whatever they run between.
+#pragma once
+
+#include <cstdint>
+
+#include "exec/cuda/block.hpp"
+#include "exec/cuda/device.hpp"
+#include "exec/cuda/lanes.hpp"
+
+namespace tutti::exec::cuda {
+
+/// What a block waits for.
+struct Waits {
+  Await await = Await::Nothing;
+  Rank peer = kNoRank;
+  uint32_t link_lane = 0, step = 0, replica = 0, lane = 0;
+  uint64_t round = 0, rounds = 0;
+};
+
+/// One block's view. Its leader alone calls what does not say otherwise. `Words`: how words that others see are stored;
+/// of a call with one block the end of the kernel orders what it has stored.
+template <class Words>
+class CallFrame {
+ public:
+  TUTTI_DEVICE explicit CallFrame(const CallHead& head) : head_(head) {}
+
+  // Kept in no register, since folds need them: the counters change when the call ends.
+  TUTTI_DEVICE uint64_t number() const { return SystemMemory::load(&head_.counters->calls) + 1; }
+  /// 0: it has none.
+  TUTTI_DEVICE uint64_t collective() const {
+    return head_.numbered != 0 ? SystemMemory::load(&head_.counters->collectives) + 1 : 0;
+  }
+  TUTTI_DEVICE uint64_t tag() const { return (head_.salt + collective()) & link::kTagMask; }
+  /// Has the host ended the call?
+  TUTTI_DEVICE bool is_aborted() const { return SystemMemory::load(&head_.record->abort) != 0; }
+
+  /// False if the call must not run.
+  TUTTI_DEVICE bool enter() const {
+    if (is_aborted()) return false;
+    const uint64_t before = gpu::exchange_relaxed<gpu::Scope::Device>(&head_.counters->owner, head_.launch);
+    if (before != 0 && before != head_.launch) {
+      report(kTwoAtOnce, {}, before);
+      return false;
+    }
+    if (gpu::block_index() == 0) gpu::store_relaxed(&head_.record->started, number());
+    return true;
+  }
+
+  /// Tells the host for what the block waits. Of several threads that do, the host reads any one's wait.
+  TUTTI_DEVICE void tell(const Waits& waits) const {
+    BlockWait& told = head_.record->waits[gpu::block_index()];
+    const auto pair = [](uint64_t high, uint32_t low) { return high << 32 | low; };
+    gpu::store_relaxed(&told.call, number());
+    gpu::store_relaxed(&told.await_peer, pair(static_cast<uint64_t>(waits.await), static_cast<uint32_t>(waits.peer)));
+    gpu::store_relaxed(&told.link_lane_step, pair(waits.link_lane, waits.step));
+    gpu::store_relaxed(&told.replica_lane, pair(waits.replica, waits.lane));
+    gpu::store_relaxed(&told.round, waits.round);
+    gpu::store_relaxed(&told.rounds, waits.rounds);
+    Words::store_release(&told.turn, SystemMemory::load(&told.turn) + 1);
+  }
+
+  /// The first of all reports is kept. Any thread.
+  TUTTI_DEVICE void report(uint64_t kind, const Fault& what, uint64_t other) const {
+    if (!SystemMemory::claim(&head_.counters->faulted)) return;
+    head_.record->what = what;
+    head_.record->call = kind == kTwoAtOnce ? head_.launch : number();
+    head_.record->other = other;
+    SystemMemory::store_release(&head_.record->fault, kind);
+    Words::store_release(&head_.record->abort, 1);  // other blocks end too
+  }
+
+  /// Have all other blocks ended? Then nobody looks at what this call used.
+  TUTTI_DEVICE bool is_last() const {
+    return gpu::fetch_add<gpu::Scope::Device>(&head_.counters->left, uint64_t{1}) + 1 == gpu::grid_size();
+  }
+
+  /// By the last block: prepares the next call.
+  TUTTI_DEVICE void end() const {
+    const uint64_t ended = number(), collectives = collective();
+    // Another launch may look at these words: one that is not ordered with this, and reports it.
+    const auto set = [](uint64_t& word, uint64_t value) { gpu::store_relaxed<gpu::Scope::Device>(&word, value); };
+    if (head_.numbered != 0) {
+      set(head_.counters->collectives, collectives);
+      gpu::store_relaxed(&head_.record->collectives, collectives);
+    }
+    set(head_.counters->left, 0);
+    set(head_.counters->owner, 0);
+    set(head_.counters->calls, ended);
+    Words::store_release(&head_.record->ended, ended);
+  }
+
+ private:
+  const CallHead& head_;
+};
+
+}  // namespace tutti::exec::cuda

@@ -1,0 +1,198 @@
+// The kernels that fold through a switch with multicast memory (NVLink SHARP), one for each of its operations. Every
+// rank gets the fold of all ranks' buffers:
+//
+//   copy a window of the input to a slot of this rank's memory   ── signal ──►   wait until all ranks have
+//   load this rank's part of the window from all GPUs, folded by the switch; store it to all GPUs
+//                                                                ── signal ──►   wait until all ranks have
+//   copy the window from the slot to the output
+//
+// The next window is copied in before the second wait. A block waits for the same item of the other ranks alone, never
+// for another block. A GPU's links carry (1 + 1/n) · S bytes in each direction; without a switch, 2(n−1)/n · S at
+// least. The plan is one in which every rank folds its part and sends it to all; only who adds differs, and in which
+// order, so the reproducible mode does without it for floats. Source: Klenk, Jiang, Thorson & Dennison, An In-Network
+// Architecture for Accelerating Shared-Memory Multiprocessor Collectives, ISCA 2020.
+#include "exec/cuda/block.hpp"
+#include "exec/cuda/call_frame.hpp"
+#include "exec/cuda/device.hpp"
+#include "exec/cuda/fold.hpp"
+#include "exec/cuda/multimem_access.hpp"
+#include "exec/cuda/multimem_call.hpp"
+
+namespace tutti::exec::cuda {
+namespace {
+
+/// The work of one block. All threads call its functions, but where they say otherwise.
+template <class Operation>
+class Block {
+ public:
+  TUTTI_DEVICE Block(const MultimemCall& call, const BlockGroup& group)
+      : call_(call), frame_(call.head), group_(group) {}
+
+  TUTTI_DEVICE void run() {
+    uint32_t goes = 0;
+    if (group_.leader()) goes = frame_.enter() ? 1 : 0;
+    if (group_.broadcast(goes) != 0) {
+      tag_ = short_tag(frame_.tag());
+      for (uint32_t item = gpu::block_index(); item < call_.items; item += gpu::grid_size()) {
+        if (!run_item(item)) break;
+      }
+    }
+    group_.sync();
+    if (group_.leader() && frame_.is_last()) frame_.end();
+  }
+
+ private:
+  TUTTI_DEVICE bool run_item(uint32_t item) {
+    const uint32_t rounds = (call_.windows - item - 1) / call_.items + 1;
+    const uint64_t sent = gpu::load_relaxed<gpu::Scope::Device>(&call_.sent[item]);
+    TUTTI_HD_ROLLED
+    for (MultimemSteps steps(rounds); !steps.ended(); steps.advance()) {
+      if (!run_step(item, steps, sent, rounds)) return false;
+    }
+    if (group_.leader()) gpu::store_relaxed<gpu::Scope::Device>(&call_.sent[item], sent + uint64_t{2} * rounds);
+    return true;
+  }
+
+  TUTTI_DEVICE bool run_step(uint32_t item, const MultimemSteps& now, uint64_t sent, uint64_t rounds) {
+    using Kind = MultimemSteps::Kind;
+    switch (now.kind()) {
+      case Kind::CopyIn:
+        copy_in(item, now.round());
+        return true;
+      case Kind::SignalIn:
+      case Kind::SignalFold:
+        signal(item, sent + now.count());
+        return true;
+      case Kind::Fold:
+        fold(item, now.round());
+        return true;
+      case Kind::CopyOut:
+        copy_out(item, now.round());
+        return true;
+      default: {
+        const uint32_t step = now.kind() == Kind::AwaitIn ? call_.fold_step : call_.gather_step;
+        return await(item, sent + now.count(), {.step = step, .replica = item, .round = now.round(), .rounds = rounds});
+      }
+    }
+  }
+
+  // ---- windows
+
+  TUTTI_DEVICE uint64_t begin_of(uint32_t item, uint64_t round) const {
+    return (round * call_.items + item) * call_.window;
+  }
+  TUTTI_DEVICE uint64_t bytes_of(uint64_t begin) const {
+    const uint64_t rest = call_.bytes - begin;
+    return rest < call_.window ? rest : call_.window;
+  }
+  TUTTI_DEVICE uint64_t slot_of(uint32_t item, uint64_t round) const {
+    return kSignalBytes + (uint64_t{item} * kMultimemSlots + round % kMultimemSlots) * call_.slot;
+  }
+
+  TUTTI_DEVICE void copy_in(uint32_t item, uint64_t round) const {
+    const uint64_t begin = begin_of(item, round);
+    copy(call_.own + slot_of(item, round), call_.in + begin, bytes_of(begin));
+  }
+  TUTTI_DEVICE void copy_out(uint32_t item, uint64_t round) const {
+    const uint64_t begin = begin_of(item, round);
+    copy(call_.out + begin, call_.own + slot_of(item, round), bytes_of(begin));
+  }
+  TUTTI_DEVICE void copy(unsigned char* to, const unsigned char* from, uint64_t bytes) const {
+    switch (call_.unit) {
+      case 1:
+        return copy_block<uint8_t>(to, nullptr, from, bytes);
+      case 2:
+        return copy_block<uint16_t>(to, nullptr, from, bytes);
+      case 4:
+        return copy_block<uint32_t>(to, nullptr, from, bytes);
+      default:
+        return copy_block<uint64_t>(to, nullptr, from, bytes);
+    }
+  }
+
+  /// This rank's part, in packs; what follows the window in its last pack is folded too, and means nothing. Several
+  /// loads are on their way at a time, since each takes as long as a way to all GPUs and back.
+  TUTTI_DEVICE void fold(uint32_t item, uint64_t round) const {
+    constexpr uint32_t kAtATime = 4;
+    unsigned char* const slot = call_.all + slot_of(item, round);
+    const uint64_t bytes = bytes_of(begin_of(item, round));
+    const auto packs = static_cast<uint32_t>((bytes + sizeof(gpu::Pack) - 1) / sizeof(gpu::Pack));
+    const uint32_t end = packs * (call_.rank + 1) / call_.ranks;
+    uint32_t at = packs * call_.rank / call_.ranks + gpu::thread_index();
+    for (; at + (kAtATime - 1) * gpu::block_size() < end; at += kAtATime * gpu::block_size()) {
+      gpu::Pack folded[kAtATime];
+      for (uint32_t i = 0; i < kAtATime; ++i) folded[i] = Operation::load(slot + place(at + i * gpu::block_size()));
+      for (uint32_t i = 0; i < kAtATime; ++i) store_to_all(slot + place(at + i * gpu::block_size()), folded[i]);
+    }
+    TUTTI_HD_ROLLED
+    for (; at < end; at += gpu::block_size()) store_to_all(slot + place(at), Operation::load(slot + place(at)));
+  }
+  TUTTI_DEVICE static uint64_t place(uint32_t pack) { return pack * sizeof(gpu::Pack); }
+
+  // ---- signals
+
+  TUTTI_DEVICE uint64_t signal_of(uint32_t item, uint32_t rank) const {
+    return (uint64_t{item} * kMostMultimemRanks + rank) * sizeof(Signal);
+  }
+  /// Tags have more bits.
+  TUTTI_DEVICE static uint32_t short_tag(uint64_t tag) { return static_cast<uint32_t>(tag ^ tag >> 32); }
+
+  /// Tells all ranks that this one has sent `count` signals, once all threads have done what it stands for.
+  TUTTI_DEVICE void signal(uint32_t item, uint64_t count) const {
+    group_.sync();
+    if (!group_.leader()) return;
+    fence_aliases();
+    auto* const word = reinterpret_cast<Signal*>(call_.all + signal_of(item, call_.rank));
+    release_to_all(word, make_signal(tag_, count));
+    fence_aliases();  // this rank's own block waits for it too
+  }
+
+  /// Waits until all ranks have sent `count` signals. False: the call ends here.
+  TUTTI_DEVICE bool await(uint32_t item, uint64_t count, Waits waits) {
+    waits.await = Await::Message;
+    if (gpu::thread_index() < call_.ranks) fence_aliases();  // signals come by multicast, and are read without
+    TUTTI_HD_ROLLED
+    for (uint32_t peer = gpu::thread_index(); peer < call_.ranks; peer += gpu::block_size()) {
+      waits.peer = static_cast<Rank>(peer);
+      await_peer(*reinterpret_cast<const Signal*>(call_.own + signal_of(item, peer)), count, waits);
+    }
+    if (gpu::thread_index() < call_.ranks) fence_aliases();  // on the way from the signals to what all threads do next
+    return !group_.any_gave_up();
+  }
+
+  /// One thread.
+  TUTTI_DEVICE void await_peer(const Signal& signal, uint64_t count, const Waits& waits) {
+    TUTTI_HD_ROLLED
+    for (uint32_t turn = 1;; ++turn) {
+      const Heard heard = hear(gpu::load_acquire(&signal), tag_, count);
+      if (heard == Heard::OtherCall) give_up(waits);
+      if (heard != Heard::NotYet) return;
+      if (turn % kTurnsToALook == 0) frame_.tell(waits);
+      if (!group_.keep_waiting(turn)) return;
+    }
+  }
+
+  /// One thread: the peer's signal is one of another call.
+  TUTTI_DEVICE void give_up(const Waits& waits) {
+    frame_.report(kFaultOfALink, {.kind = FaultKind::OtherCall, .peer = waits.peer, .step = waits.step}, 0);
+    group_.give_up();
+  }
+
+  const MultimemCall& call_;
+  const CallFrame<SystemMemory> frame_;
+  const BlockGroup& group_;
+  uint32_t tag_ = 0;
+};
+
+}  // namespace
+
+#define TUTTI_MULTIMEM_KERNEL(name, T, kOp, shape, operation)         \
+  TUTTI_KERNEL(tutti_multimem_##name, MultimemCall, kMaxThreads, 2) { \
+    TUTTI_SHARED(uint32_t, word);                                     \
+    const BlockGroup group(word, &arguments.head.record->abort);      \
+    Block<Multimem_##name>(arguments, group).run();                   \
+  }
+TUTTI_MULTIMEM_OPERATIONS(TUTTI_MULTIMEM_KERNEL)
+#undef TUTTI_MULTIMEM_KERNEL
+
+}  // namespace tutti::exec::cuda

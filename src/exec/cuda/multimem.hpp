@@ -1,0 +1,48 @@
+// Programs that the switch between the GPUs runs (NVLink SHARP): every rank folds its part of each window and sends it
+// to all. Here it loads that part from all GPUs at once, and stores it to all at once (exec/cuda/multimem.cu).
+#pragma once
+
+#include <memory>
+
+#include "exec/cuda/multimem_call.hpp"
+#include "exec/cuda/pool.hpp"
+#include "exec/device_module.hpp"
+#include "transports/cuda/multicast.hpp"
+
+namespace tutti::exec::cuda {
+
+class MultimemExecution final : public Execution {
+ public:
+  using Execution::Execution;
+  MultimemCall call;  ///< all that is equal in every launch
+  CUfunction kernel = nullptr;
+  uint32_t blocks = 1;
+};
+
+/// Has the switch this operation?
+bool folds_in_switch(const Reduction& reduction);
+
+class Multimem {
+ public:
+  /// Its memory is made by join() and bind(), as that of tutti::cuda::Multicast.
+  Multimem(const DeviceContext& context, const tutti::cuda::Device& device, std::shared_ptr<Pool> pool);
+  void join(Deadline deadline);
+  void bind();
+
+  /// Bytes of a slot: most that an item moves in a round. Equal on all ranks.
+  static uint64_t slot_bytes();
+  /// Throws Error(Unsupported) for a plan of another form. `most_blocks`: of this rank's calls.
+  std::unique_ptr<MultimemExecution> compile(const plan::RankPlan& plan, const Geometry& geometry,
+                                             const Reduction& reduction, uint32_t most_blocks);
+  /// What a graph keeps for its calls.
+  std::shared_ptr<void> keep() const;
+
+ private:
+  const DeviceContext context_;
+  const tutti::cuda::Device& device_;
+  const std::shared_ptr<Pool> pool_;
+  std::shared_ptr<tutti::cuda::Multicast> memory_;
+  uint64_t* sent_ = nullptr;  // MultimemCall::sent
+};
+
+}  // namespace tutti::exec::cuda

@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Kernels with a mistake made on purpose are found by calls on the stand-in: twins of changed copies of the sources.
+
+    mutants.py TUTTI ROOT TWINS_ENTRY COMPILER FLAGS...     exit status 0: the right twins pass, and each mistake is found
+
+With -fsanitize=thread among FLAGS, mistakes that only a race shows are made too.
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+from races import passed
+
+SEEDS = range(1, 5)
+# name, file, what is changed, into what, wire, collective; only with ThreadSanitizer
+MUTANTS = [
+    ("no barrier before a message is published", "src/exec/interpreter.hpp",
+     "    group.sync();\n    if (group.leader()) {\n      if (op.outs", "    if (group.leader()) {\n      if (op.outs", "slot",
+     "all_reduce", False),
+    ("the flag of a slot of lines does not change", "src/link/lines.hpp",
+     "return 1 + static_cast<uint32_t>(message / kSlots & (kPeriod - 1));", "return message != ~uint64_t{0};", "ll", "all_reduce", False),
+    ("the writer of a slot does not wait for room", "src/link/lines.hpp", "    return out.next - out.acked < kSlots;\n  }\n\n  /// Must",
+     "    return true;\n  }\n\n  /// Must", "ll", "broadcast", False),
+    ("no barrier before a signal", "src/exec/cuda/multimem.cu",
+     "    group_.sync();\n    if (!group_.leader()) return;\n    fence_aliases();", "    if (!group_.leader()) return;\n    fence_aliases();",
+     "multimem", "all_reduce", False),
+    ("a round is not awaited", "src/exec/cuda/multimem.cu", "    return !group_.any_gave_up();",
+     "    return waits.step == call_.fold_step || !group_.any_gave_up();", "multimem", "all_reduce", False),
+    ("the window of the next round takes the place of this one's", "src/exec/cuda/multimem.cu", "+ round % kMultimemSlots)", ")", "multimem",
+     "all_reduce", False),
+    ("the signals of a call are not counted", "src/exec/cuda/multimem.cu", "sent + uint64_t{2} * rounds);", "sent);", "multimem", "all_reduce", False),
+    ("a descriptor is stored without release", "src/exec/cuda/block.hpp", "    gpu::store_release<gpu::Scope::System>(at, value);\n",
+     "    gpu::store_relaxed<gpu::Scope::System>(at, value);\n", "slot", "all_reduce", True),
+    ("a descriptor is loaded without acquire", "src/exec/cuda/block.hpp", "{ return gpu::load_acquire<gpu::Scope::System>(at); }",
+     "{ return gpu::load_relaxed<gpu::Scope::System>(at); }", "slot", "all_reduce", True),
+]
+
+
+def compile_twins(folder, root, entry, compiler, flags, change=None):
+    """Twins of the sources, with a change; of one element type under all names, which saves time."""
+    sources = ["src/exec/cuda/lanes.cu", "src/exec/cuda/multimem.cu"]
+    texts = {source: (root / source).read_text() for source in sources}
+    if change is not None:
+        name, file, old, new = change
+        text = texts.get(file) or (root / file).read_text()
+        assert text.count(old) == 1, f"{name}: {file} has changed: change this test too"
+        texts[file] = text.replace(old, new)
+    texts["src/exec/cuda/lanes.cu"] = re.sub(r"^TUTTI_LANES\((\w+), .*\)", r"TUTTI_LANES(\1, Plain<float>)", texts["src/exec/cuda/lanes.cu"],
+                                             flags=re.M)
+    for file, text in texts.items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text(text)
+    twins = folder / "twins.so"
+    includes = [f"-I{folder}/src", f"-I{root}", f"-I{root}/src", f"-I{root}/include"]
+    subprocess.run([compiler, *flags, "-std=c++20", "-O1", "-w", "-fPIC", "-shared", "-ffp-contract=off", *includes, "-x", "c++",
+                    *(str(folder / source) for source in sources), entry, "-o", str(twins)], check=True)
+    return twins
+
+
+def complaint(tutti, twins, wire, collective, seed):
+    """What a run with these twins says; "" if all is right."""
+    env = {**os.environ, "FAKE_CUDA_TWINS": str(twins), "FAKE_CUDA_SEED": str(seed), "TUTTI_CUDA_WIRE": wire, "TUTTI_TIMEOUT": "5",
+           "TUTTI_BLOCK_THREADS": "32", "TUTTI_MAX_BLOCKS": "2"}
+    sizes = ["-b", "4000", "-e", "84000", "-i", "80000", "-n", "40"]
+    if wire == "multimem":  # several rounds
+        sizes = ["-b", "4000", "-e", "504000", "-i", "500000", "-n", "10"]
+    command = [tutti, "perf", collective, "--device", "cuda", "-t", "3", *sizes, "-c", "12", "-w", "0"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=env)
+    except subprocess.TimeoutExpired:
+        return "it does not end"
+    if passed(done, collective):
+        return ""
+    lines = [line for line in (done.stdout + done.stderr).splitlines() if "Sanitizer" in line or "tutti perf:" in line or "FAILED" in line]
+    return (lines or [f"exit status {done.returncode}"])[0][:160]
+
+
+def main():
+    tutti, root, entry, compiler, *flags = sys.argv[1:]
+    sanitized = any("thread" in flag for flag in flags)
+    missed = []
+    with tempfile.TemporaryDirectory() as folder:
+        twins = compile_twins(pathlib.Path(folder), pathlib.Path(root), entry, compiler, flags)
+        for wire in ("slot", "ll", "multimem"):
+            for collective in ("all_reduce", "broadcast"):
+                wrong = complaint(tutti, twins, wire, collective, 1)
+                assert not wrong, f"the right twins: {wrong}"
+    for name, file, old, new, wire, collective, race in MUTANTS:
+        if race and not sanitized:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            twins = compile_twins(pathlib.Path(folder), pathlib.Path(root), entry, compiler, flags, (name, file, old, new))
+            said = next((text for text in (complaint(tutti, twins, wire, collective, seed) for seed in SEEDS) if text), "")
+        print(f"{name}: {said or 'NOT FOUND'}", flush=True)
+        if not said:
+            missed.append(name)
+    sys.exit(f"not found: {missed}" if missed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""What ThreadSanitizer says of the twins, without the one thing that it cannot know."""
+
+import re
+
+RACE_STATUS = 66  # ThreadSanitizer's own exit status
+# In place, what comes back to a rank was made of what it has sent from there: sums of its input, or its own block.
+RETURNING = ("all_reduce", "all_gather", "reduce_scatter")
+
+
+def is_overwriting(report):
+    """Is this the rule of src/exec/cuda/line_access.hpp? One lane writes what came in lines over what another lane of the rank
+    has read to send it in lines, or to fold it into what it sends so: the written value was made of the read one."""
+    parts = re.split(r"^  (Write|Previous read|Read|Previous write) of size \d+ .*\n", report, flags=re.M)
+    frames = {kind: text.lstrip().split("\n", 1)[0] for kind, text in zip(parts[1::2], parts[2::2])}
+    return ("data race" in parts[0] and set(frames) == {"Write", "Previous read"} and "copy_from_lines" in frames["Write"]
+            and ("MessageWords" in frames["Previous read"] or "FromLines" in frames["Previous read"]))
+
+
+def races(stderr):
+    """The reports, one text each, but for overwritings."""
+    reports = re.findall(r"^WARNING: ThreadSanitizer.*?^={18}$", stderr, flags=re.M | re.S)
+    return [report for report in reports if not is_overwriting(report)]
+
+
+def passed(done, collective):
+    """Did `tutti perf` of this collective, with its output captured, end well?"""
+    if done.returncode != RACE_STATUS or collective not in RETURNING or "tutti perf:" in done.stderr:
+        return done.returncode == 0
+    begun = len(re.findall(r"^WARNING: ThreadSanitizer", done.stderr, flags=re.M))
+    ended = len(re.findall(r"^WARNING: ThreadSanitizer.*?^={18}$", done.stderr, flags=re.M | re.S))
+    return begun == ended > 0 and not races(done.stderr) and "# Out of bounds values : 0 OK" in done.stdout

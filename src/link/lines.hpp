@@ -92,9 +92,14 @@ struct LineWire {
   }
   /// Has the header come? The rest may still be on its way.
   TUTTI_HD static Poll poll(const InLink& in, Header& header, Arrival& arrival) {
-    arrival = arrival_of(in, Form::Lines);
+    return poll_as<LineWire>(in, Form::Lines, header, arrival);
+  }
+  /// The same of a link whose lines Wire::load() loads.
+  template <class Wire>
+  TUTTI_HD static Poll poll_as(const InLink& in, Form form, Header& header, Arrival& arrival) {
+    arrival = arrival_of(in, form);
     uint64_t data = 0;
-    if (!load(arrival, 0, data)) return Poll::Empty;
+    if (!Wire::load(arrival, 0, data)) return Poll::Empty;
     header = {data >> 16, data & 0xffff, Where::Lines};
     return Poll::Ready;
   }
@@ -132,11 +137,7 @@ struct WholeLineWire : LineWire<Memory> {
   }
 
   TUTTI_HD static Poll poll(const InLink& in, Header& header, Arrival& arrival) {
-    arrival = LineWire<Memory>::arrival_of(in, Form::WholeLines);
-    uint64_t data = 0;
-    if (!load(arrival, 0, data)) return Poll::Empty;
-    header = {data >> 16, data & 0xffff, Where::Lines};
-    return Poll::Ready;
+    return LineWire<Memory>::template poll_as<WholeLineWire>(in, Form::WholeLines, header, arrival);
   }
   /// False if the line of that word has not come yet.
   TUTTI_HD static bool load(const Arrival& arrival, uint64_t word, uint64_t& data) {

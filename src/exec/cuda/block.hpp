@@ -10,10 +10,18 @@
 
 namespace tutti::exec::cuda {
 
+/// What a block's threads have in common.
+struct BlockShared {
+  uint32_t word;     ///< of broadcast()
+  uint32_t gave_up;  ///< not 0: some thread has
+};
+
 class BlockGroup {
  public:
-  /// `shared`: a word of the block's memory; `abort`: not 0 when the host has ended the call.
-  TUTTI_DEVICE BlockGroup(uint32_t& shared, const uint64_t* abort) : shared_(shared), abort_(abort) {}
+  /// `abort`: not 0 when the host has ended the call.
+  TUTTI_DEVICE BlockGroup(BlockShared& shared, const uint64_t* abort) : shared_(shared), abort_(abort) {
+    if (leader()) shared.gave_up = 0;  // broadcast() comes before all waiting
+  }
   TUTTI_DEVICE static uint32_t thread() { return gpu::thread_index(); }
   TUTTI_DEVICE static bool leader() { return gpu::thread_index() == 0; }
   TUTTI_DEVICE static void sync() { gpu::sync_block(); }
@@ -22,34 +30,29 @@ class BlockGroup {
   }
   /// The leader's value, for all threads.
   TUTTI_DEVICE uint32_t broadcast(uint32_t value) const {
-    if (leader()) shared_ = value;
+    if (leader()) shared_.word = value;
     sync();
-    const uint32_t everyones = shared_;
+    const uint32_t everyones = shared_.word;
     sync();  // nobody may overwrite it before all have read it
     return everyones;
   }
 
-  /// For one thread that waits for the rest of a message, in turn `turn`: false if the call has been ended. Then what
-  /// the thread has read is nothing.
+  /// For one thread that waits, in turn `turn`: false if the host has ended the call.
   TUTTI_DEVICE bool keep_waiting(uint32_t turn) const {
     gpu::poll_pause();
-    if (turn % kTurnsToALook != 0 || gpu::load_relaxed(abort_) == 0) return true;
-    give_up();
-    return false;
+    return turn % kTurnsToALook != 0 || gpu::load_relaxed(abort_) == 0;
   }
-  /// One thread: what follows the next barrier must not be done.
-  TUTTI_DEVICE void give_up() const { gave_up_ = true; }
-  /// A barrier of all threads: whether one of them stopped waiting since the last one.
+  /// One thread: what it has read is nothing, so what follows the next barrier must not be done.
+  TUTTI_DEVICE void give_up() const { gpu::store_relaxed<gpu::Scope::Device>(&shared_.gave_up, 1); }
+  /// A barrier of all threads: whether one of them has given up. Another barrier follows before any thread waits again.
   TUTTI_DEVICE bool any_gave_up() const {
-    const bool any = gpu::sync_block_or(gave_up_);
-    gave_up_ = false;
-    return any;
+    sync();
+    return gpu::load_relaxed<gpu::Scope::Device>(&shared_.gave_up) != 0;
   }
 
  private:
-  uint32_t& shared_;
+  BlockShared& shared_;
   const uint64_t* const abort_;
-  mutable bool gave_up_ = false;  // this thread
 };
 
 /// Words that hosts and other GPUs see.
@@ -85,9 +88,13 @@ struct MixedWire : link::SlotWire<SystemMemory> {
   static constexpr bool kLines = true;
 
   TUTTI_DEVICE static link::Poll poll(const link::InLink& in, link::Header& header, link::Arrival& arrival) {
-    if (in.form == link::Form::Lines) return Lines::poll(in, header, arrival);
-    if (in.form == link::Form::WholeLines) return WholeLines::poll(in, header, arrival);
-    return Ring::poll(in, header, arrival);
+    if (in.form == link::Form::Ring) return Ring::poll(in, header, arrival);
+    return Lines::poll_as<MixedWire>(in, in.form, header, arrival);
+  }
+  /// Of a message in lines of either form.
+  TUTTI_DEVICE static bool load(const link::Arrival& arrival, uint32_t word, uint64_t& data) {
+    const bool whole = arrival.offset == static_cast<uint64_t>(link::Form::WholeLines);
+    return whole ? WholeLines::load(arrival, word, data) : Lines::load(arrival, word, data);
   }
   TUTTI_DEVICE static void consume(link::InLink& in, const link::Arrival& arrival) {
     return in.form != link::Form::Ring ? Lines::consume(in) : Ring::consume(in, arrival);

@@ -114,14 +114,18 @@ std::atomic_ref<Word> word(const Word* at) {
 // ---- threads and blocks -----------------------------------------------------------------------------------
 
 #if defined(__CUDACC__)
-TUTTI_DEVICE uint32_t thread_index() { return threadIdx.x; }
-TUTTI_DEVICE uint32_t block_size() { return blockDim.x; }
-/// Read anew each time, rather than kept in a register.
+// Read anew each time, rather than kept in a register, with all that is computed from it.
+TUTTI_DEVICE uint32_t thread_index() {
+  uint32_t index;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));
+  return index;
+}
 TUTTI_DEVICE uint32_t block_index() {
   uint32_t index;
   asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(index));
   return index;
 }
+TUTTI_DEVICE uint32_t block_size() { return blockDim.x; }
 TUTTI_DEVICE uint32_t grid_size() { return gridDim.x; }
 /// Waits for all threads of the block. What they wrote before is visible to all after.
 TUTTI_DEVICE void sync_block() { __syncthreads(); }

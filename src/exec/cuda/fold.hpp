@@ -8,82 +8,19 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "exec/cuda/arithmetic.hpp"
 #include "exec/cuda/device.hpp"
 #include "exec/cuda/divide.hpp"
 #include "exec/cuda/line_access.hpp"
 #include "exec/state.hpp"
-#include "reduce/convert.hpp"
 #include "tutti/types.hpp"
 
 namespace tutti::exec::cuda {
 
-/// The arithmetic of a type: stored as Stored, computed as Value.
-template <class T>
-struct Plain {
-  using Stored = T;
-  using Value = T;
-  static constexpr bool kRounds = false;
-  TUTTI_DEVICE static Value widen(Stored x) { return x; }
-  TUTTI_DEVICE static Stored narrow(Value x) { return x; }
-};
-template <class T, float (*Widen)(T), T (*Narrow)(float)>
-struct Small {
-  using Stored = T;
-  using Value = float;
-  static constexpr bool kRounds = true;
-  TUTTI_DEVICE static Value widen(Stored x) { return Widen(x); }
-  TUTTI_DEVICE static Stored narrow(Value x) { return Narrow(x); }
-};
-#if defined(__CUDACC__)
-// The processor's own conversions: the same bits, but for those of a NaN.
-TUTTI_DEVICE float half_to_float(uint16_t bits) {
-  float value;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
-  return value;
-}
-TUTTI_DEVICE uint16_t float_to_half(float value) {
-  uint16_t bits;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
-  return bits;
-}
-TUTTI_DEVICE uint16_t float_to_upper_half(float value) {
-  uint16_t bits;
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
-  return bits;
-}
-using F16 = Small<uint16_t, half_to_float, float_to_half>;
-using Bf16 = Small<uint16_t, bf16_to_float, float_to_upper_half>;
-#else
-using F16 = Small<uint16_t, f16_to_float, float_to_f16>;
-using Bf16 = Small<uint16_t, bf16_to_float, float_to_bf16>;
-#endif
-using F8E4M3 = Small<uint8_t, f8e4m3_to_float, float_to_f8e4m3>;
-using F8E5M2 = Small<uint8_t, f8e5m2_to_float, float_to_f8e5m2>;
-
-/// One node of a fold; `a` comes earlier. Integers wrap; a NaN stays one.
-template <class V, Op kOp>
-TUTTI_DEVICE V combine(V a, V b) {
-  if constexpr (kOp == Op::Min) {
-    return a == a ? (a < b ? a : b) : a;
-  } else if constexpr (kOp == Op::Max) {
-    return a == a ? (a > b ? a : b) : a;
-  } else if constexpr (kOp == Op::BitAnd) {
-    return static_cast<V>(a & b);
-  } else if constexpr (kOp == Op::BitOr) {
-    return static_cast<V>(a | b);
-  } else if constexpr (kOp == Op::BitXor) {
-    return static_cast<V>(a ^ b);
-  } else if constexpr (std::is_floating_point_v<V>) {
-    return kOp == Op::Prod ? a * b : a + b;
-  } else {
-    const auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
-    return static_cast<V>(kOp == Op::Prod ? x * y : x + y);
-  }
-}
-
 /// Operands in memory.
 template <class Stored>
 struct FromMemory {
+  using Index = uint64_t;
   TUTTI_DEVICE Stored element(const unsigned char* operand, uint64_t at) const {
     return *reinterpret_cast<const Stored*>(operand + at);
   }
@@ -95,6 +32,7 @@ class Fold {
  public:
   using Stored = typename T::Stored;
   using Value = typename T::Value;
+  using Index = typename Source::Index;
 
   TUTTI_DEVICE Fold(const Arithmetic& how, const Instruction& op, const Segment& segment,
                     const unsigned char* const* operands, const Source& source)
@@ -115,6 +53,23 @@ class Fold {
 
   /// The elements of the pack at byte `at`. Needs by_packs().
   TUTTI_DEVICE gpu::Pack pack(uint64_t at) const {
+    if constexpr (kBytes) {
+      return bytes_pack(at);
+    } else {
+      return values_pack(at);
+    }
+  }
+
+  /// The element at byte `at`.
+  TUTTI_DEVICE Stored element(Index at) const { return finished(folded(at)); }
+
+ private:
+  /// Elements of a pack that are folded at a time: as many as registers hold. Loading it again finds it in the cache.
+  static constexpr uint32_t kAtATime = sizeof(Stored) == 1 ? 2 : kElements;
+  /// Integers of one byte stay in their words: 16 values of their own would take 16 registers.
+  static constexpr bool kBytes = sizeof(Value) == 1;
+
+  TUTTI_DEVICE gpu::Pack values_pack(uint64_t at) const {
     Stored results[kElements];
     for (uint32_t first = 0; first < kElements; first += kAtATime) {
       Value values[kAtATime];
@@ -133,18 +88,35 @@ class Fold {
     return folded;
   }
 
-  /// The element at byte `at`.
-  TUTTI_DEVICE Stored element(uint64_t at) const {
-    if (tree_) return finished(tree(at));
-    Value value = source(0, at);
+  TUTTI_DEVICE gpu::Pack bytes_pack(uint64_t at) const {
+    gpu::Pack folded = bytes_of(0, at);
     TUTTI_HD_ROLLED
-    for (uint32_t j = 1; j < sources_; ++j) value = node(value, source(j, at));
-    return finished(value);
+    for (uint32_t j = 1; j < sources_; ++j) {
+      const gpu::Pack next = bytes_of(j, at);
+      for (uint32_t i = 0; i < 4; ++i) {
+        folded.words[i] = by_bytes(folded.words[i], next.words[i], [&](Value x, Value y) { return node(x, y); });
+      }
+    }
+    for (uint32_t& word : folded.words) word = by_bytes(word, 0, [&](Value x, Value) { return finished(x); });
+    return folded;
   }
-
- private:
-  /// Elements of a pack that are folded at a time: as many as registers hold. Loading it again finds it in the cache.
-  static constexpr uint32_t kAtATime = sizeof(Stored) == 1 && sizeof(Value) > 1 ? 2 : kElements;
+  TUTTI_DEVICE gpu::Pack bytes_of(uint32_t j, uint64_t at) const {
+    gpu::Pack loaded = gpu::load_pack(operands_[j] + at);
+    if (static_cast<int32_t>(j) != scaled_) return loaded;
+    for (uint32_t& word : loaded.words) {
+      word = by_bytes(word, 0, [&](Value x, Value) { return combine<Value, Op::Prod>(x, scale_); });
+    }
+    return loaded;
+  }
+  template <class Function>
+  TUTTI_DEVICE static uint32_t by_bytes(uint32_t x, uint32_t y, Function&& function) {
+    uint32_t word = 0;
+    for (uint32_t bit = 0; bit < 32; bit += 8) {
+      word |= uint32_t{static_cast<uint8_t>(function(static_cast<Value>(x >> bit), static_cast<Value>(y >> bit)))}
+              << bit;
+    }
+    return word;
+  }
 
   TUTTI_DEVICE void load_values(uint32_t j, uint64_t at, uint32_t first, Value* values) const {
     const unsigned char* const from = operands_[j] + at;
@@ -172,30 +144,39 @@ class Fold {
     const Value value = T::widen(stored);
     return static_cast<int32_t>(j) == scaled_ ? settle(combine<Value, Op::Prod>(value, scale_)) : value;
   }
-  TUTTI_DEVICE Value source(uint32_t j, uint64_t at) const { return operand(j, source_.element(operands_[j], at)); }
+  TUTTI_DEVICE Value source(uint32_t j, Index at) const { return operand(j, source_.element(operands_[j], at)); }
 
   TUTTI_DEVICE Stored finished(Value value) const {
     if (kOp != Op::Sum || divide_by_ <= 1) return T::narrow(value);
     return T::narrow(divided(value, divide_by_));
   }
 
-  /// The canonical order of FoldShape::Tree, as AnyFold::tree() has it.
-  TUTTI_DEVICE Value tree(uint64_t at) const {
+  /// FoldShape::Tree in the canonical order, as AnyFold::tree() has it: a complete binary tree whose first leaves are of
+  /// two operands. `done` counts the operands that are folded, those of leaves of one twice: its digits are the
+  /// subtrees that wait for another.
+  TUTTI_DEVICE Value folded(Index at) const {
     Value waiting[16];
     uint32_t leaves = 1;
     while (2 * leaves <= sources_) leaves *= 2;
-    const uint32_t pairs = sources_ - leaves;  // the first leaves are of two operands
+    const uint32_t in_pairs = 2 * (sources_ - leaves);
+    uint32_t done = 0;
+    Value value{};
     TUTTI_HD_ROLLED
-    for (uint32_t leaf = 0; leaf < leaves; ++leaf) {
-      const uint32_t j = leaf + (leaf < pairs ? leaf : pairs);
-      Value value = source(j, at);
-      if (leaf < pairs) value = node(value, source(j + 1, at));
-      uint32_t depth = gpu::ones(leaf);  // values that wait: a subtree for each digit of the leaf's number
-      TUTTI_HD_ROLLED
-      for (uint32_t complete = leaf; (complete & 1) != 0; complete >>= 1) value = node(waiting[--depth], value);
-      waiting[depth] = value;
+    for (uint32_t j = 0; j < sources_; ++j) {
+      Value next = source(j, at);
+      if (tree_) {
+        const uint32_t size = j < in_pairs ? 1 : 2;
+        uint32_t depth = gpu::ones(done);
+        TUTTI_HD_ROLLED
+        for (uint32_t digit = size; (done & digit) != 0; digit <<= 1) next = node(waiting[--depth], next);
+        waiting[depth] = next;
+        done += size;
+      } else if (j != 0) {
+        next = node(value, next);
+      }
+      value = next;
     }
-    return waiting[0];
+    return value;
   }
 
   const unsigned char* const* operands_;
@@ -221,7 +202,7 @@ TUTTI_DEVICE void each(uint64_t bytes, uint32_t unit, bool alike, uint64_t head,
   TUTTI_HD_ROLLED
   for (uint64_t at = thread * unit; at < bytes - body; at += threads * unit) elements(at < head ? at : at + body);
   TUTTI_HD_ROLLED
-  for (uint64_t at = thread * sizeof(gpu::Pack); at < body; at += threads * sizeof(gpu::Pack)) packs(head + at);
+  for (uint64_t at = head + thread * sizeof(gpu::Pack); at < head + body; at += threads * sizeof(gpu::Pack)) packs(at);
 }
 
 TUTTI_DEVICE void store_as(unsigned char* at, const gpu::Pack& pack) { gpu::store_pack(at, pack); }
@@ -268,9 +249,9 @@ template <class T, Op kOp, class Source>
 TUTTI_DEVICE void fold_block(const Arithmetic& how, const Instruction& op, const Segment& segment, unsigned char* to,
                              unsigned char* slot, const unsigned char* const* operands, const Source& source) {
   const Fold<T, kOp, Source> fold(how, op, segment, operands, source);
-  constexpr uint64_t kUnit = sizeof(typename T::Stored);
-  const uint64_t threads = gpu::block_size() * kUnit;
-  for (uint64_t at = gpu::thread_index() * kUnit; at < segment.bytes; at += threads) {
+  constexpr uint32_t kUnit = sizeof(typename T::Stored);
+  const auto bytes = static_cast<uint32_t>(segment.bytes);
+  for (uint32_t at = gpu::thread_index() * kUnit; at < bytes; at += gpu::block_size() * kUnit) {
     store_both(to, slot, at, fold.element(at));
   }
 }
@@ -304,7 +285,7 @@ struct BlockReduce {
     const bool copies = op.sources == 1 && (how.scale == nullptr || segment.raw < 0);
     if constexpr (kKind != KernelKind::Slots) {
       if (kShort || op.lines) {
-        const FromLines<Stored, Group, !kShort> source{group, segment.at};
+        const FromLines<Stored, Group, !kShort> source{group, static_cast<uint32_t>(segment.at)};
         if (copies) return copy_from_lines<Stored>(segment, to, slot, operands[0], source);
         return fold(how, op, segment, to, slot, operands, source);
       }

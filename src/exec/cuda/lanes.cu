@@ -127,8 +127,8 @@ class Block {
 
 template <class T, KernelKind kKind>
 TUTTI_DEVICE void run_lanes(const LanesCall& call) {
-  TUTTI_SHARED(uint32_t, word);
-  const BlockGroup group(word, &call.head.record->abort);
+  TUTTI_SHARED(BlockShared, shared);
+  const BlockGroup group(shared, &call.head.record->abort);
   Block<T, kKind>(call, group).run();
 }
 

@@ -26,17 +26,20 @@ TUTTI_DEVICE const unsigned char* operand_in_lines(const link::Arrival& arrival)
 /// whole lines.
 template <class Stored, class Group, bool kWhole>
 struct FromLines {
+  using Index = uint32_t;  // a message in lines has few bytes, and each register counts
   const Group& group;
-  uint64_t begin;  ///< of the segment in the message
+  uint32_t begin;  ///< of the segment in the message
 
-  TUTTI_DEVICE Stored element(const unsigned char* operand, uint64_t at) const {
+  TUTTI_DEVICE Stored element(const unsigned char* operand, uint32_t at) const {
     const auto bits = reinterpret_cast<uintptr_t>(operand);
     if ((bits & kInLines) == 0) return *reinterpret_cast<const Stored*>(operand + at);
     const auto& arrival = *reinterpret_cast<const link::Arrival*>(bits & ~kInLines);
-    const uint64_t in_message = begin + at;
+    const uint32_t in_message = begin + at;
     uint64_t data = 0;
     for (uint32_t turn = 1; !load(arrival, 1 + in_message / link::kLineData, data); ++turn) {
-      if (!group.keep_waiting(turn)) break;
+      if (group.keep_waiting(turn)) continue;
+      group.give_up();
+      break;
     }
     data >>= in_message % link::kLineData * 8;
     Stored element;
@@ -45,19 +48,17 @@ struct FromLines {
   }
 
  private:
-  TUTTI_DEVICE static bool load(const link::Arrival& arrival, uint64_t word, uint64_t& data) {
-    if (kWhole && arrival.offset == static_cast<uint64_t>(link::Form::WholeLines)) {
-      return WholeLines::load(arrival, word, data);
-    }
-    return Lines::load(arrival, word, data);
+  TUTTI_DEVICE static bool load(const link::Arrival& arrival, uint32_t word, uint64_t& data) {
+    return kWhole ? MixedWire::load(arrival, word, data) : Lines::load(arrival, word, data);
   }
 };
 
 template <class Stored, class Source>
 TUTTI_DEVICE void copy_from_lines(const Segment& segment, unsigned char* to, unsigned char* slot,
                                   const unsigned char* message, const Source& source) {
-  for (uint64_t at = gpu::thread_index() * sizeof(Stored); at < segment.bytes;
-       at += gpu::block_size() * sizeof(Stored)) {
+  const auto bytes = static_cast<uint32_t>(segment.bytes);
+  constexpr uint32_t kUnit = sizeof(Stored);
+  for (uint32_t at = gpu::thread_index() * kUnit; at < bytes; at += gpu::block_size() * kUnit) {
     const Stored element = source.element(message, at);
     if (to != nullptr) *reinterpret_cast<Stored*>(to + at) = element;
     if (slot != nullptr) *reinterpret_cast<Stored*>(slot + at) = element;
@@ -69,16 +70,17 @@ template <class Stored>
 struct MessageWords {
   uint64_t header;
   const unsigned char* from;
-  uint64_t bytes;
+  uint32_t bytes;
 
-  TUTTI_DEVICE uint64_t operator[](uint64_t word) const {
+  TUTTI_DEVICE uint64_t operator[](uint32_t word) const {
     if (word == 0) return header;
-    const uint64_t begin = (word - 1) * link::kLineData;
+    const uint32_t begin = (word - 1) * link::kLineData;
     if (begin + link::kLineData <= bytes && reinterpret_cast<uintptr_t>(from) % alignof(uint64_t) == 0) {
       return *reinterpret_cast<const uint64_t*>(from + begin);
     }
     uint64_t data = 0;
-    for (uint64_t at = begin; at < begin + link::kLineData && at < bytes; at += sizeof(Stored)) {
+    TUTTI_HD_ROLLED
+    for (uint32_t at = begin; at < begin + link::kLineData && at < bytes; at += sizeof(Stored)) {
       uint64_t element = 0;
       __builtin_memcpy(&element, from + at, sizeof(Stored));
       data |= element << (at - begin) * 8;
@@ -89,8 +91,9 @@ struct MessageWords {
 
 template <class Words>
 TUTTI_DEVICE void store_lines(const link::OutLink& out, const Words& words) {
-  const uint64_t lines = Lines::to_store(out, link::lines_of(words.bytes));
-  for (uint64_t line = gpu::thread_index(); line < lines; line += gpu::block_size()) {
+  const auto lines = static_cast<uint32_t>(Lines::to_store(out, link::lines_of(words.bytes)));
+  TUTTI_HD_ROLLED
+  for (uint32_t line = gpu::thread_index(); line < lines; line += gpu::block_size()) {
     Lines::store(out, line, words[line]);
   }
 }
@@ -99,11 +102,13 @@ TUTTI_DEVICE void store_lines(const link::OutLink& out, const Words& words) {
 template <class Words>
 TUTTI_DEVICE void store_whole_lines(const link::OutLink& out, const Words& words) {
   constexpr uint32_t kThreads = 8;
-  const uint64_t lines = WholeLines::to_store(out, WholeLines::lines_of(words.bytes));
-  const uint64_t flag = Lines::flag_of(out.next);
+  const auto lines = static_cast<uint32_t>(WholeLines::to_store(out, WholeLines::lines_of(words.bytes)));
+  const uint32_t flag = Lines::flag_of(out.next);
   if (gpu::block_size() % gpu::kWarp != 0) {
-    for (uint64_t line = gpu::thread_index(); line < lines; line += gpu::block_size()) {
+    TUTTI_HD_ROLLED
+    for (uint32_t line = gpu::thread_index(); line < lines; line += gpu::block_size()) {
       uint64_t* const at = WholeLines::line_of(out, line);
+      TUTTI_HD_ROLLED
       for (uint32_t i = 0; i < WholeLines::kWords; ++i)
         gpu::store_relaxed(at + i, words[line * WholeLines::kWords + i]);
       gpu::store_release(at + WholeLines::kWords, flag);
@@ -112,10 +117,18 @@ TUTTI_DEVICE void store_whole_lines(const link::OutLink& out, const Words& words
   }
   const uint32_t part = gpu::thread_index() % kThreads;
   const uint32_t neighbours = 0xffU << (gpu::lane_index() - part);
-  for (uint64_t line = gpu::thread_index() / kThreads; line < lines; line += gpu::block_size() / kThreads) {
-    const uint64_t first = line * WholeLines::kWords + 2 * part;
+  TUTTI_HD_ROLLED
+  for (uint32_t line = gpu::thread_index() / kThreads; line < lines; line += gpu::block_size() / kThreads) {
+    const uint32_t first = line * WholeLines::kWords + 2 * part;
     auto* const at = reinterpret_cast<gpu::Words*>(WholeLines::line_of(out, line)) + part;
-    gpu::store_whole(at, {words[first], part + 1 == kThreads ? flag : words[first + 1]}, neighbours);
+    gpu::Words both{};
+    TUTTI_HD_ROLLED
+    for (uint32_t i = 0; i < 2; ++i) {
+      both.low = both.high;
+      both.high = words[first + i];
+    }
+    if (part + 1 == kThreads) both.high = flag;
+    gpu::store_whole(at, both, neighbours);
   }
 }
 
@@ -123,7 +136,8 @@ TUTTI_DEVICE void store_whole_lines(const link::OutLink& out, const Words& words
 template <class Stored, bool kWhole>
 TUTTI_DEVICE void send_in_lines(const RankState& rank, const LaneState& lane, const Instruction& op,
                                 const unsigned char* from) {
-  const MessageWords<Stored> words{Lines::header_of(rank.tag ^ op.salt, op.bytes), from, op.bytes};
+  const MessageWords<Stored> words{Lines::header_of(rank.tag ^ op.salt, op.bytes), from,
+                                   static_cast<uint32_t>(op.bytes)};
   for (uint32_t i = op.outs.begin; i < op.outs.end; ++i) {
     const Out& to = lane.tables->outs[i];
     if (to.delivery == Delivery::Lines) store_lines(rank.out[to.link], words);

@@ -151,31 +151,29 @@ class Block {
   TUTTI_DEVICE bool await(uint32_t item, uint64_t count, Waits waits) {
     waits.await = Await::Message;
     if (gpu::thread_index() < call_.ranks) fence_aliases();  // signals come by multicast, and are read without
+    bool all = true;
     TUTTI_HD_ROLLED
     for (uint32_t peer = gpu::thread_index(); peer < call_.ranks; peer += gpu::block_size()) {
       waits.peer = static_cast<Rank>(peer);
-      await_peer(*reinterpret_cast<const Signal*>(call_.own + signal_of(item, peer)), count, waits);
+      all = await_peer(*reinterpret_cast<const Signal*>(call_.own + signal_of(item, peer)), count, waits) && all;
     }
     if (gpu::thread_index() < call_.ranks) fence_aliases();  // on the way from the signals to what all threads do next
-    return !group_.any_gave_up();
+    return !gpu::sync_block_or(!all);
   }
 
   /// One thread.
-  TUTTI_DEVICE void await_peer(const Signal& signal, uint64_t count, const Waits& waits) {
+  TUTTI_DEVICE bool await_peer(const Signal& signal, uint64_t count, const Waits& waits) {
     TUTTI_HD_ROLLED
     for (uint32_t turn = 1;; ++turn) {
       const Heard heard = hear(gpu::load_acquire(&signal), tag_, count);
-      if (heard == Heard::OtherCall) give_up(waits);
-      if (heard != Heard::NotYet) return;
+      if (heard == Heard::Yes) return true;
+      if (heard == Heard::OtherCall) {
+        frame_.report(kFaultOfALink, {.kind = FaultKind::OtherCall, .peer = waits.peer, .step = waits.step}, 0);
+        return false;
+      }
       if (turn % kTurnsToALook == 0) frame_.tell(waits);
-      if (!group_.keep_waiting(turn)) return;
+      if (!group_.keep_waiting(turn)) return false;
     }
-  }
-
-  /// One thread: the peer's signal is one of another call.
-  TUTTI_DEVICE void give_up(const Waits& waits) {
-    frame_.report(kFaultOfALink, {.kind = FaultKind::OtherCall, .peer = waits.peer, .step = waits.step}, 0);
-    group_.give_up();
   }
 
   const MultimemCall& call_;
@@ -188,8 +186,8 @@ class Block {
 
 #define TUTTI_MULTIMEM_KERNEL(name, T, kOp, shape, operation)         \
   TUTTI_KERNEL(tutti_multimem_##name, MultimemCall, kMaxThreads, 2) { \
-    TUTTI_SHARED(uint32_t, word);                                     \
-    const BlockGroup group(word, &arguments.head.record->abort);      \
+    TUTTI_SHARED(BlockShared, shared);                                \
+    const BlockGroup group(shared, &arguments.head.record->abort);    \
     Block<Multimem_##name>(arguments, group).run();                   \
   }
 TUTTI_MULTIMEM_OPERATIONS(TUTTI_MULTIMEM_KERNEL)

@@ -1,16 +1,16 @@
 """What nvcc made of the kernels, read in the binary: binary_test.py FATBIN... [-- NVCC SOURCE FLAGS...]
 
-For each GPU that the fatbin holds code for, and each kernel whose messages travel in slots (tutti_lanes_*):
+For each GPU that the fatbin holds code for, and each kernel:
   - at most 64 registers, so two blocks of 512 threads fit a multiprocessor, and nothing is spilled;
   - no function is called: a call costs registers in the whole kernel;
-  - folds, and copies of payload between memory and links, load and store 16 bytes at a time;
-  - each flag that the source acquires or releases is loaded or stored at system scope, with the fence that this takes.
+  - folds, and copies of payload between memory and links, load and store 16 bytes at a time; so are lines.
 
-Kernels whose messages travel in lines (tutti_lines_*, tutti_short_*) have as few registers, and spill some: how many do
-is printed. They load and store lines 16 bytes at a time, too. Those of short calls fence only where they report a fault.
+Kernels that run lanes, with messages in slots (tutti_lanes_*) or also in lines (tutti_lines_*): each flag that the source
+acquires or releases is loaded or stored at system scope, with the fence that this takes. Those of short calls, all in
+lines (tutti_short_*), fence only where they report a fault.
 
-Kernels that all-reduce through a switch (tutti_multimem_*), on GPUs that have such: as few registers, no spills, no calls;
-they fold and multicast by multimem instructions alone, and order these with others by fence.proxy.alias.
+Kernels that all-reduce through a switch (tutti_multimem_*), on GPUs that have such, fold and multicast by multimem
+instructions alone, and order these with others by fence.proxy.alias.
 
 By NVIDIA's formulas (cuda_occupancy.h), two blocks of 512 threads of each kernel fit a multiprocessor of these GPUs.
 
@@ -29,8 +29,9 @@ import sys
 import tempfile
 
 MOST_REGISTERS = 64
-# A function of the compiler; what jumps to a label is a loop that threads leave at different times.
-FUNCTION = r"\bCALL\S* `\(\$"
+# A function of the compiler; what jumps to a label is a loop that threads leave at different times. Waiting for some
+# threads of a warp is a function of a few instructions on GPUs before 9.0, which takes no registers.
+FUNCTION = r"\bCALL\S* `\(\$(?!\S*_warpsync)"
 FENCES_OF_REPORTS = 2  # a fault, and two calls at once
 OPERATORS, OPERATORS_ON_BITS = 4, 3  # sum, product, minimum, maximum; and, or, exclusive or
 
@@ -74,35 +75,31 @@ def wrong_with(name, code, registers, source):
     def count(pattern):
         return len(re.findall(pattern, code))
 
-    few = (registers <= MOST_REGISTERS, f"{registers} registers")
-    loaded, stored = count(r"\bLDG?\.E\S*\.128"), count(r"\bSTG?\.E\S*\.128")
-    folds = OPERATORS + (OPERATORS_ON_BITS if re.search(r"_u\d+$", name) else 0)
-    if name.startswith("tutti_lines_"):  # lines of messages that are folded and that are copied, beside slots
-        wide = loaded >= 3 * folds + 2 and stored >= 2 * folds + 3
-        return [text for good, text in [few, (wide, f"{loaded} loads and {stored} stores of 16 bytes")] if not good]
-    if name.startswith("tutti_short_"):
-        fences = count(r"\bMEMBAR\.\w+\.SYS")
-        wide = loaded >= folds + 1 and stored >= 1
-        return [text for good, text in [few, (fences <= FENCES_OF_REPORTS, f"{fences} fences"),
-                                        (wide, f"{loaded} loads and {stored} stores of 16 bytes")] if not good]
-    if name.startswith("tutti_multimem_"):
-        spills, used = code.count("SpillRefill"), source or {}
-        wants = [few, (spills == 0, f"{spills} spills"), (count(FUNCTION) == 0, f"{count(FUNCTION)} calls of functions"),
-                 (used.get("multimem.ld_reduce", 0) > 0 and used.get("multimem.st", 0) > 1, f"multimem instructions: {used}"),
-                 (used.get("fence.proxy.alias", 0) >= 4 and used.get("ld.acquire", 0) > 0, f"flags and fences: {used}")]
-        return [text for good, text in wants if not good]
     spilled = [line.strip() for line in code.splitlines() if "SpillRefill" in line]
-    wants = [
-        few,
-        (not spilled, f"{len(spilled)} spills, as {spilled[:1]}"),
-        (count(FUNCTION) == 0, f"{count(FUNCTION)} calls of functions"),
-        # The first operand and the others of each fold; a copy. Each stores to a buffer, to a link, or to both.
-        (loaded >= 2 * folds + 1, f"{loaded} loads of 16 bytes, {folds} folds"),
-        (stored >= 2 * folds + 2, f"{stored} stores of 16 bytes, {folds} folds"),
-    ]
-    if source:
+    loaded, stored = count(r"\bLDG?\.E\S*\.128"), count(r"\bSTG?\.E\S*\.128")
+    fences = count(r"\bMEMBAR\.\w+\.SYS")
+    wants = [(registers <= MOST_REGISTERS, f"{registers} registers"),
+             (not spilled, f"{len(spilled)} spills, as {spilled[:1]}"),
+             (count(FUNCTION) == 0, f"{count(FUNCTION)} calls of functions")]
+    if name.startswith("tutti_multimem_"):
+        used = source or {}
+        wants += [(used.get("multimem.ld_reduce", 0) > 0 and used.get("multimem.st", 0) > 1, f"multimem instructions: {used}"),
+                  (used.get("fence.proxy.alias", 0) >= 4 and used.get("ld.acquire", 0) > 0, f"flags and fences: {used}")]
+        return [text for good, text in wants if not good]
+
+    folds = OPERATORS + (OPERATORS_ON_BITS if re.search(r"_u\d+$", name) else 0)
+    short = name.startswith("tutti_short_")
+    # Of slots: the first operand and the others of each fold, and a copy; each stores to a buffer, to a link, or to both.
+    # Of lines: an operand of a fold, and the lines that are sent.
+    in_slots = (0, 0) if short else (2 * folds + 1, 2 * folds + 2)
+    in_lines = (0, 0) if name.startswith("tutti_lanes_") else (folds + 1, 1)
+    wants += [(loaded >= in_slots[0] + in_lines[0], f"{loaded} loads of 16 bytes, {folds} folds"),
+              (stored >= in_slots[1] + in_lines[1], f"{stored} stores of 16 bytes, {folds} folds")]
+    if short:
+        wants.append((fences <= FENCES_OF_REPORTS, f"{fences} fences"))
+    elif source:
         loads, stores = count(r"\bLDG?\.E\S*\.STRONG\.SYS"), count(r"\bSTG?\.E\S*\.STRONG\.SYS")
-        fences, invalidates = count(r"\bMEMBAR\.\w+\.SYS"), count(r"\bCCTL\.IVALL")
+        invalidates = count(r"\bCCTL\.IVALL")
         acquires, releases = source["ld.acquire"], source["st.release"]
         wants += [
             (acquires > 0 and releases > 0, "no flags"),
@@ -123,7 +120,7 @@ def examine(cubin, ptx=None):
         codes = [code for name, code in kernels.items() if name.startswith(f"tutti_{kind}_")]
         if not codes:
             continue
-        print(f"  tutti_{kind}_*: {len(codes)} kernels, {sum('SpillRefill' in code for code in codes)} spill")
+        print(f"  tutti_{kind}_*: {len(codes)} kernels")
     return {name: wrong_with(name, code, registers[name], (ptx or {}).get(name)) for name, code in kernels.items()}
 
 
@@ -216,7 +213,7 @@ def main(*arguments):
         with tempfile.TemporaryDirectory() as folder:
             mutant = starved(pathlib.Path(folder), nvcc, source, flags)
             refused = all(any("spills" in text for text in wrong) for name, wrong in examine(mutant).items()
-                          if name.startswith("tutti_lanes_"))
+                          if name.startswith(("tutti_lanes_", "tutti_lines_")))
         print("a kernel that is short of registers is " + ("refused" if refused else "NOT refused"))
         right = right and refused
     sys.exit(0 if right else 1)

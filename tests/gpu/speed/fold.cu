@@ -15,8 +15,8 @@ struct FoldCall {
 };
 
 TUTTI_KERNEL(tutti_fold_f32, FoldCall, kMaxThreads, 2) {
-  TUTTI_SHARED(uint32_t, word);
-  const BlockGroup group(word, nullptr);
+  TUTTI_SHARED(BlockShared, shared);
+  const BlockGroup group(shared, nullptr);
   constexpr uint64_t kGrain = 128;
   const uint64_t each = (arguments.bytes / gpu::grid_size() + kGrain) / kGrain * kGrain;
   const uint64_t begin = gpu::block_index() * each;

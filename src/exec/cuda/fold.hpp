@@ -66,7 +66,7 @@ class Fold {
  private:
   /// Elements of a pack that are folded at a time: as many as registers hold. Loading it again finds it in the cache.
   static constexpr uint32_t kAtATime = sizeof(Stored) == 1 ? 2 : kElements;
-  /// Integers of one byte stay in their words: 16 values of their own would take 16 registers.
+  /// Bytes stay in their words: 16 values of their own would take 16 registers.
   static constexpr bool kBytes = sizeof(Value) == 1;
 
   TUTTI_DEVICE gpu::Pack values_pack(uint64_t at) const {
@@ -151,9 +151,9 @@ class Fold {
     return T::narrow(divided(value, divide_by_));
   }
 
-  /// FoldShape::Tree in the canonical order, as AnyFold::tree() has it: a complete binary tree whose first leaves are of
-  /// two operands. `done` counts the operands that are folded, those of leaves of one twice: its digits are the
-  /// subtrees that wait for another.
+  /// FoldShape::Tree in the canonical order, as AnyFold::tree() has it: a complete binary tree, the first leaves of
+  /// which are of two operands. `done` counts the operands that are folded, those of leaves of one twice: its digits
+  /// are the subtrees that wait for another.
   TUTTI_DEVICE Value folded(Index at) const {
     Value waiting[16];
     uint32_t leaves = 1;

@@ -1,5 +1,7 @@
 #include "verbs/fake_nic.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -27,6 +29,7 @@ struct Wire {
   struct Memory {
     uint64_t address = 0, bytes = 0;
     RegionUse use = RegionUse::Send;
+    uint64_t moved = 0;  // from the address to where the device has the bytes: a dmabuf's
   };
   std::map<uint32_t, Memory> regions;  // by key
   std::deque<Event> events;
@@ -48,7 +51,7 @@ Wire& wire() {
 
 class FakeRegion final : public Region {
  public:
-  FakeRegion(void* data, uint64_t size, RegionUse allowed) {
+  FakeRegion(void* data, uint64_t size, RegionUse allowed, uint64_t moved = 0) {
     const std::lock_guard lock(wire().mutex);
     if (wire().regions.size() >= fake_nic_rules().most_regions) {
       throw_error(Code::OutOfMemory, "verbs: {} bytes cannot be registered: the fake device is full", size);
@@ -56,12 +59,43 @@ class FakeRegion final : public Region {
     address = reinterpret_cast<uint64_t>(data);
     bytes = size;
     local_key = remote_key = ++wire().last_key;
-    wire().regions[local_key] = {address, size, allowed};
+    wire().regions[local_key] = {address, size, allowed, moved};
   }
   ~FakeRegion() override {
     const std::lock_guard lock(wire().mutex);
     wire().regions.erase(local_key);
   }
+};
+
+/// A dmabuf's memory, as the device maps it: not where the GPU's owner has it.
+struct DmaBufMapping {
+  explicit DmaBufMapping(const DmaBuf& memory)
+      : bytes(memory.offset + memory.bytes),
+        at(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd, 0)) {
+    if (at == MAP_FAILED) throw_error(Code::OutOfMemory, "verbs: the fake device cannot map the dmabuf");
+  }
+  ~DmaBufMapping() { ::munmap(at, bytes); }
+  DmaBufMapping(const DmaBufMapping&) = delete;
+  DmaBufMapping& operator=(const DmaBufMapping&) = delete;
+  const uint64_t bytes;
+  void* const at;
+};
+
+class FakeDeviceRegion final : public Region {
+ public:
+  FakeDeviceRegion(const DmaBuf& memory, RegionUse allowed)
+      : mapping_(memory),
+        region_(reinterpret_cast<void*>(memory.address), memory.bytes, allowed,
+                reinterpret_cast<uint64_t>(mapping_.at) + memory.offset - memory.address) {
+    address = region_.address;
+    bytes = region_.bytes;
+    local_key = region_.local_key;
+    remote_key = region_.remote_key;
+  }
+
+ private:
+  const DmaBufMapping mapping_;
+  const FakeRegion region_;
 };
 
 /// Bytes on their way into memory.
@@ -135,8 +169,8 @@ class FakeQueue final : public Queue {
       return;
     }
     retries_ = 0;
-    const std::vector<unsigned char> bytes = first.work.inlined ? first.bytes : gather(first.work);
     if (!first.work.inlined && !may_read(first.work)) return fail(Completion::Result::Other, "local protection error");
+    const std::vector<unsigned char> bytes = first.work.inlined ? first.bytes : gather(first.work);
     if (!bytes.empty() && !wire().allows(first.work.remote_key, first.work.remote, bytes.size(), true)) {
       return fail(Completion::Result::Refused, "remote access error");
     }
@@ -157,6 +191,7 @@ class FakeQueue final : public Queue {
     std::vector<unsigned char> bytes;
     for (uint32_t i = 0; i < work.count; ++i) {
       const auto* at = static_cast<const unsigned char*>(work.pieces[i].at);
+      if (!work.inlined) at += wire().regions[work.pieces[i].key].moved;
       bytes.insert(bytes.end(), at, at + work.pieces[i].bytes);
     }
     return bytes;
@@ -173,15 +208,16 @@ class FakeQueue final : public Queue {
   }
 
   void arrive(const Work& work, const std::vector<unsigned char>& bytes) {
-    const bool word = wire().regions[work.remote_key].use == RegionUse::Words;
-    if (word) {
-      placements_.push_back({work.remote, bytes, true});
+    const Wire::Memory& memory = wire().regions[work.remote_key];
+    const uint64_t to = work.remote + memory.moved;
+    if (memory.use == RegionUse::Words) {
+      placements_.push_back({to, bytes, true});
       return;
     }
     for (size_t at = 0; at < bytes.size();) {
       const size_t some = std::min<size_t>(bytes.size() - at, 1 + wire().random() % 100000);
       placements_.push_back(
-          {work.remote + at,
+          {to + at,
            {bytes.begin() + static_cast<ptrdiff_t>(at), bytes.begin() + static_cast<ptrdiff_t>(at + some)},
            false});
       at += some;
@@ -248,7 +284,7 @@ class FakeNic final : public Nic {
   }
   std::unique_ptr<Region> register_dmabuf(const DmaBuf& memory, RegionUse use) override {
     if (memory.fd < 0) throw_error(Code::OutOfMemory, "verbs: the fake device gets no descriptor");
-    return std::make_unique<FakeRegion>(reinterpret_cast<void*>(memory.address), memory.bytes, use);
+    return std::make_unique<FakeDeviceRegion>(memory, use);
   }
   std::unique_ptr<Queue> make_queue(const QueueNeeds& needs) override {
     return std::make_unique<FakeQueue>(completions_, needs);

@@ -125,40 +125,5 @@ TEST_F(RegistrationCache, MemoryThatThePeerMayWriteToIsRegisteredForThat) {
   EXPECT_EQ(memory.find(mine.data(), 1000, RegionUse::Data), nullptr);
 }
 
-/// A GPU's memory reaches a device as a dmabuf, if the device takes these.
-TEST(DeviceMemory, IsRegisteredAsADmaBufOrRefusedWithAReason) {
-  using transports::verbs::ExportedMemory;
-  static unsigned char bytes[4096];
-  const auto exported = [](const void* data, uint64_t size) -> ExportedMemory {
-    return {.is_device = true,
-            .buffer = {.fd = 0, .bytes = size, .address = reinterpret_cast<uint64_t>(data)},
-            .owner = {}};
-  };
-  const auto not_exported = [](const void*, uint64_t) -> ExportedMemory {
-    return {.is_device = true, .buffer = {}, .owner = {}};
-  };
-  fake_nic_rules() = {.dmabuf = true};
-  const auto with = make_fake_nic();
-  fake_nic_rules() = {};
-  const auto without = make_fake_nic();
-  Memory good(*with, nullptr, 0, exported);
-  auto held = good.acquire(bytes, sizeof bytes, MemoryUse::ReadWrite);
-  const auto found = good.find(bytes, sizeof bytes, transports::verbs::RegionUse::Data);
-  ASSERT_NE(found, nullptr);
-  EXPECT_EQ(found->address, reinterpret_cast<uint64_t>(bytes));
-  const auto reason = [](Memory& memory) -> std::string {
-    try {
-      (void)memory.acquire(bytes, sizeof bytes, MemoryUse::Read);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Code::Unsupported);
-      return error.what();
-    }
-    return "";
-  };
-  Memory old(*without, nullptr, 0, exported), silent(*with, nullptr, 0, not_exported);
-  EXPECT_NE(reason(old).find("fake:1 cannot reach memory of a GPU: its driver registers no dmabuf"), std::string::npos);
-  EXPECT_NE(reason(silent).find("the GPU's driver exports it as no dmabuf"), std::string::npos);
-}
-
 }  // namespace
 }  // namespace tutti::test

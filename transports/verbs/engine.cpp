@@ -14,12 +14,13 @@ constexpr double kDrainLimit = 2;        // seconds that a closing rank waits fo
 
 }  // namespace
 
-Engine::Engine(const Context& context, std::unique_ptr<Nic> nic, uint32_t queues, const char* name)
+Engine::Engine(const Context& context, std::unique_ptr<Nic> nic, uint32_t queues, const char* name,
+               ExportDevice export_device)
     : LinkEngine(*context.wireup),
       name_(name),
       wanted_queues_(std::min(queues, kMostQueues)),
       nic_(std::move(nic)),
-      memory_(*nic_, context.arena->base(), context.arena->bytes()) {}
+      memory_(*nic_, context.arena->base(), context.arena->bytes(), export_device) {}
 
 Engine::~Engine() {
   if (!ended()) {

@@ -13,7 +13,8 @@ namespace tutti::transports::verbs {
 class Engine final : public LinkEngine<OutEnd, InEnd, Connection> {
  public:
   /// `queues`: queue pairs of a link.
-  Engine(const Context& context, std::unique_ptr<Nic> nic, uint32_t queues, const char* name);
+  Engine(const Context& context, std::unique_ptr<Nic> nic, uint32_t queues, const char* name,
+         ExportDevice export_device = export_device_memory);
   ~Engine() override;
 
   const char* name() const override { return name_; }

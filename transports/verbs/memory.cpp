@@ -60,6 +60,12 @@ std::shared_ptr<const Region> Memory::find_held(uint64_t begin, uint64_t bytes, 
   return nullptr;
 }
 
+std::shared_ptr<const Region> Memory::find_device(const void* data, uint64_t bytes) {
+  if (!has_device_) return nullptr;
+  auto region = find_held(reinterpret_cast<uint64_t>(data), bytes, RegionUse::Send);
+  return region != nullptr && region->of_device ? region : nullptr;
+}
+
 std::shared_ptr<const Region> Memory::find_cached(uint64_t begin, uint64_t bytes, RegionUse use) {
   // Any region that holds the bytes begins at most `longest_` before them.
   for (auto at = cached_.upper_bound(begin); at != cached_.begin();) {
@@ -122,6 +128,7 @@ Registration Memory::acquire(const void* data, uint64_t bytes, MemoryUse use) {
                   nic_.info().dmabuf ? "the GPU's driver exports it as no dmabuf" : "its driver registers no dmabuf");
     }
     made = nic_.register_dmabuf(device.buffer, kind);
+    made->of_device = has_device_ = true;
   } else {
     made = nic_.register_memory(const_cast<void*>(data), bytes, kind);
   }

@@ -44,6 +44,8 @@ class Memory {
   /// A region that has all `bytes` bytes at `data`, from which they can be sent, or (RegionUse::Data) to which the peer
   /// may write too. Null: copy them, because the message is short, or the memory cannot be watched or registered.
   std::shared_ptr<const Region> find(const void* data, uint64_t bytes, RegionUse use = RegionUse::Send);
+  /// The registration of a GPU's memory that has all these bytes; null: it is none. They cannot be copied.
+  std::shared_ptr<const Region> find_device(const void* data, uint64_t bytes);
   /// As Transport::register_memory.
   Registration acquire(const void* data, uint64_t bytes, MemoryUse use);
 
@@ -66,6 +68,7 @@ class Memory {
   std::shared_ptr<const Region> arena_;
   std::map<uint64_t, Cached> cached_;              // by address; they may overlap
   std::vector<std::weak_ptr<const Region>> held_;  // that callers of acquire() hold
+  bool has_device_ = false;                        // one of them was a GPU's
   uint64_t clock_ = 0;
   uint64_t longest_ = 0;  // bytes of the longest cached region ever
   uint64_t reports_ = 0;  // position in the watch's

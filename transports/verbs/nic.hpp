@@ -47,6 +47,7 @@ class Region {
  public:
   virtual ~Region() = default;
   RegionUse use = RegionUse::Send;
+  bool of_device = false;  ///< a GPU's memory: this processor must not touch it
   uint64_t address = 0;
   uint64_t bytes = 0;
   uint32_t local_key = 0;

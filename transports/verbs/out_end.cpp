@@ -73,18 +73,19 @@ Status OutEnd::post_next(const link::Header& header, const link::Arrival& arriva
 /// Header and payload are one write.
 Status OutEnd::post_small(const link::Header& header, const unsigned char* data, bool& posted) {
   Sent& sent = sent_[next() % link::kCapacity];
-  const bool fits = header.length <= link::kInlineBytes;
+  auto device = header.length > 0 ? memory_.find_device(data, header.length) : nullptr;
+  const bool fits = header.length <= link::kInlineBytes && device == nullptr;
   Header out{next() + 1,
              header.tag << 16 | static_cast<uint64_t>(fits ? Delivery::Inline : Delivery::Eager),
              header.length,
              {}};
   Piece payload{data, static_cast<uint32_t>(header.length), 0};
-  bool inlined = sizeof out + (fits ? 0 : header.length) <= nic_.info().most_inline;
+  bool inlined = device == nullptr && sizeof out + (fits ? 0 : header.length) <= nic_.info().most_inline;
   Bounce* bounce = nullptr;
   if (fits) {
     std::memcpy(out.payload, data, header.length);
   } else if (!inlined) {
-    sent.source = memory_.find(data, header.length);
+    sent.source = device != nullptr ? std::move(device) : memory_.find(data, header.length);
     if (sent.source != nullptr) {
       payload.key = sent.source->local_key;
     } else {

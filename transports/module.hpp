@@ -17,7 +17,7 @@ namespace tutti::transports {
 
 /// Raise it with any change of Transport, Wireup or Arena that kTransportLayout does not notice: a function that is
 /// added, moved, or means something else.
-inline constexpr uint32_t kTransportAbi = 3;
+inline constexpr uint32_t kTransportAbi = 4;
 
 /// Differs where what the two share differs in size: because of other headers, or another standard library.
 inline constexpr uint64_t kTransportLayout = [] {

@@ -104,6 +104,9 @@ class Transport {
     return nullptr;
   }
 
+  /// Does register_memory() take memory of GPUs? Messages may then lie there.
+  virtual bool reaches_devices() const { return false; }
+
   /// True for an engine: a transport whose messages move only inside `progress`.
   virtual bool is_engine() const = 0;
   /// Engines move messages between their rings and a wire here, and set `moved` if anything happened. Never waits.

@@ -44,7 +44,7 @@ DeviceNetwork::DeviceNetwork(control::Endpoint& endpoint, Fabric& fabric, Enqueu
 DeviceNetwork::~DeviceNetwork() = default;
 
 /// Made at first use: a communicator may never be used for device memory.
-transports::Transport& DeviceNetwork::transport_to(Rank peer) {
+transports::Transport& DeviceNetwork::engine_to(Rank peer) {
   const transports::TransportEntry& entry = fabric_.entry_to(peer);
   auto& known = transports_[entry.name];
   if (known == nullptr) {
@@ -61,11 +61,11 @@ transports::Transport& DeviceNetwork::transport_to(Rank peer) {
 }
 
 link::OutLink DeviceNetwork::connect_out(Rank peer, uint32_t link_lane) {
-  return transport_to(peer).connect_out(peer, link_lane, Deadline::in(link_timeout_));
+  return engine_to(peer).connect_out(peer, link_lane, Deadline::in(link_timeout_));
 }
 
 link::InLink DeviceNetwork::connect_in(Rank peer, uint32_t link_lane) {
-  return transport_to(peer).connect_in(peer, link_lane, Deadline::in(link_timeout_));
+  return engine_to(peer).connect_in(peer, link_lane, Deadline::in(link_timeout_));
 }
 
 void DeviceNetwork::failed(const Status& status, uint64_t call) { calls_.network_failed(status, call); }

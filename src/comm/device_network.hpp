@@ -20,6 +20,7 @@ class DeviceNetwork final : public exec::Network {
   DeviceNetwork(control::Endpoint& endpoint, Fabric& fabric, EnqueuedCalls& calls, double link_timeout);
   ~DeviceNetwork() override;
 
+  transports::Transport& engine_to(Rank peer) override;
   link::OutLink connect_out(Rank peer, uint32_t link_lane) override;
   link::InLink connect_in(Rank peer, uint32_t link_lane) override;
   const std::vector<transports::Transport*>& engines() const override { return engines_; }
@@ -27,7 +28,6 @@ class DeviceNetwork final : public exec::Network {
 
  private:
   class Services;
-  transports::Transport& transport_to(Rank peer);
   Fabric& fabric_;
   EnqueuedCalls& calls_;
   const double link_timeout_;

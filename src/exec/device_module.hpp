@@ -72,6 +72,8 @@ class DeviceExecutor : public Executor {
 class Network {
  public:
   virtual ~Network() = default;
+  /// The transport of links to and from the peer. Throws what making it throws.
+  virtual transports::Transport& engine_to(Rank peer) = 0;
   virtual link::OutLink connect_out(Rank peer, uint32_t link_lane) = 0;
   virtual link::InLink connect_in(Rank peer, uint32_t link_lane) = 0;
   /// The transports that have links, which need progress(); more with each connect_…().

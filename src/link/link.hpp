@@ -124,7 +124,7 @@ inline constexpr uint64_t kAnyTag = ~uint64_t{0};
 /// uses number m mod kPostedAhead.
 struct Posted {
   uint64_t number = 0;  ///< of the message plus one; written last, with release order. 0: nothing is posted
-  uint64_t tag = 0;     ///< kAnyTag: any message of up to `length` bytes is wanted there
+  uint64_t tag = 0;     ///< kAnyTag: any message of up to `length` bytes is wanted there (InLink::keeps_posted)
   uint64_t length = 0;
   uint64_t to = 0;  ///< an address
 };
@@ -162,6 +162,7 @@ struct InLink {
   bool mapped = false;         ///< the writer's regions can be mapped
   HostReader* host = nullptr;  ///< null: messages are all there is
   Posted* posted = nullptr;    ///< an engine's, kPostedAhead of them: it can receive a payload at its destination
+  bool keeps_posted = false;   ///< destinations posted for any message stay the engine's until some message comes there
   Form form = Form::Ring;      ///< not Ring: `arena` is kLineSlots slots
 };
 

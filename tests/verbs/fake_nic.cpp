@@ -1,6 +1,7 @@
 #include "verbs/fake_nic.hpp"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -67,11 +68,12 @@ class FakeRegion final : public Region {
   }
 };
 
-/// A dmabuf's memory, as the device maps it: not where the GPU's owner has it.
+/// A dmabuf's memory, as the device maps it: not where the GPU's owner has it. It begins at the descriptor's position,
+/// as tests/gpu/fake gives it.
 struct DmaBufMapping {
   explicit DmaBufMapping(const DmaBuf& memory)
       : bytes(memory.offset + memory.bytes),
-        at(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd, 0)) {
+        at(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd, ::lseek(memory.fd, 0, SEEK_CUR))) {
     if (at == MAP_FAILED) throw_error(Code::OutOfMemory, "verbs: the fake device cannot map the dmabuf");
   }
   ~DmaBufMapping() { ::munmap(at, bytes); }

@@ -29,6 +29,24 @@ const Device& Device::get(int number) {
   return *device;
 }
 
+namespace {
+
+Rdma rdma_of(CUdevice device) {
+  const auto attribute = [device](CUdevice_attribute which) {
+    int value = 0;
+    return driver().cuDeviceGetAttribute(&value, which, device) == CUDA_SUCCESS ? value : 0;
+  };
+  if (attribute(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED) == 0) return Rdma::None;
+  if (attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING) >= CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER) {
+    return Rdma::Ordered;
+  }
+  const int flushes = attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS);
+  const bool by_host = (flushes & CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST) != 0;
+  return by_host && driver().cuFlushGPUDirectRDMAWrites != nullptr ? Rdma::Flushed : Rdma::None;
+}
+
+}  // namespace
+
 Device::Device(int number) : number_(number) {
   const Driver& cuda = driver();
   int count = 0;
@@ -44,6 +62,14 @@ Device::Device(int number) : number_(number) {
   check(cuda.cuDeviceGetAttribute(&multiprocessors_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, handle_), name_.c_str());
   check(cuda.cuDevicePrimaryCtxRetain(&context_, handle_), name_.c_str());
   stream_ = std::make_unique<OwnStream>(*this);
+  rdma_ = rdma_of(handle_);
+}
+
+void Device::flush_rdma() const {
+  const WithContext with(context_);
+  check(driver().cuFlushGPUDirectRDMAWrites(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
+                                            CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER),
+        "what the network has written to the GPU cannot be flushed");
 }
 
 int Device::current() {

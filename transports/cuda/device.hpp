@@ -35,6 +35,10 @@ class OwnStream {
   CUstream stream_ = nullptr;
 };
 
+/// What network devices may do with a GPU's memory. Flushed: Device::flush_rdma() comes between what they have written
+/// and a kernel that reads it.
+enum class Rdma : uint8_t { None, Flushed, Ordered };
+
 /// Lives as long as the process.
 class Device {
  public:
@@ -52,6 +56,8 @@ class Device {
   const std::string& id() const { return id_; }
   int multiprocessors() const { return multiprocessors_; }
   const OwnStream& stream() const { return *stream_; }
+  Rdma rdma() const { return rdma_; }
+  void flush_rdma() const;
   /// Can this device load and store the memory of `other`?
   bool reaches(const Device& other) const;
   /// The ids of the GPUs that this process sees and that NVLink joins with this one, and its own.
@@ -64,6 +70,7 @@ class Device {
   CUcontext context_ = nullptr;
   std::string name_, id_;
   int multiprocessors_ = 0;
+  Rdma rdma_ = Rdma::None;
   std::unique_ptr<OwnStream> stream_;
 };
 

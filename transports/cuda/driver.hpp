@@ -82,7 +82,8 @@ namespace tutti::cuda {
   X(cuMulticastCreate)                   \
   X(cuMulticastAddDevice)                \
   X(cuMulticastBindMem)                  \
-  X(cuMulticastUnbind)
+  X(cuMulticastUnbind)                   \
+  X(cuFlushGPUDirectRDMAWrites)
 
 struct Driver {
 #define TUTTI_CUDA_POINTER(name) decltype(&::name) name = nullptr;  // NOLINT(bugprone-macro-parentheses)

@@ -27,6 +27,7 @@ class Engine final : public LinkEngine<OutEnd, InEnd, Connection> {
   Registration register_memory(const void* data, uint64_t bytes, MemoryUse use) override {
     return memory_.acquire(data, bytes, use);
   }
+  bool reaches_devices() const override { return nic_->info().dmabuf; }
   bool flushed() const override { return !waiting(); }
 
  private:

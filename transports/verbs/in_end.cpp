@@ -89,11 +89,10 @@ Status InEnd::take_header() {
 /// The payload is in the first of the buffers that the peer knows.
 Status InEnd::take_ahead(const Header& header) {
   if (ahead_.empty()) return wrong("no destination was advertised for it", header);
-  if (header.length <= kEager || header.length > ahead_.front()->bytes()) {
+  if (header.length <= kEager || header.length > ahead_.front().bytes) {
     return wrong("it does not fit its destination", header);
   }
-  unsigned char* const at = ahead_.front()->data.get();
-  in_use_[arrived_ % kSlots] = {.buffer = std::move(ahead_.front()), .posted = nullptr, .at = at};
+  in_use_[arrived_ % kSlots] = std::move(ahead_.front());
   ahead_.pop_front();
   ++aheads_;
   return {};
@@ -101,12 +100,11 @@ Status InEnd::take_ahead(const Header& header) {
 
 /// The payload is, or will be when all stripes have come, in the buffer that was advertised for it.
 Status InEnd::take_placed(const Header& header) {
-  if (place_.buffer == nullptr) return wrong("no destination was advertised for it", header);
-  if (header.length <= kAheadMost || header.length > place_.buffer->bytes()) {
+  if (!place_.buffer) return wrong("no destination was advertised for it", header);
+  if (header.length <= kAheadMost || header.length > place_.buffer.bytes) {
     return wrong("it does not fit its destination", header);
   }
-  unsigned char* const at = place_.buffer->data.get();
-  in_use_[arrived_ % kSlots] = {.buffer = std::move(place_.buffer), .posted = nullptr, .at = at};
+  in_use_[arrived_ % kSlots] = std::move(place_.buffer);
   place_ = {};
   ++places_;
   return {};
@@ -120,12 +118,11 @@ Status InEnd::take_posted() {
   reclaim();
   if (arrived_ - out_.acked >= kSlots) return wrong("there was no room for it", header);
   if (posted.length > kAheadMost) {
-    if (place_.buffer != nullptr) unused_.push_back(std::move(place_.buffer));
+    release(std::move(place_.buffer));
     place_ = {};
     ++places_;
   }
-  in_use_[arrived_ % kSlots] = {
-      .buffer = nullptr, .posted = std::move(wanted_.region), .at = reinterpret_cast<unsigned char*>(posted.to)};
+  in_use_[arrived_ % kSlots] = Destination::of(std::move(wanted_.region), posted);
   wanted_ = {};
   ++arrived_;
   return {};
@@ -182,8 +179,8 @@ Status InEnd::publish(bool& moved) {
 void InEnd::reclaim() {
   link::HostWire::refresh(out_);
   for (; reclaimed_ < out_.acked; ++reclaimed_) {
-    InUse used = std::exchange(in_use_[reclaimed_ % kSlots], {});
-    if (used.buffer != nullptr) unused_.push_back(std::move(used.buffer));
+    Destination used = std::exchange(in_use_[reclaimed_ % kSlots], {});
+    if (used.own != nullptr) release(std::move(used));  // else the executor posts it again
   }
 }
 
@@ -204,12 +201,9 @@ Status InEnd::send_credit() {
 Status InEnd::send_ahead() {
   while (wants_ahead_ && ahead_.size() < kAhead && connection_.has_room(0, 2)) {
     Destination to = make_destination(kAheadMost);
-    if (to == nullptr) return {};
+    if (!to) return {};
     ahead_.push_back(std::move(to));
-    const Region& region = *ahead_.back()->region;
-    const uint64_t number = aheads_ + ahead_.size() - 1;
-    if (Status status = advertise({number + 1, region.address, region.bytes, 0, region.remote_key, AdvertKind::Ahead});
-        !status.ok()) {
+    if (Status status = advertise(ahead_.back().advert(aheads_ + ahead_.size(), AdvertKind::Ahead)); !status.ok()) {
       return status;
     }
   }
@@ -226,16 +220,15 @@ Status InEnd::send_place() {
         {wanted_.number, posted.to, posted.length, posted.tag, wanted_.region->remote_key, AdvertKind::Posted});
   }
   const bool wanted = place_.announced && (wanted_.posted.to == 0 || place_.refused);
-  if (!wanted || place_.buffer != nullptr) return {};
+  if (!wanted || place_.buffer) return {};
   place_.buffer = make_destination(place_.bytes);
-  if (place_.buffer == nullptr) return {};
-  const Region& region = *place_.buffer->region;
-  return advertise({places_ + 1, region.address, region.bytes, 0, region.remote_key, AdvertKind::Buffer});
+  if (!place_.buffer) return {};
+  return advertise(place_.buffer.advert(places_ + 1, AdvertKind::Buffer));
 }
 
 /// Has the executor posted a destination for the next message, that the peer can write to and does not know yet?
 bool InEnd::find_posted() {
-  if (arrived_ != out_.next || wanted_.number == arrived_ + 1 || place_.buffer != nullptr) return false;
+  if (arrived_ != out_.next || wanted_.number == arrived_ + 1 || place_.buffer) return false;
   const link::Posted posted = link::HostWire::posted_for(posted_.get(), out_.next);
   if (posted.to == 0 || posted.tag == link::kAnyTag) return false;  // an advert names the message
   wanted_ = {.number = arrived_ + 1, .posted = {}, .region = nullptr};
@@ -258,9 +251,53 @@ Status InEnd::advertise(const Advert& advert) {
   return connection_.post(0, work);
 }
 
-/// A buffer of at least so many bytes; null if all are in use.
+InEnd::Destination InEnd::Destination::of(std::unique_ptr<Buffer> buffer) {
+  Destination made;
+  made.at = buffer->data.get();
+  made.bytes = buffer->bytes();
+  made.key = buffer->region->remote_key;
+  made.own = std::move(buffer);
+  return made;
+}
+
+InEnd::Destination InEnd::Destination::of(std::shared_ptr<const Region> region, const link::Posted& posted) {
+  Destination made;
+  made.at = reinterpret_cast<unsigned char*>(posted.to);
+  made.bytes = posted.length;
+  made.key = region->remote_key;
+  made.posted = std::move(region);
+  return made;
+}
+
+/// Takes what the executor has posted for any message.
+void InEnd::take_given() {
+  for (;;) {
+    const link::Posted posted = link::HostWire::posted_for(posted_.get(), given_next_);
+    if (posted.to == 0 || posted.tag != link::kAnyTag) return;
+    ++given_next_;
+    auto region = memory_.find(reinterpret_cast<const void*>(posted.to), posted.length, RegionUse::Data);
+    if (region != nullptr) given_.push_back(Destination::of(std::move(region), posted));
+  }
+}
+
+void InEnd::release(Destination destination) {
+  if (!destination) return;
+  if (destination.own != nullptr) {
+    unused_.push_back(std::move(destination));
+  } else {
+    given_.push_back(std::move(destination));
+  }
+}
+
+/// A destination of at least so many bytes, preferably where the executor wants it; none if all are in use.
 InEnd::Destination InEnd::make_destination(uint64_t bytes) {
-  const auto fits = [bytes](const Destination& one) { return one->bytes() >= bytes; };
+  take_given();
+  const auto fits = [bytes](const Destination& one) { return one.bytes >= bytes; };
+  if (const auto found = std::find_if(given_.begin(), given_.end(), fits); found != given_.end()) {
+    Destination taken = std::move(*found);
+    given_.erase(found);
+    return taken;
+  }
   if (const auto found = std::find_if(unused_.rbegin(), unused_.rend(), fits); found != unused_.rend()) {
     Destination taken = std::move(*found);
     unused_.erase(std::next(found).base());
@@ -270,9 +307,9 @@ InEnd::Destination InEnd::make_destination(uint64_t bytes) {
     unused_.pop_back();
     --destinations_;
   }
-  if (destinations_ >= kDestinations) return nullptr;
+  if (destinations_ >= kDestinations) return {};
   ++destinations_;
-  return std::make_unique<Buffer>(nic_, bytes, RegionUse::Data);
+  return Destination::of(std::make_unique<Buffer>(nic_, bytes, RegionUse::Data));
 }
 
 }  // namespace tutti::transports::verbs

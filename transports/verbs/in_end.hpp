@@ -24,7 +24,8 @@ class InEnd {
             .consumed = &ring_->consumed,
             .peer = out_.peer,
             .addresses = true,
-            .posted = posted_.get()};
+            .posted = posted_.get(),
+            .keeps_posted = true};
   }
   Connection& stream() { return connection_; }
   const Connection& stream() const { return connection_; }
@@ -36,8 +37,21 @@ class InEnd {
   void stop() { connection_.stop(); }
 
  private:
-  /// A buffer for a payload of more than kEager bytes.
-  using Destination = std::unique_ptr<Buffer>;
+  /// Where a payload of more than kEager bytes goes: a buffer of this end, or memory that the executor has posted.
+  struct Destination {
+    std::unique_ptr<Buffer> own;
+    std::shared_ptr<const Region> posted;  // that `at` lies in
+    unsigned char* at = nullptr;           // null: there is none
+    uint64_t bytes = 0;
+    uint32_t key = 0;
+
+    static Destination of(std::unique_ptr<Buffer> buffer);
+    static Destination of(std::shared_ptr<const Region> region, const link::Posted& posted);
+    explicit operator bool() const { return at != nullptr; }
+    Advert advert(uint64_t number, AdvertKind kind) const {
+      return {number, reinterpret_cast<uint64_t>(at), bytes, 0, key, kind};
+    }
+  };
 
   /// What the peer knows of the next message of more than kAheadMost bytes.
   struct Place {
@@ -65,6 +79,8 @@ class InEnd {
   Status send_credit();
   Status send_ahead();
   Status send_place();
+  void take_given();
+  void release(Destination destination);
   bool find_posted();
   Status advertise(const Advert& advert);
   Destination make_destination(uint64_t bytes);
@@ -76,25 +92,21 @@ class InEnd {
   link::OutLink out_;
   Buffer landing_;
 
-  /// Where the payload of a message in the ring is, unless it is in the landing.
-  struct InUse {
-    Destination buffer;
-    std::shared_ptr<const Region> posted;  // null: in the buffer
-    unsigned char* at = nullptr;
-  };
-  uint64_t arrived_ = 0;                   // messages of which the peer has told
-  std::array<Header, kSlots> headers_{};   // copies, checked
-  std::array<uint8_t, kSlots> stripes_{};  // that have come, by message
-  std::array<InUse, kSlots> in_use_;       // of the message in each slot of the ring
+  uint64_t arrived_ = 0;                    // messages of which the peer has told
+  std::array<Header, kSlots> headers_{};    // copies, checked
+  std::array<uint8_t, kSlots> stripes_{};   // that have come, by message
+  std::array<Destination, kSlots> in_use_;  // of the message in each slot of the ring; none: it is in the landing
   uint64_t reclaimed_ = 0;
   uint64_t credited_ = 0;  // what the peer knows of out_.acked
 
-  std::deque<Destination> ahead_;  // of the next messages of up to kAheadMost bytes; the peer knows them
-  std::vector<Destination> unused_;
+  std::deque<Destination> ahead_;    // of the next messages of up to kAheadMost bytes; the peer knows them
+  std::vector<Destination> unused_;  // own ones
+  std::deque<Destination> given_;    // posted for any message, and not used yet
+  uint64_t given_next_ = 0;          // the number of the next that may be posted
   bool wants_ahead_ = false;
   Place place_;
   Wanted wanted_;
-  uint32_t destinations_ = 0;  // all of them
+  uint32_t destinations_ = 0;  // all own ones
   uint64_t aheads_ = 0;        // messages that have come in a buffer advertised ahead
   uint64_t places_ = 0;        // longer ones
   uint64_t adverts_ = 0;       // sent

@@ -1,5 +1,5 @@
-// Pinned memory of the host, which devices read and write while kernels run. It never goes back to the driver, but to
-// later users in the process: giving back waits for kernels, which may wait for other ranks.
+// Memory for what devices exchange with this host and its network, while kernels run. It never goes back to the driver,
+// but to later users in the process: giving back waits for kernels, which may wait for other ranks.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,9 @@
 
 namespace tutti::exec::cuda {
 
-/// So many bytes at least, for all devices. Throws Error(OutOfMemory).
+/// So many bytes at least of the host's memory, for all devices. Throws Error(OutOfMemory).
 std::shared_ptr<unsigned char> pinned(const tutti::cuda::Device& device, uint64_t bytes);
+/// The same of the device's memory, in whole pages, so that network devices can be given it.
+std::shared_ptr<unsigned char> on_device(const tutti::cuda::Device& device, uint64_t bytes);
 
 }  // namespace tutti::exec::cuda

@@ -6,7 +6,9 @@
 #include <memory>
 #include <utility>
 
+#include "base/env.hpp"
 #include "base/limits.hpp"
+#include "base/log.hpp"
 #include "exec/host/wait.hpp"
 #include "transports/transport.hpp"
 
@@ -34,11 +36,29 @@ Proxy::~Proxy() {
   if (thread_.joinable()) thread_.join();
 }
 
+/// On the GPU, if network and GPU permit it.
+std::unique_ptr<RelayMemory> Proxy::memory(Rank peer, transports::MemoryUse use) {
+  transports::Transport& engine = context_.network->engine_to(peer);
+  const bool direct = env().gpu_direct && engine.reaches_devices() && device_.rdma() != tutti::cuda::Rdma::None;
+  for (const auto where : {RelayMemory::Slots::OnDevice, RelayMemory::Slots::OnHost}) {
+    if (where == RelayMemory::Slots::OnDevice && !direct) continue;
+    auto made = std::make_unique<RelayMemory>(device_, slot_bytes_, where);
+    try {
+      made->register_with(engine, use);
+      return made;
+    } catch (const Error& error) {  // the engine copies what it cannot reach
+      log_info("{}: {}; messages between it and rank {} are copied", device_.name(), error.what(), peer);
+      if (where == RelayMemory::Slots::OnHost) return made;
+    }
+  }
+  return nullptr;
+}
+
 link::OutLink Proxy::connect_out(Rank peer, uint32_t link_lane) {
   link::OutLink end;
   run([&] {
-    auto memory = std::make_unique<RelayMemory>(device_, slot_bytes_);
-    outs_.emplace_back(std::move(memory), context_.network->connect_out(peer, link_lane));
+    auto slots = memory(peer, transports::MemoryUse::Read);
+    outs_.emplace_back(std::move(slots), context_.network->connect_out(peer, link_lane));
     end = outs_.back().device_end();
   });
   return end;
@@ -47,8 +67,8 @@ link::OutLink Proxy::connect_out(Rank peer, uint32_t link_lane) {
 link::InLink Proxy::connect_in(Rank peer, uint32_t link_lane) {
   link::InLink end;
   run([&] {
-    auto memory = std::make_unique<RelayMemory>(device_, slot_bytes_);
-    ins_.emplace_back(std::move(memory), context_.network->connect_in(peer, link_lane));
+    auto slots = memory(peer, transports::MemoryUse::ReadWrite);
+    ins_.emplace_back(std::move(slots), context_.network->connect_in(peer, link_lane));
     end = ins_.back().device_end();
   });
   return end;

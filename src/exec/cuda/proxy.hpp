@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -33,6 +34,7 @@ class Proxy {
   bool flushed();
 
  private:
+  std::unique_ptr<RelayMemory> memory(Rank peer, transports::MemoryUse use);
   void run(const std::function<void()>& task);
   void work();
   void run_tasks();

@@ -1,5 +1,6 @@
 #include "exec/cuda/relay.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -22,13 +23,30 @@ unsigned char* as_device_sees(const std::shared_ptr<unsigned char>& memory) {
 
 }  // namespace
 
-RelayMemory::RelayMemory(const tutti::cuda::Device& device, uint64_t slot_bytes)
-    : slot_bytes_(slot_bytes),
+RelayMemory::RelayMemory(const tutti::cuda::Device& device, uint64_t slot_bytes, Slots slots)
+    : owner_(device),
+      slot_bytes_(slot_bytes),
+      where_(slots),
       words_(pinned(device, kWordBytes)),
-      slots_(pinned(device, link::kPushSlots * slot_bytes)) {
+      slots_(slots == Slots::OnHost ? pinned(device, link::kPushSlots * slot_bytes)
+                                    : on_device(device, link::kPushSlots * slot_bytes)) {
   std::memset(words_.get(), 0, kWordBytes);  // it may have served another link
   const tutti::cuda::WithContext with(device.context());
-  device_ = {as_device_sees(words_), as_device_sees(slots_)};
+  device_ = {as_device_sees(words_), slots == Slots::OnHost ? as_device_sees(slots_) : slots_.get()};
+}
+
+void RelayMemory::register_with(transports::Transport& engine, transports::MemoryUse use) {
+  const tutti::cuda::WithContext with(owner_.context());
+  registration_ = engine.register_memory(slots_.get(), link::kPushSlots * slot_bytes_, use);
+}
+
+uint64_t RelayMemory::slot_at(const unsigned char* data) const {
+  const uint64_t offset = reinterpret_cast<uintptr_t>(data) - reinterpret_cast<uintptr_t>(slots_.get());
+  return offset % slot_bytes_ == 0 ? std::min<uint64_t>(offset / slot_bytes_, link::kPushSlots) : link::kPushSlots;
+}
+
+void RelayMemory::order_writes() const {
+  if (where_ == Slots::OnDevice && owner_.rdma() != tutti::cuda::Rdma::Ordered) owner_.flush_rdma();
 }
 
 RelayMemory::View RelayMemory::view(bool of_device) const {
@@ -44,13 +62,15 @@ link::OutLink RelayMemory::writer(Rank peer, bool of_device) const {
           .peer = peer};
 }
 
+/// The device's payloads are at addresses, in a slot or in a copy.
 link::InLink RelayMemory::reader(Rank peer, bool of_device) const {
   const View at = view(of_device);
   return {.ring = at.words,
           .consumed = reinterpret_cast<uint64_t*>(at.words + kRingBytes),
-          .arena = at.slots,
-          .arena_bytes = link::kPushSlots * slot_bytes_,
-          .peer = peer};
+          .arena = of_device ? nullptr : at.slots,
+          .arena_bytes = of_device ? 0 : link::kPushSlots * slot_bytes_,
+          .peer = peer,
+          .addresses = of_device};
 }
 
 OutRelay::OutRelay(std::unique_ptr<RelayMemory> memory, const link::OutLink& network)
@@ -85,7 +105,10 @@ bool OutRelay::empty() const {
 }
 
 InRelay::InRelay(std::unique_ptr<RelayMemory> memory, const link::InLink& network)
-    : memory_(std::move(memory)), network_(network), device_(memory_->writer(network.peer, false)) {}
+    : memory_(std::move(memory)), network_(network), device_(memory_->writer(network.peer, false)) {
+  device_.arena = nullptr;  // payloads are published by address
+  if (network.keeps_posted) copies_ = std::make_unique<RelayMemory>(memory_->device(), memory_->slot_bytes());
+}
 
 bool InRelay::progress() {
   bool moved = false;
@@ -101,28 +124,59 @@ bool InRelay::progress() {
     if (!pass_on(header, arrival)) break;
     moved = true;
   }
-  if (network_.posted == nullptr) return moved;
-  // A slot's earlier messages have been passed on, so it is known whether they hold it.
-  for (; posted_ < device_.next + link::kPushSlots && has_slot(posted_); ++posted_) {
-    Wire::post(network_, posted_, link::kAnyTag, memory_->slot_bytes(), memory_->slot(posted_ % link::kPushSlots));
-  }
+  if (network_.posted != nullptr) post_slots();
   return moved;
 }
 
-/// False: its slot is in use.
+/// False: there is no room for a copy yet.
 bool InRelay::pass_on(const link::Header& header, const link::Arrival& arrival) {
+  const uint64_t index = arrival.where == link::Where::Inline ? link::kPushSlots : memory_->slot_at(arrival.data);
+  // What was posted for this message alone is not posted any more.
+  if (!network_.keeps_posted) slots_[device_.next % link::kPushSlots].posted = false;
   if (arrival.where == link::Where::Inline) {
     Wire::publish_inline(device_, header.tag, arrival.data, header.length);
     return true;
   }
-  const uint64_t message = device_.next;
-  if (!has_slot(message)) return false;
-  unsigned char* const slot = memory_->slot(message % link::kPushSlots);
-  // One that is too long is none that this rank waits for: the kernel reports it by its length, and reads nothing.
-  if (arrival.data != slot && header.length <= memory_->slot_bytes()) std::memcpy(slot, arrival.data, header.length);
-  Wire::publish_staged(device_, header.tag, slot, header.length);
-  held_[message % link::kPushSlots] = device_.next;
+  if (index == link::kPushSlots) return copy(header, arrival.data);
+  slots_[index].posted = false;
+  memory_->order_writes();
+  publish(header, memory_->for_device(arrival.data), slots_[index].held);
   return true;
+}
+
+/// Into this message's slot, or, where that stays posted, beside it. One that is too long is none that this rank waits
+/// for: the kernel reports it by its length, and reads nothing.
+bool InRelay::copy(const link::Header& header, const unsigned char* from) {
+  const uint64_t index = device_.next % link::kPushSlots;
+  const RelayMemory& to = copies_ != nullptr ? *copies_ : *memory_;
+  uint64_t& held = copies_ != nullptr ? copies_held_[index] : slots_[index].held;
+  if (device_.acked < held) return false;
+  if (header.length <= to.slot_bytes()) std::memcpy(to.slot(index), from, header.length);
+  publish(header, to.for_device(to.slot(index)), held);
+  return true;
+}
+
+void InRelay::publish(const link::Header& header, const unsigned char* device_address, uint64_t& held) {
+  Wire::publish_staged(device_, header.tag, device_address, header.length);
+  held = device_.next;
+}
+
+/// A slot for each of the next messages that has come free; where they stay posted, any free one.
+void InRelay::post_slots() {
+  const auto post = [this](uint64_t index) {
+    slots_[index].posted = true;
+    Wire::post(network_, posted_++, link::kAnyTag, memory_->slot_bytes(), memory_->slot(index));
+  };
+  if (network_.keeps_posted) {
+    for (uint64_t index = 0; index < link::kPushSlots; ++index) {
+      if (is_free(slots_[index])) post(index);
+    }
+    return;
+  }
+  posted_ = std::max(posted_, device_.next);
+  while (posted_ < device_.next + link::kPushSlots && is_free(slots_[posted_ % link::kPushSlots])) {
+    post(posted_ % link::kPushSlots);
+  }
 }
 
 }  // namespace tutti::exec::cuda

@@ -7,7 +7,12 @@
 //
 // No payload is copied on the way. The kernel stores to a slot, and the engine sends from there; the slot is free when
 // the engine needs it no more. On the other side the relay posts free slots for the messages to come, the engine
-// receives into them, and the kernel folds from there. (An engine that does not take posted slots makes it one copy.)
+// receives into them, and the kernel folds from there. What an engine receives elsewhere takes one copy: over verbs,
+// messages of up to 8 KiB.
+//
+// Slots may lie in the GPU's memory, if the engine can send from there and receive there (GPUDirect RDMA). Ring and
+// counter stay with the host, so all the relay has to do beside is to order what the network has written before what it
+// tells the kernel.
 #pragma once
 
 #include <cstdint>
@@ -16,28 +21,43 @@
 #include "exec/cuda/pinned.hpp"
 #include "link/host_memory.hpp"
 #include "link/link.hpp"
+#include "transports/transport.hpp"
 
 namespace tutti::exec::cuda {
 
-/// Ring, counter and slots of a link, zeroed. The device addresses them as its links say.
+/// Ring, counter and slots of a link; words are zeroed. The device addresses them as its links say.
 class RelayMemory {
  public:
+  enum class Slots : uint8_t { OnHost, OnDevice };
   /// Throws Error(OutOfMemory).
-  RelayMemory(const tutti::cuda::Device& device, uint64_t slot_bytes);
+  RelayMemory(const tutti::cuda::Device& device, uint64_t slot_bytes, Slots slots = Slots::OnHost);
+  /// Registers the slots with the engine that sends from them, or (ReadWrite) receives there. Throws what that throws.
+  void register_with(transports::Transport& engine, transports::MemoryUse use);
   /// The two ends of the link: the device's, or the host's.
   link::OutLink writer(Rank peer, bool of_device) const;
   link::InLink reader(Rank peer, bool of_device) const;
   uint64_t slot_bytes() const { return slot_bytes_; }
+  /// As the engine has it; so has the device, if it lies there.
   unsigned char* slot(uint64_t index) const { return slots_.get() + index * slot_bytes_; }
+  /// The number of the slot that begins there; none: kPushSlots.
+  uint64_t slot_at(const unsigned char* data) const;
+  /// Where the device has what lies in a slot.
+  unsigned char* for_device(const unsigned char* in_slot) const { return device_.slots + (in_slot - slots_.get()); }
+  /// What the network has written to slots comes before what this thread does next.
+  void order_writes() const;
+  const tutti::cuda::Device& device() const { return owner_; }
 
  private:
   struct View {
     unsigned char *words, *slots;
   };
   View view(bool of_device) const;
+  const tutti::cuda::Device& owner_;
   const uint64_t slot_bytes_;
+  const Slots where_;
   const std::shared_ptr<unsigned char> words_, slots_;  // words: the ring, then the counter
   View device_{};
+  transports::Registration registration_;
 };
 
 /// Messages of the device go to the network.
@@ -64,13 +84,24 @@ class InRelay {
   bool progress();
 
  private:
+  /// A slot is free, or posted, or holds a message.
+  struct Slot {
+    bool posted = false;
+    uint64_t held = 0;  // the count of consumed messages that frees it
+  };
   bool pass_on(const link::Header& header, const link::Arrival& arrival);
-  bool has_slot(uint64_t message) const { return device_.acked >= held_[message % link::kPushSlots]; }
+  bool copy(const link::Header& header, const unsigned char* from);
+  void publish(const link::Header& header, const unsigned char* device_address, uint64_t& held);
+  void post_slots();
+  bool is_free(const Slot& slot) const { return !slot.posted && device_.acked >= slot.held; }
   const std::unique_ptr<RelayMemory> memory_;
-  link::InLink network_;                  // `next`: consumed by the device
-  link::OutLink device_;                  // `next`: passed on
-  uint64_t posted_ = 0;                   // messages that have a posted slot: those before it
-  uint64_t held_[link::kPushSlots] = {};  // by slot: the count of consumed messages that frees it
+  link::InLink network_;  // `next`: consumed by the device
+  link::OutLink device_;  // `next`: passed on
+  uint64_t posted_ = 0;   // number of the next message for which a slot can be posted
+  Slot slots_[link::kPushSlots];
+  // For messages that come elsewhere, where slots stay posted.
+  std::unique_ptr<RelayMemory> copies_;
+  uint64_t copies_held_[link::kPushSlots] = {};
 };
 
 }  // namespace tutti::exec::cuda

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "calls/gpu_program.hpp"
 
@@ -21,13 +22,16 @@ struct Network {
   link::LinkMemory words{};
   link::Posted posted[link::kPostedAhead];
   link::OutLink writer() { return {.ring = words.ring, .consumed = &words.consumed, .peer = kPeer}; }
-  link::InLink reader(bool posts) {
+  link::InLink reader(bool posts, bool keeps = false) {
     return {.ring = words.ring,
             .consumed = &words.consumed,
             .peer = kPeer,
             .addresses = true,
-            .posted = posts ? posted : nullptr};
+            .posted = posts ? posted : nullptr,
+            .keeps_posted = keeps};
   }
+  /// What was posted as number `n`; null: nothing yet.
+  unsigned char* given(uint64_t n) const { return reinterpret_cast<unsigned char*>(Wire::posted_for(posted, n).to); }
 };
 
 /// The bytes of message `number`.
@@ -121,6 +125,44 @@ TEST_F(Relays, WhatTheNetworkBringsIsReceivedInTheDevicesSlots) {
     Wire::consume(device, got.arrival);
     relay.progress();
   }
+}
+
+/// An engine that keeps what is posted puts any message there; nobody else writes to a slot before it is consumed.
+TEST_F(Relays, SlotsThatStayPostedArePostedAgainWhenTheirMessageIsConsumed) {
+  Network network;
+  auto own = memory();
+  unsigned char* const slots = own->slot(0);
+  InRelay relay(std::move(own), network.reader(true, true));
+  link::InLink device = relay.device_end();
+  link::OutLink peer = network.writer();
+  relay.progress();
+  std::set<unsigned char*> posted;
+  for (uint64_t n = 0; n < link::kPushSlots; ++n) posted.insert(network.given(n));
+  ASSERT_EQ(posted.size(), link::kPushSlots);
+  std::memset(slots, '.', link::kPushSlots * kSlot);
+
+  const std::string elsewhere(3000, 'e'), before(kSlot, '.');
+  Wire::publish_staged(peer, 0, reinterpret_cast<const unsigned char*>(elsewhere.data()), elsewhere.size());
+  unsigned char* const taken = network.given(5);
+  std::memset(taken, 't', 2000);
+  Wire::publish_staged(peer, 1, taken, 2000);
+  relay.progress();
+  EXPECT_EQ(network.given(link::kPushSlots), nullptr) << "a slot was posted again that holds a message";
+
+  const Message copied(device), direct(device, 1);
+  ASSERT_EQ(direct.poll, link::Poll::Ready);
+  EXPECT_EQ(copied.bytes(), elsewhere);
+  EXPECT_EQ(direct.arrival.data, taken);
+  posted.erase(taken);
+  for (unsigned char* const slot : posted) {
+    EXPECT_EQ(std::memcmp(slot, before.data(), kSlot), 0) << "a copy is in a slot that is posted";
+  }
+  Wire::consume(device, copied.arrival);
+  relay.progress();
+  EXPECT_EQ(network.given(link::kPushSlots), nullptr);
+  Wire::consume(device, direct.arrival);
+  relay.progress();
+  EXPECT_EQ(network.given(link::kPushSlots), taken);
 }
 
 /// Short messages are acknowledged in bunches; a slot must not seem in use until then.

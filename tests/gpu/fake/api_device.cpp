@@ -74,8 +74,16 @@ int attribute(CUdevice_attribute what, int device) {
       return config().fails("no_export", device) ? 0 : 1;
     case CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED:
       return config().has_multicast(device) ? 1 : 0;
+    case CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED:
+      return config().fails("no_dmabuf", device) ? 0 : 1;
+    case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING:
+      return config().fails("rdma_unordered", device) ? CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE
+                                                      : CU_GPU_DIRECT_RDMA_WRITES_ORDERING_ALL_DEVICES;
+    case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS:
+      return CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST;
     default:
-      return 0;  // fabric handles, managed memory, memory pools, dmabuf: none of them
+      return 0;  // fabric handles, managed memory, memory pools: none of them
   }
 }
 

@@ -77,7 +77,7 @@ CUresult get(CUpointer_attribute what, void* data, uintptr_t at, const Mapping* 
       put<uint64_t>(data, handle_types(*mapping));
       break;
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-      put<bool>(data, false);
+      put<bool>(data, !mapping->on_host() && !config().fails("no_dmabuf", mapping->device));
       break;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       put<unsigned>(data, memory().may_write(*mapping, device)  ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE

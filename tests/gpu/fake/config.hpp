@@ -9,7 +9,7 @@
 //   FAKE_CUDA_TWINS=path       the shared object with the kernels' twins
 //   FAKE_CUDA_INJECT=...       what fails: name[@device][:n], comma-separated. With n, the n-th time only; without,
 //                              always. launch, ecc, fault, no_memory, no_peer, no_export, no_ipc, no_vmm,
-//                              no_multicast, no_multicast_api, no_bind
+//                              no_multicast, no_multicast_api, no_bind, no_dmabuf, rdma_unordered
 #pragma once
 
 #include <cstdint>

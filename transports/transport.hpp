@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -104,8 +105,9 @@ class Transport {
     return nullptr;
   }
 
-  /// Does register_memory() take memory of GPUs? Messages may then lie there.
-  virtual bool reaches_devices() const { return false; }
+  /// Does register_memory() take memory of GPUs? Messages may then lie there; those of more than so many bytes arrive
+  /// there where it is posted, shorter ones in memory of the host.
+  virtual std::optional<uint64_t> direct_above() const { return std::nullopt; }
 
   /// True for an engine: a transport whose messages move only inside `progress`.
   virtual bool is_engine() const = 0;

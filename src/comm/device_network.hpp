@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/fabric.hpp"
@@ -20,6 +21,7 @@ class DeviceNetwork final : public exec::Network {
   DeviceNetwork(control::Endpoint& endpoint, Fabric& fabric, EnqueuedCalls& calls, double link_timeout);
   ~DeviceNetwork() override;
 
+  void keep(std::shared_ptr<const void> memory) override { kept_.push_back(std::move(memory)); }
   transports::Transport& engine_to(Rank peer) override;
   link::OutLink connect_out(Rank peer, uint32_t link_lane) override;
   link::InLink connect_in(Rank peer, uint32_t link_lane) override;
@@ -32,7 +34,8 @@ class DeviceNetwork final : public exec::Network {
   EnqueuedCalls& calls_;
   const double link_timeout_;
   std::unique_ptr<Services> services_;
-  std::map<std::string, std::unique_ptr<transports::Transport>> transports_;  // by name
+  std::vector<std::shared_ptr<const void>> kept_;
+  std::map<std::string, std::unique_ptr<transports::Transport>> transports_;  // by name; these go before kept_
   std::vector<transports::Transport*> engines_;
 };
 

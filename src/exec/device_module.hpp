@@ -72,6 +72,8 @@ class DeviceExecutor : public Executor {
 class Network {
  public:
   virtual ~Network() = default;
+  /// Keeps memory until the engines are gone: peers may write to what they know of.
+  virtual void keep(std::shared_ptr<const void> memory) = 0;
   /// The transport of links to and from the peer. Throws what making it throws.
   virtual transports::Transport& engine_to(Rank peer) = 0;
   virtual link::OutLink connect_out(Rank peer, uint32_t link_lane) = 0;

@@ -86,7 +86,8 @@ struct SlotWire {
     post(in, in.next, tag, length, to);
   }
   /// The same for any of the next kPostedAhead messages. `tag`: kAnyTag if tag and length are not known; the message
-  /// then arrives there if it has up to `length` bytes, or elsewhere.
+  /// then arrives there if it has up to `length` bytes, or elsewhere. Where InLink::keeps_posted, `message` is the
+  /// number of the post, from 0, and any later message may arrive there.
   TUTTI_HD static void post(const InLink& in, uint64_t message, uint64_t tag, uint64_t length, unsigned char* to) {
     Posted& posted = in.posted[message % kPostedAhead];
     if (Memory::load(&posted.number) == message + 1) return;

@@ -242,7 +242,7 @@ TEST(VerbsHostilePeer, AdvertsAndCreditsOfAReaderAreChecked) {
       {0, 1, verbs::kAheadMost, 0, 3, AdvertKind::Ahead},
       {17, 1, verbs::kAheadMost, 0, 3, AdvertKind::Ahead},
       {~0ull, 1, verbs::kAheadMost, 0, 3, AdvertKind::Ahead},
-      {1, 1, 9000, 0, 3, AdvertKind::Ahead},
+      {1, 1, verbs::kEager, 0, 3, AdvertKind::Ahead},
       {2, 1, 100000, 0, 3, AdvertKind::Buffer},
       {0, 1, 100000, 0, 3, AdvertKind::Posted},
       {1, 1, 100000, 0, 3, static_cast<AdvertKind>(9)},
@@ -260,6 +260,21 @@ TEST(VerbsHostilePeer, AdvertsAndCreditsOfAReaderAreChecked) {
     EXPECT_EQ(status.code, Code::ProtocolError) << static_cast<int>(advert.kind) << ' ' << advert.number;
     EXPECT_NE(status.text.find("to rank 1"), std::string::npos) << status.text;
   }
+}
+
+TEST(VerbsHostilePeer, AMessageThatIsLongerThanTheReadersDestinationIsNotSent) {
+  RankGroup group(2, false);
+  TestRank victim(group, 0, make_engine), mine(group, 1, make_engine);
+  Writer writer(victim, 1, 0, 20000);
+  Hostile hostile(mine, false);
+  hostile.greet(victim);
+  const verbs::Advert advert{1, 1, 9000, 0, 3, verbs::AdvertKind::Ahead};
+  hostile.write(offsetof(verbs::Feedback, adverts), &advert, sizeof advert, Notice{NoticeKind::Advert, 0, 0}.word());
+  writer.write(7, payload_of(0, 20000));
+  const Status status = failure_of({&victim});
+  EXPECT_EQ(status.code, Code::ProtocolError);
+  EXPECT_NE(status.text.find("20000 bytes, is longer than those for which the peer has room, 9000"), std::string::npos)
+      << status.text;
 }
 
 TEST(VerbsHostilePeer, GarbageOnTheStreamIsAnError) {

@@ -42,7 +42,7 @@ class Fault final : public Transport {
   link::InLink connect_in(Rank peer, uint32_t link_lane, Deadline deadline) override {
     return inner_->connect_in(peer, link_lane, deadline);
   }
-  bool reaches_devices() const override { return inner_->reaches_devices(); }
+  std::optional<uint64_t> direct_above() const override { return inner_->direct_above(); }
   Registration register_memory(const void* data, uint64_t bytes, MemoryUse use) override {
     return inner_->register_memory(data, bytes, use);
   }

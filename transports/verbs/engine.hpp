@@ -27,7 +27,9 @@ class Engine final : public LinkEngine<OutEnd, InEnd, Connection> {
   Registration register_memory(const void* data, uint64_t bytes, MemoryUse use) override {
     return memory_.acquire(data, bytes, use);
   }
-  bool reaches_devices() const override { return nic_->info().dmabuf; }
+  std::optional<uint64_t> direct_above() const override {
+    return nic_->info().dmabuf ? std::optional(kEager) : std::nullopt;
+  }
   bool flushed() const override { return !waiting(); }
 
  private:

@@ -197,10 +197,12 @@ Status InEnd::send_credit() {
   return connection_.post(0, work);
 }
 
-/// Advertises buffers for the next messages of up to kAheadMost bytes.
+/// Advertises destinations for the next messages of up to kAheadMost bytes. Where the executor has posted some for any
+/// message, the peer sends none that is longer than these.
 Status InEnd::send_ahead() {
   while (wants_ahead_ && ahead_.size() < kAhead && connection_.has_room(0, 2)) {
-    Destination to = make_destination(kAheadMost);
+    Destination to = take_given(kEager + 1);
+    if (!to) to = make_destination(kAheadMost);
     if (!to) return {};
     ahead_.push_back(std::move(to));
     if (Status status = advertise(ahead_.back().advert(aheads_ + ahead_.size(), AdvertKind::Ahead)); !status.ok()) {
@@ -221,7 +223,8 @@ Status InEnd::send_place() {
   }
   const bool wanted = place_.announced && (wanted_.posted.to == 0 || place_.refused);
   if (!wanted || place_.buffer) return {};
-  place_.buffer = make_destination(place_.bytes);
+  place_.buffer = take_given(place_.bytes);
+  if (!place_.buffer) place_.buffer = make_destination(place_.bytes);
   if (!place_.buffer) return {};
   return advertise(place_.buffer.advert(places_ + 1, AdvertKind::Buffer));
 }
@@ -269,15 +272,20 @@ InEnd::Destination InEnd::Destination::of(std::shared_ptr<const Region> region, 
   return made;
 }
 
-/// Takes what the executor has posted for any message.
-void InEnd::take_given() {
-  for (;;) {
+/// What the executor has posted for any message, of at least so many bytes; none: there is none left.
+InEnd::Destination InEnd::take_given(uint64_t bytes) {
+  for (;; ++given_next_) {
     const link::Posted posted = link::HostWire::posted_for(posted_.get(), given_next_);
-    if (posted.to == 0 || posted.tag != link::kAnyTag) return;
-    ++given_next_;
+    if (posted.to == 0 || posted.tag != link::kAnyTag) break;
     auto region = memory_.find(reinterpret_cast<const void*>(posted.to), posted.length, RegionUse::Data);
     if (region != nullptr) given_.push_back(Destination::of(std::move(region), posted));
   }
+  const auto fits = [bytes](const Destination& one) { return one.bytes >= bytes; };
+  const auto found = std::find_if(given_.begin(), given_.end(), fits);
+  if (found == given_.end()) return {};
+  Destination taken = std::move(*found);
+  given_.erase(found);
+  return taken;
 }
 
 void InEnd::release(Destination destination) {
@@ -289,15 +297,9 @@ void InEnd::release(Destination destination) {
   }
 }
 
-/// A destination of at least so many bytes, preferably where the executor wants it; none if all are in use.
+/// A buffer of at least so many bytes; none if all are in use.
 InEnd::Destination InEnd::make_destination(uint64_t bytes) {
-  take_given();
   const auto fits = [bytes](const Destination& one) { return one.bytes >= bytes; };
-  if (const auto found = std::find_if(given_.begin(), given_.end(), fits); found != given_.end()) {
-    Destination taken = std::move(*found);
-    given_.erase(found);
-    return taken;
-  }
   if (const auto found = std::find_if(unused_.rbegin(), unused_.rend(), fits); found != unused_.rend()) {
     Destination taken = std::move(*found);
     unused_.erase(std::next(found).base());

@@ -79,7 +79,7 @@ class InEnd {
   Status send_credit();
   Status send_ahead();
   Status send_place();
-  void take_given();
+  Destination take_given(uint64_t bytes);
   void release(Destination destination);
   bool find_posted();
   Status advertise(const Advert& advert);

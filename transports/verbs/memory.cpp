@@ -51,10 +51,9 @@ std::shared_ptr<const Region> Memory::find(const void* data, uint64_t bytes, Reg
 }
 
 std::shared_ptr<const Region> Memory::find_held(uint64_t begin, uint64_t bytes, RegionUse use) {
-  if (held_.empty()) return nullptr;
-  std::erase_if(held_, [](const auto& region) { return region.expired(); });
-  for (const auto& known : held_) {
-    auto region = known.lock();
+  for (const Held& held : held_) {
+    if (begin < held.begin || begin >= held.end) continue;
+    auto region = held.region.lock();
     if (region != nullptr && holds(*region, begin, bytes, use)) return region;
   }
   return nullptr;
@@ -134,7 +133,8 @@ Registration Memory::acquire(const void* data, uint64_t bytes, MemoryUse use) {
   }
   made->use = kind;
   std::shared_ptr<const Region> region = std::move(made);
-  held_.push_back(region);
+  std::erase_if(held_, [](const Held& held) { return held.region.expired(); });
+  held_.push_back({region->address, region->address + region->bytes, region});
   return region;
 }
 

@@ -66,9 +66,14 @@ class Memory {
   Nic& nic_;
   const ExportDevice export_device_;
   std::shared_ptr<const Region> arena_;
-  std::map<uint64_t, Cached> cached_;              // by address; they may overlap
-  std::vector<std::weak_ptr<const Region>> held_;  // that callers of acquire() hold
-  bool has_device_ = false;                        // one of them was a GPU's
+  std::map<uint64_t, Cached> cached_;  // by address; they may overlap
+  /// What callers of acquire() hold.
+  struct Held {
+    uint64_t begin = 0, end = 0;
+    std::weak_ptr<const Region> region;
+  };
+  std::vector<Held> held_;
+  bool has_device_ = false;  // one of them is, or was, a GPU's
   uint64_t clock_ = 0;
   uint64_t longest_ = 0;  // bytes of the longest cached region ever
   uint64_t reports_ = 0;  // position in the watch's

@@ -66,14 +66,15 @@ bool OutEnd::has_slot() {
 
 Status OutEnd::post_next(const link::Header& header, const link::Arrival& arrival, bool& posted) {
   if (!connection_.has_room(0, 4)) return {};
-  if (header.length <= kEager) return post_small(header, arrival.data, posted);
+  if (header.length <= kEager) return post_small(header, arrival, posted);
   return post_long(header, arrival.data, posted);
 }
 
 /// Header and payload are one write.
-Status OutEnd::post_small(const link::Header& header, const unsigned char* data, bool& posted) {
+Status OutEnd::post_small(const link::Header& header, const link::Arrival& arrival, bool& posted) {
+  const unsigned char* const data = arrival.data;
   Sent& sent = sent_[next() % link::kCapacity];
-  auto device = header.length > 0 ? memory_.find_device(data, header.length) : nullptr;
+  auto device = arrival.where != link::Where::Inline ? memory_.find_device(data, header.length) : nullptr;
   const bool fits = header.length <= link::kInlineBytes && device == nullptr;
   Header out{next() + 1,
              header.tag << 16 | static_cast<uint64_t>(fits ? Delivery::Inline : Delivery::Eager),
@@ -162,6 +163,11 @@ Status OutEnd::begin_long(const link::Header& header, const unsigned char* data)
     const bool refuses = header.length > kAheadMost && posted_.number == next() + 1;
     if (long_.announced && refuses == long_.refused) return {};
     return announce(header.length, refuses);
+  }
+  if (header.length > to->bytes) {
+    return {Code::ProtocolError,
+            fmt::format("{}: message {}, {} bytes, is longer than those for which the peer has room, {}",
+                        connection_.name(), next(), header.length, to->bytes)};
   }
   long_.to = *to;
   long_.source = memory_.find(data, header.length);
@@ -285,7 +291,7 @@ Status OutEnd::notice(uint32_t word) {
 Status OutEnd::take_advert(const Advert& advert) {
   switch (advert.kind) {
     case AdvertKind::Ahead:
-      if (advert.number == 0 || advert.number - 1 - aheads_ >= kAdverts || advert.bytes < kAheadMost) break;
+      if (advert.number == 0 || advert.number - 1 - aheads_ >= kAdverts || advert.bytes <= kEager) break;
       ahead_adverts_[(advert.number - 1) % kAdverts] = advert;
       return {};
     case AdvertKind::Buffer:

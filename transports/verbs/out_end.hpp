@@ -57,7 +57,7 @@ class OutEnd {
   uint64_t next() const { return in_.next + ahead_; }  // number of the next message to post
   bool has_slot();
   Status post_next(const link::Header& header, const link::Arrival& arrival, bool& posted);
-  Status post_small(const link::Header& header, const unsigned char* data, bool& posted);
+  Status post_small(const link::Header& header, const link::Arrival& arrival, bool& posted);
   Status post_long(const link::Header& header, const unsigned char* data, bool& posted);
   Status begin_long(const link::Header& header, const unsigned char* data);
   Status post_chunk(const link::Header& header, const unsigned char* data, uint32_t stripes, bool& posted);

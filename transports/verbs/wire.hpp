@@ -42,8 +42,9 @@ static_assert(sizeof(Header) == 64);
 inline constexpr uint64_t kSlotBytes = sizeof(Header) + kEager;
 inline constexpr uint64_t kLandingBytes = kSlots * kSlotBytes;
 
-/// What an advert is for. Ahead: a message of up to kAheadMost bytes. Buffer: a longer one. Posted: one of more than
-/// kEager bytes that has exactly this number, tag and length; the memory is the user's.
+/// What an advert is for. Ahead: a message of up to kAheadMost bytes, or of `bytes` if these are fewer. Buffer: a
+/// longer one. Posted: one of more than kEager bytes that has exactly this number, tag and length; the memory is the
+/// user's.
 enum class AdvertKind : uint32_t { Ahead = 1, Buffer = 2, Posted = 3 };
 
 /// A destination.

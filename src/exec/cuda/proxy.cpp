@@ -17,6 +17,7 @@ namespace {
 
 constexpr double kLongestRest = 200e-6;  // seconds from one look at the kernels' rings to the next, while they run
 constexpr auto kIdle = std::chrono::milliseconds(50);
+constexpr uint64_t kMostOnDevice = 8 << 20;  // bytes of slots: a communicator takes less than 32 MiB of a GPU's memory
 
 uint64_t load(const uint64_t& word) {
   return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(word)).load(std::memory_order_acquire);
@@ -36,22 +37,37 @@ Proxy::~Proxy() {
   if (thread_.joinable()) thread_.join();
 }
 
-/// On the GPU, if network and GPU permit it.
-std::unique_ptr<RelayMemory> Proxy::memory(Rank peer, transports::MemoryUse use) {
+/// Slots on the GPU for this use, if network and GPU permit it; null: they do not.
+std::unique_ptr<RelayMemory> Proxy::direct_memory(Rank peer, transports::MemoryUse use) {
   transports::Transport& engine = context_.network->engine_to(peer);
-  const bool direct = env().gpu_direct && engine.reaches_devices() && device_.rdma() != tutti::cuda::Rdma::None;
-  for (const auto where : {RelayMemory::Slots::OnDevice, RelayMemory::Slots::OnHost}) {
-    if (where == RelayMemory::Slots::OnDevice && !direct) continue;
-    auto made = std::make_unique<RelayMemory>(device_, slot_bytes_, where);
+  const auto above = engine.direct_above();
+  const uint64_t bytes = link::kPushSlots * slot_bytes_;
+  if (!env().gpu_direct || !above || device_.rdma() == tutti::cuda::Rdma::None) return nullptr;
+  if (use == transports::MemoryUse::ReadWrite && slot_bytes_ <= *above) return nullptr;  // nothing would arrive there
+  if (on_device_ + bytes > kMostOnDevice) return nullptr;
+  try {
+    auto made = std::make_unique<RelayMemory>(device_, slot_bytes_, RelayMemory::Slots::OnDevice);
+    made->register_with(engine, use);
+    on_device_ += bytes;
+    return made;
+  } catch (const Error& error) {
+    log_info("messages between {} and rank {} lie in the host's memory: {}", device_.name(), peer, error.what());
+    return nullptr;
+  }
+}
+
+std::unique_ptr<RelayMemory> Proxy::memory(Rank peer, transports::MemoryUse use) {
+  auto made = direct_memory(peer, use);
+  if (made == nullptr) {
+    made = std::make_unique<RelayMemory>(device_, slot_bytes_);
     try {
-      made->register_with(engine, use);
-      return made;
-    } catch (const Error& error) {  // the engine copies what it cannot reach
-      log_info("{}: {}; messages between it and rank {} are copied", device_.name(), error.what(), peer);
-      if (where == RelayMemory::Slots::OnHost) return made;
+      made->register_with(context_.network->engine_to(peer), use);
+    } catch (const Error& error) {
+      log_info("messages between {} and rank {} are copied for the network: {}", device_.name(), peer, error.what());
     }
   }
-  return nullptr;
+  context_.network->keep(made->slots());
+  return made;
 }
 
 link::OutLink Proxy::connect_out(Rank peer, uint32_t link_lane) {
@@ -136,14 +152,18 @@ void Proxy::work() {
 bool Proxy::turn() {
   if (stopped_) return false;
   bool moved = false;
-  for (OutRelay& out : outs_) moved = out.progress() || moved;
   Status status;
+  for (OutRelay& out : outs_) moved = out.progress() || moved;
   for (transports::Transport* engine : context_.network->engines()) {
     bool some = false;
     if (status.ok()) status = engine->progress(some);
     moved = moved || some;
   }
-  for (InRelay& in : ins_) moved = in.progress() || moved;
+  try {
+    for (InRelay& in : ins_) moved = in.progress() || moved;
+  } catch (const Error& error) {  // of the device's driver
+    status = {error.code(), error.what()};
+  }
   if (!status.ok()) context_.network->failed(status, load(record_.ended) + 1);
   stopped_ = !status.ok() || has_failed();
   if (!stopped_) return moved;

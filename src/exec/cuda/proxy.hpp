@@ -34,6 +34,7 @@ class Proxy {
   bool flushed();
 
  private:
+  std::unique_ptr<RelayMemory> direct_memory(Rank peer, transports::MemoryUse use);
   std::unique_ptr<RelayMemory> memory(Rank peer, transports::MemoryUse use);
   void run(const std::function<void()>& task);
   void work();
@@ -57,6 +58,7 @@ class Proxy {
   // Of the thread alone.
   std::deque<OutRelay> outs_;
   std::deque<InRelay> ins_;
+  uint64_t on_device_ = 0;  // bytes of slots
   bool stopped_ = false;
   std::thread thread_;
 };

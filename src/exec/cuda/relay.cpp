@@ -107,6 +107,9 @@ bool OutRelay::empty() const {
 InRelay::InRelay(std::unique_ptr<RelayMemory> memory, const link::InLink& network)
     : memory_(std::move(memory)), network_(network), device_(memory_->writer(network.peer, false)) {
   device_.arena = nullptr;  // payloads are published by address
+  if (!network.keeps_posted && memory_->where() == RelayMemory::Slots::OnDevice) {
+    throw_error(Code::InternalError, "nothing can be copied to slots on the GPU");
+  }
   if (network.keeps_posted) copies_ = std::make_unique<RelayMemory>(memory_->device(), memory_->slot_bytes());
 }
 

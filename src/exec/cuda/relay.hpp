@@ -46,6 +46,8 @@ class RelayMemory {
   /// What the network has written to slots comes before what this thread does next.
   void order_writes() const;
   const tutti::cuda::Device& device() const { return owner_; }
+  Slots where() const { return where_; }
+  std::shared_ptr<const void> slots() const { return slots_; }
 
  private:
   struct View {

@@ -105,8 +105,8 @@ class Transport {
     return nullptr;
   }
 
-  /// Does register_memory() take memory of GPUs? Messages may then lie there; those of more than so many bytes arrive
-  /// there where it is posted, shorter ones in memory of the host.
+  /// Not nullopt: register_memory() takes memory of GPUs, so messages may be sent from there. Messages of more than so
+  /// many bytes arrive in posted memory of a GPU; shorter ones always in memory of the host.
   virtual std::optional<uint64_t> direct_above() const { return std::nullopt; }
 
   /// True for an engine: a transport whose messages move only inside `progress`.

@@ -1,5 +1,5 @@
 // Memory of a GPU, which reaches a device as a dmabuf. Here it is a memfd, mapped without access where the "GPU" has
-// it: whoever touches it there with the processor ends the test.
+// it: an access by the processor there is a SIGSEGV.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>

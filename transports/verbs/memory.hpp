@@ -44,7 +44,8 @@ class Memory {
   /// A region that has all `bytes` bytes at `data`, from which they can be sent, or (RegionUse::Data) to which the peer
   /// may write too. Null: copy them, because the message is short, or the memory cannot be watched or registered.
   std::shared_ptr<const Region> find(const void* data, uint64_t bytes, RegionUse use = RegionUse::Send);
-  /// The registration of a GPU's memory that has all these bytes; null: it is none. They cannot be copied.
+  /// The registration that has all these bytes, if they are in a GPU's memory, from which this process cannot copy;
+  /// else null.
   std::shared_ptr<const Region> find_device(const void* data, uint64_t bytes);
   /// As Transport::register_memory.
   Registration acquire(const void* data, uint64_t bytes, MemoryUse use);

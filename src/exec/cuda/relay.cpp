@@ -147,8 +147,8 @@ bool InRelay::pass_on(const link::Header& header, const link::Arrival& arrival) 
   return true;
 }
 
-/// Into this message's slot, or, where that stays posted, beside it. One that is too long is none that this rank waits
-/// for: the kernel reports it by its length, and reads nothing.
+/// Copies into this message's slot, or, where that stays posted, into memory beside it. A message that is too long is
+/// not copied: the kernel compares the length first, and reports it.
 bool InRelay::copy(const link::Header& header, const unsigned char* from) {
   const uint64_t index = device_.next % link::kPushSlots;
   const RelayMemory& to = copies_ != nullptr ? *copies_ : *memory_;
@@ -164,7 +164,7 @@ void InRelay::publish(const link::Header& header, const unsigned char* device_ad
   held = device_.next;
 }
 
-/// A slot for each of the next messages that has come free; where they stay posted, any free one.
+/// Posts the slots of the next messages as they become free; where slots stay posted, every free slot.
 void InRelay::post_slots() {
   const auto post = [this](uint64_t index) {
     slots_[index].posted = true;

@@ -11,8 +11,8 @@
 // messages of up to 8 KiB.
 //
 // Slots may lie in the GPU's memory, if the engine can send from there and receive there (GPUDirect RDMA). Ring and
-// counter stay with the host, so all the relay has to do beside is to order what the network has written before what it
-// tells the kernel.
+// counter stay in pinned memory. Before the relay tells the kernel of a message, it makes sure that the GPU sees what
+// the network has written (Device::flush_rdma).
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ class RelayMemory {
   uint64_t slot_at(const unsigned char* data) const;
   /// Where the device has what lies in a slot.
   unsigned char* for_device(const unsigned char* in_slot) const { return device_.slots + (in_slot - slots_.get()); }
-  /// What the network has written to slots comes before what this thread does next.
+  /// After this the device sees what the network has written to slots.
   void order_writes() const;
   const tutti::cuda::Device& device() const { return owner_; }
   Slots where() const { return where_; }
@@ -101,7 +101,7 @@ class InRelay {
   link::OutLink device_;  // `next`: passed on
   uint64_t posted_ = 0;   // number of the next message for which a slot can be posted
   Slot slots_[link::kPushSlots];
-  // For messages that come elsewhere, where slots stay posted.
+  // Where slots stay posted: for messages that arrive elsewhere.
   std::unique_ptr<RelayMemory> copies_;
   uint64_t copies_held_[link::kPushSlots] = {};
 };

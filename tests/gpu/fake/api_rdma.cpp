@@ -8,8 +8,8 @@
 
 using namespace fake;
 
-// The descriptor is one of the whole memory, and its file position says where the range begins: a memfd has no smaller
-// ones. (Of a real dmabuf the range is all there is.)
+// The descriptor is that of the whole memfd, since a memfd cannot be cut; its file position is where the range begins.
+// (A real dmabuf holds the range alone.)
 CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr pointer, size_t bytes, CUmemRangeHandleType type,
                                        unsigned long long flags) {
   return call("cuMemGetHandleForAddressRange", kInitialised, [&](Call&) {

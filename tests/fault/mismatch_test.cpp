@@ -91,10 +91,8 @@ TEST_P(Mismatch, IsAnErrorOnEveryRank) {
 TEST(MismatchOnce, AMessageOfOneCallIsNotTakenForAnother) {
   for (const char* transport : {"local", "shm", "tcp"}) {
     SCOPED_TRACE(transport);
-    Job job({transport, 2, "TUTTI_TIMEOUT=20"}, [](int rank) {
-      return std::string(rank == 0 ? "broadcast 7 f32 0" : "broadcast 7 f32 1") +
-             "\nbroadcast 7 f32 0\nbarrier\ndestroy";
-    });
+    Job job({transport, 2, "TUTTI_TIMEOUT=20"},
+            [](int rank) { return fmt::format("broadcast 7 f32 {}\nbroadcast 7 f32 0\nbarrier\ndestroy", rank); });
     const auto results = job.finish();
     EXPECT_EQ(job.problem(), "");
     for (const LineResult& report : results[1]) {

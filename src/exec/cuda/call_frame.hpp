@@ -39,7 +39,7 @@ class CallFrame {
     if (is_aborted()) return false;
     const uint64_t before = gpu::exchange_relaxed<gpu::Scope::Device>(&head_.counters->owner, head_.launch);
     if (before != 0 && before != head_.launch) {
-      report(kTwoAtOnce, {}, before);
+      report({.kind = FaultKind::TwoAtOnce, .call = head_.launch, .other = before});
       return false;
     }
     if (gpu::block_index() == 0) gpu::store_relaxed(&head_.record->started, number());
@@ -60,12 +60,9 @@ class CallFrame {
   }
 
   /// The first of all reports is kept. Any thread.
-  TUTTI_DEVICE void report(uint64_t kind, const Fault& what, uint64_t other) const {
+  TUTTI_DEVICE void report(const Fault& what) const {
     if (!SystemMemory::claim(&head_.counters->faulted)) return;
-    head_.record->what = what;
-    head_.record->call = kind == kTwoAtOnce ? head_.launch : number();
-    head_.record->other = other;
-    SystemMemory::store_release(&head_.record->fault, kind);
+    store_report<SystemMemory>(head_.record->fault, what);
     Words::store_release(&head_.record->abort, 1);  // other blocks end too
   }
 

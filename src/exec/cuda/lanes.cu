@@ -104,7 +104,10 @@ class Block {
 
   /// All threads.
   TUTTI_DEVICE void fault(uint32_t item) const {
-    if (group_.leader()) frame_.report(kFaultOfALink, rank(item).fault, 0);
+    if (!group_.leader()) return;
+    Fault& what = rank(item).fault;
+    what.call = frame_.number();
+    frame_.report(what);
   }
 
   /// The last block prepares the next call: nobody looks at this call's lanes any more.

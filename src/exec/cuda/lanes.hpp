@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "exec/cuda/fault_report.hpp"
 #include "exec/state.hpp"
 
 namespace tutti::exec::cuda {
@@ -43,19 +44,13 @@ struct BlockWait {
   uint64_t round = 0, rounds = 0;
 };
 
-/// What a kernel reports if another launch of the same communicator runs beside it.
-inline constexpr uint64_t kTwoAtOnce = 2, kFaultOfALink = 1;
-
 /// Words in pinned memory of the host.
 struct HostRecord {
   uint64_t abort = 0;        ///< written by the host: kernels end
   uint64_t started = 0;      ///< the number of the call that began last
   uint64_t ended = 0;        ///< of the one that ended last, well or badly
   uint64_t collectives = 0;  ///< Counters::collectives after that one
-  uint64_t fault = 0;        ///< 0: none; kFaultOfALink: `what` is valid; kTwoAtOnce
-  uint64_t call = 0;         ///< number of the call that has failed
-  uint64_t other = 0;        ///< kTwoAtOnce: the launch that was running
-  Fault what;
+  FaultReport fault;         ///< the first of the communicator
   BlockWait waits[kMaxBlocks];
 };
 

@@ -168,7 +168,7 @@ class Block {
       const Heard heard = hear(gpu::load_acquire(&signal), tag_, count);
       if (heard == Heard::Yes) return true;
       if (heard == Heard::OtherCall) {
-        frame_.report(kFaultOfALink, {.kind = FaultKind::OtherCall, .peer = waits.peer, .step = waits.step}, 0);
+        frame_.report({.kind = FaultKind::OtherCall, .peer = waits.peer, .step = waits.step, .call = frame_.number()});
         return false;
       }
       if (turn % kTurnsToALook == 0) frame_.tell(waits);

@@ -11,6 +11,7 @@
 #include "base/format.hpp"
 #include "base/limits.hpp"
 #include "exec/host/idle_loop.hpp"
+#include "link/host_memory.hpp"
 
 namespace tutti::exec::cuda {
 namespace {
@@ -85,10 +86,9 @@ void Watcher::look() {
     tell_wait();
     end_kernels();
   }
-  const uint64_t fault = load(record_.fault);
-  if (fault != 0 && !told_) {
+  if (Fault fault; !told_ && load_report<link::HostMemory>(record_.fault, fault)) {
     told_ = true;
-    tell_fault(fault);
+    (void)context_.observer->fault(fault);  // it fails the communicator, which ends the kernels
   }
   const uint64_t ended = load(record_.ended), started = load(record_.started);
   const bool copies = copies_ != nullptr && copies_->runs();
@@ -181,13 +181,6 @@ void Watcher::ask_device() {
 std::string Watcher::answer() {
   const std::lock_guard lock(mutex_);
   return answer_;
-}
-
-void Watcher::tell_fault(uint64_t kind) {
-  Fault fault = record_.what;
-  fault.call = record_.call;
-  if (kind == kTwoAtOnce) fault = {.kind = FaultKind::TwoAtOnce, .call = record_.call, .other = record_.other};
-  (void)context_.observer->fault(fault);  // it fails the communicator, which ends the kernels
 }
 
 /// The wait of the first block that reports it from now on: what it reported before may have come since.

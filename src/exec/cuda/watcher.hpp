@@ -43,7 +43,6 @@ class Watcher {
   bool check_device(uint64_t started, uint64_t ended, bool copies);
   void ask_device();
   std::string answer();
-  void tell_fault(uint64_t kind);
   void tell_wait() const;
   bool tell_copies_wait() const;
   std::optional<Stall> current_wait() const;

@@ -7,7 +7,7 @@ For each GPU that the fatbin holds code for, and each kernel:
 
 Kernels that run lanes, with messages in slots (tutti_lanes_*) or also in lines (tutti_lines_*): each flag that the source
 acquires or releases is loaded or stored at system scope, with the fence that this takes. Those of short calls, all in
-lines (tutti_short_*), fence only where they report a fault.
+lines (tutti_short_*), have no fence.
 
 Kernels that all-reduce through a switch (tutti_multimem_*), on GPUs that have such, fold and multicast by multimem
 instructions alone, and order these with others by fence.proxy.alias.
@@ -32,7 +32,6 @@ MOST_REGISTERS = 64
 # A function of the compiler; what jumps to a label is a loop that threads leave at different times. Waiting for some
 # threads of a warp is a function of a few instructions on GPUs before 9.0, which takes no registers.
 FUNCTION = r"\bCALL\S* `\(\$(?!\S*_warpsync)"
-FENCES_OF_REPORTS = 2  # a fault, and two calls at once
 OPERATORS, OPERATORS_ON_BITS = 4, 3  # sum, product, minimum, maximum; and, or, exclusive or
 
 
@@ -96,7 +95,7 @@ def wrong_with(name, code, registers, source):
     wants += [(loaded >= in_slots[0] + in_lines[0], f"{loaded} loads of 16 bytes, {folds} folds"),
               (stored >= in_slots[1] + in_lines[1], f"{stored} stores of 16 bytes, {folds} folds")]
     if short:
-        wants.append((fences <= FENCES_OF_REPORTS, f"{fences} fences"))
+        wants.append((fences == 0, f"{fences} fences"))
     elif source:
         loads, stores = count(r"\bLDG?\.E\S*\.STRONG\.SYS"), count(r"\bSTG?\.E\S*\.STRONG\.SYS")
         invalidates = count(r"\bCCTL\.IVALL")

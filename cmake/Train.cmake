@@ -23,6 +23,7 @@ if(TUTTI_BUILD_TRAIN)
   target_include_directories(tutti_train_objects PRIVATE ${OPENBLAS_HEADERS})
   set_source_files_properties(${PROJECT_SOURCE_DIR}/src/train/device/blas.cpp PROPERTIES COMPILE_DEFINITIONS
                                                                                          TUTTI_OPENBLAS="${openblas_name}")
+  set_target_properties(tutti_train_objects PROPERTIES UNITY_BUILD ${TUTTI_UNITY})
   # C++ classes: all that the headers declare is exported.
   set_target_properties(tutti_train_objects PROPERTIES CXX_VISIBILITY_PRESET default VISIBILITY_INLINES_HIDDEN OFF)
   target_compile_options(tutti_train_objects PRIVATE -ffp-contract=off)

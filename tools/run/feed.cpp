@@ -55,7 +55,7 @@ void Feed::take() {
 
 void Feed::give() {
   while (!pending_.empty()) {
-    const ssize_t written = write(sink_.get(), pending_.data(), pending_.size());
+    const ssize_t written = ::write(sink_.get(), pending_.data(), pending_.size());
     if (written > 0) {
       pending_.erase(0, static_cast<size_t>(written));
     } else if (errno == EAGAIN) {

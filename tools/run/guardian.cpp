@@ -81,7 +81,7 @@ void Guardian::replace(const std::vector<pid_t>& groups) {
 }
 
 void Guardian::tell(pid_t group) {
-  while (write(line_.get(), &group, sizeof group) < 0 && errno == EINTR) {
+  while (::write(line_.get(), &group, sizeof group) < 0 && errno == EINTR) {
   }
 }
 

@@ -95,12 +95,10 @@ void Watcher::look() {
   if (copies && load(record_.abort) != 0) {
     release_copies();
     running_ = 1;
-  } else if (told_ || check_device(started, ended, copies)) {
+  } else if (told_ || check_device(started, ended, copies) || (!copies && started == ended)) {
     running_ = 0;
   } else if (copies) {
     look_at_copies();
-  } else if (started == ended) {
-    running_ = 0;
   } else {
     check_stall(ended + 1);
   }

@@ -67,6 +67,7 @@ configure() {
 build() {
   local preset=$1
   shift
+  export CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS-pch_defines,time_macros}  # else it keeps nothing of precompiled headers
   configure "$preset"
   say "building the $preset preset, $jobs jobs"
   cmake --build --preset "$preset" -j "$jobs" ${1:+--target "$@"}

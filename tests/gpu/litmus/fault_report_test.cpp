@@ -21,13 +21,13 @@ constexpr size_t kWords = std::size(FaultReport{}.words);
 
 const Fault kFault = {.kind = FaultKind::BadLength,
                       .peer = 3,
-                      .lane = 0,  // halves of 0 are data too
+                      .lane = 2,
                       .step = 7,
                       .expected_bytes = 0x100000000,
                       .got = {.tag = 0xabcdef012345, .length = ~uint64_t{0}, .where = link::Where::Mapped},
                       .error = -5,
                       .call = 0x123456789abcdef0,
-                      .other = 0};
+                      .other = 0};  // halves of 0 are data too
 
 TEST(FaultReport, IsReadAsItWasWritten) {
   FaultReport report;
@@ -53,6 +53,8 @@ TEST(FaultReport, KeepsThatAPeerIsNotKnown) {
   Fault read{.peer = 1};
   ASSERT_TRUE(load_report<PlainMemory>(report, read));
   EXPECT_EQ(read.peer, kNoRank);
+  EXPECT_EQ(read.call, 9u);
+  EXPECT_EQ(read.other, 8u);
 }
 
 TEST(FaultReport, IsBelievedWhenAllItsWordsAreThereInWhateverOrderTheyCome) {

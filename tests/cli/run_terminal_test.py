@@ -85,7 +85,9 @@ class NothingIsLeft(unittest.TestCase):
 
 class OnATerminal(unittest.TestCase):
     def test_rank_0_reads_it_and_ctrl_c_ends_all(self):
-        job = Terminal("run", "-n", "2", "--", "sh", "-c", 'echo ready; [ $TUTTI_RANK = 0 ] && read x && echo "got $x"; sleep 1000')
+        # exec: a shell that is just starting a child may lose SIGINT, and wait for the child.
+        job = Terminal("run", "-n", "2", "--", "sh", "-c",
+                       'echo ready; [ $TUTTI_RANK = 0 ] && read x && echo "got $x"; exec sleep 1000')
         for _ in range(2):
             job.read_until("ready")
         job.type("words\n")
@@ -104,8 +106,11 @@ class OnATerminal(unittest.TestCase):
 
     def test_lines_are_forwarded_as_they_are_written(self):
         # Python, like every C program, buffers 4 KiB or more before it writes to a pipe.
-        job = Terminal("run", "-n", "2", "--", "python3", "-c", "print('line'); import time; time.sleep(1000)",
-                       env={"PYTHONUNBUFFERED": ""})
+        job = Terminal("run", "-n", "2", "--", "python3", "-c", """
+import signal
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+print("line")
+signal.pause()""", env={"PYTHONUNBUFFERED": ""})
         for _ in range(2):
             job.read_until("line\r\n")  # our own terminal converts the newline, once
         job.type("\x03")
@@ -136,11 +141,10 @@ os.write(1, b"tab\\there\\n" + b"x" * 100000 + b"\\nlast words")""")
     def test_window_size_changes_are_forwarded(self):
         job = Terminal("run", "-n", "1", "--", "python3", "-c", """
 import os, signal
-def told(number, frame):
-    print("size", os.get_terminal_size(1).columns, flush=True)
-signal.signal(signal.SIGWINCH, told)
-print("ready")
-while True: signal.pause()""")
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGWINCH])  # it is kept until we wait for it
+print("ready", flush=True)
+while signal.sigwait([signal.SIGWINCH]): print("size", os.get_terminal_size(1).columns, flush=True)""")
         job.read_until("ready")
         job.resize(50, 120)
         self.assertIn("size 116", job.read_until("size 116"))  # beside "[0] "

@@ -191,15 +191,12 @@ while True: signal.pause()""")
 
 class Signals(unittest.TestCase):
     def end_by(self, number, expect_in_rank):
-        """A job of two ranks that trap the signal, report it and exit with 0."""
+        """A job of two ranks that wait for the signal, report it and exit with 0."""
         job = start("run", "-n", "2", "--", "python3", "-uc", f"""
-import signal, sys
-def told(number, frame):
-    print("got", number)
-    sys.exit(0)
-signal.signal({int(number)}, told)
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, [{int(number)}])  # it is kept until we wait for it
 print("ready")
-while True: signal.pause()""")
+print("got", int(signal.sigwait([{int(number)}])))""")
         ready = sorted(job.stdout.readline() for _ in range(2))
         self.assertEqual(ready, ["[0] ready\n", "[1] ready\n"])
         job.send_signal(number)

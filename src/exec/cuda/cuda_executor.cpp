@@ -23,6 +23,7 @@ using tutti::cuda::WithContext;
 
 constexpr size_t kMostLinks = 4096;  // in each direction
 constexpr double kEndWithin = 2;     // seconds in which kernels notice that they are to end
+constexpr double kLastLook = 1;      // seconds for a look of the watcher, of which most take microseconds
 
 uint64_t load(const uint64_t& word) {
   return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(word)).load(std::memory_order_acquire);
@@ -111,10 +112,17 @@ CudaExecutor::~CudaExecutor() {
   watcher_.end_kernels();
   try {
     for (const Deadline deadline = Deadline::in(kEndWithin); runs() && !deadline.passed();) nap(100e-6);
+    if (runs()) keep_for_ever();
     const WithContext with(device_.context());
     driver().cuEventDestroy(last_);
   } catch (const Error&) {  // the driver has gone already: the process ends
   }
+}
+
+/// What a kernel that has not ended may still write to is given to nobody else.
+void CudaExecutor::keep_for_ever() const {
+  new auto(record_.memory());
+  new auto(pool_);
 }
 
 void CudaExecutor::share_device(uint32_t ranks) {
@@ -386,6 +394,7 @@ uint64_t CudaExecutor::finish(double seconds) {
   }
   // A peer may still wait for what ended calls have sent, and nobody relays it when this rank has left.
   while (proxy_ && !proxy_->flushed() && !deadline.passed()) nap(100e-6);
+  watcher_.look_again(kLastLook);  // the last kernel may have reported a fault
   return load(record.collectives);
 }
 

@@ -70,13 +70,25 @@ void Watcher::called(bool launched) {
 
 void Watcher::end_kernels() { std::atomic_ref<uint64_t>(record_.abort).store(1, std::memory_order_release); }
 
+/// A look may be under way, which has seen too little: the one after it counts.
+void Watcher::look_again(double seconds) {
+  std::unique_lock lock(mutex_);
+  if (!thread_.joinable()) return;
+  wanted_looks_ = looks_ + 2;
+  changed_.notify_all();
+  looked_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return looks_ >= wanted_looks_; });
+}
+
 void Watcher::work() {
   std::unique_lock lock(mutex_);
   while (!ending_) {
-    changed_.wait_for(lock, quiet_++ > kQuietAfter ? kQuietTurn : kTurn, [this] { return ending_; });
+    changed_.wait_for(lock, quiet_++ > kQuietAfter ? kQuietTurn : kTurn,
+                      [this] { return ending_ || looks_ < wanted_looks_; });
     lock.unlock();
     look();
     lock.lock();
+    ++looks_;
+    looked_.notify_all();
     if (running_ != 0) quiet_ = 0;
   }
 }

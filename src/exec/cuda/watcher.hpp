@@ -32,6 +32,8 @@ class Watcher {
   void called(bool launched);
   /// Ends the kernels and copies that run, and all later ones.
   void end_kernels();
+  /// Waits, at most so long, until all that kernels have reported before is told.
+  void look_again(double seconds);
 
  private:
   void work();
@@ -52,10 +54,11 @@ class Watcher {
   HostRecord& record_;
   const Copies* const copies_;
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable changed_, looked_;
   bool ending_ = false;
   uint64_t calls_ = 0;  // of kernels, enqueued, but not captured
   uint64_t quiet_ = 0;  // turns since anything ran
+  uint64_t looks_ = 0, wanted_looks_ = 0;
   bool asking_ = false;
   std::string answer_;
   // Of the thread alone.

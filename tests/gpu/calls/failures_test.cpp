@@ -41,6 +41,18 @@ TEST(DeviceFailures, AMismatchNamesBothCalls) {
   });
 }
 
+/// Equal numbers of replays, of graphs that differ: only the kernels see it, at the very end.
+TEST(DeviceFailures, AMismatchInTheLastReplayIsToldByDestroy) {
+  for (int turn = 0; turn < 5; ++turn) {
+    each_rank(2, tuttiMismatch, [](int rank, tuttiComm_t comm, DeviceRank& mine) {
+      const Graph graphs[] = {{mine.stream, [&] { EXPECT_EQ(mine.all_reduce(comm, 8), tuttiSuccess); }},
+                              {mine.stream, [&] { EXPECT_EQ(mine.all_reduce(comm, 16), tuttiSuccess); }}};
+      graphs[rank].launch(mine.stream);
+      mine.stream.synchronize();
+    });
+  }
+}
+
 TEST(DeviceFailures, TwoCallsAtOnceAreNamed) {
   each_rank(2, tuttiInvalidUsage, [](int rank, tuttiComm_t comm, DeviceRank& mine) {
     if (rank == 0) {

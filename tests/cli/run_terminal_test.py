@@ -85,7 +85,7 @@ class NothingIsLeft(unittest.TestCase):
 
 class OnATerminal(unittest.TestCase):
     def test_rank_0_reads_it_and_ctrl_c_ends_all(self):
-        # exec: a shell that is just starting a child may lose SIGINT, and wait for the child.
+        # exec: dash loses a SIGINT that comes while it starts a child, and then waits for the child.
         job = Terminal("run", "-n", "2", "--", "sh", "-c",
                        'echo ready; [ $TUTTI_RANK = 0 ] && read x && echo "got $x"; exec sleep 1000')
         for _ in range(2):
@@ -142,7 +142,7 @@ os.write(1, b"tab\\there\\n" + b"x" * 100000 + b"\\nlast words")""")
         job = Terminal("run", "-n", "1", "--", "python3", "-c", """
 import os, signal
 signal.signal(signal.SIGINT, signal.SIG_DFL)
-signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGWINCH])  # it is kept until we wait for it
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGWINCH])  # stays pending until sigwait()
 print("ready", flush=True)
 while signal.sigwait([signal.SIGWINCH]): print("size", os.get_terminal_size(1).columns, flush=True)""")
         job.read_until("ready")

@@ -194,7 +194,7 @@ class Signals(unittest.TestCase):
         """A job of two ranks that wait for the signal, report it and exit with 0."""
         job = start("run", "-n", "2", "--", "python3", "-uc", f"""
 import signal
-signal.pthread_sigmask(signal.SIG_BLOCK, [{int(number)}])  # it is kept until we wait for it
+signal.pthread_sigmask(signal.SIG_BLOCK, [{int(number)}])  # stays pending until sigwait()
 print("ready")
 print("got", int(signal.sigwait([{int(number)}])))""")
         ready = sorted(job.stdout.readline() for _ in range(2))

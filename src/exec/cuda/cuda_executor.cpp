@@ -23,43 +23,9 @@ using tutti::cuda::WithContext;
 
 constexpr size_t kMostLinks = 4096;  // in each direction
 constexpr double kEndWithin = 2;     // seconds in which kernels notice that they are to end
-constexpr double kLastLook = 1;      // seconds for a look of the watcher, of which most take microseconds
 
 uint64_t load(const uint64_t& word) {
   return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(word)).load(std::memory_order_acquire);
-}
-
-/// The type of this size for programs that fold nothing, or bits.
-const char* word_of(uint32_t element_bytes) {
-  switch (element_bytes) {
-    case 2:
-      return "u16";
-    case 4:
-      return "u32";
-    case 8:
-      return "u64";
-    default:
-      return "u8";
-  }
-}
-
-/// The type whose kernel folds elements so.
-std::string kernel_type(const Reduction& reduction) {
-  return acts_on_bits(reduction.op) ? word_of(static_cast<uint32_t>(size_of(reduction.type))) : name_of(reduction.type);
-}
-
-KernelKind kind_of(const Program& program) {
-  const auto in_lines = [](const LinkId& link) { return link.link_lane >= link::kLineLanes; };
-  const auto in_whole_lines = [](const LinkId& link) { return link.link_lane >= link::kWholeLineLanes; };
-  const auto& outs = program.out_links;
-  const auto& ins = program.in_links;
-  if (std::none_of(outs.begin(), outs.end(), in_lines) && std::none_of(ins.begin(), ins.end(), in_lines)) {
-    return KernelKind::Slots;
-  }
-  const bool all = std::all_of(outs.begin(), outs.end(), in_lines) && std::all_of(ins.begin(), ins.end(), in_lines);
-  const bool whole =
-      std::any_of(outs.begin(), outs.end(), in_whole_lines) || std::any_of(ins.begin(), ins.end(), in_whole_lines);
-  return all && !whole && program.width == 1 && program.last.lanes.size() == 1 ? KernelKind::Short : KernelKind::Lines;
 }
 
 template <class T>
@@ -112,17 +78,10 @@ CudaExecutor::~CudaExecutor() {
   watcher_.end_kernels();
   try {
     for (const Deadline deadline = Deadline::in(kEndWithin); runs() && !deadline.passed();) nap(100e-6);
-    if (runs()) keep_for_ever();
     const WithContext with(device_.context());
     driver().cuEventDestroy(last_);
   } catch (const Error&) {  // the driver has gone already: the process ends
   }
-}
-
-/// What a kernel that has not ended may still write to is given to nobody else.
-void CudaExecutor::keep_for_ever() const {
-  new auto(record_.memory());
-  new auto(pool_);
 }
 
 void CudaExecutor::share_device(uint32_t ranks) {
@@ -394,7 +353,7 @@ uint64_t CudaExecutor::finish(double seconds) {
   }
   // A peer may still wait for what ended calls have sent, and nobody relays it when this rank has left.
   while (proxy_ && !proxy_->flushed() && !deadline.passed()) nap(100e-6);
-  watcher_.look_again(kLastLook);  // the last kernel may have reported a fault
+  watcher_.look_again(deadline);  // the last kernel may have reported a fault
   return load(record.collectives);
 }
 

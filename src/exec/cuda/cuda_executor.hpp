@@ -95,7 +95,6 @@ class CudaExecutor final : public DeviceExecutor, private Connector {
   void upload_pending(CUstream stream, bool captured);
   void reuse_memory();
   bool runs() const;
-  void keep_for_ever() const;
   void order_after_last(CUstream stream, bool captured);
   std::shared_ptr<void> launch_kernel(Execution& execution, const Binding& binding, CUstream stream, bool captured);
   void start(CUfunction kernel, uint32_t blocks, void* parameter, CUstream stream);

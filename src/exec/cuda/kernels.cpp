@@ -109,6 +109,37 @@ CUfunction multimem_kernel(const Device& device, const std::string& operation) {
   return multimem_kernels_of(device).at(kMultimem + operation);
 }
 
+const char* word_of(uint32_t element_bytes) {
+  switch (element_bytes) {
+    case 2:
+      return "u16";
+    case 4:
+      return "u32";
+    case 8:
+      return "u64";
+    default:
+      return "u8";
+  }
+}
+
+std::string kernel_type(const Reduction& reduction) {
+  return acts_on_bits(reduction.op) ? word_of(static_cast<uint32_t>(size_of(reduction.type))) : name_of(reduction.type);
+}
+
+KernelKind kind_of(const Program& program) {
+  const auto in_lines = [](const LinkId& link) { return link.link_lane >= link::kLineLanes; };
+  const auto in_whole_lines = [](const LinkId& link) { return link.link_lane >= link::kWholeLineLanes; };
+  const auto& outs = program.out_links;
+  const auto& ins = program.in_links;
+  if (std::none_of(outs.begin(), outs.end(), in_lines) && std::none_of(ins.begin(), ins.end(), in_lines)) {
+    return KernelKind::Slots;
+  }
+  const bool all = std::all_of(outs.begin(), outs.end(), in_lines) && std::all_of(ins.begin(), ins.end(), in_lines);
+  const bool whole =
+      std::any_of(outs.begin(), outs.end(), in_whole_lines) || std::any_of(ins.begin(), ins.end(), in_whole_lines);
+  return all && !whole && program.width == 1 && program.last.lanes.size() == 1 ? KernelKind::Short : KernelKind::Lines;
+}
+
 uint32_t resident_blocks(const Device& device, uint32_t threads) {
   const tutti::cuda::WithContext with(device.context());
   int fewest = 1 << 20;

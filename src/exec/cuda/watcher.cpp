@@ -7,7 +7,6 @@
 #include <system_error>
 #include <utility>
 
-#include "base/deadline.hpp"
 #include "base/format.hpp"
 #include "base/limits.hpp"
 #include "exec/host/idle_loop.hpp"
@@ -70,13 +69,13 @@ void Watcher::called(bool launched) {
 
 void Watcher::end_kernels() { std::atomic_ref<uint64_t>(record_.abort).store(1, std::memory_order_release); }
 
-/// A look may be under way, which has seen too little: the one after it counts.
-void Watcher::look_again(double seconds) {
+/// A look that is under way may have read the report before it was written, so the next one counts.
+void Watcher::look_again(Deadline deadline) {
   std::unique_lock lock(mutex_);
   if (!thread_.joinable()) return;
   wanted_looks_ = looks_ + 2;
   changed_.notify_all();
-  looked_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return looks_ >= wanted_looks_; });
+  looked_.wait_until(lock, deadline.at(), [this] { return looks_ >= wanted_looks_; });
 }
 
 void Watcher::work() {

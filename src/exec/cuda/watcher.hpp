@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 
+#include "base/deadline.hpp"
 #include "exec/cuda/copies.hpp"
 #include "exec/cuda/lanes.hpp"
 #include "exec/device_module.hpp"
@@ -32,8 +33,8 @@ class Watcher {
   void called(bool launched);
   /// Ends the kernels and copies that run, and all later ones.
   void end_kernels();
-  /// Waits, at most so long, until all that kernels have reported before is told.
-  void look_again(double seconds);
+  /// Waits until the observer knows all that kernels have reported so far.
+  void look_again(Deadline deadline);
 
  private:
   void work();
@@ -56,9 +57,9 @@ class Watcher {
   std::mutex mutex_;
   std::condition_variable changed_, looked_;
   bool ending_ = false;
-  uint64_t calls_ = 0;  // of kernels, enqueued, but not captured
-  uint64_t quiet_ = 0;  // turns since anything ran
-  uint64_t looks_ = 0, wanted_looks_ = 0;
+  uint64_t calls_ = 0;                     // of kernels, enqueued, but not captured
+  uint64_t quiet_ = 0;                     // turns since anything ran
+  uint64_t looks_ = 0, wanted_looks_ = 0;  // that have ended, and that shall end without a pause between
   bool asking_ = false;
   std::string answer_;
   // Of the thread alone.

@@ -41,7 +41,8 @@ TEST(DeviceFailures, AMismatchNamesBothCalls) {
   });
 }
 
-/// Equal numbers of replays, of graphs that differ: only the kernels see it, at the very end.
+/// As many replays on each rank, of graphs that differ: no call board shows that, and the kernels report it just before
+/// the ranks leave.
 TEST(DeviceFailures, AMismatchInTheLastReplayIsToldByDestroy) {
   for (int turn = 0; turn < 5; ++turn) {
     each_rank(2, tuttiMismatch, [](int rank, tuttiComm_t comm, DeviceRank& mine) {

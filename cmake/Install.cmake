@@ -1,22 +1,28 @@
-# What `cmake --install` lays down: headers, library, command line, the CMake package and the pkg-config file.
-include(CMakePackageConfigHelpers)
-install(TARGETS tutti EXPORT TuttiTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(DIRECTORY include/tutti DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-if(TUTTI_BUILD_TRAIN)
-  install(TARGETS tutti_train EXPORT TuttiTrainTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  install(EXPORT TuttiTrainTargets NAMESPACE Tutti:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Tutti)
+# `cmake --install BUILD --prefix P` builds what it installs, then installs it. Included before all install rules, which run
+# in the order of their declaration.
+
+# tutti_installs(TARGETS...): these are built before the default installation.
+function(tutti_installs)
+  set_property(GLOBAL APPEND PROPERTY TUTTI_INSTALLED ${ARGN})
+endfunction()
+
+# The components besides the default one, which users need; a mistyped one would install nothing, without a word.
+set(components tutti_test_modules)
+if(TUTTI_BUILD_TORCH)
+  list(APPEND components tutti_torch)
 endif()
-# NCCL's interface lies in folders of its own: see docs/nccl.md.
-install(TARGETS tutti_nccl EXPORT TuttiNcclTargets LIBRARY DESTINATION ${nccl_folder})
-install(FILES include/nccl.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tutti-nccl)
-install(EXPORT TuttiNcclTargets NAMESPACE Tutti:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Tutti)
-install(EXPORT TuttiTargets NAMESPACE Tutti:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Tutti)
-configure_package_config_file(cmake/TuttiConfig.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/TuttiConfig.cmake
-                              INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Tutti)
-write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/TuttiConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/TuttiConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/TuttiConfigVersion.cmake
-        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Tutti)
-file(RELATIVE_PATH TUTTI_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
-configure_file(cmake/tutti.pc.in tutti.pc @ONLY)
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tutti.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
-add_library(Tutti::tutti ALIAS tutti)
+if(PROJECT_IS_TOP_LEVEL)
+  string(REPLACE ";" "|" pattern "${components}")
+  string(REPLACE ";" ", " names "${components}")
+  install(CODE "
+    if(CMAKE_INSTALL_COMPONENT AND NOT CMAKE_INSTALL_COMPONENT MATCHES \"^(Unspecified|${pattern})$\")
+      message(FATAL_ERROR \"Tutti has no component \${CMAKE_INSTALL_COMPONENT}; leave --component out for all that users \"
+                          \"need. The others are: ${names}\")
+    endif()" ALL_COMPONENTS)
+endif()
+install(CODE "
+  execute_process(COMMAND \"${CMAKE_COMMAND}\" --build \"${CMAKE_BINARY_DIR}\" --target tutti_installed --parallel
+                  RESULT_VARIABLE failed)
+  if(failed)
+    message(FATAL_ERROR \"Nothing is installed: the build in ${CMAKE_BINARY_DIR} failed (above)\")
+  endif()")

@@ -1,15 +1,20 @@
 # The training layer: libtutti_train, on the public API and OpenBLAS. Sets TUTTI_BUILD_TRAIN to OFF without OpenBLAS, which
 # is not linked but loaded when it is needed (src/train/device/blas.hpp), by the name that it gives itself.
-if(TUTTI_BUILD_TRAIN)
+set(title "training layer")
+if(NOT TUTTI_BUILD_TRAIN)
+  tutti_part(train "${title}" OUT "TUTTI_BUILD_TRAIN is OFF")
+else()
   pkg_check_modules(OPENBLAS QUIET openblas)  # not in all distributions
+  tutti_search_again(OPENBLAS_HEADERS OPENBLAS_LIBRARY)
   find_path(OPENBLAS_HEADERS cblas.h HINTS ${OPENBLAS_INCLUDE_DIRS} PATH_SUFFIXES openblas openblas-pthread)
   find_library(OPENBLAS_LIBRARY openblas HINTS ${OPENBLAS_LIBRARY_DIRS})
   if(OPENBLAS_HEADERS AND OPENBLAS_LIBRARY)
     execute_process(COMMAND ${CMAKE_OBJDUMP} -p ${OPENBLAS_LIBRARY} OUTPUT_VARIABLE openblas_facts COMMAND_ERROR_IS_FATAL ANY)
     string(REGEX MATCH "SONAME +([^ \n]+)" openblas_name "${openblas_facts}")
     set(openblas_name ${CMAKE_MATCH_1})
+    tutti_part(train "${title}" IN "OpenBLAS")
   else()
-    message(STATUS "The training layer is left out: there is no OpenBLAS (libopenblas-dev)")
+    tutti_part(train "${title}" OUT "OpenBLAS was not found (package libopenblas-dev)")
     set(TUTTI_BUILD_TRAIN OFF)
   endif()
 endif()

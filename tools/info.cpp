@@ -7,12 +7,12 @@
 #include <fstream>
 #include <memory>
 
+#include "base/build_parts.hpp"
 #include "base/bytes.hpp"
 #include "base/env.hpp"
 #include "base/format.hpp"
 #include "select/calibration.hpp"
 #include "select/profile.hpp"
-#include "sim/network.hpp"
 #include "tools/commands.hpp"
 #include "tools/info_machine.hpp"
 #include "tools/info_transports.hpp"
@@ -40,9 +40,10 @@ ordered_json build_facts() {
 #elif defined(__SANITIZE_THREAD__)
   facts["sanitizer"] = "thread";
 #endif
-  const std::string simgrid = sim::simgrid_version();
-  facts["SimGrid"] = simgrid.empty() ? "not in this build (libsimgrid-dev): tutti sim has its own network alone"
-                                     : simgrid + ", for tutti sim --engine simgrid";
+  for (const BuildPart& part : build_parts()) {
+    facts[std::string(part.name)] =
+        part.in ? fmt::format("built with {}", part.words) : fmt::format("not in this build: {}", part.words);
+  }
   return facts;
 }
 

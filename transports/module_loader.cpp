@@ -15,6 +15,7 @@
 #include <memory>
 #include <string_view>
 
+#include "base/build_parts.hpp"
 #include "base/format.hpp"
 #include "base/log.hpp"
 #include "base/version.hpp"
@@ -99,6 +100,14 @@ std::string objection(const Module& module) {
   }
 }
 
+/// What to do about a module of ours that is not installed; "" for those of others.
+std::string of_this_build(const std::string& name) {
+  const BuildPart* const part = find_build_part(name);
+  if (part == nullptr) return "";
+  if (part->in) return "; this build has it: install it, or name its folder in TUTTI_MODULE_PATH";
+  return fmt::format("; this build was made without it: {}; install that, then configure and build again", part->words);
+}
+
 struct Close {
   void operator()(void* handle) const { ::dlclose(handle); }
 };
@@ -180,8 +189,8 @@ ModuleLoad load_module(const std::string& name, const ModuleSearch& search) {
     if (fs::exists(path, ignored)) return open_module(path.string(), name);
   }
   if (search.folders.empty()) return {.why_not = "not looked for: there is no folder to search" + search.ignored};
-  return {.why_not = fmt::format("not installed ({} is in none of {}{})", file, fmt::join(search.folders, ", "),
-                                 search.ignored)};
+  return {.why_not = fmt::format("not installed ({} is in none of {}{}){}", file, fmt::join(search.folders, ", "),
+                                 search.ignored, of_this_build(name))};
 }
 
 }  // namespace tutti::transports

@@ -9,6 +9,11 @@
 //   here          Group, Communicator
 #pragma once
 
+#if __cplusplus < 201709L
+#error \
+    "tutti/tutti.hpp needs C++20: compile with -std=c++20 (CMake: target_compile_features(TARGET PRIVATE cxx_std_20)). From C++17 use tutti/tutti.h."
+#endif
+
 #include <algorithm>
 #include <cstddef>
 #include <memory>

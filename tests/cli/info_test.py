@@ -22,6 +22,8 @@ class Info(unittest.TestCase):
         for name in "local", "shm", "tcp":
             self.assertRegex(page["transports"][name], "^(usable|not usable): .")
         self.assertIn("usable", page["transports"]["local"])
+        for name in "verbs", "ucx", "cuda", "simgrid", "train":
+            self.assertRegex(page["build"][name], "^(built with|not in this build:) .")
         for section, content in page.items():
             self.assertIn(section, done.stdout)
             if section != "constants" and isinstance(content, dict):

@@ -49,6 +49,31 @@ rank 1: left is 0, 1 of my colour, sum 3
 rank 2: left is 1, 2 of my colour, sum 3"
 [[ $three == "$want" ]] || { printf 'under launch.py 3:\n%s\n' "$three" >&2 && exit 1; }
 
+# What README.md says to type for a prefix of one's own, word for word; LD_LIBRARY_PATH is not needed.
+mkdir "$work/own_prefix"
+cp "$here/c/sum.c" "$work/own_prefix"
+typed=$(sed -n '/^export PKG_CONFIG_PATH=/,/^```$/p' "$here/../../README.md" | grep -v '^```')
+(cd "$work/own_prefix" && P=$prefix bash -euc "$typed")
+expect "rank 0 of 1: the sum is 1" env LD_LIBRARY_PATH= "$work/own_prefix/sum"
+
+# What cannot be had says why.
+# refused TEXT COMMAND…: the command fails and prints that text somewhere.
+refused() {
+  local want=$1 got
+  shift
+  ! got=$("$@" 2>&1) || { echo "succeeded: $*" >&2 && exit 1; }
+  [[ $(tr -s ' \n' ' ' <<<"$got") == *"$want"* ]] || { printf '%s\n  printed: %s\n  wanted:  %s\n' "$*" "$got" "$want" >&2 && exit 1; }
+}
+mkdir "$work/refused"
+printf '%s\n' 'cmake_minimum_required(VERSION 3.22)' 'project(refused LANGUAGES CXX)' \
+  'find_package(Tutti REQUIRED COMPONENTS ${WANTED})' >"$work/refused/CMakeLists.txt"
+refused "Tutti has no component trian; its components are train and nccl" \
+  cmake -S "$work/refused" -B "$work/refused/build" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" -DWANTED=trian
+refused "Tutti has no component cli; leave --component out for all that users need" \
+  cmake --install "$build" --prefix "$work/none" --component cli
+[[ ! -e $work/none ]] || { echo "an unknown component was installed" >&2 && exit 1; }
+refused "tutti/tutti.hpp needs C++20" "${CXX:-c++}" -std=c++17 -fsyntax-only "$here/cpp/sum.cpp" "${flags[@]}"
+
 # NCCL's interface: what docs/nccl.md says to type, word for word, of `prog.c`.
 mkdir "$work/nccl"
 cp "$here/../nccl/first.c" "$work/nccl/prog.c"

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <utility>
 
+#include "base/build_parts.hpp"
+#include "base/format.hpp"
 #include "base/version.hpp"
 #include "support/fake_wireup.hpp"
 #include "topo/constants.hpp"
@@ -65,8 +67,22 @@ TEST(ModuleLoader, SaysWhyAFileIsNoModule) {
 }
 
 TEST(ModuleLoader, SaysWhereItLookedForAnAbsentModule) {
-  EXPECT_EQ(load_module("verbs", {.folders = {"/a", "/b c"}, .ignored = "; and more"}).why_not,
-            "not installed (libtutti_verbs.so is in none of /a, /b c; and more)");
+  EXPECT_EQ(load_module("absent", {.folders = {"/a", "/b c"}, .ignored = "; and more"}).why_not,
+            "not installed (libtutti_absent.so is in none of /a, /b c; and more)");
+}
+
+TEST(ModuleLoader, SaysWhetherThisBuildHasAnAbsentModuleOfOurs) {
+  for (const char* const name : {"verbs", "ucx", "cuda"}) {
+    const BuildPart* const part = find_build_part(name);
+    ASSERT_NE(part, nullptr) << name;
+    const std::string where = fmt::format("not installed (libtutti_{}.so is in none of /a); ", name);
+    EXPECT_EQ(
+        load_module(name, {.folders = {"/a"}}).why_not,
+        where + (part->in
+                     ? "this build has it: install it, or name its folder in TUTTI_MODULE_PATH"
+                     : fmt::format("this build was made without it: {}; install that, then configure and build again",
+                                   part->words)));
+  }
 }
 
 TEST(ModuleLoader, TakesTheFirstFolderThatHasTheFile) {

@@ -17,50 +17,78 @@ sources_in() {
   done
 }
 
-# A required command, and the package that provides it.
-needed_commands=(g++:g++ cmake:cmake ninja:ninja-build pkg-config:pkg-config python3:python3)
-needed_packages=(libhwy-dev libspdlog-dev libfmt-dev libsodium-dev libhwloc-dev libcli11-dev nlohmann-json3-dev
-  libpugixml-dev libgtest-dev libbenchmark-dev libopenblas-dev)
+# What every build needs: commands, each with the package that provides it, and packages.
+needed_packages=(g++:g++ cmake:cmake ninja:ninja-build pkg-config:pkg-config python3:python3 libhwy-dev libspdlog-dev libfmt-dev
+  libsodium-dev libhwloc-dev libcli11-dev nlohmann-json3-dev libpugixml-dev libgtest-dev libbenchmark-dev)
+# What optional parts are made of (cmake/Parts.cmake). Installed where apt has them, before the first configuration.
+part_packages=(libopenblas-dev libibverbs-dev libucx-dev libsimgrid-dev)
 
-# Prints the packages that are missing, out of those above and those given (command:package).
+# missing_packages PACKAGE|COMMAND:PACKAGE…: prints the packages that are missing, one a line.
 missing_packages() {
-  local pair package
-  for pair in "${needed_commands[@]}" "$@"; do
-    command -v "${pair%%:*}" >/dev/null || printf '%s ' "${pair#*:}"
-  done
-  for package in "${needed_packages[@]}"; do
-    [[ $(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) == installed ]] || printf '%s ' "$package"
+  local want
+  for want in "$@"; do
+    case $want in
+      *:*) command -v "${want%%:*}" >/dev/null || echo "${want#*:}" ;;
+      *) [[ $(dpkg-query -W -f '${db:Status-Status}' "$want" 2>/dev/null) == installed ]] || echo "$want" ;;
+    esac
   done
 }
 
-# Installs only missing packages with apt, and lists them.
+# On a new system apt knows no package until it is updated.
+apt_knows_packages() { compgen -G '/var/lib/apt/lists/*Packages*' >/dev/null; }
+
+# install_missing [PACKAGE|COMMAND:PACKAGE]…: installs by apt what is missing: of the packages above, and of these, which are
+# optional as part_packages are.
 install_missing() {
   command -v apt-get >/dev/null || fail "this script knows Debian and Ubuntu (no apt-get here); install by hand what" \
-    "these packages hold, then use cmake --preset release: ${needed_commands[*]#*:} ${needed_packages[*]}"
-  local -a missing as_root=()
-  read -ra missing <<<"$(missing_packages "$@")"
+    "these packages hold, then use cmake --preset release: ${needed_packages[*]#*:} ${part_packages[*]}"
+  local -a needed optional missing as_root=()
+  mapfile -t needed < <(missing_packages "${needed_packages[@]}")
+  mapfile -t optional < <(missing_packages "${part_packages[@]}" "$@")
+  missing=("${needed[@]}" "${optional[@]}")
   ((${#missing[@]})) || return 0
 
   if ((EUID != 0)); then
     if command -v sudo >/dev/null && { [[ -t 0 ]] || sudo -n true 2>/dev/null; }; then
       as_root=(sudo)
-    else
+    elif ((${#needed[@]})); then
       fail "packages are missing, and installing them takes root or sudo. Have somebody run:
   apt-get update && apt-get install --no-install-recommends ${missing[*]}"
+    else
+      say "going on without ${optional[*]}: installing packages takes root or sudo"
+      return 0
     fi
   fi
+  if ((${#needed[@]})) || ! apt_knows_packages; then
+    "${as_root[@]}" apt-get update -qq || say "apt-get update failed; going on with the package lists at hand"
+  fi
+  missing=("${needed[@]}")
+  local package
+  for package in "${optional[@]}"; do
+    if apt-cache show "$package" >/dev/null 2>&1; then missing+=("$package"); else say "apt has no package $package here"; fi
+  done
+  ((${#missing[@]})) || return 0
   say "installing by apt what is missing: ${missing[*]}"
-  "${as_root[@]}" apt-get update -qq || say "apt-get update failed; going on with the package lists at hand"
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
 }
 
-# configure PRESET: once; afterwards ninja configures again by itself whenever a CMake file changes.
+# configure PRESET: each time, since CMake itself does not notice that a package was installed meanwhile. The first time it
+# shows CMake's output, later only that of a failure.
 configure() {
-  [[ -f build/$1/build.ninja ]] && return
-  say "configuring the $1 preset"
   local -a launcher=()
   command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_C_COMPILER_LAUNCHER=ccache)
-  cmake --preset "$1" "${launcher[@]}"
+  say "configuring the $1 preset"
+  if [[ -f build/$1/build.ninja ]]; then
+    cmake --preset "$1" "${launcher[@]}" >"build/$1/configure.log" 2>&1 || { cat "build/$1/configure.log" && return 1; }
+  else
+    cmake --preset "$1" "${launcher[@]}"
+  fi
+}
+
+# show_parts PRESET: what is in that build, what was left out, and why.
+show_parts() {
+  say "parts of build/$1"
+  awk -F '\t' '{ printf "  %-4s %s: %s\n", $1, $3, $4 }' "build/$1/parts.txt"
 }
 
 # build PRESET [TARGET…]

@@ -1,4 +1,4 @@
-"""The parts of tools/release, what their output says, and the page docs/release.md."""
+"""The parts of tools/release, what their output says, the page docs/release.md, and the figures of README.md."""
 import dataclasses
 import json
 import os
@@ -8,6 +8,7 @@ import re
 import statistics
 import subprocess
 import sys
+import textwrap
 import typing
 import xml.etree.ElementTree
 
@@ -49,6 +50,15 @@ def read_fuzz(log):
         raise ValueError("no target ended")
     return {"figure": "; ".join(f"{name} {int(runs):,} inputs in {seconds} s" for name, runs, seconds in done),
             "missed": re.findall(r"^== (.*found a defect).*", log, re.M)}
+
+
+def read_soak(log):
+    """Of tools/test --soak: the random programs of tests/attack, and the floods of connections."""
+    programs = re.findall(r"^(\d+ programs\b.*)$", log, re.M)
+    floods = re.findall(r"^(\d+ starts.*)$", log, re.M)
+    if not programs:
+        raise ValueError("no programs ended")
+    return {"figure": "; ".join([programs[-1], *floods]), "missed": re.findall(r"^  ((?:hang|crash|data|alarm|silent|code|unnamed|slow|inexact): .*)$", log, re.M)}
 
 
 def read_torch(log):
@@ -104,6 +114,31 @@ def read_two_hosts(_log):
             "missed": [f"{size} bytes: {ratio}, aim {aim}" for size, ratio, aim in rows if aim and float(ratio) > float(aim)]}
 
 
+def read_train(_log):
+    """The communication part of a step beside PyTorch's over Gloo: the last column of the medians, by mode."""
+    rows = re.findall(r"^\| (DDP|ZeRO-3) \| median \|.*\| ([\d.]+) \|$", (ROOT / "bench/results/train_vs_torch.md").read_text(), re.M)
+    if not rows:
+        raise ValueError("bench/results/train_vs_torch.md has no rows")
+    least, most = min(float(ratio) for _, ratio in rows), max(float(ratio) for _, ratio in rows)
+    return {"figure": f"communication adds to a step {least:.2f} to {most:.2f} of what it adds to PyTorch's over Gloo: "
+                      + ", ".join(f"{mode} {ratio}" for mode, ratio in rows),
+            "missed": [f"{mode}: {ratio}, aim 0.5" for mode, ratio in rows if float(ratio) > 0.5]}
+
+
+def read_torch_vs_gloo(_log):
+    """How many times as fast as Gloo from Python, by size: the least and the most of all calls and numbers of ranks."""
+    rows = re.findall(r"^\| \w+ \| (\d+) \| [\d.]+ \| [\d.]+ \| ([\d.]+) \|", (ROOT / "bench/results/torch_vs_gloo.md").read_text(), re.M)
+    if not rows:
+        raise ValueError("bench/results/torch_vs_gloo.md has no rows")
+    by_size = {}
+    for size, ratio in rows:
+        by_size.setdefault(int(size), []).append(float(ratio))
+    return {"figure": "from Python, Gloo's time ÷ Tutti's: "
+                      + ", ".join(f"{size} B {min(r):.0f} to {max(r):.0f}" for size, r in sorted(by_size.items())),
+            "missed": [f"{size} bytes: {min(r):.1f}, aim {aim}" for size, r in sorted(by_size.items())
+                       if min(r) < (aim := 10 if size < 1 << 20 else 4)]}
+
+
 @dataclasses.dataclass(frozen=True)
 class Part:
     name: str
@@ -121,6 +156,7 @@ PARTS = (
     Part("asan", "AddressSanitizer and UndefinedBehaviorSanitizer", (TEST, "--asan"), 180, read_tests),
     Part("tsan", "ThreadSanitizer", (TEST, "--tsan"), 240, read_tests),
     Part("fuzz", "libFuzzer, each target for 300 s", (TEST, "--fuzz", "300"), 120, read_fuzz),
+    Part("soak", "random programs with faults, floods of connections", (TEST, "--soak", "300"), 30, read_soak),
     Part("cluster", "verbs in a virtual machine, ucx between namespaces", (TEST, "--cluster"), 90, read_tests),
     Part("torch", "the backend of torch.distributed, PyTorch on libnccl.so.2", (TEST, "--torch"), 90, read_torch),
     Part("instructions", "instructions of the small path", ("bench/instructions",), 30, read_instructions),
@@ -132,6 +168,8 @@ PARTS = (
          page_lines("selection.md", r"^- (With(?:out)? a profile: .*)")),
     Part("simulator", "the simulator beside this machine", ("bench/sim-validation",), 60,
          page_lines("sim-validation.md", r"^- (Ranks .*)")),
+    Part("train", "training beside PyTorch over Gloo", ("bench/train_vs_torch",), 60, read_train),
+    Part("torch_vs_gloo", "the backend of torch.distributed beside Gloo", ("bench/torch_vs_gloo",), 60, read_torch_vs_gloo),
 )
 
 # ---- the promises of docs/reliability.md -------------------------------------------------------------------------------
@@ -150,7 +188,7 @@ def promises(results):
         cells = [cell.strip() for cell in line.strip("|").split(" | ")]
         if not line.startswith("| ") or not section.isdigit() or len(cells) < 2 or cells[0] == "promise":
             continue
-        wanted = [re.escape(name).replace(r"\*", r"\w*") for name in re.findall(r"`((?!TUTTI_)[A-Z][\w.]*\*?|conformance\.\*)`", cells[1])]
+        wanted = [re.escape(name).replace(r"\*", r"[\w.]*") for name in re.findall(r"`([A-Za-z][\w.*]*)`", cells[1])]
         pattern = re.compile("|".join(rf"{name}(?:\.[\w.]+)?" for name in wanted) or r"(?!)")
         mine = [(status, seconds) for name, status, seconds in cases if pattern.fullmatch(name)]
         if mine:
@@ -171,33 +209,66 @@ def machine():
             f"{int(memory[1]) >> 20} GiB; {system[1] if system else platform.system()}, Linux {platform.release()}; {compiler}")
 
 
-def write(page, commit, results):
-    known = [(part, results[part.name]) for part in PARTS if part.name in results]
-    absent = [part for part in PARTS if part.name not in results]
-    subject = subprocess.run(["git", "log", "-1", "--format=%s", commit], capture_output=True, text=True, cwd=ROOT).stdout.strip()
-    ended = sorted(result["ended"] for _, result in known)
-    lines = ["# What was run, at one commit", "",
-             "Written by `tools/release`; not to be edited. The figures in README.md and the results of the promises in",
-             "[reliability.md](reliability.md) are those of this page.", "",
-             f"- commit: {commit[:10]}, {subject}",
-             f"- date: {ended[0]} to {ended[-1]}" if ended else "- date: nothing was run"]
-    lines += [f"- machine: {words}" for words in dict.fromkeys(result["machine"] for _, result in known)]
-    lines += ["", "| part | command | result | took | figures |", "|---|---|---|---|---|"]
+def subject_of(commit):
+    return subprocess.run(["git", "log", "-1", "--format=%s", commit], capture_output=True, text=True, cwd=ROOT).stdout.strip()
+
+
+def table(known, absent):
+    lines = ["| part | command | result | took | figures |", "|---|---|---|---|---|"]
     for part, result in known:
         lines.append(f"| {part.title} | `{' '.join(part.command)}` | {'passed' if result['passed'] else '**failed**'} "
                      f"| {result['seconds'] / 60:.0f} min | {result['figure'].replace('|', '/')} |")
-    lines += [f"| {part.title} | `{' '.join(part.command)}` | not run | | |" for part in absent]
-    lines += ["", "## Missed and left out", ""]
+    return lines + [f"| {part.title} | `{' '.join(part.command)}` | not run | | |" for part in absent]
+
+
+def missed_lines(known):
+    lines = []
     for part, result in known:
         if result["missed"]:
             lines += [f"{part.title[0].upper()}{part.title[1:]} (`{' '.join(part.command[:2])}`):", ""]
             lines += [f"- {line}" for line in result["missed"]] + [""]
-    if not any(result["missed"] for _, result in known):
-        lines += ["Nothing.", ""]
+    return lines or ["Nothing.", ""]
+
+
+def write(commit, results):
+    """docs/release.md, and the figures of README.md, from {part: result}."""
+    known = [(part, results[part.name]) for part in PARTS if part.name in results]
+    absent = [part for part in PARTS if part.name not in results]
+    ended = sorted(result["ended"] for _, result in known)
+    lines = ["# What was run, at one commit", "",
+             "Written by `tools/release`; not to be edited. The figures in README.md and the results of the promises in",
+             "[reliability.md](reliability.md) are those of this page.", "",
+             f"- commit: {commit[:10]}, {subject_of(commit)}",
+             f"- date: {ended[0]} to {ended[-1]}" if ended else "- date: nothing was run"]
+    lines += [f"- machine: {words}" for words in dict.fromkeys(result["machine"] for _, result in known)]
+    lines += ["", *table(known, absent), "", "## Missed and left out", "", *missed_lines(known)]
     rows = results.get("full", {}).get("promises", [])
     if rows:
         lines += ["## The promises of reliability.md", "",
                   "Tests of each promise in `tools/test --full`; seconds are the sum over its tests.", "",
                   "| section | promise | passed | failed | skipped | s |", "|---|---|---|---|---|---|"]
         lines += [f"| {' | '.join(str(cell) for cell in row)} |" for row in rows]
-    page.write_text("\n".join(lines).rstrip() + "\n")
+    (ROOT / "docs/release.md").write_text("\n".join(lines).rstrip() + "\n")
+    readme = ROOT / "README.md"
+    readme.write_text(with_figures(readme.read_text(), commit, known))
+
+
+# ---- the figures of README.md ------------------------------------------------------------------------------------------
+
+FIGURES = re.compile(r"(?<=<!-- release: written by tools/release -->\n).*?(?=<!-- end of release -->)", re.S)
+IN_README = ("full", "shm", "two_hosts", "train", "torch_vs_gloo")
+
+
+def without_figures(readme):
+    return FIGURES.sub("", readme)
+
+
+def with_figures(readme, commit, known):
+    """The README with the lines of these parts. ValueError if it has no place for them."""
+    if not FIGURES.search(readme):
+        raise ValueError("README.md lacks the comments between which its figures stand")
+    lines = [f"- {part.title[0].upper()}{part.title[1:]}: {result['figure']}{'' if result['passed'] else ' (**failed**)'}."
+             for part, result in known if part.name in IN_README]
+    lines = [line for long in lines for line in textwrap.wrap(long, 120, subsequent_indent="  ", break_long_words=False)]
+    text = f"At commit {commit[:10]} ([docs/release.md](docs/release.md) says on which machine, and what was missed):\n\n"
+    return FIGURES.sub(lambda _: text + "\n".join(lines) + "\n", readme)

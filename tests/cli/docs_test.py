@@ -12,7 +12,7 @@ import unittest
 from support import TUTTI, main
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("*/README.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("*/README.md"))]
 COMMANDS = ("", "perf", "run", "plan", "plan list", "plan show", "plan verify", "plan draw", "plan export", "plan import",
             "topo", "explain", "sim", "tune", "train", "lab", "info", "env")
 COMMAND = r"(?:[A-Z_]+=\S+ )*tutti (?!…).*"
@@ -131,6 +131,10 @@ class Pages(unittest.TestCase):
             for name in set(re.findall(r"\b(?:TUTTI_[A-Z_]*[A-Z]|tutti[A-Z]\w+)\b", page.read_text())):
                 if page.name != "operator.md":  # whose example adds one
                     self.assertRegex(sources, rf"\b{name}\b", page.relative_to(ROOT))
+
+    def test_the_newest_changes_are_of_this_version(self):
+        newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.M)[1]
+        self.assertEqual(subprocess.run([TUTTI, "--version"], capture_output=True, text=True).stdout, f"tutti {newest}\n")
 
     def test_files_exist(self):
         for page in PAGES:

@@ -1,40 +1,33 @@
 #include "tools/perf/small_float.hpp"
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
 namespace tutti::tools {
+namespace {
 
-FloatFormat format_of(DType type) {
-  switch (type) {
-    case DType::F16:
-      return {5, 10, true};
-    case DType::BF16:
-      return {8, 7, true};
-    case DType::F8E4M3:
-      return {4, 3, false};
-    case DType::F8E5M2:
-      return {5, 2, true};
-    case DType::F64:
-      return {11, 52, true};
-    default:
-      return {8, 23, true};
-  }
-}
+constexpr uint64_t kMantissa = (uint64_t{1} << 52) - 1;  // of a double
+
+}  // namespace
 
 uint64_t encode(double value, FloatFormat format) {
-  const uint64_t sign = std::signbit(value) ? uint64_t{1} << (format.exponent_bits + format.mantissa_bits) : 0;
-  const double size = std::fabs(value);
-  if (size == 0) return sign;
+  const auto bits = std::bit_cast<uint64_t>(value);
+  const uint64_t sign = (bits >> 63) << (format.exponent_bits + format.mantissa_bits);
+  if (bits << 1 == 0) return sign;
+  // |value| = significand · 2^(stored - 1075)
+  const int stored = std::max(1, static_cast<int>(bits >> 52 & 0x7ff));
+  const uint64_t significand = (bits & kMantissa) | (bits << 1 >> 53 != 0 ? kMantissa + 1 : 0);
   // The unit of the last place: that of the value's own binade, but not below that of the smallest normal numbers.
-  int exponent = 0;
-  std::frexp(size, &exponent);  // size = [0.5, 1) · 2^exponent
-  const int binade = std::max(exponent - 1, format.lowest_exponent());
-  const double units = std::nearbyint(std::ldexp(size, format.mantissa_bits - binade));  // ties to even
-  const auto mantissa = static_cast<uint64_t>(units);
+  const int binade = std::max(stored - 1023, format.lowest_exponent());
+  const int dropped = std::min(63, binade - format.mantissa_bits - (stored - 1075));
+  const uint64_t below = significand & ((uint64_t{1} << dropped) - 1), half = (uint64_t{1} << dropped) >> 1;
+  const uint64_t down = significand >> dropped;
+  const bool up = dropped > 0 && (below > half || (below == half && (down & 1) != 0));  // ties to even
   // Numbers of the format follow each other as their bits do, so a carry out of the mantissa raises the exponent.
   const auto base = static_cast<uint64_t>(binade - format.lowest_exponent()) << format.mantissa_bits;
-  return sign | (base + mantissa);
+  return sign | (base + down + static_cast<uint64_t>(up));
 }
 
 double decode(uint64_t bits, FloatFormat format) {
@@ -47,11 +40,11 @@ double decode(uint64_t bits, FloatFormat format) {
   if (exponent == top && (format.has_infinity || all_ones)) {
     const bool infinite = format.has_infinity && mantissa == 0;
     size = infinite ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
-  } else if (exponent == 0) {
+  } else if (exponent != 0) {  // 1.mantissa · 2^(exponent - bias), put together as a double
+    const auto stored = static_cast<uint64_t>(exponent - format.bias() + 1023);
+    size = std::bit_cast<double>(stored << 52 | mantissa << (52 - format.mantissa_bits));
+  } else if (mantissa != 0) {
     size = std::ldexp(static_cast<double>(mantissa), format.lowest_exponent() - format.mantissa_bits);
-  } else {
-    const auto whole = static_cast<double>(mantissa + (uint64_t{1} << format.mantissa_bits));
-    size = std::ldexp(whole, exponent - format.bias() - format.mantissa_bits);
   }
   return negative ? -size : size;
 }

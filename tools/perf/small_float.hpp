@@ -20,7 +20,22 @@ struct FloatFormat {
 };
 
 /// The format of a floating-point type.
-FloatFormat format_of(DType type);
+constexpr FloatFormat format_of(DType type) {
+  switch (type) {
+    case DType::F16:
+      return {5, 10, true};
+    case DType::BF16:
+      return {8, 7, true};
+    case DType::F8E4M3:
+      return {4, 3, false};
+    case DType::F8E5M2:
+      return {5, 2, true};
+    case DType::F64:
+      return {11, 52, true};
+    default:
+      return {8, 23, true};
+  }
+}
 
 /// The nearest number of the format, ties to even, as bits. `value` must be finite and within the format's range.
 uint64_t encode(double value, FloatFormat format);

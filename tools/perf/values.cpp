@@ -22,18 +22,24 @@ int64_t extended(uint64_t bits, DType type) {
 
 uint64_t largest_integer(DType type) { return is_signed_integer(type) ? mask_of(type) >> 1 : mask_of(type); }
 
-// ---- choosing
+// ---- choosing, without divisions: most of the time of a check goes into these
+
+/// A number below `end`, which may be 0 to 2^63, from 63 random bits.
+uint64_t below(uint64_t end, uint64_t random) {
+  __extension__ using Wide = unsigned __int128;
+  return static_cast<uint64_t>((static_cast<Wide>(random) * end) >> 63);
+}
 
 /// A number from 1 to `most`, signed if `with_sign`.
 int64_t draw(uint64_t random, uint64_t most, bool with_sign) {
-  const auto size = static_cast<int64_t>(1 + (random >> 1) % most);
+  const auto size = static_cast<int64_t>(1 + below(most, random >> 1));
   return with_sign && (random & 1) != 0 ? -size : size;
 }
 
 /// The ranks, rotated by one for every element, so that their roles change.
 int turned(const Spot& spot, int rank) {
-  return static_cast<int>((static_cast<uint64_t>(rank) + mix(spot.seed, spot.place, 1)) %
-                          static_cast<uint64_t>(spot.ranks));
+  const int turn = static_cast<int>(below(static_cast<uint64_t>(spot.ranks), mix(spot.seed, spot.place, 1) >> 1));
+  return rank + turn < spot.ranks ? rank + turn : rank + turn - spot.ranks;
 }
 
 uint64_t own(const Spot& spot, int rank) { return mix(spot.seed, spot.place, 16 + static_cast<uint64_t>(rank)); }
@@ -125,14 +131,12 @@ uint64_t integer_value(const Spot& spot, int rank, DType type, Op op) {
   return (random | static_cast<uint64_t>(odd)) & mask_of(type);
 }
 
-/// Each bit of an AND or OR is decided by one rank, which may be any: so none is missed unnoticed.
+/// Each bit of an AND or OR is decided by one rank, in turn, and by another one in the next element: so none is missed
+/// unnoticed.
 uint64_t bits_value(const Spot& spot, int rank, DType type, Op op) {
   if (op == Op::BitXor) return own(spot, rank) & mask_of(type);
   uint64_t decided = 0;
-  for (int bit = 0; bit < bits_of(type); ++bit) {
-    const uint64_t random = mix(spot.seed, spot.place, 32 + static_cast<uint64_t>(bit));
-    if (random % static_cast<uint64_t>(spot.ranks) == static_cast<uint64_t>(rank)) decided |= uint64_t{1} << bit;
-  }
+  for (int bit = turned(spot, rank); bit < bits_of(type); bit += spot.ranks) decided |= uint64_t{1} << bit;
   const uint64_t value = own(spot, rank) & decided;
   return op == Op::BitOr ? value : ~value & mask_of(type);
 }

@@ -3,6 +3,7 @@
 
     report.py BUILD               prints it; the exit status is 0
     report.py BUILD --strict FILE  exit status 1 if a part or test is left out that FILE does not allow
+    report.py BUILD --parts        of parts alone, before any test has run
 
 BUILD holds parts.txt (cmake/Parts.cmake), tests.xml (ctest --output-junit) and Testing/Temporary/LastTest.log. FILE has
 one line for each thing that may be left out, with the reason after it; `*` stands for any text:
@@ -79,10 +80,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--strict", type=pathlib.Path, metavar="FILE")
+    parser.add_argument("--parts", action="store_true")
     options = parser.parse_args()
     try:
         left_out = [("part", *row) for row in parts_left_out(options.build)]
-        left_out += [("test", *row) for row in tests_left_out(options.build)]
+        if not options.parts:
+            left_out += [("test", *row) for row in tests_left_out(options.build)]
     except (OSError, xml.etree.ElementTree.ParseError) as error:
         sys.exit(f"{options.build} has no complete run of tests: {error}")
     allowed = read_allowed(options.strict) if options.strict else None
@@ -92,7 +95,7 @@ def main():
         wrong += refused
         print(f"  {'NOT ALLOWED: ' if refused else ''}{'not built' if kind == 'part' else 'skipped'}: {name}: {reason}")
     if not left_out:
-        print("  nothing: all parts are built, and no test was skipped")
+        print("  nothing: all parts are built" + ("" if options.parts else ", and no test was skipped"))
     if wrong:
         sys.exit(f"{wrong} left out that {options.strict} does not allow")
 

@@ -26,11 +26,11 @@ class Report(unittest.TestCase):
         (build / "parts.txt").write_text(parts)
         return build
 
-    def report(self, build, allowed=None):
-        strict = []
+    def report(self, build, allowed=None, *more):
+        strict = [*more]
         if allowed is not None:
             (self.folder / "allowed").write_text(allowed)
-            strict = ["--strict", self.folder / "allowed"]
+            strict += ["--strict", self.folder / "allowed"]
         return subprocess.run([sys.executable, "-B", HERE / "report.py", build, *strict], capture_output=True, text=True)
 
     def test_parts_are_listed_with_their_reason(self):
@@ -48,6 +48,13 @@ class Report(unittest.TestCase):
         self.assertIn("NOT ALLOWED: not built: ucx: UCX was not found", done.stdout)
         self.assertIn("1 left out that ", done.stderr)
         self.assertEqual(self.report(build, "# a comment\n\npart ucx no network\n").returncode, 0)
+
+    def test_parts_alone_need_no_run(self):
+        (self.folder / "parts.txt").write_text(PARTS)
+        done = self.report(self.folder, "part verbs no reason\n", "--parts")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("NOT ALLOWED: not built: ucx: UCX was not found", done.stdout)
+        self.assertEqual(self.report(self.folder, "part ucx no network\n", "--parts").returncode, 0)
 
     def test_all_ways_to_skip(self):
         (self.folder / "some.py").write_text(PYTHON)

@@ -52,7 +52,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(CudaOfThreads, Conformance, testing::Types<CudaTh
 /// What `auto` chooses, on a machine as the environment says: TUTTI_TEST_FORM has the right answer.
 TEST(Form, FollowsWhatTheDriverPermits) {
   const char* const expected = std::getenv("TUTTI_TEST_FORM");
-  if (expected == nullptr) GTEST_SKIP() << "TUTTI_TEST_FORM is not set";
+  ASSERT_NE(expected, nullptr) << "TUTTI_TEST_FORM is not set";
   const auto memory = cuda::PeerMemory::create(cuda::Device::get(0), 1 << 20);
   const std::string names[] = {"auto", "fd", "ipc", "host"};
   EXPECT_EQ(names[static_cast<int>(memory->form())], expected);
@@ -86,7 +86,7 @@ TEST(Form, AHostileExtentIsRefused) {
       group.barrier();
     });
   };
-  if (env().cuda_memory != CudaMemory::Ipc) GTEST_SKIP() << "of handles only";
+  ASSERT_EQ(env().cuda_memory, CudaMemory::Ipc) << "of handles only: run it with TUTTI_CUDA_MEMORY=ipc";
   refused({.bytes = 64 << 20, .offset = 0});
   refused({.bytes = 1 << 20, .offset = ~uint64_t{0}});
 }

@@ -20,8 +20,10 @@ if(PROJECT_IS_TOP_LEVEL)
                           \"need. The others are: ${names}\")
     endif()" ALL_COMPONENTS)
 endif()
+cmake_host_system_information(RESULT cores QUERY NUMBER_OF_LOGICAL_CORES)
 install(CODE "
-  execute_process(COMMAND \"${CMAKE_COMMAND}\" --build \"${CMAKE_BINARY_DIR}\" --target tutti_installed --parallel
+  execute_process(COMMAND \"${CMAKE_COMMAND}\" --build \"${CMAKE_BINARY_DIR}\" --target tutti_installed --parallel ${cores}
+                          --config \"\${CMAKE_INSTALL_CONFIG_NAME}\"
                   RESULT_VARIABLE failed)
   if(failed)
     message(FATAL_ERROR \"Nothing is installed: the build in ${CMAKE_BINARY_DIR} failed (above)\")

@@ -34,42 +34,48 @@ missing_packages() {
   done
 }
 
-# On a new system apt knows no package until it is updated.
-apt_knows_packages() { compgen -G '/var/lib/apt/lists/*Packages*' >/dev/null; }
-
 # install_missing [PACKAGE|COMMAND:PACKAGE]…: installs by apt what is missing: of the packages above, and of these, which are
-# optional as part_packages are.
+# optional as part_packages are: what cannot be installed of them is left out.
 install_missing() {
-  command -v apt-get >/dev/null || fail "this script knows Debian and Ubuntu (no apt-get here); install by hand what" \
-    "these packages hold, then use cmake --preset release: ${needed_packages[*]#*:} ${part_packages[*]}"
-  local -a needed optional missing as_root=()
+  local -a needed optional as_root=()
   mapfile -t needed < <(missing_packages "${needed_packages[@]}")
   mapfile -t optional < <(missing_packages "${part_packages[@]}" "$@")
-  missing=("${needed[@]}" "${optional[@]}")
-  ((${#missing[@]})) || return 0
+  ((${#needed[@]} + ${#optional[@]})) || return 0
+  command -v apt-get >/dev/null || fail "this script knows Debian and Ubuntu (no apt-get here); install by hand what" \
+    "these packages hold, then use cmake --preset release: ${needed_packages[*]#*:} ${part_packages[*]}"
 
   if ((EUID != 0)); then
     if command -v sudo >/dev/null && { [[ -t 0 ]] || sudo -n true 2>/dev/null; }; then
       as_root=(sudo)
     elif ((${#needed[@]})); then
       fail "packages are missing, and installing them takes root or sudo. Have somebody run:
-  apt-get update && apt-get install --no-install-recommends ${missing[*]}"
+  apt-get update && apt-get install --no-install-recommends ${needed[*]} ${optional[*]}"
     else
       say "going on without ${optional[*]}: installing packages takes root or sudo"
       return 0
     fi
   fi
-  if ((${#needed[@]})) || ! apt_knows_packages; then
-    "${as_root[@]}" apt-get update -qq || say "apt-get update failed; going on with the package lists at hand"
+  "${as_root[@]}" apt-get update -qq || say "apt-get update failed; going on with the package lists at hand"
+  if ((${#needed[@]})); then
+    say "installing by apt what is missing: ${needed[*]}"
+    apt_install "${needed[@]}" || fail "apt could not install what every build needs (above)"
   fi
-  missing=("${needed[@]}")
   local package
+  local -a known=()
   for package in "${optional[@]}"; do
-    if apt-cache show "$package" >/dev/null 2>&1; then missing+=("$package"); else say "apt has no package $package here"; fi
+    if apt-cache show "$package" >/dev/null 2>&1; then known+=("$package"); else say "apt has no package $package here"; fi
   done
-  ((${#missing[@]})) || return 0
-  say "installing by apt what is missing: ${missing[*]}"
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+  ((${#known[@]})) || return 0
+  say "installing by apt for optional parts: ${known[*]}"
+  apt_install "${known[@]}" && return 0
+  for package in "${known[@]}"; do  # one that cannot be installed does not keep the others out
+    apt_install "$package" || say "going on without $package: apt could not install it (above)"
+  done
+}
+
+# --no-remove: a development package must not push out another vendor's library. `as_root` is install_missing's.
+apt_install() {
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends --no-remove "$@"
 }
 
 # configure PRESET: each time, since CMake itself does not notice that a package was installed meanwhile. The first time it

@@ -15,13 +15,13 @@ README = "# A program\n\n<!-- release: written by tools/release -->\n<!-- end of
 WITH_PARTS = """
 import re, runpy, sys
 sys.path.insert(0, "tools")
-import release_page as page
+import release_parts as parts
 def read(log):
     return {"figure": re.search(r"^figure (.*)$", log, re.M)[1] if "figure" in log else (_ for _ in ()).throw(ValueError("none")),
             "missed": re.findall(r"^missed (.*)$", log, re.M)}
-def part(name, command, minutes=1):
-    return page.Part(name, f"the part {name}", ("sh", "-c", f"echo {name} >>build/ran; " + command), minutes, read)
-page.PARTS = (part("full", "echo 'figure 7 tests'; echo 'missed a goal'"), part("second", SECOND))
+def part(name, command, minutes=1, page=""):
+    return parts.Part(name, f"the part {name}", ("sh", "-c", f"echo {name} >>build/ran; " + command), minutes, read, page=page)
+parts.PARTS = (part("full", "echo 'figure 7 tests'; echo 'missed a goal'"), part("second", SECOND, page=PAGE))
 sys.argv = ["tools/release", *sys.argv[1:]]
 runpy.run_path("tools/release", run_name="__main__")
 """
@@ -32,7 +32,7 @@ class Release(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name)
-        for path in ("tools/release", "tools/release_page.py", "bench/vs_peers_lib"):
+        for path in ("tools/release", "tools/release_page.py", "tools/release_parts.py", "bench/vs_peers_lib"):
             (shutil.copytree if (ROOT / path).is_dir() else self.copy)(ROOT / path, self.root / path)
         for path, text in {"README.md": README, "docs/reliability.md": "", "source": "1\n", ".gitignore": "build/\n__pycache__/\n",
                            "bench/results/kept": "", "build/ran": ""}.items():
@@ -54,11 +54,11 @@ class Release(unittest.TestCase):
         self.git("add", "-A")
         self.git("commit", "-q", "-m", subject)
 
-    def command(self, second, *words):
-        return [sys.executable, "-B", "-c", f"SECOND = {second!r}\n{WITH_PARTS}", *words]
+    def command(self, second, *words, page=""):
+        return [sys.executable, "-B", "-c", f"SECOND, PAGE = {second!r}, {page!r}\n{WITH_PARTS}", *words]
 
-    def release(self, *words, second="echo 'figure 9 words'"):
-        return subprocess.run(self.command(second, *words), cwd=self.root, capture_output=True, text=True)
+    def release(self, *words, second="echo 'figure 9 words'", page=""):
+        return subprocess.run(self.command(second, *words, page=page), cwd=self.root, capture_output=True, text=True)
 
     def ran(self):
         return (self.root / "build/ran").read_text().split()
@@ -124,27 +124,123 @@ class Release(unittest.TestCase):
         self.assertEqual(self.release(second="echo nothing").returncode, 1)
         self.assertIn("no figures: none", self.page())
 
-    def test_a_state_that_cannot_be_read_is_refused(self):
-        (self.root / "bench/results/release.json").write_text("{")
+    def test_a_part_that_did_not_write_its_page_has_not_passed(self):
+        self.assertEqual(self.release(page="kept").returncode, 1)
+        self.assertIn("no figures: bench/results/kept was not written", self.page())
+        self.assertEqual(self.release(page="kept", second="echo 'figure 9' >bench/results/kept; echo 'figure 9'").returncode, 0)
+
+    def test_a_part_whose_program_is_not_there_has_not_passed(self):
+        self.assertEqual(self.release(second="exec no_such_program").returncode, 1)
+        self.assertEqual(self.ran(), ["full", "second"])
+
+    def test_states_that_cannot_be_read_are_refused(self):
+        for text in "{", "[]", '{"parts": {}}', '{"commit": "", "parts": []}', '{"commit": "", "parts": {"full": {"passed": 7}}}':
+            (self.root / "bench/results/release.json").write_text(text)
+            done = self.release()
+            self.assertEqual((done.returncode, self.ran()), (1, []), text)
+            self.assertIn("release.json is not readable", done.stderr)
+
+    def test_unknown_parts_are_refused(self):
+        for only, words in ("full,third", "third"), ("", "(empty)"), (",", "(empty)"):
+            done = self.release("--only", only)
+            self.assertEqual((done.returncode, self.ran()), (1, []))
+            self.assertIn(f"there is no part {words}", done.stderr)
+
+    def test_a_readme_without_a_place_for_figures_is_refused(self):
+        (self.root / "README.md").write_text("# A program\n")
+        self.commit("No place")
         done = self.release()
         self.assertEqual((done.returncode, self.ran()), (1, []))
-        self.assertIn("release.json is not readable", done.stderr)
+        self.assertIn("README.md lacks the comments", done.stderr)
 
-    def test_an_unknown_part_is_refused(self):
-        done = self.release("--only", "full,third")
-        self.assertEqual((done.returncode, self.ran()), (1, []))
-        self.assertIn("there is no part third; the parts are full, second", done.stderr)
+    def test_without_results_there_is_no_page(self):
+        self.assertIn("there is no result at", self.release("--page").stderr)
+        self.assertFalse((self.root / "docs/release.md").exists())
 
-    def test_stopped_it_keeps_what_ended_and_ends_what_ran(self):
-        running = subprocess.Popen(self.command("echo $$ >build/pid; sleep 60"), cwd=self.root, stdout=subprocess.PIPE,
+    def test_what_is_no_repository_is_refused_in_the_words_of_git(self):
+        shutil.rmtree(self.root / ".git")
+        self.assertIn("tools/release: git diff: ", self.release().stderr)
+
+    def running(self):
+        """A run whose second part waits, and the process of that part."""
+        process = subprocess.Popen(self.command("echo $$ >build/pid; exec sleep 60"), cwd=self.root, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True)
-        while not (self.root / "build/pid").exists() or not (self.root / "build/pid").read_text():
+        pid = self.root / "build/pid"
+        while not pid.exists() or not pid.read_text().endswith("\n"):
             time.sleep(0.05)  # a process outside tells nothing else
-        running.send_signal(signal.SIGINT)
-        self.assertIn("stopped; the parts that ended are kept", running.communicate(timeout=30)[1])
-        pid = (self.root / "build/pid").read_text().strip()
-        self.assertNotIn("sleep", pathlib.Path(f"/proc/{pid}/cmdline").read_text() if pathlib.Path(f"/proc/{pid}").exists() else "")
-        self.assertIn("the part full: passed", self.release("--list").stdout)
+        return process, pathlib.Path("/proc", pid.read_text().strip(), "cmdline")
+
+    def test_stopped_it_keeps_what_ended_and_ends_what_runs(self):
+        for number in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
+            process, part = self.running()
+            process.send_signal(number)
+            self.assertIn("stopped; the parts that ended are kept", process.communicate(timeout=30)[1])
+            self.assertFalse(part.exists() and part.read_text())
+            self.assertIn("the part full: passed", self.release("--list").stdout)
+            (self.root / "build/pid").unlink()
+
+    def test_two_at_a_time_are_refused(self):
+        process, _ = self.running()
+        self.assertIn("another one runs in this folder", self.release().stderr)
+        process.terminate()
+        process.communicate()
+
+
+CTEST = """
+67% tests passed, 2 tests failed out of 6
+
+Total Test time (real) =  62.00 sec
+
+The following tests FAILED:
+\t 12 - Modes/Zero.Learns/1-byte object <03> (Failed)
+\t 13 - fault.strangers (Subprocess killed)
+\t 14 - plan (NUMERICAL)
+Errors while running CTest
+
+== left out of this run
+  not built: cuda: nvcc was not found
+  skipped: cli.lab_page: no chromium
+"""
+
+
+class Readers(unittest.TestCase):
+    def setUp(self):
+        sys.path.insert(0, str(ROOT / "tools"))
+        self.addCleanup(sys.path.remove, str(ROOT / "tools"))
+        import release_parts
+        self.parts = release_parts
+
+    def test_tests(self):
+        came = self.parts.read_tests(CTEST)
+        self.assertEqual(came["figure"], "6 tests, 2 failed, 1 with something skipped; 1 min of tests")
+        self.assertEqual(came["missed"], ["failed: Modes/Zero.Learns/1-byte object <03>", "failed: fault.strangers", "failed: plan",
+                                          "not built: cuda: nvcc was not found", "skipped: cli.lab_page: no chromium"])
+        with self.assertRaisesRegex(ValueError, "all 1 tests were skipped"):
+            self.parts.read_tests(CTEST.replace("67% tests passed, 2 tests failed out of 6", "100% tests passed, 0 tests failed out of 1"))
+
+    def test_others(self):
+        self.assertEqual(self.parts.read_tidy("== clang-tidy\na.cpp:1:2: error: x [y]\n")["figure"], "1 findings")
+        fuzz = self.parts.read_fuzz("plan_fuzz: Done 12345 runs in 301 second(s)\n== bytes_fuzz found a defect (above)\n")
+        self.assertEqual((fuzz["figure"], fuzz["missed"]), ("plan 12,345 inputs in 301 s", ["bytes_fuzz found a defect"]))
+        soak = self.parts.read_soak("  hang: rank 1\n\n400 programs, 1 findings\n12 starts in 0.100 s at most, 0.050 s undisturbed\n")
+        self.assertEqual(soak["missed"], ["hang: rank 1"])
+        self.assertTrue(soak["figure"].startswith("400 programs, 1 findings; 12 starts in"))
+        torch = self.parts.read_torch("LD_PRELOAD: torch.cuda.nccl.version() is 2; of 83 symbols 83 are bound to it\nRan 52 tests in 9.1s\n\nOK (skipped=1)\n"
+                                      "test_a (x.Y.test_a) ... skipped 'why'\n")
+        self.assertEqual(torch["figure"], "52 tests: OK; 83 of 83 symbols of PyTorch bound to libnccl.so.2")
+        self.assertEqual(torch["missed"], ["skipped: test_a (x.Y.test_a)"])
+
+    def test_a_log_that_was_cut_off_has_no_figures(self):
+        for part in self.parts.PARTS:
+            if not part.page:
+                with self.subTest(part.name), self.assertRaises(ValueError):
+                    part.read("tools/release: cut off\n")
+
+    def test_kept_pages_can_be_read(self):
+        for part in self.parts.PARTS:
+            if part.page:
+                with self.subTest(part.name):
+                    self.assertTrue(part.read("")["figure"])
 
 
 if __name__ == "__main__":

@@ -5,11 +5,13 @@
     report.py BUILD --strict FILE  exit status 1 if a part or test is left out that FILE does not allow
     report.py BUILD --parts        of parts alone, before any test has run
 
-BUILD holds parts.txt (cmake/Parts.cmake), tests.xml (ctest --output-junit) and Testing/Temporary/LastTest.log. FILE has
-one line for each thing that may be left out, with the reason after it; `*` stands for any text:
+BUILD holds parts.txt (cmake/Parts.cmake), tests.xml (ctest --output-junit), Testing/Temporary/LastTest.log, and not_done.txt if
+tools/test could not make a check. FILE has one line for each thing that may be left out, with the reason after it; `*` stands
+for any text:
 
     part cuda            Debian has no nvcc that compiles C++20
     test cli.lab_page    takes a browser
+    check formatting     other versions of clang-format format otherwise
 """
 import argparse
 import fnmatch
@@ -19,6 +21,7 @@ import sys
 import xml.etree.ElementTree
 
 REASON = re.compile(r"skipped[ :=]|SKIPPED|: Skipped$", re.I)
+KINDS = {"part": "not built", "check": "not done", "test": "skipped"}
 COUNT = re.compile(r"^OK \(skipped=\d+\)|^\[  SKIPPED \]|^(FAILED|OK) \(|tests?, listed below")
 
 
@@ -26,6 +29,12 @@ def parts_left_out(build):
     """[(name, reason)]"""
     rows = [line.split("\t") for line in (build / "parts.txt").read_text().splitlines()]
     return [(name, words) for state, name, _, words in rows if state == "out"]
+
+
+def checks_left_out(build):
+    """[(name, reason)], of lines NAME: REASON."""
+    file = build / "not_done.txt"
+    return [tuple(line.split(": ", 1)) for line in file.read_text().splitlines()] if file.exists() else []
 
 
 def outputs(log):
@@ -70,8 +79,8 @@ def read_allowed(path):
         words = line.split(None, 2)
         if not words or words[0].startswith("#"):
             continue
-        if len(words) < 3 or words[0] not in ("part", "test"):
-            sys.exit(f"{path}:{number}: wants `part NAME REASON` or `test NAME REASON`, and this is: {line}")
+        if len(words) < 3 or words[0] not in KINDS:
+            sys.exit(f"{path}:{number}: wants `part NAME REASON`, `check …` or `test …`, and this is: {line}")
         allowed.append((words[0], words[1]))
     return allowed
 
@@ -85,6 +94,7 @@ def main():
     try:
         left_out = [("part", *row) for row in parts_left_out(options.build)]
         if not options.parts:
+            left_out += [("check", *row) for row in checks_left_out(options.build)]
             left_out += [("test", *row) for row in tests_left_out(options.build)]
     except (OSError, xml.etree.ElementTree.ParseError) as error:
         sys.exit(f"{options.build} has no complete run of tests: {error}")
@@ -93,7 +103,8 @@ def main():
     for kind, name, reason in left_out:
         refused = allowed is not None and not any(k == kind and fnmatch.fnmatchcase(name, p) for k, p in allowed)
         wrong += refused
-        print(f"  {'NOT ALLOWED: ' if refused else ''}{'not built' if kind == 'part' else 'skipped'}: {name}: {reason}")
+        text = re.sub(r"[\x00-\x1f\x7f]+", " ", f"{KINDS[kind]}: {name}: {reason}")
+        print(f"  {'NOT ALLOWED: ' if refused else ''}{text}")
     if not left_out:
         print("  nothing: all parts are built" + ("" if options.parts else ", and no test was skipped"))
     if wrong:

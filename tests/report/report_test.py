@@ -56,6 +56,13 @@ class Report(unittest.TestCase):
         self.assertIn("NOT ALLOWED: not built: ucx: UCX was not found", done.stdout)
         self.assertEqual(self.report(self.folder, "part ucx no network\n", "--parts").returncode, 0)
 
+    def test_checks_that_were_not_made(self):
+        build = self.run_tests(PASSES, "")
+        (build / "not_done.txt").write_text("formatting: no \x1b[1mclang-format")
+        done = self.report(build, "")
+        self.assertEqual((done.returncode, done.stdout), (1, "  NOT ALLOWED: not done: formatting: no  [1mclang-format\n"))
+        self.assertEqual(self.report(build, "check formatting no reason\n").returncode, 0)
+
     def test_all_ways_to_skip(self):
         (self.folder / "some.py").write_text(PYTHON)
         build = self.run_tests(PASSES + f"""

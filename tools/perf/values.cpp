@@ -1,6 +1,7 @@
 #include "tools/perf/values.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -36,7 +37,7 @@ int64_t draw(uint64_t random, uint64_t most, bool with_sign) {
   return with_sign && (random & 1) != 0 ? -size : size;
 }
 
-/// The ranks, rotated by one for every element, so that their roles change.
+/// The ranks, rotated differently in every element, so that their roles change.
 int turned(const Spot& spot, int rank) {
   const int turn = static_cast<int>(below(static_cast<uint64_t>(spot.ranks), mix(spot.seed, spot.place, 1) >> 1));
   return rank + turn < spot.ranks ? rank + turn : rank + turn - spot.ranks;
@@ -59,7 +60,7 @@ int64_t averaged(const Spot& spot, int rank, uint64_t limit) {
   // With a share of 1 an element has either an average or differences.
   const bool has_average = share > 1 || (random & 2) != 0;
   const uint64_t for_difference = share > 1 ? share / 2 : 1 - static_cast<uint64_t>(has_average);
-  const int64_t average = has_average ? draw(random >> 2, share - for_difference, true) : 0;
+  const int64_t average = has_average ? draw(std::rotr(random, 2), share - for_difference, true) : 0;
   const int place = turned(spot, rank);
   if (for_difference == 0 || (place ^ 1) >= spot.ranks) return average;
   const uint64_t pair = mix(spot.seed, spot.place, 16 + static_cast<uint64_t>(place / 2));
@@ -131,8 +132,7 @@ uint64_t integer_value(const Spot& spot, int rank, DType type, Op op) {
   return (random | static_cast<uint64_t>(odd)) & mask_of(type);
 }
 
-/// Each bit of an AND or OR is decided by one rank, in turn, and by another one in the next element: so none is missed
-/// unnoticed.
+/// Each bit of an AND or OR is decided by one rank: the bits by all in turn, beginning with any. So none is missed unnoticed.
 uint64_t bits_value(const Spot& spot, int rank, DType type, Op op) {
   if (op == Op::BitXor) return own(spot, rank) & mask_of(type);
   uint64_t decided = 0;

@@ -130,6 +130,21 @@ TEST(Pattern, FloatAveragesAreExactWhereTheTypeHoldsTheNumberOfRanks) {
   }
 }
 
+// Half of a rank's share of the exact integers is the average's, the other half that of the difference in a pair.
+TEST(Pattern, FloatAveragesOccurUpToTheLargestAllowed) {
+  for (const DType type : {DType::F8E4M3, DType::F8E5M2}) {
+    const FloatFormat format = format_of(type);
+    for (int ranks = 2; ranks <= 4; ++ranks) {
+      const auto share = static_cast<int>(format.exact_integers()) / ranks;
+      double largest = 0;
+      for (uint64_t place = 0; place < 500; ++place) {
+        largest = std::max(largest, std::fabs(decode(fold_of_all({5, ranks, place}, type, Op::Avg), format)));
+      }
+      EXPECT_EQ(largest, share > 1 ? share - share / 2 : 1) << named(type, Op::Avg, ranks);
+    }
+  }
+}
+
 TEST(Pattern, IntegerAveragesDoNotWrap) {
   for (const DType type : {DType::I8, DType::U8, DType::I16, DType::U16, DType::I32, DType::U32}) {
     for (int ranks = 1; ranks <= 64; ++ranks) {

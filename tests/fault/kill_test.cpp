@@ -79,8 +79,8 @@ TEST_P(Killed, IsNoticedByAllOthersWithinASecond) {
   EXPECT_EQ(fmt::format("{}", fmt::join(processes_with(mark), " ")), "");
 }
 
-// ThreadSanitizer has several bytes for each that is touched (4.5 GB a rank of the longest calls), and a call of an eighth
-// of the length takes it as long.
+// ThreadSanitizer has several bytes for each that is touched (4.5 GB a rank of the longest calls), and a call of an
+// eighth of the length takes it as long.
 #ifdef __SANITIZE_THREAD__
 constexpr size_t kMi = 1 << 17;
 #else

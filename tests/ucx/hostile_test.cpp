@@ -122,14 +122,7 @@ void exchange_under_attack(TestRank& self, const std::set<uint16_t>& ports, bool
 /// end the links, but not the process.
 struct UcxStrangers : testing::TestWithParam<bool> {};
 
-#if defined(__SANITIZE_THREAD__)
-constexpr bool kCrashes = true;  // UCX 1.13, after it was kept from aborting; why is not known
-#else
-constexpr bool kCrashes = false;
-#endif
-
 TEST_P(UcxStrangers, AtItsPortDisturbNothingOrAreAClearError) {
-  if (kCrashes) GTEST_SKIP() << "UCX crashes under ThreadSanitizer";
   const bool speak = GetParam();
   ::setenv("UCX_TLS", "tcp,self", 1);
   ::setenv("UCX_LOG_LEVEL", "fatal", 1);
@@ -156,7 +149,6 @@ INSTANTIATE_TEST_SUITE_P(Of, UcxStrangers, testing::Bool());
 
 /// Replaces UCX's sets of descriptors: it asserts that it can add to them when it connects, and would abort.
 TEST(UcxHostile, WhatUcxWouldAbortForIsAnError) {
-  if (kCrashes) GTEST_SKIP() << "UCX crashes under ThreadSanitizer";
   ::setenv("UCX_TLS", "tcp,self", 1);
   ::setenv("UCX_LOG_LEVEL", "fatal", 1);
   RankGroup group(2, true);

@@ -132,7 +132,8 @@ uint64_t integer_value(const Spot& spot, int rank, DType type, Op op) {
   return (random | static_cast<uint64_t>(odd)) & mask_of(type);
 }
 
-/// Each bit of an AND or OR is decided by one rank: the bits by all in turn, beginning with any. So none is missed unnoticed.
+/// Each bit of an AND or OR is decided by one rank: the bits by all in turn, beginning with any. So none is missed
+/// unnoticed.
 uint64_t bits_value(const Spot& spot, int rank, DType type, Op op) {
   if (op == Op::BitXor) return own(spot, rank) & mask_of(type);
   uint64_t decided = 0;

@@ -21,7 +21,7 @@ class Report(unittest.TestCase):
         """A build folder in which ctest ran these."""
         (self.folder / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.22)\nproject(p LANGUAGES NONE)\n" + tests)
         build = self.folder / "build"
-        subprocess.run(["cmake", "-S", self.folder, "-B", build], check=True, capture_output=True)
+        subprocess.run(["cmake", "-G", "Ninja", "-S", self.folder, "-B", build], check=True, capture_output=True)
         subprocess.run(["ctest", "--test-dir", build, "--output-junit", "tests.xml"], capture_output=True)
         (build / "parts.txt").write_text(parts)
         return build

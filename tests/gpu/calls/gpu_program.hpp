@@ -16,6 +16,14 @@
 
 namespace tutti {
 
+/// A failure's text says for what a block waited if the block says so within 200 ms: less than a turn of all threads of
+/// a GPU takes under ThreadSanitizer on a busy machine.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kBlocksReport = false;
+#else
+inline constexpr bool kBlocksReport = true;
+#endif
+
 /// Seconds after a failure in which the streams of all ranks end.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr double kStreamsEndWithin = 5;

@@ -1,7 +1,10 @@
 """How groups are made, and what is made of them."""
 
+import contextlib
 import os
+import random
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -92,22 +95,27 @@ def beside_a_gpu_backend(rank, ranks, folder):
     dist.destroy_process_group()
 
 
-def by_address(rank, ranks, port):
-    dist.init_process_group("tutti", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=ranks)
+def by_address(rank, ranks, ports):
+    dist.init_process_group("tutti", init_method=f"tcp://127.0.0.1:{ports[0]}", rank=rank, world_size=ranks)
     assert total() == sum(range(ranks))
     dist.destroy_process_group()
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port + 1))
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(ports[1]))
     dist.init_process_group("tutti")
     assert total() == sum(range(ranks))
     dist.destroy_process_group()
 
 
-def free_port():
-    import socket
+def two_free_ports():
+    """Not among those that the kernel gives to outgoing connections, one of which may have taken it meanwhile."""
+    ports = []
+    for port in random.sample(range(20000, 32000), 1000):
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            ports.append(port)
+        if len(ports) == 2:
+            return ports
+    raise RuntimeError("no port from 20000 to 31999 is free")
 
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 class Groups(unittest.TestCase):
@@ -131,7 +139,7 @@ class Groups(unittest.TestCase):
             run(2, beside_a_gpu_backend, folder, init=False)
 
     def test_by_address_and_environment(self):
-        run(2, by_address, free_port(), init=False)
+        run(2, by_address, two_free_ports(), init=False)
 
     def test_torchrun(self):
         """Also a restart: rank 1 dies in the first attempt."""

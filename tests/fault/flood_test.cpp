@@ -33,7 +33,7 @@ constexpr int kRate = 3000;          // connections per second
 constexpr size_t kMostOpen = 15000;  // of the flood's own, if its limit allows: more than any acceptor keeps
 constexpr double kMoreSeconds = 2;   // that a start may take longer
 #ifdef __SANITIZE_ADDRESS__
-constexpr long kMoreMemory = 131072;  // freed memory is kept for a while
+constexpr long kMoreMemory = 262144 + 32768;  // AddressSanitizer keeps 256 MiB of freed memory
 #else
 constexpr long kMoreMemory = 32768;  // KiB that a rank may take
 #endif

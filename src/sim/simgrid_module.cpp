@@ -2,6 +2,7 @@
 #include <exception>
 #include <functional>
 #include <map>
+#include <iterator>
 #include <memory>
 #include <simgrid/s4u.hpp>
 #include <utility>
@@ -21,8 +22,13 @@ constexpr double kScale = 1e6;
 /// Latencies are the replay's, and links are as fast as they are: SimGrid's corrections for TCP are off.
 std::unique_ptr<s4u::Engine> make_engine() {
   static char name[] = "tutti", quiet[] = "--log=root.thresh:warning";
+#ifdef __SANITIZE_ADDRESS__
+  static char contexts[] = "--cfg=contexts/factory:thread";  // AddressSanitizer knows no stacks but those of threads
+  static char* arguments[] = {name, quiet, contexts, nullptr};
+#else
   static char* arguments[] = {name, quiet, nullptr};
-  int count = 2;
+#endif
+  int count = static_cast<int>(std::size(arguments)) - 1;
   auto engine = std::make_unique<s4u::Engine>(&count, arguments);
   static bool configured = false;  // SimGrid takes its settings once a process
   if (std::exchange(configured, true)) return engine;

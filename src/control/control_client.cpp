@@ -162,13 +162,15 @@ void ControlClient::on_end(const std::string& why) {
   if (leave_sent || members_.empty()) return close();
   if (remaining_ranks().empty()) return;
   // If that process died, its pidfd reports it in a moment, and names the rank.
-  grace_timer_ = control_.loop().at(Deadline::in(kGraceSeconds), [weak = weak_from_this(), why] {
-    if (const auto client = weak.lock()) client->server_lost(why);
+  server_end_ = why;
+  grace_timer_ = control_.loop().at(Deadline::in(kGraceSeconds), [weak = weak_from_this()] {
+    if (const auto client = weak.lock()) client->server_lost();
   });
 }
 
-void ControlClient::server_lost(const std::string& why) {
-  if (closed_) return;
+void ControlClient::server_lost() {
+  if (closed_ || server_end_.empty()) return;
+  const std::string why = std::exchange(server_end_, "");
   {
     const std::lock_guard lock(mutex_);
     server_loss_ = fmt::format("{} held the rendezvous server of all ranks and is gone: {}", server_holder(), why);

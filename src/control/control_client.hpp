@@ -90,7 +90,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   void on_membership_update(const MembershipUpdate& update);
   void on_done(Done done);
   void on_end(const std::string& why);
-  void server_lost(const std::string& why);
+  void server_lost();
   std::string server_holder() const;
   void heartbeat();
   void watch_processes();
@@ -142,6 +142,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   double heartbeat_seconds_ = 0;
   Deadline::Clock::time_point last_beat_{};
   EventLoop::Id heartbeat_timer_ = 0, grace_timer_ = 0;
+  std::string server_end_;  // why the connection to the rendezvous server has ended, until server_lost() tells it
   std::vector<ControlThread::Watch> watches_;
   std::unordered_map<uint64_t, Question> questions_;
   uint64_t tickets_ = 0;

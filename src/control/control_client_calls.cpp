@@ -170,8 +170,9 @@ void ControlClient::send_leave_notice(const LeaveNotice& leave_notice) {
     leave_sent_ = true;
   }
   control_.loop().post([self = shared_from_this(), leave_notice] {
-    if (!self->channel_) return self->close();
-    self->channel_->send(pack(leave_notice));
+    if (self->channel_) return self->channel_->send(pack(leave_notice));
+    self->server_lost();  // not later: this rank would wait for nobody, and not know why
+    self->close();
   });
 }
 

@@ -132,12 +132,17 @@ class Judge {
   }
 
   /// A cycle of waits that the fault has closed; it may run through communicators that the fault does not touch. If it
-  /// includes transfers over a wire, messages may be in flight, so it is not certain: then the time-out's text contains
-  /// it.
+  /// includes transfers over a wire, messages may be in flight, so it is not certain: then the text of a time-out contains
+  /// it. Ranks that time out in the same moment may find that others wait no more.
   bool is_circle(const LineResult& report) const {
     if (report.code == tuttiMismatch) return report.text.find("ranks wait for each other") != std::string::npos;
-    return report.code == tuttiTimeout && program_.transport != "local" && program_.transport != "shm" &&
-           report.text.find("in a group of") != std::string::npos && report.text.find("it waits") != std::string::npos;
+    if (report.code != tuttiTimeout || program_.transport == "local" || program_.transport == "shm") return false;
+    return std::any_of(outcome_.results.begin(), outcome_.results.end(), [](const auto& story) {
+      return std::any_of(story.begin(), story.end(), [](const LineResult& other) {
+        return other.code == tuttiTimeout && other.text.find("in a group of") != std::string::npos &&
+               other.text.find("it waits") != std::string::npos;
+      });
+    });
   }
   /// A rank that has left learns of it when its process leaves its last communicator.
   bool told_late(const LineResult& report, int rank) const {

@@ -83,7 +83,7 @@ Status status_of(const std::function<void()>& body) {
 
 /// On a thread of its own.
 void join_in_background(tuttiComm_t handle, const comm::UniqueId& id, int ranks, int rank, comm::JoinOptions options) {
-  options.stop = &handle->stop;
+  options.terms.stop = &handle->stop;
   std::shared_ptr<comm::Communicator> made;
   Status outcome = status_of([&] { made = comm::Communicator::join(id, ranks, rank, std::move(options)); });
   if (outcome.code == Code::Aborted) outcome.text = fmt::format("rank {}: aborted while it was being made", rank);

@@ -28,10 +28,11 @@ std::shared_ptr<Communicator> Communicator::join(const control::UniqueId& id, Ra
   try {
     mine = configuration();
   } catch (const Error& error) {  // before any other rank knows of this one
-    control::withdraw(id, {ranks, rank, error.code(), control::describe_withdrawal(rank, error)});
+    const Rank name = control::name_of(rank, options.terms.names);
+    control::withdraw(id, {ranks, rank, error.code(), control::describe_withdrawal(name, error)});
     throw;
   }
-  auto endpoint = control::Endpoint::join(id, ranks, rank, std::move(mine), Deadline::in(seconds), options.stop);
+  auto endpoint = control::Endpoint::join(id, ranks, rank, std::move(mine), Deadline::in(seconds), options.terms);
   if (options.title.empty()) options.title = fmt::format("communicator {} of {} ranks", id.name().substr(0, 4), ranks);
   std::shared_ptr<Communicator> made(new Communicator(std::move(endpoint), std::move(options.title), options.timeouts));
   try {
@@ -44,7 +45,8 @@ std::shared_ptr<Communicator> Communicator::join(const control::UniqueId& id, Ra
         of_the_system ? fmt::format("{}: {}", made->endpoint_->describe(rank), error.what()) : error.what();
     made->endpoint_->fail(error.code(), text);
     made->endpoint_->leave(0, Deadline::in(seconds));  // the others are to hear of it before this process ends
-    throw Error(error.code(), text);
+    if (options.terms.names.empty()) throw Error(error.code(), text);
+    throw_error(error.code(), "{} (its ranks are those of {})", text, made->title());
   }
   return made;
 }
@@ -246,6 +248,11 @@ Status Communicator::failure() const {
   if (Status cut_off = cut_off_->status(); !cut_off.ok()) return cut_off;
   const auto first = endpoint_->failure();
   return first ? Status{first->first, control::said_by(rank(), first->second)} : Status{};
+}
+
+Error Communicator::failure_for_others() const {
+  const auto first = endpoint_->failure();
+  return first ? Error(first->first, first->second) : Error(Code::Aborted, "stopped");
 }
 
 Status Communicator::fail_internally(const std::string& what) { return diagnostics_.fail(Code::InternalError, what); }

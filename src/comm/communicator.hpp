@@ -41,7 +41,9 @@ struct SplitResult {
   control::UniqueId id;
   Rank ranks = 0, rank = 0;
   Groups groups;
-  std::string title;  ///< in messages
+  std::string title;          ///< in messages
+  std::vector<Rank> members;  ///< its ranks, as numbered in the communicator that was split
+  uint64_t call = 0;          ///< the number of the split
 };
 
 class Communicator {
@@ -115,6 +117,8 @@ class Communicator {
   void abort() { endpoint_->abort(); }
   /// The first failure; Ok if there is none.
   Status failure() const;
+  /// The same as other ranks hear it. Only of one that has failed.
+  Error failure_for_others() const;
   /// Nonzero once the communicator has failed.
   const std::atomic<uint32_t>& failed() const { return failed_; }
   /// Leaves; afterwards the communicator can only be destroyed. Reports ranks that made fewer or more calls.

@@ -59,9 +59,12 @@ std::optional<SplitResult> Communicator::split(int colour, int key) {
     for (const auto& member : members) of_members.push_back(member.second);
     const auto mine = std::find(of_members.begin(), of_members.end(), rank());
     return SplitResult{control::UniqueId::from_hex(ids[static_cast<size_t>(of_members.front())]),
-                       static_cast<Rank>(members.size()), static_cast<Rank>(mine - of_members.begin()),
+                       static_cast<Rank>(members.size()),
+                       static_cast<Rank>(mine - of_members.begin()),
                        groups_among(*groups_, of_members),
-                       control::title_of_split(diagnostics_.title(), colour, of_members)};
+                       control::title_of_split(diagnostics_.title(), colour, of_members),
+                       of_members,
+                       calls_};
   } catch (const Error& error) {
     diagnostics_.fail(error.code(), error.what()).throw_if_bad();
   } catch (const std::exception& error) {

@@ -1,12 +1,11 @@
 // The options of a communicator, beside its id and its ranks.
 #pragma once
 
-#include <atomic>
-#include <cstdint>
 #include <string>
 
 #include "base/env.hpp"
 #include "comm/groups.hpp"
+#include "control/endpoint.hpp"
 
 namespace tutti::comm {
 
@@ -23,8 +22,8 @@ struct JoinOptions {
   Groups groups;      ///< of near ranks, where the ranks know them already; null: by TUTTI_GROUPS, or else by host
   std::string title;  ///< names the communicator in messages, alike on all ranks; empty: one is made of the id
   Timeouts timeouts;
-  int device = -1;                              ///< on which this rank's calls on device memory run; −1: none
-  const std::atomic<uint32_t>* stop = nullptr;  ///< joining is given up with Error(Aborted) when this is not 0
+  int device = -1;  ///< on which this rank's calls on device memory run; −1: none
+  control::JoinTerms terms;
 };
 
 }  // namespace tutti::comm

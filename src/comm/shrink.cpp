@@ -53,11 +53,12 @@ std::shared_ptr<Communicator> Communicator::shrink(std::vector<Rank> excluded) {
                 {.groups = groups_among(*groups_, remaining),
                  .title = control::title_of_shrunk(diagnostics_.title(), excluded),
                  .timeouts = timeouts_,
-                 .device = device_calls_ != nullptr ? device_calls_->device() : -1});
+                 .device = device_calls_ != nullptr ? device_calls_->device() : -1,
+                 .terms = {.names = remaining}});
   } catch (const Error& error) {
     throw_error(error.code(),
                 "rank {}: shrink() without {}: {}. Every rank that remains makes this call, with the same excluded "
-                "ranks; ranks count anew in the new communicator",
+                "ranks",
                 rank(), control::list_ranks(excluded), error.what());
   }
 }

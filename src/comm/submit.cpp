@@ -279,10 +279,14 @@ std::shared_ptr<Communicator> split_with_ticket(Communicator& comm, uint64_t tic
   if (!part) return nullptr;
   try {
     return Communicator::join(part->id, part->ranks, part->rank,
-                              {part->groups, part->title, comm.timeouts(), comm.device(), &comm.failed()});
+                              {part->groups,
+                               part->title,
+                               comm.timeouts(),
+                               comm.device(),
+                               {&comm.failed(), [&comm] { return comm.failure_for_others(); }, part->members}});
   } catch (const Error& error) {
-    if (error.code() == Code::Aborted) comm.failure().throw_if_bad();
-    throw;
+    comm.failure().throw_if_bad();
+    throw_error(error.code(), "rank {}: split(), call {}: {}", comm.rank(), part->call, error.what());
   }
 }
 

@@ -21,6 +21,11 @@ inline std::string describe_rank(Rank rank, const Member& member) {
   return fmt::format("rank {} ({})", rank, describe_process(member));
 }
 
+/// The ranks of a communicator that is being made of another one are named by their numbers in that one.
+inline Rank name_of(Rank rank, const std::vector<Rank>& names) {
+  return static_cast<size_t>(rank) < names.size() ? names[static_cast<size_t>(rank)] : rank;
+}
+
 /// The text sent to the other ranks when a rank withdraws.
 inline std::string describe_withdrawal(Rank rank, const Error& why) {
   return fmt::format("rank {} (process {} on {}) cannot take part: {}", rank, getpid(), host_name(), why.what())

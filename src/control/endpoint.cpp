@@ -20,7 +20,8 @@ namespace tutti::control {
 namespace {
 
 constexpr int kOpensLaterPauseMs = 10;
-constexpr double kAfterFailureSeconds = 2;  // for the other ranks to receive a failure before this process ends
+constexpr double kAfterFailureSeconds = 2;      // for the other ranks to receive a failure before this process ends
+constexpr double kInformedWithinSeconds = 0.2;  // for late ranks to come and hear why there is no communicator
 
 /// The addresses at which this process reaches `member`.
 std::vector<Address> addresses_of(const Member& member, const Member& local_member) {
@@ -92,7 +93,7 @@ void withdraw(const UniqueId& id, const Withdraw& withdrawal, size_t informed_el
     const Fd fd = dial(here ? std::vector{Address::loopback()} : id.addresses, id.port, id.key, limit);
     call<Accepted>(fd.get(), withdrawal, limit);
     ControlThread::get().wait_until_informed(id.name(), static_cast<size_t>(withdrawal.ranks) - informed_elsewhere,
-                                             limit.deadline);
+                                             Deadline::in(kInformedWithinSeconds));
   } catch (const Error&) {  // no process is left to inform
   }
 }
@@ -122,14 +123,16 @@ Fd dial_server(const UniqueId& id, const ControlThread& control, WaitLimit limit
 
 /// Registers the rank and waits until all ranks have joined.
 void register_rank(ControlThread& control, ControlClient& client, const UniqueId& id, std::string info,
-                   WaitLimit limit) {
+                   const JoinTerms& terms, Deadline deadline) {
+  const WaitLimit limit{deadline, terms.stop};
   control.check_addresses();
   Fd fd = dial_server(id, control, limit);
   Register request;
   request.version = version();
   request.ranks = client.ranks();
   request.rank = client.rank();
-  request.wait_ms = milliseconds(limit.deadline);
+  request.wait_ms = milliseconds(deadline);
+  request.names = terms.names;
   request.me = control.local_member();
   request.me.info = std::move(info);
   send_all(fd.get(), pack(request), limit);
@@ -144,33 +147,44 @@ bool others_wait(Code code) { return code != Code::Timeout && code != Code::Peer
 }  // namespace
 
 std::unique_ptr<Endpoint> Endpoint::join(const UniqueId& id, Rank ranks, Rank rank, std::string info, Deadline deadline,
-                                         const std::atomic<uint32_t>* stop) {
+                                         const JoinTerms& terms) {
   if (ranks < 1 || ranks > kMaxRanks || rank < 0 || rank >= ranks) {
     throw_error(Code::InvalidArgument, "rank {} of {}: there can be 1 to {} ranks, numbered from 0", rank, ranks,
                 kMaxRanks);
   }
   if (info.size() > kMaxInfo) throw_error(Code::InvalidArgument, "a rank's info has at most {} bytes", kMaxInfo);
+  const auto not_joined = [&](const Error& error, bool with_process) {
+    const std::string process = with_process ? fmt::format(" ({})", this_process()) : "";
+    const std::string what = terms.names.empty()
+                                 ? fmt::format("rank {} of {}{} could not join its communicator", rank, ranks, process)
+                                 : fmt::format("rank {}{} could not join the communicator that is made",
+                                               name_of(rank, terms.names), process);
+    return Error(error.code(), fmt::format("{}: {}", what, error.what()));
+  };
   ControlThread& control = [&]() -> ControlThread& {
     try {
       return ControlThread::get();
     } catch (const Error& error) {
-      throw_error(error.code(), "rank {} of {} ({}) could not join its communicator: {}", rank, ranks, this_process(),
-                  error.what());
+      throw not_joined(error, true);
     }
   }();
   const auto client = std::make_shared<ControlClient>(control, id.key, ranks, rank);
   control.add_client(client);  // before other ranks learn of this one: they may connect at once
   try {
-    register_rank(control, *client, id, std::move(info), {deadline, stop});
+    register_rank(control, *client, id, std::move(info), terms, deadline);
   } catch (const Error& error) {
     client->give_up();
-    if (others_wait(error.code())) {
-      withdraw(id, {ranks, rank, error.code(), describe_withdrawal(rank, error)});
-    } else if (error.code() != Code::Timeout) {
-      control.wait_until_informed(id.name(), static_cast<size_t>(ranks), Deadline::in(kAfterFailureSeconds));
+    if (error.code() == Code::Aborted && terms.why) {
+      const Error why = terms.why();
+      withdraw(id, {ranks, rank, why.code(), std::string(why.what()).substr(0, kMaxSmall)});
+      throw why;
     }
-    throw_error(error.code(), "rank {} of {}{} could not join its communicator: {}", rank, ranks,
-                is_of_the_system(error.code()) ? fmt::format(" ({})", this_process()) : "", error.what());
+    if (others_wait(error.code())) {
+      withdraw(id, {ranks, rank, error.code(), describe_withdrawal(name_of(rank, terms.names), error)});
+    } else if (error.code() != Code::Timeout) {
+      control.wait_until_informed(id.name(), static_cast<size_t>(ranks), Deadline::in(kInformedWithinSeconds));
+    }
+    throw not_joined(error, is_of_the_system(error.code()));
   }
   control.endpoint_opened();
   return std::unique_ptr<Endpoint>(new Endpoint(control, client));

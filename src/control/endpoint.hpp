@@ -40,6 +40,15 @@ struct LeaveResult {
   Rank awaited = kNoRank;  ///< the first late rank, if it belongs to this communicator
 };
 
+/// How a rank joins, beside its number and its id.
+struct JoinTerms {
+  const std::atomic<uint32_t>* stop = nullptr;  ///< joining is given up when this is not 0, …
+  std::function<Error()> why = nullptr;  ///< … for this reason, of which the other ranks hear; null: Error(Aborted)
+  /// What messages call the ranks: their numbers in the communicator of which this one is made. Empty: it is made of
+  /// none.
+  std::vector<Rank> names = {};
+};
+
 class Endpoint final : public transports::Wireup {
  public:
   /// Joins as `rank` of `ranks` and waits until all ranks have joined. `info` (≤ 1 MiB) is passed to every rank
@@ -47,7 +56,7 @@ class Endpoint final : public transports::Wireup {
   /// the missing ranks; InvalidArgument if the id's maker does not know the id, the rank is taken or the ranks disagree
   /// on their number; PeerFailed; InvalidUsage in a forked child.
   static std::unique_ptr<Endpoint> join(const UniqueId& id, Rank ranks, Rank rank, std::string info, Deadline deadline,
-                                        const std::atomic<uint32_t>* stop = nullptr);
+                                        const JoinTerms& terms = {});
 
   /// Without a leave() before it, the destructor fails the communicator with the message that this rank dropped it.
   ~Endpoint() override;

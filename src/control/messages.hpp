@@ -19,7 +19,8 @@ inline constexpr size_t kMaxExchange = 16 << 20;  ///< a rank's contribution to 
 inline constexpr size_t kMaxSmall = 4096;         ///< texts of errors, requests and their replies
 inline constexpr size_t kMaxEntry = 16 << 10;     ///< a reply of a call board
 inline constexpr size_t kMaxLabel = 64, kMaxName = 256;
-inline constexpr size_t kMaxFirstFrame = kMaxInfo + kMaxSmall;    ///< the first frame of a connection
+inline constexpr size_t kMaxFirstFrame =
+    kMaxInfo + kMaxRanks * sizeof(Rank) + kMaxSmall;              ///< the first frame of a connection
 inline constexpr size_t kMaxToServer = kMaxExchange + kMaxSmall;  ///< any later frame to a rendezvous server
 inline constexpr size_t kMaxFromServer = 1u << 30;                ///< any frame from a rendezvous server
 
@@ -82,13 +83,15 @@ struct Register {
   static constexpr Kind kKind = Kind::Register;
   std::string version;
   Rank ranks = 0, rank = 0;
-  uint32_t wait_ms = 0;  ///< how long this rank waits for the others
+  uint32_t wait_ms = 0;     ///< how long this rank waits for the others
+  std::vector<Rank> names;  ///< of all ranks, in messages: see JoinTerms
   Member me;
   static void fields(auto& m, auto& v) {
     v.text(m.version, kMaxLabel);
     v.number(m.ranks);
     v.number(m.rank);
     v.number(m.wait_ms);
+    v.numbers(m.names, kMaxRanks);
     v.item(m.me);
   }
 };

@@ -27,8 +27,12 @@ void RendezvousServer::close_if_unused() {
   if (state_ == State::Gathering && applicants_.empty()) close();
 }
 
+std::string RendezvousServer::called(const Register& request) const {
+  return describe_rank(name_of(request.rank, names_), request.me);
+}
+
 void RendezvousServer::check_request(const Register& r) const {
-  const std::string who = describe_rank(r.rank, r.me);
+  const std::string who = called(r);
   if (r.version != version()) {
     throw_error(Code::InvalidArgument, "{} runs Tutti {}, the process that made the unique id runs {}: use one version",
                 who, r.version, version());
@@ -44,7 +48,7 @@ void RendezvousServer::check_request(const Register& r) const {
   }
   const auto taken = [&](const Member& member) {
     throw_error(Code::InvalidArgument, "rank {} is taken by {}; {} claims it too: give every process a rank of its own",
-                r.rank, describe_process(member), describe_process(r.me));
+                name_of(r.rank, names_), describe_process(member), describe_process(r.me));
   };
   if (!joined_.empty()) taken(joined_[static_cast<size_t>(r.rank)].member);
   for (const auto& other : applicants_) {
@@ -55,6 +59,7 @@ void RendezvousServer::check_request(const Register& r) const {
 void RendezvousServer::admit(Fd& fd, Register request) {
   ++received_;
   if (refusal_) count_informed(request.rank);
+  if (names_.empty()) names_ = request.names;
   check_request(request);
   if (!busy_) control_.loop().cancel(timer_);
   busy_ = true;
@@ -102,8 +107,8 @@ void RendezvousServer::fix_size(Rank ranks) {
   for (const auto& a : std::vector(applicants_)) {
     if (a->request.ranks == ranks) continue;
     refuse(*a, Code::InvalidArgument,
-           fmt::format("{} was told that there are {} ranks, the others that there are {}",
-                       describe_rank(a->request.rank, a->request.me), a->request.ranks, ranks));
+           fmt::format("{} was told that there are {} ranks, the others that there are {}", called(a->request),
+                       a->request.ranks, ranks));
     drop(a);
   }
 }
@@ -132,7 +137,7 @@ void RendezvousServer::applicant_ended(const std::shared_ptr<Applicant>& applica
 void RendezvousServer::stop_for_departed(const Register& applicant) {
   count_informed(applicant.rank);  // it does not register again
   stop_gathering(Code::PeerFailed, fmt::format("{} is gone: it ended, or gave up, before all {} ranks were there",
-                                               describe_rank(applicant.rank, applicant.me), size_));
+                                               called(applicant), size_));
 }
 
 void RendezvousServer::withdraw(const Withdraw& withdrawal) {
@@ -162,21 +167,20 @@ void RendezvousServer::registration_timed_out(const Applicant& applicant) {
     if (a->request.ranks == ranks) {
       here[static_cast<size_t>(a->request.rank)] = true;
     } else {
-      others = fmt::format("; {} was told that there are {} ranks", describe_rank(a->request.rank, a->request.me),
-                           a->request.ranks);
+      others = fmt::format("; {} was told that there are {} ranks", called(a->request), a->request.ranks);
     }
   }
   std::vector<Rank> missing;
   for (Rank r = 0; r < ranks; ++r) {
-    if (!here[static_cast<size_t>(r)]) missing.push_back(r);
+    if (!here[static_cast<size_t>(r)]) missing.push_back(name_of(r, names_));
   }
   const std::string accept_error_text = control_.acceptor().accept_error_text();
   const std::string text = fmt::format(
       "{} of {} ranks registered with the rendezvous server within the {:.1f} s that rank {} waits; missing: {}{}. Are "
       "all processes started, with the same unique id, and can they reach {}?{}",
-      static_cast<size_t>(ranks) - missing.size(), ranks, applicant.request.wait_ms / 1e3, applicant.request.rank,
-      list_ranks(missing), others, to_string(control_.local_member().addresses.front(), control_.local_member().port),
-      accept_error_text);
+      static_cast<size_t>(ranks) - missing.size(), ranks, applicant.request.wait_ms / 1e3,
+      name_of(applicant.request.rank, names_), list_ranks(missing), others,
+      to_string(control_.local_member().addresses.front(), control_.local_member().port), accept_error_text);
   stop_gathering(accept_error_text.empty() ? Code::Timeout : Code::SystemError, text);
 }
 

@@ -73,6 +73,7 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
 
   // gathering (rendezvous_gather.cpp)
   void check_request(const Register& request) const;
+  std::string called(const Register& request) const;
   void fix_size(Rank ranks);
   void begin();
   void refuse(const Applicant& applicant, Code code, const std::string& text);
@@ -129,6 +130,7 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
   std::vector<std::shared_ptr<Applicant>> applicants_;
   std::vector<Register> early_departures_;  // registered, and disconnected before the number of ranks was decided
   Rank size_ = 0;                           // 0: not decided yet
+  std::vector<Rank> names_;                 // of the ranks, in messages, until the communicator is made
   std::optional<Refused> refusal_;
   std::set<Rank> informed_;  // ranks that have been told of the refusal
   std::atomic<size_t> informed_count_{0};

@@ -1,8 +1,8 @@
 // SimGrid as the network: max-min fair shares of all links at once.
 #include <exception>
 #include <functional>
-#include <map>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <simgrid/s4u.hpp>
 #include <utility>

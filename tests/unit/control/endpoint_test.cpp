@@ -90,13 +90,37 @@ TEST(Endpoint, ArgumentsAreChecked) {
 TEST(Endpoint, JoinStopsAtTheStopFlag) {
   const UniqueId id = create_unique_id();
   std::atomic<uint32_t> failed{0};
-  auto joining =
-      std::async(std::launch::async, [&] { return error_of([&] { Endpoint::join(id, 2, 0, "", soon(), &failed); }); });
+  auto joining = std::async(std::launch::async,
+                            [&] { return error_of([&] { Endpoint::join(id, 2, 0, "", soon(), {.stop = &failed}); }); });
   failed = 1;
   const auto error = joining.get();
   ASSERT_TRUE(error);
   EXPECT_EQ(error->code(), Code::Aborted) << error->what();
   release_unique_id(id);
+}
+
+/// As where the communicator of which this one is made has failed.
+TEST(Endpoint, TheReasonToStopJoiningIsToldToTheOthers) {
+  const UniqueId id = create_unique_id();
+  std::atomic<uint32_t> failed{0};
+  const JoinTerms terms{&failed, [] { return Error(Code::Mismatch, "rank 7 called something else"); }, {4, 7}};
+  auto stopped =
+      std::async(std::launch::async, [&] { return error_of([&] { Endpoint::join(id, 2, 0, "", soon(), terms); }); });
+  failed = 1;
+  EXPECT_ERROR(Endpoint::join(id, 2, 1, "", soon(), {.names = {4, 7}}), Code::Mismatch,
+               "rank 7 could not join the communicator that is made: rank 7 called something else");
+  const auto error = stopped.get();
+  ASSERT_TRUE(error);
+  EXPECT_EQ(std::string(error->what()), "rank 7 called something else");
+}
+
+TEST(Endpoint, RanksOfACommunicatorMadeOfAnotherHaveTheNumbersOfThatOne) {
+  const UniqueId id = create_unique_id();
+  const JoinTerms terms{.names = {4, 7, 9}};
+  on_all(2, [&](Rank r) {
+    EXPECT_ERROR(Endpoint::join(id, 3, r, "", Deadline::in(0.3), terms), Code::Timeout, "missing: rank 9");
+  });
+  EXPECT_ERROR(Endpoint::join(id, 3, 2, "", soon(), terms), Code::Timeout, "rank 9 could not join the communicator");
 }
 
 TEST(Endpoint, AWrongNumberOfRanksFailsThatRankOnly) {

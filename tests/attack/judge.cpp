@@ -132,8 +132,8 @@ class Judge {
   }
 
   /// A cycle of waits that the fault has closed; it may run through communicators that the fault does not touch. If it
-  /// includes transfers over a wire, messages may be in flight, so it is not certain: then the text of a time-out contains
-  /// it. Ranks that time out in the same moment may find that others wait no more.
+  /// includes transfers over a wire, messages may be in flight, so it is not certain: then the text of a time-out
+  /// contains it. Ranks that time out in the same moment may find that others wait no more.
   bool is_circle(const LineResult& report) const {
     if (report.code == tuttiMismatch) return report.text.find("ranks wait for each other") != std::string::npos;
     if (report.code != tuttiTimeout || program_.transport == "local" || program_.transport == "shm") return false;

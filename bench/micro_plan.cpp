@@ -4,7 +4,8 @@
 // that call, run by the executor over links whose other ends are run by the same thread. Up to eight messages per link
 // are published beforehand; if a peer sends or receives more in the call (a ring's neighbours), its part of each
 // message is in the measured time. Steps are counted as in the plan, before fusing. Verify is about all ranks. `heap`
-// is the peak of allocated memory; for Run, of the program and its state between calls.
+// is the peak of allocated memory; for Run, of the program and its state between calls. Lower/send is the program of a
+// send, by its bytes: 1 MiB to 1 EiB.
 #include <benchmark/benchmark.h>
 
 #include <malloc.h>
@@ -18,6 +19,7 @@
 #include <new>
 #include <stdexcept>
 
+#include "exec/compile/direct.hpp"
 #include "exec/host/host_executor.hpp"
 #include "link/host_memory.hpp"
 #include "plan/algorithm.hpp"
@@ -257,6 +259,15 @@ void verify(benchmark::State& state, Collective collective, const char* name) {
   state.counters["heap"] = bytes;
 }
 
+/// The program of a send of so many bytes, in messages of 64 KiB.
+void lower_send(benchmark::State& state) {
+  exec::Direct direct{.message = 64 << 10};
+  direct.transfers.push_back({{1}, true, nullptr, static_cast<uint64_t>(state.range(0)), 1});
+  const auto make = [&] { return exec::lower_direct(direct, 0, 2, exec::PeerTraits(2)); };
+  for (auto _ : state) benchmark::DoNotOptimize(make());
+  state.counters["heap"] = heap_of(make);
+}
+
 void each_of_three(const char* what, void (*measure)(benchmark::State&, Collective, const char*), bool manual) {
   const auto add = [&](Collective collective, const char* name) {
     const std::string title = std::string(what) + "/" + std::string(name_of(collective)) + ":" + name;
@@ -275,6 +286,8 @@ void each_of_three(const char* what, void (*measure)(benchmark::State&, Collecti
   each_of_three("Lower", lower, false);
   each_of_three("Run", run, true);
   each_of_three("Verify", verify, false);
+  auto* const send = benchmark::RegisterBenchmark("Lower/send", lower_send);
+  for (const int shift : {20, 30, 40, 50, 60}) send->Arg(int64_t{1} << shift);
   return true;
 }();
 

@@ -14,6 +14,9 @@
 
 namespace tutti::comm {
 
+/// Where no process has memory: x86-64 with five levels of page tables has the most addresses of all.
+inline constexpr uintptr_t kEndOfMemory = uintptr_t{1} << 57;
+
 struct VectorBlocks;  // comm/vector_calls.hpp
 
 /// The arguments that must be equal on all ranks. For send and recv, `root` is the peer and `sends` distinguishes the

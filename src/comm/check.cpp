@@ -1,6 +1,4 @@
 // Checks a call's arguments before any data is touched.
-#include <limits>
-
 #include "base/format.hpp"
 #include "comm/communicator.hpp"
 #include "plan/plan.hpp"
@@ -62,7 +60,7 @@ class Checker {
     if (bytes == 0) return {};
     if (data == nullptr) bad("{} is null", what);
     const auto begin = reinterpret_cast<uintptr_t>(data);
-    if (begin > std::numeric_limits<uintptr_t>::max() - bytes) bad("{} goes beyond the end of memory", what);
+    if (begin > kEndOfMemory || bytes > kEndOfMemory - begin) bad("{} goes beyond the end of memory", what);
     return {begin, begin + bytes};
   }
 

@@ -75,7 +75,7 @@ class Builder {
     if (count == 0) return {};
     if (data == nullptr) bad("{} is null", what);
     const auto begin = reinterpret_cast<uintptr_t>(data);
-    if (begin > std::numeric_limits<uintptr_t>::max() - (offset + count) * element_) {
+    if (begin > kEndOfMemory || (offset + count) * element_ > kEndOfMemory - begin) {
       bad("{} goes beyond the end of memory", what);
     }
     return {begin + offset * element_, begin + (offset + count) * element_};

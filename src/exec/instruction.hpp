@@ -80,10 +80,12 @@ struct DirectStore {
 
 struct Instruction {
   Range segments;
-  Range arrivals;        ///< in-links, one for each operand that is a message, in operand order
-  Range outs;            ///< readers of the result
-  uint64_t bytes = 0;    ///< length of each message that comes or goes
-  uint64_t salt = 0;     ///< xored into the tag: distinguishes the messages of one send or recv from the rank's others
+  Range arrivals;      ///< in-links, one for each operand that is a message, in operand order
+  Range outs;          ///< readers of the result
+  uint64_t bytes = 0;  ///< length of each message that comes or goes
+  uint64_t repeats =
+      1;              ///< times that it runs, each time `bytes` further in the input; more than 1 without a plan only
+  uint64_t salt = 0;  ///< xored into the tag: distinguishes the messages of one send or recv from the rank's others
   uint32_t sources = 0;  ///< operands
   uint32_t after_lane = kNone;
   uint32_t after_op = 0;     ///< index within that lane

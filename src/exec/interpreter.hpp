@@ -65,7 +65,7 @@ struct Interpreter {
     if (group.leader()) {
       if (op.outs.begin != op.outs.end && !op.publishes_first) publish(rank, lane, op, slot);
       consume(rank, lane, op);
-      advance(lane);
+      if (op.repeats == 1 || !repeats(rank, lane, op)) advance(lane);
     }
     group.sync();
     return Outcome::Progress;
@@ -104,6 +104,19 @@ struct Interpreter {
     if (++lane.next != lane.end) return Memory::store_release(&lane.progress, lane.progress + 1);
     lane.next = nullptr;
     Memory::store_release(&lane.progress, ++lane.round << 32);
+  }
+
+  /// Prepares the instruction's next run; false if that was the last one.
+  TUTTI_HD_APART static bool repeats(const RankState& rank, LaneState& lane, const Instruction& op) {
+    const bool again = ++lane.repeated < op.repeats;
+    if (again) {
+      lane.arrived = 0;
+      lane.bases[0] = moved(lane.bases[0], op.bytes);
+    } else {
+      lane.repeated = 0;
+      lane.bases[0] = moved(rank.bases[0], lane.round * rank.advance_bytes);
+    }
+    return again;
   }
 
   /// Can the lane's next instruction run? Its messages have come, there is room for what it publishes, and the

@@ -53,6 +53,7 @@ struct LaneState {
   uint32_t lane = 0;
   uint32_t arrived = 0;  ///< messages of this instruction that have arrived
   uint64_t round = 0;
+  uint64_t repeated = 0;                                  ///< times that this instruction has run in a row
   const Tables* tables = nullptr;                         ///< of this round
   const Instruction* next = nullptr;                      ///< null: the round has not been entered
   const Instruction* end = nullptr;                       ///< of the lane's instructions

@@ -30,9 +30,10 @@ class DirectLowering {
       if (peer != rank) program_.arrivals.push_back(links_.in(peer, direct_.link_lane));
     }
     const Range used{begin, static_cast<uint32_t>(program_.arrivals.size())};
-    each_message(fold.bytes, [&](uint64_t done, uint64_t bytes) {
+    each_length(fold.bytes, [&](uint64_t done, uint64_t bytes, uint64_t messages) {
       const Instruction op{.arrivals = used,
                            .bytes = bytes,
+                           .repeats = messages,
                            .salt = fold.tag,
                            .sources = static_cast<uint32_t>(ranks),
                            .shape = FoldShape::Tree,
@@ -59,8 +60,8 @@ class DirectLowering {
     std::vector<uint32_t> links;
     for (const Rank peer : queue.front()->peers) links.push_back(links_.out(peer, direct_.link_lane));
     for (const Transfer* t : queue) {
-      each_message(t->bytes, [&](uint64_t done, uint64_t bytes) {
-        Instruction op{.bytes = bytes, .salt = t->tag, .sources = 1};
+      each_length(t->bytes, [&](uint64_t done, uint64_t bytes, uint64_t messages) {
+        Instruction op{.bytes = bytes, .repeats = messages, .salt = t->tag, .sources = 1};
         const Ref data = ref_of(t->data + done);
         choose_delivery(links, data, op);
         add(op, {data}, Ref{}, direct_.scaled ? 0 : -1, first);
@@ -73,8 +74,8 @@ class DirectLowering {
     for (const Rank peer : queue.front()->peers) program_.arrivals.push_back(links_.in(peer, direct_.link_lane));
     const Range used{begin, static_cast<uint32_t>(program_.arrivals.size())};
     for (const Transfer* t : queue) {
-      each_message(t->bytes, [&](uint64_t done, uint64_t bytes) {
-        const Instruction op{.arrivals = used, .bytes = bytes, .salt = t->tag, .sources = 1};
+      each_length(t->bytes, [&](uint64_t done, uint64_t bytes, uint64_t messages) {
+        const Instruction op{.arrivals = used, .bytes = bytes, .repeats = messages, .salt = t->tag, .sources = 1};
         add(op, {Ref{Base::Message, 0}}, ref_of(t->data + done), -1, first);
       });
     }
@@ -82,15 +83,14 @@ class DirectLowering {
 
   static Ref ref_of(const unsigned char* data) { return {Base::Input, reinterpret_cast<uint64_t>(data)}; }
 
-  /// Calls visit(bytes before the message, bytes of the message) for each message; 0 bytes are one empty message.
+  /// A transfer is messages of the greatest length, one after the other, and a shorter one for the rest: two
+  /// instructions at most, whatever its size. Calls visit(bytes before them, bytes of each, how many); 0 bytes are one
+  /// empty message.
   template <class Visit>
-  void each_message(uint64_t bytes, Visit&& visit) const {
-    uint64_t done = 0;
-    do {
-      const uint64_t now = std::min(direct_.message, bytes - done);
-      visit(done, now);
-      done += now;
-    } while (done < bytes);
+  void each_length(uint64_t bytes, Visit&& visit) const {
+    const uint64_t whole = bytes / direct_.message, rest = bytes % direct_.message;
+    if (whole > 0) visit(0, direct_.message, whole);
+    if (rest > 0 || whole == 0) visit(bytes - rest, rest, 1);
   }
 
   void choose_delivery(const std::vector<uint32_t>& links, const Ref& data, Instruction& op) {

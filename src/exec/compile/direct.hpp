@@ -40,8 +40,8 @@ struct Direct {
 std::vector<Rank> peers_of(const Direct& direct, Rank rank, Rank ranks);
 
 /// One lane for each set of peers and direction, which runs its transfers one after the other; and one lane for the
-/// fold, which takes one message of every other rank at a time. Offsets are addresses: the program's bases must be
-/// null. Pure, as lower() is.
+/// fold, which takes one message of every other rank at a time. The program's size depends on the number of transfers,
+/// not on their sizes. Offsets are addresses: the program's bases must be null. Pure, as lower() is.
 Program lower_direct(const Direct& direct, Rank rank, Rank ranks, const PeerTraits& traits);
 
 }  // namespace tutti::exec

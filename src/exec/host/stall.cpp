@@ -50,10 +50,11 @@ void describe(const Replica& replica, uint32_t index, const LaneState& lane, Sta
   stall.await = lane.await;
   stall.peer = lane.peer;
   stall.lane = lane.lane;
-  stall.step = tables.ops[ops.begin + static_cast<uint32_t>(lane.progress)].step;
+  const Instruction& op = tables.ops[ops.begin + static_cast<uint32_t>(lane.progress)];
+  stall.step = op.step;
   stall.steps = ops.end - ops.begin;
-  stall.round = lane.round;
-  stall.rounds = state.rounds;
+  stall.round = op.repeats > 1 ? lane.repeated : lane.round;
+  stall.rounds = op.repeats > 1 ? op.repeats : state.rounds;
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "compat/nccl/config.hpp"
 
+#include <strings.h>
+
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -50,14 +52,52 @@ void check_blocks(const char* type, int low, int high, int cluster) {
   }
 }
 
+/// NCCL's networks by the names that it gives them.
+void check_network(const char* name) {
+  if (name == nullptr || *name == '\0') return;
+  const auto is = [&](const char* known) { return strcasecmp(name, known) == 0; };
+  if (is("Socket") || is("IB")) return;
+  refuse_argument(std::string("ncclConfig_t.netName is \"") + name +
+                  "\": there are Socket and IB; plugins are not loaded");
+}
+
+/// Fields with a meaning for NCCL alone are ignored, but what NCCL would not accept is refused.
+void check_fields(const ncclConfig_t& config) {
+  struct Field {
+    const char* name;
+    int value, low, high;
+  };
+  const Field fields[] = {{"blocking", config.blocking, 0, 1},
+                          {"splitShare", config.splitShare, 0, 1},
+                          {"trafficClass", config.trafficClass, 0, INT_MAX},
+                          {"collnetEnable", config.collnetEnable, 0, 1},
+                          {"CTAPolicy", config.CTAPolicy, 0, 3},
+                          {"shrinkShare", config.shrinkShare, 0, 1},
+                          {"nvlsCTAs", config.nvlsCTAs, 0, INT_MAX},
+                          {"nChannelsPerNetPeer", config.nChannelsPerNetPeer, 1, INT_MAX},
+                          {"nvlinkCentricSched", config.nvlinkCentricSched, 0, 1},
+                          {"graphUsageMode", config.graphUsageMode, 0, 2},
+                          {"numRmaCtx", config.numRmaCtx, 0, INT_MAX},
+                          {"maxP2pPeers", config.maxP2pPeers, 0, INT_MAX},
+                          {"graphStreamOrdering", config.graphStreamOrdering, 0, 1},
+                          {"launchOrderImplicit", config.launchOrderImplicit, 0, 1},
+                          {"numRmaSig", config.numRmaSig, 0, INT_MAX},
+                          {"rmaEagerInit", config.rmaEagerInit, 0, 1},
+                          {"hostCftMode", config.hostCftMode, 0, 2},
+                          {"nvlsHostMode", config.nvlsHostMode, 0, 2}};
+  for (const Field& field : fields) check_range("ncclConfig_t", field.name, field.value, field.low, field.high);
+  check_network(config.netName);
+}
+
 }  // namespace
 
 void check_header(const void* config, unsigned magic, const char* type, const char* initializer) {
   if (config == nullptr) refuse_argument(std::string("the ") + type + " is NULL");
   Header header;
   std::memcpy(&header, config, sizeof header);
-  if (header.magic == magic && header.size >= sizeof header && header.size <= kMostConfigBytes) return;
-  refuse_argument(std::string("the ") + type + " has a wrong size or magic number: begin with " + initializer);
+  const bool whole = header.size >= sizeof header && header.size <= kMostConfigBytes;
+  if (header.magic == magic && whole && header.version > 0) return;
+  refuse_argument(std::string("the ") + type + " has a wrong size, magic number or version: begin with " + initializer);
 }
 
 tuttiConfig_t converted(const ncclConfig_t* config, bool blocking) {
@@ -67,10 +107,7 @@ tuttiConfig_t converted(const ncclConfig_t* config, bool blocking) {
   ncclConfig_t known = NCCL_CONFIG_INITIALIZER;
   read(known, offsetof(ncclConfig_t, nvlsHostMode) + sizeof known.nvlsHostMode, config, "ncclConfig_t",
        "NCCL_CONFIG_INITIALIZER");
-  check_range("ncclConfig_t", "blocking", known.blocking, 0, 1);
-  check_range("ncclConfig_t", "splitShare", known.splitShare, 0, 1);
-  check_range("ncclConfig_t", "shrinkShare", known.shrinkShare, 0, 1);
-  check_range("ncclConfig_t", "trafficClass", known.trafficClass, 0, INT_MAX);
+  check_fields(known);
   check_blocks("ncclConfig_t", known.minCTAs, known.maxCTAs, known.cgaClusterSize);
   if (known.blocking != NCCL_CONFIG_UNDEF_INT) result.blocking = known.blocking;
   if (known.commName != nullptr) result.name = known.commName;

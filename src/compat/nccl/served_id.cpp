@@ -4,12 +4,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <map>
-#include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "compat/nccl/environment.hpp"
 #include "compat/nccl/handles.hpp"
@@ -33,8 +35,11 @@ double join_timeout() {
 class Socket {
  public:
   explicit Socket(int fd) : fd_(fd) {}
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
+  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Socket& operator=(Socket&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
   ~Socket() {
     if (fd_ >= 0) close(fd_);
   }
@@ -44,11 +49,20 @@ class Socket {
   int fd_;
 };
 
+/// The number of a port, 1 to 65535.
+bool is_port(const std::string& text) {
+  constexpr long kMost = 65535;
+  const bool digits = !text.empty() && text.size() <= 5 && text.find_first_not_of("0123456789") == std::string::npos;
+  return digits && std::stol(text) > 0 && std::stol(text) <= kMost;
+}
+
 struct Resolved {
   addrinfo* list = nullptr;
   explicit Resolved(const std::string& text) {
     const size_t colon = text.rfind(':');
-    if (colon == std::string::npos) refuse_argument("NCCL_COMM_ID=" + text + " is not address:port");
+    if (colon == std::string::npos || !is_port(text.substr(colon + 1))) {
+      refuse_argument("NCCL_COMM_ID=" + text + " is not address:port, with a port from 1 to 65535");
+    }
     std::string host = text.substr(0, colon);
     if (host.size() > 1 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
     addrinfo hints = {};
@@ -65,45 +79,115 @@ struct Resolved {
 
 using Clock = std::chrono::steady_clock;
 
-/// Waits for `events`; false when the time is up.
-bool await(int fd, short events, Clock::time_point until) {
+/// Waits for one of `events`; false when the time is up.
+bool await(std::vector<pollfd>& events, Clock::time_point until) {
   const auto rest = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
-  pollfd one{fd, events, 0};
-  return rest > 0 && poll(&one, 1, static_cast<int>(std::min<long>(rest, 1 << 30))) > 0;
+  return rest > 0 && poll(events.data(), events.size(), static_cast<int>(std::min<long>(rest, 1 << 30))) > 0;
 }
 
-/// Rank 0: answers each of `others` connections with the id.
-void serve(const ncclUniqueId& id, int others, Clock::time_point until) {
-  const std::string text = address();
-  const Resolved where(text);
-  const Socket listener(socket(where.list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int on = 1;
-  setsockopt(listener.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (listener.fd() < 0 || bind(listener.fd(), where.list->ai_addr, where.list->ai_addrlen) != 0 ||
-      listen(listener.fd(), 4096) != 0) {
-    refuse(ncclSystemError, "rank 0 cannot listen at NCCL_COMM_ID=" + text + ": " + strerror(errno));
-  }
-  for (int served = 0; served < others; ++served) {
-    if (!await(listener.fd(), POLLIN, until)) {
-      refuse(ncclTimeout, "rank 0: " + std::to_string(others - served) +
-                              " ranks did not ask for the id at NCCL_COMM_ID=" + text + " within TUTTI_INIT_TIMEOUT");
+/// What a rank sends when it has connected. A connection that does not begin so is no rank's: a health check, a scan.
+struct Question {
+  char mark[24] = "tutti: NCCL_COMM_ID, 1.";
+  int32_t ranks = 0, rank = 0;
+};
+struct Answer {
+  int32_t ranks = 0;  ///< that rank 0 knows
+  ncclUniqueId id = {};
+};
+
+/// Rank 0's side: answers each rank with the id.
+class Server {
+ public:
+  Server(const ncclUniqueId& id, int ranks) : answer_{ranks, id}, served_(static_cast<size_t>(ranks), false) {
+    const std::string text = address();
+    const Resolved where(text);
+    listener_ = Socket(socket(where.list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const int on = 1;
+    setsockopt(listener_.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (listener_.fd() < 0 || bind(listener_.fd(), where.list->ai_addr, where.list->ai_addrlen) != 0 ||
+        listen(listener_.fd(), 4096) != 0) {
+      refuse(ncclSystemError, "rank 0 cannot listen at NCCL_COMM_ID=" + text + ": " + strerror(errno));
     }
-    const Socket peer(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (peer.fd() < 0 || send(peer.fd(), &id, sizeof id, MSG_NOSIGNAL) != ssize_t{sizeof id}) --served;
+    served_[0] = true;
   }
-}
 
-/// One attempt of another rank.
-bool ask(const Resolved& where, ncclUniqueId& id, Clock::time_point until) {
+  void run(Clock::time_point until) {
+    while (std::find(served_.begin(), served_.end(), false) != served_.end()) {
+      std::vector<pollfd> events{{listener_.fd(), POLLIN, 0}};
+      for (const Caller& caller : callers_) events.push_back({caller.socket.fd(), POLLIN, 0});
+      if (!await(events, until)) refuse(ncclTimeout, missing());
+      for (size_t i = callers_.size(); i-- > 0;) {
+        if (events[i + 1].revents != 0 && !hear(callers_[i])) callers_.erase(callers_.begin() + static_cast<long>(i));
+      }
+      if (events[0].revents != 0) accept_one();
+    }
+  }
+
+ private:
+  struct Caller {
+    Socket socket;
+    Question question;
+    size_t got = 0;
+  };
+
+  void accept_one() {
+    constexpr size_t kMost = 256;  // that have not asked yet: the oldest has had its time
+    Socket peer(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (peer.fd() < 0) return;
+    if (callers_.size() == kMost) callers_.erase(callers_.begin());
+    callers_.push_back({std::move(peer), {}, 0});
+  }
+
+  /// Reads what has come; false if the connection is done with.
+  bool hear(Caller& caller) {
+    auto* const bytes = reinterpret_cast<char*>(&caller.question);
+    const ssize_t got = recv(caller.socket.fd(), bytes + caller.got, sizeof(Question) - caller.got, 0);
+    if (got <= 0) return got < 0 && (errno == EAGAIN || errno == EINTR);
+    caller.got += static_cast<size_t>(got);
+    if (caller.got < sizeof(Question)) return true;
+    const Question& asked = caller.question;
+    if (std::memcmp(asked.mark, Question().mark, sizeof asked.mark) != 0) return false;
+    const bool told = send(caller.socket.fd(), &answer_, sizeof answer_, MSG_NOSIGNAL) == ssize_t{sizeof answer_};
+    if (told && asked.ranks == answer_.ranks && asked.rank > 0 && asked.rank < asked.ranks) {
+      served_[static_cast<size_t>(asked.rank)] = true;
+    }
+    return false;
+  }
+
+  std::string missing() const {
+    std::string ranks;
+    for (size_t i = 0; i < served_.size(); ++i) {
+      if (!served_[i]) ranks += (ranks.empty() ? "rank " : ", ") + std::to_string(i);
+    }
+    return "rank 0: the id at NCCL_COMM_ID=" + address() + " was not asked for within TUTTI_INIT_TIMEOUT by " + ranks;
+  }
+
+  const Answer answer_;
+  Socket listener_{-1};
+  std::vector<Caller> callers_;
+  std::vector<bool> served_;  // by rank
+};
+
+/// One attempt of another rank; false: again. Throws Refusal if rank 0 knows another number of ranks.
+bool ask(const Resolved& where, const Question& question, ncclUniqueId& id, Clock::time_point until) {
   const Socket peer(socket(where.list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (peer.fd() < 0 || connect(peer.fd(), where.list->ai_addr, where.list->ai_addrlen) != 0) return false;
+  if (send(peer.fd(), &question, sizeof question, MSG_NOSIGNAL) != ssize_t{sizeof question}) return false;
+  Answer answer;
   size_t got = 0;
-  while (got < sizeof id && await(peer.fd(), POLLIN, until)) {
-    const ssize_t bytes = recv(peer.fd(), id.internal + got, sizeof id - got, 0);
+  std::vector<pollfd> event{{peer.fd(), POLLIN, 0}};
+  while (got < sizeof answer && await(event, until)) {
+    const ssize_t bytes = recv(peer.fd(), reinterpret_cast<char*>(&answer) + got, sizeof answer - got, 0);
     if (bytes <= 0) return false;
     got += static_cast<size_t>(bytes);
   }
-  return got == sizeof id;
+  if (got < sizeof answer) return false;
+  if (answer.ranks != question.ranks) {
+    refuse_argument("rank " + std::to_string(question.rank) + " of " + std::to_string(question.ranks) +
+                    " asked at NCCL_COMM_ID=" + address() + ", where rank 0 is one of " + std::to_string(answer.ranks));
+  }
+  id = answer.id;
+  return true;
 }
 
 }  // namespace
@@ -129,12 +213,15 @@ ncclUniqueId exchange_served_id(int ranks, int rank) {
     tuttiUniqueId made;
     if (tuttiGetUniqueId(&made) != tuttiSuccess) refuse(ncclSystemError, tuttiGetLastError());
     std::memcpy(id.internal, made.bytes, sizeof id.internal);
-    if (ranks > 1) serve(id, ranks - 1, until);
+    if (ranks > 1) Server(id, ranks).run(until);
     return id;
   }
   const std::string text = address();
   const Resolved where(text);
-  while (!ask(where, id, until)) {
+  Question question;
+  question.ranks = ranks;
+  question.rank = rank;
+  while (!ask(where, question, id, until)) {
     if (Clock::now() >= until) {
       refuse(ncclTimeout, "rank " + std::to_string(rank) + ": rank 0 did not answer at NCCL_COMM_ID=" + text +
                               " within TUTTI_INIT_TIMEOUT");

@@ -126,6 +126,14 @@ std::vector<std::string> collective_names() { return names_of<Collective>(kColle
 std::vector<std::string> type_names() { return names_of<DType>(kDTypes); }
 std::vector<std::string> op_names() { return names_of<Op>(kOps); }
 
+Bytes read_call_bytes(const std::string& word, std::string_view option) {
+  constexpr Bytes kMost{uint64_t{1} << 50};
+  const auto bytes = parse_bytes(word);
+  if (!bytes) throw_error(Code::InvalidArgument, "{} {}: write a number of bytes such as 8, 64K or 1G", option, word);
+  if (*bytes > kMost) throw_error(Code::InvalidArgument, "{} {}: {} are the most", option, word, to_text(kMost));
+  return *bytes;
+}
+
 Collective read_collective(std::string_view word, std::string_view source) {
   if (const auto found = collective_called(word)) return *found;
   unknown("collective", word, source, collective_names());

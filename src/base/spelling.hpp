@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/bytes.hpp"
 #include "tutti/types.hpp"
 
 namespace tutti {
@@ -20,6 +21,9 @@ std::optional<Op> op_called(std::string_view word);
 /// As above. Throws Error(InvalidArgument) "SOURCE: there is no collective 'alreduce' (did you mean all_reduce?); there
 /// are …". `source` is the origin of the word (a variable, a flag); empty: not named.
 Collective read_collective(std::string_view word, std::string_view source);
+/// The bytes of a call that is only calculated, as an option gives them. Throws Error(InvalidArgument), also for more
+/// than 1 PiB: products with ranks and rates stay in range up to there.
+Bytes read_call_bytes(const std::string& word, std::string_view option);
 DType read_type(std::string_view word, std::string_view source);
 Op read_op(std::string_view word, std::string_view source);
 

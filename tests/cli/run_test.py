@@ -183,6 +183,16 @@ while True: signal.pause()""")
         self.assertEqual(done.returncode, 5)
         self.assertRegex(done.stderr, r"after it: rank 0 \(pid \d+\): killed by signal 9 \(Killed\)")
 
+    def test_leaves_the_others_alone_where_they_are_to_go_on(self):
+        script = '[ $TUTTI_RANK = 1 ] && kill -9 $$; sleep 0.5; echo goes on; exit $1'
+        done = tutti("run", "-n", "3", "--keep-going", "--grace", "0", "--", "sh", "-c", script, "sh", "0")
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(done.stdout.count("goes on\n"), 2)
+        self.assertRegex(done.stderr, r"tutti run: rank 1 \(pid \d+\): killed by signal 9 \(Killed\)\n")
+        done = tutti("run", "-n", "3", "--keep-going", "--grace", "0", "--", "sh", "-c", script, "sh", "4")
+        self.assertEqual(done.returncode, 128 + 9, "no rank succeeded: the first failure's")
+        self.assertEqual(done.stdout.count("goes on\n"), 2)
+
     def test_to_start_is_reported_once(self):
         done = tutti("run", "-n", "3", "--", "./no-such-program")
         self.assertEqual(done.returncode, 127)

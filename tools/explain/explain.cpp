@@ -105,20 +105,17 @@ void print_json(Collective collective, uint64_t bytes, const select::MachineSett
 
 void explain(const Options& options) {
   const Collective collective = read_collective(options.collective, "");
-  auto bytes = parse_bytes(options.bytes);
-  if (!bytes) {
-    throw_error(Code::InvalidArgument, "--bytes {}: write a number of bytes such as 8, 64K or 1G", options.bytes);
-  }
+  auto bytes = read_call_bytes(options.bytes, "--bytes");
   if (collective == Collective::Barrier) bytes = Bytes{0};
   const select::MachineSetting machine = machine_of(options);
-  const uint64_t block = select::block_bytes(collective, *bytes, machine.setting.ranks);
+  const uint64_t block = select::block_bytes(collective, bytes, machine.setting.ranks);
   // The communicator decides by powers of two.
   const auto all = select::candidates(collective, select::decided_at(block), machine.setting);
   if (all.empty()) {
     throw_error(Code::InvalidArgument, "{} has no algorithms to choose from: it is sent directly", name_of(collective));
   }
-  if (options.json) return print_json(collective, *bytes, machine, all);
-  print_text(options, collective, *bytes, machine, all);
+  if (options.json) return print_json(collective, bytes, machine, all);
+  print_text(options, collective, bytes, machine, all);
 }
 
 }  // namespace

@@ -28,14 +28,15 @@ struct Job {
   uint16_t port = 0;                  ///< where rank 0 serves the unique id, between hosts
   std::string launcher;               ///< what runs a command on {host}, words separated by blanks; empty: ssh
   std::vector<std::string> exported;  ///< "NAME=VALUE" for all ranks, or "NAME": passed to other hosts
-  bool prefix = true;      ///< output lines start with "[rank] "; else ranks write directly to the launcher's output
-  bool terminals = true;   ///< if the launcher's stdout is a terminal, so is that of ranks on this host
-  bool feed_stdin = true;  ///< rank 0 reads the launcher's stdin; else all ranks' stdin is empty
-  double grace = 5;        ///< seconds in which the others may end by themselves after a rank has failed
-  bool verbose = false;    ///< reports on stderr what is started where
-  uint64_t tasks = 1;      ///< minimum of processes and threads per rank
-  uint64_t bytes = 0;      ///< minimum of memory per rank …
-  std::string bytes_for;   ///< … and its purpose
+  bool prefix = true;       ///< output lines start with "[rank] "; else ranks write directly to the launcher's output
+  bool terminals = true;    ///< if the launcher's stdout is a terminal, so is that of ranks on this host
+  bool feed_stdin = true;   ///< rank 0 reads the launcher's stdin; else all ranks' stdin is empty
+  double grace = 5;         ///< seconds in which the others may end by themselves after a rank has failed
+  bool keep_going = false;  ///< the others are left alone when a rank has failed
+  bool verbose = false;     ///< reports on stderr what is started where
+  uint64_t tasks = 1;       ///< minimum of processes and threads per rank
+  uint64_t bytes = 0;       ///< minimum of memory per rank …
+  std::string bytes_for;    ///< … and its purpose
 };
 
 /// "name=value" variables that rank `rank` gets in addition to the launcher's environment.

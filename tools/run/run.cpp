@@ -1,6 +1,8 @@
 // tutti run: the command line of the launcher.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <memory>
 
 #include "base/env.hpp"
@@ -30,7 +32,7 @@ unless NO_COLOR is set. Standard error is always a pipe. Standard input goes to 
 
 SIGINT, SIGTERM and SIGHUP go to all ranks, and end the start of more. When a rank fails, tutti run says which one died
 of what, lets the others end by themselves for --grace seconds, then ends them, and exits with the first failure's
-status (128 + signal). Nothing is left running: not what ranks have started, be it in a session of its own, and not
+status (128 + signal); with --keep-going the others go on. Nothing is left running: not what ranks have started, be it in a session of its own, and not
 when this command is killed (then what has left its group and cleared its environment escapes). Ranks that the system's
 limits do not allow are refused before the first starts.
 
@@ -62,8 +64,18 @@ std::vector<std::string> whole_program(std::vector<std::string> first, const std
   return first;
 }
 
+/// The name of a variable, as a shell accepts it, alone or before "=".
+void check_variable(const std::string& text) {
+  const std::string name = text.substr(0, text.find('='));
+  const auto is_part = [](char c) { return c == '_' || std::isalnum(static_cast<unsigned char>(c)) != 0; };
+  const bool digit_first = !name.empty() && std::isdigit(static_cast<unsigned char>(name.front())) != 0;
+  if (!name.empty() && !digit_first && std::all_of(name.begin(), name.end(), is_part)) return;
+  throw_error(Code::InvalidArgument, "-x '{}': write NAME, or NAME=VALUE", text);
+}
+
 int run(Options& options, const std::vector<std::string>& words) {
   Job& job = options.job;
+  for (const std::string& variable : job.exported) check_variable(variable);
   job.program = words;
   if (job.program.empty()) {
     throw_error(Code::InvalidArgument, "no program given: write it after --, e.g. tutti run -n 4 -- ./program");
@@ -120,6 +132,10 @@ void add_run(CLI::App& app, const std::vector<std::string>& program, int& status
   command->add_option("--grace", options->job.grace, "seconds the others have to end when a rank has failed; default 5")
       ->check(CLI::Range(0.0, 1e6))
       ->type_name("SECONDS");
+  command->add_flag(
+      "--keep-going", options->job.keep_going,
+      "leaves the others alone when a rank has failed, for programs that go on without it (tuttiCommShrink); "
+      "the exit status is 0 if a rank ended with 0");
   command->add_flag("--no-prefix", options->no_prefix, "output as ranks write it");
   command->add_flag("--no-pty", options->no_pty, "ranks write into pipes also where this command writes to a terminal");
   command->add_flag("-v,--verbose", options->job.verbose, "says what is started where, and how it is bound");

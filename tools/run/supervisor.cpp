@@ -6,9 +6,9 @@
 // and no more is read from the ranks meanwhile.
 //
 // Once a rank has failed, the others have `grace` seconds to end by themselves, with their own errors. Then they get
-// SIGTERM, then SIGKILL with all processes of their groups. A signal to the launcher is forwarded to all ranks and
-// starts the same countdown. All this applies from the first rank's start: events are handled between two starts, and
-// no further rank is started once the job must end.
+// SIGTERM, then SIGKILL with all processes of their groups; with `keep_going` they are left alone. A signal to the
+// launcher is forwarded to all ranks and starts the same countdown. All this applies from the first rank's start:
+// events are handled between two starts, and no further rank is started once the job must end.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -75,6 +75,7 @@ class Supervisor {
     tell_the_rest();
     while (awaits_reader()) turn(-1);
     const bool cut_short = ranks_.size() < job_.ranks.size() || streams_.blocked();
+    if (job_.keep_going && succeeded_ && !cut_short) return 0;
     return first_status_ == 0 && cut_short ? 128 + interrupted_by_ : first_status_;
   }
 
@@ -111,7 +112,7 @@ class Supervisor {
   /// The reader of our output has not taken all of it, and no signal tells us to end without that.
   bool awaits_reader() const { return streams_.blocked() && interrupted_by_ == 0; }
   /// True if it will end, whatever the ranks do.
-  bool ending() const { return interrupted_by_ != 0 || first_status_ != 0; }
+  bool ending() const { return interrupted_by_ != 0 || (first_status_ != 0 && !job_.keep_going); }
   std::string running_ranks() const;
 
   const Job& job_;
@@ -128,6 +129,7 @@ class Supervisor {
   } outputs_[2] = {{&streams_.out()}, {&streams_.err()}};
   std::vector<Fd> pidfds_;          // [rank]
   int first_status_ = 0;            // of the first rank that failed
+  bool succeeded_ = false;          // some rank ended with status 0
   std::vector<std::string> later_;  // descriptions of later failures, at most kToldLater
   size_t failed_later_ = 0;
   int interrupted_by_ = 0;    // the signal sent to the launcher
@@ -298,6 +300,7 @@ void Supervisor::replace_guardian() {
 void Supervisor::note_end(RankProcess& rank, int wait_status) {
   rank.drain();  // its own output precedes our message
   rank.mark_ended(wait_status);
+  succeeded_ = succeeded_ || rank.status() == 0;
   if (rank.status() == 0) return;
   // It wrote to our output itself, and the reader, perhaps `head`, has closed that.
   const bool lost_reader = !job_.prefix && rank.killed_by(SIGPIPE) && reader_gone(STDOUT_FILENO);
@@ -311,7 +314,7 @@ void Supervisor::note_end(RankProcess& rank, int wait_status) {
   first_status_ = rank.status();
   if (interrupted_by_ != 0 && rank.killed_by(interrupted_by_)) return;  // that was requested
   say(fmt::format("{}: {}", rank.name(), rank.what_became()));
-  if (running() > 0 && !deadline_) count_down(job_.grace, SIGTERM);
+  if (running() > 0 && !deadline_ && !job_.keep_going) count_down(job_.grace, SIGTERM);
 }
 
 void Supervisor::escalate() {

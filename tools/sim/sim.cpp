@@ -176,11 +176,7 @@ void run(const Options& options) {
   if (options.engine == "simgrid" && sim::simgrid_version().empty()) {
     sim::with_simgrid({}, {}, [](sim::Network&) {});  // throws, with the remedy
   }
-  const auto bytes = parse_bytes(options.bytes);
-  if (!bytes) {
-    throw_error(Code::InvalidArgument, "--bytes {}: write a number of bytes such as 8, 64K or 1G", options.bytes);
-  }
-  Scene scene(read_collective(options.collective, ""), *bytes, options.scene);
+  Scene scene(read_collective(options.collective, ""), read_call_bytes(options.bytes, "--bytes"), options.scene);
   const bool draws = !options.trace.empty() || !options.svg.empty();
   std::vector<Row> rows;
   const std::vector<select::Candidate> candidates = wanted(scene, options);

@@ -1,10 +1,12 @@
 // Plain structures as the bytes of a request or an answer (Wireup::ask).
 #pragma once
 
-#include <algorithm>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <type_traits>
+
+#include "base/printable.hpp"
 
 namespace tutti::transports {
 
@@ -24,10 +26,9 @@ bool unpack(const std::string& bytes, T& value) {
 }
 
 /// A text that a peer sent, as it may be shown to people.
-inline std::string printable(std::string text) {
-  text.resize(std::min<size_t>(text.size(), 300));
-  for (char& c : text) c = c >= ' ' && c <= '~' ? c : '?';
-  return text;
+inline std::string told_by_peer(std::string_view text) {
+  constexpr size_t kMost = 300;
+  return printable(text.substr(0, kMost));
 }
 
 }  // namespace tutti::transports

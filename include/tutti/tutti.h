@@ -184,9 +184,20 @@ TUTTI_API tuttiResult_t tuttiCommShrink(tuttiComm_t comm, const int* excluded, i
 TUTTI_API tuttiResult_t tuttiCommFinalize(tuttiComm_t comm);
 /* Waits for the communicator's calls on streams and leaves. The process's last communicator waits, at most
  * TUTTI_TIMEOUT seconds, until all other ranks have left too. It reports a rank that made fewer or more calls
- * (tuttiMismatch) or has not left by then (tuttiTimeout). In a process with several communicators, or several ranks
- * of one, only the last tuttiCommDestroy waits, since one thread may destroy them in turn; it also reports
- * mismatches of the earlier ones. `comm` is invalid afterwards, whatever is returned. */
+ * (tuttiMismatch), has not left by then (tuttiTimeout), or died or stopped before it left (tuttiPeerFailed). In a
+ * process with several communicators, or several ranks of one, only the last tuttiCommDestroy waits, since one thread
+ * may destroy them in turn. The others report what is known when they leave: that their calls differ from those of a
+ * rank that has left before. The last one also reports mismatches that were found later. `comm` is invalid afterwards,
+ * whatever is returned, with one exception: if this thread has a group with calls on `comm` open, they would be lost,
+ * so the result is tuttiInvalidUsage and nothing is done.
+ *
+ * What must be destroyed: every communicator, stream and operator, when no other call uses it. A communicator's
+ * destroy is where a rank hears of an error in its last call that only others have noticed.
+ * A process that returns from main or calls exit(0) with communicators left, and no call pending on them, leaves them
+ * as tuttiCommDestroy does: it waits, as above, so that no other rank is harmed; errors go to the log. If a call is
+ * pending, on a stream or in a group, the communicator fails on all ranks. A process that ends in any other way (a
+ * status other than 0, _exit, abort, a signal) has died, for the others: what it had sent arrives, and every other
+ * call fails. */
 TUTTI_API tuttiResult_t tuttiCommDestroy(tuttiComm_t comm);
 /* Makes every rank's pending and later calls on this communicator fail with tuttiAborted, in bounded time. The
  * communicator must still be destroyed. */
@@ -196,6 +207,12 @@ TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm);
 TUTTI_API tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t* result);
 /* The text of this communicator's first failure, or "". Valid until the communicator is destroyed. */
 TUTTI_API const char* tuttiCommGetErrorText(tuttiComm_t comm);
+
+/* Which ranks have died, or stopped, before they left, as far as this rank knows: what tuttiCommShrink is to exclude
+ * after tuttiPeerFailed. *count: on entry the room in `ranks`, on return how many there are; as many as there is room
+ * for are written, in ascending order. `ranks` NULL: only counts. More may follow: each rank learns of a death by
+ * itself, a stopped one after TUTTI_HEARTBEAT_TIMEOUT. */
+TUTTI_API tuttiResult_t tuttiCommFailedRanks(tuttiComm_t comm, int* ranks, int* count);
 
 /* How a call was executed, as seen by one rank; texts end with '\0'. Set `size` to sizeof(tuttiCallInfo) first. */
 typedef struct {
@@ -370,6 +387,10 @@ TUTTI_API tuttiResult_t tuttiGroupEstimate(double* seconds);
  * there returns tuttiInvalidUsage, and the outermost tuttiGroupEnd runs nothing and returns tuttiInvalidUsage. The
  * thread's next group is a new one. */
 TUTTI_API tuttiResult_t tuttiGroupDiscard(void);
+/* For the end of a scope that has forgotten tuttiGroupEnd: drops the whole group, on every level, and makes the
+ * communicators that have calls in it fail on all ranks, with a text that begins with `why`. tuttiSuccess if there is
+ * no group or nothing in it; otherwise tuttiInvalidUsage, with that text. */
+TUTTI_API tuttiResult_t tuttiGroupAbandon(const char* why);
 
 #ifdef __cplusplus
 }

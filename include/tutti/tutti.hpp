@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <exception>
 #include <memory>
 #include <ranges>
 #include <span>
@@ -41,10 +42,16 @@ class Group {
   Group() { check(tuttiGroupStart()); }
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
-  /// Drops the calls if `end()` was not reached: then an exception is propagating, and their buffers may be gone.
-  /// Enclosing groups are dropped too: their `end()` throws, see tuttiGroupDiscard.
+  /// Where `end()` was not reached, no call has run. If an exception propagates, they are dropped, since their buffers
+  /// may be gone; enclosing groups are dropped too: their `end()` throws, see tuttiGroupDiscard. Otherwise `end()` was
+  /// forgotten: that is logged, and the communicators of the calls fail, see tuttiGroupAbandon.
   ~Group() {
-    if (open_) tuttiGroupDiscard();
+    if (!open_) return;
+    if (std::uncaught_exceptions() > exceptions_) {
+      tuttiGroupDiscard();
+    } else if (tuttiGroupAbandon("a tutti::Group ends without end()") != tuttiSuccess) {
+      tuttiLog("error", tuttiGetLastError());
+    }
   }
   void end() {
     open_ = false;
@@ -59,6 +66,7 @@ class Group {
 
  private:
   bool open_ = true;
+  const int exceptions_ = std::uncaught_exceptions();
 };
 
 /// One rank of a communicator.
@@ -108,9 +116,12 @@ class Communicator {
     std::swap(comm_, other.comm_);
     return *this;
   }
-  /// Leaves and ignores errors; `close()` reports them.
+  /// Leaves, as `close()` does, and logs an error that no call has returned.
   ~Communicator() {
-    if (!empty()) tuttiCommDestroy(handle());
+    if (empty()) return;
+    tuttiResult_t known = tuttiSuccess;
+    tuttiCommGetAsyncError(handle(), &known);
+    if (tuttiCommDestroy(handle()) != tuttiSuccess && known == tuttiSuccess) tuttiLog("error", tuttiGetLastError());
   }
   /// Waits for this communicator's calls on streams, and leaves.
   void close() {
@@ -154,6 +165,14 @@ class Communicator {
     return made;
   }
 
+  /// The ranks that have died or stopped before they left, as far as this rank knows; see tuttiCommFailedRanks.
+  std::vector<int> failed_ranks() const {
+    std::vector<int> ranks(static_cast<size_t>(size()));
+    int count = size();
+    check(tuttiCommFailedRanks(handle(), ranks.data(), &count));
+    ranks.resize(static_cast<size_t>(count));
+    return ranks;
+  }
   /// The ranks that are not excluded, in their order; those call it, also after a failure. See tuttiCommShrink.
   Communicator shrink(std::span<const int> excluded) const {
     Communicator made;

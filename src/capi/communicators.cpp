@@ -45,11 +45,24 @@ tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int colour, int key, tuttiComm_t*
 tuttiResult_t tuttiCommShrink(tuttiComm_t comm, const int* excluded, int count, tuttiComm_t* shrunk) {
   return guarded([&] {
     required(shrunk, "shrunk") = nullptr;
-    if (count < 0) throw_error(Code::InvalidArgument, "shrink: {} excluded ranks", count);
+    const auto communicator = communicator_of(comm);
+    if (count < 0 || count > communicator->ranks()) {  // before any entry is read
+      throw_error(Code::InvalidArgument, "shrink: {} excluded ranks, of {}", count, communicator->ranks());
+    }
     if (comm::in_group()) throw_error(Code::InvalidUsage, "tuttiCommShrink cannot be called within a group");
     std::vector<Rank> ranks;
     if (count > 0) ranks.assign(&required(excluded, "excluded"), excluded + count);
-    *shrunk = make_handle(communicator_of(comm)->shrink(std::move(ranks)));
+    *shrunk = make_handle(communicator->shrink(std::move(ranks)));
+  });
+}
+
+tuttiResult_t tuttiCommFailedRanks(tuttiComm_t comm, int* ranks, int* count) {
+  return guarded([&] {
+    const int room = ranks == nullptr ? 0 : required(count, "count");
+    if (room < 0) throw_error(Code::InvalidArgument, "*count is {}: it is the room in `ranks`", room);
+    const std::vector<Rank> lost = communicator_of(comm)->lost_ranks();
+    std::copy_n(lost.begin(), std::min(lost.size(), static_cast<size_t>(room)), ranks);
+    required(count, "count") = static_cast<int>(lost.size());
   });
 }
 
@@ -119,6 +132,13 @@ tuttiResult_t tuttiGroupEnd(void) {
 
 tuttiResult_t tuttiGroupEstimate(double* seconds) {
   return guarded([&] { required(seconds, "seconds") = comm::group_estimate(); });
+}
+
+tuttiResult_t tuttiGroupAbandon(const char* why) {
+  return guarded([&] {
+    const std::string heard = comm::group_abandon(&required(why, "why"));
+    if (!heard.empty()) throw Error(Code::InvalidUsage, heard);
+  });
 }
 
 tuttiResult_t tuttiGroupDiscard(void) {

@@ -11,8 +11,8 @@
 namespace tutti::capi {
 namespace {
 
-constexpr size_t kRetiredCommunicators = 1024;  // destroyed ones that are kept
-constexpr size_t kRetiredEvents = 1024;         // destroyed ones that are surely recognised as such
+constexpr size_t kRetiredCommunicators = 64;  // destroyed ones that are kept, and surely recognised as such
+constexpr size_t kRetiredEvents = 1024;       // destroyed ones that are surely recognised as such
 
 std::mutex& shells_mutex() {
   static auto* const kMutex = new std::mutex;
@@ -36,6 +36,13 @@ Shell& new_shell() {
 
 std::deque<tuttiEvent*>& retired_events() {
   static auto* const kRetired = new std::deque<tuttiEvent*>;
+  return *kRetired;
+}
+
+/// Under shells_mutex(): shells of destroyed communicators, the oldest first. All but the last kRetiredCommunicators
+/// have none any more, and may be used again.
+std::deque<tuttiComm*>& retired_communicators() {
+  static auto* const kRetired = new std::deque<tuttiComm*>;
   return *kRetired;
 }
 
@@ -64,16 +71,33 @@ std::unique_lock<std::mutex> lock_event(tuttiEvent_t handle) {
   return lock;
 }
 
+std::atomic<uint64_t> last_made_in{0};  // the generation of the process that made the last communicator
+
 thread_local std::string t_last_error;
 
 }  // namespace
 
 tuttiComm* make_handle(std::shared_ptr<comm::Communicator> comm) {
   const std::lock_guard lock(shells_mutex());
-  auto& shell = new_shell<tuttiComm>();
-  if (comm == nullptr) shell.state.store(tuttiComm::State::Joining, std::memory_order_relaxed);
-  shell.comm = std::move(comm);
-  return &shell;
+  auto& retired = retired_communicators();
+  tuttiComm* shell = nullptr;
+  if (retired.size() <= kRetiredCommunicators) {
+    shell = &new_shell<tuttiComm>();
+  } else {  // the shell of one that was destroyed long ago
+    shell = retired.front();
+    retired.pop_front();
+  }
+  last_made_in.store(process_generation(), std::memory_order_relaxed);
+  const std::lock_guard own(shell->mutex);
+  shell->mark = tuttiComm::kKind + process_generation();
+  shell->stop.store(0, std::memory_order_relaxed);
+  shell->blocking = true;
+  shell->outcome = {};
+  shell->error_text.clear();
+  const auto state = comm == nullptr ? tuttiComm::State::Joining : tuttiComm::State::Live;
+  shell->comm = std::move(comm);
+  shell->state.store(state, std::memory_order_release);
+  return shell;
 }
 
 tuttiStream* make_handle(std::shared_ptr<comm::Stream> stream) {
@@ -102,21 +126,30 @@ tuttiEvent* make_event() {
 }
 
 void retire(tuttiComm_t handle) {
-  static auto* const kRetired = new std::deque<tuttiComm*>;
   {
     const std::lock_guard lock(handle->mutex);
     handle->state.store(tuttiComm::State::Destroyed, std::memory_order_release);
   }
-  tuttiComm* oldest = nullptr;
-  {
-    const std::lock_guard lock(shells_mutex());
-    kRetired->push_back(handle);
-    if (kRetired->size() <= kRetiredCommunicators) return;
-    oldest = kRetired->front();
-    kRetired->pop_front();
+  std::shared_ptr<comm::Communicator> last;  // destroyed after the locks are released
+  const std::lock_guard lock(shells_mutex());
+  auto& retired = retired_communicators();
+  retired.push_back(handle);
+  if (retired.size() <= kRetiredCommunicators) return;
+  tuttiComm* const oldest = retired[retired.size() - 1 - kRetiredCommunicators];
+  const std::lock_guard own(oldest->mutex);
+  last = std::move(oldest->comm);
+}
+
+std::vector<tuttiComm_t> live_communicators() {
+  // A child of fork() that has made none ends without a look: another thread of its parent may have held the lock.
+  if (last_made_in.load(std::memory_order_relaxed) != process_generation()) return {};
+  const std::lock_guard lock(shells_mutex());
+  std::vector<tuttiComm_t> live;
+  for (tuttiComm& shell : shells<tuttiComm>()) {
+    const bool ours = shell.mark == tuttiComm::kKind + process_generation();
+    if (ours && shell.state.load(std::memory_order_acquire) == tuttiComm::State::Live) live.push_back(&shell);
   }
-  const std::lock_guard lock(oldest->mutex);
-  oldest->comm = nullptr;
+  return live;
 }
 
 void check_handle(tuttiComm_t handle) { check_mark(handle, "communicator"); }

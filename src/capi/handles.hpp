@@ -9,6 +9,7 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 #include "base/process_generation.hpp"
 #include "base/status.hpp"
@@ -55,7 +56,9 @@ void check_handle(tuttiComm_t handle);
 /// The end of a handle. Its communicator, which has retired, is kept for a while: another thread may be about to make a
 /// call on it, and is to be refused.
 void retire(tuttiComm_t handle);
-/// A new shell, which lives as long as the process. Without a communicator it is Joining.
+/// Those whose calls can be made, of this process.
+std::vector<tuttiComm_t> live_communicators();
+/// A shell, new or of a communicator that was destroyed long ago. Without a communicator it is Joining.
 tuttiComm* make_handle(std::shared_ptr<comm::Communicator> comm);
 tuttiStream* make_handle(std::shared_ptr<comm::Stream> stream);
 /// Is this the handle of one of the library's streams? Any value may be asked for.

@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "base/format.hpp"
+#include "base/printable.hpp"
 #include "capi/handles.hpp"
+#include "capi/leaving.hpp"
 #include "comm/join.hpp"
 #include "comm/submit.hpp"
 
@@ -44,6 +46,10 @@ Configured configured(const tuttiConfig_t* config) {
   if (result.options.title.size() > TUTTI_MAX_NAME) {
     throw_error(Code::InvalidArgument, "config->name has {} bytes, {} are the most", result.options.title.size(),
                 TUTTI_MAX_NAME);
+  }
+  if (printable(result.options.title) != result.options.title) {
+    throw_error(Code::InvalidArgument, "config->name has characters that are not printable: {}",
+                printable(result.options.title));
   }
   return result;
 }
@@ -92,17 +98,6 @@ void join_in_background(tuttiComm_t handle, const comm::UniqueId& id, int ranks,
     handle->comm = std::move(made);
   }
   settle(handle, State::Joining, outcome.ok() ? State::Live : State::NotMade, std::move(outcome));
-}
-
-/// Waits for the calls that were made, and leaves.
-Status leave(comm::Communicator& communicator) {
-  return status_of([&] {
-    communicator.await_ticket(communicator.take_ticket());
-    const Status status = communicator.leave();
-    communicator.retire();
-    communicator.end_ticket();  // whatever still has a ticket hears that it comes too late
-    status.throw_if_bad();
-  });
 }
 
 /// Takes the handle from its users, and what works on it in the background. Returns what it was before; throws
@@ -205,6 +200,7 @@ tuttiResult_t tuttiCommFinalize(tuttiComm_t comm) {
   bool blocking = true;
   const tuttiResult_t result = guarded([&] {
     const auto communicator = communicator_of(comm);
+    comm::check_not_in_group(*communicator, "tuttiCommFinalize");
     const auto finalize = [comm, communicator] {
       Status status = leave(*communicator);
       settle(comm, State::Finalizing, State::Finalized, status);
@@ -229,6 +225,7 @@ tuttiResult_t tuttiCommFinalize(tuttiComm_t comm) {
 
 tuttiResult_t tuttiCommDestroy(tuttiComm_t comm) {
   return guarded([&] {
+    if (const auto known = communicator_until_gone(comm)) comm::check_not_in_group(*known, "tuttiCommDestroy");
     std::thread work;
     const State before = take(comm, work);
     if (before == State::Joining) comm->stop.store(1, std::memory_order_release);

@@ -9,6 +9,7 @@
 
 #include "base/env.hpp"
 #include "base/format.hpp"
+#include "base/printable.hpp"
 #include "base/shallow_json.hpp"
 #include "base/version.hpp"
 #include "control/host.hpp"
@@ -211,7 +212,7 @@ void compare_configurations(const control::Endpoint& endpoint) {
       const json other = theirs.is_object() && theirs.contains(name) ? theirs[name] : json();
       if (other == value) continue;
       throw_error(Code::Mismatch, "{} is {} on rank {} but {} on rank {}; it must be the same on all ranks", name,
-                  value.dump(), endpoint.rank(), other.dump(), peer);
+                  value.dump(), endpoint.rank(), printable(other.dump()), peer);
     }
     throw_error(Code::Mismatch, "the configurations of ranks {} and {} differ", peer, endpoint.rank());
   }
@@ -246,13 +247,13 @@ RankReport parse_report(const std::string& text, Rank peer) {
                    .longest = whole_number(report.at("longest")),
                    .inside = slowest_from(report.at("inside")),
                    .between = slowest_from(report.at("between")),
-                   .unreachable = report.at("unreachable").get<std::string>(),
+                   .unreachable = printable(report.at("unreachable").get<std::string>()),
                    .word = {whole_number(word.at(0)), whole_number(word.at(1))},
                    .cores = report.at("cores").get<std::string>(),
                    .arena = whole_number(report.at("arena")),
                    .routes = report.at("routes").get<std::map<std::string, std::string>>()},
         .plans = report.at("plans").dump(),
-        .host = report.at("name").get<std::string>(),
+        .host = printable(report.at("name").get<std::string>()),
         .boot = report.at("boot").get<std::string>(),
         .device = {device.at(0).get<std::string>(), device.at(1).get<std::string>(), whole_number(device.at(2)),
                    device.at(3).get<std::vector<std::string>>(), device.at(4).get<std::string>()}};

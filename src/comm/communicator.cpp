@@ -17,6 +17,16 @@
 namespace tutti::comm {
 namespace {
 
+/// What has ended the making of a communicator. That a rank was lost may be known a moment later where it is watched:
+/// as a rank of the communicator of which this one is made.
+Error cause_of(const Error& error, const control::JoinTerms& terms) {
+  constexpr double kKnownWithin = 0.1;  // seconds
+  if (!terms.why) return error;
+  const Deadline deadline = Deadline::in(error.code() == Code::PeerFailed ? kKnownWithin : 0);
+  while (terms.stop->load(std::memory_order_acquire) == 0 && !deadline.passed()) exec::nap(1e-3);
+  return terms.stop->load(std::memory_order_acquire) != 0 ? terms.why() : error;
+}
+
 const void* scale_of(const Call& call) { return call.spec.op == Op::PreMulSum ? call.scale : nullptr; }
 
 }  // namespace
@@ -39,13 +49,15 @@ std::shared_ptr<Communicator> Communicator::join(const control::UniqueId& id, Ra
     const bool groups_given = options.groups != nullptr || !env().groups.empty();
     made->wire_up(std::move(options.groups), options.device);
     made->agree(groups_given);
-  } catch (const Error& error) {
+  } catch (const Error& found) {
+    const Error error = cause_of(found, options.terms);
     const bool of_the_system = control::is_of_the_system(error.code());
     const std::string text =
         of_the_system ? fmt::format("{}: {}", made->endpoint_->describe(rank), error.what()) : error.what();
     made->endpoint_->fail(error.code(), text);
     made->endpoint_->leave(0, Deadline::in(seconds));  // the others are to hear of it before this process ends
-    if (options.terms.names.empty()) throw Error(error.code(), text);
+    const bool by_parent = options.terms.why && options.terms.stop->load(std::memory_order_acquire) != 0;
+    if (options.terms.names.empty() || by_parent) throw Error(error.code(), text);
     throw_error(error.code(), "{} (its ranks are those of {})", text, made->title());
   }
   return made;
@@ -239,8 +251,9 @@ bool Communicator::begin_transfers(Work work) {
 
 Status Communicator::failure_status() {
   Status& status = executor_->status();
-  if (has_failed()) return std::move(status);
-  return diagnostics_.link_failed(status.code, status.text);  // an engine detected it first
+  const bool is_told = control::said_by(rank(), status.text) == status.text;
+  if (has_failed() && is_told) return std::move(status);
+  return diagnostics_.link_failed(status.code, status.text);  // an engine detected it: a consequence, if it has failed
 }
 
 Status Communicator::failure() const {

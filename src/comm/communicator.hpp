@@ -115,14 +115,23 @@ class Communicator {
   /// communicator with the same excluded ranks belong together in their order.
   std::shared_ptr<Communicator> shrink(std::vector<Rank> excluded);
   void abort() { endpoint_->abort(); }
+  /// Fails it on all ranks; the text begins with this rank.
+  void fail(Code code, const std::string& text);
   /// The first failure; Ok if there is none.
   Status failure() const;
   /// The same as other ranks hear it. Only of one that has failed.
   Error failure_for_others() const;
+  /// The ranks that are known to have died or stopped before they left.
+  std::vector<Rank> lost_ranks() const { return endpoint_->lost_ranks(); }
   /// Nonzero once the communicator has failed.
   const std::atomic<uint32_t>& failed() const { return failed_; }
-  /// Leaves; afterwards the communicator can only be destroyed. Reports ranks that made fewer or more calls.
+  /// Leaves; afterwards the communicator can only be destroyed. Reports ranks that made fewer or more calls, and those
+  /// that were lost before they left.
   Status leave();
+  /// True while a call runs, or waits for its turn. Any thread.
+  bool busy() const { return serving_.load(std::memory_order_acquire) != next_ticket_.load(std::memory_order_relaxed); }
+  /// For a process that ends while the communicator is busy: fails it on all ranks. Any thread. Returns what they hear.
+  std::string drop_at_exit();
   /// After leave(): frees all but what is needed to refuse a call that comes too late. Only the thread whose ticket is
   /// served.
   void retire();
@@ -151,6 +160,7 @@ class Communicator {
   bool begin_transfers(Work work);
   Status failure_status();
   Status unusable_status() const;
+  Status found_while_leaving() const;
   std::vector<std::string> exchange(std::string mine, Deadline deadline);
   bool has_failed() const { return failed_.load(std::memory_order_acquire) != 0; }
 

@@ -73,6 +73,29 @@ std::optional<SplitResult> Communicator::split(int colour, int key) {
   return std::nullopt;
 }
 
+void Communicator::fail(Code code, const std::string& text) { endpoint_->fail(code, control::said_by(rank(), text)); }
+
+/// What a slower rank has found meanwhile, or a rank that was lost before it left.
+Status Communicator::found_while_leaving() const {
+  Status found = failure();
+  const std::string prefix = fmt::format("rank {}: ", rank());  // of every text of failure()
+  if (found.code == Code::PeerFailed) found.text = prefix + "destroy(): " + found.text.substr(prefix.size());
+  return found.code == Code::Mismatch || found.code == Code::PeerFailed ? found : Status();
+}
+
+std::string Communicator::drop_at_exit() {
+  constexpr double kToldWithin = 2;  // seconds
+  const uint64_t call = board_->begun();
+  const auto spec = board_->collective(call);
+  const std::string what = spec ? fmt::format("{}, call {}", describe(*spec), call) : "a call";
+  const std::string text = fmt::format(
+      "{} exited while it was in {}: wait for calls on streams, and destroy the "
+      "communicator, before the process ends",
+      endpoint_->describe(rank()), what);
+  endpoint_->drop(Code::PeerFailed, text, kToldWithin);
+  return text;
+}
+
 Status Communicator::leave() {
   left_ = true;
   Status failed = failure();
@@ -92,7 +115,7 @@ Status Communicator::leave() {
   }
   const control::LeaveResult result =
       endpoint_->leave(calls, Deadline::in(timeouts_.of_calls()), digest_, last, std::move(traffic));
-  if (failed.ok() && failure().code == Code::Mismatch) failed = failure();  // a slower rank found it meanwhile
+  if (failed.ok()) failed = found_while_leaving();
   if (!failed.ok()) return failed;
   if (!result.mismatch.empty()) return {Code::Mismatch, fmt::format("rank {}: {}", result.rank, result.mismatch)};
   if (!result.lost.empty()) return {Code::PeerFailed, fmt::format("rank {}: destroy(): {}", rank(), result.lost)};

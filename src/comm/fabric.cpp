@@ -143,7 +143,8 @@ void Fabric::make_arena() {
                        : (shares_process_ ? machine_constants().thread_arena : machine_constants().process_arena);
   bytes = (bytes + 4095) / 4096 * 4096;  // whole pages, since peers map it
   unsigned char* base = nullptr;
-  if (others_on_host) {
+  const bool may_use_shm = env().transport.empty() || env().transport == "shm";
+  if (others_on_host && may_use_shm) {
     parts_->segment = transports::Segment::create(bytes);
     parts_->segment.enter_pages();
     base = parts_->segment.base();

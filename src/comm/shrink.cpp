@@ -48,13 +48,18 @@ std::shared_ptr<Communicator> Communicator::shrink(std::vector<Rank> excluded) {
   const auto id =
       endpoint_->derive_id(remaining.front(), fmt::format("shrink {} without {}", number, fmt::join(excluded, " ")));
   const auto mine = std::find(remaining.begin(), remaining.end(), rank()) - remaining.begin();
+  const auto lost = endpoint_->watch_losses(remaining);
+  const auto why = [&] {
+    return Error(Code::PeerFailed, fmt::format("{} is gone and was not excluded",
+                                               endpoint_->describe(static_cast<Rank>(lost->load()) - 1)));
+  };
   try {
     return join(id, static_cast<Rank>(remaining.size()), static_cast<Rank>(mine),
                 {.groups = groups_among(*groups_, remaining),
                  .title = control::title_of_shrunk(diagnostics_.title(), excluded),
                  .timeouts = timeouts_,
                  .device = device_calls_ != nullptr ? device_calls_->device() : -1,
-                 .terms = {.names = remaining}});
+                 .terms = {lost.get(), why, remaining}});
   } catch (const Error& error) {
     throw_error(error.code(),
                 "rank {}: shrink() without {}: {}. Every rank that remains makes this call, with the same excluded "

@@ -12,20 +12,16 @@
 
 #include "base/format.hpp"
 #include "base/limits.hpp"
+#include "base/log.hpp"
 #include "base/process_generation.hpp"
+#include "comm/group_run.hpp"
 #include "comm/stream.hpp"
+#include "comm/ticket.hpp"
 #include "exec/executor.hpp"
 #include "reduce/float_environment.hpp"
 
 namespace tutti::comm {
 namespace {
-
-/// The calls of a group on one communicator, in order.
-struct CommunicatorCalls {
-  std::shared_ptr<Communicator> comm;
-  std::vector<std::vector<Call>> works;
-  std::vector<uint64_t> tickets;
-};
 
 /// A task that a group runs on a thread of its own.
 struct Task {
@@ -42,23 +38,32 @@ struct Group {
   std::vector<Task> tasks;
   bool discarded = false;  // by an inner level: the outer levels must still end, and run nothing
 };
-thread_local Group t_group;
+/// A thread that ends, or the process, with a group open has lost its calls.
+[[gnu::tls_model("initial-exec")]] constinit thread_local bool t_ended = false;
+struct GroupOfThread {
+  Group group;
+  ~GroupOfThread() {
+    t_ended = true;
+    if (const std::string why = group_abandon("a thread ends"); !why.empty()) log_error("{}", why);
+  }
+};
+thread_local GroupOfThread t_open;
 
-// The depth of nested groups on this thread. Kept apart from t_group and at a fixed offset of the thread's memory,
+// The depth of nested groups on this thread. Kept apart from t_open.group and at a fixed offset of the thread's memory,
 // since every call reads it.
 [[gnu::tls_model("initial-exec")]] constinit thread_local int t_depth = 0;
 
 /// A child of fork() inherits the calls of its parent's group and must not run them.
 void check_own_group() {
-  if (t_group.process == process_generation()) return;
-  t_group = {};
+  if (t_open.group.process == process_generation()) return;
+  t_open.group = {};
   t_depth = 0;
   throw_error(Code::InvalidUsage,
               "this process was forked within a group; the group belongs to its parent and is dropped here");
 }
 
 void refuse_if_discarded() {
-  if (!t_group.discarded) return;
+  if (!t_open.group.discarded) return;
   throw_error(Code::InvalidUsage,
               "tuttiGroupDiscard has dropped this whole group, with its outer levels: no call of it runs. End or "
               "discard the levels that are still open, then begin a new group");
@@ -70,21 +75,6 @@ std::mutex& ticket_mutex() {
   static auto* const kMutex = new std::mutex;  // never destroyed: threads may outlive main()
   return *kMutex;
 }
-
-/// Waits until a communicator serves the ticket; ends it on every path.
-class TicketGuard {
- public:
-  TicketGuard(Communicator& comm, uint64_t ticket) : comm_(&comm) { comm.await_ticket(ticket); }
-  TicketGuard(TicketGuard&& other) noexcept : comm_(std::exchange(other.comm_, nullptr)) {}
-  TicketGuard(const TicketGuard&) = delete;
-  TicketGuard& operator=(const TicketGuard&) = delete;
-  ~TicketGuard() {
-    if (comm_ != nullptr) comm_->end_ticket();
-  }
-
- private:
-  Communicator* comm_;
-};
 
 /// Runs one call on this thread, whose ticket is served.
 [[gnu::always_inline]] inline Status run_unlogged(Communicator& comm, const Call& call) {
@@ -104,15 +94,11 @@ class TicketGuard {
   return status;
 }
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 /// The same, and logs it.
 [[gnu::noinline]] Status run_traced(Communicator& comm, const Call& call) {
   const auto start = std::chrono::steady_clock::now();
   Status status = run_unlogged(comm, call);
-  comm.trace({&call, 1}, status, seconds_since(start));
+  comm.trace({&call, 1}, status, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   return status;
 }
 
@@ -128,73 +114,6 @@ void check_and_run(Communicator& comm, const Call& call) {
     return run_traced(comm, call).throw_if_bad();
   }
   run_unlogged(comm, call).throw_if_bad();
-}
-
-/// The progress of a group on one communicator.
-struct Progress {
-  CommunicatorCalls& calls;
-  size_t next = 0;                     // work to begin next
-  std::optional<TicketGuard> guard;    // of the running work …
-  exec::Executor* executor = nullptr;  // … if any, which runs it
-  std::chrono::steady_clock::time_point start{};
-
-  bool begin_next(Status& first) {
-    while (executor == nullptr && next < calls.works.size()) {
-      guard.emplace(*calls.comm, calls.tickets[next]);
-      Status status;
-      if (calls.comm->traces()) start = std::chrono::steady_clock::now();
-      executor = calls.comm->begin(calls.works[next++], status);
-      if (calls.comm->traces() && executor == nullptr) calls.comm->trace(calls.works[next - 1], status, 0);
-      if (executor == nullptr) guard.reset();
-      if (first.ok()) first = std::move(status);
-    }
-    return executor != nullptr;
-  }
-
-  void finish(Status& first) {
-    executor = nullptr;
-    Status status;
-    calls.comm->finish(status);
-    if (calls.comm->traces()) calls.comm->trace(calls.works[next - 1], status, seconds_since(start));
-    guard.reset();
-    if (first.ok()) first = std::move(status);
-  }
-};
-
-/// Begins what can be begun and runs until some work is done. False if no work is left.
-bool run_on(std::vector<Progress>& all, std::vector<exec::Executor*>& executors, Status& first) {
-  executors.clear();
-  for (Progress& one : all) {
-    if (one.begin_next(first)) executors.push_back(one.executor);
-  }
-  if (executors.empty()) return false;
-  exec::drain_one(executors, all.front().calls.comm->backoff());
-  for (Progress& one : all) {
-    if (one.executor != nullptr && one.executor->done()) one.finish(first);
-  }
-  return true;
-}
-
-/// The calls of a group on one communicator run in order, and concurrently with those on others. So one thread can
-/// drive several ranks, and communicators impose no order on each other.
-Status run_communicators(std::vector<CommunicatorCalls>& per_communicator) {
-  const FloatEnvironment environment;
-  Status first;
-  std::vector<Progress> all;
-  for (CommunicatorCalls& calls : per_communicator) all.push_back({calls});
-  std::vector<exec::Executor*> executors;
-  for (bool more = true; more;) {
-    try {
-      more = run_on(all, executors, first);
-    } catch (const std::exception& error) {  // the remaining work fails, each when its ticket is served
-      for (Progress& one : all) {
-        first = one.calls.comm->fail_internally(error.what());
-        if (one.executor != nullptr) std::exchange(one.executor, nullptr)->abort();
-        one.guard.reset();
-      }
-    }
-  }
-  return first;
 }
 
 /// Needs order().
@@ -214,7 +133,7 @@ void take_tickets(std::vector<CommunicatorCalls>& per_communicator) {
 /// A group's transfers on one communicator run first, all at the same time; its collectives follow in order.
 void collect(const std::shared_ptr<Communicator>& comm, const Call& call, const std::shared_ptr<Stream>& stream) {
   refuse_if_discarded();
-  auto& per_communicator = t_group.per_communicator;
+  auto& per_communicator = t_open.group.per_communicator;
   auto calls = std::find_if(per_communicator.begin(), per_communicator.end(),
                             [&](const CommunicatorCalls& s) { return s.comm == comm; });
   if (calls == per_communicator.end()) calls = per_communicator.insert(per_communicator.end(), {comm, {}, {}});
@@ -227,9 +146,9 @@ void collect(const std::shared_ptr<Communicator>& comm, const Call& call, const 
   } else {
     works.insert(works.begin(), {call});
   }
-  auto& streams = t_group.streams;
+  auto& streams = t_open.group.streams;
   if (stream == nullptr) {
-    t_group.blocks = true;
+    t_open.group.blocks = true;
   } else if (std::find(streams.begin(), streams.end(), stream) == streams.end()) {
     streams.push_back(stream);
   }
@@ -328,10 +247,12 @@ uint64_t sent_bytes(Communicator& comm) {
 }
 
 void group_start() {
+  if (t_ended)
+    throw_error(Code::InvalidUsage, "a group begins as its thread ends: in the destructor of a static object?");
   if (t_depth > 0) {
     check_own_group();
   } else {
-    t_group.process = process_generation();
+    t_open.group.process = process_generation();
   }
   ++t_depth;
 }
@@ -340,16 +261,16 @@ bool in_group() { return t_depth > 0; }
 
 void group_add(std::function<void()> task) {
   refuse_if_discarded();
-  t_group.tasks.push_back({nullptr, [task = std::move(task)](uint64_t) { task(); }});
+  t_open.group.tasks.push_back({nullptr, [task = std::move(task)](uint64_t) { task(); }});
 }
 
 void submit_split(const std::shared_ptr<Communicator>& comm, int colour, int key,
                   std::function<void(std::shared_ptr<Communicator>)> made) {
   if (!in_group()) return made(split_with_ticket(*comm, comm->take_ticket(), colour, key));
   refuse_if_discarded();
-  t_group.tasks.push_back({comm, [comm, colour, key, made = std::move(made)](uint64_t ticket) {
-                             made(split_with_ticket(*comm, ticket, colour, key));
-                           }});
+  t_open.group.tasks.push_back({comm, [comm, colour, key, made = std::move(made)](uint64_t ticket) {
+                                  made(split_with_ticket(*comm, ticket, colour, key));
+                                }});
 }
 
 double group_estimate() {
@@ -357,7 +278,7 @@ double group_estimate() {
   check_own_group();
   refuse_if_discarded();
   double longest = 0;
-  for (const CommunicatorCalls& calls : t_group.per_communicator) {
+  for (const CommunicatorCalls& calls : t_open.group.per_communicator) {
     double seconds = 0;
     for (const auto& work : calls.works) seconds += calls.comm->estimate(work);
     longest = std::max(longest, seconds);
@@ -369,14 +290,38 @@ void group_discard() {
   if (t_depth == 0) throw_error(Code::InvalidUsage, "tuttiGroupDiscard without tuttiGroupStart");
   check_own_group();
   --t_depth;
-  t_group = {.process = t_group.process, .discarded = t_depth > 0};
+  t_open.group = {.process = t_open.group.process, .discarded = t_depth > 0};
+}
+
+void check_not_in_group(const Communicator& comm, const char* call) {
+  if (t_depth == 0 || t_open.group.process != process_generation()) return;
+  const bool used = std::any_of(t_open.group.per_communicator.begin(), t_open.group.per_communicator.end(),
+                                [&](const CommunicatorCalls& calls) { return calls.comm.get() == &comm; }) ||
+                    std::any_of(t_open.group.tasks.begin(), t_open.group.tasks.end(),
+                                [&](const Task& task) { return task.comm.get() == &comm; });
+  if (!used) return;
+  throw_error(
+      Code::InvalidUsage,
+      "rank {}: {} within a group that has calls on this communicator, none of which has run: tuttiGroupEnd, or "
+      "tuttiGroupDiscard, comes first",
+      comm.rank(), call);
+}
+
+std::string group_abandon(const std::string& why) {
+  if (t_depth == 0 || t_open.group.process != process_generation()) return "";
+  t_depth = 0;
+  const Group group = std::exchange(t_open.group, {});
+  if (group.per_communicator.empty() && group.tasks.empty()) return "";
+  const std::string text = fmt::format("{} within a group, of which no call has run: tuttiGroupEnd is missing", why);
+  for (const CommunicatorCalls& calls : group.per_communicator) calls.comm->fail(Code::InvalidUsage, text);
+  return text;
 }
 
 void group_end() {
   if (t_depth == 0) throw_error(Code::InvalidUsage, "tuttiGroupEnd without tuttiGroupStart");
   check_own_group();
   if (--t_depth > 0) return;
-  Group group = std::exchange(t_group, {});
+  Group group = std::exchange(t_open.group, {});
   if (group.discarded) {
     throw_error(Code::InvalidUsage, "no call of this group has run: tuttiGroupDiscard dropped it at an inner level");
   }

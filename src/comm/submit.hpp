@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "comm/communicator.hpp"
 
@@ -26,7 +27,12 @@ void group_end();
 /// Ends one level and drops all collected calls, of every level. The outer levels remain open but collect nothing
 /// (Error(InvalidUsage) at each call), and the outermost end throws the same error.
 void group_discard();
+/// Drops the group of this thread, with all its levels, and fails the communicators that have calls in it: `why` is
+/// what the thread does instead of ending it. Returns what the ranks hear; "" if the group holds nothing.
+std::string group_abandon(const std::string& why);
 bool in_group();
+/// Throws Error(InvalidUsage) if the group of this thread has calls on the communicator: they would be lost.
+void check_not_in_group(const Communicator& comm, const char* call);
 /// Seconds that the collected calls would take, by the cost model. Communicators run at the same time.
 double group_estimate();
 /// Splits the communicator when its ticket is served, and passes the new communicator to `made` (null for a negative

@@ -2,8 +2,8 @@
 #include "control/control_client.hpp"
 
 #include <algorithm>
-#include <set>
 
+#include "base/env.hpp"
 #include "base/log.hpp"
 #include "base/socket.hpp"
 #include "control/describe.hpp"
@@ -27,12 +27,17 @@ void ControlClient::open(Fd fd) {
       [weak = weak_from_this()](const std::string& why) {
         if (const auto self = weak.lock()) self->on_end(why);
       });
+  heartbeat_seconds_ = env().heartbeat;  // until the server says which limit it goes by
+  last_beat_ = Deadline::Clock::now();
+  heartbeat();
 }
 
 void ControlClient::on_frame(std::string_view body) {
   switch (kind_of(body)) {
     case Kind::Ping:
       return;
+    case Kind::Welcome:
+      return on_welcome(unpack<Welcome>(body));
     case Kind::Table:
       return on_table(unpack<Table>(body));
     case Kind::Refused: {
@@ -66,7 +71,8 @@ void ControlClient::on_frame(std::string_view body) {
       if (set_failure(failure.code, failure.text) && !failure.tickets.empty()) {
         WaitTable::of_this_process().fail(failure.code, failure.text, failure.tickets);
       }
-      return;
+      if (channel_) channel_->send(pack(Fail{failure.code, ""}));
+      return note_known_failure();
     }
     case Kind::BoardAsk:
       return answer_board(unpack<BoardAsk>(body));
@@ -83,12 +89,27 @@ void ControlClient::on_frame(std::string_view body) {
   }
 }
 
+/// A process that ends after a failure waits until the others know of it.
+void ControlClient::note_known_failure() {
+  {
+    const std::lock_guard lock(mutex_);
+    failure_is_known_ = true;
+  }
+  control_.notify();
+}
+
+void ControlClient::on_welcome(Welcome welcome) {
+  if (welcome.heartbeat_ms == 0 || welcomed_) throw_error(Code::ProtocolError, "an invalid or second welcome");
+  welcomed_ = true;
+  heartbeat_seconds_ = welcome.heartbeat_ms / 1e3;
+  server_ = std::move(welcome.server);
+  watch_processes();
+}
+
 void ControlClient::on_table(Table table) {
-  if (table.members.size() != static_cast<size_t>(ranks_) || !members_.empty() || table.heartbeat_ms == 0) {
+  if (table.members.size() != static_cast<size_t>(ranks_) || !members_.empty() || !welcomed_) {
     throw_error(Code::ProtocolError, "a table of {} ranks in a communicator of {}", table.members.size(), ranks_);
   }
-  heartbeat_seconds_ = table.heartbeat_ms / 1e3;
-  server_ = std::move(table.server);
   {
     const std::lock_guard lock(mutex_);
     members_ = std::move(table.members);
@@ -97,8 +118,6 @@ void ControlClient::on_table(Table table) {
   }
   changed_.notify_all();
   watch_processes();
-  last_beat_ = Deadline::Clock::now();
-  heartbeat();
 }
 
 void ControlClient::on_transfers(const TransferCounts& transfers) {
@@ -123,7 +142,9 @@ void ControlClient::on_membership_update(const MembershipUpdate& update) {
       departed_[r].calls = departure.calls;
       departed_[r].last = departure.last;
     }
+    note_losses();
   }
+  changed_.notify_all();
   for (const MembershipUpdate::Departure& departure : update.departures) {
     if (departure.lost != 0) resolve_all_to(departure.rank);  // it will not answer; a rank that left still does
   }
@@ -153,11 +174,13 @@ void ControlClient::on_end(const std::string& why) {
       server_loss_ = fmt::format("{} held the rendezvous server of all ranks and is gone: {}", server_holder(), why);
     }
     if (!joined_ && !refusal_) {
-      refusal_ = Failure(Code::PeerFailed, "the rendezvous server is gone: the process that made the unique id ended");
+      refusal_ = Failure(Code::PeerFailed,
+                         fmt::format("{} is gone before all {} ranks were there: {}", server_holder(), ranks_, why));
     }
     changed_.notify_all();
   }
   channel_.reset();
+  note_known_failure();  // as far as it can be
   resolve_all();
   if (leave_sent || members_.empty()) return close();
   if (remaining_ranks().empty()) return;
@@ -174,16 +197,20 @@ void ControlClient::server_lost() {
   {
     const std::lock_guard lock(mutex_);
     server_loss_ = fmt::format("{} held the rendezvous server of all ranks and is gone: {}", server_holder(), why);
+    for (size_t i = 0; i < members_.size(); ++i) dead_[i] = dead_[i] || same_process(members_[i], server_);
+    note_losses();
   }
   set_failure(Code::PeerFailed,
               fmt::format("{} is gone; it held the rendezvous server of all ranks: {}", server_holder(), why));
 }
 
 std::string ControlClient::server_holder() const {
+  if (!welcomed_) return "the process that made the unique id, usually rank 0's,";
   const auto rank =
       std::find_if(members_.begin(), members_.end(), [&](const Member& m) { return same_process(m, server_); });
-  return rank == members_.end() ? fmt::format("the process that made the unique id ({})", describe_process(server_))
-                                : describe_rank(static_cast<Rank>(rank - members_.begin()), *rank);
+  return rank == members_.end()
+             ? fmt::format("the process that made the unique id, usually rank 0's ({}),", describe_process(server_))
+             : describe_rank(static_cast<Rank>(rank - members_.begin()), *rank);
 }
 
 void ControlClient::heartbeat() {
@@ -195,10 +222,8 @@ void ControlClient::heartbeat() {
   last_beat_ = now;
   const double silent = std::chrono::duration<double>(now - channel_->heard()).count();
   if (silent > heartbeat_seconds_) {
-    const std::string why =
-        fmt::format("nothing was heard of it for {:.1f} s (its host is lost, or its process is stopped)", silent);
     channel_->close();
-    return on_end(why);
+    return on_end(describe_silence(silent));
   }
   channel_->send(pack(Ping{}));
   heartbeat_timer_ = control_.loop().at(Deadline::in(beat), [weak = weak_from_this()] {
@@ -206,13 +231,12 @@ void ControlClient::heartbeat() {
   });
 }
 
-/// Watches each other process of this host that holds a rank or the rendezvous server, once.
+/// Watches each other process of this host that is known to hold the rendezvous server or a rank, once.
 void ControlClient::watch_processes() {
-  std::set<std::pair<uint32_t, uint64_t>> seen;
   const Member& local_member = control_.local_member();
-  seen.emplace(local_member.process, local_member.started);
+  watched_.emplace(local_member.process, local_member.started);
   const auto watch = [&](const Member& member) {
-    if (member.host != local_member.host || !seen.emplace(member.process, member.started).second) return;
+    if (member.host != local_member.host || !watched_.emplace(member.process, member.started).second) return;
     watches_.push_back(control_.watch_process(member.process, member.started, [weak = weak_from_this(), member] {
       if (const auto self = weak.lock()) self->on_process_died(member);
     }));
@@ -224,7 +248,7 @@ void ControlClient::watch_processes() {
 std::vector<Rank> ControlClient::still_here(const Member& member) const {
   std::vector<Rank> ranks;
   const std::lock_guard lock(mutex_);
-  for (Rank r = 0; r < ranks_; ++r) {
+  for (Rank r = 0; r < ranks_ && joined_; ++r) {
     const auto i = static_cast<size_t>(r);
     if (membership_[i] == Membership::Present && same_process(members_[i], member)) ranks.push_back(r);
   }
@@ -237,6 +261,7 @@ void ControlClient::on_process_died(const Member& member) {
   {
     const std::lock_guard lock(mutex_);
     for (size_t i = 0; i < members_.size(); ++i) dead_[i] = dead_[i] || same_process(members_[i], member);
+    note_losses();
   }
   if (closed_) return;
   if (same_process(member, server_)) {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -50,11 +51,17 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   std::vector<std::string> exchange(std::string mine, Deadline deadline, const ExchangePurpose& purpose);
   const std::atomic<uint32_t>& failed() const { return failed_; }
   std::optional<Failure> failure() const;
+  /// True once the rendezvous server is known to know of the failure, or is gone.
+  bool failure_is_known() const;
   /// Fails the communicator, and the communicators of the waits with these tickets, in this process and in those of the
   /// other ranks.
   void fail(Code code, const std::string& text, const std::vector<uint64_t>& tickets = {});
   bool lost(Rank rank) const;
   std::optional<Left> left(Rank rank) const;
+  /// The ranks that are known to be lost.
+  std::vector<Rank> lost_ranks() const;
+  /// Becomes the number plus one of the first of these ranks that is lost; one may be already.
+  std::shared_ptr<const std::atomic<uint32_t>> watch_losses(std::vector<Rank> ranks);
   std::future<Answer> ask_board(Rank peer, uint64_t call, Deadline deadline);
   Guarded<std::string(uint64_t)>& board() { return board_; }
   Services& services() { return services_; }
@@ -62,6 +69,8 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   /// Answers requests that arrived before their service was registered.
   void retry_services();
   void send_leave_notice(const LeaveNotice& leave_notice);
+  /// After that: waits until the rendezvous server has compared this rank's calls with those of ranks that left before.
+  void wait_for_comparison(Deadline deadline);
   /// Discards a client whose join failed.
   void give_up();
   /// The other ranks that have neither left nor been lost.
@@ -81,10 +90,19 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
     EventLoop::Id timer = 0;
   };
 
+  struct LossWatch {
+    std::vector<Rank> ranks;
+    std::weak_ptr<std::atomic<uint32_t>> first;
+  };
+
   size_t index(Rank rank) const;
+  bool is_lost(Rank rank) const;  // under the lock
+  void note_losses();             // under the lock
   // control thread, client.cpp
   void open(Fd fd);
   void on_frame(std::string_view body);
+  void note_known_failure();
+  void on_welcome(Welcome welcome);
   void on_table(Table table);
   void on_transfers(const TransferCounts& transfers);
   void on_membership_update(const MembershipUpdate& update);
@@ -128,21 +146,24 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   bool leave_returned_ = false;  // done() has returned what was known then
   std::optional<Failure> refusal_;
   std::optional<Failure> failure_;
+  bool failure_is_known_ = false;
   std::optional<Gathered> gathered_;
   std::optional<Missing> missing_;
   std::vector<Membership> membership_;  // as reported by the rendezvous server
   std::vector<bool> dead_;              // ranks whose process died, as this host saw it
   std::vector<Left> departed_;          // valid for ranks that left
+  std::vector<LossWatch> loss_watches_;
   std::string mismatch_;
   std::string server_loss_;
 
   // control thread only
   std::shared_ptr<Channel> channel_;
-  bool closed_ = false;
+  bool closed_ = false, welcomed_ = false;
   double heartbeat_seconds_ = 0;
   Deadline::Clock::time_point last_beat_{};
   EventLoop::Id heartbeat_timer_ = 0, grace_timer_ = 0;
   std::string server_end_;  // why the connection to the rendezvous server has ended, until server_lost() tells it
+  std::set<std::pair<uint32_t, uint64_t>> watched_;  // processes: number and start
   std::vector<ControlThread::Watch> watches_;
   std::unordered_map<uint64_t, Question> questions_;
   uint64_t tickets_ = 0;

@@ -103,6 +103,11 @@ std::optional<ControlClient::Failure> ControlClient::failure() const {
   return failure_;
 }
 
+bool ControlClient::failure_is_known() const {
+  const std::lock_guard lock(mutex_);
+  return failure_is_known_;
+}
+
 bool ControlClient::set_failure(Code code, const std::string& text) {
   bool mismatch_is_late = false;
   {
@@ -128,9 +133,41 @@ void ControlClient::fail(Code code, const std::string& text, const std::vector<u
   if (!tickets.empty()) WaitTable::of_this_process().fail(code, text, tickets);
 }
 
+bool ControlClient::is_lost(Rank rank) const {
+  return membership_[index(rank)] == Membership::Lost || dead_[index(rank)];
+}
+
 bool ControlClient::lost(Rank rank) const {
   const std::lock_guard lock(mutex_);
-  return membership_[index(rank)] == Membership::Lost || dead_[index(rank)];
+  return is_lost(rank);
+}
+
+/// A rank that died after it had left is not lost.
+std::vector<Rank> ControlClient::lost_ranks() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Rank> lost;
+  for (Rank r = 0; r < ranks_; ++r) {
+    if (is_lost(r) && membership_[index(r)] != Membership::Left) lost.push_back(r);
+  }
+  return lost;
+}
+
+void ControlClient::note_losses() {
+  std::erase_if(loss_watches_, [this](const LossWatch& watch) {
+    const auto first = watch.first.lock();
+    const auto lost = std::find_if(watch.ranks.begin(), watch.ranks.end(), [this](Rank r) { return is_lost(r); });
+    if (first == nullptr || lost == watch.ranks.end()) return first == nullptr;
+    first->store(static_cast<uint32_t>(*lost) + 1, std::memory_order_release);
+    return true;
+  });
+}
+
+std::shared_ptr<const std::atomic<uint32_t>> ControlClient::watch_losses(std::vector<Rank> ranks) {
+  auto first = std::make_shared<std::atomic<uint32_t>>(0);
+  const std::lock_guard lock(mutex_);
+  loss_watches_.push_back({std::move(ranks), first});
+  note_losses();
+  return first;
 }
 
 std::optional<Left> ControlClient::left(Rank rank) const {
@@ -173,6 +210,14 @@ void ControlClient::send_leave_notice(const LeaveNotice& leave_notice) {
     if (self->channel_) return self->channel_->send(pack(leave_notice));
     self->server_lost();  // not later: this rank would wait for nobody, and not know why
     self->close();
+  });
+}
+
+void ControlClient::wait_for_comparison(Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, deadline.at(), [this] {
+    const bool answered = membership_[static_cast<size_t>(rank_)] != Membership::Present;
+    return answered || failure_ || done_ || !server_loss_.empty();
   });
 }
 

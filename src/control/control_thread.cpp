@@ -251,11 +251,22 @@ bool ControlThread::only_failed_remain() const {
   });
 }
 
+/// Under the lock: of those that have failed.
+bool ControlThread::failures_are_known() const {
+  return std::all_of(entries_.begin(), entries_.end(), [](const auto& named) {
+    const Entry& entry = named.second;
+    const bool by_all = !entry.server || !entry.server->busy() || entry.server->failure_is_known();
+    return by_all && std::all_of(entry.clients.begin(), entry.clients.end(),
+                                 [](const auto& client) { return client.second->failure_is_known(); });
+  });
+}
+
 bool ControlThread::wait_until_idle(Deadline deadline, double after_failure) {
   std::unique_lock lock(mutex_);
   changed_.wait_until(lock, deadline.at(), [this] { return idle() || only_failed_remain(); });
   const auto end = std::min(deadline.at(), Deadline::in(after_failure).at());
-  return changed_.wait_until(lock, end, [this] { return idle(); });
+  changed_.wait_until(lock, end, [this] { return idle() || (only_failed_remain() && failures_are_known()); });
+  return idle();
 }
 
 std::shared_ptr<ControlClient> ControlThread::unfinished() {

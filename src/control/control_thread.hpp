@@ -69,8 +69,9 @@ class ControlThread {
   void endpoint_opened();
   /// True if it was the last endpoint of this process.
   bool endpoint_closed();
-  /// Waits until no communicator needs this process any more, or a new endpoint opens. False at the deadline, or
-  /// `after_failure` seconds after every communicator that still needs it has failed.
+  /// Waits until no communicator needs this process any more, or a new endpoint opens. False at the deadline, or when
+  /// every communicator that still needs it has failed and the other ranks know that, for which it waits
+  /// `after_failure` seconds at most.
   bool wait_until_idle(Deadline deadline, double after_failure);
   /// A client of a communicator that still needs this process; null if there is none.
   std::shared_ptr<ControlClient> unfinished();
@@ -109,6 +110,7 @@ class ControlThread {
   void remove_if_unused(const std::string& name);
   bool idle() const;
   bool only_failed_remain() const;
+  bool failures_are_known() const;
   void on_process_died(uint32_t process);
 
   const pid_t process_;

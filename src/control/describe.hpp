@@ -21,6 +21,13 @@ inline std::string describe_rank(Rank rank, const Member& member) {
   return fmt::format("rank {} ({})", rank, describe_process(member));
 }
 
+inline std::string describe_silence(double seconds) {
+  return fmt::format(
+      "nothing was heard of it for {:.1f} s: its host is lost, or its process is stopped. Raise "
+      "TUTTI_HEARTBEAT_TIMEOUT if it may be silent for longer",
+      seconds);
+}
+
 /// The ranks of a communicator that is being made of another one are named by their numbers in that one.
 inline Rank name_of(Rank rank, const std::vector<Rank>& names) {
   return static_cast<size_t>(rank) < names.size() ? names[static_cast<size_t>(rank)] : rank;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/env.hpp"
 #include "base/format.hpp"
 #include "base/socket.hpp"
 #include "base/version.hpp"
@@ -21,6 +22,7 @@ namespace {
 
 constexpr int kOpensLaterPauseMs = 10;
 constexpr double kAfterFailureSeconds = 2;      // for the other ranks to receive a failure before this process ends
+constexpr double kComparedWithinSeconds = 1;    // for the rendezvous server to answer a leave notice
 constexpr double kInformedWithinSeconds = 0.2;  // for late ranks to come and hear why there is no communicator
 
 /// The addresses at which this process reaches `member`.
@@ -105,10 +107,15 @@ Fd dial_server(const UniqueId& id, const ControlThread& control, WaitLimit limit
   const bool here = id.host == hash64(control.local_member().host);
   const std::vector<Address> addresses = here ? std::vector{Address::loopback()} : id.addresses;
   for (;;) {
+    const double silent = env().heartbeat;
     try {
-      return dial(addresses, id.port, id.key, limit);
+      return dial(addresses, id.port, id.key, {Deadline::in(std::min(limit.deadline.left(), silent)), limit.stop});
     } catch (const Error& error) {
       if (error.code() == Code::Aborted) throw;
+      if (error.code() == Code::Timeout && !limit.deadline.passed()) {
+        throw_error(Code::PeerFailed, "the process that made the unique id, usually rank 0's, is gone ({}): {}",
+                    error.what(), describe_silence(silent));
+      }
       if (id.opens_later && error.code() == Code::InvalidArgument) {
         if (limit.deadline.passed())
           throw_error(Code::Timeout, "its first rank has not made this call ({})", error.what());
@@ -194,10 +201,7 @@ Endpoint::Endpoint(ControlThread& control, std::shared_ptr<ControlClient> client
     : control_(control), client_(std::move(client)) {}
 
 Endpoint::~Endpoint() {
-  if (gone_ || control_.forked()) return;
-  client_->fail(Code::Aborted, fmt::format("rank {} dropped its communicator without leaving it", rank()));
-  client_->send_leave_notice({});
-  control_.endpoint_closed();
+  drop(Code::Aborted, fmt::format("rank {} dropped its communicator without leaving it", rank()), 0);
 }
 
 Rank Endpoint::rank() const { return client_->rank(); }
@@ -258,6 +262,10 @@ std::function<void(Code, const std::string&, const std::vector<uint64_t>&)> Endp
 
 void Endpoint::abort() { fail(Code::Aborted, fmt::format("{} aborted the communicator", describe(rank()))); }
 bool Endpoint::lost(Rank r) const { return client_->lost(r); }
+std::vector<Rank> Endpoint::lost_ranks() const { return client_->lost_ranks(); }
+std::shared_ptr<const std::atomic<uint32_t>> Endpoint::watch_losses(std::vector<Rank> ranks) const {
+  return client_->watch_losses(std::move(ranks));
+}
 
 // ---- call boards
 
@@ -286,9 +294,16 @@ LeaveResult Endpoint::leave(uint64_t calls, Deadline deadline, uint64_t digest, 
   if (!gone_.exchange(true)) {
     client_->send_leave_notice({calls, digest, last, std::move(traffic)});
     waited = control_.endpoint_closed();
-    if (waited) idle = control_.wait_until_idle(deadline, kAfterFailureSeconds);
+    if (waited) {
+      idle = control_.wait_until_idle(deadline, kAfterFailureSeconds);
+    } else {
+      client_->wait_for_comparison(Deadline::in(std::min(deadline.left(), kComparedWithinSeconds)));
+    }
   }
   result.complete = client_->done(&result.mismatch);
+  const auto failure = client_->failure();
+  result.complete = result.complete || failure;
+  if (result.mismatch.empty() && failure && failure->first == Code::Mismatch) result.mismatch = failure->second;
   // The rendezvous server may have ended before its word that all have left: its rank waited in vain, too.
   if (waited && !(idle && result.complete)) describe_late_ranks(result, limit, std::max(0.0, deadline.left()));
   const auto mismatch_is_late = waited ? control_.take_late_mismatch() : std::nullopt;
@@ -298,6 +313,13 @@ LeaveResult Endpoint::leave(uint64_t calls, Deadline deadline, uint64_t digest, 
                                   mismatch_is_late->ranks);
   }
   return result;
+}
+
+void Endpoint::drop(Code code, const std::string& why, double seconds) {
+  if (control_.forked() || gone_.exchange(true)) return;
+  client_->fail(code, why);
+  client_->send_leave_notice({});
+  if (control_.endpoint_closed() && seconds > 0) control_.wait_until_idle(Deadline::in(seconds), seconds);
 }
 
 /// The wait of `limit` seconds for the other ranks has ended, `left` seconds early. If a failure ended it, there is

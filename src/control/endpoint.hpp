@@ -31,8 +31,7 @@ class ControlClient;
 
 /// How a communicator ended, as far as this rank knows.
 struct LeaveResult {
-  bool complete =
-      false;  ///< every rank left or failed; false: not known (this process has other communicators, or the wait timed out)
+  bool complete = false;   ///< every rank left or was lost, or the communicator has failed; false: not known
   std::string mismatch;    ///< "rank 2 left after 16 calls, rank 0 after 17"; empty where the ranks made the same calls
   Rank rank = 0;           ///< the rank of this process in the communicator of `mismatch`
   std::string late;        ///< "rank 0 waited 600.0 s for rank 2 to leave"; empty if the wait did not time out
@@ -58,7 +57,7 @@ class Endpoint final : public transports::Wireup {
   static std::unique_ptr<Endpoint> join(const UniqueId& id, Rank ranks, Rank rank, std::string info, Deadline deadline,
                                         const JoinTerms& terms = {});
 
-  /// Without a leave() before it, the destructor fails the communicator with the message that this rank dropped it.
+  /// Without a leave() before it, the destructor drops the communicator.
   ~Endpoint() override;
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
@@ -100,6 +99,10 @@ class Endpoint final : public transports::Wireup {
   void abort();
   /// True once `rank` is known to have died, alone or with its host.
   bool lost(Rank rank) const;
+  /// All such ranks that had not left before.
+  std::vector<Rank> lost_ranks() const;
+  /// Becomes the number plus one of the first of these ranks that is lost; one may be already.
+  std::shared_ptr<const std::atomic<uint32_t>> watch_losses(std::vector<Rank> ranks) const;
 
   // ---- call boards (DESIGN §7.1)
   /// `board` returns this rank's entry for a call (≤ 4096 bytes). It runs on the control thread or on the thread of
@@ -115,13 +118,17 @@ class Endpoint final : public transports::Wireup {
   /// exchanged the messages counted in `traffic` (each peer once).
   /// Services stay open for slower ranks, on the control thread, until all ranks have left or the service is removed:
   /// give them shared ownership of what they need.
-  /// Returns at once, except in the last endpoint of this process to leave. That one waits until no communicator needs
-  /// this process, so that the process may then exit without harm to others. It waits at most 2 s for communicators
-  /// that have failed; `late` says if the deadline ended the wait. If its own communicator has no mismatch, it reports
-  /// the first one found in communicators that this process left earlier. Throws nothing; a second call only repeats
-  /// the result for this communicator.
+  /// Returns at once, with what the rendezvous server knows of ranks that left before, except in the last endpoint of
+  /// this process to leave. That one waits until no communicator needs this process, so that the process may then exit
+  /// without harm to others. For communicators that have failed it waits until the others know, 2 s at most; `late`
+  /// says if the deadline ended the wait. If its own communicator has no mismatch, it reports the first one found in
+  /// communicators that this process left earlier. Throws nothing; a second call only repeats the result for this
+  /// communicator.
   LeaveResult leave(uint64_t calls, Deadline deadline, uint64_t digest = 0, const std::string& last = "",
                     std::vector<PeerTransfers> traffic = {});
+  /// Fails the communicator and leaves, for a rank that cannot leave in order. Only the last endpoint of this process
+  /// waits, for `seconds` at most, until the other ranks have heard of it.
+  void drop(Code code, const std::string& why, double seconds);
   /// The last calls and transfers of `rank`, once it has left.
   std::optional<Left> left(Rank rank) const;
 

@@ -13,6 +13,7 @@
 
 #include "base/address.hpp"
 #include "base/format.hpp"
+#include "base/printable.hpp"
 #include "base/rank.hpp"
 #include "tutti/error.hpp"
 
@@ -27,6 +28,7 @@ class MessageWriter {
   }
   void code(Code value) { number(static_cast<uint8_t>(value)); }
   void text(const std::string& value, size_t limit);
+  void words(const std::string& value, size_t limit) { text(value, limit); }
   void texts(const std::vector<std::string>& values, size_t limit, size_t each);
   template <class T>
   void list(const std::vector<T>& values, size_t limit) {
@@ -76,6 +78,8 @@ class MessageReader {
   }
   void code(Code& value);
   void text(std::string& value, size_t limit) { value = take(length(limit)); }
+  /// Text for people: it goes to logs and terminals.
+  void words(std::string& value, size_t limit) { value = printable(take(length(limit))); }
   void texts(std::vector<std::string>& values, size_t limit, size_t each);
   template <class T>
   void list(std::vector<T>& values, size_t limit) {

@@ -37,6 +37,7 @@ enum class Kind : uint8_t {
   Reply,
   IdReply,
   // rendezvous server → rank
+  Welcome,
   Table,
   Gathered,
   Missing,
@@ -71,7 +72,7 @@ struct Member {
     v.number(m.process);
     v.number(m.started);
     v.number(m.nonce);
-    v.text(m.host_name, kMaxName);
+    v.words(m.host_name, kMaxName);
     v.list(m.addresses, 16);
     v.number(m.port);
     v.text(m.unix_name, kMaxName);
@@ -87,7 +88,7 @@ struct Register {
   std::vector<Rank> names;  ///< of all ranks, in messages: see JoinTerms
   Member me;
   static void fields(auto& m, auto& v) {
-    v.text(m.version, kMaxLabel);
+    v.words(m.version, kMaxLabel);
     v.number(m.ranks);
     v.number(m.rank);
     v.number(m.wait_ms);
@@ -138,7 +139,7 @@ struct Withdraw {
     v.number(m.ranks);
     v.number(m.rank);
     v.code(m.code);
-    v.text(m.text, kMaxSmall);
+    v.words(m.text, kMaxSmall);
   }
 };
 
@@ -153,7 +154,7 @@ struct Refused {
   std::string text;
   static void fields(auto& m, auto& v) {
     v.code(m.code);
-    v.text(m.text, kMaxSmall);
+    v.words(m.text, kMaxSmall);
   }
 };
 
@@ -169,17 +170,22 @@ struct IdReply {
   static void fields(auto& m, auto& v) { v.text(m.hex, kMaxName); }
 };
 
-/// All ranks have joined.
-struct Table {
-  static constexpr Kind kKind = Kind::Table;
+/// The answer to Register: this rank waits for the others.
+struct Welcome {
+  static constexpr Kind kKind = Kind::Welcome;
   uint32_t heartbeat_ms = 0;  ///< after this silence either end treats the other as lost
   Member server;              ///< the process that holds the rendezvous server
-  std::vector<Member> members;
   static void fields(auto& m, auto& v) {
     v.number(m.heartbeat_ms);
     v.item(m.server);
-    v.list(m.members, kMaxRanks);
   }
+};
+
+/// All ranks have joined.
+struct Table {
+  static constexpr Kind kKind = Kind::Table;
+  std::vector<Member> members;
+  static void fields(auto& m, auto& v) { v.list(m.members, kMaxRanks); }
 };
 
 /// A contribution. `call` and `what` name the call that it is part of; they must be equal on all ranks.
@@ -193,7 +199,7 @@ struct Exchange {
     v.number(m.number);
     v.number(m.wait_ms);
     v.number(m.call);
-    v.text(m.what, kMaxName);
+    v.words(m.what, kMaxName);
     v.text(m.bytes, kMaxExchange);
   }
 };
@@ -241,7 +247,7 @@ struct MembershipUpdate {
       v.number(m.rank);
       v.number(m.lost);
       v.number(m.calls);
-      v.text(m.last, kMaxName);
+      v.words(m.last, kMaxName);
     }
   };
   std::vector<Departure> departures;
@@ -252,7 +258,7 @@ struct MembershipUpdate {
 struct Done {
   static constexpr Kind kKind = Kind::Done;
   std::string mismatch;
-  static void fields(auto& m, auto& v) { v.text(m.mismatch, kMaxSmall); }
+  static void fields(auto& m, auto& v) { v.words(m.mismatch, kMaxSmall); }
 };
 
 /// The process of `rank` died, as seen on its own host.
@@ -271,7 +277,7 @@ struct LeaveNotice {
   static void fields(auto& m, auto& v) {
     v.number(m.calls);
     v.number(m.digest);
-    v.text(m.last, kMaxSmall);
+    v.words(m.last, kMaxSmall);
     v.list(m.traffic, kMaxRanks);
   }
 };
@@ -284,7 +290,7 @@ struct Fail {
   std::vector<uint64_t> tickets = {};
   static void fields(auto& m, auto& v) {
     v.code(m.code);
-    v.text(m.text, kMaxSmall);
+    v.words(m.text, kMaxSmall);
     v.numbers(m.tickets, kMaxRanks);
   }
 };

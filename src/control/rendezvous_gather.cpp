@@ -61,20 +61,27 @@ void RendezvousServer::admit(Fd& fd, Register request) {
   if (refusal_) count_informed(request.rank);
   if (names_.empty()) names_ = request.names;
   check_request(request);
-  if (!busy_) control_.loop().cancel(timer_);
   busy_ = true;
   const auto applicant = std::make_shared<Applicant>();
   applicant->request = std::move(request);
   applicant->channel = std::make_shared<Channel>(control_.loop(), std::move(fd), kMaxToServer);
   applicants_.push_back(applicant);
-  // Until the table is sent, a rank sends nothing; its channel only reports its end.
+  // Until the table is sent, a rank sends nothing but that it is alive.
   applicant->channel->open(
-      [](std::string_view) { throw_error(Code::ProtocolError, "a message before all ranks had joined"); },
-      [weak = weak_from_this(), wa = std::weak_ptr(applicant)](const std::string&) {
+      [](std::string_view body) {
+        if (kind_of(body) != Kind::Ping) throw_error(Code::ProtocolError, "a message before all ranks had joined");
+      },
+      [weak = weak_from_this(), wa = std::weak_ptr(applicant)](const std::string& why) {
         const auto self = weak.lock();
         const auto a = wa.lock();
-        if (self && a) self->applicant_ended(a);
+        if (self && a) self->applicant_ended(a, why);
       });
+  send(*applicant->channel, pack(Welcome{static_cast<uint32_t>(env().heartbeat * 1e3), control_.local_member()}));
+  if (applicants_.size() == 1) {
+    control_.loop().cancel(timer_);
+    last_beat_ = Deadline::Clock::now();
+    heartbeat();
+  }
   applicant->timer = control_.loop().at(Deadline::in(applicant->request.wait_ms / 1e3),
                                         [weak = weak_from_this(), wa = std::weak_ptr(applicant)] {
                                           const auto self = weak.lock();
@@ -102,7 +109,7 @@ void RendezvousServer::fix_size(Rank ranks) {
              return a->request.ranks == ranks && a->request.rank == r.rank;
            });
   });
-  if (missed != early_departures_.end()) return stop_for_departed(*missed);
+  if (missed != early_departures_.end()) return stop_for_departed(*missed, "it ended, or gave up");
   early_departures_.clear();
   for (const auto& a : std::vector(applicants_)) {
     if (a->request.ranks == ranks) continue;
@@ -123,21 +130,33 @@ void RendezvousServer::drop(const std::shared_ptr<Applicant>& applicant) {
   applicants_.erase(std::remove(applicants_.begin(), applicants_.end(), applicant), applicants_.end());
 }
 
-void RendezvousServer::applicant_ended(const std::shared_ptr<Applicant>& applicant) {
+void RendezvousServer::applicant_ended(const std::shared_ptr<Applicant>& applicant, const std::string& why) {
   const Register& r = applicant->request;
   drop(applicant);
   if (state_ != State::Gathering) return;
+  const bool others_wait = std::any_of(applicants_.begin(), applicants_.end(),
+                                       [&](const auto& other) { return other->request.ranks == r.ranks; });
+  if (r.ranks == size_ || (size_ == 0 && others_wait)) return stop_for_departed(r, why);
   if (size_ == 0 && early_departures_.size() < kMaxDeparted) {
     early_departures_.push_back(r);
     early_departures_.back().me.info.clear();
   }
-  if (r.ranks == size_) stop_for_departed(r);
 }
 
-void RendezvousServer::stop_for_departed(const Register& applicant) {
+void RendezvousServer::stop_for_departed(const Register& applicant, const std::string& why) {
   count_informed(applicant.rank);  // it does not register again
-  stop_gathering(Code::PeerFailed, fmt::format("{} is gone: it ended, or gave up, before all {} ranks were there",
-                                               called(applicant), size_));
+  stop_gathering(Code::PeerFailed,
+                 fmt::format("{} is gone before all {} ranks were there: {}", called(applicant), applicant.ranks, why));
+}
+
+/// Ranks that wait, and are silent.
+void RendezvousServer::check_applicants(double limit, bool stalled) {
+  for (const auto& applicant : std::vector(applicants_)) {
+    if (stalled) applicant->channel->reset_silence();
+    const double silent = std::chrono::duration<double>(Deadline::Clock::now() - applicant->channel->heard()).count();
+    if (silent > limit && state_ == State::Gathering) applicant_ended(applicant, describe_silence(silent));
+  }
+  for (const auto& applicant : applicants_) send(*applicant->channel, pack(Ping{}));
 }
 
 void RendezvousServer::withdraw(const Withdraw& withdrawal) {
@@ -203,11 +222,8 @@ void RendezvousServer::stop_gathering(Code code, const std::string& text) {
 
 void RendezvousServer::begin() {
   state_ = State::Running;
-  const double heartbeat_seconds = env().heartbeat;
   joined_.resize(static_cast<size_t>(size_));
   Table table;
-  table.heartbeat_ms = static_cast<uint32_t>(heartbeat_seconds * 1e3);
-  table.server = control_.local_member();
   table.members.resize(joined_.size());
   for (const auto& a : std::vector(applicants_)) {
     control_.loop().cancel(a->timer);
@@ -227,8 +243,6 @@ void RendezvousServer::begin() {
   applicants_.clear();
   send_all(pack(table));
   for (RankState& client : joined_) client.member.info.clear();  // it has been sent; the other fields are for messages
-  last_beat_ = Deadline::Clock::now();
-  heartbeat();
 }
 
 }  // namespace tutti::control

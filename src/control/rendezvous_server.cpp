@@ -1,6 +1,7 @@
 #include "control/rendezvous_server.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/counted.hpp"
 #include "base/env.hpp"
@@ -47,6 +48,7 @@ void RendezvousServer::on_frame(Rank from, std::string_view body) {
       return on_exchange(from, unpack<Exchange>(body));
     case Kind::Fail: {
       auto failure = unpack<Fail>(body);
+      if (failed_) return failure_confirmed(from);
       return fail(failure.code, failure.text, std::move(failure.tickets));
     }
     case Kind::Report:
@@ -67,6 +69,7 @@ void RendezvousServer::on_end(Rank from, const std::string& why) {
   if (joined_[static_cast<size_t>(from)].membership == RankState::Membership::Present) {
     mark_lost(from, fmt::format("{} before it left (was it killed, did it crash or exit early?)", why));
   }
+  check_failure_is_known();
   if (state_ == State::Closing) check_closed();
 }
 
@@ -95,6 +98,9 @@ void RendezvousServer::on_leave_notice(Rank from, LeaveNotice leave_notice) {
   client.membership = RankState::Membership::Left;
   client.leave_notice = std::move(leave_notice);
   if (contributions_ > 0 && !client.contribution) left_before_exchange(from);
+  // Ranks of one process leave one after the other, and only the last one waits for the others: what can be known now
+  // is told now.
+  if (const std::string differs = compare_departed(from); !differs.empty()) fail(Code::Mismatch, differs);
   record_departure(from);
 }
 
@@ -137,19 +143,39 @@ void RendezvousServer::fail(Code code, const std::string& text, std::vector<uint
   send_all(pack(Fail{code, text.substr(0, kMaxSmall), std::move(tickets)}));
 }
 
+/// A rank answers a failure with one, also where it has found another one at the same time.
+void RendezvousServer::failure_confirmed(Rank from) {
+  joined_[static_cast<size_t>(from)].knows_failure = true;
+  check_failure_is_known();
+}
+
+void RendezvousServer::check_failure_is_known() {
+  failure_is_known_ =
+      failed_ && std::all_of(joined_.begin(), joined_.end(), [](const RankState& rank) {
+        return rank.knows_failure || rank.membership == RankState::Membership::Lost || !rank.channel->is_open();
+      });
+  if (failure_is_known_) control_.notify();
+}
+
 void RendezvousServer::mark_lost(Rank rank, const std::string& why) {
   RankState& client = joined_[static_cast<size_t>(rank)];
   client.membership = RankState::Membership::Lost;
+  record_departure(rank);
+  send_membership_update();  // who hears of the failure knows already which rank is lost
   fail(Code::PeerFailed, fmt::format("{} is gone: {}", describe_rank(rank, client.member), why));
   client.channel->close();
-  record_departure(rank);
+  check_failure_is_known();
 }
 
 void RendezvousServer::record_departure(Rank rank) {
   const RankState& client = joined_[static_cast<size_t>(rank)];
-  if (membership_update_.departures.empty()) {  // one message reports all ranks that leave in this loop iteration
+  if (!std::exchange(update_is_due_, true)) {  // one message reports all ranks that leave in this loop iteration
     control_.loop().post([weak = weak_from_this()] {
-      if (const auto self = weak.lock()) self->send_membership_update();
+      const auto self = weak.lock();
+      if (!self) return;
+      self->update_is_due_ = false;
+      self->send_membership_update();
+      self->check_all_departed();
     });
   }
   membership_update_.departures.push_back({rank, static_cast<uint8_t>(client.membership == RankState::Membership::Lost),
@@ -165,7 +191,6 @@ void RendezvousServer::send_membership_update() {
   }
   send_all(pack(membership_update_));
   membership_update_.departures.clear();
-  check_all_departed();
 }
 
 void RendezvousServer::send(Channel& channel, std::shared_ptr<const std::string> frame) {
@@ -179,12 +204,13 @@ void RendezvousServer::send_all(std::string frame) {
 }
 
 void RendezvousServer::heartbeat() {
-  if (state_ != State::Running) return;
+  if (state_ != State::Running && (state_ != State::Gathering || applicants_.empty())) return;
   const auto now = Deadline::Clock::now();
   const double limit = env().heartbeat, beat = limit / 4;
   // If this process itself was stopped, the silence is not the ranks' fault.
   const bool stalled = std::chrono::duration<double>(now - last_beat_).count() > 2 * beat;
   last_beat_ = now;
+  check_applicants(limit, stalled);
   for (size_t r = 0; r < joined_.size(); ++r) {
     RankState& client = joined_[r];
     if (!client.channel->is_open()) continue;
@@ -192,10 +218,7 @@ void RendezvousServer::heartbeat() {
     const double silent = std::chrono::duration<double>(now - client.channel->heard()).count();
     if (silent <= limit) continue;
     if (client.membership == RankState::Membership::Present) {
-      mark_lost(static_cast<Rank>(r),
-                fmt::format("nothing was heard of it for {:.1f} s: its host is lost, or its process is "
-                            "stopped. Raise TUTTI_HEARTBEAT_TIMEOUT if it may be silent for longer",
-                            silent));
+      mark_lost(static_cast<Rank>(r), describe_silence(silent));
     } else {
       client.channel->close();
     }
@@ -220,23 +243,41 @@ void RendezvousServer::check_all_departed() {
   check_closed();
 }
 
+/// How the calls of two ranks that have left differ; empty if they do not.
+std::string RendezvousServer::compare_calls(Rank a, Rank b) const {
+  const LeaveNotice &first = joined_[static_cast<size_t>(a)].leave_notice,
+                    &theirs = joined_[static_cast<size_t>(b)].leave_notice;
+  if (theirs.calls != first.calls) {
+    const bool more = theirs.calls > first.calls;
+    const std::string& last = more ? theirs.last : first.last;
+    return fmt::format("rank {} left after {}, rank {} after {}{}", more ? a : b,
+                       counted(more ? first.calls : theirs.calls, "call"), more ? b : a,
+                       more ? theirs.calls : first.calls,
+                       last.empty() ? "" : fmt::format(", the last of them {}", last));
+  }
+  if (theirs.digest != first.digest) {
+    return fmt::format("of {}, rank {} called {} last where rank {} called {}", counted(first.calls, "call"), b,
+                       theirs.last, a, first.last);
+  }
+  return "";
+}
+
+/// The same of a rank that leaves and one of those that have left before; empty if the communicator has failed.
+std::string RendezvousServer::compare_departed(Rank rank) const {
+  if (failed_) return "";
+  for (size_t r = 0; r < joined_.size(); ++r) {
+    const auto before = static_cast<Rank>(r);
+    if (before == rank || joined_[r].membership != RankState::Membership::Left) continue;
+    return compare_calls(std::min(before, rank), std::max(before, rank));
+  }
+  return "";
+}
+
 /// The first rank whose calls differ from rank 0's. Empty if the communicator has failed: that error was reported.
 std::string RendezvousServer::compare_calls() const {
   if (failed_) return "";
   for (size_t r = 1; r < joined_.size(); ++r) {
-    const LeaveNotice &theirs = joined_[r].leave_notice, &first = joined_[0].leave_notice;
-    if (theirs.calls != first.calls) {
-      const bool more = theirs.calls > first.calls;
-      const std::string& last = more ? theirs.last : first.last;
-      return fmt::format("rank {} left after {}, rank {} after {}{}", more ? 0 : r,
-                         counted(more ? first.calls : theirs.calls, "call"), more ? r : 0,
-                         more ? theirs.calls : first.calls,
-                         last.empty() ? "" : fmt::format(", the last of them {}", last));
-    }
-    if (theirs.digest != first.digest) {
-      return fmt::format("of {}, rank {} called {} last where rank 0 called {}", counted(first.calls, "call"), r,
-                         theirs.last, first.last);
-    }
+    if (std::string differs = compare_calls(0, static_cast<Rank>(r)); !differs.empty()) return differs;
   }
   return compare_traffic();
 }

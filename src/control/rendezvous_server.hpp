@@ -34,6 +34,8 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
   const Key& key() const { return key_; }
   /// True while ranks are connected: then its process must not exit. Any thread.
   bool busy() const { return busy_; }
+  /// True once every rank that is there has confirmed that it knows of the failure. Any thread.
+  bool failure_is_known() const { return failure_is_known_; }
   /// How many ranks have been told that the communicator cannot be created. Any thread.
   size_t informed_ranks() const { return informed_count_; }
   /// Messages that ranks have sent to the server, and it to them. Any thread.
@@ -66,6 +68,7 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
     Member member;
     std::shared_ptr<Channel> channel;
     Membership membership = Membership::Present;
+    bool knows_failure = false;
     LeaveNotice leave_notice;              // what it reported when it left
     TransferCounts transfers;              // to be sent to it at the end of this loop iteration
     std::optional<Exchange> contribution;  // its contribution to the current exchange
@@ -78,8 +81,9 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
   void begin();
   void refuse(const Applicant& applicant, Code code, const std::string& text);
   void drop(const std::shared_ptr<Applicant>& applicant);
-  void applicant_ended(const std::shared_ptr<Applicant>& applicant);
-  void stop_for_departed(const Register& applicant);
+  void applicant_ended(const std::shared_ptr<Applicant>& applicant, const std::string& why);
+  void stop_for_departed(const Register& applicant, const std::string& why);
+  void check_applicants(double limit, bool stalled);
   void count_informed(Rank rank);
   void registration_timed_out(const Applicant& applicant);
   void stop_gathering(Code code, const std::string& text);
@@ -106,6 +110,8 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
   template <class M>
   void relay(Rank from, M message);
   void fail(Code code, const std::string& text, std::vector<uint64_t> tickets = {});
+  void failure_confirmed(Rank from);
+  void check_failure_is_known();
   void mark_lost(Rank rank, const std::string& why);
   void record_departure(Rank rank);
   void send(Channel& channel, std::shared_ptr<const std::string> frame);
@@ -116,6 +122,8 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
   void send_membership_update();
   void heartbeat();
   void check_all_departed();
+  std::string compare_calls(Rank a, Rank b) const;
+  std::string compare_departed(Rank rank) const;
   std::string compare_calls() const;
   std::string compare_traffic() const;
   void check_closed();
@@ -124,7 +132,7 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
   ControlThread& control_;
   const Key key_;
   State state_ = State::Gathering;
-  std::atomic<bool> busy_{false};
+  std::atomic<bool> busy_{false}, failure_is_known_{false};
   EventLoop::Id timer_ = 0;
 
   std::vector<std::shared_ptr<Applicant>> applicants_;
@@ -142,7 +150,8 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
   size_t contributions_ = 0;
   std::string divergence_;  // the ranks contribute as part of different calls: which
   EventLoop::Id exchange_timer_ = 0, check_timer_ = 0;
-  MembershipUpdate membership_update_;  // to be sent at the end of this loop iteration
+  MembershipUpdate membership_update_;  // to be sent at the end of this loop iteration, at the latest
+  bool update_is_due_ = false;
   Deadline::Clock::time_point last_beat_{};
 };
 

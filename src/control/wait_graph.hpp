@@ -49,8 +49,8 @@ struct Wait {
     v.number(m.ticket);
     v.number(m.communicator);
     v.number(m.rank);
-    v.text(m.title, kMaxName);
-    v.text(m.call, kMaxName);
+    v.words(m.title, kMaxName);
+    v.words(m.call, kMaxName);
     v.number(m.stuck_ms);
     v.number(m.age_ms);
     v.list(m.on, kMaxRanks);

@@ -82,8 +82,9 @@ class Executor {
   /// rank uses its buffers. Without a running call it does the same for what earlier calls have left.
   virtual void abort() = 0;
 
-  /// For callers of poll(), while nothing moves: ends the call if the communicator has failed.
-  virtual void check_failure() = 0;
+  /// For callers of poll(), while nothing has moved for `seconds`: ends the call if the communicator has failed. If a
+  /// rank was lost, what it had sent may still arrive, through other ranks too: then only a while later.
+  virtual void check_failure(double seconds) = 0;
   /// …, and reports the stall `stall_id`, which has lasted for `seconds`.
   virtual void check_stall(double seconds, uint64_t stall_id) = 0;
   /// Sleeps until something may have happened, at most `seconds`. False: it cannot.

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <thread>
 
 #include "fault/threads.hpp"
 
@@ -113,8 +114,42 @@ TEST(Destroyed, CommunicatorsRefuseCollectedCalls) {
   ASSERT_EQ(tuttiCommInitAll(&comm, 1), tuttiSuccess);
   ASSERT_EQ(tuttiGroupStart(), tuttiSuccess);
   ASSERT_EQ(tuttiBarrier(comm, nullptr), tuttiSuccess);
-  ASSERT_EQ(tuttiCommDestroy(comm), tuttiSuccess);
+  std::thread([comm] { EXPECT_EQ(tuttiCommDestroy(comm), tuttiSuccess); }).join();
   EXPECT_EQ(tuttiGroupEnd(), tuttiInvalidUsage) << "or it would wait for ever";
+}
+
+/// The calls that a group has collected would be lost.
+TEST(OpenGroup, RefusesToEndItsCommunicators) {
+  tuttiComm_t comm = nullptr, other = nullptr;
+  ASSERT_EQ(tuttiCommInitAll(&comm, 1), tuttiSuccess);
+  ASSERT_EQ(tuttiCommInitAll(&other, 1), tuttiSuccess);
+  ASSERT_EQ(tuttiGroupStart(), tuttiSuccess);
+  ASSERT_EQ(tuttiBarrier(comm, nullptr), tuttiSuccess);
+  EXPECT_EQ(tuttiCommDestroy(comm), tuttiInvalidUsage);
+  EXPECT_NE(std::string(tuttiGetLastError()).find("tuttiGroupEnd"), std::string::npos) << tuttiGetLastError();
+  EXPECT_EQ(tuttiCommFinalize(comm), tuttiInvalidUsage);
+  EXPECT_EQ(tuttiCommDestroy(other), tuttiSuccess) << "the group has no call on it";
+  EXPECT_EQ(tuttiGroupEnd(), tuttiSuccess);
+  EXPECT_EQ(tuttiCommDestroy(comm), tuttiSuccess);
+}
+
+TEST(OpenGroup, ThatIsAbandonedFailsItsCommunicators) {
+  tuttiComm_t comm = nullptr;
+  ASSERT_EQ(tuttiCommInitAll(&comm, 1), tuttiSuccess);
+  EXPECT_EQ(tuttiGroupAbandon("nothing"), tuttiSuccess) << "there is no group";
+  ASSERT_EQ(tuttiGroupStart(), tuttiSuccess);
+  EXPECT_EQ(tuttiGroupAbandon("nothing"), tuttiSuccess) << "nothing is in it";
+  ASSERT_EQ(tuttiGroupStart(), tuttiSuccess);
+  ASSERT_EQ(tuttiGroupStart(), tuttiSuccess);
+  ASSERT_EQ(tuttiBarrier(comm, nullptr), tuttiSuccess);
+  EXPECT_EQ(tuttiGroupAbandon(nullptr), tuttiInvalidArgument);
+  EXPECT_EQ(tuttiGroupAbandon("the scope ends"), tuttiInvalidUsage);
+  const std::string text = tuttiGetLastError();
+  EXPECT_EQ(text, "the scope ends within a group, of which no call has run: tuttiGroupEnd is missing");
+  EXPECT_EQ(tuttiGroupEnd(), tuttiInvalidUsage) << "every level is dropped";
+  EXPECT_EQ(tuttiBarrier(comm, nullptr), tuttiInvalidUsage);
+  EXPECT_EQ(std::string(tuttiGetLastError()), "rank 0: " + text);
+  EXPECT_EQ(tuttiCommDestroy(comm), tuttiInvalidUsage);
 }
 
 TEST(ForkedChild, GetsInvalidUsage) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -42,8 +43,14 @@ class Player {
     std::istringstream lines(script);
     std::string line;
     comms_.push_back(nullptr);
+    int number = 0;
+    if (script.starts_with("hold")) {
+      std::getline(lines, line);
+      test_.receive(60);
+      ++number;
+    }
     tell(-1, tuttiCommInitRank(&comms_[0], ranks_, id, rank_), now());
-    for (int number = 0; std::getline(lines, line); ++number) {
+    for (; std::getline(lines, line); ++number) {
       const double start = now();
       tell(number, make(line), start);
     }
@@ -99,10 +106,12 @@ class Player {
     const tuttiComm_t comm = comms_[current_];
     if (name == "barrier") return tuttiBarrier(comm, nullptr);
     if (name == "destroy") return tuttiCommDestroy(comm);
+    if (name == "finalize") return tuttiCommFinalize(comm);
     if (name == "abort") return tuttiCommAbort(comm);
     if (name == "start") return tuttiGroupStart();
     if (name == "end") return tuttiGroupEnd();
     if (name == "exit") _exit(0);
+    if (name == "kill") std::raise(SIGKILL);
     if (name == "wait") return test_.receive(60) == "go" ? tuttiSuccess : tuttiInternalError;
     if (name == "fill") return fill();
     if (name == "intact") return intact();

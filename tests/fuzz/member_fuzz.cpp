@@ -103,11 +103,11 @@ class Hostile {
     hub_ = accept_now(listener_.get());
     auto request = unpack<Register>(take_in(hub_, id_.key));
     info_ = request.me.info;
+    say(pack(Welcome{has(kFastHeartbeat) ? 1U : 10000U, myself()}));
     Table everyone;
-    everyone.heartbeat_ms = has(kFastHeartbeat) ? 1 : 10000;
     everyone.members.resize(kRanks);
     everyone.members[static_cast<size_t>(victim_)] = request.me;
-    everyone.server = everyone.members[static_cast<size_t>(me_)] = myself();
+    everyone.members[static_cast<size_t>(me_)] = myself();
     say(pack(everyone));
   }
 
@@ -122,6 +122,7 @@ class Hostile {
     request.wait_ms = 1000;
     request.me = myself();
     say(pack(request));
+    unpack<Welcome>(receive_frame(hub_.get(), kMaxFromServer, brief()));
     unpack<Table>(receive_frame(hub_.get(), kMaxFromServer, brief()));
   }
 

@@ -49,6 +49,18 @@ rank 1: left is 0, 1 of my colour, sum 3
 rank 2: left is 1, 2 of my colour, sum 3"
 [[ $three == "$want" ]] || { printf 'under launch.py 3:\n%s\n' "$three" >&2 && exit 1; }
 
+# A job that goes on without the ranks that died.
+"${CXX:-c++}" -std=c++20 -Wall -Wextra -Werror "$here/../../docs/examples/survivors.cpp" "${flags[@]}" -o "$work/survivors"
+if [[ -x $prefix/bin/tutti ]]; then
+  for victim in 0 2; do
+    "$prefix/bin/tutti" run -n 4 --keep-going --no-prefix -- "$work/survivors" 6 "$victim" 3 >"$work/out" 2>"$work/errors" ||
+      { cat "$work/out" "$work/errors" >&2 && exit 1; }
+    for step in 3 4 5; do
+      grep -q "^step $step: 3 ranks, sum $((6 - victim))$" "$work/out" || { cat "$work/out" "$work/errors" >&2 && exit 1; }
+    done
+  done
+fi
+
 # What README.md says to type for a prefix of one's own, word for word; LD_LIBRARY_PATH is not needed.
 mkdir "$work/own_prefix"
 cp "$here/c/sum.c" "$work/own_prefix"

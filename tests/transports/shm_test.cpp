@@ -51,7 +51,7 @@ TEST(Shm, RefusesInvalidAnswers) {
   EXPECT_EQ(answer(Answer{.arena_bytes = 1 << 20, .link = 1024}.bytes(), true).first, Code::Ok);
   const auto [code, text] = answer("no \x01 more\nroom", false);
   EXPECT_EQ(code, Code::PeerFailed);
-  EXPECT_NE(text.find("rank 0 made no link: no ? more?room"), std::string::npos) << text;
+  EXPECT_NE(text.find("rank 0 made no link: no ? more room"), std::string::npos) << text;
   EXPECT_EQ(answer(Answer{.magic = 1, .arena_bytes = 1 << 20, .link = 0}.bytes(), true).first, Code::PeerFailed);
   EXPECT_EQ(answer(Answer{.arena_bytes = 1 << 20, .link = 0}.bytes(), false).first, Code::ProtocolError);
   EXPECT_EQ(answer(Answer{.arena_bytes = 2 << 20, .link = 0}.bytes(), true).first, Code::ProtocolError);

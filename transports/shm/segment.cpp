@@ -31,6 +31,13 @@ constexpr uint64_t kMost = uint64_t{1} << 46;  // below what any machine can map
 
 [[noreturn]] void throw_refused(uint64_t bytes, int error) {
   if (error == ENOMEM || error == ENOSPC) throw_no_memory(bytes, error);
+  if (error == EPERM || error == EACCES || error == ENOSYS) {
+    throw_error(
+        Code::SystemError,
+        "cannot get {} of shared memory for this rank's arena: the system refuses memfd_create, ftruncate or "
+        "fallocate ({}), as a container's seccomp filter does; allow them, or set TUTTI_TRANSPORT=tcp on all ranks",
+        to_text(Bytes{bytes}), std::strerror(error));
+  }
   throw_system(
       fmt::format("get {} of shared memory for this rank's arena (TUTTI_ARENA)", to_text(Bytes{bytes})).c_str(), error);
 }

@@ -312,13 +312,8 @@ class Shm final : public Transport {
     if (!reach.ok) throw_error(Code::Unsupported, "shm cannot reach rank {}: {}", peer, reach.why_not);
   }
 
-  static std::string printable(std::string text) {
-    text.resize(std::min<size_t>(text.size(), 300));
-    for (char& c : text) c = c >= ' ' && c <= '~' ? c : '?';  // the text came from a peer
-    return text;
-  }
   [[noreturn]] static void throw_refused(Rank peer, const std::string& text) {
-    throw_error(Code::PeerFailed, "shm: rank {} made no link: {}", peer, printable(text));
+    throw_error(Code::PeerFailed, "shm: rank {} made no link: {}", peer, told_by_peer(text));
   }
 
   const Context context_;

@@ -12,7 +12,7 @@ namespace tutti::control {
 namespace {
 
 constexpr double kChallengeSeconds = 5;  // as long as the other end's limit
-constexpr double kRefusedSeconds = 3;    // of refusals only: then nothing listens
+constexpr double kRefusedSeconds = 0.2;  // of refusals only: then nothing listens
 constexpr int kFirstPauseMs = 5, kLongestPauseMs = 200;
 
 /// How long attempt `tries` (from 1) waits for the other end's part of the challenge. If the other end accepted a
@@ -142,7 +142,7 @@ Fd dial(const std::vector<Address>& addresses, uint16_t port, const Key& key, Wa
     const std::string reasons = fmt::format("{}", fmt::join(round.reasons, "; "));
     if (round.unauthenticated) throw_error(Code::InvalidArgument, "cannot connect ({})", reasons);
     answered = answered || !round.all_refused;
-    if (!answered && refused.passed()) {
+    if (!answered && (refused.passed() || limit.deadline.passed())) {
       throw_error(Code::PeerFailed,
                   "nothing listens there ({}): its process has ended, or a firewall refuses connections to it",
                   reasons);

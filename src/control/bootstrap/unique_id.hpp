@@ -51,8 +51,8 @@ UniqueId create_unique_id();
 void release_unique_id(const UniqueId& id);
 
 /// Tells the other ranks that this one cannot join, and why: ranks that wait fail with that reason, and so do those
-/// that register in the next minute. If the rendezvous server is in this process, waits up to two seconds until all
-/// ranks but `informed_elsewhere` have received it. Throws nothing.
+/// that register in the next minute. If the rendezvous server is in this process, waits a fifth of a second at most
+/// until all ranks but `informed_elsewhere` have received it. Throws nothing.
 void withdraw(const UniqueId& id, const Withdraw& withdrawal, size_t informed_elsewhere = 0);
 
 }  // namespace tutti::control

@@ -58,7 +58,7 @@ class CudaExecutor final : public DeviceExecutor, private Connector {
   bool poll() override { return true; }
   void drain() override {}
   void abort() override { watcher_.end_kernels(); }
-  void check_failure() override {}
+  void check_failure(double) override {}
   void check_stall(double, uint64_t) override {}
   bool sleep(double) override { return false; }
 

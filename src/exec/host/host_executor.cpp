@@ -17,6 +17,7 @@ namespace {
 
 constexpr uint32_t kScratchVersions = 4;
 constexpr uint64_t kScratchAlignment = 128;
+constexpr double kArrivesWithin = 0.2;  // seconds between messages, once a rank was lost
 
 Arithmetic arithmetic_of(const Reduction* reduction) {
   if (reduction == nullptr) return {};
@@ -110,6 +111,7 @@ void HostExecutor::launch(Execution& execution, const Binding& binding) {
   }
   current_ = &made;
   done_ = false;
+  loss_matters_.reset();
   if (!status_.ok()) status_ = {};
   wide_ = made.replicas.size() > 1;
   if (wide_) start_workers();
@@ -162,14 +164,21 @@ void HostExecutor::abort() {
   release_buffers(links_.outs(), links_.ins(), [this](Rank peer) { return context_.observer->lost(peer); });
 }
 
-void HostExecutor::check_failure() {
-  if (done_ || context_.failed->load(std::memory_order_acquire) == 0) return;
+/// A rank was lost, and the call may still succeed: what that rank had sent has arrived, or other ranks pass it on.
+bool HostExecutor::loss_may_not_matter(double stalled) {
+  if (context_.failed->load(std::memory_order_relaxed) != static_cast<uint32_t>(Code::PeerFailed)) return false;
+  if (!loss_matters_) loss_matters_ = Deadline::in(kArrivesWithin);
+  return !loss_matters_->passed() || stalled < kArrivesWithin;
+}
+
+void HostExecutor::check_failure(double seconds) {
+  if (done_ || context_.failed->load(std::memory_order_acquire) == 0 || loss_may_not_matter(seconds)) return;
   status_ = context_.observer->failed();
   done_ = true;
 }
 
 void HostExecutor::check_stall(double seconds, uint64_t stall_id) {
-  if (done_ || (wide_ && !pause_workers())) return;
+  if (done_ || loss_matters_ || (wide_ && !pause_workers())) return;
   Fault fault;
   if (!refresh_counters(links_, fault)) {
     status_ = context_.observer->fault(fault);

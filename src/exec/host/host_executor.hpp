@@ -7,9 +7,11 @@
 #include <exception>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "base/deadline.hpp"
 #include "exec/executor.hpp"
 #include "exec/host/steps.hpp"
 #include "exec/host/wait.hpp"
@@ -44,7 +46,7 @@ class HostExecutor final : public Executor {
   bool poll() override;
   void drain() override;
   void abort() override;
-  void check_failure() override;
+  void check_failure(double seconds) override;
   void check_stall(double seconds, uint64_t stall_id) override;
   /// A message that a worker publishes meanwhile does not end it: engines send that afterwards. The delay is that of
   /// every thread that sleeps in a call: MachineConstants::longest_nap at most, and only where nothing moved before.
@@ -75,11 +77,14 @@ class HostExecutor final : public Executor {
   void collect_workers(Turn& turn);
   bool move_engines(bool& flushed);
   void end_by_fault(const Replica& replica);
+  bool loss_may_not_matter(double stalled);
 
   const Context context_;
   Links& links_;
   Staging staging_;
   HostExecution* current_ = nullptr;
+  std::optional<Deadline>
+      loss_matters_;  // a rank was lost while the current call ran: no message comes later than this
   std::unique_ptr<unsigned char[]> scratch_;
   unsigned char* scratch_begin_ = nullptr;  // scratch_, aligned
   uint64_t scratch_bytes_ = 0;

@@ -24,7 +24,7 @@ class IdleLoop {
   /// Nothing has.
   void turn(std::span<Executor* const> executors) {
     const double rest = waiter_.turn();
-    for (Executor* e : executors) e->check_failure();
+    for (Executor* e : executors) e->check_failure(waiter_.stalled());
     if (rest == 0) return;
     if (waiter_.stalled() >= next_check_) {
       if (next_check_ == kFirstStallCheck) stall_id_ = new_stall_id();

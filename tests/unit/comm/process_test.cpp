@@ -293,7 +293,10 @@ TEST(Process, DifferentNumbersOfCallsAreReportedToAllWaitingRanks) {
   for (Rank r = 0; r < 3; ++r) job[r].tell(r == 2 ? "leave 16" : "leave 17");
   for (Child& child : job.all()) {
     EXPECT_EQ(child.receive(), "leaving");
-    EXPECT_EQ(child.receive(), "complete rank 2 left after 16 calls, rank 0 after 17");
+    const std::string heard = child.receive();
+    EXPECT_TRUE(heard == "complete rank 2 left after 16 calls, rank 0 after 17" ||
+                heard == "complete rank 2 left after 16 calls, rank 1 after 17")
+        << heard;
   }
 }
 

@@ -223,7 +223,7 @@ TEST(Endpoint, CallsOfARankThatLeftAreReportedAndCompared) {
   all[1]->leave(17, soon());
   const LeaveResult result = all[0]->leave(17, soon());
   EXPECT_TRUE(result.complete);
-  EXPECT_EQ(result.mismatch, "rank 2 left after 16 calls, rank 0 after 17");
+  EXPECT_EQ(result.mismatch, "rank 2 left after 16 calls, rank 1 after 17");
   EXPECT_ERROR(all[0]->exchange("x", soon()), Code::InvalidUsage, "has left");
 }
 

@@ -1,0 +1,61 @@
+// A process that returns from main, or calls exit(0), leaves the communicators that it has not destroyed as
+// tuttiCommDestroy does: it says goodbye, serves slower ranks until they have left too, and reports calls that differ.
+// Programs written for NCCL often end so.
+//
+// Any other end (a status that is not 0, _exit, a signal) is that of a rank that failed: the others hear of it as of a
+// death.
+#include "capi/leaving.hpp"
+
+#include <cstdlib>
+
+#include "base/log.hpp"
+#include "capi/handles.hpp"
+
+namespace tutti::capi {
+
+Status leave(comm::Communicator& communicator) {
+  try {
+    communicator.await_ticket(communicator.take_ticket());
+    Status status = communicator.leave();
+    communicator.retire();
+    communicator.end_ticket();  // whatever still has a ticket hears that it comes too late
+    return status;
+  } catch (const Error& error) {
+    return Status::from(error);
+  } catch (const std::exception& error) {
+    return {Code::OutOfMemory, error.what()};
+  }
+}
+
+namespace {
+
+/// One after the other, as one thread destroys the ranks of its process: the last one waits for other processes.
+void leave_all() {
+  const auto handles = live_communicators();
+  if (handles.empty()) return;
+  for (const tuttiComm_t handle : handles) {
+    if (handle->comm->busy()) log_error("{}", handle->comm->drop_at_exit());
+  }
+  for (const tuttiComm_t handle : handles) {
+    if (handle->comm->busy()) continue;
+    const bool reported = handle->comm->failed().load(std::memory_order_acquire) != 0;  // by the call that failed
+    const Status status = leave(*handle->comm);
+    if (!status.ok() && !reported) log_error("{} (found as the process exits)", status.text);
+  }
+}
+
+void at_exit(int exit_status, void* /*unused*/) {
+  if (exit_status != 0) return;
+  try {
+    leave_all();
+  } catch (const std::exception& error) {
+    log_error("the process exits and cannot leave its communicators: {}", error.what());
+  }
+}
+
+/// When the library is loaded. What the program registers later, as the destructors of its static objects are, runs
+/// before.
+[[gnu::constructor]] void prepare_exit() { on_exit(at_exit, nullptr); }
+
+}  // namespace
+}  // namespace tutti::capi

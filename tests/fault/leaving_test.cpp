@@ -1,0 +1,149 @@
+// How ranks end: those that return from main without destroy harm no other, a result that has arrived is a success
+// whatever became of its sender, and who waits in destroy for a rank that is gone hears its name.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <thread>
+
+#include "fault/job.hpp"
+#include "tutti/tutti.h"
+
+namespace tutti::fault {
+namespace {
+
+constexpr int kRanks = 4;
+
+/// Of each rank the results of all lines of its script, or fewer if its process ended.
+std::vector<Story> told_by(Job& job) {
+  auto results = job.finish();
+  EXPECT_EQ(job.problem(), "");
+  return results;
+}
+
+void expect_success(const Story& story, size_t lines) {
+  ASSERT_EQ(story.size(), lines + 1);  // and that it has joined
+  for (const LineResult& result : story) EXPECT_EQ(result.code, tuttiSuccess) << result.text;
+}
+
+// ---- returning from main
+
+using Returning = std::tuple<std::string, std::string>;  // transport, the last call
+
+class ReturnsFromMain : public ::testing::TestWithParam<Returning> {};
+
+TEST_P(ReturnsFromMain, WithoutDestroyAndHarmsNoOther) {
+  const auto& [transport, call] = GetParam();
+  constexpr int kRuns = 8;
+  for (int run = 0; run < kRuns && !HasFailure(); ++run) {
+    Job job({transport, kRanks, "TUTTI_TIMEOUT=30"}, [&, &line = call](int) { return line; });
+    const auto results = told_by(job);
+    for (const Story& story : results) expect_success(story, 1);
+  }
+}
+
+/// The call's result does not need every rank: those that are done return while others have not begun.
+TEST_P(ReturnsFromMain, BeforeALateRankMakesItsCall) {
+  const auto& [transport, call] = GetParam();
+  const int late = kRanks - 1;
+  Job job({transport, kRanks, "TUTTI_TIMEOUT=30"},
+          [&, &line = call](int rank) { return rank == late ? "wait\n" + line : line; });
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  job.go(late);
+  const auto results = told_by(job);
+  for (int rank = 0; rank < kRanks; ++rank) expect_success(results[static_cast<size_t>(rank)], rank == late ? 2 : 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Fault, ReturnsFromMain,
+                         ::testing::Combine(::testing::Values("shm", "tcp", "local"),
+                                            ::testing::Values("broadcast 1000 f32 0", "broadcast 1 f32 0",
+                                                              "broadcast 3000000 f32 0", "all_reduce 1000 f32 sum",
+                                                              "all_reduce 3000000 f32 sum", "scatter 1000 f32 0",
+                                                              "barrier")));
+
+/// A thread, or a process, that ends with a group open has lost the group's calls.
+TEST(EndsWithAGroupOpen, FailsTheCommunicatorOnAllRanks) {
+  constexpr int kForgetful = 1;
+  for (const std::string transport : {"shm", "local"}) {
+    Job job({transport, kRanks, "TUTTI_TIMEOUT=30"},
+            [&](int rank) { return rank == kForgetful ? "start\nbarrier" : "barrier\ndestroy"; });
+    const auto results = told_by(job);
+    expect_success(results[kForgetful], 2);
+    for (int rank = 0; rank < kRanks; ++rank) {
+      if (rank == kForgetful) continue;
+      SCOPED_TRACE(fmt::format("rank {}", rank));
+      const Story& story = results[static_cast<size_t>(rank)];
+      ASSERT_EQ(story.size(), 3U);
+      EXPECT_EQ(story[1].code, tuttiInvalidUsage) << story[1].text;
+      EXPECT_NE(story[1].text.find("rank 1: a thread ends within a group"), std::string::npos) << story[1].text;
+    }
+  }
+}
+
+// ---- killed when its part is done
+
+class KilledWhenDone : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(KilledWhenDone, LeavesItsResultToTheOthers) {
+  const std::string& transport = GetParam();
+  constexpr int kRoot = 0;
+  Job job({transport, kRanks, "TUTTI_TIMEOUT=30"}, [&](int rank) {
+    return rank == kRoot ? "barrier\nwait\nbroadcast 1000 f32 0\nkill"
+                         : "barrier\nbroadcast 1000 f32 0\nbarrier\ndestroy";
+  });
+  for (int rank = 0; rank < kRanks; ++rank) job.await(rank, 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the others are in the broadcast
+  job.go(kRoot);
+  const auto results = told_by(job);
+  for (int rank = 1; rank < kRanks; ++rank) {
+    SCOPED_TRACE(fmt::format("rank {}", rank));
+    const Story& story = results[static_cast<size_t>(rank)];
+    ASSERT_EQ(story.size(), 5U);
+    EXPECT_EQ(story[2].code, tuttiSuccess) << story[2].text;
+    for (const LineResult& later : {story[3], story[4]}) {
+      EXPECT_EQ(later.code, tuttiPeerFailed) << later.text;
+      EXPECT_NE(later.text.find("rank 0 "), std::string::npos) << later.text;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Fault, KilledWhenDone, ::testing::Values("shm", "tcp"));
+
+// ---- gone while the others wait in destroy
+
+using Waiting = std::tuple<std::string, int, int>;  // transport, the rank that is gone, the signal
+
+class GoneDuringDestroy : public ::testing::TestWithParam<Waiting> {};
+
+TEST_P(GoneDuringDestroy, IsNamedToAllThatWait) {
+  const auto& [transport, victim, signal] = GetParam();
+  Job job({transport, kRanks, "TUTTI_TIMEOUT=30 TUTTI_HEARTBEAT_TIMEOUT=1"},
+          [victim = victim](int rank) { return rank == victim ? "barrier\nwait" : "barrier\ndestroy"; });
+  for (int rank = 0; rank < kRanks; ++rank) job.await(rank, 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the others are in destroy
+  const double gone = now();
+  job.child_of(victim).signal(signal);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    if (rank != victim) job.await(rank, 1);
+  }
+  job.child_of(victim).signal(SIGKILL);
+  const auto results = told_by(job);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    if (rank == victim) continue;
+    SCOPED_TRACE(fmt::format("rank {}", rank));
+    const Story& story = results[static_cast<size_t>(rank)];
+    ASSERT_EQ(story.size(), 3U);
+    EXPECT_EQ(story[2].code, tuttiPeerFailed) << story[2].text;
+    EXPECT_NE(story[2].text.find(fmt::format("rank {} (", victim)), std::string::npos) << story[2].text;
+    EXPECT_NE(story[2].text.find("destroy(): "), std::string::npos) << story[2].text;
+    EXPECT_LT(story[2].at - gone, signal == SIGSTOP ? 3 : 1.5);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Fault, GoneDuringDestroy,
+                         ::testing::Combine(::testing::Values("shm", "tcp"), ::testing::Values(0, 2),
+                                            ::testing::Values(SIGKILL, SIGSTOP)));
+
+}  // namespace
+}  // namespace tutti::fault

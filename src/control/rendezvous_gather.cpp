@@ -80,7 +80,7 @@ void RendezvousServer::admit(Fd& fd, Register request) {
   if (applicants_.size() == 1) {
     control_.loop().cancel(timer_);
     last_beat_ = Deadline::Clock::now();
-    heartbeat();
+    schedule_heartbeat();
   }
   applicant->timer = control_.loop().at(Deadline::in(applicant->request.wait_ms / 1e3),
                                         [weak = weak_from_this(), wa = std::weak_ptr(applicant)] {

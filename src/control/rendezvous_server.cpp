@@ -224,7 +224,11 @@ void RendezvousServer::heartbeat() {
     }
   }
   send_all(pack(Ping{}));
-  timer_ = control_.loop().at(Deadline::in(beat), [weak = weak_from_this()] {
+  schedule_heartbeat();
+}
+
+void RendezvousServer::schedule_heartbeat() {
+  timer_ = control_.loop().at(Deadline::in(env().heartbeat / 4), [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->heartbeat();
   });
 }

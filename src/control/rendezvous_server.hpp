@@ -121,6 +121,7 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
   void send_all(std::string frame);
   void send_membership_update();
   void heartbeat();
+  void schedule_heartbeat();
   void check_all_departed();
   std::string compare_calls(Rank a, Rank b) const;
   std::string compare_departed(Rank rank) const;

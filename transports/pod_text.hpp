@@ -25,8 +25,8 @@ bool unpack(const std::string& bytes, T& value) {
   return true;
 }
 
-/// A text that a peer sent, as it may be shown to people.
-inline std::string told_by_peer(std::string_view text) {
+/// The reply of a peer that is no structure but a text, as it may be shown to people.
+inline std::string printable_reply(std::string_view text) {
   constexpr size_t kMost = 300;
   return printable(text.substr(0, kMost));
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/format.hpp"
+#include "capi/leaving.hpp"
 
 namespace tutti::capi {
 namespace {
@@ -88,6 +89,7 @@ tuttiComm* make_handle(std::shared_ptr<comm::Communicator> comm) {
     retired.pop_front();
   }
   last_made_in.store(process_generation(), std::memory_order_relaxed);
+  if (comm != nullptr && comm->device() != comm::kNoDevice) prepare_exit_with_device();
   const std::lock_guard own(shell->mutex);
   shell->mark = tuttiComm::kKind + process_generation();
   shell->stop.store(0, std::memory_order_relaxed);

@@ -1,23 +1,27 @@
 // A process that returns from main, or calls exit(0), leaves the communicators that it has not destroyed as
-// tuttiCommDestroy does: it says goodbye, serves slower ranks until they have left too, and reports calls that differ.
-// Programs written for NCCL often end so.
+// tuttiCommDestroy does: it serves slower ranks until they have left too, and reports calls that differ. Programs
+// written for NCCL often end so.
 //
-// Any other end (a status that is not 0, _exit, a signal) is that of a rank that failed: the others hear of it as of a
-// death.
+// Any other end (a status that is not 0, _exit, a signal) is a failure: the others take it for a death.
 #include "capi/leaving.hpp"
 
+#include <atomic>
 #include <cstdlib>
+#include <mutex>
 
 #include "base/log.hpp"
 #include "capi/handles.hpp"
 
 namespace tutti::capi {
+namespace {
 
-Status leave(comm::Communicator& communicator) {
+enum class Memory { Kept, Freed };
+
+Status leave(comm::Communicator& communicator, Memory memory) {
   try {
     communicator.await_ticket(communicator.take_ticket());
     Status status = communicator.leave();
-    communicator.retire();
+    if (memory == Memory::Freed) communicator.retire();
     communicator.end_ticket();  // whatever still has a ticket hears that it comes too late
     return status;
   } catch (const Error& error) {
@@ -27,25 +31,25 @@ Status leave(comm::Communicator& communicator) {
   }
 }
 
-namespace {
-
-/// One after the other, as one thread destroys the ranks of its process: the last one waits for other processes.
+/// One after the other, as one thread destroys the ranks of its process: the last one waits for other processes. Slower
+/// ranks may read this process's memory until then, so none is freed.
 void leave_all() {
   const auto handles = live_communicators();
-  if (handles.empty()) return;
+  if (!handles.empty()) log_info("the process exits, and leaves the communicators that it has not destroyed");
   for (const tuttiComm_t handle : handles) {
     if (handle->comm->busy()) log_error("{}", handle->comm->drop_at_exit());
   }
   for (const tuttiComm_t handle : handles) {
     if (handle->comm->busy()) continue;
     const bool reported = handle->comm->failed().load(std::memory_order_acquire) != 0;  // by the call that failed
-    const Status status = leave(*handle->comm);
+    const Status status = leave(*handle->comm, Memory::Kept);
     if (!status.ok() && !reported) log_error("{} (found as the process exits)", status.text);
   }
 }
 
 void at_exit(int exit_status, void* /*unused*/) {
-  if (exit_status != 0) return;
+  static std::atomic<bool> done{false};
+  if (exit_status != 0 || done.exchange(true)) return;
   try {
     leave_all();
   } catch (const std::exception& error) {
@@ -58,4 +62,12 @@ void at_exit(int exit_status, void* /*unused*/) {
 [[gnu::constructor]] void prepare_exit() { on_exit(at_exit, nullptr); }
 
 }  // namespace
+
+Status leave(comm::Communicator& communicator) { return leave(communicator, Memory::Freed); }
+
+void prepare_exit_with_device() {
+  static std::once_flag once;
+  std::call_once(once, prepare_exit);
+}
+
 }  // namespace tutti::capi

@@ -8,5 +8,7 @@ namespace tutti::capi {
 
 /// Waits for the calls that were made, and leaves. Throws nothing.
 Status leave(comm::Communicator& communicator);
+/// For a communicator with a GPU: the process leaves before the GPU's driver, which is loaded by now, shuts down.
+void prepare_exit_with_device();
 
 }  // namespace tutti::capi

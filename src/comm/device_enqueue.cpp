@@ -84,7 +84,7 @@ void Communicator::agree_on_switch(const Agreement& agreed, bool some_share) {
   };
   for (Rank peer = 0; peer < ranks(); ++peer) {
     const std::string& why = agreed.reports[static_cast<size_t>(peer)].device.why_no_switch;
-    if (!why.empty()) refuse(fmt::format("rank {}: {}", peer, transports::told_by_peer(why)));
+    if (!why.empty()) refuse(fmt::format("rank {}: {}", peer, transports::printable_reply(why)));
     if (endpoint_->process_id(peer).host != endpoint_->process_id(0).host) refuse("the ranks are of several hosts");
   }
   if (some_share) refuse("several ranks share a GPU");
@@ -97,7 +97,7 @@ void Communicator::agree_on_switch(const Agreement& agreed, bool some_share) {
     }
     const auto all = endpoint_->exchange(why, Deadline::in(timeouts_.of_init()));
     for (size_t peer = 0; peer < all.size(); ++peer) {
-      if (!all[peer].empty()) refuse(fmt::format("rank {}: {}", peer, transports::told_by_peer(all[peer])));
+      if (!all[peer].empty()) refuse(fmt::format("rank {}: {}", peer, transports::printable_reply(all[peer])));
     }
   };
   on_all([&](exec::DeviceExecutor& executor) { executor.join_switch(Deadline::in(timeouts_.of_init())); });

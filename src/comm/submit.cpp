@@ -38,8 +38,8 @@ struct Group {
   std::vector<Task> tasks;
   bool discarded = false;  // by an inner level: the outer levels must still end, and run nothing
 };
+[[gnu::tls_model("initial-exec")]] constinit thread_local bool t_ended = false;  // t_open is destroyed
 /// A thread that ends, or the process, with a group open has lost its calls.
-[[gnu::tls_model("initial-exec")]] constinit thread_local bool t_ended = false;
 struct GroupOfThread {
   Group group;
   ~GroupOfThread() {
@@ -295,6 +295,7 @@ void group_discard() {
 
 void check_not_in_group(const Communicator& comm, const char* call) {
   if (t_depth == 0 || t_open.group.process != process_generation()) return;
+  if (comm.failed().load(std::memory_order_acquire) != 0) return;  // none of them would run
   const bool used = std::any_of(t_open.group.per_communicator.begin(), t_open.group.per_communicator.end(),
                                 [&](const CommunicatorCalls& calls) { return calls.comm.get() == &comm; }) ||
                     std::any_of(t_open.group.tasks.begin(), t_open.group.tasks.end(),
@@ -314,6 +315,9 @@ std::string group_abandon(const std::string& why) {
   if (group.per_communicator.empty() && group.tasks.empty()) return "";
   const std::string text = fmt::format("{} within a group, of which no call has run: tuttiGroupEnd is missing", why);
   for (const CommunicatorCalls& calls : group.per_communicator) calls.comm->fail(Code::InvalidUsage, text);
+  for (const Task& task : group.tasks) {
+    if (task.comm != nullptr) task.comm->fail(Code::InvalidUsage, text);
+  }
   return text;
 }
 

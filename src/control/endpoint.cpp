@@ -1,46 +1,27 @@
 #include "control/endpoint.hpp"
 
-#include <poll.h>
-
 #include <algorithm>
 
-#include "base/env.hpp"
 #include "base/format.hpp"
 #include "base/socket.hpp"
-#include "base/version.hpp"
 #include "control/bootstrap/dial.hpp"
+#include "control/bootstrap/join.hpp"
 #include "control/control_client.hpp"
 #include "control/control_thread.hpp"
 #include "control/describe.hpp"
 #include "control/host.hpp"
 #include "control/paths.hpp"
-#include "control/rendezvous_server.hpp"
 #include "topo/cores.hpp"
 
 namespace tutti::control {
 namespace {
 
-constexpr int kOpensLaterPauseMs = 10;
-constexpr double kAfterFailureSeconds = 2;      // for the other ranks to receive a failure before this process ends
-constexpr double kComparedWithinSeconds = 1;    // for the rendezvous server to answer a leave notice
-constexpr double kInformedWithinSeconds = 0.2;  // for late ranks to come and hear why there is no communicator
+constexpr double kAfterFailureSeconds = 2;    // for the other ranks to receive a failure before this process ends
+constexpr double kComparedWithinSeconds = 1;  // for the rendezvous server to answer a leave notice
 
 /// The addresses at which this process reaches `member`.
 std::vector<Address> addresses_of(const Member& member, const Member& local_member) {
   return member.host == local_member.host ? std::vector{Address::loopback()} : member.addresses;
-}
-
-/// The reason why a connection to another host failed: its addresses, if all of them are loopback, else `failure`.
-std::string explain(const std::string& failure, const std::vector<Address>& addresses, bool here) {
-  if (here || !std::all_of(addresses.begin(), addresses.end(), [](const Address& a) { return a.is_loopback(); })) {
-    return failure;
-  }
-  std::vector<std::string> texts;
-  for (const Address& address : addresses) texts.push_back(to_string(address));
-  return fmt::format(
-      "it runs on another host and offers only its loopback address ({}), which other hosts cannot reach: set "
-      "TUTTI_INTERFACE there to an interface that this host reaches, or unset it",
-      fmt::join(texts, ", "));
 }
 
 /// Connects to the process that `member`, of this host, names as its own; see ControlClient::check_asker.
@@ -52,150 +33,7 @@ Fd dial_process(const Member& member, const Key& key, WaitLimit limit) {
   return fd;
 }
 
-uint32_t milliseconds(Deadline deadline) { return static_cast<uint32_t>(std::min(deadline.left() * 1e3, 4e9)); }
-
-/// What an id says of its maker's process.
-UniqueId id_of(const Member& maker, const Key& key) {
-  UniqueId id;
-  id.key = key;
-  id.host = hash64(maker.host);
-  id.port = maker.port;
-  id.addresses = maker.addresses;
-  id.addresses.resize(std::min(id.addresses.size(), UniqueId::kMaxAddresses));
-  return id;
-}
-
-/// Opens a rendezvous server, unless this process has it already.
-void open_server(ControlThread& control, const Key& key) {
-  const auto server = std::make_shared<RendezvousServer>(control, key);
-  if (control.add_server(server)) control.loop().post([server] { server->open(); });
-}
-
 }  // namespace
-
-UniqueId create_unique_id() {
-  ControlThread& control = ControlThread::get();
-  control.check_addresses();
-  const UniqueId id = id_of(control.local_member(), random_key());
-  open_server(control, id.key);
-  return id;
-}
-
-void release_unique_id(const UniqueId& id) {
-  ControlThread& control = ControlThread::get();
-  if (const auto server = control.server(id.name())) {
-    control.loop().post([server] { server->close_if_unused(); });
-  }
-}
-
-void withdraw(const UniqueId& id, const Withdraw& withdrawal, size_t informed_elsewhere) {
-  const WaitLimit limit{Deadline::in(kAfterFailureSeconds), nullptr};
-  const bool here = id.host == hash64(host_identity());
-  try {
-    const Fd fd = dial(here ? std::vector{Address::loopback()} : id.addresses, id.port, id.key, limit);
-    call<Accepted>(fd.get(), withdrawal, limit);
-    ControlThread::get().wait_until_informed(id.name(), static_cast<size_t>(withdrawal.ranks) - informed_elsewhere,
-                                             Deadline::in(kInformedWithinSeconds));
-  } catch (const Error&) {  // no process is left to inform
-  }
-}
-
-namespace {
-
-/// Connects a rank to the rendezvous server, in the process that made the id.
-Fd dial_server(const UniqueId& id, const ControlThread& control, WaitLimit limit) {
-  const bool here = id.host == hash64(control.local_member().host);
-  const std::vector<Address> addresses = here ? std::vector{Address::loopback()} : id.addresses;
-  for (;;) {
-    const double silent = env().heartbeat;
-    try {
-      return dial(addresses, id.port, id.key, {Deadline::in(std::min(limit.deadline.left(), silent)), limit.stop});
-    } catch (const Error& error) {
-      if (error.code() == Code::Aborted) throw;
-      if (error.code() == Code::Timeout && !limit.deadline.passed()) {
-        throw_error(Code::PeerFailed, "the process that made the unique id, usually rank 0's, is gone ({}): {}",
-                    error.what(), describe_silence(silent));
-      }
-      if (id.opens_later && error.code() == Code::InvalidArgument) {
-        if (limit.deadline.passed())
-          throw_error(Code::Timeout, "its first rank has not made this call ({})", error.what());
-        poll(nullptr, 0, kOpensLaterPauseMs);
-        continue;
-      }
-      throw_error(error.code(), "the process that made the unique id (usually rank 0's) cannot be reached: {}",
-                  explain(error.what(), addresses, here));
-    }
-  }
-}
-
-/// Registers the rank and waits until all ranks have joined.
-void register_rank(ControlThread& control, ControlClient& client, const UniqueId& id, std::string info,
-                   const JoinTerms& terms, Deadline deadline) {
-  const WaitLimit limit{deadline, terms.stop};
-  control.check_addresses();
-  Fd fd = dial_server(id, control, limit);
-  Register request;
-  request.version = version();
-  request.ranks = client.ranks();
-  request.rank = client.rank();
-  request.wait_ms = milliseconds(deadline);
-  request.names = terms.names;
-  request.me = control.local_member();
-  request.me.info = std::move(info);
-  send_all(fd.get(), pack(request), limit);
-  client.adopt(std::move(fd));
-  client.wait_joined(limit);
-}
-
-/// False for errors that came from the rendezvous server, or mean that it does not exist: then no rank waits for a
-/// withdrawal.
-bool others_wait(Code code) { return code != Code::Timeout && code != Code::PeerFailed && code != Code::Aborted; }
-
-}  // namespace
-
-std::unique_ptr<Endpoint> Endpoint::join(const UniqueId& id, Rank ranks, Rank rank, std::string info, Deadline deadline,
-                                         const JoinTerms& terms) {
-  if (ranks < 1 || ranks > kMaxRanks || rank < 0 || rank >= ranks) {
-    throw_error(Code::InvalidArgument, "rank {} of {}: there can be 1 to {} ranks, numbered from 0", rank, ranks,
-                kMaxRanks);
-  }
-  if (info.size() > kMaxInfo) throw_error(Code::InvalidArgument, "a rank's info has at most {} bytes", kMaxInfo);
-  const auto not_joined = [&](const Error& error, bool with_process) {
-    const std::string process = with_process ? fmt::format(" ({})", this_process()) : "";
-    const std::string what = terms.names.empty()
-                                 ? fmt::format("rank {} of {}{} could not join its communicator", rank, ranks, process)
-                                 : fmt::format("rank {}{} could not join the communicator that is made",
-                                               name_of(rank, terms.names), process);
-    return Error(error.code(), fmt::format("{}: {}", what, error.what()));
-  };
-  ControlThread& control = [&]() -> ControlThread& {
-    try {
-      return ControlThread::get();
-    } catch (const Error& error) {
-      throw not_joined(error, true);
-    }
-  }();
-  const auto client = std::make_shared<ControlClient>(control, id.key, ranks, rank);
-  control.add_client(client);  // before other ranks learn of this one: they may connect at once
-  try {
-    register_rank(control, *client, id, std::move(info), terms, deadline);
-  } catch (const Error& error) {
-    client->give_up();
-    if (error.code() == Code::Aborted && terms.why) {
-      const Error why = terms.why();
-      withdraw(id, {ranks, rank, why.code(), std::string(why.what()).substr(0, kMaxSmall)});
-      throw why;
-    }
-    if (others_wait(error.code())) {
-      withdraw(id, {ranks, rank, error.code(), describe_withdrawal(name_of(rank, terms.names), error)});
-    } else if (error.code() != Code::Timeout) {
-      control.wait_until_informed(id.name(), static_cast<size_t>(ranks), Deadline::in(kInformedWithinSeconds));
-    }
-    throw not_joined(error, is_of_the_system(error.code()));
-  }
-  control.endpoint_opened();
-  return std::unique_ptr<Endpoint>(new Endpoint(control, client));
-}
 
 Endpoint::Endpoint(ControlThread& control, std::shared_ptr<ControlClient> client)
     : control_(control), client_(std::move(client)) {}
@@ -374,7 +212,7 @@ Fd Endpoint::open_stream(const std::vector<Address>& addresses, const Address* f
     check();
     throw_error(error.code() == Code::InvalidArgument ? Code::PeerFailed : error.code(),
                 "rank {} cannot open stream '{}' to {}: {}", rank(), label, describe(peer),
-                explain(error.what(), addresses, member.host == control_.local_member().host));
+                explain_unreachable(error.what(), addresses, member.host == control_.local_member().host));
   }
 }
 

@@ -211,6 +211,7 @@ void RendezvousServer::heartbeat() {
   const bool stalled = std::chrono::duration<double>(now - last_beat_).count() > 2 * beat;
   last_beat_ = now;
   check_applicants(limit, stalled);
+  if (state_ == State::Refusing) return;  // one of them was silent for too long
   for (size_t r = 0; r < joined_.size(); ++r) {
     RankState& client = joined_[r];
     if (!client.channel->is_open()) continue;

@@ -29,9 +29,9 @@ struct Stall {
   uint32_t replicas = 1;  ///< … of so many: the width of the program
   uint32_t lane = 0;
   uint32_t step = 0;
-  uint32_t steps = 0;  ///< instructions of the lane in a round
-  uint64_t round = 0;
-  uint64_t rounds = 0;
+  uint32_t steps = 0;            ///< instructions of the lane in a round
+  uint64_t round = 0;            ///< of an instruction that repeats: its run …
+  uint64_t rounds = 0;           ///< … of so many
   double seconds = 0;            ///< since the last progress
   uint64_t id = 0;               ///< of this stall, unique in the process; progress ends a stall
   std::vector<PeerAwait> all;    ///< the call continues when one of these comes; empty: that is not known

@@ -78,7 +78,7 @@ void play(const Cell& cell, double before, double after) {
   if (!making) {
     for (int rank = 0; rank < kRanks; ++rank) job.await(rank, 0);
   }
-  std::this_thread::sleep_for(std::chrono::duration<double>(before));
+  std::this_thread::sleep_for(std::chrono::duration<double>(before));  // nothing tells that ranks wait in the phase
   const double gone = now();
   job.child_of(cell.victim).signal(cell.way == Way::Died ? SIGKILL : SIGSTOP);
   const int excluded = cell.phase == Phase::Shrink ? 1 : -1;
@@ -86,7 +86,7 @@ void play(const Cell& cell, double before, double after) {
   for (int rank = 0; rank < kRanks; ++rank) {
     if (hears(rank) && cell.phase != Phase::AfterGoodbye) job.await(rank, telling_line(cell.phase, false));
   }
-  std::this_thread::sleep_for(std::chrono::duration<double>(after));
+  std::this_thread::sleep_for(std::chrono::duration<double>(after));  // how late the late one is
   job.go(kLate);
   if (excluded >= 0) job.child_of(excluded).signal(SIGKILL);
   job.await(kLate, telling_line(cell.phase, true));

@@ -1,5 +1,6 @@
-// How ranks end: those that return from main without destroy harm no other, a result that has arrived is a success
-// whatever became of its sender, and who waits in destroy for a rank that is gone hears its name.
+// How ranks end. Those that return from main without destroy cause no error on other ranks. A result that has arrived
+// is a success, also if its sender has died since. A rank that waits in destroy for one that has died gets an error
+// that names it.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -16,7 +17,7 @@ namespace {
 constexpr int kRanks = 4;
 
 /// Of each rank the results of all lines of its script, or fewer if its process ended.
-std::vector<Story> told_by(Job& job) {
+std::vector<Story> results_of(Job& job) {
   auto results = job.finish();
   EXPECT_EQ(job.problem(), "");
   return results;
@@ -38,7 +39,7 @@ TEST_P(ReturnsFromMain, WithoutDestroyAndHarmsNoOther) {
   constexpr int kRuns = 8;
   for (int run = 0; run < kRuns && !HasFailure(); ++run) {
     Job job({transport, kRanks, "TUTTI_TIMEOUT=30"}, [&, &line = call](int) { return line; });
-    const auto results = told_by(job);
+    const auto results = results_of(job);
     for (const Story& story : results) expect_success(story, 1);
   }
 }
@@ -49,9 +50,9 @@ TEST_P(ReturnsFromMain, BeforeALateRankMakesItsCall) {
   const int late = kRanks - 1;
   Job job({transport, kRanks, "TUTTI_TIMEOUT=30"},
           [&, &line = call](int rank) { return rank == late ? "wait\n" + line : line; });
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the others have made their call and returned
   job.go(late);
-  const auto results = told_by(job);
+  const auto results = results_of(job);
   for (int rank = 0; rank < kRanks; ++rank) expect_success(results[static_cast<size_t>(rank)], rank == late ? 2 : 1);
 }
 
@@ -68,7 +69,7 @@ TEST(EndsWithAGroupOpen, FailsTheCommunicatorOnAllRanks) {
   for (const std::string transport : {"shm", "local"}) {
     Job job({transport, kRanks, "TUTTI_TIMEOUT=30"},
             [&](int rank) { return rank == kForgetful ? "start\nbarrier" : "barrier\ndestroy"; });
-    const auto results = told_by(job);
+    const auto results = results_of(job);
     expect_success(results[kForgetful], 2);
     for (int rank = 0; rank < kRanks; ++rank) {
       if (rank == kForgetful) continue;
@@ -95,7 +96,7 @@ TEST_P(KilledWhenDone, LeavesItsResultToTheOthers) {
   for (int rank = 0; rank < kRanks; ++rank) job.await(rank, 0);
   std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the others are in the broadcast
   job.go(kRoot);
-  const auto results = told_by(job);
+  const auto results = results_of(job);
   for (int rank = 1; rank < kRanks; ++rank) {
     SCOPED_TRACE(fmt::format("rank {}", rank));
     const Story& story = results[static_cast<size_t>(rank)];
@@ -128,7 +129,7 @@ TEST_P(GoneDuringDestroy, IsNamedToAllThatWait) {
     if (rank != victim) job.await(rank, 1);
   }
   job.child_of(victim).signal(SIGKILL);
-  const auto results = told_by(job);
+  const auto results = results_of(job);
   for (int rank = 0; rank < kRanks; ++rank) {
     if (rank == victim) continue;
     SCOPED_TRACE(fmt::format("rank {}", rank));

@@ -178,6 +178,23 @@ static void bad_joining(void) {
   EXPECT(ncclInvalidArgument, api.ncclCommInitRankConfig(&comm, 1, id, 0, &blank));
   config.blocking = 7;
   EXPECT(ncclInvalidArgument, api.ncclCommInitRankConfig(&comm, 1, id, 0, &config));
+  config = (ncclConfig_t)NCCL_CONFIG_INITIALIZER;
+  config.version = 0;
+  EXPECT(ncclInvalidArgument, api.ncclCommInitRankConfig(&comm, 1, id, 0, &config));
+  config = (ncclConfig_t)NCCL_CONFIG_INITIALIZER;
+  config.collnetEnable = 77;
+  EXPECT(ncclInvalidArgument, api.ncclCommInitRankConfig(&comm, 1, id, 0, &config));
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 32, 0)
+  config = (ncclConfig_t)NCCL_CONFIG_INITIALIZER;
+  config.nvlsHostMode = 77;
+  EXPECT(ncclInvalidArgument, api.ncclCommInitRankConfig(&comm, 1, id, 0, &config));
+#endif
+  config = (ncclConfig_t)NCCL_CONFIG_INITIALIZER;
+  config.netName = "carrier pigeons";
+  EXPECT(ncclInvalidArgument, api.ncclCommInitRankConfig(&comm, 1, id, 0, &config));
+  config = (ncclConfig_t)NCCL_CONFIG_INITIALIZER;
+  config.commName = "clears\x1b[2Jthe screen";
+  EXPECT(ncclInvalidArgument, api.ncclCommInitRankConfig(&comm, 1, id, 0, &config));
   /* A header from the future has more fields: refused if one is set. One from the past has fewer. */
   union {
     ncclConfig_t known;
@@ -212,6 +229,15 @@ static void bad_joining(void) {
   EXPECT(ncclInvalidUsage, api.ncclGroupEnd());
 }
 
+/* Calls that an open group has collected would be lost. */
+static void destroy_in_group(ncclComm_t comm) {
+  float x = 1, y = 0;
+  SUCCEED(api.ncclGroupStart());
+  SUCCEED(api.ncclAllReduce(&x, &y, 1, ncclFloat32, ncclSum, comm, NULL));
+  EXPECT(ncclInvalidUsage, api.ncclCommDestroy(comm));
+  EXPECT(ncclInvalidUsage, api.ncclGroupEnd()); /* a call that fails in a group, as ever */
+}
+
 void bad_input(void) {
   ncclComm_t comms[2] = {NULL, NULL};
   char garbage[256];
@@ -230,6 +256,7 @@ void bad_input(void) {
   SUCCEED(api.ncclAllReduce(in, out, 8, ncclFloat, ncclSum, comms[0], NULL));
   EXPECT(ncclInvalidArgument, api.ncclAllReduce(in, out, 8, (ncclDataType_t)99, ncclSum, comms[1], NULL));
   EXPECT(ncclInvalidArgument, api.ncclGroupEnd());
+  destroy_in_group(comms[0]);
   SUCCEED(api.ncclCommRevoke(comms[0], 0));
   EXPECT(ncclInvalidUsage, api.ncclCommRevoke(comms[0], 0));
   EXPECT(ncclInvalidUsage, api.ncclCommFinalize(comms[0]));

@@ -32,9 +32,9 @@ unless NO_COLOR is set. Standard error is always a pipe. Standard input goes to 
 
 SIGINT, SIGTERM and SIGHUP go to all ranks, and end the start of more. When a rank fails, tutti run says which one died
 of what, lets the others end by themselves for --grace seconds, then ends them, and exits with the first failure's
-status (128 + signal); with --keep-going the others go on. Nothing is left running: not what ranks have started, be it in a session of its own, and not
-when this command is killed (then what has left its group and cleared its environment escapes). Ranks that the system's
-limits do not allow are refused before the first starts.
+status (128 + signal); with --keep-going the others go on. Nothing is left running: not what ranks have started, be it
+in a session of its own, and not when this command is killed (then what has left its group and cleared its environment
+escapes). Ranks that the system's limits do not allow are refused before the first starts.
 
 Ranks find TUTTI_RANK, TUTTI_SIZE, TUTTI_LOCAL_RANK, TUTTI_LOCAL_SIZE, TUTTI_JOB and TUTTI_KEY (a secret) in their
 environment; between hosts also TUTTI_ROOT_ADDR, those addresses of rank 0's host from which the others are reached, and

@@ -14,7 +14,7 @@ namespace tutti::cuda {
 namespace {
 
 using transports::pack;
-using transports::told_by_peer;
+using transports::printable_reply;
 using transports::unpack;
 using transports::Wireup;
 
@@ -143,7 +143,7 @@ std::shared_ptr<PeerMemory> CopyPeers::ask(Rank peer, uint32_t part, uint64_t by
   Answer answer{};
   if (!unpack(reply.bytes, answer) || answer.magic != kMagic) {
     throw_error(Code::PeerFailed, "cuda: rank {} gives no memory for the copy engines: {}", peer,
-                told_by_peer(reply.bytes));
+                printable_reply(reply.bytes));
   }
   if (answer.share.bytes < bytes) {
     throw_error(Code::ProtocolError, "cuda: rank {} gives {} bytes for the copy engines, where {} are due", peer,

@@ -21,7 +21,7 @@ namespace {
 using transports::Capabilities;
 using transports::pack;
 using transports::Reach;
-using transports::told_by_peer;
+using transports::printable_reply;
 using transports::unpack;
 using transports::Wireup;
 using transports::Word;
@@ -197,7 +197,7 @@ unsigned char* CudaLinks::ask_part(Rank peer, uint32_t link_lane, Part part, Dea
   Wireup::Reply reply = wireup_.ask(peer, kService, pack(request), deadline);
   Answer answer{};
   if (!unpack(reply.bytes, answer) || answer.magic != kMagic) {
-    throw_error(Code::PeerFailed, "cuda: rank {} made no link: {}", peer, told_by_peer(reply.bytes));
+    throw_error(Code::PeerFailed, "cuda: rank {} made no link: {}", peer, printable_reply(reply.bytes));
   }
   if (theirs == nullptr) {
     theirs = PeerMemory::import(device_, answer.share, std::move(reply.fd), fmt::format("rank {}", peer));

@@ -11,7 +11,7 @@ namespace tutti::cuda {
 namespace {
 
 using transports::pack;
-using transports::told_by_peer;
+using transports::printable_reply;
 using transports::unpack;
 using transports::Wireup;
 
@@ -143,7 +143,7 @@ void Multicast::take_from_first(Deadline deadline) {
   Wireup::Reply reply = wireup_.ask(0, kService, "", deadline);
   Answer answer{};
   if (!unpack(reply.bytes, answer) || answer.magic != kMagic) {
-    throw_error(Code::PeerFailed, "rank 0 gives no multicast memory: {}", told_by_peer(reply.bytes));
+    throw_error(Code::PeerFailed, "rank 0 gives no multicast memory: {}", printable_reply(reply.bytes));
   }
   if (answer.bytes < object_->bytes || answer.bytes - object_->bytes > kLargestGranule) {
     throw_error(Code::ProtocolError, "rank 0 states {} bytes of multicast memory, where {} are due", answer.bytes,

@@ -313,7 +313,7 @@ class Shm final : public Transport {
   }
 
   [[noreturn]] static void throw_refused(Rank peer, const std::string& text) {
-    throw_error(Code::PeerFailed, "shm: rank {} made no link: {}", peer, told_by_peer(text));
+    throw_error(Code::PeerFailed, "shm: rank {} made no link: {}", peer, printable_reply(text));
   }
 
   const Context context_;

@@ -13,7 +13,7 @@
 namespace tutti::nccl {
 namespace {
 
-/// A communicator's end: its handle is Gone, whatever Tutti says.
+/// A communicator's end: its handle is Gone, whatever Tutti says, unless the open group has calls on it.
 ncclResult_t end(ncclComm& handle, bool abort) {
   {
     const std::lock_guard lock(handle.mutex);  // nobody asks for its state now
@@ -22,6 +22,10 @@ ncclResult_t end(ncclComm& handle, bool abort) {
   }
   if (abort) tuttiCommAbort(handle.comm);
   const tuttiResult_t result = tuttiCommDestroy(handle.comm);
+  if (result == tuttiInvalidUsage && group_depth() > 0) {  // the open group has calls on it, and nothing was done
+    handle.state.store(ncclComm::State::Live, std::memory_order_release);
+    return done(result);
+  }
   retire_handle(&handle);
   return abort || (result != tuttiSuccess && handle.revoked.load()) ? ncclSuccess : done(result);
 }

@@ -79,10 +79,12 @@ struct Resolved {
 
 using Clock = std::chrono::steady_clock;
 
-/// Waits for one of `events`; false when the time is up.
+/// Waits for one of `events`, or a signal; false when the time is up.
 bool await(std::vector<pollfd>& events, Clock::time_point until) {
   const auto rest = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
-  return rest > 0 && poll(events.data(), events.size(), static_cast<int>(std::min<long>(rest, 1 << 30))) > 0;
+  if (rest <= 0) return false;
+  const int ready = poll(events.data(), events.size(), static_cast<int>(std::min<long>(rest, 1 << 30)));
+  return ready > 0 || (ready < 0 && errno == EINTR);
 }
 
 /// What a rank sends when it has connected. A connection that does not begin so is no rank's: a health check, a scan.

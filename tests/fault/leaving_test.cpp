@@ -89,7 +89,8 @@ class KilledWhenDone : public ::testing::TestWithParam<std::string> {};
 TEST_P(KilledWhenDone, LeavesItsResultToTheOthers) {
   const std::string& transport = GetParam();
   constexpr int kRoot = 0;
-  Job job({transport, kRanks, "TUTTI_TIMEOUT=30"}, [&](int rank) {
+  // Each rank passes the result on to the next, some time after the root has died.
+  Job job({transport, kRanks, "TUTTI_TIMEOUT=30 TUTTI_ALGO=broadcast:chain TUTTI_FAULT=latency=60ms"}, [&](int rank) {
     return rank == kRoot ? "barrier\nwait\nbroadcast 1000 f32 0\nkill"
                          : "barrier\nbroadcast 1000 f32 0\nbarrier\ndestroy";
   });

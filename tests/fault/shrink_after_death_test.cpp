@@ -34,6 +34,35 @@ TEST_P(ShrinkAfterDeath, GivesTheOthersACommunicatorThatWorks) {
   }
 }
 
+/// A death that is known already, of a rank that is not excluded: nobody waits for it.
+TEST_P(ShrinkAfterDeath, ThatForgetsTheDeadFailsAtOnce) {
+  const auto& [transport, victim] = GetParam();
+  constexpr int kRanks = 4, kExcluded = 1;
+  Job job({transport, kRanks, "TUTTI_TIMEOUT=30 TUTTI_INIT_TIMEOUT=20"}, [&](int rank) {
+    return rank == kExcluded ? "barrier\nrepeat barrier"
+                             : fmt::format("barrier\nrepeat barrier\nshrink {}\nwait", kExcluded);
+  });
+  for (int rank = 0; rank < kRanks; ++rank) job.await(rank, 0);
+  job.child_of(victim).signal(SIGKILL);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    if (rank != victim && rank != kExcluded) job.await(rank, 2);
+  }
+  for (int rank = 0; rank < kRanks; ++rank) {
+    if (rank != victim && rank != kExcluded) job.go(rank);
+  }
+  const auto stories = job.finish(60);
+  EXPECT_EQ(job.problem(), "");
+  for (int rank = 0; rank < kRanks; ++rank) {
+    if (rank == victim || rank == kExcluded) continue;
+    SCOPED_TRACE(fmt::format("rank {}", rank));
+    const Story& story = stories[static_cast<size_t>(rank)];
+    ASSERT_EQ(story.size(), 5U);
+    EXPECT_EQ(story[3].code, tuttiPeerFailed) << story[3].text;
+    EXPECT_NE(story[3].text.find(fmt::format("rank {} (", victim)), std::string::npos) << story[3].text;
+    EXPECT_LT(story[3].seconds, 5) << "and not TUTTI_INIT_TIMEOUT";
+  }
+}
+
 // Rank 0 holds the rendezvous server of the communicator.
 INSTANTIATE_TEST_SUITE_P(Of, ShrinkAfterDeath,
                          ::testing::Combine(::testing::Values("shm", "tcp"), ::testing::Values(0, 2)));

@@ -20,8 +20,8 @@ namespace {
 
 using transports::Capabilities;
 using transports::pack;
-using transports::Reach;
 using transports::printable_reply;
+using transports::Reach;
 using transports::unpack;
 using transports::Wireup;
 using transports::Word;

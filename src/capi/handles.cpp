@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <deque>
 #include <mutex>
 #include <utility>
 
@@ -10,63 +9,45 @@
 #include "capi/leaving.hpp"
 
 namespace tutti::capi {
-namespace {
 
-constexpr size_t kRetiredCommunicators = 64;  // destroyed ones that are kept, and surely recognised as such
-constexpr size_t kRetiredEvents = 1024;       // destroyed ones that are surely recognised as such
+HandleRegion<tuttiComm, 65536, kKeptCommunicators> communicators;
+
+namespace {
 
 std::mutex& shells_mutex() {
   static auto* const kMutex = new std::mutex;
   return *kMutex;
 }
 
-/// Under shells_mutex().
-template <class Shell>
-std::deque<Shell>& shells() {
-  static auto* const kShells = new std::deque<Shell>;  // pointers into a deque remain valid
-  return *kShells;
-}
+HandleRegion<tuttiStream, 65536, 1024> streams;  // under shells_mutex()
+HandleRegion<tuttiEvent, 262144, 1024> events;   // likewise
 
-/// Under shells_mutex().
-template <class Shell>
-Shell& new_shell() {
-  Shell& shell = shells<Shell>().emplace_back();
-  shell.mark = Shell::kKind + process_generation();
-  return shell;
-}
-
-std::deque<tuttiEvent*>& retired_events() {
-  static auto* const kRetired = new std::deque<tuttiEvent*>;
-  return *kRetired;
-}
-
-/// Under shells_mutex(): shells of destroyed communicators, the oldest first. All but the last kRetiredCommunicators
-/// have none any more, and may be used again.
-std::deque<tuttiComm*>& retired_communicators() {
-  static auto* const kRetired = new std::deque<tuttiComm*>;
-  return *kRetired;
+/// A new object in a region, or one of before, which its maker sets anew. Under shells_mutex().
+template <class Region>
+auto& new_shell(Region& region, const char* what) {
+  const auto [place, again] = region.take();
+  if (place == nullptr) throw_error(Code::SystemError, "this process has as many {} as there can be", what);
+  using Shell = std::remove_pointer_t<decltype(region.begin())>;
+  return again ? *place : *new (place) Shell;
 }
 
 /// A generation counts forks, so it is small. Any other mark was not made here.
-template <class Shell>
-void check_mark(const Shell* handle, const char* what, const char* remedy = "") {
+template <class Region, class Shell>
+void check_mark(const Region& region, const Shell* handle, const char* what, const char* remedy = "") {
   if (handle == nullptr) throw_error(Code::InvalidArgument, "the {} is null", what);
-  // What can be no address here has no mark to read: CUDA's names of its default streams are 1 and 2.
-  constexpr uintptr_t kFirstPage = 4096;
-  const auto address = reinterpret_cast<uintptr_t>(handle);
-  const bool is_address = address >= kFirstPage && address % alignof(Shell) == 0;
-  const uint64_t generation = is_address ? handle->mark - Shell::kKind : 0;
+  const uint64_t generation = region.has(handle) ? handle->mark - Shell::kKind : 0;
   if (generation == process_generation()) return;
   if (generation == 0 || generation > process_generation()) {
-    throw_error(Code::InvalidArgument, "this is not the handle of a {}: it was never set, or was overwritten{}", what,
-                remedy);
+    const char* const article = what[0] == 'e' ? "an" : "a";
+    throw_error(Code::InvalidArgument, "this is not the handle of {} {}: it was never set, or was overwritten{}",
+                article, what, remedy);
   }
   throw_error(Code::InvalidUsage, "this process was forked from the one that made the {}; make a new one here", what);
 }
 
 /// Locks an event if it is live.
 std::unique_lock<std::mutex> lock_event(tuttiEvent_t handle) {
-  check_mark(handle, "event");
+  check_mark(events, handle, "event");
   std::unique_lock lock(handle->mutex);
   if (!handle->live) throw Error(Code::InvalidUsage, "the event was destroyed");
   return lock;
@@ -80,14 +61,7 @@ thread_local std::string t_last_error;
 
 tuttiComm* make_handle(std::shared_ptr<comm::Communicator> comm) {
   const std::lock_guard lock(shells_mutex());
-  auto& retired = retired_communicators();
-  tuttiComm* shell = nullptr;
-  if (retired.size() <= kRetiredCommunicators) {
-    shell = &new_shell<tuttiComm>();
-  } else {  // the shell of one that was destroyed long ago
-    shell = retired.front();
-    retired.pop_front();
-  }
+  tuttiComm* const shell = &new_shell(communicators, "communicators");
   last_made_in.store(process_generation(), std::memory_order_relaxed);
   if (comm != nullptr && comm->device() != comm::kNoDevice) prepare_exit_with_device();
   const std::lock_guard own(shell->mutex);
@@ -104,27 +78,22 @@ tuttiComm* make_handle(std::shared_ptr<comm::Communicator> comm) {
 
 tuttiStream* make_handle(std::shared_ptr<comm::Stream> stream) {
   const std::lock_guard lock(shells_mutex());
-  auto& shell = new_shell<tuttiStream>();
+  auto& shell = new_shell(streams, "streams");
+  const std::lock_guard own(shell.mutex);
+  shell.mark = tuttiStream::kKind + process_generation();
   shell.stream = std::move(stream);
   return &shell;
 }
 
-bool is_stream(tuttiStream_t handle) {
-  const std::lock_guard lock(shells_mutex());
-  const auto& all = shells<tuttiStream>();
-  return std::any_of(all.begin(), all.end(), [&](const tuttiStream& shell) { return &shell == handle; });
-}
+bool is_stream(tuttiStream_t handle) { return streams.has(handle); }
 
 tuttiEvent* make_event() {
   const std::lock_guard lock(shells_mutex());
-  auto& retired = retired_events();
-  if (retired.size() <= kRetiredEvents) return &new_shell<tuttiEvent>();
-  tuttiEvent* const again = retired.front();
-  retired.pop_front();
-  const std::lock_guard event_lock(again->mutex);
-  again->mark = tuttiEvent::kKind + process_generation();
-  again->live = true;
-  return again;
+  auto& event = new_shell(events, "events");
+  const std::lock_guard event_lock(event.mutex);
+  event.mark = tuttiEvent::kKind + process_generation();
+  event.live = true;
+  return &event;
 }
 
 void retire(tuttiComm_t handle) {
@@ -134,10 +103,9 @@ void retire(tuttiComm_t handle) {
   }
   std::shared_ptr<comm::Communicator> last;  // destroyed after the locks are released
   const std::lock_guard lock(shells_mutex());
-  auto& retired = retired_communicators();
-  retired.push_back(handle);
-  if (retired.size() <= kRetiredCommunicators) return;
-  tuttiComm* const oldest = retired[retired.size() - 1 - kRetiredCommunicators];
+  communicators.retire(handle);
+  tuttiComm* const oldest = communicators.passed_over();
+  if (oldest == nullptr) return;
   const std::lock_guard own(oldest->mutex);
   last = std::move(oldest->comm);
 }
@@ -147,14 +115,14 @@ std::vector<tuttiComm_t> live_communicators() {
   if (last_made_in.load(std::memory_order_relaxed) != process_generation()) return {};
   const std::lock_guard lock(shells_mutex());
   std::vector<tuttiComm_t> live;
-  for (tuttiComm& shell : shells<tuttiComm>()) {
+  for (tuttiComm& shell : communicators) {
     const bool ours = shell.mark == tuttiComm::kKind + process_generation();
     if (ours && shell.state.load(std::memory_order_acquire) == tuttiComm::State::Live) live.push_back(&shell);
   }
   return live;
 }
 
-void check_handle(tuttiComm_t handle) { check_mark(handle, "communicator"); }
+void check_handle(tuttiComm_t handle) { check_mark(communicators, handle, "communicator"); }
 
 void refuse(tuttiComm_t handle) {
   check_handle(handle);
@@ -176,7 +144,7 @@ void refuse(tuttiComm_t handle) {
 
 std::shared_ptr<comm::Stream> live_stream_of(tuttiStream_t handle) {
   check_mark(
-      handle, "stream",
+      streams, handle, "stream",
       ". (A stream of CUDA needs the module cuda: `tutti info` says whether it is usable. And a GPU must have been "
       "current, as by cudaSetDevice, when the communicator was made)");
   const std::lock_guard lock(handle->mutex);
@@ -185,10 +153,15 @@ std::shared_ptr<comm::Stream> live_stream_of(tuttiStream_t handle) {
 }
 
 std::shared_ptr<comm::Stream> take_stream(tuttiStream_t handle) {
-  check_mark(handle, "stream");
-  const std::lock_guard lock(handle->mutex);
-  if (handle->stream == nullptr) throw Error(Code::InvalidUsage, "the stream was destroyed");
-  return std::exchange(handle->stream, nullptr);
+  auto stream = live_stream_of(handle);
+  {
+    const std::lock_guard lock(handle->mutex);
+    // Of two threads that destroy it, one finds that it is gone.
+    if (std::exchange(handle->stream, nullptr) == nullptr) throw Error(Code::InvalidUsage, "the stream was destroyed");
+  }
+  const std::lock_guard lock(shells_mutex());
+  streams.retire(handle);
+  return stream;
 }
 
 std::shared_ptr<comm::Outcome> recorded_by(tuttiEvent_t handle) {
@@ -208,7 +181,7 @@ void destroy_event(tuttiEvent_t handle) {
     handle->recorded = nullptr;
   }
   const std::lock_guard lock(shells_mutex());
-  retired_events().push_back(handle);
+  events.retire(handle);
 }
 
 void set_last_error(const char* text) {

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/handle_region.hpp"
 #include "base/process_generation.hpp"
 #include "base/status.hpp"
 #include "comm/communicator.hpp"
@@ -51,6 +52,9 @@ struct tuttiEvent {
 
 namespace tutti::capi {
 
+inline constexpr size_t kKeptCommunicators = 64;  ///< destroyed ones that are kept, and surely recognised as such
+extern HandleRegion<tuttiComm, 65536, kKeptCommunicators> communicators;
+
 /// Throws Error where this is no handle of a communicator, or one of another process.
 void check_handle(tuttiComm_t handle);
 /// The end of a handle. Its communicator, which has retired, is kept for a while: another thread may be about to make a
@@ -71,7 +75,7 @@ tuttiEvent* make_event();
 /// The communicator of a handle. Throws Error(InvalidArgument) for null and for other handles, Error(InvalidUsage)
 /// after destroy or in a forked child. The functions below throw the same.
 inline const std::shared_ptr<comm::Communicator>& communicator_of(tuttiComm_t handle) {
-  const bool good = handle != nullptr && handle->mark == tuttiComm::kKind + process_generation() &&
+  const bool good = communicators.has(handle) && handle->mark == tuttiComm::kKind + process_generation() &&
                     handle->state.load(std::memory_order_acquire) == tuttiComm::State::Live;
   if (!good) refuse(handle);
   return handle->comm;

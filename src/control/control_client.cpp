@@ -213,6 +213,11 @@ std::string ControlClient::server_holder() const {
              : describe_rank(static_cast<Rank>(rank - members_.begin()), *rank);
 }
 
+/// Seconds since the rendezvous server was last heard. Needs a channel.
+double ControlClient::silence() const {
+  return std::chrono::duration<double>(Deadline::Clock::now() - channel_->heard()).count();
+}
+
 void ControlClient::heartbeat() {
   if (!channel_) return;
   const double beat = heartbeat_seconds_ / 4;
@@ -220,8 +225,13 @@ void ControlClient::heartbeat() {
   // If this process itself was stopped, the silence is not the rendezvous server's fault.
   if (std::chrono::duration<double>(now - last_beat_).count() > 2 * beat) channel_->reset_silence();
   last_beat_ = now;
-  const double silent = std::chrono::duration<double>(now - channel_->heard()).count();
+  const double silent = silence();
   if (silent > heartbeat_seconds_) {
+    // If only the way from the server is broken, the others hear why this rank gives up.
+    if (!members_.empty()) {
+      channel_->send(pack(Fail{Code::PeerFailed, fmt::format("rank {} hears nothing more of {}: {}", rank_,
+                                                             server_holder(), describe_silence(silent))}));
+    }
     channel_->close();
     return on_end(describe_silence(silent));
   }
@@ -277,11 +287,21 @@ void ControlClient::on_process_died(const Member& member) {
   for (const Rank rank : dead) {
     if (channel_) channel_->send(pack(Report{rank}));
   }
-  control_.loop().at(Deadline::in(channel_ ? kServerSeconds : kGraceSeconds), [weak = weak_from_this(), member] {
+  tell_death_in(channel_ ? kServerSeconds : kGraceSeconds, member);
+}
+
+/// The rendezvous server has not answered the report of a death. If nothing has been heard of the server for a while,
+/// the process may have died because it gave up for that very reason: then the server's silence is the first cause, and
+/// this rank waits until it is certain of it.
+void ControlClient::tell_death_in(double seconds, const Member& member) {
+  control_.loop().at(Deadline::in(seconds), [weak = weak_from_this(), member] {
     const auto self = weak.lock();
     if (!self || self->closed_) return;
     const std::vector<Rank> still = self->still_here(member);
     if (still.empty()) return;
+    if (!self->server_end_.empty()) return self->tell_death_in(2 * kGraceSeconds, member);
+    if (self->channel_ && self->silence() > self->heartbeat_seconds_ / 2)
+      return self->tell_death_in(self->heartbeat_seconds_ / 4, member);
     self->set_failure(
         Code::PeerFailed,
         fmt::format("{} is gone: its process died before it left (was it killed, did it crash or exit early?)",

@@ -113,6 +113,8 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   void heartbeat();
   void watch_processes();
   void on_process_died(const Member& member);
+  void tell_death_in(double seconds, const Member& member);
+  double silence() const;
   std::vector<Rank> still_here(const Member& member) const;
   void answer_board(const BoardAsk& ask);
   void check_asker(Rank from, int fd) const;

@@ -247,7 +247,8 @@ bool ControlThread::only_failed_remain() const {
   return std::all_of(entries_.begin(), entries_.end(), [](const auto& named) {
     const Entry& entry = named.second;
     if (entry.clients.empty()) return !entry.server || !entry.server->busy();
-    return entry.clients.begin()->second->failed().load(std::memory_order_acquire) != 0;
+    return std::all_of(entry.clients.begin(), entry.clients.end(),
+                       [](const auto& client) { return client.second->failed().load(std::memory_order_acquire) != 0; });
   });
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -55,6 +56,23 @@ TEST(Handle, OfAStreamIsDestroyedByOneOfTwoThreadsThatTry) {
   }
 }
 
+/// A program may make any number of streams, and a stale handle is recognised for long.
+TEST(Handle, OfADestroyedStreamIsUsedAgainOnlyAfterManyOthers) {
+  std::set<tuttiStream_t> different;
+  tuttiStream_t first = nullptr;
+  for (int i = 0; i < 3000; ++i) {
+    tuttiStream_t stream = nullptr;
+    ASSERT_EQ(tuttiStreamCreate(&stream), tuttiSuccess);
+    ASSERT_EQ(tuttiStreamDestroy(stream), tuttiSuccess);
+    if (i == 0) first = stream;
+    different.insert(stream);
+    if (i < 1000) {
+      ASSERT_EQ(tuttiStreamSynchronize(first), tuttiInvalidUsage);
+    }
+  }
+  EXPECT_LE(different.size(), 1100U);
+}
+
 /// Memory that never was a handle, and handles of another kind.
 TEST(Handle, OverwrittenOrUninitialisedIsAnInvalidArgument) {
   tuttiStream_t stream = nullptr;
@@ -80,6 +98,15 @@ TEST(Handle, OverwrittenOrUninitialisedIsAnInvalidArgument) {
     refused(tuttiStreamSynchronize(no_stream), "not the handle of a stream");
     refused(tuttiStreamDestroy(no_stream), "not the handle of a stream");
     refused(tuttiBarrier(comm, no_stream), "not the handle of a stream");
+  }
+  for (const uintptr_t value : {uintptr_t{0x1234}, uintptr_t{0x7777777777777778}, ~uintptr_t{0}}) {  // no addresses
+    auto* const no_comm = reinterpret_cast<tuttiComm_t>(value);
+    auto* const no_stream = reinterpret_cast<tuttiStream_t>(value);
+    refused(tuttiBarrier(no_comm, nullptr), "not the handle of a communicator");
+    refused(tuttiCommDestroy(no_comm), "not the handle of a communicator");
+    refused(tuttiBarrier(comm, no_stream), "not the handle of a stream");
+    refused(tuttiStreamDestroy(no_stream), "not the handle of a stream");
+    refused(tuttiEventDestroy(reinterpret_cast<tuttiEvent_t>(value)), "not the handle of an event");
   }
   refused(tuttiBarrier(reinterpret_cast<tuttiComm_t>(stream), nullptr), "not the handle of a communicator");
   refused(tuttiStreamSynchronize(reinterpret_cast<tuttiStream_t>(comm)), "not the handle of a stream");

@@ -66,7 +66,7 @@ const testing::Role role("ranks", live);
 
 Job::Job(const Stage& stage, const std::function<std::string(int)>& script)
     : stories_(static_cast<size_t>(stage.ranks)) {
-  const int processes = stage.transport == "local" ? 1 : stage.ranks;
+  const int processes = stage.transport == "local" ? 1 : stage.ranks / stage.threads;
   std::string id;
   for (int p = 0; p < processes; ++p) {
     const int begin = p * stage.ranks / processes, end = (p + 1) * stage.ranks / processes;

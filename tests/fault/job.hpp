@@ -2,7 +2,7 @@
 //
 // A script is lines of words: `all_reduce COUNT TYPE OP`, `reduce COUNT TYPE OP ROOT`, `reduce_scatter COUNT TYPE OP`,
 // `all_gather COUNT TYPE`, `all_to_all COUNT TYPE`, `broadcast COUNT TYPE ROOT`, `gather`, `scatter` likewise,
-// `split COLOUR KEY`, `shrink EXCLUDED`, `use N` (calls that follow are made on the communicator of the N-th split or
+// `split COLOUR KEY`, `shrink EXCLUDED…`, `use N` (calls that follow are made on the communicator of the N-th split or
 // shrink; 0: the first one),
 // `hold` (first: the rank joins when the test says `go`), `finalize`, `barrier`, `send COUNT TYPE PEER`, `recv COUNT
 // TYPE PEER`, `start` and `end` of a group, `destroy`, `repeat LINE` (again and again until it fails), `exit` and
@@ -39,6 +39,7 @@ struct Stage {
   std::string environment;     ///< more variables: "NAME=value NAME=value"
   std::string only_first;      ///< … for the first process only
   std::string role = "ranks";  ///< of the processes: their Role, which ends in live()
+  int threads = 1;             ///< ranks in a process; of "local", all are
 };
 
 /// The main function of a process with ranks, for roles that prepare something first.

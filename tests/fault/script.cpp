@@ -46,7 +46,7 @@ class Player {
     int number = 0;
     if (script.starts_with("hold")) {
       std::getline(lines, line);
-      test_.receive(60);
+      go();
       ++number;
     }
     tell(-1, tuttiCommInitRank(&comms_[0], ranks_, id, rank_), now());
@@ -57,6 +57,13 @@ class Player {
   }
 
  private:
+  /// The test's word, one for each rank of the process that waits.
+  bool go() {
+    static std::mutex mutex;
+    const std::lock_guard lock(mutex);
+    return test_.receive(60) == "go";
+  }
+
   void tell(int number, tuttiResult_t result, double start) {
     static std::mutex mutex;
     const double end = now();
@@ -99,9 +106,10 @@ class Player {
       return split(static_cast<int>(count), peer);
     }
     if (name == "shrink") {
-      words >> peer;
+      std::vector<int> excluded;
+      while (words >> peer) excluded.push_back(peer);
       comms_.push_back(nullptr);
-      return tuttiCommShrink(comms_[current_], &peer, 1, &comms_.back());
+      return tuttiCommShrink(comms_[current_], excluded.data(), static_cast<int>(excluded.size()), &comms_.back());
     }
     const tuttiComm_t comm = comms_[current_];
     if (name == "barrier") return tuttiBarrier(comm, nullptr);
@@ -112,7 +120,7 @@ class Player {
     if (name == "end") return tuttiGroupEnd();
     if (name == "exit") _exit(0);
     if (name == "kill") std::raise(SIGKILL);
-    if (name == "wait") return test_.receive(60) == "go" ? tuttiSuccess : tuttiInternalError;
+    if (name == "wait") return go() ? tuttiSuccess : tuttiInternalError;
     if (name == "fill") return fill();
     if (name == "intact") return intact();
     words >> count >> type_name;

@@ -238,6 +238,12 @@ static void destroy_in_group(ncclComm_t comm) {
   EXPECT(ncclInvalidUsage, api.ncclGroupEnd()); /* a call that fails in a group, as ever */
 }
 
+/* With host memory a stream is Tutti's own: another value is refused, and not read. */
+static void bad_stream(ncclComm_t comm, cudaStream_t stream) {
+  EXPECT(ncclInvalidArgument, api.ncclAllReduce(in, out, 8, ncclFloat, ncclSum, comm, stream));
+  EXPECT(ncclInvalidArgument, api.ncclSend(in, 8, ncclFloat, 1, comm, stream));
+}
+
 void bad_input(void) {
   ncclComm_t comms[2] = {NULL, NULL};
   char garbage[256];
@@ -251,6 +257,9 @@ void bad_input(void) {
   bad_handle((ncclComm_t)garbage);
   bad_handle((ncclComm_t)(uintptr_t)0x1234);
   bad_handle((ncclComm_t)((char*)comms[0] + 1));
+  bad_stream(comms[0], (cudaStream_t)garbage);
+  bad_stream(comms[0], (cudaStream_t)(uintptr_t)0x1234);
+  bad_stream(comms[0], (cudaStream_t)(uintptr_t)0x7777777777777778);
   /* A call that fails makes the group's end fail and run nothing. */
   SUCCEED(api.ncclGroupStart());
   SUCCEED(api.ncclAllReduce(in, out, 8, ncclFloat, ncclSum, comms[0], NULL));

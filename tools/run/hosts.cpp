@@ -1,9 +1,13 @@
 #include "tools/run/hosts.hpp"
 
 #include <unistd.h>
+#include <cerrno>
+#include <cstring>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <optional>
@@ -166,7 +170,8 @@ std::vector<Placement> place_here(int ranks) {
 
 std::string host_name() {
   char name[256] = {};
-  if (gethostname(name, sizeof name - 1) != 0) throw_error(Code::SystemError, "cannot read this host's name");
+  if (gethostname(name, sizeof name - 1) != 0)
+    throw_error(Code::SystemError, "cannot read this host's name: {}", std::strerror(errno));
   return name;
 }
 

@@ -27,7 +27,8 @@ void pause(int tries, WaitLimit limit) {
   if (limit.stop && limit.stop->load(std::memory_order_relaxed) != 0) throw_error(Code::Aborted, "stopped");
 }
 
-/// Authenticates both ends of a fresh connection. Throws Error(InvalidArgument) if the other end rejects the key.
+/// Authenticates both ends of a fresh connection. Throws Error(InvalidArgument) if the other end rejects the key or is
+/// another version of Tutti, ProtocolError if it is no Tutti that knows the key.
 void prove(int fd, const Key& key, WaitLimit limit, int tries) {
   const double most = challenge_seconds(tries);
   if (limit.deadline.left() > most) limit.deadline = Deadline::in(most);
@@ -38,7 +39,7 @@ void prove(int fd, const Key& key, WaitLimit limit, int tries) {
       throw_error(Code::SystemError, "its process has no file descriptor left for a connection; raise ulimit -n there");
     }
     if (!std::equal(hello.magic.begin(), hello.magic.end() - 1, challenge::kMagic.begin())) {
-      throw_error(Code::InvalidArgument, "the listener there is not Tutti");
+      throw_error(Code::ProtocolError, "the listener there is not Tutti");
     }
     if (hello.magic != challenge::kMagic) {
       throw_error(Code::InvalidArgument,
@@ -55,7 +56,7 @@ void prove(int fd, const Key& key, WaitLimit limit, int tries) {
                   "it does not know this key: the unique id is another job's, or its job has ended");
     }
     if (!challenge::check_proof(key, hello, claim, proof)) {
-      throw_error(Code::InvalidArgument, "it could not prove that it knows the key");
+      throw_error(Code::ProtocolError, "it could not prove that it knows the key");
     }
   } catch (const Error& error) {
     if (error.code() != Code::PeerFailed) throw;
@@ -72,7 +73,7 @@ struct Attempt {
 struct Round {
   Fd connected;
   bool all_refused = true;             // every address refused the connection: nothing listens
-  bool unauthenticated = false;        // a listener does not know the key
+  Code unauthenticated = Code::Ok;     // a listener does not know the key: why
   bool exhausted = false;              // a listener cannot accept connections now
   std::vector<std::string> reasons{};  // of each failure
 
@@ -90,7 +91,7 @@ bool try_challenge(Attempt& attempt, uint16_t port, const Key& key, WaitLimit li
     return true;
   } catch (const Error& error) {
     if (error.code() == Code::Aborted) throw;
-    round.unauthenticated |= error.code() == Code::InvalidArgument;
+    if (is_rejection(error.code())) round.unauthenticated = error.code();
     round.exhausted |= error.code() == Code::SystemError;
     round.failed(attempt.address, port, error.what(), false);
     return false;
@@ -140,7 +141,7 @@ Fd dial(const std::vector<Address>& addresses, uint16_t port, const Key& key, Wa
     Round round = dial_round(addresses, port, key, limit, tries, from);
     if (round.connected) return std::move(round.connected);
     const std::string reasons = fmt::format("{}", fmt::join(round.reasons, "; "));
-    if (round.unauthenticated) throw_error(Code::InvalidArgument, "cannot connect ({})", reasons);
+    if (round.unauthenticated != Code::Ok) throw_error(round.unauthenticated, "cannot connect ({})", reasons);
     answered = answered || !round.all_refused;
     if (!answered && (refused.passed() || limit.deadline.passed())) {
       throw_error(Code::PeerFailed,
@@ -160,10 +161,12 @@ Fd dial(const std::vector<Address>& addresses, uint16_t port, const Key& key, Wa
 Fd dial_unix(const std::string& name, const Key& key, WaitLimit limit, bool same_user) {
   for (int tries = 1;; ++tries) {
     Fd fd = connect_unix(name, limit);
-    if (same_user && peer_user(fd.get()) != static_cast<int64_t>(geteuid())) {
-      throw_error(Code::SystemError, "the abstract UNIX socket '{}' belongs to user {}, not to this one", name,
-                  peer_user(fd.get()));
-    }
+    const int64_t user = same_user ? peer_user(fd.get()) : 0;
+    if (user < 0)
+      throw_error(Code::SystemError, "whose the abstract UNIX socket '{}' is cannot be told: SO_PEERCRED is refused",
+                  name);
+    if (same_user && user != static_cast<int64_t>(geteuid()))
+      throw_error(Code::SystemError, "the abstract UNIX socket '{}' is held by uid {}, not by this user", name, user);
     try {
       prove(fd.get(), key, limit, tries);
       return fd;

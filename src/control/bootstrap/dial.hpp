@@ -12,9 +12,13 @@
 
 namespace tutti::control {
 
+/// Whether an Error's code tells that a listener was reached and rejects the key, or is none of ours.
+constexpr bool is_rejection(Code code) { return code == Code::InvalidArgument || code == Code::ProtocolError; }
+
 /// Connects to the first of `addresses` that proves `key`. Tries again until the deadline after a reset, an early close
-/// or no answer, since an overloaded acceptor causes those. Throws Error: Timeout; PeerFailed after some seconds of
-/// refusals only, since then nothing listens; InvalidArgument if the listener does not know the key.
+/// or no answer, since an overloaded acceptor causes those. Throws Error: Timeout; PeerFailed after a moment of
+/// refusals only, since then nothing listens; InvalidArgument if the listener is a Tutti that does not know the key, or
+/// of another version; ProtocolError if it is anything else.
 /// `from`: the address of this host to connect from; null: any.
 Fd dial(const std::vector<Address>& addresses, uint16_t port, const Key& key, WaitLimit limit,
         const Address* from = nullptr);

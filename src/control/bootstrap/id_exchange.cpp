@@ -16,6 +16,7 @@
 #include "base/socket.hpp"
 #include "control/bootstrap/dial.hpp"
 #include "control/bootstrap/launch.hpp"
+#include "control/bootstrap/rendezvous_address.hpp"
 #include "control/control_thread.hpp"
 #include "control/describe.hpp"
 #include "control/host.hpp"
@@ -47,29 +48,6 @@ std::string possible_reason(const Launch& launch) {
   return ". TUTTI_JOB is not set, so only processes with the same parent find each other: set it to the same new word "
          "on all ranks (on several hosts also TUTTI_ROOT_ADDR and TUTTI_KEY), or start them with tutti run";
 }
-
-/// Where rank 0 serves one unique id of a launch. Name and key differ for each id of the launch.
-struct RendezvousAddress {
-  RendezvousAddress(const Launch& launch, const std::string& secret, uint64_t number)
-      : one_host(launch.one_host()),
-        key(derive_key(fmt::format("tutti meets {} {} {} {}", number, launch.size, secret, launch.job))),
-        name("tutti-exchange_unique_id-" +
-             public_name(derive_key(fmt::format("tutti meets at {} {} {}", number, geteuid(), launch.job)))),
-        root(launch.root),
-        port(launch.port) {}
-
-  std::string describe() const {
-    return one_host ? fmt::format("the abstract UNIX socket '{}' of this host", name)
-                    : fmt::format("TCP port {} of host '{}'{}", port, root,
-                                  root == env().root_addr ? " (TUTTI_ROOT_ADDR)" : "");
-  }
-
-  bool one_host;
-  Key key;
-  std::string name;  // of the UNIX socket
-  std::string root;
-  uint16_t port;
-};
 
 /// Serves the id, or the reason why there is none, on the control thread.
 class IdServer final : public ConnectionHandler {
@@ -158,29 +136,17 @@ class IdServer final : public ConnectionHandler {
   std::optional<Refused> refusal_;
 };
 
-Fd open_listener(const RendezvousAddress& address) {
-  try {
-    return address.one_host ? listen_unix(address.name) : listen_tcp(address.port);
-  } catch (const Error& error) {
-    throw_error(error.code(), "rank 0 cannot hand out the unique id: {}. {}", error.what(),
-                address.one_host ? "Does another job with the same TUTTI_JOB run here?"
-                                 : "Set TUTTI_PORT to a free port, the same on all ranks");
-  }
-}
-
 /// The server is open while this object lives.
 class OpenIdServer {
  public:
   OpenIdServer(const RendezvousAddress& address, std::shared_ptr<IdServer> id_server)
-      : key_(address.key), listener_(std::make_shared<Fd>(open_listener(address))) {
+      : key_(address.key), listener_(std::make_shared<RendezvousListener>(address)) {
     control_.add_handler(std::move(id_server));
-    control_.loop().post([&control = control_, fd = listener_] { control.acceptor().open(fd->get()); });
+    control_.loop().post([&control = control_, listener = listener_] { control.acceptor().open(listener->fd()); });
   }
   ~OpenIdServer() {
-    control_.loop().post([&control = control_, fd = listener_] {
-      control.acceptor().close(fd->get());
-      fd->reset();
-    });
+    control_.loop().post(
+        [&control = control_, listener = std::move(listener_)] { control.acceptor().close(listener->fd()); });
     control_.remove_handler(key_);
   }
   OpenIdServer(const OpenIdServer&) = delete;
@@ -189,7 +155,7 @@ class OpenIdServer {
  private:
   ControlThread& control_ = ControlThread::get();
   const Key key_;
-  std::shared_ptr<Fd> listener_;
+  std::shared_ptr<RendezvousListener> listener_;
 };
 
 /// Rank 0 cannot continue: sends the reason to each rank that asks.
@@ -260,11 +226,6 @@ UniqueId id_from_environment(const Launch& launch) {
   }
 }
 
-Fd dial_rank_zero(const RendezvousAddress& address, WaitLimit limit) {
-  return address.one_host ? dial_unix(address.name, address.key, limit, true)
-                          : dial(resolve(address.root), address.port, address.key, limit);
-}
-
 /// The id in rank 0's answer. Throws the reason if there is none.
 UniqueId id_in(const std::string& answer) {
   if (kind_of(answer) != Kind::Refused) return UniqueId::from_hex(unpack<IdReply>(answer).hex);
@@ -294,7 +255,7 @@ UniqueId fetch(const Launch& launch, uint64_t number, Deadline deadline) {
     } catch (const Error& error) {
       reason = error.what();
       if (error.code() == Code::SystemError) code = error.code();
-      if (error.code() == Code::InvalidArgument) refused = reason;
+      if (is_rejection(error.code())) refused = reason;
     }
     if (reason.empty()) return id_in(answer);
     if (deadline.passed()) {

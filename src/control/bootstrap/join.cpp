@@ -95,7 +95,7 @@ Fd dial_server(const UniqueId& id, const ControlThread& control, WaitLimit limit
         throw_error(Code::PeerFailed, "the process that made the unique id, usually rank 0's, is gone ({}): {}",
                     error.what(), describe_silence(silent));
       }
-      if (id.opens_later && error.code() == Code::InvalidArgument) {
+      if (id.opens_later && is_rejection(error.code())) {
         if (limit.deadline.passed())
           throw_error(Code::Timeout, "its first rank has not made this call ({})", error.what());
         poll(nullptr, 0, kOpensLaterPauseMs);

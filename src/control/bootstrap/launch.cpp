@@ -197,12 +197,16 @@ void choose_job(Launch& launch, const Env& environment) {
 /// Ranks of one host use a UNIX socket that accepts only processes of their user. Ranks of several hosts need a secret.
 void choose_secret(Launch& launch, const Env& environment) {
   const bool public_will_do = launch.one_host() || environment.insecure_key || !launch.id.empty();
-  if (!environment.key.empty() || public_will_do) {
+  if (!environment.key.empty()) {
     launch.store.reset();
-    launch.secret = environment.key.empty() ? launch.job : environment.key;
-    launch.secret_source = environment.key.empty() ? "the job's identity" : "TUTTI_KEY";
+    launch.secret = environment.key;
+    launch.secret_source = "TUTTI_KEY";
   } else if (!launch.secret.empty()) {
     launch.store.reset();
+  } else if (public_will_do) {
+    launch.store.reset();
+    launch.secret = launch.job;
+    launch.secret_source = "the job's identity";
   } else if (launch.store) {
     launch.secret_source = fmt::format("torchrun's store at {}:{}", launch.store->host, launch.store->port);
   } else {

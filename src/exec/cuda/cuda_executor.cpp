@@ -279,8 +279,11 @@ CallHead CudaExecutor::head_of(const Binding& binding) {
 
 void CudaExecutor::start(CUfunction kernel, uint32_t blocks, void* parameter, CUstream stream) {
   void* parameters[] = {parameter};
-  check(driver().cuLaunchKernel(kernel, blocks, 1, 1, threads_, 1, 1, 0, stream, parameters, nullptr),
-        "the kernel cannot be launched");
+  const CUresult result = driver().cuLaunchKernel(kernel, blocks, 1, 1, threads_, 1, 1, 0, stream, parameters, nullptr);
+  if (result == CUDA_SUCCESS) return;
+  // After a fault every use of the device gives the fault's error: a launch may see it before the watcher does.
+  const bool device_failed = driver().cuStreamQuery(stream) == result;
+  check(result, device_failed ? fmt::format("{} has failed", device_.name()).c_str() : "the kernel cannot be launched");
 }
 
 /// Calls on several streams run in the order in which they were made. A graph's calls are ordered by who launches it.

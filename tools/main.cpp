@@ -78,6 +78,15 @@ std::vector<std::string> take_program(std::vector<std::string>& arguments) {
   return program;
 }
 
+/// An option whose value is empty, as of a shell variable that is not set, says nothing: it is refused everywhere.
+void refuse_empty_values(CLI::App& command) {
+  for (CLI::Option* option : command.get_options()) {
+    if (option->get_items_expected_max() == 0) continue;  // a flag
+    option->check([](const std::string& value) { return value.empty() ? std::string("its value is empty") : ""; });
+  }
+  for (CLI::App* inner : command.get_subcommands([](const CLI::App*) { return true; })) refuse_empty_values(*inner);
+}
+
 int obey(std::vector<std::string> arguments) {
   int status = 0;
   const std::vector<std::string> whole = arguments;
@@ -100,6 +109,7 @@ int obey(std::vector<std::string> arguments) {
   tutti::tools::add_lab(app, status);
   tutti::tools::add_info(app, status);
   tutti::tools::add_env(app, status);
+  refuse_empty_values(app);
   take_words_for_flags(app, arguments);
   try {
     std::reverse(arguments.begin(), arguments.end());  // CLI11 expects them reversed

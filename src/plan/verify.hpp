@@ -32,6 +32,7 @@ struct VerifyOptions {
 struct Verdict {
   bool ok = true;
   std::string reason;
+  bool too_large = false;  ///< nothing wrong was found, but the proof passes a limit, which `reason` names
   explicit operator bool() const { return ok; }
 };
 
@@ -74,7 +75,7 @@ struct Counted {
 };
 
 /// Counts plans, which it verifies first. Throws Error(InvalidArgument) with the reason if verify() rejects them, and
-/// Error(Unsupported) if the fractions are too fine for 64-bit sums.
+/// Error(Unsupported) if they are too large to prove or the fractions are too fine for 64-bit sums.
 Counted count(std::span<const RankPlan> plans, const VerifyOptions& options = {});
 
 /// True if both sets of plans (of one shape, each accepted by verify) give the same bits in every output, for every

@@ -63,12 +63,21 @@ WindowWork window_of(const exec::WindowProgram& program, const std::vector<uint3
   return window;
 }
 
+bool can_be_verified(uint64_t entries, Rank ranks) {
+  return entries <= kMostVerified && entries * static_cast<uint64_t>(ranks) <= kMostVerifiedClocks;
+}
+
+uint64_t entries_of(const plan::RankPlan& plan) {
+  return plan.steps.size() + plan.pieces.size() + plan.peers.size() + plan.operands.size();
+}
+
 /// Proves them where that takes no more than about a second.
 bool verified(const std::vector<plan::RankPlan>& plans) {
-  uint64_t steps = 0;
-  for (const plan::RankPlan& plan : plans) steps += plan.steps.size();
-  if (steps > kMostVerified) return false;
+  uint64_t entries = 0;
+  for (const plan::RankPlan& plan : plans) entries += entries_of(plan);
+  if (!can_be_verified(entries, static_cast<Rank>(plans.size()))) return false;
   const plan::Verdict verdict = plan::verify(plans);
+  if (verdict.too_large) return false;
   if (!verdict.ok) throw_error(Code::InvalidArgument, "the plan is not valid: {}", verdict.reason);
   return true;
 }
@@ -88,12 +97,13 @@ Programs compile(const Call& call) {
   Programs all;
   const Rank ranks = call.shape.ranks;
   const auto first = plan::generate(*call.algorithm, call.shape, 0);
-  const uint64_t expected = first.steps.size() * static_cast<uint64_t>(ranks);
+  const uint64_t expected = std::max(first.steps.size(), first.peers.size()) * static_cast<uint64_t>(ranks);
   if (expected > kMostInstructions) {
-    throw_error(Code::Unsupported, "{} on {} ranks has some {} steps; at most {} can be simulated",
+    throw_error(Code::Unsupported, "{} on {} ranks has some {} steps or messages; at most {} can be simulated",
                 call.algorithm->name, ranks, expected, kMostInstructions);
   }
-  if (expected <= kMostVerified) all.verified = verified(plan::generate_all(*call.algorithm, call.shape));
+  if (can_be_verified(entries_of(first) * static_cast<uint64_t>(ranks), ranks))
+    all.verified = verified(plan::generate_all(*call.algorithm, call.shape));
   Channels channels(all.channels);
   for (Rank rank = 0; rank < ranks; ++rank) {
     const plan::RankPlan plan = rank == 0 ? first : plan::generate(*call.algorithm, call.shape, rank);

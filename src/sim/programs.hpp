@@ -66,7 +66,9 @@ struct Call {
 };
 
 inline constexpr uint64_t kMostInstructions = uint64_t{6} << 20;  ///< of a window, of all ranks
-inline constexpr uint64_t kMostVerified = uint64_t{1} << 16;      ///< steps that are verified before they are replayed
+/// What is verified before it is replayed, which takes about a second at most: steps, and what they name, of all ranks;
+/// and these times the ranks, since the proof keeps a clock of every rank for messages under way.
+inline constexpr uint64_t kMostVerified = uint64_t{1} << 18, kMostVerifiedClocks = uint64_t{1} << 27;
 
 /// Generates all ranks' plans, verifies them if they are few enough, and compiles them as an executor would. Throws
 /// Error(InvalidArgument) for plans that the verifier rejects, Error(Unsupported) for too many instructions.

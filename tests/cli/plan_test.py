@@ -108,6 +108,22 @@ class Plan(unittest.TestCase):
                 with open(path, "w") as file:
                     file.write(text)
 
+    def test_tells_what_is_too_large_to_prove_from_what_is_wrong(self):
+        """By its memory limit, which is not in force under a sanitizer."""
+        with open(TUTTI, "rb") as binary:
+            if b"AddressSanitizer" in binary.read():
+                self.skipTest("a sanitizer's own memory would count")
+        for ranks, says in ("96", "not proven: the plans are too large to prove: memory ran out"), ("512", "takes more memory"):
+            done = tutti("plan", "verify", "ring", "-n", ranks, "--memory", "3M")
+            self.assertEqual(done.returncode, 1)
+            self.assertNotIn("WRONG", done.stdout + done.stderr)
+            self.assertIn(says, done.stderr)
+            self.assertIn("--memory", done.stderr)
+        done = tutti("plan", "export", "ring", "-n", "512", "--memory", "3M")
+        self.assertIn("takes more memory than the 3M that --memory allows", done.stderr)
+        self.assertEqual(tutti("plan", "verify", "ring", "-n", "96").returncode, 0)
+        self.assertIn("--memory", tutti("plan", "verify", "ring", "--memory", "many").stderr)
+
     def test_warns_of_an_export_too_large_to_import(self):
         done = tutti("plan", "export", "pairwise", "all_to_all", "-n", "700", "-o", "/dev/null")
         self.assertEqual(done.returncode, 0, done.stderr)

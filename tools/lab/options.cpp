@@ -202,10 +202,6 @@ void LabOptions::add_to(CLI::App& command) {
       ->group(output_group);
   command.add_option("--html", html, "write a page to play with to this file; it needs no network")
       ->group(output_group);
-  const CLI::Validator not_empty([](std::string& text) { return std::string(text.empty() ? "it is empty" : ""); }, "");
-  for (CLI::Option* option : command.get_options()) {
-    if (option->get_type_size() > 0) option->check(not_empty);
-  }
 }
 
 }  // namespace tutti::tools

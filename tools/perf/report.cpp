@@ -18,15 +18,6 @@
 namespace tutti::tools {
 namespace {
 
-constexpr char kWipe[] = "\r\033[K";
-
-/// Clears the terminal's line, then lets the signal end the process as usual.
-void wipe_and_end(int signal) {
-  const ssize_t written = write(STDERR_FILENO, kWipe, sizeof kWipe - 1);
-  std::signal(signal, SIG_DFL);
-  raise(written < 0 ? SIGTERM : signal);
-}
-
 const char* redop_of(const PerfOptions& options, const PerfRow& row) {
   return reduces(options.collective) ? op_name(row.op) : "none";
 }
@@ -65,46 +56,6 @@ std::string settings() {
 }
 
 }  // namespace
-
-Progress::Progress()
-    : terminal_(isatty(STDERR_FILENO) != 0), from_(std::chrono::steady_clock::now() + std::chrono::seconds(1)) {
-  if (!terminal_) return;
-  std::signal(SIGINT, wipe_and_end);
-  first_second_ = std::thread([this] {
-    std::unique_lock lock(mutex_);
-    if (!ended_.wait_until(lock, from_, [this] { return end_; })) draw();
-  });
-}
-
-Progress::~Progress() {
-  clear();
-  if (!first_second_.joinable()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    end_ = true;
-  }
-  ended_.notify_one();
-  first_second_.join();
-}
-
-void Progress::show(const std::string& text) {
-  const std::lock_guard lock(mutex_);
-  text_ = text;
-  if (terminal_ && std::chrono::steady_clock::now() >= from_) draw();
-}
-
-void Progress::draw() {
-  if (text_.empty()) return;
-  fmt::print(stderr, "{}{}", kWipe, text_);
-  drawn_ = true;
-}
-
-void Progress::clear() {
-  const std::lock_guard lock(mutex_);
-  if (drawn_) fmt::print(stderr, "{}", kWipe);
-  drawn_ = false;
-  text_.clear();
-}
 
 Report::Report(const PerfOptions& options, std::vector<RankPlace> places, const std::vector<PerfRow>& rows)
     : options_(options), places_(std::move(places)) {

@@ -1,42 +1,17 @@
 // Rank 0's output of a run: the table, the progress line, the JSON file.
 #pragma once
 
-#include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "tools/perf/bench.hpp"
 #include "tools/perf/options.hpp"
 #include "tools/perf/ranks.hpp"
+#include "tools/progress.hpp"
 
 namespace tutti::tools {
-
-/// One line on a terminal's stderr, from the first second of a run on; Ctrl-C clears it too.
-class Progress {
- public:
-  Progress();
-  ~Progress();
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-  void show(const std::string& text);
-  void clear();
-
- private:
-  void draw();  // under the lock
-
-  bool terminal_;
-  std::chrono::steady_clock::time_point from_;
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  bool end_ = false, drawn_ = false;
-  std::string text_;
-  std::thread first_second_;  // draws what was shown before the first second had passed
-};
 
 class Report {
  public:

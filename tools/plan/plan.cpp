@@ -16,7 +16,9 @@
 #include "plan/verify.hpp"
 #include "plan/words.hpp"
 #include "tools/commands.hpp"
+#include "tools/plan/budget.hpp"
 #include "tools/plan/draw.hpp"
+#include "tools/plan/subject.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -27,110 +29,20 @@ constexpr Rank kMostRanks = 4096;
 constexpr Rank kMostDrawn = 64;
 const CLI::Range kSomeRank(0, kMostRanks - 1);
 
-struct Options {
-  std::string algorithm, file;            // an algorithm's name, or that of a file with plans
-  std::optional<std::string> collective;  // if not given: the file's, or a default
-  std::optional<Rank> of_ranks;
-  std::string groups;  // as in TUTTI_GROUPS
-  Rank rank = -1;      // all
-  Rank root = 0;       // of a drawing
+using Options = PlanOptions;
 
-  Rank ranks() const { return of_ranks.value_or(4); }
-};
-
-std::string in_ranks(Rank ranks) { return counted(static_cast<uint64_t>(ranks), "rank"); }
-
-std::string join(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, ", ")); }
-
-plan::Shape shape_of(Collective collective, const Options& options) {
-  if (options.groups.empty()) return {collective, options.ranks()};
-  const auto labels = plan::parse_labels(options.groups, options.ranks(), "--groups");
-  return {collective, options.ranks(), std::make_shared<const plan::Grouping>(labels)};
-}
-
-/// The default collective: the first one (all_reduce first) that the algorithm implements. Throws if it implements
-/// none.
-Collective served_by(const std::string& algorithm) {
-  std::set<std::string> known;
-  for (int c = 0; c < kCollectives; ++c) {
-    const auto collective = static_cast<Collective>(c);
-    if (plan::find_algorithm(collective, algorithm) != nullptr) return collective;
-    for (const plan::Algorithm* a : plan::algorithms_of(collective)) known.insert(a->name);
+/// Runs what may be large: not beyond --memory, and with a line on a terminal that says what takes so long.
+template <class Work>
+auto within_budget(const Options& options, const char* doing, const Work& work) {
+  const std::string what =
+      names_file(options) ? options.algorithm : fmt::format("{} on {}", options.algorithm, in_ranks(options.ranks()));
+  const Budget budget(read_call_bytes(options.memory, "--memory"), fmt::format("{} {}", doing, what));
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    throw_error(Code::OutOfMemory, "{} {} takes more memory than the {} that --memory allows", doing, what,
+                options.memory);
   }
-  const std::vector<std::string> names(known.begin(), known.end());
-  throw_error(Code::InvalidArgument, "there is no algorithm '{}'{}; there are {}; see tutti plan list", algorithm,
-              did_you_mean(algorithm, names), join(names));
-}
-
-const plan::Algorithm& algorithm_of(const Options& options) {
-  const Collective collective =
-      options.collective ? read_collective(*options.collective, "") : served_by(options.algorithm);
-  const plan::Algorithm* found = plan::find_algorithm(collective, options.algorithm);
-  if (found == nullptr) {
-    std::vector<std::string> known;
-    for (const plan::Algorithm* a : plan::algorithms_of(collective)) known.emplace_back(a->name);
-    throw_error(Code::InvalidArgument, "{} has no algorithm '{}'{}; it has {}", name_of(collective), options.algorithm,
-                did_you_mean(options.algorithm, known), known.empty() ? "none, it is sent directly" : join(known));
-  }
-  if (!found->allows(shape_of(collective, options))) {
-    throw_error(Code::InvalidArgument, "{} {} does not work for {}{} ({})", found->name, name_of(collective),
-                in_ranks(options.ranks()), options.groups.empty() ? " without --groups" : "", found->summary);
-  }
-  return *found;
-}
-
-/// Names of algorithms have no dots or slashes.
-bool names_file(const Options& options) { return options.algorithm.find_first_of("./") != std::string::npos; }
-
-/// The subject of a command: an algorithm, or plans from a file.
-struct Subject {
-  std::string title;
-  plan::Shape shape;
-  const plan::Algorithm* algorithm = nullptr;  ///< null: from a file
-  std::vector<plan::RankPlan> plans;           ///< of all ranks; of an algorithm, empty until generated
-};
-
-std::string title_of(const plan::Shape& shape, const std::string& name) {
-  std::string groups;
-  for (Rank r = 0; shape.groups != nullptr && r < shape.ranks; ++r) {
-    groups += fmt::format("{}{}", r == 0 ? " in groups " : ",", shape.groups->group_of(r));
-  }
-  return fmt::format("{} {} on {}{}", name, name_of(shape.collective), in_ranks(shape.ranks), groups);
-}
-
-/// Throws if other arguments contradict the file.
-void check_against(const plan::Shape& shape, const Options& options) {
-  if (options.collective && read_collective(*options.collective, "") != shape.collective) {
-    throw_error(Code::InvalidArgument, "{} has plans of {}, not of {}; name the file alone", options.algorithm,
-                name_of(shape.collective), *options.collective);
-  }
-  if (options.of_ranks && *options.of_ranks != shape.ranks) {
-    throw_error(Code::InvalidArgument, "{} has plans for {}, not for {}; leave out -n", options.algorithm,
-                in_ranks(shape.ranks), *options.of_ranks);
-  }
-  if (!options.groups.empty()) {
-    throw_error(Code::InvalidArgument, "{} has plans that are finished: --groups {} would change nothing; leave it out",
-                options.algorithm, options.groups);
-  }
-}
-
-Subject subject_of(const Options& options, plan::Proof proof = plan::Proof::Demand) {
-  if (names_file(options)) {
-    plan::PlanSet set = plan::load_plans(options.algorithm, proof);
-    const plan::Shape shape = set.plans.front().shape;
-    check_against(shape, options);
-    return {title_of(shape, set.name.empty() ? options.algorithm : set.name), shape, nullptr, std::move(set.plans)};
-  }
-  const plan::Algorithm& algorithm = algorithm_of(options);
-  const plan::Shape shape = shape_of(algorithm.collective, options);
-  return {title_of(shape, algorithm.name), shape, &algorithm, {}};
-}
-
-/// The same, with the plans of all ranks.
-Subject whole_subject_of(const Options& options, plan::Proof proof = plan::Proof::Demand) {
-  Subject subject = subject_of(options, proof);
-  if (subject.algorithm != nullptr) subject.plans = plan::generate_all(*subject.algorithm, subject.shape);
-  return subject;
 }
 
 std::string in_words(plan::Ratio ratio) {
@@ -258,6 +170,10 @@ int verify(const Options& options) {
   try {
     counted = plan::count(subject.plans);  // also verifies them
   } catch (const Error& error) {
+    if (error.code() == Code::Unsupported) {
+      throw_error(error.code(), "{} is not proven: {} (--memory {}; fewer ranks prove the rule as well)", subject.title,
+                  error.what(), options.memory);
+    }
     if (error.code() != Code::InvalidArgument) throw;
     fmt::print("{} is WRONG: {}\n", subject.title, error.what());
     return 1;
@@ -328,6 +244,10 @@ void add_shape(CLI::App* command, Options& options) {
       "0,0,1,1");
 }
 
+void add_memory(CLI::App* command, Options& options) {
+  command->add_option("--memory", options.memory, "how much memory it may take; default 2G");
+}
+
 void add_names(CLI::App* command, Options& options) {
   command->add_option("algorithm", options.algorithm, "an algorithm (see tutti plan list), or a file: ring.json")
       ->required();
@@ -364,7 +284,9 @@ void add_plan(CLI::App& app, int& status) {
   CLI::App* verifies = command->add_subcommand("verify", "proves an algorithm for a number of ranks, and counts");
   add_names(verifies, *options);
   verifies->footer("Examples:\n  tutti plan verify rabenseifner -n 13\n  tutti plan verify mine.json\n");
-  verifies->callback([options, &status] { status = verify(*options); });
+  add_memory(verifies, *options);
+  verifies->callback(
+      [options, &status] { status = within_budget(*options, "proving", [&] { return verify(*options); }); });
 
   CLI::App* draws = command->add_subcommand("draw", "a space-time diagram of an algorithm, as SVG");
   add_names(draws, *options);
@@ -381,14 +303,16 @@ void add_plan(CLI::App& app, int& status) {
   add_names(exports, *options);
   exports->add_option("-o", options->file, "the file; default: standard output");
   exports->footer("Examples:\n  tutti plan export ring -n 4 -o ring.json\n  tutti plan export swing -n 6\n");
-  exports->callback([options] { export_plans(*options); });
+  add_memory(exports, *options);
+  exports->callback([options] { within_budget(*options, "writing", [&] { export_plans(*options); }); });
 
   CLI::App* imports = command->add_subcommand("import", "proves plans of a file, and says how to run them");
   imports->add_option("file", options->algorithm, "plans as JSON: see docs/plan-format.md")->required();
   imports->add_option("-o", options->file,
                       "also writes them here, a step a line; -: to standard output, and nothing else");
   imports->footer("Examples:\n  tutti plan import mine.json\n  tutti plan import mine.json -o tidy.json\n");
-  imports->callback([options] { import_plans(*options); });
+  add_memory(imports, *options);
+  imports->callback([options] { within_budget(*options, "proving", [&] { import_plans(*options); }); });
 }
 
 }  // namespace tutti::tools

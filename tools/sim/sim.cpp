@@ -12,7 +12,7 @@
 #include "sim/draw.hpp"
 #include "sim/simulate.hpp"
 #include "tools/commands.hpp"
-#include "tools/perf/report.hpp"
+#include "tools/progress.hpp"
 #include "tools/sim/scene.hpp"
 
 namespace tutti::tools {

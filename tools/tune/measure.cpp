@@ -19,7 +19,7 @@
 #include "capi/handles.hpp"
 #include "select/explain.hpp"
 #include "tools/perf/estimate.hpp"
-#include "tools/perf/report.hpp"
+#include "tools/progress.hpp"
 
 namespace tutti::tools {
 namespace {

@@ -32,10 +32,12 @@ Verdict verdict_of(const Check& check) {
   try {
     check();
     return {};
+  } catch (const TooLarge& limit) {
+    return {false, limit.what(), true};
   } catch (const Rejected& rejected) {
     return {false, rejected.what()};
   } catch (const std::bad_alloc&) {
-    return {false, "the plans are too large to prove: memory ran out"};
+    return {false, "the plans are too large to prove: memory ran out", true};
   }
 }
 

@@ -194,7 +194,7 @@ Counted count(std::span<const RankPlan> plans, const VerifyOptions& options) {
     for (uint32_t rank = 0; rank < model.ranks(); ++rank) rank_count.run(rank);
     count_links(model, counted);
   });
-  if (!verdict) throw_error(Code::InvalidArgument, "{}", verdict.reason);
+  if (!verdict) throw_error(verdict.too_large ? Code::Unsupported : Code::InvalidArgument, "{}", verdict.reason);
   return counted;
 }
 

@@ -95,7 +95,7 @@ class LengthCheck {
 
   void count(uint64_t more) {
     moves_ += more;
-    if (moves_ > kMaxMoves) reject("the plans are too large to prove: they move over {} chunks", kMaxMoves);
+    if (moves_ > kMaxMoves) too_large("they move over {} chunks", kMaxMoves);
   }
 
   const Model& model_;

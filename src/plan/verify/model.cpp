@@ -99,7 +99,7 @@ void Model::number_atoms() {
       if (!is_new) continue;
       distinct.emplace_back(rank, i);
       cuts += plans_[rank].partitions[i].parts + 1;
-      if (cuts > kMaxCuts) reject("the plans are too large to prove: over {} chunks in the partitions", kMaxCuts);
+      if (cuts > kMaxCuts) too_large("over {} chunks in the partitions", kMaxCuts);
     }
   }
   bounds_ = {{0, 1}, {1, 1}};
@@ -127,7 +127,7 @@ void Model::number_locations() {
           buffer == Buffer::Scratch ? plans_[rank].scratch_blocks : blocks(shape(), buffer, static_cast<Rank>(rank));
       next += count * atoms();
       if (next > kMaxLocations) {
-        reject("the plans are too large to prove: over {} chunks of memory on all ranks together", kMaxLocations);
+        too_large("over {} chunks of memory on all ranks together", kMaxLocations);
       }
     }
     alias_.push_back(alias_of(shape(), rank));

@@ -64,7 +64,7 @@ class Entries {
  public:
   void add(uint64_t more) {
     total_ += more;
-    if (total_ > kMaxEntries) reject("the plans are too large to prove: over {} steps and pieces", kMaxEntries);
+    if (total_ > kMaxEntries) too_large("over {} steps and pieces", kMaxEntries);
   }
 
  private:

@@ -117,7 +117,7 @@ void Values::fold(const Moment& moment, const Step& step) {
 
 void Values::check_completion(const Moment& moment, Value value) {
   completion_work_ += model_.ranks();
-  if (completion_work_ > 4 * kMaxMoves) reject("the plans are too large to prove: too many different folds");
+  if (completion_work_ > 4 * kMaxMoves) too_large("too many different folds");
   if (forest_.completions(value) > 1) {
     reject("{}: completes what was completed before{}", words(model_, moment.step), mode());
   }

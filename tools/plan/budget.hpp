@@ -1,0 +1,38 @@
+// What a proof may take: a limit on its memory, and a line on a terminal that says how far it is.
+#pragma once
+
+#include <sys/resource.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "tools/progress.hpp"
+
+namespace tutti::tools {
+
+/// While it lives, this process allocates at most so many bytes more (then std::bad_alloc), and a terminal shows what
+/// is done, for how long, and how much memory it holds. Under a sanitizer, whose own memory counts, there is no limit.
+class Budget {
+ public:
+  Budget(uint64_t bytes, std::string doing);
+  ~Budget();
+  Budget(const Budget&) = delete;
+  Budget& operator=(const Budget&) = delete;
+
+ private:
+  void show();
+
+  const uint64_t bytes_, before_;
+  const std::string doing_;
+  rlimit old_{};
+  Progress progress_;
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool end_ = false;
+  std::thread shows_;
+};
+
+}  // namespace tutti::tools

@@ -1,0 +1,44 @@
+// What a command of tutti plan is about: an algorithm for a number of ranks, or plans from a file.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/algorithm.hpp"
+#include "plan/json.hpp"
+
+namespace tutti::tools {
+
+struct PlanOptions {
+  std::string algorithm, file;            // an algorithm's name, or that of a file with plans
+  std::optional<std::string> collective;  // if not given: the file's, or a default
+  std::optional<Rank> of_ranks;
+  std::string groups;  // as in TUTTI_GROUPS
+  Rank rank = -1;      // all
+  Rank root = 0;       // of a drawing
+  std::string memory = "2G";
+
+  Rank ranks() const { return of_ranks.value_or(4); }
+};
+
+std::string in_ranks(Rank ranks);
+plan::Shape shape_of(Collective collective, const PlanOptions& options);
+/// Names of algorithms have no dots or slashes.
+bool names_file(const PlanOptions& options);
+std::string title_of(const plan::Shape& shape, const std::string& name);
+
+/// The subject of a command: an algorithm, or plans from a file.
+struct Subject {
+  std::string title;
+  plan::Shape shape;
+  const plan::Algorithm* algorithm = nullptr;  ///< null: from a file
+  std::vector<plan::RankPlan> plans;           ///< of all ranks; of an algorithm, empty until generated
+};
+
+/// Throws Error where there is no such subject.
+Subject subject_of(const PlanOptions& options, plan::Proof proof = plan::Proof::Demand);
+/// The same, with the plans of all ranks.
+Subject whole_subject_of(const PlanOptions& options, plan::Proof proof = plan::Proof::Demand);
+
+}  // namespace tutti::tools

@@ -1,5 +1,6 @@
 // Invalid handles: destroyed ones, and memory that never was one.
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <array>
 #include <atomic>
@@ -54,6 +55,23 @@ TEST(Handle, OfAStreamIsDestroyedByOneOfTwoThreadsThatTry) {
     EXPECT_EQ(results[0] == tuttiSuccess, results[1] == tuttiInvalidUsage);
     EXPECT_EQ(results[1] == tuttiSuccess, results[0] == tuttiInvalidUsage);
   }
+}
+
+/// Nothing of a destroyed communicator is kept for ever, beyond that the last ones are recognised.
+TEST(Handle, OfDestroyedCommunicatorsTakesBoundedMemory) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer has an allocator of its own";
+#endif
+  constexpr int kFirst = 500, kAll = 10000;
+  const auto held = [] { return mallinfo2().uordblks + mallinfo2().hblkhd; };
+  size_t before = 0;
+  for (int i = 0; i < kAll; ++i) {
+    if (i == kFirst) before = held();
+    tuttiComm_t comm = nullptr;
+    ASSERT_EQ(tuttiCommInitAll(&comm, 1), tuttiSuccess) << tuttiGetLastError();
+    ASSERT_EQ(tuttiCommDestroy(comm), tuttiSuccess);
+  }
+  EXPECT_LT(held(), before + (size_t{64} << 10)) << "bytes after " << kFirst << ": " << before;
 }
 
 /// A program may make any number of streams, and a stale handle is recognised for long.

@@ -52,11 +52,16 @@ class LinkStream {
     if (!closed_) return {};
     return {Code::PeerFailed, fmt::format("{}: the peer closed it while the link was set up", name())};
   }
-  /// After the greetings. Never waits.
-  Status read_goodbye(bool& moved) {
+  /// After the greetings. Never waits. `said` is set when the peer has said `word` instead, with say().
+  Status read_goodbye(bool& moved, uint64_t word = 0, bool* said = nullptr) {
     if (!fill(sizeof(Goodbye), moved)) return {};
     Goodbye goodbye;
     std::memcpy(&goodbye, bytes_.data(), sizeof goodbye);
+    if (said != nullptr && !*said && goodbye.magic == word) {
+      bytes_.clear();
+      *said = true;
+      return {};
+    }
     if (goodbye.magic != Goodbye::kMagic || goodbye.messages == kLost) {
       return {Code::ProtocolError, fmt::format("{}: the peer sent something else than its goodbye", name())};
     }
@@ -69,6 +74,12 @@ class LinkStream {
     if (!fd_ || closed_) return;
     const Goodbye goodbye{.messages = messages};
     (void)send_now(fd_.get(), {reinterpret_cast<const char*>(&goodbye), sizeof goodbye});
+  }
+
+  /// Sends a word that read_goodbye() knows. Throws Error.
+  void say(uint64_t word) const {
+    const Goodbye message{.magic = word};
+    greet({reinterpret_cast<const char*>(&message), sizeof message});
   }
 
   bool closed() const { return closed_; }

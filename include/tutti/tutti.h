@@ -180,7 +180,8 @@ TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int colour, int key, tu
 TUTTI_API tuttiResult_t tuttiCommShrink(tuttiComm_t comm, const int* excluded, int count, tuttiComm_t* shrunk);
 
 /* Waits for the communicator's calls on streams and leaves, as tuttiCommDestroy does, with the same results. `comm`
- * stays valid for tuttiCommGetAsyncError, tuttiCommGetErrorText and tuttiCommDestroy, which then only frees it. */
+ * stays valid for tuttiCommGetAsyncError, tuttiCommGetErrorText, tuttiCommFailedRanks and tuttiCommDestroy, which then
+ * frees it, and returns an error of what was finalized in the background unless one of these has told it. */
 TUTTI_API tuttiResult_t tuttiCommFinalize(tuttiComm_t comm);
 /* Waits for the communicator's calls on streams and leaves. The process's last communicator waits, at most
  * TUTTI_TIMEOUT seconds, until all other ranks have left too. It reports a rank that made fewer or more calls
@@ -196,9 +197,13 @@ TUTTI_API tuttiResult_t tuttiCommFinalize(tuttiComm_t comm);
  * A process that returns from main or calls exit(0) with communicators left, and no call pending on them, leaves them
  * as tuttiCommDestroy does: it waits, as above, so that no other rank is harmed; errors go to the log. If a call is
  * pending, on a stream or in a group, the communicator fails on all ranks. A process that ends in any other way (a
- * status other than 0, _exit, abort, a signal) has died, for the others: what it had sent arrives, and every other
- * call fails. */
+ * status other than 0, _exit, abort, a signal) has died, for the others: calls that they are in end well if what they
+ * need of it was sent before, and every other call fails. A program whose main thread ends with pthread_exit does not
+ * end: Tutti's own threads go on. */
 TUTTI_API tuttiResult_t tuttiCommDestroy(tuttiComm_t comm);
+/* The same where no error can be returned, as in a destructor: logs it, at error level, unless a call has returned
+ * it. */
+TUTTI_API void tuttiCommRelease(tuttiComm_t comm);
 /* Makes every rank's pending and later calls on this communicator fail with tuttiAborted, in bounded time. The
  * communicator must still be destroyed. */
 TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm);

@@ -118,10 +118,7 @@ class Communicator {
   }
   /// Leaves, as `close()` does, and logs an error that no call has returned.
   ~Communicator() {
-    if (empty()) return;
-    tuttiResult_t known = tuttiSuccess;
-    tuttiCommGetAsyncError(handle(), &known);
-    if (tuttiCommDestroy(handle()) != tuttiSuccess && known == tuttiSuccess) tuttiLog("error", tuttiGetLastError());
+    if (!empty()) tuttiCommRelease(handle());
   }
   /// Waits for this communicator's calls on streams, and leaves.
   void close() {

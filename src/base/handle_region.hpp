@@ -13,10 +13,10 @@
 
 namespace tutti {
 
-/// Room for `kMost` objects of a kind, of which memory is used only for those that are made. Places of retired objects
+/// Room for `kMax` objects of a kind, of which memory is used only for those that are made. Places of retired objects
 /// are used again, the oldest first and only after `kKept` others, so that a stale handle is recognised. All but has()
 /// is for one thread at a time. The memory stays until the process ends, since threads may outlive main().
-template <class Object, size_t kMost, size_t kKept>
+template <class Object, size_t kMax, size_t kKept>
 class HandleRegion {
  public:
   constexpr HandleRegion() = default;
@@ -25,17 +25,17 @@ class HandleRegion {
   bool has(const Object* value) const {
     const auto first = reinterpret_cast<uintptr_t>(first_.load(std::memory_order_acquire));
     const uintptr_t offset = reinterpret_cast<uintptr_t>(value) - first;
-    return first != 0 && offset < kMost * sizeof(Object) && offset % sizeof(Object) == 0;
+    return first != 0 && offset < kMax * sizeof(Object) && offset % sizeof(Object) == 0;
   }
 
   /// A place, and whether an object of before is still in it; null if all are in use. Throws std::bad_alloc.
   std::pair<Object*, bool> take() {
-    if (retired_ != nullptr && !retired_->empty() && (retired_->size() > kKept || used_ == kMost)) {
+    if (retired_ != nullptr && !retired_->empty() && (retired_->size() > kKept || used_ == kMax)) {
       Object* const again = retired_->front();
       retired_->pop_front();
       return {again, true};
     }
-    if (used_ == kMost) return {nullptr, false};
+    if (used_ == kMax) return {nullptr, false};
     if (first_.load(std::memory_order_relaxed) == nullptr) reserve();
     return {first_.load(std::memory_order_relaxed) + used_++, false};
   }
@@ -54,7 +54,7 @@ class HandleRegion {
 
  private:
   void reserve() {
-    void* const memory = mmap(nullptr, kMost * sizeof(Object), PROT_READ | PROT_WRITE,
+    void* const memory = mmap(nullptr, kMax * sizeof(Object), PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
     first_.store(static_cast<Object*>(memory), std::memory_order_release);

@@ -60,7 +60,9 @@ tuttiResult_t tuttiCommFailedRanks(tuttiComm_t comm, int* ranks, int* count) {
   return guarded([&] {
     const int room = ranks == nullptr ? 0 : required(count, "count");
     if (room < 0) throw_error(Code::InvalidArgument, "*count is {}: it is the room in `ranks`", room);
-    const std::vector<Rank> lost = communicator_of(comm)->lost_ranks();
+    const auto communicator = communicator_until_gone(comm);
+    if (communicator == nullptr) communicator_of(comm);  // throws: it was not made, or is not yet
+    const std::vector<Rank> lost = communicator->lost_ranks();
     std::copy_n(lost.begin(), std::min(lost.size(), static_cast<size_t>(room)), ranks);
     required(count, "count") = static_cast<int>(lost.size());
   });

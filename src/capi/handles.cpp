@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <string>
 #include <utility>
 
 #include "base/format.hpp"
@@ -55,7 +56,45 @@ std::unique_lock<std::mutex> lock_event(tuttiEvent_t handle) {
 
 std::atomic<uint64_t> last_made_in{0};  // the generation of the process that made the last communicator
 
-thread_local std::string t_last_error;
+/// Of this process, in a state, and made.
+template <class Wanted>
+std::vector<tuttiComm_t> communicators_in(const Wanted& wanted) {
+  // A child of fork() that has made none ends without a look: another thread of its parent may have held the lock.
+  if (last_made_in.load(std::memory_order_relaxed) != process_generation()) return {};
+  const std::lock_guard lock(shells_mutex());
+  std::vector<tuttiComm_t> found;
+  for (tuttiComm& shell : communicators) {
+    if (shell.mark != tuttiComm::kKind + process_generation()) continue;
+    if (!wanted(shell.state.load(std::memory_order_acquire))) continue;
+    const std::lock_guard own(shell.mutex);
+    if (shell.comm != nullptr) found.push_back(&shell);
+  }
+  return found;
+}
+
+/// Text that a thread is told. It is there for the destructors of static objects too, which run after those of the main
+/// thread's own variables.
+class ThreadText {
+ public:
+  void set(const char* text) {
+    static thread_local const Freed freed;
+    if (text_ == nullptr) text_ = new std::string;
+    *text_ = text;
+  }
+  void clear() {
+    if (text_ != nullptr) text_->clear();
+  }
+  const char* get() const { return text_ == nullptr ? "" : text_->c_str(); }
+
+ private:
+  struct Freed {
+    ~Freed();
+  };
+  std::string* text_ = nullptr;
+};
+constinit thread_local ThreadText t_last_error;
+
+ThreadText::Freed::~Freed() { delete std::exchange(t_last_error.text_, nullptr); }
 
 }  // namespace
 
@@ -111,15 +150,14 @@ void retire(tuttiComm_t handle) {
 }
 
 std::vector<tuttiComm_t> live_communicators() {
-  // A child of fork() that has made none ends without a look: another thread of its parent may have held the lock.
-  if (last_made_in.load(std::memory_order_relaxed) != process_generation()) return {};
-  const std::lock_guard lock(shells_mutex());
-  std::vector<tuttiComm_t> live;
-  for (tuttiComm& shell : communicators) {
-    const bool ours = shell.mark == tuttiComm::kKind + process_generation();
-    if (ours && shell.state.load(std::memory_order_acquire) == tuttiComm::State::Live) live.push_back(&shell);
-  }
-  return live;
+  return communicators_in([](tuttiComm::State state) { return state == tuttiComm::State::Live; });
+}
+
+std::vector<tuttiComm_t> leaving_communicators() {
+  return communicators_in([](tuttiComm::State state) {
+    return state == tuttiComm::State::Finalizing || state == tuttiComm::State::Finalized ||
+           state == tuttiComm::State::Leaving;
+  });
 }
 
 void check_handle(tuttiComm_t handle) { check_mark(communicators, handle, "communicator"); }
@@ -140,6 +178,15 @@ void refuse(tuttiComm_t handle) {
     default:
       throw Error(Code::InvalidUsage, "the communicator was destroyed");
   }
+}
+
+std::shared_ptr<comm::Communicator> communicator_until_gone(tuttiComm_t handle) {
+  check_handle(handle);
+  const std::lock_guard lock(handle->mutex);
+  if (handle->state.load(std::memory_order_relaxed) == tuttiComm::State::Destroyed) {
+    throw Error(Code::InvalidUsage, "the communicator was destroyed");
+  }
+  return handle->comm;
 }
 
 std::shared_ptr<comm::Stream> live_stream_of(tuttiStream_t handle) {
@@ -186,12 +233,12 @@ void destroy_event(tuttiEvent_t handle) {
 
 void set_last_error(const char* text) {
   try {
-    t_last_error = text;
+    t_last_error.set(text);
   } catch (const std::exception&) {
     t_last_error.clear();
   }
 }
 
-const char* last_error() { return t_last_error.c_str(); }
+const char* last_error() { return t_last_error.get(); }
 
 }  // namespace tutti::capi

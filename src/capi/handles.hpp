@@ -25,7 +25,7 @@ struct tuttiComm {
   /// Joining → Live → Finalizing → Finalized, or Joining → NotMade; from each of them → Leaving → Destroyed.
   enum class State : int { Joining, NotMade, Live, Finalizing, Finalized, Leaving, Destroyed };
   std::atomic<State> state{State::Live};
-  uint64_t mark = 0;
+  std::atomic<uint64_t> mark{0};
   std::shared_ptr<tutti::comm::Communicator> comm;  ///< constant while Live
   std::atomic<uint32_t> stop{0};                    ///< not 0: joining is to be given up
   bool blocking = true;                             ///< see tuttiConfig_t
@@ -37,14 +37,14 @@ struct tuttiComm {
 
 struct tuttiStream {
   static constexpr uint64_t kKind = 0x65727453'00000000;
-  uint64_t mark = 0;
+  std::atomic<uint64_t> mark{0};
   std::mutex mutex;                             ///< guards `stream`
   std::shared_ptr<tutti::comm::Stream> stream;  ///< null once destroyed
 };
 
 struct tuttiEvent {
   static constexpr uint64_t kKind = 0x746e7645'00000000;
-  uint64_t mark = 0;
+  std::atomic<uint64_t> mark{0};
   std::mutex mutex;  ///< guards the members below
   bool live = true;
   std::shared_ptr<tutti::comm::Outcome> recorded;  ///< null until the first record
@@ -62,6 +62,8 @@ void check_handle(tuttiComm_t handle);
 void retire(tuttiComm_t handle);
 /// Those whose calls can be made, of this process.
 std::vector<tuttiComm_t> live_communicators();
+/// Those that a thread finalizes or destroys, or that were finalized.
+std::vector<tuttiComm_t> leaving_communicators();
 /// A shell, new or of a communicator that was destroyed long ago. Without a communicator it is Joining.
 tuttiComm* make_handle(std::shared_ptr<comm::Communicator> comm);
 tuttiStream* make_handle(std::shared_ptr<comm::Stream> stream);
@@ -80,6 +82,9 @@ inline const std::shared_ptr<comm::Communicator>& communicator_of(tuttiComm_t ha
   if (!good) refuse(handle);
   return handle->comm;
 }
+
+/// The communicator, if there is one: also while it is made or destroyed.
+std::shared_ptr<comm::Communicator> communicator_until_gone(tuttiComm_t handle);
 
 std::shared_ptr<comm::Stream> live_stream_of(tuttiStream_t handle);
 /// The stream of a handle; null for null: calls then block.

@@ -5,15 +5,20 @@
 // Any other end (a status that is not 0, _exit, a signal) is a failure: the others take it for a death.
 #include "capi/leaving.hpp"
 
+#include <poll.h>
+
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
 
+#include "base/deadline.hpp"
 #include "base/log.hpp"
 #include "capi/handles.hpp"
 
 namespace tutti::capi {
 namespace {
+
+using State = tuttiComm::State;
 
 enum class Memory { Kept, Freed };
 
@@ -31,6 +36,10 @@ Status leave(comm::Communicator& communicator, Memory memory) {
   }
 }
 
+void log_unheard(const comm::Communicator& communicator, const Status& status) {
+  if (!status.ok() && !communicator.heard()) log_error("{} (found as the process exits)", status.text);
+}
+
 /// One after the other, as one thread destroys the ranks of its process: the last one waits for other processes. Slower
 /// ranks may read this process's memory until then, so none is freed.
 void leave_all() {
@@ -40,10 +49,22 @@ void leave_all() {
     if (handle->comm->busy()) log_error("{}", handle->comm->drop_at_exit());
   }
   for (const tuttiComm_t handle : handles) {
-    if (handle->comm->busy()) continue;
-    const bool reported = handle->comm->failed().load(std::memory_order_acquire) != 0;  // by the call that failed
-    const Status status = leave(*handle->comm, Memory::Kept);
-    if (!status.ok() && !reported) log_error("{} (found as the process exits)", status.text);
+    if (!handle->comm->busy()) log_unheard(*handle->comm, leave(*handle->comm, Memory::Kept));
+  }
+}
+
+/// Waits for threads that finalize or destroy communicators. They end by themselves within TUTTI_TIMEOUT, but for one
+/// that waits for this thread.
+void await_leaving() {
+  constexpr int kPauseMs = 1;
+  constexpr double kMoreSeconds = 5;
+  for (const tuttiComm_t handle : leaving_communicators()) {
+    const auto end = Deadline::in(handle->comm->timeouts().of_calls() + kMoreSeconds);
+    const auto state = [&] { return handle->state.load(std::memory_order_acquire); };
+    const auto under_way = [&] { return state() == State::Finalizing || state() == State::Leaving; };
+    while (under_way() && !end.passed()) poll(nullptr, 0, kPauseMs);
+    const std::lock_guard lock(handle->mutex);
+    if (state() == State::Finalized) log_unheard(*handle->comm, handle->outcome);
   }
 }
 
@@ -52,6 +73,7 @@ void at_exit(int exit_status, void* /*unused*/) {
   if (exit_status != 0 || done.exchange(true)) return;
   try {
     leave_all();
+    await_leaving();
   } catch (const std::exception& error) {
     log_error("the process exits and cannot leave its communicators: {}", error.what());
   }

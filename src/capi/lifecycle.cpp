@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/format.hpp"
+#include "base/log.hpp"
 #include "base/printable.hpp"
 #include "capi/handles.hpp"
 #include "capi/leaving.hpp"
@@ -113,24 +114,16 @@ State take(tuttiComm_t handle, std::thread& work) {
   return before;
 }
 
-/// The communicator, if there is one: also while it is made or destroyed.
-std::shared_ptr<comm::Communicator> communicator_until_gone(tuttiComm_t handle) {
-  check_handle(handle);
-  const std::lock_guard lock(handle->mutex);
-  if (handle->state.load(std::memory_order_relaxed) == State::Destroyed) {
-    throw Error(Code::InvalidUsage, "the communicator was destroyed");
-  }
-  return handle->comm;
-}
-
 /// Its first failure, or that of what is done in the background.
 Status failure_of(tuttiComm_t handle) {
   const auto communicator = communicator_until_gone(handle);
   const std::lock_guard lock(handle->mutex);
   const State state = handle->state.load(std::memory_order_relaxed);
   if (state == State::Joining || state == State::Finalizing) return {Code::InProgress, ""};
-  if (!handle->outcome.ok()) return handle->outcome;
-  return communicator == nullptr ? Status() : communicator->failure();
+  Status failure = handle->outcome;
+  if (failure.ok() && communicator != nullptr) failure = communicator->failure();
+  if (!failure.ok() && communicator != nullptr) communicator->note_heard();
+  return failure;
 }
 
 }  // namespace
@@ -218,7 +211,10 @@ tuttiResult_t tuttiCommFinalize(tuttiComm_t comm) {
       if (!blocking) comm->work = std::thread(finalize);
     }
     if (joined.joinable()) joined.join();
-    if (blocking) finalize().throw_if_bad();
+    if (!blocking) return;
+    const Status status = finalize();
+    if (!status.ok()) communicator->note_heard();
+    status.throw_if_bad();
   });
   return result == tuttiSuccess && !blocking ? tuttiInProgress : result;
 }
@@ -230,18 +226,33 @@ tuttiResult_t tuttiCommDestroy(tuttiComm_t comm) {
     const State before = take(comm, work);
     if (before == State::Joining) comm->stop.store(1, std::memory_order_release);
     if (work.joinable()) work.join();
-    const bool leaves = comm->comm != nullptr && before != State::Finalizing && before != State::Finalized;
-    const Status status = leaves ? leave(*comm->comm) : Status();
+    Status status;
+    if (before == State::Finalizing || before == State::Finalized) {
+      if (!comm->comm->heard()) status = comm->outcome;  // of what finalize did in the background
+    } else if (comm->comm != nullptr) {
+      status = leave(*comm->comm);
+    }
     retire(comm);
     status.throw_if_bad();
   });
+}
+
+void tuttiCommRelease(tuttiComm_t comm) {
+  bool heard = false;
+  guarded([&] {
+    if (const auto known = communicator_until_gone(comm)) heard = known->heard();
+  });
+  if (tuttiCommDestroy(comm) != tuttiSuccess && !heard) log_error("{}", last_error());
 }
 
 tuttiResult_t tuttiCommAbort(tuttiComm_t comm) {
   return guarded([&] {
     const auto communicator = communicator_until_gone(comm);
     comm->stop.store(1, std::memory_order_release);
-    if (communicator != nullptr) communicator->abort();
+    if (communicator != nullptr) {
+      communicator->note_heard();
+      communicator->abort();
+    }
   });
 }
 

@@ -125,6 +125,9 @@ class Communicator {
   std::vector<Rank> lost_ranks() const { return endpoint_->lost_ranks(); }
   /// Nonzero once the communicator has failed.
   const std::atomic<uint32_t>& failed() const { return failed_; }
+  /// The program has heard of the failure: a call has returned it. Else the end of the communicator logs it.
+  void note_heard() { heard_.store(true, std::memory_order_relaxed); }
+  bool heard() const { return heard_.load(std::memory_order_relaxed); }
   /// Leaves; afterwards the communicator can only be destroyed. Reports ranks that made fewer or more calls, and those
   /// that were lost before they left.
   Status leave();
@@ -166,6 +169,7 @@ class Communicator {
 
   const std::shared_ptr<control::Endpoint> endpoint_;
   const std::atomic<uint32_t>& failed_ = endpoint_->failed();
+  std::atomic<bool> heard_{false};
   const Rank rank_ = endpoint_->rank(), ranks_ = endpoint_->ranks();
   const Timeouts timeouts_;
   std::shared_ptr<CallBoard> board_ = std::make_shared<CallBoard>();

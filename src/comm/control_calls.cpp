@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "base/counted.hpp"
 #include "base/format.hpp"
 #include "base/hash.hpp"
 #include "comm/communicator.hpp"
@@ -85,13 +86,13 @@ Status Communicator::found_while_leaving() const {
 
 std::string Communicator::drop_at_exit() {
   constexpr double kToldWithin = 2;  // seconds
-  const uint64_t call = board_->begun();
-  const auto spec = board_->collective(call);
-  const std::string what = spec ? fmt::format("{}, call {}", describe(*spec), call) : "a call";
+  const uint64_t waiting = next_ticket_.load(std::memory_order_relaxed) - serving_.load(std::memory_order_acquire);
+  const auto last = board_->collective(board_->begun());
+  const std::string begun =
+      last ? fmt::format(" (the last one begun: {}, call {})", describe(*last), board_->begun()) : "";
   const std::string text = fmt::format(
-      "{} exited while it was in {}: wait for calls on streams, and destroy the "
-      "communicator, before the process ends",
-      endpoint_->describe(rank()), what);
+      "{} exited with {} pending{}: wait for calls on streams, and destroy the communicator, before the process ends",
+      endpoint_->describe(rank()), counted(waiting, "call"), begun);
   endpoint_->drop(Code::PeerFailed, text, kToldWithin);
   return text;
 }

@@ -44,7 +44,7 @@ struct GroupOfThread {
   Group group;
   ~GroupOfThread() {
     t_ended = true;
-    if (const std::string why = group_abandon("a thread ends"); !why.empty()) log_error("{}", why);
+    if (const std::string why = group_abandon("a thread ends with a group open"); !why.empty()) log_error("{}", why);
   }
 };
 thread_local GroupOfThread t_open;
@@ -64,9 +64,11 @@ void check_own_group() {
 
 void refuse_if_discarded() {
   if (!t_open.group.discarded) return;
-  throw_error(Code::InvalidUsage,
-              "tuttiGroupDiscard has dropped this whole group, with its outer levels: no call of it runs. End or "
-              "discard the levels that are still open, then begin a new group");
+  throw_error(
+      Code::InvalidUsage,
+      "this whole group was dropped, with its outer levels, by tuttiGroupDiscard or for want of tuttiGroupEnd at an "
+      "inner one: no call of it runs. End or "
+      "discard the levels that are still open, then begin a new group");
 }
 
 /// All tickets of a group are taken under one lock, else two groups could wait for each other. A ticket is also taken
@@ -102,18 +104,21 @@ std::mutex& ticket_mutex() {
   return status;
 }
 
-Status run_one(Communicator& comm, const Call& call) {
-  return comm.traces() ? run_traced(comm, call) : run_unlogged(comm, call);
+[[gnu::always_inline]] inline Status run_one(Communicator& comm, const Call& call) {
+  if (comm.traces()) [[unlikely]]
+    return run_traced(comm, call);
+  return run_unlogged(comm, call);
 }
 
 /// A repeated call is not checked again; only the thread whose ticket is served can tell. Throws the call's error.
 void check_and_run(Communicator& comm, const Call& call) {
   const TicketGuard guard(comm, comm.take_ticket());
   if (!comm.was_checked(call)) comm.check(call);
-  if (comm.traces()) [[unlikely]] {
-    return run_traced(comm, call).throw_if_bad();
-  }
-  run_unlogged(comm, call).throw_if_bad();
+  const Status status = run_one(comm, call);
+  if (status.ok()) [[likely]]
+    return;
+  comm.note_heard();
+  status.throw_if_bad();
 }
 
 /// Needs order().
@@ -266,7 +271,14 @@ void group_add(std::function<void()> task) {
 
 void submit_split(const std::shared_ptr<Communicator>& comm, int colour, int key,
                   std::function<void(std::shared_ptr<Communicator>)> made) {
-  if (!in_group()) return made(split_with_ticket(*comm, comm->take_ticket(), colour, key));
+  if (!in_group()) {
+    try {
+      return made(split_with_ticket(*comm, comm->take_ticket(), colour, key));
+    } catch (const Error&) {
+      comm->note_heard();
+      throw;
+    }
+  }
   refuse_if_discarded();
   t_open.group.tasks.push_back({comm, [comm, colour, key, made = std::move(made)](uint64_t ticket) {
                                   made(split_with_ticket(*comm, ticket, colour, key));
@@ -310,10 +322,13 @@ void check_not_in_group(const Communicator& comm, const char* call) {
 
 std::string group_abandon(const std::string& why) {
   if (t_depth == 0 || t_open.group.process != process_generation()) return "";
-  t_depth = 0;
-  const Group group = std::exchange(t_open.group, {});
-  if (group.per_communicator.empty() && group.tasks.empty()) return "";
-  const std::string text = fmt::format("{} within a group, of which no call has run: tuttiGroupEnd is missing", why);
+  if (t_open.group.per_communicator.empty() && t_open.group.tasks.empty()) {
+    --t_depth;
+    return "";
+  }
+  const int outer = --t_depth;
+  const Group group = std::exchange(t_open.group, {.process = process_generation(), .discarded = outer > 0});
+  const std::string text = fmt::format("{}: none of the group's calls has run", why);
   for (const CommunicatorCalls& calls : group.per_communicator) calls.comm->fail(Code::InvalidUsage, text);
   for (const Task& task : group.tasks) {
     if (task.comm != nullptr) task.comm->fail(Code::InvalidUsage, text);
@@ -327,7 +342,9 @@ void group_end() {
   if (--t_depth > 0) return;
   Group group = std::exchange(t_open.group, {});
   if (group.discarded) {
-    throw_error(Code::InvalidUsage, "no call of this group has run: tuttiGroupDiscard dropped it at an inner level");
+    throw_error(Code::InvalidUsage,
+                "no call of this group has run: it was dropped at an inner level, by tuttiGroupDiscard or for want of "
+                "tuttiGroupEnd");
   }
   run_tasks(group.tasks);
   if (group.per_communicator.empty()) return;
@@ -335,7 +352,9 @@ void group_end() {
   take_tickets(group.per_communicator);
   if (group.streams.empty()) {
     lock.unlock();
-    return run_communicators(group.per_communicator).throw_if_bad();
+    const Status status = run_communicators(group.per_communicator);
+    if (!status.ok() && group.per_communicator.size() == 1) group.per_communicator.front().comm->note_heard();
+    return status.throw_if_bad();
   }
   const auto outcome = enqueue_on_streams(group.streams, std::move(group.per_communicator));
   lock.unlock();

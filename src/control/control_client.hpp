@@ -70,7 +70,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   void retry_services();
   void send_leave_notice(const LeaveNotice& leave_notice);
   /// After that: waits until the rendezvous server has compared this rank's calls with those of ranks that left before.
-  void wait_for_comparison(Deadline deadline);
+  bool wait_for_comparison(Deadline deadline);
   /// Discards a client whose join failed.
   void give_up();
   /// The other ranks that have neither left nor been lost.

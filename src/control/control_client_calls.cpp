@@ -213,9 +213,9 @@ void ControlClient::send_leave_notice(const LeaveNotice& leave_notice) {
   });
 }
 
-void ControlClient::wait_for_comparison(Deadline deadline) {
+bool ControlClient::wait_for_comparison(Deadline deadline) {
   std::unique_lock lock(mutex_);
-  changed_.wait_until(lock, deadline.at(), [this] {
+  return changed_.wait_until(lock, deadline.at(), [this] {
     const bool answered = membership_[static_cast<size_t>(rank_)] != Membership::Present;
     return answered || failure_ || done_ || !server_loss_.empty();
   });

@@ -64,7 +64,7 @@ WindowWork window_of(const exec::WindowProgram& program, const std::vector<uint3
 }
 
 bool can_be_verified(uint64_t entries, Rank ranks) {
-  return entries <= kMostVerified && entries * static_cast<uint64_t>(ranks) <= kMostVerifiedClocks;
+  return entries <= kMaxVerified && entries * static_cast<uint64_t>(ranks) <= kMaxVerifiedClocks;
 }
 
 uint64_t entries_of(const plan::RankPlan& plan) {
@@ -98,9 +98,9 @@ Programs compile(const Call& call) {
   const Rank ranks = call.shape.ranks;
   const auto first = plan::generate(*call.algorithm, call.shape, 0);
   const uint64_t expected = std::max(first.steps.size(), first.peers.size()) * static_cast<uint64_t>(ranks);
-  if (expected > kMostInstructions) {
+  if (expected > kMaxInstructions) {
     throw_error(Code::Unsupported, "{} on {} ranks has some {} steps or messages; at most {} can be simulated",
-                call.algorithm->name, ranks, expected, kMostInstructions);
+                call.algorithm->name, ranks, expected, kMaxInstructions);
   }
   if (can_be_verified(entries_of(first) * static_cast<uint64_t>(ranks), ranks))
     all.verified = verified(plan::generate_all(*call.algorithm, call.shape));
@@ -114,9 +114,9 @@ Programs compile(const Call& call) {
     all.ranks.push_back({window_of(program.full, in, out), window_of(program.last, in, out), program.fenced});
     all.rounds = program.rounds;
     all.full_ops += program.last.ops.size();
-    if (all.full_ops > kMostInstructions) {
+    if (all.full_ops > kMaxInstructions) {
       throw_error(Code::Unsupported, "{} on {} ranks has too many steps; at most {} can be simulated",
-                  call.algorithm->name, ranks, kMostInstructions);
+                  call.algorithm->name, ranks, kMaxInstructions);
     }
   }
   return all;

@@ -65,10 +65,10 @@ struct Call {
   std::vector<uint32_t> hosts;  ///< by rank
 };
 
-inline constexpr uint64_t kMostInstructions = uint64_t{6} << 20;  ///< of a window, of all ranks
+inline constexpr uint64_t kMaxInstructions = uint64_t{6} << 20;  ///< of a window, of all ranks
 /// What is verified before it is replayed, which takes about a second at most: steps, and what they name, of all ranks;
 /// and these times the ranks, since the proof keeps a clock of every rank for messages under way.
-inline constexpr uint64_t kMostVerified = uint64_t{1} << 18, kMostVerifiedClocks = uint64_t{1} << 27;
+inline constexpr uint64_t kMaxVerified = uint64_t{1} << 18, kMaxVerifiedClocks = uint64_t{1} << 27;
 
 /// Generates all ranks' plans, verifies them if they are few enough, and compiles them as an executor would. Throws
 /// Error(InvalidArgument) for plans that the verifier rejects, Error(Unsupported) for too many instructions.

@@ -145,7 +145,7 @@ TEST(OpenGroup, ThatIsAbandonedFailsItsCommunicators) {
   EXPECT_EQ(tuttiGroupAbandon(nullptr), tuttiInvalidArgument);
   EXPECT_EQ(tuttiGroupAbandon("the scope ends"), tuttiInvalidUsage);
   const std::string text = tuttiGetLastError();
-  EXPECT_EQ(text, "the scope ends within a group, of which no call has run: tuttiGroupEnd is missing");
+  EXPECT_EQ(text, "the scope ends: none of the group's calls has run");
   EXPECT_EQ(tuttiGroupEnd(), tuttiInvalidUsage) << "every level is dropped";
   EXPECT_EQ(tuttiBarrier(comm, nullptr), tuttiInvalidUsage);
   EXPECT_EQ(std::string(tuttiGetLastError()), "rank 0: " + text);

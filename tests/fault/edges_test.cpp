@@ -148,7 +148,11 @@ class Play {
                                    [&](const LineResult& result) { return result.line == cell_.telling_line(late); });
     EXPECT_NE(line, story.end()) << "it told nothing";
     if (line == story.end()) return true;
-    if (cell_.phase == Phase::AfterGoodbye && (cell_.victim != 0 || late)) return true;  // nobody needs it any more
+    if (cell_.phase == Phase::AfterGoodbye && cell_.victim != 0) {  // nobody needs it any more
+      EXPECT_EQ(line->code, tuttiSuccess) << line->text;
+      return true;
+    }
+    if (cell_.phase == Phase::AfterGoodbye && late && line->code == tuttiSuccess) return true;  // all others have left
     if (cell_.phase >= Phase::Destroy && cell_.threads > 1 && line->code == tuttiSuccess) return false;
     EXPECT_EQ(line->code, cell_.unknown() ? tuttiTimeout : tuttiPeerFailed) << line->text;
     bool named = false;

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <sstream>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "fault/job.hpp"
@@ -49,7 +50,12 @@ class Player {
       go();
       ++number;
     }
-    tell(-1, tuttiCommInitRank(&comms_[0], ranks_, id, rank_), now());
+    const bool blocks = !script.starts_with("nonblocking");
+    if (!blocks) {
+      std::getline(lines, line);
+      ++number;
+    }
+    tell(-1, blocks ? tuttiCommInitRank(&comms_[0], ranks_, id, rank_) : join_in_background(id), now());
     for (; std::getline(lines, line); ++number) {
       const double start = now();
       tell(number, make(line), start);
@@ -62,6 +68,17 @@ class Player {
     static std::mutex mutex;
     const std::lock_guard lock(mutex);
     return test_.receive(60) == "go";
+  }
+
+  tuttiResult_t join_in_background(const tuttiUniqueId& id) {
+    tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    tuttiResult_t result = tuttiCommInitRankConfig(&comms_[0], ranks_, id, rank_, &config);
+    while (result == tuttiInProgress) {
+      std::this_thread::yield();
+      tuttiCommGetAsyncError(comms_[0], &result);
+    }
+    return result;
   }
 
   void tell(int number, tuttiResult_t result, double start) {

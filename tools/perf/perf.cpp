@@ -217,7 +217,7 @@ int run_processes(const Words& words, const std::vector<std::string>& arguments)
 
 void add_flags(CLI::App& command, Words& words) {
   PerfOptions& options = words.options;
-  constexpr int kMostGrouped = 1 << 20;  // each call of a group takes memory until the group ends
+  constexpr int kMaxGrouped = 1 << 20;  // each call of a group takes memory until the group ends
   const auto at_least = [](int least) { return CLI::Range(least, INT_MAX); };
   command
       .add_option("COLLECTIVE", words.collective, "what to measure; nccl-tests', NCCL's and MPI's names are known too")
@@ -233,7 +233,7 @@ void add_flags(CLI::App& command, Words& words) {
   command.add_option("-n,--iters", options.iterations, "timed calls for each size; default 20")->check(at_least(1));
   command.add_option("-w,--warmup_iters", options.warmup, "calls before those; default 5")->check(at_least(0));
   command.add_option("-m,--agg_iters", options.aggregate, "calls in one group; default 1")
-      ->check(CLI::Range(1, kMostGrouped));
+      ->check(CLI::Range(1, kMaxGrouped));
   command.add_option("-c,--check", options.checks, "checked calls for each size, with other data each; default 1")
       ->check(at_least(0));
   command.add_option("-o,--op", words.op,

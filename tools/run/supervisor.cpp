@@ -75,7 +75,7 @@ class Supervisor {
     tell_the_rest();
     while (awaits_reader()) turn(-1);
     const bool cut_short = ranks_.size() < job_.ranks.size() || streams_.blocked();
-    if (job_.keep_going && succeeded_ && !cut_short) return 0;
+    if (job_.keep_going && succeeded_ && !cut_short && interrupted_by_ == 0) return 0;
     return first_status_ == 0 && cut_short ? 128 + interrupted_by_ : first_status_;
   }
 

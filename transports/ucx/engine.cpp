@@ -88,9 +88,8 @@ Status Engine::read(Stream& stream, bool& moved) {
     worker_.connect(stream.who().peer, address);
     if (!stream.who().writes) stream.say_hello(worker_.address());
   }
-  // Before, a flush might need the peer to be in a call too.
-  if (stream.greeted() && !stream.ready() && worker_.connected(stream.who().peer)) {
-    stream.set_ready();
+  if (stream.greeted() && !stream.settled() && !stream.closed() && worker_.connected(stream.who().peer)) {
+    stream.set_settled();
     moved = true;
   }
   const char* const broken = worker_.broken(stream.who().peer);

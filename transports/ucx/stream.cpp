@@ -6,7 +6,8 @@
 namespace tutti::transports::ucx {
 namespace {
 
-constexpr double kGoodbyeLimit = 0.5;  // seconds in which the words of an orderly close may still arrive
+constexpr uint64_t kSettled = 0x736974732d747475;  // a word of the stream
+constexpr double kGoodbyeLimit = 0.5;              // seconds in which the words of an orderly close may still arrive
 
 }  // namespace
 
@@ -17,10 +18,16 @@ void Stream::say_hello(const std::string& address) {
   greet(std::string(reinterpret_cast<const char*>(&hello), sizeof hello) + address);
 }
 
+void Stream::set_settled() {
+  if (settled_) return;
+  say(kSettled);
+  settled_ = true;
+}
+
 Status Stream::read(bool& moved, std::string& address) {
   if (greeted_) {
-    Status status = read_goodbye(moved);
-    if (!status.ok() || ready_ || !closed() || received_by_peer() != kLost) return status;
+    Status status = read_goodbye(moved, kSettled, &peer_settled_);
+    if (!status.ok() || ready() || !closed() || received_by_peer() != kLost) return status;
     return {Code::PeerFailed, fmt::format("{}: the peer closed it while the link was set up", name())};
   }
   std::string bytes;

@@ -9,6 +9,9 @@ namespace tutti::transports::ucx {
 namespace {
 
 constexpr double kCloseLimit = 2;  // seconds
+constexpr int kIdleTurns = 2;
+constexpr double kFlushPatience = 20e-3;  // seconds
+constexpr size_t kMaxFlushes = 64;        // that are not answered
 
 /// Throws Error unless `status` is good.
 void expect(ucs_status_t status, const char* what) {
@@ -208,6 +211,7 @@ void Worker::send(Rank peer, unsigned id, Piece header, Piece data, bool rendezv
   param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = rendezvous ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER;
   unflushed_ = true;
+  idle_turns_ = 0;
   guarded([&] {
     begin(ucp_am_send_nbx(endpoint->second.handle, id, header.at, header.bytes, data.at, data.bytes, &param),
           operation);
@@ -218,6 +222,7 @@ void Worker::fetch(void* announced, void* into, uint64_t bytes, Operation& opera
   ucp_request_param_t param = parameters(operation);
   param.cb.recv_am = on_fetched;
   unflushed_ = true;  // the peer is told when it is done
+  idle_turns_ = 0;
   guarded([&] { begin(ucp_am_recv_data_nbx(worker_.get(), announced, into, bytes, &param), operation); });
 }
 
@@ -228,14 +233,26 @@ void Worker::drop(void* announced) {
 bool Worker::progress() {
   bool moved = false;
   guarded([&] { moved = ucp_worker_progress(worker_.get()) != 0; });
+  idle_turns_ = moved ? 0 : idle_turns_ + 1;
   return moved;
 }
 
+/// UCX's flush of a worker returns at once if nothing waits to be sent. Else it flushes endpoints, and over TCP each
+/// then waits for an answer that the peer gives when it makes progress, which it may not do any more. So it begins when
+/// nothing moves, and what has not been answered after a while counts as sent.
 void Worker::flush() {
-  if (!unflushed_ || flush_.under_way()) return;
+  if (!unflushed_ || idle_turns_ < kIdleTurns || !no_flush_awaited()) return;
   unflushed_ = false;
-  const ucp_request_param_t param = parameters(flush_);
-  guarded([&] { begin(ucp_worker_flush_nbx(worker_.get(), &param), flush_); });
+  std::erase_if(flushes_, [](const Operation& flush) { return !flush.under_way(); });
+  flush_until_ = Deadline::in(kFlushPatience);
+  if (flushes_.size() >= kMaxFlushes) return;
+  Operation& flush = flushes_.emplace_back();
+  const ucp_request_param_t param = parameters(flush);
+  guarded([&] { begin(ucp_worker_flush_nbx(worker_.get(), &param), flush); });
+}
+
+bool Worker::no_flush_awaited() const {
+  return flushes_.empty() || !flushes_.back().under_way() || flush_until_.passed();
 }
 
 void Worker::close() noexcept {

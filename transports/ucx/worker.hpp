@@ -3,6 +3,7 @@
 
 #include <ucp/api/ucp.h>
 
+#include <list>
 #include <map>
 #include <memory>
 #include <string>
@@ -53,7 +54,7 @@ class Worker final : public Fabric {
   const std::string& fatal() const { return fatal_; }
   /// Has all that was sent left this process? Starts to see to it.
   void flush();
-  bool flushed() const { return !unflushed_ && !flush_.under_way(); }
+  bool flushed() const { return !unflushed_ && no_flush_awaited(); }
   /// Closes all endpoints at once: UCX uses none of the memory of sends or fetches any more.
   void close() noexcept;
   /// Becomes readable with the next event, after arm() returned true; −1: there is none.
@@ -75,6 +76,7 @@ class Worker final : public Fabric {
   template <class Call>
   bool guarded(const Call& call);
   void check() const;
+  bool no_flush_awaited() const;
   void make_worker();
   void close_endpoints();
   void set_handler(unsigned id, ucp_am_recv_callback_t callback);
@@ -89,8 +91,10 @@ class Worker final : public Fabric {
   std::map<Rank, Endpoint> endpoints_;  // a map: addresses are stable
   int descriptor_ = -1;
   bool unflushed_ = false;
+  int idle_turns_ = 0;  // of progress() that moved nothing, since the last send
+  std::list<Operation> flushes_;
+  Deadline flush_until_ = Deadline::in(0);
   uint64_t open_ = 0;  // operations under way
-  Operation flush_;
 };
 
 }  // namespace tutti::transports::ucx

@@ -94,6 +94,10 @@ TUTTI_NCCL_API ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int c
     converted(config);  // checked; Tutti's shrunk communicators take over the parent's configuration
     if (count < 1) refuse_argument("excludeRanksCount is " + std::to_string(count) + ": at least 1 rank is excluded");
     required(excluded, "excludeRanksList");
+    if (const int most = place_of(comm).ranks; count > most) {  // before any entry is read
+      refuse_argument("excludeRanksCount is " + std::to_string(count) + ", of a communicator of " +
+                      std::to_string(most) + " ranks");
+    }
     const std::vector<int> ranks(excluded, excluded + count);
     check_excluded(ranks, place_of(comm));  // before the parent is aborted
     tuttiResult_t state = tuttiSuccess;

@@ -133,9 +133,13 @@ class Server {
   };
 
   void accept_one() {
+    constexpr int kRetryMs = 50;
     constexpr size_t kMost = 256;  // that have not asked yet: the oldest has had its time
     Socket peer(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (peer.fd() < 0) return;
+    if (peer.fd() < 0) {  // no descriptor is left: the connection waits, and so does this
+      if (errno == EMFILE || errno == ENFILE) poll(nullptr, 0, kRetryMs);
+      return;
+    }
     if (callers_.size() == kMost) callers_.erase(callers_.begin());
     callers_.push_back({std::move(peer), {}, 0});
   }
@@ -150,7 +154,10 @@ class Server {
     const Question& asked = caller.question;
     if (std::memcmp(asked.mark, Question().mark, sizeof asked.mark) != 0) return false;
     const bool told = send(caller.socket.fd(), &answer_, sizeof answer_, MSG_NOSIGNAL) == ssize_t{sizeof answer_};
-    if (told && asked.ranks == answer_.ranks && asked.rank > 0 && asked.rank < asked.ranks) {
+    if (told && asked.ranks != answer_.ranks) {
+      other_size_ = "; rank " + std::to_string(asked.rank) + " asked as one of " + std::to_string(asked.ranks) +
+                    " ranks, which rank 0 is not";
+    } else if (told && asked.rank > 0 && asked.rank < asked.ranks) {
       served_[static_cast<size_t>(asked.rank)] = true;
     }
     return false;
@@ -161,13 +168,15 @@ class Server {
     for (size_t i = 0; i < served_.size(); ++i) {
       if (!served_[i]) ranks += (ranks.empty() ? "rank " : ", ") + std::to_string(i);
     }
-    return "rank 0: the id at NCCL_COMM_ID=" + address() + " was not asked for within TUTTI_INIT_TIMEOUT by " + ranks;
+    return "rank 0: the id at NCCL_COMM_ID=" + address() + " was not asked for within TUTTI_INIT_TIMEOUT by " + ranks +
+           other_size_;
   }
 
   const Answer answer_;
   Socket listener_{-1};
   std::vector<Caller> callers_;
   std::vector<bool> served_;  // by rank
+  std::string other_size_;    // who asked with another number of ranks; "": nobody
 };
 
 /// One attempt of another rank; false: again. Throws Refusal if rank 0 knows another number of ranks.

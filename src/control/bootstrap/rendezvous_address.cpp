@@ -45,8 +45,7 @@ Fd listen_elsewhere(const RendezvousAddress& address, const std::string& why, st
   write_private(path, name);
   file = path;
   log_warn(
-      "the abstract UNIX socket '{}', at which rank 0 hands out the unique id, is held by {}: the ranks meet at "
-      "another "
+      "the abstract UNIX socket '{}', where rank 0 hands out the unique id, is held by {}: the ranks meet at another "
       "one, named in {}. With TUTTI_KEY set to a secret nobody else can compute the name",
       address.name, who, path);
   return fd;

@@ -37,7 +37,8 @@ class RendezvousListener {
   /// Throws Error(SystemError) that says who holds the place, if another does.
   explicit RendezvousListener(const RendezvousAddress& address);
   ~RendezvousListener();
-  RendezvousListener(RendezvousListener&& other) noexcept = default;
+  RendezvousListener(const RendezvousListener&) = delete;
+  RendezvousListener& operator=(const RendezvousListener&) = delete;
 
   int fd() const { return fd_.get(); }
 

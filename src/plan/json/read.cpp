@@ -223,7 +223,9 @@ PlanSet from_json(std::string_view text, Proof proof) {
   reader.read(text);
   PlanSet set = reader.set();
   if (proof == Proof::Omit) return set;
-  if (const Verdict verdict = verify(set.plans); !verdict) {
+  if (const Verdict verdict = verify(set.plans); verdict.too_large) {
+    throw_error(Code::Unsupported, "{}", verdict.reason);
+  } else if (!verdict) {
     throw_error(Code::InvalidArgument, "the plans are wrong: {}", verdict.reason);
   }
   return set;

@@ -77,7 +77,7 @@ std::vector<tuttiComm_t> communicators_in(const Wanted& wanted) {
 class ThreadText {
  public:
   void set(const char* text) {
-    static thread_local const Freed freed;
+    static thread_local const Freed kFreed;
     if (text_ == nullptr) text_ = new std::string;
     *text_ = text;
   }

@@ -90,7 +90,7 @@ std::string Communicator::drop_at_exit() {
   const auto last = board_->collective(board_->begun());
   const std::string begun =
       last ? fmt::format(" (the last one begun: {}, call {})", describe(*last), board_->begun()) : "";
-  const std::string text = fmt::format(
+  std::string text = fmt::format(
       "{} exited with {} pending{}: wait for calls on streams, and destroy the communicator, before the process ends",
       endpoint_->describe(rank()), counted(waiting, "call"), begun);
   endpoint_->drop(Code::PeerFailed, text, kToldWithin);

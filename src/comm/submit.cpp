@@ -328,7 +328,7 @@ std::string group_abandon(const std::string& why) {
   }
   const int outer = --t_depth;
   const Group group = std::exchange(t_open.group, {.process = process_generation(), .discarded = outer > 0});
-  const std::string text = fmt::format("{}: none of the group's calls has run", why);
+  std::string text = fmt::format("{}: none of the group's calls has run", why);
   for (const CommunicatorCalls& calls : group.per_communicator) calls.comm->fail(Code::InvalidUsage, text);
   for (const Task& task : group.tasks) {
     if (task.comm != nullptr) task.comm->fail(Code::InvalidUsage, text);

@@ -55,7 +55,7 @@ void open_server(ControlThread& control, const Key& key) {
 UniqueId create_unique_id() {
   ControlThread& control = ControlThread::get();
   control.check_addresses();
-  const UniqueId id = id_of(control.local_member(), random_key());
+  UniqueId id = id_of(control.local_member(), random_key());
   open_server(control, id.key);
   return id;
 }

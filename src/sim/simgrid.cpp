@@ -29,8 +29,8 @@ Loaded load() {
 }
 
 const Loaded& simgrid() {
-  static const Loaded loaded = load();
-  return loaded;
+  static const Loaded kLoaded = load();
+  return kLoaded;
 }
 
 }  // namespace

@@ -41,7 +41,8 @@ double decode(uint64_t bits, FloatFormat format) {
     const bool infinite = format.has_infinity && mantissa == 0;
     size = infinite ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
   } else if (exponent != 0) {  // 1.mantissa · 2^(exponent - bias), put together as a double
-    const auto stored = static_cast<uint64_t>(exponent - format.bias() + 1023);
+    const int biased = exponent - format.bias() + 1023;
+    const auto stored = static_cast<uint64_t>(biased);
     size = std::bit_cast<double>(stored << 52 | mantissa << (52 - format.mantissa_bits));
   } else if (mantissa != 0) {
     size = std::ldexp(static_cast<double>(mantissa), format.lowest_exponent() - format.mantissa_bits);

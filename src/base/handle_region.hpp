@@ -21,11 +21,12 @@ class HandleRegion {
  public:
   constexpr HandleRegion() = default;
 
-  /// Whether the value is the address of a place; nothing is read there. For any thread.
+  /// Whether the value may be the address of a place: what lies there can be read, and must tell an object by itself,
+  /// since it may be the middle of one. Nothing is read here. For any thread.
   bool has(const Object* value) const {
     const auto first = reinterpret_cast<uintptr_t>(first_.load(std::memory_order_acquire));
     const uintptr_t offset = reinterpret_cast<uintptr_t>(value) - first;
-    return first != 0 && offset < kMax * sizeof(Object) && offset % sizeof(Object) == 0;
+    return first != 0 && offset <= (kMax - 1) * sizeof(Object) && offset % alignof(Object) == 0;
   }
 
   /// A place, and whether an object of before is still in it; null if all are in use. Throws std::bad_alloc.

@@ -2,11 +2,10 @@
 // passes can be checked without reading what it points to.
 #pragma once
 
-#include <sys/mman.h>
-
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <deque>
 #include <new>
 #include <utility>
@@ -55,9 +54,8 @@ class HandleRegion {
 
  private:
   void reserve() {
-    void* const memory = mmap(nullptr, kMax * sizeof(Object), PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) throw std::bad_alloc();
+    void* const memory = std::calloc(kMax, sizeof(Object));  // from the kernel, which gives pages when they are used
+    if (memory == nullptr) throw std::bad_alloc();
     first_.store(static_cast<Object*>(memory), std::memory_order_release);
   }
 

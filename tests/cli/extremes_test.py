@@ -23,7 +23,7 @@ if len(sys.argv) > 1:
 ALL = len(sys.argv) > 1 and sys.argv[1] == "all"
 if ALL:
     sys.argv.pop(1)
-SANITIZED = b"AddressSanitizer" in open(TUTTI, "rb").read() if TUTTI else False  # which takes memory of its own
+SANITIZED = b"__asan_init" in open(TUTTI, "rb").read() if TUTTI else False  # which takes memory of its own
 SECONDS = 4  # for a command, which would be stopped then
 MOST_MEMORY = 2 << 20  # KiB
 VALUES = ["0", "1", "-1", "4096", "65536", "2147483647", "2147483648", "4294967295", "4294967296", str(2**62),

@@ -198,8 +198,7 @@ TUTTI_API tuttiResult_t tuttiCommFinalize(tuttiComm_t comm);
  * as tuttiCommDestroy does: it waits, as above, so that no other rank is harmed; errors go to the log. If a call is
  * pending, on a stream or in a group, the communicator fails on all ranks. A process that ends in any other way (a
  * status other than 0, _exit, abort, a signal) has died, for the others: calls that they are in end well if what they
- * need of it was sent before, and every other call fails. A program whose main thread ends with pthread_exit does not
- * end: Tutti's own threads go on. */
+ * need of it was sent before; every other call fails. Where main ends with pthread_exit, Tutti's threads go on. */
 TUTTI_API tuttiResult_t tuttiCommDestroy(tuttiComm_t comm);
 /* The same where no error can be returned, as in a destructor: logs it, at error level, unless a call has returned
  * it. */

@@ -119,6 +119,14 @@ TEST(Destroyed, CommunicatorsRefuseCollectedCalls) {
 }
 
 /// The calls that a group has collected would be lost.
+TEST(OpenGroup, OfNoCallsThatIsAbandonedLeavesTheOuterOneOpen) {
+  ASSERT_EQ(tuttiGroupStart(), tuttiSuccess);
+  ASSERT_EQ(tuttiGroupStart(), tuttiSuccess);
+  EXPECT_EQ(tuttiGroupAbandon("the inner one ends"), tuttiSuccess);
+  EXPECT_EQ(tuttiGroupEnd(), tuttiSuccess) << tuttiGetLastError();
+  EXPECT_EQ(tuttiGroupEnd(), tuttiInvalidUsage);
+}
+
 TEST(OpenGroup, RefusesToEndItsCommunicators) {
   tuttiComm_t comm = nullptr, other = nullptr;
   ASSERT_EQ(tuttiCommInitAll(&comm, 1), tuttiSuccess);

@@ -118,6 +118,28 @@ TEST(DestroyAfterFinalize, TellsWhatFinalizeFound) {
   }
 }
 
+/// Sets an error's text when the main thread's own variables are gone, and a longer one than before.
+struct FailsLate {
+  bool armed = false;
+  ~FailsLate() {
+    const char* value = nullptr;
+    if (armed) tuttiGetVariable(std::string(200, 'X').c_str(), &value);
+  }
+};
+FailsLate fails_late;
+
+int end_with_a_late_error(const std::string& /*unused*/, testing::Line& /*unused*/) {
+  fails_late.armed = true;
+  int ranks = 0;
+  return tuttiCommCount(nullptr, &ranks) == tuttiInvalidArgument ? 0 : 1;
+}
+const testing::Role ends_with_a_late_error("ends with a late error", end_with_a_late_error);
+
+TEST(ErrorText, OutlivesTheMainThreadsVariables) {
+  testing::Child child("ends with a late error", "");
+  EXPECT_EQ(child.wait(), 0);
+}
+
 /// The ranks' roots differ, which is known when the late rank ends. The log of each rank has it, whether its own end
 /// finds it or it came before.
 TEST(FailureAfterTheLastCall, IsLoggedByEachRankThatEnds) {

@@ -133,6 +133,7 @@ static void bad_derivation(ncclComm_t comm) {
     EXPECT(ncclInvalidArgument, api.ncclCommShrink(comm, &excluded, 1, &made, NULL, 0));
   }
   EXPECT(ncclInvalidArgument, api.ncclCommShrink(comm, both, 2, &made, NULL, 0));
+  EXPECT(ncclInvalidArgument, api.ncclCommShrink(comm, both, 1 << 30, &made, NULL, 0)); /* none of them is read */
   EXPECT(ncclInvalidArgument, api.ncclCommShrink(comm, twice, 2, &made, NULL, 0));
   EXPECT(ncclInvalidArgument, api.ncclCommShrink(comm, both, 0, &made, NULL, 0));
   EXPECT(ncclInvalidArgument, api.ncclCommShrink(comm, both, -1, &made, NULL, 0));

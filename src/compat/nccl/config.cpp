@@ -67,7 +67,7 @@ void check_fields(const ncclConfig_t& config) {
     const char* name;
     int value, low, high;
   };
-  constexpr int kMostMode = 15;  // NCCL's manual has no list of these modes; they are small numbers
+  constexpr int kMaxMode = 15;  // NCCL's manual has no list of these modes; they are small numbers
   const Field fields[] = {{"blocking", config.blocking, 0, 1},
                           {"splitShare", config.splitShare, 0, 1},
                           {"trafficClass", config.trafficClass, 0, INT_MAX},
@@ -84,8 +84,8 @@ void check_fields(const ncclConfig_t& config) {
                           {"launchOrderImplicit", config.launchOrderImplicit, 0, 1},
                           {"numRmaSig", config.numRmaSig, 0, INT_MAX},
                           {"rmaEagerInit", config.rmaEagerInit, 0, 1},
-                          {"hostCftMode", config.hostCftMode, 0, kMostMode},
-                          {"nvlsHostMode", config.nvlsHostMode, 0, kMostMode}};
+                          {"hostCftMode", config.hostCftMode, 0, kMaxMode},
+                          {"nvlsHostMode", config.nvlsHostMode, 0, kMaxMode}};
   for (const Field& field : fields) check_range("ncclConfig_t", field.name, field.value, field.low, field.high);
   check_network(config.netName);
 }
@@ -96,7 +96,7 @@ void check_header(const void* config, unsigned magic, const char* type, const ch
   if (config == nullptr) refuse_argument(std::string("the ") + type + " is NULL");
   Header header;
   std::memcpy(&header, config, sizeof header);
-  const bool has_valid_size = header.size >= sizeof header && header.size <= kMostConfigBytes;
+  const bool has_valid_size = header.size >= sizeof header && header.size <= kMaxConfigBytes;
   if (header.magic == magic && has_valid_size && header.version > 0) return;
   refuse_argument(std::string("the ") + type + " has a wrong size, magic number or version: begin with " + initializer);
 }

@@ -7,7 +7,7 @@
 
 namespace tutti::nccl {
 
-inline constexpr size_t kMostConfigBytes = 4096;  // more is not a size, but a structure that was not initialised
+inline constexpr size_t kMaxConfigBytes = 4096;  // more is not a size, but a structure that was not initialised
 
 /// Throws Refusal if the structure was not made by its initializer.
 void check_header(const void* config, unsigned magic, const char* type, const char* initializer);

@@ -12,18 +12,19 @@ namespace {
 /// Two hosts of one kernel; "" if there are none.
 std::string containers(const PathFacts& facts) {
   if (facts.between.find("tcp") == std::string::npos) return "";
-  std::map<std::string, const PathFacts::Member*> first;  // by boot
-  for (const PathFacts::Member& member : facts.ranks) {
+  std::map<std::string, size_t> first;  // by boot: a rank
+  for (size_t rank = 0; rank < facts.ranks.size(); ++rank) {
+    const PathFacts::Member& member = facts.ranks[rank];
     if (member.boot.empty()) continue;
-    const auto [known, is_new] = first.emplace(member.boot, &member);
-    if (is_new || known->second->host == member.host) continue;
+    const size_t other = first.emplace(member.boot, rank).first->second;
+    if (facts.ranks[other].host == member.host) continue;
+    const std::string& name = facts.ranks[other].name;
     return fmt::format(
-        "ranks on {} and {} run on one kernel in containers that cannot reach each other's memory, so they use TCP; "
-        "start "
-        "the containers with shared network, IPC and process namespaces (docker run --network host --ipc host --pid "
-        "host) "
-        "and shared memory serves them",
-        known->second->name, member.name);
+        "{} run on one kernel in containers that cannot reach each other's memory, so they "
+        "use TCP; start the containers with shared network, IPC and process namespaces (docker run --network host "
+        "--ipc host --pid host) and shared memory serves them",
+        name == member.name ? fmt::format("ranks {} and {}, both on {},", other, rank, name)
+                            : fmt::format("ranks on {} and {}", name, member.name));
   }
   return "";
 }
@@ -68,8 +69,7 @@ std::string shared_cores(const PathFacts& facts) {
   if (facts.ranks_per_core <= 1) return "";
   return fmt::format(
       "{:.3g} ranks share a core, so each message waits for a context switch; start fewer ranks, or give them more "
-      "cores "
-      "(affinity, the control group's limit)",
+      "cores (affinity, the control group's limit)",
       facts.ranks_per_core);
 }
 

@@ -15,7 +15,7 @@ struct PathFacts {
     std::string name;  ///< of its host, in messages
     std::string boot;  ///< of its kernel: equal for containers of one machine; "": unknown
   };
-  std::vector<Member> ranks;
+  std::vector<Member> ranks;            ///< [rank]
   double ranks_per_core = 1;            ///< where most share one
   bool processes_meet = false;          ///< two processes are on this host
   bool cma_wanted = true;               ///< TUTTI_CMA

@@ -16,32 +16,13 @@ import tempfile
 import time
 import unittest
 
+from packages import need
+from slurm import Slurm, free_port, tail_of
+
 TUTTI = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else ""
 LIMIT = 120  # seconds until a hanging program fails
 RANKS = 4
 PERF = [TUTTI, "perf", "all_reduce", "-b", "8", "-e", "64K", "-f", "64", "-n", "3", "-w", "1"]
-
-
-def tail_of(path):
-    try:
-        with open(path, errors="replace") as file:
-            return "".join(file.readlines()[-20:])
-    except OSError:
-        return ""
-
-
-def need(program, package):
-    """The path of a program, installed by apt if it is missing. Skips the test if it cannot be had."""
-    if found := shutil.which(program):
-        return found
-    why = "it can be installed by root only"
-    if os.geteuid() == 0 and shutil.which("apt-get"):
-        done = subprocess.run(["apt-get", "install", "-y", "--no-install-recommends", package], capture_output=True,
-                              text=True, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
-        if found := shutil.which(program):
-            return found
-        why = f"apt-get install {package}: {done.stderr.strip().splitlines()[-1:]}"
-    raise unittest.SkipTest(f"{program} is missing: {why}")
 
 
 class Launcher(unittest.TestCase):
@@ -78,12 +59,6 @@ class Torchrun(Launcher):
         # Not --standalone: that resolves the host's own name, which a container may not know.
         self.run_ranks([found, "--no-python", "--nnodes", "1", "--nproc-per-node", str(RANKS), "--master-addr",
                         "127.0.0.1", "--master-port", str(free_port())], "torchrun", OMP_NUM_THREADS="1")
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Ssh(Launcher):
@@ -126,106 +101,17 @@ class Ssh(Launcher):
         self.fail("sshd does not listen")
 
 
-class Slurm(Launcher):
-    """A cluster of one host, all of whose files lie in a temporary folder."""
+class SlurmSrun(Launcher):
+    """A cluster of one host."""
 
     @classmethod
     def setUpClass(cls):
         if os.geteuid() != 0:
             raise unittest.SkipTest("slurmd needs root")
-        programs = [need(program, package) for program, package in
-                    (("munged", "munge"), ("slurmctld", "slurmctld"), ("slurmd", "slurmd"), ("srun", "slurm-client"))]
-        cls.srun = programs[3]
-        cls.folder = tempfile.mkdtemp(prefix="tutti-slurm-")
-        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
-        cls.servers = []
-        cls.addClassCleanup(cls.stop)
-        cls.configure()
-        munged, slurmctld, slurmd, _ = programs
-        socket_of_munge = f"{cls.folder}/munge.socket"
-        cls.start([munged, "--foreground", "--force", f"--socket={socket_of_munge}", f"--key-file={cls.folder}/key",
-                   f"--log-file={cls.folder}/munged.log", f"--pid-file={cls.folder}/munged.pid",
-                   f"--seed-file={cls.folder}/munged.seed"])
-        cls.wait("munged", lambda: os.path.exists(socket_of_munge))
-        cls.start([slurmctld, "-D", "-c", "-f", cls.conf])
-        cls.start([slurmd, "-D", "-c", "-f", cls.conf])
-        cls.wait("an idle node", lambda: "idle" in cls.ask("sinfo", "-h", "-o", "%t"))
-
-    @classmethod
-    def configure(cls):
-        cls.conf = f"{cls.folder}/slurm.conf"
-        host = socket.gethostname().split(".")[0]
-        with open(f"{cls.folder}/key", "wb") as file:
-            file.write(os.urandom(128))
-        os.chmod(f"{cls.folder}/key", 0o400)
-        os.chmod(cls.folder, 0o755)  # munged wants no folder that others may write to
-        for name in "state", "spool":
-            os.mkdir(f"{cls.folder}/{name}")
-        with open(cls.conf, "w") as file:
-            file.write(f"""
-ClusterName=tutti
-SlurmctldHost={host}(127.0.0.1)
-SlurmctldPort={free_port()}
-SlurmdPort={free_port()}
-SlurmUser=root
-SlurmdUser=root
-AuthType=auth/munge
-AuthInfo=socket={cls.folder}/munge.socket
-CredType=cred/munge
-StateSaveLocation={cls.folder}/state
-SlurmdSpoolDir={cls.folder}/spool
-SlurmctldPidFile={cls.folder}/slurmctld.pid
-SlurmdPidFile={cls.folder}/slurmd.pid
-SlurmctldLogFile={cls.folder}/slurmctld.log
-SlurmdLogFile={cls.folder}/slurmd.log
-SlurmdParameters=config_overrides
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
-SwitchType=switch/none
-MpiDefault=none
-ReturnToService=2
-NodeName={host} NodeAddr=127.0.0.1 CPUs={RANKS} State=UNKNOWN
-PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP
-""")
-
-    @classmethod
-    def start(cls, command):
-        log = open(f"{cls.folder}/{os.path.basename(command[0])}.out", "w")
-        with log:
-            cls.servers.append(subprocess.Popen(command, stdout=log, stderr=log, env=cls.environment()))
-
-    @classmethod
-    def stop(cls):
-        for server in reversed(cls.servers):
-            server.terminate()
-            try:
-                server.wait(10)
-            except subprocess.TimeoutExpired:
-                server.kill()
-                server.wait()
-
-    @classmethod
-    def environment(cls):
-        return {**os.environ, "SLURM_CONF": cls.conf}
-
-    @classmethod
-    def ask(cls, *command):
-        return subprocess.run(command, capture_output=True, text=True, env=cls.environment()).stdout
-
-    @classmethod
-    def wait(cls, what, ready):
-        end = time.monotonic() + LIMIT / 2
-        while not ready():
-            ended = [server.args[0] for server in cls.servers if server.poll() is not None]
-            if ended or time.monotonic() > end:
-                logs = "\n".join(f"{path}:\n{tail_of(path)}" for pattern in ("*.log", "*.out")
-                                 for path in glob.glob(f"{cls.folder}/{pattern}"))
-                raise AssertionError(f"no {what}; ended: {ended}\n{logs}")
-            time.sleep(0.1)
+        folder = tempfile.mkdtemp(prefix="tutti-slurm-")
+        cls.addClassCleanup(shutil.rmtree, folder, ignore_errors=True)
+        cls.slurm = Slurm(folder, {socket.gethostname().split(".")[0]: "127.0.0.1"}, RANKS)
+        cls.addClassCleanup(cls.slurm.stop)
 
     def offers(self, mpi):
         """Can this Slurm start ranks with that interface? Debian's wants a file of libpmix-dev for PMIx."""
@@ -233,8 +119,8 @@ PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP
             if package:
                 subprocess.run(["apt-get", "install", "-y", "--no-install-recommends", package], capture_output=True,
                                env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
-            done = subprocess.run([self.srun, f"--mpi={mpi}", "true"], capture_output=True, text=True,
-                                  env=self.environment())
+            done = subprocess.run([self.slurm.srun, f"--mpi={mpi}", "true"], capture_output=True, text=True,
+                                  env=self.slurm.environment())
             if done.returncode == 0:
                 return True
         print(f"srun --mpi={mpi}: skipped: {done.stderr.splitlines()[0]}", flush=True)
@@ -245,8 +131,8 @@ PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP
             if mpi != "none" and not self.offers(mpi):
                 continue
             with self.subTest(mpi=mpi):
-                self.run_ranks([self.srun, f"--mpi={mpi}", "-n", str(RANKS)], f"srun --mpi={mpi}",
-                               SLURM_CONF=self.conf)
+                self.run_ranks([self.slurm.srun, f"--mpi={mpi}", "-n", str(RANKS)], f"srun --mpi={mpi}",
+                               SLURM_CONF=self.slurm.conf)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ struct Job {
   std::string root;                   ///< host of rank 0 as the others reach it; empty if all ranks are here
   uint16_t port = 0;                  ///< where rank 0 serves the unique id, between hosts
   std::string launcher;               ///< what runs a command on {host}, words separated by blanks; empty: ssh
+  std::string input;                  ///< what each rank reads on its standard input, before the launcher's
   std::vector<std::string> exported;  ///< "NAME=VALUE" for all ranks, or "NAME": passed to other hosts
   bool prefix = true;       ///< output lines start with "[rank] "; else ranks write directly to the launcher's output
   bool terminals = true;    ///< if the launcher's stdout is a terminal, so is that of ranks on this host

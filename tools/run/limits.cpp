@@ -6,6 +6,7 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "base/bytes.hpp"
@@ -16,7 +17,7 @@ namespace tutti::tools {
 namespace {
 
 constexpr uint64_t kLauncherFiles = 64;  // opened by the launcher itself: its streams, the guardian, one start
-constexpr uint64_t kLauncherTasks = 2;   // the guardian, and a process that forwards a signal to another host
+constexpr uint64_t kLauncherTasks = 1;   // the guardian
 
 /// 0 if there is none.
 uint64_t first_number(const std::string& file) {
@@ -77,6 +78,11 @@ Demand demand_of(const Job& job) {
   const auto here = static_cast<uint64_t>(
       std::count_if(job.ranks.begin(), job.ranks.end(), [](const Placement& rank) { return rank.host.empty(); }));
   Demand demand{.ranks = job.ranks.size(), .tasks = 1, .open_files = 1, .bytes = 0};
+  std::set<std::string> hosts;
+  for (const Placement& rank : job.ranks) {
+    if (!rank.host.empty()) hosts.insert(rank.host);
+  }
+  demand.connections = hosts.size();
   if (job.prefix || here < demand.ranks) demand.open_files += 2;  // output
   if (here == demand.ranks) {
     demand.tasks = job.tasks;
@@ -112,19 +118,20 @@ Allowance allowance(const std::string& root) {
 }
 
 void check_fits(const Demand& demand, const Allowance& allowed) {
-  if (demand.ranks * demand.tasks + kLauncherTasks > allowed.tasks) {
+  const uint64_t other_tasks = kLauncherTasks + demand.connections, other_files = kLauncherFiles + demand.connections;
+  if (demand.ranks * demand.tasks + other_tasks > allowed.tasks) {
     throw_error(Code::SystemError,
                 "{} ranks are at least {} processes and threads; {}, leaves {}: {} ranks at most, or raise it",
                 demand.ranks, demand.ranks * demand.tasks, allowed.tasks_by, allowed.tasks,
-                less(allowed.tasks, kLauncherTasks) / demand.tasks);
+                less(allowed.tasks, other_tasks) / demand.tasks);
   }
-  if (demand.ranks * demand.open_files + kLauncherFiles > allowed.open_files) {
+  if (demand.ranks * demand.open_files + other_files > allowed.open_files) {
     throw_error(
         Code::SystemError,
         "for {} ranks the launcher needs {} open files; RLIMIT_NOFILE (ulimit -Hn) allows {}: {} ranks at most, "
         "or raise it",
-        demand.ranks, demand.ranks * demand.open_files + kLauncherFiles, allowed.open_files,
-        less(allowed.open_files, kLauncherFiles) / demand.open_files);
+        demand.ranks, demand.ranks * demand.open_files + other_files, allowed.open_files,
+        less(allowed.open_files, other_files) / demand.open_files);
   }
   if (demand.bytes > 0 && demand.ranks > allowed.bytes / demand.bytes) {
     constexpr double kMiB = 1 << 20, kGiB = 1 << 30;
@@ -141,7 +148,8 @@ void check_fits(const Demand& demand, const Allowance& allowed) {
 OpenFiles::OpenFiles(const Demand& demand) {
   if (getrlimit(RLIMIT_NOFILE, &before_) != 0) return;
   rlimit wanted = before_;
-  wanted.rlim_cur = std::min<rlim_t>(before_.rlim_max, demand.ranks * demand.open_files + kLauncherFiles);
+  wanted.rlim_cur =
+      std::min<rlim_t>(before_.rlim_max, demand.ranks * demand.open_files + kLauncherFiles + demand.connections);
   if (wanted.rlim_cur > before_.rlim_cur) setrlimit(RLIMIT_NOFILE, &wanted);
 }
 

@@ -12,11 +12,12 @@ namespace tutti::tools {
 
 /// The minimum demand of a job on this host.
 struct Demand {
-  uint64_t ranks = 0;       ///< processes that the launcher starts here: ranks, and one ssh for each rank elsewhere
-  uint64_t tasks = 1;       ///< processes and threads of each
-  uint64_t open_files = 0;  ///< of the launcher, for each
-  uint64_t bytes = 0;       ///< of memory each …
-  std::string bytes_for;    ///< … and its purpose
+  uint64_t ranks = 0;        ///< processes that the launcher starts here: ranks, and one ssh for each rank elsewhere
+  uint64_t tasks = 1;        ///< processes and threads of each
+  uint64_t open_files = 0;   ///< of the launcher, for each
+  uint64_t bytes = 0;        ///< of memory each …
+  std::string bytes_for;     ///< … and its purpose
+  uint64_t connections = 0;  ///< that carry signals, one of each other host
 };
 Demand demand_of(const Job& job);
 

@@ -27,6 +27,10 @@ Fd open_again(int fd) {
 Sink::Sink(int fd) : own_(open_again(fd)), fd_(own_ ? own_.get() : fd) {}
 
 bool Sink::put(std::string_view text) {
+  if (text_ != nullptr) {
+    *text_ += text;
+    return true;
+  }
   if (error_ != 0) return false;
   kept_ += text;
   return kept_.size() > text.size() || pump();  // if it was blocked before, its turn comes later

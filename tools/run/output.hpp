@@ -18,6 +18,8 @@ class Sink {
  public:
   /// The descriptor stays the caller's.
   explicit Sink(int fd);
+  /// Appends to `text`, which must outlive it, instead.
+  explicit Sink(std::string* text) : fd_(-1), text_(text) {}
 
   /// Writes `text`, or keeps it. False: the reader is gone, or the device is full.
   bool put(std::string_view text);
@@ -33,14 +35,20 @@ class Sink {
  private:
   Fd own_;  // a pipe opened again, without waiting
   int fd_;
+  std::string* text_ = nullptr;
   std::string kept_;
   int error_ = 0;
 };
 
-/// The launcher's two streams.
+/// Where ranks' two streams go.
 class Outputs {
  public:
+  /// The launcher's.
   Outputs();
+  /// These texts, which must outlive it.
+  Outputs(std::string* out, std::string* err) : out_(out), err_(std::in_place, err), kept_(true) {}
+  /// Ranks must not write to the launcher's streams themselves.
+  bool kept() const { return kept_; }
   Sink& out() { return out_; }
   /// The same as out() if both lead to one file: then what is written keeps its order, and lines stay whole.
   Sink& err() { return err_ ? *err_ : out_; }
@@ -56,6 +64,7 @@ class Outputs {
  private:
   Sink out_;
   std::optional<Sink> err_;
+  bool kept_ = false;
 };
 
 /// Puts a prefix before each line. Buffers an incomplete last line until it is completed, `finish` is called or it

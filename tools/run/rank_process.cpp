@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <iterator>
@@ -63,8 +64,12 @@ void OutputStream::close() {
   if (lines_) target_->put(lines_->finish());
 }
 
-RankProcess::RankProcess(const Job& job, int rank, const Inherited& inherited, int stdin_source, Outputs& outputs)
-    : rank_(rank), host_(job.ranks[static_cast<size_t>(rank)].host), launcher_(job.launcher), inherited_(inherited) {
+RankProcess::RankProcess(const Job& job, int rank, const Inherited& inherited, int stdin_source, Outputs& outputs,
+                         HostSignals& signals)
+    : rank_(rank),
+      host_(job.ranks[static_cast<size_t>(rank)].host),
+      signals_(signals),
+      starter_(starter_of(job.launcher, host_)) {
   const bool remote = !host_.empty();
   SpawnRequest request;
   request.mask = inherited.mask;
@@ -80,15 +85,15 @@ RankProcess::RankProcess(const Job& job, int rank, const Inherited& inherited, i
   // Only the launcher reads a terminal: the rank is not in the terminal's foreground. The same holds for what ssh
   // reads.
   Pipe in;
-  const bool fed = remote || (stdin_source >= 0 && isatty(stdin_source) != 0);
+  const bool fed = remote || !job.input.empty() || (stdin_source >= 0 && isatty(stdin_source) != 0);
   if (fed) in = make_pipe();
   request.in = fed ? in.read.get() : stdin_source;
-  const Ends theirs = job.prefix || remote ? open_output(job, outputs) : Ends{};
+  const Ends theirs = job.prefix || remote || outputs.kept() ? open_output(job, outputs) : Ends{};
   request.out = theirs.out.get();
   request.err = theirs.err.get();
   pid_ = spawn(request);
   in.read.reset();
-  if (fed) feed_.emplace(std::move(in.write), remote ? remote_preamble(job, rank) : "", stdin_source);
+  if (fed) feed_.emplace(std::move(in.write), (remote ? remote_preamble(job, rank) : "") + job.input, stdin_source);
 }
 
 /// Opens the rank's output channels. Standard error needs no terminal, since it is unbuffered.
@@ -97,7 +102,7 @@ RankProcess::Ends RankProcess::open_output(const Job& job, Outputs& outputs) {
   const auto prefix = [&](int stream) { return job.prefix ? rank_prefix(rank_, shows_colours(stream)) : ""; };
   prefix_columns_ = plain.size();
   std::optional<PseudoTerminal> terminal;
-  if (job.terminals && host_.empty()) {
+  if (job.terminals && host_.empty() && !outputs.kept()) {
     if (const auto size = window_size(STDOUT_FILENO, prefix_columns_)) terminal = open_pseudo_terminal(*size);
   }
   terminal_ = terminal.has_value();
@@ -134,8 +139,8 @@ std::string RankProcess::what_became() const {
   const int code = WEXITSTATUS(wait_status_);
   if (host_.empty()) return fmt::format("exited with status {}", code);
   if (code == 255 && !outputs_.front().remote_pid()) {
-    return fmt::format("ssh could not start it (its words are above); does \"ssh -o BatchMode=yes {} true\" work?",
-                       host_);
+    return fmt::format("{} could not start it (its words are above); does \"{} true\" work?",
+                       starter_.substr(0, starter_.find(' ')), starter_);
   }
   if (code > 128 && code < 128 + NSIG) {
     return fmt::format("killed by signal {} ({}), as its host says", code - 128, strsignal(code - 128));
@@ -152,17 +157,9 @@ void RankProcess::mark_ended(int wait_status) {
 void RankProcess::send(int signal) const {
   if (ended_) return;
   const auto remote = outputs_.empty() ? std::nullopt : outputs_.front().remote_pid();
-  if (host_.empty() || signal == SIGKILL || !remote) kill(-pid_, signal);
-  if (!remote) return;
-  SpawnRequest request;
-  request.program = remote_signal(launcher_, host_, *remote, signal);
-  request.mask = inherited_.mask;
-  request.open_files = inherited_.open_files;
-  try {
-    spawn(request);  // reaped as any child that is not a rank
-  } catch (const Error&) {
-    kill(-pid_, signal);  // the remote watcher ends the rank when ssh is gone
-  }
+  const bool reached = !host_.empty() && remote && signals_.send(host_, *remote, signal);
+  // A remote watcher ends the rank when ssh is gone.
+  if (!reached || signal == SIGKILL) kill(-pid_, signal);
 }
 
 std::vector<std::pair<int, const Sink*>> RankProcess::output_fds() const {

@@ -2,10 +2,8 @@
 #pragma once
 
 #include <poll.h>
-#include <sys/resource.h>
 #include <sys/types.h>
 
-#include <csignal>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +12,8 @@
 
 #include "base/fd.hpp"
 #include "tools/run/feed.hpp"
+#include "tools/run/host_signals.hpp"
+#include "tools/run/inherited.hpp"
 #include "tools/run/job.hpp"
 #include "tools/run/output.hpp"
 
@@ -46,21 +46,20 @@ class OutputStream {
   std::optional<int> remote_pid_;
 };
 
-/// Settings of the launcher that its programs inherit unchanged.
-struct Inherited {
-  sigset_t mask{};      ///< of signals
-  rlimit open_files{};  ///< RLIMIT_NOFILE
-};
-
 class RankProcess {
  public:
-  /// Starts it. `stdin_source`: for rank 0, else -1. Throws as `spawn` does.
-  RankProcess(const Job& job, int rank, const Inherited& inherited, int stdin_source, Outputs& outputs);
+  /// Starts it. `stdin_source`: for rank 0, else -1. `signals` must outlive it. Throws as `spawn` does.
+  RankProcess(const Job& job, int rank, const Inherited& inherited, int stdin_source, Outputs& outputs,
+              HostSignals& signals);
 
   int rank() const { return rank_; }
   /// The process group on this host: the rank's, or ssh's.
   pid_t pid() const { return pid_; }
   bool ended() const { return ended_; }
+  /// Its host; empty: this one.
+  const std::string& host() const { return host_; }
+  /// On another host: the connection is made, and the program is being started.
+  bool begun() const { return host_.empty() || outputs_.front().remote_pid().has_value(); }
   /// Its exit status, 128 + signal if a signal killed it. Valid once it has ended.
   int status() const;
   bool killed_by(int signal) const;
@@ -93,8 +92,8 @@ class RankProcess {
 
   int rank_;
   std::string host_;
-  const std::string launcher_;
-  Inherited inherited_;
+  HostSignals& signals_;
+  std::string starter_;  // what runs a command on its host
   pid_t pid_ = -1;
   bool ended_ = false;
   int wait_status_ = 0;

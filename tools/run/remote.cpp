@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <csignal>
 #include <cstring>
@@ -16,23 +17,37 @@ constexpr std::string_view kPidLine = "tutti-run-pid ";
 
 constexpr std::string_view kHost = "{host}";
 
+/// True for a command that joins its arguments to one text, which a shell of the other host reads.
+bool has_remote_shell(const std::string& word) {
+  const std::string name = word.substr(word.rfind('/') + 1);
+  return name == "ssh" || name == "rsh" || name == "dbclient";
+}
+
+/// The words of --launcher for `host`.
+std::vector<std::string> launcher_words(const std::string& launcher, const std::string& host) {
+  std::vector<std::string> words;
+  std::istringstream text(launcher);
+  for (std::string word; text >> word;) {
+    for (size_t at = 0; (at = word.find(kHost, at)) != std::string::npos; at += host.size()) {
+      word.replace(at, kHost.size(), host);
+    }
+    words.push_back(std::move(word));
+  }
+  return words;
+}
+
 /// What runs a script on a host.
 std::vector<std::string> on_host(const std::string& launcher, const std::string& host, const std::string& script) {
-  if (!launcher.empty()) {
-    std::vector<std::string> words;
-    std::istringstream text(launcher);
-    for (std::string word; text >> word;) {
-      for (size_t at = 0; (at = word.find(kHost, at)) != std::string::npos; at += host.size()) {
-        word.replace(at, kHost.size(), host);
-      }
-      words.push_back(std::move(word));
-    }
-    words.insert(words.end(), {"sh", "-c", script});
-    return words;
-  }
   // exec: the script replaces the login shell, and so leads the process group that sshd made.
-  return {
-      "ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-T", "--", host, "exec sh -c " + shell_quoted(script)};
+  const std::string for_shell = "exec sh -c " + shell_quoted(script);
+  if (launcher.empty()) return {"ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-T", "--", host, for_shell};
+  std::vector<std::string> words = launcher_words(launcher, host);
+  if (std::any_of(words.begin(), words.end(), has_remote_shell)) {
+    words.push_back(for_shell);
+  } else {
+    words.insert(words.end(), {"sh", "-c", script});
+  }
+  return words;
 }
 
 /// "NAME=value" of a variable to pass: as given, or this process's.
@@ -65,13 +80,12 @@ std::vector<std::string> remote_command(const Job& job, const std::string& host,
       "echo \"{pid_line}$$\"; "
       "while IFS= read -r v && [ -n \"$v\" ]; do export \"$v\"; done; "
       "cd -- {folder} || exit 126; "
-      "exec 3<&0; "
       // The watcher: its parent is ssh's remote end.
       "(trap '' TERM; while kill -0 \"$PPID\" 2>/dev/null; do sleep 1; done; "
-      "kill -s TERM -- -$$; sleep {grace}; kill -s KILL -- -$$) >/dev/null 2>&1 </dev/null 3<&- & w=$!; "
-      "{program} <&3 3<&- & p=$!; exec 3<&-; "
-      "trap : INT TERM HUP USR1 USR2; "
-      "wait $p; s=$?; while kill -0 $p 2>/dev/null; do wait $p; s=$?; done; "
+      "kill -s TERM -- -$$; sleep {grace}; kill -s KILL -- -$$) >/dev/null 2>&1 </dev/null & w=$!; "
+      // The program runs in the foreground: a shell's background commands ignore SIGINT and SIGQUIT. The shell gets the
+      // same signals, and must outlive the program to tell its status.
+      "trap : INT QUIT TERM HUP USR1 USR2; (exec {program}); s=$?; "
       "kill -s KILL $w 2>/dev/null; exit $s",
       fmt::arg("pid_line", kPidLine), fmt::arg("folder", shell_quoted(folder)), fmt::arg("grace", job.grace),
       fmt::arg("program", program));
@@ -97,9 +111,16 @@ std::string remote_preamble(const Job& job, int rank) {
   return text + '\n';
 }
 
-std::vector<std::string> remote_signal(const std::string& launcher, const std::string& host, int pid, int signal) {
-  return on_host(launcher, host, fmt::format("kill -s {} -- -{}", sigabbrev_np(signal), pid));
+std::vector<std::string> remote_signals(const std::string& launcher, const std::string& host) {
+  return on_host(launcher, host, "while read -r s p; do kill -s \"$s\" -- \"-$p\"; done 2>/dev/null");
 }
+
+std::string starter_of(const std::string& launcher, const std::string& host) {
+  if (launcher.empty()) return "ssh -o BatchMode=yes " + host;
+  return fmt::format("{}", fmt::join(launcher_words(launcher, host), " "));
+}
+
+std::string signal_line(int pid, int signal) { return fmt::format("{} {}\n", sigabbrev_np(signal), pid); }
 
 void check_launcher(const std::string& launcher) {
   if (launcher.empty() || launcher.find(kHost) != std::string::npos) return;

@@ -1,9 +1,10 @@
 // Ranks on other hosts: started through ssh, which must log in without a prompt (BatchMode), or through the command of
-// --launcher, to which "sh -c SCRIPT" is appended.
+// --launcher, to which "sh -c SCRIPT" is appended; after ssh, rsh or dbclient it is one argument, quoted for the shell of
+// the other host.
 //
 // The environment is sent over ssh's standard input, not its command line, which other users of both hosts can read: it
 // contains the job's secret. A remote watcher ends the rank when the connection is lost. The first line of output is
-// the process id, so that signals can be sent over a second, short connection.
+// the process id: signals are sent to it over one more connection of each host.
 #pragma once
 
 #include <optional>
@@ -25,8 +26,14 @@ std::vector<std::string> remote_command(const Job& job, const std::string& host,
 /// Error(InvalidArgument) if a value cannot be passed.
 std::string remote_preamble(const Job& job, int rank);
 
-/// The command that sends a signal to all processes of a remote rank.
-std::vector<std::string> remote_signal(const std::string& launcher, const std::string& host, int pid, int signal);
+/// The command that reads lines of `signal_line` and sends those signals to processes of `host`, until its input ends.
+std::vector<std::string> remote_signals(const std::string& launcher, const std::string& host);
+
+/// A signal for all processes of the remote rank whose process id is `pid`.
+std::string signal_line(int pid, int signal);
+
+/// What runs a command on `host`, for messages: "ssh -o BatchMode=yes b".
+std::string starter_of(const std::string& launcher, const std::string& host);
 
 /// Throws Error(InvalidArgument) unless `launcher` has words, and {host} among them.
 void check_launcher(const std::string& launcher);

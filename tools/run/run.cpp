@@ -7,10 +7,12 @@
 
 #include "base/env.hpp"
 #include "base/format.hpp"
+#include "tools/check/check.hpp"
 #include "tools/commands.hpp"
 #include "tools/run/binding.hpp"
 #include "tools/run/hosts.hpp"
 #include "tools/run/job.hpp"
+#include "tools/run/meeting.hpp"
 #include "tools/run/remote.hpp"
 
 namespace tutti::tools {
@@ -18,7 +20,9 @@ namespace {
 
 struct Options {
   int ranks = 0;
-  std::string hosts;
+  std::string hosts, hostfile;
+  bool check = false;
+  std::string json, check_part;
   int port = 0;
   std::string bind;
   bool no_prefix = false, no_pty = false;
@@ -40,12 +44,16 @@ Ranks find TUTTI_RANK, TUTTI_SIZE, TUTTI_LOCAL_RANK, TUTTI_LOCAL_SIZE, TUTTI_JOB
 environment; between hosts also TUTTI_ROOT_ADDR, those addresses of rank 0's host from which the others are reached, and
 TUTTI_PORT. Where you export TUTTI_KEY, TUTTI_ROOT_ADDR or TUTTI_PORT yourself, yours are used. On other hosts the
 program starts in the same folder, with the TUTTI_ variables, LD_LIBRARY_PATH and what -x names; ssh must log in without
-a password. --launcher names another command than ssh: {host} becomes the host's name, and "sh -c SCRIPT" is appended.
+a password. --launcher names another command: {host} becomes the host's name, and "sh -c SCRIPT" is appended, after ssh,
+rsh or dbclient as one argument for the shell of the other host.
 
 Examples:
   tutti run -n 4 -- ./train --steps 10
   tutti run -n 2 -- tutti perf all_reduce
+  tutti run --hosts a:4,b:4 --check
   tutti run --hosts a:4,b:4 -x OMP_NUM_THREADS=1 -- ./train
+  tutti run --hostfile hosts --launcher 'ssh -i key {host}' -- ./train
+  tutti run --hosts a,b --launcher 'ip netns exec {host}' -x TUTTI_ROOT_ADDR=10.0.0.1 -- ./program   # in namespaces
 )";
 
 Binding parse_binding(const std::string& word) {
@@ -73,23 +81,46 @@ void check_variable(const std::string& text) {
   throw_error(Code::InvalidArgument, "-x '{}': write NAME, or NAME=VALUE", text);
 }
 
-int run(Options& options, const std::vector<std::string>& words) {
-  Job& job = options.job;
-  for (const std::string& variable : job.exported) check_variable(variable);
-  job.program = words;
-  if (job.program.empty()) {
+/// Refuses words that contradict each other.
+void check_words(const Options& options) {
+  const bool has_program = !options.job.program.empty();
+  if (!options.hosts.empty() && !options.hostfile.empty()) {
+    throw_error(Code::InvalidArgument, "--hosts and --hostfile both name the hosts; give one of them");
+  }
+  if (options.check && has_program) {
+    throw_error(Code::InvalidArgument, "--check starts no program: leave out {}", options.job.program.front());
+  }
+  if (options.check && options.hosts.empty() && options.hostfile.empty()) {
+    throw_error(Code::InvalidArgument, "--check needs hosts: --hosts a,b or --hostfile FILE");
+  }
+  if (!options.check && !options.json.empty()) {
+    throw_error(Code::InvalidArgument, "--json goes with --check; a program's output is its own");
+  }
+  if (!options.check && !has_program) {
     throw_error(Code::InvalidArgument, "no program given: write it after --, e.g. tutti run -n 4 -- ./program");
   }
+  for (const std::string& variable : options.job.exported) check_variable(variable);
+  check_launcher(options.job.launcher);
+}
+
+std::vector<Placement> placed(const Options& options, const std::string& here, size_t cores) {
+  if (!options.hostfile.empty()) return place(read_host_file(options.hostfile), options.ranks, here);
+  if (!options.hosts.empty()) return place(parse_hosts(options.hosts), options.ranks, here);
+  return place_here(options.ranks != 0 ? options.ranks : static_cast<int>(cores));
+}
+
+int run(Options& options, const std::vector<std::string>& words) {
+  if (!options.check_part.empty()) return check_here(options.check_part);
+  Job& job = options.job;
+  job.program = words;
+  check_words(options);
   const std::string here = host_name();
   const std::vector<Cores> cores = usable_cores();
-  if (options.hosts.empty()) {
-    job.ranks = place_here(options.ranks != 0 ? options.ranks : static_cast<int>(cores.size()));
-  } else {
-    job.ranks = place(options.hosts, options.ranks, here);
-  }
-  check_launcher(job.launcher);
+  job.ranks = placed(options, here, cores.size());
   set_meeting_point(job, options.port, here);
   name_job(job);
+  resolve_meeting_point(job);
+  if (options.check) return check_hosts(job, options.json);
   job.prefix = !options.no_prefix;
   job.terminals = !options.no_pty;
   // Whether the program uses Tutti is not known: only memory that the user has asked for is counted.
@@ -110,8 +141,22 @@ void add_run(CLI::App& app, const std::vector<std::string>& program, int& status
   command->add_option("-n,--np", options->ranks, "number of ranks; default: the hosts' slots, or this host's cores")
       ->check(CLI::Range(1, 65536))
       ->type_name("N");
-  command->add_option("--hosts", options->hosts, "hosts and how many ranks each takes, e.g. a:4,b:4,localhost:2")
+  command
+      ->add_option("--hosts", options->hosts,
+                   "hosts and how many ranks each takes, e.g. a:4,b:4,localhost:2 or node[01-16]:8")
       ->type_name("HOST[:SLOTS],...");
+  command
+      ->add_option("--hostfile", options->hostfile,
+                   "a file with a host a line, \"a slots=4\" or \"a:4\"; also: --hosts @FILE; \"-\": standard input")
+      ->type_name("FILE");
+  command->add_flag(
+      "--check", options->check,
+      "starts no program, but checks that these hosts can run one: logins, versions, addresses, connections, "
+      "latency and bandwidth of each two; says what is wrong");
+  command->add_option("--json", options->json, "writes what --check found to a file as well")->type_name("FILE");
+  command->add_option("--check-part", options->check_part)
+      ->check(CLI::IsMember({"facts", "reach", "pairs"}))
+      ->group("");
   command
       ->add_option("--launcher", options->job.launcher,
                    "what runs a command on another host, e.g. 'ip netns exec {host}'; default: ssh")

@@ -9,6 +9,7 @@
 #include "base/format.hpp"
 #include "tools/run/binding.hpp"
 #include "tools/run/hosts.hpp"
+#include "tools/run/meeting.hpp"
 
 namespace tutti::tools {
 
@@ -27,6 +28,7 @@ Job job_of_self(const std::string& speaker, const std::vector<std::string>& argu
   bind_ranks(job.ranks, threads > 1 ? Binding::None : Binding::Auto, usable_cores());
   set_meeting_point(job, 0, host_name());
   name_job(job);
+  resolve_meeting_point(job);
   job.prefix = false;
   job.tasks = threads > 1 ? static_cast<uint64_t>(threads) + 2 : 2;  // the main thread and the control thread
   job.bytes = job.ranks.size() > 1 ? staging_bytes() : 0;

@@ -30,6 +30,7 @@
 #include "tools/run/binding.hpp"
 #include "tools/run/descendants.hpp"
 #include "tools/run/guardian.hpp"
+#include "tools/run/host_signals.hpp"
 #include "tools/run/job.hpp"
 #include "tools/run/limits.hpp"
 #include "tools/run/rank_process.hpp"
@@ -43,7 +44,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kFromTermToKill = 2;  // seconds
 constexpr double kLastWords = 1;       // seconds for output that arrives after a rank's end
-constexpr size_t kToldLater = 8;       // number of later failures that are reported one by one
+// Connections to one host that are being made at the same time: beyond ten, an sshd refuses some (MaxStartups), and one
+// more is for signals.
+constexpr int kConnectingToOne = 8;
+constexpr size_t kToldLater = 8;  // number of later failures that are reported one by one
 
 Clock::time_point in_seconds(double seconds) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -68,6 +72,7 @@ class Supervisor {
   int run() {
     start();
     while (running() > 0) turn(-1);
+    host_signals_.finish();
     kill_children(guardian_.pid());
     const auto until = in_seconds(kLastWords);
     while (outputs_open() && (awaits_reader() || Clock::now() < until)) turn(kLastWords);
@@ -84,6 +89,7 @@ class Supervisor {
   void say(const std::string& text) { streams_.err().put(job_.speaker + ": " + text + "\n"); }
   void turn(double at_most);
   void start_rank(int rank);
+  void await_turn_of(const std::string& host);
   void watch(const RankProcess& rank);
   void pass_output_on();
   void reap_ranks();
@@ -120,6 +126,7 @@ class Supervisor {
   OpenFiles files_;
   Guardian guardian_;
   Outputs streams_;
+  HostSignals host_signals_{job_.launcher, {signals_.before(), files_.before()}};
   std::deque<RankProcess> ranks_;
   Fd ends_{epoll_create1(EPOLL_CLOEXEC)};
   // Ranks' output to our standard output and to our standard error. Nothing is read while the stream is blocked.
@@ -148,6 +155,8 @@ int readable_stdin(const Job& job) {
 void Supervisor::start() {
   try {
     for (int rank = 0; rank < static_cast<int>(job_.ranks.size()) && !ending(); ++rank) {
+      await_turn_of(job_.ranks[static_cast<size_t>(rank)].host);
+      if (ending()) break;
       start_rank(rank);
       turn(0);
     }
@@ -161,9 +170,20 @@ void Supervisor::start() {
   }
 }
 
+/// Waits while too many connections to `host` are being made.
+void Supervisor::await_turn_of(const std::string& host) {
+  if (host.empty()) return;
+  const auto connecting = [&] {
+    return std::count_if(ranks_.begin(), ranks_.end(), [&](const RankProcess& rank) {
+      return rank.host() == host && !rank.ended() && !rank.begun();
+    });
+  };
+  while (connecting() >= kConnectingToOne && !ending()) turn(-1);
+}
+
 void Supervisor::start_rank(int rank) {
   const RankProcess& started = ranks_.emplace_back(job_, rank, Inherited{signals_.before(), files_.before()},
-                                                   rank == 0 ? readable_stdin(job_) : -1, streams_);
+                                                   rank == 0 ? readable_stdin(job_) : -1, streams_, host_signals_);
   guardian_.watch(started.pid());
   watch(started);
   if (!job_.verbose) return;
@@ -198,7 +218,11 @@ void Supervisor::pass_output_on() {
   for (const auto& output : outputs_) {
     epoll_event ready[64];
     const int number = output.to->blocked() ? 0 : epoll_wait(output.ready.get(), ready, std::size(ready), 0);
-    for (int i = 0; i < number; ++i) taken = ranks_[ready[i].data.u32].drain() && taken;
+    for (int i = 0; i < number; ++i) {
+      RankProcess& rank = ranks_[ready[i].data.u32];
+      taken = rank.drain() && taken;
+      if (rank.begun() && !rank.host().empty()) host_signals_.open(rank.host());
+    }
   }
   if (taken || output_lost_) return;
   if (streams_.error() != EPIPE) say(fmt::format("its output cannot be written: {}", std::strerror(streams_.error())));

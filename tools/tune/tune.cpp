@@ -69,7 +69,8 @@ class Tuning {
   Tuning(const Options& options, std::string path)
       : options_(options),
         path_(std::move(path)),
-        ranks_(options.hosts.empty() ? place_here(options.ranks) : place(options.hosts, options.ranks, host_name())),
+        ranks_(options.hosts.empty() ? place_here(options.ranks)
+                                     : place(parse_hosts(options.hosts), options.ranks, host_name())),
         many_hosts_(ranks_.back().host != ranks_.front().host),
         partial_path_(fmt::format("{}.{}-ranks{}{}.part", path_, ranks_.size(), many_hosts_ ? "-of-hosts" : "",
                                   options.all ? "-all" : "")),

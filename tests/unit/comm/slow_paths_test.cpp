@@ -25,7 +25,9 @@ TEST(SlowPaths, ContainersOfOneKernelWithoutSharedMemory) {
   PathFacts facts{.ranks = {{"h1", "left", "b"}, {"h2", "right", "b"}}};
   EXPECT_TRUE(slow_paths(facts).empty()) << "another transport than TCP";
   facts.between = "tcp";
-  expect_one(facts, {"left and right", "--ipc host"});
+  expect_one(facts, {"ranks on left and right", "--ipc host"});
+  facts.ranks = {{"h1", "node", "b"}, {"h1", "node", "b"}, {"h2", "node", "b"}};
+  expect_one(facts, {"ranks 0 and 2, both on node, run on one kernel"});
 }
 
 TEST(SlowPaths, ForbiddenCmaWithItsCause) {

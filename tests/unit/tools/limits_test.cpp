@@ -23,13 +23,13 @@ std::string refusal(const Demand& demand, const Allowance& allowed) {
 
 TEST(Limits, AreNamedWithTheRanksThatTheyAllow) {
   const Demand demand{.ranks = 100, .tasks = 2, .open_files = 3, .bytes = 1 << 20, .bytes_for = "staging memory"};
-  Allowance allowed{.tasks = 202, .tasks_by = "that limit", .open_files = 364, .bytes = 100 << 20};
+  Allowance allowed{.tasks = 201, .tasks_by = "that limit", .open_files = 364, .bytes = 100 << 20};
   EXPECT_EQ(refusal(demand, allowed), "");
   EXPECT_EQ(refusal(demand, {}), "");
-  allowed.tasks = 201;
+  allowed.tasks = 200;
   EXPECT_EQ(refusal(demand, allowed),
-            "100 ranks are at least 200 processes and threads; that limit, leaves 201: 99 ranks at most, or raise it");
-  allowed.tasks = 202;
+            "100 ranks are at least 200 processes and threads; that limit, leaves 200: 99 ranks at most, or raise it");
+  allowed.tasks = 201;
   allowed.open_files = 363;
   EXPECT_EQ(refusal(demand, allowed),
             "for 100 ranks the launcher needs 364 open files; RLIMIT_NOFILE (ulimit -Hn) allows 363: 99 ranks at most, "
@@ -43,12 +43,13 @@ TEST(Limits, AreNamedWithTheRanksThatTheyAllow) {
 
 TEST(Limits, RanksOnOtherHostsNeedOnlyAnSsh) {
   Job job;
-  job.ranks = place("a:2,b:2", 0, "me");
+  job.ranks = place(parse_hosts("a:2,b:2"), 0, "me");
   job.tasks = 7;
   job.bytes = 1000;
   const Demand demand = demand_of(job);
   EXPECT_EQ(demand.ranks, 4U);  // an ssh each
   EXPECT_EQ(demand.tasks, 1U);
+  EXPECT_EQ(demand.connections, 2U);
   EXPECT_EQ(demand.bytes, 0U);
 }
 

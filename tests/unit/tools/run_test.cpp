@@ -8,6 +8,7 @@
 
 #include "tools/run/binding.hpp"
 #include "tools/run/hosts.hpp"
+#include "tools/run/meeting.hpp"
 #include "tools/run/output.hpp"
 #include "tools/run/remote.hpp"
 #include "tutti/error.hpp"

@@ -4,9 +4,13 @@ import pathlib
 import platform
 import re
 import subprocess
+import sys
 import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "bench"))
+from vs_peers_lib import speed  # noqa: E402
+
 FIGURES = re.compile(r"(?<=<!-- release: written by tools/release -->\n).*?(?=<!-- end of release -->)", re.S)
 IN_README = ("full", "shm", "two_hosts", "train", "torch_vs_gloo")
 
@@ -72,6 +76,8 @@ def write(parts, commit, results):
     if set(results) >= {part.name for part in parts} & set(IN_README):
         readme = ROOT / "README.md"
         readme.write_text(with_figures(readme.read_text(), commit, known))
+    if {"shm", "two_hosts"} <= set(results):
+        speed.write(ROOT / "bench/results")
 
 
 # ---- the figures of README.md ------------------------------------------------------------------------------------------

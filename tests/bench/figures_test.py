@@ -1,11 +1,15 @@
 """From raw figures to medians, ratios and verdicts, and to a page: held against figures worked out by hand."""
 
+import json
+import pathlib
+import shutil
+import tempfile
 import unittest
 import xml.etree.ElementTree
 
-from support import GROUPS, main, rows_of
+from support import GROUPS, SOURCE, main, rows_of
 
-from vs_peers_lib import figures, plot, report, targets
+from vs_peers_lib import figures, plot, report, speed, targets
 
 EIGHT = (2, "back", "all_reduce", 8)
 MEGABYTE = (2, "back", "all_gather", 1 << 20)
@@ -130,6 +134,36 @@ class Page(unittest.TestCase):
             picture = xml.etree.ElementTree.fromstring(plot.svg(raw(rows)))
             lines = picture.findall("{http://www.w3.org/2000/svg}polyline")
             self.assertEqual(bool(lines), bool(rows))
+
+
+class Speed(unittest.TestCase):
+    """README's chart."""
+
+    def test_says_how_many_times_as_fast(self):
+        with tempfile.TemporaryDirectory() as folder:
+            results = pathlib.Path(folder)
+            (results / "shm.json").write_text(json.dumps(raw(ROWS)))
+            (results / "two_hosts.md").write_text("| 8 | 6.8 | 6.9 | 6.5 | **1.25** (≤ 0.75) | 0.00 | 0.00 |\n"
+                                                  "| 4096 | 8.1 | 18.9 | 18.0 | 0.40 | 0.50 | 0.26 |\n")
+            rows, machine = speed.one_host(results / "shm.json")
+            self.assertEqual([(size, [round(value, 6) for value in values]) for size, values in rows],
+                             [(8, [2.5]), (1 << 20, [round(50 / 45, 6)])])  # 0.2 beside 0.5, 45 beside 50
+            self.assertEqual(machine, "a machine")
+            self.assertEqual(speed.two_hosts(results / "two_hosts.md"), [(8, [0.8]), (4096, [2.5])])
+            speed.write(results)
+            for name in "speed.svg", "speed-dark.svg":
+                picture = (results / name).read_text()
+                xml.etree.ElementTree.fromstring(picture)
+                for words in "2.5×", "1.1×", "0.8×", "2.5×", "4 KiB", "a machine":
+                    self.assertIn(words, picture)
+
+    def test_is_of_the_results_beside_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in "shm.json", "two_hosts.md":
+                shutil.copy(SOURCE / "bench/results" / name, folder)
+            speed.write(pathlib.Path(folder))
+            for name in "speed.svg", "speed-dark.svg":
+                self.assertEqual((pathlib.Path(folder) / name).read_text(), (SOURCE / "bench/results" / name).read_text())
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ for program in "$work/cpp/sum" "$work/sum_c"; do
   fi
 done
 expect "rank 0: left is 0, 1 of my colour, sum 1" "$work/parts"
-three=$(python3 -B "$here/launch.py" 3 "$work/parts" | sort)  # the README's launcher: ranks that meet by TUTTI_ID
+three=$(python3 -B "$here/launch.py" 3 "$work/parts" | sort)  # that page's launcher: ranks that meet by TUTTI_ID
 want="rank 0: left is 2, 2 of my colour, sum 3
 rank 1: left is 0, 1 of my colour, sum 3
 rank 2: left is 1, 2 of my colour, sum 3"
@@ -61,10 +61,10 @@ if [[ -x $prefix/bin/tutti ]]; then
   done
 fi
 
-# What README.md says to type for a prefix of one's own, word for word; LD_LIBRARY_PATH is not needed.
+# What docs/programs.md says to type for a prefix of one's own, word for word; LD_LIBRARY_PATH is not needed.
 mkdir "$work/own_prefix"
 cp "$here/c/sum.c" "$work/own_prefix"
-typed=$(sed -n '/^export PKG_CONFIG_PATH=/,/^```$/p' "$here/../../README.md" | grep -v '^```')
+typed=$(sed -n '/^export PKG_CONFIG_PATH=/,/^```$/p' "$here/../../docs/programs.md" | grep -v '^```')
 (cd "$work/own_prefix" && P=$prefix bash -euc "$typed")
 expect "rank 0 of 1: the sum is 1" env LD_LIBRARY_PATH= "$work/own_prefix/sum"
 

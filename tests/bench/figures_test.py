@@ -143,8 +143,8 @@ class Speed(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             results = pathlib.Path(folder)
             (results / "shm.json").write_text(json.dumps(raw(ROWS)))
-            (results / "two_hosts.md").write_text("| 8 | 6.8 | 6.9 | 6.5 | **1.25** (≤ 0.75) | 0.00 | 0.00 |\n"
-                                                  "| 4096 | 8.1 | 18.9 | 18.0 | 0.40 | 0.50 | 0.26 |\n")
+            (results / "two_hosts.md").write_text("| 8 | 6.8 (6.7–6.9) | 6.9 (6.8–7.0) | 6.5 (6.2–7.3) | **1.25** (≤ 0.75) | 0.00 | 0.00 |\n"
+                                                  "| 4096 | 8.1 (8.0–8.3) | 18.9 (18.9–18.9) | 18.0 (17.9–18.3) | 0.40 | 0.50 | 0.26 |\n")
             rows, machine = speed.one_host(results / "shm.json")
             self.assertEqual([(size, [round(value, 6) for value in values]) for size, values in rows],
                              [(8, [2.5]), (1 << 20, [round(50 / 45, 6)])])  # 0.2 beside 0.5, 45 beside 50

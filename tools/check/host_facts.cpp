@@ -1,5 +1,7 @@
 #include "tools/check/host_facts.hpp"
 
+#include <fstream>
+
 #include "base/address.hpp"
 #include "base/env.hpp"
 #include "base/format.hpp"
@@ -7,9 +9,9 @@
 #include "base/printable.hpp"
 #include "base/shallow_json.hpp"
 #include "base/socket.hpp"
-#include "control/host.hpp"
 #include "tools/info_transports.hpp"
 #include "tools/run/binding.hpp"
+#include "tools/run/hosts.hpp"
 #include "topo/cgroup.hpp"
 #include "tutti/tutti.h"
 
@@ -32,9 +34,9 @@ std::vector<std::string> texts_in(const nlohmann::json& object, const char* name
 
 HostFacts local_facts() {
   HostFacts facts;
-  facts.name = control::host_name();
+  facts.name = host_name();
   facts.version = tuttiGetVersion();
-  facts.machine = control::boot_identity();
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), facts.machine);
   facts.cores = static_cast<int>(usable_cores().size());
   facts.memory = available_memory();
   try {

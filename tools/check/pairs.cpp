@@ -66,7 +66,7 @@ class Pair {
 int rounds_of(int ranks) { return ranks + ranks % 2 - 1; }
 
 int partner_of(int self, int round, int ranks) {
-  // Players 0 … m - 2 stand on a circle that turns; player m - 1 stays outside. Where ranks are odd, that one is a rest.
+  // Players 0 … m - 2 stand on a circle that turns; player m - 1 stays outside, and is a rest where ranks are odd.
   const int players = ranks + ranks % 2, circle = players - 1;
   int partner = 0;
   if (self == circle) {

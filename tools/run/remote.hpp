@@ -1,6 +1,6 @@
 // Ranks on other hosts: started through ssh, which must log in without a prompt (BatchMode), or through the command of
-// --launcher, to which "sh -c SCRIPT" is appended; after ssh, rsh or dbclient it is one argument, quoted for the shell of
-// the other host.
+// --launcher, to which "sh -c SCRIPT" is appended; after ssh, rsh or dbclient it is one argument, quoted for the shell
+// of the other host.
 //
 // The environment is sent over ssh's standard input, not its command line, which other users of both hosts can read: it
 // contains the job's secret. A remote watcher ends the rank when the connection is lost. The first line of output is

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <string>
 
 #include "base/build_parts.hpp"
 #include "base/bytes.hpp"
@@ -112,9 +114,11 @@ ordered_json calibration_facts() {
   }
   facts["switch of threads"] = fmt::format("{:.2f} us", measured->thread_switch * 1e6);
   const select::LengthShifts shifts = select::shifts_of(*measured);
-  facts["lengths of the table"] =
-      fmt::format("times 2 to the power of {} for CMA{}, {} where a wait is held against a copy, {} by the caches",
-                  shifts.cma, shifts.no_cma ? " (which never pays)" : "", shifts.wait, shifts.caches);
+  const auto factor = [](int shift) { return (shift < 0 ? "1/" : "") + std::to_string(1 << std::abs(shift)); };
+  facts["length thresholds"] =
+      fmt::format("CMA {}, reading in place times {}, cache sizes times {}: factors of the lengths in docs/delivery.md",
+                  shifts.no_cma ? "never (the kernel's copies are not faster here)" : "times " + factor(shifts.cma),
+                  factor(shifts.wait), factor(shifts.caches));
   return facts;
 }
 

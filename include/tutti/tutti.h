@@ -11,8 +11,9 @@
  *   - When a call has returned (on a stream: when it has been synchronised), with success or an error, its buffers
  *     belong to the caller: no rank writes to them any more, and no rank succeeds with data that it reads from them
  *     later, even if it was stopped (SIGSTOP, a debugger) in the middle of a copy and continues. After an error the
- *     contents of the output, and of an in-place input, are undefined. The promise has one limit: a process that is
- *     in the middle of a system call that writes to ordinary memory, and gets no processor for 10 seconds.
+ *     contents of the output, and of an in-place input, are undefined. One exception: a failed call waits at most 10
+ *     seconds for another rank that is writing to its buffers through the kernel (process_vm_writev, to ordinary
+ *     memory only). A rank that gets no processor for so long may still write there later. TUTTI_CMA=off excludes this.
  *   - All ranks of a communicator make the same calls in the same order, with the same count, type, operator and
  *     root. If they do not, every rank gets tuttiMismatch, at that call or at its next, naming both ranks and both
  *     calls. "At its next": a rank that only sends (the root of a broadcast) may be done before any other rank has

@@ -1,7 +1,7 @@
 // Which algorithm a call uses, and in windows of what size: a table that rank 0 computes and all ranks share. A choice
 // depends only on what is equal on all ranks (collective, message size, number of ranks), so all ranks make the same
 // one. Times are measured ones (select/profile.hpp), else those of the model (select/model.hpp). Where some candidates
-// are measured, the others are not chosen: `tutti tune` leaves out what is predicted at over twice the best.
+// are measured, only those are chosen from: `tutti tune` leaves out what is predicted at over twice the best.
 #pragma once
 
 #include <cstdint>

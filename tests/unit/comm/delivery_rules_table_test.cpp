@@ -28,7 +28,7 @@ const std::vector<Reader> kReaders = {{"a thread of the process", {.address = tr
                                       {"a process", {.mapped = true, .cma = true, .cooperative = true}},
                                       {"a process, CMA refused", {.mapped = true, .cooperative = true}},
                                       {"another host, by tcp", {.address = true}},
-                                      {"one that holds the ring", {.push_bytes = kMost}}};
+                                      {"a reader with slots", {.push_bytes = kMost}}};
 
 exec::DeliveryRules rules_for(Collective collective, Rank ranks, uint64_t block) {
   if (collective == Collective::SendRecv) return delivery_rules_for_transfers({});
@@ -81,18 +81,22 @@ std::string table(Rank ranks, bool shared) {
 }
 
 std::string page() {
-  return "# What travels how\n\n"
-         "How a message of a block of so many bytes reaches one reader, with the constants that are compiled in\n"
-         "(`src/topo/constants.def`). It holds for messages that lie in one piece of memory which stays unchanged "
-         "until\n"
-         "their readers are done; others are staged or pushed. Up to 40 bytes are inline. "
-         "`src/exec/compile/delivery.hpp` decides it,\n"
-         "by rules of `src/comm/delivery_rules.hpp`; docs/glossary.md has the words. A test prints this page and "
-         "compares "
-         "it.\n\n"
-         "The quick calibration shifts these lengths by what it measures: those of CMA, down to never; those of zcopy, "
-         "by a\n"
-         "power of two (docs/selection.md); `tutti info` tells by how much.\n\n"
+  return R"(# What travels how
+
+Each table says how a message reaches one reader: by the collective, by the kind of reader, and by the bytes of a block,
+all of which are the message. "staged, cma from 256 KiB, staged above 6 MiB" means: by CMA from 256 KiB to 6 MiB, and
+staged below and above. Messages of up to 40 bytes are inline. [glossary.md](glossary.md) has the words.
+
+The tables hold for messages that lie in one piece of memory and stay unchanged until their readers are done. Other
+messages are staged, or pushed. *A reader with slots* has the link's payload slots in its own memory, as a GPU has; the
+writer pushes messages there. Short messages between GPUs travel as LL or LL128 instead ([gpu.md](gpu.md)).
+
+The lengths are those that are compiled in (`src/topo/constants.def`). The quick calibration
+([selection.md](selection.md)) multiplies those of CMA, those of zcopy and those of cache sizes ("above") by a power of
+two each, from 1/4 to 4, or turns CMA off. `tutti info` prints the factors. `src/exec/compile/delivery.hpp` decides each
+delivery, by rules of `src/comm/delivery_rules.hpp`. A test prints this page and compares it.
+
+)"
          "## 2 ranks, any memory\n\n" +
          table(2, false) + "\n## 2 ranks, memory of tuttiMemAlloc\n\n" + table(2, true) +
          "\n## 8 ranks, any memory\n\n" + table(8, false) + "\n## 8 ranks, memory of tuttiMemAlloc\n\n" +

@@ -7,7 +7,9 @@
  *   - Buffers may have any alignment their element type allows. Output may be the input only where "in place" is
  *     described; any other overlap of input and output is tuttiInvalidArgument.
  *   - `stream` NULL: the call blocks until this rank's part is done: output is valid, input may be reused. Otherwise
- *     the call returns at once and runs, in order, on that stream's thread (tuttiStreamCreate).
+ *     the call returns at once and runs, in order, on that stream's thread (tuttiStreamCreate). With buffers in memory
+ *     of a GPU, `stream` is a cudaStream_t, NULL is CUDA's default stream, and the call returns when it has been
+ *     enqueued (docs/gpu.md).
  *   - When a call has returned (on a stream: when it has been synchronised), with success or an error, its buffers
  *     belong to the caller: no rank writes to them any more, and no rank succeeds with data that it reads from them
  *     later, even if it was stopped (SIGSTOP, a debugger) in the middle of a copy and continues. After an error the
@@ -175,9 +177,9 @@ TUTTI_API tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ranks);
 #define TUTTI_NO_COLOUR (-1)
 TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int colour, int key, tuttiComm_t* split);
 /* A communicator of the ranks that are not among the `count` excluded ones, in their order. Those ranks call it,
- * outside groups, with the same excluded ranks in any order; the excluded ones need not exist any more. It works on a
- * communicator that has failed, which is then destroyed as ever, and on a healthy one. After TUTTI_INIT_TIMEOUT seconds
- * an error names the ranks that have not called it. */
+ * outside groups, with the same excluded ranks in any order; the excluded ones need not exist any more. `comm` may have
+ * failed or not, and must still be destroyed. After TUTTI_INIT_TIMEOUT seconds an error names the ranks that have not
+ * called it. */
 TUTTI_API tuttiResult_t tuttiCommShrink(tuttiComm_t comm, const int* excluded, int count, tuttiComm_t* shrunk);
 
 /* Waits for the communicator's calls on streams and leaves, as tuttiCommDestroy does, with the same results. `comm`
@@ -193,13 +195,14 @@ TUTTI_API tuttiResult_t tuttiCommFinalize(tuttiComm_t comm);
  * whatever is returned, with one exception: if this thread has a group with calls on `comm` open, they would be lost,
  * so the result is tuttiInvalidUsage and nothing is done.
  *
- * What must be destroyed: every communicator, stream and operator, when no other call uses it. A communicator's
- * destroy is where a rank hears of an error in its last call that only others have noticed.
+ * Destroy every communicator, stream and operator, when no other call uses it. If only other ranks have noticed an
+ * error in a rank's last call on a communicator, its tuttiCommDestroy returns that error.
  * A process that returns from main or calls exit(0) with communicators left, and no call pending on them, leaves them
  * as tuttiCommDestroy does: it waits, as above, so that no other rank is harmed; errors go to the log. If a call is
  * pending, on a stream or in a group, the communicator fails on all ranks. A process that ends in any other way (a
- * status other than 0, _exit, abort, a signal) has died, for the others: calls that they are in end well if what they
- * need of it was sent before; every other call fails. Where main ends with pthread_exit, Tutti's threads go on. */
+ * status other than 0, _exit, abort, a signal) counts as dead. A call of another rank then succeeds if all that it
+ * needs of that process was sent before; every other call fails. Where main ends with pthread_exit, Tutti's threads
+ * go on. */
 TUTTI_API tuttiResult_t tuttiCommDestroy(tuttiComm_t comm);
 /* The same where no error can be returned, as in a destructor: logs it, at error level, unless a call has returned
  * it. */

@@ -39,8 +39,8 @@ exec::DeliveryRules delivery_rules_for(const CallSpec& spec, Rank ranks, const A
 /// Of transfers and vector calls, whose blocks only their two ends know.
 exec::DeliveryRules delivery_rules_for_transfers(const AgreedCapabilities& agreed);
 
-/// Bytes from which a thread reads a message of another one of its process in place. (Memory that peers map has lengths
-/// of its own, which are the table's: its lines lie elsewhere than those of staging memory, which matters more there.)
+/// Bytes from which a thread reads another thread's message in place. (For memory that peers map, the table's own
+/// lengths hold, unscaled: there it matters more that its cache lines lie elsewhere than those of staging memory.)
 uint64_t zcopy_from(const AgreedCapabilities& agreed);
 /// Bytes from which both ends of a message copy, where every rank has a core of its own.
 uint64_t cooperative_from(const AgreedCapabilities& agreed);

@@ -53,21 +53,21 @@ std::string implausible(const Calibration& measured);
 /// a context switch, from where on results are stored past the cache, tiles, and ways to copy.
 void apply(const Calibration& measured, MachineConstants& constants);
 
-/// By how many powers of two, from −kMost to kMost, lengths of the table of which ranks must have the same are scaled.
-/// All ranks take rank 0's.
+/// Some lengths of the table must be the same on all ranks. They are multiplied by 2^shift; shifts lie between −kMost
+/// and kMost, and all ranks take rank 0's.
 struct LengthShifts {
   static constexpr int kMost = 2;
-  /// From how many bytes on blocks are read by CMA: where the kernel's copy crosses two copies.
+  /// Of the lengths from which blocks are read by CMA: there one copy by the kernel becomes faster than two copies.
   int cma = 0;
-  /// It crosses nowhere: no block is read by CMA, however long.
+  /// The kernel's copy is never faster: no block is read by CMA, however long.
   bool no_cma = false;
-  /// From how many bytes on waiting for another rank costs less than a copy: the bytes copied while a message comes.
+  /// Of the lengths from which a copy costs more than waiting for another rank: the bytes copied while a message comes.
   int wait = 0;
-  /// Up to how many bytes a call stays in the cache: the last caches' sizes.
+  /// Of the lengths up to which a call stays in the cache: they follow the sizes of the last caches.
   int caches = 0;
 };
 LengthShifts shifts_of(const Calibration& measured);
-/// `bytes` times 2 to the power of `shift`.
+/// bytes · 2^shift.
 inline uint64_t shifted(uint64_t bytes, int shift) { return shift < 0 ? bytes >> -shift : bytes << shift; }
 
 std::string to_text(const Calibration& measured);

@@ -12,7 +12,8 @@ import unittest
 from support import TUTTI, main
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("*/README.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("*/README.md")),
+         *sorted(ROOT.glob("src/*/**/README.md")), *sorted(ROOT.glob("tests/*/**/README.md"))]
 COMMANDS = ("", "perf", "run", "plan", "plan list", "plan show", "plan verify", "plan draw", "plan export", "plan import",
             "topo", "explain", "sim", "tune", "train", "lab", "info", "env")
 COMMAND = r"(?:[A-Z_]+=\S+ )*tutti (?!…).*"
@@ -131,6 +132,17 @@ class Pages(unittest.TestCase):
             for name in set(re.findall(r"\b(?:TUTTI_[A-Z_]*[A-Z]|tutti[A-Z]\w+)\b", page.read_text())):
                 if page.name != "operator.md":  # whose example adds one
                     self.assertRegex(sources, rf"\b{name}\b", page.relative_to(ROOT))
+
+    def test_the_index_has_every_page(self):
+        index = (ROOT / "docs/README.md").read_text()
+        pages = [path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*") if path.is_file()]
+        self.assertGreater(len(pages), 20)
+        for page in pages:
+            if page.name != "README.md":
+                self.assertIn(f"]({page})", index)
+
+    def test_the_readme_is_short(self):
+        self.assertLessEqual(len((ROOT / "README.md").read_text().splitlines()), 150)
 
     def test_the_newest_changes_are_of_this_version(self):
         newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.M)[1]

@@ -22,6 +22,7 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/TuttiConfig.cmake ${CMAKE_CURRENT_BINA
 file(RELATIVE_PATH TUTTI_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(cmake/tutti.pc.in tutti.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tutti.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES cmake/tsan.supp DESTINATION ${CMAKE_INSTALL_DATADIR}/tutti)
 add_library(Tutti::tutti ALIAS tutti)
 get_property(installed GLOBAL PROPERTY TUTTI_INSTALLED)
 add_custom_target(tutti_installed DEPENDS ${installed})

@@ -49,6 +49,10 @@ ordered_json build_facts() {
   return facts;
 }
 
+constexpr const char* kChosen = "chosen, not measured";  // what the table says of constants without a measurement
+constexpr const char* kConstants = "constants";
+constexpr size_t kWidth = 100;  // columns
+
 /// "64K", "0.15 us", "2000 turns".
 std::string quantity(double value, const std::string& unit) {
   if (unit == "B") return to_text(Bytes{static_cast<uint64_t>(value)});
@@ -57,13 +61,14 @@ std::string quantity(double value, const std::string& unit) {
   return fmt::format("{:.4g} {}", value, unit);
 }
 
-/// Of a measured constant: its value, its meaning, who may change it, and where it was measured.
+/// Of a constant: its value, its meaning, who may change it, and where it was measured, if it was.
 std::string text_of(const ordered_json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_object()) return value.dump();
   const auto word = [&](const char* name) { return value.at(name).get<std::string>(); };
-  return fmt::format("{:<15} {} ({}; measured on {})", quantity(value.at("value").get<double>(), word("unit")),
-                     word("meaning"), word("scope"), word("measured"));
+  const std::string origin = word("measured");
+  return fmt::format("{:<15} {} ({}; {}{})", quantity(value.at("value").get<double>(), word("unit")), word("meaning"),
+                     word("scope"), origin == kChosen ? "" : "measured on ", origin);
 }
 
 std::string caches_text(const CacheSizes& caches) {
@@ -122,6 +127,24 @@ ordered_json calibration_facts() {
   return facts;
 }
 
+/// In lines that end before column kWidth, all but the first after `indent` blanks. Longer words stay whole.
+std::string wrapped(const std::string& text, size_t indent) {
+  std::string lines;
+  size_t column = indent;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(' ', at), text.size());
+    if (column + (end - at) > kWidth && column > indent) {
+      lines.erase(lines.find_last_not_of(' ') + 1);
+      lines += "\n" + std::string(indent, ' ');
+      column = indent;
+    }
+    lines += text.substr(at, end + 1 - at);
+    column += end + 1 - at;
+    at = end + 1;
+  }
+  return lines;
+}
+
 /// Sections of "name: value" lines.
 void print(const ordered_json& facts) {
   for (const auto& [section, content] : facts.items()) {
@@ -133,7 +156,7 @@ void print(const ordered_json& facts) {
     size_t width = 18;
     for (const auto& [name, value] : content.items()) width = std::max(width, name.size());
     for (const auto& [name, value] : content.items()) {
-      fmt::print("  {:<{}} {}\n", name, width, text_of(value));
+      fmt::print("  {:<{}} {}\n", name, width, wrapped(text_of(value), width + 3));
     }
   }
 }
@@ -151,9 +174,11 @@ void add_info(CLI::App& app, int& status) {
   CLI::App* command =
       app.add_subcommand("info", "version, build, machine, transports usable on it, and the measured constants");
   const auto path = std::make_shared<std::string>();
-  command->add_option("--json", *path, "writes the same to a file as well")->type_name("FILE");
+  const auto verbose = std::make_shared<bool>(false);
+  command->add_flag("-v,--verbose", *verbose, "the constants too: what decides where nothing was measured here");
+  command->add_option("-o,--json", *path, "writes the same to a file as well")->type_name("FILE");
   command->footer("Example:\n  tutti info --json info.json\n");
-  command->callback([path, &status] {
+  command->callback([path, verbose, &status] {
     ordered_json facts;
     facts["tutti"] = tuttiGetVersion();
     facts["build"] = build_facts();
@@ -162,8 +187,13 @@ void add_info(CLI::App& app, int& status) {
     facts["this process"] = share_facts(machine);
     facts["transports"] = transport_lines();
     facts["calibration"] = calibration_facts();
-    facts["constants"] = constant_facts();
     print(facts);
+    facts[kConstants] = constant_facts();
+    if (*verbose) {
+      print({{kConstants, facts[kConstants]}});
+    } else {
+      fmt::print("\n{} constants, used where nothing was measured here: tutti info -v\n", facts[kConstants].size());
+    }
     if (!path->empty()) write(facts, *path);
     status = 0;
   });

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <limits>
@@ -91,6 +92,17 @@ const char* scope_text(ConstantScope scope) {
   return "";
 }
 
+/// What the kernel has; the nodes' own figures may lack memory that was added while it ran.
+std::string memory_text(const Machine& machine) {
+  const uint64_t kernels = machine.is_this_one ? static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                                                     static_cast<uint64_t>(sysconf(_SC_PAGESIZE))
+                                               : 0;
+  if (kernels == 0) return size_or(machine.memory, 0, kNotTold);
+  const bool differs = machine.memory < kernels / 20 * 19;
+  return size_text(kernels) +
+         (differs && machine.memory > 0 ? ", of which NUMA nodes report " + size_text(machine.memory) : "");
+}
+
 }  // namespace
 
 ordered_json machine_facts(const Machine& machine) {
@@ -106,7 +118,7 @@ ordered_json machine_facts(const Machine& machine) {
   facts["processors"] = count_or(machine.processors.size());
   add_caches(facts, machine, machine.processors);
   facts["numa_nodes"] = nodes_text(machine.nodes);
-  facts["memory"] = size_or(machine.memory, 0, kNotTold);
+  facts["memory"] = memory_text(machine);
   return facts;
 }
 

@@ -22,12 +22,10 @@ rlim_t limit_of(__rlimit_resource resource) {
 
 std::string text_of(rlim_t limit) { return limit == RLIM_INFINITY ? "unlimited" : fmt::format("{}", limit); }
 
-/// ftruncate and fallocate, repeated after signals. 0 or errno.
-int allocate(int fd, uint64_t bytes) {
+/// Sets the size, and allocates all of it if `now`. 0 or errno.
+int make_of_size(int fd, uint64_t bytes, bool now) {
   if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) return errno;
-  while (fallocate(fd, 0, 0, static_cast<off_t>(bytes)) != 0) {
-    if (errno != EINTR) return errno;
-  }
+  if (const int error = now ? allocate_memory(fd, 0, bytes) : 0; error != 0) return error;
   return fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0 ? 0 : errno;
 }
 
@@ -61,13 +59,22 @@ size_t most_descriptors() { return static_cast<size_t>(std::min<rlim_t>(limit_of
 
 int descriptor_reserve() { return static_cast<int>(std::clamp<rlim_t>(limit_of(RLIMIT_NOFILE) / 8, 12, 64)); }
 
-Fd make_memory_file(const char* name, uint64_t bytes, Reserve reserve) {
+int allocate_memory(int fd, uint64_t offset, uint64_t bytes) {
+  while (fallocate(fd, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0) {
+    if (errno != EINTR) return errno;
+  }
+  return 0;
+}
+
+Fd make_memory_file(const char* name, uint64_t bytes, Reserve reserve, Pages pages) {
   Fd fd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) return fd;
   // The kernel assigns the lowest free number, so the remaining ones are higher.
   const rlim_t last = limit_of(RLIMIT_NOFILE) - static_cast<rlim_t>(descriptor_reserve());
   const bool spare = reserve == Reserve::Use || static_cast<rlim_t>(fd.get()) < last;
-  const int error = !spare ? EMFILE : bytes > limit_of(RLIMIT_FSIZE) ? EFBIG : allocate(fd.get(), bytes);
+  const int error = !spare                           ? EMFILE
+                    : bytes > limit_of(RLIMIT_FSIZE) ? EFBIG
+                                                     : make_of_size(fd.get(), bytes, pages == Pages::Now);
   if (error != 0) {
     fd.reset();
     errno = error;

@@ -18,18 +18,19 @@ TUTTI_OPERATORS(TUTTI_OPERATOR)
 static_assert(kNamedOps == tuttiNumOps, "tutti.h has operators that types.hpp lacks, or another tuttiNumOps");
 static_assert(tuttiNumOps <= comm::kFirstPreMulSum, "values from kFirstPreMulSum on are handles");
 
-[[noreturn]] void refuse(const comm::Call& call, int value, const char* what) {
-  throw_error(Code::InvalidArgument, "{}: {} is not {}", name_of(call.spec.collective), value, what);
+[[noreturn]] void refuse(const comm::Communicator& communicator, const comm::Call& call, const std::string& why) {
+  throw_error(Code::InvalidArgument, "rank {}: {}: {}", communicator.rank(), name_of(call.spec.collective), why);
 }
 
 /// Sets a call's type and operator.
 comm::Call& typed(comm::Communicator& communicator, comm::Call& call, int type, tuttiRedOp_t op) {
-  if (type < 0 || type >= kDTypes) refuse(call, type, "an element type");
+  if (type < 0 || type >= kDTypes) refuse(communicator, call, fmt::format("{} is not an element type", type));
   call.spec.type = static_cast<DType>(type);
   if (op >= comm::kFirstPreMulSum) {
-    communicator.pre_mul_scalars().apply(op - comm::kFirstPreMulSum, call);
+    const std::string why_not = communicator.pre_mul_scalars().apply(op - comm::kFirstPreMulSum, call);
+    if (!why_not.empty()) refuse(communicator, call, fmt::format("operator {} {}", op, why_not));
   } else if (op < 0 || op >= tuttiNumOps) {
-    refuse(call, op, "a reduction operator");
+    refuse(communicator, call, fmt::format("{} is not a reduction operator", op));
   } else {
     call.spec.op = static_cast<Op>(op);
   }

@@ -99,9 +99,23 @@ CoresOfHosts cores_of_hosts(const std::vector<RankReport>& reports, const contro
   return hosts;
 }
 
-/// Ranks per core on the most oversubscribed host. Of other hosts, the quota is unknown.
-double oversubscription_of(const CoresOfHosts& hosts, const std::string& mine) {
+/// The ranks of one host, by process.
+RanksByProcess ranks_on(const std::string& host, const std::vector<RankReport>& reports,
+                        const control::Endpoint& endpoint) {
+  RanksByProcess ranks;
+  for (Rank peer = 0; peer < endpoint.ranks(); ++peer) {
+    const transports::ProcessId& process = endpoint.process_id(peer);
+    if (process.host != host) continue;
+    ranks[process.nonce].push_back(parse_cores(reports[static_cast<size_t>(peer)].fabric.cores));
+  }
+  return ranks;
+}
+
+/// Ranks per core on the most oversubscribed host: of this communicator's ranks, or of those that some rank knows by
+/// other communicators. Of other hosts, the quota is unknown.
+double oversubscription_of(const CoresOfHosts& hosts, const std::string& mine, const std::vector<RankReport>& reports) {
   double most = 1;
+  for (const RankReport& report : reports) most = std::max(most, report.crowding);
   for (const auto& [host, ranks] : hosts) {
     const double quota = host == mine ? core_quota() : std::numeric_limits<double>::infinity();
     most = std::max(most, ranks_per_core(ranks, quota));
@@ -232,10 +246,18 @@ std::string to_text(const RankReport& report) {
                     {"routes", fabric.routes},
                     {"name", report.host},
                     {"boot", report.boot},
+                    {"crowding", report.crowding},
                     {"device",
                      {report.device.why_not, report.device.id, report.device.blocks, report.device.joined,
                       report.device.why_no_switch}}};
   return all.dump();
+}
+
+/// Throws Error(ProtocolError) unless it is a sensible number of ranks per core.
+double crowding_from(const json& value) {
+  const double crowding = value.get<double>();
+  if (crowding >= 1 && crowding <= 1e6) return crowding;
+  throw Error(Code::ProtocolError, "crowding " + value.dump());
 }
 
 RankReport parse_report(const std::string& text, Rank peer) {
@@ -256,7 +278,8 @@ RankReport parse_report(const std::string& text, Rank peer) {
         .host = printable(report.at("name").get<std::string>()),
         .boot = report.at("boot").get<std::string>(),
         .device = {device.at(0).get<std::string>(), device.at(1).get<std::string>(), whole_number(device.at(2)),
-                   device.at(3).get<std::vector<std::string>>(), device.at(4).get<std::string>()}};
+                   device.at(3).get<std::vector<std::string>>(), device.at(4).get<std::string>()},
+        .crowding = crowding_from(report.at("crowding"))};
   });
 }
 
@@ -264,7 +287,12 @@ Agreement agree(control::Endpoint& endpoint, Fabric& fabric, const Groups& group
                 const DeviceReport& device, Deadline deadline) {
   Agreement agreed;
   select::Given given = select::given_plans(env().plan, endpoint.ranks());
-  const RankReport mine{fabric.report(), plans_text(given), control::host_name(), control::boot_identity(), device};
+  const RankReport mine{fabric.report(),
+                        plans_text(given),
+                        control::host_name(),
+                        control::boot_identity(),
+                        device,
+                        ranks_per_core(known_host_ranks(), core_quota())};
   for (const std::string& text : endpoint.exchange(to_text(mine), deadline)) {
     agreed.reports.push_back(parse_report(text, static_cast<Rank>(agreed.reports.size())));
   }
@@ -274,11 +302,14 @@ Agreement agree(control::Endpoint& endpoint, Fabric& fabric, const Groups& group
   setting.groups_given = groups_given;
   const CoresOfHosts hosts = cores_of_hosts(agreed.reports, endpoint);
   const std::string& my_host = endpoint.process_id(endpoint.rank()).host;
-  setting.oversubscription = oversubscription_of(hosts, my_host);
+  setting.oversubscription = oversubscription_of(hosts, my_host, agreed.reports);
   setting.profile = select::local_profile();
   setting.situation = select::situation_of(*groups, transports_of(agreed.reports), setting.oversubscription > 1);
   std::vector<Cores> threads;  // of all ranks of this host, each with the cores that it may run on
-  for (const Cores& cores : hosts.at(my_host)) threads.insert(threads.end(), static_cast<size_t>(env().threads), cores);
+  agreed.host_ranks = ranks_on(my_host, agreed.reports, endpoint);
+  for (const Cores& cores : known_host_ranks(agreed.host_ranks)) {
+    threads.insert(threads.end(), static_cast<size_t>(env().threads), cores);
+  }
   agreed.backoff = exec::backoff_for(shares_cores(parse_cores(fabric.report().cores), threads, core_quota()));
   json conclusions = conclusions_from(agreed.reports, fabric, agreed.backoff.spins == 0);
   if (endpoint.rank() == 0) {

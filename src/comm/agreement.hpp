@@ -9,6 +9,7 @@
 #include "comm/delivery_rules.hpp"
 #include "comm/fabric.hpp"
 #include "comm/groups.hpp"
+#include "comm/host_ranks.hpp"
 #include "control/endpoint.hpp"
 #include "exec/host/wait.hpp"
 #include "select/select.hpp"
@@ -37,6 +38,7 @@ struct RankReport {
   std::string host;          ///< the host's name in messages
   std::string boot;          ///< of its kernel (control/host.hpp); "": unknown
   DeviceReport device;
+  double crowding = 1;  ///< ranks per core of its host, as its other communicators know them
 };
 std::string to_text(const RankReport& report);
 /// Reads what rank `peer` sent. Throws Error(ProtocolError).
@@ -47,7 +49,8 @@ struct Agreement {
   select::Setting setting;
   select::DecisionTable table;
   AgreedCapabilities capabilities;
-  exec::Backoff backoff;  ///< this rank's
+  exec::Backoff backoff;      ///< this rank's
+  RanksByProcess host_ranks;  ///< of this communicator, on this host
 };
 
 /// Exchanges reports and conclusions. Collective. Throws Error: Mismatch if the ranks' plans differ, Unsupported if a

@@ -7,12 +7,14 @@
 
 #include "base/counted.hpp"
 #include "base/format.hpp"
+#include "comm/stream.hpp"
 #include "control/describe.hpp"
 
 namespace tutti::comm {
 namespace {
 
 constexpr double kBoardWait = 2.0;   // seconds to wait for a peer's board after a wrong message
+constexpr double kInFlight = 1.0;    // seconds in which what an awaited rank has sent arrives
 constexpr double kReasonWait = 2.0;  // … and for the reason why a peer's call failed or a link broke
 
 const char* waits_for(exec::Await await) {
@@ -346,12 +348,24 @@ Status CallDiagnostics::stalled(const exec::Stall& stall) {
     }
   }
   if (const auto early = any_left_early()) return fail(Code::Mismatch, *early);
+  for (const exec::PeerAwait& on : stall.all) {
+    if (stall.seconds < kInFlight) break;
+    if (Stream::holds_back(endpoint_.name(), on.peer)) return fail(Code::InvalidUsage, shared_stream(on.peer));
+  }
   if (const auto deadlock = stalls_.check(stall, describe_call(), call_)) {
     endpoint_.failing()(Code::Mismatch, deadlock->text, deadlock->tickets);
     return failed();
   }
   if (stall.seconds < timeouts_.of_calls()) return {};
   return fail(Code::Timeout, describe_timeout(stall));
+}
+
+std::string CallDiagnostics::shared_stream(Rank peer) const {
+  return fmt::format(
+      "rank {} and rank {} use one stream, which runs one call after the other: rank {}'s call cannot begin before "
+      "rank "
+      "{}'s {} ends, which waits for it. Give each rank a stream of its own, or make both calls in one group",
+      endpoint_.rank(), peer, peer, endpoint_.rank(), describe_call());
 }
 
 std::string CallDiagnostics::describe_activity(Rank peer) const {
@@ -372,7 +386,7 @@ std::string CallDiagnostics::describe_timeout(const exec::Stall& stall) const {
   } else {
     text += fmt::format("; rank {} is alive, in {}", stall.peer, board_->last ? describe(*board_->last) : "no call");
   }
-  if (const std::string waits = stalls_.follow(); !waits.empty()) text += ": " + waits;
+  if (const std::string waits = stalls_.follow_awaited(); !waits.empty()) text += "; " + waits;
   return text + ". Raise TUTTI_TIMEOUT if it may take longer.";
 }
 

@@ -88,6 +88,7 @@ class CallDiagnostics final : public exec::Observer {
   Status zcopy_withdrawn(Rank peer);
   std::optional<std::string> mismatch(Rank peer, const BoardAnswer& board) const;
   std::string describe_timeout(const exec::Stall& stall) const;
+  std::string shared_stream(Rank peer) const;
   void check_board(const exec::Stall& stall);
 
   control::Endpoint& endpoint_;

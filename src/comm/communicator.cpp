@@ -99,6 +99,7 @@ Communicator::~Communicator() {
 
 void Communicator::retire() {
   current_ = nullptr;
+  host_ranks_.reset();
   device_calls_.reset();
   planner_.reset();
   executor_.reset();
@@ -114,6 +115,7 @@ void Communicator::agree(bool groups_given) {
   planner_->agree(agreed.table, agreed.capabilities, groups_);
   agree_on_device(agreed);
   setting_ = agreed.setting;
+  host_ranks_ = note_host_ranks(std::move(agreed.host_ranks));
   log_decisions(std::move(agreed));
 }
 

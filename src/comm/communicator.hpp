@@ -24,6 +24,7 @@
 #include "comm/device_calls.hpp"
 #include "comm/fabric.hpp"
 #include "comm/groups.hpp"
+#include "comm/host_ranks.hpp"
 #include "comm/join_options.hpp"
 #include "comm/planner.hpp"
 #include "comm/pre_mul_scalars.hpp"
@@ -131,6 +132,10 @@ class Communicator {
   /// Leaves; afterwards the communicator can only be destroyed. Reports ranks that made fewer or more calls, and those
   /// that were lost before they left.
   Status leave();
+  /// True if `ticket` is served now, and this is that rank of the communicator with this name. Any thread.
+  bool is_next(uint64_t ticket, const std::string& name, Rank rank) const {
+    return rank == rank_ && serving_.load(std::memory_order_acquire) == ticket && endpoint_->name() == name;
+  }
   /// True while a call runs, or waits for its turn. Any thread.
   bool busy() const { return serving_.load(std::memory_order_acquire) != next_ticket_.load(std::memory_order_relaxed); }
   /// For a process that ends while the communicator is busy: fails it on all ranks. Any thread. Returns what they hear.
@@ -184,9 +189,10 @@ class Communicator {
   std::unique_ptr<DeviceCalls> device_calls_;  // null: calls on device memory are refused, because of …
   std::string no_device_;                      // … this
   PreMulScalars pre_mul_scalars_;
-  select::Setting setting_;                    // what the decision table was made from
-  std::unique_ptr<DecisionLog> decision_log_;  // null: nothing is logged
-  std::unique_ptr<DecisionLog> device_log_;    // the same of calls on device memory
+  std::shared_ptr<const RanksByProcess> host_ranks_;  // counted for others' sake as long as this one is used
+  select::Setting setting_;                           // what the decision table was made from
+  std::unique_ptr<DecisionLog> decision_log_;         // null: nothing is logged
+  std::unique_ptr<DecisionLog> device_log_;           // the same of calls on device memory
   const bool traces_ = log_enabled(LogLevel::Trace);
 
   bool left_ = false;

@@ -176,7 +176,7 @@ void DecisionLog::explain(const CallSpec& spec, uint64_t bytes, const CallInfo& 
                           info.why, info.delivery == kCopied ? "copy" : "multimem");
   }
   log_info("why {} ({}):\n{}{}", describe(spec), setting_.situation,
-           select::explanation(select::candidates(spec.collective, select::decided_at(bytes), setting_)), instead);
+           select::explanation(select::priced_candidates(spec.collective, bytes, setting_)), instead);
 }
 
 void DecisionLog::log_first(const CallSpec& spec, const CallInfo& info) {

@@ -145,8 +145,7 @@ void Fabric::make_arena() {
   unsigned char* base = nullptr;
   const bool may_use_shm = env().transport.empty() || env().transport == "shm";
   if (others_on_host && may_use_shm) {
-    parts_->segment = transports::Segment::create(bytes);
-    parts_->segment.enter_pages();
+    parts_->segment = transports::Segment::create(bytes, Pages::Later);
     base = parts_->segment.base();
   } else {
     parts_->mapping = std::make_unique<Mapping>(bytes);
@@ -154,7 +153,11 @@ void Fabric::make_arena() {
   }
   const uint64_t links =
       kLinksToAPeer * static_cast<uint64_t>(env().threads) * static_cast<uint64_t>(endpoint_.ranks());
-  parts_->arena = std::make_unique<link::Arena>(base, bytes, links * sizeof(link::LinkMemory));
+  link::Arena::Commit commit;
+  if (parts_->segment.base() != nullptr) {
+    commit = [&segment = parts_->segment](uint64_t offset, uint64_t size) { segment.commit(offset, size); };
+  }
+  parts_->arena = std::make_unique<link::Arena>(base, bytes, links * sizeof(link::LinkMemory), std::move(commit));
   arena_ = parts_->arena.get();
   report_.staging = arena_->staging_bytes();
   report_.arena = bytes;

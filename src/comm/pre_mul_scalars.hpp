@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <string>
 
 #include "base/format.hpp"
 #include "comm/call.hpp"
@@ -32,19 +33,23 @@ class PreMulScalars {
     const std::lock_guard lock(mutex_);
     return pre_mul_scalars_.erase(handle) == 1;
   }
-  /// Makes `call` a pre-multiplied sum. Throws Error(InvalidArgument) if the handle is unknown or has another type.
-  void apply(int handle, Call& call) const {
+  /// Makes `call` a pre-multiplied sum. Returns "", or after "operator 16" why it cannot: the handle is unknown, or has
+  /// another type.
+  std::string apply(int handle, Call& call) const {
     const std::lock_guard lock(mutex_);
     const auto found = pre_mul_scalars_.find(handle);
-    if (found == pre_mul_scalars_.end())
-      throw_error(Code::InvalidArgument, "the operator was not made on this communicator");
+    if (found == pre_mul_scalars_.end() && handle < next_) return "was destroyed before this call";
+    if (found == pre_mul_scalars_.end()) {
+      return "was never made on this communicator (tuttiRedOpCreatePreMulSum makes one for it)";
+    }
     if (found->second.type != call.spec.type) {
-      throw_error(Code::InvalidArgument, "the operator's scalar is {} where the buffers are {}",
-                  name_of(found->second.type), name_of(call.spec.type));
+      return fmt::format("has a scalar of {} where the buffers are {}", name_of(found->second.type),
+                         name_of(call.spec.type));
     }
     call.spec.op = Op::PreMulSum;
     std::memcpy(call.scale, found->second.value, sizeof call.scale);
     call.scale_on_device = found->second.on_device;
+    return "";
   }
 
  private:

@@ -196,6 +196,10 @@ std::string Stalls::follow() const {
   return published_ ? control::WaitTable::of_this_process().graph(process_).follow(ticket_) : "";
 }
 
+std::string Stalls::follow_awaited() const {
+  return published_ ? control::WaitTable::of_this_process().graph(process_).follow_awaited(ticket_) : "";
+}
+
 std::optional<Deadlock> Stalls::check(const exec::Stall& stall, const std::string& call, uint64_t number) {
   if (stall.seconds < kPublishFrom || stall.id == 0) return std::nullopt;
   if (stall.id != stall_id_) restart(stall.id);

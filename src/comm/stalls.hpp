@@ -46,6 +46,8 @@ class Stalls {
                                 uint64_t number);
   /// The known chain of waits; empty if nothing is known.
   std::string follow() const;
+  /// What the awaited rank waits for: "it waits in …"; empty if it is in no call, or nothing is known.
+  std::string follow_awaited() const;
   /// The call has ended.
   void end() {
     if (published_) withdraw();

@@ -1,5 +1,6 @@
 #include "comm/stream.hpp"
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -31,11 +32,17 @@ Status run(const std::function<Status()>& task) {
 struct Stream::Queue {
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<std::function<Status()>> tasks;
+  struct Task {
+    std::function<Status()> run;
+    IsNext is_next;
+  };
+  std::deque<Task> tasks;
   uint64_t enqueued = 0, finished = 0;
   bool ending = false;
   Status first;
 };
+
+thread_local Stream::Queue* Stream::t_queue = nullptr;
 
 Stream::Stream()
     : queue_(std::make_shared<Queue>()),
@@ -50,10 +57,10 @@ Stream::~Stream() {
   is_this_thread() ? worker_.detach() : worker_.join();
 }
 
-void Stream::enqueue(std::function<Status()> task) {
+void Stream::enqueue(std::function<Status()> task, IsNext is_next) {
   {
     const std::lock_guard lock(queue_->mutex);
-    queue_->tasks.push_back(std::move(task));
+    queue_->tasks.push_back({std::move(task), std::move(is_next)});
     ++queue_->enqueued;
   }
   queue_->changed.notify_all();
@@ -84,7 +91,15 @@ std::shared_ptr<Outcome> Stream::record() {
   return outcome;
 }
 
+bool Stream::holds_back(const std::string& communicator, Rank rank) {
+  if (t_queue == nullptr) return false;
+  const std::lock_guard lock(t_queue->mutex);
+  return std::any_of(t_queue->tasks.begin(), t_queue->tasks.end(),
+                     [&](const Queue::Task& task) { return task.is_next && task.is_next(communicator, rank); });
+}
+
 void Stream::work(Queue& queue) {
+  t_queue = &queue;
   std::unique_lock lock(queue.mutex);
   for (;;) {
     queue.changed.wait(lock, [&] { return !queue.tasks.empty() || queue.ending; });
@@ -92,8 +107,8 @@ void Stream::work(Queue& queue) {
     auto task = std::move(queue.tasks.front());
     queue.tasks.pop_front();
     lock.unlock();
-    Status status = run(task);
-    task = nullptr;  // its objects are destroyed before the task counts as done
+    Status status = run(task.run);
+    task = {};  // its objects are destroyed before the task counts as done
     lock.lock();
     ++queue.finished;
     if (queue.first.ok()) queue.first = std::move(status);

@@ -5,9 +5,11 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 
+#include "base/rank.hpp"
 #include "base/status.hpp"
 
 namespace tutti::comm {
@@ -41,7 +43,12 @@ class Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  void enqueue(std::function<Status()> task);
+  /// True for the next call of that rank in the communicator of that name.
+  using IsNext = std::function<bool(const std::string& communicator, Rank rank)>;
+  /// `is_next` tells what the task is while it waits; empty: it is no call.
+  void enqueue(std::function<Status()> task, IsNext is_next = {});
+  /// True if the calling thread runs a stream's task, and that rank's next call waits behind it on the same stream.
+  static bool holds_back(const std::string& communicator, Rank rank);
   /// Waits until all tasks so far have run; returns the first error since the last synchronisation. Not from a task.
   Status synchronize();
   /// The same without waiting; `synchronize` still returns the error. Empty while tasks are pending.
@@ -54,6 +61,7 @@ class Stream {
  private:
   struct Queue;
   static void work(Queue& queue);
+  static thread_local Queue* t_queue;  // that of the stream whose thread this is
 
   std::shared_ptr<Queue> queue_;  // shared with the thread: one of its tasks may drop the stream
   std::thread worker_;

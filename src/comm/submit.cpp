@@ -235,10 +235,12 @@ void submit(const std::shared_ptr<Communicator>& comm, const Call& call, const s
   if (t_depth > 0) return collect(comm, call, stream);
   const std::lock_guard lock(ticket_mutex());
   const uint64_t ticket = comm->take_ticket();
-  stream->enqueue([comm, call, ticket] {
-    const TicketGuard guard(*comm, ticket);
-    return run_one(*comm, call);
-  });
+  stream->enqueue(
+      [comm, call, ticket] {
+        const TicketGuard guard(*comm, ticket);
+        return run_one(*comm, call);
+      },
+      [comm = comm.get(), ticket](const std::string& name, Rank rank) { return comm->is_next(ticket, name, rank); });
 }
 
 CallInfo last_call(Communicator& comm) {

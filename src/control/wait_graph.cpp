@@ -96,19 +96,40 @@ Stuck WaitGraph::stuck(uint64_t ticket) const {
 }
 
 std::string WaitGraph::follow(uint64_t ticket) const {
-  const Wait* wait = find(ticket);
+  const Wait* const wait = find(ticket);
   if (wait == nullptr) return "";
-  std::string text = fmt::format("rank {} of {} waits in {}", wait->rank, wait->title, wait->call);
+  return fmt::format("rank {} of {} waits in {}", wait->rank, wait->title, wait->call) + follow_from(*wait, 0);
+}
+
+std::string WaitGraph::follow_awaited(uint64_t ticket) const {
+  const Wait* const wait = find(ticket);
+  if (wait == nullptr || wait->on.empty()) return "";
+  const auto [next, same] = next_of(*wait);
+  if (next == nullptr) return "";
+  return same ? fmt::format("it waits in {}", next->call) + follow_from(*next, 1)
+              : fmt::format("it waits, as rank {} of {}, in {}", next->rank, next->title, next->call) +
+                    follow_from(*next, 1);
+}
+
+/// The wait of the rank that `wait` awaits first, and whether it is in the same communicator; null if none is known.
+std::pair<const Wait*, bool> WaitGraph::next_of(const Wait& wait) const {
+  const Awaited& awaited = wait.on.front();
+  const ProcessWaits* const its = process(awaited.process);
+  if (its == nullptr) return {nullptr, false};
+  if (const Wait* const there = wait_of(*its, wait.communicator, awaited.rank)) return {there, true};
+  return {elsewhere(*its, wait.communicator), false};
+}
+
+/// ", for rank 1, which waits in …": on what `first` and those after it wait.
+std::string WaitGraph::follow_from(const Wait& first, int hops) const {
+  std::string text;
   std::vector<const Wait*> seen;
-  for (int hop = 0; hop < kMostHops && !wait->on.empty(); ++hop) {
+  for (const Wait* wait = &first; hops < kMostHops && !wait->on.empty(); ++hops) {
     seen.push_back(wait);
-    const Awaited& awaited = wait->on.front();
-    text += fmt::format(", for rank {}", awaited.rank);
-    const ProcessWaits* const its = process(awaited.process);
+    text += fmt::format(", for rank {}", wait->on.front().rank);
+    const ProcessWaits* const its = process(wait->on.front().process);
     if (its == nullptr) return text + ", of which nothing is known";
-    const Wait* next = wait_of(*its, wait->communicator, awaited.rank);
-    const bool same = next != nullptr;
-    if (!same) next = elsewhere(*its, wait->communicator);
+    const auto [next, same] = next_of(*wait);
     if (next == nullptr) return text + ", which is in no call that waits for others (does it compute?)";
     const bool again = std::find(seen.begin(), seen.end(), next) != seen.end();
     text +=

@@ -48,6 +48,7 @@ bool Staging::assign(std::span<OwnedStage* const> stages) {
   for (const OwnedStage* s : stages) one_each += s->stage.slot_bytes;
   const uint32_t slots = slots_for(one_each);
   if (one_each * slots > arena_.staging_bytes() - used_) return false;
+  arena_.use_staging(used_ + one_each * slots);
   for (OwnedStage* s : stages) {
     s->stage.base = arena_.staging() + used_;
     s->stage.slots = slots;

@@ -63,7 +63,8 @@ class Staging {
  public:
   explicit Staging(link::Arena& arena) : arena_(arena) {}
   uint64_t generation() const { return generation_; }
-  /// Assigns memory to all the stages; to none, and returns false, if too little is left.
+  /// Assigns memory to all the stages; to none, and returns false, if too little is left. Throws Error(OutOfMemory) if
+  /// the machine has none left.
   bool assign(std::span<OwnedStage* const> stages);
   /// Forgets all assignments. Needs all published messages to be consumed.
   void reset();

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
+#include <utility>
 
 namespace tutti::link {
 
@@ -13,13 +15,19 @@ namespace tutti::link {
 class Arena {
  public:
   static constexpr uint64_t kAlignment = 4096;
+  /// Makes bytes from an offset, multiples of kAlignment, usable. May throw Error(OutOfMemory).
+  using Commit = std::function<void(uint64_t offset, uint64_t bytes)>;
+
   /// `base` must be zeroed, aligned to 4096 bytes and outlive the arena. Link memory gets a quarter of it, or
-  /// `for_links` bytes if that is more, up to a half.
-  Arena(unsigned char* base, uint64_t bytes, uint64_t for_links = 0)
+  /// `for_links` bytes if that is more, up to a half. `commit` is called for memory before its first use, in the thread
+  /// that needs it; empty: all of it is usable.
+  Arena(unsigned char* base, uint64_t bytes, uint64_t for_links = 0, Commit commit = {})
       : base_(base),
         bytes_(bytes),
         staging_bytes_((bytes - std::clamp(for_links, bytes / 4, bytes / 2)) / kAlignment * kAlignment),
-        links_(bytes) {}
+        commit_(std::move(commit)),
+        links_(bytes),
+        usable_links_(bytes) {}
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
@@ -28,15 +36,21 @@ class Arena {
   unsigned char* staging() const { return base_; }
   uint64_t staging_bytes() const { return staging_bytes_; }
 
-  /// Reserves link memory permanently: zeroed, aligned to 128 bytes. Throws Error(OutOfMemory).
+  /// Makes the first `bytes` of the staging memory usable. One thread at a time. Throws what the commit throws.
+  void use_staging(uint64_t bytes);
+  /// Reserves link memory permanently: zeroed, aligned to 128 bytes. Throws Error(OutOfMemory), and what the
+  /// commit throws.
   unsigned char* reserve(uint64_t bytes);
 
  private:
   unsigned char* base_;
   uint64_t bytes_;
   uint64_t staging_bytes_;
+  Commit commit_;
+  uint64_t usable_staging_ = 0;  // bytes, from the front
   std::mutex mutex_;
-  uint64_t links_;  // link memory grows downwards from the end
+  uint64_t links_;         // link memory grows downwards from the end …
+  uint64_t usable_links_;  // … and is usable from here
 };
 
 }  // namespace tutti::link

@@ -28,6 +28,15 @@ uint64_t block_bytes(Collective collective, uint64_t bytes, Rank ranks) {
   }
 }
 
+std::vector<Candidate> priced_candidates(Collective collective, uint64_t bytes, const Setting& setting) {
+  std::vector<Candidate> all = candidates(collective, bytes, setting);
+  if (decided_at(bytes) == bytes || all.empty()) return all;
+  const plan::Algorithm* const chosen = candidates(collective, decided_at(bytes), setting).front().algorithm;
+  const auto at = std::find_if(all.begin(), all.end(), [&](const Candidate& c) { return c.algorithm == chosen; });
+  std::rotate(all.begin(), at, at + 1);
+  return all;
+}
+
 std::string verdict(const Candidate& candidate, const Candidate& best) {
   if (!candidate.rejected.empty()) return "rejected: " + candidate.rejected;
   if (candidate.algorithm == best.algorithm) return "chosen";
@@ -39,6 +48,7 @@ std::string verdict(const Candidate& candidate, const Candidate& best) {
   }
   if (best.seconds <= 0) return "longer";
   const double ratio = candidate.seconds / best.seconds;
+  if (ratio < 1) return fmt::format("{:.4g} times as long, but not at the size for which its class is decided", ratio);
   return ratio < 1.0005 ? "hardly longer" : fmt::format("{:.4g} times as long", ratio);
 }
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import tempfile
 import unittest
 
 from support import main, tutti
@@ -28,6 +29,24 @@ class Explain(unittest.TestCase):
             if "seconds" in row:
                 self.assertAlmostEqual(row["seconds"], row["latency"] + row["bandwidth"] + row["reduction"])
         self.assertGreater(len(page["candidates"]), 8)
+
+    def test_prices_the_bytes_that_are_asked_for(self):
+        def ring(size):
+            page = explained("all_reduce", "--bytes", size, "-n", "4")
+            return next(row["bandwidth"] for row in page["candidates"] if row["algorithm"] == "ring")
+        self.assertAlmostEqual(ring("768M") / ring("1G"), 0.75)
+        self.assertAlmostEqual(ring("1000000") / ring("1M"), 1000000 / (1 << 20))
+
+    def test_is_written_to_a_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = folder + "/table.json"
+            done = tutti("explain", "all_reduce", "-n", "4", "-o", path, env=HERE)
+            self.assertRegex(done.stdout, r"(?m)^\* \w+ .* chosen$")
+            with open(path) as file:
+                self.assertEqual(json.load(file), explained("all_reduce", "-n", "4"))
+            done = tutti("explain", "all_reduce", "-n", "4", "-o", folder + "/table.txt", env=HERE)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("its ending says what is written: FILE.json the same", done.stderr)
 
     def test_a_barrier_has_no_size(self):
         self.assertRegex(tutti("explain", "barrier", "-n", "4").stdout, r"^barrier on 4 ranks, this machine")

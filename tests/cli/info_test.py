@@ -12,7 +12,7 @@ from support import main, tutti
 class Info(unittest.TestCase):
     def test_describes_build_machine_and_transports(self):
         with tempfile.TemporaryDirectory() as folder:
-            done = tutti("info", "--json", folder + "/info.json")
+            done = tutti("info", "-o", folder + "/info.json")
             with open(folder + "/info.json") as file:
                 page = json.load(file)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -24,12 +24,24 @@ class Info(unittest.TestCase):
         self.assertIn("usable", page["transports"]["local"])
         for name in "verbs", "ucx", "cuda", "simgrid", "train":
             self.assertRegex(page["build"][name], "^(built with|not in this build:) .")
+        words = " ".join(done.stdout.split())
         for section, content in page.items():
-            self.assertIn(section, done.stdout)
+            self.assertIn(section, words)
             if section != "constants" and isinstance(content, dict):
                 for name, value in content.items():
-                    self.assertIn(name, done.stdout)
-                    self.assertIn(str(value), done.stdout)
+                    self.assertIn(name, words)
+                    self.assertIn(" ".join(str(value).split()), words)
+
+    def test_fits_a_terminal_of_100_columns(self):
+        for words in ["info"], ["info", "-v"]:
+            for line in tutti(*words).stdout.splitlines():
+                # A path longer than that stays whole.
+                self.assertTrue(len(line) <= 100 or len(line.split()) == 1, line)
+
+    def test_of_the_machines_memory_is_the_kernels(self):
+        kernels = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGESIZE")
+        memory = re.search(r"(?m)^  memory +([\d.]+)([KMGT])", tutti("info").stdout)
+        self.assertAlmostEqual(float(memory[1]) * 1024 ** ("KMGT".index(memory[2]) + 1) / kernels, 1, places=2)
 
     def test_tells_how_tcp_will_be_used(self):
         def tcp(**variables):
@@ -47,7 +59,8 @@ class Info(unittest.TestCase):
 
     def test_lists_the_measured_constants(self):
         with tempfile.TemporaryDirectory() as folder:
-            done = tutti("info", "--json", folder + "/info.json", env={"TUTTI_CALIBRATION": "0"})
+            done = tutti("info", "-v", "--json", folder + "/info.json", env={"TUTTI_CALIBRATION": "0"})
+            short = tutti("info", env={"TUTTI_CALIBRATION": "0"}).stdout
             with open(folder + "/info.json") as file:
                 constants = json.load(file)["constants"]
         self.assertEqual(constants["zcopy_from"]["value"], 8192)
@@ -55,11 +68,15 @@ class Info(unittest.TestCase):
         self.assertEqual(constants["zcopy_from"]["scope"], "equal on all ranks")
         self.assertRegex(done.stdout, r"(?m)^  zcopy_from +8K +shorter messages are staged,")
         self.assertRegex(done.stdout, r"(?m)^  shm_alpha +0.25 us +an empty message between processes")
+        self.assertNotIn("zcopy_from", short)
+        self.assertIn(f"{len(constants)} constants, used where nothing was measured here: tutti info -v", short)
+        entries = re.split(r"\n  (?=\S)", done.stdout.partition("\nconstants\n")[2])
+        texts = {entry.split()[0]: " ".join(entry.split()) for entry in entries}
         for name, row in constants.items():
-            line = next(line for line in done.stdout.splitlines() if line.split()[:1] == [name])
             for word in row["scope"], row["meaning"], row["measured"]:
                 self.assertTrue(word, name)
-                self.assertIn(word, line)
+                self.assertIn(" ".join(word.split()), texts[name])
+            self.assertNotIn("measured on chosen", texts[name])
 
     def test_describes_the_machine_that_hwloc_is_given(self):
         sockets = "package:2 [numa(memory=1073741824)] l3:1(size=33554432) l2:2(size=1048576) l1d:2(size=32768) core:1 pu:2"

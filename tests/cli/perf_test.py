@@ -102,6 +102,18 @@ class Table(unittest.TestCase):
         self.assertEqual(result["transport"], "local")
         self.assertRegex(result["algorithm"], "^[a-z_]+$")
 
+    def test_of_one_rank_has_no_bandwidth(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = tutti("perf", "all_reduce", "-b", "8K", "-e", "8K", "--json", folder + "/perf.json", *QUICK)
+            with open(folder + "/perf.json") as file:
+                page = json.load(file)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("# One rank sends nothing, so there is no bandwidth. More ranks: --np 2", done.stdout)
+        self.assertRegex(done.stdout, r"(?m)^ *8192 +2048 +f32 +sum +-1 +[\d.]+ +N/A +N/A +0 +[\d.]+ +N/A +N/A +0 ")
+        self.assertIn("# Avg bus bandwidth    : N/A (one rank)", done.stdout)
+        self.assertIsNone(page["average_busbw"])
+        self.assertIsNone(page["results"][0]["out_of_place"]["algbw"])
+
 
 class Ranks(unittest.TestCase):
     def pids(self, text):

@@ -23,7 +23,9 @@ class Plan(unittest.TestCase):
         self.assertRegex(done.stdout, r"all_reduce +ring +any +6 +3/2 +3/2 +3/4 ")
 
     def test_shows_the_steps_of_a_rank(self):
-        done = tutti("plan", "show", "ring", "all_reduce", "-n", "3", "--rank", "1")
+        done = tutti("plan", "show", "all_reduce", "ring", "-n", "3", "--rank", "1")
+        for other in ["ring", "all_reduce"], ["MPI_Allreduce", "ring"], ["ring"]:  # the order of before; other names
+            self.assertEqual(tutti("plan", "show", *other, "-n", "3", "--rank", "1").stdout, done.stdout)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("complete out[2/3] = <0 + in[2/3]", done.stdout)
         self.assertNotIn("rank 2\n", done.stdout)

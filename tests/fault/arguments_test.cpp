@@ -1,4 +1,5 @@
 // Calls with invalid arguments: reported at once and exactly, with no buffer touched and the communicator still usable.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -44,7 +45,8 @@ TEST(Arguments, AreRefusedBeforeAnythingIsTouched) {
     refused(tuttiAllReduce(a.at(), b.at(), 8, static_cast<tuttiDataType_t>(-1), sum, comm, nullptr), "-1 is no");
     refused(tuttiAllReduce(a.at(), b.at(), 8, tuttiFloat32, 8, comm, nullptr), "8 is not a reduction operator");
     refused(tuttiAllReduce(a.at(), b.at(), 8, tuttiFloat32, -1, comm, nullptr), "-1 is not a reduction operator");
-    refused(tuttiAllReduce(a.at(), b.at(), 8, tuttiFloat32, 99, comm, nullptr), "was not made on this communicator");
+    refused(tuttiAllReduce(a.at(), b.at(), 8, tuttiFloat32, 99, comm, nullptr),
+            fmt::format("rank {}: all_reduce: operator 99 was never made on this communicator", rank));
     refused(tuttiAllReduce(a.at(), b.at(), static_cast<size_t>(-8), tuttiUint8, sum, comm, nullptr), "is negative");
     refused(tuttiAllReduce(a.at(), b.at(), SIZE_MAX / 8, tuttiFloat64, sum, comm, nullptr), "too large");
     refused(tuttiAllGather(a.at(), b.at(), SIZE_MAX / 8 / 3 + 1, tuttiFloat32, comm, nullptr), "too large");
@@ -64,8 +66,10 @@ TEST(Arguments, AreRefusedBeforeAnythingIsTouched) {
     refused(tuttiRedOpCreatePreMulSum(&op, &two, kNoType, comm), "14 is not an element type");
     EXPECT_EQ(op, -7);
     ASSERT_EQ(tuttiRedOpCreatePreMulSum(&op, &two, tuttiFloat32, comm), tuttiSuccess);
-    refused(tuttiAllReduce(a.at(), b.at(), 8, tuttiFloat64, op, comm, nullptr), "scalar is f32");
+    refused(tuttiAllReduce(a.at(), b.at(), 8, tuttiFloat64, op, comm, nullptr),
+            "has a scalar of f32 where the buffers are f64");
     EXPECT_EQ(tuttiRedOpDestroy(op, comm), tuttiSuccess);
+    refused(tuttiAllReduce(a.at(), b.at(), 8, tuttiFloat32, op, comm, nullptr), "was destroyed before this call");
     refused(tuttiRedOpDestroy(op, comm), "was not made on this communicator");
     expect_usable(comm);
   });

@@ -41,6 +41,55 @@ TEST(TimeOut, NamesTheMissingRankAndItsLastCall) {
       tuttiTimeout);
 }
 
+TEST(TimeOut, SaysOnceWhatTheAwaitedRankDoes) {
+  const test::ScopedEnv limit("TUTTI_TIMEOUT", "1.5");
+  std::latch over(1);
+  with_ranks(
+      2,
+      [&](int rank, tuttiComm_t comm) {
+        if (rank == 1) return over.wait();  // computes for too long
+        EXPECT_EQ(tuttiBarrier(comm, nullptr), tuttiTimeout);
+        const std::string text = tuttiGetLastError();
+        const size_t first = text.find("rank 1 is alive and has not entered call 1");
+        EXPECT_NE(first, std::string::npos) << text;
+        EXPECT_FALSE(holds(text.substr(first + 6), "rank 1")) << text;
+        EXPECT_EQ(text.find("barrier()"), text.rfind("barrier()")) << text;
+        over.count_down();
+      },
+      tuttiTimeout);
+}
+
+TEST(SharedStream, OfTwoRanksIsNamedAsTheCause) {
+  tuttiStream_t stream = nullptr;
+  ASSERT_EQ(tuttiStreamCreate(&stream), tuttiSuccess);
+  std::vector<tuttiComm_t> comms(2);
+  ASSERT_EQ(tuttiCommInitAll(comms.data(), 2), tuttiSuccess);
+  std::vector<float> data(8, 1);
+  const double start = now();
+  for (size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(tuttiAllReduce(&data[rank * 4], &data[rank * 4], 4, tuttiFloat32, tuttiSum, comms[rank], stream),
+              tuttiSuccess);
+  }
+  EXPECT_EQ(tuttiStreamSynchronize(stream), tuttiInvalidUsage);
+  const std::string text = tuttiGetLastError();
+  EXPECT_TRUE(holds(text, "rank 0 and rank 1 use one stream, which runs one call after the other")) << text;
+  EXPECT_TRUE(holds(text, "Give each rank a stream of its own")) << text;
+  EXPECT_LT(now() - start, 20) << "long before TUTTI_TIMEOUT";
+  for (tuttiComm_t comm : comms) tuttiCommRelease(comm);
+  // In a group both run at the same time.
+  ASSERT_EQ(tuttiCommInitAll(comms.data(), 2), tuttiSuccess);
+  ASSERT_EQ(tuttiGroupStart(), tuttiSuccess);
+  for (size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(tuttiAllReduce(&data[rank * 4], &data[rank * 4], 4, tuttiFloat32, tuttiSum, comms[rank], stream),
+              tuttiSuccess);
+  }
+  EXPECT_EQ(tuttiGroupEnd(), tuttiSuccess) << tuttiGetLastError();
+  EXPECT_EQ(tuttiStreamSynchronize(stream), tuttiSuccess) << tuttiGetLastError();
+  EXPECT_EQ(data[0], 2);
+  run_ranks(2, [&](int rank) { EXPECT_EQ(tuttiCommDestroy(comms[static_cast<size_t>(rank)]), tuttiSuccess); });
+  EXPECT_EQ(tuttiStreamDestroy(stream), tuttiSuccess);
+}
+
 /// Rank 0 aborts while the others wait in `call`, which it never makes.
 void abort_while_others(const std::function<tuttiResult_t(int, tuttiComm_t)>& call) {
   std::latch waiting(2);

@@ -1,4 +1,7 @@
 // tutti explain: which algorithm a call gets, and why no other.
+#include <cerrno>
+#include <cstring>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +13,7 @@
 #include "select/explain.hpp"
 #include "select/machine.hpp"
 #include "tools/commands.hpp"
+#include "tools/output_option.hpp"
 #include "topo/cluster.hpp"
 #include "topo/cores.hpp"
 #include "topo/import.hpp"
@@ -25,6 +29,7 @@ struct Options {
   std::string collective, bytes = "1M", topology;
   Rank ranks = 0, hosts = 1;
   bool json = false;
+  std::string file;
 };
 
 select::MachineSetting machine_of(const Options& options) {
@@ -74,8 +79,8 @@ void print_text(const Options& options, Collective collective, uint64_t bytes, c
              measured ? "Measured by `tutti tune`." : "Times are a model's, not measured ones.");
 }
 
-void print_json(Collective collective, uint64_t bytes, const select::MachineSetting& machine,
-                const std::vector<select::Candidate>& all) {
+std::string json_text(Collective collective, uint64_t bytes, const select::MachineSetting& machine,
+                      const std::vector<select::Candidate>& all) {
   const select::Setting& s = machine.setting;
   const auto link = [](const select::LinkCost& cost, const std::string& kind) {
     return ordered_json{{"kind", kind}, {"alpha", cost.alpha}, {"beta", cost.beta}};
@@ -100,7 +105,14 @@ void print_json(Collective collective, uint64_t bytes, const select::MachineSett
     row["verdict"] = select::verdict(candidate, all.front());
     page["candidates"].push_back(std::move(row));
   }
-  fmt::print("{}\n", page.dump(2));
+  return page.dump(2) + "\n";
+}
+
+void write(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  if (!file) throw_error(Code::SystemError, "-o {}: {}", path, std::strerror(errno));
 }
 
 void explain(const Options& options) {
@@ -109,12 +121,13 @@ void explain(const Options& options) {
   if (collective == Collective::Barrier) bytes = Bytes{0};
   const select::MachineSetting machine = machine_of(options);
   const uint64_t block = select::block_bytes(collective, bytes, machine.setting.ranks);
-  // The communicator decides by powers of two.
-  const auto all = select::candidates(collective, select::decided_at(block), machine.setting);
+  const auto all = select::priced_candidates(collective, block, machine.setting);
   if (all.empty()) {
     throw_error(Code::InvalidArgument, "{} has no algorithms to choose from: it is sent directly", name_of(collective));
   }
-  if (options.json) return print_json(collective, bytes, machine, all);
+  const std::string json = json_text(collective, bytes, machine, all);
+  if (!options.file.empty()) write(options.file, json);
+  if (options.json) return fmt::print("{}", json);
   print_text(options, collective, bytes, machine, all);
 }
 
@@ -135,6 +148,7 @@ void add_explain(CLI::App& app, int& status) {
   command->add_option("--hosts", options->hosts, "this many such hosts, joined by a network; default 1")
       ->check(CLI::Range(1, kMostRanks));
   command->add_flag("--json", options->json, "as JSON, times in seconds");
+  add_output(*command, {{".json", "the same", &options->file}});
   command->footer(
       "TUTTI_ALGO, TUTTI_REPRODUCIBLE and TUTTI_PROFILE count as in a communicator. docs/selection.md explains the "
       "table.\n"

@@ -8,6 +8,7 @@
 #include "base/format.hpp"
 #include "base/spelling.hpp"
 #include "select/machine.hpp"
+#include "tools/output_option.hpp"
 #include "topo/cluster.hpp"
 #include "topo/import.hpp"
 
@@ -198,6 +199,8 @@ void LabOptions::add_to(CLI::App& command) {
   command.add_option("--micro-batch", fixed.micro_batch, "sequences of a micro-batch")->group(job_group);
   const char* const output_group = "Output";
   command.add_flag("--all", all, "every intermediate value too")->group(output_group);
+  add_output(command, {{".json", "everything", &json}, {".html", "a page to play with", &html}});
+  command.get_option("-o")->group(output_group);
   command.add_option("--json", json, "write everything to this file (\"-\": standard output, instead of the table)")
       ->group(output_group);
   command.add_option("--html", html, "write a page to play with to this file; it needs no network")

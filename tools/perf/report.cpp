@@ -87,6 +87,9 @@ void Report::header() const {
     fmt::print("#  Rank {:2} Pid {:6} on {:>10} cpu {:2} [{}]\n", rank, place.pid, place.host, place.cpu,
                place.bound_to);
   }
+  if (alone()) {
+    fmt::print("# One rank sends nothing, so there is no bandwidth. More ranks: --np 2, -t 2, or tutti run -n 2\n");
+  }
   const int half = kTimeWidth + 2 * kSpeedWidth + kWrongWidth + 4;
   fmt::print("#\n#{:>{}}{:>{}}\n", "out-of-place", columns("", "", "", "", "").size() - 1 + half, "in-place", half);
   const auto line = [&](const char* size, const char* count, const char* type, const char* op, const char* root,
@@ -113,6 +116,7 @@ std::string Report::columns(std::string_view size, std::string_view count, std::
 std::string Report::half(const PerfRow& row, const std::optional<Measurement>& m) const {
   if (!m) return half_columns("N/A", "N/A", "N/A", "N/A");
   const std::string wrong = options_.checks > 0 ? fmt::format("{}", m->wrong) : "N/A";
+  if (alone()) return half_columns(time_text(m->seconds), "N/A", "N/A", wrong);
   return half_columns(time_text(m->seconds), speed_text(algbw(row, *m)), speed_text(busbw(row, *m)), wrong);
 }
 
@@ -151,17 +155,22 @@ double Report::average_busbw() const {
 void Report::footer() const {
   fmt::print("# Out of bounds values : {} {}\n", wrong(),
              options_.checks == 0 ? "(not checked)" : (wrong() == 0 ? "OK" : "FAILED"));
-  fmt::print("# Avg bus bandwidth    : {:g}\n", average_busbw());
+  fmt::print("# Avg bus bandwidth    : {}\n", alone() ? "N/A (one rank)" : fmt::format("{:g}", average_busbw()));
   std::fflush(stdout);
 }
 
 void Report::write_json() const {
   if (options_.json.empty()) return;
   using nlohmann::json;
-  json page{{"tutti", tuttiGetVersion()},        {"collective", name_of(options_.collective)},
-            {"iterations", options_.iterations}, {"warmup", options_.warmup},
-            {"checks", options_.checks},         {"wrong", wrong()},
-            {"average_busbw", average_busbw()},  {"ranks", json::array()},
+  const auto bandwidth = [this](double value) { return alone() ? json(nullptr) : json(value); };
+  json page{{"tutti", tuttiGetVersion()},
+            {"collective", name_of(options_.collective)},
+            {"iterations", options_.iterations},
+            {"warmup", options_.warmup},
+            {"checks", options_.checks},
+            {"wrong", wrong()},
+            {"average_busbw", bandwidth(average_busbw())},
+            {"ranks", json::array()},
             {"results", json::array()}};
   for (const RankPlace& place : places_) {
     page["ranks"].push_back(
@@ -169,8 +178,8 @@ void Report::write_json() const {
   }
   const auto measured = [&](const PerfRow& row, const Measurement& m) {
     return json{{"time_us", m.seconds * 1e6},
-                {"algbw", algbw(row, m)},
-                {"busbw", busbw(row, m)},
+                {"algbw", bandwidth(algbw(row, m))},
+                {"busbw", bandwidth(busbw(row, m))},
                 {"wrong", m.wrong},
                 {"delivery", m.delivery}};
   };

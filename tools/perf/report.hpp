@@ -31,6 +31,8 @@ class Report {
     Measurement out_of_place;
     std::optional<Measurement> in_place;
   };
+  /// A single rank, which sends nothing.
+  bool alone() const { return places_.size() == 1; }
   double algbw(const PerfRow& row, const Measurement& m) const;
   double busbw(const PerfRow& row, const Measurement& m) const;
   std::string columns(std::string_view size, std::string_view count, std::string_view type, std::string_view op,

@@ -249,11 +249,16 @@ void add_memory(CLI::App* command, Options& options) {
 }
 
 void add_names(CLI::App* command, Options& options) {
-  command->add_option("algorithm", options.algorithm, "an algorithm (see tutti plan list), or a file: ring.json")
-      ->required();
-  command->add_option("collective", options.collective,
-                      "all_reduce, all_gather, …; default the first that the algorithm serves, a file's own");
+  command
+      ->add_option(
+          "COLLECTIVE ALGORITHM", options.words,
+          "all_reduce ring (see tutti plan list); an algorithm alone: of the first collective that it serves; or "
+          "a file: ring.json")
+      ->required()
+      ->expected(1, 2)
+      ->type_name("");
   add_shape(command, options);
+  command->parse_complete_callback([&options] { take_words(options); });
 }
 
 }  // namespace
@@ -263,13 +268,13 @@ void add_plan(CLI::App& app, int& status) {
       app.add_subcommand("plan", "the algorithms: lists, shows, proves, draws, exports and imports them");
   command->require_subcommand(1);
   command->footer(
-      "Examples:\n  tutti plan list -n 8\n  tutti plan show ring all_reduce -n 4 --rank 0\n"
-      "  tutti plan verify rabenseifner -n 13\n  tutti plan draw swing all_reduce -n 8 -o swing.svg\n");
+      "Examples:\n  tutti plan list -n 8\n  tutti plan show all_reduce ring -n 4 --rank 0\n"
+      "  tutti plan verify all_reduce rabenseifner -n 13\n  tutti plan draw all_reduce swing -n 8 -o swing.svg\n");
   const auto options = std::make_shared<Options>();
 
   CLI::App* lists = command->add_subcommand("list", "all algorithms, with what they cost");
   add_shape(lists, *options);
-  lists->add_option("--json", options->file, "writes the table to a file as well; -: to standard output instead");
+  lists->add_option("-o,--json", options->file, "writes the table to a file as well; -: to standard output instead");
   lists->footer("Examples:\n  tutti plan list -n 8\n  tutti plan list -n 8 --groups 4 --json list.json\n");
   lists->callback([options] { list(*options); });
 
@@ -277,13 +282,13 @@ void add_plan(CLI::App& app, int& status) {
   add_names(shows, *options);
   shows->add_option("--rank", options->rank, "of this rank only; default all")->check(kSomeRank);
   shows->footer(
-      "Examples:\n  tutti plan show ring -n 4 --rank 0\n  tutti plan show linear gather -n 5\n"
-      "  tutti plan show hierarchical all_reduce -n 5 --groups 0,0,1,1,1\n");
+      "Examples:\n  tutti plan show all_reduce ring -n 4 --rank 0\n  tutti plan show gather linear -n 5\n"
+      "  tutti plan show all_reduce hierarchical -n 5 --groups 0,0,1,1,1\n");
   shows->callback([options] { show(*options); });
 
   CLI::App* verifies = command->add_subcommand("verify", "proves an algorithm for a number of ranks, and counts");
   add_names(verifies, *options);
-  verifies->footer("Examples:\n  tutti plan verify rabenseifner -n 13\n  tutti plan verify mine.json\n");
+  verifies->footer("Examples:\n  tutti plan verify all_reduce rabenseifner -n 13\n  tutti plan verify mine.json\n");
   add_memory(verifies, *options);
   verifies->callback(
       [options, &status] { status = within_budget(*options, "proving", [&] { return verify(*options); }); });
@@ -294,15 +299,16 @@ void add_plan(CLI::App& app, int& status) {
   draws->add_option("--rank", options->rank, "what this rank sends and receives only; default all")->check(kSomeRank);
   draws->add_option("--root", options->root, "for which root; default 0")->check(kSomeRank);
   draws->footer(
-      "Examples:\n  tutti plan draw swing all_reduce -n 8 -o swing.svg\n"
-      "  tutti plan draw binomial broadcast -n 16 --root 3 -o tree.svg\n"
-      "  tutti plan draw ring -n 64 --rank 5 -o five.svg\n");
+      "Examples:\n  tutti plan draw all_reduce swing -n 8 -o swing.svg\n"
+      "  tutti plan draw broadcast binomial -n 16 --root 3 -o tree.svg\n"
+      "  tutti plan draw all_reduce ring -n 64 --rank 5 -o five.svg\n");
   draws->callback([options] { draw(*options); });
 
   CLI::App* exports = command->add_subcommand("export", "the plans of all ranks, as JSON to be read, kept or changed");
   add_names(exports, *options);
   exports->add_option("-o", options->file, "the file; default: standard output");
-  exports->footer("Examples:\n  tutti plan export ring -n 4 -o ring.json\n  tutti plan export swing -n 6\n");
+  exports->footer(
+      "Examples:\n  tutti plan export all_reduce ring -n 4 -o ring.json\n  tutti plan export all_to_all bruck -n 6\n");
   add_memory(exports, *options);
   exports->callback([options] { within_budget(*options, "writing", [&] { export_plans(*options); }); });
 

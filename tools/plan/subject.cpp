@@ -79,7 +79,28 @@ void check_against(const plan::Shape& shape, const PlanOptions& options) {
   }
 }
 
+bool is_algorithm(const std::string& word) {
+  for (int c = 0; c < kCollectives; ++c) {
+    if (plan::find_algorithm(static_cast<Collective>(c), word) != nullptr) return true;
+  }
+  return false;
+}
+
 }  // namespace
+
+void take_words(PlanOptions& options) {
+  const std::string &first = options.words.front(), &last = options.words.back();
+  if (options.words.size() == 1) {
+    options.algorithm = first;
+    if (!collective_called(first)) return;
+    throw_error(Code::InvalidArgument, "{} alone names no algorithm: write \"{} ring\"; see tutti plan list", first,
+                first);
+  }
+  // A misspelled word is that of the two which the other one is not.
+  const bool collective_first = collective_called(first) || (!collective_called(last) && is_algorithm(last));
+  options.collective = collective_first ? first : last;
+  options.algorithm = collective_first ? last : first;
+}
 
 Subject subject_of(const PlanOptions& options, plan::Proof proof) {
   if (names_file(options)) {

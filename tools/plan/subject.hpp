@@ -11,6 +11,7 @@
 namespace tutti::tools {
 
 struct PlanOptions {
+  std::vector<std::string> words;         // what the command line names: see take_words
   std::string algorithm, file;            // an algorithm's name, or that of a file with plans
   std::optional<std::string> collective;  // if not given: the file's, or a default
   std::optional<Rank> of_ranks;
@@ -21,6 +22,10 @@ struct PlanOptions {
 
   Rank ranks() const { return of_ranks.value_or(4); }
 };
+
+/// Sets the algorithm and the collective from `words`: "all_reduce ring"; "ring", of the first collective that it serves;
+/// a file; or "ring all_reduce", as it was written before. Throws Error(InvalidArgument) for a collective alone.
+void take_words(PlanOptions& options);
 
 std::string in_ranks(Rank ranks);
 plan::Shape shape_of(Collective collective, const PlanOptions& options);

@@ -153,7 +153,7 @@ void add_run(CLI::App& app, const std::vector<std::string>& program, int& status
       "--check", options->check,
       "starts no program, but checks that these hosts can run one: logins, versions, addresses, connections, "
       "latency and bandwidth of each two; says what is wrong");
-  command->add_option("--json", options->json, "writes what --check found to a file as well")->type_name("FILE");
+  command->add_option("-o,--json", options->json, "writes what --check found to a file as well")->type_name("FILE");
   command->add_option("--check-part", options->check_part)
       ->check(CLI::IsMember({"facts", "reach", "pairs"}))
       ->group("");

@@ -109,7 +109,7 @@ std::string Scene::words() const {
 }
 
 std::vector<select::Candidate> Scene::candidates() const {
-  return select::candidates(collective_, select::decided_at(block_), setting_.setting);
+  return select::priced_candidates(collective_, block_, setting_.setting);
 }
 
 sim::Call Scene::call_of(const plan::Algorithm& algorithm) const {

@@ -12,6 +12,7 @@
 #include "sim/draw.hpp"
 #include "sim/simulate.hpp"
 #include "tools/commands.hpp"
+#include "tools/output_option.hpp"
 #include "tools/progress.hpp"
 #include "tools/sim/scene.hpp"
 
@@ -25,7 +26,7 @@ constexpr size_t kMostEvents = 200'000;
 constexpr const char* kModel = "Times are a model's, not measured ones.";
 
 struct Options {
-  std::string collective, bytes = "1M", algorithm, engine = "fast", trace, svg;
+  std::string collective, bytes = "1M", algorithm, engine = "fast", trace, svg, file;
   SceneOptions scene;
   uint32_t calls = 1;
   bool compare = false, json = false;
@@ -143,7 +144,7 @@ void print_all(const Scene& scene, const std::vector<Row>& rows) {
   }
 }
 
-void print_json(const Scene& scene, const Options& options, const std::vector<Row>& rows) {
+std::string json_text(const Scene& scene, const Options& options, const std::vector<Row>& rows) {
   ordered_json page{{"model", kModel},
                     {"engine", options.engine},
                     {"collective", name_of(scene.collective())},
@@ -169,7 +170,7 @@ void print_json(const Scene& scene, const Options& options, const std::vector<Ro
     one["busiest"] = {{"name", s.busiest.name}, {"share", s.busiest.share}, {"bytes", s.busiest.bytes}};
     page["algorithms"].push_back(std::move(one));
   }
-  fmt::print("{}\n", page.dump(2));
+  return page.dump(2) + "\n";
 }
 
 void run(const Options& options) {
@@ -194,7 +195,9 @@ void run(const Options& options) {
     if (a.skipped.empty() != b.skipped.empty()) return a.skipped.empty();
     return a.simulated.seconds < b.simulated.seconds;
   });
-  if (options.json) return print_json(scene, options, rows);
+  const std::string json = json_text(scene, options, rows);
+  if (!options.file.empty()) write(options.file, "-o", json);
+  if (options.json) return fmt::print("{}", json);
   const std::string with = options.engine == "simgrid" ? "SimGrid " + sim::simgrid_version()
                            : sim::simgrid_version().empty()
                                ? "equal shares (this build has no SimGrid)"
@@ -232,10 +235,12 @@ void add_sim(CLI::App& app, int& status) {
   command->add_option("--calls", options->calls, "calls that each rank makes one right after the other; default 1")
       ->check(CLI::Range(1, 100));
   command->add_flag("--json", options->json, "as JSON, times in seconds");
+  add_output(*command,
+             {{".svg", "a timeline of the first windows", &options->svg}, {".json", "the results", &options->file}});
   command->footer(
       "A model: docs/simulation.md says what it contains. TUTTI_ALGO, TUTTI_PLAN and TUTTI_REPRODUCIBLE count as in a "
       "communicator.\nExamples:\n  tutti sim all_reduce --bytes 1G --topo hgx.xml --hosts 16 --compare\n"
-      "  tutti sim all_gather --bytes 64M -n 4 --trace trace.json --svg timeline.svg\n");
+      "  tutti sim all_gather --bytes 64M -n 4 --trace trace.json -o timeline.svg\n");
   command->callback([options, &status] {
     run(*options);
     status = 0;

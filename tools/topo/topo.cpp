@@ -9,6 +9,7 @@
 
 #include "base/format.hpp"
 #include "tools/commands.hpp"
+#include "tools/output_option.hpp"
 #include "tools/topo/job.hpp"
 #include "tools/topo/view.hpp"
 #include "topo/cluster.hpp"
@@ -133,12 +134,13 @@ void add_topo(CLI::App& app, int& status) {
       ->check(CLI::Range(uint32_t{1}, kMostHosts));
   command->add_option("-n", options->ranks, "paths between N ranks of each host, each on its share of the cores")
       ->check(CLI::Range(1, kMostRanks));
+  add_output(*command, {{".svg", "a drawing", &options->svg}, {".json", "the topology and its paths", &options->json}});
   command->add_option("--svg", options->svg, "draws it; - is the standard output")->type_name("FILE");
   command->add_option("--json", options->json, "writes it, and the paths, as JSON")->type_name("FILE");
   command->add_flag("--figures", options->figures, "lists the published figures of links, with their sources");
   command->footer(
       "\"?\" marks a figure that is assumed, because it is unknown. docs/topology.md explains the output.\n"
-      "Examples:\n  tutti topo\n  tutti run -n 4 -- tutti topo\n  tutti topo --import hgx.xml --hosts 4 --svg "
+      "Examples:\n  tutti topo\n  tutti run -n 4 -- tutti topo\n  tutti topo --import hgx.xml --hosts 4 -o "
       "cluster.svg\n");
   command->callback([options, &status] {
     show(*options);

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/format.hpp"
+#include "tools/output_option.hpp"
 #include "tools/train/trace.hpp"
 
 namespace tutti::tools {
@@ -136,6 +137,8 @@ void add_flags(CLI::App& command, TrainFlags& flags) {
   command.add_option("--clip", o.clip, "the gradients' largest norm; 0: any; default 1")->check(CLI::Range(0.0, 1e9));
   command.add_option("--seed", o.seed, "of parameters and data; default 1");
   command.add_flag("--reproducible", o.reproducible, "the same bits as micro-batches of one process (n = 2)");
+  add_output(command, {{".svg", "the learning curve", &flags.progress.svg},
+                       {".json", "a line for each step", &flags.progress.json}});
   command.add_option("--svg", flags.progress.svg, "writes the learning curve to a file")->type_name("FILE");
   command.add_option("--json", flags.progress.json, "writes a line for each step to a file as well")->type_name("FILE");
   command.add_flag("--launched", flags.launched)->group("");

@@ -12,7 +12,6 @@
 
 #include "base/bytes.hpp"
 #include "base/format.hpp"
-#include "base/limits.hpp"
 #include "topo/cgroup.hpp"
 
 namespace tutti::transports {
@@ -64,14 +63,14 @@ const char* defect_of(int fd, uint64_t bytes) {
 
 }  // namespace
 
-Segment Segment::create(uint64_t bytes) {
+Segment Segment::create(uint64_t bytes, Pages pages) {
   if (bytes == 0 || bytes > kMost) {
     throw_error(Code::InvalidArgument, "shared memory of {} bytes was requested; it must be 1 to {} bytes", bytes,
                 kMost);
   }
   bytes = (bytes + kPage - 1) / kPage * kPage;
   if (bytes > available_memory()) throw_no_memory(bytes, ENOMEM);
-  Fd fd = make_memory_file("tutti-arena", bytes, Reserve::Use);
+  Fd fd = make_memory_file("tutti-arena", bytes, Reserve::Use, pages);
   if (!fd) throw_refused(bytes, errno);
   unsigned char* const base = map_shared(fd.get(), bytes);
   if (base == nullptr) throw_no_memory(bytes, errno);
@@ -91,9 +90,17 @@ Segment Segment::map(Fd fd, uint64_t bytes, const std::string& whose, Access acc
   return {Fd(), base, bytes};
 }
 
-void Segment::enter_pages() const {
+void Segment::commit(uint64_t offset, uint64_t bytes) const {
+  if (const int error = bytes > available_memory() ? ENOMEM : allocate_memory(fd_.get(), offset, bytes); error != 0) {
+    throw_refused(bytes, error);
+  }
+  enter_pages(offset, bytes);
+}
+
+void Segment::enter_pages([[maybe_unused]] uint64_t offset, [[maybe_unused]] uint64_t bytes) const {
 #ifdef MADV_POPULATE_READ
-  static_cast<void>(::madvise(base_, bytes_, MADV_POPULATE_READ));
+  const uint64_t first = offset / kPage * kPage;
+  static_cast<void>(::madvise(base_ + first, offset + bytes - first, MADV_POPULATE_READ));
 #endif
 }
 

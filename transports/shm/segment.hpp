@@ -6,15 +6,19 @@
 #include <string>
 
 #include "base/fd.hpp"
+#include "base/limits.hpp"
 
 namespace tutti::transports {
 
 class Segment {
  public:
-  /// Zeroed memory of this process, `bytes` rounded up to whole pages. All pages are allocated at once, on the caller's
-  /// NUMA node, so that touching them cannot fail; the size is sealed.
+  /// Zeroed memory of this process, `bytes` rounded up to whole pages; the size is sealed. All pages are allocated at
+  /// once, on the caller's NUMA node, so that touching them cannot fail; or later by commit(), before they are touched.
   /// Throws Error(OutOfMemory) if there is too little memory, Error(SystemError) if the system refuses a memfd.
-  static Segment create(uint64_t bytes);
+  static Segment create(uint64_t bytes, Pages pages = Pages::Now);
+  /// Allocates these bytes, whole pages, of a segment of this process, and enters them into its page tables. Any thread.
+  /// Throws Error(OutOfMemory).
+  void commit(uint64_t offset, uint64_t bytes) const;
 
   enum class Access { Read, Write };
   /// Maps a segment of `whose` (for error texts, e.g. "rank 3") that came as a descriptor. `bytes` is the size that the
@@ -30,9 +34,9 @@ class Segment {
 
   unsigned char* base() const { return base_; }
   uint64_t bytes() const { return bytes_; }
-  /// Enters all pages into this process's page tables now, at a third of the cost of a page fault each, so that no
-  /// message waits for one. Does nothing before Linux 5.14.
-  void enter_pages() const;
+  /// Enters the pages of these bytes into this process's page tables now, at a third of the cost of a page fault each, so
+  /// that no message waits for one. Does nothing before Linux 5.14.
+  void enter_pages(uint64_t offset, uint64_t bytes) const;
   /// The descriptor that peers map; −1 for a peer's segment.
   int fd() const { return fd_.get(); }
 

@@ -34,7 +34,6 @@ constexpr const char* kMapService = "shm-map";
 constexpr uint32_t kMaxProcessId = 1 << 22;  // Linux: PID_MAX_LIMIT
 constexpr size_t kKeptMappings = 64;         // of one peer, from one call to the next
 constexpr size_t kMaxMappings = 4096;        // of one peer in one call
-constexpr uint64_t kMostEntered = 64 << 20;  // bytes of peers' arenas: the size that a peer states is not trusted
 
 struct Request {
   uint32_t link_lane;
@@ -237,16 +236,13 @@ class Shm final : public Transport {
     Wireup::Reply reply = context_.wireup->ask(peer, kService, pack(request), deadline);
     Answer answer{};
     if (!unpack(reply.bytes, answer) || answer.magic != kMagic) throw_refused(peer, reply.bytes);
-    if (first) {
-      theirs = Segment::map(std::move(reply.fd), answer.arena_bytes, fmt::format("rank {}", peer));
-      entered_ += theirs.bytes();
-      if (entered_ <= kMostEntered) theirs.enter_pages();
-    }
+    if (first) theirs = Segment::map(std::move(reply.fd), answer.arena_bytes, fmt::format("rank {}", peer));
     if (answer.link % alignof(link::LinkMemory) != 0 || theirs.bytes() < sizeof(link::LinkMemory) ||
         answer.link > theirs.bytes() - sizeof(link::LinkMemory)) {
       throw_error(Code::ProtocolError, "shm: rank {} states an invalid link: at byte {} of its arena of {} bytes", peer,
                   answer.link, theirs.bytes());
     }
+    theirs.enter_pages(answer.link, sizeof(link::LinkMemory));
     auto* const memory = reinterpret_cast<link::LinkMemory*>(theirs.base() + answer.link);
     const int process = cma_process(peer);
     return {.ring = memory->ring,
@@ -319,7 +315,6 @@ class Shm final : public Transport {
   const Context context_;
   std::shared_ptr<Outgoing> outgoing_;
   std::map<Rank, Segment> arenas_;
-  uint64_t entered_ = 0;  // bytes of arenas_ that are in the page tables
   std::map<std::pair<Rank, uint32_t>, ShmMappings> mappings_;
   std::deque<link::HostWriter> writers_;
   std::deque<link::HostReader> readers_;

@@ -21,7 +21,8 @@ RankReport report() {
                      .routes = {{"between hosts", "tcp"}}},
           .plans = R"({"all_reduce":"mine@1f"})",
           .host = "node07",
-          .boot = "1f"};
+          .boot = "1f",
+          .crowding = 2.5};
 }
 
 TEST(RankReport, ArrivesAsItWasSent) {
@@ -41,6 +42,7 @@ TEST(RankReport, ArrivesAsItWasSent) {
   EXPECT_EQ(got.plans, sent.plans);
   EXPECT_EQ(got.host, sent.host);
   EXPECT_EQ(got.boot, sent.boot);
+  EXPECT_EQ(got.crowding, sent.crowding);
 }
 
 /// The text with `from` replaced by `to`.
@@ -56,7 +58,8 @@ TEST(RankReport, OfAHostileRankIsAnErrorThatNamesIt) {
        {std::string(), std::string("7"), std::string("[]"), std::string("{}"), std::string("{\"staging\":"),
         changed("\"staging\":4096", "\"staging\":-1"), changed("\"staging\":4096", "\"staging\":1e300"),
         changed("\"cores\":\"0-3,8\"", "\"cores\":[]"), changed("\"tcp\"", "5"), changed("\"name\"", "\"nome\""),
-        changed("true]", "\"true\"]"), changed("\"arena\":8192", "\"arena\":\"8192\""), std::string(1000, '[')}) {
+        changed("2.5", "0"), changed("2.5", "1e300"), changed("2.5", "null"), changed("true]", "\"true\"]"),
+        changed("\"arena\":8192", "\"arena\":\"8192\""), std::string(1000, '[')}) {
     try {
       parse_report(text, 3);
       ADD_FAILURE() << "accepted: " << text;

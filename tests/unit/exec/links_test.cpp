@@ -42,6 +42,41 @@ TEST_F(StagingOfAnArena, GivesStagesThatDoNotOverlap) {
   EXPECT_EQ(one.generation, staging.generation());
 }
 
+TEST(Arena, MakesMemoryUsableWhenItIsNeeded) {
+  std::vector<unsigned char> memory(1 << 20);
+  std::vector<std::pair<uint64_t, uint64_t>> made;  // [begin, end)
+  link::Arena arena(memory.data(), memory.size(), 0,
+                    [&](uint64_t offset, uint64_t bytes) { made.emplace_back(offset, offset + bytes); });
+  EXPECT_TRUE(made.empty());
+  const auto link = static_cast<uint64_t>(arena.reserve(1000) - memory.data());
+  ASSERT_EQ(made.size(), 1u);
+  EXPECT_LE(made[0].first, link);
+  EXPECT_EQ(made[0].second, memory.size());
+  arena.reserve(1000);
+  EXPECT_EQ(made.size(), 1u) << "there was room";
+  while (made.size() == 1) arena.reserve(1000);
+  EXPECT_EQ(made[1].second, made[0].first) << "the next part, and no gap";
+  made.clear();
+  Staging staging(arena);
+  OwnedStage small(1000, {0}), large(20000, {0});
+  OwnedStage *first = &small, *second = &large;
+  ASSERT_TRUE(staging.assign({&first, 1}));
+  ASSERT_TRUE(staging.assign({&second, 1}));
+  uint64_t usable = 0;
+  for (const auto& [begin, end] : made) {
+    EXPECT_EQ(begin, usable);
+    usable = end;
+  }
+  const auto used =
+      static_cast<uint64_t>(large.stage.base + large.stage.slots * large.stage.slot_bytes - memory.data());
+  EXPECT_GE(usable, used);
+  EXPECT_LT(usable, used + (128 << 10)) << "not all of it";
+  staging.reset();
+  const size_t parts = made.size();
+  ASSERT_TRUE(staging.assign({&first, 1}));
+  EXPECT_EQ(made.size(), parts) << "what is usable stays so";
+}
+
 TEST_F(StagingOfAnArena, GivesNothingWhenAllDoNotFit) {
   OwnedStage small(1000, {0}), large(arena.staging_bytes(), {0});
   OwnedStage* const both[] = {&small, &large};

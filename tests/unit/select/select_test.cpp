@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "link/link.hpp"
+#include "select/explain.hpp"
 #include "support/shapes.hpp"
 #include "tutti/error.hpp"
 
@@ -112,6 +113,27 @@ TEST(Select, RanksThatShareCoresPayForEachMessage) {
   EXPECT_STREQ(chosen(16), "one_shot");
   EXPECT_STREQ(chosen(4 << 10), "recursive_doubling") << "two_shot takes as few bytes, but six messages";
   EXPECT_STREQ(chosen(64 << 10), "two_shot");
+}
+
+TEST(Select, PricesACallThatItsSizeClassDecides) {
+  const Setting s = setting(8);
+  int decided_otherwise = 0;
+  for (uint64_t bytes = 1 << 10; bytes < uint64_t{1} << 26; bytes += bytes / 7) {
+    const auto exact = candidates(Collective::AllReduce, bytes, s);
+    const auto priced = priced_candidates(Collective::AllReduce, bytes, s);
+    const Candidate chosen = candidates(Collective::AllReduce, decided_at(bytes), s).front();
+    ASSERT_EQ(priced.size(), exact.size());
+    EXPECT_EQ(priced.front().algorithm, chosen.algorithm) << bytes;
+    EXPECT_EQ(verdict(priced.front(), priced.front()), "chosen");
+    for (const Candidate& candidate : priced) {
+      EXPECT_EQ(candidate.seconds, candidate_of(candidate.algorithm->name, Collective::AllReduce, bytes, s).seconds);
+    }
+    if (exact.front().algorithm == chosen.algorithm) continue;
+    ++decided_otherwise;
+    EXPECT_NE(verdict(priced[1], priced[0]).find("but not at the size for which its class is decided"),
+              std::string::npos);
+  }
+  EXPECT_GT(decided_otherwise, 0) << "no case was tested";
 }
 
 TEST(Select, OfEquallyFastOnesTheOneWithLongerMessages) {

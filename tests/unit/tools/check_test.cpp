@@ -1,6 +1,6 @@
 // The parts of `tutti run --check` that need no second host.
 #include <gtest/gtest.h>
-#include <sys/socket.h>
+#include <poll.h>
 
 #include <set>
 #include <thread>
@@ -24,7 +24,9 @@ TEST(Pairs, MeetOnceEachAndNeverTwoAtATime) {
         if (partner < 0) continue;
         ASSERT_NE(partner, rank) << ranks;
         ASSERT_EQ(partner_of(partner, round, ranks), rank) << ranks << " ranks, round " << round;
-        if (rank < partner) ASSERT_TRUE(met.emplace(rank, partner).second) << ranks;
+        if (rank < partner) {
+          ASSERT_TRUE(met.emplace(rank, partner).second) << ranks;
+        }
       }
     }
     EXPECT_EQ(met.size(), static_cast<size_t>(ranks * (ranks - 1) / 2));

@@ -19,7 +19,7 @@ namespace {
 /// "a0/2 a1/2 b0/1": host, local rank, local size of each rank.
 std::string placed(const std::string& hosts, int ranks) {
   std::string text;
-  for (const Placement& p : place(hosts, ranks, "me.example.org")) {
+  for (const Placement& p : place(parse_hosts(hosts), ranks, "me.example.org")) {
     text += (text.empty() ? "" : " ") + (p.host.empty() ? "here" : p.host) + std::to_string(p.local_rank) + "/" +
             std::to_string(p.local_size);
   }
@@ -44,7 +44,7 @@ TEST(Hosts, NamesOfThisHostNeedNoSsh) {
 }
 
 TEST(Hosts, RankZerosAddressIsReachableFromTheOthers) {
-  const auto meeting = [](const std::string& hosts) { return meeting_host(place(hosts, 0, "me"), "me"); };
+  const auto meeting = [](const std::string& hosts) { return meeting_host(place(parse_hosts(hosts), 0, "me"), "me"); };
   EXPECT_EQ(meeting("me:2"), "");
   EXPECT_EQ(meeting("user@a,me"), "a");
   const std::string here = meeting("me,no.such.host.invalid");

@@ -43,6 +43,20 @@ TEST(Segment, IsZeroedAllocatedMemoryOfWholePagesThatCannotShrink) {
   EXPECT_NE(::fcntl(segment.fd(), F_GETFD) & FD_CLOEXEC, 0);
 }
 
+TEST(Segment, TakesMemoryWhenItIsCommitted) {
+  const Segment segment = Segment::create(1 << 20, Pages::Later);
+  const auto taken = [&segment] {
+    struct stat file {};
+    EXPECT_EQ(::fstat(segment.fd(), &file), 0);
+    return file.st_blocks * 512;
+  };
+  EXPECT_EQ(taken(), 0);
+  segment.commit(8192, 4096);
+  EXPECT_EQ(taken(), 4096);
+  segment.base()[8192] = 1;
+  EXPECT_EQ(taken(), 4096);
+}
+
 TEST(Segment, IsTheSameMemoryWhereAPeerMapsIt) {
   const Segment mine = Segment::create(8192);
   Segment theirs = Segment::map(Fd(::dup(mine.fd())), mine.bytes(), "rank 1");
@@ -71,7 +85,7 @@ TEST(Segment, EntersItsPagesBeforeTheyAreTouched) {
   const Segment theirs = Segment::map(Fd(::dup(mine.fd())), mine.bytes(), "rank 1");
   if (::madvise(mine.base(), 4096, MADV_POPULATE_READ) != 0) GTEST_SKIP() << "this kernel enters none ahead";
   for (const Segment* segment : {&mine, &theirs}) {
-    segment->enter_pages();
+    segment->enter_pages(0, segment->bytes());
     const long before = faults();
     touch(segment->base(), kPages);
     EXPECT_LT(faults() - before, 16);

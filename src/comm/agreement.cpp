@@ -257,7 +257,7 @@ std::string to_text(const RankReport& report) {
 double crowding_from(const json& value) {
   const double crowding = value.get<double>();
   if (crowding >= 1 && crowding <= 1e6) return crowding;
-  throw Error(Code::ProtocolError, "crowding " + value.dump());
+  throw_error(Code::ProtocolError, "another rank sent {} in place of the ranks on a core", value.dump());
 }
 
 RankReport parse_report(const std::string& text, Rank peer) {

@@ -377,7 +377,8 @@ std::string CallDiagnostics::describe_activity(Rank peer) const {
 
 std::string CallDiagnostics::describe_timeout(const exec::Stall& stall) const {
   if (stall.peer == kNoRank) return fmt::format("no progress for {:.1f} s", stall.seconds);
-  std::string text = fmt::format("rank {} waited {:.1f} s for {}", endpoint_.rank(), stall.seconds, awaited(stall));
+  std::string text =
+      fmt::format("rank {} of {} waited {:.1f} s for {}", endpoint_.rank(), title(), stall.seconds, awaited(stall));
   if (!board_) {
     text += fmt::format("; rank {} does not answer", stall.peer);
   } else if (call_ != 0 && board_->begun < call_) {

@@ -120,8 +120,8 @@ class WaitGraph {
   Stuck stuck(uint64_t ticket) const;
   /// The chain of waits, as far as it is known: "rank 0 of world waits in barrier(), call 3, for rank 1, which …".
   std::string follow(uint64_t ticket) const;
-  /// What the awaited rank waits for, after words that name it: "it waits in barrier(), call 4, for rank 2, which …"; ""
-  /// if it is in no call, or nothing is known.
+  /// What the awaited rank waits for, after words that name it: "it waits in barrier(), call 4, for rank 2, which …".
+  /// "" if it is in no call, or nothing is known.
   std::string follow_awaited(uint64_t ticket) const;
 
  private:

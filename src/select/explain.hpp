@@ -12,8 +12,8 @@ namespace tutti::select {
 /// The block of a call whose whole buffer (as `tutti perf` has it) has `bytes` bytes.
 uint64_t block_bytes(Collective collective, uint64_t bytes, Rank ranks);
 
-/// All algorithms of a collective with their times for exactly `bytes` bytes a block: first the one that such a call gets,
-/// which is decided for its size class (decided_at), then the others, the best first.
+/// All algorithms of a collective with their times for exactly `bytes` bytes a block: first the one that such a call
+/// gets, which is decided for its size class (decided_at), then the others, the best first.
 std::vector<Candidate> priced_candidates(Collective collective, uint64_t bytes, const Setting& setting);
 
 /// "chosen", "1.4 times as long", "rejected: …": of candidates as priced_candidates() orders them.

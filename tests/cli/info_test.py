@@ -45,7 +45,8 @@ class Info(unittest.TestCase):
 
     def test_tells_how_tcp_will_be_used(self):
         def tcp(**variables):
-            return next(line for line in tutti("info", env=variables).stdout.splitlines() if line.split()[:1] == ["tcp"])
+            entries = re.split(r"\n  (?=\S)", tutti("info", env=variables).stdout)
+            return next(" ".join(entry.split()) for entry in entries if entry.split()[:1] == ["tcp"])
         usual = tcp()
         if "on this host only" in usual:
             self.skipTest("no interface but loopback has an address")

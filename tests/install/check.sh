@@ -55,6 +55,7 @@ if echo 'int main() {}' | "${CXX:-c++}" -x c++ -fsanitize=thread - -o "$work/can
   setarch "$(uname -m)" -R "$work/can_tsan" 2>/dev/null; then
   "${CXX:-c++}" -std=c++20 -g -fsanitize=thread "$here/cpp/thread_ranks.cpp" "${flags[@]}" -o "$work/thread_ranks"
   suppressions=$prefix/share/tutti/tsan.supp
+  export UCX_MEM_EVENTS=n
   TSAN_OPTIONS=suppressions=$suppressions setarch "$(uname -m)" -R "$work/thread_ranks" 2>"$work/errors" ||
     { cat "$work/errors" >&2 && exit 1; }
   setarch "$(uname -m)" -R "$work/thread_ranks" 2>"$work/errors" &&

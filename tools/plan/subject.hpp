@@ -23,8 +23,9 @@ struct PlanOptions {
   Rank ranks() const { return of_ranks.value_or(4); }
 };
 
-/// Sets the algorithm and the collective from `words`: "all_reduce ring"; "ring", of the first collective that it serves;
-/// a file; or "ring all_reduce", as it was written before. Throws Error(InvalidArgument) for a collective alone.
+/// Sets the algorithm and the collective from `words`: "all_reduce ring"; "ring", of the first collective that it
+/// serves; a file; or "ring all_reduce", as it was written before. Throws Error(InvalidArgument) for a collective
+/// alone.
 void take_words(PlanOptions& options);
 
 std::string in_ranks(Rank ranks);

@@ -93,7 +93,8 @@ void set_meeting_point(Job& job, int port, const std::string& here) {
 }
 
 void resolve_meeting_point(Job& job) {
-  if (job.root.empty() || job.ranks.front().host.empty() || job.root != without_user(job.ranks.front().host)) return;
+  const bool given = !env().root_addr.empty() && !env().rank.has_value();  // by the user, not by an outer tutti run
+  if (given || job.root.empty() || job.ranks.front().host.empty()) return;
   if (resolves(job.root)) return;
   if (const std::string addresses = asked_addresses(job); !addresses.empty()) job.root = addresses;
 }

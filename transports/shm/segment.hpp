@@ -12,12 +12,12 @@ namespace tutti::transports {
 
 class Segment {
  public:
-  /// Zeroed memory of this process, `bytes` rounded up to whole pages; the size is sealed. All pages are allocated at
-  /// once, on the caller's NUMA node, so that touching them cannot fail; or later by commit(), before they are touched.
+  /// Zeroed memory of this process, `bytes` rounded up to whole pages; the size is sealed. All pages are allocated
+  /// now, on the caller's NUMA node, so that touching them cannot fail; or later by commit(), before their use.
   /// Throws Error(OutOfMemory) if there is too little memory, Error(SystemError) if the system refuses a memfd.
   static Segment create(uint64_t bytes, Pages pages = Pages::Now);
-  /// Allocates these bytes, whole pages, of a segment of this process, and enters them into its page tables. Any thread.
-  /// Throws Error(OutOfMemory).
+  /// Allocates these bytes, whole pages, of a segment of this process, and enters them into its page tables. Any
+  /// thread. Throws Error(OutOfMemory).
   void commit(uint64_t offset, uint64_t bytes) const;
 
   enum class Access { Read, Write };
@@ -34,8 +34,8 @@ class Segment {
 
   unsigned char* base() const { return base_; }
   uint64_t bytes() const { return bytes_; }
-  /// Enters the pages of these bytes into this process's page tables now, at a third of the cost of a page fault each, so
-  /// that no message waits for one. Does nothing before Linux 5.14.
+  /// Enters the pages of these bytes into this process's page tables now, at a third of the cost of a page fault each,
+  /// so that no message waits for one. Does nothing before Linux 5.14.
   void enter_pages(uint64_t offset, uint64_t bytes) const;
   /// The descriptor that peers map; −1 for a peer's segment.
   int fd() const { return fd_.get(); }

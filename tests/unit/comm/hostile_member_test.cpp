@@ -107,6 +107,7 @@ nlohmann::json report() {
           {"cores", "0"},
           {"arena", 1 << 21},
           {"routes", nlohmann::json::object()},
+          {"crowding", 1},
           {"name", "elsewhere"},
           {"boot", ""},
           {"device", {"none", "", 0, nlohmann::json::array(), ""}}};

@@ -47,7 +47,7 @@ TEST(HostList, ExpandsRangesAsSlurmWritesThem) {
 }
 
 TEST(HostList, RefusesWhatIsNoHost) {
-  for (const char* const wrong : {"a,,b", "-oProxyCommand=x", "a b", "@b@c:1", "a@", "a\nb", ",", "a]"}) {
+  for (const char* const wrong : {"a,,b", "-oProxyCommand=x", "a b", "b@c@d:1", "a@", "a\nb", ",", "a]"}) {
     EXPECT_NE(refusal(wrong).find("is not a host"), std::string::npos) << wrong << ": " << refusal(wrong);
   }
   EXPECT_NE(refusal("a:0").find("from 1 to 65536"), std::string::npos);

@@ -69,7 +69,7 @@ TEST(Scale, StartUpIsLinearAtTheRoot) {
   constexpr double kLimit = 20;                 // seconds
   constexpr uint64_t kReceived = 4, kSent = 4;  // messages for each rank: registration, and a few exchanges
   constexpr uint64_t kStateOfAPair = 2048;      // bytes: what a rank knows of another one, not a link
-  start(2);  // what a process allocates once is not a rank's
+  start(2);                                     // what a process allocates once is not a rank's
   for (const int ranks : {16, 64, 256}) {
     const StartUp done = start(ranks);
     const auto n = static_cast<uint64_t>(ranks);

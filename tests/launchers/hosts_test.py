@@ -78,9 +78,10 @@ class TwoHosts(unittest.TestCase):
     def write(cls, name, text):
         pathlib.Path(f"{cls.folder}/{name}").write_text(text)
 
-    @staticmethod
-    def mount(*words):
+    @classmethod
+    def mount(cls, *words):
         subprocess.run(["mount", *words], check=True)
+        cls.addClassCleanup(subprocess.run, ["umount", "--recursive", "--lazy", words[-1]], check=False)
 
     @staticmethod
     def path():
@@ -154,7 +155,9 @@ class Page(TwoHosts):
     def test_slurm(self):
         folder = f"{self.folder}/slurm"
         os.mkdir(folder)
-        slurm = Slurm(folder, ADDRESSES, 2, {host: self.on(host) for host in ADDRESSES}, LIMIT)
+        # `ip netns exec` mounts a /sys without control groups, which slurmd wants.
+        within = {host: ["nsenter", f"--net=/run/netns/{host}", *self.on(host)[4:]] for host in ADDRESSES}
+        slurm = Slurm(folder, ADDRESSES, 2, within, LIMIT)
         self.addCleanup(slurm.stop)
         for section, block in blocks():
             if section == "Slurm":

@@ -18,6 +18,7 @@
 #include "tools/commands.hpp"
 #include "tools/info_machine.hpp"
 #include "tools/info_transports.hpp"
+#include "tools/wrapped.hpp"
 #include "tutti/tutti.h"
 
 namespace tutti::tools {
@@ -51,7 +52,6 @@ ordered_json build_facts() {
 
 constexpr const char* kChosen = "chosen, not measured";  // what the table says of constants without a measurement
 constexpr const char* kConstants = "constants";
-constexpr size_t kWidth = 100;  // columns
 
 /// "64K", "0.15 us", "2000 turns".
 std::string quantity(double value, const std::string& unit) {
@@ -125,24 +125,6 @@ ordered_json calibration_facts() {
                   shifts.no_cma ? "never (the kernel's copies are not faster here)" : "times " + factor(shifts.cma),
                   factor(shifts.wait), factor(shifts.caches));
   return facts;
-}
-
-/// In lines that end before column kWidth, all but the first after `indent` blanks. Longer words stay whole.
-std::string wrapped(const std::string& text, size_t indent) {
-  std::string lines;
-  size_t column = indent;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find(' ', at), text.size());
-    if (column + (end - at) > kWidth && column > indent) {
-      lines.erase(lines.find_last_not_of(' ') + 1);
-      lines += "\n" + std::string(indent, ' ');
-      column = indent;
-    }
-    lines += text.substr(at, end + 1 - at);
-    column += end + 1 - at;
-    at = end + 1;
-  }
-  return lines;
 }
 
 /// Sections of "name: value" lines.

@@ -377,8 +377,7 @@ std::string CallDiagnostics::describe_activity(Rank peer) const {
 
 std::string CallDiagnostics::describe_timeout(const exec::Stall& stall) const {
   if (stall.peer == kNoRank) return fmt::format("no progress for {:.1f} s", stall.seconds);
-  std::string text =
-      fmt::format("rank {} of {} waited {:.1f} s for {}", endpoint_.rank(), title(), stall.seconds, awaited(stall));
+  std::string text = fmt::format("rank {} waited {:.1f} s for {}", endpoint_.rank(), stall.seconds, awaited(stall));
   if (!board_) {
     text += fmt::format("; rank {} does not answer", stall.peer);
   } else if (call_ != 0 && board_->begun < call_) {
@@ -388,7 +387,7 @@ std::string CallDiagnostics::describe_timeout(const exec::Stall& stall) const {
     text += fmt::format("; rank {} is alive, in {}", stall.peer, board_->last ? describe(*board_->last) : "no call");
   }
   if (const std::string waits = stalls_.follow_awaited(); !waits.empty()) text += "; " + waits;
-  return text + ". Raise TUTTI_TIMEOUT if it may take longer.";
+  return text + fmt::format(" (communicator: {}). Raise TUTTI_TIMEOUT if it may take longer.", title());
 }
 
 }  // namespace tutti::comm

@@ -202,6 +202,7 @@ MachineSetting setting_of(const Graph& graph, Rank ranks) {
   made.notes.hosts = static_cast<Rank>(hosts);
   made.notes.inside = name_of(inside.kind);
   made.notes.between = name_of(between.kind);
+  made.notes.unknown = graph.notes;
   return made;
 }
 

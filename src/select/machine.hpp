@@ -13,9 +13,10 @@ namespace tutti::select {
 struct MachineNotes {
   std::string ends;  ///< "GPUs", "cores"
   Rank hosts = 1;
-  uint32_t rails = 0;           ///< NICs of a host that its ranks use; 0: one host
-  double sharing = 1;           ///< ranks of a host on its busiest NIC
-  std::string inside, between;  ///< the kind of the slowest path
+  uint32_t rails = 0;                ///< NICs of a host that its ranks use; 0: one host
+  double sharing = 1;                ///< ranks of a host on its busiest NIC
+  std::string inside, between;       ///< the kind of the slowest path
+  std::vector<std::string> unknown;  ///< what was assumed, as the graph notes it
 };
 
 struct MachineSetting {

@@ -12,6 +12,7 @@
 #include "topo/device.hpp"
 #include "topo/import.hpp"
 #include "topo/link_figures.hpp"
+#include "topo/nvlink.hpp"
 #include "topo/xml_file.hpp"
 
 namespace tutti::topo {
@@ -34,6 +35,7 @@ class Reader {
       number_gpus(graph_, host.node);
     }
     order_ranks();
+    note_missing_nvlink(graph_);
     return std::move(graph_);
   }
 

@@ -48,6 +48,21 @@ class Explain(unittest.TestCase):
             self.assertEqual(done.returncode, 2)
             self.assertIn("its ending says what is written: FILE.json the same", done.stderr)
 
+    def test_says_that_a_file_leaves_nvlink_out_and_takes_it_as_told(self):
+        file = os.path.join(SAMPLES, "nccl-pcie-2-sockets.xml")
+        over_pcie = explained("all_reduce", "--bytes", "1G", "--topo", file)
+        self.assertIn("no NVLink between the 4 GPUs of ", over_pcie["notes"][0])
+        self.assertIn("  note: no NVLink between", tutti("explain", "all_reduce", "--topo", file, env=HERE).stdout)
+        self.assertIn("  note: no NVLink between", tutti("sim", "all_reduce", "--bytes", "1M", "--topo", file).stdout)
+        told = explained("all_reduce", "--bytes", "1G", "--topo", file, "--nvlink", "300")
+        self.assertNotIn("notes", told)
+        self.assertAlmostEqual(told["inside"]["beta"], 1 / 300e9)
+        self.assertLess(told["candidates"][0]["seconds"], over_pcie["candidates"][0]["seconds"] / 10)
+        known = os.path.join(SAMPLES, "nccl-8-gpus-8-nics.xml")
+        done = tutti("explain", "all_reduce", "--topo", known, "--nvlink", "300", env=HERE)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("are known already; leave it out", done.stderr)
+
     def test_a_barrier_has_no_size(self):
         self.assertRegex(tutti("explain", "barrier", "-n", "4").stdout, r"^barrier on 4 ranks, this machine")
 

@@ -13,10 +13,13 @@
 #include "select/explain.hpp"
 #include "select/machine.hpp"
 #include "tools/commands.hpp"
+#include "tools/nvlink_option.hpp"
 #include "tools/output_option.hpp"
+#include "tools/wrapped.hpp"
 #include "topo/cluster.hpp"
 #include "topo/cores.hpp"
 #include "topo/import.hpp"
+#include "topo/nvlink.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -28,6 +31,7 @@ constexpr Rank kMostRanks = 4096;
 struct Options {
   std::string collective, bytes = "1M", topology;
   Rank ranks = 0, hosts = 1;
+  double nvlink = 0;  // GB/s
   bool json = false;
   std::string file;
 };
@@ -35,6 +39,7 @@ struct Options {
 select::MachineSetting machine_of(const Options& options) {
   if (!options.topology.empty()) {
     topo::Graph graph = topo::import_file(options.topology);
+    if (options.nvlink > 0) topo::add_nvlink(graph, options.nvlink);
     if (options.hosts > 1) graph = topo::cluster(graph, static_cast<uint32_t>(options.hosts));
     return select::setting_of(graph, options.ranks);
   }
@@ -73,6 +78,7 @@ void print_text(const Options& options, Collective collective, uint64_t bytes, c
   if (notes.rails > 0) {
     fmt::print("  rails: {} a host, {:g} of its ranks on the busiest\n", counted(notes.rails, "NIC"), notes.sharing);
   }
+  for (const std::string& note : notes.unknown) fmt::print("  note: {}\n", wrapped(note, 8));
   if (s.oversubscription > 1) fmt::print("  {:g} ranks share a core\n", s.oversubscription);
   const bool measured = !all.empty() && all.front().measured;
   fmt::print("\n{}\n\n{}\n", select::explanation(all),
@@ -92,6 +98,7 @@ std::string json_text(Collective collective, uint64_t bytes, const select::Machi
                     {"inside", link(s.inside, machine.notes.inside)}};
   if (machine.notes.hosts > 1) page["between"] = link(s.between, machine.notes.between);
   if (machine.notes.rails > 0) page["rails"] = machine.notes.rails;
+  if (!machine.notes.unknown.empty()) page["notes"] = machine.notes.unknown;
   page["candidates"] = ordered_json::array();
   for (const select::Candidate& candidate : all) {
     ordered_json row{{"algorithm", candidate.algorithm->name}};
@@ -145,6 +152,7 @@ void add_explain(CLI::App& app, int& status) {
       ->check(CLI::Range(1, kMostRanks));
   command->add_option("--topo", options->topology, "on this machine: NCCL's XML, hwloc's XML, or Tutti's JSON")
       ->type_name("FILE");
+  add_nvlink(*command, options->nvlink);
   command->add_option("--hosts", options->hosts, "this many such hosts, joined by a network; default 1")
       ->check(CLI::Range(1, kMostRanks));
   command->add_flag("--json", options->json, "as JSON, times in seconds");

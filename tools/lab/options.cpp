@@ -8,9 +8,11 @@
 #include "base/format.hpp"
 #include "base/spelling.hpp"
 #include "select/machine.hpp"
+#include "tools/nvlink_option.hpp"
 #include "tools/output_option.hpp"
 #include "topo/cluster.hpp"
 #include "topo/import.hpp"
+#include "topo/nvlink.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -77,9 +79,11 @@ planner::Model model_of(const LabOptions& o) {
 /// Hosts and links as the selector sees them: α and β of its model, in place of the data sheet's.
 void take_topology(const LabOptions& o, planner::Cluster& cluster) {
   topo::Graph graph = topo::import_file(o.topology);
+  if (o.nvlink > 0) topo::add_nvlink(graph, o.nvlink);
   if (o.hosts > 1) graph = topo::cluster(graph, static_cast<uint32_t>(o.hosts));
   const auto [setting, notes] = select::setting_of(graph, 0);
   if (notes.ends != "GPUs") throw_error(Code::InvalidArgument, "--topo {}: it has no GPUs", o.topology);
+  for (const std::string& note : notes.unknown) fmt::print(stderr, "tutti lab: note: {}\n", note);
   const select::LinkCost& inside = setting.inside;
   const select::LinkCost& outside = notes.hosts > 1 ? setting.between : inside;
   cluster.gpus = setting.ranks;
@@ -168,6 +172,7 @@ void LabOptions::add_to(CLI::App& command) {
   command.add_option("--topo", topology, "hosts and links from NCCL's XML or Tutti's JSON (`tutti topo --import`)")
       ->type_name("FILE")
       ->group(cluster_group);
+  add_nvlink(command, nvlink)->group(cluster_group);
   command.add_option("--hosts", hosts, "with --topo: this many such hosts (1)")
       ->check(CLI::Range(1, 4096))
       ->group(cluster_group);

@@ -17,6 +17,7 @@ struct LabOptions {
   std::optional<double> bandwidth_in, bandwidth_out, alpha_in_us, alpha_out_us, tflops, efficiency, usable, contention;
   std::optional<int64_t> gpus;
   std::string topology;
+  double nvlink = 0;  // GB/s
   int64_t hosts = 1;
   bool no_sequence_parallel = false, all = false;
   train::planner::Fixed fixed;

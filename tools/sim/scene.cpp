@@ -13,6 +13,7 @@
 #include "topo/constants.hpp"
 #include "topo/cores.hpp"
 #include "topo/import.hpp"
+#include "topo/nvlink.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -65,6 +66,7 @@ Scene::Scene(Collective collective, uint64_t bytes, const SceneOptions& options)
 
 void Scene::take_topology() {
   topo::Graph graph = topo::import_file(options_.topology);
+  if (options_.nvlink > 0) topo::add_nvlink(graph, options_.nvlink);
   if (options_.hosts > 1) graph = topo::cluster(graph, static_cast<uint32_t>(options_.hosts));
   setting_ = select::setting_of(graph, options_.ranks);
   const select::RankNodes placed = select::place_ranks(graph, options_.ranks);

@@ -15,6 +15,7 @@ namespace tutti::tools {
 struct SceneOptions {
   std::string topology;  ///< a file; "": this machine
   Rank ranks = 0, hosts = 1;
+  double nvlink = 0;    ///< GB/s between GPUs of the file that has none; 0: as the file says
   uint32_t width = 16;  ///< of a GPU's programs, as far as the call is long enough
 };
 
@@ -25,6 +26,8 @@ class Scene {
   Collective collective() const { return collective_; }
   uint64_t bytes() const { return bytes_; }
   Rank ranks() const { return setting_.setting.ranks; }
+  /// What was assumed of the machine.
+  const std::vector<std::string>& notes() const { return setting_.notes.unknown; }
   Rank hosts() const { return setting_.notes.hosts; }
   /// "32 ranks of 4 hosts, on the GPUs of hgx.xml".
   std::string words() const;

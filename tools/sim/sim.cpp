@@ -12,9 +12,11 @@
 #include "sim/draw.hpp"
 #include "sim/simulate.hpp"
 #include "tools/commands.hpp"
+#include "tools/nvlink_option.hpp"
 #include "tools/output_option.hpp"
 #include "tools/progress.hpp"
 #include "tools/sim/scene.hpp"
+#include "tools/wrapped.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -204,6 +206,7 @@ void run(const Options& options) {
                                : "equal shares (--engine simgrid: SimGrid " + sim::simgrid_version() + ")";
   fmt::print("{} of {} on {}\n  network: {}\n", name_of(scene.collective()), to_text(Bytes{scene.bytes()}),
              scene.words(), with);
+  for (const std::string& note : scene.notes()) fmt::print("  note: {}\n", wrapped(note, 8));
   options.compare ? print_all(scene, rows) : print_one(scene, rows.front());
   fmt::print("\n{}\n", kModel);
 }
@@ -222,6 +225,7 @@ void add_sim(CLI::App& app, int& status) {
       ->check(CLI::Range(1, kMostRanks));
   command->add_option("--topo", options->scene.topology, "the machine: NCCL's XML, hwloc's XML, or Tutti's JSON")
       ->type_name("FILE");
+  add_nvlink(*command, options->scene.nvlink);
   command->add_option("--hosts", options->scene.hosts, "this many such hosts, joined by a network; default 1")
       ->check(CLI::Range(1, kMostRanks));
   command->add_option("--algo", options->algorithm, "this algorithm; default the selector's")->type_name("NAME");

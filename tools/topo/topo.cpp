@@ -9,6 +9,7 @@
 
 #include "base/format.hpp"
 #include "tools/commands.hpp"
+#include "tools/nvlink_option.hpp"
 #include "tools/output_option.hpp"
 #include "tools/topo/job.hpp"
 #include "tools/topo/view.hpp"
@@ -17,6 +18,7 @@
 #include "topo/graph_json.hpp"
 #include "topo/import.hpp"
 #include "topo/link_figures.hpp"
+#include "topo/nvlink.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -29,6 +31,7 @@ constexpr int kMostRanks = 4096;
 
 struct Options {
   std::string import, svg, json;
+  double nvlink = 0;  // GB/s
   uint32_t hosts = 1;
   int ranks = 0;  // 0: as the topology has it
   bool figures = false;
@@ -95,6 +98,7 @@ void print_figures() {
 
 Graph topology_of(const Options& options) {
   Graph graph = options.import.empty() ? topo::local_topology() : topo::import_file(options.import);
+  if (options.nvlink > 0) topo::add_nvlink(graph, options.nvlink);
   if (options.hosts > 1) graph = topo::cluster(graph, options.hosts);
   if (options.ranks > 0) place_ranks(graph, options.ranks);
   return graph;
@@ -134,6 +138,7 @@ void add_topo(CLI::App& app, int& status) {
       ->check(CLI::Range(uint32_t{1}, kMostHosts));
   command->add_option("-n", options->ranks, "paths between N ranks of each host, each on its share of the cores")
       ->check(CLI::Range(1, kMostRanks));
+  add_nvlink(*command, options->nvlink);
   add_output(*command, {{".svg", "a drawing", &options->svg}, {".json", "the topology and its paths", &options->json}});
   command->add_option("--svg", options->svg, "draws it; - is the standard output")->type_name("FILE");
   command->add_option("--json", options->json, "writes it, and the paths, as JSON")->type_name("FILE");

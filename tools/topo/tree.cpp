@@ -6,6 +6,7 @@
 #include "base/counted.hpp"
 #include "base/format.hpp"
 #include "tools/topo/view.hpp"
+#include "tools/wrapped.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -44,7 +45,7 @@ class Tree {
       for (const NodeId child : children_[group.first]) add(child, 1);
     }
     if (const auto fabric = graph_.all(NodeKind::Fabric); !fabric.empty()) line(0, "network", "joins all ports");
-    for (const std::string& note : graph_.notes) out_ += "note: " + note + "\n";
+    for (const std::string& note : graph_.notes) out_ += "note: " + wrapped(note, 6) + "\n";
     return std::move(out_);
   }
 

@@ -2,10 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <string>
 
@@ -19,6 +17,7 @@
 #include "tools/info_machine.hpp"
 #include "tools/info_transports.hpp"
 #include "tools/wrapped.hpp"
+#include "tools/write_file.hpp"
 #include "tutti/tutti.h"
 
 namespace tutti::tools {
@@ -143,13 +142,6 @@ void print(const ordered_json& facts) {
   }
 }
 
-void write(const ordered_json& facts, const std::string& path) {
-  std::ofstream file(path);
-  file << facts.dump(2, ' ', false, ordered_json::error_handler_t::replace) << '\n';
-  file.close();
-  if (!file) throw_error(Code::SystemError, "--json {}: {}", path, std::strerror(errno));
-}
-
 }  // namespace
 
 void add_info(CLI::App& app, int& status) {
@@ -176,7 +168,9 @@ void add_info(CLI::App& app, int& status) {
     } else {
       fmt::print("\n{} constants, used where nothing was measured here: tutti info -v\n", facts[kConstants].size());
     }
-    if (!path->empty()) write(facts, *path);
+    if (!path->empty()) {
+      write_file("--json", *path, facts.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+    }
     status = 0;
   });
 }

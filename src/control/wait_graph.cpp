@@ -9,7 +9,7 @@ namespace tutti::control {
 namespace {
 
 constexpr uint32_t kMargin = 1000;  // milliseconds by which a wait must be older than the oldest answer
-constexpr int kMostHops = 16;       // in one text
+constexpr int kMaxHops = 16;       // in one text
 
 const Wait* wait_of(const ProcessWaits& process, uint64_t communicator, Rank rank) {
   const auto found = std::find_if(process.waits.begin(), process.waits.end(),
@@ -124,7 +124,7 @@ std::pair<const Wait*, bool> WaitGraph::next_of(const Wait& wait) const {
 std::string WaitGraph::follow_from(const Wait& first, int hops) const {
   std::string text;
   std::vector<const Wait*> seen;
-  for (const Wait* wait = &first; hops < kMostHops && !wait->on.empty(); ++hops) {
+  for (const Wait* wait = &first; hops < kMaxHops && !wait->on.empty(); ++hops) {
     seen.push_back(wait);
     text += fmt::format(", for rank {}", wait->on.front().rank);
     const ProcessWaits* const its = process(wait->on.front().process);

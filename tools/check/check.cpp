@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <map>
@@ -19,6 +18,8 @@
 #include "tools/check/report.hpp"
 #include "tools/run/ask.hpp"
 #include "tools/run/hosts.hpp"
+#include "tools/run/remote.hpp"
+#include "tools/write_file.hpp"
 #include "tutti/tutti.h"
 
 namespace tutti::tools {
@@ -40,11 +41,8 @@ std::string last_words(const std::string& text) {
 
 /// The last line: a login shell may have written others before.
 std::string last_line(const std::string& text) {
-  const size_t end = text.find_last_not_of("\r\n");
-  if (end == std::string::npos) return "";
-  const size_t start = text.rfind('\n', end);
-  return text.substr(start == std::string::npos ? 0 : start + 1,
-                     end - (start == std::string::npos ? 0 : start + 1) + 1);
+  const std::string trimmed = text.substr(0, text.find_last_not_of("\r\n") + 1);
+  return trimmed.substr(trimmed.rfind('\n') + 1);  // npos + 1 is 0
 }
 
 /// The check itself, a part after the other.
@@ -111,6 +109,12 @@ class Check {
           "in a folder that exists there",
           name(host), program_, last_words(answer.err));
     }
+    const std::string& there = job_.ranks[host].host;
+    if (answer.status == 255 && !there.empty()) {
+      const std::string starter = starter_of(job_.launcher, there);
+      return fmt::format("{}: {} could not start it ({}); does \"{} true\" work?", name(host),
+                         starter.substr(0, starter.find(' ')), last_words(answer.err), starter);
+    }
     return fmt::format("{}: {} ({})", name(host), answer.became, last_words(answer.err));
   }
 
@@ -121,13 +125,21 @@ class Check {
         wrong(text);
         continue;
       }
-      try {
-        report_.hosts[host].facts = parse_facts(last_line(answers[host].out));
+      read_answer(host, answers[host], [&](const std::string& line) {
+        report_.hosts[host].facts = parse_facts(line);
         const std::string& problem = report_.hosts[host].facts->problem;
         if (!problem.empty() && report_.hosts.size() > 1) wrong(fmt::format("{}: {}", name(host), problem));
-      } catch (const Error& error) {
-        wrong(fmt::format("{}: {}: {}", name(host), error.what(), last_words(answers[host].out)));
-      }
+      });
+    }
+  }
+
+  /// Calls `read` with the answer's last line. One that it cannot read is that host's problem.
+  template <class Read>
+  void read_answer(size_t host, const Answer& answer, const Read& read) {
+    try {
+      read(last_line(answer.out));
+    } catch (const Error& error) {
+      wrong(fmt::format("{}: {}: {}", name(host), error.what(), last_words(answer.out)));
     }
   }
 
@@ -166,8 +178,10 @@ class Check {
         wrong(text);
         continue;
       }
-      report_.reached[host] = parse_reached(last_line(answers[host].out));
-      judge_connections(host);
+      read_answer(host, answers[host], [&](const std::string& line) {
+        report_.reached[host] = parse_reached(line);
+        judge_connections(host);
+      });
     }
   }
 
@@ -199,7 +213,9 @@ class Check {
         if (++failed <= kMaxAlike) wrong(text);
         continue;
       }
-      for (const PairFigures& pair : parse_pairs(last_line(answers[host].out))) report_.pairs.push_back(pair);
+      read_answer(host, answers[host], [&](const std::string& line) {
+        for (const PairFigures& pair : parse_pairs(line)) report_.pairs.push_back(pair);
+      });
     }
     if (failed > kMaxAlike) wrong(fmt::format("{} more hosts had errors", failed - kMaxAlike));
   }
@@ -215,10 +231,8 @@ int check_hosts(const Job& job, const std::string& json) {
   Check check(job);
   const CheckReport& report = check.run();
   if (!json.empty()) {
-    std::ofstream file(json);
-    file << to_json(report).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
-    file.close();
-    if (!file) throw_error(Code::SystemError, "--json {}: {}", json, std::strerror(errno));
+    const auto replaced = nlohmann::ordered_json::error_handler_t::replace;
+    write_file("--json", json, to_json(report).dump(2, ' ', false, replaced) + "\n");
   }
   return report.problems.empty() ? 0 : 1;
 }

@@ -41,8 +41,9 @@ void EchoServer::serve() {
   while (!stop_) {
     std::vector<pollfd> fds{{listener_.get(), POLLIN, 0}};
     for (const Connection& connection : connections_) {
-      const bool waits = !connection.to_send.empty();
-      fds.push_back({connection.socket.get(), static_cast<short>(waits ? POLLIN | POLLOUT : POLLIN), 0});
+      const int reads = connection.to_send.size() < kMaxHeld ? POLLIN : 0;
+      const int writes = connection.to_send.empty() ? 0 : POLLOUT;
+      fds.push_back({connection.socket.get(), static_cast<short>(reads | writes), 0});
     }
     poll(fds.data(), fds.size(), kTurn);
     connections_.remove_if([this](Connection& connection) { return !pump(connection); });

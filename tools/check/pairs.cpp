@@ -4,9 +4,8 @@
 #include <chrono>
 #include <cstdint>
 
-#include "base/format.hpp"
 #include "base/printable.hpp"
-#include "base/shallow_json.hpp"
+#include "tools/check/rows.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -108,19 +107,11 @@ nlohmann::ordered_json to_json(const std::vector<PairFigures>& pairs) {
 }
 
 std::vector<PairFigures> parse_pairs(std::string_view text) {
-  try {
-    std::vector<PairFigures> pairs;
-    const nlohmann::json rows = parse_shallow_json(std::string(text));
-    if (!rows.is_array()) throw_error(Code::ProtocolError, "not an answer of tutti: not a list");
-    for (const auto& row : rows) {
-      pairs.push_back({row.at("from").get<int>(), row.at("to").get<int>(), row.at("latency").get<double>(),
-                       row.at("bandwidth").get<double>(), row.at("back").get<double>(),
-                       printable(row.at("transport").get<std::string>())});
-    }
-    return pairs;
-  } catch (const nlohmann::json::exception& error) {
-    throw_error(Code::ProtocolError, "not an answer of tutti: {}", error.what());
-  }
+  return parse_rows<PairFigures>(text, [](const nlohmann::json& row) {
+    return PairFigures{row.at("from").get<int>(),       row.at("to").get<int>(),
+                       row.at("latency").get<double>(), row.at("bandwidth").get<double>(),
+                       row.at("back").get<double>(),    printable(row.at("transport").get<std::string>())};
+  });
 }
 
 }  // namespace tutti::tools

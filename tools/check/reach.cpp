@@ -14,6 +14,7 @@
 #include "base/shallow_json.hpp"
 #include "base/socket.hpp"
 #include "tools/check/echo_server.hpp"
+#include "tools/check/rows.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -136,18 +137,10 @@ nlohmann::ordered_json to_json(const std::vector<Reached>& reached) {
 }
 
 std::vector<Reached> parse_reached(std::string_view text) {
-  try {
-    std::vector<Reached> reached;
-    const nlohmann::json rows = parse_shallow_json(std::string(text));
-    if (!rows.is_array()) throw_error(Code::ProtocolError, "not an answer of tutti: not a list");
-    for (const auto& row : rows) {
-      reached.push_back({row.at("host").get<int>(), printable(row.at("address").get<std::string>()),
-                         row.at("round_trip").get<double>(), printable(row.at("why_not").get<std::string>())});
-    }
-    return reached;
-  } catch (const nlohmann::json::exception& error) {
-    throw_error(Code::ProtocolError, "not an answer of tutti: {}", error.what());
-  }
+  return parse_rows<Reached>(text, [](const nlohmann::json& row) {
+    return Reached{row.at("host").get<int>(), printable(row.at("address").get<std::string>()),
+                   row.at("round_trip").get<double>(), printable(row.at("why_not").get<std::string>())};
+  });
 }
 
 std::vector<Reached> reach(const ReachRequest& request, int self) {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
+#include <utility>
 
 namespace tutti::tools {
 namespace {
@@ -63,11 +65,12 @@ void print_pairs(const CheckReport& report) {
   if (report.reached.empty()) return;
   std::vector<std::vector<std::string>> rows{
       {"# from", "to", "transport", "ping us", "latency us", "GB/s there", "GB/s back"}};
+  std::map<std::pair<int, int>, const PairFigures*> measured;
+  for (const PairFigures& pair : report.pairs) measured[{pair.from, pair.to}] = &pair;
   for (int from = 0; from < static_cast<int>(report.hosts.size()); ++from) {
     for (int to = from + 1; to < static_cast<int>(report.hosts.size()); ++to) {
-      const auto found = std::find_if(report.pairs.begin(), report.pairs.end(),
-                                      [&](const PairFigures& pair) { return pair.from == from && pair.to == to; });
-      const PairFigures pair = found == report.pairs.end() ? PairFigures{from, to, 0, 0, 0, "-"} : *found;
+      const auto found = measured.find({from, to});
+      const PairFigures pair = found == measured.end() ? PairFigures{from, to, 0, 0, 0, "-"} : *found->second;
       const double there = round_trip(report, from, to), back = round_trip(report, to, from);
       rows.push_back({"  " + report.hosts[static_cast<size_t>(from)].name, report.hosts[static_cast<size_t>(to)].name,
                       pair.transport, there == 0 || back == 0 ? "none" : microseconds(std::min(there, back)),

@@ -1,7 +1,5 @@
 // tutti explain: which algorithm a call gets, and why no other.
-#include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -16,6 +14,7 @@
 #include "tools/nvlink_option.hpp"
 #include "tools/output_option.hpp"
 #include "tools/wrapped.hpp"
+#include "tools/write_file.hpp"
 #include "topo/cluster.hpp"
 #include "topo/cores.hpp"
 #include "topo/import.hpp"
@@ -115,13 +114,6 @@ std::string json_text(Collective collective, uint64_t bytes, const select::Machi
   return page.dump(2) + "\n";
 }
 
-void write(const std::string& path, const std::string& text) {
-  std::ofstream file(path);
-  file << text;
-  file.close();
-  if (!file) throw_error(Code::SystemError, "-o {}: {}", path, std::strerror(errno));
-}
-
 void explain(const Options& options) {
   const Collective collective = read_collective(options.collective, "");
   auto bytes = read_call_bytes(options.bytes, "--bytes");
@@ -133,7 +125,7 @@ void explain(const Options& options) {
     throw_error(Code::InvalidArgument, "{} has no algorithms to choose from: it is sent directly", name_of(collective));
   }
   const std::string json = json_text(collective, bytes, machine, all);
-  if (!options.file.empty()) write(options.file, json);
+  if (!options.file.empty()) write_file("-o", options.file, json);
   if (options.json) return fmt::print("{}", json);
   print_text(options, collective, bytes, machine, all);
 }

@@ -1,7 +1,5 @@
 // tutti lab: which layout a training job should have, what it takes, and why.
-#include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <memory>
 
 #include "base/format.hpp"
@@ -9,23 +7,12 @@
 #include "tools/lab/options.hpp"
 #include "tools/lab/page.hpp"
 #include "tools/lab/report.hpp"
+#include "tools/write_file.hpp"
 
 namespace tutti::tools {
 namespace {
 
 namespace planner = train::planner;
-constexpr const char* kStandardOutput = "-";
-
-void write(const std::string& path, const char* option, const std::string& text) {
-  if (path == kStandardOutput) {
-    std::fputs(text.c_str(), stdout);
-    return;
-  }
-  std::ofstream file(path);
-  file << text;
-  file.close();
-  if (!file) throw_error(Code::SystemError, "{} {}: {}", option, path, std::strerror(errno));
-}
 
 void plan_training(LabOptions options) {
   if (options.recompute) {
@@ -37,8 +24,8 @@ void plan_training(LabOptions options) {
   }
   const LabScenario lab = scenario_of(options);
   const planner::Outcome outcome = planner::search(lab.scenario, options.fixed);
-  if (!options.html.empty()) write(options.html, "--html", lab_page(lab));
-  if (!options.json.empty()) write(options.json, "--json", lab_json(lab, outcome).dump(1) + "\n");
+  if (!options.html.empty()) write_file("--html", options.html, lab_page(lab));
+  if (!options.json.empty()) write_file("--json", options.json, lab_json(lab, outcome).dump(1) + "\n");
   const bool output_taken = options.json == kStandardOutput || options.html == kStandardOutput;
   if (!output_taken) std::fputs(lab_table(lab, outcome, options.all).c_str(), stdout);
   if (outcome.best.empty()) {

@@ -4,16 +4,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/counted.hpp"
 #include "base/env.hpp"
 #include "base/format.hpp"
+#include "tools/write_file.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -194,10 +193,7 @@ void Report::write_json() const {
                                {"out_of_place", measured(line.row, line.out_of_place)},
                                {"in_place", line.in_place ? measured(line.row, *line.in_place) : json(nullptr)}});
   }
-  std::ofstream file(options_.json);
-  file << page.dump(2) << '\n';
-  file.close();
-  if (!file) throw_error(Code::SystemError, "--json {}: {}", options_.json, std::strerror(errno));
+  write_file("--json", options_.json, page.dump(2) + "\n");
 }
 
 }  // namespace tutti::tools

@@ -1,8 +1,6 @@
 // tutti plan: lists, describes and verifies algorithms.
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -19,6 +17,7 @@
 #include "tools/plan/budget.hpp"
 #include "tools/plan/draw.hpp"
 #include "tools/plan/subject.hpp"
+#include "tools/write_file.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -47,16 +46,6 @@ auto within_budget(const Options& options, const char* doing, const Work& work) 
 
 std::string in_words(plan::Ratio ratio) {
   return ratio.den() == 1 ? fmt::format("{}", ratio.num()) : fmt::format("{}/{}", ratio.num(), ratio.den());
-}
-
-constexpr const char* kStandardOutput = "-";
-
-void write(const std::string& text, const std::string& path) {
-  if (path == kStandardOutput) return fmt::print("{}", text);
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) throw_error(Code::SystemError, "{}: {}", path, std::strerror(errno));
 }
 
 [[noreturn]] void too_many_to_draw(Rank ranks) {
@@ -111,7 +100,7 @@ void list(const Options& options) {
       "\nn: for how many ranks; groups: for any number of them where groups of near ones are known (--groups)\n"
       "repr.: folds in the canonical order, so TUTTI_REPRODUCIBLE=1 may use it\n";
   if (options.file != kStandardOutput) fmt::print("{}", table);
-  if (!options.file.empty()) write(rows.dump(2) + "\n", options.file);
+  if (!options.file.empty()) write_file("", options.file, rows.dump(2) + "\n");
 }
 
 /// Ranks that a command names must exist.
@@ -207,7 +196,7 @@ void draw(const Options& options) {
   subject = for_root(std::move(subject), options.root);
   if (subject.algorithm != nullptr) subject.plans = plan::generate_all(*subject.algorithm, subject.shape);
   if (options.rank >= 0) subject.title += fmt::format(", what rank {} sends and receives", options.rank);
-  write(draw_svg(subject.plans, subject.title, {.root = options.root, .rank = options.rank}), options.file);
+  write_file("", options.file, draw_svg(subject.plans, subject.title, {.root = options.root, .rank = options.rank}));
   if (options.file != kStandardOutput) fmt::print("{} written\n", options.file);
 }
 
@@ -219,19 +208,19 @@ void export_plans(const Options& options) {
                subject.title, text.size(), plan::kMaxPlanText);
   }
   const bool to_file = !options.file.empty() && options.file != kStandardOutput;
-  write(text, to_file ? options.file : kStandardOutput);
+  write_file("", to_file ? options.file : kStandardOutput, text);
   if (to_file) fmt::print("{}: {}, {} bytes\n", options.file, subject.title, text.size());
 }
 
 void import_plans(const Options& options) {
   const plan::PlanSet set = plan::load_plans(options.algorithm);
-  if (options.file == kStandardOutput) return write(plan::to_json(set.plans, set.name), options.file);
+  if (options.file == kStandardOutput) return write_file("", options.file, plan::to_json(set.plans, set.name));
   const plan::Shape shape = set.plans.front().shape;
   const Subject subject{title_of(shape, set.name.empty() ? "the plan" : set.name), shape, nullptr, set.plans};
   print_counted(subject, plan::count(subject.plans));
   fmt::print("  hash                  {:016x}\n", plan::hash_of(set.plans));
   const std::string& file = options.file.empty() ? options.algorithm : options.file;
-  if (!options.file.empty()) write(plan::to_json(set.plans, set.name), file);
+  if (!options.file.empty()) write_file("", file, plan::to_json(set.plans, set.name));
   fmt::print("\nTUTTI_PLAN={} runs it for every {} of {}.\n", file, name_of(shape.collective), in_ranks(shape.ranks));
 }
 

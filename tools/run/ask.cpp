@@ -86,7 +86,7 @@ class Asking {
     if (!late_ && Clock::now() >= until_) stop_the_late();
     while (const int signal = signals_.next()) {
       if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT) {
-        throw_error(Code::Aborted, "ended by signal {} ({})", signal, strsignal(signal));
+        throw Interrupted(signal);
       }
     }
   }
@@ -146,6 +146,9 @@ class Asking {
 };
 
 }  // namespace
+
+Interrupted::Interrupted(int signal)
+    : Error(Code::Aborted, fmt::format("ended by signal {} ({})", signal, strsignal(signal))), signal_(signal) {}
 
 std::vector<Answer> ask(const Job& job, double seconds) { return Asking(job, seconds).run(); }
 

@@ -5,8 +5,19 @@
 #include <vector>
 
 #include "tools/run/job.hpp"
+#include "tutti/error.hpp"
 
 namespace tutti::tools {
+
+/// A signal has ended this command.
+class Interrupted : public Error {
+ public:
+  explicit Interrupted(int signal);
+  int signal() const { return signal_; }
+
+ private:
+  int signal_;
+};
 
 /// What one rank answered.
 struct Answer {
@@ -17,8 +28,8 @@ struct Answer {
   std::string became;  ///< "exited with status 3"
 };
 
-/// Starts all ranks and waits for their ends, at most `seconds`; then they are ended. By rank. Throws Error: Aborted if
-/// a signal ends this command; SystemError as run_job does.
+/// Starts all ranks and waits for their ends, at most `seconds`; then they are ended. By rank. Throws Interrupted;
+/// Error(SystemError) as run_job does.
 std::vector<Answer> ask(const Job& job, double seconds);
 
 }  // namespace tutti::tools

@@ -51,7 +51,8 @@ std::string asked_addresses(const Job& job) {
   std::vector<std::string> found;
   std::istringstream words(answer.out);
   for (std::string word; answer.status == 0 && words >> word;) {
-    if (resolves(word)) found.push_back(word);
+    const bool numeric = word.find_first_not_of("0123456789abcdefABCDEF.:") == std::string::npos;
+    if (numeric && resolves(word)) found.push_back(word);
   }
   return fmt::format("{}", fmt::join(found, ","));
 }

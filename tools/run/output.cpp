@@ -28,7 +28,7 @@ Sink::Sink(int fd) : own_(open_again(fd)), fd_(own_ ? own_.get() : fd) {}
 
 bool Sink::put(std::string_view text) {
   if (text_ != nullptr) {
-    *text_ += text;
+    *text_ += text.substr(0, kMaxText - std::min(kMaxText, text_->size()));
     return true;
   }
   if (error_ != 0) return false;

@@ -16,9 +16,11 @@ namespace tutti::tools {
 /// what the reader does not take yet is kept.
 class Sink {
  public:
+  static constexpr size_t kMaxText = 16 << 20;
+
   /// The descriptor stays the caller's.
   explicit Sink(int fd);
-  /// Appends to `text`, which must outlive it, instead.
+  /// Appends to `text`, which must outlive it, instead, up to kMaxText bytes; the rest is dropped.
   explicit Sink(std::string* text) : fd_(-1), text_(text) {}
 
   /// Writes `text`, or keeps it. False: the reader is gone, or the device is full.

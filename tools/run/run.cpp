@@ -9,6 +9,7 @@
 #include "base/format.hpp"
 #include "tools/check/check.hpp"
 #include "tools/commands.hpp"
+#include "tools/run/ask.hpp"
 #include "tools/run/binding.hpp"
 #include "tools/run/hosts.hpp"
 #include "tools/run/job.hpp"
@@ -188,7 +189,12 @@ void add_run(CLI::App& app, const std::vector<std::string>& program, int& status
   command->footer(kDetails);
   command->callback([options, command, &program, &status] {
     const std::vector<std::string> words = whole_program(command->remaining(), program);
-    status = run(*options, words);
+    try {
+      status = run(*options, words);
+    } catch (const Interrupted& interrupted) {
+      fmt::print(stderr, "tutti run: {}\n", interrupted.what());
+      status = 128 + interrupted.signal();
+    }
   });
 }
 

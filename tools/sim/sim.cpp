@@ -1,7 +1,5 @@
 // tutti sim: a call's time on a machine that need not be there.
-#include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -17,6 +15,7 @@
 #include "tools/progress.hpp"
 #include "tools/sim/scene.hpp"
 #include "tools/wrapped.hpp"
+#include "tools/write_file.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -40,13 +39,6 @@ struct Row {
   sim::Simulated simulated;
   std::string skipped;  // why it was not simulated
 };
-
-void write(const std::string& path, const char* flag, const std::string& text) {
-  std::ofstream file(path);
-  file << text;
-  file.close();
-  if (!file) throw_error(Code::SystemError, "{} {}: {}", flag, path, std::strerror(errno));
-}
 
 std::string time_text(double seconds) {
   const double us = seconds * 1e6;
@@ -191,14 +183,15 @@ void run(const Options& options) {
   progress.clear();
   const std::string title = fmt::format("{} {} of {} on {}", rows.front().algorithm->name, name_of(scene.collective()),
                                         to_text(Bytes{scene.bytes()}), scene.words());
-  if (!options.trace.empty()) write(options.trace, "--trace", sim::chrome_trace(rows.front().simulated.replay, title));
-  if (!options.svg.empty()) write(options.svg, "--svg", sim::timeline_svg(rows.front().simulated.replay, title));
+  if (!options.trace.empty())
+    write_file("--trace", options.trace, sim::chrome_trace(rows.front().simulated.replay, title));
+  if (!options.svg.empty()) write_file("--svg", options.svg, sim::timeline_svg(rows.front().simulated.replay, title));
   std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
     if (a.skipped.empty() != b.skipped.empty()) return a.skipped.empty();
     return a.simulated.seconds < b.simulated.seconds;
   });
   const std::string json = json_text(scene, options, rows);
-  if (!options.file.empty()) write(options.file, "-o", json);
+  if (!options.file.empty()) write_file("-o", options.file, json);
   if (options.json) return fmt::print("{}", json);
   const std::string with = options.engine == "simgrid" ? "SimGrid " + sim::simgrid_version()
                            : sim::simgrid_version().empty()

@@ -1,8 +1,6 @@
 // tutti topo: this machine's topology, or a file's.
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -13,6 +11,7 @@
 #include "tools/output_option.hpp"
 #include "tools/topo/job.hpp"
 #include "tools/topo/view.hpp"
+#include "tools/write_file.hpp"
 #include "topo/cluster.hpp"
 #include "topo/detect.hpp"
 #include "topo/graph_json.hpp"
@@ -36,17 +35,6 @@ struct Options {
   int ranks = 0;  // 0: as the topology has it
   bool figures = false;
 };
-
-void write(const std::string& path, const char* flag, const std::string& text) {
-  if (path == "-") {
-    fmt::print("{}", text);
-    return;
-  }
-  std::ofstream file(path);
-  file << text;
-  file.close();
-  if (!file) throw_error(Code::SystemError, "{} {}: {}", flag, path, std::strerror(errno));
-}
 
 /// Ranks on each host, each on an equal share of its cores, as `tutti run` binds them.
 void place_ranks(Graph& graph, int ranks) {
@@ -119,10 +107,10 @@ void show(const Options& options) {
     const std::string paths = matrix_text(graph, matrix);
     fmt::print("{}{}{}", tree_text(graph), paths.empty() ? "" : "\n", paths);
   }
-  if (!options.json.empty()) write(options.json, "--json", json_text(graph, matrix));
+  if (!options.json.empty()) write_file("--json", options.json, json_text(graph, matrix));
   if (options.svg.empty()) return;
   const std::string source = options.import.substr(options.import.find_last_of('/') + 1);
-  write(options.svg, "--svg", draw_topology(graph, options.import.empty() ? label(graph, 0) : source));
+  write_file("--svg", options.svg, draw_topology(graph, options.import.empty() ? label(graph, 0) : source));
 }
 
 }  // namespace

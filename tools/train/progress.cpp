@@ -12,7 +12,7 @@
 namespace tutti::tools {
 namespace {
 
-constexpr int kMostLines = 50;
+constexpr int kMaxLines = 50;
 constexpr size_t kLastSteps = 20;  // whose mean is the result: single batches differ
 constexpr double kMiB = 1 << 20;
 
@@ -102,7 +102,7 @@ void TrainProgress::step(const train::StepReport& report) {
   busy_ += report.busy;
   hidden_ += report.hidden();
   tokens_ += report.tokens;
-  const int stride = steps_ / kMostLines + (steps_ % kMostLines != 0 ? 1 : 0);
+  const int stride = steps_ / kMaxLines + (steps_ % kMaxLines != 0 ? 1 : 0);
   if (report.step == first_step_ || report.step == steps_ || report.step % stride == 0) {
     fmt::print("{:7} {:9.5f} {:10.4f} {:7.3f} {:10.0f} {:7.1f}% {:6.1f}%", report.step, report.loss, bits,
                report.gradient_norm, rate, percent(report.waiting, report.seconds),

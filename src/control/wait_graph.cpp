@@ -9,7 +9,7 @@ namespace tutti::control {
 namespace {
 
 constexpr uint32_t kMargin = 1000;  // milliseconds by which a wait must be older than the oldest answer
-constexpr int kMaxHops = 16;       // in one text
+constexpr int kMaxHops = 16;        // in one text
 
 const Wait* wait_of(const ProcessWaits& process, uint64_t communicator, Rank rank) {
   const auto found = std::find_if(process.waits.begin(), process.waits.end(),

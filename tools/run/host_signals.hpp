@@ -1,5 +1,5 @@
-// Signals to ranks on other hosts: over one connection of each host, opened once and kept. A login for each signal would
-// take half a second and more.
+// Signals to ranks on other hosts: over one connection of each host, opened once and kept. A login for each signal
+// would take half a second and more.
 #pragma once
 
 #include <sys/types.h>

@@ -55,6 +55,7 @@ TEST(Segment, TakesMemoryWhenItIsCommitted) {
   EXPECT_EQ(taken(), 4096);
   segment.base()[8192] = 1;
   EXPECT_EQ(taken(), 4096);
+  EXPECT_THROW(segment.commit(1 << 20, 4096), Error) << "memory that cannot be had is an error, not a fault later";
 }
 
 TEST(Segment, IsTheSameMemoryWhereAPeerMapsIt) {

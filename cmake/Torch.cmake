@@ -41,6 +41,14 @@ target_include_directories(tutti_torch SYSTEM PRIVATE
                            ${torch_folder}/include ${torch_folder}/include/torch/csrc/api/include ${python_include})
 target_compile_definitions(tutti_torch PRIVATE _GLIBCXX_USE_CXX11_ABI=${torch_abi} TORCH_API_INCLUDE_EXTENSION_H
                            USE_DISTRIBUTED USE_C10D ${torch_facts})
+# Newer versions have hooks by which their flight recorder records the calls of any backend.
+set(torch_hooks ${torch_folder}/include/torch/csrc/distributed/c10d/Hooks.hpp)
+if(EXISTS ${torch_hooks})
+  file(STRINGS ${torch_hooks} torch_has_hooks REGEX "using CompletionHook")
+  if(torch_has_hooks)
+    target_compile_definitions(tutti_torch PRIVATE TUTTI_TORCH_HOOKS)
+  endif()
+endif()
 target_precompile_headers(tutti_torch PRIVATE <torch/csrc/distributed/c10d/Backend.hpp> <string> <vector>)
 foreach(library torch_python torch torch_cpu c10)
   target_link_libraries(tutti_torch PRIVATE ${torch_folder}/lib/lib${library}.so)

@@ -158,9 +158,12 @@ typedef struct {
   const char* name;    /* names the communicator in messages: the same on all ranks, at most TUTTI_MAX_NAME bytes */
   double timeout;      /* seconds that a call may wait without progress; default TUTTI_TIMEOUT */
   double init_timeout; /* seconds that making the communicator may take; default TUTTI_INIT_TIMEOUT */
+  const char* timeout_setting; /* what errors tell the user to raise where `timeout` was given, for a library that has
+                                * a setting of its own, "--timeout" for instance; at most TUTTI_MAX_NAME bytes; default
+                                * "tuttiConfig_t.timeout" */
 } tuttiConfig_t;
 #define TUTTI_CONFIG_INITIALIZER \
-  { sizeof(tuttiConfig_t), 1, NULL, 0, 0 }
+  { sizeof(tuttiConfig_t), 1, NULL, 0, 0, NULL }
 /* tuttiCommInitRank with a configuration; NULL: all defaults. Splits take over the time-outs. With blocking = 0, *comm
  * is valid at once for tuttiCommGetAsyncError, tuttiCommGetErrorText, tuttiCommAbort and tuttiCommDestroy; other calls
  * are tuttiInProgress until it is made. */
@@ -181,6 +184,10 @@ TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int colour, int key, tu
  * failed or not, and must still be destroyed. After TUTTI_INIT_TIMEOUT seconds an error names the ranks that have not
  * called it. */
 TUTTI_API tuttiResult_t tuttiCommShrink(tuttiComm_t comm, const int* excluded, int count, tuttiComm_t* shrunk);
+
+/* From now on this rank's calls on `comm`, also those that wait already, may wait `seconds` without progress, in place
+ * of the configuration's `timeout`; 0: TUTTI_TIMEOUT. Ranks may have different limits: the first that passes counts. */
+TUTTI_API tuttiResult_t tuttiCommSetTimeout(tuttiComm_t comm, double seconds);
 
 /* Waits for the communicator's calls on streams and leaves, as tuttiCommDestroy does, with the same results. `comm`
  * stays valid for tuttiCommGetAsyncError, tuttiCommGetErrorText, tuttiCommFailedRanks and tuttiCommDestroy, which then

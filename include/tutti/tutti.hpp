@@ -162,6 +162,9 @@ class Communicator {
     return made;
   }
 
+  /// How long this rank's calls may wait without progress; see tuttiCommSetTimeout.
+  void set_timeout(double seconds) const { check(tuttiCommSetTimeout(handle(), seconds)); }
+
   /// The ranks that have died or stopped before they left, as far as this rank knows; see tuttiCommFailedRanks.
   std::vector<int> failed_ranks() const {
     std::vector<int> ranks(static_cast<size_t>(size()));

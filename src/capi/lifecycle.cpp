@@ -24,6 +24,27 @@ struct Configured {
   bool blocking = true;
 };
 
+/// Throws Error(InvalidArgument).
+double checked_seconds(const char* what, double seconds) {
+  if (!(seconds >= 0 && seconds <= 1e9)) {
+    throw_error(Code::InvalidArgument, "{} is {}: it is a number of seconds, or 0 for the default", what, seconds);
+  }
+  return seconds;
+}
+
+/// A text of the configuration, which messages will hold. Throws Error(InvalidArgument).
+std::string checked(const char* field, const char* text) {
+  if (text == nullptr) return "";
+  const size_t bytes = std::strlen(text);
+  if (bytes > TUTTI_MAX_NAME) {
+    throw_error(Code::InvalidArgument, "config->{} has {} bytes, {} are the most", field, bytes, TUTTI_MAX_NAME);
+  }
+  if (printable(text) != text) {
+    throw_error(Code::InvalidArgument, "config->{} has characters that are not printable: {}", field, printable(text));
+  }
+  return text;
+}
+
 /// Fields that the caller's structure is too short to have keep their defaults. Throws Error(InvalidArgument).
 Configured configured(const tuttiConfig_t* config) {
   Configured result;
@@ -34,24 +55,11 @@ Configured configured(const tuttiConfig_t* config) {
   }
   tuttiConfig_t known = TUTTI_CONFIG_INITIALIZER;
   std::memcpy(&known, config, std::min(config->size, sizeof known));
-  const auto check = [](const char* what, double seconds) {
-    if (!(seconds >= 0 && seconds <= 1e9)) {
-      throw_error(Code::InvalidArgument, "config->{} is {}: it is a number of seconds, or 0 for the default", what,
-                  seconds);
-    }
-    return seconds;
-  };
   result.blocking = known.blocking != 0;
-  result.options.timeouts = {check("timeout", known.timeout), check("init_timeout", known.init_timeout)};
-  if (known.name != nullptr) result.options.title = known.name;
-  if (result.options.title.size() > TUTTI_MAX_NAME) {
-    throw_error(Code::InvalidArgument, "config->name has {} bytes, {} are the most", result.options.title.size(),
-                TUTTI_MAX_NAME);
-  }
-  if (printable(result.options.title) != result.options.title) {
-    throw_error(Code::InvalidArgument, "config->name has characters that are not printable: {}",
-                printable(result.options.title));
-  }
+  result.options.timeouts.call = checked_seconds("config->timeout", known.timeout);
+  result.options.timeouts.init = checked_seconds("config->init_timeout", known.init_timeout);
+  result.options.timeouts.call_setting = checked("timeout_setting", known.timeout_setting);
+  result.options.title = checked("name", known.name);
   return result;
 }
 
@@ -168,7 +176,8 @@ tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ranks) {
     std::fill_n(comms, ranks, nullptr);
     comm::group_start();
     try {
-      const comm::JoinOptions options{.device = comm::current_device()};
+      comm::JoinOptions options;
+      options.device = comm::current_device();
       for (int rank = 0; rank < ranks; ++rank) {
         comm::group_add([=] { comms[rank] = make_handle(comm::Communicator::join(id, ranks, rank, options)); });
       }
@@ -187,6 +196,10 @@ tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ranks) {
       throw;
     }
   });
+}
+
+tuttiResult_t tuttiCommSetTimeout(tuttiComm_t comm, double seconds) {
+  return guarded([&] { communicator_of(comm)->set_timeout(checked_seconds("seconds", seconds)); });
 }
 
 tuttiResult_t tuttiCommFinalize(tuttiComm_t comm) {

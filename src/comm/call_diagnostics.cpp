@@ -387,7 +387,8 @@ std::string CallDiagnostics::describe_timeout(const exec::Stall& stall) const {
     text += fmt::format("; rank {} is alive, in {}", stall.peer, board_->last ? describe(*board_->last) : "no call");
   }
   if (const std::string waits = stalls_.follow_awaited(); !waits.empty()) text += "; " + waits;
-  return text + fmt::format(" (communicator: {}). Raise TUTTI_TIMEOUT if it may take longer.", title());
+  return text +
+         fmt::format(" (communicator: {}). Raise {} if it may take longer.", title(), timeouts_.setting_of_calls());
 }
 
 }  // namespace tutti::comm

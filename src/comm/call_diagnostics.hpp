@@ -22,7 +22,7 @@ class CallDiagnostics final : public exec::Observer {
  public:
   /// `title` names the communicator to people.
   CallDiagnostics(control::Endpoint& endpoint, const CallBoard& board, std::string title = "a communicator",
-                  const Timeouts& timeouts = {})
+                  const Timeouts& timeouts = kDefaultTimeouts)
       : endpoint_(endpoint), own_board_(board), timeouts_(timeouts), stalls_(endpoint, std::move(title)) {}
 
   /// Starts a collective with its number (set_algorithm follows once it is chosen) …
@@ -93,7 +93,7 @@ class CallDiagnostics final : public exec::Observer {
 
   control::Endpoint& endpoint_;
   const CallBoard& own_board_;
-  const Timeouts timeouts_;
+  const Timeouts& timeouts_;
   Stalls stalls_;
   const exec::Links* links_ = nullptr;
   uint64_t call_ = 0;           // number of the collective; 0 in a group

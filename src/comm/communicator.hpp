@@ -61,6 +61,8 @@ class Communicator {
   const std::string& title() const { return diagnostics_.title(); }
   /// Splits have the same.
   const Timeouts& timeouts() const { return timeouts_; }
+  /// Of calls that wait now and later; 0: TUTTI_TIMEOUT.
+  void set_timeout(double seconds) { timeouts_.call.set(seconds); }
   /// On which this rank's calls on device memory run; kNoDevice: they are refused.
   int device() const { return device_calls_ == nullptr ? kNoDevice : device_calls_->device(); }
   /// The machine, as its algorithms were chosen for.
@@ -176,7 +178,7 @@ class Communicator {
   const std::atomic<uint32_t>& failed_ = endpoint_->failed();
   std::atomic<bool> heard_{false};
   const Rank rank_ = endpoint_->rank(), ranks_ = endpoint_->ranks();
-  const Timeouts timeouts_;
+  Timeouts timeouts_;
   std::shared_ptr<CallBoard> board_ = std::make_shared<CallBoard>();
   CallDiagnostics diagnostics_;
   Groups groups_;

@@ -122,8 +122,8 @@ Status Communicator::leave() {
   if (!result.lost.empty()) return {Code::PeerFailed, fmt::format("rank {}: destroy(): {}", rank(), result.lost)};
   if (!result.late.empty()) {
     const std::string now = result.awaited != kNoRank ? diagnostics_.describe_activity(result.awaited) : "";
-    return {Code::Timeout, fmt::format("rank {}: destroy(): {}{}. Raise TUTTI_TIMEOUT if that may take longer", rank(),
-                                       result.late, now)};
+    return {Code::Timeout, fmt::format("rank {}: destroy(): {}{}. Raise {} if that may take longer", rank(),
+                                       result.late, now, timeouts_.setting_of_calls())};
   }
   return {};
 }

@@ -75,8 +75,8 @@ void RendezvousServer::exchange_timed_out(uint32_t number) {
   if (!divergence_.empty()) return fail(Code::Mismatch, divergence_);
   const Exchange& contribution = *joined_[first_contributor()].contribution;
   const auto missing = missing_ranks();
-  fail(Code::Timeout, fmt::format("{} did not enter {} within {:.1f} s, though {} alive. Raise TUTTI_INIT_TIMEOUT if "
-                                  "that may take longer",
+  fail(Code::Timeout, fmt::format("{} did not enter {} within {:.1f} s, though {} alive. Raise TUTTI_INIT_TIMEOUT, or "
+                                  "the limit that the program gave, if that may take longer",
                                   list_ranks(missing), describe_call(contribution), contribution.wait_ms / 1e3,
                                   missing.size() == 1 ? "it is" : "they are"));
 }

@@ -22,7 +22,7 @@ struct BitwiseAnd {
   }
 };
 
-FoldFn bitand_kernel(DType type) { return kernel_of<BitwiseAnd>(word_of(type)); }
+FoldFn bitand_kernel(DType type) { return bit_kernel_of<BitwiseAnd>(type); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tutti

@@ -22,7 +22,7 @@ struct BitwiseOr {
   }
 };
 
-FoldFn bitor_kernel(DType type) { return kernel_of<BitwiseOr>(word_of(type)); }
+FoldFn bitor_kernel(DType type) { return bit_kernel_of<BitwiseOr>(type); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tutti

@@ -22,7 +22,7 @@ struct BitwiseXor {
   }
 };
 
-FoldFn bitxor_kernel(DType type) { return kernel_of<BitwiseXor>(word_of(type)); }
+FoldFn bitxor_kernel(DType type) { return bit_kernel_of<BitwiseXor>(type); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tutti

@@ -185,6 +185,21 @@ void kernel(const FoldCall& call) {
   fold<Lanes, Op>(call, kSigned);
 }
 
+/// The kernel of an operator on bits, for any type.
+template <class Op>
+FoldFn bit_kernel_of(DType type) {
+  switch (size_of(type)) {
+    case 1:
+      return kernel<PlainLanes<uint8_t>, Op>;
+    case 2:
+      return kernel<PlainLanes<uint16_t>, Op>;
+    case 4:
+      return kernel<PlainLanes<uint32_t>, Op>;
+    default:
+      return kernel<PlainLanes<uint64_t>, Op>;
+  }
+}
+
 /// The kernel of `Op` for each type. Signed and unsigned integers share lanes if their results have the same bits.
 template <class Op>
 FoldFn kernel_of(DType type) {

@@ -1,7 +1,6 @@
 // Declarations shared by fold.cpp and the files with the kernels of one operator each.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 
 #include "reduce/fold.hpp"
@@ -22,12 +21,6 @@ FoldFn kernel_for(DType type);
 TUTTI_OPERATORS(TUTTI_OPERATOR)
 TUTTI_OPERATOR(PreMulSum, , )
 #undef TUTTI_OPERATOR
-
-/// The unsigned integer with the bits of an element of `type`, for operators that act on bits.
-constexpr DType word_of(DType type) {
-  constexpr DType kWords[] = {DType::U8, DType::U16, DType::U32, DType::U64};
-  return kWords[std::countr_zero(size_of(type))];
-}
 
 }  // namespace tutti
 

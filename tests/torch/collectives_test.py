@@ -179,6 +179,10 @@ def together(rank, ranks):
     lists = [[torch.empty(3), torch.empty(2)] for _ in range(ranks)]
     dist.all_gather_coalesced(lists, [torch.full((count,), float(rank)) for count in (3, 2)])
     assert all((t == r).all() for r, of_rank in enumerate(lists) for t in of_rank)
+    twice = torch.full((3,), float(rank))
+    group.allreduce_coalesced([twice, twice]).wait()  # one memory: each result is that of its own input
+    assert (twice == sum(range(ranks))).all()
+    dist.all_to_all([twice], [twice], group=dist.new_group([rank], use_local_synchronization=True))
     backend = group._get_backend(torch.device("cpu"))
     if hasattr(backend, "gather_single"):  # newer versions
         whole = torch.empty(ranks * 3) if rank == 1 else torch.empty(0)
@@ -201,9 +205,99 @@ def together(rank, ranks):
     dist.barrier()
 
 
+def sparse(rank, ranks):
+    """COO tensors: places that ranks share and that they do not, dense dimensions, none, places that come twice."""
+    for dtype in (torch.float32, torch.float16, torch.int64):
+        for dense in ((), (2, 3)):
+            mine = torch.sparse_coo_tensor([[rank, ranks, 0, 0], [0, 1, 2, 2]], torch.ones(4, *dense, dtype=dtype),
+                                           (ranks + 1, 3, *dense))
+            whole = torch.zeros(ranks + 1, 3, *dense, dtype=dtype)
+            whole[:ranks, 0], whole[ranks, 1], whole[0, 2] = 1, ranks, 2 * ranks
+            dist.all_reduce(mine)
+            assert mine.is_sparse and torch.equal(mine.to_dense(), whole), mine
+            work = dist.all_reduce(mine, dist.ReduceOp.AVG, async_op=True)
+            work.wait()
+            assert torch.equal(work.result()[0].to_dense(), whole) and torch.equal(mine.to_dense(), whole)
+    none = torch.sparse_coo_tensor(torch.empty(1, 0), torch.empty(0), (5,))
+    dist.all_reduce(none)
+    assert none.shape == (5,) and none._nnz() == 0
+    only_one = torch.sparse_coo_tensor([[4]] if rank == 1 else torch.empty(1, 0), torch.ones(int(rank == 1)), (5,))
+    dist.all_reduce(only_one)
+    assert only_one.to_dense().tolist() == [0, 0, 0, 0, 1]
+    text = error_of(dist.all_reduce, torch.eye(3 + rank).to_sparse())
+    assert text.startswith("ValueError") and "sparse tensor of sizes" in text, text
+    text = error_of(dist.all_reduce, torch.eye(3).to_sparse(), dist.ReduceOp.MAX)
+    assert text.startswith("ValueError") and "unsupported reduction operation" in text, text
+    text = error_of(dist.all_reduce, torch.eye(3, dtype=torch.complex64).to_sparse())
+    assert text.startswith("ValueError") and "complex" in text, text
+    text = error_of(dist.broadcast, torch.eye(3).to_sparse(), 0)
+    assert text.startswith("NotImplementedError") and "only supports dense tensors" in text, text
+    text = error_of(dist.all_reduce, torch.eye(3).to_sparse_csr())
+    assert text.startswith("NotImplementedError"), text
+    dist.all_reduce(torch.ones(1))  # the group is still usable
+
+
+def torch_s_words(rank, ranks):
+    """Errors hold the words by which torch's own tests, and programs, know those of Gloo and NCCL."""
+    group = dist.group.WORLD._get_backend(torch.device("cpu"))
+    one, double, two = torch.zeros(1), torch.zeros(1, dtype=torch.float64), torch.zeros(2)
+
+    def refused(words, call, tensors, options=None, **kinds):
+        for key, value in kinds.items():
+            setattr(options, key, value)
+        text = error_of(call, *tensors, *([] if options is None else [options]))
+        assert text.startswith("ValueError") and words in text, f"{words!r} is not in {text!r}"
+
+    refused("requires non-empty tensor list", group.allreduce, [[]])
+    refused("invalid tensor type at index 0", group.allreduce, [[one, double]])
+    refused("invalid tensor size at index 0", group.allreduce, [[one, two]])
+    refused("Expecting one tensor only but got multiple", group.allreduce, [[one, one]])
+    refused("requires non-empty tensor list", group.allreduce_coalesced, [[]])
+    for root in (-1, ranks):
+        refused(f"invalid root rank: {root}", group.broadcast, [[one]], dist.BroadcastOptions(), rootRank=root)
+        refused(f"invalid root rank: {root}", group.reduce, [[one]], dist.ReduceOptions(), rootRank=root)
+        refused(f"invalid root rank: {root}", group.gather, [[], [one]], dist.GatherOptions(), rootRank=root)
+        refused(f"invalid root rank: {root}", group.scatter, [[one], []], dist.ScatterOptions(), rootRank=root)
+    refused("invalid root tensor: 1", group.broadcast, [[one]], dist.BroadcastOptions(), rootRank=0, rootTensor=1)
+    refused("requires non-empty input tensor list", group.allgather, [[[one] * ranks], []])
+    refused("requires input/output tensor lists to have the same length", group.allgather, [[], [one]])
+    refused("invalid output tensor list at index 0", group.allgather, [[[one]], [one]])
+    refused("invalid tensor type at index 0", group.allgather, [[[double] * ranks], [one]])
+    refused(f"invalid tensor size at index {rank}", group.allgather, [[[two] * ranks], [one]])
+    refused("requires a single-element input tensor list", group.gather, [[], []], dist.GatherOptions(), rootRank=0)
+    refused("requires a single-element output tensor list", group.scatter, [[], []], dist.ScatterOptions(), rootRank=0)
+    refused("requires empty output on non-root", group.gather, [[[one] * ranks], [one]], dist.GatherOptions(),
+            rootRank=(rank + 1) % ranks)
+    refused(f"Incorrect output list size 1. Output list size should be {ranks}", group.gather, [[[one]], [one]],
+            dist.GatherOptions(), rootRank=rank)
+    refused("output tensor must have the same type as input tensor", dist.all_gather_into_tensor,
+            [torch.zeros(ranks, dtype=torch.float64), one])
+    refused("output tensor size must be equal to world_size times", dist.all_gather_into_tensor, [one.new_zeros(9), one])
+    refused("input tensor must be the same size as output size times", dist.reduce_scatter_tensor, [one, one.new_zeros(9)])
+    refused("does not match world size", group.alltoall, [[one], [one]])
+    dist.all_reduce(torch.ones(1))  # the group is still usable
+
+
+def of_inference_mode(rank, ranks):
+    """Tensors that inference mode has made can be written to outside it, also those whose elements are not in order."""
+    with torch.inference_mode():
+        tensors = [torch.full((2, 3), float(rank)), torch.full((3, 2), float(rank)).t()]
+        lists = [[torch.zeros(3, 2).t() for _ in range(ranks)] for _ in range(2)]
+    for tensor in tensors:
+        for is_async in (False, True):
+            work = dist.all_reduce(tensor, dist.ReduceOp.MAX, async_op=is_async)
+            if is_async:
+                work.wait()
+            assert (tensor == ranks - 1).all()
+    for out, tensor in zip(lists, tensors):
+        dist.all_gather(out, tensor)
+        assert all((t == ranks - 1).all() for t in out)
+    with torch.inference_mode():
+        dist.all_reduce(tensors[1])
+    assert (tensors[1] == ranks * (ranks - 1)).all()
+
+
 def wrong_arguments(rank, ranks):
-    sparse = torch.eye(3).to_sparse()
-    assert "sparse" in error_of(dist.all_reduce, sparse).lower()
     text = error_of(dist.all_reduce, torch.ones(2), dist.ReduceOp.BAND)
     assert text.startswith("ValueError") and "BAND is not defined for Float" in text, text
     text = error_of(dist.all_reduce, torch.ones(2, dtype=torch.complex64), dist.ReduceOp.MAX)
@@ -211,7 +305,7 @@ def wrong_arguments(rank, ranks):
     text = error_of(dist.all_reduce, torch.ones(2).to(torch.float8_e4m3fnuz))
     assert "moved, not reduced" in text, text
     text = error_of(dist.all_gather_into_tensor, torch.empty(ranks * 2 + 1), torch.empty(2))
-    assert "must have 2 for each of" in text, text
+    assert f"{ranks * 2 + 1} elements, and {ranks} ranks have 2 each" in text, text
     dist.all_reduce(torch.ones(1))  # the group is still usable
 
 
@@ -268,6 +362,15 @@ class Collectives(unittest.TestCase):
 
     def test_together(self):
         self.check(together)
+
+    def test_sparse(self):
+        self.check(sparse)
+
+    def test_inference_mode(self):
+        self.check(of_inference_mode)
+
+    def test_errors_have_torch_s_words(self):
+        self.check(torch_s_words)
 
     def test_wrong_arguments(self):
         self.check(wrong_arguments)

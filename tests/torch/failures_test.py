@@ -48,6 +48,37 @@ def late(rank, ranks):
     return text
 
 
+def late_for_one_call(rank, ranks):
+    """A time-out among a call's options holds for that call alone."""
+    store = dist.distributed_c10d._get_default_store()
+    options = dist.AllreduceOptions()
+    options.timeout = timedelta(seconds=30)
+    dist.group.WORLD._get_backend(torch.device("cpu")).allreduce([torch.ones(1)], options).wait()
+    if rank == 1:
+        store.wait(["done"])
+        return
+    options.timeout, options.asyncOp = timedelta(seconds=0.5), True
+    start = time.monotonic()
+    text = error_of(dist.group.WORLD._get_backend(torch.device("cpu")).allreduce, [torch.ones(1)], options)
+    assert "timed out" in text and time.monotonic() - start < 5, text
+    store.set("done", "1")
+
+
+def late_after_set_timeout(rank, ranks):
+    store = dist.distributed_c10d._get_default_store()
+    backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+    assert backend.options._timeout == timedelta(seconds=60)
+    backend._set_default_timeout(timedelta(seconds=0.5))
+    assert backend.options._timeout == timedelta(seconds=0.5)
+    if rank == 1:
+        store.wait(["done"])
+        return
+    start = time.monotonic()
+    text = error_of(dist.all_reduce, torch.ones(1))
+    assert "timed out (a timeout of 0.5 s is set)" in text and time.monotonic() - start < 5, text
+    store.set("done", "1")
+
+
 def unsent(rank, ranks):
     store = dist.distributed_c10d._get_default_store()
     if rank == 1:
@@ -153,10 +184,17 @@ class Failures(unittest.TestCase):
         text = run(2, late, timeout=1)[0]
         self.assertIn("rank 1", text)
         self.assertIn("all_reduce(count=10, f32, sum)", text)
+        self.assertIn("timed out (a timeout of 1 s is set)", text)
+        self.assertIn("group '0' (default_pg)", text)
+        self.assertIn("Raise init_process_group(timeout=...)", text)
+
+    def test_a_time_out_of_one_call_and_one_that_is_set(self):
+        run(2, late_for_one_call, timeout=60)
+        run(2, late_after_set_timeout, timeout=60)
 
     def test_a_message_does_not_come(self):
         text = run(2, unsent, timeout=1)[0]
-        self.assertIn("recv(4 elements of Float from rank 1, tag 6)", text)
+        self.assertIn("recv(4 elements of Float from rank 1, tag 6), call 1 of group '0' (default_pg), timed out", text)
         self.assertIn("rank 0", text)
 
     def test_a_sender_is_killed(self):
@@ -173,10 +211,12 @@ class Failures(unittest.TestCase):
 
     def test_monitored_barrier_names_the_missing(self):
         results = run(3, monitored)
-        self.assertIn("rank 1", results[0])
+        self.assertIn("[Rank 0]: Rank 1 failed to pass monitoredBarrier in 300 ms", results[0])
+        self.assertIn("Rank 2 successfully reached monitoredBarrier, but received errors while waiting for send/recv from "
+                      "rank 0", results[2])
         for rank, text in enumerate(run(4, monitored_all)):
             if rank in (0, 2):
-                self.assertIn("rank 1, 3 did not come", text)
+                self.assertIn("Ranks 1, 3 failed to pass monitoredBarrier", text)
 
     def test_a_future_tells_the_failure(self):
         for text in run(2, future_of_a_failure):
@@ -197,7 +237,7 @@ class Failures(unittest.TestCase):
                         continue
                     print(f"{failure}, rank {rank}: ended after {took:.2f} s")
                     self.assertEqual(program.returncode, 1)
-                    self.assertRegex(text, r"DistBackendError: (rank|call)")
+                    self.assertRegex(text, r"DistBackendError: (timed out .*: )?(rank|call)")
                     self.assertIn(f"rank {1 - rank}", text)
                     if failure == "mismatch":
                         self.assertIn("all_reduce(count=10, f32, sum)", text)

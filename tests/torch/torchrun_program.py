@@ -5,7 +5,6 @@ import sys
 
 import torch
 import torch.distributed as dist
-import tutti_torch  # noqa: F401
 
 dist.init_process_group("tutti")
 attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "compat/torch/checks.hpp"
 #include "compat/torch/convert.hpp"
 #include "compat/torch/group.hpp"
 #include "tutti/check.hpp"
@@ -14,42 +15,20 @@ namespace {
 using c10d::OpType;
 using tutti::check;
 
-/// Calls that run together.
-template <class Calls>
-void grouped(const Calls& calls) {
-  check(tuttiGroupStart());
-  try {
-    calls();
-  } catch (...) {
-    tuttiGroupDiscard();
-    throw;
-  }
-  check(tuttiGroupEnd());
-}
-
-void check_pair(const char* call, const at::Tensor& small, const at::Tensor& large, int ranks) {
-  check_tensor(call, small);
-  check_tensor(call, large);
-  demand(small.scalar_type() == large.scalar_type(), call, "input and output have different types");
-  demand(large.numel() == small.numel() * ranks, call,
-         c10::str("the larger tensor has ", large.numel(), " elements; it must have ", small.numel(), " for each of ",
-                  ranks, " ranks"));
-}
-
-void check_pairs(const char* call, const Tensors& small, const Tensors& large, int ranks) {
-  demand(small.size() == large.size(), call, "as many inputs as outputs");
-  for (size_t i = 0; i < small.size(); ++i) check_pair(call, small[i], large[i], ranks);
+void check_pairs(const char* call, const Tensors& small, const Tensors& large, int ranks, bool gathers) {
+  demand(small.size() == large.size(), call, "requires input/output tensor lists to have the same length");
+  for (size_t i = 0; i < small.size(); ++i) check_pair(call, small[i], large[i], ranks, gathers);
 }
 
 }  // namespace
 
 WorkPtr Group::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
   constexpr auto kCall = "broadcast";
+  check_root(kCall, opts.rootRank, opts.rootTensor, getSize(), tensors.size());
   const at::Tensor tensor = only(kCall, tensors);
   check_tensor(kCall, tensor);
-  check_root(kCall, opts.rootRank);
   return run(
-      OpType::BROADCAST, "tutti:broadcast", {tensor}, opts.asyncOp,
+      OpType::BROADCAST, "tutti:broadcast", tensors, tensors, opts,
       [this, tensor, root = static_cast<int>(opts.rootRank)] {
         const Elements elements = moved(tensor.scalar_type());
         Packed data(tensor, root == getRank() ? Use::In : Use::Out);
@@ -61,9 +40,10 @@ WorkPtr Group::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
 WorkPtr Group::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   constexpr auto kCall = "all_reduce";
   const at::Tensor tensor = only(kCall, tensors);
+  if (tensor.is_sparse()) return allreduce_sparse(tensors, opts);
   check_tensor(kCall, tensor);
   const auto fold = std::make_shared<Fold>(kCall, opts.reduceOp, tensor.scalar_type());
-  return run(OpType::ALLREDUCE, "tutti:all_reduce", {tensor}, opts.asyncOp, [this, tensor, fold] {
+  return run(OpType::ALLREDUCE, "tutti:all_reduce", tensors, tensors, opts, [this, tensor, fold] {
     Packed data(tensor, Use::InOut);
     check(tuttiAllReduce(data.data(), data.data(), data.count(fold->elements()), fold->elements().type, fold->on(comm_),
                          comm_, nullptr));
@@ -71,21 +51,18 @@ WorkPtr Group::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   });
 }
 
-WorkPtr Group::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions&) {
-  check_tensor("all_reduce", only("all_reduce", tensors));
-  C10_THROW_ERROR(NotImplementedError, "all_reduce of sparse tensors is not supported");
-}
-
 WorkPtr Group::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) {
   constexpr auto kCall = "all_reduce";
+  if (tensors.empty()) refuse(kCall, "requires non-empty tensor list");
   std::vector<std::shared_ptr<Fold>> folds;
   for (const auto& tensor : tensors) {
     check_tensor(kCall, tensor);
     folds.push_back(std::make_shared<Fold>(kCall, opts.reduceOp, tensor.scalar_type()));
   }
-  return run(OpType::ALLREDUCE_COALESCED, "tutti:all_reduce_coalesced", tensors, opts.asyncOp, [this, tensors, folds] {
+  return run(OpType::ALLREDUCE_COALESCED, "tutti:all_reduce", tensors, tensors, opts, [this, tensors, folds] {
     std::vector<Packed> all;
-    for (const auto& tensor : tensors) all.emplace_back(tensor, Use::InOut);
+    const bool apart = overlap(tensors);
+    for (const auto& tensor : tensors) all.emplace_back(tensor, Use::InOut, apart);
     grouped([&] {
       for (size_t i = 0; i < all.size(); ++i) {
         const Elements& elements = folds[i]->elements();
@@ -99,11 +76,11 @@ WorkPtr Group::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoales
 
 WorkPtr Group::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
   constexpr auto kCall = "reduce";
+  check_root(kCall, opts.rootRank, opts.rootTensor, getSize(), tensors.size());
   const at::Tensor tensor = only(kCall, tensors);
   check_tensor(kCall, tensor);
-  check_root(kCall, opts.rootRank);
   const auto fold = std::make_shared<Fold>(kCall, opts.reduceOp, tensor.scalar_type());
-  return run(OpType::REDUCE, "tutti:reduce", {tensor}, opts.asyncOp,
+  return run(OpType::REDUCE, "tutti:reduce", tensors, tensors, opts,
              [this, tensor, fold, root = static_cast<int>(opts.rootRank)] {
                Packed data(tensor, root == getRank() ? Use::InOut : Use::In);
                check(tuttiReduce(data.data(), root == getRank() ? data.data() : nullptr, data.count(fold->elements()),
@@ -118,9 +95,9 @@ WorkPtr Group::_allgather_base(at::Tensor& output, at::Tensor& input, const c10d
 }
 
 WorkPtr Group::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
-  check_pairs("all_gather", inputs, outputs, getSize());
+  check_pairs("all_gather", inputs, outputs, getSize(), true);
   const auto type = outputs.size() == 1 ? OpType::_ALLGATHER_BASE : OpType::COALESCED;
-  return run(type, "tutti:all_gather", outputs, opts.asyncOp, [this, outputs, inputs] {
+  return run(type, "tutti:all_gather", inputs, outputs, opts, [this, outputs, inputs] {
     std::vector<Packed> in, out;
     for (const auto& input : inputs) in.emplace_back(input, Use::In);
     for (const auto& output : outputs) out.emplace_back(output, Use::Out);
@@ -143,13 +120,13 @@ WorkPtr Group::_reduce_scatter_base(at::Tensor& output, at::Tensor& input, const
 WorkPtr Group::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                const c10d::ReduceScatterOptions& opts) {
   constexpr auto kCall = "reduce_scatter";
-  check_pairs(kCall, outputs, inputs, getSize());
+  check_pairs(kCall, outputs, inputs, getSize(), false);
   std::vector<std::shared_ptr<Fold>> folds;
   for (const auto& input : inputs) {
     folds.push_back(std::make_shared<Fold>(kCall, opts.reduceOp, input.scalar_type()));
   }
   const auto type = outputs.size() == 1 ? OpType::_REDUCE_SCATTER_BASE : OpType::COALESCED;
-  return run(type, "tutti:reduce_scatter", outputs, opts.asyncOp, [this, outputs, inputs, folds] {
+  return run(type, "tutti:reduce_scatter", inputs, outputs, opts, [this, outputs, inputs, folds] {
     std::vector<Packed> in, out;
     for (const auto& input : inputs) in.emplace_back(input, Use::In);
     for (const auto& output : outputs) out.emplace_back(output, Use::Out);
@@ -174,7 +151,7 @@ WorkPtr Group::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<
   c10d::checkSplitSizes(input_splits, input, getSize());
   c10d::checkSplitSizes(output_splits, output, getSize());
   const bool even = input_splits.empty() && output_splits.empty();
-  return run(OpType::ALLTOALL_BASE, "tutti:all_to_all", {output}, opts.asyncOp,
+  return run(OpType::ALLTOALL_BASE, "tutti:all_to_all", {input}, {output}, opts,
              [this, output, input, output_splits, input_splits, even] {
                const Elements elements = moved(input.scalar_type());
                const bool overlap = input.is_alias_of(output);
@@ -198,10 +175,10 @@ WorkPtr Group::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<
 
 WorkPtr Group::gather_into_tensor(at::Tensor& output, at::Tensor& input, const c10d::GatherOptions& opts) {
   constexpr auto kCall = "gather";
-  check_root(kCall, opts.rootRank);
+  check_root(kCall, opts.rootRank, getSize());
   const bool root = opts.rootRank == getRank();
-  root ? check_pair(kCall, input, output, getSize()) : check_tensor(kCall, input);
-  return run(OpType::GATHER, "tutti:gather", root ? Tensors{output} : Tensors{}, opts.asyncOp,
+  root ? check_pair(kCall, input, output, getSize(), true) : check_tensor(kCall, input);
+  return run(OpType::GATHER, "tutti:gather", {input}, root ? Tensors{output} : Tensors{}, opts,
              [this, root, output, input, to = static_cast<int>(opts.rootRank)] {
                const Elements elements = moved(input.scalar_type());
                Packed in(input, Use::In);
@@ -214,7 +191,7 @@ WorkPtr Group::gather_into_tensor(at::Tensor& output, at::Tensor& input, const c
 }
 
 WorkPtr Group::barrier(const c10d::BarrierOptions& opts) {
-  return run(OpType::BARRIER, "tutti:barrier", {}, opts.asyncOp, [this] { check(tuttiBarrier(comm_, nullptr)); });
+  return run(OpType::BARRIER, "tutti:barrier", {}, {}, opts, [this] { check(tuttiBarrier(comm_, nullptr)); });
 }
 
 }  // namespace tutti_torch

@@ -1,19 +1,19 @@
 #include "compat/torch/convert.hpp"
 
-#include <c10/util/Exception.h>
+#include <c10/core/InferenceMode.h>
 
+#include <algorithm>
+#include <optional>
 #include <string>
+#include <utility>
 
+#include "compat/torch/checks.hpp"
 #include "tutti/check.hpp"
 
 namespace tutti_torch {
 namespace {
 
 using c10::ScalarType;
-
-[[noreturn]] void refuse(const char* call, const std::string& text) {
-  C10_THROW_ERROR(ValueError, std::string(call) + ": " + text);
-}
 
 tuttiDataType_t unsigned_of(size_t bytes) {
   return bytes == 8 ? tuttiUint64 : bytes == 4 ? tuttiUint32 : bytes == 2 ? tuttiUint16 : tuttiUint8;
@@ -153,7 +153,7 @@ Fold::Fold(const char* call, const c10d::ReduceOp& op, ScalarType type) {
     refuse(call, std::string("there is no arithmetic for ") + c10::toString(type) + "; it can be moved, not reduced");
   }
   if (!(type == ScalarType::Bool ? of_bools(kind, op_) : of_numbers(kind, type, op_))) {
-    refuse(call, name + " is not defined for " + c10::toString(type));
+    refuse(call, "unsupported reduction operation: " + name + " is not defined for " + c10::toString(type));
   }
   if (kind == c10d::ReduceOp::PREMUL_SUM) scalar_ = scalar_of(call, op, type);
 }
@@ -170,40 +170,43 @@ Fold::~Fold() {
   if (made_on_ != nullptr) tuttiRedOpDestroy(op_, made_on_);
 }
 
-void demand(bool holds, const char* call, const std::string& text) {
-  if (!holds) refuse(call, text);
+void copy_into(const at::Tensor& to, const at::Tensor& from) {
+  std::optional<c10::InferenceMode> mode;
+  if (to.is_inference()) mode.emplace();
+  to.copy_(from);
 }
 
-void check_tensor(const char* call, const at::Tensor& tensor) {
-  if (!tensor.defined()) refuse(call, "a tensor is undefined");
-  if (tensor.layout() != at::kStrided) {
-    C10_THROW_ERROR(NotImplementedError,
-                    c10::str(call, ": tensors of layout ", tensor.layout(), " are not supported, only dense ones; ",
-                             "call to_dense() first, or reduce indices and values by yourself"));
-  }
-  if (!tensor.device().is_cpu()) {
-    C10_THROW_ERROR(NotImplementedError,
-                    c10::str(call, ": the tensor is on ", tensor.device(), ", and tutti-torch serves the CPU; use ",
-                             "init_process_group(\"cpu:tutti,cuda:nccl\") for both"));
-  }
-}
-
-Packed::Packed(const at::Tensor& tensor, Use use) : tensor_(tensor), copied_(!in_order(tensor)) {
+Packed::Packed(const at::Tensor& tensor, Use use, bool apart) : tensor_(tensor), copied_(apart || !in_order(tensor)) {
   if (!copied_) {
     packed_ = tensor;
   } else if (use == Use::Out) {
     packed_ = at::empty(tensor.sizes(), tensor.options());
   } else {
-    packed_ = tensor.resolve_conj().resolve_neg().contiguous();
+    packed_ = apart ? tensor.clone(at::MemoryFormat::Contiguous).resolve_conj().resolve_neg()
+                    : tensor.resolve_conj().resolve_neg().contiguous();
   }
 }
 
 void Packed::unpack() {
-  if (copied_) tensor_.copy_(packed_);
+  if (copied_) copy_into(tensor_, packed_);
 }
 
-PackedList::PackedList(const std::vector<at::Tensor>& tensors, Use use) : tensors_(tensors) {
-  bool adjacent = true;
+bool overlap(const std::vector<at::Tensor>& tensors) {
+  std::vector<std::pair<const char*, const char*>> ranges;
+  for (const auto& tensor : tensors) {
+    if (tensor.numel() == 0) continue;
+    int64_t last = 0;
+    for (int64_t i = 0; i < tensor.dim(); ++i) last += (tensor.size(i) - 1) * tensor.stride(i);
+    const char* const begin = static_cast<const char*>(tensor.const_data_ptr());
+    ranges.emplace_back(begin, begin + (last + 1) * tensor.element_size());
+  }
+  std::sort(ranges.begin(), ranges.end());
+  const auto meet = [](const auto& a, const auto& b) { return b.first < a.second; };
+  return std::adjacent_find(ranges.begin(), ranges.end(), meet) != ranges.end();
+}
+
+PackedList::PackedList(const std::vector<at::Tensor>& tensors, Use use, bool apart) : tensors_(tensors) {
+  bool adjacent = !apart;
   int64_t elements = 0;
   const char* next = nullptr;
   for (const auto& tensor : tensors) {
@@ -242,7 +245,7 @@ void PackedList::unpack() {
   if (!buffer_.defined()) return;
   int64_t offset = 0;
   for (const auto& tensor : tensors_) {
-    tensor.copy_(buffer_.narrow(0, offset, tensor.numel()).view(tensor.sizes()));
+    copy_into(tensor, buffer_.narrow(0, offset, tensor.numel()).view(tensor.sizes()));
     offset += tensor.numel();
   }
 }

@@ -38,23 +38,16 @@ class Fold {
   tuttiComm_t made_on_ = nullptr;
 };
 
-/// Throws unless the tensor is a dense one in host memory.
-void check_tensor(const char* call, const at::Tensor& tensor);
-/// Throws ValueError with the call's name unless `holds`.
-void demand(bool holds, const char* call, const std::string& text);
-/// The only tensor (or list) of a list: c10d's interface has lists for several devices of one process.
-template <class T>
-T& only(const char* call, std::vector<T>& list) {
-  demand(list.size() == 1, call, "one tensor (or list of tensors) a process, not " + std::to_string(list.size()));
-  return list.front();
-}
+/// to.copy_(from), also for a tensor that inference mode has made, while this thread is not in it.
+void copy_into(const at::Tensor& to, const at::Tensor& from);
 
 enum class Use { In, Out, InOut };
 
 /// A tensor's elements in order and without gaps: its own memory, or a copy.
 class Packed {
  public:
-  Packed(const at::Tensor& tensor, Use use);
+  /// `apart`: a copy in any case, since another argument has the same memory.
+  Packed(const at::Tensor& tensor, Use use, bool apart = false);
   void* data() const { return packed_.data_ptr(); }
   size_t count(const Elements& elements) const { return static_cast<size_t>(packed_.numel()) * elements.units; }
   /// After the call: an output's copy goes back to the tensor.
@@ -65,10 +58,13 @@ class Packed {
   bool copied_;
 };
 
+/// Two of the tensors have memory in common.
+bool overlap(const std::vector<at::Tensor>& tensors);
+
 /// A list of tensors as one buffer, in order: where they lie, if they follow each other in memory, or a copy.
 class PackedList {
  public:
-  PackedList(const std::vector<at::Tensor>& tensors, Use use);
+  PackedList(const std::vector<at::Tensor>& tensors, Use use, bool apart = false);
   void* data() const { return data_; }
   /// In elements of each tensor.
   std::vector<size_t> counts(const Elements& elements) const;

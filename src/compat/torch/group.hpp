@@ -32,7 +32,7 @@ class Group : public c10d::Backend {
     c10::intrusive_ptr<c10d::Backend::Options> clone() const;
   };
 
-  /// Returns when all ranks have joined.
+  /// Returns when all ranks have joined. `name` is for messages: "group '0'".
   Group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, const std::string& name,
         std::chrono::milliseconds timeout);
   ~Group() override;
@@ -78,7 +78,15 @@ class Group : public c10d::Backend {
   // ---- the group itself (lifecycle.cpp)
   uint64_t getSequenceNumberForGroup() override { return sequence_; }
   void setSequenceNumberForGroup() override {}
+  /// Of calls that wait now and later.
   virtual void setTimeout(std::chrono::milliseconds timeout);
+#ifdef TUTTI_TORCH_HOOKS
+  bool supportsCompletionHooks() const override { return true; }
+  void registerCompletionHook(int64_t id, c10d::CompletionHook hook) override {
+    facts_->hooks.add(id, std::move(hook));
+  }
+  void unregisterCompletionHook(int64_t id) override { facts_->hooks.remove(id); }
+#endif
   bool supportsSplitting() const override { return true; }
   virtual c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
                                                   const std::vector<int>& ranks,
@@ -103,20 +111,29 @@ class Group : public c10d::Backend {
   tuttiCallInfo last_call();
 
  private:
-  /// Queues `body`, or runs it here if the caller waits for it anyway.
-  WorkPtr run(c10d::OpType type, const char* title, Tensors outputs, bool async, Body body);
+  /// Queues `body`, or runs it here if the caller waits for it anyway. `Options`: its time-out, and whether it waits.
+  template <class Options>
+  WorkPtr run(c10d::OpType type, const char* title, const Tensors& inputs, Tensors outputs, const Options& options,
+              Body body) {
+    return run(type, title, inputs, std::move(outputs), options.asyncOp, options.timeout, std::move(body));
+  }
+  WorkPtr run(c10d::OpType type, const char* title, const Tensors& inputs, Tensors outputs, bool async,
+              std::chrono::milliseconds timeout, Body body);
+  /// `body` with a time-out of its own.
+  Body within(std::chrono::milliseconds limit, Body body);
   Description describe(c10d::OpType type, const char* title, std::string detail = "");
   /// The operation of one message to or from `peer`.
   c10::intrusive_ptr<Work> message(c10d::OpType type, const char* title, Tensors& tensors, int peer, int tag);
   WorkPtr coalesced(WorkPtr work);
   void check_usable(const char* call) const;
-  void check_root(const char* call, int64_t root) const;
+  std::chrono::milliseconds timeout() const { return std::chrono::milliseconds(facts_->timeout_ms); }
   void count_delivery();
-  void monitor(c10d::Store& store, std::chrono::milliseconds timeout, bool wait_for_all);
+  /// A rank's part in the monitored barrier, and rank 0's.
+  void pass(c10d::Store& store);
+  void monitor(c10d::Store& store, std::chrono::milliseconds limit, bool wait_for_all);
 
   c10::intrusive_ptr<c10d::Store> store_;
-  const std::string name_;
-  std::chrono::milliseconds timeout_;
+  const std::shared_ptr<GroupFacts> facts_;
   tuttiComm_t comm_ = nullptr;
   Queue queue_;
   std::optional<PointToPoint> point_to_point_;

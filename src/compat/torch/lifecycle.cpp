@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "compat/torch/checks.hpp"
 #include "compat/torch/convert.hpp"
 #include "compat/torch/group.hpp"
 #include "compat/torch/memory.hpp"
@@ -70,13 +71,13 @@ c10::intrusive_ptr<c10d::Backend::Options> Group::Options::clone() const { retur
 
 Group::Group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, const std::string& name,
              milliseconds timeout)
-    : Backend(rank, size), name_(name), timeout_(timeout) {
+    : Backend(rank, size), facts_(std::make_shared<GroupFacts>(name, timeout.count())) {
   const WithoutGil without;
   const int64_t round = round_of(*store, "tutti/joined", size);
   store_ = c10::make_intrusive<c10d::PrefixStore>(c10::str("tutti/", round), own(store));
   comm_ = join(*store_, {.key = "id", .name = name, .rank = rank, .ranks = size, .timeout = timeout});
   queue_.serve(comm_);
-  point_to_point_.emplace(store_, name, comm_, rank, size, timeout);
+  point_to_point_.emplace(store_, facts_, comm_, rank, size);
   const std::lock_guard lock(living().mutex);
   living().groups.push_back(this);
 }
@@ -103,7 +104,8 @@ void Group::shutdown() {
   try {
     leave(std::exchange(comm_, nullptr));
   } catch (const tutti::Error&) {
-    if (state == tuttiSuccess) std::rethrow_exception(as_torch_error());  // else it is the error that is known
+    if (state == tuttiSuccess)
+      std::rethrow_exception(as_torch_error(facts_.get()));  // else it is the error that is known
   }
 }
 
@@ -123,9 +125,15 @@ c10d::ErrorType Group::getError() {
                                     : c10d::ErrorType::COMM_ERROR;
 }
 
-c10::intrusive_ptr<c10d::Backend::Options> Group::getBackendOptions() { return c10::make_intrusive<Options>(timeout_); }
+c10::intrusive_ptr<c10d::Backend::Options> Group::getBackendOptions() {
+  return c10::make_intrusive<Options>(timeout());
+}
 
-void Group::setTimeout(milliseconds timeout) { timeout_ = timeout; }
+void Group::setTimeout(milliseconds timeout) {
+  demand(timeout.count() > 0, "set_timeout", "a time-out is a positive time");
+  facts_->timeout_ms = timeout.count();
+  tutti::check(tuttiCommSetTimeout(comm_, seconds_of(timeout)));
+}
 
 // ---- groups made of this one
 
@@ -138,7 +146,8 @@ c10::intrusive_ptr<c10d::Backend> Group::split(const c10::intrusive_ptr<c10d::St
   // Groups that are split off together may have the same name, and then the same store.
   const auto apart = c10::make_intrusive<c10d::PrefixStore>(c10::str("ranks ", c10::Join(" ", ranks)), store);
   return c10::make_intrusive<Group>(apart, static_cast<int>(mine - ranks.begin()), static_cast<int>(ranks.size()),
-                                    name.empty() ? name_ + "/split" : name, opts ? opts->timeout : timeout_);
+                                    name.empty() ? facts_->name + "/split" : c10::str("group '", name, "'"),
+                                    opts ? opts->timeout : timeout());
 }
 
 c10::intrusive_ptr<c10d::Backend> Group::split(const std::vector<int>& ranks,
@@ -157,7 +166,7 @@ c10::intrusive_ptr<c10d::Backend> Group::shrink(const std::vector<int64_t>& excl
   demand(mine != left.end(), "shrink_group", "this rank is one of those to be excluded");
   const auto store = c10::make_intrusive<c10d::PrefixStore>(c10::str("child ", ++children_), store_);
   return c10::make_intrusive<Group>(store, static_cast<int>(mine - left.begin()), static_cast<int>(left.size()),
-                                    name_ + "/shrunk", opts ? opts->timeout : timeout_);
+                                    facts_->name + "/shrunk", opts ? opts->timeout : timeout());
 }
 
 // ---- operations
@@ -165,16 +174,12 @@ c10::intrusive_ptr<c10d::Backend> Group::shrink(const std::vector<int64_t>& excl
 void Group::check_usable(const char* call) const {
   if (left_) {
     throw tutti::Error(tutti::Code::InvalidUsage,
-                       c10::str("rank ", rank_, ": ", call, ": the group '", name_, "' was shut down"));
+                       c10::str("rank ", rank_, ": ", call, ": the ", facts_->name, " was shut down"));
   }
 }
 
-void Group::check_root(const char* call, int64_t root) const {
-  demand(root >= 0 && root < size_, call, c10::str("root ", root, " is not one of the ", size_, " ranks"));
-}
-
 Description Group::describe(OpType type, const char* title, std::string detail) {
-  return {rank_, type, title, ++sequence_, name_, std::move(detail)};
+  return {rank_, type, title, ++sequence_, facts_, std::move(detail)};
 }
 
 WorkPtr Group::coalesced(WorkPtr work) {
@@ -183,16 +188,27 @@ WorkPtr Group::coalesced(WorkPtr work) {
   return work;
 }
 
-WorkPtr Group::run(OpType type, const char* title, Tensors outputs, bool async, Body body) {
+WorkPtr Group::run(OpType type, const char* title, const Tensors& inputs, Tensors outputs, bool async,
+                   milliseconds timeout, Body body) {
   try {
     check_usable(title);
-    auto work = c10::make_intrusive<Work>(describe(type, title), std::move(outputs));
+    auto work = c10::make_intrusive<Work>(describe(type, title), inputs, std::move(outputs));
+    if (timeout.count() > 0) body = within(timeout, std::move(body));
     queue_.run(work, std::move(body), !async);
     if (counting_) queue_.launch([this] { count_delivery(); });
     return coalesced(std::move(work));
   } catch (...) {
-    std::rethrow_exception(as_torch_error());
+    std::rethrow_exception(as_torch_error(facts_.get()));
   }
+}
+
+Body Group::within(milliseconds limit, Body body) {
+  const auto set = [this](milliseconds time) { return tuttiCommSetTimeout(comm_, seconds_of(time)); };
+  return [this, limit, set, body = std::move(body)] {
+    const std::shared_ptr<void> reset(nullptr, [this, set](void*) { set(timeout()); });
+    tutti::check(set(limit));
+    body();
+  };
 }
 
 void Group::startCoalescing() {
@@ -210,13 +226,14 @@ c10::intrusive_ptr<Work> Group::message(OpType type, const char* title, Tensors&
   const char* const call = type == OpType::SEND ? "send" : "recv";
   const at::Tensor& tensor = only(call, tensors);
   check_tensor(call, tensor);
+  demand(peer == kAnySource || (peer >= 0 && peer < size_), call, "the peer's rank is not one of the group's");
   check_usable(call);
   const std::string other = peer == kAnySource ? "any rank" : c10::str("rank ", peer);
   return c10::make_intrusive<Work>(
       describe(type, title,
                c10::str("(", tensor.numel(), " elements of ", tensor.scalar_type(),
                         type == OpType::SEND ? " to " : " from ", other, ", tag ", tag, ")")),
-      tensors);
+      tensors, tensors);
 }
 
 WorkPtr Group::send(Tensors& tensors, int peer, int tag) {
@@ -232,7 +249,7 @@ WorkPtr Group::recv(Tensors& tensors, int peer, int tag) {
 }
 
 WorkPtr Group::recvAnysource(Tensors& tensors, int tag) {
-  auto work = message(OpType::RECVANYSOURCE, "tutti:recv", tensors, kAnySource, tag);
+  auto work = message(OpType::RECVANYSOURCE, "tutti:recvAnySource", tensors, kAnySource, tag);
   point_to_point_->recv(work, tensors.front(), kAnySource, tag);
   return coalesced(std::move(work));
 }

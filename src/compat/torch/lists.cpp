@@ -2,6 +2,7 @@
 #include <memory>
 #include <utility>
 
+#include "compat/torch/checks.hpp"
 #include "compat/torch/convert.hpp"
 #include "compat/torch/group.hpp"
 #include "tutti/check.hpp"
@@ -12,33 +13,46 @@ namespace {
 using c10d::OpType;
 using tutti::check;
 
-void check_list(const char* call, const Tensors& list, const at::Tensor& like, int ranks) {
-  check_tensor(call, like);
-  demand(list.size() == static_cast<size_t>(ranks), call,
-         c10::str("a list has ", list.size(), " tensors; it must have one for each of ", ranks, " ranks"));
+/// check_list, with equal lengths: for input `index` of several.
+void check_equal(const char* call, const Tensors& list, const at::Tensor& input, int ranks, int rank, size_t index) {
   for (const auto& tensor : list) {
-    check_tensor(call, tensor);
-    demand(tensor.scalar_type() == like.scalar_type(), call, "the tensors have different types");
+    if (tensor.numel() == input.numel()) continue;
+    refuse(call, c10::str("invalid size of output tensor at index ", index, " (expected length ", input.numel(),
+                          ", got ", tensor.numel(), ")"));
   }
+  check_list(call, list, input, ranks, rank);
 }
 
-void check_mine(const char* call, const Tensors& list, const at::Tensor& mine, int rank) {
-  const int64_t listed = list[static_cast<size_t>(rank)].numel();
-  demand(listed == mine.numel(), call,
-         c10::str("tensor ", rank, " of the list has ", listed, " elements, and this rank's tensor ", mine.numel()));
+/// The root's list; other ranks give none.
+Tensors list_of_root(const char* call, const TensorLists& lists, bool root, int ranks, const char* of) {
+  if (!root && !lists.empty()) refuse(call, c10::str("requires empty ", of, " on non-root"));
+  if (!root) return {};
+  if (lists.size() != 1) {
+    refuse(call, c10::str("requires a single-element ", of, " list containing a list with ", ranks, " tensors."));
+  }
+  if (lists.front().size() != static_cast<size_t>(ranks)) {
+    refuse(call, c10::str("Incorrect ", of, " list size ", lists.front().size(), ". ",
+                          of == std::string("input") ? "Input" : "Output", " list size should be ", ranks,
+                          ", same as size of the process group."));
+  }
+  return lists.front();
 }
 
 }  // namespace
 
 WorkPtr Group::allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
   constexpr auto kCall = "all_gather";
-  const Tensors list = only(kCall, outputs);
-  const at::Tensor input = only(kCall, inputs);
-  check_list(kCall, list, input, getSize());
-  check_mine(kCall, list, input, getRank());
-  return run(OpType::ALLGATHER, "tutti:all_gather", list, opts.asyncOp, [this, list, input] {
+  const at::Tensor input = only_input(kCall, inputs);
+  if (outputs.size() != 1) refuse(kCall, "requires input/output tensor lists to have the same length");
+  const Tensors list = outputs.front();
+  if (list.size() != static_cast<size_t>(getSize())) {
+    refuse(kCall,
+           c10::str("invalid output tensor list at index 0 (expected length ", getSize(), ", got ", list.size(), ")"));
+  }
+  check_list(kCall, list, input, getSize(), getRank());
+  return run(OpType::ALLGATHER, "tutti:all_gather", inputs, list, opts, [this, list, input] {
     const Elements elements = moved(input.scalar_type());
-    Packed in(input, Use::In);
+    const Packed in(input, Use::In);
     PackedList out(list, Use::Out);
     const size_t count = in.count(elements);
     if (out.even()) {
@@ -52,32 +66,45 @@ WorkPtr Group::allgather(TensorLists& outputs, Tensors& inputs, const c10d::Allg
 }
 
 WorkPtr Group::allgather_coalesced(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
-  // outputs[rank][i] ← the rank's inputs[i]
   constexpr auto kCall = "all_gather_coalesced";
-  demand(outputs.size() == static_cast<size_t>(getSize()), kCall, "one list of outputs for each rank");
-  std::vector<WorkPtr> parts;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    TensorLists lists(1);
-    for (const auto& of_rank : outputs) {
-      demand(of_rank.size() == inputs.size(), kCall, "each list of outputs has as many tensors as there are inputs");
-      lists[0].push_back(of_rank[i]);
+  if (inputs.empty()) refuse(kCall, "requires non-empty input tensor list");
+  if (outputs.size() != static_cast<size_t>(getSize())) refuse(kCall, "output lists should be equal to world size");
+  TensorLists lists(inputs.size());  // lists[i][rank] ← the rank's inputs[i]
+  Tensors all;
+  for (const auto& of_rank : outputs) {
+    if (of_rank.size() != inputs.size()) {
+      refuse(kCall, c10::str("invalid output size: (expected length ", inputs.size(), ", got ", of_rank.size(), ")"));
     }
-    Tensors one{inputs[i]};
-    parts.push_back(allgather(lists, one, opts));
+    for (size_t i = 0; i < inputs.size(); ++i) lists[i].push_back(of_rank[i]);
+    all.insert(all.end(), of_rank.begin(), of_rank.end());
   }
-  return c10::make_intrusive<CoalescedWork>(getRank(), std::move(parts));
+  for (size_t i = 0; i < inputs.size(); ++i) check_equal(kCall, lists[i], inputs[i], getSize(), getRank(), i);
+  return run(OpType::COALESCED, "tutti:all_gather", inputs, all, opts, [this, lists, inputs] {
+    std::vector<Packed> in;
+    std::vector<PackedList> out;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      in.emplace_back(inputs[i], Use::In);
+      out.emplace_back(lists[i], Use::Out);
+    }
+    grouped([&] {
+      for (size_t i = 0; i < in.size(); ++i) {
+        const Elements elements = moved(inputs[i].scalar_type());
+        check(tuttiAllGather(in[i].data(), out[i].data(), in[i].count(elements), elements.type, comm_, nullptr));
+      }
+    });
+    for (auto& list : out) list.unpack();
+  });
 }
 
 WorkPtr Group::gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) {
   constexpr auto kCall = "gather";
-  check_root(kCall, opts.rootRank);
+  check_root(kCall, opts.rootRank, getSize());
   const bool root = opts.rootRank == getRank();
-  const at::Tensor input = only(kCall, inputs);
+  const at::Tensor input = only_input(kCall, inputs);
   check_tensor(kCall, input);
-  const Tensors list = root ? only(kCall, outputs) : Tensors{};
-  if (root) check_list(kCall, list, input, getSize());
-  if (root) check_mine(kCall, list, input, getRank());
-  return run(OpType::GATHER, "tutti:gather", list, opts.asyncOp,
+  const Tensors list = list_of_root(kCall, outputs, root, getSize(), "output");
+  if (root) check_list(kCall, list, input, getSize(), getRank());
+  return run(OpType::GATHER, "tutti:gather", inputs, list, opts,
              [this, root, list, input, to = static_cast<int>(opts.rootRank)] {
                const Elements elements = moved(input.scalar_type());
                Packed in(input, Use::In);
@@ -91,14 +118,13 @@ WorkPtr Group::gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherO
 
 WorkPtr Group::scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) {
   constexpr auto kCall = "scatter";
-  check_root(kCall, opts.rootRank);
+  check_root(kCall, opts.rootRank, getSize());
   const bool root = opts.rootRank == getRank();
-  const at::Tensor output = only(kCall, outputs);
+  const at::Tensor output = only_output(kCall, outputs);
   check_tensor(kCall, output);
-  const Tensors list = root ? only(kCall, inputs) : Tensors{};
-  if (root) check_list(kCall, list, output, getSize());
-  if (root) check_mine(kCall, list, output, getRank());
-  return run(OpType::SCATTER, "tutti:scatter", {output}, opts.asyncOp,
+  const Tensors list = list_of_root(kCall, inputs, root, getSize(), "input");
+  if (root) check_list(kCall, list, output, getSize(), getRank());
+  return run(OpType::SCATTER, "tutti:scatter", list, {output}, opts,
              [this, root, list, output, from = static_cast<int>(opts.rootRank)] {
                const Elements elements = moved(output.scalar_type());
                Packed out(output, Use::Out);
@@ -112,12 +138,12 @@ WorkPtr Group::scatter(Tensors& outputs, TensorLists& inputs, const c10d::Scatte
 
 WorkPtr Group::reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& opts) {
   constexpr auto kCall = "reduce_scatter";
-  const at::Tensor output = only(kCall, outputs);
-  const Tensors list = only(kCall, inputs);
-  check_list(kCall, list, output, getSize());
-  check_mine(kCall, list, output, getRank());
+  const at::Tensor output = only_output(kCall, outputs);
+  if (inputs.size() != 1) refuse(kCall, "requires input/output tensor lists to have the same length");
+  const Tensors list = inputs.front();
+  check_list(kCall, list, output, getSize(), getRank());
   const auto fold = std::make_shared<Fold>(kCall, opts.reduceOp, output.scalar_type());
-  return run(OpType::REDUCE_SCATTER, "tutti:reduce_scatter", {output}, opts.asyncOp, [this, output, list, fold] {
+  return run(OpType::REDUCE_SCATTER, "tutti:reduce_scatter", list, {output}, opts, [this, output, list, fold] {
     const Elements& elements = fold->elements();
     Packed out(output, Use::Out);
     const PackedList in(list, Use::In);
@@ -134,13 +160,20 @@ WorkPtr Group::reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d:
 
 WorkPtr Group::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {
   constexpr auto kCall = "all_to_all";
-  demand(!inputs.empty() && !outputs.empty(), kCall, "one tensor for each rank");
-  check_list(kCall, inputs, outputs.front(), getSize());
-  check_list(kCall, outputs, outputs.front(), getSize());
-  check_mine(kCall, outputs, inputs[static_cast<size_t>(getRank())], getRank());
-  return run(OpType::ALLTOALL, "tutti:all_to_all", outputs, opts.asyncOp, [this, outputs, inputs] {
+  const auto ranks = static_cast<size_t>(getSize()), rank = static_cast<size_t>(getRank());
+  if (inputs.size() != ranks) {
+    refuse(kCall, c10::str("input tensor list size ", inputs.size(), " does not match world size ", ranks));
+  }
+  if (outputs.size() != ranks) {
+    refuse(kCall, c10::str("output tensor list size ", outputs.size(), " does not match world size ", ranks));
+  }
+  check_list(kCall, inputs, outputs[rank], getSize(), getRank());
+  check_list(kCall, outputs, inputs[rank], getSize(), getRank());
+  return run(OpType::ALLTOALL, "tutti:all_to_all", inputs, outputs, opts, [this, outputs, inputs] {
     const Elements elements = moved(outputs.front().scalar_type());
-    const PackedList in(inputs, Use::In);
+    bool in_place = false;
+    for (size_t i = 0; i < inputs.size(); ++i) in_place |= inputs[i].is_alias_of(outputs[i]);
+    const PackedList in(inputs, Use::In, in_place);
     PackedList out(outputs, Use::Out);
     check(tuttiAllToAllV(in.data(), in.counts(elements).data(), nullptr, out.data(), out.counts(elements).data(),
                          nullptr, elements.type, comm_, nullptr));

@@ -11,7 +11,7 @@
 #include <memory>
 #include <mutex>
 
-#include "compat/torch/convert.hpp"
+#include "compat/torch/checks.hpp"
 #include "tutti/check.hpp"
 
 namespace tutti_torch {

@@ -25,8 +25,8 @@ auto translated(const Function& function) {
   }
 }
 
-c10::intrusive_ptr<c10d::Backend> make_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                                             const std::string& name, std::chrono::milliseconds timeout) {
+c10::intrusive_ptr<Group> make_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                     const std::string& name, std::chrono::milliseconds timeout) {
   return translated([&] { return c10::make_intrusive<Group>(store, rank, size, name, timeout); });
 }
 
@@ -62,7 +62,22 @@ py::tuple mapped_now() {
 
 }  // namespace
 
+/// As torch's own backends, which programs may make without a process group: ProcessGroupGloo(store, rank, size, …).
+void define_group(py::module_& module) {
+  using Milliseconds = std::chrono::milliseconds;
+  const py::object backend = py::module_::import("torch._C._distributed_c10d").attr("Backend");
+  py::class_<Group, c10::intrusive_ptr<Group>>(module, "ProcessGroupTutti", backend)
+      .def(py::init([](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Milliseconds timeout) {
+             return make_group(store, rank, size, "a group without a name", timeout);
+           }),
+           py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout") = kBackendDefaultTimeout,
+           py::call_guard<py::gil_scoped_release>())
+      .def("_set_default_timeout", [](Group& group, Milliseconds timeout) { group.setTimeout(timeout); })
+      .def_property_readonly("options", &Group::getBackendOptions);
+}
+
 PYBIND11_MODULE(_C, module) {
+  define_group(module);
   module.def("make_group", &make_group);
   module.def("end_all", &tutti_torch::end_all);
   module.def("version", &tuttiGetVersion);

@@ -23,20 +23,19 @@ void send_bytes(const void* data, size_t bytes, tuttiComm_t comm) {
 
 /// The error of a pair's communicator, in which the ranks have numbers of their own.
 tutti::Error of_pair(const tutti::Error& error, int rank, const char* call, int peer, const std::string& group) {
-  return {error.code(), c10::str("rank ", rank, ": ", call, " rank ", peer, " of group '", group,
-                                 "' failed: (here the sender is rank 0 and the receiver rank 1) ", error.what())};
+  return {error.code(), c10::str("rank ", rank, ": ", call, " rank ", peer, " of ", group,
+                                 " failed: (here the sender is rank 0 and the receiver rank 1) ", error.what())};
 }
 
 }  // namespace
 
-PointToPoint::PointToPoint(c10::intrusive_ptr<c10d::Store> store, std::string name, tuttiComm_t group, int rank,
-                           int ranks, std::chrono::milliseconds timeout)
+PointToPoint::PointToPoint(c10::intrusive_ptr<c10d::Store> store, std::shared_ptr<GroupFacts> facts, tuttiComm_t group,
+                           int rank, int ranks)
     : store_(std::move(store)),
-      name_(std::move(name)),
+      facts_(std::move(facts)),
       group_(group),
       rank_(rank),
       ranks_(ranks),
-      timeout_(timeout),
       to_(static_cast<size_t>(ranks)),
       from_(static_cast<size_t>(ranks)) {}
 
@@ -61,7 +60,7 @@ void PointToPoint::check_open() const {
 tuttiComm_t PointToPoint::open(Channel& channel, int from, int to) {
   if (channel.comm != nullptr) return channel.comm;
   const tuttiComm_t made = join(*store_, {.key = key_of(from, to),
-                                          .name = c10::str(name_, " ", from, "->", to),
+                                          .name = c10::str(facts_->name, " ", from, "->", to),
                                           .rank = rank_ == from ? 0 : 1,
                                           .ranks = 2,
                                           .timeout = kAnyTime,
@@ -74,7 +73,7 @@ tuttiComm_t PointToPoint::open(Channel& channel, int from, int to) {
 
 void PointToPoint::send(const c10::intrusive_ptr<Work>& work, const at::Tensor& tensor, int peer, int tag) {
   Channel& to = channel(to_[static_cast<size_t>(peer)]);
-  work->set_limit(timeout_);
+  work->set_limit(std::chrono::milliseconds(facts_->timeout_ms));
   const auto body = [this, &to, tensor, peer, tag] {
     const tuttiComm_t comm = open(to, rank_, peer);
     const Packed data(tensor, Use::In);
@@ -83,7 +82,7 @@ void PointToPoint::send(const c10::intrusive_ptr<Work>& work, const at::Tensor& 
       send_bytes(&header, sizeof header, comm);
       if (header.bytes > 0) send_bytes(data.data(), header.bytes, comm);
     } catch (const tutti::Error& error) {
-      throw of_pair(error, rank_, "send to", peer, name_);
+      throw of_pair(error, rank_, "send to", peer, facts_->name);
     }
   };
   to.queue.run(work, body, false);
@@ -107,7 +106,7 @@ bool PointToPoint::take(int source, int64_t tag, Posted& posted) {
 std::string PointToPoint::length_differs(const Posted& posted, int source, uint64_t bytes) const {
   return c10::str("rank ", rank_, ": recv(", posted.tensor.numel(), " elements of ",
                   c10::toString(posted.tensor.scalar_type()), ", ", posted.tensor.nbytes(), " bytes, tag ", posted.tag,
-                  ") of group '", name_, "' met send(", bytes, " bytes, tag ", posted.tag, ") of rank ", source,
+                  ") of ", facts_->name, " met send(", bytes, " bytes, tag ", posted.tag, ") of rank ", source,
                   ": both must have the same length");
 }
 
@@ -125,7 +124,7 @@ void PointToPoint::deliver(Posted& posted, int source, const std::vector<std::by
 
 void PointToPoint::recv(const c10::intrusive_ptr<Work>& work, const at::Tensor& tensor, int source, int tag) {
   Posted posted{work, tensor, source, tag};
-  work->set_limit(timeout_);
+  work->set_limit(std::chrono::milliseconds(facts_->timeout_ms));
   std::unique_lock lock(mutex_);
   const auto kept = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& k) {
     return (source == kAnySource || k.source == source) && k.tag == tag;
@@ -159,9 +158,9 @@ void PointToPoint::pump(int source) {
   } catch (const tutti::Error& error) {
     // A sender that has left sends nothing to a receive from any rank; others still may.
     const bool final = error.code() != tutti::Code::Mismatch && error.code() != tutti::Code::ProtocolError;
-    fail_posted(source, as_torch_error(), final);
+    fail_posted(source, as_torch_error(facts_.get()), final);
   } catch (...) {
-    fail_posted(source, as_torch_error(), true);
+    fail_posted(source, as_torch_error(facts_.get()), true);
   }
 }
 
@@ -171,7 +170,7 @@ void PointToPoint::receive(int source, tuttiComm_t comm) {
     try {
       if (bytes > 0) tutti::check(tuttiRecv(data, bytes, tuttiUint8, 0, comm, nullptr));
     } catch (const tutti::Error& error) {
-      throw of_pair(error, rank_, "recv from", source, name_);
+      throw of_pair(error, rank_, "recv from", source, facts_->name);
     }
   };
   read(&header, sizeof header);
@@ -194,7 +193,7 @@ void PointToPoint::receive(int source, tuttiComm_t comm) {
     data.resize(header.bytes);
     read(data.data(), data.size());
   } catch (...) {
-    if (taken) posted.work->complete(as_torch_error());
+    if (taken) posted.work->complete(as_torch_error(facts_.get()));
     throw;
   }
   lock.lock();

@@ -9,7 +9,6 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include <chrono>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -26,8 +25,8 @@ inline constexpr int kAnySource = -1;
 class PointToPoint {
  public:
   /// `group`: the group's communicator, whose failure ends waits.
-  PointToPoint(c10::intrusive_ptr<c10d::Store> store, std::string name, tuttiComm_t group, int rank, int ranks,
-               std::chrono::milliseconds timeout);
+  PointToPoint(c10::intrusive_ptr<c10d::Store> store, std::shared_ptr<GroupFacts> facts, tuttiComm_t group, int rank,
+               int ranks);
   ~PointToPoint();
 
   void send(const c10::intrusive_ptr<Work>& work, const at::Tensor& tensor, int peer, int tag);
@@ -73,10 +72,9 @@ class PointToPoint {
   std::string length_differs(const Posted& posted, int source, uint64_t bytes) const;
 
   const c10::intrusive_ptr<c10d::Store> store_;
-  const std::string name_;
+  const std::shared_ptr<GroupFacts> facts_;
   const tuttiComm_t group_;
   const int rank_, ranks_;
-  const std::chrono::milliseconds timeout_;
   mutable std::mutex mutex_;
   std::list<Posted> posted_;
   std::list<Kept> kept_;

@@ -22,7 +22,7 @@ void execute(Work& work, const Body& body) {
     const at::NoGradGuard no_grad;
     body();
   } catch (...) {
-    error = as_torch_error();
+    error = as_torch_error(&work.group());
   }
   work.complete(std::move(error));
 }

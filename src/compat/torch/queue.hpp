@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "compat/torch/work.hpp"
+#include "tutti/check.hpp"
 #include "tutti/stream.hpp"
 
 namespace tutti_torch {
@@ -31,6 +32,19 @@ class Queue {
   tutti::Stream stream_;
   std::atomic<int> pending_{0};
 };
+
+/// Calls that run together.
+template <class Calls>
+void grouped(const Calls& calls) {
+  tutti::check(tuttiGroupStart());
+  try {
+    calls();
+  } catch (...) {
+    tuttiGroupDiscard();
+    throw;
+  }
+  tutti::check(tuttiGroupEnd());
+}
 
 /// Runs `body` and completes `work` with what it throws.
 void execute(Work& work, const Body& body);

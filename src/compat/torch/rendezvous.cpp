@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "compat/torch/python.hpp"
+#include "compat/torch/work.hpp"
 #include "tutti/check.hpp"
 
 namespace tutti_torch {
@@ -15,8 +16,6 @@ using std::chrono::milliseconds;
 
 /// An id in the store begins with this, the text of an error with anything else.
 constexpr uint8_t kId = 1;
-
-double seconds_of(milliseconds time) { return static_cast<double>(time.count()) / 1000; }
 
 /// Calls `ready` until it is true, and in between lets signals and `check` end the waiting.
 template <class Ready>
@@ -50,8 +49,8 @@ std::vector<uint8_t> exchanged_id(c10d::Store& store, const Joining& joining, Cl
   }
   if (!poll_until(deadline, joining.check, [&] { return store.check({joining.key}); })) {
     throw tutti::Error(tutti::Code::Timeout,
-                       c10::str("rank ", joining.rank, ": joining '", joining.name, "': rank 0 of ", joining.ranks,
-                                " did not open the rendezvous within ", seconds_of(joining.timeout),
+                       c10::str("rank ", joining.rank, ": joining ", joining.name, " of ", joining.ranks,
+                                " ranks: rank 0 did not open the rendezvous within ", seconds_of(joining.timeout),
                                 " s: did it start, and has it the same store?"));
   }
   return store.get(joining.key);
@@ -73,8 +72,8 @@ tuttiComm_t join(c10d::Store& store, const Joining& joining) {
   tuttiUniqueId id;
   if (bytes.size() != 1 + sizeof id.bytes || bytes[0] != kId) {
     throw tutti::Error(tutti::Code::SystemError,
-                       c10::str("rank ", joining.rank, ": joining '", joining.name,
-                                "': rank 0 could not open the rendezvous: ", std::string(bytes.begin(), bytes.end())));
+                       c10::str("rank ", joining.rank, ": joining ", joining.name,
+                                ": rank 0 could not open the rendezvous: ", std::string(bytes.begin(), bytes.end())));
   }
   std::memcpy(id.bytes, &bytes[1], sizeof id.bytes);
 
@@ -83,6 +82,7 @@ tuttiComm_t join(c10d::Store& store, const Joining& joining) {
   config.blocking = 0;
   config.name = name.c_str();
   config.timeout = config.init_timeout = seconds_of(joining.timeout);
+  config.timeout_setting = "init_process_group(timeout=...)";
   tuttiComm_t comm = nullptr;
   const tuttiResult_t begun = tuttiCommInitRankConfig(&comm, joining.ranks, id, joining.rank, &config);
   if (begun != tuttiInProgress) tutti::check(begun);

@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "compat/torch/python.hpp"
@@ -22,32 +24,46 @@ constexpr milliseconds kSignalsEvery{50};
 /// A profiler's event costs an allocation: only where somebody records.
 const char* title_of(const Description& description) { return at::hasCallbacks() ? description.title : nullptr; }
 
+/// And so does a copy of the inputs.
+std::optional<std::vector<at::Tensor>> shown(const std::vector<at::Tensor>& inputs) {
+  if (!at::hasCallbacks()) return std::nullopt;
+  return inputs;
+}
+
 template <class Thrown>
-std::exception_ptr made(const char* text) {
+std::exception_ptr made(const std::string& text) {
   return std::make_exception_ptr(Thrown(c10::SourceLocation{"tutti", __FILE__, __LINE__}, text));
+}
+
+std::string text_of(const tutti::Error& error, const GroupFacts* group) {
+  if (error.code() != tutti::Code::Timeout) return error.what();
+  if (group == nullptr) return c10::str("timed out: ", error.what());
+  return c10::str("timed out (a timeout of ", seconds_of(milliseconds(group->timeout_ms)),
+                  " s is set): ", error.what());
 }
 
 }  // namespace
 
-std::exception_ptr as_torch_error() {
+std::exception_ptr as_torch_error(const GroupFacts* group) {
   try {
     throw;
   } catch (const tutti::Error& error) {
+    const std::string text = text_of(error, group);
     switch (error.code()) {
       case tutti::Code::InvalidArgument:
-        return made<c10::ValueError>(error.what());
+        return made<c10::ValueError>(text);
       case tutti::Code::Unsupported:
-        return made<c10::NotImplementedError>(error.what());
+        return made<c10::NotImplementedError>(text);
       default:
-        return made<c10::DistBackendError>(error.what());
+        return made<c10::DistBackendError>(text);
     }
   } catch (...) {
     return std::current_exception();
   }
 }
 
-Work::Work(Description description, std::vector<at::Tensor> outputs)
-    : c10d::Work(description.rank, description.type, title_of(description)),
+Work::Work(Description description, const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs)
+    : c10d::Work(description.rank, description.type, title_of(description), shown(inputs)),
       description_(std::move(description)),
       outputs_(std::move(outputs)) {}
 
@@ -60,6 +76,7 @@ void Work::complete(std::exception_ptr error) {
     waiting = future_;
   }
   if (waiting) mark(*waiting);
+  if (exception_ == nullptr) group().hooks.completed(getCompletionKey());
 }
 
 void Work::mark(c10::ivalue::Future& future) const {
@@ -82,12 +99,11 @@ c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
 }
 
 void Work::time_out(milliseconds after) const {
-  const double seconds = static_cast<double>(after.count()) / 1000;
   C10_THROW_ERROR(
       DistBackendError,
       c10::str("rank ", description_.rank, ": ", description_.title + sizeof "tutti:" - 1, description_.detail,
-               ", call ", description_.sequence, " of group '", description_.group, "', has not finished after ",
-               seconds, " s: another rank has not made the matching call, or is slow. The call still runs; ",
+               ", call ", description_.sequence, " of ", group().name, ", timed out: it has not finished after ",
+               seconds_of(after), " s. Another rank has not made the matching call, or is slow. The call still runs; ",
                "abort() of the group would end it"));
 }
 

@@ -3,28 +3,46 @@
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "compat/torch/hooks.hpp"
+
 namespace tutti_torch {
+
+inline double seconds_of(std::chrono::milliseconds time) { return static_cast<double>(time.count()) / 1000; }
+
+/// What a group and its operations share; it outlives the group while one of them does.
+struct GroupFacts {
+  const std::string name;           ///< in messages: "group '0' (default_pg)"
+  std::atomic<int64_t> timeout_ms;  ///< of calls that begin now
+  Hooks hooks;
+};
 
 /// What messages, profilers and waits say of an operation.
 struct Description {
   int rank;
   c10d::OpType type;
   const char* title;  ///< "tutti:all_reduce"
-  uint64_t sequence = 0;
-  std::string group;
+  uint64_t sequence;  ///< among the group's operations, from 1
+  std::shared_ptr<GroupFacts> group;
   std::string detail;  ///< "(…)": of a message, its peer and tag; may be empty
 };
 
 /// One operation. It is completed by the thread that ran it; any threads may wait.
+// NOLINTBEGIN(modernize-use-override): as in group.hpp
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Winconsistent-missing-override"
+#endif
 class Work : public c10d::Work {
  public:
-  Work(Description description, std::vector<at::Tensor> outputs);
+  /// `inputs` are what a profiler's event shows.
+  Work(Description description, const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs);
 
   /// Throws the operation's error. `timeout` not 0: after that time it throws an error, and the operation goes on.
   /// Python's signal handlers run while it waits: so Ctrl-C ends a wait.
@@ -33,6 +51,7 @@ class Work : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   int sourceRank() const override { return source_; }
   uint64_t getSequencenumber() const override { return description_.sequence; }
+  virtual uint64_t getCompletionKey() const { return description_.sequence; }
   void synchronize() override {}
 
   /// Called once, by the thread that ran the operation.
@@ -41,6 +60,7 @@ class Work : public c10d::Work {
   void set_source(int rank) { source_ = rank; }
   /// After `limit` without completion `wait` throws, even where it was given no time.
   void set_limit(std::chrono::milliseconds limit) { limit_ = limit; }
+  GroupFacts& group() const { return *description_.group; }
 
  private:
   void mark(c10::ivalue::Future& future) const;
@@ -53,6 +73,8 @@ class Work : public c10d::Work {
   int source_ = -1;
   std::chrono::milliseconds limit_{0};
 };
+
+// NOLINTEND(modernize-use-override)
 
 /// Several operations as one: startCoalescing … endCoalescing.
 class CoalescedWork : public c10d::Work {
@@ -73,7 +95,8 @@ class CoalescedWork : public c10d::Work {
 };
 
 /// The current exception as Python is to see it: wrong arguments as ValueError, what is not supported as
-/// NotImplementedError, everything else as DistBackendError (a RuntimeError).
-std::exception_ptr as_torch_error();
+/// NotImplementedError, everything else as DistBackendError (a RuntimeError). A time-out says "timed out" and, for a
+/// call of a group, the limit of the group.
+std::exception_ptr as_torch_error(const GroupFacts* group = nullptr);
 
 }  // namespace tutti_torch

@@ -113,6 +113,7 @@ TEST(Lifecycle, NamesAndTimeOutsAreTheCommunicators) {
     tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
     config.name = "gradients";
     config.timeout = 0.3;
+    config.timeout_setting = "train.py --patience";
     Communicator comm(2, id, rank, config);
     EXPECT_EQ(comm.name(), "gradients");
     const Communicator part = comm.split(0, 0);
@@ -128,7 +129,34 @@ TEST(Lifecycle, NamesAndTimeOutsAreTheCommunicators) {
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), Code::Timeout) << error.what();
       EXPECT_NE(std::string(error.what()).find("gradients"), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("Raise train.py --patience if"), std::string::npos) << error.what();
     }
+  });
+}
+
+TEST(Lifecycle, ATimeOutThatIsSetHoldsForCallsThatWait) {
+  const tuttiUniqueId id = new_id();
+  run_ranks(2, [&](int rank) {
+    Communicator comm(2, id, rank);
+    if (rank == 1) {
+      while (comm.async_error() == Code::Ok) std::this_thread::yield();
+      return;
+    }
+    EXPECT_EQ(tuttiCommSetTimeout(comm.handle(), -1), tuttiInvalidArgument);
+    EXPECT_NE(std::string(tuttiGetLastError()).find("seconds is -1"), std::string::npos) << tuttiGetLastError();
+    std::thread later([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      comm.set_timeout(0.2);
+    });
+    int value = 0;
+    try {
+      comm.recv(value, 1);
+      ADD_FAILURE() << "nothing was sent";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::Timeout) << error.what();
+      EXPECT_NE(std::string(error.what()).find("Raise tuttiConfig_t.timeout if"), std::string::npos) << error.what();
+    }
+    later.join();
   });
 }
 
@@ -148,7 +176,10 @@ TEST(Lifecycle, AConfigurationThatMakesNoSenseIsRefused) {
   const std::string longest(TUTTI_MAX_NAME, 'x'), longer = longest + "x";
   config = TUTTI_CONFIG_INITIALIZER;
   config.name = longer.c_str();
-  refused(config, "64 are the most");
+  refused(config, "config->name has 65 bytes, 64 are the most");
+  config = TUTTI_CONFIG_INITIALIZER;
+  config.timeout_setting = "a\nb";
+  refused(config, "config->timeout_setting has characters that are not printable");
   // A program that was built with an older header has a shorter structure.
   config = TUTTI_CONFIG_INITIALIZER;
   config.size = offsetof(tuttiConfig_t, timeout);

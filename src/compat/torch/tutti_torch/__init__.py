@@ -1,42 +1,61 @@
 """Tutti as a backend of torch.distributed.
 
     import torch.distributed as dist
-    import tutti_torch
 
     dist.init_process_group("tutti")
 
+torch finds the backend by itself where this package is installed; `import tutti_torch` registers it too.
 docs/pytorch.md says what it can do.
 """
 
 import atexit
 import contextlib
+import functools
 import sys
 
 import torch
 import torch.distributed as dist
 
-from ._built_for import TORCH
+__all__ = ["count_deliveries", "counters", "empty", "last_call", "mapped_memory"]
 
-if TORCH.split(".")[:2] != torch.__version__.split(".")[:2]:
-    raise ImportError(f"tutti_torch was built for torch {TORCH}, and this is torch {torch.__version__}: build it again, "
-                      "with pip install --force-reinstall --no-deps . in Tutti's sources")
 
-from . import _C  # noqa: E402: it can be loaded beside that version only
+def __dir__():
+    return [*__all__, "__version__"]
 
-__version__ = _C.version()
-__all__ = ["counters", "count_deliveries", "empty", "last_call", "mapped_memory"]
+
+def __getattr__(name):
+    if name == "__version__":
+        return _native().version()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+@functools.cache
+def _native():
+    """The compiled part. It is loaded when it is first needed, since `import torch` imports this module."""
+    from ._built_for import TORCH
+
+    if TORCH.split(".")[:2] != torch.__version__.split(".")[:2]:
+        raise ImportError(f"tutti_torch was built for torch {TORCH}, and this is torch {torch.__version__}: build it "
+                          "again, with pip install --force-reinstall --no-deps . in Tutti's sources")
+    from . import _C  # it can be loaded beside that version only
+
+    atexit.register(_leave)
+    return _C
 
 
 def _make(options, backend_options):
     """Called by torch.distributed for each new process group."""
+    _take_over_reducer()
     timeout = backend_options.timeout if backend_options is not None else options.timeout
-    return _C.make_group(options.store, options.group_rank, options.group_size, options.group_id, timeout)
+    name = f"group '{options.group_id}'"
+    if not options.global_ranks_in_group:  # the default group's ranks are not listed
+        name += " (default_pg)"
+    return _native().make_group(options.store, options.group_rank, options.group_size, name, timeout)
 
 
-@atexit.register
 def _leave():
     """Ends groups that the program did not destroy: the other ranks learn that it needs them no more, or has failed."""
-    _C.end_all(getattr(sys, "last_value", None) is not None)
+    _native().end_all(getattr(sys, "last_value", None) is not None)
 
 
 def _backend(group):
@@ -47,7 +66,7 @@ def _backend(group):
 def empty(*size, dtype=None):
     """torch.empty, but in memory that the ranks of this host read and write directly: it saves collectives a copy."""
     sizes = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
-    return _C.empty(list(sizes), dtype if dtype is not None else torch.get_default_dtype())
+    return _native().empty(list(sizes), dtype if dtype is not None else torch.get_default_dtype())
 
 
 @contextlib.contextmanager
@@ -56,25 +75,29 @@ def mapped_memory(min_bytes=1 << 16):
 
     Each block takes a file descriptor; where none is left, memory is ordinary. Blocks that are freed serve later ones.
     """
-    before = _C.map_allocations(min_bytes)
+    before = _native().map_allocations(min_bytes)
     try:
         yield
     finally:
-        _C.map_allocations(before)
+        _native().map_allocations(before)
 
 
-class _Reducer(dist.Reducer):
-    """DistributedDataParallel's, with buckets in mapped memory where Tutti serves the process group."""
+@functools.cache
+def _take_over_reducer():
+    """DistributedDataParallel's buckets are mapped memory where Tutti serves the process group."""
 
-    def __init__(self, *args, **kinds):
-        group = next(arg for arg in (*args, *kinds.values()) if isinstance(arg, dist.ProcessGroup))
-        self._mapped = mapped_memory if _serves(group) else contextlib.nullcontext
-        with self._mapped():
-            super().__init__(*args, **kinds)
+    class Reducer(dist.Reducer):
+        def __init__(self, *args, **kinds):
+            group = next(arg for arg in (*args, *kinds.values()) if isinstance(arg, dist.ProcessGroup))
+            self._mapped = mapped_memory if _serves(group) else contextlib.nullcontext
+            with self._mapped():
+                super().__init__(*args, **kinds)
 
-    def _rebuild_buckets(self):
-        with self._mapped():
-            return super()._rebuild_buckets()
+        def _rebuild_buckets(self):
+            with self._mapped():
+                return super()._rebuild_buckets()
+
+    dist.Reducer = Reducer
 
 
 def _serves(group):
@@ -84,23 +107,21 @@ def _serves(group):
         return False
 
 
-dist.Reducer = _Reducer
-
-
 def last_call(group=None):
     """How this rank's last collective went: {"algorithm": …, "transport": …, "delivery": …}."""
-    return _C.last_call(_backend(group))
+    return _native().last_call(_backend(group))
 
 
 def count_deliveries(on=True, group=None):
     """From now on `counters` counts the ways in which calls' messages were delivered."""
-    _C.count_deliveries(_backend(group), on)
+    _native().count_deliveries(_backend(group), on)
 
 
 def counters(group=None):
     """Blocks and bytes of mapped memory that tensors hold, and how many calls delivered their messages how."""
-    blocks, held = _C.mapped_now()
-    return {"mapped_blocks": blocks, "mapped_bytes": held, "deliveries": _C.deliveries(_backend(group))}
+    blocks, held = _native().mapped_now()
+    return {"mapped_blocks": blocks, "mapped_bytes": held, "deliveries": _native().deliveries(_backend(group))}
 
 
-dist.Backend.register_backend("tutti", _make, extended_api=True, devices=["cpu"])
+if dist.is_available():
+    dist.Backend.register_backend("tutti", _make, extended_api=True, devices=["cpu"])

@@ -230,7 +230,9 @@ def sparse(rank, ranks):
     assert text.startswith("ValueError") and "unsupported reduction operation" in text, text
     text = error_of(dist.all_reduce, torch.eye(3, dtype=torch.complex64).to_sparse())
     assert text.startswith("ValueError") and "complex" in text, text
-    text = error_of(dist.broadcast, torch.eye(3).to_sparse(), 0)
+    options = dist.BroadcastOptions()
+    options.rootRank = 0
+    text = error_of(dist.group.WORLD._get_backend(torch.device("cpu")).broadcast, [torch.eye(3).to_sparse()], options)
     assert text.startswith("NotImplementedError") and "only supports dense tensors" in text, text
     text = error_of(dist.all_reduce, torch.eye(3).to_sparse_csr())
     assert text.startswith("NotImplementedError"), text

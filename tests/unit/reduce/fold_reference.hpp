@@ -1,6 +1,7 @@
 // A slow reference fold for the kernels: one element at a time, in a number that holds any element exactly.
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -8,7 +9,6 @@
 
 #include "reduce/convert.hpp"
 #include "reduce/fold.hpp"
-#include "reduce/fold_kernels.hpp"
 #include "tools/perf/values.hpp"
 
 namespace tutti::reference {
@@ -78,6 +78,12 @@ inline double rounded(DType type, double value) {
     default:
       return computed(type, value);
   }
+}
+
+/// The unsigned integer with the bits of an element of `type`, for operators that act on bits.
+constexpr DType word_of(DType type) {
+  constexpr DType kWords[] = {DType::U8, DType::U16, DType::U32, DType::U64};
+  return kWords[std::countr_zero(size_of(type))];
 }
 
 /// The result of `call` at element i. It reaches the same order by other means: levels of adjacent pairs.

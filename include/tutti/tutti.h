@@ -158,9 +158,8 @@ typedef struct {
   const char* name;    /* names the communicator in messages: the same on all ranks, at most TUTTI_MAX_NAME bytes */
   double timeout;      /* seconds that a call may wait without progress; default TUTTI_TIMEOUT */
   double init_timeout; /* seconds that making the communicator may take; default TUTTI_INIT_TIMEOUT */
-  const char* timeout_setting; /* what errors tell the user to raise where `timeout` was given, for a library that has
-                                * a setting of its own, "--timeout" for instance; at most TUTTI_MAX_NAME bytes; default
-                                * "tuttiConfig_t.timeout" */
+  const char* timeout_setting; /* what errors tell the user to raise when `timeout` has passed, for a library with a
+                                * setting of its own ("--timeout"); at most TUTTI_MAX_NAME bytes; default: this field */
 } tuttiConfig_t;
 #define TUTTI_CONFIG_INITIALIZER \
   { sizeof(tuttiConfig_t), 1, NULL, 0, 0, NULL }

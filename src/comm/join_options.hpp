@@ -14,16 +14,22 @@ namespace tutti::comm {
 class SettableSeconds {
  public:
   SettableSeconds(double seconds) : seconds_(seconds) {}  // NOLINT(google-explicit-constructor): it is a number
-  SettableSeconds(const SettableSeconds& other) : seconds_(other.get()) {}
+  SettableSeconds(const SettableSeconds& other) : seconds_(other.get()), was_set_(other.was_set()) {}
   SettableSeconds& operator=(const SettableSeconds& other) {
-    set(other.get());
+    seconds_ = other.get();
+    was_set_ = other.was_set();
     return *this;
   }
-  void set(double seconds) { seconds_.store(seconds, std::memory_order_relaxed); }
+  void set(double seconds) {
+    seconds_.store(seconds, std::memory_order_relaxed);
+    was_set_.store(true, std::memory_order_relaxed);
+  }
   double get() const { return seconds_.load(std::memory_order_relaxed); }
+  bool was_set() const { return was_set_.load(std::memory_order_relaxed); }
 
  private:
   std::atomic<double> seconds_;
+  std::atomic<bool> was_set_{false};
 };
 
 /// Seconds.
@@ -32,12 +38,14 @@ struct Timeouts {
 
   SettableSeconds call;      ///< that a call may wait without progress; 0: TUTTI_TIMEOUT
   double init = 0;           ///< that making a communicator or a link may take; 0: TUTTI_INIT_TIMEOUT
-  std::string call_setting;  ///< what the user raises to change `call`; empty: the configuration's field
+  std::string call_setting;  ///< what the user raises to change `call`; empty: Tutti's own setting
 
   double of_calls() const { return call.get() > 0 ? call.get() : env().timeout; }
   /// "TUTTI_TIMEOUT", or the setting that overrides it: for texts.
   std::string setting_of_calls() const {
-    return call.get() == 0 ? "TUTTI_TIMEOUT" : call_setting.empty() ? "tuttiConfig_t.timeout" : call_setting;
+    if (call.get() == 0) return "TUTTI_TIMEOUT";
+    if (!call_setting.empty()) return call_setting;
+    return call.was_set() ? "the limit of tuttiCommSetTimeout" : "tuttiConfig_t.timeout";
   }
   double of_init() const { return init > 0 ? init : env().init_timeout; }
 };

@@ -276,6 +276,8 @@ def torch_s_words(rank, ranks):
             [torch.zeros(ranks, dtype=torch.float64), one])
     refused("output tensor size must be equal to world_size times", dist.all_gather_into_tensor, [one.new_zeros(9), one])
     refused("input tensor must be the same size as output size times", dist.reduce_scatter_tensor, [one, one.new_zeros(9)])
+    refused("the peer's rank is not one of the group's", group.send, [[one], ranks, 0])
+    refused("the peer's rank is not one of the group's", group.recv, [[one], -7, 0])
     refused("does not match world size", group.alltoall, [[one], [one]])
     dist.all_reduce(torch.ones(1))  # the group is still usable
 

@@ -60,7 +60,8 @@ def late_for_one_call(rank, ranks):
     options.timeout, options.asyncOp = timedelta(seconds=0.5), True
     start = time.monotonic()
     text = error_of(dist.group.WORLD._get_backend(torch.device("cpu")).allreduce, [torch.ones(1)], options)
-    assert "timed out" in text and time.monotonic() - start < 5, text
+    assert "timed out (a timeout of 0.5 s is set)" in text and time.monotonic() - start < 5, text
+    assert "Raise init_process_group(timeout=...) or the call's own timeout" in text, text
     store.set("done", "1")
 
 
@@ -186,7 +187,7 @@ class Failures(unittest.TestCase):
         self.assertIn("all_reduce(count=10, f32, sum)", text)
         self.assertIn("timed out (a timeout of 1 s is set)", text)
         self.assertIn("group '0' (default_pg)", text)
-        self.assertIn("Raise init_process_group(timeout=...)", text)
+        self.assertIn("Raise init_process_group(timeout=...) or the call's own timeout if", text)
 
     def test_a_time_out_of_one_call_and_one_that_is_set(self):
         run(2, late_for_one_call, timeout=60)

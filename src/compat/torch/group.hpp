@@ -126,7 +126,7 @@ class Group : public c10d::Backend {
   c10::intrusive_ptr<Work> message(c10d::OpType type, const char* title, Tensors& tensors, int peer, int tag);
   WorkPtr coalesced(WorkPtr work);
   void check_usable(const char* call) const;
-  std::chrono::milliseconds timeout() const { return std::chrono::milliseconds(facts_->timeout_ms); }
+  std::chrono::milliseconds timeout() const { return facts_->timeout(); }
   void count_delivery();
   /// A rank's part in the monitored barrier, and rank 0's.
   void pass(c10d::Store& store);

@@ -104,8 +104,8 @@ void Group::shutdown() {
   try {
     leave(std::exchange(comm_, nullptr));
   } catch (const tutti::Error&) {
-    if (state == tuttiSuccess)
-      std::rethrow_exception(as_torch_error(facts_.get()));  // else it is the error that is known
+    // If the group had failed, it is the error that is known.
+    if (state == tuttiSuccess) std::rethrow_exception(as_torch_error(timeout()));
   }
 }
 
@@ -131,8 +131,13 @@ c10::intrusive_ptr<c10d::Backend::Options> Group::getBackendOptions() {
 
 void Group::setTimeout(milliseconds timeout) {
   demand(timeout.count() > 0, "set_timeout", "a time-out is a positive time");
+  try {
+    check_usable("set_timeout");
+    tutti::check(tuttiCommSetTimeout(comm_, seconds_of(timeout)));
+  } catch (...) {
+    std::rethrow_exception(as_torch_error());
+  }
   facts_->timeout_ms = timeout.count();
-  tutti::check(tuttiCommSetTimeout(comm_, seconds_of(timeout)));
 }
 
 // ---- groups made of this one
@@ -174,7 +179,7 @@ c10::intrusive_ptr<c10d::Backend> Group::shrink(const std::vector<int64_t>& excl
 void Group::check_usable(const char* call) const {
   if (left_) {
     throw tutti::Error(tutti::Code::InvalidUsage,
-                       c10::str("rank ", rank_, ": ", call, ": the ", facts_->name, " was shut down"));
+                       c10::str("rank ", rank_, ": ", call, ": ", facts_->name, " was shut down"));
   }
 }
 
@@ -198,16 +203,21 @@ WorkPtr Group::run(OpType type, const char* title, const Tensors& inputs, Tensor
     if (counting_) queue_.launch([this] { count_delivery(); });
     return coalesced(std::move(work));
   } catch (...) {
-    std::rethrow_exception(as_torch_error(facts_.get()));
+    std::rethrow_exception(as_torch_error(facts_->timeout()));
   }
 }
 
 Body Group::within(milliseconds limit, Body body) {
-  const auto set = [this](milliseconds time) { return tuttiCommSetTimeout(comm_, seconds_of(time)); };
-  return [this, limit, set, body = std::move(body)] {
-    const std::shared_ptr<void> reset(nullptr, [this, set](void*) { set(timeout()); });
-    tutti::check(set(limit));
-    body();
+  return [this, limit, body = std::move(body)] {
+    tutti::check(tuttiCommSetTimeout(comm_, seconds_of(limit)));
+    std::exception_ptr error;
+    try {
+      body();
+    } catch (...) {
+      error = as_torch_error(limit);
+    }
+    tutti::check(tuttiCommSetTimeout(comm_, seconds_of(timeout())));
+    if (error != nullptr) std::rethrow_exception(error);
   };
 }
 

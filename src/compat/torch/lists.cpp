@@ -24,16 +24,16 @@ void check_equal(const char* call, const Tensors& list, const at::Tensor& input,
 }
 
 /// The root's list; other ranks give none.
-Tensors list_of_root(const char* call, const TensorLists& lists, bool root, int ranks, const char* of) {
+Tensors list_of_root(const char* call, const TensorLists& lists, bool root, int ranks, bool gathers) {
+  const char *const of = gathers ? "output" : "input", *const first_word = gathers ? "Output" : "Input";
   if (!root && !lists.empty()) refuse(call, c10::str("requires empty ", of, " on non-root"));
   if (!root) return {};
   if (lists.size() != 1) {
     refuse(call, c10::str("requires a single-element ", of, " list containing a list with ", ranks, " tensors."));
   }
   if (lists.front().size() != static_cast<size_t>(ranks)) {
-    refuse(call, c10::str("Incorrect ", of, " list size ", lists.front().size(), ". ",
-                          of == std::string("input") ? "Input" : "Output", " list size should be ", ranks,
-                          ", same as size of the process group."));
+    refuse(call, c10::str("Incorrect ", of, " list size ", lists.front().size(), ". ", first_word,
+                          " list size should be ", ranks, ", same as size of the process group."));
   }
   return lists.front();
 }
@@ -102,7 +102,7 @@ WorkPtr Group::gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherO
   const bool root = opts.rootRank == getRank();
   const at::Tensor input = only_input(kCall, inputs);
   check_tensor(kCall, input);
-  const Tensors list = list_of_root(kCall, outputs, root, getSize(), "output");
+  const Tensors list = list_of_root(kCall, outputs, root, getSize(), true);
   if (root) check_list(kCall, list, input, getSize(), getRank());
   return run(OpType::GATHER, "tutti:gather", inputs, list, opts,
              [this, root, list, input, to = static_cast<int>(opts.rootRank)] {
@@ -122,7 +122,7 @@ WorkPtr Group::scatter(Tensors& outputs, TensorLists& inputs, const c10d::Scatte
   const bool root = opts.rootRank == getRank();
   const at::Tensor output = only_output(kCall, outputs);
   check_tensor(kCall, output);
-  const Tensors list = list_of_root(kCall, inputs, root, getSize(), "input");
+  const Tensors list = list_of_root(kCall, inputs, root, getSize(), false);
   if (root) check_list(kCall, list, output, getSize(), getRank());
   return run(OpType::SCATTER, "tutti:scatter", list, {output}, opts,
              [this, root, list, output, from = static_cast<int>(opts.rootRank)] {

@@ -68,7 +68,7 @@ void define_group(py::module_& module) {
   const py::object backend = py::module_::import("torch._C._distributed_c10d").attr("Backend");
   py::class_<Group, c10::intrusive_ptr<Group>>(module, "ProcessGroupTutti", backend)
       .def(py::init([](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Milliseconds timeout) {
-             return make_group(store, rank, size, "a group without a name", timeout);
+             return make_group(store, rank, size, "an unnamed group", timeout);
            }),
            py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout") = kBackendDefaultTimeout,
            py::call_guard<py::gil_scoped_release>())

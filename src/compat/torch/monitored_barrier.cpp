@@ -46,8 +46,8 @@ void Group::monitor(c10d::Store& store, milliseconds limit, bool wait_for_all) {
   std::vector<int> missing, here;
   std::string text;
   for (int peer = 1; peer < size_ && text.empty(); ++peer) {
-    if (limit.count() == 0 && !wait_for_all) {
-      text = c10::str("Rank 0 timed out in monitoredBarrier after 0 ms");
+    if (!wait_for_all && Clock::now() >= deadline) {
+      text = c10::str("Rank 0 timed out in monitoredBarrier after ", limit.count(), " ms");
     } else if (came(store, std::to_string(peer), deadline)) {
       here.push_back(peer);
     } else {

@@ -73,7 +73,7 @@ tuttiComm_t PointToPoint::open(Channel& channel, int from, int to) {
 
 void PointToPoint::send(const c10::intrusive_ptr<Work>& work, const at::Tensor& tensor, int peer, int tag) {
   Channel& to = channel(to_[static_cast<size_t>(peer)]);
-  work->set_limit(std::chrono::milliseconds(facts_->timeout_ms));
+  work->set_limit(facts_->timeout());
   const auto body = [this, &to, tensor, peer, tag] {
     const tuttiComm_t comm = open(to, rank_, peer);
     const Packed data(tensor, Use::In);
@@ -124,7 +124,7 @@ void PointToPoint::deliver(Posted& posted, int source, const std::vector<std::by
 
 void PointToPoint::recv(const c10::intrusive_ptr<Work>& work, const at::Tensor& tensor, int source, int tag) {
   Posted posted{work, tensor, source, tag};
-  work->set_limit(std::chrono::milliseconds(facts_->timeout_ms));
+  work->set_limit(facts_->timeout());
   std::unique_lock lock(mutex_);
   const auto kept = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& k) {
     return (source == kAnySource || k.source == source) && k.tag == tag;
@@ -158,9 +158,9 @@ void PointToPoint::pump(int source) {
   } catch (const tutti::Error& error) {
     // A sender that has left sends nothing to a receive from any rank; others still may.
     const bool final = error.code() != tutti::Code::Mismatch && error.code() != tutti::Code::ProtocolError;
-    fail_posted(source, as_torch_error(facts_.get()), final);
+    fail_posted(source, as_torch_error(facts_->timeout()), final);
   } catch (...) {
-    fail_posted(source, as_torch_error(facts_.get()), true);
+    fail_posted(source, as_torch_error(facts_->timeout()), true);
   }
 }
 
@@ -193,7 +193,7 @@ void PointToPoint::receive(int source, tuttiComm_t comm) {
     data.resize(header.bytes);
     read(data.data(), data.size());
   } catch (...) {
-    if (taken) posted.work->complete(as_torch_error(facts_.get()));
+    if (taken) posted.work->complete(as_torch_error(facts_->timeout()));
     throw;
   }
   lock.lock();

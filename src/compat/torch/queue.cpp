@@ -22,7 +22,7 @@ void execute(Work& work, const Body& body) {
     const at::NoGradGuard no_grad;
     body();
   } catch (...) {
-    error = as_torch_error(&work.group());
+    error = as_torch_error(work.group().timeout());
   }
   work.complete(std::move(error));
 }

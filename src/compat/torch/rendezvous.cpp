@@ -82,7 +82,7 @@ tuttiComm_t join(c10d::Store& store, const Joining& joining) {
   config.blocking = 0;
   config.name = name.c_str();
   config.timeout = config.init_timeout = seconds_of(joining.timeout);
-  config.timeout_setting = "init_process_group(timeout=...)";
+  config.timeout_setting = "init_process_group(timeout=...) or the call's own timeout";
   tuttiComm_t comm = nullptr;
   const tuttiResult_t begun = tuttiCommInitRankConfig(&comm, joining.ranks, id, joining.rank, &config);
   if (begun != tuttiInProgress) tutti::check(begun);

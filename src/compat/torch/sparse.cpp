@@ -23,7 +23,9 @@ struct Shape {
   std::array<int64_t, kMaxDimensions> sizes;
 
   c10::IntArrayRef dimensions() const { return {sizes.data(), static_cast<size_t>(sparse + dense)}; }
-  bool fits(const Shape& other) const { return sparse == other.sparse && dense == other.dense && sizes == other.sizes; }
+  bool fits(const Shape& other) const {
+    return values >= 0 && sparse == other.sparse && dense == other.dense && sizes == other.sizes;
+  }
   std::string text() const { return c10::str(dimensions(), " (", sparse, " sparse dimensions)"); }
 };
 
@@ -70,7 +72,7 @@ void divide(at::Tensor& sum, int ranks) {
 at::Tensor sum_of_all(const at::Tensor& mine, const std::vector<Shape>& shapes, tuttiComm_t comm) {
   const at::Tensor indices = gathered(mine._indices().t(), shapes, comm),
                    values = gathered(mine._values(), shapes, comm);
-  return at::_sparse_coo_tensor_unsafe(indices.t(), values, shapes.front().dimensions()).coalesce();
+  return at::sparse_coo_tensor(indices.t(), values, shapes.front().dimensions()).coalesce();
 }
 
 }  // namespace

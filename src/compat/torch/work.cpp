@@ -35,20 +35,19 @@ std::exception_ptr made(const std::string& text) {
   return std::make_exception_ptr(Thrown(c10::SourceLocation{"tutti", __FILE__, __LINE__}, text));
 }
 
-std::string text_of(const tutti::Error& error, const GroupFacts* group) {
+std::string text_of(const tutti::Error& error, milliseconds limit) {
   if (error.code() != tutti::Code::Timeout) return error.what();
-  if (group == nullptr) return c10::str("timed out: ", error.what());
-  return c10::str("timed out (a timeout of ", seconds_of(milliseconds(group->timeout_ms)),
-                  " s is set): ", error.what());
+  if (limit.count() == 0) return c10::str("timed out: ", error.what());
+  return c10::str("timed out (a timeout of ", seconds_of(limit), " s is set): ", error.what());
 }
 
 }  // namespace
 
-std::exception_ptr as_torch_error(const GroupFacts* group) {
+std::exception_ptr as_torch_error(milliseconds limit) {
   try {
     throw;
   } catch (const tutti::Error& error) {
-    const std::string text = text_of(error, group);
+    const std::string text = text_of(error, limit);
     switch (error.code()) {
       case tutti::Code::InvalidArgument:
         return made<c10::ValueError>(text);

@@ -20,8 +20,10 @@ inline double seconds_of(std::chrono::milliseconds time) { return static_cast<do
 /// What a group and its operations share; it outlives the group while one of them does.
 struct GroupFacts {
   const std::string name;           ///< in messages: "group '0' (default_pg)"
-  std::atomic<int64_t> timeout_ms;  ///< of calls that begin now
+  std::atomic<int64_t> timeout_ms;  ///< of calls that wait
   Hooks hooks;
+
+  std::chrono::milliseconds timeout() const { return std::chrono::milliseconds(timeout_ms); }
 };
 
 /// What messages, profilers and waits say of an operation.
@@ -95,8 +97,8 @@ class CoalescedWork : public c10d::Work {
 };
 
 /// The current exception as Python is to see it: wrong arguments as ValueError, what is not supported as
-/// NotImplementedError, everything else as DistBackendError (a RuntimeError). A time-out says "timed out" and, for a
-/// call of a group, the limit of the group.
-std::exception_ptr as_torch_error(const GroupFacts* group = nullptr);
+/// NotImplementedError, everything else as DistBackendError (a RuntimeError). A time-out says "timed out" and the limit
+/// of the call, if that is known.
+std::exception_ptr as_torch_error(std::chrono::milliseconds limit = {});
 
 }  // namespace tutti_torch

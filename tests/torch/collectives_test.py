@@ -229,7 +229,7 @@ def sparse(rank, ranks):
     text = error_of(dist.all_reduce, torch.eye(3).to_sparse(), dist.ReduceOp.MAX)
     assert text.startswith("ValueError") and "unsupported reduction operation" in text, text
     text = error_of(dist.all_reduce, torch.eye(3, dtype=torch.complex64).to_sparse())
-    assert text.startswith("ValueError") and "complex" in text, text
+    assert "sparse complex tensors" in text or "aten::view_as_real" in text, text  # older versions refuse it themselves
     options = dist.BroadcastOptions()
     options.rootRank = 0
     text = error_of(dist.group.WORLD._get_backend(torch.device("cpu")).broadcast, [torch.eye(3).to_sparse()], options)

@@ -30,24 +30,6 @@ const char* relation_of(const ProcessId& a, const ProcessId& b) {
   return a.host == b.host ? kBetweenProcesses : kBetweenHosts;
 }
 
-/// Anonymous zeroed memory.
-class Mapping {
- public:
-  explicit Mapping(uint64_t bytes) : bytes_(bytes) {
-    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) throw_error(Code::OutOfMemory, "no {} bytes for this rank's arena (TUTTI_ARENA)", bytes);
-    base_ = static_cast<unsigned char*>(memory);
-  }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  ~Mapping() { munmap(base_, bytes_); }
-  unsigned char* base() const { return base_; }
-
- private:
-  uint64_t bytes_;
-  unsigned char* base_;
-};
-
 void check_is_transport(const std::string& name) {
   std::vector<std::string> known;
   for (const transports::TransportEntry& entry : transports::transports()) {
@@ -66,6 +48,25 @@ void check_is_transport(const std::string& name) {
 }  // namespace
 
 struct Fabric::Parts {
+  /// Anonymous zeroed memory.
+  class Mapping {
+   public:
+    explicit Mapping(uint64_t bytes) : bytes_(bytes) {
+      void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (memory == MAP_FAILED)
+        throw_error(Code::OutOfMemory, "no {} bytes for this rank's arena (TUTTI_ARENA)", bytes);
+      base_ = static_cast<unsigned char*>(memory);
+    }
+    Mapping(const Mapping&) = delete;
+    Mapping& operator=(const Mapping&) = delete;
+    ~Mapping() { munmap(base_, bytes_); }
+    unsigned char* base() const { return base_; }
+
+   private:
+    uint64_t bytes_;
+    unsigned char* base_;
+  };
+
   transports::Segment segment;
   std::unique_ptr<Mapping> mapping;
   std::unique_ptr<link::Arena> arena;
@@ -148,7 +149,7 @@ void Fabric::make_arena() {
     parts_->segment = transports::Segment::create(bytes, Pages::Later);
     base = parts_->segment.base();
   } else {
-    parts_->mapping = std::make_unique<Mapping>(bytes);
+    parts_->mapping = std::make_unique<Parts::Mapping>(bytes);
     base = parts_->mapping->base();
   }
   const uint64_t links =
@@ -161,7 +162,7 @@ void Fabric::make_arena() {
   arena_ = parts_->arena.get();
   report_.staging = arena_->staging_bytes();
   report_.arena = bytes;
-  report_.cores = to_text(allowed_cores());
+  report_.cores = tutti::to_text(allowed_cores());
   if (cma_ != Cma::Off) report_.word = {reinterpret_cast<uint64_t>(&parts_->word), parts_->word};
 }
 

@@ -21,7 +21,7 @@ void warn_once(const std::string& path, Rank planned, Rank ranks) {
            counted(static_cast<uint64_t>(planned), "rank"), ranks);
 }
 
-plan::PlanSet read(const std::string& path) {
+plan::PlanSet read_plans(const std::string& path) {
   try {
     return plan::load_plans(path, plan::Proof::Omit);
   } catch (const Error& error) {
@@ -47,7 +47,7 @@ Given given_plans(const std::string& paths, Rank ranks) {
     const std::string path = paths.substr(at, end - at);
     at = end + 1;
     if (path.empty()) continue;
-    plan::PlanSet set = read(path);
+    plan::PlanSet set = read_plans(path);
     const auto planned = static_cast<Rank>(set.plans.size());
     if (planned != ranks) {
       warn_once(path, planned, ranks);

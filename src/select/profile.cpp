@@ -23,13 +23,6 @@ double figure(const json& value, const char* what) {
   return number;
 }
 
-Collective collective_named(const std::string& name) {
-  for (int i = 0; i < kCollectives; ++i) {
-    if (name == name_of(static_cast<Collective>(i))) return static_cast<Collective>(i);
-  }
-  throw_error(Code::InvalidArgument, "there is no collective '{}'", name);
-}
-
 Profile read(const json& page) {
   if (page.at("format") != kFormat || page.at("version") != kVersion) {
     throw_error(Code::InvalidArgument, "it is no profile of version {}", kVersion);
@@ -60,6 +53,13 @@ std::pair<uint64_t, uint64_t> around(const std::map<std::string, Profile::Times>
 }
 
 }  // namespace
+
+Collective collective_named(std::string_view name) {
+  for (int i = 0; i < kCollectives; ++i) {
+    if (name == name_of(static_cast<Collective>(i))) return static_cast<Collective>(i);
+  }
+  throw_error(Code::InvalidArgument, "there is no collective '{}'", name);
+}
 
 std::string situation_of(const plan::Grouping& groups, const std::string& transports, bool sharing_cores) {
   const std::string in_groups =

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "plan/grouping.hpp"
 #include "topo/graph.hpp"
@@ -39,6 +40,9 @@ struct Profile {
   /// Equal for equal contents.
   uint64_t hash() const;
 };
+
+/// Throws Error(InvalidArgument).
+Collective collective_named(std::string_view name);
 
 /// Throws Error(InvalidArgument), which names `name` and the fault.
 Profile parse_profile(const std::string& text, const std::string& name);

@@ -20,13 +20,6 @@ constexpr uint64_t kUnbounded = std::numeric_limits<uint64_t>::max();
 constexpr double kNoise = 1.05;  // by which times of equally fast algorithms differ from one measurement to the next
 constexpr int kLeastBucket = 3, kBuckets = 40;  // sizes are decided by powers of two, up to 1 TiB
 
-Collective collective_named(std::string_view name) {
-  for (int i = 0; i < kCollectives; ++i) {
-    if (name == name_of(static_cast<Collective>(i))) return static_cast<Collective>(i);
-  }
-  throw_error(Code::InvalidArgument, "there is no collective '{}'", name);
-}
-
 /// The larger of both, figure by figure.
 void raise(plan::Cost& most, const plan::Cost& cost) {
   const auto lift = [](auto& figure, const auto& other) { figure = std::max(figure, other); };

@@ -20,7 +20,7 @@ namespace tutti::control {
 namespace {
 
 constexpr int kOpensLaterPauseMs = 10;
-constexpr double kWithdrawSeconds = 2;          // to reach the rendezvous server
+constexpr double kWithdrawalSeconds = 2;        // to reach the rendezvous server
 constexpr double kInformedWithinSeconds = 0.2;  // for late ranks to come and hear why there is no communicator
 
 }  // namespace
@@ -68,7 +68,7 @@ void release_unique_id(const UniqueId& id) {
 }
 
 void withdraw(const UniqueId& id, const Withdraw& withdrawal, size_t informed_elsewhere) {
-  const WaitLimit limit{Deadline::in(kWithdrawSeconds), nullptr};
+  const WaitLimit limit{Deadline::in(kWithdrawalSeconds), nullptr};
   const bool here = id.host == hash64(host_identity());
   try {
     const Fd fd = dial(here ? std::vector{Address::loopback()} : id.addresses, id.port, id.key, limit);

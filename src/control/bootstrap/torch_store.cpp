@@ -25,10 +25,10 @@ namespace tutti::control {
 namespace {
 
 enum class Query : uint8_t { Validate = 0, CompareSet = 2 };
-constexpr uint32_t kMagic = 0x3C85F7CE;
+constexpr uint32_t kTorchMagic = 0x3C85F7CE;
 constexpr size_t kSecretBytes = 32, kDigits = 2 * kSecretBytes;
 constexpr double kTrySeconds = 5;  // for one attempt: a host that drops packets must not use up all the time
-constexpr int kRetryMs = 100;
+constexpr int kConnectAgainMs = 100;
 static_assert(std::endian::native == std::endian::little);
 
 void put(std::string& request, const auto& number) {
@@ -43,7 +43,7 @@ void put_text(std::string& request, std::string_view text) {
 std::string request_for(const std::string& name, const std::string& desired) {
   std::string request;
   put(request, Query::Validate);
-  put(request, kMagic);
+  put(request, kTorchMagic);
   put(request, Query::CompareSet);
   put_text(request, name);
   put_text(request, "");
@@ -52,7 +52,7 @@ std::string request_for(const std::string& name, const std::string& desired) {
 }
 
 /// Nothing listens there.
-struct Refused : Error {
+struct TorchRefused : Error {
   using Error::Error;
 };
 
@@ -60,7 +60,7 @@ Fd connect_to(const Address& address, uint16_t port, WaitLimit limit) {
   Fd fd = start_connect(address, port);
   if (fd) await_ready(fd.get(), POLLOUT, limit);
   const int error = fd ? connect_error(fd.get()) : errno;
-  if (error == ECONNREFUSED) throw Refused(Code::PeerFailed, std::strerror(error));
+  if (error == ECONNREFUSED) throw TorchRefused(Code::PeerFailed, std::strerror(error));
   if (error != 0) throw_error(Code::PeerFailed, "{}", std::strerror(error));
   return fd;
 }
@@ -90,7 +90,7 @@ Attempt try_once(const StoreAddress& store, const std::string& request, Deadline
   Attempt attempt;
   const auto failed = [&](const Error& error, const std::string& at) {
     attempt.why += fmt::format("{}{}{}", attempt.why.empty() ? "" : "; ", at, error.what());
-    attempt.all_refused = attempt.all_refused && dynamic_cast<const Refused*>(&error) != nullptr;
+    attempt.all_refused = attempt.all_refused && dynamic_cast<const TorchRefused*>(&error) != nullptr;
   };
   try {
     for (const Address& address : resolve(store.host)) {
@@ -134,7 +134,7 @@ std::string secret_from_store(const StoreAddress& store, const std::string& name
           store.host, store.port, attempt.why);
       warned = true;
     }
-    poll(nullptr, 0, deadline.poll_ms(kRetryMs));
+    poll(nullptr, 0, deadline.poll_ms(kConnectAgainMs));
   }
 }
 

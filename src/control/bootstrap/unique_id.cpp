@@ -11,7 +11,7 @@ namespace {
 
 // Layout, all numbers little-endian: magic 8 · key 32 · host 8 · port 2 · number of addresses 1 · zero 1 ·
 // 4 × (family 1, address 16, zero 1) · checksum 4.
-constexpr std::array<uint8_t, 8> kMagic = {'T', 'U', 'T', 'T', 'I', 'I', 'D', 1};
+constexpr std::array<uint8_t, 8> kIdMagic = {'T', 'U', 'T', 'T', 'I', 'I', 'D', 1};
 constexpr size_t kKeyAt = 8, kHostAt = 40, kPortAt = 48, kCountAt = 50, kAddressesAt = 52, kSlot = 18, kSumAt = 124;
 static_assert(kAddressesAt + UniqueId::kMaxAddresses * kSlot == kSumAt && kSumAt + 4 == UniqueId::kBytes);
 
@@ -42,7 +42,7 @@ uint32_t checksum(const UniqueId::Bytes& bytes) {
 
 UniqueId::Bytes UniqueId::to_bytes() const {
   Bytes bytes{};
-  std::copy(kMagic.begin(), kMagic.end(), bytes.begin());
+  std::copy(kIdMagic.begin(), kIdMagic.end(), bytes.begin());
   std::copy(key.begin(), key.end(), bytes.begin() + kKeyAt);
   put(bytes, kHostAt, host);
   put(bytes, kPortAt, port);
@@ -57,12 +57,12 @@ UniqueId::Bytes UniqueId::to_bytes() const {
 }
 
 UniqueId UniqueId::from_bytes(const Bytes& bytes) {
-  if (!std::equal(kMagic.begin(), kMagic.end() - 1, bytes.begin())) reject("its magic number is wrong");
-  if (bytes[7] != kMagic[7]) {
+  if (!std::equal(kIdMagic.begin(), kIdMagic.end() - 1, bytes.begin())) reject("its magic number is wrong");
+  if (bytes[7] != kIdMagic[7]) {
     throw_error(Code::InvalidArgument,
                 "this unique id has version {}, this library makes version {}: use one version "
                 "of Tutti in all processes of a job",
-                bytes[7], kMagic[7]);
+                bytes[7], kIdMagic[7]);
   }
   if (get<uint32_t>(bytes, kSumAt) != checksum(bytes)) reject("its checksum is wrong");
   UniqueId id;

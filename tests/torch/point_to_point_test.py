@@ -1,5 +1,6 @@
 """Messages between two ranks: tags in any order, any source, both directions at the same time."""
 
+import time
 import unittest
 
 import torch
@@ -58,6 +59,37 @@ def any_source(rank, ranks):
             dist.send(torch.tensor([7.0]), 0, tag=1)
 
 
+def any_source_and_end(rank, ranks):
+    """A receive from any rank leaves the receiver waiting for other senders, too: they may leave, and nothing differs."""
+    for _ in range(10):
+        group = dist.new_group(range(ranks))
+        if rank == 0:
+            for _ in range(ranks - 1):
+                dist.recv(torch.empty(4), group=group)
+            waiting = dist.irecv(torch.empty(4), group=group)  # reads from both senders, whose ways are open now
+            time.sleep(0.05)  # so that it does, as a rule
+        else:
+            dist.send(torch.ones(4), 0, group=group)
+        dist.barrier(group)
+        if rank == 0:
+            waiting.wait()
+            time.sleep(0.1)  # so that senders leave first, as a rule
+        elif rank == 2:
+            dist.send(torch.ones(4), 0, group=group)
+        dist.destroy_process_group(group)
+
+
+def never_received(rank, ranks):
+    if rank == 0:
+        dist.isend(torch.ones(3), 1, tag=4)
+        dist.send(torch.ones(2), 1, tag=5)
+    else:
+        dist.recv(torch.empty(2), 0, tag=5)
+    if rank == 1:
+        text = error_of(dist.destroy_process_group)
+        assert "messages in group '0' (default_pg) were never received: 12 bytes of rank 0 (tag 4)" in text, text
+
+
 def batches(rank, ranks):
     """A ring of both directions, whose operations are listed in other orders on each rank."""
     right, left = (rank + 1) % ranks, (rank - 1) % ranks
@@ -95,6 +127,12 @@ def objects(rank, ranks):
 class PointToPoint(unittest.TestCase):
     def test_tags(self):
         run(2, tags)
+
+    def test_any_source_and_the_end(self):
+        run(3, any_source_and_end)
+
+    def test_messages_that_are_never_received_are_named(self):
+        run(2, never_received)
 
     def test_any_source(self):
         run(3, any_source)

@@ -97,12 +97,13 @@ Group::~Group() {
 void Group::shutdown() {
   if (left_.exchange(true)) return;
   const WithoutGil without;
-  point_to_point_->close();
+  const std::string unreceived = point_to_point_->close();
   queue_.drain();
   tuttiResult_t state = tuttiSuccess;
   tuttiCommGetAsyncError(comm_, &state);
   try {
     leave(std::exchange(comm_, nullptr));
+    if (!unreceived.empty()) throw tutti::Error(tutti::Code::Mismatch, unreceived);
   } catch (const tutti::Error&) {
     // If the group had failed, it is the error that is known.
     if (state == tuttiSuccess) std::rethrow_exception(as_torch_error(timeout()));

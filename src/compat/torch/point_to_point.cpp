@@ -15,6 +15,8 @@ namespace {
 /// A receiver may wait for its next message for any time: waits of operations have limits of their own.
 constexpr std::chrono::hours kAnyTime{24 * 3650};
 
+constexpr uint64_t kNoMore = ~uint64_t{0};  // in place of a length: the sender closes
+
 std::string key_of(int from, int to) { return c10::str("tutti/from ", from, " to ", to); }
 
 void send_bytes(const void* data, size_t bytes, tuttiComm_t comm) {
@@ -39,7 +41,12 @@ PointToPoint::PointToPoint(c10::intrusive_ptr<c10d::Store> store, std::shared_pt
       to_(static_cast<size_t>(ranks)),
       from_(static_cast<size_t>(ranks)) {}
 
-PointToPoint::~PointToPoint() { close(); }
+PointToPoint::~PointToPoint() {
+  try {
+    close();
+  } catch (...) {  // nobody is left to be told
+  }
+}
 
 PointToPoint::Channel& PointToPoint::channel(std::unique_ptr<Channel>& slot) {
   const std::lock_guard lock(mutex_);
@@ -153,7 +160,11 @@ void PointToPoint::pump(int source) {
         std::this_thread::sleep_for(std::chrono::milliseconds(2));
         continue;
       }
-      receive(source, open(from, source, rank_));
+      if (!receive(source, open(from, source, rank_))) {
+        throw tutti::Error(tutti::Code::Mismatch,
+                           c10::str("rank ", rank_, ": recv from rank ", source, " of ", facts_->name,
+                                    ": that rank has left the group and sends no more"));
+      }
     }
   } catch (const tutti::Error& error) {
     // A sender that has left sends nothing to a receive from any rank; others still may.
@@ -164,7 +175,12 @@ void PointToPoint::pump(int source) {
   }
 }
 
-void PointToPoint::receive(int source, tuttiComm_t comm) {
+bool PointToPoint::receive(int source, tuttiComm_t comm) {
+  Channel& from = *from_[static_cast<size_t>(source)];
+  {
+    const std::lock_guard lock(mutex_);
+    if (from.left) return false;
+  }
   Header header{};
   const auto read = [&](void* data, size_t bytes) {
     try {
@@ -176,6 +192,8 @@ void PointToPoint::receive(int source, tuttiComm_t comm) {
   read(&header, sizeof header);
   Posted posted;
   std::unique_lock lock(mutex_);
+  from.left = header.bytes == kNoMore;
+  if (from.left) return false;
   const bool taken = take(source, header.tag, posted);
   lock.unlock();
   if (taken && posted.tensor.nbytes() == header.bytes) {
@@ -186,7 +204,7 @@ void PointToPoint::receive(int source, tuttiComm_t comm) {
       read(out.data(), header.bytes);
       out.unpack();
     });
-    return;
+    return true;
   }
   std::vector<std::byte> data;
   try {
@@ -199,10 +217,11 @@ void PointToPoint::receive(int source, tuttiComm_t comm) {
   lock.lock();
   if (!taken && !take(source, header.tag, posted)) {
     kept_.push_back({source, header.tag, std::move(data)});
-    return;
+    return true;
   }
   lock.unlock();
   deliver(posted, source, data);
+  return true;
 }
 
 void PointToPoint::fail_posted(int source, const std::exception_ptr& error, bool final) {
@@ -232,15 +251,65 @@ void PointToPoint::abort() {
   }
 }
 
-void PointToPoint::close() {
+void PointToPoint::end_sending(int peer) {
+  Channel& to = *to_[static_cast<size_t>(peer)];
+  to.queue.launch([comm = to.comm] {
+    const Header last{kNoMore, 0};
+    tuttiSend(&last, sizeof last, tuttiUint8, 1, comm, nullptr);  // a receiver that has failed needs it no more
+  });
+}
+
+void PointToPoint::read_to_the_end(int source) {
+  Channel& from = *from_[static_cast<size_t>(source)];
+  from.queue.launch([this, source, comm = from.comm] {
+    try {
+      while (receive(source, comm)) continue;
+    } catch (...) {  // it has failed: no more comes
+    }
+  });
+}
+
+void PointToPoint::wait_for_ends() {
+  for (int peer = 0; peer < ranks_; ++peer) {
+    const auto& to = to_[static_cast<size_t>(peer)];
+    const auto& from = from_[static_cast<size_t>(peer)];
+    bool sends = false, receives = false;
+    {
+      const std::lock_guard lock(mutex_);
+      sends = to && to->comm != nullptr;
+      receives = from && from->comm != nullptr;
+    }
+    if (sends) end_sending(peer);
+    if (receives) read_to_the_end(peer);
+  }
+  const auto idle = [](const std::unique_ptr<Channel>& channel) { return !channel || channel->queue.idle(); };
+  const auto ended = [&] {
+    return std::all_of(to_.begin(), to_.end(), idle) && std::all_of(from_.begin(), from_.end(), idle);
+  };
+  const auto deadline = std::chrono::steady_clock::now() + facts_->timeout();
+  tuttiResult_t state = tuttiSuccess;
+  while (!ended() && state == tuttiSuccess && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    tuttiCommGetAsyncError(group_, &state);
+  }
+}
+
+std::string PointToPoint::close() {
   for (const auto& channel : to_) {
     if (channel) channel->queue.drain();
   }
+  bool open = true;
   {
     const std::lock_guard lock(mutex_);
-    closed_ = true;
-    for (const auto& channel : from_) {  // one that is not idle waits for a message that its sender may never send
-      if (channel && channel->comm != nullptr && !channel->queue.idle()) tuttiCommAbort(channel->comm);
+    open = !std::exchange(closed_, true);
+  }
+  if (open) wait_for_ends();
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto* channels : {&to_, &from_}) {  // one that is not idle waits for what may never come
+      for (const auto& channel : *channels) {
+        if (channel && channel->comm != nullptr && !channel->queue.idle()) tuttiCommAbort(channel->comm);
+      }
     }
   }
   for (auto* channels : {&from_, &to_}) {
@@ -250,6 +319,16 @@ void PointToPoint::close() {
       if (channel->comm != nullptr) tuttiCommDestroy(std::exchange(channel->comm, nullptr));
     }
   }
+  return open ? unreceived() : "";
+}
+
+std::string PointToPoint::unreceived() const {
+  std::string text;
+  for (const Kept& message : kept_) {
+    text += c10::str(text.empty() ? "" : ", ", message.data.size(), " bytes of rank ", message.source, " (tag ",
+                     message.tag, ")");
+  }
+  return text.empty() ? "" : c10::str("rank ", rank_, ": messages in ", facts_->name, " were never received: ", text);
 }
 
 }  // namespace tutti_torch

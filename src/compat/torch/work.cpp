@@ -67,6 +67,7 @@ Work::Work(Description description, const std::vector<at::Tensor>& inputs, std::
       outputs_(std::move(outputs)) {}
 
 void Work::complete(std::exception_ptr error) {
+  if (error == nullptr) group().hooks.completed(getCompletionKey());  // before those who wait go on
   finish(std::move(error));
   c10::intrusive_ptr<c10::ivalue::Future> waiting;
   {
@@ -75,7 +76,6 @@ void Work::complete(std::exception_ptr error) {
     waiting = future_;
   }
   if (waiting) mark(*waiting);
-  if (exception_ == nullptr) group().hooks.completed(getCompletionKey());
 }
 
 void Work::mark(c10::ivalue::Future& future) const {

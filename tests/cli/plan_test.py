@@ -136,7 +136,9 @@ class Plan(unittest.TestCase):
         most_kib = 1 << 20  # all ranks' steps take over 4 GiB
         command = [TUTTI, "plan", "show", "ring", "all_reduce", "-n", "4096", "--rank", "5"]
         with tempfile.TemporaryFile("w+") as out:
-            _, status, usage = os.wait4(subprocess.Popen(command, stdout=out).pid, 0)
+            child = subprocess.Popen(command, stdout=out)  # kept: one that is dropped may reap its process first
+            _, status, usage = os.wait4(child.pid, 0)
+            child.returncode = status
             out.seek(0)
             self.assertIn("\nrank 5\n", out.read())
         self.assertEqual(status, 0)

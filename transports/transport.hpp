@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/deadline.hpp"
+#include "base/fd.hpp"
 #include "base/status.hpp"
 #include "link/arena.hpp"
 #include "link/link.hpp"
@@ -49,7 +50,9 @@ struct Capabilities {
 struct Context {
   Wireup* wireup = nullptr;
   link::Arena* arena = nullptr;
-  int arena_fd = -1;  ///< the Segment (transports/shm) that the arena fills; −1 where peers cannot map it
+  std::shared_ptr<const Fd>
+      arena_file;             ///< of the Segment (transports/shm) that the arena fills; null: no peer maps it
+  uint64_t arena_offset = 0;  ///< of the arena in it
   /// Increases when a call begins: what the call before it read is in use no more. Null: there is only one call.
   const uint64_t* calls = nullptr;
   bool direct_access = true;  ///< ranks may read and write each other's memory, where they can

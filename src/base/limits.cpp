@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,10 +24,11 @@ rlim_t limit_of(__rlimit_resource resource) {
 std::string text_of(rlim_t limit) { return limit == RLIM_INFINITY ? "unlimited" : fmt::format("{}", limit); }
 
 /// Sets the size, and allocates all of it if `now`. 0 or errno.
-int make_of_size(int fd, uint64_t bytes, bool now) {
-  if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) return errno;
+int make_of_size(int fd, uint64_t bytes, bool now, Size size) {
+  if (const int error = grow_memory_file(fd, bytes); error != 0) return error;
   if (const int error = now ? allocate_memory(fd, 0, bytes) : 0; error != 0) return error;
-  return fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0 ? 0 : errno;
+  const int seals = F_SEAL_SHRINK | F_SEAL_SEAL | (size == Size::Fixed ? F_SEAL_GROW : 0);
+  return fcntl(fd, F_ADD_SEALS, seals) == 0 ? 0 : errno;
 }
 
 }  // namespace
@@ -66,15 +68,26 @@ int allocate_memory(int fd, uint64_t offset, uint64_t bytes) {
   return 0;
 }
 
-Fd make_memory_file(const char* name, uint64_t bytes, Reserve reserve, Pages pages) {
+void free_memory(int fd, uint64_t offset, uint64_t bytes) {
+  static_cast<void>(
+      fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), static_cast<off_t>(bytes)));
+}
+
+int grow_memory_file(int fd, uint64_t bytes) {
+  struct stat file {};
+  if (fstat(fd, &file) != 0) return errno;
+  if (static_cast<uint64_t>(file.st_size) >= bytes) return 0;  // whoever has it may have made it longer
+  if (bytes > limit_of(RLIMIT_FSIZE)) return EFBIG;
+  return ftruncate(fd, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+}
+
+Fd make_memory_file(const char* name, uint64_t bytes, Reserve reserve, Pages pages, Size size) {
   Fd fd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) return fd;
   // The kernel assigns the lowest free number, so the remaining ones are higher.
   const rlim_t last = limit_of(RLIMIT_NOFILE) - static_cast<rlim_t>(descriptor_reserve());
   const bool spare = reserve == Reserve::Use || static_cast<rlim_t>(fd.get()) < last;
-  const int error = !spare                           ? EMFILE
-                    : bytes > limit_of(RLIMIT_FSIZE) ? EFBIG
-                                                     : make_of_size(fd.get(), bytes, pages == Pages::Now);
+  const int error = spare ? make_of_size(fd.get(), bytes, pages == Pages::Now, size) : EMFILE;
   if (error != 0) {
     fd.reset();
     errno = error;

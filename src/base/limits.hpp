@@ -34,13 +34,19 @@ int descriptor_reserve();
 
 enum class Reserve { Keep, Use };
 enum class Pages { Now, Later };
-/// An unnamed file in memory, close-on-exec, `bytes` long and sealed. All bytes are allocated now, so touching them
-/// cannot fail; or later by `allocate_memory`, before they are touched. An empty Fd and errno on failure: EFBIG if it
-/// exceeds RLIMIT_FSIZE, for which the kernel would send SIGXFSZ; EMFILE also if that would use the reserved
+enum class Size { Fixed, Grows };
+/// An unnamed file in memory, close-on-exec, `bytes` long and sealed: it never shrinks. All bytes are allocated now, so
+/// touching them cannot fail; or later by `allocate_memory`, before they are touched. An empty Fd and errno on failure:
+/// EFBIG if it exceeds RLIMIT_FSIZE, for which the kernel would send SIGXFSZ; EMFILE also if that would use reserved
 /// descriptors and `reserve` is Keep.
-Fd make_memory_file(const char* name, uint64_t bytes, Reserve reserve, Pages pages = Pages::Now);
+Fd make_memory_file(const char* name, uint64_t bytes, Reserve reserve, Pages pages = Pages::Now,
+                    Size size = Size::Fixed);
+/// Makes a file that grows at least `bytes` long. 0 or errno.
+int grow_memory_file(int fd, uint64_t bytes);
 /// Allocates bytes of such a file. 0 or errno.
 int allocate_memory(int fd, uint64_t offset, uint64_t bytes);
+/// Frees them again; they read as zeros.
+void free_memory(int fd, uint64_t offset, uint64_t bytes);
 
 /// Throws Error(SystemError) that names the limits on threads.
 [[noreturn]] void throw_no_thread(int error);

@@ -40,7 +40,7 @@ bool from_hex(std::string_view text, void* into, size_t size);
 /// comparisons take constant time. It authenticates; it does not encrypt.
 namespace challenge {
 
-inline constexpr std::array<uint8_t, 8> kMagic = {'T', 'U', 'T', 'T', 'I', 0, 0, 1};  // the last byte: version
+inline constexpr std::array<uint8_t, 8> kMagic = {'T', 'U', 'T', 'T', 'I', 0, 0, 2};  // the last byte: version
 using Nonce = std::array<uint8_t, 32>;
 using Hash = std::array<uint8_t, 32>;
 

@@ -280,6 +280,17 @@ ptrdiff_t send_now(int fd, std::string_view bytes) {
   return sent >= 0 ? sent : again(errno) ? 0 : -1;
 }
 
+ptrdiff_t send_now(int fd, std::string_view head, std::string_view rest) {
+  iovec parts[] = {{const_cast<char*>(head.data()), head.size()}, {const_cast<char*>(rest.data()), rest.size()}};
+  msghdr message{};
+  message.msg_iov = parts;
+  message.msg_iovlen = 2;
+  ssize_t sent;
+  do sent = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  while (sent < 0 && errno == EINTR);
+  return sent >= 0 ? sent : again(errno) ? 0 : -1;
+}
+
 ptrdiff_t recv_now(int fd, void* into, size_t size) {
   ssize_t got;
   do got = recv(fd, into, size, MSG_DONTWAIT);

@@ -113,11 +113,12 @@ RanksByProcess ranks_on(const std::string& host, const std::vector<RankReport>& 
 
 /// Ranks per core on the most oversubscribed host: of this communicator's ranks, or of those that some rank knows by
 /// other communicators. Of other hosts, the quota is unknown.
-double oversubscription_of(const CoresOfHosts& hosts, const std::string& mine, const std::vector<RankReport>& reports) {
+double oversubscription_of(const CoresOfHosts& hosts, const std::string& mine, double my_quota,
+                           const std::vector<RankReport>& reports) {
   double most = 1;
   for (const RankReport& report : reports) most = std::max(most, report.crowding);
   for (const auto& [host, ranks] : hosts) {
-    const double quota = host == mine ? core_quota() : std::numeric_limits<double>::infinity();
+    const double quota = host == mine ? my_quota : std::numeric_limits<double>::infinity();
     most = std::max(most, ranks_per_core(ranks, quota));
   }
   return most;
@@ -286,13 +287,14 @@ RankReport parse_report(const std::string& text, Rank peer) {
 Agreement agree(control::Endpoint& endpoint, Fabric& fabric, const Groups& groups, bool groups_given,
                 const DeviceReport& device, Deadline deadline) {
   Agreement agreed;
+  const double quota = core_quota();
   select::Given given = select::given_plans(env().plan, endpoint.ranks());
   const RankReport mine{fabric.report(),
                         plans_text(given),
                         control::host_name(),
                         control::boot_identity(),
                         device,
-                        ranks_per_core(known_host_ranks(), core_quota())};
+                        ranks_per_core(known_host_ranks(), quota)};
   for (const std::string& text : endpoint.exchange(to_text(mine), deadline)) {
     agreed.reports.push_back(parse_report(text, static_cast<Rank>(agreed.reports.size())));
   }
@@ -302,7 +304,7 @@ Agreement agree(control::Endpoint& endpoint, Fabric& fabric, const Groups& group
   setting.groups_given = groups_given;
   const CoresOfHosts hosts = cores_of_hosts(agreed.reports, endpoint);
   const std::string& my_host = endpoint.process_id(endpoint.rank()).host;
-  setting.oversubscription = oversubscription_of(hosts, my_host, agreed.reports);
+  setting.oversubscription = oversubscription_of(hosts, my_host, quota, agreed.reports);
   setting.profile = select::local_profile();
   setting.situation = select::situation_of(*groups, transports_of(agreed.reports), setting.oversubscription > 1);
   std::vector<Cores> threads;  // of all ranks of this host, each with the cores that it may run on
@@ -310,7 +312,7 @@ Agreement agree(control::Endpoint& endpoint, Fabric& fabric, const Groups& group
   for (const Cores& cores : known_host_ranks(agreed.host_ranks)) {
     threads.insert(threads.end(), static_cast<size_t>(env().threads), cores);
   }
-  agreed.backoff = exec::backoff_for(shares_cores(parse_cores(fabric.report().cores), threads, core_quota()));
+  agreed.backoff = exec::backoff_for(shares_cores(parse_cores(fabric.report().cores), threads, quota));
   json conclusions = conclusions_from(agreed.reports, fabric, agreed.backoff.spins == 0);
   if (endpoint.rank() == 0) {
     const select::Calibration* const measured = local_figures();

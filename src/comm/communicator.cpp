@@ -39,15 +39,22 @@ std::shared_ptr<Communicator> Communicator::join(const control::UniqueId& id, Ra
     mine = configuration();
   } catch (const Error& error) {  // before any other rank knows of this one
     const Rank name = control::name_of(rank, options.terms.names);
-    control::withdraw(id, {ranks, rank, error.code(), control::describe_withdrawal(name, error)});
+    control::Endpoint::withdraw(id, options.terms,
+                                {ranks, rank, error.code(), control::describe_withdrawal(name, error)});
     throw;
   }
-  auto endpoint = control::Endpoint::join(id, ranks, rank, std::move(mine), Deadline::in(seconds), options.terms);
+  auto endpoint = [&] {
+    try {
+      return control::Endpoint::join(id, ranks, rank, std::move(mine), Deadline::in(seconds), options.terms);
+    } catch (const Error& found) {
+      throw cause_of(found, options.terms);
+    }
+  }();
   if (options.title.empty()) options.title = fmt::format("communicator {} of {} ranks", id.name().substr(0, 4), ranks);
   std::shared_ptr<Communicator> made(new Communicator(std::move(endpoint), std::move(options.title), options.timeouts));
   try {
     const bool groups_given = options.groups != nullptr || !env().groups.empty();
-    made->wire_up(std::move(options.groups), options.device);
+    made->wire_up(options);
     made->agree(groups_given);
   } catch (const Error& found) {
     const Error error = cause_of(found, options.terms);
@@ -68,13 +75,13 @@ Communicator::Communicator(std::unique_ptr<control::Endpoint> endpoint, std::str
       timeouts_(timeouts),
       diagnostics_(*endpoint_, *board_, std::move(title), timeouts_) {}
 
-void Communicator::wire_up(Groups groups, int device) {
+void Communicator::wire_up(JoinOptions options) {
   compare_configurations(*endpoint_);
   std::vector<std::string> hosts;
   for (Rank peer = 0; peer < ranks(); ++peer) hosts.push_back(endpoint_->process_id(peer).host);
-  groups_ = groups != nullptr ? std::move(groups) : groups_of(hosts, env().groups);
+  groups_ = options.groups != nullptr ? std::move(options.groups) : groups_of(hosts, env().groups);
   endpoint_->serve_board(board_service(board_, *endpoint_));
-  fabric_ = std::make_unique<Fabric>(*endpoint_, *groups_, timeouts_.of_init());
+  fabric_ = std::make_unique<Fabric>(*endpoint_, *groups_, timeouts_.of_init(), std::move(options.arenas));
   links_ = std::make_unique<exec::Links>(*fabric_);
   diagnostics_.use_links(*links_);
   executor_ = std::make_unique<exec::HostExecutor>(
@@ -88,7 +95,7 @@ void Communicator::wire_up(Groups groups, int device) {
                                   .backoff = &backoff_,
                                   .threads = static_cast<uint32_t>(env().threads)});
   planner_ = std::make_unique<Planner>(rank(), ranks(), *executor_, backoff_);
-  wire_up_device(device);
+  wire_up_device(options.device);
 }
 
 Communicator::~Communicator() {

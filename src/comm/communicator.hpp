@@ -42,9 +42,10 @@ struct SplitResult {
   control::UniqueId id;
   Rank ranks = 0, rank = 0;
   Groups groups;
-  std::string title;          ///< in messages
-  std::vector<Rank> members;  ///< its ranks, as numbered in the communicator that was split
-  uint64_t call = 0;          ///< the number of the split
+  std::string title;                                 ///< in messages
+  uint64_t call = 0;                                 ///< the number of the split
+  control::JoinTerms terms;                          ///< with its ranks as numbered in the communicator that was split
+  std::shared_ptr<transports::SegmentFiles> arenas;  ///< of the communicator that was split
 };
 
 class Communicator {
@@ -148,7 +149,7 @@ class Communicator {
 
  private:
   Communicator(std::unique_ptr<control::Endpoint> endpoint, std::string title, const Timeouts& timeouts);
-  void wire_up(Groups groups, int device);
+  void wire_up(JoinOptions options);
   void agree(bool groups_given);
   void log_decisions(Agreement agreed);
   CallInfo device_call_info(const Prepared& made) const;

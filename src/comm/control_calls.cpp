@@ -52,20 +52,23 @@ std::optional<SplitResult> Communicator::split(int colour, int key) {
       if (colour >= 0 && their_colour == colour) members.emplace_back(their_key, peer);
     }
     std::sort(members.begin(), members.end());
-    const bool leads = !members.empty() && members.front().second == rank();
-    const auto ids = exchange(leads ? control::create_unique_id().hex() : "", deadline);
     board_->leave(calls_);
     if (colour < 0) return std::nullopt;
     std::vector<Rank> of_members;
     for (const auto& member : members) of_members.push_back(member.second);
     const auto mine = std::find(of_members.begin(), of_members.end(), rank());
-    return SplitResult{control::UniqueId::from_hex(ids[static_cast<size_t>(of_members.front())]),
+    return SplitResult{endpoint_->split_id(of_members.front(), fmt::format("split {} colour {}", calls_, colour)),
                        static_cast<Rank>(members.size()),
                        static_cast<Rank>(mine - of_members.begin()),
                        groups_among(*groups_, of_members),
                        control::title_of_split(diagnostics_.title(), colour, of_members),
-                       of_members,
-                       calls_};
+                       calls_,
+                       {.stop = &failed_,
+                        .why = [this] { return failure_for_others(); },
+                        .names = of_members,
+                        .parent = endpoint_.get(),
+                        .leader = of_members.front()},
+                       fabric_->arenas()};
   } catch (const Error& error) {
     diagnostics_.fail(error.code(), error.what()).throw_if_bad();
   } catch (const std::exception& error) {

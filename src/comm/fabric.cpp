@@ -104,12 +104,14 @@ struct Fabric::ProcessShared {
   }
 };
 
-Fabric::Fabric(control::Endpoint& endpoint, const plan::Grouping& groups, double link_timeout)
+Fabric::Fabric(control::Endpoint& endpoint, const plan::Grouping& groups, double link_timeout,
+               std::shared_ptr<transports::SegmentFiles> arenas)
     : endpoint_(endpoint),
       link_timeout_(link_timeout),
       cma_(env().cma),
       parts_(std::make_unique<Parts>()),
       process_shared_(ProcessShared::of(endpoint.name())),
+      arenas_(arenas != nullptr ? std::move(arenas) : std::make_shared<transports::SegmentFiles>()),
       calls_(&parts_->calls) {
   make_arena();
   make_routes(groups);
@@ -146,8 +148,9 @@ void Fabric::make_arena() {
   unsigned char* base = nullptr;
   const bool may_use_shm = env().transport.empty() || env().transport == "shm";
   if (others_on_host && may_use_shm) {
-    parts_->segment = transports::Segment::create(bytes, Pages::Later);
+    parts_->segment = arenas_->cut(bytes);
     base = parts_->segment.base();
+    endpoint_.when_all_have_left(parts_->segment.unread());
   } else {
     parts_->mapping = std::make_unique<Parts::Mapping>(bytes);
     base = parts_->mapping->base();
@@ -176,7 +179,8 @@ struct Fabric::Route {
 void Fabric::make_routes(const plan::Grouping& groups) {
   const transports::Context context{.wireup = &endpoint_,
                                     .arena = arena_,
-                                    .arena_fd = parts_->segment.base() != nullptr ? parts_->segment.fd() : -1,
+                                    .arena_file = parts_->segment.file(),
+                                    .arena_offset = parts_->segment.offset(),
                                     .calls = calls_,
                                     .direct_access = cma_ != Cma::Off};
   if (!env().transport.empty()) check_is_transport(env().transport);

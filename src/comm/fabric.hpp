@@ -40,8 +40,9 @@ struct FabricReport {
 
 class Fabric final : public exec::Connector {
  public:
-  /// Links are made within `link_timeout` seconds.
-  Fabric(control::Endpoint& endpoint, const plan::Grouping& groups, double link_timeout);
+  /// Links are made within `link_timeout` seconds. `arenas`: of the communicator that was split; null for no split.
+  Fabric(control::Endpoint& endpoint, const plan::Grouping& groups, double link_timeout,
+         std::shared_ptr<transports::SegmentFiles> arenas);
   ~Fabric() override;
   /// Ends a fabric and the endpoint it stands on. A rank that leaves may have sent what a slower rank of this process
   /// has yet to read where it lies: then both stay until the last rank of the process has left too.
@@ -56,6 +57,8 @@ class Fabric final : public exec::Connector {
   /// TUTTI_CMA; nothing else reads it.
   Cma cma() const { return cma_; }
   link::Arena& arena() { return *arena_; }
+  /// The files from which its splits cut their arenas.
+  const std::shared_ptr<transports::SegmentFiles>& arenas() const { return arenas_; }
   /// The call before this one has ended: nothing that its lanes found is in use any more.
   void begin_call() { ++*calls_; }
   /// The entry of the transport used for a peer.
@@ -89,6 +92,7 @@ class Fabric final : public exec::Connector {
   const Cma cma_;
   std::unique_ptr<Parts> parts_;
   std::shared_ptr<ProcessShared> process_shared_;
+  const std::shared_ptr<transports::SegmentFiles> arenas_;
   link::Arena* arena_ = nullptr;
   uint64_t* calls_ = nullptr;
   std::vector<transports::Transport*> routes_;  // by peer

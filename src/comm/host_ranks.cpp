@@ -29,6 +29,9 @@ std::shared_ptr<const RanksByProcess> note_host_ranks(RanksByProcess ranks) {
   auto entry = std::make_shared<const RanksByProcess>(std::move(ranks));
   const std::lock_guard lock(noted().mutex);
   std::erase_if(noted().communicators, [](const auto& communicator) { return communicator.expired(); });
+  for (const auto& communicator : noted().communicators) {  // splits of the same ranks are counted once
+    if (auto known = communicator.lock(); known != nullptr && *known == *entry) return known;
+  }
   noted().communicators.push_back(entry);
   return entry;
 }

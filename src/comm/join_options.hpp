@@ -7,6 +7,7 @@
 #include "base/env.hpp"
 #include "comm/groups.hpp"
 #include "control/endpoint.hpp"
+#include "transports/shm/segment.hpp"
 
 namespace tutti::comm {
 
@@ -54,7 +55,8 @@ struct JoinOptions {
   Groups groups;      ///< of near ranks, where the ranks know them already; null: by TUTTI_GROUPS, or else by host
   std::string title;  ///< names the communicator in messages, alike on all ranks; empty: one is made of the id
   Timeouts timeouts;
-  int device = -1;  ///< on which this rank's calls on device memory run; −1: none
+  int device = -1;                                   ///< on which this rank's calls on device memory run; −1: none
+  std::shared_ptr<transports::SegmentFiles> arenas;  ///< of the communicator that is split; null: this is no split
   control::JoinTerms terms;
 };
 

@@ -203,11 +203,7 @@ std::shared_ptr<Communicator> split_with_ticket(Communicator& comm, uint64_t tic
   if (!part) return nullptr;
   try {
     return Communicator::join(part->id, part->ranks, part->rank,
-                              {part->groups,
-                               part->title,
-                               comm.timeouts(),
-                               comm.device(),
-                               {&comm.failed(), [&comm] { return comm.failure_for_others(); }, part->members}});
+                              {part->groups, part->title, comm.timeouts(), comm.device(), part->arenas, part->terms});
   } catch (const Error& error) {
     comm.failure().throw_if_bad();
     throw_error(error.code(), "rank {}: split(), call {}: {}", comm.rank(), part->call, error.what());

@@ -8,6 +8,7 @@
 
 #include "base/format.hpp"
 #include "base/socket.hpp"
+#include "control/messages.hpp"
 
 namespace tutti::control {
 namespace {
@@ -24,16 +25,18 @@ size_t frame_length(std::string_view bytes) {
 
 }  // namespace
 
-void Channel::open(OnFrame on_frame, OnEnd on_end) {
+void SocketChannel::open(OnFrame on_frame, OnEnd on_end) {
   on_frame_ = std::move(on_frame);
   on_end_ = std::move(on_end);
   send_without_delay(fd_.get());
   watch_ = loop_.watch(fd_.get(), EPOLLIN, [this](uint32_t events) { on_events(events); });
 }
 
-void Channel::send(Frame frame) {
+void SocketChannel::send(std::string head, Frame frame) {
   if (!fd_ || peer_closed_) return;
-  if (queued_ + frame->size() > kMaxQueued) {
+  Queued queued{std::move(head), std::move(frame)};
+  const size_t size = queued.size();
+  if (queued_ + size > kMaxQueued) {
     // Not from within send(): the caller may be iterating over all its channels.
     peer_closed_ = true;
     loop_.post([weak = weak_from_this()] {
@@ -41,25 +44,33 @@ void Channel::send(Frame frame) {
     });
     return;
   }
-  queued_ += frame->size();
-  out_.push_back(std::move(frame));
+  queued_ += size;
+  out_.push_back(std::move(queued));
   if (out_.size() == 1) write_some();
 }
 
-void Channel::close() {
-  loop_.unwatch(watch_);
+bool SocketChannel::ping(double seconds) {
+  const auto now = Deadline::Clock::now();
+  if (std::chrono::duration<double>(now - last_ping_).count() < seconds) return false;
+  last_ping_ = now;
+  Channel::send(pack(Ping{}));
+  return true;
+}
+
+void SocketChannel::close() {
+  if (watch_ != 0) loop_.unwatch(watch_);  // else any thread may drop it
   fd_.reset();
   out_.clear();
   queued_ = 0;
 }
 
-void Channel::on_events(uint32_t events) {
+void SocketChannel::on_events(uint32_t events) {
   const auto self = shared_from_this();  // a callback may drop the last reference
   if (events & EPOLLOUT) write_some();
   if (fd_ && (events & (EPOLLIN | EPOLLHUP | EPOLLERR))) read_some();
 }
 
-void Channel::read_some() {
+void SocketChannel::read_some() {
   for (int turn = 0; turn < kReadsPerTurn && fd_; ++turn) {
     std::array<char, kReadAtOnce> buffer;  // on the stack: there may be thousands of channels, and one control thread
     const ptrdiff_t got = recv_now(fd_.get(), buffer.data(), buffer.size());
@@ -72,7 +83,7 @@ void Channel::read_some() {
   }
 }
 
-void Channel::handle_frames() {
+void SocketChannel::handle_frames() {
   size_t at = 0;
   try {
     while (fd_ && in_.size() - at >= 4) {
@@ -88,30 +99,35 @@ void Channel::handle_frames() {
   in_.erase(0, at);
 }
 
-void Channel::write_some() {
-  while (fd_ && !out_.empty()) {
-    const ptrdiff_t sent = send_now(fd_.get(), std::string_view(*out_.front()).substr(sent_));
-    if (sent < 0) {  // on_end_ is called once all that the peer wrote has been read
-      peer_closed_ = true;
-      out_.clear();
-      queued_ = 0;
-      break;
-    }
-    if (sent == 0) break;
-    sent_ += static_cast<size_t>(sent);
-    queued_ -= static_cast<size_t>(sent);
-    if (sent_ == out_.front()->size()) {
-      out_.pop_front();
-      sent_ = 0;
-    }
+/// Writes of the first queued frame. False if it is not written whole.
+bool SocketChannel::write_first() {
+  const Queued& first = out_.front();
+  const std::string_view head = std::string_view(first.head).substr(std::min(sent_, first.head.size()));
+  const std::string_view rest = first.rest().substr(sent_ - (first.head.size() - head.size()));
+  const ptrdiff_t sent = head.empty() ? send_now(fd_.get(), rest) : send_now(fd_.get(), head, rest);
+  if (sent < 0) {  // on_end_ is called once all that the peer wrote has been read
+    peer_closed_ = true;
+    out_.clear();
+    queued_ = 0;
+    return false;
   }
+  sent_ += static_cast<size_t>(sent);
+  queued_ -= static_cast<size_t>(sent);
+  if (sent_ < first.size()) return sent > 0;
+  out_.pop_front();
+  sent_ = 0;
+  return true;
+}
+
+void SocketChannel::write_some() {
+  while (fd_ && !out_.empty() && write_first()) continue;
   if (fd_ && watch_ != 0 && writing_ == out_.empty()) {
     writing_ = !out_.empty();
     loop_.change(watch_, writing_ ? EPOLLIN | EPOLLOUT : EPOLLIN);
   }
 }
 
-void Channel::end(const std::string& why) {
+void SocketChannel::end(const std::string& why) {
   if (!fd_) return;
   close();
   if (on_end_) on_end_(why);

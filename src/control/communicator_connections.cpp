@@ -6,6 +6,7 @@
 #include "control/control_thread.hpp"
 #include "control/messages.hpp"
 #include "control/rendezvous_server.hpp"
+#include "control/trunks.hpp"
 
 namespace tutti::control {
 
@@ -29,7 +30,15 @@ void CommunicatorConnections::on_connection(Fd& fd, std::string_view first) {
     case Kind::Register: {
       const auto server = control_.server(name_);
       if (!server) throw_error(Code::InvalidArgument, "this unique id is another job's, or its job has ended");
-      return server->admit(fd, unpack<Register>(first));
+      return server->admit(unpack<Register>(first), [&] {
+        return std::make_shared<SocketChannel>(control_.loop(), std::move(fd), kMaxToServer);
+      });
+    }
+    case Kind::OpenTrunk: {
+      const auto trunks = control_.trunks(name_);
+      if (!trunks) throw_error(Code::InvalidArgument, "the communicators of this unique id have ended here");
+      static_cast<void>(unpack<OpenTrunk>(first));
+      return trunks->accept(fd);
     }
     case Kind::Withdraw: {
       if (const auto server = control_.server(name_)) server->withdraw(unpack<Withdraw>(first));

@@ -17,9 +17,9 @@ constexpr double kServerSeconds = 0.4;  // for the rendezvous server to confirm 
 
 }  // namespace
 
-void ControlClient::open(Fd fd) {
+void ControlClient::open(std::shared_ptr<Channel> channel) {
   if (closed_) return;
-  channel_ = std::make_shared<Channel>(control_.loop(), std::move(fd), kMaxFromServer);
+  channel_ = std::move(channel);
   channel_->open(
       [weak = weak_from_this()](std::string_view body) {
         if (const auto self = weak.lock()) self->on_frame(body);
@@ -152,14 +152,18 @@ void ControlClient::on_membership_update(const MembershipUpdate& update) {
 
 void ControlClient::on_done(Done done) {
   bool mismatch_is_late = false;
+  std::vector<std::function<void()>> then;
   {
     const std::lock_guard lock(mutex_);
     done_ = true;
+    then.swap(after_all_);
+    if (!all_have_left()) then.clear();
     mismatch_ = std::move(done.mismatch);
     mismatch_is_late = leave_returned_ && !mismatch_.empty();
   }
   if (mismatch_is_late)
     control_.add_late_mismatch({rank_, ranks_, mismatch_});  // before close(): after it nobody waits for the mismatch
+  for (const auto& task : then) task();
   close();
 }
 
@@ -205,12 +209,12 @@ void ControlClient::server_lost() {
 }
 
 std::string ControlClient::server_holder() const {
-  if (!welcomed_) return "the process that made the unique id, usually rank 0's,";
+  constexpr const char* kMaker = "the process that made the unique id, usually rank 0's";
   const auto rank =
       std::find_if(members_.begin(), members_.end(), [&](const Member& m) { return same_process(m, server_); });
-  return rank == members_.end()
-             ? fmt::format("the process that made the unique id, usually rank 0's ({}),", describe_process(server_))
-             : describe_rank(static_cast<Rank>(rank - members_.begin()), *rank);
+  if (rank != members_.end()) return describe_rank(static_cast<Rank>(rank - members_.begin()), *rank);
+  if (!holder_.empty()) return holder_;
+  return welcomed_ ? fmt::format("{} ({}),", kMaker, describe_process(server_)) : fmt::format("{},", kMaker);
 }
 
 /// Seconds since the rendezvous server was last heard. Needs a channel.
@@ -235,7 +239,7 @@ void ControlClient::heartbeat() {
     channel_->close();
     return on_end(describe_silence(silent));
   }
-  channel_->send(pack(Ping{}));
+  channel_->ping(beat / 2);
   heartbeat_timer_ = control_.loop().at(Deadline::in(beat), [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->heartbeat();
   });
@@ -364,6 +368,15 @@ void ControlClient::close() {
   channel_.reset();
   resolve_all();
   services_.close();
+  std::shared_ptr<Trunks> trunks;
+  std::shared_ptr<const void> counted;
+  std::vector<std::function<void()>> then;
+  {
+    const std::lock_guard lock(mutex_);
+    trunks.swap(trunks_);
+    counted.swap(counted_);
+    then.swap(after_all_);
+  }
   control_.remove_client(*this);
   changed_.notify_all();
 }

@@ -23,6 +23,7 @@
 #include "control/exchange_purpose.hpp"
 #include "control/messages.hpp"
 #include "control/services.hpp"
+#include "control/trunks.hpp"
 #include "transports/wireup.hpp"
 
 namespace tutti::control {
@@ -32,7 +33,10 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   using Failure = std::pair<Code, std::string>;
   using Answer = std::optional<std::string>;
 
-  ControlClient(ControlThread& control, const Key& key, Rank ranks, Rank rank);
+  /// `trunks`: those of the communicator that was split; null if this one is no split. `holder`: who holds the
+  /// rendezvous server, in messages; empty: the process that made the unique id.
+  ControlClient(ControlThread& control, const Key& key, Rank ranks, Rank rank, std::shared_ptr<Trunks> trunks,
+                std::string holder);
 
   // ---- constant
   ControlThread& control() const { return control_; }
@@ -45,8 +49,12 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   const transports::ProcessId& process_id(Rank rank) const { return process_ids_[index(rank)]; }
 
   // ---- any thread
-  /// Takes a connection over which Register has been sent. `wait_joined` then waits for the table.
+  /// Null once every rank has left, or this client was closed for another reason.
+  std::shared_ptr<Trunks> trunks() const;
+  /// Takes a connection over which Register has been sent, or a trunk, over which `first` registers. `wait_joined`
+  /// then waits for the table.
   void adopt(Fd fd);
+  void adopt(std::shared_ptr<Trunk> trunk, const Register& first);
   void wait_joined(WaitLimit limit);
   std::vector<std::string> exchange(std::string mine, Deadline deadline, const ExchangePurpose& purpose);
   const std::atomic<uint32_t>& failed() const { return failed_; }
@@ -68,6 +76,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   Streams& streams() { return streams_; }
   /// Answers requests that arrived before their service was registered.
   void retry_services();
+  void when_all_have_left(std::function<void()> then);
   void send_leave_notice(const LeaveNotice& leave_notice);
   /// After that: waits until the rendezvous server has compared this rank's calls with those of ranks that left before.
   bool wait_for_comparison(Deadline deadline);
@@ -98,8 +107,9 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   size_t index(Rank rank) const;
   bool is_lost(Rank rank) const;  // under the lock
   void note_losses();             // under the lock
+  bool all_have_left() const;     // under the lock
   // control thread, client.cpp
-  void open(Fd fd);
+  void open(std::shared_ptr<Channel> channel);
   void on_frame(std::string_view body);
   void note_known_failure();
   void on_welcome(Welcome welcome);
@@ -131,6 +141,7 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   const Key key_;
   const std::string name_;
   const Rank ranks_, rank_;
+  const std::string holder_;
   std::vector<Member> members_;  // written once, before joined_ is set
   std::vector<transports::ProcessId> process_ids_;
   Member server_;
@@ -155,6 +166,9 @@ class ControlClient : public std::enable_shared_from_this<ControlClient> {
   std::vector<bool> dead_;              // ranks whose process died, as this host saw it
   std::vector<Left> departed_;          // valid for ranks that left
   std::vector<LossWatch> loss_watches_;
+  std::vector<std::function<void()>> after_all_;  // once every rank has left
+  std::shared_ptr<Trunks> trunks_;
+  std::shared_ptr<const void> counted_;  // among the trunks' clients
   std::string mismatch_;
   std::string server_loss_;
 

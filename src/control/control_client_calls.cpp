@@ -17,15 +17,19 @@ Deadline later(Deadline deadline) { return Deadline::in(deadline.left() + kForTh
 
 }  // namespace
 
-ControlClient::ControlClient(ControlThread& control, const Key& key, Rank ranks, Rank rank)
+ControlClient::ControlClient(ControlThread& control, const Key& key, Rank ranks, Rank rank,
+                             std::shared_ptr<Trunks> trunks, std::string holder)
     : control_(control),
       key_(key),
       name_(public_name(key)),
       ranks_(ranks),
       rank_(rank),
+      holder_(std::move(holder)),
       membership_(static_cast<size_t>(ranks), Membership::Present),
       dead_(static_cast<size_t>(ranks), false),
-      departed_(static_cast<size_t>(ranks)) {}
+      departed_(static_cast<size_t>(ranks)),
+      trunks_(trunks != nullptr ? std::move(trunks) : control.trunks(key)),
+      counted_(trunks_->add_client()) {}
 
 size_t ControlClient::index(Rank rank) const {
   if (rank < 0 || rank >= ranks_)
@@ -34,8 +38,15 @@ size_t ControlClient::index(Rank rank) const {
 }
 
 void ControlClient::adopt(Fd fd) {
-  control_.loop().post(
-      [self = shared_from_this(), shared = std::make_shared<Fd>(std::move(fd))] { self->open(std::move(*shared)); });
+  control_.loop().post([self = shared_from_this(), shared = std::make_shared<Fd>(std::move(fd))] {
+    self->open(std::make_shared<SocketChannel>(self->control_.loop(), std::move(*shared), kMaxFromServer));
+  });
+}
+
+void ControlClient::adopt(std::shared_ptr<Trunk> trunk, const Register& first) {
+  control_.loop().post([self = shared_from_this(), trunk = std::move(trunk), first = pack_body(first)] {
+    self->open(trunk->open_channel(self->name_, first));
+  });
 }
 
 void ControlClient::wait_joined(WaitLimit limit) {
@@ -199,6 +210,24 @@ std::future<ControlClient::Answer> ControlClient::ask_board(Rank peer, uint64_t 
 
 void ControlClient::retry_services() {
   control_.loop().post([self = shared_from_this()] { self->services_.retry(); });
+}
+
+std::shared_ptr<Trunks> ControlClient::trunks() const {
+  const std::lock_guard lock(mutex_);
+  return trunks_;
+}
+
+bool ControlClient::all_have_left() const {
+  return done_ && std::all_of(membership_.begin(), membership_.end(),
+                              [](Membership membership) { return membership == Membership::Left; });
+}
+
+void ControlClient::when_all_have_left(std::function<void()> then) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!all_have_left()) return after_all_.push_back(std::move(then));
+  }
+  then();
 }
 
 void ControlClient::send_leave_notice(const LeaveNotice& leave_notice) {

@@ -20,6 +20,7 @@
 #include "control/control_client.hpp"
 #include "control/host.hpp"
 #include "control/rendezvous_server.hpp"
+#include "control/trunks.hpp"
 #include "control/wait_table.hpp"
 
 namespace tutti::control {
@@ -143,24 +144,30 @@ void ControlThread::remove_handler(const Key& key) {
 /// Under the lock.
 ControlThread::Entry& ControlThread::entry(const Key& key) {
   const std::string name = public_name(key);
-  const auto [found, fresh] = entries_.try_emplace(name);
-  if (fresh) handlers_[name] = std::make_shared<CommunicatorConnections>(*this, key);
-  return found->second;
+  if (!handlers_.contains(name)) handlers_[name] = std::make_shared<CommunicatorConnections>(*this, key);
+  return entries_[name];
 }
 
-/// Under the lock: removes the entry of a communicator that has neither server nor clients here.
 void ControlThread::remove_if_unused(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  erase_if_unused(name);
+}
+
+/// Under the lock.
+void ControlThread::erase_if_unused(const std::string& name) {
   const auto found = entries_.find(name);
-  if (found != entries_.end() && !found->second.server && found->second.clients.empty()) {
+  if (found == entries_.end()) return;
+  const Entry& entry = found->second;
+  if (!entry.server && entry.clients.empty() && entry.trunks.expired()) {
     entries_.erase(found);
     handlers_.erase(name);
   }
   changed_.notify_all();
 }
 
-bool ControlThread::add_server(std::shared_ptr<RendezvousServer> server) {
+bool ControlThread::add_server(const Key& key, std::shared_ptr<RendezvousServer> server) {
   const std::lock_guard lock(mutex_);
-  auto& present = entry(server->key()).server;
+  auto& present = entry(key).server;
   if (present != nullptr) return false;
   present = std::move(server);
   return true;
@@ -172,11 +179,33 @@ std::shared_ptr<RendezvousServer> ControlThread::server(const std::string& name)
   return found == entries_.end() ? nullptr : found->second.server;
 }
 
+/// The name of a communicator is public: a member of one must not reach the server of another.
+std::shared_ptr<RendezvousServer> ControlThread::server_of_split(const std::string& name,
+                                                                 const std::shared_ptr<Trunks>& trunks) {
+  const std::lock_guard lock(mutex_);
+  Entry& entry = entries_[name];
+  const auto& clients = entry.clients;
+  const bool ours = (entry.server == nullptr || entry.server->trunks() == trunks) && entry.trunks.expired() &&
+                    std::all_of(clients.begin(), clients.end(),
+                                [&](const auto& client) { return client.second->trunks() == trunks; });
+  try {
+    if (!ours) throw_error(Code::InvalidArgument, "this unique id is another job's, or its job has ended");
+    if (entry.server == nullptr) {
+      entry.server = std::make_shared<RendezvousServer>(*this, name, trunks);
+      entry.server->open();
+    }
+  } catch (...) {
+    erase_if_unused(name);
+    throw;
+  }
+  return entry.server;
+}
+
 void ControlThread::remove_server(const std::string& name) {
   std::shared_ptr<RendezvousServer> last;  // destroyed after the lock is released
   const std::lock_guard lock(mutex_);
   if (const auto found = entries_.find(name); found != entries_.end()) last.swap(found->second.server);
-  remove_if_unused(name);
+  erase_if_unused(name);
 }
 
 void ControlThread::add_client(const std::shared_ptr<ControlClient>& client) {
@@ -214,7 +243,21 @@ void ControlThread::remove_client(const ControlClient& client) {
       entry->second.clients.erase(found);
     }
   }
-  remove_if_unused(client.name());
+  erase_if_unused(client.name());
+}
+
+std::shared_ptr<Trunks> ControlThread::trunks(const Key& key) {
+  const std::lock_guard lock(mutex_);
+  std::weak_ptr<Trunks>& known = entry(key).trunks;
+  auto trunks = known.lock();
+  if (trunks == nullptr) known = trunks = std::make_shared<Trunks>(*this, key);
+  return trunks;
+}
+
+std::shared_ptr<Trunks> ControlThread::trunks(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(name);
+  return found == entries_.end() ? nullptr : found->second.trunks.lock();
 }
 
 void ControlThread::endpoint_opened() {

@@ -27,6 +27,7 @@ namespace tutti::control {
 
 class RendezvousServer;
 class ControlClient;
+class Trunks;
 
 class ControlThread {
  public:
@@ -49,8 +50,11 @@ class ControlThread {
   void remove_handler(const Key& key);
 
   /// False if this process has a server with that key.
-  bool add_server(std::shared_ptr<RendezvousServer> server);
+  bool add_server(const Key& key, std::shared_ptr<RendezvousServer> server);
   std::shared_ptr<RendezvousServer> server(const std::string& name);
+  /// The rendezvous server of a split, which is opened if there is none. Throws Error(InvalidArgument) if the
+  /// communicator of this name does not belong to `trunks`. Control thread.
+  std::shared_ptr<RendezvousServer> server_of_split(const std::string& name, const std::shared_ptr<Trunks>& trunks);
   void remove_server(const std::string& name);
   /// Called when a rendezvous server is no longer busy, or a communicator has failed.
   void notify();
@@ -64,6 +68,12 @@ class ControlThread {
   /// All ranks of a communicator that this process holds.
   std::vector<std::shared_ptr<ControlClient>> clients(const std::string& name);
   void remove_client(const ControlClient& client);
+
+  /// The trunks of the communicator with this key, which no split made.
+  std::shared_ptr<Trunks> trunks(const Key& key);
+  std::shared_ptr<Trunks> trunks(const std::string& name);
+  /// Forgets the communicator of this name if this process has no server, no client and no trunk of it.
+  void remove_if_unused(const std::string& name);
 
   // ---- leaving
   void endpoint_opened();
@@ -92,10 +102,11 @@ class ControlThread {
   void unwatch_process(Watch& watch);
 
  private:
-  /// The server and clients of one communicator in this process.
+  /// The server and clients of one communicator in this process, and the trunks that its splits use.
   struct Entry {
     std::shared_ptr<RendezvousServer> server;
     std::map<Rank, std::shared_ptr<ControlClient>> clients;
+    std::weak_ptr<Trunks> trunks;
   };
   struct Watched {
     uint32_t process;
@@ -107,7 +118,7 @@ class ControlThread {
 
   ControlThread();
   Entry& entry(const Key& key);
-  void remove_if_unused(const std::string& name);
+  void erase_if_unused(const std::string& name);
   bool idle() const;
   bool only_failed_remain() const;
   bool failures_are_known() const;

@@ -11,6 +11,7 @@
 #include "control/describe.hpp"
 #include "control/host.hpp"
 #include "control/paths.hpp"
+#include "control/trunks.hpp"
 #include "topo/cores.hpp"
 
 namespace tutti::control {
@@ -20,11 +21,6 @@ constexpr double kAfterFailureSeconds = 2;    // for the other ranks to receive 
 constexpr double kComparedWithinSeconds = 1;  // for the rendezvous server to answer a leave notice
 constexpr double kSilentServerSeconds =
     0.01;  // the same, where it did not answer the last one: a process may have many
-
-/// The addresses at which this process reaches `member`.
-std::vector<Address> addresses_of(const Member& member, const Member& local_member) {
-  return member.host == local_member.host ? std::vector{Address::loopback()} : member.addresses;
-}
 
 /// Connects to the process that `member`, of this host, names as its own; see ControlClient::check_asker.
 Fd dial_process(const Member& member, const Key& key, WaitLimit limit) {
@@ -61,16 +57,19 @@ void Endpoint::check_usable() const {
   check();
 }
 
-UniqueId Endpoint::derive_id(Rank leader, std::string_view purpose) const {
+UniqueId Endpoint::split_id(Rank leader, std::string_view purpose) const {
   check_not_left();
   const Key& key = client_->key();
   std::string words(key.begin(), key.end());
   words += purpose;
-  const Member& maker = client_->member(leader);
-  UniqueId id = id_of(maker, derive_key(words));
+  return id_of(client_->member(leader), derive_key(words));
+}
+
+UniqueId Endpoint::derive_id(Rank leader, std::string_view purpose) const {
+  UniqueId id = split_id(leader, purpose);
   id.opens_later = true;
   // Any rank of the leader's process opens it: once a client with this key is there, its absence would be final.
-  if (same_process(maker, control_.local_member())) open_server(control_, id.key);
+  if (same_process(client_->member(leader), control_.local_member())) open_server(control_, id.key);
   return id;
 }
 
@@ -185,6 +184,7 @@ void Endpoint::describe_late_ranks(LeaveResult& result, double limit, double lef
   if (awaited == client_) result.awaited = ranks.front();
 }
 
+void Endpoint::when_all_have_left(std::function<void()> then) { client_->when_all_have_left(std::move(then)); }
 std::optional<Left> Endpoint::left(Rank r) const { return client_->left(r); }
 
 // ---- transports::Wireup

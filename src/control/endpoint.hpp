@@ -28,6 +28,7 @@ namespace tutti::control {
 
 class ControlThread;
 class ControlClient;
+struct Withdraw;
 
 /// How a communicator ended, as far as this rank knows.
 struct LeaveResult {
@@ -39,6 +40,8 @@ struct LeaveResult {
   Rank awaited = kNoRank;  ///< the first late rank, if it belongs to this communicator
 };
 
+class Endpoint;
+
 /// How a rank joins, beside its number and its id.
 struct JoinTerms {
   const std::atomic<uint32_t>* stop = nullptr;  ///< joining is given up when this is not 0, …
@@ -46,6 +49,10 @@ struct JoinTerms {
   /// What messages call the ranks: their numbers in the communicator of which this one is made. Empty: it is made of
   /// none.
   std::vector<Rank> names = {};
+  /// Not null: this one is a split of that communicator, and shares its trunks (control/trunk.hpp). Its id is
+  /// split_id(leader, …).
+  const Endpoint* parent = nullptr;
+  Rank leader = 0;  ///< of `parent`: its process holds the rendezvous server
 };
 
 class Endpoint final : public transports::Wireup {
@@ -56,6 +63,9 @@ class Endpoint final : public transports::Wireup {
   /// on their number; PeerFailed; InvalidUsage in a forked child.
   static std::unique_ptr<Endpoint> join(const UniqueId& id, Rank ranks, Rank rank, std::string info, Deadline deadline,
                                         const JoinTerms& terms = {});
+
+  /// Tells the other ranks that this one, which has not joined, cannot take part. Throws nothing.
+  static void withdraw(const UniqueId& id, const JoinTerms& terms, const Withdraw& withdrawal);
 
   /// Without a leave() before it, the destructor drops the communicator.
   ~Endpoint() override;
@@ -77,6 +87,9 @@ class Endpoint final : public transports::Wireup {
   /// since `leader`, one of them, opens a rendezvous server of its own. `purpose` tells them apart; it is equal on
   /// all of them. Throws Error(InvalidUsage) after leave().
   UniqueId derive_id(Rank leader, std::string_view purpose) const;
+  /// The same of a split: its ranks join with this as JoinTerms::parent, and the process of `leader` opens a rendezvous
+  /// server when the first of them comes.
+  UniqueId split_id(Rank leader, std::string_view purpose) const;
 
   /// Every rank contributes bytes (≤ 16 MiB) and receives those of all ranks, in order of rank. Collective, one at a
   /// time. A time-out fails the communicator, since the ranks are then no longer in step; so do ranks with different
@@ -129,6 +142,8 @@ class Endpoint final : public transports::Wireup {
   /// Fails the communicator and leaves, for a rank that cannot leave in order. Only the last endpoint of this process
   /// waits, for `seconds` at most, until the other ranks have heard of it.
   void drop(Code code, const std::string& why, double seconds);
+  /// Calls `then` once every rank has left, and none was lost: on the control thread, or at once.
+  void when_all_have_left(std::function<void()> then);
   /// The last calls and transfers of `rank`, once it has left.
   std::optional<Left> left(Rank rank) const;
 

@@ -55,15 +55,28 @@ class MessageWriter {
   std::string& out_;
 };
 
+inline constexpr size_t kFrameLengthBytes = 4;
+
+/// Writes the length of a frame of `size` bytes, which begins with `frame`.
+inline void set_frame_length(std::string& frame, size_t size) {
+  for (size_t i = 0; i < kFrameLengthBytes; ++i) frame[i] = static_cast<char>((size - kFrameLengthBytes) >> (8 * i));
+}
+
 /// The whole frame. Throws Error(InvalidArgument) when a text of it is over its limit.
 template <class M>
 std::string pack(const M& message) {
-  std::string frame(4, '\0');
+  std::string frame(kFrameLengthBytes, '\0');
   frame += static_cast<char>(M::kKind);
   MessageWriter writer(frame);
   M::fields(message, writer);
-  for (size_t i = 0; i < 4; ++i) frame[i] = static_cast<char>((frame.size() - 4) >> (8 * i));
+  set_frame_length(frame, frame.size());
   return frame;
+}
+
+/// The frame without its length.
+template <class M>
+std::string pack_body(const M& message) {
+  return pack(message).substr(kFrameLengthBytes);
 }
 
 class MessageReader {

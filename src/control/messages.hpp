@@ -31,6 +31,7 @@ enum class Kind : uint8_t {
   Ask,           // one request to a service
   Fetch,         // asks rank 0 for the unique id (launch)
   Withdraw,      // a rank cannot take part, and why
+  OpenTrunk,     // the connection carries channels (control/trunk.hpp)
   // answers to them
   Accepted,
   Refused,
@@ -48,6 +49,10 @@ enum class Kind : uint8_t {
   Exchange,
   Report,
   LeaveNotice,
+  // on a trunk
+  OpenChannel,
+  Carried,
+  CloseChannel,
   // both ways
   Fail,
   BoardAsk,
@@ -141,6 +146,38 @@ struct Withdraw {
     v.code(m.code);
     v.words(m.text, kMaxSmall);
   }
+};
+
+struct OpenTrunk {
+  static constexpr Kind kKind = Kind::OpenTrunk;
+  static void fields(auto&, auto&) {}
+};
+
+/// Opens a channel to the rendezvous server of a split, in the process that the trunk leads to.
+struct OpenChannel {
+  static constexpr Kind kKind = Kind::OpenChannel;
+  uint64_t channel = 0;      ///< never used before on this trunk
+  std::string communicator;  ///< its public name
+  std::string first;         ///< the body of the channel's first message: Register or Withdraw
+  static void fields(auto& m, auto& v) {
+    v.number(m.channel);
+    v.text(m.communicator, kMaxName);
+    v.text(m.first, kMaxFirstFrame);
+  }
+};
+
+/// The body of a frame of a channel follows.
+struct Carried {
+  static constexpr Kind kKind = Kind::Carried;
+  static constexpr size_t kBodyBytes = sizeof(Kind) + sizeof(uint64_t);  ///< without what follows
+  uint64_t channel = 0;
+  static void fields(auto& m, auto& v) { v.number(m.channel); }
+};
+
+struct CloseChannel {
+  static constexpr Kind kKind = Kind::CloseChannel;
+  uint64_t channel = 0;
+  static void fields(auto& m, auto& v) { v.number(m.channel); }
 };
 
 struct Accepted {

@@ -56,7 +56,7 @@ void RendezvousServer::check_request(const Register& r) const {
   }
 }
 
-void RendezvousServer::admit(Fd& fd, Register request) {
+void RendezvousServer::admit(Register request, const std::function<std::shared_ptr<Channel>()>& take) {
   ++received_;
   if (refusal_) count_informed(request.rank);
   if (names_.empty()) names_ = request.names;
@@ -64,7 +64,7 @@ void RendezvousServer::admit(Fd& fd, Register request) {
   busy_ = true;
   const auto applicant = std::make_shared<Applicant>();
   applicant->request = std::move(request);
-  applicant->channel = std::make_shared<Channel>(control_.loop(), std::move(fd), kMaxToServer);
+  applicant->channel = take();
   applicants_.push_back(applicant);
   // Until the table is sent, a rank sends nothing but that it is alive.
   applicant->channel->open(
@@ -137,6 +137,8 @@ void RendezvousServer::applicant_ended(const std::shared_ptr<Applicant>& applica
   const bool others_wait = std::any_of(applicants_.begin(), applicants_.end(),
                                        [&](const auto& other) { return other->request.ranks == r.ranks; });
   if (r.ranks == size_ || (size_ == 0 && others_wait)) return stop_for_departed(r, why);
+  // A split's ranks hear of deaths from the parent, too, and the next one to register opens a server again.
+  if (trunks_ != nullptr && applicants_.empty()) return close();
   if (size_ == 0 && early_departures_.size() < kMaxDeparted) {
     early_departures_.push_back(r);
     early_departures_.back().me.info.clear();
@@ -156,7 +158,7 @@ void RendezvousServer::check_applicants(double limit, bool stalled) {
     const double silent = std::chrono::duration<double>(Deadline::Clock::now() - applicant->channel->heard()).count();
     if (silent > limit && state_ == State::Gathering) applicant_ended(applicant, describe_silence(silent));
   }
-  for (const auto& applicant : applicants_) send(*applicant->channel, pack(Ping{}));
+  for (const auto& applicant : applicants_) ping(*applicant->channel);
 }
 
 void RendezvousServer::withdraw(const Withdraw& withdrawal) {
@@ -205,7 +207,7 @@ void RendezvousServer::registration_timed_out(const Applicant& applicant) {
 
 void RendezvousServer::stop_gathering(Code code, const std::string& text) {
   control_.loop().cancel(timer_);
-  log_info("rendezvous server of {}: {}", public_name(key_), text);
+  log_info("rendezvous server of {}: {}", name_, text);
   refusal_ = Refused{code, text.substr(0, kMaxSmall)};
   state_ = State::Refusing;
   for (const auto& a : std::vector(applicants_)) {
@@ -222,6 +224,7 @@ void RendezvousServer::stop_gathering(Code code, const std::string& text) {
 
 void RendezvousServer::begin() {
   state_ = State::Running;
+  incomplete_.reset();
   joined_.resize(static_cast<size_t>(size_));
   Table table;
   table.members.resize(joined_.size());

@@ -9,6 +9,7 @@
 #include "base/log.hpp"
 #include "control/control_thread.hpp"
 #include "control/describe.hpp"
+#include "control/trunks.hpp"
 
 namespace tutti::control {
 namespace {
@@ -35,7 +36,11 @@ std::string compare_counts(Rank from, uint64_t sent, Rank to, uint64_t received)
 
 }  // namespace
 
-RendezvousServer::RendezvousServer(ControlThread& control, const Key& key) : control_(control), key_(key) {}
+RendezvousServer::RendezvousServer(ControlThread& control, std::string name, std::shared_ptr<Trunks> trunks)
+    : control_(control),
+      name_(std::move(name)),
+      trunks_(std::move(trunks)),
+      incomplete_(trunks_ == nullptr ? nullptr : trunks_->begin_server()) {}
 RendezvousServer::~RendezvousServer() = default;
 
 void RendezvousServer::on_frame(Rank from, std::string_view body) {
@@ -224,8 +229,12 @@ void RendezvousServer::heartbeat() {
       client.channel->close();
     }
   }
-  send_all(pack(Ping{}));
+  for (const RankState& client : joined_) ping(*client.channel);
   schedule_heartbeat();
+}
+
+void RendezvousServer::ping(Channel& channel) {
+  if (channel.ping(env().heartbeat / 8)) ++sent_;
 }
 
 void RendezvousServer::schedule_heartbeat() {
@@ -315,7 +324,7 @@ void RendezvousServer::close() {
   for (const auto& a : std::vector(applicants_)) drop(a);
   for (const RankState& client : joined_) client.channel->close();
   busy_ = false;
-  control_.remove_server(public_name(key_));
+  control_.remove_server(name_);
 }
 
 }  // namespace tutti::control

@@ -1,8 +1,9 @@
-// The rendezvous server of one communicator, in the process that made its unique id.
+// The rendezvous server of one communicator, in the process that made its unique id, or of a split's first rank.
 //
-// Every rank keeps one connection to it. The star costs n connections for n ranks, and n messages at the start. The
-// server gathers the members and sends all of them the table. It then relays exchanges, failures and questions to call
-// boards, detects lost ranks, and tells all ranks when every rank has left. Until then no rank's process needs to exit.
+// Every rank keeps a channel to it: a connection of its own, or a split's rank a part of a trunk (control/trunk.hpp).
+// The star costs n channels for n ranks, and n messages at the start. The server gathers the members and sends all of
+// them the table. It then relays exchanges, failures and questions to call boards, detects lost ranks, and tells all
+// ranks when every rank has left. Until then no rank's process needs to exit.
 //
 //   Gathering ──all ranks registered──► Running ──all left or lost──► Closing ──all connections closed, or 2 s──► gone
 //       └────── a rank timed out ─────► Refusing ──a minute─────────────────────────────────────────────────────► gone
@@ -11,6 +12,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -25,13 +27,16 @@
 namespace tutti::control {
 
 class ControlThread;
+class Trunks;
 
 class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
  public:
-  RendezvousServer(ControlThread& control, const Key& key);
+  /// Of the communicator with this public name. `trunks`: those over which the ranks of a split register; null if
+  /// every rank has a connection of its own.
+  RendezvousServer(ControlThread& control, std::string name, std::shared_ptr<Trunks> trunks = nullptr);
   ~RendezvousServer();
 
-  const Key& key() const { return key_; }
+  const std::shared_ptr<Trunks>& trunks() const { return trunks_; }
   /// True while ranks are connected: then its process must not exit. Any thread.
   bool busy() const { return busy_; }
   /// True once every rank that is there has confirmed that it knows of the failure. Any thread.
@@ -47,8 +52,9 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
   // ---- control thread
   /// Starts the hour after which an unused server closes.
   void open();
-  /// A connection that wants to register a rank. Throws the Error with which it is refused.
-  void admit(Fd& fd, Register request);
+  /// A rank registers, over the channel that `take` makes once it is admitted. Throws the Error with which it is
+  /// refused.
+  void admit(Register request, const std::function<std::shared_ptr<Channel>()>& take);
   /// A rank cannot take part: ends the other ranks' wait with its reason.
   void withdraw(const Withdraw& withdrawal);
   /// Closes if no rank has registered.
@@ -119,6 +125,7 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
     send(channel, std::make_shared<const std::string>(std::move(frame)));
   }
   void send_all(std::string frame);
+  void ping(Channel& channel);
   void send_membership_update();
   void heartbeat();
   void schedule_heartbeat();
@@ -131,7 +138,9 @@ class RendezvousServer : public std::enable_shared_from_this<RendezvousServer> {
   void close();
 
   ControlThread& control_;
-  const Key key_;
+  const std::string name_;
+  const std::shared_ptr<Trunks> trunks_;
+  std::shared_ptr<const void> incomplete_;  // see Trunks::begin_server
   State state_ = State::Gathering;
   std::atomic<bool> busy_{false}, failure_is_known_{false};
   EventLoop::Id timer_ = 0;

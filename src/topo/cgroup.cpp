@@ -29,7 +29,7 @@ uint64_t number_in(const std::string& file, const std::string& key, uint64_t oth
 /// Bytes that the control group in `folder` still allows.
 uint64_t left_in(const std::string& folder, const char* limit_file, const char* usage_file) {
   const uint64_t limit = number_in(folder + limit_file, "", kUnlimited);
-  if (limit == kUnlimited) return kUnlimited;
+  if (limit >= kNoLimitInVersion1) return kUnlimited;
   const uint64_t used = number_in(folder + usage_file, "", 0);
   const std::string stat = folder + "/memory.stat";
   const uint64_t cache = number_in(stat, "inactive_file", 0) + number_in(stat, "active_file", 0);

@@ -107,6 +107,26 @@ class Player {
     return tuttiCommSplit(comms_[current_], colour, key, &comms_.back());
   }
 
+  tuttiResult_t splits(int number) {
+    for (int i = 0; i < number; ++i) {
+      const int colour = i % 3 == 0 ? rank_ % 2 : 0, key = i % 3 == 1 ? -rank_ : rank_;
+      int in = rank_, out = 0;
+      tuttiResult_t result = split(colour, key);
+      if (result == tuttiSuccess) result = tuttiAllReduce(&in, &out, 1, tuttiInt32, tuttiSum, comms_.back(), nullptr);
+      if (result != tuttiSuccess) return result;
+    }
+    return tuttiSuccess;
+  }
+
+  tuttiResult_t destroy_all() {
+    tuttiResult_t first = tuttiSuccess;
+    for (auto comm = comms_.rbegin(); comm != comms_.rend(); ++comm) {
+      const tuttiResult_t result = tuttiCommDestroy(*comm);
+      if (first == tuttiSuccess) first = result;
+    }
+    return first;
+  }
+
   tuttiResult_t make(const std::string& line) {
     std::istringstream words(line);
     std::string name, type_name, op_name;
@@ -122,6 +142,11 @@ class Player {
       words >> count >> peer;
       return split(static_cast<int>(count), peer);
     }
+    if (name == "splits") {
+      words >> count;
+      return splits(static_cast<int>(count));
+    }
+    if (name == "destroy_all") return destroy_all();
     if (name == "shrink") {
       std::vector<int> excluded;
       while (words >> peer) excluded.push_back(peer);

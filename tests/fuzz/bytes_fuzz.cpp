@@ -229,7 +229,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       using namespace control;
       read_messages<Register, OpenStream, Ask, Fetch, Withdraw, Accepted, Refused, Reply, IdReply, Table, Exchange,
                     Gathered, Missing, TransferCounts, MembershipUpdate, Done, Report, LeaveNotice, Fail, BoardAsk,
-                    BoardReply, Ping>(rest);
+                    BoardReply, Ping, OpenTrunk, OpenChannel, Carried, CloseChannel>(rest);
       break;
     }
     case 1:

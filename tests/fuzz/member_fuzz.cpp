@@ -67,6 +67,7 @@ class Hostile {
     } catch (const Error&) {
     }
     streams_.clear();
+    trunk_.reset();
     hub_.reset();
     listener_.reset();
     if (!has(kHoldsServer)) release_unique_id(id_);
@@ -145,7 +146,9 @@ class Hostile {
   void say(const std::string& bytes) { send_all(hub_.get(), bytes, brief()); }
 
   void act() {
-    switch (words_.byte() % 12) {
+    const uint8_t what = words_.byte();
+    if (what >= 240) return use_trunk();
+    switch (what % 12) {
       case 0:
         return exchange(exchanges_ == 0 ? honest_report(word()) : honest_verdict());
       case 1:
@@ -214,12 +217,12 @@ class Hostile {
   /// Any frame except another table, which would name processes: here, or as the first of a connection.
   void say_frame() {
     const uint8_t kind = words_.byte();
-    const std::string frame = framed(static_cast<char>(kind % 26) + words_.text());
+    const std::string frame = framed(static_cast<char>(kind % 30) + words_.text());
     if (kind >= 128) {
       const Fd fd = dial({Address::loopback()}, ControlThread::get().local_member().port, id_.key, brief());
       send_all(fd.get(), frame, brief());
       receive_frame(fd.get(), kMaxFirstFrame, brief());
-    } else if (static_cast<Kind>(kind % 26) != Kind::Table) {
+    } else if (static_cast<Kind>(kind % 30) != Kind::Table) {
       say(frame);
     }
   }
@@ -267,12 +270,47 @@ class Hostile {
     streams_.push_back(std::move(fd));
   }
 
+  /// Opens, uses and closes channels to rendezvous servers of splits that only this member makes.
+  void use_trunk() {
+    if (!trunk_) {
+      trunk_ = dial({Address::loopback()}, ControlThread::get().local_member().port, id_.key, brief());
+      call<Accepted>(trunk_.get(), OpenTrunk{}, brief());
+    }
+    std::string bytes;
+    for (uint8_t what = words_.byte(); (what & 3) != 3 && words_.more(); what = words_.byte()) {
+      const uint64_t channel = (what & 64) != 0 ? words_.number() : 1 + words_.byte() % 4;
+      if ((what & 3) == 0) {
+        Register request;
+        request.version = version();
+        request.ranks = 1 + words_.byte() % 3;
+        request.rank = words_.byte() % 4;
+        request.wait_ms = 100;
+        request.me = myself();
+        const std::string name = (what & 8) != 0 ? id_.name() : fmt::format("split {}", words_.byte() % 4);
+        const std::string first = (what & 4) != 0 ? words_.text() : pack_body(request);
+        bytes += pack(OpenChannel{channel, name, first});
+      } else if ((what & 3) == 1) {
+        bytes += framed(pack_body(Carried{channel}) + ((what & 4) != 0 ? words_.text() : pack_body(LeaveNotice{})));
+      } else {
+        bytes += (what & 4) != 0 ? framed(words_.text()) : pack(CloseChannel{channel});
+      }
+    }
+    try {
+      send_all(trunk_.get(), bytes, brief());
+      char answer[4096];
+      if (recv_now(trunk_.get(), answer, sizeof answer) < 0) trunk_.reset();
+    } catch (const Error&) {
+      trunk_.reset();
+    }
+  }
+
   void prepare_answer() {
     const uint8_t what = words_.byte();
     Fd fd = (what & 4) != 0 ? some_memory(words_) : Fd();
     std::string bytes = "yes";
     if ((what & 3) == 0) bytes = words_.text(kMaxSmall);
-    if ((what & 3) == 1) bytes = bytes_of(LinkAnswer{kMagic, words_.number() * 64, words_.number() * 64});
+    if ((what & 3) == 1)
+      bytes = bytes_of(LinkAnswer{kMagic, words_.number() * 64, words_.number() * 64, words_.number() * 64});
     if ((what & 3) == 2) bytes = bytes_of(RegionAnswer{kMagic, words_.number() * 64});
     answers_.prepare((what & 16) != 0 ? framed(words_.text()) : pack(Reply{bytes}), std::move(fd));
   }
@@ -295,7 +333,7 @@ class Hostile {
     LinkAnswer answer{};
     if (reply.bytes.size() != sizeof answer) return;
     std::memcpy(&answer, reply.bytes.data(), sizeof answer);
-    arena_ = transports::Segment::map(std::move(passed), answer.arena_bytes, "the victim");
+    arena_ = transports::Segment::map(std::move(passed), {answer.arena_offset, answer.arena_bytes}, "the victim");
     theirs_ = reinterpret_cast<LinkMemory*>(arena_.base() + answer.link);
   }
 
@@ -372,7 +410,7 @@ class Hostile {
   const uint8_t how_;
   const Rank victim_, me_;
   UniqueId id_;
-  Fd listener_, hub_;
+  Fd trunk_, listener_, hub_;
   std::string info_;
   std::vector<Fd> streams_;
   transports::Segment arena_;

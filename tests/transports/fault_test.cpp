@@ -178,7 +178,7 @@ TEST(Fault, CorruptsTheNamedMessageInTheNamedWay) {
 TEST(Fault, WrapsATransportAsTheEnvironmentSays) {
   RankGroup group(1, false);
   TestRank self(group, 0, LocalThreads::make);
-  const transports::Context context{.wireup = &self.wireup, .arena = &self.arena, .arena_fd = -1};
+  const transports::Context context{.wireup = &self.wireup, .arena = &self.arena};
   const auto wrapped = [&] {
     return std::string(transports::with_faults_of_environment(make_by_name("shm", context), context)->name());
   };

@@ -99,7 +99,7 @@ TestRank::TestRank(RankGroup& of, Rank me, const MakeTransport& make)
       wireup(of.job(), me, of.ranks()),
       memory(transports::Segment::create(kArena)),
       arena(memory.base(), memory.bytes()),
-      transport(make({.wireup = &wireup, .arena = &arena, .arena_fd = memory.fd()})) {}
+      transport(make({.wireup = &wireup, .arena = &arena, .arena_file = memory.file()})) {}
 
 void TestRank::turn() {
   bool moved = false;

@@ -25,7 +25,7 @@ std::pair<Code, std::string> connecting_to(FakeWireup& liar, const Wireup::Servi
   FakeWireup wireup(liar.name(), 1, 2);
   const Segment memory = Segment::create(1 << 20);
   link::Arena arena(memory.base(), memory.bytes());
-  const auto transport = make_by_name("shm", {.wireup = &wireup, .arena = &arena, .arena_fd = memory.fd()});
+  const auto transport = make_by_name("shm", {.wireup = &wireup, .arena = &arena, .arena_file = memory.file()});
   try {
     transport->connect_in(0, 0, Deadline::in(5));
   } catch (const Error& error) {
@@ -35,7 +35,7 @@ std::pair<Code, std::string> connecting_to(FakeWireup& liar, const Wireup::Servi
 }
 
 struct Answer {
-  uint64_t magic = 0x316d6873'69747574, arena_bytes, link;
+  uint64_t magic = 0x326d6873'69747574, arena_offset = 0, arena_bytes, link;
   std::string bytes() const { return {reinterpret_cast<const char*>(this), sizeof *this}; }
 };
 
@@ -45,7 +45,7 @@ TEST(Shm, RefusesInvalidAnswers) {
   const Segment arena = Segment::create(1 << 20);
   const auto answer = [&](const std::string& bytes, bool with_fd) {
     return connecting_to(liar, [&, bytes, with_fd](Rank, const std::string&) {
-      return Wireup::Reply{bytes, Fd(with_fd ? ::dup(arena.fd()) : -1)};
+      return Wireup::Reply{bytes, Fd(with_fd ? ::dup(arena.file()->get()) : -1)};
     });
   };
   EXPECT_EQ(answer(Answer{.arena_bytes = 1 << 20, .link = 1024}.bytes(), true).first, Code::Ok);
@@ -55,6 +55,12 @@ TEST(Shm, RefusesInvalidAnswers) {
   EXPECT_EQ(answer(Answer{.magic = 1, .arena_bytes = 1 << 20, .link = 0}.bytes(), true).first, Code::PeerFailed);
   EXPECT_EQ(answer(Answer{.arena_bytes = 1 << 20, .link = 0}.bytes(), false).first, Code::ProtocolError);
   EXPECT_EQ(answer(Answer{.arena_bytes = 2 << 20, .link = 0}.bytes(), true).first, Code::ProtocolError);
+  for (const uint64_t offset : {uint64_t{1}, uint64_t{4096}, uint64_t{1} << 20, ~uint64_t{4095}}) {
+    const Answer there{.arena_offset = offset, .arena_bytes = 1 << 20, .link = 0};
+    EXPECT_EQ(answer(there.bytes(), true).first, Code::ProtocolError) << offset;
+  }
+  const Answer second_half{.arena_offset = 1 << 19, .arena_bytes = 1 << 19, .link = 1024};
+  EXPECT_EQ(answer(second_half.bytes(), true).first, Code::Ok);
   for (const uint64_t link : {uint64_t{1}, uint64_t{8}, uint64_t{(1 << 20) - 128}, uint64_t{1 << 20}, ~uint64_t{127}}) {
     EXPECT_EQ(answer(Answer{.arena_bytes = 1 << 20, .link = link}.bytes(), true).first, Code::ProtocolError) << link;
   }
@@ -90,7 +96,7 @@ TEST(Shm, UsesNeitherCmaNorMappingsWithoutDirectAccess) {
   link::Arena arena(memory.base(), memory.bytes());
   const auto access = [&](bool direct) {
     const auto transport =
-        make_by_name("shm", {.wireup = &wireup, .arena = &arena, .arena_fd = memory.fd(), .direct_access = direct});
+        make_by_name("shm", {.wireup = &wireup, .arena = &arena, .arena_file = memory.file(), .direct_access = direct});
     return transport->capabilities(1, {}).out;
   };
   EXPECT_TRUE(access(true).cma && access(true).mapped && access(true).cooperative);
@@ -101,10 +107,10 @@ TEST(Shm, UsesNeitherCmaNorMappingsWithoutDirectAccess) {
 struct MappedLink {
   explicit MappedLink(const Wireup::Service& service) : liar(group.job(), 0, 2), wireup(group.job(), 1, 2) {
     liar.serve("shm", [this](Rank, const std::string&) {
-      return Wireup::Reply{Answer{.arena_bytes = 1 << 20, .link = 0}.bytes(), Fd(::dup(memory.fd()))};
+      return Wireup::Reply{Answer{.arena_bytes = 1 << 20, .link = 0}.bytes(), Fd(::dup(memory.file()->get()))};
     });
     liar.serve("shm-map", service);
-    transport = make_by_name("shm", {.wireup = &wireup, .arena = &arena, .arena_fd = memory.fd(), .calls = &calls});
+    transport = make_by_name("shm", {.wireup = &wireup, .arena = &arena, .arena_file = memory.file(), .calls = &calls});
     in = transport->connect_in(0, 0, Deadline::in(5));
   }
   int error_at(uint64_t id, uint64_t offset, uint64_t bytes) const {
@@ -134,7 +140,7 @@ TEST(Shm, MapsARegionOnceAndReadsNothingOutsideIt) {
   int asked = 0;
   const MappedLink link([&](Rank, const std::string&) {
     ++asked;
-    return Wireup::Reply{map_answer(8192), Fd(::dup(theirs.fd()))};
+    return Wireup::Reply{map_answer(8192), Fd(::dup(theirs.file()->get()))};
   });
   int error = 0;
   const unsigned char* const found = link.in.host->mappings->find(1, 100, 8092, error);
@@ -154,7 +160,7 @@ TEST(Shm, UnmapsNoRegionThatTheCallMayBeReading) {
   int asked = 0;
   MappedLink link([&](Rank, const std::string&) {
     ++asked;
-    return Wireup::Reply{map_answer(8192), Fd(::dup(theirs.fd()))};
+    return Wireup::Reply{map_answer(8192), Fd(::dup(theirs.file()->get()))};
   });
   int error = 0;
   const unsigned char* const first = link.in.host->mappings->find(1, 0, 8192, error);
@@ -171,7 +177,9 @@ TEST(Shm, UnmapsNoRegionThatTheCallMayBeReading) {
 
 TEST(Shm, MapsABoundedNumberOfRegionsInOneCall) {
   const Segment theirs = Segment::create(4096);
-  MappedLink link([&](Rank, const std::string&) { return Wireup::Reply{map_answer(4096), Fd(::dup(theirs.fd()))}; });
+  MappedLink link([&](Rank, const std::string&) {
+    return Wireup::Reply{map_answer(4096), Fd(::dup(theirs.file()->get()))};
+  });
   uint64_t id = 1;
   while (id < 100000 && link.error_at(id, 0, 1) == 0) ++id;
   EXPECT_LT(id, 10000U);
@@ -185,7 +193,7 @@ TEST(Shm, RefusesInvalidRegions) {
   const Segment theirs = Segment::create(8192);
   const auto error_of = [&](const std::string& bytes, bool with_fd) {
     const MappedLink link([&](Rank, const std::string&) {
-      return Wireup::Reply{bytes, Fd(with_fd ? ::dup(theirs.fd()) : -1)};
+      return Wireup::Reply{bytes, Fd(with_fd ? ::dup(theirs.file()->get()) : -1)};
     });
     return link.error_at(1, 0, 1);
   };
@@ -248,7 +256,7 @@ TEST(Shm, SaysWhyItCannotReachARank) {
   RankGroup group(2, false);
   TestRank self(group, 0, ShmThreads::make);
   EXPECT_TRUE(self.transport->probe(1).ok);
-  const auto without = make_by_name("shm", {.wireup = &self.wireup, .arena = &self.arena, .arena_fd = -1});
+  const auto without = make_by_name("shm", {.wireup = &self.wireup, .arena = &self.arena});
   EXPECT_FALSE(without->probe(1).ok);
   EXPECT_NE(without->probe(1).why_not.find("not shared memory"), std::string::npos);
   EXPECT_THROW(without->connect_out(1, 0, Deadline::in(1)), Error);

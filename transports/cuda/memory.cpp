@@ -169,7 +169,7 @@ std::shared_ptr<PeerMemory> PeerMemory::import(const Device& device, const Share
       made->check_extent(share, whose);
       break;
     case CudaMemory::Host:
-      made->segment_ = transports::Segment::map(std::move(fd), share.bytes, whose);
+      made->segment_ = transports::Segment::map(std::move(fd), {0, share.bytes}, whose);
       made->register_host();
       break;
     default:
@@ -240,7 +240,7 @@ Share PeerMemory::share() const {
 
 Fd PeerMemory::share_fd() const {
   if (form_ == CudaMemory::Ipc) return Fd();
-  if (form_ == CudaMemory::Host) return Fd(::fcntl(segment_.fd(), F_DUPFD_CLOEXEC, 0));
+  if (form_ == CudaMemory::Host) return Fd(::fcntl(segment_.file()->get(), F_DUPFD_CLOEXEC, 0));
   const WithContext with(device_.context());
   int fd = -1;
   const CUresult result =

@@ -6,7 +6,9 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -41,14 +43,14 @@ constexpr uint64_t kMost = uint64_t{1} << 46;  // below what any machine can map
       fmt::format("get {} of shared memory for this rank's arena (TUTTI_ARENA)", to_text(Bytes{bytes})).c_str(), error);
 }
 
-unsigned char* map_shared(int fd, uint64_t bytes, int access = PROT_READ | PROT_WRITE) {
-  void* const base = ::mmap(nullptr, bytes, access, MAP_SHARED, fd, 0);
+unsigned char* map_shared(int fd, Segment::Place place, int access = PROT_READ | PROT_WRITE) {
+  void* const base = ::mmap(nullptr, place.bytes, access, MAP_SHARED, fd, static_cast<off_t>(place.offset));
   return base == MAP_FAILED ? nullptr : static_cast<unsigned char*>(base);
 }
 
 /// Why `fd` must not be mapped; null when it may. Reading a file that can shrink, or huge pages that can be removed,
 /// would end in SIGBUS.
-const char* defect_of(int fd, uint64_t bytes) {
+const char* defect_of(int fd, Segment::Place place) {
   if (fd < 0) return "no descriptor came with it";
   const int seals = ::fcntl(fd, F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) return "its size is not sealed";
@@ -56,45 +58,108 @@ const char* defect_of(int fd, uint64_t bytes) {
   if (::fstatfs(fd, &system) != 0 || system.f_type != TMPFS_MAGIC) return "it is not plain memory";
   struct stat file {};
   if (::fstat(fd, &file) != 0 || file.st_size < 0) return "its size cannot be read";
+  const auto [offset, bytes] = place;
   if (bytes == 0 || bytes > kMost || bytes % kPage != 0) return "its size is invalid";
-  if (static_cast<uint64_t>(file.st_size) < bytes) return "it is smaller than stated";
+  if (offset > kMost || offset % kPage != 0) return "its place in the file is invalid";
+  if (static_cast<uint64_t>(file.st_size) < offset + bytes) return "it is smaller than stated";
   return nullptr;
 }
 
-}  // namespace
+/// Reads how much memory is left, unless it has just been read and `bytes` are little of it: of control groups that
+/// takes a dozen files and up to a millisecond.
+bool fits_in_memory(uint64_t bytes) {
+  using Clock = std::chrono::steady_clock;
+  constexpr auto kFresh = std::chrono::seconds(1);
+  constexpr uint64_t kLittle = 512;  // of so many parts; each process of the host may use one
+  static std::mutex mutex;
+  static Clock::time_point read_at{};
+  static uint64_t granted = 0;  // bytes that may be used before the next reading
+  const std::lock_guard lock(mutex);
+  const auto now = Clock::now();
+  if (bytes > granted || now - read_at > kFresh) {
+    const uint64_t left = available_memory();
+    if (bytes > left) return false;
+    read_at = now;
+    granted = std::max(bytes, left / kLittle);
+  }
+  granted -= bytes;
+  return true;
+}
 
-Segment Segment::create(uint64_t bytes, Pages pages) {
+/// `bytes` as whole pages. Throws Error unless there may be so many.
+uint64_t checked_pages(uint64_t bytes) {
   if (bytes == 0 || bytes > kMost) {
     throw_error(Code::InvalidArgument, "shared memory of {} bytes was requested; it must be 1 to {} bytes", bytes,
                 kMost);
   }
   bytes = (bytes + kPage - 1) / kPage * kPage;
-  if (bytes > available_memory()) throw_no_memory(bytes, ENOMEM);
-  Fd fd = make_memory_file("tutti-arena", bytes, Reserve::Use, pages);
-  if (!fd) throw_refused(bytes, errno);
-  unsigned char* const base = map_shared(fd.get(), bytes);
-  if (base == nullptr) throw_no_memory(bytes, errno);
-  return {std::move(fd), base, bytes};
+  if (!fits_in_memory(bytes)) throw_no_memory(bytes, ENOMEM);
+  return bytes;
 }
 
-Segment Segment::map(Fd fd, uint64_t bytes, const std::string& whose, Access access) {
-  if (const char* defect = defect_of(fd.get(), bytes)) {
+}  // namespace
+
+Segment Segment::create(uint64_t bytes, Pages pages) {
+  bytes = checked_pages(bytes);
+  auto part = std::make_shared<Part>();
+  part->file = std::make_shared<const Fd>(make_memory_file("tutti-arena", bytes, Reserve::Use, pages));
+  part->bytes = bytes;
+  if (!*part->file) throw_refused(bytes, errno);
+  unsigned char* const base = map_shared(part->file->get(), {0, bytes});
+  if (base == nullptr) throw_no_memory(bytes, errno);
+  return {std::move(part), base, bytes};
+}
+
+Segment Segment::map(Fd fd, Place place, const std::string& whose, Access access) {
+  const uint64_t bytes = place.bytes;
+  if (const char* defect = defect_of(fd.get(), place)) {
     throw_error(Code::ProtocolError, "the shared memory of {}, of {} bytes by its own account, was refused: {}", whose,
                 bytes, defect);
   }
-  unsigned char* const base = map_shared(fd.get(), bytes, access == Access::Read ? PROT_READ : PROT_READ | PROT_WRITE);
+  unsigned char* const base = map_shared(fd.get(), place, access == Access::Read ? PROT_READ : PROT_READ | PROT_WRITE);
   if (base == nullptr) {
     throw_error(Code::OutOfMemory, "cannot map the shared memory of {} ({}): {}; raise the limit on address space",
                 whose, to_text(Bytes{bytes}), std::strerror(errno));
   }
-  return {Fd(), base, bytes};
+  return {nullptr, base, bytes};
 }
 
 void Segment::commit(uint64_t offset, uint64_t bytes) const {
-  if (const int error = bytes > available_memory() ? ENOMEM : allocate_memory(fd_.get(), offset, bytes); error != 0) {
-    throw_refused(bytes, error);
-  }
+  const int error = fits_in_memory(bytes) ? allocate_memory(part_->file->get(), part_->offset + offset, bytes) : ENOMEM;
+  if (error != 0) throw_refused(bytes, error);
   enter_pages(offset, bytes);
+}
+
+std::function<void()> Segment::unread() const {
+  return [part = part_] {
+    if (part != nullptr) part->unread.store(true, std::memory_order_relaxed);
+  };
+}
+
+Segment::Part::~Part() {
+  if (unread.load(std::memory_order_relaxed) && file.use_count() > 1) free_memory(file->get(), offset, bytes);
+}
+
+Segment SegmentFiles::cut(uint64_t bytes) {
+  bytes = checked_pages(bytes);
+  const std::lock_guard lock(mutex_);
+  if (file_ == nullptr || used_ + bytes > kMost || grow_memory_file(file_->get(), used_ + bytes) != 0) {
+    file_ = std::make_shared<const Fd>(make_memory_file("tutti-arena", bytes, Reserve::Use, Pages::Later, Size::Grows));
+    used_ = 0;
+    if (!*file_) {
+      const int error = errno;
+      file_.reset();
+      throw_refused(bytes, error);
+    }
+  }
+  auto part = std::make_shared<Segment::Part>();
+  part->file = file_;
+  part->offset = used_;
+  part->bytes = bytes;
+  unsigned char* const base = map_shared(file_->get(), {used_, bytes});
+  if (base == nullptr) throw_no_memory(bytes, errno);
+  used_ += bytes;
+  return {std::move(part), base, bytes};
 }
 
 void Segment::enter_pages([[maybe_unused]] uint64_t offset, [[maybe_unused]] uint64_t bytes) const {
@@ -105,10 +170,12 @@ void Segment::enter_pages([[maybe_unused]] uint64_t offset, [[maybe_unused]] uin
 }
 
 Segment::Segment(Segment&& other) noexcept
-    : fd_(std::move(other.fd_)), base_(std::exchange(other.base_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+    : part_(std::move(other.part_)),
+      base_(std::exchange(other.base_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)) {}
 
 Segment& Segment::operator=(Segment&& other) noexcept {
-  std::swap(fd_, other.fd_);
+  std::swap(part_, other.part_);
   std::swap(base_, other.base_);
   std::swap(bytes_, other.bytes_);
   return *this;

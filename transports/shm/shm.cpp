@@ -42,6 +42,7 @@ struct Request {
 /// Any other answer is a refusal: text for the user.
 struct Answer {
   uint64_t magic;
+  uint64_t arena_offset;  // in the file
   uint64_t arena_bytes;
   uint64_t link;  // offset of the LinkMemory in the arena
 };
@@ -53,14 +54,17 @@ struct MapAnswer {
   uint64_t magic;
   uint64_t bytes;
 };
-constexpr uint64_t kMagic = 0x316d6873'69747574;  // "tutishm1"
+constexpr uint64_t kMagic = 0x326d6873'69747574;  // "tutishm2"
 
 /// The links that this rank writes. Outlives the transport: a reader may ask for a link after its writer has written
 /// everything and left.
 class Outgoing {
  public:
   explicit Outgoing(const Context& context)
-      : fd_(::fcntl(context.arena_fd, F_DUPFD_CLOEXEC, 0)), bytes_(context.arena->bytes()), arena_(context.arena) {}
+      : file_(context.arena_file),
+        offset_(context.arena_offset),
+        bytes_(context.arena->bytes()),
+        arena_(context.arena) {}
 
   /// The offset of the link to `reader` in the arena. Throws Error(OutOfMemory), or InvalidUsage after close().
   uint64_t link(Rank reader, uint32_t link_lane) {
@@ -77,9 +81,9 @@ class Outgoing {
     Request request{};
     if (!unpack(bytes, request)) return {"the request is invalid", Fd()};
     try {
-      const Answer answer{kMagic, bytes_, link(reader, request.link_lane)};
+      const Answer answer{kMagic, offset_, bytes_, link(reader, request.link_lane)};
       if (request.needs_memory == 0) return {pack(answer), Fd()};
-      Fd copy(::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0));
+      Fd copy(::fcntl(file_->get(), F_DUPFD_CLOEXEC, 0));
       if (!copy) return {"no descriptor is left; raise ulimit -n", Fd()};
       return {pack(answer), std::move(copy)};
     } catch (const std::exception& error) {
@@ -94,8 +98,8 @@ class Outgoing {
   }
 
  private:
-  const Fd fd_;
-  const uint64_t bytes_;
+  const std::shared_ptr<const Fd> file_;
+  const uint64_t offset_, bytes_;
   std::mutex mutex_;
   link::Arena* arena_;
   std::map<std::pair<Rank, uint32_t>, uint64_t> links_;
@@ -158,7 +162,7 @@ class ShmMappings final : public link::PeerMappings {
       Wireup::Reply reply = wireup_.ask(peer_, kMapService, pack(MapRequest{id}), Deadline::in(env().timeout));
       MapAnswer answer{};
       if (!unpack(reply.bytes, answer) || answer.magic != kMagic) return ENOENT;
-      Segment memory = Segment::map(std::move(reply.fd), answer.bytes, fmt::format("rank {}", peer_));
+      Segment memory = Segment::map(std::move(reply.fd), {0, answer.bytes}, fmt::format("rank {}", peer_));
       open_.insert(open_.begin(), Mapping{id, std::move(memory), call()});
       return 0;
     } catch (const Error& error) {
@@ -185,7 +189,7 @@ class ShmMappings final : public link::PeerMappings {
 class Shm final : public Transport {
  public:
   explicit Shm(const Context& context) : context_(context) {
-    if (context.arena_fd < 0) return;
+    if (context.arena_file == nullptr) return;
     outgoing_ = std::make_shared<Outgoing>(context);
     context.wireup->serve(kService, [outgoing = outgoing_](Rank from, const std::string& request) {
       return outgoing->answer(from, request);
@@ -236,7 +240,9 @@ class Shm final : public Transport {
     Wireup::Reply reply = context_.wireup->ask(peer, kService, pack(request), deadline);
     Answer answer{};
     if (!unpack(reply.bytes, answer) || answer.magic != kMagic) throw_refused(peer, reply.bytes);
-    if (first) theirs = Segment::map(std::move(reply.fd), answer.arena_bytes, fmt::format("rank {}", peer));
+    if (first)
+      theirs =
+          Segment::map(std::move(reply.fd), {answer.arena_offset, answer.arena_bytes}, fmt::format("rank {}", peer));
     if (answer.link % alignof(link::LinkMemory) != 0 || theirs.bytes() < sizeof(link::LinkMemory) ||
         answer.link > theirs.bytes() - sizeof(link::LinkMemory)) {
       throw_error(Code::ProtocolError, "shm: rank {} states an invalid link: at byte {} of its arena of {} bytes", peer,

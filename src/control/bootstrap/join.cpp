@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <future>
 
 #include "base/env.hpp"
 #include "base/format.hpp"
@@ -15,6 +16,7 @@
 #include "control/endpoint.hpp"
 #include "control/host.hpp"
 #include "control/rendezvous_server.hpp"
+#include "control/trunks.hpp"
 
 namespace tutti::control {
 namespace {
@@ -48,8 +50,8 @@ UniqueId id_of(const Member& maker, const Key& key) {
 }
 
 void open_server(ControlThread& control, const Key& key) {
-  const auto server = std::make_shared<RendezvousServer>(control, key);
-  if (control.add_server(server)) control.loop().post([server] { server->open(); });
+  const auto server = std::make_shared<RendezvousServer>(control, public_name(key));
+  if (control.add_server(key, server)) control.loop().post([server] { server->open(); });
 }
 
 UniqueId create_unique_id() {
@@ -107,30 +109,71 @@ Fd dial_server(const UniqueId& id, const ControlThread& control, WaitLimit limit
   }
 }
 
+/// How a rank reaches the rendezvous server: over a trunk if it is a split's, else by the id.
+struct Server {
+  const UniqueId& id;
+  const Member* member = nullptr;            // the split's first rank
+  std::string holder = {};                   // the same in messages
+  std::shared_ptr<Trunks> trunks = nullptr;  // null: by the id
+};
+
+Server server_of(const UniqueId& id, const JoinTerms& terms, const ControlClient* parent) {
+  if (parent == nullptr) return {id};
+  const Member& member = parent->member(terms.leader);
+  Server server{id, &member, describe_rank(terms.leader, member), parent->trunks()};
+  if (server.trunks == nullptr) throw_error(Code::InvalidUsage, "every rank has left the communicator that is split");
+  return server;
+}
+
+std::shared_ptr<Trunk> trunk_to(const Server& server, WaitLimit limit) {
+  const double silent = env().heartbeat;
+  try {
+    return server.trunks->to(*server.member, {Deadline::in(std::min(limit.deadline.left(), silent)), limit.stop});
+  } catch (const Error& error) {
+    if (error.code() == Code::Timeout && !limit.deadline.passed()) {
+      throw_error(Code::PeerFailed, "{}, which would hold the rendezvous server, is gone ({}): {}", server.holder,
+                  error.what(), describe_silence(silent));
+    }
+    const Member& here = ControlThread::get().local_member();
+    throw_error(error.code(), "{}, which would hold the rendezvous server, cannot be reached: {}", server.holder,
+                explain_unreachable(error.what(), server.member->addresses, server.member->host == here.host));
+  }
+}
+
 uint32_t milliseconds(Deadline deadline) { return static_cast<uint32_t>(std::min(deadline.left() * 1e3, 4e9)); }
 
 /// Registers the rank and waits until all ranks have joined.
-void register_rank(ControlThread& control, ControlClient& client, const UniqueId& id, std::string info,
+void register_rank(ControlThread& control, ControlClient& client, const Server& server, std::string info,
                    const JoinTerms& terms, Deadline deadline) {
   const WaitLimit limit{deadline, terms.stop};
   control.check_addresses();
-  Fd fd = dial_server(id, control, limit);
   Register request;
   request.version = version();
   request.ranks = client.ranks();
   request.rank = client.rank();
-  request.wait_ms = milliseconds(deadline);
   request.names = terms.names;
   request.me = control.local_member();
   request.me.info = std::move(info);
-  send_all(fd.get(), pack(request), limit);
-  client.adopt(std::move(fd));
+  if (server.trunks != nullptr) {
+    auto trunk = trunk_to(server, limit);
+    request.wait_ms = milliseconds(deadline);
+    client.adopt(std::move(trunk), request);
+  } else {
+    Fd fd = dial_server(server.id, control, limit);
+    request.wait_ms = milliseconds(deadline);
+    send_all(fd.get(), pack(request), limit);
+    client.adopt(std::move(fd));
+  }
   client.wait_joined(limit);
 }
 
 /// False for errors that came from the rendezvous server, or mean that it does not exist: then no rank waits for a
 /// withdrawal.
-bool others_wait(Code code) { return code != Code::Timeout && code != Code::PeerFailed && code != Code::Aborted; }
+/// But the end of a trunk says nothing of the server: others may have reached it.
+bool others_wait(Code code, const JoinTerms& terms) {
+  if (code == Code::PeerFailed && terms.parent != nullptr) return terms.parent->failed() == 0;
+  return code != Code::Timeout && code != Code::PeerFailed && code != Code::Aborted;
+}
 
 /// The error of a rank that could not join.
 Error not_joined(const Error& why, Rank ranks, Rank rank, const JoinTerms& terms, bool with_process) {
@@ -142,16 +185,36 @@ Error not_joined(const Error& why, Rank ranks, Rank rank, const JoinTerms& terms
   return {why.code(), fmt::format("{}: {}", what, why.what())};
 }
 
+/// The same as withdraw() over a trunk.
+void withdraw_over_trunk(const Server& server, const Withdraw& withdrawal) {
+  const Deadline deadline = Deadline::in(kWithdrawalSeconds);
+  ControlThread& control = ControlThread::get();
+  try {
+    const auto taken = std::make_shared<std::promise<void>>();
+    control.loop().post(
+        [trunk = trunk_to(server, {deadline, nullptr}), name = server.id.name(), first = pack_body(withdrawal), taken] {
+          const auto channel = trunk->open_channel(name, first);
+          // The server closes the channel when it has taken the withdrawal. The channel lives until then, or a while.
+          channel->open([](std::string_view) {}, [taken](const std::string&) { taken->set_value(); });
+          ControlThread::get().loop().at(Deadline::in(kWithdrawalSeconds), [channel] { channel->close(); });
+        });
+    taken->get_future().wait_until(deadline.at());
+    control.wait_until_informed(server.id.name(), static_cast<size_t>(withdrawal.ranks),
+                                Deadline::in(kInformedWithinSeconds));
+  } catch (const Error&) {  // no process is left to inform
+  }
+}
+
 /// The other ranks are not to wait for one that could not register: what it throws, when they have been told.
 Error tell_the_others(ControlThread& control, const UniqueId& id, Rank ranks, Rank rank, const JoinTerms& terms,
                       const Error& error) {
   if (error.code() == Code::Aborted && terms.why) {
     Error why = terms.why();
-    withdraw(id, {ranks, rank, why.code(), std::string(why.what()).substr(0, kMaxSmall)});
+    Endpoint::withdraw(id, terms, {ranks, rank, why.code(), std::string(why.what()).substr(0, kMaxSmall)});
     return why;
   }
-  if (others_wait(error.code())) {
-    withdraw(id, {ranks, rank, error.code(), describe_withdrawal(name_of(rank, terms.names), error)});
+  if (others_wait(error.code(), terms)) {
+    Endpoint::withdraw(id, terms, {ranks, rank, error.code(), describe_withdrawal(name_of(rank, terms.names), error)});
   } else if (error.code() != Code::Timeout) {
     control.wait_until_informed(id.name(), static_cast<size_t>(ranks), Deadline::in(kInformedWithinSeconds));
   }
@@ -159,6 +222,15 @@ Error tell_the_others(ControlThread& control, const UniqueId& id, Rank ranks, Ra
 }
 
 }  // namespace
+
+void Endpoint::withdraw(const UniqueId& id, const JoinTerms& terms, const Withdraw& withdrawal) {
+  if (terms.parent == nullptr) return control::withdraw(id, withdrawal);
+  if (terms.parent->lost(terms.leader)) return;  // all hear of that
+  try {
+    withdraw_over_trunk(server_of(id, terms, terms.parent->client_.get()), withdrawal);
+  } catch (const Error&) {  // no rank needs it
+  }
+}
 
 std::unique_ptr<Endpoint> Endpoint::join(const UniqueId& id, Rank ranks, Rank rank, std::string info, Deadline deadline,
                                          const JoinTerms& terms) {
@@ -174,10 +246,11 @@ std::unique_ptr<Endpoint> Endpoint::join(const UniqueId& id, Rank ranks, Rank ra
       throw not_joined(error, ranks, rank, terms, true);
     }
   }();
-  const auto client = std::make_shared<ControlClient>(control, id.key, ranks, rank);
+  const Server server = server_of(id, terms, terms.parent == nullptr ? nullptr : terms.parent->client_.get());
+  const auto client = std::make_shared<ControlClient>(control, id.key, ranks, rank, server.trunks, server.holder);
   control.add_client(client);  // before other ranks learn of this one: they may connect at once
   try {
-    register_rank(control, *client, id, std::move(info), terms, deadline);
+    register_rank(control, *client, server, std::move(info), terms, deadline);
   } catch (const Error& error) {
     client->give_up();
     throw tell_the_others(control, id, ranks, rank, terms, error);

@@ -138,9 +138,9 @@ Answers::Prepared Answers::honest(const std::string& request) {
   std::string answer = bytes_of(RegionAnswer{kMagic, kArena});
   if (LinkRequest link{}; ask.service == "shm" && ask.request.size() == sizeof link) {
     std::memcpy(&link, ask.request.data(), sizeof link);
-    answer = bytes_of(LinkAnswer{kMagic, kArena, slot_of(link.channel)});
+    answer = bytes_of(LinkAnswer{kMagic, 0, kArena, slot_of(link.channel)});
   }
-  return {pack(control::Reply{answer}), Fd(::fcntl(arena_.fd(), F_DUPFD_CLOEXEC, 0))};
+  return {pack(control::Reply{answer}), Fd(::fcntl(arena_.file()->get(), F_DUPFD_CLOEXEC, 0))};
 }
 
 }  // namespace tutti::fuzz

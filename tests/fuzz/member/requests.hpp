@@ -6,13 +6,13 @@
 
 namespace tutti::fuzz {
 
-inline constexpr uint64_t kMagic = 0x316d6873'69747574;
+inline constexpr uint64_t kMagic = 0x326d6873'69747574;
 
 struct LinkRequest {
   uint32_t channel, needs_memory;
 };
 struct LinkAnswer {
-  uint64_t magic, arena_bytes, link;
+  uint64_t magic, arena_offset, arena_bytes, link;
 };
 struct RegionAnswer {
   uint64_t magic, bytes;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <chrono>
@@ -10,7 +11,9 @@
 #include <thread>
 
 #include "base/socket.hpp"
+#include "control/bootstrap/dial.hpp"
 #include "control/endpoint.hpp"
+#include "control/messages.hpp"
 #include "support/child.hpp"
 
 namespace tutti::comm {
@@ -57,6 +60,26 @@ void fork_a_holder(Line& test) {
   test.tell(std::to_string(holder));
 }
 
+control::JoinTerms terms_of_split(const control::Endpoint& parent, Rank leader) {
+  control::JoinTerms terms;
+  terms.stop = &parent.failed();
+  terms.why = [&parent] { return Error(parent.failure()->first, parent.failure()->second); };
+  for (Rank rank = 0; rank < parent.ranks(); ++rank) terms.names.push_back(rank);
+  terms.parent = &parent;
+  terms.leader = leader;
+  return terms;
+}
+
+std::string split(const control::Endpoint& parent, Rank leader) {
+  try {
+    control::Endpoint::join(parent.split_id(leader, "test"), parent.ranks(), parent.rank(), "", soon(),
+                            terms_of_split(parent, leader));
+    return "joined";
+  } catch (const Error& error) {
+    return std::string(name_of(error.code())) + ": " + error.what();
+  }
+}
+
 /// Executes the test's commands, line by line.
 void obey(control::Endpoint& endpoint, Line& test) {
   std::string word;
@@ -76,6 +99,17 @@ void obey(control::Endpoint& endpoint, Line& test) {
       test.tell(ask_for_segment(endpoint, 0));
     } else if (word == "board") {
       test.tell(endpoint.ask_board(0, 17, soon()).get().value_or("nothing"));
+    } else if (word == "split" || word == "decline") {
+      Rank leader = 0;
+      line >> leader;
+      if (word == "split") {
+        test.tell(split(endpoint, leader));
+      } else {
+        control::Endpoint::withdraw(endpoint.split_id(leader, "test"), terms_of_split(endpoint, leader),
+                                    {endpoint.ranks(), endpoint.rank(), Code::OutOfMemory,
+                                     "no room on rank " + std::to_string(endpoint.rank())});
+        test.tell("declined");
+      }
     } else if (word == "await_left") {
       Rank of = 0;
       line >> of;
@@ -121,6 +155,25 @@ int rank_main(const std::string& argument, Line& test) {
   return 0;
 }
 const Role kRank("rank", rank_main);
+
+/// Opens trunks to the process that made the id, until one is refused.
+int trunks_main(const std::string& argument, Line& test) {
+  const control::UniqueId id = control::UniqueId::from_hex(argument);
+  std::vector<Fd> trunks;
+  try {
+    for (;;) {
+      const WaitLimit limit{soon(), nullptr};
+      Fd fd = control::dial({Address::loopback()}, id.port, id.key, limit);
+      control::call<control::Accepted>(fd.get(), control::OpenTrunk{}, limit);
+      trunks.push_back(std::move(fd));
+    }
+  } catch (const Error& error) {
+    test.tell(std::to_string(trunks.size()) + " trunks, then " + error.what());
+    test.receive();
+  }
+  return 0;
+}
+const Role kTrunks("trunks", trunks_main);
 
 /// n processes; rank 0's process makes the id.
 class Job {
@@ -186,6 +239,44 @@ TEST(Process, ARequestWaitsForAServiceOfAnotherProcess) {
   job[1].tell("ask");
   job[0].tell("serve");
   EXPECT_EQ(job[1].receive(), "please 1: shared");
+}
+
+/// Rank 2, of a process that has died, would hold the rendezvous server. Its death may be told a moment later.
+TEST(Process, ASplitNamesTheDeadRankThatWouldHoldItsServer) {
+  Job job(3);
+  const std::string victim = named(job, 2);
+  job[2].signal(SIGSTOP);  // its death is to be news
+  for (const Rank rank : {0, 1}) job[rank].tell("split 2");
+  job[2].signal(SIGKILL);
+  for (const Rank rank : {0, 1}) {
+    const std::string error = job[rank].receive();
+    EXPECT_TRUE(contains(error, "peer failed: ")) << error;
+    EXPECT_TRUE(contains(error, victim)) << error;
+  }
+}
+
+TEST(Process, TrunksOfPeersTakeHalfOfItsDescriptors) {
+  const control::UniqueId id = control::create_unique_id();
+  const auto endpoint = control::Endpoint::join(id, 1, 0, "", soon());
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit low{200, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  Child peer("trunks", id.hex());
+  EXPECT_TRUE(contains(peer.receive(), "100 trunks, then 100 trunks of peers are open"));
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  endpoint->leave(0, soon());
+}
+
+/// A rank that cannot take part says so over the trunk, and the others hear why.
+TEST(Process, ASplitIsToldWhoCannotTakePart) {
+  Job job(3);
+  job[1].tell("split 0");
+  job[0].tell("decline 0");
+  EXPECT_EQ(job[0].receive(), "declined");
+  EXPECT_TRUE(contains(job[1].receive(), "no room on rank 0"));
+  job[2].tell("split 0");
+  EXPECT_TRUE(contains(job[2].receive(), "no room on rank 0")) << "also who comes later";
 }
 
 /// Each rank in turn, also the one with the rendezvous server: the others learn within a second which rank died.

@@ -46,7 +46,8 @@ void read_as_all(const std::string& body) {
 }
 void read_as_everything(const std::string& body) {
   read_as_all<Register, OpenStream, Ask, Fetch, Accepted, Refused, Reply, IdReply, Welcome, Table, Exchange, Gathered,
-              TransferCounts, MembershipUpdate, Done, Report, LeaveNotice, Fail, BoardAsk, BoardReply, Ping>(body);
+              TransferCounts, MembershipUpdate, Done, Report, LeaveNotice, Fail, BoardAsk, BoardReply, Ping, OpenTrunk,
+              OpenChannel, Carried, CloseChannel>(body);
 }
 
 TEST(Messages, ATableIsReadAsWritten) {

@@ -7,10 +7,10 @@
 #include "control/bootstrap/dial.hpp"
 #include "control/control_thread.hpp"
 #include "control/endpoint.hpp"
+#include "endpoint_ranks.hpp"
 
 namespace tutti::control {
 
-inline Deadline soon() { return Deadline::in(30); }
 inline WaitLimit wait_limit() { return {soon(), nullptr}; }
 
 inline Fd connect(const UniqueId& id) { return dial({Address::loopback()}, id.port, id.key, wait_limit()); }

@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 #include <functional>
+#include <vector>
 
 #include "tutti/error.hpp"
 
@@ -36,18 +37,18 @@ TEST(Segment, IsZeroedAllocatedMemoryOfWholePagesThatCannotShrink) {
   EXPECT_EQ(segment.bytes(), 12288u);
   for (uint64_t i = 0; i < segment.bytes(); ++i) ASSERT_EQ(segment.base()[i], 0);
   struct stat file {};
-  ASSERT_EQ(::fstat(segment.fd(), &file), 0);
+  ASSERT_EQ(::fstat(segment.file()->get(), &file), 0);
   EXPECT_EQ(file.st_blocks * 512, 12288) << "pages are missing: touching them might fail";
-  EXPECT_NE(::ftruncate(segment.fd(), 4096), 0);
-  EXPECT_NE(::ftruncate(segment.fd(), 1 << 20), 0);
-  EXPECT_NE(::fcntl(segment.fd(), F_GETFD) & FD_CLOEXEC, 0);
+  EXPECT_NE(::ftruncate(segment.file()->get(), 4096), 0);
+  EXPECT_NE(::ftruncate(segment.file()->get(), 1 << 20), 0);
+  EXPECT_NE(::fcntl(segment.file()->get(), F_GETFD) & FD_CLOEXEC, 0);
 }
 
 TEST(Segment, TakesMemoryWhenItIsCommitted) {
   const Segment segment = Segment::create(1 << 20, Pages::Later);
   const auto taken = [&segment] {
     struct stat file {};
-    EXPECT_EQ(::fstat(segment.fd(), &file), 0);
+    EXPECT_EQ(::fstat(segment.file()->get(), &file), 0);
     return file.st_blocks * 512;
   };
   EXPECT_EQ(taken(), 0);
@@ -60,12 +61,69 @@ TEST(Segment, TakesMemoryWhenItIsCommitted) {
 
 TEST(Segment, IsTheSameMemoryWhereAPeerMapsIt) {
   const Segment mine = Segment::create(8192);
-  Segment theirs = Segment::map(Fd(::dup(mine.fd())), mine.bytes(), "rank 1");
-  EXPECT_EQ(theirs.fd(), -1);
+  Segment theirs = Segment::map(Fd(::dup(mine.file()->get())), {0, mine.bytes()}, "rank 1");
+  EXPECT_EQ(theirs.file(), nullptr);
   mine.base()[5000] = 42;
   EXPECT_EQ(theirs.base()[5000], 42);
   const Segment moved = std::move(theirs);
   EXPECT_EQ(moved.base()[5000], 42);
+}
+
+uint64_t blocks_of(const Segment& segment) {
+  struct stat file {};
+  EXPECT_EQ(::fstat(segment.file()->get(), &file), 0);
+  return static_cast<uint64_t>(file.st_blocks) * 512;
+}
+
+TEST(SegmentFiles, GiveHundredsOfSegmentsOneDescriptor) {
+  SegmentFiles files;
+  std::vector<Segment> segments;
+  for (unsigned char i = 0; i < 100; ++i) {
+    segments.push_back(files.cut(10000));
+    EXPECT_EQ(segments.back().bytes(), 12288u);
+    EXPECT_EQ(segments.back().offset(), i * uint64_t{12288});
+    EXPECT_EQ(segments.back().file()->get(), segments.front().file()->get());
+    segments.back().commit(4096, 4096);
+    segments.back().base()[4096] = i;
+  }
+  EXPECT_EQ(blocks_of(segments.front()), 100u * 4096);
+  const Segment theirs = Segment::map(Fd(::dup(segments[7].file()->get())), {segments[7].offset(), 12288}, "rank 1");
+  EXPECT_EQ(theirs.base()[4096], 7);
+  for (unsigned char i = 0; i < 100; ++i) EXPECT_EQ(segments[i].base()[4096], i);
+  EXPECT_NE(::ftruncate(segments.front().file()->get(), 4096), 0) << "it never shrinks";
+}
+
+TEST(SegmentFiles, FreeWhatNobodyReadsAnyMore) {
+  SegmentFiles files;
+  const Segment kept = files.cut(4096);
+  for (const bool unread : {false, true}) {
+    Segment gone = files.cut(4096);
+    gone.commit(0, 4096);
+    gone.base()[0] = 42;
+    const Segment late = Segment::map(Fd(::dup(gone.file()->get())), {gone.offset(), 4096}, "rank 1");
+    if (unread) gone.unread()();
+    auto service = gone.file();
+    gone = Segment();
+    EXPECT_EQ(late.base()[0], 42) << "who answers for it has it still";
+    service.reset();
+    EXPECT_EQ(late.base()[0], unread ? 0 : 42) << "a peer may still read it";
+  }
+  Segment next = files.cut(4096);
+  EXPECT_EQ(next.offset(), 3u * 4096) << "no place is used twice";
+}
+
+TEST(SegmentFiles, BeginAnotherFileWhereOneMayNotGrow) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  SegmentFiles files;
+  const Segment first = files.cut(1 << 20);
+  const rlimit low{3 << 19, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &low), 0);
+  const Segment second = files.cut(1 << 20);
+  EXPECT_EQ(thrown_by([&] { files.cut(2 << 20); }).first, Code::SystemError);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_NE(second.file()->get(), first.file()->get());
+  EXPECT_EQ(second.offset(), 0u);
 }
 
 long faults() {
@@ -83,7 +141,7 @@ TEST(Segment, EntersItsPagesBeforeTheyAreTouched) {
 #ifdef MADV_POPULATE_READ
   constexpr uint64_t kPages = 256;
   const Segment mine = Segment::create(kPages * 4096);
-  const Segment theirs = Segment::map(Fd(::dup(mine.fd())), mine.bytes(), "rank 1");
+  const Segment theirs = Segment::map(Fd(::dup(mine.file()->get())), {0, mine.bytes()}, "rank 1");
   if (::madvise(mine.base(), 4096, MADV_POPULATE_READ) != 0) GTEST_SKIP() << "this kernel enters none ahead";
   for (const Segment* segment : {&mine, &theirs}) {
     segment->enter_pages(0, segment->bytes());
@@ -126,7 +184,7 @@ TEST(Segment, RefusesADescriptorThatCouldKillItsReader) {
       {memfd(8192, MFD_ALLOW_SEALING, F_SEAL_SHRINK), ~uint64_t{0} - 4095, "its size is invalid"},
   };
   for (auto& c : cases) {
-    const auto [code, text] = thrown_by([&] { Segment::map(std::move(c.fd), c.bytes, "rank 7"); });
+    const auto [code, text] = thrown_by([&] { Segment::map(std::move(c.fd), {0, c.bytes}, "rank 7"); });
     EXPECT_EQ(code, Code::ProtocolError) << c.defect;
     EXPECT_NE(text.find("rank 7"), std::string::npos) << text;
     EXPECT_NE(text.find(c.defect), std::string::npos) << text;
@@ -138,7 +196,7 @@ TEST(Segment, RefusesHugePages) {
   if (!fd) GTEST_SKIP() << "this kernel has none";
   ASSERT_EQ(::ftruncate(fd.get(), 2 << 20), 0);
   ASSERT_EQ(::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
-  EXPECT_EQ(thrown_by([&] { Segment::map(std::move(fd), 2 << 20, "rank 7"); }).first, Code::ProtocolError);
+  EXPECT_EQ(thrown_by([&] { Segment::map(std::move(fd), {0, 2 << 20}, "rank 7"); }).first, Code::ProtocolError);
 }
 
 }  // namespace

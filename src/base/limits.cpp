@@ -76,7 +76,7 @@ void free_memory(int fd, uint64_t offset, uint64_t bytes) {
 int grow_memory_file(int fd, uint64_t bytes) {
   struct stat file {};
   if (fstat(fd, &file) != 0) return errno;
-  if (static_cast<uint64_t>(file.st_size) >= bytes) return 0;  // whoever has it may have made it longer
+  if (static_cast<uint64_t>(file.st_size) >= bytes) return 0;  // a process that has the file may have grown it
   if (bytes > limit_of(RLIMIT_FSIZE)) return EFBIG;
   return ftruncate(fd, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
 }

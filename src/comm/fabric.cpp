@@ -150,7 +150,7 @@ void Fabric::make_arena() {
   if (others_on_host && may_use_shm) {
     parts_->segment = arenas_->cut(bytes);
     base = parts_->segment.base();
-    endpoint_.when_all_have_left(parts_->segment.unread());
+    endpoint_.when_all_have_left(parts_->segment.when_peers_are_done());
   } else {
     parts_->mapping = std::make_unique<Parts::Mapping>(bytes);
     base = parts_->mapping->base();

@@ -156,7 +156,7 @@ struct OpenTrunk {
 /// Opens a channel to the rendezvous server of a split, in the process that the trunk leads to.
 struct OpenChannel {
   static constexpr Kind kKind = Kind::OpenChannel;
-  uint64_t channel = 0;      ///< never used before on this trunk
+  uint64_t channel = 0;      ///< numbered from 1 by the process that dialed
   std::string communicator;  ///< its public name
   std::string first;         ///< the body of the channel's first message: Register or Withdraw
   static void fields(auto& m, auto& v) {

@@ -156,13 +156,14 @@ void Trunk::on_frame(std::string_view body) {
 }
 
 void Trunk::on_open_channel(const OpenChannel& request) {
-  // The peer counts upwards, so a number below the next one is in use or was.
-  if (!on_channel_ || request.channel < next_) throw_error(Code::ProtocolError, "a channel that may not be opened");
-  next_ = request.channel + 1;
+  if (!on_channel_ || request.channel != next_) {
+    throw_error(Code::ProtocolError, "it opens channel {} where channel {} is the next", request.channel, next_);
+  }
+  ++next_;
   const auto channel = add(request.channel);
   try {
     if (channels_.size() > kMaxChannels)
-      throw_error(Code::SystemError, "{} channels of one process are open here, as many as may", kMaxChannels);
+      throw_error(Code::SystemError, "{} channels of one process are open here, which is the maximum", kMaxChannels);
     on_channel_(channel, request);
   } catch (const Error& error) {
     log_debug("control thread: refused a channel: {}", error.what());

@@ -35,7 +35,7 @@ class Trunk : public std::enable_shared_from_this<Trunk> {
   Trunk(const Trunk&) = delete;
   Trunk& operator=(const Trunk&) = delete;
 
-  /// Starts reading. `on_end` is called at most once, after all channels have ended, and never after close().
+  /// Starts reading. `on_end` is called at most once, after all channels have ended, and not if this side closed it.
   void open(std::function<void()> on_end);
   /// Keeps it open for a channel that will be opened. Any thread.
   void reserve() { ++reserved_; }
@@ -46,8 +46,8 @@ class Trunk : public std::enable_shared_from_this<Trunk> {
   void close_when_unused();
   /// False once the connection has ended. Any thread.
   bool is_open() const { return open_; }
-  /// False if it has ended, or has no channel and nothing was heard on it in the last `seconds`: then it is unknown
-  /// whether the way is still open. Any thread.
+  /// False if it has ended, or if it has no channel and nothing arrived in the last `seconds`: a firewall may have
+  /// dropped the connection meanwhile. Any thread.
   bool is_alive(double seconds) const;
 
  private:

@@ -72,7 +72,8 @@ std::shared_ptr<Trunk> Trunks::to(const Member& member, WaitLimit limit) {
 void Trunks::accept(Fd& fd) {
   static std::atomic<size_t> all{0};  // of this process
   if (all >= most_descriptors() / 2) {
-    throw_error(Code::SystemError, "{} trunks of peers are open in process {}, as many as may (half of ulimit -n)",
+    throw_error(Code::SystemError,
+                "{} connections of peers for splits are open in process {}, which is the maximum (half of ulimit -n)",
                 all.load(), getpid());
   }
   ++all;

@@ -101,8 +101,8 @@ TEST_P(Splits, OutliveTheirParent) {
   EXPECT_EQ(job.problem(), "");
 }
 
-/// A rank that no split has in common with others takes the parent with it, not the splits of the others: not even the
-/// one that holds the parent's rendezvous server.
+/// A rank dies: the parent and the dead rank's own split fail, the split of the other ranks goes on. That holds for
+/// rank 0 too, whose process has the parent's rendezvous server.
 TEST_P(Splits, OfOthersSurviveADeath) {
   for (const int victim : {0, 3}) {
     SCOPED_TRACE(fmt::format("victim {}", victim));
@@ -148,7 +148,7 @@ TEST_P(Splits, FailWithTheRankThatWouldHoldTheServer) {
   }
 }
 
-/// While no split is alive, nothing is sent on a trunk: that is no silence of the process.
+/// While no split is alive, nothing is sent on a trunk. The next split must not take that for a lost process.
 TEST_P(Splits, ComeLongAfterTheOnesBefore) {
   Job job({GetParam(), kRanks, "TUTTI_TIMEOUT=30 TUTTI_HEARTBEAT_TIMEOUT=0.4"}, [](int) {
     return std::string("split 0 0\nuse 1\nbarrier\ndestroy\nuse 0\nwait\nsplit 0 0\nuse 2\nbarrier\ndestroy\nwait");
@@ -163,7 +163,7 @@ TEST_P(Splits, ComeLongAfterTheOnesBefore) {
   expect_success(job.finish(60));
 }
 
-/// A stopped process is lost to the splits that it is part of within the heartbeat, and to no other.
+/// A stopped process fails the splits that it is part of, within the heartbeat, and no others.
 TEST_P(Splits, OfOthersSurviveAStop) {
   constexpr int kVictim = 1;
   Job job({GetParam(), kRanks, "TUTTI_TIMEOUT=30 TUTTI_HEARTBEAT_TIMEOUT=1"}, [](int rank) {

@@ -273,6 +273,7 @@ class Hostile {
   /// Opens, uses and closes channels to rendezvous servers of splits that only this member makes.
   void use_trunk() {
     if (!trunk_) {
+      channels_opened_ = 0;
       trunk_ = dial({Address::loopback()}, ControlThread::get().local_member().port, id_.key, brief());
       call<Accepted>(trunk_.get(), OpenTrunk{}, brief());
     }
@@ -288,7 +289,7 @@ class Hostile {
         request.me = myself();
         const std::string name = (what & 8) != 0 ? id_.name() : fmt::format("split {}", words_.byte() % 4);
         const std::string first = (what & 4) != 0 ? words_.text() : pack_body(request);
-        bytes += pack(OpenChannel{channel, name, first});
+        bytes += pack(OpenChannel{(what & 64) != 0 ? channel : ++channels_opened_, name, first});
       } else if ((what & 3) == 1) {
         bytes += framed(pack_body(Carried{channel}) + ((what & 4) != 0 ? words_.text() : pack_body(LeaveNotice{})));
       } else {
@@ -410,6 +411,7 @@ class Hostile {
   const uint8_t how_;
   const Rank victim_, me_;
   UniqueId id_;
+  uint64_t channels_opened_ = 0;  // on trunk_
   Fd trunk_, listener_, hub_;
   std::string info_;
   std::vector<Fd> streams_;

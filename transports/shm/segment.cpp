@@ -130,14 +130,14 @@ void Segment::commit(uint64_t offset, uint64_t bytes) const {
   enter_pages(offset, bytes);
 }
 
-std::function<void()> Segment::unread() const {
+std::function<void()> Segment::when_peers_are_done() const {
   return [part = part_] {
-    if (part != nullptr) part->unread.store(true, std::memory_order_relaxed);
+    if (part != nullptr) part->peers_are_done.store(true, std::memory_order_relaxed);
   };
 }
 
 Segment::Part::~Part() {
-  if (unread.load(std::memory_order_relaxed) && file.use_count() > 1) free_memory(file->get(), offset, bytes);
+  if (peers_are_done.load(std::memory_order_relaxed) && file.use_count() > 1) free_memory(file->get(), offset, bytes);
 }
 
 Segment SegmentFiles::cut(uint64_t bytes) {

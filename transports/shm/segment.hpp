@@ -49,9 +49,9 @@ class Segment {
   std::shared_ptr<const Fd> file() const { return {part_, part_ == nullptr ? nullptr : part_->file.get()}; }
   /// The segment's first byte in that file.
   uint64_t offset() const { return part_ == nullptr ? 0 : part_->offset; }
-  /// No peer reads the segment any more: its memory is freed with the last copy of file(), though the file may live on.
-  /// Without that, with the file. The result may outlive the segment.
-  std::function<void()> unread() const;
+  /// A function for when no peer reads the segment any more. After its call the memory is freed with the last copy of
+  /// file(); without it, only when the whole file is closed. It may be called after the segment is gone.
+  std::function<void()> when_peers_are_done() const;
 
  private:
   friend class SegmentFiles;
@@ -59,7 +59,7 @@ class Segment {
   struct Part {
     std::shared_ptr<const Fd> file;
     uint64_t offset = 0, bytes = 0;
-    std::atomic<bool> unread{false};
+    std::atomic<bool> peers_are_done{false};
 
     ~Part();
   };

@@ -263,7 +263,7 @@ TEST(Process, TrunksOfPeersTakeHalfOfItsDescriptors) {
   const rlimit low{200, before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
   Child peer("trunks", id.hex());
-  EXPECT_TRUE(contains(peer.receive(), "100 trunks, then 100 trunks of peers are open"));
+  EXPECT_TRUE(contains(peer.receive(), "100 trunks, then 100 connections of peers for splits are open"));
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
   endpoint->leave(0, soon());
 }

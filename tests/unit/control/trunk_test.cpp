@@ -177,8 +177,8 @@ TEST(Trunk, InvalidMessagesCloseIt) {
     EXPECT_TRUE(stranger.is_closed());
   }
   const Stranger stranger;
-  stranger.send(pack(OpenChannel{9, "a split", ping}));
-  stranger.send(pack(OpenChannel{9, "a split", ping}));
+  stranger.send(pack(OpenChannel{1, "a split", ping}));
+  stranger.send(pack(OpenChannel{1, "a split", ping}));
   EXPECT_TRUE(stranger.is_closed()) << "a number is used once";
 }
 

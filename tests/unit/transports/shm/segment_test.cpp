@@ -101,7 +101,7 @@ TEST(SegmentFiles, FreeWhatNobodyReadsAnyMore) {
     gone.commit(0, 4096);
     gone.base()[0] = 42;
     const Segment late = Segment::map(Fd(::dup(gone.file()->get())), {gone.offset(), 4096}, "rank 1");
-    if (unread) gone.unread()();
+    if (unread) gone.when_peers_are_done()();
     auto service = gone.file();
     gone = Segment();
     EXPECT_EQ(late.base()[0], 42) << "who answers for it has it still";

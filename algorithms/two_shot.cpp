@@ -113,8 +113,7 @@ const Registration kAllReduce(
      .generate = all_reduce,
      .cost = all_reduce_cost,
      .direct_stores = true,
-     .canonical = true,
-     .switched = true});
+     .canonical = true});
 const Registration kBroadcast(
     {.collective = Collective::Broadcast,
      .name = "two_shot",

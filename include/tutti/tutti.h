@@ -228,13 +228,17 @@ TUTTI_API const char* tuttiCommGetErrorText(tuttiComm_t comm);
  * itself, a stopped one after TUTTI_HEARTBEAT_TIMEOUT. */
 TUTTI_API tuttiResult_t tuttiCommFailedRanks(tuttiComm_t comm, int* ranks, int* count);
 
-/* How a call was executed, as seen by one rank; texts end with '\0'. Set `size` to sizeof(tuttiCallInfo) first. */
+/* How a call was executed, as seen by one rank; texts end with '\0'. Set `size` to sizeof(tuttiCallInfo) first: with an
+ * older, shorter struct the fields that it lacks are left out. docs/selection.md explains the words. */
 typedef struct {
   size_t size;
   char algorithm[40]; /* "ring"; "direct" if blocks go straight to their receivers; "none" */
   char transport[40]; /* of the links that this rank used: "shm", "shm+tcp"; "none" */
-  char delivery[40];  /* "inline", "staged", "mapped", "pushed", "ll", "ll128", "copied", "multimem", "zcopy", "cma",
+  char delivery[40];  /* "inline", "staged", "mapped", "pushed", "ll", "ll128", "copy_engine", "nvls", "zcopy", "cma",
                          "direct-store"; "a+b" */
+  char method[24];    /* what ran the plan: "lanes", "slots", "ll", "ll128", "copy_engine", "nvls"; "none" */
+  size_t window;      /* bytes of a block (of a message, where blocks go straight to their receivers) a round */
+  size_t width;       /* replicas of the plan's lanes, over disjoint windows */
 } tuttiCallInfo;
 /* Describes this rank's last call on `comm`; waits for calls that are still queued on streams. Meant for people and
  * tools; programs should not depend on it. */

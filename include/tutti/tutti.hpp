@@ -199,7 +199,7 @@ class Communicator {
     check(tuttiCommGetTraffic(handle(), &traffic));
     return traffic.sent;
   }
-  /// How this rank's last call was executed: algorithm, transport, delivery. Waits for calls that are queued on
+  /// How this rank's last call was executed: algorithm, method, transport, delivery. Waits for calls that are queued on
   /// streams.
   tuttiCallInfo last_call() const {
     tuttiCallInfo info{};

@@ -70,7 +70,8 @@ tuttiResult_t tuttiCommFailedRanks(tuttiComm_t comm, int* ranks, int* count) {
 
 tuttiResult_t tuttiCommGetLastCall(tuttiComm_t comm, tuttiCallInfo* info) {
   return guarded([&] {
-    if (required(info, "info").size < sizeof(tuttiCallInfo)) {
+    constexpr size_t kShortest = offsetof(tuttiCallInfo, method);
+    if (required(info, "info").size < kShortest) {
       throw_error(Code::InvalidArgument, "info->size is {}; set it to sizeof(tuttiCallInfo), which is {}", info->size,
                   sizeof(tuttiCallInfo));
     }
@@ -79,6 +80,10 @@ tuttiResult_t tuttiCommGetLastCall(tuttiComm_t comm, tuttiCallInfo* info) {
     put(info->algorithm, known.algorithm);
     put(info->transport, known.transport);
     put(info->delivery, known.delivery);
+    if (info->size < sizeof(tuttiCallInfo)) return;
+    put(info->method, known.method);
+    info->window = known.window;
+    info->width = known.width;
   });
 }
 

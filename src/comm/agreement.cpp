@@ -9,11 +9,13 @@
 
 #include "base/env.hpp"
 #include "base/format.hpp"
-#include "base/printable.hpp"
 #include "base/shallow_json.hpp"
-#include "base/version.hpp"
+#include "comm/topology.hpp"
 #include "control/host.hpp"
 #include "select/calibration.hpp"
+#include "select/forced.hpp"
+#include "select/machine.hpp"
+#include "topo/detect.hpp"
 #include "topo/machine.hpp"
 
 namespace tutti::comm {
@@ -21,26 +23,6 @@ namespace {
 
 using nlohmann::json;
 using Slowest = FabricReport::Slowest;
-
-constexpr int kPlanFormat = 1;
-constexpr const char* kCudaWireWords[] = {"auto", "slot", "ll", "ll128", "copy", "multimem"};  // by CudaWire
-constexpr const char* kCmaWords[] = {"off", "auto", "always"};                                 // by Cma
-
-/// Runs `body`, which reads JSON of rank `peer`.
-template <class Body>
-decltype(auto) read(Rank peer, Body&& body) {
-  try {
-    return body();
-  } catch (const json::exception& error) {
-    throw_error(Code::ProtocolError, "the report of rank {} is invalid ({})", peer, error.what());
-  }
-}
-
-json to_json(const Slowest& links) { return {links.alpha, links.beta, links.in_place}; }
-
-Slowest slowest_from(const json& links) {
-  return {links.at(0).get<double>(), links.at(1).get<double>(), links.at(2).get<bool>()};
-}
 
 /// The algorithms' names with hashes.
 std::string plans_text(const select::Given& given) {
@@ -59,33 +41,26 @@ void compare_plans(const std::vector<RankReport>& reports, Rank rank) {
   }
 }
 
-void take_slower(select::LinkCost& link_cost, const Slowest& slowest) {
-  link_cost.alpha = std::max(link_cost.alpha, slowest.alpha);
-  link_cost.beta = std::max(link_cost.beta, slowest.beta);
-  link_cost.message = link_cost.alpha * machine_constants().message_share;
-  link_cost.in_place = link_cost.in_place && slowest.in_place;
-}
-
 constexpr uint64_t kShortest = 256;  // bytes of a message, as of TUTTI_MESSAGE
 
-/// The slowest links and the smallest staging memory of any rank apply to all.
-select::Setting common_setting(const std::vector<RankReport>& reports, const Groups& groups) {
-  select::Setting setting{
+/// What all ranks know of each other; what links cost follows from rank 0's graph. The smallest staging memory of any
+/// rank applies to all.
+select::CostInputs common_inputs(const std::vector<RankReport>& reports, const Groups& groups) {
+  select::CostInputs inputs{
       .ranks = static_cast<Rank>(reports.size()), .groups = groups, .gamma = machine_constants().fold_gamma};
-  setting.inside = setting.between = {0, 0, 0, true};
-  setting.staging = ~uint64_t{0};
-  setting.message = env().message.value;
-  setting.forced = select::parse_forced(env().algorithm);
-  setting.reproducible = env().reproducible;
+  inputs.staging = ~uint64_t{0};
+  inputs.message = env().message.value;
+  inputs.forced = select::parse_forced(env().algorithm);
+  inputs.forced_methods = select::parse_forced_methods(select::forced_methods_text());
+  inputs.reproducible = env().reproducible;
+  inputs.max_width = static_cast<uint32_t>(env().threads);
   for (const RankReport& report : reports) {
     const FabricReport& fabric = report.fabric;
     if (!fabric.unreachable.empty()) throw Error(Code::Unsupported, fabric.unreachable);
-    take_slower(setting.inside, fabric.inside);
-    take_slower(groups->has_two_levels() ? setting.between : setting.inside, fabric.between);
-    setting.staging = std::min(setting.staging, fabric.staging);
-    setting.message = std::min(setting.message, std::max(kShortest, fabric.longest));
+    inputs.staging = std::min(inputs.staging, fabric.staging);
+    inputs.message = std::min(inputs.message, std::max(kShortest, fabric.longest));
   }
-  return setting;
+  return inputs;
 }
 
 /// The cores of each rank, by host.
@@ -124,58 +99,45 @@ double oversubscription_of(const CoresOfHosts& hosts, const std::string& mine, d
   return most;
 }
 
-/// What a rank concludes from the reports; rank 0 adds the decision table.
-json conclusions_from(const std::vector<RankReport>& reports, Fabric& fabric, bool oversubscribed) {
-  std::vector<transports::Word> words;
-  for (const RankReport& report : reports) words.push_back(report.fabric.word);
-  return {{"reading", fabric.try_words(words)}, {"oversubscribed", oversubscribed}};
+/// What a rank concludes from the reports.
+struct Conclusions {
+  transports::ReadAccess reading = transports::ReadAccess::Direct;
+  bool shares_cores = false;
+  bool operator==(const Conclusions&) const = default;
+};
+
+json to_json(const Conclusions& conclusions) {
+  return {{"reading", conclusions.reading}, {"shares_cores", conclusions.shares_cores}};
 }
 
-void combine(const json& conclusions, AgreedCapabilities& agreed) {
-  const uint64_t reading = std::min(whole_number(conclusions.at("reading")), static_cast<uint64_t>(agreed.reading));
-  agreed.reading = static_cast<transports::ReadAccess>(reading);
-  agreed.oversubscribed = agreed.oversubscribed || conclusions.at("oversubscribed").get<bool>();
+Conclusions conclusions_from(const json& page) {
+  const uint64_t reading = std::min(whole_number(page.at("reading")), static_cast<uint64_t>(Conclusions{}.reading));
+  return {static_cast<transports::ReadAccess>(reading), page.at("shares_cores").get<bool>()};
 }
 
-/// The conclusions of all ranks, combined.
-AgreedCapabilities combined(const std::vector<std::string>& all) {
-  AgreedCapabilities agreed{.reading = transports::ReadAccess::Direct};
+/// Those of all ranks together: the weakest access counts, and whether any rank shares its cores.
+Conclusions combined(const std::vector<std::string>& all) {
+  Conclusions agreed;
   for (size_t peer = 0; peer < all.size(); ++peer) {
-    read(static_cast<Rank>(peer), [&] { combine(parse_shallow_json(all[peer]), agreed); });
+    const Conclusions one =
+        read_of(static_cast<Rank>(peer), [&] { return conclusions_from(parse_shallow_json(all[peer])); });
+    agreed.reading = std::min(agreed.reading, one.reading);
+    agreed.shares_cores = agreed.shares_cores || one.shares_cores;
   }
   return agreed;
 }
 
-/// The quick calibration, if there is no profile, which knows better.
-const select::Calibration* local_figures() {
-  return select::local_profile() == nullptr ? select::local_calibration() : nullptr;
-}
-
-/// On the wire a shift is counted from the least.
-json to_json(const select::LengthShifts& shifts) {
-  constexpr int kMost = select::LengthShifts::kMost;
-  return {kMost + shifts.cma, kMost + shifts.wait, kMost + shifts.caches, shifts.no_cma ? 1 : 0};
-}
-
-/// Those of rank 0, whose machine is taken for all.
-select::LengthShifts shifts_from(const json& conclusions) {
-  constexpr int kMost = select::LengthShifts::kMost;
-  const auto shift = [&](size_t i) {
-    const uint64_t counted = whole_number(conclusions.at("shifts").at(i));
-    if (counted > 2 * kMost)
-      throw_error(Code::ProtocolError, "rank 0 scales lengths by an impossible shift ({})", counted);
-    return static_cast<int>(counted) - kMost;
-  };
-  return {.cma = shift(0),
-          .no_cma = whole_number(conclusions.at("shifts").at(3)) != 0,
-          .wait = shift(1),
-          .caches = shift(2)};
-}
-
-/// A profile is named by its contents.
-std::string profile_text() {
-  const auto profile = select::local_profile();
-  return profile == nullptr ? "none" : fmt::format("{:016x}", profile->hash());
+/// Where the figures of links come from, on this host. Between hosts nothing is measured unasked.
+std::string origin_of_figures(bool between_hosts) {
+  if (const auto profile = select::local_profile()) {
+    if (!between_hosts || profile->links.contains("tcp") || profile->links.contains("verbs")) {
+      return "measured by `tutti tune`";
+    }
+  }
+  if (!between_hosts && select::local_profile() == nullptr && select::local_calibration() != nullptr) {
+    return "the quick calibration";
+  }
+  return "the library's constants, not measured here";
 }
 
 /// The transports between any two ranks: "shm", "shm+tcp".
@@ -193,96 +155,105 @@ std::string transports_of(const std::vector<RankReport>& reports) {
   return fmt::format("{}", fmt::join(used, "+"));
 }
 
-}  // namespace
-
-std::string configuration() {
-  local_figures();                  // before links' costs are asked for
-  std::vector<std::string> usable;  // two ranks must choose the same, and some are modules that a host may lack
-  if (env().transport.empty()) {
-    for (const transports::TransportEntry& entry : transports::transports()) usable.emplace_back(entry.name);
-  }
-  const json all = {{"version", version()},
-                    {"plan format", kPlanFormat},
-                    {"link format", link::kLinkFormat},
-                    {"TUTTI_ALGO", env().algorithm},
-                    {"TUTTI_CMA", kCmaWords[static_cast<size_t>(env().cma)]},
-                    {"TUTTI_GROUPS", env().groups},
-                    {"the profile (TUTTI_PROFILE, `tutti tune`; TUTTI_PROFILE=off uses none)", profile_text()},
-                    {"TUTTI_REPRODUCIBLE", env().reproducible},
-                    {"TUTTI_MESSAGE", env().message.value},
-                    {"TUTTI_MAX_BLOCKS", env().max_blocks},
-                    {"TUTTI_CUDA_WIRE", kCudaWireWords[static_cast<size_t>(env().cuda_wire)]},
-                    {"TUTTI_THREADS", env().threads},
-                    {"TUTTI_TRANSPORT", env().transport},
-                    {"the list of transports (TUTTI_MODULES adds to it, TUTTI_TRANSPORT takes one)", usable}};
-  return all.dump();
-}
-
-void compare_configurations(const control::Endpoint& endpoint) {
-  const json mine = json::parse(endpoint.info(endpoint.rank()));
-  for (Rank peer = 0; peer < endpoint.ranks(); ++peer) {
-    if (endpoint.info(peer) == endpoint.info(endpoint.rank())) continue;
-    const json theirs = parse_shallow_json(endpoint.info(peer), false);
-    for (const auto& [name, value] : mine.items()) {
-      const json other = theirs.is_object() && theirs.contains(name) ? theirs[name] : json();
-      if (other == value) continue;
-      throw_error(Code::Mismatch, "{} is {} on rank {} but {} on rank {}; it must be the same on all ranks", name,
-                  value.dump(), endpoint.rank(), printable(other.dump()), peer);
+/// What the job's links cost, by the slowest rank's word; it stands above what the graph says of them.
+std::vector<topo::Figure> figures_of(const std::vector<RankReport>& reports) {
+  using Between = topo::Figure::Between;
+  std::vector<topo::Figure> figures;
+  for (const auto& [relation, between] :
+       {std::pair(kBetweenThreads, Between::Threads), std::pair(kBetweenProcesses, Between::Processes),
+        std::pair(kBetweenHosts, Between::Hosts)}) {
+    Slowest slowest;
+    std::set<std::string> transports;
+    for (const RankReport& report : reports) {
+      const auto links = report.fabric.links.find(relation);
+      const auto route = report.fabric.routes.find(relation);
+      if (links == report.fabric.links.end() || route == report.fabric.routes.end()) continue;
+      slowest.alpha = std::max(slowest.alpha, links->second.alpha);
+      slowest.beta = std::max(slowest.beta, links->second.beta);
+      slowest.in_place = slowest.in_place && links->second.in_place;
+      transports.insert(route->second);
     }
-    throw_error(Code::Mismatch, "the configurations of ranks {} and {} differ", peer, endpoint.rank());
+    if (transports.empty()) continue;
+    figures.push_back({.between = between,
+                       .us = slowest.alpha * 1e6,
+                       .gbps = 1e-9 / std::max(slowest.beta, 1e-15),
+                       .in_place = slowest.in_place,
+                       .transport = fmt::format("{}", fmt::join(transports, "+")),
+                       .origin = origin_of_figures(between == Between::Hosts)});
   }
+  return figures;
 }
 
-std::string to_text(const RankReport& report) {
-  const FabricReport& fabric = report.fabric;
-  const json all = {{"plans", json::parse(report.plans)},
-                    {"staging", fabric.staging},
-                    {"longest", fabric.longest},
-                    {"inside", to_json(fabric.inside)},
-                    {"between", to_json(fabric.between)},
-                    {"unreachable", fabric.unreachable},
-                    {"word", {fabric.word.at, fabric.word.value}},
-                    {"cores", fabric.cores},
-                    {"arena", fabric.arena},
-                    {"routes", fabric.routes},
-                    {"name", report.host},
-                    {"boot", report.boot},
-                    {"crowding", report.crowding},
-                    {"device",
-                     {report.device.why_not, report.device.id, report.device.blocks, report.device.joined,
-                      report.device.why_no_switch}}};
-  return all.dump();
+/// What choices depend on beside the job's links: rank 0's graph has it all, as another program may read it.
+std::map<std::string, double> facts_of(const select::CostInputs& inputs, const Conclusions& conclusions) {
+  namespace facts = select::facts;
+  select::CostInputs lengths;
+  select::take_lengths(lengths);
+  const select::LengthShifts& shifts = lengths.hand_over.shifts;
+  return {{facts::kGamma, inputs.gamma},
+          {facts::kContextSwitch, machine_constants().context_switch},
+          {facts::kOversubscription, inputs.oversubscription},
+          {facts::kStaging, static_cast<double>(inputs.staging)},
+          {facts::kMessage, static_cast<double>(inputs.message)},
+          {facts::kWidth, inputs.max_width},
+          {facts::kReading, static_cast<double>(conclusions.reading)},
+          {facts::kSharesCores, conclusions.shares_cores ? 1 : 0},
+          {facts::kAlwaysCma, inputs.hand_over.always_cma ? 1 : 0},
+          {facts::kShiftCma, shifts.cma},
+          {facts::kNoCma, shifts.no_cma ? 1 : 0},
+          {facts::kShiftWait, shifts.wait},
+          {facts::kShiftCaches, shifts.caches}};
 }
 
-/// Throws Error(ProtocolError) unless it is a sensible number of ranks per core.
-double crowding_from(const json& value) {
-  const double crowding = value.get<double>();
-  if (crowding >= 1 && crowding <= 1e6) return crowding;
-  throw_error(Code::ProtocolError, "another rank sent {} in place of the ranks on a core", value.dump());
+/// On rank 0: its graph, and the inputs that follow from it.
+void take_graph(const Conclusions& conclusions, Agreement& agreed) {
+  select::CostInputs& inputs = agreed.inputs;
+  agreed.graph.facts = facts_of(inputs, conclusions);
+  select::MachineInputs made = select::inputs_of(agreed.graph, inputs.ranks, inputs.groups);
+  made.inputs.groups_given = inputs.groups_given;
+  made.inputs.given = inputs.given;
+  made.inputs.profile = inputs.profile;
+  made.inputs.situation = inputs.situation;
+  inputs = std::move(made.inputs);
+  agreed.notes = std::move(made.notes);
 }
 
-RankReport parse_report(const std::string& text, Rank peer) {
-  return read(peer, [&] {
-    const json report = parse_shallow_json(text);
-    const json &word = report.at("word"), &device = report.at("device");
-    return RankReport{
-        .fabric = {.staging = whole_number(report.at("staging")),
-                   .longest = whole_number(report.at("longest")),
-                   .inside = slowest_from(report.at("inside")),
-                   .between = slowest_from(report.at("between")),
-                   .unreachable = printable(report.at("unreachable").get<std::string>()),
-                   .word = {whole_number(word.at(0)), whole_number(word.at(1))},
-                   .cores = report.at("cores").get<std::string>(),
-                   .arena = whole_number(report.at("arena")),
-                   .routes = report.at("routes").get<std::map<std::string, std::string>>()},
-        .plans = report.at("plans").dump(),
-        .host = printable(report.at("name").get<std::string>()),
-        .boot = report.at("boot").get<std::string>(),
-        .device = {device.at(0).get<std::string>(), device.at(1).get<std::string>(), whole_number(device.at(2)),
-                   device.at(3).get<std::vector<std::string>>(), device.at(4).get<std::string>()},
-        .crowding = crowding_from(report.at("crowding"))};
+json link_json(const select::LinkCost& cost) { return {cost.alpha, cost.beta, cost.message, cost.in_place}; }
+
+select::LinkCost link_from(const json& cost) {
+  return {cost.at(0).get<double>(), cost.at(1).get<double>(), cost.at(2).get<double>(), cost.at(3).get<bool>()};
+}
+
+/// The decision table. Rank 0 sends it with its own conclusions, and again where those of another rank differ.
+void agree_on_table(control::Endpoint& endpoint, const Conclusions& mine, Agreement& agreed, Deadline deadline) {
+  const bool first = endpoint.rank() == 0;
+  select::CostInputs& inputs = agreed.inputs;
+  json page = to_json(mine);
+  if (first) {
+    take_graph(mine, agreed);
+    page["table"] = select::DecisionTable(inputs).text();
+    page["inside"] = link_json(inputs.inside);
+    page["between"] = link_json(inputs.between);
+  }
+  const std::vector<std::string> all = endpoint.exchange(page.dump(), deadline);
+  const Conclusions common = combined(all);
+  std::string text = read_of(0, [&] {
+    const json sent = parse_shallow_json(all.front());
+    inputs.inside = link_from(sent.at("inside"));
+    inputs.between = link_from(sent.at("between"));
+    return conclusions_from(sent) == common ? sent.at("table").get<std::string>() : std::string();
   });
+  if (text.empty()) {
+    if (first) take_graph(common, agreed);
+    text = endpoint.exchange(first ? select::DecisionTable(inputs).text() : "", deadline).front();
+  }
+  inputs.hand_over.reading = common.reading;
+  inputs.hand_over.shares_cores = common.shares_cores;
+  agreed.table = select::DecisionTable::parse(text, inputs);
+  inputs.order = agreed.table.order();
 }
+
+}  // namespace
 
 Agreement agree(control::Endpoint& endpoint, Fabric& fabric, const Groups& groups, bool groups_given,
                 const DeviceReport& device, Deadline deadline) {
@@ -294,43 +265,36 @@ Agreement agree(control::Endpoint& endpoint, Fabric& fabric, const Groups& group
                         control::host_name(),
                         control::boot_identity(),
                         device,
-                        ranks_per_core(known_host_ranks(), quota)};
+                        ranks_per_core(known_host_ranks(), quota),
+                        endpoint.ranks() > 1 ? kind_of_this_host() : 0};
   for (const std::string& text : endpoint.exchange(to_text(mine), deadline)) {
     agreed.reports.push_back(parse_report(text, static_cast<Rank>(agreed.reports.size())));
   }
   compare_plans(agreed.reports, endpoint.rank());
-  select::Setting& setting = agreed.setting = common_setting(agreed.reports, groups);
-  setting.given = std::move(given);
-  setting.groups_given = groups_given;
+  select::CostInputs& inputs = agreed.inputs = common_inputs(agreed.reports, groups);
+  inputs.given = std::move(given);
+  inputs.groups_given = groups_given;
+  inputs.hand_over.always_cma = fabric.cma() == Cma::Always;
   const CoresOfHosts hosts = cores_of_hosts(agreed.reports, endpoint);
   const std::string& my_host = endpoint.process_id(endpoint.rank()).host;
-  setting.oversubscription = oversubscription_of(hosts, my_host, quota, agreed.reports);
-  setting.profile = select::local_profile();
-  setting.situation = select::situation_of(*groups, transports_of(agreed.reports), setting.oversubscription > 1);
+  inputs.oversubscription = oversubscription_of(hosts, my_host, quota, agreed.reports);
+  inputs.profile = select::local_profile();
+  inputs.situation = select::situation_of(*groups, transports_of(agreed.reports), inputs.oversubscription > 1);
   std::vector<Cores> threads;  // of all ranks of this host, each with the cores that it may run on
   agreed.host_ranks = ranks_on(my_host, agreed.reports, endpoint);
   for (const Cores& cores : known_host_ranks(agreed.host_ranks)) {
     threads.insert(threads.end(), static_cast<size_t>(env().threads), cores);
   }
   agreed.backoff = exec::backoff_for(shares_cores(parse_cores(fabric.report().cores), threads, quota));
-  json conclusions = conclusions_from(agreed.reports, fabric, agreed.backoff.spins == 0);
-  if (endpoint.rank() == 0) {
-    const select::Calibration* const measured = local_figures();
-    conclusions["shifts"] = to_json(measured == nullptr ? select::LengthShifts{} : select::shifts_of(*measured));
-    conclusions["table"] = select::DecisionTable(setting).text();
+  std::vector<PlaceReport> places;
+  for (const RankReport& report : agreed.reports) {
+    places.push_back({parse_cores(report.fabric.cores), report.kind, report.host});
   }
-  const auto all = endpoint.exchange(conclusions.dump(), deadline);
-  agreed.capabilities = combined(all);
-  agreed.capabilities.staging = setting.staging;
-  agreed.capabilities.message = setting.message;
-  agreed.capabilities.always_cma = fabric.cma() == Cma::Always;
-  agreed.capabilities.threads = static_cast<uint32_t>(env().threads);
-  agreed.table = read(0, [&] {
-    const json first = parse_shallow_json(all.front());
-    agreed.capabilities.shifts = shifts_from(first);
-    const auto table = first.at("table").get<std::string>();
-    return select::DecisionTable::parse(table, setting);
-  });
+  agreed.graph = job_topology(endpoint, places, topo::kept_topology, deadline);
+  agreed.graph.figures = figures_of(agreed.reports);
+  std::vector<transports::Word> words;
+  for (const RankReport& report : agreed.reports) words.push_back(report.fabric.word);
+  agree_on_table(endpoint, {fabric.try_words(words), agreed.backoff.spins == 0}, agreed, deadline);
   return agreed;
 }
 

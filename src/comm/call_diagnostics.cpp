@@ -9,6 +9,7 @@
 #include "base/format.hpp"
 #include "comm/stream.hpp"
 #include "control/describe.hpp"
+#include "exec/host/wait.hpp"
 
 namespace tutti::comm {
 namespace {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "exec/compile/delivery.hpp"
+#include "exec/method.hpp"
 
 namespace tutti::comm {
 namespace {
@@ -33,13 +34,18 @@ CallInfo call_info(const Prepared& prepared, const std::function<std::string(Ran
   std::set<std::string> transports;
   for (const exec::LinkId& link : program.out_links) transports.insert(transport_to(link.peer));
   for (const exec::LinkId& link : program.in_links) transports.insert(transport_to(link.peer));
-  if (program.by == exec::RunBy::CopyEngines) {
-    deliveries = {{kCopied, "the copy engines of the GPUs move such blocks, so that no multiprocessor is used"}};
+  if (*prepared.row.method == exec::methods::copy_engine) {
+    deliveries = {{exec::methods::copy_engine.name,
+                   "the copy engines of the GPUs move such blocks, so that no multiprocessor is used"}};
   }
-  if (program.by == exec::RunBy::Switch) {
-    deliveries = {{kMultimem, "the switch between the GPUs folds and multicasts"}};
+  if (*prepared.row.method == exec::methods::nvls) {
+    deliveries = {{exec::methods::nvls.name, "the switch between the GPUs folds and multicasts"}};
   }
-  CallInfo info{.algorithm = prepared.algorithm, .transport = fmt::format("{}", fmt::join(transports, "+"))};
+  CallInfo info{.algorithm = prepared.algorithm,
+                .method = prepared.row.method->name,
+                .window = program.window_bytes,
+                .width = program.width,
+                .transport = fmt::format("{}", fmt::join(transports, "+"))};
   for (const auto& [name, why] : deliveries) {
     info.delivery += fmt::format("{}{}", info.delivery.empty() ? "" : "+", name);
     info.why += fmt::format("{}{}: {}", info.why.empty() ? "" : "; ", name, why);

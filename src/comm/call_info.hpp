@@ -1,4 +1,5 @@
-// How a call was executed, as text: algorithm, transport, and delivery of its messages.
+// How a call was executed, in the words of its row: algorithm, method, window and width; and what followed from it on
+// this rank, the transport and the delivery of its messages.
 #pragma once
 
 #include <functional>
@@ -8,14 +9,12 @@
 
 namespace tutti::comm {
 
-/// The delivery of messages of a call that a device's copy engines run.
-inline constexpr const char* kCopied = "copied";
-/// The same of one that the switch between devices folds.
-inline constexpr const char* kMultimem = "multimem";
-
 /// As this rank executed it.
 struct CallInfo {
   std::string algorithm;  ///< "ring"; "direct" if every block goes straight to its receiver; "none" for a single rank
+  std::string method;     ///< "lanes", "slots", "nvls", …
+  uint64_t window = 0;    ///< bytes of a block that a round moves
+  uint64_t width = 1;
   std::string transport;  ///< of the links that this rank used: "shm", "shm+tcp"; "none"
   std::string delivery;   ///< of this rank's messages: "inline", "staged", "mapped", "cma", …; joined by '+'
   std::string why;        ///< of each delivery, joined by "; "

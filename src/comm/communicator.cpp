@@ -9,6 +9,7 @@
 #include "base/format.hpp"
 #include "base/hash.hpp"
 #include "base/log.hpp"
+#include "comm/configuration.hpp"
 #include "comm/vector_calls.hpp"
 #include "control/describe.hpp"
 #include "control/host.hpp"
@@ -81,7 +82,7 @@ void Communicator::wire_up(JoinOptions options) {
   for (Rank peer = 0; peer < ranks(); ++peer) hosts.push_back(endpoint_->process_id(peer).host);
   groups_ = options.groups != nullptr ? std::move(options.groups) : groups_of(hosts, env().groups);
   endpoint_->serve_board(board_service(board_, *endpoint_));
-  fabric_ = std::make_unique<Fabric>(*endpoint_, *groups_, timeouts_.of_init(), std::move(options.arenas));
+  fabric_ = std::make_unique<Fabric>(*endpoint_, timeouts_.of_init(), std::move(options.arenas));
   links_ = std::make_unique<exec::Links>(*fabric_);
   diagnostics_.use_links(*links_);
   executor_ = std::make_unique<exec::HostExecutor>(
@@ -94,7 +95,7 @@ void Communicator::wire_up(JoinOptions options) {
                                   .observer = &diagnostics_,
                                   .backoff = &backoff_,
                                   .threads = static_cast<uint32_t>(env().threads)});
-  planner_ = std::make_unique<Planner>(rank(), ranks(), *executor_, backoff_);
+  planner_ = std::make_unique<Planner>(rank(), ranks(), *executor_);
   wire_up_device(options.device);
 }
 
@@ -118,10 +119,10 @@ void Communicator::agree(bool groups_given) {
   Agreement agreed =
       comm::agree(*endpoint_, *fabric_, groups_, groups_given, device_report(), Deadline::in(timeouts_.of_init()));
   backoff_ = agreed.backoff;
-  if (agreed.capabilities.reading != transports::ReadAccess::None) fabric_->all_read();
-  planner_->agree(agreed.table, agreed.capabilities, groups_);
+  if (agreed.inputs.hand_over.reading != transports::ReadAccess::None) fabric_->all_read();
+  planner_->agree(agreed.table, groups_);
   agree_on_device(agreed);
-  setting_ = agreed.setting;
+  inputs_ = agreed.inputs;
   host_ranks_ = note_host_ranks(std::move(agreed.host_ranks));
   log_decisions(std::move(agreed));
 }
@@ -130,13 +131,12 @@ double Communicator::estimate(Work work) const {
   const auto bytes = [](const CallSpec& spec) { return spec.count * size_of(spec.type); };
   const CallSpec& first = work.front().spec;
   if (first.collective != Collective::SendRecv) {
-    const auto all = select::candidates(first.collective, bytes(first), setting_);
+    const auto all = select::candidates(first.collective, bytes(first), inputs_);
     return all.empty() || !all.front().rejected.empty() ? 0 : all.front().seconds;
   }
   uint64_t sent = 0, received = 0;
   for (const Call& call : work) (call.spec.sends ? sent : received) += bytes(call.spec);
-  const auto& link =
-      setting_.groups != nullptr && setting_.groups->has_two_levels() ? setting_.between : setting_.inside;
+  const auto& link = inputs_.groups != nullptr && inputs_.groups->has_two_levels() ? inputs_.between : inputs_.inside;
   return link.alpha + static_cast<double>(std::max(sent, received)) * link.beta;
 }
 

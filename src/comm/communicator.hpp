@@ -67,7 +67,7 @@ class Communicator {
   /// On which this rank's calls on device memory run; kNoDevice: they are refused.
   int device() const { return device_calls_ == nullptr ? kNoDevice : device_calls_->device(); }
   /// The machine, as its algorithms were chosen for.
-  const select::Setting& setting() const { return setting_; }
+  const select::CostInputs& inputs() const { return inputs_; }
   PreMulScalars& pre_mul_scalars() { return pre_mul_scalars_; }
 
   /// Throws Error(InvalidArgument) with the first mistake in a call; touches no buffer.
@@ -193,7 +193,7 @@ class Communicator {
   std::string no_device_;                      // … this
   PreMulScalars pre_mul_scalars_;
   std::shared_ptr<const RanksByProcess> host_ranks_;  // counted for others' sake as long as this one is used
-  select::Setting setting_;                           // what the decision table was made from
+  select::CostInputs inputs_;                         // what the decision table was made from
   std::unique_ptr<DecisionLog> decision_log_;         // null: nothing is logged
   std::unique_ptr<DecisionLog> device_log_;           // the same of calls on device memory
   const bool traces_ = log_enabled(LogLevel::Trace);

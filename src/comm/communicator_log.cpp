@@ -8,9 +8,12 @@
 #include "base/env.hpp"
 #include "base/format.hpp"
 #include "base/log.hpp"
+#include "base/private_file.hpp"
 #include "comm/communicator.hpp"
 #include "comm/slow_paths.hpp"
 #include "link/cma.hpp"
+#include "select/explain.hpp"
+#include "topo/graph_json.hpp"
 
 namespace tutti::comm {
 namespace {
@@ -28,7 +31,7 @@ bool reads_itself() {
 }
 
 PathFacts facts_of(const control::Endpoint& endpoint, const Fabric& fabric, const Agreement& agreed) {
-  PathFacts facts{.ranks_per_core = agreed.setting.oversubscription, .cma_wanted = fabric.cma() != Cma::Off};
+  PathFacts facts{.ranks_per_core = agreed.inputs.oversubscription, .cma_wanted = fabric.cma() != Cma::Off};
   for (Rank rank = 0; rank < endpoint.ranks(); ++rank) {
     const RankReport& report = agreed.reports[static_cast<size_t>(rank)];
     facts.ranks.push_back({endpoint.process_id(rank).host, report.host, report.boot});
@@ -36,7 +39,7 @@ PathFacts facts_of(const control::Endpoint& endpoint, const Fabric& fabric, cons
     facts.processes_meet = facts.processes_meet || (processes != report.fabric.routes.end() &&
                                                     processes->second.find("shm") != std::string::npos);
   }
-  facts.cma_works = agreed.capabilities.reading != transports::ReadAccess::None;
+  facts.cma_works = agreed.inputs.hand_over.reading != transports::ReadAccess::None;
   if (!facts.cma_works) {
     facts.cma_on_itself = reads_itself();
     facts.ptrace_scope = ptrace_scope();
@@ -71,18 +74,24 @@ void tell_slow_paths(const PathFacts& facts) {
 }  // namespace
 
 void Communicator::log_decisions(Agreement agreed) {
+  if (rank() == 0 && !env().topo_dump.empty() && ranks() > 1) {
+    write_private(env().topo_dump, topo::to_json(agreed.graph));
+  }
   if (rank() == 0 && log_enabled(LogLevel::Warn)) tell_slow_paths(facts_of(*endpoint_, *fabric_, agreed));
   if (rank() == 0 && log_enabled(LogLevel::Info)) {
     log_info("{}", summary(*endpoint_, *fabric_, *groups_, agreed));
   }
   const bool explains = env().explain && rank() == 0;
   if (!explains && !log_enabled(LogLevel::Debug)) return;
-  decision_log_ = std::make_unique<DecisionLog>(rank(), std::move(agreed.setting));
+  decision_log_ = std::make_unique<DecisionLog>(rank(), agreed.inputs,
+                                                rank() == 0 ? select::machine_text(agreed.inputs, agreed.notes) : "");
   planner_->on_new_program([this](const Prepared& made) {
     decision_log_->log_first(made.key.spec, call_info(made, [this](Rank peer) { return fabric_->transport_to(peer); }));
   });
   if (device_calls_ == nullptr) return;
-  device_log_ = std::make_unique<DecisionLog>(rank(), device_calls_->setting());
+  device_log_ = std::make_unique<DecisionLog>(
+      rank(), device_calls_->inputs(),
+      rank() == 0 ? select::machine_text(device_calls_->inputs(), device_calls_->notes()) : "");
   device_calls_->planner().on_new_program(
       [this](const Prepared& made) { device_log_->log_first(made.key.spec, device_call_info(made)); });
 }
@@ -93,7 +102,7 @@ CallInfo Communicator::device_call_info(const Prepared& made) const {
 }
 
 CallInfo Communicator::last_call() {
-  if (current_ == nullptr) return {.algorithm = "none", .transport = "none", .delivery = "none", .why = ""};
+  if (current_ == nullptr) return {.algorithm = "none", .method = "none", .transport = "none", .delivery = "none"};
   return current_on_device_ ? device_call_info(*current_)
                             : call_info(*current_, [this](Rank peer) { return fabric_->transport_to(peer); });
 }

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <bit>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "base/bytes.hpp"
 #include "base/counted.hpp"
@@ -19,7 +18,6 @@
 namespace tutti::comm {
 namespace {
 
-using nlohmann::json;
 using ByRanks = std::map<std::string, std::vector<Rank>>;  // a fact, and the ranks of which it is true
 
 std::string time_text(double seconds) {
@@ -85,17 +83,21 @@ std::string groups_text(const plan::Grouping& groups) {
 
 /// "all_reduce: one_shot below 24K, ring".
 std::string algorithms_text(const select::DecisionTable& table) {
-  std::vector<std::pair<std::string, std::string>> lines;
-  for (const json& row : json::parse(table.text())) {
-    const auto collective = row.at(0).get<std::string>(), algorithm = row.at(2).get<std::string>();
-    const uint64_t below = row.at(1).get<uint64_t>();
-    if (lines.empty() || lines.back().first != collective) lines.push_back({collective, ""});
-    std::string& line = lines.back().second;
-    line += (line.empty() ? "" : ", ") + algorithm;
-    if (below != ~uint64_t{0}) line += " below " + to_text(Bytes{below});
-  }
   std::string text;
-  for (const auto& [collective, line] : lines) text += fmt::format("\n    {}: {}", collective, line);
+  for (int i = 0; i < kCollectives; ++i) {
+    const auto& rows = table.rows(static_cast<Collective>(i));
+    std::string line;
+    for (size_t at = 0; at < rows.size(); ++at) {
+      const select::Row& row = rows[at].row;
+      const bool same =
+          at + 1 < rows.size() && rows[at + 1].row.algorithm == row.algorithm && rows[at + 1].row.method == row.method;
+      if (same) continue;  // other windows or deliveries
+      line += fmt::format("{}{}", line.empty() ? "" : ", ", select::name_of_algorithm(row));
+      if (row.method->memory != exec::MemoryKind::Host) line += fmt::format(" by {}", row.method->name);
+      if (at + 1 < rows.size()) line += " below " + to_text(Bytes{rows[at].below});
+    }
+    if (!line.empty()) text += fmt::format("\n    {}: {}", name_of(static_cast<Collective>(i)), line);
+  }
   return text;
 }
 
@@ -134,10 +136,10 @@ std::string summary(const control::Endpoint& endpoint, const Fabric& fabric, con
       "communicator of {} (tutti {})\n  ranks: {}{}\n  others' buffers: {}\n  groups: {}\n  staging memory of a "
       "rank: {}\n  waiting: {}\n  algorithms, by bytes of a block:{}",
       counted(static_cast<uint64_t>(endpoint.ranks()), "rank"), version(), hosts_text(endpoint, agreed.reports),
-      transports_text(agreed.reports, fabric), read_access_text(agreed.capabilities.reading), groups_text(groups),
+      transports_text(agreed.reports, fabric), read_access_text(agreed.inputs.hand_over.reading), groups_text(groups),
       text_of(staging),
-      agreed.capabilities.oversubscribed ? "ranks share cores and yield to each other"
-                                         : "every rank has a core and spins on it",
+      agreed.inputs.hand_over.shares_cores ? "ranks share cores and yield to each other"
+                                           : "every rank has a core and spins on it",
       algorithms_text(agreed.table));
 }
 
@@ -146,16 +148,19 @@ std::string DecisionLog::why(const CallSpec& spec, const CallInfo& info) const {
   const std::string collective = name_of(spec.collective), &algorithm = info.algorithm;
   if (spec.is_vector || spec.collective == Collective::SendRecv)
     return "only the sender and the receiver know its length";
-  if (setting_.given.count(spec.collective) > 0) return "TUTTI_PLAN provides it";
-  if (setting_.forced.count(collective) > 0) return "TUTTI_ALGO forces it";
-  if (info.delivery == kCopied) return "the one that copy engines can run";
-  if (info.delivery == kMultimem) return "the one that switches can run";
+  if (inputs_.given.count(spec.collective) > 0) return "TUTTI_PLAN provides it";
+  if (inputs_.forced.count(collective) > 0) return "TUTTI_ALGO forces it";
+  if (!inputs_.forced_methods.empty() && info.method != inputs_.methods.front().method->name) {
+    return "TUTTI_METHOD forces its method";
+  }
   std::string mine, next;
   bool measured = false;
-  for (const auto& candidate : select::candidates(spec.collective, spec.count * size_of(spec.type), setting_)) {
+  const uint64_t block = spec.count * size_of(spec.type);
+  for (const auto& candidate : select::candidates(spec.collective, block, inputs_, {spec.type, spec.op})) {
     if (!candidate.rejected.empty()) continue;
-    const std::string text = fmt::format("{} {}", candidate.algorithm->name, time_text(candidate.seconds));
-    if (candidate.algorithm->name == algorithm) {
+    const std::string name = select::name_of_algorithm(candidate.row);
+    const std::string text = fmt::format("{} {}", name, time_text(candidate.seconds));
+    if (name == algorithm && candidate.row.method->name == info.method) {
       mine = text;
       measured = candidate.measured.has_value();
     } else if (next.empty()) {
@@ -167,24 +172,20 @@ std::string DecisionLog::why(const CallSpec& spec, const CallInfo& info) const {
 }
 
 /// The table of all candidates, once for a collective and size class.
-void DecisionLog::explain(const CallSpec& spec, uint64_t bytes, const CallInfo& info) {
+void DecisionLog::explain(const CallSpec& spec, uint64_t bytes) {
   if (spec.is_vector || spec.collective == Collective::SendRecv) return;
   if (!explained_.emplace(spec.collective, std::bit_width(bytes)).second) return;
-  std::string instead;
-  if (info.delivery == kCopied || info.delivery == kMultimem) {
-    instead = fmt::format("\nThat is what would run. {} runs instead: {} (TUTTI_CUDA_WIRE={})", info.algorithm,
-                          info.why, info.delivery == kCopied ? "copy" : "multimem");
-  }
-  log_info("why {} ({}):\n{}{}", describe(spec), setting_.situation,
-           select::explanation(select::priced_candidates(spec.collective, bytes, setting_)), instead);
+  const auto all = select::priced_candidates(spec.collective, bytes, inputs_, {spec.type, spec.op});
+  log_info("why {} ({}):\n{}{}{}", describe(spec), inputs_.situation, machine_, machine_.empty() ? "" : "\n",
+           select::explanation(all, bytes));
 }
 
 void DecisionLog::log_first(const CallSpec& spec, const CallInfo& info) {
   const uint64_t bytes = spec.count * size_of(spec.type);
   if (!logged_.insert({spec.collective, std::bit_width(bytes), info.algorithm + " " + info.delivery}).second) return;
-  if (rank_ == 0 && env().explain) explain(spec, bytes, info);
-  log_debug("rank {}: first {}: {} over {} ({}); {} ({})", rank_, describe(spec), info.algorithm, info.transport,
-            why(spec, info), info.delivery, info.why);
+  if (rank_ == 0 && env().explain) explain(spec, bytes);
+  log_debug("rank {}: first {}: {} by {} over {} ({}); {} ({})", rank_, describe(spec), info.algorithm, info.method,
+            info.transport, why(spec, info), info.delivery, info.why);
 }
 
 }  // namespace tutti::comm

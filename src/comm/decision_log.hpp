@@ -28,17 +28,20 @@ std::string ranges(const std::vector<Rank>& ranks);
 
 class DecisionLog {
  public:
-  DecisionLog(Rank rank, select::Setting setting) : rank_(rank), setting_(std::move(setting)) {}
+  /// `machine`: what the inputs were made from, as text; only rank 0 knows.
+  DecisionLog(Rank rank, select::CostInputs inputs, std::string machine)
+      : rank_(rank), inputs_(std::move(inputs)), machine_(std::move(machine)) {}
 
   /// A first call of this kind: logs it if no call of its size class has been logged.
   void log_first(const CallSpec& spec, const CallInfo& info);
 
  private:
-  void explain(const CallSpec& spec, uint64_t bytes, const CallInfo& info);
+  void explain(const CallSpec& spec, uint64_t bytes);
   std::string why(const CallSpec& spec, const CallInfo& info) const;
 
   Rank rank_;
-  select::Setting setting_;
+  select::CostInputs inputs_;
+  std::string machine_;
   std::set<std::pair<Collective, int>> explained_;
   std::set<std::tuple<Collective, int, std::string>> logged_;  // logged: collective, size class, algorithm and delivery
 };

@@ -4,15 +4,20 @@
 #include <cstring>
 
 #include "base/format.hpp"
+#include "base/log.hpp"
+#include "comm/topology.hpp"
+#include "exec/method.hpp"
 #include "plan/plan.hpp"
-#include "select/blocks.hpp"
+#include "select/forced.hpp"
 #include "topo/constants.hpp"
+#include "topo/detect.hpp"
+#include "transports/pod_text.hpp"
 
 namespace tutti::comm {
 
 void EnqueuedCalls::add(uint64_t board_number, const CallSpec& spec, const Prepared& prepared) {
   const std::lock_guard lock(mutex_);
-  Entry& entry = (prepared.execution->program().by == exec::RunBy::CopyEngines ? copies_ : kernels_).next();
+  Entry& entry = (*prepared.row.method == exec::methods::copy_engine ? copies_ : kernels_).next();
   entry.board_number = board_number;
   entry.spec = spec;
   entry.algorithm = prepared.algorithm;
@@ -116,7 +121,7 @@ DeviceCalls::DeviceCalls(control::Endpoint& endpoint, Fabric& fabric, const Call
                                        .network = network_.get(),
                                        .backoff = &backoff,
                                        .device = device})),
-      planner_(endpoint.rank(), endpoint.ranks(), *executor_, backoff) {}
+      planner_(endpoint.rank(), endpoint.ranks(), *executor_) {}
 
 /// Are two ranks of one group (or, not `inside`, of two) on different hosts? Without two levels all are one group.
 bool DeviceCalls::meet_hosts(const plan::Grouping& groups, bool inside) const {
@@ -130,77 +135,112 @@ bool DeviceCalls::meet_hosts(const plan::Grouping& groups, bool inside) const {
   return false;
 }
 
-void DeviceCalls::agree(const Agreement& agreed, const Groups& groups, uint32_t sharers, bool all_whole) {
+void DeviceCalls::agree(const Agreement& agreed, const Groups& groups, uint32_t sharers, bool all_whole,
+                        Deadline deadline) {
   executor_->share_device(sharers);
-  setting_ = agreed.setting;
-  select::Setting& setting = setting_;
-  const uint64_t message = executor_->transport().longest_message();
+  inputs_ = agreed.inputs;
+  select::CostInputs& inputs = inputs_;
   const double alpha = machine_constants().cuda_alpha;
   const select::LinkCost near{alpha, machine_constants().cuda_beta, machine_constants().cuda_message};
-  setting.inside = meet_hosts(*groups, true) ? through_proxies(agreed.setting.inside) : near;
-  setting.between = meet_hosts(*groups, false) ? through_proxies(agreed.setting.between) : near;
-  setting.gamma = machine_constants().cuda_fold_gamma;
-  setting.oversubscription = 1;
-  setting.staging = uint64_t{1} << 40;  // messages are pushed to slots of the link
-  setting.message = message;
-  setting.profile = nullptr;
-  // Replicas have no links in lines.
-  const bool all_in_lines = env().cuda_wire == CudaWire::Lines || env().cuda_wire == CudaWire::WholeLines;
-  const uint32_t threads = all_in_lines ? 1 : static_cast<uint32_t>(env().max_blocks);
-  AgreedCapabilities capabilities{
-      .staging = setting.staging, .message = message, .threads = threads, .shares_staging = false};
-  agree_on_others(capabilities);
-  select::LineLengths longest;
-  if (network_ == nullptr && endpoint_.ranks() > 1) {  // messages to other hosts travel in slots
-    const link::Access can = executor_->transport().capabilities(endpoint_.rank() == 0 ? 1 : 0, {}).out;
-    longest = {can.line_bytes, all_whole ? can.whole_line_bytes : 0};
+  inputs.inside = meet_hosts(*groups, true) ? through_proxies(agreed.inputs.inside) : near;
+  inputs.between = meet_hosts(*groups, false) ? through_proxies(agreed.inputs.between) : near;
+  inputs.gamma = machine_constants().cuda_fold_gamma;
+  inputs.oversubscription = 1;
+  inputs.staging = uint64_t{1} << 40;  // messages are pushed to slots of the link
+  inputs.message = executor_->transport().longest_message();
+  inputs.profile = nullptr;
+  inputs.max_width = static_cast<uint32_t>(env().max_blocks);
+  inputs.shares_staging = false;
+  inputs.view = nullptr;  // that of host memory, as the order is
+  inputs.order = select::parse_order(env().order, inputs.ranks).value_or(plan::RankOrder());
+  inputs.methods = usable_methods(all_whole);
+  if (inputs.ranks == 1) return planner_.agree(select::DecisionTable(inputs), groups);
+  const topo::Graph graph = make_graph(agreed, groups, deadline);
+  if (!graph.ranks.empty()) {
+    select::MachineInputs made = select::inputs_of(graph, inputs.ranks, groups);
+    inputs.inside = made.inputs.inside;
+    inputs.between = made.inputs.between;
+    inputs.order = made.inputs.order;
+    inputs.view = made.inputs.view;
+    notes_ = std::move(made.notes);
   }
-  const auto blocks = [this, groups, threads, longest](const select::Choice& choice, uint64_t bytes) {
-    const plan::Cost cost = choice.algorithm->cost({choice.algorithm->collective, endpoint_.ranks(), groups});
-    return select::fewest_blocks(cost, bytes, choice.window, setting_, longest, threads);
-  };
-  planner_.agree(select::DecisionTable(setting), capabilities, groups, blocks);
+  const std::string mine = endpoint_.rank() == 0 ? select::DecisionTable(inputs).text() : "";
+  planner_.agree(select::DecisionTable::parse(endpoint_.exchange(mine, deadline).front(), inputs), groups);
 }
 
-/// Which collectives others than lanes run: none, if nobody asks for it.
-void DeviceCalls::agree_on_others(AgreedCapabilities& capabilities) const {
-  if (endpoint_.ranks() == 1) return;
-  if (env().cuda_wire == CudaWire::Copy) {
-    capabilities.copied_round = executor_->copied_round();
-    if (capabilities.copied_round == 0) {
-      throw_error(Code::Unsupported,
-                  "TUTTI_CUDA_WIRE=copy: the copy engines move blocks between GPUs of one host, and "
-                  "the ranks are of several; unset it");
-    }
-    capabilities.copied = run_by("copy", &plan::Algorithm::copies);
+/// Rank 0's graph of all GPUs, with the ranks on them; empty on other ranks, and where some GPU is on none.
+topo::Graph DeviceCalls::make_graph(const Agreement& agreed, const Groups& groups, Deadline deadline) {
+  std::vector<PlaceReport> places;
+  for (const RankReport& report : agreed.reports) {
+    places.push_back({parse_cores(report.fabric.cores), report.device.kind, report.host});
   }
-  if (env().cuda_wire == CudaWire::Multimem) {
-    const auto algorithms = run_by("multimem", &plan::Algorithm::switched);
-    if (algorithms.empty()) {
-      throw_error(Code::Unsupported, "TUTTI_PLAN gives another plan than TUTTI_CUDA_WIRE=multimem runs; unset one");
-    }
-    capabilities.switched = algorithms.front();
-    capabilities.switched_window = executor_->switched_window();
-    capabilities.folds_in_switch = [this](const exec::Reduction& how) { return executor_->folds_in_switch(how); };
+  topo::Graph graph = job_topology(endpoint_, places, topo::gpu_topology, deadline);
+  for (size_t rank = 0; rank < graph.ranks.size(); ++rank) {
+    topo::NodeId& node = graph.ranks[rank];
+    node = topo::find_gpu(graph, graph.host_of(node), agreed.reports[rank].device.address);
+    if (node != topo::kNoNode) continue;
+    log_debug("the topology has no GPU at {} (rank {}): links between GPUs have the constants' costs",
+              transports::printable_reply(agreed.reports[rank].device.address), rank);
+    return {};
   }
+  using Between = topo::Figure::Between;
+  const char* const origin = "the library's constants, not measured here; rates are those of the links";
+  const double us = machine_constants().cuda_alpha * 1e6;
+  graph.figures = {{.between = Between::Threads, .us = us, .transport = "cuda", .origin = origin},
+                   {.between = Between::Processes, .us = us, .transport = "cuda", .origin = origin}};
+  if (meet_hosts(*groups, true) || meet_hosts(*groups, false)) {
+    const bool levels = groups->has_two_levels();
+    const select::LinkCost far = through_proxies(levels ? agreed.inputs.between : agreed.inputs.inside);
+    graph.figures.push_back({.between = Between::Hosts,
+                             .us = far.alpha * 1e6,
+                             .gbps = 1e-9 / far.beta,
+                             .transport = "proxies",
+                             .origin = agreed.notes.between});
+  }
+  namespace facts = select::facts;
+  graph.facts = {{facts::kGamma, inputs_.gamma},
+                 {facts::kStaging, static_cast<double>(inputs_.staging)},
+                 {facts::kMessage, static_cast<double>(inputs_.message)},
+                 {facts::kWidth, inputs_.max_width}};
+  return graph;
 }
 
-/// The algorithms of this kind, but those of collectives for which TUTTI_PLAN gives a plan.
-std::vector<const plan::Algorithm*> DeviceCalls::run_by(const char* wire, bool plan::Algorithm::*kind) const {
-  std::vector<const plan::Algorithm*> all;
-  for (int i = 0; i < kCollectives; ++i) {
-    const auto collective = static_cast<Collective>(i);
-    const auto demanded = setting_.forced.find(name_of(collective));
-    for (const plan::Algorithm* algorithm : plan::algorithms_of(collective)) {
-      if (!(algorithm->*kind) || setting_.given.contains(collective)) continue;
-      if (demanded != setting_.forced.end() && demanded->second != algorithm->name) {
-        throw_error(Code::Unsupported, "TUTTI_ALGO forces {}:{}, and TUTTI_CUDA_WIRE={} runs {} alone; unset one",
-                    name_of(collective), demanded->second, wire, algorithm->name);
-      }
-      all.push_back(algorithm);
+/// Throws Error(Unsupported) where TUTTI_METHOD forces one that these ranks cannot use.
+std::vector<select::UsableMethod> DeviceCalls::usable_methods(bool all_whole) const {
+  constexpr uint64_t kMaxItems =
+      512;  // a stream has room for some 1,000; who enqueues more waits, and all ranks with it
+  const auto ranks = static_cast<uint64_t>(endpoint_.ranks());
+  link::Access can;
+  if (ranks > 1) can = executor_->transport().capabilities(endpoint_.rank() == 0 ? 1 : 0, {}).out;
+  const std::string far = network_ == nullptr ? "" : "the ranks are of several hosts";
+  const std::string torn =
+      all_whole ? "" : "lines of 128 bytes do not stay whole between all GPUs, for NVLink does not join them";
+  // Where it is demanded, messages between other GPUs travel in slots.
+  const bool demanded = std::any_of(inputs_.forced_methods.begin(), inputs_.forced_methods.end(),
+                                    [](const auto& one) { return one.second == exec::methods::ll128.name; });
+  std::vector<select::UsableMethod> usable = {
+      {.method = &exec::methods::slots},
+      {.method = &exec::methods::ll, .why_not = far, .message = can.line_bytes, .rounds = 1},
+      {.method = &exec::methods::ll128,
+       .why_not = far.empty() && !demanded ? torn : far,
+       .message = can.whole_line_bytes,
+       .rounds = 1},
+      {.method = &exec::methods::copy_engine,
+       .why_not = far,
+       .staging = executor_->copied_round(),
+       .rounds = std::max<uint64_t>(1, kMaxItems / (4 * (ranks + 1)))},
+      {.method = &exec::methods::nvls,
+       .why_not = executor_->has_switch() ? "" : "its memory is made where TUTTI_METHOD forces nvls",
+       .window = executor_->switched_window(),
+       .least_window = machine_constants().cuda_multimem_window}};
+  for (const auto& [collective, name] : inputs_.forced_methods) {
+    for (const select::UsableMethod& one : usable) {
+      if (name != one.method->name || one.why_not.empty() || ranks == 1) continue;
+      throw_error(Code::Unsupported, "TUTTI_METHOD forces {}{}{}: {}; unset it", name,
+                  collective.empty() ? "" : " for ", collective, one.why_not);
     }
   }
-  return all;
+  return usable;
 }
 
 void DeviceCalls::check(const Call& call, Rank rank, Rank ranks) const {

@@ -92,23 +92,26 @@ class DeviceCalls {
   EnqueuedCalls& enqueued() { return enqueued_; }
   int device() const { return executor_->device(); }
   /// What the decision table was made from.
-  const select::Setting& setting() const { return setting_; }
-  /// Makes the decision table for links between devices, alike on all ranks.
+  const select::CostInputs& inputs() const { return inputs_; }
+  /// Makes the decision table for links between devices, on rank 0 from the topology of the hosts with their GPUs.
+  /// Collective. What it was made from, on rank 0: notes().
   /// `sharers`: ranks of the communicator that use the device. `all_whole`: lines stay whole between any two ranks.
-  void agree(const Agreement& agreed, const Groups& groups, uint32_t sharers, bool all_whole);
+  void agree(const Agreement& agreed, const Groups& groups, uint32_t sharers, bool all_whole, Deadline deadline);
+  const select::MachineNotes& notes() const { return notes_; }
   /// Throws Error(InvalidArgument | InvalidUsage) with the first mistake in the call's buffers and stream.
   void check(const Call& call, Rank rank, Rank ranks) const;
 
  private:
   bool meet_hosts(const plan::Grouping& groups, bool inside) const;
-  void agree_on_others(AgreedCapabilities& capabilities) const;
-  std::vector<const plan::Algorithm*> run_by(const char* wire, bool plan::Algorithm::*kind) const;
+  std::vector<select::UsableMethod> usable_methods(bool all_whole) const;
+  topo::Graph make_graph(const Agreement& agreed, const Groups& groups, Deadline deadline);
   control::Endpoint& endpoint_;
   EnqueuedCalls enqueued_;
   std::unique_ptr<DeviceNetwork> network_;  // null: all ranks are of this host
   std::unique_ptr<exec::DeviceExecutor> executor_;
   Planner planner_;
-  select::Setting setting_;
+  select::CostInputs inputs_;
+  select::MachineNotes notes_;
 };
 
 }  // namespace tutti::comm

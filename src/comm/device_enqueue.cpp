@@ -9,7 +9,9 @@
 #include "base/format.hpp"
 #include "base/hash.hpp"
 #include "comm/communicator.hpp"
+#include "comm/topology.hpp"
 #include "comm/vector_calls.hpp"
+#include "exec/method.hpp"
 #include "transports/pod_text.hpp"
 
 namespace tutti::comm {
@@ -36,7 +38,9 @@ DeviceReport Communicator::device_report() const {
   return {.id = executor.device_id(),
           .blocks = executor.resident_blocks(),
           .joined = executor.joined_devices(),
-          .why_no_switch = executor.why_no_switch()};
+          .why_no_switch = executor.why_no_switch(),
+          .address = executor.device_address(),
+          .kind = endpoint_->ranks() > 1 ? kind_with_gpus() : 0};
 }
 
 /// All ranks must have a device, and all that share one must run on it at the same time, as they wait for each other.
@@ -73,14 +77,17 @@ void Communicator::agree_on_device(const Agreement& agreed) {
   for (Rank peer = 0; peer < ranks(); ++peer) whole.push_back(says(rank(), peer) && says(peer, rank()));
   device_calls_->executor().keep_lines_whole(std::move(whole));
   agree_on_switch(agreed, sharers.size() < static_cast<size_t>(ranks()));
-  device_calls_->agree(agreed, groups_, sharers[device_calls_->executor().device_id()], all_whole);
+  device_calls_->agree(agreed, groups_, sharers[device_calls_->executor().device_id()], all_whole,
+                       Deadline::in(timeouts_.of_init()));
 }
 
 /// The switch between the ranks' devices, if it is asked for.
 void Communicator::agree_on_switch(const Agreement& agreed, bool some_share) {
-  if (env().cuda_wire != CudaWire::Multimem || ranks() == 1) return;
+  const bool forced = std::any_of(agreed.inputs.forced_methods.begin(), agreed.inputs.forced_methods.end(),
+                                  [](const auto& one) { return one.second == exec::methods::nvls.name; });
+  if (!forced || ranks() == 1) return;
   const auto refuse = [](const std::string& why) {
-    throw_error(Code::Unsupported, "TUTTI_CUDA_WIRE=multimem: {}; unset it", why);
+    throw_error(Code::Unsupported, "TUTTI_METHOD forces nvls: {}; unset it", why);
   };
   for (Rank peer = 0; peer < ranks(); ++peer) {
     const std::string& why = agreed.reports[static_cast<size_t>(peer)].device.why_no_switch;
@@ -142,7 +149,7 @@ void Communicator::enqueue_collective(const Call& call) {
   }
   binding.tag = current_->salt & link::kTagMask;
   current_on_device_ = true;
-  if (current_->execution->program().by == exec::RunBy::CopyEngines) board_->uncount();
+  if (*current_->row.method == exec::methods::copy_engine) board_->uncount();
   device.enqueued().add(calls_, call.spec, *current_);
   device.executor().launch(*current_->execution, binding);
   board_->leave(calls_);

@@ -26,7 +26,7 @@ constexpr const char* kReadableService = "readable";
 constexpr const char* kYes = "yes";
 
 const char* relation_of(const ProcessId& a, const ProcessId& b) {
-  if (a == b) return "between threads of a process";
+  if (a == b) return kBetweenThreads;
   return a.host == b.host ? kBetweenProcesses : kBetweenHosts;
 }
 
@@ -104,8 +104,7 @@ struct Fabric::ProcessShared {
   }
 };
 
-Fabric::Fabric(control::Endpoint& endpoint, const plan::Grouping& groups, double link_timeout,
-               std::shared_ptr<transports::SegmentFiles> arenas)
+Fabric::Fabric(control::Endpoint& endpoint, double link_timeout, std::shared_ptr<transports::SegmentFiles> arenas)
     : endpoint_(endpoint),
       link_timeout_(link_timeout),
       cma_(env().cma),
@@ -114,7 +113,7 @@ Fabric::Fabric(control::Endpoint& endpoint, const plan::Grouping& groups, double
       arenas_(arenas != nullptr ? std::move(arenas) : std::make_shared<transports::SegmentFiles>()),
       calls_(&parts_->calls) {
   make_arena();
-  make_routes(groups);
+  make_routes();
   serve_readability();
 }
 
@@ -176,7 +175,7 @@ struct Fabric::Route {
   std::string reasons;  ///< why those that are preferred do not
 };
 
-void Fabric::make_routes(const plan::Grouping& groups) {
+void Fabric::make_routes() {
   const transports::Context context{.wireup = &endpoint_,
                                     .arena = arena_,
                                     .arena_file = parts_->segment.file(),
@@ -190,7 +189,7 @@ void Fabric::make_routes(const plan::Grouping& groups) {
     if (peer == endpoint_.rank()) continue;
     const Route route = find_route(peer, context);
     if (route.transport != nullptr) {
-      use_route(peer, route, groups.group_of(peer) == groups.group_of(endpoint_.rank()));
+      use_route(peer, route);
     } else if (report_.unreachable.empty()) {
       report_.unreachable =
           fmt::format("rank {} cannot reach {} ({})", endpoint_.rank(), endpoint_.describe(peer), route.reasons);
@@ -216,12 +215,12 @@ Fabric::Route Fabric::find_route(Rank peer, const transports::Context& context) 
   return route;
 }
 
-/// `near`: the peer is in this rank's group.
-void Fabric::use_route(Rank peer, const Route& route, bool near) {
+void Fabric::use_route(Rank peer, const Route& route) {
   Transport* const transport = route.transport;
   routes_[static_cast<size_t>(peer)] = transport;
   entries_[static_cast<size_t>(peer)] = route.entry;
-  FabricReport::Slowest& slowest = near ? report_.inside : report_.between;
+  const char* const relation = relation_of(endpoint_.process_id(endpoint_.rank()), endpoint_.process_id(peer));
+  FabricReport::Slowest& slowest = report_.links[relation];
   slowest.alpha = std::max(slowest.alpha, route.reach.alpha);
   slowest.beta = std::max(slowest.beta, route.reach.beta);
   slowest.in_place = slowest.in_place && !transport->is_engine();

@@ -11,13 +11,13 @@
 #include "base/env.hpp"
 #include "control/endpoint.hpp"
 #include "exec/links.hpp"
-#include "plan/grouping.hpp"
 #include "transports/shm/segment.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti::comm {
 
 /// Kinds of pairs of ranks, in FabricReport::routes.
+inline constexpr const char* kBetweenThreads = "between threads of a process";
 inline constexpr const char* kBetweenProcesses = "between processes of a host";
 inline constexpr const char* kBetweenHosts = "between hosts";
 
@@ -29,8 +29,7 @@ struct FabricReport {
   };
   uint64_t staging = 0;                  ///< bytes
   uint64_t longest = uint64_t{1} << 40;  ///< bytes of a message that all links can carry
-  Slowest inside;                        ///< links within the rank's group
-  Slowest between;                       ///< its other links
+  std::map<std::string, Slowest> links;  ///< by relation ("between hosts"): of the rank's links
   std::string unreachable;               ///< why some peer is unreachable; empty if all are reachable
   transports::Word word;
   std::string cores;                          ///< cores on which it may run, as to_text(Cores)
@@ -41,8 +40,7 @@ struct FabricReport {
 class Fabric final : public exec::Connector {
  public:
   /// Links are made within `link_timeout` seconds. `arenas`: of the communicator that was split; null for no split.
-  Fabric(control::Endpoint& endpoint, const plan::Grouping& groups, double link_timeout,
-         std::shared_ptr<transports::SegmentFiles> arenas);
+  Fabric(control::Endpoint& endpoint, double link_timeout, std::shared_ptr<transports::SegmentFiles> arenas);
   ~Fabric() override;
   /// Ends a fabric and the endpoint it stands on. A rank that leaves may have sent what a slower rank of this process
   /// has yet to read where it lies: then both stay until the last rank of the process has left too.
@@ -80,9 +78,9 @@ class Fabric final : public exec::Connector {
   struct Readable;       // the peers whose memory this rank can read
   struct ProcessShared;  // what departed ranks of this process leave to the others
   void make_arena();
-  void make_routes(const plan::Grouping& groups);
+  void make_routes();
   Route find_route(Rank peer, const transports::Context& context);
-  void use_route(Rank peer, const Route& route, bool near);
+  void use_route(Rank peer, const Route& route);
   void serve_readability();
   bool is_read_by(Rank peer);
   void note_route(Rank peer, const std::string& transport, const std::string& why_no_better);

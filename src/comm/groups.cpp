@@ -16,11 +16,6 @@ Groups groups_of(std::span<const std::string> hosts, const std::string& wanted) 
   return std::make_shared<const plan::Grouping>(labels);
 }
 
-plan::Shape shape_from(Rank root, Collective collective, const Groups& groups) {
-  if (root == 0) return {collective, groups->ranks(), groups};
-  return {collective, groups->ranks(), std::make_shared<const plan::Grouping>(groups->seen_from(root))};
-}
-
 Groups groups_among(const plan::Grouping& all, std::span<const Rank> some) {
   std::vector<Rank> labels;
   for (const Rank rank : some) labels.push_back(all.group_of(rank));

@@ -16,9 +16,6 @@ using Groups = std::shared_ptr<const plan::Grouping>;
 /// groups. Throws Error(InvalidArgument) if the list is invalid.
 Groups groups_of(std::span<const std::string> hosts, const std::string& wanted);
 
-/// The shape of a plan for this root: its groups, with ranks counted from the root.
-plan::Shape shape_from(Rank root, Collective collective, const Groups& groups);
-
 /// The groups of a subset of ranks, numbered in this order: ranks of one group stay in one group.
 Groups groups_among(const plan::Grouping& all, std::span<const Rank> some);
 

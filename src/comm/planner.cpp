@@ -6,7 +6,7 @@
 #include "base/format.hpp"
 #include "base/hash.hpp"
 #include "comm/vector_calls.hpp"
-#include "topo/constants.hpp"
+#include "select/deliveries.hpp"
 
 namespace tutti::comm {
 namespace {
@@ -100,113 +100,45 @@ void Planner::bring_to_front(const ProgramKey& key) {
   cache_.pop_back();
 }
 
-/// Bytes of a block that a round moves. All rounds move about as much, since a short last round would be staged while
-/// the others are zero-copy. If every message is certain to be read in its sender's memory, staging memory does not
-/// limit the window: messages are then fewer and longer.
-uint64_t Planner::window_of(const select::Choice& choice, const CallSpec& spec, const exec::DeliveryRules& rules,
-                            uint32_t width) const {
-  using transports::ReadAccess;
-  constexpr uint64_t kGrain = 128;
-  const uint64_t block = spec.count * size_of(spec.type);
-  const bool read =
-      agreed_.reading == ReadAccess::Direct || (agreed_.reading == ReadAccess::Cma && rules.cma_from != link::kNever);
-  const bool lent = choice.algorithm->lends && spec.op != Op::PreMulSum && block >= zcopy_from(agreed_);
-  const uint64_t staged = std::max(kGrain, choice.window / (agreed_.shares_staging ? width : 1));
-  uint64_t most = read && lent ? std::max(choice.window, machine_constants().zcopy_longest) : staged;
-  if (width > 1) most = std::min(most, block / width);
-  if (block <= most) return most;
-  const uint64_t rounds = (block + most - 1) / most;
-  return ((block + rounds - 1) / rounds + kGrain - 1) / kGrain * kGrain;
-}
-
-/// Threads of this rank that run the call: a short one is done before another thread has woken.
-uint32_t Planner::width_of(const select::Choice& choice, const CallSpec& spec) const {
-  const uint64_t bytes = spec.count * size_of(spec.type);
-  if (width_) return width_(choice, bytes);
-  const uint64_t parts = bytes / machine_constants().block_per_thread;
-  return static_cast<uint32_t>(std::clamp<uint64_t>(parts, 1, agreed_.threads));
-}
-
-/// The algorithm with which the device's copy engines move this call's blocks; null: they do not. A stream has room for
-/// some 1,000 items; who enqueues more waits, and with it all ranks that this thread is to call for. So kernels run
-/// calls of more rounds.
-const plan::Algorithm* Planner::copied(const CallSpec& spec) const {
-  constexpr uint64_t kMostItems = 512;
-  for (const plan::Algorithm* algorithm : agreed_.copied) {
-    if (algorithm->collective != spec.collective) continue;
-    const uint64_t bytes = spec.count * size_of(spec.type), window = copied_choice(*algorithm).window;
-    const uint64_t rounds = (bytes + window - 1) / window, items = 4 * (static_cast<uint64_t>(ranks_) + 1);
-    return rounds * items <= kMostItems ? algorithm : nullptr;
-  }
-  return nullptr;
-}
-
-select::Choice Planner::copied_choice(const plan::Algorithm& algorithm) const {
-  constexpr uint64_t kGrain = 512;
-  const auto readers = static_cast<uint64_t>(algorithm.cost({algorithm.collective, ranks_, groups_}).stages);
-  return {&algorithm, agreed_.copied_round / std::max<uint64_t>(1, readers) / kGrain * kGrain};
-}
-
-/// Does the switch between devices fold this call?
-bool Planner::switched(const CallSpec& spec) const {
-  if (agreed_.switched == nullptr || agreed_.switched->collective != spec.collective) return false;
-  return agreed_.folds_in_switch(reduction_of(spec, ranks_, reproducible_));
-}
-
-/// Windows as long as all blocks can have, but not too short.
-select::Choice Planner::switched_choice(uint64_t bytes) const {
-  constexpr uint64_t kGrain = 128;
-  const uint64_t share = (bytes / agreed_.threads + kGrain) / kGrain * kGrain;
-  const uint64_t least = machine_constants().cuda_multimem_window;
-  return {agreed_.switched, std::clamp(share, std::min(least, agreed_.switched_window), agreed_.switched_window)};
-}
-
 Prepared Planner::make(const ProgramKey& key) {
   const CallSpec& spec = key.spec;
   const auto element = static_cast<uint32_t>(size_of(spec.type));
-  const plan::Algorithm* const by_copies = copied(spec);
-  const bool by_switch = switched(spec);
-  const select::Choice choice = by_copies != nullptr ? copied_choice(*by_copies)
-                                : by_switch          ? switched_choice(spec.count * element)
-                                                     : table_.choose(spec.collective, spec.count * element);
+  const uint64_t block = spec.count * element;
   const Rank near = groups_ == nullptr ? ranks_ : groups_->size(groups_->group_of(rank_));
-  Prepared prepared{.key = key, .algorithm = choice.algorithm->name};
-  exec::DeliveryRules rules = delivery_rules_for(spec, ranks_, agreed_);
-  rules.cooperative_from = cooperative_from();
-  if (!choice.algorithm->direct_stores) rules.direct_store_from = link::kNever;
-  const uint32_t width = by_copies != nullptr ? 1 : by_switch ? agreed_.threads : width_of(choice, spec);
-  const uint64_t window = by_switch ? choice.window : window_of(choice, spec, rules, width);
-  const exec::Geometry geometry{.count = spec.count,
-                                .window = std::max<uint64_t>(1, window / element),
-                                .element_bytes = element,
-                                .width = width,
-                                .root = spec.root,
-                                .in_place = key.in_place,
-                                .scaled = spec.op == Op::PreMulSum,
-                                .shared = {key.shared_in, key.shared_out},
-                                .by = by_copies != nullptr ? exec::RunBy::CopyEngines
-                                      : by_switch          ? exec::RunBy::Switch
-                                                           : exec::RunBy::Lanes,
-                                .nontemporal = is_nontemporal(spec, ranks_, near, key.in_place),
-                                .rules = rules};
-  prepared.salt =
-      hash_of(spec).add(std::string_view(choice.algorithm->name)).add(window).add(by_switch ? 1 : 0).value();
+  Prepared prepared{.key = key, .row = table_.row(spec.collective, block, {spec.type, spec.op})};
+  const select::Row& row = prepared.row;
+  prepared.algorithm = row.algorithm->name;
+  const uint64_t window = select::window_for(row, block);
+  const exec::Geometry geometry{
+      .count = spec.count,
+      .window = std::max<uint64_t>(1, window / element),
+      .element_bytes = element,
+      .width = row.width,
+      .root = spec.root,
+      .order = table_.order(),
+      .in_place = key.in_place,
+      .scaled = spec.op == Op::PreMulSum,
+      .shared = {key.shared_in, key.shared_out},
+      .method = row.method,
+      .nontemporal = select::is_nontemporal(spec.collective, block, ranks_, near, key.in_place),
+      .rules = row.deliveries};
+  prepared.salt = hash_of(spec)
+                      .add(std::string_view(prepared.algorithm))
+                      .add(std::string_view(row.method->name))
+                      .add(window)
+                      .value();
   const exec::Reduction reduction = reduction_of(spec, ranks_, reproducible_);
-  prepared.execution = executor_.compile(plan_for(*choice.algorithm, spec.root), geometry,
-                                         reduces(spec.collective) ? &reduction : nullptr);
+  prepared.execution =
+      executor_.compile(plan_for(*row.algorithm, spec.root), geometry, reduces(spec.collective) ? &reduction : nullptr);
   return prepared;
 }
 
-/// Ranks cooperate if every rank has a core of its own, also while it waits.
-uint64_t Planner::cooperative_from() const {
-  return backoff_.spins > 0 ? comm::cooperative_from(agreed_) : link::kNever;
-}
-
 const plan::RankPlan& Planner::plan_for(const plan::Algorithm& algorithm, Rank root) {
-  const Rank planned = (rank_ - root + ranks_) % ranks_;  // the plan counts ranks from the root
+  const plan::RankOrder& order = table_.order();
+  const Rank planned = order.planned(rank_, root, ranks_);
   const auto known = plans_.find({&algorithm, planned});
   if (known != plans_.end()) return known->second;
-  plan::Shape shape = shape_from(root, algorithm.collective, groups_);
+  plan::Shape shape{algorithm.collective, ranks_, order.seen(groups_, root)};
   // Otherwise a plan does not know its root, which saves the binomial tree a message.
   if (reproducible_ && algorithm.collective == Collective::Reduce) shape.root = root;
   return plans_[{&algorithm, planned}] = plan::generate(algorithm, shape, planned);
@@ -259,16 +191,11 @@ Prepared& Planner::vector(const Call& call) {
   return prepare(std::move(direct), call.spec);
 }
 
-/// Both ends must split a transfer alike, so the message length depends only on what both know.
 Prepared& Planner::prepare(exec::Direct direct, const CallSpec& spec) {
-  const uint64_t share =
-      agreed_.staging / machine_constants().transfer_staging / link::kSlots / static_cast<uint64_t>(ranks_);
-  const uint64_t most = std::min(agreed_.message, share);
-  direct.message = std::max<uint64_t>(link::kStride, most / link::kStride * link::kStride);
-  direct.rules = delivery_rules_for_transfers(agreed_);
-  direct.rules.cooperative_from = cooperative_from();
+  direct_ = {.key = {.spec = spec}, .row = table_.direct(), .algorithm = "direct", .salt = hash_of(spec).value()};
+  direct.message = direct_.row.window;
+  direct.rules = direct_.row.deliveries;
   const exec::Reduction reduction = reduction_of(spec, ranks_, reproducible_);
-  direct_ = {.key = {.spec = spec}, .algorithm = "direct", .salt = hash_of(spec).value()};
   direct_.execution = executor_.compile(direct, reduces(spec.collective) ? &reduction : nullptr);
   if (on_new_program_) on_new_program_(direct_);
   return direct_;

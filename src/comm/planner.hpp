@@ -1,4 +1,4 @@
-// From a call to its program: choice, plan, compilation; all of it cached.
+// From a call to its program: its row, plan, compilation; all of it cached. What runs is decided by the row alone.
 #pragma once
 
 #include <array>
@@ -14,13 +14,11 @@
 #include "base/env.hpp"
 #include "base/hash.hpp"
 #include "comm/call.hpp"
-#include "comm/delivery_rules.hpp"
 #include "comm/groups.hpp"
 #include "exec/executor.hpp"
-#include "exec/host/wait.hpp"
 #include "link/mapped_memory.hpp"
 #include "plan/algorithm.hpp"
-#include "select/select.hpp"
+#include "select/decision_table.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti::comm {
@@ -36,8 +34,9 @@ struct ProgramKey {
 /// A program, ready to run, and what it was made from.
 struct Prepared {
   ProgramKey key;
-  const char* algorithm = "";
-  uint64_t salt = 0;  ///< the part of the tag that is equal in all calls with this program
+  select::Row row;
+  const char* algorithm = "";  ///< of the row
+  uint64_t salt = 0;           ///< the part of the tag that is equal in all calls with this program
   std::unique_ptr<exec::Execution> execution;
 };
 
@@ -63,17 +62,11 @@ struct NumberedCall {
 
 class Planner {
  public:
-  Planner(Rank rank, Rank ranks, exec::Executor& executor, const exec::Backoff& backoff)
-      : rank_(rank), ranks_(ranks), executor_(executor), backoff_(backoff) {}
+  Planner(Rank rank, Rank ranks, exec::Executor& executor) : rank_(rank), ranks_(ranks), executor_(executor) {}
 
-  /// How wide a program for `bytes` bytes a block is: equal on all ranks.
-  using Width = std::function<uint32_t(const select::Choice& choice, uint64_t bytes)>;
-  /// Without `width`, it follows from the number of bytes and of agreed threads.
-  void agree(select::DecisionTable table, const AgreedCapabilities& agreed, Groups groups, Width width = nullptr) {
+  void agree(select::DecisionTable table, Groups groups) {
     table_ = std::move(table);
-    agreed_ = agreed;
     groups_ = std::move(groups);
-    width_ = std::move(width);
   }
 
   /// `first` is called with every new program.
@@ -100,26 +93,15 @@ class Planner {
   void look_up(const Call& call, KnownCall& known);
   void bring_to_front(const ProgramKey& key);
   Prepared make(const ProgramKey& key);
-  uint64_t window_of(const select::Choice& choice, const CallSpec& spec, const exec::DeliveryRules& rules,
-                     uint32_t width) const;
-  uint32_t width_of(const select::Choice& choice, const CallSpec& spec) const;
-  const plan::Algorithm* copied(const CallSpec& spec) const;
-  select::Choice copied_choice(const plan::Algorithm& algorithm) const;
-  bool switched(const CallSpec& spec) const;
-  select::Choice switched_choice(uint64_t bytes) const;
   const plan::RankPlan& plan_for(const plan::Algorithm& algorithm, Rank root);
   Prepared& prepare(exec::Direct direct, const CallSpec& spec);
-  uint64_t cooperative_from() const;
 
   Rank rank_;
   Rank ranks_;
   exec::Executor& executor_;
-  const exec::Backoff& backoff_;
   select::DecisionTable table_;
-  AgreedCapabilities agreed_;
   const bool reproducible_ = env().reproducible;
   Groups groups_;
-  Width width_;
   std::function<void(const Prepared&)> on_new_program_;  // empty: no observer
   // By the rank's number counted from the root, and so by root: the groups counted from there are part of the shape.
   std::map<std::pair<const plan::Algorithm*, Rank>, plan::RankPlan> plans_;

@@ -15,7 +15,7 @@ namespace tutti::control {
 namespace {
 
 constexpr size_t kMostParked = 4096;
-std::atomic<size_t> parked{0};  // in this process
+std::atomic<size_t> parked_streams{0};  // in this process
 
 void send_reply(int fd, const transports::Wireup::Reply& reply) {
   // A fresh socket takes the bytes at once, and the control thread must not wait.
@@ -26,8 +26,8 @@ void send_reply(int fd, const transports::Wireup::Reply& reply) {
 
 ParkedFd::ParkedFd(Fd& fd) {
   const size_t most = std::min(kMostParked, most_descriptors() / 2);
-  if (parked.fetch_add(1, std::memory_order_relaxed) >= most) {
-    parked.fetch_sub(1, std::memory_order_relaxed);
+  if (parked_streams.fetch_add(1, std::memory_order_relaxed) >= most) {
+    parked_streams.fetch_sub(1, std::memory_order_relaxed);
     throw_error(Code::SystemError,
                 "{} connections of peers wait already in process {} for a service or a transport, as many as may (half "
                 "of ulimit -n, and at most {})",
@@ -37,7 +37,7 @@ ParkedFd::ParkedFd(Fd& fd) {
 }
 
 Fd ParkedFd::take() {
-  if (fd_) parked.fetch_sub(1, std::memory_order_relaxed);
+  if (fd_) parked_streams.fetch_sub(1, std::memory_order_relaxed);
   return std::move(fd_);
 }
 

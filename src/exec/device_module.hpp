@@ -35,6 +35,8 @@ class DeviceExecutor : public Executor {
   virtual int device() const = 0;
   /// The same in all processes that use the device.
   virtual const std::string& device_id() const = 0;
+  /// Where it is plugged in: PCI, as "0000:18:00.0".
+  virtual std::string device_address() const = 0;
   /// The ids of the devices that this process sees and to which this one's stores of 128 bytes stay whole; its own is
   /// among them.
   virtual std::vector<std::string> joined_devices() const = 0;
@@ -45,15 +47,15 @@ class DeviceExecutor : public Executor {
   /// So many ranks, this one included, use the device: their calls must fit it together. At most resident_blocks().
   virtual void share_device(uint32_t ranks) = 0;
   /// Bytes that a rank's messages of one round may take together where the device's copy engines run a program
-  /// (RunBy::CopyEngines), a multiple of 512 for each reader; 0: they run none. Equal on all ranks.
+  /// (methods::copy_engine), a multiple of 512 for each reader; 0: they run none. Equal on all ranks.
   virtual uint64_t copied_round() const = 0;
   /// Why the switch between devices folds nothing for this one; "": it may, if all ranks' can.
   virtual std::string why_no_switch() const = 0;
   /// Make what that takes: a call is one step, which all ranks end before any begins the next. They throw.
   virtual void join_switch(Deadline deadline) = 0;
   virtual void bind_switch() = 0;
-  /// Does it fold so?
-  virtual bool folds_in_switch(const Reduction& reduction) const = 0;
+  /// Was it made?
+  virtual bool has_switch() const = 0;
   /// Bytes that a block of a call moves through the switch in a round, at most. Equal on all ranks.
   virtual uint64_t switched_window() const = 0;
   /// Copies bytes of the device's memory, on a stream.

@@ -35,9 +35,10 @@ struct StageNeed {
   std::vector<uint32_t> outs;  ///< the readers' links, as numbers in Program::out_links
 };
 
-/// What runs a program: lanes, which any executor has; or, on a device, its copy engines, or the switch between devices
-/// that folds.
-enum class RunBy : uint8_t { Lanes, CopyEngines, Switch };
+struct Method;  // exec/method.hpp: how it is run
+namespace methods {
+extern const Method lanes;
+}
 
 /// A rank's program: immutable, and the same wherever it runs. It knows no buffer and no connected link.
 struct Program {
@@ -50,7 +51,7 @@ struct Program {
   uint32_t width = 1;          ///< replicas of the lanes that the executor runs, over disjoint windows
   bool fenced = false;         ///< the plan has scratch, so its rounds are ordered as the verifier assumes
   bool offers = false;         ///< some instruction offers a destination for a direct store
-  RunBy by = RunBy::Lanes;
+  const Method* method = &methods::lanes;
   bool has_zero_copy = false;  ///< some message is zero-copy: its reader must be done before the call ends
   uint32_t most_arrivals = 0;  ///< of any instruction
   uint32_t most_sources = 0;

@@ -98,9 +98,7 @@ struct Algorithm {
   OfShape<Cost> cost;          ///< depends on the sizes of groups and their order only
   bool direct_stores = false;  ///< a reader copies a fold unchanged, so the rank that folds may store it there
   bool lends = false;          ///< lends all its messages, in place or not: zero-copy ones need no staging
-  bool copies = false;         ///< one message from each rank to each other, all of them sent before any is received
   bool canonical = false;  ///< folds in the canonical order (see is_canonical), whatever n and root; of reductions only
-  bool switched = false;   ///< everyone folds its part of all and sends it to all: a switch between devices can do both
 };
 
 inline bool any_number(Rank) { return true; }

@@ -1,7 +1,9 @@
 #include "select/explain.hpp"
 
 #include <algorithm>
+#include <set>
 
+#include "base/counted.hpp"
 #include "base/format.hpp"
 
 namespace tutti::select {
@@ -28,23 +30,28 @@ uint64_t block_bytes(Collective collective, uint64_t bytes, Rank ranks) {
   }
 }
 
-std::vector<Candidate> priced_candidates(Collective collective, uint64_t bytes, const Setting& setting) {
-  std::vector<Candidate> all = candidates(collective, bytes, setting);
+std::vector<Candidate> priced_candidates(Collective collective, uint64_t bytes, const CostInputs& inputs,
+                                         const CallKind& kind) {
+  const Choices choices(collective, inputs);
+  std::vector<Candidate> all = choices.rated(bytes, kind);
   if (decided_at(bytes) == bytes || all.empty()) return all;
-  const plan::Algorithm* const chosen = candidates(collective, decided_at(bytes), setting).front().algorithm;
-  const auto at = std::find_if(all.begin(), all.end(), [&](const Candidate& c) { return c.algorithm == chosen; });
+  const Row chosen = choices.rated(decided_at(bytes), kind).front().row;
+  const auto at = std::find_if(all.begin(), all.end(), [&](const Candidate& c) {
+    return c.row.algorithm == chosen.algorithm && c.row.method == chosen.method;
+  });
   std::rotate(all.begin(), at, at + 1);
   return all;
 }
 
 std::string verdict(const Candidate& candidate, const Candidate& best) {
   if (!candidate.rejected.empty()) return "rejected: " + candidate.rejected;
-  if (candidate.algorithm == best.algorithm) return "chosen";
+  if (candidate.row.algorithm == best.row.algorithm && candidate.row.method == best.row.method) return "chosen";
+  if (best.preferred && !candidate.preferred) return fmt::format("TUTTI_METHOD prefers {}", best.row.method->name);
   if (best.measured && !candidate.measured) return "not measured, and measured ones are preferred";
   if (candidate.level && best.level && candidate.seconds != best.seconds) return "measured as fast, predicted slower";
   if (candidate.seconds == best.seconds) {
-    return candidate.algorithm->lends == best.algorithm->lends ? "as long, but more staging"
-                                                               : "as long, but copies more";
+    return candidate.row.algorithm->lends == best.row.algorithm->lends ? "as long, but more staging"
+                                                                       : "as long, but copies more";
   }
   if (best.seconds <= 0) return "longer";
   const double ratio = candidate.seconds / best.seconds;
@@ -52,17 +59,54 @@ std::string verdict(const Candidate& candidate, const Candidate& best) {
   return ratio < 1.0005 ? "hardly longer" : fmt::format("{:.4g} times as long", ratio);
 }
 
-std::string explanation(const std::vector<Candidate>& candidates) {
-  std::string text = fmt::format("  {:<20}{:>10}{:>10}{:>11}{:>11}{:>11}  {}", "algorithm", "predicted", "latency",
-                                 "bandwidth", "reduction", "measured", "verdict (times in us)");
+std::string machine_text(const CostInputs& inputs, const MachineNotes& notes) {
+  const auto link = [](const char* what, const LinkCost& cost, const std::string& kind) {
+    return fmt::format("  {}: {:.3g} us and {:.3g} GB/s ({})", what, cost.alpha * 1e6, 1e-9 / cost.beta, kind);
+  };
+  std::vector<std::string> lines;
+  const bool levels = inputs.groups != nullptr && inputs.groups->has_two_levels();
+  const bool hosts = notes.hosts > 1, alone = hosts && !levels;
+  if (!alone && inputs.inside.beta > 0) lines.push_back(link("inside a host", inputs.inside, notes.inside));
+  if (hosts) lines.push_back(link("between hosts", inputs.between, notes.between));
+  if (!hosts && levels) lines.push_back(link("between groups", inputs.between, notes.between));
+  if (notes.rails > 0 && hosts) {
+    lines.push_back(fmt::format("  rails: {} a host, {:g} of its ranks on the busiest", counted(notes.rails, "NIC"),
+                                notes.sharing));
+  }
+  if (inputs.order.is_given()) {
+    lines.push_back(fmt::format("  order of ranks: {}", fmt::join(inputs.order.ranks(), ", ")));
+  }
+  if (inputs.oversubscription > 1) lines.push_back(fmt::format("  {:g} ranks share a core", inputs.oversubscription));
+  return fmt::format("{}", fmt::join(lines, "\n"));
+}
+
+std::string row_text(const Row& row, uint64_t bytes) {
+  const std::string host = row.method->memory == exec::MemoryKind::Host
+                               ? fmt::format("; messages: {}", deliveries_text(row.deliveries))
+                               : "";
+  return fmt::format("{} by {}, {}{}", name_of_algorithm(row), row.method->name, sizes_text(row, bytes), host);
+}
+
+std::string explanation(const std::vector<Candidate>& candidates, uint64_t bytes) {
+  std::string text = fmt::format("  {:<20}{:<13}{:>10}{:>10}{:>11}{:>11}{:>11}  {}", "algorithm", "method", "predicted",
+                                 "latency", "bandwidth", "reduction", "measured", "verdict (times in us)");
+  std::set<const exec::Method*> told_of;  // methods that cannot run some algorithm
   for (const Candidate& candidate : candidates) {
     const bool usable = candidate.rejected.empty();
+    const bool plain = candidate.row.method == candidates.front().row.method;
+    if (!usable && !plain && !told_of.insert(candidate.row.method).second) continue;
     const auto told = [&](double seconds) { return usable ? microseconds(seconds) : std::string("-"); };
     const Predicted& of = candidate.predicted;
-    text += fmt::format(
-        "\n{} {:<20}{:>10}{:>10}{:>11}{:>11}{:>11}  {}", usable && &candidate == &candidates.front() ? "*" : " ",
-        candidate.algorithm->name, told(of.seconds()), told(of.latency), told(of.bandwidth), told(of.reduction),
-        candidate.measured ? microseconds(*candidate.measured) : "-", verdict(candidate, candidates.front()));
+    text += fmt::format("\n{} {:<20}{:<13}{:>10}{:>10}{:>11}{:>11}{:>11}  {}",
+                        usable && &candidate == &candidates.front() ? "*" : " ", name_of_algorithm(candidate.row),
+                        candidate.row.method->name, told(of.seconds()), told(of.latency), told(of.bandwidth),
+                        told(of.reduction), candidate.measured ? microseconds(*candidate.measured) : "-",
+                        verdict(candidate, candidates.front()));
+  }
+  if (!candidates.empty() && candidates.front().rejected.empty()) {
+    text += fmt::format("\n  chosen: {}", row_text(candidates.front().row, bytes));
+    const std::string& where = candidates.front().where;
+    if (!where.empty()) text += fmt::format("\n  busy the longest: {}", where);
   }
   return text;
 }

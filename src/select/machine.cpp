@@ -1,222 +1,218 @@
 #include "select/machine.hpp"
 
 #include <algorithm>
-#include <map>
-#include <set>
-#include <span>
+#include <utility>
 
-#include "base/counted.hpp"
 #include "base/env.hpp"
 #include "base/format.hpp"
-#include "select/select.hpp"
+#include "select/forced.hpp"
+#include "select/machine_view.hpp"
+#include "select/order.hpp"
+#include "select/pairs.hpp"
 #include "topo/constants.hpp"
-#include "topo/paths.hpp"
 
 namespace tutti::select {
 namespace {
 
-using topo::Graph;
-using topo::NodeId;
-using topo::NodeKind;
-using topo::Path;
-
-constexpr size_t kMostSources = 64;             // ranks whose paths are looked at
+constexpr Rank kMaxSources = 64;                // ranks whose paths are looked at
 constexpr uint64_t kDefaultArena = 8ULL << 20;  // bytes, as TUTTI_ARENA's default
 
-/// The GPUs of a host, else its cores.
-std::vector<NodeId> ends_of(const Graph& graph, NodeId host) {
-  std::vector<NodeId> gpus, cores;
-  for (NodeId i = 0; i < graph.nodes.size(); ++i) {
-    const NodeKind kind = graph.nodes[i].kind;
-    if (kind != NodeKind::Gpu && kind != NodeKind::Core) continue;
-    if (graph.host_of(i) == host) (kind == NodeKind::Gpu ? gpus : cores).push_back(i);
-  }
-  if (gpus.empty() && cores.empty()) cores.push_back(host);
-  return gpus.empty() ? cores : gpus;
-}
-
-/// Ranks by host: where each is.
-struct Placement {
-  std::vector<std::vector<NodeId>> hosts;
-  std::vector<Rank> labels;
-};
-
-Placement place(const Graph& graph, Rank ranks) {
-  const std::vector<NodeId> hosts = graph.all(NodeKind::Host);
-  if (hosts.empty()) throw_error(Code::InvalidArgument, "the topology has no host");
-  std::vector<std::vector<NodeId>> ends;
-  size_t all = 0;
-  for (const NodeId host : hosts) all += ends.emplace_back(ends_of(graph, host)).size();
-  const size_t wanted = ranks > 0 ? static_cast<size_t>(ranks) : all;
-  if (wanted < hosts.size()) {
-    throw_error(Code::InvalidArgument, "{} are too few for {}; give at least one rank a host", counted(wanted, "rank"),
-                counted(hosts.size(), "host"));
-  }
-  Placement placement;
-  for (size_t host = 0; host < hosts.size(); ++host) {
-    const size_t first = wanted * host / hosts.size(), last = wanted * (host + 1) / hosts.size();
-    const size_t here = ranks > 0 ? last - first : ends[host].size();
-    auto& mine = placement.hosts.emplace_back();
-    // Fewer ranks than ends: spread, as `tutti run` binds them. GPUs are given out in order.
-    const bool gpus = graph.nodes[ends[host].front()].kind == NodeKind::Gpu;
-    for (size_t i = 0; i < here; ++i) {
-      const size_t at = gpus || here > ends[host].size() ? i % ends[host].size() : i * ends[host].size() / here;
-      mine.push_back(ends[host][at]);
-      placement.labels.push_back(static_cast<Rank>(host));
-    }
-  }
-  return placement;
-}
-
-/// What the paths of ranks that send at the same time cost.
-class Load {
- public:
-  explicit Load(const Graph& graph) : graph_(graph) {}
-
-  void add(NodeId from, const Path& path) {
-    NodeId at = from;
-    for (const uint32_t i : path.links) {
-      const topo::Link& link = graph_.links[i];
-      ++flows_[{i, link.a == at}];
-      at = link.a == at ? link.b : link.a;
-    }
-  }
-  /// Seconds for a byte of each flow through the most contended link.
-  double beta() const {
-    double most = 0;
-    for (const auto& [way, flows] : flows_) most = std::max(most, flows / (graph_.links[way.first].gbps * 1e9));
-    return most;
-  }
-  /// Of ports out of this host: how many are used, and the most flows of one.
-  std::pair<uint32_t, double> ports_of(NodeId host) const {
-    std::set<NodeId> nics;
-    double most = 1;
-    for (const auto& [way, flows] : flows_) {
-      const topo::Link& link = graph_.links[way.first];
-      if (link.kind != topo::LinkKind::Network) continue;
-      const NodeId nic = graph_.nodes[link.a].kind == NodeKind::Nic ? link.a : link.b;
-      if (graph_.host_of(nic) != host) continue;
-      nics.insert(nic);
-      most = std::max(most, flows);
-    }
-    return {static_cast<uint32_t>(nics.size()), most};
-  }
-
- private:
-  const Graph& graph_;
-  std::map<std::pair<uint32_t, bool>, double> flows_;  // by link and direction
-};
-
-/// The slowest of some paths.
+/// The slowest of some pairs, and the links that they share when all send at the same time.
 struct Slowest {
   double alpha = 0, beta = 0;
   topo::PathKind kind = topo::PathKind::SameCore;
+  double longest = 0;  // for a message of 64 KiB
+  std::string figure;  // of that: "shm, the quick calibration"; "": those of links
+  bool in_place = true;
 
-  void take(const Path& path) {
-    if (path.kind == topo::PathKind::None) {
-      throw_error(Code::InvalidArgument, "the topology has no path between two of the ranks; does it have a NIC?");
-    }
-    alpha = std::max(alpha, path.us * 1e-6);
-    beta = std::max(beta, 1 / (path.gbps * 1e9));
-    kind = std::max(kind, path.kind);
+  void take(const PairCost& cost, const topo::Figure* known) {
+    alpha = std::max(alpha, cost.alpha);
+    beta = std::max(beta, cost.beta);
+    kind = std::max(kind, cost.path.kind);
+    if (known == nullptr) return;
+    in_place = in_place && known->in_place;
+    constexpr double kBytes = 64 << 10;
+    if (cost.alpha + kBytes * cost.beta < longest) return;
+    longest = cost.alpha + kBytes * cost.beta;
+    figure = fmt::format("{}, {}", known->transport, known->origin);
   }
 };
 
 LinkCost cost_of(const Slowest& slowest, double contended, bool in_place) {
   const double beta = std::max(slowest.beta, contended);
-  return {slowest.alpha, beta, slowest.alpha * machine_constants().message_share, in_place};
+  return {slowest.alpha, beta, slowest.alpha * machine_constants().message_share, in_place && slowest.in_place};
 }
 
-void look_inside(const Graph& graph, const topo::PathFinder& finder, const std::vector<NodeId>& ends, Slowest& slowest,
-                 double& contended) {
-  Load load(graph);
-  for (size_t i = 0; i < ends.size() && ends.size() > 1; ++i) {
-    const std::vector<Path> paths = finder.from(ends[i], ends);
-    for (size_t to = 0; to < ends.size(); ++to) {
-      if (to != i) slowest.take(paths[to]);
+/// What ranks send to: inside their group, all others, and the next; between groups, the rank of its place in the next.
+class Survey {
+ public:
+  Survey(const Pairs& pairs, const plan::Grouping& groups) : pairs_(pairs) {
+    Rank sources = 0;
+    for (Rank group = 0; group < groups.groups() && sources < kMaxSources; ++group) {
+      const auto members = [&](Rank of) {
+        const auto ranks = groups.members(of % groups.groups());
+        return std::vector<Rank>(ranks.begin(), ranks.end());
+      };
+      sources += groups.size(group);
+      look_inside(members(group));
+      if (groups.groups() > 1) look_between(members(group), members(group + 1));
     }
-    load.add(ends[i], paths[(i + 1) % ends.size()]);
   }
-  contended = std::max(contended, load.beta());
-}
 
-void look_between(const Graph& graph, const topo::PathFinder& finder, const std::vector<NodeId>& ends,
-                  const std::vector<NodeId>& next, Slowest& slowest, double& contended, MachineNotes& notes) {
-  Load load(graph);
-  for (size_t i = 0; i < ends.size(); ++i) {
-    const Path path = finder.between(ends[i], next[i % next.size()]);
-    slowest.take(path);
-    load.add(ends[i], path);
+  Slowest inside, between;
+  double contended_inside = 0, contended_between = 0;
+  uint32_t rails = 0;
+  double sharing = 1;
+
+ private:
+  topo::NodeId node(Rank rank) const { return pairs_.places().nodes[static_cast<size_t>(rank)]; }
+
+  void look_inside(const std::vector<Rank>& ranks) {
+    Load load(pairs_.graph());
+    for (size_t i = 0; i < ranks.size() && ranks.size() > 1; ++i) {
+      std::vector<Rank> others;  // the next first
+      for (size_t next = 1; next < ranks.size(); ++next) others.push_back(ranks[(i + next) % ranks.size()]);
+      const std::vector<PairCost> costs = pairs_.from(ranks[i], others);
+      for (size_t to = 0; to < others.size(); ++to) inside.take(costs[to], pairs_.figure(ranks[i], others[to]));
+      load.add(node(ranks[i]), costs.front().path);
+    }
+    contended_inside = std::max(contended_inside, load.beta());
   }
-  contended = std::max(contended, load.beta());
-  const auto [rails, sharing] = load.ports_of(graph.host_of(ends.front()));
-  notes.rails = notes.rails == 0 ? rails : std::min(notes.rails, rails);
-  notes.sharing = std::max(notes.sharing, sharing);
-}
 
-Setting common_setting(const std::vector<Rank>& labels) {
+  void look_between(const std::vector<Rank>& ranks, const std::vector<Rank>& next) {
+    Load load(pairs_.graph());
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      const Rank to = next[i % next.size()];
+      const PairCost cost = pairs_.from(ranks[i], {to}).front();
+      between.take(cost, pairs_.figure(ranks[i], to));
+      load.add(node(ranks[i]), cost.path);
+    }
+    contended_between = std::max(contended_between, load.beta());
+    const auto [used, busiest] = load.ports_of(pairs_.graph().host_of(node(ranks.front())));
+    rails = rails == 0 ? used : std::min(rails, used);
+    sharing = std::max(sharing, busiest);
+  }
+
+  const Pairs& pairs_;
+};
+
+CostInputs common_inputs(const std::vector<Rank>& labels) {
   const auto ranks = static_cast<Rank>(labels.size());
-  Setting setting{.ranks = ranks,
-                  .groups = std::make_shared<const plan::Grouping>(labels),
-                  .gamma = machine_constants().fold_gamma,
-                  .staging = env().arena.value_or(Bytes{kDefaultArena}),
-                  .message = env().message.value,
-                  .reproducible = env().reproducible,
-                  .forced = parse_forced(env().algorithm),
-                  .given = given_plans(env().plan, ranks)};
-  return setting;
+  CostInputs inputs{.ranks = ranks,
+                    .groups = std::make_shared<const plan::Grouping>(labels),
+                    .gamma = machine_constants().fold_gamma,
+                    .staging = env().arena.value_or(Bytes{kDefaultArena}),
+                    .message = env().message.value,
+                    .reproducible = env().reproducible,
+                    .forced = parse_forced(env().algorithm),
+                    .forced_methods = parse_forced_methods(forced_methods_text()),
+                    .given = given_plans(env().plan, ranks),
+                    .hand_over = {.reading = transports::ReadAccess::Cma},
+                    .max_width = static_cast<uint32_t>(env().threads)};
+  return inputs;
+}
+
+/// As far as a topology tells.
+std::vector<UsableMethod> methods_of_gpus(bool several_hosts) {
+  const std::string far = several_hosts ? "the ranks are of several hosts" : "";
+  return {{.method = &exec::methods::slots},
+          {.method = &exec::methods::ll, .why_not = far, .message = machine_constants().cuda_lines_up_to, .rounds = 1},
+          {.method = &exec::methods::ll128,
+           .why_not = far,
+           .message = machine_constants().cuda_whole_lines_up_to,
+           .rounds = 1},
+          {.method = &exec::methods::copy_engine, .why_not = far, .staging = machine_constants().cuda_copies_staging},
+          {.method = &exec::methods::nvls,
+           .why_not = far,
+           .window = machine_constants().cuda_multimem_slot,
+           .least_window = machine_constants().cuda_multimem_window}};
+}
+
+/// What a job says of itself, beside its links. Staging memory and messages are in bytes, shifts are LengthShifts'.
+void take_facts(const std::map<std::string, double>& facts, CostInputs& inputs) {
+  const auto take = [&](const char* name, auto& into) {
+    const auto fact = facts.find(name);
+    if (fact != facts.end()) into = static_cast<std::decay_t<decltype(into)>>(fact->second);
+  };
+  take(facts::kGamma, inputs.gamma);
+  take(facts::kContextSwitch, inputs.context_switch);
+  take(facts::kOversubscription, inputs.oversubscription);
+  take(facts::kStaging, inputs.staging);
+  take(facts::kMessage, inputs.message);
+  take(facts::kWidth, inputs.max_width);
+  HandOver& over = inputs.hand_over;
+  take(facts::kReading, over.reading);
+  take(facts::kSharesCores, over.shares_cores);
+  take(facts::kAlwaysCma, over.always_cma);
+  take(facts::kShiftCma, over.shifts.cma);
+  take(facts::kNoCma, over.shifts.no_cma);
+  take(facts::kShiftWait, over.shifts.wait);
+  take(facts::kShiftCaches, over.shifts.caches);
+}
+
+/// A path's kind, or what is known of the links beside it.
+std::string kind_text(const Slowest& slowest) {
+  return slowest.figure.empty() ? name_of(slowest.kind) : fmt::format("{}: {}", name_of(slowest.kind), slowest.figure);
 }
 
 }  // namespace
 
-RankNodes place_ranks(const Graph& graph, Rank ranks) {
-  const Placement placement = place(graph, ranks);
-  RankNodes all{.nodes = {}, .hosts = placement.labels};
-  for (const auto& host : placement.hosts) all.nodes.insert(all.nodes.end(), host.begin(), host.end());
-  return all;
-}
-
-MachineSetting setting_of(const Graph& graph, Rank ranks) {
-  const Placement placement = place(graph, ranks);
-  const topo::PathFinder finder(graph);
-  MachineSetting made{.setting = common_setting(placement.labels), .notes = {}};
-  Slowest inside, between;
-  double contended_inside = 0, contended_between = 0;
-  const size_t hosts = placement.hosts.size();
-  size_t sources = 0;
-  for (size_t host = 0; host < hosts && sources < kMostSources; ++host) {
-    const std::vector<NodeId>& ends = placement.hosts[host];
-    sources += ends.size();
-    look_inside(graph, finder, ends, inside, contended_inside);
-    if (hosts == 1) continue;
-    look_between(graph, finder, ends, placement.hosts[(host + 1) % hosts], between, contended_between, made.notes);
+MachineInputs inputs_of(const topo::Graph& graph, Rank ranks, std::shared_ptr<const plan::Grouping> groups) {
+  const Pairs pairs(graph, place_ranks(graph, ranks));
+  const Rank hosts = 1 + *std::max_element(pairs.places().hosts.begin(), pairs.places().hosts.end());
+  MachineInputs made{.inputs = common_inputs(pairs.places().hosts), .notes = {}};
+  CostInputs& inputs = made.inputs;
+  if (groups != nullptr) inputs.groups = std::move(groups);
+  const Survey survey(pairs, *inputs.groups);
+  const bool gpus = pairs.on_gpus(), job = is_job(graph);
+  take_facts(graph.facts, inputs);
+  if (gpus) {
+    inputs.gamma = 0;
+    inputs.methods = methods_of_gpus(hosts > 1);
+    inputs.max_width = static_cast<uint32_t>(env().max_blocks);
+    inputs.shares_staging = false;
   }
-  const bool gpus = graph.nodes[placement.hosts.front().front()].kind == NodeKind::Gpu;
-  if (gpus) made.setting.gamma = 0;
+  Slowest inside = survey.inside;
   // A cache line's way is a part only of what a message between processes takes.
-  if (!gpus) inside.alpha += machine_constants().shm_alpha;
-  made.setting.inside = cost_of(inside, contended_inside, !gpus);
-  made.setting.between = cost_of(between, contended_between, false);
-  if (hosts > 1 && !made.setting.groups->has_two_levels()) made.setting.inside = made.setting.between;
-  made.notes.ends = gpus ? "GPUs" : "cores";
-  made.notes.hosts = static_cast<Rank>(hosts);
-  made.notes.inside = name_of(inside.kind);
-  made.notes.between = name_of(between.kind);
-  made.notes.unknown = graph.notes;
+  if (!gpus && !job) inside.alpha += machine_constants().shm_alpha;
+  inputs.inside = cost_of(inside, job ? 0 : survey.contended_inside, !gpus);
+  inputs.between = cost_of(survey.between, job ? 0 : survey.contended_between, job);
+  if (inputs.groups->groups() > 1 && !inputs.groups->has_two_levels()) inputs.inside = inputs.between;
+  if (!inputs.reproducible) {  // else folds follow the communicator's own
+    const auto forced = parse_order(env().order, inputs.ranks);
+    inputs.order = forced ? *forced : find_order(pairs);
+  }
+  if (pairs.ranks() <= MachineView::kMaxRanks) {
+    auto view = std::make_shared<const MachineView>(pairs, machine_constants().message_share, !gpus);
+    if (!view->is_uniform()) inputs.view = std::move(view);
+  }
+  made.notes = {.ends = gpus ? "GPUs" : "cores",
+                .hosts = hosts,
+                .rails = survey.rails,
+                .sharing = survey.sharing,
+                .inside = kind_text(survey.inside),
+                .between = kind_text(survey.between),
+                .unknown = graph.notes};
   return made;
 }
 
-MachineSetting setting_here(Rank ranks, Rank hosts) {
+void take_lengths(CostInputs& inputs) {
+  if (local_profile() != nullptr) return;  // it knows better
+  if (const Calibration* const measured = local_calibration()) inputs.hand_over.shifts = shifts_of(*measured);
+}
+
+MachineInputs inputs_here(Rank ranks, Rank hosts) {
   std::vector<Rank> labels;
   for (Rank rank = 0; rank < ranks; ++rank) labels.push_back(static_cast<Rank>(int64_t{rank} * hosts / ranks));
-  MachineSetting made{.setting = common_setting(labels), .notes = {.ends = "cores", .hosts = hosts}};
+  MachineInputs made{.inputs = common_inputs(labels), .notes = {.ends = "cores", .hosts = hosts}};
   const MachineConstants& known = machine_constants();
   const auto link = [&](double alpha, double beta, bool in_place) {
     return LinkCost{alpha, beta, alpha * known.message_share, in_place};
   };
-  made.setting.inside = link(known.shm_alpha, known.shm_beta, true);
-  made.setting.between = link(known.tcp_alpha, known.tcp_beta, false);
-  if (hosts > 1 && !made.setting.groups->has_two_levels()) made.setting.inside = made.setting.between;
+  made.inputs.inside = link(known.shm_alpha, known.shm_beta, true);
+  made.inputs.between = link(known.tcp_alpha, known.tcp_beta, false);
+  if (hosts > 1 && !made.inputs.groups->has_two_levels()) made.inputs.inside = made.inputs.between;
+  take_lengths(made.inputs);
   made.notes.inside = "shared memory";
   made.notes.between = "TCP";
   return made;

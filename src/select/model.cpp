@@ -24,9 +24,9 @@ struct Part {
 
 /// The link cost of ranks that share a core. The processor time of a message counts fully: on a core of its own, a rank
 /// would spend it while it waits.
-LinkCost oversubscribed(LinkCost link_cost, double oversubscription) {
+LinkCost oversubscribed(LinkCost link_cost, double oversubscription, double context_switch) {
   if (oversubscription <= 1) return link_cost;
-  link_cost.alpha += (oversubscription - 1) * machine_constants().context_switch;
+  link_cost.alpha += (oversubscription - 1) * context_switch;
   link_cost.beta *= oversubscription;
   link_cost.message = std::max(link_cost.message * oversubscription, machine_constants().oversubscribed_message);
   return link_cost;
@@ -40,10 +40,19 @@ int64_t messages_of(const plan::Cost& cost) {
 
 }  // namespace
 
-Predicted predict(const plan::Cost& cost, uint64_t bytes, uint64_t of_window, const Setting& s) {
+exec::Prices prices_of(const CostInputs& inputs) {
+  return {.inside = inputs.inside,
+          .between = inputs.between,
+          .gamma = inputs.gamma,
+          .context_switch = inputs.context_switch > 0 ? inputs.context_switch : machine_constants().context_switch,
+          .oversubscription = inputs.oversubscription,
+          .two_levels = inputs.groups != nullptr && inputs.groups->has_two_levels()};
+}
+
+Predicted predict(const plan::Cost& cost, uint64_t bytes, uint64_t of_window, const exec::Prices& s) {
   const auto size = static_cast<double>(bytes), window = static_cast<double>(of_window);
   const auto chain_of = [&](int64_t rounds) { return static_cast<double>(rounds) * cost.message.value(); };
-  const LinkCost inside = oversubscribed(s.inside, s.oversubscription);
+  const LinkCost inside = oversubscribed(s.inside, s.oversubscription, s.context_switch);
   // Each set of peers gets a message once. Algorithms that send to the same peers again (rings) receive as much as they
   // send.
   const double published = static_cast<double>(cost.stages) * cost.message.value();
@@ -53,10 +62,9 @@ Predicted predict(const plan::Cost& cost, uint64_t bytes, uint64_t of_window, co
            .moved = std::max(sent, cost.received.value()),
            .chain = cost.chain == plan::Ratio(0) ? chain_of(cost.rounds) : cost.chain.value(),
            .stages = std::max<int64_t>(0, messages_of(cost) - cost.rounds)};
-  Predicted predicted{.reduction = cost.folded.value() * size * s.gamma * s.oversubscription};
-  const bool two_levels = s.groups != nullptr && s.groups->has_two_levels();
-  if (!two_levels || !cost.between) {
-    all.pay(two_levels ? s.between : inside, size, window, predicted);
+  Predicted predicted{.latency = s.start, .reduction = cost.folded.value() * size * s.gamma * s.oversubscription};
+  if (!s.two_levels || !cost.between) {
+    all.pay(s.two_levels ? s.between : inside, size, window, predicted);
     return predicted;
   }
   const Part between{.rounds = cost.between->rounds,
@@ -70,6 +78,15 @@ Predicted predict(const plan::Cost& cost, uint64_t bytes, uint64_t of_window, co
   all.pay(inside, size, window, predicted);
   between.pay(s.between, size, window, predicted);
   return predicted;
+}
+
+Predicted predict(const Traffic& traffic, const plan::Cost& cost, uint64_t bytes, uint64_t of_window,
+                  const exec::Prices& s) {
+  const auto size = static_cast<double>(bytes), window = static_cast<double>(of_window);
+  const double switches = (s.oversubscription - 1) * s.context_switch;
+  return {.latency = s.start + traffic.latency + static_cast<double>(cost.rounds) * switches,
+          .bandwidth = std::max(traffic.busiest * size * s.oversubscription, traffic.fill * std::min(size, window)),
+          .reduction = cost.folded.value() * size * s.gamma * s.oversubscription};
 }
 
 }  // namespace tutti::select

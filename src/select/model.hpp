@@ -2,7 +2,7 @@
 //
 // Costs are the algorithms' closed forms under the α–β–γ model: T = rounds·α + bytes·β + folded·γ, where `bytes` is the
 // larger of what a rank sends and receives. When ranks read each other's memory, a message to several ranks is written
-// once and counts once.
+// once and counts once. A method may change the figures (exec/method.hpp).
 //
 // Oversubscription: with k ranks per core, the ranks of a core run one after the other. α gains k − 1 context switches
 // per round; the times to copy and to fold are multiplied by k.
@@ -14,44 +14,13 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <memory>
-#include <string>
 
+#include "exec/method.hpp"
 #include "plan/algorithm.hpp"
-#include "select/given.hpp"
-#include "select/profile.hpp"
+#include "select/inputs.hpp"
+#include "select/machine_view.hpp"
 
 namespace tutti::select {
-
-/// The cost of messages between the slowest of some pairs of ranks.
-struct LinkCost {
-  double alpha = 0;       ///< seconds for an empty message
-  double beta = 0;        ///< seconds per byte
-  double message = 0;     ///< seconds of processor time for each message beyond the first of a round
-  bool in_place = false;  ///< readers read the writer's memory: a message to several readers is written once
-};
-
-/// The model's view of the machine and the communicator: equal on all ranks.
-struct Setting {
-  Rank ranks = 1;
-  std::shared_ptr<const plan::Grouping> groups = nullptr;  ///< null: groups are unknown
-  LinkCost inside;                                         ///< inside groups; of all links, without two levels
-  LinkCost between;                                        ///< between groups, with two levels
-  double gamma = 0;                                        ///< seconds per byte folded
-  double oversubscription = 1;                             ///< ranks on the core that most ranks share; at least 1
-  uint64_t staging = 0;                                    ///< bytes of the smallest staging memory of any rank
-  uint64_t message = 0;                                    ///< bytes of the largest message
-  bool reproducible = false;                               ///< reductions fold in the canonical order only
-  bool groups_given = false;  ///< the groups come from TUTTI_GROUPS or a parent communicator, not from the hosts
-  /// Forced algorithms by collective ("all_reduce" → "ring"), from TUTTI_ALGO.
-  std::map<std::string, std::string> forced;
-  /// The user's plans, from TUTTI_PLAN, used for all calls of their collective. The table of rank 0 names them by hash,
-  /// so all ranks must have adopted the same plans.
-  Given given;
-  std::shared_ptr<const Profile> profile = nullptr;  ///< measured times, preferred where there are any …
-  std::string situation;                             ///< … for this situation (select/profile.hpp)
-};
 
 /// The modelled time of one call, in seconds, by what it is spent on.
 struct Predicted {
@@ -61,7 +30,13 @@ struct Predicted {
   double seconds() const { return latency + bandwidth + reduction; }
 };
 
+exec::Prices prices_of(const CostInputs& inputs);
+
 /// `bytes`: of a block; `window`: of those, in one round of the plan.
-Predicted predict(const plan::Cost& cost, uint64_t bytes, uint64_t window, const Setting& setting);
+Predicted predict(const plan::Cost& cost, uint64_t bytes, uint64_t window, const exec::Prices& prices);
+
+/// The same of plans whose traffic on the machine is known: it stands in place of the closed form's rounds and bytes.
+Predicted predict(const Traffic& traffic, const plan::Cost& cost, uint64_t bytes, uint64_t window,
+                  const exec::Prices& prices);
 
 }  // namespace tutti::select

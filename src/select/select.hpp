@@ -1,72 +1,71 @@
-// Which algorithm a call uses, and in windows of what size: a table that rank 0 computes and all ranks share. A choice
-// depends only on what is equal on all ranks (collective, message size, number of ranks), so all ranks make the same
-// one. Times are measured ones (select/profile.hpp), else those of the model (select/model.hpp). Where some candidates
-// are measured, only those are chosen from: `tutti tune` leaves out what is predicted at over twice the best.
+// Who moves a call's bytes, and how: the candidates, what each costs, and the row of the best one. A candidate is an
+// algorithm with a method to run it. Times are measured ones (select/profile.hpp), else those of the model
+// (select/model.hpp). Where some candidates are measured, only those are chosen from: `tutti tune` leaves out what is
+// predicted at over twice the best.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "plan/algorithm.hpp"
+#include "select/forced.hpp"
 #include "select/model.hpp"
+#include "select/row.hpp"
 
 namespace tutti::select {
 
-/// Reads "all_reduce:ring,bcast:binomial", with collectives as in base/spelling.hpp. Throws Error(InvalidArgument),
-/// which names TUTTI_ALGO and the unknown word.
-std::map<std::string, std::string> parse_forced(const std::string& text);
-
 /// One line of `explain`: a candidate and what it costs.
 struct Candidate {
-  const plan::Algorithm* algorithm = nullptr;
+  Row row;
   double seconds = 0;              ///< measured, else predicted
   Predicted predicted;             ///< of the model, if it can be used
   std::optional<double> measured;  ///< by `tutti tune`
   bool level = false;              ///< measured, and as fast as the best measured one but for noise
   std::string rejected;            ///< why it cannot be used; empty if it can
+  bool outdone = false;            ///< rejected because the user demands another
+  bool never = false;              ///< rejected whatever the call's size
+  bool preferred = false;          ///< the user demands its method wherever it can run
+  std::string where;               ///< the rank or link that is busy the longest, where the machine has a view; or ""
   int64_t stages = 0;              ///< sets of peers that share the staging memory
 };
 
 /// The size for which calls of `bytes` bytes a block are decided: a power of two.
 uint64_t decided_at(uint64_t bytes);
 
-/// All algorithms of a collective for calls of `bytes` bytes a block: the best first, those that cannot be used last.
-std::vector<Candidate> candidates(Collective collective, uint64_t bytes, const Setting& setting);
+/// All candidates of a collective for calls of `bytes` bytes a block: the best first, those that cannot be used last.
+/// Their rows are those of such a call.
+std::vector<Candidate> candidates(Collective collective, uint64_t bytes, const CostInputs& inputs,
+                                  const CallKind& kind = {});
+
+/// The candidates of one collective, for calls of any size and kind.
+class Choices {
+ public:
+  Choices(Collective collective, const CostInputs& inputs);
+  ~Choices();
+  Choices(const Choices&) = delete;
+  Choices& operator=(const Choices&) = delete;
+
+  bool none() const;
+  /// As candidates().
+  std::vector<Candidate> rated(uint64_t bytes, const CallKind& kind) const;
+  /// The row of a call: its candidate is the best one of its size class (decided_at), the sizes are the call's own.
+  /// Throws Error(Unsupported), which names TUTTI_ALGO or TUTTI_METHOD, if what they demand cannot be used, or if
+  /// nothing can.
+  Row row(uint64_t bytes, const CallKind& kind);
+  /// Sizes of a block from which on rows may differ from those below, in no order.
+  std::vector<uint64_t> steps() const;
+  /// Warns of a forced algorithm that gains nothing.
+  void warn() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 /// Bytes of a block that one round may move so that, for any root, every rank's staging memory holds enough messages of
 /// each of its stages; a multiple of 128. 0 if not even 128 bytes fit.
-uint64_t window_bytes(const plan::Algorithm& algorithm, const Setting& setting);
-
-/// The algorithm and window of a call.
-struct Choice {
-  const plan::Algorithm* algorithm = nullptr;
-  uint64_t window = 0;  ///< bytes of a block
-};
-
-class DecisionTable {
- public:
-  DecisionTable() = default;
-  /// Throws Error(Unsupported), which names TUTTI_ALGO, if a forced algorithm cannot be used.
-  explicit DecisionTable(const Setting& setting);
-  /// Reads the table that rank 0 sent. Throws Error(ProtocolError) for an invalid text, and for a choice that cannot be
-  /// used with the ranks and groups of `setting`.
-  static DecisionTable parse(const std::string& text, const Setting& setting);
-  std::string text() const;
-
-  /// `bytes`: of a block.
-  Choice choose(Collective collective, uint64_t bytes) const;
-
- private:
-  struct Row {
-    uint64_t below;  ///< applies to blocks of fewer bytes
-    Choice choice;
-  };
-  std::map<Collective, std::vector<Row>> rows_;
-};
+uint64_t window_bytes(const plan::Algorithm& algorithm, const CostInputs& inputs);
 
 }  // namespace tutti::select

@@ -80,6 +80,14 @@ void add_ports(Graph& graph, const std::string& root) {
   }
 }
 
+std::string host_name() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+}  // namespace
+
 void add_gpus(Graph& graph, const std::string& library) {
   if (library.empty()) return;
   const NvmlReport report = read_nvml(library);
@@ -102,14 +110,6 @@ void add_gpus(Graph& graph, const std::string& library) {
   graph.ranks.clear();
   number_gpus(graph, 0);
 }
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
-}  // namespace
 
 Graph detect(const Sources& sources) {
   const Description description = sources.hwloc_xml.empty() ? ask_hwloc() : Description{sources.hwloc_xml};

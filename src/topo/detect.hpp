@@ -21,4 +21,17 @@ Graph detect(const Sources& sources = {});
 /// detect() of this machine, made when first asked for and kept.
 const Graph& local_topology();
 
+/// Adds the GPUs and NVLinks that NVIDIA's management library (its name or path) reports to a host's graph.
+void add_gpus(Graph& graph, const std::string& library);
+
+/// The same, kept for the boot in the user's cache folder, where another process has left it: it takes a millisecond
+/// then. What differs between processes is not in it: the cores that they may use, and their control group's limit; nor
+/// what only processes with GPUs ask for: NVLinks.
+const Graph& kept_topology();
+/// The same with the GPUs as they are now. Takes up to a second, once a process.
+const Graph& gpu_topology();
+
+/// The GPU with this PCI address on a host of the graph; kNoNode: it has none.
+NodeId find_gpu(const Graph& graph, NodeId host, const std::string& address);
+
 }  // namespace tutti::topo

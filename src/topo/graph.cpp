@@ -31,6 +31,10 @@ bool contains(const Cores& all, const Cores& some) {
 
 const char* name_of(NodeKind kind) { return kNodeNames[static_cast<size_t>(kind)]; }
 const char* name_of(LinkKind kind) { return kLinkNames[static_cast<size_t>(kind)]; }
+const char* name_of(Figure::Between between) {
+  constexpr const char* kNames[] = {"threads", "processes", "hosts"};
+  return kNames[static_cast<size_t>(between)];
+}
 
 NodeId Graph::add(Node node) {
   if (nodes.size() >= kMostNodes) throw_error(Code::InvalidArgument, "more than {} nodes", kMostNodes);
@@ -130,6 +134,18 @@ void check_link(const Graph& graph, size_t i) {
   if (link.width == 0) bad("is of no lanes");
 }
 
+void check_figure(const Graph& graph, size_t i) {
+  const Figure& figure = graph.figures[i];
+  const auto bad = [&](const char* why) { throw_error(Code::InvalidArgument, "figure {} {}", i, why); };
+  if (!std::isfinite(figure.us) || figure.us < 0) bad("has a latency that is negative or not finite");
+  if (!std::isfinite(figure.gbps) || figure.gbps < 0) bad("has a bandwidth that is negative or not finite");
+  const auto is_host = [&](NodeId node) {
+    return node < graph.nodes.size() && graph.nodes[node].kind == NodeKind::Host;
+  };
+  const bool named = figure.a != kNoNode || figure.b != kNoNode;
+  if (named && (!is_host(figure.a) || !is_host(figure.b))) bad("has an end that is no host");
+}
+
 void check(const Graph& graph) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) check_node(graph, i);
   for (size_t i = 0; i < graph.links.size(); ++i) check_link(graph, i);
@@ -138,6 +154,11 @@ void check(const Graph& graph) {
       throw_error(Code::InvalidArgument, "rank {} is on a node that there is not", rank);
     }
   }
+  if (!graph.processes.empty() && graph.processes.size() != graph.ranks.size()) {
+    throw_error(Code::InvalidArgument, "{} ranks have {} numbers of processes", graph.ranks.size(),
+                graph.processes.size());
+  }
+  for (size_t i = 0; i < graph.figures.size(); ++i) check_figure(graph, i);
 }
 
 uint64_t hash_of(const Graph& graph) {

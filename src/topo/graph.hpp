@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -63,11 +64,27 @@ struct Link {
   bool assumed = false;  ///< its speed is a default, because it is unknown
 };
 
+/// What a message between two ranks takes, software included, as a job knows it: it stands above the links' figures.
+struct Figure {
+  enum class Between : uint8_t { Threads, Processes, Hosts };
+  Between between = Between::Processes;
+  NodeId a = kNoNode, b = kNoNode;  ///< Hosts: of messages between these two; none: between any two
+  double us = 0;                    ///< µs of an empty message between the farthest ranks
+  double gbps = 0;        ///< GB/s of a long one, in each direction; 0: the links' own, and `us` beside theirs
+  bool in_place = false;  ///< readers read the writer's memory
+  std::string transport;  ///< "shm", "tcp"
+  std::string origin;     ///< "measured by `tutti tune`", "the quick calibration", "the library's constants"
+};
+const char* name_of(Figure::Between between);
+
 struct Graph {
   std::vector<Node> nodes;
   std::vector<Link> links;
-  std::vector<NodeId> ranks;       ///< by rank: the smallest node that it cannot leave, or its GPU; empty: no ranks
-  std::vector<std::string> notes;  ///< what a reader should know: things that were assumed or left out
+  std::vector<NodeId> ranks;        ///< by rank: the smallest node that it cannot leave, or its GPU; empty: no ranks
+  std::vector<uint32_t> processes;  ///< by rank, the number of its process; empty: each rank has one of its own
+  std::vector<Figure> figures;      ///< of a job
+  std::map<std::string, double> facts;  ///< of a job: what else choices depend on (select/machine.cpp lists them)
+  std::vector<std::string> notes;       ///< what a reader should know: things that were assumed or left out
 
   NodeId add(Node node);
   void connect(Link link);
@@ -81,9 +98,10 @@ struct Graph {
 /// "GPU 3", "NIC mlx5_0", "package 0": short, unique within a host.
 std::string label(const Graph& graph, NodeId node);
 
-/// The checks of check() for one node, or one link.
+/// The checks of check() for one node, link, or figure.
 void check_node(const Graph& graph, size_t node);
 void check_link(const Graph& graph, size_t link);
+void check_figure(const Graph& graph, size_t figure);
 /// Throws Error(InvalidArgument) unless all numbers of nodes are valid, every parent precedes its children and may hold
 /// them, and all figures are finite and positive.
 void check(const Graph& graph);

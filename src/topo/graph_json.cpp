@@ -55,6 +55,16 @@ ordered_json json_of(const Link& link) {
   return object;
 }
 
+ordered_json json_of(const Figure& figure) {
+  ordered_json object{{"between", name_of(figure.between)}, {"us", figure.us}, {"gbps", figure.gbps}};
+  if (figure.a != kNoNode) object["a"] = figure.a;
+  if (figure.b != kNoNode) object["b"] = figure.b;
+  if (figure.in_place) object["in_place"] = true;
+  object["transport"] = figure.transport;
+  object["origin"] = figure.origin;
+  return object;
+}
+
 std::string dump(const ordered_json& value) {
   return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
@@ -195,6 +205,23 @@ Link link_of(const Fields& fields) {
           .assumed = fields.flag("assumed")};
 }
 
+Figure figure_of(const Fields& fields) {
+  Figure figure{.a = static_cast<NodeId>(fields.whole("a", kNoNode, kMostUint)),
+                .b = static_cast<NodeId>(fields.whole("b", kNoNode, kMostUint)),
+                .us = fields.real("us"),
+                .gbps = fields.real("gbps"),
+                .in_place = fields.flag("in_place"),
+                .transport = fields.text("transport"),
+                .origin = fields.text("origin")};
+  const std::string between = fields.text("between");
+  for (const auto kind : {Figure::Between::Threads, Figure::Between::Processes, Figure::Between::Hosts}) {
+    if (between != name_of(kind)) continue;
+    figure.between = kind;
+    return figure;
+  }
+  fields.fail(fmt::format("there are no links between \"{}\"", between));
+}
+
 /// The line where each object of each list ends.
 using Lines = std::map<std::string, std::vector<size_t>>;
 
@@ -251,6 +278,9 @@ std::string to_json(const Graph& graph) {
   std::string text = "{\"format\": \"tutti-topology\", \"version\": 1";
   put_list(text, "nodes", graph.nodes);
   put_list(text, "links", graph.links);
+  if (!graph.figures.empty()) put_list(text, "figures", graph.figures);
+  if (!graph.facts.empty()) text += ",\n\"facts\": " + dump(graph.facts);
+  if (!graph.processes.empty()) text += ",\n\"processes\": " + dump(graph.processes);
   text += ",\n\"ranks\": " + dump(graph.ranks) + ",\n\"notes\": " + dump(graph.notes) + "\n}\n";
   return text;
 }
@@ -283,6 +313,25 @@ Graph graph_of_json(std::string_view text, const std::string& name) {
     if (!value.is_number_unsigned() || value.get<uint64_t>() >= kMostNodes) return std::nullopt;
     return value.get<NodeId>();
   });
+  graph.processes = plain_list<uint32_t>(root, "processes", name, [](const json& value) -> std::optional<uint32_t> {
+    if (!value.is_number_unsigned() || value.get<uint64_t>() > kMostUint) return std::nullopt;
+    return value.get<uint32_t>();
+  });
+  if (root.contains("figures")) {
+    each(root, lines, "figures", name, [&](const Fields& fields) {
+      if (graph.figures.size() >= kMostLinks) fields.fail("too many figures");
+      graph.figures.push_back(figure_of(fields));
+      checked(fields, [&] { check_figure(graph, graph.figures.size() - 1); });
+    });
+  }
+  const auto facts = root.find("facts");
+  if (facts != root.end()) {
+    if (!facts->is_object()) bad("\"facts\" is not an object");
+    for (const auto& [fact, value] : facts->items()) {
+      if (!value.is_number() || fact.size() > kLongestText) bad("\"facts\" has an entry that it cannot have");
+      graph.facts[fact] = value.get<double>();
+    }
+  }
   graph.notes = plain_list<std::string>(root, "notes", name, [](const json& value) -> std::optional<std::string> {
     if (!value.is_string() || value.get_ref<const std::string&>().size() > kLongestText) return std::nullopt;
     return value.get<std::string>();

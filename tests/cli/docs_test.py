@@ -100,7 +100,7 @@ class Shown(unittest.TestCase):
         self.typed("tutti tune -e 8")
         self.assertEqual(len(list(self.folder.glob("home/.cache/tutti/*.json"))), 1)
         told = self.typed("TUTTI_LOG=debug tutti perf all_reduce --np 2 -b 8 -e 8 2>&1")
-        self.assertRegex(told, r"first all_reduce\(count=2, f32, sum\): \w+ over shm \(the profile says ")
+        self.assertRegex(told, r"first all_reduce\(count=2, f32, sum\): \w+ by lanes over shm \(the profile says ")
 
     @unittest.skipUnless(trains(), "the training layer is not in this build")
     def test_activations_of_context_parallelism_are_those_of_the_page(self):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import tempfile
 import unittest
 
@@ -21,14 +22,38 @@ class Explain(unittest.TestCase):
     def test_prints_every_candidate_with_the_parts_of_its_time(self):
         done = tutti("explain", "all_reduce", "--bytes", "1M", "-n", "8", env=HERE)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stdout, r"(?m)^  algorithm +predicted +latency +bandwidth +reduction +measured  verdict")
-        self.assertRegex(done.stdout, r"(?m)^\* \w+( +[\d.]+){4} +-  chosen$")
-        self.assertRegex(done.stdout, r"(?m)^  hierarchical( +-){5}  rejected: all ranks are in one group")
+        self.assertRegex(done.stdout, r"(?m)^  algorithm +method +predicted +latency +bandwidth +reduction +measured  verdict")
+        self.assertRegex(done.stdout, r"(?m)^\* \w+ +lanes( +[\d.]+){4} +-  chosen$")
+        self.assertRegex(done.stdout, r"(?m)^  hierarchical +lanes( +-){5}  rejected: all ranks are in one group")
         page = explained("all_reduce", "--bytes", "1M", "-n", "8")
         for row in page["candidates"]:
             if "seconds" in row:
                 self.assertAlmostEqual(row["seconds"], row["latency"] + row["bandwidth"] + row["reduction"])
         self.assertGreater(len(page["candidates"]), 8)
+
+    def test_names_the_row_of_the_chosen_one(self):
+        done = tutti("explain", "all_reduce", "--bytes", "1M", "-n", "2", env=HERE)
+        self.assertRegex(done.stdout, r"(?m)^  chosen: \w+ by lanes, (one round|rounds of \d+\w?); messages: ")
+        chosen = explained("all_reduce", "--bytes", "1M", "-n", "2")["candidates"][0]
+        self.assertEqual(chosen["method"], "lanes")
+        self.assertEqual(chosen["width"], 1)
+        self.assertGreater(chosen["window"], 0)
+
+    def test_makes_the_choices_of_a_job_from_its_topology(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = folder + "/job.json"
+            counts = {"all_reduce": 262144, "all_gather": 4096, "broadcast": 4194304}
+            for collective, size in (("all_reduce", "1M"), ("all_gather", "64K"), ("broadcast", "16M")):
+                done = tutti("perf", collective, "--np", "2", "-t", "2", "-b", size, "-e", size, "-n", "1", "-w", "0", "-c", "0",
+                             env={**HERE, "TUTTI_EXPLAIN": "1", "TUTTI_TOPO_DUMP_FILE": path, "TUTTI_LOG": "info"})
+                self.assertEqual(done.returncode, 0, done.stderr)
+                logged = re.search(rf"why {collective}\(count={counts[collective]},[^\n]*\n((?:[ *] [^\n]*\n)+)", done.stderr)
+                self.assertIsNotNone(logged, done.stderr)
+                again = tutti("explain", collective, "--bytes", size, "--topo", path, env=HERE)
+                self.assertEqual(again.returncode, 0, again.stderr)
+                for line in logged[1].splitlines():
+                    self.assertIn(line, again.stdout)
+                self.assertIn("chosen: ", logged[1])
 
     def test_prices_the_bytes_that_are_asked_for(self):
         def ring(size):

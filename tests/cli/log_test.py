@@ -53,14 +53,14 @@ class Log(unittest.TestCase):
             for count in 2, 2000:
                 mine = [text for text in messages if text.startswith(f"rank {rank}: first all_reduce(count={count}, f32, sum): ")]
                 self.assertEqual(len(mine), 1, messages)  # in place and out of place are the same call here
-                self.assertRegex(mine[0], r": \w+ over shm \(the model says \w+ [\d.]+ [um]s, next \w+ [\d.]+ [um]s\); "
+                self.assertRegex(mine[0], r": \w+ by lanes over shm \(the model says \w+ [\d.]+ [um]s, next \w+ [\d.]+ [um]s\); "
                                  r"\S+ \(.+\)$")
         self.assertIn("inline (inline: 8 bytes fit into the message's descriptor)",
                       next(text for text in messages if "count=2," in text))
 
     def test_names_the_setting_that_forces_an_algorithm(self):
         messages = told("debug", "broadcast", "-e", "8", env={"TUTTI_ALGO": "broadcast:binomial"})
-        self.assertTrue(any("binomial over shm (TUTTI_ALGO forces it)" in text for _, text in messages), messages)
+        self.assertTrue(any("binomial by lanes over shm (TUTTI_ALGO forces it)" in text for _, text in messages), messages)
 
     def test_has_every_call_at_trace(self):
         calls = [text for level, text in told("trace", "all_reduce", "-b", "8", "-e", "8", np="2") if level == "trace"]

@@ -19,7 +19,7 @@
 #include "control/wait_table.hpp"
 #include "link/cooperative_copy.hpp"
 #include "link/host_memory.hpp"
-#include "select/select.hpp"
+#include "select/decision_table.hpp"
 #include "topo/cores.hpp"
 #include "transports/tcp/receiver.hpp"
 
@@ -79,14 +79,14 @@ void read_id(const std::string& text) {
 
 void read_table(const std::string& text) {
   static constexpr Rank kHosts[] = {0, 0, 1, 1};
-  const select::Setting setting{.ranks = 4, .groups = std::make_shared<const plan::Grouping>(kHosts)};
+  const select::CostInputs inputs{.ranks = 4, .groups = std::make_shared<const plan::Grouping>(kHosts)};
   attempt([&] {
-    const auto table = select::DecisionTable::parse(text, setting);
-    if (select::DecisionTable::parse(table.text(), setting).text() != table.text()) {
+    const auto table = select::DecisionTable::parse(text, inputs);
+    if (select::DecisionTable::parse(table.text(), inputs).text() != table.text()) {
       defect("a table is not what it was written from");
     }
     for (int i = 0; i < kCollectives; ++i) {
-      attempt([&] { table.choose(static_cast<Collective>(i), 1 << 20); });
+      attempt([&] { table.row(static_cast<Collective>(i), 1 << 20, {DType::F32, Op::PreMulSum}); });
     }
   });
 }

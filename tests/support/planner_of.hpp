@@ -8,6 +8,7 @@
 
 #include "comm/planner.hpp"
 #include "exec/host/host_executor.hpp"
+#include "select/forced.hpp"
 #include "support/no_links.hpp"
 
 namespace tutti::comm {
@@ -15,23 +16,22 @@ namespace tutti::comm {
 /// One rank's, by default rank 0's, of `ranks` ranks of one host.
 struct PlannerOf {
   /// As rank `me`, by a table that another rank has made.
-  PlannerOf(Rank n, Rank me, const AgreedCapabilities& agreed, const select::DecisionTable& table)
-      : ranks(n), rank(me) {
-    planner.agree(table, agreed, groups_of(std::vector<std::string>(static_cast<size_t>(n), "here"), ""));
+  PlannerOf(Rank n, Rank me, const select::DecisionTable& table) : ranks(n), rank(me) {
+    planner.agree(table, groups_of(std::vector<std::string>(static_cast<size_t>(n), "here"), ""));
   }
-  explicit PlannerOf(Rank n, const AgreedCapabilities& capabilities = {}, const char* forced = "",
-                     uint64_t message = 64 << 10)
+  explicit PlannerOf(Rank n, const select::HandOver& hand_over = {}, const char* forced = "",
+                     uint64_t message = 64 << 10, uint32_t threads = 1)
       : ranks(n) {
     const std::vector<std::string> hosts(static_cast<size_t>(n), "here");
     const Groups groups = groups_of(hosts, "");
-    const select::Setting setting{.ranks = n,
-                                  .groups = groups,
-                                  .staging = arena.staging_bytes(),
-                                  .message = message,
-                                  .forced = select::parse_forced(forced)};
-    AgreedCapabilities agreed = capabilities;
-    agreed.staging = arena.staging_bytes();
-    planner.agree(select::DecisionTable(setting), agreed, groups);
+    const select::CostInputs inputs{.ranks = n,
+                                    .groups = groups,
+                                    .staging = arena.staging_bytes(),
+                                    .message = message,
+                                    .forced = select::parse_forced(forced),
+                                    .hand_over = hand_over,
+                                    .max_width = threads};
+    planner.agree(select::DecisionTable(inputs), groups);
   }
 
   const Rank ranks, rank = 0;
@@ -49,7 +49,7 @@ struct PlannerOf {
                                .failed = &failed,
                                .observer = nullptr,
                                .backoff = &backoff}};
-  Planner planner{rank, ranks, executor, backoff};
+  Planner planner{rank, ranks, executor};
 };
 
 }  // namespace tutti::comm

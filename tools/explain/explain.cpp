@@ -35,12 +35,14 @@ struct Options {
   std::string file;
 };
 
-select::MachineSetting machine_of(const Options& options) {
+select::MachineInputs machine_of(const Options& options) {
   if (!options.topology.empty()) {
     topo::Graph graph = topo::import_file(options.topology);
     if (options.nvlink > 0) topo::add_nvlink(graph, options.nvlink);
     if (options.hosts > 1) graph = topo::cluster(graph, static_cast<uint32_t>(options.hosts));
-    return select::setting_of(graph, options.ranks);
+    select::MachineInputs made = select::inputs_of(graph, options.ranks);
+    if (select::is_job(graph)) made.notes.ends = "ranks";
+    return made;
   }
   const Rank ranks = options.ranks > 0 ? options.ranks : 2 * options.hosts;
   if (ranks < options.hosts) {
@@ -49,44 +51,35 @@ select::MachineSetting machine_of(const Options& options) {
   }
   auto profile = select::local_profile();  // before its figures are asked for
   if (profile == nullptr) select::local_calibration();
-  select::MachineSetting made = select::setting_here(ranks, options.hosts);
-  const Rank here = made.setting.groups->largest();
-  made.setting.oversubscription =
-      std::max(1.0, static_cast<double>(here) / static_cast<double>(allowed_cores().size()));
-  made.setting.profile = std::move(profile);
-  made.setting.situation = select::situation_of(*made.setting.groups, options.hosts > 1 ? "shm+tcp" : "shm",
-                                                made.setting.oversubscription > 1);
+  select::MachineInputs made = select::inputs_here(ranks, options.hosts);
+  const Rank here = made.inputs.groups->largest();
+  made.inputs.oversubscription = std::max(1.0, static_cast<double>(here) / static_cast<double>(allowed_cores().size()));
+  made.inputs.hand_over.shares_cores = made.inputs.oversubscription > 1;
+  made.inputs.profile = std::move(profile);
+  made.inputs.situation = select::situation_of(*made.inputs.groups, options.hosts > 1 ? "shm+tcp" : "shm",
+                                               made.inputs.oversubscription > 1);
   return made;
 }
 
-std::string link_text(const select::LinkCost& cost, const std::string& kind) {
-  return fmt::format("{:.3g} us and {:.3g} GB/s ({})", cost.alpha * 1e6, 1e-9 / cost.beta, kind);
-}
-
-void print_text(const Options& options, Collective collective, uint64_t bytes, const select::MachineSetting& machine,
+void print_text(const Options& options, Collective collective, uint64_t bytes, const select::MachineInputs& machine,
                 const std::vector<select::Candidate>& all) {
-  const select::Setting& s = machine.setting;
+  const select::CostInputs& s = machine.inputs;
   const select::MachineNotes& notes = machine.notes;
   const std::string size = collective == Collective::Barrier ? "" : " of " + to_text(Bytes{bytes});
   fmt::print("{}{} on {}", name_of(collective), size, counted(static_cast<uint64_t>(s.ranks), "rank"));
   if (notes.hosts > 1) fmt::print(" of {}", counted(static_cast<uint64_t>(notes.hosts), "host"));
   fmt::print(", {}\n", options.topology.empty() ? "this machine" : "on the " + notes.ends + " of " + options.topology);
-  const bool alone = notes.hosts > 1 && !s.groups->has_two_levels();
-  if (!alone) fmt::print("  inside a host: {}\n", link_text(s.inside, notes.inside));
-  if (notes.hosts > 1) fmt::print("  between hosts: {}\n", link_text(s.between, notes.between));
-  if (notes.rails > 0) {
-    fmt::print("  rails: {} a host, {:g} of its ranks on the busiest\n", counted(notes.rails, "NIC"), notes.sharing);
-  }
+  fmt::print("{}\n", select::machine_text(s, notes));
   for (const std::string& note : notes.unknown) fmt::print("  note: {}\n", wrapped(note, 8));
-  if (s.oversubscription > 1) fmt::print("  {:g} ranks share a core\n", s.oversubscription);
+  const uint64_t block = select::block_bytes(collective, bytes, s.ranks);
   const bool measured = !all.empty() && all.front().measured;
-  fmt::print("\n{}\n\n{}\n", select::explanation(all),
+  fmt::print("\n{}\n\n{}\n", select::explanation(all, block),
              measured ? "Measured by `tutti tune`." : "Times are a model's, not measured ones.");
 }
 
-std::string json_text(Collective collective, uint64_t bytes, const select::MachineSetting& machine,
+std::string json_text(Collective collective, uint64_t bytes, const select::MachineInputs& machine,
                       const std::vector<select::Candidate>& all) {
-  const select::Setting& s = machine.setting;
+  const select::CostInputs& s = machine.inputs;
   const auto link = [](const select::LinkCost& cost, const std::string& kind) {
     return ordered_json{{"kind", kind}, {"alpha", cost.alpha}, {"beta", cost.beta}};
   };
@@ -98,15 +91,18 @@ std::string json_text(Collective collective, uint64_t bytes, const select::Machi
   if (machine.notes.hosts > 1) page["between"] = link(s.between, machine.notes.between);
   if (machine.notes.rails > 0) page["rails"] = machine.notes.rails;
   if (!machine.notes.unknown.empty()) page["notes"] = machine.notes.unknown;
+  const uint64_t block = select::block_bytes(collective, bytes, s.ranks);
   page["candidates"] = ordered_json::array();
   for (const select::Candidate& candidate : all) {
-    ordered_json row{{"algorithm", candidate.algorithm->name}};
+    ordered_json row{{"algorithm", select::name_of_algorithm(candidate.row)}, {"method", candidate.row.method->name}};
     if (candidate.rejected.empty()) {
       row["seconds"] = candidate.predicted.seconds();
       row["latency"] = candidate.predicted.latency;
       row["bandwidth"] = candidate.predicted.bandwidth;
       row["reduction"] = candidate.predicted.reduction;
       if (candidate.measured) row["measured"] = *candidate.measured;
+      row["window"] = select::window_for(candidate.row, block);
+      row["width"] = candidate.row.width;
     }
     row["verdict"] = select::verdict(candidate, all.front());
     page["candidates"].push_back(std::move(row));
@@ -118,9 +114,9 @@ void explain(const Options& options) {
   const Collective collective = read_collective(options.collective, "");
   auto bytes = read_call_bytes(options.bytes, "--bytes");
   if (collective == Collective::Barrier) bytes = Bytes{0};
-  const select::MachineSetting machine = machine_of(options);
-  const uint64_t block = select::block_bytes(collective, bytes, machine.setting.ranks);
-  const auto all = select::priced_candidates(collective, block, machine.setting);
+  const select::MachineInputs machine = machine_of(options);
+  const uint64_t block = select::block_bytes(collective, bytes, machine.inputs.ranks);
+  const auto all = select::priced_candidates(collective, block, machine.inputs);
   if (all.empty()) {
     throw_error(Code::InvalidArgument, "{} has no algorithms to choose from: it is sent directly", name_of(collective));
   }

@@ -81,13 +81,13 @@ void take_topology(const LabOptions& o, planner::Cluster& cluster) {
   topo::Graph graph = topo::import_file(o.topology);
   if (o.nvlink > 0) topo::add_nvlink(graph, o.nvlink);
   if (o.hosts > 1) graph = topo::cluster(graph, static_cast<uint32_t>(o.hosts));
-  const auto [setting, notes] = select::setting_of(graph, 0);
+  const auto [inputs, notes] = select::inputs_of(graph, 0);
   if (notes.ends != "GPUs") throw_error(Code::InvalidArgument, "--topo {}: it has no GPUs", o.topology);
   for (const std::string& note : notes.unknown) fmt::print(stderr, "tutti lab: note: {}\n", note);
-  const select::LinkCost& inside = setting.inside;
-  const select::LinkCost& outside = notes.hosts > 1 ? setting.between : inside;
-  cluster.gpus = setting.ranks;
-  cluster.gpus_per_host = setting.groups->largest();
+  const select::LinkCost& inside = inputs.inside;
+  const select::LinkCost& outside = notes.hosts > 1 ? inputs.between : inside;
+  cluster.gpus = inputs.ranks;
+  cluster.gpus_per_host = inputs.groups->largest();
   cluster.alpha_in = inside.alpha;
   cluster.bandwidth_in = 1 / inside.beta;
   cluster.alpha_out = outside.alpha;

@@ -146,10 +146,13 @@ Measurement RankBench::measure(const PerfRow& row, bool in_place) {
     times.push_back(one.seconds);
     together.wrong += one.wrong;
     add_words(together.algorithm, one.how.algorithm);
+    add_words(together.method, one.how.method);
     add_words(together.transport, one.how.transport);
     add_words(together.delivery, one.how.delivery);
   }
-  for (std::string* const words : {&together.algorithm, &together.transport, &together.delivery}) {
+  together.window = all.front().how.window;
+  together.width = all.front().how.width;
+  for (std::string* const words : {&together.algorithm, &together.method, &together.transport, &together.delivery}) {
     if (words->empty()) *words = "none";
   }
   together.seconds = time_of_all(times);

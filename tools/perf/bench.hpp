@@ -19,6 +19,8 @@ struct Measurement {
   double seconds = 0;               ///< of one call
   uint64_t wrong = 0;               ///< elements, and bytes outside the buffers
   std::string algorithm;            ///< of the timed calls: "ring"
+  std::string method;               ///< "lanes"
+  uint64_t window = 0, width = 0;   ///< of rank 0's last call
   std::string transport, delivery;  ///< of any rank's messages: "shm+tcp", "cma+staged"
 };
 

@@ -54,6 +54,12 @@ std::string settings() {
   return text;
 }
 
+/// What ran the calls, in the words of docs/selection.md: "ring/lanes/cma", "two_shot/slots/x8/pushed".
+std::string row_words(const Measurement& m) {
+  const std::string width = m.width > 1 ? fmt::format("/x{}", m.width) : "";
+  return fmt::format("{}/{}{}/{}", m.algorithm, m.method, width, m.delivery);
+}
+
 }  // namespace
 
 Report::Report(const PerfOptions& options, std::vector<RankPlace> places, const std::vector<PerfRow>& rows)
@@ -99,7 +105,7 @@ void Report::header() const {
     for (int i = 0; i < 2; ++i) fmt::print("{}", half_columns(time, algbw, busbw, wrong));
   };
   line("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#bad");
-  fmt::print(" via algorithm\n");
+  fmt::print(" via row\n");
   line("B", "elem", "", "", "", "us", "GB/s", "GB/s", "");
   fmt::print("\n");
   std::fflush(stdout);
@@ -127,7 +133,7 @@ void Report::row(const PerfRow& row, const Measurement& out_of_place, const std:
   text += fmt::format(" {} ", out_of_place.transport);
   // The JSON file has the full name.
   const size_t room = std::max<size_t>(kShortestName, kWidth - std::min(kWidth, text.size()));
-  const std::string& name = out_of_place.algorithm;
+  const std::string name = row_words(out_of_place);
   fmt::print("{}{}\n", text, name.size() <= room ? name : name.substr(0, room - 1) + "~");
   std::fflush(stdout);
 }
@@ -180,6 +186,9 @@ void Report::write_json() const {
                 {"algbw", bandwidth(algbw(row, m))},
                 {"busbw", bandwidth(busbw(row, m))},
                 {"wrong", m.wrong},
+                {"method", m.method},
+                {"window", m.window},
+                {"width", m.width},
                 {"delivery", m.delivery}};
   };
   for (const Line& line : lines_) {

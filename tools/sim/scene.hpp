@@ -25,15 +25,15 @@ class Scene {
 
   Collective collective() const { return collective_; }
   uint64_t bytes() const { return bytes_; }
-  Rank ranks() const { return setting_.setting.ranks; }
+  Rank ranks() const { return inputs_.inputs.ranks; }
   /// What was assumed of the machine.
-  const std::vector<std::string>& notes() const { return setting_.notes.unknown; }
-  Rank hosts() const { return setting_.notes.hosts; }
+  const std::vector<std::string>& notes() const { return inputs_.notes.unknown; }
+  Rank hosts() const { return inputs_.notes.hosts; }
   /// "32 ranks of 4 hosts, on the GPUs of hgx.xml".
   std::string words() const;
   /// As the selector orders them.
   std::vector<select::Candidate> candidates() const;
-  sim::Call call_of(const plan::Algorithm& algorithm) const;
+  sim::Call call_of(const select::Candidate& candidate) const;
   sim::Machine& machine() { return *machine_; }
 
  private:
@@ -43,8 +43,7 @@ class Scene {
   Collective collective_;
   uint64_t bytes_, block_;
   SceneOptions options_;
-  select::MachineSetting setting_;
-  select::LengthShifts shifts_;
+  select::MachineInputs inputs_;
   std::vector<uint32_t> hosts_;  // by rank
   std::unique_ptr<sim::Machine> machine_;
 };

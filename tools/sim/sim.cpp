@@ -58,13 +58,14 @@ double bus_bandwidth(Collective collective, uint64_t bytes, Rank ranks, double s
 }
 
 Row simulate(Scene& scene, const select::Candidate& candidate, const Options& options, bool events) {
-  Row row{.algorithm = candidate.algorithm, .predicted = candidate.predicted.seconds(), .simulated = {}, .skipped = {}};
+  Row row{
+      .algorithm = candidate.row.algorithm, .predicted = candidate.predicted.seconds(), .simulated = {}, .skipped = {}};
   sim::SimulateOptions how;
   if (options.engine == "simgrid") how = {.engine = sim::Engine::SimGrid, .most_work = 1U << 17};
   if (events) how.most_events = kMostEvents;
   how.calls = options.calls;
   try {
-    row.simulated = sim::simulate(scene.call_of(*candidate.algorithm), scene.machine(), how);
+    row.simulated = sim::simulate(scene.call_of(candidate), scene.machine(), how);
   } catch (const Error& error) {
     if (!options.compare || error.code() != Code::Unsupported) throw;
     row.skipped = error.what();
@@ -76,8 +77,8 @@ std::vector<select::Candidate> wanted(const Scene& scene, const Options& options
   std::vector<select::Candidate> usable;
   std::vector<std::string> names;
   for (const select::Candidate& candidate : scene.candidates()) {
-    names.emplace_back(candidate.algorithm->name);
-    const bool named = options.algorithm.empty() || options.algorithm == candidate.algorithm->name;
+    names.emplace_back(candidate.row.algorithm->name);
+    const bool named = options.algorithm.empty() || options.algorithm == candidate.row.algorithm->name;
     if (!candidate.rejected.empty()) {
       if (!options.algorithm.empty() && named) {
         throw_error(Code::InvalidArgument, "--algo {}: {}", options.algorithm, candidate.rejected);
@@ -177,7 +178,7 @@ void run(const Options& options) {
   const std::vector<select::Candidate> candidates = wanted(scene, options);
   Progress progress;
   for (const select::Candidate& candidate : candidates) {
-    progress.show(fmt::format("# {} of {}: {}", rows.size() + 1, candidates.size(), candidate.algorithm->name));
+    progress.show(fmt::format("# {} of {}: {}", rows.size() + 1, candidates.size(), candidate.row.algorithm->name));
     rows.push_back(simulate(scene, candidate, options, draws && rows.empty()));
   }
   progress.clear();

@@ -24,12 +24,12 @@ std::vector<uint64_t> list(const Sizes& sizes) {
 }
 
 /// Algorithms that may be the best for blocks of this size.
-std::set<std::string> hopeful(Collective collective, uint64_t block, const select::Setting& setting, double within) {
+std::set<std::string> hopeful(Collective collective, uint64_t block, const select::CostInputs& inputs, double within) {
   std::set<std::string> names;
-  const auto all = select::candidates(collective, block, setting);
+  const auto all = select::candidates(collective, block, inputs);
   for (const select::Candidate& candidate : all) {
     if (candidate.rejected.empty() && candidate.seconds <= within * all.front().seconds) {
-      names.insert(candidate.algorithm->name);
+      names.insert(select::name_of_algorithm(candidate.row));
     }
   }
   return names;
@@ -39,24 +39,24 @@ json to_json(const select::LinkCost& link) { return {link.alpha, link.beta, link
 
 select::LinkCost link_from(const json& link) { return {link.at(0), link.at(1), link.at(2), link.at(3)}; }
 
-select::Setting setting_from(const json& line) {
+select::CostInputs inputs_from(const json& line) {
   const auto labels = line.at("groups").get<std::vector<Rank>>();
-  select::Setting setting{.ranks = static_cast<Rank>(labels.size()),
-                          .groups = std::make_shared<const plan::Grouping>(labels),
-                          .inside = link_from(line.at("inside")),
-                          .between = link_from(line.at("between")),
-                          .gamma = line.at("gamma"),
-                          .oversubscription = line.at("oversubscription"),
-                          .staging = line.at("staging"),
-                          .message = line.at("message")};
-  setting.situation = line.at("situation");
-  return setting;
+  select::CostInputs inputs{.ranks = static_cast<Rank>(labels.size()),
+                            .groups = std::make_shared<const plan::Grouping>(labels),
+                            .inside = link_from(line.at("inside")),
+                            .between = link_from(line.at("between")),
+                            .gamma = line.at("gamma"),
+                            .oversubscription = line.at("oversubscription"),
+                            .staging = line.at("staging"),
+                            .message = line.at("message")};
+  inputs.situation = line.at("situation");
+  return inputs;
 }
 
 void read_line(const std::string& text, Partial& partial) {
   const json line = json::parse(text);
   if (line.contains("situation")) {
-    partial.setting = setting_from(line);
+    partial.inputs = inputs_from(line);
     return;
   }
   if (line.contains("link")) {
@@ -69,8 +69,8 @@ void read_line(const std::string& text, Partial& partial) {
   }
   const auto collective = static_cast<Collective>(line.at("collective").get<int>());
   const Cell cell{collective, line.at("algorithm"), line.at("bytes")};
-  if (!partial.setting) return;
-  partial.profile.measured[partial.setting->situation][collective][cell.algorithm][cell.bytes] = line.at("seconds");
+  if (!partial.inputs) return;
+  partial.profile.measured[partial.inputs->situation][collective][cell.algorithm][cell.bytes] = line.at("seconds");
   partial.done.insert(cell);
 }
 
@@ -78,7 +78,7 @@ void read_line(const std::string& text, Partial& partial) {
 
 double effort_of(const Cell& cell) { return 0.02 + 2.5e-9 * static_cast<double>(cell.bytes); }
 
-std::vector<Cell> cells_of(const select::Setting& setting, const Sizes& sizes, double within) {
+std::vector<Cell> cells_of(const select::CostInputs& inputs, const Sizes& sizes, double within) {
   std::vector<Cell> cells;
   const std::vector<uint64_t> all = list(sizes);
   for (int c = 0; c < kCollectives; ++c) {
@@ -87,11 +87,11 @@ std::vector<Cell> cells_of(const select::Setting& setting, const Sizes& sizes, d
     std::vector<uint64_t> blocks;
     for (const uint64_t bytes : all) {
       if (collective == Collective::Barrier && !blocks.empty()) break;
-      const uint64_t block = select::block_bytes(collective, bytes, setting.ranks) / sizeof(float) * sizeof(float);
+      const uint64_t block = select::block_bytes(collective, bytes, inputs.ranks) / sizeof(float) * sizeof(float);
       if (block >= sizeof(float)) blocks.push_back(block);
     }
     std::vector<std::set<std::string>> names;
-    for (const uint64_t block : blocks) names.push_back(hopeful(collective, block, setting, within));
+    for (const uint64_t block : blocks) names.push_back(hopeful(collective, block, inputs, within));
     for (size_t i = 0; i < blocks.size(); ++i) {
       std::set<std::string> wanted = names[i];
       if (i > 0) wanted.insert(names[i - 1].begin(), names[i - 1].end());
@@ -131,17 +131,17 @@ std::string line_of(const Cell& cell, double seconds) {
          "\n";
 }
 
-std::string line_of(const select::Setting& setting) {
+std::string line_of(const select::CostInputs& inputs) {
   std::vector<Rank> labels;
-  for (Rank rank = 0; rank < setting.ranks; ++rank) labels.push_back(setting.groups->group_of(rank));
-  return json{{"situation", setting.situation},
+  for (Rank rank = 0; rank < inputs.ranks; ++rank) labels.push_back(inputs.groups->group_of(rank));
+  return json{{"situation", inputs.situation},
               {"groups", labels},
-              {"inside", to_json(setting.inside)},
-              {"between", to_json(setting.between)},
-              {"gamma", setting.gamma},
-              {"oversubscription", setting.oversubscription},
-              {"staging", setting.staging},
-              {"message", setting.message}}
+              {"inside", to_json(inputs.inside)},
+              {"between", to_json(inputs.between)},
+              {"gamma", inputs.gamma},
+              {"oversubscription", inputs.oversubscription},
+              {"staging", inputs.staging},
+              {"message", inputs.message}}
              .dump() +
          "\n";
 }

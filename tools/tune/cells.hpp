@@ -31,7 +31,7 @@ struct Sizes {
 };
 
 /// At each size, the algorithms that are predicted within `within` times the best there or at a neighbouring size.
-std::vector<Cell> cells_of(const select::Setting& setting, const Sizes& sizes, double within);
+std::vector<Cell> cells_of(const select::CostInputs& inputs, const Sizes& sizes, double within);
 
 /// Cells that one job can measure: of each collective, those of one algorithm, which it forces.
 std::vector<std::vector<Cell>> jobs_of(const std::vector<Cell>& cells);
@@ -40,12 +40,12 @@ std::string forced_by(const std::vector<Cell>& job);
 
 /// One line of the file of partial results; its first line names what they are of.
 std::string line_of(const Cell& cell, double seconds);
-std::string line_of(const select::Setting& setting);
+std::string line_of(const select::CostInputs& inputs);
 
 /// What an earlier run that was interrupted has measured.
 struct Partial {
-  std::optional<select::Setting> setting;  ///< the machine, as the communicator of the ranks sees it
-  select::Profile profile;                 ///< links and γ, and times in the setting's situation
+  std::optional<select::CostInputs> inputs;  ///< the machine, as the communicator of the ranks sees it
+  select::Profile profile;                   ///< links and γ, and times in the setting's situation
   std::set<Cell> done;
 };
 /// Lines of another heading, and lines that cannot be read, count as none.

@@ -187,7 +187,7 @@ std::string transport_to(Communicator& comm, int peer, std::vector<float>& data)
 
 /// α and β of the slowest pair with rank 0 that a task is about, and by what name a profile knows them.
 std::pair<std::string, select::MeasuredLink> slowest_link(Communicator& comm, const Task& task) {
-  const plan::Grouping& groups = *capi::communicator_of(comm.handle())->setting().groups;
+  const plan::Grouping& groups = *capi::communicator_of(comm.handle())->inputs().groups;
   std::vector<float> data(kLong, 1);
   std::string kind = task.links;
   select::MeasuredLink slowest;
@@ -217,7 +217,7 @@ double gamma_of(Communicator& comm) {
 }
 
 void measure_links(Communicator& comm, const Task& task) {
-  if (task.links == "hosts" && capi::communicator_of(comm.handle())->setting().groups->groups() == 1) {
+  if (task.links == "hosts" && capi::communicator_of(comm.handle())->inputs().groups->groups() == 1) {
     throw_error(Code::InvalidUsage, "all ranks find themselves on one host: use -n in place of --hosts");
   }
   const auto [kind, link] = slowest_link(comm, task);
@@ -226,7 +226,7 @@ void measure_links(Communicator& comm, const Task& task) {
   Results results(task.results);
   results.add(json{{"link", kind}, {"alpha", link.alpha}, {"beta", link.beta}}.dump() + "\n");
   if (task.links == "processes") results.add(json{{"gamma", gamma}}.dump() + "\n");
-  if (task.links != "threads") results.add(line_of(capi::communicator_of(comm.handle())->setting()));
+  if (task.links != "threads") results.add(line_of(capi::communicator_of(comm.handle())->inputs()));
 }
 
 /// On each other host, its first rank writes the profile.

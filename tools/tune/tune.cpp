@@ -87,7 +87,7 @@ class Tuning {
     const std::vector<Placement> here = near(ranks_, ranks_.size());
     if (known_.profile.links.count("threads") == 0) measure_links("threads", near(ranks_, 1), 2);
     if (known_.profile.links.count("processes") == 0 && here.size() > 1) measure_links("processes", here, 1);
-    const bool seen = known_.setting && known_.setting->groups->ranks() == static_cast<Rank>(ranks_.size());
+    const bool seen = known_.inputs && known_.inputs->groups->ranks() == static_cast<Rank>(ranks_.size());
     if (!seen) measure_links("hosts", ranks_, 1);
     const std::vector<Cell> cells =
         cells_of(with_links(), options_.sizes, options_.all ? std::numeric_limits<double>::infinity() : kWithin);
@@ -155,18 +155,18 @@ class Tuning {
   }
 
   /// The machine, as communicators will see it with the profile.
-  select::Setting with_links() const {
-    if (!known_.setting) throw_error(Code::InternalError, "{}: the ranks have not said what they see", partial_path_);
-    select::Setting setting = *known_.setting;
+  select::CostInputs with_links() const {
+    if (!known_.inputs) throw_error(Code::InternalError, "{}: the ranks have not said what they see", partial_path_);
+    select::CostInputs inputs = *known_.inputs;
     for (const auto& [kind, link] : known_.profile.links) {
       if (kind == "threads") continue;
-      const bool outside = kind != "processes" && setting.groups->has_two_levels();
-      select::LinkCost& cost = outside ? setting.between : setting.inside;
-      if (kind == "processes" && many_hosts_ && !setting.groups->has_two_levels()) continue;
+      const bool outside = kind != "processes" && inputs.groups->has_two_levels();
+      select::LinkCost& cost = outside ? inputs.between : inputs.inside;
+      if (kind == "processes" && many_hosts_ && !inputs.groups->has_two_levels()) continue;
       cost = {link.alpha, link.beta, link.alpha * machine_constants().message_share, cost.in_place};
     }
-    setting.gamma = known_.profile.gamma.value_or(setting.gamma);
-    return setting;
+    inputs.gamma = known_.profile.gamma.value_or(inputs.gamma);
+    return inputs;
   }
 
   void measure(const std::vector<Cell>& job) {
@@ -195,7 +195,7 @@ class Tuning {
     } catch (const Error& error) {
       fmt::print(stderr, "{}: {}; it is replaced\n", kSpeaker, error.what());
     }
-    const std::string& situation = known_.setting->situation;
+    const std::string& situation = known_.inputs->situation;
     for (const auto& [kind, link] : known_.profile.links) profile.links[kind] = link;
     if (known_.profile.gamma) profile.gamma = known_.profile.gamma;
     profile.measured[situation] = known_.profile.measured[situation];

@@ -65,18 +65,13 @@ LinkSizes link_sizes(Rank ranks, uint32_t width) {
   LinkSizes sizes;
   const uint64_t links = uint64_t{kLinksToAPeer} * width * static_cast<uint64_t>(std::max(1, ranks - 1));
   sizes.message = std::bit_floor(std::clamp(sizes.arena / links / link::kPushSlots, kShortest, kLongest));
-  if (env().cuda_wire == CudaWire::Slot) return sizes;
   // Only programs of width 1 have links in lines.
   const uint64_t slot = kLinesArena / (links / width) / link::kLineSlots;
   const auto longest = [](uint64_t fits, uint64_t most) {
     return std::bit_floor(std::clamp(fits, kShortestInLines, std::min(most, link::kLongestInLines)));
   };
-  if (env().cuda_wire != CudaWire::WholeLines) {
-    sizes.lines = longest(slot / sizeof(link::Line) * link::kLineData, machine_constants().cuda_lines_up_to);
-  }
-  if (env().cuda_wire != CudaWire::Lines) {
-    sizes.whole_lines = longest(slot - slot / 8, machine_constants().cuda_whole_lines_up_to);
-  }
+  sizes.lines = longest(slot / sizeof(link::Line) * link::kLineData, machine_constants().cuda_lines_up_to);
+  sizes.whole_lines = longest(slot - slot / 8, machine_constants().cuda_whole_lines_up_to);
   for (const uint32_t lane : {link::kLineLanes, link::kWholeLineLanes}) {
     sizes.arena += links / width * link::kLineSlots * line_slot(sizes, lane);
   }
@@ -126,12 +121,7 @@ Reach CudaLinks::probe(Rank peer) const {
   return {.ok = true, .alpha = machine_constants().cuda_alpha, .beta = machine_constants().cuda_beta};
 }
 
-/// Where all messages must travel in lines, none is longer than lines can be; those of links that have no lines
-/// fit their slots.
-uint64_t CudaLinks::longest_message() const {
-  if (env().cuda_wire == CudaWire::Lines) return std::min(sizes_.message, sizes_.lines);
-  return env().cuda_wire == CudaWire::WholeLines ? std::min(sizes_.message, sizes_.whole_lines) : sizes_.message;
-}
+uint64_t CudaLinks::longest_message() const { return sizes_.message; }
 
 std::vector<std::string> CudaLinks::joined_devices() const {
   if (service_->arena->memory().form() == CudaMemory::Host) return {};

@@ -20,6 +20,16 @@ std::string id_of(CUdevice handle) {
 
 }  // namespace
 
+std::string Device::address() const {
+  const auto part = [this](CUdevice_attribute attribute) {
+    int value = 0;
+    check(driver().cuDeviceGetAttribute(&value, attribute, handle_), "a GPU has no address");
+    return value;
+  };
+  return fmt::format("{:04x}:{:02x}:{:02x}.0", part(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID),
+                     part(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID), part(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID));
+}
+
 const Device& Device::get(int number) {
   static auto* const kMutex = new std::mutex;  // never destroyed: threads may outlive main()
   static auto* const kDevices = new std::map<int, std::unique_ptr<const Device>>;

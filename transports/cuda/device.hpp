@@ -54,6 +54,8 @@ class Device {
   const std::string& name() const { return name_; }
   /// The same in all processes.
   const std::string& id() const { return id_; }
+  /// PCI, as "0000:18:00.0".
+  std::string address() const;
   int multiprocessors() const { return multiprocessors_; }
   const OwnStream& stream() const { return *stream_; }
   Rdma rdma() const { return rdma_; }

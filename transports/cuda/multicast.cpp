@@ -29,9 +29,10 @@ struct Answer {
 /// Throws Error(Unsupported | OutOfMemory) with the remedy, unless the driver's call was successful.
 void succeeds(CUresult result, const Device& device, const char* what) {
   if (result == CUDA_SUCCESS) return;
-  throw_error(result == CUDA_ERROR_OUT_OF_MEMORY ? Code::OutOfMemory : Code::Unsupported,
-              "{}: {}: {}; is the fabric manager of the NVLink switches running? (unset TUTTI_CUDA_WIRE to do without)",
-              device.name(), what, driver().describe(result));
+  throw_error(
+      result == CUDA_ERROR_OUT_OF_MEMORY ? Code::OutOfMemory : Code::Unsupported,
+      "{}: {}: {}; is the fabric manager of the NVLink switches running? (TUTTI_METHOD without nvls does without)",
+      device.name(), what, driver().describe(result));
 }
 
 }  // namespace

@@ -47,6 +47,9 @@ py::dict last_call(const c10::intrusive_ptr<c10d::Backend>& backend) {
   told["algorithm"] = info.algorithm;
   told["transport"] = info.transport;
   told["delivery"] = info.delivery;
+  told["method"] = info.method;
+  told["window"] = info.window;
+  told["width"] = info.width;
   return told;
 }
 

@@ -20,6 +20,7 @@ struct DeliveryRules {
   uint64_t cma_from = link::kNever;
   uint64_t cooperative_from = link::kNever;   ///< cooperative copies
   uint64_t direct_store_from = link::kNever;  ///< peers store folds directly into the output
+  bool operator==(const DeliveryRules&) const = default;
 };
 
 /// What the sender knows of a message.

@@ -32,7 +32,7 @@ uint64_t Layout::cut(const plan::Piece& piece, uint32_t index) const {
 
 uint64_t Layout::block_offset(const plan::Piece& piece) const {
   if (piece.buffer == plan::Buffer::Scratch) return piece.block * scratch_window(geometry_);
-  // Several blocks belong to ranks, which a plan counts from the root.
+  // Several blocks belong to ranks, which a plan numbers in its own order.
   const bool by_rank = plan::blocks(plan_.shape, piece.buffer, plan_.rank) > 1;
   const auto block = static_cast<Rank>(piece.block);
   const auto index = static_cast<uint64_t>(by_rank ? actual(block) : block);

@@ -43,8 +43,8 @@ class Layout {
       : plan_(plan), geometry_(geometry), window_(window) {}
   /// The runs of these pieces, in order; pieces that follow each other in memory are one.
   Runs runs_of(plan::Range pieces) const;
-  /// The communicator's rank of a plan's rank, which counts from the root.
-  Rank actual(Rank planned) const { return (planned + geometry_.root) % plan_.shape.ranks; }
+  /// The communicator's rank of a plan's rank.
+  Rank actual(Rank planned) const { return geometry_.order.actual(planned, geometry_.root, plan_.shape.ranks); }
   /// Bytes of a scratch block.
   static uint64_t scratch_window(const Geometry& geometry);
 

@@ -10,9 +10,9 @@ namespace tutti::exec {
 
 class LinkTable {
  public:
-  /// `lines`: messages may travel in lines, on links that can do it.
-  LinkTable(Program& program, const PeerTraits& traits, bool lines = false)
-      : program_(program), traits_(traits), lines_(lines) {}
+  /// `form`: how messages travel that are short enough, on links that can do it; others in slots.
+  LinkTable(Program& program, const PeerTraits& traits, link::Form form = link::Form::Ring)
+      : program_(program), traits_(traits), form_(form) {}
   /// The number of the link to (from) `peer` on `link_lane` for a message of so many bytes; added at first use.
   uint32_t out(Rank peer, uint32_t link_lane, uint64_t bytes = link::kNever) {
     return number({peer, lane_for(link_lane, bytes, traits_of(peer).out)}, out_numbers_, program_.out_links);
@@ -24,18 +24,18 @@ class LinkTable {
   bool is_in_lines(uint32_t in) const { return program_.in_links[in].link_lane >= link::kLineLanes; }
   Rank reader(uint32_t out) const { return program_.out_links[out].peer; }
   Rank writer(uint32_t in) const { return program_.in_links[in].peer; }
-  link::Access out_traits(uint32_t out) const {
-    link::Access access = traits_of(reader(out)).out;
-    if (!lines_) access.line_bytes = access.whole_line_bytes = 0;
-    return access;
-  }
+  link::Access out_traits(uint32_t out) const { return in_form(traits_of(reader(out)).out); }
   const link::Access& in_traits(uint32_t in) const { return traits_of(writer(in)).in; }
 
  private:
   const link::LinkTraits& traits_of(Rank peer) const { return traits_.at(static_cast<size_t>(peer)); }
+  link::Access in_form(link::Access access) const {
+    if (form_ != link::Form::Lines) access.line_bytes = 0;
+    if (form_ != link::Form::WholeLines) access.whole_line_bytes = 0;
+    return access;
+  }
   uint32_t lane_for(uint32_t link_lane, uint64_t bytes, const link::Access& access) const {
-    const link::Form form = lines_ ? form_of(bytes, access) : link::Form::Ring;
-    return link_lane + static_cast<uint32_t>(form) * link::kLineLanes;
+    return link_lane + static_cast<uint32_t>(form_of(bytes, in_form(access))) * link::kLineLanes;
   }
   using Numbers = std::map<LinkId, uint32_t>;
   static uint32_t number(const LinkId& link, Numbers& numbers, std::vector<LinkId>& links) {
@@ -46,7 +46,7 @@ class LinkTable {
 
   Program& program_;
   const PeerTraits& traits_;
-  const bool lines_;
+  const link::Form form_;
   Numbers out_numbers_, in_numbers_;
 };
 

@@ -8,6 +8,7 @@
 #include "exec/compile/fuse.hpp"
 #include "exec/compile/layout.hpp"
 #include "exec/compile/link_table.hpp"
+#include "exec/method.hpp"
 #include "plan/verify.hpp"
 
 namespace tutti::exec {
@@ -196,6 +197,14 @@ class Scaling {
   WindowProgram program_;
 };
 
+/// How its messages travel, on links that can do it and if they are short enough. Replicas have no links in lines.
+link::Form form_of(const Method& method, uint32_t width) {
+  if (width > 1) return link::Form::Ring;
+  return method == methods::ll      ? link::Form::Lines
+         : method == methods::ll128 ? link::Form::WholeLines
+                                    : link::Form::Ring;
+}
+
 /// Does the program touch scratch? Fusing may have removed all uses.
 bool uses_scratch(const WindowProgram& program) {
   const auto is_scratch = [](const Ref& ref) { return ref.base == Base::Scratch; };
@@ -206,10 +215,10 @@ bool uses_scratch(const WindowProgram& program) {
 
 }  // namespace
 
-std::vector<Rank> peers_of(const RankPlan& plan, Rank root) {
+std::vector<Rank> peers_of(const RankPlan& plan, const Geometry& geometry) {
   std::set<Rank> peers;
   const auto add = [&](Rank planned) {
-    if (planned != kNoRank) peers.insert((planned + root) % plan.shape.ranks);
+    if (planned != kNoRank) peers.insert(geometry.order.actual(planned, geometry.root, plan.shape.ranks));
   };
   for (const Rank peer : plan.peers) add(peer);
   for (const plan::Operand& operand : plan.operands) add(operand.peer);
@@ -220,13 +229,13 @@ Program lower(const RankPlan& plan, const Geometry& wanted, const PeerTraits& tr
   Geometry geometry = wanted;
   geometry.window = std::max<uint64_t>(1, std::min(wanted.window, wanted.count));  // scratch has the size of a window
   Program program;
-  program.by = geometry.by;
+  program.method = geometry.method;
   program.rounds = std::max<uint64_t>(1, (geometry.count + geometry.window - 1) / geometry.window);
   program.width = static_cast<uint32_t>(std::clamp<uint64_t>(wanted.width, 1, program.rounds));
   program.window_bytes = geometry.window * geometry.element_bytes;
   program.scratch_bytes = plan.scratch_blocks * Layout::scratch_window(geometry);
   const auto drafts = fuse(plan);
-  LinkTable links(program, traits, program.width == 1);
+  LinkTable links(program, traits, form_of(*program.method, program.width));
   const uint64_t rest = geometry.count - (program.rounds - 1) * geometry.window;
   program.last = Scaling(plan, geometry, rest, links, program).scale(drafts);
   if (program.rounds > 1) program.full = Scaling(plan, geometry, geometry.window, links, program).scale(drafts);

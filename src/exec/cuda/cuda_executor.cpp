@@ -13,6 +13,7 @@
 #include "exec/cuda/kernels.hpp"
 #include "exec/cuda/pinned.hpp"
 #include "exec/host/wait.hpp"
+#include "exec/method.hpp"
 
 namespace tutti::exec::cuda {
 namespace {
@@ -110,8 +111,8 @@ link::InLink CudaExecutor::connect_in(Rank peer, uint32_t link_lane) {
 
 std::unique_ptr<Execution> CudaExecutor::compile(const plan::RankPlan& plan, const Geometry& geometry,
                                                  const Reduction* reduction) {
-  if (geometry.by == RunBy::CopyEngines) return copies_->compile(plan, geometry);
-  if (geometry.by == RunBy::Switch) return multimem_->compile(plan, geometry, *reduction, most_blocks_);
+  if (*geometry.method == methods::copy_engine) return copies_->compile(plan, geometry);
+  if (*geometry.method == methods::nvls) return multimem_->compile(plan, geometry, *reduction, most_blocks_);
   PeerTraits traits;
   for (Rank peer = 0; peer < context_.wireup->ranks(); ++peer) traits.push_back(this->traits(peer));
   return place(lower(plan, geometry, traits), word_of(geometry.element_bytes), reduction);
@@ -223,7 +224,7 @@ void CudaExecutor::launch(Execution& execution, const Binding& binding) {
         "the stream cannot be used");
   const bool captured = status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
   order_after_last(stream, captured);
-  const bool copied = execution.program().by == RunBy::CopyEngines;
+  const bool copied = *execution.program().method == methods::copy_engine;
   std::shared_ptr<void> used;
   if (copied) {
     copies_->launch(static_cast<CopyExecution&>(execution), binding, stream, ++copied_);
@@ -247,15 +248,15 @@ void CudaExecutor::launch(Execution& execution, const Binding& binding) {
 /// What a graph keeps for the call.
 std::shared_ptr<void> CudaExecutor::launch_kernel(Execution& execution, const Binding& binding, CUstream stream,
                                                   bool captured) {
-  if (execution.program().by == RunBy::Switch) {
-    const auto& made = static_cast<MultimemExecution&>(execution);
-    MultimemCall call = made.call;
-    call.head = head_of(binding);
-    call.in = static_cast<const unsigned char*>(binding.in);
-    call.out = static_cast<unsigned char*>(binding.out);
-    start(made.kernel, made.blocks, &call, stream);
-    return multimem_->keep();
-  }
+  if (*execution.program().method == methods::nvls) {
+      const auto& made = static_cast<MultimemExecution&>(execution);
+      MultimemCall call = made.call;
+      call.head = head_of(binding);
+      call.in = static_cast<const unsigned char*>(binding.in);
+      call.out = static_cast<unsigned char*>(binding.out);
+      start(made.kernel, made.blocks, &call, stream);
+      return multimem_->keep();
+    }
   const auto& made = static_cast<CudaExecution&>(execution);  // compile() makes no others
   LanesCall call = made.call;
   call.head = head_of(binding);

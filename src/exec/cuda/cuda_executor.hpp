@@ -66,6 +66,7 @@ class CudaExecutor final : public DeviceExecutor, private Connector {
   const std::string& device_name() const override { return device_.name(); }
   int device() const override { return device_.number(); }
   const std::string& device_id() const override { return device_.id(); }
+  std::string device_address() const override { return device_.address(); }
   std::vector<std::string> joined_devices() const override { return transport_.joined_devices(); }
   void keep_lines_whole(std::vector<bool> peers) override { transport_.keep_lines_whole(std::move(peers)); }
   uint32_t resident_blocks() const override { return resident_; }
@@ -74,7 +75,7 @@ class CudaExecutor final : public DeviceExecutor, private Connector {
   std::string why_no_switch() const override;
   void join_switch(Deadline deadline) override;
   void bind_switch() override { multimem_->bind(); }
-  bool folds_in_switch(const Reduction& reduction) const override { return cuda::folds_in_switch(reduction); }
+  bool has_switch() const override { return multimem_ != nullptr; }
   uint64_t switched_window() const override { return Multimem::slot_bytes(); }
   void copy(void* to, const void* from, uint64_t bytes, void* stream) override;
   void order(void* before, void* after) override;

@@ -72,8 +72,6 @@ uint32_t step_of(const WindowProgram& round, const char* what, IsIt is_it) {
 
 }  // namespace
 
-bool folds_in_switch(const Reduction& reduction) { return operation_of(reduction) != nullptr; }
-
 Multimem::Multimem(const DeviceContext& context, const tutti::cuda::Device& device, std::shared_ptr<Pool> pool)
     : context_(context), device_(device), pool_(std::move(pool)), memory_(make_memory(context, device)) {}
 

@@ -19,9 +19,6 @@ class MultimemExecution final : public Execution {
   uint32_t blocks = 1;
 };
 
-/// Has the switch this operation?
-bool folds_in_switch(const Reduction& reduction);
-
 class Multimem {
  public:
   /// Its memory is made by join() and bind(), as that of tutti::cuda::Multicast.

@@ -43,7 +43,7 @@ PeerTraits HostExecutor::traits_of(const std::vector<Rank>& peers) {
 
 std::unique_ptr<Execution> HostExecutor::compile(const plan::RankPlan& plan, const Geometry& geometry,
                                                  const Reduction* reduction) {
-  const PeerTraits traits = traits_of(peers_of(plan, geometry.root));
+  const PeerTraits traits = traits_of(peers_of(plan, geometry));
   auto made = std::make_unique<HostExecution>(lower(plan, geometry, traits), kScratchVersions, arithmetic_of(reduction),
                                               links_);
   made->own_stages();

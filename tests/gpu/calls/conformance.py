@@ -8,7 +8,7 @@
     conformance.py TUTTI hosts THREADS HOSTS...        each algorithm between hosts with so many ranks, called and replayed from
                                                        a graph: 2.1 for processes, 2t.2t for threads
 
-TUTTI_CUDA_WIRE says how messages travel. With CONFORMANCE_FEW=1 each algorithm has two sizes and not three, and of the types
+TUTTI_METHOD says what runs them. With CONFORMANCE_FEW=1 each algorithm has two sizes and not three, and of the types
 and operators those stand for all that differ in how threads share their work: for sanitizers, under which all takes ten times
 as long.
 """
@@ -23,7 +23,7 @@ COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broa
 HIERARCHICAL = ("all_reduce", "all_gather", "broadcast")
 # Odd numbers of elements; one round and several. A message in lines is shorter, and so is a round.
 SIZES = ["-b", "20", "-e", "400020", "-i", "200000"]
-if os.environ.get("TUTTI_CUDA_WIRE", "").startswith("ll"):
+if os.environ.get("TUTTI_METHOD", "").startswith("ll"):
     SIZES = ["-b", "20", "-e", "40020", "-i", "20000"]
 FEW = os.environ.get("CONFORMANCE_FEW") == "1"
 if FEW:
@@ -35,7 +35,8 @@ def algorithms(tutti, collective, ranks):
     text = subprocess.run([tutti, "explain", collective, "--bytes", "64K", "-n", str(ranks)], check=True, capture_output=True,
                           text=True).stdout
     rows = text.split("verdict", 1)[1].split("\n\n")[0].splitlines()[1:]
-    return [row.lstrip("* ").split()[0] for row in rows if "rejected" not in row]
+    rows = [row for row in rows if "rejected" not in row and not row.startswith(("  chosen: ", "  busy the longest: "))]
+    return sorted({row.lstrip("* ").split()[0] for row in rows})
 
 
 # Each process is a host of its own but the first $FIRST.

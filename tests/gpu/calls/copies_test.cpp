@@ -1,5 +1,5 @@
 // Calls that the copy engines run: without a kernel, in any mixture with those of kernels, called or replayed; and
-// those that cannot end well. TUTTI_CUDA_WIRE=copy.
+// those that cannot end well. TUTTI_METHOD=copy_engine.
 #include <dlfcn.h>
 
 #include <functional>

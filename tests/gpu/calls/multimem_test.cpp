@@ -1,5 +1,5 @@
 // All-reduces that the switch between the GPUs folds: called, replayed, mixed with calls that lanes run; and those that
-// cannot end well. TUTTI_CUDA_WIRE=multimem, TUTTI_MAX_BLOCKS=1, a GPU for each rank.
+// cannot end well. TUTTI_METHOD=nvls, TUTTI_MAX_BLOCKS=1, a GPU for each rank.
 #include <functional>
 
 #include "calls/gpu_program.hpp"
@@ -79,10 +79,10 @@ TEST(Multimem, IsMixedWithCallsThatLanesRun) {
       mine.stream.synchronize();
       mine.expect_sum(turn);
     }
-    EXPECT_EQ(delivery_of_last_call(mine.comm), "multimem");
+    EXPECT_EQ(delivery_of_last_call(mine.comm), "nvls");
     mine.must_call(tuttiMax);
     mine.stream.synchronize();
-    EXPECT_NE(delivery_of_last_call(mine.comm), "multimem");
+    EXPECT_NE(delivery_of_last_call(mine.comm), "nvls");
   });
 }
 

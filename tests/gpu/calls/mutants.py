@@ -16,7 +16,7 @@ import tempfile
 from races import passed
 
 SEEDS = range(1, 5)
-# name, file, what is changed, into what, wire, collective; only with ThreadSanitizer
+# name, file, what is changed, into what, method, collective; only with ThreadSanitizer
 MUTANTS = [
     ("no barrier before a message is published", "src/exec/interpreter.hpp",
      "    group.sync();\n    if (group.leader()) {\n      if (op.outs", "    if (group.leader()) {\n      if (op.outs", "slot",
@@ -27,16 +27,16 @@ MUTANTS = [
      "    return true;\n  }\n\n  /// Must", "ll", "broadcast", False),
     ("no barrier before a signal", "src/exec/cuda/multimem.cu",
      "    group_.sync();\n    if (!group_.leader()) return;\n    fence_aliases();", "    if (!group_.leader()) return;\n    fence_aliases();",
-     "multimem", "all_reduce", False),
+     "nvls", "all_reduce", False),
     ("a round is not awaited", "src/exec/cuda/multimem.cu", "    return !gpu::sync_block_or(!all);",
-     "    return waits.step == call_.fold_step || !gpu::sync_block_or(!all);", "multimem", "all_reduce", False),
+     "    return waits.step == call_.fold_step || !gpu::sync_block_or(!all);", "nvls", "all_reduce", False),
     ("the window of the next round takes the place of this one's", "src/exec/cuda/multimem.cu", "+ round % kMultimemSlots)", ")", "multimem",
      "all_reduce", False),
-    ("the signals of a call are not counted", "src/exec/cuda/multimem.cu", "sent + uint64_t{2} * rounds);", "sent);", "multimem", "all_reduce", False),
+    ("the signals of a call are not counted", "src/exec/cuda/multimem.cu", "sent + uint64_t{2} * rounds);", "sent);", "nvls", "all_reduce", False),
     ("a descriptor is stored without release", "src/exec/cuda/block.hpp", "    gpu::store_release<gpu::Scope::System>(at, value);\n",
-     "    gpu::store_relaxed<gpu::Scope::System>(at, value);\n", "slot", "all_reduce", True),
+     "    gpu::store_relaxed<gpu::Scope::System>(at, value);\n", "slots", "all_reduce", True),
     ("a descriptor is loaded without acquire", "src/exec/cuda/block.hpp", "{ return gpu::load_acquire<gpu::Scope::System>(at); }",
-     "{ return gpu::load_relaxed<gpu::Scope::System>(at); }", "slot", "all_reduce", True),
+     "{ return gpu::load_relaxed<gpu::Scope::System>(at); }", "slots", "all_reduce", True),
 ]
 
 
@@ -61,12 +61,12 @@ def compile_twins(folder, root, entry, compiler, flags, change=None):
     return twins
 
 
-def complaint(tutti, twins, wire, collective, seed):
+def complaint(tutti, twins, method, collective, seed):
     """What a run with these twins says; "" if all is right."""
-    env = {**os.environ, "FAKE_CUDA_TWINS": str(twins), "FAKE_CUDA_SEED": str(seed), "TUTTI_CUDA_WIRE": wire, "TUTTI_TIMEOUT": "5",
+    env = {**os.environ, "FAKE_CUDA_TWINS": str(twins), "FAKE_CUDA_SEED": str(seed), "TUTTI_METHOD": method, "TUTTI_TIMEOUT": "5",
            "TUTTI_BLOCK_THREADS": "32", "TUTTI_MAX_BLOCKS": "2"}
     sizes = ["-b", "4000", "-e", "84000", "-i", "80000", "-n", "40"]
-    if wire == "multimem":  # several rounds
+    if method == "nvls":  # several rounds
         sizes = ["-b", "4000", "-e", "504000", "-i", "500000", "-n", "10"]
     command = [tutti, "perf", collective, "--device", "cuda", "-t", "3", *sizes, "-c", "12", "-w", "0"]
     try:
@@ -85,16 +85,16 @@ def main():
     missed = []
     with tempfile.TemporaryDirectory() as folder:
         twins = compile_twins(pathlib.Path(folder), pathlib.Path(root), entry, compiler, flags)
-        for wire in ("slot", "ll", "multimem"):
+        for method in ("slots", "ll", "nvls"):
             for collective in ("all_reduce", "broadcast"):
-                wrong = complaint(tutti, twins, wire, collective, 1)
+                wrong = complaint(tutti, twins, method, collective, 1)
                 assert not wrong, f"the right twins: {wrong}"
-    for name, file, old, new, wire, collective, race in MUTANTS:
+    for name, file, old, new, method, collective, race in MUTANTS:
         if race and not sanitized:
             continue
         with tempfile.TemporaryDirectory() as folder:
             twins = compile_twins(pathlib.Path(folder), pathlib.Path(root), entry, compiler, flags, (name, file, old, new))
-            said = next((text for text in (complaint(tutti, twins, wire, collective, seed) for seed in SEEDS) if text), "")
+            said = next((text for text in (complaint(tutti, twins, method, collective, seed) for seed in SEEDS) if text), "")
         print(f"{name}: {said or 'NOT FOUND'}", flush=True)
         if not said:
             missed.append(name)

@@ -11,7 +11,7 @@ import sys
 
 from races import passed
 
-WIRES = ["ll", "ll128", "slot", "auto", "multimem"]
+METHODS = ["ll", "ll128", "slots", "", "nvls"]
 COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"]
 THREADS = [32, 4, 64]  # of a block
 
@@ -20,11 +20,11 @@ def main():
     tutti, first, last = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     wrong, runs = [], 0
     for seed in range(first, last + 1):
-        for wire in WIRES:
-            turn = seed * len(WIRES) + WIRES.index(wire)
-            env = {"FAKE_CUDA_SEED": str(seed), "TUTTI_CUDA_WIRE": wire, "TUTTI_BLOCK_THREADS": str(THREADS[turn % len(THREADS)]),
+        for method in METHODS:
+            turn = seed * len(METHODS) + METHODS.index(method)
+            env = {"FAKE_CUDA_SEED": str(seed), "TUTTI_METHOD": method, "TUTTI_BLOCK_THREADS": str(THREADS[turn % len(THREADS)]),
                    "TUTTI_MAX_BLOCKS": "3"}
-            collective = "all_reduce" if wire == "multimem" else COLLECTIVES[turn % len(COLLECTIVES)]
+            collective = "all_reduce" if method == "nvls" else COLLECTIVES[turn % len(COLLECTIVES)]
             command = [tutti, "perf", collective, "--device", "cuda", "-t", "3", "-c", "2", "-n", "1",
                        "-w", "0", "-b", "1000", "-e", "41000", "-i", "40000"]
             runs += 1

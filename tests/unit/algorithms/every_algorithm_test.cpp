@@ -2,8 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 #include <span>
+#include <string>
 
+#include "exec/method.hpp"
 #include "support/prove.hpp"
 
 namespace tutti::plan {
@@ -53,12 +56,34 @@ bool sends_straight(const RankPlan& plan) {
   return plan.lanes.size() == 1 && to == others && from == others;
 }
 
-TEST_P(EveryAlgorithm, SendsStraightWhereItClaims) {
-  if (!GetParam().algorithm().copies) return;
+TEST_P(EveryAlgorithm, SendsStraightWhereCopyEnginesAcceptIt) {
+  if (!GetParam().algorithm().allows({GetParam().algorithm().collective, 2})) return;  // it needs groups
   for (const Rank ranks : {2, 3, 4, 7, 8}) {
-    for (const RankPlan& plan : GetParam().plans(ranks)) EXPECT_TRUE(sends_straight(plan)) << ranks << " ranks";
+    const std::vector<RankPlan> plans = GetParam().plans(ranks);
+    const auto accepted = [](const RankPlan& plan) { return exec::methods::copy_engine.accepts(plan).empty(); };
+    if (!std::all_of(plans.begin(), plans.end(), accepted)) continue;
+    for (const RankPlan& plan : plans) EXPECT_TRUE(sends_straight(plan)) << ranks << " ranks";
   }
 }
+
+TEST(Methods, AcceptWhatTheyCanRunAndNothingElse) {
+  const auto accepts = [](const exec::Method& method) {
+    std::set<std::string> names;
+    for (int c = 0; c < kCollectives; ++c) {
+      const auto collective = static_cast<Collective>(c);
+      for (const Algorithm* a : algorithms_of(collective)) {
+        if (!a->allows({collective, 4})) continue;
+        const auto why = [&](Rank rank) { return method.accepts(generate(*a, {collective, 4}, rank)); };
+        if (!why(0).empty() || !why(1).empty() || !why(3).empty()) continue;
+        names.insert(std::string(name_of(collective)) + ":" + a->name);
+      }
+    }
+    return names;
+  };
+  EXPECT_EQ(accepts(exec::methods::nvls), std::set<std::string>{"all_reduce:two_shot"});
+  EXPECT_EQ(accepts(exec::methods::copy_engine), (std::set<std::string>{"all_gather:one_shot", "all_to_all:one_shot"}));
+}
+
 TEST_P(EveryAlgorithm, HasASummaryThatFitsALine) {
   const std::string_view summary = GetParam().algorithm().summary;
   EXPECT_FALSE(summary.empty());

@@ -1,5 +1,7 @@
 #include "comm/agreement.hpp"
 
+#include "comm/configuration.hpp"
+
 #include <gtest/gtest.h>
 
 #include <string>
@@ -12,8 +14,8 @@ namespace {
 
 RankReport report() {
   return {.fabric = {.staging = 4096,
-                     .inside = {1e-6, 2e-10, true},
-                     .between = {3e-6, 4e-10, false},
+                     .links = {{"between processes of a host", {1e-6, 2e-10, true}},
+                               {"between hosts", {3e-6, 4e-10, false}}},
                      .unreachable = "too far",
                      .word = {~uint64_t{0}, 7},
                      .cores = "0-3,8",
@@ -22,17 +24,21 @@ RankReport report() {
           .plans = R"({"all_reduce":"mine@1f"})",
           .host = "node07",
           .boot = "1f",
-          .crowding = 2.5};
+          .device = {},
+          .crowding = 2.5,
+          .kind = 77};
 }
 
 TEST(RankReport, ArrivesAsItWasSent) {
   const RankReport sent = report(), got = parse_report(to_text(sent), 1);
   EXPECT_EQ(got.fabric.staging, sent.fabric.staging);
-  EXPECT_EQ(got.fabric.inside.alpha, sent.fabric.inside.alpha);
-  EXPECT_EQ(got.fabric.inside.beta, sent.fabric.inside.beta);
-  EXPECT_TRUE(got.fabric.inside.in_place);
-  EXPECT_EQ(got.fabric.between.alpha, sent.fabric.between.alpha);
-  EXPECT_FALSE(got.fabric.between.in_place);
+  for (const char* relation : {kBetweenProcesses, kBetweenHosts}) {
+    const FabricReport::Slowest &there = got.fabric.links.at(relation), &here = sent.fabric.links.at(relation);
+    EXPECT_EQ(there.alpha, here.alpha) << relation;
+    EXPECT_EQ(there.beta, here.beta) << relation;
+    EXPECT_EQ(there.in_place, here.in_place) << relation;
+  }
+  EXPECT_EQ(got.kind, sent.kind);
   EXPECT_EQ(got.fabric.unreachable, sent.fabric.unreachable);
   EXPECT_EQ(got.fabric.word.at, sent.fabric.word.at);
   EXPECT_EQ(got.fabric.word.value, sent.fabric.word.value);

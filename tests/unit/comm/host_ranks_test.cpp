@@ -37,7 +37,7 @@ Judged judged(int ranks, const Cores& cores, const std::function<void()>& inside
     run_on(affinity_mask(cores));
     const auto comm = Communicator::join(id, ranks, rank);
     if (rank == 0) {
-      found = {comm->setting().oversubscription, comm->backoff().spins > 0};
+      found = {comm->inputs().oversubscription, comm->backoff().spins > 0};
       if (inside) inside();
     }
     EXPECT_TRUE(comm->leave().ok());

@@ -100,8 +100,8 @@ nlohmann::json report() {
   return {{"plans", nlohmann::json::object()},
           {"staging", 1 << 20},
           {"longest", 1 << 20},
-          {"inside", {1e-6, 1e-10, true}},
-          {"between", {1e-6, 1e-10, true}},
+          {"links", nlohmann::json::object()},
+          {"kind", 0},
           {"unreachable", ""},
           {"word", {0, 0}},
           {"cores", "0"},
@@ -110,9 +110,12 @@ nlohmann::json report() {
           {"crowding", 1},
           {"name", "elsewhere"},
           {"boot", ""},
-          {"device", {"none", "", 0, nlohmann::json::array(), ""}}};
+          {"device", {"none", "", 0, nlohmann::json::array(), "", "", 0}}};
 }
-nlohmann::json conclusion() { return {{"reading", 0}, {"oversubscribed", false}, {"shifts", {2, 2, 2, 0}}}; }
+nlohmann::json conclusion() {
+  const nlohmann::json link = {1e-6, 1e-10, 1e-7, true};
+  return {{"reading", 0}, {"shares_cores", false}, {"inside", link}, {"between", link}};
+}
 std::string nested(size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); }
 
 TEST(HostileMember, DeeplyNestedReportsAreRejected) {
@@ -124,8 +127,9 @@ TEST(HostileMember, DeeplyNestedReportsAreRejected) {
   EXPECT_TRUE(contains(in_its_report.outcome(), "nested deeper than 16"));
   HostileMember in_its_table(0);
   in_its_table.give(report().dump());
+  in_its_table.give("");  // our rank describes its host
   auto deep = conclusion();
-  deep["table"] = R"([["all_reduce",1,"none",1,)" + nested(kDeep) + "]]";
+  deep["table"] = R"({"rows":)" + nested(kDeep) + "}";
   in_its_table.give(deep.dump());
   const std::string told = in_its_table.outcome();
   EXPECT_TRUE(contains(told, "decision table cannot be read") && contains(told, "nested deeper than 16")) << told;
@@ -147,19 +151,6 @@ TEST(HostileMember, InvalidNumbersAreRejected) {
   EXPECT_TRUE(contains(member.outcome(), "in place of a whole number"));
 }
 
-TEST(HostileMember, AnImpossibleShiftOfLengthsIsRejected) {
-  for (const nlohmann::json& shift : {nlohmann::json(5), nlohmann::json(-1), nlohmann::json(1e300)}) {
-    HostileMember member(0);
-    member.give(report().dump());
-    auto odd = conclusion();
-    odd["table"] = "[]";
-    odd["shifts"][1] = shift;
-    member.give(odd.dump());
-    const std::string told = member.outcome();
-    EXPECT_TRUE(contains(told, "impossible shift") || contains(told, "in place of a whole number")) << told;
-  }
-}
-
 /// Also of what is used in log messages only.
 TEST(HostileMember, AnInvalidArenaSizeIsRejected) {
   HostileMember member(1);
@@ -169,18 +160,42 @@ TEST(HostileMember, AnInvalidArenaSizeIsRejected) {
   EXPECT_TRUE(contains(member.outcome(), "in place of a whole number"));
 }
 
+/// A decision table with this row and this order, else a right one.
+std::string table(const std::string& row, const std::string& order = "[]") {
+  return R"({"rows":[)" + row + R"(],"direct":["direct","lanes",1024,1,0],"rules":[[1,2,3,4,5]],"order":)" + order +
+         R"(,"partial":"","round_each":false})";
+}
+
+/// What our rank says of a table that rank 0 sends.
+std::string told_of(const std::string& table) {
+  HostileMember member(0);
+  member.give(report().dump());
+  member.give("");  // our rank describes its host
+  auto with_table = conclusion();
+  with_table["table"] = table;
+  member.give(with_table.dump());
+  return member.outcome();
+}
+
 /// Rank 0 provides the decision table. A rank has no plan if the algorithm does not support the number of ranks.
-TEST(HostileMember, AnUnusableAlgorithmIsRejected) {
+TEST(HostileMember, AnUnusableRowIsRejected) {
   for (const char* row :
-       {R"(["all_reduce",1000,"ring",18446744073709551615])", R"(["all_reduce",1000,"ring",0])",
-        R"(["all_reduce",1e300,"ring",1024])", R"(["nothing",1000,"ring",1024])", R"(["all_reduce",1000,"no",1024])"}) {
-    HostileMember member(0);
-    member.give(report().dump());
-    auto with_table = conclusion();
-    with_table["table"] = "[" + std::string(row) + "]";
-    member.give(with_table.dump());
-    const std::string told = member.outcome();
+       {R"(["all_reduce",0,1000,["ring","lanes",18446744073709551615,1,0]])",
+        R"(["all_reduce",0,1000,["ring","lanes",0,1,0]])", R"(["all_reduce",0,1e300,["ring","lanes",1024,1,0]])",
+        R"(["nothing",0,1000,["ring","lanes",1024,1,0]])", R"(["all_reduce",0,1000,["no","lanes",1024,1,0]])",
+        R"(["all_reduce",0,1000,["ring","no",1024,1,0]])", R"(["all_reduce",0,1000,["ring","nvls",1024,1,0]])",
+        R"(["all_reduce",0,1000,["ring","lanes",1024,0,0]])", R"(["all_reduce",0,1000,["ring","lanes",1024,5000,0]])",
+        R"(["all_reduce",0,1000,["ring","lanes",1024,1,1]])", R"(["all_reduce",9,1000,["ring","lanes",1024,1,0]])",
+        R"(["all_reduce",0,1000,["direct","lanes",1024,1,0]])"}) {
+    const std::string told = told_of(table(row));
     EXPECT_TRUE(contains(told, "decision table cannot be read")) << row << ": " << told;
+  }
+}
+
+TEST(HostileMember, AnOrderThatIsNoneIsRejected) {
+  for (const char* order : {"[0,0]", "[0,1,2]", "[1]", "[0,-1]", "[0,1e300]", "[0,4000000000]", "7"}) {
+    const std::string told = told_of(table(R"(["all_reduce",0,1000,["ring","lanes",1024,1,0]])", order));
+    EXPECT_TRUE(contains(told, "decision table cannot be read")) << order << ": " << told;
   }
 }
 

@@ -20,7 +20,7 @@ constexpr uint64_t kMessage = 64 << 10, kBlock = 1 << 20;  // bytes
 /// Rank 0's planner, for ranks that can read each other's memory as given.
 struct Ranks : PlannerOf {
   Ranks(ReadAccess reading, const char* forced, Rank n = 2, uint32_t threads = 1)
-      : PlannerOf(n, {.reading = reading, .threads = threads}, forced, kMessage) {}
+      : PlannerOf(n, {.reading = reading}, forced, kMessage, threads) {}
   const exec::Program& program(Collective collective, uint64_t bytes, const void* in, void* out, Op op = Op::Sum) {
     const uint64_t count = bytes / sizeof(float);
     const Call call{

@@ -44,9 +44,9 @@ select::Calibration calibration(Dice& dice) {
   return m;
 }
 
-select::Setting setting(Dice& dice, Rank ranks) {
+select::CostInputs inputs(Dice& dice, Rank ranks) {
   const std::vector<std::string> hosts(static_cast<size_t>(ranks), "here");
-  select::Setting made{.ranks = ranks, .groups = groups_of(hosts, "")};
+  select::CostInputs made{.ranks = ranks, .groups = groups_of(hosts, "")};
   made.inside = {dice.between(1e-8, 1e-4), dice.between(1e-12, 1e-9), dice.between(1e-9, 1e-5), dice.below(2) == 0};
   made.gamma = dice.between(1e-12, 1e-10);
   made.oversubscription = dice.below(2) == 0 ? 1 : 2;
@@ -56,15 +56,12 @@ select::Setting setting(Dice& dice, Rank ranks) {
   return made;
 }
 
-AgreedCapabilities capabilities(Dice& dice, const select::Setting& setting) {
+select::HandOver hand_over(Dice& dice, const select::CostInputs& inputs) {
   const auto shift = [&] { return static_cast<int>(dice.below(5)) - 2; };
-  return {.staging = setting.staging,
-          .message = setting.message,
-          .reading = static_cast<transports::ReadAccess>(dice.below(3)),
-          .oversubscribed = setting.oversubscription > 1,
+  return {.reading = static_cast<transports::ReadAccess>(dice.below(3)),
+          .shares_cores = inputs.oversubscription > 1,
           .always_cma = dice.below(4) == 0,
-          .shifts = {.cma = shift(), .no_cma = dice.below(4) == 0, .wait = shift(), .caches = shift()},
-          .threads = 1 + static_cast<uint32_t>(dice.below(3))};
+          .shifts = {.cma = shift(), .no_cma = dice.below(4) == 0, .wait = shift(), .caches = shift()}};
 }
 
 /// The constants in use are this rank's own, while it lives.
@@ -98,8 +95,9 @@ TEST(SameChoice, WhateverEachRankHasMeasuredAndWhereverItsBuffersLie) {
     SCOPED_TRACE(seed);
     Dice dice(seed);
     const Rank ranks = 2 + static_cast<Rank>(dice.below(7));
-    const select::Setting common = setting(dice, ranks);
-    const AgreedCapabilities agreed = capabilities(dice, common);
+    select::CostInputs common = inputs(dice, ranks);
+    common.hand_over = hand_over(dice, common);
+    common.max_width = 1 + static_cast<uint32_t>(dice.below(3));
     const std::string text = [&] {
       const OwnFigures of_rank_0(dice);
       return select::DecisionTable(common).text();
@@ -113,9 +111,9 @@ TEST(SameChoice, WhateverEachRankHasMeasuredAndWhereverItsBuffersLie) {
       std::vector<Chosen> all;
       for (const Rank rank : {Rank{0}, ranks - 1}) {
         const OwnFigures own(dice);
-        select::Setting mine = common;  // what a rank reads the table by: its own costs differ
+        select::CostInputs mine = common;  // what a rank reads the table by: its own costs differ
         mine.inside.alpha = dice.between(1e-8, 1e-4);
-        PlannerOf one(ranks, rank, agreed, select::DecisionTable::parse(text, mine));
+        PlannerOf one(ranks, rank, select::DecisionTable::parse(text, mine));
         all.push_back(chosen(one, spec, dice));
       }
       EXPECT_EQ(all[0], all[1]) << name_of(spec.collective) << " of " << spec.count << " elements: " << all[0].algorithm

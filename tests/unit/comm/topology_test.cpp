@@ -33,65 +33,60 @@ topo::Graph small_host() {
   return graph;
 }
 
-/// Three thread ranks exchange; returns each one's result as JSON, or the error's text.
-std::vector<std::string> exchanged(const std::vector<Cores>& cores, const std::function<const topo::Graph&()>& mine) {
+/// Thread ranks of these places; returns rank 0's topology as JSON, or the error's text.
+std::string made(const std::vector<PlaceReport>& places, const std::function<const topo::Graph&()>& mine) {
   const control::UniqueId id = control::create_unique_id();
-  const auto ranks = static_cast<Rank>(cores.size());
-  std::vector<std::string> results(cores.size());
+  const auto ranks = static_cast<Rank>(places.size());
+  std::string result;
   std::vector<std::thread> threads;
   for (Rank rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
       const auto endpoint = control::Endpoint::join(id, ranks, rank, "", soon());
       try {
-        results[static_cast<size_t>(rank)] = to_json(exchange_topology(*endpoint, cores, mine, soon()));
+        const topo::Graph graph = job_topology(*endpoint, places, mine, soon());
+        if (rank == 0) result = to_json(graph);
       } catch (const Error& error) {
-        results[static_cast<size_t>(rank)] = error.what();
+        if (rank == 0) result = error.what();
       }
       endpoint->leave(0, soon());
     });
   }
   for (std::thread& thread : threads) thread.join();
-  return results;
+  return result;
 }
 
-TEST(ExchangeTopology, IsEqualOnAllRanksAndAsksOnceAHost) {
+TEST(JobTopology, IsMadeByRank0WhichAsksOnlyItselfWhereHostsAreAlike) {
   const topo::Graph host = small_host();
   std::atomic<int> asked = 0;
-  const std::vector<Cores> cores{{0}, {2, 3}, {0, 1, 2, 3}};
-  const auto results = exchanged(cores, [&]() -> const topo::Graph& {
-    ++asked;
-    return host;
-  });
+  const std::string text =
+      made({{{0}, 5, "n7"}, {{2, 3}, 5, "n7"}, {{0, 1, 2, 3}, 5, "n7"}}, [&]() -> const topo::Graph& {
+        ++asked;
+        return host;
+      });
   EXPECT_EQ(asked, 1);
-  EXPECT_EQ(results[1], results[0]);
-  EXPECT_EQ(results[2], results[0]);
-  const topo::Graph graph = topo::graph_of_json(results[0], "result");
+  const topo::Graph graph = topo::graph_of_json(text, "result");
   ASSERT_EQ(graph.ranks.size(), 3u);
   EXPECT_EQ(label(graph, graph.ranks[0]), "core 0");
   EXPECT_EQ(label(graph, graph.ranks[1]), "core complex 2-3");
-  EXPECT_EQ(label(graph, graph.ranks[2]), "small");
+  EXPECT_EQ(label(graph, graph.ranks[2]), "n7");
+  EXPECT_EQ(graph.processes, (std::vector<uint32_t>{0, 0, 0})) << "threads of one process";
 }
 
-TEST(ExchangeTopology, GoesOnWhereAHostCannotBeDescribed) {
-  const std::vector<Cores> cores{{0}, {1}};
-  const auto results = exchanged(cores, []() -> const topo::Graph& { throw_error(Code::SystemError, "no hwloc"); });
-  const topo::Graph graph = topo::graph_of_json(results[1], "result");
-  ASSERT_EQ(graph.notes.size(), 1u);
-  EXPECT_EQ(graph.notes[0], "a host's topology is unknown: no hwloc");
-  EXPECT_EQ(graph.ranks, (std::vector<topo::NodeId>{0, 0}));
+TEST(JobTopology, HasAHostOfUnknownPartsWhereItCannotBeDescribed) {
+  const auto fails = []() -> const topo::Graph& { throw_error(Code::SystemError, "no hwloc"); };
+  const topo::Graph known = topo::graph_of_json(made({{{0}, 5, "n7"}, {{1}, 5, "n7"}}, fails), "result");
+  ASSERT_EQ(known.notes.size(), 1u);
+  EXPECT_EQ(known.notes[0], "a host's topology is unknown: no hwloc");
+  EXPECT_EQ(known.ranks, (std::vector<topo::NodeId>{0, 0}));
+  const topo::Graph unknown = topo::graph_of_json(made({{{0}, 0, "n7"}, {{1}, 0, "n7"}}, fails), "result");
+  EXPECT_EQ(unknown.ranks, (std::vector<topo::NodeId>{0, 0}));
 }
 
-TEST(ExchangeTopology, RefusesAnInvalidDescriptionAndNamesTheRank) {
-  topo::Graph odd = small_host();
-  odd.nodes[2].parent = 9;
-  const auto results = exchanged({{0}, {1}}, [&]() -> const topo::Graph& { return odd; });
-  EXPECT_EQ(results[1], "rank 0: its topology:5: node 2 (core) comes before the node that it lies in");
-}
-
-TEST(ExchangeTopology, OfThisMachinePlacesRanksOnItsCores) {
+TEST(JobTopology, OfThisMachinePlacesRanksOnItsCores) {
   const Cores mine = allowed_cores();
-  const auto results = exchanged({{mine.front()}, {mine.back()}}, topo::local_topology);
-  const topo::Graph graph = topo::graph_of_json(results[0], "result");
+  const uint64_t kind = kind_of_this_host();
+  const topo::Graph graph = topo::graph_of_json(
+      made({{{mine.front()}, kind, "here"}, {{mine.back()}, kind, "here"}}, topo::kept_topology), "result");
   EXPECT_EQ(graph.nodes[graph.ranks[0]].kind, topo::NodeKind::Core);
 }
 

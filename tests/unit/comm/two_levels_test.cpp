@@ -6,6 +6,7 @@
 #include "base/format.hpp"
 #include "comm/groups.hpp"
 #include "plan/algorithm.hpp"
+#include "plan/order.hpp"
 #include "support/scoped_env.hpp"
 #include "support/thread_ranks.hpp"
 #include "tutti/error.hpp"
@@ -103,7 +104,7 @@ TEST(GroupsOfRanks, AreCrossedEquallyOftenFromEveryRoot) {
     const auto group_of = [&](Rank planned) { return groups->group_of((planned + root) % 7); };
     int crossing = 0;
     for (const plan::RankPlan& plan :
-         plan::generate_all(broadcast, comm::shape_from(root, Collective::Broadcast, groups))) {
+         plan::generate_all(broadcast, {Collective::Broadcast, 7, plan::RankOrder().seen(groups, root)})) {
       for (const plan::Step& step : plan.steps) {
         for (uint32_t p = step.peers.begin; step.kind == plan::StepKind::Send && p < step.peers.end; ++p) {
           crossing += group_of(plan.rank) == group_of(plan.peers[p]) ? 0 : 1;

@@ -1,4 +1,5 @@
 #include "select/machine.hpp"
+#include "select/decision_table.hpp"
 
 #include <gtest/gtest.h>
 
@@ -24,19 +25,19 @@ std::vector<std::string> nodes_of_eight_gpus() {
   return paths;
 }
 
-MachineSetting cluster_of(const std::string& path, uint32_t hosts) {
-  return setting_of(topo::cluster(topo::import_file(path), hosts), 0);
+MachineInputs cluster_of(const std::string& path, uint32_t hosts) {
+  return inputs_of(topo::cluster(topo::import_file(path), hosts), 0);
 }
 
-const plan::Algorithm& chosen(Collective collective, uint64_t bytes, const Setting& setting) {
-  return *DecisionTable(setting).choose(collective, bytes).algorithm;
+const plan::Algorithm& chosen(Collective collective, uint64_t bytes, const CostInputs& inputs) {
+  return *DecisionTable(inputs).row(collective, bytes, {}).algorithm;
 }
 
 /// Ranks of each group that send to another group.
-std::map<Rank, std::set<Rank>> senders_between(const plan::Algorithm& algorithm, const Setting& setting) {
+std::map<Rank, std::set<Rank>> senders_between(const plan::Algorithm& algorithm, const CostInputs& inputs) {
   std::map<Rank, std::set<Rank>> senders;
-  const plan::Grouping& groups = *setting.groups;
-  const auto plans = plan::generate_all(algorithm, {algorithm.collective, setting.ranks, setting.groups});
+  const plan::Grouping& groups = *inputs.groups;
+  const auto plans = plan::generate_all(algorithm, {algorithm.collective, inputs.ranks, inputs.groups});
   for (const plan::LinkCount& link : plan::count(plans).links) {
     if (groups.group_of(link.from) != groups.group_of(link.to)) senders[groups.group_of(link.from)].insert(link.from);
   }
@@ -45,22 +46,22 @@ std::map<Rank, std::set<Rank>> senders_between(const plan::Algorithm& algorithm,
 
 TEST(Machine, FourNodesOfEightGpusAreSeenAsTheyAre) {
   for (const std::string& path : nodes_of_eight_gpus()) {
-    const auto [setting, notes] = cluster_of(path, 4);
-    EXPECT_EQ(setting.ranks, 32);
-    EXPECT_EQ(setting.groups->groups(), 4);
+    const auto [inputs, notes] = cluster_of(path, 4);
+    EXPECT_EQ(inputs.ranks, 32);
+    EXPECT_EQ(inputs.groups->groups(), 4);
     EXPECT_EQ(notes.rails, 8u) << path;
     EXPECT_EQ(notes.sharing, 1) << path;
-    EXPECT_NEAR(1e-9 / setting.inside.beta, 371, 15) << path;
-    EXPECT_NEAR(1e-9 / setting.between.beta, 47, 1.5) << path;
-    EXPECT_GT(setting.between.alpha, setting.inside.alpha);
+    EXPECT_NEAR(1e-9 / inputs.inside.beta, 371, 15) << path;
+    EXPECT_NEAR(1e-9 / inputs.between.beta, 47, 1.5) << path;
+    EXPECT_GT(inputs.between.alpha, inputs.inside.alpha);
   }
 }
 
 TEST(Machine, OnFourNodesOfEightGpusAFewBytesGoInFewRounds) {
   for (const std::string& path : nodes_of_eight_gpus()) {
-    const Setting setting = cluster_of(path, 4).setting;
-    const plan::Algorithm& algorithm = chosen(Collective::AllReduce, 8, setting);
-    const plan::Cost cost = algorithm.cost({Collective::AllReduce, setting.ranks, setting.groups});
+    const CostInputs inputs = cluster_of(path, 4).inputs;
+    const plan::Algorithm& algorithm = chosen(Collective::AllReduce, 8, inputs);
+    const plan::Cost cost = algorithm.cost({Collective::AllReduce, inputs.ranks, inputs.groups});
     EXPECT_LE(cost.rounds, 10) << algorithm.name << ": about twice log2 32 at most";
     EXPECT_LE(cost.stages, 10) << algorithm.name << ": not a message to everyone";
   }
@@ -68,13 +69,13 @@ TEST(Machine, OnFourNodesOfEightGpusAFewBytesGoInFewRounds) {
 
 TEST(Machine, OnFourNodesOfEightGpusAGibibyteUsesAllNics) {
   for (const std::string& path : nodes_of_eight_gpus()) {
-    const Setting setting = cluster_of(path, 4).setting;
-    const plan::Algorithm& algorithm = chosen(Collective::AllReduce, 1 << 30, setting);
-    const auto senders = senders_between(algorithm, setting);
+    const CostInputs inputs = cluster_of(path, 4).inputs;
+    const plan::Algorithm& algorithm = chosen(Collective::AllReduce, 1 << 30, inputs);
+    const auto senders = senders_between(algorithm, inputs);
     ASSERT_EQ(senders.size(), 4u) << algorithm.name;
     for (const auto& [group, ranks] : senders) EXPECT_EQ(ranks.size(), 8u) << algorithm.name << ", host " << group;
     // 2(G−1)/G of the buffer leaves a host, in eight equal parts.
-    const plan::Cost cost = algorithm.cost({Collective::AllReduce, setting.ranks, setting.groups});
+    const plan::Cost cost = algorithm.cost({Collective::AllReduce, inputs.ranks, inputs.groups});
     ASSERT_TRUE(cost.between) << algorithm.name;
     EXPECT_NEAR(cost.between->moved.value(), 2 * 0.75 / 8, 0.01) << algorithm.name;
   }
@@ -82,26 +83,26 @@ TEST(Machine, OnFourNodesOfEightGpusAGibibyteUsesAllNics) {
 
 TEST(Machine, RanksOfAHostShareItsOnlyNic) {
   const topo::Graph host = test::sample("nccl-pcie-2-sockets.xml");
-  const auto [setting, notes] = setting_of(topo::cluster(host, 2), 0);
+  const auto [inputs, notes] = inputs_of(topo::cluster(host, 2), 0);
   ASSERT_EQ(notes.rails, 1u);
-  EXPECT_EQ(notes.sharing, setting.groups->largest());
+  EXPECT_EQ(notes.sharing, inputs.groups->largest());
   const topo::Graph two = topo::cluster(host, 2);
-  const Setting alone = setting_of(two, 2).setting;
-  EXPECT_NEAR(setting.between.beta / alone.inside.beta, notes.sharing, 0.01) << "one rank a host has all of it";
+  const CostInputs alone = inputs_of(two, 2).inputs;
+  EXPECT_NEAR(inputs.between.beta / alone.inside.beta, notes.sharing, 0.01) << "one rank a host has all of it";
 }
 
 TEST(Machine, TooFewRanksAndUnconnectedHostsAreRefused) {
   const topo::Graph host = test::sample("nccl-nvlink-pairs.xml");
-  EXPECT_THROW(setting_of(topo::cluster(host, 4), 3), Error);
-  EXPECT_THROW(setting_of(topo::Graph(), 2), Error);
+  EXPECT_THROW(inputs_of(topo::cluster(host, 4), 3), Error);
+  EXPECT_THROW(inputs_of(topo::Graph(), 2), Error);
 }
 
 TEST(Explain, EveryCandidateHasAVerdict) {
-  const Setting setting = setting_here(8, 1).setting;
-  const auto all = candidates(Collective::AllReduce, 1 << 20, setting);
-  const std::string text = explanation(all);
+  const CostInputs inputs = inputs_here(8, 1).inputs;
+  const auto all = candidates(Collective::AllReduce, 1 << 20, inputs);
+  const std::string text = explanation(all, 1 << 20);
   for (const Candidate& candidate : all) {
-    EXPECT_NE(text.find(candidate.algorithm->name), std::string::npos);
+    EXPECT_NE(text.find(candidate.row.algorithm->name), std::string::npos);
     EXPECT_DOUBLE_EQ(candidate.seconds, candidate.predicted.seconds());
   }
   EXPECT_EQ(verdict(all.front(), all.front()), "chosen");

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "select/decision_table.hpp"
 #include "select/machine.hpp"
 #include "select/select.hpp"
 #include "topo/detect.hpp"
@@ -43,25 +44,25 @@ TEST(Profile, TimesBetweenMeasuredSizesAreInterpolated) {
 }
 
 TEST(Profile, MeasuredTimesDecide) {
-  Setting setting = setting_here(2, 1).setting;
-  setting.situation = "s";
-  setting.profile = std::make_shared<const Profile>(measured("s"));
-  EXPECT_STREQ(DecisionTable(setting).choose(Collective::AllReduce, 8).algorithm->name, "ring");
-  EXPECT_STREQ(DecisionTable(setting).choose(Collective::AllReduce, 32).algorithm->name, "one_shot");
-  setting.situation = "another";
-  EXPECT_STREQ(DecisionTable(setting).choose(Collective::AllReduce, 8).algorithm->name, "one_shot");
+  CostInputs inputs = inputs_here(2, 1).inputs;
+  inputs.situation = "s";
+  inputs.profile = std::make_shared<const Profile>(measured("s"));
+  EXPECT_STREQ(DecisionTable(inputs).row(Collective::AllReduce, 8, {}).algorithm->name, "ring");
+  EXPECT_STREQ(DecisionTable(inputs).row(Collective::AllReduce, 32, {}).algorithm->name, "one_shot");
+  inputs.situation = "another";
+  EXPECT_STREQ(DecisionTable(inputs).row(Collective::AllReduce, 8, {}).algorithm->name, "one_shot");
 }
 
 TEST(Profile, OfThoseThatAreMeasuredAsFastTheModelsFavouriteIsChosen) {
-  Setting setting = setting_here(2, 1).setting;
-  setting.situation = "s";
+  CostInputs inputs = inputs_here(2, 1).inputs;
+  inputs.situation = "s";
   const auto chosen = [&](double favourite, double other) {
     Profile profile;
     auto& times = profile.measured["s"][Collective::AllReduce];
     times["one_shot"] = {{8, favourite}};
     times["ring"] = {{8, other}};
-    setting.profile = std::make_shared<const Profile>(profile);
-    return std::string(DecisionTable(setting).choose(Collective::AllReduce, 8).algorithm->name);
+    inputs.profile = std::make_shared<const Profile>(profile);
+    return std::string(DecisionTable(inputs).row(Collective::AllReduce, 8, {}).algorithm->name);
   };
   EXPECT_EQ(chosen(1.04e-6, 1e-6), "one_shot") << "4 % are noise";
   EXPECT_EQ(chosen(1.1e-6, 1e-6), "ring");

@@ -1,4 +1,5 @@
 #include "select/select.hpp"
+#include "select/decision_table.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +11,7 @@
 namespace tutti::select {
 namespace {
 
-Setting setting(Rank ranks) {
+CostInputs inputs(Rank ranks) {
   const LinkCost link_cost{.alpha = 1e-6, .beta = 1e-10, .message = 1e-7};
   return {.ranks = ranks,
           .inside = link_cost,
@@ -21,8 +22,8 @@ Setting setting(Rank ranks) {
 }
 
 /// The same in groups; links between groups are ten times slower.
-Setting in_groups(const test::Labels& labels) {
-  Setting s = setting(static_cast<Rank>(labels.size()));
+CostInputs in_groups(const test::Labels& labels) {
+  CostInputs s = inputs(static_cast<Rank>(labels.size()));
   s.groups = test::grouping_of(labels);
   s.between = {10 * s.inside.alpha, 10 * s.inside.beta, 10 * s.inside.message};
   return s;
@@ -35,9 +36,9 @@ test::Labels blocks(Rank groups, Rank size) {
   return labels;
 }
 
-Candidate candidate_of(const char* name, Collective collective, uint64_t bytes, const Setting& s) {
+Candidate candidate_of(const char* name, Collective collective, uint64_t bytes, const CostInputs& s) {
   for (const Candidate& candidate : candidates(collective, bytes, s)) {
-    if (std::string_view(candidate.algorithm->name) == name) return candidate;
+    if (std::string_view(candidate.row.algorithm->name) == name) return candidate;
   }
   return {};
 }
@@ -73,62 +74,63 @@ TEST(Select, AFaultInTuttiAlgoIsNamedWithTheVariable) {
 }
 
 TEST(Select, AForcedAlgorithmIsTheOnlyCandidateLeft) {
-  Setting s = setting(4);
+  CostInputs s = inputs(4);
   s.forced = parse_forced("all_reduce:ring");
   const auto all = candidates(Collective::AllReduce, 8, s);
-  EXPECT_STREQ(all.front().algorithm->name, "ring");
+  EXPECT_STREQ(all.front().row.algorithm->name, "ring");
   for (size_t i = 1; i < all.size(); ++i) EXPECT_FALSE(all[i].rejected.empty());
-  EXPECT_STREQ(DecisionTable(s).choose(Collective::AllReduce, 1 << 20).algorithm->name, "ring");
+  EXPECT_STREQ(DecisionTable(s).row(Collective::AllReduce, 1 << 20, {}).algorithm->name, "ring");
 }
 
 TEST(Select, AMessageToManyInPlaceReadersCountsOnce) {
-  Setting s = setting(8);
+  CostInputs s = inputs(8);
   const double far = candidate_of("one_shot", Collective::Broadcast, 1 << 20, s).seconds;
   s.inside.in_place = true;
   const double near = candidate_of("one_shot", Collective::Broadcast, 1 << 20, s).seconds;
   EXPECT_NEAR(far / near, 7, 0.1) << "seven readers of one copy";
   for (const char* name : {"ring", "two_shot", "one_shot"}) {  // each receives what it sends
     const double in_place = candidate_of(name, Collective::AllReduce, 1 << 20, s).seconds;
-    EXPECT_EQ(in_place, candidate_of(name, Collective::AllReduce, 1 << 20, setting(8)).seconds) << name;
+    EXPECT_EQ(in_place, candidate_of(name, Collective::AllReduce, 1 << 20, inputs(8)).seconds) << name;
   }
 }
 
 TEST(Select, RanksThatShareCoresPayForRoundsAndForEachOthersBytes) {
-  Setting s = setting(8);
+  CostInputs s = inputs(8);
   const auto ring = [&](uint64_t bytes) { return candidate_of("ring", Collective::AllReduce, bytes, s).seconds; };
   const double tiny = ring(8), huge = ring(1 << 30);
   s.oversubscription = 4;
   EXPECT_NEAR(ring(1 << 30) / huge, 4, 0.01);
   EXPECT_GT(ring(8) - tiny, 14 * 3 * 0.5e-6) << "fourteen rounds, each with three others before it";
-  EXPECT_STREQ(DecisionTable(s).choose(Collective::AllReduce, 8).algorithm->name, "one_shot");
+  EXPECT_STREQ(DecisionTable(s).row(Collective::AllReduce, 8, {}).algorithm->name, "one_shot");
 }
 
 TEST(Select, RanksThatShareCoresPayForEachMessage) {
-  Setting s = setting(4);  // on two cores, through shared memory
+  CostInputs s = inputs(4);  // on two cores, through shared memory
   s.inside = {.alpha = 250e-9, .beta = 1e-10, .message = 83e-9, .in_place = true};
   s.gamma = 25e-12;
   s.oversubscription = 2;
   const DecisionTable table(s);
-  const auto chosen = [&](uint64_t bytes) { return table.choose(Collective::AllReduce, bytes).algorithm->name; };
+  const auto chosen = [&](uint64_t bytes) { return table.row(Collective::AllReduce, bytes, {}).algorithm->name; };
   EXPECT_STREQ(chosen(16), "one_shot");
   EXPECT_STREQ(chosen(4 << 10), "recursive_doubling") << "two_shot takes as few bytes, but six messages";
   EXPECT_STREQ(chosen(64 << 10), "two_shot");
 }
 
 TEST(Select, PricesACallThatItsSizeClassDecides) {
-  const Setting s = setting(8);
+  const CostInputs s = inputs(8);
   int decided_otherwise = 0;
   for (uint64_t bytes = 1 << 10; bytes < uint64_t{1} << 26; bytes += bytes / 7) {
     const auto exact = candidates(Collective::AllReduce, bytes, s);
     const auto priced = priced_candidates(Collective::AllReduce, bytes, s);
     const Candidate chosen = candidates(Collective::AllReduce, decided_at(bytes), s).front();
     ASSERT_EQ(priced.size(), exact.size());
-    EXPECT_EQ(priced.front().algorithm, chosen.algorithm) << bytes;
+    EXPECT_EQ(priced.front().row.algorithm, chosen.row.algorithm) << bytes;
     EXPECT_EQ(verdict(priced.front(), priced.front()), "chosen");
     for (const Candidate& candidate : priced) {
-      EXPECT_EQ(candidate.seconds, candidate_of(candidate.algorithm->name, Collective::AllReduce, bytes, s).seconds);
+      EXPECT_EQ(candidate.seconds,
+                candidate_of(candidate.row.algorithm->name, Collective::AllReduce, bytes, s).seconds);
     }
-    if (exact.front().algorithm == chosen.algorithm) continue;
+    if (exact.front().row.algorithm == chosen.row.algorithm) continue;
     ++decided_otherwise;
     EXPECT_NE(verdict(priced[1], priced[0]).find("but not at the size for which its class is decided"),
               std::string::npos);
@@ -137,21 +139,21 @@ TEST(Select, PricesACallThatItsSizeClassDecides) {
 }
 
 TEST(Select, OfEquallyFastOnesTheOneWithLongerMessages) {
-  const Setting s = setting(2);
-  EXPECT_STREQ(DecisionTable(s).choose(Collective::AllToAll, 1 << 20).algorithm->name, "one_shot") << "it lends";
+  const CostInputs s = inputs(2);
+  EXPECT_STREQ(DecisionTable(s).row(Collective::AllToAll, 1 << 20, {}).algorithm->name, "one_shot") << "it lends";
   const auto all = candidates(Collective::AllReduce, 16 << 20, s);
-  const auto stages = [&](const Candidate& c) { return c.algorithm->cost({Collective::AllReduce, 2}).stages; };
+  const auto stages = [&](const Candidate& c) { return c.row.algorithm->cost({Collective::AllReduce, 2}).stages; };
   int equal = 0;
   for (const Candidate& other : all) {
     if (!other.rejected.empty() || other.seconds != all.front().seconds) continue;
-    EXPECT_LE(stages(all.front()), stages(other)) << other.algorithm->name;
+    EXPECT_LE(stages(all.front()), stages(other)) << other.row.algorithm->name;
     equal += stages(all.front()) < stages(other) ? 1 : 0;
   }
   EXPECT_GT(equal, 0) << "no case was tested";
 }
 
 TEST(Select, AForcedAlgorithmThatCannotBeUsedSaysWhy) {
-  Setting s = setting(4);
+  CostInputs s = inputs(4);
   s.forced = parse_forced("all_reduce:hierarchical");
   try {
     const DecisionTable table(s);
@@ -166,12 +168,12 @@ TEST(Select, AForcedAlgorithmThatCannotBeUsedSaysWhy) {
 }
 
 TEST(Select, FewRoundsForSmallMessagesFewBytesForLargeOnes) {
-  const DecisionTable table(setting(16));
+  const DecisionTable table(inputs(16));
   const auto rounds = [&](uint64_t bytes) {
-    return table.choose(Collective::AllReduce, bytes).algorithm->cost({Collective::AllReduce, 16}).rounds;
+    return table.row(Collective::AllReduce, bytes, {}).algorithm->cost({Collective::AllReduce, 16}).rounds;
   };
   const auto sent = [&](uint64_t bytes) {
-    return table.choose(Collective::AllReduce, bytes).algorithm->cost({Collective::AllReduce, 16}).sent.value();
+    return table.row(Collective::AllReduce, bytes, {}).algorithm->cost({Collective::AllReduce, 16}).sent.value();
   };
   EXPECT_LE(rounds(8), rounds(64 << 20));
   EXPECT_LT(sent(64 << 20), 2.0);
@@ -181,12 +183,12 @@ TEST(Select, AlongGroupsIfLinksBetweenThemAreSlow) {
   for (const Collective collective :
        {Collective::AllReduce, Collective::AllGather, Collective::ReduceScatter, Collective::Broadcast}) {
     const DecisionTable table(in_groups(blocks(2, 8)));
-    EXPECT_STREQ(table.choose(collective, 8 << 20).algorithm->name, "hierarchical") << name_of(collective);
+    EXPECT_STREQ(table.row(collective, 8 << 20, {}).algorithm->name, "hierarchical") << name_of(collective);
   }
 }
 
 TEST(Select, DoublingKeepsItsNearStepsInsideGroupsOfNeighbours) {
-  const Setting aligned = in_groups(blocks(2, 8));
+  const CostInputs aligned = in_groups(blocks(2, 8));
   EXPECT_LT(candidate_of("recursive_doubling", Collective::AllReduce, 8, aligned).seconds,
             candidate_of("hierarchical", Collective::AllReduce, 8, aligned).seconds);
   const auto cost = plan::find_algorithm(Collective::AllReduce, "recursive_doubling")
@@ -198,13 +200,13 @@ TEST(Select, DoublingKeepsItsNearStepsInsideGroupsOfNeighbours) {
 TEST(Select, NotAlongTrivialGroups) {
   for (const auto& [labels, reason] :
        {std::pair(blocks(1, 8), "all ranks are in one group"), std::pair(blocks(8, 1), "every rank is alone")}) {
-    Setting s = in_groups(labels);
+    CostInputs s = in_groups(labels);
     const Candidate hierarchical = candidate_of("hierarchical", Collective::AllReduce, 1 << 20, s);
     EXPECT_NE(hierarchical.rejected.find(reason), std::string::npos) << hierarchical.rejected;
     s.groups = nullptr;
     EXPECT_EQ(candidate_of("ring", Collective::AllReduce, 1 << 20, s).seconds,
               candidate_of("ring", Collective::AllReduce, 1 << 20, in_groups(labels)).seconds);
-    Setting forced = in_groups(labels);
+    CostInputs forced = in_groups(labels);
     forced.forced = parse_forced("all_reduce:hierarchical");
     try {
       const DecisionTable table(forced);
@@ -215,12 +217,12 @@ TEST(Select, NotAlongTrivialGroups) {
       EXPECT_NE(std::string(error.what()).find("Say by TUTTI_GROUPS"), std::string::npos) << error.what();
     }
     forced.groups_given = true;  // it is possible, and demanded
-    EXPECT_STREQ(DecisionTable(forced).choose(Collective::AllReduce, 8).algorithm->name, "hierarchical");
+    EXPECT_STREQ(DecisionTable(forced).row(Collective::AllReduce, 8, {}).algorithm->name, "hierarchical");
   }
 }
 
 TEST(Select, LinksInsideAndBetweenGroupsHaveTheirOwnCost) {
-  Setting s = in_groups(blocks(2, 4));
+  CostInputs s = in_groups(blocks(2, 4));
   const auto time = [&](const char* name) { return candidate_of(name, Collective::AllReduce, 1 << 20, s).seconds; };
   const double ring = time("ring"), hierarchical = time("hierarchical");
   s.between.beta *= 2;  // 1 MiB · β' is 2 ms more: ring sends 2 · 7/8 of it, hierarchical 2 · 1/2 · 1/4
@@ -238,7 +240,7 @@ TEST(Select, LinksInsideAndBetweenGroupsHaveTheirOwnCost) {
 }
 
 TEST(Select, HierarchiesAreNotForTheReproducibleMode) {
-  Setting s = in_groups(blocks(2, 4));
+  CostInputs s = in_groups(blocks(2, 4));
   s.reproducible = true;
   EXPECT_NE(candidate_of("hierarchical", Collective::AllReduce, 8, s).rejected.find("TUTTI_REPRODUCIBLE"),
             std::string::npos);
@@ -247,19 +249,19 @@ TEST(Select, HierarchiesAreNotForTheReproducibleMode) {
 
 TEST(Select, ShrinkingMessagesDoNotAllCountAsTheLargest) {
   const auto time = [](const char* name) {
-    return candidate_of(name, Collective::AllReduce, 64 << 10, setting(64)).seconds;
+    return candidate_of(name, Collective::AllReduce, 64 << 10, inputs(64)).seconds;
   };
   const double bytes = 64 << 10, setup = 12e-6;  // one message a round
   EXPECT_NEAR(time("rabenseifner"), setup + bytes * 63 / 64 * (2 + 1) * 1e-10, 1e-9);
 }
 
 TEST(Select, TheTableSurvivesSerialization) {
-  const DecisionTable table(setting(6));
-  const DecisionTable copy = DecisionTable::parse(table.text(), setting(6));
+  const DecisionTable table(inputs(6));
+  const DecisionTable copy = DecisionTable::parse(table.text(), inputs(6));
   EXPECT_EQ(copy.text(), table.text());
   for (uint64_t bytes = 1; bytes < (uint64_t{1} << 44); bytes *= 3) {
-    EXPECT_EQ(copy.choose(Collective::AllGather, bytes).algorithm,
-              table.choose(Collective::AllGather, bytes).algorithm);
+    EXPECT_EQ(copy.row(Collective::AllGather, bytes, {}).algorithm,
+              table.row(Collective::AllGather, bytes, {}).algorithm);
   }
   const std::string deep =
       "[[\"all_reduce\",8,\"no such\",8," + std::string(400000, '[') + std::string(400000, ']') + "]]";
@@ -269,7 +271,7 @@ TEST(Select, TheTableSurvivesSerialization) {
         std::string(R"([["all_reduce",-8,"ring",8]])"),
         std::string(R"([["all_reduce",8,"ring",18446744073709551615]])"),
         std::string(R"([["all_reduce",8,"hierarchical",8]])"), deep}) {  // there are no groups
-    EXPECT_THROW(DecisionTable::parse(garbage, setting(6)), Error) << garbage.substr(0, 100);
+    EXPECT_THROW(DecisionTable::parse(garbage, inputs(6)), Error) << garbage.substr(0, 100);
   }
 }
 
@@ -280,7 +282,7 @@ TEST(Select, AWindowFitsTheStagingMemoryOfEveryRank) {
         const plan::Shape shape{static_cast<Collective>(c), n};
         if (!a->allows(shape)) continue;
         const plan::Cost cost = a->cost(shape);
-        const Setting s = setting(n);
+        const CostInputs s = inputs(n);
         if (cost.message == plan::Ratio(0) || window_bytes(*a, s) == 0) continue;
         const double message = cost.message.value() * static_cast<double>(window_bytes(*a, s)) + 128;
         const double staged = message * static_cast<double>(cost.stages) * link::kSlots;
@@ -293,7 +295,7 @@ TEST(Select, AWindowFitsTheStagingMemoryOfEveryRank) {
 TEST(Select, AWindowFitsForEveryRoot) {
   for (Rank n = 2; n <= 9; ++n) {
     for (const test::Labels& labels : test::some_groupings(n)) {
-      const Setting s = in_groups(labels);
+      const CostInputs s = in_groups(labels);
       const plan::Algorithm& broadcast = *plan::find_algorithm(Collective::Broadcast, "hierarchical");
       const auto window = static_cast<double>(window_bytes(broadcast, s));
       for (Rank root = 0; root < n; ++root) {
@@ -308,11 +310,11 @@ TEST(Select, AWindowFitsForEveryRoot) {
 }
 
 TEST(Select, AnAlgorithmWhoseMessagesDoNotFitIsRejectedWithARemedy) {
-  Setting s = setting(1000);
+  CostInputs s = inputs(1000);
   for (const Candidate& candidate : candidates(Collective::AllGather, 8, s)) {
-    if (!candidate.algorithm->allows({Collective::AllGather, s.ranks})) continue;
-    const bool fits = window_bytes(*candidate.algorithm, s) > 0;
-    EXPECT_EQ(candidate.rejected.empty(), fits) << candidate.algorithm->name;
+    if (!candidate.row.algorithm->allows({Collective::AllGather, s.ranks})) continue;
+    const bool fits = window_bytes(*candidate.row.algorithm, s) > 0;
+    EXPECT_EQ(candidate.rejected.empty(), fits) << candidate.row.algorithm->name;
     EXPECT_EQ(candidate.rejected.find("TUTTI_ARENA") != std::string::npos, !fits);
   }
 }

@@ -22,18 +22,17 @@ class Gpus {
  public:
   explicit Gpus(uint32_t hosts, Rank ranks = 0)
       : graph_(topo::cluster(test::sample("nccl-8-gpus-8-nics.xml"), hosts)),
-        setting_(select::setting_of(graph_, ranks).setting),
+        inputs_(select::inputs_of(graph_, ranks).inputs),
         placed_(select::place_ranks(graph_, ranks)),
         machine_(graph_, placed_.nodes, WorkCosts{}) {
-    setting_.staging = 128 << 20;
-    setting_.message = 1 << 20;
+    inputs_.staging = 128 << 20;
+    inputs_.message = 1 << 20;
   }
 
   Call call(Collective collective, const char* name, uint64_t block, uint32_t width = 16) const {
     const plan::Algorithm* const algorithm = plan::find_algorithm(collective, name);
-    const uint64_t window =
-        std::min(select::window_bytes(*algorithm, setting_), std::max<uint64_t>(128, block / width));
-    Call call{.algorithm = algorithm, .shape = {collective, setting_.ranks, setting_.groups}};
+    const uint64_t window = std::min(select::window_bytes(*algorithm, inputs_), std::max<uint64_t>(128, block / width));
+    Call call{.algorithm = algorithm, .shape = {collective, inputs_.ranks, inputs_.groups}};
     call.geometry = {
         .count = block / 4, .window = std::max<uint64_t>(1, window / 4), .element_bytes = 4, .width = width};
     call.hosts.assign(placed_.hosts.begin(), placed_.hosts.end());
@@ -41,15 +40,15 @@ class Gpus {
   }
   double all_reduce_busbw(const char* name, uint64_t bytes, const SimulateOptions& options = {}) {
     const double seconds = simulate(call(Collective::AllReduce, name, bytes), machine_, options).seconds;
-    const double n = setting_.ranks;
+    const double n = inputs_.ranks;
     return 2 * (n - 1) / n * static_cast<double>(bytes) / seconds / 1e9;
   }
   Machine& machine() { return machine_; }
-  const select::Setting& setting() const { return setting_; }
+  const select::CostInputs& inputs() const { return inputs_; }
 
  private:
   topo::Graph graph_;
-  select::Setting setting_;
+  select::CostInputs inputs_;
   select::RankNodes placed_;
   Machine machine_;
 };
@@ -205,7 +204,7 @@ TEST(Simulate, BothNetworksAgreeWhereLinksAreEvenlyShared) {
 TEST(Simulate, AThousandRanksTakeLessThanAMinute) {
   const auto start = std::chrono::steady_clock::now();
   Gpus cluster(128);
-  ASSERT_EQ(cluster.setting().ranks, 1024);
+  ASSERT_EQ(cluster.inputs().ranks, 1024);
   const Simulated all = simulate(cluster.call(Collective::AllReduce, "hierarchical", kGiB), cluster.machine());
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
   EXPECT_GT(all.messages, 1e6);
@@ -215,7 +214,7 @@ TEST(Simulate, AThousandRanksTakeLessThanAMinute) {
 
 TEST(Simulate, TooManyStepsAreRefused) {
   Gpus cluster(512);
-  ASSERT_EQ(cluster.setting().ranks, 4096);
+  ASSERT_EQ(cluster.inputs().ranks, 4096);
   EXPECT_THROW(simulate(cluster.call(Collective::AllToAll, "pairwise", 4096), cluster.machine()), Error);
 }
 

@@ -53,9 +53,9 @@ class Replaced {
 };
 
 TEST(MachineConstants, CanBeReplaced) {
-  select::Setting setting{
+  select::CostInputs inputs{
       .ranks = 2, .inside = {.alpha = 1e-6}, .oversubscription = 2, .staging = 1 << 20, .message = 1 << 16};
-  const auto seconds = [&] { return select::candidates(Collective::Barrier, 0, setting).front().seconds; };
+  const auto seconds = [&] { return select::candidates(Collective::Barrier, 0, inputs).front().seconds; };
   MachineConstants slow;
   slow.context_switch = 1;
   const double usual = seconds();

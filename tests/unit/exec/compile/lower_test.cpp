@@ -1,5 +1,6 @@
 // Programs: what lowering fuses, and how it delivers.
 #include "exec/compile/lower.hpp"
+#include "exec/method.hpp"
 
 #include <gtest/gtest.h>
 
@@ -40,7 +41,12 @@ Program all_reduce(const char* name, Rank ranks, Rank me, const PeerTraits& trai
   const plan::RankPlan plan =
       plan::generate(*plan::find_algorithm(Collective::AllReduce, name), {Collective::AllReduce, ranks}, me);
   return lower(plan,
-               {.count = 100000, .window = 30000, .element_bytes = 4, .width = width, .rules = {.address_from = 8192}},
+               {.count = 100000,
+                .window = 30000,
+                .element_bytes = 4,
+                .width = width,
+                .method = traits[0].out.line_bytes > 0 ? &methods::ll : &methods::lanes,
+                .rules = {.address_from = 8192}},
                traits);
 }
 
@@ -49,8 +55,10 @@ TEST(PeersOf, APlanAreThoseThatItHasLinksTo) {
   const auto plan_of = [](Rank me) {
     return plan::generate(*plan::find_algorithm(Collective::AllReduce, "ring"), {Collective::AllReduce, 8}, me);
   };
-  EXPECT_EQ(peers_of(plan_of(3), 0), (std::vector<Rank>{2, 4}));
-  EXPECT_EQ(peers_of(plan_of(3), 6), (std::vector<Rank>{0, 2})) << "the plan's rank 0 is rank 6";
+  EXPECT_EQ(peers_of(plan_of(3), {}), (std::vector<Rank>{2, 4}));
+  EXPECT_EQ(peers_of(plan_of(3), {.root = 6}), (std::vector<Rank>{0, 2})) << "the plan's rank 0 is rank 6";
+  const plan::RankOrder order({7, 6, 5, 4, 3, 2, 1, 0});
+  EXPECT_EQ(peers_of(plan_of(3), {.order = order}), (std::vector<Rank>{4, 6})) << "the plan's rank 3 is rank 5";
 }
 
 TEST(PeersOf, APlanAreAllThatItsProgramHasLinksTo) {
@@ -63,7 +71,7 @@ TEST(PeersOf, APlanAreAllThatItsProgramHasLinksTo) {
         std::set<Rank> linked;
         for (const LinkId& link : made.out_links) linked.insert(link.peer);
         for (const LinkId& link : made.in_links) linked.insert(link.peer);
-        EXPECT_EQ(peers_of(plan, 5), std::vector<Rank>(linked.begin(), linked.end())) << algorithm->name;
+        EXPECT_EQ(peers_of(plan, {.root = 5}), std::vector<Rank>(linked.begin(), linked.end())) << algorithm->name;
       }
     }
   }

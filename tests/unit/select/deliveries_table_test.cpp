@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "comm/delivery_rules.hpp"
 #include "exec/compile/delivery.hpp"
 #include "plan/plan.hpp"
+#include "select/deliveries.hpp"
 
-namespace tutti::comm {
+namespace tutti::select {
 namespace {
 
 namespace fs = std::filesystem;
@@ -31,8 +31,8 @@ const std::vector<Reader> kReaders = {{"a thread of the process", {.address = tr
                                       {"a reader with slots", {.push_bytes = kMost}}};
 
 exec::DeliveryRules rules_for(Collective collective, Rank ranks, uint64_t block) {
-  if (collective == Collective::SendRecv) return delivery_rules_for_transfers({});
-  return delivery_rules_for({.collective = collective, .type = DType::U8, .count = block}, ranks, {});
+  if (collective == Collective::SendRecv) return deliveries_of_transfers({});
+  return deliveries_of(collective, block, ranks, {});
 }
 
 Delivery delivery(Collective collective, Rank ranks, uint64_t block, bool shared, const Reader& reader) {
@@ -94,7 +94,7 @@ writer pushes messages there. Short messages between GPUs travel as LL or LL128 
 The lengths are those that are compiled in (`src/topo/constants.def`). The quick calibration
 ([selection.md](selection.md)) multiplies those of CMA, those of zcopy and those of cache sizes ("above") by a power of
 two each, from 1/4 to 4, or turns CMA off. `tutti info` prints the factors. `src/exec/compile/delivery.hpp` decides each
-delivery, by rules of `src/comm/delivery_rules.hpp`. A test prints this page and compares it.
+delivery, by rules of `src/select/deliveries.hpp`. A test prints this page and compares it.
 
 )"
          "## 2 ranks, any memory\n\n" +
@@ -139,4 +139,4 @@ TEST(DeliveryRules, ReadersExpectWhateverWritersDecide) {
 }
 
 }  // namespace
-}  // namespace tutti::comm
+}  // namespace tutti::select

@@ -1,0 +1,201 @@
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "exec/executor.hpp"
+#include "exec/method.hpp"
+#include "topo/constants.hpp"
+
+namespace tutti::exec {
+namespace {
+
+using plan::Buffer;
+using plan::RankPlan;
+using plan::Step;
+using plan::StepKind;
+
+constexpr double kLine = 2, kWholeLine = 16.0 / 15;  // bytes that travel for a byte of a message
+
+/// A block of threads moves, and folds on its way, so many bytes and no more; never more than the link carries.
+void bound_by_blocks(Prices& prices, uint32_t width) {
+  const double beta = machine_constants().cuda_block_beta / width;
+  prices.inside.beta = std::max(prices.inside.beta, beta);
+  prices.between.beta = std::max(prices.between.beta, beta);
+}
+
+/// Each round ends with a descriptor and a fence.
+void price_slots(plan::Cost&, Prices& prices, Rank, uint32_t width) {
+  bound_by_blocks(prices, width);
+  prices.inside.alpha += machine_constants().cuda_fence;
+  prices.between.alpha += machine_constants().cuda_fence;
+}
+
+void price_lines(Prices& prices, double bytes) {
+  prices.inside.beta *= bytes;
+  prices.between.beta *= bytes;
+}
+
+/// A stream waits, copies and writes words: of a round, two items for each peer to send and two to receive.
+void price_copies(plan::Cost& cost, Prices& prices, Rank ranks, uint32_t) {
+  const double items = 4.0 * ranks;
+  prices.inside.alpha = items * machine_constants().cuda_copy_item;
+  prices.inside.message = 0;  // among the items
+  cost.stages = cost.rounds;
+}
+
+/// Of a buffer of S bytes each GPU's links carry S out, to those who fold, and S in, since the switch multicasts what
+/// comes from each; beside its own part, which goes both ways. The switch folds.
+void price_nvls(plan::Cost& cost, Prices& prices, Rank ranks, uint32_t width) {
+  bound_by_blocks(prices, width);
+  prices.gamma = 0;
+  prices.inside.alpha += machine_constants().cuda_fence;
+  cost.sent = cost.received = plan::Ratio(ranks + 1, ranks);
+  cost.stages = cost.rounds;
+}
+
+/// The peers of some steps, each as often as it has a message; empty where one has none.
+std::multiset<Rank> peers_of(const RankPlan& plan, plan::Range range) {
+  return {plan.peers.begin() + range.begin, plan.peers.begin() + range.end};
+}
+
+bool only_from(const RankPlan& plan, plan::Range pieces, Buffer buffer) {
+  return std::all_of(plan.pieces.begin() + pieces.begin, plan.pieces.begin() + pieces.end,
+                     [buffer](const plan::Piece& piece) { return piece.buffer == buffer; });
+}
+
+/// True if each rank but this one is among `peers` once.
+bool each_other_once(const RankPlan& plan, const std::multiset<Rank>& peers) {
+  const std::set<Rank> different(peers.begin(), peers.end());
+  return peers.size() == different.size() && different.size() + 1 == static_cast<size_t>(plan.shape.ranks) &&
+         !different.contains(plan.rank);
+}
+
+/// One message from each rank to each other, all of them sent before any is received, and none folded.
+std::string why_not_copies(const RankPlan& plan) {
+  if (plan.shape.ranks < 2) return "there is nobody to copy from";
+  if (plan.lanes.size() != 1 || plan.scratch_blocks > 0) return "it has several lanes or needs scratch memory";
+  std::multiset<Rank> readers, writers;
+  for (const Step& step : plan.steps) {
+    const std::multiset<Rank> peers = peers_of(plan, step.peers);
+    if (step.kind == StepKind::Reduce) return "it folds, which copy engines cannot";
+    if (step.kind == StepKind::Recv) writers.insert(peers.begin(), peers.end());
+    if (step.kind != StepKind::Send) continue;
+    if (!writers.empty()) return "it sends on what it has received";
+    if (peers.size() > 1 && peers.size() + 1 != static_cast<size_t>(plan.shape.ranks)) {
+      return "a message goes to some of the ranks";
+    }
+    readers.insert(peers.begin(), peers.end());
+  }
+  return each_other_once(plan, readers) && each_other_once(plan, writers)
+             ? ""
+             : "not every rank sends one message to every other";
+}
+
+/// In two rounds, every rank folds a chunk of the inputs of all, and sends it to all.
+std::string why_not_nvls(const RankPlan& plan) {
+  if (plan.shape.ranks < 2) return "there is nobody to fold with";
+  if (plan.lanes.size() != 1 || plan.scratch_blocks > 0) return "it has several lanes or needs scratch memory";
+  std::multiset<Rank> owners, folded, readers, senders;
+  for (const Step& step : plan.steps) {
+    const std::multiset<Rank> peers = peers_of(plan, step.peers);
+    switch (step.kind) {
+      case StepKind::Copy:
+        return "it copies, where a switch folds";
+      case StepKind::Send:
+        if (folded.empty() && !only_from(plan, step.pieces, Buffer::Input)) return "it sends what is not input";
+        (folded.empty() ? owners : readers).insert(peers.begin(), peers.end());
+        break;
+      case StepKind::Recv:
+        senders.insert(peers.begin(), peers.end());
+        break;
+      case StepKind::Reduce:
+        if (!folded.empty() || !step.completes) return "it folds in several steps";
+        for (uint32_t o = step.operands.begin; o < step.operands.end; ++o) {
+          if (plan.operands[o].peer != kNoRank) folded.insert(plan.operands[o].peer);
+        }
+        break;
+    }
+  }
+  for (const auto* peers : {&owners, &folded, &readers, &senders}) {
+    if (!each_other_once(plan, *peers)) return "not everyone folds a part and sends it to everyone";
+  }
+  return "";
+}
+
+/// Bits of any type; integers of 4 and 8 bytes; sums of floats of at least 2 bytes, which are rounded once. (Minimum
+/// and maximum of floats: switches do not keep a NaN, as all else here does.)
+bool folds_in_switch(const Reduction& how) {
+  const size_t bytes = size_of(how.type);
+  switch (how.op) {
+    case Op::BitAnd:
+    case Op::BitOr:
+    case Op::BitXor:
+      return true;
+    case Op::Sum:
+      return is_float(how.type) ? bytes >= 2 && !how.round_each : bytes >= 4;
+    case Op::Min:
+    case Op::Max:
+      return !is_float(how.type) && bytes >= 4;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+namespace methods {
+
+const Method lanes{.name = "lanes", .summary = "threads interpret the plan's lanes", .memory = MemoryKind::Host};
+const Method slots{.name = "slots",
+                   .summary = "blocks of threads interpret the plan's lanes; messages go to slots of the peer's memory",
+                   .memory = MemoryKind::Device,
+                   .price = price_slots};
+const Method ll{.name = "ll",
+                .summary = "the same; messages are lines of 8 bytes, of which 4 are a flag (NCCL's LL)",
+                .memory = MemoryKind::Device,
+                .price = [](plan::Cost&, Prices& prices, Rank, uint32_t) { price_lines(prices, kLine); },
+                .wide = false};
+const Method ll128{.name = "ll128",
+                   .summary = "the same; messages are lines of 128 bytes, of which 8 are a flag (NCCL's LL128)",
+                   .memory = MemoryKind::Device,
+                   .price =
+                       [](plan::Cost&, Prices& prices, Rank, uint32_t) {
+                         price_lines(prices, kWholeLine);
+                         prices.inside.alpha += machine_constants().cuda_whole_line;
+                         prices.between.alpha += machine_constants().cuda_whole_line;
+                       },
+                   .wide = false};
+const Method copy_engine{.name = "copy_engine",
+                         .summary = "the GPUs' copy engines move the messages; no multiprocessor is used",
+                         .memory = MemoryKind::Device,
+                         .accepts = why_not_copies,
+                         .price = price_copies,
+                         .wide = false,
+                         .only_modelled = true};
+const Method nvls{.name = "nvls",
+                  .summary = "the switch between the GPUs folds and multicasts (NVLink SHARP)",
+                  .memory = MemoryKind::Device,
+                  .accepts = why_not_nvls,
+                  .supports = folds_in_switch,
+                  .price = price_nvls,
+                  .only_modelled = true};
+
+}  // namespace methods
+
+std::span<const Method* const> methods_for(MemoryKind memory) {
+  static constexpr std::array<const Method*, 1> kHost = {&methods::lanes};
+  static constexpr std::array<const Method*, 5> kDevice = {&methods::slots, &methods::ll, &methods::ll128,
+                                                           &methods::copy_engine, &methods::nvls};
+  return memory == MemoryKind::Host ? std::span<const Method* const>(kHost) : std::span<const Method* const>(kDevice);
+}
+
+const Method* find_method(std::string_view name) {
+  for (const MemoryKind memory : {MemoryKind::Host, MemoryKind::Device}) {
+    for (const Method* method : methods_for(memory)) {
+      if (name == method->name) return method;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace tutti::exec

@@ -1,0 +1,54 @@
+// The decision table: rank 0's rows for all calls, which all ranks share. A row depends only on what is equal on all
+// ranks (collective, size, type, operator), so all ranks find the same one.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "select/inputs.hpp"
+#include "select/row.hpp"
+
+namespace tutti::select {
+
+class DecisionTable {
+ public:
+  DecisionTable() = default;
+  /// Throws Error(Unsupported), which names TUTTI_ALGO or TUTTI_METHOD, if what they force cannot be used.
+  explicit DecisionTable(const CostInputs& inputs);
+  /// Reads the table that rank 0 sent. Throws Error(ProtocolError) for an invalid text, and for rows that cannot be
+  /// used with the ranks and groups of `inputs`.
+  static DecisionTable parse(const std::string& text, const CostInputs& inputs);
+  std::string text() const;
+
+  /// Of a call with blocks of `bytes` bytes. Throws Error(Unsupported) where TUTTI_METHOD forces what cannot run it.
+  const Row& row(Collective collective, uint64_t bytes, const CallKind& kind) const;
+  /// That plans are drawn on.
+  const plan::RankOrder& order() const { return order_; }
+  /// Of transfers and vector calls: their window is that of a message.
+  const Row& direct() const { return direct_; }
+
+  struct Bounded {
+    uint64_t below;  ///< for blocks of fewer bytes
+    Row row;
+    bool operator==(const Bounded&) const = default;
+  };
+  /// All rows of calls whose operator has no scalar and that every method can fold, by size.
+  const std::vector<Bounded>& rows(Collective collective) const;
+
+ private:
+  /// Kinds of calls with rows of their own: bits.
+  enum Kind : uint8_t { kPlain = 0, kScaled = 1, kUnsupported = 2 };
+  uint8_t kind_of(const CallKind& kind) const;
+  void add(Collective collective, const CostInputs& inputs);
+
+  std::map<std::pair<Collective, uint8_t>, std::vector<Bounded>> rows_;
+  const exec::Method* partial_ = nullptr;  // the method among the rows that does not fold everything
+  bool round_each_ = false;                // small floats round at every node
+  Row direct_;
+  plan::RankOrder order_;
+};
+
+}  // namespace tutti::select

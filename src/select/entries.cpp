@@ -1,0 +1,261 @@
+#include "select/entries.hpp"
+
+#include <algorithm>
+
+#include "base/counted.hpp"
+#include "base/format.hpp"
+#include "base/log.hpp"
+#include "link/link.hpp"
+#include "select/select.hpp"
+#include "topo/constants.hpp"
+
+namespace tutti::select {
+namespace {
+
+constexpr uint64_t kGranule = 128;
+constexpr uint64_t kNoPayloads = uint64_t{1} << 62;  // bytes
+
+/// The larger of both, figure by figure.
+void raise(plan::Cost& most, const plan::Cost& cost) {
+  const auto lift = [](auto& figure, const auto& other) { figure = std::max(figure, other); };
+  lift(most.rounds, cost.rounds);
+  lift(most.sent, cost.sent);
+  lift(most.received, cost.received);
+  lift(most.folded, cost.folded);
+  lift(most.stages, cost.stages);
+  lift(most.message, cost.message);
+  lift(most.chain, cost.chain);
+  if (!most.between || !cost.between) return;
+  lift(most.between->rounds, cost.between->rounds);
+  lift(most.between->moved, cost.between->moved);
+  lift(most.between->chain, cost.between->chain);
+  lift(most.between->stages, cost.between->stages);
+}
+
+bool works_along_groups(const plan::Algorithm& algorithm, const CostInputs& s) {
+  return s.groups != nullptr && !algorithm.allows({algorithm.collective, s.ranks});
+}
+
+/// The cost for the worst root, because one choice is made for all roots. The root's group comes first in the order of
+/// groups, so the order is the same for consecutive roots of one group.
+plan::Cost cost_of(const plan::Algorithm& algorithm, const CostInputs& s) {
+  plan::Shape shape{algorithm.collective, s.ranks, s.order.seen(s.groups, 0)};
+  plan::Cost worst = algorithm.cost(shape);
+  if (!has_root(algorithm.collective) || !works_along_groups(algorithm, s)) return worst;
+  if (s.groups->smallest() == s.groups->largest()) return worst;
+  for (Rank root = 1; root < s.ranks; ++root) {
+    if (s.groups->group_of(root) == s.groups->group_of(root - 1)) continue;
+    shape.groups = s.order.seen(s.groups, root);
+    raise(worst, algorithm.cost(shape));
+  }
+  return worst;
+}
+
+/// The same bytes for a message of this method as its staging memory has for each set of peers.
+uint64_t window_of(const plan::Cost& cost, const CostInputs& inputs, const UsableMethod& usable) {
+  if (cost.message == plan::Ratio(0)) return kNoPayloads / kGranule * kGranule;  // no message has a payload
+  const uint64_t longest = usable.message > 0 ? std::min(usable.message, inputs.message) : inputs.message;
+  const auto stages = static_cast<uint64_t>(std::max<int64_t>(1, cost.stages));
+  uint64_t payload = longest;
+  if (usable.staging > 0) {
+    payload = usable.staging / stages;
+  } else if (usable.message == 0) {
+    // A plan gets half of the staging memory, so two plans can alternate without waiting for each other.
+    const uint64_t share = inputs.staging / 2 / stages;
+    // If that is little, half as many messages of twice the length.
+    const uint64_t slot = std::min(
+        longest, std::max(share / link::kSlots, std::min(machine_constants().ample_slot, share / link::kFewestSlots)));
+    payload = std::max(slot, 2 * kGranule) - kGranule;  // rounding may lengthen a chunk by a granule
+  }
+  auto window = static_cast<uint64_t>(static_cast<double>(payload) / cost.message.value());
+  if (usable.window > 0) window = std::min(window, usable.window);
+  return window / kGranule * kGranule;
+}
+
+/// What the user demands of a collective.
+struct Wish {
+  const plan::Algorithm* algorithm = nullptr;
+  bool given = false;                    ///< by TUTTI_PLAN, else by TUTTI_ALGO
+  const exec::Method* method = nullptr;  ///< by TUTTI_METHOD; null: any
+  bool for_all = false;                  ///< of the method: for all collectives that it can run
+};
+
+/// A method for the other kind of memory demands nothing here.
+void add_method(Wish& wish, Collective collective, const CostInputs& inputs) {
+  for (const std::string& key : {std::string(name_of(collective)), std::string()}) {
+    const auto forced = inputs.forced_methods.find(key);
+    if (forced == inputs.forced_methods.end()) continue;
+    const exec::Method* const method = exec::find_method(forced->second);
+    if (method == nullptr || inputs.methods.empty() || method->memory != inputs.methods.front().method->memory)
+      continue;
+    wish.method = method;
+    wish.for_all = key.empty();
+    return;
+  }
+}
+
+Wish wish_of(Collective collective, const CostInputs& inputs) {
+  Wish wish;
+  add_method(wish, collective, inputs);
+  const auto given = inputs.given.find(collective);
+  const auto forced = inputs.forced.find(name_of(collective));
+  if (given != inputs.given.end() && forced != inputs.forced.end()) {
+    throw_error(Code::InvalidArgument, "TUTTI_PLAN gives {} for {}, where TUTTI_ALGO forces {}; unset one of them",
+                given->second->name, name_of(collective), forced->second);
+  }
+  if (given != inputs.given.end()) {
+    wish.algorithm = given->second;
+    wish.given = true;
+  } else if (forced != inputs.forced.end()) {
+    wish.algorithm = plan::find_algorithm(collective, forced->second);
+  }
+  return wish;
+}
+
+/// Does it work along groups, and are these trivial: one group, or every rank alone?
+bool tells_nothing(const plan::Algorithm& a, const CostInputs& inputs) {
+  return works_along_groups(a, inputs) && !inputs.groups->has_two_levels();
+}
+
+const char* why_groups_tell_nothing(const CostInputs& inputs) {
+  return inputs.groups->groups() == 1 ? "all ranks are in one group" : "every rank is alone";
+}
+
+/// An algorithm along groups may be forced with trivial groups if the groups were given: the ranks of a
+/// sub-communicator are often of one group. If none were given, the user has forgotten them. A single rank needs none.
+bool may_be_forced(const CostInputs& inputs) { return inputs.groups_given || inputs.ranks == 1; }
+
+/// Why the algorithm cannot be used here; "" if it can.
+std::string why_not(const plan::Algorithm& a, const Wish& wish, const CostInputs& inputs) {
+  if (!a.allows({a.collective, inputs.ranks, inputs.groups})) {
+    return fmt::format("does not work for {} ({})", counted(static_cast<uint64_t>(inputs.ranks), "rank"), a.summary);
+  }
+  if (tells_nothing(a, inputs) && (wish.algorithm == nullptr || !may_be_forced(inputs))) {
+    return fmt::format("{}, so there is nothing to gain from groups", why_groups_tell_nothing(inputs));
+  }
+  if (inputs.reproducible && reduces(a.collective) && !a.canonical) {
+    return "TUTTI_REPRODUCIBLE: it folds in another order than the canonical one";
+  }
+  return "";
+}
+
+/// Why the method cannot run the algorithm, by the plans of all ranks; "" if it can.
+std::string why_not_by(const exec::Method& method, const plan::Algorithm& a, const CostInputs& inputs) {
+  if (method.accepts == nullptr) return "";
+  const plan::Shape shape{a.collective, inputs.ranks, inputs.groups};
+  std::string why;
+  for (Rank rank = 0; rank < inputs.ranks && why.empty(); ++rank) why = method.accepts(plan::generate(a, shape, rank));
+  return why;
+}
+
+void reject(Entry& entry, std::string why, bool outdone = false) {
+  entry.rejected = std::move(why);
+  entry.outdone = outdone;
+}
+
+/// An algorithm that can be used, by this method.
+void enter_method(Entry& entry, const Wish& wish, const CostInputs& inputs) {
+  const exec::Method& method = *entry.usable->method;
+  entry.forced_method = wish.method == &method;
+  entry.preferred = entry.forced_method && wish.for_all;
+  if (wish.method != nullptr && !wish.for_all && !entry.forced_method) {
+    return reject(entry, fmt::format("TUTTI_METHOD forces {}", wish.method->name), true);
+  }
+  if (!entry.usable->why_not.empty()) return reject(entry, entry.usable->why_not);
+  if (std::string why = why_not_by(method, *entry.algorithm, inputs); !why.empty())
+    return reject(entry, std::move(why));
+  entry.cost = cost_of(*entry.algorithm, inputs);
+  entry.window = window_of(entry.cost, inputs, *entry.usable);
+  if (entry.window > 0) {
+    const plan::Shape shape{entry.algorithm->collective, inputs.ranks, inputs.order.seen(inputs.groups, 0)};
+    if (inputs.view != nullptr) entry.traffic = inputs.view->traffic(*entry.algorithm, shape, inputs.order);
+    return;
+  }
+  reject(entry, fmt::format("its messages fit neither TUTTI_MESSAGE ({} bytes) nor a share of the staging "
+                            "memory ({} bytes of TUTTI_ARENA); raise what is too small",
+                            inputs.message, inputs.staging));
+}
+
+/// All methods with one algorithm, those left out that say nothing new.
+void enter(std::vector<Entry>& all, const plan::Algorithm& a, const Wish& wish, const CostInputs& inputs) {
+  Entry entry{.algorithm = &a, .usable = &inputs.methods.front()};
+  if (wish.algorithm != nullptr && wish.algorithm != &a) {
+    reject(entry, fmt::format("{} {}", wish.given ? "TUTTI_PLAN gives" : "TUTTI_ALGO forces", wish.algorithm->name),
+           true);
+  } else {
+    reject(entry, why_not(a, wish, inputs));
+  }
+  if (!entry.rejected.empty()) return all.push_back(std::move(entry));
+  for (const UsableMethod& usable : inputs.methods) {
+    Entry by{.algorithm = &a, .usable = &usable};
+    enter_method(by, wish, inputs);
+    const bool first = &usable == &inputs.methods.front();
+    const bool demanded = by.forced_method && !by.preferred;
+    if (by.rejected.empty() || demanded || (first && (wish.method == nullptr || wish.for_all))) {
+      all.push_back(std::move(by));
+    }
+  }
+}
+
+/// TUTTI_METHOD demands a method for all collectives that it can run, and TUTTI_ALGO (or TUTTI_PLAN) demands for this
+/// one an algorithm that it cannot run, where it can run another.
+void check_demands(Collective collective, const Wish& wish, const CostInputs& inputs) {
+  if (wish.algorithm == nullptr || wish.method == nullptr || !wish.for_all || inputs.ranks == 1) return;
+  const std::string why = why_not_by(*wish.method, *wish.algorithm, inputs);
+  if (why.empty()) return;
+  for (const plan::Algorithm* other : plan::algorithms_of(collective)) {
+    if (!other->allows({collective, inputs.ranks, inputs.groups})) continue;
+    if (!why_not_by(*wish.method, *other, inputs).empty()) continue;
+    throw_error(Code::Unsupported, "{} {}:{}, which TUTTI_METHOD's {} cannot run: {}; unset one of them",
+                wish.given ? "TUTTI_PLAN gives" : "TUTTI_ALGO forces", name_of(collective), wish.algorithm->name,
+                wish.method->name, why);
+  }
+}
+
+}  // namespace
+
+std::vector<Entry> entries_of(Collective collective, const CostInputs& inputs) {
+  const Wish wish = wish_of(collective, inputs);
+  check_demands(collective, wish, inputs);
+  std::vector<const plan::Algorithm*> known = plan::algorithms_of(collective);
+  if (wish.given) known.push_back(wish.algorithm);
+  std::vector<Entry> all;
+  for (const plan::Algorithm* a : known) enter(all, *a, wish, inputs);
+  return all;
+}
+
+void refuse(const Entry& entry, const std::string& why, const CostInputs& inputs) {
+  const plan::Algorithm& a = *entry.algorithm;
+  const Wish wish = wish_of(a.collective, inputs);
+  const std::string ranks = counted(static_cast<uint64_t>(inputs.ranks), "rank");
+  const char* const collective = name_of(a.collective);
+  if (entry.forced_method && !entry.preferred) {
+    const std::string of =
+        wish.algorithm == nullptr ? "" : fmt::format(" with {} {}", wish.given ? "the plan" : "TUTTI_ALGO's", a.name);
+    throw_error(Code::Unsupported, "TUTTI_METHOD forces {}, which cannot run {}{} on {}: {}; unset one of them",
+                entry.usable->method->name, collective, of, ranks, why);
+  }
+  if (wish.algorithm != &a) {
+    throw_error(Code::Unsupported, "no algorithm can do {} on {}: {} {}", collective, ranks, a.name, why);
+  }
+  const bool groups = inputs.groups == nullptr || tells_nothing(a, inputs);
+  throw_error(Code::Unsupported, "{} {}:{}, which cannot be used on {}: {}{}",
+              wish.given ? "TUTTI_PLAN gives" : "TUTTI_ALGO forces", collective, a.name, ranks, why,
+              groups ? ". Say by TUTTI_GROUPS which ranks are near each other, or force another algorithm" : "");
+}
+
+void warn_of_one_level(const std::vector<Entry>& all, const CostInputs& inputs) {
+  if (inputs.ranks == 1) return;
+  for (const Entry& entry : all) {
+    const plan::Algorithm& a = *entry.algorithm;
+    if (!entry.rejected.empty() || !tells_nothing(a, inputs)) continue;
+    log_warn("TUTTI_ALGO forces {}:{} in a communicator of {} where {}: it gains nothing there", name_of(a.collective),
+             a.name, counted(static_cast<uint64_t>(inputs.ranks), "rank"), why_groups_tell_nothing(inputs));
+  }
+}
+
+uint64_t window_bytes(const plan::Algorithm& algorithm, const CostInputs& inputs) {
+  return window_of(cost_of(algorithm, inputs), inputs, inputs.methods.front());
+}
+
+}  // namespace tutti::select

@@ -1,0 +1,136 @@
+#include "select/machine_view.hpp"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "base/format.hpp"
+#include "plan/traffic.hpp"
+
+namespace tutti::select {
+namespace {
+
+constexpr double kAlike = 1.02;
+
+/// "host0 – host2: 0.25 GB/s, measured by …".
+std::string figure_name(const Pairs& pairs, Rank a, Rank b, const topo::Figure& figure) {
+  const auto host = [&](Rank rank) {
+    const topo::Graph& graph = pairs.graph();
+    return label(graph, graph.host_of(pairs.places().nodes[static_cast<size_t>(rank)]));
+  };
+  return fmt::format("{} – {}: {:.3g} GB/s, {}", host(a), host(b), figure.gbps, figure.origin);
+}
+
+/// "host2: NIC eth0 – network".
+std::string link_name(const topo::Graph& graph, const topo::Link& link) {
+  const topo::NodeId inside = graph.nodes[link.a].kind == topo::NodeKind::Fabric ? link.b : link.a;
+  const std::string host = label(graph, graph.host_of(inside));
+  return fmt::format("{}: {} – {}", host, label(graph, link.a), label(graph, link.b));
+}
+
+}  // namespace
+
+MachineView::MachineView(const Pairs& pairs, double message_share, bool in_place)
+    : ranks_(pairs.ranks()), message_share_(message_share), in_place_(in_place) {
+  const topo::Graph& graph = pairs.graph();
+  std::map<std::pair<uint32_t, bool>, uint32_t> numbers;  // by link and direction
+  std::vector<Rank> all(static_cast<size_t>(ranks_));
+  std::iota(all.begin(), all.end(), 0);
+  for (Rank from = 0; from < ranks_; ++from) {
+    std::vector<Rank> others = all;
+    std::erase(others, from);
+    std::vector<PairCost> costs = pairs.from(from, others);
+    costs.insert(costs.begin() + from, PairCost{});
+    for (Rank to = 0; to < ranks_; ++to) {
+      const PairCost& cost = costs[static_cast<size_t>(to)];
+      Pair pair{.alpha = cost.alpha, .beta = cost.beta, .near = pairs.same_host(from, to), .shared = {}};
+      const topo::Figure* const known = from == to || pair.near ? nullptr : pairs.figure(from, to);
+      if (known != nullptr) pair.name = figure_name(pairs, from, to, *known);
+      topo::NodeId at = pairs.places().nodes[static_cast<size_t>(from)];
+      for (const uint32_t i : cost.path.links) {
+        const topo::Link& link = graph.links[i];
+        const bool onward = link.a == at;
+        at = onward ? link.b : link.a;
+        if (link.assumed && is_job(graph)) continue;  // what is not known is not held against the figures
+        const auto [number, is_new] = numbers.emplace(std::pair(i, onward), static_cast<uint32_t>(links_.size()));
+        if (is_new) links_.push_back({1 / (link.gbps * 1e9), link_name(graph, link)});
+        pair.shared.push_back(number->second);
+      }
+      pairs_.push_back(std::move(pair));
+    }
+  }
+  const auto differ = [](double a, double b) { return a > kAlike * b || b > kAlike * a; };
+  for (Rank from = 0; from < ranks_; ++from) {
+    for (Rank to = 0; to < ranks_; ++to) {
+      if (from == to || ranks_ < 3) continue;
+      const Pair &one = pair(0, 1), &other = pair(from, to);
+      uniform_ = uniform_ && one.near == other.near && !differ(one.alpha, other.alpha) && !differ(one.beta, other.beta);
+    }
+  }
+}
+
+Traffic MachineView::traffic(const plan::Algorithm& algorithm, const plan::Shape& shape,
+                             const plan::RankOrder& order) const {
+  const std::vector<plan::RankPlan> plans = plan::generate_all(algorithm, shape);
+  const auto at = [&](Rank planned) { return order.actual(planned, 0, ranks_); };
+  Traffic traffic;
+  traffic.latency = plan::longest_chain(plans, [&](Rank from, Rank to, double) {
+    const double alpha = pair(at(from), at(to)).alpha;
+    return plan::MessageCost{alpha, alpha * message_share_};
+  });
+  traffic.fill = plan::longest_chain(plans, [&](Rank from, Rank to, double amount) {
+    return plan::MessageCost{amount * pair(at(from), at(to)).beta, 0};
+  });
+  busiest_rank(plans, order, traffic);
+  busiest_link(plans, order, traffic);
+  return traffic;
+}
+
+/// Each rank copies what it sends and what it receives, both at the same time; a message to several readers on its host
+/// once, where they read its memory.
+void MachineView::busiest_rank(const std::vector<plan::RankPlan>& plans, const plan::RankOrder& order,
+                               Traffic& traffic) const {
+  const auto at = [&](Rank planned) { return order.actual(planned, 0, ranks_); };
+  std::vector<double> in(static_cast<size_t>(ranks_)), out(in), near(in), near_beta(in);
+  std::vector<std::pair<double, const Pair*>> longest(in.size());  // of each rank's flows
+  for (const plan::Flow& flow : plan::flows_of(plans)) {
+    const Pair& link = pair(at(flow.from), at(flow.to));
+    const auto from = static_cast<size_t>(at(flow.from)), to = static_cast<size_t>(at(flow.to));
+    in[to] += flow.amount * link.beta;
+    for (const size_t end : {from, to}) longest[end] = std::max(longest[end], {flow.amount * link.beta, &link});
+    if (link.near && in_place_) {
+      near[from] += flow.amount;
+      near_beta[from] = std::max(near_beta[from], link.beta);
+    } else {
+      out[from] += flow.amount * link.beta;
+    }
+  }
+  for (const plan::RankPlan& plan : plans) {
+    const auto rank = static_cast<size_t>(at(plan.rank));
+    out[rank] += std::min(near[rank], plan::published_by(plan)) * near_beta[rank];
+  }
+  for (size_t rank = 0; rank < in.size(); ++rank) {
+    const double busy = std::max(in[rank], out[rank]);
+    if (busy <= traffic.busiest) continue;
+    traffic.busiest = busy;
+    const Pair* const with = longest[rank].second;
+    traffic.where = fmt::format("rank {}", rank);
+    if (with != nullptr && !with->name.empty()) traffic.where += fmt::format(" ({})", with->name);
+  }
+}
+
+void MachineView::busiest_link(const std::vector<plan::RankPlan>& plans, const plan::RankOrder& order,
+                               Traffic& traffic) const {
+  std::vector<double> load(links_.size());
+  for (const plan::Flow& flow : plan::flows_of(plans)) {
+    const Pair& link = pair(order.actual(flow.from, 0, ranks_), order.actual(flow.to, 0, ranks_));
+    for (const uint32_t number : link.shared) load[number] += flow.amount * links_[number].beta;
+  }
+  for (size_t i = 0; i < load.size(); ++i) {
+    if (load[i] <= traffic.busiest) continue;
+    traffic.busiest = load[i];
+    traffic.where = links_[i].name;
+  }
+}
+
+}  // namespace tutti::select

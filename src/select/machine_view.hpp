@@ -1,0 +1,59 @@
+// A machine whose pairs of ranks are not all alike: what algorithms cost there follows from their plans, message by
+// message, on the links that the messages share. (Where all pairs are alike, the closed forms say the same; and of very
+// many ranks, all plans would take too long to make.)
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "exec/method.hpp"
+#include "plan/algorithm.hpp"
+#include "plan/order.hpp"
+#include "select/pairs.hpp"
+
+namespace tutti::select {
+
+/// Of an algorithm's plans, in seconds, for a block of one byte where a figure is per byte.
+struct Traffic {
+  double latency = 0;  ///< of the longest chain of messages, if they were empty
+  double fill = 0;     ///< per byte of a window: what the longest chain of messages takes for its bytes
+  double busiest = 0;  ///< per byte: of the rank or link that is busy the longest
+  std::string where;   ///< that rank or link: "rank 2", "host2: NIC eth0 – network"
+};
+
+class MachineView {
+ public:
+  static constexpr Rank kMaxRanks = 32;
+
+  /// Keeps copies of what it needs.
+  MachineView(const Pairs& pairs, double message_share, bool in_place);
+
+  /// Are all pairs of ranks alike, with no link that several pairs share?
+  bool is_uniform() const { return uniform_; }
+  /// Of the algorithm's plans for this shape, whose groups are in the order. `slower`: α and β are multiplied by it.
+  Traffic traffic(const plan::Algorithm& algorithm, const plan::Shape& shape, const plan::RankOrder& order) const;
+
+ private:
+  struct Pair {
+    double alpha = 0, beta = 0;
+    bool near = false;             // on one host
+    std::string name;              // of what joins two hosts, with its figure; "": it has none
+    std::vector<uint32_t> shared;  // links, as numbers in links_
+  };
+  struct SharedLink {
+    double beta = 0;  // of one byte
+    std::string name;
+  };
+  const Pair& pair(Rank a, Rank b) const { return pairs_[static_cast<size_t>(a * ranks_ + b)]; }
+  void busiest_rank(const std::vector<plan::RankPlan>& plans, const plan::RankOrder& order, Traffic& traffic) const;
+  void busiest_link(const std::vector<plan::RankPlan>& plans, const plan::RankOrder& order, Traffic& traffic) const;
+
+  Rank ranks_ = 0;
+  double message_share_;
+  bool in_place_, uniform_ = true;
+  std::vector<Pair> pairs_;  // by sender and receiver
+  std::vector<SharedLink> links_;
+};
+
+}  // namespace tutti::select

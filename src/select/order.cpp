@@ -1,0 +1,124 @@
+#include "select/order.hpp"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+namespace tutti::select {
+namespace {
+
+using topo::NodeId;
+
+constexpr double kBetter = 0.98;     // of the communicator's own order: nothing is renamed for less
+constexpr Rank kMaxSwapped = 32;     // ranks, in orders that are improved step by step
+constexpr double kBytes = 64 << 10;  // of a message: at this size its latency counts, and its bytes too
+
+/// The nodes that a rank lies in, the host first.
+std::vector<NodeId> way_down(const topo::Graph& graph, NodeId node) {
+  std::vector<NodeId> way;
+  for (; node != topo::kNoNode; node = graph.nodes[node].parent) way.push_back(node);
+  std::reverse(way.begin(), way.end());
+  return way;
+}
+
+/// Hosts, the first one's nearest next, and so on: by number in the old order, the place in the new one.
+std::vector<size_t> places_of_hosts(const Pairs& pairs) {
+  const std::vector<Rank>& hosts = pairs.places().hosts;
+  std::vector<Rank> first;  // rank of each host
+  for (Rank rank = 0; rank < pairs.ranks(); ++rank) {
+    if (static_cast<size_t>(hosts[static_cast<size_t>(rank)]) == first.size()) first.push_back(rank);
+  }
+  std::vector<size_t> places(first.size(), first.size());
+  size_t at = 0;
+  for (size_t place = 0; place < first.size(); ++place) {
+    places[at] = place;
+    if (place + 1 == first.size()) break;
+    std::vector<Rank> others;
+    std::vector<size_t> numbers;
+    for (size_t host = 0; host < first.size(); ++host) {
+      if (places[host] == first.size()) others.push_back(first[host]), numbers.push_back(host);
+    }
+    const std::vector<PairCost> costs = pairs.from(first[at], others);
+    const auto seconds = [](const PairCost& cost) { return cost.alpha + kBytes * cost.beta; };
+    const auto nearest = std::min_element(costs.begin(), costs.end(), [&](const PairCost& a, const PairCost& b) {
+      return seconds(a) < 0.98 * seconds(b);
+    });
+    at = numbers[static_cast<size_t>(nearest - costs.begin())];
+  }
+  return places;
+}
+
+std::vector<Rank> sorted_by_place(const Pairs& pairs) {
+  const std::vector<size_t> host_places = places_of_hosts(pairs);
+  std::vector<std::vector<NodeId>> ways;
+  for (const NodeId node : pairs.places().nodes) ways.push_back(way_down(pairs.graph(), node));
+  std::vector<Rank> order(static_cast<size_t>(pairs.ranks()));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](Rank a, Rank b) {
+    const size_t host_a = host_places[static_cast<size_t>(pairs.host(a))];
+    const size_t host_b = host_places[static_cast<size_t>(pairs.host(b))];
+    if (host_a != host_b) return host_a < host_b;
+    return ways[static_cast<size_t>(a)] < ways[static_cast<size_t>(b)];
+  });
+  return order;
+}
+
+/// Swaps two ranks wherever that makes the ring faster: links between GPUs need not follow what they are plugged into.
+void improve(const Pairs& pairs, std::vector<Rank>& order) {
+  double best = order_cost(pairs, order);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (size_t a = 1; a < order.size(); ++a) {
+      for (size_t b = a + 1; b < order.size(); ++b) {
+        std::swap(order[a], order[b]);
+        const double cost = order_cost(pairs, order);
+        if (cost < 0.999 * best) {
+          best = cost;
+          moved = true;
+        } else {
+          std::swap(order[a], order[b]);
+        }
+      }
+    }
+  }
+}
+
+/// Does a GPU have an NVLink to another GPU itself, without a switch?
+bool has_direct_links(const topo::Graph& graph) {
+  return std::any_of(graph.links.begin(), graph.links.end(), [&](const topo::Link& link) {
+    return link.kind == topo::LinkKind::NvLink && graph.nodes[link.a].kind == topo::NodeKind::Gpu &&
+           graph.nodes[link.b].kind == topo::NodeKind::Gpu;
+  });
+}
+
+}  // namespace
+
+double order_cost(const Pairs& pairs, const std::vector<Rank>& order) {
+  Load load(pairs.graph());
+  double slowest = 0, sum = 0, chain = 0, before = 0;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const Rank from = order[i], to = order[(i + 1) % order.size()];
+    if (from == to) return 0;
+    const PairCost cost = pairs.from(from, {to}).front();
+    load.add(pairs.places().nodes[static_cast<size_t>(from)], cost.path);
+    slowest = std::max(slowest, cost.beta);
+    sum += cost.alpha + kBytes * cost.beta;
+    const double onward = i + 1 < order.size() ? cost.beta : 0;  // a chain ends there
+    chain = std::max(chain, before + onward);
+    before = onward;
+  }
+  const auto n = static_cast<double>(order.size());
+  return sum / n + kBytes * (std::max(slowest, load.beta()) + chain);
+}
+
+plan::RankOrder find_order(const Pairs& pairs) {
+  if (pairs.ranks() < 3) return {};
+  std::vector<Rank> own(static_cast<size_t>(pairs.ranks()));
+  std::iota(own.begin(), own.end(), 0);
+  std::vector<Rank> order = sorted_by_place(pairs);
+  if (pairs.ranks() <= kMaxSwapped && has_direct_links(pairs.graph())) improve(pairs, order);
+  if (order == own || order_cost(pairs, order) > kBetter * order_cost(pairs, own)) return {};
+  return plan::RankOrder(std::move(order));
+}
+
+}  // namespace tutti::select

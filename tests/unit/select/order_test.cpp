@@ -1,0 +1,195 @@
+// Orders of ranks on topologies, and what algorithms cost on machines whose links differ.
+#include "select/order.hpp"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "select/decision_table.hpp"
+#include "select/machine.hpp"
+#include "select/machine_view.hpp"
+#include "select/select.hpp"
+#include "topo/cluster.hpp"
+#include "topo/constants.hpp"
+
+namespace tutti::select {
+namespace {
+
+using topo::Figure;
+using topo::NodeId;
+using topo::NodeKind;
+
+/// Two packages of two cores each, with a slow link between them, and a NIC.
+topo::Graph host() {
+  topo::Graph graph;
+  const NodeId host = graph.add({.kind = NodeKind::Host, .name = "h", .processors = {0, 1, 2, 3}});
+  std::vector<NodeId> packages;
+  for (int p = 0; p < 2; ++p) {
+    packages.push_back(
+        graph.add({.kind = NodeKind::Package, .parent = host, .processors = {2 * p, 2 * p + 1}, .number = p}));
+    for (int core = 2 * p; core < 2 * p + 2; ++core) {
+      const NodeId id =
+          graph.add({.kind = NodeKind::Core, .parent = packages.back(), .processors = {core}, .number = core});
+      graph.connect({.a = id, .b = packages.back(), .kind = topo::LinkKind::Cache, .gbps = 50, .us = 0.02});
+    }
+  }
+  graph.connect({.a = packages[0], .b = packages[1], .kind = topo::LinkKind::Socket, .gbps = 10, .us = 0.2});
+  const NodeId nic = graph.add({.kind = NodeKind::Nic, .parent = packages[0], .name = "eth0", .port = 2});
+  graph.connect({.a = nic, .b = packages[0], .kind = topo::LinkKind::Pci, .gbps = 30, .us = 0.5});
+  return graph;
+}
+
+/// A job of one rank a place: (host, core).
+topo::Graph job(uint32_t hosts, const std::vector<std::pair<uint32_t, int>>& places) {
+  const std::vector<topo::Graph> parts(hosts, host());
+  std::vector<topo::RankPlace> ranks;
+  for (const auto& [host, core] : places) ranks.push_back({host, {core}});
+  topo::Graph graph = topo::merge_ranks(parts, ranks);
+  graph.figures = {{.between = Figure::Between::Processes,
+                    .us = 0.5,
+                    .gbps = 10,
+                    .in_place = true,
+                    .transport = "shm",
+                    .origin = "test"},
+                   {.between = Figure::Between::Hosts, .us = 20, .gbps = 1, .transport = "tcp", .origin = "test"}};
+  return graph;
+}
+
+/// How often a ring in this order goes from one host (or package) to another.
+int crossings(const Pairs& pairs, const std::vector<Rank>& order, NodeKind kind) {
+  const topo::Graph& graph = pairs.graph();
+  const auto place = [&](Rank rank) {
+    NodeId node = pairs.places().nodes[static_cast<size_t>(rank)];
+    while (graph.nodes[node].kind != kind) node = graph.nodes[node].parent;
+    return node;
+  };
+  int count = 0;
+  for (size_t i = 0; i < order.size(); ++i) count += place(order[i]) == place(order[(i + 1) % order.size()]) ? 0 : 1;
+  return count;
+}
+
+std::vector<Rank> ranks_of(const plan::RankOrder& order, Rank ranks) {
+  std::vector<Rank> list(static_cast<size_t>(ranks));
+  std::iota(list.begin(), list.end(), 0);
+  return order.is_given() ? std::vector<Rank>(order.ranks().begin(), order.ranks().end()) : list;
+}
+
+TEST(Order, OfInterleavedHostsCrossesEachHostsLinkOnceADirection) {
+  const topo::Graph graph = job(4, {{0, 0}, {1, 0}, {2, 0}, {3, 0}, {0, 1}, {1, 1}, {2, 1}, {3, 1}});
+  const Pairs pairs(graph, place_ranks(graph, 0));
+  const plan::RankOrder order = find_order(pairs);
+  EXPECT_EQ(crossings(pairs, ranks_of({}, 8), NodeKind::Host), 8);
+  EXPECT_EQ(crossings(pairs, ranks_of(order, 8), NodeKind::Host), 4);
+}
+
+TEST(Order, OfInterleavedPackagesCrossesTheirLinkOnceADirection) {
+  const topo::Graph graph = job(1, {{0, 0}, {0, 2}, {0, 1}, {0, 3}});
+  const Pairs pairs(graph, place_ranks(graph, 0));
+  EXPECT_EQ(crossings(pairs, ranks_of({}, 4), NodeKind::Package), 4);
+  EXPECT_EQ(crossings(pairs, ranks_of(find_order(pairs), 4), NodeKind::Package), 2);
+}
+
+TEST(Order, IsTheCommunicatorsWhereNoOtherIsBetter) {
+  const topo::Graph graph = job(2, {{0, 0}, {0, 1}, {0, 2}, {1, 0}, {1, 1}, {1, 2}});
+  EXPECT_FALSE(find_order(Pairs(graph, place_ranks(graph, 0))).is_given());
+}
+
+TEST(Order, PutsHostsWithFastLinksBesideEachOther) {
+  topo::Graph graph = job(4, {{0, 0}, {1, 0}, {2, 0}, {3, 0}});
+  const std::vector<NodeId> hosts = graph.all(NodeKind::Host);
+  for (const auto& [a, b] : {std::pair(0, 1), std::pair(1, 2), std::pair(2, 3), std::pair(0, 3)}) {  // slow
+    graph.figures.push_back({.between = Figure::Between::Hosts,
+                             .a = hosts[static_cast<size_t>(a)],
+                             .b = hosts[static_cast<size_t>(b)],
+                             .us = 20,
+                             .gbps = 0.1,
+                             .transport = "tcp",
+                             .origin = "measured"});
+  }
+  const Pairs pairs(graph, place_ranks(graph, 0));
+  // Islands {0, 2} and {1, 3}: a ring crosses two slow links, not four.
+  const std::vector<Rank> order{0, 2, 1, 3};
+  EXPECT_LT(order_cost(pairs, order), order_cost(pairs, {0, 1, 2, 3}));
+  EXPECT_EQ(ranks_of(find_order(pairs), 4), order);
+}
+
+TEST(Order, InReproducibleModeIsTheCommunicators) {
+  EXPECT_EQ(parse_order("natural", 4), plan::RankOrder());
+  EXPECT_EQ(ranks_of(*parse_order("2,0,1", 3), 3), (std::vector<Rank>{2, 0, 1}));
+  EXPECT_FALSE(parse_order("2,0,1", 4)) << "it is for three ranks";
+  EXPECT_THROW(parse_order("2,0,0", 3), Error);
+  EXPECT_THROW(parse_order("2,x,0", 3), Error);
+  EXPECT_THROW(parse_order("2,-1,0", 3), Error);
+}
+
+TEST(RankOrder, RenamesRanksBothWays) {
+  const plan::RankOrder order({3, 1, 4, 0, 2});
+  for (Rank root = 0; root < 5; ++root) {
+    EXPECT_EQ(order.actual(0, root, 5), root);
+    for (Rank planned = 0; planned < 5; ++planned) {
+      EXPECT_EQ(order.planned(order.actual(planned, root, 5), root, 5), planned);
+    }
+  }
+}
+
+/// A machine of alike cores has no view; there the closed forms hold. Where it has one, both say about the same of a
+/// machine that differs by a hair.
+TEST(MachineView, SaysWhatTheClosedFormsSayWhereAllLinksAreAlike) {
+  topo::Graph graph = job(1, {{0, 0}, {0, 1}});
+  EXPECT_EQ(inputs_of(graph, 0).inputs.view, nullptr);
+  topo::Graph four = job(4, {{0, 0}, {1, 0}, {2, 0}, {3, 0}});
+  const Pairs pairs(four, place_ranks(four, 0));
+  const MachineView view(pairs, machine_constants().message_share, true);
+  EXPECT_TRUE(view.is_uniform());
+  const CostInputs inputs = inputs_of(four, 0).inputs;
+  for (const char* name : {"ring", "two_shot", "recursive_doubling", "one_shot", "rabenseifner"}) {
+    const plan::Algorithm& algorithm = *plan::find_algorithm(Collective::AllReduce, name);
+    const plan::Cost cost = algorithm.cost({Collective::AllReduce, 4});
+    const Traffic traffic = view.traffic(algorithm, {Collective::AllReduce, 4}, {});
+    for (const uint64_t bytes : {uint64_t{8}, uint64_t{1} << 20, uint64_t{64} << 20}) {
+      const double closed = predict(cost, bytes, 1 << 18, prices_of(inputs)).seconds();
+      const double viewed = predict(traffic, cost, bytes, 1 << 18, prices_of(inputs)).seconds();
+      EXPECT_NEAR(viewed / closed, 1, 0.3) << name << " of " << bytes;
+    }
+  }
+}
+
+TEST(MachineView, PricesARingByTheLinksThatItCrosses) {
+  // Two hosts of four: a ring in order crosses the slow link once, not with every message.
+  const topo::Graph graph = job(2, {{0, 0}, {0, 1}, {0, 2}, {0, 3}, {1, 0}, {1, 1}, {1, 2}, {1, 3}});
+  const CostInputs inputs = inputs_of(graph, 0).inputs;
+  ASSERT_NE(inputs.view, nullptr);
+  const auto seconds = [&](const char* name) {
+    for (const Candidate& candidate : candidates(Collective::AllReduce, 64 << 20, inputs)) {
+      if (std::string_view(candidate.row.algorithm->name) == name) return candidate.seconds;
+    }
+    return 0.0;
+  };
+  const double wire = 2 * 7.0 / 8 * (64 << 20) / 1e9;  // of one rank's part over 1 GB/s
+  EXPECT_NEAR(seconds("ring"), wire, 0.2 * wire);
+  EXPECT_GT(seconds("one_shot"), 4 * wire) << "each rank sends all to four others";
+}
+
+/// One host has a link at a quarter of the others' rate: the choice is another one, and says why.
+TEST(MachineView, ASlowHostChangesTheChoice) {
+  topo::Graph even = job(4, {{0, 0}, {1, 0}, {2, 0}, {3, 0}}), slow = even;
+  const std::vector<NodeId> hosts = slow.all(NodeKind::Host);
+  for (const NodeId other : hosts) {
+    if (other == hosts[2]) continue;
+    slow.figures.push_back({.between = Figure::Between::Hosts,
+                            .a = hosts[2],
+                            .b = other,
+                            .us = 20,
+                            .gbps = 0.25,
+                            .transport = "tcp",
+                            .origin = "measured"});
+  }
+  const auto best = [](const topo::Graph& graph) {
+    return candidates(Collective::AllReduce, 16 << 20, inputs_of(graph, 0).inputs).front();
+  };
+  EXPECT_STRNE(best(even).row.algorithm->name, best(slow).row.algorithm->name);
+  EXPECT_NE(best(slow).where.find("0.25 GB/s, measured"), std::string::npos) << best(slow).where;
+}
+
+}  // namespace
+}  // namespace tutti::select

@@ -1,0 +1,85 @@
+// How wide rows are on GPUs, and by which form messages travel there.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "select/select.hpp"
+#include "topo/constants.hpp"
+
+namespace tutti::select {
+namespace {
+
+constexpr uint32_t kMost = 64;
+
+CostInputs gpus(Rank ranks) {
+  const MachineConstants& machine = machine_constants();
+  const LinkCost link{machine.cuda_alpha, machine.cuda_beta, machine.cuda_message};
+  return {.ranks = ranks,
+          .inside = link,
+          .between = link,
+          .gamma = machine.cuda_fold_gamma,
+          .staging = uint64_t{1} << 40,
+          .message = 128 << 10,
+          .methods = {{.method = &exec::methods::slots},
+                      {.method = &exec::methods::ll, .message = 8 << 10, .rounds = 1},
+                      {.method = &exec::methods::ll128, .message = 32 << 10, .rounds = 1}},
+          .max_width = kMost,
+          .shares_staging = false};
+}
+
+Row chosen(uint64_t bytes, const CostInputs& inputs, Collective collective = Collective::AllReduce) {
+  return Choices(collective, inputs).row(bytes, {});
+}
+
+TEST(Width, IsOneForShortCallsAndEnoughToFillTheLinkForLongOnes) {
+  CostInputs inputs = gpus(4);
+  EXPECT_EQ(chosen(8, inputs).width, 1U);
+  EXPECT_EQ(chosen(4096, inputs).width, 1U);
+  EXPECT_EQ(chosen(32 << 10, inputs).width, 1U);
+  const double fills = machine_constants().cuda_block_beta / machine_constants().cuda_beta;
+  EXPECT_NEAR(chosen(256 << 20, inputs).width, fills, 1);
+  inputs.max_width = 3;
+  EXPECT_EQ(chosen(256 << 20, inputs).width, 3U);
+}
+
+TEST(Width, IsSmallWhereTheNetworkIsSlow) {
+  CostInputs inputs = gpus(2);
+  inputs.inside.beta = inputs.between.beta = 1 / 2e9;
+  EXPECT_EQ(chosen(64 << 20, inputs, Collective::AllGather).width, 1U);
+}
+
+TEST(Width, OfAThreadedRankIsAThreadForEach64KiBAtMost) {
+  CostInputs inputs = gpus(2);
+  inputs.methods = {UsableMethod{}};
+  inputs.max_width = 4;
+  EXPECT_EQ(chosen((128 << 10) - 1, inputs).width, 1U);
+  EXPECT_EQ(chosen(128 << 10, inputs).width, 2U);
+  EXPECT_EQ(chosen(1 << 20, inputs).width, 4U);
+}
+
+TEST(Methods, ShortCallsTravelInLinesAndLongOnesInSlots) {
+  const CostInputs inputs = gpus(4);
+  EXPECT_STREQ(chosen(8, inputs).method->name, "ll");
+  EXPECT_STREQ(chosen(16 << 20, inputs).method->name, "slots");
+  bool whole = false;
+  for (uint64_t bytes = 8; bytes < 1 << 20; bytes *= 2) {
+    const Row row = chosen(bytes, inputs);
+    whole = whole || row.method == &exec::methods::ll128;
+    if (row.method == &exec::methods::slots) continue;
+    const plan::Cost cost = row.algorithm->cost({Collective::AllReduce, 4});
+    const uint64_t most = row.method == &exec::methods::ll ? 8 << 10 : 32 << 10;
+    EXPECT_LE(cost.message.value() * static_cast<double>(window_for(row, bytes)), static_cast<double>(most)) << bytes;
+  }
+  EXPECT_TRUE(whole);
+}
+
+TEST(Methods, AForcedMethodRunsEveryCallInAsManyRoundsAsItNeeds) {
+  CostInputs inputs = gpus(4);
+  inputs.forced_methods = parse_forced_methods("all_reduce:ll");
+  const Row row = chosen(16 << 20, inputs);
+  EXPECT_STREQ(row.method->name, "ll");
+  EXPECT_LT(window_for(row, 16 << 20), uint64_t{16} << 20);
+}
+
+}  // namespace
+}  // namespace tutti::select

@@ -226,16 +226,21 @@ select::LinkCost link_from(const json& cost) {
 
 /// The decision table. Rank 0 sends it with its own conclusions, and again where those of another rank differ.
 void agree_on_table(control::Endpoint& endpoint, const Conclusions& mine, Agreement& agreed, Deadline deadline) {
-  const bool first = endpoint.rank() == 0;
+  const bool first = endpoint.rank() == 0, alone = endpoint.ranks() == 1;
   select::CostInputs& inputs = agreed.inputs;
+  const auto make = [&](const Conclusions& conclusions) {
+    take_graph(conclusions, agreed);
+    agreed.table = select::DecisionTable(inputs);
+    return alone ? std::string() : agreed.table.text();
+  };
   json page = to_json(mine);
   if (first) {
-    take_graph(mine, agreed);
-    page["table"] = select::DecisionTable(inputs).text();
+    page["table"] = make(mine);
     page["inside"] = link_json(inputs.inside);
     page["between"] = link_json(inputs.between);
   }
   const std::vector<std::string> all = endpoint.exchange(page.dump(), deadline);
+  if (alone) return;
   const Conclusions common = combined(all);
   std::string text = read_of(0, [&] {
     const json sent = parse_shallow_json(all.front());
@@ -243,13 +248,10 @@ void agree_on_table(control::Endpoint& endpoint, const Conclusions& mine, Agreem
     inputs.between = link_from(sent.at("between"));
     return conclusions_from(sent) == common ? sent.at("table").get<std::string>() : std::string();
   });
-  if (text.empty()) {
-    if (first) take_graph(common, agreed);
-    text = endpoint.exchange(first ? select::DecisionTable(inputs).text() : "", deadline).front();
-  }
+  if (text.empty()) text = endpoint.exchange(first ? make(common) : "", deadline).front();
   inputs.hand_over.reading = common.reading;
   inputs.hand_over.shares_cores = common.shares_cores;
-  agreed.table = select::DecisionTable::parse(text, inputs);
+  if (!first) agreed.table = select::DecisionTable::parse(text, inputs);
   inputs.order = agreed.table.order();
 }
 

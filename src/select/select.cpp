@@ -176,6 +176,7 @@ struct Choices::Impl {
   struct Best {
     Candidate candidate;
     size_t entry = 0;
+    bool known = false;
   };
   std::map<std::pair<uint64_t, bool>, Best> known;  // by size, and whether all methods can fold so
 
@@ -197,9 +198,18 @@ struct Choices::Impl {
   const Best& best(uint64_t bytes, const CallKind& kind) {
     const auto [at, is_new] = known.try_emplace({bytes, folds_by_all(kind)});
     if (!is_new) return at->second;
+    const bool measured = inputs.profile != nullptr;  // then all are compared with the best measured one
+    for (size_t i = 0; !measured && i < entries.size(); ++i) {
+      if (!entries[i].rejected.empty()) continue;
+      Candidate candidate = rate(entries[i], bytes, kind, inputs);
+      Best& best = at->second;
+      if (best.known && !is_better(candidate, best.candidate)) continue;
+      best = {std::move(candidate), i, true};
+    }
+    if (at->second.known && at->second.candidate.rejected.empty()) return at->second;
     const std::vector<Candidate> all = rate_all(bytes, kind);
     const auto found = std::min_element(all.begin(), all.end(), is_better);
-    at->second = {*found, static_cast<size_t>(found - all.begin())};
+    at->second = {*found, static_cast<size_t>(found - all.begin()), true};
     return at->second;
   }
 };

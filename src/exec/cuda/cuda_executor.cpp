@@ -249,14 +249,14 @@ void CudaExecutor::launch(Execution& execution, const Binding& binding) {
 std::shared_ptr<void> CudaExecutor::launch_kernel(Execution& execution, const Binding& binding, CUstream stream,
                                                   bool captured) {
   if (*execution.program().method == methods::nvls) {
-      const auto& made = static_cast<MultimemExecution&>(execution);
-      MultimemCall call = made.call;
-      call.head = head_of(binding);
-      call.in = static_cast<const unsigned char*>(binding.in);
-      call.out = static_cast<unsigned char*>(binding.out);
-      start(made.kernel, made.blocks, &call, stream);
-      return multimem_->keep();
-    }
+    const auto& made = static_cast<MultimemExecution&>(execution);
+    MultimemCall call = made.call;
+    call.head = head_of(binding);
+    call.in = static_cast<const unsigned char*>(binding.in);
+    call.out = static_cast<unsigned char*>(binding.out);
+    start(made.kernel, made.blocks, &call, stream);
+    return multimem_->keep();
+  }
   const auto& made = static_cast<CudaExecution&>(execution);  // compile() makes no others
   LanesCall call = made.call;
   call.head = head_of(binding);

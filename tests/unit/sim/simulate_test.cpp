@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "select/machine.hpp"
+#include "select/order.hpp"
+#include "select/pairs.hpp"
 #include "select/select.hpp"
 #include "sim/draw.hpp"
 #include "support/topologies.hpp"
@@ -250,6 +252,57 @@ TEST(Simulate, WhatRanksDoIsDrawn) {
   const std::string svg = timeline_svg(all.replay, "ring");
   EXPECT_NE(svg.find("not measured"), std::string::npos);
   EXPECT_EQ(svg.find("</svg>"), svg.size() - 7);
+}
+
+/// The GPUs of two such hosts, with ranks that are numbered across the hosts: 0, 2, 4 … on the first.
+class Interleaved {
+ public:
+  explicit Interleaved(const char* host) : graph_(topo::cluster(test::sample(host), 2)) {
+    natural_ = select::place_ranks(graph_, 0);
+    const size_t half = natural_.nodes.size() / 2;
+    for (size_t rank = 0; rank < natural_.nodes.size(); ++rank) {
+      const size_t place = rank % 2 * half + rank / 2;
+      permuted_.nodes.push_back(natural_.nodes[place]);
+      permuted_.hosts.push_back(natural_.hosts[place]);
+    }
+    graph_.ranks = permuted_.nodes;
+    graph_.figures = {{.between = topo::Figure::Between::Processes}};  // a job's: all else is the links' own
+    order_ = select::find_order(select::Pairs(graph_, select::place_ranks(graph_, 0)));
+  }
+
+  double natural(const char* name) const { return seconds(name, natural_, {}); }
+  double as_numbered(const char* name) const { return seconds(name, permuted_, {}); }
+  double in_order(const char* name) const { return seconds(name, permuted_, order_); }
+  const plan::RankOrder& order() const { return order_; }
+
+ private:
+  double seconds(const char* name, const select::RankNodes& placed, const plan::RankOrder& order) const {
+    constexpr uint64_t kCount = 16 << 20;
+    Machine machine(graph_, placed.nodes, WorkCosts{});
+    const auto groups = std::make_shared<const plan::Grouping>(placed.hosts);
+    Call call{.algorithm = plan::find_algorithm(Collective::AllReduce, name),
+              .shape = {Collective::AllReduce, static_cast<Rank>(placed.nodes.size()), order.seen(groups, 0)}};
+    call.geometry = {.count = kCount, .window = kCount / 16, .element_bytes = 4, .width = 16, .order = order};
+    call.hosts.assign(placed.hosts.begin(), placed.hosts.end());
+    return simulate(call, machine, {}).seconds;
+  }
+
+  topo::Graph graph_;
+  select::RankNodes natural_, permuted_;
+  plan::RankOrder order_;
+};
+
+TEST(Simulate, RanksInTheOrderOfTheTopologyAreAsFastAsIfTheyWereNumberedSo) {
+  for (const char* host : {"nccl-8-gpus-8-nics.xml", "nccl-pcie-2-sockets.xml"}) {
+    const Interleaved ranks(host);
+    ASSERT_TRUE(ranks.order().is_given()) << host;
+    for (const char* name : {"ring", "rabenseifner", "hierarchical", "two_shot"}) {
+      EXPECT_NEAR(ranks.in_order(name) / ranks.natural(name), 1, 0.02) << name << ", " << host;
+    }
+  }
+  // All ranks of a host share its only NIC: a ring had better cross it once in each direction.
+  const Interleaved ranks("nccl-pcie-2-sockets.xml");
+  EXPECT_GT(ranks.as_numbered("ring"), 1.5 * ranks.in_order("ring"));
 }
 
 }  // namespace

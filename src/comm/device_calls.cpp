@@ -197,24 +197,18 @@ topo::Graph DeviceCalls::make_graph(const Agreement& agreed, const Groups& group
                              .transport = "proxies",
                              .origin = agreed.notes.between});
   }
-  namespace facts = select::facts;
-  graph.facts = {{facts::kGamma, inputs_.gamma},
-                 {facts::kStaging, static_cast<double>(inputs_.staging)},
-                 {facts::kMessage, static_cast<double>(inputs_.message)},
-                 {facts::kWidth, inputs_.max_width}};
   return graph;
 }
 
 /// Throws Error(Unsupported) where TUTTI_METHOD forces one that these ranks cannot use.
 std::vector<select::UsableMethod> DeviceCalls::usable_methods(bool all_whole) const {
-  constexpr uint64_t kMaxItems =
-      512;  // a stream has room for some 1,000; who enqueues more waits, and all ranks with it
+  // A stream has room for some 1,000 items: a rank that enqueues more waits, and all others wait for it.
+  constexpr uint64_t kMaxItems = 512;
   const auto ranks = static_cast<uint64_t>(endpoint_.ranks());
   link::Access can;
   if (ranks > 1) can = executor_->transport().capabilities(endpoint_.rank() == 0 ? 1 : 0, {}).out;
   const std::string far = network_ == nullptr ? "" : "the ranks are of several hosts";
-  const std::string torn =
-      all_whole ? "" : "lines of 128 bytes do not stay whole between all GPUs, for NVLink does not join them";
+  const std::string torn = all_whole ? "" : "NVLink does not join all GPUs, so lines of 128 bytes may be torn";
   // Where it is demanded, messages between other GPUs travel in slots.
   const bool demanded = std::any_of(inputs_.forced_methods.begin(), inputs_.forced_methods.end(),
                                     [](const auto& one) { return one.second == exec::methods::ll128.name; });

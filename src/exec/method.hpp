@@ -27,7 +27,6 @@ struct Prices {
   link::LinkCost inside;        ///< inside groups; of all links, without two levels
   link::LinkCost between;       ///< between groups, with two levels
   double gamma = 0;             ///< seconds per byte folded
-  double start = 0;             ///< seconds, once a call
   double context_switch = 0;    ///< seconds
   double oversubscription = 1;  ///< ranks on the core that most ranks share; at least 1
   bool two_levels = false;
@@ -35,7 +34,6 @@ struct Prices {
 
 struct Method {
   const char* name = "";
-  const char* summary = "";
   MemoryKind memory = MemoryKind::Host;
   /// Why it cannot run a rank's plan; "" if it can. Null: it can run any.
   std::string (*accepts)(const plan::RankPlan& plan) = nullptr;
@@ -44,7 +42,7 @@ struct Method {
   /// Changes the costs of a plan to those of running it so, in `width` replicas. Null: they are the plan's.
   void (*price)(plan::Cost& cost, Prices& prices, Rank ranks, uint32_t width) = nullptr;
   bool wide = true;  ///< its programs may have several replicas
-  /// Its costs were never held against hardware: it runs only where it is forced, or was measured (`tutti tune`).
+  /// Its costs were never compared with hardware: it runs only where it is forced, or where a profile has its times.
   bool only_modelled = false;
 
   /// By name: a module has methods of its own.

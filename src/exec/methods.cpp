@@ -14,7 +14,7 @@ using plan::RankPlan;
 using plan::Step;
 using plan::StepKind;
 
-constexpr double kLine = 2, kWholeLine = 16.0 / 15;  // bytes that travel for a byte of a message
+constexpr double kLl = 2, kLl128 = 16.0 / 15;  // bytes that travel for a byte of a message
 
 /// A block of threads moves, and folds on its way, so many bytes and no more; never more than the link carries.
 void bound_by_blocks(Prices& prices, uint32_t width) {
@@ -43,8 +43,8 @@ void price_copies(plan::Cost& cost, Prices& prices, Rank ranks, uint32_t) {
   cost.stages = cost.rounds;
 }
 
-/// Of a buffer of S bytes each GPU's links carry S out, to those who fold, and S in, since the switch multicasts what
-/// comes from each; beside its own part, which goes both ways. The switch folds.
+/// Of a buffer of S bytes, a GPU's links carry (1 + 1/n) · S in each direction: out, S that the switch reads to fold
+/// and S/n that this GPU stores; in, S/n that the switch has folded and S that it multicasts. The switch folds.
 void price_nvls(plan::Cost& cost, Prices& prices, Rank ranks, uint32_t width) {
   bound_by_blocks(prices, width);
   prices.gamma = 0;
@@ -53,7 +53,7 @@ void price_nvls(plan::Cost& cost, Prices& prices, Rank ranks, uint32_t width) {
   cost.stages = cost.rounds;
 }
 
-/// The peers of some steps, each as often as it has a message; empty where one has none.
+/// The peers of a step, each as often as the step names it.
 std::multiset<Rank> peers_of(const RankPlan& plan, plan::Range range) {
   return {plan.peers.begin() + range.begin, plan.peers.begin() + range.end};
 }
@@ -145,35 +145,28 @@ bool folds_in_switch(const Reduction& how) {
 
 namespace methods {
 
-const Method lanes{.name = "lanes", .summary = "threads interpret the plan's lanes", .memory = MemoryKind::Host};
-const Method slots{.name = "slots",
-                   .summary = "blocks of threads interpret the plan's lanes; messages go to slots of the peer's memory",
-                   .memory = MemoryKind::Device,
-                   .price = price_slots};
+const Method lanes{.name = "lanes", .memory = MemoryKind::Host};
+const Method slots{.name = "slots", .memory = MemoryKind::Device, .price = price_slots};
 const Method ll{.name = "ll",
-                .summary = "the same; messages are lines of 8 bytes, of which 4 are a flag (NCCL's LL)",
                 .memory = MemoryKind::Device,
-                .price = [](plan::Cost&, Prices& prices, Rank, uint32_t) { price_lines(prices, kLine); },
+                .price = [](plan::Cost&, Prices& prices, Rank, uint32_t) { price_lines(prices, kLl); },
                 .wide = false};
 const Method ll128{.name = "ll128",
-                   .summary = "the same; messages are lines of 128 bytes, of which 8 are a flag (NCCL's LL128)",
                    .memory = MemoryKind::Device,
                    .price =
                        [](plan::Cost&, Prices& prices, Rank, uint32_t) {
-                         price_lines(prices, kWholeLine);
+                         price_lines(prices, kLl128);
                          prices.inside.alpha += machine_constants().cuda_whole_line;
                          prices.between.alpha += machine_constants().cuda_whole_line;
                        },
                    .wide = false};
 const Method copy_engine{.name = "copy_engine",
-                         .summary = "the GPUs' copy engines move the messages; no multiprocessor is used",
                          .memory = MemoryKind::Device,
                          .accepts = why_not_copies,
                          .price = price_copies,
                          .wide = false,
                          .only_modelled = true};
 const Method nvls{.name = "nvls",
-                  .summary = "the switch between the GPUs folds and multicasts (NVLink SHARP)",
                   .memory = MemoryKind::Device,
                   .accepts = why_not_nvls,
                   .supports = folds_in_switch,

@@ -38,12 +38,6 @@ Grouping::Grouping(std::span<const Rank> labels) {
   largest_ = *std::max_element(sizes.begin(), sizes.end());
 }
 
-Grouping Grouping::seen_from(Rank root) const {
-  std::vector<Rank> labels;
-  for (Rank r = 0; r < ranks(); ++r) labels.push_back(group_of(static_cast<Rank>((int64_t{r} + root) % ranks())));
-  return Grouping(labels);
-}
-
 std::vector<Rank> parse_labels(std::string_view words, Rank ranks, std::string_view source) {
   std::vector<Rank> labels;
   for (std::string_view rest = words;; rest.remove_prefix(rest.find(',') + 1)) {

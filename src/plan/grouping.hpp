@@ -30,8 +30,6 @@ class Grouping {
   Rank largest() const { return largest_; }
   /// False if there is one group, or every rank is alone: then the grouping is trivial.
   bool has_two_levels() const { return groups() > 1 && largest_ > 1; }
-  /// The same groups, with ranks counted from `root`: rank r is now (r − root) mod n.
-  Grouping seen_from(Rank root) const;
 
  private:
   static size_t at(Rank r) { return static_cast<size_t>(r); }

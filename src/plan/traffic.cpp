@@ -135,7 +135,7 @@ std::vector<Flow> flows_of(std::span<const RankPlan> plans) {
       const double amount = amount_of(plan, step.pieces);
       for (uint32_t p = step.peers.begin; p < step.peers.end; ++p) {
         Flow& flow = to[plan.peers[p]];
-        flow = {plan.rank, plan.peers[p], flow.amount + amount, flow.messages + 1};
+        flow = {plan.rank, plan.peers[p], flow.amount + amount};
       }
     }
     for (const auto& [peer, flow] : to) flows.push_back(flow);

@@ -15,7 +15,6 @@ namespace tutti::plan {
 struct Flow {
   Rank from = 0, to = 0;
   double amount = 0;
-  uint32_t messages = 0;
 };
 /// By sender, then receiver.
 std::vector<Flow> flows_of(std::span<const RankPlan> plans);

@@ -90,11 +90,11 @@ std::string row_text(const Row& row, uint64_t bytes) {
 std::string explanation(const std::vector<Candidate>& candidates, uint64_t bytes) {
   std::string text = fmt::format("  {:<20}{:<13}{:>10}{:>10}{:>11}{:>11}{:>11}  {}", "algorithm", "method", "predicted",
                                  "latency", "bandwidth", "reduction", "measured", "verdict (times in us)");
-  std::set<const exec::Method*> told_of;  // methods that cannot run some algorithm
+  std::set<const exec::Method*> shown;  // methods that cannot run some algorithm
   for (const Candidate& candidate : candidates) {
     const bool usable = candidate.rejected.empty();
     const bool plain = candidate.row.method == candidates.front().row.method;
-    if (!usable && !plain && !told_of.insert(candidate.row.method).second) continue;
+    if (!usable && !plain && !shown.insert(candidate.row.method).second) continue;
     const auto told = [&](double seconds) { return usable ? microseconds(seconds) : std::string("-"); };
     const Predicted& of = candidate.predicted;
     text += fmt::format("\n{} {:<20}{:<13}{:>10}{:>10}{:>11}{:>11}{:>11}  {}",

@@ -38,9 +38,15 @@ struct Slowest {
   }
 };
 
-LinkCost cost_of(const Slowest& slowest, double contended, bool in_place) {
+LinkCost cost_of(const Slowest& slowest, double contended, bool in_place, double message_share) {
   const double beta = std::max(slowest.beta, contended);
-  return {slowest.alpha, beta, slowest.alpha * machine_constants().message_share, in_place && slowest.in_place};
+  return {slowest.alpha, beta, slowest.alpha * message_share, in_place && slowest.in_place};
+}
+
+/// The part of α that each further message of a round takes. A GPU's block stores its messages one after the other.
+double share_of_messages(bool gpus_of_a_job) {
+  return gpus_of_a_job ? machine_constants().cuda_message / machine_constants().cuda_alpha
+                       : machine_constants().message_share;
 }
 
 /// What ranks send to: inside their group, all others, and the next; between groups, the rank of its place in the next.
@@ -128,26 +134,43 @@ std::vector<UsableMethod> methods_of_gpus(bool several_hosts) {
            .least_window = machine_constants().cuda_multimem_window}};
 }
 
-/// What a job says of itself, beside its links. Staging memory and messages are in bytes, shifts are LengthShifts'.
+/// What a job says of itself, beside its links. Staging memory and messages are in bytes, shifts are LengthShifts'. The
+/// facts may come from a file: throws Error(InvalidArgument) for a number that a fact cannot have.
 void take_facts(const std::map<std::string, double>& facts, CostInputs& inputs) {
-  const auto take = [&](const char* name, auto& into) {
+  const auto take = [&](const char* name, double least, double most, auto& into) {
     const auto fact = facts.find(name);
-    if (fact != facts.end()) into = static_cast<std::decay_t<decltype(into)>>(fact->second);
+    if (fact == facts.end()) return;
+    if (!(fact->second >= least && fact->second <= most)) {
+      throw_error(Code::InvalidArgument, "the topology's fact \"{}\" is {}; it is from {} to {}", name, fact->second,
+                  least, most);
+    }
+    into = static_cast<std::decay_t<decltype(into)>>(fact->second);
   };
-  take(facts::kGamma, inputs.gamma);
-  take(facts::kContextSwitch, inputs.context_switch);
-  take(facts::kOversubscription, inputs.oversubscription);
-  take(facts::kStaging, inputs.staging);
-  take(facts::kMessage, inputs.message);
-  take(facts::kWidth, inputs.max_width);
+  constexpr double kMaxBytes = uint64_t{1} << 50, kMaxShift = LengthShifts::kMost, kMaxReading = 2;
+  static_assert(static_cast<int>(transports::ReadAccess::Direct) == kMaxReading);
+  take(facts::kGamma, 0, 1, inputs.gamma);
+  take(facts::kContextSwitch, 0, 1, inputs.context_switch);
+  take(facts::kOversubscription, 1, 1e6, inputs.oversubscription);
+  take(facts::kStaging, 0, kMaxBytes, inputs.staging);
+  take(facts::kMessage, 1, kMaxBytes, inputs.message);
+  take(facts::kWidth, 1, 4096, inputs.max_width);
   HandOver& over = inputs.hand_over;
-  take(facts::kReading, over.reading);
-  take(facts::kSharesCores, over.shares_cores);
-  take(facts::kAlwaysCma, over.always_cma);
-  take(facts::kShiftCma, over.shifts.cma);
-  take(facts::kNoCma, over.shifts.no_cma);
-  take(facts::kShiftWait, over.shifts.wait);
-  take(facts::kShiftCaches, over.shifts.caches);
+  take(facts::kReading, 0, kMaxReading, over.reading);
+  take(facts::kSharesCores, 0, 1, over.shares_cores);
+  take(facts::kAlwaysCma, 0, 1, over.always_cma);
+  take(facts::kShiftCma, -kMaxShift, kMaxShift, over.shifts.cma);
+  take(facts::kNoCma, 0, 1, over.shifts.no_cma);
+  take(facts::kShiftWait, -kMaxShift, kMaxShift, over.shifts.wait);
+  take(facts::kShiftCaches, -kMaxShift, kMaxShift, over.shifts.caches);
+}
+
+/// TUTTI_ORDER's, or that of the topology. Reproducible folds follow the communicator's own order.
+plan::RankOrder order_of(const Pairs& pairs, bool reproducible) {
+  const auto forced = parse_order(env().order, pairs.ranks());
+  if (!reproducible) return forced ? *forced : find_order(pairs);
+  if (!forced || !forced->is_given()) return {};
+  throw_error(Code::InvalidArgument,
+              "TUTTI_ORDER gives another order than the communicator's, in which TUTTI_REPRODUCIBLE folds; unset one");
 }
 
 /// A path's kind, or what is known of the links beside it.
@@ -175,15 +198,13 @@ MachineInputs inputs_of(const topo::Graph& graph, Rank ranks, std::shared_ptr<co
   Slowest inside = survey.inside;
   // A cache line's way is a part only of what a message between processes takes.
   if (!gpus && !job) inside.alpha += machine_constants().shm_alpha;
-  inputs.inside = cost_of(inside, job ? 0 : survey.contended_inside, !gpus);
-  inputs.between = cost_of(survey.between, job ? 0 : survey.contended_between, job);
+  const double share = share_of_messages(gpus && job);
+  inputs.inside = cost_of(inside, job ? 0 : survey.contended_inside, !gpus, share);
+  inputs.between = cost_of(survey.between, job ? 0 : survey.contended_between, job, share);
   if (inputs.groups->groups() > 1 && !inputs.groups->has_two_levels()) inputs.inside = inputs.between;
-  if (!inputs.reproducible) {  // else folds follow the communicator's own
-    const auto forced = parse_order(env().order, inputs.ranks);
-    inputs.order = forced ? *forced : find_order(pairs);
-  }
+  inputs.order = order_of(pairs, inputs.reproducible);
   if (pairs.ranks() <= MachineView::kMaxRanks) {
-    auto view = std::make_shared<const MachineView>(pairs, machine_constants().message_share, !gpus);
+    auto view = std::make_shared<const MachineView>(pairs, share, !gpus);
     if (!view->is_uniform()) inputs.view = std::move(view);
   }
   made.notes = {.ends = gpus ? "GPUs" : "cores",

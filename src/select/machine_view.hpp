@@ -29,9 +29,9 @@ class MachineView {
   /// Keeps copies of what it needs.
   MachineView(const Pairs& pairs, double message_share, bool in_place);
 
-  /// Are all pairs of ranks alike, with no link that several pairs share?
+  /// Do messages between any two ranks cost the same, and are all ranks on one host, or each on its own?
   bool is_uniform() const { return uniform_; }
-  /// Of the algorithm's plans for this shape, whose groups are in the order. `slower`: α and β are multiplied by it.
+  /// Of the algorithm's plans for this shape. Its groups are of the plan's ranks (RankOrder::seen).
   Traffic traffic(const plan::Algorithm& algorithm, const plan::Shape& shape, const plan::RankOrder& order) const;
 
  private:

@@ -15,9 +15,9 @@ namespace {
 
 /// Of paths inside hosts; only so many ranks are looked at as can be in reasonable time, since hosts are usually alike.
 double farthest_of(const topo::PathFinder& finder, const RankNodes& places) {
-  constexpr size_t kMostSources = 64;
+  constexpr size_t kMaxSources = 64;
   double farthest = 0;
-  for (size_t from = 0; from < std::min(kMostSources, places.nodes.size()); ++from) {
+  for (size_t from = 0; from < std::min(kMaxSources, places.nodes.size()); ++from) {
     std::vector<NodeId> ends;
     for (size_t to = 0; to < places.nodes.size(); ++to) {
       if (to != from && places.hosts[to] == places.hosts[from]) ends.push_back(places.nodes[to]);
@@ -91,8 +91,8 @@ std::vector<PairCost> Pairs::search(Rank rank, const std::vector<Rank>& to) cons
     PairCost cost{.alpha = path.us * 1e-6, .beta = path.gbps > 0 ? 1 / (path.gbps * 1e9) : 0, .path = std::move(path)};
     if (known != nullptr && known->gbps <= 0) cost.alpha += known->us * 1e-6;
     if (known != nullptr && known->gbps > 0) {
-      // It was measured between the farthest ranks: nearer ones have the shorter way.
-      // Ranks that share a core are not near: one waits while the other runs.
+      // The figure is that of the farthest ranks; nearer ones have a shorter path. Ranks that share a core are not
+      // near: one waits while the other runs.
       const bool apart = known->between == Figure::Between::Hosts || cost.path.kind == topo::PathKind::SameCore;
       const double nearer = apart ? 0 : farthest_us_ - cost.path.us;
       cost.alpha = std::max(known->us / 4, known->us - std::max(0.0, nearer)) * 1e-6;
@@ -130,15 +130,6 @@ std::pair<uint32_t, double> Load::ports_of(NodeId host) const {
     most = std::max(most, flows);
   }
   return {static_cast<uint32_t>(nics.size()), most};
-}
-
-std::string Load::busiest() const {
-  const auto seconds = [&](const auto& flow) { return flow.second / graph_.links[flow.first.first].gbps; };
-  const auto most = std::max_element(flows_.begin(), flows_.end(),
-                                     [&](const auto& a, const auto& b) { return seconds(a) < seconds(b); });
-  if (most == flows_.end()) return "";
-  const topo::Link& link = graph_.links[most->first.first];
-  return fmt::format("{} – {}", label(graph_, link.a), label(graph_, link.b));
 }
 
 }  // namespace tutti::select

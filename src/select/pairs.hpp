@@ -59,8 +59,6 @@ class Load {
   double beta() const;
   /// Of ports out of this host: how many are used, and the most flows of one.
   std::pair<uint32_t, double> ports_of(topo::NodeId host) const;
-  /// "NIC eth0 – network", of the busiest link; "" if nothing is under way.
-  std::string busiest() const;
 
  private:
   const topo::Graph& graph_;

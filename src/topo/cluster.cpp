@@ -21,7 +21,7 @@ std::vector<NodeId> append(Graph& all, const Graph& part) {
     link.a = moved[link.a];
     link.b = moved[link.b];
     if (link.a == kNoNode || link.b == kNoNode) continue;
-    if (all.links.size() >= kMostLinks) throw_error(Code::InvalidArgument, "more than {} links", kMostLinks);
+    if (all.links.size() >= kMaxLinks) throw_error(Code::InvalidArgument, "more than {} links", kMaxLinks);
     all.links.push_back(link);
   }
   for (const std::string& note : part.notes) {
@@ -60,8 +60,8 @@ Graph merge(std::span<const Graph> parts) {
 }
 
 Graph cluster(const Graph& part, uint32_t hosts) {
-  if (part.nodes.size() * hosts > kMostNodes) {
-    throw_error(Code::InvalidArgument, "{} such topologies have more than {} nodes", hosts, kMostNodes);
+  if (part.nodes.size() * hosts > kMaxNodes) {
+    throw_error(Code::InvalidArgument, "{} such topologies have more than {} nodes", hosts, kMaxNodes);
   }
   Graph all;
   for (uint32_t host = 0; host < hosts; ++host) {

@@ -37,13 +37,13 @@ const char* name_of(Figure::Between between) {
 }
 
 NodeId Graph::add(Node node) {
-  if (nodes.size() >= kMostNodes) throw_error(Code::InvalidArgument, "more than {} nodes", kMostNodes);
+  if (nodes.size() >= kMaxNodes) throw_error(Code::InvalidArgument, "more than {} nodes", kMaxNodes);
   nodes.push_back(std::move(node));
   return static_cast<NodeId>(nodes.size() - 1);
 }
 
 void Graph::connect(Link link) {
-  if (links.size() >= kMostLinks) throw_error(Code::InvalidArgument, "more than {} links", kMostLinks);
+  if (links.size() >= kMaxLinks) throw_error(Code::InvalidArgument, "more than {} links", kMaxLinks);
   links.push_back(link);
 }
 

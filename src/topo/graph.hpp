@@ -34,8 +34,8 @@ const char* name_of(LinkKind kind);
 
 using NodeId = uint32_t;
 inline constexpr NodeId kNoNode = std::numeric_limits<NodeId>::max();
-inline constexpr size_t kMostNodes = size_t{1} << 20;
-inline constexpr size_t kMostLinks = size_t{1} << 21;
+inline constexpr size_t kMaxNodes = size_t{1} << 20;
+inline constexpr size_t kMaxLinks = size_t{1} << 21;
 
 struct Node {
   NodeKind kind = NodeKind::Host;

@@ -172,23 +172,23 @@ class Fields {
   size_t line_;
 };
 
-constexpr uint64_t kMostInt = 1 << 20;
-constexpr uint64_t kMostUint = std::numeric_limits<uint32_t>::max();
+constexpr uint64_t kMaxInt = 1 << 20;
+constexpr uint64_t kMaxUint = std::numeric_limits<uint32_t>::max();
 
 Node node_of(const Fields& fields) {
   Node node{.kind = fields.kind<NodeKind>(kNodeKinds)};
-  node.parent = static_cast<NodeId>(fields.whole("in", kNoNode, kMostNodes));
+  node.parent = static_cast<NodeId>(fields.whole("in", kNoNode, kMaxNodes));
   node.name = fields.text("name");
   node.model = fields.text("model");
   node.address = fields.text("address");
   // One more than is in the file, so that an absent one is -1.
-  const uint64_t number = fields.whole("number", kMostUint, kMostInt);
-  node.number = number == kMostUint ? -1 : static_cast<int>(number);
+  const uint64_t number = fields.whole("number", kMaxUint, kMaxInt);
+  node.number = number == kMaxUint ? -1 : static_cast<int>(number);
   node.processors = fields.cores("processors");
   node.usable = fields.cores("usable");
   node.quota = fields.real("quota");
   node.sm = static_cast<int>(fields.whole("sm", 0, 10000));
-  node.count = static_cast<uint32_t>(fields.whole("count", 1, kMostUint));
+  node.count = static_cast<uint32_t>(fields.whole("count", 1, kMaxUint));
   node.bytes = fields.whole("bytes", 0, std::numeric_limits<uint64_t>::max());
   node.port = fields.real("port");
   node.assumed = fields.flag("assumed");
@@ -196,18 +196,18 @@ Node node_of(const Fields& fields) {
 }
 
 Link link_of(const Fields& fields) {
-  return {.a = static_cast<NodeId>(fields.whole("a", kNoNode, kMostUint)),
-          .b = static_cast<NodeId>(fields.whole("b", kNoNode, kMostUint)),
+  return {.a = static_cast<NodeId>(fields.whole("a", kNoNode, kMaxUint)),
+          .b = static_cast<NodeId>(fields.whole("b", kNoNode, kMaxUint)),
           .kind = fields.kind<LinkKind>(kLinkKinds),
-          .width = static_cast<uint32_t>(fields.whole("width", 1, kMostUint)),
+          .width = static_cast<uint32_t>(fields.whole("width", 1, kMaxUint)),
           .gbps = fields.real("gbps"),
           .us = fields.real("us"),
           .assumed = fields.flag("assumed")};
 }
 
 Figure figure_of(const Fields& fields) {
-  Figure figure{.a = static_cast<NodeId>(fields.whole("a", kNoNode, kMostUint)),
-                .b = static_cast<NodeId>(fields.whole("b", kNoNode, kMostUint)),
+  Figure figure{.a = static_cast<NodeId>(fields.whole("a", kNoNode, kMaxUint)),
+                .b = static_cast<NodeId>(fields.whole("b", kNoNode, kMaxUint)),
                 .us = fields.real("us"),
                 .gbps = fields.real("gbps"),
                 .in_place = fields.flag("in_place"),
@@ -305,21 +305,21 @@ Graph graph_of_json(std::string_view text, const std::string& name) {
     checked(fields, [&] { check_node(graph, graph.add(std::move(node))); });
   });
   each(root, lines, "links", name, [&](const Fields& fields) {
-    if (graph.links.size() >= kMostLinks) fields.fail("too many links");
+    if (graph.links.size() >= kMaxLinks) fields.fail("too many links");
     graph.links.push_back(link_of(fields));
     checked(fields, [&] { check_link(graph, graph.links.size() - 1); });
   });
   graph.ranks = plain_list<NodeId>(root, "ranks", name, [](const json& value) -> std::optional<NodeId> {
-    if (!value.is_number_unsigned() || value.get<uint64_t>() >= kMostNodes) return std::nullopt;
+    if (!value.is_number_unsigned() || value.get<uint64_t>() >= kMaxNodes) return std::nullopt;
     return value.get<NodeId>();
   });
   graph.processes = plain_list<uint32_t>(root, "processes", name, [](const json& value) -> std::optional<uint32_t> {
-    if (!value.is_number_unsigned() || value.get<uint64_t>() > kMostUint) return std::nullopt;
+    if (!value.is_number_unsigned() || value.get<uint64_t>() > kMaxUint) return std::nullopt;
     return value.get<uint32_t>();
   });
   if (root.contains("figures")) {
     each(root, lines, "figures", name, [&](const Fields& fields) {
-      if (graph.figures.size() >= kMostLinks) fields.fail("too many figures");
+      if (graph.figures.size() >= kMaxLinks) fields.fail("too many figures");
       graph.figures.push_back(figure_of(fields));
       checked(fields, [&] { check_figure(graph, graph.figures.size() - 1); });
     });

@@ -44,7 +44,7 @@ void XmlFile::bound() const {
   int depth = 1;
   size_t elements = 0;
   for (pugi::xml_node node = root(); node;) {
-    if (++elements > kMostElements) fail(node, "more than {} elements", kMostElements);
+    if (++elements > kMaxElements) fail(node, "more than {} elements", kMaxElements);
     if (node.first_child()) {
       node = node.first_child();
       if (++depth > kDeepest) fail(node.parent(), "elements are nested deeper than {}", kDeepest);

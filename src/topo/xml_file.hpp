@@ -19,7 +19,7 @@ class XmlFile {
  public:
   static constexpr size_t kLongest = size_t{4} << 20;  ///< bytes
   static constexpr int kDeepest = 64;                  ///< elements in each other
-  static constexpr size_t kMostElements = size_t{1} << 15;
+  static constexpr size_t kMaxElements = size_t{1} << 15;
 
   /// `name`: of the file, for messages. Throws Error(InvalidArgument).
   XmlFile(std::string_view text, std::string name);

@@ -11,6 +11,7 @@
 #include "base/spelling.hpp"
 #include "plan/algorithm.hpp"
 #include "plan/json.hpp"
+#include "plan/order.hpp"
 #include "plan/verify.hpp"
 #include "plan/words.hpp"
 #include "tools/commands.hpp"
@@ -183,7 +184,7 @@ Subject for_root(Subject subject, Rank root) {
   }
   subject.title += fmt::format(", root {}", root);
   if (subject.algorithm == nullptr || subject.shape.groups == nullptr) return subject;
-  subject.shape.groups = std::make_shared<const plan::Grouping>(subject.shape.groups->seen_from(root));
+  subject.shape.groups = plan::RankOrder().seen(subject.shape.groups, root);
   return subject;
 }
 

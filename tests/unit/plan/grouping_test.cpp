@@ -1,5 +1,7 @@
 #include "plan/grouping.hpp"
 
+#include "plan/order.hpp"
+
 #include <gtest/gtest.h>
 
 #include "support/shapes.hpp"
@@ -52,7 +54,7 @@ TEST(Grouping, SeenFromARootHasTheSameGroups) {
   for (const test::Labels& labels : test::all_groupings(6)) {
     const Grouping groups(labels);
     for (Rank root = 0; root < 6; ++root) {
-      const Grouping seen = groups.seen_from(root);
+      const Grouping seen = *RankOrder().seen(std::make_shared<const Grouping>(groups), root);
       EXPECT_EQ(seen.group_of(0), 0);
       for (Rank a = 0; a < 6; ++a) {
         for (Rank b = 0; b < 6; ++b) {

@@ -3,12 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <numeric>
 
 #include "select/decision_table.hpp"
 #include "select/machine.hpp"
 #include "select/machine_view.hpp"
 #include "select/select.hpp"
+#include "support/scoped_env.hpp"
 #include "topo/cluster.hpp"
 #include "topo/constants.hpp"
 
@@ -113,13 +115,37 @@ TEST(Order, PutsHostsWithFastLinksBesideEachOther) {
   EXPECT_EQ(ranks_of(find_order(pairs), 4), order);
 }
 
-TEST(Order, InReproducibleModeIsTheCommunicators) {
+TEST(Order, OfReproducibleFoldsIsTheCommunicators) {
+  const topo::Graph graph = job(1, {{0, 0}, {0, 2}, {0, 1}, {0, 3}});
+  EXPECT_TRUE(inputs_of(graph, 0).inputs.order.is_given());
+  const test::ScopedEnv reproducible("TUTTI_REPRODUCIBLE", "1");
+  EXPECT_FALSE(inputs_of(graph, 0).inputs.order.is_given());
+  const test::ScopedEnv natural("TUTTI_ORDER", "natural");
+  EXPECT_FALSE(inputs_of(graph, 0).inputs.order.is_given());
+  const test::ScopedEnv forced("TUTTI_ORDER", "0,2,1,3");
+  EXPECT_THROW(inputs_of(graph, 0), Error);
+}
+
+TEST(Order, IsReadFromTuttiOrder) {
   EXPECT_EQ(parse_order("natural", 4), plan::RankOrder());
   EXPECT_EQ(ranks_of(*parse_order("2,0,1", 3), 3), (std::vector<Rank>{2, 0, 1}));
   EXPECT_FALSE(parse_order("2,0,1", 4)) << "it is for three ranks";
   EXPECT_THROW(parse_order("2,0,0", 3), Error);
   EXPECT_THROW(parse_order("2,x,0", 3), Error);
   EXPECT_THROW(parse_order("2,-1,0", 3), Error);
+}
+
+/// Facts of a file are not trusted.
+TEST(Facts, ThatAJobCannotHaveAreRefused) {
+  topo::Graph graph = job(1, {{0, 0}, {0, 1}});
+  graph.facts = {{facts::kStaging, 1 << 20}, {facts::kReading, 2}, {facts::kShiftCma, -2}};
+  EXPECT_EQ(inputs_of(graph, 0).inputs.staging, 1u << 20);
+  for (const auto& [name, value] :
+       {std::pair(facts::kStaging, -1.0), std::pair(facts::kStaging, 1e300), std::pair(facts::kReading, 3.0),
+        std::pair(facts::kShiftCma, 3.0), std::pair(facts::kWidth, 0.0), std::pair(facts::kGamma, std::nan(""))}) {
+    graph.facts = {{name, value}};
+    EXPECT_THROW(inputs_of(graph, 0), Error) << name << " " << value;
+  }
 }
 
 TEST(RankOrder, RenamesRanksBothWays) {

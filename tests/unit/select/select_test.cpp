@@ -299,7 +299,7 @@ TEST(Select, AWindowFitsForEveryRoot) {
       const plan::Algorithm& broadcast = *plan::find_algorithm(Collective::Broadcast, "hierarchical");
       const auto window = static_cast<double>(window_bytes(broadcast, s));
       for (Rank root = 0; root < n; ++root) {
-        const auto seen = std::make_shared<const plan::Grouping>(s.groups->seen_from(root));
+        const auto seen = plan::RankOrder().seen(s.groups, root);
         const plan::Cost cost = broadcast.cost({Collective::Broadcast, n, seen});
         const double message = cost.message.value() * window + 128;
         EXPECT_LE(message * static_cast<double>(cost.stages) * link::kSlots, static_cast<double>(s.staging))

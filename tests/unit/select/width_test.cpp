@@ -9,7 +9,7 @@
 namespace tutti::select {
 namespace {
 
-constexpr uint32_t kMost = 64;
+constexpr uint32_t kMaxWidth = 64;
 
 CostInputs gpus(Rank ranks) {
   const MachineConstants& machine = machine_constants();
@@ -23,7 +23,7 @@ CostInputs gpus(Rank ranks) {
           .methods = {{.method = &exec::methods::slots},
                       {.method = &exec::methods::ll, .message = 8 << 10, .rounds = 1},
                       {.method = &exec::methods::ll128, .message = 32 << 10, .rounds = 1}},
-          .max_width = kMost,
+          .max_width = kMaxWidth,
           .shares_staging = false};
 }
 
@@ -40,6 +40,28 @@ TEST(Width, IsOneForShortCallsAndEnoughToFillTheLinkForLongOnes) {
   EXPECT_NEAR(chosen(256 << 20, inputs).width, fills, 1);
   inputs.max_width = 3;
   EXPECT_EQ(chosen(256 << 20, inputs).width, 3U);
+}
+
+TEST(Width, IsTheFewestWithin3PercentOfTheBestPredicted) {
+  for (const Rank ranks : {2, 4, 8}) {
+    const CostInputs inputs = gpus(ranks);
+    for (const auto collective : {Collective::AllReduce, Collective::AllGather, Collective::AllToAll}) {
+      for (uint64_t bytes = 8; bytes <= uint64_t{1} << 30; bytes *= 4) {
+        const Row row = chosen(bytes, inputs, collective);
+        if (row.method != &exec::methods::slots) continue;  // the others have one block
+        const auto seconds = [&](uint32_t width) {
+          plan::Cost cost = row.algorithm->cost({collective, ranks});
+          exec::Prices prices = prices_of(inputs);
+          row.method->price(cost, prices, ranks, width);
+          return predict(cost, bytes, width == 1 ? row.window : std::min(row.window, bytes / width), prices).seconds();
+        };
+        double best = seconds(1);
+        for (uint32_t width = 2; width <= kMaxWidth; ++width) best = std::min(best, seconds(width));
+        EXPECT_LE(seconds(row.width), 1.03 * best) << bytes;
+        for (uint32_t fewer = 1; fewer < row.width; ++fewer) EXPECT_GT(seconds(fewer), 1.03 * best) << bytes;
+      }
+    }
+  }
 }
 
 TEST(Width, IsSmallWhereTheNetworkIsSlow) {
@@ -71,6 +93,25 @@ TEST(Methods, ShortCallsTravelInLinesAndLongOnesInSlots) {
     EXPECT_LE(cost.message.value() * static_cast<double>(window_for(row, bytes)), static_cast<double>(most)) << bytes;
   }
   EXPECT_TRUE(whole);
+}
+
+TEST(Methods, AFaultInTuttiMethodIsNamedWithTheVariable) {
+  EXPECT_EQ(parse_forced_methods("nvls").at(""), "nvls");
+  EXPECT_EQ(parse_forced_methods("allreduce:nvls,all_gather:copy_engine").at("all_reduce"), "nvls");
+  for (const auto& [wrong, words] :
+       {std::pair("nvl", "there is no method 'nvl' (did you mean nvls?); there are lanes, slots,"),
+        std::pair("all_reduced:nvls", "there is no collective 'all_reduced'"),
+        std::pair("nvls,slots", "both nvls and slots"),
+        std::pair("all_reduce:nvls,allreduce:ll", "both nvls and ll for all_reduce"), std::pair("nvls,,", "''")}) {
+    try {
+      parse_forced_methods(wrong);
+      FAIL() << wrong;
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      EXPECT_EQ(text.rfind("TUTTI_METHOD", 0), 0u) << text;
+      EXPECT_NE(text.find(words), std::string::npos) << text;
+    }
+  }
 }
 
 TEST(Methods, AForcedMethodRunsEveryCallInAsManyRoundsAsItNeeds) {

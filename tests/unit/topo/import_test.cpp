@@ -179,7 +179,7 @@ TEST(Import, IsBounded) {
   for (int i = 0; i < 1000; ++i) closed += "</pci>";
   EXPECT_EQ(refusal("<system version='1'><cpu>" + closed + "</cpu></system>"),
             "file:1: elements are nested deeper than 64");
-  for (size_t i = 0; i <= XmlFile::kMostElements; ++i) many += "\n<cpu/>";
+  for (size_t i = 0; i <= XmlFile::kMaxElements; ++i) many += "\n<cpu/>";
   EXPECT_EQ(refusal(many + "</system>"), "file:32769: more than 32768 elements");
   EXPECT_NE(refusal("<" + std::string(XmlFile::kLongest, 'a')).find("at most 4194304 are read"), std::string::npos);
 }

@@ -186,7 +186,8 @@ TEST(HostileMember, AnUnusableRowIsRejected) {
         R"(["all_reduce",0,1000,["ring","no",1024,1,0]])", R"(["all_reduce",0,1000,["ring","nvls",1024,1,0]])",
         R"(["all_reduce",0,1000,["ring","lanes",1024,0,0]])", R"(["all_reduce",0,1000,["ring","lanes",1024,5000,0]])",
         R"(["all_reduce",0,1000,["ring","lanes",1024,1,1]])", R"(["all_reduce",9,1000,["ring","lanes",1024,1,0]])",
-        R"(["all_reduce",0,1000,["direct","lanes",1024,1,0]])"}) {
+        R"(["all_reduce",0,1000,["direct","lanes",1024,1,0]])",
+        R"(["all_reduce",0,9,["ring","lanes",1024,1,0]],["all_reduce",0,8,["ring","lanes",1024,1,0]])"}) {
     const std::string told = told_of(table(row));
     EXPECT_TRUE(contains(told, "decision table cannot be read")) << row << ": " << told;
   }

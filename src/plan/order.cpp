@@ -14,7 +14,7 @@ RankOrder::RankOrder(std::vector<Rank> ranks) {
       throw_error(Code::InvalidArgument, "an order of {} ranks has rank {} in place {}", n, rank, place);
     }
     places[static_cast<size_t>(rank)] = static_cast<Rank>(place);
-    natural = natural && static_cast<size_t>(rank) == place;
+    natural = natural && static_cast<size_t>(rank) == (place + static_cast<size_t>(ranks.front())) % n;
   }
   if (!natural) given_ = std::make_shared<const Given>(Given{std::move(ranks), std::move(places)});
 }

@@ -17,7 +17,8 @@ class RankOrder {
  public:
   /// That of the communicator.
   RankOrder() = default;
-  /// ranks[i] is the i-th. Throws Error(InvalidArgument) unless each rank from 0 on is there once.
+  /// ranks[i] is the i-th. As the root comes first, only who follows whom counts: 2, 0, 1 is the communicator's. Throws
+  /// Error(InvalidArgument) unless each rank from 0 on is there once.
   explicit RankOrder(std::vector<Rank> ranks);
 
   bool is_given() const { return given_ != nullptr; }

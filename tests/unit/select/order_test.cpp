@@ -128,7 +128,8 @@ TEST(Order, OfReproducibleFoldsIsTheCommunicators) {
 
 TEST(Order, IsReadFromTuttiOrder) {
   EXPECT_EQ(parse_order("natural", 4), plan::RankOrder());
-  EXPECT_EQ(ranks_of(*parse_order("2,0,1", 3), 3), (std::vector<Rank>{2, 0, 1}));
+  EXPECT_EQ(ranks_of(*parse_order("2,1,0", 3), 3), (std::vector<Rank>{2, 1, 0}));
+  EXPECT_FALSE(parse_order("2,0,1", 3)->is_given()) << "1 follows 0, and 2 follows 1";
   EXPECT_FALSE(parse_order("2,0,1", 4)) << "it is for three ranks";
   EXPECT_THROW(parse_order("2,0,0", 3), Error);
   EXPECT_THROW(parse_order("2,x,0", 3), Error);

@@ -1,5 +1,5 @@
-// A row: all that is decided about a call before it runs. One function decides it (select/select.hpp), rank 0 sends it
-// to all, and nothing changes it later: a planner caches programs, it does not choose.
+// A row: everything that is decided about a call before it runs. One function decides it (select/select.hpp), and rank
+// 0 sends it to all ranks. Nothing changes it later: a planner only caches programs.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct Row {
   bool operator==(const Row&) const = default;
 };
 
-/// What of a call decides, beside its collective and size: equal on all ranks.
+/// What a row depends on beside collective and size; equal on all ranks.
 struct CallKind {
   DType type = DType::F32;
   Op op = Op::Sum;

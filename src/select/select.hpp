@@ -1,5 +1,5 @@
-// Who moves a call's bytes, and how: the candidates, what each costs, and the row of the best one. A candidate is an
-// algorithm with a method to run it. Times are measured ones (select/profile.hpp), else those of the model
+// The candidates for a call, what each costs, and the row of the best one. A candidate is an algorithm with a method to
+// run it. Times are measured ones (select/profile.hpp), else those of the model
 // (select/model.hpp). Where some candidates are measured, only those are chosen from: `tutti tune` leaves out what is
 // predicted at over twice the best.
 #pragma once

@@ -33,7 +33,7 @@ class Block {
     if (group_.leader()) goes = frame_.enter() ? 1 : 0;
     if (group_.broadcast(goes) != 0) {
       tag_ = short_tag(frame_.tag());
-      for (uint32_t item = gpu::block_index(); item < call_.items; item += gpu::grid_size()) {
+      for (uint32_t item = gpu::block_index(); item < call_.layout.items; item += gpu::grid_size()) {
         if (!run_item(item)) break;
       }
     }
@@ -43,7 +43,7 @@ class Block {
 
  private:
   TUTTI_DEVICE bool run_item(uint32_t item) {
-    const uint32_t rounds = (call_.windows - item - 1) / call_.items + 1;
+    const uint32_t rounds = call_.layout.rounds_of(item);
     const uint64_t sent = gpu::load_relaxed<gpu::Scope::Device>(&call_.sent[item]);
     TUTTI_HD_ROLLED
     for (MultimemSteps steps(rounds); !steps.ended(); steps.advance()) {
@@ -78,24 +78,17 @@ class Block {
 
   // ---- windows
 
-  TUTTI_DEVICE uint64_t begin_of(uint32_t item, uint64_t round) const {
-    return (round * call_.items + item) * call_.window;
-  }
-  TUTTI_DEVICE uint64_t bytes_of(uint64_t begin) const {
-    const uint64_t rest = call_.bytes - begin;
-    return rest < call_.window ? rest : call_.window;
-  }
   TUTTI_DEVICE uint64_t slot_of(uint32_t item, uint64_t round) const {
-    return kSignalBytes + (uint64_t{item} * kMultimemSlots + round % kMultimemSlots) * call_.slot;
+    return kSignalBytes + call_.layout.slot_of(item, round);
   }
 
   TUTTI_DEVICE void copy_in(uint32_t item, uint64_t round) const {
-    const uint64_t begin = begin_of(item, round);
-    copy(call_.own + slot_of(item, round), call_.in + begin, bytes_of(begin));
+    const uint64_t begin = call_.layout.begin_of(item, round);
+    copy(call_.own + slot_of(item, round), call_.in + begin, call_.layout.bytes_of(begin));
   }
   TUTTI_DEVICE void copy_out(uint32_t item, uint64_t round) const {
-    const uint64_t begin = begin_of(item, round);
-    copy(call_.out + begin, call_.own + slot_of(item, round), bytes_of(begin));
+    const uint64_t begin = call_.layout.begin_of(item, round);
+    copy(call_.out + begin, call_.own + slot_of(item, round), call_.layout.bytes_of(begin));
   }
   TUTTI_DEVICE void copy(unsigned char* to, const unsigned char* from, uint64_t bytes) const {
     switch (call_.unit) {
@@ -110,15 +103,12 @@ class Block {
     }
   }
 
-  /// This rank's part, in packs; what follows the window in its last pack is folded too, and means nothing. Several
-  /// loads are on their way at a time, since each takes as long as a way to all GPUs and back.
+  /// This rank's part. Several loads are on their way at a time: each takes as long as a way to all GPUs and back.
   TUTTI_DEVICE void fold(uint32_t item, uint64_t round) const {
     constexpr uint32_t kAtATime = 4;
     unsigned char* const slot = call_.all + slot_of(item, round);
-    const uint64_t bytes = bytes_of(begin_of(item, round));
-    const auto packs = static_cast<uint32_t>((bytes + sizeof(gpu::Pack) - 1) / sizeof(gpu::Pack));
-    const uint32_t end = packs * (call_.rank + 1) / call_.ranks;
-    uint32_t at = packs * call_.rank / call_.ranks + gpu::thread_index();
+    const auto [begin, end] = call_.layout.part_of(call_.layout.bytes_of(call_.layout.begin_of(item, round)));
+    uint32_t at = begin + gpu::thread_index();
     for (; at + (kAtATime - 1) * gpu::block_size() < end; at += kAtATime * gpu::block_size()) {
       gpu::Pack folded[kAtATime];
       for (uint32_t i = 0; i < kAtATime; ++i) folded[i] = Operation::load(slot + place(at + i * gpu::block_size()));
@@ -142,7 +132,7 @@ class Block {
     group_.sync();
     if (!group_.leader()) return;
     fence_aliases();
-    auto* const word = reinterpret_cast<Signal*>(call_.all + signal_of(item, call_.rank));
+    auto* const word = reinterpret_cast<Signal*>(call_.all + signal_of(item, call_.layout.rank));
     release_to_all(word, make_signal(tag_, count));
     fence_aliases();  // this rank's own block waits for it too
   }
@@ -150,14 +140,15 @@ class Block {
   /// Waits until all ranks have sent `count` signals. False: the call ends here.
   TUTTI_DEVICE bool await(uint32_t item, uint64_t count, Waits waits) {
     waits.await = Await::Message;
-    if (gpu::thread_index() < call_.ranks) fence_aliases();  // signals come by multicast, and are read without
+    if (gpu::thread_index() < call_.layout.ranks) fence_aliases();  // signals come by multicast, and are read without
     bool all = true;
     TUTTI_HD_ROLLED
-    for (uint32_t peer = gpu::thread_index(); peer < call_.ranks; peer += gpu::block_size()) {
+    for (uint32_t peer = gpu::thread_index(); peer < call_.layout.ranks; peer += gpu::block_size()) {
       waits.peer = static_cast<Rank>(peer);
       all = await_peer(*reinterpret_cast<const Signal*>(call_.own + signal_of(item, peer)), count, waits) && all;
     }
-    if (gpu::thread_index() < call_.ranks) fence_aliases();  // on the way from the signals to what all threads do next
+    if (gpu::thread_index() < call_.layout.ranks)
+      fence_aliases();  // on the way from the signals to what all threads do next
     return !gpu::sync_block_or(!all);
   }
 

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "base/hd.hpp"
+#include "exec/compile/multimem_steps.hpp"
 #include "exec/cuda/lanes.hpp"
 
 namespace tutti::exec::cuda {
@@ -45,43 +46,6 @@ inline constexpr const char* kMultimemOperations[] = {
 #undef TUTTI_MULTIMEM_NAME
 };
 
-/// What a block does with an item, step after step; the same on all ranks. The window of the next round is copied in
-/// while others may still fold that of this one: hence two slots.
-class MultimemSteps {
- public:
-  enum class Kind : uint32_t {
-    AwaitIn,     ///< until all ranks have sent count() signals: the windows are there
-    Fold,        ///< this rank's part, by the switch, and store it to all
-    SignalFold,  ///< to all ranks, the count()-th
-    CopyIn,      ///< a window from the input to a slot
-    SignalIn,    ///< to all ranks, the count()-th
-    AwaitFold,   ///< until all ranks have sent count() signals: all parts are there
-    CopyOut      ///< the window from the slot to the output
-  };
-
-  TUTTI_HD explicit MultimemSteps(uint64_t rounds) : rounds_(rounds) {}
-  TUTTI_HD bool ended() const { return turn_ > rounds_; }
-  TUTTI_HD Kind kind() const { return kind_; }
-  TUTTI_HD uint64_t round() const { return kind_ == Kind::CopyIn || kind_ == Kind::SignalIn ? turn_ : turn_ - 1; }
-  TUTTI_HD uint64_t count() const { return 2 * round() + (kind_ == Kind::AwaitIn || kind_ == Kind::SignalIn ? 1 : 2); }
-
-  TUTTI_HD void advance() {
-    if (kind_ == Kind::CopyOut || (kind_ == Kind::SignalIn && turn_ == 0)) {
-      ++turn_;
-      kind_ = Kind::AwaitIn;
-    } else if (kind_ == Kind::SignalFold && turn_ == rounds_) {
-      kind_ = Kind::AwaitFold;  // there is no other window
-    } else {
-      kind_ = static_cast<Kind>(static_cast<uint32_t>(kind_) + 1);
-    }
-  }
-
- private:
-  const uint64_t rounds_;
-  uint64_t turn_ = 0;  // round `turn_ - 1`, with the window of the next; 0: that alone
-  Kind kind_ = Kind::CopyIn;
-};
-
 /// tag << 32 | how many signals the rank has sent for this item, in all calls together.
 using Signal = uint64_t;
 TUTTI_HD inline Signal make_signal(uint32_t tag, uint64_t count) {
@@ -96,23 +60,17 @@ TUTTI_HD inline Heard hear(Signal signal, uint32_t tag, uint64_t count) {
   return static_cast<uint32_t>(signal >> 32) == tag ? Heard::Yes : Heard::OtherCall;
 }
 inline constexpr uint64_t kSignalBytes = kMaxBlocks * kMostMultimemRanks * sizeof(Signal);
-inline constexpr uint32_t kMultimemSlots = 2;
 
 /// The parameter of these kernels.
 struct MultimemCall {
   CallHead head;
+  MultimemLayout layout;
   const unsigned char* in = nullptr;
   unsigned char* out = nullptr;
-  uint64_t bytes = 0;            ///< of each buffer
-  uint64_t window = 0;           ///< bytes of a round, at most `slot`
-  uint64_t slot = 0;             ///< bytes of a slot; a multiple of 16
   unsigned char* own = nullptr;  ///< the memory of this rank
   unsigned char* all = nullptr;  ///< the multicast address of it
   uint64_t* sent = nullptr;      ///< of each item: signals that this rank has sent in earlier calls; equal on all ranks
-  uint32_t windows = 0;          ///< as many as rounds of all items; at least 1
-  uint32_t items = 0;            ///< that share the windows among them, at most one for each
-  uint32_t rank = 0, ranks = 0;
-  uint32_t unit = 1;                        ///< bytes of an element
+  uint32_t unit = 1;             ///< bytes of an element
   uint32_t fold_step = 0, gather_step = 0;  ///< of the plan: which fold, and which receive, wait for others
 };
 

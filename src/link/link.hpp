@@ -41,6 +41,7 @@ inline constexpr uint32_t kSlots = 8;                    ///< staging slots of a
 inline constexpr uint32_t kFewestSlots = 4;              ///< the same when staging memory is short
 inline constexpr uint32_t kPushSlots = 8;                ///< payload slots of a link whose writer pushes
 inline constexpr uint32_t kLineSlots = 8;                ///< slots of a link in lines
+inline constexpr uint32_t kCopySlots = 2;                ///< staging slots for copy engines: one is filled, one read
 inline constexpr uint32_t kInlineBytes = 40;             ///< payload that fits into a descriptor
 inline constexpr uint32_t kLine = 64;                    ///< bytes of a cache line
 inline constexpr uint32_t kStride = 2 * kLine;           ///< processors prefetch lines in pairs

@@ -10,12 +10,11 @@
 #include <memory>
 #include <mutex>
 
+#include "link/link.hpp"
 #include "transports/cuda/memory.hpp"
 #include "transports/wireup.hpp"
 
 namespace tutti::cuda {
-
-inline constexpr uint32_t kCopySlots = 2;  ///< messages to a peer that may be unread: one is filled, one read
 
 /// A stream can wait for a word to be at least so much, not to be equal to a tag: hence two words, each of which is as
 /// large as a tag demands only if the other is not larger. Both are 0 while there is no message.
@@ -29,8 +28,9 @@ inline constexpr uint32_t kReleased = kTagSum;
 
 /// What a peer tells this rank; it lies with this rank.
 struct alignas(128) PeerWords {
-  TagWords arrived[kCopySlots];    ///< the tag of the peer's message in its slot; this rank sets it to 0 again
-  uint32_t free[kCopySlots] = {};  ///< 1: the peer has read this rank's message in that slot; this rank sets it to 0
+  TagWords arrived[link::kCopySlots];  ///< the tag of the peer's message in its slot; this rank sets it to 0 again
+  uint32_t free[link::kCopySlots] =
+      {};  ///< 1: the peer has read this rank's message in that slot; this rank sets it to 0
 };
 
 /// How far this rank's stream is, for its host.

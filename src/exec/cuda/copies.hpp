@@ -20,6 +20,7 @@
 #include <optional>
 #include <vector>
 
+#include "exec/compile/copy_items.hpp"
 #include "exec/device_module.hpp"
 #include "exec/observer.hpp"
 #include "transports/cuda/copy_memory.hpp"
@@ -44,8 +45,7 @@ struct CopyWaits {
 class CopyExecution final : public Execution {
  public:
   using Execution::Execution;
-  uint64_t region = 0;  ///< bytes of a slot's part for one reader; one for all readers where all read the same
-  bool shared = false;  ///< all readers read the same
+  CopyLayout layout;
   std::vector<tutti::cuda::CopyPeers::Peer> peers;  ///< by rank
   std::shared_ptr<CopyWaits> waits;
 };

@@ -70,20 +70,24 @@ bool each_other_once(const RankPlan& plan, const std::multiset<Rank>& peers) {
          !different.contains(plan.rank);
 }
 
-/// One message from each rank to each other, all of them sent before any is received, and none folded.
+/// One message from each rank to each other, all of them sent before any is received, and none folded. A reader must
+/// know where in the writer's staging memory its message is: all read the same, or each has a part of its own. That
+/// follows from what all ranks know: whether the input has blocks for them.
 std::string why_not_copies(const RankPlan& plan) {
   if (plan.shape.ranks < 2) return "there is nobody to copy from";
+  const auto folds = [](const Step& step) { return step.kind == StepKind::Reduce; };
+  if (std::any_of(plan.steps.begin(), plan.steps.end(), folds)) return "it folds, which copy engines cannot";
   if (plan.lanes.size() != 1 || plan.scratch_blocks > 0) return "it has several lanes or needs scratch memory";
+  const auto others = static_cast<size_t>(plan.shape.ranks - 1);
+  const bool has_blocks = others > 1 && plan::blocks(plan.shape, Buffer::Input, plan.rank) > 1;
   std::multiset<Rank> readers, writers;
   for (const Step& step : plan.steps) {
     const std::multiset<Rank> peers = peers_of(plan, step.peers);
-    if (step.kind == StepKind::Reduce) return "it folds, which copy engines cannot";
     if (step.kind == StepKind::Recv) writers.insert(peers.begin(), peers.end());
     if (step.kind != StepKind::Send) continue;
     if (!writers.empty()) return "it sends on what it has received";
-    if (peers.size() > 1 && peers.size() + 1 != static_cast<size_t>(plan.shape.ranks)) {
-      return "a message goes to some of the ranks";
-    }
+    if (peers.size() != 1 && peers.size() != others) return "a message goes to some of the ranks";
+    if (has_blocks ? peers.size() > 1 : peers.size() < others) return "not all ranks part their staging memory alike";
     readers.insert(peers.begin(), peers.end());
   }
   return each_other_once(plan, readers) && each_other_once(plan, writers)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plan/verify/outputs.hpp"
 #include "plan/verify/reject.hpp"
 #include "plan/verify/structure.hpp"
 
@@ -163,48 +164,10 @@ void Values::check_outputs() const {
 }
 
 void Values::check_output(uint32_t rank, uint32_t block, uint32_t atom) const {
-  const Value value = output(rank, block)[atom];
-  const auto where = [&] {
-    return fmt::format("rank {}: {}", rank,
-                       words_of_location(model_, rank, model_.location(rank, Buffer::Output, block, false) + atom));
-  };
-  if (value == kUndefined) reject("{}, is never written{}", where(), mode());
-  if (reduces(model_.shape().collective)) return check_reduction(rank, block, atom, value);
-  Value wanted = forest_.leaf(0, 0);  // broadcast
-  switch (model_.shape().collective) {
-    case Collective::AllGather:
-    case Collective::Gather:
-      wanted = forest_.leaf(block, 0);
-      break;
-    case Collective::AllToAll:
-      wanted = forest_.leaf(block, rank);
-      break;
-    case Collective::Scatter:
-      wanted = forest_.leaf(0, rank);
-      break;
-    default:
-      break;
-  }
-  if (value == wanted) return;
-  reject("{}, holds block {} of rank {}'s input where block {} of rank {}'s is wanted{}", where(),
-         forest_.leaf_block(value), forest_.leaf_rank(value), forest_.leaf_block(wanted), forest_.leaf_rank(wanted),
-         mode());
-}
-
-void Values::check_reduction(uint32_t rank, uint32_t block, uint32_t atom, Value value) const {
-  const auto where = [&] {
-    return fmt::format("rank {}: {}", rank,
-                       words_of_location(model_, rank, model_.location(rank, Buffer::Output, block, false) + atom));
-  };
-  const uint32_t wanted = model_.shape().collective == Collective::ReduceScatter ? rank : 0;
-  if (forest_.block(value) != wanted && forest_.block(value) != kNone) {
-    reject("{}, holds a fold of the inputs' block {} where block {} is wanted{}", where(), forest_.block(value), wanted,
-           mode());
-  }
-  // A completing fold was checked to hold everything when it ran, so a tree of n leaves that has one is that fold.
-  if (forest_.leaves(value) == model_.ranks() && (model_.ranks() == 1 || forest_.completions(value) == 1)) return;
-  if (!forest_.holds_everything(value)) reject("{}, {}{}", where(), forest_.words_of_defect(value), mode());
-  reject("{}, holds every contribution, but no step claims to complete it{}", where(), mode());
+  const std::string fault = fault_of_output(forest_, model_.shape(), rank, block, output(rank, block)[atom]);
+  if (fault.empty()) return;
+  reject("rank {}: {}, {}{}", rank,
+         words_of_location(model_, rank, model_.location(rank, Buffer::Output, block, false) + atom), fault, mode());
 }
 
 }  // namespace tutti::plan::verifier

@@ -35,7 +35,6 @@ class Values {
   void mark_destination(const Moment& moment, const Step& step);
   void store(const Moment& moment, const Step& step);
   void check_output(uint32_t rank, uint32_t block, uint32_t atom) const;
-  void check_reduction(uint32_t rank, uint32_t block, uint32_t atom, Value value) const;
   const char* mode() const { return in_place_ ? " (in place)" : ""; }
 
   const Model& model_;

@@ -12,7 +12,7 @@ FLOORS = {
     "src/train/planner": 9, "src/train": 9, "src/compat": 9,
     "src/capi": 8,
     "src/comm": 7,
-    "src/select": 6, "src/sim": 6, "src/control": 6,
+    "src/select": 6, "src/sim": 6, "src/proof": 6, "src/control": 6,
     "src/exec": 5,
     "algorithms": 4, "transports": 4,
     "src/plan": 3, "src/link": 3,
@@ -35,7 +35,8 @@ GUESTS = [
     (r"tools/info", ["src/base", "src/topo", "src/link", "src/select", "src/sim", "transports"]),  # shows which transports are usable
     (r"tools/sim/", ["src/base", "src/topo", "src/plan", "src/select", "src/sim", "src/exec", "src/comm"]),  # a call's deliveries
     (r"src/sim/", ["src/base", "src/topo", "src/link", "src/plan", "src/exec"]),  # what programs are, and where they run
-    (r"tools/(plan|verify|explain|sim|draw)", ["src/base", "src/topo", "src/plan", "src/select", "src/sim"]),
+    (r"src/proof/", ["src/base", "src/link", "src/plan", "src/exec"]),
+    (r"tools/(plan|verify|explain|sim|draw)", ["src/base", "src/topo", "src/plan", "src/select", "src/sim", "src/proof"]),
     (r"tools/tune/", ["src/base", "src/topo", "src/plan", "src/select", "src/comm", "src/capi"]),  # a communicator's own view of the machine
     (r"tools/lab/", ["src/base", "src/topo", "src/plan", "src/select", "src/train/planner"]),  # the planner is formulas, no part of the training library
     (r"bench/", ["src/base", "src/reduce"]),

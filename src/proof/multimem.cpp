@@ -1,0 +1,133 @@
+// What a switch between GPUs makes of programs: one thread for each item of each rank, in the steps of MultimemSteps.
+#include "exec/compile/multimem_steps.hpp"
+
+#include "base/format.hpp"
+#include "proof/setting.hpp"
+
+namespace tutti::proof {
+namespace {
+
+using exec::kMultimemSlots;
+using exec::kPackBytes;
+using exec::MultimemLayout;
+using exec::MultimemSteps;
+
+class Switch {
+ public:
+  Switch(std::span<const plan::RankPlan> plans, const Setting& setting)
+      : setting_(setting), job_(empty_job(plans, setting)), ranks_(static_cast<uint32_t>(plans.size())) {
+    const exec::Program program = std::move(lower_all(plans, setting).front());
+    layout_ = {.bytes = setting.geometry.count * unit(),
+               .window = program.window_bytes,
+               .slot = setting.slot_bytes,
+               .windows = static_cast<uint32_t>(program.rounds),
+               .items = program.width,
+               .ranks = ranks_};
+    if (layout_.window > layout_.slot) throw_error(Code::Unsupported, "a window is longer than its slot");
+    for (uint32_t rank = 0; rank < ranks_; ++rank) {
+      slots_.push_back(job_.add(
+          Memory{fmt::format("rank {}'s slots", rank), elements(layout_.items * kMultimemSlots * layout_.slot)}));
+      ended_.push_back(job_.add(Word{.name = fmt::format("the number of rank {}'s calls", rank)}));
+      for (uint32_t item = 0; item < layout_.items; ++item) {
+        signals_.push_back(job_.add(Word{.name = fmt::format("rank {}'s signal of item {}", rank, item)}));
+        items_done_.push_back(job_.add(Word{.name = fmt::format("the end of rank {}'s item {}", rank, item)}));
+      }
+    }
+  }
+
+  Job make() {
+    for (uint32_t rank = 0; rank < ranks_; ++rank) {
+      layout_.rank = rank;
+      for (uint32_t item = 0; item < layout_.items; ++item) add_block(rank, item);
+      add_caller(rank);
+    }
+    return std::move(job_);
+  }
+
+ private:
+  void add_block(uint32_t rank, uint32_t item) {
+    Thread thread{.rank = static_cast<Rank>(rank), .lane = item};
+    const uint64_t rounds = layout_.rounds_of(item);
+    for (uint64_t call = 0; call < setting_.calls; ++call) {
+      thread.actions.push_back({.what = "begin", .waits = {{ended_[rank], call}}});
+      for (MultimemSteps steps(rounds); !steps.ended(); steps.advance()) {
+        thread.actions.push_back(action(rank, item, steps, call * 2 * rounds));
+      }
+      thread.actions.push_back({.what = "end", .sets = {{items_done_[number(rank, item)], call + 1}}});
+    }
+    job_.threads.push_back(std::move(thread));
+  }
+
+  /// The user's thread, for whom the call ends when all blocks have.
+  void add_caller(uint32_t rank) {
+    Thread thread{.rank = static_cast<Rank>(rank)};
+    for (uint64_t call = 0; call < setting_.calls; ++call) {
+      Action end{.what = "return", .sets = {{ended_[rank], call + 1}}, .ends = true};
+      for (uint32_t item = 0; item < layout_.items; ++item)
+        end.waits.push_back({items_done_[number(rank, item)], call + 1});
+      thread.actions.push_back(std::move(end));
+    }
+    job_.threads.push_back(std::move(thread));
+  }
+
+  Action action(uint32_t rank, uint32_t item, const MultimemSteps& now, uint64_t sent) const {
+    using Kind = MultimemSteps::Kind;
+    const Buffers& buffers = job_.buffers[rank];
+    const uint64_t begin = layout_.begin_of(item, now.round()), bytes = layout_.bytes_of(begin);
+    const uint64_t slot = elements(layout_.slot_of(item, now.round()));
+    const Place own{slots_[rank], slot};
+    switch (now.kind()) {
+      case Kind::CopyIn:
+        return {.what = "copy in", .moves = {{elements(bytes), {moved(buffers.in, begin)}, {own}}}};
+      case Kind::CopyOut:
+        return {.what = "copy out", .moves = {{elements(bytes), {own}, {moved(buffers.out, begin)}}}};
+      case Kind::Fold:
+        return fold(slot, bytes);
+      case Kind::SignalIn:
+      case Kind::SignalFold:
+        return {.what = "signal", .sets = {{signals_[number(rank, item)], sent + now.count()}}};
+      default: {
+        Action wait{.what = now.kind() == Kind::AwaitIn ? "await windows" : "await folds"};
+        for (uint32_t peer = 0; peer < ranks_; ++peer)
+          wait.waits.push_back({signals_[number(peer, item)], sent + now.count()});
+        return wait;
+      }
+    }
+  }
+
+  /// This rank's packs, from all ranks to all ranks. What is behind the window is padding.
+  Action fold(uint64_t slot, uint64_t bytes) const {
+    Action action{.what = "fold"};
+    const auto [first, last] = layout_.part_of(bytes);
+    const uint64_t begin = first * kPackBytes, end = last * kPackBytes, window = std::min(end, bytes);
+    for (const auto& [from, to] :
+         {std::pair(begin, std::max(begin, window)), std::pair(std::max(begin, window), end)}) {
+      if (from == to) continue;
+      Move move{.elements = elements(to - from), .completes = from < bytes, .padding = from >= bytes};
+      for (uint32_t rank = 0; rank < ranks_; ++rank) move.from.push_back({slots_[rank], slot + elements(from)});
+      move.to = move.from;
+      action.moves.push_back(std::move(move));
+    }
+    return action;
+  }
+
+  Place moved(Place place, uint64_t bytes) const { return {place.memory, place.at + elements(bytes)}; }
+  uint64_t unit() const { return setting_.geometry.element_bytes; }
+  uint64_t elements(uint64_t bytes) const { return bytes / unit(); }
+  size_t number(uint32_t rank, uint32_t item) const { return size_t{rank} * layout_.items + item; }
+
+  const Setting& setting_;
+  Job job_;
+  const uint32_t ranks_;
+  MultimemLayout layout_;
+  std::vector<uint32_t> slots_, ended_;         // by rank
+  std::vector<uint32_t> signals_, items_done_;  // by rank and item
+};
+
+}  // namespace
+
+Job multimem_job(std::span<const plan::RankPlan> plans, const Setting& setting) {
+  return Switch(plans, setting).make();
+}
+
+}  // namespace tutti::proof

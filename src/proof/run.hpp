@@ -1,0 +1,22 @@
+// Runs a job on symbols: proves its result for every order in which its threads may run.
+//
+// A job's threads only wait for words that others set, so what can run in one order can run in every order; unordered
+// accesses are found by vector clocks, whatever order this run has (as plan/verify/races.hpp does for plans).
+#pragma once
+
+#include "plan/verify.hpp"
+#include "proof/setting.hpp"
+
+namespace tutti::proof {
+
+/// Proves of a job, for each of its calls:
+/// - every output has the value that the collective requires, at its place;
+/// - no two threads access an element or a flag without order between them, one of them writing; no user's buffer is
+///   touched after its rank's call has ended, and no input is written to;
+/// - nothing is read that was never written, and no action reads what it writes itself at another place;
+/// - every wait ends.
+plan::Verdict prove(const Job& job);
+/// The same of the job that the setting's method makes of these plans, which verify() has accepted.
+plan::Verdict prove(std::span<const plan::RankPlan> plans, const Setting& setting);
+
+}  // namespace tutti::proof

@@ -1,0 +1,76 @@
+#include "proof/setting.hpp"
+
+#include <utility>
+
+#include "base/format.hpp"
+
+namespace tutti::proof {
+namespace {
+
+using plan::Buffer;
+
+struct Translation {
+  const exec::Method* method;
+  MakeJob* make;
+};
+
+const Translation kTranslations[] = {
+    {&exec::methods::lanes, lanes_job}, {&exec::methods::slots, lanes_job},        {&exec::methods::ll, lanes_job},
+    {&exec::methods::ll128, lanes_job}, {&exec::methods::copy_engine, copies_job}, {&exec::methods::nvls, multimem_job},
+};
+
+/// In place, the shorter buffer is a block of the longer one, or they are one.
+Buffers buffers_of(Job& job, Rank rank, bool in_place) {
+  const auto planned = job.order.planned(rank, job.root, job.shape.ranks);
+  const uint32_t in = plan::blocks(job.shape, Buffer::Input, planned);
+  const uint32_t out = plan::blocks(job.shape, Buffer::Output, planned);
+  const bool shared = in_place && in > 0 && out > 0;
+  const auto add = [&](const char* name, uint32_t blocks, bool writable) {
+    return job.add(Memory{fmt::format("rank {}'s {}", rank, name), blocks * job.count, writable});
+  };
+  if (!shared) {
+    const uint32_t input = add("input", in, false);
+    return {{input, 0}, {add("output", out, true), 0}};
+  }
+  const uint32_t buffer = add("buffer", std::max(in, out), true);
+  const uint64_t own = static_cast<uint64_t>(rank) * job.count;
+  return {{buffer, in < out ? own : 0}, {buffer, out < in ? own : 0}};
+}
+
+}  // namespace
+
+std::vector<exec::Program> lower_all(std::span<const plan::RankPlan> plans, const Setting& setting) {
+  const auto ranks = static_cast<Rank>(plans.size());
+  const exec::PeerTraits traits(plans.size(), {setting.access, setting.access});
+  std::vector<exec::Program> programs;
+  for (Rank rank = 0; rank < ranks; ++rank) {
+    exec::Geometry geometry = setting.geometry;
+    const plan::RankPlan& plan = plans[static_cast<size_t>(geometry.order.planned(rank, geometry.root, ranks))];
+    geometry.in_place = geometry.in_place && plan::blocks(plan.shape, Buffer::Input, plan.rank) > 0 &&
+                        plan::blocks(plan.shape, Buffer::Output, plan.rank) > 0;
+    programs.push_back(exec::lower(plan, geometry, traits));
+  }
+  return programs;
+}
+
+Job empty_job(std::span<const plan::RankPlan> plans, const Setting& setting) {
+  Job job;
+  job.shape = plans.front().shape;
+  job.order = setting.geometry.order;
+  job.root = setting.geometry.root;
+  job.count = setting.geometry.count;
+  for (Rank rank = 0; rank < job.shape.ranks; ++rank) {
+    job.buffers.push_back(buffers_of(job, rank, setting.geometry.in_place));
+  }
+  return job;
+}
+
+Job job_of(std::span<const plan::RankPlan> plans, const Setting& setting) {
+  for (const Translation& one : kTranslations) {
+    if (*one.method == *setting.geometry.method) return one.make(plans, setting);
+  }
+  throw_error(Code::InternalError, "the method {} cannot be proven: nothing translates it",
+              setting.geometry.method->name);
+}
+
+}  // namespace tutti::proof

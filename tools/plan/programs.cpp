@@ -1,0 +1,31 @@
+#include "tools/plan/programs.hpp"
+
+#include "base/format.hpp"
+#include "proof/cases.hpp"
+#include "tools/wrapped.hpp"
+
+namespace tutti::tools {
+namespace {
+
+constexpr Rank kMaxRanks = 16;  // more would take minutes
+
+}  // namespace
+
+bool prove_programs(std::span<const plan::RankPlan> plans) {
+  if (plans.size() > static_cast<size_t>(kMaxRanks)) {
+    fmt::print("\nWhat methods make of it is run on symbols for up to {} ranks: give fewer for that.\n", kMaxRanks);
+    return true;
+  }
+  fmt::print("\nWhat methods make of it, run on symbols for each kind of delivery\n\n");
+  bool all = true;
+  for (const proof::MethodProof& proof : proof::prove_methods(plans)) {
+    all = all && proof.verdict;
+    const std::string text = !proof.why_not.empty() ? "does not run it: " + proof.why_not
+                             : proof.verdict        ? fmt::format("right: {}", fmt::join(proof.calls, "; "))
+                                                    : "WRONG: " + proof.verdict.reason;
+    fmt::print("  {:<12}{}\n", proof.method, tools::wrapped(text, 14));
+  }
+  return all;
+}
+
+}  // namespace tutti::tools

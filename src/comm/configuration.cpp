@@ -12,6 +12,7 @@
 #include "select/calibration.hpp"
 #include "select/forced.hpp"
 #include "select/profile.hpp"
+#include "topo/detect.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti::comm {
@@ -31,6 +32,7 @@ std::string profile_text() {
 }  // namespace
 
 std::string configuration() {
+  topo::refuse_description_of_another();
   if (select::local_profile() == nullptr) select::local_calibration();  // before links' costs are asked for
   std::vector<std::string> usable;  // two ranks must choose the same, and some are modules that a host may lack
   if (env().transport.empty()) {

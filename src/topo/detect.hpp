@@ -31,6 +31,13 @@ const Graph& kept_topology();
 /// The same with the GPUs as they are now. Takes up to a second, once a process.
 const Graph& gpu_topology();
 
+/// Why a host's graph is not that of the machine on which a process may run on the cores `allowed`, out of `processors`
+/// (hardware threads) of the machine; "": nothing speaks against it. It follows "it".
+std::string why_of_another(const Graph& host, const Cores& allowed, size_t processors);
+/// Throws Error(InvalidUsage) if HWLOC_XMLFILE or HWLOC_SYNTHETIC describes a machine that cannot be this one: commands
+/// may show it, but no job may choose by it.
+void refuse_description_of_another();
+
 /// The GPU with this PCI address on a host of the graph; kNoNode: it has none.
 NodeId find_gpu(const Graph& graph, NodeId host, const std::string& address);
 

@@ -1,4 +1,8 @@
 // The topology of this machine, kept for the boot.
+#include <unistd.h>
+
+#include <algorithm>
+#include <iterator>
 #include <mutex>
 
 #include "base/env.hpp"
@@ -29,11 +33,21 @@ Graph detect_shared() {
   return graph;
 }
 
+size_t processors_here() {
+  const int64_t known = sysconf(_SC_NPROCESSORS_CONF);
+  return known > 0 ? static_cast<size_t>(known) : 0;
+}
+
 Graph load() {
   const std::string path = path_of_boot();
   if (path.empty()) return detect_shared();
   try {
-    if (const auto text = read_file(path, kMaxText, true)) return graph_of_json(*text, path);
+    if (const auto text = read_file(path, kMaxText, true)) {
+      Graph kept = graph_of_json(*text, path);
+      const std::string why = why_of_another(kept, allowed_cores(), processors_here());
+      if (why.empty()) return kept;
+      log_debug("the kept topology {} is of another machine: it {}", path, why);
+    }
   } catch (const Error& error) {
     log_debug("the kept topology is not used: {}", error.what());
   }
@@ -47,6 +61,30 @@ Graph load() {
 }
 
 }  // namespace
+
+std::string why_of_another(const Graph& host, const Cores& allowed, size_t processors) {
+  const std::vector<NodeId> hosts = host.all(NodeKind::Host);
+  if (hosts.size() != 1) return fmt::format("has {} hosts", hosts.size());
+  const Cores& described = host.nodes[hosts.front()].processors;
+  if (described.empty()) return "";
+  Cores missing;
+  std::set_difference(allowed.begin(), allowed.end(), described.begin(), described.end(), std::back_inserter(missing));
+  if (!missing.empty()) {
+    return fmt::format("has processors {}, and this process may run on {} too", to_text(described), to_text(missing));
+  }
+  if (processors > 0 && described.size() > processors) {
+    return fmt::format("has {} processors, and this machine {}", described.size(), processors);
+  }
+  return "";
+}
+
+void refuse_description_of_another() {
+  if (!is_another_machine()) return;
+  const std::string why = why_of_another(kept_topology(), allowed_cores(), processors_here());
+  if (why.empty()) return;
+  throw_error(Code::InvalidUsage, "the machine that {} describes {}: unset it for jobs",
+              foreign_env("HWLOC_XMLFILE") ? "HWLOC_XMLFILE" : "HWLOC_SYNTHETIC", why);
+}
 
 const Graph& gpu_topology() {
   static const Graph kGraph = [] {

@@ -195,5 +195,18 @@ TEST(Detect, OfThisMachineIsValidAndKept) {
   EXPECT_EQ(graph.nodes[0].usable, allowed_cores());
 }
 
+TEST(Detect, ATopologyOfAnotherMachineIsNamedWithTheDifference) {
+  Graph host;
+  host.add({.kind = NodeKind::Host, .processors = {0, 1}});
+  EXPECT_EQ(why_of_another(host, {0}, 2), "") << "a part of it";
+  EXPECT_EQ(why_of_another(host, {0, 1}, 4), "") << "two others are offline";
+  EXPECT_EQ(why_of_another(host, {1, 2, 3}, 4), "has processors 0-1, and this process may run on 2-3 too");
+  EXPECT_EQ(why_of_another(host, {0}, 1), "has 2 processors, and this machine 1");
+  host.nodes[0].processors.clear();
+  EXPECT_EQ(why_of_another(host, {7}, 8), "") << "nothing is known";
+  host.add({.kind = NodeKind::Host});
+  EXPECT_EQ(why_of_another(host, {7}, 8), "has 2 hosts");
+}
+
 }  // namespace
 }  // namespace tutti::topo

@@ -79,7 +79,8 @@ class Survey {
       std::vector<Rank> others;  // the next first
       for (size_t next = 1; next < ranks.size(); ++next) others.push_back(ranks[(i + next) % ranks.size()]);
       const std::vector<PairCost> costs = pairs_.from(ranks[i], others);
-      for (size_t to = 0; to < others.size(); ++to) inside.take(costs[to], pairs_.figure(ranks[i], others[to]));
+      for (size_t to = 0; to < others.size(); ++to)
+        inside.take(costs[to], pairs_.figure(ranks[i], others[to], costs[to].path.kind));
       load.add(node(ranks[i]), costs.front().path);
     }
     contended_inside = std::max(contended_inside, load.beta());
@@ -90,7 +91,7 @@ class Survey {
     for (size_t i = 0; i < ranks.size(); ++i) {
       const Rank to = next[i % next.size()];
       const PairCost cost = pairs_.from(ranks[i], {to}).front();
-      between.take(cost, pairs_.figure(ranks[i], to));
+      between.take(cost, pairs_.figure(ranks[i], to, cost.path.kind));
       load.add(node(ranks[i]), cost.path);
     }
     contended_between = std::max(contended_between, load.beta());
@@ -119,12 +120,13 @@ CostInputs common_inputs(const std::vector<Rank>& labels) {
 }
 
 /// As far as a topology tells.
-std::vector<UsableMethod> methods_of_gpus(bool several_hosts) {
+std::vector<UsableMethod> methods_of_gpus(bool several_hosts, bool nvlink) {
   const std::string far = several_hosts ? "the ranks are of several hosts" : "";
+  const std::string torn = nvlink ? "" : "NVLink does not join all GPUs, so lines of 128 bytes may be torn";
   return {{.method = &exec::methods::slots},
           {.method = &exec::methods::ll, .why_not = far, .message = machine_constants().cuda_lines_up_to, .rounds = 1},
           {.method = &exec::methods::ll128,
-           .why_not = far,
+           .why_not = far.empty() ? torn : far,
            .message = machine_constants().cuda_whole_lines_up_to,
            .rounds = 1},
           {.method = &exec::methods::copy_engine, .why_not = far, .staging = machine_constants().cuda_copies_staging},
@@ -191,7 +193,7 @@ MachineInputs inputs_of(const topo::Graph& graph, Rank ranks, std::shared_ptr<co
   take_facts(graph.facts, inputs);
   if (gpus) {
     inputs.gamma = 0;
-    inputs.methods = methods_of_gpus(hosts > 1);
+    inputs.methods = methods_of_gpus(hosts > 1, !job || survey.inside.kind <= topo::PathKind::NvSwitch);
     inputs.max_width = static_cast<uint32_t>(env().max_blocks);
     inputs.shares_staging = false;
   }
@@ -207,10 +209,13 @@ MachineInputs inputs_of(const topo::Graph& graph, Rank ranks, std::shared_ptr<co
     auto view = std::make_shared<const MachineView>(pairs, share, !gpus);
     if (!view->is_uniform()) inputs.view = std::move(view);
   }
+  std::string over = name_of(survey.inside.kind);
+  if (hosts > 1) over = fmt::format("{}{}", survey.inside.alpha > 0 ? over + "+" : "", name_of(survey.between.kind));
   made.notes = {.ends = gpus ? "GPUs" : "cores",
                 .hosts = hosts,
                 .rails = survey.rails,
                 .sharing = survey.sharing,
+                .over = over,
                 .inside = kind_text(survey.inside),
                 .between = kind_text(survey.between),
                 .unknown = graph.notes};

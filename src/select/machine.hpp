@@ -34,7 +34,8 @@ struct MachineNotes {
   Rank hosts = 1;
   uint32_t rails = 0;                ///< NICs of a host that its ranks use; 0: one host
   double sharing = 1;                ///< ranks of a host on its busiest NIC
-  std::string inside, between;       ///< the kind of the slowest path
+  std::string over;                  ///< the kinds of the slowest paths alone: "NVLink", "NVLink+network"
+  std::string inside, between;       ///< the kind of the slowest path, and what is known of it
   std::vector<std::string> unknown;  ///< what was assumed, as the graph notes it
 };
 

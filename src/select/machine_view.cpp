@@ -44,7 +44,7 @@ MachineView::MachineView(const Pairs& pairs, double message_share, bool in_place
     for (Rank to = 0; to < ranks_; ++to) {
       const PairCost& cost = costs[static_cast<size_t>(to)];
       Pair pair{.alpha = cost.alpha, .beta = cost.beta, .near = pairs.same_host(from, to), .shared = {}};
-      const topo::Figure* const known = from == to || pair.near ? nullptr : pairs.figure(from, to);
+      const topo::Figure* const known = from == to || pair.near ? nullptr : pairs.figure(from, to, cost.path.kind);
       if (known != nullptr) pair.name = figure_name(pairs, from, to, *known);
       topo::NodeId at = pairs.places().nodes[static_cast<size_t>(from)];
       for (const uint32_t i : cost.path.links) {

@@ -46,12 +46,16 @@ Figure::Between Pairs::relation(Rank a, Rank b) const {
   return !graph_.processes.empty() && process(a) == process(b) ? Figure::Between::Threads : Figure::Between::Processes;
 }
 
-const Figure* Pairs::figure(Rank a, Rank b) const {
+const Figure* Pairs::figure(Rank a, Rank b, topo::PathKind kind) const {
   const Figure::Between between = relation(a, b);
   const NodeId one = host_nodes_[static_cast<size_t>(host(a))], other = host_nodes_[static_cast<size_t>(host(b))];
   const Figure* general = nullptr;
   for (const Figure& figure : graph_.figures) {
     if (figure.between != between) continue;
+    if (!figure.over.empty()) {
+      if (figure.over == name_of(kind)) return &figure;
+      continue;
+    }
     if (figure.a == topo::kNoNode) general = &figure;
     if ((figure.a == one && figure.b == other) || (figure.a == other && figure.b == one)) return &figure;
   }
@@ -83,7 +87,7 @@ std::vector<PairCost> Pairs::search(Rank rank, const std::vector<Rank>& to) cons
   std::vector<PairCost> costs;
   for (size_t i = 0; i < to.size(); ++i) {
     Path& path = paths[i];
-    const Figure* const known = figure(rank, to[i]);
+    const Figure* const known = figure(rank, to[i], path.kind);
     if (path.kind == topo::PathKind::None && known == nullptr) {
       throw_error(Code::InvalidArgument, "the topology has no path between ranks {} and {}; does it have a NIC?", rank,
                   to[i]);
@@ -91,9 +95,10 @@ std::vector<PairCost> Pairs::search(Rank rank, const std::vector<Rank>& to) cons
     PairCost cost{.alpha = path.us * 1e-6, .beta = path.gbps > 0 ? 1 / (path.gbps * 1e9) : 0, .path = std::move(path)};
     if (known != nullptr && known->gbps <= 0) cost.alpha += known->us * 1e-6;
     if (known != nullptr && known->gbps > 0) {
-      // The figure is that of the farthest ranks; nearer ones have a shorter path. Ranks that share a core are not
-      // near: one waits while the other runs.
-      const bool apart = known->between == Figure::Between::Hosts || cost.path.kind == topo::PathKind::SameCore;
+      // The figure is that of the farthest ranks, or of all paths of a kind; nearer ranks have a shorter path. Ranks
+      // that share a core are not near: one waits while the other runs.
+      const bool apart = known->between == Figure::Between::Hosts || !known->over.empty() ||
+                         cost.path.kind == topo::PathKind::SameCore;
       const double nearer = apart ? 0 : farthest_us_ - cost.path.us;
       cost.alpha = std::max(known->us / 4, known->us - std::max(0.0, nearer)) * 1e-6;
       cost.beta = 1 / (known->gbps * 1e9);

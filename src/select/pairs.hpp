@@ -34,8 +34,8 @@ class Pairs {
 
   /// From one rank to some others. Throws Error(InvalidArgument) if there is no path to one.
   std::vector<PairCost> from(Rank rank, const std::vector<Rank>& to) const;
-  /// The figure for this pair; null: there is none.
-  const topo::Figure* figure(Rank a, Rank b) const;
+  /// The figure for this pair, whose path is of this kind; null: there is none.
+  const topo::Figure* figure(Rank a, Rank b, topo::PathKind kind) const;
 
  private:
   topo::Figure::Between relation(Rank a, Rank b) const;

@@ -72,6 +72,7 @@ struct Figure {
   double us = 0;                    ///< µs of an empty message between the farthest ranks
   double gbps = 0;        ///< GB/s of a long one, in each direction; 0: the links' own, and `us` beside theirs
   bool in_place = false;  ///< readers read the writer's memory
+  std::string over;       ///< of pairs whose path is of this kind (topo/paths.hpp); "": of any kind
   std::string transport;  ///< "shm", "tcp"
   std::string origin;     ///< "measured by `tutti tune`", "the quick calibration", "the library's constants"
 };

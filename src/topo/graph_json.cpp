@@ -60,6 +60,7 @@ ordered_json json_of(const Figure& figure) {
   if (figure.a != kNoNode) object["a"] = figure.a;
   if (figure.b != kNoNode) object["b"] = figure.b;
   if (figure.in_place) object["in_place"] = true;
+  if (!figure.over.empty()) object["over"] = figure.over;
   object["transport"] = figure.transport;
   object["origin"] = figure.origin;
   return object;
@@ -211,6 +212,7 @@ Figure figure_of(const Fields& fields) {
                 .us = fields.real("us"),
                 .gbps = fields.real("gbps"),
                 .in_place = fields.flag("in_place"),
+                .over = fields.text("over"),
                 .transport = fields.text("transport"),
                 .origin = fields.text("origin")};
   const std::string between = fields.text("between");

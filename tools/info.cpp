@@ -79,7 +79,7 @@ std::string caches_text(const CacheSizes& caches) {
 /// What replaces the table's figures of local links, as in a communicator.
 ordered_json calibration_facts() {
   ordered_json facts;
-  if (select::local_profile() != nullptr) {
+  if (select::has_host_profile()) {
     facts["source"] = "the profile of `tutti tune`, " + select::profile_path(env().profile);
     return facts;
   }

@@ -129,12 +129,13 @@ Conclusions combined(const std::vector<std::string>& all) {
 
 /// Where the figures of links come from, on this host. Between hosts nothing is measured unasked.
 std::string origin_of_figures(bool between_hosts) {
-  if (const auto profile = select::local_profile()) {
+  if (select::has_host_profile()) {
+    const auto profile = select::local_profile();
     if (!between_hosts || profile->links.contains("tcp") || profile->links.contains("verbs")) {
       return "measured by `tutti tune`";
     }
   }
-  if (!between_hosts && select::local_profile() == nullptr && select::local_calibration() != nullptr) {
+  if (!between_hosts && !select::has_host_profile() && select::local_calibration() != nullptr) {
     return "the quick calibration";
   }
   return "the library's constants, not measured here";

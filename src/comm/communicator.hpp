@@ -68,6 +68,9 @@ class Communicator {
   int device() const { return device_calls_ == nullptr ? kNoDevice : device_calls_->device(); }
   /// The machine, as its algorithms were chosen for.
   const select::CostInputs& inputs() const { return inputs_; }
+  /// Of calls on device memory. Null: they are refused, because of no_device().
+  const DeviceCalls* on_device() const { return device_calls_.get(); }
+  const std::string& no_device() const { return no_device_; }
   PreMulScalars& pre_mul_scalars() { return pre_mul_scalars_; }
 
   /// Throws Error(InvalidArgument) with the first mistake in a call; touches no buffer.

@@ -33,7 +33,7 @@ std::string profile_text() {
 
 std::string configuration() {
   topo::refuse_description_of_another();
-  if (select::local_profile() == nullptr) select::local_calibration();  // before links' costs are asked for
+  if (!select::has_host_profile()) select::local_calibration();  // before links' costs are asked for
   std::vector<std::string> usable;  // two ranks must choose the same, and some are modules that a host may lack
   if (env().transport.empty()) {
     for (const transports::TransportEntry& entry : transports::transports()) usable.emplace_back(entry.name);

@@ -2,13 +2,20 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
+#include <set>
+#include <utility>
 
+#include "base/env.hpp"
 #include "base/format.hpp"
 #include "base/log.hpp"
+#include "base/printable.hpp"
+#include "base/shallow_json.hpp"
 #include "comm/topology.hpp"
 #include "exec/method.hpp"
 #include "plan/plan.hpp"
 #include "select/forced.hpp"
+#include "select/gpus.hpp"
 #include "topo/constants.hpp"
 #include "topo/detect.hpp"
 #include "transports/pod_text.hpp"
@@ -105,6 +112,46 @@ select::LinkCost through_proxies(const select::LinkCost& network) {
   return {network.alpha + 2 * proxy, std::max(network.beta, machine_constants().cuda_beta), proxy};
 }
 
+select::MeasuredGpus gpus_of(const std::vector<RankReport>& reports) {
+  std::set<std::string> models;
+  for (const RankReport& report : reports) models.insert(report.device.model);
+  return {.models = {models.begin(), models.end()}, .driver = reports.front().device.driver};
+}
+
+uint64_t count_devices(const std::vector<RankReport>& reports) {
+  std::set<std::string> devices;
+  for (const RankReport& report : reports) devices.insert(report.device.id);
+  return devices.size();
+}
+
+/// This machine's profile, if it has times of these GPUs. Equal on all ranks. Throws Error(InvalidArgument) if
+/// TUTTI_PROFILE names one of other GPUs; one of the cache folder is only not used.
+std::shared_ptr<const select::Profile> profile_for(const select::MeasuredGpus& gpus) {
+  auto profile = select::local_profile();
+  if (profile == nullptr || !profile->gpus) return nullptr;
+  static std::once_flag* const kOnce = new std::once_flag;
+  const std::string why = select::why_of_other_gpus(*profile, gpus);
+  if (why.empty()) {
+    if (profile->gpus->driver == gpus.driver) return profile;
+    std::call_once(*kOnce, [&] {
+      log_warn(
+          "the profile's times of GPUs were measured with driver {}, and this is {}: `tutti tune --device cuda` "
+          "measures again",
+          profile->gpus->driver, gpus.driver);
+    });
+    return profile;
+  }
+  if (!env().profile.empty()) {
+    throw_error(Code::InvalidArgument,
+                "TUTTI_PROFILE: {} {}: `tutti tune --device cuda` measures here, TUTTI_PROFILE=off uses none",
+                env().profile, why);
+  }
+  std::call_once(*kOnce, [&] {
+    log_warn("the profile's times of GPUs are not used: it {}; `tutti tune --device cuda` measures here", why);
+  });
+  return nullptr;
+}
+
 }  // namespace
 
 DeviceCalls::DeviceCalls(control::Endpoint& endpoint, Fabric& fabric, const CallBoard& board, std::string title,
@@ -148,7 +195,8 @@ void DeviceCalls::agree(const Agreement& agreed, const Groups& groups, uint32_t 
   inputs.oversubscription = 1;
   inputs.staging = uint64_t{1} << 40;  // messages are pushed to slots of the link
   inputs.message = executor_->transport().longest_message();
-  inputs.profile = nullptr;
+  gpus_ = gpus_of(agreed.reports);
+  inputs.profile = profile_for(gpus_);
   inputs.max_width = static_cast<uint32_t>(env().max_blocks);
   inputs.shares_staging = false;
   inputs.view = nullptr;  // that of host memory, as the order is
@@ -164,8 +212,17 @@ void DeviceCalls::agree(const Agreement& agreed, const Groups& groups, uint32_t 
     inputs.view = made.inputs.view;
     notes_ = std::move(made.notes);
   }
-  const std::string mine = endpoint_.rank() == 0 ? select::DecisionTable(inputs).text() : "";
-  planner_.agree(select::DecisionTable::parse(endpoint_.exchange(mine, deadline).front(), inputs), groups);
+  inputs.situation = select::situation_on_gpus(*groups, count_devices(agreed.reports), notes_.over,
+                                               env().cuda_memory == CudaMemory::Host);
+  // Other ranks have no graph: they hear the situation, for their logs.
+  const nlohmann::json mine = {endpoint_.rank() == 0 ? select::DecisionTable(inputs).text() : "", inputs.situation};
+  const std::string first = endpoint_.exchange(mine.dump(), deadline).front();
+  const auto [table, situation] = read_of(0, [&] {
+    const nlohmann::json page = parse_shallow_json(first);
+    return std::pair(page.at(0).get<std::string>(), printable(page.at(1).get<std::string>()));
+  });
+  inputs.situation = situation;
+  planner_.agree(select::DecisionTable::parse(table, inputs), groups);
 }
 
 /// Rank 0's graph of all GPUs, with the ranks on them; empty on other ranks, and where some GPU is on none.
@@ -183,15 +240,11 @@ topo::Graph DeviceCalls::make_graph(const Agreement& agreed, const Groups& group
               transports::printable_reply(agreed.reports[rank].device.address), rank);
     return {};
   }
-  using Between = topo::Figure::Between;
-  const char* const origin = "the library's constants, not measured here; rates are those of the links";
-  const double us = machine_constants().cuda_alpha * 1e6;
-  graph.figures = {{.between = Between::Threads, .us = us, .transport = "cuda", .origin = origin},
-                   {.between = Between::Processes, .us = us, .transport = "cuda", .origin = origin}};
+  graph.figures = select::figures_of_gpus(inputs_.profile.get());
   if (meet_hosts(*groups, true) || meet_hosts(*groups, false)) {
     const bool levels = groups->has_two_levels();
     const select::LinkCost far = through_proxies(levels ? agreed.inputs.between : agreed.inputs.inside);
-    graph.figures.push_back({.between = Between::Hosts,
+    graph.figures.push_back({.between = topo::Figure::Between::Hosts,
                              .us = far.alpha * 1e6,
                              .gbps = 1e-9 / far.beta,
                              .transport = "proxies",

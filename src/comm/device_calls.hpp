@@ -98,6 +98,8 @@ class DeviceCalls {
   /// `sharers`: ranks of the communicator that use the device. `all_whole`: lines stay whole between any two ranks.
   void agree(const Agreement& agreed, const Groups& groups, uint32_t sharers, bool all_whole, Deadline deadline);
   const select::MachineNotes& notes() const { return notes_; }
+  /// Of all ranks.
+  const select::MeasuredGpus& gpus() const { return gpus_; }
   /// Throws Error(InvalidArgument | InvalidUsage) with the first mistake in the call's buffers and stream.
   void check(const Call& call, Rank rank, Rank ranks) const;
 
@@ -112,6 +114,7 @@ class DeviceCalls {
   Planner planner_;
   select::CostInputs inputs_;
   select::MachineNotes notes_;
+  select::MeasuredGpus gpus_;
 };
 
 }  // namespace tutti::comm

@@ -40,7 +40,9 @@ DeviceReport Communicator::device_report() const {
           .joined = executor.joined_devices(),
           .why_no_switch = executor.why_no_switch(),
           .address = executor.device_address(),
-          .kind = endpoint_->ranks() > 1 ? kind_with_gpus() : 0};
+          .kind = endpoint_->ranks() > 1 ? kind_with_gpus() : 0,
+          .model = executor.device_model(),
+          .driver = executor.driver_version()};
 }
 
 /// All ranks must have a device, and all that share one must run on it at the same time, as they wait for each other.

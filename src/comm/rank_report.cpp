@@ -45,7 +45,8 @@ std::string to_text(const RankReport& report) {
                     {"crowding", report.crowding},
                     {"device",
                      {report.device.why_not, report.device.id, report.device.blocks, report.device.joined,
-                      report.device.why_no_switch, report.device.address, report.device.kind}}};
+                      report.device.why_no_switch, report.device.address, report.device.kind, report.device.model,
+                      report.device.driver}}};
   return all.dump();
 }
 
@@ -74,7 +75,8 @@ RankReport parse_report(const std::string& text, Rank peer) {
         .boot = report.at("boot").get<std::string>(),
         .device = {device.at(0).get<std::string>(), device.at(1).get<std::string>(), whole_number(device.at(2)),
                    device.at(3).get<std::vector<std::string>>(), device.at(4).get<std::string>(),
-                   device.at(5).get<std::string>(), whole_number(device.at(6))},
+                   device.at(5).get<std::string>(), whole_number(device.at(6)),
+                   printable(device.at(7).get<std::string>()), printable(device.at(8).get<std::string>())},
         .crowding = crowding_from(report.at("crowding")),
         .kind = whole_number(report.at("kind"))};
   });

@@ -20,6 +20,7 @@ struct DeviceReport {
   std::string why_no_switch;        ///< that folds for it and others (exec::DeviceExecutor); "" if there may be one
   std::string address;              ///< PCI, in the host's topology
   uint64_t kind = 0;                ///< of the host with its GPUs (comm/topology.hpp)
+  std::string model, driver;        ///< as exec::DeviceExecutor has them
 };
 
 /// What a rank tells the others when its fabric is made.

@@ -32,6 +32,10 @@ class DeviceExecutor : public Executor {
   virtual transports::Transport& transport() = 0;
   /// "GPU 0 (NVIDIA H200)"
   virtual const std::string& device_name() const = 0;
+  /// "NVIDIA H200"
+  virtual const std::string& device_model() const = 0;
+  /// The version of what drives it: "580.65.06, CUDA 13.0".
+  virtual std::string driver_version() const = 0;
   virtual int device() const = 0;
   /// The same in all processes that use the device.
   virtual const std::string& device_id() const = 0;

@@ -223,7 +223,7 @@ MachineInputs inputs_of(const topo::Graph& graph, Rank ranks, std::shared_ptr<co
 }
 
 void take_lengths(CostInputs& inputs) {
-  if (local_profile() != nullptr) return;  // it knows better
+  if (has_host_profile()) return;  // it knows better
   if (const Calibration* const measured = local_calibration()) inputs.hand_over.shifts = shifts_of(*measured);
 }
 

@@ -10,8 +10,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "exec/method.hpp"
 #include "plan/grouping.hpp"
+#include "select/measured_on.hpp"
 #include "topo/graph.hpp"
 #include "tutti/types.hpp"
 
@@ -19,6 +22,15 @@ namespace tutti::select {
 
 /// "2 ranks, shm", "8 ranks in groups of 4, shm+tcp, sharing cores".
 std::string situation_of(const plan::Grouping& groups, const std::string& transports, bool sharing_cores);
+/// Of calls on memory of GPUs: "4 ranks on 4 GPUs, NVLink". `over`: the kinds of the slowest paths
+/// (MachineNotes::over); "": unknown. `host_memory`: links have their memory on the host.
+std::string situation_on_gpus(const plan::Grouping& groups, uint64_t gpus, const std::string& over, bool host_memory);
+
+/// Is it a situation of calls on memory of GPUs?
+bool is_on_gpus(const std::string& situation);
+
+/// What times are kept by: an algorithm, "ring"; with a method for memory of GPUs, "ring by ll".
+std::string candidate_name(const std::string& algorithm, const exec::Method& method);
 
 struct MeasuredLink {
   double alpha = 0;  ///< seconds for an empty message
@@ -26,15 +38,19 @@ struct MeasuredLink {
 };
 
 struct Profile {
+  std::vector<MeasuredMachine> machines;      ///< all hosts that it was measured on; none: an older version wrote it
   std::map<std::string, MeasuredLink> links;  ///< "threads", "processes", "tcp" …: the slowest pair of each
   std::optional<double> gamma;                ///< seconds per byte folded
-  using Times = std::map<uint64_t, double>;   ///< seconds of a call, by bytes of a block
-  /// By situation, collective, and algorithm.
+  std::optional<MeasuredGpus> gpus;           ///< none: no calls on memory of GPUs were measured
+  /// Between two GPUs, by the kind of their path ("NVLink"): the slowest pair of each.
+  std::map<std::string, MeasuredLink> gpu_links;
+  using Times = std::map<uint64_t, double>;  ///< seconds of a call, by bytes of a block
+  /// By situation, collective, and candidate_name().
   std::map<std::string, std::map<Collective, std::map<std::string, Times>>> measured;
 
   /// Between two measured sizes, their times are interpolated (both on logarithmic scales). Below the smallest: its
   /// time; above the largest: in proportion. None where a neighbouring size of the collective was not measured.
-  std::optional<double> seconds(const std::string& situation, Collective collective, const std::string& algorithm,
+  std::optional<double> seconds(const std::string& situation, Collective collective, const std::string& candidate,
                                 uint64_t bytes) const;
   std::string text() const;
   /// Equal for equal contents.
@@ -53,8 +69,16 @@ uint64_t machine_key(topo::Graph graph);
 /// folder. "" if `given` is "off", or if there is no such folder.
 std::string profile_path(const std::string& given);
 /// This machine's profile; null if there is none. Read once a process, and its α, β, γ put into machine_constants().
-/// Throws Error if TUTTI_PROFILE names a file that cannot be read. (A fault in the cache folder is only warned about.)
+/// Throws Error if TUTTI_PROFILE names a file that cannot be read, or that was measured on another machine. (A fault in
+/// the cache folder is only warned about.)
 std::shared_ptr<const Profile> local_profile();
+/// Has it the figures of links in host memory? One of GPUs alone has not.
+bool has_host_profile();
+/// Why this is a profile of other machines than `here`, in words that follow the file's name; "" if it is of this one,
+/// or does not say of which.
+std::string why_of_another(const Profile& profile, const MeasuredMachine& here);
+/// The same for GPUs; "" too where it has no times of GPUs.
+std::string why_of_other_gpus(const Profile& profile, const MeasuredGpus& here);
 /// Writes it for this user only, at once or not at all. Throws Error(SystemError).
 void save_profile(const Profile& profile, const std::string& path);
 

@@ -64,20 +64,48 @@ void use(const Profile& profile) {
   if (profile.gamma) constants.fold_gamma = *profile.gamma;
 }
 
+/// Throws Error(InvalidArgument) for a profile of another machine. One that cannot be described may be this one.
+void check_machine(const Profile& profile, const std::string& name) {
+  std::string why;
+  try {
+    why = why_of_another(profile, measured_machine(topo::kept_topology()));
+  } catch (const Error& error) {
+    log_debug("{} may be of another machine: this one's topology is unknown ({})", name, error.what());
+  }
+  if (why.empty()) return;
+  throw_error(Code::InvalidArgument, "{} {}: `tutti tune` measures here, TUTTI_PROFILE=off uses none", name, why);
+}
+
+/// What TUTTI_PROFILE names.
+std::shared_ptr<const Profile> load_given(const std::string& path) {
+  const auto text = read_file(path, kMostText, false);
+  if (!text) throw_error(Code::InvalidArgument, "TUTTI_PROFILE: there is no file {}; `tutti tune` makes it", path);
+  const std::string name = "TUTTI_PROFILE: " + path;
+  auto profile = std::make_shared<const Profile>(parse_profile(*text, name));
+  if (!profile->machines.empty()) {
+    check_machine(*profile, name);
+  } else if (env().local_rank.value_or(0) == 0) {
+    log_warn(
+        "{} does not say on which machine it was measured (an older version wrote it); it is used: `tutti tune` "
+        "adds what is missing",
+        name);
+  }
+  return profile;
+}
+
 std::shared_ptr<const Profile> load() {
   const std::string& given = env().profile;
   if (given == kNone) return nullptr;
-  if (!given.empty()) {
-    const auto text = read_file(given, kMostText, false);
-    if (!text) throw_error(Code::InvalidArgument, "TUTTI_PROFILE: there is no file {}; `tutti tune` makes it", given);
-    return std::make_shared<const Profile>(parse_profile(*text, "TUTTI_PROFILE: " + given));
-  }
+  if (!given.empty()) return load_given(given);
   const std::string folder = cache_folder();
   if (folder.empty() || !has_profiles(folder)) return nullptr;
   try {
     const std::string path = path_in(folder);
     const auto text = read_file(path, kMostText, true);
-    return text ? std::make_shared<const Profile>(parse_profile(*text, path)) : nullptr;
+    if (!text) return nullptr;
+    auto profile = std::make_shared<const Profile>(parse_profile(*text, path));
+    check_machine(*profile, path);
+    return profile;
   } catch (const Error& error) {
     log_warn("the profile of this machine is not used: {}; `tutti tune` makes a new one, TUTTI_PROFILE=off uses none",
              error.what());
@@ -107,6 +135,11 @@ std::shared_ptr<const Profile> local_profile() {
     if (loaded != nullptr) use(*loaded);
   });
   return loaded;
+}
+
+bool has_host_profile() {
+  const auto profile = local_profile();
+  return profile != nullptr && !profile->links.empty();
 }
 
 void save_profile(const Profile& profile, const std::string& path) { write_private(path, profile.text()); }

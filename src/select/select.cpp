@@ -95,13 +95,6 @@ std::string why_not(const Entry& entry, uint64_t bytes, const CallKind& kind, co
   return "";
 }
 
-/// A profile names candidates of methods other than the first as "two_shot by nvls".
-std::string profile_name(const Entry& entry, const CostInputs& inputs) {
-  const exec::Method& method = *entry.usable->method;
-  if (&method == inputs.methods.front().method) return entry.algorithm->name;
-  return fmt::format("{} by {}", entry.algorithm->name, method.name);
-}
-
 /// Bytes of a block that a round moves. If every message is certain to be read in its sender's memory, staging memory
 /// does not limit the window: messages are then fewer and longer.
 uint64_t row_window(const Entry& entry, uint64_t bytes, const Row& row, const CallKind& kind,
@@ -137,8 +130,8 @@ Candidate rate(const Entry& entry, uint64_t bytes, const CallKind& kind, const C
                       .preferred = entry.preferred};
   if (candidate.rejected.empty()) {
     if (inputs.profile != nullptr) {
-      candidate.measured =
-          inputs.profile->seconds(inputs.situation, entry.algorithm->collective, profile_name(entry, inputs), bytes);
+      candidate.measured = inputs.profile->seconds(inputs.situation, entry.algorithm->collective,
+                                                   candidate_name(entry.algorithm->name, *entry.usable->method), bytes);
     }
     candidate.rejected = why_not(entry, bytes, kind, inputs, candidate.measured.has_value());
   }

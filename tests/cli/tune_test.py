@@ -6,7 +6,7 @@ import stat
 import tempfile
 import unittest
 
-from support import main, start, tutti
+from support import TUTTI, main, start, tutti
 
 
 def profile(times, situation="2 ranks, shm"):
@@ -16,11 +16,11 @@ def profile(times, situation="2 ranks, shm"):
                        "gamma": 1e-11, "measured": rows})
 
 
-def lines_of(path):
+def times_in(path):
     if not os.path.exists(path):
         return 0
     with open(path) as file:
-        return sum(1 for _ in file)
+        return sum('"seconds"' in line for line in file)
 
 
 class Profile(unittest.TestCase):
@@ -47,7 +47,6 @@ class Profile(unittest.TestCase):
     def test_ranks_with_different_profiles_are_refused_by_name(self):
         paths = [self.write(f"{i}.json", profile({"ring": [[8, 1e-6 * (i + 1)]]})) for i in range(2)]
         script = f"export TUTTI_PROFILE={self.folder.name}/$TUTTI_RANK.json; exec $0 perf all_reduce -e 8 -n 1"
-        from support import TUTTI
         done = tutti("run", "-n", "2", "--", "/bin/sh", "-c", script, TUTTI)
         self.assertNotEqual(done.returncode, 0, paths)
         self.assertRegex(done.stderr, r"the profile \(TUTTI_PROFILE.* on rank [01] but .* on rank [01]; it must be the same")
@@ -59,6 +58,72 @@ class Profile(unittest.TestCase):
             self.assertIn("bad.json", done.stderr)
         done = tutti("explain", "all_reduce", env={"TUTTI_PROFILE": "/no/such/profile"})
         self.assertIn("TUTTI_PROFILE: there is no file /no/such/profile", done.stderr)
+
+    def test_that_of_another_machine_is_refused_with_the_difference(self):
+        page = json.loads(profile({"ring": [[8, 1e-6], [64, 1e-6]]}))
+        other = {"model": "Some CPU", "packages": 2, "cores": 64, "numa": 4, "key": "0123456789abcdef"}
+        path = self.write("other.json", json.dumps({**page, "machines": [other]}))
+        differs = (r"other\.json was measured on a machine with 2 packages of 32 cores each in 4 NUMA nodes \(Some CPU\); this "
+                   r"one has \d+ packages? .*: ")
+        for command in (("explain", "all_reduce"), ("perf", "all_reduce", "--np", "2", "-b", "8", "-e", "8")):
+            done = tutti(*command, env={"TUTTI_PROFILE": path})
+            self.assertNotEqual(done.returncode, 0, done.stdout)
+            self.assertRegex(done.stderr, differs + "`tutti tune` measures here, TUTTI_PROFILE=off uses none")
+        os.chmod(path, 0o600)
+        done = tutti("tune", "-e", "8", "-o", path)
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertRegex(done.stderr, differs + "name another file by TUTTI_PROFILE or -o, or remove it")
+        with open(path) as file:
+            self.assertEqual(json.load(file)["machines"], [other])
+
+    def test_one_that_names_no_machine_is_used_with_a_warning(self):
+        path = self.write("old.json", profile({"ring": [[8, 1e-6], [64, 1e-6]]}))
+        done = tutti("perf", "all_reduce", "--np", "2", "-b", "8", "-e", "8", "-n", "3", env={"TUTTI_PROFILE": path})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"shm ring")
+        self.assertEqual(done.stderr.count("does not say on which machine it was measured"), 1, done.stderr)
+
+    def test_it_names_its_machine_and_is_of_no_other_where_a_process_may_use_a_part_of_it(self):
+        path = os.path.join(self.folder.name, "mine.json")
+        done = tutti("tune", "-e", "8", "-o", path)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(path) as file:
+            page = json.load(file)
+        self.assertEqual(len(page["machines"]), 1)
+        self.assertNotIn("gpus", page)
+        first = min(os.sched_getaffinity(0))
+        done = tutti("run", "-n", "1", "--", "taskset", "-c", str(first), TUTTI, "explain", "all_reduce", "-n", "2", "--json",
+                     "--bytes", "8", env={"TUTTI_PROFILE": path})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("was measured on", done.stderr)
+
+    def test_a_topology_of_another_machine_is_refused_by_jobs(self):
+        some = {"HWLOC_SYNTHETIC": "package:2 core:64 pu:2", "XDG_CACHE_HOME": self.folder.name}
+        done = tutti("perf", "all_reduce", "--np", "2", "-b", "8", "-e", "8", env=some)
+        self.assertNotEqual(done.returncode, 0, done.stdout)
+        self.assertRegex(done.stderr, r"the machine that HWLOC_SYNTHETIC describes has 256 processors, and this machine \d+: unset "
+                                      r"it for jobs")
+        self.assertEqual(tutti("topo", env=some).returncode, 0, "commands may show it")
+
+    def test_a_kept_topology_of_another_machine_is_not_used(self):
+        env = {"XDG_CACHE_HOME": self.folder.name, "TUTTI_TOPO_DUMP_FILE": os.path.join(self.folder.name, "job.json")}
+        perf = ("perf", "all_reduce", "--np", "2", "-b", "8", "-e", "8", "-n", "1")
+        self.assertEqual(tutti(*perf, env=env).returncode, 0)
+        folder = os.path.join(self.folder.name, "tutti")
+        kept = os.path.join(folder, next(name for name in os.listdir(folder) if name.startswith("topology-")))
+        with open(kept) as file:
+            mine = json.load(file)
+        other = {**mine, "nodes": [{"kind": "host", "name": "other", "processors": "1000-1001"}], "links": []}
+        with open(kept, "w") as file:
+            json.dump(other, file)
+        done = tutti(*perf, env={**env, "TUTTI_LOG": "debug"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, r"the kept topology .* is of another machine: it has processors 1000-1001, and this process "
+                                      r"may run on .* too")
+        with open(env["TUTTI_TOPO_DUMP_FILE"]) as file:
+            self.assertNotIn("other", file.read())
+        with open(kept) as file:
+            self.assertEqual(json.load(file)["nodes"], mine["nodes"], "it is written anew")
 
     def test_what_changes_times_is_refused(self):
         path = os.path.join(self.folder.name, "p.json")
@@ -102,7 +167,7 @@ class Profile(unittest.TestCase):
         env = {"TUTTI_PROFILE": path}
         child = start("tune", env={**os.environ, **env})
         while child.poll() is None:  # some measurements
-            if lines_of(part) > 5:
+            if times_in(part) > 1:
                 break
         second = tutti("tune", env=env)  # while the first one measures
         self.assertEqual(second.returncode, 1, second.stdout)

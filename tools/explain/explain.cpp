@@ -5,10 +5,12 @@
 
 #include "base/bytes.hpp"
 #include "base/counted.hpp"
+#include "base/env.hpp"
 #include "base/format.hpp"
 #include "base/spelling.hpp"
 #include "select/calibration.hpp"
 #include "select/explain.hpp"
+#include "select/gpus.hpp"
 #include "select/machine.hpp"
 #include "tools/commands.hpp"
 #include "tools/nvlink_option.hpp"
@@ -17,6 +19,7 @@
 #include "tools/write_file.hpp"
 #include "topo/cluster.hpp"
 #include "topo/cores.hpp"
+#include "topo/detect.hpp"
 #include "topo/import.hpp"
 #include "topo/nvlink.hpp"
 
@@ -31,11 +34,46 @@ struct Options {
   std::string collective, bytes = "1M", topology;
   Rank ranks = 0, hosts = 1;
   double nvlink = 0;  // GB/s
+  std::string device = "host";
   bool json = false;
   std::string file;
 };
 
+/// Throws Error(InvalidArgument) for a profile of other GPUs.
+void check_gpus(const select::Profile& profile, const topo::Graph& graph, const std::vector<topo::NodeId>& gpus) {
+  select::MeasuredGpus here;
+  for (const topo::NodeId gpu : gpus) {
+    if (graph.nodes[gpu].sm > 0) here.models.push_back(graph.nodes[gpu].model);  // as the driver names it
+  }
+  const std::string why = select::why_of_other_gpus(profile, here);
+  if (why.empty()) return;
+  throw_error(Code::InvalidArgument,
+              "the profile {}: `tutti tune --device cuda` measures here, TUTTI_PROFILE=off uses none", why);
+}
+
+/// This machine's GPUs, with ranks on them in order, each a process, as `tutti perf --device cuda` places them.
+select::MachineInputs machine_of_gpus(const Options& options) {
+  if (!options.topology.empty() || options.hosts > 1) {
+    throw_error(Code::InvalidArgument, "--device cuda is about the GPUs of this machine: leave out --topo and --hosts");
+  }
+  topo::Graph graph = topo::gpu_topology();
+  const std::vector<topo::NodeId> gpus = graph.all(topo::NodeKind::Gpu);
+  if (gpus.empty()) throw_error(Code::Unsupported, "--device cuda: no GPU is seen here (`tutti topo` says why)");
+  const size_t ranks = options.ranks > 0 ? static_cast<size_t>(options.ranks) : std::max<size_t>(2, gpus.size());
+  graph.ranks.clear();
+  for (size_t rank = 0; rank < ranks; ++rank) graph.ranks.push_back(gpus[rank % gpus.size()]);
+  const auto profile = select::local_profile();
+  if (profile != nullptr) check_gpus(*profile, graph, gpus);
+  graph.figures = select::figures_of_gpus(profile.get());
+  select::MachineInputs made = select::inputs_of(graph, 0);
+  made.inputs.profile = profile;
+  made.inputs.situation = select::situation_on_gpus(*made.inputs.groups, select::count_gpus(graph), made.notes.over,
+                                                    env().cuda_memory == CudaMemory::Host);
+  return made;
+}
+
 select::MachineInputs machine_of(const Options& options) {
+  if (options.device == "cuda") return machine_of_gpus(options);
   if (!options.topology.empty()) {
     topo::Graph graph = topo::import_file(options.topology);
     if (options.nvlink > 0) topo::add_nvlink(graph, options.nvlink);
@@ -50,7 +88,7 @@ select::MachineInputs machine_of(const Options& options) {
                 counted(static_cast<uint64_t>(options.hosts), "host"));
   }
   auto profile = select::local_profile();  // before its figures are asked for
-  if (profile == nullptr) select::local_calibration();
+  if (!select::has_host_profile()) select::local_calibration();
   select::MachineInputs made = select::inputs_here(ranks, options.hosts);
   const Rank here = made.inputs.groups->largest();
   made.inputs.oversubscription = std::max(1.0, static_cast<double>(here) / static_cast<double>(allowed_cores().size()));
@@ -68,7 +106,9 @@ void print_text(const Options& options, Collective collective, uint64_t bytes, c
   const std::string size = collective == Collective::Barrier ? "" : " of " + to_text(Bytes{bytes});
   fmt::print("{}{} on {}", name_of(collective), size, counted(static_cast<uint64_t>(s.ranks), "rank"));
   if (notes.hosts > 1) fmt::print(" of {}", counted(static_cast<uint64_t>(notes.hosts), "host"));
-  fmt::print(", {}\n", options.topology.empty() ? "this machine" : "on the " + notes.ends + " of " + options.topology);
+  fmt::print(", {}\n", options.device == "cuda"   ? "GPUs of this machine"
+                       : options.topology.empty() ? "this machine"
+                                                  : "on the " + notes.ends + " of " + options.topology);
   fmt::print("{}\n", select::machine_text(s, notes));
   for (const std::string& note : notes.unknown) fmt::print("  note: {}\n", wrapped(note, 8));
   const uint64_t block = select::block_bytes(collective, bytes, s.ranks);
@@ -140,6 +180,8 @@ void add_explain(CLI::App& app, int& status) {
       ->check(CLI::Range(1, kMostRanks));
   command->add_option("--topo", options->topology, "on this machine: NCCL's XML, hwloc's XML, or Tutti's JSON")
       ->type_name("FILE");
+  command->add_option("--device", options->device, "cuda: calls on memory of this machine's GPUs; default host")
+      ->check(CLI::IsMember({"host", "cuda"}));
   add_nvlink(*command, options->nvlink);
   command->add_option("--hosts", options->hosts, "this many such hosts, joined by a network; default 1")
       ->check(CLI::Range(1, kMostRanks));

@@ -127,6 +127,17 @@ void RankBench::place_buffers(const PerfRow& row, Pattern& pattern, bool in_plac
   if (has_in) pattern.fill_input(rank_, in_.data());
 }
 
+void RankBench::prepare(const PerfRow& row) {
+  Pattern pattern(shape_of(row), seed_);
+  place_buffers(row, pattern, false);
+  upload();
+}
+
+void RankBench::run(const PerfRow& row, int calls) {
+  run_calls(row, static_cast<tuttiRedOp_t>(row.op), calls);
+  synchronize();
+}
+
 Measurement RankBench::measure(const PerfRow& row, bool in_place) {
   Pattern pattern(shape_of(row), seed_);
   place_buffers(row, pattern, in_place);

@@ -29,6 +29,9 @@ class RankBench {
   /// Allocates memory for the largest row.
   RankBench(Communicator& comm, const PerfOptions& options, const std::vector<PerfRow>& rows);
 
+  /// Fills the buffers of run(), which makes calls that are out of place and waits for them.
+  void prepare(const PerfRow& row);
+  void run(const PerfRow& row, int calls);
   /// All ranks call it with the same arguments and get the same result.
   Measurement measure(const PerfRow& row, bool in_place);
 

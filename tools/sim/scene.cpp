@@ -85,7 +85,7 @@ void Scene::take_this_machine() {
                 options_.hosts);
   }
   // What was measured of this machine, in place of the table's figures.
-  const bool tuned = select::local_profile() != nullptr;
+  const bool tuned = select::has_host_profile();
   const select::Calibration* const measured = tuned ? nullptr : select::local_calibration();
   const Rank ranks = options_.ranks > 0 ? options_.ranks : 2;
   inputs_ = select::inputs_here(ranks, 1);

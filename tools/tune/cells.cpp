@@ -23,13 +23,25 @@ std::vector<uint64_t> list(const Sizes& sizes) {
   return all;
 }
 
-/// Algorithms that may be the best for blocks of this size.
-std::set<std::string> hopeful(Collective collective, uint64_t block, const select::CostInputs& inputs, double within) {
-  std::set<std::string> names;
+using Names = std::set<std::pair<std::string, std::string>>;  // algorithms and methods
+
+/// Candidates that may be the best for blocks of this size: by a method that runs only where it is forced, too.
+Names hopeful(Collective collective, uint64_t block, const select::CostInputs& inputs, double within) {
+  Names names;
   const auto all = select::candidates(collective, block, inputs);
-  for (const select::Candidate& candidate : all) {
-    if (candidate.rejected.empty() && candidate.seconds <= within * all.front().seconds) {
-      names.insert(select::name_of_algorithm(candidate.row));
+  const double best = all.empty() ? 0 : all.front().seconds;
+  const auto add = [&](const select::Candidate& candidate) {
+    if (!candidate.rejected.empty() || candidate.seconds > within * best) return;
+    const exec::Method& method = *candidate.row.method;
+    names.emplace(select::name_of_algorithm(candidate.row), method.memory == exec::MemoryKind::Host ? "" : method.name);
+  };
+  for (const select::Candidate& candidate : all) add(candidate);
+  for (const select::UsableMethod& usable : inputs.methods) {
+    if (!usable.method->only_modelled || !usable.why_not.empty()) continue;
+    select::CostInputs forced = inputs;
+    forced.forced_methods = {{"", usable.method->name}};
+    for (const select::Candidate& candidate : select::candidates(collective, block, forced)) {
+      if (*candidate.row.method == *usable.method) add(candidate);
     }
   }
   return names;
@@ -53,10 +65,40 @@ select::CostInputs inputs_from(const json& line) {
   return inputs;
 }
 
+json to_json(const Cell& cell) {
+  json page = {{"collective", static_cast<int>(cell.collective)}, {"algorithm", cell.algorithm}, {"bytes", cell.bytes}};
+  if (!cell.method.empty()) page["method"] = cell.method;
+  return page;
+}
+
+Cell cell_from(const json& page) {
+  return {static_cast<Collective>(page.at("collective").get<int>()), page.at("algorithm"), page.at("bytes"),
+          page.value("method", "")};
+}
+
 void read_line(const std::string& text, Partial& partial) {
   const json line = json::parse(text);
+  if (line.contains("situation")) partial.situation = line["situation"];
+  if (line.contains("gpus")) {
+    partial.profile.gpus = select::measured_gpus_from(line["gpus"]);
+    return;
+  }
   if (line.contains("situation")) {
     partial.inputs = inputs_from(line);
+    return;
+  }
+  if (line.contains("gpu_link")) {
+    partial.profile.gpu_links[line["gpu_link"]] = {line.at("alpha"), line.at("beta")};
+    return;
+  }
+  if (line.contains("cell")) {
+    partial.cells.push_back(cell_from(line["cell"]));
+    return;
+  }
+  if (line.contains("machine")) {
+    const auto machine = select::measured_machine_from(line["machine"]);
+    auto& known = partial.profile.machines;
+    if (std::find(known.begin(), known.end(), machine) == known.end()) known.push_back(machine);
     return;
   }
   if (line.contains("link")) {
@@ -67,14 +109,18 @@ void read_line(const std::string& text, Partial& partial) {
     partial.profile.gamma = line["gamma"].get<double>();
     return;
   }
-  const auto collective = static_cast<Collective>(line.at("collective").get<int>());
-  const Cell cell{collective, line.at("algorithm"), line.at("bytes")};
-  if (!partial.inputs) return;
-  partial.profile.measured[partial.inputs->situation][collective][cell.algorithm][cell.bytes] = line.at("seconds");
+  const Cell cell = cell_from(line);
+  if (partial.situation.empty()) return;
+  partial.profile.measured[partial.situation][cell.collective][name_of(cell)][cell.bytes] = line.at("seconds");
   partial.done.insert(cell);
 }
 
 }  // namespace
+
+std::string name_of(const Cell& cell) {
+  const exec::Method* const method = exec::find_method(cell.method.empty() ? "lanes" : cell.method);
+  return method == nullptr ? cell.algorithm : select::candidate_name(cell.algorithm, *method);
+}
 
 double effort_of(const Cell& cell) { return 0.02 + 2.5e-9 * static_cast<double>(cell.bytes); }
 
@@ -90,13 +136,13 @@ std::vector<Cell> cells_of(const select::CostInputs& inputs, const Sizes& sizes,
       const uint64_t block = select::block_bytes(collective, bytes, inputs.ranks) / sizeof(float) * sizeof(float);
       if (block >= sizeof(float)) blocks.push_back(block);
     }
-    std::vector<std::set<std::string>> names;
+    std::vector<Names> names;
     for (const uint64_t block : blocks) names.push_back(hopeful(collective, block, inputs, within));
     for (size_t i = 0; i < blocks.size(); ++i) {
-      std::set<std::string> wanted = names[i];
+      Names wanted = names[i];
       if (i > 0) wanted.insert(names[i - 1].begin(), names[i - 1].end());
       if (i + 1 < blocks.size()) wanted.insert(names[i + 1].begin(), names[i + 1].end());
-      for (const std::string& name : wanted) cells.push_back({collective, name, blocks[i]});
+      for (const auto& [algorithm, method] : wanted) cells.push_back({collective, algorithm, blocks[i], method});
     }
   }
   return cells;
@@ -107,8 +153,9 @@ std::vector<std::vector<Cell>> jobs_of(const std::vector<Cell>& cells) {
   std::vector<std::vector<Cell>> jobs;
   for (const Cell& cell : cells) {
     auto& known = algorithms[cell.collective];
-    auto at = std::find(known.begin(), known.end(), cell.algorithm);
-    if (at == known.end()) at = known.insert(known.end(), cell.algorithm);
+    const std::string name = name_of(cell);
+    auto at = std::find(known.begin(), known.end(), name);
+    if (at == known.end()) at = known.insert(known.end(), name);
     const auto job = static_cast<size_t>(at - known.begin());
     if (jobs.size() <= job) jobs.resize(job + 1);
     jobs[job].push_back(cell);
@@ -122,13 +169,28 @@ std::string forced_by(const std::vector<Cell>& job) {
   return fmt::format("{}", fmt::join(words, ","));
 }
 
+std::string methods_forced_by(const std::vector<Cell>& job) {
+  std::set<std::string> words;
+  for (const Cell& cell : job) {
+    if (!cell.method.empty()) words.insert(fmt::format("{}:{}", name_of(cell.collective), cell.method));
+  }
+  return fmt::format("{}", fmt::join(words, ","));
+}
+
 std::string line_of(const Cell& cell, double seconds) {
-  return json{{"collective", static_cast<int>(cell.collective)},
-              {"algorithm", cell.algorithm},
-              {"bytes", cell.bytes},
-              {"seconds", seconds}}
-             .dump() +
-         "\n";
+  json line = to_json(cell);
+  line["seconds"] = seconds;
+  return line.dump() + "\n";
+}
+
+std::string line_of(const Cell& cell) { return json{{"cell", to_json(cell)}}.dump() + "\n"; }
+
+std::string line_of(const select::MeasuredGpus& gpus, const std::string& situation) {
+  return json{{"gpus", select::to_json(gpus)}, {"situation", situation}}.dump() + "\n";
+}
+
+std::string line_of_gpu_link(const std::string& kind, const select::MeasuredLink& link) {
+  return json{{"gpu_link", kind}, {"alpha", link.alpha}, {"beta", link.beta}}.dump() + "\n";
 }
 
 std::string line_of(const select::CostInputs& inputs) {
@@ -146,6 +208,10 @@ std::string line_of(const select::CostInputs& inputs) {
          "\n";
 }
 
+std::string line_of(const select::MeasuredMachine& machine) {
+  return json{{"machine", select::to_json(machine)}}.dump() + "\n";
+}
+
 Partial read_partial(const std::string& text, const std::string& heading) {
   Partial partial;
   std::istringstream lines(text);
@@ -154,7 +220,7 @@ Partial read_partial(const std::string& text, const std::string& heading) {
   while (std::getline(lines, line)) {
     try {
       read_line(line, partial);
-    } catch (const json::exception&) {  // cut short when the run was interrupted
+    } catch (const std::exception&) {  // cut short when the run was interrupted
     }
   }
   return partial;

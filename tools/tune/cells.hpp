@@ -12,15 +12,18 @@
 
 namespace tutti::tools {
 
-/// One algorithm at one size.
+/// One algorithm at one size, by one method.
 struct Cell {
   Collective collective = Collective::AllReduce;
   std::string algorithm;
   uint64_t bytes = 0;  ///< of a block
+  std::string method;  ///< for memory of GPUs; "": threads run it, in host memory
 
   auto operator<=>(const Cell&) const = default;
 };
 
+/// As a profile calls its algorithm and method.
+std::string name_of(const Cell& cell);
 /// Seconds that measuring takes, roughly.
 double effort_of(const Cell& cell);
 
@@ -33,19 +36,28 @@ struct Sizes {
 /// At each size, the algorithms that are predicted within `within` times the best there or at a neighbouring size.
 std::vector<Cell> cells_of(const select::CostInputs& inputs, const Sizes& sizes, double within);
 
-/// Cells that one job can measure: of each collective, those of one algorithm, which it forces.
+/// Cells that one job can measure: of each collective, those of one algorithm and method, which it forces.
 std::vector<std::vector<Cell>> jobs_of(const std::vector<Cell>& cells);
-/// TUTTI_ALGO of such a job.
+/// TUTTI_ALGO of such a job, and its TUTTI_METHOD.
 std::string forced_by(const std::vector<Cell>& job);
+std::string methods_forced_by(const std::vector<Cell>& job);
 
 /// One line of the file of partial results; its first line names what they are of.
 std::string line_of(const Cell& cell, double seconds);
 std::string line_of(const select::CostInputs& inputs);
+std::string line_of(const select::MeasuredMachine& machine);
+/// The GPUs of all ranks, and their situation.
+std::string line_of(const select::MeasuredGpus& gpus, const std::string& situation);
+std::string line_of_gpu_link(const std::string& kind, const select::MeasuredLink& link);
+/// A cell that is to be measured.
+std::string line_of(const Cell& cell);
 
 /// What an earlier run that was interrupted has measured.
 struct Partial {
   std::optional<select::CostInputs> inputs;  ///< the machine, as the communicator of the ranks sees it
-  select::Profile profile;                   ///< links and γ, and times in the setting's situation
+  std::string situation;                     ///< of its calls; "": unknown
+  std::vector<Cell> cells;                   ///< on GPUs: those to measure
+  select::Profile profile;                   ///< machines, links and γ, and times in the setting's situation
   std::set<Cell> done;
 };
 /// Lines of another heading, and lines that cannot be read, count as none.

@@ -1,12 +1,8 @@
 #include "tools/tune/measure.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
-#include <cstring>
-#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -20,6 +16,9 @@
 #include "select/explain.hpp"
 #include "tools/perf/estimate.hpp"
 #include "tools/progress.hpp"
+#include "tools/tune/gpus.hpp"
+#include "tools/tune/machines.hpp"
+#include "tools/tune/timing.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -27,38 +26,13 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMostTask = size_t{16} << 20;  // bytes of its text
-constexpr int kBatches = 5, kMostBatches = 20;
-constexpr double kBatchSeconds = 3e-3, kMostCalls = 2000;
-constexpr double kAgreed = 1.1;  // times of two batches, as a ratio
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-/// The same on all ranks: the slowest rank's.
-double of_slowest(Communicator& comm, double seconds) {
-  double most = 0;
-  check(tuttiAllReduce(&seconds, &most, 1, tuttiFloat64, tuttiMax, comm.handle(), nullptr));
-  return most;
-}
-
-/// Seconds of a call on the slowest rank: the best batch's, which others on a busy machine have disturbed least. A
-/// first guess may be far too long, so the best time so far decides each batch's length. More batches follow until two
-/// agree.
+/// So many calls, for time_of().
 template <class Call>
-double time_of(Communicator& comm, const Call& call) {
-  const auto batch = [&](uint64_t calls) {
-    check(tuttiBarrier(comm.handle(), nullptr));
-    const double start = now();
+auto repeated(Call call) {
+  return [call](uint64_t calls) {
     for (uint64_t i = 0; i < calls; ++i) call();
-    return of_slowest(comm, (now() - start) / static_cast<double>(calls));
   };
-  batch(2);
-  double best = batch(2), second = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < kMostBatches && (i < kBatches || second > kAgreed * best); ++i) {
-    const double time = batch(static_cast<uint64_t>(std::clamp(kBatchSeconds / best, 1.0, kMostCalls)));
-    second = std::min(second, std::max(time, best));
-    best = std::min(best, time);
-  }
-  return best;
 }
 
 /// Buffers for the largest cell.
@@ -76,7 +50,7 @@ class Bench {
   }
 
   double measure(const Cell& cell) {
-    return time_of(comm_, [&] { call(cell.collective, cell.bytes / sizeof(float)); });
+    return time_of(comm_, repeated([&] { call(cell.collective, cell.bytes / sizeof(float)); }));
   }
 
  private:
@@ -111,25 +85,6 @@ class Bench {
   std::vector<float> in_, out_;
 };
 
-/// Rank 0 writes each result at once, so that an interrupted run has lost little.
-class Results {
- public:
-  explicit Results(const std::string& path) : file_(std::fopen(path.c_str(), "ae")), path_(path) {
-    if (file_ == nullptr) fail();
-  }
-  ~Results() { std::fclose(file_); }
-  Results(const Results&) = delete;
-  Results& operator=(const Results&) = delete;
-  void add(const std::string& line) {
-    if (std::fputs(line.c_str(), file_) < 0 || std::fflush(file_) != 0) fail();
-  }
-
- private:
-  [[noreturn]] void fail() const { throw_error(Code::SystemError, "{}: {}", path_, std::strerror(errno)); }
-  FILE* file_;
-  std::string path_;
-};
-
 /// "tutti tune [#####               ] 25 %: all_reduce ring 64K; about 40 s left".
 std::string progress_text(const Task& task, double done, const Cell& cell) {
   constexpr size_t kWidth = 20;
@@ -140,12 +95,12 @@ std::string progress_text(const Task& task, double done, const Cell& cell) {
   const std::string left =
       done > 0.02 * task.all ? fmt::format("; about {} left", rough_time(passed / part * (1 - part))) : "";
   return fmt::format("tutti tune [{}{}] {:.0f} %: {} {} {}{}", std::string(marks, '#'),
-                     std::string(kWidth - marks, ' '), part * 100, name_of(cell.collective), cell.algorithm,
+                     std::string(kWidth - marks, ' '), part * 100, name_of(cell.collective), name_of(cell),
                      to_text(Bytes{cell.bytes}), left);
 }
 
-void measure_cells(Communicator& comm, const Task& task) {
-  Bench bench(comm, task.cells);
+template <class Bench>
+void measure_cells(Communicator& comm, const Task& task, Bench bench) {
   std::optional<Results> results;
   std::optional<Progress> progress;
   if (comm.rank() == 0) {
@@ -171,7 +126,7 @@ double one_way(Communicator& comm, int peer, std::vector<float>& data, size_t co
     if (comm.rank() == 0) send(peer), receive(peer);
     if (comm.rank() == peer) receive(0), send(0);
   };
-  return time_of(comm, call) / 2;
+  return time_of(comm, repeated(call)) / 2;
 }
 
 constexpr size_t kLong = size_t{1} << 20;  // elements
@@ -207,11 +162,14 @@ double gamma_of(Communicator& comm) {
   constexpr size_t kFolded = 16 << 10;
   const auto ranks = static_cast<size_t>(comm.size());
   std::vector<float> data(kFolded), blocks(ranks * kFolded, 1), others(ranks * kFolded);
-  const double reduce = time_of(comm, [&] {
-    check(tuttiReduceScatter(blocks.data(), data.data(), kFolded, tuttiFloat32, tuttiSum, comm.handle(), nullptr));
-  });
-  const double exchange = time_of(
-      comm, [&] { check(tuttiAllToAll(blocks.data(), others.data(), kFolded, tuttiFloat32, comm.handle(), nullptr)); });
+  const double reduce = time_of(
+      comm, repeated([&] {
+        check(tuttiReduceScatter(blocks.data(), data.data(), kFolded, tuttiFloat32, tuttiSum, comm.handle(), nullptr));
+      }));
+  const double exchange =
+      time_of(comm, repeated([&] {
+                check(tuttiAllToAll(blocks.data(), others.data(), kFolded, tuttiFloat32, comm.handle(), nullptr));
+              }));
   const double folded = static_cast<double>(comm.size() - 1) * kFolded * sizeof(float);
   return std::max(0.0, (reduce - exchange) / folded);
 }
@@ -249,9 +207,12 @@ Task parse_task(const std::string& text) {
             .results = page.at("results"),
             .done = page.at("done"),
             .all = page.at("all"),
-            .began = page.at("began")};
+            .began = page.at("began"),
+            .on_gpus = page.at("on_gpus"),
+            .sizes = {page.at("largest"), page.at("factor")},
+            .within = page.at("within")};
   for (const json& cell : page.at("cells")) {
-    task.cells.push_back({static_cast<Collective>(cell.at(0).get<int>()), cell.at(1), cell.at(2)});
+    task.cells.push_back({static_cast<Collective>(cell.at(0).get<int>()), cell.at(1), cell.at(2), cell.at(3)});
   }
   return task;
 }
@@ -261,8 +222,12 @@ Task parse_task(const std::string& text) {
 std::string to_text(const Task& task) {
   json page{{"links", task.links}, {"profile", task.profile}, {"place", task.place}, {"results", task.results},
             {"done", task.done},   {"all", task.all},         {"began", task.began}, {"cells", json::array()}};
+  page["on_gpus"] = task.on_gpus;
+  page["largest"] = task.sizes.largest;
+  page["factor"] = task.sizes.factor;
+  page["within"] = task.within;
   for (const Cell& cell : task.cells) {
-    page["cells"].push_back({static_cast<int>(cell.collective), cell.algorithm, cell.bytes});
+    page["cells"].push_back({static_cast<int>(cell.collective), cell.algorithm, cell.bytes, cell.method});
   }
   return page.dump();
 }
@@ -286,8 +251,12 @@ Task shared_task(Communicator& comm, const std::string& path) {
 
 void work_on(Communicator& comm, const Task& task) {
   if (!task.profile.empty()) return keep_profile(comm, task);
+  if (!task.links.empty()) write_machines(comm, task.results);
+  if (task.links == "GPUs") return measure_gpu_links(comm, task.results, task.sizes.largest);
+  if (task.links == "candidates") return list_candidates(comm, task.results, task.sizes, task.within);
   if (!task.links.empty()) return measure_links(comm, task);
-  measure_cells(comm, task);
+  if (task.on_gpus) return measure_cells(comm, task, GpuBench(comm, task.cells));
+  measure_cells(comm, task, Bench(comm, task.cells));
 }
 
 }  // namespace tutti::tools

@@ -11,13 +11,18 @@ namespace tutti::tools {
 
 /// A job's part of the whole, for its ranks.
 struct Task {
-  std::string links;  ///< "processes", "threads", "hosts": measures these links only; "": cells
+  /// "processes", "threads", "hosts", "GPUs": measures these links only; "candidates": lists the cells of GPUs; "":
+  /// measures cells.
+  std::string links;
   std::vector<Cell> cells;
   std::string profile;       ///< if not "": the profile, for other hosts to keep …
   std::string place;         ///< … there, as TUTTI_PROFILE would say
   std::string results;       ///< the file to append lines to
   double done = 0, all = 1;  ///< effort, of all jobs
   double began = 0;          ///< seconds on the system's clock
+  bool on_gpus = false;      ///< the cells are of calls on memory of GPUs
+  Sizes sizes;               ///< of candidates, as cells_of() takes them
+  double within = 1;
 };
 
 std::string to_text(const Task& task);

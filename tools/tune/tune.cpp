@@ -1,14 +1,13 @@
 // tutti tune: measures this machine, so that communicators choose by measured times.
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <limits>
 #include <memory>
 
 #include "base/bytes.hpp"
@@ -20,12 +19,14 @@
 #include "base/version.hpp"
 #include "select/machine.hpp"
 #include "tools/commands.hpp"
+#include "tools/perf/gpu.hpp"
 #include "tools/perf/ranks.hpp"
 #include "tools/run/binding.hpp"
 #include "tools/run/hosts.hpp"
 #include "tools/run/remote.hpp"
 #include "tools/run/self_job.hpp"
 #include "tools/tune/measure.hpp"
+#include "tools/tune/place.hpp"
 #include "topo/constants.hpp"
 #include "topo/cores.hpp"
 #include "topo/detect.hpp"
@@ -35,11 +36,14 @@ namespace {
 
 constexpr const char* kSpeaker = "tutti tune";
 constexpr size_t kMostText = size_t{16} << 20;
-constexpr double kWithin = 2;
+constexpr double kWithin = 2, kAny = 1e300;
 
 struct Options {
   int ranks = 0;
   bool all = false;
+  std::string device = "host";
+  bool on_gpus() const { return device == "cuda"; }
+  double within() const { return all ? kAny : kWithin; }
   std::string largest = "256M";
   Sizes sizes;
   std::string output;
@@ -72,11 +76,13 @@ class Tuning {
         ranks_(options.hosts.empty() ? place_here(options.ranks)
                                      : place(parse_hosts(options.hosts), options.ranks, host_name())),
         many_hosts_(ranks_.back().host != ranks_.front().host),
-        partial_path_(fmt::format("{}.{}-ranks{}{}.part", path_, ranks_.size(), many_hosts_ ? "-of-hosts" : "",
-                                  options.all ? "-all" : "")),
-        heading_(fmt::format("tutti tune {}: {} on {:016x}{}{}", version(),
-                             counted(static_cast<uint64_t>(ranks_.size()), "rank"),
-                             select::machine_key(topo::local_topology()), many_hosts_ ? " of " : "", options.hosts)),
+        partial_path_(fmt::format("{}.{}-ranks{}{}{}.part", path_, ranks_.size(), many_hosts_ ? "-of-hosts" : "",
+                                  options.all ? "-all" : "", options.on_gpus() ? "-on-gpus" : "")),
+        heading_(fmt::format(
+            "tutti tune {}: {} on {:016x}{}{}{}", version(), counted(static_cast<uint64_t>(ranks_.size()), "rank"),
+            select::machine_key(topo::local_topology()), many_hosts_ ? " of " : "", options.hosts,
+            options.on_gpus() ? fmt::format(", GPUs, up to {} by {}", options.sizes.largest, options.sizes.factor)
+                              : "")),
         began_(wall_clock()) {
     if (ranks_.size() < 2) throw_error(Code::InvalidArgument, "one rank has nobody to talk to; give -n 2 or more");
   }
@@ -84,13 +90,7 @@ class Tuning {
   void run() {
     claim();
     resume();
-    const std::vector<Placement> here = near(ranks_, ranks_.size());
-    if (known_.profile.links.count("threads") == 0) measure_links("threads", near(ranks_, 1), 2);
-    if (known_.profile.links.count("processes") == 0 && here.size() > 1) measure_links("processes", here, 1);
-    const bool seen = known_.inputs && known_.inputs->groups->ranks() == static_cast<Rank>(ranks_.size());
-    if (!seen) measure_links("hosts", ranks_, 1);
-    const std::vector<Cell> cells =
-        cells_of(with_links(), options_.sizes, options_.all ? std::numeric_limits<double>::infinity() : kWithin);
+    const std::vector<Cell> cells = options_.on_gpus() ? cells_on_gpus() : cells_in_host_memory();
     for (const Cell& cell : cells) all_ += known_.done.count(cell) > 0 ? 0 : effort_of(cell);
     for (const std::vector<Cell>& job : jobs_of(cells)) measure(job);
     save(cells.size());
@@ -99,6 +99,30 @@ class Tuning {
   }
 
  private:
+  std::vector<Cell> cells_in_host_memory() {
+    const std::vector<Placement> here = near(ranks_, ranks_.size());
+    if (known_.profile.links.count("threads") == 0) measure_links("threads", near(ranks_, 1), 2);
+    if (known_.profile.links.count("processes") == 0 && here.size() > 1) measure_links("processes", here, 1);
+    const bool seen = known_.inputs && known_.inputs->groups->ranks() == static_cast<Rank>(ranks_.size());
+    if (!seen) measure_links("hosts", ranks_, 1);
+    return cells_of(with_links(), options_.sizes, options_.within());
+  }
+
+  /// The ranks list them, since only they see the GPUs: with the measured links, as communicators will.
+  std::vector<Cell> cells_on_gpus() {
+    if (!known_.profile.gpus) measure_links("GPUs", ranks_, 1);
+    if (!known_.profile.gpus) throw_error(Code::InternalError, "{}: the ranks have named no GPUs", partial_path_);
+    refuse_stand_in(*known_.profile.gpus, path_, options_.output.empty() && env().profile.empty());
+    if (known_.cells.empty()) {
+      profile_of_ranks_ = partial_path_ + ".links";
+      select::save_profile(known_.profile, profile_of_ranks_);
+      measure_links("candidates", ranks_, 1);
+      unlink(profile_of_ranks_.c_str());
+      profile_of_ranks_ = "off";
+    }
+    return known_.cells;
+  }
+
   /// Two at a time would measure each other. The system lets go of the folder when this process ends, however it ends.
   void claim() {
     const size_t slash = partial_path_.rfind('/');
@@ -136,9 +160,11 @@ class Tuning {
     const std::string task_path = partial_path_ + ".task";
     write_private(task_path, to_text(task));
     setenv("TUTTI_ALGO", forced.c_str(), 1);
-    setenv("TUTTI_PROFILE", "off", 1);
-    Job job =
-        job_of_self(kSpeaker, {"tune", "--task", task_path, "--threads", std::to_string(threads)}, ranks, threads);
+    setenv("TUTTI_METHOD", methods_forced_by(task.cells).c_str(), 1);
+    setenv("TUTTI_PROFILE", profile_of_ranks_.c_str(), 1);
+    Job job = job_of_self(
+        kSpeaker, {"tune", "--task", task_path, "--threads", std::to_string(threads), "--device", options_.device},
+        ranks, threads);
     job.launcher = options_.launcher;
     job.exported = options_.exported;
     const int status = run_job(job);
@@ -150,8 +176,15 @@ class Tuning {
   }
 
   void measure_links(const std::string& kind, const std::vector<Placement>& ranks, int threads) {
-    start({.links = kind, .cells = {}, .profile = "", .place = "", .results = partial_path_, .began = began_}, ranks,
-          threads, "");
+    start({.links = kind,
+           .cells = {},
+           .profile = "",
+           .place = "",
+           .results = partial_path_,
+           .began = began_,
+           .sizes = options_.sizes,
+           .within = options_.within()},
+          ranks, threads, "");
   }
 
   /// The machine, as communicators will see it with the profile.
@@ -177,7 +210,9 @@ class Tuning {
               .results = partial_path_,
               .done = done_,
               .all = all_,
-              .began = began_};
+              .began = began_,
+              .on_gpus = options_.on_gpus(),
+              .sizes = options_.sizes};
     for (const Cell& cell : job) {
       if (known_.done.count(cell) > 0) continue;
       task.cells.push_back(cell);
@@ -188,23 +223,28 @@ class Tuning {
 
   /// Adds this situation's times to what the profile has of others.
   void save(size_t cells) {
-    select::Profile profile;
-    try {
-      const auto text = read_file(path_, kMostText, true);
-      if (text) profile = select::parse_profile(*text, path_);
-    } catch (const Error& error) {
-      fmt::print(stderr, "{}: {}; it is replaced\n", kSpeaker, error.what());
+    select::Profile profile = earlier_profile(path_, kSpeaker);
+    for (const select::MeasuredMachine& machine : known_.profile.machines) {
+      auto& all = profile.machines;
+      if (std::find(all.begin(), all.end(), machine) == all.end()) all.push_back(machine);
     }
-    const std::string& situation = known_.inputs->situation;
+    if (known_.profile.gpus) take_gpus(known_.profile, profile, path_);
+    const std::string& situation = known_.situation;
     for (const auto& [kind, link] : known_.profile.links) profile.links[kind] = link;
     if (known_.profile.gamma) profile.gamma = known_.profile.gamma;
     profile.measured[situation] = known_.profile.measured[situation];
     select::save_profile(profile, path_);
     fmt::print("{}: {} of {} in {:.0f} s, in {}\n", kSpeaker, counted(cells, "measurement"), situation,
                wall_clock() - began_, path_);
-    for (const auto& [kind, link] : profile.links) {
-      fmt::print("  {}: {:.3g} us, {:.3g} GB/s\n", kind, link.alpha * 1e6, 1e-9 / link.beta);
+    const auto tell = [](const std::string& what, const select::MeasuredLink& link) {
+      fmt::print("  {}: {:.3g} us, {:.3g} GB/s\n", what, link.alpha * 1e6, 1e-9 / link.beta);
+    };
+    if (options_.on_gpus()) {
+      for (const auto& [kind, link] : profile.gpu_links) tell("GPUs, " + kind, link);
+      if (select::is_stand_in(*profile.gpus)) fmt::print("  These are times of a stand-in: they mean nothing.\n");
+      return;
     }
+    for (const auto& [kind, link] : profile.links) tell(kind, link);
   }
 
   /// Communicators want the same profile on all ranks: other hosts get this one, in place of theirs.
@@ -226,6 +266,7 @@ class Tuning {
   std::vector<Placement> ranks_;
   bool many_hosts_;
   std::string partial_path_, heading_;
+  std::string profile_of_ranks_ = "off";  // TUTTI_PROFILE
   double began_, done_ = 0, all_ = 0;
   Partial known_;
   Fd folder_;
@@ -235,8 +276,8 @@ class Tuning {
 void refuse_what_changes_times(const std::vector<std::string>& exported) {
   for (const std::string& variable : exported) {
     const std::string name = variable.substr(0, variable.find('='));
-    for (const char* changes : {"TUTTI_ALGO", "TUTTI_PROFILE", "TUTTI_TRANSPORT", "TUTTI_GROUPS", "TUTTI_PLAN",
-                                "TUTTI_REPRODUCIBLE", "TUTTI_THREADS"}) {
+    for (const char* changes : {"TUTTI_ALGO", "TUTTI_METHOD", "TUTTI_PROFILE", "TUTTI_TRANSPORT", "TUTTI_GROUPS",
+                                "TUTTI_PLAN", "TUTTI_REPRODUCIBLE", "TUTTI_THREADS"}) {
       if (name != changes) continue;
       throw_error(Code::InvalidArgument, "-x {}: each measurement sets it, or wants it unset; leave it out", variable);
     }
@@ -249,17 +290,9 @@ void refuse_what_changes_times(const std::vector<std::string>& exported) {
   refuse(!env().transport.empty(), "TUTTI_TRANSPORT", env().transport);
   refuse(!env().groups.empty(), "TUTTI_GROUPS", env().groups);
   refuse(!env().plan.empty(), "TUTTI_PLAN", env().plan);
+  refuse(!env().method.empty(), "TUTTI_METHOD", env().method);
   refuse(env().reproducible, "TUTTI_REPRODUCIBLE", 1);
   refuse(env().threads > 1, "TUTTI_THREADS", env().threads);
-}
-
-/// Found out before minutes of measurements: the file is replaced as a whole.
-void check_place(const std::string& path) {
-  struct stat found {};
-  if (stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode)) {
-    throw_error(Code::InvalidArgument, "{} is not a regular file; name one for the profile by TUTTI_PROFILE or -o",
-                path);
-  }
 }
 
 int tune(const Options& options) {
@@ -269,7 +302,9 @@ int tune(const Options& options) {
     const auto bind = [&](int rank) {  // the launcher binds processes only
       if (options.threads > 1) run_on(affinity_mask(cores[static_cast<size_t>(rank) % cores.size()]));
     };
-    return run_ranks(kSpeaker, options.threads, body, bind) ? 0 : 1;
+    return run_ranks(kSpeaker, options.threads, body, options.on_gpus() ? &Gpu::use : std::function<void(int)>(bind))
+               ? 0
+               : 1;
   }
   refuse_what_changes_times(options.exported);
   const std::string path = select::profile_path(options.output.empty() ? env().profile : options.output);
@@ -300,6 +335,10 @@ void add_tune(CLI::App& app, int& status) {
   command->add_option("-x", options->exported, "a variable for all ranks; may be repeated")
       ->allow_extra_args(false)
       ->type_name("NAME[=VALUE]");
+  command
+      ->add_option("--device", options->device,
+                   "cuda: calls on memory of GPUs, a GPU a rank as far as there are; default host")
+      ->check(CLI::IsMember({"host", "cuda"}));
   command->add_option("-o", options->output, "the profile; default TUTTI_PROFILE, else one in the user's cache folder")
       ->type_name("FILE");
   command->add_option("-e,--maxbytes", options->largest, "the largest size; default 256M");
@@ -311,7 +350,8 @@ void add_tune(CLI::App& app, int& status) {
   command->add_flag("--launched", options->launched)->group("");
   command->footer(
       "An interrupted run goes on where it was. docs/selection.md says how communicators use the profile.\n"
-      "Examples:\n  tutti tune\n  tutti tune -n 4\n  tutti tune --hosts a:4,b:4\n  TUTTI_PROFILE=here.json tutti "
+      "Examples:\n  tutti tune\n  tutti tune -n 4\n  tutti tune --hosts a:4,b:4\n  tutti tune --device cuda -n 8\n  "
+      "TUTTI_PROFILE=here.json tutti "
       "tune\n");
   command->callback([options, &status] {
     const auto largest = parse_bytes(options->largest);
@@ -321,6 +361,12 @@ void add_tune(CLI::App& app, int& status) {
     }
     options->sizes.largest = *largest;
     if (options->ranks == 0 && options->hosts.empty()) options->ranks = 2;
+    if (options->on_gpus() && !options->hosts.empty()) {
+      throw_error(
+          Code::InvalidArgument,
+          "--device cuda measures the GPUs of this host: leave out --hosts. Between hosts, messages of GPUs take "
+          "the network, which `tutti tune --hosts` measures");
+    }
     check_launcher(options->launcher);
     status = tune(*options);
   });

@@ -68,7 +68,8 @@ Device::Device(int number) : number_(number) {
   char name[96] = "";
   check(cuda.cuDeviceGetName(name, sizeof name, handle_), "a GPU has no name");
   id_ = id_of(handle_);
-  name_ = fmt::format("GPU {} ({})", number, name);
+  model_ = name;
+  name_ = fmt::format("GPU {} ({})", number, model_);
   check(cuda.cuDeviceGetAttribute(&multiprocessors_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, handle_), name_.c_str());
   check(cuda.cuDevicePrimaryCtxRetain(&context_, handle_), name_.c_str());
   stream_ = std::make_unique<OwnStream>(*this);

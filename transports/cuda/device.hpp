@@ -52,6 +52,8 @@ class Device {
   CUdevice handle() const { return handle_; }
   /// "GPU 0 (NVIDIA H200)"
   const std::string& name() const { return name_; }
+  /// "NVIDIA H200"
+  const std::string& model() const { return model_; }
   /// The same in all processes.
   const std::string& id() const { return id_; }
   /// PCI, as "0000:18:00.0".
@@ -70,7 +72,7 @@ class Device {
   int number_;
   CUdevice handle_ = 0;
   CUcontext context_ = nullptr;
-  std::string name_, id_;
+  std::string name_, model_, id_;
   int multiprocessors_ = 0;
   Rdma rdma_ = Rdma::None;
   std::unique_ptr<OwnStream> stream_;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <fstream>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -302,6 +303,14 @@ void CudaExecutor::keep_for_graph(CUgraph graph, const std::shared_ptr<void>& me
   const auto drop = [](void* gone) { delete static_cast<Kept*>(gone); };
   check(driver().cuUserObjectCreate(&object, kept, drop, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC), "the graph's memory");
   check(driver().cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE), "the graph's memory");
+}
+
+std::string CudaExecutor::driver_version() const {
+  std::string module;
+  std::ifstream("/sys/module/nvidia/version") >> module;
+  int version = 0;
+  driver().cuDriverGetVersion(&version);
+  return fmt::format("{}{}CUDA {}.{}", module, module.empty() ? "" : ", ", version / 1000, version % 1000 / 10);
 }
 
 std::string CudaExecutor::why_no_switch() const { return tutti::cuda::why_no_multicast(device_); }

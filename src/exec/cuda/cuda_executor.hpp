@@ -64,6 +64,8 @@ class CudaExecutor final : public DeviceExecutor, private Connector {
 
   transports::Transport& transport() override { return transport_; }
   const std::string& device_name() const override { return device_.name(); }
+  const std::string& device_model() const override { return device_.model(); }
+  std::string driver_version() const override;
   int device() const override { return device_.number(); }
   const std::string& device_id() const override { return device_.id(); }
   std::string device_address() const override { return device_.address(); }

@@ -110,7 +110,7 @@ nlohmann::json report() {
           {"crowding", 1},
           {"name", "elsewhere"},
           {"boot", ""},
-          {"device", {"none", "", 0, nlohmann::json::array(), "", "", 0}}};
+          {"device", {"none", "", 0, nlohmann::json::array(), "", "", 0, "", ""}}};
 }
 nlohmann::json conclusion() {
   const nlohmann::json link = {1e-6, 1e-10, 1e-7, true};

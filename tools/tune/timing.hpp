@@ -1,0 +1,71 @@
+// How `tutti tune` times calls, and where it keeps the times.
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "base/format.hpp"
+#include "tutti/tutti.hpp"
+
+namespace tutti::tools {
+
+inline double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// The same on all ranks: the slowest rank's.
+inline double of_slowest(Communicator& comm, double seconds) {
+  double most = 0;
+  check(tuttiAllReduce(&seconds, &most, 1, tuttiFloat64, tuttiMax, comm.handle(), nullptr));
+  return most;
+}
+
+/// Seconds of a call on the slowest rank: the best batch's, which others on a busy machine have disturbed least. A
+/// first guess may be far too long, so the best time so far decides each batch's length. More batches follow until two
+/// agree. `run(calls)` makes so many calls and waits for them.
+template <class Run>
+double time_of(Communicator& comm, const Run& run) {
+  constexpr int kBatches = 5, kMaxBatches = 20;
+  constexpr double kBatchSeconds = 3e-3, kMaxCalls = 2000;
+  constexpr double kAgreed = 1.1;  // times of two batches, as a ratio
+  const auto batch = [&](uint64_t calls) {
+    check(tuttiBarrier(comm.handle(), nullptr));
+    const double start = now();
+    run(calls);
+    return of_slowest(comm, (now() - start) / static_cast<double>(calls));
+  };
+  batch(2);
+  double best = batch(2), second = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kMaxBatches && (i < kBatches || second > kAgreed * best); ++i) {
+    const double time = batch(static_cast<uint64_t>(std::clamp(kBatchSeconds / best, 1.0, kMaxCalls)));
+    second = std::min(second, std::max(time, best));
+    best = std::min(best, time);
+  }
+  return best;
+}
+
+/// Rank 0 writes each result at once, so that an interrupted run has lost little.
+class Results {
+ public:
+  explicit Results(const std::string& path) : file_(std::fopen(path.c_str(), "ae")), path_(path) {
+    if (file_ == nullptr) fail();
+  }
+  ~Results() { std::fclose(file_); }
+  Results(const Results&) = delete;
+  Results& operator=(const Results&) = delete;
+  void add(const std::string& line) {
+    if (std::fputs(line.c_str(), file_) < 0 || std::fflush(file_) != 0) fail();
+  }
+
+ private:
+  [[noreturn]] void fail() const { throw_error(Code::SystemError, "{}: {}", path_, std::strerror(errno)); }
+  FILE* file_;
+  std::string path_;
+};
+
+}  // namespace tutti::tools

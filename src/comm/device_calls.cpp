@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "base/counted.hpp"
 #include "base/env.hpp"
 #include "base/format.hpp"
 #include "base/log.hpp"
@@ -182,8 +183,28 @@ bool DeviceCalls::meet_hosts(const plan::Grouping& groups, bool inside) const {
   return false;
 }
 
+void DeviceCalls::take_reports(const std::vector<RankReport>& reports) {
+  gpus_ = gpus_of(reports);
+  profile_ = profile_for(gpus_);
+}
+
+bool DeviceCalls::measured_switch() const {
+  if (profile_ == nullptr) return false;
+  const std::string ranks = counted(static_cast<uint64_t>(endpoint_.ranks()), "rank") + " ";
+  for (const auto& [situation, collectives] : profile_->measured) {
+    if (!select::is_on_gpus(situation) || !situation.starts_with(ranks)) continue;
+    for (const auto& [collective, times] : collectives) {
+      const auto is_nvls = [](const auto& one) {
+        return one.first.ends_with(select::candidate_name("", exec::methods::nvls));
+      };
+      if (std::any_of(times.begin(), times.end(), is_nvls)) return true;
+    }
+  }
+  return false;
+}
+
 void DeviceCalls::agree(const Agreement& agreed, const Groups& groups, uint32_t sharers, bool all_whole,
-                        Deadline deadline) {
+                        const std::string& why_no_switch, Deadline deadline) {
   executor_->share_device(sharers);
   inputs_ = agreed.inputs;
   select::CostInputs& inputs = inputs_;
@@ -195,13 +216,12 @@ void DeviceCalls::agree(const Agreement& agreed, const Groups& groups, uint32_t 
   inputs.oversubscription = 1;
   inputs.staging = uint64_t{1} << 40;  // messages are pushed to slots of the link
   inputs.message = executor_->transport().longest_message();
-  gpus_ = gpus_of(agreed.reports);
-  inputs.profile = profile_for(gpus_);
+  inputs.profile = profile_;
   inputs.max_width = static_cast<uint32_t>(env().max_blocks);
   inputs.shares_staging = false;
   inputs.view = nullptr;  // that of host memory, as the order is
   inputs.order = select::parse_order(env().order, inputs.ranks).value_or(plan::RankOrder());
-  inputs.methods = usable_methods(all_whole);
+  inputs.methods = usable_methods(all_whole, why_no_switch);
   if (inputs.ranks == 1) return planner_.agree(select::DecisionTable(inputs), groups);
   const topo::Graph graph = make_graph(agreed, groups, deadline);
   if (!graph.ranks.empty()) {
@@ -254,7 +274,7 @@ topo::Graph DeviceCalls::make_graph(const Agreement& agreed, const Groups& group
 }
 
 /// Throws Error(Unsupported) where TUTTI_METHOD forces one that these ranks cannot use.
-std::vector<select::UsableMethod> DeviceCalls::usable_methods(bool all_whole) const {
+std::vector<select::UsableMethod> DeviceCalls::usable_methods(bool all_whole, const std::string& why_no_switch) const {
   // A stream has room for some 1,000 items: a rank that enqueues more waits, and all others wait for it.
   constexpr uint64_t kMaxItems = 512;
   const auto ranks = static_cast<uint64_t>(endpoint_.ranks());
@@ -277,7 +297,11 @@ std::vector<select::UsableMethod> DeviceCalls::usable_methods(bool all_whole) co
        .staging = executor_->copied_round(),
        .rounds = std::max<uint64_t>(1, kMaxItems / (4 * (ranks + 1)))},
       {.method = &exec::methods::nvls,
-       .why_not = executor_->has_switch() ? "" : "its memory is made where TUTTI_METHOD forces nvls",
+       .why_not = executor_->has_switch() ? ""
+                  : !why_no_switch.empty()
+                      ? why_no_switch
+                      : "its memory is made where TUTTI_METHOD forces nvls, or a profile has its times",
+       .if_forced = !executor_->has_switch() && why_no_switch.empty(),
        .window = executor_->switched_window(),
        .least_window = machine_constants().cuda_multimem_window}};
   for (const auto& [collective, name] : inputs_.forced_methods) {

@@ -91,12 +91,19 @@ class DeviceCalls {
   Planner& planner() { return planner_; }
   EnqueuedCalls& enqueued() { return enqueued_; }
   int device() const { return executor_->device(); }
+  /// Whose GPUs these are, and which profile holds for them. Equal on all ranks. Throws Error(InvalidArgument) if
+  /// TUTTI_PROFILE names one of other GPUs.
+  void take_reports(const std::vector<RankReport>& reports);
+  /// Has the profile times of NVLS for as many ranks?
+  bool measured_switch() const;
   /// What the decision table was made from.
   const select::CostInputs& inputs() const { return inputs_; }
   /// Makes the decision table for links between devices, on rank 0 from the topology of the hosts with their GPUs.
   /// Collective. What it was made from, on rank 0: notes().
   /// `sharers`: ranks of the communicator that use the device. `all_whole`: lines stay whole between any two ranks.
-  void agree(const Agreement& agreed, const Groups& groups, uint32_t sharers, bool all_whole, Deadline deadline);
+  /// `why_no_switch`: why there cannot be one between the devices.
+  void agree(const Agreement& agreed, const Groups& groups, uint32_t sharers, bool all_whole,
+             const std::string& why_no_switch, Deadline deadline);
   const select::MachineNotes& notes() const { return notes_; }
   /// Of all ranks.
   const select::MeasuredGpus& gpus() const { return gpus_; }
@@ -105,7 +112,7 @@ class DeviceCalls {
 
  private:
   bool meet_hosts(const plan::Grouping& groups, bool inside) const;
-  std::vector<select::UsableMethod> usable_methods(bool all_whole) const;
+  std::vector<select::UsableMethod> usable_methods(bool all_whole, const std::string& why_no_switch) const;
   topo::Graph make_graph(const Agreement& agreed, const Groups& groups, Deadline deadline);
   control::Endpoint& endpoint_;
   EnqueuedCalls enqueued_;
@@ -115,6 +122,7 @@ class DeviceCalls {
   select::CostInputs inputs_;
   select::MachineNotes notes_;
   select::MeasuredGpus gpus_;
+  std::shared_ptr<const select::Profile> profile_;  // null: none holds for these GPUs
 };
 
 }  // namespace tutti::comm

@@ -8,6 +8,7 @@
 #include "base/env.hpp"
 #include "base/format.hpp"
 #include "base/hash.hpp"
+#include "base/log.hpp"
 #include "comm/communicator.hpp"
 #include "comm/topology.hpp"
 #include "comm/vector_calls.hpp"
@@ -78,25 +79,40 @@ void Communicator::agree_on_device(const Agreement& agreed) {
   std::vector<bool> whole;
   for (Rank peer = 0; peer < ranks(); ++peer) whole.push_back(says(rank(), peer) && says(peer, rank()));
   device_calls_->executor().keep_lines_whole(std::move(whole));
-  agree_on_switch(agreed, sharers.size() < static_cast<size_t>(ranks()));
-  device_calls_->agree(agreed, groups_, sharers[device_calls_->executor().device_id()], all_whole,
+  device_calls_->take_reports(agreed.reports);
+  const std::string why_no_switch = agree_on_switch(agreed, sharers.size() < static_cast<size_t>(ranks()));
+  device_calls_->agree(agreed, groups_, sharers[device_calls_->executor().device_id()], all_whole, why_no_switch,
                        Deadline::in(timeouts_.of_init()));
 }
 
-/// The switch between the ranks' devices, if it is asked for.
-void Communicator::agree_on_switch(const Agreement& agreed, bool some_share) {
-  const bool forced = std::any_of(agreed.inputs.forced_methods.begin(), agreed.inputs.forced_methods.end(),
-                                  [](const auto& one) { return one.second == exec::methods::nvls.name; });
-  if (!forced || ranks() == 1) return;
-  const auto refuse = [](const std::string& why) {
-    throw_error(Code::Unsupported, "TUTTI_METHOD forces nvls: {}; unset it", why);
-  };
+/// Why no switch between the ranks' devices can fold; "": as far as they know, one can.
+std::string Communicator::why_no_switch(const Agreement& agreed, bool some_share) const {
   for (Rank peer = 0; peer < ranks(); ++peer) {
     const std::string& why = agreed.reports[static_cast<size_t>(peer)].device.why_no_switch;
-    if (!why.empty()) refuse(fmt::format("rank {}: {}", peer, transports::printable_reply(why)));
-    if (endpoint_->process_id(peer).host != endpoint_->process_id(0).host) refuse("the ranks are of several hosts");
+    if (!why.empty()) return fmt::format("rank {}: {}", peer, transports::printable_reply(why));
+    if (endpoint_->process_id(peer).host != endpoint_->process_id(0).host) return "the ranks are of several hosts";
   }
-  if (some_share) refuse("several ranks share a GPU");
+  return some_share ? "several ranks share a GPU" : "";
+}
+
+/// The switch between the ranks' devices, if it is asked for, or if the profile has times of it. Returns why there can
+/// be none. Throws Error(Unsupported) where it is asked for.
+std::string Communicator::agree_on_switch(const Agreement& agreed, bool some_share) {
+  const bool forced = std::any_of(agreed.inputs.forced_methods.begin(), agreed.inputs.forced_methods.end(),
+                                  [](const auto& one) { return one.second == exec::methods::nvls.name; });
+  if (ranks() == 1) return "there is nobody to fold with";
+  const bool measured = device_calls_->measured_switch();
+  std::string why = why_no_switch(agreed, some_share);
+  if (why.empty() && (forced || measured)) why = make_switch();
+  if (measured && !forced && !why.empty() && rank() == 0) {
+    log_warn("the profile has times of nvls, which cannot be used: {}", why);
+  }
+  if (forced && !why.empty()) throw_error(Code::Unsupported, "TUTTI_METHOD forces nvls: {}; unset it", why);
+  return why;
+}
+
+/// Collective. Returns the reason if a rank cannot; then there is none.
+std::string Communicator::make_switch() {
   const auto on_all = [&](auto step) {
     std::string why;
     try {
@@ -106,11 +122,15 @@ void Communicator::agree_on_switch(const Agreement& agreed, bool some_share) {
     }
     const auto all = endpoint_->exchange(why, Deadline::in(timeouts_.of_init()));
     for (size_t peer = 0; peer < all.size(); ++peer) {
-      if (!all[peer].empty()) refuse(fmt::format("rank {}: {}", peer, transports::printable_reply(all[peer])));
+      if (!all[peer].empty()) return fmt::format("rank {}: {}", peer, transports::printable_reply(all[peer]));
     }
+    return std::string();
   };
-  on_all([&](exec::DeviceExecutor& executor) { executor.join_switch(Deadline::in(timeouts_.of_init())); });
-  on_all([](exec::DeviceExecutor& executor) { executor.bind_switch(); });
+  std::string why =
+      on_all([&](exec::DeviceExecutor& executor) { executor.join_switch(Deadline::in(timeouts_.of_init())); });
+  if (why.empty()) why = on_all([](exec::DeviceExecutor& executor) { executor.bind_switch(); });
+  if (!why.empty()) device_calls_->executor().drop_switch();
+  return why;
 }
 
 DeviceCalls& Communicator::device_calls() const {

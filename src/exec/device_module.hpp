@@ -58,6 +58,8 @@ class DeviceExecutor : public Executor {
   /// Make what that takes: a call is one step, which all ranks end before any begins the next. They throw.
   virtual void join_switch(Deadline deadline) = 0;
   virtual void bind_switch() = 0;
+  /// Gives up what join_switch() has made.
+  virtual void drop_switch() = 0;
   /// Was it made?
   virtual bool has_switch() const = 0;
   /// Bytes that a block of a call moves through the switch in a round, at most. Equal on all ranks.

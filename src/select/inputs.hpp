@@ -33,6 +33,7 @@ struct HandOver {
 struct UsableMethod {
   const exec::Method* method = &exec::methods::lanes;
   std::string why_not = "";   ///< it cannot be used at all; "" if it can
+  bool if_forced = false;     ///< it could, if TUTTI_METHOD forced it
   uint64_t message = 0;       ///< bytes of its longest message
   uint64_t staging = 0;       ///< bytes that all messages of a rank take in a round
   uint64_t window = 0;        ///< bytes of a block that a round moves, …

@@ -85,7 +85,7 @@ MeasuredMachine measured_machine_from(const json& page) {
 
 MeasuredGpus measured_gpus_from(const json& page) {
   MeasuredGpus gpus{.models = {}, .driver = name_from(page.at("driver"))};
-  for (const json& model : page.at("models")) {
+  for (const json& model : page.at("models").get_ref<const json::array_t&>()) {
     if (gpus.models.size() == kMaxModels) throw_error(Code::InvalidArgument, "more than {} models of GPUs", kMaxModels);
     gpus.models.push_back(name_from(model));
   }

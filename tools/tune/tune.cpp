@@ -90,10 +90,13 @@ class Tuning {
   void run() {
     claim();
     resume();
-    const std::vector<Cell> cells = options_.on_gpus() ? cells_on_gpus() : cells_in_host_memory();
+    std::vector<Cell> cells = options_.on_gpus() ? cells_on_gpus() : cells_in_host_memory();
     for (const Cell& cell : cells) all_ += known_.done.count(cell) > 0 ? 0 : effort_of(cell);
-    for (const std::vector<Cell>& job : jobs_of(cells)) measure(job);
-    save(cells.size());
+    const auto by_switch = std::stable_partition(
+        cells.begin(), cells.end(), [](const Cell& cell) { return cell.method != exec::methods::nvls.name; });
+    for (const std::vector<Cell>& job : jobs_of({cells.begin(), by_switch})) measure(job);
+    measure_by_switch({by_switch, cells.end()});
+    save();
     if (many_hosts_) share();
     unlink(partial_path_.c_str());
   }
@@ -221,8 +224,17 @@ class Tuning {
     if (!task.cells.empty()) start(task, ranks_, 1, forced_by(task.cells));
   }
 
+  /// Whether its memory can be made is known when it is tried.
+  void measure_by_switch(const std::vector<Cell>& cells) {
+    try {
+      for (const std::vector<Cell>& job : jobs_of(cells)) measure(job);
+    } catch (const Error&) {
+      fmt::print(stderr, "{}: the ranks say why nvls cannot be measured; the profile has no times of it\n", kSpeaker);
+    }
+  }
+
   /// Adds this situation's times to what the profile has of others.
-  void save(size_t cells) {
+  void save() {
     select::Profile profile = earlier_profile(path_, kSpeaker);
     for (const select::MeasuredMachine& machine : known_.profile.machines) {
       auto& all = profile.machines;
@@ -234,7 +246,7 @@ class Tuning {
     if (known_.profile.gamma) profile.gamma = known_.profile.gamma;
     profile.measured[situation] = known_.profile.measured[situation];
     select::save_profile(profile, path_);
-    fmt::print("{}: {} of {} in {:.0f} s, in {}\n", kSpeaker, counted(cells, "measurement"), situation,
+    fmt::print("{}: {} of {} in {:.0f} s, in {}\n", kSpeaker, counted(known_.done.size(), "measurement"), situation,
                wall_clock() - began_, path_);
     const auto tell = [](const std::string& what, const select::MeasuredLink& link) {
       fmt::print("  {}: {:.3g} us, {:.3g} GB/s\n", what, link.alpha * 1e6, 1e-9 / link.beta);

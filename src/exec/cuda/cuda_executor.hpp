@@ -77,6 +77,7 @@ class CudaExecutor final : public DeviceExecutor, private Connector {
   std::string why_no_switch() const override;
   void join_switch(Deadline deadline) override;
   void bind_switch() override { multimem_->bind(); }
+  void drop_switch() override { multimem_.reset(); }
   bool has_switch() const override { return multimem_ != nullptr; }
   uint64_t switched_window() const override { return Multimem::slot_bytes(); }
   void copy(void* to, const void* from, uint64_t bytes, void* stream) override;

@@ -16,11 +16,11 @@ def tutti(*arguments, **env):
     return subprocess.run([TUTTI, *arguments], capture_output=True, text=True, timeout=280, env={**os.environ, **env})
 
 
-def row_of(profile, explain="0"):
+def row_of(profile, explain="0", **env):
     """What ran an all-reduce of 8 bytes, as algorithm and method; and what was logged."""
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         done = tutti("perf", "all_reduce", "--device", "cuda", "--np", "2", "-b", "8", "-e", "8", "-n", "1", "-w", "0", "-c",
-                     "1", "--json", file.name, TUTTI_PROFILE=profile, TUTTI_EXPLAIN=explain)
+                     "1", "--json", file.name, TUTTI_PROFILE=profile, TUTTI_EXPLAIN=explain, **env)
         assert done.returncode == 0, done.stderr
         row = json.load(file)["results"][0]
     return (row["algorithm"], row["out_of_place"]["method"]), done.stdout + done.stderr
@@ -32,7 +32,7 @@ class GpuProfile(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.folder.cleanup)
         cls.path = os.path.join(cls.folder.name, "gpus.json")
-        cls.done = tutti("tune", "--device", "cuda", "-n", "2", "-e", "8", "-o", cls.path)
+        cls.done = tutti("tune", "--device", "cuda", "-n", "2", "-e", "8", "--all", "-o", cls.path)
 
     def write(self, name, page):
         path = os.path.join(self.folder.name, name)
@@ -83,9 +83,20 @@ class GpuProfile(unittest.TestCase):
             self.assertEqual((first["algorithm"], first["method"], first["measured"]), (*used, 1e-6))
             self.assertIn("measured by `tutti tune`", json.loads(told.stdout)["inside"]["kind"])
 
-    def test_a_method_that_runs_only_where_it_is_forced_is_measured_too(self):
-        measured = {row["method"] for row in self.page()["measured"] if row["collective"] == "all_gather"}
-        self.assertIn("copy_engine", measured)
+    def test_methods_that_run_only_where_they_are_forced_run_where_they_were_measured(self):
+        methods = lambda collective: {row["method"] for row in self.page()["measured"] if row["collective"] == collective}
+        self.assertIn("copy_engine", methods("all_gather"))
+        self.assertIn("nvls", methods("all_reduce"))
+        self.assertNotIn("nvls", methods("all_gather"))
+        page = self.page()
+        for row in page["measured"]:
+            row["times"] = [[size, 1e-6 if row["method"] == "nvls" else 1] for size, _ in row["times"]]
+        path = self.write("nvls.json", page)
+        self.assertEqual(row_of(path)[0][1], "nvls")
+        self.assertNotEqual(row_of("off")[0][1], "nvls")
+        used, log = row_of(path, FAKE_CUDA_INJECT="no_bind@1")
+        self.assertNotEqual(used[1], "nvls")
+        self.assertRegex(log, r"times of nvls, which cannot be used: rank 1: GPU 1 .* memory cannot be bound to multicast memory")
 
     def test_host_memory_is_left_alone(self):
         log = row_of(self.path, explain="1")[1]
@@ -97,6 +108,15 @@ class GpuProfile(unittest.TestCase):
         page["gpus"]["links"]["NVLink"] = {"alpha": 4.5e-5, "beta": 1e-9}
         _, log = row_of(self.write("links.json", page), explain="1")
         self.assertIn("45 us and 1 GB/s (NVLink: cuda, measured by `tutti tune`)", log)
+
+    def test_a_switch_that_fails_leaves_the_other_methods(self):
+        path = os.path.join(self.folder.name, "no_switch.json")
+        done = tutti("tune", "--device", "cuda", "-n", "2", "-e", "8", "--all", "-o", path, FAKE_CUDA_INJECT="no_bind@1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("the ranks say why nvls cannot be measured", done.stderr)
+        self.assertIn("memory cannot be bound to multicast memory", done.stderr)
+        with open(path) as file:
+            self.assertNotIn("nvls", {row["method"] for row in json.load(file)["measured"]})
 
     def test_that_of_other_gpus_is_refused(self):
         page = self.page()

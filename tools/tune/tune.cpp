@@ -30,6 +30,7 @@
 #include "topo/constants.hpp"
 #include "topo/cores.hpp"
 #include "topo/detect.hpp"
+#include "topo/paths.hpp"
 
 namespace tutti::tools {
 namespace {
@@ -252,7 +253,9 @@ class Tuning {
       fmt::print("  {}: {:.3g} us, {:.3g} GB/s\n", what, link.alpha * 1e6, 1e-9 / link.beta);
     };
     if (options_.on_gpus()) {
-      for (const auto& [kind, link] : profile.gpu_links) tell("GPUs, " + kind, link);
+      for (const auto& [kind, link] : profile.gpu_links) {
+        tell(kind == name_of(topo::PathKind::SameCore) ? "ranks on one GPU" : "GPUs, " + kind, link);
+      }
       if (select::is_stand_in(*profile.gpus)) fmt::print("  These are times of a stand-in: they mean nothing.\n");
       return;
     }
